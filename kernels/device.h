@@ -1,0 +1,70 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/result.h"
+#include "kernels/op_ids.h"
+#include "kernels/tensor_view.h"
+
+namespace nanscope::kernels {
+
+/// What a device is, as recorded with every run.
+struct DeviceInfo {
+  std::string name;               ///< "cpu" or the GPU's name
+  std::string isa;                ///< baseline, avx2, avx512, sm_90
+  std::string cpu_features;
+  std::string float_environment;  ///< rounding mode, FTZ and DAZ as found when the device was made
+  int threads = 1;
+};
+
+class Device;
+
+/// Memory of a device, freed with it. Contents are whatever the memory held before, unless zeroed.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(std::shared_ptr<void> memory, std::size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
+  void* data() const { return memory_.get(); }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<void> memory_;
+  std::size_t bytes_ = 0;
+};
+
+/// A machine that runs ops. Launches are in order; results are visible to download() and to later
+/// launches. The same launch gives the same bits on every device.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual Result<Buffer> allocate(std::size_t bytes, bool zeroed) = 0;
+  virtual Status upload(void* device, std::span<const std::byte> host) = 0;
+  virtual Status download(std::span<std::byte> host, const void* device) = 0;
+  virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;
+  virtual Status synchronize() = 0;
+  /// Host-addressable memory: views may be read directly after synchronize().
+  virtual bool host_addressable() const = 0;
+
+  /// Runs one op. Args is one of the structs in kernels/ops/; errors name the op and the shape.
+  template <class Args>
+  Status launch(const Args& args) {
+    return launch_raw(OpOf<Args>::id, &args);
+  }
+  virtual Status launch_raw(OpId id, const void* args) = 0;
+};
+
+enum class Isa : std::uint8_t { best, baseline, avx2, avx512 };
+
+/// The CPU device: `threads` 0 means one a core. Fails when the CPU lacks the instruction set, or
+/// when the float environment (rounding, FTZ, DAZ) is not IEEE's default.
+Result<std::unique_ptr<Device>> make_cpu_device(Isa isa = Isa::best, int threads = 0);
+/// The CUDA device; fails with one line where the build has no CUDA or the machine no GPU.
+Result<std::unique_ptr<Device>> make_cuda_device(int ordinal = 0);
+/// By name: "cpu", "cpu:baseline", "cpu:avx2", "cpu:avx512", "cuda", "cuda:1".
+Result<std::unique_ptr<Device>> make_device(const std::string& name, int threads = 0);
+
+}  // namespace nanscope::kernels

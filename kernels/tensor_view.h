@@ -1,0 +1,21 @@
+#pragma once
+#include <cstdint>
+
+#include "core/numbers/format.h"
+
+namespace nanscope::kernels {
+
+/// A matrix in device memory, rows x columns, row-major with a row stride in elements. Plain data,
+/// passed to kernels by value; it owns nothing. A null `data` means "not given".
+struct TensorView {
+  void* data = nullptr;
+  Format format = Format::f32;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;  ///< elements from one row to the next, >= columns
+
+  constexpr bool given() const { return data != nullptr; }
+  constexpr std::int64_t elements() const { return rows * columns; }
+};
+
+}  // namespace nanscope::kernels
