@@ -16,35 +16,35 @@ namespace nanscope {
 /// with heads the channels are head-major (head * head_dim + i, or head * keys + key for scores).
 /// Row r belongs to the token at position first_token + r of its request.
 struct TensorRow {
-  std::int64_t id = 0;          ///< ascending in logical order, unique in the recording, from 1
-  std::int64_t op = 0;          ///< OpRow::id of the op that made it
-  std::string role;             ///< which output of the op: out, stats, k_codes, probs, ...
+  std::int64_t id = 0;  ///< ascending in logical order, unique in the recording, from 1
+  std::int64_t op = 0;  ///< OpRow::id of the op that made it
+  std::string role;     ///< which output of the op: out, stats, k_codes, probs, ...
   Format format = Format::f32;
   std::int64_t tokens = 0;
   std::int64_t channels = 0;
-  std::int64_t heads = 1;       ///< channels = heads * (channels / heads)
+  std::int64_t heads = 1;  ///< channels = heads * (channels / heads)
   std::int64_t first_token = 0;
-  std::uint64_t hash = 0;       ///< 64-bit content hash of the stored bytes
-  bool stored = false;          ///< the bytes are in the recording; else replay re-makes them
+  std::uint64_t hash = 0;  ///< 64-bit content hash of the stored bytes
+  bool stored = false;     ///< the bytes are in the recording; else replay re-makes them
   Health health;
 };
 
 /// One executed operation. Ids ascend in logical order; timestamps never order anything.
 struct OpRow {
   std::int64_t id = 0;
-  std::int64_t step = 0;        ///< StepRow::id
-  std::int64_t layer = -1;      ///< -1 for ops outside the layers
-  std::string name;             ///< its place in the model: attn_norm, q_proj, kv_store, inner_norm, lm_head, argmax ...
-  std::string kind;             ///< the kernel: layer_norm, gemm, kv_store, softmax ...
-  std::string attributes;       ///< JSON object of the op's parameters: eps, variance, order, scale, mask ...
+  std::int64_t step = 0;    ///< StepRow::id
+  std::int64_t layer = -1;  ///< -1 for ops outside the layers
+  std::string name;         ///< its place in the model: attn_norm, q_proj, kv_store, inner_norm, lm_head, argmax ...
+  std::string kind;         ///< the kernel: layer_norm, gemm, kv_store, softmax ...
+  std::string attributes;   ///< JSON object of the op's parameters: eps, variance, order, scale, mask ...
 };
 
 /// One input of an op: another tensor of the recording, or a weight by name.
 struct InputRow {
   std::int64_t op = 0;
-  std::string role;             ///< x, weight, bias, q, k ...
-  std::int64_t tensor = 0;      ///< TensorRow::id, 0 when it is a weight or the KV pool
-  std::string weight;           ///< WeightRow::name, or empty
+  std::string role;         ///< x, weight, bias, q, k ...
+  std::int64_t tensor = 0;  ///< TensorRow::id, 0 when it is a weight or the KV pool
+  std::string weight;       ///< WeightRow::name, or empty
 };
 
 struct WeightRow {
@@ -59,7 +59,7 @@ struct WeightRow {
 struct RequestRow {
   std::int64_t id = 0;
   std::string name;
-  std::string prompt;           ///< JSON array of parts: {"text": ...} or {"image": path, "png": base64}
+  std::string prompt;                       ///< JSON array of parts: {"text": ...} or {"image": path, "png": base64}
   std::vector<std::int32_t> prompt_tokens;  ///< image tokens are -1
   std::int64_t cached_tokens = 0;           ///< leading tokens served from the prefix cache
   std::vector<std::int32_t> output_tokens;
@@ -69,13 +69,13 @@ struct RequestRow {
 enum class StepKind : std::uint8_t { prefill, decode };
 
 struct StepRow {
-  std::int64_t id = 0;          ///< ascending over the run, from 1
+  std::int64_t id = 0;  ///< ascending over the run, from 1
   std::int64_t request = 0;
-  std::int64_t index = 0;       ///< within the request: 0 is the prefill
+  std::int64_t index = 0;  ///< within the request: 0 is the prefill
   StepKind kind = StepKind::prefill;
-  std::int64_t first_token = 0; ///< position of the first token processed
-  std::int64_t tokens = 0;      ///< how many are processed
-  std::int64_t context = 0;     ///< keys visible to the last of them, itself included
+  std::int64_t first_token = 0;  ///< position of the first token processed
+  std::int64_t tokens = 0;       ///< how many are processed
+  std::int64_t context = 0;      ///< keys visible to the last of them, itself included
 };
 
 /// Where a scale came from.
@@ -84,20 +84,20 @@ enum class ScaleSource : std::uint8_t { checkpoint, fixed, calibrated, sentinel,
 /// One entry of the scale ledger: what scale a KV store used, and how far it was from clipping.
 struct ScaleRow {
   std::int64_t step = 0;
-  std::int64_t op = 0;          ///< the kv_store op
+  std::int64_t op = 0;  ///< the kv_store op
   std::int64_t layer = 0;
-  std::string target;           ///< k or v
-  std::string policy;           ///< the scale policy's registry name
+  std::string target;  ///< k or v
+  std::string policy;  ///< the scale policy's registry name
   Format format = Format::e4m3;
-  double scale = 1;             ///< real = code value * scale
+  double scale = 1;  ///< real = code value * scale
   ScaleSource source = ScaleSource::none;
   std::int64_t calibrated_request = -1;  ///< whose values it was computed from
   std::int64_t calibrated_step = -1;     ///< StepRow::id at which it was computed
   std::int64_t calibrated_tokens = 0;
   double calibrated_absmax = 0;
-  bool locked = false;          ///< it will not be recomputed
-  double absmax = 0;            ///< of the values stored at this step
-  double headroom = 0;          ///< largest finite * scale / absmax; below 1 clips
+  bool locked = false;  ///< it will not be recomputed
+  double absmax = 0;    ///< of the values stored at this step
+  double headroom = 0;  ///< largest finite * scale / absmax; below 1 clips
 };
 
 /// What happened to a range of slots of one KV block.
@@ -108,14 +108,14 @@ enum class KvAction : std::uint8_t { allocated, written, shared, freed, scrubbed
 struct KvRow {
   std::int64_t step = 0;
   std::int64_t request = 0;
-  std::int64_t layer = -1;      ///< -1: all
+  std::int64_t layer = -1;  ///< -1: all
   std::int64_t block = 0;
   std::int64_t slot_begin = 0;  ///< within the block
   std::int64_t slot_end = 0;
-  std::int64_t first_token = 0; ///< position of the token in slot_begin
+  std::int64_t first_token = 0;  ///< position of the token in slot_begin
   KvAction action = KvAction::written;
-  std::string writer;           ///< attention, recurrent_state, warm_up ...: who wrote the bytes
-  Format format = Format::e4m3; ///< as what
+  std::string writer;            ///< attention, recurrent_state, warm_up ...: who wrote the bytes
+  Format format = Format::e4m3;  ///< as what
 };
 
 enum class TokenSource : std::uint8_t { prompt, image, generated };
@@ -123,8 +123,8 @@ enum class TokenSource : std::uint8_t { prompt, image, generated };
 struct TokenRow {
   std::int64_t request = 0;
   std::int64_t position = 0;
-  std::int32_t token = 0;       ///< -1 for an image token
-  std::string text;             ///< its bytes, which may be no valid UTF-8
+  std::int32_t token = 0;  ///< -1 for an image token
+  std::string text;        ///< its bytes, which may be no valid UTF-8
   TokenSource source = TokenSource::prompt;
 };
 
@@ -134,21 +134,21 @@ struct KernelRow {
   std::string name;
   std::int64_t start_ns = 0;
   std::int64_t duration_ns = 0;
-  std::string details;          ///< JSON: grid, block, registers, shared memory, kind
+  std::string details;  ///< JSON: grid, block, registers, shared memory, kind
 };
 
 /// What the run was: all that replay depends on, and by its state whether the recording is whole.
 struct RunInfo {
   std::string nanscope_version;
-  std::string created;          ///< UTC, ISO 8601
-  std::string scenario;         ///< name, may be empty
-  std::string config;           ///< JSON: the complete resolved configuration, prompts and images included
-  std::string device;           ///< cpu, or the GPU's name
-  std::string isa;              ///< baseline, avx2, avx512, sm_90
-  std::string build;            ///< compiler and flags
+  std::string created;   ///< UTC, ISO 8601
+  std::string scenario;  ///< name, may be empty
+  std::string config;    ///< JSON: the complete resolved configuration, prompts and images included
+  std::string device;    ///< cpu, or the GPU's name
+  std::string isa;       ///< baseline, avx2, avx512, sm_90
+  std::string build;     ///< compiler and flags
   std::string cpu_features;
   std::string float_environment;  ///< rounding mode, FTZ, DAZ as found at the start
-  std::string capture;          ///< the capture policy, as text
+  std::string capture;            ///< the capture policy, as text
   std::int64_t expected_ops = 0;  ///< ops the run will execute, 0 while unknown
 };
 
