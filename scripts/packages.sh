@@ -1,0 +1,35 @@
+# Sourced by scripts/demo and scripts/test: finds what is missing and installs it (Debian, Ubuntu).
+
+build_packages=(g++ cmake ninja-build pkg-config libsqlite3-dev libfmt-dev libcli11-dev nlohmann-json3-dev
+  libtomlplusplus-dev libexpected-dev libpcre2-dev libutf8proc-dev libxxhash-dev libpng-dev)
+test_packages=(libgtest-dev libgmock-dev sqlite3 libopenblas-dev clang clang-format clang-tidy libclang-rt-14-dev
+  python3 libxml2-utils)
+
+# install_missing PACKAGE...: installs those that dpkg does not know, and says which.
+install_missing() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then return 0; fi
+  if ! command -v apt-get >/dev/null; then
+    echo "nanscope: these packages are needed and apt-get is not here to install them: ${missing[*]}" >&2
+    return 2
+  fi
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      echo "nanscope: run this as root, or install by hand: ${missing[*]}" >&2
+      return 2
+    fi
+    as_root=(sudo)
+  fi
+  echo "Installing with apt-get: ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# launcher_options: cmake options for ccache when it is there.
+launcher_options() {
+  if command -v ccache >/dev/null; then echo "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"; fi
+}
