@@ -44,6 +44,8 @@ struct ProbeOp {
 class Probe {
  public:
   virtual ~Probe() = default;
+  /// False: no hook does anything, so the engine need not prepare what it would be told. Asked once a run.
+  virtual bool listening() const { return true; }
   virtual Status on_weight(const WeightRow&, const kernels::TensorView&) { return {}; }
   virtual Status on_request_begin(const RequestRow&) { return {}; }
   virtual Status on_request_end(const RequestRow&) { return {}; }
@@ -53,6 +55,12 @@ class Probe {
   virtual Status on_kv(const KvRow&) { return {}; }
   virtual Status on_token(const TokenRow&) { return {}; }
   virtual Status on_step_end(const StepRow&) { return {}; }
+};
+
+/// Nobody listens.
+class NullProbe final : public Probe {
+ public:
+  bool listening() const override { return false; }
 };
 
 }  // namespace nanscope

@@ -1,0 +1,46 @@
+#include "instrument/engine/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace nanscope {
+
+NormConfig resolved_inner_norm(const EngineConfig& config) {
+  const InnerNormConfig& own = config.inner_norm;
+  NormConfig norm = config.norm;
+  norm.variance = own.variance.value_or(norm.variance);
+  norm.order = own.order.value_or(norm.order);
+  norm.contract = own.contract.value_or(norm.contract);
+  norm.clamp = own.clamp.value_or(norm.clamp);
+  norm.mean_by_reciprocal = own.mean_by_reciprocal.value_or(norm.mean_by_reciprocal);
+  norm.eps = own.eps.value_or(norm.eps);
+  return norm;
+}
+
+bool is_recurrent(const ModelConfig& model, std::int64_t layer) {
+  return std::find(model.recurrent_layers.begin(), model.recurrent_layers.end(), layer) != model.recurrent_layers.end();
+}
+
+Status check(const EngineConfig& config) {
+  const ModelConfig& model = config.model;
+  if (model.heads % model.kv_heads != 0) {
+    return fail(fmt::format("model.heads={} is no multiple of model.kv_heads={}", model.heads, model.kv_heads));
+  }
+  if (model.head_dim % 2 != 0) {
+    return fail(fmt::format("model.head_dim={} is odd; rotary embedding turns pairs of channels", model.head_dim));
+  }
+  std::int64_t recurrent = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) recurrent += is_recurrent(model, layer) ? 1 : 0;
+  if (recurrent != static_cast<std::int64_t>(model.recurrent_layers.size())) {
+    return fail(
+        fmt::format("model.recurrent_layers names a layer twice or one that is not in 0..{}", model.layers - 1));
+  }
+  if (recurrent == model.layers) {
+    return fail(
+        "model.recurrent_layers names every layer; at least one layer must be attention, whose pool holds the states");
+  }
+  return {};
+}
+
+}  // namespace nanscope

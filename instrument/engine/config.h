@@ -1,0 +1,112 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/numbers/format.h"
+#include "core/result.h"
+#include "kernels/ops/activation.h"
+#include "kernels/ops/argmax.h"
+#include "kernels/ops/layer_norm.h"
+#include "kernels/ops/softmax.h"
+
+/// Everything that a run of the reference transformer depends on besides its prompts. Plain
+/// structs whose defaults are a healthy deployment; each field is a knob of the same name
+/// (instrument/engine/knobs.h), which documents it.
+namespace nanscope {
+
+enum class NormPlacement : std::uint8_t { pre, post, sandwich };
+enum class BlockReuse : std::uint8_t { lifo, fifo };
+enum class KvTail : std::uint8_t { read, skip };
+enum class KvMemory : std::uint8_t { zeroed, recycled };
+enum class Padding : std::uint8_t { none, left };
+
+struct ModelConfig {
+  std::int64_t layers = 4;
+  std::int64_t width = 256;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 4;
+  std::int64_t head_dim = 64;
+  std::int64_t mlp_width = 512;
+  kernels::NormKind norm = kernels::NormKind::layer_norm;
+  NormPlacement norm_placement = NormPlacement::pre;
+  bool inner_norm = false;
+  bool qk_norm = false;
+  bool bias = false;
+  kernels::ActivationKind mlp = kernels::ActivationKind::swiglu;
+  double rope_base = 10000;
+  std::vector<std::int64_t> recurrent_layers;
+  std::string weights = "reference";
+  std::uint64_t seed = 1;
+  std::string tokenizer;
+  std::int64_t patch_size = 16;
+  double init_scale = 1;
+};
+
+struct NormConfig {
+  kernels::VarianceForm variance = kernels::VarianceForm::two_pass;
+  kernels::SumOrder order = kernels::SumOrder::warp;
+  bool contract = false;
+  bool clamp = false;
+  bool mean_by_reciprocal = false;
+  float eps = 1e-5F;
+};
+
+/// What differs from NormConfig in the norm on the attention output; an empty field follows it.
+struct InnerNormConfig {
+  std::optional<kernels::VarianceForm> variance;
+  std::optional<kernels::SumOrder> order;
+  std::optional<bool> contract;
+  std::optional<bool> clamp;
+  std::optional<bool> mean_by_reciprocal;
+  std::optional<float> eps;
+};
+
+struct KvConfig {
+  Format format = Format::bf16;
+  std::string policy = "auto";
+  float scale_k = 1;
+  float scale_v = 1;
+  float divisor_k = 200;
+  float divisor_v = 100;
+  Overflow overflow = Overflow::saturate;
+  std::int64_t block_size = 16;
+  std::int64_t blocks = 64;
+  BlockReuse reuse = BlockReuse::lifo;
+  bool scrub = false;
+  bool prefix_cache = true;
+  KvTail tail = KvTail::read;
+  KvMemory memory = KvMemory::zeroed;
+  bool warm_up = false;
+};
+
+struct AttentionConfig {
+  kernels::MaskMode mask = kernels::MaskMode::select;
+  kernels::NanRule max_nan = kernels::NanRule::propagate;
+};
+
+struct EngineConfig {
+  ModelConfig model;
+  NormConfig norm;
+  InnerNormConfig inner_norm;
+  Format activation_format = Format::f32;
+  KvConfig kv;
+  AttentionConfig attention;
+  Padding pad = Padding::none;
+  kernels::ArgmaxNan argmax_nan = kernels::ArgmaxNan::first_greater;
+  std::string device = "cpu";  ///< as make_device() names it; not part of the numerics
+  int threads = 0;             ///< 0: one a core; not part of the numerics
+};
+
+/// The inner norm's parameters with the empty ones filled in from `config.norm`.
+NormConfig resolved_inner_norm(const EngineConfig& config);
+
+/// Whether `layer` is a gated linear recurrence instead of attention.
+bool is_recurrent(const ModelConfig& model, std::int64_t layer);
+
+/// Refuses shapes that fit no model (heads that kv_heads do not divide, odd head_dim, a recurrent
+/// layer that does not exist ...) in one line that names the knobs.
+Status check(const EngineConfig& config);
+
+}  // namespace nanscope

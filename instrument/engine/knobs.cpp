@@ -1,0 +1,436 @@
+#include "instrument/engine/knobs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "instrument/engine/scale_policies.h"
+
+namespace nanscope {
+namespace {
+
+using kernels::ActivationKind;
+using kernels::ArgmaxNan;
+using kernels::MaskMode;
+using kernels::NanRule;
+using kernels::NormKind;
+using kernels::SumOrder;
+using kernels::VarianceForm;
+
+/// Texts of an enumeration, in the order of its values.
+template <class E>
+struct Texts;
+template <>
+struct Texts<NormKind> {
+  static constexpr std::array<std::string_view, 2> names{"layer_norm", "rms_norm"};
+};
+template <>
+struct Texts<NormPlacement> {
+  static constexpr std::array<std::string_view, 3> names{"pre", "post", "sandwich"};
+};
+template <>
+struct Texts<ActivationKind> {
+  static constexpr std::array<std::string_view, 4> names{"silu", "gelu", "gelu_tanh", "swiglu"};
+};
+template <>
+struct Texts<VarianceForm> {
+  static constexpr std::array<std::string_view, 3> names{"one_pass", "two_pass", "welford"};
+};
+template <>
+struct Texts<SumOrder> {
+  static constexpr std::array<std::string_view, 3> names{"sequential", "warp", "pairwise"};
+};
+template <>
+struct Texts<Overflow> {
+  static constexpr std::array<std::string_view, 2> names{"saturate", "overflow"};
+};
+template <>
+struct Texts<BlockReuse> {
+  static constexpr std::array<std::string_view, 2> names{"lifo", "fifo"};
+};
+template <>
+struct Texts<KvTail> {
+  static constexpr std::array<std::string_view, 2> names{"read", "skip"};
+};
+template <>
+struct Texts<KvMemory> {
+  static constexpr std::array<std::string_view, 2> names{"zeroed", "recycled"};
+};
+template <>
+struct Texts<MaskMode> {
+  static constexpr std::array<std::string_view, 3> names{"additive", "select", "multiply"};
+};
+template <>
+struct Texts<NanRule> {
+  static constexpr std::array<std::string_view, 2> names{"propagate", "ignore"};
+};
+template <>
+struct Texts<Padding> {
+  static constexpr std::array<std::string_view, 2> names{"none", "left"};
+};
+template <>
+struct Texts<ArgmaxNan> {
+  static constexpr std::array<std::string_view, 3> names{"first_greater", "propagate", "refuse"};
+};
+
+template <class T>
+concept Enumeration = std::is_enum_v<T>;
+template <class T>
+concept Number = std::integral<T> || std::floating_point<T>;
+
+std::string to_text(bool value) { return value ? "true" : "false"; }
+std::string to_text(const std::string& value) { return value; }
+std::string to_text(Format value) { return std::string(name(value)); }
+template <Number T>
+std::string to_text(T value) {
+  return fmt::format("{}", value);
+}
+template <Enumeration E>
+std::string to_text(E value) {
+  return std::string(Texts<E>::names[static_cast<std::size_t>(value)]);
+}
+std::string to_text(const std::vector<std::int64_t>& value) { return fmt::format("{}", fmt::join(value, ",")); }
+template <class T>
+std::string to_text(const std::optional<T>& value) {
+  return value ? to_text(*value) : std::string();
+}
+
+bool parse(std::string_view text, std::string& value) {
+  value = text;
+  return true;
+}
+bool parse(std::string_view text, bool& value) {
+  value = text == "true";
+  return value || text == "false";
+}
+bool parse(std::string_view text, Format& value) {
+  const std::optional<Format> format = format_from_name(text);
+  if (format) value = *format;
+  return format.has_value();
+}
+template <Number T>
+bool parse(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+template <Enumeration E>
+bool parse(std::string_view text, E& value) {
+  const auto& names = Texts<E>::names;
+  const auto found = std::find(names.begin(), names.end(), text);
+  value = static_cast<E>(found - names.begin());
+  return found != names.end();
+}
+bool parse(std::string_view text, std::vector<std::int64_t>& value) {
+  value.clear();
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    if (!parse(item, value.emplace_back())) return false;
+    text.remove_prefix(std::min(text.size(), item.size() + 1));
+  }
+  return true;
+}
+template <class T>
+bool parse(std::string_view text, std::optional<T>& value) {
+  if (text.empty()) {
+    value.reset();
+    return true;
+  }
+  return parse(text, value.emplace());
+}
+
+/// Whether `text` is one of "a|b|c".
+bool is_listed(std::string_view text, std::string_view allowed) {
+  while (true) {
+    const std::string_view item = allowed.substr(0, allowed.find('|'));
+    if (item == text) return true;
+    if (item.size() == allowed.size()) return false;
+    allowed.remove_prefix(item.size() + 1);
+  }
+}
+
+template <class T>
+struct Plain {
+  using type = T;
+};
+template <class T>
+struct Plain<std::optional<T>> {
+  using type = T;
+};
+
+/// Whether the parsed value is one of those that `allowed` lists, or in its range.
+template <class T>
+bool in_range(std::string_view text, const T& value, std::string_view allowed) {
+  using Value = typename Plain<T>::type;
+  if constexpr (Number<Value> && !std::same_as<Value, bool>) {
+    const std::size_t dots = allowed.find("..");
+    if (dots == std::string_view::npos) return true;
+    Value low{};
+    Value high{};
+    if (!parse(allowed.substr(0, dots), low) || !parse(allowed.substr(dots + 2), high)) return false;
+    if constexpr (std::same_as<Value, T>) return value >= low && value <= high;
+    return true;
+  }
+  return allowed.find('|') == std::string_view::npos || is_listed(text, allowed);
+}
+
+/// One line of the registry: `access` returns a reference to the field, const or not.
+template <class Access>
+Knob knob(std::string name, std::string allowed, std::string doc, Access, bool numerics = true) {
+  return {std::move(name),
+          std::move(doc),
+          std::move(allowed),
+          numerics,
+          [](const EngineConfig& config) { return to_text(Access{}(config)); },
+          [](EngineConfig& config, std::string_view text, std::string_view values) {
+            auto value = Access{}(config);
+            if (!parse(text, value) || !in_range(text, value, values)) return false;
+            Access{}(config) = std::move(value);
+            return true;
+          }};
+}
+
+constexpr const char* kBool = "false|true";
+constexpr const char* kMaybeBool = "|false|true";
+constexpr const char* kCount = "1..1048576";
+
+std::vector<Knob> model_knobs() {
+  return {
+      knob(
+          "model.layers", "1..1024", "number of layers", [](auto& c) -> auto& { return c.model.layers; }),
+      knob(
+          "model.width", kCount, "channels of the residual stream", [](auto& c) -> auto& { return c.model.width; }),
+      knob(
+          "model.heads", "1..4096", "query heads", [](auto& c) -> auto& { return c.model.heads; }),
+      knob(
+          "model.kv_heads", "1..4096", "key and value heads (GQA)", [](auto& c) -> auto& { return c.model.kv_heads; }),
+      knob(
+          "model.head_dim", "2..4096", "channels of a head", [](auto& c) -> auto& { return c.model.head_dim; }),
+      knob(
+          "model.mlp_width", kCount, "hidden channels of the MLP", [](auto& c) -> auto& { return c.model.mlp_width; }),
+      knob(
+          "model.norm", "layer_norm|rms_norm", "kind of every norm", [](auto& c) -> auto& { return c.model.norm; }),
+      knob(
+          "model.norm_placement", "pre|post|sandwich", "where the norms stand",
+          [](auto& c) -> auto& { return c.model.norm_placement; }),
+      knob(
+          "model.inner_norm", kBool, "norm on the attention output before its projection (sub-LN, Magneto, EVA-02)",
+          [](auto& c) -> auto& { return c.model.inner_norm; }),
+      knob(
+          "model.qk_norm", kBool, "norm on each head of Q and K", [](auto& c) -> auto& { return c.model.qk_norm; }),
+      knob(
+          "model.bias", kBool, "projections have biases", [](auto& c) -> auto& { return c.model.bias; }),
+      knob(
+          "model.mlp", "swiglu|gelu|gelu_tanh|silu", "activation of the MLP",
+          [](auto& c) -> auto& { return c.model.mlp; }),
+      knob(
+          "model.rope_base", "1..1e12", "base of the rotary angles",
+          [](auto& c) -> auto& { return c.model.rope_base; }),
+      knob(
+          "model.recurrent_layers", "list", "layers that are gated linear recurrences instead of attention",
+          [](auto& c) -> auto& { return c.model.recurrent_layers; }),
+      knob(
+          "model.weights", "text", "reference, random, or a safetensors file",
+          [](auto& c) -> auto& { return c.model.weights; }),
+      knob(
+          "model.seed", "0..18446744073709551615", "seed of generated weights",
+          [](auto& c) -> auto& { return c.model.seed; }),
+      knob(
+          "model.tokenizer", "text", "tokenizer.json; empty: the shipped one",
+          [](auto& c) -> auto& { return c.model.tokenizer; }),
+      knob(
+          "model.patch_size", "1..256", "side of an image patch, in pixels",
+          [](auto& c) -> auto& { return c.model.patch_size; }),
+      knob(
+          "model.init_scale", "number", "factor on generated weights",
+          [](auto& c) -> auto& { return c.model.init_scale; }),
+  };
+}
+
+std::vector<Knob> norm_knobs() {
+  return {
+      knob(
+          "norm.variance", "one_pass|two_pass|welford", "how the variance is computed",
+          [](auto& c) -> auto& { return c.norm.variance; }),
+      knob(
+          "norm.order", "sequential|warp|pairwise", "order of the sums over a row",
+          [](auto& c) -> auto& { return c.norm.order; }),
+      knob(
+          "norm.contract", kBool, "E[x^2]-E[x]^2 is one fma, as nvcc fuses it",
+          [](auto& c) -> auto& { return c.norm.contract; }),
+      knob(
+          "norm.clamp", kBool, "a negative variance becomes 0", [](auto& c) -> auto& { return c.norm.clamp; }),
+      knob(
+          "norm.mean_by_reciprocal", kBool, "means are sum*(1/n) instead of sum/n",
+          [](auto& c) -> auto& { return c.norm.mean_by_reciprocal; }),
+      knob(
+          "norm.eps", "number", "added to the variance", [](auto& c) -> auto& { return c.norm.eps; }),
+      knob(
+          "inner_norm.variance", "|one_pass|two_pass|welford", "as norm.variance, for the inner norm",
+          [](auto& c) -> auto& { return c.inner_norm.variance; }),
+      knob(
+          "inner_norm.order", "|sequential|warp|pairwise", "as norm.order, for the inner norm",
+          [](auto& c) -> auto& { return c.inner_norm.order; }),
+      knob(
+          "inner_norm.contract", kMaybeBool, "as norm.contract, for the inner norm",
+          [](auto& c) -> auto& { return c.inner_norm.contract; }),
+      knob(
+          "inner_norm.clamp", kMaybeBool, "as norm.clamp, for the inner norm",
+          [](auto& c) -> auto& { return c.inner_norm.clamp; }),
+      knob(
+          "inner_norm.mean_by_reciprocal", kMaybeBool, "as norm.mean_by_reciprocal, for the inner norm",
+          [](auto& c) -> auto& { return c.inner_norm.mean_by_reciprocal; }),
+      knob(
+          "inner_norm.eps", "number", "as norm.eps, for the inner norm; empty follows it",
+          [](auto& c) -> auto& { return c.inner_norm.eps; }),
+  };
+}
+
+std::vector<Knob> kv_knobs() {
+  return {
+      knob(
+          "kv.format", "f32|bf16|f16|e4m3|e5m2|e4m3fnuz|e5m2fnuz|int8", "format of the KV cache",
+          [](auto& c) -> auto& { return c.kv.format; }),
+      knob(
+          "kv.policy", scale_policy_names(), "who computes a KV scale, from what, for how long",
+          [](auto& c) -> auto& { return c.kv.policy; }),
+      knob(
+          "kv.scale_k", "number", "K's scale under kv.policy=static", [](auto& c) -> auto& { return c.kv.scale_k; }),
+      knob(
+          "kv.scale_v", "number", "V's scale under kv.policy=static", [](auto& c) -> auto& { return c.kv.scale_v; }),
+      knob(
+          "kv.divisor_k", "number", "calibrated K scale = absmax / this",
+          [](auto& c) -> auto& { return c.kv.divisor_k; }),
+      knob(
+          "kv.divisor_v", "number", "calibrated V scale = absmax / this",
+          [](auto& c) -> auto& { return c.kv.divisor_v; }),
+      knob(
+          "kv.overflow", "saturate|overflow", "what the cast to the cache does beyond the largest finite value",
+          [](auto& c) -> auto& { return c.kv.overflow; }),
+      knob(
+          "kv.block_size", "1..4096", "tokens of a KV block", [](auto& c) -> auto& { return c.kv.block_size; }),
+      knob(
+          "kv.blocks", kCount, "blocks of the KV pool", [](auto& c) -> auto& { return c.kv.blocks; }),
+      knob(
+          "kv.reuse", "lifo|fifo", "which freed block is handed out next", [](auto& c) -> auto& { return c.kv.reuse; }),
+      knob(
+          "kv.scrub", kBool, "blocks are zeroed when they are handed out", [](auto& c) -> auto& { return c.kv.scrub; }),
+      knob(
+          "kv.prefix_cache", kBool, "full blocks are shared by prompts that begin alike",
+          [](auto& c) -> auto& { return c.kv.prefix_cache; }),
+      knob(
+          "kv.tail", "read|skip", "attention reads the last block whole, or only the written slots",
+          [](auto& c) -> auto& { return c.kv.tail; }),
+      knob(
+          "kv.memory", "zeroed|recycled", "the pool's memory at the start: zeroed, or a warm-up pass's workspace",
+          [](auto& c) -> auto& { return c.kv.memory; }),
+      knob(
+          "kv.warm_up", kBool, "a warm-up request of zero tokens runs before the others",
+          [](auto& c) -> auto& { return c.kv.warm_up; }),
+  };
+}
+
+std::vector<Knob> engine_knobs() {
+  return {
+      knob(
+          "activation.format", "f32|f16|bf16", "format of every activation that an op stores",
+          [](auto& c) -> auto& { return c.activation_format; }),
+      knob(
+          "attention.mask", "select|additive|multiply", "how masked scores are kept out of the softmax",
+          [](auto& c) -> auto& { return c.attention.mask; }),
+      knob(
+          "attention.max_nan", "propagate|ignore", "what the softmax's maximum does with NaN",
+          [](auto& c) -> auto& { return c.attention.max_nan; }),
+      knob(
+          "engine.pad", "none|left", "prompts are padded on the left to whole KV blocks",
+          [](auto& c) -> auto& { return c.pad; }),
+      knob(
+          "engine.argmax_nan", "first_greater|propagate|refuse", "what argmax does with NaN logits",
+          [](auto& c) -> auto& { return c.argmax_nan; }),
+      knob(
+          "engine.device", "text", "cpu, cpu:baseline, cpu:avx2, cpu:avx512, cuda, cuda:N",
+          [](auto& c) -> auto& { return c.device; }, false),
+      knob(
+          "engine.threads", "0..1024", "threads of the CPU device; 0: one a core",
+          [](auto& c) -> auto& { return c.threads; }, false),
+  };
+}
+
+std::vector<Knob> all_knobs() {
+  std::vector<Knob> all;
+  for (std::vector<Knob> group : {model_knobs(), norm_knobs(), kv_knobs(), engine_knobs()}) {
+    std::move(group.begin(), group.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+/// Knobs whose name ends like the unknown one, or all groups: what the user may have meant.
+std::string suggestion(std::string_view unknown) {
+  const std::size_t dot = unknown.find('.');
+  std::vector<std::string_view> near;
+  for (const Knob& knob : knobs()) {
+    const std::string_view group = std::string_view(knob.name).substr(0, knob.name.find('.'));
+    if (unknown.substr(0, dot) == group) near.emplace_back(knob.name);
+  }
+  if (near.empty()) return "its groups are model, norm, inner_norm, kv, activation, attention, engine";
+  return fmt::format("there are {}", fmt::join(near, ", "));
+}
+
+}  // namespace
+
+std::span<const Knob> knobs() {
+  static const std::vector<Knob> all = all_knobs();
+  return all;
+}
+
+const Knob* find_knob(std::string_view name) {
+  const auto all = knobs();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Knob& knob) { return knob.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+Status set_knob(EngineConfig& config, std::string_view name, std::string_view value) {
+  const Knob* knob = find_knob(name);
+  if (knob == nullptr) return fail(fmt::format("no knob '{}'; {}", name, suggestion(name)));
+  if (!knob->set(config, value, knob->allowed)) {
+    return fail(fmt::format("{}='{}' is refused; allowed: {}", name, value, knob->allowed));
+  }
+  return {};
+}
+
+std::string get_knob(const EngineConfig& config, std::string_view name) {
+  const Knob* knob = find_knob(name);
+  return knob == nullptr ? std::string() : knob->get(config);
+}
+
+std::string config_to_json(const EngineConfig& config) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const Knob& knob : knobs()) {
+    const std::string text = knob.get(config);
+    const bool plain =
+        knob.allowed == kBool || knob.allowed == "number" || knob.allowed.find("..") != std::string::npos;
+    const auto value = plain ? nlohmann::ordered_json::parse(text, nullptr, false) : nlohmann::ordered_json(text);
+    json[knob.name] = value.is_discarded() ? nlohmann::ordered_json(text) : value;
+  }
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+Result<EngineConfig> config_from_json(std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return fail("configuration: expected a JSON object of knobs");
+  EngineConfig config;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_structured() || value.is_null())
+      return fail(fmt::format("configuration: '{}' is no plain value", name));
+    const std::string plain = value.is_string() ? value.get<std::string>() : value.dump();
+    if (Status status = set_knob(config, name, plain); !status) return tl::unexpected(status.error());
+  }
+  return config;
+}
+
+}  // namespace nanscope
