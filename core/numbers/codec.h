@@ -23,7 +23,7 @@
 ///     give 0, as CUDA's converters do, in both modes; they clamp in both modes as well;
 ///   - fnuz formats have no -0: it becomes +0;
 ///   - e8m0 has no sign and no zero: the magnitude is encoded, 0 becomes 2^-127 (as CUDA's
-///     __nv_cvt_float_to_e8m0 does);
+///     __nv_cvt_float_to_e8m0 does); a tie goes to the larger power, its significand 2 being even;
 ///   - int8 encodes to -127..127 as symmetric quantizers do; code -128 decodes but is never made.
 namespace nanscope {
 
@@ -221,9 +221,9 @@ NANSCOPE_HD U encode_e8m0_bits(const U& bits, E8m0Rounding rounding, Overflow ov
     if (rounding == E8m0Rounding::up) {
       up = select(excess > U(0u), U(1u), U(0u));
     } else {
+      // A tie goes up: of the significands 1 and 2 the even one (as torch and ml_dtypes do).
       const U half = select(subnormal, U(0x200000u), U(0x400000u));
-      const U odd = field & U(1u);
-      up = select((excess + odd) > half, U(1u), U(0u));
+      up = select(excess < half, U(0u), U(1u));
     }
   }
   const U code = field + up;
