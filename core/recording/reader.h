@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -121,6 +122,9 @@ class Recording {
   Result<std::vector<TokenRow>> tokens(std::int64_t request) const;
   Result<std::vector<KernelRow>> kernels(std::optional<std::int64_t> op = {}) const;
 
+  /// The diagnosis that was written into the recording, see write_events(); empty before.
+  Result<std::vector<EventRow>> events() const;
+
   /// Reads the whole file and compares it with itself: SQLite's own check, then counts and ids.
   Status check() const;
 
@@ -130,5 +134,8 @@ class Recording {
   explicit Recording(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+/// Replaces the events of a complete recording: the one thing that is added to it after its run.
+Status write_events(const std::filesystem::path& path, std::span<const EventRow> events);
 
 }  // namespace nanscope

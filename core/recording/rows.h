@@ -137,6 +137,16 @@ struct KernelRow {
   std::string details;  ///< JSON: grid, block, registers, shared memory, kind
 };
 
+/// One link of a diagnosis that was written into the recording after the run.
+struct EventRow {
+  std::int64_t id = 0;       ///< from 1, in the order of the chain
+  std::string fault;         ///< the fault class's stable identifier
+  std::int64_t tensor = 0;   ///< TensorRow::id it was found in, 0 when it is of no tensor
+  std::int64_t because = 0;  ///< EventRow::id of its cause, 0 for the root
+  std::string summary;       ///< one sentence
+  std::string evidence;      ///< JSON object of numbers
+};
+
 /// What the run was: all that replay depends on, and by its state whether the recording is whole.
 struct RunInfo {
   std::string nanscope_version;

@@ -1,0 +1,167 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/recording/decode.h"
+#include "core/recording/reader_impl.h"
+#include "core/recording/schema.h"
+
+/// The parts of a recording that are stored as bytes: health below the tensor, and tensors.
+namespace nanscope {
+namespace {
+
+using sqlite::Query;
+using sqlite::Statement;
+
+struct Detail {
+  TensorRow tensor;
+  std::int64_t kind = schema::kDetailNone;
+};
+
+Result<Detail> decode_detail(const Statement& row) {
+  auto tensor = decode::tensor(row);
+  if (!tensor) return tl::unexpected(std::move(tensor.error()));
+  return Detail{std::move(*tensor), row.integer(decode::kTensorDetailColumn)};
+}
+
+std::vector<Health> as_health(std::span<const std::byte> bytes) {
+  std::vector<Health> health(bytes.size() / sizeof(Health));
+  if (!health.empty()) std::memcpy(health.data(), bytes.data(), health.size() * sizeof(Health));
+  return health;
+}
+
+std::int64_t health_bytes(std::int64_t entries) { return entries * static_cast<std::int64_t>(sizeof(Health)); }
+
+/// Whether the file could hold it: the check that stands before every allocation.
+bool fits(std::span<const std::byte> blob, std::int64_t expected) {
+  return static_cast<std::int64_t>(blob.size()) == expected;
+}
+
+}  // namespace
+
+Result<std::vector<Health>> Recording::token_health(std::int64_t id) const {
+  auto detail = impl_->first(
+      Query(fmt::format("SELECT {} FROM tensors", decode::kTensorColumns)).where("id = ?", std::optional(id)),
+      decode_detail);
+  if (!detail) return tl::unexpected(std::move(detail.error()));
+  if (!*detail) return impl_->error(fmt::format("it has no tensor {}", id));
+  const TensorRow& tensor = (*detail)->tensor;
+  if ((*detail)->kind == schema::kDetailNone) return std::vector<Health>{};
+  if ((*detail)->kind == schema::kDetailSelf && tensor.tokens == 1) return std::vector<Health>{tensor.health};
+  auto loan = impl_->prepare("SELECT token_rows FROM detail WHERE tensor = ?");
+  if (!loan) return tl::unexpected(std::move(loan.error()));
+  Statement& statement = **loan.value();
+  auto row = statement.bind(1, id).step();
+  if (!row) return impl_->error(row.error().message);
+  const auto blob = *row ? statement.blob(0) : std::span<const std::byte>{};
+  if (!fits(blob, health_bytes(tensor.tokens))) {
+    return impl_->error(fmt::format("damaged: tensor {} has {} token rows, its health {} bytes instead of {}", id,
+                                    tensor.tokens, blob.size(), health_bytes(tensor.tokens)));
+  }
+  return as_health(blob);
+}
+
+Result<TileLevel> Recording::tiles(std::int64_t id, int level) const {
+  auto tensor = this->tensor(id);
+  if (!tensor) return tl::unexpected(std::move(tensor.error()));
+  const int levels = pyramid_levels(tensor->tokens, tensor->channels);
+  if (level < 0 || level >= std::max(levels, 1)) {
+    return impl_->error(fmt::format("tensor {} has {} levels of tiles, there is no level {}", id, levels, level));
+  }
+  const auto shape_of = [&](int i) { return level_shape(tensor->tokens, tensor->channels, i); };
+  TileLevel found{shape_of(level), {}};
+
+  // The finest level that is a table row of its own: 0, or 1 where level 0 is the token rows.
+  const int first_stored = found.shape.tiles() == 0 || shape_of(0).columns > 1 ? 0 : 1;
+  std::int64_t stored_levels = 0;
+  std::vector<Health> from;  // tiles of level `at`, the nearest one that is at hand
+  int at = 0;
+  {
+    auto loan = impl_->prepare("SELECT levels, tiles FROM detail WHERE tensor = ?");
+    if (!loan) return tl::unexpected(std::move(loan.error()));
+    Statement& statement = **loan.value();
+    auto row = statement.bind(1, id).step();
+    if (!row) return impl_->error(row.error().message);
+    if (*row) {
+      stored_levels = statement.integer(0);
+      const auto blob = statement.blob(1);
+      std::int64_t expected = 0;
+      std::int64_t begin = 0;
+      const bool plausible = stored_levels >= 0 && stored_levels <= levels - first_stored;
+      const int last = plausible ? first_stored + static_cast<int>(stored_levels) : first_stored;
+      for (int i = first_stored; i < last; ++i) {
+        if (i <= level) begin = expected;
+        if (i <= level) at = i;
+        expected += health_bytes(shape_of(i).tiles());
+      }
+      if (!plausible || !fits(blob, expected)) {
+        return impl_->error(fmt::format("damaged: tensor {} has {} bytes of tiles in {} levels, expected {}", id,
+                                        blob.size(), stored_levels, expected));
+      }
+      if (last > first_stored && at >= first_stored && level >= first_stored) {
+        from = as_health(blob.subspan(static_cast<std::size_t>(begin),
+                                      static_cast<std::size_t>(health_bytes(shape_of(at).tiles()))));
+      }
+    }
+  }
+  if (from.empty()) {
+    auto rows = token_health(id);
+    if (!rows) return tl::unexpected(std::move(rows.error()));
+    if (rows->empty()) return found;
+    if (shape_of(0).columns != 1) return impl_->error(fmt::format("damaged: tensor {} has no tiles", id));
+    from = std::move(*rows);
+    at = 0;
+  }
+  for (; at < level; ++at) from = merge_level(from, shape_of(at));
+  found.tiles = std::move(from);
+  return found;
+}
+
+Result<std::optional<std::vector<std::byte>>> Recording::tensor_bytes(std::int64_t id) const {
+  auto tensor = this->tensor(id);
+  if (!tensor) return tl::unexpected(std::move(tensor.error()));
+  const auto size =
+      tensor->tokens * tensor->channels * static_cast<std::int64_t>(nanscope::info(tensor->format).storage_bytes());
+  return tensor_bytes(id, 0, size);
+}
+
+Result<std::optional<std::vector<std::byte>>> Recording::tensor_bytes(std::int64_t id, std::int64_t offset,
+                                                                      std::int64_t size) const {
+  auto tensor = this->tensor(id);
+  if (!tensor) return tl::unexpected(std::move(tensor.error()));
+  const auto total =
+      tensor->tokens * tensor->channels * static_cast<std::int64_t>(nanscope::info(tensor->format).storage_bytes());
+  if (offset < 0 || size < 0 || offset > total || size > total - offset) {
+    return impl_->error(
+        fmt::format("tensor {} has {} bytes, {} from offset {} are out of range", id, total, size, offset));
+  }
+  if (!tensor->stored) return std::optional<std::vector<std::byte>>{};
+  std::vector<std::byte> bytes;
+  auto loan = impl_->prepare("SELECT data FROM chunks WHERE id = ?");
+  if (!loan) return tl::unexpected(std::move(loan.error()));
+  Statement& statement = **loan.value();
+  while (size > 0) {
+    // Grows chunk by chunk, each of which is in the file: a lie about the shape allocates nothing.
+    const std::int64_t part = offset / schema::kChunkBytes;
+    const std::int64_t begin = offset % schema::kChunkBytes;
+    const std::int64_t expected = std::min(schema::kChunkBytes, total - part * schema::kChunkBytes);
+    if (part >= schema::kChunksPerTensor) return impl_->error(fmt::format("damaged: tensor {} is too large", id));
+    auto row = statement.bind(1, id * schema::kChunksPerTensor + part).step();
+    if (!row) return impl_->error(row.error().message);
+    const auto blob = *row ? statement.blob(0) : std::span<const std::byte>{};
+    if (!fits(blob, expected)) {
+      return impl_->error(
+          fmt::format("damaged: part {} of tensor {} has {} bytes instead of {}", part, id, blob.size(), expected));
+    }
+    const std::int64_t take = std::min(size, expected - begin);
+    const auto piece = blob.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(take));
+    bytes.insert(bytes.end(), piece.begin(), piece.end());
+    statement.reset();
+    offset += take;
+    size -= take;
+  }
+  return bytes;
+}
+
+}  // namespace nanscope

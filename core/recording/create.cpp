@@ -1,0 +1,118 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <type_traits>
+
+#include "core/recording/insert.h"
+#include "core/recording/schema.h"
+
+namespace nanscope::insert {
+namespace {
+
+constexpr int kLockTimeoutMs = 60'000;
+
+/// Claims the name: no other writer can take it, and nothing that exists is touched.
+Status claim(const std::filesystem::path& path, bool overwrite) {
+  if (overwrite) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
+  const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
+  if (file < 0) {
+    if (errno == EEXIST) {
+      return fail(path.string() + ": exists already; choose another name, or ask for it to be replaced");
+    }
+    return fail(fmt::format("{}: cannot be created: {}", path.string(), std::strerror(errno)));
+  }
+  ::close(file);
+  // A journal without its database belongs to nothing, and must not be played into the new one.
+  std::error_code ignored;
+  std::filesystem::remove(path.string() + "-journal", ignored);
+  return {};
+}
+
+std::pair<std::string_view, std::string_view> pair(std::string_view key, const std::string& value) {
+  return {key, value};
+}
+
+}  // namespace
+
+std::size_t weight(const Item& item) {
+  return std::visit(
+      [](const auto& one) -> std::size_t {
+        using T = std::decay_t<decltype(one)>;
+        std::size_t bytes = sizeof(Item);
+        if constexpr (std::is_same_v<T, AddOp>) {
+          bytes += one.row.attributes.size() + one.inputs.size() * sizeof(InputRow);
+        } else if constexpr (std::is_same_v<T, AddTensor>) {
+          bytes += one.bytes.size() + (one.detail.tokens.size() + one.detail.tiles.size()) * sizeof(Health);
+        } else if constexpr (std::is_same_v<T, AddBytes>) {
+          bytes += one.bytes.size();
+        } else if constexpr (std::is_same_v<T, AddRequest>) {
+          bytes += one.row.prompt.size() + one.row.prompt_tokens.size() * sizeof(std::int32_t);
+        } else if constexpr (std::is_same_v<T, KernelRow>) {
+          bytes += one.details.size();
+        }
+        return bytes;
+      },
+      item);
+}
+
+Status Inserter::open(const std::filesystem::path& path, const WriterOptions& options) {
+  in_memory_ = path.empty();
+  if (!in_memory_) {
+    if (auto status = claim(path, options.overwrite); !status) return status;
+  }
+  // Absolute, so that no name is taken for one of SQLite's special ones.
+  const std::string name = in_memory_ ? ":memory:" : std::filesystem::absolute(path).string();
+  sqlite3* raw = nullptr;
+  const int code =
+      sqlite3_open_v2(name.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, nullptr);
+  db_.reset(raw);
+  if (code != SQLITE_OK) return fail(sqlite::describe(db_.get(), code));
+  sqlite3_extended_result_codes(db_.get(), 1);
+  sqlite3_busy_timeout(db_.get(), kLockTimeoutMs);
+  // Appended pages are written once with a rollback journal, twice with a write-ahead log. Without
+  // fsync the file still survives the death of the process: what was written is in the system's
+  // cache, and an unfinished transaction is undone by the journal beside it.
+  std::string pragmas = fmt::format(
+      "PRAGMA page_size = {}; PRAGMA auto_vacuum = NONE; PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY; "
+      "PRAGMA cache_size = -65536; PRAGMA journal_mode = {}; PRAGMA synchronous = {};",
+      in_memory_ ? 8192 : 65536, in_memory_ ? "OFF" : "TRUNCATE", options.durable ? "FULL" : "OFF");
+  if (options.max_pages > 0) pragmas += fmt::format("PRAGMA max_page_count = {};", options.max_pages);
+  return sqlite::execute(db_.get(), pragmas);
+}
+
+Status Inserter::create_schema(const RunInfo& run) {
+  std::string sql = fmt::format("BEGIN IMMEDIATE; PRAGMA application_id = {}; PRAGMA user_version = {};",
+                                schema::kApplicationId, schema::kVersion);
+  for (const auto& object : schema::objects()) sql += object.sql + ";\n";
+  for (const auto& view : schema::views()) sql += view + ";\n";
+  if (auto status = sqlite::execute(db_.get(), sql); !status) return status;
+  auto insert = sqlite::Statement::prepare(db_.get(), "INSERT INTO run VALUES (?, ?)");
+  if (!insert) return tl::unexpected(std::move(insert.error()));
+  for (const auto& [key, value] :
+       {pair("nanscope_version", run.nanscope_version), pair("created", run.created), pair("scenario", run.scenario),
+        pair("config", run.config), pair("device", run.device), pair("isa", run.isa), pair("build", run.build),
+        pair("cpu_features", run.cpu_features), pair("float_environment", run.float_environment),
+        pair("capture", run.capture)}) {
+    if (auto status = insert->bind(1, key).bind(2, value).run(); !status) return status;
+  }
+  return {};
+}
+
+Result<Inserter> Inserter::create(const std::filesystem::path& path, const RunInfo& run, const WriterOptions& options) {
+  Inserter inserter;
+  inserter.progress_.expected_ops = run.expected_ops;
+  auto status = inserter.open(path, options);
+  if (status) status = inserter.create_schema(run);
+  if (status) status = inserter.prepare_all();
+  if (status) status = inserter.commit();
+  if (!status) return tl::unexpected(std::move(status.error()));
+  return inserter;
+}
+
+}  // namespace nanscope::insert

@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+
+#include "core/recording/reader.h"
+#include "core/recording/sqlite.h"
+
+namespace nanscope {
+namespace {
+
+Status replace_events(sqlite3* db, std::span<const EventRow> events) {
+  if (auto status = sqlite::execute(db, "BEGIN IMMEDIATE; DELETE FROM events"); !status) return status;
+  auto insert = sqlite::Statement::prepare(db, "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)");
+  if (!insert) return tl::unexpected(std::move(insert.error()));
+  for (const EventRow& event : events) {
+    auto status = insert->bind(1, event.id)
+                      .bind(2, event.fault)
+                      .bind(3, event.tensor)
+                      .bind(4, event.because)
+                      .bind(5, event.summary)
+                      .bind(6, event.evidence)
+                      .run();
+    if (!status) return status;
+  }
+  return sqlite::execute(db, "COMMIT");
+}
+
+}  // namespace
+
+Status write_events(const std::filesystem::path& path, std::span<const EventRow> events) {
+  {
+    auto recording = Recording::open(path);
+    if (!recording) return tl::unexpected(std::move(recording.error()));
+    auto state = recording->state();
+    if (!state) return tl::unexpected(std::move(state.error()));
+    if (*state == RunState::recording) return fail(path.string() + ": its run still goes on");
+  }
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open_v2(std::filesystem::absolute(path).c_str(), &raw, SQLITE_OPEN_READWRITE, nullptr);
+  const sqlite::Database db(raw);
+  if (code != SQLITE_OK) return fail(path.string() + ": " + sqlite::describe(db.get(), code));
+  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_busy_timeout(db.get(), 5'000);
+  auto status = replace_events(db.get(), events);
+  if (!status) return fail(path.string() + ": " + status.error().message);
+  return {};
+}
+
+}  // namespace nanscope

@@ -1,0 +1,345 @@
+#include "core/recording/insert.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "core/recording/names.h"
+#include "core/recording/schema.h"
+#include "core/tensor/pyramid.h"
+
+namespace nanscope::insert {
+namespace {
+
+using sqlite::Statement;
+
+/// A JSON array of integers: readable in the shell, and its json_each() takes it apart.
+std::string json(const std::vector<std::int32_t>& values) { return fmt::format("[{}]", fmt::join(values, ",")); }
+
+/// Binds the columns of schema::kHealthColumnNames from parameter `at` on.
+void bind_health(Statement& into, int at, const Health& health) {
+  for (const std::uint64_t count : {health.count, health.bad(), health.nan, health.pos_inf, health.neg_inf,
+                                    health.saturated, health.subnormal, health.zero, health.flushed, health.clipped}) {
+    into.bind(at++, static_cast<std::int64_t>(count));
+  }
+  into.bind(at++, health.first_bad);
+  for (const double value :
+       {health.sum, health.sum_sq, double{health.min}, double{health.max}, double{health.absmax}}) {
+    into.bind_real(at++, value);
+  }
+}
+
+std::string parameters(int count) {
+  std::string text = "?";
+  for (int i = 1; i < count; ++i) text += ", ?";
+  return text;
+}
+
+std::span<const std::byte> as_bytes(std::span<const Health> health) { return std::as_bytes(health); }
+
+bool same(const Health& a, const Health& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+}  // namespace
+
+Status Inserter::prepare_all() {
+  statements_.resize(kNameCount);
+  const auto prepare = [this](Name name, const std::string& sql) -> Status {
+    auto statement = Statement::prepare(db_.get(), sql);
+    if (!statement) return tl::unexpected(std::move(statement.error()));
+    statements_[name] = std::move(*statement);
+    return {};
+  };
+  const auto insert = [](std::string_view table, int columns) {
+    return fmt::format("INSERT INTO {} VALUES ({})", table, parameters(columns));
+  };
+  const std::pair<Name, std::string> all[] = {
+      {kRequest, insert("requests", 7)},
+      {kReplaceRequest, "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?, ?, ?)"},
+      {kStep, insert("steps", 7)},
+      {kOp, insert("ops", 6)},
+      {kInput, insert("inputs", 5)},
+      {kTensor, insert("tensors", 10 + schema::kHealthColumns)},
+      {kDetail, insert("detail", 4)},
+      {kChunk, insert("chunks", 2)},
+      {kWeight, insert("weights", 5 + schema::kHealthColumns)},
+      {kScale, "INSERT INTO scales VALUES (NULL, " + parameters(15) + ")"},
+      {kKv, "INSERT INTO kv VALUES (NULL, " + parameters(10) + ")"},
+      {kToken, "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)"},
+      {kKernel, "INSERT INTO kernels VALUES (NULL, " + parameters(5) + ")"},
+      {kProgress, "INSERT OR REPLACE INTO progress VALUES (1, " + parameters(7) + ")"},
+      {kShape, "SELECT tokens * channels, format FROM tensors WHERE id = ?"},
+      {kBegin, "BEGIN IMMEDIATE"},
+      {kCommit, "COMMIT"},
+      {kRollback, "ROLLBACK"},
+  };
+  for (const auto& [name, sql] : all) {
+    if (auto status = prepare(name, sql); !status) return status;
+  }
+  return {};
+}
+
+Status Inserter::write_progress() {
+  return statements_[kProgress]
+      .bind(1, progress_.state)
+      .bind(2, progress_.expected_ops)
+      .bind(3, progress_.requests)
+      .bind(4, progress_.steps)
+      .bind(5, progress_.ops)
+      .bind(6, progress_.tensors)
+      .bind(7, progress_.stored_tensors)
+      .run();
+}
+
+Status Inserter::apply(const Item& item) {
+  return std::visit([this](const auto& one) { return write(one); }, item);
+}
+
+Status Inserter::commit() {
+  if (auto status = write_progress(); !status) return status;
+  if (auto status = statements_[kCommit].run(); !status) return status;
+  committed_ = progress_;
+  return statements_[kBegin].run();
+}
+
+Status Inserter::rollback() {
+  progress_ = committed_;
+  return statements_[kRollback].run();
+}
+
+Status Inserter::complete() {
+  progress_.state = words::word(words::kRunStates, RunState::complete);
+  if (auto status = write_progress(); !status) return status;
+  if (auto status = statements_[kCommit].run(); !status) return status;
+  statements_.clear();
+  if (in_memory_) return {};
+  return sqlite::execute(db_.get(), "PRAGMA journal_mode = DELETE");
+}
+
+sqlite::Database Inserter::release() {
+  statements_.clear();
+  return std::move(db_);
+}
+
+Status Inserter::write(const AddRequest& item) {
+  const RequestRow& row = item.row;
+  const std::string prompt_tokens = json(row.prompt_tokens);
+  const std::string output_tokens = json(row.output_tokens);
+  if (!item.replace) ++progress_.requests;
+  return statements_[item.replace ? kReplaceRequest : kRequest]
+      .bind(1, row.id)
+      .bind(2, row.name)
+      .bind(3, row.prompt)
+      .bind(4, prompt_tokens)
+      .bind(5, row.cached_tokens)
+      .bind(6, output_tokens)
+      .bind(7, row.output_text)
+      .run();
+}
+
+Status Inserter::write(const StepRow& row) {
+  ++progress_.steps;
+  return statements_[kStep]
+      .bind(1, row.id)
+      .bind(2, row.request)
+      .bind(3, row.index)
+      .bind(4, words::word(words::kStepKinds, row.kind))
+      .bind(5, row.first_token)
+      .bind(6, row.tokens)
+      .bind(7, row.context)
+      .run();
+}
+
+Status Inserter::write(const AddOp& item) {
+  const OpRow& row = item.row;
+  ++progress_.ops;
+  auto status = statements_[kOp]
+                    .bind(1, row.id)
+                    .bind(2, row.step)
+                    .bind(3, row.layer)
+                    .bind(4, row.name)
+                    .bind(5, row.kind)
+                    .bind(6, row.attributes)
+                    .run();
+  std::int64_t slot = 0;
+  for (const InputRow& input : item.inputs) {
+    if (!status) return status;
+    status = statements_[kInput]
+                 .bind(1, row.id)
+                 .bind(2, slot++)
+                 .bind(3, input.role)
+                 .bind(4, input.tensor)
+                 .bind(5, input.weight)
+                 .run();
+  }
+  return status;
+}
+
+Status Inserter::write_detail(const TensorRow& row, const TensorDetail& detail) {
+  const LevelShape base = level_shape(row.tokens, row.channels, 0);
+  const std::vector<Health>& finest = detail.tiles.empty() ? detail.tokens : detail.tiles;
+  std::vector<Health> stored;  // from level 0, or from level 1 when level 0 is the token rows
+  std::int64_t levels = 0;
+  if (base.columns > 1) {
+    stored = finest;
+    levels = 1;
+  }
+  if (base.tiles() > schema::kStoredPyramidTiles) {
+    std::vector<Health> level = finest;
+    for (int i = 1; i < pyramid_levels(row.tokens, row.channels); ++i, ++levels) {
+      level = merge_level(level, level_shape(row.tokens, row.channels, i - 1));
+      stored.insert(stored.end(), level.begin(), level.end());
+    }
+  }
+  return statements_[kDetail]
+      .bind(1, row.id)
+      .bind(2, as_bytes(detail.tokens))
+      .bind(3, levels)
+      .bind(4, as_bytes(stored))
+      .run();
+}
+
+Status Inserter::write_chunks(std::int64_t tensor, std::span<const std::byte> bytes) {
+  ++progress_.stored_tensors;
+  std::int64_t id = tensor * schema::kChunksPerTensor;
+  while (!bytes.empty()) {
+    const auto part = bytes.first(std::min(bytes.size(), static_cast<std::size_t>(schema::kChunkBytes)));
+    if (auto status = statements_[kChunk].bind(1, id++).bind(2, part).run(); !status) return status;
+    bytes = bytes.subspan(part.size());
+  }
+  return {};
+}
+
+Status Inserter::write(const AddTensor& item) {
+  const TensorRow& row = item.row;
+  const LevelShape base = level_shape(row.tokens, row.channels, 0);
+  const auto rows = static_cast<std::size_t>(row.tokens);
+  const std::size_t elements = rows * static_cast<std::size_t>(row.channels);
+  const auto& detail = item.detail;
+  if (!detail.tokens.empty() && detail.tokens.size() != rows) {
+    return fail(fmt::format("tensor {}: {} token rows of health for {} tokens", row.id, detail.tokens.size(), rows));
+  }
+  if (!detail.tiles.empty() &&
+      (detail.tokens.empty() || detail.tiles.size() != static_cast<std::size_t>(base.tiles()))) {
+    return fail(fmt::format("tensor {}: {} tiles of health, expected {} beside its token rows", row.id,
+                            detail.tiles.size(), base.tiles()));
+  }
+  if (!detail.tokens.empty() && detail.tiles.empty() && base.columns > 1) {
+    return fail(fmt::format("tensor {}: {} channels need tiles of health, not token rows alone", row.id, row.channels));
+  }
+  if (!item.bytes.empty() && item.bytes.size() != elements * info(row.format).storage_bytes()) {
+    return fail(fmt::format("tensor {}: {} bytes for {} x {} elements of {}", row.id, item.bytes.size(), row.tokens,
+                            row.channels, name(row.format)));
+  }
+  std::int64_t kind = schema::kDetailNone;
+  if (!detail.tokens.empty()) {
+    kind = base.tiles() == 1 && same(detail.tokens[0], row.health) ? schema::kDetailSelf : schema::kDetailStored;
+  }
+  ++progress_.tensors;
+  Statement& statement = statements_[kTensor];
+  statement.bind(1, row.id)
+      .bind(2, row.op)
+      .bind(3, row.role)
+      .bind(4, name(row.format))
+      .bind(5, row.tokens)
+      .bind(6, row.channels)
+      .bind(7, row.heads)
+      .bind(8, row.first_token)
+      .bind(9, static_cast<std::int64_t>(row.hash))
+      .bind(10, kind);
+  bind_health(statement, 11, row.health);
+  auto status = statement.run();
+  if (status && kind == schema::kDetailStored) status = write_detail(row, detail);
+  if (status && !item.bytes.empty()) status = write_chunks(row.id, item.bytes);
+  return status;
+}
+
+Status Inserter::write(const AddBytes& item) {
+  Statement& shape = statements_[kShape];
+  auto row = shape.bind(1, item.tensor).step();
+  if (!row) return tl::unexpected(std::move(row.error()));
+  std::size_t expected = 0;
+  if (*row) {
+    const auto format = format_from_name(shape.text(1));
+    expected = static_cast<std::size_t>(shape.integer(0)) * info(format.value_or(Format::f32)).storage_bytes();
+  }
+  const bool found = *row;
+  shape.reset();
+  if (!found) return fail(fmt::format("tensor {}: bytes of a tensor that was never added", item.tensor));
+  if (expected != item.bytes.size()) {
+    return fail(fmt::format("tensor {}: {} bytes, its shape needs {}", item.tensor, item.bytes.size(), expected));
+  }
+  return item.bytes.empty() ? Status{} : write_chunks(item.tensor, item.bytes);
+}
+
+Status Inserter::write(const WeightRow& row) {
+  Statement& statement = statements_[kWeight];
+  statement.bind(1, row.name)
+      .bind(2, name(row.format))
+      .bind(3, row.rows)
+      .bind(4, row.columns)
+      .bind(5, static_cast<std::int64_t>(row.hash));
+  bind_health(statement, 6, row.health);
+  return statement.run();
+}
+
+Status Inserter::write(const ScaleRow& row) {
+  return statements_[kScale]
+      .bind(1, row.step)
+      .bind(2, row.op)
+      .bind(3, row.layer)
+      .bind(4, row.target)
+      .bind(5, row.policy)
+      .bind(6, name(row.format))
+      .bind_real(7, row.scale)
+      .bind(8, words::word(words::kScaleSources, row.source))
+      .bind(9, row.calibrated_request)
+      .bind(10, row.calibrated_step)
+      .bind(11, row.calibrated_tokens)
+      .bind_real(12, row.calibrated_absmax)
+      .bind(13, std::int64_t{row.locked})
+      .bind_real(14, row.absmax)
+      .bind_real(15, row.headroom)
+      .run();
+}
+
+Status Inserter::write(const KvRow& row) {
+  return statements_[kKv]
+      .bind(1, row.step)
+      .bind(2, row.request)
+      .bind(3, row.layer)
+      .bind(4, row.block)
+      .bind(5, row.slot_begin)
+      .bind(6, row.slot_end)
+      .bind(7, row.first_token)
+      .bind(8, words::word(words::kKvActions, row.action))
+      .bind(9, row.writer)
+      .bind(10, name(row.format))
+      .run();
+}
+
+Status Inserter::write(const TokenRow& row) {
+  return statements_[kToken]
+      .bind(1, row.request)
+      .bind(2, row.position)
+      .bind(3, std::int64_t{row.token})
+      .bind(4, row.text)
+      .bind(5, words::word(words::kTokenSources, row.source))
+      .run();
+}
+
+Status Inserter::write(const KernelRow& row) {
+  return statements_[kKernel]
+      .bind(1, row.op)
+      .bind(2, row.name)
+      .bind(3, row.start_ns)
+      .bind(4, row.duration_ns)
+      .bind(5, row.details)
+      .run();
+}
+
+Status Inserter::write(const ExpectedOps& item) {
+  progress_.expected_ops = item.ops;
+  return {};
+}
+
+}  // namespace nanscope::insert

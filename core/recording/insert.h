@@ -1,0 +1,115 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/recording/sqlite.h"
+#include "core/recording/writer.h"
+
+/// Rows into tables: what the writer's thread does. Private to core/recording.
+namespace nanscope::insert {
+
+struct AddRequest {
+  RequestRow row;
+  bool replace = false;
+};
+struct AddOp {
+  OpRow row;
+  std::vector<InputRow> inputs;
+};
+struct AddTensor {
+  TensorRow row;
+  TensorDetail detail;
+  std::vector<std::byte> bytes;
+};
+struct AddBytes {
+  std::int64_t tensor = 0;
+  std::vector<std::byte> bytes;
+};
+struct ExpectedOps {
+  std::int64_t ops = 0;
+};
+struct EndStep {};
+
+using Item = std::variant<AddOp, AddTensor, AddBytes, AddRequest, StepRow, WeightRow, ScaleRow, KvRow, TokenRow,
+                          KernelRow, ExpectedOps, EndStep>;
+
+/// About how much memory and disk an item takes.
+std::size_t weight(const Item& item);
+
+/// Owns the database while it is written. Outside of create() a transaction is always open: its
+/// lock tells readers that the writer lives.
+class Inserter {
+ public:
+  /// An empty path makes a database in memory.
+  static Result<Inserter> create(const std::filesystem::path& path, const RunInfo& info, const WriterOptions& options);
+
+  Status apply(const Item& item);
+  Status commit();    ///< and begins the next transaction
+  Status rollback();  ///< forgets what came after the last commit
+  Status complete();  ///< sets the state, commits, leaves no journal behind
+  /// The database, without the statements that wrote it.
+  sqlite::Database release();
+
+ private:
+  enum Name {
+    kRequest,
+    kReplaceRequest,
+    kStep,
+    kOp,
+    kInput,
+    kTensor,
+    kDetail,
+    kChunk,
+    kWeight,
+    kScale,
+    kKv,
+    kToken,
+    kKernel,
+    kProgress,
+    kShape,
+    kBegin,
+    kCommit,
+    kRollback,
+    kNameCount
+  };
+  struct Progress {
+    std::string_view state = "recording";
+    std::int64_t expected_ops = 0;
+    std::int64_t requests = 0;
+    std::int64_t steps = 0;
+    std::int64_t ops = 0;
+    std::int64_t tensors = 0;
+    std::int64_t stored_tensors = 0;
+  };
+
+  Status open(const std::filesystem::path& path, const WriterOptions& options);
+  Status create_schema(const RunInfo& info);
+  Status prepare_all();
+  Status write_progress();
+  Status write_chunks(std::int64_t tensor, std::span<const std::byte> bytes);
+  Status write_detail(const TensorRow& row, const TensorDetail& detail);
+
+  Status write(const AddRequest& item);
+  Status write(const AddOp& item);
+  Status write(const AddTensor& item);
+  Status write(const AddBytes& item);
+  Status write(const StepRow& row);
+  Status write(const WeightRow& row);
+  Status write(const ScaleRow& row);
+  Status write(const KvRow& row);
+  Status write(const TokenRow& row);
+  Status write(const KernelRow& row);
+  Status write(const ExpectedOps& item);
+  Status write(const EndStep&) { return {}; }
+
+  sqlite::Database db_;
+  std::vector<sqlite::Statement> statements_;
+  Progress progress_;
+  Progress committed_;
+  bool in_memory_ = false;
+};
+
+}  // namespace nanscope::insert

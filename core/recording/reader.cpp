@@ -1,0 +1,237 @@
+#include "core/recording/reader.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "core/recording/decode.h"
+#include "core/recording/names.h"
+#include "core/recording/reader_impl.h"
+#include "core/recording/schema.h"
+
+namespace nanscope {
+namespace {
+
+using sqlite::Query;
+using sqlite::Statement;
+
+constexpr std::string_view kStepColumns = "SELECT id, request, number, kind, first_token, tokens, context FROM steps";
+constexpr std::string_view kOpColumns = "SELECT id, step, layer, name, kind, attributes FROM ops";
+
+Query tensor_query(std::string_view from = "tensors") {
+  return Query(fmt::format("SELECT {} FROM {}", decode::kTensorColumns, from));
+}
+
+/// Refuses a scan that does not ascend: only a damaged file does that, and it might never end.
+class Ascending {
+ public:
+  bool accept(std::int64_t id) {
+    ok_ = ok_ && (first_ || id > last_);
+    first_ = false;
+    last_ = id;
+    return ok_;
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  bool first_ = true;
+  bool ok_ = true;
+  std::int64_t last_ = 0;
+};
+
+}  // namespace
+
+Recording::Recording(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Recording::Recording(Recording&&) noexcept = default;
+Recording& Recording::operator=(Recording&&) noexcept = default;
+Recording::~Recording() = default;
+
+const std::filesystem::path& Recording::path() const { return impl_->path; }
+const RunInfo& Recording::info() const { return impl_->info; }
+
+Result<RunState> Recording::state() const {
+  auto loan = impl_->prepare("SELECT state FROM progress");
+  if (!loan) return tl::unexpected(std::move(loan.error()));
+  Statement& statement = **loan.value();
+  auto row = statement.step();
+  if (!row) return impl_->error(row.error().message);
+  const auto state = words::value<RunState>(words::kRunStates, *row ? statement.text(0) : "");
+  if (!state) return impl_->error("damaged: its state is no known word");
+  statement.reset();  // or this reader's own lock would hold the writer up while we look at it
+  if (*state != RunState::recording) return *state;
+  return impl_->writer_lives() ? RunState::recording : RunState::interrupted;
+}
+
+Result<RecordingCounts> Recording::counts() const {
+  const auto decode = [](const Statement& row) {
+    RecordingCounts counts;
+    counts.expected_ops = row.integer(0);
+    counts.requests = row.integer(1);
+    counts.steps = row.integer(2);
+    counts.ops = row.integer(3);
+    counts.tensors = row.integer(4);
+    counts.stored_tensors = row.integer(5);
+    return Result<RecordingCounts>(counts);
+  };
+  auto counts = impl_->first<RecordingCounts>(
+      Query("SELECT expected_ops, requests, steps, ops, tensors, stored_tensors FROM progress"), decode);
+  if (!counts) return tl::unexpected(std::move(counts.error()));
+  if (!*counts) return impl_->error("damaged: table progress is empty");
+  return **counts;
+}
+
+Result<std::vector<RequestRow>> Recording::requests() const {
+  return impl_->all(Query("SELECT * FROM requests ORDER BY id"), decode::request);
+}
+
+Result<RequestRow> Recording::request(std::int64_t id) const {
+  auto found = impl_->first(Query("SELECT * FROM requests").where("id = ?", std::optional(id)), decode::request);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  if (!*found) return impl_->error(fmt::format("it has no request {}", id));
+  return std::move(**found);
+}
+
+Result<std::vector<StepRow>> Recording::steps(std::optional<std::int64_t> request) const {
+  return impl_->all(Query(std::string(kStepColumns)).where("request = ?", request).then(" ORDER BY id"), decode::step);
+}
+
+Result<StepRow> Recording::step(std::int64_t id) const {
+  auto found = impl_->first(Query(std::string(kStepColumns)).where("id = ?", std::optional(id)), decode::step);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  if (!*found) return impl_->error(fmt::format("it has no step {}", id));
+  return **found;
+}
+
+Result<std::optional<StepRow>> Recording::find_step(std::int64_t request, std::int64_t index) const {
+  return impl_->first(Query(std::string(kStepColumns))
+                          .where("request = ?", std::optional(request))
+                          .where("number = ?", std::optional(index))
+                          .then(" ORDER BY id"),
+                      decode::step);
+}
+
+Status Recording::for_each_op(const OpFilter& filter, const std::function<bool(const OpRow&)>& visit) const {
+  Ascending order;
+  Query query{std::string(kOpColumns)};
+  query.where("step = ?", filter.step)
+      .where("layer = ?", filter.layer)
+      .where("name = ?", filter.name)
+      .where("kind = ?", filter.kind)
+      .where("id >= ?", std::optional(filter.first_id))
+      .then(" ORDER BY id")
+      .limit(filter.limit);
+  auto status = impl_->each(query, decode::op, [&](const OpRow& op) { return order.accept(op.id) && visit(op); });
+  if (status && !order.ok()) return impl_->error("damaged: the ids of its ops do not ascend");
+  return status;
+}
+
+Result<std::vector<OpRow>> Recording::ops(const OpFilter& filter) const {
+  std::vector<OpRow> rows;
+  auto status = for_each_op(filter, [&](const OpRow& row) {
+    rows.push_back(row);
+    return true;
+  });
+  if (!status) return tl::unexpected(std::move(status.error()));
+  return rows;
+}
+
+Result<OpRow> Recording::op(std::int64_t id) const {
+  auto found = impl_->first(Query(std::string(kOpColumns)).where("id = ?", std::optional(id)), decode::op);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  if (!*found) return impl_->error(fmt::format("it has no op {}", id));
+  return std::move(**found);
+}
+
+Result<std::vector<InputRow>> Recording::inputs_of(std::int64_t op) const {
+  return impl_->all(
+      Query("SELECT op, role, tensor, weight FROM inputs").where("op = ?", std::optional(op)).then(" ORDER BY slot"),
+      decode::input);
+}
+
+Status Recording::for_each_tensor(const TensorFilter& filter,
+                                  const std::function<bool(const TensorRow&)>& visit) const {
+  Ascending order;
+  Query query = tensor_query();
+  query.where("op IN (SELECT id FROM ops WHERE step = ?)", filter.step).where("role = ?", filter.role);
+  if (filter.bad_only) query.where("bad > 0");
+  query.where("id >= ?", std::optional(filter.first_id)).then(" ORDER BY id").limit(filter.limit);
+  auto status =
+      impl_->each(query, decode::tensor, [&](const TensorRow& row) { return order.accept(row.id) && visit(row); });
+  if (status && !order.ok()) return impl_->error("damaged: the ids of its tensors do not ascend");
+  return status;
+}
+
+Result<std::vector<TensorRow>> Recording::tensors(const TensorFilter& filter) const {
+  std::vector<TensorRow> rows;
+  auto status = for_each_tensor(filter, [&](const TensorRow& row) {
+    rows.push_back(row);
+    return true;
+  });
+  if (!status) return tl::unexpected(std::move(status.error()));
+  return rows;
+}
+
+Result<std::vector<TensorRow>> Recording::tensors_of(std::int64_t op) const {
+  return impl_->all(tensor_query().where("op = ?", std::optional(op)).then(" ORDER BY id"), decode::tensor);
+}
+
+Result<TensorRow> Recording::tensor(std::int64_t id) const {
+  auto found = impl_->first(tensor_query().where("id = ?", std::optional(id)), decode::tensor);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  if (!*found) return impl_->error(fmt::format("it has no tensor {}", id));
+  return std::move(**found);
+}
+
+Result<std::optional<BadOp>> Recording::first_bad_op() const {
+  auto tensor = impl_->first(
+      tensor_query("tensors INDEXED BY tensors_bad").where("bad > 0").then(" ORDER BY op, id LIMIT 1"), decode::tensor);
+  if (!tensor) return tl::unexpected(std::move(tensor.error()));
+  if (!*tensor) return std::optional<BadOp>{};
+  auto maker = op((*tensor)->op);
+  if (!maker) return tl::unexpected(std::move(maker.error()));
+  return BadOp{std::move(*maker), std::move(**tensor)};
+}
+
+Result<std::vector<WeightRow>> Recording::weights() const {
+  return impl_->all(Query("SELECT * FROM weights ORDER BY rowid"), decode::weight);
+}
+
+Result<std::vector<ScaleRow>> Recording::scales(const ScaleFilter& filter) const {
+  return impl_->all(Query("SELECT step, op, layer, target, policy, format, scale, source, calibrated_request, "
+                          "calibrated_step, calibrated_tokens, calibrated_absmax, locked, absmax, headroom FROM scales")
+                        .where("step = ?", filter.step)
+                        .where("op = ?", filter.op)
+                        .where("layer = ?", filter.layer)
+                        .where("target = ?", filter.target)
+                        .then(" ORDER BY id"),
+                    decode::scale);
+}
+
+Result<std::vector<KvRow>> Recording::kv_history(const KvFilter& filter) const {
+  return impl_->all(Query("SELECT step, request, layer, block, slot_begin, slot_end, first_token, action, writer, "
+                          "format FROM kv")
+                        .where("block = ?", filter.block)
+                        .where("request = ?", filter.request)
+                        .where("step = ?", filter.step)
+                        .where("step <= ?", filter.up_to_step)
+                        .then(" ORDER BY id"),
+                    decode::kv);
+}
+
+Result<std::vector<TokenRow>> Recording::tokens(std::int64_t request) const {
+  return impl_->all(
+      Query("SELECT * FROM tokens").where("request = ?", std::optional(request)).then(" ORDER BY position"),
+      decode::token);
+}
+
+Result<std::vector<KernelRow>> Recording::kernels(std::optional<std::int64_t> op) const {
+  return impl_->all(
+      Query("SELECT op, name, start_ns, duration_ns, details FROM kernels").where("op = ?", op).then(" ORDER BY id"),
+      decode::kernel);
+}
+
+Result<std::vector<EventRow>> Recording::events() const {
+  return impl_->all(Query("SELECT * FROM events ORDER BY id"), decode::event);
+}
+
+}  // namespace nanscope

@@ -1,0 +1,108 @@
+#pragma once
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/recording/query.h"
+#include "core/recording/reader.h"
+#include "core/recording/sqlite.h"
+
+/// The open database behind a Recording. Private to core/recording.
+namespace nanscope {
+
+class Recording::Impl {
+ public:
+  /// Takes over a database, refuses it unless it is a recording of a known version, and reads what
+  /// never changes.
+  static Result<std::unique_ptr<Impl>> load(sqlite::Database db, std::filesystem::path path);
+
+  /// A prepared statement on loan: goes back, reset, when it leaves the scope.
+  class Loan {
+   public:
+    Loan(Impl& owner, std::string sql, sqlite::Statement statement)
+        : owner_(owner), sql_(std::move(sql)), statement_(std::move(statement)) {}
+    ~Loan() {
+      statement_.reset();
+      owner_.statements_[std::move(sql_)] = std::move(statement_);
+    }
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+    sqlite::Statement* operator->() { return &statement_; }
+    sqlite::Statement& operator*() { return statement_; }
+
+   private:
+    Impl& owner_;
+    std::string sql_;
+    sqlite::Statement statement_;
+  };
+  Result<std::unique_ptr<Loan>> prepare(const std::string& sql);
+
+  /// Runs a query; `decode` makes a row of each result, `visit` takes it and returns false to stop.
+  template <class Decode, class Visit>
+  Status each(const sqlite::Query& query, Decode decode, Visit visit);
+  /// All rows of a query.
+  template <class Row>
+  Result<std::vector<Row>> all(const sqlite::Query& query, Result<Row> (*decode)(const sqlite::Statement&));
+  /// The first row of a query, if it has one.
+  template <class Row>
+  Result<std::optional<Row>> first(const sqlite::Query& query, Result<Row> (*decode)(const sqlite::Statement&));
+
+  tl::unexpected<Error> error(const std::string& message) const { return fail(path.string() + ": " + message); }
+  /// True while a live process holds the writer's lock.
+  bool writer_lives() const;
+
+  sqlite::Database db;
+  std::filesystem::path path;
+  RunInfo info;
+
+ private:
+  Status check_schema();
+  Status load_info();
+  std::map<std::string, sqlite::Statement> statements_;
+};
+
+template <class Decode, class Visit>
+Status Recording::Impl::each(const sqlite::Query& query, Decode decode, Visit visit) {
+  auto loan = prepare(query.sql());
+  if (!loan) return tl::unexpected(std::move(loan.error()));
+  sqlite::Statement& statement = **loan.value();
+  query.bind(statement);
+  for (;;) {
+    auto more = statement.step();
+    if (!more) return error(more.error().message);
+    if (!*more) return {};
+    auto row = decode(statement);
+    if (!row) return error(row.error().message);
+    if (!visit(std::move(*row))) return {};
+  }
+}
+
+template <class Row>
+Result<std::vector<Row>> Recording::Impl::all(const sqlite::Query& query,
+                                              Result<Row> (*decode)(const sqlite::Statement&)) {
+  std::vector<Row> rows;
+  auto status = each(query, decode, [&](Row row) {
+    rows.push_back(std::move(row));
+    return true;
+  });
+  if (!status) return tl::unexpected(std::move(status.error()));
+  return rows;
+}
+
+template <class Row>
+Result<std::optional<Row>> Recording::Impl::first(const sqlite::Query& query,
+                                                  Result<Row> (*decode)(const sqlite::Statement&)) {
+  std::optional<Row> found;
+  auto status = each(query, decode, [&](Row row) {
+    found = std::move(row);
+    return false;
+  });
+  if (!status) return tl::unexpected(std::move(status.error()));
+  return found;
+}
+
+}  // namespace nanscope

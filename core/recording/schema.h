@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+/// The tables of a recording, in SQL. docs/recording.md explains them and says what a change of
+/// this file entails. Private to core/recording.
+namespace nanscope::schema {
+
+inline constexpr std::uint32_t kApplicationId = 0x4e414e53;  ///< "NANS", offset 68 of the file
+inline constexpr std::uint32_t kVersion = 1;                 ///< PRAGMA user_version, offset 60 of the file
+
+/// A table or index that readers insist on.
+struct Object {
+  std::string_view name;
+  std::string sql;  ///< exactly as it stands in sqlite_schema
+};
+
+/// Tables before their indexes.
+std::span<const Object> objects();
+/// CREATE VIEW statements, for people and the stock shell; readers never use them.
+std::span<const std::string> views();
+
+/// Health columns in the order in which they are bound and read: see bind_health().
+inline constexpr int kHealthColumns = 16;
+inline constexpr std::string_view kHealthColumnNames =
+    "elements, bad, nan, pos_inf, neg_inf, saturated, subnormal, zero, flushed, clipped, first_bad, sum, sum_sq, "
+    "min, max, absmax";
+
+/// tensors.detail: where the health of the token rows and tiles is.
+inline constexpr std::int64_t kDetailNone = 0;    ///< not recorded
+inline constexpr std::int64_t kDetailSelf = 1;    ///< one token row of one tile: the tensor's own
+inline constexpr std::int64_t kDetailStored = 2;  ///< table detail
+
+/// Tensor bytes are cut into chunks of this many; chunks.id = tensor * kChunksPerTensor + part.
+inline constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;
+inline constexpr std::int64_t kChunksPerTensor = 65536;
+
+/// Levels above 0 are stored only for tensors with more tiles than this; else readers merge them.
+inline constexpr std::int64_t kStoredPyramidTiles = 1024;
+
+}  // namespace nanscope::schema

@@ -1,0 +1,120 @@
+#include "core/recording/sqlite.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace nanscope::sqlite {
+
+std::string describe(sqlite3* db, int code) {
+  switch (code & 0xff) {
+    case SQLITE_FULL:
+      return "the disk is full";
+    case SQLITE_CORRUPT:
+      return "the database is damaged";
+    case SQLITE_NOTADB:
+      return "it is no SQLite database";
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return "another process holds it locked";
+    case SQLITE_NOMEM:
+      return "out of memory";
+    case SQLITE_IOERR:
+      if (code == SQLITE_IOERR_WRITE) return "a write was refused (disk or quota full, or a file size limit)";
+      return fmt::format("input/output error ({})", code);
+    default:
+      return db != nullptr ? fmt::format("{} ({})", sqlite3_errmsg(db), code) : sqlite3_errstr(code);
+  }
+}
+
+Status execute(sqlite3* db, const std::string& sql) {
+  const int code = sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) return fail(describe(db, code));
+  return {};
+}
+
+Result<Statement> Statement::prepare(sqlite3* db, std::string_view sql) {
+  Statement statement;
+  sqlite3_stmt* raw = nullptr;
+  const int code =
+      sqlite3_prepare_v3(db, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &raw, nullptr);
+  statement.statement_.reset(raw);
+  if (code != SQLITE_OK) return fail(describe(db, code));
+  return statement;
+}
+
+Statement& Statement::bind(int index, std::int64_t value) {
+  note(sqlite3_bind_int64(statement_.get(), index, value));
+  return *this;
+}
+
+Statement& Statement::bind_real(int index, double value) {
+  note(sqlite3_bind_double(statement_.get(), index, value));
+  return *this;
+}
+
+Statement& Statement::bind(int index, std::string_view text) {
+  const char* data = text.data() != nullptr ? text.data() : "";
+  note(sqlite3_bind_text64(statement_.get(), index, data, text.size(), SQLITE_STATIC, SQLITE_UTF8));
+  return *this;
+}
+
+Statement& Statement::bind(int index, std::span<const std::byte> blob) {
+  const void* data = blob.data() != nullptr ? static_cast<const void*>(blob.data()) : "";
+  note(sqlite3_bind_blob64(statement_.get(), index, data, blob.size(), SQLITE_STATIC));
+  return *this;
+}
+
+Statement& Statement::bind_null(int index) {
+  note(sqlite3_bind_null(statement_.get(), index));
+  return *this;
+}
+
+Result<bool> Statement::step() {
+  int code = error_;
+  if (code == SQLITE_OK) code = sqlite3_step(statement_.get());
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) return false;
+  return fail(describe(sqlite3_db_handle(statement_.get()), code));
+}
+
+Status Statement::run() {
+  auto row = step();
+  reset();
+  if (!row) return tl::unexpected(std::move(row.error()));
+  return {};
+}
+
+void Statement::reset() {
+  sqlite3_reset(statement_.get());
+  error_ = SQLITE_OK;
+}
+
+double Statement::real(int column) const {
+  if (is_null(column)) return std::numeric_limits<double>::quiet_NaN();
+  return sqlite3_column_double(statement_.get(), column);
+}
+
+std::string Statement::text(int column) const {
+  // The text first: SQLite may convert it, which changes the number of bytes.
+  const auto* data = sqlite3_column_text(statement_.get(), column);
+  if (data == nullptr) return {};
+  return {reinterpret_cast<const char*>(data),
+          static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
+
+std::span<const std::byte> Statement::blob(int column) const {
+  const auto* data = static_cast<const std::byte*>(sqlite3_column_blob(statement_.get(), column));
+  if (data == nullptr) return {};
+  return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
+
+Result<std::int64_t> query_integer(sqlite3* db, std::string_view sql, std::int64_t otherwise) {
+  auto statement = Statement::prepare(db, sql);
+  if (!statement) return tl::unexpected(std::move(statement.error()));
+  auto row = statement->step();
+  if (!row) return tl::unexpected(std::move(row.error()));
+  return *row ? statement->integer(0) : otherwise;
+}
+
+}  // namespace nanscope::sqlite

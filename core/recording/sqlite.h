@@ -1,0 +1,66 @@
+#pragma once
+#include <sqlite3.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+
+/// The thin layer between rows and SQLite's C interface. Private to core/recording.
+namespace nanscope::sqlite {
+
+struct Close {
+  void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
+};
+struct Finalize {
+  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+};
+using Database = std::unique_ptr<sqlite3, Close>;
+
+/// SQLite's description of the connection's last error, with its extended code's meaning.
+std::string describe(sqlite3* db, int code);
+
+/// Runs statements that return no rows that matter.
+Status execute(sqlite3* db, const std::string& sql);
+
+/// A prepared statement. Columns count from 0, parameters from 1. Text and blobs are bound without
+/// a copy: they must live until reset().
+class Statement {
+ public:
+  Statement() = default;
+  static Result<Statement> prepare(sqlite3* db, std::string_view sql);
+
+  Statement& bind(int index, std::int64_t value);
+  Statement& bind_real(int index, double value);  ///< NaN is stored as NULL
+  Statement& bind(int index, std::string_view text);
+  Statement& bind(int index, std::span<const std::byte> blob);
+  Statement& bind_null(int index);
+
+  /// True when there is a row; an error of an earlier bind() is returned here.
+  Result<bool> step();
+  /// For statements without rows: step(), then reset().
+  Status run();
+  void reset();
+
+  std::int64_t integer(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+  double real(int column) const;  ///< NULL is NaN
+  std::string text(int column) const;
+  std::span<const std::byte> blob(int column) const;
+  bool is_null(int column) const { return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL; }
+
+ private:
+  void note(int code) {
+    if (code != SQLITE_OK && error_ == SQLITE_OK) error_ = code;
+  }
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  int error_ = SQLITE_OK;
+};
+
+/// A single integer: the first column of the first row, `otherwise` when there is no row.
+Result<std::int64_t> query_integer(sqlite3* db, std::string_view sql, std::int64_t otherwise = 0);
+
+}  // namespace nanscope::sqlite

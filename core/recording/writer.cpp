@@ -1,0 +1,322 @@
+#include "core/recording/writer.h"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "core/recording/insert.h"
+#include "core/recording/reader_impl.h"
+
+namespace nanscope {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A batch goes to the writing thread at the end of a step, or before it when it holds this much.
+constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
+constexpr std::size_t kPoolBytes = std::size_t{64} << 20;
+
+struct Batch {
+  std::vector<insert::Item> items;
+  std::size_t bytes = 0;
+  bool ends_step = false;
+};
+
+}  // namespace
+
+class RecordingWriter::Impl {
+ public:
+  Impl(std::filesystem::path path, const WriterOptions& options, insert::Inserter inserter)
+      : path_(std::move(path)), options_(options), inserter_(std::move(inserter)), thread_([this] { run(); }) {}
+
+  ~Impl() { stop(); }
+
+  void push(insert::Item item) {
+    const std::size_t bytes = insert::weight(item);
+    std::unique_lock lock(mutex_);
+    space_.wait(lock, [&] { return queued_bytes_ <= options_.queue_bytes || error_ || stopping_; });
+    if (error_ || stopping_) return;
+    current_.items.push_back(std::move(item));
+    current_.bytes += bytes;
+    queued_bytes_ += bytes;
+    if (current_.bytes >= kBatchBytes) hand_over();
+  }
+
+  Status end_step() {
+    const std::lock_guard lock(mutex_);
+    if (error_) return tl::unexpected(*error_);
+    current_.items.emplace_back(insert::EndStep{});
+    current_.ends_step = true;
+    ++ended_;
+    hand_over();
+    return {};
+  }
+
+  Status flush() {
+    std::unique_lock lock(mutex_);
+    flush_target_ = ended_;
+    work_.notify_one();
+    committed_changed_.wait(lock, [&] { return committed_ >= flush_target_ || error_ || stopping_; });
+    if (error_) return tl::unexpected(*error_);
+    return {};
+  }
+
+  std::int64_t committed() const {
+    const std::lock_guard lock(mutex_);
+    return committed_;
+  }
+
+  /// Joins the thread; afterwards nothing else touches the database.
+  Status finish() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return fail(path_.string() + ": the recording was finished before");
+      hand_over();
+      complete_ = true;
+    }
+    stop();
+    if (error_) return tl::unexpected(*error_);
+    return {};
+  }
+
+  sqlite::Database release() { return inserter_.release(); }
+
+  std::vector<std::byte> buffer(std::size_t size) {
+    std::vector<std::byte> found;
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto it = pool_.rbegin(); it != pool_.rend(); ++it) {
+        if (it->capacity() < size) continue;
+        found = std::move(*it);
+        pool_bytes_ -= found.capacity();
+        pool_.erase(std::next(it).base());
+        break;
+      }
+    }
+    found.resize(size);
+    return found;
+  }
+
+ private:
+  void hand_over() {
+    if (current_.items.empty()) return;
+    ready_.push_back(std::move(current_));
+    if (spare_.empty()) {
+      current_ = {};
+    } else {
+      current_ = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    work_.notify_one();
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_one();
+    space_.notify_all();
+    committed_changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void latch(const Error& error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = Error{path_.string() + ": " + error.message};
+    ready_.clear();
+    current_ = {};
+    queued_bytes_ = 0;
+    space_.notify_all();
+    committed_changed_.notify_all();
+  }
+
+  /// The next batch, or none when it is time to commit or to stop.
+  std::optional<Batch> next() {
+    std::unique_lock lock(mutex_);
+    const auto woken = [&] {
+      return !ready_.empty() || stopping_ || (pending_steps_ > 0 && flush_target_ > committed_);
+    };
+    if (pending_steps_ > 0 && !mid_step_) {
+      work_.wait_until(lock, last_commit_ + options_.commit_interval, woken);
+    } else {
+      work_.wait(lock, woken);
+    }
+    if (ready_.empty()) return std::nullopt;
+    Batch batch = std::move(ready_.front());
+    ready_.pop_front();
+    return batch;
+  }
+
+  Status commit() {
+    if (auto status = inserter_.commit(); !status) return status;
+    last_commit_ = Clock::now();
+    pending_bytes_ = 0;
+    const std::lock_guard lock(mutex_);
+    committed_ += std::exchange(pending_steps_, 0);
+    committed_changed_.notify_all();
+    return {};
+  }
+
+  Status write(Batch& batch) {
+    // Whole steps that wait for their commit must not share a transaction with a piece of a step
+    // that may never end.
+    if (!batch.ends_step && !mid_step_ && pending_steps_ > 0) {
+      if (auto status = commit(); !status) return status;
+    }
+    for (const auto& item : batch.items) {
+      if (auto status = inserter_.apply(item); !status) return status;
+    }
+    pending_bytes_ += batch.bytes;
+    mid_step_ = !batch.ends_step;
+    if (batch.ends_step) ++pending_steps_;
+    return {};
+  }
+
+  void recycle(Batch batch) {
+    const std::lock_guard lock(mutex_);
+    queued_bytes_ -= std::min(queued_bytes_, batch.bytes);
+    for (auto& item : batch.items) {
+      if (auto* tensor = std::get_if<insert::AddTensor>(&item)) keep(std::move(tensor->bytes));
+      if (auto* bytes = std::get_if<insert::AddBytes>(&item)) keep(std::move(bytes->bytes));
+    }
+    batch.items.clear();
+    batch.bytes = 0;
+    batch.ends_step = false;
+    if (spare_.size() < 4) spare_.push_back(std::move(batch));
+    space_.notify_all();
+  }
+
+  void keep(std::vector<std::byte> bytes) {
+    if (bytes.capacity() == 0 || pool_bytes_ + bytes.capacity() > kPoolBytes) return;
+    pool_bytes_ += bytes.capacity();
+    pool_.push_back(std::move(bytes));
+  }
+
+  bool commit_is_due() {
+    if (pending_steps_ == 0 || mid_step_) return false;
+    if (pending_bytes_ >= options_.commit_bytes || Clock::now() >= last_commit_ + options_.commit_interval) return true;
+    const std::lock_guard lock(mutex_);
+    return flush_target_ > committed_ && ready_.empty();
+  }
+
+  void run() {
+    for (;;) {
+      auto batch = next();
+      if (batch) {
+        auto status = write(*batch);
+        if (!status) return give_up(status.error());
+        recycle(std::move(*batch));
+      }
+      if (commit_is_due()) {
+        if (auto status = commit(); !status) return give_up(status.error());
+      }
+      if (batch) continue;
+      const std::lock_guard lock(mutex_);
+      if (stopping_ && ready_.empty()) break;
+    }
+    if (auto status = close(); !status) latch(status.error());
+  }
+
+  /// What the last transaction becomes: a finished recording, or the whole steps of one.
+  Status close() {
+    if (complete_) return inserter_.complete();
+    if (mid_step_) return inserter_.rollback();
+    return pending_steps_ > 0 ? commit() : Status{};
+  }
+
+  void give_up(const Error& error) {
+    latch(error);
+    // The transaction's whole steps go too: after a failed write nothing in it can be relied on.
+    std::ignore = inserter_.rollback();
+  }
+
+  const std::filesystem::path path_;
+  const WriterOptions options_;
+
+  // Of the writing thread alone, until it is joined.
+  insert::Inserter inserter_;
+  std::size_t pending_bytes_ = 0;
+  bool mid_step_ = false;
+  Clock::time_point last_commit_ = Clock::now();
+  std::int64_t pending_steps_ = 0;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable work_;
+  std::condition_variable space_;
+  std::condition_variable committed_changed_;
+  Batch current_;
+  std::deque<Batch> ready_;
+  std::vector<Batch> spare_;
+  std::vector<std::vector<std::byte>> pool_;
+  std::size_t pool_bytes_ = 0;
+  std::size_t queued_bytes_ = 0;
+  std::int64_t ended_ = 0;
+  std::int64_t committed_ = 0;
+  std::int64_t flush_target_ = 0;
+  bool stopping_ = false;
+  bool complete_ = false;
+  std::optional<Error> error_;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+RecordingWriter::RecordingWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RecordingWriter::~RecordingWriter() = default;
+
+Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::filesystem::path& path, const RunInfo& info,
+                                                                 const WriterOptions& options) {
+  if (path.empty()) return fail("a recording needs a file name");
+  auto inserter = insert::Inserter::create(path, info, options);
+  if (!inserter) return tl::unexpected(std::move(inserter.error()));
+  return std::unique_ptr<RecordingWriter>(
+      new RecordingWriter(std::make_unique<Impl>(path, options, std::move(*inserter))));
+}
+
+Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create_in_memory(const RunInfo& info,
+                                                                           const WriterOptions& options) {
+  auto inserter = insert::Inserter::create({}, info, options);
+  if (!inserter) return tl::unexpected(std::move(inserter.error()));
+  return std::unique_ptr<RecordingWriter>(
+      new RecordingWriter(std::make_unique<Impl>(":memory:", options, std::move(*inserter))));
+}
+
+void RecordingWriter::add(RequestRow row) { impl_->push(insert::AddRequest{std::move(row), false}); }
+void RecordingWriter::update_request(RequestRow row) { impl_->push(insert::AddRequest{std::move(row), true}); }
+void RecordingWriter::add(StepRow row) { impl_->push(std::move(row)); }
+void RecordingWriter::add(OpRow row, std::span<const InputRow> inputs) {
+  impl_->push(insert::AddOp{std::move(row), {inputs.begin(), inputs.end()}});
+}
+void RecordingWriter::add(TensorRow row, TensorDetail detail, std::vector<std::byte> bytes) {
+  impl_->push(insert::AddTensor{std::move(row), std::move(detail), std::move(bytes)});
+}
+void RecordingWriter::add_bytes(std::int64_t tensor, std::vector<std::byte> bytes) {
+  impl_->push(insert::AddBytes{tensor, std::move(bytes)});
+}
+void RecordingWriter::add(WeightRow row) { impl_->push(std::move(row)); }
+void RecordingWriter::add(ScaleRow row) { impl_->push(std::move(row)); }
+void RecordingWriter::add(KvRow row) { impl_->push(std::move(row)); }
+void RecordingWriter::add(TokenRow row) { impl_->push(std::move(row)); }
+void RecordingWriter::add(KernelRow row) { impl_->push(std::move(row)); }
+
+std::vector<std::byte> RecordingWriter::buffer(std::size_t size) { return impl_->buffer(size); }
+Status RecordingWriter::commit_step() { return impl_->end_step(); }
+Status RecordingWriter::flush() { return impl_->flush(); }
+std::int64_t RecordingWriter::committed_steps() const { return impl_->committed(); }
+void RecordingWriter::set_expected_ops(std::int64_t ops) { impl_->push(insert::ExpectedOps{ops}); }
+
+Status RecordingWriter::finish(std::int64_t expected_ops) {
+  if (expected_ops > 0) set_expected_ops(expected_ops);
+  return impl_->finish();
+}
+
+Result<Recording> RecordingWriter::finish_in_memory(std::int64_t expected_ops) {
+  if (auto status = finish(expected_ops); !status) return tl::unexpected(std::move(status.error()));
+  auto impl = Recording::Impl::load(impl_->release(), ":memory:");
+  if (!impl) return tl::unexpected(std::move(impl.error()));
+  return Recording(std::move(*impl));
+}
+
+}  // namespace nanscope

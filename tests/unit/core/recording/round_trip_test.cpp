@@ -1,0 +1,220 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/core/recording/sample.h"
+
+namespace nanscope {
+namespace {
+
+using sample::TemporaryFolder;
+
+/// Writes one of everything to `writer`.
+struct Everything {
+  RequestRow request{7, "image", R"([{"text":"hi"}])", {5, -1, -1, 9}, 2, {}, ""};
+  StepRow step{1, 7, 0, StepKind::prefill, 2, 3, 5};
+  OpRow op{1, 1, 4, "kv_store", "kv_store", R"({"scale":0.5})"};
+  std::vector<InputRow> inputs{{1, "k", 0, ""}, {1, "scale", 0, "layers.4.k_scale"}};
+  TensorRow wide{3, 1, "k_codes", Format::e4m3, 3, 600, 2, 2, 0xfedcba9876543210U, true, sample::health(11, 2)};
+  TensorDetail wide_detail{sample::many(3, 20), sample::many(9, 40)};
+  std::vector<std::byte> wide_bytes = sample::noise(1800, 1);
+  TensorRow single{4, 1, "stats", Format::f32, 1, 8, 1, 4, 1, false, sample::health(12)};
+  WeightRow weight{"w", Format::bf16, 3, 4, ~std::uint64_t{0}, sample::health(5)};
+  ScaleRow scale{1, 1, 4,  "k",  "locked", Format::e4m3, 0.1,  ScaleSource::calibrated,
+                 0, 1, 17, 12.5, true,     900.0,        0.049};
+  KvRow kv{1, 7, -1, 12, 3, 9, 2, KvAction::scrubbed, "warm_up", Format::f32};
+  TokenRow token{7, 2, -1, std::string("\xff\0!", 3), TokenSource::image};
+  KernelRow kernel{1, "kv_store<e4m3>", 123456789012345, 42, R"({"grid":[1,1,1]})"};
+
+  void add(RecordingWriter& writer) const {
+    writer.add(request);
+    writer.add(step);
+    writer.add(op, inputs);
+    writer.add(wide, wide_detail, wide_bytes);
+    writer.add(single, {{single.health}, {}});
+    writer.add(weight);
+    writer.add(scale);
+    writer.add(kv);
+    writer.add(token);
+    writer.add(kernel);
+  }
+};
+
+void expect_same(const TensorRow& a, const TensorRow& b) {
+  EXPECT_EQ(a.id, b.id);
+  EXPECT_EQ(a.op, b.op);
+  EXPECT_EQ(a.role, b.role);
+  EXPECT_EQ(a.format, b.format);
+  EXPECT_EQ(a.tokens, b.tokens);
+  EXPECT_EQ(a.channels, b.channels);
+  EXPECT_EQ(a.heads, b.heads);
+  EXPECT_EQ(a.first_token, b.first_token);
+  EXPECT_EQ(a.hash, b.hash);
+  EXPECT_EQ(a.stored, b.stored);
+  EXPECT_TRUE(sample::same(a.health, b.health));
+}
+
+void expect_everything(const Recording& r, const Everything& e) {
+  const auto requests = r.requests().value();
+  ASSERT_EQ(requests.size(), 1U);
+  EXPECT_EQ(requests[0].id, 7);
+  EXPECT_EQ(requests[0].name, "image");
+  EXPECT_EQ(requests[0].prompt, e.request.prompt);
+  EXPECT_EQ(requests[0].prompt_tokens, e.request.prompt_tokens);
+  EXPECT_EQ(requests[0].cached_tokens, 2);
+  EXPECT_EQ(requests[0].output_tokens, (std::vector<std::int32_t>{0, 0, 1}));
+  EXPECT_EQ(requests[0].output_text, "!!\"");
+
+  const auto step = r.step(1).value();
+  EXPECT_EQ(step.request, 7);
+  EXPECT_EQ(step.index, 0);
+  EXPECT_EQ(step.kind, StepKind::prefill);
+  EXPECT_EQ(step.first_token, 2);
+  EXPECT_EQ(step.tokens, 3);
+  EXPECT_EQ(step.context, 5);
+  EXPECT_EQ(r.find_step(7, 0).value()->id, 1);
+  EXPECT_FALSE(r.find_step(7, 1).value());
+
+  const auto op = r.op(1).value();
+  EXPECT_EQ(op.step, 1);
+  EXPECT_EQ(op.layer, 4);
+  EXPECT_EQ(op.name, "kv_store");
+  EXPECT_EQ(op.kind, "kv_store");
+  EXPECT_EQ(op.attributes, e.op.attributes);
+  const auto inputs = r.inputs_of(1).value();
+  ASSERT_EQ(inputs.size(), 2U);
+  EXPECT_EQ(inputs[0].role, "k");
+  EXPECT_EQ(inputs[1].op, 1);
+  EXPECT_EQ(inputs[1].weight, "layers.4.k_scale");
+
+  const auto tensors = r.tensors_of(1).value();
+  ASSERT_EQ(tensors.size(), 2U);
+  expect_same(tensors[0], e.wide);
+  expect_same(tensors[1], e.single);
+  EXPECT_TRUE(sample::same(r.token_health(3).value(), e.wide_detail.tokens));
+  EXPECT_TRUE(sample::same(r.tiles(3, 0).value().tiles, e.wide_detail.tiles));
+  EXPECT_TRUE(sample::same(r.tiles(3, 1).value().tiles, {merge_all(e.wide_detail.tiles)}));
+  EXPECT_FALSE(r.tiles(3, 2));
+  EXPECT_TRUE(sample::same(r.token_health(4).value(), {e.single.health}));
+  EXPECT_TRUE(sample::same(r.tiles(4, 0).value().tiles, {e.single.health}));
+  EXPECT_EQ(r.tensor_bytes(3).value().value(), e.wide_bytes);
+  EXPECT_EQ(r.tensor_bytes(3, 1799, 1).value().value(), std::vector{e.wide_bytes[1799]});
+  EXPECT_FALSE(r.tensor_bytes(3, 1799, 2));
+  EXPECT_FALSE(r.tensor_bytes(4).value());
+
+  const auto weight = r.weights().value().at(0);
+  EXPECT_EQ(weight.name, "w");
+  EXPECT_EQ(weight.format, Format::bf16);
+  EXPECT_EQ(weight.rows, 3);
+  EXPECT_EQ(weight.columns, 4);
+  EXPECT_EQ(weight.hash, ~std::uint64_t{0});
+  EXPECT_TRUE(sample::same(weight.health, e.weight.health));
+}
+
+void expect_ledgers(const Recording& r, const Everything& e) {
+  const auto scale = r.scales().value().at(0);
+  EXPECT_EQ(scale.step, 1);
+  EXPECT_EQ(scale.op, 1);
+  EXPECT_EQ(scale.layer, 4);
+  EXPECT_EQ(scale.target, "k");
+  EXPECT_EQ(scale.policy, "locked");
+  EXPECT_EQ(scale.format, Format::e4m3);
+  EXPECT_EQ(scale.scale, 0.1);
+  EXPECT_EQ(scale.source, ScaleSource::calibrated);
+  EXPECT_EQ(scale.calibrated_request, 0);
+  EXPECT_EQ(scale.calibrated_step, 1);
+  EXPECT_EQ(scale.calibrated_tokens, 17);
+  EXPECT_EQ(scale.calibrated_absmax, 12.5);
+  EXPECT_TRUE(scale.locked);
+  EXPECT_EQ(scale.absmax, 900.0);
+  EXPECT_EQ(scale.headroom, 0.049);
+
+  const auto kv = r.kv_history().value().at(0);
+  EXPECT_EQ(kv.step, 1);
+  EXPECT_EQ(kv.request, 7);
+  EXPECT_EQ(kv.layer, -1);
+  EXPECT_EQ(kv.block, 12);
+  EXPECT_EQ(kv.slot_begin, 3);
+  EXPECT_EQ(kv.slot_end, 9);
+  EXPECT_EQ(kv.first_token, 2);
+  EXPECT_EQ(kv.action, KvAction::scrubbed);
+  EXPECT_EQ(kv.writer, "warm_up");
+  EXPECT_EQ(kv.format, Format::f32);
+
+  const auto token = r.tokens(7).value().at(0);
+  EXPECT_EQ(token.position, 2);
+  EXPECT_EQ(token.token, -1);
+  EXPECT_EQ(token.text, e.token.text);
+  EXPECT_EQ(token.source, TokenSource::image);
+
+  const auto kernel = r.kernels(1).value().at(0);
+  EXPECT_EQ(kernel.op, 1);
+  EXPECT_EQ(kernel.name, e.kernel.name);
+  EXPECT_EQ(kernel.start_ns, e.kernel.start_ns);
+  EXPECT_EQ(kernel.duration_ns, 42);
+  EXPECT_EQ(kernel.details, e.kernel.details);
+}
+
+void finish_requests(RecordingWriter& writer, const Everything& e) {
+  RequestRow finished = e.request;
+  finished.output_tokens = {0, 0, 1};
+  finished.output_text = "!!\"";
+  writer.update_request(finished);
+}
+
+TEST(RoundTrip, EveryRowTypeOfAFile) {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.nanscope";
+  const Everything e;
+  {
+    auto writer = RecordingWriter::create(path, sample::run_info()).value();
+    e.add(*writer);
+    ASSERT_TRUE(writer->commit_step());
+    finish_requests(*writer, e);
+    const auto status = writer->finish(2);
+    ASSERT_TRUE(status) << status.error().message;
+  }
+  EXPECT_FALSE(std::filesystem::exists(path.string() + "-journal"));
+  auto r = Recording::open(path);
+  ASSERT_TRUE(r) << r.error().message;
+  expect_everything(*r, e);
+  expect_ledgers(*r, e);
+  EXPECT_EQ(r->state().value(), RunState::complete);
+  const auto counts = r->counts().value();
+  EXPECT_EQ(counts.requests, 1);
+  EXPECT_EQ(counts.steps, 1);
+  EXPECT_EQ(counts.ops, 1);
+  EXPECT_EQ(counts.expected_ops, 2);
+  EXPECT_EQ(counts.tensors, 2);
+  EXPECT_EQ(counts.stored_tensors, 1);
+  const RunInfo info = sample::run_info();
+  EXPECT_EQ(r->info().nanscope_version, info.nanscope_version);
+  EXPECT_EQ(r->info().created, info.created);
+  EXPECT_EQ(r->info().scenario, info.scenario);
+  EXPECT_EQ(r->info().config, info.config);
+  EXPECT_EQ(r->info().device, info.device);
+  EXPECT_EQ(r->info().isa, info.isa);
+  EXPECT_EQ(r->info().build, info.build);
+  EXPECT_EQ(r->info().cpu_features, info.cpu_features);
+  EXPECT_EQ(r->info().float_environment, info.float_environment);
+  EXPECT_EQ(r->info().capture, info.capture);
+  EXPECT_EQ(r->info().expected_ops, 2);
+  const auto status = r->check();
+  EXPECT_TRUE(status) << status.error().message;
+}
+
+TEST(RoundTrip, EveryRowTypeInMemory) {
+  const Everything e;
+  auto writer = RecordingWriter::create_in_memory(sample::run_info()).value();
+  e.add(*writer);
+  ASSERT_TRUE(writer->commit_step());
+  finish_requests(*writer, e);
+  auto r = writer->finish_in_memory(1);
+  ASSERT_TRUE(r) << r.error().message;
+  expect_everything(*r, e);
+  expect_ledgers(*r, e);
+  EXPECT_EQ(r->state().value(), RunState::complete);
+  EXPECT_EQ(r->path(), ":memory:");
+}
+
+}  // namespace
+}  // namespace nanscope

@@ -1,0 +1,120 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/recording/reader.h"
+#include "core/recording/writer.h"
+
+/// A small recording of made-up numbers, for the tests of core/recording.
+namespace nanscope::sample {
+
+/// A folder that goes away with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "nanscope-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::permissions(path_, std::filesystem::perms::owner_all, ignored);
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Health of made-up counts; every field differs from its neighbours.
+inline Health health(std::uint64_t seed, std::uint64_t nan = 0) {
+  Health h;
+  h.count = 1000 + seed;
+  h.nan = nan;
+  h.pos_inf = seed % 3;
+  h.neg_inf = seed % 2;
+  h.saturated = seed + 4;
+  h.subnormal = seed + 5;
+  h.zero = seed + 6;
+  h.flushed = seed + 7;
+  h.clipped = seed + 8;
+  h.first_bad = h.bad() > 0 ? static_cast<std::int64_t>(seed) : -1;
+  h.sum = 0.1 * static_cast<double>(seed) + 1e-17;
+  h.sum_sq = 1.0 / 3.0 + static_cast<double>(seed);
+  h.min = -0.0F;
+  h.max = 3.0e38F;
+  h.absmax = 1e-45F;
+  return h;
+}
+
+inline std::vector<Health> many(std::size_t n, std::uint64_t seed) {
+  std::vector<Health> all;
+  for (std::size_t i = 0; i < n; ++i) all.push_back(health(seed + i));
+  return all;
+}
+
+inline std::vector<std::byte> noise(std::size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(n);
+  for (auto& b : bytes) b = static_cast<std::byte>(random());
+  return bytes;
+}
+
+inline bool same(const Health& a, const Health& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+inline bool same(const std::vector<Health>& a, const std::vector<Health>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(Health)) == 0);
+}
+
+inline RunInfo run_info() {
+  return {"0.1.0", "2024-05-01T12:00:00Z", "kv-scale-lock", R"({"layers":2})", "cpu",
+          "avx2",  "g++ 12 -O2",           "avx2 fma",      "nearest, no ftz", "all",
+          0};
+}
+
+/// One step of `ops` ops with one tensor each, `tokens` x `channels` of f32; ids count from first.
+inline void add_step(RecordingWriter& writer, std::int64_t step, std::int64_t request, std::int64_t index, int ops,
+                     std::int64_t tokens, std::int64_t channels, bool bytes, std::int64_t bad_op = -1) {
+  StepRow row;
+  row.id = step;
+  row.request = request;
+  row.index = index;
+  row.kind = index == 0 ? StepKind::prefill : StepKind::decode;
+  row.tokens = tokens;
+  row.context = tokens;
+  writer.add(row);
+  for (int i = 0; i < ops; ++i) {
+    OpRow op;
+    op.id = (step - 1) * ops + i + 1;
+    op.step = step;
+    op.layer = i < ops - 1 ? i : -1;
+    op.name = i < ops - 1 ? "attn_norm" : "lm_head";
+    op.kind = "layer_norm";
+    op.attributes = R"({"eps":1e-5})";
+    const InputRow inputs[] = {{op.id, "x", op.id - 1, ""}, {op.id, "weight", 0, "layers.0.attn_norm.weight"}};
+    writer.add(op, inputs);
+    TensorRow tensor;
+    tensor.id = op.id;
+    tensor.op = op.id;
+    tensor.role = i < ops - 1 ? "out" : "logits";
+    tensor.tokens = tokens;
+    tensor.channels = channels;
+    tensor.hash = 0xf000000000000000U + static_cast<std::uint64_t>(op.id);
+    tensor.health = op.id == bad_op ? health(6, 3) : health(6 * static_cast<std::uint64_t>(op.id));
+    const auto width = static_cast<std::size_t>(level_shape(tokens, channels, 0).columns);
+    TensorDetail detail{many(static_cast<std::size_t>(tokens), 1), {}};
+    if (width > 1) detail.tiles = many(static_cast<std::size_t>(tokens) * width, 2);
+    const auto size = static_cast<std::size_t>(tokens * channels) * 4;
+    writer.add(tensor, std::move(detail), bytes ? noise(size, static_cast<unsigned>(op.id)) : std::vector<std::byte>{});
+  }
+  ASSERT_TRUE(writer.commit_step());
+}
+
+}  // namespace nanscope::sample
