@@ -1,0 +1,215 @@
+#include "scenarios/report/text.h"
+
+#include <fmt/format.h>
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace nanscope::report {
+
+namespace {
+
+constexpr char kEscape = '\x1b';
+
+/// One character of UTF-8 text: its length in bytes (at least 1), or -1 in `codepoint` when the
+/// first byte starts none.
+struct Character {
+  std::size_t length = 1;
+  utf8proc_int32_t codepoint = -1;
+};
+
+Character character_at(std::string_view text, std::size_t at) {
+  utf8proc_int32_t codepoint = -1;
+  const auto rest = static_cast<utf8proc_ssize_t>(text.size() - at);
+  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at;
+  const utf8proc_ssize_t length = utf8proc_iterate(bytes, rest, &codepoint);
+  if (length < 1) return {1, -1};
+  return {static_cast<std::size_t>(length), codepoint};
+}
+
+int columns_of(const Character& character) {
+  return character.codepoint < 0 ? 1 : utf8proc_charwidth(character.codepoint);
+}
+
+/// Control, format (bidirectional overrides among them), unassigned, surrogate, private use.
+bool harmless(utf8proc_int32_t codepoint) {
+  switch (utf8proc_category(codepoint)) {
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return false;
+    default:
+      return true;
+  }
+}
+
+std::string_view ink_code(Ink ink) {
+  constexpr std::array<std::string_view, 9> codes = {"0", "1", "2", "31", "32", "33", "34", "35", "36"};
+  return codes.at(static_cast<std::size_t>(ink));
+}
+
+}  // namespace
+
+std::string paint(const Terminal& terminal, Ink ink, std::string_view text) {
+  if (!terminal.color || ink == Ink::plain || text.empty()) return std::string(text);
+  return fmt::format("{}[{}m{}{}[0m", kEscape, ink_code(ink), text, kEscape);
+}
+
+int display_width(std::string_view text) {
+  int width = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == kEscape) {
+      const std::size_t end = text.find('m', at);
+      at = end == std::string_view::npos ? text.size() : end + 1;
+      continue;
+    }
+    const Character character = character_at(text, at);
+    width += columns_of(character);
+    at += character.length;
+  }
+  return width;
+}
+
+std::string printable(std::string_view bytes, const Terminal& terminal) {
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const Character character = character_at(bytes, at);
+    const std::string_view raw = bytes.substr(at, character.length);
+    at += character.length;
+    const bool ascii = character.codepoint >= 0x20 && character.codepoint < 0x7f;
+    if (ascii || (terminal.utf8 && character.codepoint >= 0x80 && harmless(character.codepoint))) {
+      text += raw;
+    } else if (raw == "\n") {
+      text += "\\n";
+    } else if (raw == "\t") {
+      text += "\\t";
+    } else {
+      for (const char byte : raw) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+    }
+  }
+  return text;
+}
+
+std::string elide(std::string_view text, int columns, const Terminal& terminal) {
+  if (display_width(text) <= columns) return std::string(text);
+  const std::string_view ellipsis = terminal.utf8 ? "…" : "~";
+  std::string kept;
+  int width = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const Character character = character_at(text, at);
+    width += columns_of(character);
+    if (width > columns - 1) break;
+    kept += text.substr(at, character.length);
+    at += character.length;
+  }
+  return kept + std::string(ellipsis);
+}
+
+std::string pad(std::string_view text, int columns, Align align) {
+  const std::string space(static_cast<std::size_t>(std::max(0, columns - display_width(text))), ' ');
+  return align == Align::left ? std::string(text) + space : space + std::string(text);
+}
+
+namespace {
+
+void wrap_line(std::string_view text, int columns, std::vector<std::string>& lines) {
+  std::string line;
+  int width = 0;
+  while (!text.empty()) {
+    const std::size_t space = text.find(' ');
+    const std::string_view word = text.substr(0, space);
+    text = space == std::string_view::npos ? std::string_view() : text.substr(space + 1);
+    if (word.empty()) continue;
+    const int word_width = display_width(word);
+    if (!line.empty() && width + 1 + word_width > columns) {
+      lines.push_back(std::exchange(line, {}));
+      width = 0;
+    }
+    if (!line.empty()) {
+      line += ' ';
+      ++width;
+    }
+    line += word;
+    width += word_width;
+  }
+  lines.push_back(std::move(line));
+}
+
+}  // namespace
+
+std::vector<std::string> wrap(std::string_view text, int columns) {
+  std::vector<std::string> lines;
+  while (true) {
+    const std::size_t end = text.find('\n');
+    wrap_line(text.substr(0, end), columns, lines);
+    if (end == std::string_view::npos) return lines;
+    text = text.substr(end + 1);
+  }
+}
+
+std::string paragraph(std::string_view lead, std::string_view text, const Terminal& terminal) {
+  const int indent = display_width(lead);
+  std::string block;
+  for (const std::string& line : wrap(text, std::max(20, terminal.width - indent))) {
+    const bool first = block.empty();
+    if (line.empty() && !first) {
+      block += '\n';
+      continue;
+    }
+    block += (first ? std::string(lead) : std::string(static_cast<std::size_t>(indent), ' ')) + line + '\n';
+  }
+  return block;
+}
+
+std::string Table::text(std::string_view indent) const {
+  std::vector<int> widths(columns_.size(), 0);
+  for (const auto& cells : rows_) {
+    for (std::size_t i = 0; i < cells.size() && i < widths.size(); ++i) {
+      widths[i] = std::max(widths[i], display_width(cells[i]));
+    }
+  }
+  std::string block;
+  for (const auto& cells : rows_) {
+    std::string line(indent);
+    for (std::size_t i = 0; i < cells.size() && i < widths.size(); ++i) {
+      if (i > 0) line += "  ";
+      line += pad(cells[i], widths[i], columns_[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    block += line + '\n';
+  }
+  return block;
+}
+
+std::string heading(std::string_view title, const Terminal& terminal) {
+  std::string line = paint(terminal, Ink::bold, title) + ' ';
+  const int rule = std::max(0, terminal.width - display_width(line));
+  std::string dashes;
+  for (int i = 0; i < rule; ++i) dashes += terminal.utf8 ? "─" : "-";
+  return line + paint(terminal, Ink::dim, dashes) + '\n';
+}
+
+std::string bytes_text(double bytes) {
+  constexpr std::array<std::string_view, 5> units = {"B", "kB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < units.size()) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.3g} {}", bytes, units[unit]);
+}
+
+std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return fmt::format("{:.4g}", value);
+}
+
+}  // namespace nanscope::report

@@ -1,0 +1,67 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Text for a terminal: widths as a terminal counts them, colour, tables. Pure functions from data
+/// to text; only the command prints.
+namespace nanscope::report {
+
+/// Whom a text is for. The defaults are a file or a pipe.
+struct Terminal {
+  int width = 100;
+  bool utf8 = true;    ///< else plain ASCII
+  bool color = false;  ///< ANSI escapes
+};
+
+enum class Ink : std::uint8_t { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
+
+/// `text` between the escapes of an ink, or unchanged without colour.
+std::string paint(const Terminal& terminal, Ink ink, std::string_view text);
+
+/// Columns that UTF-8 text takes in a terminal: wide characters two, combining marks none.
+/// ANSI escapes made by paint() take none.
+int display_width(std::string_view text);
+
+/// Any bytes as printable UTF-8 (or ASCII): control characters, escapes and bytes that are no
+/// UTF-8 become \n, \t, \xNN. What is recorded is not trusted to be harmless for a terminal.
+std::string printable(std::string_view bytes, const Terminal& terminal);
+
+/// The first `columns` columns of `text`, the last of them an ellipsis when something is cut. Escapes are not
+/// understood.
+std::string elide(std::string_view text, int columns, const Terminal& terminal);
+
+enum class Align : std::uint8_t { left, right };
+/// Spaces added to reach `columns`; longer text stays as it is.
+std::string pad(std::string_view text, int columns, Align align = Align::left);
+
+/// Lines of at most `columns` columns, broken at spaces; a longer word stands alone. Line breaks of
+/// the text are kept.
+std::vector<std::string> wrap(std::string_view text, int columns);
+/// wrap() with every line after the first indented by `indent`, each ended by a newline; the first starts with `lead`.
+std::string paragraph(std::string_view lead, std::string_view text, const Terminal& terminal);
+
+/// Aligned columns, two spaces apart. Cells may hold paint().
+class Table {
+ public:
+  explicit Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
+  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  /// Each line starts with `indent` and ends with a newline, without spaces at its end.
+  std::string text(std::string_view indent) const;
+
+ private:
+  std::vector<Align> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// A title line: its text, then a rule to the terminal's width.
+std::string heading(std::string_view title, const Terminal& terminal);
+
+/// 12345678 as "12.3 MB" (powers of 1000).
+std::string bytes_text(double bytes);
+/// Shortest decimal that a person reads well: 4 significant digits, "nan", "inf".
+std::string number_text(double value);
+
+}  // namespace nanscope::report
