@@ -15,7 +15,14 @@
 #include <utility>
 
 #if defined(__x86_64__)
+// GCC 12's own AVX-512 header starts from an undefined register, and its warnings call that a mistake.
+#pragma GCC diagnostic push
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 #endif
 
 #ifndef NANSCOPE_VECTOR_BYTES
@@ -25,6 +32,7 @@
 #define NANSCOPE_FN static inline __attribute__((always_inline))
 #define NANSCOPE_LANE static inline __attribute__((always_inline))
 #define NANSCOPE_HOST static inline __attribute__((always_inline))
+#define NANSCOPE_CALLED [[maybe_unused]] static __attribute__((noinline))
 #define NANSCOPE_UNROLL _Pragma("GCC unroll 32")
 
 namespace nanscope::kernels::NANSCOPE_ISA {
@@ -40,6 +48,14 @@ using Register = typename RegisterOf<T>::Full;
 template <class T>
 using HalfRegister = typename RegisterOf<T>::Half;
 
+namespace detail {
+/// An initialiser list, not 0 + value: that would turn -0 into +0.
+template <class T, int... I>
+NANSCOPE_FN Register<T> splat_register(T value, std::integer_sequence<int, I...>) {
+  return Register<T>{((void)I, value)...};
+}
+}  // namespace detail
+
 /// 32 lanes of T.
 template <class T>
 struct Lanes {
@@ -49,7 +65,8 @@ struct Lanes {
 
   Lanes() = default;
   __attribute__((always_inline)) explicit Lanes(T value) {
-    NANSCOPE_UNROLL for (int i = 0; i < kCount; ++i) v[i] = Register<T>{} + value;
+    const Register<T> reg = detail::splat_register<T>(value, std::make_integer_sequence<int, kWidth>{});
+    NANSCOPE_UNROLL for (int i = 0; i < kCount; ++i) v[i] = reg;
   }
 };
 
@@ -66,20 +83,8 @@ struct Mask {
 
 // --- Uniform to varying ---
 
-NANSCOPE_FN F32 splat_f32(float value) {
-  F32 r;
-  NANSCOPE_UNROLL for (auto& reg : r.v) {
-    for (int j = 0; j < F32::kWidth; ++j) reg[j] = value;  // not 0 + value: that would turn -0 into +0
-  }
-  return r;
-}
-NANSCOPE_FN F64 splat_f64(double value) {
-  F64 r;
-  NANSCOPE_UNROLL for (auto& reg : r.v) {
-    for (int j = 0; j < F64::kWidth; ++j) reg[j] = value;
-  }
-  return r;
-}
+NANSCOPE_FN F32 splat_f32(float value) { return F32(value); }
+NANSCOPE_FN F64 splat_f64(double value) { return F64(value); }
 NANSCOPE_FN U32 splat_u32(std::uint32_t value) { return U32(value); }
 NANSCOPE_FN I32 splat_i32(std::int32_t value) { return I32(value); }
 NANSCOPE_FN U64 splat_u64(std::uint64_t value) { return U64(value); }
@@ -100,12 +105,12 @@ NANSCOPE_FN U32 lane_id() { return detail::lane_ids(std::make_integer_sequence<i
 
 // --- Arithmetic and bit operations ---
 
-#define NANSCOPE_BINARY(op)                                                                           \
-  template <class T>                                                                                  \
-  NANSCOPE_FN Lanes<T> operator op(const Lanes<T>& a, const Lanes<T>& b) {                            \
-    Lanes<T> r;                                                                                       \
-    NANSCOPE_UNROLL for (int i = 0; i < Lanes<T>::kCount; ++i) r.v[i] = a.v[i] op b.v[i];             \
-    return r;                                                                                         \
+#define NANSCOPE_BINARY(op)                                                               \
+  template <class T>                                                                      \
+  NANSCOPE_FN Lanes<T> operator op(const Lanes<T>& a, const Lanes<T>& b) {                \
+    Lanes<T> r;                                                                           \
+    NANSCOPE_UNROLL for (int i = 0; i < Lanes<T>::kCount; ++i) r.v[i] = a.v[i] op b.v[i]; \
+    return r;                                                                             \
   }
 NANSCOPE_BINARY(+)
 NANSCOPE_BINARY(-)
@@ -202,18 +207,18 @@ NANSCOPE_FN Lanes<std::int64_t> widen_mask(const Mask& mask) {
 }
 }  // namespace detail
 
-#define NANSCOPE_COMPARE(op)                                                                    \
-  template <class T>                                                                            \
-  NANSCOPE_FN Mask operator op(const Lanes<T>& a, const Lanes<T>& b) {                          \
-    if constexpr (sizeof(T) == 4) {                                                             \
-      Mask r;                                                                                   \
-      NANSCOPE_UNROLL for (int i = 0; i < Lanes<T>::kCount; ++i) r.v[i] = a.v[i] op b.v[i];     \
-      return r;                                                                                 \
-    } else {                                                                                    \
-      Lanes<std::int64_t> wide;                                                                 \
-      NANSCOPE_UNROLL for (int i = 0; i < Lanes<T>::kCount; ++i) wide.v[i] = a.v[i] op b.v[i];  \
-      return detail::narrow_mask(wide);                                                         \
-    }                                                                                           \
+#define NANSCOPE_COMPARE(op)                                                                   \
+  template <class T>                                                                           \
+  NANSCOPE_FN Mask operator op(const Lanes<T>& a, const Lanes<T>& b) {                         \
+    if constexpr (sizeof(T) == 4) {                                                            \
+      Mask r;                                                                                  \
+      NANSCOPE_UNROLL for (int i = 0; i < Lanes<T>::kCount; ++i) r.v[i] = a.v[i] op b.v[i];    \
+      return r;                                                                                \
+    } else {                                                                                   \
+      Lanes<std::int64_t> wide;                                                                \
+      NANSCOPE_UNROLL for (int i = 0; i < Lanes<T>::kCount; ++i) wide.v[i] = a.v[i] op b.v[i]; \
+      return detail::narrow_mask(wide);                                                        \
+    }                                                                                          \
   }
 NANSCOPE_COMPARE(==)
 NANSCOPE_COMPARE(!=)

@@ -1,6 +1,6 @@
 #pragma once
-/// Second half of warp_cpu.h: lanes talking to each other and to memory.
-#include "kernels/warp/warp_cpu.h"
+/// Second part of warp_cpu.h: lanes talking to each other and to memory.
+#include "kernels/warp/warp_cpu_narrow.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
@@ -58,19 +58,24 @@ NANSCOPE_FN T broadcast(const Lanes<T>& a, int lane) {
 }
 
 NANSCOPE_FN float sum(const F32& a) {
-  return detail::reduce(a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return x + y; });
+  return detail::reduce(
+      a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return x + y; });
 }
 NANSCOPE_FN double sum(const F64& a) {
-  return detail::reduce(a, [](const F64& x, const F64& y) __attribute__((always_inline)) { return x + y; });
+  return detail::reduce(
+      a, [](const F64& x, const F64& y) __attribute__((always_inline)) { return x + y; });
 }
 NANSCOPE_FN std::uint32_t sum_u32(const U32& a) {
-  return detail::reduce(a, [](const U32& x, const U32& y) __attribute__((always_inline)) { return x + y; });
+  return detail::reduce(
+      a, [](const U32& x, const U32& y) __attribute__((always_inline)) { return x + y; });
 }
 NANSCOPE_FN std::uint64_t sum_u64(const U64& a) {
-  return detail::reduce(a, [](const U64& x, const U64& y) __attribute__((always_inline)) { return x + y; });
+  return detail::reduce(
+      a, [](const U64& x, const U64& y) __attribute__((always_inline)) { return x + y; });
 }
 NANSCOPE_FN std::uint64_t xor_u64_across(const U64& a) {
-  return detail::reduce(a, [](const U64& x, const U64& y) __attribute__((always_inline)) { return x ^ y; });
+  return detail::reduce(
+      a, [](const U64& x, const U64& y) __attribute__((always_inline)) { return x ^ y; });
 }
 NANSCOPE_FN float max_propagate_across(const F32& a) {
   return detail::reduce(
@@ -81,10 +86,12 @@ NANSCOPE_FN float min_propagate_across(const F32& a) {
       a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return min_propagate(x, y); });
 }
 NANSCOPE_FN float max_ignore_across(const F32& a) {
-  return detail::reduce(a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return max_ignore(x, y); });
+  return detail::reduce(
+      a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return max_ignore(x, y); });
 }
 NANSCOPE_FN float min_ignore_across(const F32& a) {
-  return detail::reduce(a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return min_ignore(x, y); });
+  return detail::reduce(
+      a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return min_ignore(x, y); });
 }
 NANSCOPE_FN std::int32_t min_i32_across(const I32& a) {
   return detail::reduce(
@@ -106,24 +113,26 @@ NANSCOPE_FN std::uint32_t max_u32_across(const U32& a) {
 // --- Memory: lane i touches element i, lanes i < n only ---
 
 namespace detail {
-/// Registers of T filled from 32 elements of Stored in memory, converted lane by lane.
 template <class T, class Stored>
 NANSCOPE_FN Lanes<T> load_whole(const Stored* p) {
-  Lanes<T> r;
-  typedef Stored Part __attribute__((vector_size(sizeof(Stored) * static_cast<std::size_t>(Lanes<T>::kWidth))));
-  NANSCOPE_UNROLL for (int i = 0; i < Lanes<T>::kCount; ++i) {
-    Part part;
-    std::memcpy(&part, p + i * Lanes<T>::kWidth, sizeof(part));
-    r.v[i] = __builtin_convertvector(part, Register<T>);
+  if constexpr (sizeof(T) == sizeof(Stored)) {
+    Lanes<T> r;
+    NANSCOPE_UNROLL for (int i = 0; i < Lanes<T>::kCount; ++i) {
+      std::memcpy(&r.v[i], p + i * Lanes<T>::kWidth, sizeof(r.v[i]));
+    }
+    return r;
+  } else {
+    return load_narrow(p);
   }
-  return r;
 }
 template <class T, class Stored>
 NANSCOPE_FN void store_whole(Stored* p, const Lanes<T>& a) {
-  typedef Stored Part __attribute__((vector_size(sizeof(Stored) * static_cast<std::size_t>(Lanes<T>::kWidth))));
-  NANSCOPE_UNROLL for (int i = 0; i < Lanes<T>::kCount; ++i) {
-    const Part part = __builtin_convertvector(a.v[i], Part);
-    std::memcpy(p + i * Lanes<T>::kWidth, &part, sizeof(part));
+  if constexpr (sizeof(T) == sizeof(Stored)) {
+    NANSCOPE_UNROLL for (int i = 0; i < Lanes<T>::kCount; ++i) {
+      std::memcpy(p + i * Lanes<T>::kWidth, &a.v[i], sizeof(a.v[i]));
+    }
+  } else {
+    store_narrow(p, a);
   }
 }
 template <class T, class Stored>
