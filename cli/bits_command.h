@@ -1,0 +1,10 @@
+#pragma once
+#include "core/numbers/bits_report.h"
+
+namespace nanscope::cli {
+
+/// `nanscope bits`: prints the anatomy of a number to stdout, or one line to stderr.
+/// Returns the exit code: 0, or 2 for bad usage.
+int run_bits(const BitsOptions& options, bool json);
+
+}  // namespace nanscope::cli
