@@ -16,3 +16,53 @@ struct ActivationArgs {
 };
 
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include "kernels/math/erf.h"
+#include "kernels/math/sigmoid.h"
+#include "kernels/math/tanh.h"
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct Activation {
+  using Args = ActivationArgs;
+
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.out.rows; }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.out.columns * 8; }
+
+  NANSCOPE_LANE F32 gelu(const F32& x) {
+    const F32 tail = erf(x * splat_f32(0.70710678118654752F));
+    return (splat_f32(0.5F) * x) * (splat_f32(1.0F) + tail);
+  }
+  NANSCOPE_LANE F32 gelu_tanh(const F32& x) {
+    const F32 cube = (x * x) * x;
+    const F32 inner = splat_f32(0.79788456080286536F) * (x + splat_f32(0.044715F) * cube);
+    return (splat_f32(0.5F) * x) * (splat_f32(1.0F) + tanh(inner));
+  }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t row) {
+    for (std::int64_t column = 0; column < args.out.columns; column += kLanes) {
+      const F32 x = load(args.x, row, column, 0.0F);
+      F32 y = x;
+      switch (args.kind) {
+        case ActivationKind::silu:
+          y = x * sigmoid(x);
+          break;
+        case ActivationKind::gelu:
+          y = gelu(x);
+          break;
+        case ActivationKind::gelu_tanh:
+          y = gelu_tanh(x);
+          break;
+        case ActivationKind::swiglu:
+          y = (x * sigmoid(x)) * load(args.up, row, column, 0.0F);
+          break;
+      }
+      store(args.out, row, column, y);
+    }
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

@@ -20,3 +20,63 @@ struct AttentionMixArgs {
 };
 
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct AttentionMix {
+  using Args = AttentionMixArgs;
+
+  /// Probability rows (a token's head) that share one load of values.
+  static constexpr int kRows = 8;
+
+  NANSCOPE_HOST std::int64_t width(const Args& args) { return args.v.columns / args.kv_heads; }
+  NANSCOPE_HOST std::int64_t group(const Args& args) { return args.heads / args.kv_heads; }
+  NANSCOPE_HOST std::int64_t row_blocks(const Args& args) { return div_up(args.p.rows * group(args), kRows); }
+
+  /// Warp = (kv head, 32 channels, kRows probability rows).
+  NANSCOPE_HOST std::int64_t warps(const Args& args) {
+    return args.kv_heads * div_up(width(args), kLanes) * row_blocks(args);
+  }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.v.rows * kLanes * kRows; }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    const std::int64_t keys = args.v.rows;
+    const std::int64_t heads_a_group = group(args);
+    const std::int64_t channel_blocks = div_up(width(args), kLanes);
+    const std::int64_t first_row = warp % row_blocks(args) * kRows;
+    const std::int64_t channel = warp / row_blocks(args) % channel_blocks * kLanes;
+    const std::int64_t kv_head = warp / row_blocks(args) / channel_blocks;
+    const std::int64_t rows_left = args.p.rows * heads_a_group - first_row;
+    const int rows = static_cast<int>(rows_left < kRows ? rows_left : kRows);
+
+    F32 acc[kRows];
+    for (int r = 0; r < kRows; ++r) acc[r] = splat_f32(0.0F);
+    for (std::int64_t first = 0; first < keys; first += kLanes) {
+      F32 weight[kRows];
+      for (int r = 0; r < rows; ++r) {
+        const std::int64_t head = kv_head * heads_a_group + (first_row + r) % heads_a_group;
+        weight[r] = load_range(args.p, (first_row + r) / heads_a_group, head * keys + first, keys - first, 0.0F);
+      }
+      const int count = static_cast<int>(keys - first < kLanes ? keys - first : kLanes);
+      for (int s = 0; s < count; ++s) {
+        const F32 value = load_range(args.v, first + s, kv_head * width(args) + channel, width(args) - channel, 0.0F);
+        for (int r = 0; r < rows; ++r) {
+          const std::int64_t last = args.first_position + (first_row + r) / heads_a_group;
+          if (args.visible_only && (first + s < args.first_key || first + s > last)) continue;
+          acc[r] = fma(splat_f32(broadcast(weight[r], s)), value, acc[r]);
+        }
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      const std::int64_t head = kv_head * heads_a_group + (first_row + r) % heads_a_group;
+      store_range(args.out, (first_row + r) / heads_a_group, head * width(args) + channel, width(args) - channel,
+                  acc[r]);
+    }
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

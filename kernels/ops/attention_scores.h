@@ -16,3 +16,64 @@ struct AttentionScoresArgs {
 };
 
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct AttentionScores {
+  using Args = AttentionScoresArgs;
+
+  /// Query rows (a token's head) that share one gather of keys.
+  static constexpr int kRows = 8;
+
+  NANSCOPE_HOST std::int64_t keys(const Args& args) { return args.k.rows; }
+  NANSCOPE_HOST std::int64_t group(const Args& args) { return args.heads / args.kv_heads; }
+  NANSCOPE_HOST std::int64_t row_blocks(const Args& args) { return div_up(args.q.rows * group(args), kRows); }
+
+  /// Warp = (kv head, 32 keys, kRows query rows).
+  NANSCOPE_HOST std::int64_t warps(const Args& args) {
+    return args.kv_heads * div_up(keys(args), kLanes) * row_blocks(args);
+  }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.k.columns / args.kv_heads * kLanes * kRows; }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    const std::int64_t width = args.k.columns / args.kv_heads;
+    const std::int64_t heads_a_group = group(args);
+    const std::int64_t key_blocks = div_up(keys(args), kLanes);
+    const std::int64_t first_row = warp % row_blocks(args) * kRows;
+    const std::int64_t first_key = warp / row_blocks(args) % key_blocks * kLanes;
+    const std::int64_t kv_head = warp / row_blocks(args) / key_blocks;
+    const std::int64_t rows_left = args.q.rows * heads_a_group - first_row;
+    const int rows = static_cast<int>(rows_left < kRows ? rows_left : kRows);
+
+    const Mask present = lanes_below(keys(args) - first_key);
+    const float* key = static_cast<const float*>(args.k.data) + first_key * args.k.stride + kv_head * width;
+    const I32 lane_offset = to_i32(lane_id()) * splat_i32(static_cast<std::int32_t>(args.k.stride));
+    F32 acc[kRows];
+    for (int r = 0; r < kRows; ++r) acc[r] = splat_f32(0.0F);
+    for (std::int64_t first = 0; first < width; first += kLanes) {
+      F32 query[kRows];
+      for (int r = 0; r < rows; ++r) {
+        const std::int64_t token = (first_row + r) / heads_a_group;
+        const std::int64_t head = kv_head * heads_a_group + (first_row + r) % heads_a_group;
+        query[r] = load_range(args.q, token, head * width + first, width - first, 0.0F);
+      }
+      const int channels = static_cast<int>(width - first < kLanes ? width - first : kLanes);
+      for (int i = 0; i < channels; ++i) {
+        const F32 channel = gather_f32(key + first + i, lane_offset, present);
+        for (int r = 0; r < rows; ++r) acc[r] = fma(splat_f32(broadcast(query[r], i)), channel, acc[r]);
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      const std::int64_t token = (first_row + r) / heads_a_group;
+      const std::int64_t head = kv_head * heads_a_group + (first_row + r) % heads_a_group;
+      store_range(args.out, token, head * keys(args) + first_key, keys(args) - first_key,
+                  acc[r] * splat_f32(args.factor));
+    }
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

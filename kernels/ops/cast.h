@@ -14,3 +14,52 @@ struct CastArgs {
 };
 
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct Cast {
+  using Args = CastArgs;
+
+  /// Columns a warp converts: rows may be few and long.
+  static constexpr std::int64_t kChunk = 4096;
+
+  NANSCOPE_HOST std::int64_t chunks(const Args& args) { return div_up(args.x.columns, kChunk); }
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.x.rows * chunks(args); }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) {
+    return args.x.columns < kChunk ? args.x.columns : kChunk;
+  }
+
+  /// f32 to one of the formats that caches and weights use: both codecs are constants of the loop.
+  template <Format To>
+  NANSCOPE_LANE void quantise(const Args& args, std::int64_t row, std::int64_t first, std::int64_t last) {
+    const F32 scale = splat_f32(args.scale);
+    for (std::int64_t column = first; column < last; column += kLanes) {
+      const F32 x = load_f32(element_ptr<const float>(args.x, row, column), last - column, 0.0F);
+      store_code_range(args.out, row, column, last - column, encode_bits<To>(raw_bits(x / scale), args.overflow));
+    }
+  }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    const std::int64_t row = warp / chunks(args);
+    const std::int64_t first = warp % chunks(args) * kChunk;
+    const std::int64_t last = first + kChunk < args.x.columns ? first + kChunk : args.x.columns;
+    if (args.x.format == Format::f32 && !args.dequantise) {
+      if (args.out.format == Format::e4m3) return quantise<Format::e4m3>(args, row, first, last);
+      if (args.out.format == Format::e5m2) return quantise<Format::e5m2>(args, row, first, last);
+      if (args.out.format == Format::bf16) return quantise<Format::bf16>(args, row, first, last);
+      if (args.out.format == Format::f16) return quantise<Format::f16>(args, row, first, last);
+    }
+    const F32 scale = splat_f32(args.scale);
+    for (std::int64_t column = first; column < last; column += kLanes) {
+      const F32 x = load(args.x, row, column, 0.0F);
+      const F32 real = args.dequantise ? x * scale : x / scale;
+      store_code(args.out, row, column, encode_lanes(args.out.format, real, args.overflow));
+    }
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

@@ -18,3 +18,32 @@ struct KvReadArgs {
 };
 
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct KvRead {
+  using Args = KvReadArgs;
+
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.out.rows; }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.out.columns; }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t row) {
+    const std::int64_t channels = args.out.columns;
+    const std::int64_t entry = row / args.block_size;
+    const std::int64_t block = entry < args.blocks.rows ? read_index(args.blocks, entry) : -1;
+    const std::int64_t slot = block * args.block_size + row % args.block_size;
+    const bool known = block >= 0 && slot < args.pool.elements() / channels;
+    const TensorView pool{args.pool.data, args.pool.format, slot + 1, channels, channels};
+    const float scale = known && args.slot_scales.given() ? read_scale(args.slot_scales, slot) : args.scale;
+    for (std::int64_t column = 0; column < channels; column += kLanes) {
+      const F32 value = known ? load(pool, slot, column, 0.0F) * splat_f32(scale) : splat_f32(0.0F);
+      store(args.out, row, column, value);
+    }
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

@@ -21,3 +21,35 @@ struct KvStoreArgs {
 };
 
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct KvStore {
+  using Args = KvStoreArgs;
+
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.x.rows; }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.x.columns; }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t row) {
+    const std::int64_t channels = args.x.columns;
+    const std::int64_t slot = read_index(args.slots, row);
+    if (slot < 0 || slot >= args.pool.elements() / channels) return;
+    const float scale = read_scale(args.scales, row);
+    const TensorView pool{args.pool.data, args.pool.format, slot + 1, channels, channels};
+    for (std::int64_t column = 0; column < channels; column += kLanes) {
+      const F32 scaled = load(args.x, row, column, 0.0F) / splat_f32(scale);
+      const U32 code = encode_lanes(pool.format, scaled, args.overflow);
+      store_code(pool, slot, column, code);
+      if (args.codes.given()) store_code(args.codes, row, column, code);
+    }
+    if (args.slot_scales.given()) {
+      store_uniform(static_cast<float*>(args.slot_scales.data) + slot * args.slot_scales.stride, scale);
+    }
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

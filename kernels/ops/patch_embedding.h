@@ -14,3 +14,29 @@ struct PatchEmbeddingArgs {
 };
 
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include "kernels/ops/gemm.h"
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct PatchEmbedding {
+  using Args = PatchEmbeddingArgs;
+
+  /// The same product as gemm, so that the order contract has one home.
+  NANSCOPE_HOST GemmArgs product(const Args& args) {
+    GemmArgs gemm;
+    gemm.x = args.patches;
+    gemm.weight = args.weight;
+    gemm.bias = args.bias;
+    gemm.out = args.out;
+    return gemm;
+  }
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return Gemm::warps(product(args)); }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return Gemm::work_per_warp(product(args)); }
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) { Gemm::run(product(args), warp); }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

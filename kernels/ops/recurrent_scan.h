@@ -15,3 +15,31 @@ struct RecurrentScanArgs {
 };
 
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct RecurrentScan {
+  using Args = RecurrentScanArgs;
+
+  /// Warp = 32 channels: time is a chain, channels are independent.
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return div_up(args.out.columns, kLanes); }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.out.rows * kLanes; }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    const std::int64_t column = warp * kLanes;
+    const F32 decay = load(args.decay, 0, column, 0.0F);
+    const F32 share = splat_f32(1.0F) - decay;
+    F32 h = args.resume ? load(args.state, 0, column, 0.0F) : splat_f32(0.0F);
+    for (std::int64_t row = 0; row < args.out.rows; ++row) {
+      h = decay * h + share * load(args.x, row, column, 0.0F);
+      store(args.out, row, column, h);
+    }
+    store(args.state, 0, column, h);
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

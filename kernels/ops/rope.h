@@ -17,3 +17,42 @@ struct RopeArgs {
 };
 
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include "kernels/math/exp.h"
+#include "kernels/math/log.h"
+#include "kernels/math/sincos.h"
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct Rope {
+  using Args = RopeArgs;
+
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.out.rows; }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.out.columns * 4; }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t row) {
+    const std::int64_t width = args.out.columns / args.heads;
+    const std::int64_t half = width / 2;
+    const F64 log_base = log(splat_f64(args.base));
+    const F64 position = splat_f64(static_cast<double>(args.first_position + row));
+    for (std::int64_t first = 0; first < half; first += kLanes) {
+      const F64 pair = to_f64(splat_i32(static_cast<std::int32_t>(first)) + to_i32(lane_id()));
+      const F64 exponent = -(pair + pair) / splat_f64(static_cast<double>(width));
+      const F64 angle = position * exp(exponent * log_base);
+      const F32 cosine = to_f32(cos(angle));
+      const F32 sine = to_f32(sin(angle));
+      for (std::int64_t head = 0; head < args.heads; ++head) {
+        const std::int64_t low = head * width + first;
+        const F32 x1 = load_range(args.x, row, low, half - first, 0.0F);
+        const F32 x2 = load_range(args.x, row, low + half, half - first, 0.0F);
+        store_range(args.out, row, low, half - first, x1 * cosine - x2 * sine);
+        store_range(args.out, row, low + half, half - first, x2 * cosine + x1 * sine);
+      }
+    }
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

@@ -24,3 +24,75 @@ struct SoftmaxArgs {
 };
 
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include <cmath>
+
+#include "kernels/math/exp.h"
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct Softmax {
+  using Args = SoftmaxArgs;
+
+  /// Warp = one row of one head.
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.out.rows * args.heads; }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.out.columns / args.heads * 16; }
+
+  /// The row as every pass sees it.
+  struct Row {
+    const Args& args;
+    std::int64_t token;
+    std::int64_t first;  ///< column of key 0
+    std::int64_t keys;
+    std::int64_t last_visible;
+
+    NANSCOPE_LANE Mask visible(const Row& row, std::int64_t key) {
+      return lanes_below(row.last_visible + 1 - key) & !lanes_below(row.args.first_key - key);
+    }
+    /// Scores after an additive or a select mask; lanes beyond the row hold -Inf.
+    NANSCOPE_LANE F32 scores(const Row& row, std::int64_t key) {
+      const F32 infinity = splat_f32(-HUGE_VALF);
+      const F32 score = load_range(row.args.scores, row.token, row.first + key, row.keys - key, -HUGE_VALF);
+      if (row.args.mask == MaskMode::multiply) return score;
+      const Mask seen = visible(row, key);
+      if (row.args.mask == MaskMode::select) return select(seen, score, infinity);
+      return score + select(seen, splat_f32(0.0F), infinity);
+    }
+    /// exp(s - max), times 1 or 0 under a multiply mask.
+    NANSCOPE_LANE F32 weight(const Row& row, std::int64_t key, const F32& max) {
+      const F32 power = exp(scores(row, key) - max);
+      if (row.args.mask != MaskMode::multiply) return power;
+      return power * select(visible(row, key), splat_f32(1.0F), splat_f32(0.0F));
+    }
+  };
+
+  NANSCOPE_LANE F32 row_max(const Row& row) {
+    F32 lanes = splat_f32(-HUGE_VALF);
+    const bool propagate = row.args.max_nan == NanRule::propagate;
+    for (std::int64_t key = 0; key < row.keys; key += kLanes) {
+      const F32 score = Row::scores(row, key);
+      lanes = propagate ? max_propagate(lanes, score) : max_ignore(lanes, score);
+    }
+    return splat_f32(propagate ? max_propagate_across(lanes) : max_ignore_across(lanes));
+  }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    const std::int64_t keys = args.out.columns / args.heads;
+    const std::int64_t token = warp / args.heads;
+    const Row row{args, token, warp % args.heads * keys, keys, args.first_position + token};
+    const F32 max = row_max(row);
+    F32 lanes = splat_f32(-0.0F);
+    for (std::int64_t key = 0; key < keys; key += kLanes) {
+      lanes = lanes + select(lanes_below(keys - key), Row::weight(row, key, max), splat_f32(-0.0F));
+    }
+    const F32 total = splat_f32(sum(lanes));
+    for (std::int64_t key = 0; key < keys; key += kLanes) {
+      store_range(args.out, token, row.first + key, keys - key, Row::weight(row, key, max) / total);
+    }
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

@@ -1,0 +1,76 @@
+#pragma once
+/// What several op bodies share: uniform reads of index and scale columns, and formats as constants.
+#include <type_traits>
+
+#include "core/numbers/codec.h"
+#include "kernels/tensor_view.h"
+#include "kernels/warp/tensor_access.h"
+
+/// On a lambda: lanes must stay in registers, so what takes them is inlined.
+#if defined(__CUDACC__)
+#define NANSCOPE_INLINE_LAMBDA
+#else
+#define NANSCOPE_INLINE_LAMBDA __attribute__((always_inline))
+#endif
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+NANSCOPE_HOST std::int64_t div_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Element of a (T, 1) i32 column: tokens, slots, block tables.
+NANSCOPE_FN std::int64_t read_index(const TensorView& view, std::int64_t row) {
+  return static_cast<const std::int32_t*>(view.data)[row * view.stride];
+}
+
+/// Element of a (T, 1) f32 column, or the one element of a (1, 1) view; 1 when not given.
+NANSCOPE_FN float read_scale(const TensorView& view, std::int64_t row) {
+  if (!view.given()) return 1.0F;
+  return static_cast<const float*>(view.data)[view.rows == 1 ? 0 : row * view.stride];
+}
+
+/// Lowest set bit of a ballot that is not 0.
+NANSCOPE_FN int first_lane(std::uint32_t lanes) {
+#if defined(__CUDA_ARCH__)
+  return __ffs(static_cast<int>(lanes)) - 1;
+#else
+  return __builtin_ctz(lanes);
+#endif
+}
+
+template <Format F>
+using FormatConstant = std::integral_constant<Format, F>;
+
+/// Calls body(FormatConstant<F>{}): a loop inside it is compiled once a format, with the codec folded.
+template <class Body>
+NANSCOPE_FN void with_format(Format format, const Body& body) {
+  switch (format) {
+    case Format::f32:
+      return body(FormatConstant<Format::f32>{});
+    case Format::f16:
+      return body(FormatConstant<Format::f16>{});
+    case Format::bf16:
+      return body(FormatConstant<Format::bf16>{});
+    case Format::e4m3:
+      return body(FormatConstant<Format::e4m3>{});
+    case Format::e5m2:
+      return body(FormatConstant<Format::e5m2>{});
+    case Format::e4m3fnuz:
+      return body(FormatConstant<Format::e4m3fnuz>{});
+    case Format::e5m2fnuz:
+      return body(FormatConstant<Format::e5m2fnuz>{});
+    case Format::e3m2:
+      return body(FormatConstant<Format::e3m2>{});
+    case Format::e2m3:
+      return body(FormatConstant<Format::e2m3>{});
+    case Format::e2m1:
+      return body(FormatConstant<Format::e2m1>{});
+    case Format::e8m0:
+      return body(FormatConstant<Format::e8m0>{});
+    case Format::int8:
+      return body(FormatConstant<Format::int8>{});
+    case Format::i32:
+      return body(FormatConstant<Format::i32>{});
+  }
+}
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
