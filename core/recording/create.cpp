@@ -70,7 +70,7 @@ Status Inserter::open(const std::filesystem::path& path, const WriterOptions& op
   const std::string name = in_memory_ ? ":memory:" : std::filesystem::absolute(path).string();
   sqlite3* raw = nullptr;
   const int code =
-      sqlite3_open_v2(name.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, nullptr);
+      sqlite3_open_v2(name.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   db_.reset(raw);
   if (code != SQLITE_OK) return fail(sqlite::describe(db_.get(), code));
   sqlite3_extended_result_codes(db_.get(), 1);

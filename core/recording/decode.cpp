@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "core/recording/names.h"
 #include "core/recording/schema.h"
@@ -146,13 +146,26 @@ Result<RequestRow> request(const Statement& row) {
   return request;
 }
 
-Result<InputRow> input(const Statement& row) {
-  InputRow input;
-  input.op = row.integer(0);
-  input.role = row.text(1);
-  input.tensor = row.integer(2);
-  input.weight = row.text(3);
-  return input;
+Result<std::vector<InputRow>> inputs(const Statement& row) {
+  const auto list = nlohmann::json::parse(row.text(1), nullptr, false);
+  const auto damaged = [&] { return fail(fmt::format("damaged: the inputs of op {} are no list", row.integer(0))); };
+  if (!list.is_array()) return damaged();
+  std::vector<InputRow> inputs;
+  for (const auto& pair : list) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string()) return damaged();
+    InputRow input;
+    input.op = row.integer(0);
+    input.role = pair[0].get<std::string>();
+    if (pair[1].is_number_integer()) {
+      input.tensor = pair[1].get<std::int64_t>();
+    } else if (pair[1].is_string()) {
+      input.weight = pair[1].get<std::string>();
+    } else {
+      return damaged();
+    }
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
 }
 
 Result<WeightRow> weight(const Statement& row) {

@@ -16,7 +16,8 @@ Result<TensorRow> tensor(const sqlite::Statement& row);
 Result<OpRow> op(const sqlite::Statement& row);
 Result<StepRow> step(const sqlite::Statement& row);
 Result<RequestRow> request(const sqlite::Statement& row);
-Result<InputRow> input(const sqlite::Statement& row);
+/// Reads columns op, inputs.
+Result<std::vector<InputRow>> inputs(const sqlite::Statement& row);
 Result<WeightRow> weight(const sqlite::Statement& row);
 Result<ScaleRow> scale(const sqlite::Statement& row);
 Result<KvRow> kv(const sqlite::Statement& row);

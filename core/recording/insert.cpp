@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "core/recording/names.h"
 #include "core/recording/schema.h"
@@ -27,6 +29,29 @@ void bind_health(Statement& into, int at, const Health& health) {
        {health.sum, health.sum_sq, double{health.min}, double{health.max}, double{health.absmax}}) {
     into.bind_real(at++, value);
   }
+}
+
+std::string json_text(std::string_view text) {
+  const bool plain =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; });
+  if (plain) return fmt::format("\"{}\"", text);
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// [["x",12],["weight","layers.0.q_proj.weight"],...]: a number is a tensor, a text a weight.
+std::string json(const std::vector<InputRow>& inputs) {
+  std::string text = "[";
+  for (const InputRow& input : inputs) {
+    if (text.size() > 1) text += ',';
+    text += '[' + json_text(input.role) + ',';
+    text += input.weight.empty() ? std::to_string(input.tensor) : json_text(input.weight);
+    text += ']';
+  }
+  return text + "]";
+}
+
+tl::unexpected<Error> out_of_order(std::string_view what, std::int64_t id, std::string_view after, std::int64_t last) {
+  return fail(fmt::format("{} {} added after {} {}: rows must come in logical order", what, id, after, last));
 }
 
 std::string parameters(int count) {
@@ -55,9 +80,8 @@ Status Inserter::prepare_all() {
   const std::pair<Name, std::string> all[] = {
       {kRequest, insert("requests", 7)},
       {kReplaceRequest, "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?, ?, ?)"},
-      {kStep, insert("steps", 7)},
-      {kOp, insert("ops", 6)},
-      {kInput, insert("inputs", 5)},
+      {kStep, insert("steps", 8)},
+      {kOp, insert("ops", 8)},
       {kTensor, insert("tensors", 10 + schema::kHealthColumns)},
       {kDetail, insert("detail", 4)},
       {kChunk, insert("chunks", 2)},
@@ -137,6 +161,8 @@ Status Inserter::write(const AddRequest& item) {
 }
 
 Status Inserter::write(const StepRow& row) {
+  if (row.id <= last_step_) return out_of_order("step", row.id, "step", last_step_);
+  last_step_ = row.id;
   ++progress_.steps;
   return statements_[kStep]
       .bind(1, row.id)
@@ -146,32 +172,27 @@ Status Inserter::write(const StepRow& row) {
       .bind(5, row.first_token)
       .bind(6, row.tokens)
       .bind(7, row.context)
+      .bind(8, last_op_ + 1)
       .run();
 }
 
 Status Inserter::write(const AddOp& item) {
   const OpRow& row = item.row;
+  if (row.id <= last_op_) return out_of_order("op", row.id, "op", last_op_);
+  if (row.step != last_step_) return out_of_order(fmt::format("op {} of step", row.id), row.step, "step", last_step_);
+  last_op_ = row.id;
   ++progress_.ops;
-  auto status = statements_[kOp]
-                    .bind(1, row.id)
-                    .bind(2, row.step)
-                    .bind(3, row.layer)
-                    .bind(4, row.name)
-                    .bind(5, row.kind)
-                    .bind(6, row.attributes)
-                    .run();
-  std::int64_t slot = 0;
-  for (const InputRow& input : item.inputs) {
-    if (!status) return status;
-    status = statements_[kInput]
-                 .bind(1, row.id)
-                 .bind(2, slot++)
-                 .bind(3, input.role)
-                 .bind(4, input.tensor)
-                 .bind(5, input.weight)
-                 .run();
-  }
-  return status;
+  const std::string inputs = json(item.inputs);
+  return statements_[kOp]
+      .bind(1, row.id)
+      .bind(2, row.step)
+      .bind(3, row.layer)
+      .bind(4, row.name)
+      .bind(5, row.kind)
+      .bind(6, row.attributes)
+      .bind(7, inputs)
+      .bind(8, last_tensor_ + 1)
+      .run();
 }
 
 Status Inserter::write_detail(const TensorRow& row, const TensorDetail& detail) {
@@ -230,6 +251,9 @@ Status Inserter::write(const AddTensor& item) {
     return fail(fmt::format("tensor {}: {} bytes for {} x {} elements of {}", row.id, item.bytes.size(), row.tokens,
                             row.channels, name(row.format)));
   }
+  if (row.id <= last_tensor_) return out_of_order("tensor", row.id, "tensor", last_tensor_);
+  if (row.op != last_op_) return out_of_order(fmt::format("tensor {} of op", row.id), row.op, "op", last_op_);
+  last_tensor_ = row.id;
   std::int64_t kind = schema::kDetailNone;
   if (!detail.tokens.empty()) {
     kind = base.tiles() == 1 && same(detail.tokens[0], row.health) ? schema::kDetailSelf : schema::kDetailStored;

@@ -59,7 +59,6 @@ class Inserter {
     kReplaceRequest,
     kStep,
     kOp,
-    kInput,
     kTensor,
     kDetail,
     kChunk,
@@ -110,6 +109,12 @@ class Inserter {
   Progress progress_;
   Progress committed_;
   bool in_memory_ = false;
+
+  // The last ids that were written: rows must come in logical order, so that what belongs to a step
+  // or an op is a range of ids and needs no index.
+  std::int64_t last_step_ = 0;
+  std::int64_t last_op_ = 0;
+  std::int64_t last_tensor_ = 0;
 };
 
 }  // namespace nanscope::insert

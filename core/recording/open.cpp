@@ -103,7 +103,7 @@ void harden(sqlite3* db) {
 Result<sqlite::Database> open_database(const fs::path& path, int flags) {
   sqlite3* raw = nullptr;
   // Absolute, so that no name is taken for one of SQLite's special ones.
-  const int code = sqlite3_open_v2(fs::absolute(path).c_str(), &raw, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
+  const int code = sqlite3_open_v2(fs::absolute(path).c_str(), &raw, flags | SQLITE_OPEN_NOMUTEX, nullptr);
   sqlite::Database db(raw);
   if (code != SQLITE_OK) return fail(path.string() + ": cannot be opened: " + sqlite::describe(db.get(), code));
   return db;

@@ -25,6 +25,13 @@ class Query {
     }
     return *this;
   }
+  /// A condition that names its value several times.
+  Query& where_range(std::string_view condition, const std::optional<std::int64_t>& value, int times) {
+    if (!value) return *this;
+    where(condition);
+    for (int i = 0; i < times; ++i) values_.push_back({*value, {}, false});
+    return *this;
+  }
   Query& where(std::string_view condition) {
     sql_ += (conditions_++ == 0 ? " WHERE " : " AND ");
     sql_ += condition;

@@ -18,6 +18,18 @@ using sqlite::Statement;
 constexpr std::string_view kStepColumns = "SELECT id, request, number, kind, first_token, tokens, context FROM steps";
 constexpr std::string_view kOpColumns = "SELECT id, step, layer, name, kind, attributes FROM ops";
 
+// What belongs to a step or an op is a range of ids: from its first to the next one's first.
+constexpr std::string_view kOpsOfStep =
+    "id >= (SELECT first_op FROM steps WHERE id = ?) AND "
+    "id < coalesce((SELECT first_op FROM steps WHERE id > ? ORDER BY id LIMIT 1), 9223372036854775807) AND step = ?";
+constexpr std::string_view kTensorsOfOp =
+    "id >= (SELECT first_tensor FROM ops WHERE id = ?) AND "
+    "id < coalesce((SELECT first_tensor FROM ops WHERE id > ? ORDER BY id LIMIT 1), 9223372036854775807) AND op = ?";
+constexpr std::string_view kTensorsOfStep =
+    "id >= (SELECT first_tensor FROM ops WHERE id >= (SELECT first_op FROM steps WHERE id = ?) ORDER BY id LIMIT 1) "
+    "AND id < coalesce((SELECT first_tensor FROM ops WHERE id >= "
+    "(SELECT first_op FROM steps WHERE id > ? ORDER BY id LIMIT 1) ORDER BY id LIMIT 1), 9223372036854775807)";
+
 Query tensor_query(std::string_view from = "tensors") {
   return Query(fmt::format("SELECT {} FROM {}", decode::kTensorColumns, from));
 }
@@ -113,7 +125,7 @@ Result<std::optional<StepRow>> Recording::find_step(std::int64_t request, std::i
 Status Recording::for_each_op(const OpFilter& filter, const std::function<bool(const OpRow&)>& visit) const {
   Ascending order;
   Query query{std::string(kOpColumns)};
-  query.where("step = ?", filter.step)
+  query.where_range(kOpsOfStep, filter.step, 3)
       .where("layer = ?", filter.layer)
       .where("name = ?", filter.name)
       .where("kind = ?", filter.kind)
@@ -143,16 +155,17 @@ Result<OpRow> Recording::op(std::int64_t id) const {
 }
 
 Result<std::vector<InputRow>> Recording::inputs_of(std::int64_t op) const {
-  return impl_->all(
-      Query("SELECT op, role, tensor, weight FROM inputs").where("op = ?", std::optional(op)).then(" ORDER BY slot"),
-      decode::input);
+  auto found = impl_->first(Query("SELECT id, inputs FROM ops").where("id = ?", std::optional(op)), decode::inputs);
+  if (!found) return tl::unexpected(std::move(found.error()));
+  if (!*found) return impl_->error(fmt::format("it has no op {}", op));
+  return std::move(**found);
 }
 
 Status Recording::for_each_tensor(const TensorFilter& filter,
                                   const std::function<bool(const TensorRow&)>& visit) const {
   Ascending order;
   Query query = tensor_query();
-  query.where("op IN (SELECT id FROM ops WHERE step = ?)", filter.step).where("role = ?", filter.role);
+  query.where_range(kTensorsOfStep, filter.step, 2).where("role = ?", filter.role);
   if (filter.bad_only) query.where("bad > 0");
   query.where("id >= ?", std::optional(filter.first_id)).then(" ORDER BY id").limit(filter.limit);
   auto status =
@@ -172,7 +185,7 @@ Result<std::vector<TensorRow>> Recording::tensors(const TensorFilter& filter) co
 }
 
 Result<std::vector<TensorRow>> Recording::tensors_of(std::int64_t op) const {
-  return impl_->all(tensor_query().where("op = ?", std::optional(op)).then(" ORDER BY id"), decode::tensor);
+  return impl_->all(tensor_query().where_range(kTensorsOfOp, op, 3).then(" ORDER BY id"), decode::tensor);
 }
 
 Result<TensorRow> Recording::tensor(std::int64_t id) const {

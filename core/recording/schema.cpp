@@ -34,21 +34,15 @@ std::vector<Object> make_objects() {
         "cached_tokens INTEGER NOT NULL, output_tokens TEXT NOT NULL, output_text TEXT NOT NULL");
   table("steps",
         "id INTEGER PRIMARY KEY, request INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, "
-        "first_token INTEGER NOT NULL, tokens INTEGER NOT NULL, context INTEGER NOT NULL");
+        "first_token INTEGER NOT NULL, tokens INTEGER NOT NULL, context INTEGER NOT NULL, first_op INTEGER NOT NULL");
   index("steps_request", "steps (request, number)");
   table("ops",
         "id INTEGER PRIMARY KEY, step INTEGER NOT NULL, layer INTEGER NOT NULL, name TEXT NOT NULL, "
-        "kind TEXT NOT NULL, attributes TEXT NOT NULL");
-  index("ops_step", "ops (step)");
-  table("inputs",
-        "op INTEGER NOT NULL, slot INTEGER NOT NULL, role TEXT NOT NULL, tensor INTEGER NOT NULL, "
-        "weight TEXT NOT NULL, PRIMARY KEY (op, slot)",
-        "STRICT, WITHOUT ROWID");
+        "kind TEXT NOT NULL, attributes TEXT NOT NULL, inputs TEXT NOT NULL, first_tensor INTEGER NOT NULL");
   table("tensors", fmt::format("id INTEGER PRIMARY KEY, op INTEGER NOT NULL, role TEXT NOT NULL, format TEXT NOT NULL, "
                                "tokens INTEGER NOT NULL, channels INTEGER NOT NULL, heads INTEGER NOT NULL, "
                                "first_token INTEGER NOT NULL, hash INTEGER NOT NULL, detail INTEGER NOT NULL, {}",
                                kHealthSql));
-  index("tensors_op", "tensors (op)");
   index("tensors_bad", "tensors (op) WHERE bad > 0");
   table("detail", "tensor INTEGER PRIMARY KEY, token_rows BLOB NOT NULL, levels INTEGER NOT NULL, tiles BLOB NOT NULL");
   table("chunks", "id INTEGER PRIMARY KEY, data BLOB NOT NULL");

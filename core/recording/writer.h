@@ -30,8 +30,9 @@ struct TensorDetail {
                                ///< (tensors of at most kTileChannels channels)
 };
 
-/// One background thread owns the database; add() moves a row into its queue and returns. Rows are
-/// written in the order they were added. An error (disk full, a row that contradicts itself) is
+/// One background thread owns the database; add() moves a row into its queue and returns. Steps,
+/// ops and tensors are added in logical order: a step, its ops, after each op its outputs, all with
+/// ascending ids. An error (disk full, a row that contradicts itself) is
 /// latched: everything later is dropped, and commit_step(), flush() and finish() return it.
 /// All functions may be called from any thread; the order between threads is the order of calls.
 class RecordingWriter {

@@ -1,0 +1,223 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/recording/reader.h"
+#include "core/recording/writer.h"
+
+/// Measures the recording against its limits (docs/measurements.md): the time to open one of a
+/// million tensors and find the first bad op, the write rate against a plain file's in the same
+/// run, and what a run of the flagship's size costs the engine's thread.
+namespace nanscope {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+template <class T>
+T must(Result<T> result) {
+  if (result) return std::move(*result);
+  fmt::print(stderr, "{}\n", result.error().message);
+  std::exit(2);
+}
+
+void must(Status status) {
+  if (status) return;
+  fmt::print(stderr, "{}\n", status.error().message);
+  std::exit(2);
+}
+
+struct Run {
+  std::int64_t steps = 0;
+  std::int64_t ops_per_step = 0;
+  std::int64_t tensors_per_op = 1;
+  std::int64_t tokens = 1;  ///< of a step; of every eighth one where `decode` is set, 1 of the others
+  bool decode = false;
+  std::int64_t channels = 256;
+  bool bytes = false;
+  std::int64_t bad_tensor = 0;
+};
+
+/// Writes a run and returns the seconds that its own thread spent in the writer.
+double write(RecordingWriter& writer, const Run& run) {
+  std::int64_t op_id = 0;
+  std::int64_t tensor_id = 0;
+  const auto begin = Clock::now();
+  for (std::int64_t s = 1; s <= run.steps; ++s) {
+    StepRow step;
+    step.id = s;
+    step.index = s - 1;
+    const std::int64_t tokens = run.decode && s % 8 != 1 ? 1 : run.tokens;
+    step.tokens = tokens;
+    writer.add(step);
+    for (std::int64_t o = 0; o < run.ops_per_step; ++o) {
+      OpRow op;
+      op.id = ++op_id;
+      op.step = s;
+      op.layer = o / 16;
+      op.name = "attn_norm";
+      op.kind = "layer_norm";
+      op.attributes = R"({"eps":1e-05,"variance":"one_pass","order":"warp","contract":true})";
+      const InputRow inputs[] = {{0, "x", tensor_id, ""}, {0, "weight", 0, "layers.11.attn_norm.weight"}};
+      writer.add(op, inputs);
+      for (std::int64_t t = 0; t < run.tensors_per_op; ++t) {
+        TensorRow tensor;
+        tensor.id = ++tensor_id;
+        tensor.op = op.id;
+        tensor.role = t == 0 ? "out" : "stats";
+        tensor.tokens = tokens;
+        tensor.channels = run.channels;
+        tensor.hash = static_cast<std::uint64_t>(tensor.id) * 0x9e3779b97f4a7c15U;
+        tensor.health.count = static_cast<std::uint64_t>(tokens * run.channels);
+        tensor.health.sum = 1.25;
+        tensor.health.max = 3.5F;
+        if (tensor.id >= run.bad_tensor && run.bad_tensor > 0) tensor.health.nan = 1;
+        TensorDetail detail;
+        detail.tokens.assign(static_cast<std::size_t>(tokens), tensor.health);
+        if (run.channels > kTileChannels) {
+          const LevelShape tiles = level_shape(tokens, run.channels, 0);
+          detail.tiles.assign(static_cast<std::size_t>(tiles.tiles()), tensor.health);
+        }
+        std::vector<std::byte> bytes;
+        if (run.bytes) bytes = writer.buffer(static_cast<std::size_t>(tokens * run.channels) * 4);
+        writer.add(std::move(tensor), std::move(detail), std::move(bytes));
+      }
+    }
+    must(writer.commit_step());
+  }
+  return seconds_since(begin);
+}
+
+double plain_file(const std::filesystem::path& path, std::size_t total, std::size_t piece, bool sync) {
+  const std::vector<std::byte> data(piece, std::byte{1});
+  std::filesystem::remove(path);
+  const auto begin = Clock::now();
+  const int file = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+  for (std::size_t done = 0; done < total; done += piece) {
+    if (::write(file, data.data(), piece) != static_cast<ssize_t>(piece)) std::exit(2);
+  }
+  if (sync) fdatasync(file);
+  ::close(file);
+  return seconds_since(begin);
+}
+
+void measure_open(const std::filesystem::path& path) {
+  Run run;
+  run.steps = 1000;
+  run.ops_per_step = 500;
+  run.tensors_per_op = 2;
+  run.bad_tensor = 876'543;
+  WriterOptions options;
+  options.overwrite = true;
+  const double cpu = cpu_seconds();
+  const auto begin = Clock::now();
+  auto writer = must(RecordingWriter::create(path, {}, options));
+  write(*writer, run);
+  must(writer->finish(run.steps * run.ops_per_step));
+  fmt::print("write 1000000 tensor rows: {:.2f} s, {:.2f} s of CPU, {:.0f} bytes a tensor\n", seconds_since(begin),
+             cpu_seconds() - cpu, static_cast<double>(std::filesystem::file_size(path)) / 1e6);
+  std::vector<double> times;
+  for (int i = 0; i < 21; ++i) {
+    const auto start = Clock::now();
+    const auto recording = must(Recording::open(path));
+    const auto bad = must(recording.first_bad_op());
+    times.push_back(1e3 * seconds_since(start));
+    if (!bad || bad->tensor.id != run.bad_tensor) std::exit(2);
+  }
+  fmt::print("open and first bad op of 1000000: {:.2f} ms, worst {:.2f} ms, limit 50 ms\n", median(times),
+             *std::max_element(times.begin(), times.end()));
+}
+
+void measure_rate(const std::filesystem::path& path, bool durable, std::int64_t tokens) {
+  Run run;
+  run.tokens = tokens;
+  run.channels = 1024;
+  run.ops_per_step = 32;
+  run.bytes = true;
+  const auto piece = static_cast<std::size_t>(run.tokens * run.channels) * 4;
+  run.steps = static_cast<std::int64_t>((std::size_t{1} << 30) / piece) / run.ops_per_step;
+  const std::size_t total = piece * static_cast<std::size_t>(run.steps * run.ops_per_step);
+  std::vector<double> ratios;
+  std::vector<double> rates;
+  for (int i = 0; i < 5; ++i) {
+    WriterOptions options;
+    options.overwrite = true;
+    options.durable = durable;
+    const double plain = plain_file(path.string() + ".plain", total, piece, durable);
+    std::filesystem::remove(path.string() + ".plain");
+    std::filesystem::remove(path);
+    const auto begin = Clock::now();
+    auto writer = must(RecordingWriter::create(path, {}, options));
+    write(*writer, run);
+    must(writer->finish());
+    const double recorded = seconds_since(begin);
+    ratios.push_back(plain / recorded);
+    rates.push_back(static_cast<double>(total) / recorded / (1 << 20));
+  }
+  fmt::print("write {} KiB tensors{}: {:.0f} MiB/s, {:.2f} of a plain file's rate, limit 0.7\n", piece / 1024,
+             durable ? ", durable" : "", median(rates), median(ratios));
+}
+
+void measure_flagship(const std::filesystem::path& path) {
+  Run run;
+  run.steps = 40;
+  run.ops_per_step = 200;
+  run.tensors_per_op = 2;
+  run.tokens = 40;
+  run.decode = true;
+  std::vector<double> adds;
+  std::vector<double> walls;
+  std::vector<double> cpus;
+  for (int i = 0; i < 11; ++i) {
+    WriterOptions options;
+    options.overwrite = true;
+    const double cpu = cpu_seconds();
+    const auto begin = Clock::now();
+    auto writer = must(RecordingWriter::create(path, {}, options));
+    adds.push_back(1e3 * write(*writer, run));
+    must(writer->finish());
+    walls.push_back(1e3 * seconds_since(begin));
+    cpus.push_back(1e3 * (cpu_seconds() - cpu));
+  }
+  fmt::print(
+      "8000 ops, 16000 tensors of 40 tokens (prefill) and 1 (decode): {:.1f} ms in add(), {:.1f} ms in all, {:.1f} ms "
+      "of CPU\n",
+      median(adds), median(walls), median(cpus));
+}
+
+}  // namespace
+}  // namespace nanscope
+
+int main(int argc, char** argv) {
+  const std::filesystem::path folder = argc > 1 ? argv[1] : std::filesystem::temp_directory_path();
+  const auto path = folder / "bench_recording.nanscope";
+  nanscope::measure_flagship(path);
+  nanscope::measure_open(path);
+  for (const std::int64_t tokens : {16, 256, 4096}) nanscope::measure_rate(path, false, tokens);
+  nanscope::measure_rate(path, true, 256);
+  std::filesystem::remove(path);
+  return 0;
+}
