@@ -18,7 +18,7 @@ namespace nanscope {
 namespace {
 
 constexpr std::size_t kWindowSentences = 4;
-constexpr double kLambda = 0.3;
+constexpr double kLambda = 30.0;
 constexpr float kLogitScale = 16.0F;  // makes the scores look like logits; argmax does not see it
 constexpr std::uint64_t kMaxCorpusBytes = 1U << 20U;
 
