@@ -109,9 +109,10 @@ std::string outcome(const Rounding& r) {
 std::string rounding_lines(const Rounding& r, const std::string& label, double scale) {
   std::string text;
   if (r.midpoint && !r.exact) {
-    const char* relation = r.tie ? "is" : r.value < *r.midpoint ? "is below" : "is above";
+    const char* relation = r.tie ? "is" : r.source < *r.midpoint ? "is below" : "is above";
     const char* why = r.tie ? "the tie goes to the even code" : r.stored < r.value ? "it goes down" : "it goes up";
-    text += line("bucket", fmt::format("{} {} the midpoint {} of {} and {}: {}", label, relation,
+    const std::string cast = r.tie && r.source != r.value ? label + " (as f32)" : label;
+    text += line("bucket", fmt::format("{} {} the midpoint {} of {} and {}: {}", cast, relation,
                                        short_decimal(*r.midpoint), short_decimal(exact_value(r.format, *r.lower)),
                                        short_decimal(exact_value(r.format, *r.upper)), why));
   }

@@ -22,6 +22,12 @@ std::uint32_t cast(Format format, double value, std::uint32_t source_bits, Overf
 /// The largest magnitude that the format holds, exact (the table's i32 limit is rounded to f32).
 double largest_finite(Format format) { return exact_value(format, info(format).max_finite_code); }
 
+/// int8's -128 decodes, but no cast makes it: it is no bucket.
+std::optional<std::uint32_t> castable(Format format, std::optional<std::uint32_t> code) {
+  if (format == Format::int8 && code == 0x80u) return std::nullopt;
+  return code;
+}
+
 /// Sets lower and upper, which enclose the input; either is absent beyond the ends of the format.
 void enclose(Rounding& r) {
   if (std::isnan(r.value)) return;
@@ -32,15 +38,17 @@ void enclose(Rounding& r) {
   const double anchor = exact_value(r.format, near);
   if (anchor <= r.value) r.lower = near;
   if (anchor >= r.value) r.upper = near;
-  if (!r.lower) r.lower = next_down(r.format, near);
-  if (!r.upper) r.upper = next_up(r.format, near);
-  if (!r.lower || !r.upper || *r.lower == *r.upper) return;
+  if (!r.lower) r.lower = castable(r.format, next_down(r.format, near));
+  if (!r.upper) r.upper = castable(r.format, next_up(r.format, near));
+  if (r.clipped || !r.lower || !r.upper || *r.lower == *r.upper) return;
   const double low = exact_value(r.format, *r.lower);
   const double high = exact_value(r.format, *r.upper);
   if (std::isfinite(low) && std::isfinite(high)) r.midpoint = low + (high - low) / 2;
 }
 
 Rounding finish(Rounding r) {
+  const bool direct = r.format == Format::f32 || r.format == Format::i32;
+  r.source = direct ? r.value : static_cast<double>(std::bit_cast<float>(r.source_bits));
   r.code = cast(r.format, r.value, r.source_bits, r.overflow);
   r.stored = exact_value(r.format, r.code);
   if (!info(r.format).has_sign && std::signbit(r.value) && r.value != 0 && !std::isnan(r.value)) {
@@ -54,7 +62,7 @@ Rounding finish(Rounding r) {
   r.flushed = finite_in && r.value != 0 && r.stored == 0;
   r.laundered = std::isnan(r.value) && finite_out;
   if (!r.sign_dropped) enclose(r);
-  r.tie = r.midpoint && *r.midpoint == r.value;
+  r.tie = r.midpoint && *r.midpoint == r.source;
   if (finite_in && finite_out) {
     r.absolute_loss = std::fabs(r.stored - r.value);
     if (r.value != 0) r.relative_loss = *r.absolute_loss / std::fabs(r.value);

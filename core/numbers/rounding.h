@@ -12,13 +12,14 @@ struct Rounding {
   Overflow overflow;
   double value;                         ///< the input, in units of the code (already divided by the scale)
   std::uint32_t source_bits;            ///< the f32 that is cast: the input rounded to f32, payloads kept
+  double source;                        ///< its value; for f32 and i32 the input itself
   std::uint32_t code;                   ///< what is stored
   double stored;                        ///< value of `code`
   std::optional<std::uint32_t> lower;   ///< greatest code whose value is <= the input; equals upper when exact
   std::optional<std::uint32_t> upper;   ///< smallest code whose value is >= the input
-  std::optional<double> midpoint;       ///< between lower and upper when both are finite and differ
+  std::optional<double> midpoint;       ///< between lower and upper when both are finite and differ and it decided
   bool exact = false;                   ///< stored == input
-  bool tie = false;                     ///< the input is the midpoint: the even code was taken
+  bool tie = false;                     ///< the source is the midpoint: the even code was taken
   bool clipped = false;                 ///< |input| beyond the largest finite value, a finite one stored
   bool overflowed = false;              ///< finite input, Inf or NaN stored
   bool flushed = false;                 ///< nonzero input, zero stored
