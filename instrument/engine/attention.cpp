@@ -1,0 +1,202 @@
+/// The attention half of a layer: projections, rotary embedding, the KV cache, scores and mix.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "instrument/engine/forward.h"
+#include "instrument/engine/knobs.h"
+#include "kernels/ops/attention_mix.h"
+#include "kernels/ops/attention_scores.h"
+#include "kernels/ops/kv_read.h"
+#include "kernels/ops/kv_store.h"
+#include "kernels/ops/rope.h"
+#include "kernels/ops/softmax.h"
+
+namespace nanscope {
+
+using kernels::TensorView;
+
+Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
+  const ModelConfig& model = parts_.config.model;
+  Live q = gemm(plan.q_proj, Slot::q, x, weights.q_proj, model.heads);
+  Live k = gemm(plan.k_proj, Slot::k, x, weights.k_proj, model.kv_heads);
+  const Live v = gemm(plan.v_proj, Slot::v, x, weights.v_proj, model.kv_heads);
+  if (model.qk_norm) {
+    q = norm(plan.q_norm, {Slot::q_norm, Slot::q_stats}, q, weights.q_norm, parts_.config.norm, model.heads);
+    k = norm(plan.k_norm, {Slot::k_norm, Slot::k_stats}, k, weights.k_norm, parts_.config.norm, model.kv_heads);
+  }
+  q = rope(plan.q_rope, Slot::q_rope, q, model.heads);
+  k = rope(plan.k_rope, Slot::k_rope, k, model.kv_heads);
+  kv_store(plan, k, v);
+  const auto [k_read, v_read] = kv_read(plan);
+  const Live probs = softmax(plan, scores(plan, q, k_read));
+  Live out = mix(plan, probs, v_read);
+  if (model.inner_norm) {
+    out = norm(plan.inner_norm, {Slot::inner_norm, Slot::stats}, out, weights.inner_norm, inner_norm_);
+  }
+  return gemm(plan.o_proj, Slot::o_proj, out, weights.o_proj);
+}
+
+Live Forward::rope(const OpPlan& plan, Slot slot, const Live& x, std::int64_t heads) {
+  const TensorView out = activation(slot, x.view.columns);
+  const double base = parts_.config.model.rope_base;
+  launch(kernels::RopeArgs{
+      .x = x.view, .out = out, .heads = heads, .first_position = step_.row.first_token, .base = base});
+  attributes_.clear();
+  if (emitter_.listening()) {
+    fmt::format_to(std::back_inserter(attributes_), R"({{"heads":{},"first_position":{},"base":{}}})", heads,
+                   step_.row.first_token, base);
+  }
+  return emit(plan, {ProbeInput{"x", x.id, {}}}, "out", out, heads, attributes_);
+}
+
+ScaleContext Forward::scale_context(const LayerPlan& plan, KvTarget target) const {
+  return {plan.kv_store.layer, target, step_.row.request, step_.row.id, step_.row.tokens};
+}
+
+ProbeTensor Forward::store_target(const LayerPlan& plan, KvTarget target, const Live& rows, ScaleBook::Use& use) {
+  const bool is_key = target == KvTarget::k;
+  if (!emitter_.ok()) return {};
+  Result<ScaleBook::Use> chosen =
+      parts_.scales.use(scale_context(plan, target), plan.rank, rows.view, parts_.workspace);
+  if (!chosen) {
+    emitter_.check(tl::unexpected(chosen.error()));
+    return {};
+  }
+  use = std::move(*chosen);
+  // The copy of the codes is for listeners alone.
+  const TensorView codes = emitter_.listening() ? matrix(is_key ? Slot::k_codes : Slot::v_codes,
+                                                         parts_.config.kv.format, step_.row.tokens, rows.view.columns)
+                                                : TensorView{};
+  launch(kernels::KvStoreArgs{.x = rows.view,
+                              .pool = parts_.pool.region(plan.rank, target),
+                              .slots = kv_slots_,
+                              .scales = use.scales,
+                              .slot_scales = parts_.pool.slot_scales(plan.rank, target),
+                              .codes = codes,
+                              .overflow = parts_.config.kv.overflow});
+  ProbeTensor output = emitter_.output(is_key ? "k_codes" : "v_codes", codes, parts_.config.model.kv_heads);
+  output.source = rows.view;
+  output.source_scales = use.scales;
+  return output;
+}
+
+void Forward::kv_store(const LayerPlan& plan, const Live& k, const Live& v) {
+  ScaleBook::Use use_k;
+  ScaleBook::Use use_v;
+  const std::array outputs{store_target(plan, KvTarget::k, k, use_k), store_target(plan, KvTarget::v, v, use_v)};
+  scale_k_ = use_k.largest;
+  scale_v_ = use_v.largest;
+  attributes_.clear();
+  if (emitter_.listening()) {
+    const KvConfig& kv = parts_.config.kv;
+    fmt::format_to(std::back_inserter(attributes_),
+                   R"({{"policy":"{}","format":"{}","overflow":"{}","block_size":{},"scale_k":{},"scale_v":{}}})",
+                   kv.policy, name(kv.format), kv.overflow == Overflow::saturate ? "saturate" : "overflow",
+                   kv.block_size, json_number(static_cast<double>(scale_k_)),
+                   json_number(static_cast<double>(scale_v_)));
+  }
+  emitter_.op(plan.kv_store, {ProbeInput{"k", k.id, {}}, ProbeInput{"v", v.id, {}}}, outputs, attributes_);
+  if (!emitter_.listening()) return;
+  const auto tell = [&](KvTarget target, const ScaleBook::Use& use, const Live& rows) {
+    if (!emitter_.ok()) return;
+    const Result<ScaleRow> row =
+        parts_.scales.ledger_row(scale_context(plan, target), emitter_.ops(), use, rows.view, parts_.workspace);
+    emitter_.check(row ? emitter_.probe().on_scale(*row) : Status(tl::unexpected(row.error())));
+  };
+  tell(KvTarget::k, use_k, k);
+  tell(KvTarget::v, use_v, v);
+}
+
+void Forward::read_target(const LayerPlan& plan, KvTarget target, const TensorView& out) {
+  launch(kernels::KvReadArgs{.pool = parts_.pool.region(plan.rank, target),
+                             .blocks = blocks_,
+                             .slot_scales = parts_.pool.slot_scales(plan.rank, target),
+                             .out = out,
+                             .block_size = parts_.config.kv.block_size,
+                             .scale = target == KvTarget::k ? scale_k_ : scale_v_});
+}
+
+std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan) {
+  const KvConfig& kv = parts_.config.kv;
+  const ModelConfig& model = parts_.config.model;
+  const bool whole_blocks = kv.tail == KvTail::read;
+  const std::int64_t keys =
+      whole_blocks ? static_cast<std::int64_t>(step_.blocks.size()) * kv.block_size : step_.row.context;
+  const TensorView k = matrix(Slot::k_read, Format::f32, keys, model.kv_heads * model.head_dim);
+  const TensorView v = matrix(Slot::v_read, Format::f32, keys, model.kv_heads * model.head_dim);
+  read_target(plan, KvTarget::k, k);
+  read_target(plan, KvTarget::v, v);
+  attributes_.clear();
+  if (emitter_.listening()) {
+    fmt::format_to(
+        std::back_inserter(attributes_),
+        R"({{"tail":"{}","context":{},"block_size":{},"blocks":[{}],"scale_k":{},"scale_v":{},"per_slot":{}}})",
+        whole_blocks ? "read" : "skip", step_.row.context, kv.block_size, fmt::join(step_.blocks, ","),
+        json_number(static_cast<double>(scale_k_)), json_number(static_cast<double>(scale_v_)),
+        parts_.pool.slot_scales(plan.rank, KvTarget::k).given());
+  }
+  emitter_.set_first_token(0);
+  const std::array outputs{emitter_.output("k_read", k, model.kv_heads), emitter_.output("v_read", v, model.kv_heads)};
+  emitter_.set_first_token(step_.row.first_token);
+  emitter_.op(plan.kv_read, {ProbeInput{"pool", 0, {}}}, outputs, attributes_);
+  return {Live{k, outputs[0].id}, Live{v, outputs[1].id}};
+}
+
+Live Forward::scores(const LayerPlan& plan, const Live& q, const Live& k) {
+  const ModelConfig& model = parts_.config.model;
+  const TensorView out = activation(Slot::scores, model.heads * k.view.rows);
+  launch(kernels::AttentionScoresArgs{.q = q.view,
+                                      .k = k.view,
+                                      .out = out,
+                                      .heads = model.heads,
+                                      .kv_heads = model.kv_heads,
+                                      .factor = 1.0F / std::sqrt(static_cast<float>(model.head_dim))});
+  return emit(plan.scores, {ProbeInput{"q", q.id, {}}, ProbeInput{"k", k.id, {}}}, "out", out, model.heads);
+}
+
+Live Forward::softmax(const LayerPlan& plan, const Live& scores) {
+  const ModelConfig& model = parts_.config.model;
+  const AttentionConfig& attention = parts_.config.attention;
+  const TensorView out = activation(Slot::probs, scores.view.columns);
+  launch(kernels::SoftmaxArgs{.scores = scores.view,
+                              .out = out,
+                              .heads = model.heads,
+                              .first_position = step_.row.first_token,
+                              .first_key = step_.first_key,
+                              .mask = attention.mask,
+                              .max_nan = attention.max_nan});
+  attributes_.clear();
+  if (emitter_.listening()) {
+    fmt::format_to(std::back_inserter(attributes_),
+                   R"({{"mask":"{}","max_nan":"{}","heads":{},"first_position":{},"first_key":{}}})",
+                   get_knob(parts_.config, "attention.mask"), get_knob(parts_.config, "attention.max_nan"), model.heads,
+                   step_.row.first_token, step_.first_key);
+  }
+  return emit(plan.softmax, {ProbeInput{"scores", scores.id, {}}}, "probs", out, model.heads, attributes_);
+}
+
+Live Forward::mix(const LayerPlan& plan, const Live& probs, const Live& v) {
+  const ModelConfig& model = parts_.config.model;
+  const bool visible_only = parts_.config.attention.mask == kernels::MaskMode::select;
+  const TensorView out = activation(Slot::mix, model.heads * model.head_dim);
+  launch(kernels::AttentionMixArgs{.p = probs.view,
+                                   .v = v.view,
+                                   .out = out,
+                                   .heads = model.heads,
+                                   .kv_heads = model.kv_heads,
+                                   .first_position = step_.row.first_token,
+                                   .first_key = step_.first_key,
+                                   .visible_only = visible_only});
+  attributes_.clear();
+  if (emitter_.listening()) {
+    fmt::format_to(std::back_inserter(attributes_),
+                   R"({{"heads":{},"kv_heads":{},"first_position":{},"first_key":{},"visible_only":{}}})", model.heads,
+                   model.kv_heads, step_.row.first_token, step_.first_key, visible_only);
+  }
+  return emit(plan.attn_mix, {ProbeInput{"probs", probs.id, {}}, ProbeInput{"v", v.id, {}}}, "out", out, model.heads,
+              attributes_);
+}
+
+}  // namespace nanscope

@@ -1,0 +1,77 @@
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+
+#include "core/recording/rows.h"
+#include "instrument/engine/engine.h"
+#include "instrument/engine/op_plan.h"
+#include "instrument/probe.h"
+
+namespace nanscope {
+
+/// An op's output while the engine still needs it: where it is, and its id in the recording.
+struct Live {
+  kernels::TensorView view;
+  std::int64_t id = 0;
+};
+
+/// Tells the probe what happens, and keeps the run's counters. The first error (of a probe, or
+/// "stopped") is kept: the engine looks at ok() between layers and stops.
+class Emitter {
+ public:
+  Emitter(Probe& probe, const RunControl& control) : probe_(probe), control_(control), listening_(probe.listening()) {}
+
+  bool listening() const { return listening_; }
+  bool ok() const { return status_.has_value(); }
+  const Status& status() const { return status_; }
+  void check(Status status) {
+    if (!status && status_) status_ = std::move(status);
+  }
+  Probe& probe() { return probe_; }
+
+  std::int64_t ops() const { return ops_; }
+  std::int64_t tensors() const { return tensors_; }
+  /// Position of the first row of the tensors that follow.
+  void set_first_token(std::int64_t position) { first_token_ = position; }
+
+  /// The next tensor of the run: an output of the op that op() is called for next.
+  ProbeTensor output(std::string_view role, const kernels::TensorView& view, std::int64_t heads = 1) {
+    ProbeTensor tensor;
+    tensor.id = ++tensors_;
+    tensor.role = role;
+    tensor.view = view;
+    tensor.heads = heads;
+    tensor.first_token = first_token_;
+    return tensor;
+  }
+
+  /// One op was executed. `attributes` replaces the plan's where it is not empty.
+  void op(const OpPlan& plan, std::initializer_list<ProbeInput> inputs, std::span<const ProbeTensor> outputs,
+          std::string_view attributes = {}) {
+    ++ops_;
+    if (control_.stop.stop_requested()) check(fail("stopped"));
+    if (!listening_ || !status_) return;
+    ProbeOp event;
+    event.id = ops_;
+    event.layer = plan.layer;
+    event.name = plan.name;
+    event.kind = plan.kind;
+    event.attributes = attributes.empty() ? std::string_view(plan.attributes) : attributes;
+    event.inputs = std::span(inputs.begin(), inputs.size());
+    event.outputs = outputs;
+    check(probe_.on_op(event));
+  }
+
+ private:
+  Probe& probe_;
+  const RunControl& control_;
+  bool listening_;
+  std::int64_t ops_ = 0;
+  std::int64_t tensors_ = 0;
+  std::int64_t first_token_ = 0;
+  Status status_;
+};
+
+}  // namespace nanscope

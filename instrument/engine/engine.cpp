@@ -1,0 +1,138 @@
+#include "instrument/engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "instrument/engine/loaded_model.h"
+#include "instrument/engine/session.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::int64_t kProfileTokens = 256;  // of the pass whose workspace kv.memory=recycled inherits
+
+class ReferenceEngine final : public Engine {
+ public:
+  explicit ReferenceEngine(EngineParts parts) : parts_(std::move(parts)), workspace_(*parts_.device) {}
+
+  Result<RunResult> run(std::span<const RequestSpec> requests, Probe& probe, const RunControl& control) override;
+  Result<ExpectedOps> expected_ops(std::span<const RequestSpec> requests) const override;
+  const EngineConfig& config() const override { return parts_.config; }
+
+ private:
+  Result<std::vector<Prompt>> prompts(std::span<const RequestSpec> requests) const;
+  ExpectedOps count_ops(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const;
+
+  EngineParts parts_;
+  Workspace workspace_;
+};
+
+Result<std::vector<Prompt>> ReferenceEngine::prompts(std::span<const RequestSpec> requests) const {
+  std::vector<Prompt> all;
+  for (const RequestSpec& request : requests) {
+    Result<Prompt> prompt = make_prompt(request, parts_.config, *parts_.tokenizer);
+    if (!prompt) return tl::unexpected(prompt.error());
+    const KvConfig& kv = parts_.config.kv;
+    const std::int64_t tokens = static_cast<std::int64_t>(prompt->tokens.size()) + request.max_tokens - 1;
+    const std::int64_t blocks =
+        (tokens + kv.block_size - 1) / kv.block_size + (parts_.config.model.recurrent_layers.empty() ? 0 : 1);
+    if (blocks > kv.blocks) {
+      return fail(fmt::format("request '{}': {} tokens need {} KV blocks, kv.blocks is {}", request.name, tokens,
+                              blocks, kv.blocks));
+    }
+    for (const std::int32_t token : prompt->tokens) {
+      if (token >= parts_.model->vocabulary) {
+        return fail(fmt::format("request '{}': token {} is not in the model's vocabulary of {}", request.name, token,
+                                parts_.model->vocabulary));
+      }
+    }
+    all.push_back(std::move(*prompt));
+  }
+  return all;
+}
+
+ExpectedOps ReferenceEngine::count_ops(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const {
+  ExpectedOps expected;
+  expected.exact = end_token(*parts_.tokenizer) < 0 && parts_.config.argmax_nan != kernels::ArgmaxNan::refuse;
+  if (parts_.config.kv.warm_up) expected.count += parts_.plan.ops_per_step;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    expected.count += requests[i].max_tokens * parts_.plan.ops_per_step;
+    expected.count += static_cast<std::int64_t>(prompts[i].images.size());
+  }
+  return expected;
+}
+
+Result<ExpectedOps> ReferenceEngine::expected_ops(std::span<const RequestSpec> requests) const {
+  const Result<std::vector<Prompt>> all = prompts(requests);
+  if (!all) return tl::unexpected(all.error());
+  return count_ops(requests, *all);
+}
+
+Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, Probe& probe, const RunControl& control) {
+  const Result<std::vector<Prompt>> all = prompts(requests);
+  if (!all) return tl::unexpected(all.error());
+  Result<std::unique_ptr<Session>> session =
+      Session::create(parts_, workspace_, probe, control, count_ops(requests, *all).count);
+  if (!session) return tl::unexpected(session.error());
+  if (Status status = (*session)->tell_weights(); !status) return tl::unexpected(status.error());
+  if (parts_.config.kv.warm_up) {
+    if (Status status = (*session)->warm_up(); !status) return tl::unexpected(status.error());
+  }
+  RunResult result;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Result<RequestRow> row = (*session)->run(static_cast<std::int64_t>(i), requests[i], (*all)[i]);
+    if (!row) return tl::unexpected(row.error());
+    result.requests.push_back(std::move(*row));
+  }
+  result.ops = (*session)->ops();
+  result.tensors = (*session)->tensors();
+  result.steps = (*session)->steps();
+  result.kv_bytes = (*session)->kv_bytes();
+  return result;
+}
+
+/// Runs the largest batch that the pool holds, at most kProfileTokens, with `memory` as workspace.
+Status run_profile_pass(const EngineParts& parts, const kernels::Buffer& memory) {
+  EngineParts profile = parts;
+  profile.config.kv.memory = KvMemory::zeroed;
+  profile.config.kv.policy = "auto";
+  const KvConfig& kv = profile.config.kv;
+  const std::int64_t state_blocks = parts.config.model.recurrent_layers.empty() ? 0 : 1;
+  const std::int64_t tokens = std::min(kProfileTokens, (kv.blocks - state_blocks) * kv.block_size);
+  Workspace workspace(*parts.device, memory);
+  NullProbe nobody;
+  const RunControl control;
+  Result<std::unique_ptr<Session>> session = Session::create(profile, workspace, nobody, control, 0);
+  if (!session) return tl::unexpected(session.error());
+  const Result<RequestRow> row =
+      (*session)->run(-1, {.name = "profile", .parts = {}, .max_tokens = 1}, warm_up_prompt(tokens));
+  return row ? Status() : Status(tl::unexpected(row.error()));
+}
+
+}  // namespace
+
+Result<kernels::Buffer> make_kv_memory(const EngineParts& parts) {
+  Result<kernels::Buffer> memory = parts.device->allocate(KvPool::bytes_needed(parts.config), true);
+  if (!memory || parts.config.kv.memory == KvMemory::zeroed) return memory;
+  if (Status status = run_profile_pass(parts, *memory); !status) return tl::unexpected(status.error());
+  return memory;
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, kernels::Device& device,
+                                               std::shared_ptr<const LoadedModel> model,
+                                               std::shared_ptr<const Tokenizer> tokenizer) {
+  if (Status status = check(config); !status) return tl::unexpected(status.error());
+  if (model == nullptr || tokenizer == nullptr) return fail("the engine needs a loaded model and a tokenizer");
+  if (!fits(*model, config)) return fail("the loaded model was made for other model.* knobs");
+  if (model->device != &device) return fail("the loaded model is on another device");
+  EngineParts parts{config, &device, std::move(model), std::move(tokenizer), make_plan(config)};
+  return std::make_unique<ReferenceEngine>(std::move(parts));
+}
+
+Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,
+                                                      WeightSource& source, const Tokenizer& tokenizer) {
+  return load_model(config, device, source, static_cast<std::int64_t>(tokenizer.vocab_size()));
+}
+
+}  // namespace nanscope

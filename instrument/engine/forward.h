@@ -1,0 +1,102 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/recording/rows.h"
+#include "instrument/engine/emitter.h"
+#include "instrument/engine/kv_pool.h"
+#include "instrument/engine/loaded_model.h"
+#include "instrument/engine/op_plan.h"
+#include "instrument/engine/scale_book.h"
+#include "instrument/engine/workspace.h"
+
+namespace nanscope {
+
+/// An image of a prompt, cut into patches of 3 * patch_size^2 values in [0, 1], row-major.
+struct PromptImage {
+  std::int64_t first_token = 0;  ///< position of its first patch
+  std::int64_t patches = 0;
+  std::vector<float> values;
+};
+
+/// What one forward pass works on.
+struct StepInput {
+  StepRow row;
+  std::span<const std::int32_t> tokens;      ///< row.tokens of them; -1 is an image token
+  std::span<const std::int32_t> patch_rows;  ///< row of the patches of each image token; empty: no image
+  std::span<const PromptImage> images;       ///< to be embedded in this step
+  std::span<const std::int32_t> blocks;      ///< the request's block table, covering row.context tokens
+  std::int64_t state_block = -1;             ///< block of the recurrent states
+  std::int64_t first_key = 0;                ///< keys before it are padding
+};
+
+/// The parts of an engine that a pass works with; all outlive it.
+struct ForwardParts {
+  const EngineConfig& config;
+  const LoadedModel& model;
+  const ModelPlan& plan;
+  kernels::Device& device;
+  Workspace& workspace;
+  KvPool& pool;
+  ScaleBook& scales;
+  Emitter& emitter;
+};
+
+/// One forward pass over the tokens of a step: launches every op in order, tells the emitter.
+/// After the first error nothing more is launched; the error is in the emitter's status.
+class Forward {
+ public:
+  Forward(const ForwardParts& parts, const StepInput& step);
+
+  /// The token that follows the last row: -1 when argmax refuses.
+  Result<std::int32_t> run();
+
+ private:
+  Live embed();
+  Live layer(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+  Live attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+  Live recurrence(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+  Live mlp(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+
+  Live norm(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x, const Affine& affine,
+            const NormConfig& form, std::int64_t groups = 1);
+  Live gemm(const OpPlan& plan, Slot slot, const Live& x, const Affine& affine, std::int64_t heads = 1);
+  Live rope(const OpPlan& plan, Slot slot, const Live& x, std::int64_t heads);
+  Live residual(const OpPlan& plan, Slot slot, const Live& a, const Live& b);
+  void kv_store(const LayerPlan& plan, const Live& k, const Live& v);
+  std::pair<Live, Live> kv_read(const LayerPlan& plan);
+  Live scores(const LayerPlan& plan, const Live& q, const Live& k);
+  Live softmax(const LayerPlan& plan, const Live& scores);
+  Live mix(const LayerPlan& plan, const Live& probs, const Live& v);
+  std::int32_t head(const Live& x);
+
+  ProbeTensor store_target(const LayerPlan& plan, KvTarget target, const Live& rows, ScaleBook::Use& use);
+  void read_target(const LayerPlan& plan, KvTarget target, const kernels::TensorView& out);
+
+  kernels::TensorView matrix(Slot slot, Format format, std::int64_t rows, std::int64_t columns);
+  kernels::TensorView activation(Slot slot, std::int64_t columns);
+  kernels::TensorView upload_i32(Slot slot, std::span<const std::int32_t> values);
+  template <class Args>
+  void launch(const Args& args) {
+    if (emitter_.ok()) emitter_.check(parts_.device.launch(args));
+  }
+  /// Declares an op with one output that was just launched.
+  Live emit(const OpPlan& plan, std::initializer_list<ProbeInput> inputs, std::string_view role,
+            const kernels::TensorView& view, std::int64_t heads = 1, std::string_view attributes = {});
+  ScaleContext scale_context(const LayerPlan& plan, KvTarget target) const;
+
+  ForwardParts parts_;
+  const StepInput& step_;
+  Emitter& emitter_;
+  NormConfig inner_norm_;
+  kernels::TensorView kv_slots_;
+  kernels::TensorView blocks_;
+  float scale_k_ = 1;  ///< of the layer that runs, for reading
+  float scale_v_ = 1;
+  std::string attributes_;
+};
+
+}  // namespace nanscope

@@ -1,0 +1,73 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "core/result.h"
+#include "instrument/engine/config.h"
+#include "instrument/engine/scale_policies.h"
+#include "kernels/device.h"
+#include "kernels/tensor_view.h"
+
+namespace nanscope {
+
+/// Hands out block numbers. At first in ascending order, then freed ones, newest or oldest first.
+class BlockAllocator {
+ public:
+  BlockAllocator(std::int64_t blocks, BlockReuse reuse);
+
+  /// Nothing when none is free.
+  std::optional<std::int64_t> take();
+  /// Takes this very block; false when it is not free.
+  bool take(std::int64_t block);
+  /// Gives back a request's blocks, in the order of its tokens. The last ones are reused first, so
+  /// that a shared beginning survives longest.
+  void give_back(std::span<const std::int64_t> blocks);
+  std::int64_t free_blocks() const { return static_cast<std::int64_t>(free_.size()); }
+
+ private:
+  BlockReuse reuse_;
+  std::deque<std::int64_t> free_;
+};
+
+/// The paged KV memory: for each attention layer K then V, block-major, slot-major, kv_heads *
+/// head_dim values of kv.format. The state of recurrent layer i, width f32 values, lives in the
+/// first bytes of its block in region i modulo the number of regions.
+class KvPool {
+ public:
+  /// Bytes of memory() that a pool of this configuration needs.
+  static std::size_t bytes_needed(const EngineConfig& config);
+  /// `memory` holds what it held. Errors: a recurrent state does not fit into a block.
+  static Result<KvPool> create(const EngineConfig& config, kernels::Device& device, kernels::Buffer memory);
+
+  /// (blocks * block_size, kv_heads * head_dim) of the attention layer with this rank among them.
+  kernels::TensorView region(std::int64_t attention_rank, KvTarget target) const;
+  /// (blocks * block_size, 1) f32, or not given when one scale reads all slots.
+  kernels::TensorView slot_scales(std::int64_t attention_rank, KvTarget target) const;
+  /// (1, width) f32 of the recurrent layer with this rank among them.
+  kernels::TensorView state(std::int64_t recurrent_rank, std::int64_t block) const;
+  /// Zeroes the block in all layers, and its slots' scales.
+  Status scrub(std::int64_t block);
+
+  std::uint64_t bytes() const { return memory_.bytes() + scales_.bytes(); }
+  const kernels::Buffer& memory() const { return memory_; }
+
+ private:
+  KvPool() = default;
+  std::byte* block_data(std::int64_t region, std::int64_t block) const;
+
+  kernels::Device* device_ = nullptr;
+  kernels::Buffer memory_;
+  kernels::Buffer scales_;
+  kernels::Buffer zeros_;
+  Format format_ = Format::f32;
+  std::int64_t regions_ = 0;
+  std::int64_t blocks_ = 0;
+  std::int64_t block_size_ = 0;
+  std::int64_t channels_ = 0;
+  std::int64_t width_ = 0;
+};
+
+}  // namespace nanscope

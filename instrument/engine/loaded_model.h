@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "instrument/engine/config.h"
+#include "instrument/engine/weight_source.h"
+#include "kernels/device.h"
+#include "kernels/tensor_view.h"
+
+namespace nanscope {
+
+/// One weight on the device, under its own name; `packed` is the panel form that gemm reads.
+struct Weight {
+  std::string name;
+  kernels::TensorView view;
+  kernels::TensorView packed;
+};
+
+/// A weight and its bias; either may be absent.
+struct Affine {
+  const Weight* weight = nullptr;
+  const Weight* bias = nullptr;
+};
+
+struct LayerWeights {
+  Affine attn_norm, attn_post_norm, inner_norm, q_norm, k_norm, mlp_norm, mlp_post_norm;
+  Affine q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj;
+  Affine recurrent_in, recurrent_out, decay;
+};
+
+/// All weights of a model on one device. docs/weights.md lists names and shapes.
+struct LoadedModel {
+  ModelConfig config;
+  std::int64_t vocabulary = 0;
+  const kernels::Device* device = nullptr;
+  std::deque<Weight> weights;  ///< in logical order; a deque, so that the pointers below stay good
+  std::vector<kernels::Buffer> memory;
+  Affine embed, patch_embed, final_norm, lm_head;
+  std::vector<LayerWeights> layers;
+};
+
+/// `vocabulary` is the number of rows of the embedding and of the head.
+Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,
+                                                      WeightSource& source, std::int64_t vocabulary);
+
+}  // namespace nanscope

@@ -1,0 +1,125 @@
+#include "instrument/engine/op_plan.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "instrument/engine/knobs.h"
+
+namespace nanscope {
+namespace {
+
+std::string norm_attributes(const EngineConfig& config, const NormConfig& norm, std::int64_t groups) {
+  EngineConfig shown = config;
+  shown.norm = norm;
+  return fmt::format(
+      R"({{"norm":"{}","variance":"{}","order":"{}","contract":{},"clamp":{},"mean_by_reciprocal":{},"eps":{},"groups":{}}})",
+      get_knob(shown, "model.norm"), get_knob(shown, "norm.variance"), get_knob(shown, "norm.order"), norm.contract,
+      norm.clamp, norm.mean_by_reciprocal, json_number(static_cast<double>(norm.eps)), groups);
+}
+
+/// Names ops and counts them.
+class Planner {
+ public:
+  Planner(const EngineConfig& config, std::int64_t layer) : config_(config), layer_(layer) {}
+
+  OpPlan op(std::string name, std::string kind, std::string attributes = "{}") {
+    ++count_;
+    return {layer_, std::move(name), std::move(kind), std::move(attributes)};
+  }
+  OpPlan gemm(std::string name) { return op(std::move(name), "gemm"); }
+  OpPlan norm(std::string name, std::int64_t groups = 1) {
+    return op(std::move(name), "layer_norm", norm_attributes(config_, config_.norm, groups));
+  }
+  OpPlan inner_norm(std::string name) {
+    return op(std::move(name), "layer_norm", norm_attributes(config_, resolved_inner_norm(config_), 1));
+  }
+  std::int64_t count() const { return count_; }
+
+ private:
+  const EngineConfig& config_;
+  std::int64_t layer_;
+  std::int64_t count_ = 0;
+};
+
+void plan_attention(Planner& planner, const ModelConfig& model, LayerPlan& plan) {
+  plan.q_proj = planner.gemm("q_proj");
+  plan.k_proj = planner.gemm("k_proj");
+  plan.v_proj = planner.gemm("v_proj");
+  if (model.qk_norm) {
+    plan.q_norm = planner.norm("q_norm", model.heads);
+    plan.k_norm = planner.norm("k_norm", model.kv_heads);
+  }
+  plan.q_rope = planner.op("q_rope", "rope");
+  plan.k_rope = planner.op("k_rope", "rope");
+  plan.kv_store = planner.op("kv_store", "kv_store");
+  plan.kv_read = planner.op("kv_read", "kv_read");
+  plan.scores = planner.op("scores", "attention_scores",
+                           fmt::format(R"({{"heads":{},"kv_heads":{},"factor":{}}})", model.heads, model.kv_heads,
+                                       json_number(1.0 / std::sqrt(static_cast<double>(model.head_dim)))));
+  plan.softmax = planner.op("softmax", "softmax");
+  plan.attn_mix = planner.op("attn_mix", "attention_mix");
+  if (model.inner_norm) plan.inner_norm = planner.inner_norm("inner_norm");
+  plan.o_proj = planner.gemm("o_proj");
+}
+
+void plan_recurrence(Planner& planner, LayerPlan& plan) {
+  plan.recurrent_in = planner.gemm("recurrent_in");
+  plan.recurrent_scan = planner.op("recurrent", "recurrent_scan");
+  plan.recurrent_out = planner.gemm("recurrent_out");
+}
+
+LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
+  const ModelConfig& model = config.model;
+  const bool before = model.norm_placement != NormPlacement::post;
+  const bool after = model.norm_placement != NormPlacement::pre;
+  Planner planner(config, layer);
+  LayerPlan plan;
+  plan.recurrent = is_recurrent(model, layer);
+  if (before) plan.attn_norm = planner.norm("attn_norm");
+  if (plan.recurrent) {
+    plan_recurrence(planner, plan);
+  } else {
+    plan_attention(planner, model, plan);
+  }
+  if (after) plan.attn_post_norm = planner.norm("attn_post_norm");
+  plan.attn_residual = planner.op("attn_residual", "residual_add");
+  if (before) plan.mlp_norm = planner.norm("mlp_norm");
+  if (model.mlp == kernels::ActivationKind::swiglu) plan.gate_proj = planner.gemm("gate_proj");
+  plan.up_proj = planner.gemm("up_proj");
+  plan.mlp_act =
+      planner.op("mlp_act", "activation", fmt::format(R"({{"activation":"{}"}})", get_knob(config, "model.mlp")));
+  plan.down_proj = planner.gemm("down_proj");
+  if (after) plan.mlp_post_norm = planner.norm("mlp_post_norm");
+  plan.mlp_residual = planner.op("mlp_residual", "residual_add");
+  plan.ops = planner.count();
+  return plan;
+}
+
+}  // namespace
+
+std::string json_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : fmt::format("\"{}\"", value);
+}
+
+ModelPlan make_plan(const EngineConfig& config) {
+  ModelPlan plan;
+  Planner outside(config, -1);
+  plan.embed = outside.op("embed", "embedding");
+  plan.final_norm = outside.norm("final_norm");
+  plan.lm_head = outside.gemm("lm_head");
+  plan.argmax = outside.op("argmax", "argmax", fmt::format(R"({{"nan":"{}"}})", get_knob(config, "engine.argmax_nan")));
+  plan.ops_per_step = outside.count();
+  plan.patch_embed = outside.op("patch_embed", "patch_embedding");
+  std::int64_t attention = 0;
+  std::int64_t recurrent = 0;
+  for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
+    plan.layers.push_back(plan_layer(config, layer));
+    LayerPlan& planned = plan.layers.back();
+    planned.rank = planned.recurrent ? recurrent++ : attention++;
+    plan.ops_per_step += planned.ops;
+  }
+  return plan;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "instrument/engine/config.h"
+
+namespace nanscope {
+
+/// What is known of an op before it runs: its place, its kernel and its fixed parameters as JSON.
+/// Made once an engine, so that an op costs no string while it runs.
+struct OpPlan {
+  std::int64_t layer = -1;
+  std::string name;
+  std::string kind;
+  std::string attributes = "{}";
+};
+
+struct LayerPlan {
+  bool recurrent = false;
+  std::int64_t rank = 0;  ///< of this layer among the attention, or the recurrent, layers
+  OpPlan attn_norm, q_proj, k_proj, v_proj, q_norm, k_norm, q_rope, k_rope, kv_store, kv_read, scores, softmax,
+      attn_mix, inner_norm, o_proj, attn_post_norm, attn_residual;
+  OpPlan recurrent_in, recurrent_scan, recurrent_out;
+  OpPlan mlp_norm, gate_proj, up_proj, mlp_act, down_proj, mlp_post_norm, mlp_residual;
+  std::int64_t ops = 0;  ///< how many of them a step executes
+};
+
+struct ModelPlan {
+  OpPlan patch_embed, embed, final_norm, lm_head, argmax;
+  std::vector<LayerPlan> layers;
+  std::int64_t ops_per_step = 0;  ///< without patch_embed, which runs once an image
+};
+
+ModelPlan make_plan(const EngineConfig& config);
+
+/// JSON number, or a text for what JSON has no number for.
+std::string json_number(double value);
+
+}  // namespace nanscope

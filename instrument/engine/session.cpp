@@ -1,0 +1,282 @@
+#include "instrument/engine/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace nanscope {
+
+Result<std::unique_ptr<Session>> Session::create(const EngineParts& parts, Workspace& workspace, Probe& probe,
+                                                 const RunControl& control, std::int64_t expected_ops) {
+  Result<kernels::Buffer> memory = make_kv_memory(parts);
+  if (!memory) return tl::unexpected(memory.error());
+  Result<KvPool> pool = KvPool::create(parts.config, *parts.device, std::move(*memory));
+  if (!pool) return tl::unexpected(pool.error());
+  Result<ScaleBook> scales = ScaleBook::create(parts.config, *parts.device);
+  if (!scales) return tl::unexpected(scales.error());
+  return std::unique_ptr<Session>(
+      new Session(parts, workspace, probe, control, expected_ops, std::move(*pool), std::move(*scales)));
+}
+
+Session::Session(const EngineParts& parts, Workspace& workspace, Probe& probe, const RunControl& control,
+                 std::int64_t expected_ops, KvPool pool, ScaleBook scales)
+    : parts_(parts),
+      workspace_(workspace),
+      control_(control),
+      expected_ops_(expected_ops),
+      emitter_(probe, control),
+      pool_(std::move(pool)),
+      scales_(std::move(scales)),
+      allocator_(parts.config.kv.blocks, parts.config.kv.reuse),
+      end_token_(end_token(*parts.tokenizer)) {}
+
+Status Session::tell_weights() {
+  if (!emitter_.listening()) return {};
+  for (const Weight& weight : parts_.model->weights) {
+    WeightRow row;
+    row.name = weight.name;
+    row.format = weight.view.format;
+    row.rows = weight.view.rows;
+    row.columns = weight.view.columns;
+    if (Status status = emitter_.probe().on_weight(row, weight.view); !status) return status;
+  }
+  return {};
+}
+
+Status Session::warm_up() {
+  const Prompt prompt = warm_up_prompt(parts_.config.kv.block_size);
+  Sequence sequence;
+  sequence.row.id = -1;
+  sequence.row.name = "warm_up";
+  sequence.row.prompt = prompt_to_json({});
+  sequence.prompt = &prompt;
+  const Result<RequestRow> row = generate(sequence, 1);
+  return row ? Status() : Status(tl::unexpected(row.error()));
+}
+
+Result<RequestRow> Session::run(std::int64_t id, const RequestSpec& spec, const Prompt& prompt) {
+  Sequence sequence;
+  sequence.row.id = id;
+  sequence.row.name = spec.name;
+  if (emitter_.listening()) sequence.row.prompt = prompt_to_json(spec.parts);
+  sequence.prompt = &prompt;
+  Result<RequestRow> row = generate(sequence, spec.max_tokens);
+  if (!row && row.error().message.find(spec.name) == std::string::npos && row.error().message != "stopped") {
+    return fail(fmt::format("request '{}': {}", spec.name, row.error().message));
+  }
+  return row;
+}
+
+Result<RequestRow> Session::generate(Sequence& sequence, int max_tokens) {
+  RequestRow& row = sequence.row;
+  const Prompt& prompt = *sequence.prompt;
+  sequence.keys = prompt.keys;
+  row.prompt_tokens = prompt.tokens;
+  if (caches_prefixes() && row.id >= 0) share_prefix(sequence);
+  emitter_.check(emitter_.probe().on_request_begin(row));
+  tell_prompt(sequence);
+  const auto prompt_tokens = static_cast<std::int64_t>(prompt.tokens.size());
+  std::vector<std::int32_t> pending(prompt.tokens.begin() + row.cached_tokens, prompt.tokens.end());
+  std::int64_t position = row.cached_tokens;
+  for (int i = 0; i < max_tokens; ++i) {
+    const Result<std::int32_t> token = step(sequence, i == 0 ? StepKind::prefill : StepKind::decode, pending, position);
+    if (!token) return tl::unexpected(token.error());
+    if (*token < 0) {
+      row.output_text = "[refused: NaN in logits]";
+      break;
+    }
+    position = prompt_tokens + i;
+    row.output_tokens.push_back(*token);
+    sequence.keys.push_back(static_cast<std::uint64_t>(*token));
+    if (*token == end_token_) break;
+    pending = {*token};
+  }
+  row.output_text = parts_.tokenizer->decode(row.output_tokens, true) + row.output_text;
+  release(sequence);
+  emitter_.check(emitter_.probe().on_request_end(row));
+  if (!emitter_.ok()) return tl::unexpected(emitter_.status().error());
+  return row;
+}
+
+void Session::tell_prompt(const Sequence& sequence) {
+  if (!emitter_.listening()) return;
+  const std::vector<std::int32_t>& tokens = sequence.prompt->tokens;
+  for (std::size_t i = 0; i < tokens.size() && emitter_.ok(); ++i) {
+    TokenRow row;
+    row.request = sequence.row.id;
+    row.position = static_cast<std::int64_t>(i);
+    row.token = tokens[i];
+    row.source = tokens[i] < 0 ? TokenSource::image : TokenSource::prompt;
+    const bool padding = row.position < sequence.prompt->padding;
+    if (row.source == TokenSource::prompt && !padding) row.text = parts_.tokenizer->token_text(row.token);
+    emitter_.check(emitter_.probe().on_token(row));
+  }
+}
+
+/// Takes over the leading full blocks that an earlier request computed. At least the last token is
+/// computed anew: its logits are needed.
+void Session::share_prefix(Sequence& sequence) {
+  const std::int64_t block_size = parts_.config.kv.block_size;
+  const auto tokens = static_cast<std::int64_t>(sequence.keys.size());
+  const auto shareable = static_cast<std::size_t>((tokens - 1) / block_size);
+  std::uint64_t hash = 0;
+  while (sequence.blocks.size() < shareable) {
+    hash = block_hash(sequence, sequence.blocks.size(), hash);
+    const std::optional<std::int64_t> block = cache_.find(hash);
+    if (!block || !allocator_.take(*block)) break;
+    sequence.blocks.push_back(*block);
+    sequence.hashes.push_back(hash);
+  }
+  sequence.row.cached_tokens = static_cast<std::int64_t>(sequence.blocks.size()) * block_size;
+}
+
+Status Session::take_blocks(Sequence& sequence, std::int64_t tokens) {
+  const std::int64_t block_size = parts_.config.kv.block_size;
+  const bool states = !parts_.config.model.recurrent_layers.empty();
+  while (static_cast<std::int64_t>(sequence.blocks.size()) * block_size < tokens) {
+    const std::int64_t first_token = static_cast<std::int64_t>(sequence.blocks.size()) * block_size;
+    const Result<std::int64_t> block = take_block(sequence, first_token, writer(sequence));
+    if (!block) return tl::unexpected(block.error());
+    sequence.blocks.push_back(*block);
+  }
+  if (states && sequence.state_block < 0) {
+    const Result<std::int64_t> block = take_block(sequence, 0, "recurrent_state");
+    if (!block) return tl::unexpected(block.error());
+    sequence.state_block = *block;
+  }
+  return {};
+}
+
+Result<std::int64_t> Session::take_block(const Sequence& sequence, std::int64_t first_token, std::string_view writer) {
+  const std::optional<std::int64_t> block = allocator_.take();
+  if (!block) {
+    return fail(fmt::format("the request needs more KV blocks than kv.blocks={}; raise it, or shorten the prompt",
+                            parts_.config.kv.blocks));
+  }
+  cache_.forget(*block);
+  KvRow row;
+  row.step = steps_;
+  row.request = sequence.row.id;
+  row.block = *block;
+  row.slot_end = parts_.config.kv.block_size;
+  row.first_token = first_token;
+  row.writer = writer;
+  row.format = parts_.config.kv.format;
+  row.action = KvAction::allocated;
+  tell_kv(row);
+  if (parts_.config.kv.scrub) {
+    if (Status status = pool_.scrub(*block); !status) return tl::unexpected(status.error());
+    row.action = KvAction::scrubbed;
+    tell_kv(row);
+  }
+  return *block;
+}
+
+Result<std::int32_t> Session::step(Sequence& sequence, StepKind kind, std::span<const std::int32_t> tokens,
+                                   std::int64_t first) {
+  StepInput input;
+  StepRow& row = input.row;
+  row.id = ++steps_;
+  row.request = sequence.row.id;
+  row.index = sequence.steps++;
+  row.kind = kind;
+  row.first_token = first;
+  row.tokens = static_cast<std::int64_t>(tokens.size());
+  row.context = first + row.tokens;
+  emitter_.check(emitter_.probe().on_step_begin(row));
+  if (kind == StepKind::prefill) {
+    for (std::size_t i = 0; i < sequence.blocks.size(); ++i) {
+      const std::int64_t block_size = parts_.config.kv.block_size;
+      tell_kv({row.id, row.request, -1, sequence.blocks[i], 0, block_size, static_cast<std::int64_t>(i) * block_size,
+               KvAction::shared, std::string(writer(sequence)), parts_.config.kv.format});
+    }
+    input.images = sequence.prompt->images;
+    const std::vector<std::int32_t>& patch_rows = sequence.prompt->patch_rows;
+    if (!patch_rows.empty()) input.patch_rows = std::span(patch_rows).subspan(static_cast<std::size_t>(first));
+  }
+  if (Status status = take_blocks(sequence, row.context); !status) return tl::unexpected(status.error());
+  const std::vector<std::int32_t> blocks(sequence.blocks.begin(), sequence.blocks.end());
+  input.tokens = tokens;
+  input.blocks = blocks;
+  input.state_block = sequence.state_block;
+  input.first_key = sequence.prompt->padding;
+  Forward forward({parts_.config, *parts_.model, parts_.plan, *parts_.device, workspace_, pool_, scales_, emitter_},
+                  input);
+  const Result<std::int32_t> token = forward.run();
+  if (!token) return token;
+  tell_written(sequence, row);
+  if (caches_prefixes() && sequence.row.id >= 0) remember_full_blocks(sequence, row.context);
+  if (*token >= 0 && emitter_.listening()) {
+    const std::string text(parts_.tokenizer->token_text(*token));
+    emitter_.check(emitter_.probe().on_token({row.request, row.context, *token, text, TokenSource::generated}));
+  }
+  emitter_.check(emitter_.probe().on_step_end(row));
+  if (control_.progress) control_.progress({row.request, row.id, emitter_.ops(), expected_ops_});
+  if (!emitter_.ok()) return tl::unexpected(emitter_.status().error());
+  return token;
+}
+
+void Session::tell_written(const Sequence& sequence, const StepRow& step) {
+  if (!emitter_.listening()) return;
+  const std::int64_t block_size = parts_.config.kv.block_size;
+  for (std::int64_t token = step.first_token; token < step.context;) {
+    const std::int64_t block = token / block_size;
+    const std::int64_t end = std::min(step.context, (block + 1) * block_size);
+    tell_kv({step.id, step.request, -1, sequence.blocks[static_cast<std::size_t>(block)], token % block_size,
+             end - block * block_size, token, KvAction::written, std::string(writer(sequence)),
+             parts_.config.kv.format});
+    token = end;
+  }
+  if (sequence.state_block < 0) return;
+  for (std::int64_t layer = 0; layer < parts_.config.model.layers; ++layer) {
+    if (!is_recurrent(parts_.config.model, layer)) continue;
+    tell_kv({step.id, step.request, layer, sequence.state_block, 0, block_size, step.first_token, KvAction::written,
+             "recurrent_state", Format::f32});
+  }
+}
+
+void Session::remember_full_blocks(Sequence& sequence, std::int64_t context) {
+  const auto full = static_cast<std::size_t>(context / parts_.config.kv.block_size);
+  while (sequence.hashes.size() < full) {
+    const std::size_t block = sequence.hashes.size();
+    sequence.hashes.push_back(block_hash(sequence, block, block == 0 ? 0 : sequence.hashes.back()));
+    cache_.insert(sequence.hashes.back(), sequence.blocks[block]);
+  }
+}
+
+void Session::release(Sequence& sequence) {
+  if (sequence.state_block >= 0) sequence.blocks.push_back(sequence.state_block);
+  KvRow row;
+  row.step = steps_;
+  row.request = sequence.row.id;
+  row.slot_end = parts_.config.kv.block_size;
+  row.action = KvAction::freed;
+  row.writer = writer(sequence);
+  row.format = parts_.config.kv.format;
+  for (std::size_t i = 0; i < sequence.blocks.size(); ++i) {
+    row.block = sequence.blocks[i];
+    row.first_token = static_cast<std::int64_t>(i) * parts_.config.kv.block_size;
+    tell_kv(row);
+  }
+  allocator_.give_back(sequence.blocks);
+}
+
+std::uint64_t Session::block_hash(const Sequence& sequence, std::size_t block, std::uint64_t before) const {
+  const auto size = static_cast<std::size_t>(parts_.config.kv.block_size);
+  return PrefixCache::chain(before, std::span(sequence.keys).subspan(block * size, size));
+}
+
+/// A recurrent layer's state is in no block of the prefix, so a prefix alone cannot resume it.
+bool Session::caches_prefixes() const {
+  return parts_.config.kv.prefix_cache && parts_.config.model.recurrent_layers.empty();
+}
+
+std::string_view Session::writer(const Sequence& sequence) const {
+  return sequence.row.id < 0 ? "warm_up" : "attention";
+}
+
+void Session::tell_kv(const KvRow& row) {
+  if (emitter_.listening() && emitter_.ok()) emitter_.check(emitter_.probe().on_kv(row));
+}
+
+}  // namespace nanscope

@@ -1,0 +1,89 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "instrument/engine/engine.h"
+#include "instrument/engine/forward.h"
+#include "instrument/engine/kv_pool.h"
+#include "instrument/engine/prefix_cache.h"
+#include "instrument/engine/prompt.h"
+
+namespace nanscope {
+
+/// What an engine keeps between runs.
+struct EngineParts {
+  EngineConfig config;
+  kernels::Device* device = nullptr;
+  std::shared_ptr<const LoadedModel> model;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  ModelPlan plan;
+};
+
+/// The KV memory of a run, as kv.memory says it begins.
+Result<kernels::Buffer> make_kv_memory(const EngineParts& parts);
+
+/// One run of an engine: its KV pool, prefix cache, scales and counters, from first to last request.
+class Session {
+ public:
+  static Result<std::unique_ptr<Session>> create(const EngineParts& parts, Workspace& workspace, Probe& probe,
+                                                 const RunControl& control, std::int64_t expected_ops);
+
+  /// The warm-up request of kv.warm_up: its id is -1 and its result is not returned.
+  Status warm_up();
+  Result<RequestRow> run(std::int64_t id, const RequestSpec& spec, const Prompt& prompt);
+
+  std::int64_t ops() const { return emitter_.ops(); }
+  std::int64_t tensors() const { return emitter_.tensors(); }
+  std::int64_t steps() const { return steps_; }
+  std::uint64_t kv_bytes() const { return pool_.bytes(); }
+  Status tell_weights();
+
+ private:
+  /// A request while it runs.
+  struct Sequence {
+    RequestRow row;
+    const Prompt* prompt = nullptr;
+    std::vector<std::uint64_t> keys;    ///< by position, generated tokens too
+    std::vector<std::int64_t> blocks;   ///< its block table
+    std::vector<std::uint64_t> hashes;  ///< chained, of the leading full blocks
+    std::int64_t state_block = -1;
+    std::int64_t steps = 0;
+  };
+
+  Session(const EngineParts& parts, Workspace& workspace, Probe& probe, const RunControl& control,
+          std::int64_t expected_ops, KvPool pool, ScaleBook scales);
+
+  Result<RequestRow> generate(Sequence& sequence, int max_tokens);
+  void tell_prompt(const Sequence& sequence);
+  void share_prefix(Sequence& sequence);
+  Status take_blocks(Sequence& sequence, std::int64_t tokens);
+  Result<std::int64_t> take_block(const Sequence& sequence, std::int64_t first_token, std::string_view writer);
+  Result<std::int32_t> step(Sequence& sequence, StepKind kind, std::span<const std::int32_t> tokens,
+                            std::int64_t first);
+  void tell_written(const Sequence& sequence, const StepRow& step);
+  void remember_full_blocks(Sequence& sequence, std::int64_t context);
+  void release(Sequence& sequence);
+  std::uint64_t block_hash(const Sequence& sequence, std::size_t block, std::uint64_t before) const;
+  bool caches_prefixes() const;
+  std::string_view writer(const Sequence& sequence) const;
+  void tell_kv(const KvRow& row);
+
+  const EngineParts& parts_;
+  Workspace& workspace_;
+  const RunControl& control_;
+  std::int64_t expected_ops_;
+  Emitter emitter_;
+  KvPool pool_;
+  ScaleBook scales_;
+  BlockAllocator allocator_;
+  PrefixCache cache_;
+  std::int32_t end_token_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace nanscope

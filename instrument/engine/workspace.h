@@ -1,0 +1,87 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/result.h"
+#include "kernels/device.h"
+#include "kernels/tensor_view.h"
+
+namespace nanscope {
+
+/// Every buffer of a forward pass. Each holds one op's output; layers reuse them.
+enum class Slot : std::uint8_t {
+  tokens,
+  patch_rows,
+  kv_slots,
+  blocks,
+  patches,
+  patch_out,
+  embed,
+  attn_norm,
+  stats,
+  q,
+  k,
+  v,
+  q_norm,
+  k_norm,
+  q_stats,
+  k_stats,
+  q_rope,
+  k_rope,
+  k_scales,
+  v_scales,
+  k_absmax,
+  v_absmax,
+  k_codes,
+  v_codes,
+  k_read,
+  v_read,
+  scores,
+  probs,
+  mix,
+  inner_norm,
+  o_proj,
+  attn_post_norm,
+  attn_residual,
+  recurrent_in,
+  recurrent,
+  recurrent_out,
+  mlp_norm,
+  gate,
+  up,
+  act,
+  down,
+  mlp_post_norm,
+  mlp_residual,
+  final_norm,
+  logits,
+  argmax,
+  count_
+};
+
+/// Device memory of a forward pass, kept between ops, steps and runs. A buffer grows when a step
+/// needs more and is never cleared: every op writes its output whole.
+class Workspace {
+ public:
+  explicit Workspace(kernels::Device& device) : device_(&device) {}
+  /// Takes its buffers from `arena` while they fit, in the order of their first use.
+  Workspace(kernels::Device& device, kernels::Buffer arena) : device_(&device), arena_(std::move(arena)) {}
+
+  /// A contiguous rows x columns matrix in the slot's memory; what the slot held is lost.
+  Result<kernels::TensorView> matrix(Slot slot, Format format, std::int64_t rows, std::int64_t columns);
+
+ private:
+  struct Memory {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    kernels::Buffer owner;
+  };
+
+  kernels::Device* device_;
+  kernels::Buffer arena_;
+  std::size_t used_ = 0;
+  std::array<Memory, static_cast<std::size_t>(Slot::count_)> slots_;
+};
+
+}  // namespace nanscope
