@@ -11,7 +11,8 @@
 #include "instrument/engine/engine.h"
 #include "instrument/engine/reference_weights.h"
 #include "instrument/files/file.h"
-#include "instrument/tokenizer/tokenizer.h"
+#include "core/numbers/codec.h"
+#include "instrument/tokenizer/shipped.h"
 #include "instrument/weights/ridge.h"
 
 namespace nanscope {
@@ -122,7 +123,7 @@ Result<std::string> fit(const std::string& corpus_path, const std::string& out_p
   if (!result) return tl::unexpected(result.error());
 
   const auto width = static_cast<std::size_t>(config.model.width);
-  const auto vocabulary = static_cast<std::size_t>(shared_tokenizer->vocabulary_size());
+  const auto vocabulary = static_cast<std::size_t>(shared_tokenizer->vocab_size());
   const Samples all = samples(*result, hidden, width);
   auto weights =
       ridge_classes(all.features, config.model.width, all.next, static_cast<std::int64_t>(vocabulary), kLambda);

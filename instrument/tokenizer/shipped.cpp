@@ -1,0 +1,12 @@
+#include "instrument/tokenizer/shipped.h"
+
+extern "C" const char nanscope_tokenizer_json_begin[];
+extern "C" const char nanscope_tokenizer_json_end[];
+
+namespace nanscope {
+
+Result<Tokenizer> load_shipped_tokenizer() {
+  return Tokenizer::parse({nanscope_tokenizer_json_begin, nanscope_tokenizer_json_end}, "the shipped tokenizer.json");
+}
+
+}  // namespace nanscope
