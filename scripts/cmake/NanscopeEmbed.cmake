@@ -1,7 +1,6 @@
 # nanscope_embed(<target> <symbol> <file>): puts a data file's bytes into <target> as
 # `extern "C" const unsigned char <symbol>_begin[], <symbol>_end[]`, so that a binary needs no
 # data folder beside it. The file is a dependency: changing it rebuilds the object.
-enable_language(ASM)
 function(nanscope_embed target symbol file)
   get_filename_component(path ${file} ABSOLUTE)
   set(assembly ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.S)
