@@ -18,4 +18,10 @@ struct TensorView {
   constexpr std::int64_t elements() const { return rows * columns; }
 };
 
+/// Bytes one element takes in memory, as FormatInfo::storage_bytes() without the table.
+constexpr int storage_size(Format format) {
+  if (format == Format::f32 || format == Format::i32) return 4;
+  return format == Format::f16 || format == Format::bf16 ? 2 : 1;
+}
+
 }  // namespace nanscope::kernels

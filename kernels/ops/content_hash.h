@@ -1,5 +1,14 @@
 #pragma once
 /// 64-bit content hash of a tensor's bytes, in row-major order without padding: what replay compares.
+///
+/// Each lane eats every 32nd 8-byte word of its chunk. A word is xored with a secret that depends on
+/// its place and split into 32-bit halves whose 64-bit product is added to the lane's sum, next to the
+/// word itself, halves swapped, so that a zero factor hides nothing. Lanes and chunks are then folded
+/// with a full-width mixer in their order.
+/// The multiplication is the only wide one that every instruction set and a GPU has.
+#include <span>
+
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -14,4 +23,74 @@ struct ContentHashArgs {
   std::uint64_t* chunks = nullptr;
 };
 
+inline Status check(const ContentHashArgs& args) {
+  return ArgsCheck("content_hash").given("x", args.x).that(args.chunks != nullptr, "room for the chunks").done();
+}
+
+/// Bytes that are hashed: those of the elements, without the gaps between rows.
+constexpr std::int64_t hashed_bytes(const TensorView& view) { return view.elements() * storage_size(view.format); }
+
+/// Chunks that the op writes.
+constexpr std::int64_t hash_chunks(const TensorView& view) {
+  return (hashed_bytes(view) + kHashChunk - 1) / kHashChunk;
+}
+
+/// Folds the chunks in their order, together with the byte count, into the tensor's hash.
+constexpr std::uint64_t combine_hash(std::span<const std::uint64_t> chunks, std::uint64_t bytes) {
+  const auto mix = [](std::uint64_t h) {
+    h = (h ^ (h >> 32)) * 0xd6e8feb86659fd93U;
+    h = (h ^ (h >> 29)) * 0xa0761d6478bd642fU;
+    return h ^ (h >> 32);
+  };
+  std::uint64_t hash = mix(bytes + 0x9e3779b97f4a7c15U);
+  for (const std::uint64_t chunk : chunks) hash = mix((hash << 23 | hash >> 41) + chunk);
+  return hash;
+}
+
 }  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include "kernels/warp/tensor_access.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct ContentHash {
+  using Args = ContentHashArgs;
+
+  /// Warp = one chunk.
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return hash_chunks(args.x); }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args&) { return kHashChunk / 16; }
+
+  /// Every output bit depends on every input bit.
+  NANSCOPE_LANE U64 mix(const U64& value) {
+    const U64 h = (value ^ (value >> 32)) * splat_u64(0xd6e8feb86659fd93U);
+    return h ^ (h >> 29);
+  }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t chunk) {
+    const std::int64_t element = storage_size(args.x.format);
+    const bool contiguous = args.x.stride == args.x.columns || args.x.rows == 1;
+    const std::int64_t total = hashed_bytes(args.x);
+    const std::int64_t row_bytes = contiguous ? total : args.x.columns * element;
+    const std::int64_t begin = chunk * kHashChunk;
+    const std::int64_t end = total - begin < kHashChunk ? total : begin + kHashChunk;
+    const auto* base = static_cast<const std::uint8_t*>(args.x.data);
+
+    // Odd multiples of the golden ratio: no two words of a chunk share a secret.
+    const U64 golden = splat_u64(0x9e3779b97f4a7c15U);
+    const U64 lane_secret = to_u64(lane_id() + lane_id() + splat_u32(1)) * golden;
+    U64 secret = lane_secret;
+    U64 total_of_lane = lane_secret;
+    for (std::int64_t offset = begin; offset < end; offset += 8 * kLanes) {
+      const U64 word = load_bytes(base, offset, end, row_bytes, args.x.stride * element);
+      const U64 keyed = word ^ secret;
+      total_of_lane = total_of_lane + mul_low(keyed, keyed >> 32) + swap_halves(word);
+      secret = secret + splat_u64(0x9e3779b97f4a7c15U * 64);
+    }
+    const std::uint64_t hash = sum_u64(mix(mix(total_of_lane ^ (lane_secret >> 7)) + lane_secret));
+    store_uniform(args.chunks + chunk, hash);
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

@@ -13,20 +13,6 @@ NANSCOPE_FN T* element_ptr(const TensorView& view, std::int64_t row, std::int64_
   return static_cast<T*>(view.data) + (row * view.stride + column);
 }
 
-/// Bytes of one element in memory.
-NANSCOPE_FN int storage_bytes(Format format) {
-  switch (format) {
-    case Format::f32:
-    case Format::i32:
-      return 4;
-    case Format::f16:
-    case Format::bf16:
-      return 2;
-    default:
-      return 1;
-  }
-}
-
 /// binary16 codes to f32, exactly: the exponent is moved by a multiplication, which also normalises.
 NANSCOPE_FN F32 decode_f16(const U32& code) {
   const U32 magnitude = code & U32(0x7fffU);
@@ -116,7 +102,7 @@ NANSCOPE_CALLED U32 encode_lanes(Format format, const F32& value, Overflow overf
 
 /// Codes of lanes i < n; 0 beyond.
 NANSCOPE_FN U32 load_code_range(const TensorView& view, std::int64_t row, std::int64_t column, std::int64_t n) {
-  switch (storage_bytes(view.format)) {
+  switch (storage_size(view.format)) {
     case 4:
       return load_u32(element_ptr<const std::uint32_t>(view, row, column), n);
     case 2:
@@ -129,7 +115,7 @@ NANSCOPE_FN U32 load_code_range(const TensorView& view, std::int64_t row, std::i
 /// Stores the low bits of lanes i < n, unchanged.
 NANSCOPE_FN void store_code_range(const TensorView& view, std::int64_t row, std::int64_t column, std::int64_t n,
                                   const U32& code) {
-  switch (storage_bytes(view.format)) {
+  switch (storage_size(view.format)) {
     case 4:
       return store_u32(element_ptr<std::uint32_t>(view, row, column), code, n);
     case 2:

@@ -446,6 +446,9 @@ NANSCOPE_FN U64 mul_low(const U64& a, const U64& b) {
   return r;
 }
 
+/// The two 32 bit halves change places.
+NANSCOPE_FN U64 swap_halves(const U64& a) { return (a << 32) | (a >> 32); }
+
 // --- Classes of a float, by its bits ---
 
 NANSCOPE_FN Mask is_nan(const F32& a) { return to_i32(raw_bits(abs(a))) > I32(0x7f800000); }

@@ -166,6 +166,32 @@ NANSCOPE_FN U32 load_u8(const std::uint8_t* p, std::int64_t n) {
   return detail::load_lanes<std::uint32_t>(p, n, std::uint8_t{0});
 }
 
+/// Lane i reads the 8 bytes from offset + 8 i on of a byte stream: rows of row_bytes that lie
+/// stride_bytes apart. Bytes at `total` and beyond are 0.
+NANSCOPE_FN U64 load_bytes(const std::uint8_t* base, std::int64_t offset, std::int64_t total, std::int64_t row_bytes,
+                           std::int64_t stride_bytes) {
+  constexpr std::int64_t kBlock = 8 * kLanes;
+  std::int64_t row = offset / row_bytes;
+  std::int64_t column = offset - row * row_bytes;
+  const std::uint8_t* from = base + row * stride_bytes + column;
+  alignas(64) std::uint8_t block[kBlock];
+  if (row_bytes - column < kBlock || total - offset < kBlock) {
+    const std::int64_t wanted = total - offset < kBlock ? total - offset : kBlock;
+    std::memset(block, 0, sizeof(block));
+    for (std::int64_t done = 0; done < wanted; ++row, column = 0) {
+      const std::int64_t in_row = row_bytes - column < wanted - done ? row_bytes - column : wanted - done;
+      std::memcpy(block + done, base + row * stride_bytes + column, static_cast<std::size_t>(in_row));
+      done += in_row;
+    }
+    from = block;
+  }
+  U64 r;
+  NANSCOPE_UNROLL for (int i = 0; i < U64::kCount; ++i) {
+    std::memcpy(&r.v[i], from + i * static_cast<int>(sizeof(r.v[i])), sizeof(r.v[i]));
+  }
+  return r;
+}
+
 /// NaN is stored canonical: this is where computed bits become observable.
 NANSCOPE_FN void store_f32(float* p, const F32& a, std::int64_t n) { detail::store_lanes(p, canonical(a), n); }
 /// Bits unchanged: pure moves, and sums that are not finished.

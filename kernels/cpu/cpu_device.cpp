@@ -1,0 +1,167 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "kernels/cpu/float_environment.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/device.h"
+#include "kernels/op_table.h"
+
+namespace nanscope::kernels {
+namespace {
+
+/// Below this many element operations a launch runs in the caller's thread: waking another one costs
+/// more than the work.
+constexpr std::int64_t kInlineWork = 1 << 17;
+constexpr std::size_t kAlignment = 64;
+constexpr int kMaxThreads = 1024;
+
+struct Build {
+  Isa isa;
+  const char* name;
+  const OpTable* table;
+  bool supported;
+};
+
+std::string cpu_features() {
+  std::string text;
+#if defined(__x86_64__)
+  const auto add = [&](const char* name, bool has) {
+    if (!has) return;
+    if (!text.empty()) text += ' ';
+    text += name;
+  };
+  add("sse2", __builtin_cpu_supports("sse2") != 0);
+  add("sse4.2", __builtin_cpu_supports("sse4.2") != 0);
+  add("avx", __builtin_cpu_supports("avx") != 0);
+  add("avx2", __builtin_cpu_supports("avx2") != 0);
+  add("fma", __builtin_cpu_supports("fma") != 0);
+  add("bmi2", __builtin_cpu_supports("bmi2") != 0);
+  add("avx512f", __builtin_cpu_supports("avx512f") != 0);
+  add("avx512bw", __builtin_cpu_supports("avx512bw") != 0);
+  add("avx512dq", __builtin_cpu_supports("avx512dq") != 0);
+  add("avx512vl", __builtin_cpu_supports("avx512vl") != 0);
+#endif
+  return text;
+}
+
+#if defined(__x86_64__)
+/// Every CPU with these also has the rest of x86-64-v3 (F16C, MOVBE, LZCNT came with or before them).
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2");
+}
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+/// The builds in rising order of speed.
+std::vector<Build> builds() {
+  std::vector<Build> list = {{Isa::baseline, "baseline", &baseline::op_table, true}};
+#if defined(__x86_64__)
+  list.push_back({Isa::avx2, "avx2", &avx2::op_table, has_avx2()});
+  list.push_back({Isa::avx512, "avx512", &avx512::op_table, has_avx512()});
+#endif
+  return list;
+}
+
+Result<Build> choose(Isa isa) {
+  const std::vector<Build> list = builds();
+  if (isa == Isa::best) {
+    return *std::find_if(list.rbegin(), list.rend(), [](const Build& build) { return build.supported; });
+  }
+  for (const Build& build : list) {
+    if (build.isa != isa) continue;
+    if (build.supported) return build;
+    return fail(fmt::format("this CPU has no {} (it has: {}); use device 'cpu'", build.name, cpu_features()));
+  }
+  return fail("this build of nanscope has lane code for baseline only; use device 'cpu'");
+}
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(const Build& build, int threads) : table_(*build.table), pool_(threads) {
+    info_.name = "cpu";
+    info_.isa = build.name;
+    info_.cpu_features = cpu_features();
+    info_.float_environment = current_float_environment().text();
+    info_.threads = pool_.threads();
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  bool host_addressable() const override { return true; }
+
+  Result<Buffer> allocate(std::size_t bytes, bool zeroed) override {
+    const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+    void* memory = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+    if (memory == nullptr) return fail(fmt::format("cpu: cannot allocate {} bytes", bytes));
+    if (zeroed) std::memset(memory, 0, rounded);
+    return Buffer(std::shared_ptr<void>(memory, [](void* p) { std::free(p); }), bytes);
+  }
+  Status upload(void* device, std::span<const std::byte> host) override {
+    return copy(device, host.data(), host.size());
+  }
+  Status download(std::span<std::byte> host, const void* device) override {
+    return copy(host.data(), device, host.size());
+  }
+  Status copy(void* to, const void* from, std::size_t bytes) override {
+    if (bytes != 0) std::memmove(to, from, bytes);
+    return {};
+  }
+  Status synchronize() override { return {}; }
+
+  Status launch_raw(OpId id, const void* args) override {
+    if (Status checked = check_args(id, args); !checked) return checked;
+    if (const FloatEnvironment found = current_float_environment(); !found.is_default()) {
+      return fail(fmt::format(
+          "{}: the float environment is '{}', expected nearest-even with FTZ and DAZ off; a library loaded into this "
+          "process has changed it",
+          op_name(id), found.text()));
+    }
+    const OpEntry& op = table_.ops[static_cast<int>(id)];
+    const std::int64_t warps = op.warps(args);
+    if (warps <= 0) return {};
+    const std::int64_t per_warp = std::max<std::int64_t>(op.work_per_warp(args), 1);
+    if (pool_.threads() == 1 || warps == 1 || warps <= kInlineWork / per_warp) {
+      op.run_range(args, 0, warps);
+      return {};
+    }
+    // Four helpings a thread, so that a late thread does not hold up the launch.
+    const std::int64_t grain = std::max<std::int64_t>(warps / (4 * pool_.threads()), 1);
+    pool_.run(op.run_range, args, warps, grain);
+    return {};
+  }
+
+ private:
+  const OpTable& table_;
+  ThreadPool pool_;
+  DeviceInfo info_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> make_cpu_device(Isa isa, int threads) {
+  const Result<Build> build = choose(isa);
+  if (!build) return tl::unexpected(build.error());
+  if (threads < 0 || threads > kMaxThreads) {
+    return fail(fmt::format("cpu: {} threads asked for, expected 0 (one a core) to {}", threads, kMaxThreads));
+  }
+  if (const FloatEnvironment found = current_float_environment(); !found.is_default()) {
+    return fail(
+        fmt::format("cpu: the float environment is '{}', expected nearest-even with FTZ and DAZ off", found.text()));
+  }
+  const int cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
+  const int wanted = threads == 0 ? std::min(cores, kMaxThreads) : threads;
+  try {
+    return std::make_unique<CpuDevice>(*build, wanted);
+  } catch (const std::exception& error) {
+    return fail(fmt::format("cpu: cannot start {} threads: {}", wanted, error.what()));
+  }
+}
+
+}  // namespace nanscope::kernels

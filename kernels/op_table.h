@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+
+#include "core/result.h"
+#include "kernels/op_ids.h"
+
+namespace nanscope::kernels {
+
+#define NANSCOPE_OP(Name, stem) +1
+inline constexpr int kOpCount = 0
+#include "kernels/ops.def"
+    ;
+#undef NANSCOPE_OP
+
+/// One op as one instruction set runs it. `args` points to the op's argument struct.
+struct OpEntry {
+  std::int64_t (*warps)(const void* args);
+  std::int64_t (*work_per_warp)(const void* args);
+  void (*run_range)(const void* args, std::int64_t begin, std::int64_t end);
+};
+
+/// All ops of one build of the lane code, indexed by OpId.
+struct OpTable {
+  OpEntry ops[kOpCount];
+};
+
+namespace baseline {
+extern const OpTable op_table;
+}
+namespace avx2 {
+extern const OpTable op_table;
+}
+namespace avx512 {
+extern const OpTable op_table;
+}
+
+/// The op's file name, as in ops.def and in messages.
+const char* op_name(OpId id);
+/// The op's own check of its arguments; success for an op without one. Shared by all devices.
+Status check_args(OpId id, const void* args);
+
+}  // namespace nanscope::kernels
