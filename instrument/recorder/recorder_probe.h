@@ -1,0 +1,52 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/recording/capture_policy.h"
+#include "core/recording/writer.h"
+#include "instrument/probe.h"
+#include "instrument/recorder/tensor_observer.h"
+#include "kernels/device.h"
+
+namespace nanscope {
+
+/// Turns what the engine tells into rows of a recording: every output's hash and health, its bytes
+/// where the capture policy wants them, weights, scales, KV history and tokens. Each step is one
+/// transaction. Ends the run when the writer has failed.
+class RecorderProbe final : public Probe {
+ public:
+  /// Bytes that a capture ring may hold.
+  static constexpr std::size_t kRingBudget = std::size_t{1} << 30;
+
+  /// The engine runs on `device`; both arguments outlive the probe.
+  RecorderProbe(RecordingWriter& writer, kernels::Device& device, CapturePolicy policy,
+                std::size_t ring_budget = kRingBudget);
+
+  Status on_weight(const WeightRow& row, const kernels::TensorView& view) override;
+  Status on_request_begin(const RequestRow& row) override;
+  Status on_request_end(const RequestRow& row) override;
+  Status on_step_begin(const StepRow& row) override;
+  Status on_op(const ProbeOp& op) override;
+  Status on_scale(const ScaleRow& row) override;
+  Status on_kv(const KvRow& row) override;
+  Status on_token(const TokenRow& row) override;
+  Status on_step_end(const StepRow& row) override;
+
+  /// Tensors that a capture ring had to drop for its budget.
+  std::int64_t dropped() const { return ring_ ? ring_->dropped() : 0; }
+
+ private:
+  Status record(const ProbeOp& op, const ProbeTensor& tensor);
+  void keep(const TensorRow& row, TensorDetail detail, Capture capture, std::vector<std::byte> bytes);
+
+  RecordingWriter& writer_;
+  TensorObserver observer_;
+  CapturePolicy policy_;
+  std::optional<CaptureRing> ring_;
+  std::int64_t step_ = 0;
+  std::vector<InputRow> inputs_;
+};
+
+}  // namespace nanscope
