@@ -1,0 +1,56 @@
+#include "cli/command.h"
+
+#include <fmt/format.h>
+#include <langinfo.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
+
+namespace nanscope::cli {
+
+namespace {
+
+constexpr int kWidth = 100;
+
+bool set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+int terminal_width() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWidth;
+  return std::clamp<int>(size.ws_col, 60, 140);
+}
+
+}  // namespace
+
+CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed) {
+  return app.add_option("--format", format, "How to print")->check(CLI::IsMember(allowed))->capture_default_str();
+}
+
+report::Terminal output_terminal() {
+  report::Terminal terminal;
+  std::setlocale(LC_CTYPE, "");
+  terminal.utf8 = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
+  const bool interactive = isatty(STDOUT_FILENO) == 1;
+  const char* term = std::getenv("TERM");
+  terminal.color = interactive && !set("NO_COLOR") && !(term && std::string_view(term) == "dumb");
+  terminal.width = interactive ? terminal_width() : kWidth;
+  return terminal;
+}
+
+int complain(std::string_view message) {
+  const report::Terminal terminal = output_terminal();
+  const std::string line = fmt::format("nanscope: {}\n", report::printable(message, terminal));
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  return kBadInput;
+}
+
+void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+}  // namespace nanscope::cli

@@ -1,0 +1,39 @@
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "scenarios/report/text.h"
+
+/// The commands. Each file parses its own options, asks the libraries, prints what they say.
+namespace nanscope::cli {
+
+inline constexpr int kClean = 0;     ///< clean, or as expected
+inline constexpr int kFound = 1;     ///< a fault, or an expectation missed
+inline constexpr int kBadInput = 2;  ///< bad usage or bad input
+inline constexpr int kInterrupted = 130;
+
+/// What the chosen command does, set while the arguments are parsed; returns the exit code.
+using Action = std::function<int()>;
+
+void add_run_command(CLI::App& app, Action& action);
+void add_replay_command(CLI::App& app, Action& action);
+void add_diagnose_command(CLI::App& app, Action& action);
+void add_why_command(CLI::App& app, Action& action);
+void add_diff_command(CLI::App& app, Action& action);
+void add_bits_command(CLI::App& app, Action& action);
+void add_scenarios_command(CLI::App& app, Action& action);
+
+/// The `--format` option: text, json, and what else the command speaks.
+CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed);
+
+/// The terminal on standard output: its width, colour only there, UTF-8 as the locale says.
+report::Terminal output_terminal();
+
+/// Prints `nanscope: message` on standard error and gives kBadInput.
+int complain(std::string_view message);
+void print(std::string_view text);
+
+}  // namespace nanscope::cli

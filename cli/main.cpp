@@ -1,0 +1,50 @@
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "cli/command.h"
+#include "scenarios/version.h"
+
+namespace {
+
+int run(int argc, char** argv) {
+  using namespace nanscope::cli;
+  CLI::App app{"nanscope finds out why a transformer's numbers went wrong, and replays it.", "nanscope"};
+  app.set_version_flag("--version", fmt::format("nanscope {}", nanscope::scenarios::kVersion));
+  app.require_subcommand(1);
+  app.footer(
+      "Start here:\n"
+      "  nanscope run kv-scale-lock              run a scenario, record it, explain it\n"
+      "  nanscope diagnose kv-scale-lock.nanscope --counterfactuals\n"
+      "  nanscope bits 430 -f e4m3               the anatomy of a number\n"
+      "\n"
+      "Exit codes: 0 clean or as expected, 1 a fault or an expectation missed, 2 bad usage or bad input.");
+  Action action;
+  add_run_command(app, action);
+  add_replay_command(app, action);
+  add_diagnose_command(app, action);
+  add_why_command(app, action);
+  add_diff_command(app, action);
+  add_bits_command(app, action);
+  add_scenarios_command(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {
+    return app.exit(wanted);
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = app.get_subcommands();
+    const std::string help = chosen.empty() ? "nanscope --help" : "nanscope " + chosen.front()->get_name() + " --help";
+    return complain(fmt::format("{} (try {})", error.what(), help));
+  }
+  return action ? action() : kClean;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    return nanscope::cli::complain(fmt::format("internal error: {}", error.what()));
+  }
+}

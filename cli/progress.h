@@ -1,0 +1,34 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace nanscope::cli {
+
+/// One line on standard error that says how far long work is, its rate and the time that is left.
+/// Silent unless standard error is a terminal. The line is removed when the work is done.
+class ProgressLine {
+ public:
+  /// `unit` is what is counted: "ops", "runs".
+  explicit ProgressLine(std::string unit);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(std::int64_t done, std::int64_t total, std::string_view label);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string unit_;
+  bool enabled_;
+  bool shown_ = false;
+  Clock::time_point start_;
+  Clock::time_point last_;
+};
+
+/// "12 of 40 runs, 3.1/s, 9 s left  kv.format=bf16".
+std::string progress_text(std::int64_t done, std::int64_t total, double seconds, std::string_view unit,
+                          std::string_view label);
+
+}  // namespace nanscope::cli

@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "core/place.h"
+#include "core/recording/reader.h"
+#include "scenarios/analysis.h"
+#include "scenarios/record.h"
+#include "scenarios/replay.h"
+#include "scenarios/report/replay_report.h"
+#include "scenarios/report/run_json.h"
+
+namespace nanscope::cli {
+
+namespace {
+
+struct ReplayOptions {
+  std::string file;
+  std::string at;
+  std::vector<std::string> set;
+  std::string output;
+  std::string device;
+  bool force = false;
+  std::string format = "text";
+};
+
+Result<std::unique_ptr<scenarios::Workbench>> open_workbench(const scenarios::RunSpec& spec,
+                                                             const ReplayOptions& options) {
+  const std::string& device = options.device.empty() ? spec.config.device : options.device;
+  return scenarios::Workbench::open(device, spec.config.threads);
+}
+
+int verify(scenarios::Workbench& bench, const Recording& recording, const ReplayOptions& options,
+           const Interrupt& interrupt) {
+  Result<scenarios::ReplayReport> report = fail("");
+  {
+    ProgressLine progress("ops");
+    RunControl control;
+    control.stop = interrupt.token();
+    control.progress = [&](const Progress& now) { progress.show(now.ops, now.expected_ops, "verifying"); };
+    report = scenarios::replay(bench, recording, control);
+  }
+  if (!report) {
+    complain(report.error().message);
+    return interrupt.requested() ? kInterrupted : kBadInput;
+  }
+  print(options.format == "json" ? report::dump_json(report::to_json(*report))
+                                 : report::replay_text(*report, options.file, output_terminal()));
+  return report->same() ? kClean : kFound;
+}
+
+/// The element that a place names, or the first bad one of its tensor, or its first.
+std::int64_t element_of(const ResolvedPlace& place) {
+  if (const auto element = place.element()) return *element;
+  if (place.row) return *place.row * place.tensor.channels;
+  return std::max<std::int64_t>(0, place.tensor.health.first_bad);
+}
+
+int show_place(scenarios::Workbench& bench, const Recording& recording, const ReplayOptions& options) {
+  const auto place = resolve(recording, options.at);
+  if (!place) return complain(place.error().message);
+  if (place->tensor.tokens == 0 || place->tensor.channels == 0) return complain(options.at + ": the tensor is empty");
+  scenarios::ReplayTensors tensors(bench, recording);
+  const auto data = tensors.fetch(place->tensor.id);
+  if (!data) return complain(data.error().message);
+  const std::int64_t element = element_of(*place);
+  const auto full = place_of(recording, place->tensor, element);
+  if (!full) return complain(full.error().message);
+  const std::int64_t row = element / place->tensor.channels;
+  const std::int64_t channel = element % place->tensor.channels;
+  print(options.format == "json"
+            ? report::dump_json(report::neighbourhood_json(place->tensor, *data, row, channel, to_string(*full)))
+            : report::neighbourhood_text(place->tensor, *data, row, channel, to_string(*full), output_terminal()));
+  return kClean;
+}
+
+int change(scenarios::Workbench& bench, const Recording& recording, scenarios::RunSpec spec,
+           const ReplayOptions& options, const Interrupt& interrupt) {
+  if (Status done = scenarios::apply_settings(spec.config, options.set); !done) return complain(done.error().message);
+  scenarios::RecordOptions record;
+  record.path = options.output;
+  record.overwrite = options.force;
+  record.capture = options.output.empty() ? "all" : "ring:1";
+  record.control.stop = interrupt.token();
+  const auto recorded = scenarios::record(bench, spec, record);
+  if (!recorded) {
+    complain(recorded.error().message);
+    return interrupt.requested() ? kInterrupted : kBadInput;
+  }
+  scenarios::RecordingTensors before_tensors(recording);
+  const auto before = scenarios::analyse(recording, before_tensors, options.file);
+  if (!before) return complain(before.error().message);
+  scenarios::RecordingTensors after_tensors(recorded->recording);
+  const auto after = scenarios::analyse(recorded->recording, after_tensors, options.file);
+  if (!after) return complain(after.error().message);
+  const report::RunContext context{.command = "replay", .title = {}, .recording = options.output, .missed = {}};
+  print(options.format == "json" ? report::dump_json(report::run_json(*after, context))
+                                 : report::change_text(*before, *after, options.set, output_terminal()));
+  return after->diagnosis.clean() ? kClean : kFound;
+}
+
+int replay_file(const ReplayOptions& options) {
+  const Interrupt interrupt;
+  const auto recording = Recording::open(options.file);
+  if (!recording) return complain(recording.error().message);
+  const auto spec = scenarios::run_spec_of(*recording);
+  if (!spec) return complain(spec.error().message);
+  auto bench = open_workbench(*spec, options);
+  if (!bench) return complain(bench.error().message);
+  if (!options.set.empty()) return change(**bench, *recording, *spec, options, interrupt);
+  if (!options.at.empty()) return show_place(**bench, *recording, options);
+  return verify(**bench, *recording, options, interrupt);
+}
+
+}  // namespace
+
+void add_replay_command(CLI::App& app, Action& action) {
+  auto options = std::make_shared<ReplayOptions>();
+  CLI::App* command = app.add_subcommand("replay",
+                                         "Run a recording again: verify every hash, look at a place, or "
+                                         "change a knob");
+  command->add_option("FILE", options->file, "A recording")->required();
+  CLI::Option* at =
+      command->add_option("--at", options->at, "Show the elements around request/step/layer/op.role[token,channel]");
+  CLI::Option* set =
+      command->add_option("--set", options->set, "Change a knob: KNOB=VALUE, repeatable")->take_all()->excludes(at);
+  command->add_option("-o,--output", options->output, "With --set: keep the changed run's recording here")->needs(set);
+  command->add_flag("--force", options->force, "With -o: replace an existing file")->needs(set);
+  command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)");
+  add_format(*command, options->format, {"text", "json"});
+  command->footer(
+      "Examples:\n"
+      "  nanscope replay run.nanscope\n"
+      "  nanscope replay run.nanscope --at '2/0/1/inner_norm.out[3,0]'\n"
+      "  nanscope replay run.nanscope --set kv.format=bf16");
+  command->callback([options, &action] { action = [options] { return replay_file(*options); }; });
+}
+
+}  // namespace nanscope::cli

@@ -1,0 +1,174 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "scenarios/library.h"
+#include "scenarios/report/junit.h"
+#include "scenarios/report/run_json.h"
+#include "scenarios/runner.h"
+
+namespace nanscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct RunOptions {
+  std::vector<std::string> targets;
+  std::string output;
+  std::string capture = "ring:1";
+  std::string device;
+  int threads = -1;
+  int jobs = 1;
+  bool force = false;
+  std::string format = "text";
+};
+
+scenarios::RunnerOptions runner_options(const RunOptions& options, const Interrupt& interrupt) {
+  scenarios::RunnerOptions runner;
+  runner.output = options.output;
+  runner.force = options.force;
+  runner.capture = options.capture;
+  runner.device = options.device;
+  if (options.threads >= 0) runner.threads = options.threads;
+  runner.control.stop = interrupt.token();
+  return runner;
+}
+
+std::string one_junit(const scenarios::ScenarioRun& run) {
+  report::JUnitCase test{.name = run.scenario.name,
+                         .class_name = "nanscope.scenarios",
+                         .seconds = run.seconds,
+                         .failures = {},
+                         .error = {},
+                         .output = {}};
+  for (const scenarios::Missed& missed : run.missed) test.failures.push_back(to_string(missed));
+  if (!run.missed.empty()) test.output = fmt::format("nanscope diagnose {}", run.recording.string());
+  return report::junit_xml("nanscope", std::vector{test});
+}
+
+int run_one(const fs::path& path, const RunOptions& options) {
+  const Interrupt interrupt;
+  const auto scenario = scenarios::load_scenario(path);
+  if (!scenario) return complain(scenario.error().message);
+  scenarios::RunnerOptions runner = runner_options(options, interrupt);
+  auto bench = scenarios::workbench_for(*scenario, runner);
+  if (!bench) return complain(bench.error().message);
+  Result<scenarios::ScenarioRun> run = fail("");
+  {
+    ProgressLine progress("ops");
+    runner.control.progress = [&](const Progress& now) {
+      progress.show(now.ops, now.expected_ops, fmt::format("request {}", now.request));
+    };
+    run = scenarios::run_scenario(**bench, *scenario, runner);
+  }
+  if (!run) {
+    complain(run.error().message);
+    return interrupt.requested() ? kInterrupted : kBadInput;
+  }
+  report::RunContext context{.command = "run",
+                             .title = scenario->title,
+                             .recording = run->recording.string(),
+                             .judged = true,
+                             .missed = run->missed};
+  if (options.format == "json") {
+    print(report::dump_json(report::run_json(run->analysis, context)));
+  } else if (options.format == "junit") {
+    print(one_junit(*run));
+  } else if (options.format == "markdown") {
+    print(report::run_markdown(run->analysis, context));
+  } else {
+    print(report::run_text(run->analysis, context, output_terminal()));
+  }
+  return run->missed.empty() ? kClean : kFound;
+}
+
+int run_many(const std::vector<fs::path>& paths, const RunOptions& options) {
+  const Interrupt interrupt;
+  scenarios::SuiteOptions suite;
+  suite.output = options.output;
+  suite.jobs = options.jobs;
+  suite.runner = runner_options(options, interrupt);
+  Result<std::vector<scenarios::SuiteEntry>> entries = fail("");
+  {
+    ProgressLine progress("scenarios");
+    suite.progress = [&](std::size_t done, std::size_t total, const std::string& name) {
+      progress.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), name);
+    };
+    entries = scenarios::run_suite(paths, suite);
+  }
+  if (!entries) {
+    complain(entries.error().message);
+    return interrupt.requested() ? kInterrupted : kBadInput;
+  }
+  if (options.format == "json") {
+    print(report::dump_json(report::suite_json(*entries)));
+  } else if (options.format == "junit") {
+    print(report::suite_junit(*entries));
+  } else if (options.format == "markdown") {
+    print(report::suite_markdown(*entries));
+  } else {
+    print(report::suite_text(*entries, output_terminal()));
+  }
+  int code = kClean;
+  for (const scenarios::SuiteEntry& entry : *entries) {
+    if (!entry.run) return kBadInput;
+    if (!entry.passed()) code = kFound;
+  }
+  return code;
+}
+
+int run_targets(const RunOptions& options) {
+  std::vector<fs::path> paths;
+  bool many = options.targets.size() > 1;
+  for (const std::string& target : options.targets) {
+    const auto path = scenarios::find_scenario(target);
+    if (!path) return complain(path.error().message);
+    if (!fs::is_directory(*path)) {
+      paths.push_back(*path);
+      continue;
+    }
+    many = true;
+    const auto files = scenarios::scenario_files(*path);
+    if (!files) return complain(files.error().message);
+    paths.insert(paths.end(), files->begin(), files->end());
+  }
+  return many ? run_many(paths, options) : run_one(paths.front(), options);
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, Action& action) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "Run a scenario, record it, explain it, judge it");
+  command->add_option("SCENARIO", options->targets, "Scenario files, folders of them, or names of the library")
+      ->required();
+  command->add_option("-o,--output", options->output,
+                      "The recording (default: SCENARIO.nanscope here); for several scenarios, a folder");
+  command->add_flag("--force", options->force, "Replace a file that is no recording of the scenario");
+  command->add_option("--capture", options->capture, "Which tensors are stored: none, all, ring:N, named:ROLE,...")
+      ->capture_default_str();
+  command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)");
+  command->add_option("--threads", options->threads, "Threads of the CPU device, 0: one a core")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("-j,--jobs", options->jobs, "Scenarios at a time")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  add_format(*command, options->format, {"text", "json", "junit", "markdown"});
+  command->footer(
+      "Examples:\n"
+      "  nanscope run kv-scale-lock\n"
+      "  nanscope run my-scenario.toml -o run.nanscope\n"
+      "  nanscope run scenarios/ --format junit > report.xml\n"
+      "\n"
+      "Of several scenarios, the recordings of those that are not as expected are kept in nanscope-failures/.");
+  command->callback([options, &action] { action = [options] { return run_targets(*options); }; });
+}
+
+}  // namespace nanscope::cli

@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/command.h"
+#include "scenarios/library.h"
+#include "scenarios/report/run_json.h"
+#include "scenarios/scenario.h"
+
+namespace nanscope::cli {
+
+namespace {
+
+struct ListOptions {
+  std::string target;
+  std::string format = "text";
+};
+
+std::string list_text(const std::vector<scenarios::Scenario>& all, const report::Terminal& terminal) {
+  report::Table table({report::Align::left, report::Align::left, report::Align::left});
+  for (const scenarios::Scenario& scenario : all) {
+    const bool fault = scenario.expect.verdict == scenarios::Verdict::fault;
+    table.row({report::paint(terminal, report::Ink::bold, scenario.name),
+               fault ? (scenario.expect.fault_class.empty() ? "fault" : scenario.expect.fault_class) : "clean",
+               report::printable(scenario.title, terminal)});
+  }
+  return table.text("") + "\nMore about one: nanscope scenarios NAME. Run it: nanscope run NAME.\n";
+}
+
+std::string one_text(const scenarios::Scenario& scenario, const report::Terminal& terminal) {
+  std::string text = report::heading(report::printable(scenario.name, terminal), terminal);
+  text += report::paragraph("", scenario.title, terminal) + '\n';
+  text += report::paragraph("", scenario.text, terminal) + '\n';
+  if (!scenario.threads.empty()) {
+    text += report::paragraph("Threads   ", fmt::format("{}", fmt::join(scenario.threads, ", ")), terminal);
+  }
+  std::vector<std::string> knobs;
+  for (const scenarios::KnobSetting& knob : scenario.knobs)
+    knobs.push_back(fmt::format("{}={}", knob.name, knob.value));
+  if (!knobs.empty()) text += report::paragraph("Settings  ", fmt::format("{}", fmt::join(knobs, " ")), terminal);
+  return text + fmt::format("Expected  {} {}\nRun it    nanscope run {}\n", to_string(scenario.expect.verdict),
+                            scenario.expect.fault_class, scenario.name);
+}
+
+nlohmann::ordered_json scenario_json(const scenarios::Scenario& scenario) {
+  return {{"name", scenario.name},
+          {"title", scenario.title},
+          {"text", scenario.text},
+          {"threads", scenario.threads},
+          {"file", scenario.path.string()},
+          {"verdict", to_string(scenario.expect.verdict)},
+          {"class", scenario.expect.fault_class}};
+}
+
+int list(const ListOptions& options) {
+  const auto path = options.target.empty() ? Result<std::filesystem::path>(scenarios::library_folder())
+                                           : scenarios::find_scenario(options.target);
+  if (!path) return complain(path.error().message);
+  std::vector<std::filesystem::path> files = {*path};
+  const bool folder = std::filesystem::is_directory(*path);
+  if (folder) {
+    auto found = scenarios::scenario_files(*path);
+    if (!found) return complain(found.error().message);
+    files = std::move(*found);
+  }
+  std::vector<scenarios::Scenario> all;
+  for (const std::filesystem::path& file : files) {
+    auto scenario = scenarios::load_scenario(file);
+    if (!scenario) return complain(scenario.error().message);
+    all.push_back(std::move(*scenario));
+  }
+  if (options.format == "json") {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const scenarios::Scenario& scenario : all) json.push_back(scenario_json(scenario));
+    print(report::dump_json(json));
+  } else {
+    const report::Terminal terminal = output_terminal();
+    print(folder ? list_text(all, terminal) : one_text(all.front(), terminal));
+  }
+  return kClean;
+}
+
+}  // namespace
+
+void add_scenarios_command(CLI::App& app, Action& action) {
+  auto options = std::make_shared<ListOptions>();
+  CLI::App* command = app.add_subcommand("scenarios", "The library: what can be run");
+  command->add_option("SCENARIO", options->target, "One of them, to read about it; or another folder");
+  add_format(*command, options->format, {"text", "json"});
+  command->callback([options, &action] { action = [options] { return list(*options); }; });
+}
+
+}  // namespace nanscope::cli

@@ -1,0 +1,98 @@
+#include "scenarios/accuracy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace nanscope::scenarios {
+
+namespace {
+
+bool finite(std::span<const float> row) {
+  return std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); });
+}
+
+std::ptrdiff_t top(std::span<const float> row) { return std::max_element(row.begin(), row.end()) - row.begin(); }
+
+/// Sums over all compared rows.
+struct Sums {
+  std::int64_t requests = 0;
+  std::int64_t tokens = 0;
+  std::int64_t agreeing = 0;
+  std::int64_t elements = 0;
+  double max_error = 0;
+  double squares = 0;
+};
+
+void compare_last(std::span<const float> a, std::span<const float> b, Sums& sums) {
+  ++sums.requests;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double error = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    sums.max_error = std::max(sums.max_error, error);
+    sums.squares += error * error;
+    ++sums.elements;
+  }
+}
+
+void compare_request(const PromptLogits& a, const PromptLogits& b, Sums& sums) {
+  if (a.vocabulary != b.vocabulary || a.first_token + a.tokens != b.first_token + b.tokens) return;
+  const std::int64_t end = a.first_token + a.tokens;
+  for (std::int64_t token = std::max(a.first_token, b.first_token); token < end; ++token) {
+    const auto x = a.row(token);
+    const auto y = b.row(token);
+    if (!finite(x) || !finite(y)) continue;
+    ++sums.tokens;
+    sums.agreeing += top(x) == top(y) ? 1 : 0;
+    if (token == end - 1) compare_last(x, y, sums);
+  }
+}
+
+}  // namespace
+
+std::span<const float> PromptLogits::row(std::int64_t token) const {
+  const auto width = static_cast<std::size_t>(vocabulary);
+  return std::span(values).subspan(static_cast<std::size_t>(token - first_token) * width, width);
+}
+
+Result<std::vector<PromptLogits>> prompt_logits(RunData& run, TensorSource& tensors) {
+  std::vector<PromptLogits> all;
+  for (const RequestRow& request : run.requests()) {
+    const StepRow* step = run.find_step(request.id, 0);
+    const auto head = step ? run.find_op(step->id, -1, "lm_head") : std::nullopt;
+    const auto logits = head ? run.output(head->id, "logits") : std::nullopt;
+    if (!logits) continue;
+    const auto data = tensors.fetch(logits->id);
+    if (!data) continue;
+    PromptLogits row;
+    row.request = request.id;
+    row.first_token = logits->first_token;
+    row.tokens = data->tokens;
+    row.vocabulary = data->channels;
+    row.values.reserve(static_cast<std::size_t>(data->count()));
+    for (std::int64_t i = 0; i < data->count(); ++i) row.values.push_back(data->value(i));
+    all.push_back(std::move(row));
+  }
+  if (Status status = run.status(); !status) return tl::unexpected(status.error());
+  return all;
+}
+
+std::optional<Accuracy> accuracy(std::span<const PromptLogits> run, std::span<const PromptLogits> reference,
+                                 std::span<const std::int64_t> request_ids) {
+  Sums sums;
+  for (const PromptLogits& a : run) {
+    if (std::find(request_ids.begin(), request_ids.end(), a.request) == request_ids.end()) continue;
+    for (const PromptLogits& b : reference) {
+      if (b.request == a.request) compare_request(a, b, sums);
+    }
+  }
+  if (sums.tokens == 0) return std::nullopt;
+  Accuracy result;
+  result.requests = sums.requests;
+  result.tokens = sums.tokens;
+  result.max_error = sums.max_error;
+  result.rms_error = sums.elements > 0 ? std::sqrt(sums.squares / static_cast<double>(sums.elements)) : 0;
+  result.top1_agreement = static_cast<double>(sums.agreeing) / static_cast<double>(sums.tokens);
+  return result;
+}
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "core/numbers/format.h"
+#include "instrument/engine/knobs.h"
+#include "scenarios/counterfactuals.h"
+
+namespace nanscope::scenarios {
+
+namespace {
+
+/// Groups of knobs that an operator of this model can change. The model itself is not among them.
+constexpr std::array<std::string_view, 6> kGroups = {"norm", "inner_norm", "kv", "activation", "attention", "engine"};
+
+std::string_view group_of(std::string_view name) { return name.substr(0, name.find('.')); }
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+bool quantized(const EngineConfig& config) { return config.kv.policy != "auto"; }
+
+/// Whether the knob means anything in this configuration.
+bool relevant(const EngineConfig& config, std::string_view name) {
+  const std::string_view group = group_of(name);
+  if (std::find(kGroups.begin(), kGroups.end(), group) == kGroups.end()) return false;
+  if (group == "inner_norm") return config.model.inner_norm;
+  if (name == "kv.policy") return quantized(config) || info(config.kv.format).bits == 8;
+  if (name == "norm.contract" || name == "norm.clamp") return config.norm.variance == kernels::VarianceForm::one_pass;
+  return true;
+}
+
+/// Static scales that hold everything the recording saw, with the policy that uses them.
+std::optional<Change> wide_static_scales(const EngineConfig& config, const Recording& recording) {
+  const auto ledger = recording.scales();
+  if (!ledger || ledger->empty() || !quantized(config)) return std::nullopt;
+  double absmax_k = 0;
+  double absmax_v = 0;
+  for (const ScaleRow& row : *ledger) {
+    if (!std::isfinite(row.absmax)) continue;
+    double& absmax = row.target == "k" ? absmax_k : absmax_v;
+    absmax = std::max(absmax, row.absmax);
+  }
+  const double largest = static_cast<double>(info(config.kv.format).max_finite);
+  if (absmax_k <= 0 || absmax_v <= 0) return std::nullopt;
+  return Change{{"kv.policy=static", fmt::format("kv.scale_k={:.6g}", absmax_k / largest),
+                 fmt::format("kv.scale_v={:.6g}", absmax_v / largest)}};
+}
+
+}  // namespace
+
+std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& recording) {
+  std::vector<Change> changes;
+  for (const Knob& knob : knobs()) {
+    const bool listed = knob.allowed.find('|') != std::string::npos;
+    if (!listed || !knob.numerics || !relevant(spec.config, knob.name)) continue;
+    const std::string current = knob.get(spec.config);
+    for (const std::string& value : split(knob.allowed, '|')) {
+      const bool follows = value.empty();
+      const bool static_alone = knob.name == "kv.policy" && value == "static";
+      if (value == current || follows || static_alone) continue;
+      changes.push_back({{fmt::format("{}={}", knob.name, value)}});
+    }
+  }
+  if (auto wide = wide_static_scales(spec.config, recording)) changes.push_back(std::move(*wide));
+  return changes;
+}
+
+}  // namespace nanscope::scenarios

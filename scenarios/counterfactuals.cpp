@@ -1,0 +1,251 @@
+#include "scenarios/counterfactuals.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string_view>
+#include <utility>
+
+#include "core/diagnosis/diagnosis.h"
+#include "scenarios/analysis.h"
+#include "scenarios/record.h"
+#include "scenarios/replay.h"
+
+namespace nanscope::scenarios {
+
+namespace {
+
+constexpr std::int64_t kCaptureAllBytes = std::int64_t{256} << 20;
+constexpr std::size_t kPairCandidates = 12;
+
+/// A run that was looked at: what it says, and its prompt logits for the comparison.
+struct Looked {
+  Outcome outcome;
+  std::vector<PromptLogits> logits;
+  std::string root_class;
+};
+
+/// NaN rows among the logits of the prompts.
+std::int64_t nan_prompt_tokens(RunData& run) {
+  std::int64_t tokens = 0;
+  for (const RequestRow& request : run.requests()) {
+    const StepRow* step = run.find_step(request.id, 0);
+    const auto head = step ? run.find_op(step->id, -1, "lm_head") : std::nullopt;
+    const auto logits = head ? run.output(head->id, "logits") : std::nullopt;
+    if (!logits || logits->health.nan == 0) continue;
+    for (const Health& row : run.token_health(logits->id)) tokens += row.nan > 0 ? 1 : 0;
+  }
+  return tokens;
+}
+
+Status look_at(const Recording& recording, TensorSource& tensors, Looked& looked) {
+  RecordingRun run(recording);
+  Outcome& outcome = looked.outcome;
+  const auto requests = request_outcomes(run);
+  if (!requests) return tl::unexpected(requests.error());
+  for (const RequestOutcome& request : *requests) {
+    if (request.nan_logits) outcome.faulty_requests.push_back(request.row.id);
+    outcome.outputs.push_back(request.row.output_text);
+  }
+  auto links = cascade(run, tensors);
+  if (!links) return tl::unexpected(links.error());
+  outcome.cascade = std::move(*links);
+  const auto diagnosis = diagnose(run, tensors);
+  if (!diagnosis) return tl::unexpected(diagnosis.error());
+  for (const Fault& fault : diagnosis->faults) {
+    if (std::find(outcome.faults.begin(), outcome.faults.end(), fault.fault_class) == outcome.faults.end()) {
+      outcome.faults.push_back(fault.fault_class);
+    }
+  }
+  if (diagnosis->root_cause) looked.root_class = diagnosis->faults.at(*diagnosis->root_cause).fault_class;
+  outcome.bad_prompt_tokens = nan_prompt_tokens(run);
+  auto logits = prompt_logits(run, tensors);
+  if (!logits) return tl::unexpected(logits.error());
+  looked.logits = std::move(*logits);
+  return run.status();
+}
+
+double bytes_per_token(const EngineConfig& config, std::uint64_t kv_bytes) {
+  return static_cast<double>(kv_bytes) / static_cast<double>(config.kv.blocks * config.kv.block_size);
+}
+
+/// One investigation: the runs share a workbench and count against one progress display.
+class Investigation {
+ public:
+  Investigation(Workbench& workbench, const RunSpec& spec, const CounterfactualOptions& options, std::string capture)
+      : workbench_(workbench), spec_(spec), options_(options), capture_(std::move(capture)) {}
+
+  Result<Looked> run(const Change& change) {
+    if (options_.progress) options_.progress(runs, planned, change.text());
+    RunSpec spec = spec_;
+    Looked looked;
+    looked.outcome.change = change;
+    if (Status done = apply_settings(spec.config, change.settings); !done) {
+      looked.outcome.error = done.error().message;
+    }
+    ++runs;
+    if (!looked.outcome.error.empty()) return looked;
+    RecordOptions options;
+    options.capture = capture_;
+    options.control.stop = options_.stop;
+    auto recorded = record(workbench_, spec, options);
+    if (options_.stop.stop_requested()) return fail("stopped");
+    if (!recorded) {
+      looked.outcome.error = recorded.error().message;
+      return looked;
+    }
+    looked.outcome.kv_bytes_per_token = bytes_per_token(spec.config, recorded->result.kv_bytes);
+    StoredTensors tensors(recorded->recording);
+    if (Status done = look_at(recorded->recording, tensors, looked); !done) return tl::unexpected(done.error());
+    return looked;
+  }
+
+  std::int64_t runs = 0;
+  std::int64_t planned = 0;
+
+ private:
+  Workbench& workbench_;
+  const RunSpec& spec_;
+  const CounterfactualOptions& options_;
+  std::string capture_;
+};
+
+/// Number of the first link that `baseline` has and `changed` lacks.
+int first_missing_link(const Cascade& baseline, const Cascade& changed) {
+  const std::size_t links = std::min(baseline.links.size(), changed.links.size());
+  for (std::size_t i = 0; i < links; ++i) {
+    if (baseline.links[i].state == LinkState::found && changed.links[i].state != LinkState::found) {
+      return baseline.links[i].number;
+    }
+  }
+  return 0;
+}
+
+std::vector<std::int64_t> healthy_requests(const RunSpec& spec, const Outcome& outcome) {
+  std::vector<std::int64_t> healthy;
+  for (std::size_t i = 0; i < spec.requests.size(); ++i) {
+    const auto id = static_cast<std::int64_t>(i);
+    const auto& faulty = outcome.faulty_requests;
+    if (std::find(faulty.begin(), faulty.end(), id) == faulty.end()) healthy.push_back(id);
+  }
+  return healthy;
+}
+
+/// Whether the fault is prevented: nobody answers from NaN, or, when nobody did, the cause is gone.
+bool prevents(const Outcome& baseline, const Outcome& changed) {
+  if (!changed.error.empty()) return false;
+  if (baseline.faulty_requests.empty()) return changed.effect == Effect::removes_cause;
+  return changed.faulty_requests.empty();
+}
+
+void finish_outcome(const RunSpec& spec, const Looked& baseline, const Looked& unquantized, Looked& looked) {
+  Outcome& outcome = looked.outcome;
+  if (!outcome.error.empty()) return;
+  outcome.breaks_at = first_missing_link(baseline.outcome.cascade, outcome.cascade);
+  outcome.effect = effect_of(baseline.outcome, outcome, baseline.root_class);
+  outcome.accuracy = accuracy(looked.logits, unquantized.logits, healthy_requests(spec, outcome));
+}
+
+/// The bytes of all tensors, to decide how much a run in memory may keep.
+Result<std::string> affordable_capture(const Recording& recording) {
+  std::int64_t bytes = 0;
+  const Status visited = recording.for_each_tensor({}, [&](const TensorRow& row) {
+    bytes += row.tokens * row.channels * static_cast<std::int64_t>(info(row.format).storage_bytes());
+    return bytes <= kCaptureAllBytes;
+  });
+  if (!visited) return tl::unexpected(visited.error());
+  return std::string(bytes <= kCaptureAllBytes ? "all" : "named:lm_head.logits");
+}
+
+bool by_effect(const Outcome& a, const Outcome& b) {
+  if (a.error.empty() != b.error.empty()) return a.error.empty();
+  return a.effect < b.effect;
+}
+
+/// Pairs of the changes that did something without preventing the fault.
+std::vector<Change> pair_changes(const std::vector<Outcome>& singles) {
+  std::vector<const Change*> partial;
+  for (const Outcome& outcome : singles) {
+    const bool some = outcome.effect == Effect::limits_spread || outcome.effect == Effect::changes_symptom;
+    if (outcome.error.empty() && some && partial.size() < kPairCandidates) partial.push_back(&outcome.change);
+  }
+  std::vector<Change> pairs;
+  for (std::size_t i = 0; i < partial.size(); ++i) {
+    for (std::size_t j = i + 1; j < partial.size(); ++j) {
+      const auto knob = [](const std::string& setting) { return setting.substr(0, setting.find('=')); };
+      if (knob(partial[i]->settings.front()) == knob(partial[j]->settings.front())) continue;
+      Change pair = *partial[i];
+      pair.settings.insert(pair.settings.end(), partial[j]->settings.begin(), partial[j]->settings.end());
+      pairs.push_back(std::move(pair));
+    }
+  }
+  return pairs;
+}
+
+}  // namespace
+
+std::string Change::text() const { return fmt::format("{}", fmt::join(settings, " ")); }
+
+std::string_view to_string(Effect effect) {
+  constexpr std::array<std::string_view, 6> words = {"removes the cause", "removes only the NaN",
+                                                     "limits the spread", "changes only the symptom",
+                                                     "no effect",         "makes it worse"};
+  return words.at(static_cast<std::size_t>(effect));
+}
+
+Effect effect_of(const Outcome& baseline, const Outcome& changed, const std::string& root_class) {
+  const bool cause_left = std::find(changed.faults.begin(), changed.faults.end(), root_class) != changed.faults.end();
+  const std::size_t before = baseline.faulty_requests.size();
+  const std::size_t after = changed.faulty_requests.size();
+  if (after > before) return Effect::worse;
+  if (after == 0 && !cause_left) return Effect::removes_cause;
+  if (after == 0 && before > 0) return Effect::removes_nan;
+  if (after < before || changed.bad_prompt_tokens < baseline.bad_prompt_tokens) return Effect::limits_spread;
+  return changed.outputs == baseline.outputs ? Effect::no_effect : Effect::changes_symptom;
+}
+
+Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& recording,
+                                        const CounterfactualOptions& options) {
+  const auto spec = run_spec_of(recording);
+  if (!spec) return tl::unexpected(spec.error());
+  const auto capture = affordable_capture(recording);
+  if (!capture) return tl::unexpected(capture.error());
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<Change> candidates = candidate_changes(*spec, recording);
+  Investigation investigation(workbench, *spec, options, *capture);
+  investigation.planned = static_cast<std::int64_t>(candidates.size()) + 2;
+  auto baseline = investigation.run({});
+  if (!baseline) return tl::unexpected(baseline.error());
+  if (!baseline->outcome.error.empty()) return fail(baseline->outcome.error);
+  const auto unquantized = investigation.run({{"kv.format=f32", "kv.policy=auto"}});
+  if (!unquantized) return tl::unexpected(unquantized.error());
+  finish_outcome(*spec, *baseline, *unquantized, *baseline);
+
+  Counterfactuals result;
+  const auto run_all = [&](const std::vector<Change>& changes, std::vector<Outcome>& outcomes) -> Status {
+    for (const Change& change : changes) {
+      auto looked = investigation.run(change);
+      if (!looked) return tl::unexpected(looked.error());
+      finish_outcome(*spec, *baseline, *unquantized, *looked);
+      if (prevents(baseline->outcome, looked->outcome)) result.minimal.push_back(change);
+      outcomes.push_back(std::move(looked->outcome));
+    }
+    std::stable_sort(outcomes.begin(), outcomes.end(), by_effect);
+    return {};
+  };
+  if (Status done = run_all(candidates, result.singles); !done) return tl::unexpected(done.error());
+  if (result.minimal.empty() && !baseline->outcome.faults.empty()) {
+    const std::vector<Change> pairs = pair_changes(result.singles);
+    investigation.planned += static_cast<std::int64_t>(pairs.size());
+    if (Status done = run_all(pairs, result.pairs); !done) return tl::unexpected(done.error());
+  }
+  result.baseline = std::move(baseline->outcome);
+  result.runs = investigation.runs;
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,77 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/diagnosis/cascade.h"
+#include "core/recording/reader.h"
+#include "core/result.h"
+#include "scenarios/accuracy.h"
+#include "scenarios/run_spec.h"
+#include "scenarios/workbench.h"
+
+/// "But for which setting?": the run again with one knob changed at a time. What a change does is
+/// read off the numbers of its run, never off the knob's name.
+namespace nanscope::scenarios {
+
+/// One or more knobs changed together.
+struct Change {
+  std::vector<std::string> settings;  ///< "kv.format=bf16"
+  std::string text() const;           ///< joined by spaces
+};
+
+/// What a change did to the fault, from the strongest effect to none.
+enum class Effect : std::uint8_t {
+  removes_cause,    ///< no request is faulty and the root cause's own fault is gone
+  removes_nan,      ///< no request answers from NaN logits, but the root cause is still there
+  limits_spread,    ///< fewer requests, or fewer tokens, hold NaN
+  changes_symptom,  ///< the same requests are faulty, and answer something else
+  no_effect,        ///< the same requests are faulty, and answer the same
+  worse,            ///< more requests are faulty
+};
+std::string_view to_string(Effect effect);
+
+struct Outcome {
+  Change change;
+  std::string error;  ///< why it could not be run; the rest is then empty
+  Effect effect = Effect::no_effect;
+  Cascade cascade;
+  int breaks_at = 0;                ///< number of the first link that the baseline has and this run lacks; 0: none
+  std::vector<std::string> faults;  ///< classes found, without repetition
+  std::vector<std::int64_t> faulty_requests;  ///< ids: they answer from NaN logits
+  std::int64_t bad_prompt_tokens = 0;         ///< prompt tokens whose logits hold a NaN
+  std::vector<std::string> outputs;           ///< by request
+  double kv_bytes_per_token = 0;
+  std::optional<Accuracy> accuracy;
+};
+
+struct Counterfactuals {
+  Outcome baseline;              ///< nothing changed
+  std::vector<Outcome> singles;  ///< strongest effect first, then in the registry's order
+  std::vector<Outcome> pairs;    ///< run only when no single change leaves no request faulty
+  std::vector<Change> minimal;   ///< the smallest sets after which no request is faulty
+  std::int64_t runs = 0;
+  double seconds = 0;
+};
+
+struct CounterfactualOptions {
+  std::function<void(std::int64_t done, std::int64_t total, const std::string& change)> progress;
+  std::stop_token stop;
+};
+
+/// The changes worth trying alone: every other value of the listed knobs of the norms, the cache,
+/// attention and the engine that this configuration uses, and static scales wide enough for all
+/// that the recording saw.
+std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& recording);
+
+/// Errors: the recording cannot be replayed; stopped. A change that cannot be run is an Outcome.
+Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& recording,
+                                        const CounterfactualOptions& options = {});
+
+/// What the change did, from the two runs' numbers. `root_class` is the class of the baseline's root cause.
+Effect effect_of(const Outcome& baseline, const Outcome& changed, const std::string& root_class);
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,72 @@
+#include "scenarios/record.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <ctime>
+#include <memory>
+#include <utility>
+
+#include "core/recording/capture_policy.h"
+#include "core/recording/writer.h"
+#include "instrument/recorder/recorder_probe.h"
+#include "scenarios/version.h"
+
+namespace nanscope::scenarios {
+
+namespace {
+
+RunInfo info_of(const RunSpec& spec, const kernels::DeviceInfo& device, const CapturePolicy& capture) {
+  RunInfo info;
+  info.nanscope_version = kVersion;
+  info.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  info.scenario = spec.scenario;
+  info.config = to_json(spec);
+  info.device = device.name;
+  info.isa = device.isa;
+  info.build = kBuild;
+  info.cpu_features = device.cpu_features;
+  info.float_environment = device.float_environment;
+  info.capture = capture.text();
+  return info;
+}
+
+Result<std::unique_ptr<RecordingWriter>> make_writer(const RecordOptions& options, const RunInfo& info) {
+  if (options.path.empty()) return RecordingWriter::create_in_memory(info);
+  WriterOptions writer;
+  writer.overwrite = options.overwrite;
+  return RecordingWriter::create(options.path, info, writer);
+}
+
+}  // namespace
+
+Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordOptions& options) {
+  const auto capture = CapturePolicy::parse(options.capture);
+  if (!capture) return tl::unexpected(capture.error());
+  auto engine = workbench.engine(spec.config);
+  if (!engine) return tl::unexpected(engine.error());
+  const auto expected = (*engine)->expected_ops(spec.requests);
+  if (!expected) return tl::unexpected(expected.error());
+  auto writer = make_writer(options, info_of(spec, workbench.device().info(), *capture));
+  if (!writer) return tl::unexpected(writer.error());
+  (*writer)->set_expected_ops(expected->count);
+
+  RecorderProbe probe(**writer, workbench.device(), *capture);
+  const auto start = std::chrono::steady_clock::now();
+  auto result = (*engine)->run(spec.requests, probe, options.control);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!result) return tl::unexpected(result.error());
+  if (options.path.empty()) {
+    auto recording = (*writer)->finish_in_memory(result->ops);
+    if (!recording) return tl::unexpected(recording.error());
+    return Recorded{std::move(*recording), std::move(*result), seconds};
+  }
+  if (Status finished = (*writer)->finish(result->ops); !finished) return tl::unexpected(finished.error());
+  writer->reset();
+  auto recording = Recording::open(options.path);
+  if (!recording) return tl::unexpected(recording.error());
+  return Recorded{std::move(*recording), std::move(*result), seconds};
+}
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,30 @@
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "core/recording/reader.h"
+#include "core/result.h"
+#include "instrument/engine/engine.h"
+#include "scenarios/run_spec.h"
+#include "scenarios/workbench.h"
+
+namespace nanscope::scenarios {
+
+struct RecordOptions {
+  std::filesystem::path path;  ///< empty: in memory
+  bool overwrite = false;
+  std::string capture = "none";  ///< a CapturePolicy's text
+  RunControl control;
+};
+
+struct Recorded {
+  Recording recording;
+  RunResult result;
+  double seconds = 0;  ///< of the run itself, the model being loaded
+};
+
+/// Runs `spec` and records it. Errors: the file may not be written, the run cannot be started, or
+/// was stopped; what was committed until then stays in the file, which counts as interrupted.
+Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordOptions& options = {});
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,265 @@
+#include "scenarios/replay.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/place.h"
+#include "instrument/probe.h"
+#include "instrument/recorder/tensor_observer.h"
+
+namespace nanscope::scenarios {
+
+namespace {
+
+/// What a probe returns to end a run early; told apart from real errors by a flag of the probe.
+constexpr const char* kEnough = "replay: seen enough";
+
+std::string shape_text(Format format, std::int64_t tokens, std::int64_t channels) {
+  return fmt::format("{} {} x {}", name(format), tokens, channels);
+}
+
+/// Compares a run with a recording as it goes.
+class VerifyProbe final : public Probe {
+ public:
+  VerifyProbe(const Recording& recording, kernels::Device& device) : recording_(recording), observer_(device) {}
+
+  Status load() {
+    auto weights = recording_.weights();
+    if (!weights) return tl::unexpected(weights.error());
+    for (const WeightRow& weight : *weights) weights_.emplace(weight.name, weight.hash);
+    return recording_.for_each_tensor({}, [this](const TensorRow& row) {
+      expected_.push_back({row.id, row.hash, row.tokens, row.channels, row.format});
+      return true;
+    });
+  }
+
+  Status on_weight(const WeightRow& weight, const kernels::TensorView& view) override {
+    const auto recorded = weights_.find(weight.name);
+    if (recorded == weights_.end()) return {};
+    const auto hash = observer_.hash(view);
+    if (!hash) return tl::unexpected(hash.error());
+    if (*hash != recorded->second) {
+      return diverge(fmt::format("weight {}", weight.name), fmt::format("{:016x}", recorded->second),
+                     fmt::format("{:016x}", *hash));
+    }
+    ++report.weights;
+    return {};
+  }
+
+  Status on_op(const ProbeOp& op) override {
+    for (const ProbeTensor& tensor : op.outputs) {
+      if (next_ == expected_.size()) return {};  // past the end of an interrupted recording
+      if (Status same = compare(op, tensor, expected_[next_]); !same) return same;
+      ++next_;
+      ++report.verified;
+    }
+    return {};
+  }
+
+  /// Whether the run went through everything that was recorded.
+  void finish() {
+    if (report.divergence || next_ == expected_.size()) return;
+    report.divergence = Divergence{place(expected_[next_].id), "a tensor", "the end of the run"};
+  }
+
+  std::int64_t tensors() const { return static_cast<std::int64_t>(expected_.size()); }
+  ReplayReport report;
+
+ private:
+  struct Expected {
+    std::int64_t id;
+    std::uint64_t hash;
+    std::int64_t tokens;
+    std::int64_t channels;
+    Format format;
+  };
+
+  std::string place(std::int64_t tensor) const {
+    const auto row = recording_.tensor(tensor);
+    const auto found = row ? place_of(recording_, *row) : fail("");
+    return found ? to_string(*found) : fmt::format("tensor {}", tensor);
+  }
+
+  Status diverge(std::string where, std::string expected, std::string found) {
+    report.divergence = Divergence{std::move(where), std::move(expected), std::move(found)};
+    return fail(kEnough);
+  }
+
+  Status compare(const ProbeOp& op, const ProbeTensor& tensor, const Expected& expected) {
+    if (tensor.id != expected.id) {
+      return diverge(place(expected.id), fmt::format("tensor {}", expected.id),
+                     fmt::format("tensor {} ({}.{})", tensor.id, op.name, tensor.role));
+    }
+    const kernels::TensorView& view = tensor.view;
+    if (view.format != expected.format || view.rows != expected.tokens || view.columns != expected.channels) {
+      return diverge(place(expected.id), shape_text(expected.format, expected.tokens, expected.channels),
+                     shape_text(view.format, view.rows, view.columns));
+    }
+    const auto hash = observer_.hash(view);
+    if (!hash) return tl::unexpected(hash.error());
+    if (*hash == expected.hash) return {};
+    return diverge(place(expected.id), fmt::format("{:016x}", expected.hash), fmt::format("{:016x}", *hash));
+  }
+
+  const Recording& recording_;
+  TensorObserver observer_;
+  std::unordered_map<std::string, std::uint64_t> weights_;
+  std::vector<Expected> expected_;
+  std::size_t next_ = 0;
+};
+
+/// Keeps the elements of tensors from `first` on, until they fill the budget.
+class GrabProbe final : public Probe {
+ public:
+  struct Grabbed {
+    TensorData data;
+    std::uint64_t hash = 0;
+  };
+
+  GrabProbe(kernels::Device& device, std::int64_t first, std::size_t budget)
+      : observer_(device), first_(first), budget_(budget) {}
+
+  Status on_op(const ProbeOp& op) override {
+    for (const ProbeTensor& tensor : op.outputs) {
+      if (tensor.id < first_) continue;
+      held_bytes_ += tensor_bytes(tensor.view);
+      if (held_bytes_ > budget_ && !held.empty()) {
+        full = true;
+        return fail(kEnough);
+      }
+      std::vector<std::byte> bytes(tensor_bytes(tensor.view));
+      if (Status copied = observer_.copy(tensor.view, bytes); !copied) return copied;
+      const auto hash = observer_.hash(tensor.view);
+      if (!hash) return tl::unexpected(hash.error());
+      TensorData data{tensor.view.format, tensor.view.rows, tensor.view.columns, std::move(bytes)};
+      held.emplace(tensor.id, Grabbed{std::move(data), *hash});
+    }
+    return {};
+  }
+
+  std::map<std::int64_t, Grabbed> held;
+  bool full = false;
+
+ private:
+  TensorObserver observer_;
+  std::int64_t first_;
+  std::size_t budget_;
+  std::size_t held_bytes_ = 0;
+};
+
+/// Whether the outputs of the requests are those recorded.
+std::optional<Divergence> compare_outputs(const Recording& recording, const RunResult& result) {
+  const auto recorded = recording.requests();
+  if (!recorded) return std::nullopt;
+  for (const RequestRow& expected : *recorded) {
+    for (const RequestRow& found : result.requests) {
+      if (found.id != expected.id || found.output_tokens == expected.output_tokens) continue;
+      return Divergence{fmt::format("output of request {}", expected.id), expected.output_text, found.output_text};
+    }
+  }
+  return std::nullopt;
+}
+
+/// The first tensor of the step that made `tensor`: a walk back stays within its step mostly.
+std::int64_t step_start(const Recording& recording, std::int64_t tensor) {
+  const auto row = recording.tensor(tensor);
+  if (!row) return tensor;
+  const auto op = recording.op(row->op);
+  if (!op) return tensor;
+  TensorFilter filter;
+  filter.step = op->step;
+  filter.limit = 1;
+  const auto first = recording.tensors(filter);
+  return first && !first->empty() ? first->front().id : tensor;
+}
+
+}  // namespace
+
+Result<RunSpec> run_spec_of(const Recording& recording) {
+  const RunInfo& info = recording.info();
+  if (info.config.empty()) {
+    return fail(fmt::format("{}: holds no configuration, so it cannot be replayed", recording.path().string()));
+  }
+  auto spec = run_spec_from_json(info.config, info.scenario);
+  if (!spec) return fail(fmt::format("{}: {}", recording.path().string(), spec.error().message));
+  return spec;
+}
+
+Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, const RunControl& control) {
+  const auto spec = run_spec_of(recording);
+  if (!spec) return tl::unexpected(spec.error());
+  const auto state = recording.state();
+  if (!state) return tl::unexpected(state.error());
+  auto engine = workbench.engine(spec->config);
+  if (!engine) return tl::unexpected(engine.error());
+  VerifyProbe probe(recording, workbench.device());
+  if (Status loaded = probe.load(); !loaded) return tl::unexpected(loaded.error());
+  const auto start = std::chrono::steady_clock::now();
+  const auto result = (*engine)->run(spec->requests, probe, control);
+  ReplayReport report = std::move(probe.report);
+  if (!result && !report.divergence) return tl::unexpected(result.error());
+  report.whole = *state == RunState::complete;
+  report.tensors = probe.tensors();
+  if (result) {
+    probe.report = report;
+    probe.finish();
+    report = std::move(probe.report);
+    if (!report.divergence && report.whole) report.divergence = compare_outputs(recording, *result);
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+Status ReplayTensors::run_from(std::int64_t tensor) {
+  const auto spec = run_spec_of(recording_);
+  if (!spec) return tl::unexpected(spec.error());
+  auto engine = workbench_.engine(spec->config);
+  if (!engine) return tl::unexpected(engine.error());
+  // What was asked for must come out even when its step alone is larger than the budget.
+  for (const std::int64_t first : {step_start(recording_, tensor), tensor}) {
+    GrabProbe probe(workbench_.device(), first, budget_);
+    const auto result = (*engine)->run(spec->requests, probe);
+    ++replays_;
+    if (!result && !probe.full) return tl::unexpected(result.error());
+    held_.clear();
+    for (auto& [id, grabbed] : probe.held) held_.emplace(id, Held{std::move(grabbed.data), grabbed.hash});
+    if (held_.contains(tensor)) return {};
+  }
+  return fail(fmt::format("replay made no tensor {}: the run is not the recorded one", tensor));
+}
+
+Result<TensorData> ReplayTensors::fetch(std::int64_t tensor) {
+  const auto row = recording_.tensor(tensor);
+  if (!row) return tl::unexpected(row.error());
+  if (!held_.contains(tensor)) {
+    if (Status run = run_from(tensor); !run) return tl::unexpected(run.error());
+  }
+  const Held& held = held_.at(tensor);
+  if (held.hash == row->hash) return held.data;
+  return fail(fmt::format("tensor {}: replay makes {} {:016x}, the recording has {} {:016x}", tensor,
+                          shape_text(held.data.format, held.data.tokens, held.data.channels), held.hash,
+                          shape_text(row->format, row->tokens, row->channels), row->hash));
+}
+
+Result<TensorData> RecordingTensors::fetch(std::int64_t tensor) {
+  auto stored = stored_.fetch(tensor);
+  if (stored) return stored;
+  if (no_replay_) return tl::unexpected(*no_replay_);
+  if (!replay_) {
+    const auto spec = run_spec_of(recording_);
+    auto workbench = spec ? Workbench::open(spec->config) : tl::unexpected(spec.error());
+    if (!workbench) {
+      no_replay_ = workbench.error();
+      return tl::unexpected(*no_replay_);
+    }
+    workbench_ = std::move(*workbench);
+    replay_ = std::make_unique<ReplayTensors>(*workbench_, recording_);
+  }
+  return replay_->fetch(tensor);
+}
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,83 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/diagnosis/tensor_source.h"
+#include "core/recording/reader.h"
+#include "core/result.h"
+#include "instrument/engine/engine.h"
+#include "scenarios/run_spec.h"
+#include "scenarios/workbench.h"
+
+/// Runs a recording again from what it holds itself, and proves that the run is the same.
+namespace nanscope::scenarios {
+
+/// The run that a recording states. Errors: it holds no configuration (an import), or one of
+/// another version.
+Result<RunSpec> run_spec_of(const Recording& recording);
+
+/// The first thing that is not as recorded.
+struct Divergence {
+  std::string place;     ///< of the tensor, or what else it is: "weight embed.weight", "output of request 2"
+  std::string expected;  ///< the hash, shape or text of the recording
+  std::string found;
+};
+
+struct ReplayReport {
+  std::int64_t tensors = 0;   ///< in the recording
+  std::int64_t verified = 0;  ///< with equal hashes, up to the divergence
+  std::int64_t weights = 0;   ///< with equal hashes
+  std::optional<Divergence> divergence;
+  bool whole = true;  ///< the recording is complete; else only what it has was compared
+  double seconds = 0;
+  bool same() const { return !divergence; }
+};
+
+/// Executes the run again and compares every weight and every tensor with its hash, stopping at the
+/// first difference. Errors: it cannot be run (see run_spec_of(), Workbench::engine()), or was stopped.
+Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, const RunControl& control = {});
+
+/// Elements that a recording does not hold, re-made by running it again. One replay fetches what
+/// follows the tensor asked for as well, up to the budget, so that a walk over neighbours costs one.
+/// A tensor whose hash is not the recorded one is refused.
+class ReplayTensors final : public TensorSource {
+ public:
+  /// Workbench and recording must outlive it.
+  ReplayTensors(Workbench& workbench, const Recording& recording, std::size_t budget = std::size_t{512} << 20)
+      : workbench_(workbench), recording_(recording), budget_(budget) {}
+  Result<TensorData> fetch(std::int64_t tensor) override;
+  int replays() const { return replays_; }
+
+ private:
+  struct Held {
+    TensorData data;
+    std::uint64_t hash = 0;
+  };
+  Status run_from(std::int64_t tensor);
+
+  Workbench& workbench_;
+  const Recording& recording_;
+  std::size_t budget_;
+  int replays_ = 0;
+  std::map<std::int64_t, Held> held_;
+};
+
+/// Stored bytes, else a replay on a workbench that is opened when it is first needed.
+class RecordingTensors final : public TensorSource {
+ public:
+  explicit RecordingTensors(const Recording& recording) : recording_(recording), stored_(recording) {}
+  Result<TensorData> fetch(std::int64_t tensor) override;
+
+ private:
+  const Recording& recording_;
+  StoredTensors stored_;
+  std::unique_ptr<Workbench> workbench_;
+  std::unique_ptr<ReplayTensors> replay_;
+  std::optional<Error> no_replay_;
+};
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,216 @@
+#include "scenarios/report/run_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace nanscope::report {
+
+namespace {
+
+constexpr std::size_t kFaultsShown = 8;
+constexpr std::size_t kEvidenceShown = 6;
+
+std::string knob(const nlohmann::json& knobs, const char* name) {
+  const auto value = knobs.find(name);
+  if (value == knobs.end()) return "?";
+  return value->is_string() ? value->get<std::string>() : value->dump();
+}
+
+/// One line about the model, the cache and the machine.
+std::string setting_line(const scenarios::Analysis& analysis, const Terminal& terminal) {
+  const std::string dot = terminal.utf8 ? " · " : " | ";
+  const auto config = nlohmann::json::parse(analysis.info.config, nullptr, false);
+  std::string line;
+  if (config.is_object() && config.contains("knobs") && config["knobs"].is_object()) {
+    const nlohmann::json& knobs = config["knobs"];
+    line = fmt::format("{} layers of {}, {}{}KV {} {}{}", knob(knobs, "model.layers"), knob(knobs, "model.width"),
+                       knob(knobs, "model.norm"), dot, knob(knobs, "kv.format"), knob(knobs, "kv.policy"), dot);
+  }
+  const RecordingCounts& counts = analysis.counts;
+  const std::string expected = counts.expected_ops > 0 ? fmt::format(" of {}", counts.expected_ops) : " (of unknown)";
+  return line + fmt::format("{} {}{}{} requests, {} steps, {}{} ops recorded", analysis.info.device, analysis.info.isa,
+                            dot, counts.requests, counts.steps, counts.ops, expected);
+}
+
+std::string evidence_text(const std::vector<Evidence>& evidence, const Terminal& terminal) {
+  std::vector<std::string> parts;
+  for (const Evidence& item : evidence) {
+    if (parts.size() == kEvidenceShown) break;
+    parts.push_back(fmt::format("{} {}", item.name, printable(to_string(item.value), terminal)));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+/// "kv-scale-locked at 2/0/1/kv_store.v_codes[0,3]".
+std::string fault_line(const Fault& fault, const Terminal& terminal) {
+  const std::string place = fault.where.op.empty() ? fault.tensor : place_text(fault.where);
+  const std::string name = paint(terminal, Ink::bold, fault.fault_class);
+  return place.empty() ? name : fmt::format("{} at {}", name, printable(place, terminal));
+}
+
+std::string counted(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+struct LinkLook {
+  std::string mark;
+  Ink ink;
+};
+
+LinkLook look(LinkState state, const Terminal& terminal) {
+  switch (state) {
+    case LinkState::found:
+      return {terminal.utf8 ? "●" : "x", Ink::red};
+    case LinkState::not_reached:
+      return {terminal.utf8 ? "○" : "-", Ink::green};
+    case LinkState::not_available:
+      break;
+  }
+  return {"?", Ink::yellow};
+}
+
+}  // namespace
+
+std::string header_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal) {
+  const std::string& name = analysis.info.scenario;
+  std::string block = heading(
+      fmt::format("nanscope {} {}", context.command, printable(name.empty() ? analysis.target : name, terminal)),
+      terminal);
+  if (!context.title.empty()) block += paragraph("", printable(context.title, terminal), terminal);
+  return block + paint(terminal, Ink::dim, elide(setting_line(analysis, terminal), terminal.width, terminal)) + '\n';
+}
+
+std::string requests_text(std::span<const scenarios::RequestOutcome> requests, const Terminal& terminal) {
+  int name_width = 4;
+  for (const auto& request : requests) {
+    name_width = std::max(name_width, display_width(printable(request.row.name, terminal)));
+  }
+  name_width = std::min(name_width, 28);
+  std::string block;
+  for (const auto& request : requests) {
+    const std::string images = request.image_tokens > 0 ? fmt::format(" ({} image)", request.image_tokens) : "";
+    const std::string cached =
+        request.row.cached_tokens > 0 ? fmt::format(", {} cached", request.row.cached_tokens) : "";
+    const std::string tokens = fmt::format("{} tokens{}{}", request.prompt_tokens, images, cached);
+    const std::string state =
+        request.nan_logits ? paint(terminal, Ink::red, "NaN") : paint(terminal, Ink::green, "ok ");
+    const std::string lead = fmt::format(
+        "  {:>2}  {}  {}  {}  ", request.row.id,
+        pad(elide(printable(request.row.name, terminal), name_width, terminal), name_width), pad(tokens, 30), state);
+    const int space = std::max(12, terminal.width - display_width(lead) - 2);
+    const std::string output = elide(printable(request.row.output_text, terminal), space, terminal);
+    block += lead + '"' + (request.nan_logits ? paint(terminal, Ink::red, output) : output) + "\"\n";
+  }
+  return block;
+}
+
+std::string cascade_text(const Cascade& cascade, const Terminal& terminal) {
+  if (cascade.found() == 0) return {};
+  Terminal inner = terminal;
+  inner.width = terminal.width - 2;
+  std::string block;
+  for (const Link& link : cascade.links) {
+    const LinkLook style = look(link.state, terminal);
+    const std::string place = link.state == LinkState::found ? printable(place_text(link.where), terminal) : "";
+    const std::string title =
+        fmt::format("  {:>2} {} {}", link.number, paint(terminal, style.ink, style.mark),
+                    link.state == LinkState::found ? link.title : paint(terminal, Ink::dim, link.title));
+    const int gap = terminal.width - display_width(title) - display_width(place);
+    block += place.empty() || gap < 2
+                 ? title + '\n'
+                 : title + std::string(static_cast<std::size_t>(gap), ' ') + paint(terminal, Ink::cyan, place) + '\n';
+    if (!link.summary.empty()) block += paragraph("       ", printable(link.summary, terminal), inner);
+  }
+  return block;
+}
+
+std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal) {
+  if (diagnosis.clean()) {
+    return paragraph(
+        "",
+        fmt::format("{}: no fault found in {} tokens.", paint(terminal, Ink::green, "Clean"), diagnosis.spread.tokens),
+        terminal);
+  }
+  std::string block;
+  if (diagnosis.root_cause) {
+    const Fault& cause = diagnosis.faults.at(*diagnosis.root_cause);
+    block += paragraph("Cause     ", fault_line(cause, terminal), terminal);
+    block += paragraph("          ", printable(cause.summary, terminal), terminal);
+    if (!cause.evidence.empty()) block += paragraph("          ", evidence_text(cause.evidence, terminal), terminal);
+    block += paragraph("Fix       ", printable(cause.fix, terminal), terminal);
+  }
+  std::size_t shown = 0;
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
+    if (diagnosis.root_cause == i) continue;
+    if (shown == kFaultsShown) {
+      ++left;
+      continue;
+    }
+    block += paragraph(shown == 0 ? "Then      " : "          ", fault_line(diagnosis.faults[i], terminal), terminal);
+    ++shown;
+  }
+  if (left > 0) block += fmt::format("          and {} (--format json lists them)\n", counted(left, "more fault"));
+  block += fmt::format("Spread    {} of {} tokens hold a NaN or an Inf\n", diagnosis.spread.bad_tokens,
+                       diagnosis.spread.tokens);
+  return block;
+}
+
+std::string judgement_text(std::span<const scenarios::Missed> missed, const Terminal& terminal) {
+  if (missed.empty()) return paint(terminal, Ink::green, "As expected.") + '\n';
+  std::string block =
+      paint(terminal, Ink::red, fmt::format("Not as expected: {}.", counted(missed.size(), "difference"))) + '\n';
+  for (const scenarios::Missed& item : missed) {
+    block += paragraph("  ", item.what, terminal);
+    block += paragraph("    expected  ", printable(item.expected, terminal), terminal);
+    block += paragraph("    found     ", printable(item.found, terminal), terminal);
+  }
+  return block;
+}
+
+std::vector<std::string> next_commands(const scenarios::Analysis& analysis, const std::string& recording) {
+  if (recording.empty()) return {};
+  std::vector<std::string> commands;
+  for (auto request = analysis.requests.rbegin(); request != analysis.requests.rend(); ++request) {
+    if (!request->nan_logits) continue;
+    commands.push_back(fmt::format("nanscope why {} '{}/0/-/lm_head.logits'", recording, request->row.id));
+    break;
+  }
+  if (analysis.diagnosis.clean()) {
+    commands.push_back(fmt::format("nanscope replay {}", recording));
+  } else {
+    commands.push_back(fmt::format("nanscope diagnose {} --counterfactuals", recording));
+    commands.push_back(fmt::format("nanscope replay {} --set kv.format=bf16", recording));
+  }
+  return commands;
+}
+
+std::string run_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal) {
+  std::string text = header_text(analysis, context, terminal);
+  text += "\n" + paint(terminal, Ink::bold, "Requests") + '\n' + requests_text(analysis.requests, terminal);
+  if (analysis.front) {
+    const Front& front = *analysis.front;
+    text +=
+        fmt::format("\n{}: request {}, step {}{}, {}\n", paint(terminal, Ink::bold, "Front"), front.request, front.step,
+                    front.step == 0 ? " (prefill)" : "", counted(static_cast<std::size_t>(front.tokens), "token"));
+    text += front_text(front, terminal);
+  }
+  if (const std::string chain = cascade_text(analysis.cascade, terminal); !chain.empty()) {
+    text += fmt::format("\n{}: {} of {} links found\n", paint(terminal, Ink::bold, "Chain"), analysis.cascade.found(),
+                        analysis.cascade.links.size());
+    text += chain;
+  }
+  text += '\n' + diagnosis_text(analysis.diagnosis, terminal);
+  if (context.judged) text += '\n' + judgement_text(context.missed, terminal);
+  const std::vector<std::string> commands = next_commands(analysis, context.recording);
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    text += fmt::format("{}{}{}\n", i == 0 ? "\n" : "", i == 0 ? "Next      " : "          ",
+                        paint(terminal, Ink::cyan, commands[i]));
+  }
+  return text;
+}
+
+}  // namespace nanscope::report

@@ -1,0 +1,38 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "scenarios/analysis.h"
+#include "scenarios/judge.h"
+#include "scenarios/report/text.h"
+
+/// A run as a person reads it in a terminal, from the outside in: what it answered, where it went
+/// wrong, by which links, why, and what to do.
+namespace nanscope::report {
+
+/// What is known about a run besides its numbers.
+struct RunContext {
+  std::string command;    ///< "run", "diagnose": the first word of the heading
+  std::string title;      ///< the scenario's, may be empty
+  std::string recording;  ///< its path as commands take it, may be empty
+  bool judged = false;    ///< there was an expectation
+  std::vector<scenarios::Missed> missed;
+};
+
+std::string run_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal);
+
+// Its parts, each a block of lines that ends with a newline, or empty when there is nothing to say.
+std::string header_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal);
+std::string requests_text(std::span<const scenarios::RequestOutcome> requests, const Terminal& terminal);
+/// The token x layer map, one character a cell. When the tokens do not fit the width, a character
+/// stands for several tokens and shows the worst of them.
+std::string front_text(const Front& front, const Terminal& terminal);
+std::string cascade_text(const Cascade& cascade, const Terminal& terminal);
+/// The cause, its fix, what it led to, and the theories that were rejected.
+std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal);
+std::string judgement_text(std::span<const scenarios::Missed> missed, const Terminal& terminal);
+/// The commands that lead on from here.
+std::vector<std::string> next_commands(const scenarios::Analysis& analysis, const std::string& recording);
+
+}  // namespace nanscope::report

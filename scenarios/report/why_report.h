@@ -1,0 +1,19 @@
+#pragma once
+#include <string>
+
+#include "core/diagnosis/diff.h"
+#include "core/diagnosis/why.h"
+#include "scenarios/report/text.h"
+
+namespace nanscope::report {
+
+/// The walk back from an element: one hop a paragraph, with its value, its bits and its numbers.
+std::string why_text(const WhyPath& path, const Terminal& terminal);
+
+/// Where two runs part: the first difference in full, the others one line each.
+std::string diff_text(const DiffReport& report, std::string_view a, std::string_view b, const Terminal& terminal);
+
+/// "nan 0x7F", "11.2 0x41333333": a value and its stored bits in the width of its format.
+std::string value_and_bits(Format format, float value, std::uint32_t code);
+
+}  // namespace nanscope::report

@@ -1,0 +1,137 @@
+#include "scenarios/run_spec.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "instrument/engine/knobs.h"
+#include "scenarios/near_names.h"
+
+namespace nanscope::scenarios {
+
+namespace {
+
+constexpr std::string_view kSchema = "nanscope.run/1";
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+/// Knobs whose value names a file, unless it is one of the words.
+bool names_file(const KnobSetting& knob) {
+  if (knob.name == "model.tokenizer") return !knob.value.empty();
+  return knob.name == "model.weights" && knob.value != "reference" && knob.value != "random";
+}
+
+/// set_knob() with a proposal for a mistyped name.
+Status set(EngineConfig& config, std::string_view name, std::string_view value) {
+  if (find_knob(name)) return set_knob(config, name, value);
+  std::vector<std::string> names;
+  for (const Knob& knob : knobs()) names.push_back(knob.name);
+  return fail(fmt::format("unknown knob '{}'{}", name, did_you_mean(name, names)));
+}
+
+RequestSpec request_spec(const ScenarioRequest& request) {
+  RequestSpec spec;
+  spec.name = request.name;
+  spec.max_tokens = request.max_tokens;
+  for (const ScenarioPart& part : request.parts) {
+    if (part.image.empty()) {
+      spec.parts.emplace_back(TextPart{part.text});
+    } else {
+      spec.parts.emplace_back(ImagePart{part.image, part.png});
+    }
+  }
+  return spec;
+}
+
+Result<RequestSpec> request_from_json(const nlohmann::json& json, std::size_t index) {
+  if (!json.is_object() || !json.contains("parts")) {
+    return fail(fmt::format("run configuration: request {} has no parts", index));
+  }
+  RequestSpec spec;
+  const auto name = json.find("name");
+  if (name != json.end() && name->is_string()) spec.name = name->get<std::string>();
+  const auto tokens = json.find("max_tokens");
+  const bool counted = tokens != json.end() && tokens->is_number_integer();
+  const std::int64_t count = counted ? tokens->get<std::int64_t>() : -1;
+  if (count < 0 || count > std::numeric_limits<int>::max()) {
+    return fail(fmt::format("run configuration: request {} has no valid max_tokens", index));
+  }
+  spec.max_tokens = static_cast<int>(count);
+  auto parts = prompt_from_json(json.at("parts").dump());
+  if (!parts) return fail(fmt::format("run configuration: request {}: {}", index, parts.error().message));
+  spec.parts = std::move(*parts);
+  return spec;
+}
+
+}  // namespace
+
+Result<RunSpec> resolve(const Scenario& scenario) {
+  RunSpec spec;
+  spec.scenario = scenario.name;
+  for (const KnobSetting& knob : scenario.knobs) {
+    std::string value = knob.value;
+    if (names_file(knob)) value = (scenario.path.parent_path() / value).lexically_normal().string();
+    if (Status done = set(spec.config, knob.name, value); !done) {
+      return fail(fmt::format("{}: {}", knob.where, done.error().message));
+    }
+  }
+  if (Status shape = check(spec.config); !shape) {
+    return fail(fmt::format("{}: {}", scenario.path.string(), shape.error().message));
+  }
+  for (const ScenarioRequest& request : scenario.requests) spec.requests.push_back(request_spec(request));
+  return spec;
+}
+
+Status apply_settings(EngineConfig& config, std::span<const std::string> settings) {
+  for (const std::string& setting : settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos) {
+      return fail(fmt::format("'{}': expected KNOB=VALUE, for example kv.format=bf16", setting));
+    }
+    const std::string_view text = setting;
+    if (Status done = set(config, text.substr(0, equals), text.substr(equals + 1)); !done) return done;
+  }
+  return check(config);
+}
+
+std::string to_json(const RunSpec& spec) {
+  Json json;
+  json["schema"] = kSchema;
+  json["knobs"] = Json::parse(config_to_json(spec.config), nullptr, false);
+  json["requests"] = Json::array();
+  for (const RequestSpec& request : spec.requests) {
+    json["requests"].push_back({{"name", request.name},
+                                {"max_tokens", request.max_tokens},
+                                {"parts", Json::parse(prompt_to_json(request.parts), nullptr, false)}});
+  }
+  return dump(json);
+}
+
+Result<RunSpec> run_spec_from_json(std::string_view text, std::string scenario) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return fail("run configuration: not a JSON object, so this run cannot be replayed");
+  if (json.value("schema", nlohmann::json()) != kSchema) {
+    return fail(fmt::format("run configuration: its schema is not {}, so this run cannot be replayed", kSchema));
+  }
+  if (!json.contains("knobs") || !json.contains("requests") || !json.at("requests").is_array()) {
+    return fail("run configuration: knobs or requests are missing");
+  }
+  RunSpec spec;
+  spec.scenario = std::move(scenario);
+  auto config = config_from_json(json.at("knobs").dump());
+  if (!config) return tl::unexpected(config.error());
+  spec.config = std::move(*config);
+  if (Status shape = check(spec.config); !shape) return tl::unexpected(shape.error());
+  for (const nlohmann::json& item : json.at("requests")) {
+    auto request = request_from_json(item, spec.requests.size());
+    if (!request) return tl::unexpected(request.error());
+    spec.requests.push_back(std::move(*request));
+  }
+  return spec;
+}
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,35 @@
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "instrument/engine/config.h"
+#include "instrument/engine/request.h"
+#include "scenarios/scenario.h"
+
+namespace nanscope::scenarios {
+
+/// All that a run depends on besides the program: what a recording stores and a replay reads back.
+struct RunSpec {
+  std::string scenario;  ///< its name, may be empty
+  EngineConfig config;
+  std::vector<RequestSpec> requests;
+};
+
+/// The configuration and prompts that a scenario states. File names among its knobs are relative to
+/// the scenario's folder. Errors are one line that starts with the knob's file:line:column.
+Result<RunSpec> resolve(const Scenario& scenario);
+
+/// Makes every `KNOB=VALUE` in order, then checks the whole. Errors name the knobs or the values that there are.
+Status apply_settings(EngineConfig& config, std::span<const std::string> settings);
+
+/// RunInfo::config: {"schema": "nanscope.run/1", "knobs": {name: value}, "requests": [{"name", "max_tokens",
+/// "parts"}]}, the parts as prompt_to_json() writes them, images with their bytes.
+std::string to_json(const RunSpec& spec);
+
+/// Reads it back; `scenario` is RunInfo::scenario. Errors say which part is missing or wrong.
+Result<RunSpec> run_spec_from_json(std::string_view json, std::string scenario);
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,172 @@
+#include "scenarios/runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "core/recording/reader.h"
+#include "scenarios/record.h"
+#include "scenarios/replay.h"
+#include "scenarios/run_spec.h"
+
+namespace nanscope::scenarios {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kFailures = "nanscope-failures";
+
+/// Whether a run may replace what stands at `path`.
+Status may_write(const fs::path& path, const Scenario& scenario, bool force) {
+  std::error_code error;
+  if (force || !fs::exists(path, error)) return {};
+  const auto there = Recording::open(path);
+  if (there && there->info().scenario == scenario.name) return {};
+  return fail(fmt::format("{}: exists and is no recording of scenario '{}'; name another file with -o, or use --force",
+                          path.string(), scenario.name));
+}
+
+/// Another device than the one that the configuration states: the bits are the same, the place is not.
+RunSpec with_device(RunSpec spec, const RunnerOptions& options) {
+  if (!options.device.empty()) spec.config.device = options.device;
+  if (options.threads) spec.config.threads = *options.threads;
+  return spec;
+}
+
+/// What the jobs of a suite share.
+struct Suite {
+  std::span<const fs::path> paths;
+  const SuiteOptions& options;
+  fs::path folder;
+  std::vector<SuiteEntry> entries;
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::size_t done = 0;
+};
+
+void tell(Suite& suite, std::size_t finished, const std::string& name) {
+  const std::lock_guard lock(suite.mutex);
+  suite.done += finished;
+  if (suite.options.progress) suite.options.progress(suite.done, suite.paths.size(), name);
+}
+
+/// Workbenches by device, so that scenarios of one model load it once.
+class Workbenches {
+ public:
+  Result<Workbench*> get(const Scenario& scenario, const RunnerOptions& options) {
+    const auto spec = resolve(scenario);
+    if (!spec) return tl::unexpected(spec.error());
+    const EngineConfig config = with_device(*spec, options).config;
+    if (!workbench_ || device_ != config.device || threads_ != config.threads) {
+      auto made = Workbench::open(config);
+      if (!made) return tl::unexpected(made.error());
+      workbench_ = std::move(*made);
+      device_ = config.device;
+      threads_ = config.threads;
+    }
+    return workbench_.get();
+  }
+
+ private:
+  std::unique_ptr<Workbench> workbench_;
+  std::string device_;
+  int threads_ = 0;
+};
+
+void run_entry(Suite& suite, SuiteEntry& entry, Workbenches& benches) {
+  const auto scenario = load_scenario(entry.path);
+  if (!scenario) {
+    entry.error = scenario.error().message;
+    return;
+  }
+  RunnerOptions options = suite.options.runner;
+  options.output = suite.folder / (scenario->name + ".nanscope");
+  options.force = true;
+  const auto bench = benches.get(*scenario, options);
+  auto run = bench ? run_scenario(**bench, *scenario, options) : tl::unexpected(bench.error());
+  if (!run) {
+    entry.error = run.error().message;
+    return;
+  }
+  if (run->missed.empty() && suite.options.output.empty()) {
+    std::error_code ignored;  // a recording that stays behind harms nobody
+    fs::remove(run->recording, ignored);
+    run->recording.clear();
+  }
+  entry.run = std::move(*run);
+}
+
+void work(Suite& suite) {
+  Workbenches benches;
+  while (!suite.options.runner.control.stop.stop_requested()) {
+    const std::size_t index = suite.next++;
+    if (index >= suite.entries.size()) return;
+    SuiteEntry& entry = suite.entries[index];
+    const std::string name = entry.path.stem().string();
+    tell(suite, 0, name);
+    run_entry(suite, entry, benches);
+    tell(suite, 1, name);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Workbench>> workbench_for(const Scenario& scenario, const RunnerOptions& options) {
+  const auto spec = resolve(scenario);
+  if (!spec) return tl::unexpected(spec.error());
+  return Workbench::open(with_device(*spec, options).config);
+}
+
+Result<ScenarioRun> run_scenario(Workbench& workbench, const Scenario& scenario, const RunnerOptions& options) {
+  auto resolved = resolve(scenario);
+  if (!resolved) return tl::unexpected(resolved.error());
+  const RunSpec spec = with_device(std::move(*resolved), options);
+  ScenarioRun run;
+  run.scenario = scenario;
+  run.recording = options.output.empty() ? fs::path(scenario.name + ".nanscope") : options.output;
+  if (Status allowed = may_write(run.recording, scenario, options.force); !allowed) {
+    return tl::unexpected(allowed.error());
+  }
+  RecordOptions record_options;
+  record_options.path = run.recording;
+  record_options.overwrite = true;
+  record_options.capture = options.capture;
+  record_options.control = options.control;
+  auto recorded = record(workbench, spec, record_options);
+  if (!recorded) return fail(fmt::format("{}: {}", scenario.path.string(), recorded.error().message));
+  run.seconds = recorded->seconds;
+  RecordingTensors tensors(recorded->recording);
+  auto analysis = analyse(recorded->recording, tensors, run.recording.string());
+  if (!analysis) return tl::unexpected(analysis.error());
+  run.analysis = std::move(*analysis);
+  run.missed = judge(scenario, run.analysis);
+  return run;
+}
+
+Result<std::vector<SuiteEntry>> run_suite(std::span<const fs::path> paths, const SuiteOptions& options) {
+  Suite suite{.paths = paths, .options = options, .folder = {}, .entries = {}, .mutex = {}};
+  suite.folder = options.output.empty() ? fs::path(kFailures) : options.output;
+  std::error_code error;
+  fs::create_directories(suite.folder, error);
+  if (error) return fail(fmt::format("{}: {}", suite.folder.string(), error.message()));
+  for (const fs::path& path : paths) suite.entries.push_back({path, "not run", {}});
+  const auto jobs = static_cast<std::size_t>(std::max(1, options.jobs));
+  std::vector<std::jthread> helpers;
+  for (std::size_t i = 1; i < std::min(jobs, paths.size()); ++i) helpers.emplace_back([&suite] { work(suite); });
+  work(suite);
+  helpers.clear();
+  if (options.output.empty()) fs::remove(suite.folder, error);  // only when nothing was kept in it
+  for (SuiteEntry& entry : suite.entries) {
+    if (entry.run) entry.error.clear();
+  }
+  if (options.runner.control.stop.stop_requested()) return fail("stopped");
+  return std::move(suite.entries);
+}
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,53 @@
+#include "scenarios/workbench.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "instrument/engine/reference_weights.h"
+#include "instrument/engine/weight_source.h"
+#include "instrument/tokenizer/tokenizer.h"
+
+namespace nanscope::scenarios {
+
+namespace {
+
+Result<std::unique_ptr<WeightSource>> weight_source(const ModelConfig& model) {
+  return model.weights == "reference" ? make_reference_weights(model) : make_weight_source(model);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Workbench>> Workbench::open(const std::string& device, int threads) {
+  auto made = kernels::make_device(device, threads);
+  if (!made) return tl::unexpected(made.error());
+  return std::unique_ptr<Workbench>(new Workbench(std::move(*made)));
+}
+
+Result<std::unique_ptr<Workbench>> Workbench::open(const EngineConfig& config) {
+  return open(config.device, config.threads);
+}
+
+Status Workbench::load_tokenizer(const std::string& path) {
+  if (tokenizer_ && tokenizer_path_ == path) return {};
+  auto loaded = path.empty() ? load_shipped_tokenizer() : Tokenizer::load(path);
+  if (!loaded) return tl::unexpected(loaded.error());
+  tokenizer_ = std::make_shared<const Tokenizer>(std::move(*loaded));
+  tokenizer_path_ = path;
+  model_.reset();
+  return {};
+}
+
+Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config) {
+  if (Status loaded = load_tokenizer(config.model.tokenizer); !loaded) return tl::unexpected(loaded.error());
+  if (!model_ || !fits(*model_, config)) {
+    auto source = weight_source(config.model);
+    if (!source) return tl::unexpected(source.error());
+    auto model = load_model(config, *device_, **source, *tokenizer_);
+    if (!model) return tl::unexpected(model.error());
+    model_ = std::move(*model);
+  }
+  return Engine::create(config, *device_, model_, tokenizer_);
+}
+
+}  // namespace nanscope::scenarios

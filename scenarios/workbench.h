@@ -1,0 +1,36 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "core/result.h"
+#include "instrument/engine/config.h"
+#include "instrument/engine/engine.h"
+#include "instrument/tokenizer/tokenizer.h"
+#include "kernels/device.h"
+
+namespace nanscope::scenarios {
+
+/// A device with the last model that was loaded on it, so that runs of one model (replays,
+/// counterfactuals) load it once. Use it from one thread.
+class Workbench {
+ public:
+  /// `device` as kernels::make_device() names it; threads 0: one a core.
+  static Result<std::unique_ptr<Workbench>> open(const std::string& device, int threads);
+  static Result<std::unique_ptr<Workbench>> open(const EngineConfig& config);
+
+  /// An engine of `config`; it borrows the workbench's device. Errors name the knob or the file.
+  Result<std::unique_ptr<Engine>> engine(const EngineConfig& config);
+
+  kernels::Device& device() { return *device_; }
+
+ private:
+  explicit Workbench(std::unique_ptr<kernels::Device> device) : device_(std::move(device)) {}
+  Status load_tokenizer(const std::string& path);
+
+  std::unique_ptr<kernels::Device> device_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::string tokenizer_path_;
+  std::shared_ptr<const LoadedModel> model_;
+};
+
+}  // namespace nanscope::scenarios
