@@ -1,0 +1,65 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "kernels/device.h"
+#include "kernels/tensor_view.h"
+
+namespace nanscope::kernels::cases {
+
+/// What one case left behind: the bytes of every written tensor, named, rows without their padding.
+struct Output {
+  std::string name;
+  Format format = Format::f32;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::vector<std::byte> bytes;
+};
+
+/// The tensors of one case on one device. Every tensor lies between two guards and its rows are
+/// padded; guards, padding and inputs must be unchanged after the op.
+class CaseMemory {
+ public:
+  explicit CaseMemory(Device& device) : device_(device) {}
+
+  /// A tensor the op reads: codes, row-major, rows * columns of them.
+  TensorView input(Format format, std::int64_t rows, std::int64_t columns, std::span<const std::uint32_t> codes,
+                   std::int64_t padding = 0);
+  /// A tensor the op writes; it holds the guard pattern until then.
+  TensorView output(const std::string& name, Format format, std::int64_t rows, std::int64_t columns,
+                    std::int64_t padding = 0);
+  /// A tensor the op reads and writes.
+  TensorView in_out(const std::string& name, Format format, std::int64_t rows, std::int64_t columns,
+                    std::span<const std::uint32_t> codes, std::int64_t padding = 0);
+  /// Untyped memory that the op writes, such as health tiles.
+  void* output_bytes(const std::string& name, std::size_t bytes);
+
+  /// Launches, remembering the first failure.
+  template <class Args>
+  void launch(const Args& args) {
+    if (status_) status_ = device_.launch(args);
+  }
+
+  /// Waits, checks guards, padding and inputs, and hands back what was written.
+  Result<std::vector<Output>> finish();
+
+ private:
+  struct Block {
+    std::string name;  ///< empty: input
+    Buffer buffer;
+    std::vector<std::byte> before;  ///< the whole allocation as it was uploaded
+    TensorView view;                ///< data at guard bytes from the start
+    std::size_t element = 1;
+  };
+  TensorView place(Block block, std::int64_t padding, std::span<const std::uint32_t> codes);
+  Status check(const Block& block, std::span<const std::byte> after) const;
+
+  Device& device_;
+  std::vector<Block> blocks_;
+  Status status_;
+};
+
+}  // namespace nanscope::kernels::cases

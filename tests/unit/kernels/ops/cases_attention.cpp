@@ -1,0 +1,106 @@
+#include "kernels/ops/attention_mix.h"
+#include "kernels/ops/attention_scores.h"
+#include "kernels/ops/softmax.h"
+#include "tests/unit/kernels/ops/case_data.h"
+#include "tests/unit/kernels/ops/op_cases.h"
+
+namespace nanscope::kernels::cases {
+namespace {
+
+/// Sizes of one attention case: T queries after `before` cached keys, S keys of which some may be tail.
+struct Attention {
+  std::string name;
+  Fill fill;
+  std::int64_t queries;
+  std::int64_t before;
+  std::int64_t keys;
+  std::int64_t width;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+};
+
+const Attention kSizes[] = {
+    {"prefill", Fill::ordinary, 8, 0, 8, 32, 4, 2},
+    {"ragged", Fill::ordinary, 5, 32, 37, 24, 6, 2},
+    {"decode", Fill::ordinary, 1, 70, 80, 64, 4, 4},
+    {"zoo", Fill::zoo, 29, 8, 48, 33, 2, 1},
+};
+
+void add_scores(std::vector<OpCase>& cases, const Attention& size) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t q_columns = size.heads * size.width;
+    const std::int64_t k_columns = size.kv_heads * size.width;
+    AttentionScoresArgs args;
+    args.q = memory.input(Format::f32, size.queries, q_columns,
+                          fill(size.fill, Format::f32, size.queries, q_columns, 41), 3);
+    args.k =
+        memory.input(Format::f32, size.keys, k_columns, fill(Fill::ordinary, Format::f32, size.keys, k_columns, 42), 7);
+    args.out = memory.output("out", Format::f32, size.queries, size.heads * size.keys, 2);
+    args.heads = size.heads;
+    args.kv_heads = size.kv_heads;
+    args.factor = 0.17677669F;
+    memory.launch(args);
+  };
+  cases.push_back({"attention_scores_" + size.name, OpId::AttentionScores, build});
+}
+
+void add_softmax(std::vector<OpCase>& cases, const Attention& size, const std::string& label, MaskMode mask,
+                 NanRule rule, std::int64_t first_key) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t columns = size.heads * size.keys;
+    SoftmaxArgs args;
+    args.scores = memory.input(Format::f32, size.queries, columns,
+                               fill(size.fill, Format::f32, size.queries, columns, 43, 20.0F), 3);
+    args.out = memory.output("out", Format::f32, size.queries, columns, 3);
+    args.heads = size.heads;
+    args.first_position = size.before;
+    args.first_key = first_key;
+    args.mask = mask;
+    args.max_nan = rule;
+    memory.launch(args);
+  };
+  cases.push_back({"softmax_" + label + "_" + size.name, OpId::Softmax, build});
+}
+
+void add_mix(std::vector<OpCase>& cases, const Attention& size, bool visible_only) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t p_columns = size.heads * size.keys;
+    const std::int64_t v_columns = size.kv_heads * size.width;
+    AttentionMixArgs args;
+    args.p = memory.input(Format::f32, size.queries, p_columns,
+                          fill(Fill::ordinary, Format::f32, size.queries, p_columns, 44), 1);
+    args.v = memory.input(Format::f32, size.keys, v_columns, fill(size.fill, Format::f32, size.keys, v_columns, 45), 5);
+    args.out = memory.output("out", Format::f32, size.queries, size.heads * size.width, 4);
+    args.heads = size.heads;
+    args.kv_heads = size.kv_heads;
+    args.first_position = size.before;
+    args.first_key = visible_only ? 2 : 0;
+    args.visible_only = visible_only;
+    memory.launch(args);
+  };
+  cases.push_back(
+      {std::string("attention_mix_") + (visible_only ? "visible_" : "all_") + size.name, OpId::AttentionMix, build});
+}
+
+}  // namespace
+
+void add_attention_cases(std::vector<OpCase>& cases) {
+  for (const Attention& size : kSizes) {
+    add_scores(cases, size);
+    const std::int64_t behind = size.before + size.queries;  // every key masked
+    add_softmax(cases, size, "additive", MaskMode::additive, NanRule::propagate, 0);
+    add_softmax(cases, size, "additive_ignore", MaskMode::additive, NanRule::ignore, 0);
+    add_softmax(cases, size, "additive_window", MaskMode::additive, NanRule::propagate, 3);
+    add_softmax(cases, size, "additive_empty", MaskMode::additive, NanRule::propagate, behind);
+    add_softmax(cases, size, "select", MaskMode::select, NanRule::propagate, 0);
+    add_softmax(cases, size, "select_ignore", MaskMode::select, NanRule::ignore, 0);
+    add_softmax(cases, size, "select_empty", MaskMode::select, NanRule::ignore, behind);
+    add_softmax(cases, size, "multiply", MaskMode::multiply, NanRule::propagate, 0);
+    add_softmax(cases, size, "multiply_ignore", MaskMode::multiply, NanRule::ignore, 0);
+    add_softmax(cases, size, "multiply_empty", MaskMode::multiply, NanRule::propagate, behind);
+    add_mix(cases, size, false);
+    add_mix(cases, size, true);
+  }
+}
+
+}  // namespace nanscope::kernels::cases

@@ -1,0 +1,120 @@
+#include <array>
+#include <bit>
+
+#include "kernels/ops/activation.h"
+#include "kernels/ops/cast.h"
+#include "kernels/ops/recurrent_scan.h"
+#include "kernels/ops/residual_add.h"
+#include "kernels/ops/rope.h"
+#include "tests/unit/kernels/ops/case_data.h"
+#include "tests/unit/kernels/ops/op_cases.h"
+
+namespace nanscope::kernels::cases {
+namespace {
+
+TensorView data(CaseMemory& memory, Format format, const Shape& shape, std::uint64_t seed) {
+  return memory.input(format, shape.rows, shape.columns, fill(shape.fill, format, shape.rows, shape.columns, seed),
+                      shape.padding);
+}
+
+TensorView result(CaseMemory& memory, Format format, const Shape& shape) {
+  return memory.output("out", format, shape.rows, shape.columns, shape.padding);
+}
+
+void add_residual(std::vector<OpCase>& cases, Format format, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    ResidualAddArgs args;
+    args.a = data(memory, format, shape, 31);
+    args.b = memory.input(Format::f32, shape.rows, shape.columns,
+                          fill(Fill::ordinary, Format::f32, shape.rows, shape.columns, 32, 3e4F));
+    args.out = result(memory, format, shape);
+    memory.launch(args);
+  };
+  cases.push_back({"residual_add_" + std::string(name(format)) + "_" + shape.name, OpId::ResidualAdd, build});
+}
+
+void add_activation(std::vector<OpCase>& cases, const std::string& kind_name, ActivationKind kind, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    ActivationArgs args;
+    args.x = data(memory, Format::f32, shape, 33);
+    if (kind == ActivationKind::swiglu) args.up = data(memory, Format::bf16, shape, 34);
+    args.out = result(memory, Format::f32, shape);
+    args.kind = kind;
+    memory.launch(args);
+  };
+  cases.push_back({"activation_" + kind_name + "_" + shape.name, OpId::Activation, build});
+}
+
+void add_cast(std::vector<OpCase>& cases, Format from, Format to, bool dequantise, Overflow overflow,
+              const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    CastArgs args;
+    args.x = data(memory, from, shape, 35);
+    args.out = result(memory, to, shape);
+    args.scale = 0.0123F;
+    args.dequantise = dequantise;
+    args.overflow = overflow;
+    memory.launch(args);
+  };
+  const std::string mode = overflow == Overflow::saturate ? "saturate" : "overflow";
+  const std::string way = dequantise ? "dequantise" : mode;
+  cases.push_back({"cast_" + std::string(name(from)) + "_" + std::string(name(to)) + "_" + way + "_" + shape.name,
+                   OpId::Cast, build});
+}
+
+void add_rope(std::vector<OpCase>& cases, std::int64_t width, std::int64_t position, const std::string& label,
+              const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t heads = 3;
+    const std::int64_t columns = heads * width;
+    RopeArgs args;
+    args.x = memory.input(Format::f32, shape.rows, columns, fill(shape.fill, Format::f32, shape.rows, columns, 36),
+                          shape.padding);
+    args.out = memory.output("out", Format::f32, shape.rows, columns, shape.padding);
+    args.heads = heads;
+    args.first_position = position;
+    memory.launch(args);
+  };
+  cases.push_back({"rope_" + label + "_" + shape.name, OpId::Rope, build});
+}
+
+void add_scan(std::vector<OpCase>& cases, bool resume, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    auto decay = fill(Fill::ordinary, Format::f32, 1, shape.columns, 37, 1.0F);
+    for (auto& code : decay) code &= 0x7fffffffU;
+    RecurrentScanArgs args;
+    args.x = data(memory, Format::f32, shape, 38);
+    args.decay = memory.input(Format::f32, 1, shape.columns, decay);
+    args.state =
+        memory.in_out("state", Format::f32, 1, shape.columns, fill(shape.fill, Format::f32, 1, shape.columns, 39));
+    args.out = result(memory, Format::f32, shape);
+    args.resume = resume;
+    memory.launch(args);
+  };
+  cases.push_back(
+      {std::string("recurrent_scan_") + (resume ? "resume_" : "fresh_") + shape.name, OpId::RecurrentScan, build});
+}
+
+}  // namespace
+
+void add_element_cases(std::vector<OpCase>& cases) {
+  for (const Shape& shape : shapes()) {
+    for (const Format format : {Format::f32, Format::f16, Format::bf16}) add_residual(cases, format, shape);
+    add_activation(cases, "silu", ActivationKind::silu, shape);
+    add_activation(cases, "gelu", ActivationKind::gelu, shape);
+    add_activation(cases, "gelu_tanh", ActivationKind::gelu_tanh, shape);
+    add_activation(cases, "swiglu", ActivationKind::swiglu, shape);
+    for (const FormatInfo& format : formats()) {
+      add_cast(cases, Format::f32, format.format, false, Overflow::saturate, shape);
+      add_cast(cases, Format::f32, format.format, false, Overflow::overflow, shape);
+      add_cast(cases, format.format, Format::f32, true, Overflow::overflow, shape);
+    }
+    add_cast(cases, Format::e4m3, Format::e4m3fnuz, false, Overflow::overflow, shape);
+    add_rope(cases, 64, 0, "d64", shape);
+    add_rope(cases, 10, 123456, "d10_far", shape);
+    add_scan(cases, false, shape);
+    add_scan(cases, true, shape);
+  }
+}
+
+}  // namespace nanscope::kernels::cases

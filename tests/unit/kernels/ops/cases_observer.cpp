@@ -1,0 +1,90 @@
+#include <bit>
+#include <vector>
+
+#include "kernels/ops/absmax.h"
+#include "kernels/ops/argmax.h"
+#include "kernels/ops/content_hash.h"
+#include "kernels/ops/health_scan.h"
+#include "tests/unit/kernels/ops/case_data.h"
+#include "tests/unit/kernels/ops/op_cases.h"
+
+namespace nanscope::kernels::cases {
+namespace {
+
+TensorView data(CaseMemory& memory, Format format, const Shape& shape, std::uint64_t seed) {
+  return memory.input(format, shape.rows, shape.columns, fill(shape.fill, format, shape.rows, shape.columns, seed),
+                      shape.padding);
+}
+
+void add_health(std::vector<OpCase>& cases, Format format, bool source, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    HealthScanArgs args;
+    args.x = data(memory, format, shape, 71);
+    if (source) {
+      args.source = memory.input(Format::f32, shape.rows, shape.columns,
+                                 fill(shape.fill, Format::f32, shape.rows, shape.columns, 72, 600.0F), shape.padding);
+      const std::vector<std::uint32_t> scale = {std::bit_cast<std::uint32_t>(0.5F)};
+      args.source_scales = memory.input(Format::f32, 1, 1, scale);
+    }
+    const auto tiles = static_cast<std::size_t>(shape.rows * ((shape.columns + kTileChannels - 1) / kTileChannels));
+    args.tiles = static_cast<Health*>(memory.output_bytes("tiles", tiles * sizeof(Health)));
+    memory.launch(args);
+  };
+  cases.push_back(
+      {"health_scan_" + std::string(name(format)) + (source ? "_source_" : "_") + shape.name, OpId::HealthScan, build});
+}
+
+void add_argmax(std::vector<OpCase>& cases, const std::string& label, ArgmaxNan rule, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    ArgmaxArgs args;
+    args.x = data(memory, Format::f32, shape, 73);
+    args.out = memory.output("out", Format::i32, shape.rows, 1, 1);
+    args.nan = rule;
+    memory.launch(args);
+  };
+  cases.push_back({"argmax_" + label + "_" + shape.name, OpId::Argmax, build});
+}
+
+void add_absmax(std::vector<OpCase>& cases, NanRule rule, bool per_row, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    AbsmaxArgs args;
+    args.x = data(memory, Format::f32, shape, 74);
+    args.out = memory.output("out", Format::f32, per_row ? shape.rows : 1, 1, 2);
+    args.nan = rule;
+    memory.launch(args);
+  };
+  cases.push_back({std::string("absmax_") + (rule == NanRule::propagate ? "propagate_" : "ignore_") +
+                       (per_row ? "row_" : "tensor_") + shape.name,
+                   OpId::Absmax, build});
+}
+
+void add_hash(std::vector<OpCase>& cases, Format format, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    ContentHashArgs args;
+    args.x = data(memory, format, shape, 75);
+    const std::size_t bytes = static_cast<std::size_t>(args.x.elements()) * info(format).storage_bytes();
+    const std::size_t chunks = (bytes + kHashChunk - 1) / kHashChunk;
+    args.chunks = static_cast<std::uint64_t*>(memory.output_bytes("chunks", chunks * sizeof(std::uint64_t)));
+    memory.launch(args);
+  };
+  cases.push_back({"content_hash_" + std::string(name(format)) + "_" + shape.name, OpId::ContentHash, build});
+}
+
+}  // namespace
+
+void add_observer_cases(std::vector<OpCase>& cases) {
+  for (const Shape& shape : shapes()) {
+    for (const FormatInfo& format : formats()) add_health(cases, format.format, false, shape);
+    for (const Format format : {Format::f16, Format::e4m3, Format::int8}) add_health(cases, format, true, shape);
+    add_argmax(cases, "first_greater", ArgmaxNan::first_greater, shape);
+    add_argmax(cases, "propagate", ArgmaxNan::propagate, shape);
+    add_argmax(cases, "refuse", ArgmaxNan::refuse, shape);
+    for (const bool per_row : {true, false}) {
+      add_absmax(cases, NanRule::propagate, per_row, shape);
+      add_absmax(cases, NanRule::ignore, per_row, shape);
+    }
+    for (const Format format : {Format::f32, Format::bf16, Format::e4m3}) add_hash(cases, format, shape);
+  }
+}
+
+}  // namespace nanscope::kernels::cases

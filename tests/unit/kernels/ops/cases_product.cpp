@@ -1,0 +1,114 @@
+#include <vector>
+
+#include "kernels/ops/embedding.h"
+#include "kernels/ops/gemm.h"
+#include "kernels/ops/patch_embedding.h"
+#include "tests/unit/kernels/ops/case_data.h"
+#include "tests/unit/kernels/ops/op_cases.h"
+
+namespace nanscope::kernels::cases {
+namespace {
+
+/// Weight rows of a product: not a multiple of 32, so that the last panel is ragged.
+constexpr std::int64_t kOutputs = 83;
+
+void add_gemm(std::vector<OpCase>& cases, Format x, Format weight, bool bias, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t k = shape.columns;
+    GemmArgs args;
+    args.x = memory.input(x, shape.rows, k, fill(shape.fill, x, shape.rows, k, 61), shape.padding);
+    args.weight = memory.input(weight, kOutputs, k, fill(Fill::ordinary, weight, kOutputs, k, 62));
+    if (bias) args.bias = memory.input(Format::f32, 1, kOutputs, fill(Fill::ordinary, Format::f32, 1, kOutputs, 63));
+    args.out = memory.output("out", x, shape.rows, kOutputs, shape.padding);
+    memory.launch(args);
+  };
+  cases.push_back(
+      {"gemm_" + std::string(name(x)) + "_" + std::string(name(weight)) + (bias ? "_bias_" : "_") + shape.name,
+       OpId::Gemm, build});
+}
+
+/// The same product from packed panels: the digest must be that of the unpacked case.
+void add_packed(std::vector<OpCase>& cases, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t k = shape.columns;
+    const auto codes = fill(Fill::ordinary, Format::f32, kOutputs, k, 62);
+    const std::int64_t panels = (kOutputs + 31) / 32;
+    std::vector<std::uint32_t> packed(static_cast<std::size_t>(panels * k * 32), 0U);
+    for (std::int64_t n = 0; n < kOutputs; ++n) {
+      for (std::int64_t i = 0; i < k; ++i) {
+        packed[static_cast<std::size_t>((n / 32 * k + i) * 32 + n % 32)] = codes[static_cast<std::size_t>(n * k + i)];
+      }
+    }
+    GemmArgs args;
+    args.x = memory.input(Format::f32, shape.rows, k, fill(shape.fill, Format::f32, shape.rows, k, 61), shape.padding);
+    args.weight = memory.input(Format::f32, kOutputs, k, codes);
+    args.packed = memory.input(Format::f32, panels * k, 32, packed);
+    args.bias = memory.input(Format::f32, 1, kOutputs, fill(Fill::ordinary, Format::f32, 1, kOutputs, 63));
+    args.out = memory.output("out", Format::f32, shape.rows, kOutputs, shape.padding);
+    memory.launch(args);
+  };
+  cases.push_back({"gemm_packed_" + shape.name, OpId::Gemm, build});
+}
+
+void add_patches(std::vector<OpCase>& cases, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t k = shape.columns;
+    PatchEmbeddingArgs args;
+    args.patches =
+        memory.input(Format::f32, shape.rows, k, fill(shape.fill, Format::f32, shape.rows, k, 64), shape.padding);
+    args.weight = memory.input(Format::bf16, kOutputs, k, fill(Fill::ordinary, Format::bf16, kOutputs, k, 65));
+    args.bias = memory.input(Format::f32, 1, kOutputs, fill(Fill::ordinary, Format::f32, 1, kOutputs, 66));
+    args.out = memory.output("out", Format::f32, shape.rows, kOutputs, shape.padding);
+    memory.launch(args);
+  };
+  cases.push_back({"patch_embedding_" + shape.name, OpId::PatchEmbedding, build});
+}
+
+void add_embedding(std::vector<OpCase>& cases, Format table, bool positions, bool patches, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t width = shape.columns;
+    const std::int64_t vocabulary = shape.rows + 4;
+    std::vector<std::uint32_t> tokens;
+    std::vector<std::uint32_t> patch_rows;
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      const bool image = patches && row % 2 == 1;
+      tokens.push_back(image ? 0xffffffffU : static_cast<std::uint32_t>(row * 3 % vocabulary));
+      patch_rows.push_back(image ? static_cast<std::uint32_t>(row / 2 % 2) : 0xffffffffU);
+    }
+    EmbeddingArgs args;
+    args.tokens = memory.input(Format::i32, shape.rows, 1, tokens);
+    if (patches) {
+      args.patch_rows = memory.input(Format::i32, shape.rows, 1, patch_rows);
+      args.patches = memory.input(Format::f32, 2, width, fill(Fill::ordinary, Format::f32, 2, width, 67));
+    }
+    args.table = memory.input(table, vocabulary, width, fill(shape.fill, table, vocabulary, width, 68), shape.padding);
+    if (positions) {
+      args.positions = memory.input(Format::f32, 40, width, fill(Fill::ordinary, Format::f32, 40, width, 69));
+    }
+    args.out = memory.output("out", Format::f32, shape.rows, width, shape.padding);
+    args.first_position = 2;
+    memory.launch(args);
+  };
+  cases.push_back({"embedding_" + std::string(name(table)) + (positions ? "_positions" : "") +
+                       (patches ? "_patches_" : "_") + shape.name,
+                   OpId::Embedding, build});
+}
+
+}  // namespace
+
+void add_product_cases(std::vector<OpCase>& cases) {
+  for (const Shape& shape : shapes()) {
+    add_gemm(cases, Format::f32, Format::f32, true, shape);
+    add_gemm(cases, Format::f32, Format::f32, false, shape);
+    add_gemm(cases, Format::f32, Format::bf16, true, shape);
+    add_gemm(cases, Format::f16, Format::f16, true, shape);
+    add_gemm(cases, Format::bf16, Format::bf16, false, shape);
+    add_packed(cases, shape);
+    add_patches(cases, shape);
+    add_embedding(cases, Format::f32, false, false, shape);
+    add_embedding(cases, Format::f32, true, true, shape);
+    add_embedding(cases, Format::bf16, true, false, shape);
+  }
+}
+
+}  // namespace nanscope::kernels::cases

@@ -1,0 +1,260 @@
+// Scores, softmax and mix: chains written here with std::fma, softmax in double precision, and the
+// exact rules by which a NaN crosses, or does not cross, each kind of mask.
+#include <gtest/gtest.h>
+
+#include "kernels/ops/attention_mix.h"
+#include "kernels/ops/attention_scores.h"
+#include "kernels/ops/softmax.h"
+#include "tests/unit/kernels/ops/op_test.h"
+
+namespace nanscope::kernels {
+namespace {
+
+using test::bits;
+using test::Floats;
+using test::kInf;
+using test::kNan;
+
+TEST(AttentionScores, IsOneFmaChainAKeyAndOneMultiply) {
+  for (const std::int64_t width : {1, 24, 32, 33, 64}) {
+    for (const std::int64_t keys : {1, 31, 32, 70}) {
+      const std::int64_t heads = 6;
+      const std::int64_t kv_heads = 2;
+      const std::int64_t queries = 5;
+      Floats q = test::random_floats(queries, heads * width, 21, 3.0F);
+      Floats k = test::random_floats(keys, kv_heads * width, 22, 3.0F);
+      Floats out(queries, heads * keys);
+      AttentionScoresArgs args;
+      args.q = q.view();
+      args.k = k.view();
+      args.out = out.view();
+      args.heads = heads;
+      args.kv_heads = kv_heads;
+      args.factor = 0.3F;
+      test::launch(args);
+      for (std::int64_t t = 0; t < queries; ++t) {
+        for (std::int64_t h = 0; h < heads; ++h) {
+          for (std::int64_t s = 0; s < keys; ++s) {
+            float chain = 0;
+            for (std::int64_t i = 0; i < width; ++i) {
+              chain = std::fma(q.at(t, h * width + i), k.at(s, h / 3 * width + i), chain);
+            }
+            ASSERT_EQ(out.at(t, h * keys + s), chain * 0.3F)
+                << width << " " << keys << " " << t << " " << h << " " << s;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionScores, ANanQueryIsARowAndANanKeyIsAColumn) {
+  const std::int64_t width = 16;
+  const std::int64_t keys = 40;
+  Floats q = test::random_floats(4, width, 23);
+  Floats k = test::random_floats(keys, width, 24);
+  q.at(2, 5) = kNan;
+  k.at(37, 0) = kNan;
+  Floats out(4, keys);
+  AttentionScoresArgs args;
+  args.q = q.view();
+  args.k = k.view();
+  args.out = out.view();
+  test::launch(args);
+  for (std::int64_t t = 0; t < 4; ++t) {
+    for (std::int64_t s = 0; s < keys; ++s) EXPECT_EQ(std::isnan(out.at(t, s)), t == 2 || s == 37) << t << " " << s;
+  }
+}
+
+TEST(AttentionMix, IsOneFmaChainOverKeys) {
+  for (const bool visible_only : {false, true}) {
+    for (const std::int64_t width : {24, 32, 65}) {
+      const std::int64_t heads = 6;
+      const std::int64_t kv_heads = 3;
+      const std::int64_t queries = 7;
+      const std::int64_t keys = 45;
+      Floats p = test::random_floats(queries, heads * keys, 25);
+      Floats v = test::random_floats(keys, kv_heads * width, 26);
+      Floats out(queries, heads * width);
+      AttentionMixArgs args;
+      args.p = p.view();
+      args.v = v.view();
+      args.out = out.view();
+      args.heads = heads;
+      args.kv_heads = kv_heads;
+      args.first_position = 30;
+      args.first_key = 4;
+      args.visible_only = visible_only;
+      test::launch(args);
+      for (std::int64_t t = 0; t < queries; ++t) {
+        for (std::int64_t h = 0; h < heads; ++h) {
+          for (std::int64_t i = 0; i < width; ++i) {
+            float chain = 0;
+            for (std::int64_t s = visible_only ? 4 : 0; s <= (visible_only ? 30 + t : keys - 1); ++s) {
+              chain = std::fma(p.at(t, h * keys + s), v.at(s, h / 2 * width + i), chain);
+            }
+            ASSERT_EQ(out.at(t, h * width + i), chain) << t << " " << h << " " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionMix, ZeroTimesNanIsNanUnlessTheKeyIsSkipped) {
+  const std::int64_t keys = 8;
+  Floats p(1, keys);
+  p.at(0, 0) = 1.0F;
+  for (const float poison : {kNan, kInf, -kInf}) {
+    Floats v(keys, 32, 2.0F);
+    v.at(7, 3) = poison;  // masked: the query stands at position 4
+    for (const bool visible_only : {false, true}) {
+      Floats out(1, 32);
+      AttentionMixArgs args;
+      args.p = p.view();
+      args.v = v.view();
+      args.out = out.view();
+      args.first_position = 4;
+      args.visible_only = visible_only;
+      test::launch(args);
+      EXPECT_EQ(out.at(0, 2), 2.0F);
+      if (visible_only) {
+        EXPECT_EQ(out.at(0, 3), 2.0F);
+      } else {
+        EXPECT_EQ(bits(out.at(0, 3)), test::kCanonical);
+      }
+    }
+  }
+}
+
+// ---- Softmax ----
+
+struct Mask {
+  MaskMode mode = MaskMode::additive;
+  NanRule rule = NanRule::propagate;
+  std::int64_t first_position = 0;
+  std::int64_t first_key = 0;
+};
+
+Floats softmax(Floats scores, const Mask& mask, std::int64_t heads = 1) {
+  Floats out(scores.rows, scores.columns);
+  SoftmaxArgs args;
+  args.scores = scores.view();
+  args.out = out.view();
+  args.heads = heads;
+  args.first_position = mask.first_position;
+  args.first_key = mask.first_key;
+  args.mask = mask.mode;
+  args.max_nan = mask.rule;
+  test::launch(args);
+  return out;
+}
+
+bool all_canonical_nan(const Floats& m) {
+  for (const float v : m.data) {
+    if (bits(v) != test::kCanonical) return false;
+  }
+  return true;
+}
+
+constexpr MaskMode kModes[] = {MaskMode::additive, MaskMode::select, MaskMode::multiply};
+constexpr NanRule kRules[] = {NanRule::propagate, NanRule::ignore};
+
+TEST(Softmax, AgreesWithDoublePrecisionInEveryMode) {
+  const std::int64_t keys = 77;
+  const std::int64_t heads = 3;
+  const Floats scores = test::random_floats(6, heads * keys, 27, 30.0F);
+  for (const MaskMode mode : kModes) {
+    for (const NanRule rule : kRules) {
+      const Floats out = softmax(scores, {mode, rule, 60, 5}, heads);
+      for (std::int64_t t = 0; t < 6; ++t) {
+        for (std::int64_t h = 0; h < heads; ++h) {
+          double total = 0;
+          for (std::int64_t s = 5; s <= 60 + t; ++s) total += std::exp(static_cast<double>(scores.at(t, h * keys + s)));
+          for (std::int64_t s = 0; s < keys; ++s) {
+            const bool visible = s >= 5 && s <= 60 + t;
+            const double expected = std::exp(static_cast<double>(scores.at(t, h * keys + s))) / total;
+            const float found = out.at(t, h * keys + s);
+            if (visible) {
+              EXPECT_NEAR(found, expected, expected * 1e-6 + 1e-38);
+            } else {
+              EXPECT_EQ(bits(found), 0U) << "masked: exactly +0";
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Softmax, EqualScoresShareEqually) {
+  const Floats out = softmax(Floats(1, 64, 1e30F), {.first_position = 63});
+  for (const float v : out.data) EXPECT_EQ(v, 1.0F / 64.0F);
+}
+
+TEST(Softmax, ShiftedScoresGiveTheSameBits) {
+  Floats scores = test::random_floats(1, 50, 28, 4.0F);
+  for (float& v : scores.data) v = std::round(v * 64.0F) / 64.0F;  // so that the shift is exact
+  Floats shifted = scores;
+  for (float& v : shifted.data) v += 1024.0F;
+  EXPECT_EQ(softmax(scores, {.first_position = 49}).data, softmax(shifted, {.first_position = 49}).data);
+}
+
+TEST(Softmax, AVisibleNanFillsTheRowInEveryMode) {
+  for (const MaskMode mode : kModes) {
+    for (const NanRule rule : kRules) {
+      Floats scores = test::random_floats(1, 40, 29);
+      scores.at(0, 3) = test::from_bits(0xffc00000U);
+      EXPECT_TRUE(all_canonical_nan(softmax(scores, {mode, rule, 39}))) << static_cast<int>(mode);
+    }
+  }
+}
+
+TEST(Softmax, AMaskedNanCrossesAdditiveAndMultiplyButNotSelect) {
+  for (const NanRule rule : kRules) {
+    Floats scores = test::random_floats(1, 40, 30);
+    const Floats clean = softmax(scores, {MaskMode::select, rule, 20});
+    scores.at(0, 37) = kNan;  // beyond position 20
+    EXPECT_TRUE(all_canonical_nan(softmax(scores, {MaskMode::additive, rule, 20})));
+    EXPECT_TRUE(all_canonical_nan(softmax(scores, {MaskMode::multiply, rule, 20})));
+    EXPECT_EQ(softmax(scores, {MaskMode::select, rule, 20}).data, clean.data);
+  }
+}
+
+TEST(Softmax, AMaskedPositiveInfinityIsNanUnderAdditive) {
+  Floats scores = test::random_floats(1, 40, 31);
+  scores.at(0, 37) = kInf;  // +Inf + -Inf
+  EXPECT_TRUE(all_canonical_nan(softmax(scores, {MaskMode::additive, NanRule::propagate, 20})));
+  EXPECT_EQ(softmax(scores, {MaskMode::select, NanRule::propagate, 20}).at(0, 37), 0.0F);
+  scores.at(0, 37) = -kInf;
+  EXPECT_EQ(softmax(scores, {MaskMode::additive, NanRule::propagate, 20}).at(0, 37), 0.0F);
+}
+
+TEST(Softmax, ARowWithNothingToSeeIsNan) {
+  for (const MaskMode mode : kModes) {
+    for (const NanRule rule : kRules) {
+      EXPECT_TRUE(all_canonical_nan(softmax(test::random_floats(1, 40, 32), {mode, rule, 20, 30})));
+    }
+  }
+}
+
+TEST(Softmax, MultiplyTakesTheMaximumOverMaskedKeysToo) {
+  Floats scores(1, 4, 0.0F);
+  scores.at(0, 3) = 200.0F;  // masked, but exp(0 - 200) underflows to 0 and the row is 0/0
+  EXPECT_TRUE(all_canonical_nan(softmax(scores, {MaskMode::multiply, NanRule::propagate, 2})));
+  EXPECT_EQ(softmax(scores, {MaskMode::select, NanRule::propagate, 2}).at(0, 0), 1.0F / 3.0F);
+}
+
+TEST(Softmax, OutMayBeTheScores) {
+  Floats scores = test::random_floats(3, 77, 33, 5.0F);
+  const Floats expected = softmax(scores, {.first_position = 60});
+  SoftmaxArgs args;
+  args.scores = scores.view();
+  args.out = scores.view();
+  args.first_position = 60;
+  test::launch(args);
+  EXPECT_EQ(scores.data, expected.data);
+}
+
+}  // namespace
+}  // namespace nanscope::kernels

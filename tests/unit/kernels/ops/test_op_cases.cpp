@@ -1,0 +1,140 @@
+// The kernel contract: the same bytes from every CPU build, thread count and compiler, and nothing
+// written outside the outputs. A failure's case name is its filter: --gtest_filter='*<name>'.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "tests/unit/kernels/ops/op_cases.h"
+
+namespace nanscope::kernels::cases {
+namespace {
+
+struct Build {
+  const char* device;
+  int threads;
+};
+/// The first is what the others are compared with.
+constexpr std::array<Build, 6> kBuilds = {
+    {{"cpu:baseline", 1}, {"cpu:baseline", 3}, {"cpu:avx2", 1}, {"cpu:avx2", 3}, {"cpu:avx512", 1}, {"cpu:avx512", 3}}};
+
+/// The device of a build, made once; null where this CPU cannot run it.
+Device* device(const Build& build) {
+  static std::map<std::string, std::unique_ptr<Device>> made;
+  const std::string key = std::string(build.device) + "/" + std::to_string(build.threads);
+  const auto found = made.find(key);
+  if (found != made.end()) return found->second.get();
+  auto device = make_device(build.device, build.threads);
+  return (made[key] = device ? *std::move(device) : nullptr).get();
+}
+
+const std::map<std::string, std::uint64_t>& golden_digests() {
+  static const auto digests = [] {
+    std::map<std::string, std::uint64_t> all;
+    std::ifstream file(NANSCOPE_SOURCE_DIR "/tests/golden/op_digests.txt");
+    std::string name;
+    std::string digits;
+    while (file >> name >> digits) all[name] = std::stoull(digits, nullptr, 16);
+    return all;
+  }();
+  return digests;
+}
+
+class OpCases : public testing::TestWithParam<OpCase> {};
+
+TEST_P(OpCases, SameBytesFromEveryBuildAndThreadCount) {
+  ASSERT_NE(device(kBuilds[0]), nullptr);
+  const auto expected = run_case(GetParam(), *device(kBuilds[0]));
+  ASSERT_TRUE(expected) << expected.error().message;
+  for (const Build& build : kBuilds) {
+    SCOPED_TRACE(testing::Message() << build.device << ", " << build.threads << " threads");
+    if (device(build) == nullptr) continue;  // EveryBuildRan reports it
+    const auto found = run_case(GetParam(), *device(build));
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_EQ(first_difference(*expected, *found), "");
+  }
+}
+
+TEST_P(OpCases, DigestIsTheOneCheckedIn) {
+  const auto outputs = run_case(GetParam(), *device(kBuilds[0]));
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  const auto golden = golden_digests().find(GetParam().name);
+  ASSERT_NE(golden, golden_digests().end()) << "not in tests/golden/op_digests.txt; nanscope_op_digests prints it";
+  EXPECT_EQ(digest(*outputs), golden->second);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, OpCases, testing::ValuesIn(op_cases()),
+                         [](const testing::TestParamInfo<OpCase>& info) { return info.param.name; });
+
+TEST(OpCaseTable, NamesAreUniqueAndFilterable) {
+  std::set<std::string> names;
+  for (const OpCase& op_case : op_cases()) {
+    EXPECT_TRUE(names.insert(op_case.name).second) << op_case.name;
+    EXPECT_EQ(op_case.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), std::string::npos);
+  }
+}
+
+TEST(OpCaseTable, CoversEveryOp) {
+  std::set<OpId> seen;
+  for (const OpCase& op_case : op_cases()) seen.insert(op_case.op);
+#define NANSCOPE_OP(Name, stem) EXPECT_TRUE(seen.count(OpId::Name)) << #Name;
+#include "kernels/ops.def"
+#undef NANSCOPE_OP
+}
+
+TEST(OpCaseTable, GoldenFileHasNoCaseThatIsGone) {
+  std::set<std::string> names;
+  for (const OpCase& op_case : op_cases()) names.insert(op_case.name);
+  for (const auto& [name, digest] : golden_digests()) EXPECT_TRUE(names.count(name)) << name;
+}
+
+/// "Not run" is a result of its own: a build that this CPU lacks shows as skipped, not as passed.
+class EveryBuildRan : public testing::TestWithParam<Build> {};
+TEST_P(EveryBuildRan, OnThisCpu) {
+  if (device(GetParam()) == nullptr) GTEST_SKIP() << GetParam().device << " cannot run on this CPU";
+}
+INSTANTIATE_TEST_SUITE_P(Builds, EveryBuildRan, testing::ValuesIn(kBuilds),
+                         [](const testing::TestParamInfo<Build>& info) {
+                           std::string name = info.param.device;
+                           name.replace(name.find(':'), 1, "_");
+                           return name + "_" + std::to_string(info.param.threads);
+                         });
+
+/// The guards themselves: an op told a wrong width must be caught.
+TEST(CaseMemory, SeesAWriteOutsideAnOutput) {
+  CaseMemory memory(*device(kBuilds[0]));
+  const TensorView out = memory.output("out", Format::f32, 2, 8, 4);
+  static_cast<float*>(out.data)[8] = 1.0F;  // the padding after row 0
+  EXPECT_FALSE(memory.finish());
+}
+TEST(CaseMemory, SeesAWriteBeforeAnOutput) {
+  CaseMemory memory(*device(kBuilds[0]));
+  const TensorView out = memory.output("out", Format::f32, 2, 8);
+  static_cast<float*>(out.data)[-1] = 1.0F;
+  EXPECT_FALSE(memory.finish());
+}
+TEST(CaseMemory, SeesAChangedInput) {
+  CaseMemory memory(*device(kBuilds[0]));
+  const std::vector<std::uint32_t> codes(16, 0U);
+  const TensorView in = memory.input(Format::f32, 2, 8, codes);
+  static_cast<float*>(in.data)[3] = 1.0F;
+  EXPECT_FALSE(memory.finish());
+}
+TEST(CaseMemory, AcceptsWhatIsInside) {
+  CaseMemory memory(*device(kBuilds[0]));
+  const TensorView out = memory.output("out", Format::f32, 2, 8, 4);
+  static_cast<float*>(out.data)[12] = 1.0F;
+  EXPECT_TRUE(memory.finish());
+}
+
+}  // namespace
+
+/// What gtest prints for a failing case.
+void PrintTo(const OpCase& op_case, std::ostream* out) { *out << op_case.name; }
+
+}  // namespace nanscope::kernels::cases
