@@ -228,8 +228,7 @@ NANSCOPE_HD U encode_e8m0_bits(const U& bits, E8m0Rounding rounding, Overflow ov
   }
   const U code = field + up;
   const U beyond(overflow == Overflow::saturate ? 0xfeu : 0xffu);
-  const U finite = select(code > U(0xfeu), beyond, code);
-  const U capped = select(magnitude == U(0x7f800000u), beyond, finite);
+  const U capped = select(code > U(0xfeu), beyond, code);  // Inf has the field 0xff
   return select(magnitude > U(0x7f800000u), U(0xffu), capped);
 }
 

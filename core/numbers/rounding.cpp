@@ -40,7 +40,7 @@ void enclose(Rounding& r) {
   if (anchor >= r.value) r.upper = near;
   if (!r.lower) r.lower = castable(r.format, next_down(r.format, near));
   if (!r.upper) r.upper = castable(r.format, next_up(r.format, near));
-  if (r.clipped || !r.lower || !r.upper || *r.lower == *r.upper) return;
+  if (!r.lower || !r.upper || *r.lower == *r.upper) return;
   const double low = exact_value(r.format, *r.lower);
   const double high = exact_value(r.format, *r.upper);
   if (std::isfinite(low) && std::isfinite(high)) r.midpoint = low + (high - low) / 2;

@@ -17,7 +17,7 @@ struct Rounding {
   double stored;                        ///< value of `code`
   std::optional<std::uint32_t> lower;   ///< greatest code whose value is <= the input; equals upper when exact
   std::optional<std::uint32_t> upper;   ///< smallest code whose value is >= the input
-  std::optional<double> midpoint;       ///< between lower and upper when both are finite and differ and it decided
+  std::optional<double> midpoint;       ///< between lower and upper when both are finite and differ
   bool exact = false;                   ///< stored == input
   bool tie = false;                     ///< the source is the midpoint: the even code was taken
   bool clipped = false;                 ///< |input| beyond the largest finite value, a finite one stored

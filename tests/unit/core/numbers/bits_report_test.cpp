@@ -118,6 +118,8 @@ TEST(BitsReport, EightHexDigitsReachANarrowFormatAsAnF32) {
   EXPECT_EQ(result["value"], nullptr);
   EXPECT_EQ(result["decimal"], "nan");
   EXPECT_THAT(text(options("0x43d70000", "e4m3")), HasSubstr("f32 0x43d70000 (430) as e4m3"));
+  EXPECT_EQ(json(options("0x00000041", "e4m3"))["kind"], "f32_bits");  // it would fit, but eight digits are an f32
+  EXPECT_EQ(json(options("0x41", "e4m3"))["kind"], "code");
 }
 
 TEST(BitsReport, OverflowModeAndInfinities) {
