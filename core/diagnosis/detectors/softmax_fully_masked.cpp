@@ -1,0 +1,12 @@
+#include "core/diagnosis/detectors/births.h"
+
+namespace nanscope {
+
+/// A softmax row with no key to attend to: -Inf - -Inf, then 0/0.
+FaultReport detect_softmax_fully_masked(Facts& facts) {
+  return report_births(facts, BirthClass::softmax_fully_masked, "a softmax row without keys",
+                       "let a row without keys give zeros, or leave padding rows out of the batch",
+                       "0 softmax rows became NaN from finite scores for want of a key");
+}
+
+}  // namespace nanscope

@@ -1,0 +1,159 @@
+#include "core/diagnosis/facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace nanscope {
+namespace {
+
+std::optional<nlohmann::json> attribute(const OpRow& op, const std::string& name) {
+  const auto object = nlohmann::json::parse(op.attributes, nullptr, false);
+  if (!object.is_object()) return std::nullopt;
+  const auto found = object.find(name);
+  if (found == object.end()) return std::nullopt;
+  return *found;
+}
+
+}  // namespace
+
+std::optional<double> number_attribute(const OpRow& op, const std::string& name) {
+  const auto value = attribute(op, name);
+  if (!value) return std::nullopt;
+  if (value->is_boolean()) return value->get<bool>() ? 1.0 : 0.0;
+  if (!value->is_number()) return std::nullopt;
+  return value->get<double>();
+}
+
+std::optional<std::string> text_attribute(const OpRow& op, const std::string& name) {
+  const auto value = attribute(op, name);
+  if (!value || !value->is_string()) return std::nullopt;
+  return value->get<std::string>();
+}
+
+bool row_local(const OpRow& op) {
+  return op.kind != "kv_read" && op.kind != "attention_scores" && op.kind != "attention_mix" &&
+         op.kind != "recurrent_scan" && op.kind != "patch_embedding";
+}
+
+std::string code_text(Format format, std::uint32_t code) {
+  return fmt::format("0x{:0{}X}", code, 2 * info(format).storage_bytes());
+}
+
+std::optional<Range> range_of(const std::vector<std::int64_t>& rows) {
+  if (rows.empty()) return std::nullopt;
+  return Range{rows.front(), rows.back()};
+}
+
+std::string request_text(const StepRow& step) { return fmt::format("request {} step {}", step.request, step.index); }
+
+const TensorRow* SickOp::output(const std::string& role) const {
+  for (const TensorRow& row : outputs) {
+    if (row.role == role) return &row;
+  }
+  return nullptr;
+}
+
+const TensorRow& SickOp::bad_output() const {
+  const TensorRow* out = output("out");
+  if (out != nullptr && out->health.bad() > 0) return *out;
+  for (const TensorRow& row : outputs) {
+    if (row.health.bad() > 0) return row;
+  }
+  return outputs.front();
+}
+
+Facts::Facts(RunData& rows, TensorSource& source) : run(rows), tensors(source) {}
+
+const KvSlots& Facts::slots() {
+  if (!slots_) slots_ = std::make_unique<KvSlots>(run.kv_history());
+  return *slots_;
+}
+
+const std::vector<Health>& Facts::rows(const TensorRow& tensor) {
+  const auto found = rows_.find(tensor.id);
+  if (found != rows_.end()) return found->second;
+  std::vector<Health> health = run.token_health(tensor.id);
+  if (health.empty() && tensor.tokens == 1) health.push_back(tensor.health);
+  if (static_cast<std::int64_t>(health.size()) != tensor.tokens) health.clear();
+  return rows_.emplace(tensor.id, std::move(health)).first->second;
+}
+
+bool Facts::row_bad(const TensorRow& tensor, std::int64_t row) {
+  if (tensor.health.bad() == 0) return false;
+  const std::vector<Health>& detail = rows(tensor);
+  if (detail.empty() || row < 0 || row >= tensor.tokens) return true;
+  return detail[static_cast<std::size_t>(row)].bad() > 0;
+}
+
+std::vector<std::int64_t> Facts::bad_rows(const TensorRow& tensor) {
+  std::vector<std::int64_t> found;
+  if (tensor.health.bad() == 0) return found;
+  const std::vector<Health>& detail = rows(tensor);
+  for (std::size_t i = 0; i < detail.size(); ++i) {
+    if (detail[i].bad() > 0) found.push_back(static_cast<std::int64_t>(i));
+  }
+  return found;
+}
+
+std::vector<std::int64_t> Facts::constant_rows(const TensorRow& tensor) {
+  std::vector<std::int64_t> found;
+  if (tensor.channels < 2) return found;
+  const std::vector<Health>& detail = rows(tensor);
+  for (std::size_t i = 0; i < detail.size(); ++i) {
+    if (detail[i].bad() == 0 && detail[i].count > 1 && detail[i].min == detail[i].max) {
+      found.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  return found;
+}
+
+Where Facts::where(const OpRow& op) {
+  Where place;
+  place.op = op.name;
+  place.op_id = op.id;
+  if (op.layer >= 0) place.layer = op.layer;
+  if (const StepRow* step = run.step(op.step)) {
+    place.request = step->request;
+    place.step = step->index;
+  }
+  return place;
+}
+
+Where Facts::where(const TensorRow& tensor, std::optional<Range> rows, std::optional<Range> channels) {
+  Where place;
+  if (const auto op = run.op(tensor.op)) place = where(*op);
+  place.role = tensor.role;
+  place.tensor_id = tensor.id;
+  if (rows) place.tokens = Range{tensor.first_token + rows->first, tensor.first_token + rows->last};
+  place.channels = channels;
+  return place;
+}
+
+Where Facts::where(const TensorRow& tensor, const std::vector<std::int64_t>& rows) {
+  return where(tensor, range_of(rows));
+}
+
+KeyRow Facts::key_row(const StepRow& step, std::int64_t layer, std::int64_t row) {
+  KeyRow key;
+  key.row = row;
+  key.in_context = row < step.context;
+  key.slot = slots().locate(step.request, row, step.id);
+  if (!key.slot) return key;
+  key.writer = slots().last_writer(*key.slot, layer, step.id);
+  key.own = key.writer != nullptr && key.writer->action == KvAction::written && key.writer->request == step.request &&
+            key.writer->writer == "attention" && key.in_context;
+  return key;
+}
+
+const ScaleRow* Facts::scale_of(std::int64_t op, const std::string& target) {
+  for (const ScaleRow& row : run.scales()) {
+    if (row.op == op && row.target == target) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,26 @@
+#include "core/diagnosis/provenance/rule.h"
+
+namespace nanscope {
+
+/// out[t, n] = sum over k of x[t, k] * weight[n, k] + bias[n]: one bad x makes the whole row bad, one bad weight
+/// row makes a column bad.
+Explanation explain_gemm(const Subject& subject) {
+  const std::optional<InputTensor> x = input_tensor(subject, {"x"});
+  Explanation found;
+  if (!x) {
+    found.text = "a product whose input was not recorded";
+    return found;
+  }
+  found = follow_row(subject, *x, "one sum over the row");
+  if (!found.origin) return found;
+  for (const InputRow& input : subject.facts.run.inputs_of(subject.op.id)) {
+    const WeightRow* weight = input.weight.empty() ? nullptr : subject.facts.run.weight(input.weight);
+    if (weight == nullptr || weight->health.bad() == 0) continue;
+    found.element.reset();
+    found.weight = weight->name;
+    found.text = "the row of x is healthy, the weight " + weight->name + " holds NaN or Inf";
+  }
+  return found;
+}
+
+}  // namespace nanscope
