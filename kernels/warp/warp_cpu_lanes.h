@@ -73,10 +73,6 @@ NANSCOPE_FN std::uint64_t sum_u64(const U64& a) {
   return detail::reduce(
       a, [](const U64& x, const U64& y) __attribute__((always_inline)) { return x + y; });
 }
-NANSCOPE_FN std::uint64_t xor_u64_across(const U64& a) {
-  return detail::reduce(
-      a, [](const U64& x, const U64& y) __attribute__((always_inline)) { return x ^ y; });
-}
 NANSCOPE_FN float max_propagate_across(const F32& a) {
   return detail::reduce(
       a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return max_propagate(x, y); });
