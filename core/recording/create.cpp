@@ -80,7 +80,7 @@ Status Inserter::open(const std::filesystem::path& path, const WriterOptions& op
   // cache, and an unfinished transaction is undone by the journal beside it.
   std::string pragmas = fmt::format(
       "PRAGMA page_size = {}; PRAGMA auto_vacuum = NONE; PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY; "
-      "PRAGMA cache_size = -65536; PRAGMA journal_mode = {}; PRAGMA synchronous = {};",
+      "PRAGMA cache_size = -4096; PRAGMA journal_mode = {}; PRAGMA synchronous = {};",
       in_memory_ ? 8192 : 65536, in_memory_ ? "OFF" : "TRUNCATE", options.durable ? "FULL" : "OFF");
   if (options.max_pages > 0) pragmas += fmt::format("PRAGMA max_page_count = {};", options.max_pages);
   return sqlite::execute(db_.get(), pragmas);

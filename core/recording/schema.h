@@ -34,7 +34,7 @@ inline constexpr std::int64_t kDetailSelf = 1;    ///< one token row of one tile
 inline constexpr std::int64_t kDetailStored = 2;  ///< table detail
 
 /// Tensor bytes are cut into chunks of this many; chunks.id = tensor * kChunksPerTensor + part.
-inline constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;
+inline constexpr std::int64_t kChunkBytes = std::int64_t{1} << 20;
 inline constexpr std::int64_t kChunksPerTensor = 65536;
 
 /// Levels above 0 are stored only for tensors with more tiles than this; else readers merge them.
