@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/numbers/codec.h"
 #include "kernels/ops/kv_read.h"

@@ -88,8 +88,9 @@ void expect_same(const Health& found, const Health& expected) {
   EXPECT_EQ(found.absmax, expected.absmax);
   EXPECT_EQ(found.reserved, 0U);
   const double magnitude = std::sqrt(expected.sum_sq * static_cast<double>(expected.count));
-  EXPECT_NEAR(found.sum, expected.sum, magnitude * 1e-14);
-  EXPECT_NEAR(found.sum_sq, expected.sum_sq, expected.sum_sq * 1e-14);
+  const double rounding = static_cast<double>(expected.count) * 0x1p-52;  // of either order of the sums
+  EXPECT_NEAR(found.sum, expected.sum, magnitude * rounding);
+  EXPECT_NEAR(found.sum_sq, expected.sum_sq, expected.sum_sq * rounding);
 }
 
 class HealthScanFormats : public testing::TestWithParam<Format> {};
