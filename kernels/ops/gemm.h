@@ -41,7 +41,11 @@ inline Status check(const GemmArgs& args) {
 }  // namespace nanscope::kernels
 
 #ifdef NANSCOPE_ISA
-#include "kernels/warp/tensor_access.h"
+#if defined(__CUDACC__)
+#include "kernels/ops/gemm_gpu.h"
+#else
+#include "kernels/ops/gemm_tiles.h"
+#endif
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
@@ -49,33 +53,28 @@ struct Gemm {
   using Args = GemmArgs;
 
   NANSCOPE_HOST std::int64_t panels(const Args& args) { return (args.out.columns + kPanelColumns - 1) / kPanelColumns; }
-  /// Warp = one row of one panel.
-  NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.out.rows * panels(args); }
-  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.x.columns * kPanelColumns; }
+  NANSCOPE_HOST std::int64_t row_blocks(const Args& args) { return (args.out.rows + kBlockRows - 1) / kBlockRows; }
+  /// Panels of one warp: few when there are few rows, so that a decode step has warps for all threads.
+  NANSCOPE_HOST std::int64_t group(const Args& args) {
+    return args.out.rows > 4 || kMaxGroup < 4 ? kMaxGroup : kMaxGroup / 2;
+  }
 
-  NANSCOPE_LANE F32 weights_at(const Args& args, std::int64_t panel, std::int64_t k) {
-    if (args.packed.given()) return load(args.packed, panel * args.x.columns + k, 0, 0.0F);
-    F32 result = splat_f32(0.0F);
-    for (int i = 0; i < kLanes; ++i) {
-      const std::int64_t n = panel * kPanelColumns + i;
-      if (n >= args.out.columns) break;
-      const float value = broadcast(load_range(args.weight, n, k, 1, 0.0F), 0);
-      result = select(lane_id() == splat_u32(static_cast<std::uint32_t>(i)), splat_f32(value), result);
-    }
-    return result;
+  /// Warp = a block of rows of a group of panels; neighbours share the panels.
+  NANSCOPE_HOST std::int64_t warps(const Args& args) {
+    return row_blocks(args) * ((panels(args) + group(args) - 1) / group(args));
+  }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) {
+    const std::int64_t rows = args.out.rows < kBlockRows ? args.out.rows : kBlockRows;
+    return rows * args.x.columns * group(args) * kPanelColumns / 8;  // an fma is cheaper than an element of other ops
   }
 
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
-    const std::int64_t row = warp / panels(args);
-    const std::int64_t panel = warp % panels(args);
-    F32 total = splat_f32(0.0F);
-    for (std::int64_t k = 0; k < args.x.columns; ++k) {
-      const float x = broadcast(load_range(args.x, row, k, 1, 0.0F), 0);
-      total = fma(splat_f32(x), weights_at(args, panel, k), total);
-    }
-    const std::int64_t column = panel * kPanelColumns;
-    if (args.bias.given()) total = total + load(args.bias, 0, column, 0.0F);
-    store(args.out, row, column, total);
+    const std::int64_t first_panel = warp / row_blocks(args) * group(args);
+    const std::int64_t first_row = warp % row_blocks(args) * kBlockRows;
+    const std::int64_t rows_left = args.out.rows - first_row;
+    const std::int64_t panels_left = panels(args) - first_panel;
+    GemmBlock::run({args, first_row, rows_left < kBlockRows ? rows_left : kBlockRows, first_panel,
+                    panels_left < group(args) ? panels_left : group(args)});
   }
 };
 

@@ -1,0 +1,160 @@
+#pragma once
+/// The product of gemm.h, blocked for a CPU's registers and caches. The order of every sum is that of
+/// the contract: a register holds one output's chain while k ascends through a block, and between blocks
+/// the unfinished sum waits as raw f32 in `sums`.
+///
+/// One warp computes kBlockRows rows of a group of panels. For each block of k it copies the rows of x
+/// as f32 (about 100 KiB, level 2), then takes panel after panel: a slice of kBlockK x 32 weights (32 KiB) stays
+/// in level 1 while all rows pass over it.
+#include "kernels/warp/tensor_access.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+/// Rows whose sums the registers hold at once, with 32 columns each: as many as leave room for one row
+/// of weights and one value of x.
+#if NANSCOPE_VECTOR_BYTES == 64
+inline constexpr int kTileRows = 12;
+#elif NANSCOPE_VECTOR_BYTES == 32
+inline constexpr int kTileRows = 3;
+#else
+inline constexpr int kTileRows = 1;
+#endif
+inline constexpr std::int64_t kBlockRows = 96;
+inline constexpr std::int64_t kBlockK = 256;
+/// Floats from one copied row of x to the next: no multiple of 4 KiB / 12, so that rows do not compete
+/// for the same cache sets.
+inline constexpr std::int64_t kCopyStride = kBlockK + 16;
+inline constexpr std::int64_t kMaxGroup = 8;
+
+/// Adds one block of k to `Rows` rows of `Panels` panels, starting from the raw sums of the blocks before.
+/// x: rows kCopyStride apart; weights: Panels slices `panel_stride` floats apart; sums: (rows, kMaxGroup * 32).
+template <int Rows, int Panels>
+NANSCOPE_FN void add_tile(const float* x, const float* weights, std::int64_t panel_stride, std::int64_t depth,
+                          float* sums) {
+  F32 total[Rows][Panels];
+  NANSCOPE_UNROLL for (int r = 0; r < Rows; ++r) {
+    NANSCOPE_UNROLL for (int p = 0; p < Panels; ++p) {
+      total[r][p] = load_f32(sums + r * kMaxGroup * kLanes + p * kLanes, kLanes, 0.0F);
+    }
+  }
+  for (std::int64_t k = 0; k < depth; ++k) {
+    F32 row[Panels];
+    NANSCOPE_UNROLL for (int p = 0; p < Panels; ++p) {
+      row[p] = load_f32(weights + p * panel_stride + k * kLanes, kLanes, 0.0F);
+    }
+    NANSCOPE_UNROLL for (int r = 0; r < Rows; ++r) {
+      const F32 value = splat_f32(x[r * kCopyStride + k]);
+      NANSCOPE_UNROLL for (int p = 0; p < Panels; ++p) total[r][p] = fma(value, row[p], total[r][p]);
+    }
+  }
+  NANSCOPE_UNROLL for (int r = 0; r < Rows; ++r) {
+    NANSCOPE_UNROLL for (int p = 0; p < Panels; ++p) {
+      store_raw_f32(sums + r * kMaxGroup * kLanes + p * kLanes, total[r][p], kLanes);
+    }
+  }
+}
+
+/// Rows of x as f32, k from first_k on.
+NANSCOPE_CALLED void copy_rows(const TensorView& x, std::int64_t first_row, std::int64_t rows, std::int64_t first_k,
+                               std::int64_t depth, float* copy) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t k = 0; k < depth; k += kLanes) {
+      const F32 value = load_range(x, first_row + r, first_k + k, depth - k, 0.0F);
+      store_raw_f32(copy + r * kCopyStride + k, value, kLanes);
+    }
+  }
+}
+
+/// One panel's slice of weights that are not packed: transposed to (depth, 32), zero beyond N.
+NANSCOPE_CALLED void transpose_weights(const GemmArgs& args, std::int64_t panel, std::int64_t first_k,
+                                       std::int64_t depth, float* slice) {
+  alignas(64) float part[kLanes];
+  for (int n = 0; n < kLanes; ++n) {
+    const std::int64_t row = panel * kLanes + n;
+    for (std::int64_t k = 0; k < depth; k += kLanes) {
+      const bool inside = row < args.out.columns;
+      const F32 value = inside ? load_range(args.weight, row, first_k + k, depth - k, 0.0F) : splat_f32(0.0F);
+      store_raw_f32(part, value, kLanes);
+      const std::int64_t count = depth - k < kLanes ? depth - k : kLanes;
+      for (std::int64_t i = 0; i < count; ++i) slice[(k + i) * kLanes + n] = part[i];
+    }
+  }
+}
+
+struct GemmBlock {
+  const GemmArgs& args;
+  std::int64_t first_row;
+  std::int64_t rows;
+  std::int64_t first_panel;
+  std::int64_t panels;
+
+  /// All rows of the block over `Panels` panels side by side.
+  template <int Panels>
+  NANSCOPE_FN void add_panels(const GemmBlock& block, const float* copy, const float* weights,
+                              std::int64_t panel_stride, std::int64_t depth, float* sums) {
+    std::int64_t r = 0;
+    constexpr std::int64_t kSumsStride = kMaxGroup * kLanes;
+    if constexpr (Panels == 1) {
+      for (; r + kTileRows <= block.rows; r += kTileRows) {
+        add_tile<kTileRows, 1>(copy + r * kCopyStride, weights, panel_stride, depth, sums + r * kSumsStride);
+      }
+    }
+    if constexpr (kTileRows > 4) {
+      for (; r + 4 <= block.rows; r += 4) {
+        add_tile<4, Panels>(copy + r * kCopyStride, weights, panel_stride, depth, sums + r * kSumsStride);
+      }
+    }
+    for (; r < block.rows; ++r) {
+      add_tile<1, Panels>(copy + r * kCopyStride, weights, panel_stride, depth, sums + r * kSumsStride);
+    }
+  }
+
+  NANSCOPE_FN void add_depth(const GemmBlock& block, std::int64_t first_k, std::int64_t depth, float* copy,
+                             float* slice, float* sums) {
+    copy_rows(block.args.x, block.first_row, block.rows, first_k, depth, copy);
+    const std::int64_t panel_stride = block.args.x.columns * kLanes;
+    std::int64_t p = 0;
+    if (block.args.packed.given()) {
+      const auto* packed = static_cast<const float*>(block.args.packed.data) + first_k * kLanes;
+      // Few rows: two panels side by side, for more chains than an fma takes cycles.
+      if (block.rows <= kTileRows / 2 || kTileRows == 1) {
+        for (; p + 2 <= block.panels; p += 2) {
+          add_panels<2>(block, copy, packed + (block.first_panel + p) * panel_stride, panel_stride, depth,
+                        sums + p * kLanes);
+        }
+      }
+      for (; p < block.panels; ++p) {
+        add_panels<1>(block, copy, packed + (block.first_panel + p) * panel_stride, panel_stride, depth,
+                      sums + p * kLanes);
+      }
+      return;
+    }
+    for (; p < block.panels; ++p) {
+      transpose_weights(block.args, block.first_panel + p, first_k, depth, slice);
+      add_panels<1>(block, copy, slice, 0, depth, sums + p * kLanes);
+    }
+  }
+
+  NANSCOPE_FN void run(const GemmBlock& block) {
+    alignas(64) float sums[kBlockRows * kMaxGroup * kLanes];
+    alignas(64) float copy[kBlockRows * kCopyStride];
+    alignas(64) float slice[kBlockK * kLanes];
+    for (std::int64_t i = 0; i < block.rows * kMaxGroup * kLanes; i += kLanes) {
+      store_raw_f32(sums + i, splat_f32(0.0F), kLanes);
+    }
+    const std::int64_t all = block.args.x.columns;
+    for (std::int64_t k = 0; k < all; k += kBlockK) {
+      add_depth(block, k, all - k < kBlockK ? all - k : kBlockK, copy, slice, sums);
+    }
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      for (std::int64_t p = 0; p < block.panels; ++p) {
+        F32 total = load_f32(sums + (r * kMaxGroup + p) * kLanes, kLanes, 0.0F);
+        const std::int64_t column = (block.first_panel + p) * kLanes;
+        if (block.args.bias.given()) total = total + load(block.args.bias, 0, column, 0.0F);
+        store(block.args.out, block.first_row + r, column, total);
+      }
+    }
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
