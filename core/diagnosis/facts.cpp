@@ -143,10 +143,33 @@ KeyRow Facts::key_row(const StepRow& step, std::int64_t layer, std::int64_t row)
   key.in_context = row < step.context;
   key.slot = slots().locate(step.request, row, step.id);
   if (!key.slot) return key;
-  key.writer = slots().last_writer(*key.slot, layer, step.id);
+  key.writer = slots().last_writer(*key.slot, layer, step.id, false);
+  const KvRow* state = slots().last_writer(*key.slot, layer, step.id, true);
+  if (state != key.writer) {
+    // A recurrent state was in the block since. It filled only a part of it: what attention stored is
+    // still there when that is what explains the row.
+    const std::optional<StoredRow> stored =
+        key.writer != nullptr ? stored_row(*key.writer, *key.slot, layer, "k") : std::nullopt;
+    const std::optional<StoredRow> values =
+        key.writer != nullptr ? stored_row(*key.writer, *key.slot, layer, "v") : std::nullopt;
+    const bool explained =
+        (stored && row_bad(stored->codes, stored->row)) || (values && row_bad(values->codes, values->row));
+    if (!explained) key.writer = state;
+  }
   key.own = key.writer != nullptr && key.writer->action == KvAction::written && key.writer->request == step.request &&
-            key.writer->writer == "attention" && key.in_context;
+            key.writer->writer != kRecurrentState && key.in_context;
   return key;
+}
+
+std::optional<StoredRow> Facts::stored_row(const KvRow& write, const Slot& slot, std::int64_t layer,
+                                           const std::string& target) {
+  if (write.action != KvAction::written || write.writer == kRecurrentState) return std::nullopt;
+  const std::optional<OpRow> store = run.find_op(write.step, layer, "kv_store");
+  std::optional<TensorRow> codes = store ? run.output(store->id, target + "_codes") : std::nullopt;
+  if (!codes || codes->format != write.format) return std::nullopt;
+  const std::int64_t row = write.first_token + slot.slot - write.slot_begin - codes->first_token;
+  if (row < 0 || row >= codes->tokens) return std::nullopt;
+  return StoredRow{std::move(*codes), row};
 }
 
 const ScaleRow* Facts::scale_of(std::int64_t op, const std::string& target) {

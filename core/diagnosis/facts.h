@@ -24,6 +24,12 @@ struct KeyRow {
   bool own = false;               ///< this very request wrote it
 };
 
+/// The row of a kv_store's codes that went into a slot.
+struct StoredRow {
+  TensorRow codes;
+  std::int64_t row = 0;
+};
+
 /// An op with a NaN or Inf in an output.
 struct SickOp {
   OpRow op;
@@ -92,6 +98,9 @@ class Facts {
 
   /// The key row `row` of a kv_read in `step` of `layer`.
   KeyRow key_row(const StepRow& step, std::int64_t layer, std::int64_t row);
+  /// The codes (`target` k or v) that a write put into `slot`; nothing when no recorded kv_store did.
+  std::optional<StoredRow> stored_row(const KvRow& write, const Slot& slot, std::int64_t layer,
+                                      const std::string& target);
   /// The ledger entry of a kv_store op for `target` (k or v); null when there is none.
   const ScaleRow* scale_of(std::int64_t op, const std::string& target);
 

@@ -16,8 +16,8 @@ std::optional<Slot> KvSlots::locate(std::int64_t request, std::int64_t position,
   for (const std::size_t i : rows->second) {
     const KvRow& row = history_[i];
     if (row.step > step) break;
-    const bool holds = row.action == KvAction::allocated || row.action == KvAction::shared ||
-                       (row.action == KvAction::written && row.writer == "attention");
+    const bool holds =
+        row.writer != kRecurrentState && row.action != KvAction::freed && row.action != KvAction::scrubbed;
     if (!holds) continue;
     const std::int64_t slot = row.slot_begin + (position - row.first_token);
     if (slot >= row.slot_begin && slot < row.slot_end) found = Slot{row.block, slot};
@@ -25,7 +25,7 @@ std::optional<Slot> KvSlots::locate(std::int64_t request, std::int64_t position,
   return found;
 }
 
-const KvRow* KvSlots::last_writer(const Slot& slot, std::int64_t layer, std::int64_t step) const {
+const KvRow* KvSlots::last_writer(const Slot& slot, std::int64_t layer, std::int64_t step, bool states) const {
   const auto rows = by_block_.find(slot.block);
   if (rows == by_block_.end()) return nullptr;
   const KvRow* found = nullptr;
@@ -34,7 +34,8 @@ const KvRow* KvSlots::last_writer(const Slot& slot, std::int64_t layer, std::int
     if (row.step > step) break;
     if (row.action != KvAction::written && row.action != KvAction::scrubbed) continue;
     if (slot.slot < row.slot_begin || slot.slot >= row.slot_end) continue;
-    if (row.layer < 0 || row.layer == layer) found = &row;
+    const bool state = row.writer == kRecurrentState;
+    if (state ? states : row.layer < 0 || row.layer == layer) found = &row;
   }
   return found;
 }

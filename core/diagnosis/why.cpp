@@ -148,17 +148,12 @@ class Walker {
     path_.stopped = "the slot's bytes come from outside the recorded attention";
   }
 
-  /// The codes that the slot's writer stored; nothing when it was no attention layer.
+  /// The code that the slot's writer stored; nothing when no recorded kv_store did.
   std::optional<Element> stored_element(const Subject& subject, const KeyRow& key) {
-    if (key.writer->writer != "attention") return std::nullopt;
-    const std::optional<OpRow> store = facts_.run.find_op(key.writer->step, subject.op.layer, "kv_store");
-    if (!store) return std::nullopt;
-    const std::optional<TensorRow> codes = facts_.run.output(store->id, subject.tensor.role.substr(0, 1) + "_codes");
-    if (!codes) return std::nullopt;
-    const std::int64_t position = key.writer->first_token + key.slot->slot - key.writer->slot_begin;
-    const std::int64_t row = position - codes->first_token;
-    if (row < 0 || row >= codes->tokens || subject.element.channel >= codes->channels) return std::nullopt;
-    return Element{codes->id, row, subject.element.channel};
+    const std::string target = subject.tensor.role.substr(0, 1);
+    const std::optional<StoredRow> stored = facts_.stored_row(*key.writer, *key.slot, subject.op.layer, target);
+    if (!stored || subject.element.channel >= stored->codes.channels) return std::nullopt;
+    return Element{stored->codes.id, stored->row, subject.element.channel};
   }
 
   /// The codes of the cache's format that mean NaN.
