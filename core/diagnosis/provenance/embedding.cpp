@@ -42,6 +42,7 @@ Explanation explain_embedding(const Subject& subject) {
     const WeightRow* weight = input.weight.empty() ? nullptr : subject.facts.run.weight(input.weight);
     if (!found.origin || weight == nullptr || weight->health.bad() == 0) continue;
     found.weight = weight->name;
+    found.danger = true;
     found.text += ", whose row of " + weight->name + " holds NaN or Inf";
   }
   return found;

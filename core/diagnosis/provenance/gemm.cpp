@@ -18,6 +18,7 @@ Explanation explain_gemm(const Subject& subject) {
     if (weight == nullptr || weight->health.bad() == 0) continue;
     found.element.reset();
     found.weight = weight->name;
+    found.danger = true;
     found.text = "the row of x is healthy, the weight " + weight->name + " holds NaN or Inf";
   }
   return found;
