@@ -1,0 +1,319 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "tests/unit/core/recording/sample.h"
+
+namespace nanscope {
+namespace {
+
+using sample::TemporaryFolder;
+using testing::HasSubstr;
+
+TEST(Writer, RefusesToOverwrite) {
+  const TemporaryFolder folder;
+  const auto path = folder / "w.nanscope";
+  std::ofstream(path) << "precious";
+  const auto refused = RecordingWriter::create(path, {});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("exists already"));
+  EXPECT_EQ(std::filesystem::file_size(path), 8U);
+  WriterOptions options;
+  options.overwrite = true;
+  EXPECT_TRUE(RecordingWriter::create(path, {}, options));
+}
+
+TEST(Writer, SaysWhyAFileCannotBeCreated) {
+  const TemporaryFolder folder;
+  const auto refused = RecordingWriter::create(folder / "no/such/folder/w.nanscope", {});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("No such file or directory"));
+  EXPECT_FALSE(RecordingWriter::create({}, {}));
+}
+
+TEST(Writer, StaleJournalIsNotPlayedIntoANewFile) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "w.nanscope-journal") << std::string(4096, 'j');
+  auto writer = RecordingWriter::create(folder / "w.nanscope", sample::run_info()).value();
+  sample::add_step(*writer, 1, 0, 0, 2, 3, 8, true);
+  ASSERT_TRUE(writer->finish());
+  EXPECT_TRUE(Recording::open(folder / "w.nanscope")->check());
+}
+
+TEST(Writer, IsSeenAliveAndLeavesAnInterruptedRunWhenItGoesAway) {
+  const TemporaryFolder folder;
+  const auto path = folder / "w.nanscope";
+  auto writer = RecordingWriter::create(path, sample::run_info()).value();
+  sample::add_step(*writer, 1, 0, 0, 2, 3, 8, true);
+  ASSERT_TRUE(writer->flush());
+  EXPECT_EQ(writer->committed_steps(), 1);
+  const auto recording = Recording::open(path);
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_EQ(recording->state().value(), RunState::recording);
+  EXPECT_EQ(recording->counts()->ops, 2);
+
+  sample::add_step(*writer, 2, 0, 1, 2, 3, 8, true);
+  ASSERT_TRUE(writer->flush());
+  EXPECT_EQ(recording->counts()->ops, 4) << "an open reader sees what was committed meanwhile";
+
+  sample::add_step(*writer, 3, 0, 2, 2, 3, 8, true);
+  StepRow unfinished;
+  unfinished.id = 4;
+  writer->add(unfinished);
+  writer.reset();
+  EXPECT_EQ(recording->state().value(), RunState::interrupted);
+  EXPECT_EQ(recording->steps()->size(), 3U) << "whole steps stay, the unfinished one does not";
+}
+
+TEST(Writer, UnfinishedLargeStepIsForgotten) {
+  const TemporaryFolder folder;
+  const auto path = folder / "w.nanscope";
+  auto writer = RecordingWriter::create(path, sample::run_info()).value();
+  sample::add_step(*writer, 1, 0, 0, 2, 3, 8, true);
+  StepRow step;
+  step.id = 2;
+  writer->add(step);
+  for (int i = 0; i < 20; ++i) {
+    OpRow op;
+    op.id = 3 + i;
+    op.step = 2;
+    writer->add(op, {});
+    TensorRow tensor;
+    tensor.id = tensor.op = op.id;
+    tensor.tokens = 1024;
+    tensor.channels = 256;
+    writer->add(tensor, {}, std::vector<std::byte>(1 << 20));
+  }
+  writer.reset();
+  const auto recording = Recording::open(path);
+  EXPECT_EQ(recording->steps()->size(), 1U);
+  EXPECT_EQ(recording->tensors()->size(), 2U);
+  EXPECT_TRUE(recording->check());
+}
+
+TEST(Writer, ExpectedOpsAreKnownBeforeTheEnd) {
+  const TemporaryFolder folder;
+  auto writer = RecordingWriter::create(folder / "w.nanscope", sample::run_info()).value();
+  writer->set_expected_ops(100);
+  sample::add_step(*writer, 1, 0, 0, 2, 3, 8, false);
+  writer.reset();
+  const auto counts = Recording::open(folder / "w.nanscope")->counts().value();
+  EXPECT_EQ(counts.ops, 2);
+  EXPECT_EQ(counts.expected_ops, 100);
+}
+
+void expect_refused(const std::string& message, const std::function<void(RecordingWriter&)>& add) {
+  auto writer = RecordingWriter::create_in_memory({}).value();
+  StepRow step;
+  step.id = 5;
+  writer->add(step);
+  OpRow op;
+  op.id = 5;
+  op.step = 5;
+  writer->add(op, {});
+  TensorRow tensor;
+  tensor.id = tensor.op = 5;
+  tensor.tokens = 2;
+  tensor.channels = 300;
+  writer->add(tensor);
+  add(*writer);
+  const auto status = writer->finish();
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message, HasSubstr(message));
+}
+
+TEST(Writer, RowsThatContradictThemselvesAreLatchedErrors) {
+  TensorRow tensor;
+  tensor.id = 6;
+  tensor.op = 5;
+  tensor.tokens = 2;
+  tensor.channels = 300;
+  expect_refused("3 token rows", [&](auto& w) { w.add(tensor, {sample::many(3, 0), {}}); });
+  expect_refused("3 tiles", [&](auto& w) { w.add(tensor, {sample::many(2, 0), sample::many(3, 0)}); });
+  expect_refused("need tiles", [&](auto& w) { w.add(tensor, {sample::many(2, 0), {}}); });
+  expect_refused("7 bytes for 2 x 300", [&](auto& w) { w.add(tensor, {}, sample::noise(7, 0)); });
+  expect_refused("never added", [&](auto& w) { w.add_bytes(9, sample::noise(7, 0)); });
+  expect_refused("its shape needs 2400", [&](auto& w) { w.add_bytes(5, sample::noise(7, 0)); });
+  expect_refused("logical order", [&](auto& w) {
+    tensor.id = 4;
+    w.add(tensor);
+  });
+  expect_refused("op 6 of step 4 added after step 5", [&](auto& w) {
+    OpRow op;
+    op.id = 6;
+    op.step = 4;
+    w.add(op, {});
+  });
+}
+
+TEST(Writer, BytesMayFollowTheirTensor) {
+  auto writer = RecordingWriter::create_in_memory({}).value();
+  sample::add_step(*writer, 1, 0, 0, 2, 3, 8, false);
+  sample::add_step(*writer, 2, 0, 1, 2, 3, 8, false);
+  writer->add_bytes(1, sample::noise(96, 1));
+  ASSERT_TRUE(writer->commit_step());
+  const auto recording = writer->finish_in_memory();
+  EXPECT_TRUE(recording->tensor(1)->stored);
+  EXPECT_FALSE(recording->tensor(2)->stored);
+  EXPECT_EQ(recording->tensor_bytes(1).value().value(), sample::noise(96, 1));
+}
+
+TEST(Writer, LargeTensorsAreCutIntoChunks) {
+  const TemporaryFolder folder;
+  auto writer = RecordingWriter::create(folder / "w.nanscope", {}).value();
+  const auto bytes = sample::noise(1000 * 700 * 4, 5);
+  StepRow step;
+  step.id = 1;
+  writer->add(step);
+  OpRow op;
+  op.id = op.step = 1;
+  writer->add(op, {});
+  TensorRow tensor;
+  tensor.id = tensor.op = 1;
+  tensor.tokens = 1000;
+  tensor.channels = 700;
+  const auto detail = sample::many(3000, 0);
+  writer->add(tensor, {sample::many(1000, 0), detail}, bytes);
+  ASSERT_TRUE(writer->finish());
+  const auto recording = Recording::open(folder / "w.nanscope").value();
+  EXPECT_EQ(recording.tensor_bytes(1).value().value(), bytes);
+  const std::size_t edge = (1 << 20) - 3;
+  EXPECT_EQ(recording.tensor_bytes(1, edge, 7).value().value(),
+            (std::vector<std::byte>{bytes.begin() + edge, bytes.begin() + edge + 7}));
+  // The upper levels of a tensor this large are in the file; they are what merging gives.
+  const auto shape = level_shape(1000, 700, 0);
+  EXPECT_TRUE(sample::same(recording.tiles(1, 1)->tiles, merge_level(detail, shape)));
+  EXPECT_EQ(recording.tiles(1, 5)->tiles.size(), 1U);
+  EXPECT_TRUE(sample::same(recording.tiles(1, 0)->tiles, detail));
+}
+
+TEST(Writer, TilesOfManyNarrowTokensAreStoredFromLevelOne) {
+  auto writer = RecordingWriter::create_in_memory({}).value();
+  sample::add_step(*writer, 1, 0, 0, 1, 2000, 64, false);
+  const auto recording = writer->finish_in_memory().value();
+  auto level = sample::many(2000, 1);
+  EXPECT_TRUE(sample::same(recording.token_health(1).value(), level));
+  for (int i = 0; i < pyramid_levels(2000, 64); ++i) {
+    const auto tiles = recording.tiles(1, i).value();
+    EXPECT_TRUE(sample::same(tiles.tiles, level)) << i;
+    level = merge_level(level, tiles.shape);
+  }
+}
+
+TEST(Writer, ErrorsOfAFullDiskAreLatched) {
+  const TemporaryFolder folder;
+  WriterOptions options;
+  options.max_pages = 60;
+  options.commit_interval = std::chrono::milliseconds(0);
+  auto writer = RecordingWriter::create(folder / "w.nanscope", sample::run_info(), options).value();
+  Status status;
+  for (int step = 1; step <= 200 && status; ++step) {
+    StepRow row;
+    row.id = step;
+    writer->add(row);
+    OpRow op;
+    op.id = op.step = step;
+    writer->add(op, {});
+    TensorRow tensor;
+    tensor.id = tensor.op = step;
+    tensor.tokens = 100;
+    tensor.channels = 1000;
+    writer->add(tensor, {}, std::vector<std::byte>(400'000));
+    std::ignore = writer->commit_step();
+    status = writer->flush();
+  }
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message, HasSubstr("the disk is full"));
+  EXPECT_FALSE(writer->commit_step());
+  EXPECT_FALSE(writer->finish());
+  const auto committed = writer->committed_steps();
+  EXPECT_GT(committed, 0);
+  writer.reset();
+  const auto recording = Recording::open(folder / "w.nanscope");
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_EQ(recording->state().value(), RunState::interrupted);
+  EXPECT_EQ(recording->counts()->steps, committed);
+  EXPECT_TRUE(recording->check());
+}
+
+TEST(Writer, RefusedWritesAreLatched) {
+  const TemporaryFolder folder;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{8 << 20, 8 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    auto writer = RecordingWriter::create(folder / "w.nanscope", {}).value();
+    sample::add_step(*writer, 1, 0, 0, 2, 10, 100, true);
+    if (!writer->flush()) _exit(1);
+    StepRow step;
+    step.id = 2;
+    writer->add(step);
+    OpRow op;
+    op.id = 3;
+    op.step = 2;
+    writer->add(op, {});
+    TensorRow tensor;
+    tensor.id = tensor.op = 3;
+    tensor.tokens = 4096;
+    tensor.channels = 1024;
+    writer->add(tensor, {}, std::vector<std::byte>(16 << 20));
+    std::ignore = writer->commit_step();
+    const auto status = writer->flush();
+    _exit(!status && status.error().message.find('\n') == std::string::npos ? 0 : 2);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+  const auto recording = Recording::open(folder / "w.nanscope");
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_EQ(recording->counts()->steps, 1);
+  EXPECT_TRUE(recording->check());
+}
+
+TEST(Writer, RowsFromSeveralThreadsAllArrive) {
+  const TemporaryFolder folder;
+  WriterOptions options;
+  options.queue_bytes = 1 << 16;  // so that the queue fills up and add() has to wait
+  options.commit_interval = std::chrono::milliseconds(1);
+  auto writer = RecordingWriter::create(folder / "w.nanscope", {}, options).value();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 500; ++i) {
+        writer->add(KernelRow{t, "kernel", i, 1, "{}"});
+        if (i % 50 == 0) std::ignore = writer->commit_step();
+        if (i % 100 == 0) std::ignore = writer->flush();
+        std::ignore = writer->committed_steps();
+        std::ignore = writer->buffer(1000);
+      }
+    });
+  }
+  std::thread reader([&] {
+    for (int i = 0; i < 20; ++i) {
+      const auto recording = Recording::open(folder / "w.nanscope");
+      ASSERT_TRUE(recording) << recording.error().message;
+      ASSERT_TRUE(recording->kernels());
+      ASSERT_EQ(recording->state().value(), RunState::recording);
+    }
+  });
+  for (auto& thread : threads) thread.join();
+  reader.join();
+  ASSERT_TRUE(writer->finish());
+  EXPECT_FALSE(writer->finish()) << "only once";
+  const auto recording = Recording::open(folder / "w.nanscope").value();
+  for (int t = 0; t < 4; ++t) {
+    const auto kernels = recording.kernels(t).value();
+    ASSERT_EQ(kernels.size(), 500U);
+    for (int i = 0; i < 500; ++i) EXPECT_EQ(kernels[static_cast<std::size_t>(i)].start_ns, i) << "in the order added";
+  }
+}
+
+}  // namespace
+}  // namespace nanscope
