@@ -96,7 +96,6 @@ bool read_header(Stream& stream, png_structp png, png_infop info) {
   png_set_scale_16(png);
   png_set_gray_to_rgb(png);
   png_set_strip_alpha(png);
-  png_set_interlace_handling(png);
   png_read_update_info(png, info);
   return true;
 }

@@ -8,6 +8,7 @@
 
 #include "instrument/files/file.h"
 #include "instrument/tokenizer/byte_alphabet.h"
+#include "instrument/tokenizer/shipped.h"
 #include "instrument/tokenizer/tokenizer.h"
 
 namespace nanscope {
@@ -83,6 +84,13 @@ TEST_F(OwnTokenizer, HasTheByteOrderOfGpt2) {
   EXPECT_EQ(tokenizer_.token_text(-1), "");
   EXPECT_EQ(tokenizer_.added_token("<|end|>"), 511);
   EXPECT_EQ(tokenizer_.added_token("<|begin|>"), std::nullopt);
+}
+
+TEST_F(OwnTokenizer, IsTheOneInsideTheBinary) {
+  const auto shipped = load_shipped_tokenizer();
+  ASSERT_TRUE(shipped.has_value()) << shipped.error().message;
+  ASSERT_EQ(shipped->vocab_size(), tokenizer_.vocab_size());
+  for (std::int32_t id = 0; id < 512; ++id) EXPECT_EQ(shipped->token_text(id), tokenizer_.token_text(id));
 }
 
 TEST_F(OwnTokenizer, DecodesWhatItEncoded) {
