@@ -1,5 +1,6 @@
 #pragma once
 /// Residual add: out = a + b, one rounding in f32, then one to out's format.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -10,6 +11,16 @@ struct ResidualAddArgs {
   TensorView b;
   TensorView out;
 };
+
+inline Status check(const ResidualAddArgs& args) {
+  return ArgsCheck("residual_add")
+      .floats("out", args.out)
+      .floats("a", args.a)
+      .floats("b", args.b)
+      .shape("a", args.a, args.out.rows, args.out.columns)
+      .shape("b", args.b, args.out.rows, args.out.columns)
+      .done();
+}
 
 }  // namespace nanscope::kernels
 

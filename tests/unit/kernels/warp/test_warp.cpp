@@ -2,6 +2,7 @@
 // of special values and on pseudo-random bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>

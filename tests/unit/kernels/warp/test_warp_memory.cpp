@@ -2,6 +2,7 @@
 // the scalar codec.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
