@@ -25,31 +25,91 @@ struct HealthScanArgs {
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
-/// Borders between the classes of one format: on codes for the fast test, on f32 bits for the counts.
+/// Borders between the classes of one format, and decoding without regard to them.
 template <Format F>
-struct HealthBorders {
+struct HealthFormat {
   static constexpr FormatInfo kInfo = kFormatTable[static_cast<std::size_t>(F)];
-  /// A sign-and-magnitude float: codes order as magnitudes do.
+  /// A sign-and-magnitude float: what decode_ordinary() can read.
   static constexpr bool kFloat = kInfo.exponent_bits > 0 && kInfo.has_sign;
-  static constexpr std::uint32_t kMagnitude = (1U << ((kInfo.bits - 1) & 31)) - 1U;
-  static constexpr std::uint32_t kNormalCode = 1U << (kInfo.mantissa_bits & 31);
+  /// decode_ordinary() is right for every code: the format is the upper part of an f32.
+  static constexpr bool kExact = F == Format::f32 || F == Format::bf16;
   static constexpr std::uint32_t kLargestBits = std::bit_cast<std::uint32_t>(kInfo.max_finite);
   static constexpr std::uint32_t kNormalBits = std::bit_cast<std::uint32_t>(kInfo.min_normal);
-  static constexpr float kLargest = kInfo.max_finite;
 
-  /// Lanes that some count must see: zero, subnormal, largest finite, Inf, NaN. One unsigned compare.
-  NANSCOPE_LANE Mask special(const U32& code) {
-    constexpr std::uint32_t kBias = 0x80000000U;  // signed compares order like unsigned ones once biased
-    const U32 above_normal = (code & splat_u32(kMagnitude)) + splat_u32(kBias - kNormalCode);
-    return to_i32(above_normal) >= to_i32(splat_u32(kInfo.max_finite_code - kNormalCode + kBias));
-  }
-  /// f32 bits of a code that is not special.
+  /// f32 bits of a code as if it were a finite normal number. Every other code (but f32's and
+  /// bf16's, which are right) gives a magnitude below min_normal or not below max_finite.
   NANSCOPE_LANE U32 decode_ordinary(const U32& code) {
     if constexpr (F == Format::f32) return code;
     if constexpr (F == Format::bf16) return code << 16;
-    const U32 magnitude = (code & splat_u32(kMagnitude)) << (23 - kInfo.mantissa_bits);
-    const U32 sign = (code >> (kInfo.bits - 1)) << 31;
-    return (magnitude + splat_u32(static_cast<std::uint32_t>(127 - kInfo.bias) << 23)) | sign;
+    return decode_top(code << (32 - kInfo.bits));
+  }
+  /// The same of a code in the top bits of a lane; what lies below it is ignored.
+  NANSCOPE_LANE U32 decode_top(const U32& code) {
+    constexpr std::uint32_t kMagnitude = ((1U << ((kInfo.bits - 1) & 31)) - 1U) << (23 - kInfo.mantissa_bits);
+    // An arithmetic shift leaves copies of the sign above the magnitude; one mask drops all but the first.
+    const I32 spread = to_i32(code) >> (8 - kInfo.exponent_bits);
+    return (to_u32(spread) & splat_u32(0x80000000U | kMagnitude)) +
+           splat_u32(static_cast<std::uint32_t>(127 - kInfo.bias) << 23);
+  }
+};
+
+/// a * a + sum where a * a is exact, so that one and two roundings are the same bits; the baseline
+/// instruction set has no fma.
+template <class T>
+NANSCOPE_FN T add_exact_square(const T& a, const T& sum) {
+#if defined(NANSCOPE_VECTOR_BYTES) && NANSCOPE_VECTOR_BYTES == 16
+  return a * a + sum;
+#else
+  return fma(a, a, sum);
+#endif
+}
+
+/// The two sums of a tile, uniform.
+struct Totals {
+  double sum;
+  double sum_sq;
+};
+
+/// The two sums in f64, as any format needs them.
+struct WideSums {
+  F64 sum = splat_f64(-0.0);
+  F64 sum_sq = splat_f64(-0.0);
+
+  NANSCOPE_LANE void add(WideSums& sums, const F64& x) {
+    sums.sum = sums.sum + x;
+    sums.sum_sq = add_exact_square(x, sums.sum_sq);
+  }
+  NANSCOPE_LANE Totals totals(const WideSums& sums) {
+    return {kernels::NANSCOPE_ISA::sum(sums.sum), kernels::NANSCOPE_ISA::sum(sums.sum_sq)};
+  }
+};
+
+/// The two sums of at most 8 e4m3 values a lane, exactly, in f32. Values are multiples of 2^-9 up to
+/// 480. A square is split at 1: `high` starts at 2^23, where adding rounds to whole numbers, and
+/// stays below 2^24; `low` collects what that left, at most 1/2 each in units of 2^-18. Four lanes'
+/// worth of each still fits 24 bits. Exact, so that the order of these sums is nobody's business.
+struct NarrowSums {
+  static constexpr float kBase = 0x1p23F;
+  F32 sum = splat_f32(0.0F);
+  F32 high = splat_f32(kBase);
+  F32 low = splat_f32(0.0F);
+
+  NANSCOPE_LANE void add(NarrowSums& sums, const F32& x) {
+    sums.sum = sums.sum + x;
+    const F32 high = add_exact_square(x, sums.high);
+    sums.low = sums.low + add_exact_square(x, sums.high - high);
+    sums.high = high;
+  }
+  NANSCOPE_LANE F64 fold(F32 x) {
+    x = x + xor_lane(x, 16);
+    return to_f64(x + xor_lane(x, 8));
+  }
+  NANSCOPE_LANE double total(F64 x) {
+    for (int m = 4; m > 0; m >>= 1) x = x + xor_lane(x, m);
+    return broadcast(x, 0);
+  }
+  NANSCOPE_LANE Totals totals(const NarrowSums& sums) {
+    return {total(fold(sums.sum)), total(fold(sums.high - splat_f32(kBase)) + fold(sums.low))};
   }
 };
 
@@ -61,95 +121,183 @@ struct HealthScan {
   NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.x.rows * tiles_per_row(args); }
   NANSCOPE_HOST std::int64_t work_per_warp(const Args&) { return kTileChannels; }
 
-  struct Spread {
-    F64 sum;
-    F64 sum_sq;
-    F32 min;
-    F32 max;
+  /// Columns [first, last) of a row.
+  struct Tile {
+    std::int64_t row;
+    std::int64_t first;
+    std::int64_t last;
+  };
+  struct Range {
+    F32 min = splat_f32(HUGE_VALF);
+    F32 max = splat_f32(-HUGE_VALF);
   };
 
-  NANSCOPE_LANE void add(Spread& lanes, const F32& x) {
-    const F64 wide = to_f64(x);
-    lanes.sum = lanes.sum + wide;
-    lanes.sum_sq = lanes.sum_sq + wide * wide;
-    lanes.min = min_ignore(lanes.min, x);
-    lanes.max = max_ignore(lanes.max, x);
+  NANSCOPE_LANE F32 lower(const F32& a, const F32& b) { return select(a < b, a, b); }
+  NANSCOPE_LANE F32 higher(const F32& a, const F32& b) { return select(a > b, a, b); }
+  /// Across the lanes, of values that are not NaN. A tie of zeros may answer either.
+  NANSCOPE_LANE float lowest(F32 x) {
+    for (int m = kLanes / 2; m > 0; m >>= 1) x = lower(x, xor_lane(x, m));
+    return broadcast(x, 0);
+  }
+  NANSCOPE_LANE float highest(F32 x) {
+    for (int m = kLanes / 2; m > 0; m >>= 1) x = higher(x, xor_lane(x, m));
+    return broadcast(x, 0);
+  }
+
+  NANSCOPE_LANE void widen(Range& range, const F32& x) {
+    range.min = lower(x, range.min);
+    range.max = higher(x, range.max);
+  }
+
+  /// A tile whose columns are a multiple of 32, as if all were finite normal numbers. The answer is
+  /// whether some were zero or subnormal.
+  template <Format F>
+  NANSCOPE_LANE bool add_ordinary(const Args& args, const Tile& tile, WideSums& sums, Range& range) {
+    constexpr int kBytes = (HealthFormat<F>::kInfo.bits + 7) / 8;
+    I32 least = splat_i32(0x7f800000);  // smallest magnitude, as bits
+    for (std::int64_t column = tile.first; column < tile.last; column += kLanes) {
+      const char* next = element_ptr<const char>(args.x, 0, 0) + (tile.row * args.x.stride + column) * kBytes;
+      for (int line = 0; line < kLanes * kBytes; line += 64) prefetch_next_page(next + line);
+      const U32 value = HealthFormat<F>::decode_ordinary(load_whole_codes<F>(args.x, tile.row, column));
+      const F32 x = from_bits(value);
+      if constexpr (F == Format::f32) {
+        WideSums::add(sums, load_wide(element_ptr<const float>(args.x, tile.row, column), x));
+      } else {
+        WideSums::add(sums, to_f64(x));
+      }
+      widen(range, x);
+      const I32 magnitude = to_i32(value & splat_u32(0x7fffffffU));
+      least = select(magnitude < least, magnitude, least);
+    }
+    return any(least < splat_i32(static_cast<std::int32_t>(HealthFormat<F>::kNormalBits)));
+  }
+
+  /// The same for e4m3, four codes a lane at a time: 128 columns a step, in no particular order.
+  NANSCOPE_LANE bool add_e4m3(const Args& args, const Tile& tile, NarrowSums& sums, Range& range) {
+    constexpr std::uint32_t kNormal = 0x80808080U - 0x08080808U;  // carries into bit 7 from magnitude 8 on
+    U32 normal = splat_u32(0xffffffffU);
+    for (std::int64_t column = tile.first; column < tile.last; column += 4 * kLanes) {
+      const auto* codes = element_ptr<const std::uint8_t>(args.x, tile.row, column);
+      prefetch_next_page(codes);
+      prefetch_next_page(codes + 64);
+      const U32 four = load_u32(reinterpret_cast<const std::uint32_t*>(codes), kLanes);
+      normal = normal & ((four & splat_u32(0x7f7f7f7fU)) + splat_u32(kNormal));
+      for (int byte = 0; byte < 4; ++byte) {
+        const F32 x = from_bits(HealthFormat<Format::e4m3>::decode_top(four << (24 - 8 * byte)));
+        NarrowSums::add(sums, x);
+        widen(range, x);
+      }
+    }
+    return any((normal & splat_u32(0x80808080U)) != splat_u32(0x80808080U));
+  }
+
+  /// Writes what is known of a tile. Zero is reported as +0, so that merging has no order.
+  NANSCOPE_LANE void finish(Health& health, const Totals& totals, const Range& range) {
+    health.sum = totals.sum + 0.0;
+    health.sum_sq = totals.sum_sq + 0.0;
+    health.min = lowest(range.min) + 0.0F;
+    health.max = highest(range.max) + 0.0F;
+    health.absmax = -health.min > health.max ? -health.min : health.max;
+    if (health.min > health.max) health.absmax = 0.0F;
+  }
+
+  /// The common tile, without special values: no test inside the loop. False when some element is
+  /// special; then `health` holds nothing. A NaN or Inf shows in the range or in the sum of squares,
+  /// which no finite f32 can overflow.
+  template <Format F>
+  NANSCOPE_LANE bool scan_ordinary(const Args& args, const Tile& tile, Health& health) {
+    std::conditional_t<F == Format::e4m3, NarrowSums, WideSums> sums;
+    Range range;
+    bool small;
+    if constexpr (F == Format::e4m3) {
+      small = add_e4m3(args, tile, sums, range);
+    } else {
+      small = add_ordinary<F>(args, tile, sums, range);
+    }
+    finish(health, sums.totals(sums), range);
+    return !small && health.absmax < HealthFormat<F>::kInfo.max_finite && health.sum_sq < HUGE_VAL;
+  }
+
+  /// Whether scan_ordinary() can read the tile: whole steps, and for e4m3 whole aligned words.
+  template <Format F>
+  NANSCOPE_LANE bool fits(const Args& args, const Tile& tile) {
+    const std::int64_t columns = tile.last - tile.first;
+    if constexpr (F != Format::e4m3) return columns % kLanes == 0;
+    const auto address =
+        reinterpret_cast<std::uintptr_t>(element_ptr<const std::uint8_t>(args.x, tile.row, tile.first));
+    return columns % (4 * kLanes) == 0 && address % 4 == 0;
   }
 
   NANSCOPE_LANE std::uint64_t number(const Mask& mask) { return static_cast<std::uint64_t>(count(mask)); }
 
-  /// A group of which some lanes are special or absent.
-  template <class Borders>
-  NANSCOPE_LANE void add_special(Spread& lanes, Health& tile, const U32& value, const Mask& valid, std::int64_t index) {
+  /// Counts of 32 elements, f32 bits.
+  template <Format F>
+  NANSCOPE_LANE void count_group(Health& health, const U32& value, const Mask& valid, std::int64_t index) {
     const U32 magnitude = value & splat_u32(0x7fffffffU);
     const Mask negative = !((value >> 31) == splat_u32(0U));
     const Mask finite = valid & (magnitude < splat_u32(0x7f800000U));
-    const Mask infinite = valid & (magnitude == splat_u32(0x7f800000U));
     const Mask nonzero = !(magnitude == splat_u32(0U));
-    tile.nan += number(valid & (magnitude > splat_u32(0x7f800000U)));
-    tile.pos_inf += number(infinite & !negative);
-    tile.neg_inf += number(infinite & negative);
-    tile.saturated += number(finite & (magnitude >= splat_u32(Borders::kLargestBits)));
-    tile.subnormal += number(finite & nonzero & (magnitude < splat_u32(Borders::kNormalBits)));
-    tile.zero += number(finite & !nonzero);
+    health.saturated += number(finite & (magnitude >= splat_u32(HealthFormat<F>::kLargestBits)));
+    health.subnormal += number(finite & nonzero & (magnitude < splat_u32(HealthFormat<F>::kNormalBits)));
+    health.zero += number(finite & !nonzero);
     const std::uint32_t bad = ballot(valid & !finite);
-    if (bad != 0 && tile.first_bad < 0) tile.first_bad = index + first_lane(bad);
-    const F32 x = from_bits(value);
-    const F64 wide = to_f64(select(finite, x, splat_f32(-0.0F)));
-    lanes.sum = lanes.sum + wide;
-    lanes.sum_sq = lanes.sum_sq + wide * wide;
-    lanes.min = min_ignore(lanes.min, select(finite, x, splat_f32(HUGE_VALF)));
-    lanes.max = max_ignore(lanes.max, select(finite, x, splat_f32(-HUGE_VALF)));
+    if (bad == 0) return;
+    const Mask infinite = valid & (magnitude == splat_u32(0x7f800000U));
+    health.pos_inf += number(infinite & !negative);
+    health.neg_inf += number(infinite & negative);
+    health.nan += number(valid & (magnitude > splat_u32(0x7f800000U)));
+    if (health.first_bad < 0) health.first_bad = index + first_lane(bad);
   }
 
   /// What the cast from `source` lost.
-  template <class Borders>
-  NANSCOPE_LANE void add_losses(const Args& args, Health& tile, const U32& value, const Mask& valid, std::int64_t row,
-                                std::int64_t column) {
-    const F32 source = load(args.source, row, column, 0.0F);
-    const F32 scaled = source / splat_f32(read_scale(args.source_scales, row));
+  template <Format F>
+  NANSCOPE_LANE void count_losses(const Args& args, Health& health, const U32& value, const Mask& valid,
+                                  const Tile& tile, std::int64_t column) {
+    const F32 source = load(args.source, tile.row, column, 0.0F);
+    const F32 scaled = source / splat_f32(read_scale(args.source_scales, tile.row));
     const Mask zero = (value & splat_u32(0x7fffffffU)) == splat_u32(0U);
     const Mask something = !(source == splat_f32(0.0F)) & !is_nan(source);
-    tile.flushed += number(valid & zero & something);
-    tile.clipped += number(valid & (abs(scaled) > splat_f32(Borders::kLargest)));
+    health.flushed += number(valid & zero & something);
+    health.clipped += number(valid & (abs(scaled) > splat_f32(HealthFormat<F>::kInfo.max_finite)));
+  }
+
+  /// Any tile.
+  template <Format F>
+  NANSCOPE_LANE void scan_special(const Args& args, const Tile& tile, Health& health) {
+    WideSums sums;
+    Range range;
+    for (std::int64_t column = tile.first; column < tile.last; column += kLanes) {
+      const Mask valid = lanes_below(tile.last - column);
+      const U32 value = decode_bits<F>(load_code(args.x, tile.row, column));
+      count_group<F>(health, value, valid, tile.row * args.x.columns + column);
+      if (args.source.given()) count_losses<F>(args, health, value, valid, tile, column);
+      const F32 x = from_bits(value);
+      const Mask finite = valid & is_finite(x);
+      WideSums::add(sums, to_f64(select(finite, x, splat_f32(-0.0F))));
+      range.min = lower(select(finite, x, splat_f32(HUGE_VALF)), range.min);
+      range.max = higher(select(finite, x, splat_f32(-HUGE_VALF)), range.max);
+    }
+    finish(health, WideSums::totals(sums), range);
   }
 
   template <Format F>
-  NANSCOPE_LANE void scan(const Args& args, std::int64_t row, std::int64_t first, std::int64_t last, Health& tile,
-                          Spread& lanes) {
-    using Borders = HealthBorders<F>;
-    for (std::int64_t column = first; column < last; column += kLanes) {
-      const U32 code = load_code(args.x, row, column);
-      if constexpr (Borders::kFloat) {
-        if (!args.source.given() && last - column >= kLanes && !any(Borders::special(code))) {
-          add(lanes, from_bits(Borders::decode_ordinary(code)));
-          continue;
-        }
-      }
-      const Mask valid = lanes_below(last - column);
-      const U32 value = decode_bits<F>(code);
-      add_special<Borders>(lanes, tile, value, valid, row * args.x.columns + column);
-      if (args.source.given()) add_losses<Borders>(args, tile, value, valid, row, column);
+  NANSCOPE_LANE void scan(const Args& args, const Tile& tile, Health& health) {
+    health.count = static_cast<std::uint64_t>(tile.last - tile.first);
+    if constexpr (HealthFormat<F>::kFloat) {
+      if (!args.source.given() && fits<F>(args, tile) && scan_ordinary<F>(args, tile, health)) return;
     }
+    scan_special<F>(args, tile, health);
   }
 
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
     const std::int64_t row = warp / tiles_per_row(args);
     const std::int64_t first = warp % tiles_per_row(args) * kTileChannels;
     const std::int64_t last = first + kTileChannels < args.x.columns ? first + kTileChannels : args.x.columns;
-    Health tile;
-    Spread lanes{splat_f64(-0.0), splat_f64(-0.0), splat_f32(HUGE_VALF), splat_f32(-HUGE_VALF)};
+    Health health;
     with_format(args.x.format, [&](auto format) NANSCOPE_INLINE_LAMBDA {
-      scan<decltype(format)::value>(args, row, first, last, tile, lanes);
+      scan<decltype(format)::value>(args, {row, first, last}, health);
     });
-    tile.count = static_cast<std::uint64_t>(last - first);
-    tile.sum = sum(lanes.sum) + 0.0;  // + 0.0: zero is reported as +0, so that merging has no order
-    tile.sum_sq = sum(lanes.sum_sq) + 0.0;
-    tile.min = min_ignore_across(lanes.min) + 0.0F;
-    tile.max = max_ignore_across(lanes.max) + 0.0F;
-    const float low = -tile.min;
-    tile.absmax = tile.finite() == 0 ? 0.0F : low > tile.max ? low : tile.max;
-    store_uniform(args.tiles + warp, tile);
+    store_uniform(args.tiles + warp, health);
   }
 };
 

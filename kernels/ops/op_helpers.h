@@ -37,6 +37,35 @@ NANSCOPE_FN int first_lane(std::uint32_t lanes) {
 #endif
 }
 
+/// The 32 floats at p, which are also `loaded`, as f64. A CPU converts faster from memory than from
+/// the halves of its registers.
+NANSCOPE_FN F64 load_wide([[maybe_unused]] const float* p, const F32& loaded) {
+#if defined(NANSCOPE_VECTOR_BYTES) && NANSCOPE_VECTOR_BYTES == 64
+  F64 wide = to_f64(loaded);
+  NANSCOPE_UNROLL for (int i = 0; i < F64::kCount; ++i) wide.v[i] = _mm512_cvtps_pd(_mm256_loadu_ps(p + 8 * i));
+  return wide;
+#else
+  return to_f64(loaded);
+#endif
+}
+
+/// Asks for the memory one page ahead of p. A CPU's own prefetchers stop at a page's end, and code that
+/// does much for every line cannot look past it. A hint: p needs not be valid there.
+NANSCOPE_FN void prefetch_next_page([[maybe_unused]] const void* p) {
+#if !defined(__CUDACC__)
+  __builtin_prefetch(static_cast<const char*>(p) + 4096);
+#endif
+}
+
+/// Codes of a format known at compile time, all 32 lanes in memory.
+template <Format F>
+NANSCOPE_FN U32 load_whole_codes(const TensorView& view, std::int64_t row, std::int64_t column) {
+  constexpr int kBytes = (kFormatTable[static_cast<std::size_t>(F)].bits + 7) / 8;
+  if constexpr (kBytes == 4) return load_u32(element_ptr<const std::uint32_t>(view, row, column), kLanes);
+  if constexpr (kBytes == 2) return load_u16(element_ptr<const std::uint16_t>(view, row, column), kLanes);
+  return load_u8(element_ptr<const std::uint8_t>(view, row, column), kLanes);
+}
+
 template <Format F>
 using FormatConstant = std::integral_constant<Format, F>;
 

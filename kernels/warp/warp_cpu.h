@@ -408,10 +408,34 @@ NANSCOPE_FN U32 halves(const U64& a, std::integer_sequence<int, I...>) {
 }
 }  // namespace detail
 
-NANSCOPE_FN F64 to_f64(const F32& a) { return detail::widen_lanes<double>(a); }
+NANSCOPE_FN F64 to_f64(const F32& a) {
+#if NANSCOPE_VECTOR_BYTES == 64  // GCC 12 takes the generic conversion apart into 128 bit ones
+  F64 r;
+  NANSCOPE_UNROLL for (int i = 0; i < F32::kCount; ++i) {
+    const __m512d whole = reinterpret_cast<__m512d>(a.v[i]);
+    r.v[2 * i] = _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_castpd512_pd256(whole)));
+    r.v[2 * i + 1] = _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(whole, 1)));
+  }
+  return r;
+#else
+  return detail::widen_lanes<double>(a);
+#endif
+}
 NANSCOPE_FN F64 to_f64(const I32& a) { return detail::widen_lanes<double>(a); }
 /// Round to nearest even.
-NANSCOPE_FN F32 to_f32(const F64& a) { return detail::narrow_lanes<float>(a); }
+NANSCOPE_FN F32 to_f32(const F64& a) {
+#if NANSCOPE_VECTOR_BYTES == 64
+  F32 r;
+  NANSCOPE_UNROLL for (int i = 0; i < F32::kCount; ++i) {
+    const __m256d low = _mm256_castps_pd(_mm512_cvtpd_ps(a.v[2 * i]));
+    const __m256d high = _mm256_castps_pd(_mm512_cvtpd_ps(a.v[2 * i + 1]));
+    r.v[i] = reinterpret_cast<Register<float>>(_mm512_insertf64x4(_mm512_castpd256_pd512(low), high, 1));
+  }
+  return r;
+#else
+  return detail::narrow_lanes<float>(a);
+#endif
+}
 NANSCOPE_FN F32 to_f32(const I32& a) { return detail::convert_lanes<float>(a); }
 /// Through f64, which holds every u32: one rounding.
 NANSCOPE_FN U64 to_u64(const U32& a) { return detail::widen_lanes<std::uint64_t>(a); }
