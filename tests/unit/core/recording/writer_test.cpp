@@ -266,6 +266,7 @@ TEST(Writer, RefusedWritesAreLatched) {
     writer->add(tensor, {}, std::vector<std::byte>(16 << 20));
     std::ignore = writer->commit_step();
     const auto status = writer->flush();
+    writer.reset();
     _exit(!status && status.error().message.find('\n') == std::string::npos ? 0 : 2);
   }
   int status = 0;
