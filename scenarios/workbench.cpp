@@ -6,6 +6,7 @@
 
 #include "instrument/engine/reference_weights.h"
 #include "instrument/engine/weight_source.h"
+#include "instrument/tokenizer/shipped.h"
 #include "instrument/tokenizer/tokenizer.h"
 
 namespace nanscope::scenarios {

@@ -190,7 +190,7 @@ std::vector<std::string> next_commands(const scenarios::Analysis& analysis, cons
 
 std::string run_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal) {
   std::string text = header_text(analysis, context, terminal);
-  text += "\n" + paint(terminal, Ink::bold, "Requests") + '\n' + requests_text(analysis.requests, terminal);
+  text += fmt::format("\n{}\n{}", paint(terminal, Ink::bold, "Requests"), requests_text(analysis.requests, terminal));
   if (analysis.front) {
     const Front& front = *analysis.front;
     text +=

@@ -1,0 +1,190 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+/// The command through its real binary: exit codes, one-line errors, files written and refused.
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Output {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+class Command : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::path(testing::TempDir()) / "nanscope_cli_XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    ASSERT_FALSE(folder_.empty());
+    write("small.toml", kSmall);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+  std::string read(const std::string& name) {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  /// Runs `nanscope arguments` in the test's folder.
+  Output run(const std::string& arguments) {
+    const std::string line = "cd '" + folder_.string() + "' && LC_ALL=C NO_COLOR=1 '" NANSCOPE_BINARY "' " + arguments +
+                             " >out.txt 2>err.txt </dev/null";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
+  }
+
+  /// Exit code 2, nothing on stdout, one line on stderr that holds `part`.
+  void expect_refused(const std::string& arguments, const std::string& part) {
+    const Output output = run(arguments);
+    EXPECT_EQ(output.code, 2) << arguments << '\n' << output.err;
+    EXPECT_EQ(output.out, "") << arguments;
+    EXPECT_THAT(output.err, StartsWith("nanscope: ")) << arguments;
+    EXPECT_THAT(output.err, HasSubstr(part)) << arguments;
+    EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 1) << output.err;
+  }
+
+  static constexpr const char* kSmall = R"(name = "small"
+title = "Small and clean"
+[model]
+weights = "random"
+layers = 1
+width = 32
+heads = 1
+kv_heads = 1
+head_dim = 32
+mlp_width = 32
+[[request]]
+name = "only"
+text = "Moons pull tides"
+max_tokens = 2
+[expect]
+verdict = "clean"
+requests_nan = []
+)";
+
+  fs::path folder_;
+};
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  return text.replace(text.find(what), what.size(), by);
+}
+
+TEST_F(Command, HelpAndVersion) {
+  EXPECT_EQ(run("--help").code, 0);
+  EXPECT_THAT(run("--version").out, StartsWith("nanscope "));
+  for (const char* name : {"run", "replay", "diagnose", "why", "diff", "bits", "scenarios"}) {
+    const Output help = run(std::string(name) + " --help");
+    EXPECT_EQ(help.code, 0) << name;
+    EXPECT_THAT(help.out, HasSubstr("Usage")) << name;
+  }
+}
+
+TEST_F(Command, BadUsageIsOneLine) {
+  expect_refused("", "--help");
+  expect_refused("nonsense", "nonsense");
+  expect_refused("run", "SCENARIO");
+  expect_refused("run small.toml --format yaml", "yaml");
+  expect_refused("run absent.toml", "absent.toml");
+  expect_refused("run no-such-name", "no-such-name");
+  expect_refused("diagnose absent.nanscope", "absent.nanscope");
+  expect_refused("bits -f e4m3", "which number");
+}
+
+TEST_F(Command, BadScenariosNameTheirLine) {
+  write("small.toml", replaced(kSmall, "title", "titel"));
+  expect_refused("run small.toml", "small.toml:2:1: unknown key 'titel'");
+  write("small.toml", replaced(kSmall, "layers = 1", "layer = 1"));
+  expect_refused("run small.toml", "small.toml:5:9: unknown knob 'model.layer'; did you mean 'model.layers'?");
+  write("small.toml", replaced(kSmall, "heads = 1", "heads = \"x\""));
+  expect_refused("run small.toml", "model.heads");
+  write("small.toml", replaced(kSmall, "head_dim = 32", "head_dim = 31"));
+  expect_refused("run small.toml", "small.toml");
+  write("small.toml", replaced(kSmall, "weights = \"random\"", "weights = \"absent.safetensors\""));
+  expect_refused("run small.toml", "absent.safetensors");
+}
+
+TEST_F(Command, RunReplayDiagnoseAndDiff) {
+  const Output ran = run("run small.toml");
+  EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_EQ(ran.err, "") << "no progress without a terminal";
+  EXPECT_THAT(ran.out, HasSubstr("As expected."));
+  EXPECT_THAT(ran.out, HasSubstr("nanscope replay small.nanscope"));
+  const Output replayed = run("replay small.nanscope --format json");
+  EXPECT_EQ(replayed.code, 0) << replayed.err;
+  const auto report = nlohmann::json::parse(replayed.out);
+  EXPECT_TRUE(report["same"].get<bool>());
+  EXPECT_EQ(report["verified"], report["tensors"]);
+  EXPECT_GT(report["tensors"].get<int>(), 10);
+  EXPECT_EQ(run("diagnose small.nanscope").code, 0);
+  EXPECT_EQ(nlohmann::json::parse(run("diagnose small.nanscope --format json").out)["schema"], "nanscope.diagnosis/1");
+  fs::copy_file(folder_ / "small.nanscope", folder_ / "copy.nanscope");
+  EXPECT_EQ(run("diff small.nanscope copy.nanscope").code, 0);
+  const Output changed = run("replay small.nanscope --set kv.format=e5m2 -o other.nanscope");
+  EXPECT_EQ(changed.code, 0) << changed.out << changed.err;
+  const Output differs = run("diff small.nanscope other.nanscope");
+  EXPECT_EQ(differs.code, 1) << differs.out;
+  EXPECT_THAT(differs.out, HasSubstr("First"));
+  EXPECT_THAT(run("replay small.nanscope --at lm_head").err, HasSubstr("nanscope: "));
+  EXPECT_THAT(run("replay small.nanscope --at '0/0/-/lm_head.logits[0,0]'").out, HasSubstr(">"));
+  EXPECT_EQ(run("why small.nanscope '0/0/-/lm_head.logits[0,0]'").code, 0);
+}
+
+TEST_F(Command, MissedExpectationKeepsTheRecording) {
+  write("small.toml", replaced(kSmall, "requests_nan = []", "requests_nan = [0]"));
+  const Output ran = run("run small.toml");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.out, HasSubstr("requests with NaN logits"));
+  fs::create_directory(folder_ / "suite");
+  fs::copy_file(folder_ / "small.toml", folder_ / "suite/small.toml");
+  std::ofstream(folder_ / "suite/other.toml") << replaced(kSmall, "\"small\"", "\"other\"");
+  const Output suite = run("run suite --format junit");
+  EXPECT_EQ(suite.code, 1);
+  EXPECT_THAT(suite.out, HasSubstr("tests=\"2\" failures=\"1\""));
+  EXPECT_THAT(suite.out, HasSubstr("nanscope diagnose nanscope-failures/small.nanscope"));
+  EXPECT_TRUE(fs::exists(folder_ / "nanscope-failures/small.nanscope"));
+  EXPECT_FALSE(fs::exists(folder_ / "nanscope-failures/other.nanscope"));
+}
+
+TEST_F(Command, NeverOverwritesWhatIsNotItsOwn) {
+  write("small.nanscope", "precious");
+  expect_refused("run small.toml", "--force");
+  EXPECT_EQ(read("small.nanscope"), "precious");
+  EXPECT_EQ(run("run small.toml --force").code, 0);
+  EXPECT_EQ(run("run small.toml").code, 0) << "a recording of the same scenario is replaced";
+}
+
+TEST_F(Command, ForeignAndCutRecordingsAreRefused) {
+  ASSERT_EQ(run("run small.toml").code, 0);
+  const std::string whole = read("small.nanscope");
+  write("cut.nanscope", whole.substr(0, whole.size() / 3));
+  write("text.nanscope", "this is no recording");
+  for (const char* command : {"diagnose", "replay"}) {
+    expect_refused(std::string(command) + " cut.nanscope", "cut.nanscope");
+    expect_refused(std::string(command) + " text.nanscope", "text.nanscope");
+  }
+  expect_refused("why small.nanscope 9/9/9/nothing", "");
+  expect_refused("replay small.nanscope --set kv.fromat=bf16", "did you mean 'kv.format'?");
+  expect_refused("replay small.nanscope --set kv.format", "KNOB=VALUE");
+}
+
+}  // namespace

@@ -1,0 +1,216 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "scenarios/report/counterfactual_report.h"
+#include "scenarios/report/run_report.h"
+#include "scenarios/report/why_report.h"
+
+namespace nanscope::report {
+namespace {
+
+/// Compares with tests/unit/scenarios/golden/<name>; UPDATE_GOLDEN=1 rewrites the file instead.
+void expect_golden(const std::string& name, const std::string& text) {
+  const std::string path = std::string(NANSCOPE_SOURCE_DIR) + "/tests/unit/scenarios/golden/" + name;
+  if (std::getenv("UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path, std::ios::binary) << text;
+    return;
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream expected;
+  expected << file.rdbuf();
+  EXPECT_EQ(text, expected.str()) << name;
+}
+
+Front small_front() {
+  using enum CellHealth;
+  Front front{.request = 2, .step = 0, .first_token = 0, .tokens = 12, .rows = {}};
+  front.rows.push_back({"embed", -1, 1, std::vector<CellHealth>(12, healthy), true});
+  front.rows.push_back(
+      {"layer 0",
+       0,
+       0,
+       {healthy, healthy, clipped, clipped, inf, nan, healthy, healthy, healthy, healthy, healthy, healthy},
+       true});
+  front.rows.push_back({"layer 1", 1, 0, std::vector<CellHealth>(12, nan), true});
+  front.rows.push_back({"head",
+                        -1,
+                        9,
+                        {absent, absent, absent, absent, absent, absent, absent, absent, absent, absent, absent, nan},
+                        false});
+  return front;
+}
+
+scenarios::Analysis small_analysis() {
+  scenarios::Analysis analysis;
+  analysis.target = "small.nanscope";
+  analysis.info.scenario = "small";
+  analysis.info.device = "cpu";
+  analysis.info.isa = "avx2";
+  analysis.info.config = R"({"knobs":{"model.layers":2,"model.width":64,"model.norm":"layer_norm",
+                             "kv.format":"e4m3","kv.policy":"locked"}})";
+  analysis.counts = {.requests = 2, .steps = 9, .ops = 300, .expected_ops = 300, .tensors = 400, .stored_tensors = 0};
+  scenarios::RequestOutcome fine;
+  fine.row.id = 0;
+  fine.row.name = "text";
+  fine.row.output_text = " a \x1b[31mlamp\n";
+  fine.prompt_tokens = 7;
+  scenarios::RequestOutcome broken;
+  broken.row.id = 1;
+  broken.row.name = "image-and-text";
+  broken.row.output_text = "!!!!!!!!";
+  broken.row.cached_tokens = 16;
+  broken.prompt_tokens = 21;
+  broken.image_tokens = 12;
+  broken.nan_logits = true;
+  analysis.requests = {fine, broken};
+  analysis.front = small_front();
+  Link found{.number = 4,
+             .id = "values-clipped",
+             .title = "values clipped",
+             .state = LinkState::found,
+             .where = {},
+             .evidence = {},
+             .summary = "3072 values of V clipped, headroom 0.48"};
+  found.where.request = 1;
+  found.where.step = 0;
+  found.where.layer = 1;
+  found.where.op = "kv_store";
+  found.where.role = "v_codes";
+  found.where.op_id = 12;
+  Link missing{.number = 5,
+               .id = "values-collapse",
+               .title = "distinct values collapse",
+               .state = LinkState::not_reached,
+               .where = {},
+               .evidence = {},
+               .summary = "the narrowest row still has 31 distinct values"};
+  analysis.cascade.links = {found, missing};
+  Fault fault{.fault_class = "kv-scale-locked",
+              .where = found.where,
+              .tensor = "1/0/1/kv_store.v_codes",
+              .evidence = {{"headroom", 0.48}, {"clipped", std::int64_t{3072}}},
+              .summary = "The scale clips.",
+              .fix = "Set kv.format=bf16.",
+              .breaks = false,
+              .because = {}};
+  Fault born = fault;
+  born.fault_class = "variance-collapse";
+  born.breaks = true;
+  born.because = 0;
+  analysis.diagnosis.faults = {fault, born};
+  analysis.diagnosis.root_cause = 0;
+  analysis.diagnosis.spread = {.first_bad_tensor = "x", .bad_tokens = 21, .tokens = 28};
+  return analysis;
+}
+
+RunContext small_context() {
+  return {.command = "run",
+          .title = "A small title",
+          .recording = "small.nanscope",
+          .judged = true,
+          .missed = {{"verdict", "clean", "fault (kv-scale-locked)"}}};
+}
+
+TEST(Report, RunInUnicode) {
+  expect_golden("run_unicode.txt",
+                run_text(small_analysis(), small_context(), {.width = 100, .utf8 = true, .color = false}));
+}
+
+TEST(Report, RunInAscii) {
+  const std::string text = run_text(small_analysis(), small_context(), {.width = 80, .utf8 = false, .color = false});
+  expect_golden("run_ascii.txt", text);
+  for (const char c : text) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << static_cast<int>(c);
+}
+
+TEST(Report, RunInColourHasTheSameLetters) {
+  std::string text = run_text(small_analysis(), small_context(), {.width = 100, .utf8 = true, .color = true});
+  ASSERT_NE(text.find('\x1b'), std::string::npos);
+  std::string bare;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = text.find('m', i);
+      continue;
+    }
+    bare += text[i];
+  }
+  EXPECT_EQ(bare, run_text(small_analysis(), small_context(), {.width = 100, .utf8 = true, .color = false}));
+}
+
+TEST(Report, NoLineIsWiderThanTheTerminal) {
+  for (const int width : {80, 100}) {
+    std::istringstream lines(
+        run_text(small_analysis(), small_context(), {.width = width, .utf8 = true, .color = false}));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), width) << line;
+  }
+}
+
+TEST(Report, FrontShowsTheWorstOfSeveralTokens) {
+  Front front{.request = 0, .step = 0, .first_token = 0, .tokens = 1000, .rows = {}};
+  std::vector<CellHealth> cells(1000, CellHealth::healthy);
+  cells[777] = CellHealth::nan;
+  front.rows.push_back({"layer 0", 0, 0, cells, true});
+  const std::string text = front_text(front, {.width = 60, .utf8 = false, .color = false});
+  EXPECT_NE(text.find('N'), std::string::npos) << "one NaN of 1000 tokens lights a character";
+  EXPECT_NE(text.find("one character is"), std::string::npos);
+}
+
+TEST(Report, WhyMarksTheOrigin) {
+  WhyPath path;
+  Hop end{.kind = HopKind::element,
+          .where = {},
+          .op_kind = "gemm",
+          .format = Format::f32,
+          .code = 0x7fffffffu,
+          .value = std::numeric_limits<float>::quiet_NaN(),
+          .bad = true,
+          .numbers = {},
+          .text = "NaN of 256 products"};
+  end.where.request = 4;
+  end.where.step = 0;
+  end.where.op = "lm_head";
+  end.where.role = "logits";
+  end.where.op_id = 7;
+  Hop born = end;
+  born.where.op = "inner_norm";
+  born.where.role = "out";
+  born.where.layer = 1;
+  born.numbers = {{"variance", -3.448e-3}, {"code", std::string("0x7E")}};
+  path.hops = {end, born};
+  path.origin = 1;
+  path.conclusion = "The scale was locked by request 0.";
+  path.stopped = "its inputs are healthy";
+  expect_golden("why.txt", why_text(path, {.width = 100, .utf8 = true, .color = false}));
+}
+
+TEST(Report, CounterfactualsAreGroupedByEffect) {
+  scenarios::Counterfactuals all;
+  all.baseline.kv_bytes_per_token = 2048;
+  all.baseline.faulty_requests = {2, 3, 4};
+  scenarios::Outcome cure;
+  cure.change = {{"kv.format=bf16"}};
+  cure.effect = scenarios::Effect::removes_cause;
+  cure.breaks_at = 1;
+  cure.kv_bytes_per_token = 4096;
+  cure.accuracy =
+      scenarios::Accuracy{.requests = 5, .tokens = 90, .max_error = 0.01, .rms_error = 0.002, .top1_agreement = 1};
+  scenarios::Outcome symptom;
+  symptom.change = {{"engine.argmax_nan=refuse"}};
+  symptom.effect = scenarios::Effect::changes_symptom;
+  symptom.faulty_requests = {2, 3, 4};
+  symptom.kv_bytes_per_token = 2048;
+  scenarios::Outcome broken;
+  broken.change = {{"kv.block_size=0"}};
+  broken.error = "refused";
+  all.singles = {cure, symptom, broken};
+  all.minimal = {cure.change};
+  all.runs = 5;
+  all.seconds = 1.5;
+  expect_golden("counterfactuals.txt", counterfactuals_text(all, {.width = 100, .utf8 = true, .color = false}));
+}
+
+}  // namespace
+}  // namespace nanscope::report
