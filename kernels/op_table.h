@@ -21,7 +21,7 @@ struct OpEntry {
 
 /// All ops of one build of the lane code, indexed by OpId.
 struct OpTable {
-  OpEntry ops[kOpCount];
+  const OpEntry* ops[kOpCount];
 };
 
 namespace baseline {

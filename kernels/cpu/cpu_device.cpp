@@ -123,7 +123,7 @@ class CpuDevice final : public Device {
           "process has changed it",
           op_name(id), found.text()));
     }
-    const OpEntry& op = table_.ops[static_cast<int>(id)];
+    const OpEntry& op = *table_.ops[static_cast<int>(id)];
     const std::int64_t warps = op.warps(args);
     if (warps <= 0) return {};
     const std::int64_t per_warp = std::max<std::int64_t>(op.work_per_warp(args), 1);
