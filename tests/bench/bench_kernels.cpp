@@ -1,0 +1,283 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/tensor/health.h"
+#include "kernels/device.h"
+#include "kernels/ops/cast.h"
+#include "kernels/ops/content_hash.h"
+#include "kernels/ops/gemm.h"
+#include "kernels/ops/health_scan.h"
+#include "kernels/ops/residual_add.h"
+#include "kernels/pack.h"
+
+#ifdef NANSCOPE_HAS_OPENBLAS
+#include <cblas.h>
+#endif
+
+/// bench_kernels [DEVICE]: speed of the ops against their limits (docs/measurements.md), on one thread.
+/// Each figure is a ratio to a peer that is measured in the same run, in turns with it, so that a busy
+/// machine slows both; the median of the turns' ratios counts. Buffers are touched before the clock runs.
+/// On a GPU there are no peers and rates are printed alone. Exit 1 when a limit is missed.
+namespace nanscope::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kScanBytes = 256 * kMiB;
+constexpr int kTurns = 11;
+
+template <class T>
+T must(Result<T> result) {
+  if (result) return std::move(*result);
+  fmt::print(stderr, "{}\n", result.error().message);
+  std::exit(2);
+}
+
+void must(Status status) {
+  if (status) return;
+  fmt::print(stderr, "{}\n", status.error().message);
+  std::exit(2);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+double seconds(const std::function<void()>& work) {
+  const Clock::time_point begin = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+struct Table {
+  bool missed = false;
+
+  void row(const std::string& measure, const std::string& value, const std::string& limit, bool ok) {
+    fmt::print("| {:<44} | {:>34} | {:>8} | {:<3} |\n", measure, value, limit, ok ? "ok" : "NO");
+    std::fflush(stdout);
+    missed = missed || !ok;
+  }
+};
+
+/// One measure: `ours` does `units` of work (bytes or operations) a call, `peer` does `peer_units`.
+struct Measure {
+  std::string name;
+  const char* unit;
+  double units;
+  std::function<void()> ours;
+  double peer_units;
+  std::function<void()> peer;  ///< none: the rate is printed without a limit
+  double limit;
+};
+
+void run(Table& table, const Measure& measure) {
+  measure.ours();
+  if (measure.peer) measure.peer();
+  std::vector<double> ours;
+  std::vector<double> ratios;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    ours.push_back(measure.units / seconds(measure.ours));
+    if (measure.peer) ratios.push_back(ours.back() / (measure.peer_units / seconds(measure.peer)));
+  }
+  const std::string rate = fmt::format("{:.2f} {}", median(ours) * 1e-9, measure.unit);
+  if (!measure.peer) return table.row(measure.name, rate, "", true);
+  const double ratio = median(ratios);
+  table.row(measure.name, fmt::format("{:.2f} of its peer, {}", ratio, rate), fmt::format(">= {:.2f}", measure.limit),
+            ratio >= measure.limit);
+}
+
+/// Device memory with pseudo-random finite f32, bf16 or byte contents.
+Buffer filled(Device& device, std::int64_t bytes, Format format) {
+  std::vector<std::byte> host(static_cast<std::size_t>(bytes));
+  std::uint64_t state = 1;
+  for (std::size_t i = 0; i + 8 <= host.size(); i += 8) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    std::uint64_t word = state ^ (state >> 29);
+    if (format == Format::f32) word = (word & 0x8fffffff8fffffffU) | 0x3000000030000000U;
+    if (format == Format::bf16) word = (word & 0x8fff8fff8fff8fffU) | 0x3000300030003000U;
+    if (format == Format::e4m3) word &= 0xf7f7f7f7f7f7f7f7U;
+    std::memcpy(host.data() + i, &word, 8);
+  }
+  Buffer buffer = must(device.allocate(host.size(), false));
+  must(device.upload(buffer.data(), host));
+  return buffer;
+}
+
+/// The plain read: sums 8 byte words with enough accumulators to be limited by memory alone.
+void read_all(const void* data, std::int64_t bytes) {
+  const auto* words = static_cast<const std::uint64_t*>(data);
+  std::uint64_t sums[8] = {};
+  for (std::int64_t i = 0; i < bytes / 8; i += 8) {
+    for (int j = 0; j < 8; ++j) sums[j] += words[i + j];
+  }
+  std::uint64_t total = 0;
+  for (const std::uint64_t sum : sums) total += sum;
+  asm volatile("" : : "r"(total));  // the sum is wanted
+}
+
+using Vector = std::uint32_t __attribute__((vector_size(16)));
+
+/// A copy loop with ordinary vector loads and stores.
+void copy_loop(void* to, const void* from, std::int64_t bytes) {
+  auto* out = static_cast<Vector*>(to);
+  const auto* in = static_cast<const Vector*>(from);
+  for (std::int64_t i = 0; i < bytes / 16; i += 4) {
+    const Vector a = in[i];
+    const Vector b = in[i + 1];
+    const Vector c = in[i + 2];
+    const Vector d = in[i + 3];
+    out[i] = a;
+    out[i + 1] = b;
+    out[i + 2] = c;
+    out[i + 3] = d;
+    asm volatile("" : : : "memory");
+  }
+}
+
+void launch(Device& device, const auto& args) {
+  must(device.launch(args));
+  must(device.synchronize());
+}
+
+void bench_gemm(Table& table, Device& device) {
+  constexpr std::int64_t kSize = 1024;
+  const std::int64_t bytes = kSize * kSize * 4;
+  const Buffer x = filled(device, bytes, Format::f32);
+  const Buffer panels = filled(device, bytes, Format::f32);
+  const Buffer out = filled(device, bytes, Format::f32);
+  const auto matrix = [](const Buffer& buffer) { return TensorView{buffer.data(), Format::f32, kSize, kSize, kSize}; };
+  const GemmArgs args{matrix(x), {}, packed_view(static_cast<float*>(panels.data()), kSize, kSize), {}, matrix(out)};
+  constexpr double kOperations = 2.0 * kSize * kSize * kSize;
+  Measure measure{
+      "gemm f32 1024x1024x1024, one thread", "GFLOP/s", kOperations, [&] { launch(device, args); }, 0, {}, 0.5};
+#ifdef NANSCOPE_HAS_OPENBLAS
+  if (device.host_addressable()) {
+    openblas_set_num_threads(1);
+    measure.name += " / OpenBLAS";
+    measure.peer_units = kOperations;
+    measure.peer = [&] {
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, kSize, kSize, kSize, 1.0F,
+                  static_cast<const float*>(x.data()), kSize, static_cast<const float*>(panels.data()), kSize, 0.0F,
+                  static_cast<float*>(out.data()), kSize);
+    };
+  }
+#endif
+  run(table, measure);
+}
+
+void bench_decode(Table& table, Device& device) {
+  constexpr std::int64_t kSize = 4096;
+  const std::int64_t bytes = kSize * kSize * 4;
+  const Buffer x = filled(device, kSize * 4, Format::f32);
+  const Buffer panels = filled(device, bytes, Format::f32);
+  const Buffer out = filled(device, kSize * 4, Format::f32);
+  const auto row = [](const Buffer& buffer) { return TensorView{buffer.data(), Format::f32, 1, kSize, kSize}; };
+  const GemmArgs args{row(x), {}, packed_view(static_cast<float*>(panels.data()), kSize, kSize), {}, row(out)};
+  Measure measure{"gemm f32 1x4096x4096 / plain read",
+                  "GB/s",
+                  static_cast<double>(bytes),
+                  [&] { launch(device, args); },
+                  0,
+                  {},
+                  0.6};
+  if (device.host_addressable()) {
+    measure.peer_units = static_cast<double>(bytes);
+    measure.peer = [&] { read_all(panels.data(), bytes); };
+  }
+  run(table, measure);
+}
+
+/// The observers: one pass over 256 MiB against the plain read of the same memory.
+void bench_observers(Table& table, Device& device, Format format, double limit) {
+  const Buffer data = filled(device, kScanBytes, format);
+  constexpr std::int64_t kColumns = 4096;
+  const std::int64_t rows = kScanBytes / storage_size(format) / kColumns;
+  const TensorView view{data.data(), format, rows, kColumns, kColumns};
+  const auto tiles = static_cast<std::size_t>(rows * kColumns / kTileChannels);
+  const Buffer health = must(device.allocate(tiles * sizeof(Health), true));
+  const Buffer chunks = must(device.allocate(static_cast<std::size_t>(hash_chunks(view)) * 8, true));
+
+  HealthScanArgs scan;
+  scan.x = view;
+  scan.tiles = static_cast<Health*>(health.data());
+  const ContentHashArgs hash{view, static_cast<std::uint64_t*>(chunks.data())};
+  std::function<void()> peer;
+  if (device.host_addressable()) peer = [&] { read_all(data.data(), kScanBytes); };
+  const auto bytes = static_cast<double>(kScanBytes);
+  run(table, {fmt::format("health scan 256 MiB {} / plain read", name(format)), "GB/s", bytes,
+              [&] { launch(device, scan); }, bytes, peer, limit});
+  if (format != Format::f32) return;
+  run(table, {"content hash 256 MiB / plain read", "GB/s", bytes, [&] { launch(device, hash); }, bytes, peer, 0.8});
+}
+
+void bench_cast(Table& table, Device& device) {
+  constexpr std::int64_t kColumns = 4096;
+  constexpr std::int64_t kRows = 128 * kMiB / 4 / kColumns;
+  const Buffer from = filled(device, kRows * kColumns * 4, Format::f32);
+  const Buffer to = filled(device, kRows * kColumns * 4, Format::f32);
+  CastArgs args;
+  args.x = {from.data(), Format::f32, kRows, kColumns, kColumns};
+  args.out = {to.data(), Format::e4m3, kRows, kColumns, kColumns};
+  args.scale = 0.025F;
+  Measure measure{"cast f32 to e4m3 with a scale / copy loop",
+                  "GB/s",
+                  5.0 * kRows * kColumns,
+                  [&] { launch(device, args); },
+                  8.0 * kRows * kColumns,
+                  {},
+                  0.5};
+  if (device.host_addressable()) measure.peer = [&] { copy_loop(to.data(), from.data(), kRows * kColumns * 4); };
+  run(table, measure);
+}
+
+void bench_launch(Table& table, Device& device) {
+  constexpr int kLaunches = 20000;
+  const Buffer data = filled(device, 3 * 64 * 4, Format::f32);
+  auto* values = static_cast<float*>(data.data());
+  const auto row = [&](int i) { return TensorView{values + i * 64, Format::f32, 1, 64, 64}; };
+  const ResidualAddArgs args{row(0), row(1), row(2)};
+  std::vector<double> times;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    times.push_back(seconds([&] {
+                      for (int i = 0; i < kLaunches; ++i) must(device.launch(args));
+                      must(device.synchronize());
+                    }) /
+                    kLaunches * 1e6);
+  }
+  const double time = median(times);
+  const bool judged = device.host_addressable();
+  table.row("launch of a small op", fmt::format("{:.3f} us", time), judged ? "<= 1 us" : "", !judged || time <= 1.0);
+}
+
+int bench(const std::string& name) {
+  const auto device = must(make_device(name, 1));
+  const DeviceInfo& info = device->info();
+  fmt::print("device {} ({}), one thread; medians of {} turns\n\n", info.name, info.isa, kTurns);
+  fmt::print("| {:<44} | {:>34} | {:>8} | {:<3} |\n", "measure", "value", "limit", "ok");
+  fmt::print("|{:-<46}|{:-<36}|{:-<10}|{:-<5}|\n", "", "", "", "");
+  Table table;
+  bench_launch(table, *device);
+  bench_gemm(table, *device);
+  bench_decode(table, *device);
+  bench_observers(table, *device, Format::f32, 0.8);
+  bench_observers(table, *device, Format::bf16, 0.6);
+  bench_observers(table, *device, Format::e4m3, 0.5);
+  bench_cast(table, *device);
+#ifndef NANSCOPE_HAS_OPENBLAS
+  fmt::print("\nOpenBLAS was not found when this was built: the product has no peer here.\n");
+#endif
+  return table.missed ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace nanscope::kernels
+
+int main(int argc, char** argv) { return nanscope::kernels::bench(argc > 1 ? argv[1] : "cpu"); }
