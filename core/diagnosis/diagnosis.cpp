@@ -50,7 +50,7 @@ Spread spread_of(Facts& facts) {
   first.bad_only = true;
   first.limit = 1;
   const std::vector<TensorRow> bad = facts.run.tensors(first);
-  if (!bad.empty()) spread.first_bad_tensor = place_text(facts.where(bad.front()));
+  if (!bad.empty()) spread.first_bad_tensor = tensor_text(facts.where(bad.front()));
   for (const StepRow& step : facts.run.steps()) spread.tokens += step.tokens;
   std::set<std::pair<std::int64_t, std::int64_t>> tokens;  // step, row
   const auto add = [&](const TensorRow& tensor, std::int64_t step) {
@@ -80,7 +80,7 @@ std::vector<FoundFault> detect_all(Facts& facts, std::vector<Hypothesis>& hypoth
     hypotheses.push_back({std::string(detector.fault_class), !report.faults.empty(), std::move(report.figure)});
     for (FoundFault& fault : report.faults) {
       fault.fault.fault_class = detector.fault_class;
-      fault.fault.tensor = place_text(fault.fault.where);
+      fault.fault.tensor = tensor_text(fault.fault.where);
       found.push_back(std::move(fault));
     }
   }

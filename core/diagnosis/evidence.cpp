@@ -22,7 +22,7 @@ const EvidenceValue* find(const std::vector<Evidence>& evidence, const std::stri
   return nullptr;
 }
 
-std::string place_text(const Where& where) {
+std::string tensor_text(const Where& where) {
   if (where.op.empty()) return {};
   std::string text;
   if (where.request) text += fmt::format("{}/", *where.request);
@@ -30,12 +30,15 @@ std::string place_text(const Where& where) {
   text += where.layer ? fmt::format("{}/", *where.layer) : std::string("-/");
   text += where.op;
   if (!where.role.empty()) text += "." + where.role;
-  if (where.tokens) {
-    text += fmt::format("[{}", where.tokens->first);
-    if (where.channels) text += fmt::format(",{}", where.channels->first);
-    text += "]";
-  }
   return text;
+}
+
+std::string place_text(const Where& where) {
+  std::string text = tensor_text(where);
+  if (text.empty() || !where.tokens) return text;
+  text += fmt::format("[{}", where.tokens->first);
+  if (where.channels) text += fmt::format(",{}", where.channels->first);
+  return text + "]";
 }
 
 }  // namespace nanscope

@@ -44,5 +44,7 @@ struct Where {
 /// The place as commands take it, `request/step/layer/op.role[token,channel]` with the first token
 /// and channel; `-` stands for the layer of ops outside the layers. Empty when there is no op.
 std::string place_text(const Where& where);
+/// The same without token and channel: the tensor's or the op's name.
+std::string tensor_text(const Where& where);
 
 }  // namespace nanscope

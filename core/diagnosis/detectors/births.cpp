@@ -107,7 +107,7 @@ FoundFault fault_at_birth(Facts& facts, const BirthGroup& group, std::string_vie
   found.fault.evidence.push_back({"rows", output.tokens});
   found.fault.evidence.push_back({"NaN", static_cast<std::int64_t>(output.health.nan)});
   found.fault.evidence.push_back({"Inf", static_cast<std::int64_t>(output.health.pos_inf + output.health.neg_inf)});
-  found.fault.summary = fmt::format("{} at {}: {}", what, place_text(found.fault.where), reason);
+  found.fault.summary = fmt::format("{} at {}: {}", what, tensor_text(found.fault.where), reason);
   found.fault.fix = std::move(fix);
   return found;
 }

@@ -59,7 +59,7 @@ Link detect_nan_in_cache(Facts& facts) {
                    {"tensors", tensors}};
   link.summary =
       fmt::format("{} NaN codes of {} tokens in {}, raw code {}{}; {} in {} tensors", first->health.nan, rows.size(),
-                  place_text(link.where), code, seen ? "" : " (the format's, elements not available)", nans, tensors);
+                  tensor_text(link.where), code, seen ? "" : " (the format's, elements not available)", nans, tensors);
   return link;
 }
 

@@ -60,7 +60,7 @@ FaultReport detect_nan_laundered(Facts& facts) {
                                   {"finite after", static_cast<std::int64_t>(rows.size())},
                                   {"format", std::string(name(output.format))}};
           found.fault.summary = fmt::format("{} rows that are NaN or Inf before {} are finite {} after it", rows.size(),
-                                            place_text(found.fault.where), name(output.format));
+                                            tensor_text(found.fault.where), name(output.format));
           found.fault.fix = "stop at the NaN before this op: its format or its rule hides it";
           report.faults.push_back(std::move(found));
         }

@@ -64,7 +64,7 @@ Link detect_values_clipped(Facts& facts) {
   if (largest) link.evidence.push_back({"codes of that magnitude", *largest});
   link.summary =
       fmt::format("{} of {} values of {} clipped at {:g}, raw code {}; {} in {} tensors", first->health.clipped,
-                  first->health.count, place_text(link.where), format.max_finite, code, clipped, tensors);
+                  first->health.count, tensor_text(link.where), format.max_finite, code, clipped, tensors);
   return link;
 }
 

@@ -101,7 +101,7 @@ Link detect_values_collapse(Facts& facts) {
   }
   link.summary =
       fmt::format("{} of {} tokens of {} became one value: {} are now {:g} in all {} channels", chosen->rows.size(),
-                  chosen->codes.tokens, place_text(link.where), before, after.max, chosen->codes.channels);
+                  chosen->codes.tokens, tensor_text(link.where), before, after.max, chosen->codes.channels);
   const std::optional<OpRow> store = facts.run.op(chosen->codes.op);
   const std::optional<OpRow> mix = store ? facts.run.find_op(store->step, store->layer, "attn_mix") : std::nullopt;
   const std::optional<TensorRow> mixed = mix ? facts.run.output(mix->id, "out") : std::nullopt;

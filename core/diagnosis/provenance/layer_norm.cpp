@@ -44,13 +44,13 @@ Explanation explain_layer_norm(const Subject& subject) {
       of_statistics ? subject.element.channel / 3 : subject.element.channel / width, 0, groups - 1);
   const std::int64_t row = x->row_of(subject);
   Explanation found;
-  const bool no_root = add_statistics(subject, group, found);
   if (const auto bad = bad_channel(subject.facts, *x, row, group * width, width)) {
     found.element = Element{x->tensor.id, row, *bad};
     found.text = fmt::format("normalised over a row in which {} is {}",
                              element_text(subject.facts, x->tensor, row, *bad), value_text(x->data.get(), row, *bad));
     return found;
   }
+  const bool no_root = add_statistics(subject, group, found);
   const std::vector<Health>& rows = subject.facts.rows(x->tensor);
   const auto at = static_cast<std::size_t>(row);
   const bool constant = at < rows.size() && groups == 1 && rows[at].count > 1 && rows[at].min == rows[at].max;
