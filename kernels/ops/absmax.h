@@ -1,16 +1,30 @@
 #pragma once
 /// Largest magnitude, for calibration: per tensor (out (1,1)) or per row (out (T,1)).
+///
+/// Order: none, a maximum has none. Starts at +0, so an empty or all-NaN row (rule ignore) gives 0.
+/// NaN: by `nan`; propagate stores the canonical NaN. Inf: counts as the largest. -0: |-0| is +0.
+/// Traps: PTX max and C's fmax drop NaN, x86's maxps answers its second operand, torch.amax
+/// propagates: a scale calibrated by one rule and checked by another hides the fault.
+/// One warp walks the whole tensor when out is (1,1): a maximum across warps would need an atomic.
+#include "kernels/check.h"
 #include "kernels/ops/softmax.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
 
-/// Shapes: x (T, D), out (T, 1) or (1, 1) f32. `nan` says whether a NaN shows in the result.
+/// Shapes: x (T, D) of any format, out (T, 1) or (1, 1) f32. `nan` says whether a NaN shows in the result.
 struct AbsmaxArgs {
   TensorView x;
   TensorView out;
   NanRule nan = NanRule::propagate;
 };
+
+inline Status check(const AbsmaxArgs& args) {
+  ArgsCheck check("absmax");
+  check.given("x", args.x).format("out", args.out, {Format::f32});
+  check.shape("out", args.out, args.out.rows == 1 ? 1 : args.x.rows, 1);
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

@@ -1,19 +1,37 @@
 #pragma once
 /// Activations: silu x*sigmoid(x), gelu 0.5x(1+erf(x/sqrt 2)) (Hendrycks and Gimpel 2016), gelu_tanh
 /// (their tanh form), swiglu silu(gate)*up (Shazeer 2020).
+///
+/// Roundings, each an f32 one: silu s = sigmoid(x), x * s. gelu (0.5 * x) * (1 + erf(x * (1/sqrt 2))).
+/// gelu_tanh (0.5 * x) * (1 + tanh(c * (x + 0.044715 * ((x * x) * x)))), c = sqrt(2/pi). swiglu
+/// (x * sigmoid(x)) * up. sigmoid, erf and tanh are our own, below 1 ulp (kernels/math).
+/// NaN stays NaN. +Inf gives +Inf. -0 gives -0. Subnormals are ordinary numbers.
+/// Traps: at -Inf all of them compute -Inf * 0, a NaN, where the limit is -0. gelu_tanh's cube leaves
+/// f32 beyond |x| = 7e12, harmlessly; swiglu's product leaves it as soon as both factors are large, and
+/// an f16 output long before. 1 + erf cancels for x < -3: the error is an ulp of x, not of the result.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
 
 enum class ActivationKind : std::uint8_t { silu, gelu, gelu_tanh, swiglu };
 
-/// Shapes: x (gate for swiglu), up (swiglu only), out: (T, D).
+/// Shapes: x (gate for swiglu), up (swiglu only), out: (T, D), f32, f16 or bf16.
 struct ActivationArgs {
   TensorView x;
   TensorView up;
   TensorView out;
   ActivationKind kind = ActivationKind::silu;
 };
+
+inline Status check(const ActivationArgs& args) {
+  ArgsCheck check("activation");
+  check.floats("x", args.x).floats("out", args.out).shape("x", args.x, args.out.rows, args.out.columns);
+  if (args.kind == ActivationKind::swiglu) {
+    check.floats("up", args.up).shape("up", args.up, args.out.rows, args.out.columns);
+  }
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

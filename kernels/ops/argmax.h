@@ -1,5 +1,11 @@
 #pragma once
 /// Argmax per row, and what it does when it meets NaN.
+///
+/// Order: none; ties go to the lowest index, -0 and +0 tie. Inf: an ordinary largest or smallest value.
+/// Traps: a row of NaN answers 0 under first_greater, which is a perfectly legal token ("!" in GPT-2's
+/// vocabulary): an answer of token 0 is no evidence that the logits were finite. Under first_greater
+/// a NaN anywhere but in column 0 is passed over without a trace; a NaN in column 0 wins the row.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -8,12 +14,19 @@ namespace nanscope::kernels {
 /// NaN wins (torch.argmax). refuse: -1 for a row that holds a NaN.
 enum class ArgmaxNan : std::uint8_t { first_greater, propagate, refuse };
 
-/// Shapes: x (T, V), out (T, 1) i32. Ties: the lowest index.
+/// Shapes: x (T, V), V >= 1, of any format, out (T, 1) i32. Ties: the lowest index.
 struct ArgmaxArgs {
   TensorView x;
   TensorView out;
   ArgmaxNan nan = ArgmaxNan::first_greater;
 };
+
+inline Status check(const ArgmaxArgs& args) {
+  ArgsCheck check("argmax");
+  check.given("x", args.x).that(args.x.columns >= 1, "rows of at least one column");
+  check.format("out", args.out, {Format::i32}).shape("out", args.out, args.x.rows, 1);
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

@@ -1,11 +1,18 @@
 #pragma once
 /// Attention mix: out[t, h * D + i] = sum_s p[t, h * S + s] * v[s, g, i], one fma chain over s ascending from +0.
-/// A probability of zero does not shield a NaN value: 0 * NaN is NaN.
+///
+/// Order: the chain, whatever the tiling: kRows rows of probabilities share each load of values. One
+/// rounding to out's format at the end.
+/// NaN, Inf: IEEE's. Traps: a probability of zero does not shield a value: 0 * NaN and 0 * Inf are NaN,
+/// so one bad value in a masked or never written slot reaches its channel of every row. visible_only
+/// shields what the mask hides, and nothing else: a visible key of probability 0 still passes NaN on.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
 
-/// Shapes: p (T, heads * S), v (S, kv_heads * D) f32, out (T, heads * D).
+/// Shapes: p (T, heads * S), v (S, kv_heads * D) f32, out (T, heads * D); p and out f32, f16 or bf16. Head h
+/// reads value head g = h / (heads / kv_heads).
 /// visible_only: the chain of row t runs over keys [first_key, first_position + t] alone (mask mode
 /// select in kernels that skip masked values); else over all S keys.
 struct AttentionMixArgs {
@@ -18,6 +25,18 @@ struct AttentionMixArgs {
   std::int64_t first_key = 0;
   bool visible_only = false;
 };
+
+inline Status check(const AttentionMixArgs& args) {
+  ArgsCheck check("attention_mix");
+  check.floats("p", args.p).floats("out", args.out).format("v", args.v, {Format::f32});
+  const bool heads = args.kv_heads > 0 && args.heads > 0 && args.heads % args.kv_heads == 0;
+  check.that(heads, "heads to be a multiple of kv_heads");
+  if (!heads) return check.done();
+  check.that(args.v.columns % args.kv_heads == 0, "values of kv_heads equal heads");
+  check.shape("p", args.p, args.out.rows, args.heads * args.v.rows);
+  check.shape("out", args.out, args.p.rows, args.v.columns / args.kv_heads * args.heads);
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

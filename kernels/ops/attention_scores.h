@@ -1,11 +1,16 @@
 #pragma once
 /// Attention scores: out[t, h * S + s] = (sum_i q[t, h, i] * k[s, g, i]) * factor with g = h / (heads / kv_heads).
-/// One fma chain over i ascending, then one multiply. Unmasked: the mask belongs to softmax.
+///
+/// Order: one fma chain over i ascending from +0, then one multiply, then one rounding to out's format.
+/// NaN, Inf: IEEE's: a bad query is a bad row, a bad key a bad column. Unmasked: the mask belongs to softmax.
+/// Traps: the chain may overflow to Inf although factor would have brought it back; with an f16
+/// output the score overflows where an f32 one does not.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
 
-/// Shapes: q (T, heads * D), k (S, kv_heads * D) f32, out (T, heads * S).
+/// Shapes: q (T, heads * D), k (S, kv_heads * D) f32, out (T, heads * S); q and out f32, f16 or bf16.
 struct AttentionScoresArgs {
   TensorView q;
   TensorView k;
@@ -14,6 +19,19 @@ struct AttentionScoresArgs {
   std::int64_t kv_heads = 1;
   float factor = 1.0F;
 };
+
+inline Status check(const AttentionScoresArgs& args) {
+  ArgsCheck check("attention_scores");
+  check.floats("q", args.q).floats("out", args.out).format("k", args.k, {Format::f32});
+  const bool heads = args.kv_heads > 0 && args.heads > 0 && args.heads % args.kv_heads == 0;
+  check.that(heads, "heads to be a multiple of kv_heads");
+  if (!heads) return check.done();
+  check.that(args.k.columns % args.kv_heads == 0, "keys of kv_heads equal heads");
+  check.that(args.k.stride <= 0x7fffffff / 32, "keys of at most 67108863 channels");
+  check.shape("q", args.q, args.out.rows, args.k.columns / args.kv_heads * args.heads);
+  check.shape("out", args.out, args.q.rows, args.heads * args.k.rows);
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

@@ -1,5 +1,13 @@
 #pragma once
 /// Cast between formats: out = encode(out.format, decode(x) / scale), or decode(x) * scale when `dequantise`.
+///
+/// Roundings: the division or product is one correctly rounded f32, encode is one to nearest even (two in
+/// all, as production kernels do). scale 1 changes nothing but canonicalises NaN.
+/// NaN: any payload becomes the format's one NaN; formats without NaN launder it (core/numbers/codec.h).
+/// Inf and beyond the largest finite: by `overflow`. -0 keeps its sign where the format has one.
+/// Traps: dividing by a scale and multiplying by its reciprocal differ in the last bit and then in the
+/// code; a scale of 0 makes 0/0 = NaN of every zero; a tiny scale makes Inf, clipped without a trace.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -12,6 +20,12 @@ struct CastArgs {
   bool dequantise = false;
   Overflow overflow = Overflow::saturate;
 };
+
+inline Status check(const CastArgs& args) {
+  ArgsCheck check("cast");
+  check.given("x", args.x).given("out", args.out).shape("x", args.x, args.out.rows, args.out.columns);
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

@@ -1,6 +1,12 @@
 #pragma once
 /// Embedding lookup: row t of the output is row tokens[t] of the table, or, where tokens[t] is -1
 /// (an image token), the next row of `patches` given by patch_rows[t].
+///
+/// Rounding: one f32 add where positions are given, one to out's format. NaN in the table becomes the
+/// canonical NaN; -0 stays without positions. An index outside its table reads nothing and gives a row
+/// of +0, a position outside adds nothing: indices come from a sampler that may answer -1.
+/// Trap: a row of zeros is a healthy-looking answer to a wrong index.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -16,6 +22,19 @@ struct EmbeddingArgs {
   TensorView out;
   std::int64_t first_position = 0;
 };
+
+inline Status check(const EmbeddingArgs& args) {
+  ArgsCheck check("embedding");
+  check.floats("out", args.out).format("tokens", args.tokens, {Format::i32});
+  check.shape("tokens", args.tokens, args.out.rows, 1).given("table", args.table);
+  check.shape("table", args.table, args.table.rows, args.out.columns);
+  if (args.patch_rows.given()) {
+    check.format("patch_rows", args.patch_rows, {Format::i32}).shape("patch_rows", args.patch_rows, args.out.rows, 1);
+  }
+  if (args.patches.given()) check.shape("patches", args.patches, args.patches.rows, args.out.columns);
+  if (args.positions.given()) check.shape("positions", args.positions, args.positions.rows, args.out.columns);
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

@@ -1,6 +1,12 @@
 #pragma once
 /// KV read: gathers K or V of a context from the paged pool and dequantises: out = decode(code) * scale
 /// in f32. What attention sees of the cache, stale slots included when the tail is read.
+///
+/// Rounding: one product. NaN codes give the canonical NaN, 0 * Inf (a bad scale) too; -0 stays.
+/// A block outside the pool reads nothing and gives rows of +0.
+/// Traps: a slot that nobody wrote holds whatever lay there: read as e4m3, 1 byte in 128 is a NaN. A
+/// scale that differs from the one a slot was written with rescales it silently.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -16,6 +22,17 @@ struct KvReadArgs {
   std::int64_t block_size = 16;
   float scale = 1.0F;
 };
+
+inline Status check(const KvReadArgs& args) {
+  ArgsCheck check("kv_read");
+  check.given("pool", args.pool).floats("out", args.out).format("blocks", args.blocks, {Format::i32});
+  check.that(args.block_size > 0, "a block_size of at least 1");
+  check.that(args.out.columns > 0, "at least one channel");
+  check.that(args.block_size <= 0 || args.out.rows <= args.blocks.rows * args.block_size,
+             "no more rows than the block table covers");
+  if (args.slot_scales.given()) check.format("slot_scales", args.slot_scales, {Format::f32});
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

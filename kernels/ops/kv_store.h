@@ -1,6 +1,12 @@
 #pragma once
 /// KV store: quantises the new rows of K or V into their slots of the paged pool.
 /// code = encode(format, x / scale); the division is correctly rounded f32.
+///
+/// NaN, Inf, -0: as cast. Rows of one launch must name different slots: warps run in any order.
+/// Traps: with a scale locked on an earlier, narrower range, everything beyond 448 * scale becomes the
+/// one value 448 * scale, and equal values are what a one-pass variance cannot stand; a scale of 0 (an
+/// all-zero calibration) makes NaN of zeros; a NaN scale makes NaN of everything.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -19,6 +25,25 @@ struct KvStoreArgs {
   TensorView codes;
   Overflow overflow = Overflow::saturate;
 };
+
+inline Status check(const KvStoreArgs& args) {
+  ArgsCheck check("kv_store");
+  check.floats("x", args.x).given("pool", args.pool).that(args.x.columns > 0, "at least one channel");
+  check.format("slots", args.slots, {Format::i32}).shape("slots", args.slots, args.x.rows, 1);
+  if (args.scales.given()) {
+    check.format("scales", args.scales, {Format::f32});
+    check.shape("scales", args.scales, args.scales.rows == 1 ? 1 : args.x.rows, 1);
+  }
+  if (args.slot_scales.given()) {
+    check.format("slot_scales", args.slot_scales, {Format::f32});
+    check.that(args.x.columns <= 0 || args.slot_scales.rows >= args.pool.elements() / args.x.columns,
+               "a scale for every slot of the pool");
+  }
+  if (args.codes.given()) {
+    check.format("codes", args.codes, {args.pool.format}).shape("codes", args.codes, args.x.rows, args.x.columns);
+  }
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

@@ -1,6 +1,16 @@
 #pragma once
 /// LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019) in the forms that production
 /// kernels use, fragile ones included: the variance of equal values is where "E[x^2]-E[x]^2" fails.
+///
+/// y = ((x - mean) * (1 / sqrt(variance + eps))) * weight + bias, each operation one f32 rounding (the
+/// inverse two: sqrt, then division). weight and bias are left out where not given.
+/// Order of every sum: SumOrder, in kernels/ops/row_sums.h. mean and E[x^2] are sum / n, or sum * (1/n).
+/// NaN or Inf in a group makes the whole group NaN (canonical), and no other. A variance + eps below 0
+/// makes it NaN too: that is the point. clamp replaces a negative variance by 0 and lets NaN through.
+/// Traps: n copies of 11.2f have variance -3.448e-3 (n = 1024, sequential), 0 (pairwise) or -9.155e-7
+/// (contracted): the same formula, three fates. two_pass and welford are never negative.
+/// E[x^2] overflows f32 from |x| = 1.8e19 on.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -32,6 +42,21 @@ struct LayerNormArgs {
   bool mean_by_reciprocal = false;  ///< sum * (1/n) instead of sum / n
   float eps = 1e-5F;
 };
+
+inline Status check(const LayerNormArgs& args) {
+  ArgsCheck check("layer_norm");
+  check.floats("x", args.x).floats("out", args.out).shape("x", args.x, args.out.rows, args.out.columns);
+  const bool grouped = args.groups > 0 && args.out.columns > 0 && args.out.columns % args.groups == 0;
+  check.that(grouped, "columns to be a multiple of groups, and at least one column");
+  if (!grouped) return check.done();
+  const std::int64_t width = args.out.columns / args.groups;
+  if (args.weight.given()) check.floats("weight", args.weight).shape("weight", args.weight, 1, width);
+  if (args.bias.given()) check.floats("bias", args.bias).shape("bias", args.bias, 1, width);
+  if (args.stats.given()) {
+    check.format("stats", args.stats, {Format::f32}).shape("stats", args.stats, args.out.rows, args.groups * 3);
+  }
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

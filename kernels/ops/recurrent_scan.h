@@ -1,6 +1,13 @@
 #pragma once
 /// Gated linear recurrence, the state of a hybrid model's recurrent layer (a diagonal SSM):
 /// h = decay * h + (1 - decay) * x[t], out[t] = h, t ascending; state is f32 in a block of the KV pool's memory.
+///
+/// Order: a chain over t in each channel; four f32 roundings a step (1 - decay, two products, one sum), h
+/// itself is never rounded to out's format. Starts at +0 or, with `resume`, from the state.
+/// NaN: once in the state it stays for good, whatever follows: 0 * NaN is NaN, so not even decay 0 clears it.
+/// Trap: a state block that is recycled without scrubbing and resumed by mistake starts from another
+/// request's numbers.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -13,6 +20,14 @@ struct RecurrentScanArgs {
   TensorView out;
   bool resume = false;
 };
+
+inline Status check(const RecurrentScanArgs& args) {
+  ArgsCheck check("recurrent_scan");
+  check.floats("x", args.x).floats("out", args.out).floats("decay", args.decay);
+  check.shape("x", args.x, args.out.rows, args.out.columns).shape("decay", args.decay, 1, args.out.columns);
+  check.format("state", args.state, {Format::f32}).shape("state", args.state, 1, args.out.columns);
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 

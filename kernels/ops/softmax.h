@@ -1,5 +1,15 @@
 #pragma once
-/// Masked softmax over keys: p = exp(s - max) / sum, rows summed warp-strided with the butterfly.
+/// Masked softmax over keys: p = exp(s - max) / sum.
+///
+/// Order: the maximum has none; lane l adds keys l, l + 32, ... ascending, then the butterfly 16 8 4 2 1; one
+/// correctly rounded division. exp is our own, below 1 ulp. A masked key's probability is exactly +0.
+/// May run in place.
+/// NaN: a visible NaN makes the whole row NaN under every rule (with NanRule::ignore it passes the maximum
+/// and surfaces in the sum). A masked NaN crosses an additive and a multiply mask, not a select mask. A
+/// masked +Inf is Inf - Inf under additive, Inf - Inf under multiply. -Inf is a probability of 0.
+/// Traps: a row with no visible key is 0/0 or -Inf - -Inf: NaN in every mode; under multiply a masked
+/// score that exceeds all visible ones by 104 underflows them: 0/0 again.
+#include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -22,6 +32,14 @@ struct SoftmaxArgs {
   MaskMode mask = MaskMode::additive;
   NanRule max_nan = NanRule::propagate;
 };
+
+inline Status check(const SoftmaxArgs& args) {
+  ArgsCheck check("softmax");
+  check.floats("scores", args.scores).floats("out", args.out);
+  check.shape("scores", args.scores, args.out.rows, args.out.columns);
+  check.that(args.heads > 0 && args.out.columns % args.heads == 0, "columns to be a multiple of heads");
+  return check.done();
+}
 
 }  // namespace nanscope::kernels
 
