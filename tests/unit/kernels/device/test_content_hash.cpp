@@ -70,7 +70,7 @@ std::vector<std::unique_ptr<Device>> devices() {
 
 TEST(ContentHash, IsItsScalarDefinition) {
   for (const auto& device : devices()) {
-    for (const std::size_t count : {0, 1, 7, 8, 255, 256, 257, 8191, 8192, 8193, 40000}) {
+    for (const std::size_t count : {0U, 1U, 7U, 8U, 255U, 256U, 257U, 8191U, 8192U, 8193U, 40000U}) {
       std::vector<std::uint8_t> bytes = random_bytes(count, count);
       std::vector<std::uint64_t> chunks;
       for (std::size_t at = 0; at < count; at += 8192) {
