@@ -220,10 +220,10 @@ class RecordingWriter::Impl {
     if (auto status = close(); !status) latch(status.error());
   }
 
-  /// What the last transaction becomes: a finished recording, or the whole steps of one.
+  /// What the last transaction becomes: a finished recording, or the whole steps of one. A piece of
+  /// a step is never with them, see write(), and goes when the database is closed.
   Status close() {
     if (complete_) return inserter_.complete();
-    if (mid_step_) return inserter_.rollback();
     return pending_steps_ > 0 ? commit() : Status{};
   }
 

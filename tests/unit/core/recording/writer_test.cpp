@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -187,6 +188,18 @@ TEST(Writer, LargeTensorsAreCutIntoChunks) {
   EXPECT_EQ(recording.tensor_bytes(1, edge, 7).value().value(),
             (std::vector<std::byte>{bytes.begin() + edge, bytes.begin() + edge + 7}));
   // The upper levels of a tensor this large are in the file; they are what merging gives.
+  sqlite3* db = nullptr;
+  sqlite3_open((folder / "w.nanscope").c_str(), &db);
+  int levels = 0;
+  sqlite3_exec(
+      db, "SELECT levels FROM detail",
+      [](void* into, int, char** row, char**) {
+        *static_cast<int*>(into) = std::atoi(row[0]);
+        return 0;
+      },
+      &levels, nullptr);
+  sqlite3_close(db);
+  EXPECT_EQ(levels, 6);
   const auto shape = level_shape(1000, 700, 0);
   EXPECT_TRUE(sample::same(recording.tiles(1, 1)->tiles, merge_level(detail, shape)));
   EXPECT_EQ(recording.tiles(1, 5)->tiles.size(), 1U);
