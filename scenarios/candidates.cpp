@@ -40,6 +40,13 @@ bool relevant(const EngineConfig& config, std::string_view name) {
   return true;
 }
 
+/// Whether the knob has this value already, an empty inner_norm.x standing for norm.x.
+bool has_value(const EngineConfig& config, const Knob& knob, const std::string& value) {
+  const std::string current = knob.get(config);
+  if (!current.empty() || !knob.name.starts_with("inner_")) return current == value;
+  return get_knob(config, knob.name.substr(std::string_view("inner_").size())) == value;
+}
+
 /// Static scales that hold everything the recording saw, with the policy that uses them.
 std::optional<Change> wide_static_scales(const EngineConfig& config, const Recording& recording) {
   const auto ledger = recording.scales();
@@ -51,10 +58,11 @@ std::optional<Change> wide_static_scales(const EngineConfig& config, const Recor
     double& absmax = row.target == "k" ? absmax_k : absmax_v;
     absmax = std::max(absmax, row.absmax);
   }
-  const double largest = static_cast<double>(info(config.kv.format).max_finite);
+  // A thousandth more, so that four digits never round below what is needed.
+  const double largest = static_cast<double>(info(config.kv.format).max_finite) / 1.001;
   if (absmax_k <= 0 || absmax_v <= 0) return std::nullopt;
-  return Change{{"kv.policy=static", fmt::format("kv.scale_k={:.6g}", absmax_k / largest),
-                 fmt::format("kv.scale_v={:.6g}", absmax_v / largest)}};
+  return Change{{"kv.policy=static", fmt::format("kv.scale_k={:.4g}", absmax_k / largest),
+                 fmt::format("kv.scale_v={:.4g}", absmax_v / largest)}};
 }
 
 }  // namespace
@@ -64,11 +72,10 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
   for (const Knob& knob : knobs()) {
     const bool listed = knob.allowed.find('|') != std::string::npos;
     if (!listed || !knob.numerics || !relevant(spec.config, knob.name)) continue;
-    const std::string current = knob.get(spec.config);
     for (const std::string& value : split(knob.allowed, '|')) {
       const bool follows = value.empty();
       const bool static_alone = knob.name == "kv.policy" && value == "static";
-      if (value == current || follows || static_alone) continue;
+      if (follows || static_alone || has_value(spec.config, knob, value)) continue;
       changes.push_back({{fmt::format("{}={}", knob.name, value)}});
     }
   }

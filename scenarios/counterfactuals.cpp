@@ -230,10 +230,12 @@ Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& r
       auto looked = investigation.run(change);
       if (!looked) return tl::unexpected(looked.error());
       finish_outcome(*spec, *baseline, *unquantized, *looked);
-      if (prevents(baseline->outcome, looked->outcome)) result.minimal.push_back(change);
       outcomes.push_back(std::move(looked->outcome));
     }
     std::stable_sort(outcomes.begin(), outcomes.end(), by_effect);
+    for (const Outcome& outcome : outcomes) {
+      if (prevents(baseline->outcome, outcome)) result.minimal.push_back(outcome.change);
+    }
     return {};
   };
   if (Status done = run_all(candidates, result.singles); !done) return tl::unexpected(done.error());

@@ -69,6 +69,15 @@ std::vector<const Outcome*> all(const Counterfactuals& counterfactuals) {
   return outcomes;
 }
 
+/// The lines of one outcome: its first setting with the cells, further settings below it.
+void add_rows(Table& table, const Outcome& outcome, const Outcome& baseline) {
+  auto row = cells(outcome, baseline);
+  const std::vector<std::string>& settings = outcome.change.settings;
+  if (!settings.empty()) row.front() = "  " + settings.front();
+  table.row(std::move(row));
+  for (std::size_t i = 1; i < settings.size(); ++i) table.row({"  + " + settings[i]});
+}
+
 std::vector<std::string> painted(std::vector<std::string> row, const Terminal& terminal, Ink ink) {
   row.front() = paint(terminal, ink, row.front());
   return row;
@@ -107,10 +116,15 @@ std::string counterfactuals_text(const Counterfactuals& counterfactuals, const T
   table.row(painted(kTitles, terminal, Ink::bold));
   table.row(cells(counterfactuals.baseline, counterfactuals.baseline));
   std::vector<const Outcome*> failed;
+  std::vector<std::string> without_effect;
   std::optional<Effect> group;
   for (const Outcome* outcome : all(counterfactuals)) {
     if (!outcome->error.empty()) {
       failed.push_back(outcome);
+      continue;
+    }
+    if (outcome->effect == Effect::no_effect) {
+      without_effect.push_back(outcome->change.text());
       continue;
     }
     if (group != outcome->effect) {
@@ -118,11 +132,12 @@ std::string counterfactuals_text(const Counterfactuals& counterfactuals, const T
       table.row({});
       table.row({paint(terminal, ink_of(*group), to_string(*group))});
     }
-    auto row = cells(*outcome, counterfactuals.baseline);
-    row.front() = "  " + row.front();
-    table.row(std::move(row));
+    add_rows(table, *outcome, counterfactuals.baseline);
   }
   std::string text = table.text("  ");
+  if (!without_effect.empty()) {
+    text += '\n' + paragraph("  no effect  ", fmt::format("{}", fmt::join(without_effect, ", ")), terminal);
+  }
   for (const Outcome* outcome : failed) {
     text += paragraph("  ", fmt::format("not run: {} ({})", outcome->change.text(), outcome->error), terminal);
   }

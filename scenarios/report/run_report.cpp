@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 namespace nanscope::report {
@@ -31,8 +32,8 @@ std::string setting_line(const scenarios::Analysis& analysis, const Terminal& te
   }
   const RecordingCounts& counts = analysis.counts;
   const std::string expected = counts.expected_ops > 0 ? fmt::format(" of {}", counts.expected_ops) : " (of unknown)";
-  return line + fmt::format("{} {}{}{} requests, {} steps, {}{} ops recorded", analysis.info.device, analysis.info.isa,
-                            dot, counts.requests, counts.steps, counts.ops, expected);
+  return line + fmt::format("{} {}{}{} requests, {} steps, {}{} ops", analysis.info.device, analysis.info.isa, dot,
+                            counts.requests, counts.steps, counts.ops, expected);
 }
 
 std::string evidence_text(const std::vector<Evidence>& evidence, const Terminal& terminal) {
@@ -53,6 +54,32 @@ std::string fault_line(const Fault& fault, const Terminal& terminal) {
 
 std::string counted(std::size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+/// "20 tokens (12 image), 16 cached".
+std::string tokens_text(const scenarios::RequestOutcome& request) {
+  std::string text = fmt::format("{} tokens", request.prompt_tokens);
+  if (request.image_tokens > 0) text += fmt::format(" ({} image)", request.image_tokens);
+  if (request.row.cached_tokens > 0) text += fmt::format(", {} cached", request.row.cached_tokens);
+  return text;
+}
+
+/// The setting worth trying first for a fault of this class; empty when there is none to name.
+std::string_view remedy(std::string_view fault_class) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> remedies = {{
+      {"kv-scale-locked", "kv.format=bf16"},
+      {"scale-invalid", "kv.policy=per_request"},
+      {"saturation", "kv.policy=per_request"},
+      {"variance-collapse", "norm.variance=two_pass"},
+      {"softmax-fully-masked", "engine.pad=none"},
+      {"f16-overflow", "activation.format=bf16"},
+      {"fp8-nonsaturating-overflow", "kv.overflow=saturate"},
+      {"masked-tail-poison", "attention.mask=select"},
+  }};
+  for (const auto& [fault, setting] : remedies) {
+    if (fault == fault_class) return setting;
+  }
+  return {};
 }
 
 struct LinkLook {
@@ -85,21 +112,20 @@ std::string header_text(const scenarios::Analysis& analysis, const RunContext& c
 
 std::string requests_text(std::span<const scenarios::RequestOutcome> requests, const Terminal& terminal) {
   int name_width = 4;
+  int tokens_width = 8;
   for (const auto& request : requests) {
     name_width = std::max(name_width, display_width(printable(request.row.name, terminal)));
+    tokens_width = std::max(tokens_width, display_width(tokens_text(request)));
   }
   name_width = std::min(name_width, 28);
   std::string block;
   for (const auto& request : requests) {
-    const std::string images = request.image_tokens > 0 ? fmt::format(" ({} image)", request.image_tokens) : "";
-    const std::string cached =
-        request.row.cached_tokens > 0 ? fmt::format(", {} cached", request.row.cached_tokens) : "";
-    const std::string tokens = fmt::format("{} tokens{}{}", request.prompt_tokens, images, cached);
     const std::string state =
         request.nan_logits ? paint(terminal, Ink::red, "NaN") : paint(terminal, Ink::green, "ok ");
-    const std::string lead = fmt::format(
-        "  {:>2}  {}  {}  {}  ", request.row.id,
-        pad(elide(printable(request.row.name, terminal), name_width, terminal), name_width), pad(tokens, 30), state);
+    const std::string lead =
+        fmt::format("  {:>2}  {}  {}  {}  ", request.row.id,
+                    pad(elide(printable(request.row.name, terminal), name_width, terminal), name_width),
+                    pad(tokens_text(request), tokens_width), state);
     const int space = std::max(12, terminal.width - display_width(lead) - 2);
     const std::string output = elide(printable(request.row.output_text, terminal), space, terminal);
     block += lead + '"' + (request.nan_logits ? paint(terminal, Ink::red, output) : output) + "\"\n";
@@ -183,7 +209,10 @@ std::vector<std::string> next_commands(const scenarios::Analysis& analysis, cons
     commands.push_back(fmt::format("nanscope replay {}", recording));
   } else {
     commands.push_back(fmt::format("nanscope diagnose {} --counterfactuals", recording));
-    commands.push_back(fmt::format("nanscope replay {} --set kv.format=bf16", recording));
+    const Diagnosis& diagnosis = analysis.diagnosis;
+    const std::string_view setting =
+        diagnosis.root_cause ? remedy(diagnosis.faults.at(*diagnosis.root_cause).fault_class) : std::string_view();
+    if (!setting.empty()) commands.push_back(fmt::format("nanscope replay {} --set {}", recording, setting));
   }
   return commands;
 }
@@ -204,6 +233,7 @@ std::string run_text(const scenarios::Analysis& analysis, const RunContext& cont
     text += chain;
   }
   text += '\n' + diagnosis_text(analysis.diagnosis, terminal);
+  text += fmt::format("Hash      {:016x} over {} tensors\n", analysis.digest, analysis.counts.tensors);
   if (context.judged) text += '\n' + judgement_text(context.missed, terminal);
   const std::vector<std::string> commands = next_commands(analysis, context.recording);
   for (std::size_t i = 0; i < commands.size(); ++i) {
