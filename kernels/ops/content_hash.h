@@ -50,7 +50,7 @@ constexpr std::uint64_t combine_hash(std::span<const std::uint64_t> chunks, std:
 }  // namespace nanscope::kernels
 
 #ifdef NANSCOPE_ISA
-#include "kernels/warp/tensor_access.h"
+#include "kernels/ops/op_helpers.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
@@ -75,6 +75,7 @@ struct ContentHash {
     const std::int64_t begin = chunk * kHashChunk;
     const std::int64_t end = total - begin < kHashChunk ? total : begin + kHashChunk;
     const auto* base = static_cast<const std::uint8_t*>(args.x.data);
+    const bool words = contiguous && reinterpret_cast<std::uintptr_t>(base) % 8 == 0;
 
     // Odd multiples of the golden ratio: no two words of a chunk share a secret.
     const U64 golden = splat_u64(0x9e3779b97f4a7c15U);
@@ -82,7 +83,10 @@ struct ContentHash {
     U64 secret = lane_secret;
     U64 total_of_lane = lane_secret;
     for (std::int64_t offset = begin; offset < end; offset += 8 * kLanes) {
-      const U64 word = load_bytes(base, offset, end, row_bytes, args.x.stride * element);
+      for (int line = 0; line < 8 * kLanes; line += 64) prefetch_next_page(base + offset + line);
+      const U64 word = words && end - offset >= 8 * kLanes
+                           ? load_u64(reinterpret_cast<const std::uint64_t*>(base + offset), kLanes)
+                           : load_bytes(base, offset, end, row_bytes, args.x.stride * element);
       const U64 keyed = word ^ secret;
       total_of_lane = total_of_lane + mul_low(keyed, keyed >> 32) + swap_halves(word);
       secret = secret + splat_u64(0x9e3779b97f4a7c15U * 64);
