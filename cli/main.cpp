@@ -1,11 +1,27 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "cli/command.h"
+#include "scenarios/near_names.h"
 #include "scenarios/version.h"
 
 namespace {
+
+/// What the parser found wrong, and where help is.
+int complain_about(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  using namespace nanscope;
+  const auto chosen = app.get_subcommands();
+  if (!chosen.empty()) {
+    return cli::complain(fmt::format("{} (try nanscope {} --help)", error.what(), chosen.front()->get_name()));
+  }
+  if (argc < 2 || argv[1][0] == '-') return cli::complain(fmt::format("{} (try nanscope --help)", error.what()));
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return cli::complain(fmt::format("unknown command '{}'{}", argv[1], scenarios::did_you_mean(argv[1], names)));
+}
 
 int run(int argc, char** argv) {
   using namespace nanscope::cli;
@@ -32,9 +48,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& wanted) {
     return app.exit(wanted);
   } catch (const CLI::ParseError& error) {
-    const auto chosen = app.get_subcommands();
-    const std::string help = chosen.empty() ? "nanscope --help" : "nanscope " + chosen.front()->get_name() + " --help";
-    return complain(fmt::format("{} (try {})", error.what(), help));
+    return complain_about(app, error, argc, argv);
   }
   return action ? action() : kClean;
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <vector>
 
 #include "cli/command.h"
@@ -20,21 +21,35 @@ struct ListOptions {
   std::string format = "text";
 };
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
 std::string list_text(const std::vector<scenarios::Scenario>& all, const report::Terminal& terminal) {
   report::Table table({report::Align::left, report::Align::left, report::Align::left});
   for (const scenarios::Scenario& scenario : all) {
     const bool fault = scenario.expect.verdict == scenarios::Verdict::fault;
-    table.row({report::paint(terminal, report::Ink::bold, scenario.name),
+    table.row({scenario.name,
                fault ? (scenario.expect.fault_class.empty() ? "fault" : scenario.expect.fault_class) : "clean",
                report::printable(scenario.title, terminal)});
   }
-  return table.text("") + "\nMore about one: nanscope scenarios NAME. Run it: nanscope run NAME.\n";
+  std::string text;
+  for (const std::string& line : lines_of(table.text(""))) text += report::elide(line, terminal.width, terminal) + '\n';
+  return text + "\nMore about one: nanscope scenarios NAME. Run it: nanscope run NAME.\n";
+}
+
+std::string trimmed(const std::string& text) {
+  const std::size_t end = text.find_last_not_of(" \n");
+  return text.substr(0, end == std::string::npos ? 0 : end + 1);
 }
 
 std::string one_text(const scenarios::Scenario& scenario, const report::Terminal& terminal) {
   std::string text = report::heading(report::printable(scenario.name, terminal), terminal);
   text += report::paragraph("", scenario.title, terminal) + '\n';
-  text += report::paragraph("", scenario.text, terminal) + '\n';
+  text += report::paragraph("", trimmed(scenario.text), terminal) + '\n';
   if (!scenario.threads.empty()) {
     text += report::paragraph("Threads   ", fmt::format("{}", fmt::join(scenario.threads, ", ")), terminal);
   }

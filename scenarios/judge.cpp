@@ -55,17 +55,25 @@ void judge_link(const Cascade& cascade, const std::string& id, LinkState wanted,
   }
 }
 
+/// By id: a warm-up request comes before those of the scenario, with id -1.
+const RequestOutcome* find_request(const Analysis& analysis, std::size_t id) {
+  for (const RequestOutcome& request : analysis.requests) {
+    if (request.row.id == static_cast<std::int64_t>(id)) return &request;
+  }
+  return nullptr;
+}
+
 void judge_outputs(const Scenario& scenario, const Analysis& analysis, std::vector<Missed>& missed) {
   for (const ExpectedOutput& expected : scenario.expect.outputs) {
     const std::string what = fmt::format("output of {}", scenario.requests.at(expected.request).name);
     const std::string wanted = expected.all_bang ? "token 0 (\"!\") alone" : in_quotes(expected.text);
-    if (expected.request >= analysis.requests.size()) {
+    const RequestOutcome* found = find_request(analysis, expected.request);
+    if (!found) {
       missed.push_back({what, wanted, "the request was not run"});
       continue;
     }
-    const RequestOutcome& found = analysis.requests[expected.request];
-    const bool met = expected.all_bang ? found.all_bang : found.row.output_text == expected.text;
-    if (!met) missed.push_back({what, wanted, in_quotes(found.row.output_text)});
+    const bool met = expected.all_bang ? found->all_bang : found->row.output_text == expected.text;
+    if (!met) missed.push_back({what, wanted, in_quotes(found->row.output_text)});
   }
 }
 
@@ -115,8 +123,9 @@ std::vector<Missed> judge(const Scenario& scenario, const Analysis& analysis) {
   judge_places(scenario, analysis.diagnosis, missed);
   if (expect.requests_nan) {
     std::vector<std::size_t> found;
-    for (std::size_t i = 0; i < analysis.requests.size(); ++i) {
-      if (analysis.requests[i].nan_logits) found.push_back(i);
+    for (std::size_t i = 0; i < scenario.requests.size(); ++i) {
+      const RequestOutcome* request = find_request(analysis, i);
+      if (request && request->nan_logits) found.push_back(i);
     }
     if (found != *expect.requests_nan) {
       missed.push_back({"requests with NaN logits", names(scenario, *expect.requests_nan), names(scenario, found)});

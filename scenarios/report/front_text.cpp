@@ -61,15 +61,18 @@ std::string ruler(const Front& front, std::size_t columns, std::size_t per_chara
   return line;
 }
 
-std::string legend(std::size_t per_character, bool detailed, const Terminal& terminal) {
-  std::string line;
+std::string legend(std::size_t per_character, bool detailed, const std::string& margin, const Terminal& terminal) {
+  std::string line = margin;
   for (std::size_t i = 1; i < kLooks.size(); ++i) {
     line += fmt::format("{}{} {}", i > 1 ? "   " : "",
                         paint(terminal, kLooks[i].ink, terminal.utf8 ? kLooks[i].unicode : kLooks[i].ascii),
                         kLooks[i].word);
   }
-  if (per_character > 1) line += fmt::format("   (one character is {} tokens, the worst shows)", per_character);
-  if (!detailed) line += "   (~ known for the whole tensor only)";
+  line += '\n';
+  if (per_character > 1) {
+    line += fmt::format("{}one character is {} tokens, the worst of them shows\n", margin, per_character);
+  }
+  if (!detailed) line += margin + "~ known for the whole tensor only\n";
   return line;
 }
 
@@ -91,7 +94,7 @@ std::string front_text(const Front& front, const Terminal& terminal) {
     const std::string label = printable(row.label, terminal) + (row.detailed ? "" : "~");
     block += "  " + pad(label, label_width) + "  " + cells_text(row.cells, per_character, terminal) + '\n';
   }
-  return block + margin + legend(per_character, detailed, terminal) + '\n';
+  return block + legend(per_character, detailed, margin, terminal);
 }
 
 }  // namespace nanscope::report

@@ -70,14 +70,6 @@ std::string diff_text(const DiffReport& report, std::string_view a, std::string_
     text += fmt::format("\n{} {}: {}\n", i == 0 ? "First" : "Also ", place, name(difference.kind));
     text += paragraph("  ", printable(difference.summary, terminal), terminal);
     text += fmt::format("  A  {}\n  B  {}\n", side(difference.a), side(difference.b));
-    if (!difference.elements || !difference.elements->first) continue;
-    const ElementDifference& first = *difference.elements->first;
-    const Format format = difference.a ? difference.a->format : Format::f32;
-    text +=
-        fmt::format("  element {}: A {}, B {}{}\n", first.index, value_and_bits(format, first.value_a, first.code_a),
-                    value_and_bits(format, first.value_b, first.code_b),
-                    first.ulps ? fmt::format(", {} ulp apart", *first.ulps) : "");
-    text += fmt::format("  {} of {} elements differ\n", difference.elements->differing, difference.elements->compared);
   }
   return text;
 }

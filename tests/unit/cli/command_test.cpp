@@ -58,7 +58,7 @@ class Command : public testing::Test {
     const Output output = run(arguments);
     EXPECT_EQ(output.code, 2) << arguments << '\n' << output.err;
     EXPECT_EQ(output.out, "") << arguments;
-    EXPECT_THAT(output.err, StartsWith("nanscope: ")) << arguments;
+    EXPECT_THAT(output.err, StartsWith("nanscope")) << arguments;
     EXPECT_THAT(output.err, HasSubstr(part)) << arguments;
     EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 1) << output.err;
   }
@@ -107,7 +107,8 @@ TEST_F(Command, BadUsageIsOneLine) {
   expect_refused("run absent.toml", "absent.toml");
   expect_refused("run no-such-name", "no-such-name");
   expect_refused("diagnose absent.nanscope", "absent.nanscope");
-  expect_refused("bits -f e4m3", "which number");
+  expect_refused("bits -f e4m3", "no number");
+  expect_refused("bits", "which number");
 }
 
 TEST_F(Command, BadScenariosNameTheirLine) {

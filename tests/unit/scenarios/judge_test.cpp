@@ -16,6 +16,7 @@ Scenario two_requests() {
 Analysis healthy() {
   Analysis analysis;
   analysis.requests.resize(2);
+  analysis.requests[1].row.id = 1;
   analysis.requests[0].row.output_text = "hello";
   analysis.requests[1].row.output_text = "!!";
   analysis.requests[1].all_bang = true;
@@ -54,6 +55,19 @@ TEST(Judge, CleanAsExpected) {
   scenario.expect.requests_nan = std::vector<std::size_t>{};
   scenario.expect.hash = 7;
   EXPECT_TRUE(judge(scenario, healthy()).empty());
+}
+
+TEST(Judge, WarmUpIsNoRequestOfTheScenario) {
+  Scenario scenario = two_requests();
+  scenario.expect.outputs = {{.request = 0, .all_bang = false, .text = "hello"}};
+  scenario.expect.requests_nan = std::vector<std::size_t>{1};
+  Analysis analysis = healthy();
+  analysis.requests[1].nan_logits = true;
+  RequestOutcome warm_up;
+  warm_up.row.id = -1;
+  warm_up.nan_logits = true;
+  analysis.requests.insert(analysis.requests.begin(), warm_up);
+  EXPECT_TRUE(judge(scenario, analysis).empty());
 }
 
 TEST(Judge, EveryExpectationCanBeMissed) {
