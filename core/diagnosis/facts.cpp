@@ -48,7 +48,10 @@ std::optional<Range> range_of(const std::vector<std::int64_t>& rows) {
   return Range{rows.front(), rows.back()};
 }
 
-std::string request_text(const StepRow& step) { return fmt::format("request {} step {}", step.request, step.index); }
+std::string request_text(const StepRow& step) {
+  if (step.request < 0) return fmt::format("the warm-up step {}", step.index);
+  return fmt::format("request {} step {}", step.request, step.index);
+}
 
 const TensorRow* SickOp::output(const std::string& role) const {
   for (const TensorRow& row : outputs) {

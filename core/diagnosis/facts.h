@@ -127,7 +127,7 @@ bool row_local(const OpRow& op);
 std::string code_text(Format format, std::uint32_t code);
 /// First and last of ascending rows.
 std::optional<Range> range_of(const std::vector<std::int64_t>& rows);
-/// "request 2 step 0".
+/// "request 2 step 0", "the warm-up step 0".
 std::string request_text(const StepRow& step);
 
 }  // namespace nanscope

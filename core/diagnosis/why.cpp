@@ -10,6 +10,8 @@
 
 #include "core/diagnosis/provenance/rule.h"
 #include "core/diagnosis/provenance/walk.h"
+#include "core/diagnosis/stale_bits.h"
+#include "core/numbers/codec.h"
 #include "core/place.h"
 #include "core/recording/names.h"
 
@@ -133,6 +135,18 @@ class Walker {
       hop.numbers.push_back({"read by request", subject.step.request});
     }
     const std::optional<Element> codes = stored_element(subject, key);
+    const std::string target = subject.tensor.role.substr(0, 1);
+    const std::optional<StaleBits> stale =
+        codes ? std::nullopt : stale_bits(facts_, subject.step, subject.op.layer, target, key, subject.element.channel);
+    if (stale) {
+      hop.text += "; " + text_of(*stale);
+      hop.format = stale->format;
+      hop.code = stale->code;
+      hop.value = decode(stale->format, stale->code);
+      path_.hops.push_back(std::move(hop));
+      if (subject.bad && !path_.origin) path_.origin = path_.hops.size() - 1;
+      return Element{stale->state.id, stale->row, stale->channel};
+    }
     if (!codes) {
       if (subject.bad) hop.text += fmt::format("; its bits are read as another format: {}", nan_codes(subject));
       finish_at_slot(std::move(hop), subject.bad);

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/diagnosis/detectors/births.h"
+#include "core/diagnosis/stale_bits.h"
 
 namespace nanscope {
 namespace {
@@ -24,6 +25,22 @@ std::string writers(Facts& facts, const SickOp& read) {
   return text;
 }
 
+/// The code of the cache's format that is NaN; "unknown" when the step stored nothing in this layer.
+std::string nan_code(Facts& facts, const SickOp& read) {
+  const std::optional<OpRow> store = facts.run.find_op(read.step.id, read.op.layer, "kv_store");
+  const std::vector<TensorRow> stored = store ? facts.run.tensors_of(store->id) : std::vector<TensorRow>{};
+  if (stored.empty()) return "unknown";
+  return code_text(stored.front().format, info(stored.front().format).canonical_nan_code);
+}
+
+/// The stale number behind the fault's bad element.
+std::optional<StaleBits> bits_of(Facts& facts, const SickOp& read, const Element& element) {
+  const std::optional<TensorRow> tensor = facts.run.tensor(element.tensor);
+  if (!tensor) return std::nullopt;
+  const KeyRow key = facts.key_row(read.step, read.op.layer, element.row);
+  return stale_bits(facts, read.step, read.op.layer, tensor->role.substr(0, 1), key, element.channel);
+}
+
 }  // namespace
 
 /// NaN in a KV slot that the request never wrote: the tail of a block that is read whole, or a recycled
@@ -40,18 +57,19 @@ FaultReport detect_masked_tail_poison(Facts& facts) {
     found.fault.evidence.push_back({"context", read->step.context});
     found.fault.evidence.push_back({"first bad key", first.row});
     found.fault.evidence.push_back({"last bad key", read->bad_keys.back().row});
-    std::string codes;
-    if (const std::optional<OpRow> store = facts.run.find_op(read->step.id, read->op.layer, "kv_store")) {
-      for (const TensorRow& stored : facts.run.tensors_of(store->id)) {
-        if (codes.empty()) codes = code_text(stored.format, info(stored.format).canonical_nan_code);
-      }
+    found.fault.evidence.push_back({"raw code that reads as NaN", nan_code(facts, *read)});
+    std::string bits;
+    if (const std::optional<StaleBits> stale = bits_of(facts, *read, *found.element)) {
+      found.fault.evidence.push_back({"raw code", code_text(stale->format, stale->code)});
+      found.fault.evidence.push_back({"stale f32", double{stale->value}});
+      found.fault.evidence.push_back({"stale f32 bits", code_text(Format::f32, stale->bits)});
+      bits = "; " + text_of(*stale);
     }
-    if (!codes.empty()) found.fault.evidence.push_back({"raw code that reads as NaN", codes});
     const std::string who = writers(facts, *read);
     found.fault.evidence.push_back({"slots", who});
     found.fault.summary =
-        fmt::format("layer {} of {} reads NaN from keys {} to {} (context {}): slots {}", read->op.layer,
-                    request_text(read->step), first.row, read->bad_keys.back().row, read->step.context, who);
+        fmt::format("layer {} of {} reads NaN from keys {} to {} (context {}): slots {}{}", read->op.layer,
+                    request_text(read->step), first.row, read->bad_keys.back().row, read->step.context, who, bits);
   }
   return report;
 }
