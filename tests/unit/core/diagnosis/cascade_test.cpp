@@ -116,6 +116,74 @@ TEST(Cascade, ValuesWithinTheRangeBreakItAtTheRange) {
   EXPECT_THAT(found.links[2].summary, ::testing::HasSubstr("4.48"));
 }
 
+/// A ledger with one entry, to see the first three links alone.
+Cascade cascade_of(const ScaleRow& scale) {
+  testing::RunBuilder b;
+  b.request(0, {1});
+  b.step(0, 0, 0, 1);
+  b.op(0, "kv_store", "kv_store", {});
+  ScaleRow row = scale;
+  row.step = 1;
+  row.op = 1;
+  row.target.push_back('k');
+  b.run.scale_rows.push_back(row);
+  const Result<Cascade> found = cascade(b.run, b.tensors);
+  return found.value_or(Cascade{});
+}
+
+TEST(Cascade, OnlyAScaleComputedFromDataInEightBitsIsDynamic) {
+  ScaleRow scale;
+  scale.format = Format::e4m3;
+  scale.source = ScaleSource::calibrated;
+  scale.calibrated_step = 1;
+  scale.headroom = 0.5;
+  EXPECT_THAT(numbers_found(cascade_of(scale)), ::testing::ElementsAre(1));  // not locked, not a later step
+  scale.format = Format::f16;
+  EXPECT_THAT(numbers_found(cascade_of(scale)), ::testing::IsEmpty());
+  scale.format = Format::e4m3;
+  scale.source = ScaleSource::fixed;
+  scale.locked = true;
+  EXPECT_THAT(numbers_found(cascade_of(scale)), ::testing::IsEmpty());
+}
+
+/// A residual sum of `tokens` rows of which some are NaN before and after.
+Cascade residual_cascade(std::int64_t before, std::int64_t after) {
+  const auto rows = [](std::int64_t bad) {
+    return [bad](std::int64_t row, std::int64_t) { return row < bad ? 0.0F / 0.0F : 1.0F; };
+  };
+  testing::RunBuilder b;
+  b.request(0, {1, 1, 1});
+  b.step(0, 0, 0, 3);
+  b.op(0, "mlp_residual", "residual_add", {});
+  const std::int64_t x = b.output("out", {3, 4, 0, 1}, rows(before));
+  b.op(1, "attn_residual", "residual_add", {{"a", x}});
+  b.output("out", {3, 4, 0, 1}, rows(after));
+  const Result<Cascade> found = cascade(b.run, b.tensors);
+  return found.value_or(Cascade{});
+}
+
+TEST(Cascade, TheRawNaNCodeIsTheOneThatWasStored) {
+  testing::RunBuilder b;
+  b.request(0, {1});
+  b.step(0, 0, 0, 1);
+  b.op(0, "kv_store", "kv_store", {});
+  const std::int64_t codes = b.output("k_codes", {1, 4, 0, 1}, testing::constant(0.0F / 0.0F), Format::e4m3);
+  b.tensors.data.at(codes).bytes[1] = b.tensors.data.at(codes).bytes[2] = b.tensors.data.at(codes).bytes[3] =
+      std::byte{0xFF};
+  const Result<Cascade> found = cascade(b.run, b.tensors);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(to_string(*find(found->links[11].evidence, "raw code")), "0xFF");
+}
+
+TEST(Cascade, SomeTokensBecomingAllIsWhatMakesTheLink) {
+  EXPECT_EQ(residual_cascade(1, 3).links[10].state, LinkState::found);
+  EXPECT_EQ(residual_cascade(2, 3).links[10].state, LinkState::found);
+  EXPECT_EQ(residual_cascade(0, 3).links[10].state, LinkState::not_reached);
+  EXPECT_EQ(residual_cascade(1, 2).links[10].state, LinkState::not_reached);
+  EXPECT_EQ(residual_cascade(3, 3).links[10].state, LinkState::not_reached);
+  EXPECT_THAT(residual_cascade(1, 2).links[10].summary, ::testing::HasSubstr("1 of 3 tokens before and 2 after"));
+}
+
 TEST(Cascade, WithoutElementsItSaysSoAndStillFindsWhatHealthShows) {
   SmallCascade made;
   NoTensors nothing;

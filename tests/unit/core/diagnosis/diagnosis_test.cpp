@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "core/diagnosis/why.h"
 #include "tests/unit/core/diagnosis/small_cascade.h"
 
 namespace nanscope {
@@ -301,6 +303,32 @@ TEST(Classes, AFewSlightlyClippedValuesAreLessThanRounding) {
   EXPECT_THAT(hypothesis(found, "kv-scale-locked").figure, HasSubstr("less than rounding"));
 }
 
+TEST(Classes, AScaleThatClipsItsOwnValuesIsSaturationNotStale) {
+  OneStep one;
+  const auto v = one.add("v_proj", "gemm", {{"x", one.x}}, 900);
+  one.b.op(0, "kv_store", "kv_store", {{"k", one.x}, {"v", v}});
+  ScaleRow scale = fixed_scale(1);
+  scale.source = ScaleSource::calibrated;
+  scale.calibrated_step = 1;
+  one.b.store("v", v, scale);
+  one.head(one.x, 1, 7);
+  EXPECT_THAT(classes(diagnosis_of(one.b)), ElementsAre("saturation"));
+}
+
+TEST(Classes, TheLedgerAloneProvesClipping) {
+  OneStep one;
+  one.b.op(0, "kv_store", "kv_store", {});
+  ScaleRow scale = fixed_scale(1);
+  scale.step = 1;
+  scale.op = one.b.run.op_rows.back().id;
+  scale.target.push_back('v');
+  scale.absmax = 900;
+  scale.headroom = 448.0 / 900;
+  one.b.run.scale_rows.push_back(scale);
+  one.head(one.x, 1, 7);
+  EXPECT_THAT(classes(diagnosis_of(one.b)), ElementsAre("saturation"));
+}
+
 TEST(Classes, AZeroScaleIsInvalid) {
   OneStep one;
   one.b.op(0, "kv_store", "kv_store", {{"k", one.x}, {"v", one.x}});
@@ -360,32 +388,68 @@ TEST(Classes, LargeFiniteLogitsAndTokenZeroAreClean) {
   EXPECT_TRUE(diagnosis_of(one.b).clean());
 }
 
-TEST(Classes, RecycledBitsOfAnotherFormatAreATailPoison) {
+/// Request 0 leaves the states of recurrent layers 1 and 2 in block 4, request 1 gets it for its KV. The pool has the
+/// regions K and V of layer 0: layer 2's state, the second one, lies in V. Slot 1 of V starts at byte 4, the state's
+/// channel 1, whose lowest byte is 0xFF.
+RunBuilder recycled_state(std::int64_t* values = nullptr) {
+  constexpr float kStale = std::bit_cast<float>(0x3F8012FFU);
   RunBuilder b;
   b.request(0, {1, 1}, {7});
   b.step(0, 0, 0, 2);
   b.kv(0, 4, 0, 2, 0, KvAction::allocated, "recurrent_state");
-  b.op(1, "recurrent", "recurrent_scan", {});
-  b.output("out", {2, 4, 0, 1}, constant(1));
-  b.kv(0, 4, 0, 2, 0, KvAction::written, "recurrent_state", Format::f32, 1);
+  for (const std::int64_t layer : {1, 2}) {
+    b.op(layer, "recurrent", "recurrent_scan", {});
+    b.output("out", {2, 4, 0, 1}, [&](auto row, auto channel) { return row == 1 && channel == 1 ? kStale : 1.0F; });
+    b.kv(0, 4, 0, 2, 0, KvAction::written, "recurrent_state", Format::f32, layer);
+  }
   b.kv(0, 4, 0, 2, 0, KvAction::freed);
   b.request(1, {1}, {7});
   b.step(1, 0, 0, 1);
   b.kv(1, 4, 0, 2, 0, KvAction::allocated);
   b.op(0, "kv_store", "kv_store", {});
   b.output("k_codes", {1, 4, 0, 1}, constant(1), Format::e4m3);
+  b.output("v_codes", {1, 4, 0, 1}, constant(1), Format::e4m3);
   b.op(0, "kv_read", "kv_read", {{"pool"}});
   b.output("k_read", {2, 4, 0, 1}, constant(1));
-  const auto v = b.output("v_read", {2, 4, 0, 1}, [](auto key, auto) { return key == 1 ? kNan : 1.0F; });
+  const auto v = b.output("v_read", {2, 4, 0, 1}, [](auto key, auto i) { return key == 1 && i == 0 ? kNan : 1.0F; });
   b.kv(1, 4, 0, 1, 0, KvAction::written);
   b.op(-1, "lm_head", "gemm", {{"x", v}});
   b.output("logits", {1, 5, 0, 1}, constant(kNan));
+  if (values != nullptr) *values = v;
+  return b;
+}
+
+TEST(Classes, RecycledBitsOfAnotherFormatAreATailPoison) {
+  RunBuilder b = recycled_state();
   const Diagnosis found = diagnosis_of(b);
   EXPECT_THAT(classes(found), ElementsAre("masked-tail-poison", "argmax-nan-fallback"));
   EXPECT_THAT(found.faults[0].summary, HasSubstr("last written as f32 by recurrent_state of request 0 step 0"));
   EXPECT_EQ(number(found.faults[0], "raw code that reads as NaN"), "0x7F");
+  EXPECT_EQ(number(found.faults[0], "raw code"), "0xFF");
+  EXPECT_EQ(number(found.faults[0], "stale f32 bits"), "0x3F8012FF");
   EXPECT_EQ(number(found.faults[0], "first bad key"), "1");
   EXPECT_EQ(number(found.faults[0], "context"), "1");
+}
+
+TEST(Classes, WithoutTheStateTheSlotsWriterIsStillNamed) {
+  RunBuilder b = recycled_state();
+  NoTensors nothing;
+  const Result<Diagnosis> found = diagnose(b.run, nothing);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->faults.at(0).fault_class, "masked-tail-poison");
+  EXPECT_EQ(number(found->faults[0], "raw code"), "-");
+}
+
+TEST(Classes, TheWalkGoesOnToTheStaleNumber) {
+  std::int64_t v = 0;
+  RunBuilder b = recycled_state(&v);
+  const Result<WhyPath> path = why(b.run, b.tensors, Element{v, 1, 0});
+  ASSERT_TRUE(path.has_value());
+  ASSERT_EQ(path->hops.size(), 3U);
+  EXPECT_EQ(path->origin, 1U);
+  EXPECT_EQ(path->hops[1].code, 0xFFU);
+  EXPECT_THAT(path->hops[1].text, HasSubstr("byte 0 of f32 1.00057971 (0x3F8012FF) is read as e4m3 0xFF, a NaN"));
+  EXPECT_EQ(place_text(path->hops[2].where), "0/0/2/recurrent.out[1,1]");
 }
 
 TEST(Classes, AFormatWithoutNaNLaundersIt) {
@@ -438,6 +502,24 @@ TEST(Diagnose, ReadsOfAnUnreadableRunAreAnError) {
   run.error = Error{"the disk is gone"};
   NoTensors nothing;
   EXPECT_FALSE(diagnose(run, nothing).has_value());
+}
+
+TEST(Diagnose, StepsAfterARequestsFirstNaNAnswerAreCountedButNotExamined) {
+  RunBuilder b;
+  b.request(0, {1}, std::vector<std::int32_t>(300, 0));
+  for (int i = 0; i < 300; ++i) {
+    b.step(0, i, i, 1);
+    for (int k = 0; k < 20; ++k) {
+      b.op(0, "mlp_act", "activation", {});
+      b.output("out", {1, 4, i, 1}, constant(kNan));
+    }
+    b.op(-1, "lm_head", "gemm", {{"x", b.run.tensor_rows.back().id}});
+    b.output("logits", {1, 4, i, 1}, constant(kNan));
+  }
+  const Diagnosis found = diagnosis_of(b);
+  EXPECT_THAT(classes(found), ElementsAre("invalid-op", "argmax-nan-fallback"));
+  EXPECT_EQ(found.spread.bad_tokens, 300);
+  EXPECT_LT(b.run.rows_read, 1500U);
 }
 
 TEST(Diagnose, ALargeHealthyRunIsNotScanned) {
