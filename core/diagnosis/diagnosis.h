@@ -13,7 +13,7 @@
 
 namespace nanscope {
 
-/// One fault: a class of the list in docs/diagnosis.md, where it is, and the numbers that prove it.
+/// One fault: a class of detectors/detectors.def, where it is, and the numbers that prove it.
 struct Fault {
   std::string fault_class;  ///< "kv-scale-locked", "variance-collapse" ...
   Where where;
