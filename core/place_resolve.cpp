@@ -39,6 +39,7 @@ std::string near(const std::set<std::string>& names, const std::string& wanted) 
   std::sort(ranked.begin(), ranked.end());
   if (ranked.size() > kListed) ranked.resize(kListed);
   std::vector<std::string> quoted;
+  quoted.reserve(ranked.size());
   for (const auto& [rank, name] : ranked) quoted.push_back("'" + name + "'");
   return fmt::format("{}", fmt::join(quoted, ", "));
 }
@@ -65,9 +66,9 @@ class Resolver {
     if (!steps) return tl::unexpected(std::move(steps.error()));
     if (steps->empty() && place_.request) return error(fmt::format("there is no request {}", *place_.request));
     std::int64_t last = -1;
-    for (StepRow& step : *steps) {
+    for (const StepRow& step : *steps) {
       last = std::max(last, step.index);
-      if (!place_.step || step.index == *place_.step) steps_[step.id] = std::move(step);
+      if (!place_.step || step.index == *place_.step) steps_[step.id] = step;
     }
     if (steps_.empty()) {
       return error(last < 0 ? "no step was recorded"
@@ -161,6 +162,7 @@ class Resolver {
     if (exact.empty()) return nothing();
     if (exact.size() == 1) return std::move(exact.front());
     std::vector<std::string> names;
+    names.reserve(exact.size());
     for (const ResolvedPlace& one : exact) names.push_back(full_name(one.op, one.tensor.role));
     if (names.size() > kListed) names.back() = "...";
     return error(fmt::format("matches several: {}", fmt::join(names, ", ")));

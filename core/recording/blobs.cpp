@@ -33,7 +33,7 @@ std::vector<Health> as_health(std::span<const std::byte> bytes) {
 
 std::int64_t health_bytes(std::int64_t entries) { return entries * static_cast<std::int64_t>(sizeof(Health)); }
 
-/// Whether the file could hold it: the check that stands before every allocation.
+/// The check that stands before every allocation: the file holds as much as the shape promises.
 bool fits(std::span<const std::byte> blob, std::int64_t expected) {
   return static_cast<std::int64_t>(blob.size()) == expected;
 }
@@ -62,6 +62,39 @@ Result<std::vector<Health>> Recording::token_health(std::int64_t id) const {
   return as_health(blob);
 }
 
+Result<std::optional<TileLevel>> Recording::Impl::stored_tiles(const TensorRow& tensor, int level) {
+  auto loan = prepare("SELECT levels, tiles FROM detail WHERE tensor = ?");
+  if (!loan) return tl::unexpected(std::move(loan.error()));
+  Statement& statement = **loan.value();
+  auto row = statement.bind(1, tensor.id).step();
+  if (!row) return error(row.error().message);
+  if (!*row) return std::optional<TileLevel>{};
+  const auto shape_of = [&](int i) { return level_shape(tensor.tokens, tensor.channels, i); };
+  const int first = shape_of(0).columns > 1 ? 0 : 1;  // level 0 is the token rows where it can be
+  const std::int64_t count = statement.integer(0);
+  const auto blob = statement.blob(1);
+  const bool plausible = count >= 0 && count <= pyramid_levels(tensor.tokens, tensor.channels) - first;
+  std::optional<TileLevel> found;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  for (int i = first; plausible && i < first + count; ++i) {
+    if (i <= level) {
+      begin = end;
+      found = TileLevel{shape_of(i), {}};
+    }
+    end += health_bytes(shape_of(i).tiles());
+  }
+  if (!plausible || !fits(blob, end)) {
+    return error(fmt::format("damaged: tensor {} has {} bytes of tiles in {} levels, expected {}", tensor.id,
+                             blob.size(), count, end));
+  }
+  if (found) {
+    found->tiles = as_health(
+        blob.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(health_bytes(found->shape.tiles()))));
+  }
+  return found;
+}
+
 Result<TileLevel> Recording::tiles(std::int64_t id, int level) const {
   auto tensor = this->tensor(id);
   if (!tensor) return tl::unexpected(std::move(tensor.error()));
@@ -69,52 +102,23 @@ Result<TileLevel> Recording::tiles(std::int64_t id, int level) const {
   if (level < 0 || level >= std::max(levels, 1)) {
     return impl_->error(fmt::format("tensor {} has {} levels of tiles, there is no level {}", id, levels, level));
   }
-  const auto shape_of = [&](int i) { return level_shape(tensor->tokens, tensor->channels, i); };
-  TileLevel found{shape_of(level), {}};
-
-  // The finest level that is a table row of its own: 0, or 1 where level 0 is the token rows.
-  const int first_stored = found.shape.tiles() == 0 || shape_of(0).columns > 1 ? 0 : 1;
-  std::int64_t stored_levels = 0;
-  std::vector<Health> from;  // tiles of level `at`, the nearest one that is at hand
-  int at = 0;
-  {
-    auto loan = impl_->prepare("SELECT levels, tiles FROM detail WHERE tensor = ?");
-    if (!loan) return tl::unexpected(std::move(loan.error()));
-    Statement& statement = **loan.value();
-    auto row = statement.bind(1, id).step();
-    if (!row) return impl_->error(row.error().message);
-    if (*row) {
-      stored_levels = statement.integer(0);
-      const auto blob = statement.blob(1);
-      std::int64_t expected = 0;
-      std::int64_t begin = 0;
-      const bool plausible = stored_levels >= 0 && stored_levels <= levels - first_stored;
-      const int last = plausible ? first_stored + static_cast<int>(stored_levels) : first_stored;
-      for (int i = first_stored; i < last; ++i) {
-        if (i <= level) begin = expected;
-        if (i <= level) at = i;
-        expected += health_bytes(shape_of(i).tiles());
-      }
-      if (!plausible || !fits(blob, expected)) {
-        return impl_->error(fmt::format("damaged: tensor {} has {} bytes of tiles in {} levels, expected {}", id,
-                                        blob.size(), stored_levels, expected));
-      }
-      if (last > first_stored && at >= first_stored && level >= first_stored) {
-        from = as_health(blob.subspan(static_cast<std::size_t>(begin),
-                                      static_cast<std::size_t>(health_bytes(shape_of(at).tiles()))));
-      }
-    }
-  }
-  if (from.empty()) {
+  const LevelShape finest = level_shape(tensor->tokens, tensor->channels, 0);
+  auto stored = impl_->stored_tiles(*tensor, level);
+  if (!stored) return tl::unexpected(std::move(stored.error()));
+  TileLevel found;
+  if (*stored) {
+    found = std::move(**stored);
+  } else {
     auto rows = token_health(id);
     if (!rows) return tl::unexpected(std::move(rows.error()));
-    if (rows->empty()) return found;
-    if (shape_of(0).columns != 1) return impl_->error(fmt::format("damaged: tensor {} has no tiles", id));
-    from = std::move(*rows);
-    at = 0;
+    if (rows->empty()) return TileLevel{level_shape(tensor->tokens, tensor->channels, level), {}};
+    if (finest.columns != 1) return impl_->error(fmt::format("damaged: tensor {} has no tiles", id));
+    found = {finest, std::move(*rows)};
   }
-  for (; at < level; ++at) from = merge_level(from, shape_of(at));
-  found.tiles = std::move(from);
+  while (found.shape.level < level) {
+    found.tiles = merge_level(found.tiles, found.shape);
+    found.shape = level_shape(tensor->tokens, tensor->channels, found.shape.level + 1);
+  }
   return found;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/recording/names.h"
@@ -62,7 +61,10 @@ std::string parameters(int count) {
 
 std::span<const std::byte> as_bytes(std::span<const Health> health) { return std::as_bytes(health); }
 
-bool same(const Health& a, const Health& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+/// By bits: 0 and -0 differ.
+bool same(const Health& a, const Health& b) {
+  return std::ranges::equal(as_bytes(std::span(&a, 1)), as_bytes(std::span(&b, 1)));
+}
 
 }  // namespace
 

@@ -52,6 +52,8 @@ class Recording::Impl {
   Result<std::optional<Row>> first(const sqlite::Query& query, Result<Row> (*decode)(const sqlite::Statement&));
 
   tl::unexpected<Error> error(const std::string& message) const { return fail(path.string() + ": " + message); }
+  /// The stored level of a tensor's tiles that is the nearest at or below `level`, if there is one.
+  Result<std::optional<TileLevel>> stored_tiles(const TensorRow& tensor, int level);
   /// True while a live process holds the writer's lock.
   bool writer_lives() const;
 

@@ -285,7 +285,7 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create_in_memory(const
 
 void RecordingWriter::add(RequestRow row) { impl_->push(insert::AddRequest{std::move(row), false}); }
 void RecordingWriter::update_request(RequestRow row) { impl_->push(insert::AddRequest{std::move(row), true}); }
-void RecordingWriter::add(StepRow row) { impl_->push(std::move(row)); }
+void RecordingWriter::add(StepRow row) { impl_->push(row); }
 void RecordingWriter::add(OpRow row, std::span<const InputRow> inputs) {
   impl_->push(insert::AddOp{std::move(row), {inputs.begin(), inputs.end()}});
 }

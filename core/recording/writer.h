@@ -19,7 +19,7 @@ struct WriterOptions {
   bool durable = false;    ///< fsync every transaction: survives a power cut, not only a killed process
   std::size_t commit_bytes = std::size_t{32} << 20;  ///< commit whole steps once they hold this much
   std::chrono::milliseconds commit_interval{100};    ///< or this long after the last commit; 0: every step
-  std::size_t queue_bytes = std::size_t{64} << 20;  ///< rows in flight before add() waits for the disk
+  std::size_t queue_bytes = std::size_t{64} << 20;   ///< rows in flight before add() waits for the disk
   std::int64_t max_pages = 0;                        ///< limit of the file in pages, 0: none (for tests)
 };
 
