@@ -1,11 +1,8 @@
 /// The attention half of a layer: projections, rotary embedding, the KV cache, scores and mix.
-#include <fmt/format.h>
-
 #include <array>
 #include <cmath>
 
 #include "instrument/engine/forward.h"
-#include "instrument/engine/knobs.h"
 #include "kernels/ops/attention_mix.h"
 #include "kernels/ops/attention_scores.h"
 #include "kernels/ops/kv_read.h"
@@ -43,12 +40,8 @@ Live Forward::rope(const OpPlan& plan, Slot slot, const Live& x, std::int64_t he
   const double base = parts_.config.model.rope_base;
   launch(kernels::RopeArgs{
       .x = x.view, .out = out, .heads = heads, .first_position = step_.row.first_token, .base = base});
-  attributes_.clear();
-  if (emitter_.listening()) {
-    fmt::format_to(std::back_inserter(attributes_), R"({{"heads":{},"first_position":{},"base":{}}})", heads,
-                   step_.row.first_token, base);
-  }
-  return emit(plan, {ProbeInput{"x", x.id, {}}}, "out", out, heads, attributes_);
+  return emit(plan, {ProbeInput{"x", x.id, {}}}, "out", out, heads,
+              attributes(plan, R"("first_position":{})", step_.row.first_token));
 }
 
 ScaleContext Forward::scale_context(const LayerPlan& plan, KvTarget target) const {
@@ -88,16 +81,9 @@ void Forward::kv_store(const LayerPlan& plan, const Live& k, const Live& v) {
   const std::array outputs{store_target(plan, KvTarget::k, k, use_k), store_target(plan, KvTarget::v, v, use_v)};
   scale_k_ = use_k.largest;
   scale_v_ = use_v.largest;
-  attributes_.clear();
-  if (emitter_.listening()) {
-    const KvConfig& kv = parts_.config.kv;
-    fmt::format_to(std::back_inserter(attributes_),
-                   R"({{"policy":"{}","format":"{}","overflow":"{}","block_size":{},"scale_k":{},"scale_v":{}}})",
-                   kv.policy, name(kv.format), kv.overflow == Overflow::saturate ? "saturate" : "overflow",
-                   kv.block_size, json_number(static_cast<double>(scale_k_)),
-                   json_number(static_cast<double>(scale_v_)));
-  }
-  emitter_.op(plan.kv_store, {ProbeInput{"k", k.id, {}}, ProbeInput{"v", v.id, {}}}, outputs, attributes_);
+  emitter_.op(plan.kv_store, {ProbeInput{"k", k.id, {}}, ProbeInput{"v", v.id, {}}}, outputs,
+              attributes(plan.kv_store, R"("scale_k":{},"scale_v":{})", json_number(static_cast<double>(scale_k_)),
+                         json_number(static_cast<double>(scale_v_))));
   if (!emitter_.listening()) return;
   const auto tell = [&](KvTarget target, const ScaleBook::Use& use, const Live& rows) {
     if (!emitter_.ok()) return;
@@ -128,19 +114,14 @@ std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan) {
   const TensorView v = matrix(Slot::v_read, Format::f32, keys, model.kv_heads * model.head_dim);
   read_target(plan, KvTarget::k, k);
   read_target(plan, KvTarget::v, v);
-  attributes_.clear();
-  if (emitter_.listening()) {
-    fmt::format_to(
-        std::back_inserter(attributes_),
-        R"({{"tail":"{}","context":{},"block_size":{},"blocks":[{}],"scale_k":{},"scale_v":{},"per_slot":{}}})",
-        whole_blocks ? "read" : "skip", step_.row.context, kv.block_size, fmt::join(step_.blocks, ","),
-        json_number(static_cast<double>(scale_k_)), json_number(static_cast<double>(scale_v_)),
-        parts_.pool.slot_scales(plan.rank, KvTarget::k).given());
-  }
   emitter_.set_first_token(0);
   const std::array outputs{emitter_.output("k_read", k, model.kv_heads), emitter_.output("v_read", v, model.kv_heads)};
   emitter_.set_first_token(step_.row.first_token);
-  emitter_.op(plan.kv_read, {ProbeInput{"pool", 0, {}}}, outputs, attributes_);
+  emitter_.op(
+      plan.kv_read, {ProbeInput{"pool", 0, {}}}, outputs,
+      attributes(plan.kv_read, R"("context":{},"blocks":[{}],"scale_k":{},"scale_v":{},"per_slot":{})",
+                 step_.row.context, fmt::join(step_.blocks, ","), json_number(static_cast<double>(scale_k_)),
+                 json_number(static_cast<double>(scale_v_)), parts_.pool.slot_scales(plan.rank, KvTarget::k).given()));
   return {Live{k, outputs[0].id}, Live{v, outputs[1].id}};
 }
 
@@ -167,14 +148,9 @@ Live Forward::softmax(const LayerPlan& plan, const Live& scores) {
                               .first_key = step_.first_key,
                               .mask = attention.mask,
                               .max_nan = attention.max_nan});
-  attributes_.clear();
-  if (emitter_.listening()) {
-    fmt::format_to(std::back_inserter(attributes_),
-                   R"({{"mask":"{}","max_nan":"{}","heads":{},"first_position":{},"first_key":{}}})",
-                   get_knob(parts_.config, "attention.mask"), get_knob(parts_.config, "attention.max_nan"), model.heads,
-                   step_.row.first_token, step_.first_key);
-  }
-  return emit(plan.softmax, {ProbeInput{"scores", scores.id, {}}}, "probs", out, model.heads, attributes_);
+  return emit(
+      plan.softmax, {ProbeInput{"scores", scores.id, {}}}, "probs", out, model.heads,
+      attributes(plan.softmax, R"("first_position":{},"first_key":{})", step_.row.first_token, step_.first_key));
 }
 
 Live Forward::mix(const LayerPlan& plan, const Live& probs, const Live& v) {
@@ -189,14 +165,9 @@ Live Forward::mix(const LayerPlan& plan, const Live& probs, const Live& v) {
                                    .first_position = step_.row.first_token,
                                    .first_key = step_.first_key,
                                    .visible_only = visible_only});
-  attributes_.clear();
-  if (emitter_.listening()) {
-    fmt::format_to(std::back_inserter(attributes_),
-                   R"({{"heads":{},"kv_heads":{},"first_position":{},"first_key":{},"visible_only":{}}})", model.heads,
-                   model.kv_heads, step_.row.first_token, step_.first_key, visible_only);
-  }
-  return emit(plan.attn_mix, {ProbeInput{"probs", probs.id, {}}, ProbeInput{"v", v.id, {}}}, "out", out, model.heads,
-              attributes_);
+  return emit(
+      plan.attn_mix, {ProbeInput{"probs", probs.id, {}}, ProbeInput{"v", v.id, {}}}, "out", out, model.heads,
+      attributes(plan.attn_mix, R"("first_position":{},"first_key":{})", step_.row.first_token, step_.first_key));
 }
 
 }  // namespace nanscope

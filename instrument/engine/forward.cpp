@@ -126,14 +126,10 @@ Live Forward::recurrence(const LayerPlan& plan, const LayerWeights& weights, con
                                     .state = parts_.pool.state(plan.rank, step_.state_block),
                                     .out = out,
                                     .resume = resume});
-  attributes_.clear();
-  if (emitter_.listening()) {
-    fmt::format_to(std::back_inserter(attributes_), R"({{"resume":{},"block":{}}})", resume, step_.state_block);
-  }
   const Live scanned =
       emit(plan.recurrent_scan,
            {tensor_input("x", gated), weight_input("decay", weights.decay.weight), ProbeInput{"state", 0, {}}}, "out",
-           out, 1, attributes_);
+           out, 1, attributes(plan.recurrent_scan, R"("resume":{},"block":{})", resume, step_.state_block));
   return gemm(plan.recurrent_out, Slot::recurrent_out, scanned, weights.recurrent_out);
 }
 

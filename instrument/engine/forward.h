@@ -1,5 +1,8 @@
 #pragma once
+#include <fmt/format.h>
+
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
@@ -86,6 +89,17 @@ class Forward {
   /// Declares an op with one output that was just launched.
   Live emit(const OpPlan& plan, std::initializer_list<ProbeInput> inputs, std::string_view role,
             const kernels::TensorView& view, std::int64_t heads = 1, std::string_view attributes = {});
+  /// The plan's attributes with more of them, which change from step to step; empty when nobody
+  /// listens. Valid until the next call.
+  template <class... Args>
+  std::string_view attributes(const OpPlan& plan, fmt::format_string<Args...> more, Args&&... args) {
+    attributes_.clear();
+    if (!emitter_.listening()) return {};
+    attributes_.assign(plan.attributes, 0, plan.attributes.size() - 1);
+    if (attributes_.size() > 1) attributes_ += ',';
+    fmt::format_to(std::back_inserter(attributes_), more, std::forward<Args>(args)...);
+    return attributes_ += '}';
+  }
   ScaleContext scale_context(const LayerPlan& plan, KvTarget target) const;
 
   ForwardParts parts_;

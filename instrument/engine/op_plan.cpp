@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <initializer_list>
+#include <string_view>
 
 #include "instrument/engine/knobs.h"
 
@@ -42,7 +44,21 @@ class Planner {
   std::int64_t count_ = 0;
 };
 
-void plan_attention(Planner& planner, const ModelConfig& model, LayerPlan& plan) {
+/// {"policy":"locked","block_size":16}: knobs under the last part of their names.
+std::string knob_attributes(const EngineConfig& config, std::initializer_list<std::string_view> names) {
+  std::string json = "{";
+  for (const std::string_view name : names) {
+    const std::string value = get_knob(config, name);
+    const bool number = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
+    const std::string_view key = name.substr(name.find('.') + 1);
+    const std::string_view quote = number ? "" : "\"";
+    fmt::format_to(std::back_inserter(json), R"({}"{}":{}{}{})", json.size() > 1 ? "," : "", key, quote, value, quote);
+  }
+  return json + "}";
+}
+
+void plan_attention(Planner& planner, const EngineConfig& config, LayerPlan& plan) {
+  const ModelConfig& model = config.model;
   plan.q_proj = planner.gemm("q_proj");
   plan.k_proj = planner.gemm("k_proj");
   plan.v_proj = planner.gemm("v_proj");
@@ -50,15 +66,22 @@ void plan_attention(Planner& planner, const ModelConfig& model, LayerPlan& plan)
     plan.q_norm = planner.norm("q_norm", model.heads);
     plan.k_norm = planner.norm("k_norm", model.kv_heads);
   }
-  plan.q_rope = planner.op("q_rope", "rope");
-  plan.k_rope = planner.op("k_rope", "rope");
-  plan.kv_store = planner.op("kv_store", "kv_store");
-  plan.kv_read = planner.op("kv_read", "kv_read");
+  const auto rope = [&](std::int64_t heads) {
+    return fmt::format(R"({{"heads":{},"base":{}}})", heads, json_number(model.rope_base));
+  };
+  plan.q_rope = planner.op("q_rope", "rope", rope(model.heads));
+  plan.k_rope = planner.op("k_rope", "rope", rope(model.kv_heads));
+  plan.kv_store = planner.op("kv_store", "kv_store",
+                             knob_attributes(config, {"kv.policy", "kv.format", "kv.overflow", "kv.block_size"}));
+  plan.kv_read = planner.op("kv_read", "kv_read", knob_attributes(config, {"kv.tail", "kv.block_size"}));
   plan.scores = planner.op("scores", "attention_scores",
                            fmt::format(R"({{"heads":{},"kv_heads":{},"factor":{}}})", model.heads, model.kv_heads,
                                        json_number(1.0 / std::sqrt(static_cast<double>(model.head_dim)))));
-  plan.softmax = planner.op("softmax", "softmax");
-  plan.attn_mix = planner.op("attn_mix", "attention_mix");
+  plan.softmax =
+      planner.op("softmax", "softmax", knob_attributes(config, {"attention.mask", "attention.max_nan", "model.heads"}));
+  plan.attn_mix = planner.op("attn_mix", "attention_mix",
+                             fmt::format(R"({{"heads":{},"kv_heads":{},"visible_only":{}}})", model.heads,
+                                         model.kv_heads, config.attention.mask == kernels::MaskMode::select));
   if (model.inner_norm) plan.inner_norm = planner.inner_norm("inner_norm");
   plan.o_proj = planner.gemm("o_proj");
 }
@@ -80,7 +103,7 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
   if (plan.recurrent) {
     plan_recurrence(planner, plan);
   } else {
-    plan_attention(planner, model, plan);
+    plan_attention(planner, config, plan);
   }
   if (after) plan.attn_post_norm = planner.norm("attn_post_norm");
   plan.attn_residual = planner.op("attn_residual", "residual_add");

@@ -49,9 +49,12 @@ Status RecorderProbe::on_op(const ProbeOp& op) {
   row.name = op.name;
   row.kind = op.kind;
   row.attributes = op.attributes;
-  inputs_.clear();
-  for (const ProbeInput& input : op.inputs) {
-    inputs_.push_back({op.id, std::string(input.role), input.tensor, std::string(input.weight)});
+  inputs_.resize(op.inputs.size());  // assigned in place: the strings keep their memory from op to op
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    inputs_[i].op = op.id;
+    inputs_[i].role.assign(op.inputs[i].role);
+    inputs_[i].tensor = op.inputs[i].tensor;
+    inputs_[i].weight.assign(op.inputs[i].weight);
   }
   writer_.add(std::move(row), inputs_);
   for (const ProbeTensor& tensor : op.outputs) {
@@ -91,18 +94,19 @@ Status RecorderProbe::record(const ProbeOp& op, const ProbeTensor& tensor) {
     bytes = writer_.buffer(tensor_bytes(view));
     if (Status status = observer_.copy(view, bytes); !status) return status;
   }
-  keep(row, std::move(detail), capture, std::move(bytes));
+  keep(std::move(row), std::move(detail), capture, std::move(bytes));
   return {};
 }
 
-void RecorderProbe::keep(const TensorRow& row, TensorDetail detail, Capture capture, std::vector<std::byte> bytes) {
+void RecorderProbe::keep(TensorRow row, TensorDetail detail, Capture capture, std::vector<std::byte> bytes) {
   if (capture != Capture::hold) {
-    writer_.add(row, std::move(detail), std::move(bytes));
+    writer_.add(std::move(row), std::move(detail), std::move(bytes));
     return;
   }
   const bool bad = row.health.bad() > 0;
-  writer_.add(row, std::move(detail));
-  for (CaptureRing::Tensor& held : ring_->push(step_, bad, {row.id, std::move(bytes)})) {
+  const std::int64_t id = row.id;
+  writer_.add(std::move(row), std::move(detail));
+  for (CaptureRing::Tensor& held : ring_->push(step_, bad, {id, std::move(bytes)})) {
     writer_.add_bytes(held.id, std::move(held.bytes));
   }
 }

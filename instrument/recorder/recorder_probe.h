@@ -39,7 +39,7 @@ class RecorderProbe final : public Probe {
 
  private:
   Status record(const ProbeOp& op, const ProbeTensor& tensor);
-  void keep(const TensorRow& row, TensorDetail detail, Capture capture, std::vector<std::byte> bytes);
+  void keep(TensorRow row, TensorDetail detail, Capture capture, std::vector<std::byte> bytes);
 
   RecordingWriter& writer_;
   TensorObserver observer_;
