@@ -77,11 +77,14 @@ SmallCascade::SmallCascade(const CascadeOptions& options) : options_(options) {
   b.kv(3, 1, 0, 1, 0, KvAction::written, "attention", options.format);
 }
 
+/// Whether NaN reaches the step: request 1 makes it, the later ones read it.
+bool SmallCascade::poisons(const Step& step) const { return options_.image && options_.one_pass && step.request >= 1; }
+
 void SmallCascade::forward(const Step& step) {
   RunBuilder& b = builder;
   // Request 1's own NaN rows after layer 0; the others become NaN at layer 1, where the cache is poisoned.
   const bool born = step.wide && options_.one_pass;
-  const bool poisoned = options_.image && options_.one_pass && step.request >= 1;
+  const bool poisoned = poisons(step);
   const auto hidden = [&](bool rows_bad, bool all_bad) -> Fill {
     return [=](std::int64_t row, std::int64_t channel) {
       return all_bad || (rows_bad && row < 2) ? kNan : text_value(row, channel);
@@ -114,61 +117,67 @@ void SmallCascade::forward(const Step& step) {
   note(step, -1, "argmax.token", b.output("token", step.shape(1), constant(poisoned ? 0.0F : 3.0F), Format::i32));
 }
 
-void SmallCascade::attention(const Step& step, std::int64_t layer, std::int64_t normed) {
-  RunBuilder& b = builder;
-  const bool born = step.wide && options_.one_pass;
-  const bool poisoned = options_.image && options_.one_pass && step.request >= 1 && layer == 1;
-  const Fill projected = [&](std::int64_t row, std::int64_t channel) {
-    if (layer == 1 && born && row < 2) return kNan;
-    // In layer 0 the image tokens' values are far beyond what request 0 calibrated.
-    if (layer == 0 && step.wide && row < 2) return 40.0F + static_cast<float>(row * 4 + channel);
-    return text_value(row, channel);
-  };
-  const std::string weight = "layers.0.q_proj.weight";
-  b.op(layer, "q_proj", "gemm", {{"x", normed}, {"weight", 0, weight}});
-  const Fill query = [&](std::int64_t row, std::int64_t channel) {
-    return layer == 1 && born && row < 2 ? kNan : text_value(row, channel);
-  };
-  const std::int64_t q = note(step, layer, "q_proj.out", b.output("out", step.shape(), query));
-  b.op(layer, "k_proj", "gemm", {{"x", normed}, {"weight", 0, weight}});
-  const std::int64_t k = note(step, layer, "k_proj.out", b.output("out", step.shape(), query));
-  b.op(layer, "v_proj", "gemm", {{"x", normed}, {"weight", 0, weight}});
-  const std::int64_t v = note(step, layer, "v_proj.out", b.output("out", step.shape(), projected));
-
+ScaleRow SmallCascade::scale_for(const Step& step) const {
   ScaleRow scale;
   scale.format = options_.format;
   scale.policy = options_.format == Format::bf16 ? "auto" : options_.locked ? "locked" : "per_request";
-  if (options_.format != Format::bf16) {
-    const bool own = !options_.locked;
-    scale.source = ScaleSource::calibrated;
-    scale.scale = own && step.wide ? 1.0 : 0.01;
-    scale.calibrated_request = own ? step.request : 0;
-    scale.calibrated_step = own ? b.current_step : 1;
-    scale.calibrated_tokens = 2;
-    scale.calibrated_absmax = own && step.wide ? 100 : 1;
-    scale.locked = options_.locked;
-  }
-  b.op(layer, "kv_store", "kv_store", {{"k", k}, {"v", v}});
-  note(step, layer, "kv_store.k_codes", b.store("k", k, scale));
-  const std::int64_t v_codes = note(step, layer, "kv_store.v_codes", b.store("v", v, scale));
+  if (options_.format == Format::bf16) return scale;
+  const bool own = !options_.locked;
+  scale.source = ScaleSource::calibrated;
+  scale.scale = own && step.wide ? 1.0 : 0.01;
+  scale.calibrated_request = own ? step.request : 0;
+  scale.calibrated_step = own ? builder.current_step : 1;
+  scale.calibrated_tokens = 2;
+  scale.calibrated_absmax = own && step.wide ? 100 : 1;
+  scale.locked = options_.locked;
+  return scale;
+}
 
-  const auto scale_value = static_cast<float>(scale.scale);
-  const std::int64_t keys = step.keys();
-  const bool foreign = poisoned && !born;  // keys 0 and 1, or the tail
-  const Fill read = [&](std::int64_t key, std::int64_t channel) {
-    if (layer == 1 && poisoned && (step.request == 3 ? key == 1 : key < 2) && (born || foreign)) return kNan;
+std::int64_t SmallCascade::project(const Step& step, std::int64_t layer, std::int64_t normed, const std::string& name) {
+  RunBuilder& b = builder;
+  const bool born = layer == 1 && step.wide && options_.one_pass;
+  b.op(layer, name, "gemm", {{"x", normed}, {"weight", 0, "layers.0.q_proj.weight"}});
+  return note(step, layer, name + ".out", b.output("out", step.shape(), [&](std::int64_t row, std::int64_t channel) {
+    if (born && row < 2) return kNan;
+    // In layer 0 the image tokens' values are far beyond what request 0 calibrated.
+    const bool far = name == "v_proj" && layer == 0 && step.wide && row < 2;
+    return far ? 40.0F + static_cast<float>(row * 4 + channel) : text_value(row, channel);
+  }));
+}
+
+/// Reads what the slots hold: request 1's collapsed and NaN rows where they lie in this request's blocks.
+void SmallCascade::read(const Step& step, std::int64_t layer, std::int64_t v_codes) {
+  RunBuilder& b = builder;
+  const bool poisoned = poisons(step) && layer == 1;
+  const auto scale = static_cast<float>(scale_for(step).scale);
+  const Fill value = [&](std::int64_t key, std::int64_t channel) {
+    if (poisoned && (step.request == 3 ? key == 1 : key < 2)) return kNan;
     if (layer == 0 && step.request == 2 && key < 2 && options_.image && options_.locked) return 4.48F;
     const std::int64_t row = key - step.first;
-    if (row >= 0 && row < step.tokens) return b.value(v_codes, row, channel) * scale_value;
-    return 0.0F;
+    return row >= 0 && row < step.tokens ? b.value(v_codes, row, channel) * scale : 0.0F;
   };
+  const Fill key_value = [&](std::int64_t key, std::int64_t channel) {
+    return std::isnan(value(key, channel)) ? kNan : 0.5F;
+  };
+  const Shape shape{step.keys(), kWidth, 0, 1};
   b.op(layer, "kv_read", "kv_read", {{"pool"}});
-  const std::int64_t k_read = note(
-      step, layer, "kv_read.k_read",
-      b.output("k_read", {keys, kWidth, 0, 1},
-               [&](std::int64_t key, std::int64_t channel) { return std::isnan(read(key, channel)) ? kNan : 0.5F; }));
-  const std::int64_t v_read = note(step, layer, "kv_read.v_read", b.output("v_read", {keys, kWidth, 0, 1}, read));
+  note(step, layer, "kv_read.k_read", b.output("k_read", shape, key_value));
+  note(step, layer, "kv_read.v_read", b.output("v_read", shape, value));
+}
 
+void SmallCascade::attention(const Step& step, std::int64_t layer, std::int64_t normed) {
+  RunBuilder& b = builder;
+  const std::int64_t q = project(step, layer, normed, "q_proj");
+  const std::int64_t k = project(step, layer, normed, "k_proj");
+  const std::int64_t v = project(step, layer, normed, "v_proj");
+  b.op(layer, "kv_store", "kv_store", {{"k", k}, {"v", v}});
+  note(step, layer, "kv_store.k_codes", b.store("k", k, scale_for(step)));
+  const std::int64_t v_codes = note(step, layer, "kv_store.v_codes", b.store("v", v, scale_for(step)));
+  read(step, layer, v_codes);
+  const std::int64_t v_read = v_codes + 2;  // after k_read
+  const std::int64_t k_read = v_codes + 1;
+
+  const std::int64_t keys = step.keys();
   const Fill score = [&](std::int64_t row, std::int64_t key) {
     return std::isnan(b.value(k_read, key, 0)) || std::isnan(b.value(q, row, 0)) ? kNan : 0.5F;
   };
@@ -177,7 +186,7 @@ void SmallCascade::attention(const Step& step, std::int64_t layer, std::int64_t 
   b.op(layer, "softmax", "softmax", {{"scores", scores}},
        R"({"mask":"additive","heads":1,"first_position":)" + std::to_string(step.first) + R"(,"first_key":0})");
   const Fill prob = [&](std::int64_t row, std::int64_t key) {
-    if (poisoned) return kNan;
+    if (poisons(step) && layer == 1) return kNan;
     // The image rows attend to the first key alone, so that their mix is one clipped row.
     return step.wide && row < 2 ? (key == 0 ? 1.0F : 0.0F) : 1.0F / static_cast<float>(keys);
   };
@@ -189,7 +198,11 @@ void SmallCascade::attention(const Step& step, std::int64_t layer, std::int64_t 
     for (std::int64_t key = 0; key < keys; ++key) sum += b.value(probs, row, key) * b.value(v_read, key, channel);
     return sum + (step.wide && row < 2 ? 0.0F : 0.125F * static_cast<float>(channel));
   };
-  const std::int64_t mixed = note(step, layer, "attn_mix.out", b.output("out", step.shape(), mix));
+  inner_norm(step, layer, note(step, layer, "attn_mix.out", b.output("out", step.shape(), mix)));
+}
+
+void SmallCascade::inner_norm(const Step& step, std::int64_t layer, std::int64_t mixed) {
+  RunBuilder& b = builder;
   const auto constant_row = [&](std::int64_t row) { return b.value(mixed, row, 0) == b.value(mixed, row, 3); };
   b.op(layer, "inner_norm", "layer_norm", {{"x", mixed}}, R"({"eps":1e-5,"clamp":false,"groups":1})");
   note(step, layer, "inner_norm.out", b.output("out", step.shape(), [&](std::int64_t row, std::int64_t channel) {

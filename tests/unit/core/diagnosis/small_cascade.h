@@ -32,6 +32,11 @@ struct SmallCascade {
  private:
   struct Step;
   void forward(const Step& step);
+  bool poisons(const Step& step) const;
+  ScaleRow scale_for(const Step& step) const;
+  std::int64_t project(const Step& step, std::int64_t layer, std::int64_t normed, const std::string& name);
+  void read(const Step& step, std::int64_t layer, std::int64_t v_codes);
+  void inner_norm(const Step& step, std::int64_t layer, std::int64_t mixed);
   void attention(const Step& step, std::int64_t layer, std::int64_t normed);
   std::int64_t note(const Step& step, std::int64_t layer, const std::string& name, std::int64_t id);
   CascadeOptions options_;
