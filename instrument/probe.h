@@ -14,11 +14,11 @@ namespace nanscope {
 struct ProbeTensor {
   std::int64_t id = 0;
   std::string_view role;
-  kernels::TensorView view;          ///< device memory, valid during the call only
+  kernels::TensorView view;  ///< device memory, valid during the call only
   std::int64_t heads = 1;
   std::int64_t first_token = 0;
-  kernels::TensorView source;        ///< for stored codes: what they were cast from, else not given
-  kernels::TensorView source_scales; ///< the scales of that cast
+  kernels::TensorView source;         ///< for stored codes: what they were cast from, else not given
+  kernels::TensorView source_scales;  ///< the scales of that cast
 };
 
 /// One input: a tensor seen before, a weight by name, or the KV pool (both empty).
@@ -29,11 +29,11 @@ struct ProbeInput {
 };
 
 struct ProbeOp {
-  std::int64_t id = 0;               ///< logical order over the run, from 1
+  std::int64_t id = 0;  ///< logical order over the run, from 1
   std::int64_t layer = -1;
-  std::string_view name;             ///< OpRow::name
-  std::string_view kind;             ///< OpRow::kind
-  std::string_view attributes;       ///< OpRow::attributes
+  std::string_view name;        ///< OpRow::name
+  std::string_view kind;        ///< OpRow::kind
+  std::string_view attributes;  ///< OpRow::attributes
   std::span<const ProbeInput> inputs;
   std::span<const ProbeTensor> outputs;
 };

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "core/numbers/codec.h"
 #include "instrument/engine/engine.h"
 #include "instrument/engine/reference_weights.h"
 #include "instrument/files/file.h"
-#include "core/numbers/codec.h"
 #include "instrument/tokenizer/shipped.h"
 #include "instrument/weights/ridge.h"
 

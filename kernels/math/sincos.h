@@ -84,9 +84,8 @@ NANSCOPE_FN TrigReduction reduce_trig(const F32& x) {
 /// Taylor to r^17/17!, |r| <= pi/4. A product throughout, so that -0 stays -0.
 NANSCOPE_FN F64 sin_series(const F64& r) {
   const F64 z = r * r;
-  return r *
-         (splat_f64(1.0) + z * horner(z, 1.0 / 355687428096000.0, -1.0 / 1307674368000.0, 1.0 / 6227020800.0,
-                                      -1.0 / 39916800.0, 1.0 / 362880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0));
+  return r * (splat_f64(1.0) + z * horner(z, 1.0 / 355687428096000.0, -1.0 / 1307674368000.0, 1.0 / 6227020800.0,
+                                          -1.0 / 39916800.0, 1.0 / 362880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0));
 }
 
 /// Taylor to r^18/18!.
