@@ -50,7 +50,7 @@ constexpr std::uint64_t combine_hash(std::span<const std::uint64_t> chunks, std:
 }  // namespace nanscope::kernels
 
 #ifdef NANSCOPE_ISA
-#include "kernels/ops/op_helpers.h"
+#include "kernels/warp/tensor_access.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
@@ -65,6 +65,15 @@ struct ContentHash {
   NANSCOPE_LANE U64 mix(const U64& value) {
     const U64 h = (value ^ (value >> 32)) * splat_u64(0xd6e8feb86659fd93U);
     return h ^ (h >> 29);
+  }
+
+  /// Asks for the block kAhead bytes on: a CPU's own prefetchers stop at the end of a page. A hint; nothing
+  /// need be there.
+  NANSCOPE_LANE void prefetch([[maybe_unused]] const std::uint8_t* block) {
+#if !defined(__CUDACC__)
+    constexpr int kAhead = 2048;
+    NANSCOPE_UNROLL for (int line = 0; line < 8 * kLanes; line += 64) __builtin_prefetch(block + kAhead + line);
+#endif
   }
 
   NANSCOPE_LANE void run(const Args& args, std::int64_t chunk) {
@@ -83,7 +92,7 @@ struct ContentHash {
     U64 secret = lane_secret;
     U64 total_of_lane = lane_secret;
     for (std::int64_t offset = begin; offset < end; offset += 8 * kLanes) {
-      for (int line = 0; line < 8 * kLanes; line += 64) prefetch_next_page(base + offset + line);
+      prefetch(base + offset);
       const U64 word = words && end - offset >= 8 * kLanes
                            ? load_u64(reinterpret_cast<const std::uint64_t*>(base + offset), kLanes)
                            : load_bytes(base, offset, end, row_bytes, args.x.stride * element);
