@@ -13,8 +13,8 @@ namespace nanscope::kernels {
 
 /// What a device is, as recorded with every run.
 struct DeviceInfo {
-  std::string name;               ///< "cpu" or the GPU's name
-  std::string isa;                ///< baseline, avx2, avx512, sm_90
+  std::string name;  ///< "cpu" or the GPU's name
+  std::string isa;   ///< baseline, avx2, avx512, sm_90
   std::string cpu_features;
   std::string float_environment;  ///< rounding mode, FTZ and DAZ as found when the device was made
   int threads = 1;
