@@ -52,8 +52,8 @@ struct Cast {
     const F32 scale = splat_f32(args.scale);
     for (std::int64_t column = first; column < last; column += kLanes) {
       const float* next = element_ptr<const float>(args.x, row, column);
-      prefetch_next_page(next);
-      prefetch_next_page(next + 16);
+      prefetch_ahead(next);
+      prefetch_ahead(next + 16);
       const F32 x = load_f32(next, last - column, 0.0F);
       store_code_range(args.out, row, column, last - column, encode_bits<To>(raw_bits(x / scale), args.overflow));
     }

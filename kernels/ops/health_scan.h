@@ -66,13 +66,9 @@ struct HealthFormat {
   NANSCOPE_LANE U32 decode_ordinary(const U32& code) {
     if constexpr (F == Format::f32) return code;
     if constexpr (F == Format::bf16) return code << 16;
-    return decode_top(code << (32 - kInfo.bits));
-  }
-  /// The same of a code in the top bits of a lane; what lies below it is ignored.
-  NANSCOPE_LANE U32 decode_top(const U32& code) {
     constexpr std::uint32_t kMagnitude = ((1U << ((kInfo.bits - 1) & 31)) - 1U) << (23 - kInfo.mantissa_bits);
     // An arithmetic shift leaves copies of the sign above the magnitude; one mask drops all but the first.
-    const I32 spread = to_i32(code) >> (8 - kInfo.exponent_bits);
+    const I32 spread = to_i32(code << (32 - kInfo.bits)) >> (8 - kInfo.exponent_bits);
     return (to_u32(spread) & splat_u32(0x80000000U | kMagnitude)) +
            splat_u32(static_cast<std::uint32_t>(127 - kInfo.bias) << 23);
   }
@@ -109,16 +105,24 @@ struct WideSums {
   }
 };
 
-/// The two sums of at most 8 e4m3 values a lane, exactly, in f32. Values are multiples of 2^-9 up to
-/// 480. A square is split at 1: `high` starts at 2^23, where adding rounds to whole numbers, and
-/// stays below 2^24; `low` collects what that left, at most 1/2 each in units of 2^-18. Four lanes'
-/// worth of each still fits 24 bits. Exact, so that the order of these sums is nobody's business.
+/// The two sums of at most 16 e4m3 values a lane, exactly, in f32. Values come as x / 256: an e4m3
+/// exponent then fits into an f32 one without a carry. x / 256 is a multiple of 2^-17 up to 1.875. A
+/// square is split at 2^-16: `high` starts at 2^7, where adding rounds to multiples of that, and stays
+/// below 2^8; `low` collects what that left, at most 2^-17 each in units of 2^-34. The sum of four lanes
+/// of each still fits 24 bits. Exact, so that the order of these sums is nobody's business.
 struct NarrowSums {
-  static constexpr float kBase = 0x1p23F;
+  static_assert(kTileChannels <= 16 * kLanes, "the sums are exact for 16 values a lane");
+  static constexpr float kUnit = 256.0F;
+  static constexpr float kBase = 0x1p7F;
   F32 sum = splat_f32(0.0F);
   F32 high = splat_f32(kBase);
   F32 low = splat_f32(0.0F);
 
+  /// x / 256 of an ordinary code in the top bits of a lane; what lies below it is ignored.
+  NANSCOPE_LANE F32 decode(const U32& code) {
+    const U32 spread = to_u32(to_i32(code) >> 4);  // sign in bits 31 to 27, then the magnitude in 26 to 20
+    return settled(from_bits((spread & splat_u32(0x87f00000U)) | splat_u32(112U << 23)));
+  }
   NANSCOPE_LANE void add(NarrowSums& sums, const F32& x) {
     sums.sum = sums.sum + x;
     const F32 high = add_exact_square(x, sums.high);
@@ -134,7 +138,8 @@ struct NarrowSums {
     return broadcast(x, 0);
   }
   NANSCOPE_LANE Totals totals(const NarrowSums& sums) {
-    return {total(fold(sums.sum)), total(fold(sums.high - splat_f32(kBase)) + fold(sums.low))};
+    const double squares = total(fold(sums.high - splat_f32(kBase)) + fold(sums.low));
+    return {total(fold(sums.sum)) * 0x1p8, squares * 0x1p16};
   }
 };
 
@@ -182,16 +187,16 @@ struct HealthScan {
     I32 least = splat_i32(0x7f800000);  // smallest magnitude, as bits
     for (std::int64_t column = tile.first; column < tile.last; column += kLanes) {
       const char* next = element_ptr<const char>(args.x, 0, 0) + (tile.row * args.x.stride + column) * kBytes;
-      for (int line = 0; line < kLanes * kBytes; line += 64) prefetch_next_page(next + line);
-      const U32 value = HealthFormat<F>::decode_ordinary(load_whole_codes<F>(args.x, tile.row, column));
-      const F32 x = from_bits(value);
+      for (int line = 0; line < kLanes * kBytes; line += 64) prefetch_ahead(next + line);
+      const U32 code = load_whole_codes<F>(args.x, tile.row, column);
+      const F32 x = settled(from_bits(HealthFormat<F>::decode_ordinary(code)));
       if constexpr (F == Format::f32) {
         WideSums::add(sums, load_wide(element_ptr<const float>(args.x, tile.row, column), x));
       } else {
         WideSums::add(sums, to_f64(x));
       }
       widen(range, x);
-      const I32 magnitude = to_i32(value & splat_u32(0x7fffffffU));
+      const I32 magnitude = to_i32(raw_bits(abs(x)));
       least = select(magnitude < least, magnitude, least);
     }
     return any(least < splat_i32(static_cast<std::int32_t>(HealthFormat<F>::kNormalBits)));
@@ -203,36 +208,51 @@ struct HealthScan {
     U32 normal = splat_u32(0xffffffffU);
     for (std::int64_t column = tile.first; column < tile.last; column += 4 * kLanes) {
       const auto* codes = element_ptr<const std::uint8_t>(args.x, tile.row, column);
-      prefetch_next_page(codes);
-      prefetch_next_page(codes + 64);
+      prefetch_ahead(codes);
+      prefetch_ahead(codes + 64);
       const U32 four = load_u32(reinterpret_cast<const std::uint32_t*>(codes), kLanes);
       normal = normal & ((four & splat_u32(0x7f7f7f7fU)) + splat_u32(kNormal));
       for (int byte = 0; byte < 4; ++byte) {
-        const F32 x = from_bits(HealthFormat<Format::e4m3>::decode_top(four << (24 - 8 * byte)));
+        const F32 x = NarrowSums::decode(four << (24 - 8 * byte));
         NarrowSums::add(sums, x);
         widen(range, x);
       }
     }
+    range.min = range.min * splat_f32(NarrowSums::kUnit);
+    range.max = range.max * splat_f32(NarrowSums::kUnit);
     return any((normal & splat_u32(0x80808080U)) != splat_u32(0x80808080U));
   }
 
-  /// Writes what is known of a tile. Zero is reported as +0, so that merging has no order.
-  NANSCOPE_LANE void finish(Health& health, const Totals& totals, const Range& range) {
-    health.sum = totals.sum + 0.0;
-    health.sum_sq = totals.sum_sq + 0.0;
-    health.min = lowest(range.min) + 0.0F;
-    health.max = highest(range.max) + 0.0F;
-    health.absmax = -health.min > health.max ? -health.min : health.max;
-    if (health.min > health.max) health.absmax = 0.0F;
+  /// What a pass over a tile adds up, uniform. Zero is reported as +0, so that merging has no order.
+  struct Summary {
+    double sum;
+    double sum_sq;
+    float min;
+    float max;
+    float absmax;
+  };
+  NANSCOPE_LANE Summary summarise(const Totals& totals, const Range& range) {
+    const float min = lowest(range.min) + 0.0F;
+    const float max = highest(range.max) + 0.0F;
+    const float absmax = -min > max ? -min : max;
+    return {totals.sum + 0.0, totals.sum_sq + 0.0, min, max, min > max ? 0.0F : absmax};
+  }
+  NANSCOPE_LANE void fill(Health& health, const Tile& tile, const Summary& summary) {
+    health.count = static_cast<std::uint64_t>(tile.last - tile.first);
+    health.sum = summary.sum;
+    health.sum_sq = summary.sum_sq;
+    health.min = summary.min;
+    health.max = summary.max;
+    health.absmax = summary.absmax;
   }
 
   enum class Found : std::uint8_t { ordinary, finite, special };
 
   /// The common tile, without special values: no test inside the loop. `special` when some element
-  /// is, then `health` holds nothing; `finite` when the sums and the range are right and counts are
-  /// wanting. A NaN or Inf shows in the range or in the sum of squares, which no finite f32 can overflow.
+  /// is, then `summary` means nothing; `finite` when it is right and counts are wanting. A NaN or Inf
+  /// shows in the range or in the sum of squares, which no finite f32 can overflow.
   template <Format F>
-  NANSCOPE_LANE Found scan_ordinary(const Args& args, const Tile& tile, Health& health) {
+  NANSCOPE_LANE Found scan_ordinary(const Args& args, const Tile& tile, Summary& summary) {
     std::conditional_t<F == Format::e4m3, NarrowSums, WideSums> sums;
     Range range;
     bool small;
@@ -241,9 +261,9 @@ struct HealthScan {
     } else {
       small = add_ordinary<F>(args, tile, sums, range);
     }
-    finish(health, sums.totals(sums), range);
-    const bool finite = health.absmax < HUGE_VALF && health.sum_sq < HUGE_VAL;
-    if (finite && !small && health.absmax < HealthFormat<F>::kInfo.max_finite) return Found::ordinary;
+    summary = summarise(sums.totals(sums), range);
+    const bool finite = summary.absmax < HUGE_VALF && summary.sum_sq < HUGE_VAL;
+    if (finite && !small && summary.absmax < HealthFormat<F>::kInfo.max_finite) return Found::ordinary;
     return finite && HealthFormat<F>::kExact ? Found::finite : Found::special;
   }
 
@@ -306,7 +326,7 @@ struct HealthScan {
       range.min = lower(select(finite, x, splat_f32(HUGE_VALF)), range.min);
       range.max = higher(select(finite, x, splat_f32(-HUGE_VALF)), range.max);
     }
-    finish(health, WideSums::totals(sums), range);
+    fill(health, tile, summarise(WideSums::totals(sums), range));
   }
 
   /// Zeros, subnormals and largest values of a tile without NaN or Inf.
@@ -323,27 +343,32 @@ struct HealthScan {
   }
 
   template <Format F>
-  NANSCOPE_LANE void scan(const Args& args, const Tile& tile, Health& health) {
-    health.count = static_cast<std::uint64_t>(tile.last - tile.first);
+  NANSCOPE_LANE void scan(const Args& args, const Tile& tile, Health* result) {
     if constexpr (HealthFormat<F>::kFloat) {
       if (!args.source.given() && fits<F>(args, tile)) {
-        const Found found = scan_ordinary<F>(args, tile, health);
-        if (found == Found::ordinary) return;
-        if (found == Found::finite) return count_finite<F>(args, tile, health);
+        Summary summary;
+        const Found found = scan_ordinary<F>(args, tile, summary);
+        if (found != Found::special) {
+          // A struct of its own, whose fields stay in registers until they are stored.
+          Health health;
+          if (found == Found::finite) count_finite<F>(args, tile, health);
+          fill(health, tile, summary);
+          return store_uniform(result, health);
+        }
       }
     }
+    Health health;
     scan_special<F>(args, tile, health);
+    store_uniform(result, health);
   }
 
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
     const std::int64_t row = warp / tiles_per_row(args);
     const std::int64_t first = warp % tiles_per_row(args) * kTileChannels;
     const std::int64_t last = first + kTileChannels < args.x.columns ? first + kTileChannels : args.x.columns;
-    Health health;
     with_format(args.x.format, [&](auto format) NANSCOPE_INLINE_LAMBDA {
-      scan<decltype(format)::value>(args, {row, first, last}, health);
+      scan<decltype(format)::value>(args, {row, first, last}, args.tiles + warp);
     });
-    store_uniform(args.tiles + warp, health);
   }
 };
 

@@ -49,12 +49,22 @@ NANSCOPE_FN F64 load_wide([[maybe_unused]] const float* p, const F32& loaded) {
 #endif
 }
 
-/// Asks for the memory one page ahead of p. A CPU's own prefetchers stop at a page's end, and code that
-/// does much for every line cannot look past it. A hint: p needs not be valid there.
-NANSCOPE_FN void prefetch_next_page([[maybe_unused]] const void* p) {
+/// Asks early for memory that a streaming loop will read. A CPU's own prefetchers stop at a page's
+/// end, and code that does much for every line cannot look past it. Only a hint: what lies there
+/// needs not be valid memory.
+NANSCOPE_FN void prefetch_ahead([[maybe_unused]] const void* p) {
 #if !defined(__CUDACC__)
-  __builtin_prefetch(static_cast<const char*>(p) + 4096);
+  __builtin_prefetch(static_cast<const char*>(p) + 1024);
 #endif
+}
+
+/// The same value, in registers from here on. GCC otherwise merges what computes a value into every
+/// select that uses it, as a masked operation each time, and no minimum instruction is left.
+NANSCOPE_FN F32 settled(F32 x) {
+#if defined(NANSCOPE_VECTOR_BYTES) && NANSCOPE_VECTOR_BYTES == 64
+  NANSCOPE_UNROLL for (auto& reg : x.v) __asm__("" : "+v"(reg));
+#endif
+  return x;
 }
 
 /// Codes of a format known at compile time, all 32 lanes in memory.

@@ -1,0 +1,134 @@
+// Impossible arguments are refused before anything runs, in one line that names the op and the tensor.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/ops/absmax.h"
+#include "kernels/ops/argmax.h"
+#include "kernels/ops/attention_scores.h"
+#include "kernels/ops/cast.h"
+#include "kernels/ops/health_scan.h"
+#include "kernels/ops/kv_read.h"
+#include "kernels/ops/kv_store.h"
+#include "kernels/ops/layer_norm.h"
+#include "kernels/ops/rope.h"
+#include "kernels/ops/softmax.h"
+#include "tests/unit/kernels/ops/op_test.h"
+
+namespace nanscope::kernels {
+namespace {
+
+using test::Floats;
+using test::Indices;
+
+template <class Args>
+std::string refusal(const Args& args) {
+  const Status status = test::cpu().launch(args);
+  return status ? "" : status.error().message;
+}
+
+void expect_refused(const std::string& message, const std::string& op, const std::string& what) {
+  EXPECT_NE(message.find(op), std::string::npos) << message;
+  EXPECT_NE(message.find(what), std::string::npos) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+}
+
+struct Data {
+  Floats x{4, 64};
+  Floats out{4, 64};
+  Floats narrow{4, 32};
+  Floats column{4, 1};
+  Indices indices{4, 1};
+};
+
+LayerNormArgs layer_norm(Floats& x, Floats& out, std::int64_t groups = 1) {
+  LayerNormArgs args;
+  args.x = x.view();
+  args.out = out.view();
+  args.groups = groups;
+  return args;
+}
+SoftmaxArgs softmax(Floats& scores, Floats& out, std::int64_t heads = 1) {
+  SoftmaxArgs args;
+  args.scores = scores.view();
+  args.out = out.view();
+  args.heads = heads;
+  return args;
+}
+RopeArgs rope(Floats& x, Floats& out, std::int64_t heads = 1) {
+  RopeArgs args;
+  args.x = x.view();
+  args.out = out.view();
+  args.heads = heads;
+  return args;
+}
+AttentionScoresArgs scores(Floats& q, Floats& k, Floats& out, std::int64_t kv_heads = 1) {
+  AttentionScoresArgs args;
+  args.q = q.view();
+  args.k = k.view();
+  args.out = out.view();
+  args.kv_heads = kv_heads;
+  return args;
+}
+KvReadArgs kv_read(Floats& pool, Indices& blocks, Floats& out, std::int64_t block_size) {
+  KvReadArgs args;
+  args.pool = pool.view();
+  args.blocks = blocks.view();
+  args.out = out.view();
+  args.block_size = block_size;
+  return args;
+}
+
+TEST(ArgumentChecks, ShapesThatDisagree) {
+  Data d;
+  expect_refused(refusal(layer_norm(d.narrow, d.out)), "layer_norm", "'x'");
+  expect_refused(refusal(softmax(d.narrow, d.out)), "softmax", "'scores'");
+  expect_refused(refusal(rope(d.narrow, d.out)), "rope", "'x'");
+  expect_refused(refusal(scores(d.x, d.x, d.out)), "attention_scores", "'out'");
+  CastArgs cast;
+  cast.x = d.narrow.view();
+  cast.out = d.out.view();
+  expect_refused(refusal(cast), "cast", "'x'");
+  AbsmaxArgs absmax;
+  absmax.x = d.x.view();
+  absmax.out = d.narrow.view();
+  expect_refused(refusal(absmax), "absmax", "'out'");
+}
+
+TEST(ArgumentChecks, DivisorsThatDoNotDivide) {
+  Data d;
+  expect_refused(refusal(layer_norm(d.x, d.out, 0)), "layer_norm", "groups");
+  expect_refused(refusal(layer_norm(d.x, d.out, 3)), "layer_norm", "groups");
+  expect_refused(refusal(softmax(d.x, d.out, 0)), "softmax", "heads");
+  expect_refused(refusal(rope(d.x, d.out, 64)), "rope", "even");
+  expect_refused(refusal(scores(d.x, d.x, d.out, 0)), "attention_scores", "kv_heads");
+  expect_refused(refusal(kv_read(d.x, d.indices, d.out, 0)), "kv_read", "block_size");
+}
+
+TEST(ArgumentChecks, WrongFormatsAndMissingTensors) {
+  Data d;
+  ArgmaxArgs argmax;
+  argmax.x = d.x.view();
+  argmax.out = d.column.view();
+  expect_refused(refusal(argmax), "argmax", "i32");
+  HealthScanArgs health;
+  health.x = d.x.view();
+  expect_refused(refusal(health), "health_scan", "tiles");
+  CastArgs cast;
+  cast.x = d.x.view();
+  expect_refused(refusal(cast), "cast", "'out'");
+  KvStoreArgs store;
+  store.x = d.x.view();
+  store.pool = d.out.view();
+  store.slots = d.column.view();
+  expect_refused(refusal(store), "kv_store", "'slots'");
+}
+
+TEST(ArgumentChecks, MoreRowsThanTheBlockTableCovers) {
+  Data d;
+  Indices one_block(1, 1);
+  expect_refused(refusal(kv_read(d.x, one_block, d.out, 2)), "kv_read", "block table");
+}
+
+}  // namespace
+}  // namespace nanscope::kernels
