@@ -92,13 +92,14 @@ Status Inserter::create_schema(const RunInfo& run) {
   for (const auto& object : schema::objects()) sql += object.sql + ";\n";
   for (const auto& view : schema::views()) sql += view + ";\n";
   if (auto status = sqlite::execute(db_.get(), sql); !status) return status;
+  const std::string tile_channels = std::to_string(kTileChannels);
   auto insert = sqlite::Statement::prepare(db_.get(), "INSERT INTO run VALUES (?, ?)");
   if (!insert) return tl::unexpected(std::move(insert.error()));
   for (const auto& [key, value] :
        {pair("nanscope_version", run.nanscope_version), pair("created", run.created), pair("scenario", run.scenario),
         pair("config", run.config), pair("device", run.device), pair("isa", run.isa), pair("build", run.build),
         pair("cpu_features", run.cpu_features), pair("float_environment", run.float_environment),
-        pair("capture", run.capture)}) {
+        pair("capture", run.capture), pair("tile_channels", tile_channels)}) {
     if (auto status = insert->bind(1, key).bind(2, value).run(); !status) return status;
   }
   return {};

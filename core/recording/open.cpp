@@ -230,6 +230,10 @@ Status Recording::Impl::load_info() {
     if (it == values.end()) return error(fmt::format("damaged: '{}' is missing in table run", key));
     *field = std::move(it->second);
   }
+  if (const std::string& width = values["tile_channels"]; width != std::to_string(kTileChannels)) {
+    return error(fmt::format("its health tiles are '{}' channels wide, this nanscope reads {}", width.substr(0, 20),
+                             kTileChannels));
+  }
   auto expected = sqlite::query_integer(db.get(), "SELECT expected_ops FROM progress", -1);
   if (!expected) return error(expected.error().message);
   if (*expected < 0) return error("damaged: table progress is empty or negative");

@@ -47,10 +47,12 @@ void write_sample(const fs::path& path) {
       tensor.id = tensor.op = op;
       tensor.role = "out";
       tensor.tokens = 4;
-      tensor.channels = 300;
+      tensor.channels = 600;
       tensor.health.nan = op > 6 ? 1 : 0;
-      writer->add(tensor, {std::vector<Health>(4), std::vector<Health>(8)},
-                  op % 4 == 0 ? std::vector<std::byte>(4800) : std::vector<std::byte>{});
+      writer->add(
+          tensor,
+          {std::vector<Health>(4), std::vector<Health>(static_cast<std::size_t>(level_shape(4, 600, 0).tiles()))},
+          op % 4 == 0 ? std::vector<std::byte>(9600) : std::vector<std::byte>{});
     }
     ScaleRow scale;
     scale.step = scale.op = step;

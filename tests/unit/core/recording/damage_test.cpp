@@ -82,7 +82,7 @@ class Damage : public testing::Test {
  protected:
   void SetUp() override {
     auto writer = RecordingWriter::create(path_, sample::run_info()).value();
-    for (int step = 1; step <= 3; ++step) sample::add_step(*writer, step, 0, step - 1, 4, 5, 300, true, 7);
+    for (int step = 1; step <= 3; ++step) sample::add_step(*writer, step, 0, step - 1, 4, 5, 600, true, 7);
     ASSERT_TRUE(writer->finish(12));
   }
   std::string open_error(const fs::path& path) const {
@@ -143,7 +143,7 @@ TEST_F(Damage, RowsThatContradictThemselvesAreNotBelieved) {
               HasSubstr("111 bytes instead of 560"));
   EXPECT_THAT(with("UPDATE detail SET tiles = zeroblob(111) WHERE tensor = 3"), HasSubstr("111 bytes of tiles"));
   EXPECT_THAT(with("UPDATE detail SET levels = 4000000000 WHERE tensor = 3"), HasSubstr("tiles"));
-  EXPECT_THAT(with("UPDATE chunks SET data = zeroblob(5) WHERE id = 3 << 16"), HasSubstr("5 bytes instead of 6000"));
+  EXPECT_THAT(with("UPDATE chunks SET data = zeroblob(5) WHERE id = 3 << 16"), HasSubstr("5 bytes instead of 12000"));
   EXPECT_THAT(with("UPDATE steps SET kind = 'sideways'"), HasSubstr("sideways"));
   EXPECT_THAT(with("UPDATE ops SET inputs = '[[1,2]]'"), HasSubstr("inputs of op"));
   EXPECT_THAT(with("UPDATE ops SET inputs = '['"), HasSubstr("inputs of op"));
@@ -151,6 +151,7 @@ TEST_F(Damage, RowsThatContradictThemselvesAreNotBelieved) {
   EXPECT_THAT(with("UPDATE progress SET state = 'dunno'"), HasSubstr("state"));
   EXPECT_THAT(with("DELETE FROM run WHERE key = 'config'"), HasSubstr("'config' is missing"));
   EXPECT_THAT(with("DELETE FROM progress"), HasSubstr("progress"));
+  EXPECT_THAT(with("UPDATE run SET value = '7' WHERE key = 'tile_channels'"), HasSubstr("'7' channels wide"));
 }
 
 TEST_F(Damage, TruncatedAnywhereGivesOneLine) {
@@ -208,9 +209,9 @@ TEST_F(Damage, KilledWriterLeavesItsCommittedSteps) {
   const fs::path path = folder_ / "killed";
   die_after([&] {
     auto writer = RecordingWriter::create(path, sample::run_info()).value();
-    sample::add_step(*writer, 1, 0, 0, 4, 5, 300, true);
+    sample::add_step(*writer, 1, 0, 0, 4, 5, 600, true);
     if (!writer->flush()) _exit(1);
-    sample::add_step(*writer, 2, 0, 1, 4, 5, 300, true);
+    sample::add_step(*writer, 2, 0, 1, 4, 5, 600, true);
     if (!writer->flush()) _exit(1);
   });
   const auto recording = Recording::open(path);
@@ -229,7 +230,7 @@ void leave_hot_journal(const fs::path& path) {
     sqlite3_exec(db,
                  "PRAGMA journal_mode = TRUNCATE; PRAGMA synchronous = OFF; PRAGMA cache_size = 1; BEGIN; "
                  "UPDATE ops SET name = 'half-written'; UPDATE tensors SET role = 'half-written'; "
-                 "UPDATE chunks SET data = zeroblob(6000); DELETE FROM detail",
+                 "UPDATE chunks SET data = zeroblob(12000); DELETE FROM detail",
                  nullptr, nullptr, nullptr);
   });
   ASSERT_GT(fs::file_size(path.string() + "-journal"), 512U);
@@ -240,7 +241,7 @@ TEST_F(Damage, HalfWrittenTransactionIsUndone) {
   const auto recording = Recording::open(path_);
   ASSERT_TRUE(recording) << recording.error().message;
   EXPECT_EQ(recording->op(1)->name, "attn_norm");
-  EXPECT_EQ(recording->tensor_bytes(1).value().value(), sample::noise(6000, 1));
+  EXPECT_EQ(recording->tensor_bytes(1).value().value(), sample::noise(12000, 1));
   EXPECT_TRUE(recording->check());
 }
 

@@ -15,7 +15,8 @@ struct Everything {
   OpRow op{1, 1, 4, "kv_store", "kv_store", R"({"scale":0.5})"};
   std::vector<InputRow> inputs{{1, "k", 0, ""}, {1, "scale", 0, "layers.4.k_scale"}};
   TensorRow wide{3, 1, "k_codes", Format::e4m3, 3, 600, 2, 2, 0xfedcba9876543210U, true, sample::health(11, 2)};
-  TensorDetail wide_detail{sample::many(3, 20), sample::many(9, 40)};
+  TensorDetail wide_detail{sample::many(3, 20),
+                           sample::many(static_cast<std::size_t>(level_shape(3, 600, 0).tiles()), 40)};
   std::vector<std::byte> wide_bytes = sample::noise(1800, 1);
   TensorRow single{4, 1, "stats", Format::f32, 1, 8, 1, 4, 1, false, sample::health(12)};
   WeightRow weight{"w", Format::bf16, 3, 4, ~std::uint64_t{0}, sample::health(5)};

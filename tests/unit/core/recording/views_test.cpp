@@ -59,12 +59,13 @@ class Views : public testing::Test {
     writer->add(StepRow{1, 4, 0, StepKind::prefill, 10, 3, 13});
     const InputRow inputs[] = {{1, "x", 17, ""}, {1, "weight", 0, "layers.2.\"w\""}, {1, "k_pool", 0, ""}};
     writer->add(OpRow{1, 1, 2, "attn_norm", "layer_norm", "{}"}, inputs);
-    TensorRow tensor{1, 1, "out", Format::e4m3, 3, 300, 1, 10, 0xfU << 28, false, sample::health(400, 5)};
-    tensor.health.first_bad = 301;
+    TensorRow tensor{1, 1, "out", Format::e4m3, 3, 600, 1, 10, 0xfU << 28, false, sample::health(400, 5)};
+    tensor.health.first_bad = 601;
     tensor.health.count = 900;
     tensor.health.sum = 89.4;
     tensor.health.pos_inf = tensor.health.neg_inf = 0;
-    TensorDetail detail{{Health{}, sample::health(77, 5), empty_health()}, sample::many(6, 0)};
+    TensorDetail detail{{Health{}, sample::health(77, 5), empty_health()},
+                        sample::many(static_cast<std::size_t>(level_shape(3, 600, 0).tiles()), 0)};
     detail.tokens[0].nan = 0x0102030405060708;
     detail.tokens[0].min = -448.0F;
     detail.tokens[0].max = 1.40129846e-45F;
@@ -72,7 +73,7 @@ class Views : public testing::Test {
     detail.tokens[1].min = -0.15625F;
     detail.tokens[1].max = 1.0F;
     detail.tokens[1].absmax = 1.17549421e-38F;
-    writer->add(tensor, detail, sample::noise(900, 1));
+    writer->add(tensor, detail, sample::noise(1800, 1));
     TensorRow single{2, 1, "stats", Format::f32, 1, 8, 1, 12, 2, false, Health{}};
     single.health.count = 8;
     single.health.max = 2.5F;
@@ -84,7 +85,8 @@ class Views : public testing::Test {
     writer->add(TokenRow{4, 12, 7, "hi", TokenSource::prompt});
     writer->add(KernelRow{1, "norm", 1000, 2500, "{}"});
     ASSERT_TRUE(writer->commit_step());
-    ASSERT_TRUE(writer->finish(5));
+    const auto finished = writer->finish(5);
+    ASSERT_TRUE(finished) << finished.error().message;
     const EventRow events[] = {{1, "kv-scale-locked", 1, 0, "clips", "{}"},
                                {2, "variance-collapse", 0, 1, "nan", "{}"}};
     ASSERT_TRUE(write_events(path_, events));
@@ -120,7 +122,7 @@ TEST_F(Views, InputsAreTensorsOrWeights) {
 
 TEST_F(Views, TensorsWithHealthInColumns) {
   EXPECT_THAT(query("SELECT place, format, shape, hash, nan, bad, saturated, stored, round(mean, 6) FROM v_tensors"),
-              ElementsAre("4/0/2/attn_norm.out|e4m3|3x300|00000000f0000000|5|5|404|1|0.099888",
+              ElementsAre("4/0/2/attn_norm.out|e4m3|3x600|00000000f0000000|5|5|404|1|0.099888",
                           "4/0/2/attn_norm.stats|f32|1x8|0000000000000002|0|0|0|0|0.0"));
 }
 

@@ -121,7 +121,7 @@ void expect_refused(const std::string& message, const std::function<void(Recordi
   TensorRow tensor;
   tensor.id = tensor.op = 5;
   tensor.tokens = 2;
-  tensor.channels = 300;
+  tensor.channels = 600;
   writer->add(tensor);
   add(*writer);
   const auto status = writer->finish();
@@ -134,13 +134,13 @@ TEST(Writer, RowsThatContradictThemselvesAreLatchedErrors) {
   tensor.id = 6;
   tensor.op = 5;
   tensor.tokens = 2;
-  tensor.channels = 300;
+  tensor.channels = 600;
   expect_refused("3 token rows", [&](auto& w) { w.add(tensor, {sample::many(3, 0), {}}); });
   expect_refused("3 tiles", [&](auto& w) { w.add(tensor, {sample::many(2, 0), sample::many(3, 0)}); });
   expect_refused("need tiles", [&](auto& w) { w.add(tensor, {sample::many(2, 0), {}}); });
-  expect_refused("7 bytes for 2 x 300", [&](auto& w) { w.add(tensor, {}, sample::noise(7, 0)); });
+  expect_refused("7 bytes for 2 x 600", [&](auto& w) { w.add(tensor, {}, sample::noise(7, 0)); });
   expect_refused("never added", [&](auto& w) { w.add_bytes(9, sample::noise(7, 0)); });
-  expect_refused("its shape needs 2400", [&](auto& w) { w.add_bytes(5, sample::noise(7, 0)); });
+  expect_refused("its shape needs 4800", [&](auto& w) { w.add_bytes(5, sample::noise(7, 0)); });
   expect_refused("logical order", [&](auto& w) {
     tensor.id = 4;
     w.add(tensor);
@@ -179,7 +179,7 @@ TEST(Writer, LargeTensorsAreCutIntoChunks) {
   tensor.id = tensor.op = 1;
   tensor.tokens = 1000;
   tensor.channels = 700;
-  const auto detail = sample::many(3000, 0);
+  const auto detail = sample::many(static_cast<std::size_t>(level_shape(1000, 700, 0).tiles()), 0);
   writer->add(tensor, {sample::many(1000, 0), detail}, bytes);
   ASSERT_TRUE(writer->finish());
   const auto recording = Recording::open(folder / "w.nanscope").value();
