@@ -34,6 +34,12 @@ std::optional<std::string> text_attribute(const OpRow& op, const std::string& na
   return value->get<std::string>();
 }
 
+std::int64_t count_attribute(const OpRow& op, const std::string& name, std::int64_t fallback) {
+  constexpr double kMost = 2147483648.0;
+  const double value = number_attribute(op, name).value_or(static_cast<double>(fallback));
+  return static_cast<std::int64_t>(std::clamp(std::isnan(value) ? 0.0 : value, 0.0, kMost));
+}
+
 bool row_local(const OpRow& op) {
   return op.kind != "kv_read" && op.kind != "attention_scores" && op.kind != "attention_mix" &&
          op.kind != "recurrent_scan" && op.kind != "patch_embedding";

@@ -121,6 +121,9 @@ class Facts {
 std::optional<double> number_attribute(const OpRow& op, const std::string& name);
 std::optional<std::string> text_attribute(const OpRow& op, const std::string& name);
 
+/// The same as a count: `fallback` when it is absent, and never negative nor beyond 2^31, whatever a file says.
+std::int64_t count_attribute(const OpRow& op, const std::string& name, std::int64_t fallback);
+
 /// Ops whose output row t depends on row t of their inputs alone.
 bool row_local(const OpRow& op);
 /// "0x7F": the bits of a code in the width of its format.

@@ -8,6 +8,9 @@
 namespace nanscope {
 namespace {
 
+// A step of more tokens than any context is a damaged row, not a map to draw.
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 26;
+
 CellHealth cell_of(const Health& health) {
   if (health.nan > 0) return CellHealth::nan;
   if (health.pos_inf + health.neg_inf > 0) return CellHealth::inf;
@@ -26,9 +29,10 @@ void add(RunData& run, const TensorRow& tensor, const Front& front, FrontRow& ro
       row.detailed = false;
     }
   }
-  for (std::int64_t i = 0; i < tensor.tokens; ++i) {
+  const std::int64_t begin = std::max<std::int64_t>(0, front.first_token - tensor.first_token);
+  const std::int64_t end = std::min(tensor.tokens, front.first_token + front.tokens - tensor.first_token);
+  for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t column = tensor.first_token + i - front.first_token;
-    if (column < 0 || column >= front.tokens) continue;
     const CellHealth cell = detail.empty() ? all : cell_of(detail[static_cast<std::size_t>(i)]);
     CellHealth& at = row.cells[static_cast<std::size_t>(column)];
     at = std::max(at, cell);
@@ -42,6 +46,10 @@ Result<Front> empty_front(RunData& run, std::int64_t request, std::int64_t step,
   const StepRow* row = run.find_step(request, step);
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   if (row == nullptr) return fail(fmt::format("request {} has no step {}", request, step));
+  if (row->tokens > kMaxTokens) {
+    return fail(
+        fmt::format("request {} step {} claims {} tokens, more than {}", request, step, row->tokens, kMaxTokens));
+  }
   found = *row;
   Front front;
   front.request = request;

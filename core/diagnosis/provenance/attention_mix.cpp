@@ -18,10 +18,8 @@ struct Geometry {
 
 Geometry geometry(const Subject& subject, const InputTensor& p) {
   Geometry g;
-  const double heads = number_attribute(subject.op, "heads").value_or(static_cast<double>(subject.tensor.heads));
-  g.heads = std::max<std::int64_t>(1, static_cast<std::int64_t>(heads));
-  const auto kv_heads = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(number_attribute(subject.op, "kv_heads").value_or(static_cast<double>(g.heads))));
+  g.heads = std::max<std::int64_t>(1, count_attribute(subject.op, "heads", subject.tensor.heads));
+  const auto kv_heads = std::max<std::int64_t>(1, count_attribute(subject.op, "kv_heads", g.heads));
   g.keys = std::max<std::int64_t>(p.tensor.channels / g.heads, 1);
   g.width = std::max<std::int64_t>(subject.tensor.channels / g.heads, 1);
   g.head = subject.element.channel / g.width;
@@ -50,8 +48,7 @@ Explanation explain_attention_mix(const Subject& subject) {
   const std::int64_t keys = std::min(g.keys, v->tensor.tokens);
   const bool visible_only = number_attribute(subject.op, "visible_only").value_or(0) != 0;
   const std::int64_t last = visible_only ? subject.tensor.first_token + subject.element.row : keys - 1;
-  const auto first =
-      visible_only ? static_cast<std::int64_t>(number_attribute(subject.op, "first_key").value_or(0)) : std::int64_t{0};
+  const auto first = visible_only ? count_attribute(subject.op, "first_key", 0) : std::int64_t{0};
   for (std::int64_t key = first; subject.bad && key <= std::min(last, keys - 1); ++key) {
     if (!bad_channel(subject.facts, *v, key, g.value_channel, 1)) continue;
     const float weight = p->value(row, g.head * g.keys + key);

@@ -12,11 +12,8 @@ Explanation explain_attention_scores(const Subject& subject) {
   const std::optional<InputTensor> q = input_tensor(subject, {"q"}, 0);
   const std::optional<InputTensor> k = input_tensor(subject, {"k"}, 1);
   if (!q || !k) return {};
-  const std::int64_t heads = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(
-             number_attribute(subject.op, "heads").value_or(static_cast<double>(subject.tensor.heads))));
-  const std::int64_t kv_heads = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(number_attribute(subject.op, "kv_heads").value_or(static_cast<double>(heads))));
+  const std::int64_t heads = std::max<std::int64_t>(1, count_attribute(subject.op, "heads", subject.tensor.heads));
+  const std::int64_t kv_heads = std::max<std::int64_t>(1, count_attribute(subject.op, "kv_heads", heads));
   const std::int64_t keys = std::max<std::int64_t>(subject.tensor.channels / heads, 1);
   const std::int64_t width = std::max<std::int64_t>(q->tensor.channels / heads, 1);
   const std::int64_t head = subject.element.channel / keys;

@@ -36,8 +36,7 @@ bool add_statistics(const Subject& subject, std::int64_t group, Explanation& fou
 Explanation explain_layer_norm(const Subject& subject) {
   const std::optional<InputTensor> x = input_tensor(subject, {"x"});
   if (!x) return {};
-  const std::int64_t groups =
-      std::max<std::int64_t>(1, static_cast<std::int64_t>(number_attribute(subject.op, "groups").value_or(1)));
+  const std::int64_t groups = std::max<std::int64_t>(1, count_attribute(subject.op, "groups", 1));
   const std::int64_t width = std::max<std::int64_t>(x->tensor.channels / groups, 1);
   const bool of_statistics = subject.tensor.role == "stats";
   const std::int64_t group = std::clamp<std::int64_t>(

@@ -10,9 +10,7 @@ namespace nanscope {
 Explanation explain_softmax(const Subject& subject) {
   const std::optional<InputTensor> scores = input_tensor(subject, {"scores", "x"});
   if (!scores) return {};
-  const std::int64_t heads = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(
-             number_attribute(subject.op, "heads").value_or(static_cast<double>(subject.tensor.heads))));
+  const std::int64_t heads = std::max<std::int64_t>(1, count_attribute(subject.op, "heads", subject.tensor.heads));
   const std::int64_t keys = std::max<std::int64_t>(subject.tensor.channels / heads, 1);
   const std::int64_t head = subject.element.channel / keys;
   const std::int64_t row = scores->row_of(subject);
@@ -34,9 +32,9 @@ Explanation explain_softmax(const Subject& subject) {
   }
   // A selecting mask replaces the scores of hidden keys: those cannot have decided anything.
   const bool select = text_attribute(subject.op, "mask").value_or("") == "select" && first_key && first_position;
-  const std::int64_t begin = select ? std::min(keys, static_cast<std::int64_t>(*first_key)) : 0;
+  const std::int64_t begin = select ? std::min(keys, count_attribute(subject.op, "first_key", 0)) : 0;
   const std::int64_t end =
-      select ? std::min(keys, static_cast<std::int64_t>(*first_position) + subject.element.row + 1) : keys;
+      select ? std::min(keys, count_attribute(subject.op, "first_position", 0) + subject.element.row + 1) : keys;
   const std::int64_t visible = std::max<std::int64_t>(end - begin, 0);
   if (const auto bad = bad_channel(subject.facts, *scores, row, first + begin, visible)) {
     const auto many = count_bad(*scores, row, first + begin, visible);

@@ -79,6 +79,18 @@ TEST(Front, PositionsOfPatchesAreTheirTokens) {
   EXPECT_EQ(drawn(found->rows.at(0)), "embed: .I ");
 }
 
+TEST(Front, ImpossibleSizesOfADamagedRowAreRefusedOrIgnored) {
+  testing::RunBuilder b;
+  b.request(0, {1});
+  b.step(0, 0, 0, 1);
+  b.op(0, "q_proj", "gemm", {});
+  b.output("out", {1, 2, 0, 1}, testing::constant(1));
+  b.run.tensor_rows[0].tokens = std::int64_t{1} << 40;
+  ASSERT_TRUE(front(b.run, 0, 0).has_value());
+  b.run.step_rows[0].tokens = std::int64_t{1} << 40;
+  EXPECT_FALSE(front(b.run, 0, 0).has_value());
+}
+
 TEST(Front, NoSuchStepIsAnError) {
   SmallCascade made;
   EXPECT_FALSE(front(made.builder.run, 9, 0).has_value());

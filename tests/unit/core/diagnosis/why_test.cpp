@@ -248,6 +248,17 @@ TEST(Rules, EmbeddingOfAnImageTokenLeadsToItsPatch) {
   EXPECT_THAT(places(path), ElementsAre("0/0/-/embed.out[2,1]", "0/0/-/patch_embed.out[2,1]"));
 }
 
+TEST(Rules, AttributesOfADamagedRowLeadNowhereElse) {
+  for (const char* attributes : {R"({"heads":1e300,"kv_heads":-5})", R"({"heads":"many"})", "not json", "[]"}) {
+    OneOp one;
+    const auto q = one.source({3, 4, 0, 1}, testing::constant(1));
+    const auto k = one.source({3, 4, 0, 1}, testing::constant(kNan));
+    one.b.op(0, "scores", "attention_scores", {{"q", q}, {"k", k}}, attributes);
+    const auto out = one.b.output("out", {3, 3, 0, 1}, testing::constant(kNan));
+    EXPECT_FALSE(why_of(one.b, out, 2, 2).hops.empty()) << attributes;
+  }
+}
+
 TEST(Rules, AnUnknownKindEndsTheWalkHonestly) {
   OneOp one;
   const auto out = one.source({3, 2, 0, 1}, testing::constant(kNan));

@@ -156,6 +156,16 @@ TEST(Knobs, AnEmptyInnerNormFollowsTheNorm) {
   EXPECT_EQ(inner.eps, 1e-6F);
   EXPECT_EQ(inner.order, kernels::SumOrder::sequential);
   EXPECT_EQ(config.norm.order, kernels::SumOrder::warp);
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{{"variance", "welford"},
+                                                                                    {"contract", "true"},
+                                                                                    {"clamp", "true"},
+                                                                                    {"mean_by_reciprocal", "true"},
+                                                                                    {"eps", "0.5"}}) {
+    ASSERT_TRUE(set_knob(config, "inner_norm." + name, value));
+    EngineConfig shown;
+    shown.norm = resolved_inner_norm(config);
+    EXPECT_EQ(get_knob(shown, "norm." + name), value);
+  }
 }
 
 TEST(Knobs, ImpossibleShapesNameTheKnobs) {
