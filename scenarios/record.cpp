@@ -17,6 +17,10 @@ namespace nanscope::scenarios {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
 RunInfo info_of(const RunSpec& spec, const kernels::DeviceInfo& device, const CapturePolicy& capture) {
   RunInfo info;
   info.nanscope_version = kVersion;
@@ -42,6 +46,7 @@ Result<std::unique_ptr<RecordingWriter>> make_writer(const RecordOptions& option
 }  // namespace
 
 Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordOptions& options) {
+  const auto begin = Clock::now();
   const auto capture = CapturePolicy::parse(options.capture);
   if (!capture) return tl::unexpected(capture.error());
   auto engine = workbench.engine(spec.config);
@@ -52,21 +57,22 @@ Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordO
   if (!writer) return tl::unexpected(writer.error());
   (*writer)->set_expected_ops(expected->count);
 
-  RecorderProbe probe(**writer, workbench.device(), *capture);
-  const auto start = std::chrono::steady_clock::now();
+  RecorderProbe probe(**writer, workbench.device(), workbench.weights(), *capture);
+  const auto start = Clock::now();
   auto result = (*engine)->run(spec.requests, probe, options.control);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   if (!result) return tl::unexpected(result.error());
   if (options.path.empty()) {
     auto recording = (*writer)->finish_in_memory(result->ops);
     if (!recording) return tl::unexpected(recording.error());
-    return Recorded{std::move(*recording), std::move(*result), seconds};
+    return Recorded{std::move(*recording), std::move(*result), seconds, seconds_since(begin)};
   }
   if (Status finished = (*writer)->finish(result->ops); !finished) return tl::unexpected(finished.error());
   writer->reset();
+  const double total = seconds_since(begin);
   auto recording = Recording::open(options.path);
   if (!recording) return tl::unexpected(recording.error());
-  return Recorded{std::move(*recording), std::move(*result), seconds};
+  return Recorded{std::move(*recording), std::move(*result), seconds, total};
 }
 
 }  // namespace nanscope::scenarios

@@ -20,7 +20,8 @@ struct RecordOptions {
 struct Recorded {
   Recording recording;
   RunResult result;
-  double seconds = 0;  ///< of the run itself, the model being loaded
+  double seconds = 0;        ///< of the run itself, the model being loaded
+  double total_seconds = 0;  ///< from the engine's making to the closed file
 };
 
 /// Runs `spec` and records it. Errors: the file may not be written, the run cannot be started, or

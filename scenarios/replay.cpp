@@ -25,26 +25,27 @@ std::string shape_text(Format format, std::int64_t tokens, std::int64_t channels
 /// Compares a run with a recording as it goes.
 class VerifyProbe final : public Probe {
  public:
-  VerifyProbe(const Recording& recording, kernels::Device& device) : recording_(recording), observer_(device) {}
+  VerifyProbe(const Recording& recording, Workbench& workbench)
+      : recording_(recording), observer_(workbench.device()), facts_(workbench.weights()) {}
 
   Status load() {
     auto weights = recording_.weights();
     if (!weights) return tl::unexpected(weights.error());
     for (const WeightRow& weight : *weights) weights_.emplace(weight.name, weight.hash);
-    return recording_.for_each_tensor({}, [this](const TensorRow& row) {
-      expected_.push_back({row.id, row.hash, row.tokens, row.channels, row.format});
-      return true;
-    });
+    auto hashes = recording_.tensor_hashes();
+    if (!hashes) return tl::unexpected(hashes.error());
+    expected_ = std::move(*hashes);
+    return {};
   }
 
   Status on_weight(const WeightRow& weight, const kernels::TensorView& view) override {
     const auto recorded = weights_.find(weight.name);
     if (recorded == weights_.end()) return {};
-    const auto hash = observer_.hash(view);
-    if (!hash) return tl::unexpected(hash.error());
-    if (*hash != recorded->second) {
+    const auto found = facts_.of(weight, view);
+    if (!found) return tl::unexpected(found.error());
+    if (found->hash != recorded->second) {
       return diverge(fmt::format("weight {}", weight.name), fmt::format("{:016x}", recorded->second),
-                     fmt::format("{:016x}", *hash));
+                     fmt::format("{:016x}", found->hash));
     }
     ++report.weights;
     return {};
@@ -70,14 +71,6 @@ class VerifyProbe final : public Probe {
   ReplayReport report;
 
  private:
-  struct Expected {
-    std::int64_t id;
-    std::uint64_t hash;
-    std::int64_t tokens;
-    std::int64_t channels;
-    Format format;
-  };
-
   std::string place(std::int64_t tensor) const {
     const auto row = recording_.tensor(tensor);
     const auto found = row ? place_of(recording_, *row) : fail("");
@@ -89,7 +82,7 @@ class VerifyProbe final : public Probe {
     return fail(kEnough);
   }
 
-  Status compare(const ProbeOp& op, const ProbeTensor& tensor, const Expected& expected) {
+  Status compare(const ProbeOp& op, const ProbeTensor& tensor, const TensorHash& expected) {
     if (tensor.id != expected.id) {
       return diverge(place(expected.id), fmt::format("tensor {}", expected.id),
                      fmt::format("tensor {} ({}.{})", tensor.id, op.name, tensor.role));
@@ -107,8 +100,9 @@ class VerifyProbe final : public Probe {
 
   const Recording& recording_;
   TensorObserver observer_;
+  WeightFacts& facts_;
   std::unordered_map<std::string, std::uint64_t> weights_;
-  std::vector<Expected> expected_;
+  std::vector<TensorHash> expected_;
   std::size_t next_ = 0;
 };
 
@@ -196,7 +190,7 @@ Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, co
   if (!state) return tl::unexpected(state.error());
   auto engine = workbench.engine(spec->config);
   if (!engine) return tl::unexpected(engine.error());
-  VerifyProbe probe(recording, workbench.device());
+  VerifyProbe probe(recording, workbench);
   if (Status loaded = probe.load(); !loaded) return tl::unexpected(loaded.error());
   const auto start = std::chrono::steady_clock::now();
   const auto result = (*engine)->run(spec->requests, probe, control);

@@ -47,6 +47,7 @@ Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config) {
     auto model = load_model(config, *device_, **source, *tokenizer_);
     if (!model) return tl::unexpected(model.error());
     model_ = std::move(*model);
+    weights_.clear();
   }
   return Engine::create(config, *device_, model_, tokenizer_);
 }

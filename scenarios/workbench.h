@@ -5,6 +5,7 @@
 #include "core/result.h"
 #include "instrument/engine/config.h"
 #include "instrument/engine/engine.h"
+#include "instrument/recorder/weight_facts.h"
 #include "instrument/tokenizer/tokenizer.h"
 #include "kernels/device.h"
 
@@ -22,15 +23,18 @@ class Workbench {
   Result<std::unique_ptr<Engine>> engine(const EngineConfig& config);
 
   kernels::Device& device() { return *device_; }
+  /// Of the model that the last engine uses.
+  WeightFacts& weights() { return weights_; }
 
  private:
-  explicit Workbench(std::unique_ptr<kernels::Device> device) : device_(std::move(device)) {}
+  explicit Workbench(std::unique_ptr<kernels::Device> device) : device_(std::move(device)), weights_(*device_) {}
   Status load_tokenizer(const std::string& path);
 
   std::unique_ptr<kernels::Device> device_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::string tokenizer_path_;
   std::shared_ptr<const LoadedModel> model_;
+  WeightFacts weights_;
 };
 
 }  // namespace nanscope::scenarios

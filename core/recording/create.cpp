@@ -45,11 +45,7 @@ std::size_t weight(const Item& item) {
       [](const auto& one) -> std::size_t {
         using T = std::decay_t<decltype(one)>;
         std::size_t bytes = sizeof(Item);
-        if constexpr (std::is_same_v<T, AddOp>) {
-          bytes += one.row.attributes.size() + one.inputs.size() * sizeof(InputRow);
-        } else if constexpr (std::is_same_v<T, AddTensor>) {
-          bytes += one.bytes.size() + (one.detail.tokens.size() + one.detail.tiles.size()) * sizeof(Health);
-        } else if constexpr (std::is_same_v<T, AddBytes>) {
+        if constexpr (std::is_same_v<T, AddBytes>) {
           bytes += one.bytes.size();
         } else if constexpr (std::is_same_v<T, AddRequest>) {
           bytes += one.row.prompt.size() + one.row.prompt_tokens.size() * sizeof(std::int32_t);
@@ -61,19 +57,22 @@ std::size_t weight(const Item& item) {
       item);
 }
 
+std::size_t weight(const AddOp& item) {
+  return sizeof item + item.row.attributes.size() + item.inputs.size() * sizeof(InputRow);
+}
+
+std::size_t weight(const AddTensor& item) {
+  return sizeof item + item.bytes.size() + (item.detail.tokens.size() + item.detail.tiles.size()) * sizeof(Health);
+}
+
 Status Inserter::open(const std::filesystem::path& path, const WriterOptions& options) {
   in_memory_ = path.empty();
   if (!in_memory_) {
     if (auto status = claim(path, options.overwrite); !status) return status;
   }
-  // Absolute, so that no name is taken for one of SQLite's special ones.
-  const std::string name = in_memory_ ? ":memory:" : std::filesystem::absolute(path).string();
-  sqlite3* raw = nullptr;
-  const int code =
-      sqlite3_open_v2(name.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  db_.reset(raw);
-  if (code != SQLITE_OK) return fail(sqlite::describe(db_.get(), code));
-  sqlite3_extended_result_codes(db_.get(), 1);
+  auto db = sqlite::open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX);
+  if (!db) return tl::unexpected(std::move(db.error()));
+  db_ = std::move(*db);
   sqlite3_busy_timeout(db_.get(), kLockTimeoutMs);
   // Appended pages are written once with a rollback journal, twice with a write-ahead log. Without
   // fsync the file still survives the death of the process: what was written is in the system's
@@ -105,15 +104,17 @@ Status Inserter::create_schema(const RunInfo& run) {
   return {};
 }
 
-Result<Inserter> Inserter::create(const std::filesystem::path& path, const RunInfo& run, const WriterOptions& options) {
+Result<Inserter> Inserter::create(const std::filesystem::path& path, const WriterOptions& options) {
   Inserter inserter;
-  inserter.progress_.expected_ops = run.expected_ops;
-  auto status = inserter.open(path, options);
-  if (status) status = inserter.create_schema(run);
-  if (status) status = inserter.prepare_all();
-  if (status) status = inserter.commit();
-  if (!status) return tl::unexpected(std::move(status.error()));
+  if (auto status = inserter.open(path, options); !status) return tl::unexpected(std::move(status.error()));
   return inserter;
+}
+
+Status Inserter::begin(const RunInfo& run) {
+  progress_.expected_ops = run.expected_ops;
+  auto status = create_schema(run);
+  if (status) status = prepare_all();
+  return status ? commit() : status;
 }
 
 }  // namespace nanscope::insert

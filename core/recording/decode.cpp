@@ -105,6 +105,18 @@ Result<TensorRow> tensor(const Statement& row) {
   return tensor;
 }
 
+Result<TensorHash> tensor_hash(const Statement& row) {
+  TensorHash tensor;
+  tensor.id = row.integer(0);
+  auto format = read_format(row, 1);
+  if (!format) return tl::unexpected(std::move(format.error()));
+  tensor.format = *format;
+  tensor.tokens = row.integer(2);
+  tensor.channels = row.integer(3);
+  tensor.hash = static_cast<std::uint64_t>(row.integer(4));
+  return tensor;
+}
+
 Result<OpRow> op(const Statement& row) {
   OpRow op;
   op.id = row.integer(0);

@@ -13,6 +13,8 @@ inline constexpr int kTensorDetailColumn = 9;
 bool plausible_shape(std::int64_t rows, std::int64_t columns);
 
 Result<TensorRow> tensor(const sqlite::Statement& row);
+/// Reads columns id, format, tokens, channels, hash.
+Result<TensorHash> tensor_hash(const sqlite::Statement& row);
 Result<OpRow> op(const sqlite::Statement& row);
 Result<StepRow> step(const sqlite::Statement& row);
 Result<RequestRow> request(const sqlite::Statement& row);

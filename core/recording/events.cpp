@@ -33,14 +33,12 @@ Status write_events(const std::filesystem::path& path, std::span<const EventRow>
     if (!state) return tl::unexpected(std::move(state.error()));
     if (*state == RunState::recording) return fail(path.string() + ": its run still goes on");
   }
-  sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(std::filesystem::absolute(path).c_str(), &raw, SQLITE_OPEN_READWRITE, nullptr);
-  const sqlite::Database db(raw);
-  if (code != SQLITE_OK) return fail(path.string() + ": " + sqlite::describe(db.get(), code));
-  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
-  sqlite3_busy_timeout(db.get(), 5'000);
-  auto status = replace_events(db.get(), events);
+  const auto db = sqlite::open(path, SQLITE_OPEN_READWRITE);
+  if (!db) return fail(path.string() + ": " + db.error().message);
+  sqlite3_db_config(db->get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(db->get(), SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_busy_timeout(db->get(), 5'000);
+  auto status = replace_events(db->get(), events);
   if (!status) return fail(path.string() + ": " + status.error().message);
   return {};
 }

@@ -129,6 +129,7 @@ Status Inserter::commit() {
 
 Status Inserter::rollback() {
   progress_ = committed_;
+  if (statements_.empty()) return {};  // begin() failed: closing the database undoes it
   return statements_[kRollback].run();
 }
 
@@ -178,7 +179,7 @@ Status Inserter::write(const StepRow& row) {
       .run();
 }
 
-Status Inserter::write(const AddOp& item) {
+Status Inserter::apply(const AddOp& item) {
   const OpRow& row = item.row;
   if (row.id <= last_op_) return out_of_order("op", row.id, "op", last_op_);
   if (row.step != last_step_) return out_of_order(fmt::format("op {} of step", row.id), row.step, "step", last_step_);
@@ -232,7 +233,7 @@ Status Inserter::write_chunks(std::int64_t tensor, std::span<const std::byte> by
   return {};
 }
 
-Status Inserter::write(const AddTensor& item) {
+Status Inserter::apply(const AddTensor& item) {
   const TensorRow& row = item.row;
   const LevelShape base = level_shape(row.tokens, row.channels, 0);
   const auto rows = static_cast<std::size_t>(row.tokens);

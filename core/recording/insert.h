@@ -33,20 +33,27 @@ struct ExpectedOps {
 };
 struct EndStep {};
 
-using Item = std::variant<AddOp, AddTensor, AddBytes, AddRequest, StepRow, WeightRow, ScaleRow, KvRow, TokenRow,
-                          KernelRow, ExpectedOps, EndStep>;
+/// What a run adds seldom; ops and tensors, which are nearly all, are kept by themselves.
+using Item =
+    std::variant<AddBytes, AddRequest, StepRow, WeightRow, ScaleRow, KvRow, TokenRow, KernelRow, ExpectedOps, EndStep>;
 
-/// About how much memory and disk an item takes.
+/// About how much memory and disk they take.
 std::size_t weight(const Item& item);
+std::size_t weight(const AddOp& item);
+std::size_t weight(const AddTensor& item);
 
-/// Owns the database while it is written. Outside of create() a transaction is always open: its
-/// lock tells readers that the writer lives.
+/// Owns the database while it is written. From begin() on a transaction is always open: its lock
+/// tells readers that the writer lives.
 class Inserter {
  public:
-  /// An empty path makes a database in memory.
-  static Result<Inserter> create(const std::filesystem::path& path, const RunInfo& info, const WriterOptions& options);
+  /// Claims the file, which stays empty; an empty path makes a database in memory.
+  static Result<Inserter> create(const std::filesystem::path& path, const WriterOptions& options);
+  /// Writes the schema and what is known of the run. The first call, before any row.
+  Status begin(const RunInfo& info);
 
   Status apply(const Item& item);
+  Status apply(const AddOp& item);
+  Status apply(const AddTensor& item);
   Status commit();    ///< and begins the next transaction
   Status rollback();  ///< forgets what came after the last commit
   Status complete();  ///< sets the state, commits, leaves no journal behind
@@ -92,8 +99,6 @@ class Inserter {
   Status write_detail(const TensorRow& row, const TensorDetail& detail);
 
   Status write(const AddRequest& item);
-  Status write(const AddOp& item);
-  Status write(const AddTensor& item);
   Status write(const AddBytes& item);
   Status write(const StepRow& row);
   Status write(const WeightRow& row);

@@ -89,7 +89,6 @@ Status check_header(const Header& header, const fs::path& path) {
 
 /// Nothing in the file may run code, reach other files or make us allocate beyond its size.
 void harden(sqlite3* db) {
-  sqlite3_extended_result_codes(db, 1);
   sqlite3_busy_timeout(db, kLockTimeoutMs);
   sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
@@ -101,11 +100,8 @@ void harden(sqlite3* db) {
 }
 
 Result<sqlite::Database> open_database(const fs::path& path, int flags) {
-  sqlite3* raw = nullptr;
-  // Absolute, so that no name is taken for one of SQLite's special ones.
-  const int code = sqlite3_open_v2(fs::absolute(path).c_str(), &raw, flags | SQLITE_OPEN_NOMUTEX, nullptr);
-  sqlite::Database db(raw);
-  if (code != SQLITE_OK) return fail(path.string() + ": cannot be opened: " + sqlite::describe(db.get(), code));
+  auto db = sqlite::open(path, flags | SQLITE_OPEN_NOMUTEX);
+  if (!db) return fail(path.string() + ": cannot be opened: " + db.error().message);
   return db;
 }
 

@@ -184,6 +184,10 @@ Result<std::vector<TensorRow>> Recording::tensors(const TensorFilter& filter) co
   return rows;
 }
 
+Result<std::vector<TensorHash>> Recording::tensor_hashes() const {
+  return impl_->all(Query("SELECT id, format, tokens, channels, hash FROM tensors ORDER BY id"), decode::tensor_hash);
+}
+
 Result<std::vector<TensorRow>> Recording::tensors_of(std::int64_t op) const {
   return impl_->all(tensor_query().where_range(kTensorsOfOp, op, 3).then(" ORDER BY id"), decode::tensor);
 }

@@ -101,6 +101,8 @@ class Recording {
 
   Result<std::vector<TensorRow>> tensors(const TensorFilter& filter = {}) const;
   Status for_each_tensor(const TensorFilter& filter, const std::function<bool(const TensorRow&)>& visit) const;
+  /// Identity and hash of every tensor, in order: what a replay compares with.
+  Result<std::vector<TensorHash>> tensor_hashes() const;
   Result<std::vector<TensorRow>> tensors_of(std::int64_t op) const;
   Result<TensorRow> tensor(std::int64_t id) const;
   /// First op, in logical order, with a NaN or Inf in an output; nothing when the run is clean.

@@ -47,6 +47,15 @@ struct InputRow {
   std::string weight;       ///< WeightRow::name, or empty
 };
 
+/// What two runs must agree on.
+struct TensorHash {
+  std::int64_t id = 0;
+  Format format = Format::f32;
+  std::int64_t tokens = 0;
+  std::int64_t channels = 0;
+  std::uint64_t hash = 0;
+};
+
 struct WeightRow {
   std::string name;
   Format format = Format::f32;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <mutex>
+#include <tuple>
 
 namespace nanscope::sqlite {
 
@@ -25,6 +27,21 @@ std::string describe(sqlite3* db, int code) {
     default:
       return db != nullptr ? fmt::format("{} ({})", sqlite3_errmsg(db), code) : sqlite3_errstr(code);
   }
+}
+
+Result<Database> open(const std::filesystem::path& path, int flags) {
+  static std::once_flag once;
+  // Its count of memory in use costs a lock at every allocation, and nobody asks for it. Refused, and then
+  // without effect, in a program that uses SQLite before us.
+  std::call_once(once, [] { std::ignore = sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); });
+  // Absolute, so that no name is taken for one of SQLite's special ones.
+  const std::string name = path.empty() ? ":memory:" : std::filesystem::absolute(path).string();
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open_v2(name.c_str(), &raw, flags, nullptr);
+  Database db(raw);
+  if (code != SQLITE_OK) return fail(describe(db.get(), code));
+  sqlite3_extended_result_codes(db.get(), 1);
+  return db;
 }
 
 Status execute(sqlite3* db, const std::string& sql) {

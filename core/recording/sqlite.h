@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,10 @@ struct Finalize {
   void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 };
 using Database = std::unique_ptr<sqlite3, Close>;
+
+/// Opens a file, or a database in memory when `path` is empty. `flags` as sqlite3_open_v2() takes them. The
+/// error does not name the file.
+Result<Database> open(const std::filesystem::path& path, int flags);
 
 /// SQLite's description of the connection's last error, with its extended code's meaning.
 std::string describe(sqlite3* db, int code);

@@ -1,11 +1,13 @@
 #include "core/recording/writer.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "core/recording/batch.h"
 #include "core/recording/insert.h"
 #include "core/recording/reader_impl.h"
 
@@ -17,40 +19,37 @@ using Clock = std::chrono::steady_clock;
 /// A batch goes to the writing thread at the end of a step, or before it when it holds this much.
 constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
 constexpr std::size_t kPoolBytes = std::size_t{64} << 20;
-
-struct Batch {
-  std::vector<insert::Item> items;
-  std::size_t bytes = 0;
-  bool ends_step = false;
-};
+/// The writing thread looks for work this often. Waking it at the end of every step would cost the engine's
+/// thread more than the step's rows do.
+constexpr std::chrono::milliseconds kPoll{1};
+constexpr std::size_t kSpareBatches = 16;
 
 }  // namespace
 
 class RecordingWriter::Impl {
  public:
-  Impl(std::filesystem::path path, const WriterOptions& options, insert::Inserter inserter)
-      : path_(std::move(path)), options_(options), inserter_(std::move(inserter)), thread_([this] { run(); }) {}
+  Impl(std::filesystem::path path, RunInfo info, const WriterOptions& options, insert::Inserter inserter)
+      : path_(std::move(path)),
+        info_(std::move(info)),
+        options_(options),
+        inserter_(std::move(inserter)),
+        thread_([this] { run(); }) {}
 
   ~Impl() { stop(); }
 
-  void push(insert::Item item) {
-    const std::size_t bytes = insert::weight(item);
-    std::unique_lock lock(mutex_);
-    space_.wait(lock, [&] { return queued_bytes_ <= options_.queue_bytes || error_ || stopping_; });
-    if (error_ || stopping_) return;
-    current_.items.push_back(std::move(item));
-    current_.bytes += bytes;
-    queued_bytes_ += bytes;
-    if (current_.bytes >= kBatchBytes) hand_over();
+  /// Adds a row, as Batch::add() takes it.
+  template <class... Row>
+  void push(Row&&... row) {
+    if (closed_.load(std::memory_order_relaxed)) return;
+    current_.add(std::forward<Row>(row)...);
+    if (current_.bytes() >= kBatchBytes) hand_over();
   }
 
   Status end_step() {
+    current_.add(insert::EndStep{});
+    hand_over();
     const std::lock_guard lock(mutex_);
     if (error_) return tl::unexpected(*error_);
-    current_.items.emplace_back(insert::EndStep{});
-    current_.ends_step = true;
-    ++ended_;
-    hand_over();
     return {};
   }
 
@@ -73,7 +72,6 @@ class RecordingWriter::Impl {
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return fail(path_.string() + ": the recording was finished before");
-      hand_over();
       complete_ = true;
     }
     stop();
@@ -100,23 +98,30 @@ class RecordingWriter::Impl {
   }
 
  private:
+  /// Waits while too much is on its way already.
   void hand_over() {
-    if (current_.items.empty()) return;
+    if (current_.empty()) return;
+    std::unique_lock lock(mutex_);
+    if (queued_bytes_ > options_.queue_bytes) work_.notify_one();
+    space_.wait(lock, [&] { return queued_bytes_ <= options_.queue_bytes || error_ || stopping_; });
+    if (error_ || stopping_) return current_.clear();
+    queued_bytes_ += current_.bytes();
+    if (current_.ends_step()) ++ended_;
+    if (current_.bytes() >= kBatchBytes) work_.notify_one();
     ready_.push_back(std::move(current_));
-    if (spare_.empty()) {
-      current_ = {};
-    } else {
-      current_ = std::move(spare_.back());
-      spare_.pop_back();
-    }
-    work_.notify_one();
+    current_ = {};
+    if (spare_.empty()) return;
+    current_ = std::move(spare_.back());
+    spare_.pop_back();
   }
 
   void stop() {
+    hand_over();
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
+    closed_ = true;
     work_.notify_one();
     space_.notify_all();
     committed_changed_.notify_all();
@@ -126,26 +131,24 @@ class RecordingWriter::Impl {
   void latch(const Error& error) {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = Error{path_.string() + ": " + error.message};
+    closed_ = true;
     ready_.clear();
-    current_ = {};
     queued_bytes_ = 0;
     space_.notify_all();
     committed_changed_.notify_all();
   }
 
   /// The next batch, or none when it is time to commit or to stop.
-  std::optional<Batch> next() {
+  std::optional<insert::Batch> next() {
     std::unique_lock lock(mutex_);
     const auto woken = [&] {
       return !ready_.empty() || stopping_ || (pending_steps_ > 0 && flush_target_ > committed_);
     };
-    if (pending_steps_ > 0 && !mid_step_) {
-      work_.wait_until(lock, last_commit_ + options_.commit_interval, woken);
-    } else {
-      work_.wait(lock, woken);
-    }
+    auto until = Clock::now() + kPoll;
+    if (pending_steps_ > 0 && !mid_step_) until = std::min(until, last_commit_ + options_.commit_interval);
+    work_.wait_until(lock, until, woken);
     if (ready_.empty()) return std::nullopt;
-    Batch batch = std::move(ready_.front());
+    insert::Batch batch = std::move(ready_.front());
     ready_.pop_front();
     return batch;
   }
@@ -160,32 +163,28 @@ class RecordingWriter::Impl {
     return {};
   }
 
-  Status write(Batch& batch) {
+  Status write(const insert::Batch& batch) {
     // Whole steps that wait for their commit must not share a transaction with a piece of a step
     // that may never end.
-    if (!batch.ends_step && !mid_step_ && pending_steps_ > 0) {
+    if (!batch.ends_step() && !mid_step_ && pending_steps_ > 0) {
       if (auto status = commit(); !status) return status;
     }
-    for (const auto& item : batch.items) {
-      if (auto status = inserter_.apply(item); !status) return status;
-    }
-    pending_bytes_ += batch.bytes;
-    mid_step_ = !batch.ends_step;
-    if (batch.ends_step) ++pending_steps_;
+    const auto status = batch.each([this](const auto& row) { return inserter_.apply(row); });
+    if (!status) return status;
+    pending_bytes_ += batch.bytes();
+    mid_step_ = !batch.ends_step();
+    if (batch.ends_step()) ++pending_steps_;
     return {};
   }
 
-  void recycle(Batch batch) {
+  void recycle(insert::Batch batch) {
+    const std::size_t bytes = batch.bytes();
+    auto elements = batch.take_elements();
+    batch.clear();
     const std::lock_guard lock(mutex_);
-    queued_bytes_ -= std::min(queued_bytes_, batch.bytes);
-    for (auto& item : batch.items) {
-      if (auto* tensor = std::get_if<insert::AddTensor>(&item)) keep(std::move(tensor->bytes));
-      if (auto* bytes = std::get_if<insert::AddBytes>(&item)) keep(std::move(bytes->bytes));
-    }
-    batch.items.clear();
-    batch.bytes = 0;
-    batch.ends_step = false;
-    if (spare_.size() < 4) spare_.push_back(std::move(batch));
+    queued_bytes_ -= std::min(queued_bytes_, bytes);
+    for (auto& one : elements) keep(std::move(one));
+    if (spare_.size() < kSpareBatches) spare_.push_back(std::move(batch));
     space_.notify_all();
   }
 
@@ -203,6 +202,7 @@ class RecordingWriter::Impl {
   }
 
   void run() {
+    if (auto status = inserter_.begin(info_); !status) return give_up(status.error());
     for (;;) {
       auto batch = next();
       if (batch) {
@@ -234,7 +234,11 @@ class RecordingWriter::Impl {
   }
 
   const std::filesystem::path path_;
+  const RunInfo info_;
   const WriterOptions options_;
+
+  insert::Batch current_;             // of the thread that adds
+  std::atomic<bool> closed_ = false;  // what is added now goes nowhere
 
   // Of the writing thread alone, until it is joined.
   insert::Inserter inserter_;
@@ -247,9 +251,8 @@ class RecordingWriter::Impl {
   std::condition_variable work_;
   std::condition_variable space_;
   std::condition_variable committed_changed_;
-  Batch current_;
-  std::deque<Batch> ready_;
-  std::vector<Batch> spare_;
+  std::deque<insert::Batch> ready_;
+  std::vector<insert::Batch> spare_;
   std::vector<std::vector<std::byte>> pool_;
   std::size_t pool_bytes_ = 0;
   std::size_t queued_bytes_ = 0;
@@ -269,28 +272,26 @@ RecordingWriter::~RecordingWriter() = default;
 Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::filesystem::path& path, const RunInfo& info,
                                                                  const WriterOptions& options) {
   if (path.empty()) return fail("a recording needs a file name");
-  auto inserter = insert::Inserter::create(path, info, options);
+  auto inserter = insert::Inserter::create(path, options);
   if (!inserter) return tl::unexpected(std::move(inserter.error()));
   return std::unique_ptr<RecordingWriter>(
-      new RecordingWriter(std::make_unique<Impl>(path, options, std::move(*inserter))));
+      new RecordingWriter(std::make_unique<Impl>(path, info, options, std::move(*inserter))));
 }
 
 Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create_in_memory(const RunInfo& info,
                                                                            const WriterOptions& options) {
-  auto inserter = insert::Inserter::create({}, info, options);
+  auto inserter = insert::Inserter::create({}, options);
   if (!inserter) return tl::unexpected(std::move(inserter.error()));
   return std::unique_ptr<RecordingWriter>(
-      new RecordingWriter(std::make_unique<Impl>(":memory:", options, std::move(*inserter))));
+      new RecordingWriter(std::make_unique<Impl>(":memory:", info, options, std::move(*inserter))));
 }
 
 void RecordingWriter::add(RequestRow row) { impl_->push(insert::AddRequest{std::move(row), false}); }
 void RecordingWriter::update_request(RequestRow row) { impl_->push(insert::AddRequest{std::move(row), true}); }
 void RecordingWriter::add(StepRow row) { impl_->push(row); }
-void RecordingWriter::add(OpRow row, std::span<const InputRow> inputs) {
-  impl_->push(insert::AddOp{std::move(row), {inputs.begin(), inputs.end()}});
-}
-void RecordingWriter::add(TensorRow row, TensorDetail detail, std::vector<std::byte> bytes) {
-  impl_->push(insert::AddTensor{std::move(row), std::move(detail), std::move(bytes)});
+void RecordingWriter::add(const OpRow& row, std::span<const InputRow> inputs) { impl_->push(row, inputs); }
+void RecordingWriter::add(const TensorRow& row, const TensorDetail& detail, std::vector<std::byte> bytes) {
+  impl_->push(row, detail, std::move(bytes));
 }
 void RecordingWriter::add_bytes(std::int64_t tensor, std::vector<std::byte> bytes) {
   impl_->push(insert::AddBytes{tensor, std::move(bytes)});

@@ -30,15 +30,16 @@ struct TensorDetail {
                                ///< (tensors of at most kTileChannels channels)
 };
 
-/// One background thread owns the database; add() moves a row into its queue and returns. Steps,
+/// One background thread owns the database; add() copies a row into its queue and returns. Steps,
 /// ops and tensors are added in logical order: a step, its ops, after each op its outputs, all with
 /// ascending ids. An error (disk full, a row that contradicts itself) is
 /// latched: everything later is dropped, and commit_step(), flush() and finish() return it.
-/// All functions may be called from any thread; the order between threads is the order of calls.
+/// Rows are added and steps ended by one thread at a time, which pays no lock for a row; flush(), buffer() and
+/// committed_steps() may be called by others meanwhile.
 class RecordingWriter {
  public:
-  /// Creates `path` with state `recording`. Errors: it exists (unless options.overwrite), the
-  /// folder does not exist or may not be written.
+  /// Creates `path`; the thread then writes the schema, and until it has, a reader finds an empty file.
+  /// Errors: it exists (unless options.overwrite), the folder does not exist or may not be written.
   static Result<std::unique_ptr<RecordingWriter>> create(const std::filesystem::path& path, const RunInfo& info,
                                                          const WriterOptions& options = {});
   /// A recording in memory, for runs that are looked at and thrown away; see finish_in_memory().
@@ -52,10 +53,10 @@ class RecordingWriter {
   void add(RequestRow row);
   void update_request(RequestRow row);  ///< replaces the row of the same id
   void add(StepRow row);
-  void add(OpRow row, std::span<const InputRow> inputs);  ///< InputRow::op is set to row.id
+  void add(const OpRow& row, std::span<const InputRow> inputs);  ///< InputRow::op is set to row.id
   /// `bytes` is empty, or the tensor's tokens * channels * storage_bytes(format) bytes, row-major.
   /// `row.stored` is ignored: it is true of a tensor exactly when its bytes are in the file.
-  void add(TensorRow row, TensorDetail detail = {}, std::vector<std::byte> bytes = {});
+  void add(const TensorRow& row, const TensorDetail& detail = {}, std::vector<std::byte> bytes = {});
   /// Bytes of a tensor whose row was added before: a capture ring that was flushed by a fault.
   void add_bytes(std::int64_t tensor, std::vector<std::byte> bytes);
   void add(WeightRow row);

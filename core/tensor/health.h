@@ -39,6 +39,6 @@ void merge(Health& into, const Health& part);
 
 /// Finest tile of the health pyramid: one token row by this many channels. At half of it the end of a
 /// tile (reductions, 112 bytes written) costs as much as 256 fp8 elements, and half the read bandwidth is lost.
-inline constexpr std::int64_t kTileChannels = 256;
+inline constexpr std::int64_t kTileChannels = 512;
 
 }  // namespace nanscope

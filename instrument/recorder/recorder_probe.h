@@ -8,6 +8,7 @@
 #include "core/recording/writer.h"
 #include "instrument/probe.h"
 #include "instrument/recorder/tensor_observer.h"
+#include "instrument/recorder/weight_facts.h"
 #include "kernels/device.h"
 
 namespace nanscope {
@@ -20,8 +21,8 @@ class RecorderProbe final : public Probe {
   /// Bytes that a capture ring may hold.
   static constexpr std::size_t kRingBudget = std::size_t{1} << 30;
 
-  /// The engine runs on `device`; both arguments outlive the probe.
-  RecorderProbe(RecordingWriter& writer, kernels::Device& device, CapturePolicy policy,
+  /// The engine runs on `device`; it, the writer and the facts outlive the probe.
+  RecorderProbe(RecordingWriter& writer, kernels::Device& device, WeightFacts& weights, CapturePolicy policy,
                 std::size_t ring_budget = kRingBudget);
 
   Status on_weight(const WeightRow& row, const kernels::TensorView& view) override;
@@ -39,14 +40,19 @@ class RecorderProbe final : public Probe {
 
  private:
   Status record(const ProbeOp& op, const ProbeTensor& tensor);
-  void keep(TensorRow row, TensorDetail detail, Capture capture, std::vector<std::byte> bytes);
+  void keep(Capture capture, std::vector<std::byte> bytes);
 
   RecordingWriter& writer_;
   TensorObserver observer_;
+  WeightFacts& weights_;
   CapturePolicy policy_;
   std::optional<CaptureRing> ring_;
   std::int64_t step_ = 0;
+  // Of the op at hand; assigned in place, so that they keep their memory from op to op.
+  OpRow op_;
   std::vector<InputRow> inputs_;
+  TensorRow tensor_;
+  TensorDetail detail_;
 };
 
 }  // namespace nanscope

@@ -12,6 +12,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/temporary_folder.h"
+
 /// The command through its real binary: exit codes, one-line errors, files written and refused.
 namespace {
 
@@ -27,13 +29,7 @@ struct Output {
 
 class Command : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::path(testing::TempDir()) / "nanscope_cli_XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    ASSERT_FALSE(folder_.empty());
-    write("small.toml", kSmall);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { write("small.toml", kSmall); }
 
   void write(const std::string& name, const std::string& text) {
     std::ofstream(folder_ / name, std::ios::binary) << text;
@@ -82,7 +78,8 @@ verdict = "clean"
 requests_nan = []
 )";
 
-  fs::path folder_;
+  nanscope::TemporaryFolder temporary_;
+  const fs::path& folder_ = temporary_.path();
 };
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {

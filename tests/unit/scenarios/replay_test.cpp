@@ -14,6 +14,7 @@
 #include "scenarios/record.h"
 #include "scenarios/runner.h"
 #include "scenarios/scenario.h"
+#include "tests/temporary_folder.h"
 
 namespace nanscope::scenarios {
 namespace {
@@ -25,7 +26,8 @@ using ::testing::HasSubstr;
 class Replay : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    path_ = fs::path(testing::TempDir()) / "nanscope_replay_test.nanscope";
+    folder_ = std::make_unique<TemporaryFolder>();
+    path_ = *folder_ / "recorded.nanscope";
     const fs::path file = fs::path(NANSCOPE_SOURCE_DIR) / "scenarios/prefix-poison.toml";
     scenario_ = std::make_unique<Scenario>(load_scenario(file).value());
     RunnerOptions options;
@@ -36,15 +38,15 @@ class Replay : public testing::Test {
     run_ = std::make_unique<ScenarioRun>(run_scenario(*bench_, *scenario_, options).value());
   }
   static void TearDownTestSuite() {
-    fs::remove(path_);
     run_.reset();
     bench_.reset();
     scenario_.reset();
+    folder_.reset();
   }
 
   /// A copy of the recording, changed by a statement.
   static fs::path tampered(const std::string& sql) {
-    const fs::path copy = fs::path(testing::TempDir()) / "nanscope_replay_tampered.nanscope";
+    const fs::path copy = *folder_ / "tampered.nanscope";
     fs::copy_file(path_, copy, fs::copy_options::overwrite_existing);
     sqlite3* database = nullptr;
     EXPECT_EQ(sqlite3_open(copy.string().c_str(), &database), SQLITE_OK);
@@ -53,6 +55,7 @@ class Replay : public testing::Test {
     return copy;
   }
 
+  static inline std::unique_ptr<TemporaryFolder> folder_;
   static inline fs::path path_;
   static inline std::unique_ptr<Scenario> scenario_;
   static inline std::unique_ptr<Workbench> bench_;

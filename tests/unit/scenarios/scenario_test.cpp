@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/temporary_folder.h"
+
 namespace nanscope::scenarios {
 namespace {
 
@@ -108,8 +110,8 @@ TEST(ScenarioParsing, NamesTheLineOfWhatIsWrong) {
 }
 
 TEST(ScenarioFiles, MissingFileAndEmptyFolderAreErrors) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "nanscope_no_scenarios";
-  std::filesystem::create_directories(folder);
+  const TemporaryFolder temporary;
+  const auto& folder = temporary.path();
   EXPECT_FALSE(load_scenario(folder / "absent.toml").has_value());
   const auto none = scenario_files(folder);
   ASSERT_FALSE(none.has_value());

@@ -18,7 +18,6 @@ namespace nanscope {
 namespace {
 
 namespace fs = std::filesystem;
-using sample::TemporaryFolder;
 using testing::HasSubstr;
 
 std::vector<char> read_file(const fs::path& path) {

@@ -6,8 +6,6 @@
 namespace nanscope {
 namespace {
 
-using sample::TemporaryFolder;
-
 /// Writes one of everything to `writer`.
 struct Everything {
   RequestRow request{7, "image", R"([{"text":"hi"}])", {5, -1, -1, 9}, 2, {}, ""};

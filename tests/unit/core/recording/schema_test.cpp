@@ -32,7 +32,7 @@ std::string dump(const std::filesystem::path& path) {
 /// A difference here means that files of the two versions differ: docs/recording.md has the
 /// checklist of what to change with it.
 TEST(Schema, IsTheGoldenOne) {
-  const sample::TemporaryFolder folder;
+  const TemporaryFolder folder;
   ASSERT_TRUE(RecordingWriter::create(folder / "s.nanscope", {}).value()->finish());
   const std::string found = dump(folder / "s.nanscope");
   const std::string golden_path = NANSCOPE_SOURCE_DIR "/tests/unit/core/recording/schema.golden.sql";

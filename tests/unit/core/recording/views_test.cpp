@@ -11,7 +11,6 @@
 namespace nanscope {
 namespace {
 
-using sample::TemporaryFolder;
 using testing::ElementsAre;
 using testing::HasSubstr;
 

@@ -9,6 +9,7 @@
 
 #include "instrument/files/file.h"
 #include "instrument/image/image.h"
+#include "tests/temporary_folder.h"
 
 namespace nanscope {
 namespace {
@@ -68,7 +69,8 @@ TEST(Png, ReadsBackWhatItWrites) {
     ASSERT_TRUE(bytes.has_value()) << bytes.error().message;
     EXPECT_EQ(decode_png(*bytes, "memory").value(), image);
   }
-  const auto path = std::filesystem::path(testing::TempDir()) / "nanscope_test.png";
+  const TemporaryFolder folder;
+  const auto path = folder / "nanscope_test.png";
   ASSERT_TRUE(write_png(random_image(3, 2), path).has_value());
   EXPECT_EQ(read_png(path).value(), random_image(3, 2));
   std::filesystem::remove(path);

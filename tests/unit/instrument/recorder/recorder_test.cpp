@@ -8,6 +8,7 @@
 #include "core/recording/reader.h"
 #include "core/recording/writer.h"
 #include "instrument/recorder/recorder_probe.h"
+#include "tests/temporary_folder.h"
 
 namespace nanscope::testing {
 namespace {
@@ -66,7 +67,8 @@ struct Recorded {
   explicit Recorded(const std::string& policy, std::size_t ring_budget = RecorderProbe::kRingBudget)
       : rig(config()), seen(*rig.device) {
     auto writer = RecordingWriter::create_in_memory(RunInfo{}).value();
-    RecorderProbe recorder(*writer, *rig.device, CapturePolicy::parse(policy).value(), ring_budget);
+    WeightFacts facts(*rig.device);
+    RecorderProbe recorder(*writer, *rig.device, facts, CapturePolicy::parse(policy).value(), ring_budget);
     Both both(recorder, seen);
     result = rig.engine->run(requests(), both).value();
     weights = both.weights;
@@ -172,7 +174,8 @@ TEST(Recorder, StoredBytesHashesAndHealthAreThoseOfTheLiveTensor) {
 TEST(Recorder, ClippedValuesAreCountedAgainstTheirSource) {
   Rig rig(tiny_config({{"kv.format", "e4m3"}, {"kv.policy", "static"}, {"kv.scale_k", "0.001"}}));
   auto writer = RecordingWriter::create_in_memory(RunInfo{}).value();
-  RecorderProbe recorder(*writer, *rig.device, CapturePolicy::parse("none").value());
+  WeightFacts facts(*rig.device);
+  RecorderProbe recorder(*writer, *rig.device, facts, CapturePolicy::parse("none").value());
   CollectProbe seen(*rig.device);
   Both both(recorder, seen);
   ASSERT_TRUE(rig.engine->run(std::vector{text_request(kStory)}, both));
@@ -222,15 +225,16 @@ TEST(Recorder, ARingStoresTheStepsAroundTheFirstFault) {
 
 TEST(Recorder, AFailedWriterEndsTheRun) {
   Rig rig(config());
-  const auto path = std::filesystem::temp_directory_path() / "nanscope_recorder_test_full.nanscope";
+  const TemporaryFolder folder;
+  const auto path = folder / "full.nanscope";
   auto writer = RecordingWriter::create(path, RunInfo{}, {.overwrite = true, .max_pages = 40}).value();
-  RecorderProbe recorder(*writer, *rig.device, CapturePolicy::parse("all").value());
+  WeightFacts facts(*rig.device);
+  RecorderProbe recorder(*writer, *rig.device, facts, CapturePolicy::parse("all").value());
   std::vector<RequestSpec> many;
   for (int i = 0; i < 20; ++i) many.push_back(text_request(kStory, 8));
   const Result<RunResult> run = rig.engine->run(many, recorder);
   EXPECT_FALSE(run);
   writer.reset();
-  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -5,19 +5,15 @@
 #include <string>
 
 #include "instrument/files/file.h"
+#include "tests/temporary_folder.h"
 
 namespace nanscope {
 namespace {
 
 class Files : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "nanscope_files_XXXXXX";
-    directory_ = ::mkdtemp(name.data());
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  std::filesystem::path directory_;
+  TemporaryFolder folder_;
+  const std::filesystem::path& directory_ = folder_.path();
 };
 
 TEST_F(Files, WrittenBytesAreReadBack) {

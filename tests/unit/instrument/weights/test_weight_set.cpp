@@ -4,19 +4,15 @@
 #include <string>
 
 #include "instrument/weights/weight_set.h"
+#include "tests/temporary_folder.h"
 
 namespace nanscope {
 namespace {
 
 class WeightSets : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "nanscope_weights_XXXXXX";
-    directory_ = ::mkdtemp(name.data());
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  std::filesystem::path directory_;
+  TemporaryFolder folder_;
+  const std::filesystem::path& directory_ = folder_.path();
 };
 
 TEST_F(WeightSets, AreSavedAndOpened) {

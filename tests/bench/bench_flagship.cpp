@@ -1,0 +1,147 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "instrument/probe.h"
+#include "scenarios/record.h"
+#include "scenarios/replay.h"
+#include "scenarios/scenario.h"
+
+/// bench_flagship [SCENARIO.toml [FOLDER]]: what it costs to record a run, and to replay it with every hash
+/// verified, against the same run with nobody listening, in turns in one process (docs/measurements.md). Wall
+/// clock, the model being loaded. Exit 1 when a limit is
+/// missed.
+namespace nanscope::scenarios {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kTurns = 21;
+
+template <class T>
+T must(Result<T> result) {
+  if (result) return std::move(*result);
+  fmt::print(stderr, "{}\n", result.error().message);
+  std::exit(2);
+}
+
+double seconds(const auto& work) {
+  const auto begin = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Seconds to write `bytes` into a new file in pieces of 1 MiB, up to the system's cache as the recording does.
+double plain_file(const std::filesystem::path& path, std::size_t bytes) {
+  static const std::vector<char> piece(std::size_t{1} << 20, 'x');
+  std::filesystem::remove(path);
+  const double time = seconds([&] {
+    const int file = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    for (std::size_t left = bytes; left > 0;) {
+      const std::size_t count = std::min(left, piece.size());
+      if (::write(file, piece.data(), count) != static_cast<ssize_t>(count)) std::exit(2);
+      left -= count;
+    }
+    ::close(file);
+  });
+  std::filesystem::remove(path);
+  return time;
+}
+
+struct Bench {
+  Workbench& workbench;
+  const RunSpec& spec;
+  std::filesystem::path path;
+
+  void unrecorded() const {
+    NullProbe nobody;
+    must(must(workbench.engine(spec.config))->run(spec.requests, nobody));
+  }
+  Recorded recorded(const std::string& capture) const {
+    RecordOptions options;
+    options.path = path;
+    options.overwrite = true;
+    options.capture = capture;
+    std::filesystem::remove(path);
+    return must(record(workbench, spec, options));
+  }
+};
+
+std::size_t stored_bytes(const Recording& recording) {
+  std::size_t bytes = 0;
+  const Status walked = recording.for_each_tensor({}, [&](const TensorRow& row) {
+    bytes += static_cast<std::size_t>(row.tokens * row.channels) * info(row.format).storage_bytes();
+    return true;
+  });
+  if (!walked) std::exit(2);
+  return bytes;
+}
+
+bool print(const std::string& name, double value, double limit, const std::string& detail) {
+  const bool ok = value <= limit;
+  fmt::print("| {:<51} | {:>6.2f} | <= {:.2f} | {:<3} | {}\n", name, value, limit, ok ? "ok" : "NO", detail);
+  return ok;
+}
+
+bool bench(const Bench& bench) {
+  const Recorded first = bench.recorded("all");
+  const std::size_t bytes = stored_bytes(first.recording);
+  bench.unrecorded();
+  std::vector<double> plain;
+  std::vector<double> file;
+  std::vector<double> health_run;
+  std::vector<double> health;
+  std::vector<double> all;
+  std::vector<double> replayed;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    plain.push_back(seconds([&] { bench.unrecorded(); }));
+    const Recorded recorded = bench.recorded("none");
+    health_run.push_back(recorded.seconds);
+    health.push_back(recorded.total_seconds);
+    const Recording recording = must(Recording::open(bench.path));
+    replayed.push_back(seconds([&] {
+      if (!must(replay(bench.workbench, recording)).same()) std::exit(2);
+    }));
+    all.push_back(bench.recorded("all").total_seconds);
+    file.push_back(plain_file(bench.path.string() + ".plain", bytes));
+  }
+  const double run = median(plain);
+  const double allowed = run + median(file) / 0.7;
+  const auto ms = [](double time) { return fmt::format("{:.1f} ms", time * 1e3); };
+  fmt::print("{}: {} tensors, {:.1f} MB; unrecorded {}; medians of {} turns\n\n", bench.spec.scenario,
+             first.result.tensors, static_cast<double>(bytes) * 1e-6, ms(run), kTurns);
+  bool ok =
+      print("run, health and hashes recorded / unrecorded", median(health_run) / run, 1.3, ms(median(health_run)));
+  ok = print("the same until the file is closed / unrecorded", median(health) / run, 1.3, ms(median(health))) && ok;
+  ok = print("all tensors / (unrecorded + bytes at 0.7 of a file)", median(all) / allowed, 1.0,
+             ms(median(all)) + " against " + ms(allowed)) &&
+       ok;
+  return print("replay, every hash verified / unrecorded", median(replayed) / run, 1.2, ms(median(replayed))) && ok;
+}
+
+}  // namespace
+}  // namespace nanscope::scenarios
+
+int main(int argc, char** argv) {
+  using namespace nanscope::scenarios;
+  const std::filesystem::path file = argc > 1 ? argv[1] : NANSCOPE_FLAGSHIP;
+  const std::filesystem::path folder = argc > 2 ? argv[2] : std::filesystem::temp_directory_path();
+  const RunSpec spec = must(resolve(must(load_scenario(file))));
+  const auto workbench = must(Workbench::open(spec.config));
+  const std::filesystem::path path = folder / "bench_flagship.nanscope";
+  const bool ok = bench({*workbench, spec, path});
+  std::filesystem::remove(path);
+  return ok ? 0 : 1;
+}
