@@ -7,6 +7,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "core/counted.h"
+
 namespace nanscope::report {
 
 namespace {
@@ -32,8 +34,8 @@ std::string setting_line(const scenarios::Analysis& analysis, const Terminal& te
   }
   const RecordingCounts& counts = analysis.counts;
   const std::string expected = counts.expected_ops > 0 ? fmt::format(" of {}", counts.expected_ops) : " (of unknown)";
-  return line + fmt::format("{} {}{}{} requests, {} steps, {}{} ops", analysis.info.device, analysis.info.isa, dot,
-                            counts.requests, counts.steps, counts.ops, expected);
+  return line + fmt::format("{} {}{}{}, {}, {}{} ops", analysis.info.device, analysis.info.isa, dot,
+                            counted(counts.requests, "request"), counted(counts.steps, "step"), counts.ops, expected);
 }
 
 std::string evidence_text(const std::vector<Evidence>& evidence, const Terminal& terminal) {
@@ -52,13 +54,9 @@ std::string fault_line(const Fault& fault, const Terminal& terminal) {
   return place.empty() ? name : fmt::format("{} at {}", name, printable(place, terminal));
 }
 
-std::string counted(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 /// "20 tokens (12 image), 16 cached".
 std::string tokens_text(const scenarios::RequestOutcome& request) {
-  std::string text = fmt::format("{} tokens", request.prompt_tokens);
+  std::string text = counted(request.prompt_tokens, "token");
   if (request.image_tokens > 0) text += fmt::format(" ({} image)", request.image_tokens);
   if (request.row.cached_tokens > 0) text += fmt::format(", {} cached", request.row.cached_tokens);
   return text;
@@ -155,10 +153,10 @@ std::string cascade_text(const Cascade& cascade, const Terminal& terminal) {
 
 std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal) {
   if (diagnosis.clean()) {
-    return paragraph(
-        "",
-        fmt::format("{}: no fault found in {} tokens.", paint(terminal, Ink::green, "Clean"), diagnosis.spread.tokens),
-        terminal);
+    return paragraph("",
+                     fmt::format("{}: no fault found in {}.", paint(terminal, Ink::green, "Clean"),
+                                 counted(diagnosis.spread.tokens, "token")),
+                     terminal);
   }
   std::string block;
   if (diagnosis.root_cause) {
@@ -222,9 +220,8 @@ std::string run_text(const scenarios::Analysis& analysis, const RunContext& cont
   text += fmt::format("\n{}\n{}", paint(terminal, Ink::bold, "Requests"), requests_text(analysis.requests, terminal));
   if (analysis.front) {
     const Front& front = *analysis.front;
-    text +=
-        fmt::format("\n{}: request {}, step {}{}, {}\n", paint(terminal, Ink::bold, "Front"), front.request, front.step,
-                    front.step == 0 ? " (prefill)" : "", counted(static_cast<std::size_t>(front.tokens), "token"));
+    text += fmt::format("\n{}: request {}, step {}{}, {}\n", paint(terminal, Ink::bold, "Front"), front.request,
+                        front.step, front.step == 0 ? " (prefill)" : "", counted(front.tokens, "token"));
     text += front_text(front, terminal);
   }
   if (const std::string chain = cascade_text(analysis.cascade, terminal); !chain.empty()) {

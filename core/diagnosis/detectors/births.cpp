@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "core/counted.h"
 #include "core/diagnosis/provenance/walk.h"
 
 namespace nanscope {
@@ -121,7 +122,7 @@ FaultReport report_births(Facts& facts, BirthClass wanted, std::string_view what
     report.faults.push_back(fault_at_birth(facts, group, what, fix));
     places += group.births.size();
   }
-  report.figure = groups.empty() ? none : fmt::format("{} places in {} requests", places, groups.size());
+  report.figure = groups.empty() ? none : counted(places, "place") + " in " + counted(groups.size(), "request");
   return report;
 }
 

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "core/counted.h"
 #include "core/diagnosis/detectors/detector.h"
 
 namespace nanscope {
@@ -57,9 +58,9 @@ Link detect_nan_in_cache(Facts& facts) {
                    {"format", std::string(name(first->format))},
                    {"NaN codes in all tensors", nans},
                    {"tensors", tensors}};
-  link.summary =
-      fmt::format("{} NaN codes of {} tokens in {}, raw code {}{}; {} in {} tensors", first->health.nan, rows.size(),
-                  tensor_text(link.where), code, seen ? "" : " (the format's, elements not available)", nans, tensors);
+  link.summary = fmt::format("{} of {} in {}, raw code {}{}; {} in {}", counted(first->health.nan, "NaN code"),
+                             counted(rows.size(), "token"), tensor_text(link.where), code,
+                             seen ? "" : " (the format's, elements not available)", nans, counted(tensors, "tensor"));
   return link;
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <set>
 
+#include "core/counted.h"
 #include "core/diagnosis/detectors/detector.h"
 
 namespace nanscope {
@@ -36,8 +37,8 @@ Link detect_nan_in_projections(Facts& facts) {
                    {"layers", static_cast<std::int64_t>(layers.size())}};
   std::string list;
   for (const std::string& one : names) list += (list.empty() ? "" : ", ") + one;
-  link.summary = fmt::format("{} of {} tokens are NaN in {} of layer {}, and so in {} layers of the step", rows.size(),
-                             output.tokens, list, first->op.layer, layers.size());
+  link.summary = fmt::format("{} of {} tokens are NaN in {} of layer {}, and so in {} of the step", rows.size(),
+                             output.tokens, list, first->op.layer, counted(layers.size(), "layer"));
   return link;
 }
 

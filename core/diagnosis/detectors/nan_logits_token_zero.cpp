@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/counted.h"
 #include "core/diagnosis/detectors/logits.h"
 
 namespace nanscope {
@@ -36,8 +37,8 @@ Link detect_nan_logits_token_zero(Facts& facts) {
                    {"requests", static_cast<std::int64_t>(choices.size())}};
   link.summary =
       first != nullptr
-          ? fmt::format("request {}: all {} logits are NaN, argmax gives 0, '{}', {} times; {} requests in all",
-                        shown.step.request, shown.logits.channels, shown.text, shown.repeated, zeros)
+          ? fmt::format("request {}: all {} logits are NaN, argmax gives 0, '{}', {}; {} in all", shown.step.request,
+                        shown.logits.channels, shown.text, counted(shown.repeated, "time"), counted(zeros, "request"))
           : fmt::format("request {}: all {} logits are NaN, but the token chosen is {}", shown.step.request,
                         shown.logits.channels, shown.token);
   return link;

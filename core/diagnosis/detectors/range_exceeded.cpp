@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/counted.h"
 #include "core/diagnosis/detectors/detector.h"
 
 namespace nanscope {
@@ -31,10 +32,11 @@ Link detect_range_exceeded(Facts& facts) {
       {"absmax", first->absmax},   {"headroom", first->headroom}, {"smallest headroom", lowest->headroom},
       {"entries below 1", entries}};
   link.summary = fmt::format(
-      "{}: layer {} {} reaches {:.4g}, calibrated on {:.4g}: headroom {:.3g}; {} ledger entries below 1, lowest {:.3g} "
+      "{}: layer {} {} reaches {:.4g}, calibrated on {:.4g}: headroom {:.3g}; {} below 1, lowest {:.3g} "
       "in layer {}",
       step != nullptr ? request_text(*step) : std::string("a later step"), first->layer, first->target, first->absmax,
-      first->calibrated_absmax, first->headroom, entries, lowest->headroom, lowest->layer);
+      first->calibrated_absmax, first->headroom,
+      entries == 1 ? "1 ledger entry" : fmt::format("{} ledger entries", entries), lowest->headroom, lowest->layer);
   return link;
 }
 

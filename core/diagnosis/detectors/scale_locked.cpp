@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/counted.h"
 #include "core/diagnosis/detectors/detector.h"
 
 namespace nanscope {
@@ -39,10 +40,10 @@ Link detect_scale_locked(Facts& facts) {
                    {"layers", static_cast<std::int64_t>(layers.size())},
                    {"later uses", later}};
   link.summary = fmt::format(
-      "computed by {} from {} tokens and locked in {} layers, layer {} {}: absmax {:.4g}, scale {:.4g}; used {} times "
+      "computed by {} from {} and locked in {}, layer {} {}: absmax {:.4g}, scale {:.4g}; used {} "
       "since",
-      by, first->calibrated_tokens, layers.size(), first->layer, first->target, first->calibrated_absmax, first->scale,
-      later);
+      by, counted(first->calibrated_tokens, "token"), counted(layers.size(), "layer"), first->layer, first->target,
+      first->calibrated_absmax, first->scale, counted(later, "time"));
   return link;
 }
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "core/counted.h"
 #include "core/diagnosis/detectors/detector.h"
 
 namespace nanscope {
@@ -62,9 +63,9 @@ Link detect_values_clipped(Facts& facts) {
                    {"clipped in all tensors", clipped},
                    {"tensors", tensors}};
   if (largest) link.evidence.push_back({"codes of that magnitude", *largest});
-  link.summary =
-      fmt::format("{} of {} values of {} clipped at {:g}, raw code {}; {} in {} tensors", first->health.clipped,
-                  first->health.count, tensor_text(link.where), format.max_finite, code, clipped, tensors);
+  link.summary = fmt::format("{} of {} values of {} clipped at {:g}, raw code {}; {} in {}", first->health.clipped,
+                             first->health.count, tensor_text(link.where), format.max_finite, code, clipped,
+                             counted(tensors, "tensor"));
   return link;
 }
 
