@@ -124,6 +124,37 @@ TEST(Recorder, EveryEventBecomesARow) {
   EXPECT_EQ(run.recording->state().value(), RunState::complete);
 }
 
+TEST(Recorder, HashesAloneAreThoseOfTheRows) {
+  const Recorded run("none");
+  const auto rows = run.recording->tensors().value();
+  const auto hashes = run.recording->tensor_hashes().value();
+  ASSERT_EQ(hashes.size(), rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(hashes[i].id, rows[i].id);
+    EXPECT_EQ(hashes[i].format, rows[i].format);
+    EXPECT_EQ(hashes[i].tokens, rows[i].tokens);
+    EXPECT_EQ(hashes[i].channels, rows[i].channels);
+    EXPECT_EQ(hashes[i].hash, rows[i].hash);
+  }
+}
+
+TEST(Recorder, WeightsAreLookedAtOnceUntilForgotten) {
+  const auto device = kernels::make_device("cpu", 1).value();
+  std::vector<float> values(8, 1.0F);
+  const kernels::TensorView view{values.data(), Format::f32, 2, 4, 4};
+  WeightFacts facts(*device);
+  WeightRow named;
+  named.name = "w";
+  const WeightRow first = facts.of(named, view).value();
+  EXPECT_EQ(first.health.sum, 8.0);
+  values[3] = 9.0F;
+  EXPECT_EQ(facts.of(named, view)->hash, first.hash);
+  facts.clear();
+  const WeightRow anew = facts.of(named, view).value();
+  EXPECT_NE(anew.hash, first.hash);
+  EXPECT_EQ(anew.health.sum, 16.0);
+}
+
 TEST(Recorder, OpsAndInputsFormTheGraph) {
   const Recorded run("none");
   const std::vector<OpRow> ops = run.recording->ops().value();
