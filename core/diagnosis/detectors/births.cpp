@@ -84,6 +84,7 @@ std::vector<BirthGroup> births_of(Facts& facts, BirthClass wanted) {
     if (classify(facts, *birth) == wanted) groups[birth->step.request].births.push_back(birth);
   }
   std::vector<BirthGroup> found;
+  found.reserve(groups.size());
   for (auto& [request, group] : groups) found.push_back(std::move(group));
   std::sort(found.begin(), found.end(),
             [](const BirthGroup& a, const BirthGroup& b) { return a.first().op.id < b.first().op.id; });
