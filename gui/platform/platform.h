@@ -1,0 +1,56 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+
+/// What the window stands on: a place to draw, and where input comes from. Dear ImGui's context
+/// lives as long as the platform that made it; one platform at a time.
+namespace nanscope::gui {
+
+struct Extent {
+  int width = 0;
+  int height = 0;
+  bool operator==(const Extent&) const = default;
+};
+
+/// Pixels from the top left, four bytes each: red, green, blue, alpha.
+struct Picture {
+  Extent size;
+  std::vector<std::uint8_t> rgba;
+};
+
+/// What happened since it was last asked.
+struct PlatformEvents {
+  bool close = false;
+  std::vector<std::filesystem::path> dropped;  ///< files let go over the window
+};
+
+class Platform {
+ public:
+  virtual ~Platform() = default;
+  virtual Extent size() const = 0;  ///< in pixels
+  virtual float scale() const = 0;  ///< 1 on an ordinary screen, 2 on one of double density
+  /// Shows the last frame, then waits for input, at most until the next frame is due.
+  virtual PlatformEvents poll() = 0;
+  virtual void begin_frame() = 0;     ///< afterwards ImGui takes widgets
+  virtual void end_frame() = 0;       ///< renders them
+  virtual Picture read_pixels() = 0;  ///< of the frame just ended
+  virtual std::string clipboard() = 0;
+  virtual void set_clipboard(const std::string& text) = 0;
+};
+
+/// Without a screen: EGL on Mesa's surfaceless platform into a framebuffer object. Frames advance by
+/// 1/60 s whatever the clock says, so that pictures are reproducible. Errors: no EGL, no OpenGL 3.3.
+Result<std::unique_ptr<Platform>> open_egl_platform(Extent size);
+
+/// A window, for people. Errors: no display, no OpenGL 3.3.
+Result<std::unique_ptr<Platform>> open_window_platform(Extent size, const std::string& title);
+
+/// Errors: the file cannot be written.
+Status write_png(const std::filesystem::path& path, const Picture& picture);
+
+}  // namespace nanscope::gui

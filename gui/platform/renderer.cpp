@@ -1,0 +1,46 @@
+#include "gui/platform/renderer.h"
+
+#include <GL/gl.h>
+#include <backends/imgui_impl_opengl3.h>
+#include <imgui.h>
+
+#include <algorithm>
+
+namespace nanscope::gui {
+
+Result<std::unique_ptr<Renderer>> Renderer::make() {
+  std::unique_ptr<Renderer> made(new Renderer);
+  made->context_ = ImGui::CreateContext();
+  ImGui::GetIO().IniFilename = nullptr;
+  made->backend_ = ImGui_ImplOpenGL3_Init("#version 130");
+  if (!made->backend_) return fail("OpenGL 3.3 cannot be loaded (is libgl1 installed?)");
+  return made;
+}
+
+Renderer::~Renderer() {
+  if (backend_) ImGui_ImplOpenGL3_Shutdown();
+  ImGui::DestroyContext(context_);
+}
+
+void Renderer::begin() { ImGui_ImplOpenGL3_NewFrame(); }
+
+void Renderer::end(Extent size) {
+  ImGui::Render();
+  glViewport(0, 0, size.width, size.height);
+  glClearColor(0, 0, 0, 1);
+  glClear(GL_COLOR_BUFFER_BIT);
+  ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+}
+
+Picture read_framebuffer(Extent size) {
+  Picture picture{size, {}};
+  const std::size_t row = static_cast<std::size_t>(size.width) * 4;
+  picture.rgba.resize(row * static_cast<std::size_t>(size.height));
+  glPixelStorei(GL_PACK_ALIGNMENT, 1);
+  glReadPixels(0, 0, size.width, size.height, GL_RGBA, GL_UNSIGNED_BYTE, picture.rgba.data());
+  const auto line = [&](int y) { return picture.rgba.begin() + static_cast<std::ptrdiff_t>(row) * y; };
+  for (int y = 0; y < size.height / 2; ++y) std::swap_ranges(line(y), line(y + 1), line(size.height - 1 - y));
+  return picture;
+}
+
+}  // namespace nanscope::gui

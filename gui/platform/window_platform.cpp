@@ -1,0 +1,123 @@
+#define GLFW_INCLUDE_NONE
+#include <GLFW/glfw3.h>
+#include <backends/imgui_impl_glfw.h>
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <utility>
+
+#include "gui/platform/renderer.h"
+
+namespace nanscope::gui {
+namespace {
+
+/// Long enough to sleep when nothing happens, short enough for answers of the store to look immediate.
+constexpr double kIdleSeconds = 1.0 / 60.0;
+
+Status glfw_failure(const char* what) {
+  const char* reason = nullptr;
+  glfwGetError(&reason);
+  return fail(fmt::format("{} ({}); --screenshot needs no screen", what, reason ? reason : "no reason given"));
+}
+
+/// The library and one window of it.
+class GlfwWindow {
+ public:
+  GlfwWindow() = default;
+  GlfwWindow(const GlfwWindow&) = delete;
+  GlfwWindow& operator=(const GlfwWindow&) = delete;
+  ~GlfwWindow() {
+    if (window_ != nullptr) glfwDestroyWindow(window_);
+    if (started_) glfwTerminate();
+  }
+
+  Status open(Extent size, const std::string& title) {
+    started_ = glfwInit() == GLFW_TRUE;
+    if (!started_) return glfw_failure("no window without a display");
+    glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
+    glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
+    glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
+    glfwWindowHint(GLFW_SCALE_TO_MONITOR, GLFW_TRUE);
+    window_ = glfwCreateWindow(size.width, size.height, title.c_str(), nullptr, nullptr);
+    if (window_ == nullptr) return glfw_failure("no window with OpenGL 3.3");
+    glfwMakeContextCurrent(window_);
+    glfwSwapInterval(1);
+    return {};
+  }
+  GLFWwindow* get() const { return window_; }
+
+ private:
+  bool started_ = false;
+  GLFWwindow* window_ = nullptr;
+};
+
+class WindowPlatform final : public Platform {
+ public:
+  ~WindowPlatform() override {
+    if (input_) ImGui_ImplGlfw_Shutdown();
+  }
+
+  Status open(Extent size, const std::string& title) {
+    if (Status opened = window_.open(size, title); !opened) return opened;
+    Result<std::unique_ptr<Renderer>> renderer = Renderer::make();
+    if (!renderer) return tl::unexpected(renderer.error());
+    renderer_ = std::move(*renderer);
+    glfwSetWindowUserPointer(window_.get(), this);
+    glfwSetDropCallback(window_.get(), [](GLFWwindow* window, int count, const char** paths) {
+      auto& self = *static_cast<WindowPlatform*>(glfwGetWindowUserPointer(window));
+      for (int i = 0; i < count; ++i) self.dropped_.emplace_back(paths[i]);
+    });
+    input_ = ImGui_ImplGlfw_InitForOpenGL(window_.get(), true);
+    if (!input_) return fail("the window gives no input");
+    return {};
+  }
+
+  Extent size() const override {
+    Extent size;
+    glfwGetFramebufferSize(window_.get(), &size.width, &size.height);
+    return size;
+  }
+  float scale() const override {
+    float x = 1;
+    glfwGetWindowContentScale(window_.get(), &x, nullptr);
+    return x;
+  }
+  PlatformEvents poll() override {
+    // Not in end_frame(): the pixels of a frame can be read until it is swapped.
+    if (std::exchange(drawn_, false)) glfwSwapBuffers(window_.get());
+    glfwWaitEventsTimeout(kIdleSeconds);
+    return {glfwWindowShouldClose(window_.get()) == GLFW_TRUE, std::exchange(dropped_, {})};
+  }
+  void begin_frame() override {
+    renderer_->begin();
+    ImGui_ImplGlfw_NewFrame();
+    ImGui::NewFrame();
+  }
+  void end_frame() override {
+    renderer_->end(size());
+    drawn_ = true;
+  }
+  Picture read_pixels() override { return read_framebuffer(size()); }
+  std::string clipboard() override {
+    const char* text = glfwGetClipboardString(window_.get());
+    return text ? text : "";
+  }
+  void set_clipboard(const std::string& text) override { glfwSetClipboardString(window_.get(), text.c_str()); }
+
+ private:
+  GlfwWindow window_;
+  std::unique_ptr<Renderer> renderer_;
+  bool input_ = false;
+  bool drawn_ = false;
+  std::vector<std::filesystem::path> dropped_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Platform>> open_window_platform(Extent size, const std::string& title) {
+  auto platform = std::make_unique<WindowPlatform>();
+  if (Status opened = platform->open(size, title); !opened) return tl::unexpected(opened.error());
+  return platform;
+}
+
+}  // namespace nanscope::gui
