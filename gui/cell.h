@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "core/tensor/health.h"
+
+/// The health of a set of elements in one byte. Worse is larger, so that any number of cells shown
+/// as one are shown as their maximum: nothing is sampled, nothing bad is lost.
+namespace nanscope::gui {
+
+using Cell = std::uint8_t;
+
+/// Healthy magnitudes take the codes from kHealthyFirst to kHealthyLast: ascending largest |x|.
+inline constexpr Cell kAbsent = 0;  ///< nothing was recorded
+inline constexpr Cell kZero = 1;    ///< every element is zero
+inline constexpr Cell kHealthyFirst = 2;
+inline constexpr Cell kHealthyLast = 49;
+inline constexpr Cell kLowHeadroom = 50;  ///< the largest |x| is close to the largest finite value
+inline constexpr Cell kClipped = 51;      ///< values beyond the largest finite one were clipped
+inline constexpr Cell kInf = 52;
+inline constexpr Cell kNan = 53;
+inline constexpr int kCells = 54;
+
+inline constexpr int kHealthySteps = kHealthyLast - kHealthyFirst + 1;
+/// Steps a factor of ten; the ramp begins at 10^kRampFrom. What lies outside takes its ends.
+inline constexpr int kStepsPerDecade = 6;
+inline constexpr int kRampFrom = -4;
+inline constexpr int kRampTo = kRampFrom + kHealthySteps / kStepsPerDecade;
+
+/// Headroom below this is low: the next larger input may clip.
+inline constexpr double kLowHeadroomBelow = 1.25;
+
+/// `headroom`: largest finite value over largest |x|, 0 when it means nothing for these elements.
+Cell cell_of(const Health& health, double headroom);
+
+/// Largest |x| at the lower end of a healthy cell's step.
+double magnitude_of(Cell cell);
+
+/// "NaN", "clipped", "healthy" ...
+std::string_view cell_name(Cell cell);
+
+}  // namespace nanscope::gui

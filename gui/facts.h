@@ -1,0 +1,47 @@
+#pragma once
+#include <memory>
+#include <stop_token>
+
+#include "core/recording/reader.h"
+#include "core/result.h"
+#include "gui/prepare/run_map.h"
+#include "gui/prepare/story.h"
+#include "scenarios/replay.h"
+
+namespace nanscope::gui {
+
+/// A recording and what was found out about it, for the one thread that owns it. What is expensive is
+/// made when it is first asked for, and kept.
+class RunFacts {
+ public:
+  RunFacts(Recording recording, std::stop_token stop);
+
+  const Recording& recording() const { return recording_; }
+  /// Elements: stored ones, else by replay. Refuses once the window closes, so that no diagnosis
+  /// keeps it waiting.
+  TensorSource& tensors() { return tensors_; }
+  std::stop_token stop() const { return stop_; }
+
+  Result<std::shared_ptr<const RunMap>> map();
+  Result<std::shared_ptr<const Story>> story();
+
+ private:
+  class StoppableTensors final : public TensorSource {
+   public:
+    StoppableTensors(TensorSource& source, std::stop_token stop) : source_(source), stop_(std::move(stop)) {}
+    Result<TensorData> fetch(std::int64_t tensor) override;
+
+   private:
+    TensorSource& source_;
+    std::stop_token stop_;
+  };
+
+  Recording recording_;
+  std::stop_token stop_;
+  scenarios::RecordingTensors source_;
+  StoppableTensors tensors_;
+  std::shared_ptr<const RunMap> map_;
+  std::shared_ptr<const Story> story_;
+};
+
+}  // namespace nanscope::gui

@@ -1,0 +1,30 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "gui/prepare/run_map.h"
+
+namespace nanscope::gui {
+
+/// Part of the map; the ends are not included.
+struct FrontRange {
+  std::int64_t column_begin = 0;
+  std::int64_t column_end = 0;
+  std::int64_t row_begin = 0;
+  std::int64_t row_end = 0;
+  bool operator==(const FrontRange&) const = default;
+};
+
+/// Part of the map at the resolution of a screen.
+struct FrontImage final : Prepared {
+  FrontRange range;
+  int width = 0;
+  int height = 0;
+  std::vector<Cell> texels;  ///< row-major
+};
+
+/// At most `max_width` x `max_height` texels. Each shows the worst of the cells it covers, and every
+/// cell of the range is covered by exactly one: a single NaN is seen at any zoom.
+FrontImage make_front_image(const RunMap& map, FrontRange range, int max_width, int max_height);
+
+}  // namespace nanscope::gui

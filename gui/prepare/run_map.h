@@ -1,0 +1,75 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/diagnosis/run_data.h"
+#include "core/place.h"
+#include "core/result.h"
+#include "gui/cell.h"
+#include "gui/prepare/prepared.h"
+
+namespace nanscope::gui {
+
+/// An op of the model; the same op of another step is the same row.
+struct MapRow {
+  std::string op;
+  std::int64_t layer = -1;
+  std::string group;  ///< "embed", "layer 3", "head"
+};
+
+/// The columns of one step are its tokens.
+struct MapStep {
+  StepRow row;
+  std::int64_t first_column = 0;
+  std::int64_t tokens = 0;
+  std::size_t first_op = 0;  ///< index in RunMap::ops
+  Cell worst = kAbsent;
+};
+
+/// One executed op, in logical order.
+struct MapOp {
+  std::int64_t id = 0;
+  std::uint32_t step = 0;  ///< index in RunMap::steps
+  std::uint32_t row = 0;   ///< index in RunMap::rows
+};
+
+struct MapRequest {
+  RequestRow row;
+  std::map<std::int64_t, std::string> token_text;  ///< by position; bytes, not to be trusted
+  Cell worst = kAbsent;
+};
+
+/// The whole run at a glance: token x (layer, op) over all requests and steps.
+struct RunMap final : Prepared {
+  std::vector<MapRequest> requests;
+  std::vector<MapStep> steps;
+  std::vector<MapOp> ops;
+  std::vector<MapRow> rows;
+  std::int64_t columns = 0;
+  std::vector<Cell> cells;  ///< rows x columns, row-major
+
+  std::span<const Cell> row(std::size_t index) const {
+    return std::span(cells).subspan(index * static_cast<std::size_t>(columns), static_cast<std::size_t>(columns));
+  }
+  const MapRequest* request(std::int64_t id) const;
+  /// The step whose column it is; nothing outside the map.
+  const MapStep* step_at(std::int64_t column) const;
+  const MapStep* find_step(std::int64_t request, std::int64_t index) const;
+  std::optional<std::size_t> find_row(std::int64_t layer, const std::string& op) const;
+  /// Index in `ops` of the op that the place names in full.
+  std::optional<std::size_t> find_op(const Place& place) const;
+  /// Column of the place's token, of its step's first token when it names none.
+  std::optional<std::int64_t> find_column(const Place& place) const;
+  Place place_of_op(std::size_t op) const;
+  Place place_at(std::int64_t column, std::size_t row) const;
+};
+
+/// Errors: rows cannot be read, a map beyond any screen's use, stopped.
+Result<RunMap> make_run_map(RunData& run, std::stop_token stop = {});
+
+}  // namespace nanscope::gui

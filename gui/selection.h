@@ -1,0 +1,41 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/place.h"
+
+namespace nanscope::gui {
+
+/// What all views look at.
+struct Selection {
+  Place place;
+  /// Row-major index of the chosen element in the tensor that `place` names, once it is resolved.
+  std::optional<std::int64_t> element;
+
+  bool operator==(const Selection&) const = default;
+};
+
+/// The selection and the way it was come by. Choosing after going back forgets what was ahead, as in
+/// a browser.
+class SelectionHistory {
+ public:
+  static constexpr std::size_t kKept = 256;
+
+  const Selection& current() const { return visited_[at_]; }
+  /// Choosing what is chosen already is no new stop.
+  void choose(Selection selection);
+  /// Replaces the current stop: for moves that nobody wants to go back through, such as playing.
+  void move(Selection selection);
+  bool can_go_back() const { return at_ > 0; }
+  bool can_go_forward() const { return at_ + 1 < visited_.size(); }
+  void back();
+  void forward();
+
+ private:
+  std::vector<Selection> visited_{Selection{}};
+  std::size_t at_ = 0;
+};
+
+}  // namespace nanscope::gui

@@ -1,0 +1,87 @@
+#include "gui/store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <utility>
+
+namespace nanscope::gui {
+namespace {
+
+/// No exception leaves the thread: what the standard library throws becomes an answer.
+Result<PreparedPtr> guarded(const Preparation& work, RunFacts& facts) {
+  try {
+    return work(facts);
+  } catch (const std::exception& error) {
+    return fail(fmt::format("internal error: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+Store::Store(Recording recording)
+    : thread_([this, held = std::make_unique<Recording>(std::move(recording))](const std::stop_token& stop) {
+        serve(std::move(*held), stop);
+      }) {}
+
+Store::~Store() {
+  thread_.request_stop();
+  thread_.join();
+}
+
+std::uint64_t Store::ask(const std::string& kind, Preparation work) {
+  std::uint64_t ticket = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    ticket = ++last_ticket_;
+    const auto same =
+        std::find_if(waiting_.begin(), waiting_.end(), [&](const Request& request) { return request.kind == kind; });
+    if (same != waiting_.end()) {
+      *same = Request{kind, ticket, std::move(work)};
+    } else {
+      waiting_.push_back({kind, ticket, std::move(work)});
+    }
+  }
+  wake_.notify_one();
+  return ticket;
+}
+
+std::vector<Answer> Store::poll() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(answers_, {});
+}
+
+std::optional<Activity> Store::activity() const {
+  const std::lock_guard lock(mutex_);
+  if (running_) {
+    const std::chrono::duration<double> age = std::chrono::steady_clock::now() - running_->since;
+    return Activity{running_->kind, age.count()};
+  }
+  if (!waiting_.empty()) return Activity{waiting_.front().kind, 0};
+  return std::nullopt;
+}
+
+std::optional<Store::Request> Store::next(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  running_.reset();
+  wake_.wait(lock, stop, [this] { return !waiting_.empty(); });
+  if (stop.stop_requested()) return std::nullopt;
+  Request request = std::move(waiting_.front());
+  waiting_.pop_front();
+  running_ = Running{request.kind, std::chrono::steady_clock::now()};
+  return request;
+}
+
+void Store::serve(Recording recording, const std::stop_token& stop) {
+  RunFacts facts(std::move(recording), stop);
+  while (std::optional<Request> request = next(stop)) {
+    Result<PreparedPtr> result = guarded(request->work, facts);
+    const std::lock_guard lock(mutex_);
+    answers_.push_back({std::move(request->kind), request->ticket, std::move(result)});
+    running_.reset();
+  }
+}
+
+}  // namespace nanscope::gui
