@@ -136,7 +136,7 @@ class Differ {
     } else {
       difference.summary = fmt::format("{} has other hashes but the same elements: a hash is wrong", place);
     }
-    difference.elements = std::move(compared);
+    difference.elements = compared;
   }
 
   void only(DifferenceKind kind, const TensorRow& tensor) {

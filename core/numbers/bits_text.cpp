@@ -99,7 +99,7 @@ std::string outcome(const Rounding& r) {
   if (std::isinf(r.value))
     return std::isinf(r.stored) ? "exact" : std::isnan(r.stored) ? "Inf became NaN" : "Inf clipped";
   if (r.exact) return "exact";
-  const std::string lost = r.relative_loss ? percent(*r.relative_loss) + " lost" : "not representable";
+  std::string lost = r.relative_loss ? percent(*r.relative_loss) + " lost" : "not representable";
   if (r.sign_dropped) return "no sign in this format: magnitude kept";
   if (r.clipped) return fmt::format("clipped, {}", lost);
   if (r.flushed) return fmt::format("flushed to zero, {}", lost);

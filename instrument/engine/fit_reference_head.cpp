@@ -36,7 +36,7 @@ class HiddenStates final : public Probe {
     if (!prefill_ || op.name != "final_norm") return {};
     const kernels::TensorView& view = op.outputs.front().view;
     std::vector<float> values(static_cast<std::size_t>(view.elements()));
-    const Status status = device_.download(std::as_writable_bytes(std::span(values)), view.data);
+    Status status = device_.download(std::as_writable_bytes(std::span(values)), view.data);
     states.push_back(std::move(values));
     return status;
   }
