@@ -24,6 +24,7 @@ void add_diagnose_command(CLI::App& app, Action& action);
 void add_why_command(CLI::App& app, Action& action);
 void add_diff_command(CLI::App& app, Action& action);
 void add_bits_command(CLI::App& app, Action& action);
+void add_gui_command(CLI::App& app, Action& action);  ///< built with NANSCOPE_GUI alone
 void add_scenarios_command(CLI::App& app, Action& action);
 
 /// The `--format` option: text, json, and what else the command speaks.

@@ -43,6 +43,9 @@ int run(int argc, char** argv) {
   add_diff_command(app, action);
   add_bits_command(app, action);
   add_scenarios_command(app, action);
+#ifdef NANSCOPE_GUI
+  add_gui_command(app, action);
+#endif
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {

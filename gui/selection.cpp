@@ -4,6 +4,18 @@
 
 namespace nanscope::gui {
 
+Result<Selection> select(const Recording& recording, std::string_view text) {
+  const Result<ResolvedPlace> found = resolve(recording, text);
+  if (!found) return tl::unexpected(found.error());
+  Selection selection;
+  selection.element = found->element();
+  Result<Place> place = place_of(recording, found->tensor, selection.element);
+  if (!place) return tl::unexpected(place.error());
+  selection.place = std::move(*place);
+  if (found->row && !selection.element) selection.place.token = found->tensor.first_token + *found->row;
+  return selection;
+}
+
 void SelectionHistory::choose(Selection selection) {
   if (selection == current()) return;
   visited_.resize(at_ + 1);

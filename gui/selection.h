@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/place.h"
@@ -16,6 +17,9 @@ struct Selection {
 
   bool operator==(const Selection&) const = default;
 };
+
+/// The place that `text` names, in full, with its element. Errors as of resolve().
+Result<Selection> select(const Recording& recording, std::string_view text);
 
 /// The selection and the way it was come by. Choosing after going back forgets what was ahead, as in
 /// a browser.

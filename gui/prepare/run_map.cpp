@@ -82,6 +82,7 @@ class MapMaker {
   MapMaker(RunData& run, std::stop_token stop) : run_(run), stop_(std::move(stop)), scales_(run) {}
 
   Result<RunMap> make() {
+    map_.counts = run_.counts();
     read_requests();
     if (Status laid = lay_out(); !laid) return tl::unexpected(laid.error());
     map_.cells.assign(map_.rows.size() * static_cast<std::size_t>(map_.columns), kAbsent);
@@ -90,15 +91,28 @@ class MapMaker {
       fill(step);
     }
     if (Status status = run_.status(); !status) return tl::unexpected(status.error());
-    for (const MapStep& step : map_.steps) {
-      for (MapRequest& request : map_.requests) {
-        if (request.row.id == step.row.request) request.worst = std::max(request.worst, step.worst);
-      }
-    }
+    sum_up();
     return std::move(map_);
   }
 
  private:
+  /// What is told of requests and of neighbouring steps.
+  void sum_up() {
+    std::unordered_map<std::int64_t, MapRequest*> request_of;
+    for (MapRequest& request : map_.requests) request_of.emplace(request.row.id, &request);
+    for (std::size_t i = 0; i < map_.steps.size(); ++i) {
+      const MapStep& step = map_.steps[i];
+      map_.step_of.emplace(std::pair{step.row.request, step.row.index}, i);
+      const auto request = request_of.find(step.row.request);
+      if (request != request_of.end()) request->second->worst = std::max(request->second->worst, step.worst);
+      const bool same = !map_.spans.empty() && map_.spans.back().request == step.row.request &&
+                        map_.spans.back().kind == step.row.kind;
+      if (!same) map_.spans.push_back({step.row.request, step.row.kind, step.first_column, step.first_column, 0});
+      map_.spans.back().end = step.first_column + step.tokens;
+      ++map_.spans.back().steps;
+    }
+  }
+
   void read_requests() {
     for (const RequestRow& row : run_.requests()) {
       MapRequest request{row, {}, kAbsent};
@@ -199,10 +213,8 @@ const MapStep* RunMap::step_at(std::int64_t column) const {
 }
 
 const MapStep* RunMap::find_step(std::int64_t request, std::int64_t index) const {
-  const auto at = std::find_if(steps.begin(), steps.end(), [&](const MapStep& step) {
-    return step.row.request == request && step.row.index == index;
-  });
-  return at == steps.end() ? nullptr : &*at;
+  const auto at = step_of.find({request, index});
+  return at == step_of.end() ? nullptr : &steps[at->second];
 }
 
 std::optional<std::size_t> RunMap::find_row(std::int64_t layer, const std::string& op) const {

@@ -31,6 +31,15 @@ struct MapStep {
   Cell worst = kAbsent;
 };
 
+/// Neighbouring steps of one request and kind.
+struct MapSpan {
+  std::int64_t request = 0;
+  StepKind kind = StepKind::prefill;
+  std::int64_t begin = 0;  ///< columns, the end not included
+  std::int64_t end = 0;
+  std::int64_t steps = 0;
+};
+
 /// One executed op, in logical order.
 struct MapOp {
   std::int64_t id = 0;
@@ -46,12 +55,15 @@ struct MapRequest {
 
 /// The whole run at a glance: token x (layer, op) over all requests and steps.
 struct RunMap final : Prepared {
+  RecordingCounts counts;
   std::vector<MapRequest> requests;
   std::vector<MapStep> steps;
+  std::vector<MapSpan> spans;
   std::vector<MapOp> ops;
   std::vector<MapRow> rows;
   std::int64_t columns = 0;
-  std::vector<Cell> cells;  ///< rows x columns, row-major
+  std::vector<Cell> cells;                                               ///< rows x columns, row-major
+  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> step_of;  ///< by request and index in it
 
   std::span<const Cell> row(std::size_t index) const {
     return std::span(cells).subspan(index * static_cast<std::size_t>(columns), static_cast<std::size_t>(columns));

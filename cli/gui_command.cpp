@@ -1,0 +1,41 @@
+#include "cli/command.h"
+#include "gui/app.h"
+
+namespace nanscope::cli {
+
+namespace {
+
+struct GuiOptions {
+  gui::AppOptions app;
+  std::string screenshot;
+  std::string size = "1600x1000";
+};
+
+int show(GuiOptions options) {
+  const Result<gui::Extent> size = gui::parse_size(options.size);
+  if (!size) return complain(size.error().message);
+  options.app.size = *size;
+  if (!options.screenshot.empty()) options.app.screenshot = options.screenshot;
+  const Status shown = gui::run_app(options.app);
+  return shown ? kClean : complain(shown.error().message);
+}
+
+}  // namespace
+
+void add_gui_command(CLI::App& app, Action& action) {
+  auto options = std::make_shared<GuiOptions>();
+  CLI::App* command = app.add_subcommand("gui", "Show a recording in a window, or take its picture");
+  command->add_option("FILE", options->app.file, "A recording")->required();
+  command->add_option("--screenshot", options->screenshot, "Draw into this PNG; needs no screen");
+  command->add_option("--view", options->app.view, "One view alone: front, cascade");
+  command->add_option("--at", options->app.place, "The place that is selected at the start");
+  command->add_option("--size", options->size, "In pixels")->capture_default_str();
+  command->add_option("--theme", options->app.theme, "dark or light")->capture_default_str();
+  command->footer(
+      "Examples:\n"
+      "  nanscope gui kv-scale-lock.nanscope\n"
+      "  nanscope gui kv-scale-lock.nanscope --screenshot front.png --view front --theme light");
+  command->callback([options, &action] { action = [options] { return show(*options); }; });
+}
+
+}  // namespace nanscope::cli

@@ -1,0 +1,118 @@
+#include "gui/app.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "gui/views/registry.h"
+#include "gui/window.h"
+
+namespace nanscope::gui {
+namespace {
+
+constexpr int kLeastSide = 200;
+constexpr int kMostSide = 8192;
+constexpr int kSettlingFrames = 4;  ///< layout depends on what the frame before measured
+constexpr auto kPictureDeadline = std::chrono::minutes(5);
+
+/// What everything is drawn with, and a window for it. The window goes before what it draws with.
+struct Session {
+  std::unique_ptr<Platform> platform;
+  WindowSetup setup;
+  std::unique_ptr<Window> window;
+};
+
+Result<Session> open_session(const AppOptions& options, Recording recording, Selection start) {
+  Session session;
+  Result<std::unique_ptr<Platform>> platform =
+      options.screenshot ? open_egl_platform(options.size)
+                         : open_window_platform(options.size, "nanscope \u2013 " + options.file.filename().string());
+  if (!platform) return tl::unexpected(platform.error());
+  session.platform = std::move(*platform);
+  session.setup.scale = session.platform->scale();
+  session.setup.theme = *find_theme(options.theme);
+  session.setup.fonts = load_fonts(session.setup.scale);
+  session.setup.view = options.view;
+  session.setup.start = std::move(start);
+  apply_style(session.setup.theme, session.setup.scale);
+  session.window = std::make_unique<Window>(std::move(recording), session.setup);
+  return session;
+}
+
+void draw_frame(Session& session) {
+  session.platform->begin_frame();
+  session.window->frame(*session.platform);
+  session.platform->end_frame();
+}
+
+Status take_picture(Session& session, const std::filesystem::path& path) {
+  const auto deadline = std::chrono::steady_clock::now() + kPictureDeadline;
+  for (int settled = 0; settled < kSettlingFrames;) {
+    draw_frame(session);
+    settled = session.window->settled() ? settled + 1 : 0;
+    if (settled == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (std::chrono::steady_clock::now() > deadline) return fail("the recording takes too long to read for a picture");
+  }
+  return write_png(path, session.platform->read_pixels());
+}
+
+/// Replaces the recording by the last one that was dropped.
+void open_dropped(Session& session, const std::vector<std::filesystem::path>& dropped) {
+  if (dropped.empty()) return;
+  Result<Recording> recording = Recording::open(dropped.back());
+  if (!recording) {
+    session.window->say_error(recording.error().message);
+    return;
+  }
+  session.setup.start = {};
+  session.window = std::make_unique<Window>(std::move(*recording), session.setup);
+}
+
+}  // namespace
+
+Result<Extent> parse_size(const std::string& text) {
+  Extent size;
+  const char* end = text.data() + text.size();
+  const auto width = std::from_chars(text.data(), end, size.width);
+  if (width.ec == std::errc{} && width.ptr != end && *width.ptr == 'x') {
+    const auto height = std::from_chars(width.ptr + 1, end, size.height);
+    const auto sensible = [](int side) { return side >= kLeastSide && side <= kMostSide; };
+    if (height.ec == std::errc{} && height.ptr == end && sensible(size.width) && sensible(size.height)) return size;
+  }
+  return fail(fmt::format("'{}' is no size: expected WIDTHxHEIGHT, each from {} to {}", text, kLeastSide, kMostSide));
+}
+
+Status run_app(const AppOptions& options) {
+  const std::vector<std::string> views = view_names();
+  if (!options.view.empty() && std::find(views.begin(), views.end(), options.view) == views.end()) {
+    return fail(fmt::format("there is no view '{}': expected one of {}", options.view, fmt::join(views, ", ")));
+  }
+  if (!find_theme(options.theme)) {
+    return fail(fmt::format("there is no theme '{}': expected dark or light", options.theme));
+  }
+  Result<Recording> recording = Recording::open(options.file);
+  if (!recording) return tl::unexpected(recording.error());
+  Selection start;
+  if (!options.place.empty()) {
+    Result<Selection> found = select(*recording, options.place);
+    if (!found) return tl::unexpected(found.error());
+    start = std::move(*found);
+  }
+  Result<Session> session = open_session(options, std::move(*recording), std::move(start));
+  if (!session) return tl::unexpected(session.error());
+  if (options.screenshot) return take_picture(*session, *options.screenshot);
+  for (;;) {
+    const PlatformEvents events = session->platform->poll();
+    if (events.close) return {};
+    open_dropped(*session, events.dropped);
+    draw_frame(*session);
+  }
+}
+
+}  // namespace nanscope::gui

@@ -1,0 +1,27 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/result.h"
+#include "gui/platform/platform.h"
+
+namespace nanscope::gui {
+
+struct AppOptions {
+  std::filesystem::path file;
+  std::optional<std::filesystem::path> screenshot;  ///< draw once without a screen, into this PNG
+  std::string view;                                 ///< one view alone; empty: the whole window
+  std::string place;                                ///< what is selected at the start
+  Extent size{1600, 1000};
+  std::string theme = "dark";
+};
+
+/// "1600x1000". Errors: not two numbers, or no sensible size.
+Result<Extent> parse_size(const std::string& text);
+
+/// Shows a recording until the window is closed, or takes its picture. Errors, in one line: the
+/// recording, the place, the view or the theme is not there; no display; no OpenGL.
+Status run_app(const AppOptions& options);
+
+}  // namespace nanscope::gui

@@ -1,0 +1,92 @@
+#include "gui/navigator.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nanscope::gui {
+
+void Navigator::set_story(std::shared_ptr<const Story> story) {
+  story_ = std::move(story);
+  if (selection() == Selection{} && story_->origin) choose(*story_->origin);
+}
+
+void Navigator::stop() {
+  playing_ = false;
+  playhead_.reset();
+}
+
+void Navigator::choose(Selection selection) {
+  stop();
+  history_.choose(std::move(selection));
+}
+
+void Navigator::choose_step(const MapStep& step) {
+  if (!map_) return;
+  Selection next;
+  next.place = selection().place;
+  next.place.request = step.row.request;
+  next.place.step = step.row.index;
+  next.place.token.reset();
+  next.place.channel.reset();
+  if (!map_->find_op(next.place) && step.first_op < map_->ops.size()) next.place = map_->place_of_op(step.first_op);
+  choose(std::move(next));
+}
+
+void Navigator::back() {
+  stop();
+  history_.back();
+}
+
+void Navigator::forward() {
+  stop();
+  history_.forward();
+}
+
+std::size_t Navigator::position() const {
+  if (playhead_) return *playhead_;
+  return map_ ? map_->find_op(selection().place).value_or(0) : 0;
+}
+
+void Navigator::seek(std::size_t op) {
+  if (ops() == 0) return;
+  playhead_ = std::min(op, ops() - 1);
+  history_.move({map_->place_of_op(*playhead_), {}});
+}
+
+void Navigator::step(int by) {
+  if (ops() == 0) return;
+  playing_ = false;
+  const auto target = static_cast<std::int64_t>(position()) + by;
+  seek(static_cast<std::size_t>(std::clamp<std::int64_t>(target, 0, static_cast<std::int64_t>(ops()) - 1)));
+}
+
+void Navigator::next_event() {
+  if (!story_ || story_->events.empty() || ops() == 0) return;
+  const std::int64_t now = map_->ops[position()].id;
+  const auto after = std::find_if(story_->events.begin(), story_->events.end(),
+                                  [now](const StoryEvent& event) { return event.op > now; });
+  choose(after == story_->events.end() ? story_->events.front().target : after->target);
+}
+
+void Navigator::go_to_origin() {
+  if (story_ && story_->origin) choose(*story_->origin);
+}
+
+void Navigator::play(bool on) {
+  playing_ = on && ops() > 0;
+  if (!playing_) return;
+  fraction_ = 0;
+  history_.choose({selection().place, {}});
+  if (!playhead_ || *playhead_ + 1 >= ops()) seek(0);
+}
+
+void Navigator::advance(double seconds) {
+  if (!playing_ || !playhead_) return;
+  fraction_ += seconds * static_cast<double>(ops()) / kPlaySeconds;
+  const double whole = std::floor(fraction_);
+  fraction_ -= whole;
+  if (whole > 0) seek(*playhead_ + static_cast<std::size_t>(whole));
+  if (*playhead_ + 1 >= ops()) stop();
+}
+
+}  // namespace nanscope::gui

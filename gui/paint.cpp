@@ -1,0 +1,89 @@
+#include "gui/paint.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "scenarios/report/text.h"
+
+namespace nanscope::gui {
+namespace {
+
+constexpr std::string_view kEllipsis = "\u2026";
+
+/// Bytes of the first `count` bytes that are whole characters of UTF-8.
+std::size_t whole(std::string_view text, std::size_t count) {
+  while (count > 0 && count < text.size() && (static_cast<unsigned char>(text[count]) & 0xC0U) == 0x80U) --count;
+  return count;
+}
+
+std::string elided(const ImFont* font, std::string_view text, float width) {
+  if (text_size(font, text).x <= width) return std::string(text);
+  std::size_t low = 0;
+  std::size_t high = text.size();
+  while (low < high) {  // the longest prefix that leaves room for the ellipsis
+    const std::size_t middle = (low + high + 1) / 2;
+    const std::string tried = std::string(text.substr(0, whole(text, middle))).append(kEllipsis);
+    if (text_size(font, tried).x <= width) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low == 0 ? std::string() : std::string(text.substr(0, whole(text, low))).append(kEllipsis);
+}
+
+}  // namespace
+
+void fill(Area area, Color color, float rounding) {
+  ImGui::GetWindowDrawList()->AddRectFilled(area.min(), area.max(), color.packed(), rounding);
+}
+
+void outline(Area area, Color color, float thickness, float rounding) {
+  ImGui::GetWindowDrawList()->AddRect(area.min(), area.max(), color.packed(), rounding, 0, thickness);
+}
+
+void line(ImVec2 from, ImVec2 to, Color color, float thickness) {
+  ImGui::GetWindowDrawList()->AddLine(from, to, color.packed(), thickness);
+}
+
+ImVec2 text_size(const ImFont* font, std::string_view text) {
+  return font->CalcTextSizeA(font->FontSize, 1e9F, 0, text.data(), text.data() + text.size());
+}
+
+void text(const ImFont* font, ImVec2 at, Color color, std::string_view text) {
+  const ImVec2 snapped(std::floor(at.x), std::floor(at.y));
+  ImGui::GetWindowDrawList()->AddText(font, font->FontSize, snapped, color.packed(), text.data(),
+                                      text.data() + text.size());
+}
+
+void label(const ImFont* font, Area area, Color color, std::string_view words, float align) {
+  const std::string shown = elided(font, words, area.width);
+  const ImVec2 size = text_size(font, shown);
+  text(font, {area.x + (area.width - size.x) * align, area.y + (area.height - size.y) / 2}, color, shown);
+}
+
+std::vector<std::string> wrap(const ImFont* font, std::string_view text, float width, int max_lines) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    if (max_lines > 0 && static_cast<int>(lines.size()) + 1 == max_lines) {
+      lines.push_back(elided(font, text, width));
+      return lines;
+    }
+    std::size_t end = text.size();
+    while (text_size(font, text.substr(0, end)).x > width) {
+      const std::size_t space = text.rfind(' ', end - 1);
+      if (space == std::string_view::npos || space == 0) break;
+      end = space;
+    }
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(text.size(), end + (end < text.size() ? 1 : 0)));
+  }
+  return lines;
+}
+
+std::string printable(std::string_view bytes) { return report::printable(bytes, report::Terminal{}); }
+
+std::string in_quotes(std::string_view bytes) { return fmt::format("\u201C{}\u201D", printable(bytes)); }
+
+}  // namespace nanscope::gui

@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/counted.h"
+#include "gui/bars.h"
+
+namespace nanscope::gui {
+namespace {
+
+constexpr std::size_t kStepsShown = 512;  ///< of one request; more would hide the other requests
+
+using StepsOf = std::map<std::int64_t, std::vector<const MapStep*>>;
+
+/// One request, as high as it needs to be.
+class RequestCard {
+ public:
+  RequestCard(const Look& look, Navigator& navigator, const std::function<void(std::string)>& hint)
+      : look_(look), navigator_(navigator), hint_(hint) {}
+
+  /// Answers its height.
+  float draw(const MapRequest& request, const std::vector<const MapStep*>& steps, ImVec2 at, float width) {
+    const Theme& theme = look_.theme;
+    const bool chosen = navigator_.selection().place.request == request.row.id;
+    const float pad = look_.px(12);
+    const float square = look_.px(13);
+    const float pitch = square + look_.px(3);
+    const auto across = std::max<std::size_t>(1, static_cast<std::size_t>((width - 2 * pad) / pitch));
+    const std::size_t shown = std::min(steps.size(), kStepsShown);
+    const float lines = static_cast<float>((shown + across - 1) / across);
+    const Area card{at.x + look_.px(6), at.y, width - look_.px(12), look_.px(62) + lines * pitch + pad};
+    if (chosen) fill(card, theme.raised, look_.px(6));
+
+    Area line{at.x + pad + look_.px(6), at.y + look_.px(9), width - 2 * pad - look_.px(12), look_.px(18)};
+    const std::string chip = request.worst >= kClipped ? std::string(cell_name(request.worst)) : "ok";
+    const float chip_width = text_size(look_.fonts.small, chip).x + look_.px(12);
+    label(look_.fonts.text, {line.x, line.y, line.width - chip_width - look_.px(8), line.height}, theme.text,
+          fmt::format("{}  {}", request.row.id, printable(request.row.name)));
+    draw_chip(request.worst, chip, {line.right() - chip_width, line.y, chip_width, line.height});
+    line.y += look_.px(20);
+    label(look_.fonts.small, {line.x, line.y, line.width, look_.px(16)}, theme.muted, facts(request));
+    line.y += look_.px(16);
+    label(look_.fonts.small, {line.x, line.y, line.width, look_.px(16)}, theme.text,
+          request.row.output_text.empty() ? "no answer" : in_quotes(request.row.output_text));
+    line.y += look_.px(22);
+    for (std::size_t i = 0; i < shown; ++i) {
+      const Area box{line.x + static_cast<float>(i % across) * pitch, line.y + static_cast<float>(i / across) * pitch,
+                     square, square};
+      draw_step(*steps[i], box);
+    }
+    return card.height + look_.px(4);
+  }
+
+ private:
+  static std::string facts(const MapRequest& request) {
+    std::string text = counted(request.row.prompt_tokens.size(), "token");
+    if (request.row.cached_tokens > 0) text += fmt::format(", {} from cache", request.row.cached_tokens);
+    return text + fmt::format(" \u2192 {}", request.row.output_tokens.size());
+  }
+
+  void draw_chip(Cell worst, const std::string& words, Area box) const {
+    const Theme& theme = look_.theme;
+    const bool bad = worst >= kClipped;
+    fill(box, bad ? theme.cell(worst) : theme.raised, look_.px(4));
+    const Color ink = worst == kClipped ? Color::hex(0x201203) : theme.on_bad;
+    label(look_.fonts.small, box, bad ? ink : theme.muted, words, 0.5F);
+  }
+
+  void draw_step(const MapStep& step, Area box) {
+    const Place& place = navigator_.selection().place;
+    const bool chosen = place.request == step.row.request && place.step == step.row.index;
+    fill(box, look_.theme.cell(step.worst), look_.px(2));
+    if (chosen) outline(box.inset(-look_.px(1)), look_.theme.text, look_.px(2), look_.px(3));
+    ImGui::SetCursorScreenPos(box.min());
+    ImGui::PushID(static_cast<int>(step.row.id));
+    if (ImGui::InvisibleButton("step", {box.width, box.height})) navigator_.choose_step(step);
+    ImGui::PopID();
+    if (!ImGui::IsItemHovered()) return;
+    hint_(fmt::format("request {} step {}, {} of {}: {}", step.row.request, step.row.index,
+                      step.row.kind == StepKind::prefill ? "prefill" : "decode", counted(step.tokens, "token"),
+                      cell_name(step.worst)));
+  }
+
+  const Look& look_;
+  Navigator& navigator_;
+  const std::function<void(std::string)>& hint_;
+};
+
+}  // namespace
+
+void draw_requests(const Look& look, Navigator& navigator, Area area, const std::function<void(std::string)>& hint) {
+  fill(area, look.theme.panel);
+  const float head = look.px(34);
+  label(look.fonts.title, {area.x + look.px(18), area.y, area.width, head}, look.theme.text, "Requests");
+  fill({area.x, area.y + head - 1, area.width, 1}, look.theme.line);
+  if (!navigator.map()) return;
+  const RunMap& map = *navigator.map();
+  StepsOf steps;
+  for (const MapStep& step : map.steps) steps[step.row.request].push_back(&step);
+  ImGui::SetCursorScreenPos({area.x, area.y + head});
+  ImGui::BeginChild("requests", {area.width, area.height - head}, false, ImGuiWindowFlags_NoBackground);
+  RequestCard card(look, navigator, hint);
+  const ImVec2 start = ImGui::GetCursorScreenPos();
+  float y = start.y + look.px(8);
+  for (const MapRequest& request : map.requests)
+    y += card.draw(request, steps[request.row.id], {start.x, y}, area.width);
+  ImGui::SetCursorScreenPos({start.x, y});
+  ImGui::Dummy({1, 1});
+  ImGui::EndChild();
+}
+
+void draw_status(const Look& look, const StatusText& status, const std::optional<Activity>& activity, const RunMap* map,
+                 Area area) {
+  fill(area, look.theme.panel);
+  const Area line = area.inset(look.px(18), 0);
+  std::string right;
+  if (map != nullptr) {
+    right = map->counts.expected_ops > 0
+                ? fmt::format("{} of {} ops captured", map->counts.ops, map->counts.expected_ops)
+                : counted(map->counts.ops, "op") + " captured";
+  }
+  if (activity) right = fmt::format("working on {} \u00B7 {:.1f} s     {}", activity->kind, activity->seconds, right);
+  const float width = text_size(look.fonts.small, right).x;
+  label(look.fonts.small, {line.right() - width - 1, line.y, width + 1, line.height}, look.theme.muted, right, 1);
+  label(look.fonts.small, {line.x, line.y, line.width - width - look.px(20), line.height},
+        status.error ? look.theme.cell(kNan) : look.theme.muted, printable(status.text));
+}
+
+}  // namespace nanscope::gui

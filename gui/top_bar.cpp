@@ -1,0 +1,165 @@
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+
+#include "gui/bars.h"
+
+namespace nanscope::gui {
+namespace {
+
+enum class Icon { back, forward, play, pause, copy };
+
+void draw_icon(Icon icon, Area box, Color color, float scale) {
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  const float x = box.x + box.width / 2;
+  const float y = box.y + box.height / 2;
+  const auto px = [scale](float pixels) { return pixels * scale; };
+  const std::uint32_t ink = color.packed();
+  switch (icon) {
+    case Icon::back:
+    case Icon::forward: {
+      const float way = icon == Icon::back ? -1.0F : 1.0F;
+      const ImVec2 points[] = {{x - way * px(3), y - px(5)}, {x + way * px(3), y}, {x - way * px(3), y + px(5)}};
+      list->AddPolyline(points, 3, ink, 0, px(2));
+      break;
+    }
+    case Icon::play:
+      list->AddTriangleFilled({x - px(4), y - px(6)}, {x + px(6), y}, {x - px(4), y + px(6)}, ink);
+      break;
+    case Icon::pause:
+      list->AddRectFilled({x - px(5), y - px(6)}, {x - px(1.5F), y + px(6)}, ink);
+      list->AddRectFilled({x + px(1.5F), y - px(6)}, {x + px(5), y + px(6)}, ink);
+      break;
+    case Icon::copy:
+      list->AddRect({x - px(5), y - px(2)}, {x + px(2), y + px(6)}, ink, px(1.5F), 0, px(1.5F));
+      list->AddRect({x - px(2), y - px(6)}, {x + px(5), y + px(2)}, ink, px(1.5F), 0, px(1.5F));
+      break;
+  }
+}
+
+void tip(const Look& look, const char* words) {
+  if (!ImGui::IsItemHovered()) return;
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(look.px(10), look.px(7)));
+  ImGui::SetTooltip("%s", words);
+  ImGui::PopStyleVar();
+}
+
+/// A square button; true when it was pressed.
+bool icon_button(const Look& look, const char* id, Icon icon, Area box, bool enabled, const char* words) {
+  ImGui::SetCursorScreenPos(box.min());
+  const bool pressed = ImGui::InvisibleButton(id, {box.width, box.height}) && enabled;
+  if (enabled) fill(box, ImGui::IsItemHovered() ? look.theme.hovered : look.theme.raised, look.px(5));
+  draw_icon(icon, box, enabled ? look.theme.text : look.theme.muted.alpha(100), look.scale);
+  tip(look, words);
+  return pressed;
+}
+
+bool text_button(const Look& look, const char* words, Area box, bool enabled, const char* explained) {
+  ImGui::SetCursorScreenPos(box.min());
+  const bool pressed = ImGui::InvisibleButton(words, {box.width, box.height}) && enabled;
+  fill(box, enabled && ImGui::IsItemHovered() ? look.theme.hovered : look.theme.raised, look.px(5));
+  label(look.fonts.small, box, enabled ? look.theme.text : look.theme.muted.alpha(120), words, 0.5F);
+  tip(look, explained);
+  return pressed;
+}
+
+}  // namespace
+
+void TopBar::draw(const Look& look, Navigator& navigator, Area area, const std::function<void(std::string)>& go,
+                  const std::function<void(std::string)>& copy) {
+  fill(area, look.theme.panel);
+  const float size = look.px(30);
+  const float y = area.y + (area.height - size) / 2;
+  const float gap = look.px(6);
+  float x = area.x + look.px(18);
+  const auto take = [&](float width) {
+    const Area taken{x, y, width, size};
+    x += width + gap;
+    return taken;
+  };
+  label(look.fonts.title, take(look.px(204)), look.theme.text, printable(file_));
+  const SelectionHistory& history = navigator.history();
+  if (icon_button(look, "back", Icon::back, take(size), history.can_go_back(), "Back (Alt+Left)")) navigator.back();
+  if (icon_button(look, "forward", Icon::forward, take(size), history.can_go_forward(), "Forward (Alt+Right)")) {
+    navigator.forward();
+  }
+  place_field(look, navigator, take(look.px(330)), go);
+  if (icon_button(look, "copy", Icon::copy, take(size), true, "Copy the place (Ctrl+C)")) {
+    copy(to_string(navigator.selection().place));
+  }
+  x += gap * 2;
+  const bool ready = navigator.ops() > 0;
+  const bool playing = navigator.playing();
+  if (icon_button(look, "play", playing ? Icon::pause : Icon::play, take(size), ready, "Play the run (Space)")) {
+    navigator.play(!playing);
+  }
+  const float buttons = look.px(96 + 78) + gap + look.px(18);
+  scrubber(look, navigator, take(std::max(area.right() - buttons - gap * 2 - x, look.px(60))));
+  x += gap;
+  const bool events = ready && navigator.story() && !navigator.story()->events.empty();
+  if (text_button(look, "Next event", take(look.px(96)), events, "To the next link of the cascade (N)")) {
+    navigator.next_event();
+  }
+  const bool origin = navigator.story() && navigator.story()->origin.has_value();
+  if (text_button(look, "Origin", take(look.px(78)), origin, "Where the first NaN or Inf is born (O)")) {
+    navigator.go_to_origin();
+  }
+}
+
+void TopBar::place_field(const Look& look, const Navigator& navigator, Area area,
+                         const std::function<void(std::string)>& go) {
+  if (!editing_) typed_ = to_string(navigator.selection().place);
+  ImGui::SetCursorScreenPos(area.min());
+  ImGui::PushFont(look.fonts.mono);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(look.px(10), (area.height - look.fonts.mono->FontSize) / 2));
+  ImGui::SetNextItemWidth(area.width);
+  if (focus_) ImGui::SetKeyboardFocusHere();
+  focus_ = false;
+  if (ImGui::InputTextWithHint("##place", "request/step/layer/op.role[token,channel]", &typed_,
+                               ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_AutoSelectAll)) {
+    go(typed_);
+  }
+  editing_ = ImGui::IsItemActive();
+  ImGui::PopStyleVar();
+  ImGui::PopFont();
+}
+
+void TopBar::scrubber(const Look& look, Navigator& navigator, Area area) const {
+  const auto& map = navigator.map();
+  const float middle = area.y + area.height / 2;
+  const float thick = look.px(6);
+  const Area track{area.x + look.px(6), middle - thick / 2, area.width - look.px(12), thick};
+  fill(track, look.theme.raised, thick / 2);
+  if (!map || map->ops.size() < 2) return;
+  const auto last = static_cast<float>(map->ops.size() - 1);
+  const auto at = [&](std::size_t op) { return track.x + track.width * static_cast<float>(op) / last; };
+  for (std::size_t i = 0; i < map->steps.size(); ++i) {
+    const MapStep& step = map->steps[i];
+    if (step.worst < kClipped) continue;
+    const std::size_t end = i + 1 < map->steps.size() ? map->steps[i + 1].first_op : map->ops.size() - 1;
+    const float from = at(std::min(step.first_op, map->ops.size() - 1));
+    fill({from, track.y, std::max(at(end) - from, 1.0F), thick}, look.theme.cell(step.worst).alpha(190));
+  }
+  if (navigator.story()) {
+    for (const StoryEvent& event : navigator.story()->events) {
+      const auto op = std::lower_bound(map->ops.begin(), map->ops.end(), event.op,
+                                       [](const MapOp& o, std::int64_t id) { return o.id < id; });
+      if (op == map->ops.end()) continue;
+      const float x = at(static_cast<std::size_t>(op - map->ops.begin()));
+      fill({x - look.px(1), track.y - look.px(5), look.px(2), look.px(4)}, look.theme.text);
+    }
+  }
+  ImGui::SetCursorScreenPos(area.min());
+  ImGui::InvisibleButton("scrubber", {area.width, area.height});
+  if (ImGui::IsItemActive()) {
+    const float part = std::clamp((ImGui::GetIO().MousePos.x - track.x) / track.width, 0.0F, 1.0F);
+    if (navigator.playing()) navigator.play(false);
+    navigator.seek(static_cast<std::size_t>(part * last + 0.5F));
+  }
+  const ImVec2 knob(at(navigator.position()), middle);
+  ImGui::GetWindowDrawList()->AddCircleFilled(knob, look.px(8), look.theme.panel.packed(), 24);
+  ImGui::GetWindowDrawList()->AddCircleFilled(knob, look.px(6), look.theme.text.packed(), 24);
+}
+
+}  // namespace nanscope::gui

@@ -1,0 +1,31 @@
+#include "gui/views/registry.h"
+
+namespace nanscope::gui {
+namespace {
+
+struct Entry {
+  std::string_view name;
+  std::unique_ptr<View> (*make)();
+};
+
+constexpr Entry kViews[] = {
+    {"front", make_front_view},
+    {"cascade", make_cascade_view},
+};
+
+}  // namespace
+
+std::unique_ptr<View> make_view(std::string_view name) {
+  for (const Entry& entry : kViews) {
+    if (entry.name == name) return entry.make();
+  }
+  return nullptr;
+}
+
+std::vector<std::string> view_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kViews) names.emplace_back(entry.name);
+  return names;
+}
+
+}  // namespace nanscope::gui

@@ -1,0 +1,18 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gui/views/view.h"
+
+namespace nanscope::gui {
+
+std::unique_ptr<View> make_front_view();
+std::unique_ptr<View> make_cascade_view();
+
+/// Null when no view has that name.
+std::unique_ptr<View> make_view(std::string_view name);
+std::vector<std::string> view_names();
+
+}  // namespace nanscope::gui

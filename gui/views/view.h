@@ -1,0 +1,53 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gui/paint.h"
+#include "gui/prepare/run_map.h"
+#include "gui/prepare/story.h"
+#include "gui/selection.h"
+#include "gui/store.h"
+#include "gui/theme.h"
+
+/// A view shows one side of the recording. It has four hooks; docs of a hook say on which thread it
+/// runs. To add a view: one file with a class, one line in registry.cpp.
+namespace nanscope::gui {
+
+/// What a view may look at.
+struct ViewContext {
+  const Theme& theme;
+  const Fonts& fonts;
+  float scale = 1;
+  const Selection& selection;
+  std::shared_ptr<const RunMap> map;    ///< null until it is read
+  std::shared_ptr<const Story> story;   ///< null until the diagnosis is done
+  std::optional<std::size_t> playhead;  ///< index in RunMap::ops while the run is played
+};
+
+/// What a view asks of the window.
+struct ViewActions {
+  std::function<void(Selection)> choose;  ///< selects for all views
+  std::function<void(std::string)> hint;  ///< text for the status line, for this frame
+};
+
+/// What a view needs from the store's thread. An equal key is an equal answer: it is asked for once.
+struct ViewRequest {
+  std::string key;
+  Preparation work;  ///< runs on the store's thread: it may use what it captured by value, nothing else
+};
+
+class View {
+ public:
+  virtual ~View() = default;
+  virtual std::string_view name() const = 0;   ///< as --view takes it
+  virtual std::string_view title() const = 0;  ///< for people
+  /// Each frame, on the window's thread: cheap. Nothing while there is nothing to ask for.
+  virtual std::optional<ViewRequest> prepare(const ViewContext& context, Area area) = 0;
+  /// On the window's thread, with the newest answer, which may be one of an earlier request.
+  virtual void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) = 0;
+};
+
+}  // namespace nanscope::gui

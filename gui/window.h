@@ -1,0 +1,54 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gui/bars.h"
+#include "gui/navigator.h"
+#include "gui/pane.h"
+#include "gui/platform/platform.h"
+#include "gui/store.h"
+
+namespace nanscope::gui {
+
+struct WindowSetup {
+  Theme theme;
+  Fonts fonts;
+  float scale = 1;
+  std::string view;  ///< one view alone; empty: the whole window
+  Selection start;   ///< empty: the origin, once it is known
+};
+
+/// All that is on screen for one recording.
+class Window {
+ public:
+  Window(Recording recording, WindowSetup setup);
+
+  /// Draws one frame, between the platform's begin_frame() and end_frame().
+  void frame(Platform& platform);
+  /// Everything asked for has been answered and drawn.
+  bool settled() const;
+  void say_error(std::string message) { message_ = {std::move(message), true}; }
+
+ private:
+  void take_answers();
+  void keys(Platform& platform);
+  void layout(Platform& platform, Area area);
+  void draw_pane(Pane& pane, Area area, bool titled);
+  /// A gap that can be dragged; answers by how much.
+  float splitter(const char* id, Area area) const;
+  void go(const std::string& place);
+  ViewContext context() const;
+
+  WindowSetup setup_;
+  Navigator navigator_;
+  TopBar top_bar_;
+  std::vector<Pane> panes_;
+  float left_width_;
+  float right_width_;
+  std::string hint_;
+  StatusText message_;
+  Store store_;
+};
+
+}  // namespace nanscope::gui
