@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +42,7 @@ report::Terminal output_terminal() {
   const char* term = std::getenv("TERM");
   terminal.color = interactive && !set("NO_COLOR") && !(term && std::string_view(term) == "dumb");
   terminal.width = interactive ? terminal_width() : kWidth;
+  terminal.program = program_invocation_name;  // build/nanscope, where that was typed
   return terminal;
 }
 

@@ -195,22 +195,23 @@ std::string judgement_text(std::span<const scenarios::Missed> missed, const Term
   return block;
 }
 
-std::vector<std::string> next_commands(const scenarios::Analysis& analysis, const std::string& recording) {
+std::vector<std::string> next_commands(const scenarios::Analysis& analysis, const std::string& recording,
+                                       const std::string& program) {
   if (recording.empty()) return {};
   std::vector<std::string> commands;
   for (auto request = analysis.requests.rbegin(); request != analysis.requests.rend(); ++request) {
     if (!request->nan_logits) continue;
-    commands.push_back(fmt::format("nanscope why {} '{}/0/-/lm_head.logits'", recording, request->row.id));
+    commands.push_back(fmt::format("{} why {} '{}/0/-/lm_head.logits'", program, recording, request->row.id));
     break;
   }
   if (analysis.diagnosis.clean()) {
-    commands.push_back(fmt::format("nanscope replay {}", recording));
+    commands.push_back(fmt::format("{} replay {}", program, recording));
   } else {
-    commands.push_back(fmt::format("nanscope diagnose {} --counterfactuals", recording));
+    commands.push_back(fmt::format("{} diagnose {} --counterfactuals", program, recording));
     const Diagnosis& diagnosis = analysis.diagnosis;
     const std::string_view setting =
         diagnosis.root_cause ? remedy(diagnosis.faults.at(*diagnosis.root_cause).fault_class) : std::string_view();
-    if (!setting.empty()) commands.push_back(fmt::format("nanscope replay {} --set {}", recording, setting));
+    if (!setting.empty()) commands.push_back(fmt::format("{} replay {} --set {}", program, recording, setting));
   }
   return commands;
 }
@@ -232,7 +233,7 @@ std::string run_text(const scenarios::Analysis& analysis, const RunContext& cont
   text += '\n' + diagnosis_text(analysis.diagnosis, terminal);
   text += fmt::format("Hash      {:016x} over {} tensors\n", analysis.digest, analysis.counts.tensors);
   if (context.judged) text += '\n' + judgement_text(context.missed, terminal);
-  const std::vector<std::string> commands = next_commands(analysis, context.recording);
+  const std::vector<std::string> commands = next_commands(analysis, context.recording, terminal.program);
   for (std::size_t i = 0; i < commands.size(); ++i) {
     text += fmt::format("{}{}{}\n", i == 0 ? "\n" : "", i == 0 ? "Next      " : "          ",
                         paint(terminal, Ink::cyan, commands[i]));

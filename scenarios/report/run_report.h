@@ -33,6 +33,7 @@ std::string cascade_text(const Cascade& cascade, const Terminal& terminal);
 std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal);
 std::string judgement_text(std::span<const scenarios::Missed> missed, const Terminal& terminal);
 /// The commands that lead on from here.
-std::vector<std::string> next_commands(const scenarios::Analysis& analysis, const std::string& recording);
+std::vector<std::string> next_commands(const scenarios::Analysis& analysis, const std::string& recording,
+                                       const std::string& program);
 
 }  // namespace nanscope::report

@@ -12,8 +12,9 @@ namespace nanscope::report {
 /// Whom a text is for. The defaults are a file or a pipe.
 struct Terminal {
   int width = 100;
-  bool utf8 = true;    ///< else plain ASCII
-  bool color = false;  ///< ANSI escapes
+  bool utf8 = true;                  ///< else plain ASCII
+  bool color = false;                ///< ANSI escapes
+  std::string program = "nanscope";  ///< as commands to type next name it
 };
 
 enum class Ink : std::uint8_t { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
