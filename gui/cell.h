@@ -23,8 +23,8 @@ inline constexpr int kCells = 54;
 
 inline constexpr int kHealthySteps = kHealthyLast - kHealthyFirst + 1;
 /// Steps a factor of ten; the ramp begins at 10^kRampFrom. What lies outside takes its ends.
-inline constexpr int kStepsPerDecade = 6;
-inline constexpr int kRampFrom = -4;
+inline constexpr int kStepsPerDecade = 8;
+inline constexpr int kRampFrom = -2;
 inline constexpr int kRampTo = kRampFrom + kHealthySteps / kStepsPerDecade;
 
 /// Headroom below this is low: the next larger input may clip.

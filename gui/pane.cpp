@@ -34,8 +34,11 @@ void Pane::draw(Store& store, const ViewContext& context, const ViewActions& act
   fill(area, context.theme.panel);
   if (titled) {
     const float height = kTitleHeight * context.scale;
-    label(context.fonts.title, {area.x + 18 * context.scale, area.y, area.width, height}, context.theme.text,
-          view_->title());
+    const Area line = Area{area.x, area.y, area.width, height}.inset(18 * context.scale, 0);
+    label(context.fonts.title, line, context.theme.text, view_->title());
+    const float title = text_size(context.fonts.title, view_->title()).x + 14 * context.scale;
+    label(context.fonts.small, {line.x + title, line.y + context.scale, line.width - title, height},
+          context.theme.muted, view_->caption());
     fill({area.x, area.y + height - 1, area.width, 1}, context.theme.line);
     area = {area.x, area.y + height, area.width, area.height - height};
   }

@@ -128,7 +128,7 @@ void TopBar::place_field(const Look& look, const Navigator& navigator, Area area
 void TopBar::scrubber(const Look& look, Navigator& navigator, Area area) const {
   const auto& map = navigator.map();
   const float middle = area.y + area.height / 2;
-  const float thick = look.px(6);
+  const float thick = look.px(8);
   const Area track{area.x + look.px(6), middle - thick / 2, area.width - look.px(12), thick};
   fill(track, look.theme.raised, thick / 2);
   if (!map || map->ops.size() < 2) return;
@@ -147,7 +147,7 @@ void TopBar::scrubber(const Look& look, Navigator& navigator, Area area) const {
                                        [](const MapOp& o, std::int64_t id) { return o.id < id; });
       if (op == map->ops.end()) continue;
       const float x = at(static_cast<std::size_t>(op - map->ops.begin()));
-      fill({x - look.px(1), track.y - look.px(5), look.px(2), look.px(4)}, look.theme.text);
+      fill({x - look.px(1), track.bottom() + look.px(4), look.px(2), look.px(6)}, look.theme.muted);
     }
   }
   ImGui::SetCursorScreenPos(area.min());
@@ -158,8 +158,8 @@ void TopBar::scrubber(const Look& look, Navigator& navigator, Area area) const {
     navigator.seek(static_cast<std::size_t>(part * last + 0.5F));
   }
   const ImVec2 knob(at(navigator.position()), middle);
-  ImGui::GetWindowDrawList()->AddCircleFilled(knob, look.px(8), look.theme.panel.packed(), 24);
-  ImGui::GetWindowDrawList()->AddCircleFilled(knob, look.px(6), look.theme.text.packed(), 24);
+  ImGui::GetWindowDrawList()->AddCircleFilled(knob, look.px(9), look.theme.panel.packed(), 24);
+  ImGui::GetWindowDrawList()->AddCircleFilled(knob, look.px(6.5F), look.theme.text.packed(), 24);
 }
 
 }  // namespace nanscope::gui

@@ -38,7 +38,7 @@ Window::Window(Recording recording, WindowSetup setup)
     : setup_(std::move(setup)),
       top_bar_(recording.path().filename().string()),
       left_width_(236 * setup_.scale),
-      right_width_(470 * setup_.scale),
+      right_width_(552 * setup_.scale),
       store_(std::move(recording)) {
   navigator_.choose(setup_.start);
   const std::vector<std::string> names = setup_.view.empty() ? view_names() : std::vector<std::string>{setup_.view};
@@ -66,6 +66,12 @@ void Window::take_answers() {
       message_ = {};
     }
   }
+}
+
+StatusText Window::status() const {
+  if (!hint_.empty()) return {hint_, false};
+  if (!message_.text.empty()) return message_;
+  return {"Space plays the run, Left and Right step by op, N goes to the next event, O to the origin", false};
 }
 
 void Window::go(const std::string& place) {
@@ -126,7 +132,7 @@ void Window::layout(Platform& platform, Area area) {
   const float middle_height = area.height - look.px(kTopBar + kStatusBar) - 2 * gap;
   const float least = look.px(kLeastPane);
   left_width_ = std::clamp(left_width_, least, std::max(least, area.width / 3));
-  right_width_ = std::clamp(right_width_, least, std::max(least, area.width / 2));
+  right_width_ = std::clamp(right_width_, least, std::max(least, area.width * 0.45F));
   const float centre_x = area.x + left_width_ + gap;
   const float right_x = area.right() - right_width_;
 
@@ -139,7 +145,7 @@ void Window::layout(Platform& platform, Area area) {
   draw_pane(panes_[1], {right_x, middle_y, right_width_, middle_height}, true);
   left_width_ += splitter("left", {centre_x - gap, middle_y, gap, middle_height});
   right_width_ -= splitter("right", {right_x - gap, middle_y, gap, middle_height});
-  draw_status(look, hint_.empty() ? message_ : StatusText{hint_, false}, store_.activity(), navigator_.map().get(),
+  draw_status(look, status(), store_.activity(), navigator_.map().get(),
               {area.x, area.bottom() - look.px(kStatusBar), area.width, look.px(kStatusBar)});
 }
 

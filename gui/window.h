@@ -39,6 +39,7 @@ class Window {
   float splitter(const char* id, Area area) const;
   void go(const std::string& place);
   ViewContext context() const;
+  StatusText status() const;
 
   WindowSetup setup_;
   Navigator navigator_;

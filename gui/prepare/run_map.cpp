@@ -126,7 +126,7 @@ class MapMaker {
     RowFinder rows;
     for (const StepRow& row : run_.steps()) {
       if (stop_.stop_requested()) return fail("stopped");
-      MapStep step{row, map_.columns, std::clamp<std::int64_t>(row.tokens, 0, kMaxCells), map_.ops.size(), kAbsent};
+      MapStep step{row, map_.columns, std::clamp<std::int64_t>(row.tokens, 0, kMaxCells + 1), map_.ops.size(), kAbsent};
       map_.columns += step.tokens;
       if (map_.columns > kMaxCells) return too_large(map_.columns, 1);
       bool in_layers = false;

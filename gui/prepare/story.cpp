@@ -70,8 +70,7 @@ Story make_story(const Diagnosis& diagnosis, const Cascade& cascade) {
   const auto birth =
       std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(), [](const Fault& fault) { return fault.breaks; });
   if (birth != diagnosis.faults.end()) story.origin = selection_of(birth->where);
-  story.spread =
-      fmt::format("{} of {} tokens hold a NaN or an Inf", diagnosis.spread.bad_tokens, diagnosis.spread.tokens);
+  story.spread = fmt::format("{} of {} tokens bad", diagnosis.spread.bad_tokens, diagnosis.spread.tokens);
   return story;
 }
 

@@ -9,9 +9,13 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kDisc = 11;       ///< radius of a link's number
-constexpr float kWideFrom = 820;  ///< from this width on, every link shows its numbers beside it
-constexpr std::size_t kEvidenceShown = 8;
+constexpr float kDisc = 11;              ///< radius of a link's number
+constexpr float kPad = 6;                ///< above and below a link
+constexpr float kTitle = 19;             ///< height of its title
+constexpr float kWideFrom = 820;         ///< from this width on, every link shows its numbers beside it
+constexpr float kNumbersWide = 210;      ///< least width of a column of numbers
+constexpr std::size_t kNumbersRows = 2;  ///< beside a link that is not chosen
+constexpr std::size_t kMostNumbers = 12;
 
 /// The story while it is drawn downwards.
 class Teller {
@@ -25,15 +29,14 @@ class Teller {
                                      [](const StoryLink& link) { return link.state == LinkState::found; });
     y_ += px(12);
     const Color tone = story.clean ? theme.accent : theme.cell(kNan);
-    label(context_.fonts.title, {left(), y_, width() - px(120), px(20)}, tone, story.headline);
+    label(context_.fonts.title, {left(), y_, width(), px(20)}, tone, story.headline);
     label(context_.fonts.small, {left(), y_, width(), px(20)}, theme.muted,
-          fmt::format("{} of {} links", found, story.links.size()), 1);
+          fmt::format("{} of {} links \u00B7 {}", found, story.links.size(), story.spread), 1);
     y_ += px(24);
     if (!story.cause.empty()) {
       fact("Cause", story.cause);
       fact("Fix", story.fix);
     }
-    fact("Spread", story.spread);
     y_ += px(8);
     fill({area_.x, y_, area_.width, px(1)}, theme.line);
     y_ += px(10);
@@ -47,7 +50,7 @@ class Teller {
     const bool pointed = interact(link, card);
     if (chosen || pointed) fill(card, chosen ? context_.theme.raised : context_.theme.raised.alpha(140), px(6));
     if (chosen) fill({card.x, card.y + px(8), px(3), card.height - px(16)}, context_.theme.accent, px(1.5F));
-    const ImVec2 center(left() + px(kDisc), top + px(8 + kDisc));
+    const ImVec2 center(left() + px(kDisc), top + px(kPad + kDisc - 1));
     if (!last) thread(link, center, top + layout.height);
     disc(link, center);
     write(link, layout, top);
@@ -61,6 +64,9 @@ class Teller {
     std::vector<std::string> summary;
     bool evidence_beside = false;
     bool evidence_below = false;
+    bool place_below = false;  ///< the title leaves no room for it
+    std::size_t columns = 1;   ///< of numbers
+    std::size_t numbers = 0;   ///< that are shown
     float height = 0;
   };
 
@@ -70,9 +76,9 @@ class Teller {
   float text_left() const { return left() + px(2 * kDisc + 14); }
   float text_width() const {
     const float whole = area_.right() - px(18) - text_left();
-    return wide_ ? std::min(whole * 0.55F, px(640)) : whole;
+    return wide_ ? std::min(whole * 0.5F, px(600)) : whole;
   }
-  float line_height() const { return px(16); }
+  float line_height() const { return px(15); }
 
   /// "Cause   one sentence", wrapped.
   void fact(std::string_view name, std::string_view words) {
@@ -100,13 +106,19 @@ class Teller {
     layout.evidence_beside = numbers && wide_;
     layout.evidence_below = numbers && chosen && !wide_;
     const float lines = static_cast<float>(layout.summary.size());
-    layout.height = px(8 + 20) + lines * line_height() + px(8);
-    const auto rows = static_cast<float>(std::min(link.evidence.size(), kEvidenceShown));
-    if (layout.evidence_below) layout.height += px(6) + rows * line_height();
+    layout.place_below =
+        link.state == LinkState::found &&
+        text_size(context_.fonts.text, link.title).x + text_size(context_.fonts.mono_small, link.place).x + px(14) >
+            text_width();
+    layout.height = px(kPad + kTitle + kPad) + (lines + (layout.place_below ? 1 : 0)) * line_height();
     if (layout.evidence_beside) {
-      const float columns = 2;
-      layout.height = std::max(layout.height, px(16) + std::ceil(rows / columns) * line_height() + px(4));
+      layout.columns = std::max<std::size_t>(1, static_cast<std::size_t>(beside().width / px(kNumbersWide)));
     }
+    const std::size_t most = chosen ? kMostNumbers : kNumbersRows * layout.columns;
+    layout.numbers = std::min(link.evidence.size(), most);
+    const auto rows = static_cast<float>((layout.numbers + layout.columns - 1) / layout.columns);
+    if (layout.evidence_below) layout.height += px(6) + rows * line_height();
+    if (layout.evidence_beside) layout.height = std::max(layout.height, px(2 * kPad + 4) + rows * line_height());
     return layout;
   }
 
@@ -125,7 +137,7 @@ class Teller {
   /// From one link's disc to the next; dashed where the chain is not proven.
   void thread(const StoryLink& link, ImVec2 center, float bottom) const {
     const float from = center.y + px(kDisc + 3);
-    const float to = bottom + px(8 - 3);
+    const float to = bottom + px(kPad - 4);
     if (link.state == LinkState::found) {
       line({center.x, from}, {center.x, to}, tone(link), px(2));
       return;
@@ -135,7 +147,7 @@ class Teller {
     }
   }
 
-  /// Links 1 to 5 lead to the fault, 6 and 7 give birth to it, the rest carry it.
+  /// The setting, then numbers that lose their meaning, then NaN.
   Color tone(const StoryLink& link) const {
     if (link.number <= 3) return context_.theme.accent;
     return context_.theme.cell(link.number <= 6 ? kClipped : kNan);
@@ -160,38 +172,47 @@ class Teller {
     const Theme& theme = context_.theme;
     const bool found = link.state == LinkState::found;
     const Color ink = found ? theme.text : theme.muted;
-    float y = top + px(8);
-    const float place_width = found ? text_size(context_.fonts.mono_small, link.place).x : px(90);
-    const float title_width = text_size(context_.fonts.text, link.title).x;
-    const bool place_fits = title_width + place_width + px(14) <= text_width();
-    label(context_.fonts.text,
-          {text_left(), y, text_width() - (found && !place_fits ? 0 : place_width + px(14)), px(20)}, ink, link.title);
+    float y = top + px(kPad);
+    const Area title{text_left(), y, text_width(), px(kTitle)};
+    const std::string_view state = link.state == LinkState::not_reached ? "not reached" : "not recorded";
+    const float taken = found ? 0 : text_size(context_.fonts.small, state).x + px(14);
+    label(context_.fonts.text, {title.x, y, title.width - taken, title.height}, ink, link.title);
     if (!found) {
-      const std::string_view state = link.state == LinkState::not_reached ? "not reached" : "not recorded";
-      label(context_.fonts.small, {text_left(), y, text_width(), px(20)}, theme.muted, state, 1);
-    } else if (place_fits) {
-      label(context_.fonts.mono_small, {text_left(), y, text_width(), px(20)}, theme.accent, link.place, 1);
+      label(context_.fonts.small, title, theme.muted, state, 1);
+    } else if (!layout.place_below) {
+      label(context_.fonts.mono_small, title, theme.accent, link.place, 1);
     }
-    y += px(20);
+    y += px(kTitle);
+    if (layout.place_below) {
+      label(context_.fonts.mono_small, {text_left(), y, text_width(), line_height()}, theme.accent, link.place);
+      y += line_height();
+    }
     for (const std::string& words_line : layout.summary) {
       label(context_.fonts.small, {text_left(), y, text_width() + px(4), line_height()}, theme.muted, words_line);
       y += line_height();
     }
-    if (layout.evidence_below) numbers(link, {text_left(), y + px(4), text_width(), 0}, 1);
+    if (layout.evidence_below) numbers(link, layout, {text_left(), y + px(4), text_width(), 0});
     if (layout.evidence_beside) {
-      const float x = text_left() + text_width() + px(32);
-      numbers(link, {x, top + px(10), area_.right() - px(24) - x, 0}, 2);
+      Area area = beside();
+      area.y = top + px(kPad + 2);
+      numbers(link, layout, area);
     }
   }
 
+  /// Right of the sentences, when there is room.
+  Area beside() const {
+    const float x = text_left() + text_width() + px(36);
+    return {x, 0, area_.right() - px(24) - x, 0};
+  }
+
   /// Names to the left, numbers aligned to the right of each column.
-  void numbers(const StoryLink& link, Area area, int columns) const {
-    const std::size_t shown = std::min(link.evidence.size(), kEvidenceShown);
-    const float gap = px(28);
-    const float column_width = (area.width - gap * static_cast<float>(columns - 1)) / static_cast<float>(columns);
-    for (std::size_t i = 0; i < shown; ++i) {
-      const auto column = static_cast<float>(i % static_cast<std::size_t>(columns));
-      const auto row = static_cast<float>(i / static_cast<std::size_t>(columns));
+  void numbers(const StoryLink& link, const Layout& layout, Area area) const {
+    const float gap = px(24);
+    const auto columns = static_cast<float>(layout.columns);
+    const float column_width = (area.width - gap * (columns - 1)) / columns;
+    for (std::size_t i = 0; i < layout.numbers; ++i) {
+      const auto column = static_cast<float>(i % layout.columns);
+      const auto row = static_cast<float>(i / layout.columns);
       const Area cell{area.x + column * (column_width + gap), area.y + row * line_height(), column_width,
                       line_height()};
       const std::string& value = link.evidence[i].second;
@@ -214,6 +235,7 @@ class CascadeView final : public View {
  public:
   std::string_view name() const override { return "cascade"; }
   std::string_view title() const override { return "Cascade"; }
+  std::string_view caption() const override { return "from the setting to the symptom"; }
 
   std::optional<ViewRequest> prepare(const ViewContext&, Area) override {
     return ViewRequest{"story", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); }};

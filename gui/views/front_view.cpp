@@ -17,7 +17,8 @@ constexpr float kHeaderHeight = 46;
 constexpr float kLegendHeight = 34;
 constexpr float kLabelWidth = 168;
 constexpr float kGroupWidth = 58;
-constexpr float kGapFrom = 5;  ///< cells of so many pixels are separated by a line
+constexpr float kOpHeight = 12;  ///< a line of the ops' names
+constexpr float kGapFrom = 5;    ///< cells of so many pixels are separated by a line
 
 /// Where cells are on screen.
 struct Scene {
@@ -52,6 +53,7 @@ class FrontView final : public View {
  public:
   std::string_view name() const override { return "front"; }
   std::string_view title() const override { return "Front"; }
+  std::string_view caption() const override { return "a column a token, a row an op, coloured by the worst value"; }
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
     if (!context.map) return std::nullopt;
@@ -150,7 +152,7 @@ class FrontView final : public View {
     const Theme& theme = scene.context.theme;
     clip(scene.cells);
     const FrontRange range = scene.port.range();
-    const Color thin = theme.panel.alpha(150);
+    const Color thin = theme.panel.alpha(110);
     const auto vertical = [&](std::int64_t column, Color color, float width) {
       const float x = std::floor(scene.x(static_cast<double>(column)));
       fill({x, scene.cells.y, width, scene.cells.height}, color);
@@ -212,7 +214,7 @@ class FrontView final : public View {
       const float least = scene.px(7);
       if (cell.width < least) cell = {cell.x - (least - cell.width) / 2, cell.y, least, cell.height};
       if (cell.height < least) cell = {cell.x, cell.y - (least - cell.height) / 2, cell.width, least};
-      const Color faint = theme.text.alpha(110);
+      const Color faint = theme.text.alpha(80);
       const float middle_x = std::floor(cell.x + cell.width / 2);
       const float middle_y = std::floor(cell.y + cell.height / 2);
       line({scene.cells.x, middle_y}, {cell.x - 2, middle_y}, faint);
@@ -228,8 +230,6 @@ class FrontView final : public View {
   }
 
   static void draw_header(const Scene& scene, Area area) {
-    const Theme& theme = scene.context.theme;
-    const Fonts& fonts = scene.context.fonts;
     const float half = scene.px(kHeaderHeight / 2);
     clip({scene.cells.x, area.y, scene.cells.width, half * 2});
     const std::vector<MapSpan>& spans = scene.map.spans;
@@ -239,13 +239,25 @@ class FrontView final : public View {
       draw_request(scene, spans[i].request, on_screen(scene, spans[i].begin, spans[next - 1].end, area.y, half));
       for (; i < next; ++i) {
         const Area band = on_screen(scene, spans[i].begin, spans[i].end, area.y + half, half);
-        const std::string words = spans[i].kind == StepKind::prefill
-                                      ? "prefill \u00B7 " + counted(spans[i].end - spans[i].begin, "token")
-                                      : "decode \u00B7 " + counted(spans[i].steps, "step");
-        if (band.width > scene.px(30)) label(fonts.small, band.inset(scene.px(7), 0), theme.muted, words);
+        draw_span(scene, spans[i], band);
       }
     }
     unclip();
+  }
+
+  /// The longest of its names that fits.
+  static void draw_span(const Scene& scene, const MapSpan& span, Area band) {
+    const ImFont* font = scene.context.fonts.small;
+    const bool prefill = span.kind == StepKind::prefill;
+    const std::string kind = prefill ? "prefill" : "decode";
+    const std::int64_t count = prefill ? span.end - span.begin : span.steps;
+    const Area room = band.inset(scene.px(4), 0);
+    for (const std::string& words : {fmt::format("{} \u00B7 {}", kind, counted(count, prefill ? "token" : "step")),
+                                     fmt::format("{} {}", kind, count), kind}) {
+      if (text_size(font, words).x > room.width) continue;
+      label(font, room, scene.context.theme.muted, words);
+      return;
+    }
   }
 
   static Area on_screen(const Scene& scene, std::int64_t begin, std::int64_t end, float y, float height) {
@@ -269,39 +281,56 @@ class FrontView final : public View {
     }
   }
 
-  /// Names of layers always; of ops where a row is high enough, and of the rows pointed at and selected.
+  /// Names of layers always; of ops where a row is high enough, else of those pointed at, selected and in the story.
   static void draw_labels(const Scene& scene, Area area, const std::optional<Hit>& hit) {
-    const Theme& theme = scene.context.theme;
-    const Fonts& fonts = scene.context.fonts;
+    clip({area.x, scene.cells.y, scene.px(kLabelWidth), scene.cells.height});
+    draw_groups(scene, area);
     const Place& place = scene.context.selection.place;
     const FrontRange range = scene.port.range();
-    const auto selected = scene.map.find_row(place.layer.value_or(-1), place.op);
-    const bool all = scene.cell_height() >= scene.px(11);
-    clip({area.x, scene.cells.y, scene.px(kLabelWidth), scene.cells.height});
+    std::vector<std::size_t> wanted;  // the most wanted first
+    if (hit) wanted.push_back(hit->row);
+    if (const auto row = scene.map.find_row(place.layer.value_or(-1), place.op)) wanted.push_back(*row);
+    const std::size_t pointed = wanted.size();
+    if (scene.cell_height() >= scene.px(kOpHeight)) {
+      for (std::int64_t r = range.row_begin; r < range.row_end; ++r) wanted.push_back(static_cast<std::size_t>(r));
+    } else if (scene.context.story) {
+      for (const StoryEvent& event : scene.context.story->events) {
+        const Place& at = event.target.place;
+        if (const auto row = scene.map.find_row(at.layer.value_or(-1), at.op)) wanted.push_back(*row);
+      }
+    }
+    std::vector<float> taken;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const float middle = scene.y(static_cast<double>(wanted[i]) + 0.5);
+      const bool free = std::none_of(taken.begin(), taken.end(), [&](float other) {
+        return std::abs(other - middle) < scene.px(kOpHeight) - 0.5F;
+      });
+      if (!free || wanted[i] >= scene.map.rows.size()) continue;
+      taken.push_back(middle);
+      const Area line{area.x + scene.px(kGroupWidth + 18), middle - scene.px(8),
+                      scene.px(kLabelWidth - kGroupWidth - 26), scene.px(16)};
+      label(scene.context.fonts.mono_small, line, i < pointed ? scene.context.theme.text : scene.context.theme.muted,
+            scene.map.rows[wanted[i]].op, 1);
+    }
+    unclip();
+  }
+
+  static void draw_groups(const Scene& scene, Area area) {
+    const Theme& theme = scene.context.theme;
+    const FrontRange range = scene.port.range();
     std::int64_t begin = range.row_begin;
     for (std::int64_t r = range.row_begin; r < range.row_end; ++r) {
       const auto row = static_cast<std::size_t>(r);
-      const bool last = r + 1 == range.row_end || scene.map.rows[row + 1].group != scene.map.rows[row].group;
-      if (last) {
-        const float top = std::max(scene.y(static_cast<double>(begin)), scene.cells.y);
-        const float bottom = std::min(scene.y(static_cast<double>(r + 1)), scene.cells.bottom());
-        const Area group{area.x + scene.px(12), top, scene.px(kGroupWidth), bottom - top};
-        if (group.height >= scene.px(11)) label(fonts.small, group, theme.text, scene.map.rows[row].group);
-        const float rule = area.x + scene.px(12 + kGroupWidth);
-        if (group.height >= scene.px(6)) fill({rule, top + 2, scene.px(2), bottom - top - 3}, theme.line);
-        begin = r + 1;
-      }
-      const bool pointed = (selected && *selected == row) || (hit && hit->row == row);
-      if (!all && !pointed) continue;
-      Area line{area.x + scene.px(kGroupWidth + 18), scene.y(static_cast<double>(r)),
-                scene.px(kLabelWidth - kGroupWidth - 24), scene.cell_height()};
-      if (pointed && !all) {
-        const float tall = scene.px(16);
-        line = {line.x, line.y + (line.height - tall) / 2, line.width, tall};
-      }
-      label(fonts.mono_small, line, pointed ? theme.text : theme.muted, scene.map.rows[row].op, 1);
+      if (r + 1 < range.row_end && scene.map.rows[row + 1].group == scene.map.rows[row].group) continue;
+      const float top = std::max(scene.y(static_cast<double>(begin)), scene.cells.y);
+      const float bottom = std::min(scene.y(static_cast<double>(r + 1)), scene.cells.bottom());
+      const Area group{area.x + scene.px(18), top, scene.px(kGroupWidth - 6), bottom - top};
+      if (group.height >= scene.px(kOpHeight))
+        label(scene.context.fonts.small, group, theme.text, scene.map.rows[row].group);
+      const float rule = area.x + scene.px(12 + kGroupWidth);
+      if (group.height >= scene.px(6)) fill({rule, top + 2, scene.px(2), bottom - top - 3}, theme.line);
+      begin = r + 1;
     }
-    unclip();
   }
 
   static void draw_legend(const ViewContext& context, Area area) {
@@ -309,25 +338,26 @@ class FrontView final : public View {
     const auto px = [&](float pixels) { return pixels * context.scale; };
     const float swatch = px(11);
     const Area row{area.x, area.bottom() - px(kLegendHeight), area.width, px(kLegendHeight)};
-    float x = area.x + px(kLabelWidth);
-    const auto words = [&](std::string_view said) {
-      label(context.fonts.small, {x, row.y, px(400), row.height}, theme.muted, said);
-      x += text_size(context.fonts.small, said).x + px(20);
+    float x = area.x + px(18);
+    const auto words = [&](std::string_view said, float gap) {
+      const float width = text_size(context.fonts.small, said).x;
+      label(context.fonts.small, {x, row.y, width + 1, row.height}, theme.muted, said);
+      x += width + px(gap);
     };
     const auto entry = [&](Cell cell, std::string_view said) {
       const Area box{x, row.y + (row.height - swatch) / 2, swatch, swatch};
       fill(box, theme.cell(cell), px(2));
       outline(box, theme.line, 1, px(2));
       x += swatch + px(6);
-      words(said);
+      words(said, 18);
     };
     entry(kNan, "NaN");
     entry(kInf, "Inf");
-    entry(kClipped, "values clipped");
+    entry(kClipped, "clipped");
     entry(kLowHeadroom, fmt::format("headroom below {}", kLowHeadroomBelow));
+    words("healthy, largest |x|", 10);
+    words(fmt::format("{:g}", std::pow(10.0, kRampFrom)), 6);
     const float ramp = px(96);
-    label(context.fonts.small, {x, row.y, px(80), row.height}, theme.muted, "largest |x|  0.0001");
-    x += text_size(context.fonts.small, "largest |x|  0.0001").x + px(6);
     for (int i = 0; i < kHealthySteps; ++i) {
       const float from = std::floor(x + ramp * static_cast<float>(i) / kHealthySteps);
       const float to = std::floor(x + ramp * static_cast<float>(i + 1) / kHealthySteps);
@@ -335,8 +365,9 @@ class FrontView final : public View {
            theme.cell(static_cast<Cell>(kHealthyFirst + i)));
     }
     x += ramp + px(6);
-    words("10000, healthy");
+    words(fmt::format("{:g}", std::pow(10.0, kRampTo)), 18);
     entry(kZero, "all zero");
+    entry(kAbsent, "none");
   }
 
   void hover(const Scene& scene, const ViewActions& actions, const Hit& hit) const {
@@ -348,7 +379,8 @@ class FrontView final : public View {
     std::string token = fmt::format("token {}", *place.token);
     if (request != nullptr) {
       const auto said = request->token_text.find(*place.token);
-      if (said != request->token_text.end() && !said->second.empty()) token += fmt::format(" {}", in_quotes(said->second));
+      if (said != request->token_text.end() && !said->second.empty())
+        token += fmt::format(" {}", in_quotes(said->second));
     }
     std::string health(cell_name(cell));
     if (cell >= kHealthyFirst && cell <= kHealthyLast) {

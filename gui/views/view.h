@@ -42,8 +42,9 @@ struct ViewRequest {
 class View {
  public:
   virtual ~View() = default;
-  virtual std::string_view name() const = 0;   ///< as --view takes it
-  virtual std::string_view title() const = 0;  ///< for people
+  virtual std::string_view name() const = 0;     ///< as --view takes it
+  virtual std::string_view title() const = 0;    ///< for people
+  virtual std::string_view caption() const = 0;  ///< what is seen, in a line
   /// Each frame, on the window's thread: cheap. Nothing while there is nothing to ask for.
   virtual std::optional<ViewRequest> prepare(const ViewContext& context, Area area) = 0;
   /// On the window's thread, with the newest answer, which may be one of an earlier request.

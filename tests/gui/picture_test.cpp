@@ -1,0 +1,160 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <png.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include "gui/app.h"
+#include "gui/theme.h"
+#include "gui/views/registry.h"
+#include "tests/temporary_folder.h"
+
+/// The views of a real recording, drawn without a screen; what cannot be shown, in one line.
+namespace nanscope::gui {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Output {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+Picture read_png(const fs::path& path) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  Picture picture;
+  if (!png_image_begin_read_from_file(&image, path.c_str())) return picture;
+  image.format = PNG_FORMAT_RGBA;
+  picture.size = {static_cast<int>(image.width), static_cast<int>(image.height)};
+  picture.rgba.resize(PNG_IMAGE_SIZE(image));
+  png_image_finish_read(&image, nullptr, picture.rgba.data(), 0, nullptr);
+  return picture;
+}
+
+std::map<std::uint32_t, std::size_t> colors(const Picture& picture) {
+  std::map<std::uint32_t, std::size_t> found;
+  for (std::size_t i = 0; i + 4 <= picture.rgba.size(); i += 4) {
+    const std::uint8_t* p = &picture.rgba[i];
+    ++found[Color{p[0], p[1], p[2], p[3]}.packed()];
+  }
+  return found;
+}
+
+class Pictures : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder = std::make_unique<TemporaryFolder>();
+    ASSERT_EQ(run("run kv-scale-lock -o run.nanscope --capture all").code, 0);
+  }
+  static void TearDownTestSuite() { folder.reset(); }
+
+  static std::string read(const std::string& name) {
+    std::ifstream file(*folder / name, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  static Output run(const std::string& arguments) {
+    const std::string line = "cd '" + folder->path().string() + "' && env -u DISPLAY -u WAYLAND_DISPLAY LC_ALL=C '" +
+                             NANSCOPE_BINARY "' " + arguments + " >out.txt 2>err.txt </dev/null";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
+  }
+  static void expect_refused(const std::string& arguments, const std::string& part) {
+    const Output output = run(arguments);
+    EXPECT_EQ(output.code, 2) << arguments << '\n' << output.err;
+    EXPECT_EQ(output.out, "") << arguments;
+    EXPECT_THAT(output.err, ::testing::StartsWith("nanscope: ")) << arguments;
+    EXPECT_THAT(output.err, ::testing::HasSubstr(part)) << arguments;
+    EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 1) << output.err;
+  }
+  /// The picture and, when there can be none on this machine, the reason to skip.
+  Picture draw(AppOptions options) {
+    options.file = *folder / "run.nanscope";
+    options.screenshot = *folder / "picture.png";
+    options.size = {1200, 800};
+    const Status drawn = run_app(options);
+    EXPECT_TRUE(drawn) << drawn.error().message;
+    return read_png(*options.screenshot);
+  }
+  static std::string no_picture() {
+    const auto platform = open_egl_platform({64, 64});
+    return platform ? "" : platform.error().message;
+  }
+
+  static std::unique_ptr<TemporaryFolder> folder;
+};
+std::unique_ptr<TemporaryFolder> Pictures::folder;
+
+TEST_F(Pictures, EveryViewShowsSomethingInBothThemes) {
+  if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
+  std::vector<std::string> views = view_names();
+  views.emplace_back();  // the whole window
+  for (const std::string& view : views) {
+    for (const Theme& theme : {dark_theme(), light_theme()}) {
+      AppOptions options;
+      options.view = view;
+      options.theme = theme.name;
+      const Picture picture = draw(options);
+      ASSERT_EQ(picture.size, (Extent{1200, 800})) << view;
+      const auto found = colors(picture);
+      const auto most = std::max_element(found.begin(), found.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      EXPECT_GT(found.size(), 50U) << view;
+      EXPECT_LT(most->second, picture.rgba.size() / 4 * 97 / 100) << view << " is almost blank";
+      EXPECT_GT(found.count(theme.cell(kNan).packed()), 0U) << view << " shows no NaN";
+    }
+  }
+}
+
+TEST_F(Pictures, AreTheSameEachTime) {
+  if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
+  EXPECT_EQ(draw({}).rgba, draw({}).rgba);
+}
+
+TEST_F(Pictures, FollowThePlace) {
+  if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
+  AppOptions options;
+  options.place = "4/0/-/lm_head.logits";
+  EXPECT_NE(draw({}).rgba, draw(options).rgba);
+}
+
+TEST_F(Pictures, HostileInputEndsInOneLine) {
+  const std::string whole = read("run.nanscope");
+  const auto write = [](const std::string& name, const std::string& bytes) {
+    std::ofstream(*folder / name, std::ios::binary) << bytes;
+  };
+  write("empty.nanscope", "");
+  write("text.nanscope", "this is no recording\n");
+  write("cut.nanscope", whole.substr(0, whole.size() / 3));
+  const std::string shot = " --screenshot x.png";
+  expect_refused("gui missing.nanscope" + shot, "missing.nanscope");
+  expect_refused("gui empty.nanscope" + shot, "empty.nanscope");
+  expect_refused("gui text.nanscope" + shot, "text.nanscope");
+  expect_refused("gui cut.nanscope" + shot, "cut.nanscope");
+  expect_refused("gui ." + shot, ".");
+  EXPECT_FALSE(fs::exists(*folder / "x.png"));
+}
+
+TEST_F(Pictures, BadRequestsEndInOneLine) {
+  expect_refused("gui", "FILE");
+  expect_refused("gui run.nanscope --screenshot x.png --view nothing", "front, cascade");
+  expect_refused("gui run.nanscope --screenshot x.png --theme pink", "dark or light");
+  expect_refused("gui run.nanscope --screenshot x.png --size 1600", "WIDTHxHEIGHT");
+  expect_refused("gui run.nanscope --screenshot x.png --size 1600x99999999999", "WIDTHxHEIGHT");
+  expect_refused("gui run.nanscope --screenshot x.png --at nowhere", "nowhere");
+  if (no_picture().empty()) expect_refused("gui run.nanscope --screenshot no/where/x.png", "no/where/x.png");
+}
+
+TEST_F(Pictures, WithoutADisplayThereIsOneLine) { expect_refused("gui run.nanscope", "display"); }
+
+}  // namespace
+}  // namespace nanscope::gui
