@@ -19,6 +19,9 @@ namespace {
 constexpr int kLeastSide = 200;
 constexpr int kMostSide = 8192;
 constexpr int kSettlingFrames = 4;  ///< layout depends on what the frame before measured
+constexpr int kLivelyFrames = 30;   ///< after input: tooltips and hovering come with a delay
+constexpr double kFrameSeconds = 1.0 / 120.0;
+constexpr double kIdleSeconds = 0.5;
 constexpr auto kPictureDeadline = std::chrono::minutes(5);
 
 /// What everything is drawn with, and a window for it. The window goes before what it draws with.
@@ -74,6 +77,19 @@ void open_dropped(Session& session, const std::vector<std::filesystem::path>& dr
   session.window = std::make_unique<Window>(std::move(*recording), session.setup);
 }
 
+/// Draws while something moves; else sleeps until there is input, so that an idle window costs nothing.
+void run_until_closed(Session& session) {
+  int lively = kLivelyFrames;
+  for (;;) {
+    const bool moving = lively > 0 || session.window->busy();
+    const PlatformEvents events = session.platform->poll(moving ? kFrameSeconds : kIdleSeconds);
+    if (events.close) return;
+    open_dropped(session, events.dropped);
+    lively = events.input || !events.dropped.empty() ? kLivelyFrames : std::max(0, lively - 1);
+    draw_frame(session);
+  }
+}
+
 }  // namespace
 
 Result<Extent> parse_size(const std::string& text) {
@@ -107,12 +123,8 @@ Status run_app(const AppOptions& options) {
   Result<Session> session = open_session(options, std::move(*recording), std::move(start));
   if (!session) return tl::unexpected(session.error());
   if (options.screenshot) return take_picture(*session, *options.screenshot);
-  for (;;) {
-    const PlatformEvents events = session->platform->poll();
-    if (events.close) return {};
-    open_dropped(*session, events.dropped);
-    draw_frame(*session);
-  }
+  run_until_closed(*session);
+  return {};
 }
 
 }  // namespace nanscope::gui

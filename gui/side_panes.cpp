@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "core/counted.h"
 #include "gui/bars.h"
@@ -11,8 +10,6 @@ namespace {
 
 constexpr std::size_t kStepsShown = 512;  ///< of one request; more would hide the other requests
 
-using StepsOf = std::map<std::int64_t, std::vector<const MapStep*>>;
-
 /// One request, as high as it needs to be.
 class RequestCard {
  public:
@@ -20,16 +17,18 @@ class RequestCard {
       : look_(look), navigator_(navigator), hint_(hint) {}
 
   /// Answers its height.
-  float draw(const MapRequest& request, const std::vector<const MapStep*>& steps, ImVec2 at, float width) {
+  float draw(const RunMap& map, const MapRequest& request, ImVec2 at, float width) {
     const Theme& theme = look_.theme;
     const bool chosen = navigator_.selection().place.request == request.row.id;
     const float pad = look_.px(12);
     const float square = look_.px(13);
     const float pitch = square + look_.px(3);
     const auto across = std::max<std::size_t>(1, static_cast<std::size_t>((width - 2 * pad) / pitch));
-    const std::size_t shown = std::min(steps.size(), kStepsShown);
+    const std::size_t shown = std::min(request.steps.size(), kStepsShown);
     const float lines = static_cast<float>((shown + across - 1) / across);
     const Area card{at.x + look_.px(6), at.y, width - look_.px(12), look_.px(62) + lines * pitch + pad};
+    const float height = card.height + look_.px(4);
+    if (!ImGui::IsRectVisible(card.min(), card.max())) return height;
     if (chosen) fill(card, theme.raised, look_.px(6));
 
     Area line{at.x + pad + look_.px(6), at.y + look_.px(9), width - 2 * pad - look_.px(12), look_.px(18)};
@@ -47,9 +46,9 @@ class RequestCard {
     for (std::size_t i = 0; i < shown; ++i) {
       const Area box{line.x + static_cast<float>(i % across) * pitch, line.y + static_cast<float>(i / across) * pitch,
                      square, square};
-      draw_step(*steps[i], box);
+      draw_step(map.steps[request.steps[i]], box);
     }
-    return card.height + look_.px(4);
+    return height;
   }
 
  private:
@@ -96,15 +95,12 @@ void draw_requests(const Look& look, Navigator& navigator, Area area, const std:
   fill({area.x, area.y + head - 1, area.width, 1}, look.theme.line);
   if (!navigator.map()) return;
   const RunMap& map = *navigator.map();
-  StepsOf steps;
-  for (const MapStep& step : map.steps) steps[step.row.request].push_back(&step);
   ImGui::SetCursorScreenPos({area.x, area.y + head});
   ImGui::BeginChild("requests", {area.width, area.height - head}, false, ImGuiWindowFlags_NoBackground);
   RequestCard card(look, navigator, hint);
   const ImVec2 start = ImGui::GetCursorScreenPos();
   float y = start.y + look.px(8);
-  for (const MapRequest& request : map.requests)
-    y += card.draw(request, steps[request.row.id], {start.x, y}, area.width);
+  for (const MapRequest& request : map.requests) y += card.draw(map, request, {start.x, y}, area.width);
   ImGui::SetCursorScreenPos({start.x, y});
   ImGui::Dummy({1, 1});
   ImGui::EndChild();

@@ -134,12 +134,16 @@ void TopBar::scrubber(const Look& look, Navigator& navigator, Area area) const {
   if (!map || map->ops.size() < 2) return;
   const auto last = static_cast<float>(map->ops.size() - 1);
   const auto at = [&](std::size_t op) { return track.x + track.width * static_cast<float>(op) / last; };
-  for (std::size_t i = 0; i < map->steps.size(); ++i) {
-    const MapStep& step = map->steps[i];
-    if (step.worst < kClipped) continue;
+  Cell worst = kAbsent;
+  float from = track.x;
+  for (std::size_t i = 0; i < map->steps.size(); ++i) {  // the worst of what falls on a pixel
     const std::size_t end = i + 1 < map->steps.size() ? map->steps[i + 1].first_op : map->ops.size() - 1;
-    const float from = at(std::min(step.first_op, map->ops.size() - 1));
-    fill({from, track.y, std::max(at(end) - from, 1.0F), thick}, look.theme.cell(step.worst).alpha(190));
+    const float to = at(std::min(end, map->ops.size() - 1));
+    worst = std::max(worst, map->steps[i].worst);
+    if (to - from < 1 && i + 1 < map->steps.size()) continue;
+    if (worst >= kClipped) fill({from, track.y, std::max(to - from, 1.0F), thick}, look.theme.cell(worst).alpha(190));
+    worst = kAbsent;
+    from = to;
   }
   if (navigator.story()) {
     for (const StoryEvent& event : navigator.story()->events) {

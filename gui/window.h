@@ -28,6 +28,8 @@ class Window {
   void frame(Platform& platform);
   /// Everything asked for has been answered and drawn.
   bool settled() const;
+  /// Something changes without input.
+  bool busy() const { return !settled() || navigator_.playing(); }
   void say_error(std::string message) { message_ = {std::move(message), true}; }
 
  private:

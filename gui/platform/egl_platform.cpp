@@ -102,7 +102,7 @@ class EglPlatform final : public Platform {
 
   Extent size() const override { return size_; }
   float scale() const override { return 1; }
-  PlatformEvents poll() override { return {}; }
+  PlatformEvents poll(double) override { return {}; }
 
   void begin_frame() override {
     renderer_->begin();

@@ -26,6 +26,7 @@ struct Picture {
 /// What happened since it was last asked.
 struct PlatformEvents {
   bool close = false;
+  bool input = false;                          ///< there was some before the time was over
   std::vector<std::filesystem::path> dropped;  ///< files let go over the window
 };
 
@@ -34,8 +35,8 @@ class Platform {
   virtual ~Platform() = default;
   virtual Extent size() const = 0;  ///< in pixels
   virtual float scale() const = 0;  ///< 1 on an ordinary screen, 2 on one of double density
-  /// Shows the last frame, then waits for input, at most until the next frame is due.
-  virtual PlatformEvents poll() = 0;
+  /// Shows the last frame, then waits for input, at most so long.
+  virtual PlatformEvents poll(double seconds) = 0;
   virtual void begin_frame() = 0;     ///< afterwards ImGui takes widgets
   virtual void end_frame() = 0;       ///< renders them
   virtual Picture read_pixels() = 0;  ///< of the frame just ended

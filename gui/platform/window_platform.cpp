@@ -11,9 +11,6 @@
 namespace nanscope::gui {
 namespace {
 
-/// Long enough to sleep when nothing happens, short enough for answers of the store to look immediate.
-constexpr double kIdleSeconds = 1.0 / 60.0;
-
 Status glfw_failure(const char* what) {
   const char* reason = nullptr;
   glfwGetError(&reason);
@@ -82,11 +79,13 @@ class WindowPlatform final : public Platform {
     glfwGetWindowContentScale(window_.get(), &x, nullptr);
     return x;
   }
-  PlatformEvents poll() override {
+  PlatformEvents poll(double seconds) override {
     // Not in end_frame(): the pixels of a frame can be read until it is swapped.
     if (std::exchange(drawn_, false)) glfwSwapBuffers(window_.get());
-    glfwWaitEventsTimeout(kIdleSeconds);
-    return {glfwWindowShouldClose(window_.get()) == GLFW_TRUE, std::exchange(dropped_, {})};
+    const double start = glfwGetTime();
+    glfwWaitEventsTimeout(seconds);
+    const bool input = glfwGetTime() - start < seconds;
+    return {glfwWindowShouldClose(window_.get()) == GLFW_TRUE, input, std::exchange(dropped_, {})};
   }
   void begin_frame() override {
     renderer_->begin();

@@ -104,7 +104,10 @@ class MapMaker {
       const MapStep& step = map_.steps[i];
       map_.step_of.emplace(std::pair{step.row.request, step.row.index}, i);
       const auto request = request_of.find(step.row.request);
-      if (request != request_of.end()) request->second->worst = std::max(request->second->worst, step.worst);
+      if (request != request_of.end()) {
+        request->second->steps.push_back(static_cast<std::uint32_t>(i));
+        request->second->worst = std::max(request->second->worst, step.worst);
+      }
       const bool same = !map_.spans.empty() && map_.spans.back().request == step.row.request &&
                         map_.spans.back().kind == step.row.kind;
       if (!same) map_.spans.push_back({step.row.request, step.row.kind, step.first_column, step.first_column, 0});
@@ -115,7 +118,7 @@ class MapMaker {
 
   void read_requests() {
     for (const RequestRow& row : run_.requests()) {
-      MapRequest request{row, {}, kAbsent};
+      MapRequest request{row, {}, {}, kAbsent};
       for (TokenRow& token : run_.tokens(row.id)) request.token_text.emplace(token.position, std::move(token.text));
       map_.requests.push_back(std::move(request));
     }

@@ -50,6 +50,7 @@ struct MapOp {
 struct MapRequest {
   RequestRow row;
   std::map<std::int64_t, std::string> token_text;  ///< by position; bytes, not to be trusted
+  std::vector<std::uint32_t> steps;                ///< indices in RunMap::steps
   Cell worst = kAbsent;
 };
 

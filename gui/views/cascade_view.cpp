@@ -17,11 +17,25 @@ constexpr float kNumbersWide = 210;      ///< least width of a column of numbers
 constexpr std::size_t kNumbersRows = 2;  ///< beside a link that is not chosen
 constexpr std::size_t kMostNumbers = 12;
 
+/// The same op of the same step; token and role count where both places name them.
+bool same_spot(const Place& link, const Place& selected) {
+  const auto agree = [](const auto& a, const auto& b) { return !a || !b || *a == *b; };
+  return link.request == selected.request && link.step == selected.step && link.layer == selected.layer &&
+         link.op == selected.op && agree(link.token, selected.token) &&
+         (link.role.empty() || selected.role.empty() || link.role == selected.role);
+}
+
 /// The story while it is drawn downwards.
 class Teller {
  public:
-  Teller(const ViewContext& context, const ViewActions& actions, Area area)
-      : context_(context), actions_(actions), area_(area), y_(area.y), wide_(area.width >= px(kWideFrom)) {}
+  /// `chosen`: number of the link whose numbers are shown in full, 0 for none.
+  Teller(const ViewContext& context, const ViewActions& actions, Area area, int chosen)
+      : context_(context),
+        actions_(actions),
+        area_(area),
+        chosen_(chosen),
+        y_(area.y),
+        wide_(area.width >= px(kWideFrom)) {}
 
   void head(const Story& story) {
     const Theme& theme = context_.theme;
@@ -44,7 +58,7 @@ class Teller {
 
   void tell(const StoryLink& link, bool last) {
     const float top = y_;
-    const bool chosen = link.target && is_chosen(*link.target);
+    const bool chosen = link.number == chosen_;
     const Layout layout = lay_out(link, chosen);
     const Area card{area_.x + px(6), top, area_.width - px(12), layout.height};
     const bool pointed = interact(link, card);
@@ -58,6 +72,8 @@ class Teller {
   }
 
   float height() const { return y_ - area_.y; }
+  /// The link that was clicked, 0 when none was.
+  int clicked() const { return clicked_; }
 
  private:
   struct Layout {
@@ -92,13 +108,6 @@ class Teller {
     y_ += px(3);
   }
 
-  bool is_chosen(const Selection& target) const {
-    const Place& place = target.place;
-    const Place& now = context_.selection.place;
-    return place.request == now.request && place.step == now.step && place.layer == now.layer && place.op == now.op &&
-           (place.role == now.role || now.role.empty());
-  }
-
   Layout lay_out(const StoryLink& link, bool chosen) const {
     Layout layout;
     const bool numbers = !link.evidence.empty() && link.state != LinkState::not_available;
@@ -111,6 +120,7 @@ class Teller {
         text_size(context_.fonts.text, link.title).x + text_size(context_.fonts.mono_small, link.place).x + px(14) >
             text_width();
     layout.height = px(kPad + kTitle + kPad) + (lines + (layout.place_below ? 1 : 0)) * line_height();
+    if (layout.evidence_below) layout.columns = text_width() >= px(2 * kNumbersWide) ? 2 : 1;
     if (layout.evidence_beside) {
       layout.columns = std::max<std::size_t>(1, static_cast<std::size_t>(beside().width / px(kNumbersWide)));
     }
@@ -126,6 +136,7 @@ class Teller {
     if (!link.target) return false;
     ImGui::SetCursorScreenPos(card.min());
     if (ImGui::InvisibleButton(fmt::format("link {}", link.number).c_str(), {card.width, card.height})) {
+      clicked_ = link.number;
       actions_.choose(*link.target);
     }
     if (!ImGui::IsItemHovered()) return false;
@@ -227,6 +238,8 @@ class Teller {
   const ViewContext& context_;
   const ViewActions& actions_;
   Area area_;
+  int chosen_;
+  int clicked_ = 0;
   float y_;
   bool wide_;
 };
@@ -247,13 +260,29 @@ class CascadeView final : public View {
     ImGui::SetCursorScreenPos(area.min());
     ImGui::BeginChild("story", {area.width, area.height}, false, ImGuiWindowFlags_NoBackground);
     const ImVec2 start = ImGui::GetCursorScreenPos();
-    Teller teller(context, actions, {start.x, start.y, area.width, area.height});
+    const int chosen = chosen_link(story, context.selection.place);
+    Teller teller(context, actions, {start.x, start.y, area.width, area.height}, chosen);
     teller.head(story);
     for (const StoryLink& link : story.links) teller.tell(link, &link == &story.links.back());
+    if (teller.clicked() != 0) clicked_ = teller.clicked();
     ImGui::SetCursorScreenPos({start.x, start.y + teller.height()});
     ImGui::Dummy({1, 8 * context.scale});
     ImGui::EndChild();
   }
+
+ private:
+  /// Of the links at the selected place the one that was clicked, else the first.
+  int chosen_link(const Story& story, const Place& place) const {
+    int chosen = 0;
+    for (const StoryLink& link : story.links) {
+      if (!link.target || !same_spot(link.target->place, place)) continue;
+      if (link.number == clicked_) return clicked_;
+      if (chosen == 0) chosen = link.number;
+    }
+    return chosen;
+  }
+
+  int clicked_ = 0;
 };
 
 }  // namespace

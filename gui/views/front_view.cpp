@@ -268,8 +268,9 @@ class FrontView final : public View {
 
   static void draw_request(const Scene& scene, std::int64_t id, Area band) {
     const Theme& theme = scene.context.theme;
+    if (band.width < scene.px(3)) return;
     const MapRequest* request = scene.map.request(id);
-    if (request == nullptr || band.width < scene.px(3)) return;
+    if (request == nullptr) return;
     const float gap = band.width > scene.px(12) ? scene.px(4) : scene.px(1);
     fill({band.x, band.y + scene.px(1), band.width - gap, band.height - scene.px(2)}, theme.raised, scene.px(3));
     if (request->worst >= kInf) {
