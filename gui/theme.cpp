@@ -10,10 +10,9 @@ namespace {
 
 /// The ramp through `from`, `middle` and `to`, then the special kinds.
 void set_cells(Theme& theme, Color from, Color middle, Color to) {
-  for (int i = 0; i < kHealthySteps; ++i) {
-    const float t = static_cast<float>(i) / static_cast<float>(kHealthySteps - 1);
-    theme.cells[static_cast<std::size_t>(kHealthyFirst + i)] =
-        t < 0.5F ? mix(from, middle, t * 2) : mix(middle, to, t * 2 - 1);
+  for (Cell cell = kHealthyFirst; cell <= kHealthyLast; ++cell) {
+    const float t = static_cast<float>(cell - kHealthyFirst) / static_cast<float>(kHealthySteps - 1);
+    theme.cells[cell] = t < 0.5F ? mix(from, middle, t * 2) : mix(middle, to, t * 2 - 1);
   }
 }
 

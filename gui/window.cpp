@@ -15,6 +15,7 @@ constexpr float kTopBar = 52;
 constexpr float kStatusBar = 28;
 constexpr float kGap = 6;
 constexpr float kLeastPane = 180;
+constexpr float kLeastCentre = 420;
 constexpr ImGuiWindowFlags kBare = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                                    ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
                                    ImGuiWindowFlags_NoScrollWithMouse;
@@ -38,7 +39,7 @@ Window::Window(Recording recording, WindowSetup setup)
     : setup_(std::move(setup)),
       top_bar_(recording.path().filename().string()),
       left_width_(236 * setup_.scale),
-      right_width_(552 * setup_.scale),
+      right_width_(584 * setup_.scale),
       store_(std::move(recording)) {
   navigator_.choose(setup_.start);
   const std::vector<std::string> names = setup_.view.empty() ? view_names() : std::vector<std::string>{setup_.view};
@@ -132,7 +133,8 @@ void Window::layout(Platform& platform, Area area) {
   const float middle_height = area.height - look.px(kTopBar + kStatusBar) - 2 * gap;
   const float least = look.px(kLeastPane);
   left_width_ = std::clamp(left_width_, least, std::max(least, area.width / 3));
-  right_width_ = std::clamp(right_width_, least, std::max(least, area.width * 0.45F));
+  const float most = area.width - left_width_ - look.px(kLeastCentre);
+  right_width_ = std::clamp(right_width_, least, std::max(least, most));
   const float centre_x = area.x + left_width_ + gap;
   const float right_x = area.right() - right_width_;
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "gui/platform/renderer.h"
@@ -66,6 +67,9 @@ class WindowPlatform final : public Platform {
     });
     input_ = ImGui_ImplGlfw_InitForOpenGL(window_.get(), true);
     if (!input_) return fail("the window gives no input");
+    glfwSetKeyCallback(window_.get(), [](GLFWwindow* window, int key, int code, int action, int modifiers) {
+      static_cast<WindowPlatform*>(glfwGetWindowUserPointer(window))->take_key({key, code, action, modifiers});
+    });
     return {};
   }
 
@@ -95,6 +99,8 @@ class WindowPlatform final : public Platform {
   void end_frame() override {
     renderer_->end(size());
     drawn_ = true;
+    pressed_.clear();
+    for (const Key& key : std::exchange(released_, {})) pass_on(key);
   }
   Picture read_pixels() override { return read_framebuffer(size()); }
   std::string clipboard() override {
@@ -104,10 +110,34 @@ class WindowPlatform final : public Platform {
   void set_clipboard(const std::string& text) override { glfwSetClipboardString(window_.get(), text.c_str()); }
 
  private:
+  struct Key {
+    int key;
+    int code;
+    int action;
+    int modifiers;
+  };
+
+  void pass_on(const Key& key) {
+    ImGui_ImplGlfw_KeyCallback(window_.get(), key.key, key.code, key.action, key.modifiers);
+  }
+
+  /// ImGui sees keys once a frame: one that is pressed and released within a frame is released after it.
+  void take_key(const Key& key) {
+    if (key.action == GLFW_PRESS) pressed_.push_back(key.key);
+    const bool unseen = std::find(pressed_.begin(), pressed_.end(), key.key) != pressed_.end();
+    if (key.action == GLFW_RELEASE && unseen) {
+      released_.push_back(key);
+    } else {
+      pass_on(key);
+    }
+  }
+
   GlfwWindow window_;
   std::unique_ptr<Renderer> renderer_;
   bool input_ = false;
   bool drawn_ = false;
+  std::vector<int> pressed_;   ///< since the last frame
+  std::vector<Key> released_;  ///< to be passed on after the next one
   std::vector<std::filesystem::path> dropped_;
 };
 

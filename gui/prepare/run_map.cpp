@@ -141,7 +141,7 @@ class MapMaker {
             {op.id, static_cast<std::uint32_t>(map_.steps.size()), rows.find(op.layer, in_layers, op.name)});
         if (op.kind == "kv_read") reads_keys_.insert(op.id);
       }
-      map_.steps.push_back(std::move(step));
+      map_.steps.push_back(step);
     }
     const std::vector<std::uint32_t> went = rows.sort_into(map_.rows);
     for (MapOp& op : map_.ops) op.row = went[op.row];

@@ -30,6 +30,7 @@ std::vector<StoryEvent> events_of(const Diagnosis& diagnosis, const Cascade& cas
   }
   for (const Fault& fault : diagnosis.faults) add(fault.where, words(fault.fault_class));
   std::vector<StoryEvent> events;
+  events.reserve(by_op.size());
   for (auto& [op, event] : by_op) events.push_back(std::move(event));
   return events;
 }

@@ -17,12 +17,11 @@ constexpr float kNumbersWide = 210;      ///< least width of a column of numbers
 constexpr std::size_t kNumbersRows = 2;  ///< beside a link that is not chosen
 constexpr std::size_t kMostNumbers = 12;
 
-/// The same op of the same step; token and role count where both places name them.
+/// The same op of the same step; the token counts where both places name one.
 bool same_spot(const Place& link, const Place& selected) {
   const auto agree = [](const auto& a, const auto& b) { return !a || !b || *a == *b; };
   return link.request == selected.request && link.step == selected.step && link.layer == selected.layer &&
-         link.op == selected.op && agree(link.token, selected.token) &&
-         (link.role.empty() || selected.role.empty() || link.role == selected.role);
+         link.op == selected.op && agree(link.token, selected.token);
 }
 
 /// The story while it is drawn downwards.
@@ -271,15 +270,17 @@ class CascadeView final : public View {
   }
 
  private:
-  /// Of the links at the selected place the one that was clicked, else the first.
+  /// Of the links at the selected place the one that was clicked, else the one of that very place, else the last.
   int chosen_link(const Story& story, const Place& place) const {
-    int chosen = 0;
+    int last = 0;
+    int same = 0;
     for (const StoryLink& link : story.links) {
       if (!link.target || !same_spot(link.target->place, place)) continue;
       if (link.number == clicked_) return clicked_;
-      if (chosen == 0) chosen = link.number;
+      last = link.number;
+      if (same == 0 && link.target->place == place) same = link.number;
     }
-    return chosen;
+    return same != 0 ? same : last;
   }
 
   int clicked_ = 0;

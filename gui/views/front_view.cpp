@@ -340,12 +340,14 @@ class FrontView final : public View {
     const float swatch = px(11);
     const Area row{area.x, area.bottom() - px(kLegendHeight), area.width, px(kLegendHeight)};
     float x = area.x + px(18);
+    const auto width_of = [&](std::string_view said) { return text_size(context.fonts.small, said).x; };
     const auto words = [&](std::string_view said, float gap) {
-      const float width = text_size(context.fonts.small, said).x;
-      label(context.fonts.small, {x, row.y, width + 1, row.height}, theme.muted, said);
-      x += width + px(gap);
+      label(context.fonts.small, {x, row.y, width_of(said) + 1, row.height}, theme.muted, said);
+      x += width_of(said) + px(gap);
     };
+    // What does not fit is left out: the worst comes first.
     const auto entry = [&](Cell cell, std::string_view said) {
+      if (x + swatch + px(6) + width_of(said) > area.right()) return;
       const Area box{x, row.y + (row.height - swatch) / 2, swatch, swatch};
       fill(box, theme.cell(cell), px(2));
       outline(box, theme.line, 1, px(2));
@@ -356,19 +358,26 @@ class FrontView final : public View {
     entry(kInf, "Inf");
     entry(kClipped, "clipped");
     entry(kLowHeadroom, fmt::format("headroom below {}", kLowHeadroomBelow));
-    words("healthy, largest |x|", 10);
-    words(fmt::format("{:g}", std::pow(10.0, kRampFrom)), 6);
+    const std::string from = fmt::format("{:g}", std::pow(10.0, kRampFrom));
+    const std::string to = fmt::format("{:g}", std::pow(10.0, kRampTo));
+    constexpr std::string_view kRamp = "healthy, largest |x|";
     const float ramp = px(96);
-    for (int i = 0; i < kHealthySteps; ++i) {
-      const float from = std::floor(x + ramp * static_cast<float>(i) / kHealthySteps);
-      const float to = std::floor(x + ramp * static_cast<float>(i + 1) / kHealthySteps);
-      fill({from, row.y + (row.height - swatch) / 2, to - from, swatch},
-           theme.cell(static_cast<Cell>(kHealthyFirst + i)));
-    }
+    if (x + width_of(kRamp) + width_of(from) + width_of(to) + ramp + px(22) > area.right()) return;
+    words(kRamp, 10);
+    words(from, 6);
+    draw_ramp(context, {x, row.y + (row.height - swatch) / 2, ramp, swatch});
     x += ramp + px(6);
-    words(fmt::format("{:g}", std::pow(10.0, kRampTo)), 18);
+    words(to, 18);
     entry(kZero, "all zero");
     entry(kAbsent, "none");
+  }
+
+  static void draw_ramp(const ViewContext& context, Area area) {
+    for (int i = 0; i < kHealthySteps; ++i) {
+      const float from = std::floor(area.x + area.width * static_cast<float>(i) / kHealthySteps);
+      const float to = std::floor(area.x + area.width * static_cast<float>(i + 1) / kHealthySteps);
+      fill({from, area.y, to - from, area.height}, context.theme.cell(static_cast<Cell>(kHealthyFirst + i)));
+    }
   }
 
   void hover(const Scene& scene, const ViewActions& actions, const Hit& hit) const {
