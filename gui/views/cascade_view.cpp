@@ -10,8 +10,8 @@ namespace nanscope::gui {
 namespace {
 
 constexpr float kDisc = 11;              ///< radius of a link's number
-constexpr float kPad = 6;                ///< above and below a link
-constexpr float kTitle = 19;             ///< height of its title
+constexpr float kPad = 5;                ///< above and below a link
+constexpr float kTitle = 18;             ///< height of its title
 constexpr float kWideFrom = 820;         ///< from this width on, every link shows its numbers beside it
 constexpr float kNumbersWide = 210;      ///< least width of a column of numbers
 constexpr std::size_t kNumbersRows = 2;  ///< beside a link that is not chosen

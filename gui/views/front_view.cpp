@@ -346,8 +346,10 @@ class FrontView final : public View {
       x += width_of(said) + px(gap);
     };
     // What does not fit is left out: the worst comes first.
+    bool full = false;
     const auto entry = [&](Cell cell, std::string_view said) {
-      if (x + swatch + px(6) + width_of(said) > area.right()) return;
+      full = full || x + swatch + px(6) + width_of(said) > area.right();
+      if (full) return;
       const Area box{x, row.y + (row.height - swatch) / 2, swatch, swatch};
       fill(box, theme.cell(cell), px(2));
       outline(box, theme.line, 1, px(2));
