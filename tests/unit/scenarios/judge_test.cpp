@@ -94,6 +94,11 @@ TEST(Judge, PlacesMatchByTheirParts) {
   EXPECT_TRUE(judge(scenario, faulty()).empty());
   scenario.expect.places = {{"1/0/2/inner_norm.out[7,0]", "variance-collapse"}};
   EXPECT_EQ(judge(scenario, faulty()).size(), 1u) << "token 7 is outside tokens 4 to 6";
+  for (const char* elsewhere : {"0/0/2/inner_norm.out", "1/1/2/inner_norm.out", "1/0/1/inner_norm.out",
+                                "1/0/2/attn_norm.out", "1/0/2/inner_norm.stats"}) {
+    scenario.expect.places = {{elsewhere, "variance-collapse"}};
+    EXPECT_EQ(judge(scenario, faulty()).size(), 1u) << elsewhere;
+  }
 }
 
 TEST(Effects, AreReadOffTheNumbers) {

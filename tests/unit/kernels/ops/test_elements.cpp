@@ -231,6 +231,26 @@ TEST(Cast, NanAndInfinityFollowTheOverflowMode) {
             (std::vector<std::uint8_t>{0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7e, 0x7f, 0x80}));
 }
 
+TEST(Cast, RealValuesAreCodesTimesTheScale) {
+  test::Matrix<std::uint8_t> codes(1, 2);
+  codes.format = Format::e4m3;
+  codes.data = {0x38, 0xFE};  // 1 and -448
+  Floats real(1, 2);
+  CastArgs args;
+  args.x = codes.view();
+  args.out = real.view();
+  args.dequantise = true;
+  args.scale = 0.25F;
+  test::launch(args);
+  EXPECT_EQ(real.data, (std::vector<float>{0.25F, -112.0F}));
+  args.x = real.view();
+  args.out = codes.view();
+  args.dequantise = false;
+  codes.data = {0, 0};
+  test::launch(args);
+  EXPECT_EQ(codes.data, (std::vector<std::uint8_t>{0x38, 0xFE}));
+}
+
 TEST(Cast, EveryCodeOfEveryFormatSurvivesTheWayToF32AndBack) {
   for (const FormatInfo& format : formats()) {
     if (format.storage_bytes() != 1) continue;
