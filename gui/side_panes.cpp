@@ -25,8 +25,9 @@ class RequestCard {
     const float pitch = square + look_.px(3);
     const auto across = std::max<std::size_t>(1, static_cast<std::size_t>((width - 2 * pad) / pitch));
     const std::size_t shown = std::min(request.steps.size(), kStepsShown);
-    const float lines = static_cast<float>((shown + across - 1) / across);
-    const Area card{at.x + look_.px(6), at.y, width - look_.px(12), look_.px(62) + lines * pitch + pad};
+    const std::size_t lines = (shown + across - 1) / across;
+    const Area card{at.x + look_.px(6), at.y, width - look_.px(12),
+                    look_.px(62) + static_cast<float>(lines) * pitch + pad};
     const float height = card.height + look_.px(4);
     if (!ImGui::IsRectVisible(card.min(), card.max())) return height;
     if (chosen) fill(card, theme.raised, look_.px(6));
@@ -44,8 +45,9 @@ class RequestCard {
           request.row.output_text.empty() ? "no answer" : in_quotes(request.row.output_text));
     line.y += look_.px(22);
     for (std::size_t i = 0; i < shown; ++i) {
-      const Area box{line.x + static_cast<float>(i % across) * pitch, line.y + static_cast<float>(i / across) * pitch,
-                     square, square};
+      const std::size_t row = i / across;
+      const Area box{line.x + static_cast<float>(i % across) * pitch, line.y + static_cast<float>(row) * pitch, square,
+                     square};
       draw_step(map.steps[request.steps[i]], box);
     }
     return height;

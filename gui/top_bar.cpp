@@ -2,6 +2,7 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "gui/bars.h"
 
@@ -159,7 +160,7 @@ void TopBar::scrubber(const Look& look, Navigator& navigator, Area area) const {
   if (ImGui::IsItemActive()) {
     const float part = std::clamp((ImGui::GetIO().MousePos.x - track.x) / track.width, 0.0F, 1.0F);
     if (navigator.playing()) navigator.play(false);
-    navigator.seek(static_cast<std::size_t>(part * last + 0.5F));
+    navigator.seek(static_cast<std::size_t>(std::lround(part * last)));
   }
   const ImVec2 knob(at(navigator.position()), middle);
   ImGui::GetWindowDrawList()->AddCircleFilled(knob, look.px(9), look.theme.panel.packed(), 24);

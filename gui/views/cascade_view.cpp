@@ -125,7 +125,8 @@ class Teller {
     }
     const std::size_t most = chosen ? kMostNumbers : kNumbersRows * layout.columns;
     layout.numbers = std::min(link.evidence.size(), most);
-    const auto rows = static_cast<float>((layout.numbers + layout.columns - 1) / layout.columns);
+    const std::size_t lines_of_numbers = (layout.numbers + layout.columns - 1) / layout.columns;
+    const auto rows = static_cast<float>(lines_of_numbers);
     if (layout.evidence_below) layout.height += px(6) + rows * line_height();
     if (layout.evidence_beside) layout.height = std::max(layout.height, px(2 * kPad + 4) + rows * line_height());
     return layout;
@@ -152,7 +153,9 @@ class Teller {
       line({center.x, from}, {center.x, to}, tone(link), px(2));
       return;
     }
-    for (float y = from; y < to; y += px(7)) {
+    const auto dashes = static_cast<int>(std::ceil((to - from) / px(7)));
+    for (int dash = 0; dash < dashes; ++dash) {
+      const float y = from + static_cast<float>(dash) * px(7);
       line({center.x, y}, {center.x, std::min(y + px(3), to)}, context_.theme.muted.alpha(120), px(2));
     }
   }
@@ -222,9 +225,9 @@ class Teller {
     const float column_width = (area.width - gap * (columns - 1)) / columns;
     for (std::size_t i = 0; i < layout.numbers; ++i) {
       const auto column = static_cast<float>(i % layout.columns);
-      const auto row = static_cast<float>(i / layout.columns);
-      const Area cell{area.x + column * (column_width + gap), area.y + row * line_height(), column_width,
-                      line_height()};
+      const std::size_t row = i / layout.columns;
+      const Area cell{area.x + column * (column_width + gap), area.y + static_cast<float>(row) * line_height(),
+                      column_width, line_height()};
       const std::string& value = link.evidence[i].second;
       const float value_width = std::min(text_size(context_.fonts.mono_small, value).x, cell.width * 0.6F);
       label(context_.fonts.small, {cell.x, cell.y, cell.width - value_width - px(8), cell.height}, context_.theme.muted,
