@@ -22,6 +22,7 @@ std::vector<RequestSpec> requests() {
 EngineConfig config() {
   return tiny_config({{"kv.format", "e4m3"},
                       {"kv.policy", "locked"},
+                      {"model.mlp_width", "600"},  // more than one tile wide
                       {"kv.block_size", "8"},
                       {"engine.pad", "left"},
                       {"attention.mask", "additive"}});
@@ -200,6 +201,24 @@ TEST(Recorder, StoredBytesHashesAndHealthAreThoseOfTheLiveTensor) {
     EXPECT_EQ(tokens.size(), static_cast<std::size_t>(seen.rows));
   }
   EXPECT_GT(nan, 0) << "the run was meant to hold NaN rows";
+}
+
+TEST(Recorder, RowsStandAtTheirPositions) {
+  const Recorded run("none");
+  std::int64_t later = 0;
+  const std::vector<StepRow> steps = run.recording->steps().value();
+  for (const StepRow& step : steps) {
+    TensorFilter filter;
+    filter.step = step.id;
+    filter.role = "out";
+    const std::vector<TensorRow> tensors = run.recording->tensors(filter).value();
+    for (const TensorRow& tensor : tensors) {
+      if (tensor.tokens != step.tokens) continue;  // what is of the last token alone, or of the context
+      EXPECT_EQ(tensor.first_token, step.first_token) << tensor.id;
+      later += tensor.first_token > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(later, 0);
 }
 
 TEST(Recorder, ClippedValuesAreCountedAgainstTheirSource) {
