@@ -4,9 +4,7 @@
 #include <cmath>
 
 #include "core/counted.h"
-#include "gui/prepare/front_image.h"
-#include "gui/prepare/viewport.h"
-#include "gui/texture.h"
+#include "gui/cell_map.h"
 #include "gui/views/registry.h"
 
 /// The front: token x (layer, op) over all requests and steps, coloured by health.
@@ -18,31 +16,11 @@ constexpr float kLegendHeight = 34;
 constexpr float kLabelWidth = 168;
 constexpr float kGroupWidth = 58;
 constexpr float kOpHeight = 12;  ///< a line of the ops' names
-constexpr float kGapFrom = 5;    ///< cells of so many pixels are separated by a line
 
-/// Where cells are on screen.
-struct Scene {
+/// The map, and where its cells are on screen.
+struct Scene : GridScene {
   const RunMap& map;
-  const ViewContext& context;
-  const Viewport& port;
-  Area cells;
-
-  float x(double column) const {
-    return cells.x + static_cast<float>((column - port.left()) / port.width()) * cells.width;
-  }
-  float y(double row) const { return cells.y + static_cast<float>((row - port.top()) / port.height()) * cells.height; }
-  float cell_width() const { return cells.width / static_cast<float>(port.width()); }
-  float cell_height() const { return cells.height / static_cast<float>(port.height()); }
-  Area cell(std::int64_t column, std::size_t row, std::int64_t columns = 1) const {
-    const float left = x(static_cast<double>(column));
-    const float top = y(static_cast<double>(row));
-    return {left, top, x(static_cast<double>(column + columns)) - left, y(static_cast<double>(row + 1)) - top};
-  }
-  float px(float pixels) const { return pixels * context.scale; }
 };
-
-void clip(Area area) { ImGui::GetWindowDrawList()->PushClipRect(area.min(), area.max(), true); }
-void unclip() { ImGui::GetWindowDrawList()->PopClipRect(); }
 
 std::string request_title(const MapRequest& request) {
   if (request.row.name.empty()) return fmt::format("request {}", request.row.id);
@@ -57,11 +35,11 @@ class FrontView final : public View {
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
     if (!context.map) return std::nullopt;
-    port_.set_grid(context.map->columns, static_cast<std::int64_t>(context.map->rows.size()));
+    grid_.port.set_grid(context.map->columns, static_cast<std::int64_t>(context.map->rows.size()));
     const Area cells = cells_of(area, context.scale);
     const int width = std::clamp(static_cast<int>(cells.width), 1, kTextureLimit);
     const int height = std::clamp(static_cast<int>(cells.height), 1, kTextureLimit);
-    const FrontRange range = port_.range();
+    const FrontRange range = grid_.port.range();
     return ViewRequest{fmt::format("{} {} {} {} {} {}", range.column_begin, range.column_end, range.row_begin,
                                    range.row_end, width, height),
                        [map = context.map, range, width, height](RunFacts&) -> Result<PreparedPtr> {
@@ -72,87 +50,30 @@ class FrontView final : public View {
   void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
     if (!context.map || !prepared) return;
     const RunMap& map = *context.map;
-    const Scene scene{map, context, port_, cells_of(area, context.scale)};
+    const Scene scene{{context, grid_.port, cells_of(area, context.scale)}, map};
     if (map.columns == 0 || map.rows.empty() || scene.cells.width < 1 || scene.cells.height < 1) return;
-    upload(prepared, context.theme);
-    const std::optional<Hit> hit = input(scene);
-    draw_cells(scene);
+    grid_.upload(prepared, static_cast<const FrontImage&>(*prepared), context.theme);
+    const std::optional<GridHit> hit = grid_.input(scene.cells);
+    grid_.draw(scene);
     draw_lines(scene);
     draw_future(scene);
     draw_selection(scene);
     draw_header(scene, area);
     draw_labels(scene, area, hit);
-    draw_legend(context, area);
+    draw_key(context, area);
     if (hit) hover(scene, actions, *hit);
   }
 
  private:
-  struct Hit {
-    std::int64_t column;
-    std::size_t row;
-    bool clicked;
-  };
-
   static Area cells_of(Area area, float scale) {
     return {area.x + kLabelWidth * scale, area.y + kHeaderHeight * scale, area.width - (kLabelWidth + 12) * scale,
             area.height - (kHeaderHeight + kLegendHeight) * scale};
-  }
-
-  void upload(const PreparedPtr& prepared, const Theme& theme) {
-    if (shown_ == prepared && theme_ == theme.name) return;
-    const auto& image = static_cast<const FrontImage&>(*prepared);
-    std::vector<std::uint32_t> pixels(image.texels.size());
-    std::transform(image.texels.begin(), image.texels.end(), pixels.begin(),
-                   [&theme](Cell cell) { return theme.cell(cell).packed(); });
-    if (!pixels.empty()) texture_.upload(pixels, image.width, image.height);
-    range_ = image.range;
-    shown_ = prepared;
-    theme_ = theme.name;
-  }
-
-  /// Wheel zooms (with Shift the ops alone, with Ctrl the tokens alone), dragging pans, a click selects, 0 shows all.
-  std::optional<Hit> input(const Scene& scene) {
-    ImGui::SetCursorScreenPos(scene.cells.min());
-    ImGui::InvisibleButton("cells", {scene.cells.width, scene.cells.height});
-    const ImGuiIO& io = ImGui::GetIO();
-    if (ImGui::IsItemActive() && ImGui::IsMouseDragging(ImGuiMouseButton_Left)) {
-      port_.pan(static_cast<double>(-io.MouseDelta.x / scene.cells.width),
-                static_cast<double>(-io.MouseDelta.y / scene.cells.height));
-      dragged_ = true;
-    }
-    const bool released = ImGui::IsItemDeactivated();
-    const bool clicked = released && !dragged_;
-    if (released) dragged_ = false;
-    if (!ImGui::IsItemHovered() || !scene.cells.holds(io.MousePos)) return std::nullopt;
-    const double at_x = static_cast<double>((io.MousePos.x - scene.cells.x) / scene.cells.width);
-    const double at_y = static_cast<double>((io.MousePos.y - scene.cells.y) / scene.cells.height);
-    const Hit hit{static_cast<std::int64_t>(port_.left() + at_x * port_.width()),
-                  static_cast<std::size_t>(port_.top() + at_y * port_.height()), clicked};
-    if (io.MouseWheel != 0) {
-      const double factor = std::pow(1.25, static_cast<double>(io.MouseWheel));
-      port_.zoom(io.KeyShift ? 1 : factor, io.KeyCtrl ? 1 : factor, at_x, at_y);
-    }
-    if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Right)) port_.show_all();
-    return hit;
-  }
-
-  void draw_cells(const Scene& scene) const {
-    fill(scene.cells, scene.context.theme.cell(kAbsent));
-    if (texture_.empty()) return;
-    clip(scene.cells);
-    ImGui::GetWindowDrawList()->AddImage(
-        texture_.id(),
-        {scene.x(static_cast<double>(range_.column_begin)), scene.y(static_cast<double>(range_.row_begin))},
-        {scene.x(static_cast<double>(range_.column_end)), scene.y(static_cast<double>(range_.row_end))}, {0, 0}, {1, 1},
-        IM_COL32_WHITE);
-    unclip();
   }
 
   static void draw_lines(const Scene& scene) {
     const Theme& theme = scene.context.theme;
     clip(scene.cells);
     const FrontRange range = scene.port.range();
-    const Color thin = theme.panel.alpha(110);
     const auto vertical = [&](std::int64_t column, Color color, float width) {
       const float x = std::floor(scene.x(static_cast<double>(column)));
       fill({x, scene.cells.y, width, scene.cells.height}, color);
@@ -161,12 +82,6 @@ class FrontView final : public View {
       const float y = std::floor(scene.y(static_cast<double>(row)));
       fill({scene.cells.x, y, scene.cells.width, width}, color);
     };
-    if (scene.cell_width() >= kGapFrom) {
-      for (std::int64_t c = range.column_begin; c <= range.column_end; ++c) vertical(c, thin, 1);
-    }
-    if (scene.cell_height() >= kGapFrom) {
-      for (std::int64_t r = range.row_begin; r <= range.row_end; ++r) horizontal(r, thin, 1);
-    }
     for (std::int64_t r = std::max<std::int64_t>(range.row_begin, 1); r < range.row_end; ++r) {
       const auto row = static_cast<std::size_t>(r);
       if (scene.map.rows[row].group != scene.map.rows[row - 1].group) horizontal(r, theme.panel, scene.px(2));
@@ -210,21 +125,7 @@ class FrontView final : public View {
       const Area top = scene.cell(first, 0, columns);
       outline({top.x, scene.cells.y, top.width, scene.cells.height}, theme.text, scene.px(2));
     } else {
-      Area cell = scene.cell(first, *row, columns);
-      const float least = scene.px(7);
-      if (cell.width < least) cell = {cell.x - (least - cell.width) / 2, cell.y, least, cell.height};
-      if (cell.height < least) cell = {cell.x, cell.y - (least - cell.height) / 2, cell.width, least};
-      const Color faint = theme.text.alpha(80);
-      const float middle_x = std::floor(cell.x + cell.width / 2);
-      const float middle_y = std::floor(cell.y + cell.height / 2);
-      line({scene.cells.x, middle_y}, {cell.x - 2, middle_y}, faint);
-      line({cell.right() + 2, middle_y}, {scene.cells.right(), middle_y}, faint);
-      if (place.token) {
-        line({middle_x, scene.cells.y}, {middle_x, cell.y - 2}, faint);
-        line({middle_x, cell.bottom() + 2}, {middle_x, scene.cells.bottom()}, faint);
-      }
-      outline(cell.inset(-scene.px(3)), theme.panel, scene.px(2), scene.px(2));
-      outline(cell.inset(-scene.px(1.5F)), theme.text, scene.px(2), scene.px(2));
+      draw_cursor(scene, scene.cell(first, static_cast<std::int64_t>(*row), columns), true, place.token.has_value());
     }
     unclip();
   }
@@ -283,13 +184,13 @@ class FrontView final : public View {
   }
 
   /// Names of layers always; of ops where a row is high enough, else of those pointed at, selected and in the story.
-  static void draw_labels(const Scene& scene, Area area, const std::optional<Hit>& hit) {
+  static void draw_labels(const Scene& scene, Area area, const std::optional<GridHit>& hit) {
     clip({area.x, scene.cells.y, scene.px(kLabelWidth), scene.cells.height});
     draw_groups(scene, area);
     const Place& place = scene.context.selection.place;
     const FrontRange range = scene.port.range();
     std::vector<std::size_t> wanted;  // the most wanted first
-    if (hit) wanted.push_back(hit->row);
+    if (hit) wanted.push_back(static_cast<std::size_t>(hit->row));
     if (const auto row = scene.map.find_row(place.layer.value_or(-1), place.op)) wanted.push_back(*row);
     const std::size_t pointed = wanted.size();
     if (scene.cell_height() >= scene.px(kOpHeight)) {
@@ -334,58 +235,23 @@ class FrontView final : public View {
     }
   }
 
-  static void draw_legend(const ViewContext& context, Area area) {
-    const Theme& theme = context.theme;
-    const auto px = [&](float pixels) { return pixels * context.scale; };
-    const float swatch = px(11);
-    const Area row{area.x, area.bottom() - px(kLegendHeight), area.width, px(kLegendHeight)};
-    float x = area.x + px(18);
-    const auto width_of = [&](std::string_view said) { return text_size(context.fonts.small, said).x; };
-    const auto words = [&](std::string_view said, float gap) {
-      label(context.fonts.small, {x, row.y, width_of(said) + 1, row.height}, theme.muted, said);
-      x += width_of(said) + px(gap);
-    };
-    // What does not fit is left out: the worst comes first.
-    bool full = false;
-    const auto entry = [&](Cell cell, std::string_view said) {
-      full = full || x + swatch + px(6) + width_of(said) > area.right();
-      if (full) return;
-      const Area box{x, row.y + (row.height - swatch) / 2, swatch, swatch};
-      fill(box, theme.cell(cell), px(2));
-      outline(box, theme.line, 1, px(2));
-      x += swatch + px(6);
-      words(said, 18);
-    };
-    entry(kNan, "NaN");
-    entry(kInf, "Inf");
-    entry(kClipped, "clipped");
-    entry(kLowHeadroom, fmt::format("headroom below {}", kLowHeadroomBelow));
-    const std::string from = fmt::format("{:g}", std::pow(10.0, kRampFrom));
-    const std::string to = fmt::format("{:g}", std::pow(10.0, kRampTo));
-    constexpr std::string_view kRamp = "healthy, largest |x|";
-    const float ramp = px(96);
-    if (x + width_of(kRamp) + width_of(from) + width_of(to) + ramp + px(22) > area.right()) return;
-    words(kRamp, 10);
-    words(from, 6);
-    draw_ramp(context, {x, row.y + (row.height - swatch) / 2, ramp, swatch});
-    x += ramp + px(6);
-    words(to, 18);
-    entry(kZero, "all zero");
-    entry(kAbsent, "none");
+  static void draw_key(const ViewContext& context, Area area) {
+    const float height = kLegendHeight * context.scale;
+    const LegendEntry first[] = {{kNan, "NaN"},
+                                 {kInf, "Inf"},
+                                 {kClipped, "clipped"},
+                                 {kLowHeadroom, fmt::format("headroom below {}", kLowHeadroomBelow)}};
+    const LegendRamp ramp{"healthy, largest |x|", fmt::format("{:g}", std::pow(10.0, kRampFrom)),
+                          fmt::format("{:g}", std::pow(10.0, kRampTo))};
+    const LegendEntry last[] = {{kZero, "all zero"}, {kAbsent, "none"}};
+    draw_legend(context, {area.x, area.bottom() - height, area.width, height}, first, ramp, last);
   }
 
-  static void draw_ramp(const ViewContext& context, Area area) {
-    for (int i = 0; i < kHealthySteps; ++i) {
-      const float from = std::floor(area.x + area.width * static_cast<float>(i) / kHealthySteps);
-      const float to = std::floor(area.x + area.width * static_cast<float>(i + 1) / kHealthySteps);
-      fill({from, area.y, to - from, area.height}, context.theme.cell(static_cast<Cell>(kHealthyFirst + i)));
-    }
-  }
-
-  void hover(const Scene& scene, const ViewActions& actions, const Hit& hit) const {
-    if (hit.row >= scene.map.rows.size() || scene.map.step_at(hit.column) == nullptr) return;
-    const Place place = scene.map.place_at(hit.column, hit.row);
-    const Cell cell = scene.map.row(hit.row)[static_cast<std::size_t>(hit.column)];
+  static void hover(const Scene& scene, const ViewActions& actions, const GridHit& hit) {
+    const auto row = static_cast<std::size_t>(hit.row);
+    if (row >= scene.map.rows.size() || scene.map.step_at(hit.column) == nullptr) return;
+    const Place place = scene.map.place_at(hit.column, row);
+    const Cell cell = scene.map.row(row)[static_cast<std::size_t>(hit.column)];
     if (hit.clicked) actions.choose({place, {}});
     const MapRequest* request = scene.map.request(*place.request);
     std::string token = fmt::format("token {}", *place.token);
@@ -400,32 +266,10 @@ class FrontView final : public View {
           fmt::format(", largest |x| {:.2g} to {:.2g}", magnitude_of(cell), magnitude_of(static_cast<Cell>(cell + 1)));
     }
     actions.hint(fmt::format("{}   {}   {}", to_string(place), token, health));
-    tooltip(scene.context, to_string(place), token, health, cell);
+    cell_tooltip(scene.context, to_string(place), token, health, cell);
   }
 
-  static void tooltip(const ViewContext& context, const std::string& place, const std::string& token,
-                      const std::string& health, Cell cell) {
-    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(12 * context.scale, 9 * context.scale));
-    ImGui::BeginTooltip();
-    ImGui::PushFont(context.fonts.mono);
-    ImGui::TextUnformatted(place.c_str());
-    ImGui::PopFont();
-    ImGui::TextDisabled("%s", token.c_str());
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const float size = ImGui::GetTextLineHeight();
-    fill({at.x, at.y + size * 0.1F, size * 0.8F, size * 0.8F}, context.theme.cell(cell), 2 * context.scale);
-    ImGui::SetCursorScreenPos({at.x + size * 1.3F, at.y});
-    ImGui::TextUnformatted(health.c_str());
-    ImGui::EndTooltip();
-    ImGui::PopStyleVar();
-  }
-
-  Viewport port_;
-  Texture texture_;
-  PreparedPtr shown_;
-  FrontRange range_;
-  std::string_view theme_;
-  bool dragged_ = false;
+  CellMap grid_;
 };
 
 }  // namespace

@@ -1,0 +1,172 @@
+#include "gui/cell_map.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace nanscope::gui {
+namespace {
+
+constexpr float kGapFrom = 5;  ///< cells of so many pixels are separated by a line
+
+void draw_ramp(const ViewContext& context, Area area) {
+  for (int i = 0; i < kHealthySteps; ++i) {
+    const float from = std::floor(area.x + area.width * static_cast<float>(i) / kHealthySteps);
+    const float to = std::floor(area.x + area.width * static_cast<float>(i + 1) / kHealthySteps);
+    fill({from, area.y, to - from, area.height}, context.theme.cell(static_cast<Cell>(kHealthyFirst + i)));
+  }
+}
+
+/// A legend while it is written to the right.
+class LegendWriter {
+ public:
+  LegendWriter(const ViewContext& context, Area row) : context_(context), row_(row), x_(row.x + px(18)) {}
+
+  void entry(const LegendEntry& entry) {
+    const float swatch = px(11);
+    full_ = full_ || x_ + swatch + px(6) + width_of(entry.words) > row_.right();
+    if (full_) return;
+    const Area box{x_, row_.y + (row_.height - swatch) / 2, swatch, swatch};
+    fill(box, context_.theme.cell(entry.cell), px(2));
+    outline(box, context_.theme.line, 1, px(2));
+    x_ += swatch + px(6);
+    words(entry.words, 18);
+  }
+
+  void ramp(const LegendRamp& ramp) {
+    const float width = px(96);
+    const float taken = width_of(ramp.words) + width_of(ramp.from) + width_of(ramp.to) + width + px(22);
+    full_ = full_ || x_ + taken > row_.right();
+    if (full_) return;
+    words(ramp.words, 10);
+    words(ramp.from, 6);
+    draw_ramp(context_, {x_, row_.y + (row_.height - px(11)) / 2, width, px(11)});
+    x_ += width + px(6);
+    words(ramp.to, 18);
+  }
+
+ private:
+  float px(float pixels) const { return pixels * context_.scale; }
+  float width_of(std::string_view said) const { return text_size(context_.fonts.small, said).x; }
+  void words(std::string_view said, float gap) {
+    label(context_.fonts.small, {x_, row_.y, width_of(said) + 1, row_.height}, context_.theme.muted, said);
+    x_ += width_of(said) + px(gap);
+  }
+
+  const ViewContext& context_;
+  Area row_;
+  float x_;
+  bool full_ = false;
+};
+
+}  // namespace
+
+void clip(Area area) { ImGui::GetWindowDrawList()->PushClipRect(area.min(), area.max(), true); }
+void unclip() { ImGui::GetWindowDrawList()->PopClipRect(); }
+
+std::optional<GridHit> CellMap::input(Area cells) {
+  ImGui::SetCursorScreenPos(cells.min());
+  ImGui::InvisibleButton("cells", {cells.width, cells.height});
+  const ImGuiIO& io = ImGui::GetIO();
+  if (ImGui::IsItemActive() && ImGui::IsMouseDragging(ImGuiMouseButton_Left)) {
+    port.pan(static_cast<double>(-io.MouseDelta.x / cells.width), static_cast<double>(-io.MouseDelta.y / cells.height));
+    dragged_ = true;
+  }
+  const bool released = ImGui::IsItemDeactivated();
+  const bool clicked = released && !dragged_;
+  if (released) dragged_ = false;
+  if (!ImGui::IsItemHovered() || !cells.holds(io.MousePos)) return std::nullopt;
+  const double at_x = static_cast<double>((io.MousePos.x - cells.x) / cells.width);
+  const double at_y = static_cast<double>((io.MousePos.y - cells.y) / cells.height);
+  const GridHit hit{static_cast<std::int64_t>(port.left() + at_x * port.width()),
+                    static_cast<std::int64_t>(port.top() + at_y * port.height()), clicked};
+  if (io.MouseWheel != 0) {
+    const double factor = std::pow(1.25, static_cast<double>(io.MouseWheel));
+    port.zoom(io.KeyShift ? 1 : factor, io.KeyCtrl ? 1 : factor, at_x, at_y);
+  }
+  if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Right)) port.show_all();
+  return hit;
+}
+
+void CellMap::upload(const PreparedPtr& prepared, const FrontImage& image, const Theme& theme) {
+  if (shown_ == prepared && theme_ == theme.name) return;
+  std::vector<std::uint32_t> pixels(image.texels.size());
+  std::transform(image.texels.begin(), image.texels.end(), pixels.begin(),
+                 [&theme](Cell cell) { return theme.cell(cell).packed(); });
+  if (!pixels.empty()) texture_.upload(pixels, image.width, image.height);
+  range_ = image.range;
+  shown_ = prepared;
+  theme_ = theme.name;
+}
+
+void CellMap::draw(const GridScene& scene) const {
+  const Theme& theme = scene.context.theme;
+  fill(scene.cells, theme.cell(kAbsent));
+  if (texture_.empty()) return;
+  clip(scene.cells);
+  ImGui::GetWindowDrawList()->AddImage(
+      texture_.id(),
+      {scene.x(static_cast<double>(range_.column_begin)), scene.y(static_cast<double>(range_.row_begin))},
+      {scene.x(static_cast<double>(range_.column_end)), scene.y(static_cast<double>(range_.row_end))}, {0, 0}, {1, 1},
+      IM_COL32_WHITE);
+  const FrontRange range = port.range();
+  const Color thin = theme.panel.alpha(110);
+  if (scene.cell_width() >= kGapFrom) {
+    for (std::int64_t c = range.column_begin; c <= range.column_end; ++c) {
+      fill({std::floor(scene.x(static_cast<double>(c))), scene.cells.y, 1, scene.cells.height}, thin);
+    }
+  }
+  if (scene.cell_height() >= kGapFrom) {
+    for (std::int64_t r = range.row_begin; r <= range.row_end; ++r) {
+      fill({scene.cells.x, std::floor(scene.y(static_cast<double>(r))), scene.cells.width, 1}, thin);
+    }
+  }
+  unclip();
+}
+
+void draw_cursor(const GridScene& scene, Area cell, bool along_row, bool along_column) {
+  const Theme& theme = scene.context.theme;
+  const float least = scene.px(7);
+  if (cell.width < least) cell = {cell.x - (least - cell.width) / 2, cell.y, least, cell.height};
+  if (cell.height < least) cell = {cell.x, cell.y - (least - cell.height) / 2, cell.width, least};
+  const Color faint = theme.text.alpha(80);
+  const float middle_x = std::floor(cell.x + cell.width / 2);
+  const float middle_y = std::floor(cell.y + cell.height / 2);
+  if (along_row) {
+    line({scene.cells.x, middle_y}, {cell.x - 2, middle_y}, faint);
+    line({cell.right() + 2, middle_y}, {scene.cells.right(), middle_y}, faint);
+  }
+  if (along_column) {
+    line({middle_x, scene.cells.y}, {middle_x, cell.y - 2}, faint);
+    line({middle_x, cell.bottom() + 2}, {middle_x, scene.cells.bottom()}, faint);
+  }
+  outline(cell.inset(-scene.px(3)), theme.panel, scene.px(2), scene.px(2));
+  outline(cell.inset(-scene.px(1.5F)), theme.text, scene.px(2), scene.px(2));
+}
+
+void draw_legend(const ViewContext& context, Area row, std::span<const LegendEntry> first, const LegendRamp& ramp,
+                 std::span<const LegendEntry> last) {
+  LegendWriter writer(context, row);
+  for (const LegendEntry& entry : first) writer.entry(entry);
+  writer.ramp(ramp);
+  for (const LegendEntry& entry : last) writer.entry(entry);
+}
+
+void cell_tooltip(const ViewContext& context, const std::string& place, const std::string& said,
+                  const std::string& health, Cell cell) {
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(12 * context.scale, 9 * context.scale));
+  ImGui::BeginTooltip();
+  ImGui::PushFont(context.fonts.mono);
+  ImGui::TextUnformatted(place.c_str());
+  ImGui::PopFont();
+  ImGui::TextDisabled("%s", said.c_str());
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float size = ImGui::GetTextLineHeight();
+  fill({at.x, at.y + size * 0.1F, size * 0.8F, size * 0.8F}, context.theme.cell(cell), 2 * context.scale);
+  ImGui::SetCursorScreenPos({at.x + size * 1.3F, at.y});
+  ImGui::TextUnformatted(health.c_str());
+  ImGui::EndTooltip();
+  ImGui::PopStyleVar();
+}
+
+}  // namespace nanscope::gui

@@ -1,0 +1,87 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "gui/paint.h"
+#include "gui/prepare/front_image.h"
+#include "gui/prepare/viewport.h"
+#include "gui/texture.h"
+#include "gui/views/view.h"
+
+/// What the views share that show a grid of cells coloured by health.
+namespace nanscope::gui {
+
+/// Where the cells of a grid are on screen.
+struct GridScene {
+  const ViewContext& context;
+  const Viewport& port;
+  Area cells;
+
+  float x(double column) const {
+    return cells.x + static_cast<float>((column - port.left()) / port.width()) * cells.width;
+  }
+  float y(double row) const { return cells.y + static_cast<float>((row - port.top()) / port.height()) * cells.height; }
+  float cell_width() const { return cells.width / static_cast<float>(port.width()); }
+  float cell_height() const { return cells.height / static_cast<float>(port.height()); }
+  Area cell(std::int64_t column, std::int64_t row, std::int64_t columns = 1) const {
+    const float left = x(static_cast<double>(column));
+    const float top = y(static_cast<double>(row));
+    return {left, top, x(static_cast<double>(column + columns)) - left, y(static_cast<double>(row + 1)) - top};
+  }
+  float px(float pixels) const { return pixels * context.scale; }
+};
+
+struct GridHit {
+  std::int64_t column = 0;
+  std::int64_t row = 0;
+  bool clicked = false;
+};
+
+/// A grid that is zoomed, panned and pointed at.
+class CellMap {
+ public:
+  Viewport port;
+
+  /// The wheel zooms (with Shift rows alone, with Ctrl columns alone), dragging pans, a double click of
+  /// the right button shows all. Answers what is pointed at.
+  std::optional<GridHit> input(Area cells);
+  /// Shows `image` from now on; `prepared` holds it and tells whether it is new.
+  void upload(const PreparedPtr& prepared, const FrontImage& image, const Theme& theme);
+  /// The picture, and lines between cells that are large enough.
+  void draw(const GridScene& scene) const;
+
+ private:
+  Texture texture_;
+  PreparedPtr shown_;
+  FrontRange range_;
+  std::string_view theme_;
+  bool dragged_ = false;
+};
+
+void clip(Area area);
+void unclip();
+
+/// A cell that is selected: framed, at least so large that it is seen, on hair lines through the grid.
+void draw_cursor(const GridScene& scene, Area cell, bool along_row, bool along_column);
+
+/// The kinds of health in words, then the ramp, then the rest; what does not fit is left out.
+struct LegendRamp {
+  std::string words;  ///< "healthy, largest |x|"
+  std::string from;
+  std::string to;
+};
+struct LegendEntry {
+  Cell cell;
+  std::string words;
+};
+void draw_legend(const ViewContext& context, Area row, std::span<const LegendEntry> first, const LegendRamp& ramp,
+                 std::span<const LegendEntry> last);
+
+/// At the mouse: a place, what is said of it, and its health beside its colour.
+void cell_tooltip(const ViewContext& context, const std::string& place, const std::string& said,
+                  const std::string& health, Cell cell);
+
+}  // namespace nanscope::gui
