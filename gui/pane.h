@@ -28,7 +28,7 @@ class Pane {
   std::unique_ptr<View> view_;
   std::string asked_;  ///< key of the newest request
   std::uint64_t ticket_ = 0;
-  bool waiting_ = true;
+  bool waiting_ = false;
   int stale_frames_ = 0;
   PreparedPtr prepared_;
   std::optional<Error> error_;

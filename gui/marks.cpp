@@ -1,0 +1,79 @@
+#include "gui/marks.h"
+
+#include <algorithm>
+
+namespace nanscope::gui {
+namespace {
+
+constexpr float kChipPad = 8;
+constexpr float kNumberLine = 15;
+
+}  // namespace
+
+float chip_width(const ViewContext& context, std::string_view words) {
+  return text_size(context.fonts.small, words).x + 2 * kChipPad * context.scale;
+}
+
+void chip(const ViewContext& context, Area area, std::string_view words, Color ground, Color ink) {
+  fill(area, ground, 4 * context.scale);
+  label(context.fonts.small, area, ink, words, 0.5F);
+}
+
+float chip_left_of(const ViewContext& context, float right, float y, float height, std::string_view words, Color ground,
+                   Color ink) {
+  const float width = chip_width(context, words);
+  chip(context, {right - width, y, width, height}, words, ground, ink);
+  return width;
+}
+
+Color ink_on(const Theme& theme, Cell cell) {
+  if (cell == kClipped || cell == kLowHeadroom) return Color::hex(0x201203);
+  if (cell >= kInf) return theme.on_bad;
+  return theme.text;
+}
+
+void tooltip(const ViewContext& context, const std::string& title, const std::vector<std::string>& lines) {
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(12 * context.scale, 9 * context.scale));
+  ImGui::BeginTooltip();
+  ImGui::PushFont(context.fonts.mono);
+  ImGui::TextUnformatted(title.c_str());
+  ImGui::PopFont();
+  ImGui::PushFont(context.fonts.small);
+  for (const std::string& words : lines) ImGui::TextUnformatted(words.c_str());
+  ImGui::PopFont();
+  ImGui::EndTooltip();
+  ImGui::PopStyleVar();
+}
+
+void notice(const ViewContext& context, Area area, std::string_view title, std::string_view words) {
+  const float height = 20 * context.scale;
+  const Area middle = Area{area.x, area.y + area.height / 2 - height, area.width, height}.inset(24 * context.scale, 0);
+  label(context.fonts.text, middle, context.theme.text, title, 0.5F);
+  float y = middle.bottom() + 4 * context.scale;
+  for (const std::string& said : wrap(context.fonts.small, words, middle.width, 3)) {
+    label(context.fonts.small, {middle.x, y, middle.width, height}, context.theme.muted, said, 0.5F);
+    y += 16 * context.scale;
+  }
+}
+
+float number_table(const ViewContext& context, Area area, int columns, std::size_t most,
+                   const std::vector<std::pair<std::string, std::string>>& numbers, bool draw) {
+  const std::size_t shown = std::min(numbers.size(), most);
+  const auto across = static_cast<std::size_t>(std::max(columns, 1));
+  const float line_height = kNumberLine * context.scale;
+  const float gap = 24 * context.scale;
+  const float width = (area.width - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
+  for (std::size_t i = 0; draw && i < shown; ++i) {
+    const Area cell{area.x + static_cast<float>(i % across) * (width + gap),
+                    area.y + static_cast<float>(i / across) * line_height, width, line_height};
+    const auto& [name, value] = numbers[i];
+    const float value_width = std::min(text_size(context.fonts.mono_small, value).x, cell.width * 0.6F);
+    label(context.fonts.small, {cell.x, cell.y, cell.width - value_width - 8 * context.scale, cell.height},
+          context.theme.muted, name);
+    label(context.fonts.mono_small, {cell.right() - value_width - 1, cell.y, value_width + 1, cell.height},
+          context.theme.text, value, 1);
+  }
+  return static_cast<float>((shown + across - 1) / across) * line_height;
+}
+
+}  // namespace nanscope::gui

@@ -1,0 +1,29 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "gui/views/view.h"
+
+/// Small things that several views draw.
+namespace nanscope::gui {
+
+/// Words on a coloured ground, with its right edge at `right`. Answers its width.
+float chip_left_of(const ViewContext& context, float right, float y, float height, std::string_view words, Color ground,
+                   Color ink);
+float chip_width(const ViewContext& context, std::string_view words);
+void chip(const ViewContext& context, Area area, std::string_view words, Color ground, Color ink);
+/// What is read on the colour of a kind of health.
+Color ink_on(const Theme& theme, Cell cell);
+
+/// Next to the pointer: a title in monospace, below it lines of words.
+void tooltip(const ViewContext& context, const std::string& title, const std::vector<std::string>& lines);
+
+/// In the middle of a view that has nothing to show: what, and why or what to do.
+void notice(const ViewContext& context, Area area, std::string_view title, std::string_view words);
+
+/// Names to the left, numbers to the right, in `columns` columns. Answers the height, also when it
+/// only measures.
+float number_table(const ViewContext& context, Area area, int columns, std::size_t most,
+                   const std::vector<std::pair<std::string, std::string>>& numbers, bool draw);
+
+}  // namespace nanscope::gui

@@ -1,0 +1,155 @@
+#include "gui/prepare/why_story.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "core/diagnosis/facts.h"
+#include "gui/prepare/story.h"
+
+namespace nanscope::gui {
+namespace {
+
+std::string value_text(float value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Inf" : "-Inf";
+  return fmt::format("{:.6g}", value);
+}
+
+std::optional<Selection> target_of(const Hop& hop) {
+  if (hop.where.op.empty() || !hop.where.request) return std::nullopt;
+  Selection target = selection_of(hop.where);
+  // The ledger speaks of "k" and "v"; what was stored under the scale are the codes.
+  if (hop.kind == HopKind::scale) target.place.role += "_codes";
+  return target;
+}
+
+std::string place_of(const Hop& hop) {
+  std::string place = place_text(hop.where);
+  if (hop.kind == HopKind::scale && !hop.where.role.empty()) {
+    Where op = hop.where;
+    op.role.clear();
+    return fmt::format("scale of {} in {}", hop.where.role, tensor_text(op));
+  }
+  if (hop.kind != HopKind::slot) return place.empty() ? std::string(name(hop.kind)) : place;
+  const EvidenceValue* block = nanscope::find(hop.numbers, "block");
+  const EvidenceValue* slot = nanscope::find(hop.numbers, "slot");
+  if (block == nullptr || slot == nullptr) return place;
+  return fmt::format("KV cache, block {} slot {}", to_string(*block), to_string(*slot));
+}
+
+WhyHop told(const Hop& hop) {
+  WhyHop out;
+  out.kind = hop.kind;
+  out.place = place_of(hop);
+  out.target = target_of(hop);
+  out.bad = hop.bad;
+  out.text = hop.text;
+  if (hop.value) out.value = value_text(*hop.value);
+  if (hop.code) out.bits = fmt::format("{} {}", name(hop.format), code_text(hop.format, *hop.code));
+  for (const Evidence& item : hop.numbers) out.numbers.emplace_back(words(item.name), to_string(item.value));
+  return out;
+}
+
+std::string heading_of(RunData& run, const Where& where) {
+  if (!where.request || !where.step) return {};
+  const RequestRow* request = run.request(*where.request);
+  std::string text = fmt::format("request {}", *where.request);
+  if (request != nullptr && !request->name.empty()) text += fmt::format(" \u00B7 {}", request->name);
+  const StepRow* step = run.find_step(*where.request, *where.step);
+  const bool prefill = step == nullptr ? *where.step == 0 : step->kind == StepKind::prefill;
+  return text + (prefill ? " \u00B7 prefill" : fmt::format(" \u00B7 decode step {}", *where.step));
+}
+
+std::string question_of(const WhyHop& first) {
+  const bool exotic = first.value == "NaN" || first.value == "Inf" || first.value == "-Inf";
+  if (first.value.empty()) return fmt::format("Where does {} come from?", first.place);
+  return exotic ? fmt::format("Why is {} {}?", first.place, first.value)
+                : fmt::format("Where does {} = {} come from?", first.place, first.value);
+}
+
+/// Worst first.
+auto rank(const TensorRow& tensor) { return std::tuple(tensor.health.bad() > 0, tensor.health.clipped > 0); }
+
+}  // namespace
+
+std::optional<std::size_t> WhyStory::find(const Selection& selection, std::optional<std::size_t> preferred) const {
+  const auto is_there = [&](const WhyHop& hop) { return hop.target && hop.target->place == selection.place; };
+  if (preferred && *preferred < hops.size() && is_there(hops[*preferred])) return preferred;
+  const auto at = std::find_if(hops.begin(), hops.end(), is_there);
+  if (at == hops.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - hops.begin());
+}
+
+WhyStory tell_why(RunData& run, const WhyPath& path) {
+  WhyStory story;
+  story.conclusion = path.conclusion;
+  story.stopped = path.stopped;
+  const Where* before = nullptr;
+  for (std::size_t i = 0; i < path.hops.size(); ++i) {
+    const Hop& hop = path.hops[i];
+    WhyHop out = told(hop);
+    out.birth = path.origin == i;
+    out.setting = i + 1 == path.hops.size() && (hop.kind == HopKind::scale || hop.kind == HopKind::weight);
+    const bool moved = before == nullptr || (hop.where.request && std::tie(before->request, before->step) !=
+                                                                      std::tie(hop.where.request, hop.where.step));
+    if (moved) out.heading = heading_of(run, hop.where);
+    if (hop.where.request) before = &hop.where;
+    story.hops.push_back(std::move(out));
+  }
+  if (story.hops.empty()) {
+    story.notice = "Nothing is known about this element";
+  } else {
+    story.question = question_of(story.hops.front());
+  }
+  return story;
+}
+
+Result<Place> tensor_place(const Recording& recording, const Place& place) {
+  const Result<ResolvedPlace> named = resolve(recording, place);
+  if (named) return place;
+  if (!place.role.empty() || !place.request || !place.step) return tl::unexpected(named.error());
+  const auto step = recording.find_step(*place.request, *place.step);
+  if (!step) return tl::unexpected(step.error());
+  if (!*step) return tl::unexpected(named.error());
+  OpFilter filter;
+  filter.step = (*step)->id;
+  filter.layer = place.layer.value_or(-1);
+  filter.name = place.op;
+  const auto ops = recording.ops(filter);
+  if (!ops) return tl::unexpected(ops.error());
+  if (ops->empty()) return tl::unexpected(named.error());
+  const auto tensors = recording.tensors_of(ops->front().id);
+  if (!tensors) return tl::unexpected(tensors.error());
+  if (tensors->empty()) return tl::unexpected(named.error());
+  const auto worst = std::max_element(tensors->begin(), tensors->end(),
+                                      [](const TensorRow& a, const TensorRow& b) { return rank(a) < rank(b); });
+  Place found = place;
+  found.role = worst->role;
+  const Result<ResolvedPlace> again = resolve(recording, found);
+  if (!again) return tl::unexpected(again.error());
+  return found;
+}
+
+Result<PreparedPtr> prepare_why(RunFacts& facts, const Selection& selection) {
+  auto story = std::make_shared<WhyStory>();
+  if (selection.place.op.empty()) {
+    story->notice = "Select an element to see what made it";
+    return story;
+  }
+  const Result<Place> place = tensor_place(facts.recording(), selection.place);
+  if (!place) {
+    story->notice = place.error().message;
+    return story;
+  }
+  const Result<WhyPath> path = why(facts.recording(), facts.tensors(), to_string(*place));
+  if (!path) return tl::unexpected(path.error());
+  RecordingRun run(facts.recording());
+  *story = tell_why(run, *path);
+  if (Status status = run.status(); !status) return tl::unexpected(status.error());
+  return story;
+}
+
+}  // namespace nanscope::gui
