@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "cli/command.h"
 #include "gui/app.h"
 
@@ -27,7 +30,9 @@ void add_gui_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("gui", "Show a recording in a window, or take its picture");
   command->add_option("FILE", options->app.file, "A recording")->required();
   command->add_option("--screenshot", options->screenshot, "Draw into this PNG; needs no screen");
-  command->add_option("--view", options->app.view, "One view alone: front, cascade");
+  command->add_option("--view", options->app.view,
+                      fmt::format("One view alone: {}", fmt::join(gui::all_views(), ", ")));
+  command->add_option("--tab", options->app.tab, "The view that the whole window shows below the front");
   command->add_option("--at", options->app.place, "The place that is selected at the start");
   command->add_option("--size", options->size, "In pixels")->capture_default_str();
   command->add_option("--theme", options->app.theme, "dark or light")->capture_default_str();

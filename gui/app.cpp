@@ -42,6 +42,7 @@ Result<Session> open_session(const AppOptions& options, Recording recording, Sel
   session.setup.theme = *find_theme(options.theme);
   session.setup.fonts = load_fonts(session.setup.scale);
   session.setup.view = options.view;
+  session.setup.tab = options.tab;
   session.setup.start = std::move(start);
   apply_style(session.setup.theme, session.setup.scale);
   session.window = std::make_unique<Window>(std::move(recording), session.setup);
@@ -92,6 +93,8 @@ void run_until_closed(Session& session) {
 
 }  // namespace
 
+std::vector<std::string> all_views() { return view_names(); }
+
 Result<Extent> parse_size(const std::string& text) {
   Extent size;
   const char* end = text.data() + text.size();
@@ -106,8 +109,9 @@ Result<Extent> parse_size(const std::string& text) {
 
 Status run_app(const AppOptions& options) {
   const std::vector<std::string> views = view_names();
-  if (!options.view.empty() && std::find(views.begin(), views.end(), options.view) == views.end()) {
-    return fail(fmt::format("there is no view '{}': expected one of {}", options.view, fmt::join(views, ", ")));
+  for (const std::string& view : {options.view, options.tab}) {
+    if (view.empty() || std::find(views.begin(), views.end(), view) != views.end()) continue;
+    return fail(fmt::format("there is no view '{}': expected one of {}", view, fmt::join(views, ", ")));
   }
   if (!find_theme(options.theme)) {
     return fail(fmt::format("there is no theme '{}': expected dark or light", options.theme));

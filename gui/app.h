@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "gui/platform/platform.h"
@@ -12,10 +13,14 @@ struct AppOptions {
   std::filesystem::path file;
   std::optional<std::filesystem::path> screenshot;  ///< draw once without a screen, into this PNG
   std::string view;                                 ///< one view alone; empty: the whole window
+  std::string tab;                                  ///< of the whole window: the view below the front
   std::string place;                                ///< what is selected at the start
   Extent size{1600, 1000};
   std::string theme = "dark";
 };
+
+/// Names of the views, as AppOptions::view takes them.
+std::vector<std::string> all_views();
 
 /// "1600x1000". Errors: not two numbers, or no sensible size.
 Result<Extent> parse_size(const std::string& text);

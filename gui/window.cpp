@@ -2,20 +2,20 @@
 
 #define GLFW_INCLUDE_NONE
 #include <GLFW/glfw3.h>
+#include <fmt/format.h>
 #include <imgui.h>
 
 #include <algorithm>
 
+#include "gui/tab_strip.h"
 #include "gui/views/registry.h"
 
 namespace nanscope::gui {
 namespace {
 
-constexpr float kTopBar = 52;
-constexpr float kStatusBar = 28;
-constexpr float kGap = 6;
-constexpr float kLeastPane = 180;
-constexpr float kLeastCentre = 420;
+constexpr float kTabHeight = 36;
+constexpr std::size_t kFront = 0;  ///< the first two views have places of their own
+constexpr std::size_t kCascade = 1;
 constexpr ImGuiWindowFlags kBare = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                                    ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
                                    ImGuiWindowFlags_NoScrollWithMouse;
@@ -36,14 +36,14 @@ Result<PreparedPtr> find_place(RunFacts& facts, const std::string& text) {
 }  // namespace
 
 Window::Window(Recording recording, WindowSetup setup)
-    : setup_(std::move(setup)),
-      top_bar_(recording.path().filename().string()),
-      left_width_(236 * setup_.scale),
-      right_width_(584 * setup_.scale),
-      store_(std::move(recording)) {
+    : setup_(std::move(setup)), top_bar_(recording.path().filename().string()), store_(std::move(recording)) {
   navigator_.choose(setup_.start);
   const std::vector<std::string> names = setup_.view.empty() ? view_names() : std::vector<std::string>{setup_.view};
   for (const std::string& name : names) panes_.emplace_back(make_view(name));
+  for (std::size_t i = kCascade + 1; i < panes_.size(); ++i) {
+    if (panes_[i].view().name() == setup_.tab) tab_ = tabs_.size();
+    tabs_.push_back(i);
+  }
   store_.ask("map", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.map(); });
   store_.ask("diagnosis", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); });
 }
@@ -72,7 +72,10 @@ void Window::take_answers() {
 StatusText Window::status() const {
   if (!hint_.empty()) return {hint_, false};
   if (!message_.text.empty()) return message_;
-  return {"Space plays the run, Left and Right step by op, N goes to the next event, O to the origin", false};
+  return {fmt::format(
+              "Space plays the run, N goes to the next event, O to the origin, 1 to {} choose a view, F enlarges it",
+              tabs_.size()),
+          false};
 }
 
 void Window::go(const std::string& place) {
@@ -88,12 +91,21 @@ void Window::keys(Platform& platform) {
   if (io.KeyCtrl && pressed(GLFW_KEY_L)) top_bar_.focus_place();
   if (io.KeyAlt && pressed(GLFW_KEY_LEFT)) navigator_.back();
   if (io.KeyAlt && pressed(GLFW_KEY_RIGHT)) navigator_.forward();
+  if (!io.KeyAlt) tab_keys();
   if (io.KeyCtrl || io.KeyAlt) return;
+  if (pressed(GLFW_KEY_F)) enlarged_ = !enlarged_ && !tabs_.empty();
+  if (pressed(GLFW_KEY_ESCAPE)) enlarged_ = false;
   if (pressed(GLFW_KEY_SPACE)) navigator_.play(!navigator_.playing());
   if (pressed(GLFW_KEY_LEFT)) navigator_.step(-1);
   if (pressed(GLFW_KEY_RIGHT)) navigator_.step(1);
   if (pressed(GLFW_KEY_N)) navigator_.next_event();
   if (pressed(GLFW_KEY_O)) navigator_.go_to_origin();
+}
+
+void Window::tab_keys() {
+  for (std::size_t i = 0; i < std::min<std::size_t>(tabs_.size(), 9); ++i) {
+    if (ImGui::IsKeyPressed(GLFW_KEY_1 + static_cast<int>(i))) tab_ = i;
+  }
 }
 
 ViewContext Window::context() const {
@@ -116,39 +128,51 @@ void Window::draw_pane(Pane& pane, Area area, bool titled) {
   if (chosen) navigator_.choose(std::move(*chosen));
 }
 
-float Window::splitter(const char* id, Area area) const {
+ImVec2 Window::splitter(const char* id, Area area) const {
+  if (area.width <= 0) return {0, 0};
+  const bool upright = area.height > area.width;
   ImGui::SetCursorScreenPos(area.min());
   ImGui::InvisibleButton(id, {area.width, area.height});
   if (ImGui::IsItemHovered() || ImGui::IsItemActive()) {
-    ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
-    fill(area.inset(area.width / 3, 0), setup_.theme.accent, area.width / 6);
+    ImGui::SetMouseCursor(upright ? ImGuiMouseCursor_ResizeEW : ImGuiMouseCursor_ResizeNS);
+    const float thick = std::min(area.width, area.height);
+    fill(upright ? area.inset(thick / 3, 0) : area.inset(0, thick / 3), setup_.theme.accent, thick / 6);
   }
-  return ImGui::IsItemActive() ? ImGui::GetIO().MouseDelta.x : 0;
+  return ImGui::IsItemActive() ? ImGui::GetIO().MouseDelta : ImVec2(0, 0);
+}
+
+void Window::draw_splitters(const WindowAreas& areas, Area window) {
+  shares_.left += splitter("left", areas.left_gap).x / window.width;
+  shares_.right -= splitter("right", areas.right_gap).x / window.width;
+  shares_.upper += splitter("middle", areas.middle_gap).y / areas.left.height;
+}
+
+void Window::draw_lower(const Look& look, Area area) {
+  const float height = look.px(kTabHeight);
+  std::vector<std::string_view> titles;
+  for (const std::size_t pane : tabs_) titles.push_back(panes_[pane].view().title());
+  const std::string_view caption = panes_[tabs_[tab_]].view().caption();
+  const TabClicks clicks = draw_tabs(look, titles, tab_, enlarged_, caption, {area.x, area.y, area.width, height});
+  if (clicks.chosen) tab_ = *clicks.chosen;
+  if (clicks.enlarge) enlarged_ = !enlarged_;
+  draw_pane(panes_[tabs_[tab_]], {area.x, area.y + height, area.width, area.height - height}, false);
 }
 
 void Window::layout(Platform& platform, Area area) {
   const Look look{setup_.theme, setup_.fonts, setup_.scale};
-  const float gap = look.px(kGap);
-  const float middle_y = area.y + look.px(kTopBar) + gap;
-  const float middle_height = area.height - look.px(kTopBar + kStatusBar) - 2 * gap;
-  const float least = look.px(kLeastPane);
-  left_width_ = std::clamp(left_width_, least, std::max(least, area.width / 3));
-  const float most = area.width - left_width_ - look.px(kLeastCentre);
-  right_width_ = std::clamp(right_width_, least, std::max(least, most));
-  const float centre_x = area.x + left_width_ + gap;
-  const float right_x = area.right() - right_width_;
-
+  const bool enlarged = enlarged_;
+  const WindowAreas areas = lay_out(area, shares_, setup_.scale, enlarged);
   top_bar_.draw(
-      look, navigator_, {area.x, area.y, area.width, look.px(kTopBar)}, [this](const std::string& text) { go(text); },
+      look, navigator_, areas.top_bar, [this](const std::string& text) { go(text); },
       [&platform](const std::string& text) { platform.set_clipboard(text); });
-  draw_requests(look, navigator_, {area.x, middle_y, left_width_, middle_height},
-                [this](std::string text) { hint_ = std::move(text); });
-  draw_pane(panes_[0], {centre_x, middle_y, right_x - gap - centre_x, middle_height}, true);
-  draw_pane(panes_[1], {right_x, middle_y, right_width_, middle_height}, true);
-  left_width_ += splitter("left", {centre_x - gap, middle_y, gap, middle_height});
-  right_width_ -= splitter("right", {right_x - gap, middle_y, gap, middle_height});
-  draw_status(look, status(), store_.activity(), navigator_.map().get(),
-              {area.x, area.bottom() - look.px(kStatusBar), area.width, look.px(kStatusBar)});
+  draw_requests(look, navigator_, areas.left, [this](std::string text) { hint_ = std::move(text); });
+  if (!enlarged) {
+    draw_pane(panes_[kFront], areas.upper, true);
+    draw_pane(panes_[kCascade], areas.right, true);
+  }
+  draw_lower(look, areas.lower);
+  draw_splitters(areas, area);
+  draw_status(look, status(), store_.activity(), navigator_.map().get(), areas.status);
 }
 
 void Window::frame(Platform& platform) {

@@ -8,6 +8,7 @@
 #include "gui/pane.h"
 #include "gui/platform/platform.h"
 #include "gui/store.h"
+#include "gui/window_layout.h"
 
 namespace nanscope::gui {
 
@@ -16,6 +17,7 @@ struct WindowSetup {
   Fonts fonts;
   float scale = 1;
   std::string view;  ///< one view alone; empty: the whole window
+  std::string tab;   ///< the view that is shown below the front; empty: the first
   Selection start;   ///< empty: the origin, once it is known
 };
 
@@ -35,10 +37,13 @@ class Window {
  private:
   void take_answers();
   void keys(Platform& platform);
+  void tab_keys();
   void layout(Platform& platform, Area area);
+  void draw_lower(const Look& look, Area area);
+  void draw_splitters(const WindowAreas& areas, Area window);
   void draw_pane(Pane& pane, Area area, bool titled);
-  /// A gap that can be dragged; answers by how much.
-  float splitter(const char* id, Area area) const;
+  /// A gap that can be dragged; answers by how many pixels.
+  ImVec2 splitter(const char* id, Area area) const;
   void go(const std::string& place);
   ViewContext context() const;
   StatusText status() const;
@@ -47,8 +52,10 @@ class Window {
   Navigator navigator_;
   TopBar top_bar_;
   std::vector<Pane> panes_;
-  float left_width_;
-  float right_width_;
+  std::vector<std::size_t> tabs_;  ///< panes that share the place below the front
+  std::size_t tab_ = 0;            ///< index in tabs_; the others prepare nothing
+  bool enlarged_ = false;
+  Shares shares_;
   std::string hint_;
   StatusText message_;
   Store store_;

@@ -85,6 +85,8 @@ class Pictures : public ::testing::Test {
     EXPECT_TRUE(drawn) << drawn.error().message;
     return read_png(*options.screenshot);
   }
+  /// The views of the whole run show where it is NaN, whatever is selected.
+  static bool shows_nan(const std::string& view) { return view.empty() || view == "front" || view == "cascade"; }
   static std::string no_picture() {
     const auto platform = open_egl_platform({64, 64});
     return platform ? "" : platform.error().message;
@@ -110,6 +112,7 @@ TEST_F(Pictures, EveryViewShowsSomethingInBothThemes) {
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
       EXPECT_GT(found.size(), 50U) << view;
       EXPECT_LT(most->second, picture.rgba.size() / 4 * 97 / 100) << view << " is almost blank";
+      if (!shows_nan(view)) continue;
       EXPECT_GT(found.count(theme.cell(kNan).packed()), 0U) << view << " shows no NaN";
     }
   }

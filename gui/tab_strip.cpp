@@ -1,0 +1,120 @@
+#include "gui/tab_strip.h"
+
+#include <imgui.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace nanscope::gui {
+namespace {
+
+constexpr float kPad = 11;
+constexpr float kDigitGap = 6;
+constexpr float kButton = 26;
+constexpr float kLeastCaption = 140;
+
+/// Of each tab; without their digits, then narrower than their titles, when there is no room.
+struct Widths {
+  std::vector<float> tabs;
+  bool digits = true;
+  float sum = 0;
+};
+
+Widths widths_of(const Look& look, std::span<const std::string_view> titles, float room) {
+  Widths widths;
+  const auto measure = [&] {
+    widths.tabs.clear();
+    widths.sum = 0;
+    for (std::size_t i = 0; i < titles.size(); ++i) {
+      float width = text_size(look.fonts.text, titles[i]).x + look.px(2 * kPad);
+      if (widths.digits) width += text_size(look.fonts.mono_small, std::to_string(i + 1)).x + look.px(kDigitGap);
+      widths.tabs.push_back(width);
+      widths.sum += width;
+    }
+  };
+  measure();
+  if (widths.sum > room) {
+    widths.digits = false;
+    measure();
+  }
+  if (widths.sum > room) {
+    const float part = std::max(room, look.px(100)) / widths.sum;
+    for (float& width : widths.tabs) width *= part;
+    widths.sum *= part;
+  }
+  return widths;
+}
+
+void draw_tab(const Look& look, std::string_view title, const std::string& digit, Area box, bool current,
+              bool hovered) {
+  const Theme& theme = look.theme;
+  if (current) fill({box.x, box.bottom() - look.px(3), box.width, look.px(2)}, theme.accent, look.px(1));
+  if (hovered && !current) fill(box.inset(look.px(2), look.px(5)), theme.raised, look.px(5));
+  Area words = box.inset(look.px(kPad), 0);
+  if (!digit.empty()) {
+    label(look.fonts.mono_small, words, theme.muted.alpha(170), digit);
+    const float taken = text_size(look.fonts.mono_small, digit).x + look.px(kDigitGap);
+    words = {words.x + taken, words.y, words.width - taken, words.height};
+  }
+  words.width += look.px(2);  // so that rounding does not cut what was measured to fit
+  label(look.fonts.text, words, current || hovered ? theme.text : theme.muted, title);
+}
+
+/// Two corners that point outwards, or inwards when it is large already.
+bool enlarge_button(const Look& look, Area box, bool enlarged) {
+  ImGui::SetCursorScreenPos(box.min());
+  const bool pressed = ImGui::InvisibleButton("enlarge", {box.width, box.height});
+  const bool hovered = ImGui::IsItemHovered();
+  if (hovered) fill(box, look.theme.hovered, look.px(5));
+  const ImVec2 middle(box.x + box.width / 2, box.y + box.height / 2);
+  const float arm = look.px(4);
+  for (const float way : {-1.0F, 1.0F}) {
+    const float outer = enlarged ? look.px(1.5F) : look.px(5.5F);
+    const ImVec2 corner(middle.x + way * outer, middle.y - way * outer);
+    const float back = enlarged ? -way : way;
+    const ImVec2 points[] = {{corner.x - back * arm, corner.y}, corner, {corner.x, corner.y + back * arm}};
+    ImGui::GetWindowDrawList()->AddPolyline(points, 3, (hovered ? look.theme.text : look.theme.muted).packed(), 0,
+                                            look.px(1.6F));
+  }
+  if (hovered) {
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(look.px(10), look.px(7)));
+    ImGui::SetTooltip("%s", enlarged ? "Back to all panes (F)" : "Enlarge this view (F)");
+    ImGui::PopStyleVar();
+  }
+  return pressed;
+}
+
+}  // namespace
+
+TabClicks draw_tabs(const Look& look, std::span<const std::string_view> titles, std::size_t current, bool enlarged,
+                    std::string_view caption, Area area) {
+  fill(area, look.theme.panel);
+  fill({area.x, area.bottom() - 1, area.width, 1}, look.theme.line);
+  const float button = look.px(kButton);
+  const float start = area.x + look.px(18 - kPad);
+  const float room = area.right() - look.px(10) - button - start;
+  const Widths widths = widths_of(look, titles, room);
+  TabClicks clicks;
+  float x = start;
+  for (std::size_t i = 0; i < titles.size(); ++i) {
+    const Area box{x, area.y, widths.tabs[i], area.height};
+    ImGui::SetCursorScreenPos(box.min());
+    ImGui::PushID(static_cast<int>(i));
+    if (ImGui::InvisibleButton("tab", {box.width, box.height})) clicks.chosen = i;
+    const bool hovered = ImGui::IsItemHovered();
+    if (hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) clicks.enlarge = true;
+    ImGui::PopID();
+    draw_tab(look, titles[i], widths.digits ? std::to_string(i + 1) : "", box, i == current, hovered);
+    x += box.width;
+  }
+  const float left = room - widths.sum - look.px(24);
+  if (left >= look.px(kLeastCaption)) {
+    label(look.fonts.small, {x + look.px(12), area.y + look.scale, left, area.height}, look.theme.muted, caption, 1);
+  }
+  const Area corner{area.right() - look.px(8) - button, area.y + (area.height - button) / 2, button, button};
+  clicks.enlarge = enlarge_button(look, corner, enlarged) || clicks.enlarge;
+  return clicks;
+}
+
+}  // namespace nanscope::gui
