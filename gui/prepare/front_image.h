@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "gui/prepare/run_map.h"
@@ -23,8 +24,16 @@ struct FrontImage final : Prepared {
   std::vector<Cell> texels;  ///< row-major
 };
 
+/// A matrix of cells, row-major.
+struct CellGrid {
+  std::span<const Cell> cells;
+  std::int64_t columns = 0;
+  std::int64_t rows = 0;  ///< cells.size() is rows x columns
+};
+
 /// At most `max_width` x `max_height` texels. Each shows the worst of the cells it covers, and every
 /// cell of the range is covered by exactly one: a single NaN is seen at any zoom.
+FrontImage make_image(const CellGrid& grid, FrontRange range, int max_width, int max_height);
 FrontImage make_front_image(const RunMap& map, FrontRange range, int max_width, int max_height);
 
 }  // namespace nanscope::gui

@@ -11,6 +11,7 @@ struct Entry {
 constexpr Entry kViews[] = {
     {"front", make_front_view},
     {"cascade", make_cascade_view},
+    {"tensor", make_tensor_view},
     {"why", make_why_view},
 };
 

@@ -1,0 +1,264 @@
+#include "gui/prepare/tensor_sheet.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace nanscope::gui {
+namespace {
+
+constexpr double kDecades = 4;                                  ///< of a logarithmic ramp, at most
+constexpr std::int64_t kMostElements = std::int64_t{48} << 20;  ///< more would take memory away from everything else
+
+/// Ends of the ramp's steps: a magnitude takes the first step whose end is above it.
+class RampScale {
+ public:
+  RampScale(Ramp ramp, double smallest, double largest) : high_(largest) {
+    if (!(largest > 0)) return;
+    low_ = ramp == Ramp::linear ? 0 : std::clamp(smallest, largest * std::pow(10.0, -kDecades), largest);
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      const double part = static_cast<double>(i + 1) / kHealthySteps;
+      ends_[i] = static_cast<float>(ramp == Ramp::linear ? largest * part : low_ * std::pow(largest / low_, part));
+    }
+  }
+  Cell cell(float magnitude) const {
+    const auto step = std::upper_bound(ends_.begin(), ends_.end(), magnitude) - ends_.begin();
+    return static_cast<Cell>(kHealthyFirst + step);
+  }
+  double low() const { return low_; }
+  double high() const { return high_; }
+
+ private:
+  std::array<float, kHealthySteps - 1> ends_{};
+  double low_ = 0;
+  double high_ = 0;
+};
+
+std::string number(double value) { return fmt::format("{:.6g}", value); }
+
+class SheetMaker {
+ public:
+  SheetMaker(RunData& run, TensorSource& tensors, Subject subject, const SheetOptions& options)
+      : run_(run), tensors_(tensors) {
+    sheet_.subject = std::move(subject);
+    sheet_.ramp = options.ramp;
+    storing_ = storing_of(run_, sheet_.subject);
+    if (storing_) sheet_.scale = storing_->scale;
+  }
+
+  Result<std::shared_ptr<const TensorSheet>> make(const Place& place, const SheetOptions& options,
+                                                  const TensorSheet* known) {
+    fetch(known);
+    if (sheet_.elements) {
+      lay_out(place, options);
+      color();
+    } else {
+      color_rows();
+    }
+    sum_up();
+    list_numbers();
+    if (Status status = run_.status(); !status) return tl::unexpected(status.error());
+    return std::make_shared<const TensorSheet>(std::move(sheet_));
+  }
+
+ private:
+  const TensorRow& tensor() const { return sheet_.subject.tensor; }
+
+  void fetch(const TensorSheet* known) {
+    if (known != nullptr && known->elements && known->subject.tensor.id == tensor().id) {
+      sheet_.elements = known->elements;
+    } else if (tensor().tokens > 0 && tensor().channels > kMostElements / tensor().tokens) {
+      sheet_.problem = "it has too many elements to show each";
+      return;
+    } else if (Result<Elements> fetched = fetch_elements(tensors_, tensor()); fetched) {
+      sheet_.elements = std::move(*fetched);
+    } else {
+      sheet_.problem = fetched.error().message;
+      return;
+    }
+    if (!storing_) return;
+    if (Result<Elements> source = fetch_elements(tensors_, storing_->source)) source_ = std::move(*source);
+  }
+
+  void lay_out(const Place& place, const SheetOptions& options) {
+    sheet_.rows = tensor().tokens;
+    sheet_.columns = tensor().channels;
+    sheet_.query_by_key = is_query_by_key(sheet_.subject.op);
+    const std::int64_t heads = tensor().heads;
+    if (!sheet_.query_by_key || heads < 1 || sheet_.columns % heads != 0) return;
+    sheet_.columns /= heads;
+    sheet_.heads = heads;
+    const std::int64_t selected = channel_of(tensor(), place).value_or(0) / std::max<std::int64_t>(1, sheet_.columns);
+    sheet_.head = std::clamp<std::int64_t>(options.head.value_or(selected), 0, heads - 1);
+    sheet_.first_channel = sheet_.head * sheet_.columns;
+  }
+
+  /// The value before storing was beyond what the format holds.
+  bool clipped(std::int64_t row, std::int64_t channel) const {
+    if (!source_ || !storing_->scale) return false;
+    const std::int64_t from = tensor().first_token + row - storing_->source.first_token;
+    if (from < 0 || from >= source_->tokens) return false;
+    return std::abs(source_->value(from, channel) / *storing_->scale) > info(tensor().format).max_finite;
+  }
+
+  Cell special(float value, std::int64_t row, std::int64_t channel) const {
+    if (std::isnan(value)) return kNan;
+    if (std::isinf(value)) return kInf;
+    const FormatInfo& format = info(tensor().format);
+    const float magnitude = std::abs(value);
+    const bool at_end = magnitude == format.max_finite && format.format != Format::i32;
+    // Where the values before storing are not to be had, the end of the format has to speak for them.
+    if (storing_ && at_end && ((storing_->foreign && !source_) || clipped(row, channel))) return kClipped;
+    const bool headroom_tells = format.storage_bytes() > 1 || (storing_ && storing_->foreign);
+    if (headroom_tells && magnitude * static_cast<float>(kLowHeadroomBelow) > format.max_finite &&
+        format.format != Format::i32) {
+      return kLowHeadroom;
+    }
+    return magnitude == 0 ? kZero : kAbsent;
+  }
+
+  void color() {
+    const auto count = static_cast<std::size_t>(sheet_.rows * sheet_.columns);
+    std::vector<float> values(count);
+    float smallest = std::numeric_limits<float>::infinity();
+    float largest = 0;
+    for (std::int64_t row = 0; row < sheet_.rows; ++row) {
+      for (std::int64_t column = 0; column < sheet_.columns; ++column) {
+        const float value = sheet_.elements->value(row, sheet_.channel(column));
+        values[static_cast<std::size_t>(row * sheet_.columns + column)] = value;
+        const float magnitude = std::abs(value);
+        if (!std::isfinite(magnitude) || magnitude == 0) continue;
+        smallest = std::min(smallest, magnitude);
+        largest = std::max(largest, magnitude);
+      }
+    }
+    const RampScale ramp(sheet_.ramp, static_cast<double>(smallest), static_cast<double>(largest));
+    sheet_.low = ramp.low();
+    sheet_.high = ramp.high();
+    sheet_.cells.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      const Cell cell = special(values[i], at / sheet_.columns, sheet_.channel(at % sheet_.columns));
+      sheet_.cells[i] = cell != kAbsent ? cell : ramp.cell(std::abs(values[i]));
+    }
+  }
+
+  /// One cell a row, as it was recorded.
+  void color_rows() {
+    std::vector<Health> rows = run_.token_health(tensor().id);
+    if (static_cast<std::int64_t>(rows.size()) != tensor().tokens) rows.assign(1, tensor().health);
+    sheet_.rows = static_cast<std::int64_t>(rows.size());
+    sheet_.columns = 1;
+    for (const Health& health : rows) sheet_.cells.push_back(cell_of(health, 0));
+    sheet_.low = std::pow(10.0, kRampFrom);
+    sheet_.high = std::pow(10.0, kRampTo);
+  }
+
+  void sum_up() {
+    sheet_.row_health.assign(static_cast<std::size_t>(sheet_.rows), {});
+    sheet_.column_health.assign(static_cast<std::size_t>(sheet_.columns), {});
+    const float of_row = 1.0F / static_cast<float>(std::max<std::int64_t>(1, sheet_.columns));
+    const float of_column = 1.0F / static_cast<float>(std::max<std::int64_t>(1, sheet_.rows));
+    const Cell* cell = sheet_.cells.data();
+    for (LineHealth& row : sheet_.row_health) {
+      for (LineHealth& column : sheet_.column_health) {
+        count(row, *cell, of_row);
+        count(column, *cell++, of_column);
+      }
+    }
+  }
+
+  static void count(LineHealth& line, Cell cell, float share) {
+    if (cell <= kHealthyLast) {
+      line.largest = std::max(line.largest, cell);
+      return;
+    }
+    float& part = cell == kNan       ? line.nan
+                  : cell == kInf     ? line.inf
+                  : cell == kClipped ? line.clipped
+                                     : line.low_headroom;
+    part += share;
+  }
+
+  void list_numbers() {
+    const Health& health = tensor().health;
+    const auto add = [&](std::string name, std::string value, Cell tone = kHealthyFirst) {
+      sheet_.numbers.push_back({std::move(name), std::move(value), tone});
+    };
+    const auto count = [&](const char* name, std::uint64_t number, Cell tone = kHealthyFirst) {
+      add(name, fmt::format("{}", number), number > 0 ? tone : kHealthyFirst);
+    };
+    add("shape", fmt::format("{} \u00D7 {}", tensor().tokens, tensor().channels));
+    add("format", std::string(name(tensor().format)));
+    if (sheet_.scale) add("scale", number(static_cast<double>(*sheet_.scale)));
+    const bool finite = health.finite() > 0;
+    add("min", finite ? number(static_cast<double>(health.min)) : "\u2013");
+    add("max", finite ? number(static_cast<double>(health.max)) : "\u2013");
+    add("largest |x|", finite ? number(static_cast<double>(health.absmax)) : "\u2013");
+    count("NaN", health.nan, kNan);
+    count("Inf", health.pos_inf + health.neg_inf, kInf);
+    if (storing_ || health.clipped > 0) count("clipped", health.clipped, kClipped);
+    count("at largest finite", health.saturated, kLowHeadroom);
+    count("zero", health.zero);
+    count("subnormal", health.subnormal);
+  }
+
+  RunData& run_;
+  TensorSource& tensors_;
+  TensorSheet sheet_;
+  std::optional<Storing> storing_;
+  Elements source_;
+};
+
+/// One a texel; lines that share a texel show the largest of each share.
+std::vector<LineHealth> bars(const std::vector<LineHealth>& lines, std::int64_t begin, std::int64_t end, int texels) {
+  std::vector<LineHealth> out(static_cast<std::size_t>(texels));
+  for (int i = 0; i < texels; ++i) {
+    LineHealth& bar = out[static_cast<std::size_t>(i)];
+    const std::int64_t last = begin + (end - begin) * (i + 1) / texels;
+    for (std::int64_t at = begin + (end - begin) * i / texels; at < last; ++at) {
+      const LineHealth& line = lines[static_cast<std::size_t>(at)];
+      bar = {std::max(bar.nan, line.nan), std::max(bar.inf, line.inf), std::max(bar.clipped, line.clipped),
+             std::max(bar.low_headroom, line.low_headroom), std::max(bar.largest, line.largest)};
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunData& run, TensorSource& tensors, const Place& place,
+                                                             const SheetOptions& options, const TensorSheet* known) {
+  Result<Subject> subject = find_subject(run, place);
+  if (!subject) return tl::unexpected(subject.error());
+  return SheetMaker(run, tensors, std::move(*subject), options).make(place, options, known);
+}
+
+std::pair<std::int64_t, std::int64_t> worst_element(const TensorSheet& sheet, const FrontRange& range) {
+  std::pair<std::int64_t, std::int64_t> found{std::clamp<std::int64_t>(range.row_begin, 0, sheet.rows - 1),
+                                              std::clamp<std::int64_t>(range.column_begin, 0, sheet.columns - 1)};
+  for (std::int64_t row = found.first; row < std::min(range.row_end, sheet.rows); ++row) {
+    for (std::int64_t column = std::max<std::int64_t>(0, range.column_begin);
+         column < std::min(range.column_end, sheet.columns); ++column) {
+      if (sheet.cell(row, column) > sheet.cell(found.first, found.second)) found = {row, column};
+    }
+  }
+  return found;
+}
+
+TensorPicture make_tensor_picture(std::shared_ptr<const TensorSheet> sheet, std::optional<FrontRange> range, int width,
+                                  int height) {
+  TensorPicture picture;
+  const FrontRange part = range.value_or(FrontRange{0, sheet->columns, 0, sheet->rows});
+  picture.image = make_image({sheet->cells, sheet->columns, sheet->rows}, part, width, height);
+  const FrontRange& shown = picture.image.range;
+  picture.row_bars = bars(sheet->row_health, shown.row_begin, shown.row_end, picture.image.height);
+  picture.column_bars = bars(sheet->column_health, shown.column_begin, shown.column_end, picture.image.width);
+  picture.sheet = std::move(sheet);
+  return picture;
+}
+
+}  // namespace nanscope::gui

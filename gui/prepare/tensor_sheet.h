@@ -1,0 +1,88 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/cell.h"
+#include "gui/prepare/front_image.h"
+#include "gui/prepare/prepared.h"
+#include "gui/prepare/subject.h"
+
+/// A tensor as a grid of cells, one an element.
+namespace nanscope::gui {
+
+/// How magnitudes are laid out on the ramp of colours.
+enum class Ramp : std::uint8_t { log, linear };
+
+/// A number about the whole tensor; `tone` is its colour when it is bad news.
+struct SheetNumber {
+  std::string name;
+  std::string value;
+  Cell tone = kHealthyFirst;
+};
+
+/// Shares of a row or column, 0..1, and its largest healthy magnitude.
+struct LineHealth {
+  float nan = 0;
+  float inf = 0;
+  float clipped = 0;
+  float low_headroom = 0;
+  Cell largest = kAbsent;
+};
+
+/// What is shown of a tensor. Scores and probabilities are shown one head at a time: a query a row, a
+/// key a column.
+struct TensorSheet {
+  Subject subject;
+  std::string problem;         ///< why elements cannot be shown; then the cells are the health of whole rows
+  Elements elements;           ///< null when there is a problem
+  std::optional<float> scale;  ///< of codes: real = code value x scale
+  Ramp ramp = Ramp::log;
+  bool query_by_key = false;
+  std::int64_t head = 0;
+  std::int64_t heads = 1;          ///< to choose from
+  std::int64_t first_channel = 0;  ///< in column 0
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::vector<Cell> cells;  ///< rows x columns
+  std::vector<LineHealth> row_health;
+  std::vector<LineHealth> column_health;
+  double low = 0;  ///< |x| where the ramp begins; what is smaller takes its first colour
+  double high = 0;
+  std::vector<SheetNumber> numbers;
+
+  std::int64_t channel(std::int64_t column) const { return first_channel + column; }
+  Cell cell(std::int64_t row, std::int64_t column) const {
+    return cells[static_cast<std::size_t>(row * columns + column)];
+  }
+};
+
+struct SheetOptions {
+  Ramp ramp = Ramp::log;
+  std::optional<std::int64_t> head;  ///< nothing: that of the selected channel, else the first
+};
+
+/// `known` may be null, or a sheet of the same recording: its elements are used again. Errors: as of
+/// find_subject(), rows that cannot be read.
+Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunData& run, TensorSource& tensors, const Place& place,
+                                                             const SheetOptions& options, const TensorSheet* known);
+
+/// The worst element of a range, the first of them in row-major order, as row and column.
+std::pair<std::int64_t, std::int64_t> worst_element(const TensorSheet& sheet, const FrontRange& range);
+
+/// Part of a sheet at the resolution of a screen.
+struct TensorPicture final : Prepared {
+  std::string notice;  ///< why there is no sheet
+  std::shared_ptr<const TensorSheet> sheet;
+  FrontImage image;
+  std::vector<LineHealth> row_bars;     ///< one a texel: of the whole rows in it the largest of each share
+  std::vector<LineHealth> column_bars;  ///< of the whole columns
+};
+
+/// Without a range, all of it.
+TensorPicture make_tensor_picture(std::shared_ptr<const TensorSheet> sheet, std::optional<FrontRange> range, int width,
+                                  int height);
+
+}  // namespace nanscope::gui

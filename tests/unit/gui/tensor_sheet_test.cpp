@@ -1,0 +1,202 @@
+#include "gui/prepare/tensor_sheet.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/unit/core/diagnosis/memory_run.h"
+
+namespace nanscope::gui {
+namespace {
+
+using nanscope::testing::constant;
+using nanscope::testing::RunBuilder;
+
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+Place place_of(const std::string& text) { return *parse_place(text); }
+
+/// A step of three tokens: v_proj 1000 in [1,2] and 448 in [2,0], else 3; v_codes with scale 1; scores of two heads.
+RunBuilder small_run(bool stale = false) {
+  RunBuilder builder;
+  builder.request(0, {5, 6, 7});
+  builder.step(0, 0, 10, 3);
+  builder.op(1, "v_proj", "gemm", {});
+  const std::int64_t v = builder.output("out", {3, 4, 10, 2}, [](std::int64_t row, std::int64_t channel) {
+    if (row == 1 && channel == 2) return 1000.0F;
+    return row == 2 && channel == 0 ? 448.0F : 3.0F;
+  });
+  builder.op(1, "kv_store", "kv_store", {{"k", v}, {"v", v}}, R"({"policy":"locked","scale_k":1,"scale_v":1})");
+  ScaleRow scale;
+  scale.scale = 1;
+  scale.calibrated_step = stale ? 0 : builder.current_step;
+  builder.store("v", v, scale);
+  builder.op(1, "scores", "attention_scores", {});
+  builder.output("out", {3, 6, 10, 2}, [](std::int64_t row, std::int64_t channel) {
+    if (channel == 4) return kNotANumber;
+    return row == 0 && channel == 0 ? -kInfinity : 0.0F;
+  });
+  builder.op(1, "inner_norm", "layer_norm", {});
+  builder.output("stats", {3, 3, 10, 1}, constant(1));
+  builder.output("out", {3, 4, 10, 1}, constant(1));
+  return builder;
+}
+
+std::shared_ptr<const TensorSheet> sheet_of(RunBuilder& builder, const std::string& place, SheetOptions options = {},
+                                            const TensorSheet* known = nullptr) {
+  auto sheet = make_tensor_sheet(builder.run, builder.tensors, place_of(place), options, known);
+  EXPECT_TRUE(sheet) << sheet.error().message;
+  return sheet ? *sheet : nullptr;
+}
+
+TEST(Subject, WithoutARoleTakesTheOutput) {
+  RunBuilder builder = small_run();
+  EXPECT_EQ(find_subject(builder.run, place_of("0/0/1/inner_norm"))->tensor.role, "out");
+  EXPECT_EQ(find_subject(builder.run, place_of("0/0/1/inner_norm.stats"))->tensor.role, "stats");
+  EXPECT_EQ(find_subject(builder.run, place_of("0/0/1/inner_norm"))->outputs.size(), 2U);
+}
+
+TEST(Subject, SaysWhatIsMissing) {
+  RunBuilder builder = small_run();
+  EXPECT_EQ(find_subject(builder.run, {}).error().message, "Nothing is selected");
+  EXPECT_THAT(find_subject(builder.run, place_of("0/7/1/v_proj")).error().message, ::testing::HasSubstr("step 7"));
+  EXPECT_THAT(find_subject(builder.run, place_of("0/0/3/v_proj")).error().message, ::testing::HasSubstr("v_proj"));
+}
+
+TEST(Subject, TokensArePositionsAndOthersAreNoRow) {
+  RunBuilder builder = small_run();
+  const TensorRow tensor = find_subject(builder.run, place_of("0/0/1/v_proj"))->tensor;
+  EXPECT_EQ(row_of(tensor, place_of("0/0/1/v_proj[11,2]")), 1);
+  EXPECT_FALSE(row_of(tensor, place_of("0/0/1/v_proj[13,2]")));
+  EXPECT_FALSE(row_of(tensor, place_of("0/0/1/v_proj[9,2]")));
+  EXPECT_FALSE(channel_of(tensor, place_of("0/0/1/v_proj[11,4]")));
+}
+
+TEST(TensorSheet, ClippedIsWhatWasBeyondTheEndAndNotWhatLandedOnIt) {
+  RunBuilder builder = small_run();
+  const auto sheet = sheet_of(builder, "0/0/1/kv_store.v_codes");
+  ASSERT_TRUE(sheet->elements);
+  EXPECT_EQ(sheet->elements->value(1, 2), 448);
+  EXPECT_EQ(sheet->elements->value(2, 0), 448);
+  EXPECT_EQ(sheet->cell(1, 2), kClipped);
+  EXPECT_NE(sheet->cell(2, 0), kClipped) << "448 is exactly the largest finite value";
+  EXPECT_EQ(std::count(sheet->cells.begin(), sheet->cells.end(), kClipped), 1);
+  EXPECT_FLOAT_EQ(sheet->row_health[1].clipped, 0.25F);
+  EXPECT_FLOAT_EQ(sheet->column_health[2].clipped, 1.0F / 3);
+}
+
+TEST(TensorSheet, AScaleOfAnotherStepMakesHeadroomTell) {
+  RunBuilder own = small_run(false);
+  EXPECT_LE(sheet_of(own, "0/0/1/kv_store.v_codes")->cell(2, 0), kHealthyLast);
+  RunBuilder stale = small_run(true);
+  EXPECT_EQ(sheet_of(stale, "0/0/1/kv_store.v_codes")->cell(2, 0), kLowHeadroom);
+}
+
+TEST(TensorSheet, ShowsScoresByHead) {
+  RunBuilder builder = small_run();
+  const auto first = sheet_of(builder, "0/0/1/scores");
+  EXPECT_EQ(first->columns, 3);
+  EXPECT_EQ(first->heads, 2);
+  EXPECT_EQ(first->head, 0);
+  EXPECT_EQ(first->cell(0, 0), kInf);
+  EXPECT_EQ(first->cell(1, 0), kZero);
+  EXPECT_FLOAT_EQ(first->column_health[0].inf, 1.0F / 3);
+  const auto second = sheet_of(builder, "0/0/1/scores[10,4]");
+  EXPECT_EQ(second->head, 1) << "the head of the selected key";
+  EXPECT_EQ(second->channel(1), 4);
+  for (std::int64_t row = 0; row < 3; ++row) EXPECT_EQ(second->cell(row, 1), kNan);
+  EXPECT_FLOAT_EQ(second->column_health[1].nan, 1);
+  EXPECT_EQ(sheet_of(builder, "0/0/1/scores[10,4]", {Ramp::log, 0})->head, 0) << "the one asked for";
+}
+
+TEST(TensorSheet, LogarithmicAndLinearRamps) {
+  RunBuilder builder;
+  builder.request(0, {1});
+  builder.step(0, 0, 0, 1);
+  builder.op(0, "norm", "layer_norm", {});
+  builder.output("out", {1, 4, 0, 1}, [](std::int64_t, std::int64_t channel) {
+    const float values[] = {0.01F, -1, 50, 100};
+    return values[channel];
+  });
+  const auto log = sheet_of(builder, "0/0/0/norm");
+  EXPECT_DOUBLE_EQ(log->high, 100);
+  EXPECT_NEAR(log->low, 0.01, 1e-9);
+  EXPECT_EQ(log->cell(0, 0), kHealthyFirst);
+  EXPECT_EQ(log->cell(0, 3), kHealthyLast);
+  EXPECT_NEAR(log->cell(0, 1), kHealthyFirst + kHealthySteps / 2, 1) << "1 is half way from 0.01 to 100";
+  const auto linear = sheet_of(builder, "0/0/0/norm", {Ramp::linear, {}});
+  EXPECT_EQ(linear->cell(0, 0), kHealthyFirst);
+  EXPECT_EQ(linear->cell(0, 1), kHealthyFirst);
+  EXPECT_NEAR(linear->cell(0, 2), kHealthyFirst + kHealthySteps / 2, 1);
+  EXPECT_EQ(linear->cell(0, 3), kHealthyLast);
+}
+
+TEST(TensorSheet, FetchesKnownElementsOnce) {
+  RunBuilder builder = small_run();
+  const auto sheet = sheet_of(builder, "0/0/1/v_proj");
+  EXPECT_EQ(builder.tensors.fetches, 1);
+  const auto again = sheet_of(builder, "0/0/1/v_proj", {Ramp::linear, {}}, sheet.get());
+  EXPECT_EQ(builder.tensors.fetches, 1);
+  EXPECT_EQ(again->elements, sheet->elements);
+  sheet_of(builder, "0/0/1/scores", {}, sheet.get());
+  EXPECT_EQ(builder.tensors.fetches, 2);
+}
+
+TEST(TensorSheet, WithoutElementsShowsTheHealthOfRows) {
+  RunBuilder builder = small_run();
+  builder.tensors.data.clear();
+  const auto sheet = sheet_of(builder, "0/0/1/kv_store.v_codes");
+  EXPECT_FALSE(sheet->elements);
+  EXPECT_NE(sheet->problem, "");
+  EXPECT_EQ(sheet->columns, 1);
+  ASSERT_EQ(sheet->rows, 3);
+  EXPECT_EQ(sheet->cell(1, 0), kClipped);
+  EXPECT_NE(sheet->cell(0, 0), kClipped);
+}
+
+TEST(TensorSheet, RefusesElementsOfAnotherShape) {
+  RunBuilder builder = small_run();
+  for (auto& [id, data] : builder.tensors.data) data.bytes.pop_back();
+  const auto sheet = sheet_of(builder, "0/0/1/v_proj");
+  EXPECT_FALSE(sheet->elements);
+  EXPECT_THAT(sheet->problem, ::testing::HasSubstr("shape"));
+}
+
+TEST(TensorPicture, OneNanAmongAMillionIsSeenAndPointedAt) {
+  RunBuilder builder;
+  builder.request(0, {1});
+  builder.step(0, 0, 0, 1000);
+  builder.op(0, "norm", "layer_norm", {});
+  builder.output("out", {1000, 1000, 0, 1}, [](std::int64_t row, std::int64_t channel) {
+    return row == 777 && channel == 123 ? kNotANumber : static_cast<float>(channel);
+  });
+  const auto sheet = sheet_of(builder, "0/0/0/norm");
+  const TensorPicture picture = make_tensor_picture(sheet, {}, 60, 40);
+  EXPECT_EQ(picture.image.width, 60);
+  EXPECT_EQ(picture.image.height, 40);
+  EXPECT_EQ(std::count(picture.image.texels.begin(), picture.image.texels.end(), kNan), 1);
+  const auto bad = [](const std::vector<LineHealth>& bars) {
+    return std::count_if(bars.begin(), bars.end(), [](const LineHealth& bar) { return bar.nan > 0; });
+  };
+  EXPECT_EQ(bad(picture.row_bars), 1);
+  EXPECT_EQ(bad(picture.column_bars), 1);
+  EXPECT_EQ(worst_element(*sheet, {100, 140, 750, 800}), (std::pair<std::int64_t, std::int64_t>{777, 123}));
+  EXPECT_EQ(bad(make_tensor_picture(sheet, FrontRange{200, 300, 0, 1000}, 60, 40).row_bars), 1)
+      << "a row's bar speaks of the whole row";
+}
+
+TEST(TensorPicture, AnEmptyTensorIsAnEmptyPicture) {
+  RunBuilder builder;
+  builder.request(0, {1});
+  builder.step(0, 0, 0, 1);
+  builder.op(0, "norm", "layer_norm", {});
+  builder.output("out", {0, 0, 0, 1}, constant(1));
+  const TensorPicture picture = make_tensor_picture(sheet_of(builder, "0/0/0/norm"), {}, 60, 40);
+  EXPECT_TRUE(picture.image.texels.empty());
+}
+
+}  // namespace
+}  // namespace nanscope::gui
