@@ -17,9 +17,11 @@ constexpr float kLine = 15;        ///< of its sentence
 constexpr float kHeading = 30;     ///< where the way enters another step
 constexpr float kNumberWide = 24;  ///< room for a hop's number
 constexpr float kMark = 11;        ///< half the width of the marks' column
-constexpr float kWideFrom = 820;   ///< from this width on, numbers stand beside the sentences
-constexpr float kBitsWide = 104;
-constexpr std::size_t kFewNumbers = 4;
+constexpr float kWideFrom = 1100;  ///< from this width on, the sentence stands beside the place
+constexpr float kPlaceWide = 330;  ///< column of places and badges, then
+constexpr float kValueWide = 96;
+constexpr float kBitsWide = 108;
+constexpr float kNumberColumn = 190;
 constexpr std::size_t kMostNumbers = 16;
 
 /// The way while it is drawn downwards.
@@ -57,7 +59,7 @@ class Walk {
     const bool pointed = interact(hop, index, card);
     if (chosen || pointed) fill(card, chosen ? context_.theme.raised : context_.theme.raised.alpha(140), px(6));
     if (chosen) fill({card.x, card.y + px(8), px(3), card.height - px(16)}, context_.theme.accent, px(1.5F));
-    const ImVec2 center(left() + px(kNumberWide + kMark), y_ + px(kPad + kTitle / 2));
+    const ImVec2 center(left() + px(kNumberWide + kMark), y_ + px(pad() + kTitle / 2));
     if (index + 1 < story.hops.size()) thread(story, index, center, y_ + layout.height);
     mark(hop, center);
     write(hop, index, layout);
@@ -67,8 +69,10 @@ class Walk {
   void foot(const WhyStory& story) {
     if (story.stopped.empty()) return;
     y_ += px(6);
-    for (const std::string& words : wrap(context_.fonts.small, "The walk ends here: " + story.stopped, text_width())) {
-      label(context_.fonts.small, {text_left(), y_, text_width(), px(kLine)}, context_.theme.muted, words);
+    for (const std::string& words :
+         wrap(context_.fonts.small, "The way ends here: " + story.stopped, text_right() - text_left())) {
+      label(context_.fonts.small, {text_left(), y_, text_right() - text_left() + px(4), px(kLine)},
+            context_.theme.muted, words);
       y_ += px(kLine);
     }
   }
@@ -81,7 +85,6 @@ class Walk {
     std::vector<std::string> sentence;
     int columns = 1;
     std::size_t numbers = 0;
-    bool beside = false;
     float height = 0;
   };
 
@@ -89,14 +92,11 @@ class Walk {
   float left() const { return area_.x + px(kMargin); }
   float width() const { return area_.width - px(2 * kMargin); }
   float text_left() const { return left() + px(kNumberWide + 2 * kMark + 8); }
-  float text_width() const {
-    const float whole = area_.right() - px(kMargin) - text_left();
-    return wide_ ? std::min(whole * 0.6F, px(700)) : whole;
-  }
-  Area beside() const {
-    const float x = text_left() + text_width() + px(36);
-    return {x, y_ + px(kPad + 2), area_.right() - px(kMargin + 6) - x, 0};
-  }
+  float text_right() const { return area_.right() - px(kMargin + 4); }
+  /// Of the line with the place and the value; the sentence stands right of it when there is room.
+  float line_right() const { return wide_ ? text_left() + px(kPlaceWide + kValueWide + kBitsWide) : text_right(); }
+  float sentence_left() const { return wide_ ? line_right() + px(28) : text_left(); }
+  float sentence_width() const { return text_right() - sentence_left(); }
 
   void fact(std::string_view name, std::string_view words) {
     if (words.empty()) return;
@@ -109,7 +109,7 @@ class Walk {
   }
 
   void heading(const std::string& words) {
-    const Area line{left(), y_ + px(4), width(), px(kHeading - 6)};
+    const Area line{text_left(), y_ + px(4), text_right() - text_left(), px(kHeading - 6)};
     const float said = std::min(text_size(context_.fonts.small, printable(words)).x, line.width) + px(10);
     label(context_.fonts.small, line, context_.theme.text, printable(words));
     const float middle = std::floor(line.y + line.height / 2);
@@ -117,23 +117,22 @@ class Walk {
     y_ += px(kHeading);
   }
 
+  /// Numbers are shown of the chosen hop, and where the story turns.
   Layout lay_out(const WhyHop& hop, bool chosen) const {
     Layout layout;
-    layout.sentence = wrap(context_.fonts.small, hop.text, text_width(), chosen || wide_ ? 0 : 2);
-    layout.height = px(2 * kPad + kTitle) + static_cast<float>(layout.sentence.size()) * px(kLine);
-    if (hop.numbers.empty() || (!wide_ && !chosen)) return layout;
-    layout.numbers = chosen ? kMostNumbers : kFewNumbers;
-    layout.beside = wide_;
-    const float room = wide_ ? beside().width : text_width();
-    layout.columns = std::max(1, static_cast<int>(room / px(190)));
-    const float table = number_table(context_, {0, 0, room, 0}, layout.columns, layout.numbers, hop.numbers, false);
-    if (wide_) {
-      layout.height = std::max(layout.height, px(2 * kPad + 4) + table);
-    } else {
-      layout.height += px(5) + table;
-    }
+    layout.sentence = wrap(context_.fonts.small, hop.text, sentence_width(), chosen || wide_ ? 0 : 2);
+    const auto lines = static_cast<float>(layout.sentence.size());
+    layout.height =
+        px(2 * pad()) + (wide_ ? std::max(px(kTitle), px(3) + lines * px(kLine)) : px(kTitle) + lines * px(kLine));
+    if (hop.numbers.empty() || !(chosen || hop.birth || hop.setting)) return layout;
+    layout.numbers = kMostNumbers;
+    layout.columns = std::max(1, static_cast<int>(sentence_width() / px(kNumberColumn)));
+    const Area room{0, 0, sentence_width(), 0};
+    layout.height += px(5) + number_table(context_, room, layout.columns, layout.numbers, hop.numbers, false);
     return layout;
   }
+
+  float pad() const { return wide_ ? 4 : kPad; }
 
   bool interact(const WhyHop& hop, std::size_t index, Area card) {
     if (!hop.target) return false;
@@ -155,8 +154,8 @@ class Walk {
 
   void thread(const WhyStory& story, std::size_t index, ImVec2 center, float bottom) const {
     const bool crosses = !story.hops[index + 1].heading.empty();
-    const float to = bottom + px(kPad + kTitle / 2 + (crosses ? kHeading : 0) - kMark);
-    line({center.x, center.y + px(kMark - 1)}, {center.x, to}, tone(story.hops[index + 1]).alpha(170), px(2));
+    const float to = bottom + px(pad() + kTitle / 2 + (crosses ? kHeading : 0) - 9);
+    line({center.x, center.y + px(9)}, {center.x, to}, tone(story.hops[index + 1]).alpha(170), px(2));
   }
 
   /// A disc for an element, a square for a slot of the cache, a diamond for a scale or a weight; larger where it
@@ -177,34 +176,36 @@ class Walk {
 
   void write(const WhyHop& hop, std::size_t index, const Layout& layout) const {
     const Theme& theme = context_.theme;
-    float y = y_ + px(kPad);
-    label(context_.fonts.mono_small, {left(), y, px(kNumberWide - 6), px(kTitle)}, theme.muted, std::to_string(index),
+    const float top = y_ + px(pad());
+    label(context_.fonts.mono_small, {left(), top, px(kNumberWide - 6), px(kTitle)}, theme.muted, std::to_string(index),
           1);
-    const float taken = values(hop, y);
-    const float room = text_width() - taken - px(12);
-    label(context_.fonts.mono_small, {text_left(), y, room, px(kTitle)}, hop.target ? theme.accent : theme.text,
-          hop.place);
-    const float badge = text_left() + std::min(text_size(context_.fonts.mono_small, hop.place).x, room) + px(10);
+    const float taken = values(hop, top);
     const std::string_view said = hop.birth ? "born here" : hop.setting ? "the setting" : "";
-    if (!said.empty() && badge + chip_width(context_, said) < text_left() + text_width() - taken) {
-      chip(context_, {badge, y, chip_width(context_, said), px(kTitle)}, said,
-           hop.birth ? theme.cell(kNan) : theme.accent, hop.birth ? theme.on_bad : theme.panel);
+    const float badge_width = said.empty() ? 0 : chip_width(context_, said) + px(10);
+    const float room = line_right() - text_left() - taken - badge_width - px(12);
+    label(context_.fonts.mono_small, {text_left(), top, room, px(kTitle)}, hop.target ? theme.accent : theme.text,
+          hop.place);
+    if (!said.empty()) {
+      const float x = text_left() + std::min(text_size(context_.fonts.mono_small, hop.place).x, room) + px(10);
+      chip(context_, {x, top, badge_width - px(10), px(kTitle)}, said, hop.birth ? theme.cell(kNan) : theme.accent,
+           hop.birth ? theme.on_bad : theme.panel);
     }
-    y += px(kTitle);
+    float y = wide_ ? top + px(1.5F) : top + px(kTitle);
     for (const std::string& words : layout.sentence) {
-      label(context_.fonts.small, {text_left(), y, text_width() + px(4), px(kLine)}, theme.muted, words);
+      label(context_.fonts.small, {sentence_left(), y, sentence_width() + px(4), px(kLine)},
+            layout.numbers > 0 ? theme.text : theme.muted, words);
       y += px(kLine);
     }
     if (layout.numbers == 0) return;
-    const Area below{text_left(), y + px(3), text_width(), 0};
-    number_table(context_, layout.beside ? beside() : below, layout.columns, layout.numbers, hop.numbers, true);
+    const Area below{sentence_left(), y + px(3), sentence_width(), 0};
+    number_table(context_, below, layout.columns, layout.numbers, hop.numbers, true);
   }
 
-  /// Bits and value, at the right end of the line. Answers the width that they take.
+  /// Value and bits, at the right end of the line. Answers the width that they take.
   float values(const WhyHop& hop, float y) const {
     if (hop.value.empty()) return 0;
     const Theme& theme = context_.theme;
-    const float right = text_left() + text_width();
+    const float right = line_right();
     const Color ink = hop.bad ? theme.cell(kNan) : theme.text;
     label(context_.fonts.mono_small, {right - px(kBitsWide), y, px(kBitsWide), px(kTitle)}, theme.muted, hop.bits, 1);
     const float value = text_size(context_.fonts.mono, hop.value).x + 1;
