@@ -21,32 +21,6 @@ constexpr Glyphs kAscii = {"-", "|", "+", "+", "+", "+", "+", "+", "+", "O", ":"
 
 const Glyphs& glyphs(bool ascii) { return ascii ? kAscii : kUnicode; }
 
-/// One field: its letter, its highest bit, and for each bit the weight it carries.
-struct Field {
-  char letter;
-  int high;
-  std::vector<std::string> weights;
-};
-
-std::vector<Field> fields_of(const FormatInfo& f) {
-  std::vector<Field> fields;
-  const bool integer = f.exponent_bits == 0;
-  if (f.has_sign) {
-    fields.push_back({'S', f.bits - 1, {integer ? fmt::format("-{}", std::uint64_t{1} << f.mantissa_bits) : "+/-"}});
-  }
-  Field exponent{'E', f.mantissa_bits + f.exponent_bits - 1, {}};
-  for (int bit = f.exponent_bits - 1; bit >= 0; --bit) exponent.weights.push_back(fmt::format("{}", 1u << bit));
-  Field mantissa{integer ? 'I' : 'M', f.mantissa_bits - 1, {}};
-  for (int bit = f.mantissa_bits - 1; bit >= 0; --bit) {
-    mantissa.weights.push_back(integer ? fmt::format("{}", 1u << bit)
-                                       : fmt::format("1/{}", 1u << (f.mantissa_bits - bit)));
-  }
-  for (Field* field : {&exponent, &mantissa}) {
-    if (!field->weights.empty()) fields.push_back(*field);
-  }
-  return fields;
-}
-
 std::string repeat(std::string_view piece, std::size_t count) {
   std::string text;
   for (std::size_t i = 0; i < count; ++i) text += piece;
@@ -87,7 +61,39 @@ class Columns {
 constexpr std::size_t kRulerWidth = 76;
 constexpr std::size_t kMargin = 6;
 
-/// The representable values shown: at most two at or below the input, two at or above it.
+/// Maps values to columns; an input outside the marks gets a place behind a broken axis.
+struct Axis {
+  double low, high;
+  std::size_t first = kMargin, last = kRulerWidth - 1 - kMargin;
+  std::size_t column(double value) const {
+    const double span = static_cast<double>(last - first);
+    if (!(high > low)) return first + (last - first) / 2;
+    const double place = std::clamp((value - low) / (high - low), 0.0, 1.0);
+    return first + static_cast<std::size_t>(std::lround(place * span));
+  }
+};
+
+}  // namespace
+
+std::vector<Field> fields_of(const FormatInfo& f) {
+  std::vector<Field> fields;
+  const bool integer = f.exponent_bits == 0;
+  if (f.has_sign) {
+    fields.push_back({'S', f.bits - 1, {integer ? fmt::format("-{}", std::uint64_t{1} << f.mantissa_bits) : "+/-"}});
+  }
+  Field exponent{'E', f.mantissa_bits + f.exponent_bits - 1, {}};
+  for (int bit = f.exponent_bits - 1; bit >= 0; --bit) exponent.weights.push_back(fmt::format("{}", 1u << bit));
+  Field mantissa{integer ? 'I' : 'M', f.mantissa_bits - 1, {}};
+  for (int bit = f.mantissa_bits - 1; bit >= 0; --bit) {
+    mantissa.weights.push_back(integer ? fmt::format("{}", 1u << bit)
+                                       : fmt::format("1/{}", 1u << (f.mantissa_bits - bit)));
+  }
+  for (Field* field : {&exponent, &mantissa}) {
+    if (!field->weights.empty()) fields.push_back(*field);
+  }
+  return fields;
+}
+
 std::vector<std::uint32_t> marks_around(const Rounding& r) {
   std::vector<std::uint32_t> marks;
   const auto finite = [&](std::uint32_t code) { return std::isfinite(exact_value(r.format, code)); };
@@ -102,20 +108,6 @@ std::vector<std::uint32_t> marks_around(const Rounding& r) {
   }
   return marks;
 }
-
-/// Maps values to columns; an input outside the marks gets a place behind a broken axis.
-struct Axis {
-  double low, high;
-  std::size_t first = kMargin, last = kRulerWidth - 1 - kMargin;
-  std::size_t column(double value) const {
-    const double span = static_cast<double>(last - first);
-    if (!(high > low)) return first + (last - first) / 2;
-    const double place = std::clamp((value - low) / (high - low), 0.0, 1.0);
-    return first + static_cast<std::size_t>(std::lround(place * span));
-  }
-};
-
-}  // namespace
 
 std::string draw_fields(const Anatomy& anatomy, bool ascii) {
   const FormatInfo& f = info(anatomy.format);

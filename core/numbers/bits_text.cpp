@@ -9,15 +9,17 @@
 #include "core/numbers/bits_input.h"
 #include "core/numbers/bits_report.h"
 #include "core/numbers/bits_table.h"
+#include "core/numbers/bits_words.h"
 
 namespace nanscope {
 namespace {
 
 using bits::code_text;
+using bits::fields_note;
 using bits::Input;
 using bits::InputKind;
-
-std::string percent(double share) { return fmt::format("{:.3g} %", share * 100); }
+using bits::outcome;
+using bits::percent;
 
 /// Real value of a code under a scale, multiplied in f32 as kernels do.
 std::string real_text(double code_value, double scale) {
@@ -51,17 +53,6 @@ std::string limits_text(Format format) {
   return text;
 }
 
-std::string fields_note(const Anatomy& a) {
-  const FormatInfo& f = info(a.format);
-  if (f.exponent_bits == 0) return fmt::format("two's complement of {} bits", f.bits);
-  if (f.specials == Specials::e8m0)
-    return fmt::format("exponent {} - bias {} = {}", a.exponent_field, f.bias, a.exponent);
-  const char* why = a.exponent_field == 0 ? " (field 0: no implicit 1)" : "";
-  return fmt::format("sign {}, exponent {} - bias {} = {}{}, mantissa {}/{}", a.negative ? '-' : '+',
-                     a.exponent_field == 0 ? 1 : a.exponent_field, f.bias, a.exponent, why, a.mantissa_field,
-                     1u << f.mantissa_bits);
-}
-
 std::string neighbour(Format format, const char* direction, std::optional<std::uint32_t> code,
                       std::optional<double> gap) {
   if (!code) return fmt::format("nothing {}", direction);
@@ -91,31 +82,9 @@ std::string anatomy_text(const Anatomy& a, double scale, bool ascii) {
   return text + line("format", fmt::format("{}; {}", f.spec, specials_text(f.specials)));
 }
 
-/// One clause on what the cast did, for the headline and the table.
-std::string outcome(const Rounding& r) {
-  if (r.laundered) return "NaN became a number: laundered";
-  if (std::isnan(r.value)) return "NaN, canonical";
-  if (r.overflowed) return std::isnan(r.stored) ? "beyond the range: became NaN" : "beyond the range: became Inf";
-  if (std::isinf(r.value))
-    return std::isinf(r.stored) ? "exact" : std::isnan(r.stored) ? "Inf became NaN" : "Inf clipped";
-  if (r.exact) return "exact";
-  std::string lost = r.relative_loss ? percent(*r.relative_loss) + " lost" : "not representable";
-  if (r.sign_dropped) return "no sign in this format: magnitude kept";
-  if (r.clipped) return fmt::format("clipped, {}", lost);
-  if (r.flushed) return fmt::format("flushed to zero, {}", lost);
-  return lost;
-}
-
 std::string rounding_lines(const Rounding& r, const std::string& label, double scale) {
   std::string text;
-  if (r.midpoint && !r.exact) {
-    const char* relation = r.tie ? "is" : r.source < *r.midpoint ? "is below" : "is above";
-    const char* why = r.tie ? "the tie goes to the even code" : r.stored < r.value ? "it goes down" : "it goes up";
-    const std::string cast = r.tie && r.source != r.value ? label + " (as f32)" : label;
-    text += line("bucket", fmt::format("{} {} the midpoint {} of {} and {}: {}", cast, relation,
-                                       short_decimal(*r.midpoint), short_decimal(exact_value(r.format, *r.lower)),
-                                       short_decimal(exact_value(r.format, *r.upper)), why));
-  }
+  if (const std::string bucket = bits::bucket_text(r, label); !bucket.empty()) text += line("bucket", bucket);
   if (r.absolute_loss && *r.absolute_loss > 0) {
     const std::string relative = r.relative_loss ? fmt::format(" of {} ({})", label, percent(*r.relative_loss)) : "";
     text += line("lost", short_decimal(*r.absolute_loss) + relative);
