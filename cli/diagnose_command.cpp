@@ -7,7 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "cli/progress.h"
+#include "cli/investigate.h"
 #include "core/recording/reader.h"
 #include "scenarios/analysis.h"
 #include "scenarios/counterfactuals.h"
@@ -25,20 +25,6 @@ struct DiagnoseOptions {
   bool counterfactuals = false;
   std::string format = "text";
 };
-
-Result<scenarios::Counterfactuals> investigate(const Recording& recording, const Interrupt& interrupt) {
-  const auto spec = scenarios::run_spec_of(recording);
-  if (!spec) return tl::unexpected(spec.error());
-  auto bench = scenarios::Workbench::open(spec->config);
-  if (!bench) return tl::unexpected(bench.error());
-  ProgressLine progress("runs");
-  scenarios::CounterfactualOptions options;
-  options.stop = interrupt.token();
-  options.progress = [&](std::int64_t done, std::int64_t total, const std::string& change) {
-    progress.show(done, total, change);
-  };
-  return scenarios::counterfactuals(**bench, recording, options);
-}
 
 std::string junit(const scenarios::Analysis& analysis) {
   report::JUnitCase test{

@@ -42,6 +42,7 @@ int run(int argc, char** argv) {
   add_why_command(app, action);
   add_diff_command(app, action);
   add_bits_command(app, action);
+  add_report_command(app, action);
   add_scenarios_command(app, action);
 #ifdef NANSCOPE_GUI
   add_gui_command(app, action);

@@ -155,14 +155,25 @@ std::string counterfactuals_text(const Counterfactuals& counterfactuals, const T
   return text + fmt::format("  {} runs in {:.1f} s\n", counterfactuals.runs, counterfactuals.seconds);
 }
 
+std::vector<std::string> counterfactual_titles() { return kTitles; }
+
+std::vector<CounterfactualRow> counterfactual_rows(const Counterfactuals& counterfactuals) {
+  std::vector<CounterfactualRow> rows;
+  rows.push_back({Effect::no_effect, cells(counterfactuals.baseline, counterfactuals.baseline)});
+  for (const Outcome* outcome : all(counterfactuals)) {
+    if (outcome->error.empty()) rows.push_back({outcome->effect, cells(*outcome, counterfactuals.baseline)});
+  }
+  return rows;
+}
+
 std::string counterfactuals_markdown(const Counterfactuals& counterfactuals) {
   std::string text = fmt::format("| effect | {} |\n|---|---|--:|---|--:|--:|--:|--:|\n", fmt::join(kTitles, " | "));
-  text += fmt::format("| | {} |\n", fmt::join(cells(counterfactuals.baseline, counterfactuals.baseline), " | "));
-  for (const Outcome* outcome : all(counterfactuals)) {
-    if (!outcome->error.empty()) continue;
-    auto row = cells(*outcome, counterfactuals.baseline);
-    row.front() = fmt::format("`{}`", row.front());
-    text += fmt::format("| {} | {} |\n", to_string(outcome->effect), fmt::join(row, " | "));
+  bool recorded = true;
+  for (CounterfactualRow& row : counterfactual_rows(counterfactuals)) {
+    if (!recorded) row.cells.front() = fmt::format("`{}`", row.cells.front());
+    text += fmt::format("| {} | {} |\n", recorded ? std::string_view() : to_string(row.effect),
+                        fmt::join(row.cells, " | "));
+    recorded = false;
   }
   return text;
 }

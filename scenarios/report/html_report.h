@@ -1,0 +1,25 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "scenarios/analysis.h"
+#include "scenarios/counterfactuals.h"
+
+/// One page for a pull request or an incident, with all that it shows inside it: no script, no other file.
+namespace nanscope::report {
+
+/// A picture of a view, with what is to be seen on it.
+struct Picture {
+  std::string title;
+  std::string caption;
+  std::vector<std::byte> png;
+};
+
+/// The page. `changes` is null when no counterfactuals were run. Everything that comes from the recording is
+/// escaped: a recording cannot bring markup into the page.
+std::string html_report(const scenarios::Analysis& analysis, const scenarios::Counterfactuals* changes,
+                        std::span<const Picture> pictures);
+
+}  // namespace nanscope::report
