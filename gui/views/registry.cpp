@@ -14,6 +14,7 @@ constexpr Entry kViews[] = {
     {"tensor", make_tensor_view},
     {"scales", make_scales_view},
     {"why", make_why_view},
+    {"requests", make_requests_view},
 };
 
 }  // namespace

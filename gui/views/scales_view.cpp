@@ -20,7 +20,9 @@ constexpr float kChartTitle = 22;
 constexpr float kAxis = 46;  ///< left of a chart, for the values
 constexpr float kLeastChart = 74;
 constexpr float kMostChart = 420;
-constexpr float kWideFrom = 1040;  ///< from this width on, the table stands beside the charts
+constexpr float kWideFrom = 1040;    ///< from this width on, the table stands beside the charts
+constexpr float kTableFrom = 460;    ///< below this height the charts take it all
+constexpr float kRoomForWords = 72;  ///< a chart of this height has room for words
 constexpr float kTwoColumnsFrom = 460;
 constexpr float kTableWide = 640;
 constexpr float kRow = 21;
@@ -118,7 +120,8 @@ class Chart {
     const LedgerEntry& lowest = sheet_.ledger.entries[line_.lowest];
     const Area head{area_.x + sheet_.px(10), area_.y + sheet_.px(2), area_.width - sheet_.px(20),
                     sheet_.px(kChartTitle - 2)};
-    const std::string name = fmt::format("layer {} {}", line_.layer, line_.target);
+    std::string name = fmt::format("layer {} {}", line_.layer, line_.target);
+    if (lowest.below() && plot_.height < sheet_.px(kRoomForWords)) name += ": " + words_of_lowest();
     label(sheet_.context.fonts.small, head, theme.text, name);
     const bool clips = lowest.below();
     const std::string least =
@@ -196,13 +199,17 @@ class Chart {
     fill({point.x - width / 2, point.y, width, limit - point.y}, sheet_.theme().cell(kClipped).alpha(150));
   }
 
+  std::string words_of_lowest() const {
+    const LedgerEntry& lowest = sheet_.ledger.entries[line_.lowest];
+    const Place& place = lowest.target.place;
+    return fmt::format("{} of at most {}, request {} step {}", short_number(lowest.row.absmax),
+                       short_number(lowest.limit), place.request.value_or(0), place.step.value_or(0));
+  }
+
   void mark_lowest() const {
     const LedgerEntry& lowest = sheet_.ledger.entries[line_.lowest];
-    if (!lowest.below()) return;
-    const Place& place = lowest.target.place;
-    const std::string words =
-        fmt::format("{} of at most {}, request {} step {}", short_number(lowest.row.absmax), short_number(lowest.limit),
-                    place.request.value_or(0), place.step.value_or(0));
+    if (!lowest.below() || plot_.height < sheet_.px(kRoomForWords)) return;
+    const std::string words = words_of_lowest();
     const float width = text_size(sheet_.context.fonts.small, words).x + 1;
     const ImVec2 point(sheet_.x(plot_, lowest.step), sheet_.y(plot_, lowest.row.absmax));
     const float beside = sheet_.px(8) + std::max(sheet_.px(4), plot_.width / static_cast<float>(columns_.size()) / 2);
@@ -351,6 +358,8 @@ class ScalesView final : public View {
       const float table = sheet.px(kTableWide + kMargin);
       draw_charts(sheet, {rest.x + sheet.px(6), rest.y, rest.width - table - sheet.px(16), rest.height});
       draw_table(sheet, {rest.right() - table, rest.y, table - sheet.px(6), rest.height});
+    } else if (rest.height < sheet.px(kTableFrom)) {
+      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, rest.width - sheet.px(12), rest.height});
     } else {
       const float charts = std::floor(rest.height * 0.62F);
       draw_charts(sheet, {rest.x + sheet.px(6), rest.y, rest.width - sheet.px(12), charts});

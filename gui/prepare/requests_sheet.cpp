@@ -1,0 +1,95 @@
+#include "gui/prepare/requests_sheet.h"
+
+#include <algorithm>
+
+#include "instrument/engine/request.h"
+#include "scenarios/analysis.h"
+
+namespace nanscope::gui {
+namespace {
+
+std::vector<PromptPiece> pieces_of(const RequestRow& row) {
+  std::vector<PromptPiece> pieces;
+  const Result<std::vector<PromptPart>> parts = prompt_from_json(row.prompt);
+  if (!parts) {
+    pieces.push_back({"the prompt cannot be read: " + parts.error().message, nullptr, false});
+    return pieces;
+  }
+  for (const PromptPart& part : *parts) {
+    if (const auto* text = std::get_if<TextPart>(&part)) {
+      pieces.push_back({text->text, nullptr, false});
+      continue;
+    }
+    const auto& image = std::get<ImagePart>(part);
+    PromptPiece piece{image.name, nullptr, true};
+    Result<Image> decoded = decode_png(image.png, image.name);
+    if (decoded) piece.picture = std::make_shared<const Image>(std::move(*decoded));
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+std::vector<OutputToken> output_of(RunData& run, const RequestRow& row, bool nan_logits) {
+  std::vector<OutputToken> output;
+  for (const std::int32_t id : row.output_tokens) output.push_back({id, {}, nan_logits && id == 0});
+  std::size_t next = 0;
+  for (const TokenRow& token : run.tokens(row.id)) {
+    if (token.source == TokenSource::generated && next < output.size()) output[next++].text = token.text;
+  }
+  return output;
+}
+
+/// The selected step, else the last one of the selected request, else of the run.
+std::optional<StepRow> step_of(RunData& run, const Place& place) {
+  if (place.request && place.step) {
+    if (const StepRow* step = run.find_step(*place.request, *place.step)) return *step;
+  }
+  std::optional<StepRow> last;
+  for (const StepRow& step : run.steps()) {
+    if (!place.request || step.request == *place.request) last = step;
+  }
+  return last;
+}
+
+}  // namespace
+
+Result<RequestRows> make_request_rows(RunData& run) {
+  const auto outcomes = scenarios::request_outcomes(run);
+  if (!outcomes) return tl::unexpected(outcomes.error());
+  RequestRows rows;
+  for (const scenarios::RequestOutcome& outcome : *outcomes) {
+    RequestSheetRow row;
+    row.id = outcome.row.id;
+    row.name = outcome.row.name;
+    row.prompt = pieces_of(outcome.row);
+    row.image_tokens = static_cast<std::size_t>(outcome.image_tokens);
+    row.text_tokens = static_cast<std::size_t>(outcome.prompt_tokens - outcome.image_tokens);
+    row.cached_tokens = outcome.row.cached_tokens;
+    row.output = output_of(run, outcome.row, outcome.nan_logits);
+    row.output_text = outcome.row.output_text;
+    row.nan_logits = outcome.nan_logits;
+    rows.push_back(std::move(row));
+  }
+  if (Status status = run.status(); !status) return tl::unexpected(status.error());
+  return rows;
+}
+
+Result<PreparedPtr> prepare_requests(RunFacts& facts, const Place& place, std::shared_ptr<const RequestRows> rows) {
+  RecordingRun run(facts.recording());
+  if (!rows) {
+    Result<RequestRows> made = make_request_rows(run);
+    if (!made) return tl::unexpected(made.error());
+    rows = std::make_shared<const RequestRows>(std::move(*made));
+  }
+  auto sheet = std::make_shared<RequestsSheet>();
+  sheet->requests = std::move(rows);
+  if (const std::optional<StepRow> step = step_of(run, place)) {
+    Facts known(run, facts.tensors());
+    Result<KvMap> kv = make_kv_map(known, *step, facts.stop());
+    if (!kv) return tl::unexpected(kv.error());
+    sheet->kv = std::move(*kv);
+  }
+  return sheet;
+}
+
+}  // namespace nanscope::gui
