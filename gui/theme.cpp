@@ -49,6 +49,9 @@ Theme dark_theme() {
   theme.muted = Color::hex(0x97A1B0);
   theme.accent = Color::hex(0x5AB0FF);
   theme.on_bad = Color::hex(0x14060A);
+  theme.sign_bit = Color::hex(0x5B6675);
+  theme.exponent_bits = Color::hex(0x1F66A8);
+  theme.mantissa_bits = Color::hex(0x1F7A63);
   set_cells(theme, Color::hex(0x1C2A3A), Color::hex(0x2F5470), Color::hex(0x7FB4C8));
   theme.cells[kAbsent] = Color::hex(0x12161B);
   theme.cells[kZero] = Color::hex(0x1E2227);
@@ -72,6 +75,9 @@ Theme light_theme() {
   theme.muted = Color::hex(0x5B6675);
   theme.accent = Color::hex(0x0B63C5);
   theme.on_bad = Color::hex(0xFFFFFF);
+  theme.sign_bit = Color::hex(0xB9C2CE);
+  theme.exponent_bits = Color::hex(0x96C3F0);
+  theme.mantissa_bits = Color::hex(0x93D6C0);
   set_cells(theme, Color::hex(0xE2EBF2), Color::hex(0xB0CBDD), Color::hex(0x5E93B3));
   theme.cells[kAbsent] = Color::hex(0xF4F6F8);
   theme.cells[kZero] = Color::hex(0xE9EBED);

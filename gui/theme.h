@@ -24,9 +24,17 @@ struct Theme {
   Color muted;   ///< second-rank text
   Color accent;  ///< the selection, and what can be clicked
   Color on_bad;  ///< text on the colours of NaN and Inf
+  Color sign_bit;
+  Color exponent_bits;
+  Color mantissa_bits;  ///< and the bits of integers
   std::array<Color, kCells> cells;
 
   Color cell(Cell cell) const { return cells[cell < kCells ? cell : kNan]; }
+  /// Of a field of a number by its letter: S, E, M or I.
+  Color field(char letter) const {
+    if (letter == 'S') return sign_bit;
+    return letter == 'E' ? exponent_bits : mantissa_bits;
+  }
 };
 
 Theme dark_theme();

@@ -12,6 +12,7 @@ constexpr Entry kViews[] = {
     {"front", make_front_view},
     {"cascade", make_cascade_view},
     {"tensor", make_tensor_view},
+    {"bits", make_bits_view},
     {"scales", make_scales_view},
     {"why", make_why_view},
     {"requests", make_requests_view},

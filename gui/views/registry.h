@@ -11,6 +11,7 @@ namespace nanscope::gui {
 std::unique_ptr<View> make_front_view();
 std::unique_ptr<View> make_cascade_view();
 std::unique_ptr<View> make_tensor_view();
+std::unique_ptr<View> make_bits_view();
 std::unique_ptr<View> make_requests_view();
 std::unique_ptr<View> make_scales_view();
 std::unique_ptr<View> make_why_view();
