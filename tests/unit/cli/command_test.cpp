@@ -89,7 +89,7 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 TEST_F(Command, HelpAndVersion) {
   EXPECT_EQ(run("--help").code, 0);
   EXPECT_THAT(run("--version").out, StartsWith("nanscope "));
-  for (const char* name : {"run", "replay", "diagnose", "why", "diff", "bits", "scenarios"}) {
+  for (const char* name : {"run", "replay", "diagnose", "why", "diff", "bits", "report", "scenarios"}) {
     const Output help = run(std::string(name) + " --help");
     EXPECT_EQ(help.code, 0) << name;
     EXPECT_THAT(help.out, HasSubstr("Usage")) << name;
@@ -145,6 +145,24 @@ TEST_F(Command, RunReplayDiagnoseAndDiff) {
   EXPECT_THAT(run("replay small.nanscope --at lm_head").err, HasSubstr("nanscope: "));
   EXPECT_THAT(run("replay small.nanscope --at '0/0/-/lm_head.logits[0,0]'").out, HasSubstr(">"));
   EXPECT_EQ(run("why small.nanscope '0/0/-/lm_head.logits[0,0]'").code, 0);
+}
+
+TEST_F(Command, AReportIsAPageThatIsNotOverwritten) {
+  ASSERT_EQ(run("run small.toml").code, 0);
+  const Output written = run("report small.nanscope");
+  EXPECT_EQ(written.code, 0) << written.err;
+  EXPECT_EQ(written.out, "small.html\n");
+  const std::string page = read("small.html");
+  EXPECT_THAT(page, StartsWith("<!doctype html>"));
+  EXPECT_THAT(page, HasSubstr("No fault found"));
+  EXPECT_THAT(page, HasSubstr("</html>"));
+  write("small.html", "precious");
+  expect_refused("report small.nanscope", "--force");
+  EXPECT_EQ(read("small.html"), "precious");
+  EXPECT_EQ(run("report small.nanscope --force").code, 0);
+  expect_refused("report absent.nanscope -o other.html", "absent.nanscope");
+  expect_refused("report small.nanscope -o absent/other.html", "absent/other.html");
+  EXPECT_FALSE(fs::exists(folder_ / "other.html"));
 }
 
 TEST_F(Command, MissedExpectationKeepsTheRecording) {
