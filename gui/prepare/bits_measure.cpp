@@ -162,7 +162,8 @@ Ruler make_ruler(const Rounding& rounding) {
   ruler.broken = above || below;
   ruler.value = fmt::format("{:.6g}", rounding.value);
   ruler.value_at = static_cast<float>(above ? kBeyond : below ? 1 - kBeyond : double{axis.at(rounding.value)});
-  ruler.bucket_end = 1;
+  const bool bucket = std::find(codes.begin(), codes.end(), rounding.code) != codes.end();
+  ruler.bucket_end = bucket ? 1 : 0;
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const double value = value_of(codes[i]);
     const bool stored = codes[i] == rounding.code;

@@ -9,6 +9,7 @@
 
 #include "core/diagnosis/facts.h"
 #include "core/numbers/bits_words.h"
+#include "gui/prepare/story.h"
 
 namespace nanscope::gui {
 namespace {
@@ -189,10 +190,18 @@ class SheetMaker {
   std::optional<Spot> stored_for(const Spot& read) {
     Facts facts(run_, tensors_);
     const KeyRow key = facts.key_row(read.subject.step, read.subject.op.layer, read.row);
-    if (!key.slot || key.writer == nullptr) return std::nullopt;
+    if (!key.slot) return std::nullopt;
+    if (key.writer == nullptr) {
+      sheet_.origin = "Nobody wrote this slot: what is read lay in the memory before";
+      return std::nullopt;
+    }
     const auto stored =
         facts.stored_row(*key.writer, *key.slot, read.subject.op.layer, read.subject.tensor.role.substr(0, 1));
-    if (!stored) return std::nullopt;
+    if (!stored) {
+      sheet_.origin = fmt::format("No kv_store of this layer made it: {} left it in the slot as {}, in request {}",
+                                  words(key.writer->writer), name(key.writer->format), key.writer->request);
+      return std::nullopt;
+    }
     return spot_of(stored->codes, stored->row, read.channel);
   }
 

@@ -70,6 +70,7 @@ struct BitsSheet final : Prepared {
   std::string verdict;   ///< what storing did: "clipped, 43.6 % lost"
   std::string bucket;    ///< why it fell where it fell
   std::string lost;      ///< how much, in real values
+  std::string origin;    ///< of what is read back though no recorded op stored it
   Ruler ruler;
   Histogram histogram;
 

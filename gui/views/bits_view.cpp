@@ -122,6 +122,7 @@ class Drawer {
 
   static std::string value_text(const BitsStage& stage) {
     if (stage.anatomy.kind == NumberClass::nan) return "NaN";
+    if (stage.anatomy.kind == NumberClass::inf) return stage.anatomy.negative ? "-Inf" : "Inf";
     return fmt::format("{:.9g}{}", stage.anatomy.value, stage.tone == kClipped ? "  clipped" : "");
   }
 
@@ -183,7 +184,7 @@ class Drawer {
 
   float draw_measures(Area area) {
     float y = area.y;
-    if (!sheet_.verdict.empty()) y += draw_verdict({area.x, y, area.width, 0});
+    if (!sheet_.verdict.empty() || !sheet_.origin.empty()) y += draw_verdict({area.x, y, area.width, 0});
     y += draw_ruler({area.x, y, area.width, px(kRulerHeight)});
     const float room = area_.bottom() - y - px(14);
     y += draw_histogram({area.x, y, area.width, std::clamp(room, px(kHistogramHeight), px(kMostHistogram))});
@@ -192,11 +193,11 @@ class Drawer {
 
   float draw_verdict(Area area) const {
     float y = area.y;
-    const bool bad = sheet_.stage().tone > kHealthyLast;
-    label(fonts().title, {area.x, y, area.width, px(20)}, bad ? tone(sheet_.stage().tone) : theme().text,
-          "Stored: " + sheet_.verdict);
-    y += px(22);
-    for (const std::string* words : {&sheet_.lost, &sheet_.bucket}) {
+    if (!sheet_.verdict.empty()) {
+      label(fonts().title, {area.x, y, area.width, px(20)}, tone(sheet_.stage().tone), "Stored: " + sheet_.verdict);
+      y += px(22);
+    }
+    for (const std::string* words : {&sheet_.lost, &sheet_.bucket, &sheet_.origin}) {
       for (const std::string& words_line : wrap(fonts().small, *words, area.width, 2)) {
         label(fonts().small, {area.x, y, area.width, px(kLine)}, theme().muted, words_line);
         y += px(kLine);
@@ -312,7 +313,8 @@ class Drawer {
       if (bin.count > 0) {
         const float share = std::log1p(static_cast<float>(bin.count)) / highest;
         const float height = std::max(px(3), std::floor((bars.height - px(14)) * share));
-        fill({column.x, bars.bottom() - height, column.width, height}, theme().cell(bin.tone));
+        fill({column.x, bars.bottom() - height, column.width, height},
+             bin.tone == kZero ? theme().muted : theme().cell(bin.tone));
       }
       if (histogram.chosen == i) draw_chosen(bars, column);
       const float mouse = ImGui::GetIO().MousePos.x;
@@ -358,7 +360,7 @@ class Drawer {
   void draw_bin_names(Area bars) const {
     const Histogram& histogram = sheet_.histogram;
     std::vector<std::size_t> wanted;
-    for (const Cell tone : {kNan, kClipped, kLowHeadroom, kInf, kZero}) {
+    for (const Cell tone : {kNan, kInf, kClipped, kLowHeadroom, kZero}) {
       for (std::size_t i = 0; i < histogram.bins.size(); ++i) {
         if (histogram.bins[i].tone == tone) wanted.push_back(i);
       }

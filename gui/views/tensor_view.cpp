@@ -207,20 +207,33 @@ class TensorView final : public View {
     return pressed;
   }
 
-  /// Names above numbers, to the right; what does not fit is left out.
+  /// Names above numbers, to the right. Where not all fit, what is bad stays.
   static void draw_numbers(const ViewContext& context, const TensorSheet& sheet, Area area) {
     const Theme& theme = context.theme;
+    const float gap = kNumberGap * context.scale;
+    const auto width_of = [&](const SheetNumber& number) {
+      return std::max(text_size(context.fonts.small, number.name).x, text_size(context.fonts.mono, number.value).x) + 1;
+    };
+    float room = area.width;
+    std::vector<bool> shown(sheet.numbers.size());
+    for (const bool healthy : {false, true}) {
+      for (std::size_t i = 0; i < shown.size(); ++i) {
+        const SheetNumber& number = sheet.numbers[i];
+        if ((number.tone == kHealthyFirst) != healthy || room < width_of(number)) continue;
+        shown[i] = true;
+        room -= width_of(number) + gap;
+      }
+    }
     float x = area.x;
     const float line = 16 * context.scale;
-    for (const SheetNumber& number : sheet.numbers) {
-      const float width =
-          std::max(text_size(context.fonts.small, number.name).x, text_size(context.fonts.mono, number.value).x) + 1;
-      if (x + width > area.right()) break;
-      const bool healthy = number.tone == kHealthyFirst;
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+      if (!shown[i]) continue;
+      const SheetNumber& number = sheet.numbers[i];
+      const float width = width_of(number);
       label(context.fonts.small, {x, area.y, width, line}, theme.muted, number.name);
-      label(context.fonts.mono, {x, area.y + line, width, line + 2}, healthy ? theme.text : theme.cell(number.tone),
-            number.value);
-      x += width + kNumberGap * context.scale;
+      label(context.fonts.mono, {x, area.y + line, width, line + 2},
+            number.tone == kHealthyFirst ? theme.text : theme.cell(number.tone), number.value);
+      x += width + gap;
     }
   }
 
@@ -401,13 +414,16 @@ class TensorView final : public View {
     unclip();
   }
 
+  static std::string ramp_end(double value) {
+    return value >= 1000 && value < 1e7 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
+  }
+
   static void draw_key(const ViewContext& context, const TensorSheet& sheet, Area row) {
     const LegendEntry first[] = {
         {kNan, "NaN"}, {kInf, "Inf"}, {kClipped, "clipped"}, {kLowHeadroom, "near the largest finite"}};
     const LegendEntry last[] = {{kZero, "zero"}};
     const std::string words = !sheet.elements ? "healthy, largest |x| of the row" : "healthy |x|";
-    draw_legend(context, row, first, {words, fmt::format("{:.3g}", sheet.low), fmt::format("{:.3g}", sheet.high)},
-                last);
+    draw_legend(context, row, first, {words, ramp_end(sheet.low), ramp_end(sheet.high)}, last);
   }
 
   /// A pixel may cover many elements: what is told of is the worst of them, as its colour is.

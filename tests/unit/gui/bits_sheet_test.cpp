@@ -111,6 +111,20 @@ TEST(BitsSheet, ClaimsNoRoundingThatTheCodeContradicts) {
   EXPECT_EQ(sheet_of(builder, "0/0/1/kv_store.v_codes[0,0]").verdict, "");
 }
 
+TEST(BitsSheet, SaysWhoLeftWhatNobodyStored) {
+  RunBuilder builder = stored_run();
+  builder.run.kv_rows.erase(builder.run.kv_rows.begin() + 1);
+  const BitsSheet unwritten = sheet_of(builder, "1/0/1/kv_read.v_read[1,1]");
+  EXPECT_EQ(unwritten.stages.size(), 1U);
+  EXPECT_THAT(unwritten.origin, ::testing::HasSubstr("Nobody wrote"));
+  KvRow state = builder.run.kv_rows[0];
+  state.action = KvAction::written;
+  state.writer = "recurrent_state";
+  state.format = Format::f32;
+  builder.run.kv_rows.insert(builder.run.kv_rows.begin() + 1, state);
+  EXPECT_THAT(sheet_of(builder, "1/0/1/kv_read.v_read[1,1]").origin, ::testing::HasSubstr("recurrent state"));
+}
+
 TEST(BitsSheet, TakesTheWorstWhereNoElementIsNamed) {
   RunBuilder builder = stored_run();
   EXPECT_EQ(to_string(sheet_of(builder, "0/0/1/v_proj").stage().target.place), "0/0/1/v_proj.out[1,1]");
@@ -151,6 +165,12 @@ TEST(Ruler, AValueBeyondTheRangeStandsBeyondTheMarks) {
   const Ruler below = make_ruler(round_value(Format::e4m3, -1e6, Overflow::saturate));
   EXPECT_LT(below.value_at, below.marks.front().at - 0.1F);
   EXPECT_EQ(below.bucket_begin, 0);
+}
+
+TEST(Ruler, WhatLeftTheRangeIsInNoBucket) {
+  const Ruler ruler = make_ruler(round_value(Format::e4m3, 1e6, Overflow::overflow));
+  EXPECT_FALSE(ruler.marks.empty());
+  EXPECT_EQ(ruler.bucket_begin, ruler.bucket_end) << "it became NaN";
 }
 
 TensorData data_of(Format format, const std::vector<std::uint32_t>& codes) {
