@@ -22,6 +22,9 @@ constexpr int kSettlingFrames = 4;  ///< layout depends on what the frame before
 constexpr int kLivelyFrames = 30;   ///< after input: tooltips and hovering come with a delay
 constexpr double kFrameSeconds = 1.0 / 120.0;
 constexpr double kIdleSeconds = 0.5;
+/// Between two looks at whether a picture is ready: drawing takes time from what is waited for.
+constexpr auto kShortestPause = std::chrono::milliseconds(1);
+constexpr auto kLongestPause = std::chrono::milliseconds(60);
 constexpr auto kPictureDeadline = std::chrono::minutes(5);
 
 /// What everything is drawn with, and a window for it. The window goes before what it draws with.
@@ -44,6 +47,7 @@ Result<Session> open_session(const AppOptions& options, Recording recording, Sel
   session.setup.view = options.view;
   session.setup.tab = options.tab;
   session.setup.start = std::move(start);
+  session.setup.unattended = options.screenshot.has_value();
   apply_style(session.setup.theme, session.setup.scale);
   session.window = std::make_unique<Window>(std::move(recording), session.setup);
   return session;
@@ -57,10 +61,12 @@ void draw_frame(Session& session) {
 
 Status take_picture(Session& session, const std::filesystem::path& path) {
   const auto deadline = std::chrono::steady_clock::now() + kPictureDeadline;
+  auto pause = kShortestPause;
   for (int settled = 0; settled < kSettlingFrames;) {
     draw_frame(session);
     settled = session.window->settled() ? settled + 1 : 0;
-    if (settled == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (settled == 0) std::this_thread::sleep_for(pause);
+    pause = std::min(pause + kShortestPause, kLongestPause);
     if (std::chrono::steady_clock::now() > deadline) return fail("the recording takes too long to read for a picture");
   }
   return write_png(path, session.platform->read_pixels());

@@ -18,8 +18,8 @@ class Pane {
   void draw(Store& store, const ViewContext& context, const ViewActions& actions, Area area, bool titled);
   /// Takes the answer if it is this pane's.
   void take(const Answer& answer);
-  /// The newest request is answered, or there is none to make.
-  bool settled() const { return !waiting_; }
+  /// The newest request is answered, or there is none to make, and the view is at nothing.
+  bool settled() const { return !waiting_ && !view_->busy(); }
 
  private:
   void ask(Store& store, const ViewContext& context, Area area);

@@ -109,8 +109,8 @@ void Window::tab_keys() {
 }
 
 ViewContext Window::context() const {
-  return {setup_.theme,     setup_.fonts,       setup_.scale,         navigator_.selection(),
-          navigator_.map(), navigator_.story(), navigator_.playhead()};
+  return {setup_.theme,     setup_.fonts,       setup_.scale,          navigator_.selection(),
+          navigator_.map(), navigator_.story(), navigator_.playhead(), setup_.unattended};
 }
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {

@@ -16,9 +16,10 @@ struct WindowSetup {
   Theme theme;
   Fonts fonts;
   float scale = 1;
-  std::string view;  ///< one view alone; empty: the whole window
-  std::string tab;   ///< the view that is shown below the front; empty: the first
-  Selection start;   ///< empty: the origin, once it is known
+  std::string view;         ///< one view alone; empty: the whole window
+  std::string tab;          ///< the view that is shown below the front; empty: the first
+  Selection start;          ///< empty: the origin, once it is known
+  bool unattended = false;  ///< for a picture
 };
 
 /// All that is on screen for one recording.

@@ -48,7 +48,7 @@ Status look_at(const Recording& recording, TensorSource& tensors, Looked& looked
   if (!requests) return tl::unexpected(requests.error());
   for (const RequestOutcome& request : *requests) {
     if (request.nan_logits) outcome.faulty_requests.push_back(request.row.id);
-    outcome.outputs.push_back(request.row.output_text);
+    if (request.row.id >= 0) outcome.outputs.push_back(request.row.output_text);
   }
   auto links = cascade(run, tensors);
   if (!links) return tl::unexpected(links.error());

@@ -43,7 +43,7 @@ struct Outcome {
   std::vector<std::string> faults;  ///< classes found, without repetition
   std::vector<std::int64_t> faulty_requests;  ///< ids: they answer from NaN logits
   std::int64_t bad_prompt_tokens = 0;         ///< prompt tokens whose logits hold a NaN
-  std::vector<std::string> outputs;           ///< by request
+  std::vector<std::string> outputs;           ///< by request, the warm-up's left out
   double kv_bytes_per_token = 0;
   std::optional<Accuracy> accuracy;
 };

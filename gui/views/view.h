@@ -25,6 +25,7 @@ struct ViewContext {
   std::shared_ptr<const RunMap> map;    ///< null until it is read
   std::shared_ptr<const Story> story;   ///< null until the diagnosis is done
   std::optional<std::size_t> playhead;  ///< index in RunMap::ops while the run is played
+  bool unattended = false;              ///< a picture is taken: nobody is there to press a button
 };
 
 /// What a view asks of the window.
@@ -45,6 +46,8 @@ class View {
   virtual std::string_view name() const = 0;     ///< as --view takes it
   virtual std::string_view title() const = 0;    ///< for people
   virtual std::string_view caption() const = 0;  ///< what is seen, in a line
+  /// The view has work of its own under way; a picture waits for its end.
+  virtual bool busy() const { return false; }
   /// Each frame, on the window's thread: cheap. Nothing while there is nothing to ask for.
   virtual std::optional<ViewRequest> prepare(const ViewContext& context, Area area) = 0;
   /// On the window's thread, with the newest answer, which may be one of an earlier request.
