@@ -81,6 +81,7 @@ class SheetMaker {
     }
     if (!storing_) return;
     if (Result<Elements> source = fetch_elements(tensors_, storing_->source)) source_ = std::move(*source);
+    if (tensor().health.clipped > 0) row_health_ = run_.token_health(tensor().id);
   }
 
   void lay_out(const Place& place, const SheetOptions& options) {
@@ -96,11 +97,17 @@ class SheetMaker {
     sheet_.first_channel = sheet_.head * sheet_.columns;
   }
 
-  /// The value before storing was beyond what the format holds.
+  /// Some value of the row was clipped when it was stored.
+  bool row_clipped(std::int64_t row) const {
+    if (static_cast<std::int64_t>(row_health_.size()) != tensor().tokens) return tensor().health.clipped > 0;
+    return row_health_[static_cast<std::size_t>(row)].clipped > 0;
+  }
+
+  /// The value before storing was beyond what the format holds. Where it or its scale is not to be had,
+  /// all of the row that landed on the end of the format is suspect.
   bool clipped(std::int64_t row, std::int64_t channel) const {
-    if (!source_ || !storing_->scale) return false;
     const std::int64_t from = tensor().first_token + row - storing_->source.first_token;
-    if (from < 0 || from >= source_->tokens) return false;
+    if (!source_ || !storing_->scale || from < 0 || from >= source_->tokens) return row_clipped(row);
     return std::abs(source_->value(from, channel) / *storing_->scale) > info(tensor().format).max_finite;
   }
 
@@ -110,8 +117,7 @@ class SheetMaker {
     const FormatInfo& format = info(tensor().format);
     const float magnitude = std::abs(value);
     const bool at_end = magnitude == format.max_finite && format.format != Format::i32;
-    // Where the values before storing are not to be had, the end of the format has to speak for them.
-    if (storing_ && at_end && ((storing_->foreign && !source_) || clipped(row, channel))) return kClipped;
+    if (storing_ && at_end && clipped(row, channel)) return kClipped;
     const bool headroom_tells = format.storage_bytes() > 1 || (storing_ && storing_->foreign);
     if (headroom_tells && magnitude * static_cast<float>(kLowHeadroomBelow) > format.max_finite &&
         format.format != Format::i32) {
@@ -211,6 +217,7 @@ class SheetMaker {
   TensorSheet sheet_;
   std::optional<Storing> storing_;
   Elements source_;
+  std::vector<Health> row_health_;  ///< when it tells of clipped values
 };
 
 /// One a texel; lines that share a texel show the largest of each share.

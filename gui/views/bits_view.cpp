@@ -224,8 +224,10 @@ class Drawer {
     }
     const float y = area.y + head + px(46);  // of the axis
     const auto x = [&](float at) { return std::floor(area.x + at * area.width); };
-    fill({x(ruler.bucket_begin), y - px(9), x(ruler.bucket_end) - x(ruler.bucket_begin), px(18)},
-         theme().accent.alpha(46), px(4));
+    if (ruler.bucket_end > ruler.bucket_begin) {
+      fill({x(ruler.bucket_begin), y - px(9), x(ruler.bucket_end) - x(ruler.bucket_begin), px(18)},
+           theme().accent.alpha(46), px(4));
+    }
     draw_axis(ruler, area, y);
     for (const Ruler::Mark& mark : ruler.marks) {
       fill({x(mark.at) - px(1), y - px(7), px(2), px(14)}, theme().text);

@@ -88,6 +88,16 @@ TEST(TensorSheet, ClippedIsWhatWasBeyondTheEndAndNotWhatLandedOnIt) {
   EXPECT_FLOAT_EQ(sheet->column_health[2].clipped, 1.0F / 3);
 }
 
+TEST(TensorSheet, WithoutTheValueBeforeStoringTheRowTells) {
+  RunBuilder builder = small_run();
+  builder.run.op_rows[1].attributes = R"({"policy":"per_token","scale_v":1})";
+  const auto sheet = sheet_of(builder, "0/0/1/kv_store.v_codes");
+  EXPECT_FALSE(sheet->scale);
+  EXPECT_EQ(sheet->cell(1, 2), kClipped);
+  EXPECT_NE(sheet->cell(1, 1), kClipped);
+  EXPECT_NE(sheet->cell(2, 0), kClipped) << "nothing of that row was clipped";
+}
+
 TEST(TensorSheet, AScaleOfAnotherStepMakesHeadroomTell) {
   RunBuilder own = small_run(false);
   EXPECT_LE(sheet_of(own, "0/0/1/kv_store.v_codes")->cell(2, 0), kHealthyLast);
