@@ -24,6 +24,7 @@ constexpr float kLine = 16;
 constexpr float kRulerHeight = 112;
 constexpr float kHistogramHeight = 168;
 constexpr float kMostHistogram = 420;  ///< it takes what room there is
+constexpr float kMostBin = 48;         ///< width of a bar
 constexpr float kNamesHeight = 34;
 constexpr float kApart = 30;  ///< between the numbers and the codes of NaN
 constexpr float kFieldGap = 8;
@@ -268,7 +269,7 @@ class Drawer {
     line({from, y}, {to, y}, theme().muted, px(1.5F));
     for (float dash = above ? to + px(5) : area.x; ruler.broken && dash < (above ? area.right() : from);
          dash += px(9)) {
-      line({dash, y}, {dash + px(4), y}, theme().muted, px(1.5F));
+      line({dash, y}, {std::min(dash + px(4), area.right()), y}, theme().muted, px(1.5F));
     }
     for (const float meet : ruler.meets) {
       for (float at = y - px(9); at < y + px(9); at += px(4)) {
@@ -337,8 +338,10 @@ class Drawer {
       return {std::floor(left + slot / 2 - px(5)), bars.y, px(10), bars.height};
     }
     const auto count = static_cast<float>(histogram.ordered);
-    const float left = std::floor(bars.x + numbers * static_cast<float>(bin) / count);
-    const float right = std::max(left + 1, std::floor(bars.x + numbers * static_cast<float>(bin + 1) / count));
+    const float used = std::min(numbers, count * px(kMostBin));
+    const float from = bars.x + (numbers - used) / 2;
+    const float left = std::floor(from + used * static_cast<float>(bin) / count);
+    const float right = std::max(left + 1, std::floor(from + used * static_cast<float>(bin + 1) / count));
     return {left, bars.y, right - left - (right - left > px(4) ? 1.0F : 0.0F), bars.height};
   }
 
