@@ -1,0 +1,194 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/counted.h"
+#include "gui/marks.h"
+#include "gui/prepare/timeline.h"
+#include "gui/views/registry.h"
+
+/// Kernels: what ran when, a lane a kind of op; counts where no times were recorded.
+namespace nanscope::gui {
+namespace {
+
+constexpr float kMargin = 18;
+constexpr float kHead = 66;
+constexpr float kLane = 26;
+constexpr float kBar = 14;
+constexpr float kNames = 150;
+constexpr float kNumbers = 244;
+constexpr float kLeastPart = 3;  ///< pixels of a part that would be too thin to see
+constexpr int kTicks = 5;
+
+/// The lanes while they are drawn downwards.
+class Chart {
+ public:
+  Chart(const ViewContext& context, const ViewActions& actions, Area area, const Timeline& timeline)
+      : context_(context), actions_(actions), timeline_(timeline), area_(area), y_(area.y) {}
+
+  float y() const { return y_; }
+
+  void lane(const TimelineLane& lane, std::int64_t most) {
+    const Area row{area_.x + px(6), y_, area_.width - px(12), px(kLane)};
+    const bool pointed = ImGui::IsWindowHovered() && row.holds(ImGui::GetIO().MousePos);
+    if (pointed) fill(row, context_.theme.raised.alpha(140), px(5));
+    label(context_.fonts.mono_small, {area_.x + px(kMargin), y_, px(kNames) - px(12), px(kLane)}, context_.theme.text,
+          printable(lane.kind));
+    std::int64_t op = lane.first_bad > 0 ? lane.first_bad : lane.first_op;
+    if (timeline_.kernels > 0) {
+      if (const TimelineBar* bar = bars(lane)) op = bar->op;
+      numbers(counted(lane.kernels, "kernel"), duration_text(lane.busy_ns), lane);
+    } else {
+      counts(lane, most);
+      numbers("", counted(lane.ops, "op"), lane);
+    }
+    if (pointed) point(lane, op);
+    y_ += px(kLane);
+  }
+
+ private:
+  float px(float pixels) const { return pixels * context_.scale; }
+  Area track() const {
+    const float x = area_.x + px(kMargin + kNames);
+    return {x, y_ + px(kLane - kBar) / 2, area_.right() - px(kMargin + kNumbers) - x, px(kBar)};
+  }
+
+  /// How many ops there were, those with a NaN or an Inf as the part at the right.
+  void counts(const TimelineLane& lane, std::int64_t most) const {
+    const Area whole = track();
+    const auto part = [most](std::int64_t ops) { return static_cast<float>(ops) / static_cast<float>(most); };
+    const float width = std::max(whole.width * part(lane.ops), px(kLeastPart));
+    fill({whole.x, whole.y, width, whole.height}, context_.theme.cell(kHealthyFirst + kHealthySteps * 2 / 3), px(2));
+    if (lane.bad_ops == 0) return;
+    const float bad = std::clamp(whole.width * part(lane.bad_ops), std::min(px(kLeastPart), width), width);
+    fill({whole.x + width - bad, whole.y, bad, whole.height}, context_.theme.cell(kNan), px(2));
+  }
+
+  /// The bar that is pointed at.
+  const TimelineBar* bars(const TimelineLane& lane) const {
+    const Area whole = track();
+    fill({whole.x, whole.y + whole.height / 2, whole.width, 1}, context_.theme.line);
+    const float pitch = whole.width / static_cast<float>(timeline_.columns);
+    const ImVec2 mouse = ImGui::GetIO().MousePos;
+    const TimelineBar* hit = nullptr;
+    for (const TimelineBar& bar : lane.bars) {
+      const float left = whole.x + static_cast<float>(bar.first) * pitch;
+      const Area box{left, whole.y, std::max(static_cast<float>(bar.last - bar.first + 1) * pitch, 1.0F), whole.height};
+      fill(box, context_.theme.cell(bar.bad ? kNan : kHealthyFirst + kHealthySteps * 2 / 3), px(1));
+      if (ImGui::IsWindowHovered() && box.holds(mouse)) hit = &bar;
+    }
+    if (hit != nullptr) {
+      tooltip(context_, printable(hit->name),
+              {fmt::format("{}, {} together", counted(hit->kernels, "kernel"), duration_text(hit->busy_ns))});
+    }
+    return hit;
+  }
+
+  void numbers(const std::string& count, const std::string& amount, const TimelineLane& lane) const {
+    const float right = area_.right() - px(kMargin);
+    const auto write = [&](float from, float width, Color ink, const std::string& words) {
+      label(context_.fonts.mono_small, {right - px(from), y_, px(width), px(kLane)}, ink, words, 1);
+    };
+    write(232, 90, context_.theme.muted, count);
+    write(142, 68, context_.theme.text, amount);
+    if (lane.bad_ops > 0) write(66, 66, context_.theme.cell(kNan), fmt::format("{} bad", lane.bad_ops));
+  }
+
+  void point(const TimelineLane& lane, std::int64_t op) const {
+    if (!context_.map) return;
+    const auto& ops = context_.map->ops;
+    const auto at =
+        std::lower_bound(ops.begin(), ops.end(), op, [](const MapOp& one, std::int64_t id) { return one.id < id; });
+    if (at == ops.end() || at->id != op) return;
+    const Place place = context_.map->place_of_op(static_cast<std::size_t>(at - ops.begin()));
+    ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
+    actions_.hint(fmt::format("{}: {}, {} with a NaN or an Inf; go to {}", lane.kind, counted(lane.ops, "op"),
+                              lane.bad_ops, to_string(place)));
+    if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) actions_.choose({place, {}});
+  }
+
+  const ViewContext& context_;
+  const ViewActions& actions_;
+  const Timeline& timeline_;
+  Area area_;
+  float y_;
+};
+
+class KernelsView final : public View {
+ public:
+  std::string_view name() const override { return "kernels"; }
+  std::string_view title() const override { return "Kernels"; }
+  std::string_view caption() const override { return "what ran when, by kind of op"; }
+
+  std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
+    const float track = area.width - (2 * kMargin + kNames + kNumbers) * context.scale;
+    const auto columns = static_cast<std::int64_t>(std::max(track, 64.0F));
+    return ViewRequest{std::to_string(columns), [columns](RunFacts& facts) -> Result<PreparedPtr> {
+                         Result<Timeline> timeline = make_timeline(facts.recording(), columns);
+                         if (!timeline) return tl::unexpected(timeline.error());
+                         return std::make_shared<const Timeline>(std::move(*timeline));
+                       }};
+  }
+
+  void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
+    if (!prepared) return;
+    const auto& timeline = static_cast<const Timeline&>(*prepared);
+    if (timeline.lanes.empty()) {
+      notice(context, area, "Nothing was run", "the recording has no ops");
+      return;
+    }
+    const float head = kHead * context.scale;
+    draw_head(context, timeline, {area.x, area.y, area.width, head});
+    ImGui::SetCursorScreenPos({area.x, area.y + head});
+    ImGui::BeginChild("lanes", {area.width, area.height - head}, false, ImGuiWindowFlags_NoBackground);
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    Chart chart(context, actions, {at.x, at.y + 6 * context.scale, area.width, 0}, timeline);
+    std::int64_t most = 1;
+    for (const TimelineLane& lane : timeline.lanes) most = std::max(most, lane.ops);
+    for (const TimelineLane& lane : timeline.lanes) chart.lane(lane, most);
+    ImGui::SetCursorScreenPos({at.x, chart.y() + 8 * context.scale});
+    ImGui::Dummy({1, 1});
+    ImGui::EndChild();
+  }
+
+ private:
+  static void draw_head(const ViewContext& context, const Timeline& timeline, Area area) {
+    const float scale = context.scale;
+    const Area line{area.x + kMargin * scale, area.y + 10 * scale, area.width - 2 * kMargin * scale, 22 * scale};
+    std::string title = "No kernel times in this recording";
+    std::string words = timeline.on_cpu ? "A run on the CPU carries none: only a GPU's kernels have times of their own"
+                                        : "The GPU's activity was not traced while it was recorded";
+    words += ". What was run instead, and how much of it is NaN or Inf:";
+    if (timeline.kernels > 0) {
+      title = fmt::format("{} in {}", counted(timeline.kernels, "kernel"), duration_text(timeline.span_ns));
+      words = fmt::format("{} of work; red where an output holds a NaN or an Inf", duration_text(timeline.busy_ns));
+    }
+    label(context.fonts.title, line, context.theme.text, title);
+    label(context.fonts.small, line, context.theme.muted,
+          printable(fmt::format("{} \u00B7 {}", timeline.device, timeline.isa)), 1);
+    label(context.fonts.small, {line.x, line.bottom(), line.width, 18 * scale}, context.theme.muted, words);
+    if (timeline.kernels > 0) draw_ticks(context, timeline, area);
+    fill({area.x, area.bottom() - 1, area.width, 1}, context.theme.line);
+  }
+
+  static void draw_ticks(const ViewContext& context, const Timeline& timeline, Area area) {
+    const float scale = context.scale;
+    const float x = area.x + (kMargin + kNames) * scale;
+    const float width = area.right() - (kMargin + kNumbers) * scale - x;
+    for (int tick = 0; tick <= kTicks; ++tick) {
+      const float share = static_cast<float>(tick) / kTicks;
+      const auto at = static_cast<std::int64_t>(std::llround(static_cast<double>(timeline.span_ns) * share));
+      const float left = x + width * share;
+      fill({left, area.bottom() - 5 * scale, 1, 4 * scale}, context.theme.muted);
+      label(context.fonts.mono_small, {left - 40 * scale, area.bottom() - 18 * scale, 80 * scale, 12 * scale},
+            context.theme.muted, tick == 0 ? "0" : duration_text(at), 0.5F);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<View> make_kernels_view() { return std::make_unique<KernelsView>(); }
+
+}  // namespace nanscope::gui
