@@ -8,6 +8,7 @@
 
 #include "core/diagnosis/facts.h"
 #include "gui/prepare/story.h"
+#include "gui/prepare/subject.h"
 
 namespace nanscope::gui {
 namespace {
@@ -70,8 +71,14 @@ std::string question_of(const WhyHop& first) {
                 : fmt::format("Where does {} = {} come from?", first.place, first.value);
 }
 
-/// Worst first.
-auto rank(const TensorRow& tensor) { return std::tuple(tensor.health.bad() > 0, tensor.health.clipped > 0); }
+/// Of a tensor without NaN and Inf, what was clipped is of interest.
+std::optional<std::int64_t> clipped_token(RunData& run, const TensorRow& tensor) {
+  if (tensor.health.clipped == 0) return std::nullopt;
+  const std::vector<Health> rows = run.token_health(tensor.id);
+  const auto at = std::find_if(rows.begin(), rows.end(), [](const Health& row) { return row.clipped > 0; });
+  if (at == rows.end()) return std::nullopt;
+  return tensor.first_token + (at - rows.begin());
+}
 
 }  // namespace
 
@@ -107,46 +114,23 @@ WhyStory tell_why(RunData& run, const WhyPath& path) {
   return story;
 }
 
-Result<Place> tensor_place(const Recording& recording, const Place& place) {
-  const Result<ResolvedPlace> named = resolve(recording, place);
-  if (named) return place;
-  if (!place.role.empty() || !place.request || !place.step) return tl::unexpected(named.error());
-  const auto step = recording.find_step(*place.request, *place.step);
-  if (!step) return tl::unexpected(step.error());
-  if (!*step) return tl::unexpected(named.error());
-  OpFilter filter;
-  filter.step = (*step)->id;
-  filter.layer = place.layer.value_or(-1);
-  filter.name = place.op;
-  const auto ops = recording.ops(filter);
-  if (!ops) return tl::unexpected(ops.error());
-  if (ops->empty()) return tl::unexpected(named.error());
-  const auto tensors = recording.tensors_of(ops->front().id);
-  if (!tensors) return tl::unexpected(tensors.error());
-  if (tensors->empty()) return tl::unexpected(named.error());
-  const auto worst = std::max_element(tensors->begin(), tensors->end(),
-                                      [](const TensorRow& a, const TensorRow& b) { return rank(a) < rank(b); });
-  Place found = place;
-  found.role = worst->role;
-  const Result<ResolvedPlace> again = resolve(recording, found);
-  if (!again) return tl::unexpected(again.error());
-  return found;
-}
-
 Result<PreparedPtr> prepare_why(RunFacts& facts, const Selection& selection) {
   auto story = std::make_shared<WhyStory>();
   if (selection.place.op.empty()) {
     story->notice = "Select an element to see what made it";
     return story;
   }
-  const Result<Place> place = tensor_place(facts.recording(), selection.place);
-  if (!place) {
-    story->notice = place.error().message;
+  RecordingRun run(facts.recording());
+  const Result<Subject> subject = find_subject(run, selection.place);
+  if (!subject) {
+    story->notice = subject.error().message;
     return story;
   }
-  const Result<WhyPath> path = why(facts.recording(), facts.tensors(), to_string(*place));
+  Place place = selection.place;
+  place.role = subject->tensor.role;
+  if (!place.token && subject->tensor.health.bad() == 0) place.token = clipped_token(run, subject->tensor);
+  const Result<WhyPath> path = why(facts.recording(), facts.tensors(), to_string(place));
   if (!path) return tl::unexpected(path.error());
-  RecordingRun run(facts.recording());
   *story = tell_why(run, *path);
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   return story;

@@ -41,10 +41,6 @@ struct WhyStory final : Prepared {
 
 WhyStory tell_why(RunData& run, const WhyPath& path);
 
-/// The tensor that a selection speaks of: the one it names, else of the op's outputs the worst, else
-/// the first. Errors as of resolve().
-Result<Place> tensor_place(const Recording& recording, const Place& place);
-
 /// The way back from the selected element, else from the first bad one of the selected tensor. What
 /// is no tensor is answered by a notice. Errors: rows cannot be read.
 Result<PreparedPtr> prepare_why(RunFacts& facts, const Selection& selection);

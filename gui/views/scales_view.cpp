@@ -20,9 +20,10 @@ constexpr float kChartTitle = 22;
 constexpr float kAxis = 46;  ///< left of a chart, for the values
 constexpr float kLeastChart = 74;
 constexpr float kMostChart = 420;
-constexpr float kWideFrom = 1040;    ///< from this width on, the table stands beside the charts
+constexpr float kWideFrom = 1360;    ///< from this width on, the table stands beside the charts
 constexpr float kTableFrom = 460;    ///< below this height the charts take it all
 constexpr float kRoomForWords = 72;  ///< a chart of this height has room for words
+constexpr float kRoomForName = 58;   ///< a request's band of this width holds more than its number
 constexpr float kTwoColumnsFrom = 460;
 constexpr float kTableWide = 640;
 constexpr float kRow = 21;
@@ -122,10 +123,11 @@ class Chart {
                     sheet_.px(kChartTitle - 2)};
     std::string name = fmt::format("layer {} {}", line_.layer, line_.target);
     if (lowest.below() && plot_.height < sheet_.px(kRoomForWords)) name += ": " + words_of_lowest();
-    label(sheet_.context.fonts.small, head, theme.text, name);
     const bool clips = lowest.below();
     const std::string least =
         fmt::format("{} {}", clips ? "headroom" : "least headroom", headroom_text(lowest.row.headroom));
+    const float taken = sheet_.ledger.quantized ? chip_width(sheet_.context, least) + sheet_.px(8) : 0;
+    label(sheet_.context.fonts.small, {head.x, head.y, head.width - taken, head.height}, theme.text, name);
     if (!sheet_.ledger.quantized) return;
     if (clips) {
       chip_left_of(sheet_.context, head.right(), head.y + sheet_.px(1), sheet_.px(17), least, theme.cell(kClipped),
@@ -209,13 +211,17 @@ class Chart {
   void mark_lowest() const {
     const LedgerEntry& lowest = sheet_.ledger.entries[line_.lowest];
     if (!lowest.below() || plot_.height < sheet_.px(kRoomForWords)) return;
-    const std::string words = words_of_lowest();
-    const float width = text_size(sheet_.context.fonts.small, words).x + 1;
     const ImVec2 point(sheet_.x(plot_, lowest.step), sheet_.y(plot_, lowest.row.absmax));
     const float beside = sheet_.px(8) + std::max(sheet_.px(4), plot_.width / static_cast<float>(columns_.size()) / 2);
-    const bool right = point.x + beside + width < plot_.right();
-    const float left = right ? point.x + beside : std::max(plot_.x, point.x - beside - width);
-    const Area box{left, std::max(plot_.y, point.y - sheet_.px(8)), std::min(width, plot_.width), sheet_.px(kLine)};
+    const float room_right = plot_.right() - point.x - beside;
+    const float room_left = point.x - beside - plot_.x;
+    std::string words = words_of_lowest();
+    const auto width_of = [&] { return text_size(sheet_.context.fonts.small, words).x + 1; };
+    if (width_of() > std::max(room_right, room_left)) words = short_number(lowest.row.absmax);
+    const float width = width_of();
+    if (width > std::max(room_right, room_left)) return;
+    const float left = width <= room_right ? point.x + beside : point.x - beside - width;
+    const Area box{left, std::max(plot_.y, point.y - sheet_.px(8)), width, sheet_.px(kLine)};
     fill(box.inset(-sheet_.px(3), 0), sheet_.theme().cell(kAbsent).alpha(225), sheet_.px(3));
     label(sheet_.context.fonts.small, box, sheet_.theme().text, words);
   }
@@ -268,8 +274,9 @@ void draw_requests(const Sheet& sheet, Area area) {
     fill(band, sheet.theme().raised, sheet.px(3));
     const std::string id = steps[i].row.request < 0 ? "" : fmt::format("{}  ", steps[i].row.request);
     if (band.width > sheet.px(16)) {
+      const bool named = band.width > sheet.px(kRoomForName);
       label(sheet.context.fonts.small, band.inset(sheet.px(5), 0), sheet.theme().text,
-            id + printable(steps[i].request));
+            named ? id + printable(steps[i].request) : id);
     }
     i = next;
   }
