@@ -64,8 +64,9 @@ float number_table(const ViewContext& context, Area area, int columns, std::size
   const float gap = 24 * context.scale;
   const float width = (area.width - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
   for (std::size_t i = 0; draw && i < shown; ++i) {
+    const std::size_t row = i / across;
     const Area cell{area.x + static_cast<float>(i % across) * (width + gap),
-                    area.y + static_cast<float>(i / across) * line_height, width, line_height};
+                    area.y + static_cast<float>(row) * line_height, width, line_height};
     const auto& [name, value] = numbers[i];
     const float value_width = std::min(text_size(context.fonts.mono_small, value).x, cell.width * 0.6F);
     label(context.fonts.small, {cell.x, cell.y, cell.width - value_width - 8 * context.scale, cell.height},
@@ -73,7 +74,8 @@ float number_table(const ViewContext& context, Area area, int columns, std::size
     label(context.fonts.mono_small, {cell.right() - value_width - 1, cell.y, value_width + 1, cell.height},
           context.theme.text, value, 1);
   }
-  return static_cast<float>((shown + across - 1) / across) * line_height;
+  const std::size_t rows = (shown + across - 1) / across;
+  return static_cast<float>(rows) * line_height;
 }
 
 }  // namespace nanscope::gui

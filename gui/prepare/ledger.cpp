@@ -222,7 +222,7 @@ std::vector<double> LogAxis::ticks(std::size_t most) const {
   std::vector<double> found;
   for (const std::vector<double>& digits : {std::vector<double>{1, 2, 5}, {1, 3}, {1}}) {
     found.clear();
-    for (double decade = std::floor(low_); decade <= high_; ++decade) {
+    for (int decade = static_cast<int>(std::floor(low_)); decade <= high_; ++decade) {
       for (const double digit : digits) {
         const double at = decade + std::log10(digit);
         if (at >= low_ && at <= high_) found.push_back(digit * std::pow(10.0, decade));

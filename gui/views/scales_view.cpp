@@ -297,8 +297,9 @@ void draw_charts(const Sheet& sheet, Area area) {
   ImGui::BeginChild("charts", {area.width, room}, false, ImGuiWindowFlags_NoBackground);
   const ImVec2 start = ImGui::GetCursorScreenPos();
   for (std::size_t i = 0; i < sheet.ledger.lines.size(); ++i) {
-    const Area cell{start.x + width * static_cast<float>(i % across), start.y + height * static_cast<float>(i / across),
-                    width, height};
+    const std::size_t row = i / across;
+    const Area cell{start.x + width * static_cast<float>(i % across), start.y + height * static_cast<float>(row), width,
+                    height};
     if (ImGui::IsRectVisible(cell.min(), cell.max())) Chart(sheet, sheet.ledger.lines[i], cell).draw();
   }
   ImGui::SetCursorScreenPos({start.x, start.y + height * static_cast<float>(rows) - 1});

@@ -403,8 +403,9 @@ class WhatIfView final : public View {
     const float height = look.px(62);
     for (std::size_t i = 0; i < plan.knobs.size(); ++i) {
       const WhatIfKnob& knob = plan.knobs[i];
+      const std::size_t row = i / across;
       const Area card{at.x + look.px(kMargin) + static_cast<float>(i % across) * pitch,
-                      at.y + look.px(10) + static_cast<float>(i / across) * height, pitch - look.px(24), height};
+                      at.y + look.px(10) + static_cast<float>(row) * height, pitch - look.px(24), height};
       const std::string value = knob.value.empty() ? "as norm" : knob.value;
       label(look.fonts.mono_small, {card.x, card.y, card.width, look.px(18)}, look.theme.text, knob.name);
       label(look.fonts.mono_small, {card.x, card.y, card.width, look.px(18)}, look.theme.accent, value, 1);
