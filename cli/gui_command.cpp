@@ -28,7 +28,7 @@ int show(GuiOptions options) {
 void add_gui_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<GuiOptions>();
   CLI::App* command = app.add_subcommand("gui", "Show a recording in a window, or take its picture");
-  command->add_option("FILE", options->app.file, "A recording")->required();
+  command->add_option("FILE", options->app.file, "A recording; without one, recent ones and the scenarios to run");
   command->add_option("--screenshot", options->screenshot, "Draw into this PNG; needs no screen");
   command->add_option("--view", options->app.view,
                       fmt::format("One view alone: {}", fmt::join(gui::all_views(), ", ")));
@@ -38,6 +38,7 @@ void add_gui_command(CLI::App& app, Action& action) {
   command->add_option("--theme", options->app.theme, "dark or light")->capture_default_str();
   command->footer(
       "Examples:\n"
+      "  nanscope gui\n"
       "  nanscope gui kv-scale-lock.nanscope\n"
       "  nanscope gui kv-scale-lock.nanscope --screenshot front.png --view front --theme light");
   command->callback([options, &action] { action = [options] { return show(*options); }; });

@@ -10,6 +10,8 @@
 #include <memory>
 #include <thread>
 
+#include "gui/recent_files.h"
+#include "gui/start_screen.h"
 #include "gui/views/registry.h"
 #include "gui/window.h"
 
@@ -27,18 +29,30 @@ constexpr auto kShortestPause = std::chrono::milliseconds(1);
 constexpr auto kLongestPause = std::chrono::milliseconds(60);
 constexpr auto kPictureDeadline = std::chrono::minutes(5);
 
-/// What everything is drawn with, and a window for it. The window goes before what it draws with.
+/// What everything is drawn with, and a window for it; the start screen while there is no recording.
+/// Both go before what they are drawn with.
 struct Session {
   std::unique_ptr<Platform> platform;
   WindowSetup setup;
   std::unique_ptr<Window> window;
+  std::unique_ptr<StartScreen> start;
+
+  bool settled() const { return !window || window->settled(); }
+  bool busy() const { return window ? window->busy() : start->busy(); }
 };
 
-Result<Session> open_session(const AppOptions& options, Recording recording, Selection start) {
+void show(Session& session, Recording recording) {
+  // A picture leaves no trace of what was looked at.
+  if (!session.setup.unattended) remember(recent_files_path(), recording.path());
+  session.window = std::make_unique<Window>(std::move(recording), session.setup);
+  session.start.reset();
+}
+
+Result<Session> open_session(const AppOptions& options, std::optional<Recording> recording, Selection start) {
   Session session;
+  const std::string title = recording ? "nanscope \u2013 " + options.file.filename().string() : "nanscope";
   Result<std::unique_ptr<Platform>> platform =
-      options.screenshot ? open_egl_platform(options.size)
-                         : open_window_platform(options.size, "nanscope \u2013 " + options.file.filename().string());
+      options.screenshot ? open_egl_platform(options.size) : open_window_platform(options.size, title);
   if (!platform) return tl::unexpected(platform.error());
   session.platform = std::move(*platform);
   session.setup.scale = session.platform->scale();
@@ -49,13 +63,21 @@ Result<Session> open_session(const AppOptions& options, Recording recording, Sel
   session.setup.start = std::move(start);
   session.setup.unattended = options.screenshot.has_value();
   apply_style(session.setup.theme, session.setup.scale);
-  session.window = std::make_unique<Window>(std::move(recording), session.setup);
+  if (recording) {
+    show(session, std::move(*recording));
+  } else {
+    session.start = std::make_unique<StartScreen>(session.setup.theme, session.setup.fonts, session.setup.scale);
+  }
   return session;
 }
 
 void draw_frame(Session& session) {
   session.platform->begin_frame();
-  session.window->frame(*session.platform);
+  if (session.window) {
+    session.window->frame(*session.platform);
+  } else {
+    session.start->frame(*session.platform);
+  }
   session.platform->end_frame();
 }
 
@@ -64,7 +86,7 @@ Status take_picture(Session& session, const std::filesystem::path& path) {
   auto pause = kShortestPause;
   for (int settled = 0; settled < kSettlingFrames;) {
     draw_frame(session);
-    settled = session.window->settled() ? settled + 1 : 0;
+    settled = session.settled() ? settled + 1 : 0;
     if (settled == 0) std::this_thread::sleep_for(pause);
     pause = std::min(pause + kShortestPause, kLongestPause);
     if (std::chrono::steady_clock::now() > deadline) return fail("the recording takes too long to read for a picture");
@@ -72,26 +94,31 @@ Status take_picture(Session& session, const std::filesystem::path& path) {
   return write_png(path, session.platform->read_pixels());
 }
 
-/// Replaces the recording by the last one that was dropped.
-void open_dropped(Session& session, const std::vector<std::filesystem::path>& dropped) {
-  if (dropped.empty()) return;
-  Result<Recording> recording = Recording::open(dropped.back());
-  if (!recording) {
+/// Shows another recording, the last one that was dropped or chosen.
+void open_next(Session& session, const std::vector<std::filesystem::path>& dropped) {
+  std::optional<std::filesystem::path> next;
+  if (session.start) next = session.start->take_choice();
+  if (!dropped.empty()) next = dropped.back();
+  if (!next) return;
+  Result<Recording> recording = Recording::open(*next);
+  if (recording) {
+    session.setup.start = {};
+    show(session, std::move(*recording));
+  } else if (session.window) {
     session.window->say_error(recording.error().message);
-    return;
+  } else {
+    session.start->say_error(recording.error().message);
   }
-  session.setup.start = {};
-  session.window = std::make_unique<Window>(std::move(*recording), session.setup);
 }
 
 /// Draws while something moves; else sleeps until there is input, so that an idle window costs nothing.
 void run_until_closed(Session& session) {
   int lively = kLivelyFrames;
   for (;;) {
-    const bool moving = lively > 0 || session.window->busy();
+    const bool moving = lively > 0 || session.busy();
     const PlatformEvents events = session.platform->poll(moving ? kFrameSeconds : kIdleSeconds);
     if (events.close) return;
-    open_dropped(session, events.dropped);
+    open_next(session, events.dropped);
     lively = events.input || !events.dropped.empty() ? kLivelyFrames : std::max(0, lively - 1);
     draw_frame(session);
   }
@@ -122,15 +149,20 @@ Status run_app(const AppOptions& options) {
   if (!find_theme(options.theme)) {
     return fail(fmt::format("there is no theme '{}': expected dark or light", options.theme));
   }
-  Result<Recording> recording = Recording::open(options.file);
-  if (!recording) return tl::unexpected(recording.error());
+  std::optional<Recording> recording;
+  if (!options.file.empty()) {
+    Result<Recording> opened = Recording::open(options.file);
+    if (!opened) return tl::unexpected(opened.error());
+    recording = std::move(*opened);
+  }
   Selection start;
   if (!options.place.empty()) {
+    if (!recording) return fail("a place needs a recording that it is in");
     Result<Selection> found = select(*recording, options.place);
     if (!found) return tl::unexpected(found.error());
     start = std::move(*found);
   }
-  Result<Session> session = open_session(options, std::move(*recording), std::move(start));
+  Result<Session> session = open_session(options, std::move(recording), std::move(start));
   if (!session) return tl::unexpected(session.error());
   if (options.screenshot) return take_picture(*session, *options.screenshot);
   run_until_closed(*session);

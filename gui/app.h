@@ -10,7 +10,7 @@
 namespace nanscope::gui {
 
 struct AppOptions {
-  std::filesystem::path file;
+  std::filesystem::path file;                       ///< empty: the start screen
   std::optional<std::filesystem::path> screenshot;  ///< draw once without a screen, into this PNG
   std::string view;                                 ///< one view alone; empty: the whole window
   std::string tab;                                  ///< of the whole window: the view below the front

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "gui/keys_overlay.h"
 #include "gui/tab_strip.h"
 #include "gui/views/registry.h"
 
@@ -72,9 +73,9 @@ void Window::take_answers() {
 StatusText Window::status() const {
   if (!hint_.empty()) return {hint_, false};
   if (!message_.text.empty()) return message_;
-  return {fmt::format(
-              "Space plays the run, N goes to the next event, O to the origin, 1 to {} choose a view, F enlarges it",
-              tabs_.size()),
+  return {fmt::format("Space plays the run, N goes to the next event, O to the origin, 1 to {} choose a view, F "
+                      "enlarges it, ? lists all keys",
+                      tabs_.size()),
           false};
 }
 
@@ -91,6 +92,8 @@ void Window::keys(Platform& platform) {
   if (io.KeyCtrl && pressed(GLFW_KEY_L)) top_bar_.focus_place();
   if (io.KeyAlt && pressed(GLFW_KEY_LEFT)) navigator_.back();
   if (io.KeyAlt && pressed(GLFW_KEY_RIGHT)) navigator_.forward();
+  if (keys_asked_for()) listing_keys_ = !listing_keys_;
+  if (pressed(GLFW_KEY_ESCAPE)) listing_keys_ = false;
   if (!io.KeyAlt) tab_keys();
   if (io.KeyCtrl || io.KeyAlt) return;
   if (pressed(GLFW_KEY_F)) enlarged_ = !enlarged_ && !tabs_.empty();
@@ -193,6 +196,8 @@ void Window::frame(Platform& platform) {
   }
   ImGui::PopFont();
   ImGui::End();
+  const Look look{setup_.theme, setup_.fonts, setup_.scale};
+  if (listing_keys_ && draw_keys_overlay(look, area, tabs_.size())) listing_keys_ = false;
 }
 
 }  // namespace nanscope::gui

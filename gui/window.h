@@ -56,6 +56,7 @@ class Window {
   std::vector<std::size_t> tabs_;  ///< panes that share the place below the front
   std::size_t tab_ = 0;            ///< index in tabs_; the others prepare nothing
   bool enlarged_ = false;
+  bool listing_keys_ = false;
   Shares shares_;
   std::string hint_;
   StatusText message_;

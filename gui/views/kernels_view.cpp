@@ -13,13 +13,14 @@ namespace nanscope::gui {
 namespace {
 
 constexpr float kMargin = 18;
-constexpr float kHead = 66;
+constexpr float kHead = 72;
 constexpr float kLane = 26;
 constexpr float kBar = 14;
 constexpr float kNames = 150;
 constexpr float kNumbers = 244;
 constexpr float kLeastPart = 3;  ///< pixels of a part that would be too thin to see
-constexpr int kTicks = 5;
+constexpr float kTickRoom = 90;
+constexpr int kMostTicks = 5;
 
 /// The lanes while they are drawn downwards.
 class Chart {
@@ -176,8 +177,9 @@ class KernelsView final : public View {
     const float scale = context.scale;
     const float x = area.x + (kMargin + kNames) * scale;
     const float width = area.right() - (kMargin + kNumbers) * scale - x;
-    for (int tick = 0; tick <= kTicks; ++tick) {
-      const float share = static_cast<float>(tick) / kTicks;
+    const int ticks = std::clamp(static_cast<int>(width / (kTickRoom * scale)), 1, kMostTicks);
+    for (int tick = 0; tick <= ticks; ++tick) {
+      const float share = static_cast<float>(tick) / static_cast<float>(ticks);
       const auto at = static_cast<std::int64_t>(std::llround(static_cast<double>(timeline.span_ns) * share));
       const float left = x + width * share;
       fill({left, area.bottom() - 5 * scale, 1, 4 * scale}, context.theme.muted);

@@ -118,6 +118,13 @@ TEST_F(Pictures, EveryViewShowsSomethingInBothThemes) {
   }
 }
 
+TEST_F(Pictures, WithoutAFileThereIsTheStartScreen) {
+  if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
+  const Output output = run("gui --screenshot start.png");
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_GT(colors(read_png(*folder / "start.png")).size(), 50U);
+}
+
 TEST_F(Pictures, AreTheSameEachTime) {
   if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
   EXPECT_EQ(draw({}).rgba, draw({}).rgba);
@@ -148,7 +155,7 @@ TEST_F(Pictures, HostileInputEndsInOneLine) {
 }
 
 TEST_F(Pictures, BadRequestsEndInOneLine) {
-  expect_refused("gui", "FILE");
+  expect_refused("gui --screenshot x.png --at 0/0/0/embed", "needs a recording");
   expect_refused("gui run.nanscope --screenshot x.png --view nothing", "front, cascade");
   expect_refused("gui run.nanscope --screenshot x.png --theme pink", "dark or light");
   expect_refused("gui run.nanscope --screenshot x.png --size 1600", "WIDTHxHEIGHT");
@@ -157,7 +164,10 @@ TEST_F(Pictures, BadRequestsEndInOneLine) {
   if (no_picture().empty()) expect_refused("gui run.nanscope --screenshot no/where/x.png", "no/where/x.png");
 }
 
-TEST_F(Pictures, WithoutADisplayThereIsOneLine) { expect_refused("gui run.nanscope", "display"); }
+TEST_F(Pictures, WithoutADisplayThereIsOneLine) {
+  expect_refused("gui run.nanscope", "display");
+  expect_refused("gui", "display");
+}
 
 }  // namespace
 }  // namespace nanscope::gui

@@ -1,0 +1,57 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/background.h"
+#include "gui/bars.h"
+#include "gui/platform/platform.h"
+
+namespace nanscope::gui {
+
+/// A scenario of the library as the start screen lists it.
+struct ScenarioCard {
+  std::filesystem::path path;
+  std::string name;
+  std::string title;
+  bool faulty = true;  ///< it shows a fault; else it shows that something is none
+};
+
+/// Those of a folder by name, the faulty ones first; files that are no scenarios are left out.
+std::vector<ScenarioCard> list_scenarios(const std::filesystem::path& folder);
+
+/// What is on screen before there is a recording: open one, or make one by running a scenario.
+class StartScreen {
+ public:
+  StartScreen(const Theme& theme, const Fonts& fonts, float scale);
+  StartScreen(const StartScreen&) = delete;
+  StartScreen& operator=(const StartScreen&) = delete;
+
+  void frame(Platform& platform);
+  /// The recording to open, once.
+  std::optional<std::filesystem::path> take_choice();
+  bool busy() const { return job_.running(); }
+  void say_error(std::string message) { error_ = std::move(message); }
+
+ private:
+  void take_run();
+  void start(const ScenarioCard& card);
+  void draw_open(Area area);
+  void draw_recent(Area area);
+  void draw_library(Area area);
+  void draw_card(const ScenarioCard& card, Area box);
+
+  Theme theme_;
+  Fonts fonts_;
+  Look look_;  ///< refers to both
+  std::vector<ScenarioCard> scenarios_;
+  std::vector<std::filesystem::path> recent_;
+  std::string typed_;
+  std::string running_;  ///< name of the scenario that runs
+  std::string error_;
+  std::optional<std::filesystem::path> choice_;
+  Background<std::filesystem::path> job_;  ///< last: it is stopped first
+};
+
+}  // namespace nanscope::gui
