@@ -57,14 +57,14 @@ bool draw_keys_overlay(const Look& look, Area window, std::size_t tabs) {
                    ImGuiWindowFlags_NoBackground);
   fill(window, Color::hex(0x000000).alpha(kShade));
   const std::vector<KeyRow> rows = rows_for(tabs);
-  float height = look.px(2 * kPad);
+  float height = look.px(2 * kPad - 16);
   for (const KeyRow& row : rows) height += look.px(row.what.empty() ? kGroup : kRow);
   const float width = std::min(look.px(kWidth), window.width - look.px(40));
   const Area card{window.x + (window.width - width) / 2, window.y + std::max((window.height - height) / 2, look.px(8)),
                   width, height};
   fill(card, look.theme.panel, look.px(10));
   outline(card, look.theme.line, 1, look.px(10));
-  float y = card.y + look.px(kPad - 12);
+  float y = card.y + look.px(kPad - 16);
   const float x = card.x + look.px(kPad);
   for (const KeyRow& row : rows) {
     if (row.what.empty()) {

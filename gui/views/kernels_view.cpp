@@ -18,6 +18,7 @@ constexpr float kLane = 26;
 constexpr float kBar = 14;
 constexpr float kNames = 150;
 constexpr float kNumbers = 244;
+constexpr float kCounts = 154;   ///< of ops alone
 constexpr float kLeastPart = 3;  ///< pixels of a part that would be too thin to see
 constexpr float kTickRoom = 90;
 constexpr int kMostTicks = 5;
@@ -52,7 +53,8 @@ class Chart {
   float px(float pixels) const { return pixels * context_.scale; }
   Area track() const {
     const float x = area_.x + px(kMargin + kNames);
-    return {x, y_ + px(kLane - kBar) / 2, area_.right() - px(kMargin + kNumbers) - x, px(kBar)};
+    const float numbers = timeline_.kernels > 0 ? kNumbers : kCounts;
+    return {x, y_ + px(kLane - kBar) / 2, area_.right() - px(kMargin + numbers) - x, px(kBar)};
   }
 
   /// How many ops there were, those with a NaN or an Inf as the part at the right.
@@ -160,7 +162,7 @@ class KernelsView final : public View {
     std::string title = "No kernel times in this recording";
     std::string words = timeline.on_cpu ? "A run on the CPU carries none: only a GPU's kernels have times of their own"
                                         : "The GPU's activity was not traced while it was recorded";
-    words += ". What was run instead, and how much of it is NaN or Inf:";
+    words += ". Counted instead: the ops of each kind, in red those with a NaN or an Inf in an output.";
     if (timeline.kernels > 0) {
       title = fmt::format("{} in {}", counted(timeline.kernels, "kernel"), duration_text(timeline.span_ns));
       words = fmt::format("{} of work; red where an output holds a NaN or an Inf", duration_text(timeline.busy_ns));
@@ -168,7 +170,11 @@ class KernelsView final : public View {
     label(context.fonts.title, line, context.theme.text, title);
     label(context.fonts.small, line, context.theme.muted,
           printable(fmt::format("{} \u00B7 {}", timeline.device, timeline.isa)), 1);
-    label(context.fonts.small, {line.x, line.bottom(), line.width, 18 * scale}, context.theme.muted, words);
+    float y = line.bottom();
+    for (const std::string& part : wrap(context.fonts.small, words, line.width, timeline.kernels > 0 ? 1 : 2)) {
+      label(context.fonts.small, {line.x, y, line.width + 2 * scale, 18 * scale}, context.theme.muted, part);
+      y += 16 * scale;
+    }
     if (timeline.kernels > 0) draw_ticks(context, timeline, area);
     fill({area.x, area.bottom() - 1, area.width, 1}, context.theme.line);
   }

@@ -16,8 +16,9 @@ namespace {
 
 constexpr float kMargin = 18;
 constexpr float kLine = 22;
-constexpr float kWideFrom = 720;       ///< from this width on there is room for the error
-constexpr float kWidest = 1060;        ///< beyond this width an answer stands beside each change
+constexpr float kWideFrom = 720;  ///< from this width on there is room for the error
+constexpr float kTable = 860;     ///< width of the table when answers stand beside it
+constexpr float kLeastAnswer = 170;
 constexpr float kKnobWidth = 330;      ///< least width of a card
 constexpr std::size_t kMostBoxes = 8;  ///< more requests are told as a number
 
@@ -77,8 +78,7 @@ Columns columns_of(const ViewContext& context, Area area, std::size_t requests) 
   columns.box = px(wide ? 11 : 8);
   columns.pitch = columns.box + px(2);
   float right = area.right() - px(kMargin);
-  if (area.width > px(kWidest)) {
-    const float room = (area.width - px(kWidest)) + px(120);
+  if (const float room = area.width - px(kTable); room >= px(kLeastAnswer)) {
     right -= room;
     columns.answer = {right + px(36), 0, room - px(36), 0};
   }
