@@ -16,7 +16,10 @@ class Texture {
 
   /// Replaces the contents by width x height pixels as Color::packed() gives them.
   void upload(std::span<const std::uint32_t> pixels, int width, int height);
-  ImTextureID id() const { return reinterpret_cast<ImTextureID>(static_cast<std::uintptr_t>(name_)); }
+  /// The name as a pointer, which is what ImGui's OpenGL backend takes.
+  ImTextureID id() const {
+    return reinterpret_cast<ImTextureID>(static_cast<std::uintptr_t>(name_));  // NOLINT(performance-no-int-to-ptr)
+  }
   bool empty() const { return name_ == 0; }
 
  private:
