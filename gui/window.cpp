@@ -118,7 +118,8 @@ ViewContext Window::context() const {
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {
   ImGui::SetCursorScreenPos(area.min());
-  ImGui::BeginChild(pane.view().name().data(), {area.width, area.height}, false,
+  // Not the bare name: the list of requests is a child of the same window.
+  ImGui::BeginChild(fmt::format("pane {}", pane.view().name()).c_str(), {area.width, area.height}, false,
                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PushFont(setup_.fonts.text);
   // What a view chooses takes effect after it is drawn: its context refers to the current selection.

@@ -118,6 +118,26 @@ TEST_F(Pictures, EveryViewShowsSomethingInBothThemes) {
   }
 }
 
+/// What of a picture lies inside.
+Picture cut(const Picture& picture, int x, int y, Extent size) {
+  Picture part{size, {}};
+  for (int row = y; row < y + size.height; ++row) {
+    const auto begin = picture.rgba.begin() + 4 * (static_cast<std::ptrdiff_t>(row) * picture.size.width + x);
+    part.rgba.insert(part.rgba.end(), begin, begin + 4 * static_cast<std::ptrdiff_t>(size.width));
+  }
+  return part;
+}
+
+TEST_F(Pictures, EveryTabShowsItsViewBelowTheFront) {
+  if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const std::string& view : view_names()) {
+    if (view == "front" || view == "cascade") continue;
+    AppOptions options;
+    options.tab = view;
+    EXPECT_GT(colors(cut(draw(options), 250, 520, {400, 220})).size(), 20U) << view;
+  }
+}
+
 TEST_F(Pictures, WithoutAFileThereIsTheStartScreen) {
   if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
   const Output output = run("gui --screenshot start.png");
