@@ -40,7 +40,7 @@ TEST(Timeline, KernelsLieWhereTheirTimesAre) {
 
 TEST(Timeline, KernelsOfOneColumnAreOneBarAndABadOneShows) {
   std::vector<KernelRow> kernels;
-  for (int i = 0; i < 1000; ++i) kernels.push_back({i == 500 ? 3 : 2, "k", i * 10, 5, "{}"});
+  for (int i = 0; i < 1000; ++i) kernels.push_back({i == 617 ? 3 : 2, "k", i * 10, 5, "{}"});
   const std::vector<std::int64_t> bad = {3};
   const Timeline timeline = lay_out_timeline(kOps, bad, kernels, 4);
   ASSERT_LE(timeline.lanes[0].bars.size(), 4U);
