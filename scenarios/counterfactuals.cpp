@@ -200,8 +200,8 @@ Effect effect_of(const Outcome& baseline, const Outcome& changed, const std::str
   const bool cause_left = std::find(changed.faults.begin(), changed.faults.end(), root_class) != changed.faults.end();
   const std::size_t before = baseline.faulty_requests.size();
   const std::size_t after = changed.faulty_requests.size();
-  if (after > before) return Effect::worse;
-  if (after == 0 && !cause_left) return Effect::removes_cause;
+  if (after > before || (baseline.faults.empty() && !changed.faults.empty())) return Effect::worse;
+  if (after == 0 && !cause_left && !root_class.empty()) return Effect::removes_cause;
   if (after == 0 && before > 0) return Effect::removes_nan;
   if (after < before || changed.bad_prompt_tokens < baseline.bad_prompt_tokens) return Effect::limits_spread;
   return changed.outputs == baseline.outputs ? Effect::no_effect : Effect::changes_symptom;

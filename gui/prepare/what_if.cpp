@@ -64,10 +64,10 @@ void add_to_group(WhatIfTable& table, const Outcome& outcome, const Outcome& rec
   auto group = std::find_if(table.groups.begin(), table.groups.end(),
                             [&](const WhatIfGroup& other) { return other.effect == outcome.effect; });
   if (group == table.groups.end()) {
-    // Without a fault there is no cause to remove: what effect_of() takes for that is a run without NaN.
-    const bool stays = recorded.faults.empty() && outcome.effect == Effect::removes_cause;
+    // Without a fault there is no symptom either: other answers are just other answers.
+    const bool stays = recorded.faults.empty() && outcome.effect == Effect::changes_symptom;
     table.groups.push_back({outcome.effect,
-                            stays ? "stays healthy" : std::string(to_string(outcome.effect)),
+                            stays ? "stays healthy, answers otherwise" : std::string(to_string(outcome.effect)),
                             stays ? "nobody answers from NaN, as before" : std::string(meaning(outcome.effect)),
                             {}});
     group = std::prev(table.groups.end());

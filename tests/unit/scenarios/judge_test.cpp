@@ -121,5 +121,16 @@ TEST(Effects, AreReadOffTheNumbers) {
   EXPECT_EQ(effect_of(baseline, changed, "kv-scale-locked"), Effect::worse);
 }
 
+TEST(Effects, NothingIsRemovedFromACleanRun) {
+  Outcome baseline;
+  baseline.outputs = {"a"};
+  Outcome changed = baseline;
+  EXPECT_EQ(effect_of(baseline, changed, ""), Effect::no_effect);
+  changed.outputs = {"b"};
+  EXPECT_EQ(effect_of(baseline, changed, ""), Effect::changes_symptom);
+  changed.faults = {"kv-scale-locked"};
+  EXPECT_EQ(effect_of(baseline, changed, ""), Effect::worse);
+}
+
 }  // namespace
 }  // namespace nanscope::scenarios
