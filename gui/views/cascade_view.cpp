@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/marks.h"
 #include "gui/views/registry.h"
 
 /// The cascade: the links from a setting to its symptom as a story told downwards.
@@ -42,9 +43,10 @@ class Teller {
                                      [](const StoryLink& link) { return link.state == LinkState::found; });
     y_ += px(12);
     const Color tone = story.clean ? theme.accent : theme.cell(kNan);
-    label(context_.fonts.title, {left(), y_, width(), px(20)}, tone, story.headline);
-    label(context_.fonts.small, {left(), y_, width(), px(20)}, theme.muted,
-          fmt::format("{} of {} links \u00B7 {}", found, story.links.size(), story.spread), 1);
+    const std::string count = fmt::format("{} of {} links \u00B7 {}", found, story.links.size(), story.spread);
+    const float count_width = text_size(context_.fonts.small, count).x + px(2);
+    label(context_.fonts.title, {left(), y_, width() - count_width - px(10), px(20)}, tone, story.headline);
+    label(context_.fonts.small, {left(), y_, width(), px(20)}, theme.muted, count, 1);
     y_ += px(24);
     if (!story.cause.empty()) {
       fact("Cause", story.cause);
@@ -218,23 +220,8 @@ class Teller {
     return {x, 0, area_.right() - px(24) - x, 0};
   }
 
-  /// Names to the left, numbers aligned to the right of each column.
   void numbers(const StoryLink& link, const Layout& layout, Area area) const {
-    const float gap = px(24);
-    const auto columns = static_cast<float>(layout.columns);
-    const float column_width = (area.width - gap * (columns - 1)) / columns;
-    for (std::size_t i = 0; i < layout.numbers; ++i) {
-      const auto column = static_cast<float>(i % layout.columns);
-      const std::size_t row = i / layout.columns;
-      const Area cell{area.x + column * (column_width + gap), area.y + static_cast<float>(row) * line_height(),
-                      column_width, line_height()};
-      const std::string& value = link.evidence[i].second;
-      const float value_width = std::min(text_size(context_.fonts.mono_small, value).x, cell.width * 0.6F);
-      label(context_.fonts.small, {cell.x, cell.y, cell.width - value_width - px(8), cell.height}, context_.theme.muted,
-            link.evidence[i].first);
-      label(context_.fonts.mono_small, {cell.right() - value_width - 1, cell.y, value_width + 1, cell.height},
-            context_.theme.text, value, 1);
-    }
+    number_table(context_, area, static_cast<int>(layout.columns), layout.numbers, link.evidence, true);
   }
 
   const ViewContext& context_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/counted.h"
 #include "gui/marks.h"
 #include "gui/prepare/why_story.h"
 #include "gui/views/registry.h"
@@ -38,7 +39,7 @@ class Walk {
   void head(const WhyStory& story) {
     const Theme& theme = context_.theme;
     y_ += px(12);
-    const std::string hops = fmt::format("{} hop{}", story.hops.size(), story.hops.size() == 1 ? "" : "s");
+    const std::string hops = counted(story.hops.size(), "hop");
     const float hops_width = text_size(context_.fonts.small, hops).x + px(2);
     const Color ink = story.hops.front().bad ? theme.cell(kNan) : theme.accent;
     label(context_.fonts.title, {left(), y_, width() - hops_width - px(10), px(20)}, ink, story.question);
