@@ -11,6 +11,7 @@ namespace {
 struct GuiOptions {
   gui::AppOptions app;
   std::string screenshot;
+  std::string script;
   std::string size = "1600x1000";
 };
 
@@ -19,6 +20,15 @@ int show(GuiOptions options) {
   if (!size) return complain(size.error().message);
   options.app.size = *size;
   if (!options.screenshot.empty()) options.app.screenshot = options.screenshot;
+  if (!options.script.empty()) {
+    options.app.script = options.script;
+    const Result<gui::ScriptEnd> end = gui::run_script(options.app, print);
+    if (!end) return complain(end.error().message);
+    if (end->failure.empty()) return kClean;
+    complain(end->failure);
+    return kFound;
+  }
+  if (options.app.on_screen) return complain("--on-screen is for a --script");
   const Status shown = gui::run_app(options.app);
   return shown ? kClean : complain(shown.error().message);
 }
@@ -29,7 +39,13 @@ void add_gui_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<GuiOptions>();
   CLI::App* command = app.add_subcommand("gui", "Show a recording in a window, or take its picture");
   command->add_option("FILE", options->app.file, "A recording; without one, recent ones and the scenarios to run");
-  command->add_option("--screenshot", options->screenshot, "Draw into this PNG; needs no screen");
+  CLI::Option* screenshot =
+      command->add_option("--screenshot", options->screenshot, "Draw into this PNG; needs no screen");
+  command
+      ->add_option("--script", options->script,
+                   "Do what this file says, a step a line: click, key, type, picture, expect ...; needs no screen")
+      ->excludes(screenshot);
+  command->add_flag("--on-screen", options->app.on_screen, "Play the script in a window that is seen");
   command->add_option("--view", options->app.view,
                       fmt::format("One view alone: {}", fmt::join(gui::all_views(), ", ")));
   command->add_option("--tab", options->app.tab, "The view that the whole window shows below the front");
@@ -40,7 +56,10 @@ void add_gui_command(CLI::App& app, Action& action) {
       "Examples:\n"
       "  nanscope gui\n"
       "  nanscope gui kv-scale-lock.nanscope\n"
-      "  nanscope gui kv-scale-lock.nanscope --screenshot front.png --view front --theme light");
+      "  nanscope gui kv-scale-lock.nanscope --screenshot front.png --view front --theme light\n"
+      "  nanscope gui kv-scale-lock.nanscope --script steps.txt\n"
+      "\n"
+      "Exit codes: 0 closed, or the script found what it expected; 1 it did not; 2 bad usage or bad input.");
   command->callback([options, &action] { action = [options] { return show(*options); }; });
 }
 

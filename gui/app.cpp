@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <imgui.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,10 +9,9 @@
 #include <memory>
 #include <thread>
 
-#include "gui/recent_files.h"
-#include "gui/start_screen.h"
+#include "gui/script_player.h"
+#include "gui/session.h"
 #include "gui/views/registry.h"
-#include "gui/window.h"
 
 namespace nanscope::gui {
 namespace {
@@ -29,118 +27,29 @@ constexpr auto kShortestPause = std::chrono::milliseconds(1);
 constexpr auto kLongestPause = std::chrono::milliseconds(60);
 constexpr auto kPictureDeadline = std::chrono::minutes(5);
 
-/// What everything is drawn with, and a window for it; the start screen while there is no recording.
-/// Both go before what they are drawn with.
-struct Session {
-  std::unique_ptr<Platform> platform;
-  WindowSetup setup;
-  std::unique_ptr<Window> window;
-  std::unique_ptr<StartScreen> start;
-
-  bool settled() const { return !window || window->settled(); }
-  bool busy() const { return window ? window->busy() : start->busy(); }
-};
-
-void show(Session& session, Recording recording) {
-  // A picture leaves no trace of what was looked at.
-  if (!session.setup.unattended) remember(recent_files_path(), recording.path());
-  session.window = std::make_unique<Window>(std::move(recording), session.setup);
-  session.start.reset();
-}
-
-Result<Session> open_session(const AppOptions& options, std::optional<Recording> recording, Selection start) {
-  Session session;
-  const std::string title = recording ? "nanscope \u2013 " + options.file.filename().string() : "nanscope";
-  Result<std::unique_ptr<Platform>> platform =
-      options.screenshot ? open_egl_platform(options.size) : open_window_platform(options.size, title);
-  if (!platform) return tl::unexpected(platform.error());
-  session.platform = std::move(*platform);
-  session.setup.scale = session.platform->scale();
-  session.setup.theme = *find_theme(options.theme);
-  session.setup.fonts = load_fonts(session.setup.scale);
-  session.setup.view = options.view;
-  session.setup.tab = options.tab;
-  session.setup.start = std::move(start);
-  session.setup.unattended = options.screenshot.has_value();
-  apply_style(session.setup.theme, session.setup.scale);
-  if (recording) {
-    show(session, std::move(*recording));
-  } else {
-    session.start = std::make_unique<StartScreen>(session.setup.theme, session.setup.fonts, session.setup.scale);
-  }
-  return session;
-}
-
-void draw_frame(Session& session) {
-  session.platform->begin_frame();
-  if (session.window) {
-    session.window->frame(*session.platform);
-  } else {
-    session.start->frame(*session.platform);
-  }
-  session.platform->end_frame();
-}
-
 Status take_picture(Session& session, const std::filesystem::path& path) {
   const auto deadline = std::chrono::steady_clock::now() + kPictureDeadline;
   auto pause = kShortestPause;
   for (int settled = 0; settled < kSettlingFrames;) {
-    draw_frame(session);
+    session.frame(0);
     settled = session.settled() ? settled + 1 : 0;
     if (settled == 0) std::this_thread::sleep_for(pause);
     pause = std::min(pause + kShortestPause, kLongestPause);
     if (std::chrono::steady_clock::now() > deadline) return fail("the recording takes too long to read for a picture");
   }
-  return write_png(path, session.platform->read_pixels());
-}
-
-/// Shows another recording, the last one that was dropped or chosen.
-void open_next(Session& session, const std::vector<std::filesystem::path>& dropped) {
-  std::optional<std::filesystem::path> next;
-  if (session.start) next = session.start->take_choice();
-  if (!dropped.empty()) next = dropped.back();
-  if (!next) return;
-  Result<Recording> recording = Recording::open(*next);
-  if (recording) {
-    session.setup.start = {};
-    show(session, std::move(*recording));
-  } else if (session.window) {
-    session.window->say_error(recording.error().message);
-  } else {
-    session.start->say_error(recording.error().message);
-  }
+  return write_png(path, session.platform().read_pixels());
 }
 
 /// Draws while something moves; else sleeps until there is input, so that an idle window costs nothing.
 void run_until_closed(Session& session) {
   int lively = kLivelyFrames;
-  for (;;) {
-    const bool moving = lively > 0 || session.busy();
-    const PlatformEvents events = session.platform->poll(moving ? kFrameSeconds : kIdleSeconds);
-    if (events.close) return;
-    open_next(session, events.dropped);
-    lively = events.input || !events.dropped.empty() ? kLivelyFrames : std::max(0, lively - 1);
-    draw_frame(session);
+  while (session.frame(lively > 0 || session.busy() ? kFrameSeconds : kIdleSeconds)) {
+    lively = session.had_input() ? kLivelyFrames : std::max(0, lively - 1);
   }
 }
 
-}  // namespace
-
-std::vector<std::string> all_views() { return view_names(); }
-
-Result<Extent> parse_size(const std::string& text) {
-  Extent size;
-  const char* end = text.data() + text.size();
-  const auto width = std::from_chars(text.data(), end, size.width);
-  if (width.ec == std::errc{} && width.ptr != end && *width.ptr == 'x') {
-    const auto height = std::from_chars(width.ptr + 1, end, size.height);
-    const auto sensible = [](int side) { return side >= kLeastSide && side <= kMostSide; };
-    if (height.ec == std::errc{} && height.ptr == end && sensible(size.width) && sensible(size.height)) return size;
-  }
-  return fail(fmt::format("'{}' is no size: expected WIDTHxHEIGHT, each from {} to {}", text, kLeastSide, kMostSide));
-}
-
-Status run_app(const AppOptions& options) {
+/// A session as the options want it.
+Result<std::unique_ptr<Session>> open_session(const AppOptions& options) {
   const std::vector<std::string> views = view_names();
   for (const std::string& view : {options.view, options.tab}) {
     if (view.empty() || std::find(views.begin(), views.end(), view) != views.end()) continue;
@@ -162,11 +71,40 @@ Status run_app(const AppOptions& options) {
     if (!found) return tl::unexpected(found.error());
     start = std::move(*found);
   }
-  Result<Session> session = open_session(options, std::move(recording), std::move(start));
+  return Session::open(options, std::move(recording), std::move(start));
+}
+
+}  // namespace
+
+std::vector<std::string> all_views() { return view_names(); }
+
+Result<Extent> parse_size(const std::string& text) {
+  Extent size;
+  const char* end = text.data() + text.size();
+  const auto width = std::from_chars(text.data(), end, size.width);
+  if (width.ec == std::errc{} && width.ptr != end && *width.ptr == 'x') {
+    const auto height = std::from_chars(width.ptr + 1, end, size.height);
+    const auto sensible = [](int side) { return side >= kLeastSide && side <= kMostSide; };
+    if (height.ec == std::errc{} && height.ptr == end && sensible(size.width) && sensible(size.height)) return size;
+  }
+  return fail(fmt::format("'{}' is no size: expected WIDTHxHEIGHT, each from {} to {}", text, kLeastSide, kMostSide));
+}
+
+Status run_app(const AppOptions& options) {
+  const Result<std::unique_ptr<Session>> session = open_session(options);
   if (!session) return tl::unexpected(session.error());
-  if (options.screenshot) return take_picture(*session, *options.screenshot);
-  run_until_closed(*session);
+  if (options.screenshot) return take_picture(**session, *options.screenshot);
+  run_until_closed(**session);
   return {};
+}
+
+Result<ScriptEnd> run_script(const AppOptions& options, const std::function<void(std::string_view)>& say) {
+  const Result<Script> script = read_script(*options.script);
+  if (!script) return tl::unexpected(script.error());
+  const Result<std::unique_ptr<Session>> session = open_session(options);
+  if (!session) return tl::unexpected(session.error());
+  const Status played = ScriptPlayer(**session, options.on_screen, say).play(*script);
+  return ScriptEnd{played ? std::string() : played.error().message};
 }
 
 }  // namespace nanscope::gui

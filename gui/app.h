@@ -1,7 +1,9 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/result.h"
@@ -17,6 +19,11 @@ struct AppOptions {
   std::string place;                                ///< what is selected at the start
   Extent size{1600, 1000};
   std::string theme = "dark";
+  std::optional<std::filesystem::path> script;  ///< steps to play, for run_script()
+  bool on_screen = false;                       ///< the script is played in a real window
+
+  /// Pictures and scripts need none, unless it is asked for.
+  bool needs_screen() const { return on_screen || !(screenshot || script); }
 };
 
 /// Names of the views, as AppOptions::view takes them.
@@ -28,5 +35,13 @@ Result<Extent> parse_size(const std::string& text);
 /// Shows a recording until the window is closed, or takes its picture. Errors, in one line: the
 /// recording, the place, the view or the theme is not there; no display; no OpenGL.
 Status run_app(const AppOptions& options);
+
+/// How a script ended.
+struct ScriptEnd {
+  std::string failure;  ///< in one line, with file and line; empty: all of it was done and found as expected
+};
+/// Plays options.script and ends with it; `say` takes what its `where` steps find. Errors: as of run_app(), or
+/// the script is wrong.
+Result<ScriptEnd> run_script(const AppOptions& options, const std::function<void(std::string_view)>& say);
 
 }  // namespace nanscope::gui

@@ -14,6 +14,18 @@
 /// What the views share that show a grid of cells coloured by health.
 namespace nanscope::gui {
 
+/// Where a cell is when the viewport fills `cells`.
+inline Area cell_area(const Viewport& port, Area cells, std::int64_t column, std::int64_t row,
+                      std::int64_t columns = 1) {
+  const auto x = [&](std::int64_t at) {
+    return cells.x + static_cast<float>((static_cast<double>(at) - port.left()) / port.width()) * cells.width;
+  };
+  const auto y = [&](std::int64_t at) {
+    return cells.y + static_cast<float>((static_cast<double>(at) - port.top()) / port.height()) * cells.height;
+  };
+  return {x(column), y(row), x(column + columns) - x(column), y(row + 1) - y(row)};
+}
+
 /// Where the cells of a grid are on screen.
 struct GridScene {
   const ViewContext& context;
@@ -27,9 +39,7 @@ struct GridScene {
   float cell_width() const { return cells.width / static_cast<float>(port.width()); }
   float cell_height() const { return cells.height / static_cast<float>(port.height()); }
   Area cell(std::int64_t column, std::int64_t row, std::int64_t columns = 1) const {
-    const float left = x(static_cast<double>(column));
-    const float top = y(static_cast<double>(row));
-    return {left, top, x(static_cast<double>(column + columns)) - left, y(static_cast<double>(row + 1)) - top};
+    return cell_area(port, cells, column, row, columns);
   }
   float px(float pixels) const { return pixels * context.scale; }
 };

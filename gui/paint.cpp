@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "gui/drawn.h"
 #include "scenarios/report/text.h"
 
 namespace nanscope::gui {
@@ -55,6 +56,9 @@ void text(const ImFont* font, ImVec2 at, Color color, std::string_view text) {
   const ImVec2 snapped(std::floor(at.x), std::floor(at.y));
   ImGui::GetWindowDrawList()->AddText(font, font->FontSize, snapped, color.packed(), text.data(),
                                       text.data() + text.size());
+  if (!listened_to()) return;
+  const ImVec2 size = text_size(font, text);
+  tell_text({snapped.x, snapped.y, size.x, size.y}, text);
 }
 
 void label(const ImFont* font, Area area, Color color, std::string_view words, float align) {

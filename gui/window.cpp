@@ -83,6 +83,27 @@ void Window::go(const std::string& place) {
   store_.ask("place", [place](RunFacts& facts) { return find_place(facts, place); });
 }
 
+bool Window::show_view(std::string_view name) {
+  for (std::size_t i = 0; i < tabs_.size(); ++i) {
+    if (panes_[tabs_[i]].view().name() == name) tab_ = i;
+  }
+  return shows(name);
+}
+
+bool Window::shows(std::string_view name) const {
+  if (!tabs_.empty() && panes_[tabs_[tab_]].view().name() == name) return true;
+  const std::size_t above = enlarged_ ? 0 : std::min(panes_.size(), kCascade + 1);
+  return std::any_of(panes_.begin(), panes_.begin() + static_cast<std::ptrdiff_t>(above),
+                     [&](const Pane& pane) { return pane.view().name() == name; });
+}
+
+std::optional<Area> Window::where(std::string_view view, const Place& place) const {
+  if (!shows(view)) return std::nullopt;
+  const auto pane =
+      std::find_if(panes_.begin(), panes_.end(), [&](const Pane& each) { return each.view().name() == view; });
+  return pane->view().where(place);
+}
+
 void Window::keys(Platform& platform) {
   const ImGuiIO& io = ImGui::GetIO();
   if (io.WantTextInput) return;

@@ -34,6 +34,17 @@ class Window {
   /// Something changes without input.
   bool busy() const { return !settled() || navigator_.playing(); }
   void say_error(std::string message) { message_ = {std::move(message), true}; }
+  /// What was said last, if it went wrong.
+  std::string error() const { return message_.error ? message_.text : std::string(); }
+
+  const Selection& selection() const { return navigator_.selection(); }
+  /// Selects a place that somebody typed, once it is found.
+  void go(const std::string& place);
+  /// Brings a view to the front of its place. False when the window has none of that name.
+  bool show_view(std::string_view name);
+  bool shows(std::string_view name) const;
+  /// Where a view shows a place; nothing where it does not.
+  std::optional<Area> where(std::string_view view, const Place& place) const;
 
  private:
   void take_answers();
@@ -45,7 +56,6 @@ class Window {
   void draw_pane(Pane& pane, Area area, bool titled);
   /// A gap that can be dragged; answers by how many pixels.
   ImVec2 splitter(const char* id, Area area) const;
-  void go(const std::string& place);
   ViewContext context() const;
   StatusText status() const;
 

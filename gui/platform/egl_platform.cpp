@@ -97,24 +97,31 @@ class EglPlatform final : public Platform {
     Result<std::unique_ptr<Renderer>> renderer = Renderer::make();
     if (!renderer) return tl::unexpected(renderer.error());
     renderer_ = std::move(*renderer);
+    name_keys();
     return {};
   }
 
   Extent size() const override { return size_; }
   float scale() const override { return 1; }
-  PlatformEvents poll(double) override { return {}; }
+  PlatformEvents poll(double) override { return {synthetic_.closing(), false, synthetic_.take_dropped()}; }
 
   void begin_frame() override {
     renderer_->begin();
     ImGuiIO& io = ImGui::GetIO();
     io.DisplaySize = ImVec2(static_cast<float>(size_.width), static_cast<float>(size_.height));
     io.DeltaTime = kFrameSeconds;
+    synthetic_.apply();
     ImGui::NewFrame();
   }
   void end_frame() override { renderer_->end(size_); }
   Picture read_pixels() override { return read_framebuffer(size_); }
   std::string clipboard() override { return clipboard_; }
   void set_clipboard(const std::string& text) override { clipboard_ = text; }
+  void resize(Extent size) override {
+    size_ = size;
+    framebuffer_.reset();
+    framebuffer_ = std::make_unique<Framebuffer>(size);
+  }
 
  private:
   Extent size_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "gui/platform/synthetic_input.h"
 
 /// What the window stands on: a place to draw, and where input comes from. Dear ImGui's context
 /// lives as long as the platform that made it; one platform at a time.
@@ -42,6 +43,12 @@ class Platform {
   virtual Picture read_pixels() = 0;  ///< of the frame just ended
   virtual std::string clipboard() = 0;
   virtual void set_clipboard(const std::string& text) = 0;
+  virtual void resize(Extent size) = 0;  ///< with the next frame, where the system lets it
+  /// For scripts.
+  SyntheticInput& synthetic() { return synthetic_; }
+
+ protected:
+  SyntheticInput synthetic_;
 };
 
 /// Without a screen: EGL on Mesa's surfaceless platform into a framebuffer object. Frames advance by

@@ -89,11 +89,14 @@ class WindowPlatform final : public Platform {
     const double start = glfwGetTime();
     glfwWaitEventsTimeout(seconds);
     const bool input = glfwGetTime() - start < seconds;
-    return {glfwWindowShouldClose(window_.get()) == GLFW_TRUE, input, std::exchange(dropped_, {})};
+    for (std::filesystem::path& file : synthetic_.take_dropped()) dropped_.push_back(std::move(file));
+    const bool close = glfwWindowShouldClose(window_.get()) == GLFW_TRUE || synthetic_.closing();
+    return {close, input, std::exchange(dropped_, {})};
   }
   void begin_frame() override {
     renderer_->begin();
     ImGui_ImplGlfw_NewFrame();
+    synthetic_.apply();
     ImGui::NewFrame();
   }
   void end_frame() override {
@@ -108,6 +111,7 @@ class WindowPlatform final : public Platform {
     return text ? text : "";
   }
   void set_clipboard(const std::string& text) override { glfwSetClipboardString(window_.get(), text.c_str()); }
+  void resize(Extent size) override { glfwSetWindowSize(window_.get(), size.width, size.height); }
 
  private:
   struct Key {

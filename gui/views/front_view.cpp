@@ -47,7 +47,18 @@ class FrontView final : public View {
                        }};
   }
 
+  std::optional<Area> where(const Place& place) const override {
+    const auto column = map_ ? map_->find_column(place) : std::nullopt;
+    const auto row = map_ ? map_->find_row(place.layer.value_or(-1), place.op) : std::nullopt;
+    if (!column || !row) return std::nullopt;
+    const Area cell = cell_area(grid_.port, cells_, *column, static_cast<std::int64_t>(*row));
+    if (!cells_.holds({cell.x + cell.width / 2, cell.y + cell.height / 2})) return std::nullopt;
+    return cell;
+  }
+
   void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
+    map_ = context.map;
+    cells_ = cells_of(area, context.scale);
     if (!context.map || !prepared) return;
     const RunMap& map = *context.map;
     const Scene scene{{context, grid_.port, cells_of(area, context.scale)}, map};
@@ -270,6 +281,8 @@ class FrontView final : public View {
   }
 
   CellMap grid_;
+  std::shared_ptr<const RunMap> map_;  ///< of the last frame, as the next
+  Area cells_;
 };
 
 }  // namespace

@@ -48,6 +48,8 @@ class View {
   virtual std::string_view caption() const = 0;  ///< what is seen, in a line
   /// The view has work of its own under way; a picture waits for its end.
   virtual bool busy() const { return false; }
+  /// Where the last frame showed a place that can be pressed, for scripts.
+  virtual std::optional<Area> where(const Place&) const { return std::nullopt; }
   /// Each frame, on the window's thread: cheap. Nothing while there is nothing to ask for.
   virtual std::optional<ViewRequest> prepare(const ViewContext& context, Area area) = 0;
   /// On the window's thread, with the newest answer, which may be one of an earlier request.

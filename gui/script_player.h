@@ -1,0 +1,71 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gui/drawn.h"
+#include "gui/script.h"
+#include "gui/session.h"
+
+namespace nanscope::gui {
+
+/// Plays a script on a session, frame by frame, as a person would.
+class ScriptPlayer final : public DrawnListener {
+ public:
+  using Say = std::function<void(std::string_view)>;
+
+  /// `say` takes what `where` found. On a screen a person, or a program that plays one, may act too:
+  /// what is expected is waited for although nothing moves.
+  ScriptPlayer(Session& session, bool on_screen, Say say);
+  ScriptPlayer(const ScriptPlayer&) = delete;
+  ScriptPlayer& operator=(const ScriptPlayer&) = delete;
+  ~ScriptPlayer() override { listen_to_drawing(nullptr); }
+
+  /// Errors: the step that could not be done or the expectation that failed, with its line and with
+  /// the picture of the window as it was then.
+  Status play(const Script& script);
+
+  void on_text(Area where, std::string_view words) override { texts_.push_back({where, std::string(words)}); }
+  void on_item(Area where, std::string_view name) override { items_.push_back({where, std::string(name)}); }
+
+ private:
+  struct Drawn {
+    Area where;
+    std::string words;
+  };
+  using Condition = std::function<Status()>;
+
+  Status run(const Step& step);
+  Status expect(const Step& step);
+  /// Draws until the condition holds. Errors: its last one, when nothing moves any more.
+  Status await(const Condition& condition);
+  /// Draws until all that was asked for is on screen.
+  Status settle();
+  Status frames(int count);
+  Status frame();
+  Status picture(const std::filesystem::path& path);
+
+  Result<ImVec2> find(const Target& target) const;
+  Result<ImVec2> await(const Target& target);
+  Result<Window*> window() const;
+  bool playing() const;
+
+  Status select(const Step& step);
+  Status press(const KeyPress& press);
+  Status type(const std::string& text);
+  Status click(const Step& step);
+  Status drag(const Step& step);
+  Status wheel(const Step& step);
+  Status drop(const Step& step);
+  Status wait(double seconds);
+  Status where(const Step& step);
+
+  Session& session_;
+  bool on_screen_;
+  Say say_;
+  std::vector<Drawn> texts_;  ///< of the last frame
+  std::vector<Drawn> items_;
+};
+
+}  // namespace nanscope::gui

@@ -1,0 +1,75 @@
+#include "gui/session.h"
+
+#include "gui/recent_files.h"
+
+namespace nanscope::gui {
+
+Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::optional<Recording> recording,
+                                               Selection start) {
+  std::unique_ptr<Session> session(new Session);
+  const std::string title = recording ? "nanscope \u2013 " + options.file.filename().string() : "nanscope";
+  Result<std::unique_ptr<Platform>> platform =
+      options.needs_screen() ? open_window_platform(options.size, title) : open_egl_platform(options.size);
+  if (!platform) return tl::unexpected(platform.error());
+  session->platform_ = std::move(*platform);
+  WindowSetup& setup = session->setup_;
+  setup.scale = session->platform_->scale();
+  setup.theme = *find_theme(options.theme);
+  setup.fonts = load_fonts(setup.scale);
+  setup.view = options.view;
+  setup.tab = options.tab;
+  setup.start = std::move(start);
+  setup.unattended = options.screenshot.has_value();
+  session->traceless_ = options.screenshot || options.script;
+  apply_style(setup.theme, setup.scale);
+  if (recording) {
+    session->show(std::move(*recording));
+  } else {
+    session->start_ = std::make_unique<StartScreen>(setup.theme, setup.fonts, setup.scale);
+  }
+  return session;
+}
+
+void Session::show(Recording recording) {
+  if (!traceless_) remember(recent_files_path(), recording.path());
+  window_ = std::make_unique<Window>(std::move(recording), setup_);
+  start_.reset();
+}
+
+/// Shows another recording, the last one that was dropped or chosen.
+void Session::open_next(const std::vector<std::filesystem::path>& dropped) {
+  std::optional<std::filesystem::path> next;
+  if (start_) next = start_->take_choice();
+  if (!dropped.empty()) next = dropped.back();
+  if (!next) return;
+  Result<Recording> recording = Recording::open(*next);
+  if (recording) {
+    setup_.start = {};
+    show(std::move(*recording));
+  } else if (window_) {
+    window_->say_error(recording.error().message);
+  } else {
+    start_->say_error(recording.error().message);
+  }
+}
+
+void Session::draw() {
+  platform_->begin_frame();
+  if (window_) {
+    window_->frame(*platform_);
+  } else {
+    start_->frame(*platform_);
+  }
+  platform_->end_frame();
+}
+
+bool Session::frame(double seconds) {
+  const PlatformEvents events = platform_->poll(seconds);
+  if (events.close) return false;
+  had_input_ = events.input || !events.dropped.empty();
+  open_next(events.dropped);
+  draw();
+  return true;
+}
+
+}  // namespace nanscope::gui
