@@ -1,8 +1,5 @@
 #include "gui/keys_overlay.h"
 
-#define GLFW_INCLUDE_NONE
-#include <GLFW/glfw3.h>
-#include <fmt/format.h>
 #include <imgui.h>
 
 #include <algorithm>
@@ -11,44 +8,55 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kWidth = 560;
+constexpr float kColumn = 470;
+constexpr float kLeastColumn = 350;
 constexpr float kRow = 26;
-constexpr float kGroup = 34;
+constexpr float kGroup = 12;  ///< above the title of a group
 constexpr float kPad = 28;
-constexpr float kKeys = 210;
+constexpr float kKeys = 160;
 constexpr int kShade = 150;  ///< of what is behind, 0 to 255
 
-struct KeyRow {
-  std::string keys;
-  std::string_view what;  ///< empty: `keys` is the title of a group
-};
+float height_of(const KeyRow& row) { return row.keys.empty() ? kRow + kGroup : kRow; }
 
-std::vector<KeyRow> rows_for(std::size_t tabs) {
-  return {{"The run", ""},
-          {"Space", "play it, or stop"},
-          {"Left, Right", "step by op"},
-          {"N", "to the next link of the cascade"},
-          {"O", "to the origin of the NaN"},
-          {"The place", ""},
-          {"Alt+Left, Alt+Right", "back, forward"},
-          {"Ctrl+L", "type a place"},
-          {"Ctrl+C, Ctrl+V", "copy the place, go to the copied one"},
-          {"The views", ""},
-          {fmt::format("1 to {}", tabs), "choose the view below the front"},
-          {"F", "enlarge it, or back"},
-          {"Wheel, drag", "zoom and pan a map; with Shift rows, with Ctrl columns"},
-          {"Right double click", "show all of a map"},
-          {"? or F1", "these keys"}};
+float height_of(std::span<const KeyRow> rows) {
+  float height = 0;
+  for (const KeyRow& row : rows) height += height_of(row);
+  return height;
+}
+
+/// Two columns of about the same height, cut where a group begins.
+std::size_t middle_of(std::span<const KeyRow> rows) {
+  std::size_t best = rows.size();
+  float least = height_of(rows);
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const float higher = std::max(height_of(rows.first(i)), height_of(rows.subspan(i)));
+    if (!rows[i].keys.empty() || higher >= least) continue;
+    best = i;
+    least = higher;
+  }
+  return best;
+}
+
+/// `squeeze`: of the height of a row, where the window is too low for all.
+void draw_column(const Look& look, std::span<const KeyRow> rows, Area area, float squeeze) {
+  float y = area.y;
+  for (const KeyRow& row : rows) {
+    const float height = look.px(kRow) * squeeze;
+    if (row.keys.empty()) {
+      y += look.px(kGroup) * squeeze;
+      label(look.fonts.title, {area.x, y, area.width, height}, look.theme.text, row.words);
+    } else {
+      label(look.fonts.mono_small, {area.x, y, look.px(kKeys), height}, look.theme.accent, row.keys);
+      const float room = area.width - look.px(kKeys);
+      label(look.fonts.small, {area.x + look.px(kKeys), y, room, height}, look.theme.text, row.words);
+    }
+    y += height;
+  }
 }
 
 }  // namespace
 
-bool keys_asked_for() {
-  const ImVector<ImWchar>& typed = ImGui::GetIO().InputQueueCharacters;
-  return ImGui::IsKeyPressed(GLFW_KEY_F1, false) || std::find(typed.begin(), typed.end(), ImWchar{'?'}) != typed.end();
-}
-
-bool draw_keys_overlay(const Look& look, Area window, std::size_t tabs) {
+bool draw_keys_overlay(const Look& look, Area window, std::span<const KeyRow> rows) {
   ImGui::SetNextWindowPos(window.min());
   ImGui::SetNextWindowSize({window.width, window.height});
   ImGui::SetNextWindowFocus();
@@ -56,27 +64,22 @@ bool draw_keys_overlay(const Look& look, Area window, std::size_t tabs) {
                ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
                    ImGuiWindowFlags_NoBackground);
   fill(window, Color::hex(0x000000).alpha(kShade));
-  const std::vector<KeyRow> rows = rows_for(tabs);
-  float height = look.px(2 * kPad - 16);
-  for (const KeyRow& row : rows) height += look.px(row.what.empty() ? kGroup : kRow);
-  const float width = std::min(look.px(kWidth), window.width - look.px(40));
-  const Area card{window.x + (window.width - width) / 2, window.y + std::max((window.height - height) / 2, look.px(8)),
-                  width, height};
+  const float pad = look.px(kPad);
+  const float most = window.width - look.px(40);
+  const bool two = most >= 2 * look.px(kLeastColumn) + 3 * pad;
+  const std::size_t cut = two ? middle_of(rows) : rows.size();
+  const float column =
+      two ? std::min(look.px(kColumn), (most - 3 * pad) / 2) : std::min(look.px(kColumn), most - 2 * pad);
+  const float wanted = look.px(std::max(height_of(rows.first(cut)), height_of(rows.subspan(cut))));
+  const float listed = std::min(wanted, window.height - look.px(16) - 2 * pad + look.px(kGroup));
+  const float width = two ? 2 * column + 3 * pad : column + 2 * pad;
+  const float height = listed + 2 * pad - look.px(kGroup);
+  const Area card{window.x + (window.width - width) / 2, window.y + (window.height - height) / 2, width, height};
   fill(card, look.theme.panel, look.px(10));
   outline(card, look.theme.line, 1, look.px(10));
-  float y = card.y + look.px(kPad - 16);
-  const float x = card.x + look.px(kPad);
-  for (const KeyRow& row : rows) {
-    if (row.what.empty()) {
-      y += look.px(kGroup - kRow);
-      label(look.fonts.title, {x, y, width, look.px(kRow)}, look.theme.text, row.keys);
-    } else {
-      label(look.fonts.mono, {x, y, look.px(kKeys), look.px(kRow)}, look.theme.accent, row.keys);
-      const float room = card.right() - look.px(kPad) - x - look.px(kKeys);
-      label(look.fonts.small, {x + look.px(kKeys), y, room, look.px(kRow)}, look.theme.text, row.what);
-    }
-    y += look.px(kRow);
-  }
+  const float top = card.y + pad - look.px(kGroup);
+  draw_column(look, rows.first(cut), {card.x + pad, top, column, listed}, listed / wanted);
+  draw_column(look, rows.subspan(cut), {card.x + 2 * pad + column, top, column, listed}, listed / wanted);
   const bool clicked = ImGui::IsMouseClicked(ImGuiMouseButton_Left) && ImGui::IsWindowHovered();
   ImGui::End();
   return clicked;

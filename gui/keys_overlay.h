@@ -1,12 +1,13 @@
 #pragma once
+#include <span>
+
 #include "gui/bars.h"
+#include "gui/commands.h"
 
 namespace nanscope::gui {
 
-/// Lists all keys above everything else. Answers whether it was clicked away.
-bool draw_keys_overlay(const Look& look, Area window, std::size_t tabs);
-
-/// "?" or F1 was pressed in this frame.
-bool keys_asked_for();
+/// Lists the keys above everything else, in as many columns as there is room for. Answers whether it was
+/// clicked away.
+bool draw_keys_overlay(const Look& look, Area window, std::span<const KeyRow> rows);
 
 }  // namespace nanscope::gui

@@ -38,8 +38,7 @@ void Session::show(Recording recording) {
 
 /// Shows another recording, the last one that was dropped or chosen.
 void Session::open_next(const std::vector<std::filesystem::path>& dropped) {
-  std::optional<std::filesystem::path> next;
-  if (start_) next = start_->take_choice();
+  std::optional<std::filesystem::path> next = start_ ? start_->take_choice() : window_->take_choice();
   if (!dropped.empty()) next = dropped.back();
   if (!next) return;
   Result<Recording> recording = Recording::open(*next);
@@ -61,6 +60,7 @@ void Session::draw() {
     start_->frame(*platform_);
   }
   platform_->end_frame();
+  if (window_) window_->after_frame(*platform_);
 }
 
 bool Session::frame(double seconds) {

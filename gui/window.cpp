@@ -1,13 +1,13 @@
 #include "gui/window.h"
 
-#define GLFW_INCLUDE_NONE
-#include <GLFW/glfw3.h>
 #include <fmt/format.h>
 #include <imgui.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "gui/keys_overlay.h"
+#include "gui/recent_files.h"
 #include "gui/tab_strip.h"
 #include "gui/views/registry.h"
 
@@ -26,6 +26,20 @@ struct FoundPlace final : Prepared {
   Selection selection;
 };
 
+/// Recordings that were opened before.
+struct FoundFiles final : Prepared {
+  std::vector<std::filesystem::path> files;
+};
+
+Result<PreparedPtr> find_recent(RunFacts& facts) {
+  auto answer = std::make_shared<FoundFiles>();
+  std::error_code ignored;
+  for (std::filesystem::path& file : recent_files(recent_files_path())) {
+    if (!std::filesystem::equivalent(file, facts.recording().path(), ignored)) answer->files.push_back(std::move(file));
+  }
+  return answer;
+}
+
 Result<PreparedPtr> find_place(RunFacts& facts, const std::string& text) {
   Result<Selection> found = select(facts.recording(), text);
   if (!found) return tl::unexpected(found.error());
@@ -37,7 +51,10 @@ Result<PreparedPtr> find_place(RunFacts& facts, const std::string& text) {
 }  // namespace
 
 Window::Window(Recording recording, WindowSetup setup)
-    : setup_(std::move(setup)), top_bar_(recording.path().filename().string()), store_(std::move(recording)) {
+    : setup_(std::move(setup)),
+      top_bar_(recording.path().filename().string()),
+      exporter_(recording.path()),
+      store_(std::move(recording)) {
   navigator_.choose(setup_.start);
   const std::vector<std::string> names = setup_.view.empty() ? view_names() : std::vector<std::string>{setup_.view};
   for (const std::string& name : names) panes_.emplace_back(make_view(name));
@@ -45,12 +62,14 @@ Window::Window(Recording recording, WindowSetup setup)
     if (panes_[i].view().name() == setup_.tab) tab_ = tabs_.size();
     tabs_.push_back(i);
   }
+  places_.resize(panes_.size());
   store_.ask("map", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.map(); });
+  if (!setup_.unattended) store_.ask("recent", find_recent);
   store_.ask("diagnosis", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); });
 }
 
 bool Window::settled() const {
-  return !store_.activity() &&
+  return !store_.activity() && !exporter_.busy() && !to_save_ &&
          std::all_of(panes_.begin(), panes_.end(), [](const Pane& pane) { return pane.settled(); });
 }
 
@@ -66,6 +85,10 @@ void Window::take_answers() {
     } else if (answer.kind == "place") {
       navigator_.choose(static_cast<const FoundPlace&>(**answer.result).selection);
       message_ = {};
+    } else if (answer.kind == "recent") {
+      recent_ = static_cast<const FoundFiles&>(**answer.result).files;
+    } else if (answer.kind == "markdown") {
+      save_diagnosis(answer);
     }
   }
 }
@@ -73,10 +96,11 @@ void Window::take_answers() {
 StatusText Window::status() const {
   if (!hint_.empty()) return {hint_, false};
   if (!message_.text.empty()) return message_;
-  return {fmt::format("Space plays the run, N goes to the next event, O to the origin, 1 to {} choose a view, F "
-                      "enlarges it, ? lists all keys",
-                      tabs_.size()),
-          false};
+  return {
+      fmt::format("Space plays the run, N goes to the next event, 1 to {} choose a view, Ctrl+P finds any command or "
+                  "place, ? lists the keys",
+                  tabs_.size()),
+      false};
 }
 
 void Window::go(const std::string& place) {
@@ -104,40 +128,13 @@ std::optional<Area> Window::where(std::string_view view, const Place& place) con
   return pane->view().where(place);
 }
 
-void Window::keys(Platform& platform) {
-  const ImGuiIO& io = ImGui::GetIO();
-  if (io.WantTextInput) return;
-  const auto pressed = [](int key) { return ImGui::IsKeyPressed(key); };
-  if (io.KeyCtrl && pressed(GLFW_KEY_C)) platform.set_clipboard(to_string(navigator_.selection().place));
-  if (io.KeyCtrl && pressed(GLFW_KEY_V)) go(platform.clipboard());
-  if (io.KeyCtrl && pressed(GLFW_KEY_L)) top_bar_.focus_place();
-  if (io.KeyAlt && pressed(GLFW_KEY_LEFT)) navigator_.back();
-  if (io.KeyAlt && pressed(GLFW_KEY_RIGHT)) navigator_.forward();
-  if (keys_asked_for()) listing_keys_ = !listing_keys_;
-  if (pressed(GLFW_KEY_ESCAPE)) listing_keys_ = false;
-  if (!io.KeyAlt) tab_keys();
-  if (io.KeyCtrl || io.KeyAlt) return;
-  if (pressed(GLFW_KEY_F)) enlarged_ = !enlarged_ && !tabs_.empty();
-  if (pressed(GLFW_KEY_ESCAPE)) enlarged_ = false;
-  if (pressed(GLFW_KEY_SPACE)) navigator_.play(!navigator_.playing());
-  if (pressed(GLFW_KEY_LEFT)) navigator_.step(-1);
-  if (pressed(GLFW_KEY_RIGHT)) navigator_.step(1);
-  if (pressed(GLFW_KEY_N)) navigator_.next_event();
-  if (pressed(GLFW_KEY_O)) navigator_.go_to_origin();
-}
-
-void Window::tab_keys() {
-  for (std::size_t i = 0; i < std::min<std::size_t>(tabs_.size(), 9); ++i) {
-    if (ImGui::IsKeyPressed(GLFW_KEY_1 + static_cast<int>(i))) tab_ = i;
-  }
-}
-
 ViewContext Window::context() const {
   return {setup_.theme,     setup_.fonts,       setup_.scale,          navigator_.selection(),
           navigator_.map(), navigator_.story(), navigator_.playhead(), setup_.unattended};
 }
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {
+  places_[static_cast<std::size_t>(&pane - panes_.data())] = area;
   ImGui::SetCursorScreenPos(area.min());
   // Not the bare name: the list of requests is a child of the same window.
   ImGui::BeginChild(fmt::format("pane {}", pane.view().name()).c_str(), {area.width, area.height}, false,
@@ -202,6 +199,9 @@ void Window::layout(Platform& platform, Area area) {
 
 void Window::frame(Platform& platform) {
   take_answers();
+  take_saved();
+  places_.assign(panes_.size(), {});
+  covered_ = palette_.is_open() || listing_keys_;
   navigator_.advance(static_cast<double>(ImGui::GetIO().DeltaTime));
   keys(platform);
   const Extent size = platform.size();
@@ -219,7 +219,8 @@ void Window::frame(Platform& platform) {
   ImGui::PopFont();
   ImGui::End();
   const Look look{setup_.theme, setup_.fonts, setup_.scale};
-  if (listing_keys_ && draw_keys_overlay(look, area, tabs_.size())) listing_keys_ = false;
+  if (listing_keys_ && draw_keys_overlay(look, area, key_rows(commands()))) listing_keys_ = false;
+  if (const std::optional<PaletteItem> chosen = palette_.draw(look, area)) follow(*chosen, platform);
 }
 
 }  // namespace nanscope::gui

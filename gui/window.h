@@ -1,10 +1,16 @@
 #pragma once
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gui/bars.h"
+#include "gui/commands.h"
+#include "gui/export/exporter.h"
 #include "gui/navigator.h"
+#include "gui/palette.h"
 #include "gui/pane.h"
 #include "gui/platform/platform.h"
 #include "gui/store.h"
@@ -29,6 +35,10 @@ class Window {
 
   /// Draws one frame, between the platform's begin_frame() and end_frame().
   void frame(Platform& platform);
+  /// The frame is on the platform, and its pixels can be read.
+  void after_frame(Platform& platform);
+  /// A recording to open instead, once.
+  std::optional<std::filesystem::path> take_choice() { return std::exchange(choice_, std::nullopt); }
   /// Everything asked for has been answered and drawn.
   bool settled() const;
   /// Something changes without input.
@@ -48,8 +58,22 @@ class Window {
 
  private:
   void take_answers();
+  /// All that can be done now.
+  std::vector<Command> commands() const;
   void keys(Platform& platform);
-  void tab_keys();
+  void run(const Command& command, Platform& platform);
+  void open_palette(std::string typed);
+  void follow(const PaletteItem& item, Platform& platform);
+  /// The pane that keys are about: the one below the front.
+  const Pane& shown_pane() const { return panes_[tabs_.empty() ? 0 : tabs_[tab_]]; }
+  void show_pane(std::size_t pane);
+  void switch_theme();
+  /// Brings the view on screen; it is saved once it is there.
+  void ask_to_save(const Command& command);
+  void save_picture(Platform& platform, std::size_t view);
+  void save_table(const Pane& pane);
+  void save_diagnosis(const Answer& answer);
+  void take_saved();
   void layout(Platform& platform, Area area);
   void draw_lower(const Look& look, Area area);
   void draw_splitters(const WindowAreas& areas, Area window);
@@ -70,6 +94,13 @@ class Window {
   Shares shares_;
   std::string hint_;
   StatusText message_;
+  Palette palette_;
+  std::vector<std::filesystem::path> recent_;
+  std::optional<std::filesystem::path> choice_;
+  std::vector<Area> places_;        ///< of the panes in the last frame, of no width where they are not shown
+  std::optional<Command> to_save_;  ///< once what it is about is on screen
+  bool covered_ = false;            ///< something lay above the views in the last frame
+  Exporter exporter_;
   Store store_;
 };
 

@@ -7,6 +7,7 @@
 #include "core/numbers/bits_drawing.h"
 #include "core/numbers/bits_input.h"
 #include "core/numbers/bits_words.h"
+#include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/bits_sheet.h"
 #include "gui/views/registry.h"
@@ -398,6 +399,9 @@ class BitsView final : public View {
   std::string_view name() const override { return "bits"; }
   std::string_view title() const override { return "Bits"; }
   std::string_view caption() const override { return "one element before storing, stored and read back"; }
+  std::optional<TableMaker> table(const PreparedPtr& prepared) const override {
+    return table_maker<BitsSheet>(prepared);
+  }
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
     const Place place = context.selection.place;

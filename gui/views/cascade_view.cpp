@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/views/registry.h"
 
@@ -238,6 +239,7 @@ class CascadeView final : public View {
   std::string_view name() const override { return "cascade"; }
   std::string_view title() const override { return "Cascade"; }
   std::string_view caption() const override { return "from the setting to the symptom"; }
+  std::optional<TableMaker> table(const PreparedPtr& prepared) const override { return table_maker<Story>(prepared); }
 
   std::optional<ViewRequest> prepare(const ViewContext&, Area) override {
     return ViewRequest{"story", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); }};

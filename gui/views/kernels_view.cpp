@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/counted.h"
+#include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/timeline.h"
 #include "gui/views/registry.h"
@@ -123,6 +124,9 @@ class KernelsView final : public View {
   std::string_view name() const override { return "kernels"; }
   std::string_view title() const override { return "Kernels"; }
   std::string_view caption() const override { return "what ran when, by kind of op"; }
+  std::optional<TableMaker> table(const PreparedPtr& prepared) const override {
+    return table_maker<Timeline>(prepared);
+  }
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
     const float track = area.width - (2 * kMargin + kNames + kNumbers) * context.scale;

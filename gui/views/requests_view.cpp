@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/counted.h"
+#include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/requests_sheet.h"
 #include "gui/texture.h"
@@ -521,6 +522,9 @@ class RequestsView final : public View {
   std::string_view name() const override { return "requests"; }
   std::string_view title() const override { return "Requests"; }
   std::string_view caption() const override { return "what was asked and answered, and who wrote the KV cache"; }
+  std::optional<TableMaker> table(const PreparedPtr& prepared) const override {
+    return table_maker<RequestsSheet>(prepared);
+  }
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
     Place place;

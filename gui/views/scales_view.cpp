@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/ledger.h"
 #include "gui/views/registry.h"
@@ -342,6 +343,7 @@ class ScalesView final : public View {
   std::string_view name() const override { return "scales"; }
   std::string_view title() const override { return "Scales"; }
   std::string_view caption() const override { return "the largest stored value of each step against its scale"; }
+  std::optional<TableMaker> table(const PreparedPtr& prepared) const override { return table_maker<Ledger>(prepared); }
 
   std::optional<ViewRequest> prepare(const ViewContext&, Area) override {
     return ViewRequest{"ledger", [](RunFacts& facts) -> Result<PreparedPtr> {

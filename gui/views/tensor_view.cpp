@@ -5,6 +5,7 @@
 
 #include "core/numbers/bits_input.h"
 #include "gui/cell_map.h"
+#include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/tensor_sheet.h"
 #include "gui/views/registry.h"
@@ -68,6 +69,11 @@ class TensorView final : public View {
   std::string_view name() const override { return "tensor"; }
   std::string_view title() const override { return "Tensor"; }
   std::string_view caption() const override { return "every element by magnitude, the worst in front"; }
+  std::optional<TableMaker> table(const PreparedPtr& prepared) const override {
+    const auto* picture = dynamic_cast<const TensorPicture*>(prepared.get());
+    if (picture == nullptr || !picture->sheet) return std::nullopt;
+    return [sheet = picture->sheet] { return table_of(*sheet); };
+  }
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
     const Place tensor = tensor_of(context.selection.place);

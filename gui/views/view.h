@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "gui/export/table.h"
 #include "gui/paint.h"
 #include "gui/prepare/run_map.h"
 #include "gui/prepare/story.h"
@@ -50,6 +51,8 @@ class View {
   virtual bool busy() const { return false; }
   /// Where the last frame showed a place that can be pressed, for scripts.
   virtual std::optional<Area> where(const Place&) const { return std::nullopt; }
+  /// What is shown, as a table; nothing for what is none. `prepared`: the newest answer, which is not null.
+  virtual std::optional<TableMaker> table(const PreparedPtr&) const { return std::nullopt; }
   /// Each frame, on the window's thread: cheap. Nothing while there is nothing to ask for.
   virtual std::optional<ViewRequest> prepare(const ViewContext& context, Area area) = 0;
   /// On the window's thread, with the newest answer, which may be one of an earlier request.

@@ -5,6 +5,7 @@
 
 #include "core/counted.h"
 #include "gui/controls.h"
+#include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/what_if.h"
 #include "gui/views/registry.h"
@@ -320,6 +321,10 @@ class WhatIfView final : public View {
   std::string_view title() const override { return "What if"; }
   std::string_view caption() const override { return "the run again with one setting changed"; }
   bool busy() const override { return job_.running(); }
+  std::optional<TableMaker> table(const PreparedPtr&) const override {
+    if (!table_) return std::nullopt;
+    return [table = table_] { return table_of(*table); };
+  }
 
   std::optional<ViewRequest> prepare(const ViewContext&, Area) override {
     return ViewRequest{"plan", [](RunFacts& facts) -> Result<PreparedPtr> {
@@ -355,7 +360,7 @@ class WhatIfView final : public View {
     const std::optional<Result<scenarios::Counterfactuals>> result = job_.take();
     if (!result) return;
     if (*result) {
-      table_ = std::make_unique<WhatIfTable>(tabulate(**result));
+      table_ = std::make_shared<const WhatIfTable>(tabulate(**result));
     } else if (!job_.cancelled()) {
       error_ = result->error().message;
     }
@@ -449,7 +454,7 @@ class WhatIfView final : public View {
     ImGui::EndChild();
   }
 
-  std::unique_ptr<WhatIfTable> table_;
+  std::shared_ptr<const WhatIfTable> table_;
   std::string opened_;  ///< the change whose answers are shown
   std::string error_;
   Job job_;  ///< last: it is stopped first

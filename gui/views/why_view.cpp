@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/counted.h"
+#include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/why_story.h"
 #include "gui/views/registry.h"
@@ -230,6 +231,10 @@ class WhyView final : public View {
   std::string_view caption() const override { return "from the element back to what made it"; }
 
   /// A hop of the way on screen is shown in it; any other place begins a new way.
+  std::optional<TableMaker> table(const PreparedPtr& prepared) const override {
+    return table_maker<WhyStory>(prepared);
+  }
+
   std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
     if (!shown_ || !shown_->find(context.selection)) start_ = context.selection;
     return ViewRequest{to_string(start_.place),

@@ -1,0 +1,177 @@
+#include "gui/commands.h"
+
+#define GLFW_INCLUDE_NONE
+#include <GLFW/glfw3.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace nanscope::gui {
+namespace {
+
+constexpr std::size_t kDigits = 9;  ///< tabs beyond have no key
+
+constexpr std::string_view kRun = "The run";
+constexpr std::string_view kPlace = "The place";
+constexpr std::string_view kViews = "The views";
+constexpr std::string_view kFiles = "Files";
+constexpr std::string_view kHelp = "Help";
+
+Chord key(int number) { return {number, false, false, false, 0}; }
+Chord control(int number) { return {number, true, false, false, 0}; }
+Chord control_shift(int number) { return {number, true, true, false, 0}; }
+Chord alt(int number) { return {number, false, false, true, 0}; }
+
+std::string name_of(int number) {
+  constexpr std::pair<int, std::string_view> kNames[] = {
+      {GLFW_KEY_SPACE, "Space"}, {GLFW_KEY_LEFT, "Left"}, {GLFW_KEY_RIGHT, "Right"},
+      {GLFW_KEY_ESCAPE, "Esc"},  {GLFW_KEY_F1, "F1"},
+  };
+  for (const auto& [one, name] : kNames) {
+    if (one == number) return std::string(name);
+  }
+  return std::string(1, static_cast<char>(number));  // letters and digits have the numbers of their characters
+}
+
+/// The table while it is written.
+class Writer {
+ public:
+  explicit Writer(const CommandViews& views) : views_(views) {}
+
+  std::vector<Command> write() && {
+    run();
+    place();
+    views();
+    files();
+    help();
+    return std::move(commands_);
+  }
+
+ private:
+  Command& add(Action action, std::string_view group, std::string words, std::string row, std::vector<Chord> chords) {
+    Command command;
+    command.action = action;
+    command.group = group;
+    command.words = std::move(words);
+    command.row = std::move(row);
+    command.chords = std::move(chords);
+    return commands_.emplace_back(std::move(command));
+  }
+  void by_hand(std::string_view group, std::string gesture, std::string row) {
+    add(Action::none, group, "", std::move(row), {}).by_hand = std::move(gesture);
+  }
+
+  void run() {
+    add(Action::play, kRun, "Play the run, or stop", "play it, or stop", {key(GLFW_KEY_SPACE)});
+    add(Action::step_back, kRun, "One op back", "step by op", {key(GLFW_KEY_LEFT)}).repeats = true;
+    add(Action::step_forward, kRun, "One op forward", "step by op", {key(GLFW_KEY_RIGHT)}).repeats = true;
+    add(Action::next_event, kRun, "To the next event", "to the next link of the cascade", {key(GLFW_KEY_N)});
+    add(Action::origin, kRun, "To the origin", "to the origin of the NaN", {key(GLFW_KEY_O)});
+  }
+
+  void place() {
+    add(Action::back, kPlace, "Back to the place before", "back, forward", {alt(GLFW_KEY_LEFT)});
+    add(Action::forward, kPlace, "Forward again", "back, forward", {alt(GLFW_KEY_RIGHT)});
+    add(Action::type_place, kPlace, "Type a place", "type a place", {control(GLFW_KEY_L)});
+    add(Action::copy_place, kPlace, "Copy the place", "copy the place, go to the copied one", {control(GLFW_KEY_C)});
+    add(Action::paste_place, kPlace, "Go to the copied place", "copy the place, go to the copied one",
+        {control(GLFW_KEY_V)});
+  }
+
+  void views() {
+    for (std::size_t i = 0; i < views_.tabs.size(); ++i) {
+      const std::size_t view = views_.tabs[i];
+      std::vector<Chord> chords;
+      if (i < kDigits) chords.push_back(key(GLFW_KEY_1 + static_cast<int>(i)));
+      add(Action::show_view, kViews, fmt::format("Show {}", views_.titles[view]), "choose the view below the front",
+          std::move(chords))
+          .view = view;
+    }
+    if (!views_.tabs.empty()) {
+      add(Action::enlarge, kViews, "Enlarge the view, or back to all", "enlarge it, or back", {key(GLFW_KEY_F)});
+    }
+    add(Action::switch_theme, kViews, views_.dark ? "Light theme" : "Dark theme", "light or dark",
+        {control(GLFW_KEY_T)});
+    by_hand(kViews, "Wheel, drag", "zoom and pan a map; with Shift rows, with Ctrl columns");
+    by_hand(kViews, "Right double click", "show all of a map");
+  }
+
+  void files() {
+    save_picture(views_.shown, {control(GLFW_KEY_S)});
+    save_table(views_.shown, {control_shift(GLFW_KEY_S)});
+    add(Action::save_diagnosis, kFiles, "Save the diagnosis as Markdown", "save the diagnosis", {control(GLFW_KEY_D)});
+    for (std::size_t view = 0; view <= views_.titles.size(); ++view) {
+      if (view != views_.shown) save_picture(view, {});
+    }
+    for (std::size_t view = 0; view < views_.titles.size(); ++view) {
+      if (view != views_.shown) save_table(view, {});
+    }
+    add(Action::open, kFiles, "Open a recording", "open a recording", {control(GLFW_KEY_O)});
+  }
+
+  void save_picture(std::size_t view, std::vector<Chord> chords) {
+    const std::string of = view < views_.titles.size() ? views_.titles[view] : "the window";
+    add(Action::save_picture, kFiles, fmt::format("Save a picture of {}", of), "save a picture of the view",
+        std::move(chords))
+        .view = view;
+  }
+
+  void save_table(std::size_t view, std::vector<Chord> chords) {
+    add(Action::save_table, kFiles, fmt::format("Save the table of {} as CSV", views_.titles[view]), "save its table",
+        std::move(chords))
+        .view = view;
+  }
+
+  void help() {
+    add(Action::palette, kHelp, "", "find a command or a place", {control(GLFW_KEY_P)});
+    add(Action::list_keys, kHelp, "List the keys", "these keys", {{0, false, false, false, '?'}, key(GLFW_KEY_F1)});
+    add(Action::close_topmost, kHelp, "", "close what lies on top", {key(GLFW_KEY_ESCAPE)});
+  }
+
+  const CommandViews& views_;
+  std::vector<Command> commands_;
+};
+
+}  // namespace
+
+std::string to_string(const Chord& chord) {
+  if (chord.typed != 0) return std::string(1, chord.typed);
+  std::string text;
+  if (chord.control) text += "Ctrl+";
+  if (chord.shift) text += "Shift+";
+  if (chord.alt) text += "Alt+";
+  return text + name_of(chord.key);
+}
+
+std::string keys_of(const Command& command) {
+  std::vector<std::string> keys;
+  keys.reserve(command.chords.size());
+  for (const Chord& chord : command.chords) keys.push_back(to_string(chord));
+  return fmt::format("{}", fmt::join(keys, " or "));
+}
+
+std::vector<Command> all_commands(const CommandViews& views) { return Writer(views).write(); }
+
+std::vector<KeyRow> key_rows(std::span<const Command> commands) {
+  std::vector<KeyRow> rows;
+  std::string_view group;
+  for (std::size_t i = 0; i < commands.size();) {
+    const Command& first = commands[i];
+    std::vector<std::string> keys;
+    for (; i < commands.size() && commands[i].row == first.row; ++i) {
+      if (std::string one = keys_of(commands[i]); !one.empty()) keys.push_back(std::move(one));
+    }
+    if (!first.by_hand.empty()) keys.push_back(first.by_hand);
+    if (keys.empty()) continue;
+    if (first.group != group) rows.push_back({"", std::string(first.group)});
+    group = first.group;
+    const std::string said =
+        keys.size() > 2 ? fmt::format("{} to {}", keys.front(), keys.back()) : fmt::format("{}", fmt::join(keys, ", "));
+    rows.push_back({said, first.row});
+  }
+  return rows;
+}
+
+}  // namespace nanscope::gui

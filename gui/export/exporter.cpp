@@ -1,0 +1,76 @@
+#include "gui/export/exporter.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "gui/export/new_file.h"
+
+namespace nanscope::gui {
+
+Status Exporter::guarded(const Task& task, const std::filesystem::path& file) {
+  try {
+    return task.write(file);
+  } catch (const std::exception& error) {
+    return fail(fmt::format("{} cannot be written: {}", file.string(), error.what()));
+  }
+}
+
+Exporter::Exporter(const std::filesystem::path& recording)
+    : stem_(recording.stem().string()),
+      folders_(folders_beside(recording)),
+      thread_([this](const std::stop_token& stop) { serve(stop); }) {}
+
+Exporter::~Exporter() {
+  thread_.request_stop();
+  thread_.join();
+}
+
+void Exporter::save(const std::string& what, std::string extension, Write write) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back({fmt::format("{}-{}", stem_, what), std::move(extension), std::move(write)});
+  }
+  wake_.notify_one();
+}
+
+std::vector<Exporter::Saved> Exporter::poll() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(saved_, {});
+}
+
+bool Exporter::busy() const {
+  const std::lock_guard lock(mutex_);
+  return writing_ || !waiting_.empty() || !saved_.empty();
+}
+
+void Exporter::serve(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, stop, [this] { return !waiting_.empty(); });
+    if (waiting_.empty()) return;  // only when it is to stop
+    const Task task = std::move(waiting_.front());
+    waiting_.pop_front();
+    writing_ = true;
+    lock.unlock();
+    Saved saved = carry_out(task);
+    lock.lock();
+    writing_ = false;
+    saved_.push_back(std::move(saved));
+  }
+}
+
+Exporter::Saved Exporter::carry_out(const Task& task) const {
+  Saved file = create_new_file(folders_, task.stem, task.extension);
+  if (!file) return file;
+  if (const Status written = guarded(task, *file); !written) {
+    std::error_code ignored;
+    std::filesystem::remove(*file, ignored);
+    return tl::unexpected(written.error());
+  }
+  return file;
+}
+
+}  // namespace nanscope::gui

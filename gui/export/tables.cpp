@@ -1,0 +1,183 @@
+#include "gui/export/tables.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+
+#include "gui/cell.h"
+
+namespace nanscope::gui {
+namespace {
+
+/// More are no table for people; a spreadsheet ends at 16384 columns.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 20;
+constexpr std::int64_t kMostColumns = 16'000;
+
+/// Gives a float back.
+std::string exact(double value) { return fmt::format("{:.9g}", value); }
+std::string yes(bool value) { return value ? "yes" : "no"; }
+
+std::string pairs(const std::vector<std::pair<std::string, std::string>>& numbers) {
+  std::string text;
+  for (const auto& [name, value] : numbers) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", name, value);
+  }
+  return text;
+}
+
+std::string_view state_name(SlotState state) {
+  switch (state) {
+    case SlotState::never_written:
+      return "never written";
+    case SlotState::live:
+      return "live";
+    case SlotState::shared:
+      return "shared";
+    case SlotState::stale:
+      return "left behind";
+    case SlotState::scrubbed:
+      return "scrubbed";
+  }
+  return "";
+}
+
+std::vector<std::string> what_if_row(const WhatIfRow& row, std::string_view effect) {
+  std::size_t found = 0;
+  for (const LinkState link : row.links) found += link == LinkState::found ? 1 : 0;
+  return {row.settings.empty() ? "as recorded" : fmt::format("{}", fmt::join(row.settings, " ")),
+          std::string(effect),
+          std::to_string(found),
+          row.breaks_at > 0 ? std::to_string(row.breaks_at) : "",
+          std::to_string(row.faulty),
+          std::to_string(row.answers.size()),
+          exact(row.kv_bytes),
+          exact(row.kv_ratio),
+          row.top1,
+          row.error,
+          row.faults};
+}
+
+Table elements_of(const TensorSheet& sheet) {
+  const TensorData& elements = *sheet.elements;
+  Table table;
+  table.header.emplace_back("token");
+  for (std::int64_t c = 0; c < sheet.columns; ++c) {
+    table.header.push_back(
+        fmt::format("{} {}", sheet.query_by_key ? "key" : "channel", sheet.query_by_key ? c : sheet.channel(c)));
+  }
+  for (std::int64_t r = 0; r < sheet.rows; ++r) {
+    std::vector<std::string>& row = table.rows.emplace_back();
+    row.push_back(std::to_string(sheet.subject.tensor.first_token + r));
+    for (std::int64_t c = 0; c < sheet.columns; ++c) {
+      row.push_back(exact(static_cast<double>(elements.value(r, sheet.channel(c)))));
+    }
+  }
+  return table;
+}
+
+Table health_of_rows(const TensorSheet& sheet) {
+  Table table{{"token", "NaN share", "Inf share", "clipped share", "low headroom share"}, {}};
+  for (std::size_t r = 0; r < sheet.row_health.size(); ++r) {
+    const LineHealth& row = sheet.row_health[r];
+    const auto share = [](float part) { return exact(static_cast<double>(part)); };
+    table.rows.push_back({std::to_string(sheet.subject.tensor.first_token + static_cast<std::int64_t>(r)),
+                          share(row.nan), share(row.inf), share(row.clipped), share(row.low_headroom)});
+  }
+  return table;
+}
+
+}  // namespace
+
+Table table_of(const Ledger& ledger) {
+  Table table{{"request", "step", "layer", "target", "policy", "format", "scale", "absmax", "headroom", "limit",
+               "elements", "clipped", "NaN", "locked", "set by"},
+              {}};
+  for (const LedgerEntry& entry : ledger.entries) {
+    const StepRow& step = ledger.steps[entry.step].row;
+    const ScaleRow& row = entry.row;
+    table.rows.push_back({std::to_string(step.request), std::to_string(step.index), std::to_string(row.layer),
+                          row.target, row.policy, std::string(info(row.format).name), exact(row.scale),
+                          exact(row.absmax), exact(row.headroom), exact(entry.limit), std::to_string(entry.elements),
+                          std::to_string(entry.clipped), std::to_string(entry.nan), yes(row.locked), set_by(row)});
+  }
+  return table;
+}
+
+Table table_of(const WhatIfTable& what_if) {
+  Table table{{"change", "effect", "links found", "breaks at link", "requests still NaN", "requests",
+               "KV bytes a token", "KV bytes to recorded", "top-1 agreement", "largest error in logits", "faults left"},
+              {}};
+  table.rows.push_back(what_if_row(what_if.recorded, ""));
+  for (const WhatIfGroup& group : what_if.groups) {
+    for (const WhatIfRow& row : group.rows) table.rows.push_back(what_if_row(row, group.title));
+  }
+  for (const std::string& change : what_if.without_effect) {
+    std::vector<std::string>& row = table.rows.emplace_back(table.header.size());
+    row[0] = change;
+    row[1] = "no effect";
+  }
+  return table;
+}
+
+Table table_of(const RequestsSheet& requests) {
+  Table table{{"block", "slot", "held by requests", "state", "read by the step", "health", "written by request",
+               "token", "history"},
+              {}};
+  for (const KvBlock& block : requests.kv.blocks) {
+    for (std::size_t i = 0; i < block.slots.size(); ++i) {
+      const KvSlot& slot = block.slots[i];
+      const bool written = slot.state != SlotState::never_written;
+      table.rows.push_back({std::to_string(block.id), std::to_string(i),
+                            fmt::format("{}", fmt::join(block.holders, " ")), std::string(state_name(slot.state)),
+                            yes(slot.read), std::string(cell_name(slot.health)),
+                            written ? std::to_string(slot.request) : "", written ? std::to_string(slot.token) : "",
+                            fmt::format("{}", fmt::join(slot.words, "; "))});
+    }
+  }
+  return table;
+}
+
+Table table_of(const Timeline& timeline) {
+  Table table{{"kind", "ops", "ops with NaN or Inf", "kernels", "busy ns"}, {}};
+  for (const TimelineLane& lane : timeline.lanes) {
+    table.rows.push_back({lane.kind, std::to_string(lane.ops), std::to_string(lane.bad_ops),
+                          std::to_string(lane.kernels), std::to_string(lane.busy_ns)});
+  }
+  return table;
+}
+
+Table table_of(const Story& story) {
+  Table table{{"link", "title", "state", "place", "summary", "evidence"}, {}};
+  for (const StoryLink& link : story.links) {
+    table.rows.push_back({std::to_string(link.number), link.title, std::string(name(link.state)), link.place,
+                          link.summary, pairs(link.evidence)});
+  }
+  return table;
+}
+
+Table table_of(const WhyStory& why) {
+  Table table{{"hop", "place", "value", "bits", "bad", "born here", "text", "numbers"}, {}};
+  for (std::size_t i = 0; i < why.hops.size(); ++i) {
+    const WhyHop& hop = why.hops[i];
+    table.rows.push_back({std::to_string(i + 1), hop.place, hop.value, hop.bits, yes(hop.bad), yes(hop.birth), hop.text,
+                          pairs(hop.numbers)});
+  }
+  return table;
+}
+
+Table table_of(const BitsSheet& bits) {
+  Table table{{bits.histogram.by_exponent ? "exponent" : "code", "values", "elements", "of the element"}, {}};
+  for (std::size_t i = 0; i < bits.histogram.bins.size(); ++i) {
+    const CodeBin& bin = bits.histogram.bins[i];
+    table.rows.push_back({bin.name, bin.values, std::to_string(bin.count), yes(bits.histogram.chosen == i)});
+  }
+  return table;
+}
+
+Table table_of(const TensorSheet& sheet) {
+  const bool small = sheet.columns <= kMostColumns && sheet.rows * sheet.columns <= kMostElements;
+  return sheet.elements && small ? elements_of(sheet) : health_of_rows(sheet);
+}
+
+}  // namespace nanscope::gui

@@ -1,0 +1,40 @@
+#pragma once
+#include <memory>
+
+#include "gui/export/table.h"
+#include "gui/prepare/bits_sheet.h"
+#include "gui/prepare/ledger.h"
+#include "gui/prepare/requests_sheet.h"
+#include "gui/prepare/story.h"
+#include "gui/prepare/tensor_sheet.h"
+#include "gui/prepare/timeline.h"
+#include "gui/prepare/what_if.h"
+#include "gui/prepare/why_story.h"
+
+/// What views show, as tables for a spreadsheet: numbers bare, with their units in the header.
+namespace nanscope::gui {
+
+/// An entry of the ledger a row.
+Table table_of(const Ledger& ledger);
+/// A run a row, as recorded first.
+Table table_of(const WhatIfTable& what_if);
+/// A slot of the KV cache a row.
+Table table_of(const RequestsSheet& requests);
+/// A kind of op a row.
+Table table_of(const Timeline& timeline);
+/// A link a row.
+Table table_of(const Story& story);
+/// A hop a row.
+Table table_of(const WhyStory& why);
+/// A code of the tensor a row, or an exponent.
+Table table_of(const BitsSheet& bits);
+/// The elements, a token a row, as decimal numbers that give them back; without elements, a row's health.
+Table table_of(const TensorSheet& sheet);
+
+/// `Data` of a prepared answer that is one.
+template <class Data>
+TableMaker table_maker(const PreparedPtr& prepared) {
+  return [data = std::dynamic_pointer_cast<const Data>(prepared)] { return data ? table_of(*data) : Table{}; };
+}
+
+}  // namespace nanscope::gui

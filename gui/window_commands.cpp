@@ -1,0 +1,213 @@
+#define GLFW_INCLUDE_NONE
+#include <GLFW/glfw3.h>
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+
+#include "gui/export/new_file.h"
+#include "gui/export/tables.h"
+#include "gui/keys_overlay.h"
+#include "gui/recent_files.h"
+#include "gui/window.h"
+#include "scenarios/analysis.h"
+#include "scenarios/report/run_json.h"
+
+/// What keys and the palette do.
+namespace nanscope::gui {
+namespace {
+
+bool pressed(const Chord& chord, bool repeats) {
+  const ImGuiIO& io = ImGui::GetIO();
+  if (chord.typed != 0) {
+    const ImVector<ImWchar>& typed = io.InputQueueCharacters;
+    return std::find(typed.begin(), typed.end(), static_cast<ImWchar>(chord.typed)) != typed.end();
+  }
+  return chord.control == io.KeyCtrl && chord.shift == io.KeyShift && chord.alt == io.KeyAlt &&
+         ImGui::IsKeyPressed(chord.key, repeats);
+}
+
+bool pressed(const Command& command) {
+  return std::any_of(command.chords.begin(), command.chords.end(),
+                     [&](const Chord& chord) { return pressed(chord, command.repeats); });
+}
+
+/// The diagnosis as the command would print it.
+struct DiagnosisText final : Prepared {
+  std::string markdown;
+};
+
+Result<PreparedPtr> write_diagnosis(RunFacts& facts) {
+  const std::string name = facts.recording().path().filename().string();
+  const Result<scenarios::Analysis> analysis = scenarios::analyse(facts.recording(), facts.tensors(), name);
+  if (!analysis) return tl::unexpected(analysis.error());
+  auto text = std::make_shared<DiagnosisText>();
+  text->markdown = report::run_markdown(*analysis, {"diagnose", {}, name, false, {}});
+  return text;
+}
+
+/// What of a picture lies in an area of the window.
+Picture cut_out(const Picture& whole, Area area) {
+  const int left = std::clamp(static_cast<int>(area.x), 0, whole.size.width);
+  const int top = std::clamp(static_cast<int>(area.y), 0, whole.size.height);
+  const int right = std::clamp(static_cast<int>(area.right()), left, whole.size.width);
+  const int bottom = std::clamp(static_cast<int>(area.bottom()), top, whole.size.height);
+  Picture part{{right - left, bottom - top}, {}};
+  for (int y = top; y < bottom; ++y) {
+    const auto begin = whole.rgba.begin() + 4 * (static_cast<std::ptrdiff_t>(y) * whole.size.width + left);
+    part.rgba.insert(part.rgba.end(), begin, begin + 4 * static_cast<std::ptrdiff_t>(part.size.width));
+  }
+  return part;
+}
+
+}  // namespace
+
+std::vector<Command> Window::commands() const {
+  CommandViews views;
+  for (const Pane& pane : panes_) views.titles.emplace_back(pane.view().title());
+  views.tabs = tabs_;
+  views.shown = static_cast<std::size_t>(&shown_pane() - panes_.data());
+  views.dark = setup_.theme.dark;
+  return all_commands(views);
+}
+
+void Window::keys(Platform& platform) {
+  const bool typing = ImGui::GetIO().WantTextInput || palette_.is_open();
+  for (const Command& command : commands()) {
+    if (typing && command.action != Action::palette) continue;
+    if (pressed(command)) run(command, platform);
+  }
+}
+
+void Window::show_pane(std::size_t pane) {
+  const auto tab = std::find(tabs_.begin(), tabs_.end(), pane);
+  if (tab != tabs_.end()) tab_ = static_cast<std::size_t>(tab - tabs_.begin());
+}
+
+void Window::switch_theme() {
+  setup_.theme = setup_.theme.dark ? light_theme() : dark_theme();
+  apply_style(setup_.theme, setup_.scale);
+}
+
+void Window::open_palette(std::string typed) {
+  palette_.open(palette_items(commands(), navigator_.map().get(), navigator_.story().get(),
+                              navigator_.selection().place, recent_),
+                std::move(typed));
+}
+
+void Window::run(const Command& command, Platform& platform) {
+  switch (command.action) {
+    case Action::none:
+      return;
+    case Action::play:
+      return navigator_.play(!navigator_.playing());
+    case Action::step_back:
+      return navigator_.step(-1);
+    case Action::step_forward:
+      return navigator_.step(1);
+    case Action::next_event:
+      return navigator_.next_event();
+    case Action::origin:
+      return navigator_.go_to_origin();
+    case Action::back:
+      return navigator_.back();
+    case Action::forward:
+      return navigator_.forward();
+    case Action::type_place:
+      return top_bar_.focus_place();
+    case Action::copy_place:
+      return platform.set_clipboard(to_string(navigator_.selection().place));
+    case Action::paste_place:
+      return go(platform.clipboard());
+    case Action::show_view:
+      return show_pane(command.view);
+    case Action::enlarge:
+      enlarged_ = !enlarged_ && !tabs_.empty();
+      return;
+    case Action::switch_theme:
+      return switch_theme();
+    case Action::save_picture:
+    case Action::save_table:
+      return ask_to_save(command);
+    case Action::save_diagnosis:
+      store_.ask("markdown", write_diagnosis);
+      return;
+    case Action::open:
+      return open_palette("open ");
+    case Action::palette:
+      return palette_.is_open() ? palette_.close() : open_palette({});
+    case Action::list_keys:
+      listing_keys_ = !listing_keys_;
+      return;
+    case Action::close_topmost:
+      enlarged_ = enlarged_ && listing_keys_;
+      listing_keys_ = false;
+      return;
+  }
+}
+
+void Window::follow(const PaletteItem& item, Platform& platform) {
+  if (const auto* command = std::get_if<Command>(&item.target)) return run(*command, platform);
+  if (const auto* selection = std::get_if<Selection>(&item.target)) return navigator_.choose(*selection);
+  if (const auto* place = std::get_if<TypedPlace>(&item.target)) return go(place->text);
+  choice_ = std::get<std::filesystem::path>(item.target);
+}
+
+void Window::ask_to_save(const Command& command) {
+  const bool below = std::find(tabs_.begin(), tabs_.end(), command.view) != tabs_.end();
+  if (below) show_pane(command.view);
+  if (!below && command.view < panes_.size()) enlarged_ = false;
+  to_save_ = command;
+}
+
+void Window::after_frame(Platform& platform) {
+  if (!to_save_ || covered_) return;
+  const std::size_t view = to_save_->view;
+  const bool there = view >= panes_.size() || (places_[view].width > 0 && panes_[view].settled());
+  if (!there) return;
+  if (to_save_->action == Action::save_table) {
+    save_table(panes_[view]);
+  } else {
+    save_picture(platform, view);
+  }
+  to_save_.reset();
+}
+
+void Window::save_picture(Platform& platform, std::size_t view) {
+  const Picture whole = platform.read_pixels();
+  const bool one = view < panes_.size();
+  exporter_.save(one ? std::string(panes_[view].view().name()) : "window", "png",
+                 [picture = one ? cut_out(whole, places_[view]) : whole](const std::filesystem::path& file) {
+                   return write_png(file, picture);
+                 });
+}
+
+void Window::save_table(const Pane& pane) {
+  std::optional<TableMaker> maker = pane.table();
+  if (!maker) {
+    message_ = {fmt::format("{} has no table to save", pane.view().title()), true};
+    return;
+  }
+  exporter_.save(std::string(pane.view().name()), "csv", [make = std::move(*maker)](const std::filesystem::path& file) {
+    return write_text(file, to_csv(make()));
+  });
+}
+
+void Window::save_diagnosis(const Answer& answer) {
+  const auto text = std::dynamic_pointer_cast<const DiagnosisText>(*answer.result);
+  if (!text) return;
+  exporter_.save("diagnosis", "md",
+                 [text](const std::filesystem::path& file) { return write_text(file, text->markdown); });
+}
+
+void Window::take_saved() {
+  for (const Exporter::Saved& saved : exporter_.poll()) {
+    if (saved) {
+      message_ = {fmt::format("Saved as {}", saved->string()), false};
+    } else {
+      say_error(saved.error().message);
+    }
+  }
+}
+
+}  // namespace nanscope::gui

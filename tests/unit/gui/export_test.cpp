@@ -1,0 +1,253 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <limits>
+#include <span>
+#include <sstream>
+#include <thread>
+
+#include "gui/export/exporter.h"
+#include "gui/export/new_file.h"
+#include "gui/export/table.h"
+#include "gui/export/tables.h"
+#include "tests/temporary_folder.h"
+
+namespace nanscope::gui {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string cell(const std::string& text) {
+  const std::string line = to_csv({{"h"}, {{text}}});
+  return line.substr(3, line.size() - 5);
+}
+
+TEST(Csv, IsRfc4180) {
+  EXPECT_EQ(to_csv({{"a", "b"}, {{"1", "2"}, {"", "x"}}}), "a,b\r\n1,2\r\n,x\r\n");
+  EXPECT_EQ(cell("one, two"), "\"one, two\"");
+  EXPECT_EQ(cell("say \"!\""), "\"say \"\"!\"\"\"");
+  EXPECT_EQ(cell("two\nlines"), "\"two\nlines\"");
+  EXPECT_EQ(cell("plain text"), "plain text");
+}
+
+TEST(Csv, DefusesFormulasAndLeavesNumbers) {
+  EXPECT_EQ(cell("=1+1"), "'=1+1");
+  EXPECT_EQ(cell("+cmd"), "'+cmd");
+  EXPECT_EQ(cell("-cmd|' /C calc'!A0"), "'-cmd|' /C calc'!A0");
+  EXPECT_EQ(cell("@SUM(A1)"), "'@SUM(A1)");
+  EXPECT_EQ(cell("  =A1"), "'  =A1");
+  EXPECT_EQ(cell("\t=A1"), "'\t=A1");
+  EXPECT_EQ(cell("=\"a\",b"), "\"'=\"\"a\"\",b\"");
+  for (const char* number : {"-0.5", "+3", "-1e-05", "1.5", "-inf", "nan", "0x7E"}) EXPECT_EQ(cell(number), number);
+}
+
+TEST(NewFile, NeverOverwrites) {
+  const TemporaryFolder folder;
+  const std::vector<fs::path> folders{folder.path()};
+  for (const char* name : {"run-scales.csv", "run-scales-2.csv", "run-scales-3.csv"}) {
+    const auto made = create_new_file(folders, "run-scales", "csv");
+    ASSERT_TRUE(made);
+    EXPECT_EQ(made->filename(), name);
+  }
+}
+
+TEST(NewFile, ALinkInTheWayIsNotFollowed) {
+  const TemporaryFolder folder;
+  fs::create_symlink(folder / "elsewhere", folder / "run.csv");
+  const auto made = create_new_file(std::vector{folder.path()}, "run", "csv");
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->filename(), "run-2.csv");
+  EXPECT_FALSE(fs::exists(folder / "elsewhere"));
+}
+
+TEST(NewFile, AFolderThatTakesNoneIsPassedOver) {
+  const TemporaryFolder folder;
+  const auto made = create_new_file(std::vector<fs::path>{"/proc", "/no/such/folder", folder.path()}, "run", "png");
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(*made, folder / "run.png");
+  const auto none = create_new_file(std::vector<fs::path>{"/proc", "/no/such/folder"}, "run", "png");
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("/no/such/folder: No such file"));
+}
+
+TEST(NewFile, BesideTheRecordingComesFirst) {
+  const TemporaryFolder folder;
+  const std::vector<fs::path> folders = folders_beside(folder / "run.nanscope");
+  ASSERT_GE(folders.size(), 2U);
+  EXPECT_EQ(folders[0], folder.path());
+  EXPECT_EQ(folders[1], fs::current_path());
+}
+
+TEST(NewFile, AFullDiskIsSaid) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  EXPECT_FALSE(write_text("/dev/full", "x"));
+}
+
+TEST(ExporterTest, WritesBesideTheRecordingUnderFreeNames) {
+  const TemporaryFolder folder;
+  std::vector<Exporter::Saved> saved;
+  {
+    Exporter exporter(folder / "a run.nanscope");
+    const auto write = [](const fs::path& file) { return write_text(file, "text"); };
+    exporter.save("scales", "csv", write);
+    exporter.save("scales", "csv", write);
+    while (exporter.busy()) {
+      for (Exporter::Saved& one : exporter.poll()) saved.push_back(std::move(one));
+      std::this_thread::yield();
+    }
+  }
+  ASSERT_EQ(saved.size(), 2U);
+  EXPECT_EQ(saved[0].value(), folder / "a run-scales.csv");
+  EXPECT_EQ(saved[1].value(), folder / "a run-scales-2.csv");
+  EXPECT_EQ(read(*saved[1]), "text");
+}
+
+TEST(ExporterTest, WhatWasAskedForIsWrittenWhenTheWindowCloses) {
+  const TemporaryFolder folder;
+  {
+    Exporter exporter(folder / "run.nanscope");
+    for (int i = 0; i < 5; ++i) exporter.save("x", "csv", [](const fs::path& file) { return write_text(file, "y"); });
+  }
+  EXPECT_EQ(read(folder / "run-x-5.csv"), "y");
+}
+
+TEST(ExporterTest, AFailureLeavesNoFileAndIsSaid) {
+  const TemporaryFolder folder;
+  Exporter exporter(folder / "run.nanscope");
+  exporter.save("x", "png", [](const fs::path&) -> Status { return fail("no ink"); });
+  exporter.save("x", "png", [](const fs::path&) -> Status { throw std::runtime_error("worse"); });
+  std::vector<std::string> said;
+  while (exporter.busy()) {
+    for (const Exporter::Saved& one : exporter.poll()) said.push_back(one ? "saved" : one.error().message);
+  }
+  ASSERT_EQ(said.size(), 2U);
+  EXPECT_EQ(said[0], "no ink");
+  EXPECT_THAT(said[1], HasSubstr("worse"));
+  EXPECT_FALSE(fs::exists(folder / "run-x.png"));
+}
+
+TEST(Tables, OfTheLedgerHaveAnEntryARow) {
+  Ledger ledger;
+  ledger.steps.resize(1);
+  ledger.steps[0].row.request = 2;
+  LedgerEntry entry;
+  entry.row.layer = 1;
+  entry.row.target = "v";
+  entry.row.scale = 0.053592;
+  entry.row.headroom = 0.564;
+  entry.clipped = 256;
+  entry.elements = 5120;
+  ledger.entries.push_back(entry);
+  const Table table = table_of(ledger);
+  ASSERT_EQ(table.rows.size(), 1U);
+  ASSERT_EQ(table.rows[0].size(), table.header.size());
+  const auto at = [&](const std::string& name) {
+    const auto column = std::find(table.header.begin(), table.header.end(), name);
+    return table.rows[0].at(static_cast<std::size_t>(column - table.header.begin()));
+  };
+  EXPECT_EQ(at("request"), "2");
+  EXPECT_EQ(at("target"), "v");
+  EXPECT_EQ(at("scale"), "0.053592");
+  EXPECT_EQ(at("headroom"), "0.564");
+  EXPECT_EQ(at("clipped"), "256");
+}
+
+TEST(Tables, OfWhatIfBeginWithTheRunAsRecorded) {
+  WhatIfTable what_if;
+  what_if.recorded.links.fill(LinkState::not_reached);
+  what_if.recorded.links[0] = LinkState::found;
+  what_if.recorded.answers = {{true, "!"}};
+  what_if.recorded.faulty = 1;
+  WhatIfRow row;
+  row.settings = {"kv.format=bf16", "kv.scrub=true"};
+  row.breaks_at = 1;
+  what_if.groups.push_back({scenarios::Effect::removes_cause, "removes the cause", "", {row}});
+  what_if.without_effect = {"batch=1"};
+  const Table table = table_of(what_if);
+  ASSERT_EQ(table.rows.size(), 3U);
+  for (const auto& line : table.rows) EXPECT_EQ(line.size(), table.header.size());
+  EXPECT_EQ(table.rows[0][0], "as recorded");
+  EXPECT_EQ(table.rows[0][2], "1");
+  EXPECT_EQ(table.rows[1][0], "kv.format=bf16 kv.scrub=true");
+  EXPECT_EQ(table.rows[1][1], "removes the cause");
+  EXPECT_EQ(table.rows[1][3], "1");
+  EXPECT_EQ(table.rows[2][1], "no effect");
+}
+
+TEST(Tables, OfTheCacheHaveASlotARow) {
+  RequestsSheet sheet;
+  KvBlock block;
+  block.id = 3;
+  block.holders = {2, 4};
+  block.slots.resize(2);
+  block.slots[1].state = SlotState::stale;
+  block.slots[1].health = kNan;
+  block.slots[1].request = 2;
+  block.slots[1].token = 7;
+  sheet.kv.blocks.push_back(block);
+  const Table table = table_of(sheet);
+  ASSERT_EQ(table.rows.size(), 2U);
+  EXPECT_THAT(table.rows[0], ElementsAre("3", "0", "2 4", "never written", "no", "nothing recorded", "", "", ""));
+  EXPECT_THAT(table.rows[1], ElementsAre("3", "1", "2 4", "left behind", "no", "NaN", "2", "7", ""));
+}
+
+TensorSheet two_by_two() {
+  TensorSheet sheet;
+  sheet.subject.tensor.first_token = 7;
+  auto elements = std::make_shared<TensorData>();
+  elements->tokens = 2;
+  elements->channels = 2;
+  const float values[] = {0.1F, -2, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()};
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  elements->bytes.assign(bytes.begin(), bytes.end());
+  sheet.elements = elements;
+  sheet.rows = 2;
+  sheet.columns = 2;
+  sheet.row_health = {LineHealth{}, LineHealth{0.5F, 0, 0, 0, kAbsent}};
+  return sheet;
+}
+
+TEST(Tables, OfATensorGiveItsElementsBack) {
+  const Table table = table_of(two_by_two());
+  EXPECT_THAT(table.header, ElementsAre("token", "channel 0", "channel 1"));
+  ASSERT_EQ(table.rows.size(), 2U);
+  EXPECT_EQ(std::stof(table.rows[0][1]), 0.1F);
+  EXPECT_THAT(table.rows[1], ElementsAre("8", "nan", "inf"));
+}
+
+TEST(Tables, OfATensorWithoutElementsTellItsRowsHealth) {
+  TensorSheet sheet = two_by_two();
+  sheet.elements.reset();
+  const Table table = table_of(sheet);
+  ASSERT_EQ(table.rows.size(), 2U);
+  EXPECT_THAT(table.rows[1], ElementsAre("8", "0.5", "0", "0", "0"));
+}
+
+TEST(Tables, OfTheStoryKeepItsEvidence) {
+  Story story;
+  story.links.resize(1);
+  story.links[0].number = 6;
+  story.links[0].state = LinkState::found;
+  story.links[0].evidence = {{"mean", "24.0"}, {"variance", "-0.0018"}};
+  const Table table = table_of(story);
+  EXPECT_THAT(table.rows.at(0), ElementsAre("6", "", "found", "", "", "mean 24.0; variance -0.0018"));
+}
+
+TEST(Tables, MadeFromAnotherAnswerAreEmpty) {
+  EXPECT_TRUE(table_maker<Ledger>(std::make_shared<Story>())().rows.empty());
+}
+
+}  // namespace
+}  // namespace nanscope::gui
