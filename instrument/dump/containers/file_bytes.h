@@ -1,0 +1,55 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dump/dtype.h"
+#include "core/result.h"
+
+/// What every reader of a container needs: its file's bytes, errors in one line, sizes that cannot overflow.
+namespace nanscope {
+
+/// A file's bytes and what keeps them alive; `name` is what errors call the file.
+struct FileBytes {
+  std::string name;
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+Result<FileBytes> map_file(const std::filesystem::path& path);
+
+/// "FILE: offset N: what", which should say what was expected and what was found.
+tl::unexpected<Error> refuse(std::string_view file, std::uint64_t offset, const std::string& what);
+
+/// Text of a file as a message can hold it: short, one line, without control characters.
+std::string printable(std::string_view text, std::size_t limit = 120);
+/// The same between single quotes.
+std::string in_quotes(std::string_view text);
+
+/// Product of the extents; nothing when it, or its size in this dtype, does not fit in 63 bits.
+std::optional<std::uint64_t> checked_count(std::span<const std::int64_t> shape, const Dtype& dtype);
+
+/// "[2, 3]".
+std::string shape_text(std::span<const std::int64_t> shape);
+
+/// A little-endian number at `offset`; the bytes must hold it.
+template <class T>
+T little_endian(std::span<const std::byte> bytes, std::uint64_t offset) {
+  T value = 0;
+  for (std::size_t i = sizeof(T); i-- > 0;) {
+    value = static_cast<T>(static_cast<std::uint64_t>(value) << 8 | std::to_integer<std::uint64_t>(bytes[offset + i]));
+  }
+  return value;
+}
+
+/// Why a name of a file in an archive or a manifest may not be used: absolute, with "..", a backslash, a
+/// drive or a NUL. Nothing when it stays in its folder.
+std::optional<std::string> path_problem(std::string_view name);
+
+}  // namespace nanscope

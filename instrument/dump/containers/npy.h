@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "instrument/dump/container.h"
+#include "instrument/dump/containers/file_bytes.h"
+
+/// NumPy's file of one array (numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions
+/// 1.0 to 3.0). The header is a Python literal; a parser of exactly what NumPy writes there reads it,
+/// nothing is evaluated.
+///
+/// Types of ml_dtypes have no descriptor of their own. What numpy.save writes for them, seen with numpy
+/// 2.4 and ml_dtypes 0.6: bfloat16 is "<V2", float8_e5m2 is "<f1", and all others, float8_e4m3fn as well
+/// as int4, are "<V1". So "V2" is read as bf16, the only type of two bytes; which type a "V1" is cannot be
+/// known from the file: it is given as u8, with a note, for whoever knows more.
+namespace nanscope {
+
+struct NpyArray {
+  const Dtype* dtype = nullptr;  ///< null when the array holds no numbers; `unreadable` says why
+  std::string unreadable;
+  std::string note;
+  std::vector<std::int64_t> shape;
+  bool first_index_fastest = false;
+  std::uint64_t descriptor = 0;  ///< offset of what the header says of the elements
+  std::uint64_t data = 0;        ///< offset of the first element
+};
+
+/// Reads and checks a header; `bytes` is the whole file, and exactly as long as header and array. Offsets
+/// in errors are plus `base`, where the bytes lie in the file `name`.
+Result<NpyArray> parse_npy(std::span<const std::byte> bytes, std::string_view name, std::uint64_t base);
+
+/// An array as a container of one tensor with an empty key.
+Result<std::unique_ptr<Container>> open_npy(FileBytes file);
+
+/// The array's elements out of the file's bytes, row-major.
+Result<TensorBytes> npy_bytes(const NpyArray& array, std::span<const std::byte> file,
+                              const std::shared_ptr<const void>& owner, std::string_view name);
+
+}  // namespace nanscope

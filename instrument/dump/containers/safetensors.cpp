@@ -1,0 +1,54 @@
+#include "instrument/weights/safetensors.h"
+
+#include <utility>
+
+#include "instrument/dump/container.h"
+#include "instrument/dump/containers/file_bytes.h"
+#include "instrument/dump/containers/safetensors.h"
+
+namespace nanscope {
+namespace {
+
+class Safetensors final : public Container {
+ public:
+  Safetensors(FileBytes file, SafetensorsHeader header) : file_(std::move(file)) {
+    metadata_ = std::move(header.metadata);
+    for (SafetensorsEntry& entry : header.entries) {
+      const Dtype* dtype = find_dtype(entry.dtype);
+      if (dtype == nullptr || dtype->kind == DtypeKind::complex) {
+        skipped_.push_back({std::move(entry.name), "dtype " + printable(entry.dtype) + " cannot be read as numbers"});
+        continue;
+      }
+      tensors_.push_back({std::move(entry.name), dtype, std::move(entry.shape), header.data_begin + entry.begin, {}});
+    }
+  }
+
+  Result<TensorBytes> bytes(std::size_t tensor) const override {
+    const ContainedTensor& wanted = tensors_.at(tensor);
+    return TensorBytes{file_.bytes.subspan(wanted.offset, wanted.dtype->bytes(wanted.count())), file_.owner};
+  }
+
+ private:
+  FileBytes file_;
+};
+
+/// The header's length, whose upper bytes are zero below the format's limit, and its brace.
+bool recognises(std::span<const std::byte> head) {
+  return head.size() > 8 && little_endian<std::uint64_t>(head, 0) <= kMaxSafetensorsHeader && head[8] == std::byte{'{'};
+}
+
+Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) { return open_safetensors(path); }
+
+}  // namespace
+
+Result<std::unique_ptr<Container>> open_safetensors(const std::filesystem::path& path) {
+  auto file = map_file(path);
+  if (!file) return tl::unexpected(file.error());
+  auto header = parse_safetensors(file->bytes, file->name);
+  if (!header) return tl::unexpected(header.error());
+  return std::make_unique<Safetensors>(std::move(*file), std::move(*header));
+}
+
+ContainerKind safetensors_container() { return {"safetensors", {".safetensors"}, recognises, open}; }
+
+}  // namespace nanscope

@@ -1,0 +1,14 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+
+#include "core/result.h"
+#include "instrument/dump/container.h"
+
+namespace nanscope {
+
+/// A safetensors file; tensors are views into its map, in the order of their bytes. Tensors of dtypes
+/// that nanscope cannot decode are skipped with the dtype's name.
+Result<std::unique_ptr<Container>> open_safetensors(const std::filesystem::path& path);
+
+}  // namespace nanscope

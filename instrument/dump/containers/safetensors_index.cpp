@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "instrument/dump/containers/file_bytes.h"
+#include "instrument/dump/containers/safetensors.h"
+#include "instrument/dump/containers/strict_json.h"
+#include "instrument/files/file.h"
+
+/// model.safetensors.index.json: which shard holds which tensor, as Hugging Face writes it
+/// (huggingface.co/docs/transformers/big_models, "Sharded checkpoints").
+namespace nanscope {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kMaxIndex = 64 << 20;
+
+class ShardedSafetensors final : public Container {
+ public:
+  void describe(const json& fields) {
+    for (const auto& [key, value] : fields.items())
+      metadata_[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+
+  void skip(std::string key, std::string reason) { skipped_.push_back({std::move(key), std::move(reason)}); }
+
+  /// Takes the tensors of a shard that the index assigns to it; `wanted` are their sorted names.
+  void add(const std::filesystem::path& path, std::unique_ptr<Container> shard,
+           const std::vector<std::string>& wanted) {
+    const auto is_wanted = [&](const std::string& key) {
+      return std::binary_search(wanted.begin(), wanted.end(), key);
+    };
+    const std::size_t before = tensors_.size() + skipped_.size();
+    for (std::size_t i = 0; i < shard->tensors().size(); ++i) {
+      if (!is_wanted(shard->tensors()[i].key)) continue;
+      tensors_.push_back(shard->tensors()[i]);
+      places_.push_back({shards_.size(), i});
+    }
+    for (const SkippedTensor& tensor : shard->skipped()) {
+      if (is_wanted(tensor.key)) skipped_.push_back(tensor);
+    }
+    if (tensors_.size() + skipped_.size() - before != wanted.size()) name_absent(path, *shard, wanted);
+    parts_.push_back(path);
+    shards_.push_back(std::move(shard));
+  }
+
+  Result<TensorBytes> bytes(std::size_t tensor) const override {
+    const Place& place = places_.at(tensor);
+    return shards_[place.shard]->bytes(place.tensor);
+  }
+
+ private:
+  struct Place {
+    std::size_t shard;
+    std::size_t tensor;
+  };
+
+  void name_absent(const std::filesystem::path& path, const Container& shard, const std::vector<std::string>& wanted) {
+    std::vector<std::string> present;
+    for (const ContainedTensor& tensor : shard.tensors()) present.push_back(tensor.key);
+    for (const SkippedTensor& tensor : shard.skipped()) present.push_back(tensor.key);
+    std::sort(present.begin(), present.end());
+    for (const std::string& key : wanted) {
+      if (std::binary_search(present.begin(), present.end(), key)) continue;
+      skip(key, "the index puts it in " + printable(path.filename().string()) + ", which does not hold it");
+    }
+  }
+
+  std::vector<std::unique_ptr<Container>> shards_;
+  std::vector<Place> places_;
+};
+
+/// Shard -> its tensors, both in the order of their names.
+using Shards = std::map<std::string, std::vector<std::string>>;
+
+Result<Shards> read_map(const json& index, std::string_view file) {
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object())
+    return refuse(file, 0, "no object weight_map, expected that of a sharded checkpoint");
+  Shards shards;
+  for (const auto& [key, value] : map->items()) {
+    if (!value.is_string())
+      return refuse(file, 0, "weight_map: " + in_quotes(key) + " is no text, expected a shard's file name");
+    const auto& shard = value.get_ref<const std::string&>();
+    if (const auto problem = path_problem(shard)) {
+      return refuse(file, 0,
+                    "weight_map: the shard " + in_quotes(shard) + " of " + in_quotes(key) + " " + *problem +
+                        ", expected a file beside the index");
+    }
+    shards[shard].push_back(key);
+  }
+  return shards;
+}
+
+Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
+  const auto bytes = read_file(path, kMaxIndex);
+  if (!bytes) return tl::unexpected(bytes.error());
+  const auto index = parse_strict_json(as_text(*bytes), path.string(), 0);
+  if (!index) return tl::unexpected(index.error());
+  const auto shards = read_map(*index, path.string());
+  if (!shards) return tl::unexpected(shards.error());
+  auto sharded = std::make_unique<ShardedSafetensors>();
+  const auto fields = index->find("metadata");
+  if (fields != index->end() && fields->is_object()) sharded->describe(*fields);
+  for (const auto& [name, keys] : *shards) {
+    const std::filesystem::path shard_path = path.parent_path() / name;
+    std::error_code ignored;
+    if (!std::filesystem::exists(shard_path, ignored)) {
+      for (const std::string& key : keys) sharded->skip(key, "its shard " + printable(name) + " is missing");
+      continue;
+    }
+    auto shard = open_safetensors(shard_path);
+    if (!shard) return tl::unexpected(shard.error());
+    sharded->add(shard_path, std::move(*shard), keys);
+  }
+  return sharded;
+}
+
+}  // namespace
+
+ContainerKind safetensors_index_container() {
+  return {"safetensors-index", {".safetensors.index.json"}, nullptr, open};
+}
+
+}  // namespace nanscope

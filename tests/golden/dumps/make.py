@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Writes the dumps in this folder, by the programs that write them in production, and expected.json:
+what those programs themselves read in them.
+
+Usage: make.py [FOLDER]   (needs numpy, ml_dtypes, safetensors, huggingface_hub and torch for the CPU; the
+build and CI need none of them). Written with numpy 2.4.6, ml_dtypes 0.6.0, safetensors 0.8.0,
+huggingface_hub 2.4.0 and torch 2.15.0.
+
+expected.json: file -> {"kind", "tensors": [{"key", "dtype", "shape", "bits"}], "skipped": [key...],
+"metadata": {...}}. dtype is nanscope's name; bits are the elements as f32 bit patterns, row-major, every
+NaN as 0x7fffffff. dtypes.json: dtype -> raw bytes in hexadecimal and the same kind of bits.
+"""
+import collections
+import io
+import json
+import pathlib
+import sys
+import warnings
+
+import ml_dtypes
+import numpy as np
+import safetensors.torch
+import torch
+from huggingface_hub import save_torch_state_dict
+
+folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
+expected = {}
+NAMES = {
+    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2", "float8_e4m3fnuz": "e4m3fnuz", "float8_e5m2fnuz": "e5m2fnuz",
+    "float8_e8m0fnu": "e8m0", "float4_e2m1fn_x2": "e2m1", "float4_e2m1fn": "e2m1_unpacked",
+    "float6_e3m2fn": "e3m2", "float6_e2m3fn": "e2m3", "int8": "i8", "int16": "i16", "int32": "i32",
+    "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool",
+}
+VALUES = np.array([0.0, -0.0, 1.0, -1.5, 448.0, 0.1, np.pi, -1e-9, 65504.0, 1e-7, np.inf, np.nan])
+WIDE = np.array([1e300, -1e300, 3.4028235677973366e38, 3.40282356e38, 1e-46, 5e-324, 2.0**-149 * 1.5])
+
+
+def bits_of(array):
+    """f32 bit patterns of a NumPy or ml_dtypes array."""
+    with np.errstate(all="ignore"):
+        wide = np.ascontiguousarray(array).astype(np.float32)
+    bits = wide.reshape(-1).view(np.uint32).copy()
+    bits[np.isnan(wide.reshape(-1))] = 0x7FFFFFFF
+    return [int(b) for b in bits]
+
+
+def as_numpy(tensor):
+    """A torch tensor as an array of the same values; fp8 and fp4 through their bytes and ml_dtypes."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    tensor = tensor.detach().contiguous()
+    if name == "float4_e2m1fn_x2":
+        pairs = tensor.view(torch.uint8).numpy()
+        halves = np.stack([pairs & 15, pairs >> 4], axis=-1)
+        return halves.reshape(*pairs.shape[:-1], -1).view(ml_dtypes.float4_e2m1fn)
+    if name == "bfloat16" or name.startswith("float8"):
+        return tensor.view(torch.int16 if name == "bfloat16" else torch.uint8).numpy().view(getattr(ml_dtypes, name))
+    return tensor.numpy()
+
+
+def entry(key, array, dtype=None):
+    return {"key": key, "dtype": dtype or NAMES[array.dtype.name], "shape": list(array.shape), "bits": bits_of(array)}
+
+
+def torch_entry(key, tensor):
+    return entry(key, as_numpy(tensor), NAMES[str(tensor.dtype).removeprefix("torch.")])
+
+
+def expect(name, kind, tensors, skipped=(), metadata=None):
+    expected[name] = {"kind": kind, "tensors": tensors, "skipped": sorted(skipped), "metadata": metadata or {}}
+
+
+def write_dtypes():
+    rows = {}
+    codes = np.arange(256, dtype=np.uint8)
+    for name in ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]:
+        rows[NAMES[name]] = codes.view(getattr(ml_dtypes, name))
+    rows["e2m1_unpacked"] = codes[:16].view(ml_dtypes.float4_e2m1fn)
+    rows["e3m2"] = codes[:64].view(ml_dtypes.float6_e3m2fn)
+    rows["e2m3"] = codes[:64].view(ml_dtypes.float6_e2m3fn)
+    rows["bf16"] = VALUES.astype(ml_dtypes.bfloat16)
+    with np.errstate(all="ignore"):
+        for name in ["f2", "f4", "f8"]:
+            array = np.concatenate([VALUES, WIDE]).astype("<" + name)
+            rows[NAMES[array.dtype.name]] = array
+    for name in ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]:
+        limits = np.iinfo(name)
+        odd = [limits.max // 3, min(limits.max, 2**24 + 1), min(limits.max, 2**25 + 2)]
+        array = np.array([limits.min, limits.max, 0, 1, *odd], dtype="<" + name)
+        rows[NAMES[array.dtype.name]] = array
+    rows["bool"] = np.array([True, False, True])
+    out = {name: {"bytes": array.tobytes().hex(), "bits": bits_of(array)} for name, array in rows.items()}
+    packed = torch.arange(256, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    out["e2m1"] = {"bytes": bytes(range(256)).hex(), "bits": bits_of(as_numpy(packed))}
+    (folder / "dtypes.json").write_text(json.dumps(out, sort_keys=True) + "\n")
+
+
+def torch_values():
+    """A tensor of every dtype that torch has."""
+    base = torch.tensor(VALUES, dtype=torch.float64).reshape(3, 4)
+    tensors = collections.OrderedDict()
+    for dtype in [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,
+                  torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]:
+        tensors[NAMES[str(dtype)[6:]]] = base.to(torch.float32).to(dtype) if dtype != torch.float64 else base.clone()
+    tensors["e8m0"] = torch.tensor([0, 127, 200, 255], dtype=torch.uint8).view(torch.float8_e8m0fnu)
+    tensors["e2m1"] = torch.tensor([[0x21, 0x43], [0x65, 0xF7]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    for dtype in [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64]:
+        limits = torch.iinfo(dtype)
+        tensors[NAMES[str(dtype)[6:]]] = torch.tensor([limits.min, limits.max, 7], dtype=dtype)
+    tensors["bool"] = torch.tensor([True, False, True])
+    tensors["scalar"] = torch.tensor(2.5)
+    tensors["empty"] = torch.zeros(0, 3)
+    return tensors
+
+
+def write_safetensors():
+    tensors = torch_values()
+    complex_too = dict(tensors, complex=torch.tensor([1 + 2j]))
+    safetensors.torch.save_file(complex_too, folder / "all.safetensors", metadata={"step": "7", "who": "make.py"})
+    expect("all.safetensors", "safetensors", [torch_entry(k, v) for k, v in tensors.items()], ["complex"],
+           {"step": "7", "who": "make.py"})
+    state = {f"model.layers.{i}.weight": torch.arange(4.0).reshape(2, 2) + i for i in range(3)}
+    sharded = folder / "sharded"
+    sharded.mkdir(exist_ok=True)
+    for old in sharded.iterdir():
+        old.unlink()
+    save_torch_state_dict(state, str(sharded), max_shard_size=32)
+    expect("sharded/model.safetensors.index.json", "safetensors-index", [torch_entry(k, v) for k, v in state.items()],
+           metadata={"total_size": "48"})
+
+
+def write_npy():
+    matrix = np.arange(6, dtype="<f4").reshape(2, 3) - 2.5
+    arrays = {
+        "f32": matrix, "f64": np.concatenate([VALUES, WIDE]), "scalar": np.array(-3.5, "<f4"),
+        "empty": np.zeros((0, 5), "<f2"), "bool": np.array([True, False]), "i64": np.array([2**40 + 1, -1]),
+        "fortran": np.asfortranarray(np.arange(24, dtype="<f8").reshape(2, 3, 4)),
+        "bf16": matrix.astype(ml_dtypes.bfloat16), "e5m2": matrix.astype(ml_dtypes.float8_e5m2),
+    }
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+        expect(f"{name}.npy", "npy", [entry("", array)])
+    e4m3 = matrix.astype(ml_dtypes.float8_e4m3fn)
+    np.save(folder / "e4m3.npy", e4m3)  # the file does not say which 8-bit type it is
+    expect("e4m3.npy", "npy", [entry("", e4m3.view(np.uint8))])
+    for version in [(2, 0), (3, 0)]:
+        with open(folder / f"version{version[0]}.npy", "wb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            np.lib.format.write_array(file, matrix, version=version)
+        expect(f"version{version[0]}.npy", "npy", [entry("", matrix)])
+    for name, array in {"big_endian": matrix.astype(">f4"), "complex": matrix.astype("c8"), "text": np.array(["ab", "c"]),
+                        "object": np.array([{}, None], object), "record": np.zeros(2, [("a", "<f4"), ("b", "i1", (2,))]),
+                        }.items():
+        np.save(folder / f"refused_{name}.npy", array, allow_pickle=True)
+
+
+write_dtypes()
+write_safetensors()
+write_npy()
+(folder / "expected.json").write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n")

@@ -1,0 +1,43 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "instrument/dump/container.h"
+#include "instrument/files/file.h"
+
+namespace nanscope {
+namespace {
+
+std::string kind(const std::string& name, std::string_view head) {
+  const ContainerKind* found = container_kind_of(name, std::as_bytes(std::span(head)));
+  return found == nullptr ? "" : std::string(found->name);
+}
+
+constexpr std::string_view kNpy("\x93NUMPY\x01\x00\x76\x00{'descr", 16);
+constexpr std::string_view kSafetensors("\x40\0\0\0\0\0\0\0{\"__meta", 16);
+
+TEST(ContainerKinds, AreKnownByTheirFirstBytes) {
+  EXPECT_EQ(kind("dump", kNpy), "npy");
+  EXPECT_EQ(kind("dump.bin", kSafetensors), "safetensors");
+  EXPECT_EQ(kind("wrong.safetensors", kNpy), "npy");
+  EXPECT_EQ(kind("notes.txt", "0123456789abcdef"), "");
+}
+
+/// What is damaged must be refused by its reader, not overlooked.
+TEST(ContainerKinds, AreKnownByTheirNameWhenTheBytesAreDamaged) {
+  EXPECT_EQ(kind("a.npy", ""), "npy");
+  EXPECT_EQ(kind("a.safetensors", "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"), "safetensors");
+  EXPECT_EQ(kind("folder/model.safetensors.index.json", "{\n"), "safetensors-index");
+  EXPECT_EQ(kind("config.json", "{\n"), "");
+}
+
+TEST(ContainerKinds, HaveNamesOfTheirOwn) {
+  for (const ContainerKind& one : container_kinds()) {
+    for (const ContainerKind& other : container_kinds()) {
+      EXPECT_TRUE(&one == &other || one.name != other.name) << one.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nanscope
