@@ -134,8 +134,10 @@ Status read_press(Words& words, Step& step) {
 }
 
 Status read_click(Words& words, Step& step) {
-  if (words.take_if("double")) step.clicks = 2;
-  if (words.take_if("right")) step.button = 1;
+  for (int i = 0; i < 2; ++i) {
+    if (words.take_if("double")) step.clicks = 2;
+    if (words.take_if("right")) step.button = 1;
+  }
   read_held(words, step);
   return read_target(words, step);
 }

@@ -8,8 +8,9 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
                                                Selection start) {
   std::unique_ptr<Session> session(new Session);
   const std::string title = recording ? "nanscope \u2013 " + options.file.filename().string() : "nanscope";
-  Result<std::unique_ptr<Platform>> platform =
-      options.needs_screen() ? open_window_platform(options.size, title) : open_egl_platform(options.size);
+  Result<std::unique_ptr<Platform>> platform = options.needs_screen()
+                                                   ? open_window_platform(options.size, title)
+                                                   : open_egl_platform(options.size, Drawing::when_read);
   if (!platform) return tl::unexpected(platform.error());
   session->platform_ = std::move(*platform);
   WindowSetup& setup = session->setup_;

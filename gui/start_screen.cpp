@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "gui/controls.h"
+#include "gui/drawn.h"
 #include "gui/recent_files.h"
 #include "scenarios/library.h"
 #include "scenarios/runner.h"
@@ -117,6 +118,7 @@ void StartScreen::draw_open(Area area) {
       !typed_.empty()) {
     choice_ = typed_;
   }
+  tell_item({drop.x, drop.bottom() + look_.px(14), drop.width, look_.fonts.mono->FontSize}, "path");
   ImGui::PopFont();
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "gui/drawn.h"
+
 namespace nanscope::gui {
 namespace {
 
@@ -65,6 +67,7 @@ void draw_tab(const Look& look, std::string_view title, const std::string& digit
 bool enlarge_button(const Look& look, Area box, bool enlarged) {
   ImGui::SetCursorScreenPos(box.min());
   const bool pressed = ImGui::InvisibleButton("enlarge", {box.width, box.height});
+  tell_item(box, "enlarge");
   const bool hovered = ImGui::IsItemHovered();
   if (hovered) fill(box, look.theme.hovered, look.px(5));
   const ImVec2 middle(box.x + box.width / 2, box.y + box.height / 2);

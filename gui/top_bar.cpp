@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "gui/bars.h"
+#include "gui/drawn.h"
 
 namespace nanscope::gui {
 namespace {
@@ -51,6 +52,7 @@ bool icon_button(const Look& look, const char* id, Icon icon, Area box, bool ena
   ImGui::SetCursorScreenPos(box.min());
   const bool pressed = ImGui::InvisibleButton(id, {box.width, box.height}) && enabled;
   if (enabled) fill(box, ImGui::IsItemHovered() ? look.theme.hovered : look.theme.raised, look.px(5));
+  tell_item(box, id);
   draw_icon(icon, box, enabled ? look.theme.text : look.theme.muted.alpha(100), look.scale);
   tip(look, words);
   return pressed;
@@ -121,6 +123,7 @@ void TopBar::place_field(const Look& look, const Navigator& navigator, Area area
                                ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_AutoSelectAll)) {
     go(typed_);
   }
+  tell_item(area, "place");
   editing_ = ImGui::IsItemActive();
   ImGui::PopStyleVar();
   ImGui::PopFont();
@@ -157,6 +160,7 @@ void TopBar::scrubber(const Look& look, Navigator& navigator, Area area) const {
   }
   ImGui::SetCursorScreenPos(area.min());
   ImGui::InvisibleButton("scrubber", {area.width, area.height});
+  tell_item(area, "scrubber");
   if (ImGui::IsItemActive()) {
     const float part = std::clamp((ImGui::GetIO().MousePos.x - track.x) / track.width, 0.0F, 1.0F);
     if (navigator.playing()) navigator.play(false);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "gui/drawn.h"
 #include "gui/keys_overlay.h"
 #include "gui/recent_files.h"
 #include "gui/tab_strip.h"
@@ -155,6 +156,7 @@ ImVec2 Window::splitter(const char* id, Area area) const {
   const bool upright = area.height > area.width;
   ImGui::SetCursorScreenPos(area.min());
   ImGui::InvisibleButton(id, {area.width, area.height});
+  tell_item(area, fmt::format("{} splitter", id));
   if (ImGui::IsItemHovered() || ImGui::IsItemActive()) {
     ImGui::SetMouseCursor(upright ? ImGuiMouseCursor_ResizeEW : ImGuiMouseCursor_ResizeNS);
     const float thick = std::min(area.width, area.height);

@@ -86,7 +86,7 @@ class Framebuffer {
 
 class EglPlatform final : public Platform {
  public:
-  explicit EglPlatform(Extent size) : size_(size) {}
+  EglPlatform(Extent size, Drawing drawing) : size_(size), drawing_(drawing) {}
 
   Status open() {
     if (Status opened = context_.open(); !opened) return opened;
@@ -113,8 +113,17 @@ class EglPlatform final : public Platform {
     synthetic_.apply();
     ImGui::NewFrame();
   }
-  void end_frame() override { renderer_->end(size_); }
-  Picture read_pixels() override { return read_framebuffer(size_); }
+  void end_frame() override {
+    if (drawing_ == Drawing::each_frame) {
+      renderer_->end(size_);
+    } else {
+      ImGui::Render();
+    }
+  }
+  Picture read_pixels() override {
+    if (drawing_ == Drawing::when_read) Renderer::draw(size_);
+    return read_framebuffer(size_);
+  }
   std::string clipboard() override { return clipboard_; }
   void set_clipboard(const std::string& text) override { clipboard_ = text; }
   void resize(Extent size) override {
@@ -125,6 +134,7 @@ class EglPlatform final : public Platform {
 
  private:
   Extent size_;
+  Drawing drawing_;
   std::string clipboard_;
   EglContext context_;
   std::unique_ptr<Framebuffer> framebuffer_;
@@ -133,8 +143,8 @@ class EglPlatform final : public Platform {
 
 }  // namespace
 
-Result<std::unique_ptr<Platform>> open_egl_platform(Extent size) {
-  auto platform = std::make_unique<EglPlatform>(size);
+Result<std::unique_ptr<Platform>> open_egl_platform(Extent size, Drawing drawing) {
+  auto platform = std::make_unique<EglPlatform>(size, drawing);
   if (Status opened = platform->open(); !opened) return tl::unexpected(opened.error());
   return platform;
 }

@@ -51,9 +51,12 @@ class Platform {
   SyntheticInput synthetic_;
 };
 
+/// When a frame that nobody sees becomes pixels, which is what takes most of its time.
+enum class Drawing { each_frame, when_read };
+
 /// Without a screen: EGL on Mesa's surfaceless platform into a framebuffer object. Frames advance by
 /// 1/60 s whatever the clock says, so that pictures are reproducible. Errors: no EGL, no OpenGL 3.3.
-Result<std::unique_ptr<Platform>> open_egl_platform(Extent size);
+Result<std::unique_ptr<Platform>> open_egl_platform(Extent size, Drawing drawing = Drawing::each_frame);
 
 /// A window, for people. Errors: no display, no OpenGL 3.3.
 Result<std::unique_ptr<Platform>> open_window_platform(Extent size, const std::string& title);

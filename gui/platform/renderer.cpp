@@ -26,10 +26,14 @@ void Renderer::begin() { ImGui_ImplOpenGL3_NewFrame(); }
 
 void Renderer::end(Extent size) {
   ImGui::Render();
+  draw(size);
+}
+
+void Renderer::draw(Extent size) {
   glViewport(0, 0, size.width, size.height);
   glClearColor(0, 0, 0, 1);
   glClear(GL_COLOR_BUFFER_BIT);
-  ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+  if (ImDrawData* drawn = ImGui::GetDrawData()) ImGui_ImplOpenGL3_RenderDrawData(drawn);
 }
 
 Picture read_framebuffer(Extent size) {

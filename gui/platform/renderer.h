@@ -20,6 +20,8 @@ class Renderer {
   void begin();
   /// Draws what was built since begin() into the bound framebuffer.
   void end(Extent size);
+  /// Draws once more what the last frame was made of: ImGui's Render() has been called.
+  static void draw(Extent size);
 
  private:
   Renderer() = default;

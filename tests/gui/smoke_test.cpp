@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "gui/script_player.h"
+#include "gui/session.h"
+#include "gui/views/registry.h"
+#include "scenarios/runner.h"
+#include "tests/temporary_folder.h"
+
+/// Every view on the recording of every scenario, pointed at, clicked, zoomed and played. That nothing crashes
+/// and no view fails is all that is asked; the sanitizers' build runs this too.
+namespace nanscope::gui {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The library is a folder of this source tree, whatever the environment says.
+std::vector<fs::path> library() {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(NANSCOPE_SOURCE_DIR) / "scenarios")) {
+    if (entry.path().extension() == ".toml") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// What is done with each view of the whole window. The view's pane is around 600,700 at 1200x900.
+std::string tour_of(const std::string& view) {
+  return fmt::format(R"(
+view {}
+expect view {}
+wait settled
+key O
+key N
+wait settled
+move 600 700
+wheel 4 600 700
+wheel CTRL -2 610 720
+drag 600 700 by 60 -30
+click 620 710
+wait settled
+click double right 600 700
+click 450 620
+click 700 760
+key F
+wait settled
+click 800 400
+wait settled
+key ESCAPE
+expect no text "cannot be shown"
+expect no text "internal error"
+)",
+                     view, view);
+}
+
+std::string whole_tour(const TemporaryFolder& folder) {
+  std::string tour = "wait settled\n";
+  for (const std::string& view : view_names()) tour += tour_of(view);
+  return tour + R"(
+click 400 200
+wheel 6 500 250
+wheel SHIFT -3 500 250
+drag 500 250 by -80 40
+click right double 500 250
+click 1100 400
+wheel -5 1100 400
+key F1
+key ESCAPE
+key SPACE
+wait 0.3
+key SPACE
+key RIGHT
+key LEFT
+key ALT+LEFT
+key ALT+RIGHT
+drag item scrubber by 100 0
+drag item "middle splitter" by 0 40
+resize 720x520
+wait settled
+resize 2400x400
+wait settled
+expect no text "cannot be shown"
+picture ")" +
+         (folder / "end.png").string() + R"("
+)";
+}
+
+class Smoke : public ::testing::TestWithParam<fs::path> {
+ protected:
+  void SetUp() override {
+    if (const auto platform = open_egl_platform({64, 64}); !platform) GTEST_SKIP() << platform.error().message;
+    const auto scenario = scenarios::load_scenario(GetParam());
+    ASSERT_TRUE(scenario) << scenario.error().message;
+    scenarios::RunnerOptions options;
+    options.output = folder_ / "run.nanscope";
+    const auto bench = scenarios::workbench_for(*scenario, options);
+    ASSERT_TRUE(bench) << bench.error().message;
+    const auto run = scenarios::run_scenario(**bench, *scenario, options);
+    ASSERT_TRUE(run) << run.error().message;
+    options_.file = options.output;
+  }
+
+  void play(const std::string& text) {
+    const auto script = parse_script(text, folder_ / "tour");
+    ASSERT_TRUE(script) << script.error().message;
+    options_.script = script->path;
+    Result<Recording> recording = Recording::open(options_.file);
+    ASSERT_TRUE(recording) << recording.error().message;
+    const auto session = Session::open(options_, std::move(*recording), {});
+    ASSERT_TRUE(session) << session.error().message;
+    const Status played = ScriptPlayer(**session, false, [](std::string_view) {}).play(*script);
+    EXPECT_TRUE(played) << played.error().message << '\n' << text;
+  }
+
+  TemporaryFolder folder_;
+  AppOptions options_;
+};
+
+TEST_P(Smoke, EveryViewInTheWindow) {
+  options_.size = {1200, 900};
+  play(whole_tour(folder_));
+}
+
+INSTANTIATE_TEST_SUITE_P(Scenarios, Smoke, ::testing::ValuesIn(library()), [](const auto& info) {
+  std::string name = info.param.stem().string();
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace nanscope::gui
