@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/diagnose_dump.h"
 #include "cli/interrupt.h"
 #include "cli/investigate.h"
 #include "core/recording/reader.h"
@@ -23,6 +24,7 @@ namespace {
 struct DiagnoseOptions {
   std::vector<std::string> targets;
   bool counterfactuals = false;
+  bool progress = false;
   std::string format = "text";
 };
 
@@ -59,6 +61,10 @@ void print_markdown(const scenarios::Analysis& analysis, const scenarios::Counte
 }
 
 int diagnose_one(const std::string& target, const DiagnoseOptions& options, const Interrupt& interrupt) {
+  if (!looks_like_recording(target)) {
+    if (options.counterfactuals) return complain(target + ": is a dump, which cannot be run again");
+    return diagnose_dump_target(target, options.format, options.progress, interrupt);
+  }
   const auto recording = Recording::open(target);
   if (!recording) return complain(recording.error().message);
   scenarios::RecordingTensors tensors(*recording);
@@ -100,15 +106,19 @@ int diagnose_targets(const DiagnoseOptions& options) {
 void add_diagnose_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<DiagnoseOptions>();
   CLI::App* command = app.add_subcommand("diagnose", "The fault, its origin, its cause, its fix");
-  command->add_option("TARGET", options->targets, "Recordings")->required();
+  command
+      ->add_option("TARGET", options->targets, "Recordings, or dumps: files or folders of safetensors, .npy, .npz, .pt")
+      ->required();
   command->add_flag("--counterfactuals", options->counterfactuals,
                     "Run it again with each knob changed: which settings cause it, and what does a change cost");
+  command->add_flag("--progress", options->progress, "Say how far a scan is, also where standard error is no terminal");
   add_format(*command, options->format, {"text", "json", "junit", "markdown"});
   command->footer(
       "Examples:\n"
       "  nanscope diagnose run.nanscope\n"
       "  nanscope diagnose run.nanscope --counterfactuals\n"
-      "  nanscope diagnose run.nanscope --format json | jq .root_cause");
+      "  nanscope diagnose run.nanscope --format json | jq .root_cause\n"
+      "  nanscope diagnose dump/                 tensors that a server left behind");
   command->callback([options, &action] { action = [options] { return diagnose_targets(*options); }; });
 }
 

@@ -11,6 +11,7 @@ namespace nanscope::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLines{100};
+constexpr std::chrono::milliseconds kBetweenLogLines{2000};
 
 std::string left_text(double seconds) {
   if (seconds < 90) return fmt::format("{:.0f} s left", seconds);
@@ -30,20 +31,24 @@ std::string progress_text(std::int64_t done, std::int64_t total, double seconds,
   return label.empty() ? text : fmt::format("{}  {}", text, label);
 }
 
-ProgressLine::ProgressLine(std::string unit)
-    : unit_(std::move(unit)), enabled_(isatty(STDERR_FILENO) == 1), start_(Clock::now()) {}
+ProgressLine::ProgressLine(std::string unit, bool asked_for)
+    : unit_(std::move(unit)),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      enabled_(terminal_ || asked_for),
+      start_(Clock::now()) {}
 
 ProgressLine::~ProgressLine() {
-  if (shown_) std::fputs("\r\x1b[K", stderr);
+  if (shown_ && terminal_) std::fputs("\r\x1b[K", stderr);
 }
 
 void ProgressLine::show(std::int64_t done, std::int64_t total, std::string_view label) {
   const auto now = Clock::now();
-  if (!enabled_ || (shown_ && now - last_ < kBetweenLines)) return;
+  if (!enabled_ || (shown_ && now - last_ < (terminal_ ? kBetweenLines : kBetweenLogLines))) return;
   last_ = now;
   shown_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  const std::string line = fmt::format("\r\x1b[K{}", progress_text(done, total, seconds, unit_, label));
+  const std::string text = progress_text(done, total, seconds, unit_, label);
+  const std::string line = terminal_ ? "\r\x1b[K" + text : text + '\n';
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
 }

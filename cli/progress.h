@@ -7,11 +7,12 @@
 namespace nanscope::cli {
 
 /// One line on standard error that says how far long work is, its rate and the time that is left.
-/// Silent unless standard error is a terminal. The line is removed when the work is done.
+/// Silent unless standard error is a terminal, where the line is removed when the work is done, or it is asked for:
+/// then it is a new line every other second, for logs.
 class ProgressLine {
  public:
   /// `unit` is what is counted: "ops", "runs".
-  explicit ProgressLine(std::string unit);
+  explicit ProgressLine(std::string unit, bool asked_for = false);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -21,6 +22,7 @@ class ProgressLine {
  private:
   using Clock = std::chrono::steady_clock;
   std::string unit_;
+  bool terminal_;
   bool enabled_;
   bool shown_ = false;
   Clock::time_point start_;

@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/dump/detectors/detector.h"
+
+namespace nanscope::dump_detectors {
+namespace {
+
+constexpr std::string_view kScales[] = {"k_scale",     "v_scale",      "q_scale",     "kv_scale",    "prob_scale",
+                                        "score_scale", "weight_scale", "input_scale", "output_scale"};
+
+bool is_scale(const DumpTensor& tensor) {
+  return std::find(std::begin(kScales), std::end(kScales), tensor.at.role) != std::end(kScales);
+}
+
+/// What is wrong with a scale, or nothing. Above 1e30 and below 1e-30 nothing real is scaled: such values are
+/// sentinels (finfo.min, -1) or memory that nobody wrote.
+const char* complaint(float scale) {
+  if (std::isnan(scale)) return "NaN";
+  if (std::isinf(scale)) return "infinite";
+  if (scale == 0) return "zero";
+  if (scale < 0) return "negative";
+  if (scale >= 1e30F) return "as large as a sentinel";
+  if (scale < 1e-30F) return "as small as memory that nobody wrote";
+  return nullptr;
+}
+
+}  // namespace
+
+DumpReport detect_scale_invalid(DumpFacts& facts, const Explained& explained) {
+  DumpReport report;
+  std::size_t scales = 0;
+  for (TensorIndex i = 0; i < facts.size(); ++i) {
+    const DumpTensor& tensor = facts.tensor(i);
+    if (!is_scale(tensor) || explained.has(i)) continue;
+    const auto values = facts.values(i);
+    if (!values) continue;
+    std::int64_t bad = 0;
+    std::size_t first = 0;
+    for (std::size_t at = 0; at < values->size(); ++at) {
+      ++scales;
+      if (complaint((*values)[at]) == nullptr) continue;
+      if (bad++ == 0) first = at;
+    }
+    // Scales of blocks that hold zeros alone are zero in many checkpoints.
+    const bool all_zero = bad > 0 && tensor.count() > 1 && (*values)[first] == 0;
+    if (bad == 0 || (all_zero && bad < tensor.count())) continue;
+    const float value = (*values)[first];
+    DumpFinding finding = finding_at(facts, i, {i});
+    finding.fault.evidence = {{"scale", double{value}}, {"invalid", bad}, {"scales", tensor.count()}};
+    finding.fault.summary = fmt::format("{} is {}: {:.6g}{}", tensor.name, complaint(value), value,
+                                        tensor.count() > 1 ? fmt::format(", {} of {} such", bad, tensor.count()) : "");
+    finding.fault.fix = "check that the checkpoint or the calibration sets this scale before its first use";
+    finding.fault.breaks = true;
+    report.findings.push_back(std::move(finding));
+  }
+  report.figure =
+      fmt::format("{} of {} dumped scales are zero, negative, not finite or sentinels", report.findings.size(), scales);
+  return report;
+}
+
+}  // namespace nanscope::dump_detectors

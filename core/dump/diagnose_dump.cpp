@@ -1,0 +1,96 @@
+#include "core/dump/diagnose_dump.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "core/dump/detectors/detector.h"
+
+namespace nanscope {
+namespace {
+
+/// When a finding happened: at the earlier of its first symptom and of what carries it, when that was computed.
+TensorIndex moment(const DumpFacts& facts, const DumpFinding& finding) {
+  const TensorIndex shown = finding.symptoms.empty() ? finding.carrier : finding.symptoms.front();
+  return is_parameter(facts.tensor(finding.carrier)) ? shown : std::min(shown, finding.carrier);
+}
+
+/// The link before: the last one before it that broke something, in its own pass or one before it.
+std::optional<std::size_t> cause_of(const std::vector<DumpFinding>& findings, std::size_t index) {
+  for (std::size_t i = index; i-- > 0;) {
+    if (findings[i].fault.breaks) return i;
+  }
+  return index > 0 ? std::optional(index - 1) : std::nullopt;
+}
+
+std::vector<DumpFinding> detect_all(DumpFacts& facts, std::vector<Hypothesis>& hypotheses) {
+  std::vector<DumpFinding> found;
+  Explained explained;
+  for (const DumpDetector& detector : all_dump_detectors()) {
+    DumpReport report = detector.detect(facts, explained);
+    hypotheses.push_back({std::string(detector.fault_class), !report.findings.empty(), std::move(report.figure)});
+    for (DumpFinding& finding : report.findings) {
+      finding.fault.fault_class = detector.fault_class;
+      finding.fault.tensor = facts.tensor(finding.carrier).name;
+      explained.tensors.insert(finding.carrier);
+      explained.tensors.insert(finding.symptoms.begin(), finding.symptoms.end());
+      found.push_back(std::move(finding));
+    }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const DumpFinding& a, const DumpFinding& b) { return moment(facts, a) < moment(facts, b); });
+  return found;
+}
+
+Spread spread_of(DumpFacts& facts, const std::vector<DumpFinding>& findings) {
+  Spread spread;
+  TensorIndex first = std::numeric_limits<TensorIndex>::max();
+  for (const DumpFinding& finding : findings) {
+    for (const TensorIndex i : finding.symptoms) first = std::min(first, i);
+  }
+  for (std::size_t pass = 0; pass < facts.passes(); ++pass) {
+    std::int64_t tokens = 0;
+    std::set<std::int64_t> bad;
+    for (const TensorIndex i : facts.members(pass)) {
+      const DumpTensor& tensor = facts.tensor(i);
+      if (!is_activation(tensor) || tensor.shape.size() < 2 || tensor.at.role == "sampled") continue;
+      tokens = std::max(tokens, tensor.tokens());
+      if (findings.empty() || !facts.symptomatic(i)) continue;
+      for (const std::int64_t row : facts.bad_rows(i)) bad.insert(tensor.token_of(row));
+    }
+    spread.tokens += tokens;
+    spread.bad_tokens += static_cast<std::int64_t>(bad.size());
+  }
+  if (first < facts.size()) spread.first_bad_tensor = facts.tensor(first).name;
+  return spread;
+}
+
+}  // namespace
+
+Result<Diagnosis> diagnose_dump(const Dump& dump, DumpElements& elements) {
+  DumpFacts facts(dump, elements);
+  Diagnosis diagnosis;
+  diagnosis.target = dump.target;
+  std::vector<DumpFinding> findings = detect_all(facts, diagnosis.hypotheses);
+  diagnosis.spread = spread_of(facts, findings);
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    findings[i].fault.because = cause_of(findings, i);
+    diagnosis.faults.push_back(std::move(findings[i].fault));
+    findings[i].fault.breaks = diagnosis.faults.back().breaks;
+  }
+  if (!diagnosis.faults.empty()) {
+    const auto breaking =
+        std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(), [](const Fault& f) { return f.breaks; });
+    std::size_t root =
+        breaking == diagnosis.faults.end() ? 0 : static_cast<std::size_t>(breaking - diagnosis.faults.begin());
+    while (diagnosis.faults[root].because) root = *diagnosis.faults[root].because;
+    diagnosis.root_cause = root;
+  }
+  diagnosis.completeness.read = static_cast<std::int64_t>(dump.tensors.size());
+  diagnosis.completeness.expected = static_cast<std::int64_t>(dump.expected.value_or(0));
+  return diagnosis;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,72 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dump/dtype.h"
+#include "core/dump/tensor_name.h"
+#include "core/result.h"
+#include "core/tensor/health.h"
+
+/// What somebody else's server left behind: tensors with names, and nothing else that can be relied on.
+namespace nanscope {
+
+/// One tensor of a dump. Its elements are a matrix: the last dimension is the channels, all others the rows.
+struct DumpTensor {
+  std::string name;  ///< its path below the dump and its key: "step_001/model.layers.0.mlp.output"
+  TensorName at;     ///< what the name says
+  const Dtype* dtype = nullptr;
+  std::vector<std::int64_t> shape;
+  /// How the elements are read as numbers. Not always the dtype's: codes of fp8 are often stored as u8.
+  std::optional<Format> format;
+  std::string file;        ///< below the dump
+  std::size_t source = 0;  ///< what DumpElements calls it
+  Health health;           ///< over all elements as `format` reads them; empty when there is none
+
+  std::int64_t rows() const;
+  std::int64_t channels() const;
+  std::int64_t count() const { return rows() * channels(); }
+  /// Tokens of an activation: the second dimension from the end for (batch, tokens, channels), the first for
+  /// (tokens, channels) and (tokens, heads, channels), the queries of (heads, queries, keys).
+  std::int64_t tokens() const;
+  /// The token that a row belongs to.
+  std::int64_t token_of(std::int64_t row) const;
+  bool bad() const { return health.bad() > 0; }
+};
+
+/// Something about the dump that the reader of a diagnosis should know.
+struct DumpNote {
+  std::string tensor;  ///< or a file; may be empty
+  std::string text;
+};
+
+struct Dump {
+  std::string target;
+  std::string producer;             ///< "safetensors", "PyTorch hooks", "SGLang dumper", ...
+  std::vector<DumpTensor> tensors;  ///< in the order of execution
+  std::vector<DumpNote> notes;
+  std::size_t unknown = 0;              ///< tensors whose name is in no table
+  std::optional<std::size_t> expected;  ///< how many the producer says there are
+};
+
+/// Puts tensors into the order of execution: `recorded` ranks where the producer wrote them down (one a tensor,
+/// or empty), else folders in natural order, then the family's order of modules.
+void sort_by_execution(std::vector<DumpTensor>& tensors, std::span<const std::int64_t> recorded = {});
+
+/// The elements of a dump, for as long as it is open.
+class DumpElements {
+ public:
+  virtual ~DumpElements() = default;
+  /// `count` elements from row-major index `first` as numbers, unscaled. Errors: the file cannot be read.
+  virtual Result<std::vector<float>> values(const DumpTensor& tensor, std::int64_t first, std::int64_t count) = 0;
+  /// Their stored codes.
+  virtual Result<std::vector<std::uint32_t>> codes(const DumpTensor& tensor, std::int64_t first,
+                                                   std::int64_t count) = 0;
+  /// Health of each row.
+  virtual Result<std::vector<Health>> row_health(const DumpTensor& tensor) = 0;
+};
+
+}  // namespace nanscope

@@ -1,0 +1,97 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/diagnosis/evidence.h"
+#include "core/dump/dump.h"
+
+/// What the detectors of a dump ask, computed once. Tensors are spoken of by their index in
+/// Dump::tensors, which is the order of execution. docs/adding-a-dump-detector.md shows how to write one.
+namespace nanscope {
+
+using TensorIndex = std::size_t;
+
+/// NaN or Inf in an output though what it was made of was healthy.
+struct Birth {
+  TensorIndex tensor = 0;
+  std::vector<TensorIndex> inputs;  ///< dumped ones, in order; empty when none was dumped
+  std::vector<std::int64_t> rows;   ///< rows of the tensor that are bad, and whose inputs were not
+};
+
+class DumpFacts {
+ public:
+  DumpFacts(const Dump& dump, DumpElements& elements);
+
+  const Dump& dump() const { return *dump_; }
+  const DumpTensor& tensor(TensorIndex index) const { return dump_->tensors[index]; }
+  std::size_t size() const { return dump_->tensors.size(); }
+
+  /// Forward passes (run, request, step, rank) in order of execution; what was dumped outside of any
+  /// (weights, scales of a checkpoint) is a pass of its own.
+  std::size_t passes() const { return passes_.size(); }
+  std::span<const TensorIndex> members(std::size_t pass) const { return passes_[pass]; }
+  std::size_t pass_of(TensorIndex index) const { return pass_of_[index]; }
+  /// All of a role, in order.
+  std::vector<TensorIndex> all(std::string_view role) const;
+  /// The tensor called `role` in the same pass, tower and layer as `beside`; without one, that of a pass that holds
+  /// no activations (a checkpoint beside the dumps).
+  std::optional<TensorIndex> in_layer(TensorIndex beside, std::string_view role) const;
+  /// The same of one module: its weight, its scale, its input.
+  std::optional<TensorIndex> of_module(TensorIndex beside, std::string_view role) const;
+  std::optional<TensorIndex> input_of(TensorIndex output, int which = 0) const;
+  /// The tensor of the same module and role in the passes before (or of all passes), oldest first.
+  std::vector<TensorIndex> history(TensorIndex index) const;
+  /// What the output was made of, as far as it was dumped: its module's inputs, weights and scales; without
+  /// those, what executes right before it in its pass.
+  std::vector<TensorIndex> inputs_of(TensorIndex index) const;
+
+  /// All elements as numbers, unscaled; null when they cannot be read or are more than `kMostElements`.
+  std::shared_ptr<const std::vector<float>> values(TensorIndex index);
+  /// All stored codes, likewise.
+  std::shared_ptr<const std::vector<std::uint32_t>> codes(TensorIndex index);
+  static constexpr std::int64_t kMostElements = std::int64_t{1} << 24;
+  /// A scale of one element; nothing for others.
+  std::optional<float> scalar(TensorIndex index);
+  const std::vector<Health>& rows(TensorIndex index);
+  std::vector<std::int64_t> bad_rows(TensorIndex index);
+
+  /// Its NaN and Inf mean something: not the -inf of a mask, nor what stands in slots that nothing reads.
+  bool symptomatic(TensorIndex index);
+  /// In order of execution.
+  const std::vector<Birth>& births();
+
+  Where where(TensorIndex index) const;
+  /// With the rows as tokens.
+  Where where(TensorIndex index, const std::vector<std::int64_t>& rows) const;
+
+ private:
+  void collect_births();
+  std::optional<Birth> birth_at(TensorIndex index);
+
+  const Dump* dump_;
+  DumpElements* elements_;
+  std::vector<std::vector<TensorIndex>> passes_;
+  std::vector<std::size_t> pass_of_;
+  std::unordered_map<std::string, std::vector<TensorIndex>> by_role_;
+  std::unordered_map<std::string, std::vector<TensorIndex>> by_module_;  ///< module and role, all passes
+  std::unordered_map<TensorIndex, std::vector<Health>> rows_;
+  std::unordered_map<TensorIndex, bool> symptomatic_;
+  std::unordered_map<TensorIndex, std::shared_ptr<const std::vector<float>>> values_;
+  std::unordered_map<TensorIndex, std::shared_ptr<const std::vector<std::uint32_t>>> codes_;
+  std::optional<std::vector<Birth>> births_;
+};
+
+/// Tensors of weights, scales, ids and masks: what a forward pass reads and does not compute.
+bool is_parameter(const DumpTensor& tensor);
+/// What a forward pass computes.
+bool is_activation(const DumpTensor& tensor);
+
+}  // namespace nanscope

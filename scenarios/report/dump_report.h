@@ -1,0 +1,14 @@
+#pragma once
+#include <string>
+
+#include "core/diagnosis/diagnosis.h"
+#include "core/dump/dump.h"
+#include "scenarios/report/text.h"
+
+/// What was found in a dump, as a person reads it: what it holds, where it went wrong, why, and what to do.
+namespace nanscope::report {
+
+std::string dump_text(const Dump& dump, const Diagnosis& diagnosis, const Terminal& terminal);
+std::string dump_markdown(const Dump& dump, const Diagnosis& diagnosis);
+
+}  // namespace nanscope::report

@@ -1,0 +1,126 @@
+#include "core/dump/tensor_name.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/dump/dump.h"
+
+namespace nanscope {
+namespace {
+
+struct Named {
+  std::string name;
+  std::string op;
+  std::string role;
+  std::int64_t layer;
+  Port port;
+};
+
+/// Names as `named_modules()` of the families' published code gives them.
+TEST(TensorName, KnowsTheFamiliesModules) {
+  const std::vector<Named> cases = {
+      {"model.layers.3.self_attn.k_proj.output", "k_proj", "k", 3, Port::output},
+      {"model.layers.3.self_attn.k_proj.input", "k_proj", "x", 3, Port::input},
+      {"model.layers.3.self_attn.k_proj.weight", "k_proj", "weight", 3, Port::state},
+      {"model.layers.3.self_attn.k_proj.weight_scale", "k_proj", "weight_scale", 3, Port::state},
+      {"model.layers.0.input_layernorm.output", "attn_norm", "norm_out", 0, Port::output},
+      {"model.layers.0.post_attention_layernorm.input", "mlp_norm", "resid", 0, Port::input},
+      {"model.layers.11.mlp.gate_proj.output", "gate_proj", "gate", 11, Port::output},
+      {"model.layers.11.mlp.gate.output", "router", "router_logits", 11, Port::output},
+      {"model.layers.11.mlp.down_proj.output.0", "down_proj", "mlp_out", 11, Port::output},
+      {"model.layers.11.output", "layer", "resid", 11, Port::output},
+      {"model.layers.2.self_attn.attn.k_cache", "k_cache", "k_cache", 2, Port::state},
+      {"model.layers.2.self_attn.k_scale", "k_scale", "k_scale", 2, Port::state},
+      {"model.layers.2.self_attn.probs", "probs", "probs", 2, Port::output},
+      {"model.layers.2.self_attn.softmax.input", "softmax", "scores", 2, Port::input},
+      {"transformer.h.7.attn.c_attn.output", "qkv_proj", "qkv", 7, Port::output},
+      {"transformer.h.7.attn.c_proj.input", "o_proj", "attn_out", 7, Port::input},
+      {"transformer.h.7.mlp.c_proj.output", "down_proj", "mlp_out", 7, Port::output},
+      {"transformer.h.7.ln_2.output", "mlp_norm", "norm_out", 7, Port::output},
+      {"model.layers.5.self_attn.kv_a_proj_with_mqa.output", "kv_a_proj", "kv_a", 5, Port::output},
+      {"blk.4.attn_q.weight", "q_proj", "weight", 4, Port::state},
+      {"Qcur-6", "q_proj", "q", 6, Port::output},
+      {"kq_soft_max-6", "softmax", "probs", 6, Port::output},
+  };
+  for (const Named& expected : cases) {
+    const TensorName found = parse_tensor_name(expected.name);
+    EXPECT_TRUE(found.known) << expected.name;
+    EXPECT_EQ(found.op, expected.op) << expected.name;
+    EXPECT_EQ(found.role, expected.role) << expected.name;
+    EXPECT_EQ(found.layer.value_or(-1), expected.layer) << expected.name;
+    EXPECT_EQ(found.port, expected.port) << expected.name;
+  }
+}
+
+TEST(TensorName, KnowsWhatStandsOutsideTheLayers) {
+  EXPECT_EQ(parse_tensor_name("model.embed_tokens.output").role, "embed");
+  EXPECT_EQ(parse_tensor_name("model.norm.output").op, "final_norm");
+  EXPECT_EQ(parse_tensor_name("lm_head.output").role, "logits");
+  EXPECT_EQ(parse_tensor_name("next_token").role, "sampled");
+  EXPECT_EQ(parse_tensor_name("vision_tower.blocks.2.attn.qkv.output").tower, "vision");
+}
+
+TEST(TensorName, ReadsStepsRanksAndRequestsFromFolders) {
+  const TensorName name = parse_tensor_name("good/step_003/rank1/request_12/model.layers.0.mlp.output");
+  EXPECT_EQ(name.run, "good");
+  EXPECT_EQ(name.step, 3);
+  EXPECT_EQ(name.rank, 1);
+  EXPECT_EQ(name.request, 12);
+  EXPECT_EQ(parse_tensor_name("prefill/x").step, 0);
+  EXPECT_EQ(parse_tensor_name("decode_0/x").step, 1);
+}
+
+TEST(TensorName, LeavesOutWhatItDoesNotKnow) {
+  const TensorName name = parse_tensor_name("my_model.weird_thing.output");
+  EXPECT_FALSE(name.known);
+  EXPECT_EQ(name.op, "weird_thing");
+  EXPECT_EQ(name.role, "out");
+  for (const char* odd :
+       {"", "/", ".", "..", "a//b", "-3", "layers.", "layers.99999999999999999999.x", "x.output.output"}) {
+    parse_tensor_name(odd);
+  }
+}
+
+TEST(TensorName, NumbersCompareAsNumbers) {
+  EXPECT_TRUE(natural_less("step_2", "step_10"));
+  EXPECT_FALSE(natural_less("step_10", "step_2"));
+  EXPECT_TRUE(natural_less("prefill", "decode_0"));
+  EXPECT_FALSE(natural_less("step_01", "step_1"));
+  EXPECT_FALSE(natural_less("step_1", "step_01"));
+}
+
+TEST(ExecutionOrder, FollowsTheForwardPass) {
+  const std::vector<std::string> expected = {
+      "step_2/model.embed_tokens.output",
+      "step_2/model.layers.0.input_layernorm.output",
+      "step_2/model.layers.0.self_attn.q_proj.output",
+      "step_2/model.layers.0.self_attn.k_proj.output",
+      "step_2/model.layers.0.self_attn.k_cache",
+      "step_2/model.layers.0.self_attn.probs",
+      "step_2/model.layers.0.self_attn.o_proj.input",
+      "step_2/model.layers.0.self_attn.o_proj.output",
+      "step_2/model.layers.0.self_attn.output",
+      "step_2/model.layers.0.post_attention_layernorm.output",
+      "step_2/model.layers.0.mlp.down_proj.output",
+      "step_2/model.layers.0.output",
+      "step_2/model.layers.10.input_layernorm.output",
+      "step_2/model.norm.output",
+      "step_2/lm_head.output",
+      "step_10/model.layers.0.input_layernorm.output",
+  };
+  std::vector<DumpTensor> tensors;
+  for (const std::string& name : expected) {
+    DumpTensor tensor;
+    tensor.name = name;
+    tensor.at = parse_tensor_name(name);
+    tensors.insert(tensors.begin(), std::move(tensor));
+  }
+  sort_by_execution(tensors);
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(tensors[i].name, expected[i]) << i;
+}
+
+}  // namespace
+}  // namespace nanscope
