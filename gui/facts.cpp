@@ -1,9 +1,17 @@
 #include "gui/facts.h"
 
+#include <chrono>
+
 #include "core/diagnosis/cascade.h"
 #include "core/diagnosis/diagnosis.h"
 
 namespace nanscope::gui {
+namespace {
+
+/// What reading a map may take of the store's thread before others have their turn.
+constexpr auto kMapSlice = std::chrono::milliseconds(100);
+
+}  // namespace
 
 RunFacts::RunFacts(Recording recording, std::stop_token stop)
     : recording_(std::move(recording)), stop_(std::move(stop)), source_(recording_), tensors_(source_, stop_) {}
@@ -14,11 +22,23 @@ Result<TensorData> RunFacts::StoppableTensors::fetch(std::int64_t tensor) {
 }
 
 Result<std::shared_ptr<const RunMap>> RunFacts::map() {
-  if (!map_) {
-    RecordingRun run(recording_);
-    Result<RunMap> made = make_run_map(run, stop_);
-    if (!made) return tl::unexpected(made.error());
-    map_ = std::make_shared<const RunMap>(std::move(*made));
+  if (map_ && !map_maker_) return map_;
+  const auto begin = RunMapMaker::Clock::now();
+  Status made;
+  if (!map_maker_) {
+    map_maker_ = std::make_unique<RunMapMaker>(rows_, stop_);
+    made = map_maker_->begin();
+  }
+  if (made) made = map_maker_->refine(begin + kMapSlice);
+  if (!made) {
+    map_maker_.reset();
+    return tl::unexpected(made.error());
+  }
+  if (map_maker_->map().exact) {
+    map_ = std::make_shared<const RunMap>(map_maker_->take());
+    map_maker_.reset();
+  } else if (!map_) {
+    map_ = std::make_shared<const RunMap>(map_maker_->map());
   }
   return map_;
 }

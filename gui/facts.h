@@ -22,6 +22,7 @@ class RunFacts {
   TensorSource& tensors() { return tensors_; }
   std::stop_token stop() const { return stop_; }
 
+  /// Answers soon: with a map that is not exact while there is more to read, which each call goes on with.
   Result<std::shared_ptr<const RunMap>> map();
   Result<std::shared_ptr<const Story>> story();
 
@@ -40,6 +41,8 @@ class RunFacts {
   std::stop_token stop_;
   scenarios::RecordingTensors source_;
   StoppableTensors tensors_;
+  RecordingRun rows_{recording_};
+  std::unique_ptr<RunMapMaker> map_maker_;  ///< until the map is exact
   std::shared_ptr<const RunMap> map_;
   std::shared_ptr<const Story> story_;
 };

@@ -15,7 +15,7 @@ void Pane::ask(Store& store, const ViewContext& context, Area area) {
   std::optional<ViewRequest> request = view_->prepare(context, area);
   if (!request || (ticket_ != 0 && request->key == asked_)) return;
   asked_ = std::move(request->key);
-  ticket_ = store.ask(std::string(view_->name()), std::move(request->work));
+  ticket_ = store.ask(std::string(view_->name()), std::move(request->work), request->urgency);
   waiting_ = true;
 }
 

@@ -20,6 +20,8 @@ class Pane {
   void draw(Store& store, const ViewContext& context, const ViewActions& actions, Area area, bool titled);
   /// Takes the answer if it is this pane's.
   void take(const Answer& answer);
+  /// There is an answer to show, if not the newest.
+  bool has_content() const { return prepared_ != nullptr; }
   /// The newest request is answered, or there is none to make, and the view is at nothing.
   bool settled() const { return !waiting_ && !view_->busy(); }
 

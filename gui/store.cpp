@@ -31,7 +31,7 @@ Store::~Store() {
   thread_.join();
 }
 
-std::uint64_t Store::ask(const std::string& kind, Preparation work) {
+std::uint64_t Store::ask(const std::string& kind, Preparation work, Urgency urgency) {
   std::uint64_t ticket = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -39,9 +39,9 @@ std::uint64_t Store::ask(const std::string& kind, Preparation work) {
     const auto same =
         std::find_if(waiting_.begin(), waiting_.end(), [&](const Request& request) { return request.kind == kind; });
     if (same != waiting_.end()) {
-      *same = Request{kind, ticket, std::move(work)};
+      *same = Request{kind, ticket, std::move(work), urgency};
     } else {
-      waiting_.push_back({kind, ticket, std::move(work)});
+      waiting_.push_back({kind, ticket, std::move(work), urgency});
     }
   }
   wake_.notify_one();
@@ -50,6 +50,8 @@ std::uint64_t Store::ask(const std::string& kind, Preparation work) {
 
 std::vector<Answer> Store::poll() {
   const std::lock_guard lock(mutex_);
+  caught_up_ = answers_.empty();
+  if (caught_up_ && !waiting_.empty()) wake_.notify_one();
   return std::exchange(answers_, {});
 }
 
@@ -63,13 +65,20 @@ std::optional<Activity> Store::activity() const {
   return std::nullopt;
 }
 
+std::deque<Store::Request>::iterator Store::due() {
+  const auto urgent = std::find_if(waiting_.begin(), waiting_.end(),
+                                   [](const Request& request) { return request.urgency == Urgency::now; });
+  return urgent == waiting_.end() && caught_up_ ? waiting_.begin() : urgent;
+}
+
 std::optional<Store::Request> Store::next(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   running_.reset();
-  wake_.wait(lock, stop, [this] { return !waiting_.empty(); });
+  wake_.wait(lock, stop, [this] { return due() != waiting_.end(); });
   if (stop.stop_requested()) return std::nullopt;
-  Request request = std::move(waiting_.front());
-  waiting_.pop_front();
+  const auto at = due();
+  Request request = std::move(*at);
+  waiting_.erase(at);
   running_ = Running{request.kind, std::chrono::steady_clock::now()};
   return request;
 }
@@ -80,6 +89,7 @@ void Store::serve(Recording recording, const std::stop_token& stop) {
     Result<PreparedPtr> result = guarded(request->work, facts);
     const std::lock_guard lock(mutex_);
     answers_.push_back({std::move(request->kind), request->ticket, std::move(result)});
+    caught_up_ = false;
     running_.reset();
   }
 }

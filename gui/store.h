@@ -20,6 +20,10 @@ namespace nanscope::gui {
 /// Work for the thread that owns the recording.
 using Preparation = std::function<Result<PreparedPtr>(RunFacts&)>;
 
+/// What the user waits for is done first: `later` is begun when nothing else waits and the window has
+/// seen every answer, as it may ask for something because of one.
+enum class Urgency : std::uint8_t { now, later };
+
 struct Answer {
   std::string kind;
   std::uint64_t ticket = 0;
@@ -43,7 +47,7 @@ class Store {
   ~Store();
 
   /// The answer will carry the ticket. What was replaced is never answered.
-  std::uint64_t ask(const std::string& kind, Preparation work);
+  std::uint64_t ask(const std::string& kind, Preparation work, Urgency urgency = Urgency::now);
   /// The answers since the last call, oldest first.
   std::vector<Answer> poll();
   /// Nothing when no request runs or waits.
@@ -54,6 +58,7 @@ class Store {
     std::string kind;
     std::uint64_t ticket = 0;
     Preparation work;
+    Urgency urgency = Urgency::now;
   };
   struct Running {
     std::string kind;
@@ -61,12 +66,15 @@ class Store {
   };
   void serve(Recording recording, const std::stop_token& stop);
   std::optional<Request> next(const std::stop_token& stop);
+  /// The request whose turn it is, or the end.
+  std::deque<Request>::iterator due();
 
   mutable std::mutex mutex_;
   std::condition_variable_any wake_;
   std::deque<Request> waiting_;
   std::vector<Answer> answers_;
   std::optional<Running> running_;
+  bool caught_up_ = false;  ///< the window has polled since the last answer that it took
   std::uint64_t last_ticket_ = 0;
   std::jthread thread_;  ///< last: it uses all of the above
 };

@@ -64,9 +64,13 @@ Window::Window(Recording recording, WindowSetup setup)
     tabs_.push_back(i);
   }
   places_.resize(panes_.size());
-  store_.ask("map", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.map(); });
+  ask_map(Urgency::now);
   if (!setup_.unattended) store_.ask("recent", find_recent);
-  store_.ask("diagnosis", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); });
+  store_.ask("diagnosis", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); }, Urgency::later);
+}
+
+void Window::ask_map(Urgency urgency) {
+  store_.ask("map", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.map(); }, urgency);
 }
 
 bool Window::settled() const {
@@ -81,6 +85,7 @@ void Window::take_answers() {
       say_error(answer.result.error().message);
     } else if (answer.kind == "map") {
       navigator_.set_map(std::static_pointer_cast<const RunMap>(*answer.result));
+      if (!navigator_.map()->exact) ask_map(Urgency::later);
     } else if (answer.kind == "diagnosis") {
       navigator_.set_story(std::static_pointer_cast<const Story>(*answer.result));
     } else if (answer.kind == "place") {

@@ -39,6 +39,10 @@ class Window {
   void after_frame(Platform& platform);
   /// A recording to open instead, once.
   std::optional<std::filesystem::path> take_choice() { return std::exchange(choice_, std::nullopt); }
+  /// The first view shows something of the recording.
+  bool has_content() const { return panes_.front().has_content(); }
+  /// Of the front; 0 until it is read.
+  std::int64_t cells() const { return navigator_.map() ? std::ssize(navigator_.map()->cells) : 0; }
   /// Everything asked for has been answered and drawn.
   bool settled() const;
   /// Something changes without input.
@@ -58,6 +62,7 @@ class Window {
 
  private:
   void take_answers();
+  void ask_map(Urgency urgency);
   /// All that can be done now.
   std::vector<Command> commands() const;
   void keys(Platform& platform);

@@ -72,6 +72,10 @@ std::optional<T> RecordingRun::found(Result<T> result) {
   return std::nullopt;
 }
 
+void RecordingRun::keep(Status status) {
+  if (!status && !error_) error_ = std::move(status.error());
+}
+
 const RunInfo& RecordingRun::info() { return recording_.info(); }
 
 RecordingCounts RecordingRun::counts() { return taken(recording_.counts()); }
@@ -106,6 +110,15 @@ std::vector<TokenRow> RecordingRun::tokens(std::int64_t request) { return taken(
 std::vector<OpRow> RecordingRun::ops(const OpFilter& filter) { return taken(recording_.ops(filter)); }
 
 std::vector<TensorRow> RecordingRun::tensors(const TensorFilter& filter) { return taken(recording_.tensors(filter)); }
+
+void RecordingRun::each_op_name(const std::function<bool(const OpRow&)>& visit) {
+  keep(recording_.for_each_op_name(visit));
+}
+
+void RecordingRun::each_glance(std::optional<std::int64_t> step,
+                               const std::function<bool(const TensorGlance&)>& visit) {
+  keep(recording_.for_each_glance(step, visit));
+}
 
 std::optional<OpRow> RecordingRun::op(std::int64_t id) { return found(recording_.op(id)); }
 

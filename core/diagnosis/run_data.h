@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,10 @@ class RunData {
 
   virtual std::vector<OpRow> ops(const OpFilter& filter) = 0;
   virtual std::vector<TensorRow> tensors(const TensorFilter& filter) = 0;
+  /// Visits the ops of all steps, without their attributes; `visit` returns false to stop.
+  virtual void each_op_name(const std::function<bool(const OpRow&)>& visit) = 0;
+  /// Visits the tensors of one step, or of all.
+  virtual void each_glance(std::optional<std::int64_t> step, const std::function<bool(const TensorGlance&)>& visit) = 0;
   virtual std::optional<OpRow> op(std::int64_t id) = 0;
   virtual std::optional<TensorRow> tensor(std::int64_t id) = 0;
   virtual std::vector<TensorRow> tensors_of(std::int64_t op) = 0;
@@ -67,6 +72,8 @@ class RecordingRun final : public RunData {
   std::vector<TokenRow> tokens(std::int64_t request) override;
   std::vector<OpRow> ops(const OpFilter& filter) override;
   std::vector<TensorRow> tensors(const TensorFilter& filter) override;
+  void each_op_name(const std::function<bool(const OpRow&)>& visit) override;
+  void each_glance(std::optional<std::int64_t> step, const std::function<bool(const TensorGlance&)>& visit) override;
   std::optional<OpRow> op(std::int64_t id) override;
   std::optional<TensorRow> tensor(std::int64_t id) override;
   std::vector<TensorRow> tensors_of(std::int64_t op) override;
@@ -79,6 +86,7 @@ class RecordingRun final : public RunData {
   T taken(Result<T> result);
   template <class T>
   std::optional<T> found(Result<T> result);
+  void keep(Status status);
 
   const Recording& recording_;
   std::optional<Error> error_;

@@ -105,6 +105,29 @@ Result<TensorRow> tensor(const Statement& row) {
   return tensor;
 }
 
+Result<TensorGlance> tensor_glance(const Statement& row) {
+  TensorGlance glance;
+  glance.id = row.integer(0);
+  glance.op = row.integer(1);
+  glance.role = row.text(2);
+  auto format = read_format(row, 3);
+  if (!format) return tl::unexpected(std::move(format.error()));
+  glance.format = *format;
+  glance.tokens = row.integer(4);
+  glance.first_token = row.integer(5);
+  glance.detailed = row.integer(6) != schema::kDetailNone;
+  glance.health.count = static_cast<std::uint64_t>(row.integer(7));
+  glance.health.nan = static_cast<std::uint64_t>(row.integer(8));
+  glance.health.pos_inf = static_cast<std::uint64_t>(row.integer(9));
+  glance.health.neg_inf = static_cast<std::uint64_t>(row.integer(10));
+  glance.health.clipped = static_cast<std::uint64_t>(row.integer(11));
+  glance.health.absmax = static_cast<float>(row.real(12));
+  if (!plausible_shape(glance.tokens, 1)) {
+    return fail(fmt::format("damaged: tensor {} has {} tokens", glance.id, glance.tokens));
+  }
+  return glance;
+}
+
 Result<TensorHash> tensor_hash(const Statement& row) {
   TensorHash tensor;
   tensor.id = row.integer(0);
@@ -117,14 +140,19 @@ Result<TensorHash> tensor_hash(const Statement& row) {
   return tensor;
 }
 
-Result<OpRow> op(const Statement& row) {
+Result<OpRow> op_name(const Statement& row) {
   OpRow op;
   op.id = row.integer(0);
   op.step = row.integer(1);
   op.layer = row.integer(2);
   op.name = row.text(3);
   op.kind = row.text(4);
-  op.attributes = row.text(5);
+  return op;
+}
+
+Result<OpRow> op(const Statement& row) {
+  auto op = op_name(row);
+  if (op) op->attributes = row.text(5);
   return op;
 }
 

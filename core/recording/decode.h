@@ -13,9 +13,13 @@ inline constexpr int kTensorDetailColumn = 9;
 bool plausible_shape(std::int64_t rows, std::int64_t columns);
 
 Result<TensorRow> tensor(const sqlite::Statement& row);
+/// Reads columns id, op, role, format, tokens, first_token, detail, elements, nan, pos_inf, neg_inf, clipped, absmax.
+Result<TensorGlance> tensor_glance(const sqlite::Statement& row);
 /// Reads columns id, format, tokens, channels, hash.
 Result<TensorHash> tensor_hash(const sqlite::Statement& row);
 Result<OpRow> op(const sqlite::Statement& row);
+/// Reads all columns of an op but its attributes.
+Result<OpRow> op_name(const sqlite::Statement& row);
 Result<StepRow> step(const sqlite::Statement& row);
 Result<RequestRow> request(const sqlite::Statement& row);
 /// Reads columns op, inputs.

@@ -147,6 +147,14 @@ Result<std::vector<OpRow>> Recording::ops(const OpFilter& filter) const {
   return rows;
 }
 
+Status Recording::for_each_op_name(const std::function<bool(const OpRow&)>& visit) const {
+  Ascending order;
+  const Query query("SELECT id, step, layer, name, kind FROM ops ORDER BY id");
+  auto status = impl_->each(query, decode::op_name, [&](const OpRow& op) { return order.accept(op.id) && visit(op); });
+  if (status && !order.ok()) return impl_->error("damaged: the ids of its ops do not ascend");
+  return status;
+}
+
 Result<OpRow> Recording::op(std::int64_t id) const {
   auto found = impl_->first(Query(std::string(kOpColumns)).where("id = ?", std::optional(id)), decode::op);
   if (!found) return tl::unexpected(std::move(found.error()));
@@ -182,6 +190,19 @@ Result<std::vector<TensorRow>> Recording::tensors(const TensorFilter& filter) co
   });
   if (!status) return tl::unexpected(std::move(status.error()));
   return rows;
+}
+
+Status Recording::for_each_glance(std::optional<std::int64_t> step,
+                                  const std::function<bool(const TensorGlance&)>& visit) const {
+  Ascending order;
+  Query query(
+      "SELECT id, op, role, format, tokens, first_token, detail, elements, nan, pos_inf, neg_inf, clipped, absmax "
+      "FROM tensors");
+  query.where_range(kTensorsOfStep, step, 2).then(" ORDER BY id");
+  auto status = impl_->each(query, decode::tensor_glance,
+                            [&](const TensorGlance& row) { return order.accept(row.id) && visit(row); });
+  if (status && !order.ok()) return impl_->error("damaged: the ids of its tensors do not ascend");
+  return status;
 }
 
 Result<std::vector<TensorHash>> Recording::tensor_hashes() const {

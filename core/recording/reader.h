@@ -96,11 +96,15 @@ class Recording {
   Result<std::vector<OpRow>> ops(const OpFilter& filter = {}) const;
   /// Visits rows without holding them all; `visit` returns false to stop.
   Status for_each_op(const OpFilter& filter, const std::function<bool(const OpRow&)>& visit) const;
+  /// The ops of all steps without their attributes, which most of the time to read a row goes to.
+  Status for_each_op_name(const std::function<bool(const OpRow&)>& visit) const;
   Result<OpRow> op(std::int64_t id) const;
   Result<std::vector<InputRow>> inputs_of(std::int64_t op) const;
 
   Result<std::vector<TensorRow>> tensors(const TensorFilter& filter = {}) const;
   Status for_each_tensor(const TensorFilter& filter, const std::function<bool(const TensorRow&)>& visit) const;
+  /// The tensors of one step, or of all.
+  Status for_each_glance(std::optional<std::int64_t> step, const std::function<bool(const TensorGlance&)>& visit) const;
   /// Identity and hash of every tensor, in order: what a replay compares with.
   Result<std::vector<TensorHash>> tensor_hashes() const;
   Result<std::vector<TensorRow>> tensors_of(std::int64_t op) const;

@@ -47,6 +47,18 @@ struct InputRow {
   std::string weight;       ///< WeightRow::name, or empty
 };
 
+/// What a map of the whole run needs of a tensor: there may be millions of them.
+struct TensorGlance {
+  std::int64_t id = 0;
+  std::int64_t op = 0;
+  std::string role;
+  Format format = Format::f32;
+  std::int64_t tokens = 0;
+  std::int64_t first_token = 0;
+  bool detailed = false;  ///< the health of each token row is in the recording
+  Health health;          ///< elements, NaN, Inf, clipped and largest |x|; nothing else
+};
+
 /// What two runs must agree on.
 struct TensorHash {
   std::int64_t id = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -13,7 +14,7 @@ namespace nanscope::gui {
 namespace {
 
 // A map of more cells than this is a damaged recording, or wants memory that the window does not have.
-constexpr std::int64_t kMaxCells = std::int64_t{1} << 27;
+constexpr std::int64_t kMaxCells = std::int64_t{1} << 26;
 
 /// Embedding, layers in order, head.
 std::int64_t group_order(std::int64_t layer, bool after_layers) {
@@ -29,8 +30,13 @@ std::string group_name(std::int64_t order) {
 /// The rows while they are found: sorted by group, within it by first appearance.
 class RowFinder {
  public:
-  std::uint32_t find(std::int64_t layer, bool after_layers, const std::string& op) {
-    const Key key{group_order(layer, after_layers), op};
+  /// `expected`: the row that it is if all steps are alike, which spares the search.
+  std::uint32_t find(std::int64_t layer, bool after_layers, const std::string& op, std::uint32_t expected) {
+    const std::int64_t group = group_order(layer, after_layers);
+    if (expected < order_.size() && order_[expected].key.first == group && order_[expected].key.second == op) {
+      return expected;
+    }
+    const Key key{group, op};
     const auto [at, added] = found_.emplace(key, static_cast<std::uint32_t>(order_.size()));
     if (added) order_.push_back({key, layer});
     return at->second;
@@ -69,7 +75,7 @@ class ForeignScales {
       if (row.calibrated_step != row.step) found_.emplace(row.op, row.target);
     }
   }
-  bool covers(const TensorRow& tensor) const {
+  bool covers(const TensorGlance& tensor) const {
     return found_.contains({tensor.op, tensor.role.substr(0, tensor.role.find('_'))});
   }
 
@@ -77,25 +83,221 @@ class ForeignScales {
   std::set<std::pair<std::int64_t, std::string>> found_;
 };
 
-class MapMaker {
- public:
-  MapMaker(RunData& run, std::stop_token stop) : run_(run), stop_(std::move(stop)), scales_(run) {}
+}  // namespace
 
-  Result<RunMap> make() {
+class RunMapMaker::Impl {
+ public:
+  Impl(RunData& run, std::stop_token stop) : run_(run), stop_(std::move(stop)) {}
+
+  Status begin() {
     map_.counts = run_.counts();
     read_requests();
-    if (Status laid = lay_out(); !laid) return tl::unexpected(laid.error());
+    if (Status laid = lay_out(); !laid) return laid;
     map_.cells.assign(map_.rows.size() * static_cast<std::size_t>(map_.columns), kAbsent);
-    for (MapStep& step : map_.steps) {
-      if (stop_.stop_requested()) return fail("stopped");
-      fill(step);
-    }
-    if (Status status = run_.status(); !status) return tl::unexpected(status.error());
+    if (Status glanced = glance(); !glanced) return glanced;
     sum_up();
-    return std::move(map_);
+    std::stable_sort(inexact_.begin(), inexact_.end(), [this](std::uint32_t a, std::uint32_t b) {
+      return told_apart(map_.steps[a].worst) < told_apart(map_.steps[b].worst);
+    });
+    map_.exact = inexact_.empty();
+    return {};
   }
 
+  Status refine(Clock::time_point deadline) {
+    while (!inexact_.empty()) {
+      if (stop_.stop_requested()) return fail("stopped");
+      refine_step(inexact_.back());
+      inexact_.pop_back();
+      if (Status status = run_.status(); !status) return status;
+      if (Clock::now() >= deadline) break;
+    }
+    map_.exact = inexact_.empty();
+    return {};
+  }
+
+  RunMap& map() { return map_; }
+
  private:
+  /// A tensor of a step, and the row of the map that it is in.
+  struct Placed {
+    TensorGlance tensor;
+    std::uint32_t row = 0;
+    bool of_keys = false;
+  };
+
+  /// Steps with something special are made exact first; shades of healthy cells can wait.
+  static Cell told_apart(Cell worst) { return worst < kLowHeadroom ? kAbsent : worst; }
+
+  void read_requests() {
+    for (const RequestRow& row : run_.requests()) {
+      MapRequest request{row, {}, {}, kAbsent};
+      for (TokenRow& token : run_.tokens(row.id)) request.token_text.emplace(token.position, std::move(token.text));
+      map_.requests.push_back(std::move(request));
+    }
+  }
+
+  /// Rows and columns, before there is a cell.
+  Status lay_out() {
+    std::unordered_map<std::int64_t, std::uint32_t> step_of;
+    for (const StepRow& row : run_.steps()) {
+      const std::int64_t tokens = std::clamp<std::int64_t>(row.tokens, 0, kMaxCells + 1);
+      step_of.emplace(row.id, static_cast<std::uint32_t>(map_.steps.size()));
+      map_.steps.push_back({row, map_.columns, tokens, 0, kAbsent});
+      map_.columns += tokens;
+      if (map_.columns > kMaxCells) return too_large(map_.columns, 1);
+    }
+    RowFinder rows;
+    read_ops(step_of, rows);
+    if (stop_.stop_requested()) return fail("stopped");
+    const std::vector<std::uint32_t> went = rows.sort_into(map_.rows);
+    for (MapOp& op : map_.ops) op.row = went[op.row];
+    const auto height = static_cast<std::int64_t>(map_.rows.size());
+    if (height > 0 && map_.columns > kMaxCells / height) return too_large(map_.columns, height);
+    return run_.status();
+  }
+
+  void read_ops(const std::unordered_map<std::int64_t, std::uint32_t>& step_of, RowFinder& rows) {
+    map_.ops.reserve(static_cast<std::size_t>(std::clamp<std::int64_t>(map_.counts.ops, 0, kMaxCells)));
+    std::int64_t step_id = 0;
+    std::uint32_t step = 0;
+    bool known = false;
+    bool in_layers = false;
+    std::uint32_t row = 0;
+    run_.each_op_name([&](const OpRow& op) {
+      if (!known || op.step != step_id) {
+        const auto at = step_of.find(op.step);
+        // What is of no step, or of one that went before, is in no column.
+        if (at == step_of.end() || (!map_.ops.empty() && at->second < step)) return !stop_.stop_requested();
+        for (std::uint32_t i = known ? step + 1 : 0; i <= at->second; ++i) map_.steps[i].first_op = map_.ops.size();
+        known = true;
+        step_id = op.step;
+        step = at->second;
+        in_layers = false;
+        row = std::numeric_limits<std::uint32_t>::max();
+      }
+      in_layers = in_layers || op.layer >= 0;
+      row = rows.find(op.layer, in_layers, op.name, row + 1);
+      map_.ops.push_back({op.id, step, row});
+      if (op.kind == "kv_read") reads_keys_.insert(op.id);
+      return !stop_.stop_requested();
+    });
+    for (std::size_t i = known ? step + 1 : 0; i < map_.steps.size(); ++i) map_.steps[i].first_op = map_.ops.size();
+  }
+
+  static Status too_large(std::int64_t columns, std::int64_t rows) {
+    return fail(fmt::format("the recording claims {} tokens in {} ops, more than can be mapped", columns, rows));
+  }
+
+  /// The op of a tensor, and the place of the next tensor's in `hint`: they come in the order of the ops.
+  const MapOp* op_of(std::int64_t id, std::size_t& hint) const {
+    const auto is = [&](std::size_t i) { return i < map_.ops.size() && map_.ops[i].id == id; };
+    if (!is(hint) && is(hint + 1)) ++hint;
+    if (is(hint)) return &map_.ops[hint];
+    const auto at = std::lower_bound(map_.ops.begin(), map_.ops.end(), id,
+                                     [](const MapOp& op, std::int64_t k) { return op.id < k; });
+    if (at == map_.ops.end() || at->id != id) return nullptr;
+    hint = static_cast<std::size_t>(at - map_.ops.begin());
+    return &*at;
+  }
+
+  /// All cells from the health of whole tensors, and which steps that is not the whole truth of.
+  Status glance() {
+    std::size_t hint = 0;
+    run_.each_glance({}, [&](const TensorGlance& tensor) {
+      const MapOp* op = op_of(tensor.op, hint);
+      if (op == nullptr) return !stop_.stop_requested();
+      MapStep& step = map_.steps[op->step];
+      const Placed placed{tensor, op->row, reads_keys_.contains(tensor.op)};
+      const Cell whole = whole_cell(tensor);
+      step.worst = std::max(step.worst, whole);
+      const Range tokens = tokens_of(step, placed);
+      Cell* cells = cells_of(step, op->row);
+      for (std::int64_t i = tokens.begin; i < tokens.end; ++i) cells[i] = std::max(cells[i], whole);
+      if (has_detail(placed) && (inexact_.empty() || inexact_.back() != op->step)) inexact_.push_back(op->step);
+      return !stop_.stop_requested();
+    });
+    if (stop_.stop_requested()) return fail("stopped");
+    return run_.status();
+  }
+
+  bool has_detail(const Placed& placed) {
+    return placed.tensor.detailed && placed.tensor.tokens > 1 && !placed.of_keys &&
+           whole_cell(placed.tensor) != kAbsent;
+  }
+
+  /// How many tokens after the step's first one the tensor begins. A file may claim any position.
+  static std::int64_t ahead_of(const MapStep& step, const TensorGlance& tensor) {
+    constexpr std::int64_t kFar = std::int64_t{1} << 41;
+    return std::clamp(tensor.first_token, -kFar, kFar) - std::clamp(step.row.first_token, -kFar, kFar);
+  }
+
+  /// Columns of a step that a tensor speaks of.
+  struct Range {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  static Range tokens_of(const MapStep& step, const Placed& placed) {
+    // Rows that are keys concern all tokens of the step, which read them.
+    if (placed.of_keys) return {0, step.tokens};
+    const TensorGlance& tensor = placed.tensor;
+    const std::int64_t ahead = ahead_of(step, tensor);
+    return {std::clamp<std::int64_t>(ahead, 0, step.tokens),
+            std::clamp<std::int64_t>(ahead + tensor.tokens, 0, step.tokens)};
+  }
+
+  Cell* cells_of(const MapStep& step, std::uint32_t row) {
+    return map_.cells.data() + std::size_t{row} * static_cast<std::size_t>(map_.columns) + step.first_column;
+  }
+
+  double headroom(const TensorGlance& tensor, const Health& health) {
+    const FormatInfo& format = info(tensor.format);
+    if (format.storage_bytes() < 2 && !scales().covers(tensor)) return 0;
+    return health.absmax > 0 ? static_cast<double>(format.max_finite) / static_cast<double>(health.absmax) : 0;
+  }
+  const ForeignScales& scales() {
+    if (!scales_) scales_.emplace(run_);
+    return *scales_;
+  }
+  Cell whole_cell(const TensorGlance& tensor) { return cell_of(tensor.health, headroom(tensor, tensor.health)); }
+
+  /// All cells of a step again, from the health of the tokens.
+  void refine_step(std::uint32_t index) {
+    const MapStep& step = map_.steps[index];
+    std::vector<Placed> placed;
+    std::size_t hint = step.first_op;
+    run_.each_glance(step.row.id, [&](const TensorGlance& tensor) {
+      if (const MapOp* op = op_of(tensor.op, hint); op != nullptr && op->step == index) {
+        placed.push_back({tensor, op->row, reads_keys_.contains(tensor.op)});
+      }
+      return !stop_.stop_requested();
+    });
+    if (stop_.stop_requested()) return;
+    std::stable_sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) { return a.row < b.row; });
+    for (std::size_t i = 0; i < placed.size(); ++i) {
+      Cell* cells = cells_of(step, placed[i].row);
+      if (i == 0 || placed[i].row != placed[i - 1].row) std::fill(cells, cells + step.tokens, kAbsent);
+      add(step, placed[i], cells);
+    }
+  }
+
+  /// Worsens the cells of a row by what one tensor says of the step's tokens.
+  void add(const MapStep& step, const Placed& placed, Cell* cells) {
+    const TensorGlance& tensor = placed.tensor;
+    const Range tokens = tokens_of(step, placed);
+    std::vector<Health> detail;
+    if (has_detail(placed)) detail = run_.token_health(tensor.id);
+    if (static_cast<std::int64_t>(detail.size()) != tensor.tokens) {
+      const Cell whole = whole_cell(tensor);
+      for (std::int64_t i = tokens.begin; i < tokens.end; ++i) cells[i] = std::max(cells[i], whole);
+      return;
+    }
+    const std::int64_t ahead = ahead_of(step, tensor);
+    for (std::int64_t i = tokens.begin; i < tokens.end; ++i) {
+      const Health& health = detail[static_cast<std::size_t>(i - ahead)];
+      cells[i] = std::max(cells[i], cell_of(health, headroom(tensor, health)));
+    }
+  }
+
   /// What is told of requests and of neighbouring steps.
   void sum_up() {
     std::unordered_map<std::int64_t, MapRequest*> request_of;
@@ -116,92 +318,20 @@ class MapMaker {
     }
   }
 
-  void read_requests() {
-    for (const RequestRow& row : run_.requests()) {
-      MapRequest request{row, {}, {}, kAbsent};
-      for (TokenRow& token : run_.tokens(row.id)) request.token_text.emplace(token.position, std::move(token.text));
-      map_.requests.push_back(std::move(request));
-    }
-  }
-
-  /// Rows and columns, before there is a cell.
-  Status lay_out() {
-    RowFinder rows;
-    for (const StepRow& row : run_.steps()) {
-      if (stop_.stop_requested()) return fail("stopped");
-      MapStep step{row, map_.columns, std::clamp<std::int64_t>(row.tokens, 0, kMaxCells + 1), map_.ops.size(), kAbsent};
-      map_.columns += step.tokens;
-      if (map_.columns > kMaxCells) return too_large(map_.columns, 1);
-      bool in_layers = false;
-      OpFilter filter;
-      filter.step = row.id;
-      for (const OpRow& op : run_.ops(filter)) {
-        in_layers = in_layers || op.layer >= 0;
-        map_.ops.push_back(
-            {op.id, static_cast<std::uint32_t>(map_.steps.size()), rows.find(op.layer, in_layers, op.name)});
-        if (op.kind == "kv_read") reads_keys_.insert(op.id);
-      }
-      map_.steps.push_back(step);
-    }
-    const std::vector<std::uint32_t> went = rows.sort_into(map_.rows);
-    for (MapOp& op : map_.ops) op.row = went[op.row];
-    const auto height = static_cast<std::int64_t>(map_.rows.size());
-    if (height > 0 && map_.columns > kMaxCells / height) return too_large(map_.columns, height);
-    return run_.status();
-  }
-
-  static Status too_large(std::int64_t columns, std::int64_t rows) {
-    return fail(fmt::format("the recording claims {} tokens in {} ops, more than can be mapped", columns, rows));
-  }
-
-  void fill(MapStep& step) {
-    std::unordered_map<std::int64_t, std::uint32_t> row_of;
-    for (std::size_t i = step.first_op; i < map_.ops.size() && &map_.steps[map_.ops[i].step] == &step; ++i) {
-      row_of.emplace(map_.ops[i].id, map_.ops[i].row);
-    }
-    TensorFilter filter;
-    filter.step = step.row.id;
-    for (const TensorRow& tensor : run_.tensors(filter)) {
-      const auto at = row_of.find(tensor.op);
-      if (at != row_of.end()) add(step, tensor, at->second);
-    }
-  }
-
-  double headroom(const TensorRow& tensor, const Health& health) const {
-    const FormatInfo& format = info(tensor.format);
-    if (format.storage_bytes() < 2 && !scales_.covers(tensor)) return 0;
-    return health.absmax > 0 ? static_cast<double>(format.max_finite) / static_cast<double>(health.absmax) : 0;
-  }
-
-  /// Worsens the cells of a row by what one tensor says of the step's tokens.
-  void add(MapStep& step, const TensorRow& tensor, std::uint32_t row) {
-    Cell* cells = map_.cells.data() + std::size_t{row} * static_cast<std::size_t>(map_.columns) + step.first_column;
-    const Cell whole = cell_of(tensor.health, headroom(tensor, tensor.health));
-    step.worst = std::max(step.worst, whole);
-    if (reads_keys_.contains(tensor.op)) {  // its rows are keys, which all tokens of the step read
-      for (std::int64_t i = 0; i < step.tokens; ++i) cells[i] = std::max(cells[i], whole);
-      return;
-    }
-    std::vector<Health> detail;
-    if (tensor.tokens > 1 && whole != kAbsent) detail = run_.token_health(tensor.id);
-    const bool detailed = static_cast<std::int64_t>(detail.size()) == tensor.tokens;
-    const std::int64_t begin = std::max<std::int64_t>(0, step.row.first_token - tensor.first_token);
-    const std::int64_t end = std::min(tensor.tokens, step.row.first_token + step.tokens - tensor.first_token);
-    for (std::int64_t i = begin; i < end; ++i) {
-      Cell& cell = cells[tensor.first_token + i - step.row.first_token];
-      const Health& health = detailed ? detail[static_cast<std::size_t>(i)] : tensor.health;
-      cell = std::max(cell, detailed ? cell_of(health, headroom(tensor, health)) : whole);
-    }
-  }
-
   RunData& run_;
   std::stop_token stop_;
-  ForeignScales scales_;
+  std::optional<ForeignScales> scales_;
   std::set<std::int64_t> reads_keys_;
+  std::vector<std::uint32_t> inexact_;  ///< steps, the next one last
   RunMap map_;
 };
 
-}  // namespace
+RunMapMaker::RunMapMaker(RunData& run, std::stop_token stop) : impl_(std::make_unique<Impl>(run, std::move(stop))) {}
+RunMapMaker::~RunMapMaker() = default;
+Status RunMapMaker::begin() { return impl_->begin(); }
+Status RunMapMaker::refine(Clock::time_point deadline) { return impl_->refine(deadline); }
+const RunMap& RunMapMaker::map() const { return impl_->map(); }
+RunMap RunMapMaker::take() { return std::move(impl_->map()); }
 
 const MapRequest* RunMap::request(std::int64_t id) const {
   const auto at = std::find_if(requests.begin(), requests.end(), [id](const MapRequest& r) { return r.row.id == id; });
@@ -268,6 +398,13 @@ Place RunMap::place_at(std::int64_t column, std::size_t row) const {
   return place;
 }
 
-Result<RunMap> make_run_map(RunData& run, std::stop_token stop) { return MapMaker(run, std::move(stop)).make(); }
+Result<RunMap> make_run_map(RunData& run, std::stop_token stop) {
+  RunMapMaker maker(run, std::move(stop));
+  if (Status begun = maker.begin(); !begun) return tl::unexpected(begun.error());
+  if (Status refined = maker.refine(RunMapMaker::Clock::time_point::max()); !refined) {
+    return tl::unexpected(refined.error());
+  }
+  return maker.take();
+}
 
 }  // namespace nanscope::gui

@@ -1,6 +1,8 @@
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -56,6 +58,7 @@ struct MapRequest {
 
 /// The whole run at a glance: token x (layer, op) over all requests and steps.
 struct RunMap final : Prepared {
+  bool exact = true;  ///< else tokens of steps that are not read yet show the worst of their tensor
   RecordingCounts counts;
   std::vector<MapRequest> requests;
   std::vector<MapStep> steps;
@@ -82,7 +85,31 @@ struct RunMap final : Prepared {
   Place place_at(std::int64_t column, std::size_t row) const;
 };
 
-/// Errors: rows cannot be read, a map beyond any screen's use, stopped.
+/// Makes a map in two parts, so that there is something to see of a large recording at once. `run` must outlive it.
+class RunMapMaker {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  RunMapMaker(RunData& run, std::stop_token stop);
+  RunMapMaker(const RunMapMaker&) = delete;
+  RunMapMaker& operator=(const RunMapMaker&) = delete;
+  ~RunMapMaker();
+
+  /// All of the map but the cells of single tokens. To be called once, first. Errors: rows cannot be read, a map
+  /// beyond any screen's use, stopped.
+  Status begin();
+  /// Reads the health of tokens, of the worst steps first, until the deadline or until the map is exact.
+  Status refine(Clock::time_point deadline);
+  const RunMap& map() const;
+  /// Gives the map away; nothing else may be called afterwards.
+  RunMap take();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The exact map. Errors: as of RunMapMaker::begin().
 Result<RunMap> make_run_map(RunData& run, std::stop_token stop = {});
 
 }  // namespace nanscope::gui

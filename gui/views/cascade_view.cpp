@@ -242,7 +242,7 @@ class CascadeView final : public View {
   std::optional<TableMaker> table(const PreparedPtr& prepared) const override { return table_maker<Story>(prepared); }
 
   std::optional<ViewRequest> prepare(const ViewContext&, Area) override {
-    return ViewRequest{"story", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); }};
+    return ViewRequest{"story", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); }, Urgency::later};
   }
 
   void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {

@@ -40,8 +40,8 @@ class FrontView final : public View {
     const int width = std::clamp(static_cast<int>(cells.width), 1, kTextureLimit);
     const int height = std::clamp(static_cast<int>(cells.height), 1, kTextureLimit);
     const FrontRange range = grid_.port.range();
-    return ViewRequest{fmt::format("{} {} {} {} {} {}", range.column_begin, range.column_end, range.row_begin,
-                                   range.row_end, width, height),
+    return ViewRequest{fmt::format("{} {} {} {} {} {} {}", context.map->exact, range.column_begin, range.column_end,
+                                   range.row_begin, range.row_end, width, height),
                        [map = context.map, range, width, height](RunFacts&) -> Result<PreparedPtr> {
                          return std::make_shared<const FrontImage>(make_front_image(*map, range, width, height));
                        }};

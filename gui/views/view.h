@@ -39,6 +39,7 @@ struct ViewActions {
 struct ViewRequest {
   std::string key;
   Preparation work;  ///< runs on the store's thread: it may use what it captured by value, nothing else
+  Urgency urgency = Urgency::now;
 };
 
 class View {

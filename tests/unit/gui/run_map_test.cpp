@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
+#include "gui/prepare/front_image.h"
+#include "gui/prepare/viewport.h"
 #include "tests/unit/core/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
@@ -103,6 +106,85 @@ TEST(RunMap, RefusesMoreThanAnyScreenShows) {
   builder.request(0, {1});
   builder.step(0, 0, 0, std::int64_t{1} << 60);
   EXPECT_FALSE(make_run_map(builder.run));
+}
+
+TEST(RunMap, BeginsWithTheWorstOfEachTensorAndThenTellsItsTokensApart) {
+  RunBuilder builder = small_run();
+  RunMapMaker maker(builder.run, {});
+  ASSERT_TRUE(maker.begin());
+  EXPECT_FALSE(maker.map().exact);
+  EXPECT_EQ(maker.map().row(1)[4], kNan) << "the other token of the bad tensor";
+  EXPECT_EQ(maker.map().requests[1].worst, kNan);
+  // One step at a time, the bad one first.
+  ASSERT_TRUE(maker.refine(RunMapMaker::Clock::time_point::min()));
+  EXPECT_FALSE(maker.map().exact);
+  EXPECT_NE(maker.map().row(1)[4], kNan);
+  EXPECT_EQ(maker.map().row(1)[5], kNan);
+  ASSERT_TRUE(maker.refine(RunMapMaker::Clock::time_point::min()));
+  EXPECT_TRUE(maker.map().exact);
+  EXPECT_EQ(maker.map().cells, make_run_map(builder.run)->cells);
+}
+
+TEST(RunMap, PositionsThatNoRunHasAreInNoColumn) {
+  for (const std::int64_t far : {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
+    RunBuilder builder = small_run();
+    builder.run.tensor_rows[1].first_token = far;
+    builder.run.step_rows[1].first_token = -(far + 1);
+    const Result<RunMap> map = make_run_map(builder.run);
+    ASSERT_TRUE(map);
+    EXPECT_EQ(map->row(1)[0], kAbsent);
+  }
+}
+
+TEST(RunMap, OpsOfNoStepAreLeftOut) {
+  RunBuilder builder = small_run();
+  builder.run.op_rows[5].step = 99;
+  const Result<RunMap> map = make_run_map(builder.run);
+  ASSERT_TRUE(map);
+  EXPECT_EQ(map->ops.size(), 11U);
+  for (std::size_t op = 0; op < map->ops.size(); ++op) EXPECT_EQ(map->find_op(map->place_of_op(op)), op);
+}
+
+TEST(RunMap, OneNanAmongTenMillionCellsIsSeenAtEveryZoomWhereverItIs) {
+  constexpr std::int64_t kTokens = 52'000;
+  constexpr int kOps = 200;
+  nanscope::testing::MemoryRun run;
+  run.step_rows.push_back({1, 0, 0, StepKind::prefill, 0, kTokens, kTokens});
+  Health healthy;
+  healthy.count = 4;
+  healthy.absmax = 1;
+  for (int i = 1; i <= kOps; ++i) {
+    run.op_rows.push_back({i, 1, i / 10, "op" + std::to_string(i % 10), "gemm", ""});
+    TensorRow tensor;
+    tensor.id = tensor.op = i;
+    tensor.role = "out";
+    tensor.tokens = kTokens;
+    tensor.health = healthy;
+    run.tensor_rows.push_back(tensor);
+  }
+  for (const auto& [op, token] : {std::pair{1, std::int64_t{0}}, {101, std::int64_t{31337}}, {kOps, kTokens - 1}}) {
+    nanscope::testing::MemoryRun bad = run;
+    bad.tensor_rows[static_cast<std::size_t>(op - 1)].health.nan = 1;
+    auto& detail = bad.detail[op];
+    detail.assign(kTokens, healthy);
+    detail[static_cast<std::size_t>(token)].nan = 1;
+    const Result<RunMap> map = make_run_map(bad);
+    ASSERT_TRUE(map);
+    ASSERT_GE(map->cells.size(), 10'000'000U);
+    ASSERT_EQ(std::count(map->cells.begin(), map->cells.end(), kNan), 1);
+    const auto row = static_cast<std::int64_t>(*map->find_op(map->place_of_op(static_cast<std::size_t>(op - 1))));
+    Viewport port;
+    port.set_grid(map->columns, static_cast<std::int64_t>(map->rows.size()));
+    for (int zoom = 0; zoom < 60; ++zoom) {
+      const FrontImage image = make_front_image(*map, port.range(), 1353, 889);
+      ASSERT_EQ(std::count(image.texels.begin(), image.texels.end(), kNan), 1) << op << ", zoom " << zoom;
+      // About the cell, whose place in the view stays; then a little aside.
+      const double x = (static_cast<double>(token) + 0.5 - port.left()) / port.width();
+      const double y = (static_cast<double>(row) + 0.5 - port.top()) / port.height();
+      port.zoom(1.25, 1.2, x, y);
+      port.pan(zoom % 2 == 0 ? 0.2 * (x - 0.5) : -0.1 * (0.5 - x), 0);
+    }
+  }
 }
 
 TEST(RunMap, EmptyRunIsAnEmptyMap) {

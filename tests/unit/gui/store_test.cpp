@@ -123,5 +123,20 @@ TEST_F(StoreTest, KeepsTheMapAndTheStory) {
   EXPECT_EQ(static_cast<const Story&>(**all[1].result).links.size(), 14U);
 }
 
+TEST_F(StoreTest, WhatMayWaitComesAfterWhatAnAnswerCauses) {
+  store->ask("late", number(3), Urgency::later);
+  store->ask("first", number(1));
+  std::vector<Answer> all;
+  while (all.empty()) all = store->poll();
+  // A slow window: it has the answer, and asks because of it only now.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  store->ask("caused", number(2));
+  for (Answer& answer : answers()) all.push_back(std::move(answer));
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].kind, "first");
+  EXPECT_EQ(all[1].kind, "caused");
+  EXPECT_EQ(all[2].kind, "late");
+}
+
 }  // namespace
 }  // namespace nanscope::gui

@@ -88,6 +88,22 @@ std::vector<TensorRow> MemoryRun::tensors(const TensorFilter& filter) {
   return found;
 }
 
+void MemoryRun::each_op_name(const std::function<bool(const OpRow&)>& visit) {
+  for (const OpRow& row : op_rows) {
+    if (!visit(row)) return;
+  }
+}
+
+void MemoryRun::each_glance(std::optional<std::int64_t> step, const std::function<bool(const TensorGlance&)>& visit) {
+  TensorFilter filter;
+  filter.step = step;
+  for (const TensorRow& row : tensors(filter)) {
+    const TensorGlance glance{
+        row.id, row.op, row.role, row.format, row.tokens, row.first_token, detail.contains(row.id), row.health};
+    if (!visit(glance)) return;
+  }
+}
+
 std::optional<OpRow> MemoryRun::op(std::int64_t id) { return at(op_rows, id); }
 
 std::optional<TensorRow> MemoryRun::tensor(std::int64_t id) {

@@ -38,6 +38,8 @@ class MemoryRun final : public RunData {
   std::vector<TokenRow> tokens(std::int64_t request) override;
   std::vector<OpRow> ops(const OpFilter& filter) override;
   std::vector<TensorRow> tensors(const TensorFilter& filter) override;
+  void each_op_name(const std::function<bool(const OpRow&)>& visit) override;
+  void each_glance(std::optional<std::int64_t> step, const std::function<bool(const TensorGlance&)>& visit) override;
   std::optional<OpRow> op(std::int64_t id) override;
   std::optional<TensorRow> tensor(std::int64_t id) override;
   std::vector<TensorRow> tensors_of(std::int64_t op) override;

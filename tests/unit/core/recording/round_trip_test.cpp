@@ -52,6 +52,43 @@ void expect_same(const TensorRow& a, const TensorRow& b) {
   EXPECT_TRUE(sample::same(a.health, b.health));
 }
 
+/// The short rows say what the long ones do.
+void expect_glances(const Recording& r, const std::vector<TensorRow>& tensors) {
+  std::vector<TensorGlance> glances;
+  const auto take = [&](const TensorGlance& glance) {
+    glances.push_back(glance);
+    return true;
+  };
+  ASSERT_TRUE(r.for_each_glance({}, take));
+  ASSERT_EQ(glances.size(), tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_EQ(glances[i].id, tensors[i].id);
+    EXPECT_EQ(glances[i].op, tensors[i].op);
+    EXPECT_EQ(glances[i].role, tensors[i].role);
+    EXPECT_EQ(glances[i].format, tensors[i].format);
+    EXPECT_EQ(glances[i].tokens, tensors[i].tokens);
+    EXPECT_EQ(glances[i].first_token, tensors[i].first_token);
+    EXPECT_TRUE(glances[i].detailed);
+    const Health& health = glances[i].health;
+    EXPECT_EQ(health.count, tensors[i].health.count);
+    EXPECT_EQ(health.nan, tensors[i].health.nan);
+    EXPECT_EQ(health.pos_inf, tensors[i].health.pos_inf);
+    EXPECT_EQ(health.neg_inf, tensors[i].health.neg_inf);
+    EXPECT_EQ(health.clipped, tensors[i].health.clipped);
+    EXPECT_EQ(health.absmax, tensors[i].health.absmax);
+  }
+  ASSERT_TRUE(r.for_each_glance(1, take));
+  EXPECT_EQ(glances.size(), 2 * tensors.size());
+  ASSERT_TRUE(r.for_each_op_name([&](const OpRow& op) {
+    EXPECT_EQ(op.id, 1);
+    EXPECT_EQ(op.step, 1);
+    EXPECT_EQ(op.layer, 4);
+    EXPECT_EQ(op.name, "kv_store");
+    EXPECT_EQ(op.kind, "kv_store");
+    return true;
+  }));
+}
+
 void expect_everything(const Recording& r, const Everything& e) {
   const auto requests = r.requests().value();
   ASSERT_EQ(requests.size(), 1U);
@@ -87,6 +124,7 @@ void expect_everything(const Recording& r, const Everything& e) {
 
   const auto tensors = r.tensors_of(1).value();
   ASSERT_EQ(tensors.size(), 2U);
+  expect_glances(r, tensors);
   expect_same(tensors[0], e.wide);
   expect_same(tensors[1], e.single);
   EXPECT_TRUE(sample::same(r.token_health(3).value(), e.wide_detail.tokens));
