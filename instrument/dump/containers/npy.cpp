@@ -13,8 +13,6 @@ namespace nanscope {
 namespace {
 
 constexpr std::array<std::uint8_t, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
-/// NumPy itself refuses headers beyond 10,000 bytes unless told otherwise.
-constexpr std::uint64_t kMaxHeader = 1 << 20;
 constexpr std::size_t kMaxDimensions = 64;
 
 bool recognises(std::span<const std::byte> head) {
@@ -204,9 +202,10 @@ Result<HeaderText> header_text(std::span<const std::byte> bytes, std::string_vie
   const std::uint64_t begin = major == 1 ? 10 : 12;
   const std::uint64_t length =
       major == 1 ? little_endian<std::uint16_t>(bytes, 8) : little_endian<std::uint32_t>(bytes, 8);
-  if (length > kMaxHeader) {
-    return refuse(name, base + 8,
-                  "a header of " + std::to_string(length) + " bytes, expected at most " + std::to_string(kMaxHeader));
+  if (length > kMaxNpyHeader) {
+    return refuse(
+        name, base + 8,
+        "a header of " + std::to_string(length) + " bytes, expected at most " + std::to_string(kMaxNpyHeader));
   }
   if (length > bytes.size() - begin) return truncated(begin + length);
   return HeaderText{as_text(bytes.subspan(begin, length)), begin};
@@ -273,8 +272,9 @@ Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
 
 }  // namespace
 
-Result<NpyArray> parse_npy(std::span<const std::byte> bytes, std::string_view name, std::uint64_t base) {
-  const auto header = header_text(bytes, name, base);
+Result<NpyArray> parse_npy(std::span<const std::byte> head, std::uint64_t size, std::string_view name,
+                           std::uint64_t base) {
+  const auto header = header_text(head, name, base);
   if (!header) return tl::unexpected(header.error());
   auto fields = HeaderParser(header->text, name, base + header->offset).parse();
   if (!fields) return tl::unexpected(fields.error());
@@ -289,13 +289,13 @@ Result<NpyArray> parse_npy(std::span<const std::byte> bytes, std::string_view na
   }
   interpret(*fields->descriptor, array);
   if (array.dtype == nullptr) return array;
-  const auto fits = check_size(array, bytes.size(), name, base);
+  const auto fits = check_size(array, size, name, base);
   if (!fits) return tl::unexpected(fits.error());
   return array;
 }
 
 Result<std::unique_ptr<Container>> open_npy(FileBytes file) {
-  auto array = parse_npy(file.bytes, file.name, 0);
+  auto array = parse_npy(file.bytes, file.bytes.size(), file.name, 0);
   if (!array) return tl::unexpected(array.error());
   if (array->dtype == nullptr) return refuse(file.name, array->descriptor, array->unreadable);
   return std::make_unique<Npy>(std::move(file), std::move(*array));

@@ -26,9 +26,13 @@ struct NpyArray {
   std::uint64_t data = 0;        ///< offset of the first element
 };
 
-/// Reads and checks a header; `bytes` is the whole file, and exactly as long as header and array. Offsets
-/// in errors are plus `base`, where the bytes lie in the file `name`.
-Result<NpyArray> parse_npy(std::span<const std::byte> bytes, std::string_view name, std::uint64_t base);
+/// NumPy itself refuses headers beyond 10,000 bytes unless told otherwise.
+inline constexpr std::uint64_t kMaxNpyHeader = 1 << 16;
+
+/// Reads and checks a header out of the first bytes of a file of `size` bytes, which must be exactly as
+/// long as header and array. Offsets in errors are plus `base`, where the file lies in the file `name`.
+Result<NpyArray> parse_npy(std::span<const std::byte> head, std::uint64_t size, std::string_view name,
+                           std::uint64_t base);
 
 /// An array as a container of one tensor with an empty key.
 Result<std::unique_ptr<Container>> open_npy(FileBytes file);

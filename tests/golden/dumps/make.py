@@ -16,6 +16,7 @@ import json
 import pathlib
 import sys
 import warnings
+import zipfile
 
 import ml_dtypes
 import numpy as np
@@ -116,9 +117,9 @@ def torch_values():
 def write_safetensors():
     tensors = torch_values()
     complex_too = dict(tensors, complex=torch.tensor([1 + 2j]))
-    safetensors.torch.save_file(complex_too, folder / "all.safetensors", metadata={"step": "7", "who": "make.py"})
+    safetensors.torch.save_file(complex_too, folder / "all.safetensors", metadata={"step": "7"})
     expect("all.safetensors", "safetensors", [torch_entry(k, v) for k, v in tensors.items()], ["complex"],
-           {"step": "7", "who": "make.py"})
+           {"step": "7"})
     state = {f"model.layers.{i}.weight": torch.arange(4.0).reshape(2, 2) + i for i in range(3)}
     sharded = folder / "sharded"
     sharded.mkdir(exist_ok=True)
@@ -154,7 +155,34 @@ def write_npy():
         np.save(folder / f"refused_{name}.npy", array, allow_pickle=True)
 
 
+def write_npz():
+    matrix = np.arange(6, dtype="<f4").reshape(2, 3)
+    arrays = {"layer.0/q": matrix, "fortran": np.asfortranarray(matrix), "zeros": np.zeros(3000, "<f2"),
+              "bf16": matrix.astype(ml_dtypes.bfloat16), "scalar": np.array(7, "<i8")}
+    entries = [entry(k, v) for k, v in arrays.items()]
+    names = np.array(["a", "b"])
+    np.savez(folder / "stored.npz", names=names, **{k: v for k, v in arrays.items() if k != "zeros"})
+    expect("stored.npz", "npz", [e for e in entries if e["key"] != "zeros"], ["names"])
+    np.savez_compressed(folder / "compressed.npz", names=names, **arrays)
+    expect("compressed.npz", "npz", entries, ["names"])
+    for name, method in [("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)]:
+        # Written to something that cannot seek: sizes stand behind the data instead of before it.
+        with io.BytesIO() as buffer:
+            stream = type("Stream", (), {"write": staticmethod(buffer.write), "flush": lambda self: None})()
+            with zipfile.ZipFile(stream, "w", method) as archive:
+                array = io.BytesIO()
+                np.save(array, matrix)
+                archive.writestr("folder/", b"")
+                archive.writestr("folder/a.npy", array.getvalue())
+                archive.writestr("readme.txt", "about")
+            (folder / f"streamed_{name}.zip").write_bytes(buffer.getvalue())
+        expect(f"streamed_{name}.zip", "npz", [entry("folder/a", matrix)], ["readme.txt"])
+
+
 write_dtypes()
+write_npz()
 write_safetensors()
 write_npy()
+for written in folder.rglob("*.safetensors"):
+    written.chmod(0o644)
 (folder / "expected.json").write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n")

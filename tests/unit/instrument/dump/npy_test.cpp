@@ -27,7 +27,7 @@ std::string with_shape(const std::string& shape) {
 }
 
 std::string refusal(const std::string& file) {
-  const auto array = parse_npy(std::as_bytes(std::span(file)), "x.npy", 0);
+  const auto array = parse_npy(std::as_bytes(std::span(file)), file.size(), "x.npy", 0);
   if (array) return array->unreadable;
   EXPECT_THAT(array.error().message, StartsWith("x.npy: offset "));
   EXPECT_EQ(array.error().message.find('\n'), std::string::npos);
@@ -90,11 +90,11 @@ TEST(Npy, EmptyArraysNeedNoStrides) {
 
 TEST(Npy, TypesThatTheFileDoesNotNameAreSaid) {
   const std::string v1 = npy("{'descr': '<V1', 'fortran_order': False, 'shape': (2,), }", 2);
-  const auto array = parse_npy(std::as_bytes(std::span(v1)), "x.npy", 0);
+  const auto array = parse_npy(std::as_bytes(std::span(v1)), v1.size(), "x.npy", 0);
   EXPECT_EQ(array->dtype->name, "u8");
   EXPECT_EQ(array->note, "stored as <V1: codes of an 8-bit type that the file does not name");
   const std::string v2 = npy("{'descr': '|V2', 'fortran_order': False, 'shape': (2,), }", 4);
-  EXPECT_EQ(parse_npy(std::as_bytes(std::span(v2)), "x.npy", 0)->dtype->name, "bf16");
+  EXPECT_EQ(parse_npy(std::as_bytes(std::span(v2)), v2.size(), "x.npy", 0)->dtype->name, "bf16");
 }
 
 /// Files that numpy.save wrote of what is no plain little-endian number.

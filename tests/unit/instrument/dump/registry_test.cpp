@@ -20,6 +20,7 @@ TEST(ContainerKinds, AreKnownByTheirFirstBytes) {
   EXPECT_EQ(kind("dump", kNpy), "npy");
   EXPECT_EQ(kind("dump.bin", kSafetensors), "safetensors");
   EXPECT_EQ(kind("wrong.safetensors", kNpy), "npy");
+  EXPECT_EQ(kind("dump.npz", "PK\x03\x04 and more"), "npz");
   EXPECT_EQ(kind("notes.txt", "0123456789abcdef"), "");
 }
 
