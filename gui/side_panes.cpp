@@ -121,8 +121,10 @@ void draw_status(const Look& look, const StatusText& status, const std::optional
   if (activity) right = fmt::format("working on {} \u00B7 {:.1f} s     {}", activity->kind, activity->seconds, right);
   const float width = text_size(look.fonts.small, right).x;
   label(look.fonts.small, {line.right() - width - 1, line.y, width + 1, line.height}, look.theme.muted, right, 1);
-  label(look.fonts.small, {line.x, line.y, line.width - width - look.px(20), line.height},
-        status.error ? look.theme.cell(kNan) : look.theme.muted, printable(status.text));
+  const float room = line.width - width - look.px(20);
+  const bool brief = !status.brief.empty() && text_size(look.fonts.small, status.text).x > room;
+  label(look.fonts.small, {line.x, line.y, room, line.height}, status.error ? look.theme.cell(kNan) : look.theme.muted,
+        printable(brief ? status.brief : status.text));
 }
 
 }  // namespace nanscope::gui

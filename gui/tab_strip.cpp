@@ -3,6 +3,7 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -12,48 +13,48 @@ namespace nanscope::gui {
 namespace {
 
 constexpr float kPad = 11;
+constexpr float kLeastPad = 8;
 constexpr float kDigitGap = 6;
 constexpr float kButton = 26;
 constexpr float kLeastCaption = 140;
+constexpr std::string_view kOthers = "more";
 
-/// Of each tab; without their digits, then narrower than their titles, when there is no room.
+/// Of each tab; without their digits, then nearer to each other, when there is no room.
 struct Widths {
   std::vector<float> tabs;
+  float pad = kPad;
   bool digits = true;
-  float sum = 0;
+  float sum() const { return std::accumulate(tabs.begin(), tabs.end(), 0.0F); }
 };
 
 Widths widths_of(const Look& look, std::span<const std::string_view> titles, float room) {
   Widths widths;
   const auto measure = [&] {
     widths.tabs.clear();
-    widths.sum = 0;
     for (std::size_t i = 0; i < titles.size(); ++i) {
-      float width = text_size(look.fonts.text, titles[i]).x + look.px(2 * kPad);
+      float width = text_size(look.fonts.text, titles[i]).x + look.px(2 * widths.pad);
       if (widths.digits) width += text_size(look.fonts.mono_small, std::to_string(i + 1)).x + look.px(kDigitGap);
       widths.tabs.push_back(width);
-      widths.sum += width;
     }
   };
   measure();
-  if (widths.sum > room) {
+  if (widths.sum() > room) {
     widths.digits = false;
     measure();
   }
-  if (widths.sum > room) {
-    const float part = std::max(room, look.px(100)) / widths.sum;
-    for (float& width : widths.tabs) width *= part;
-    widths.sum *= part;
+  if (widths.sum() > room) {
+    widths.pad = kLeastPad;
+    measure();
   }
   return widths;
 }
 
-void draw_tab(const Look& look, std::string_view title, const std::string& digit, Area box, bool current,
+void draw_tab(const Look& look, std::string_view title, const std::string& digit, float pad, Area box, bool current,
               bool hovered) {
   const Theme& theme = look.theme;
   if (current) fill({box.x, box.bottom() - look.px(3), box.width, look.px(2)}, theme.accent, look.px(1));
   if (hovered && !current) fill(box.inset(look.px(2), look.px(5)), theme.raised, look.px(5));
-  Area words = box.inset(look.px(kPad), 0);
+  Area words = box.inset(look.px(pad), 0);
   if (!digit.empty()) {
     label(look.fonts.mono_small, words, theme.muted.alpha(170), digit);
     const float taken = text_size(look.fonts.mono_small, digit).x + look.px(kDigitGap);
@@ -61,6 +62,39 @@ void draw_tab(const Look& look, std::string_view title, const std::string& digit
   }
   words.width += look.px(2);  // so that rounding does not cut what was measured to fit
   label(look.fonts.text, words, current || hovered ? theme.text : theme.muted, title);
+}
+
+/// A button for the tabs that are not shown, and what it opens.
+std::optional<std::size_t> list_others(const Look& look, std::span<const std::string_view> titles,
+                                       std::span<const std::size_t> shown, Area box) {
+  ImGui::SetCursorScreenPos(box.min());
+  if (ImGui::InvisibleButton("others", {box.width, box.height})) ImGui::OpenPopup("other tabs");
+  draw_tab(look, kOthers, "", kLeastPad, box, false, ImGui::IsItemHovered());
+  std::optional<std::size_t> chosen;
+  ImGui::SetNextWindowPos({box.x, box.bottom()});
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(look.px(8), look.px(8)));
+  ImGui::PushFont(look.fonts.text);
+  if (ImGui::BeginPopup("other tabs")) {
+    for (std::size_t i = 0; i < titles.size(); ++i) {
+      if (std::find(shown.begin(), shown.end(), i) != shown.end()) continue;
+      const float height = look.px(26);
+      const Area row{ImGui::GetCursorScreenPos().x, ImGui::GetCursorScreenPos().y, look.px(150), height};
+      ImGui::PushID(static_cast<int>(i));
+      if (ImGui::InvisibleButton("other", {row.width, height})) {
+        chosen = i;
+        ImGui::CloseCurrentPopup();
+      }
+      ImGui::PopID();
+      if (ImGui::IsItemHovered()) fill(row, look.theme.hovered, look.px(5));
+      const Area words = row.inset(look.px(10), 0);
+      label(look.fonts.text, words, look.theme.text, titles[i]);
+      label(look.fonts.mono_small, words, look.theme.muted, std::to_string(i + 1), 1);
+    }
+    ImGui::EndPopup();
+  }
+  ImGui::PopFont();
+  ImGui::PopStyleVar();
+  return chosen;
 }
 
 /// Two corners that point outwards, or inwards when it is large already.
@@ -90,17 +124,32 @@ bool enlarge_button(const Look& look, Area box, bool enlarged) {
 
 }  // namespace
 
+std::vector<std::size_t> tabs_that_fit(std::span<const float> widths, std::size_t current, float room, float others) {
+  std::vector<std::size_t> shown(widths.size());
+  std::iota(shown.begin(), shown.end(), std::size_t{0});
+  float sum = std::accumulate(widths.begin(), widths.end(), 0.0F);
+  if (sum <= room) return shown;
+  while (shown.size() > 1 && sum + others > room) {
+    const auto last = shown.back() == current ? shown.end() - 2 : shown.end() - 1;
+    sum -= widths[*last];
+    shown.erase(last);
+  }
+  return shown;
+}
+
 TabClicks draw_tabs(const Look& look, std::span<const std::string_view> titles, std::size_t current, bool enlarged,
                     std::string_view caption, Area area) {
   fill(area, look.theme.panel);
   fill({area.x, area.bottom() - 1, area.width, 1}, look.theme.line);
   const float button = look.px(kButton);
-  const float start = area.x + look.px(18 - kPad);
-  const float room = area.right() - look.px(10) - button - start;
+  const float room = area.width - look.px(10 + 18 - kPad) - button;
   const Widths widths = widths_of(look, titles, room);
+  const float start = area.x + look.px(18 - widths.pad);
+  const float others = text_size(look.fonts.text, kOthers).x + look.px(2 * kLeastPad);
+  const std::vector<std::size_t> shown = tabs_that_fit(widths.tabs, current, room, others);
   TabClicks clicks;
   float x = start;
-  for (std::size_t i = 0; i < titles.size(); ++i) {
+  for (const std::size_t i : shown) {
     const Area box{x, area.y, widths.tabs[i], area.height};
     ImGui::SetCursorScreenPos(box.min());
     ImGui::PushID(static_cast<int>(i));
@@ -108,10 +157,14 @@ TabClicks draw_tabs(const Look& look, std::span<const std::string_view> titles, 
     const bool hovered = ImGui::IsItemHovered();
     if (hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) clicks.enlarge = true;
     ImGui::PopID();
-    draw_tab(look, titles[i], widths.digits ? std::to_string(i + 1) : "", box, i == current, hovered);
+    draw_tab(look, titles[i], widths.digits ? std::to_string(i + 1) : "", widths.pad, box, i == current, hovered);
     x += box.width;
   }
-  const float left = room - widths.sum - look.px(24);
+  if (shown.size() < titles.size()) {
+    if (const auto chosen = list_others(look, titles, shown, {x, area.y, others, area.height})) clicks.chosen = chosen;
+    x += others;
+  }
+  const float left = start + room - x - look.px(24);
   if (left >= look.px(kLeastCaption)) {
     label(look.fonts.small, {x + look.px(12), area.y + look.scale, left, area.height}, look.theme.muted, caption, 1);
   }

@@ -10,7 +10,7 @@
 namespace nanscope::gui {
 namespace {
 
-enum class Icon { back, forward, play, pause, copy };
+enum class Icon { back, forward, play, pause, copy, next, origin, find };
 
 void draw_icon(Icon icon, Area box, Color color, float scale) {
   ImDrawList* list = ImGui::GetWindowDrawList();
@@ -32,6 +32,18 @@ void draw_icon(Icon icon, Area box, Color color, float scale) {
     case Icon::pause:
       list->AddRectFilled({x - px(5), y - px(6)}, {x - px(1.5F), y + px(6)}, ink);
       list->AddRectFilled({x + px(1.5F), y - px(6)}, {x + px(5), y + px(6)}, ink);
+      break;
+    case Icon::next:
+      list->AddTriangleFilled({x - px(5), y - px(6)}, {x + px(3), y}, {x - px(5), y + px(6)}, ink);
+      list->AddRectFilled({x + px(3.5F), y - px(6)}, {x + px(6), y + px(6)}, ink);
+      break;
+    case Icon::origin:
+      list->AddCircle({x, y}, px(6), ink, 24, px(1.6F));
+      list->AddCircleFilled({x, y}, px(2.4F), ink, 16);
+      break;
+    case Icon::find:
+      list->AddCircle({x - px(1.5F), y - px(1.5F)}, px(4.6F), ink, 24, px(1.8F));
+      list->AddLine({x + px(2), y + px(2)}, {x + px(6), y + px(6)}, ink, px(2));
       break;
     case Icon::copy:
       list->AddRect({x - px(5), y - px(2)}, {x + px(2), y + px(6)}, ink, px(1.5F), 0, px(1.5F));
@@ -69,43 +81,43 @@ bool text_button(const Look& look, const char* words, Area box, bool enabled, co
 
 }  // namespace
 
-void TopBar::draw(const Look& look, Navigator& navigator, Area area, const std::function<void(std::string)>& go,
-                  const std::function<void(std::string)>& copy) {
+void TopBar::draw(const Look& look, Navigator& navigator, Area area, const TopBarActions& actions) {
   fill(area, look.theme.panel);
-  const float size = look.px(30);
-  const float y = area.y + (area.height - size) / 2;
-  const float gap = look.px(6);
-  float x = area.x + look.px(18);
-  const auto take = [&](float width) {
-    const Area taken{x, y, width, size};
-    x += width + gap;
-    return taken;
-  };
-  label(look.fonts.title, take(look.px(204)), look.theme.text, printable(file_));
+  const TopBarAreas areas = lay_out_top_bar(area, look.scale);
+  const std::string name = printable(file_);
+  label(look.fonts.title, areas.file, look.theme.text, name);
+  if (areas.file.holds(ImGui::GetIO().MousePos) && text_size(look.fonts.title, name).x > areas.file.width) {
+    ImGui::SetTooltip("%s", name.c_str());
+  }
   const SelectionHistory& history = navigator.history();
-  if (icon_button(look, "back", Icon::back, take(size), history.can_go_back(), "Back (Alt+Left)")) navigator.back();
-  if (icon_button(look, "forward", Icon::forward, take(size), history.can_go_forward(), "Forward (Alt+Right)")) {
+  if (icon_button(look, "back", Icon::back, areas.back, history.can_go_back(), "Back (Alt+Left)")) navigator.back();
+  if (icon_button(look, "forward", Icon::forward, areas.forward, history.can_go_forward(), "Forward (Alt+Right)")) {
     navigator.forward();
   }
-  place_field(look, navigator, take(look.px(330)), go);
-  if (icon_button(look, "copy", Icon::copy, take(size), true, "Copy the place (Ctrl+C)")) {
-    copy(to_string(navigator.selection().place));
+  place_field(look, navigator, areas.place, actions.go);
+  if (icon_button(look, "copy", Icon::copy, areas.copy, true, "Copy the place (Ctrl+C)")) {
+    actions.copy(to_string(navigator.selection().place));
   }
-  x += gap * 2;
   const bool ready = navigator.ops() > 0;
   const bool playing = navigator.playing();
-  if (icon_button(look, "play", playing ? Icon::pause : Icon::play, take(size), ready, "Play the run (Space)")) {
+  if (icon_button(look, "play", playing ? Icon::pause : Icon::play, areas.play, ready, "Play the run (Space)")) {
     navigator.play(!playing);
   }
-  const float buttons = look.px(96 + 78) + gap + look.px(18);
-  scrubber(look, navigator, take(std::max(area.right() - buttons - gap * 2 - x, look.px(60))));
-  x += gap;
-  const bool events = ready && navigator.story() && !navigator.story()->events.empty();
-  if (text_button(look, "Next event", take(look.px(96)), events, "To the next link of the cascade (N)")) {
-    navigator.next_event();
-  }
-  const bool origin = navigator.story() && navigator.story()->origin.has_value();
-  if (text_button(look, "Origin", take(look.px(78)), origin, "Where the first NaN or Inf is born (O)")) {
+  scrubber(look, navigator, areas.scrubber);
+  jumps(look, navigator, areas);
+  if (icon_button(look, "find", Icon::find, areas.find, true, "Find a command or a place (Ctrl+P)")) actions.find();
+}
+
+void TopBar::jumps(const Look& look, Navigator& navigator, const TopBarAreas& areas) const {
+  const auto jump = [&](const char* name, Icon icon, Area box, bool enabled, const char* explained) {
+    return areas.words ? text_button(look, name, box, enabled, explained)
+                       : icon_button(look, name, icon, box, enabled, explained);
+  };
+  const auto& story = navigator.story();
+  const bool events = navigator.ops() > 0 && story && !story->events.empty();
+  if (jump("Next event", Icon::next, areas.next, events, "To the next link of the cascade (N)")) navigator.next_event();
+  const bool origin = story && story->origin.has_value();
+  if (jump("Origin", Icon::origin, areas.origin, origin, "Where the first NaN or Inf is born (O)")) {
     navigator.go_to_origin();
   }
 }

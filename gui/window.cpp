@@ -49,6 +49,24 @@ Result<PreparedPtr> find_place(RunFacts& facts, const std::string& text) {
   return answer;
 }
 
+/// Instead of everything else.
+void draw_too_small(const Look& look, Area window) {
+  fill(window, look.theme.panel);
+  const std::string words = fmt::format(
+      "This window is {:.0f} x {:.0f} pixels large: nanscope needs at least {:.0f} x {:.0f} to be read. One view "
+      "alone, "
+      "by --view, needs less.",
+      window.width, window.height, kLeastWindowWidth * look.scale, kLeastWindowHeight * look.scale);
+  const Area inner = window.inset(look.px(20));
+  const std::vector<std::string> lines = wrap(look.fonts.text, words, inner.width);
+  const float pitch = look.px(20);
+  float y = inner.y + std::max((inner.height - pitch * static_cast<float>(lines.size())) / 2, 0.0F);
+  for (const std::string& said : lines) {
+    label(look.fonts.text, {inner.x, y, inner.width, pitch}, look.theme.text, said, 0.5F);
+    y += pitch;
+  }
+}
+
 }  // namespace
 
 Window::Window(Recording recording, WindowSetup setup)
@@ -102,11 +120,10 @@ void Window::take_answers() {
 StatusText Window::status() const {
   if (!hint_.empty()) return {hint_, false};
   if (!message_.text.empty()) return message_;
-  return {
-      fmt::format("Space plays the run, N goes to the next event, 1 to {} choose a view, Ctrl+P finds any command or "
-                  "place, ? lists the keys",
-                  tabs_.size()),
-      false};
+  return {fmt::format("Space plays the run, N goes to the next event, 1 to {} choose a view, Ctrl+P finds any command "
+                      "or place, ? lists the keys",
+                      tabs_.size()),
+          false, "Ctrl+P finds any command or place, ? lists the keys"};
 }
 
 void Window::go(const std::string& place) {
@@ -173,7 +190,7 @@ ImVec2 Window::splitter(const char* id, Area area) const {
 void Window::draw_splitters(const WindowAreas& areas, Area window) {
   shares_.left += splitter("left", areas.left_gap).x / window.width;
   shares_.right -= splitter("right", areas.right_gap).x / window.width;
-  shares_.upper += splitter("middle", areas.middle_gap).y / areas.left.height;
+  shares_.upper += splitter("middle", areas.middle_gap).y / (areas.status.y - areas.top_bar.bottom());
 }
 
 void Window::draw_lower(const Look& look, Area area) {
@@ -191,10 +208,12 @@ void Window::layout(Platform& platform, Area area) {
   const Look look{setup_.theme, setup_.fonts, setup_.scale};
   const bool enlarged = enlarged_;
   const WindowAreas areas = lay_out(area, shares_, setup_.scale, enlarged);
-  top_bar_.draw(
-      look, navigator_, areas.top_bar, [this](const std::string& text) { go(text); },
-      [&platform](const std::string& text) { platform.set_clipboard(text); });
-  draw_requests(look, navigator_, areas.left, [this](std::string text) { hint_ = std::move(text); });
+  top_bar_.draw(look, navigator_, areas.top_bar,
+                {[this](const std::string& text) { go(text); },
+                 [&platform](const std::string& text) { platform.set_clipboard(text); }, [this] { open_palette({}); }});
+  if (areas.left.width > 0) {
+    draw_requests(look, navigator_, areas.left, [this](std::string text) { hint_ = std::move(text); });
+  }
   if (!enlarged) {
     draw_pane(panes_[kFront], areas.upper, true);
     draw_pane(panes_[kCascade], areas.right, true);
@@ -218,14 +237,16 @@ void Window::frame(Platform& platform) {
   ImGui::Begin("nanscope", nullptr, kBare);
   ImGui::PushFont(setup_.fonts.text);
   hint_.clear();
-  if (setup_.view.empty()) {
+  const Look look{setup_.theme, setup_.fonts, setup_.scale};
+  if (setup_.view.empty() && too_small(area, setup_.scale)) {
+    draw_too_small(look, area);
+  } else if (setup_.view.empty()) {
     layout(platform, area);
   } else {
     draw_pane(panes_[0], area, true);
   }
   ImGui::PopFont();
   ImGui::End();
-  const Look look{setup_.theme, setup_.fonts, setup_.scale};
   if (listing_keys_ && draw_keys_overlay(look, area, key_rows(commands()))) listing_keys_ = false;
   if (const std::optional<PaletteItem> chosen = palette_.draw(look, area)) follow(*chosen, platform);
 }

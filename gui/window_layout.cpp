@@ -25,17 +25,20 @@ WindowAreas lay_out(Area window, Shares& shares, float scale, bool enlarged) {
     share = pixels / whole;
     return std::round(pixels);  // the share is not rounded: slow dragging would not move it
   };
-  const float left = corrected(shares.left, window.width, kLeastLeft * scale, window.width / 3);
-  const float room = window.width - left - kLeastCentre * scale - 2 * gap;
+  const bool listed = window.width >= (kLeastLeft + kLeastCentre + kLeastRight) * scale + 2 * gap;
+  const float left = listed ? corrected(shares.left, window.width, kLeastLeft * scale, window.width / 3) + gap : 0;
+  const float room = window.width - left - kLeastCentre * scale - gap;
   const float right = corrected(shares.right, window.width, kLeastRight * scale, room);
   const float upper = corrected(shares.upper, height, kLeastHeight * scale, height - kLeastHeight * scale - gap);
 
   WindowAreas areas;
   areas.top_bar = {window.x, window.y, window.width, kTopBar * scale};
   areas.status = {window.x, window.bottom() - kStatusBar * scale, window.width, kStatusBar * scale};
-  areas.left = {window.x, top, left, height};
-  areas.left_gap = {areas.left.right(), top, gap, height};
-  const float centre = areas.left_gap.right();
+  if (listed) {
+    areas.left = {window.x, top, left - gap, height};
+    areas.left_gap = {areas.left.right(), top, gap, height};
+  }
+  const float centre = window.x + left;
   if (enlarged) {
     areas.lower = {centre, top, window.right() - centre, height};
     return areas;

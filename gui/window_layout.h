@@ -22,8 +22,16 @@ struct WindowAreas {
   Area middle_gap;
 };
 
-/// Where everything is, in pixels. Shares that leave a pane too small to read are corrected.
-/// `enlarged`: the lower pane takes the place of the upper and the right one, whose areas are empty.
+/// The panes cannot be read below this width and height.
+inline constexpr float kLeastWindowWidth = 700;
+inline constexpr float kLeastWindowHeight = 500;
+inline bool too_small(Area window, float scale) {
+  return window.width < kLeastWindowWidth * scale || window.height < kLeastWindowHeight * scale;
+}
+
+/// Where everything is, in pixels. A narrow window has no room for the left pane, whose area is empty. Shares that
+/// leave a pane too small to read are corrected. `enlarged`: the lower pane takes the place of the upper and the right
+/// one, whose areas are empty.
 WindowAreas lay_out(Area window, Shares& shares, float scale, bool enlarged);
 
 }  // namespace nanscope::gui

@@ -18,6 +18,7 @@ constexpr float kWideFrom = 820;         ///< from this width on, every link sho
 constexpr float kNumbersWide = 210;      ///< least width of a column of numbers
 constexpr std::size_t kNumbersRows = 2;  ///< beside a link that is not chosen
 constexpr std::size_t kMostNumbers = 12;
+constexpr int kMostLines = 4;  ///< of a link that is not chosen
 
 /// The same op of the same step; the token counts where both places name one.
 bool same_spot(const Place& link, const Place& selected) {
@@ -46,9 +47,17 @@ class Teller {
     const Color tone = story.clean ? theme.accent : theme.cell(kNan);
     const std::string count = fmt::format("{} of {} links \u00B7 {}", found, story.links.size(), story.spread);
     const float count_width = text_size(context_.fonts.small, count).x + px(2);
-    label(context_.fonts.title, {left(), y_, width() - count_width - px(10), px(20)}, tone, story.headline);
-    label(context_.fonts.small, {left(), y_, width(), px(20)}, theme.muted, count, 1);
-    y_ += px(24);
+    const bool beside = text_size(context_.fonts.title, story.headline).x + count_width + px(10) <= width();
+    if (beside) label(context_.fonts.small, {left(), y_, width(), px(20)}, theme.muted, count, 1);
+    for (const std::string& said : wrap(context_.fonts.title, story.headline, width())) {
+      label(context_.fonts.title, {left(), y_, width() + px(2), px(20)}, tone, said);
+      y_ += px(20);
+    }
+    if (!beside) {
+      label(context_.fonts.small, {left(), y_, width() + px(2), px(18)}, theme.muted, count);
+      y_ += px(20);
+    }
+    y_ += px(4);
     if (!story.cause.empty()) {
       fact("Cause", story.cause);
       fact("Fix", story.fix);
@@ -102,7 +111,7 @@ class Teller {
   void fact(std::string_view name, std::string_view words) {
     const float indent = px(56);
     label(context_.fonts.small, {left(), y_, indent, line_height()}, context_.theme.muted, name);
-    for (const std::string& words_line : wrap(context_.fonts.small, words, width() - indent, wide_ ? 2 : 3)) {
+    for (const std::string& words_line : wrap(context_.fonts.small, words, width() - indent)) {
       label(context_.fonts.small, {left() + indent, y_, width() - indent, line_height()}, context_.theme.text,
             words_line);
       y_ += line_height();
@@ -113,7 +122,7 @@ class Teller {
   Layout lay_out(const StoryLink& link, bool chosen) const {
     Layout layout;
     const bool numbers = !link.evidence.empty() && link.state != LinkState::not_available;
-    layout.summary = wrap(context_.fonts.small, link.summary, text_width(), chosen || wide_ ? 0 : 2);
+    layout.summary = wrap(context_.fonts.small, link.summary, text_width(), chosen || wide_ ? 0 : kMostLines);
     layout.evidence_beside = numbers && wide_;
     layout.evidence_below = numbers && chosen && !wide_;
     const float lines = static_cast<float>(layout.summary.size());

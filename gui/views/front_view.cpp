@@ -13,6 +13,7 @@ namespace {
 
 constexpr float kHeaderHeight = 46;
 constexpr float kLegendHeight = 34;
+constexpr float kLeastTitle = 56;  ///< of a request, when it is cut
 constexpr float kLabelWidth = 168;
 constexpr float kGroupWidth = 58;
 constexpr float kOpHeight = 12;  ///< a line of the ops' names
@@ -188,10 +189,16 @@ class FrontView final : public View {
     if (request->worst >= kInf) {
       fill({band.x, band.bottom() - scene.px(3), band.width - gap, scene.px(2)}, theme.cell(request->worst));
     }
-    if (band.width > scene.px(24)) {
-      label(scene.context.fonts.small, {band.x + scene.px(7), band.y, band.width - gap - scene.px(12), band.height},
-            theme.text, request_title(*request));
+    const ImFont* font = scene.context.fonts.small;
+    const std::string title = request_title(*request);
+    const Area words{band.x + scene.px(7), band.y, band.width - gap - scene.px(12), band.height};
+    if (words.width >= std::min(text_size(font, title).x, scene.px(kLeastTitle))) {
+      label(font, words, theme.text, title);
+      return;
     }
+    const std::string number = std::to_string(id);  // a few letters of a name would say less
+    const Area chip{band.x, band.y, band.width - gap, band.height};
+    if (text_size(font, number).x <= chip.width) label(font, chip, theme.text, number, 0.5F);
   }
 
   /// Names of layers always; of ops where a row is high enough, else of those pointed at, selected and in the story.
