@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 namespace nanscope::gui {
@@ -18,6 +19,7 @@ constexpr double kFrameSeconds = 1.0 / 120.0;
 constexpr int kSettlingFrames = 4;  ///< layout depends on what the frame before measured
 constexpr int kStillFrames = 30;    ///< so long nothing moves before an expectation has failed
 constexpr int kDragFrames = 8;
+constexpr float kPieceGap = 1.5F;                      ///< pixels; letters begin at whole ones
 constexpr auto kPause = std::chrono::milliseconds(1);  ///< for the thread that is waited for
 constexpr auto kPatience = std::chrono::seconds(20);   ///< on a screen, for whoever acts there
 constexpr auto kLongest = std::chrono::minutes(5);
@@ -29,6 +31,21 @@ std::string shown_place(const Place& place) { return place.op.empty() ? "nothing
 ScriptPlayer::ScriptPlayer(Session& session, bool on_screen, Say say)
     : session_(session), on_screen_(on_screen), say_(std::move(say)) {
   listen_to_drawing(this);
+}
+
+/// Words are drawn in pieces where some of their letters have another colour.
+void ScriptPlayer::on_text(Area where, std::string_view words) {
+  if (!texts_.empty()) {
+    Drawn& last = texts_.back();
+    const bool goes_on = last.where.y == where.y && last.where.height == where.height &&
+                         std::abs(last.where.right() - where.x) < kPieceGap;
+    if (goes_on) {
+      last.words += words;
+      last.where.width = where.right() - last.where.x;
+      return;
+    }
+  }
+  texts_.push_back({where, std::string(words)});
 }
 
 Status ScriptPlayer::play(const Script& script) {

@@ -26,7 +26,7 @@ class ScriptPlayer final : public DrawnListener {
   /// the picture of the window as it was then.
   Status play(const Script& script);
 
-  void on_text(Area where, std::string_view words) override { texts_.push_back({where, std::string(words)}); }
+  void on_text(Area where, std::string_view words) override;
   void on_item(Area where, std::string_view name) override { items_.push_back({where, std::string(name)}); }
 
  private:

@@ -1,0 +1,60 @@
+#pragma once
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gui/platform/platform.h"
+#include "tests/temporary_folder.h"
+
+namespace nanscope::gui {
+
+struct Output {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+/// Why no picture can be drawn without a screen here; empty when one can.
+inline std::string no_picture() {
+  const auto platform = open_egl_platform({64, 64});
+  return platform ? "" : platform.error().message;
+}
+
+/// The built nanscope, run in a folder of its own, without a display, its state below that folder.
+class Program {
+ public:
+  const std::filesystem::path& folder() const { return folder_.path(); }
+
+  Output run(const std::string& arguments) const {
+    const std::string line = "cd '" + folder().string() +
+                             "' && env -u DISPLAY -u WAYLAND_DISPLAY LC_ALL=C XDG_STATE_HOME=\"$PWD/state\" '" +
+                             NANSCOPE_BINARY "' " + arguments + " >out.txt 2>err.txt </dev/null";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
+  }
+  std::string read(const std::string& name) const {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  /// Copies the pictures of the folder to where the test runs, below `name`.
+  void keep(const std::string& name) const {
+    const std::filesystem::path kept = std::filesystem::path("failed") / name;
+    std::filesystem::create_directories(kept);
+    for (const auto& entry : std::filesystem::directory_iterator(folder())) {
+      if (entry.path().extension() != ".png") continue;
+      std::filesystem::copy(entry.path(), kept / entry.path().filename(),
+                            std::filesystem::copy_options::overwrite_existing);
+    }
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+}  // namespace nanscope::gui
