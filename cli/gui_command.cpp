@@ -49,6 +49,7 @@ void add_gui_command(CLI::App& app, Action& action) {
   command->add_option("--view", options->app.view,
                       fmt::format("One view alone: {}", fmt::join(gui::all_views(), ", ")));
   command->add_option("--tab", options->app.tab, "The view that the whole window shows below the front");
+  command->add_option("--beside", options->app.beside, "Another recording to compare it with, such as a healthy run");
   command->add_option("--at", options->app.place, "The place that is selected at the start");
   command->add_option("--size", options->size, "In pixels")->capture_default_str();
   command->add_option("--theme", options->app.theme, "dark or light")->capture_default_str();
@@ -57,6 +58,7 @@ void add_gui_command(CLI::App& app, Action& action) {
       "  nanscope gui\n"
       "  nanscope gui kv-scale-lock.nanscope\n"
       "  nanscope gui kv-scale-lock.nanscope --screenshot front.png --view front --theme light\n"
+      "  nanscope gui kv-scale-lock.nanscope --beside healthy.nanscope\n"
       "  nanscope gui kv-scale-lock.nanscope --script steps.txt\n"
       "\n"
       "Exit codes: 0 closed, or the script found what it expected; 1 it did not; 2 bad usage or bad input.");

@@ -64,6 +64,12 @@ Result<std::unique_ptr<Session>> open_session(const AppOptions& options) {
     if (!opened) return tl::unexpected(opened.error());
     recording = std::move(*opened);
   }
+  if (!options.beside.empty()) {
+    if (!recording) return fail("a run stands beside another one: name that one first");
+    if (const Result<Recording> opened = Recording::open(options.beside); !opened) {
+      return tl::unexpected(opened.error());
+    }
+  }
   Selection start;
   if (!options.place.empty()) {
     if (!recording) return fail("a place needs a recording that it is in");

@@ -17,6 +17,7 @@ struct AppOptions {
   std::string view;                                 ///< one view alone; empty: the whole window
   std::string tab;                                  ///< of the whole window: the view below the front
   std::string place;                                ///< what is selected at the start
+  std::filesystem::path beside;                     ///< another recording to show beside; empty: none
   Extent size{1600, 1000};
   std::string theme = "dark";
   std::optional<std::filesystem::path> script;  ///< steps to play, for run_script()

@@ -56,4 +56,16 @@ Result<std::shared_ptr<const Story>> RunFacts::story() {
   return story_;
 }
 
+Status RunFacts::put_beside(BesideRunPtr run) {
+  std::unique_ptr<RunFacts> facts;
+  if (run) {
+    Result<Recording> recording = Recording::open(run->path);
+    if (!recording) return tl::unexpected(recording.error());
+    facts = std::make_unique<RunFacts>(std::move(*recording), stop_);
+  }
+  beside_ = std::move(facts);
+  beside_run_ = std::move(run);
+  return {};
+}
+
 }  // namespace nanscope::gui

@@ -4,6 +4,7 @@
 
 #include "core/recording/reader.h"
 #include "core/result.h"
+#include "gui/prepare/beside.h"
 #include "gui/prepare/run_map.h"
 #include "gui/prepare/story.h"
 #include "scenarios/replay.h"
@@ -26,6 +27,11 @@ class RunFacts {
   Result<std::shared_ptr<const RunMap>> map();
   Result<std::shared_ptr<const Story>> story();
 
+  /// The run that stands beside, with what was found out about it; null when there is none.
+  RunFacts* beside() { return beside_.get(); }
+  /// Replaces it; null takes it away. Errors: as of Recording::open(); what stood there stays.
+  Status put_beside(BesideRunPtr run);
+
  private:
   class StoppableTensors final : public TensorSource {
    public:
@@ -45,6 +51,8 @@ class RunFacts {
   std::unique_ptr<RunMapMaker> map_maker_;  ///< until the map is exact
   std::shared_ptr<const RunMap> map_;
   std::shared_ptr<const Story> story_;
+  BesideRunPtr beside_run_;  ///< before the recording that is open in its folder
+  std::unique_ptr<RunFacts> beside_;
 };
 
 }  // namespace nanscope::gui

@@ -1,5 +1,7 @@
 #include "gui/session.h"
 
+#include <imgui.h>
+
 #include "gui/recent_files.h"
 
 namespace nanscope::gui {
@@ -20,6 +22,7 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
   setup.view = options.view;
   setup.tab = options.tab;
   setup.start = std::move(start);
+  setup.beside = options.beside;
   setup.unattended = options.screenshot.has_value();
   session->traceless_ = options.screenshot || options.script;
   apply_style(setup.theme, setup.scale);
@@ -37,14 +40,18 @@ void Session::show(Recording recording) {
   start_.reset();
 }
 
-/// Shows another recording, the last one that was dropped or chosen.
+/// Shows another recording, the last one that was dropped or chosen; with Shift, or of several, beside the one that is
+/// open.
 void Session::open_next(const std::vector<std::filesystem::path>& dropped) {
   std::optional<std::filesystem::path> next = start_ ? start_->take_choice() : window_->take_choice();
   if (!dropped.empty()) next = dropped.back();
+  const bool beside = ImGui::GetIO().KeyShift || dropped.size() > 1;
+  if (window_ && beside && !dropped.empty()) return window_->open_beside(dropped.back());
   if (!next) return;
   Result<Recording> recording = Recording::open(*next);
   if (recording) {
     setup_.start = {};
+    setup_.beside.clear();
     show(std::move(*recording));
   } else if (window_) {
     window_->say_error(recording.error().message);

@@ -73,6 +73,7 @@ Window::Window(Recording recording, WindowSetup setup)
     : setup_(std::move(setup)),
       top_bar_(recording.path().filename().string()),
       exporter_(recording.path()),
+      beside_(recording.path()),
       store_(std::move(recording)) {
   navigator_.choose(setup_.start);
   const std::vector<std::string> names = setup_.view.empty() ? view_names() : std::vector<std::string>{setup_.view};
@@ -83,22 +84,26 @@ Window::Window(Recording recording, WindowSetup setup)
   }
   places_.resize(panes_.size());
   ask_map(Urgency::now);
+  if (!setup_.beside.empty()) open_beside(setup_.beside);
   if (!setup_.unattended) store_.ask("recent", find_recent);
-  store_.ask("diagnosis", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); }, Urgency::later);
+  store_.ask(
+      "diagnosis", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); }, Urgency::later);
 }
 
 void Window::ask_map(Urgency urgency) {
-  store_.ask("map", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.map(); }, urgency);
+  store_.ask(
+      "map", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.map(); }, urgency);
 }
 
 bool Window::settled() const {
-  return !store_.activity() && !exporter_.busy() && !to_save_ &&
+  return !store_.activity() && !beside_.running() && !exporter_.busy() && !to_save_ &&
          std::all_of(panes_.begin(), panes_.end(), [](const Pane& pane) { return pane.settled(); });
 }
 
 void Window::take_answers() {
   for (Answer& answer : store_.poll()) {
     for (Pane& pane : panes_) pane.take(answer);
+    if (beside_.take(store_, answer)) continue;
     if (!answer.result) {
       say_error(answer.result.error().message);
     } else if (answer.kind == "map") {
@@ -152,8 +157,8 @@ std::optional<Area> Window::where(std::string_view view, const Place& place) con
 }
 
 ViewContext Window::context() const {
-  return {setup_.theme,     setup_.fonts,       setup_.scale,          navigator_.selection(),
-          navigator_.map(), navigator_.story(), navigator_.playhead(), setup_.unattended};
+  return {setup_.theme,       setup_.fonts,          setup_.scale,      navigator_.selection(), navigator_.map(),
+          navigator_.story(), navigator_.playhead(), setup_.unattended, beside_.run()};
 }
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {
@@ -166,7 +171,8 @@ void Window::draw_pane(Pane& pane, Area area, bool titled) {
   // What a view chooses takes effect after it is drawn: its context refers to the current selection.
   std::optional<Selection> chosen;
   const ViewActions actions{[&chosen](Selection selection) { chosen = std::move(selection); },
-                            [this](std::string text) { hint_ = std::move(text); }};
+                            [this](std::string text) { hint_ = std::move(text); },
+                            [this](std::vector<std::string> settings) { beside_.try_settings(std::move(settings)); }};
   pane.draw(store_, context(), actions, area, titled);
   ImGui::PopFont();
   ImGui::EndChild();
@@ -207,7 +213,14 @@ void Window::draw_lower(const Look& look, Area area) {
 void Window::layout(Platform& platform, Area area) {
   const Look look{setup_.theme, setup_.fonts, setup_.scale};
   const bool enlarged = enlarged_;
-  const WindowAreas areas = lay_out(area, shares_, setup_.scale, enlarged);
+  const float beside = beside_.empty() ? 0 : Beside::height(look.scale);
+  WindowAreas areas =
+      lay_out({area.x, area.y + beside, area.width, area.height - beside}, shares_, setup_.scale, enlarged);
+  areas.top_bar.y = area.y;
+  if (!beside_.empty()) {
+    const BesideClicks clicks = beside_.draw(look, store_, {area.x, areas.top_bar.bottom(), area.width, beside});
+    if (clicks.go) navigator_.choose(*clicks.go);
+  }
   top_bar_.draw(look, navigator_, areas.top_bar,
                 {[this](const std::string& text) { go(text); },
                  [&platform](const std::string& text) { platform.set_clipboard(text); }, [this] { open_palette({}); }});
@@ -224,7 +237,9 @@ void Window::layout(Platform& platform, Area area) {
 }
 
 void Window::frame(Platform& platform) {
+  beside_.update(store_);
   take_answers();
+  if (std::optional<StatusText> words = beside_.take_words()) message_ = std::move(*words);
   take_saved();
   places_.assign(panes_.size(), {});
   covered_ = palette_.is_open() || listing_keys_;

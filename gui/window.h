@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gui/bars.h"
+#include "gui/beside.h"
 #include "gui/commands.h"
 #include "gui/export/exporter.h"
 #include "gui/navigator.h"
@@ -22,10 +23,11 @@ struct WindowSetup {
   Theme theme;
   Fonts fonts;
   float scale = 1;
-  std::string view;         ///< one view alone; empty: the whole window
-  std::string tab;          ///< the view that is shown below the front; empty: the first
-  Selection start;          ///< empty: the origin, once it is known
-  bool unattended = false;  ///< for a picture
+  std::string view;              ///< one view alone; empty: the whole window
+  std::string tab;               ///< the view that is shown below the front; empty: the first
+  Selection start;               ///< empty: the origin, once it is known
+  std::filesystem::path beside;  ///< a recording to stand beside; empty: none
+  bool unattended = false;       ///< for a picture
 };
 
 /// All that is on screen for one recording.
@@ -50,6 +52,9 @@ class Window {
   void say_error(std::string message) { message_ = {std::move(message), true}; }
   /// What was said last, if it went wrong.
   std::string error() const { return message_.error ? message_.text : std::string(); }
+
+  /// Shows another recording beside this one.
+  void open_beside(const std::filesystem::path& path) { beside_.open(store_, path); }
 
   const Selection& selection() const { return navigator_.selection(); }
   /// Selects a place that somebody typed, once it is found.
@@ -106,6 +111,7 @@ class Window {
   std::optional<Command> to_save_;  ///< once what it is about is on screen
   bool covered_ = false;            ///< something lay above the views in the last frame
   Exporter exporter_;
+  Beside beside_;
   Store store_;
 };
 

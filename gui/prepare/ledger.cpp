@@ -236,7 +236,7 @@ std::vector<double> LogAxis::ticks(std::size_t most) const {
   return thinned;
 }
 
-LogAxis axis_of(const Ledger& ledger) {
+LogAxis axis_of(const Ledger& ledger, std::span<const double> also) {
   double lowest = std::numeric_limits<double>::infinity();
   double highest = 0;
   const auto cover = [&](double value) {
@@ -248,6 +248,7 @@ LogAxis axis_of(const Ledger& ledger) {
     cover(entry.row.absmax);
     if (entry.row.source != ScaleSource::none) cover(entry.limit);
   }
+  for (const double value : also) cover(value);
   return {lowest, highest};
 }
 

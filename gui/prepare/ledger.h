@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -95,8 +96,8 @@ class LogAxis {
   double high_ = 1;
 };
 
-/// Covers what was stored in all lines, and what could be, so that they can be compared.
-LogAxis axis_of(const Ledger& ledger);
+/// Covers what was stored in all lines, and what could be, so that they can be compared; other values `also`.
+LogAxis axis_of(const Ledger& ledger, std::span<const double> also = {});
 
 /// Errors: rows cannot be read.
 Result<Ledger> make_ledger(RunData& run);

@@ -3,39 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
 namespace nanscope::gui {
 namespace {
 
-constexpr double kDecades = 4;                                  ///< of a logarithmic ramp, at most
 constexpr std::int64_t kMostElements = std::int64_t{48} << 20;  ///< more would take memory away from everything else
-
-/// Ends of the ramp's steps: a magnitude takes the first step whose end is above it.
-class RampScale {
- public:
-  RampScale(Ramp ramp, double smallest, double largest) : high_(largest) {
-    if (!(largest > 0)) return;
-    low_ = ramp == Ramp::linear ? 0 : std::clamp(smallest, largest * std::pow(10.0, -kDecades), largest);
-    for (std::size_t i = 0; i < ends_.size(); ++i) {
-      const double part = static_cast<double>(i + 1) / kHealthySteps;
-      ends_[i] = static_cast<float>(ramp == Ramp::linear ? largest * part : low_ * std::pow(largest / low_, part));
-    }
-  }
-  Cell cell(float magnitude) const {
-    const auto step = std::upper_bound(ends_.begin(), ends_.end(), magnitude) - ends_.begin();
-    return static_cast<Cell>(kHealthyFirst + step);
-  }
-  double low() const { return low_; }
-  double high() const { return high_; }
-
- private:
-  std::array<float, kHealthySteps - 1> ends_{};
-  double low_ = 0;
-  double high_ = 0;
-};
 
 std::string number(double value) { return fmt::format("{:.6g}", value); }
 
@@ -46,7 +20,12 @@ class SheetMaker {
     sheet_.subject = std::move(subject);
     sheet_.ramp = options.ramp;
     storing_ = storing_of(run_, sheet_.subject);
+    sheet_.coded = storing_.has_value();
     if (storing_) sheet_.scale = storing_->scale;
+    if (options.beside) {
+      sheet_.real = options.beside->real;
+      sheet_.magnitudes = options.beside->magnitudes;
+    }
   }
 
   Result<std::shared_ptr<const TensorSheet>> make(const Place& place, const SheetOptions& options,
@@ -129,26 +108,23 @@ class SheetMaker {
   void color() {
     const auto count = static_cast<std::size_t>(sheet_.rows * sheet_.columns);
     std::vector<float> values(count);
-    float smallest = std::numeric_limits<float>::infinity();
-    float largest = 0;
+    const double unit = sheet_.real ? static_cast<double>(sheet_.scale.value_or(1)) : 1;
     for (std::int64_t row = 0; row < sheet_.rows; ++row) {
       for (std::int64_t column = 0; column < sheet_.columns; ++column) {
         const float value = sheet_.elements->value(row, sheet_.channel(column));
         values[static_cast<std::size_t>(row * sheet_.columns + column)] = value;
-        const float magnitude = std::abs(value);
-        if (!std::isfinite(magnitude) || magnitude == 0) continue;
-        smallest = std::min(smallest, magnitude);
-        largest = std::max(largest, magnitude);
+        sheet_.magnitudes.cover(static_cast<double>(value) * unit);
       }
     }
-    const RampScale ramp(sheet_.ramp, static_cast<double>(smallest), static_cast<double>(largest));
+    const RampScale ramp(sheet_.ramp, sheet_.magnitudes.smallest, sheet_.magnitudes.largest, kHealthySteps);
     sheet_.low = ramp.low();
     sheet_.high = ramp.high();
     sheet_.cells.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
       const auto at = static_cast<std::int64_t>(i);
       const Cell cell = special(values[i], at / sheet_.columns, sheet_.channel(at % sheet_.columns));
-      sheet_.cells[i] = cell != kAbsent ? cell : ramp.cell(std::abs(values[i]));
+      const int step = ramp.step(std::abs(static_cast<double>(values[i]) * unit));
+      sheet_.cells[i] = cell != kAbsent ? cell : static_cast<Cell>(kHealthyFirst + step);
     }
   }
 
@@ -237,6 +213,18 @@ std::vector<LineHealth> bars(const std::vector<LineHealth>& lines, std::int64_t 
 
 }  // namespace
 
+void MagnitudeRange::cover(double value) {
+  const double magnitude = std::abs(value);
+  if (!std::isfinite(magnitude) || magnitude == 0) return;
+  smallest = std::min(smallest, magnitude);
+  largest = std::max(largest, magnitude);
+}
+
+void MagnitudeRange::cover(const MagnitudeRange& other) {
+  smallest = std::min(smallest, other.smallest);
+  largest = std::max(largest, other.largest);
+}
+
 Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunData& run, TensorSource& tensors, const Place& place,
                                                              const SheetOptions& options, const TensorSheet* known) {
   Result<Subject> subject = find_subject(run, place);
@@ -244,16 +232,23 @@ Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunData& run, Tenso
   return SheetMaker(run, tensors, std::move(*subject), options).make(place, options, known);
 }
 
-std::pair<std::int64_t, std::int64_t> worst_element(const TensorSheet& sheet, const FrontRange& range) {
-  std::pair<std::int64_t, std::int64_t> found{std::clamp<std::int64_t>(range.row_begin, 0, sheet.rows - 1),
-                                              std::clamp<std::int64_t>(range.column_begin, 0, sheet.columns - 1)};
-  for (std::int64_t row = found.first; row < std::min(range.row_end, sheet.rows); ++row) {
+std::pair<std::int64_t, std::int64_t> worst_cell(const CellGrid& grid, const FrontRange& range) {
+  const auto at = [&](std::int64_t row, std::int64_t column) {
+    return grid.cells[static_cast<std::size_t>(row * grid.columns + column)];
+  };
+  std::pair<std::int64_t, std::int64_t> found{std::clamp<std::int64_t>(range.row_begin, 0, grid.rows - 1),
+                                              std::clamp<std::int64_t>(range.column_begin, 0, grid.columns - 1)};
+  for (std::int64_t row = found.first; row < std::min(range.row_end, grid.rows); ++row) {
     for (std::int64_t column = std::max<std::int64_t>(0, range.column_begin);
-         column < std::min(range.column_end, sheet.columns); ++column) {
-      if (sheet.cell(row, column) > sheet.cell(found.first, found.second)) found = {row, column};
+         column < std::min(range.column_end, grid.columns); ++column) {
+      if (at(row, column) > at(found.first, found.second)) found = {row, column};
     }
   }
   return found;
+}
+
+std::pair<std::int64_t, std::int64_t> worst_element(const TensorSheet& sheet, const FrontRange& range) {
+  return worst_cell({sheet.cells, sheet.columns, sheet.rows}, range);
 }
 
 TensorPicture make_tensor_picture(std::shared_ptr<const TensorSheet> sheet, std::optional<FrontRange> range, int width,

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,13 +9,20 @@
 #include "gui/cell.h"
 #include "gui/prepare/front_image.h"
 #include "gui/prepare/prepared.h"
+#include "gui/prepare/ramp_scale.h"
 #include "gui/prepare/subject.h"
 
 /// A tensor as a grid of cells, one an element.
 namespace nanscope::gui {
 
-/// How magnitudes are laid out on the ramp of colours.
-enum class Ramp : std::uint8_t { log, linear };
+/// Of non-zero finite values.
+struct MagnitudeRange {
+  double smallest = std::numeric_limits<double>::infinity();
+  double largest = 0;
+  void cover(double value);
+  void cover(const MagnitudeRange& other);
+  bool operator==(const MagnitudeRange&) const = default;
+};
 
 /// A number about the whole tensor; `tone` is its colour when it is bad news.
 struct SheetNumber {
@@ -39,6 +47,7 @@ struct TensorSheet {
   std::string problem;         ///< why elements cannot be shown; then the cells are the health of whole rows
   Elements elements;           ///< null when there is a problem
   std::optional<float> scale;  ///< of codes: real = code value x scale
+  bool coded = false;          ///< these are codes under a scale, be it known or not
   Ramp ramp = Ramp::log;
   bool query_by_key = false;
   std::int64_t head = 0;
@@ -49,7 +58,9 @@ struct TensorSheet {
   std::vector<Cell> cells;  ///< rows x columns
   std::vector<LineHealth> row_health;
   std::vector<LineHealth> column_health;
-  double low = 0;  ///< |x| where the ramp begins; what is smaller takes its first colour
+  MagnitudeRange magnitudes;  ///< that the ramp covers
+  bool real = false;          ///< the ramp is of real values, else of the codes' own
+  double low = 0;             ///< |x| where the ramp begins; what is smaller takes its first colour
   double high = 0;
   std::vector<SheetNumber> numbers;
 
@@ -62,6 +73,13 @@ struct TensorSheet {
 struct SheetOptions {
   Ramp ramp = Ramp::log;
   std::optional<std::int64_t> head;  ///< nothing: that of the selected channel, else the first
+  /// What stands beside: its values are on the same ramp.
+  struct Beside {
+    MagnitudeRange magnitudes;
+    bool real = false;  ///< magnitudes are of real values: code value x scale
+    bool operator==(const Beside&) const = default;
+  };
+  std::optional<Beside> beside = std::nullopt;
 };
 
 /// `known` may be null, or a sheet of the same recording: its elements are used again. Errors: as of
@@ -69,16 +87,21 @@ struct SheetOptions {
 Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunData& run, TensorSource& tensors, const Place& place,
                                                              const SheetOptions& options, const TensorSheet* known);
 
-/// The worst element of a range, the first of them in row-major order, as row and column.
+/// The largest cell of a range, the first of them in row-major order, as row and column.
+std::pair<std::int64_t, std::int64_t> worst_cell(const CellGrid& grid, const FrontRange& range);
+/// The worst element of a range.
 std::pair<std::int64_t, std::int64_t> worst_element(const TensorSheet& sheet, const FrontRange& range);
+
+struct TwinPicture;
 
 /// Part of a sheet at the resolution of a screen.
 struct TensorPicture final : Prepared {
   std::string notice;  ///< why there is no sheet
   std::shared_ptr<const TensorSheet> sheet;
   FrontImage image;
-  std::vector<LineHealth> row_bars;     ///< one a texel: of the whole rows in it the largest of each share
-  std::vector<LineHealth> column_bars;  ///< of the whole columns
+  std::vector<LineHealth> row_bars;         ///< one a texel: of the whole rows in it the largest of each share
+  std::vector<LineHealth> column_bars;      ///< of the whole columns
+  std::shared_ptr<const TwinPicture> twin;  ///< what stands beside; null when nothing does
 };
 
 /// Without a range, all of it.

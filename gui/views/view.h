@@ -4,9 +4,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gui/export/table.h"
 #include "gui/paint.h"
+#include "gui/prepare/beside.h"
 #include "gui/prepare/run_map.h"
 #include "gui/prepare/story.h"
 #include "gui/selection.h"
@@ -27,12 +29,15 @@ struct ViewContext {
   std::shared_ptr<const Story> story;   ///< null until the diagnosis is done
   std::optional<std::size_t> playhead;  ///< index in RunMap::ops while the run is played
   bool unattended = false;              ///< a picture is taken: nobody is there to press a button
+  BesideRunPtr beside;                  ///< the run that stands beside; null when there is none
 };
 
 /// What a view asks of the window.
 struct ViewActions {
   std::function<void(Selection)> choose;  ///< selects for all views
   std::function<void(std::string)> hint;  ///< text for the status line, for this frame
+  /// Runs the recording with these settings changed, and puts what comes of it beside.
+  std::function<void(std::vector<std::string>)> try_beside = [](const auto&) {};
 };
 
 /// What a view needs from the store's thread. An equal key is an equal answer: it is asked for once.

@@ -147,12 +147,17 @@ class Sheet {
     const float top = y_;
     const float height = px(kLine) + (lines - 1) * px(16);
     const Area whole{area_.x + px(6), top, area_.width - px(12), height};
-    if (opens) interact(id, whole);
+    const Area beside = beside_box(id, whole);
+    const bool offered = opens && (interact(row, id, whole, beside) || is_beside(id));
     write_change(row, top);
     draw_chain(row, top);
     draw_requests(row, top);
     write_numbers(row, top);
     write_answer(row, top);
+    if (offered) {
+      const Theme& theme = context_.theme;
+      chip(context_, beside, is_beside(id) ? "stands beside" : "Open beside", theme.accent, theme.panel);
+    }
     y_ = top + height;
     if (opens && id == opened_) answers(row);
   }
@@ -170,7 +175,25 @@ class Sheet {
  private:
   float px(float pixels) const { return pixels * context_.scale; }
 
-  void interact(const std::string& id, Area box) {
+  bool is_beside(const std::string& id) const { return context_.beside && context_.beside->label == id; }
+
+  /// At the right end of a row: what puts its run beside this one.
+  Area beside_box(const std::string& id, Area row) const {
+    const float width = chip_width(context_, is_beside(id) ? "stands beside" : "Open beside");
+    return {row.right() - width - px(6), row.y + px(2), width, px(kLine - 4)};
+  }
+
+  /// Answers whether the row is pointed at or open.
+  bool interact(const WhatIfRow& row, const std::string& id, Area box, Area beside) {
+    ImGui::SetCursorScreenPos(beside.min());  // first, as it lies within the row
+    if (ImGui::InvisibleButton(("beside " + id).c_str(), {beside.width, beside.height})) {
+      actions_.try_beside(row.settings);
+    }
+    const bool over = ImGui::IsItemHovered();
+    if (over) {
+      ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
+      actions_.hint(fmt::format("run it again with {} and show both side by side", id));
+    }
     ImGui::SetCursorScreenPos(box.min());
     if (ImGui::InvisibleButton(id.c_str(), {box.width, box.height})) clicked_ = id;
     const bool hovered = ImGui::IsItemHovered();
@@ -178,9 +201,9 @@ class Sheet {
       ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
       actions_.hint(id == opened_ ? "hide the answers" : "show what the requests answer with " + id);
     }
-    if (hovered || id == opened_) {
-      fill(box, hovered ? context_.theme.raised : context_.theme.raised.alpha(150), px(5));
-    }
+    const bool told = hovered || over || id == opened_;
+    if (told) fill(box, hovered || over ? context_.theme.raised : context_.theme.raised.alpha(150), px(5));
+    return told;
   }
 
   void write_change(const WhatIfRow& row, float top) const {

@@ -1,0 +1,199 @@
+#include "gui/beside.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gui/controls.h"
+
+namespace nanscope::gui {
+namespace {
+
+constexpr float kHeight = 36;
+constexpr float kButton = 24;
+constexpr const char* kOpened = "beside";
+constexpr const char* kParting = "divergence";
+constexpr const char* kSaved = "saving the other run";
+
+/// Where a run was copied to.
+struct SavedFile final : Prepared {
+  std::filesystem::path path;
+};
+
+Result<PreparedPtr> put(RunFacts& facts, const BesideRunPtr& run) {
+  if (Status put = facts.put_beside(run); !put) return tl::unexpected(put.error());
+  return PreparedPtr{};
+}
+
+Result<PreparedPtr> part(RunFacts& facts) {
+  if (facts.beside() == nullptr) return std::make_shared<const Divergence>();
+  RecordingRun here(facts.recording());
+  RecordingRun there(facts.beside()->recording());
+  Result<Divergence> found = find_divergence(here, there);
+  if (!found) return tl::unexpected(found.error());
+  return std::make_shared<const Divergence>(std::move(*found));
+}
+
+/// A cross in a square; true when it was pressed.
+bool close_button(const Look& look, Area box) {
+  ImGui::SetCursorScreenPos(box.min());
+  const bool pressed = ImGui::InvisibleButton("take away", {box.width, box.height});
+  const bool hovered = ImGui::IsItemHovered();
+  if (hovered) fill(box, look.theme.hovered, look.px(5));
+  const Area cross = box.inset(look.px(8));
+  const Color ink = hovered ? look.theme.text : look.theme.muted;
+  line(cross.min(), cross.max(), ink, look.px(1.6F));
+  line({cross.right(), cross.y}, {cross.x, cross.bottom()}, ink, look.px(1.6F));
+  return pressed;
+}
+
+}  // namespace
+
+void Beside::open(Store& store, const std::filesystem::path& path) {
+  auto run = std::make_shared<BesideRun>();
+  run->path = path;
+  run->label = path.filename().string();
+  coming_ = std::move(run);
+  store.ask(kOpened, [opened = coming_](RunFacts& facts) { return put(facts, opened); });
+}
+
+void Beside::try_settings(std::vector<std::string> settings) {
+  if (job_.running()) {  // starting another would wait for its end
+    job_.cancel();
+    next_ = std::move(settings);
+    return;
+  }
+  job_.start([recording = recording_, settings = std::move(settings)](const std::stop_token& stop,
+                                                                      const Background<BesideRunPtr>::Report& report) {
+    report({0, 0, fmt::format("{}", fmt::join(settings, " "))});
+    return run_changed(recording, settings, stop, report);
+  });
+}
+
+void Beside::remove(Store& store) {
+  run_.reset();
+  coming_.reset();
+  divergence_.reset();
+  store.ask(kOpened, [](RunFacts& facts) { return put(facts, nullptr); });
+}
+
+void Beside::save(Store& store) {
+  if (!run_ || !run_->scratch || saved_) return;
+  saved_ = true;
+  store.ask(kSaved, [run = run_, recording = recording_](RunFacts&) -> Result<PreparedPtr> {
+    const Result<std::filesystem::path> kept = keep_beside(*run, recording);
+    if (!kept) return tl::unexpected(kept.error());
+    auto answer = std::make_shared<SavedFile>();
+    answer->path = *kept;
+    return answer;
+  });
+}
+
+void Beside::update(Store& store) {
+  const std::optional<Result<BesideRunPtr>> result = job_.take();
+  if (!result) return;
+  if (next_) return try_settings(*std::exchange(next_, std::nullopt));
+  if (*result) {
+    coming_ = **result;
+    store.ask(kOpened, [run = coming_](RunFacts& facts) { return put(facts, run); });
+  } else if (!job_.cancelled()) {
+    words_ = {result->error().message, true};
+  }
+}
+
+bool Beside::take(Store& store, const Answer& answer) {
+  if (answer.kind == kOpened) {
+    if (!answer.result) {
+      words_ = {answer.result.error().message, true};
+    } else if (coming_) {
+      run_ = std::move(coming_);
+      divergence_.reset();
+      saved_ = false;
+      store.ask(kParting, part, Urgency::later);
+    }
+    coming_.reset();
+    return true;
+  }
+  if (answer.kind == kParting) {
+    if (answer.result && run_) divergence_ = std::static_pointer_cast<const Divergence>(*answer.result);
+    if (!answer.result) words_ = {answer.result.error().message, true};
+    return true;
+  }
+  if (answer.kind != kSaved) return false;
+  if (answer.result) {
+    words_ = {"the other run is kept in " + static_cast<const SavedFile&>(**answer.result).path.string(), false};
+  } else {
+    saved_ = false;
+    words_ = {answer.result.error().message, true};
+  }
+  return true;
+}
+
+std::optional<StatusText> Beside::take_words() { return std::exchange(words_, std::nullopt); }
+
+float Beside::height(float scale) { return kHeight * scale; }
+
+BesideClicks Beside::draw(const Look& look, Store& store, Area area) {
+  BesideClicks clicks;
+  fill(area, look.theme.panel);
+  fill({area.x, area.y, area.width, 1}, look.theme.line);
+  const Area row = area.inset(look.px(18), 0);
+  if (job_.running()) {
+    const JobProgress progress = job_.progress();
+    const float cancel = button_width(look, "Cancel");
+    const Area box{row.right() - cancel, row.y + look.px(6), cancel, look.px(kButton)};
+    const std::string share = progress.total > 0 ? fmt::format("{:.0f} %", 100 * progress.share()) : "starting";
+    const Area words{row.x, row.y, row.width - cancel - look.px(16), row.height};
+    label(look.fonts.small, words, look.theme.text,
+          printable(fmt::format("Running {} \u00B7 {}", progress.what, job_.cancelled() ? "stopping" : share)));
+    fill({area.x, area.bottom() - look.px(2), area.width * std::clamp(progress.share(), 0.0F, 1.0F), look.px(2)},
+         look.theme.accent);
+    if (button(look, "cancel the other run", "Cancel", box)) {
+      next_.reset();
+      job_.cancel();
+    }
+  } else if (run_) {
+    draw_run(look, store, row, clicks);
+  }
+  return clicks;
+}
+
+void Beside::draw_run(const Look& look, Store& store, Area row, BesideClicks& clicks) {
+  const float height = look.px(kButton);
+  const float y = row.y + (row.height - height) / 2;
+  float x = row.x;
+  const auto take = [&](const ImFont* font, std::string_view words, Color ink) {
+    const float width = text_size(font, words).x + 1;
+    label(font, {x, row.y, std::min(width, row.right() - x), row.height}, ink, words);
+    x += width;
+  };
+  take(look.fonts.small, "beside", look.theme.muted);
+  x += look.px(8);
+  const std::string name = printable(run_->label);
+  const float wanted = text_size(look.fonts.mono_small, name).x + look.px(20) + height;
+  const Area chip{x, y, std::min(wanted, row.width * 0.4F), height};
+  fill(chip, look.theme.raised, look.px(5));
+  label(look.fonts.mono_small, {chip.x + look.px(10), y, chip.width - look.px(18) - height, height}, look.theme.accent,
+        name);
+  const bool away = close_button(look, {chip.right() - height, y, height, height});
+  x = chip.right() + look.px(16);
+  float right = row.right();
+  const auto press = [&](const char* id, std::string_view words) {
+    const float width = button_width(look, words);
+    right -= width;
+    const bool pressed = button(look, id, words, {right, y, width, height});
+    right -= look.px(8);
+    return pressed;
+  };
+  if (run_->scratch && !saved_ && press("save the other run", "Save")) save(store);
+  if (divergence_ && divergence_->first && press("first difference", "First difference"))
+    clicks.go = divergence_->first;
+  label(look.fonts.small, {x, row.y, right - x, row.height}, look.theme.muted,
+        divergence_ ? printable(divergence_->words) : std::string("comparing\u2026"));
+  if (away) remove(store);
+}
+
+}  // namespace nanscope::gui

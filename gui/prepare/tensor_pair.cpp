@@ -1,0 +1,233 @@
+#include "gui/prepare/tensor_pair.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/counted.h"
+
+namespace nanscope::gui {
+namespace {
+
+std::string shape_of(const TensorSheet& sheet) {
+  const TensorRow& tensor = sheet.subject.tensor;
+  return fmt::format("{} \u00D7 {}", tensor.tokens, tensor.channels);
+}
+
+bool same_shape(const TensorSheet& a, const TensorSheet& b) {
+  const TensorRow& x = a.subject.tensor;
+  const TensorRow& y = b.subject.tensor;
+  return x.tokens == y.tokens && x.channels == y.channels && x.heads == y.heads && x.first_token == y.first_token;
+}
+
+/// Equal codes are equal values.
+bool same_codes(const TensorSheet& a, const TensorSheet& b) {
+  return a.subject.tensor.format == b.subject.tensor.format && a.scale == b.scale;
+}
+
+bool scale_unknown(const TensorSheet& sheet) { return sheet.coded && !sheet.scale; }
+
+double real_value(const TensorSheet& sheet, std::int64_t row, std::int64_t channel) {
+  return static_cast<double>(sheet.elements->value(row, channel)) * static_cast<double>(sheet.scale.value_or(1));
+}
+
+bool unlike_infinite(double a, double b) { return (std::isinf(a) || std::isinf(b)) && a != b; }
+
+Cell class_of(double here, double there, bool same_bits) {
+  if (same_bits) return kDiffEqual;
+  const bool nan_here = std::isnan(here);
+  const bool nan_there = std::isnan(there);
+  if (nan_here != nan_there) return nan_here ? kDiffNanHere : kDiffNanThere;
+  if (nan_here || here == there) return kDiffBits;
+  if (unlike_infinite(here, there)) return kDiffInf;
+  return here > there ? kDiffFirst + 1 : kDiffFirst;
+}
+
+void count(TensorDifference& difference, Cell cell) {
+  if (cell != kDiffEqual) ++difference.differing;
+  if (cell == kDiffNanHere) ++difference.nan_here;
+  if (cell == kDiffNanThere) ++difference.nan_there;
+}
+
+std::string differing_words(const TensorDifference& difference, const TensorSheet& here) {
+  const std::uint64_t all = difference.cells.size();
+  std::string words = difference.differing == all
+                          ? fmt::format("all {} differ", counted(all, "element"))
+                          : fmt::format("{} of {} differ", difference.differing, counted(all, "element"));
+  if (difference.nan_here > 0) words += fmt::format(", {} NaN here only", difference.nan_here);
+  if (difference.nan_there > 0) words += fmt::format(", {} NaN there only", difference.nan_there);
+  if (difference.largest) {
+    const std::int64_t row = *difference.largest / difference.columns;
+    const std::int64_t channel = here.channel(*difference.largest % difference.columns);
+    words +=
+        fmt::format(", at most by {:.4g} at [{},{}]", difference.high, here.subject.tensor.first_token + row, channel);
+  }
+  return words;
+}
+
+/// Which elements differ, then by how much on a ramp over those that do.
+void compare_elements(TensorDifference& out, const TensorSheet& here, const TensorSheet& there, Ramp ramp) {
+  out.rows = here.rows;
+  out.columns = here.columns;
+  out.cells.resize(here.cells.size());
+  std::vector<double> magnitudes(out.cells.size());
+  MagnitudeRange range;
+  for (std::size_t i = 0; i < out.cells.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const ElementPair pair = pair_at(here, there, at / out.columns, at % out.columns);
+    out.cells[i] = pair.cell;
+    count(out, pair.cell);
+    if (pair.cell != kDiffFirst && pair.cell != kDiffFirst + 1) continue;
+    magnitudes[i] = std::abs(*pair.difference);
+    if (!out.largest || magnitudes[i] > range.largest) out.largest = at;
+    range.cover(magnitudes[i]);
+  }
+  const RampScale scale(ramp, range.smallest, range.largest, kDiffSteps);
+  out.low = scale.low();
+  out.high = scale.high();
+  for (std::size_t i = 0; i < out.cells.size(); ++i) {
+    if (magnitudes[i] > 0) out.cells[i] = static_cast<Cell>(out.cells[i] + 2 * scale.step(magnitudes[i]));
+  }
+}
+
+std::string format_words(const TensorSheet& here, const TensorSheet& there) {
+  const Format a = here.subject.tensor.format;
+  const Format b = there.subject.tensor.format;
+  return a == b ? std::string() : fmt::format(" \u00B7 {} here, {} there", name(a), name(b));
+}
+
+/// The sheet of the same place in the other run; null when it has none.
+std::shared_ptr<const TensorSheet> twin_of(const Subject& subject, RunData& there, TensorSource& tensors,
+                                           const Place& place, const SheetOptions& options, const TensorSheet* known) {
+  Place twin = place;
+  twin.role = subject.tensor.role;
+  const Result<Subject> found = find_subject(there, twin);
+  if (!found || found->tensor.role != twin.role) return nullptr;
+  const auto sheet = make_tensor_sheet(there, tensors, twin, options, known);
+  return sheet ? *sheet : nullptr;
+}
+
+bool shows(const TensorSheet& sheet, const Subject& subject, const SheetOptions& options) {
+  const bool head = !options.head || sheet.heads < 2 || *options.head == sheet.head;
+  return sheet.subject.tensor.id == subject.tensor.id && sheet.ramp == options.ramp && head;
+}
+
+}  // namespace
+
+ElementPair pair_at(const TensorSheet& here, const TensorSheet& there, std::int64_t row, std::int64_t column) {
+  const std::int64_t channel = here.channel(column);
+  ElementPair pair;
+  pair.here = real_value(here, row, channel);
+  pair.there = real_value(there, row, channel);
+  const std::uint32_t code_here = here.elements->code(row, channel);
+  const std::uint32_t code_there = there.elements->code(row, channel);
+  const bool codes = same_codes(here, there);
+  const bool same_value = pair.here == pair.there || (std::isnan(pair.here) && std::isnan(pair.there));
+  const bool same_bits = codes ? code_here == code_there : same_value;
+  pair.cell = class_of(pair.here, pair.there, same_bits);
+  if (std::isfinite(pair.here) && std::isfinite(pair.there)) {
+    pair.difference = pair.here - pair.there;
+    if (pair.there != 0) pair.relative = std::abs(*pair.difference / pair.there);
+    if (codes) pair.ulps = ulp_distance(here.subject.tensor.format, code_here, code_there);
+  }
+  return pair;
+}
+
+std::string words_of(const ElementPair& pair) {
+  switch (pair.cell) {
+    case kDiffEqual:
+      return "equal bits";
+    case kDiffNanHere:
+      return "NaN here only";
+    case kDiffNanThere:
+      return "NaN there only";
+    case kDiffInf:
+      return "infinite on one side";
+    case kDiffBits:
+      return std::isnan(pair.here) ? "NaN on both sides, other bits" : "+0 against -0";
+    default:
+      break;
+  }
+  std::string words = fmt::format("{:+.6g}", pair.difference.value_or(0));
+  if (pair.relative) words += fmt::format(", {:.3g} % of there", 100 * *pair.relative);
+  if (pair.ulps) words += fmt::format(", {} ulp", *pair.ulps);
+  return words;
+}
+
+TensorDifference subtract(const TensorSheet& here, const TensorSheet* there, Ramp ramp) {
+  TensorDifference out;
+  if (there == nullptr) {
+    out.state = PairState::no_twin;
+    out.words = "the other run has no such tensor";
+  } else if (!same_shape(here, *there)) {
+    out.state = PairState::other_shape;
+    out.words = fmt::format("shapes differ: {} here, {} there", shape_of(here), shape_of(*there));
+    if (shape_of(here) == shape_of(*there)) out.words = "other tokens there than here";
+  } else if (!here.elements || !there->elements) {
+    out.words = here.elements ? "the other run's elements are not to be had: " + there->problem
+                              : "its elements are not to be had: " + here.problem;
+  } else if (scale_unknown(here) || scale_unknown(*there)) {
+    out.words = "each token has a scale of its own, which is not recorded: codes stand side by side";
+  } else {
+    compare_elements(out, here, *there, ramp);
+    out.state = out.differing > 0 ? PairState::differs : PairState::equal;
+    const bool codes = same_codes(here, *there);
+    out.words = out.differing > 0 ? differing_words(out, here)
+                : codes           ? "every element has equal bits"
+                                  : "every element has an equal value";
+    out.words += format_words(here, *there);
+  }
+  return out;
+}
+
+std::pair<std::int64_t, std::int64_t> worst_difference(const TensorDifference& difference, const FrontRange& range) {
+  return worst_cell({difference.cells, difference.columns, difference.rows}, range);
+}
+
+Result<SheetPair> make_sheet_pair(RunData& run, TensorSource& tensors, RunData& there, TensorSource& there_tensors,
+                                  const Place& place, const SheetOptions& options, const SheetPair& known) {
+  const Result<Subject> subject = find_subject(run, place);
+  if (!subject) return tl::unexpected(subject.error());
+  if (known.here && shows(*known.here, *subject, options)) return known;
+  SheetPair pair;
+  auto here = make_tensor_sheet(run, tensors, place, options, known.here.get());
+  if (!here) return tl::unexpected(here.error());
+  pair.here = std::move(*here);
+  pair.there = twin_of(*subject, there, there_tensors, place, options, known.there.get());
+  if (pair.there) {
+    SheetOptions common = options;
+    common.beside.emplace();
+    common.beside->real =
+        !same_codes(*pair.here, *pair.there) && !scale_unknown(*pair.here) && !scale_unknown(*pair.there);
+    for (const TensorSheet* sheet : {pair.here.get(), pair.there.get()}) {
+      const double unit = common.beside->real ? static_cast<double>(sheet->scale.value_or(1)) : 1;
+      common.beside->magnitudes.cover({sheet->magnitudes.smallest * unit, sheet->magnitudes.largest * unit});
+    }
+    here = make_tensor_sheet(run, tensors, place, common, pair.here.get());
+    if (!here) return tl::unexpected(here.error());
+    pair.here = std::move(*here);
+    pair.there = twin_of(*subject, there, there_tensors, place, common, pair.there.get());
+  }
+  pair.difference = std::make_shared<const TensorDifference>(subtract(*pair.here, pair.there.get(), options.ramp));
+  return pair;
+}
+
+TensorPicture make_pair_picture(SheetPair pair, std::string label, std::optional<FrontRange> range, int width,
+                                int height) {
+  TensorPicture picture = make_tensor_picture(pair.here, range, width, height);
+  auto twin = std::make_shared<TwinPicture>();
+  twin->label = std::move(label);
+  const bool aligned = pair.difference->state != PairState::other_shape;
+  if (pair.there) twin->there = make_tensor_picture(pair.there, aligned ? range : std::nullopt, width, height);
+  const TensorDifference& difference = *pair.difference;
+  const FrontRange all{0, difference.columns, 0, difference.rows};
+  twin->difference =
+      make_image({difference.cells, difference.columns, difference.rows}, range.value_or(all), width, height);
+  twin->pair = std::move(pair);
+  picture.twin = std::move(twin);
+  return picture;
+}
+
+}  // namespace nanscope::gui

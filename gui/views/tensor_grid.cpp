@@ -1,0 +1,226 @@
+#include "gui/views/tensor_grid.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gui/marks.h"
+
+namespace nanscope::gui {
+namespace {
+
+constexpr float kNameHeight = 12;  ///< rows of so many pixels are named
+constexpr float kTickGap = 64;     ///< between the numbers of an axis, at least
+constexpr float kValueWidth = 74;  ///< cells so wide show their value
+
+/// The numbers of an axis are multiples of this, so that they are not closer than `least` cells.
+std::int64_t tick_step(double least) {
+  std::int64_t step = 1;
+  while (static_cast<double>(step) < least) step *= 2;
+  return step;
+}
+
+bool shows_values(const GridScene& scene, const TensorSheet& sheet) {
+  return sheet.elements && scene.cell_width() >= scene.px(kValueWidth) && scene.cell_height() >= scene.px(kNameHeight);
+}
+
+void draw_values(const GridScene& scene, const TensorSheet& sheet, const CellText& text) {
+  if (!shows_values(scene, sheet)) return;
+  const FrontRange range = scene.port.range();
+  clip(scene.cells);
+  for (std::int64_t row = range.row_begin; row < range.row_end; ++row) {
+    for (std::int64_t column = range.column_begin; column < range.column_end; ++column) {
+      label(scene.context.fonts.mono_small, scene.cell(column, row).inset(scene.px(3), 0),
+            ink_on(scene.context.theme, sheet.cell(row, column)), text(row, column), 0.5F);
+    }
+  }
+  unclip();
+}
+
+/// Heads that stand side by side are told apart.
+void draw_heads(const GridScene& scene, const TensorSheet& sheet, Area axis) {
+  const std::int64_t heads = sheet.subject.tensor.heads;
+  if (sheet.query_by_key || heads < 2 || sheet.columns % heads != 0) return;
+  const std::int64_t wide = sheet.columns / heads;
+  clip({scene.cells.x, axis.y, scene.cells.width, scene.cells.bottom() - axis.y});
+  for (std::int64_t head = 1; head < heads; ++head) {
+    const float x = std::floor(scene.x(static_cast<double>(head * wide)));
+    fill({x, axis.y + axis.height * 0.5F, scene.px(2), scene.cells.bottom() - axis.y}, scene.context.theme.panel);
+  }
+  unclip();
+}
+
+void draw_context(const GridScene& scene, const TensorSheet& sheet) {
+  const std::int64_t context = sheet.subject.step.context;
+  if (!sheet.elements || !beyond_context(sheet, sheet.rows - 1, sheet.columns - 1)) return;
+  const Color ink = scene.context.theme.text.alpha(200);
+  clip(scene.cells);
+  if (sheet.query_by_key) {
+    fill({std::floor(scene.x(static_cast<double>(context))), scene.cells.y, scene.px(2), scene.cells.height}, ink);
+  } else {
+    fill({scene.cells.x, std::floor(scene.y(static_cast<double>(context))), scene.cells.width, scene.px(2)}, ink);
+  }
+  unclip();
+}
+
+void draw_selection(const GridScene& scene, const TensorSheet& sheet) {
+  const Place& place = scene.context.selection.place;
+  const std::optional<std::int64_t> row = row_of(sheet.subject.tensor, place);
+  const std::optional<std::int64_t> channel = channel_of(sheet.subject.tensor, place);
+  const std::int64_t column = channel.value_or(0) - sheet.first_channel;
+  const bool whole_row = sheet.elements == nullptr || !channel;
+  if (!row || *row >= sheet.rows || (!whole_row && (column < 0 || column >= sheet.columns))) return;
+  clip(scene.cells.inset(-scene.px(4)));
+  if (whole_row) {
+    draw_cursor(scene, scene.cell(0, *row, sheet.columns), false, false);
+  } else {
+    const bool lines = !shows_values(scene, sheet);  // they would cross the numbers
+    draw_cursor(scene, scene.cell(column, *row), lines, lines);
+  }
+  unclip();
+}
+
+/// What the norms record of a row has names.
+std::string column_name(const TensorSheet& sheet, std::int64_t column) {
+  if (sheet.subject.tensor.role == "stats" && sheet.columns == 3) {
+    constexpr const char* kStats[] = {"mean", "variance", "1 / sqrt(variance + eps)"};
+    return kStats[column];
+  }
+  return std::to_string(column);
+}
+
+void draw_axis(const GridScene& scene, const TensorSheet& sheet, const GridAreas& areas) {
+  const Area& axis = areas.axis;
+  const Theme& theme = scene.context.theme;
+  const Fonts& fonts = scene.context.fonts;
+  if (!sheet.elements) return;
+  if (areas.row_names.width > 0) {
+    const Area corner{areas.row_names.x, axis.y, areas.row_names.width, axis.height};
+    label(fonts.small, corner, theme.muted, sheet.query_by_key ? "key" : "channel", 1);
+  }
+  const std::int64_t step = tick_step(static_cast<double>(scene.px(kTickGap) / scene.cell_width()));
+  const FrontRange range = scene.port.range();
+  clip({scene.cells.x - scene.px(8), axis.y, scene.cells.width + scene.px(30), axis.height});
+  for (std::int64_t c = (range.column_begin + step - 1) / step * step; c < range.column_end; c += step) {
+    const float x = scene.x(static_cast<double>(c) + 0.5);
+    const std::string words = column_name(sheet, c);
+    const float width = text_size(fonts.mono_small, words).x;
+    text(fonts.mono_small, {std::max(x - width / 2, scene.cells.x), axis.y + scene.px(2)}, theme.muted, words);
+    fill({std::floor(x), axis.bottom() - scene.px(4), 1, scene.px(3)}, theme.muted.alpha(140));
+  }
+  unclip();
+}
+
+/// The shares of what is bad from `base` on, none so small that it is not seen; the rest is healthy.
+template <class Draw>
+void draw_shares(const GridScene& scene, const LineHealth& line, float length, const Draw& draw) {
+  const std::pair<float, Cell> parts[] = {
+      {line.nan, kNan}, {line.inf, kInf}, {line.clipped, kClipped}, {line.low_headroom, kLowHeadroom}};
+  float at = 0;
+  for (const auto& [share, cell] : parts) {
+    if (share <= 0) continue;
+    const float wide = std::clamp(std::round(share * length), scene.px(2), std::max(0.0F, length - at));
+    draw(at, wide, scene.context.theme.cell(cell));
+    at += wide;
+  }
+  draw(at, length - at, scene.context.theme.cell(line.largest).alpha(150));
+}
+
+void draw_rows(const GridScene& scene, const TensorSheet& sheet, Area names, const std::optional<GridHit>& hit) {
+  const Theme& theme = scene.context.theme;
+  const Fonts& fonts = scene.context.fonts;
+  const std::int64_t step = tick_step(static_cast<double>(scene.px(kNameHeight) / scene.cell_height()));
+  const FrontRange range = scene.port.range();
+  const std::optional<std::int64_t> chosen = row_of(sheet.subject.tensor, scene.context.selection.place);
+  clip({names.x, names.y - scene.px(4), names.width, names.height + scene.px(8)});
+  for (std::int64_t row = range.row_begin / step * step; row < range.row_end; row += step) {
+    const float y = scene.y(static_cast<double>(row) + 0.5);
+    const std::int64_t position = sheet.subject.tensor.first_token + row;
+    const bool pointed = (hit && hit->row == row) || chosen == row;
+    const std::string number = std::to_string(position);
+    const float height = scene.px(16);
+    const float width = text_size(fonts.mono_small, number).x;
+    label(fonts.mono_small, {names.right() - width, y - height / 2, width + 1, height},
+          pointed ? theme.text : theme.muted, number);
+    label(fonts.small, {names.x + scene.px(18), y - height / 2, names.width - width - scene.px(26), height},
+          pointed ? theme.text : theme.muted, token_text(scene.context, sheet, position), 1);
+  }
+  unclip();
+}
+
+}  // namespace
+
+std::string value_text(const TensorSheet& sheet, std::int64_t row, std::int64_t column) {
+  const float value = sheet.elements->value(row, sheet.channel(column));
+  return std::isnan(value) ? "NaN" : fmt::format("{:.4g}", value);
+}
+
+void draw_grid_marks(const GridScene& scene, const TensorSheet& sheet, const GridAreas& areas, const CellText& text,
+                     const std::optional<GridHit>& hit) {
+  draw_values(scene, sheet, text);
+  draw_heads(scene, sheet, areas.axis);
+  draw_context(scene, sheet);
+  draw_selection(scene, sheet);
+  draw_axis(scene, sheet, areas);
+  if (areas.row_names.width > 0) draw_rows(scene, sheet, areas.row_names, hit);
+}
+
+void draw_grid_bars(const GridScene& scene, const TensorPicture& picture, const GridAreas& layout) {
+  const FrontRange& range = picture.image.range;
+  const Area& above = layout.column_bars;
+  clip(above);
+  const double columns = static_cast<double>(range.column_end - range.column_begin);
+  for (std::size_t i = 0; i < picture.column_bars.size(); ++i) {
+    const double per = columns / static_cast<double>(picture.column_bars.size());
+    const double at = static_cast<double>(range.column_begin) + per * static_cast<double>(i);
+    const float x = std::floor(scene.x(at));
+    const float width = std::max(1.0F, std::floor(scene.x(at + per)) - x);
+    const float gap = width > scene.px(4) ? 1.0F : 0.0F;
+    draw_shares(scene, picture.column_bars[i], above.height, [&](float from, float high, Color color) {
+      fill({x + gap, above.bottom() - from - high, width - gap, high}, color);
+    });
+  }
+  unclip();
+  clip(layout.row_bars);
+  const double rows = static_cast<double>(range.row_end - range.row_begin);
+  for (std::size_t i = 0; i < picture.row_bars.size(); ++i) {
+    const double per = rows / static_cast<double>(picture.row_bars.size());
+    const double at = static_cast<double>(range.row_begin) + per * static_cast<double>(i);
+    const float y = std::floor(scene.y(at));
+    const float height = std::max(1.0F, std::floor(scene.y(at + per)) - y);
+    const float gap = height > scene.px(4) ? 1.0F : 0.0F;
+    draw_shares(scene, picture.row_bars[i], layout.row_bars.width, [&](float from, float wide, Color color) {
+      fill({layout.row_bars.x + from, y + gap, wide, height - gap}, color);
+    });
+  }
+  unclip();
+}
+
+/// Keys beyond the context lie in the tail of a block: read, and not to be attended to.
+bool beyond_context(const TensorSheet& sheet, std::int64_t row, std::int64_t column) {
+  const std::int64_t key = sheet.query_by_key ? column : row;
+  return (sheet.query_by_key || sheet.subject.op.kind == "kv_read") && key >= sheet.subject.step.context;
+}
+
+std::string token_text(const ViewContext& context, const TensorSheet& sheet, std::int64_t position) {
+  const MapRequest* request = context.map ? context.map->request(sheet.subject.step.request) : nullptr;
+  if (request == nullptr) return {};
+  if (sheet.subject.op.kind == "kv_read" && position >= sheet.subject.step.context) return "tail";
+  const std::vector<std::int32_t>& prompt = request->row.prompt_tokens;
+  const auto at = static_cast<std::size_t>(position);
+  if (position >= 0 && at < prompt.size() && prompt[at] < 0) return "image";
+  const auto said = request->token_text.find(position);
+  return said == request->token_text.end() || said->second.empty() ? std::string() : in_quotes(said->second);
+}
+
+std::string element_name(const ViewContext& context, const TensorSheet& sheet, std::int64_t row, std::int64_t column) {
+  const std::int64_t token = sheet.subject.tensor.first_token + row;
+  std::string said = fmt::format("{} {}", sheet.query_by_key ? "query" : "token", token);
+  if (const std::string words = token_text(context, sheet, token); !words.empty()) said += " " + words;
+  if (sheet.query_by_key) said += fmt::format(", key {}, head {}", column, sheet.head);
+  if (beyond_context(sheet, row, column)) said += ", beyond the context";
+  return said;
+}
+
+}  // namespace nanscope::gui

@@ -1,0 +1,36 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "gui/cell_map.h"
+#include "gui/prepare/tensor_pair.h"
+
+/// What the tensor view draws when another run stands beside.
+namespace nanscope::gui {
+
+enum class TwinPart : std::uint8_t { here, there, difference };
+inline constexpr TwinPart kTwinParts[] = {TwinPart::here, TwinPart::there, TwinPart::difference};
+
+/// The window's theme, whose cells are coloured as differences: where the value here is the smaller one in teal, where
+/// it is the larger one in brown, the darker the smaller the difference.
+Theme difference_theme(const Theme& theme);
+/// The same context with another theme.
+ViewContext with_theme(const ViewContext& context, const Theme& theme);
+
+/// "this run", the other run's label, "difference".
+std::string part_name(TwinPart part, const TwinPicture& twin);
+
+/// Above a grid: what it shows, for the difference with its ramp.
+void draw_part_title(const ViewContext& context, Area row, TwinPart part, const TwinPicture& twin);
+
+/// The ends of its ramp, at the right end of the row. Answers where that begins.
+float draw_difference_ramp(const ViewContext& context, Area row, const TwinPicture& twin);
+
+/// What is written into a large cell of the difference.
+std::string difference_text(const SheetPair& pair, std::int64_t row, std::int64_t column);
+
+/// At the mouse: the element in both runs, and how they differ. Answers the same in one line.
+std::string pair_tooltip(const ViewContext& context, const SheetPair& pair, const std::string& label, std::int64_t row,
+                         std::int64_t column);
+
+}  // namespace nanscope::gui
