@@ -32,6 +32,30 @@ std::string in_quotes(std::string_view text) {
   return out;
 }
 
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto at = [&](std::size_t k) { return k < text.size() ? static_cast<unsigned char>(text[k]) : 0U; };
+    const unsigned lead = at(i);
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xc2 && lead < 0xe0 ? 2
+                               : lead < 0xf0                 ? 3
+                               : lead < 0xf5                 ? 4
+                                                             : 0;
+    if (length == 0 || (lead >= 0x80 && lead < 0xc2)) return false;
+    for (std::size_t k = 1; k < length; ++k) {
+      if ((at(i + k) & 0xc0U) != 0x80) return false;
+    }
+    // Longer than needed, halves of surrogates, beyond U+10FFFF (Unicode 15, table 3-7).
+    const unsigned next = at(i + 1);
+    if ((lead == 0xe0 && next < 0xa0) || (lead == 0xed && next > 0x9f) || (lead == 0xf0 && next < 0x90) ||
+        (lead == 0xf4 && next > 0x8f)) {
+      return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
 std::optional<std::uint64_t> checked_count(std::span<const std::int64_t> shape, const Dtype& dtype) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   std::uint64_t count = 1;
@@ -54,6 +78,7 @@ std::optional<std::string> path_problem(std::string_view name) {
   if (name.empty()) return "is empty";
   if (name.find('\0') != std::string_view::npos) return "holds a NUL";
   if (name.find('\\') != std::string_view::npos) return "holds a backslash";
+  if (!is_utf8(name)) return "is no UTF-8";
   if (name.front() == '/') return "is absolute";
   if (name.size() > 1 && name[1] == ':') return "names a drive";
   for (std::string_view rest = name; !rest.empty();) {

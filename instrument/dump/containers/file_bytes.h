@@ -32,6 +32,9 @@ std::string printable(std::string_view text, std::size_t limit = 120);
 /// The same between single quotes.
 std::string in_quotes(std::string_view text);
 
+/// Whether a text is UTF-8, as all names must be that are shown or written to JSON.
+bool is_utf8(std::string_view text);
+
 /// Product of the extents; nothing when it, or its size in this dtype, does not fit in 63 bits.
 std::optional<std::uint64_t> checked_count(std::span<const std::int64_t> shape, const Dtype& dtype);
 
@@ -49,7 +52,7 @@ T little_endian(std::span<const std::byte> bytes, std::uint64_t offset) {
 }
 
 /// Why a name of a file in an archive or a manifest may not be used: absolute, with "..", a backslash, a
-/// drive or a NUL. Nothing when it stays in its folder.
+/// drive or a NUL, or no UTF-8. Nothing when it stays in its folder.
 std::optional<std::string> path_problem(std::string_view name);
 
 }  // namespace nanscope

@@ -11,6 +11,7 @@ expected.json: file -> {"kind", "tensors": [{"key", "dtype", "shape", "bits"}], 
 NaN as 0x7fffffff. dtypes.json: dtype -> raw bytes in hexadecimal and the same kind of bits.
 """
 import collections
+import datetime
 import io
 import json
 import pathlib
@@ -172,14 +173,56 @@ def write_npz():
             with zipfile.ZipFile(stream, "w", method) as archive:
                 array = io.BytesIO()
                 np.save(array, matrix)
-                archive.writestr("folder/", b"")
-                archive.writestr("folder/a.npy", array.getvalue())
-                archive.writestr("readme.txt", "about")
+                for name_inside, data in [("folder/", b""), ("folder/a.npy", array.getvalue()), ("readme.txt", b"about")]:
+                    info = zipfile.ZipInfo(name_inside)  # of 1980, so that the same bytes are written again
+                    info.compress_type = method
+                    archive.writestr(info, data)
             (folder / f"streamed_{name}.zip").write_bytes(buffer.getvalue())
         expect(f"streamed_{name}.zip", "npz", [entry("folder/a", matrix)], ["readme.txt"])
 
 
+def save_pt(name, value, **options):
+    torch.serialization.set_crc32_options(True)
+    torch.save(value, folder / name, **options)
+
+
+def write_pt():
+    tensors = torch_values()
+    save_pt("all.pt", tensors)
+    expect("all.pt", "pt", [torch_entry(k, v) for k, v in tensors.items()])
+    base = torch.arange(24.0).reshape(4, 6)
+    views = {"base": base, "tail": base[2:], "columns": base[:, 1::2], "transposed": base.t(), "one": base[3, 5],
+             "none": base[4:], "row": base[1].expand(3, 6), "pairs": tensors["e2m1"].t()}
+    nested = {"model": {"layers": [views, (base[0], {"deep": tensors["i64"]})]}, 7: tensors["bool"],
+              "step": 3, "loss": 0.5, "name": "run", "flag": True, "nothing": None, "shape": base.shape,
+              "dtype": torch.float16, "seed": 2**64, "device": torch.device("cuda", 1),
+              "parameter": torch.nn.Parameter(base[:2, :2].clone()), "complex": torch.tensor([1j]),
+              "wide": torch.ones(1).expand(1000, 1000), "conjugate": torch.tensor([1 + 2j]).conj().imag}
+    layers = [torch_entry(f"model.layers.0.{k}", v) for k, v in views.items()]
+    layers += [torch_entry("model.layers.1.0", base[0]), torch_entry("model.layers.1.1.deep", tensors["i64"])]
+    layers += [torch_entry("7", tensors["bool"]), torch_entry("parameter", nested["parameter"])]
+    metadata = {"step": "3", "loss": "0.5", "name": "run", "flag": "True", "nothing": "None", "shape": "[4, 6]",
+                "dtype": "torch.float16", "seed": "a number of 9 bytes", "device": "cuda:1"}
+    for protocol in [2, 3, 4, 5]:
+        save_pt(f"nested{protocol}.pt", nested, pickle_protocol=protocol)
+        expect(f"nested{protocol}.pt", "pt", layers, ["complex", "wide", "conjugate"], metadata)
+    single = torch.arange(3.0)
+    single.note = "an attribute"  # saved through _rebuild_from_type_v2
+    save_pt("single.pth", single)
+    expect("single.pth", "pt", [torch_entry("", single)])
+    state = torch.nn.Linear(2, 3).state_dict()
+    with torch.no_grad():
+        for tensor in state.values():
+            tensor.copy_(torch.arange(tensor.numel()).reshape(tensor.shape))
+    save_pt("state_dict.pth", state)
+    expect("state_dict.pth", "pt", [torch_entry(k, v) for k, v in state.items()])
+    save_pt("refused_legacy.pt", base, _use_new_zipfile_serialization=False)
+    save_pt("refused_object.pt", {"a": base, "when": datetime.date(2025, 1, 1)})
+    save_pt("refused_module.pt", torch.nn.Linear(1, 1))
+
+
 write_dtypes()
+write_pt()
 write_npz()
 write_safetensors()
 write_npy()

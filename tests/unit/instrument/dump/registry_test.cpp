@@ -20,7 +20,11 @@ TEST(ContainerKinds, AreKnownByTheirFirstBytes) {
   EXPECT_EQ(kind("dump", kNpy), "npy");
   EXPECT_EQ(kind("dump.bin", kSafetensors), "safetensors");
   EXPECT_EQ(kind("wrong.safetensors", kNpy), "npy");
+  // npz and pt are both zip: their names decide, and torch is the better guess.
   EXPECT_EQ(kind("dump.npz", "PK\x03\x04 and more"), "npz");
+  EXPECT_EQ(kind("pytorch_model.bin", "PK\x03\x04 and more"), "pt");
+  EXPECT_EQ(kind("old.bin", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."), "pt");
+  EXPECT_EQ(kind("logits.bin", "0123456789abcdef"), "");
   EXPECT_EQ(kind("notes.txt", "0123456789abcdef"), "");
 }
 

@@ -1,0 +1,486 @@
+#include "instrument/dump/containers/pt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "instrument/dump/containers/pickle.h"
+#include "instrument/dump/containers/strided.h"
+#include "instrument/dump/containers/zip_archive.h"
+#include "instrument/files/file.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::string_view kPickle = "data.pkl";
+constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxVisits = 1'000'000;  ///< a value may stand in many places: 2^64 of them in 64 levels
+constexpr std::size_t kMaxMetadataText = 4096;
+constexpr std::size_t kMaxMetadata = 10'000;
+constexpr std::size_t kMaxDimensions = 64;
+constexpr std::uint64_t kMaxRepeat = 4;
+
+enum class Name : std::int64_t {
+  ordered_dict,
+  size,
+  device,
+  tensor_type,
+  dtype,
+  storage,
+  untyped_storage,
+  rebuild_tensor,
+  rebuild_tensor_v2,
+  rebuild_tensor_v3,
+  rebuild_parameter,
+  rebuild_from_type,
+};
+
+struct KnownName {
+  std::string_view module;
+  std::string_view name;
+  Name what;
+};
+
+constexpr auto kKnownNames = std::to_array<KnownName>({
+    {"collections", "OrderedDict", Name::ordered_dict},
+    {"torch", "Size", Name::size},
+    {"torch", "device", Name::device},
+    {"torch", "Tensor", Name::tensor_type},
+    {"torch.nn.parameter", "Parameter", Name::tensor_type},
+    {"torch.nn.parameter", "Buffer", Name::tensor_type},
+    {"torch.storage", "UntypedStorage", Name::untyped_storage},
+    {"torch._utils", "_rebuild_tensor", Name::rebuild_tensor},
+    {"torch._utils", "_rebuild_tensor_v2", Name::rebuild_tensor_v2},
+    {"torch._utils", "_rebuild_tensor_v3", Name::rebuild_tensor_v3},
+    {"torch._utils", "_rebuild_parameter", Name::rebuild_parameter},
+    {"torch._utils", "_rebuild_parameter_with_state", Name::rebuild_parameter},
+    {"torch._tensor", "_rebuild_from_type_v2", Name::rebuild_from_type},
+});
+
+struct StorageName {
+  std::string_view name;
+  std::string_view dtype;
+};
+
+constexpr auto kStorages = std::to_array<StorageName>({
+    {"DoubleStorage", "f64"},
+    {"FloatStorage", "f32"},
+    {"HalfStorage", "f16"},
+    {"BFloat16Storage", "bf16"},
+    {"LongStorage", "i64"},
+    {"IntStorage", "i32"},
+    {"ShortStorage", "i16"},
+    {"CharStorage", "i8"},
+    {"ByteStorage", "u8"},
+    {"BoolStorage", "bool"},
+    {"ComplexFloatStorage", "c64"},
+    {"ComplexDoubleStorage", "c128"},
+});
+
+const StorageName* find_storage(std::string_view name) {
+  const auto found =
+      std::find_if(kStorages.begin(), kStorages.end(), [&](const StorageName& s) { return s.name == name; });
+  return found == kStorages.end() ? nullptr : &*found;
+}
+
+const Dtype* find_torch_dtype(std::string_view name) {
+  const auto all = dtypes();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Dtype& d) { return !name.empty() && d.torch == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::optional<std::int64_t> known_global(std::string_view module, std::string_view name) {
+  for (const KnownName& known : kKnownNames) {
+    if (known.module == module && known.name == name) return static_cast<std::int64_t>(known.what);
+  }
+  if (module == "torch" && find_storage(name) != nullptr) return static_cast<std::int64_t>(Name::storage);
+  if (module == "torch" && find_torch_dtype(name) != nullptr) return static_cast<std::int64_t>(Name::dtype);
+  return std::nullopt;
+}
+
+/// A tensor as the pickle describes it, checked against its storage.
+struct StoredTensor {
+  const ZipMember* storage = nullptr;
+  const Dtype* dtype = nullptr;
+  StridedView view;  ///< in PyTorch's elements: a pair of e2m1 is one
+};
+
+/// Bytes of one of PyTorch's elements.
+std::size_t element_bytes(const Dtype& dtype) { return static_cast<std::size_t>((dtype.bits + 7) / 8); }
+
+class Pt final : public Container {
+ public:
+  explicit Pt(ZipArchive archive) : archive_(std::move(archive)) {}
+
+  const ZipArchive& archive() const { return archive_; }
+
+  void add(std::string key, StoredTensor tensor) {
+    const Dtype& dtype = *tensor.dtype;
+    std::vector<std::int64_t> shape = tensor.view.shape;
+    if (dtype.bits == 4) {
+      if (shape.empty()) shape.push_back(1);
+      shape.back() *= 2;
+    }
+    const std::uint64_t offset =
+        tensor.view.first * element_bytes(dtype) + (tensor.storage->deflated ? 0 : tensor.storage->data);
+    tensors_.push_back({std::move(key), tensor.dtype, std::move(shape), offset, {}});
+    stored_.push_back(std::move(tensor));
+  }
+  void skip(std::string key, std::string reason) { skipped_.push_back({std::move(key), std::move(reason)}); }
+  void describe(const std::string& key, std::string text) {
+    if (metadata_.size() < kMaxMetadata) {
+      metadata_[key] = std::move(text);
+    } else if (metadata_.size() == kMaxMetadata) {
+      skip(key, "from here on, values that are no tensors are left out");
+      metadata_[key] = std::move(text);
+    }
+  }
+
+  Result<TensorBytes> bytes(std::size_t tensor) const override {
+    const StoredTensor& wanted = stored_.at(tensor);
+    const auto storage = archive_.content(*wanted.storage);
+    if (!storage) return tl::unexpected(storage.error());
+    const std::size_t width = element_bytes(*wanted.dtype);
+    if (!wanted.view.contiguous()) return gather(storage->bytes, wanted.view, width, archive_.name());
+    const ContainedTensor& listed = tensors_[tensor];
+    const std::uint64_t size = listed.dtype->bytes(listed.count());
+    return TensorBytes{storage->bytes.subspan(size == 0 ? 0 : wanted.view.first * width, size), storage->owner};
+  }
+
+ private:
+  ZipArchive archive_;
+  std::vector<StoredTensor> stored_;
+};
+
+/// Walks the pickle's values and gives tensors and metadata to the container.
+class PtWalker {
+ public:
+  PtWalker(const Pickle& pickle, Pt& into, std::string prefix, std::string file, std::uint64_t base)
+      : pickle_(pickle), into_(into), prefix_(std::move(prefix)), file_(std::move(file)), base_(base) {}
+
+  Status walk() { return visit(pickle_.root, "", 0); }
+
+ private:
+  using Items = std::vector<std::uint32_t>;
+
+  tl::unexpected<Error> refused(const PickleNode& at, const std::string& what) const {
+    return refuse(file_, base_ + at.offset, what);
+  }
+  const PickleNode& node(std::uint32_t index) const { return pickle_[index]; }
+  bool is_global(std::uint32_t index, Name name) const {
+    return node(index).kind == PickleKind::global && node(index).integer == static_cast<std::int64_t>(name);
+  }
+  static std::string joined(const std::string& key, std::string_view child) {
+    return key.empty() ? std::string(child) : fmt::format("{}.{}", key, child);
+  }
+
+  Status visit(std::uint32_t index, const std::string& key, int depth) {
+    const PickleNode& value = node(index);
+    if (depth > kMaxDepth)
+      return refused(value, "values nested deeper than " + std::to_string(kMaxDepth) + ", or in themselves");
+    if (++visits_ > kMaxVisits) return refused(value, "more than " + std::to_string(kMaxVisits) + " values");
+    switch (value.kind) {
+      case PickleKind::dict:
+        return visit_pairs(value, 0, key, depth);
+      case PickleKind::list:
+      case PickleKind::tuple:
+        for (std::size_t i = 0; i < value.items.size(); ++i) {
+          const auto done = visit(value.items[i], joined(key, std::to_string(i)), depth + 1);
+          if (!done) return done;
+        }
+        return {};
+      case PickleKind::call:
+        return visit_call(value, key, depth);
+      case PickleKind::persistent:
+        into_.skip(key, "a storage that no tensor describes");
+        return {};
+      default:
+        return describe(value, key);
+    }
+  }
+
+  Status visit_pairs(const PickleNode& value, std::size_t first, const std::string& key, int depth) {
+    std::set<std::string> names;
+    for (std::size_t i = first; i + 1 < value.items.size(); i += 2) {
+      const PickleNode& name = node(value.items[i]);
+      std::string text;
+      if (name.kind == PickleKind::text) {
+        text = name.text;
+        if (!is_utf8(name.text)) return refused(name, "a dictionary's key that is no UTF-8");
+      } else if (name.kind == PickleKind::integer) {
+        text = std::to_string(name.integer);
+      } else {
+        return refused(name, "a dictionary's key that is neither text nor number");
+      }
+      if (!names.insert(text).second) return refused(name, "a dictionary with the key " + in_quotes(text) + " twice");
+      const auto done = visit(value.items[i + 1], joined(key, text), depth + 1);
+      if (!done) return done;
+    }
+    return {};
+  }
+
+  Status visit_call(const PickleNode& call, const std::string& key, int depth) {
+    const Items& arguments = node(call.items[1]).items;
+    switch (static_cast<Name>(node(call.items[0]).integer)) {
+      case Name::ordered_dict:
+        if (!arguments.empty()) return refused(call, "an OrderedDict with arguments, expected none");
+        return visit_pairs(call, 2, key, depth);
+      case Name::size: {
+        const auto size = arguments.size() == 1 ? numbers(arguments[0]) : std::nullopt;
+        if (!size) return refused(call, "a torch.Size of something else than numbers");
+        into_.describe(key, shape_text(*size));
+        return {};
+      }
+      case Name::device: {
+        std::string text;
+        for (const std::uint32_t part : arguments) {
+          if (!text.empty()) text += ':';
+          text +=
+              node(part).kind == PickleKind::integer ? std::to_string(node(part).integer) : printable(node(part).text);
+        }
+        into_.describe(key, text);
+        return {};
+      }
+      default:
+        return add_tensor(call, call.items[0], call.items[1], key, 0);
+    }
+  }
+
+  Status describe(const PickleNode& value, const std::string& key) {
+    switch (value.kind) {
+      case PickleKind::none:
+        into_.describe(key, "None");
+        break;
+      case PickleKind::boolean:
+        into_.describe(key, value.integer != 0 ? "True" : "False");
+        break;
+      case PickleKind::integer:
+        into_.describe(key, std::to_string(value.integer));
+        break;
+      case PickleKind::real:
+        into_.describe(key, fmt::format("{}", value.real));
+        break;
+      case PickleKind::text:
+        into_.describe(key, is_utf8(value.text) && value.text.size() <= kMaxMetadataText
+                                ? std::string(value.text)
+                                : fmt::format("a text of {} bytes", value.text.size()));
+        break;
+      case PickleKind::wide_integer:
+        into_.describe(key, fmt::format("a number of {} bytes", value.text.size()));
+        break;
+      case PickleKind::bytes:
+        into_.describe(key, fmt::format("{} bytes", value.text.size()));
+        break;
+      default:
+        into_.describe(key, "torch." + printable(value.text));
+    }
+    return {};
+  }
+
+  /// A tuple of numbers, or a torch.Size of one.
+  std::optional<std::vector<std::int64_t>> numbers(std::uint32_t index) const {
+    const PickleNode* list = &node(index);
+    if (list->kind == PickleKind::call && is_global(list->items[0], Name::size) &&
+        node(list->items[1]).items.size() == 1) {
+      list = &node(node(list->items[1]).items[0]);
+    }
+    if (list->kind != PickleKind::tuple && list->kind != PickleKind::list) return std::nullopt;
+    std::vector<std::int64_t> values;
+    for (const std::uint32_t item : list->items) {
+      if (node(item).kind != PickleKind::integer) return std::nullopt;
+      values.push_back(node(item).integer);
+    }
+    return values;
+  }
+
+  /// A tensor from the call of `function`; parameters and subclasses wrap another call.
+  Status add_tensor(const PickleNode& call, std::uint32_t function, std::uint32_t tuple, const std::string& key,
+                    int depth) {
+    const Items& arguments = node(tuple).items;
+    const auto what = static_cast<Name>(node(function).integer);
+    if (depth > 4) return refused(call, "a tensor wrapped more than four times");
+    if (what == Name::rebuild_parameter && !arguments.empty() && node(arguments[0]).kind == PickleKind::call) {
+      const PickleNode& data = node(arguments[0]);
+      return add_tensor(call, data.items[0], data.items[1], key, depth + 1);
+    }
+    if (what == Name::rebuild_from_type && arguments.size() >= 3 && node(arguments[0]).kind == PickleKind::global &&
+        is_global(arguments[1], Name::tensor_type) && node(arguments[2]).kind == PickleKind::tuple) {
+      return add_tensor(call, arguments[0], arguments[2], key, depth + 1);
+    }
+    const bool v3 = what == Name::rebuild_tensor_v3;
+    if ((v3 && arguments.size() >= 7) || (what == Name::rebuild_tensor_v2 && arguments.size() >= 6) ||
+        (what == Name::rebuild_tensor && arguments.size() >= 4)) {
+      return add_rebuilt(call, arguments, v3, key);
+    }
+    return refused(call, "a call of " + printable(node(function).text) + " with " + std::to_string(arguments.size()) +
+                             " arguments, expected a tensor");
+  }
+
+  Status add_rebuilt(const PickleNode& call, const Items& arguments, bool v3, const std::string& key) {
+    StoredTensor tensor;
+    std::uint64_t elements = 0;
+    auto found = find_tensor_storage(call, arguments, v3, tensor, elements);
+    if (!found) return found;
+    const auto shape = numbers(arguments[2]);
+    const auto strides = numbers(arguments[3]);
+    const PickleNode& first = node(arguments[1]);
+    const auto negative = [](std::int64_t value) { return value < 0; };
+    if (!shape || !strides || first.kind != PickleKind::integer || first.integer < 0 ||
+        shape->size() != strides->size() || shape->size() > kMaxDimensions ||
+        std::any_of(shape->begin(), shape->end(), negative) ||
+        std::any_of(strides->begin(), strides->end(), negative)) {
+      return refused(call,
+                     "a tensor whose offset, shape and strides are no numbers from 0, as many strides as extents");
+    }
+    tensor.view = {*shape, *strides, static_cast<std::uint64_t>(first.integer)};
+    const auto end = tensor.view.end();
+    if (!checked_count(*shape, *tensor.dtype) || !end || *end > elements) {
+      return refused(
+          call, fmt::format(
+                    "a tensor of shape {} and strides {} from element {} reaches beyond the {} elements of its storage",
+                    shape_text(*shape), shape_text(*strides), first.integer, elements));
+    }
+    return list(std::move(tensor), arguments, v3, key);
+  }
+
+  Status list(StoredTensor tensor, const Items& arguments, bool v3, const std::string& key) {
+    if (!keys_.insert(key).second)
+      return refuse(file_, base_, "two tensors with the key " + in_quotes(key) + ", expected one");
+    const std::uint64_t bytes = tensor.dtype->bytes(*checked_count(tensor.view.shape, *tensor.dtype));
+    const std::size_t metadata = v3 ? 7 : 6;
+    if (tensor.dtype->kind == DtypeKind::complex) {
+      into_.skip(key, "elements are complex, torch." + std::string(tensor.dtype->torch) + ", expected real numbers");
+    } else if (arguments.size() > metadata && has_flag(node(arguments[metadata]))) {
+      into_.skip(key, "a view that negates or conjugates its storage");
+    } else if (bytes / kMaxRepeat > tensor.storage->size) {
+      into_.skip(key, fmt::format("a view that repeats its storage of {} bytes to {}: an expanded tensor",
+                                  tensor.storage->size, bytes));
+    } else {
+      into_.add(key, std::move(tensor));
+    }
+    return {};
+  }
+
+  /// torch._utils.get_tensor_metadata: {"neg": True} or {"conj": True} where a view changes the values.
+  bool has_flag(const PickleNode& value) const {
+    return std::any_of(value.items.begin(), value.items.end(), [&](std::uint32_t item) {
+      return node(item).kind == PickleKind::boolean && node(item).integer != 0;
+    });
+  }
+
+  /// ('storage', type, key, device, elements), and the archive's member data/KEY.
+  Status find_tensor_storage(const PickleNode& call, const Items& arguments, bool v3, StoredTensor& tensor,
+                             std::uint64_t& elements) const {
+    const PickleNode& storage = node(arguments[0]);
+    const Items* id = storage.kind == PickleKind::persistent ? &node(storage.items[0]).items : nullptr;
+    if (id == nullptr || id->size() != 5 || node((*id)[0]).text != "storage" ||
+        node((*id)[2]).kind != PickleKind::text || node((*id)[4]).kind != PickleKind::integer ||
+        node((*id)[4]).integer < 0) {
+      return refused(call, "a tensor whose storage is not described as torch.save does");
+    }
+    const auto count = static_cast<std::uint64_t>(node((*id)[4]).integer);
+    const bool untyped = is_global((*id)[1], Name::untyped_storage);
+    if (v3 && untyped && is_global(arguments[6], Name::dtype)) {
+      tensor.dtype = find_torch_dtype(node(arguments[6]).text);
+    } else if (!v3 && is_global((*id)[1], Name::storage)) {
+      tensor.dtype = find_dtype(find_storage(node((*id)[1]).text)->dtype);
+    } else {
+      return refused(call, "a tensor whose dtype is not said as torch.save does");
+    }
+    const std::string name = fmt::format("{}data/{}", prefix_, node((*id)[2]).text);
+    tensor.storage = into_.archive().find(name);
+    if (tensor.storage == nullptr)
+      return refused(call, "a tensor whose storage " + in_quotes(name) + " is not in the archive");
+    const std::uint64_t width = element_bytes(*tensor.dtype);
+    elements = tensor.storage->size / width;
+    const bool fits = untyped ? count == tensor.storage->size : count == elements && tensor.storage->size % width == 0;
+    if (fits) return {};
+    return refused(
+        call, fmt::format("the storage {} of {} bytes, expected {} {}", in_quotes(name), tensor.storage->size, count,
+                          untyped ? "bytes" : std::string(tensor.dtype->torch) + " elements"));
+  }
+
+  const Pickle& pickle_;
+  Pt& into_;
+  std::string prefix_;
+  std::string file_;
+  std::uint64_t base_;
+  std::size_t visits_ = 0;
+  std::set<std::string> keys_;
+};
+
+/// The format before PyTorch 1.6 is a row of pickles, the first one of a magic number.
+bool is_pickle(std::span<const std::byte> head) {
+  return head.size() >= 2 && head[0] == std::byte{0x80} && head[1] >= std::byte{2} && head[1] <= std::byte{5};
+}
+
+constexpr std::array<std::uint8_t, 14> kLegacyMagic = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c,
+                                                       0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
+
+bool recognises(std::span<const std::byte> head) {
+  const bool legacy = head.size() >= kLegacyMagic.size() &&
+                      std::equal(kLegacyMagic.begin(), kLegacyMagic.end(), head.begin(),
+                                 [](std::uint8_t a, std::byte b) { return a == std::to_integer<std::uint8_t>(b); });
+  return legacy || is_zip(head);
+}
+
+Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
+  auto file = map_file(path);
+  if (!file) return tl::unexpected(file.error());
+  return open_pt(std::move(*file));
+}
+
+Status check_byte_order(const ZipArchive& archive, const std::string& prefix) {
+  const ZipMember* member = archive.find(prefix + "byteorder");
+  if (member == nullptr) return {};
+  const auto order = archive.beginning(*member, 16);
+  if (!order) return tl::unexpected(order.error());
+  if (as_text(order->bytes) == "little") return {};
+  return refuse(archive.name(), member->data,
+                "the byte order " + in_quotes(as_text(order->bytes)) + ", expected 'little'");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Container>> open_pt(FileBytes file) {
+  if (is_pickle(file.bytes)) {
+    return refuse(file.name, 0,
+                  "a bare pickle, as torch.save wrote before PyTorch 1.6, expected its zip format: load it and "
+                  "torch.save it again");
+  }
+  auto archive = ZipArchive::read(std::move(file));
+  if (!archive) return tl::unexpected(archive.error());
+  auto pt = std::make_unique<Pt>(std::move(*archive));
+  const auto& members = pt->archive().members();
+  const auto found = std::find_if(members.begin(), members.end(), [](const ZipMember& member) {
+    return member.name == kPickle || member.name.ends_with(std::string("/") + std::string(kPickle));
+  });
+  if (found == members.end()) {
+    return refuse(pt->archive().name(), 0, "a zip without data.pkl, expected what torch.save writes");
+  }
+  const std::string prefix = found->name.substr(0, found->name.size() - kPickle.size());
+  const auto order = check_byte_order(pt->archive(), prefix);
+  if (!order) return tl::unexpected(order.error());
+  if (found->size > kMaxPickleBytes) {
+    return refuse(pt->archive().name(), found->data,
+                  fmt::format("a pickle of {} bytes, expected at most {}", found->size, kMaxPickleBytes));
+  }
+  const auto content = pt->archive().content(*found);
+  if (!content) return tl::unexpected(content.error());
+  // Offsets are in the file where the pickle lies in it as it is, else in the pickle.
+  const std::string where = pt->archive().name() + ": " + printable(found->name);
+  const std::uint64_t base = found->deflated ? 0 : found->data;
+  const auto pickle = read_pickle(content->bytes, where, base, known_global);
+  if (!pickle) return tl::unexpected(pickle.error());
+  const auto walked = PtWalker(*pickle, *pt, prefix, where, base).walk();
+  if (!walked) return tl::unexpected(walked.error());
+  return pt;
+}
+
+ContainerKind pt_container() { return {"pt", {".pt", ".pth"}, recognises, open}; }
+
+}  // namespace nanscope
