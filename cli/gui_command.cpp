@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstdio>
+
 #include "cli/command.h"
 #include "gui/app.h"
 
@@ -15,6 +17,12 @@ struct GuiOptions {
   std::string size = "1600x1000";
 };
 
+/// At once: whoever reads it may be waiting for it.
+void say(std::string_view text) {
+  print(text);
+  std::fflush(stdout);
+}
+
 int show(GuiOptions options) {
   const Result<gui::Extent> size = gui::parse_size(options.size);
   if (!size) return complain(size.error().message);
@@ -22,7 +30,7 @@ int show(GuiOptions options) {
   if (!options.screenshot.empty()) options.app.screenshot = options.screenshot;
   if (!options.script.empty()) {
     options.app.script = options.script;
-    const Result<gui::ScriptEnd> end = gui::run_script(options.app, print);
+    const Result<gui::ScriptEnd> end = gui::run_script(options.app, say);
     if (!end) return complain(end.error().message);
     if (end->failure.empty()) return kClean;
     complain(end->failure);

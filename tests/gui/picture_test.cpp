@@ -1,43 +1,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <png.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 
 #include "gui/app.h"
 #include "gui/theme.h"
 #include "gui/views/registry.h"
-#include "tests/temporary_folder.h"
+#include "tests/gui/compare_pictures.h"
+#include "tests/gui/program.h"
 
 /// The views of a real recording, drawn without a screen; what cannot be shown, in one line.
 namespace nanscope::gui {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Output {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-Picture read_png(const fs::path& path) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  Picture picture;
-  if (!png_image_begin_read_from_file(&image, path.c_str())) return picture;
-  image.format = PNG_FORMAT_RGBA;
-  picture.size = {static_cast<int>(image.width), static_cast<int>(image.height)};
-  picture.rgba.resize(PNG_IMAGE_SIZE(image));
-  png_image_finish_read(&image, nullptr, picture.rgba.data(), 0, nullptr);
-  return picture;
-}
 
 std::map<std::uint32_t, std::size_t> colors(const Picture& picture) {
   std::map<std::uint32_t, std::size_t> found;
@@ -51,23 +30,13 @@ std::map<std::uint32_t, std::size_t> colors(const Picture& picture) {
 class Pictures : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder = std::make_unique<TemporaryFolder>();
+    folder = std::make_unique<Program>();
     ASSERT_EQ(run("run kv-scale-lock -o run.nanscope --capture all").code, 0);
   }
   static void TearDownTestSuite() { folder.reset(); }
 
-  static std::string read(const std::string& name) {
-    std::ifstream file(*folder / name, std::ios::binary);
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-  static Output run(const std::string& arguments) {
-    const std::string line = "cd '" + folder->path().string() + "' && env -u DISPLAY -u WAYLAND_DISPLAY LC_ALL=C '" +
-                             NANSCOPE_BINARY "' " + arguments + " >out.txt 2>err.txt </dev/null";
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
-  }
+  static std::string read(const std::string& name) { return folder->read(name); }
+  static Output run(const std::string& arguments) { return folder->run(arguments); }
   static void expect_refused(const std::string& arguments, const std::string& part) {
     const Output output = run(arguments);
     EXPECT_EQ(output.code, 2) << arguments << '\n' << output.err;
@@ -78,8 +47,8 @@ class Pictures : public ::testing::Test {
   }
   /// The picture and, when there can be none on this machine, the reason to skip.
   Picture draw(AppOptions options) {
-    options.file = *folder / "run.nanscope";
-    options.screenshot = *folder / "picture.png";
+    options.file = folder->folder() / "run.nanscope";
+    options.screenshot = folder->folder() / "picture.png";
     options.size = {1200, 800};
     const Status drawn = run_app(options);
     EXPECT_TRUE(drawn) << drawn.error().message;
@@ -87,14 +56,9 @@ class Pictures : public ::testing::Test {
   }
   /// The views of the whole run show where it is NaN, whatever is selected.
   static bool shows_nan(const std::string& view) { return view.empty() || view == "front" || view == "cascade"; }
-  static std::string no_picture() {
-    const auto platform = open_egl_platform({64, 64});
-    return platform ? "" : platform.error().message;
-  }
-
-  static std::unique_ptr<TemporaryFolder> folder;
+  static std::unique_ptr<Program> folder;
 };
-std::unique_ptr<TemporaryFolder> Pictures::folder;
+std::unique_ptr<Program> Pictures::folder;
 
 TEST_F(Pictures, EveryViewShowsSomethingInBothThemes) {
   if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
@@ -142,7 +106,7 @@ TEST_F(Pictures, WithoutAFileThereIsTheStartScreen) {
   if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
   const Output output = run("gui --screenshot start.png");
   EXPECT_EQ(output.code, 0) << output.err;
-  EXPECT_GT(colors(read_png(*folder / "start.png")).size(), 50U);
+  EXPECT_GT(colors(read_png(folder->folder() / "start.png")).size(), 50U);
 }
 
 TEST_F(Pictures, AreTheSameEachTime) {
@@ -160,7 +124,7 @@ TEST_F(Pictures, FollowThePlace) {
 TEST_F(Pictures, HostileInputEndsInOneLine) {
   const std::string whole = read("run.nanscope");
   const auto write = [](const std::string& name, const std::string& bytes) {
-    std::ofstream(*folder / name, std::ios::binary) << bytes;
+    std::ofstream(folder->folder() / name, std::ios::binary) << bytes;
   };
   write("empty.nanscope", "");
   write("text.nanscope", "this is no recording\n");
@@ -171,7 +135,7 @@ TEST_F(Pictures, HostileInputEndsInOneLine) {
   expect_refused("gui text.nanscope" + shot, "text.nanscope");
   expect_refused("gui cut.nanscope" + shot, "cut.nanscope");
   expect_refused("gui ." + shot, ".");
-  EXPECT_FALSE(fs::exists(*folder / "x.png"));
+  EXPECT_FALSE(fs::exists(folder->folder() / "x.png"));
 }
 
 TEST_F(Pictures, BadRequestsEndInOneLine) {
