@@ -216,12 +216,35 @@ def write_pt():
             tensor.copy_(torch.arange(tensor.numel()).reshape(tensor.shape))
     save_pt("state_dict.pth", state)
     expect("state_dict.pth", "pt", [torch_entry(k, v) for k, v in state.items()])
+    # These two hold addresses of memory and differ each time.
     save_pt("refused_legacy.pt", base, _use_new_zipfile_serialization=False)
     save_pt("refused_object.pt", {"a": base, "when": datetime.date(2025, 1, 1)})
     save_pt("refused_module.pt", torch.nn.Linear(1, 1))
 
 
+def write_raw():
+    """The manifest is nanscope's own format; bytes and values are NumPy's."""
+    raw = folder / "raw"
+    raw.mkdir(exist_ok=True)
+    matrix = np.arange(6, dtype="<f4").reshape(2, 3) - 2.5
+    arrays = {"a": matrix, "b": matrix.astype(ml_dtypes.bfloat16), "c": matrix.astype(ml_dtypes.float8_e4m3fn)}
+    entries, data = [], b""
+    for name, array in arrays.items():
+        entries.append({"name": name, "file": "data.bin", "dtype": NAMES[array.dtype.name], "shape": list(array.shape),
+                        "offset": len(data)})
+        data += array.tobytes()
+    (raw / "data.bin").write_bytes(data)
+    (raw / "columns.bin").write_bytes(matrix.T.tobytes())
+    entries.append({"name": "d", "file": "columns.bin", "dtype": "torch.float32", "shape": [2, 3], "order": "F", "step": 7})
+    tensors = [entry(name, array) for name, array in arrays.items()] + [entry("d", matrix)]
+    (raw / "manifest.json").write_text(json.dumps({"tensors": entries, "model": "small"}))
+    expect("raw/manifest.json", "raw", tensors, metadata={"model": "small", "d.step": "7"})
+    (raw / "manifest.jsonl").write_text("".join(json.dumps(e) + "\n" for e in entries))
+    expect("raw/manifest.jsonl", "raw", tensors, metadata={"d.step": "7"})
+
+
 write_dtypes()
+write_raw()
 write_pt()
 write_npz()
 write_safetensors()
