@@ -58,6 +58,8 @@ Spread spread_of(DumpFacts& facts, const std::vector<DumpFinding>& findings) {
       if (!is_activation(tensor) || tensor.shape.size() < 2 || tensor.at.role == "sampled") continue;
       tokens = std::max(tokens, tensor.tokens());
       if (findings.empty() || !facts.symptomatic(i)) continue;
+      // -inf in scores hides keys, also where it hides all of them: the NaN that a softmax makes of it is the symptom.
+      if (tensor.at.role != "scores" || tensor.health.nan + tensor.health.pos_inf > 0) first = std::min(first, i);
       for (const std::int64_t row : facts.bad_rows(i)) bad.insert(tensor.token_of(row));
     }
     spread.tokens += tokens;

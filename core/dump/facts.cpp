@@ -1,7 +1,7 @@
 #include "core/dump/facts.h"
 
 #include <algorithm>
-#include <cmath>
+#include <set>
 #include <utility>
 
 namespace nanscope {
@@ -196,7 +196,37 @@ bool DumpFacts::symptomatic(TensorIndex index) {
     bad = std::any_of(health.begin(), health.end(),
                       [](const Health& row) { return row.count > 1 && row.neg_inf == row.count; });
   }
+  if (bad && is_activation(t) && t.tokens() > 1 && t.health.pos_inf + t.health.neg_inf == 0) bad = !only_padding(index);
   return symptomatic_[index] = bad;
+}
+
+bool DumpFacts::only_padding(TensorIndex index) {
+  const std::size_t pass = pass_of(index);
+  const auto known = padding_.find(pass);
+  const Padding& padding =
+      known != padding_.end() ? known->second : padding_.emplace(pass, padding_of(*this, pass)).first->second;
+  std::set<std::int64_t> tokens;
+  for (const std::int64_t row : bad_rows(index)) tokens.insert(tensor(index).token_of(row));
+  if (tokens.empty()) return false;
+  if (padding.any()) {
+    return std::all_of(tokens.begin(), tokens.end(), [&](std::int64_t token) { return padding.has(token); });
+  }
+  // Without a mask in the dump: a run of tokens at an end that nothing read, since every logit is a number.
+  const std::int64_t count = tensor(index).tokens();
+  const bool at_an_end = *tokens.begin() == 0 || *tokens.rbegin() == count - 1;
+  const bool in_a_row = *tokens.rbegin() - *tokens.begin() + 1 == static_cast<std::int64_t>(tokens.size());
+  const bool some_left = static_cast<std::int64_t>(tokens.size()) < count;
+  return at_an_end && in_a_row && some_left && logits_are_numbers(pass);
+}
+
+bool DumpFacts::logits_are_numbers(std::size_t pass) const {
+  bool found = false;
+  for (const TensorIndex i : members(pass)) {
+    if (tensor(i).at.role != "logits") continue;
+    if (tensor(i).health.nan + tensor(i).health.pos_inf > 0) return false;
+    found = true;
+  }
+  return found;
 }
 
 Where DumpFacts::where(TensorIndex index) const {

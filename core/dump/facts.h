@@ -1,9 +1,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +20,19 @@
 namespace nanscope {
 
 using TensorIndex = std::size_t;
+
+class DumpFacts;
+
+/// Tokens of a pass that stand for nothing: what a dumped mask hides from every query, and what lies beyond a dumped
+/// length. Their NaN harms nobody.
+struct Padding {
+  std::set<std::int64_t> hidden;
+  std::int64_t length = std::numeric_limits<std::int64_t>::max();
+
+  bool has(std::int64_t token) const { return token >= length || hidden.contains(token); }
+  bool any() const { return !hidden.empty() || length != std::numeric_limits<std::int64_t>::max(); }
+};
+Padding padding_of(DumpFacts& facts, std::size_t pass);
 
 /// NaN or Inf in an output though what it was made of was healthy.
 struct Birth {
@@ -73,6 +88,8 @@ class DumpFacts {
   Where where(TensorIndex index, const std::vector<std::int64_t>& rows) const;
 
  private:
+  bool only_padding(TensorIndex index);
+  bool logits_are_numbers(std::size_t pass) const;
   void collect_births();
   std::optional<Birth> birth_at(TensorIndex index);
 
@@ -84,6 +101,7 @@ class DumpFacts {
   std::unordered_map<std::string, std::vector<TensorIndex>> by_module_;  ///< module and role, all passes
   std::unordered_map<TensorIndex, std::vector<Health>> rows_;
   std::unordered_map<TensorIndex, bool> symptomatic_;
+  std::unordered_map<std::size_t, Padding> padding_;
   std::unordered_map<TensorIndex, std::shared_ptr<const std::vector<float>>> values_;
   std::unordered_map<TensorIndex, std::shared_ptr<const std::vector<std::uint32_t>>> codes_;
   std::optional<std::vector<Birth>> births_;

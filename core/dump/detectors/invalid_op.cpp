@@ -18,8 +18,8 @@ DumpReport detect_invalid_op(DumpFacts& facts, const Explained& explained) {
       ++others;
       continue;
     }
-    // Logits with nothing before them are where the dump begins, not where the fault does.
-    if (birth.inputs.empty() && tensor.at.role == "logits") continue;
+    // Where the dump begins is not where the fault does: that proves nothing that another theory does not.
+    if (birth.inputs.empty() && (tensor.at.role == "logits" || !explained.tensors.empty())) continue;
     DumpFinding finding = finding_at(facts, birth.tensor, {birth.tensor}, birth.rows);
     double largest = 0;
     for (const TensorIndex input : birth.inputs) largest = std::max(largest, double{facts.tensor(input).health.absmax});

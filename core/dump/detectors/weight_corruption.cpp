@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 
 #include "core/dump/detectors/detector.h"
 
@@ -50,6 +52,21 @@ bool is_weight(const DumpTensor& tensor) {
          (tensor.at.role == "weight_scale" && tensor.count() > 1 && tensor.bad());
 }
 
+/// A bad weight that nothing reads harms nobody: what its module, or its layer and what follows, put out is healthy.
+bool did_harm(DumpFacts& facts, TensorIndex weight) {
+  const TensorName& at = facts.tensor(weight).at;
+  bool seen = false;
+  for (TensorIndex i = 0; i < facts.size(); ++i) {
+    const DumpTensor& tensor = facts.tensor(i);
+    if (!is_activation(tensor) || tensor.at.tower != at.tower) continue;
+    if (tensor.at.module == at.module && tensor.at.port == Port::output) return tensor.bad();
+    if (tensor.at.layer.value_or(INT64_MAX) < at.layer.value_or(INT64_MIN) || tensor.at.order < 0) continue;
+    seen = true;
+    if (tensor.bad()) return true;
+  }
+  return !seen;
+}
+
 DumpFinding bad_values(DumpFacts& facts, TensorIndex index) {
   const DumpTensor& tensor = facts.tensor(index);
   DumpFinding finding = finding_at(facts, index, {index});
@@ -91,6 +108,7 @@ DumpReport detect_weight_corruption(DumpFacts& facts, const Explained&) {
     if (!is_weight(facts.tensor(i))) continue;
     ++looked_at;
     if (facts.tensor(i).bad()) {
+      if (!did_harm(facts, i)) continue;
       report.findings.push_back(bad_values(facts, i));
     } else if (const auto outlier = lone_outlier(facts, i); outlier && facts.tensor(i).at.role == "weight") {
       report.findings.push_back(flipped_bit(facts, i, *outlier));
