@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gui/controls.h"
+#include "gui/drawn.h"
 
 namespace nanscope::gui {
 namespace {
@@ -41,6 +42,7 @@ Result<PreparedPtr> part(RunFacts& facts) {
 bool close_button(const Look& look, Area box) {
   ImGui::SetCursorScreenPos(box.min());
   const bool pressed = ImGui::InvisibleButton("take away", {box.width, box.height});
+  tell_item(box, "take away");
   const bool hovered = ImGui::IsItemHovered();
   if (hovered) fill(box, look.theme.hovered, look.px(5));
   const Area cross = box.inset(look.px(8));

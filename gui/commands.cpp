@@ -69,6 +69,8 @@ class Writer {
     add(Action::step_forward, kRun, "One op forward", "step by op", {key(GLFW_KEY_RIGHT)}).repeats = true;
     add(Action::next_event, kRun, "To the next event", "to the next link of the cascade", {key(GLFW_KEY_N)});
     add(Action::origin, kRun, "To the origin", "to the origin of the NaN", {key(GLFW_KEY_O)});
+    add(Action::first_difference, kRun, "To the first difference from the run beside",
+        "to where it parts from the run beside", {key(GLFW_KEY_D)});
   }
 
   void place() {
@@ -109,6 +111,9 @@ class Writer {
       if (view != views_.shown) save_table(view, {});
     }
     add(Action::open, kFiles, "Open a recording", "open a recording", {control(GLFW_KEY_O)});
+    add(Action::open_beside, kFiles, "Show a recording beside", "show a recording beside", {control_shift(GLFW_KEY_O)});
+    if (views_.beside) add(Action::remove_beside, kFiles, "Take away what stands beside", "", {});
+    by_hand(kFiles, "Drop, Shift+drop", "open a recording, show it beside");
   }
 
   void save_picture(std::size_t view, std::vector<Chord> chords) {

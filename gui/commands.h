@@ -16,6 +16,7 @@ enum class Action : std::uint8_t {
   step_forward,
   next_event,
   origin,
+  first_difference,
   back,
   forward,
   type_place,
@@ -28,6 +29,8 @@ enum class Action : std::uint8_t {
   save_table,
   save_diagnosis,
   open,
+  open_beside,
+  remove_beside,
   palette,
   list_keys,
   close_topmost,
@@ -61,6 +64,7 @@ struct CommandViews {
   std::vector<std::size_t> tabs;  ///< indices in `titles` of those below the front
   std::size_t shown = 0;          ///< index in `titles` of the one that keys are about
   bool dark = true;
+  bool beside = false;  ///< a run stands beside
 };
 
 /// `save_picture` and `save_table` of the shown view have keys; with `view` = titles.size() the picture

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace nanscope::gui {
 namespace {
@@ -49,6 +50,7 @@ void Palette::open(std::vector<PaletteItem> items, std::string typed) {
   query_ = std::move(typed);
   open_ = true;
   focus_ = true;
+  to_end_ = true;
   chosen_ = false;
   find();
 }
@@ -77,8 +79,18 @@ void Palette::field(const Look& look, Area area) {
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(look.px(12), (area.height - look.fonts.text->FontSize) / 2));
   ImGui::SetNextItemWidth(area.width);
   if (focus_) ImGui::SetKeyboardFocusHere();
+  // The field takes the focus with all of its text selected: what was typed for the user would be typed over.
+  const auto to_end = [](ImGuiInputTextCallbackData* data) {
+    bool& wanted = *static_cast<bool*>(data->UserData);
+    if (std::exchange(wanted, false)) {
+      data->CursorPos = data->BufTextLen;
+      data->ClearSelection();
+    }
+    return 0;
+  };
   if (ImGui::InputTextWithHint("##query", "a command, an op, a request, a link, or a place such as 2/0/1/kv_store",
-                               &query_, ImGuiInputTextFlags_EnterReturnsTrue) &&
+                               &query_, ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_CallbackAlways,
+                               to_end, &to_end_) &&
       !focus_) {
     chosen_ = !lines_.empty();
     focus_ = true;  // Enter takes the focus away: an empty list keeps it

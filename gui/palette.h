@@ -26,8 +26,9 @@ class Palette {
   void arrows();
 
   bool open_ = false;
-  bool focus_ = false;  ///< the field, in the next frame
-  bool moved_ = false;  ///< by a key, so that the list has to follow
+  bool focus_ = false;   ///< the field, in the next frame
+  bool to_end_ = false;  ///< the cursor, once the field has the focus
+  bool moved_ = false;   ///< by a key, so that the list has to follow
   std::vector<PaletteItem> items_;
   std::string query_;
   std::string found_for_;

@@ -65,6 +65,10 @@ std::vector<PaletteItem> palette_items(std::span<const Command> commands, const 
   for (const std::filesystem::path& file : recent) {
     items.push_back({fmt::format("Open {}", file.filename().string()), file.parent_path().string(), "", file});
   }
+  for (const std::filesystem::path& file : recent) {
+    items.push_back(
+        {fmt::format("Show {} beside", file.filename().string()), file.parent_path().string(), "", BesideFile{file}});
+  }
   if (story != nullptr) add_events(items, *story);
   if (map != nullptr) {
     add_requests(items, *map);
@@ -78,8 +82,15 @@ std::vector<PaletteLine> palette_lines(std::span<const PaletteItem> items, std::
   const std::string_view typed = trimmed(query);
   if (typed.size() > kSuffix.size() && typed.substr(typed.size() - kSuffix.size()) == kSuffix) {
     constexpr std::string_view kOpen = "open ";
-    const std::string_view path = trimmed(typed.substr(0, kOpen.size()) == kOpen ? typed.substr(kOpen.size()) : typed);
-    lines.push_back({{fmt::format("Open {}", path), "", "", std::filesystem::path(path)}, {}});
+    constexpr std::string_view kBeside = "beside ";
+    if (typed.substr(0, kBeside.size()) == kBeside) {
+      const std::string_view path = trimmed(typed.substr(kBeside.size()));
+      lines.push_back({{fmt::format("Show {} beside", path), "", "", BesideFile{path}}, {}});
+    } else {
+      const std::string_view path =
+          trimmed(typed.substr(0, kOpen.size()) == kOpen ? typed.substr(kOpen.size()) : typed);
+      lines.push_back({{fmt::format("Open {}", path), "", "", std::filesystem::path(path)}, {}});
+    }
   } else if (typed.find('/') != std::string_view::npos && parse_place(typed)) {
     lines.push_back({{fmt::format("Go to {}", typed), "", "", TypedPlace{std::string(typed)}}, {}});
   }

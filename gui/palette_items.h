@@ -18,12 +18,17 @@ struct TypedPlace {
   std::string text;
 };
 
+/// A recording to stand beside the one that is open.
+struct BesideFile {
+  std::filesystem::path path;
+};
+
 /// A line of the palette, and what choosing it does.
 struct PaletteItem {
   std::string title;
   std::string detail;
   std::string keys;
-  std::variant<Command, Selection, TypedPlace, std::filesystem::path> target;
+  std::variant<Command, Selection, TypedPlace, std::filesystem::path, BesideFile> target;
 };
 
 /// What there is to choose from: commands, the links of the cascade, requests, the ops of the step that is

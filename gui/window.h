@@ -73,6 +73,7 @@ class Window {
   void keys(Platform& platform);
   void run(const Command& command, Platform& platform);
   void open_palette(std::string typed);
+  void go_to_difference();
   void follow(const PaletteItem& item, Platform& platform);
   /// The pane that keys are about: the one below the front.
   const Pane& shown_pane() const { return panes_[tabs_.empty() ? 0 : tabs_[tab_]]; }

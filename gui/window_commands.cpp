@@ -68,6 +68,7 @@ std::vector<Command> Window::commands() const {
   views.tabs = tabs_;
   views.shown = static_cast<std::size_t>(&shown_pane() - panes_.data());
   views.dark = setup_.theme.dark;
+  views.beside = beside_.run() != nullptr;
   return all_commands(views);
 }
 
@@ -109,6 +110,8 @@ void Window::run(const Command& command, Platform& platform) {
       return navigator_.next_event();
     case Action::origin:
       return navigator_.go_to_origin();
+    case Action::first_difference:
+      return go_to_difference();
     case Action::back:
       return navigator_.back();
     case Action::forward:
@@ -134,6 +137,10 @@ void Window::run(const Command& command, Platform& platform) {
       return;
     case Action::open:
       return open_palette("open ");
+    case Action::open_beside:
+      return open_palette("beside ");
+    case Action::remove_beside:
+      return beside_.remove(store_);
     case Action::palette:
       return palette_.is_open() ? palette_.close() : open_palette({});
     case Action::list_keys:
@@ -146,10 +153,20 @@ void Window::run(const Command& command, Platform& platform) {
   }
 }
 
+void Window::go_to_difference() {
+  const auto divergence = beside_.divergence();
+  if (divergence && divergence->first) return navigator_.choose(*divergence->first);
+  message_ = {!beside_.run() ? "no run stands beside: open one from What if, or with Ctrl+P"
+              : divergence   ? divergence->words
+                             : "the runs are still being compared",
+              false};
+}
+
 void Window::follow(const PaletteItem& item, Platform& platform) {
   if (const auto* command = std::get_if<Command>(&item.target)) return run(*command, platform);
   if (const auto* selection = std::get_if<Selection>(&item.target)) return navigator_.choose(*selection);
   if (const auto* place = std::get_if<TypedPlace>(&item.target)) return go(place->text);
+  if (const auto* beside = std::get_if<BesideFile>(&item.target)) return open_beside(beside->path);
   choice_ = std::get<std::filesystem::path>(item.target);
 }
 

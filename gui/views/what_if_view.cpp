@@ -152,8 +152,8 @@ class Sheet {
     write_change(row, top);
     draw_chain(row, top);
     draw_requests(row, top);
-    write_numbers(row, top);
-    write_answer(row, top);
+    write_numbers(row, top, offered);
+    write_answer(row, top, offered ? area_.right() - beside.x : 0);
     if (offered) {
       const Theme& theme = context_.theme;
       chip(context_, beside, is_beside(id) ? "stands beside" : "Open beside", theme.accent, theme.panel);
@@ -267,7 +267,8 @@ class Sheet {
     }
   }
 
-  void write_numbers(const WhatIfRow& row, float top) const {
+  /// `offered`: a button takes the place of the last of them.
+  void write_numbers(const WhatIfRow& row, float top, bool offered) const {
     const Theme& theme = context_.theme;
     const auto write = [&](Area column, const std::string& words, Color ink) {
       label(context_.fonts.mono_small, {column.x, top, column.width, px(kLine)}, ink, words, 1);
@@ -275,8 +276,11 @@ class Sheet {
     const bool dearer = row.kv_ratio > 1.2;
     write(columns_.kv, fmt::format("{:.0f}  {:.2f}\u00D7", row.kv_bytes, row.kv_ratio),
           dearer ? theme.text : theme.muted);
-    write(columns_.top1, row.top1.empty() ? "\u2013" : row.top1, row.top1 == "100 %" ? theme.muted : theme.text);
-    if (columns_.error.width > 0) write(columns_.error, row.error.empty() ? "\u2013" : row.error, theme.muted);
+    const bool wide = columns_.error.width > 0;
+    const bool room = !offered || columns_.answer.width > 0;
+    if (wide || room)
+      write(columns_.top1, row.top1.empty() ? "\u2013" : row.top1, row.top1 == "100 %" ? theme.muted : theme.text);
+    if (wide && room) write(columns_.error, row.error.empty() ? "\u2013" : row.error, theme.muted);
   }
 
   /// The request whose answer stands beside the changes: the first that is faulty as recorded.
@@ -288,11 +292,11 @@ class Sheet {
     return static_cast<std::size_t>(faulty - answers.begin());
   }
 
-  void write_answer(const WhatIfRow& row, float top) const {
+  void write_answer(const WhatIfRow& row, float top, float taken) const {
     const std::optional<std::size_t> request = answer_of();
     if (!request || *request >= row.answers.size()) return;
     const WhatIfAnswer& answer = row.answers[*request];
-    label(context_.fonts.small, {columns_.answer.x, top, columns_.answer.width, px(kLine)},
+    label(context_.fonts.small, {columns_.answer.x, top, columns_.answer.width - taken, px(kLine)},
           answer.faulty ? context_.theme.cell(kNan) : context_.theme.text, in_quotes(answer.text));
   }
 

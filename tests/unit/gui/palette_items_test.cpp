@@ -74,8 +74,9 @@ TEST(PaletteItems, HoldLinksThatAreSomewhereAndRecentFiles) {
   story.links[0].target = Selection{};
   const std::vector<fs::path> recent{"/a/run.nanscope"};
   const std::vector<PaletteItem> items = palette_items({}, nullptr, &story, {}, recent);
-  ASSERT_THAT(titles(items), ElementsAre("Open run.nanscope", "7 NaN born"));
+  ASSERT_THAT(titles(items), ElementsAre("Open run.nanscope", "Show run.nanscope beside", "7 NaN born"));
   EXPECT_EQ(std::get<fs::path>(items[0].target), recent[0]);
+  EXPECT_EQ(std::get<BesideFile>(items[1].target).path, recent[0]);
 }
 
 TEST(PaletteLines, OfferATypedPlaceFirst) {
@@ -93,6 +94,7 @@ TEST(PaletteLines, OfferATypedPathFirst) {
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_EQ(std::get<fs::path>(lines[0].item.target), "/some where/x.nanscope");
   EXPECT_EQ(std::get<fs::path>(palette_lines({}, "x.nanscope", 10).at(0).item.target), "x.nanscope");
+  EXPECT_EQ(std::get<BesideFile>(palette_lines({}, "beside  x.nanscope", 10).at(0).item.target).path, "x.nanscope");
 }
 
 TEST(PaletteLines, AreAtMostSoMany) {
