@@ -14,7 +14,7 @@ struct GuiOptions {
   gui::AppOptions app;
   std::string screenshot;
   std::string script;
-  std::string size = "1600x1000";
+  std::string size;
 };
 
 /// At once: whoever reads it may be waiting for it.
@@ -24,9 +24,11 @@ void say(std::string_view text) {
 }
 
 int show(GuiOptions options) {
-  const Result<gui::Extent> size = gui::parse_size(options.size);
-  if (!size) return complain(size.error().message);
-  options.app.size = *size;
+  if (!options.size.empty()) {
+    const Result<gui::Extent> size = gui::parse_size(options.size);
+    if (!size) return complain(size.error().message);
+    options.app.size = *size;
+  }
   if (!options.screenshot.empty()) options.app.screenshot = options.screenshot;
   if (!options.script.empty()) {
     options.app.script = options.script;
@@ -59,8 +61,8 @@ void add_gui_command(CLI::App& app, Action& action) {
   command->add_option("--tab", options->app.tab, "The view that the whole window shows below the front");
   command->add_option("--beside", options->app.beside, "Another recording to compare it with, such as a healthy run");
   command->add_option("--at", options->app.place, "The place that is selected at the start");
-  command->add_option("--size", options->size, "In pixels")->capture_default_str();
-  command->add_option("--theme", options->app.theme, "dark or light")->capture_default_str();
+  command->add_option("--size", options->size, "In pixels; else as the last window was left, at first 1600x1000");
+  command->add_option("--theme", options->app.theme, "dark or light; else as in the last window, at first dark");
   command->footer(
       "Examples:\n"
       "  nanscope gui\n"

@@ -21,6 +21,7 @@ constexpr int kMostSide = 8192;
 constexpr int kSettlingFrames = 4;  ///< layout depends on what the frame before measured
 constexpr int kLivelyFrames = 30;   ///< after input: tooltips and hovering come with a delay
 constexpr double kFrameSeconds = 1.0 / 120.0;
+constexpr double kBusySeconds = 1.0 / 30.0;  ///< all that moves is a bar of progress
 constexpr double kIdleSeconds = 0.5;
 /// Between two looks at whether a picture is ready: drawing takes time from what is waited for.
 constexpr auto kShortestPause = std::chrono::milliseconds(1);
@@ -43,7 +44,11 @@ Status take_picture(Session& session, const std::filesystem::path& path) {
 /// Draws while something moves; else sleeps until there is input, so that an idle window costs nothing.
 void run_until_closed(Session& session) {
   int lively = kLivelyFrames;
-  while (session.frame(lively > 0 || session.busy() ? kFrameSeconds : kIdleSeconds)) {
+  const auto pause = [&] {
+    if (lively > 0 || session.animates()) return kFrameSeconds;
+    return session.busy() ? kBusySeconds : kIdleSeconds;
+  };
+  while (session.frame(pause())) {
     lively = session.had_input() ? kLivelyFrames : std::max(0, lively - 1);
   }
 }
@@ -55,7 +60,7 @@ Result<std::unique_ptr<Session>> open_session(const AppOptions& options) {
     if (view.empty() || std::find(views.begin(), views.end(), view) != views.end()) continue;
     return fail(fmt::format("there is no view '{}': expected one of {}", view, fmt::join(views, ", ")));
   }
-  if (!find_theme(options.theme)) {
+  if (!options.theme.empty() && !find_theme(options.theme)) {
     return fail(fmt::format("there is no theme '{}': expected dark or light", options.theme));
   }
   std::optional<Recording> recording;

@@ -18,10 +18,10 @@ struct AppOptions {
   std::string tab;                                  ///< of the whole window: the view below the front
   std::string place;                                ///< what is selected at the start
   std::filesystem::path beside;                     ///< another recording to show beside; empty: none
-  Extent size{1600, 1000};
-  std::string theme = "dark";
-  std::optional<std::filesystem::path> script;  ///< steps to play, for run_script()
-  bool on_screen = false;                       ///< the script is played in a real window
+  Extent size;                                      ///< of no width: as the last window was left, at first 1600x1000
+  std::string theme;                                ///< empty: as in the last window, at first dark
+  std::optional<std::filesystem::path> script;      ///< steps to play, for run_script()
+  bool on_screen = false;                           ///< the script is played in a real window
 
   /// Pictures and scripts need none, unless it is asked for.
   bool needs_screen() const { return on_screen || !(screenshot || script); }

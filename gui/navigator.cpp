@@ -5,9 +5,25 @@
 
 namespace nanscope::gui {
 
+void Navigator::set_map(std::shared_ptr<const RunMap> map) {
+  map_ = std::move(map);
+  begin();
+}
+
 void Navigator::set_story(std::shared_ptr<const Story> story) {
   story_ = std::move(story);
-  if (selection() == Selection{} && story_->origin) choose(*story_->origin);
+  begin();
+}
+
+void Navigator::begin() {
+  if (!story_ || selection() != Selection{}) return;
+  if (story_->origin) {
+    choose(*story_->origin);
+  } else if (!story_->events.empty()) {
+    choose(story_->events.front().target);
+  } else if (ops() > 0) {
+    choose({map_->place_of_op(0), {}});
+  }
 }
 
 void Navigator::stop() {

@@ -15,8 +15,9 @@ class Navigator {
   /// The whole run plays in so many seconds.
   static constexpr double kPlaySeconds = 16;
 
-  void set_map(std::shared_ptr<const RunMap> map) { map_ = std::move(map); }
-  /// Goes to the origin unless something is selected already.
+  void set_map(std::shared_ptr<const RunMap> map);
+  /// Goes to the origin unless something is selected already; where there is none, to what happened first, else to
+  /// the first op.
   void set_story(std::shared_ptr<const Story> story);
   const std::shared_ptr<const RunMap>& map() const { return map_; }
   const std::shared_ptr<const Story>& story() const { return story_; }
@@ -47,6 +48,7 @@ class Navigator {
   std::optional<std::size_t> playhead() const { return playhead_; }
 
  private:
+  void begin();
   void stop();
 
   std::shared_ptr<const RunMap> map_;

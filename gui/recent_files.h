@@ -8,7 +8,7 @@ namespace nanscope::gui {
 
 inline constexpr std::size_t kMostRecent = 12;
 
-/// $XDG_STATE_HOME/nanscope/recent, else below ~/.local/state; empty when there is no home.
+/// Empty when there is no home.
 std::filesystem::path recent_files_path();
 
 /// The newest first; those that are gone are left out.

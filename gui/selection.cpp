@@ -1,11 +1,35 @@
 #include "gui/selection.h"
 
+#include <string>
 #include <utility>
+
+#include "gui/prepare/subject.h"
 
 namespace nanscope::gui {
 
+namespace {
+
+/// Of the output that views show of an op whose place names none.
+std::optional<std::string> default_role(const Recording& recording, const Place& place) {
+  if (!place.role.empty()) return std::nullopt;
+  RecordingRun run(recording);
+  const Result<Subject> subject = find_subject(run, place);
+  if (!subject) return std::nullopt;
+  return subject->tensor.role;
+}
+
+}  // namespace
+
 Result<Selection> select(const Recording& recording, std::string_view text) {
-  const Result<ResolvedPlace> found = resolve(recording, text);
+  Result<Place> wanted = parse_place(text);
+  if (!wanted) return tl::unexpected(wanted.error());
+  Result<ResolvedPlace> found = resolve(recording, *wanted);
+  if (!found) {
+    if (const std::optional<std::string> role = default_role(recording, *wanted)) {
+      wanted->role = *role;
+      found = resolve(recording, *wanted);
+    }
+  }
   if (!found) return tl::unexpected(found.error());
   Selection selection;
   selection.element = found->element();

@@ -18,7 +18,8 @@ struct Selection {
   bool operator==(const Selection&) const = default;
 };
 
-/// The place that `text` names, in full, with its element. Errors as of resolve().
+/// The place that `text` names, in full, with its element. An op in full whose outputs are several is its main one, as
+/// find_subject() has it. Errors as of resolve().
 Result<Selection> select(const Recording& recording, std::string_view text);
 
 /// The selection and the way it was come by. Choosing after going back forgets what was ahead, as in

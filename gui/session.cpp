@@ -2,6 +2,9 @@
 
 #include <imgui.h>
 
+#include <cmath>
+
+#include "gui/layout_file.h"
 #include "gui/recent_files.h"
 
 namespace nanscope::gui {
@@ -9,22 +12,24 @@ namespace nanscope::gui {
 Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::optional<Recording> recording,
                                                Selection start) {
   std::unique_ptr<Session> session(new Session);
-  const std::string title = recording ? "nanscope \u2013 " + options.file.filename().string() : "nanscope";
-  Result<std::unique_ptr<Platform>> platform = options.needs_screen()
-                                                   ? open_window_platform(options.size, title)
-                                                   : open_egl_platform(options.size, Drawing::when_read);
+  session->traceless_ = options.screenshot || options.script;
+  const SavedLayout saved = session->traceless_ ? SavedLayout{} : read_layout(layout_path());
+  const Extent size = options.size.width > 0 ? options.size : saved.size;
+  const std::string title = "nanscope";
+  Result<std::unique_ptr<Platform>> platform =
+      options.needs_screen() ? open_window_platform(size, title) : open_egl_platform(size, Drawing::when_read);
   if (!platform) return tl::unexpected(platform.error());
   session->platform_ = std::move(*platform);
   WindowSetup& setup = session->setup_;
   setup.scale = session->platform_->scale();
-  setup.theme = *find_theme(options.theme);
+  setup.theme = *find_theme(options.theme.empty() ? saved.theme : options.theme);
   setup.fonts = load_fonts(setup.scale);
   setup.view = options.view;
-  setup.tab = options.tab;
+  setup.tab = options.tab.empty() ? saved.tab : options.tab;
+  setup.shares = saved.shares;
   setup.start = std::move(start);
   setup.beside = options.beside;
   setup.unattended = options.screenshot.has_value();
-  session->traceless_ = options.screenshot || options.script;
   apply_style(setup.theme, setup.scale);
   if (recording) {
     session->show(std::move(*recording));
@@ -36,8 +41,26 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
 
 void Session::show(Recording recording) {
   if (!traceless_) remember(recent_files_path(), recording.path());
+  remember_layout();
+  platform_->set_title("nanscope \u2013 " + recording.path().filename().string());
   window_ = std::make_unique<Window>(std::move(recording), setup_);
   start_.reset();
+}
+
+void Session::remember_layout() {
+  if (window_) {
+    setup_.shares = window_->shares();
+    setup_.theme = window_->theme();
+    if (!window_->tab().empty()) setup_.tab = window_->tab();
+  }
+  if (traceless_) return;
+  const Extent size = platform_->size();
+  const auto at_scale_1 = [this](int pixels) {
+    return static_cast<int>(std::lround(static_cast<float>(pixels) / setup_.scale));
+  };
+  write_layout(
+      layout_path(),
+      {setup_.shares, setup_.tab, std::string(setup_.theme.name), {at_scale_1(size.width), at_scale_1(size.height)}});
 }
 
 /// Shows another recording, the last one that was dropped or chosen; with Shift, or of several, beside the one that is
@@ -73,7 +96,10 @@ void Session::draw() {
 
 bool Session::frame(double seconds) {
   const PlatformEvents events = platform_->poll(seconds);
-  if (events.close) return false;
+  if (events.close) {
+    remember_layout();
+    return false;
+  }
   had_input_ = events.input || !events.dropped.empty();
   open_next(events.dropped);
   draw();

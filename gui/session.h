@@ -26,12 +26,16 @@ class Session {
   Window* window() { return window_.get(); }  ///< null: there is the start screen
   bool had_input() const { return had_input_; }
   bool settled() const { return window_ ? window_->settled() : !start_->busy(); }
+  /// Something moves, and should do so smoothly.
+  bool animates() const { return window_ && window_->animates(); }
   /// Something changes without input.
   bool busy() const { return window_ ? window_->busy() : start_->busy(); }
 
  private:
   Session() = default;
   void show(Recording recording);
+  /// The next window begins as this one was left.
+  void remember_layout();
   void open_next(const std::vector<std::filesystem::path>& dropped);
   void draw();
 

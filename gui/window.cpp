@@ -75,6 +75,7 @@ Window::Window(Recording recording, WindowSetup setup)
       exporter_(recording.path()),
       beside_(recording.path()),
       store_(std::move(recording)) {
+  shares_ = setup_.shares;
   navigator_.choose(setup_.start);
   const std::vector<std::string> names = setup_.view.empty() ? view_names() : std::vector<std::string>{setup_.view};
   for (const std::string& name : names) panes_.emplace_back(make_view(name));

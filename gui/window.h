@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct WindowSetup {
   std::string tab;               ///< the view that is shown below the front; empty: the first
   Selection start;               ///< empty: the origin, once it is known
   std::filesystem::path beside;  ///< a recording to stand beside; empty: none
+  Shares shares;                 ///< of the panes
   bool unattended = false;       ///< for a picture
 };
 
@@ -47,6 +49,11 @@ class Window {
   std::int64_t cells() const { return navigator_.map() ? std::ssize(navigator_.map()->cells) : 0; }
   /// Everything asked for has been answered and drawn.
   bool settled() const;
+  bool animates() const { return navigator_.playing(); }
+  const Shares& shares() const { return shares_; }
+  const Theme& theme() const { return setup_.theme; }
+  /// Name of the view below the front; empty when there is one view alone.
+  std::string_view tab() const { return tabs_.empty() ? std::string_view() : shown_pane().view().name(); }
   /// Something changes without input.
   bool busy() const { return !settled() || navigator_.playing(); }
   void say_error(std::string message) { message_ = {std::move(message), true}; }

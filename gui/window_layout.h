@@ -8,6 +8,7 @@ struct Shares {
   float left = 0.1475F;
   float right = 0.365F;
   float upper = 0.47F;  ///< of the centre's height
+  bool operator==(const Shares&) const = default;
 };
 
 struct WindowAreas {

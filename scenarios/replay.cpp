@@ -216,7 +216,7 @@ Status ReplayTensors::run_from(std::int64_t tensor) {
   // What was asked for must come out even when its step alone is larger than the budget.
   for (const std::int64_t first : {step_start(recording_, tensor), tensor}) {
     GrabProbe probe(workbench_.device(), first, budget_);
-    const auto result = (*engine)->run(spec->requests, probe);
+    const auto result = (*engine)->run(spec->requests, probe, {.progress = {}, .stop = stop_});
     ++replays_;
     if (!result && !probe.full) return tl::unexpected(result.error());
     held_.clear();
@@ -251,7 +251,7 @@ Result<TensorData> RecordingTensors::fetch(std::int64_t tensor) {
       return tl::unexpected(*no_replay_);
     }
     workbench_ = std::move(*workbench);
-    replay_ = std::make_unique<ReplayTensors>(*workbench_, recording_);
+    replay_ = std::make_unique<ReplayTensors>(*workbench_, recording_, ReplayTensors::kBudget, stop_);
   }
   return replay_->fetch(tensor);
 }

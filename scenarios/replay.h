@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <utility>
 
 #include "core/diagnosis/tensor_source.h"
 #include "core/recording/reader.h"
@@ -46,9 +48,12 @@ Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, co
 /// A tensor whose hash is not the recorded one is refused.
 class ReplayTensors final : public TensorSource {
  public:
-  /// Workbench and recording must outlive it.
-  ReplayTensors(Workbench& workbench, const Recording& recording, std::size_t budget = std::size_t{512} << 20)
-      : workbench_(workbench), recording_(recording), budget_(budget) {}
+  static constexpr std::size_t kBudget = std::size_t{512} << 20;
+
+  /// Workbench and recording must outlive it. `stop` ends a replay that is under way, and what asked for it fails.
+  ReplayTensors(Workbench& workbench, const Recording& recording, std::size_t budget = kBudget,
+                std::stop_token stop = {})
+      : workbench_(workbench), recording_(recording), budget_(budget), stop_(std::move(stop)) {}
   Result<TensorData> fetch(std::int64_t tensor) override;
   int replays() const { return replays_; }
 
@@ -62,6 +67,7 @@ class ReplayTensors final : public TensorSource {
   Workbench& workbench_;
   const Recording& recording_;
   std::size_t budget_;
+  std::stop_token stop_;
   int replays_ = 0;
   std::map<std::int64_t, Held> held_;
 };
@@ -69,12 +75,15 @@ class ReplayTensors final : public TensorSource {
 /// Stored bytes, else a replay on a workbench that is opened when it is first needed.
 class RecordingTensors final : public TensorSource {
  public:
-  explicit RecordingTensors(const Recording& recording) : recording_(recording), stored_(recording) {}
+  /// `stop`: as of ReplayTensors.
+  explicit RecordingTensors(const Recording& recording, std::stop_token stop = {})
+      : recording_(recording), stored_(recording), stop_(std::move(stop)) {}
   Result<TensorData> fetch(std::int64_t tensor) override;
 
  private:
   const Recording& recording_;
   StoredTensors stored_;
+  std::stop_token stop_;
   std::unique_ptr<Workbench> workbench_;
   std::unique_ptr<ReplayTensors> replay_;
   std::optional<Error> no_replay_;

@@ -125,6 +125,7 @@ class EglPlatform final : public Platform {
     return read_framebuffer(size_);
   }
   std::string clipboard() override { return clipboard_; }
+  void set_title(const std::string&) override {}
   void set_clipboard(const std::string& text) override { clipboard_ = text; }
   void resize(Extent size) override {
     size_ = size;

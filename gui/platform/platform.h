@@ -43,6 +43,7 @@ class Platform {
   virtual Picture read_pixels() = 0;  ///< of the frame just ended
   virtual std::string clipboard() = 0;
   virtual void set_clipboard(const std::string& text) = 0;
+  virtual void set_title(const std::string& title) = 0;
   virtual void resize(Extent size) = 0;  ///< with the next frame, where the system lets it
   /// For scripts.
   SyntheticInput& synthetic() { return synthetic_; }

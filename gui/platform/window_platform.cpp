@@ -110,6 +110,7 @@ class WindowPlatform final : public Platform {
     const char* text = glfwGetClipboardString(window_.get());
     return text ? text : "";
   }
+  void set_title(const std::string& title) override { glfwSetWindowTitle(window_.get(), title.c_str()); }
   void set_clipboard(const std::string& text) override { glfwSetClipboardString(window_.get(), text.c_str()); }
   void resize(Extent size) override { glfwSetWindowSize(window_.get(), size.width, size.height); }
 

@@ -51,6 +51,24 @@ TEST_F(NavigatorTest, GoesToTheOriginUnlessAPlaceWasAskedFor) {
   EXPECT_EQ(told.position(), 7U);
 }
 
+TEST_F(NavigatorTest, ACleanRunBeginsWithItsFirstOp) {
+  Navigator early;
+  early.set_story(story_of(*navigator.map(), {}));
+  EXPECT_EQ(early.selection(), Selection{}) << "nothing is known yet";
+  early.set_map(navigator.map());
+  EXPECT_EQ(early.selection().place, navigator.map()->place_of_op(0));
+
+  navigator.set_story(story_of(*navigator.map(), {}));
+  EXPECT_EQ(navigator.selection().place, navigator.map()->place_of_op(0));
+}
+
+TEST_F(NavigatorTest, AFaultWithoutAnOriginBeginsWithWhatHappenedFirst) {
+  auto story = std::make_shared<Story>(*story_of(*navigator.map(), {10, 60}));
+  story->origin.reset();
+  navigator.set_story(story);
+  EXPECT_EQ(navigator.position(), 10U);
+}
+
 TEST_F(NavigatorTest, VisitsEventsInOrderAndStartsAgain) {
   navigator.set_story(story_of(*navigator.map(), {10, 60, 90}));
   std::vector<std::size_t> visited;

@@ -123,6 +123,21 @@ TEST_F(Replay, RemakesTensorsAndRefusesThoseThatAreNotTheRecordedOnes) {
   fs::remove(copy);
 }
 
+TEST_F(Replay, StopsWhileItRemakesATensor) {
+  const Recording recording = Recording::open(path_).value();
+  const auto logits = resolve(recording, "0/0/-/lm_head.logits");
+  ASSERT_TRUE(logits.has_value()) << logits.error().message;
+  std::stop_source source;
+  ReplayTensors tensors(*bench_, recording, ReplayTensors::kBudget, source.get_token());
+  ASSERT_TRUE(tensors.fetch(logits->tensor.id).has_value());
+  source.request_stop();
+  const auto first = resolve(recording, "0/0/-/embed");
+  ASSERT_TRUE(first.has_value()) << first.error().message;
+  EXPECT_FALSE(ReplayTensors(*bench_, recording, ReplayTensors::kBudget, source.get_token())
+                   .fetch(first->tensor.id)
+                   .has_value());
+}
+
 TEST_F(Replay, ARecordingWithoutAConfigurationIsRefused) {
   const fs::path copy = tampered("UPDATE run SET value = '' WHERE key = 'config'");
   const auto report = replay(*bench_, Recording::open(copy).value());
