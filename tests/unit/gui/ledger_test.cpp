@@ -77,6 +77,58 @@ TEST(Ledger, LineKnowsWhereItLockedAndWhoDidIt) {
   EXPECT_THAT(ledger.headline, HasSubstr("Nothing was clipped"));
 }
 
+TEST(Ledger, LinesAreOrderedByLayerThenKBeforeV) {
+  RunBuilder builder = run_of({1, 1, 1, 1});
+  const std::pair<int, const char*> lines[] = {{1, "v"}, {0, "v"}, {1, "k"}, {0, "k"}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    builder.run.scale_rows[i].layer = lines[i].first;
+    builder.run.scale_rows[i].target = lines[i].second;
+  }
+  std::vector<std::string> found;
+  for (const LedgerLine& line : ledger_of(builder).lines) found.push_back(std::to_string(line.layer) + line.target);
+  EXPECT_THAT(found, ElementsAre("0k", "0v", "1k", "1v"));
+}
+
+TEST(Ledger, TheSetterIsWhoLockedIt) {
+  RunBuilder builder = run_of({2, 1});
+  builder.run.scale_rows[0].locked = false;
+  builder.run.scale_rows[0].source = ScaleSource::fixed;
+  builder.run.scale_rows[1].calibrated_request = -1;
+  builder.run.scale_rows[1].calibrated_tokens = 5;
+  const Ledger ledger = ledger_of(builder);
+  EXPECT_THAT(ledger.lines[0].setter, HasSubstr("calibrated by the warm-up on 5 tokens"));
+  EXPECT_EQ(set_by_briefly(ledger.entries[1].row), "the warm-up, 5 tokens, locked");
+}
+
+TEST(Ledger, LittleHeadroomIsSeen) {
+  RunBuilder builder = run_of({2, 4});
+  const Ledger ledger = ledger_of(builder);
+  EXPECT_EQ(ledger.entries[0].health(), kHealthyLast);
+  EXPECT_EQ(ledger.entries[1].health(), kLowHeadroom) << "4 of 4.48";
+}
+
+TEST(Ledger, AColumnHoldsTheLeastLimitAndAnyNan) {
+  RunBuilder builder = run_of({2, std::numeric_limits<float>::quiet_NaN(), 1, 1});
+  builder.run.scale_rows[0].scale = 0.02;
+  builder.run.scale_rows[1].headroom = std::numeric_limits<double>::quiet_NaN();
+  builder.run.scale_rows[3].scale = 0.03;
+  const Ledger ledger = ledger_of(builder);
+  const std::vector<LedgerColumn> squeezed = squeeze(ledger, ledger.lines[0], 1);
+  ASSERT_EQ(squeezed.size(), 1U);
+  EXPECT_NEAR(squeezed[0].limit, 4.48, 1e-12);
+  EXPECT_TRUE(squeezed[0].nan);
+}
+
+TEST(Ledger, TheAxisCoversWhatWasAndCouldBeStored) {
+  RunBuilder builder = run_of({2, 1});
+  const Ledger ledger = ledger_of(builder);
+  EXPECT_LT(axis_of(ledger).at(4), 1);
+  EXPECT_EQ(axis_of(ledger).at(40), 1);
+  EXPECT_LT(axis_of(ledger, std::vector<double>{40}).at(40), 1);
+  builder.run.scale_rows[0].source = builder.run.scale_rows[1].source = ScaleSource::none;
+  EXPECT_EQ(axis_of(ledger_of(builder)).at(4), 1) << "without a scale, what could be stored says nothing";
+}
+
 TEST(Ledger, NanIsStoredAndSaysNothingOfHeadroom) {
   RunBuilder builder = run_of({2, std::numeric_limits<float>::quiet_NaN(), 3});
   builder.run.scale_rows[1].headroom = std::numeric_limits<double>::quiet_NaN();
@@ -143,6 +195,8 @@ TEST(LogAxis, ItsTicksAreRoundAndInside) {
   EXPECT_THAT(axis.ticks(10), ElementsAre(2, 5, 10, 20, 50));
   EXPECT_THAT(axis.ticks(2), ElementsAre(10));
   EXPECT_EQ(axis.at(0), 0);
+  EXPECT_EQ(axis.at(-1), 0);
+  EXPECT_EQ(axis.at(std::nan("")), 0);
   EXPECT_EQ(axis.at(1e9), 1);
   EXPECT_LT(axis.at(5), axis.at(10));
   EXPECT_NEAR(axis.at(20) - axis.at(10), axis.at(10) - axis.at(5), 1e-12);

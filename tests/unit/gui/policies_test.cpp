@@ -108,6 +108,14 @@ TEST(Policies, PerTokenGivesEachItsOwn) {
   const PolicyLine line = compared(builder).at("per_token");
   EXPECT_NEAR(line.entries[2].scale, 20.0 / 448, 1e-8);
   for (const PolicyEntry& entry : line.entries) EXPECT_NEAR(entry.headroom, 1, 1e-6);
+  RunBuilder rising = run_of({{{1, 20}}});
+  EXPECT_NEAR(compared(rising).at("per_token").entries[0].headroom, 1, 1e-6) << "not the first token's for both";
+}
+
+TEST(Policies, TheLargestFiniteValueItselfDoesNotClip) {
+  RunBuilder builder = run_of({{{448, 449}}});
+  const PolicyLine line = compared(builder).at("auto");
+  EXPECT_EQ(line.clipped_tokens, 1);
 }
 
 TEST(Policies, AutoAndStaticAreWhatTheConfigurationSays) {
