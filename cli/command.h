@@ -18,6 +18,7 @@ inline constexpr int kInterrupted = 130;
 /// What the chosen command does, set while the arguments are parsed; returns the exit code.
 using Action = std::function<int()>;
 
+void add_attach_command(CLI::App& app, Action& action);
 void add_report_command(CLI::App& app, Action& action);
 void add_run_command(CLI::App& app, Action& action);
 void add_replay_command(CLI::App& app, Action& action);

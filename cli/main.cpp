@@ -32,6 +32,7 @@ int run(int argc, char** argv) {
       "Start here:\n"
       "  nanscope run kv-scale-lock              run a scenario, record it, explain it\n"
       "  nanscope diagnose kv-scale-lock.nanscope --counterfactuals\n"
+      "  nanscope diagnose dump/                 tensors that a server left behind\n"
       "  nanscope bits 430 -f e4m3               the anatomy of a number\n"
       "\n"
       "Exit codes: 0 clean or as expected, 1 a fault or an expectation missed, 2 bad usage or bad input.");
@@ -41,6 +42,7 @@ int run(int argc, char** argv) {
   add_diagnose_command(app, action);
   add_why_command(app, action);
   add_diff_command(app, action);
+  add_attach_command(app, action);
   add_bits_command(app, action);
   add_report_command(app, action);
   add_scenarios_command(app, action);
