@@ -62,6 +62,8 @@ void add_gui_command(CLI::App& app, Action& action) {
   command->add_option("--beside", options->app.beside, "Another recording to compare it with, such as a healthy run");
   command->add_option("--at", options->app.place, "The place that is selected at the start");
   command->add_option("--size", options->size, "In pixels; else as the last window was left, at first 1600x1000");
+  command->add_option("--scale", options->app.scale, "Of text and everything else; else the screen's, 1 without one")
+      ->check(CLI::Range(0.5, 4.0));
   command->add_option("--theme", options->app.theme, "dark or light; else as in the last window, at first dark");
   command->footer(
       "Examples:\n"

@@ -19,6 +19,7 @@ struct AppOptions {
   std::string place;                                ///< what is selected at the start
   std::filesystem::path beside;                     ///< another recording to show beside; empty: none
   Extent size;                                      ///< of no width: as the last window was left, at first 1600x1000
+  float scale = 0;                                  ///< of everything that is drawn; 0: the screen's
   std::string theme;                                ///< empty: as in the last window, at first dark
   std::optional<std::filesystem::path> script;      ///< steps to play, for run_script()
   bool on_screen = false;                           ///< the script is played in a real window

@@ -21,7 +21,7 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
   if (!platform) return tl::unexpected(platform.error());
   session->platform_ = std::move(*platform);
   WindowSetup& setup = session->setup_;
-  setup.scale = session->platform_->scale();
+  setup.scale = options.scale > 0 ? options.scale : session->platform_->scale();
   setup.theme = *find_theme(options.theme.empty() ? saved.theme : options.theme);
   setup.fonts = load_fonts(setup.scale);
   setup.view = options.view;
