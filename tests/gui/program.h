@@ -30,9 +30,13 @@ class Program {
   const std::filesystem::path& folder() const { return folder_.path(); }
 
   Output run(const std::string& arguments) const {
+    return shell(std::string("'") + NANSCOPE_BINARY + "' " + arguments);
+  }
+  /// Any other command there.
+  Output shell(const std::string& command) const {
     const std::string line = "cd '" + folder().string() +
-                             "' && env -u DISPLAY -u WAYLAND_DISPLAY LC_ALL=C XDG_STATE_HOME=\"$PWD/state\" '" +
-                             NANSCOPE_BINARY "' " + arguments + " >out.txt 2>err.txt </dev/null";
+                             "' && env -u DISPLAY -u WAYLAND_DISPLAY LC_ALL=C XDG_STATE_HOME=\"$PWD/state\" " +
+                             command + " >out.txt 2>err.txt </dev/null";
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
   }
