@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/dump/recorded_dump.h"
+
 namespace nanscope::scenarios {
 
 namespace {
@@ -81,7 +83,7 @@ Result<Analysis> analyse(const Recording& recording, TensorSource& tensors, std:
   auto requests = request_outcomes(run);
   if (!requests) return tl::unexpected(requests.error());
   analysis.requests = std::move(*requests);
-  auto diagnosis = diagnose(run, tensors, analysis.target);
+  auto diagnosis = diagnose_recorded(run, tensors, analysis.target);
   if (!diagnosis) return tl::unexpected(diagnosis.error());
   analysis.diagnosis = std::move(*diagnosis);
   auto links = cascade(run, tensors);

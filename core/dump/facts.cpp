@@ -99,6 +99,21 @@ std::vector<TensorIndex> DumpFacts::history(TensorIndex index) const {
   return found == by_module_.end() ? std::vector<TensorIndex>{} : found->second;
 }
 
+std::optional<TensorIndex> DumpFacts::same_content_before(TensorIndex index) const {
+  const DumpTensor& t = tensor(index);
+  const auto pass = members(pass_of_[index]);
+  auto before = std::lower_bound(pass.begin(), pass.end(), index);
+  while (before != pass.begin()) {
+    const DumpTensor& other = tensor(*--before);
+    if (!is_activation(other) || other.at.port == Port::input || other.count() != t.count()) continue;
+    const Health& a = other.health;
+    const Health& b = t.health;
+    if (a.sum == b.sum && a.sum_sq == b.sum_sq && a.absmax == b.absmax && a.nan == b.nan && a.first_bad == b.first_bad)
+      return *before;
+  }
+  return std::nullopt;
+}
+
 std::vector<TensorIndex> DumpFacts::inputs_of(TensorIndex index) const {
   const TensorName& at = tensor(index).at;
   std::vector<TensorIndex> inputs;
@@ -123,6 +138,7 @@ std::vector<TensorIndex> DumpFacts::inputs_of(TensorIndex index) const {
     from_layer({"probs", "q", "k", "v", "k_cache", "v_cache", "k_read", "v_read"});
   if (at.role == "router_weights") from_layer({"router_scores", "router_logits", "router_bias"});
   if (at.role == "sampled") from_layer({"logits"});
+  if (at.port == Port::input) add(same_content_before(index));
   const bool fed = std::any_of(inputs.begin(), inputs.end(), [&](TensorIndex i) { return !is_parameter(tensor(i)); });
   if (!fed && is_activation(tensor(index))) {
     const auto pass = members(pass_of_[index]);

@@ -68,6 +68,9 @@ class DumpFacts {
   /// those, what executes right before it in its pass.
   std::vector<TensorIndex> inputs_of(TensorIndex index) const;
 
+  /// The last output before an input that is the same tensor, told by its health: what it was made of has a name.
+  std::optional<TensorIndex> same_content_before(TensorIndex input) const;
+
   /// All elements as numbers, unscaled; null when they cannot be read or are more than `kMostElements`.
   std::shared_ptr<const std::vector<float>> values(TensorIndex index);
   /// All stored codes, likewise.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/dump/facts.h"
+#include "core/dump/recorded_dump.h"
 #include "core/recording/writer.h"
 #include "instrument/dump/matrix.h"
 #include "instrument/recorder/tensor_observer.h"
@@ -112,9 +113,9 @@ class Attacher {
     op.layer = tensor.at.layer.value_or(-1);
     op.name = unique_name(tensor.at);
     op.kind = "dumped";
-    op.attributes =
-        nlohmann::json{{"dumped_as", tensor.name}, {"module", tensor.at.module}, {"port", port_text(tensor.at.port)}}
-            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    nlohmann::json attributes{{"dumped_as", tensor.name}, {"shape", tensor.shape}, {"port", port_text(tensor.at.port)}};
+    if (tensor.at.step) attributes["step"] = *tensor.at.step;  // the name of its file may have said it
+    op.attributes = attributes.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     std::vector<InputRow> inputs;
     for (const TensorIndex input : facts_.inputs_of(index)) {
       const auto known = ids_.find(input);
@@ -177,7 +178,7 @@ RunInfo info_of(const OpenDump& dump, const kernels::DeviceInfo& device, const A
   info.created = options.created;
   info.scenario = "";
   info.config = "{}";
-  info.device = "dump";
+  info.device = kDumpDevice;
   info.isa = dump.dump().producer;
   info.cpu_features = device.cpu_features;
   info.float_environment = device.float_environment;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/counted.h"
+#include "core/dump/recorded_dump.h"
 
 namespace nanscope::report {
 
@@ -204,7 +205,10 @@ std::vector<std::string> next_commands(const scenarios::Analysis& analysis, cons
     commands.push_back(fmt::format("{} why {} '{}/0/-/lm_head.logits'", program, recording, request->row.id));
     break;
   }
-  if (analysis.diagnosis.clean()) {
+  // What was attached from a dump cannot be run again.
+  if (analysis.info.device == kDumpDevice) {
+    commands.push_back(fmt::format("{} gui {}", program, recording));
+  } else if (analysis.diagnosis.clean()) {
     commands.push_back(fmt::format("{} replay {}", program, recording));
   } else {
     commands.push_back(fmt::format("{} diagnose {} --counterfactuals", program, recording));
