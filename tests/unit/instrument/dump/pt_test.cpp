@@ -7,7 +7,7 @@
 #include <string>
 
 #include "instrument/dump/containers/pickle.h"
-#include "tests/unit/instrument/dump/zip_builder.h"
+#include "tests/zip_builder.h"
 
 namespace nanscope {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "instrument/files/file.h"
-#include "tests/unit/instrument/dump/zip_builder.h"
+#include "tests/zip_builder.h"
 
 namespace nanscope {
 namespace {
