@@ -127,8 +127,11 @@ void StartScreen::draw_recent(Area area) {
   label(look_.fonts.title, {area.x, area.y, area.width, look_.px(28)}, theme.text, "Recent");
   float y = area.y + look_.px(32);
   if (recent_.empty()) {
-    label(look_.fonts.small, {area.x, y, area.width, look_.px(20)}, theme.muted,
-          "Recordings that were opened are listed here.");
+    for (const std::string& words :
+         wrap(look_.fonts.small, "Recordings that were opened are listed here.", area.width)) {
+      label(look_.fonts.small, {area.x, y, area.width + look_.px(2), look_.px(20)}, theme.muted, words);
+      y += look_.px(18);
+    }
     return;
   }
   for (const fs::path& file : recent_) {
@@ -173,8 +176,14 @@ void StartScreen::draw_card(const ScenarioCard& card, Area box) {
 void StartScreen::draw_library(Area area) {
   const Theme& theme = look_.theme;
   label(look_.fonts.title, {area.x, area.y, area.width, look_.px(28)}, theme.text, "Scenarios");
-  label(look_.fonts.small, {area.x, area.y, area.width, look_.px(28)}, theme.muted,
-        "run one, and its recording opens; it is kept in this folder", 1);
+  const float taken = text_size(look_.fonts.title, "Scenarios").x + look_.px(20);
+  const Area beside{area.x + taken, area.y, area.width - taken, look_.px(28)};
+  for (const std::string_view words :
+       {"run one, and its recording opens; it is kept in this folder", "run one, and its recording opens"}) {
+    if (text_size(look_.fonts.small, words).x > beside.width) continue;
+    label(look_.fonts.small, beside, theme.muted, words, 1);
+    break;
+  }
   if (scenarios_.empty()) {
     const std::string words = fmt::format("There are none in {}", scenarios::library_folder().string());
     label(look_.fonts.small, {area.x, area.y + look_.px(32), area.width, look_.px(20)}, theme.muted, printable(words));
