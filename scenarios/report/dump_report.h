@@ -2,6 +2,7 @@
 #include <string>
 
 #include "core/diagnosis/diagnosis.h"
+#include "core/dump/diff_dumps.h"
 #include "core/dump/dump.h"
 #include "scenarios/report/text.h"
 
@@ -10,5 +11,6 @@ namespace nanscope::report {
 
 std::string dump_text(const Dump& dump, const Diagnosis& diagnosis, const Terminal& terminal);
 std::string dump_markdown(const Dump& dump, const Diagnosis& diagnosis);
+std::string dump_diff_text(const DumpDiff& diff, const std::string& a, const std::string& b, const Terminal& terminal);
 
 }  // namespace nanscope::report
