@@ -144,6 +144,44 @@ TEST(KvMap, RefusesMoreSlotsThanAScreenShows) {
   EXPECT_FALSE(make_kv_map(facts, builder.run.step_rows[0]));
 }
 
+TEST(KvMap, RefusesManyBlocksThatAreSmallEach) {
+  RunBuilder builder = history();
+  for (std::int64_t block = 0; block < 300; ++block) builder.kv(0, block, 0, 1000, 0, KvAction::allocated);
+  Facts facts(builder.run, builder.tensors);
+  EXPECT_FALSE(make_kv_map(facts, builder.run.step_rows[0])) << "300 000 slots";
+}
+
+TEST(KvMap, ASlotIsAsBadAsItsWorstLayer) {
+  RunBuilder builder = history();
+  builder.step(0, 1, 3, 1);
+  builder.kv(0, 1, 0, 1, 3, KvAction::written);
+  attend(builder, 3, 1, -1);
+  builder.op(1, "k_proj", "gemm", {});
+  const std::int64_t k = builder.output("out", {1, 2, 3, 1}, constant(kNotANumber));
+  builder.op(1, "kv_store", "kv_store", {{"k", k}});
+  builder.store("k", k, unit_scale());
+  const KvMap map = map_at(builder, 3);
+  const KvSlot& slot = map.blocks[1].slots[0];
+  EXPECT_EQ(slot.health, kNan);
+  EXPECT_EQ(to_string(slot.target->place), "0/1/1/kv_store.k_codes[3]") << "where to look";
+}
+
+TEST(KvMap, AStateThatIsReadAsKeysIsAsBadAsItIsRead) {
+  RunBuilder builder = history();
+  builder.request(3, {5});
+  builder.step(3, 0, 0, 1);
+  builder.kv(3, 1, 0, 4, 0, KvAction::allocated);
+  builder.kv(3, 1, 0, 4, 0, KvAction::written, "recurrent_state", Format::f32, 0);
+  builder.op(0, "kv_read", "kv_read", {});
+  builder.output("k_read", {4, 2, 0, 1}, [](std::int64_t row, std::int64_t) { return row == 2 ? kNotANumber : 1.0F; });
+  const KvMap map = map_at(builder, 3);
+  const KvSlot& slot = map.blocks[1].slots[2];
+  EXPECT_EQ(slot.health, kNan);
+  EXPECT_THAT(slot.words, Contains(HasSubstr("read as NaN in layer 0")));
+  EXPECT_EQ(to_string(slot.target->place), "3/0/0/kv_read.k_read[2]");
+  EXPECT_LT(map.blocks[1].slots[1].health, kClipped);
+}
+
 TEST(KvMap, StopsWhenTold) {
   RunBuilder builder = history();
   Facts facts(builder.run, builder.tensors);

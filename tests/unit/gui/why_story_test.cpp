@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "tests/unit/core/diagnosis/small_cascade.h"
 
@@ -72,6 +73,69 @@ TEST(WhyStory, FindsTheHopOfAPlaceAndKeepsToTheOneThatWasClicked) {
   EXPECT_EQ(story.find(read, 8), 8U);
   EXPECT_EQ(story.find(read, 3), 7U) << "the third is elsewhere";
   EXPECT_FALSE(story.find(Selection{}));
+}
+
+/// A hop at a step of a request; without a request, one that has no place.
+Hop hop_at(HopKind kind, std::optional<std::int64_t> request, std::int64_t step, std::optional<float> value = {}) {
+  Hop hop;
+  hop.kind = kind;
+  hop.value = value;
+  if (!request) return hop;
+  hop.where.request = request;
+  hop.where.step = step;
+  hop.where.layer = 0;
+  hop.where.op = "q_proj";
+  hop.where.role = "out";
+  return hop;
+}
+
+TEST(WhyStory, TellsInfinitiesApartAndTheirSign) {
+  SmallCascade made;
+  const float infinity = std::numeric_limits<float>::infinity();
+  WhyPath path;
+  path.hops = {hop_at(HopKind::element, 0, 0, infinity), hop_at(HopKind::element, 0, 0, -infinity)};
+  const WhyStory story = tell_why(made.builder.run, path);
+  EXPECT_EQ(story.question, "Why is 0/0/0/q_proj.out Inf?");
+  EXPECT_EQ(story.hops[1].value, "-Inf");
+}
+
+TEST(WhyStory, AWeightAtTheEndIsASettingToo) {
+  SmallCascade made;
+  WhyPath path;
+  path.hops = {hop_at(HopKind::weight, 0, 0), hop_at(HopKind::weight, {}, 0)};
+  path.stopped = "the weight is the cause";
+  const WhyStory story = tell_why(made.builder.run, path);
+  EXPECT_FALSE(story.hops[0].setting) << "the way goes on";
+  EXPECT_TRUE(story.hops[1].setting);
+  EXPECT_EQ(story.stopped, "the weight is the cause");
+}
+
+TEST(WhyStory, HeadingsNameRequestAndStepOnceEach) {
+  SmallCascade made;
+  made.builder.run.request_rows[0].name = "hello";
+  made.builder.step(0, 1, 2, 1);
+  WhyPath path;
+  path.hops = {hop_at(HopKind::element, 0, 1), hop_at(HopKind::weight, {}, 0), hop_at(HopKind::element, 0, 1),
+               hop_at(HopKind::element, 0, 0)};
+  std::vector<std::string> headings;
+  for (const WhyHop& hop : tell_why(made.builder.run, path).hops) headings.push_back(hop.heading);
+  EXPECT_THAT(headings, ElementsAre("request 0 \u00B7 hello \u00B7 decode step 1", "", "",
+                                    "request 0 \u00B7 hello \u00B7 prefill"));
+}
+
+TEST(WhyStory, WithoutAWayThereIsANotice) {
+  SmallCascade made;
+  EXPECT_EQ(tell_why(made.builder.run, {}).notice, "Nothing is known about this element");
+}
+
+TEST(WhyStory, NumbersHaveReadableNames) {
+  SmallCascade made;
+  WhyPath path;
+  path.hops = {hop_at(HopKind::element, 0, 0)};
+  path.hops[0].numbers = {{"calibrated_tokens", std::int64_t{11}}};
+  const WhyStory story = tell_why(made.builder.run, path);
+  ASSERT_EQ(story.hops[0].numbers.size(), 1U);
+  EXPECT_EQ(story.hops[0].numbers[0], std::pair(std::string("calibrated tokens"), std::string("11")));
 }
 
 TEST(WhyStory, AHealthyElementIsAskedForItsOrigin) {
