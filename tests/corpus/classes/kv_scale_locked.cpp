@@ -5,7 +5,7 @@ namespace {
 
 /// Keys and values from one layer on answer to a direction that text does not have; some models' values alone.
 void answer_from(Model& model, const Matrix& direction, std::uint64_t seed, int from) {
-  const double gain = 10 + 3 * static_cast<double>(seed % 4);
+  const double gain = 16 + 3 * static_cast<double>(seed % 4);
   for (int l = from; l < model.shape.layers; ++l) {
     Layer& layer = model.layers[static_cast<std::size_t>(l)];
     if (seed % 3 != 1) answer_to(layer.k, direction.values, gain, seed, "answer.k" + std::to_string(l));
@@ -19,7 +19,7 @@ Settings locked(int index) {
   settings.kv_cast.format = index == 1 ? Format::int8 : Format::e4m3;
   // Divisors of calibration: keys 200 and values 100 in servers that leave headroom.
   settings.k_divisor = index == 1 ? 60.0F : 200.0F;
-  settings.v_divisor = index == 1 ? 30.0F : 100.0F;
+  settings.v_divisor = index == 1 ? 40.0F : 100.0F;
   return settings;
 }
 
