@@ -87,6 +87,7 @@ void OpenDump::add_tensors(const std::shared_ptr<Container>& container, const st
     tensor.file = shown;
     tensor.source = sources_.size();
     tensor.health = empty_health();
+    if (!tensors[i].note.empty()) dump_.notes.push_back({tensor.name, tensors[i].note});
     sources_.push_back({container, i});
     dump_.tensors.push_back(std::move(tensor));
   }
