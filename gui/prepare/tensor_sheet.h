@@ -70,16 +70,16 @@ struct TensorSheet {
   }
 };
 
+/// The ramp that a sheet shares with what stands beside.
+struct CommonRamp {
+  MagnitudeRange magnitudes;
+  bool real = false;  ///< magnitudes are of real values: code value x scale
+};
+
 struct SheetOptions {
   Ramp ramp = Ramp::log;
   std::optional<std::int64_t> head;  ///< nothing: that of the selected channel, else the first
-  /// What stands beside: its values are on the same ramp.
-  struct Beside {
-    MagnitudeRange magnitudes;
-    bool real = false;  ///< magnitudes are of real values: code value x scale
-    bool operator==(const Beside&) const = default;
-  };
-  std::optional<Beside> beside = std::nullopt;
+  std::optional<CommonRamp> beside = std::nullopt;
 };
 
 /// `known` may be null, or a sheet of the same recording: its elements are used again. Errors: as of

@@ -26,6 +26,7 @@ constexpr float kDash = 26;  ///< before the names: how the policy's limit is dr
 constexpr Column kColumns[] = {{"policy", 116, 0}, {"scale", 120, 1},          {"least headroom", 96, 1},
                                {"at", 44, 1},      {"steps that clip", 88, 1}, {"tokens that clip", 128, 1}};
 constexpr std::size_t kHeadroom = 2;
+constexpr double kClipsBelow = 0.999;  ///< a scale of each token itself is 1 up to rounding
 
 template <class Visit>
 void for_columns(const ViewContext& context, Area row, const Visit& visit) {
@@ -117,7 +118,7 @@ void PolicyTable::draw_row(const ViewContext& context, const ViewActions& action
       policy.clipped_steps > 0 ? fmt::format("{} of {}", policy.clipped_steps, policy.entries.size()) : "none",
       policy.clipped_tokens > 0 ? clipped_words(policy, compared.tokens) : "none"};
   for_columns(context, row, [&](std::size_t i, Area cell) {
-    const bool clips = i == kHeadroom && lowest != nullptr && lowest->clipped_tokens > 0 && lowest->headroom < 1;
+    const bool clips = i == kHeadroom && lowest != nullptr && lowest->headroom < kClipsBelow;
     if (clips) {
       const float wide = text_size(context.fonts.mono_small, cells[i]).x + px(10);
       fill({cell.right() - wide + px(5), cell.y + px(2), wide, cell.height - px(4)}, theme.cell(kClipped), px(3));

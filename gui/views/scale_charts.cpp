@@ -137,7 +137,7 @@ class Chart {
       line({from, y}, {std::min(from + dash, plot_.right()), y}, color, sheet_.px(1.5F));
     }
     const double last = limits.empty() ? 0 : limits.back();
-    if (!(last > 0)) return;
+    if (!(last > 0) || plot_.height < sheet_.px(kRoomForWords)) return;
     const float above = sheet_.y(plot_, last) - sheet_.px(17);
     label(sheet_.context.fonts.small,
           {plot_.x, above < plot_.y ? above + sheet_.px(19) : above, plot_.width - sheet_.px(4), sheet_.px(kLine)},

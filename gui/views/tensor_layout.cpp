@@ -21,7 +21,7 @@ constexpr float kRowNames = 104;
 constexpr float kLegendHeight = 34;
 constexpr float kBetween = 14;          ///< grids that are side by side
 constexpr float kLeastGrid = 180;       ///< narrower ones are shown one at a time
-constexpr float kBarsFromHeight = 620;  ///< side by side, the shares of rows and columns stand back for the cells
+constexpr float kBarsFromHeight = 620;  ///< with a twin, the shares of rows and columns stand back for the cells
 
 }  // namespace
 
@@ -33,7 +33,7 @@ TensorMode twin_mode(Area area, float scale) {
 TensorLayout lay_out_tensor(Area area, float scale, TensorMode mode) {
   const auto px = [scale](float pixels) { return pixels * scale; };
   const bool side = mode == TensorMode::side_by_side;
-  const bool bars = !side || area.height >= px(kBarsFromHeight);
+  const bool bars = mode == TensorMode::alone || area.height >= px(kBarsFromHeight);
   const float left = area.x + px(kMargin);
   const float width = area.width - px(2 * kMargin);
   TensorLayout out;

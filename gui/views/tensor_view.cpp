@@ -165,7 +165,7 @@ class TensorView final : public View {
     if (part == TwinPart::there) picture = twin->there ? &*twin->there : nullptr;
     if (part == TwinPart::difference && twin->pair.difference->rows == 0) picture = nullptr;
     if (picture == nullptr) {
-      notice(shown.context, areas.cells, part == TwinPart::there ? "Not there" : "No difference",
+      notice(shown.context, areas.cells, part == TwinPart::there ? "Not there" : "Not compared",
              printable(twin->pair.difference->words));
       return;
     }
