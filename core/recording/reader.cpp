@@ -268,6 +268,11 @@ Result<std::vector<KernelRow>> Recording::kernels(std::optional<std::int64_t> op
       decode::kernel);
 }
 
+Status Recording::for_each_kernel(const std::function<bool(const KernelRow&)>& visit) const {
+  return impl_->each(Query("SELECT op, name, start_ns, duration_ns, '' FROM kernels ORDER BY id"), decode::kernel,
+                     visit);
+}
+
 Result<std::vector<EventRow>> Recording::events() const {
   return impl_->all(Query("SELECT * FROM events ORDER BY id"), decode::event);
 }

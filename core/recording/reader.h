@@ -127,6 +127,8 @@ class Recording {
   Result<std::vector<KvRow>> kv_history(const KvFilter& filter = {}) const;
   Result<std::vector<TokenRow>> tokens(std::int64_t request) const;
   Result<std::vector<KernelRow>> kernels(std::optional<std::int64_t> op = {}) const;
+  /// All of them, without their details.
+  Status for_each_kernel(const std::function<bool(const KernelRow&)>& visit) const;
 
   /// The diagnosis that was written into the recording, see write_events(); empty before.
   Result<std::vector<EventRow>> events() const;

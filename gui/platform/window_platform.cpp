@@ -36,6 +36,7 @@ class GlfwWindow {
     glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
     glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
     glfwWindowHint(GLFW_SCALE_TO_MONITOR, GLFW_TRUE);
+    glfwWindowHint(GLFW_VISIBLE, GLFW_FALSE);
     window_ = glfwCreateWindow(size.width, size.height, title.c_str(), nullptr, nullptr);
     if (window_ == nullptr) return glfw_failure("no window with OpenGL 3.3");
     glfwMakeContextCurrent(window_);
@@ -84,6 +85,11 @@ class WindowPlatform final : public Platform {
     return x;
   }
   PlatformEvents poll(double seconds) override {
+    // With its first frame in it: fonts and shaders are ready, so nobody waits at an empty window.
+    if (drawn_ && !shown_) {
+      glfwShowWindow(window_.get());
+      shown_ = true;
+    }
     // Not in end_frame(): the pixels of a frame can be read until it is swapped.
     if (std::exchange(drawn_, false)) glfwSwapBuffers(window_.get());
     const double start = glfwGetTime();
@@ -141,6 +147,7 @@ class WindowPlatform final : public Platform {
   std::unique_ptr<Renderer> renderer_;
   bool input_ = false;
   bool drawn_ = false;
+  bool shown_ = false;
   std::vector<int> pressed_;   ///< since the last frame
   std::vector<Key> released_;  ///< to be passed on after the next one
   std::vector<std::filesystem::path> dropped_;

@@ -3,6 +3,64 @@
 #include <algorithm>
 
 namespace nanscope::gui {
+namespace {
+
+constexpr std::size_t kMostMarks = 4096;
+constexpr double kNarrow = 6;  ///< pixels: more than the widest line between steps
+constexpr double kLow = 3;     ///< and between layers
+
+/// Finds what is bad and thin. Texels are `wide` x `high` pixels.
+class MarkFinder {
+ public:
+  MarkFinder(FrontImage& image, double wide, double high)
+      : image_(image), narrow_(static_cast<int>(kNarrow / wide)), low_(static_cast<int>(kLow / high)) {}
+
+  void find() {
+    for (int y = 0; y < image_.height; ++y) {
+      for (int x = 0; x < image_.width; ++x) {
+        if (!bad(x, y)) continue;
+        int end = x + 1;
+        while (end < image_.width && bad(end, y)) ++end;
+        add_run(x, end, y);
+        x = end;
+      }
+    }
+  }
+
+ private:
+  bool bad(int x, int y) const {
+    return y >= 0 && y < image_.height && image_.texels[static_cast<std::size_t>(y * image_.width + x)] >= kInf;
+  }
+  /// The bad texels above and below are few.
+  bool low(int x, int y) const {
+    int from = y;
+    int to = y + 1;
+    while (to - from <= low_ && bad(x, from - 1)) --from;
+    while (to - from <= low_ && bad(x, to)) ++to;
+    return to - from <= low_;
+  }
+  void add_run(int begin, int end, int y) {
+    const bool narrow = end - begin <= narrow_;
+    for (int x = begin; x < end;) {
+      const bool is_low = low(x, y);
+      int next = x + 1;
+      while (next < end && low(next, y) == is_low) ++next;
+      if (narrow || is_low) add(x, next, y, narrow && is_low);
+      x = next;
+    }
+  }
+  void add(int begin, int end, int y, bool lone) {
+    if (image_.marks.size() >= kMostMarks) return;
+    const auto row = image_.texels.begin() + static_cast<std::ptrdiff_t>(y) * image_.width;
+    image_.marks.push_back({begin, y, end - begin, *std::max_element(row + begin, row + end), lone});
+  }
+
+  FrontImage& image_;
+  int narrow_;  ///< texels
+  int low_;
+};
+
+}  // namespace
 
 FrontImage make_image(const CellGrid& grid, FrontRange range, int max_width, int max_height) {
   range.column_begin = std::clamp<std::int64_t>(range.column_begin, 0, grid.columns);
@@ -37,7 +95,14 @@ FrontImage make_image(const CellGrid& grid, FrontRange range, int max_width, int
 }
 
 FrontImage make_front_image(const RunMap& map, FrontRange range, int max_width, int max_height) {
-  return make_image({map.cells, map.columns, static_cast<std::int64_t>(map.rows.size())}, range, max_width, max_height);
+  FrontImage image =
+      make_image({map.cells, map.columns, static_cast<std::int64_t>(map.rows.size())}, range, max_width, max_height);
+  if (!image.texels.empty()) {
+    MarkFinder(image, std::max(1.0, static_cast<double>(max_width) / image.width),
+               std::max(1.0, static_cast<double>(max_height) / image.height))
+        .find();
+  }
+  return image;
 }
 
 }  // namespace nanscope::gui

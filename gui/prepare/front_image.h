@@ -16,12 +16,22 @@ struct FrontRange {
   bool operator==(const FrontRange&) const = default;
 };
 
+/// Texels in a row with NaN or Inf that a line between steps or layers could cover, or an eye miss.
+struct FrontMark {
+  int x = 0;
+  int y = 0;
+  int width = 0;
+  Cell worst = kNan;
+  bool lone = false;  ///< small in both directions
+};
+
 /// Part of the map at the resolution of a screen.
 struct FrontImage final : Prepared {
   FrontRange range;
   int width = 0;
   int height = 0;
-  std::vector<Cell> texels;  ///< row-major
+  std::vector<Cell> texels;      ///< row-major
+  std::vector<FrontMark> marks;  ///< to be drawn above lines; so many at most that a frame can draw them
 };
 
 /// A matrix of cells, row-major.

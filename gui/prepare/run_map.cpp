@@ -273,7 +273,7 @@ class RunMapMaker::Impl {
     });
     if (stop_.stop_requested()) return;
     std::stable_sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) { return a.row < b.row; });
-    for (std::size_t i = 0; i < placed.size(); ++i) {
+    for (std::size_t i = 0; i < placed.size() && !stop_.stop_requested(); ++i) {
       Cell* cells = cells_of(step, placed[i].row);
       if (i == 0 || placed[i].row != placed[i - 1].row) std::fill(cells, cells + step.tokens, kAbsent);
       add(step, placed[i], cells);

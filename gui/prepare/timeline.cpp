@@ -4,21 +4,36 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace nanscope::gui {
 namespace {
 
-struct Lanes {
-  std::vector<TimelineLane> lanes;
-  std::map<std::string, std::size_t, std::less<>> by_kind;
-  std::map<std::int64_t, std::size_t> by_op;
-
-  TimelineLane& of(const std::string& kind) {
-    const auto [at, added] = by_kind.try_emplace(kind, lanes.size());
-    if (added) lanes.emplace_back().kind = kind;
-    return lanes[at->second];
+/// Strings that are many times the same, each kept once.
+class Words {
+ public:
+  std::uint32_t number(const std::string& word) {
+    const auto [at, added] = numbers_.try_emplace(word, static_cast<std::uint32_t>(words_.size()));
+    if (added) words_.push_back(word);
+    return at->second;
   }
+  const std::string& operator[](std::uint32_t number) const { return words_[number]; }
+
+ private:
+  std::unordered_map<std::string, std::uint32_t> numbers_;
+  std::vector<std::string> words_;
+};
+
+/// A kernel in few bytes: a recording may hold millions.
+struct Span {
+  std::int64_t op = 0;
+  std::int64_t start_ns = 0;
+  std::int64_t duration_ns = 0;
+  std::uint32_t name = 0;
+  std::uint32_t lane = 0;
 };
 
 bool is_bad(std::span<const std::int64_t> bad_ops, std::int64_t op) {
@@ -32,18 +47,19 @@ bool sensible(const KernelRow& kernel) {
          kernel.start_ns <= std::numeric_limits<std::int64_t>::max() / 4;
 }
 
-void add_bar(TimelineLane& lane, std::int64_t first, std::int64_t last, const KernelRow& kernel, bool bad) {
+void add_bar(TimelineLane& lane, std::int64_t first, std::int64_t last, const Span& kernel, const Words& names,
+             bool bad) {
   lane.kernels += 1;
   lane.busy_ns += kernel.duration_ns;
   if (lane.bars.empty() || first > lane.bars.back().last) {
-    lane.bars.push_back({first, last, 1, kernel.duration_ns, kernel.op, kernel.name, bad});
+    lane.bars.push_back({first, last, 1, kernel.duration_ns, kernel.op, names[kernel.name], bad});
     return;
   }
   TimelineBar& bar = lane.bars.back();
   // The mean so far is a lower bound of the longest: enough to name the bar after a long kernel.
   if (kernel.duration_ns > bar.busy_ns / bar.kernels) {
     bar.op = kernel.op;
-    bar.name = kernel.name;
+    bar.name = names[kernel.name];
   }
   bar.last = std::max(bar.last, last);
   bar.kernels += 1;
@@ -51,65 +67,95 @@ void add_bar(TimelineLane& lane, std::int64_t first, std::int64_t last, const Ke
   bar.bad = bar.bad || bad;
 }
 
+/// Takes rows one at a time, all ops before the first kernel, and keeps what a timeline is made of.
+class TimelineMaker {
+ public:
+  explicit TimelineMaker(std::span<const std::int64_t> bad_ops) : bad_ops_(bad_ops) {}
+
+  void add(const OpRow& op) {
+    const std::uint32_t at = kinds_.number(op.kind);
+    if (at == lanes_.size()) lanes_.emplace_back().kind = op.kind;
+    TimelineLane& lane = lanes_[at];
+    if (lane.ops++ == 0) lane.first_op = op.id;
+    if (is_bad(bad_ops_, op.id) && lane.bad_ops++ == 0) lane.first_bad = op.id;
+    ops_.push_back({op.id, at});
+  }
+
+  void add(const KernelRow& kernel) {
+    const auto op = std::lower_bound(ops_.begin(), ops_.end(), std::pair(kernel.op, std::uint32_t{0}));
+    if (!sensible(kernel) || op == ops_.end() || op->first != kernel.op) return;
+    kernels_.push_back({kernel.op, kernel.start_ns, kernel.duration_ns, names_.number(kernel.name), op->second});
+  }
+
+  Timeline make(std::int64_t columns) {
+    Timeline timeline;
+    timeline.columns = std::max<std::int64_t>(columns, 1);
+    std::stable_sort(kernels_.begin(), kernels_.end(),
+                     [](const Span& a, const Span& b) { return a.start_ns < b.start_ns; });
+    draw_bars(timeline);
+    timeline.kernels = static_cast<std::int64_t>(kernels_.size());
+    timeline.lanes = std::move(lanes_);
+    std::stable_sort(timeline.lanes.begin(), timeline.lanes.end(), [](const TimelineLane& a, const TimelineLane& b) {
+      return std::pair(a.busy_ns, a.ops) > std::pair(b.busy_ns, b.ops);
+    });
+    return timeline;
+  }
+
+ private:
+  void draw_bars(Timeline& timeline) {
+    if (kernels_.empty()) return;
+    const std::int64_t begin = kernels_.front().start_ns;
+    for (const Span& kernel : kernels_) {
+      timeline.span_ns = std::max(timeline.span_ns, kernel.start_ns - begin + kernel.duration_ns);
+    }
+    const double scale =
+        static_cast<double>(timeline.columns) / static_cast<double>(std::max<std::int64_t>(timeline.span_ns, 1));
+    const auto column = [&](std::int64_t at) {
+      return std::min(static_cast<std::int64_t>(static_cast<double>(at - begin) * scale), timeline.columns - 1);
+    };
+    for (const Span& kernel : kernels_) {
+      const std::int64_t end = kernel.start_ns + std::max<std::int64_t>(kernel.duration_ns - 1, 0);
+      add_bar(lanes_[kernel.lane], column(kernel.start_ns), column(end), kernel, names_, is_bad(bad_ops_, kernel.op));
+      timeline.busy_ns += kernel.duration_ns;
+    }
+  }
+
+  std::span<const std::int64_t> bad_ops_;
+  Words kinds_;  ///< numbered as the lanes
+  Words names_;
+  std::vector<TimelineLane> lanes_;
+  std::vector<std::pair<std::int64_t, std::uint32_t>> ops_;  ///< id, lane; ascending
+  std::vector<Span> kernels_;
+};
+
 }  // namespace
 
 Timeline lay_out_timeline(std::span<const OpRow> ops, std::span<const std::int64_t> bad_ops,
                           std::span<const KernelRow> kernels, std::int64_t columns) {
-  Timeline timeline;
-  timeline.columns = std::max<std::int64_t>(columns, 1);
-  Lanes lanes;
-  for (const OpRow& op : ops) {
-    TimelineLane& lane = lanes.of(op.kind);
-    if (lane.ops++ == 0) lane.first_op = op.id;
-    if (is_bad(bad_ops, op.id) && lane.bad_ops++ == 0) lane.first_bad = op.id;
-    lanes.by_op[op.id] = lanes.by_kind[op.kind];
-  }
-  std::vector<const KernelRow*> by_time;
-  for (const KernelRow& kernel : kernels) {
-    if (sensible(kernel) && lanes.by_op.contains(kernel.op)) by_time.push_back(&kernel);
-  }
-  std::stable_sort(by_time.begin(), by_time.end(),
-                   [](const KernelRow* a, const KernelRow* b) { return a->start_ns < b->start_ns; });
-  if (!by_time.empty()) {
-    const std::int64_t begin = by_time.front()->start_ns;
-    for (const KernelRow* kernel : by_time) {
-      timeline.span_ns = std::max(timeline.span_ns, kernel->start_ns - begin + kernel->duration_ns);
-    }
-    const double scale =
-        static_cast<double>(timeline.columns) / static_cast<double>(std::max<std::int64_t>(timeline.span_ns, 1));
-    for (const KernelRow* kernel : by_time) {
-      const auto column = [&](std::int64_t at) {
-        return std::min(static_cast<std::int64_t>(static_cast<double>(at - begin) * scale), timeline.columns - 1);
-      };
-      const std::int64_t end = kernel->start_ns + std::max<std::int64_t>(kernel->duration_ns - 1, 0);
-      TimelineLane& lane = lanes.lanes[lanes.by_op[kernel->op]];
-      add_bar(lane, column(kernel->start_ns), column(end), *kernel, is_bad(bad_ops, kernel->op));
-      timeline.busy_ns += kernel->duration_ns;
-    }
-  }
-  timeline.kernels = static_cast<std::int64_t>(by_time.size());
-  timeline.lanes = std::move(lanes.lanes);
-  std::stable_sort(timeline.lanes.begin(), timeline.lanes.end(), [](const TimelineLane& a, const TimelineLane& b) {
-    return std::pair(a.busy_ns, a.ops) > std::pair(b.busy_ns, b.ops);
-  });
-  return timeline;
+  TimelineMaker maker(bad_ops);
+  for (const OpRow& op : ops) maker.add(op);
+  for (const KernelRow& kernel : kernels) maker.add(kernel);
+  return maker.make(columns);
 }
 
 Result<Timeline> make_timeline(const Recording& recording, std::int64_t columns) {
-  const Result<std::vector<OpRow>> ops = recording.ops();
-  if (!ops) return tl::unexpected(ops.error());
   std::vector<std::int64_t> bad;
   TensorFilter filter;
   filter.bad_only = true;
-  const Status visited = recording.for_each_tensor(filter, [&bad](const TensorRow& row) {
+  Status visited = recording.for_each_tensor(filter, [&bad](const TensorRow& row) {
     bad.push_back(row.op);
     return true;
   });
-  if (!visited) return tl::unexpected(visited.error());
   std::sort(bad.begin(), bad.end());
-  const Result<std::vector<KernelRow>> kernels = recording.kernels();
-  if (!kernels) return tl::unexpected(kernels.error());
-  Timeline timeline = lay_out_timeline(*ops, bad, *kernels, columns);
+  TimelineMaker maker(bad);
+  const auto take = [&maker](const auto& row) {
+    maker.add(row);
+    return true;
+  };
+  if (visited) visited = recording.for_each_op_name(take);
+  if (visited) visited = recording.for_each_kernel(take);
+  if (!visited) return tl::unexpected(visited.error());
+  Timeline timeline = maker.make(columns);
   timeline.device = recording.info().device;
   timeline.isa = recording.info().isa;
   timeline.on_cpu = timeline.device.starts_with("cpu");

@@ -17,6 +17,7 @@ constexpr float kLeastTitle = 56;  ///< of a request, when it is cut
 constexpr float kLabelWidth = 168;
 constexpr float kGroupWidth = 58;
 constexpr float kOpHeight = 12;  ///< a line of the ops' names
+constexpr float kLeastMark = 5;  ///< a single NaN among millions of cells is as large
 
 /// The map, and where its cells are on screen.
 struct Scene : GridScene {
@@ -68,6 +69,7 @@ class FrontView final : public View {
     const std::optional<GridHit> hit = grid_.input(scene.cells);
     grid_.draw(scene);
     draw_lines(scene);
+    draw_marks(scene, static_cast<const FrontImage&>(*prepared));
     draw_future(scene);
     draw_selection(scene);
     draw_header(scene, area);
@@ -94,16 +96,44 @@ class FrontView final : public View {
       const float y = std::floor(scene.y(static_cast<double>(row)));
       fill({scene.cells.x, y, scene.cells.width, width}, color);
     };
+    // Thin where there is little between them: a line covers what is below it.
+    const float layers = scene.px(scene.cell_height() < scene.px(1.25F) ? 1 : 2);
+    const float each = scene.cell_width() * static_cast<float>(scene.map.columns) /
+                       static_cast<float>(std::max<std::size_t>(scene.map.requests.size(), 1));
+    const float requests = scene.px(each < scene.px(12) ? 1 : each < scene.px(40) ? 2 : 4);
     for (std::int64_t r = std::max<std::int64_t>(range.row_begin, 1); r < range.row_end; ++r) {
       const auto row = static_cast<std::size_t>(r);
-      if (scene.map.rows[row].group != scene.map.rows[row - 1].group) horizontal(r, theme.panel, scene.px(2));
+      if (scene.map.rows[row].group != scene.map.rows[row - 1].group) horizontal(r, theme.panel, layers);
     }
-    for (std::size_t i = 1; i < scene.map.steps.size(); ++i) {
-      const MapStep& step = scene.map.steps[i];
-      const bool request = step.row.request != scene.map.steps[i - 1].row.request;
-      if (request) vertical(step.first_column, theme.panel, scene.px(4));
-      if (!request && step.row.kind != scene.map.steps[i - 1].row.kind)
-        vertical(step.first_column, theme.panel, scene.px(2));
+    for (std::size_t i = 1; i < scene.map.spans.size(); ++i) {
+      const MapSpan& span = scene.map.spans[i];
+      if (span.begin < range.column_begin || span.begin > range.column_end) continue;
+      const bool request = span.request != scene.map.spans[i - 1].request;
+      vertical(span.begin, theme.panel, request ? requests : std::min(requests, scene.px(2)));
+    }
+    unclip();
+  }
+
+  /// What is bad stays on top of the lines, and large enough to be seen.
+  static void draw_marks(const Scene& scene, const FrontImage& image) {
+    if (image.width == 0 || image.height == 0) return;
+    const FrontRange& range = image.range;
+    const auto column = [&](int x) {
+      return static_cast<double>(range.column_begin + (range.column_end - range.column_begin) * x / image.width);
+    };
+    const auto row = [&](int y) {
+      return static_cast<double>(range.row_begin + (range.row_end - range.row_begin) * y / image.height);
+    };
+    clip(scene.cells);
+    for (const FrontMark& mark : image.marks) {
+      Area area{scene.x(column(mark.x)), scene.y(row(mark.y)), 0, 0};
+      area.width = scene.x(column(mark.x + mark.width)) - area.x;
+      area.height = scene.y(row(mark.y + 1)) - area.y;
+      const float least = scene.px(mark.lone ? kLeastMark : 1);
+      const float by_x = std::max(0.0F, least - area.width) / 2;
+      const float by_y = std::max(0.0F, least - area.height) / 2;
+      fill({area.x - by_x, area.y - by_y, area.width + 2 * by_x, area.height + 2 * by_y},
+           scene.context.theme.cell(mark.worst));
     }
     unclip();
   }

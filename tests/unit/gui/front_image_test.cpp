@@ -55,6 +55,48 @@ TEST(FrontImage, CoversEachCellOnce) {
   }
 }
 
+TEST(FrontImage, MarksWhatALineCouldCover) {
+  RunMap map = grid(4000, 300, kHealthyFirst);
+  const auto set = [&](std::int64_t column, std::int64_t row, Cell cell) {
+    map.cells[static_cast<std::size_t>(row * 4000 + column)] = cell;
+  };
+  const auto marks = [&](int width, int height) {
+    return make_front_image(map, {0, 4000, 0, 300}, width, height).marks;
+  };
+  EXPECT_TRUE(marks(1000, 300).empty());
+  set(2000, 7, kClipped);
+  EXPECT_TRUE(marks(1000, 300).empty()) << "no NaN, no Inf";
+  set(2001, 8, kNan);
+  ASSERT_EQ(marks(1000, 300).size(), 1U);
+  EXPECT_EQ(marks(1000, 300)[0].x, 500);
+  EXPECT_EQ(marks(1000, 300)[0].y, 8);
+  EXPECT_EQ(marks(1000, 300)[0].width, 1);
+  EXPECT_TRUE(marks(1000, 300)[0].lone);
+  for (std::int64_t c = 0; c < 4000; ++c) set(c, 100, c == 5 ? kNan : kInf);
+  ASSERT_EQ(marks(1000, 300).size(), 2U) << "a row";
+  EXPECT_EQ(marks(1000, 300)[1].width, 1000);
+  EXPECT_EQ(marks(1000, 300)[1].worst, kNan);
+  EXPECT_FALSE(marks(1000, 300)[1].lone);
+  EXPECT_EQ(marks(1000, 3000).size(), 1U) << "the row is higher than any line";
+}
+
+TEST(FrontImage, MarksNothingThatIsLarge) {
+  RunMap map = grid(400, 300, kHealthyFirst);
+  for (std::size_t r = 50; r < 90; ++r) {
+    for (std::size_t c = 100; c < 180; ++c) map.cells[r * 400 + c] = kNan;
+  }
+  EXPECT_TRUE(make_front_image(map, {0, 400, 0, 300}, 400, 300).marks.empty());
+  EXPECT_EQ(make_front_image(map, {0, 400, 0, 300}, 400, 20).marks.size(), 3U) << "three rows of pixels";
+  map.cells[10] = kNan;
+  EXPECT_EQ(make_front_image(map, {0, 400, 0, 300}, 400, 300).marks.size(), 1U);
+}
+
+TEST(FrontImage, MarksNoMoreThanAFrameCanDraw) {
+  RunMap map = grid(1000, 300, kHealthyFirst);
+  for (std::size_t i = 0; i < map.cells.size(); i += 2) map.cells[i] = kNan;
+  EXPECT_EQ(make_front_image(map, {0, 1000, 0, 300}, 1000, 300).marks.size(), 4096U);
+}
+
 TEST(FrontImage, RangeOutsideTheMapIsCut) {
   const RunMap map = grid(4, 4, kZero);
   const FrontImage image = make_front_image(map, {-5, 9, 2, 90}, 100, 100);
