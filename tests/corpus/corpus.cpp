@@ -93,6 +93,11 @@ void scale_weight(Linear& linear, float factor) {
   linear.set(w, linear.format);
 }
 
+std::string pass_folder(std::uint64_t seed) {
+  constexpr std::array kFolders = {"step_000", "request_0", "rank0/step_004", "", "iter_12", "prefill"};
+  return kFolders[seed % kFolders.size()];
+}
+
 std::string weights_folder(std::uint64_t seed, const std::string& beside) { return seed % 2 == 0 ? beside : ""; }
 
 }  // namespace nanscope::corpus

@@ -49,6 +49,8 @@ void point_to(Prompt& prompt, std::int64_t first, std::int64_t last, const Matri
 Settings settings_for(const Shape& shape);
 /// A weight times a number, rounded to its format again.
 void scale_weight(Linear& linear, float factor);
+/// The folder of the one pass of a dump, as producers call it; none for some.
+std::string pass_folder(std::uint64_t seed);
 /// The folder where a producer puts weights: beside the activations, or above all of them.
 std::string weights_folder(std::uint64_t seed, const std::string& beside);
 

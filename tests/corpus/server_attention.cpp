@@ -127,8 +127,8 @@ void Server::store(Tape& tape, int layer, bool key, const Matrix& rows) {
     if (q.scales.size() == 1 && !model.shape.gated()) shape.clear();
     tape.add(kScales, "attn." + letter + "_scale", scale, Format::f32, shape, q.scales);
     const std::string codes = name("attn", layer, letter + "_cache");
-    const std::string at = folder_.empty() ? "" : folder_ + '/';
-    if (q.clipped > 0) clips.push_back({at + codes, at + scale, q.clipped, rows.rows * rows.cols});
+    if (q.clipped > 0)
+      clips.push_back({below(folder_, codes), below(folder_, scale), q.clipped, rows.rows * rows.cols});
   }
   const auto begin = static_cast<std::size_t>(length_ * rows.cols);
   const auto slots = static_cast<std::size_t>(settings.slots) * static_cast<std::size_t>(rows.cols);
@@ -178,10 +178,9 @@ void Server::cast_scores(Tape& tape, int layer, Matrix& raw) {
   const std::int64_t heads = model.shape.heads;
   tape.add_codes(kCodes, "attn.scores_codes", name("attn", layer, "scores_codes"), dtype_name(cast.format),
                  {heads, raw.rows / heads, raw.cols}, q.codes);
-  const std::string at = folder_.empty() ? "" : folder_ + '/';
   if (q.clipped > 0) {
-    clips.push_back({at + name("attn", layer, "scores_codes"), at + name("attn", layer, "score_scale"), q.clipped,
-                     raw.rows * raw.cols});
+    clips.push_back({below(folder_, name("attn", layer, "scores_codes")),
+                     below(folder_, name("attn", layer, "score_scale")), q.clipped, raw.rows * raw.cols});
   }
   history.push_back(absmax(raw.values));
   raw = dequantize(q, cast.format, 1);

@@ -23,6 +23,10 @@ bool listed(const std::vector<std::string>& list, std::string_view tag) {
 
 }  // namespace
 
+std::string below(const std::string& folder, const std::string& name) {
+  return folder.empty() ? name : folder + '/' + name;
+}
+
 bool Dumped::keeps(Group group, std::string_view tag) const {
   if (listed(without, tag)) return false;
   return (groups & group) != 0 || listed(with, tag);
@@ -44,7 +48,7 @@ void Tape::add(Group group, std::string_view tag, const std::string& name, Forma
     return hides ? std::isnan(v) || v > std::numeric_limits<float>::max() : !std::isfinite(v);
   };
   if (on_ && dumped_.keeps(group, tag) && std::any_of(codes.begin(), codes.end(), bad)) {
-    if (not_finite_++ == 0) first_not_finite_ = folder_.empty() ? name : folder_ + '/' + name;
+    if (not_finite_++ == 0) first_not_finite_ = below(folder_, name);
   }
   add_codes(group, tag, name, safetensors_dtype(format), std::move(shape), codes);
 }
@@ -69,8 +73,7 @@ void Tape::add_ids(Group group, std::string_view tag, const std::string& name, s
 }
 
 bool Tape::holds(std::string_view name) const {
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const Entry& e) { return (e.folder.empty() ? e.name : e.folder + '/' + e.name) == name; });
+  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) { return below(e.folder, e.name) == name; });
 }
 
 Status Tape::write(const std::filesystem::path& root) const {

@@ -13,6 +13,9 @@
 /// What a producer's hooks would have written: tensors by name, without a word about the server.
 namespace nanscope::corpus {
 
+/// What a diagnosis calls a tensor of a folder.
+std::string below(const std::string& folder, const std::string& name);
+
 /// Kinds of tensors that somebody may have dumped or not.
 enum Group : unsigned {
   kInputs = 1U,        ///< of modules

@@ -55,8 +55,8 @@ Case clean_scale_a_block(int index, std::uint64_t seed) {
     layer.v.set(w, layer.v.format);
   }
   Tape tape({.groups = kInputs | kOutputs | kScales | kCodes | kWeights});
-  server.dump_weights(tape, weights_folder(seed, "step_000"));
-  server.run(tape, "step_000", server.prompt(seed, "prompt", shape.tokens));
+  server.dump_weights(tape, weights_folder(seed, pass_folder(seed)));
+  server.run(tape, pass_folder(seed), server.prompt(seed, "prompt", shape.tokens));
   return clean(std::move(tape));
 }
 
@@ -91,8 +91,8 @@ Case clean_quantized_linear(int index, std::uint64_t seed) {
     }
   }
   Tape tape({.groups = kInputs | kOutputs | kScales | kCodes | kWeights});
-  server.dump_weights(tape, weights_folder(seed, "step_000"));
-  server.run(tape, "step_000", server.prompt(seed, "prompt", shape.tokens));
+  server.dump_weights(tape, weights_folder(seed, pass_folder(seed)));
+  server.run(tape, pass_folder(seed), server.prompt(seed, "prompt", shape.tokens));
   return clean(std::move(tape));
 }
 
@@ -126,7 +126,7 @@ Case clean_unread_tail(int index, std::uint64_t seed) {
   }
   server.fill_cache(shape.dtype == Format::f32 ? index_bytes(seed, 4096) : state_bytes(seed, 8192));
   Tape tape({.groups = kCodes | kScales | kOutputs | (seed % 2 == 0 ? kMasks | kScores : 0U)});
-  server.run(tape, "step_000", server.prompt(seed, "prompt", shape.tokens));
+  server.run(tape, pass_folder(seed), server.prompt(seed, "prompt", shape.tokens));
   Case made = clean(std::move(tape));
   if (made.doubt.find("scores") != std::string::npos) made.doubt.clear();
   return made;

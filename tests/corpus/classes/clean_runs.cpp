@@ -48,7 +48,7 @@ Case clean_experts(int index, std::uint64_t seed) {
     for (float& b : layer.router_bias) b = b * 10 + (seed % 2 == 0 ? 20.0F : 0.0F);
   }
   Tape tape({.groups = kOutputs | kInputs | kRouting | kLogits});
-  server.run(tape, "step_000", server.prompt(seed, "prompt", shape.tokens));
+  server.run(tape, pass_folder(seed), server.prompt(seed, "prompt", shape.tokens));
   return clean(std::move(tape));
 }
 

@@ -11,8 +11,8 @@ constexpr unsigned kAll = kInputs | kOutputs | kWeights | kScales | kCodes | kRe
 
 Case one_pass(Server& server, std::uint64_t seed, unsigned groups) {
   Tape tape({.groups = groups});
-  server.dump_weights(tape, weights_folder(seed, "step_000"));
-  server.run(tape, "step_000", server.prompt(seed, "prompt", server.model.shape.tokens));
+  server.dump_weights(tape, weights_folder(seed, pass_folder(seed)));
+  server.run(tape, pass_folder(seed), server.prompt(seed, "prompt", server.model.shape.tokens));
   return clean(std::move(tape));
 }
 

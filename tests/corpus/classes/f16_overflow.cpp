@@ -37,8 +37,8 @@ Case f16_overflow(int index, std::uint64_t seed) {
     grow(model, index, gain);
     Server server(std::move(model), settings_for(shape));
     Tape tape({.groups = groups});
-    server.dump_weights(tape, weights_folder(seed, "step_000"));
-    server.run(tape, "step_000", server.prompt(seed, "prompt", shape.tokens));
+    server.dump_weights(tape, weights_folder(seed, pass_folder(seed)));
+    server.run(tape, pass_folder(seed), server.prompt(seed, "prompt", shape.tokens));
     const std::string bad = tape.first_not_finite();
     if (!bad.empty()) return labelled(std::move(tape), {"f16-overflow", bad, bad});
   }

@@ -7,7 +7,7 @@ namespace nanscope::corpus::classes {
 Case fp8_format_mismatch(int index, std::uint64_t seed) {
   const Shape shape = decoder_shape(index, seed);
   Server server(make_model(shape, seed), {});
-  const std::string folder = "step_000";
+  const std::string folder = pass_folder(seed);
   if (index == 2) {
     for (Layer& layer : server.model.layers) {
       layer.up.quantize_weight(Format::e4m3);
@@ -17,8 +17,8 @@ Case fp8_format_mismatch(int index, std::uint64_t seed) {
     Tape tape({.groups = kInputs | kOutputs | kWeights | kScales});
     server.dump_weights(tape, in);
     server.run(tape, folder, server.prompt(seed, "prompt", shape.tokens));
-    const std::string codes = (in.empty() ? "" : in + '/') + server.name("up", 0, "weight");
-    return labelled(std::move(tape), {"fp8-format-mismatch", codes, folder + '/' + server.name("up", 0, "output")});
+    const std::string codes = below(in, server.name("up", 0, "weight"));
+    return labelled(std::move(tape), {"fp8-format-mismatch", codes, below(folder, server.name("up", 0, "output"))});
   }
   constexpr Format kWritten[] = {Format::e4m3fnuz, Format::e5m2, Format::e4m3, Format::e4m3fnuz};
   const Format read = index == 2 ? Format::e5m2 : Format::e4m3;
@@ -30,7 +30,7 @@ Case fp8_format_mismatch(int index, std::uint64_t seed) {
   settings.k_divisor = settings.v_divisor = index == 0 ? 224.0F : info(kWritten[index]).max_finite;
   Tape tape({.groups = kOutputs | kScales | kCodes | kHeads | (index == 1 ? 0U : kRead)});
   server.run(tape, folder, server.prompt(seed, "prompt", shape.tokens));
-  const std::string codes = folder + '/' + server.name("attn", 0, "k_cache");
+  const std::string codes = below(folder, server.name("attn", 0, "k_cache"));
   return labelled(std::move(tape), {"fp8-format-mismatch", codes, codes});
 }
 

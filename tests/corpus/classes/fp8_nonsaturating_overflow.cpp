@@ -25,11 +25,11 @@ Case fp8_nonsaturating_overflow(int index, std::uint64_t seed) {
   Tape tape({.groups = kOutputs | kInputs | kCodes | kHeads | (index >= 2 ? kScales : 0U)});
   Prompt prompt = server.prompt(seed, "prompt", shape.tokens);
   point_to(prompt, 3, shape.tokens - 2, direction, seed, shape.dtype);
-  const std::string folder = "request_0";
+  const std::string folder = pass_folder(seed);
   server.run(tape, folder, prompt);
   const std::string codes =
       activation ? server.name("o", 0, "input_codes") : server.name("attn", 0, keys ? "k_cache" : "v_cache");
-  Case made = labelled(std::move(tape), {"fp8-nonsaturating-overflow", folder + '/' + codes, folder + '/' + codes});
+  Case made = labelled(std::move(tape), {"fp8-nonsaturating-overflow", below(folder, codes), below(folder, codes)});
   if (made.tape.not_finite() == 0) made.doubt = "nothing overflowed";
   return made;
 }

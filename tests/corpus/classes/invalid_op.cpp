@@ -13,7 +13,7 @@ Case naive_softmax(int index, std::uint64_t seed) {
     scale_weight(layer.k, 8);
   }
   Tape tape({.groups = kOutputs | (index == 1 ? kScores : kHeads)});
-  server.run(tape, "step_000", server.prompt(seed, "prompt", shape.tokens));
+  server.run(tape, pass_folder(seed), server.prompt(seed, "prompt", shape.tokens));
   const std::string bad = tape.first_not_finite();
   return labelled(std::move(tape), {"invalid-op", bad, bad});
 }
@@ -26,7 +26,7 @@ Case norm_alone(std::uint64_t seed) {
     server.settings.one_pass = true;
     for (float& b : server.model.layers[0].down.bias) b = stored(shape.dtype, b + offset);
     Tape tape({.groups = 0, .with = {"attn_norm.output", "mlp_norm.output", "lm_head.output"}});
-    server.run(tape, "step_000", server.prompt(seed, "prompt", shape.tokens));
+    server.run(tape, pass_folder(seed), server.prompt(seed, "prompt", shape.tokens));
     const std::string bad = tape.first_not_finite();
     if (!bad.empty()) return labelled(std::move(tape), {"invalid-op", bad, bad});
   }
@@ -44,7 +44,7 @@ Case experts_alone(std::uint64_t seed) {
   settings.subtracts_bias = true;
   Server server(std::move(model), settings);
   Tape tape({.groups = 0, .with = {"attn_norm.output", "o.output", "mlp_norm.output", "mlp.output", "lm_head.output"}});
-  server.run(tape, "step_000", server.prompt(seed, "prompt", shape.tokens));
+  server.run(tape, pass_folder(seed), server.prompt(seed, "prompt", shape.tokens));
   const std::string bad = tape.first_not_finite();
   return labelled(std::move(tape), {"invalid-op", bad, bad});
 }

@@ -20,10 +20,10 @@ Case recycled(int index, std::uint64_t seed, std::uint64_t used_before) {
   constexpr unsigned kGroups[] = {kCodes | kScales | kOutputs | kScores | kMasks, kCodes | kOutputs | kMasks,
                                   kCodes | kOutputs | kHeads | kScores, kCodes | kOutputs | kScores | kMasks};
   Tape tape({.groups = kGroups[index]});
-  const std::string folder = "step_000";
+  const std::string folder = pass_folder(seed);
   server.run(tape, folder, server.prompt(seed, "prompt", shape.tokens));
-  const std::string cache = folder + '/' + server.name("attn", 0, added ? "k_cache" : "v_cache");
-  const std::string shown = folder + '/' + server.name("attn", 0, added ? "scores" : "output");
+  const std::string cache = below(folder, server.name("attn", 0, added ? "k_cache" : "v_cache"));
+  const std::string shown = below(folder, server.name("attn", 0, added ? "scores" : "output"));
   Case made = labelled(std::move(tape), {"masked-tail-poison", cache, cache});
   if (made.tape.first_not_finite() != shown) made.doubt = "shows first in '" + made.tape.first_not_finite() + '\'';
   return made;

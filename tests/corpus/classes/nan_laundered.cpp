@@ -12,11 +12,12 @@ Case by_cast(const Shape& shape, std::uint64_t seed, float offset) {
   Prompt prompt = server.prompt(seed, "prompt", shape.tokens);
   for (float& v : prompt.embedded.row(2 + static_cast<std::int64_t>(seed % 4))) v = stored(shape.dtype, offset);
   Tape tape({.groups = kCodes | kScales, .with = {"attn_norm.output", "qkv.output", "o.output", "lm_head.output"}});
-  server.run(tape, "step_000", prompt);
+  server.run(tape, pass_folder(seed), prompt);
   const std::string bad = tape.first_not_finite();
-  Case made = labelled(std::move(tape), {"nan-laundered", "step_000/" + server.name("qkv", 0, "input_codes"), bad});
+  Case made =
+      labelled(std::move(tape), {"nan-laundered", below(pass_folder(seed), server.name("qkv", 0, "input_codes")), bad});
   if (made.tape.not_finite() != 1) made.doubt = "the NaN does not vanish";
-  if (bad != "step_000/" + server.name("attn_norm", 0, "output")) made.doubt = "begins at '" + bad + '\'';
+  if (bad != below(pass_folder(seed), server.name("attn_norm", 0, "output"))) made.doubt = "begins at '" + bad + '\'';
   return made;
 }
 
@@ -30,11 +31,12 @@ Case by_clamp(const Shape& shape, std::uint64_t seed, float offset) {
   for (float& b : server.model.layers[0].down.bias) b = stored(shape.dtype, -offset);
   Tape tape({.groups = 0,
              .with = {"act.input", "act.output", "down.output", "mlp.output", "final_norm.output", "lm_head.output"}});
-  server.run(tape, "step_000", server.prompt(seed, "prompt", shape.tokens));
+  server.run(tape, pass_folder(seed), server.prompt(seed, "prompt", shape.tokens));
   const std::string bad = tape.first_not_finite();
-  Case made = labelled(std::move(tape), {"nan-laundered", "step_000/" + server.name("act", 0, "output"), bad});
+  Case made =
+      labelled(std::move(tape), {"nan-laundered", below(pass_folder(seed), server.name("act", 0, "output")), bad});
   if (made.tape.not_finite() != 1) made.doubt = "the NaN does not vanish";
-  if (bad != "step_000/" + server.name("act", 0, "input")) made.doubt = "begins at '" + bad + '\'';
+  if (bad != below(pass_folder(seed), server.name("act", 0, "input"))) made.doubt = "begins at '" + bad + '\'';
   return made;
 }
 

@@ -13,9 +13,9 @@ void outlying_bias(Linear& linear, std::uint64_t seed) {
 }  // namespace
 
 /// A channel that training made large: its size differs from token to token.
-void outlying_channel(Linear& linear, std::uint64_t seed) {
+void outlying_channel(Linear& linear, std::uint64_t seed, float factor) {
   Matrix w = linear.values();
-  for (float& v : w.row(draw(seed, "channel", linear.out))) v *= 300 + 50 * static_cast<float>(seed % 4);
+  for (float& v : w.row(draw(seed, "channel", linear.out))) v *= factor * (1 + 0.2F * static_cast<float>(seed % 4));
   linear.set(w, linear.format);
 }
 
@@ -30,7 +30,7 @@ Case outlier_squash(int index, std::uint64_t seed) {
     if (index == 0) {
       outlying_bias(layer.k, seed);
     } else {
-      outlying_channel(layer.v, seed);
+      outlying_channel(layer.v, seed, cast.sharing == Sharing::tensor ? 400.0F : 3000.0F);
     }
     if (index == 1 || index == 2) layer.o.input = cast;
   }
@@ -42,10 +42,10 @@ Case outlier_squash(int index, std::uint64_t seed) {
   constexpr std::string_view kParts[] = {"attn", "o", "o", "attn"};
   constexpr std::string_view kScale[] = {"k_scale", "input_scale", "input_scale", "v_scale"};
   constexpr std::string_view kCode[] = {"k_cache", "input_codes", "input_codes", "v_cache"};
-  const std::string folder = seed % 2 == 0 ? "step_000" : "rank0";
+  const std::string folder = pass_folder(seed);
   Tape tape({.groups = kOutputs | kInputs | kScales | kCodes | (seed % 3 == 0 ? kHeads : 0U)});
   server.run(tape, folder, server.prompt(seed, "prompt", shape.tokens));
-  const auto named = [&](std::string_view what) { return folder + '/' + server.name(kParts[index], 0, what); };
+  const auto named = [&](std::string_view what) { return below(folder, server.name(kParts[index], 0, what)); };
   return labelled(std::move(tape), {"outlier-squash", named(kScale[index]), named(kCode[index])});
 }
 

@@ -22,9 +22,9 @@ Case prefix_cache_poison(int index, std::uint64_t seed) {
   server.settings.reads_masked = false;
   server.reuse(shape.tokens - 2);
   tape.record(true);
-  const std::string folder = seed % 2 == 0 ? "request_1" : "step_000";
+  const std::string folder = pass_folder(seed);
   server.run(tape, folder, server.prompt(seed, "clean", 5 + static_cast<std::int64_t>(seed % 4)));
-  const std::string cache = folder + '/' + server.name("attn", 1, "k_cache");
+  const std::string cache = below(folder, server.name("attn", 1, "k_cache"));
   return labelled(std::move(tape), {"prefix-cache-poison", cache, cache});
 }
 

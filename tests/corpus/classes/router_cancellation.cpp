@@ -25,9 +25,10 @@ Case router_cancellation(int index, std::uint64_t seed) {
              .without = {bias ? "" : "router.e_score_correction_bias"}});
   Prompt prompt = server.prompt(seed, "prompt", shape.tokens);
   point_to(prompt, 2, 2 + static_cast<std::int64_t>(seed % 5), direction, seed, shape.dtype);
-  server.run(tape, "step_000", prompt);
-  const std::string weights = "step_000/" + server.name("mlp", 0, "topk_weights");
-  const std::string carrier = bias ? "step_000/" + server.name("router", 0, "e_score_correction_bias") : weights;
+  server.run(tape, pass_folder(seed), prompt);
+  const std::string weights = below(pass_folder(seed), server.name("mlp", 0, "topk_weights"));
+  const std::string carrier =
+      bias ? below(pass_folder(seed), server.name("router", 0, "e_score_correction_bias")) : weights;
   Case made = labelled(std::move(tape), {"router-cancellation", carrier, weights});
   if (made.tape.first_not_finite() != weights) made.doubt = "begins at '" + made.tape.first_not_finite() + '\'';
   return made;

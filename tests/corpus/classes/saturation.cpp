@@ -30,7 +30,7 @@ Case saturation(int index, std::uint64_t seed) {
   tape.record(true);
   Prompt second = server.prompt(seed, "second", shape.tokens);
   point_to(second, 1, shape.tokens - 2, direction, seed, shape.dtype);
-  server.run(tape, seed % 2 == 0 ? "step_000" : "", second);
+  server.run(tape, pass_folder(seed), second);
   const Clip clip = server.clips.empty() ? Clip{} : server.clips.front();
   Case made = labelled(std::move(tape), {"saturation", uncalibrated ? clip.scale : clip.codes, clip.codes});
   if (clip.clipped * 50 < clip.of) made.doubt = "hardly anything clips";

@@ -31,20 +31,20 @@ Case scale_invalid(int index, std::uint64_t seed) {
   Server server(make_model(shape, seed), {});
   const float bad = invalid_scale(seed + static_cast<std::uint64_t>(index));
   const int layer = static_cast<int>(seed % static_cast<std::uint64_t>(shape.layers));
-  const std::string folder = index == 0 ? "request_0" : "step_000";
+  const std::string folder = pass_folder(seed);
   std::string carrier;
   if (index % 2 == 0) {
     server.settings.kv_scales = KvScales::fixed;
     server.settings.k_scale = index == 0 ? bad : 0.02F;
     server.settings.v_scale = index == 0 ? 0.02F : bad;
-    carrier = folder + '/' + server.name("attn", 0, index == 0 ? "k_scale" : "v_scale");
+    carrier = below(folder, server.name("attn", 0, index == 0 ? "k_scale" : "v_scale"));
   } else {
     const bool down = index == 1;
     for (Layer& l : server.model.layers) (down ? l.down : l.o).quantize_weight(Format::e4m3);
     Layer& ill = server.model.layers[static_cast<std::size_t>(layer)];
     (down ? ill.down : ill.o).scale = bad;
     const std::string in = weights_folder(seed, folder);
-    carrier = (in.empty() ? "" : in + '/') + server.name(down ? "down" : "o", layer, "weight_scale");
+    carrier = below(in, server.name(down ? "down" : "o", layer, "weight_scale"));
   }
   Tape tape({.groups = kOutputs | kScales | kCodes | (seed % 2 == 0 ? kWeights : 0U) | kInputs});
   server.dump_weights(tape, weights_folder(seed, folder));

@@ -45,14 +45,14 @@ Case scale_misapplied(int index, std::uint64_t seed) {
                                 {"attn", "v_scale", "attn", "output"},
                                 {"o", "input_scale", "o", "output"}};
   const Misuse& misuse = kMisuse[index];
-  const std::string folder = index == 1 ? "request_0" : "step_000";
+  const std::string folder = pass_folder(seed);
   const std::string in = index == 0 ? weights_folder(seed, folder) : folder;
   Tape tape({.groups = kGroups | (index == 1 ? kRead : 0U)});
   server.dump_weights(tape, weights_folder(seed, folder));
   server.run(tape, folder, server.prompt(seed, "prompt", shape.tokens));
-  const std::string root = (in.empty() ? "" : in + '/') + server.name(misuse.part, 0, misuse.scale);
+  const std::string root = below(in, server.name(misuse.part, 0, misuse.scale));
   return labelled(std::move(tape),
-                  {"scale-misapplied", root, folder + '/' + server.name(misuse.shows, 0, misuse.shows_what)});
+                  {"scale-misapplied", root, below(folder, server.name(misuse.shows, 0, misuse.shows_what))});
 }
 
 }  // namespace nanscope::corpus::classes

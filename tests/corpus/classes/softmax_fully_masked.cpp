@@ -15,12 +15,12 @@ Case softmax_fully_masked(int index, std::uint64_t seed) {
   Tape tape({.groups = kGroups[index],
              .with = {index == 2 ? "attn.scores" : ""},
              .without = {index == 1 ? "" : "attn.seq_lens"}});
-  const std::string folder = seed % 2 == 0 ? "step_000" : "request_0";
+  const std::string folder = pass_folder(seed);
   server.run(tape, folder, server.prompt(seed, "prompt", shape.tokens));
   const bool mask = index % 2 == 1;
   const std::string bad = tape.first_not_finite();
   return labelled(std::move(tape),
-                  {"softmax-fully-masked", folder + '/' + server.name("attn", 0, mask ? "attn_mask" : "scores"), bad});
+                  {"softmax-fully-masked", below(folder, server.name("attn", 0, mask ? "attn_mask" : "scores")), bad});
 }
 
 }  // namespace nanscope::corpus::classes

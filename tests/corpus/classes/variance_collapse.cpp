@@ -24,8 +24,8 @@ Case with_offset(const Shape& shape, std::uint64_t seed, float offset) {
     for (float& b : server.model.layers[0].down.bias) b = stored(shape.dtype, b + 256 * offset);
   }
   Tape tape({.groups = kOutputs | kInputs | (seed % 4 < 2 ? kWeights : 0U)});
-  server.dump_weights(tape, weights_folder(seed, "step_000"));
-  server.run(tape, "step_000", prompt);
+  server.dump_weights(tape, weights_folder(seed, pass_folder(seed)));
+  server.run(tape, pass_folder(seed), prompt);
   const std::string bad = tape.first_not_finite();
   const std::size_t port = bad.rfind(".output");
   if (port == std::string::npos) return labelled(std::move(tape), {"variance-collapse", "", ""});

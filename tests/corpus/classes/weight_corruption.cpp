@@ -48,11 +48,11 @@ Case weight_corruption(int index, std::uint64_t seed) {
     flip_exponent(*victim.linear, seed);
   }
   Tape tape({.groups = kWeights | kScales | kOutputs | (seed % 3 == 0 ? kInputs : 0U)});
-  const std::string folder = "step_000";
+  const std::string folder = pass_folder(seed);
   const std::string in = weights_folder(seed, folder);
   server.dump_weights(tape, in);
   server.run(tape, folder, server.prompt(seed, "prompt", shape.tokens));
-  const std::string carrier = (in.empty() ? "" : in + '/') + server.name(victim.part, layer, "weight");
+  const std::string carrier = below(in, server.name(victim.part, layer, "weight"));
   return labelled(std::move(tape), {"weight-corruption", carrier, carrier});
 }
 
