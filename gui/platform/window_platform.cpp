@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "gui/platform/renderer.h"
@@ -108,7 +107,7 @@ class WindowPlatform final : public Platform {
   void end_frame() override {
     renderer_->end(size());
     drawn_ = true;
-    pressed_.clear();
+    pressed_ = false;
     for (const Key& key : std::exchange(released_, {})) pass_on(key);
   }
   Picture read_pixels() override { return read_framebuffer(size()); }
@@ -132,11 +131,11 @@ class WindowPlatform final : public Platform {
     ImGui_ImplGlfw_KeyCallback(window_.get(), key.key, key.code, key.action, key.modifiers);
   }
 
-  /// ImGui sees keys once a frame: one that is pressed and released within a frame is released after it.
+  /// ImGui sees keys once a frame: what is released after a press that no frame has seen is released after the next
+  /// one, modifiers too, which may have been pressed a frame earlier.
   void take_key(const Key& key) {
-    if (key.action == GLFW_PRESS) pressed_.push_back(key.key);
-    const bool unseen = std::find(pressed_.begin(), pressed_.end(), key.key) != pressed_.end();
-    if (key.action == GLFW_RELEASE && unseen) {
+    if (key.action == GLFW_PRESS) pressed_ = true;
+    if (key.action == GLFW_RELEASE && pressed_) {
       released_.push_back(key);
     } else {
       pass_on(key);
@@ -148,7 +147,7 @@ class WindowPlatform final : public Platform {
   bool input_ = false;
   bool drawn_ = false;
   bool shown_ = false;
-  std::vector<int> pressed_;   ///< since the last frame
+  bool pressed_ = false;       ///< a key, since the last frame
   std::vector<Key> released_;  ///< to be passed on after the next one
   std::vector<std::filesystem::path> dropped_;
 };
