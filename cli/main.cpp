@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "scenarios/near_names.h"
+#include "instrument/files/near_names.h"
 #include "scenarios/version.h"
 
 namespace {
@@ -20,7 +20,7 @@ int complain_about(const CLI::App& app, const CLI::ParseError& error, int argc, 
   if (argc < 2 || argv[1][0] == '-') return cli::complain(fmt::format("{} (try nanscope --help)", error.what()));
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  return cli::complain(fmt::format("unknown command '{}'{}", argv[1], scenarios::did_you_mean(argv[1], names)));
+  return cli::complain(fmt::format("unknown command '{}'{}", argv[1], did_you_mean(argv[1], names)));
 }
 
 int run(int argc, char** argv) {

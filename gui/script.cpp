@@ -11,7 +11,7 @@
 
 #include "gui/app.h"
 #include "gui/script_words.h"
-#include "scenarios/near_names.h"
+#include "instrument/files/near_names.h"
 
 namespace nanscope::gui {
 namespace {
@@ -232,7 +232,7 @@ Result<Step> parse_step(Words words) {
   }
   std::vector<std::string> names;
   for (const Form& form : kForms) names.emplace_back(form.name);
-  return fail(fmt::format("unknown step '{}'{}", name, scenarios::did_you_mean(name, names)));
+  return fail(fmt::format("unknown step '{}'{}", name, did_you_mean(name, names)));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <vector>
 
-#include "scenarios/near_names.h"
+#include "instrument/files/near_names.h"
 #include "scenarios/scenario.h"
 #include "scenarios/version.h"
 

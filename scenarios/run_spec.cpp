@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "instrument/engine/knobs.h"
-#include "scenarios/near_names.h"
+#include "instrument/files/near_names.h"
 
 namespace nanscope::scenarios {
 

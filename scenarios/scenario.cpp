@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "instrument/files/file.h"
-#include "scenarios/near_names.h"
-#include "scenarios/toml_reader.h"
+#include "instrument/files/near_names.h"
+#include "instrument/files/toml_reader.h"
 
 namespace nanscope::scenarios {
 

@@ -1,4 +1,4 @@
-#include "scenarios/near_names.h"
+#include "instrument/files/near_names.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-namespace nanscope::scenarios {
+namespace nanscope {
 
 namespace {
 
@@ -49,4 +49,4 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
   return {};
 }
 
-}  // namespace nanscope::scenarios
+}  // namespace nanscope

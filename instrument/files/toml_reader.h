@@ -10,7 +10,7 @@
 
 #include "core/result.h"
 
-namespace nanscope::scenarios {
+namespace nanscope {
 
 /// Typed access to one TOML table. The first error is kept and everything later is ignored, so a
 /// parser reads all its keys and asks once. A key that nobody asked for is an error of finish().
@@ -48,4 +48,4 @@ std::string_view toml_kind(const toml::node& node);
 /// A scalar or an array of scalars as a knob's value; nothing for other nodes.
 std::optional<std::string> knob_text(const toml::node& node);
 
-}  // namespace nanscope::scenarios
+}  // namespace nanscope

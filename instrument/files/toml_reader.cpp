@@ -1,4 +1,4 @@
-#include "scenarios/toml_reader.h"
+#include "instrument/files/toml_reader.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <charconv>
 #include <utility>
 
-#include "scenarios/near_names.h"
+#include "instrument/files/near_names.h"
 
-namespace nanscope::scenarios {
+namespace nanscope {
 
 std::string toml_location(const std::string& file, const toml::source_region& region) {
   return fmt::format("{}:{}:{}", file, region.begin.line, region.begin.column);
@@ -143,4 +143,4 @@ Status TomlReader::finish() {
   return {};
 }
 
-}  // namespace nanscope::scenarios
+}  // namespace nanscope
