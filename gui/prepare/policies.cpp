@@ -71,7 +71,8 @@ PolicyEntry judge(const StoredRows& stored, const ScaleChoice& choice, Format fo
   const auto weigh = [&](float magnitude, float scale) {
     const double room = headroom(format, static_cast<double>(scale), static_cast<double>(magnitude));
     if (!std::isnan(room) && !(out.headroom <= room)) out.headroom = room;
-    return magnitude / scale > most;  // as the store divides
+    // As the store divides; a scale that was computed from this very magnitude is a rounding off.
+    return magnitude / scale > most * 1.000001F;
   };
   if (stored.rows.empty()) {
     out.exact = false;
