@@ -4,17 +4,97 @@
 #include <array>
 #include <cmath>
 
+#include "core/diagnosis/facts.h"
+
 namespace nanscope {
 namespace {
 
 constexpr std::int64_t kFew = 4;  ///< ties for the largest value happen
 constexpr double kSmallShare = 1.0 / 1024;
-constexpr double kTies = 1.5;  ///< elements at the largest value for each scale, at most
 
-/// Every group has one at the largest value, and few have more: what a scale a group does.
-bool one_a_group(std::int64_t saturated, std::int64_t groups, std::int64_t groups_with) {
-  return groups > 1 && groups_with * 10 >= groups * 9 &&
-         static_cast<double>(saturated) <= kTies * static_cast<double>(groups);
+/// Positions of a cache that its pass wrote: those of its fresh keys or values, or up to a dumped length. What lies
+/// behind them may be anything.
+std::int64_t written_elements(DumpFacts& facts, TensorIndex codes) {
+  const DumpTensor& tensor = facts.tensor(codes);
+  const std::int64_t all = tensor.count();
+  if (!tensor.at.role.ends_with("_cache") || tensor.shape.empty()) return all;
+  std::int64_t tokens = padding_of(facts, facts.pass_of(codes)).length;
+  const auto fresh = facts.in_layer(codes, tensor.at.role.substr(0, 1));
+  if (fresh && facts.pass_of(*fresh) == facts.pass_of(codes) && facts.tensor(*fresh).tokens() > 1) {
+    tokens = std::min(tokens, facts.tensor(*fresh).tokens());
+  }
+  const bool positions_first = tensor.shape.size() < 4;
+  if (!positions_first || tokens >= tensor.shape.front()) return all;
+  return all / std::max<std::int64_t>(1, tensor.shape.front()) * tokens;
+}
+
+/// Where the codes at the largest value stand.
+struct Pile {
+  std::int64_t saturated = 0;
+  std::int64_t just_below = 0;  ///< at the next two codes
+  std::int64_t rows_with = 0;
+  std::int64_t channels_with = 0;
+  std::array<std::int64_t, 4> blocks_with{};  ///< of 16, 32, 64 and 128 elements
+  std::vector<std::int64_t> rows;
+};
+
+Pile pile_of(std::span<const float> values, std::int64_t channels, const FormatInfo& format) {
+  Pile pile;
+  const float gap = format.exponent_bits > 0 ? format.max_finite / (std::ldexp(2.0F, format.mantissa_bits) -
+                                                                    (format.specials == Specials::fn ? 2.0F : 1.0F))
+                                             : 1.0F;
+  std::vector<bool> columns(static_cast<std::size_t>(channels), false);
+  std::array<std::size_t, 4> last_block{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float magnitude = std::abs(values[i]);
+    pile.just_below += magnitude < format.max_finite && magnitude >= format.max_finite - 2.5F * gap ? 1 : 0;
+    if (!(magnitude >= format.max_finite)) continue;
+    ++pile.saturated;
+    columns[i % static_cast<std::size_t>(channels)] = true;
+    const auto row = static_cast<std::int64_t>(i) / channels;
+    if (pile.rows.empty() || pile.rows.back() != row) pile.rows.push_back(row);
+    for (std::size_t size = 0; size < pile.blocks_with.size(); ++size) {
+      const std::size_t block = i / (std::size_t{16} << size) + 1;
+      if (block != last_block[size]) ++pile.blocks_with[size];
+      last_block[size] = block;
+    }
+  }
+  pile.rows_with = static_cast<std::int64_t>(pile.rows.size());
+  pile.channels_with = std::count(columns.begin(), columns.end(), true);
+  return pile;
+}
+
+/// How many of them a scale by the largest value explains: one a group, when nearly every group has one.
+std::int64_t explained(const Pile& pile, std::int64_t count, std::int64_t channels) {
+  std::int64_t most = 1;
+  const auto offer = [&](std::int64_t groups, std::int64_t groups_with) {
+    if (groups > 1 && groups_with * 4 >= groups * 3) most = std::max(most, groups_with);
+  };
+  offer(count / channels, pile.rows_with);
+  offer(channels, pile.channels_with);
+  for (std::size_t size = 0; size < pile.blocks_with.size(); ++size)
+    offer(count / (std::int64_t{16} << size), pile.blocks_with[size]);
+  return most;
+}
+
+/// By the values themselves.
+std::optional<Clipping> proven_clipping(DumpFacts& facts, const Quantized& quantized) {
+  const std::optional<QuantizedElements> elements = elements_of(facts, quantized);
+  if (!elements) return std::nullopt;
+  const FormatInfo& format = info(*facts.tensor(quantized.codes).format);
+  const double limit = double{format.max_finite} / rounding_headroom(format.format);
+  Clipping out;
+  out.proven = true;
+  out.count = static_cast<std::int64_t>(elements->source->size());
+  for (std::size_t i = 0; i < elements->source->size(); ++i) {
+    out.saturated += std::abs((*elements->code_values)[i]) >= format.max_finite ? 1 : 0;
+    const double scaled = std::abs(double{(*elements->source)[i]}) / double{elements->scale_at(i)};
+    if (!(scaled > limit)) continue;
+    const std::int64_t row = static_cast<std::int64_t>(i) / elements->channels;
+    if (out.rows.empty() || out.rows.back() != row) out.rows.push_back(row);
+  }
+  out.clipped = !out.rows.empty() && out.saturated > 0;
+  return out;
 }
 
 }  // namespace
@@ -27,48 +107,20 @@ bool holds_codes(const DumpTensor& tensor) {
   return bits <= 8 && *tensor.format != Format::e8m0 && cast;
 }
 
-std::optional<Clipping> clipping_of(DumpFacts& facts, TensorIndex codes) {
-  const DumpTensor& tensor = facts.tensor(codes);
+std::optional<Clipping> clipping_of(DumpFacts& facts, const Quantized& quantized) {
+  if (std::optional<Clipping> proven = proven_clipping(facts, quantized)) return proven;
+  const DumpTensor& tensor = facts.tensor(quantized.codes);
   Clipping out;
-  out.count = tensor.count();
-  out.saturated = static_cast<std::int64_t>(tensor.health.saturated);
-  if (out.saturated < kFew) return out;
-  const auto values = facts.values(codes);
+  out.count = written_elements(facts, quantized.codes);
+  if (static_cast<std::int64_t>(tensor.health.saturated) < kFew || tensor.channels() == 0) return out;
+  const auto values = facts.values(quantized.codes);
   if (!values) return std::nullopt;
-  const float largest = info(*tensor.format).max_finite;
-  const std::int64_t channels = tensor.channels();
-  std::vector<std::int64_t> columns(static_cast<std::size_t>(channels));
-  std::int64_t rows_with = 0;
-  std::array<std::int64_t, 4> blocks_with{};
-  std::array<std::int64_t, 4> last_block{-1, -1, -1, -1};
-  for (std::int64_t i = 0; i < out.count; ++i) {
-    if (!(std::abs((*values)[static_cast<std::size_t>(i)]) >= largest)) continue;
-    ++columns[static_cast<std::size_t>(i % channels)];
-    if (out.rows.empty() || out.rows.back() != i / channels) {
-      out.rows.push_back(i / channels);
-      ++rows_with;
-    }
-    for (std::size_t size = 0; size < blocks_with.size(); ++size) {
-      const std::int64_t block = i / (std::int64_t{16} << size);
-      if (block != last_block[size]) ++blocks_with[size];
-      last_block[size] = block;
-    }
-  }
-  const auto columns_with = std::count_if(columns.begin(), columns.end(), [](std::int64_t n) { return n > 0; });
-  bool blocks = false;
-  for (std::size_t size = 0; size < blocks_with.size(); ++size) {
-    blocks = blocks || one_a_group(out.saturated, out.count / (std::int64_t{16} << size), blocks_with[size]);
-  }
-  if (one_a_group(out.saturated, tensor.rows(), rows_with)) {
-    out.kind = Saturating::per_row;
-  } else if (one_a_group(out.saturated, channels, columns_with)) {
-    out.kind = Saturating::per_channel;
-  } else if (blocks) {
-    out.kind = Saturating::per_block;
-  } else {
-    out.kind = out.share() < kSmallShare ? Saturating::per_tensor : Saturating::clipped;
-  }
-  if (out.kind != Saturating::clipped) out.rows.clear();
+  Pile pile =
+      pile_of(std::span(*values).first(static_cast<std::size_t>(out.count)), tensor.channels(), info(*tensor.format));
+  out.saturated = pile.saturated;
+  const std::int64_t surplus = pile.saturated - explained(pile, out.count, tensor.channels());
+  out.clipped = surplus >= kFew && surplus > 2 * pile.just_below && out.share() >= kSmallShare;
+  if (out.clipped) out.rows = std::move(pile.rows);
   return out;
 }
 

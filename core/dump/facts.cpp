@@ -204,14 +204,10 @@ bool DumpFacts::symptomatic(TensorIndex index) {
   const DumpTensor& t = tensor(index);
   bool bad = t.bad();
   if (t.at.role == "mask") bad = t.health.nan + t.health.pos_inf > 0;
-  // -inf hides keys from a query; a query that it leaves nothing to attend to is a fault.
+  // -inf hides keys from a query, tokens from a sampler. One that it leaves nothing is the softmax detector's to judge.
   const bool hides = t.at.role == "scores" || t.at.role == "logits" || t.at.role == "router_scores" ||
                      t.at.role == "row_max" || t.at.role == "lse" || t.at.role == "router_logits";
-  if (bad && hides && t.health.nan + t.health.pos_inf == 0) {
-    const std::vector<Health>& health = rows(index);
-    bad = std::any_of(health.begin(), health.end(),
-                      [](const Health& row) { return row.count > 1 && row.neg_inf == row.count; });
-  }
+  if (hides) bad = t.health.nan + t.health.pos_inf > 0;
   if (bad && is_activation(t) && t.tokens() > 1 && t.health.pos_inf + t.health.neg_inf == 0) bad = !only_padding(index);
   return symptomatic_[index] = bad;
 }

@@ -58,7 +58,7 @@ std::optional<TensorIndex> harmed(DumpFacts& facts, TensorIndex cache) {
     const std::string& role = facts.tensor(i).at.role;
     if (!facts.symptomatic(i)) {
       // Healthy scores: the keys did no harm. Healthy attention: nor did the values.
-      if ((keys && role == "probs") || role == "attn_out") return std::nullopt;
+      if ((keys && (role == "probs" || role == "scores")) || role == "attn_out") return std::nullopt;
       continue;
     }
     return i;
@@ -104,6 +104,10 @@ std::vector<PoisonedCache> poisoned_caches(DumpFacts& facts) {
     found.probabilities = known;
     if (known) found.attended = attended_keys(facts, *probs, found.keys);
     if (fresh) found.written = facts.tensor(*fresh).tokens();
+    // Without probabilities, a length tells what is behind the end: a dumped one, or that of a prefill.
+    std::int64_t length = padding_of(facts, facts.pass_of(i)).length;
+    if (found.written > 1) length = std::min(length, found.written);
+    found.behind_the_end = !found.keys.empty() && found.keys.front() >= length;
     found.source = earlier_bad(facts, i);
     out.push_back(std::move(found));
   }

@@ -14,6 +14,7 @@ struct PoisonedCache {
   std::vector<std::int64_t> keys;     ///< positions of the bad rows, where they could be told, else rows
   std::int64_t attended = 0;          ///< of them, keys with a probability that is not zero
   bool probabilities = false;         ///< were dumped and finite, so that `attended` is known
+  bool behind_the_end = false;        ///< all of them are slots that the pass has no token for
   std::int64_t written = 0;           ///< rows that the pass wrote itself and are healthy
   std::optional<TensorIndex> source;  ///< an earlier pass's tensor of the same layer and kind that is bad
 };

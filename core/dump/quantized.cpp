@@ -45,7 +45,7 @@ Quantized relatives_of(const DumpFacts& facts, TensorIndex codes) {
     out.scale = either(facts.in_layer(codes, name + "_scale"), facts.in_layer(codes, "kv_scale"));
     out.readback = last_before(facts, codes, name + "_read");
   } else if (at.role == "x_codes") {
-    out.source = facts.of_module(codes, "x");
+    out.source = facts.input_of(codes);
     out.scale = facts.of_module(codes, "input_scale");
   } else if (at.role == "scores_codes") {
     out.source = last_before(facts, codes, "scores");

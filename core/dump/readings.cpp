@@ -126,40 +126,94 @@ std::optional<ReadingReport> elementwise(DumpFacts& facts, const Quantized& quan
   return report;
 }
 
-/// The output of a linear module whose weight is codes.
-std::optional<ReadingReport> linear(DumpFacts& facts, const Quantized& quantized, const Codes& codes) {
-  const DumpTensor& weight = facts.tensor(quantized.codes);
-  std::optional<TensorIndex> out;
-  for (TensorIndex i = 0; i < facts.size() && !out; ++i) {
-    const TensorName& at = facts.tensor(i).at;
-    if (at.module == weight.at.module && at.tower == weight.at.tower && at.port == Port::output) out = i;
+/// x, W and y of a linear module, by which elements of y are made again. W is (out, in), or GPT-2's (in, out).
+struct Linear {
+  TensorIndex out = 0;
+  std::shared_ptr<const std::vector<float>> x;       ///< null when x is the codes that are tried
+  std::shared_ptr<const std::vector<float>> weight;  ///< null when the weight is
+  std::optional<ScaleGrid> weight_scale;
+  std::shared_ptr<const std::vector<float>> bias;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;
+  bool transposed = false;
+
+  std::int64_t weight_row(std::int64_t channel, std::int64_t k) const { return transposed ? k : channel; }
+  std::int64_t weight_column(std::int64_t channel, std::int64_t k) const { return transposed ? channel : k; }
+};
+
+std::optional<TensorIndex> output_of_module(const DumpFacts& facts, TensorIndex beside) {
+  const TensorName& at = facts.tensor(beside).at;
+  for (TensorIndex i = 0; i < facts.size(); ++i) {
+    const TensorName& other = facts.tensor(i).at;
+    const bool same_pass = is_parameter(facts.tensor(beside)) || facts.pass_of(i) == facts.pass_of(beside);
+    if (same_pass && other.module == at.module && other.tower == at.tower && other.port == Port::output) return i;
   }
-  if (!out) return std::nullopt;
-  const auto in = facts.input_of(*out);
-  if (!in || facts.tensor(*in).channels() != weight.channels() || facts.tensor(*out).channels() != weight.rows())
+  return std::nullopt;
+}
+
+/// Of the module of `codes`, which are its weight or its input.
+std::optional<Linear> linear_of(DumpFacts& facts, TensorIndex codes, bool codes_are_weight) {
+  const auto out = output_of_module(facts, codes);
+  const auto weight = codes_are_weight ? std::optional(codes) : out ? facts.of_module(*out, "weight") : std::nullopt;
+  const auto in = codes_are_weight && out ? facts.input_of(*out) : std::optional(codes);
+  if (!out || !weight || !in) return std::nullopt;
+  Linear linear;
+  linear.out = *out;
+  linear.width = facts.tensor(*in).channels();
+  linear.channels = facts.tensor(*out).channels();
+  const DumpTensor& w = facts.tensor(*weight);
+  linear.transposed = w.rows() == linear.width && w.channels() == linear.channels && w.rows() != w.channels();
+  const bool fits = linear.transposed || (w.rows() == linear.channels && w.channels() == linear.width);
+  if (!fits || linear.width > kWidest || linear.channels == 0 || facts.tensor(*in).rows() < facts.tensor(*out).rows())
     return std::nullopt;
-  const auto x = facts.values(*in);
-  const auto y = facts.values(*out);
-  const std::int64_t width = weight.channels();
-  if (!x || !y || width > kWidest) return std::nullopt;
-  const auto bias_index = facts.of_module(*out, "bias");
-  const auto bias = bias_index ? facts.values(*bias_index) : nullptr;
-  const double largest = double{facts.tensor(*out).health.absmax};
+  if (codes_are_weight) {
+    linear.x = facts.values(*in);
+    if (!linear.x) return std::nullopt;
+  } else {
+    linear.weight = facts.values(*weight);
+    const auto scale = facts.of_module(*weight, "weight_scale");
+    if (scale) linear.weight_scale = ScaleGrid::of(facts, *scale, *weight);
+    if (!linear.weight || (scale && !linear.weight_scale)) return std::nullopt;
+  }
+  const auto bias = facts.of_module(*out, "bias");
+  if (bias && facts.tensor(*bias).count() == linear.channels) linear.bias = facts.values(*bias);
+  return linear;
+}
+
+double weight_at(const Linear& linear, std::int64_t channel, std::int64_t k) {
+  const std::int64_t row = linear.weight_row(channel, k);
+  const std::int64_t column = linear.weight_column(channel, k);
+  const double value = double{
+      (*linear.weight)[static_cast<std::size_t>(row * (linear.transposed ? linear.channels : linear.width) + column)]};
+  return linear.weight_scale ? value * double{linear.weight_scale->at(row, column)} : value;
+}
+
+/// The output of a linear module whose weight or input is codes.
+std::optional<ReadingReport> linear_reading(DumpFacts& facts, const Quantized& quantized, const Codes& codes,
+                                            bool codes_are_weight) {
+  const std::optional<Linear> linear = linear_of(facts, quantized.codes, codes_are_weight);
+  if (!linear) return std::nullopt;
+  const auto y = facts.values(linear->out);
+  if (!y) return std::nullopt;
+  const double largest = double{facts.tensor(linear->out).health.absmax};
   std::vector<Sample> samples;
-  const std::size_t stride = std::max<std::size_t>(1, y->size() / 61);  // odd, so that it walks over rows and channels
-  for (std::size_t i = 0; i < y->size(); i += stride | 1U) {
-    // Inputs are often quantized on the way: one percent of the largest output, and a code's rounding, is no error.
+  const std::size_t stride =
+      std::max<std::size_t>(1, y->size() / 61) | 1U;  // odd, so that it walks over rows and channels
+  for (std::size_t i = 0; i < y->size(); i += stride) {
+    // What is multiplied is often rounded on the way: a few percent of the largest output are no error.
     if (std::isfinite((*y)[i])) samples.push_back({i, double{(*y)[i]}, 0.03 * largest});
   }
-  ReadingReport report = report_of(facts, quantized, codes, *out, "x W'");
+  ReadingReport report =
+      report_of(facts, quantized, codes, linear->out, codes_are_weight ? "x W'" : "x W' with the codes as x");
   judge(report, samples, codes.scale.has_value(), [&](const Sample& sample, const Reading& reading) {
-    const std::int64_t row = static_cast<std::int64_t>(sample.element) / weight.rows();
-    const std::int64_t channel = static_cast<std::int64_t>(sample.element) % weight.rows();
-    double sum = bias && static_cast<std::int64_t>(bias->size()) == weight.rows()
-                     ? double{(*bias)[static_cast<std::size_t>(channel)]}
-                     : 0;
-    for (std::int64_t k = 0; k < width; ++k) {
-      sum += double{(*x)[static_cast<std::size_t>(row * width + k)]} * codes.value(channel, k, reading);
+    const std::int64_t row = static_cast<std::int64_t>(sample.element) / linear->channels;
+    const std::int64_t channel = static_cast<std::int64_t>(sample.element) % linear->channels;
+    double sum = linear->bias ? double{(*linear->bias)[static_cast<std::size_t>(channel)]} : 0;
+    for (std::int64_t k = 0; k < linear->width; ++k) {
+      sum += codes_are_weight
+                 ? double{(*linear->x)[static_cast<std::size_t>(row * linear->width + k)]} *
+                       codes.value(linear->weight_row(channel, k), linear->weight_column(channel, k), reading)
+                 : codes.value(row, k, reading) * weight_at(*linear, channel, k);
     }
     return sum;
   });
@@ -185,7 +239,9 @@ std::vector<ReadingReport> reading_reports(DumpFacts& facts) {
     };
     if (quantized.source) take(elementwise(facts, quantized, *codes, *quantized.source, true));
     if (quantized.readback) take(elementwise(facts, quantized, *codes, *quantized.readback, false));
-    if (facts.tensor(quantized.codes).at.role == "weight") take(linear(facts, quantized, *codes));
+    const std::string& role = facts.tensor(quantized.codes).at.role;
+    if (role == "weight") take(linear_reading(facts, quantized, *codes, true));
+    if (role == "x_codes") take(linear_reading(facts, quantized, *codes, false));
     if (quantized.scale) take(attention_reading(facts, quantized));
   }
   std::stable_sort(reports.begin(), reports.end(),

@@ -23,6 +23,17 @@ std::optional<TensorIndex> last_of(const DumpFacts& facts, TensorIndex beside, s
   return found;
 }
 
+/// Attention's own output, where what goes into the projection behind it was dumped too.
+std::optional<TensorIndex> first_after(const DumpFacts& facts, TensorIndex beside, std::string_view role) {
+  for (const TensorIndex i : facts.members(facts.pass_of(beside))) {
+    const TensorName& at = facts.tensor(i).at;
+    if (i > beside && at.role == role && at.layer == facts.tensor(beside).at.layer &&
+        at.tower == facts.tensor(beside).at.tower)
+      return i;
+  }
+  return std::nullopt;
+}
+
 struct Sum {
   double actual = 0;
   double codes = 0;  ///< the same of the unscaled codes
@@ -92,7 +103,7 @@ std::optional<ReadingReport> scores_reading(DumpFacts& facts, const Quantized& q
 
 std::optional<ReadingReport> mix_reading(DumpFacts& facts, const Quantized& quantized, float scale) {
   const auto probs = last_of(facts, quantized.codes, "probs");
-  const auto out = last_of(facts, quantized.codes, "attn_out");
+  const auto out = first_after(facts, quantized.codes, "attn_out");
   if (!probs || !out) return std::nullopt;
   const auto shape = scores_shape(facts.tensor(*probs));
   if (!shape) return std::nullopt;

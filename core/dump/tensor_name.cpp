@@ -192,6 +192,11 @@ bool take_module(TensorName& name, std::span<const std::string_view> path, bool 
   const int order = name.port == Port::input && found->order_in != 0 ? found->order_in : found->order;
   name.order = place_of(order, name.port);
   name.role = name.port == Port::input ? found->role_in : found->role_out;
+  // An attention is called with q, k and v.
+  if (name.port == Port::input && name.kind == ModuleKind::attention && name.index > 0) {
+    constexpr std::array<std::string_view, 3> kArguments = {"q", "k", "v"};
+    name.role = name.index < 3 ? kArguments[static_cast<std::size_t>(name.index)] : std::string_view("x");
+  }
   return true;
 }
 

@@ -10,7 +10,10 @@ namespace nanscope::dump_detectors {
 namespace {
 
 /// Nothing but a result beyond the range makes an Inf of finite values in these.
-bool adds_and_multiplies(ModuleKind kind) {
+bool adds_and_multiplies(const TensorName& at) {
+  const ModuleKind kind = at.kind;
+  // What goes into a norm is a sum of residuals; into a linear module, a norm's, an activation's or attention's output.
+  if (at.port == Port::input) return kind == ModuleKind::norm || at.role == "act";
   return kind == ModuleKind::linear || kind == ModuleKind::residual || kind == ModuleKind::activation ||
          kind == ModuleKind::block || kind == ModuleKind::embedding;
 }
@@ -39,7 +42,7 @@ DumpReport detect_f16_overflow(DumpFacts& facts, const Explained& explained) {
     if (tensor.format != Format::f16 || infinite == 0 || explained.has(birth.tensor)) continue;
     const std::int64_t first = tensor.health.first_bad;
     const auto exact = linear_element(facts, birth.tensor, first / tensor.channels(), first % tensor.channels());
-    if (exact ? !(std::abs(exact->value) > 0.99 * kLargest) : !adds_and_multiplies(tensor.at.kind)) continue;
+    if (exact ? !(std::abs(exact->value) > 0.99 * kLargest) : !adds_and_multiplies(tensor.at)) continue;
     DumpFinding finding = finding_at(facts, birth.tensor, {birth.tensor}, birth.rows);
     finding.fault.evidence = {{"infinite", static_cast<std::int64_t>(infinite)},
                               {"nan", static_cast<std::int64_t>(tensor.health.nan)},

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/dump/detectors/detector.h"
+#include "core/dump/quantized.h"
 
 namespace nanscope::dump_detectors {
 namespace {
@@ -31,6 +32,8 @@ std::vector<Pair> pairs_of(const DumpFacts& facts, std::size_t first, std::size_
   return pairs;
 }
 
+bool is_list(const DumpTensor& tensor) { return tensor.shape.size() == 1 || tensor.channels() == 1; }
+
 /// Tokens whose elements differ by more than rounding, ascending. For scores the token is the query.
 std::vector<std::int64_t> differing_tokens(DumpFacts& facts, const Pair& pair, double relative) {
   const auto a = facts.values(pair.a);
@@ -38,7 +41,7 @@ std::vector<std::int64_t> differing_tokens(DumpFacts& facts, const Pair& pair, d
   std::vector<std::int64_t> tokens;
   if (!a || !b) return tokens;
   const DumpTensor& tensor = facts.tensor(pair.a);
-  const bool list = tensor.shape.size() == 1 || tensor.channels() == 1;
+  const bool list = is_list(tensor);
   const std::int64_t width = list ? 1 : tensor.channels();
   const double scale = double{std::max(tensor.health.absmax, facts.tensor(pair.b).health.absmax)};
   for (std::size_t i = 0; i < a->size(); ++i) {
@@ -52,8 +55,12 @@ std::vector<std::int64_t> differing_tokens(DumpFacts& facts, const Pair& pair, d
   return tokens;
 }
 
+/// A row a token: activations, token ids, codes and caches of one sequence.
 bool follows_tokens(const DumpTensor& tensor) {
-  return (is_activation(tensor) && tensor.at.role != "sampled") || tensor.at.role == "tokens";
+  const std::string& role = tensor.at.role;
+  const bool stored = role.ends_with("_codes") || (role.ends_with("_cache") && tensor.shape.size() <= 3);
+  const std::int64_t tokens = is_list(tensor) ? tensor.count() : tensor.tokens();
+  return tokens > 1 && ((is_activation(tensor) && role != "sampled") || role == "tokens" || stored);
 }
 
 /// Rounding that the order of sums explains: a few units in the last place of what the tensor stores, of the largest.
@@ -62,15 +69,38 @@ double noise(const DumpTensor& tensor) {
   return 2 * std::ldexp(1.0, -std::min(mantissa, 16));
 }
 
-/// Two runs of one length whose first tensors agree up to a token: what comes later must agree up to it too.
-std::optional<DumpFinding> compare_runs(DumpFacts& facts, std::size_t first, std::size_t second,
-                                        std::size_t& compared) {
+/// The scale of codes that differ, when it differs itself: what earlier tokens share with later ones.
+std::optional<TensorIndex> shared_scale(DumpFacts& facts, const Pair& pair) {
+  for (const Quantized& quantized : quantized_tensors(facts)) {
+    if (quantized.codes != pair.b || !quantized.scale) continue;
+    for (const TensorIndex other : facts.history(*quantized.scale)) {
+      if (facts.pass_of(other) != facts.pass_of(pair.a)) continue;
+      const auto a = facts.scalar(other);
+      const auto b = facts.scalar(*quantized.scale);
+      if (a && b && *a != *b) return quantized.scale;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Where two runs first part before the token that was changed.
+struct Leak {
+  Pair pair;
+  TensorIndex witness = 0;  ///< up to which token they agree in it
+  std::int64_t changed = 0;
+  std::vector<std::int64_t> tokens;
+};
+
+/// Two runs of one length whose first tensors agree up to a token: what comes later must agree up to it too. The first
+/// tensor that does not is the place, once any is further off than the order of sums explains.
+std::optional<Leak> find_leak(DumpFacts& facts, std::size_t first, std::size_t second, std::size_t& compared) {
+  std::optional<Leak> leak;
   std::optional<std::int64_t> changed;
   TensorIndex witness = 0;
   for (const Pair& pair : pairs_of(facts, first, second)) {
     const DumpTensor& tensor = facts.tensor(pair.a);
-    if (!follows_tokens(tensor) || tensor.tokens() < 2) continue;
-    const std::vector<std::int64_t> tokens = differing_tokens(facts, pair, changed ? noise(tensor) : 0);
+    if (!follows_tokens(tensor)) continue;
+    std::vector<std::int64_t> tokens = differing_tokens(facts, pair, 0);
     if (!changed) {
       if (tokens.empty()) continue;
       if (tokens.front() == 0) return std::nullopt;  // another prompt from the start
@@ -79,24 +109,30 @@ std::optional<DumpFinding> compare_runs(DumpFacts& facts, std::size_t first, std
       continue;
     }
     ++compared;
-    if (tokens.empty() || tokens.front() >= *changed) continue;
-    std::vector<std::int64_t> early(tokens.begin(), std::lower_bound(tokens.begin(), tokens.end(), *changed));
-    DumpFinding finding = finding_at(facts, pair.b, {pair.b});
-    finding.fault.where.tokens = Range{early.front(), early.back()};
-    finding.fault.evidence = {{"changed_token", *changed},
-                              {"earlier_tokens_that_differ", static_cast<std::int64_t>(early.size())},
-                              {"first_of_them", early.front()},
-                              {"last_of_them", early.back()}};
-    finding.fault.summary = fmt::format(
-        "the two runs agree before token {} in {}, but {} differs from {} in {} earlier tokens ({} to {}): they depend "
-        "on a later one",
-        *changed, facts.tensor(witness).name, facts.tensor(pair.b).name, facts.tensor(pair.a).name, early.size(),
-        early.front(), early.back());
-    finding.fault.fix =
-        "do not share a scale across tokens that may not see each other: keep the diagonal block unquantized";
-    return finding;
+    tokens.erase(std::lower_bound(tokens.begin(), tokens.end(), *changed), tokens.end());
+    if (tokens.empty()) continue;
+    if (!leak) leak = Leak{pair, witness, *changed, tokens};
+    const std::vector<std::int64_t> beyond = differing_tokens(facts, pair, noise(tensor));
+    if (!beyond.empty() && beyond.front() < *changed) return leak;
   }
   return std::nullopt;
+}
+
+DumpFinding finding_of(DumpFacts& facts, const Leak& leak) {
+  DumpFinding finding = finding_at(facts, shared_scale(facts, leak.pair).value_or(leak.pair.b), {leak.pair.b});
+  finding.fault.where.tokens = Range{leak.tokens.front(), leak.tokens.back()};
+  finding.fault.evidence = {{"changed_token", leak.changed},
+                            {"earlier_tokens_that_differ", static_cast<std::int64_t>(leak.tokens.size())},
+                            {"first_of_them", leak.tokens.front()},
+                            {"last_of_them", leak.tokens.back()}};
+  finding.fault.summary = fmt::format(
+      "the two runs agree before token {} in {}, but {} differs from {} in {} earlier tokens ({} to {}): they depend "
+      "on a later one",
+      leak.changed, facts.tensor(leak.witness).name, facts.tensor(leak.pair.b).name, facts.tensor(leak.pair.a).name,
+      leak.tokens.size(), leak.tokens.front(), leak.tokens.back());
+  finding.fault.fix =
+      "do not share a scale or a mask across tokens that may not see each other: keep the diagonal block unquantized";
+  return finding;
 }
 
 }  // namespace
@@ -113,7 +149,8 @@ DumpReport detect_future_leakage(DumpFacts& facts, const Explained&) {
       const TensorName& b = facts.tensor(facts.members(second).front()).at;
       if (a.rank != b.rank || a.step != b.step || (a.run == b.run && a.request == b.request)) continue;
       ++runs;
-      if (auto finding = compare_runs(facts, first, second, compared)) report.findings.push_back(std::move(*finding));
+      if (const auto leak = find_leak(facts, first, second, compared))
+        report.findings.push_back(finding_of(facts, *leak));
     }
   }
   report.figure =

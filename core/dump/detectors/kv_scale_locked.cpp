@@ -35,8 +35,8 @@ std::optional<Use> use_of(DumpFacts& facts, const Quantized& quantized) {
   } else {
     return std::nullopt;
   }
-  const std::optional<Clipping> clipping = clipping_of(facts, quantized.codes);
-  use.clipped = clipping && clipping->kind == Saturating::clipped;
+  const std::optional<Clipping> clipping = clipping_of(facts, quantized);
+  use.clipped = clipping && clipping->clipped;
   if (clipping) use.rows = clipping->rows;
   if (quantized.source) {
     use.absmax = double{facts.tensor(*quantized.source).health.absmax};

@@ -11,7 +11,8 @@ DumpReport detect_masked_tail_poison(DumpFacts& facts, const Explained& explaine
   std::size_t caches = 0;
   for (const PoisonedCache& poisoned : poisoned_caches(facts)) {
     ++caches;
-    if (explained.has(poisoned.cache) || !poisoned.probabilities || poisoned.attended > 0) continue;
+    const bool unread = poisoned.probabilities ? poisoned.attended == 0 : poisoned.behind_the_end;
+    if (explained.has(poisoned.cache) || !unread || poisoned.keys.empty()) continue;
     const DumpTensor& cache = facts.tensor(poisoned.cache);
     DumpFinding finding = finding_at(facts, poisoned.cache, {poisoned.cache, poisoned.shown});
     finding.fault.where.tokens = Range{poisoned.keys.front(), poisoned.keys.back()};
@@ -20,9 +21,10 @@ DumpReport detect_masked_tail_poison(DumpFacts& facts, const Explained& explaine
                               {"attended", poisoned.attended},
                               {"nan", static_cast<std::int64_t>(cache.health.nan)}};
     finding.fault.summary = fmt::format(
-        "{} slots of {} (from {} on) hold NaN or Inf; their probability is exactly 0 for every query, and {} is NaN: 0 "
-        "x NaN",
-        poisoned.keys.size(), cache.name, poisoned.keys.front(), facts.tensor(poisoned.shown).name);
+        "{} slots of {} (from {} on) hold NaN or Inf; {}, and {} is NaN: 0 x NaN", poisoned.keys.size(), cache.name,
+        poisoned.keys.front(),
+        poisoned.probabilities ? "their probability is exactly 0 for every query" : "they lie behind the last token",
+        facts.tensor(poisoned.shown).name);
     finding.fault.fix = "skip masked keys instead of multiplying by 0, or zero KV blocks when they are handed out";
     finding.fault.breaks = true;
     report.findings.push_back(std::move(finding));

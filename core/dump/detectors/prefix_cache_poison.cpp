@@ -11,8 +11,8 @@ DumpReport detect_prefix_cache_poison(DumpFacts& facts, const Explained& explain
   std::size_t caches = 0;
   for (const PoisonedCache& poisoned : poisoned_caches(facts)) {
     ++caches;
-    if (explained.has(poisoned.cache) || (poisoned.probabilities && poisoned.attended == 0) || poisoned.keys.empty())
-      continue;
+    const bool unread = poisoned.probabilities ? poisoned.attended == 0 : poisoned.behind_the_end;
+    if (explained.has(poisoned.cache) || unread || poisoned.keys.empty()) continue;
     const DumpTensor& cache = facts.tensor(poisoned.cache);
     DumpFinding finding = finding_at(facts, poisoned.cache, {poisoned.cache});
     finding.fault.where.tokens = Range{poisoned.keys.front(), poisoned.keys.back()};

@@ -58,7 +58,8 @@ DumpReport detect_router_cancellation(DumpFacts& facts, const Explained& explain
     if (before && facts.symptomatic(*before)) continue;
     const std::vector<std::int64_t> rows = facts.bad_rows(i);
     if (rows.empty()) continue;
-    DumpFinding finding = finding_at(facts, before.value_or(i), {i}, rows);
+    // What is added and taken off again is what cancels.
+    DumpFinding finding = finding_at(facts, facts.in_layer(i, "router_bias").value_or(i), {i}, rows);
     finding.fault.evidence = {{"rows", static_cast<std::int64_t>(rows.size())},
                               {"of", weights.rows()},
                               {"experts_chosen", weights.channels()}};

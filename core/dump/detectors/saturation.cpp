@@ -2,6 +2,7 @@
 
 #include "core/dump/clipping.h"
 #include "core/dump/detectors/detector.h"
+#include "core/dump/quantized.h"
 
 namespace nanscope::dump_detectors {
 
@@ -10,15 +11,16 @@ DumpReport detect_saturation(DumpFacts& facts, const Explained& explained) {
   DumpReport report;
   double largest_share = 0;
   std::size_t looked_at = 0;
-  for (TensorIndex i = 0; i < facts.size(); ++i) {
+  for (const Quantized& quantized : quantized_tensors(facts)) {
+    const TensorIndex i = quantized.codes;
     const DumpTensor& tensor = facts.tensor(i);
     if (!holds_codes(tensor) || explained.has(i)) continue;
     ++looked_at;
-    const std::optional<Clipping> clipping = clipping_of(facts, i);
+    const std::optional<Clipping> clipping = clipping_of(facts, quantized);
     if (!clipping) continue;
     largest_share = std::max(largest_share, clipping->share());
-    if (clipping->kind != Saturating::clipped) continue;
-    DumpFinding finding = finding_at(facts, i, {i}, clipping->rows);
+    if (!clipping->clipped) continue;
+    DumpFinding finding = finding_at(facts, quantized.scale.value_or(i), {i}, clipping->rows);
     finding.fault.evidence = {{"saturated", clipping->saturated},
                               {"elements", clipping->count},
                               {"share", clipping->share()},

@@ -18,8 +18,9 @@ bool is_scale(const DumpTensor& tensor) {
 
 /// What is wrong with a scale, or nothing. Above 1e30 and below 1e-30 nothing real is scaled: such values are
 /// sentinels (finfo.min, -1) or memory that nobody wrote.
-const char* complaint(float scale) {
+const char* complaint(float scale, bool power_of_two) {
   if (std::isnan(scale)) return "NaN";
+  if (power_of_two) return nullptr;  // e8m0 has no zero: 2^-127 is the scale of a block of zeros
   if (std::isinf(scale)) return "infinite";
   if (scale == 0) return "zero";
   if (scale < 0) return "negative";
@@ -38,11 +39,12 @@ DumpReport detect_scale_invalid(DumpFacts& facts, const Explained& explained) {
     if (!is_scale(tensor) || explained.has(i)) continue;
     const auto values = facts.values(i);
     if (!values) continue;
+    const bool power_of_two = tensor.format == Format::e8m0;
     std::int64_t bad = 0;
     std::size_t first = 0;
     for (std::size_t at = 0; at < values->size(); ++at) {
       ++scales;
-      if (complaint((*values)[at]) == nullptr) continue;
+      if (complaint((*values)[at], power_of_two) == nullptr) continue;
       if (bad++ == 0) first = at;
     }
     // Scales of blocks that hold zeros alone are zero in many checkpoints.
@@ -51,7 +53,7 @@ DumpReport detect_scale_invalid(DumpFacts& facts, const Explained& explained) {
     const float value = (*values)[first];
     DumpFinding finding = finding_at(facts, i, {i});
     finding.fault.evidence = {{"scale", double{value}}, {"invalid", bad}, {"scales", tensor.count()}};
-    finding.fault.summary = fmt::format("{} is {}: {:.6g}{}", tensor.name, complaint(value), value,
+    finding.fault.summary = fmt::format("{} is {}: {:.6g}{}", tensor.name, complaint(value, power_of_two), value,
                                         tensor.count() > 1 ? fmt::format(", {} of {} such", bad, tensor.count()) : "");
     finding.fault.fix = "check that the checkpoint or the calibration sets this scale before its first use";
     finding.fault.breaks = true;

@@ -30,7 +30,10 @@ std::optional<TensorIndex> made_of(const DumpFacts& facts, TensorIndex index) {
 
 DumpFinding finding_of(DumpFacts& facts, TensorIndex index, const std::vector<std::int64_t>& rows, TensorIndex shown) {
   const DumpTensor& tensor = facts.tensor(index);
-  DumpFinding finding = finding_at(facts, index, {shown}, rows);
+  // The mask that emptied the rows, where it was dumped beside the scores.
+  const std::optional<TensorIndex> mask = facts.in_layer(index, "mask");
+  const bool masks = mask && !empty_rows(facts, *mask).empty();
+  DumpFinding finding = finding_at(facts, masks ? *mask : index, {shown}, rows);
   finding.fault.evidence = {{"rows", static_cast<std::int64_t>(rows.size())},
                             {"of", tensor.rows()},
                             {"first_row", rows.front()},
