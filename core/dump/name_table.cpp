@@ -8,11 +8,18 @@ namespace {
 using enum ModuleKind;
 
 constexpr std::array kLayerModules = {
+    // Multi-token prediction of DeepSeek V3 and Qwen3-Next: a layer with a head of its own before it.
+    ModulePattern{"enorm pre_fc_norm_embedding", "mtp_embed_norm", norm, 20, "x", "norm_out"},
+    ModulePattern{"hnorm pre_fc_norm_hidden", "mtp_hidden_norm", norm, 22, "resid", "norm_out"},
+    ModulePattern{"eh_proj ^mtp.fc ^model.mtp.fc", "mtp_proj", linear, 24, "x", "resid"},
     ModulePattern{"input_layernorm ln_1 ln1 attention_norm attn_norm norm1 layernorm_before layer_norm1 "
                   "self_attn_layer_norm pre_attn_norm pre_attention_layernorm",
                   "attn_norm", norm, 100, "resid", "norm_out"},
-    ModulePattern{"qkv_proj c_attn query_key_value qkv Wqkv in_proj attn_qkv wqkv", "qkv_proj", linear, 200, "x",
-                  "qkv"},
+    ModulePattern{"qkv_proj c_attn query_key_value qkv Wqkv in_proj attn_qkv wqkv layernorm_qkv linear_qkv "
+                  "fused_qkv_a_proj_with_mqa",
+                  "qkv_proj", linear, 200, "x", "qkv"},
+    ModulePattern{"in_proj_qkvz in_proj_qkv", "gdn_qkv_proj", linear, 200, "x", "qkv"},
+    ModulePattern{"in_proj_ba in_proj_z in_proj_a in_proj_b", "gdn_gate_proj", linear, 201, "x", "gdn_gates"},
     ModulePattern{"q_a_proj", "q_a_proj", linear, 200, "x", "q_a"},
     ModulePattern{"q_a_layernorm q_a_norm", "q_a_norm", norm, 202, "q_a", "norm_out"},
     ModulePattern{"q_proj q_b_proj wq query attn_q to_q Qcur query_proj", "q_proj", linear, 204, "x", "q"},
@@ -23,15 +30,16 @@ constexpr std::array kLayerModules = {
     ModulePattern{"v_proj wv value attn_v to_v Vcur value_proj", "v_proj", linear, 214, "x", "v"},
     ModulePattern{"q_norm q_layernorm attn_q_norm", "q_norm", norm, 220, "q", "norm_out"},
     ModulePattern{"k_norm k_layernorm attn_k_norm", "k_norm", norm, 222, "k", "norm_out"},
-    ModulePattern{"rotary_emb rope rotary", "rope", rotary, 230, "x", "rope"},
+    ModulePattern{"rotary_emb rope rotary rotary_pos_emb rotary_fn", "rope", rotary, 230, "x", "rope"},
+    ModulePattern{"linear_attn.conv1d mixer.conv1d conv1d", "gdn_conv", unknown, 240, "qkv", "gdn_conv"},
     ModulePattern{"softmax attn_softmax attn.softmax kq_soft_max soft_max", "softmax", softmax, 360, "scores", "probs"},
     ModulePattern{"self_attn.attn attn.attn core_attn core_attention inner_attn sdpa attn_fn attention_interface "
-                  "self_attn.attention impl",
+                  "self_attn.attention impl attn_mha attn_mqa self_attn.mla_attn attention.attention",
                   "attention", attention, 380, "q", "attn_out"},
-    ModulePattern{"inner_norm attn_sub_norm sub_norm inner_attn_ln attn_ln self_attn.norm", "inner_norm", norm, 400,
-                  "attn_out", "norm_out"},
+    ModulePattern{"inner_norm attn_sub_norm sub_norm inner_attn_ln attn_ln self_attn.norm linear_attn.norm",
+                  "inner_norm", norm, 400, "attn_out", "norm_out"},
     ModulePattern{"o_proj wo out_proj attn_output attn.c_proj attention.dense self_attention.dense to_out to_out.0 "
-                  "attention.output.dense attn.proj attn_out_proj",
+                  "attention.output.dense attn.proj attn_out_proj linear_proj self_attention.proj o_b_proj",
                   "o_proj", linear, 420, "attn_out", "out"},
     ModulePattern{"^self_attn ^attn ^attention ^self_attention ^linear_attn ^mixer", "self_attn", block, 440, "x",
                   "out", 190},
@@ -41,36 +49,51 @@ constexpr std::array kLayerModules = {
                   "pre_feedforward_layernorm final_layer_norm post_attn_norm pre_mlp_layernorm",
                   "mlp_norm", norm, 500, "resid", "norm_out"},
     ModulePattern{"mlp.gate block_sparse_moe.gate moe.gate feed_forward.gate mlp.router moe.router router ffn_gate_inp "
-                  "gate.router",
+                  "gate.router mlp.gate.wg",
                   "router", router, 520, "x", "router_logits"},
+    ModulePattern{"shared_expert_gate", "shared_expert_gate", linear, 526, "x", "shared_gate"},
+    ModulePattern{"mlp.topk moe.topk topk", "topk", unknown, 530, "router_logits", "router_weights"},
     ModulePattern{"gate_up_proj fused_gate_up w13", "gate_up_proj", linear, 600, "x", "gate_up"},
     ModulePattern{"gate_proj w1 ffn_gate", "gate_proj", linear, 600, "x", "gate"},
-    ModulePattern{"up_proj w3 ffn_up c_fc fc1 dense_h_to_4h intermediate.dense mlp.lin1", "up_proj", linear, 610, "x",
-                  "up"},
-    ModulePattern{"act_fn act activation activation_fn gelu silu act_and_mul ffn_act ffn_silu", "act",
-                  ModuleKind::activation, 620, "gate", "act"},
-    ModulePattern{"down_proj w2 ffn_down mlp.c_proj fc2 dense_4h_to_h mlp.output.dense mlp.lin2", "down_proj", linear,
-                  640, "act", "mlp_out"},
-    ModulePattern{"experts shared_expert shared_experts", "experts", block, 660, "x", "mlp_out", 590},
+    ModulePattern{"up_proj w3 ffn_up c_fc fc1 dense_h_to_4h intermediate.dense mlp.lin1 linear_fc1 "
+                  "mlp.fc_in",
+                  "up_proj", linear, 610, "x", "up"},
+    ModulePattern{"act_fn act activation activation_fn gelu silu act_and_mul ffn_act ffn_silu "
+                  "intermediate_act_fn intermediate.intermediate_act_fn",
+                  "act", ModuleKind::activation, 620, "gate", "act"},
+    ModulePattern{"down_proj w2 ffn_down mlp.c_proj fc2 dense_4h_to_h mlp.output.dense mlp.lin2 "
+                  "linear_fc2 mlp.fc_out output.dense",
+                  "down_proj", linear, 640, "act", "mlp_out"},
+    ModulePattern{"experts shared_expert shared_experts switch_mlp", "experts", block, 660, "x", "mlp_out", 590},
     ModulePattern{"^mlp ^feed_forward ^ffn ^block_sparse_moe ^moe ffn_out", "mlp", block, 680, "x", "mlp_out", 510},
     ModulePattern{"mlp_residual residual2 resid_mlp post_mlp_residual l_out ffn_add", "mlp_residual", residual, 700,
                   "x", "resid"},
 };
 
 constexpr std::array kOuterModules = {
-    ModulePattern{"patch_embed patch_embed.proj patch_embedding conv1", "patch_embed", embedding, kBeforeLayers + 10,
-                  "x", "embed"},
+    ModulePattern{"patch_embed patch_embed.proj patch_embedding patch_embeddings patch_embeddings.projection "
+                  "embeddings.patch_embedding conv1",
+                  "patch_embed", embedding, kBeforeLayers + 10, "x", "embed"},
     ModulePattern{"embed_tokens wte tok_embeddings word_embeddings token_embd inp_embd embedding embeddings embed",
                   "embed", embedding, kBeforeLayers + 20, "tokens", "embed"},
-    ModulePattern{"wpe position_embeddings pos_embed embed_positions", "pos_embed", embedding, kBeforeLayers + 30, "x",
-                  "embed"},
+    ModulePattern{"wpe position_embeddings position_embedding pos_embed embed_positions", "pos_embed", embedding,
+                  kBeforeLayers + 30, "x", "embed"},
+    ModulePattern{"pre_layrnorm pre_layernorm", "pre_norm", norm, kBeforeLayers + 34, "embed", "norm_out"},
+    ModulePattern{"rotary_emb rotary_pos_emb model.rotary_emb", "rope", rotary, kBeforeLayers + 36, "x", "rope"},
+    ModulePattern{"ln_q merger.ln_q merger.norm", "projector_norm", norm, kBeforeLayers + 38, "x", "norm_out"},
+    ModulePattern{"linear_1 merger.mlp.0 merger.linear_fc1", "projector_up", linear, kBeforeLayers + 39, "x", "up"},
+    ModulePattern{"linear_2 merger.mlp.2 merger.linear_fc2", "projector_down", linear, kBeforeLayers + 39, "act",
+                  "out"},
     ModulePattern{"multi_modal_projector mm_projector visual.merger merger", "projector", linear, kBeforeLayers + 40,
                   "x", "embed"},
     ModulePattern{"model.norm ln_f final_layernorm final_norm output_norm result_norm norm transformer.norm_f norm_f "
+                  "shared_head.norm post_trunk_norm "
                   "layernorm post_layernorm",
                   "final_norm", norm, kAfterLayers + 10, "resid", "norm_out"},
-    ModulePattern{"lm_head embed_out head result_output output", "lm_head", linear, kAfterLayers + 20, "norm_out",
-                  "logits"},
+    ModulePattern{"^model ^transformer ^language_model ^model.language_model ^language_model.model", "model", block,
+                  kAfterLayers + 15, "x", "out", kBeforeLayers + 2},
+    ModulePattern{"lm_head embed_out head result_output output shared_head.head classifier", "lm_head", linear,
+                  kAfterLayers + 20, "norm_out", "logits"},
     ModulePattern{"logits_processor", "logits_processor", block, kAfterLayers + 30, "x", "logits"},
     ModulePattern{"sampler argmax sample", "sampler", sampler, kAfterLayers + 40, "logits", "sampled"},
 };
@@ -117,7 +140,8 @@ constexpr std::array kStateTensors = {
                  Port::output, router},
     StatePattern{"topk_ids topk_indices expert_ids selected_experts top_k_index", "router_ids", 528, Port::output,
                  unknown},
-    StatePattern{"ssm_state recurrent_state temporal_state conv_state state", "state", 310, Port::state, unknown},
+    StatePattern{"ssm_state recurrent_state temporal_state conv_state state A_log dt_bias", "state", 310, Port::state,
+                 unknown},
     StatePattern{"block_table block_tables", "block_table", 312, Port::state, unknown},
     StatePattern{"slot_mapping slots", "slot_mapping", 314, Port::state, unknown},
     StatePattern{"seq_lens context_lens seqlens seq_len", "seq_lens", 316, Port::state, unknown},

@@ -21,13 +21,15 @@ std::optional<TensorIndex> last_before(const DumpFacts& facts, TensorIndex besid
   return found;
 }
 
-/// The activation right before, when it is as large and of a wider format: what a cast without a name was made of.
+/// The last activation before that is as large and of a wider format: what a cast without a name was made of.
 std::optional<TensorIndex> wider_before(const DumpFacts& facts, TensorIndex codes) {
   const DumpTensor& tensor = facts.tensor(codes);
-  for (const TensorIndex i : facts.inputs_of(codes)) {
-    const DumpTensor& other = facts.tensor(i);
-    if (is_parameter(other) || other.count() != tensor.count() || !other.format) continue;
-    if (info(*other.format).bits > info(*tensor.format).bits) return i;
+  const auto pass = facts.members(facts.pass_of(codes));
+  for (auto before = std::lower_bound(pass.begin(), pass.end(), codes); before != pass.begin();) {
+    const DumpTensor& other = facts.tensor(*--before);
+    if (!is_activation(other) || other.at.layer != tensor.at.layer || !other.format) continue;
+    if (other.count() != tensor.count()) continue;
+    return info(*other.format).bits > info(*tensor.format).bits ? std::optional(*before) : std::nullopt;
   }
   return std::nullopt;
 }
@@ -45,7 +47,7 @@ Quantized relatives_of(const DumpFacts& facts, TensorIndex codes) {
     out.scale = either(facts.in_layer(codes, name + "_scale"), facts.in_layer(codes, "kv_scale"));
     out.readback = last_before(facts, codes, name + "_read");
   } else if (at.role == "x_codes") {
-    out.source = facts.input_of(codes);
+    out.source = either(facts.input_of(codes), wider_before(facts, codes));
     out.scale = facts.of_module(codes, "input_scale");
   } else if (at.role == "scores_codes") {
     out.source = last_before(facts, codes, "scores");
@@ -87,8 +89,8 @@ std::optional<ScaleGrid> ScaleGrid::of(DumpFacts& facts, TensorIndex scale, Tens
   if (of.shape.size() == 2 && of.shape[0] > 0 && of.shape[1] > 0 && of.shape[0] <= rows && of.shape[1] <= channels) {
     grid.rows_ = of.shape[0];
     grid.columns_ = of.shape[1];
-  } else if (count == rows) {
-    grid.rows_ = rows;
+  } else if (count == rows || (tensor.shape.size() >= 3 && count == tensor.shape.front())) {
+    grid.rows_ = count;  // a token, whose heads are rows of their own
   } else if (heads_are_rows) {
     grid.rows_ = count;
     grid.row_period_ = count;

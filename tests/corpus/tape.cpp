@@ -72,8 +72,21 @@ void Tape::add_ids(Group group, std::string_view tag, const std::string& name, s
   std::memcpy(out->bytes.data(), ids.data(), ids.size_bytes());
 }
 
-bool Tape::holds(std::string_view name) const {
-  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) { return below(e.folder, e.name) == name; });
+const Tape::Entry* Tape::find(std::string_view name) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& one) { return below(one.folder, one.name) == name; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+bool Tape::holds(std::string_view name) const { return find(name) != nullptr; }
+
+bool Tape::same_rows(std::string_view a, std::string_view b, std::int64_t rows) const {
+  const Entry* first = find(a);
+  const Entry* second = find(b);
+  if (first == nullptr || second == nullptr || first->shape != second->shape || first->shape.empty()) return false;
+  const auto size =
+      static_cast<std::ptrdiff_t>(first->bytes.size() / static_cast<std::size_t>(first->shape.front())) * rows;
+  return std::equal(first->bytes.begin(), first->bytes.begin() + size, second->bytes.begin());
 }
 
 Status Tape::write(const std::filesystem::path& root) const {

@@ -62,6 +62,8 @@ class Tape {
 
   /// Whether a tensor of this name, folder included, was dumped.
   bool holds(std::string_view name) const;
+  /// Whether two dumped tensors of one shape hold the same in their first `rows` rows.
+  bool same_rows(std::string_view a, std::string_view b, std::int64_t rows) const;
   /// The first dumped tensor with a NaN or Inf that no mask put there, as the server computed them; empty when all
   /// are finite. Bytes of caches do not count.
   const std::string& first_not_finite() const { return first_not_finite_; }
@@ -78,6 +80,7 @@ class Tape {
     std::vector<std::int64_t> shape;
     std::vector<std::byte> bytes;
   };
+  const Entry* find(std::string_view name) const;
   Entry* entry(Group group, std::string_view tag, const std::string& name);
 
   Dumped dumped_;

@@ -1,16 +1,38 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "core/dump/detectors/detector.h"
 #include "core/dump/poison.h"
 
 namespace nanscope::dump_detectors {
+namespace {
+
+/// Keys behind the end are hidden by the mask before anything is multiplied; values meet their zero. Where both are bad
+/// and no probability was dumped, it was the values.
+bool values_did_it(const DumpFacts& facts, const std::vector<PoisonedCache>& all, const PoisonedCache& one) {
+  const std::string& shown = facts.tensor(one.shown).at.role;
+  if (one.probabilities || shown == "scores" || shown == "probs") return false;
+  if (!facts.tensor(one.cache).at.role.starts_with('k')) return false;
+  return std::any_of(all.begin(), all.end(), [&](const PoisonedCache& other) {
+    return facts.pass_of(other.cache) == facts.pass_of(one.cache) &&
+           facts.tensor(other.cache).at.layer == facts.tensor(one.cache).at.layer &&
+           facts.tensor(other.cache).at.role.starts_with('v');
+  });
+}
+
+}  // namespace
 
 /// Values in KV slots that nobody attends to, and NaN all the same: 0 x NaN is NaN.
 DumpReport detect_masked_tail_poison(DumpFacts& facts, const Explained& explained) {
   DumpReport report;
   std::size_t caches = 0;
-  for (const PoisonedCache& poisoned : poisoned_caches(facts)) {
+  const std::vector<PoisonedCache> all = poisoned_caches(facts);
+  for (const PoisonedCache& poisoned : all) {
     ++caches;
+    if (values_did_it(facts, all, poisoned)) continue;
     const bool unread = poisoned.probabilities ? poisoned.attended == 0 : poisoned.behind_the_end;
     if (explained.has(poisoned.cache) || !unread || poisoned.keys.empty()) continue;
     const DumpTensor& cache = facts.tensor(poisoned.cache);

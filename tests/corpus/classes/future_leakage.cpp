@@ -44,7 +44,13 @@ Case future_leakage(int index, std::uint64_t seed) {
                              {"attn", "k_scale", "k_cache"},
                              {"o", "input_codes", "input_codes"},
                              {"layer", "output", "output"}};
-  const auto named = [&](std::string_view what) { return "b/" + server.name(kLeaks[index].part, 0, what); };
+  // A scale that is shared does not move every time: the first layer whose codes before the change are not the same.
+  int layer = 0;
+  const auto codes = [&](std::string_view run) {
+    return below(std::string(run), server.name("o", layer, "input_codes"));
+  };
+  while (index == 2 && layer + 1 < shape.layers && tape.same_rows(codes("a"), codes("b"), changed)) ++layer;
+  const auto named = [&](std::string_view what) { return "b/" + server.name(kLeaks[index].part, layer, what); };
   return labelled(std::move(tape), {"future-leakage", named(kLeaks[index].root), named(kLeaks[index].first_bad)});
 }
 
