@@ -26,7 +26,9 @@ bool executes_before(const DumpTensor& a, const DumpTensor& b) {
   if (natural_less(folder_of(a), folder_of(b))) return true;
   if (natural_less(folder_of(b), folder_of(a))) return false;
   const auto key = [](const TensorName& at) {
-    return std::tuple(at.request.value_or(0), at.step.value_or(0), at.rank.value_or(0), at.tower.empty() ? 1 : 0);
+    // Encoders of pictures and sound run before the language model, what predicts more tokens after it.
+    const int tower = at.tower.empty() ? 1 : at.tower == "mtp" ? 2 : 0;
+    return std::tuple(at.request.value_or(0), at.step.value_or(0), at.rank.value_or(0), tower);
   };
   if (key(a.at) != key(b.at)) return key(a.at) < key(b.at);
   if (place_in_pass(a.at) != place_in_pass(b.at)) return place_in_pass(a.at) < place_in_pass(b.at);

@@ -99,8 +99,8 @@ constexpr std::array kOuterModules = {
 };
 
 constexpr std::array kStateTensors = {
-    StatePattern{"weight w packed_weight", "weight", 0, Port::state, unknown},
-    StatePattern{"bias", "bias", 0, Port::state, unknown},
+    StatePattern{"weight w packed_weight A_log", "weight", 0, Port::state, unknown},
+    StatePattern{"bias dt_bias", "bias", 0, Port::state, unknown},
     StatePattern{"weight_scale weight_scale_inv weight_scale_2 w_scale scales weight_global_scale", "weight_scale", 0,
                  Port::state, unknown},
     StatePattern{"input_scale act_scale x_scale activation_scale input_global_scale", "input_scale", 0, Port::state,
@@ -140,8 +140,7 @@ constexpr std::array kStateTensors = {
                  Port::output, router},
     StatePattern{"topk_ids topk_indices expert_ids selected_experts top_k_index", "router_ids", 528, Port::output,
                  unknown},
-    StatePattern{"ssm_state recurrent_state temporal_state conv_state state A_log dt_bias", "state", 310, Port::state,
-                 unknown},
+    StatePattern{"ssm_state recurrent_state temporal_state conv_state state", "state", 310, Port::state, unknown},
     StatePattern{"block_table block_tables", "block_table", 312, Port::state, unknown},
     StatePattern{"slot_mapping slots", "slot_mapping", 314, Port::state, unknown},
     StatePattern{"seq_lens context_lens seqlens seq_len", "seq_lens", 316, Port::state, unknown},

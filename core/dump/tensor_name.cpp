@@ -243,6 +243,9 @@ void take_key(TensorName& name, std::string_view key) {
   const Segments parts = cleaned(key, name);
   for (const std::string_view part : parts) {
     if (listed("visual vision_tower vision_model vit vision", part)) name.tower = "vision";
+    if (listed("audio_tower audio_model", part)) name.tower = "audio";
+    // Its layers are numbered anew, or run after all others.
+    if (listed("mtp", part)) name.tower = "mtp";
   }
   const std::size_t begin = name.layer ? 0 : take_layer(name, parts);
   const std::size_t end = std::max(begin, take_port(name, parts, begin));

@@ -37,7 +37,7 @@ struct TensorName {
   std::optional<std::int64_t> request;
   std::optional<std::int64_t> step;
   std::optional<std::int64_t> rank;
-  std::string tower;  ///< "vision" for what is in a vision tower, empty for the language model
+  std::string tower;  ///< "vision", "audio" or "mtp" (multi-token prediction); empty for the language model
   std::optional<std::int64_t> layer;
   std::optional<std::int64_t> expert;
   std::string module;  ///< dotted path without the port: "model.layers.3.self_attn.k_proj"

@@ -55,6 +55,75 @@ TEST(TensorName, KnowsTheFamiliesModules) {
   }
 }
 
+/// One of each module that a family has beyond those of Llama, as its published code names them.
+TEST(TensorName, KnowsWhatFamiliesAdd) {
+  const std::vector<Named> cases = {
+      // Qwen 3, Qwen 2 and 3 MoE, Mixtral
+      {"model.layers.4.self_attn.q_norm.output", "q_norm", "norm_out", 4, Port::output},
+      {"model.layers.4.mlp.experts.7.down_proj.output", "down_proj", "mlp_out", 4, Port::output},
+      {"model.layers.4.mlp.shared_expert.gate_proj.output", "gate_proj", "gate", 4, Port::output},
+      {"model.layers.4.mlp.shared_expert_gate.output", "shared_expert_gate", "shared_gate", 4, Port::output},
+      {"model.layers.4.mlp.topk.output.0", "topk", "router_weights", 4, Port::output},
+      {"model.layers.4.block_sparse_moe.gate.output", "router", "router_logits", 4, Port::output},
+      {"model.layers.4.block_sparse_moe.experts.3.w2.output", "down_proj", "mlp_out", 4, Port::output},
+      // DeepSeek V2 and V3, and its prediction of more tokens
+      {"model.layers.4.self_attn.q_a_proj.output", "q_a_proj", "q_a", 4, Port::output},
+      {"model.layers.4.self_attn.q_a_layernorm.input", "q_a_norm", "q_a", 4, Port::input},
+      {"model.layers.4.self_attn.kv_b_proj.output", "kv_b_proj", "kv", 4, Port::output},
+      {"model.layers.4.self_attn.fused_qkv_a_proj_with_mqa.output", "qkv_proj", "qkv", 4, Port::output},
+      {"model.layers.4.self_attn.attn_mqa.output", "attention", "attn_out", 4, Port::output},
+      {"model.layers.4.mlp.gate.e_score_correction_bias", "router_bias", "router_bias", 4, Port::state},
+      {"model.layers.4.mlp.shared_experts.down_proj.output", "down_proj", "mlp_out", 4, Port::output},
+      {"model.layers.61.enorm.output", "mtp_embed_norm", "norm_out", 61, Port::output},
+      {"model.layers.61.hnorm.input", "mtp_hidden_norm", "resid", 61, Port::input},
+      {"model.layers.61.eh_proj.output", "mtp_proj", "resid", 61, Port::output},
+      // Qwen3-Next: gated delta rule
+      {"model.layers.2.linear_attn.in_proj_qkvz.output", "gdn_qkv_proj", "qkv", 2, Port::output},
+      {"model.layers.2.linear_attn.in_proj_ba.output", "gdn_gate_proj", "gdn_gates", 2, Port::output},
+      {"model.layers.2.linear_attn.conv1d.output", "gdn_conv", "gdn_conv", 2, Port::output},
+      {"model.layers.2.linear_attn.norm.output", "inner_norm", "norm_out", 2, Port::output},
+      {"model.layers.2.linear_attn.out_proj.output", "o_proj", "out", 2, Port::output},
+      {"model.layers.2.linear_attn.conv_state", "state", "state", 2, Port::state},
+      {"model.layers.2.linear_attn.A_log", "self_attn", "weight", 2, Port::state},
+      {"model.layers.2.linear_attn.dt_bias", "self_attn", "bias", 2, Port::state},
+      // ViT, CLIP, SigLIP, Qwen2.5-VL
+      {"vit.encoder.layer.3.attention.attention.query.output", "q_proj", "q", 3, Port::output},
+      {"vit.encoder.layer.3.attention.output.dense.output", "o_proj", "out", 3, Port::output},
+      {"vit.encoder.layer.3.intermediate.dense.output", "up_proj", "up", 3, Port::output},
+      {"vit.encoder.layer.3.intermediate.intermediate_act_fn.output", "act", "act", 3, Port::output},
+      {"vit.encoder.layer.3.output.dense.output", "down_proj", "mlp_out", 3, Port::output},
+      {"vision_model.encoder.layers.3.self_attn.out_proj.output", "o_proj", "out", 3, Port::output},
+      {"vision_model.encoder.layers.3.mlp.fc1.output", "up_proj", "up", 3, Port::output},
+      {"vision_model.encoder.layers.3.mlp.activation_fn.output", "act", "act", 3, Port::output},
+      {"visual.blocks.3.attn.qkv.output", "qkv_proj", "qkv", 3, Port::output},
+      {"visual.blocks.3.attn.proj.output", "o_proj", "out", 3, Port::output},
+      {"visual.blocks.3.norm2.output", "mlp_norm", "norm_out", 3, Port::output},
+      // Megatron and TransformerEngine
+      {"layers.3.self_attention.layernorm_qkv.output", "qkv_proj", "qkv", 3, Port::output},
+      {"layers.3.mlp.linear_fc2.output", "down_proj", "mlp_out", 3, Port::output},
+      // outside of the layers
+      {"model.rotary_emb.output.0", "rope", "rope", -1, Port::output},
+      {"model.output", "model", "out", -1, Port::output},
+      {"vision_model.embeddings.position_embedding.output", "pos_embed", "embed", -1, Port::output},
+      {"vision_model.pre_layrnorm.output", "pre_norm", "norm_out", -1, Port::output},
+      {"vit.embeddings.patch_embeddings.projection.output", "patch_embed", "embed", -1, Port::output},
+      {"visual.merger.ln_q.output", "projector_norm", "norm_out", -1, Port::output},
+      {"visual.merger.mlp.2.output", "projector_down", "out", -1, Port::output},
+      {"multi_modal_projector.linear_1.output", "projector_up", "up", -1, Port::output},
+      {"mtp.fc.output", "mtp_proj", "resid", -1, Port::output},
+  };
+  for (const Named& expected : cases) {
+    const TensorName found = parse_tensor_name(expected.name);
+    EXPECT_TRUE(found.known) << expected.name;
+    EXPECT_EQ(found.op, expected.op) << expected.name;
+    EXPECT_EQ(found.role, expected.role) << expected.name;
+    EXPECT_EQ(found.layer.value_or(-1), expected.layer) << expected.name;
+    EXPECT_EQ(found.port, expected.port) << expected.name;
+  }
+  EXPECT_EQ(parse_tensor_name("mtp.layers.0.mlp.output").tower, "mtp");
+  EXPECT_EQ(parse_tensor_name("audio_tower.layers.0.fc1.output").tower, "audio");
+}
+
 TEST(TensorName, KnowsWhatStandsOutsideTheLayers) {
   EXPECT_EQ(parse_tensor_name("model.embed_tokens.output").role, "embed");
   EXPECT_EQ(parse_tensor_name("model.norm.output").op, "final_norm");
@@ -109,6 +178,7 @@ TEST(ExecutionOrder, FollowsTheForwardPass) {
       "step_2/model.layers.10.input_layernorm.output",
       "step_2/model.norm.output",
       "step_2/lm_head.output",
+      "step_2/mtp.layers.0.mlp.output",
       "step_10/model.layers.0.input_layernorm.output",
   };
   std::vector<DumpTensor> tensors;
