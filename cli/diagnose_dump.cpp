@@ -41,6 +41,8 @@ nlohmann::ordered_json json_of(const Dump& dump, const Diagnosis& diagnosis) {
 bool looks_like_recording(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return false;
+  // msprobe's databases are SQLite too.
+  if (path.ends_with(".vis.db") || path.ends_with(".trend.db")) return false;
   constexpr std::string_view kSqlite = "SQLite format 3";
   std::array<char, kSqlite.size()> head{};
   std::ifstream file(path, std::ios::binary);
@@ -64,6 +66,8 @@ int diagnose_dump_target(const std::string& path, const std::string& format, boo
     return interrupt.requested() ? kInterrupted : kBadInput;
   }
   const Dump& dump = (*opened)->dump();
+  // What could not be read is not part of the answer: it is said where a script sees it too.
+  for (const DumpNote& one : (*opened)->unread()) complain("not read: " + one.text);
   const Result<Diagnosis> diagnosis = diagnose_dump(dump, **opened);
   if (!diagnosis) return complain(diagnosis.error().message);
   if (format == "json") {

@@ -35,6 +35,9 @@ int compare_dumps(const DiffCommandOptions& options) {
   if (!a) return complain(a.error().message);
   const auto b = OpenDump::open(options.b, opening);
   if (!b) return complain(b.error().message);
+  for (const auto* dump : {a->get(), b->get()}) {
+    for (const DumpNote& one : dump->unread()) complain("not read: " + one.text);
+  }
   DumpDiffOptions diff_options;
   diff_options.limit = options.limit;
   const auto found = diff_dumps((*a)->dump(), **a, (*b)->dump(), **b, diff_options);

@@ -1,10 +1,12 @@
 #include "instrument/dump/open_dump.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -15,8 +17,6 @@ namespace nanscope {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t kMostFiles = 1'000'000;
-constexpr int kDeepest = 32;
 constexpr std::size_t kHead = 16;
 
 Result<std::vector<std::byte>> head_of(const fs::path& file) {
@@ -31,29 +31,20 @@ Result<std::vector<std::byte>> head_of(const fs::path& file) {
   return bytes;
 }
 
-/// Regular files below a folder, in natural order. Links to folders are not followed: they may lead back.
-Result<std::vector<fs::path>> files_below(const fs::path& root) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  fs::recursive_directory_iterator it(root, fs::directory_options::skip_permission_denied, error);
-  if (error) return fail(fmt::format("{}: cannot list: {}", root.string(), error.message()));
-  for (const fs::recursive_directory_iterator end; it != end; it.increment(error)) {
-    if (error) return fail(fmt::format("{}: cannot list: {}", root.string(), error.message()));
-    if (it.depth() >= kDeepest) it.disable_recursion_pending();
-    std::error_code unreadable;  // a link that leads nowhere or to itself
-    if (it->is_regular_file(unreadable)) files.push_back(it->path());
-    if (files.size() > kMostFiles) return fail(fmt::format("{}: more than {} files", root.string(), kMostFiles));
-  }
-  std::sort(files.begin(), files.end(),
-            [](const fs::path& a, const fs::path& b) { return natural_less(a.generic_string(), b.generic_string()); });
-  return files;
-}
-
 std::string without_extension(std::string name, const ContainerKind& kind) {
   for (const std::string_view extension : kind.extensions) {
     if (extension.starts_with('.') && name.ends_with(extension)) return name.substr(0, name.size() - extension.size());
   }
   return name;
+}
+
+/// Files that people and servers put beside tensors.
+bool is_text_file(const DumpFile& file) {
+  constexpr std::array<std::string_view, 14> kTexts = {".json", ".jsonl", ".txt", ".md",    ".log", ".toml", ".py",
+                                                       ".yaml", ".yml",   ".csv", ".jinja", ".sh",  ".cfg",  ".ini"};
+  const std::string extension = file.path.extension().string();
+  return file.filename().starts_with('.') || std::find(kTexts.begin(), kTexts.end(), extension) != kTexts.end() ||
+         file.filename() == "LICENSE";
 }
 
 /// Codes of fp8 that a producer without such a dtype stored as bytes.
@@ -65,69 +56,163 @@ std::optional<Format> format_of(const DumpTensor& tensor) {
   return std::nullopt;
 }
 
+/// Of a tensor whose elements nobody has: where its NaN and Inf are is not known, so that every row may hold them.
+std::vector<Health> rows_of_stated(const DumpTensor& tensor, const Health& stated) {
+  Health row = empty_health();
+  row.count = static_cast<std::uint64_t>(tensor.channels());
+  row.nan = stated.nan;
+  row.pos_inf = stated.pos_inf;
+  row.neg_inf = stated.neg_inf;
+  return std::vector<Health>(static_cast<std::size_t>(tensor.rows()), row);
+}
+
 }  // namespace
 
-void OpenDump::add_tensors(const std::shared_ptr<Container>& container, const std::string& shown) {
-  const std::string folder = fs::path(shown).parent_path().generic_string();
-  const std::string stem = fs::path(shown).stem().generic_string();
-  const auto tensors = container->tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    DumpTensor tensor;
-    const std::string key = tensors[i].key.empty() ? stem : tensors[i].key;
-    tensor.name = folder.empty() ? key : folder + '/' + key;
-    tensor.at = parse_tensor_name(tensor.name);
-    // A file a step is no folder, and no part of the name, but says when.
-    const TensorName file = parse_tensor_name(stem + "/x");
-    if (!tensor.at.step) tensor.at.step = file.step;
-    if (!tensor.at.rank) tensor.at.rank = file.rank;
-    if (!tensor.at.request) tensor.at.request = file.request;
-    tensor.dtype = tensors[i].dtype;
-    tensor.shape = tensors[i].shape;
-    tensor.format = format_of(tensor);
-    tensor.file = shown;
-    tensor.source = sources_.size();
-    tensor.health = empty_health();
-    if (!tensors[i].note.empty()) dump_.notes.push_back({tensor.name, tensors[i].note});
-    sources_.push_back({container, i});
-    dump_.tensors.push_back(std::move(tensor));
+void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size_t index, const DumpFile& file,
+                          Producer* producer) {
+  const ContainedTensor& contained = container->tensors()[index];
+  Naming naming;
+  if (producer != nullptr) {
+    naming = producer->name_of(file, *container, index);
+  } else {
+    naming.name = plain_name(file, contained);
   }
+  DumpTensor tensor;
+  tensor.at = naming.at ? std::move(*naming.at) : parse_tensor_name(naming.name);
+  tensor.name = std::move(naming.name);
+  // A file a step is no folder, and no part of the name, but says when.
+  const TensorName stem = parse_tensor_name(file.stem() + "/x");
+  if (!tensor.at.step) tensor.at.step = stem.step;
+  if (!tensor.at.rank) tensor.at.rank = stem.rank;
+  if (!tensor.at.request) tensor.at.request = stem.request;
+  tensor.dtype = contained.dtype;
+  tensor.shape = contained.shape;
+  tensor.format = format_of(tensor);
+  tensor.file = file.shown;
+  tensor.source = sources_.size();
+  tensor.health = empty_health();
+  for (const std::string& note : {contained.note, naming.note}) {
+    if (!note.empty()) dump_.notes.push_back({tensor.name, note});
+  }
+  sources_.push_back({container, index, naming.order, naming.stated});
+  dump_.tensors.push_back(std::move(tensor));
+}
+
+void OpenDump::add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer) {
+  for (std::size_t i = 0; i < container->tensors().size(); ++i) add_tensor(container, i, file, producer);
+  const std::string folder = file.folder();
   for (const SkippedTensor& skipped : container->skipped()) {
     dump_.notes.push_back({folder.empty() ? skipped.key : folder + '/' + skipped.key, skipped.reason});
   }
 }
 
-Status OpenDump::open_file(const fs::path& file, const std::string& shown) {
-  const auto head = head_of(file);
-  if (!head) return tl::unexpected(head.error());
-  const ContainerKind* kind = container_kind_of(file, *head);
-  if (kind == nullptr) return {};
-  Result<std::unique_ptr<Container>> opened = kind->open(file);
-  if (!opened) return tl::unexpected(opened.error());
-  if (dump_.producer.empty()) dump_.producer = std::string(kind->name);
-  add_tensors(std::shared_ptr<Container>(std::move(*opened)), without_extension(shown, *kind));
-  return {};
+Result<bool> OpenDump::open_file(const DumpFile& file, Producer* producer) {
+  DumpFile shown = file;
+  std::unique_ptr<Container> container;
+  if (producer != nullptr) {
+    Result<std::unique_ptr<Container>> own = producer->open(file);
+    if (!own) return tl::unexpected(own.error());
+    container = std::move(*own);
+  }
+  std::string_view kind_name;
+  if (!container) {
+    const auto head = head_of(file.path);
+    if (!head) return tl::unexpected(head.error());
+    const ContainerKind* kind = container_kind_of(file.path, *head);
+    if (kind == nullptr) return false;
+    Result<std::unique_ptr<Container>> opened = kind->open(file.path);
+    if (!opened) return tl::unexpected(opened.error());
+    container = std::move(*opened);
+    kind_name = kind->name;
+    if (kind->name == "safetensors-index") shown.shown = without_extension(shown.shown, *kind);
+  }
+  const std::string_view writer = producer != nullptr ? producer->name() : kind_name;
+  if (std::find(writers_.begin(), writers_.end(), writer) == writers_.end()) writers_.emplace_back(writer);
+  add_tensors(std::shared_ptr<Container>(std::move(container)), shown, producer);
+  return true;
 }
 
 Status OpenDump::find_files(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (error || !fs::exists(status))
-    return fail(fmt::format("{}: {}", path.string(), error ? error.message() : "not there"));
-  if (!fs::is_directory(status)) return open_file(path, path.filename().generic_string());
-  Result<std::vector<fs::path>> files = files_below(path);
-  if (!files) return tl::unexpected(files.error());
-  std::set<fs::path> parts;
+  Result<DumpListing> listing = list_dump(path);
+  if (!listing) return tl::unexpected(listing.error());
+  for (DumpNote& note : listing->left_out) dump_.notes.push_back(note);
+  producers_ = make_producers();
+  const ProducerOptions options{overrides_ ? overrides_->vocabulary() : std::nullopt};
+  for (const auto& producer : producers_) producer->look(*listing, options, findings_);
   // Directories of other files first: what they list is read through them.
-  std::stable_partition(files->begin(), files->end(), [](const fs::path& file) {
-    return file.extension() == ".json" || file.extension() == ".jsonl";
+  std::stable_partition(listing->files.begin(), listing->files.end(), [](const DumpFile& file) {
+    return file.path.extension() == ".json" || file.path.extension() == ".jsonl";
   });
-  for (const fs::path& file : *files) {
-    if (parts.contains(file)) continue;
+  std::set<fs::path> parts;
+  std::vector<std::string> others;
+  for (const DumpFile& file : listing->files) {
+    if (parts.contains(file.path)) continue;
+    const auto claims = [&](const std::unique_ptr<Producer>& one) { return one->claims(file); };
+    const auto claimed = std::find_if(producers_.begin(), producers_.end(), claims);
     const std::size_t before = sources_.size();
-    if (Status opened = open_file(file, file.lexically_relative(path).generic_string()); !opened) return opened;
+    const Result<bool> opened = open_file(file, claimed != producers_.end() ? claimed->get() : nullptr);
+    if (!opened) unread_.push_back({file.shown, opened.error().message});
+    if (opened && !*opened && !is_text_file(file)) others.push_back(file.shown);
     for (std::size_t i = before; i < sources_.size(); ++i) {
       for (const fs::path& part : sources_[i].container->parts()) parts.insert(part);
     }
+  }
+  if (!others.empty()) {
+    dump_.notes.push_back({others.front(), others.size() == 1 ? "is of no kind that nanscope reads"
+                                                              : fmt::format("and {} more files are of no kind that "
+                                                                            "nanscope reads",
+                                                                            others.size() - 1)});
+  }
+  return {};
+}
+
+void OpenDump::finish_producers() {
+  for (const auto& producer : producers_) producer->finish(findings_);
+  unread_.insert(unread_.end(), findings_.unread.begin(), findings_.unread.end());
+  dump_.notes.insert(dump_.notes.end(), findings_.notes.begin(), findings_.notes.end());
+  if (findings_.expected > 0) dump_.expected = findings_.expected;
+  const auto hooked = std::count_if(dump_.tensors.begin(), dump_.tensors.end(), [](const DumpTensor& tensor) {
+    return tensor.name.ends_with(".output") || tensor.name.find(".output.") != std::string::npos;
+  });
+  const bool plain = writers_.size() == 1 && std::any_of(container_kinds().begin(), container_kinds().end(),
+                                                         [&](const auto& kind) { return kind.name == writers_[0]; });
+  dump_.producer = plain && hooked > 0 ? "PyTorch forward hooks" : fmt::format("{}", fmt::join(writers_, " + "));
+}
+
+void OpenDump::tell_same_names_apart() {
+  std::map<std::string, int> copies;
+  for (DumpTensor& tensor : dump_.tensors) {
+    const int copy = ++copies[tensor.name];
+    if (copy > 1 && sources_[tensor.source].order) tensor.name += fmt::format("#{}", copy);
+  }
+}
+
+Status OpenDump::override_names() {
+  if (!overrides_) return {};
+  const auto add = [this](std::shared_ptr<Container> container) {
+    sources_.push_back({std::move(container), 0, std::nullopt, std::nullopt});
+    return sources_.size() - 1;
+  };
+  if (Status applied = overrides_->apply(dump_.tensors, add); !applied) return applied;
+  for (std::string& line : overrides_->unused()) dump_.notes.push_back({"", std::move(line)});
+  return {};
+}
+
+Status OpenDump::sort() {
+  sort_by_execution(dump_.tensors);
+  if (overrides_ && overrides_->ignores_recorded_order()) return overrides_->sort(dump_.tensors);
+  // What was recorded holds within a pass; passes follow each other by their folders and numbers.
+  std::map<std::string, std::vector<std::size_t>> passes;
+  for (std::size_t i = 0; i < dump_.tensors.size(); ++i) {
+    if (sources_[dump_.tensors[i].source].order) passes[dump_.tensors[i].at.pass()].push_back(i);
+  }
+  for (const auto& [pass, places] : passes) {
+    std::vector<DumpTensor> members;
+    for (const std::size_t place : places) members.push_back(std::move(dump_.tensors[place]));
+    std::stable_sort(members.begin(), members.end(), [this](const DumpTensor& a, const DumpTensor& b) {
+      return *sources_[a.source].order < *sources_[b.source].order;
+    });
+    for (std::size_t i = 0; i < places.size(); ++i) dump_.tensors[places[i]] = std::move(members[i]);
   }
   return {};
 }
@@ -137,38 +222,62 @@ Status OpenDump::scan(const OpenDumpOptions& options) {
   if (!device) return tl::unexpected(device.error());
   device_ = std::move(*device);
   std::uint64_t total = 0;
-  for (const DumpTensor& tensor : dump_.tensors)
-    total += tensor.dtype->bytes(static_cast<std::uint64_t>(tensor.count()));
+  for (const DumpTensor& tensor : dump_.tensors) {
+    if (!sources_[tensor.source].stated) total += tensor.dtype->bytes(static_cast<std::uint64_t>(tensor.count()));
+  }
   std::uint64_t scanned = 0;
   const auto done = [&](std::size_t more) {
     scanned += more;
     if (options.progress) options.progress(scanned, total);
   };
+  std::set<std::size_t> lost;
   for (DumpTensor& tensor : dump_.tensors) {
+    if (const auto& stated = sources_[tensor.source].stated) {
+      tensor.health = *stated;
+      continue;
+    }
     const Result<TensorBytes> held = bytes(tensor);
-    if (!held) return tl::unexpected(held.error());
+    if (!held) {
+      unread_.push_back({tensor.name, held.error().message});
+      lost.insert(tensor.source);
+      continue;
+    }
     Result<Health> health = scan_tensor(*device_, tensor, held->bytes, done, options.stop);
     if (!health) return tl::unexpected(health.error());
     tensor.health = *health;
   }
+  std::erase_if(dump_.tensors, [&](const DumpTensor& tensor) { return lost.contains(tensor.source); });
   return {};
+}
+
+Status OpenDump::refuse_when_empty(const fs::path& path) const {
+  if (!dump_.tensors.empty()) return {};
+  if (unread_.size() == 1) return fail(unread_.front().text);
+  if (!unread_.empty()) return fail(fmt::format("{} (and {} more like it)", unread_.front().text, unread_.size() - 1));
+  return fail(
+      fmt::format("{}: holds no tensors that nanscope reads: expected safetensors, .npy, .npz, .pt or raw files with "
+                  "a manifest",
+                  path.string()));
 }
 
 Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const OpenDumpOptions& options) {
   std::unique_ptr<OpenDump> dump(new OpenDump());
   dump->dump_.target = path.string();
+  Result<std::optional<Overrides>> overrides = Overrides::find(path);
+  if (!overrides) return tl::unexpected(overrides.error());
+  dump->overrides_ = std::move(*overrides);
   if (Status found = dump->find_files(path); !found) return tl::unexpected(found.error());
-  if (dump->dump_.tensors.empty()) {
-    return fail(
-        fmt::format("{}: holds no tensors that nanscope reads: expected safetensors, .npy, .npz, .pt or raw files with "
-                    "a manifest",
-                    path.string()));
-  }
-  sort_by_execution(dump->dump_.tensors);
+  dump->finish_producers();
+  if (Status some = dump->refuse_when_empty(path); !some) return tl::unexpected(some.error());
+  if (Status named = dump->override_names(); !named) return tl::unexpected(named.error());
+  if (Status sorted = dump->sort(); !sorted) return tl::unexpected(sorted.error());
+  dump->tell_same_names_apart();
+  if (Status scanned = dump->scan(options); !scanned) return tl::unexpected(scanned.error());
+  if (Status some = dump->refuse_when_empty(path); !some) return tl::unexpected(some.error());
   const auto known = std::count_if(dump->dump_.tensors.begin(), dump->dump_.tensors.end(),
                                    [](const DumpTensor& t) { return t.at.known; });
   dump->dump_.unknown = dump->dump_.tensors.size() - static_cast<std::size_t>(known);
-  if (Status scanned = dump->scan(options); !scanned) return tl::unexpected(scanned.error());
+  for (const DumpNote& note : dump->unread_) dump->dump_.notes.push_back({note.tensor, "not read: " + note.text});
   return dump;
 }
 
@@ -199,6 +308,7 @@ Result<std::vector<std::uint32_t>> OpenDump::codes(const DumpTensor& tensor, std
 }
 
 Result<std::vector<Health>> OpenDump::row_health(const DumpTensor& tensor) {
+  if (const auto& stated = sources_[tensor.source].stated) return rows_of_stated(tensor, *stated);
   const Result<TensorBytes> held = bytes(tensor);
   if (!held) return tl::unexpected(held.error());
   return scan_rows(*device_, tensor, held->bytes);

@@ -3,12 +3,17 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "core/dump/dump.h"
 #include "instrument/dump/container.h"
+#include "instrument/dump/listing.h"
+#include "instrument/dump/overrides.h"
+#include "instrument/dump/producers/producer.h"
 #include "kernels/device.h"
 
 namespace nanscope {
@@ -23,10 +28,14 @@ struct OpenDumpOptions {
 /// A file or folder of tensors, found, named, put in order and scanned. Elements are read when they are asked for.
 class OpenDump final : public DumpElements {
  public:
-  /// Errors: nothing there that holds tensors, a file that is damaged or hostile, stopped.
+  /// Errors: nothing there that holds tensors, nothing but files that are damaged or hostile, a wrong nanscope.toml,
+  /// stopped.
   static Result<std::unique_ptr<OpenDump>> open(const std::filesystem::path& path, const OpenDumpOptions& options = {});
 
   const Dump& dump() const { return dump_; }
+  /// Files and tensors that are damaged, hostile or not to be opened, where others were read: the diagnosis is of
+  /// those. Each is among the notes of the dump too, and is to be said aloud.
+  std::span<const DumpNote> unread() const { return unread_; }
 
   Result<std::vector<float>> values(const DumpTensor& tensor, std::int64_t first, std::int64_t count) override;
   Result<std::vector<std::uint32_t>> codes(const DumpTensor& tensor, std::int64_t first, std::int64_t count) override;
@@ -38,17 +47,31 @@ class OpenDump final : public DumpElements {
   struct Source {
     std::shared_ptr<Container> container;
     std::size_t tensor = 0;
+    std::optional<std::int64_t> order;  ///< in its pass, where a producer recorded it
+    std::optional<Health> stated;       ///< of a tensor without elements
   };
 
   OpenDump() = default;
   Status find_files(const std::filesystem::path& path);
-  Status open_file(const std::filesystem::path& file, const std::string& shown);
-  void add_tensors(const std::shared_ptr<Container>& container, const std::string& shown);
+  /// False where the file is of no kind that holds tensors.
+  Result<bool> open_file(const DumpFile& file, Producer* producer);
+  void add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer);
+  void add_tensor(const std::shared_ptr<Container>& container, std::size_t index, const DumpFile& file,
+                  Producer* producer);
+  void finish_producers();
+  void tell_same_names_apart();
+  Status override_names();
+  Status sort();
   Status scan(const OpenDumpOptions& options);
+  Status refuse_when_empty(const std::filesystem::path& path) const;
 
   Dump dump_;
-  std::filesystem::path root_;
   std::vector<Source> sources_;
+  std::vector<DumpNote> unread_;
+  std::vector<std::unique_ptr<Producer>> producers_;
+  ProducerFindings findings_;
+  std::optional<Overrides> overrides_;
+  std::vector<std::string> writers_;  ///< names of the producers that claimed a file
   std::unique_ptr<kernels::Device> device_;
 };
 

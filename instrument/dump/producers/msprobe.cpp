@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "instrument/dump/producers/msprobe_directory.h"
+#include "instrument/dump/producers/producer.h"
+#include "instrument/dump/producers/text.h"
+#include "instrument/files/file.h"
+
+/// msprobe of Ascend's MindStudio (docs.sglang.io/docs/developer_guide/msprobe_debugging_guide has the layout):
+/// step0/rank0/dump.json with names and statistics, stack.json, construct.json, and, where tensors were asked for,
+/// dump_tensor_data/Module.NAME.CLASS.forward.0.output.0.pt (.npy from MindSpore). Without them the tensors have no
+/// elements: their health is what the statistics say. Its databases (.vis.db, .trend.db) have a schema that is
+/// written down nowhere and are not read.
+namespace nanscope {
+namespace {
+
+constexpr std::uint64_t kMaxDirectory = std::uint64_t{1} << 30;
+constexpr std::string_view kDataFolder = "dump_tensor_data";
+
+/// Tensors of which the statistics are all there is.
+class StatisticsOnly final : public Container {
+ public:
+  void add(const MsprobeTensor& tensor) { tensors_.push_back({tensor.key, tensor.dtype, tensor.shape, 0, {}}); }
+  Result<TensorBytes> bytes(std::size_t tensor) const override {
+    return fail(tensors_.at(tensor).key + ": only its statistics were dumped");
+  }
+};
+
+struct Directory {
+  std::vector<MsprobeTensor> tensors;
+  std::map<std::string, std::size_t, std::less<>> by_file;  ///< by the name of the tensor's file
+  std::vector<std::size_t> without_file;
+};
+
+bool is_database(const DumpFile& file) { return file.shown.ends_with(".vis.db") || file.shown.ends_with(".trend.db"); }
+
+/// The folder of dump.json of a file in dump_tensor_data; of others, its own.
+std::string directory_of(const DumpFile& file) {
+  const std::string folder = file.folder();
+  if (folder == kDataFolder) return "";
+  if (folder.ends_with(std::string("/") + std::string(kDataFolder))) {
+    return folder.substr(0, folder.size() - kDataFolder.size() - 1);
+  }
+  return folder;
+}
+
+class Msprobe final : public Producer {
+ public:
+  std::string_view name() const override { return "msprobe"; }
+
+  void look(const DumpListing& listing, const ProducerOptions&, ProducerFindings& findings) override {
+    std::set<std::pair<std::string, std::string>> stored;
+    for (const DumpFile& file : listing.files) {
+      if (directory_of(file) != file.folder()) stored.emplace(directory_of(file), file.stem());
+    }
+    for (const DumpFile& file : listing.files) {
+      if (file.filename() != "dump.json") continue;
+      const auto text = read_file(file.path, kMaxDirectory);
+      auto read = text ? read_msprobe_directory(as_text(*text), file.path.string())
+                       : Result<std::optional<std::vector<MsprobeTensor>>>(tl::unexpected(text.error()));
+      if (!read) {
+        findings.unread.push_back({file.shown, read.error().message});
+        continue;
+      }
+      if (!*read) continue;
+      Directory& directory = directories_[file.folder()];
+      directory.tensors = std::move(**read);
+      findings.expected += directory.tensors.size();
+      for (std::size_t i = 0; i < directory.tensors.size(); ++i) {
+        const std::string& name = directory.tensors[i].stored;
+        directory.by_file.emplace(name, i);
+        if (!stored.contains({file.folder(), name})) directory.without_file.push_back(i);
+      }
+    }
+  }
+
+  bool claims(const DumpFile& file) const override {
+    if (is_database(file)) return true;
+    const auto directory = directories_.find(directory_of(file));
+    if (directory == directories_.end()) return false;
+    return file.filename() == "dump.json" || directory->second.by_file.contains(file.stem());
+  }
+
+  Result<std::unique_ptr<Container>> open(const DumpFile& file) override {
+    if (is_database(file)) {
+      return fail(file.path.string() +
+                  ": a database of msprobe's graphs, whose schema is not published: expected the folder of dump.json "
+                  "that it was made of");
+    }
+    if (file.filename() != "dump.json") return nullptr;
+    auto container = std::make_unique<StatisticsOnly>();
+    Directory& directory = directories_.at(file.folder());
+    std::vector<std::size_t> listed;
+    for (const std::size_t i : directory.without_file) {
+      if (!directory.tensors[i].has_statistics) {
+        lost_.push_back(joined_path(file.folder(), directory.tensors[i].key));
+        continue;
+      }
+      container->add(directory.tensors[i]);
+      listed.push_back(i);
+    }
+    directory.without_file = std::move(listed);
+    stated_ += directory.without_file.size();
+    return container;
+  }
+
+  Naming name_of(const DumpFile& file, const Container&, std::size_t tensor) override {
+    const Directory& directory = directories_.at(directory_of(file));
+    const bool stated = file.filename() == "dump.json";
+    const MsprobeTensor& found =
+        directory.tensors[stated ? directory.without_file[tensor] : directory.by_file.find(file.stem())->second];
+    Naming naming;
+    naming.name = joined_path(directory_of(file), found.key);
+    naming.order = found.order;
+    if (stated) naming.stated = found.health;
+    return naming;
+  }
+
+  void finish(ProducerFindings& findings) override {
+    if (stated_ > 0) {
+      findings.notes.push_back(
+          {"",
+           fmt::format("{} tensors were dumped as statistics alone: that there is a NaN or an Inf in them is known, "
+                       "where and how many is not",
+                       stated_)});
+    }
+    if (!lost_.empty()) {
+      findings.notes.push_back(
+          {lost_.front(),
+           fmt::format("is listed, and neither its file nor its statistics are there, one of {}", lost_.size())});
+    }
+  }
+
+ private:
+  std::map<std::string, Directory> directories_;  ///< by the folder of dump.json
+  std::vector<std::string> lost_;
+  std::size_t stated_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Producer> msprobe_producer() { return std::make_unique<Msprobe>(); }
+
+}  // namespace nanscope

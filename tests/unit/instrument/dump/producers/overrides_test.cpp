@@ -1,0 +1,146 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/dump/facts.h"
+#include "instrument/dump/open_dump.h"
+#include "tests/temporary_folder.h"
+#include "tests/unit/instrument/dump/producers/raw_dump.h"
+
+namespace nanscope {
+namespace {
+
+using testing::HasSubstr;
+
+std::string error_of(const std::string& toml) {
+  const auto read = Overrides::read(toml, "nanscope.toml");
+  return read ? "" : read.error().message;
+}
+
+TEST(Overrides, NameRolesLayersAndPorts) {
+  RawDump dump;
+  dump.add("net.7.key_mem", "u8", {4, 8});
+  dump.add("net.7.thing", "f32", {4, 8});
+  dump.write("nanscope.toml",
+             "[[name]]\npattern = 'net\\.(\\d+)\\.key_mem'\nrole = 'k_cache'\nlayer = '$1'\n"
+             "[[name]]\npattern = 'thing$'\nop = 'down_proj'\nport = 'input'\nlayer = 3\n"
+             "[[format]]\npattern = 'key_mem'\nformat = 'e5m2'\n"
+             "[[name]]\npattern = 'nothing'\nrole = 'q'\n");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message;
+  const DumpTensor& cache = find_tensor(**opened, "net.7.key_mem");
+  EXPECT_EQ(cache.at.role, "k_cache");
+  EXPECT_EQ(cache.at.port, Port::state);
+  EXPECT_EQ(cache.at.layer, 7);
+  EXPECT_TRUE(cache.at.known);
+  EXPECT_EQ(cache.format, Format::e5m2);
+  EXPECT_EQ(cache.dtype->name, "u8");
+  const DumpTensor& thing = find_tensor(**opened, "net.7.thing");
+  EXPECT_EQ(thing.at.op, "down_proj");
+  EXPECT_EQ(thing.at.role, "act");
+  EXPECT_EQ(thing.at.kind, ModuleKind::linear);
+  EXPECT_EQ(thing.at.layer, 3);
+  ASSERT_EQ((*opened)->dump().notes.size(), 1U);
+  EXPECT_THAT((*opened)->dump().notes[0].text, HasSubstr(":13:1: the pattern nothing meets no tensor"));
+}
+
+TEST(Overrides, ScalesAreFoundByTheDetectors) {
+  RawDump dump;
+  dump.add("layers.0.k_cache", "u8", {4, 8});
+  dump.add("layers.0.v_cache", "u8", {4, 8});
+  dump.add("layers.1.k_cache", "u8", {4, 8});
+  dump.add("layers.1.v_cache", "u8", {4, 8});
+  dump.add("my_factor", "f32", {});
+  dump.write(
+      "nanscope.toml",
+      "[[scale]]\npattern = 'k_cache'\ntensor = 'my_factor'\n[[scale]]\npattern = 'layers.1.v_cache'\nvalue = 0.25\n");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message;
+  DumpFacts facts((*opened)->dump(), **opened);
+  for (TensorIndex i = 0; i < facts.size(); ++i) {
+    if (facts.tensor(i).at.role == "k_cache") {
+      const auto scale = facts.in_layer(i, "k_scale");
+      ASSERT_TRUE(scale.has_value());
+      EXPECT_EQ(facts.tensor(*scale).name, "my_factor");
+    }
+    if (facts.tensor(i).at.role == "v_cache") {
+      const auto scale = facts.in_layer(i, "v_scale");
+      EXPECT_EQ(scale.has_value(), facts.tensor(i).at.layer == 1);
+      if (scale) {
+        EXPECT_EQ(facts.scalar(*scale), 0.25F);
+      }
+    }
+  }
+}
+
+TEST(Overrides, PlacesAreReadFromFolders) {
+  RawDump dump;
+  dump.add("x", "f32", {2, 2}, "engine-B/batch7/try3/gpu_x2");
+  dump.write("nanscope.toml",
+             "[places]\nrun = '^engine-(.)$'\nstep = '^batch(\\d+)$'\nrequest = '^try(\\d+)$'\nrank = '_x(\\d+)$'\n");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message;
+  const TensorName& at = (*opened)->dump().tensors.front().at;
+  EXPECT_EQ(at.run, "B");
+  EXPECT_EQ(at.step, 7);
+  EXPECT_EQ(at.request, 3);
+  EXPECT_EQ(at.rank, 2);
+}
+
+std::vector<std::string> names_in_order(const std::string& toml) {
+  RawDump dump;
+  for (const char* name : {"layers.0.mlp.output", "layers.0.b", "layers.0.a", "layers.0.self_attn.output"}) {
+    dump.add(name, "f32", {2, 2});
+  }
+  dump.write("nanscope.toml", toml);
+  const auto opened = dump.open();
+  std::vector<std::string> names;
+  for (const DumpTensor& tensor : (*opened)->dump().tensors) names.push_back(tensor.name.substr(9));
+  return names;
+}
+
+TEST(Overrides, OrderIsNaturalOrThatOfPatterns) {
+  using testing::ElementsAre;
+  EXPECT_THAT(names_in_order("order = 'natural'\n"), ElementsAre("a", "b", "mlp.output", "self_attn.output"));
+  EXPECT_THAT(names_in_order("order = ['mlp', 'b$']\n"), ElementsAre("mlp.output", "b", "a", "self_attn.output"));
+  EXPECT_THAT(names_in_order("order = 'recorded'\n"), ElementsAre("a", "b", "self_attn.output", "mlp.output"));
+}
+
+TEST(Overrides, AreRefusedWithLineAndReason) {
+  EXPECT_THAT(error_of("[[nam]]\npattern = 'x'\n"), HasSubstr("nanscope.toml:1:3: unknown key 'nam'"));
+  EXPECT_THAT(error_of("[[nam]]\npattern = 'x'\n"), HasSubstr("did you mean 'name'?"));
+  EXPECT_THAT(error_of("[[name]]\npatern = 'x'\n"), HasSubstr("needs a pattern"));
+  EXPECT_THAT(error_of("[[name]]\npattern = '('\nrole = 'q'\n"), HasSubstr("nanscope.toml:1:1: pattern '(': wrong at"));
+  EXPECT_THAT(error_of("[[name]]\npattern = 'x'\nrole = 'k_cach'\n"), HasSubstr("did you mean 'k_cache'?"));
+  EXPECT_THAT(error_of("[[name]]\npattern = 'x'\nlayer = 'two'\n"), HasSubstr(":3:9: layer must be a number"));
+  EXPECT_THAT(error_of("[[name]]\npattern = 'x'\n"), HasSubstr("says nothing"));
+  EXPECT_THAT(error_of("[[format]]\npattern = 'x'\nformat = 'e4m4'\n"), HasSubstr("unknown format 'e4m4'"));
+  EXPECT_THAT(error_of("[[scale]]\npattern = 'x'\n"), HasSubstr("expected either tensor"));
+  EXPECT_THAT(error_of("[places]\nsteps = 'x'\n"), HasSubstr("did you mean 'step'?"));
+  EXPECT_THAT(error_of("order = 'random'\n"), HasSubstr("nanscope.toml:1:9: order must be"));
+  EXPECT_THAT(error_of("x = \n"), HasSubstr("nanscope.toml:1:"));
+}
+
+TEST(Overrides, AFormatMustFitWhatIsStored) {
+  RawDump dump;
+  dump.add("x", "f32", {2, 2});
+  dump.write("nanscope.toml", "[[format]]\npattern = 'x'\nformat = 'e4m3'\n");
+  const auto opened = dump.open();
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_THAT(opened.error().message, HasSubstr("x is stored as f32, of 32 bits, expected 8 for e4m3"));
+}
+
+/// (a+)+$ on a's takes steps beyond any count: a match has a limit.
+TEST(Overrides, PatternsHaveALimit) {
+  RawDump dump;
+  dump.add(std::string(64, 'a') + "!", "f32", {2, 2});
+  dump.write("nanscope.toml", "[[name]]\npattern = '^(a|a|aa)+$'\nrole = 'q'\n");
+  const auto opened = dump.open();
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_THAT(opened.error().message, HasSubstr("match limit exceeded"));
+}
+
+}  // namespace
+}  // namespace nanscope

@@ -1,0 +1,188 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/dump/diagnose_dump.h"
+#include "instrument/dump/open_dump.h"
+
+namespace nanscope {
+namespace {
+
+using testing::HasSubstr;
+
+/// Written by tests/golden/dumps/make_producers.py.
+const std::filesystem::path kDumps = std::filesystem::path(NANSCOPE_SOURCE_DIR) / "tests/golden/dumps/producers";
+
+std::unique_ptr<OpenDump> open(const std::string& name) {
+  auto opened = OpenDump::open(kDumps / name, {.threads = 1, .progress = {}, .stop = {}});
+  if (!opened) throw std::runtime_error(opened.error().message);
+  return std::move(*opened);
+}
+
+const DumpTensor& find(const OpenDump& dump, const std::string& name) {
+  const auto& tensors = dump.dump().tensors;
+  const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const DumpTensor& t) { return t.name == name; });
+  if (found == tensors.end()) throw std::runtime_error("no tensor " + name);
+  return *found;
+}
+
+std::size_t place(const OpenDump& dump, const std::string& name) {
+  return static_cast<std::size_t>(&find(dump, name) - dump.dump().tensors.data());
+}
+
+/// The class of the root cause and the tensor that it is in.
+std::pair<std::string, std::string> cause(OpenDump& dump) {
+  const auto diagnosis = diagnose_dump(dump.dump(), dump);
+  if (!diagnosis || !diagnosis->root_cause) return {};
+  const Fault& fault = diagnosis->faults.at(*diagnosis->root_cause);
+  return {std::string(fault.fault_class), fault.tensor};
+}
+
+bool noted(const OpenDump& dump, const std::string& text) {
+  const auto& notes = dump.dump().notes;
+  return std::any_of(notes.begin(), notes.end(),
+                     [&](const DumpNote& note) { return note.text.find(text) != std::string::npos; });
+}
+
+using Cause = std::pair<std::string, std::string>;
+
+TEST(Producers, PytorchHooks) {
+  const auto dump = open("pytorch_hooks");
+  EXPECT_EQ(dump->dump().producer, "PyTorch forward hooks");
+  EXPECT_EQ(dump->dump().unknown, 0U);
+  EXPECT_EQ(find(*dump, "step_1/model.layers.0.mlp.down_proj.output").at.step, 1);
+  EXPECT_EQ(cause(*dump), Cause("invalid-op", "step_0/model.layers.1.post_attention_layernorm.output"));
+}
+
+TEST(Producers, SglangDumper) {
+  const auto dump = open("sglang_dumper");
+  EXPECT_EQ(dump->dump().producer, "SGLang dumper");
+  const DumpTensor& gate = find(*dump, "dump_1/step_1/rank_0/model.layers.1.mlp.gate_up_proj.output");
+  EXPECT_EQ(gate.at.step, 1);
+  EXPECT_EQ(gate.at.rank, 0);
+  EXPECT_EQ(gate.at.layer, 1);
+  EXPECT_EQ(gate.at.role, "gate_up");
+  // As they were recorded: a module's input comes before what is inside it.
+  EXPECT_LT(place(*dump, "dump_1/step_0/rank_0/model.layers.1.mlp.inputs.0"),
+            place(*dump, "dump_1/step_0/rank_0/model.layers.1.mlp.gate_up_proj.inputs.0"));
+  EXPECT_EQ(cause(*dump), Cause("invalid-op", "dump_1/step_0/rank_0/model.layers.1.post_attention_layernorm.output"));
+}
+
+TEST(Producers, ForwardPassesGiveBackWhatIsStoredWithTheNextPass) {
+  const auto dump = open("forward_passes");
+  EXPECT_EQ(dump->dump().producer, "SGLang forward hooks");
+  EXPECT_EQ(find(*dump, "rank_0/pass_0/lm_head.output").file, "TP0_PP0_Rank0_pid4711/Pass00001.pt");
+  EXPECT_EQ(find(*dump, "rank_0/pass_1/input_ids").file, "TP0_PP0_Rank0_pid4711/Pass00001.pt");
+  EXPECT_EQ(find(*dump, "rank_0/pass_2/model.norm.output").at.rank, 0);
+  EXPECT_TRUE(noted(*dump, "stored with the next pass"));
+  EXPECT_EQ(cause(*dump), Cause("invalid-op", "rank_0/pass_0/model.layers.1.post_attention_layernorm.output"));
+}
+
+TEST(Producers, FlashInfer) {
+  for (const std::string kind : {"torch", "safetensors"}) {
+    SCOPED_TRACE(kind);
+    const auto dump = open("flashinfer_" + kind);
+    EXPECT_EQ(dump->dump().producer, "FlashInfer level 10");
+    EXPECT_EQ(dump->dump().expected, 10U);
+    EXPECT_EQ(dump->dump().tensors.size(), 10U);
+    const DumpTensor& weight = find(*dump, "20260102_030405_000_pid4711_rmsnorm_call0001/input.weight");
+    EXPECT_EQ(weight.at.role, "weight");
+    EXPECT_EQ(find(*dump, "20260102_030405_002_pid4711_silu_and_mul_call0001/input.input").at.role, "gate_up");
+    EXPECT_LT(place(*dump, "20260102_030405_002_pid4711_silu_and_mul_call0001/output.result"),
+              place(*dump, "20260102_030405_004_pid4711_rmsnorm_call0002/input.input"));
+    EXPECT_TRUE(noted(*dump, "rmsnorm did not return: it has inputs alone"));
+    EXPECT_EQ(cause(*dump), Cause("invalid-op", "20260102_030405_004_pid4711_rmsnorm_call0002/output.result"));
+  }
+}
+
+TEST(Producers, MsprobeTensors) {
+  const auto dump = open("msprobe_tensor");
+  EXPECT_EQ(dump->dump().producer, "msprobe");
+  EXPECT_EQ(dump->dump().unknown, 0U);
+  EXPECT_EQ(dump->dump().expected, dump->dump().tensors.size());
+  const DumpTensor& weight = find(*dump, "step0/rank0/model.layers.0.mlp.gate_up_proj.weight");
+  EXPECT_EQ(weight.at.role, "weight");
+  EXPECT_EQ(weight.at.step, 0);
+  EXPECT_EQ(weight.at.rank, 0);
+  EXPECT_LT(place(*dump, "step0/rank0/model.layers.1.mlp.input.0"),
+            place(*dump, "step0/rank0/model.layers.1.mlp.gate_up_proj.input.0"));
+  EXPECT_EQ(cause(*dump), Cause("invalid-op", "step0/rank0/model.layers.1.post_attention_layernorm.output.0"));
+}
+
+/// Figures in the first step are texts, in the second the bare words that Python writes.
+TEST(Producers, MsprobeStatisticsHaveHealthAndNoElements) {
+  const auto dump = open("msprobe_statistics");
+  for (const std::string step : {"step0", "step1"}) {
+    const DumpTensor& bad = find(*dump, step + "/rank0/model.layers.1.post_attention_layernorm.output.0");
+    EXPECT_EQ(bad.health.nan, 1U);
+    EXPECT_FALSE(dump->values(bad, 0, 1).has_value());
+    EXPECT_FALSE(dump->bytes(bad).has_value());
+  }
+  const DumpTensor& good = find(*dump, "step0/rank0/model.embed_tokens.output.0");
+  const auto elements = open("msprobe_tensor");
+  const DumpTensor& same = find(*elements, good.name);
+  EXPECT_FLOAT_EQ(good.health.max, same.health.max);
+  EXPECT_FLOAT_EQ(good.health.absmax, same.health.absmax);
+  EXPECT_NEAR(good.health.sum, same.health.sum, 1e-5);
+  EXPECT_NEAR(good.health.sum_sq, same.health.sum_sq, 1e-4);
+  EXPECT_TRUE(noted(*dump, "statistics alone"));
+  const auto diagnosis = diagnose_dump(dump->dump(), *dump);
+  ASSERT_TRUE(diagnosis.has_value());
+  EXPECT_EQ(cause(*dump), Cause("invalid-op", "step0/rank0/model.layers.1.post_attention_layernorm.output.0"));
+  // What follows in the pass is not born anew.
+  EXPECT_EQ(diagnosis->faults.size(), 2U);
+}
+
+TEST(Producers, TransformerEngine) {
+  const auto dump = open("transformer_engine");
+  EXPECT_EQ(dump->dump().producer, "TransformerEngine DumpTensors");
+  const DumpTensor& weight = find(*dump, "tensor_dumps/rank_0/iter_000001/layers.0.layernorm_mlp.fc1.weight");
+  EXPECT_EQ(weight.at.step, 1);
+  EXPECT_EQ(weight.at.rank, 0);
+  EXPECT_EQ(weight.at.layer, 0);
+  EXPECT_EQ(weight.at.role, "weight");
+  EXPECT_EQ(cause(*dump), Cause("invalid-op", "tensor_dumps/rank_0/iter_000000/layers.1.layernorm_mlp.fc1.output"));
+}
+
+TEST(Producers, TensorRtLlmModulesFollowFromTheirClassesAndPlaces) {
+  const auto dump = open("tensorrt_llm");
+  EXPECT_EQ(dump->dump().producer, "TensorRT-LLM debug hooks");
+  EXPECT_EQ(dump->dump().unknown, 0U);
+  const DumpTensor& down = find(*dump, "rank0/step_1/model.layers.1.mlp.down_proj.input.0");
+  EXPECT_EQ(down.file, "rank0/1.LlamaForCausalLM-1.LlamaModel-3.LlamaDecoderLayer-2.GatedMLP-2.Linear-input.x.pt");
+  EXPECT_EQ(down.at.rank, 0);
+  EXPECT_LT(place(*dump, "rank0/step_1/model.layers.1.mlp.input.0"),
+            place(*dump, "rank0/step_1/model.layers.1.mlp.gate_up_proj.output.0"));
+  EXPECT_LT(place(*dump, "rank0/step_1/model.layers.0.output.0"), place(*dump, "rank0/step_1/model.layers.1.input.0"));
+  EXPECT_EQ(cause(*dump), Cause("invalid-op", "rank0/step_1/model.layers.1.post_attention_layernorm.output.0"));
+}
+
+TEST(Producers, LlamaCpp) {
+  const auto dump = open("llamacpp");
+  EXPECT_EQ(dump->dump().producer, "llama.cpp logits");
+  EXPECT_EQ(find(*dump, "llamacpp-tiny/logits").shape, (std::vector<std::int64_t>{1, 16}));
+  EXPECT_EQ(find(*dump, "llamacpp-tiny/tokens").at.role, "tokens");
+  EXPECT_EQ(cause(*dump), Cause("argmax-nan-fallback", "llamacpp-tiny/logits"));
+}
+
+TEST(Producers, Checkpoint) {
+  const auto dump = open("checkpoint");
+  EXPECT_EQ(dump->dump().producer, "model checkpoint");
+  EXPECT_EQ(find(*dump, "model.layers.0.self_attn.q_proj.weight_scale_inv").at.role, "weight_scale");
+  EXPECT_TRUE(noted(*dump, "weights of a qwen3 model, quantized by fp8"));
+  const auto& notes = dump->dump().notes;
+  const auto unscaled = std::find_if(notes.begin(), notes.end(), [](const DumpNote& note) {
+    return note.tensor == "model.layers.0.self_attn.k_proj.weight";
+  });
+  ASSERT_NE(unscaled, notes.end());
+  EXPECT_THAT(unscaled->text, HasSubstr("without a scale"));
+  EXPECT_EQ(cause(*dump), Cause("weight-corruption", "model.norm.weight"));
+}
+
+}  // namespace
+}  // namespace nanscope

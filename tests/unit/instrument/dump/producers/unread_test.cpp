@@ -1,0 +1,95 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/unit/instrument/dump/producers/raw_dump.h"
+
+namespace nanscope {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+bool noted(const OpenDump& dump, const std::string& where, const std::string& text) {
+  const auto& notes = dump.dump().notes;
+  return std::any_of(notes.begin(), notes.end(), [&](const DumpNote& note) {
+    return note.tensor == where && note.text.find(text) != std::string::npos;
+  });
+}
+
+TEST(UnreadFiles, AreNotedWhereOthersWereRead) {
+  RawDump dump;
+  dump.add("layers.0.mlp.output", "f32", {2, 2});
+  dump.write("empty.safetensors", "");
+  dump.write("cut.npy", "\x93NUMPY\x01");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message;
+  EXPECT_EQ((*opened)->dump().tensors.size(), 1U);
+  ASSERT_EQ((*opened)->unread().size(), 2U);
+  EXPECT_THAT((*opened)->unread()[0].text, HasSubstr((dump.root() / "cut.npy").string() + ": "));
+  EXPECT_TRUE(noted(**opened, "cut.npy", "not read: "));
+  EXPECT_TRUE(noted(**opened, "empty.safetensors", "not read: "));
+}
+
+TEST(UnreadFiles, RefuseADumpOfNothingElse) {
+  RawDump dump;
+  dump.write("cut.npy", "\x93NUMPY\x01");
+  const auto one = dump.open();
+  ASSERT_FALSE(one.has_value());
+  EXPECT_EQ(one.error().message.rfind((dump.root() / "cut.npy").string() + ": ", 0), 0U);
+  dump.write("other.npy", "\x93NUMPY\x01");
+  const auto two = dump.open();
+  ASSERT_FALSE(two.has_value());
+  EXPECT_THAT(two.error().message, HasSubstr("(and 1 more like it)"));
+  EXPECT_EQ(two.error().message.find('\n'), std::string::npos);
+}
+
+TEST(UnreadFiles, OfUnknownKindsAreNoted) {
+  RawDump dump;
+  dump.add("x", "f32", {2, 2});
+  dump.write("README.md", "text beside a dump is no loss");
+  EXPECT_TRUE((*dump.open())->dump().notes.empty());
+  dump.write("a.h5", "0123456789abcdef");
+  dump.write("b.h5", "0123456789abcdef");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value());
+  EXPECT_TRUE(noted(**opened, "a.h5", "and 1 more files are of no kind"));
+}
+
+TEST(UnreadFiles, LinksAreFollowedToFilesAlone) {
+  RawDump dump;
+  dump.add("x", "f32", {2, 2});
+  fs::create_directory_symlink(dump.root(), dump.root() / "loop");
+  fs::create_symlink("itself", dump.root() / "itself");
+  fs::create_symlink("gone", dump.root() / "nowhere");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message;
+  EXPECT_EQ((*opened)->dump().tensors.size(), 1U);
+  EXPECT_TRUE(noted(**opened, "loop", "a link to a folder"));
+  EXPECT_TRUE(noted(**opened, "itself", "leads nowhere"));
+  EXPECT_TRUE(noted(**opened, "nowhere", "leads nowhere"));
+}
+
+TEST(UnreadFiles, MsprobeDatabasesAreRefusedWithAReason) {
+  RawDump dump;
+  dump.write("build_1.vis.db", std::string("SQLite format 3\0....", 20));
+  const auto opened = dump.open();
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_THAT(opened.error().message, HasSubstr("whose schema is not published"));
+}
+
+/// A damaged directory of a producer costs the names that it gives, not the tensors.
+TEST(UnreadFiles, ADamagedDirectoryLeavesTheTensors) {
+  RawDump dump;
+  dump.add("x", "f32", {2, 2});
+  dump.write("step0/rank0/dump.json", "{\"task\": \"tensor\", \"data\": {");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message;
+  ASSERT_EQ((*opened)->unread().size(), 1U);
+  EXPECT_THAT((*opened)->unread()[0].text, HasSubstr("not JSON here"));
+}
+
+}  // namespace
+}  // namespace nanscope
