@@ -57,7 +57,10 @@ std::optional<Format> format_of(const DumpTensor& tensor) {
 }
 
 /// Of a tensor whose elements nobody has: where its NaN and Inf are is not known, so that every row may hold them.
-std::vector<Health> rows_of_stated(const DumpTensor& tensor, const Health& stated) {
+/// Its shape is a claim that no bytes bear out: nothing is allocated for more rows than a dump has tokens.
+Result<std::vector<Health>> rows_of_stated(const DumpTensor& tensor, const Health& stated) {
+  constexpr std::int64_t kMostRows = std::int64_t{1} << 20;
+  if (tensor.rows() > kMostRows) return fail(fmt::format("{}: {} rows without elements", tensor.name, tensor.rows()));
   Health row = empty_health();
   row.count = static_cast<std::uint64_t>(tensor.channels());
   row.nan = stated.nan;

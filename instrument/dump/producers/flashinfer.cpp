@@ -85,6 +85,8 @@ class FlashInfer final : public Producer {
   std::string_view name() const override { return "FlashInfer level 10"; }
 
   void look(const DumpListing& listing, const ProducerOptions&, ProducerFindings& findings) override {
+    std::error_code error;
+    root_ = std::filesystem::absolute(listing.root, error).lexically_normal().filename().string();
     // A call's own file is read after the session's: of both, the place in the session counts.
     for (const std::string_view name : {"session.jsonl", "metadata.jsonl"}) {
       for (const DumpFile& file : listing.files) {
@@ -115,8 +117,9 @@ class FlashInfer final : public Producer {
   }
 
  private:
-  /// The folder that a call made; a replay's lies below it.
-  static std::string last_folder(const std::string& folder) {
+  /// The folder that a call made, which may be the dump's own; a replay's lies below it.
+  std::string last_folder(const std::string& folder) const {
+    if (folder.empty()) return root_;
     const std::size_t flush = folder.rfind("/graph_flushes/flush_");
     const std::string call = flush == std::string::npos ? folder : folder.substr(0, flush);
     return call.substr(call.rfind('/') + 1);
@@ -134,7 +137,8 @@ class FlashInfer final : public Producer {
 
   void take(const json& object, const std::string& folder_given) {
     std::string folder = folder_given;
-    if (folder.empty()) folder = last_folder(word(object, "dump_dir"));
+    const std::string said = word(object, "dump_dir");
+    if (folder.empty() && !said.empty()) folder = last_folder(said);
     if (folder.empty() || word(object, "function_name").empty()) return;
     const auto [found, isnew] = calls_.emplace(folder, Call{});
     Call& call = found->second;
@@ -218,6 +222,7 @@ class FlashInfer final : public Producer {
     return at;
   }
 
+  std::string root_;                   ///< the last part of the dump's path
   std::map<std::string, Call> calls_;  ///< by the last part of its folder
   std::map<std::int64_t, std::int64_t> rank_;
 };

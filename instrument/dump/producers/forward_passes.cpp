@@ -84,11 +84,13 @@ class ForwardPasses final : public Producer {
   }
 
  private:
-  /// Only where the first file of a process has nothing that runs after `model`, and only behind it.
+  /// Only where the first file of a process has nothing that runs after `model`, and only behind it. Files come in
+  /// natural order, so that the first of a process is looked at before the others.
   bool holds_the_pass_before(const DumpFile& file, const Container& container) {
-    const PassFile at = pass_of(file).value_or(PassFile{});
     const auto first = first_.find(file.folder());
-    if (first == first_.end() || at.pass != first->second) return !whole_.contains(file.folder());
+    const bool is_first = first != first_.end() && pass_of(file).value_or(PassFile{}).pass == first->second;
+    if (!is_first) return !whole_.contains(file.folder());
+    if (!looked_at_.insert(file.shown).second) return false;
     const auto tensors = container.tensors();
     const bool whole = std::any_of(tensors.begin(), tensors.end(), [](const ContainedTensor& one) {
       return one.key.find(".forward_batch_info.") == std::string::npos && after_the_model(one.key);
@@ -110,6 +112,7 @@ class ForwardPasses final : public Producer {
   }
 
   std::map<std::string, std::int64_t> first_;  ///< pass of each process' folder
+  std::set<std::string> looked_at_;            ///< first files
   std::set<std::string> whole_;                ///< folders whose first file has all of its pass
   std::set<std::string> moved_;
 };

@@ -18,6 +18,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr int kDeepest = 8;
+constexpr std::size_t kLongestPath = 1000;  ///< of a module: each of its parents is remembered
 
 /// Python writes NaN and Infinity as bare words, which JSON has not: they become texts.
 std::string with_quoted_words(std::string_view text) {
@@ -110,7 +111,7 @@ class DirectoryReader {
 
  private:
   void remember(const CalledName& called, std::int64_t place) {
-    if (!called.module) return;
+    if (!called.module || called.path.size() > kLongestPath) return;
     for (std::size_t dot = called.path.find('.'); dot != std::string::npos; dot = called.path.find('.', dot + 1)) {
       first_inside_.emplace(called.path.substr(0, dot), place);
     }

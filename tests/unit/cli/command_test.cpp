@@ -189,6 +189,23 @@ TEST_F(Command, NeverOverwritesWhatIsNotItsOwn) {
   EXPECT_EQ(run("run small.toml").code, 0) << "a recording of the same scenario is replaced";
 }
 
+TEST_F(Command, ADumpIsReadWithoutItsDamagedFiles) {
+  fs::create_directories(folder_ / "dump");
+  write("dump/data.raw", std::string(16, '\0'));
+  write("dump/manifest.jsonl", R"({"name": "x", "file": "data.raw", "dtype": "f32", "shape": [2, 2]})");
+  write("dump/cut.npy", "\x93NUMPY");
+  const Output whole = run("diagnose dump");
+  EXPECT_EQ(whole.code, 0) << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("cut.npy: not read: "));
+  EXPECT_THAT(whole.err, StartsWith("nanscope: not read: dump/cut.npy: "));
+  EXPECT_EQ(std::count(whole.err.begin(), whole.err.end(), '\n'), 1) << whole.err;
+  expect_refused("diagnose dump/cut.npy", "cut.npy: ");
+  write("dump/nanscope.toml", "[[name]]\npatern = 'x'\n");
+  expect_refused("diagnose dump", "nanscope.toml:1:1: ");
+  write("build_1.vis.db", "SQLite format 3");
+  expect_refused("diagnose build_1.vis.db", "whose schema is not published");
+}
+
 TEST_F(Command, ForeignAndCutRecordingsAreRefused) {
   ASSERT_EQ(run("run small.toml").code, 0);
   const std::string whole = read("small.nanscope");

@@ -100,6 +100,12 @@ TEST(Producers, FlashInfer) {
   }
 }
 
+TEST(Producers, OneCallOfFlashInfer) {
+  const auto dump = open("flashinfer_torch/20260102_030405_004_pid4711_rmsnorm_call0002");
+  EXPECT_EQ(dump->dump().producer, "FlashInfer level 10");
+  EXPECT_EQ(cause(*dump), Cause("invalid-op", "output.result"));
+}
+
 TEST(Producers, MsprobeTensors) {
   const auto dump = open("msprobe_tensor");
   EXPECT_EQ(dump->dump().producer, "msprobe");

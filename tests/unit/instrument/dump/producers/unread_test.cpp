@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "core/dump/diagnose_dump.h"
 #include "tests/unit/instrument/dump/producers/raw_dump.h"
 
 namespace nanscope {
@@ -78,6 +79,20 @@ TEST(UnreadFiles, MsprobeDatabasesAreRefusedWithAReason) {
   const auto opened = dump.open();
   ASSERT_FALSE(opened.has_value());
   EXPECT_THAT(opened.error().message, HasSubstr("whose schema is not published"));
+}
+
+/// A shape of statistics alone claims what no bytes bear out.
+TEST(UnreadFiles, StatisticsOfAHugeTensorTakeNoMemory) {
+  RawDump dump;
+  dump.write("dump.json", R"({"task": "statistics", "data": {"Module.model.norm.Norm.forward.0": {"output": [
+      {"dtype": "torch.float32", "shape": [1125899906842624, 4], "Max": NaN, "Min": NaN, "Mean": NaN, "Norm": NaN},
+      {"dtype": "torch.float32", "shape": [9223372036854775807, 9], "Max": 1, "Min": 0, "Mean": 0, "Norm": 0}]}}})");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message;
+  ASSERT_EQ((*opened)->dump().tensors.size(), 1U);
+  EXPECT_EQ((*opened)->dump().tensors[0].health.nan, 1U);
+  EXPECT_FALSE((*opened)->row_health((*opened)->dump().tensors[0]).has_value());
+  EXPECT_TRUE(diagnose_dump((*opened)->dump(), **opened).has_value());
 }
 
 /// A damaged directory of a producer costs the names that it gives, not the tensors.
