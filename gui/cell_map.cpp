@@ -101,14 +101,14 @@ void CellMap::upload(const PreparedPtr& prepared, const FrontImage& image, const
 
 void CellMap::draw(const GridScene& scene) const {
   const Theme& theme = scene.context.theme;
-  fill(scene.cells, theme.cell(kAbsent));
+  const ImVec2 low(scene.x(static_cast<double>(range_.column_begin)), scene.y(static_cast<double>(range_.row_begin)));
+  const ImVec2 high(scene.x(static_cast<double>(range_.column_end)), scene.y(static_cast<double>(range_.row_end)));
+  const Area& cells = scene.cells;
+  const bool covered = low.x <= cells.x && low.y <= cells.y && high.x >= cells.right() && high.y >= cells.bottom();
+  if (texture_.empty() || !covered) fill(cells, theme.cell(kAbsent));
   if (texture_.empty()) return;
-  clip(scene.cells);
-  ImGui::GetWindowDrawList()->AddImage(
-      texture_.id(),
-      {scene.x(static_cast<double>(range_.column_begin)), scene.y(static_cast<double>(range_.row_begin))},
-      {scene.x(static_cast<double>(range_.column_end)), scene.y(static_cast<double>(range_.row_end))}, {0, 0}, {1, 1},
-      IM_COL32_WHITE);
+  clip(cells);
+  ImGui::GetWindowDrawList()->AddImage(texture_.id(), low, high, {0, 0}, {1, 1}, IM_COL32_WHITE);
   const FrontRange range = port.range();
   const Color thin = theme.panel.alpha(110);
   if (scene.cell_width() >= kGapFrom) {

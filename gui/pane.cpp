@@ -31,7 +31,6 @@ void Pane::take(const Answer& answer) {
 }
 
 void Pane::draw(Store& store, const ViewContext& context, const ViewActions& actions, Area area, bool titled) {
-  fill(area, context.theme.panel);
   if (titled) {
     const float height = kTitleHeight * context.scale;
     const Area line = Area{area.x, area.y, area.width, height}.inset(18 * context.scale, 0);

@@ -17,6 +17,7 @@ class Pane {
   const View& view() const { return *view_; }
   /// Of what is shown; nothing before there is something, and for what is no table.
   std::optional<TableMaker> table() const { return prepared_ ? view_->table(prepared_) : std::nullopt; }
+  /// On a ground of the theme's panels.
   void draw(Store& store, const ViewContext& context, const ViewActions& actions, Area area, bool titled);
   /// Takes the answer if it is this pane's.
   void take(const Answer& answer);

@@ -24,7 +24,8 @@ constexpr float kLeft = 420;
 constexpr float kCard = 58;
 constexpr float kDrop = 128;
 constexpr ImGuiWindowFlags kBare = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
-                                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus;
+                                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
+                                   ImGuiWindowFlags_NoBackground;
 
 using Job = Background<fs::path>;
 
@@ -207,6 +208,7 @@ void StartScreen::frame(Platform& platform) {
   take_run();
   const Extent size = platform.size();
   const Area area{0, 0, static_cast<float>(size.width), static_cast<float>(size.height)};
+  platform.set_ground(theme_.background);
   ImGui::SetNextWindowPos(area.min());
   ImGui::SetNextWindowSize({area.width, area.height});
   ImGui::Begin("start", nullptr, kBare);

@@ -20,7 +20,7 @@ constexpr std::size_t kFront = 0;  ///< the first two views have places of their
 constexpr std::size_t kCascade = 1;
 constexpr ImGuiWindowFlags kBare = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                                    ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
-                                   ImGuiWindowFlags_NoScrollWithMouse;
+                                   ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoBackground;
 
 /// A typed place, found in the recording.
 struct FoundPlace final : Prepared {
@@ -169,6 +169,7 @@ void Window::draw_pane(Pane& pane, Area area, bool titled) {
   ImGui::BeginChild(fmt::format("pane {}", pane.view().name()).c_str(), {area.width, area.height}, false,
                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PushFont(setup_.fonts.text);
+  if (setup_.view.empty()) fill(area, setup_.theme.panel);  // alone it stands on the platform's ground
   // What a view chooses takes effect after it is drawn: its context refers to the current selection.
   std::optional<Selection> chosen;
   const ViewActions actions{[&chosen](Selection selection) { chosen = std::move(selection); },
@@ -248,6 +249,7 @@ void Window::frame(Platform& platform) {
   keys(platform);
   const Extent size = platform.size();
   const Area area{0, 0, static_cast<float>(size.width), static_cast<float>(size.height)};
+  platform.set_ground(setup_.view.empty() ? setup_.theme.background : setup_.theme.panel);
   ImGui::SetNextWindowPos(area.min());
   ImGui::SetNextWindowSize({area.width, area.height});
   ImGui::Begin("nanscope", nullptr, kBare);

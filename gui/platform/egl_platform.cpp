@@ -115,13 +115,13 @@ class EglPlatform final : public Platform {
   }
   void end_frame() override {
     if (drawing_ == Drawing::each_frame) {
-      renderer_->end(size_);
+      renderer_->end(size_, ground_);
     } else {
       ImGui::Render();
     }
   }
   Picture read_pixels() override {
-    if (drawing_ == Drawing::when_read) Renderer::draw(size_);
+    if (drawing_ == Drawing::when_read) Renderer::draw(size_, ground_);
     return read_framebuffer(size_);
   }
   std::string clipboard() override { return clipboard_; }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "gui/color.h"
 #include "gui/platform/synthetic_input.h"
 
 /// What the window stands on: a place to draw, and where input comes from. Dear ImGui's context
@@ -45,11 +46,15 @@ class Platform {
   virtual void set_clipboard(const std::string& text) = 0;
   virtual void set_title(const std::string& title) = 0;
   virtual void resize(Extent size) = 0;  ///< with the next frame, where the system lets it
+  /// What lies below all that is drawn, from this frame on. To draw over all of it costs more than anything else where
+  /// there is no graphics card.
+  void set_ground(Color ground) { ground_ = ground; }
   /// For scripts.
   SyntheticInput& synthetic() { return synthetic_; }
 
  protected:
   SyntheticInput synthetic_;
+  Color ground_;
 };
 
 /// When a frame that nobody sees becomes pixels, which is what takes most of its time.

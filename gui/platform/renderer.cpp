@@ -24,14 +24,15 @@ Renderer::~Renderer() {
 
 void Renderer::begin() { ImGui_ImplOpenGL3_NewFrame(); }
 
-void Renderer::end(Extent size) {
+void Renderer::end(Extent size, Color ground) {
   ImGui::Render();
-  draw(size);
+  draw(size, ground);
 }
 
-void Renderer::draw(Extent size) {
+void Renderer::draw(Extent size, Color ground) {
+  const auto part = [](std::uint8_t channel) { return static_cast<float>(channel) / 255; };
   glViewport(0, 0, size.width, size.height);
-  glClearColor(0, 0, 0, 1);
+  glClearColor(part(ground.r), part(ground.g), part(ground.b), 1);
   glClear(GL_COLOR_BUFFER_BIT);
   if (ImDrawData* drawn = ImGui::GetDrawData()) ImGui_ImplOpenGL3_RenderDrawData(drawn);
 }

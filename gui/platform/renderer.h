@@ -19,9 +19,9 @@ class Renderer {
 
   void begin();
   /// Draws what was built since begin() into the bound framebuffer.
-  void end(Extent size);
+  void end(Extent size, Color ground);
   /// Draws once more what the last frame was made of: ImGui's Render() has been called.
-  static void draw(Extent size);
+  static void draw(Extent size, Color ground);
 
  private:
   Renderer() = default;

@@ -105,7 +105,7 @@ class WindowPlatform final : public Platform {
     ImGui::NewFrame();
   }
   void end_frame() override {
-    renderer_->end(size());
+    renderer_->end(size(), ground_);
     drawn_ = true;
     pressed_ = false;
     for (const Key& key : std::exchange(released_, {})) pass_on(key);
