@@ -59,6 +59,15 @@ class LedgerMaker {
                      [&](std::size_t a, std::size_t b) { return headroom_of(entries[a]) < headroom_of(entries[b]); });
     ledger_.quantized = std::any_of(entries.begin(), entries.end(),
                                     [](const LedgerEntry& entry) { return entry.row.source != ScaleSource::none; });
+    for (std::size_t i = 0; i < ledger_.steps.size(); ++i) {
+      const bool goes_on = i > 0 && ledger_.steps[i].row.request == ledger_.steps[i - 1].row.request;
+      if (!goes_on) ledger_.bands.push_back({i, i});
+      ledger_.bands.back().last = i;
+    }
+    for (const LedgerEntry& entry : entries) {
+      ledger_.range.cover(entry.row.absmax);
+      if (entry.row.source != ScaleSource::none) ledger_.range.cover(entry.limit);
+    }
     say();
     if (Status status = run_.status(); !status) return tl::unexpected(status.error());
     return std::move(ledger_);
@@ -99,6 +108,7 @@ class LedgerMaker {
       entry.clipped = codes->health.clipped;
       entry.nan = codes->health.nan;
     }
+    ledger_.of_step[{step.request, step.index}].push_back(ledger_.entries.size());
     line_of(row).entries.push_back(ledger_.entries.size());
     ledger_.entries.push_back(std::move(entry));
   }
@@ -157,10 +167,12 @@ Cell LedgerEntry::health() const {
 std::optional<std::size_t> Ledger::find(const Selection& selection) const {
   const Place& place = selection.place;
   std::optional<std::size_t> found;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
+  if (!place.request || !place.step) return found;
+  const auto step = of_step.find({*place.request, *place.step});
+  if (step == of_step.end()) return found;
+  for (const std::size_t i : step->second) {
     const Place& at = entries[i].target.place;
-    const bool same = at.request == place.request && at.step == place.step && at.layer == place.layer &&
-                      at.op == place.op && (place.role.empty() || at.role == place.role);
+    const bool same = at.layer == place.layer && at.op == place.op && (place.role.empty() || at.role == place.role);
     if (same && (!found || headroom_of(entries[i]) < headroom_of(entries[*found]))) found = i;
   }
   return found;
@@ -206,6 +218,19 @@ std::vector<LedgerColumn> squeeze(const Ledger& ledger, const LedgerLine& line, 
   return squeezed;
 }
 
+std::size_t columns_of(float width) { return static_cast<std::size_t>(std::max(1.0F, width / 2)); }
+
+void LogRange::cover(double value) {
+  if (!(value > 0) || std::isinf(value)) return;
+  lowest = std::min(lowest, value);
+  highest = std::max(highest, value);
+}
+
+void LogRange::cover(const LogRange& other) {
+  cover(other.lowest);
+  cover(other.highest);
+}
+
 LogAxis::LogAxis(double lowest, double highest) {
   if (!(lowest > 0) || !std::isfinite(lowest)) lowest = 1;
   if (!(highest >= lowest) || !std::isfinite(highest)) highest = lowest;
@@ -236,20 +261,10 @@ std::vector<double> LogAxis::ticks(std::size_t most) const {
   return thinned;
 }
 
-LogAxis axis_of(const Ledger& ledger, std::span<const double> also) {
-  double lowest = std::numeric_limits<double>::infinity();
-  double highest = 0;
-  const auto cover = [&](double value) {
-    if (!(value > 0) || std::isinf(value)) return;
-    lowest = std::min(lowest, value);
-    highest = std::max(highest, value);
-  };
-  for (const LedgerEntry& entry : ledger.entries) {
-    cover(entry.row.absmax);
-    if (entry.row.source != ScaleSource::none) cover(entry.limit);
-  }
-  for (const double value : also) cover(value);
-  return {lowest, highest};
+LogAxis axis_of(const Ledger& ledger, std::span<const LogRange> also) {
+  LogRange all = ledger.range;
+  for (const LogRange& range : also) all.cover(range);
+  return {all.lowest, all.highest};
 }
 
 Result<Ledger> make_ledger(RunData& run) { return LedgerMaker(run).make(); }

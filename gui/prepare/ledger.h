@@ -1,8 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/diagnosis/run_data.h"
@@ -43,6 +46,20 @@ struct LedgerStep {
   std::string request;  ///< its name
 };
 
+/// Steps of one request that follow each other.
+struct LedgerBand {
+  std::size_t first = 0;  ///< indices in Ledger::steps
+  std::size_t last = 0;
+};
+
+/// What a logarithmic axis must hold.
+struct LogRange {
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = 0;
+  void cover(double value);  ///< without effect for what is not finite and positive
+  void cover(const LogRange& other);
+};
+
 /// The scales of the KV cache over the steps of a run.
 struct Ledger final : Prepared {
   std::vector<LedgerStep> steps;  ///< those that stored something
@@ -50,9 +67,13 @@ struct Ledger final : Prepared {
   std::vector<LedgerLine> lines;         ///< by layer, k before v
   std::vector<std::size_t> by_headroom;  ///< entries, the least headroom first
   std::vector<std::size_t> below;        ///< entries with headroom below 1, in logical order
-  std::string headline;                  ///< what is to be known, in a sentence
-  std::string rule;                      ///< how scales were set, in a sentence
-  bool quantized = true;                 ///< false: stored without a scale, in a wide format
+  std::vector<LedgerBand> bands;         ///< over all steps
+  LogRange range;                        ///< of what was stored and what could be
+  /// Entries of a request's step, so that none of the others is looked at in a frame.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::size_t>> of_step;
+  std::string headline;   ///< what is to be known, in a sentence
+  std::string rule;       ///< how scales were set, in a sentence
+  bool quantized = true;  ///< false: stored without a scale, in a wide format
 
   /// The entry of the selected op, and role where it names one.
   std::optional<std::size_t> find(const Selection& selection) const;
@@ -80,6 +101,9 @@ struct LedgerColumn {
 /// At most `columns`, as many as there are steps when those are fewer.
 std::vector<LedgerColumn> squeeze(const Ledger& ledger, const LedgerLine& line, std::size_t columns);
 
+/// Of a chart `width` pixels wide: one for every two pixels.
+std::size_t columns_of(float width);
+
 /// A logarithmic axis with some room at its ends.
 class LogAxis {
  public:
@@ -97,7 +121,7 @@ class LogAxis {
 };
 
 /// Covers what was stored in all lines, and what could be, so that they can be compared; other values `also`.
-LogAxis axis_of(const Ledger& ledger, std::span<const double> also = {});
+LogAxis axis_of(const Ledger& ledger, std::span<const LogRange> also = {});
 
 /// Errors: rows cannot be read.
 Result<Ledger> make_ledger(RunData& run);

@@ -96,6 +96,7 @@ void sum_up(PolicyLine& line) {
     line.exact = line.exact && (entry.exact || entry.clipped_tokens == 0);
     line.least_scale = std::min(line.least_scale, entry.scale);
     line.largest_scale = std::max(line.largest_scale, entry.scale);
+    line.limits.cover(entry.limit);
     const bool lower = !line.lowest || entry.headroom < line.entries[*line.lowest].headroom;
     if (!std::isnan(entry.headroom) && lower) line.lowest = i;
   }
@@ -150,6 +151,24 @@ std::size_t line_of(const Ledger& ledger, const Selection& selection) {
     return each.layer == row.layer && each.target == row.target;
   });
   return static_cast<std::size_t>(line - ledger.lines.begin());
+}
+
+std::vector<double> limits_of(const PolicyLine& policy, const Ledger& ledger, std::size_t columns) {
+  columns = std::min(columns, ledger.steps.size());
+  std::vector<double> limits(columns);
+  for (const PolicyEntry& entry : policy.entries) {
+    double& limit = limits[ledger.entries[entry.entry].step * columns / ledger.steps.size()];
+    if (entry.limit > 0 && (limit == 0 || entry.limit < limit)) limit = entry.limit;
+  }
+  return limits;
+}
+
+ScaleColumns make_columns(const Ledger& ledger, const PolicyComparison* policies, std::size_t columns) {
+  ScaleColumns made;
+  for (const LedgerLine& line : ledger.lines) made.lines.push_back(squeeze(ledger, line, columns));
+  if (policies == nullptr) return made;
+  for (const PolicyLine& policy : policies->policies) made.limits.push_back(limits_of(policy, ledger, columns));
+  return made;
 }
 
 std::string clipped_words(const PolicyLine& policy, std::int64_t tokens) {

@@ -39,6 +39,7 @@ struct PolicyLine {
   bool exact = true;
   double least_scale = 0;
   double largest_scale = 0;
+  LogRange limits;  ///< of the entries
 };
 
 /// One line of the ledger under every policy, in the registry's order.
@@ -58,10 +59,23 @@ std::size_t line_of(const Ledger& ledger, const Selection& selection);
 /// "9 of 88", "at most 9 of 88".
 std::string clipped_words(const PolicyLine& policy, std::int64_t tokens);
 
+/// Of each column of a chart, the least limit that a policy's entries have in it; 0 where there is none. As many
+/// columns as squeeze() makes.
+std::vector<double> limits_of(const PolicyLine& policy, const Ledger& ledger, std::size_t columns);
+
+/// What charts of some width show of the ledger: a frame looks at these, never at the entries.
+struct ScaleColumns {
+  std::vector<std::vector<LedgerColumn>> lines;  ///< as Ledger::lines
+  std::vector<std::vector<double>> limits;       ///< as PolicyComparison::policies, of its line
+};
+/// `policies` may be null.
+ScaleColumns make_columns(const Ledger& ledger, const PolicyComparison* policies, std::size_t columns);
+
 /// The ledger, with the policies of one of its lines.
 struct ScalesSheet final : Prepared {
   std::shared_ptr<const Ledger> ledger;
   std::shared_ptr<const PolicyComparison> policies;  ///< null when the recording states no configuration
+  ScaleColumns columns;
 };
 
 }  // namespace nanscope::gui

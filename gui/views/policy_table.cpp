@@ -54,10 +54,11 @@ float PolicyTable::height(const ViewContext& context, const PolicyComparison& co
   return (kTitle + kHead + kCaveat + kRow * static_cast<float>(compared.policies.size())) * context.scale;
 }
 
-std::vector<const PolicyLine*> PolicyTable::shown(const PolicyComparison& compared) const {
-  std::vector<const PolicyLine*> lines;
-  for (const PolicyLine& policy : compared.policies) {
-    if (shown_.contains(policy.name) && !policy.recorded) lines.push_back(&policy);
+std::vector<std::size_t> PolicyTable::shown(const PolicyComparison& compared) const {
+  std::vector<std::size_t> lines;
+  for (std::size_t i = 0; i < compared.policies.size(); ++i) {
+    const PolicyLine& policy = compared.policies[i];
+    if (shown_.contains(policy.name) && !policy.recorded) lines.push_back(i);
   }
   return lines;
 }
@@ -132,21 +133,12 @@ void PolicyTable::draw_row(const ViewContext& context, const ViewActions& action
   });
 }
 
-std::vector<double> limits_of(const PolicyLine& policy, const Ledger& ledger, std::size_t columns) {
-  std::vector<double> limits(columns);
-  for (const PolicyEntry& entry : policy.entries) {
-    double& limit = limits[ledger.entries[entry.entry].step * columns / ledger.steps.size()];
-    if (entry.limit > 0 && (limit == 0 || entry.limit < limit)) limit = entry.limit;
-  }
-  return limits;
-}
-
 std::vector<std::string> words_of_policies(const PolicyComparison& compared, std::size_t entry) {
   std::vector<std::string> lines;
   for (const PolicyLine& policy : compared.policies) {
-    const auto found = std::find_if(policy.entries.begin(), policy.entries.end(),
-                                    [&](const PolicyEntry& each) { return each.entry == entry; });
-    if (found == policy.entries.end() || policy.recorded) continue;
+    const auto found = std::lower_bound(policy.entries.begin(), policy.entries.end(), entry,
+                                        [](const PolicyEntry& each, std::size_t at) { return each.entry < at; });
+    if (found == policy.entries.end() || found->entry != entry || policy.recorded) continue;
     lines.push_back(fmt::format("under {}: scale {}, at most {}, headroom {}", policy.name, short_number(found->scale),
                                 short_number(found->limit), headroom_text(found->headroom)));
   }

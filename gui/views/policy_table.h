@@ -16,8 +16,8 @@ class PolicyTable {
   void draw(const ViewContext& context, const ViewActions& actions, const Ledger& ledger,
             const PolicyComparison& compared, Area area);
 
-  /// Those whose limits are drawn.
-  std::vector<const PolicyLine*> shown(const PolicyComparison& compared) const;
+  /// Those whose limits are drawn, as indices in PolicyComparison::policies.
+  std::vector<std::size_t> shown(const PolicyComparison& compared) const;
 
  private:
   void draw_row(const ViewContext& context, const ViewActions& actions, const Ledger& ledger,
@@ -25,9 +25,6 @@ class PolicyTable {
 
   std::set<std::string> shown_;
 };
-
-/// Of each column of a chart, the least limit that a policy's entries have in it; 0 where there is none.
-std::vector<double> limits_of(const PolicyLine& policy, const Ledger& ledger, std::size_t columns);
 
 /// What the policies would have made of one entry, a line each; empty when the comparison is of another line.
 std::vector<std::string> words_of_policies(const PolicyComparison& compared, std::size_t entry);

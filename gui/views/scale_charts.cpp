@@ -19,6 +19,12 @@ constexpr float kMostChart = 420;
 constexpr float kRoomForWords = 72;  ///< a chart of this height has room for words
 constexpr float kRoomForName = 58;   ///< a request's band of this width holds more than its number
 constexpr float kTwoColumnsFrom = 460;
+constexpr float kRightOfPlot = 10;
+constexpr float kRoundFrom = 4;  ///< points so many pixels apart are round
+
+std::size_t charts_across(float width, std::size_t lines, float scale) {
+  return width >= kTwoColumnsFrom * scale && lines > 1 ? 2 : 1;
+}
 
 /// Colours of a chart's point; healthy ones in the ramp's brightest.
 Color tone(const Theme& theme, Cell cell) { return theme.cell(cell <= kHealthyLast ? kHealthyLast : cell); }
@@ -41,15 +47,15 @@ std::string place_of(const LedgerEntry& entry) {
 /// One layer's k or v.
 class Chart {
  public:
-  Chart(const ScaleSheet& sheet, const LedgerLine& line, Area area)
+  Chart(const ScaleSheet& sheet, std::size_t line, Area area)
       : sheet_(sheet),
-        line_(line),
+        line_(sheet.ledger.lines[line]),
+        columns_(sheet.columns.lines[line]),
         area_(area),
-        plot_{area.x + sheet.px(kAxis), area.y + sheet.px(kChartTitle), area.width - sheet.px(kAxis + 10),
+        plot_{area.x + sheet.px(kAxis), area.y + sheet.px(kChartTitle), area.width - sheet.px(kAxis + kRightOfPlot),
               area.height - sheet.px(kChartTitle + 12)} {}
 
   void draw() {
-    columns_ = squeeze(sheet_.ledger, line_, static_cast<std::size_t>(std::max(1.0F, plot_.width / 2)));
     const LedgerEntry* chosen = sheet_.chosen ? &sheet_.ledger.entries[*sheet_.chosen] : nullptr;
     const bool here = chosen != nullptr && chosen->row.layer == line_.layer && chosen->row.target == line_.target;
     if (here) fill(area_.inset(sheet_.px(3), sheet_.px(1)), sheet_.theme().raised, sheet_.px(6));
@@ -61,7 +67,7 @@ class Chart {
     }
     if (sheet_.ledger.quantized) limit();
     const bool compared = sheet_.policies != nullptr && &sheet_.ledger.lines[sheet_.policies->line] == &line_;
-    for (std::size_t i = 0; compared && i < sheet_.limits.size(); ++i) other_limit(*sheet_.limits[i]);
+    for (std::size_t i = 0; compared && i < sheet_.limits.size(); ++i) other_limit(sheet_.limits[i]);
     values();
     lock();
     input();
@@ -103,9 +109,9 @@ class Chart {
       label(sheet_.context.fonts.mono_small, {area_.x, y - sheet_.px(7), sheet_.px(kAxis - 6), sheet_.px(14)},
             theme.muted, short_number(tick), 1);
     }
-    for (std::size_t i = 1; i < sheet_.ledger.steps.size(); ++i) {
-      if (sheet_.ledger.steps[i].row.request == sheet_.ledger.steps[i - 1].row.request) continue;
-      const float between = (sheet_.x(plot_, i - 1) + sheet_.x(plot_, i)) / 2;
+    for (const LedgerBand& band : sheet_.ledger.bands) {
+      if (band.first == 0) continue;
+      const float between = (sheet_.x(plot_, band.first - 1) + sheet_.x(plot_, band.first)) / 2;
       fill({std::floor(between), plot_.y, sheet_.px(2), plot_.height}, theme.panel);
     }
   }
@@ -115,20 +121,25 @@ class Chart {
     const Color color = sheet_.theme().accent;
     const float half = plot_.width / static_cast<float>(columns_.size()) / 2;
     float before = 0;
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (!(columns_[i].limit > 0)) continue;
-      const float y = sheet_.y(plot_, columns_[i].limit);
-      line({x(i) - half, y}, {x(i) + half, y}, color, sheet_.px(1.5F));
-      if (before > 0 && std::abs(before - y) > 1) line({x(i) - half, before}, {x(i) - half, y}, color, sheet_.px(1.5F));
+    for (std::size_t i = 0; i < columns_.size();) {
+      const std::size_t first = i;
+      const double least = columns_[first].limit;
+      while (i < columns_.size() && columns_[i].limit == least) ++i;
+      if (i == first) ++i;  // a NaN, which is not equal to itself
+      if (!(least > 0)) continue;
+      const float y = sheet_.y(plot_, least);
+      const float left = x(first) - half;
+      line({left, y}, {x(i - 1) + half, y}, color, sheet_.px(1.5F));
+      if (before > 0 && std::abs(before - y) > 1) line({left, before}, {left, y}, color, sheet_.px(1.5F));
       before = y;
     }
   }
 
   /// The same under another policy, dashed and named.
-  void other_limit(const PolicyLine& policy) const {
+  void other_limit(std::size_t policy) const {
     const Color color = sheet_.theme().text.alpha(200);
     const float half = plot_.width / static_cast<float>(columns_.size()) / 2;
-    const std::vector<double> limits = limits_of(policy, sheet_.ledger, columns_.size());
+    const std::vector<double>& limits = sheet_.columns.limits[policy];
     const float dash = sheet_.px(5);
     for (float from = plot_.x; from < plot_.right(); from += 2 * dash) {
       const auto column = static_cast<std::size_t>((from - plot_.x) / (2 * half));
@@ -141,7 +152,7 @@ class Chart {
     const float above = sheet_.y(plot_, last) - sheet_.px(17);
     label(sheet_.context.fonts.small,
           {plot_.x, above < plot_.y ? above + sheet_.px(19) : above, plot_.width - sheet_.px(4), sheet_.px(kLine)},
-          color, policy.name, 1);
+          color, sheet_.policies->policies[policy].name, 1);
   }
 
   void values() const {
@@ -157,8 +168,7 @@ class Chart {
           line({x(*before), sheet_.y(plot_, columns_[*before].absmax)}, point, theme.cell(kHealthyLast).alpha(150));
         if (column.absmax > column.limit && column.limit > 0) over(point, sheet_.y(plot_, column.limit), pitch);
         const Cell health = column.nan ? kHealthyLast : column.health;
-        ImGui::GetWindowDrawList()->AddCircleFilled(point, health == kClipped ? sheet_.px(4) : radius,
-                                                    tone(theme, health).packed(), 16);
+        dot(point, health == kClipped ? sheet_.px(4) : radius, pitch, tone(theme, health));
         before = i;
       } else {
         before.reset();
@@ -169,6 +179,16 @@ class Chart {
       }
     }
     mark_lowest();
+  }
+
+  /// Round where that can be told; where points touch each other, thousands are drawn in a frame.
+  void dot(ImVec2 at, float radius, float pitch, Color color) const {
+    if (pitch >= sheet_.px(kRoundFrom)) {
+      ImGui::GetWindowDrawList()->AddCircleFilled(at, radius, color.packed(), 16);
+    } else {
+      const float half = std::min(radius, std::max(pitch / 2, sheet_.px(1)));
+      fill({at.x - half, at.y - radius, 2 * half, 2 * radius}, color);
+    }
   }
 
   /// What was cut off.
@@ -231,21 +251,19 @@ class Chart {
 
   const ScaleSheet& sheet_;
   const LedgerLine& line_;
+  const std::vector<LedgerColumn>& columns_;
   Area area_;
   Area plot_;
-  std::vector<LedgerColumn> columns_;
 };
 
 /// The requests whose steps the charts below show.
 void draw_requests(const ScaleSheet& sheet, Area area) {
   const std::vector<LedgerStep>& steps = sheet.ledger.steps;
-  const Area plot{area.x + sheet.px(kAxis), area.y, area.width - sheet.px(kAxis + 10), area.height};
+  const Area plot{area.x + sheet.px(kAxis), area.y, area.width - sheet.px(kAxis + kRightOfPlot), area.height};
   const float half = plot.width / static_cast<float>(steps.size()) / 2;
-  for (std::size_t i = 0; i < steps.size();) {
-    std::size_t next = i + 1;
-    while (next < steps.size() && steps[next].row.request == steps[i].row.request) ++next;
+  for (const auto& [i, last] : sheet.ledger.bands) {
     const float left = sheet.x(plot, i) - half;
-    const Area band{left, area.y + sheet.px(2), sheet.x(plot, next - 1) + half - left - sheet.px(2),
+    const Area band{left, area.y + sheet.px(2), sheet.x(plot, last) + half - left - sheet.px(2),
                     area.height - sheet.px(5)};
     fill(band, sheet.theme().raised, sheet.px(3));
     const std::string id = steps[i].row.request < 0 ? "" : fmt::format("{}  ", steps[i].row.request);
@@ -254,7 +272,6 @@ void draw_requests(const ScaleSheet& sheet, Area area) {
       label(sheet.context.fonts.small, band.inset(sheet.px(5), 0), sheet.theme().text,
             named ? id + printable(steps[i].request) : id);
     }
-    i = next;
   }
 }
 
@@ -275,9 +292,13 @@ void hover_entry(const ScaleSheet& sheet, std::size_t index) {
   tooltip(sheet.context, place_of(entry), lines);
 }
 
+std::size_t chart_columns(float width, std::size_t lines, float scale) {
+  const auto across = static_cast<float>(charts_across(width, lines, scale));
+  return columns_of(width / across - (kAxis + kRightOfPlot) * scale);
+}
+
 void draw_charts(const ScaleSheet& sheet, Area area) {
-  const bool two = area.width >= sheet.px(kTwoColumnsFrom) && sheet.ledger.lines.size() > 1;
-  const std::size_t across = two ? 2 : 1;
+  const std::size_t across = charts_across(area.width, sheet.ledger.lines.size(), sheet.context.scale);
   const float width = area.width / static_cast<float>(across);
   const float band = sheet.px(kRequestBand);
   for (std::size_t i = 0; i < across; ++i) {
@@ -293,7 +314,7 @@ void draw_charts(const ScaleSheet& sheet, Area area) {
     const std::size_t row = i / across;
     const Area cell{start.x + width * static_cast<float>(i % across), start.y + height * static_cast<float>(row), width,
                     height};
-    if (ImGui::IsRectVisible(cell.min(), cell.max())) Chart(sheet, sheet.ledger.lines[i], cell).draw();
+    if (ImGui::IsRectVisible(cell.min(), cell.max())) Chart(sheet, i, cell).draw();
   }
   ImGui::SetCursorScreenPos({start.x, start.y + height * static_cast<float>(rows) - 1});
   ImGui::Dummy({1, 1});

@@ -11,11 +11,12 @@ namespace nanscope::gui {
 /// What is drawn in one frame.
 struct ScaleSheet {
   const Ledger& ledger;
+  const ScaleColumns& columns;
   const ViewContext& context;
   const ViewActions& actions;
-  std::optional<std::size_t> chosen;      ///< entry
-  const PolicyComparison* policies;       ///< null when there are none
-  std::vector<const PolicyLine*> limits;  ///< other policies whose limits are drawn
+  std::optional<std::size_t> chosen;  ///< entry
+  const PolicyComparison* policies;   ///< null when there are none
+  std::vector<std::size_t> limits;    ///< other policies whose limits are drawn, as indices in `policies`
   LogAxis axis;
 
   float px(float pixels) const { return pixels * context.scale; }
@@ -33,6 +34,9 @@ void hover_entry(const ScaleSheet& sheet, std::size_t entry);
 
 /// The height of the band of requests above the charts.
 inline constexpr float kRequestBand = 24;
+
+/// How many columns charts in an area of that width show.
+std::size_t chart_columns(float width, std::size_t lines, float scale);
 
 void draw_charts(const ScaleSheet& sheet, Area area);
 

@@ -77,13 +77,21 @@ class ScalesView final : public View {
     return [ledger = sheet->ledger] { return table_of(*ledger); };
   }
 
-  std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
-    std::string key = "ledger";
+  std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
+    const float width = charts_width(area, context.scale);
+    std::string key = fmt::format("ledger {}", width);
     if (known_ && !known_->ledger->entries.empty()) {
       key += fmt::format(" {}", line_of(*known_->ledger, context.selection));
     }
-    return ViewRequest{std::move(key), [selection = context.selection, known = known_](RunFacts& facts) {
-                         return answer(facts, selection, known.get());
+    return ViewRequest{std::move(key),
+                       [selection = context.selection, width, scale = context.scale,
+                        known = known_](RunFacts& facts) -> Result<PreparedPtr> {
+                         Result<std::shared_ptr<ScalesSheet>> sheet = answer(facts, selection, known.get());
+                         if (!sheet) return tl::unexpected(sheet.error());
+                         const Ledger& ledger = *(*sheet)->ledger;
+                         (*sheet)->columns = make_columns(ledger, (*sheet)->policies.get(),
+                                                          chart_columns(width, ledger.lines.size(), scale));
+                         return *sheet;
                        }};
   }
 
@@ -96,19 +104,17 @@ class ScalesView final : public View {
       return;
     }
     const PolicyComparison* policies = ledger.quantized ? known_->policies.get() : nullptr;
-    std::vector<const PolicyLine*> shown;
-    std::vector<double> limits;
+    std::vector<std::size_t> shown;
+    std::vector<LogRange> limits;
     if (policies != nullptr) shown = policies_.shown(*policies);
-    for (const PolicyLine* policy : shown) {
-      for (const PolicyEntry& entry : policy->entries) limits.push_back(entry.limit);
-    }
-    const ScaleSheet sheet{
-        ledger, context, actions, ledger.find(context.selection), policies, shown, axis_of(ledger, limits)};
+    for (const std::size_t policy : shown) limits.push_back(policies->policies[policy].limits);
+    const ScaleSheet sheet{ledger, known_->columns,        context, actions, ledger.find(context.selection), policies,
+                           shown,  axis_of(ledger, limits)};
     const float top = draw_head(sheet, area);
     const Area rest{area.x, area.y + top, area.width, area.height - top};
     if (area.width >= sheet.px(kWideFrom)) {
       const float table = sheet.px(kTableWide + kMargin);
-      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, rest.width - table - sheet.px(16), rest.height});
+      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, charts_width(area, context.scale), rest.height});
       Area right{rest.right() - table, rest.y, table - sheet.px(6), rest.height};
       if (policies != nullptr) {
         const float height = PolicyTable::height(context, *policies);
@@ -117,10 +123,10 @@ class ScalesView final : public View {
       }
       draw_table(sheet, right, true);
     } else if (rest.height < sheet.px(kTableFrom)) {
-      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, rest.width - sheet.px(12), rest.height});
+      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, charts_width(area, context.scale), rest.height});
     } else {
       const float charts = std::floor(rest.height * 0.62F);
-      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, rest.width - sheet.px(12), charts});
+      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, charts_width(area, context.scale), charts});
       draw_table(
           sheet,
           {rest.x + sheet.px(kMargin), rest.y + charts, rest.width - sheet.px(kMargin + 6), rest.height - charts},
@@ -129,8 +135,13 @@ class ScalesView final : public View {
   }
 
  private:
+  static float charts_width(Area area, float scale) {
+    return area.width - (area.width >= kWideFrom * scale ? kTableWide + kMargin + 16 : 12) * scale;
+  }
+
   /// The ledger is made once; the policies are compared for the line that is selected.
-  static Result<PreparedPtr> answer(RunFacts& facts, const Selection& selection, const ScalesSheet* known) {
+  static Result<std::shared_ptr<ScalesSheet>> answer(RunFacts& facts, const Selection& selection,
+                                                     const ScalesSheet* known) {
     RecordingRun run(facts.recording());
     auto sheet = std::make_shared<ScalesSheet>();
     if (known != nullptr) {

@@ -124,7 +124,7 @@ TEST(Ledger, TheAxisCoversWhatWasAndCouldBeStored) {
   const Ledger ledger = ledger_of(builder);
   EXPECT_LT(axis_of(ledger).at(4), 1);
   EXPECT_EQ(axis_of(ledger).at(40), 1);
-  EXPECT_LT(axis_of(ledger, std::vector<double>{40}).at(40), 1);
+  EXPECT_LT(axis_of(ledger, std::vector<LogRange>{{40, 40}}).at(40), 1);
   builder.run.scale_rows[0].source = builder.run.scale_rows[1].source = ScaleSource::none;
   EXPECT_EQ(axis_of(ledger_of(builder)).at(4), 1) << "without a scale, what could be stored says nothing";
 }
