@@ -14,7 +14,12 @@ constexpr auto kMapSlice = std::chrono::milliseconds(100);
 }  // namespace
 
 RunFacts::RunFacts(Recording recording, std::stop_token stop)
-    : recording_(std::move(recording)), stop_(std::move(stop)), source_(recording_, stop_), tensors_(source_, stop_) {}
+    : recording_(std::move(recording)),
+      stop_(std::move(stop)),
+      source_(recording_, stop_, kReplayBudget),
+      tensors_(source_, stop_) {
+  recording_.stop_with(stop_);
+}
 
 Result<TensorData> RunFacts::StoppableTensors::fetch(std::int64_t tensor) {
   if (stop_.stop_requested()) return fail("stopped");

@@ -15,6 +15,12 @@ namespace nanscope::gui {
 /// made when it is first asked for, and kept.
 class RunFacts {
  public:
+  /// Bytes of elements that a run holds to use them again: what its last replay made, and what the question that
+  /// is answered looked at. Two runs side by side, one question at a time: 144 MiB, whatever they recorded.
+  static constexpr std::size_t kReplayBudget = std::size_t{48} << 20;
+  static constexpr std::size_t kCacheBudget = std::size_t{48} << 20;
+
+  /// `stop` ends reads and replays that are under way.
   RunFacts(Recording recording, std::stop_token stop);
 
   const Recording& recording() const { return recording_; }
@@ -37,6 +43,7 @@ class RunFacts {
    public:
     StoppableTensors(TensorSource& source, std::stop_token stop) : source_(source), stop_(std::move(stop)) {}
     Result<TensorData> fetch(std::int64_t tensor) override;
+    std::size_t cache_budget() const override { return kCacheBudget; }
 
    private:
     TensorSource& source_;

@@ -340,7 +340,9 @@ Status ScriptPlayer::wheel(const Step& step) {
 
 Status ScriptPlayer::drop(const Step& step) {
   session_.platform().synthetic().drop(step.words);
-  return frames(2);
+  Status drawn = frames(2);
+  while (drawn && session_.opening()) drawn = frame();
+  return drawn;
 }
 
 Status ScriptPlayer::where(const Step& step) {

@@ -3,6 +3,7 @@
 #include <imgui.h>
 
 #include <cmath>
+#include <utility>
 
 #include "gui/layout_file.h"
 #include "gui/recent_files.h"
@@ -32,6 +33,7 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
   setup.unattended = options.screenshot.has_value();
   apply_style(setup.theme, setup.scale);
   if (recording) {
+    if (!session->traceless_) remember(recent_files_path(), recording->path());
     session->show(std::move(*recording));
   } else {
     session->start_ = std::make_unique<StartScreen>(setup.theme, setup.fonts, setup.scale);
@@ -40,9 +42,9 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
 }
 
 void Session::show(Recording recording) {
-  if (!traceless_) remember(recent_files_path(), recording.path());
   remember_layout();
   platform_->set_title("nanscope \u2013 " + recording.path().filename().string());
+  window_.reset();  // before there is another one: both together take twice the memory
   window_ = std::make_unique<Window>(std::move(recording), setup_);
   start_.reset();
 }
@@ -63,15 +65,33 @@ void Session::remember_layout() {
       {setup_.shares, setup_.tab, std::string(setup_.theme.name), {at_scale_1(size.width), at_scale_1(size.height)}});
 }
 
-/// Shows another recording, the last one that was dropped or chosen; with Shift, or of several, beside the one that is
-/// open.
-void Session::open_next(const std::vector<std::filesystem::path>& dropped) {
+/// Asks for another recording, the last one that was dropped or chosen; with Shift, or of several, shows it beside the
+/// one that is open.
+void Session::choose_next(const std::vector<std::filesystem::path>& dropped) {
   std::optional<std::filesystem::path> next = start_ ? start_->take_choice() : window_->take_choice();
   if (!dropped.empty()) next = dropped.back();
   const bool beside = ImGui::GetIO().KeyShift || dropped.size() > 1;
   if (window_ && beside && !dropped.empty()) return window_->open_beside(dropped.back());
-  if (!next) return;
-  Result<Recording> recording = Recording::open(*next);
+  if (next) wanted_ = std::move(next);
+}
+
+/// On a thread of its own: a file may lie on a slow disk, or be locked for seconds by who writes it.
+void Session::open_wanted() {
+  if (std::optional<Result<Recording>> opened = opening_.take()) {
+    opens_ = false;
+    if (!wanted_) take_opened(std::move(*opened));  // else something else was chosen since
+  }
+  if (!wanted_ || opens_) return;
+  opens_ = true;
+  opening_.start([path = *std::exchange(wanted_, std::nullopt), traceless = traceless_](
+                     const std::stop_token&, const Background<Recording>::Report&) {
+    Result<Recording> recording = Recording::open(path);
+    if (recording && !traceless) remember(recent_files_path(), recording->path());
+    return recording;
+  });
+}
+
+void Session::take_opened(Result<Recording> recording) {
   if (recording) {
     setup_.start = {};
     setup_.beside.clear();
@@ -101,7 +121,8 @@ bool Session::frame(double seconds) {
     return false;
   }
   had_input_ = events.input || !events.dropped.empty();
-  open_next(events.dropped);
+  choose_next(events.dropped);
+  open_wanted();
   draw();
   return true;
 }

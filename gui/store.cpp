@@ -1,6 +1,7 @@
 #include "gui/store.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <exception>
@@ -19,11 +20,19 @@ Result<PreparedPtr> guarded(const Preparation& work, RunFacts& facts) {
   }
 }
 
+/// What a recording took is free now, but the C library would keep most of it for this thread, which ends.
+void give_back_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 }  // namespace
 
 Store::Store(Recording recording)
     : thread_([this, held = std::make_unique<Recording>(std::move(recording))](const std::stop_token& stop) {
         serve(std::move(*held), stop);
+        give_back_memory();
       }) {}
 
 Store::~Store() {

@@ -38,7 +38,8 @@ struct Activity {
 
 /// One thread that owns an open recording, its diagnosis and its replays. Requests are served in
 /// order; a newer one of the same kind takes the place of the one that still waits. Nothing here
-/// makes the caller wait for the thread, except the destructor, which lets the running request end.
+/// makes the caller wait for the thread, except the destructor, for the moment that a running
+/// request takes to see that it is to stop.
 class Store {
  public:
   explicit Store(Recording recording);

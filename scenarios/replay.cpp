@@ -215,11 +215,11 @@ Status ReplayTensors::run_from(std::int64_t tensor) {
   if (!engine) return tl::unexpected(engine.error());
   // What was asked for must come out even when its step alone is larger than the budget.
   for (const std::int64_t first : {step_start(recording_, tensor), tensor}) {
+    held_.clear();  // first: both together would be twice the budget
     GrabProbe probe(workbench_.device(), first, budget_);
     const auto result = (*engine)->run(spec->requests, probe, {.progress = {}, .stop = stop_});
     ++replays_;
     if (!result && !probe.full) return tl::unexpected(result.error());
-    held_.clear();
     for (auto& [id, grabbed] : probe.held) held_.emplace(id, Held{std::move(grabbed.data), grabbed.hash});
     if (held_.contains(tensor)) return {};
   }
@@ -251,7 +251,7 @@ Result<TensorData> RecordingTensors::fetch(std::int64_t tensor) {
       return tl::unexpected(*no_replay_);
     }
     workbench_ = std::move(*workbench);
-    replay_ = std::make_unique<ReplayTensors>(*workbench_, recording_, ReplayTensors::kBudget, stop_);
+    replay_ = std::make_unique<ReplayTensors>(*workbench_, recording_, budget_, stop_);
   }
   return replay_->fetch(tensor);
 }

@@ -75,15 +75,17 @@ class ReplayTensors final : public TensorSource {
 /// Stored bytes, else a replay on a workbench that is opened when it is first needed.
 class RecordingTensors final : public TensorSource {
  public:
-  /// `stop`: as of ReplayTensors.
-  explicit RecordingTensors(const Recording& recording, std::stop_token stop = {})
-      : recording_(recording), stored_(recording), stop_(std::move(stop)) {}
+  /// `stop` and `budget`: as of ReplayTensors.
+  explicit RecordingTensors(const Recording& recording, std::stop_token stop = {},
+                            std::size_t budget = ReplayTensors::kBudget)
+      : recording_(recording), stored_(recording), stop_(std::move(stop)), budget_(budget) {}
   Result<TensorData> fetch(std::int64_t tensor) override;
 
  private:
   const Recording& recording_;
   StoredTensors stored_;
   std::stop_token stop_;
+  std::size_t budget_;
   std::unique_ptr<Workbench> workbench_;
   std::unique_ptr<ReplayTensors> replay_;
   std::optional<Error> no_replay_;

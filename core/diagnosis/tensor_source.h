@@ -37,6 +37,8 @@ class TensorSource {
   virtual ~TensorSource() = default;
   /// Errors, in one line, when the elements cannot be had; detectors then say "not available".
   virtual Result<TensorData> fetch(std::int64_t tensor) = 0;
+  /// Bytes that may be kept of what it gave.
+  virtual std::size_t cache_budget() const { return std::size_t{256} << 20; }
 };
 
 /// Nothing is available.
@@ -59,8 +61,9 @@ class StoredTensors final : public TensorSource {
 /// Keeps what another source gave last, up to a byte budget, and remembers what it could not give.
 class CachedTensors final {
  public:
-  explicit CachedTensors(TensorSource& source, std::size_t budget = std::size_t{256} << 20)
-      : source_(source), budget_(budget) {}
+  /// With the budget that the source states.
+  explicit CachedTensors(TensorSource& source) : CachedTensors(source, source.cache_budget()) {}
+  CachedTensors(TensorSource& source, std::size_t budget) : source_(source), budget_(budget) {}
   /// Null when the source has no such elements. The pointer keeps the tensor alive.
   std::shared_ptr<const TensorData> fetch(std::int64_t tensor);
 

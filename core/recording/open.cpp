@@ -238,6 +238,7 @@ Status Recording::Impl::load_info() {
 }
 
 Result<std::unique_ptr<Recording::Impl::Loan>> Recording::Impl::prepare(const std::string& sql) {
+  if (stop.stop_requested()) return error(kStopped);
   if (auto node = statements_.extract(sql); !node.empty()) {
     return std::make_unique<Loan>(*this, sql, std::move(node.mapped()));
   }

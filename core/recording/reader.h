@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,6 +81,9 @@ class Recording {
   Recording(Recording&&) noexcept;
   Recording& operator=(Recording&&) noexcept;
   ~Recording();
+
+  /// Once a stop is requested, from whatever thread, reads that are under way and all later ones fail soon.
+  void stop_with(std::stop_token stop);
 
   const std::filesystem::path& path() const;  ///< ":memory:" for one that was never a file
   const RunInfo& info() const;

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,8 @@ namespace nanscope {
 
 class Recording::Impl {
  public:
+  static constexpr const char* kStopped = "stopped";
+
   /// Takes over a database, refuses it unless it is a recording of a known version, and reads what
   /// never changes.
   static Result<std::unique_ptr<Impl>> load(sqlite::Database db, std::filesystem::path path);
@@ -60,6 +63,7 @@ class Recording::Impl {
   sqlite::Database db;
   std::filesystem::path path;
   RunInfo info;
+  std::stop_token stop;
 
  private:
   Status check_schema();
@@ -74,6 +78,7 @@ Status Recording::Impl::each(const sqlite::Query& query, Decode decode, Visit vi
   sqlite::Statement& statement = **loan.value();
   query.bind(statement);
   for (;;) {
+    if (stop.stop_requested()) return error(kStopped);
     auto more = statement.step();
     if (!more) return error(more.error().message);
     if (!*more) return {};

@@ -143,6 +143,7 @@ class Bench {
     setup_.view = view;
     stall_ = 0;
     const auto begin = Clock::now();
+    window_.reset();
     window_ = std::make_unique<Window>(must(Recording::open(file_)), setup_);
     stall_ = milliseconds_since(begin);
   }

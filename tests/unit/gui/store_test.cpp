@@ -138,5 +138,31 @@ TEST_F(StoreTest, WhatMayWaitComesAfterWhatAnAnswerCauses) {
   EXPECT_EQ(all[2].kind, "late");
 }
 
+TEST_F(StoreTest, TwoRunsKeepLittleWhateverTheyRecorded) {
+  constexpr std::size_t kMost = 160'000'000;
+  EXPECT_LT(2 * RunFacts::kReplayBudget + RunFacts::kCacheBudget, kMost);
+  std::size_t budget = 0;
+  store->ask("budget", [&](RunFacts& facts) -> Result<PreparedPtr> {
+    budget = facts.tensors().cache_budget();
+    return PreparedPtr{};
+  });
+  answers();
+  EXPECT_EQ(budget, RunFacts::kCacheBudget);
+}
+
+TEST_F(StoreTest, ClosingEndsReadsThatAreUnderWay) {
+  std::promise<void> started;
+  bool failed = false;
+  store->ask("endless", [&](RunFacts& facts) -> Result<PreparedPtr> {
+    started.set_value();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!failed && std::chrono::steady_clock::now() < deadline) failed = !facts.recording().tensors();
+    return PreparedPtr{};
+  });
+  started.get_future().wait();
+  store.reset();
+  EXPECT_TRUE(failed) << "it went on reading until its deadline";
+}
+
 }  // namespace
 }  // namespace nanscope::gui

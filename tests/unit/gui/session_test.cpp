@@ -1,0 +1,92 @@
+#include "gui/session.h"
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <chrono>
+#include <memory>
+
+#include "tests/unit/core/recording/sample.h"
+
+namespace nanscope::gui {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kDeadline = std::chrono::seconds(60);
+constexpr auto kLockedFor = std::chrono::milliseconds(500);
+
+/// Nobody can read the file while it lives.
+class Lock {
+ public:
+  explicit Lock(const std::filesystem::path& path) {
+    EXPECT_EQ(sqlite3_open(path.c_str(), &db_), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db_, "BEGIN EXCLUSIVE", nullptr, nullptr, nullptr), SQLITE_OK);
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  ~Lock() { sqlite3_close(db_); }
+
+ private:
+  sqlite3* db_ = nullptr;
+};
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write("first.nanscope");
+    write("second.nanscope");
+    AppOptions options;
+    options.size = {900, 700};
+    options.script = "none";  // so that it leaves no traces
+    Result<std::unique_ptr<Session>> opened = Session::open(options, *Recording::open(folder_ / "first.nanscope"), {});
+    ASSERT_TRUE(opened) << opened.error().message;
+    session = std::move(*opened);
+  }
+
+  void write(const char* name) {
+    auto writer = RecordingWriter::create(folder_ / name, sample::run_info());
+    ASSERT_TRUE(writer) << writer.error().message;
+    RequestRow request;
+    (*writer)->add(request);
+    sample::add_step(**writer, 1, 0, 0, 3, 4, 8, true);
+    ASSERT_TRUE((*writer)->finish());
+  }
+
+  void drop(const char* name) {
+    session->platform().synthetic().drop((folder_ / name).string());
+    session->frame(0);
+    session->frame(0);
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<Session> session;
+};
+
+TEST_F(SessionTest, GoesOnDrawingWhileAFileIsOpened) {
+  session->window()->say_error("in the first window");
+  auto lock = std::make_unique<Lock>(folder_ / "second.nanscope");
+  const auto begin = Clock::now();
+  drop("second.nanscope");
+  int frames = 0;
+  for (; Clock::now() - begin < kLockedFor; ++frames) session->frame(0);
+  EXPECT_GT(frames, 1);
+  EXPECT_TRUE(session->opening());
+  EXPECT_FALSE(session->settled());
+  EXPECT_EQ(session->window()->error(), "in the first window");
+  lock.reset();
+  while (session->opening() && Clock::now() - begin < kDeadline) session->frame(0);
+  EXPECT_FALSE(session->opening());
+  EXPECT_EQ(session->window()->error(), "");
+}
+
+TEST_F(SessionTest, TheLastChoiceIsShown) {
+  drop("no such file");
+  drop("second.nanscope");
+  const auto begin = Clock::now();
+  while (!session->settled() && Clock::now() - begin < kDeadline) session->frame(0);
+  EXPECT_EQ(session->window()->error(), "");
+}
+
+}  // namespace
+}  // namespace nanscope::gui
