@@ -33,6 +33,7 @@ constexpr float kSpaciousFrom = 66;  ///< slots of this width say in words whose
 constexpr float kSpaciousHeight = 42;
 constexpr float kNumbersFrom = 26;  ///< and of this one in numbers
 constexpr float kSlotHeight = 30;
+constexpr float kRoundSlot = 10;
 
 using Thumbnails = std::map<const Image*, std::unique_ptr<Texture>>;
 
@@ -440,16 +441,17 @@ class CacheMap {
   /// Filled where it is somebody's; only framed and striped where it was left behind.
   void ground(const KvSlot& slot, Area box) const {
     const Theme& theme = context_.theme;
+    const float corner = corner_of(box);
     if (slot.state == SlotState::never_written || slot.state == SlotState::scrubbed) {
-      fill(box, theme.cell(kAbsent), px(3));
-      outline(box, theme.line, 1, px(3));
+      fill(box, theme.cell(kAbsent), corner);
+      outline(box, theme.line, 1, corner);
     } else {
       const Color color = color_of(theme, slot);
       if (slot.state == SlotState::stale) {
         stripes(box, color);
-        outline(box, color, px(1.5F), px(3));
+        outline(box, color, px(1.5F), corner);
       } else {
-        fill(box, color, px(3));
+        fill(box, color, corner);
       }
       if (slot.state == SlotState::shared) {
         fill({box.x, box.y, box.width, px(3)}, theme.accent, px(1.5F));
@@ -464,14 +466,17 @@ class CacheMap {
     return theme.cell(kMiddle);
   }
 
+  /// Thousands of small slots are drawn in a frame, and a round corner takes as long as the rest of one.
+  float corner_of(Area box) const { return box.width >= px(kRoundSlot) ? px(3) : 0; }
+
+  /// Cut by hand: each rectangle to clip by would be a call of its own to OpenGL.
   void stripes(Area box, Color color) const {
-    ImDrawList* list = ImGui::GetWindowDrawList();
-    fill(box, color.alpha(60), px(3));
-    list->PushClipRect(box.min(), box.max(), true);
+    fill(box, color.alpha(60), corner_of(box));
     for (float x = box.x - box.height; x < box.right(); x += px(7)) {
-      list->AddLine({x, box.bottom()}, {x + box.height, box.y}, color.alpha(120).packed(), px(1.5F));
+      const float left = std::max(x, box.x);
+      const float right = std::min(x + box.height, box.right());
+      line({left, box.bottom() - (left - x)}, {right, box.bottom() - (right - x)}, color.alpha(120), px(1.5F));
     }
-    list->PopClipRect();
   }
 
   void hover(const KvBlock& block, std::size_t index, const KvSlot& slot) const {

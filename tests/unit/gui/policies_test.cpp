@@ -170,6 +170,28 @@ TEST(Policies, TheLineOfASelection) {
   EXPECT_EQ(line_of(ledger, {}), 1U) << "the one with the least headroom";
 }
 
+TEST(Policies, FewColumnsDropNoClipAndNoNan) {
+  Steps many(400, {1});
+  many[123] = {20};  // beyond 448 x 0.01
+  many[301] = {kNotANumber};
+  RunBuilder builder = run_of({many});
+  const Ledger ledger = *make_ledger(builder.run);
+  const PolicyComparison compared = *compare_policies(builder.run, ledger, 0, config_of());
+  for (const std::size_t columns : {1U, 3U, 64U, 399U, 4000U}) {
+    const ScaleColumns made = make_columns(ledger, &compared, columns);
+    ASSERT_EQ(made.lines.size(), 1U);
+    ASSERT_EQ(made.lines[0].size(), std::min<std::size_t>(columns, 400));
+    ASSERT_EQ(made.limits.size(), compared.policies.size());
+    EXPECT_EQ(made.limits[0].size(), made.lines[0].size());
+    const std::size_t clip = 123 * made.lines[0].size() / 400;
+    const std::size_t nan = 301 * made.lines[0].size() / 400;
+    EXPECT_EQ(made.lines[0][clip].worst, 123U) << columns;
+    EXPECT_EQ(made.lines[0][clip].absmax, 20) << columns;
+    EXPECT_TRUE(made.lines[0][nan].nan) << columns;
+  }
+  EXPECT_EQ(make_columns(ledger, nullptr, 8).limits.size(), 0U);
+}
+
 /// The flagship, and its counterfactual under another policy.
 class PoliciesOfARun : public ::testing::Test {
  protected:
