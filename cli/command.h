@@ -19,6 +19,7 @@ inline constexpr int kInterrupted = 130;
 using Action = std::function<int()>;
 
 void add_attach_command(CLI::App& app, Action& action);
+void add_export_command(CLI::App& app, Action& action);
 void add_report_command(CLI::App& app, Action& action);
 void add_run_command(CLI::App& app, Action& action);
 void add_replay_command(CLI::App& app, Action& action);

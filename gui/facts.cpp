@@ -4,6 +4,7 @@
 
 #include "core/diagnosis/cascade.h"
 #include "core/diagnosis/diagnosis.h"
+#include "core/dump/recorded_dump.h"
 
 namespace nanscope::gui {
 namespace {
@@ -51,7 +52,7 @@ Result<std::shared_ptr<const RunMap>> RunFacts::map() {
 Result<std::shared_ptr<const Story>> RunFacts::story() {
   if (!story_) {
     RecordingRun run(recording_);
-    const Result<Diagnosis> diagnosis = diagnose(run, tensors_, recording_.path().filename().string());
+    const Result<Diagnosis> diagnosis = diagnose_recorded(run, tensors_, recording_.path().filename().string());
     if (!diagnosis) return tl::unexpected(diagnosis.error());
     const Result<Cascade> links = cascade(run, tensors_);
     if (!links) return tl::unexpected(links.error());

@@ -39,8 +39,10 @@ std::vector<DumpFinding> detect_all(DumpFacts& facts, std::vector<Hypothesis>& h
       found.push_back(std::move(finding));
     }
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [&](const DumpFinding& a, const DumpFinding& b) { return moment(facts, a) < moment(facts, b); });
+  std::stable_sort(found.begin(), found.end(), [&](const DumpFinding& a, const DumpFinding& b) {
+    // A scale was there before what was cast with it.
+    return std::pair(moment(facts, a), a.carrier) < std::pair(moment(facts, b), b.carrier);
+  });
   return found;
 }
 

@@ -269,6 +269,8 @@ void take_key(TensorName& name, std::string_view key) {
     if (!name.module.empty()) name.module += '.';
     name.module += parts[i];
   }
+  // Where in its layer an unknown module stands is not known either: behind what is.
+  if (!name.known && name.layer) name.order = place_of(kLayer.order - 1, name.port);
   if (name.op.empty() && !path.empty()) name.op = std::string(path.back());
   if (name.role.empty()) name.role = has_port ? (name.port == Port::input ? "x" : "out") : std::string(parts.back());
 }

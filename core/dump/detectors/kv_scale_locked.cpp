@@ -41,7 +41,7 @@ std::optional<Use> use_of(DumpFacts& facts, const Quantized& quantized) {
   if (quantized.source) {
     use.absmax = double{facts.tensor(*quantized.source).health.absmax};
     use.clipped = use.headroom(largest) < rounding_headroom(*facts.tensor(quantized.codes).format) &&
-                  (!clipping || clipping->saturated > 0);
+                  (!clipping || clipping->saturated > 0 || facts.tensor(quantized.codes).bad());
   } else {
     // Codes tell how large the values were only while none was cut off.
     use.absmax = double{facts.tensor(quantized.codes).health.absmax} * use.scale;
@@ -92,7 +92,8 @@ DumpReport detect_kv_scale_locked(DumpFacts& facts, const Explained& explained) 
   double least = INFINITY;
   for (const Quantized& quantized : quantized_tensors(facts)) {
     const std::string& role = facts.tensor(quantized.codes).at.role;
-    if ((role != "k_cache" && role != "v_cache") || explained.has(quantized.codes)) continue;
+    if (role != "k_cache" && role != "v_cache") continue;
+    if (quantized.scale && explained.has(*quantized.scale)) continue;
     std::optional<Use> now = use_of(facts, quantized);
     if (!now) continue;
     const double largest = double{info(*facts.tensor(now->codes).format).max_finite};

@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "core/counted.h"
+#include "core/recording/reader.h"
+#include "scenarios/export_dump.h"
+#include "scenarios/replay.h"
+
+namespace nanscope::cli {
+namespace {
+
+struct Options {
+  std::string recording;
+  std::string folder;
+  bool force = false;
+};
+
+int export_recording(const Options& options) {
+  const auto recording = Recording::open(options.recording);
+  if (!recording) return complain(recording.error().message);
+  scenarios::RecordingTensors tensors(*recording);
+  const Result<std::int64_t> count = [&] {
+    ProgressLine line("steps");
+    scenarios::ExportOptions exporting;
+    exporting.overwrite = options.force;
+    exporting.progress = [&line](std::int64_t done, std::int64_t total) { line.show(done, total, ""); };
+    return scenarios::export_dump(*recording, tensors, options.folder, exporting);
+  }();
+  if (!count) return complain(count.error().message);
+  print(fmt::format("{} in {}\n{} diagnose {}\n", counted(*count, "tensor"), options.folder, output_terminal().program,
+                    options.folder));
+  return kClean;
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("export", "Write a recording's tensors as a dump, as PyTorch hooks would");
+  command->add_option("FILE", options->recording, "A recording")->required();
+  command->add_option("-o,--output", options->folder, "A folder, which is made")->required();
+  command->add_flag("--force", options->force, "Write into a folder that is not empty");
+  command->footer(
+      "Examples:\n"
+      "  nanscope export run.nanscope -o dump\n"
+      "  nanscope diagnose dump");
+  command->callback([options, &action] { action = [options] { return export_recording(*options); }; });
+}
+
+}  // namespace nanscope::cli

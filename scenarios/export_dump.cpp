@@ -1,0 +1,180 @@
+#include "scenarios/export_dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "instrument/files/file.h"
+#include "instrument/weights/safetensors.h"
+
+namespace nanscope::scenarios {
+namespace {
+
+/// An op's output and what a hook calls it: below its layer, or of the whole model.
+struct HookName {
+  std::string_view op;
+  std::string_view role;
+  std::string_view name;
+};
+
+constexpr std::array kHookNames = {
+    HookName{"patch_embed", "out", "visual.patch_embed.output"},
+    HookName{"embed", "out", "model.embed_tokens.output"},
+    HookName{"attn_norm", "out", "input_layernorm.output"},
+    HookName{"q_proj", "out", "self_attn.q_proj.output"},
+    HookName{"k_proj", "out", "self_attn.k_proj.output"},
+    HookName{"v_proj", "out", "self_attn.v_proj.output"},
+    HookName{"q_rope", "out", "self_attn.attn.q"},
+    HookName{"k_rope", "out", "self_attn.attn.k"},
+    HookName{"kv_store", "k_codes", "self_attn.attn.k_codes"},
+    HookName{"kv_store", "v_codes", "self_attn.attn.v_codes"},
+    HookName{"kv_read", "k_read", "self_attn.attn.k_read"},
+    HookName{"kv_read", "v_read", "self_attn.attn.v_read"},
+    HookName{"scores", "out", "self_attn.attn.scores"},
+    HookName{"softmax", "probs", "self_attn.attn.probs"},
+    HookName{"attn_mix", "out", "self_attn.attn.output"},
+    HookName{"inner_norm", "out", "self_attn.inner_norm.output"},
+    HookName{"o_proj", "out", "self_attn.o_proj.output"},
+    HookName{"attn_residual", "out", "post_attention_layernorm.input"},
+    HookName{"mlp_norm", "out", "post_attention_layernorm.output"},
+    HookName{"gate_proj", "out", "mlp.gate_proj.output"},
+    HookName{"up_proj", "out", "mlp.up_proj.output"},
+    HookName{"mlp_act", "out", "mlp.act_fn.output"},
+    HookName{"down_proj", "out", "mlp.down_proj.output"},
+    HookName{"mlp_residual", "out", "output"},
+    HookName{"final_norm", "out", "model.norm.output"},
+    HookName{"lm_head", "logits", "lm_head.output"},
+    HookName{"argmax", "token", "next_token"},
+};
+
+/// Empty for what no hook sees: statistics within an op.
+std::string hook_name(const OpRow& op, const TensorRow& tensor) {
+  if (tensor.role == "stats") return {};
+  const auto known = std::find_if(kHookNames.begin(), kHookNames.end(),
+                                  [&](const HookName& one) { return one.op == op.name && one.role == tensor.role; });
+  const std::string name = known != kHookNames.end() ? std::string(known->name)
+                           : tensor.role == "out"    ? op.name + ".output"
+                                                     : op.name + '.' + tensor.role;
+  return op.layer < 0 ? name : fmt::format("model.layers.{}.{}", op.layer, name);
+}
+
+/// Scores and probabilities as attention has them: heads, queries, keys.
+bool heads_first(const TensorRow& tensor) { return tensor.role == "probs"; }
+
+struct Held {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;
+};
+
+Held hooked(std::string name, const OpRow& op, const TensorRow& tensor, TensorData data) {
+  Held held{std::move(name), std::string(safetensors_dtype(tensor.format)), {}, {}};
+  const bool by_head =
+      (heads_first(tensor) || op.kind == "attention_scores") && tensor.heads > 0 && tensor.channels % tensor.heads == 0;
+  if (!by_head) {
+    held.shape = tensor.role == "token" ? std::vector{tensor.tokens * tensor.channels}
+                                        : std::vector{tensor.tokens, tensor.channels};
+    held.bytes = std::move(data.bytes);
+    return held;
+  }
+  const std::int64_t width = tensor.channels / tensor.heads;
+  const std::size_t run = static_cast<std::size_t>(width) * info(tensor.format).storage_bytes();
+  held.shape = {tensor.heads, tensor.tokens, width};
+  held.bytes.resize(data.bytes.size());
+  for (std::int64_t token = 0; token < tensor.tokens; ++token) {
+    for (std::int64_t head = 0; head < tensor.heads; ++head) {
+      const auto from =
+          data.bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(token * tensor.heads + head) * run);
+      const auto to = held.bytes.begin() +
+                      static_cast<std::ptrdiff_t>(static_cast<std::size_t>(head * tensor.tokens + token) * run);
+      std::copy_n(from, run, to);
+    }
+  }
+  return held;
+}
+
+/// The ledger's scales of a step, for caches that are stored in codes.
+Status add_scales(const Recording& recording, const StepRow& step, std::vector<Held>& out) {
+  ScaleFilter filter;
+  filter.step = step.id;
+  const auto scales = recording.scales(filter);
+  if (!scales) return tl::unexpected(scales.error());
+  for (const ScaleRow& row : *scales) {
+    if (info(row.format).bits > 8 || std::isnan(row.scale)) continue;
+    const auto scale = static_cast<float>(row.scale);
+    const auto bytes = std::as_bytes(std::span(&scale, 1));
+    out.push_back({fmt::format("model.layers.{}.self_attn.attn.{}_scale", row.layer, row.target),
+                   "F32",
+                   {1},
+                   {bytes.begin(), bytes.end()}});
+  }
+  return {};
+}
+
+Result<std::vector<Held>> hooked_step(const Recording& recording, TensorSource& tensors, const StepRow& step) {
+  std::vector<Held> out;
+  OpFilter filter;
+  filter.step = step.id;
+  const auto ops = recording.ops(filter);
+  if (!ops) return tl::unexpected(ops.error());
+  for (const OpRow& op : *ops) {
+    const auto rows = recording.tensors_of(op.id);
+    if (!rows) return tl::unexpected(rows.error());
+    for (const TensorRow& row : *rows) {
+      std::string name = hook_name(op, row);
+      if (name.empty()) continue;
+      if (safetensors_dtype(row.format).empty())
+        return fail(fmt::format("{}: safetensors has no dtype for {}", name, nanscope::name(row.format)));
+      auto data = tensors.fetch(row.id);
+      if (!data) return tl::unexpected(data.error());
+      out.push_back(hooked(std::move(name), op, row, std::move(*data)));
+    }
+  }
+  if (Status scales = add_scales(recording, step, out); !scales) return tl::unexpected(scales.error());
+  return out;
+}
+
+Status write_step(const std::filesystem::path& folder, const std::vector<Held>& held) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return fail(fmt::format("{}: {}", folder.string(), error.message()));
+  std::vector<SafetensorsInput> inputs;
+  for (const Held& one : held) inputs.push_back({one.name, one.dtype, one.shape, one.bytes});
+  const auto bytes = encode_safetensors(std::move(inputs));
+  if (!bytes) return tl::unexpected(bytes.error());
+  return write_file(folder / "tensors.safetensors", *bytes);
+}
+
+}  // namespace
+
+Result<std::int64_t> export_dump(const Recording& recording, TensorSource& tensors, const std::filesystem::path& folder,
+                                 const ExportOptions& options) {
+  std::error_code error;
+  if (!options.overwrite && std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error)) {
+    return fail(fmt::format("{}: is not empty; --force writes into it", folder.string()));
+  }
+  const auto steps = recording.steps();
+  if (!steps) return tl::unexpected(steps.error());
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < steps->size(); ++i) {
+    const StepRow& step = (*steps)[i];
+    if (options.progress) options.progress(static_cast<std::int64_t>(i), static_cast<std::int64_t>(steps->size()));
+    const auto held = hooked_step(recording, tensors, step);
+    if (!held) return tl::unexpected(held.error());
+    const std::string place = step.request < 0 ? fmt::format("warm_up/step_{}", step.index)
+                                               : fmt::format("request_{}/step_{}", step.request, step.index);
+    if (Status written = write_step(folder / place, *held); !written) return tl::unexpected(written.error());
+    count += static_cast<std::int64_t>(held->size());
+  }
+  return count;
+}
+
+}  // namespace nanscope::scenarios

@@ -1,0 +1,67 @@
+#include "scenarios/export_dump.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <ostream>
+#include <string>
+
+#include "core/dump/diagnose_dump.h"
+#include "instrument/dump/open_dump.h"
+#include "scenarios/record.h"
+#include "scenarios/replay.h"
+#include "scenarios/runner.h"
+#include "scenarios/scenario.h"
+#include "tests/temporary_folder.h"
+
+namespace nanscope::scenarios {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Expected {
+  const char* scenario;
+  const char* fault_class;  ///< as each scenario file expects it of its recording; empty: clean
+};
+void PrintTo(const Expected& expected, std::ostream* out) { *out << expected.scenario; }
+
+class ExportedScenario : public testing::TestWithParam<Expected> {};
+
+/// Stripped of all that a recording knows, the tensors of a run tell the same.
+TEST_P(ExportedScenario, IsDiagnosedAgainFromItsDump) {
+  const TemporaryFolder folder;
+  const fs::path file = fs::path(NANSCOPE_SOURCE_DIR) / "scenarios" / (std::string(GetParam().scenario) + ".toml");
+  const Scenario scenario = load_scenario(file).value();
+  RunnerOptions options;
+  options.output = folder / "run.nanscope";
+  options.capture = "all";
+  const auto bench = workbench_for(scenario, options).value();
+  ASSERT_TRUE(run_scenario(*bench, scenario, options));
+  const Recording recording = Recording::open(options.output).value();
+  RecordingTensors tensors(recording);
+  const Result<std::int64_t> count = export_dump(recording, tensors, folder / "dump");
+  ASSERT_TRUE(count) << count.error().message;
+  EXPECT_GT(*count, 0);
+  EXPECT_FALSE(export_dump(recording, tensors, folder / "dump")) << "into a folder that is not empty";
+
+  const auto dump = OpenDump::open(folder / "dump");
+  ASSERT_TRUE(dump) << dump.error().message;
+  const Result<Diagnosis> found = diagnose_dump((*dump)->dump(), **dump);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->root_cause ? found->faults[*found->root_cause].fault_class : "", GetParam().fault_class);
+}
+
+// The mask of empty-softmax-row is no tensor of the run: its scores are finite, and what is proven is an invalid op.
+INSTANTIATE_TEST_SUITE_P(
+    Library, ExportedScenario,
+    testing::Values(Expected{"kv-scale-lock", "kv-scale-locked"}, Expected{"locked-scale-warmup", "kv-scale-locked"},
+                    Expected{"nonsaturating-cast", "kv-scale-locked"},
+                    Expected{"masked-v-poison", "masked-tail-poison"}, Expected{"prefix-poison", "masked-tail-poison"},
+                    Expected{"recycled-block-bits", "masked-tail-poison"},
+                    Expected{"onepass-variance", "variance-collapse"},
+                    Expected{"residual-overflow-f16", "f16-overflow"}, Expected{"empty-softmax-row", "invalid-op"},
+                    Expected{"benign-nan-constant", ""}, Expected{"legitimate-token-0", ""},
+                    Expected{"rmsnorm-locked-scale", ""}, Expected{"two-pass-variance", ""}));
+
+}  // namespace
+}  // namespace nanscope::scenarios
