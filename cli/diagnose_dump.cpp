@@ -47,7 +47,7 @@ bool looks_like_recording(const std::string& path) {
   std::array<char, kSqlite.size()> head{};
   std::ifstream file(path, std::ios::binary);
   file.read(head.data(), head.size());
-  return path.ends_with(".nanscope") || !file || std::string_view(head.data(), head.size()) == kSqlite;
+  return path.ends_with(".nanscope") || (file && std::string_view(head.data(), head.size()) == kSqlite);
 }
 
 int diagnose_dump_target(const std::string& path, const std::string& format, bool progress,
