@@ -38,7 +38,8 @@ class ZipBuilder {
   }
 
   static void number(std::uint64_t value, int width, std::string& to) {
-    for (int i = 0; i < width; ++i) to += static_cast<char>(value >> (8 * i) & 0xffU);
+    // Shifted a byte at a time: wider numbers end in zeros.
+    for (int i = 0; i < width; ++i, value >>= 8U) to += static_cast<char>(value & 0xffU);
   }
 
   /// What raw deflate makes of a text.
