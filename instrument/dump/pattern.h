@@ -1,15 +1,15 @@
 #pragma once
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/result.h"
+#include "instrument/files/regex.h"
 
 namespace nanscope {
 
-/// A regular expression (PCRE2) that somebody wrote into a file: what one match may cost is limited.
+/// A regular expression that somebody wrote into nanscope.toml.
 class Pattern {
  public:
   /// Error: no expression, with the offset of what is wrong.
@@ -22,7 +22,7 @@ class Pattern {
 
  private:
   std::string text_;
-  std::shared_ptr<const void> code_;  // a pcre2_code, immutable once compiled
+  Regex regex_;
 };
 
 /// `text` with $1 to $9 replaced by the groups of a match.

@@ -1,10 +1,11 @@
 #pragma once
-#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
+#include "instrument/files/regex.h"
 
 namespace nanscope {
 
@@ -32,10 +33,10 @@ class Splitter {
   Status split(std::string_view text, std::vector<std::string_view>& pieces) const;
 
  private:
-  Splitter(std::shared_ptr<const void> code, Keep keep) : code_(std::move(code)), keep_(keep) {}
-  static Result<Splitter> compile(std::string_view pattern, unsigned options, Keep keep);
+  Splitter(Regex regex, Keep keep) : regex_(std::move(regex)), keep_(keep) {}
+  static Result<Splitter> compile(std::string_view pattern, RegexSyntax syntax, Keep keep);
 
-  std::shared_ptr<const void> code_;  // a pcre2_code, immutable once compiled
+  Regex regex_;
   Keep keep_;
 };
 
