@@ -2,48 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 
 #include "core/dump/diagnose_dump.h"
+#include "core/tensor/health_of.h"
 
 namespace nanscope {
 namespace {
 
 /// Row-major index in the dump's shape to that in the recording's matrix, which has the heads of a token side by side.
-std::int64_t recorded_index(const DumpTensor& tensor, const TensorRow& row, std::int64_t index) {
-  const bool heads_first = row.heads > 1 && tensor.shape.size() >= 3 &&
-                           tensor.shape[tensor.shape.size() - 2] == row.tokens &&
-                           tensor.shape[tensor.shape.size() - 3] == row.heads;
-  if (!heads_first || row.tokens == 0 || tensor.shape.front() == row.tokens) return index;
+std::int64_t recorded_index(const TensorRow& row, bool heads_first, std::int64_t index) {
+  if (!heads_first || row.tokens == 0 || row.heads <= 0 || row.channels < row.heads) return index;
   const std::int64_t width = row.channels / row.heads;
   const std::int64_t head = index / width / row.tokens;
   const std::int64_t token = index / width % row.tokens;
   return (token * row.heads + head) * width + index % width;
-}
-
-Health health_of(std::span<const float> values, const FormatInfo* format, std::int64_t first) {
-  Health health = empty_health();
-  health.count = values.size();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float value = values[i];
-    if (!std::isfinite(value)) {
-      (std::isnan(value) ? health.nan : value > 0 ? health.pos_inf : health.neg_inf) += 1;
-      if (health.first_bad < 0) health.first_bad = first + static_cast<std::int64_t>(i);
-      continue;
-    }
-    health.zero += value == 0 ? 1 : 0;
-    health.saturated += format != nullptr && std::abs(value) >= format->max_finite ? 1 : 0;
-    health.sum += double{value};
-    health.sum_sq += double{value} * double{value};
-    health.min = std::min(health.min, value);
-    health.max = std::max(health.max, value);
-    health.absmax = std::max(health.absmax, std::abs(value));
-  }
-  return health;
 }
 
 }  // namespace
@@ -61,13 +37,15 @@ Status RecordedDump::add(RunData& run, const OpRow& op) {
     tensor.at.step = attributes.contains("step") && attributes["step"].is_number_integer()
                          ? std::optional(attributes["step"].get<std::int64_t>())
                          : tensor.at.step;
+    const std::int64_t all = row.tokens * row.channels;
     std::int64_t count = 1;
     for (const auto& extent : attributes["shape"]) {
       if (!extent.is_number_integer()) return fail(fmt::format("op {}: a shape is made of integers", op.id));
       tensor.shape.push_back(extent.get<std::int64_t>());
-      count =
-          tensor.shape.back() < 0 || tensor.shape.back() > row.tokens * row.channels ? -1 : count * tensor.shape.back();
-      if (count < 0) break;
+      const std::int64_t size = tensor.shape.back();
+      if (size < 0 || (size > 0 && count > all / size))
+        return fail(fmt::format("op {}: its shape is not that of its tensor", op.id));
+      count *= size;
     }
     if (count != row.tokens * row.channels)
       return fail(fmt::format("op {}: its shape is not that of its tensor", op.id));
@@ -75,6 +53,7 @@ Status RecordedDump::add(RunData& run, const OpRow& op) {
     if (tensor.dtype == nullptr) return fail(fmt::format("op {}: no dtype is called {}", op.id, name(row.format)));
     if (row.format != Format::i32) tensor.format = row.format;
     tensor.source = rows_.size();
+    heads_first_.push_back(attributes.contains("heads_first") && attributes["heads_first"] == true);
     tensor.health = row.health;
     rows_.push_back(row);
     dump_.tensors.push_back(std::move(tensor));
@@ -99,7 +78,7 @@ Result<std::vector<float>> RecordedDump::values(const DumpTensor& tensor, std::i
   if (!data) return fail(tensor.name + ": its elements were not recorded");
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    values[static_cast<std::size_t>(i)] = data->value(recorded_index(tensor, row, first + i));
+    values[static_cast<std::size_t>(i)] = data->value(recorded_index(row, heads_first_[tensor.source], first + i));
   }
   return values;
 }
@@ -111,7 +90,7 @@ Result<std::vector<std::uint32_t>> RecordedDump::codes(const DumpTensor& tensor,
   if (!data) return fail(tensor.name + ": its elements were not recorded");
   std::vector<std::uint32_t> codes(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    codes[static_cast<std::size_t>(i)] = data->code(recorded_index(tensor, row, first + i));
+    codes[static_cast<std::size_t>(i)] = data->code(recorded_index(row, heads_first_[tensor.source], first + i));
   }
   return codes;
 }
@@ -119,13 +98,13 @@ Result<std::vector<std::uint32_t>> RecordedDump::codes(const DumpTensor& tensor,
 Result<std::vector<Health>> RecordedDump::row_health(const DumpTensor& tensor) {
   const Result<std::vector<float>> all = values(tensor, 0, tensor.count());
   if (!all) return tl::unexpected(all.error());
-  const FormatInfo* format = tensor.format ? &info(*tensor.format) : nullptr;
+  const float largest = tensor.format ? info(*tensor.format).max_finite : std::numeric_limits<float>::infinity();
   std::vector<Health> rows;
   for (std::int64_t row = 0; row < tensor.rows(); ++row) {
     const std::int64_t first = row * tensor.channels();
-    rows.push_back(
-        health_of(std::span(*all).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(tensor.channels())),
-                  format, first));
+    const auto part =
+        std::span(*all).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(tensor.channels()));
+    rows.push_back(health_of(part, first, largest));
   }
   return rows;
 }

@@ -33,6 +33,7 @@ class RecordedDump final : public DumpElements {
   CachedTensors tensors_;
   Dump dump_;
   std::vector<TensorRow> rows_;
+  std::vector<bool> heads_first_;  ///< in the dump, one a row
 };
 
 /// diagnose() of a run, diagnose_dump() of an attached dump, whose faults are then placed in the recording.

@@ -114,6 +114,7 @@ class Attacher {
     op.name = unique_name(tensor.at);
     op.kind = "dumped";
     nlohmann::json attributes{{"dumped_as", tensor.name}, {"shape", tensor.shape}, {"port", port_text(tensor.at.port)}};
+    if (shape.heads_first) attributes["heads_first"] = true;
     if (tensor.at.step) attributes["step"] = *tensor.at.step;  // the name of its file may have said it
     op.attributes = attributes.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     std::vector<InputRow> inputs;
@@ -187,6 +188,16 @@ RunInfo info_of(const OpenDump& dump, const kernels::DeviceInfo& device, const A
   return info;
 }
 
+/// A database left in the middle of a step leaves SQLite's files beside it as well.
+void remove_unfinished(const std::filesystem::path& partial) {
+  for (const std::string_view suffix : {"", "-journal", "-wal", "-shm"}) {
+    std::filesystem::path file = partial;
+    file += suffix;
+    std::error_code ignored;
+    std::filesystem::remove(file, ignored);
+  }
+}
+
 }  // namespace
 
 Result<Attached> attach(OpenDump& dump, const std::filesystem::path& recording, const AttachOptions& options) {
@@ -213,7 +224,7 @@ Result<Attached> attach(OpenDump& dump, const std::filesystem::path& recording, 
     std::filesystem::rename(partial, recording, error);
     if (error) attached = fail(fmt::format("{}: cannot be written: {}", recording.string(), error.message()));
   }
-  if (!attached) std::filesystem::remove(partial, error);
+  if (!attached) remove_unfinished(partial);
   return attached;
 }
 

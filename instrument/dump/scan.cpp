@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/tensor/health_of.h"
 #include "kernels/health.h"
 #include "kernels/ops/health_scan.h"
 
@@ -88,29 +89,16 @@ Status scan_piece(kernels::Device& device, const kernels::TensorView& view, std:
 
 /// Dtypes that the kernels do not read (f64, packed e2m1), element by element: few dumps hold them.
 Health scan_slowly(std::span<const std::byte> bytes, const Dtype& dtype, std::uint64_t first, std::uint64_t count) {
-  Health health = empty_health();
-  const Result<std::vector<float>> values = decode_values(dtype, bytes, first, count);
-  if (!values) return health;
-  health.count = count;
-  for (std::size_t i = 0; i < values->size(); ++i) {
-    float value = (*values)[i];
+  Result<std::vector<float>> values = decode_values(dtype, bytes, first, count);
+  if (!values) return empty_health();
+  for (std::size_t i = 0; dtype.bits == 64 && i < values->size(); ++i) {
     // A finite f64 beyond f32 is finite still.
-    if (dtype.bits == 64 && std::isinf(value) && std::isfinite(double_at(bytes, first + i))) {
+    float& value = (*values)[i];
+    if (std::isinf(value) && std::isfinite(double_at(bytes, first + i))) {
       value = std::copysign(std::numeric_limits<float>::max(), value);
     }
-    if (!std::isfinite(value)) {
-      (std::isnan(value) ? health.nan : value > 0 ? health.pos_inf : health.neg_inf) += 1;
-      if (health.first_bad < 0) health.first_bad = static_cast<std::int64_t>(i);
-      continue;
-    }
-    health.zero += value == 0 ? 1 : 0;
-    health.sum += double{value};
-    health.sum_sq += double{value} * double{value};
-    health.min = std::min(health.min, value);
-    health.max = std::max(health.max, value);
-    health.absmax = std::max(health.absmax, std::abs(value));
   }
-  return health;
+  return health_of(*values, static_cast<std::int64_t>(first));
 }
 
 Health counted_only(std::int64_t count) {
@@ -137,10 +125,8 @@ Result<Health> scan_tensor(kernels::Device& device, const DumpTensor& tensor, st
     const std::int64_t length = std::min(kPiece, count - first);
     if (dtype_bytes_whole) read_ahead(bytes.subspan(static_cast<std::size_t>(first) * element));
     if (!by_kernel) {
-      Health piece =
-          scan_slowly(bytes, *tensor.dtype, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(length));
-      if (piece.first_bad >= 0) piece.first_bad += first;
-      merge(health, piece);
+      merge(health,
+            scan_slowly(bytes, *tensor.dtype, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(length)));
     } else {
       const std::int64_t rows = length / kFlatRow;
       const Aligned piece(bytes.subspan(static_cast<std::size_t>(first) * element),
@@ -184,6 +170,9 @@ Result<std::vector<Health>> scan_rows(kernels::Device& device, const DumpTensor&
     Result<std::vector<Health>> tiles = tiles_of(device, view_of(tensor, piece.bytes, length, channels));
     if (!tiles) return tl::unexpected(tiles.error());
     kernels::HealthSummary summary = kernels::summarize(*tiles, length, tiles_per_row);
+    for (Health& row : summary.rows) {
+      if (row.first_bad >= 0) row.first_bad += first * channels;
+    }
     std::move(summary.rows.begin(), summary.rows.end(), health.begin() + static_cast<std::ptrdiff_t>(first));
   }
   return health;
