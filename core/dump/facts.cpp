@@ -155,25 +155,19 @@ std::vector<TensorIndex> DumpFacts::inputs_of(TensorIndex index) const {
 }
 
 std::shared_ptr<const std::vector<float>> DumpFacts::values(TensorIndex index) {
-  const auto known = values_.find(index);
-  if (known != values_.end()) return known->second;
-  std::shared_ptr<const std::vector<float>> held;
-  if (tensor(index).count() <= kMostElements) {
+  return values_.get(index, [&]() -> std::shared_ptr<const std::vector<float>> {
+    if (tensor(index).count() > kMostElements) return nullptr;
     Result<std::vector<float>> read = elements_->values(tensor(index), 0, tensor(index).count());
-    if (read) held = std::make_shared<const std::vector<float>>(std::move(*read));
-  }
-  return values_[index] = held;
+    return read ? std::make_shared<const std::vector<float>>(std::move(*read)) : nullptr;
+  });
 }
 
 std::shared_ptr<const std::vector<std::uint32_t>> DumpFacts::codes(TensorIndex index) {
-  const auto known = codes_.find(index);
-  if (known != codes_.end()) return known->second;
-  std::shared_ptr<const std::vector<std::uint32_t>> held;
-  if (tensor(index).count() <= kMostElements) {
+  return codes_.get(index, [&]() -> std::shared_ptr<const std::vector<std::uint32_t>> {
+    if (tensor(index).count() > kMostElements) return nullptr;
     Result<std::vector<std::uint32_t>> read = elements_->codes(tensor(index), 0, tensor(index).count());
-    if (read) held = std::make_shared<const std::vector<std::uint32_t>>(std::move(*read));
-  }
-  return codes_[index] = held;
+    return read ? std::make_shared<const std::vector<std::uint32_t>>(std::move(*read)) : nullptr;
+  });
 }
 
 std::optional<float> DumpFacts::scalar(TensorIndex index) {
@@ -185,6 +179,7 @@ std::optional<float> DumpFacts::scalar(TensorIndex index) {
 const std::vector<Health>& DumpFacts::rows(TensorIndex index) {
   const auto known = rows_.find(index);
   if (known != rows_.end()) return known->second;
+  if (tensor(index).rows() > kMostRows) return rows_[index];
   Result<std::vector<Health>> read = elements_->row_health(tensor(index));
   return rows_[index] = read ? std::move(*read) : std::vector<Health>{};
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <map>
 #include <memory>
@@ -41,6 +42,38 @@ struct Birth {
   std::vector<std::int64_t> rows;   ///< rows of the tensor that are bad, and whose inputs were not
 };
 
+/// The elements of the tensors that were read last, up to a budget: a dump may be larger than memory. Null for those
+/// that cannot be read.
+template <class T>
+class RecentElements {
+ public:
+  using Held = std::shared_ptr<const std::vector<T>>;
+
+  /// What is held for a tensor, else what `read` gives, which is then held.
+  template <class Read>
+  Held get(TensorIndex tensor, const Read& read) {
+    const auto known = held_.find(tensor);
+    if (known != held_.end()) return known->second;
+    Held made = read();
+    bytes_ += made ? made->size() * sizeof(T) : 0;
+    order_.push_back(tensor);
+    held_.emplace(tensor, made);
+    while (bytes_ > kBudget && order_.size() > 1) {
+      const auto oldest = held_.find(order_.front());
+      bytes_ -= oldest->second ? oldest->second->size() * sizeof(T) : 0;
+      held_.erase(oldest);
+      order_.pop_front();
+    }
+    return made;
+  }
+
+ private:
+  static constexpr std::size_t kBudget = std::size_t{96} << 20;
+  std::unordered_map<TensorIndex, Held> held_;
+  std::deque<TensorIndex> order_;
+  std::size_t bytes_ = 0;
+};
+
 class DumpFacts {
  public:
   DumpFacts(const Dump& dump, DumpElements& elements);
@@ -76,6 +109,8 @@ class DumpFacts {
   /// All stored codes, likewise.
   std::shared_ptr<const std::vector<std::uint32_t>> codes(TensorIndex index);
   static constexpr std::int64_t kMostElements = std::int64_t{1} << 24;
+  /// Rows whose health is looked at; a tensor of more is judged as a whole.
+  static constexpr std::int64_t kMostRows = std::int64_t{1} << 20;
   /// A scale of one element; nothing for others.
   std::optional<float> scalar(TensorIndex index);
   const std::vector<Health>& rows(TensorIndex index);
@@ -105,8 +140,8 @@ class DumpFacts {
   std::unordered_map<TensorIndex, std::vector<Health>> rows_;
   std::unordered_map<TensorIndex, bool> symptomatic_;
   std::unordered_map<std::size_t, Padding> padding_;
-  std::unordered_map<TensorIndex, std::shared_ptr<const std::vector<float>>> values_;
-  std::unordered_map<TensorIndex, std::shared_ptr<const std::vector<std::uint32_t>>> codes_;
+  RecentElements<float> values_;
+  RecentElements<std::uint32_t> codes_;
   std::optional<std::vector<Birth>> births_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <unordered_map>
 
 #include "core/dump/detectors/detector.h"
 #include "core/dump/quantized.h"
@@ -18,16 +20,16 @@ struct Pair {
 };
 
 std::vector<Pair> pairs_of(const DumpFacts& facts, std::size_t first, std::size_t second) {
+  const auto key = [&](TensorIndex i) {
+    const TensorName& at = facts.tensor(i).at;
+    return fmt::format("{}|{}|{}|{}", at.module, at.role, static_cast<int>(at.port), at.index);
+  };
+  std::unordered_map<std::string, TensorIndex> partners;
+  for (const TensorIndex b : facts.members(second)) partners.emplace(key(b), b);
   std::vector<Pair> pairs;
   for (const TensorIndex a : facts.members(first)) {
-    const TensorName& at = facts.tensor(a).at;
-    for (const TensorIndex b : facts.members(second)) {
-      const TensorName& other = facts.tensor(b).at;
-      if (other.module != at.module || other.role != at.role || other.port != at.port || other.index != at.index)
-        continue;
-      if (facts.tensor(a).shape == facts.tensor(b).shape) pairs.push_back({a, b});
-      break;
-    }
+    const auto b = partners.find(key(a));
+    if (b != partners.end() && facts.tensor(a).shape == facts.tensor(b->second).shape) pairs.push_back({a, b->second});
   }
   return pairs;
 }
