@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "cli/command.h"
 #include "gui/app.h"
@@ -24,6 +26,11 @@ void say(std::string_view text) {
 }
 
 int show(GuiOptions options) {
+  std::error_code error;
+  if (std::filesystem::is_directory(options.app.file, error)) {
+    return complain(fmt::format("{}: is a folder, expected a recording; nanscope attach makes one of a dump",
+                                options.app.file.string()));
+  }
   if (!options.size.empty()) {
     const Result<gui::Extent> size = gui::parse_size(options.size);
     if (!size) return complain(size.error().message);
