@@ -147,6 +147,7 @@ Status write_step(const std::filesystem::path& folder, const std::vector<Held>& 
   std::filesystem::create_directories(folder, error);
   if (error) return fail(fmt::format("{}: {}", folder.string(), error.message()));
   std::vector<SafetensorsInput> inputs;
+  inputs.reserve(held.size());
   for (const Held& one : held) inputs.push_back({one.name, one.dtype, one.shape, one.bytes});
   const auto bytes = encode_safetensors(std::move(inputs));
   if (!bytes) return tl::unexpected(bytes.error());

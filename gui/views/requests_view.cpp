@@ -364,9 +364,10 @@ class CacheMap {
     ImGui::BeginChild("blocks", {room.width, room.height}, false, ImGuiWindowFlags_NoBackground);
     const ImVec2 start = ImGui::GetCursorScreenPos();
     for (std::size_t i = 0; i < map_.blocks.size(); ++i) {
+      const std::size_t row = i / grid.columns;
       const Area block{start.x + px(kMargin) + static_cast<float>(i % grid.columns) * grid.block_width,
-                       start.y + static_cast<float>(i / grid.columns) * grid.block_height,
-                       grid.block_width - 2 * px(kBlockGap), grid.block_height};
+                       start.y + static_cast<float>(row) * grid.block_height, grid.block_width - 2 * px(kBlockGap),
+                       grid.block_height};
       if (ImGui::IsRectVisible(block.min(), block.max())) draw_block(map_.blocks[i], block, grid);
     }
     ImGui::SetCursorScreenPos({start.x, start.y + grid.height - 1});

@@ -107,6 +107,7 @@ class ScalesView final : public View {
     std::vector<std::size_t> shown;
     std::vector<LogRange> limits;
     if (policies != nullptr) shown = policies_.shown(*policies);
+    limits.reserve(shown.size());
     for (const std::size_t policy : shown) limits.push_back(policies->policies[policy].limits);
     const ScaleSheet sheet{ledger, known_->columns,        context, actions, ledger.find(context.selection), policies,
                            shown,  axis_of(ledger, limits)};
