@@ -17,6 +17,7 @@ constexpr float kHeight = 36;
 constexpr float kButton = 24;
 constexpr const char* kOpened = "beside";
 constexpr const char* kParting = "divergence";
+constexpr const char* kCompared = "difference";
 constexpr const char* kSaved = "saving the other run";
 
 /// Where a run was copied to.
@@ -37,6 +38,8 @@ Result<PreparedPtr> part(RunFacts& facts) {
   if (!found) return tl::unexpected(found.error());
   return std::make_shared<const Divergence>(std::move(*found));
 }
+
+Result<PreparedPtr> compare(RunFacts& facts) { return facts.difference(); }
 
 /// A cross in a square; true when it was pressed.
 bool close_button(const Look& look, Area box) {
@@ -79,6 +82,7 @@ void Beside::remove(Store& store) {
   run_.reset();
   coming_.reset();
   divergence_.reset();
+  difference_.reset();
   store.ask(kOpened, [](RunFacts& facts) { return put(facts, nullptr); });
 }
 
@@ -113,8 +117,10 @@ bool Beside::take(Store& store, const Answer& answer) {
     } else if (coming_) {
       run_ = std::move(coming_);
       divergence_.reset();
+      difference_.reset();
       saved_ = false;
       store.ask(kParting, part, Urgency::later);
+      store.ask(kCompared, compare, Urgency::later);
     }
     coming_.reset();
     return true;
@@ -122,6 +128,16 @@ bool Beside::take(Store& store, const Answer& answer) {
   if (answer.kind == kParting) {
     if (answer.result && run_) divergence_ = std::static_pointer_cast<const Divergence>(*answer.result);
     if (!answer.result) words_ = {answer.result.error().message, true};
+    return true;
+  }
+  if (answer.kind == kCompared) {
+    if (!answer.result) {
+      words_ = {answer.result.error().message, true};
+    } else if (*answer.result && run_) {
+      difference_ = std::static_pointer_cast<const RunDifference>(*answer.result);
+    } else if (run_) {
+      store.ask(kCompared, compare, Urgency::later);
+    }
     return true;
   }
   if (answer.kind != kSaved) return false;

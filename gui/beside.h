@@ -8,6 +8,7 @@
 #include "gui/background.h"
 #include "gui/bars.h"
 #include "gui/prepare/beside.h"
+#include "gui/prepare/run_difference.h"
 #include "gui/store.h"
 
 namespace nanscope::gui {
@@ -40,6 +41,8 @@ class Beside {
   const BesideRunPtr& run() const { return run_; }
   /// Where the runs part, once it is known.
   std::shared_ptr<const Divergence> divergence() const { return divergence_; }
+  /// How the cells of the front differ, once it is known.
+  std::shared_ptr<const RunDifference> difference() const { return difference_; }
   bool running() const { return job_.running(); }
   /// Nothing stands or comes there: no bar is to be drawn.
   bool empty() const { return !run_ && !job_.running(); }
@@ -53,6 +56,7 @@ class Beside {
   BesideRunPtr run_;     ///< that stands there
   BesideRunPtr coming_;  ///< that is being opened
   std::shared_ptr<const Divergence> divergence_;
+  std::shared_ptr<const RunDifference> difference_;
   std::optional<StatusText> words_;
   bool saved_ = false;
   std::optional<std::vector<std::string>> next_;  ///< to be tried once the cancelled run has ended

@@ -148,7 +148,7 @@ void draw_legend(const ViewContext& context, Area row, std::span<const LegendEnt
                  std::span<const LegendEntry> last) {
   LegendWriter writer(context, row);
   for (const LegendEntry& entry : first) writer.entry(entry);
-  writer.ramp(ramp);
+  if (!ramp.words.empty()) writer.ramp(ramp);
   for (const LegendEntry& entry : last) writer.entry(entry);
 }
 

@@ -77,7 +77,7 @@ void unclip();
 /// A cell that is selected: framed, at least so large that it is seen, on hair lines through the grid.
 void draw_cursor(const GridScene& scene, Area cell, bool along_row, bool along_column);
 
-/// The kinds of health in words, then the ramp, then the rest; what does not fit is left out.
+/// The kinds of health in words, then the ramp, then the rest; what does not fit is left out, and a ramp without words.
 struct LegendRamp {
   std::string words;  ///< "healthy, largest |x|"
   std::string from;

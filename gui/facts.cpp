@@ -62,6 +62,28 @@ Result<std::shared_ptr<const Story>> RunFacts::story() {
   return story_;
 }
 
+Result<std::shared_ptr<const RunDifference>> RunFacts::difference() {
+  if (!beside_ || difference_) return difference_;
+  for (RunFacts* side : {this, beside_.get()}) {
+    const auto made = side->map();
+    if (!made) return tl::unexpected(made.error());
+    if (!(*made)->exact) return nullptr;
+  }
+  const auto begin = RunDifferenceMaker::Clock::now();
+  if (!difference_maker_) {
+    difference_maker_ = std::make_unique<RunDifferenceMaker>(map_, rows_, beside_->map_, beside_->rows_, stop_);
+  }
+  if (Status compared = difference_maker_->refine(begin + kMapSlice); !compared) {
+    difference_maker_.reset();
+    return tl::unexpected(compared.error());
+  }
+  if (difference_maker_->done()) {
+    difference_ = std::make_shared<const RunDifference>(difference_maker_->take());
+    difference_maker_.reset();
+  }
+  return difference_;
+}
+
 Status RunFacts::put_beside(BesideRunPtr run) {
   std::unique_ptr<RunFacts> facts;
   if (run) {
@@ -69,6 +91,8 @@ Status RunFacts::put_beside(BesideRunPtr run) {
     if (!recording) return tl::unexpected(recording.error());
     facts = std::make_unique<RunFacts>(std::move(*recording), stop_);
   }
+  difference_maker_.reset();
+  difference_.reset();
   beside_ = std::move(facts);
   beside_run_ = std::move(run);
   return {};

@@ -5,6 +5,7 @@
 #include "core/recording/reader.h"
 #include "core/result.h"
 #include "gui/prepare/beside.h"
+#include "gui/prepare/run_difference.h"
 #include "gui/prepare/run_map.h"
 #include "gui/prepare/story.h"
 #include "scenarios/replay.h"
@@ -37,6 +38,9 @@ class RunFacts {
   RunFacts* beside() { return beside_.get(); }
   /// Replaces it; null takes it away. Errors: as of Recording::open(); what stood there stays.
   Status put_beside(BesideRunPtr run);
+  /// The map against that of the run beside. Answers soon: null while there is more to compare, which each call goes
+  /// on with, and when nothing stands beside.
+  Result<std::shared_ptr<const RunDifference>> difference();
 
  private:
   class StoppableTensors final : public TensorSource {
@@ -60,6 +64,8 @@ class RunFacts {
   std::shared_ptr<const Story> story_;
   BesideRunPtr beside_run_;  ///< before the recording that is open in its folder
   std::unique_ptr<RunFacts> beside_;
+  std::unique_ptr<RunDifferenceMaker> difference_maker_;  ///< refers to the one beside
+  std::shared_ptr<const RunDifference> difference_;
 };
 
 }  // namespace nanscope::gui

@@ -159,7 +159,7 @@ std::optional<Area> Window::where(std::string_view view, const Place& place) con
 
 ViewContext Window::context() const {
   return {setup_.theme,       setup_.fonts,          setup_.scale,      navigator_.selection(), navigator_.map(),
-          navigator_.story(), navigator_.playhead(), setup_.unattended, beside_.run()};
+          navigator_.story(), navigator_.playhead(), setup_.unattended, beside_.run(),          beside_.difference()};
 }
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {

@@ -94,15 +94,19 @@ FrontImage make_image(const CellGrid& grid, FrontRange range, int max_width, int
   return image;
 }
 
-FrontImage make_front_image(const RunMap& map, FrontRange range, int max_width, int max_height) {
-  FrontImage image =
-      make_image({map.cells, map.columns, static_cast<std::int64_t>(map.rows.size())}, range, max_width, max_height);
+FrontImage make_front_image(const CellGrid& grid, FrontRange range, int max_width, int max_height) {
+  FrontImage image = make_image(grid, range, max_width, max_height);
   if (!image.texels.empty()) {
     MarkFinder(image, std::max(1.0, static_cast<double>(max_width) / image.width),
                std::max(1.0, static_cast<double>(max_height) / image.height))
         .find();
   }
   return image;
+}
+
+FrontImage make_front_image(const RunMap& map, FrontRange range, int max_width, int max_height) {
+  return make_front_image({map.cells, map.columns, static_cast<std::int64_t>(map.rows.size())}, range, max_width,
+                          max_height);
 }
 
 }  // namespace nanscope::gui

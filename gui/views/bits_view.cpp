@@ -9,8 +9,9 @@
 #include "core/numbers/bits_words.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
-#include "gui/prepare/bits_sheet.h"
+#include "gui/prepare/bits_pair.h"
 #include "gui/views/registry.h"
+#include "gui/views/twin_parts.h"
 
 /// The bits: one element before storing, stored and read back, and where it fell among its neighbours.
 namespace nanscope::gui {
@@ -29,6 +30,7 @@ constexpr float kMostBin = 48;         ///< width of a bar
 constexpr float kNamesHeight = 34;
 constexpr float kApart = 30;  ///< between the numbers and the codes of NaN
 constexpr float kFieldGap = 8;
+constexpr float kPartsHeight = 32;  ///< which run is shown, and how it differs
 
 /// Room on a line that words have taken already.
 class Taken {
@@ -51,8 +53,12 @@ class Taken {
 /// The view while it is drawn downwards.
 class Drawer {
  public:
-  Drawer(const ViewContext& context, const ViewActions& actions, const BitsSheet& sheet, Area area)
-      : context_(context), actions_(actions), sheet_(sheet), area_(area) {}
+  Drawer(const ViewContext& context, const ViewActions& actions, const BitsPair& pair, TwinPart part, Area area)
+      : context_(context),
+        actions_(actions),
+        pair_(pair),
+        sheet_(part == TwinPart::there ? *pair.there : pair.here),
+        area_(area) {}
 
   /// Answers the height that was used.
   float draw() {
@@ -113,7 +119,7 @@ class Drawer {
     label(fonts().mono, {inside.x, y, inside.width, px(24)}, theme().muted, code, 1);
     label(fonts().title, {inside.x, y, inside.width - px(130), px(24)}, tone(stage.tone), value_text(stage));
     y += px(28);
-    y += draw_cells(stage.anatomy, {inside.x, y, inside.width, 0}) + px(6);
+    y += draw_cells(stage, {inside.x, y, inside.width, 0}) + px(6);
     label(fonts().small, {inside.x, y, inside.width, px(kLine)}, theme().muted, bits_note(stage.anatomy, inside.width));
     const std::string formula = typeset(stage.anatomy.formula);
     const bool large = text_size(fonts().mono, formula).x <= inside.width;
@@ -157,8 +163,11 @@ class Drawer {
     return px(kCellHeight) + (cell_width(format, width) >= px(kWeighted) ? px(kLine) : 0);
   }
 
-  /// Set bits in full colour, weights below where they fit.
-  float draw_cells(const Anatomy& anatomy, Area area) const {
+  /// Set bits in full colour, weights below where they fit. Those that the twin has otherwise are underlined.
+  float draw_cells(const BitsStage& stage, Area area) const {
+    const Anatomy& anatomy = stage.anatomy;
+    const StagePair* twin = pair_.stage(stage.title);
+    const std::uint32_t differ = twin != nullptr ? twin->differ.value_or(0) : 0;
     const FormatInfo& format = info(anatomy.format);
     const float width = cell_width(format, area.width);
     const bool weighted = width >= px(kWeighted);
@@ -170,6 +179,9 @@ class Drawer {
         const float gap = width > px(8) ? 1.0F : 0.0F;
         const Area cell{x, area.y, width - gap, px(kCellHeight)};
         fill(cell, set ? ground : ground.alpha(70), px(width > px(14) ? 3 : 1));
+        if (((differ >> (field.high - static_cast<int>(i))) & 1U) != 0) {
+          fill({cell.x, cell.bottom() - px(3), cell.width, px(3)}, theme().accent);
+        }
         label(set ? fonts().mono : fonts().mono_small, cell, set ? theme().text : theme().muted, set ? "1" : "0", 0.5F);
         if (weighted) {
           const Area below{x - px(4), cell.bottom(), width + px(8), px(kLine)};
@@ -390,6 +402,7 @@ class Drawer {
 
   const ViewContext& context_;
   const ViewActions& actions_;
+  const BitsPair& pair_;
   const BitsSheet& sheet_;
   Area area_;
 };
@@ -400,33 +413,85 @@ class BitsView final : public View {
   std::string_view title() const override { return "Bits"; }
   std::string_view caption() const override { return "one element before storing, stored and read back"; }
   std::optional<TableMaker> table(const PreparedPtr& prepared) const override {
-    return table_maker<BitsSheet>(prepared);
+    return
+        [data = std::dynamic_pointer_cast<const BitsPair>(prepared)] { return data ? table_of(data->here) : Table{}; };
   }
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
     const Place place = context.selection.place;
-    return ViewRequest{to_string(place), [place](RunFacts& facts) -> Result<PreparedPtr> {
-                         RecordingRun run(facts.recording());
-                         Result<BitsSheet> sheet = make_bits_sheet(run, facts.tensors(), place);
-                         if (!sheet) return tl::unexpected(sheet.error());
-                         return std::make_shared<const BitsSheet>(std::move(*sheet));
-                       }};
+    const BesideRunPtr beside = context.beside;
+    return ViewRequest{fmt::format("{} {}", to_string(place), beside ? beside->path.string() : ""),
+                       [place, beside](RunFacts& facts) { return answer(facts, place, beside); }};
   }
 
   void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
-    const auto& sheet = static_cast<const BitsSheet&>(*prepared);
-    if (sheet.stages.empty()) {
-      notice(context, area, sheet.notice, sheet.advice);
+    const auto& pair = static_cast<const BitsPair&>(*prepared);
+    if (pair.here.stages.empty()) {
+      notice(context, area, pair.here.notice, pair.here.advice);
       return;
+    }
+    const bool beside = pair.there && area.width >= kTwoColumns * context.scale;
+    if (!pair.label.empty()) {
+      const float height = kPartsHeight * context.scale;
+      draw_parts(context, pair, {area.x, area.y, area.width, height}, beside);
+      area = {area.x, area.y + height, area.width, area.height - height};
     }
     ImGui::SetCursorScreenPos(area.min());
     ImGui::BeginChild("bits", {area.width, area.height}, false, ImGuiWindowFlags_NoBackground);
     const ImVec2 start = ImGui::GetCursorScreenPos();
-    const float height = Drawer(context, actions, sheet, {start.x, start.y, area.width, area.height}).draw();
+    float height = 0;
+    const auto draw_run = [&](TwinPart part, Area column) {
+      ImGui::PushID(static_cast<int>(part));
+      height = std::max(height, Drawer(context, actions, pair, part, column).draw());
+      ImGui::PopID();
+    };
+    if (beside) {
+      const float half = std::floor(area.width / 2);
+      draw_run(TwinPart::here, {start.x, start.y, half, area.height});
+      draw_run(TwinPart::there, {start.x + half, start.y, area.width - half, area.height});
+      fill({start.x + half, start.y, 1, height}, context.theme.line);
+    } else {
+      draw_run(pair.there ? part_ : TwinPart::here, {start.x, start.y, area.width, area.height});
+    }
     ImGui::SetCursorScreenPos({start.x, start.y + height});
     ImGui::Dummy({1, 8 * context.scale});
     ImGui::EndChild();
   }
+
+ private:
+  static Result<PreparedPtr> answer(RunFacts& facts, const Place& place, const BesideRunPtr& beside) {
+    RecordingRun run(facts.recording());
+    Result<BitsSheet> sheet = make_bits_sheet(run, facts.tensors(), place);
+    if (!sheet) return tl::unexpected(sheet.error());
+    BitsPair alone;
+    alone.here = std::move(*sheet);
+    if (!beside || facts.beside() == nullptr) return std::make_shared<const BitsPair>(std::move(alone));
+    RecordingRun there(facts.beside()->recording());
+    Result<BitsPair> pair = make_bits_pair(std::move(alone.here), there, facts.beside()->tensors(), beside->label);
+    if (!pair) return tl::unexpected(pair.error());
+    return std::make_shared<const BitsPair>(std::move(*pair));
+  }
+
+  /// Side by side the runs are named above their columns; else one of them is chosen.
+  void draw_parts(const ViewContext& context, const BitsPair& pair, Area row, bool beside) {
+    const float side = kSide * context.scale;
+    const Area inside = row.inset(side, 0);
+    if (beside) {
+      const float half = std::floor(row.width / 2);
+      const std::string words = fmt::format("{}   {}", part_name(TwinPart::there, pair.label), pair.words);
+      const Area left{inside.x, row.y, half - 2 * side, row.height};
+      label(context.fonts.small, left, context.theme.text, part_name(TwinPart::here, pair.label));
+      label(context.fonts.small, left, context.theme.muted, "underlined: bits that differ", 1);
+      label(context.fonts.small, {row.x + half + side, row.y, row.width - half - 2 * side, row.height},
+            context.theme.accent, printable(words));
+      return;
+    }
+    constexpr TwinPart kSides[] = {TwinPart::here, TwinPart::there};
+    const float x = pair.there ? choose_part(context, inside, kSides, pair.label, part_) : inside.x;
+    label(context.fonts.small, {x, row.y, inside.right() - x, row.height}, context.theme.muted, printable(pair.words));
+  }
+
+  TwinPart part_ = TwinPart::here;
 };
 
 }  // namespace

@@ -5,13 +5,16 @@
 
 #include "core/counted.h"
 #include "gui/cell_map.h"
+#include "gui/views/front_twin.h"
 #include "gui/views/registry.h"
 
 /// The front: token x (layer, op) over all requests and steps, coloured by health.
 namespace nanscope::gui {
 namespace {
 
+constexpr float kMargin = 18;
 constexpr float kHeaderHeight = 46;
+constexpr float kPartsHeight = 32;  ///< which run is shown
 constexpr float kLegendHeight = 34;
 constexpr float kLeastTitle = 56;  ///< of a request, when it is cut
 constexpr float kLabelWidth = 168;
@@ -22,6 +25,12 @@ constexpr float kLeastMark = 5;  ///< a single NaN among millions of cells is as
 /// The map, and where its cells are on screen.
 struct Scene : GridScene {
   const RunMap& map;
+};
+
+/// What is shown of which run.
+struct FrontPicture final : Prepared {
+  TwinPart part = TwinPart::here;
+  FrontImage image;
 };
 
 std::string request_title(const MapRequest& request) {
@@ -38,15 +47,26 @@ class FrontView final : public View {
   std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
     if (!context.map) return std::nullopt;
     grid_.port.set_grid(context.map->columns, static_cast<std::int64_t>(context.map->rows.size()));
-    const Area cells = cells_of(area, context.scale);
+    const Area cells = cells_of(below_parts(context, area), context.scale);
     const int width = std::clamp(static_cast<int>(cells.width), 1, kTextureLimit);
     const int height = std::clamp(static_cast<int>(cells.height), 1, kTextureLimit);
     const FrontRange range = grid_.port.range();
-    return ViewRequest{fmt::format("{} {} {} {} {} {} {}", context.map->exact, range.column_begin, range.column_end,
-                                   range.row_begin, range.row_end, width, height),
-                       [map = context.map, range, width, height](RunFacts&) -> Result<PreparedPtr> {
-                         return std::make_shared<const FrontImage>(make_front_image(*map, range, width, height));
-                       }};
+    const TwinPart part = part_of(context);
+    std::string key = fmt::format("{} {} {} {} {} {} {}", context.map->exact, range.column_begin, range.column_end,
+                                  range.row_begin, range.row_end, width, height);
+    if (part != TwinPart::here) key += fmt::format(" {} {}", static_cast<int>(part), context.beside->path.string());
+    return ViewRequest{
+        std::move(key),
+        [map = context.map, twin = context.difference, part, range, width, height](RunFacts&) -> Result<PreparedPtr> {
+          const auto rows = static_cast<std::int64_t>(map->rows.size());
+          const std::vector<Cell>& cells = part == TwinPart::here    ? map->cells
+                                           : part == TwinPart::there ? twin->there
+                                                                     : twin->cells;
+          auto picture = std::make_shared<FrontPicture>();
+          picture->part = part;
+          picture->image = make_front_image({cells, map->columns, rows}, range, width, height);
+          return picture;
+        }};
   }
 
   std::optional<Area> where(const Place& place) const override {
@@ -60,25 +80,49 @@ class FrontView final : public View {
 
   void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
     map_ = context.map;
+    const Area whole = area;
+    area = below_parts(context, area);
     cells_ = cells_of(area, context.scale);
     if (!context.map || !prepared) return;
     const RunMap& map = *context.map;
-    const Scene scene{{context, grid_.port, cells_of(area, context.scale)}, map};
+    const auto& picture = static_cast<const FrontPicture&>(*prepared);
+    const bool differences = picture.part == TwinPart::difference;
+    const Theme colors = differences ? front_difference_theme(context.theme) : context.theme;
+    const ViewContext themed = with_theme(context, colors);
+    const Scene scene{{themed, grid_.port, cells_}, map};
     if (map.columns == 0 || map.rows.empty() || scene.cells.width < 1 || scene.cells.height < 1) return;
-    grid_.upload(prepared, static_cast<const FrontImage&>(*prepared), context.theme);
+    grid_.upload(prepared, picture.image, colors);
     const std::optional<GridHit> hit = grid_.input(scene.cells);
     grid_.draw(scene);
     draw_lines(scene);
-    draw_marks(scene, static_cast<const FrontImage&>(*prepared));
+    draw_marks(scene, picture.image);
     draw_future(scene);
     draw_selection(scene);
     draw_header(scene, area);
     draw_labels(scene, area, hit);
-    draw_key(context, area);
+    if (area.y > whole.y) {
+      const Area row{whole.x, whole.y, whole.width, area.y - whole.y};
+      draw_front_parts(context, row.inset(scene.px(kMargin), 0), part_);
+    }
+    const Area key{area.x, area.bottom() - scene.px(kLegendHeight), area.width, scene.px(kLegendHeight)};
+    if (differences) {
+      draw_difference_key(context, key);
+    } else {
+      draw_key(context, key);
+    }
     if (hit) hover(scene, actions, *hit);
   }
 
  private:
+  /// A run that stands beside takes a line of its own.
+  static Area below_parts(const ViewContext& context, Area area) {
+    const float height = context.beside ? kPartsHeight * context.scale : 0;
+    return {area.x, area.y + height, area.width, area.height - height};
+  }
+  /// What can be shown of what was chosen.
+  TwinPart part_of(const ViewContext& context) const {
+    return context.beside && context.difference ? part_ : TwinPart::here;
+  }
   static Area cells_of(Area area, float scale) {
     return {area.x + kLabelWidth * scale, area.y + kHeaderHeight * scale, area.width - (kLabelWidth + 12) * scale,
             area.height - (kHeaderHeight + kLegendHeight) * scale};
@@ -283,8 +327,7 @@ class FrontView final : public View {
     }
   }
 
-  static void draw_key(const ViewContext& context, Area area) {
-    const float height = kLegendHeight * context.scale;
+  static void draw_key(const ViewContext& context, Area row) {
     const LegendEntry first[] = {{kNan, "NaN"},
                                  {kInf, "Inf"},
                                  {kClipped, "clipped"},
@@ -292,7 +335,7 @@ class FrontView final : public View {
     const LegendRamp ramp{"healthy, largest |x|", fmt::format("{:g}", std::pow(10.0, kRampFrom)),
                           fmt::format("{:g}", std::pow(10.0, kRampTo))};
     const LegendEntry last[] = {{kZero, "all zero"}, {kAbsent, "none"}};
-    draw_legend(context, {area.x, area.bottom() - height, area.width, height}, first, ramp, last);
+    draw_legend(context, row, first, ramp, last);
   }
 
   static void hover(const Scene& scene, const ViewActions& actions, const GridHit& hit) {
@@ -308,16 +351,19 @@ class FrontView final : public View {
       if (said != request->token_text.end() && !said->second.empty())
         token += fmt::format(" {}", in_quotes(said->second));
     }
-    std::string health(cell_name(cell));
-    if (cell >= kHealthyFirst && cell <= kHealthyLast) {
-      health +=
-          fmt::format(", largest |x| {:.2g} to {:.2g}", magnitude_of(cell), magnitude_of(static_cast<Cell>(cell + 1)));
+    if (const RunDifference* twin = scene.context.difference.get(); twin != nullptr && scene.context.beside) {
+      const std::string both = cell_pair_tooltip(scene.context, place, token, cell, twin->cell_there(hit.column, row),
+                                                 twin->cell(hit.column, row));
+      actions.hint(fmt::format("{}   {}   {}", to_string(place), token, both));
+      return;
     }
+    const std::string health = health_words(cell);
     actions.hint(fmt::format("{}   {}   {}", to_string(place), token, health));
     cell_tooltip(scene.context, to_string(place), token, health, cell);
   }
 
   CellMap grid_;
+  TwinPart part_ = TwinPart::here;
   std::shared_ptr<const RunMap> map_;  ///< of the last frame, as the next
   Area cells_;
 };

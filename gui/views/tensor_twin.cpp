@@ -68,16 +68,6 @@ Theme difference_theme(const Theme& theme) {
   return colors;
 }
 
-ViewContext with_theme(const ViewContext& context, const Theme& theme) {
-  return {theme,         context.fonts,    context.scale,      context.selection, context.map,
-          context.story, context.playhead, context.unattended, context.beside};
-}
-
-std::string part_name(TwinPart part, const TwinPicture& twin) {
-  if (part == TwinPart::here) return "this run";
-  return part == TwinPart::there ? twin.label : "difference";
-}
-
 float draw_difference_ramp(const ViewContext& context, Area row, const TwinPicture& twin) {
   const auto px = [&](float pixels) { return pixels * context.scale; };
   float right = row.right();
@@ -105,7 +95,7 @@ float draw_difference_ramp(const ViewContext& context, Area row, const TwinPictu
 }
 
 void draw_part_title(const ViewContext& context, Area row, TwinPart part, const TwinPicture& twin) {
-  const std::string name = printable(part_name(part, twin));
+  const std::string name = printable(part_name(part, twin.label));
   float right = row.right();
   if (part == TwinPart::difference) {
     const float taken = text_size(context.fonts.small, name).x + 16 * context.scale;

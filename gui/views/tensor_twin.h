@@ -4,21 +4,14 @@
 
 #include "gui/cell_map.h"
 #include "gui/prepare/tensor_pair.h"
+#include "gui/views/twin_parts.h"
 
 /// What the tensor view draws when another run stands beside.
 namespace nanscope::gui {
 
-enum class TwinPart : std::uint8_t { here, there, difference };
-inline constexpr TwinPart kTwinParts[] = {TwinPart::here, TwinPart::there, TwinPart::difference};
-
 /// The window's theme, whose cells are coloured as differences: where the value here is the smaller one in teal, where
 /// it is the larger one in brown, the darker the smaller the difference.
 Theme difference_theme(const Theme& theme);
-/// The same context with another theme.
-ViewContext with_theme(const ViewContext& context, const Theme& theme);
-
-/// "this run", the other run's label, "difference".
-std::string part_name(TwinPart part, const TwinPicture& twin);
 
 /// Above a grid: what it shows, for the difference with its ramp.
 void draw_part_title(const ViewContext& context, Area row, TwinPart part, const TwinPicture& twin);

@@ -147,14 +147,9 @@ class TensorView final : public View {
     label(context.fonts.small, layout.words, same ? context.theme.muted : context.theme.text,
           printable(words + difference.words));
     if (layout.tabs.width <= 0) return;
-    float x = layout.tabs.x;
     const float height = 22 * context.scale;
-    for (const TwinPart part : kTwinParts) {
-      const std::string name = printable(part_name(part, twin));
-      float edge = std::min(x + chip_width(context, name), layout.tabs.right());
-      x = edge + 6 * context.scale;
-      if (button(context, edge, layout.tabs.y, height, name, part_ == part)) part_ = part;
-    }
+    const Area row{layout.tabs.x, layout.tabs.y, layout.tabs.width, height};
+    const float x = choose_part(context, row, kTwinParts, twin.label, part_);
     if (part_ != TwinPart::difference || x >= layout.tabs.right()) return;
     draw_difference_ramp(context, {x, layout.tabs.y, layout.tabs.right() - x, height}, twin);
   }
@@ -247,15 +242,10 @@ class TensorView final : public View {
   /// Ends at `right`, which then moves to its left.
   static bool button(const ViewContext& context, float& right, float y, float height, const std::string& words,
                      bool chosen) {
-    const float width = chip_width(context, words);
-    const Area area{right - width, y, width, height};
-    right = area.x - 6 * context.scale;
-    ImGui::SetCursorScreenPos(area.min());
-    const bool pressed = ImGui::InvisibleButton(words.c_str(), {area.width, area.height});
-    const Theme& theme = context.theme;
-    const Color ground = chosen ? theme.accent : ImGui::IsItemHovered() ? theme.hovered : theme.raised;
-    chip(context, area, words, ground, chosen ? theme.panel : theme.text);
-    return pressed;
+    const float left = right - chip_width(context, words);
+    const ChipPress chip = chip_button(context, left, right, y, height, words, chosen);
+    right = left - 6 * context.scale;
+    return chip.pressed;
   }
 
   /// Names above numbers, to the right. Where not all fit, what is bad stays.

@@ -9,6 +9,7 @@
 #include "gui/export/table.h"
 #include "gui/paint.h"
 #include "gui/prepare/beside.h"
+#include "gui/prepare/run_difference.h"
 #include "gui/prepare/run_map.h"
 #include "gui/prepare/story.h"
 #include "gui/selection.h"
@@ -25,11 +26,12 @@ struct ViewContext {
   const Fonts& fonts;
   float scale = 1;
   const Selection& selection;
-  std::shared_ptr<const RunMap> map;    ///< null until it is read
-  std::shared_ptr<const Story> story;   ///< null until the diagnosis is done
-  std::optional<std::size_t> playhead;  ///< index in RunMap::ops while the run is played
-  bool unattended = false;              ///< a picture is taken: nobody is there to press a button
-  BesideRunPtr beside;                  ///< the run that stands beside; null when there is none
+  std::shared_ptr<const RunMap> map;                ///< null until it is read
+  std::shared_ptr<const Story> story;               ///< null until the diagnosis is done
+  std::optional<std::size_t> playhead;              ///< index in RunMap::ops while the run is played
+  bool unattended = false;                          ///< a picture is taken: nobody is there to press a button
+  BesideRunPtr beside;                              ///< the run that stands beside; null when there is none
+  std::shared_ptr<const RunDifference> difference;  ///< from the run beside; null until it is known
 };
 
 /// What a view asks of the window.

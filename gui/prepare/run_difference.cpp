@@ -1,0 +1,145 @@
+#include "gui/prepare/run_difference.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "core/counted.h"
+
+namespace nanscope::gui {
+namespace {
+
+std::uint64_t combine(std::uint64_t seed, std::uint64_t with) {
+  return seed ^ (with + 0x9e3779b97f4a7c15U + (seed << 6U) + (seed >> 2U));
+}
+
+/// Of all outputs of each row's op in one step, in their order; 0 where it recorded none.
+std::vector<std::uint64_t> fingerprints(RunData& rows, const RunMap& map, const MapStep& step) {
+  std::unordered_map<std::int64_t, std::uint32_t> row_of;
+  for (std::size_t i = step.first_op; i < map.ops.size() && &map.steps[map.ops[i].step] == &step; ++i) {
+    row_of.emplace(map.ops[i].id, map.ops[i].row);
+  }
+  std::vector<std::uint64_t> out(map.rows.size(), 0);
+  TensorFilter filter;
+  filter.step = step.row.id;
+  for (const TensorRow& tensor : rows.tensors(filter)) {
+    const auto row = row_of.find(tensor.op);
+    if (row == row_of.end()) continue;
+    std::uint64_t& seen = out[row->second];
+    seen = combine(seen, std::hash<std::string>{}(tensor.role));
+    seen = combine(seen, static_cast<std::uint64_t>(tensor.format));
+    seen = combine(seen, static_cast<std::uint64_t>(tensor.tokens));
+    seen = combine(seen, static_cast<std::uint64_t>(tensor.channels));
+    seen = combine(seen, tensor.hash);
+  }
+  return out;
+}
+
+/// Of its first token. A file may claim any.
+std::int64_t position_of(const MapStep& step) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 41;
+  return std::clamp(step.row.first_token, -kFar, kFar);
+}
+
+Cell compare(Cell here, Cell there, bool same_bits) {
+  if (here == kAbsent && there == kAbsent) return kCellNowhere;
+  if (there == kAbsent) return kCellOnlyHere;
+  if (here == kAbsent) return kCellOnlyThere;
+  const Cell class_here = health_class(here);
+  const Cell class_there = health_class(there);
+  if (class_here > class_there) return class_here;
+  if (class_here < class_there) return kCellWorseThere;
+  return same_bits ? kCellEqual : kCellOtherBits;
+}
+
+}  // namespace
+
+Cell health_class(Cell cell) {
+  if (cell >= kLowHeadroom) return cell;
+  return cell == kAbsent ? kAbsent : kHealthyFirst;
+}
+
+std::string RunDifference::words() const {
+  const std::int64_t compared = equal + other_bits + worse_here + worse_there;
+  if (compared == 0) return "the other run has none of these cells";
+  std::vector<std::string> parts;
+  if (worse_here > 0) parts.push_back(fmt::format("{} worse here", worse_here));
+  if (worse_there > 0) parts.push_back(fmt::format("{} worse there", worse_there));
+  if (other_bits > 0) parts.push_back(fmt::format("{} with other bits", other_bits));
+  if (only_here > 0) parts.push_back(fmt::format("{} here only", only_here));
+  if (only_there > 0) parts.push_back(fmt::format("{} there only", only_there));
+  if (parts.empty()) return fmt::format("all {} have equal bits", counted(compared, "cell"));
+  return fmt::format("of {}: {}", counted(compared + only_here + only_there, "cell"), fmt::join(parts, ", "));
+}
+
+RunDifferenceMaker::RunDifferenceMaker(std::shared_ptr<const RunMap> here, RunData& here_rows,
+                                       std::shared_ptr<const RunMap> there, RunData& there_rows, std::stop_token stop)
+    : here_(std::move(here)),
+      here_rows_(here_rows),
+      there_(std::move(there)),
+      there_rows_(there_rows),
+      stop_(std::move(stop)) {
+  std::map<std::pair<std::int64_t, std::string>, std::size_t> found;
+  for (std::size_t i = 0; i < there_->rows.size(); ++i)
+    found.emplace(std::pair{there_->rows[i].layer, there_->rows[i].op}, i);
+  for (const MapRow& row : here_->rows) {
+    const auto at = found.find({row.layer, row.op});
+    row_there_.push_back(at == found.end() ? there_->rows.size() : at->second);
+  }
+  out_.columns = here_->columns;
+  out_.cells.assign(here_->cells.size(), kCellNowhere);
+  out_.there.assign(here_->cells.size(), kAbsent);
+}
+
+Status RunDifferenceMaker::refine(Clock::time_point deadline) {
+  while (!done()) {
+    if (stop_.stop_requested()) return fail("stopped");
+    compare_step(here_->steps[next_++]);
+    for (const RunData* rows : {&here_rows_, &there_rows_}) {
+      if (Status status = rows->status(); !status) return status;
+    }
+    if (Clock::now() >= deadline) break;
+  }
+  return {};
+}
+
+void RunDifferenceMaker::compare_step(const MapStep& step) {
+  const MapStep* twin = there_->find_step(step.row.request, step.row.index);
+  const std::vector<std::uint64_t> bits_here = fingerprints(here_rows_, *here_, step);
+  const std::vector<std::uint64_t> bits_there =
+      twin != nullptr ? fingerprints(there_rows_, *there_, *twin) : std::vector<std::uint64_t>();
+  // The same token: a run may reuse another's prefix and begin later.
+  const std::int64_t ahead = twin != nullptr ? position_of(step) - position_of(*twin) : 0;
+  for (std::size_t row = 0; row < here_->rows.size(); ++row) {
+    const std::size_t row_there = twin != nullptr ? row_there_[row] : there_->rows.size();
+    const bool met = row_there < there_->rows.size();
+    const bool same_bits = met && bits_here[row] == bits_there[row_there];
+    for (std::int64_t i = 0; i < step.tokens; ++i) {
+      const std::int64_t column = step.first_column + i;
+      const std::int64_t in_twin = ahead + i;
+      const bool in = met && in_twin >= 0 && in_twin < twin->tokens;
+      const Cell here = here_->row(row)[static_cast<std::size_t>(column)];
+      const Cell there = in ? there_->row(row_there)[static_cast<std::size_t>(twin->first_column + in_twin)] : kAbsent;
+      const std::size_t at = row * static_cast<std::size_t>(out_.columns) + static_cast<std::size_t>(column);
+      out_.there[at] = there;
+      out_.cells[at] = compare(here, there, same_bits);
+      count(out_.cells[at]);
+    }
+  }
+}
+
+void RunDifferenceMaker::count(Cell cell) {
+  if (cell == kCellEqual) ++out_.equal;
+  if (cell == kCellOtherBits) ++out_.other_bits;
+  if (cell == kCellWorseThere) ++out_.worse_there;
+  if (cell >= kLowHeadroom) ++out_.worse_here;
+  if (cell == kCellOnlyHere) ++out_.only_here;
+  if (cell == kCellOnlyThere) ++out_.only_there;
+}
+
+}  // namespace nanscope::gui

@@ -1,0 +1,82 @@
+#include "gui/views/front_twin.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gui/marks.h"
+#include "gui/views/tensor_twin.h"
+
+namespace nanscope::gui {
+namespace {
+
+std::string_view how(Cell difference) {
+  switch (difference) {
+    case kCellNowhere:
+      return "recorded in neither run";
+    case kCellEqual:
+      return "equal bits";
+    case kCellOnlyHere:
+      return "the other run has no such cell";
+    case kCellOnlyThere:
+      return "this run has no such cell";
+    case kCellOtherBits:
+      return "as healthy, but this op wrote other bits in this step";
+    case kCellWorseThere:
+      return "worse there";
+    default:
+      return "worse here";
+  }
+}
+
+}  // namespace
+
+Theme front_difference_theme(const Theme& theme) {
+  Theme colors = theme;
+  colors.name = theme.dark ? "dark front difference" : "light front difference";
+  const Color none = theme.cell(kZero);
+  const Theme signs = difference_theme(theme);  // teal for there, brown for here, as in the tensor view
+  colors.cells[kCellEqual] = none;
+  colors.cells[kCellOnlyHere] = mix(none, theme.muted, 0.55F);
+  colors.cells[kCellOnlyThere] = mix(none, theme.muted, 0.85F);
+  colors.cells[kCellOtherBits] = theme.cell(kHealthyFirst + kHealthySteps / 2);
+  colors.cells[kCellWorseThere] = signs.cell(kDiffLast - 1);
+  return colors;
+}
+
+void draw_front_parts(const ViewContext& context, Area row, TwinPart& part) {
+  const float end = choose_part(context, row, kTwinParts, context.beside->label, part);
+  const float x = end + 8 * context.scale;
+  label(context.fonts.small, {x, row.y, row.right() - x, row.height}, context.theme.muted,
+        context.difference ? context.difference->words() : std::string("comparing\u2026"));
+}
+
+void draw_difference_key(const ViewContext& context, Area row) {
+  const LegendEntry entries[] = {{kNan, "NaN here, not there"},
+                                 {kInf, "Inf here"},
+                                 {kClipped, "clipped here"},
+                                 {kLowHeadroom, "low headroom here"},
+                                 {kCellWorseThere, "worse there"},
+                                 {kCellOtherBits, "other bits"},
+                                 {kCellEqual, "equal"},
+                                 {kCellOnlyHere, "here only"},
+                                 {kCellOnlyThere, "there only"}};
+  const Theme colors = front_difference_theme(context.theme);
+  draw_legend(with_theme(context, colors), row, entries, {}, {});
+}
+
+std::string health_words(Cell cell) {
+  if (cell < kHealthyFirst || cell > kHealthyLast) return std::string(cell_name(cell));
+  return fmt::format("{}, largest |x| {:.2g} to {:.2g}", cell_name(cell), magnitude_of(cell),
+                     magnitude_of(static_cast<Cell>(cell + 1)));
+}
+
+std::string cell_pair_tooltip(const ViewContext& context, const Place& place, const std::string& token, Cell here,
+                              Cell there, Cell difference) {
+  const std::string this_run = fmt::format("this run: {}", health_words(here));
+  const std::string other = fmt::format("{}: {}", printable(context.beside->label), health_words(there));
+  tooltip(context, to_string(place), {token, this_run, other, std::string(how(difference))});
+  return fmt::format("{}   {}   {}", this_run, other, how(difference));
+}
+
+}  // namespace nanscope::gui

@@ -1,0 +1,32 @@
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "gui/views/view.h"
+
+/// Which side of two runs a view shows, where there is room for one.
+namespace nanscope::gui {
+
+enum class TwinPart : std::uint8_t { here, there, difference };
+inline constexpr TwinPart kTwinParts[] = {TwinPart::here, TwinPart::there, TwinPart::difference};
+
+/// The same context with another theme.
+ViewContext with_theme(const ViewContext& context, const Theme& theme);
+
+/// "this run", the other run's label, "difference".
+std::string part_name(TwinPart part, std::string_view label);
+
+/// A chip for each part, from the left of `row`; the one that is pressed becomes `chosen`. Answers where they end.
+float choose_part(const ViewContext& context, Area row, std::span<const TwinPart> parts, std::string_view label,
+                  TwinPart& chosen);
+
+/// A chip that is pressed, from `left`, at most as wide as up to `most`. Answers where it ends.
+struct ChipPress {
+  float right = 0;
+  bool pressed = false;
+};
+ChipPress chip_button(const ViewContext& context, float left, float most, float y, float height,
+                      const std::string& words, bool chosen);
+
+}  // namespace nanscope::gui

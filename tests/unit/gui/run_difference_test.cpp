@@ -1,0 +1,142 @@
+#include "gui/prepare/run_difference.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/unit/core/diagnosis/memory_run.h"
+
+namespace nanscope::gui {
+namespace {
+
+using nanscope::testing::RunBuilder;
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
+
+/// Two ops in each of two steps, of two tokens and of one. The value of token 1 behind q_proj is `odd`.
+RunBuilder run_of(float odd = 1, bool second_step = true) {
+  RunBuilder builder;
+  builder.request(0, {5, 6}, {7});
+  const auto pass = [&](std::int64_t first, std::int64_t tokens) {
+    builder.op(0, "norm", "layer_norm", {});
+    builder.output("out", {tokens, 2, first, 1}, nanscope::testing::constant(1));
+    builder.op(0, "q_proj", "gemm", {});
+    builder.output("out", {tokens, 2, first, 1},
+                   [=](std::int64_t row, std::int64_t) { return first + row == 1 ? odd : 1.0F; });
+  };
+  builder.step(0, 0, 0, 2);
+  pass(0, 2);
+  if (second_step) {
+    builder.step(0, 1, 2, 1);
+    pass(2, 1);
+  }
+  return builder;
+}
+
+RunDifference difference(RunBuilder& here, RunBuilder& there) {
+  const auto map_of = [](RunBuilder& builder) {
+    Result<RunMap> map = make_run_map(builder.run);
+    EXPECT_TRUE(map) << map.error().message;
+    return std::make_shared<const RunMap>(std::move(*map));
+  };
+  RunDifferenceMaker maker(map_of(here), here.run, map_of(there), there.run, {});
+  int calls = 0;
+  for (; !maker.done(); ++calls) EXPECT_TRUE(maker.refine(RunDifferenceMaker::Clock::time_point::min()));
+  EXPECT_EQ(calls, static_cast<int>(here.run.step_rows.size())) << "a step at a time";
+  return maker.take();
+}
+
+TEST(RunDifference, EqualRunsAreEqualInEveryCell) {
+  RunBuilder here = run_of();
+  RunBuilder there = run_of();
+  const RunDifference found = difference(here, there);
+  EXPECT_THAT(found.cells, Each(kCellEqual));
+  EXPECT_EQ(found.cells.size(), 6U);
+  EXPECT_EQ(found.words(), "all 6 cells have equal bits");
+}
+
+TEST(RunDifference, WhatIsWorseHereKeepsTheColourOfItsHealth) {
+  RunBuilder here = run_of(kNotANumber);
+  RunBuilder there = run_of();
+  const RunDifference found = difference(here, there);
+  // Rows: norm, q_proj; columns: tokens 0, 1, 2. The other token of the NaN's tensor has the tensor's hash.
+  EXPECT_THAT(found.cells, ElementsAre(kCellEqual, kCellEqual, kCellEqual, kCellOtherBits, kNan, kCellEqual));
+  EXPECT_EQ(found.words(), "of 6 cells: 1 worse here, 1 with other bits");
+  EXPECT_NE(found.cell_there(1, 1), kNan);
+  EXPECT_EQ(found.cell(1, 1), kNan);
+}
+
+TEST(RunDifference, WhatIsWorseThereHasOneCode) {
+  RunBuilder here = run_of();
+  RunBuilder there = run_of(kNotANumber);
+  const RunDifference found = difference(here, there);
+  EXPECT_EQ(found.cell(1, 1), kCellWorseThere);
+  EXPECT_EQ(found.cell_there(1, 1), kNan);
+  EXPECT_EQ(found.words(), "of 6 cells: 1 worse there, 1 with other bits");
+}
+
+TEST(RunDifference, TheSameTroubleInBothIsNoDifferenceOfHealth) {
+  RunBuilder here = run_of(kNotANumber);
+  RunBuilder there = run_of(kNotANumber);
+  EXPECT_THAT(difference(here, there).cells, Each(kCellEqual));
+}
+
+TEST(RunDifference, AnotherFormatIsOtherBits) {
+  RunBuilder here = run_of();
+  RunBuilder there = run_of();
+  there.run.tensor_rows[3].format = Format::bf16;
+  EXPECT_EQ(difference(here, there).cell(2, 1), kCellOtherBits);
+}
+
+TEST(RunDifference, MeetsTokensByPositionAndSaysWhatOneRunLacks) {
+  RunBuilder here = run_of();
+  RunBuilder there = run_of(1, false);
+  // The other run begins one token later, as with a prefix from the cache.
+  there.run.step_rows[0].first_token = 1;
+  there.run.step_rows[0].tokens = 1;
+  for (TensorRow& tensor : there.run.tensor_rows) tensor.first_token = tensor.tokens = 1;
+  const RunDifference found = difference(here, there);
+  EXPECT_THAT(found.cells,
+              ElementsAre(kCellOnlyHere, kCellOtherBits, kCellOnlyHere, kCellOnlyHere, kCellOtherBits, kCellOnlyHere));
+  EXPECT_EQ(found.words(), "of 6 cells: 2 with other bits, 4 here only");
+  const RunDifference reversed = difference(there, here);
+  EXPECT_THAT(reversed.cells, Each(kCellOtherBits)) << "what only the other run has is in no column";
+}
+
+TEST(RunDifference, OpsOfOtherNamesDoNotMeet) {
+  RunBuilder here = run_of();
+  RunBuilder there = run_of();
+  for (OpRow& op : there.run.op_rows) op.name += "_fused";
+  const RunDifference found = difference(here, there);
+  EXPECT_THAT(found.cells, Each(kCellOnlyHere));
+  EXPECT_EQ(found.words(), "the other run has none of these cells");
+}
+
+TEST(RunDifference, PositionsThatNoRunHasMeetNothing) {
+  RunBuilder here = run_of();
+  RunBuilder there = run_of();
+  const auto move = [](RunBuilder& builder, std::int64_t first) {
+    builder.run.step_rows[0].first_token = first;
+    for (const std::size_t tensor : {0, 1}) builder.run.tensor_rows[tensor].first_token = first;
+  };
+  move(here, std::numeric_limits<std::int64_t>::max());
+  move(there, std::numeric_limits<std::int64_t>::min());
+  const RunDifference found = difference(here, there);
+  EXPECT_EQ(found.cell(0, 0), kCellOnlyHere);
+  EXPECT_EQ(found.cell_there(1, 0), kAbsent) << "their distance does not wrap around";
+}
+
+TEST(RunDifference, StopsWhenAsked) {
+  RunBuilder builder = run_of();
+  const auto map = std::make_shared<const RunMap>(*make_run_map(builder.run));
+  std::stop_source stop;
+  RunDifferenceMaker maker(map, builder.run, map, builder.run, stop.get_token());
+  stop.request_stop();
+  EXPECT_FALSE(maker.refine(RunDifferenceMaker::Clock::time_point::max()));
+}
+
+}  // namespace
+}  // namespace nanscope::gui
