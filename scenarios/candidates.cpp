@@ -16,6 +16,11 @@ namespace {
 /// Groups of knobs that an operator of this model can change. The model itself is not among them.
 constexpr std::array<std::string_view, 6> kGroups = {"norm", "inner_norm", "kv", "activation", "attention", "engine"};
 
+/// Bugs of kernels rather than choices: worth a try only to undo them.
+constexpr std::array<std::string_view, 1> kBugs = {"attention.causal"};
+
+bool is_bug(std::string_view name) { return std::find(kBugs.begin(), kBugs.end(), name) != kBugs.end(); }
+
 std::string_view group_of(std::string_view name) { return name.substr(0, name.find('.')); }
 
 std::vector<std::string> split(std::string_view text, char separator) {
@@ -75,7 +80,8 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
     for (const std::string& value : split(knob.allowed, '|')) {
       const bool follows = value.empty();
       const bool static_alone = knob.name == "kv.policy" && value == "static";
-      if (follows || static_alone || has_value(spec.config, knob, value)) continue;
+      const bool breaks = is_bug(knob.name) && value != knob.get(EngineConfig{});
+      if (follows || static_alone || breaks || has_value(spec.config, knob, value)) continue;
       changes.push_back({{fmt::format("{}={}", knob.name, value)}});
     }
   }

@@ -137,37 +137,50 @@ Live Forward::scores(const LayerPlan& plan, const Live& q, const Live& k) {
   return emit(plan.scores, {ProbeInput{"q", q.id, {}}, ProbeInput{"k", k.id, {}}}, "out", out, model.heads);
 }
 
+/// Row t may see keys up to this one plus t.
+std::int64_t Forward::last_visible_key(std::int64_t keys) const {
+  switch (parts_.config.attention.causal) {
+    case CausalMask::off_by_one:
+      return step_.row.first_token + 1;
+    case CausalMask::none:
+      return keys - 1;
+    case CausalMask::exact:
+      break;
+  }
+  return step_.row.first_token;
+}
+
 Live Forward::softmax(const LayerPlan& plan, const Live& scores) {
   const ModelConfig& model = parts_.config.model;
   const AttentionConfig& attention = parts_.config.attention;
+  const std::int64_t last_key = last_visible_key(scores.view.columns / model.heads);
   const TensorView out = activation(Slot::probs, scores.view.columns);
   launch(kernels::SoftmaxArgs{.scores = scores.view,
                               .out = out,
                               .heads = model.heads,
-                              .first_position = step_.row.first_token,
+                              .first_position = last_key,
                               .first_key = step_.first_key,
                               .mask = attention.mask,
                               .max_nan = attention.max_nan});
-  return emit(
-      plan.softmax, {ProbeInput{"scores", scores.id, {}}}, "probs", out, model.heads,
-      attributes(plan.softmax, R"("first_position":{},"first_key":{})", step_.row.first_token, step_.first_key));
+  return emit(plan.softmax, {ProbeInput{"scores", scores.id, {}}}, "probs", out, model.heads,
+              attributes(plan.softmax, R"("first_position":{},"first_key":{})", last_key, step_.first_key));
 }
 
 Live Forward::mix(const LayerPlan& plan, const Live& probs, const Live& v) {
   const ModelConfig& model = parts_.config.model;
   const bool visible_only = parts_.config.attention.mask == kernels::MaskMode::select;
+  const std::int64_t last_key = last_visible_key(v.view.rows);
   const TensorView out = activation(Slot::mix, model.heads * model.head_dim);
   launch(kernels::AttentionMixArgs{.p = probs.view,
                                    .v = v.view,
                                    .out = out,
                                    .heads = model.heads,
                                    .kv_heads = model.kv_heads,
-                                   .first_position = step_.row.first_token,
+                                   .first_position = last_key,
                                    .first_key = step_.first_key,
                                    .visible_only = visible_only});
-  return emit(
-      plan.attn_mix, {ProbeInput{"probs", probs.id, {}}, ProbeInput{"v", v.id, {}}}, "out", out, model.heads,
-      attributes(plan.attn_mix, R"("first_position":{},"first_key":{})", step_.row.first_token, step_.first_key));
+  return emit(plan.attn_mix, {ProbeInput{"probs", probs.id, {}}, ProbeInput{"v", v.id, {}}}, "out", out, model.heads,
+              attributes(plan.attn_mix, R"("first_position":{},"first_key":{})", last_key, step_.first_key));
 }
 
 }  // namespace nanscope

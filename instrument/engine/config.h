@@ -20,6 +20,7 @@ enum class NormPlacement : std::uint8_t { pre, post, sandwich };
 enum class BlockReuse : std::uint8_t { lifo, fifo };
 enum class KvTail : std::uint8_t { read, skip };
 enum class KvMemory : std::uint8_t { zeroed, recycled };
+enum class CausalMask : std::uint8_t { exact, off_by_one, none };
 enum class Padding : std::uint8_t { none, left };
 
 struct ModelConfig {
@@ -83,6 +84,7 @@ struct KvConfig {
 
 struct AttentionConfig {
   kernels::MaskMode mask = kernels::MaskMode::select;
+  CausalMask causal = CausalMask::exact;
   kernels::NanRule max_nan = kernels::NanRule::propagate;
 };
 

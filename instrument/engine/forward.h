@@ -73,6 +73,7 @@ class Forward {
   std::pair<Live, Live> kv_read(const LayerPlan& plan);
   Live scores(const LayerPlan& plan, const Live& q, const Live& k);
   Live softmax(const LayerPlan& plan, const Live& scores);
+  std::int64_t last_visible_key(std::int64_t keys) const;
   Live mix(const LayerPlan& plan, const Live& probs, const Live& v);
   std::int32_t head(const Live& x);
 

@@ -71,6 +71,10 @@ struct Texts<NanRule> {
   static constexpr std::array<std::string_view, 2> names{"propagate", "ignore"};
 };
 template <>
+struct Texts<CausalMask> {
+  static constexpr std::array<std::string_view, 3> names{"exact", "off_by_one", "none"};
+};
+template <>
 struct Texts<Padding> {
   static constexpr std::array<std::string_view, 2> names{"none", "left"};
 };
@@ -343,6 +347,11 @@ std::vector<Knob> engine_knobs() {
       knob(
           "attention.mask", "select|additive|multiply", "how masked scores are kept out of the softmax",
           [](auto& c) -> auto& { return c.attention.mask; }),
+      knob(
+          "attention.causal", "exact|off_by_one|none",
+          "last key that a token may see: its own, the next one (a mask from diagonal 2 on), or any (the mask is "
+          "dropped)",
+          [](auto& c) -> auto& { return c.attention.causal; }),
       knob(
           "attention.max_nan", "propagate|ignore", "what the softmax's maximum does with NaN",
           [](auto& c) -> auto& { return c.attention.max_nan; }),

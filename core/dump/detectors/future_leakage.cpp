@@ -36,8 +36,10 @@ std::vector<Pair> pairs_of(const DumpFacts& facts, std::size_t first, std::size_
 
 bool is_list(const DumpTensor& tensor) { return tensor.shape.size() == 1 || tensor.channels() == 1; }
 
-/// Tokens whose elements differ by more than rounding, ascending. For scores the token is the query.
-std::vector<std::int64_t> differing_tokens(DumpFacts& facts, const Pair& pair, double relative) {
+/// Tokens whose elements differ by more than rounding, ascending. For scores the token is the query, and keys from
+/// `changed` on do not count: what hides them from a query comes after the product.
+std::vector<std::int64_t> differing_tokens(DumpFacts& facts, const Pair& pair, double relative,
+                                           std::optional<std::int64_t> changed) {
   const auto a = facts.values(pair.a);
   const auto b = facts.values(pair.b);
   std::vector<std::int64_t> tokens;
@@ -45,8 +47,10 @@ std::vector<std::int64_t> differing_tokens(DumpFacts& facts, const Pair& pair, d
   const DumpTensor& tensor = facts.tensor(pair.a);
   const bool list = is_list(tensor);
   const std::int64_t width = list ? 1 : tensor.channels();
+  const std::int64_t keys = tensor.at.role == "scores" && changed ? *changed : width;
   const double scale = double{std::max(tensor.health.absmax, facts.tensor(pair.b).health.absmax)};
   for (std::size_t i = 0; i < a->size(); ++i) {
+    if (static_cast<std::int64_t>(i) % width >= keys) continue;
     const double difference = std::abs(double{(*a)[i]} - double{(*b)[i]});
     if ((*a)[i] == (*b)[i] || !(difference > relative * scale)) continue;
     const std::int64_t row = static_cast<std::int64_t>(i) / width;
@@ -102,7 +106,7 @@ std::optional<Leak> find_leak(DumpFacts& facts, std::size_t first, std::size_t s
   for (const Pair& pair : pairs_of(facts, first, second)) {
     const DumpTensor& tensor = facts.tensor(pair.a);
     if (!follows_tokens(tensor)) continue;
-    std::vector<std::int64_t> tokens = differing_tokens(facts, pair, 0);
+    std::vector<std::int64_t> tokens = differing_tokens(facts, pair, 0, changed);
     if (!changed) {
       if (tokens.empty()) continue;
       if (tokens.front() == 0) return std::nullopt;  // another prompt from the start
@@ -114,7 +118,7 @@ std::optional<Leak> find_leak(DumpFacts& facts, std::size_t first, std::size_t s
     tokens.erase(std::lower_bound(tokens.begin(), tokens.end(), *changed), tokens.end());
     if (tokens.empty()) continue;
     if (!leak) leak = Leak{pair, witness, *changed, tokens};
-    const std::vector<std::int64_t> beyond = differing_tokens(facts, pair, noise(tensor));
+    const std::vector<std::int64_t> beyond = differing_tokens(facts, pair, noise(tensor), changed);
     if (!beyond.empty() && beyond.front() < *changed) return leak;
   }
   return std::nullopt;

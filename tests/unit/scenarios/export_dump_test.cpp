@@ -22,6 +22,8 @@ namespace fs = std::filesystem;
 struct Expected {
   const char* scenario;
   const char* fault_class;  ///< as each scenario file expects it of its recording; empty: clean
+  const char* knob = "";    ///< what is changed of the scenario, and to which value
+  const char* value = "";
 };
 void PrintTo(const Expected& expected, std::ostream* out) { *out << expected.scenario; }
 
@@ -31,7 +33,11 @@ class ExportedScenario : public testing::TestWithParam<Expected> {};
 TEST_P(ExportedScenario, IsDiagnosedAgainFromItsDump) {
   const TemporaryFolder folder;
   const fs::path file = fs::path(NANSCOPE_SOURCE_DIR) / "scenarios" / (std::string(GetParam().scenario) + ".toml");
-  const Scenario scenario = load_scenario(file).value();
+  Scenario scenario = load_scenario(file).value();
+  if (*GetParam().knob != 0) {
+    std::erase_if(scenario.knobs, [](const KnobSetting& setting) { return setting.name == GetParam().knob; });
+    scenario.knobs.push_back({GetParam().knob, GetParam().value, "test"});
+  }
   RunnerOptions options;
   options.output = folder / "run.nanscope";
   options.capture = "all";
@@ -54,14 +60,14 @@ TEST_P(ExportedScenario, IsDiagnosedAgainFromItsDump) {
 // The mask of empty-softmax-row is no tensor of the run: its scores are finite, and what is proven is an invalid op.
 INSTANTIATE_TEST_SUITE_P(
     Library, ExportedScenario,
-    testing::Values(Expected{"kv-scale-lock", "kv-scale-locked"}, Expected{"locked-scale-warmup", "kv-scale-locked"},
-                    Expected{"nonsaturating-cast", "kv-scale-locked"},
-                    Expected{"masked-v-poison", "masked-tail-poison"}, Expected{"prefix-poison", "masked-tail-poison"},
-                    Expected{"recycled-block-bits", "masked-tail-poison"},
-                    Expected{"onepass-variance", "variance-collapse"},
-                    Expected{"residual-overflow-f16", "f16-overflow"}, Expected{"empty-softmax-row", "invalid-op"},
-                    Expected{"benign-nan-constant", ""}, Expected{"legitimate-token-0", ""},
-                    Expected{"rmsnorm-locked-scale", ""}, Expected{"two-pass-variance", ""}));
+    testing::Values(
+        Expected{"kv-scale-lock", "kv-scale-locked"}, Expected{"locked-scale-warmup", "kv-scale-locked"},
+        Expected{"nonsaturating-cast", "kv-scale-locked"}, Expected{"masked-v-poison", "masked-tail-poison"},
+        Expected{"prefix-poison", "masked-tail-poison"}, Expected{"recycled-block-bits", "masked-tail-poison"},
+        Expected{"onepass-variance", "variance-collapse"}, Expected{"residual-overflow-f16", "f16-overflow"},
+        Expected{"empty-softmax-row", "invalid-op"}, Expected{"benign-nan-constant", ""},
+        Expected{"legitimate-token-0", ""}, Expected{"rmsnorm-locked-scale", ""}, Expected{"two-pass-variance", ""},
+        Expected{"future-leakage", "future-leakage"}, Expected{"future-leakage", "", "attention.causal", "exact"}));
 
 }  // namespace
 }  // namespace nanscope::scenarios

@@ -188,7 +188,8 @@ void SmallCascade::attention(const Step& step, std::int64_t layer, std::int64_t 
   const Fill prob = [&](std::int64_t row, std::int64_t key) {
     if (poisons(step) && layer == 1) return kNan;
     // The image rows attend to the first key alone, so that their mix is one clipped row.
-    return step.wide && row < 2 ? (key == 0 ? 1.0F : 0.0F) : 1.0F / static_cast<float>(keys);
+    const std::int64_t seen = step.wide && row < 2 ? 1 : step.first + row + 1;
+    return key < seen ? 1.0F / static_cast<float>(seen) : 0.0F;
   };
   const std::int64_t probs = note(step, layer, "softmax.probs", b.output("probs", step.shape(keys), prob));
   b.op(layer, "attn_mix", "attention_mix", {{"probs", probs}, {"v", v_read}},
