@@ -15,6 +15,7 @@ namespace {
 struct GuiOptions {
   gui::AppOptions app;
   std::string screenshot;
+  std::string csv;
   std::string script;
   std::string size;
 };
@@ -37,6 +38,7 @@ int show(GuiOptions options) {
     options.app.size = *size;
   }
   if (!options.screenshot.empty()) options.app.screenshot = options.screenshot;
+  if (!options.csv.empty()) options.app.csv = options.csv;
   if (!options.script.empty()) {
     options.app.script = options.script;
     const Result<gui::ScriptEnd> end = gui::run_script(options.app, say);
@@ -58,10 +60,13 @@ void add_gui_command(CLI::App& app, Action& action) {
   command->add_option("FILE", options->app.file, "A recording; without one, recent ones and the scenarios to run");
   CLI::Option* screenshot =
       command->add_option("--screenshot", options->screenshot, "Draw into this PNG; needs no screen");
+  CLI::Option* csv = command->add_option(
+      "--csv", options->csv, "Write the table of the view that --view names into this file; needs no screen");
   command
       ->add_option("--script", options->script,
                    "Do what this file says, a step a line: click, key, type, picture, expect ...; needs no screen")
-      ->excludes(screenshot);
+      ->excludes(screenshot)
+      ->excludes(csv);
   command->add_flag("--on-screen", options->app.on_screen, "Play the script in a window that is seen");
   command->add_option("--view", options->app.view,
                       fmt::format("One view alone: {}", fmt::join(gui::all_views(), ", ")));
@@ -77,6 +82,7 @@ void add_gui_command(CLI::App& app, Action& action) {
       "  nanscope gui\n"
       "  nanscope gui kv-scale-lock.nanscope\n"
       "  nanscope gui kv-scale-lock.nanscope --screenshot front.png --view front --theme light\n"
+      "  nanscope gui kv-scale-lock.nanscope --csv scales.csv --view scales\n"
       "  nanscope gui kv-scale-lock.nanscope --beside healthy.nanscope\n"
       "  nanscope gui kv-scale-lock.nanscope --script steps.txt\n"
       "\n"

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "gui/export/new_file.h"
 #include "gui/script_player.h"
 #include "gui/session.h"
 #include "gui/views/registry.h"
@@ -28,7 +29,8 @@ constexpr auto kShortestPause = std::chrono::milliseconds(1);
 constexpr auto kLongestPause = std::chrono::milliseconds(60);
 constexpr auto kPictureDeadline = std::chrono::minutes(5);
 
-Status take_picture(Session& session, const std::filesystem::path& path) {
+/// Draws until all that was asked for is there.
+Status settle(Session& session) {
   const auto deadline = std::chrono::steady_clock::now() + kPictureDeadline;
   auto pause = kShortestPause;
   for (int settled = 0; settled < kSettlingFrames;) {
@@ -38,7 +40,24 @@ Status take_picture(Session& session, const std::filesystem::path& path) {
     pause = std::min(pause + kShortestPause, kLongestPause);
     if (std::chrono::steady_clock::now() > deadline) return fail("the recording takes too long to read for a picture");
   }
-  return write_png(path, session.platform().read_pixels());
+  return {};
+}
+
+Status write_table(const Window& window, const std::string& view, const std::filesystem::path& path) {
+  const std::optional<TableMaker> maker = window.table(view);
+  if (maker) return write_text(path, to_csv((*maker)()));
+  const std::string why = window.error();
+  return fail(fmt::format("{} has no table{}{}", view, why.empty() ? " for this recording" : ": ", why));
+}
+
+/// What was asked for instead of a window.
+Status leave_files(Session& session, const AppOptions& options) {
+  if (Status settled = settle(session); !settled) return settled;
+  if (options.csv) {
+    if (Status written = write_table(*session.window(), options.view, *options.csv); !written) return written;
+  }
+  if (!options.screenshot) return {};
+  return write_png(*options.screenshot, session.platform().read_pixels());
 }
 
 /// Draws while something moves; else sleeps until there is input, so that an idle window costs nothing.
@@ -60,6 +79,10 @@ Result<std::unique_ptr<Session>> open_session(const AppOptions& options) {
     if (view.empty() || std::find(views.begin(), views.end(), view) != views.end()) continue;
     return fail(fmt::format("there is no view '{}': expected one of {}", view, fmt::join(views, ", ")));
   }
+  if (options.csv && options.view.empty()) {
+    return fail(fmt::format("a table is of one view: name it by --view, one of {}", fmt::join(views, ", ")));
+  }
+  if (options.csv && options.file.empty()) return fail("a table needs a recording that it is of");
   if (!options.theme.empty() && !find_theme(options.theme)) {
     return fail(fmt::format("there is no theme '{}': expected dark or light", options.theme));
   }
@@ -104,7 +127,7 @@ Result<Extent> parse_size(const std::string& text) {
 Status run_app(const AppOptions& options) {
   const Result<std::unique_ptr<Session>> session = open_session(options);
   if (!session) return tl::unexpected(session.error());
-  if (options.screenshot) return take_picture(**session, *options.screenshot);
+  if (options.unattended()) return leave_files(**session, options);
   run_until_closed(**session);
   return {};
 }

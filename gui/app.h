@@ -14,6 +14,7 @@ namespace nanscope::gui {
 struct AppOptions {
   std::filesystem::path file;                       ///< empty: the start screen
   std::optional<std::filesystem::path> screenshot;  ///< draw once without a screen, into this PNG
+  std::optional<std::filesystem::path> csv;         ///< the view's table, into this file; a view must be named
   std::string view;                                 ///< one view alone; empty: the whole window
   std::string tab;                                  ///< of the whole window: the view below the front
   std::string place;                                ///< what is selected at the start
@@ -25,7 +26,9 @@ struct AppOptions {
   bool on_screen = false;                           ///< the script is played in a real window
 
   /// Pictures and scripts need none, unless it is asked for.
-  bool needs_screen() const { return on_screen || !(screenshot || script); }
+  bool needs_screen() const { return on_screen || !(unattended() || script); }
+  /// Nobody is there to press a button.
+  bool unattended() const { return screenshot || csv; }
 };
 
 /// Names of the views, as AppOptions::view takes them.
@@ -34,8 +37,8 @@ std::vector<std::string> all_views();
 /// "1600x1000". Errors: not two numbers, or no sensible size.
 Result<Extent> parse_size(const std::string& text);
 
-/// Shows a recording until the window is closed, or takes its picture. Errors, in one line: the
-/// recording, the place, the view or the theme is not there; no display; no OpenGL.
+/// Shows a recording until the window is closed, or takes its picture and writes its table. Errors, in one line: the
+/// recording, the place, the view or the theme is not there; the view has no table; no display; no OpenGL.
 Status run_app(const AppOptions& options);
 
 /// How a script ended.

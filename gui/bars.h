@@ -23,6 +23,7 @@ struct TopBarActions {
   std::function<void(std::string)> go;    ///< to what was typed
   std::function<void(std::string)> copy;  ///< the place
   std::function<void()> find;             ///< opens the palette
+  std::function<void()> home;             ///< to the start screen
 };
 
 /// File, back and forward, the place as text, play and scrubber, jumps.

@@ -27,7 +27,7 @@ Chord alt(int number) { return {number, false, false, true, 0}; }
 std::string name_of(int number) {
   constexpr std::pair<int, std::string_view> kNames[] = {
       {GLFW_KEY_SPACE, "Space"}, {GLFW_KEY_LEFT, "Left"}, {GLFW_KEY_RIGHT, "Right"},
-      {GLFW_KEY_ESCAPE, "Esc"},  {GLFW_KEY_F1, "F1"},
+      {GLFW_KEY_ESCAPE, "Esc"},  {GLFW_KEY_F1, "F1"},     {GLFW_KEY_HOME, "Home"},
   };
   for (const auto& [one, name] : kNames) {
     if (one == number) return std::string(name);
@@ -96,7 +96,8 @@ class Writer {
     }
     add(Action::switch_theme, kViews, views_.dark ? "Light theme" : "Dark theme", "light or dark",
         {control(GLFW_KEY_T)});
-    by_hand(kViews, "Wheel, drag", "zoom and pan a map; with Shift rows, with Ctrl columns");
+    by_hand(kViews, "Wheel, drag", "zoom and pan a map");
+    by_hand(kViews, "Shift+wheel, Ctrl+wheel", "zoom its rows, its columns");
     by_hand(kViews, "Right double click", "show all of a map");
   }
 
@@ -110,6 +111,7 @@ class Writer {
     for (std::size_t view = 0; view < views_.titles.size(); ++view) {
       if (view != views_.shown) save_table(view, {});
     }
+    add(Action::start_screen, kFiles, "To the start screen", "to the start screen, and back", {key(GLFW_KEY_HOME)});
     add(Action::open, kFiles, "Open a recording", "open a recording", {control(GLFW_KEY_O)});
     add(Action::open_beside, kFiles, "Show a recording beside", "show a recording beside", {control_shift(GLFW_KEY_O)});
     if (views_.beside) add(Action::remove_beside, kFiles, "Take away what stands beside", "", {});

@@ -30,6 +30,7 @@ enum class Action : std::uint8_t {
   save_diagnosis,
   open,
   open_beside,
+  start_screen,
   remove_beside,
   palette,
   list_keys,

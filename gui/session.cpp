@@ -10,10 +10,16 @@
 
 namespace nanscope::gui {
 
+namespace {
+
+std::string title_of(const std::filesystem::path& file) { return "nanscope \u2013 " + file.filename().string(); }
+
+}  // namespace
+
 Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::optional<Recording> recording,
                                                Selection start) {
   std::unique_ptr<Session> session(new Session);
-  session->traceless_ = options.screenshot || options.script;
+  session->traceless_ = options.unattended() || options.script;
   const SavedLayout saved = session->traceless_ ? SavedLayout{} : read_layout(layout_path());
   const Extent size = options.size.width > 0 ? options.size : saved.size;
   const std::string title = "nanscope";
@@ -30,7 +36,7 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
   setup.shares = saved.shares;
   setup.start = std::move(start);
   setup.beside = options.beside;
-  setup.unattended = options.screenshot.has_value();
+  setup.unattended = options.unattended();
   apply_style(setup.theme, setup.scale);
   if (recording) {
     if (!session->traceless_) remember(recent_files_path(), recording->path());
@@ -43,7 +49,9 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
 
 void Session::show(Recording recording) {
   remember_layout();
-  platform_->set_title("nanscope \u2013 " + recording.path().filename().string());
+  if (window_) left_[file_] = {window_->selection(), window_->beside_file()};
+  file_ = recording.path();
+  platform_->set_title(title_of(file_));
   window_.reset();  // before there is another one: both together take twice the memory
   window_ = std::make_unique<Window>(std::move(recording), setup_);
   start_.reset();
@@ -65,13 +73,26 @@ void Session::remember_layout() {
       {setup_.shares, setup_.tab, std::string(setup_.theme.name), {at_scale_1(size.width), at_scale_1(size.height)}});
 }
 
+void Session::change_places() {
+  if (!start_ && window_->take_leave()) {
+    platform_->set_title("nanscope");
+    start_ = std::make_unique<StartScreen>(window_->theme(), setup_.fonts, setup_.scale, file_.filename().string());
+  } else if (start_ && start_->take_back()) {
+    platform_->set_title(title_of(file_));
+    start_.reset();
+  }
+}
+
 /// Asks for another recording, the last one that was dropped or chosen; with Shift, or of several, shows it beside the
 /// one that is open.
 void Session::choose_next(const std::vector<std::filesystem::path>& dropped) {
   std::optional<std::filesystem::path> next = start_ ? start_->take_choice() : window_->take_choice();
   if (!dropped.empty()) next = dropped.back();
   const bool beside = ImGui::GetIO().KeyShift || dropped.size() > 1;
-  if (window_ && beside && !dropped.empty()) return window_->open_beside(dropped.back());
+  if (window_ && beside && !dropped.empty()) {
+    start_.reset();
+    return window_->open_beside(dropped.back());
+  }
   if (next) wanted_ = std::move(next);
 }
 
@@ -93,10 +114,11 @@ void Session::open_wanted() {
 
 void Session::take_opened(Result<Recording> recording) {
   if (recording) {
-    setup_.start = {};
-    setup_.beside.clear();
+    const auto left = left_.find(recording->path());
+    setup_.start = left != left_.end() ? left->second.selection : Selection{};
+    setup_.beside = left != left_.end() ? left->second.beside : std::filesystem::path();
     show(std::move(*recording));
-  } else if (window_) {
+  } else if (!start_) {
     window_->say_error(recording.error().message);
   } else {
     start_->say_error(recording.error().message);
@@ -105,13 +127,13 @@ void Session::take_opened(Result<Recording> recording) {
 
 void Session::draw() {
   platform_->begin_frame();
-  if (window_) {
-    window_->frame(*platform_);
-  } else {
+  if (start_) {
     start_->frame(*platform_);
+  } else {
+    window_->frame(*platform_);
   }
   platform_->end_frame();
-  if (window_) window_->after_frame(*platform_);
+  if (!start_) window_->after_frame(*platform_);
 }
 
 bool Session::frame(double seconds) {
@@ -121,6 +143,7 @@ bool Session::frame(double seconds) {
     return false;
   }
   had_input_ = events.input || !events.dropped.empty();
+  change_places();
   choose_next(events.dropped);
   open_wanted();
   draw();

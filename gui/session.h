@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,8 +12,8 @@
 
 namespace nanscope::gui {
 
-/// Where frames are drawn, and what is in them: a recording's window, or the start screen while there
-/// is none.
+/// Where frames are drawn, and what is in them: a recording's window, or the start screen, behind which a window may
+/// wait as it was left.
 class Session {
  public:
   /// Errors: no display, no OpenGL.
@@ -24,21 +25,23 @@ class Session {
   bool frame(double seconds);
 
   Platform& platform() { return *platform_; }
-  Window* window() { return window_.get(); }  ///< null: there is the start screen
+  Window* window() { return start_ ? nullptr : window_.get(); }  ///< null: there is the start screen
   bool had_input() const { return had_input_; }
   /// A recording was chosen that is not on screen yet.
   bool opening() const { return wanted_ || opens_; }
-  bool settled() const { return !opening() && (window_ ? window_->settled() : !start_->busy()); }
+  bool settled() const { return !opening() && (start_ ? !start_->busy() : window_->settled()); }
   /// Something moves, and should do so smoothly.
-  bool animates() const { return window_ && window_->animates(); }
+  bool animates() const { return !start_ && window_->animates(); }
   /// Something changes without input.
-  bool busy() const { return opening() || (window_ ? window_->busy() : start_->busy()); }
+  bool busy() const { return opening() || (start_ ? start_->busy() : window_->busy()); }
 
  private:
   Session() = default;
   void show(Recording recording);
   /// The next window begins as this one was left.
   void remember_layout();
+  /// Between the window and the start screen.
+  void change_places();
   void choose_next(const std::vector<std::filesystem::path>& dropped);
   void open_wanted();
   void take_opened(Result<Recording> recording);
@@ -47,6 +50,13 @@ class Session {
   // The window goes before what it is drawn with.
   std::unique_ptr<Platform> platform_;
   WindowSetup setup_;
+  /// How a recording was left, to be shown so again.
+  struct Left {
+    Selection selection;
+    std::filesystem::path beside;
+  };
+  std::map<std::filesystem::path, Left> left_;
+  std::filesystem::path file_;  ///< of the window
   bool traceless_ = false;
   bool had_input_ = false;
   std::unique_ptr<Window> window_;

@@ -1,5 +1,7 @@
 #include "gui/start_screen.h"
 
+#define GLFW_INCLUDE_NONE
+#include <GLFW/glfw3.h>
 #include <fmt/format.h>
 #include <imgui.h>
 #include <imgui_stdlib.h>
@@ -73,12 +75,13 @@ std::vector<ScenarioCard> list_scenarios(const fs::path& folder) {
   return cards;
 }
 
-StartScreen::StartScreen(const Theme& theme, const Fonts& fonts, float scale)
+StartScreen::StartScreen(const Theme& theme, const Fonts& fonts, float scale, std::string open)
     : theme_(theme),
       fonts_(fonts),
       look_{theme_, fonts_, scale},
       scenarios_(list_scenarios(scenarios::library_folder())),
-      recent_(recent_files(recent_files_path())) {}
+      recent_(recent_files(recent_files_path())),
+      open_(std::move(open)) {}
 
 std::optional<fs::path> StartScreen::take_choice() { return std::exchange(choice_, std::nullopt); }
 
@@ -99,6 +102,17 @@ void StartScreen::start(const ScenarioCard& card) {
   job_.start([path = card.path](const std::stop_token& stop, const Job::Report& report) {
     return run_one(path, stop, report);
   });
+}
+
+/// At the right end of the head: the way back to the recording that is open.
+void StartScreen::draw_back(Area head) {
+  const std::string words = fmt::format("Back to {}", printable(open_));
+  const float width = std::min(button_width(look_, words), head.width * 0.5F);
+  const Area box{head.right() - width, head.y + (head.height - look_.px(30)) / 2, width, look_.px(30)};
+  const bool typing = ImGui::GetIO().WantTextInput;
+  const bool key =
+      !typing && (ImGui::IsKeyPressed(GLFW_KEY_ESCAPE, false) || ImGui::IsKeyPressed(GLFW_KEY_HOME, false));
+  if (button(look_, "back", words, box, true) || key) back_ = true;
 }
 
 void StartScreen::draw_open(Area area) {
@@ -219,6 +233,7 @@ void StartScreen::frame(Platform& platform) {
   label(look_.fonts.text, {inner.x, inner.y + look_.px(26), inner.width, look_.px(22)},
         error_.empty() ? theme.muted : theme.cell(kNan),
         error_.empty() ? "where a transformer's numbers went wrong, why, and which setting did it" : printable(error_));
+  if (!open_.empty()) draw_back({inner.x, inner.y, inner.width, look_.px(48)});
   const float top = area.y + look_.px(kHead);
   const float height = area.height - look_.px(kHead + 28);
   const float left = std::min(look_.px(kLeft), inner.width * 0.38F);

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gui/background.h"
@@ -24,19 +25,23 @@ std::vector<ScenarioCard> list_scenarios(const std::filesystem::path& folder);
 /// What is on screen before there is a recording: open one, or make one by running a scenario.
 class StartScreen {
  public:
-  StartScreen(const Theme& theme, const Fonts& fonts, float scale);
+  /// `open`: the recording that waits behind it; empty when there is none.
+  StartScreen(const Theme& theme, const Fonts& fonts, float scale, std::string open = {});
   StartScreen(const StartScreen&) = delete;
   StartScreen& operator=(const StartScreen&) = delete;
 
   void frame(Platform& platform);
   /// The recording to open, once.
   std::optional<std::filesystem::path> take_choice();
+  /// Back to what waits behind, once.
+  bool take_back() { return std::exchange(back_, false); }
   bool busy() const { return job_.running(); }
   void say_error(std::string message) { error_ = std::move(message); }
 
  private:
   void take_run();
   void start(const ScenarioCard& card);
+  void draw_back(Area head);
   void draw_open(Area area);
   void draw_recent(Area area);
   void draw_library(Area area);
@@ -50,6 +55,8 @@ class StartScreen {
   std::string typed_;
   std::string running_;  ///< name of the scenario that runs
   std::string error_;
+  std::string open_;
+  bool back_ = false;
   std::optional<std::filesystem::path> choice_;
   Background<std::filesystem::path> job_;  ///< last: it is stopped first
 };

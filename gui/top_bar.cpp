@@ -10,7 +10,7 @@
 namespace nanscope::gui {
 namespace {
 
-enum class Icon { back, forward, play, pause, copy, next, origin, find };
+enum class Icon { back, forward, play, pause, copy, next, origin, find, home };
 
 void draw_icon(Icon icon, Area box, Color color, float scale) {
   ImDrawList* list = ImGui::GetWindowDrawList();
@@ -45,6 +45,14 @@ void draw_icon(Icon icon, Area box, Color color, float scale) {
       list->AddCircle({x - px(1.5F), y - px(1.5F)}, px(4.6F), ink, 24, px(1.8F));
       list->AddLine({x + px(2), y + px(2)}, {x + px(6), y + px(6)}, ink, px(2));
       break;
+    case Icon::home: {
+      const ImVec2 roof[] = {{x - px(7), y + px(0.5F)}, {x, y - px(6)}, {x + px(7), y + px(0.5F)}};
+      list->AddPolyline(roof, 3, ink, 0, px(1.8F));
+      const ImVec2 walls[] = {
+          {x - px(4.5F), y}, {x - px(4.5F), y + px(6)}, {x + px(4.5F), y + px(6)}, {x + px(4.5F), y}};
+      list->AddPolyline(walls, 4, ink, 0, px(1.8F));
+      break;
+    }
     case Icon::copy:
       list->AddRect({x - px(5), y - px(2)}, {x + px(2), y + px(6)}, ink, px(1.5F), 0, px(1.5F));
       list->AddRect({x - px(2), y - px(6)}, {x + px(5), y + px(2)}, ink, px(1.5F), 0, px(1.5F));
@@ -84,6 +92,9 @@ bool text_button(const Look& look, const char* words, Area box, bool enabled, co
 void TopBar::draw(const Look& look, Navigator& navigator, Area area, const TopBarActions& actions) {
   fill(area, look.theme.panel);
   const TopBarAreas areas = lay_out_top_bar(area, look.scale);
+  if (icon_button(look, "home", Icon::home, areas.home, true, "To the start screen: other recordings (Home)")) {
+    actions.home();
+  }
   const std::string name = printable(file_);
   label(look.fonts.title, areas.file, look.theme.text, name);
   if (areas.file.holds(ImGui::GetIO().MousePos) && text_size(look.fonts.title, name).x > areas.file.width) {

@@ -18,9 +18,9 @@ struct Flexible {
   float best;
   float at(float part) const { return least + part * (best - least); }
 };
-constexpr Flexible kFile{70, 204};
+constexpr Flexible kFile{60, 204};
 constexpr Flexible kPlace{190, 330};
-constexpr Flexible kScrubber{110, 260};
+constexpr Flexible kScrubber{84, 260};
 
 }  // namespace
 
@@ -30,8 +30,8 @@ TopBarAreas lay_out_top_bar(Area bar, float scale) {
   areas.words = bar.width >= px(kWordsFrom);
   const float next = areas.words ? kNextWords : kButton;
   const float origin = areas.words ? kOriginWords : kButton;
-  // Five buttons besides the jumps, nine gaps, and wider ones around play and the scrubber.
-  const float fixed = px(2 * kMargin + 5 * kButton + next + origin + 13 * kGap);
+  // Six buttons besides the jumps, ten gaps, and wider ones around play and the scrubber.
+  const float fixed = px(2 * kMargin + 6 * kButton + next + origin + 14 * kGap);
   const float least = px(kFile.least + kPlace.least + kScrubber.least);
   const float best = px(kFile.best + kPlace.best + kScrubber.best);
   const float part = std::clamp((bar.width - fixed - least) / (best - least), 0.0F, 1.0F);
@@ -43,6 +43,7 @@ TopBarAreas lay_out_top_bar(Area bar, float scale) {
     x += width + px(kGap);
     return taken;
   };
+  areas.home = take(px(kButton));
   areas.file = take(px(kFile.at(part)));
   areas.back = take(px(kButton));
   areas.forward = take(px(kButton));

@@ -5,6 +5,7 @@ namespace nanscope::gui {
 
 /// Where the parts of the top bar are.
 struct TopBarAreas {
+  Area home;
   Area file;
   Area back;
   Area forward;

@@ -151,10 +151,23 @@ bool Window::shows(std::string_view name) const {
 }
 
 std::optional<Area> Window::where(std::string_view view, const Place& place) const {
-  if (!shows(view)) return std::nullopt;
+  const Pane* pane = pane_of(view);
+  return pane != nullptr && shows(view) ? pane->view().where(place) : std::nullopt;
+}
+
+std::optional<TableMaker> Window::table(std::string_view view) const {
+  const Pane* pane = pane_of(view);
+  return pane != nullptr ? pane->table() : std::nullopt;
+}
+
+const Pane* Window::pane_of(std::string_view view) const {
   const auto pane =
       std::find_if(panes_.begin(), panes_.end(), [&](const Pane& each) { return each.view().name() == view; });
-  return pane->view().where(place);
+  return pane != panes_.end() ? &*pane : nullptr;
+}
+
+std::filesystem::path Window::beside_file() const {
+  return beside_.run() && !beside_.run()->scratch ? beside_.run()->path : std::filesystem::path();
 }
 
 ViewContext Window::context() const {
@@ -225,7 +238,8 @@ void Window::layout(Platform& platform, Area area) {
   }
   top_bar_.draw(look, navigator_, areas.top_bar,
                 {[this](const std::string& text) { go(text); },
-                 [&platform](const std::string& text) { platform.set_clipboard(text); }, [this] { open_palette({}); }});
+                 [&platform](const std::string& text) { platform.set_clipboard(text); }, [this] { open_palette({}); },
+                 [this] { leave_ = true; }});
   if (areas.left.width > 0) {
     draw_requests(look, navigator_, areas.left, [this](std::string text) { hint_ = std::move(text); });
   }

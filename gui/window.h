@@ -43,6 +43,8 @@ class Window {
   void after_frame(Platform& platform);
   /// A recording to open instead, once.
   std::optional<std::filesystem::path> take_choice() { return std::exchange(choice_, std::nullopt); }
+  /// The user wants the start screen, once.
+  bool take_leave() { return std::exchange(leave_, false); }
   /// The first view shows something of the recording.
   bool has_content() const { return panes_.front().has_content(); }
   /// Of the front; 0 until it is read.
@@ -63,12 +65,16 @@ class Window {
   /// Shows another recording beside this one.
   void open_beside(const std::filesystem::path& path) { beside_.open(store_, path); }
 
+  /// What stands beside, unless it was made here; empty when nothing does.
+  std::filesystem::path beside_file() const;
   const Selection& selection() const { return navigator_.selection(); }
   /// Selects a place that somebody typed, once it is found.
   void go(const std::string& place);
   /// Brings a view to the front of its place. False when the window has none of that name.
   bool show_view(std::string_view name);
   bool shows(std::string_view name) const;
+  /// Of what a view shows; nothing where it shows none.
+  std::optional<TableMaker> table(std::string_view view) const;
   /// Where a view shows a place; nothing where it does not.
   std::optional<Area> where(std::string_view view, const Place& place) const;
 
@@ -98,6 +104,8 @@ class Window {
   void draw_pane(Pane& pane, Area area, bool titled);
   /// A gap that can be dragged; answers by how many pixels.
   ImVec2 splitter(const char* id, Area area) const;
+  /// Null when the window has none of that name.
+  const Pane* pane_of(std::string_view view) const;
   ViewContext context() const;
   StatusText status() const;
 
@@ -115,6 +123,7 @@ class Window {
   Palette palette_;
   std::vector<std::filesystem::path> recent_;
   std::optional<std::filesystem::path> choice_;
+  bool leave_ = false;              ///< for the start screen
   std::vector<Area> places_;        ///< of the panes in the last frame, of no width where they are not shown
   std::optional<Command> to_save_;  ///< once what it is about is on screen
   bool covered_ = false;            ///< something lay above the views in the last frame

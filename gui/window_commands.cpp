@@ -137,6 +137,9 @@ void Window::run(const Command& command, Platform& platform) {
       return;
     case Action::open:
       return open_palette("open ");
+    case Action::start_screen:
+      leave_ = true;
+      return;
     case Action::open_beside:
       return open_palette("beside ");
     case Action::remove_beside:

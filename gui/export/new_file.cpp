@@ -61,6 +61,7 @@ Result<fs::path> create_new_file(std::span<const fs::path> folders, const std::s
 
 Status write_text(const fs::path& path, std::string_view text) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  if (!out) return fail(fmt::format("{} cannot be written: {}", path.string(), std::generic_category().message(errno)));
   out << text;
   out.close();
   if (!out) return fail(fmt::format("{} cannot be written: is the disk full?", path.string()));

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gui/cell.h"
+#include "scenarios/report/text.h"
 
 namespace nanscope::gui {
 namespace {
@@ -58,6 +59,11 @@ std::vector<std::string> what_if_row(const WhatIfRow& row, std::string_view effe
           row.faults};
 }
 
+std::string text_at(const MapRequest& request, std::int64_t token) {
+  const auto said = request.token_text.find(token);
+  return said == request.token_text.end() ? "" : report::printable(said->second, report::Terminal{});
+}
+
 Table elements_of(const TensorSheet& sheet) {
   const TensorData& elements = *sheet.elements;
   Table table;
@@ -88,6 +94,40 @@ Table health_of_rows(const TensorSheet& sheet) {
 }
 
 }  // namespace
+
+Table table_of(const RunMap& map, const RunDifference* difference, bool differing) {
+  Table table{{"request", "step", "layer", "op", "token", "text", "health"}, {}};
+  if (difference != nullptr) {
+    table.header.emplace_back("health beside");
+    table.header.emplace_back("difference");
+  }
+  for (const MapStep& step : map.steps) {
+    const MapRequest* request = map.request(step.row.request);
+    for (std::size_t row = 0; row < map.rows.size(); ++row) {
+      for (std::int64_t column = step.first_column; column < step.first_column + step.tokens; ++column) {
+        const Cell cell = map.row(row)[static_cast<std::size_t>(column)];
+        const Cell other = difference != nullptr ? difference->cell(column, row) : kCellEqual;
+        const bool wanted = differing ? other != kCellEqual && other != kCellNowhere : cell >= kLowHeadroom;
+        if (!wanted) continue;
+        const Place place = map.place_at(column, row);
+        std::vector<std::string>& line = table.rows.emplace_back();
+        line = {std::to_string(*place.request),
+                std::to_string(*place.step),
+                map.rows[row].layer < 0 ? "" : std::to_string(map.rows[row].layer),
+                place.op,
+                std::to_string(*place.token),
+                request != nullptr ? text_at(*request, *place.token) : "",
+                std::string(cell_name(cell))};
+        if (difference != nullptr) {
+          line.emplace_back(cell_name(difference->cell_there(column, row)));
+          line.emplace_back(difference_name(other));
+        }
+        if (std::ssize(table.rows) >= kMostElements) return table;
+      }
+    }
+  }
+  return table;
+}
 
 Table table_of(const Ledger& ledger) {
   Table table{{"request", "step", "layer", "target", "policy", "format", "scale", "absmax", "headroom", "limit",

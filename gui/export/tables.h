@@ -5,6 +5,7 @@
 #include "gui/prepare/bits_sheet.h"
 #include "gui/prepare/ledger.h"
 #include "gui/prepare/requests_sheet.h"
+#include "gui/prepare/run_difference.h"
 #include "gui/prepare/story.h"
 #include "gui/prepare/tensor_sheet.h"
 #include "gui/prepare/timeline.h"
@@ -14,6 +15,9 @@
 /// What views show, as tables for a spreadsheet: numbers bare, with their units in the header.
 namespace nanscope::gui {
 
+/// A cell that is not healthy a row; with a run beside, and `differing`, one whose health or bits differ. Of more than
+/// a table can hold, the first. `difference` may be null.
+Table table_of(const RunMap& map, const RunDifference* difference, bool differing);
 /// An entry of the ledger a row.
 Table table_of(const Ledger& ledger);
 /// A run a row, as recorded first.

@@ -64,6 +64,25 @@ Cell health_class(Cell cell) {
   return cell == kAbsent ? kAbsent : kHealthyFirst;
 }
 
+std::string_view difference_name(Cell difference) {
+  switch (difference) {
+    case kCellNowhere:
+      return "recorded in neither run";
+    case kCellEqual:
+      return "equal bits";
+    case kCellOnlyHere:
+      return "the other run has no such cell";
+    case kCellOnlyThere:
+      return "this run has no such cell";
+    case kCellOtherBits:
+      return "as healthy, but this op wrote other bits in this step";
+    case kCellWorseThere:
+      return "worse there";
+    default:
+      return "worse here";
+  }
+}
+
 std::string RunDifference::words() const {
   const std::int64_t compared = equal + other_bits + worse_here + worse_there;
   if (compared == 0) return "the other run has none of these cells";

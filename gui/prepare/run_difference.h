@@ -4,6 +4,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/diagnosis/run_data.h"
@@ -25,6 +26,9 @@ inline constexpr Cell kCellWorseThere = 5;
 
 /// Healthy magnitudes are one class, each kind of trouble is its own.
 Cell health_class(Cell cell);
+
+/// "worse here", "equal bits"
+std::string_view difference_name(Cell difference);
 
 /// On the columns and rows of the run here. Hashes are of whole tensors: a cell has other bits when any token of its
 /// step has.

@@ -8,29 +8,6 @@
 #include "gui/views/tensor_twin.h"
 
 namespace nanscope::gui {
-namespace {
-
-std::string_view how(Cell difference) {
-  switch (difference) {
-    case kCellNowhere:
-      return "recorded in neither run";
-    case kCellEqual:
-      return "equal bits";
-    case kCellOnlyHere:
-      return "the other run has no such cell";
-    case kCellOnlyThere:
-      return "this run has no such cell";
-    case kCellOtherBits:
-      return "as healthy, but this op wrote other bits in this step";
-    case kCellWorseThere:
-      return "worse there";
-    default:
-      return "worse here";
-  }
-}
-
-}  // namespace
-
 Theme front_difference_theme(const Theme& theme) {
   Theme colors = theme;
   colors.name = theme.dark ? "dark front difference" : "light front difference";
@@ -75,8 +52,8 @@ std::string cell_pair_tooltip(const ViewContext& context, const Place& place, co
                               Cell there, Cell difference) {
   const std::string this_run = fmt::format("this run: {}", health_words(here));
   const std::string other = fmt::format("{}: {}", printable(context.beside->label), health_words(there));
-  tooltip(context, to_string(place), {token, this_run, other, std::string(how(difference))});
-  return fmt::format("{}   {}   {}", this_run, other, how(difference));
+  tooltip(context, to_string(place), {token, this_run, other, std::string(difference_name(difference))});
+  return fmt::format("{}   {}   {}", this_run, other, difference_name(difference));
 }
 
 }  // namespace nanscope::gui

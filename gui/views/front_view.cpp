@@ -5,6 +5,7 @@
 
 #include "core/counted.h"
 #include "gui/cell_map.h"
+#include "gui/export/tables.h"
 #include "gui/views/front_twin.h"
 #include "gui/views/registry.h"
 
@@ -31,6 +32,8 @@ struct Scene : GridScene {
 struct FrontPicture final : Prepared {
   TwinPart part = TwinPart::here;
   FrontImage image;
+  std::shared_ptr<const RunMap> map;
+  std::shared_ptr<const RunDifference> difference;  ///< null when nothing stands beside
 };
 
 std::string request_title(const MapRequest& request) {
@@ -44,6 +47,12 @@ class FrontView final : public View {
   std::string_view title() const override { return "Front"; }
   std::string_view caption() const override { return "a column a token, a row an op, coloured by the worst value"; }
 
+  std::optional<TableMaker> table(const PreparedPtr& prepared) const override {
+    return [picture = std::static_pointer_cast<const FrontPicture>(prepared)] {
+      return table_of(*picture->map, picture->difference.get(), picture->part == TwinPart::difference);
+    };
+  }
+
   std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
     if (!context.map) return std::nullopt;
     grid_.port.set_grid(context.map->columns, static_cast<std::int64_t>(context.map->rows.size()));
@@ -52,8 +61,8 @@ class FrontView final : public View {
     const int height = std::clamp(static_cast<int>(cells.height), 1, kTextureLimit);
     const FrontRange range = grid_.port.range();
     const TwinPart part = part_of(context);
-    std::string key = fmt::format("{} {} {} {} {} {} {}", context.map->exact, range.column_begin, range.column_end,
-                                  range.row_begin, range.row_end, width, height);
+    std::string key = fmt::format("{} {} {} {} {} {} {} {}", context.map->exact, context.difference != nullptr,
+                                  range.column_begin, range.column_end, range.row_begin, range.row_end, width, height);
     if (part != TwinPart::here) key += fmt::format(" {} {}", static_cast<int>(part), context.beside->path.string());
     return ViewRequest{
         std::move(key),
@@ -64,6 +73,8 @@ class FrontView final : public View {
                                                                      : twin->cells;
           auto picture = std::make_shared<FrontPicture>();
           picture->part = part;
+          picture->map = map;
+          picture->difference = twin;
           picture->image = make_front_image({cells, map->columns, rows}, range, width, height);
           return picture;
         }};

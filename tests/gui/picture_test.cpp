@@ -121,6 +121,43 @@ TEST_F(Pictures, FollowThePlace) {
   EXPECT_NE(draw({}).rgba, draw(options).rgba);
 }
 
+TEST_F(Pictures, ATableIsTheOneThatTheWindowSaves) {
+  if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
+  std::ofstream(folder->folder() / "save.txt") << "wait settled\nselect 2/0/1/kv_store.v_codes[7,7]\nview bits\n"
+                                                  "wait settled\nkey CTRL+SHIFT+S\nwait settled\n";
+  Output output = run("gui run.nanscope --script save.txt");
+  ASSERT_EQ(output.code, 0) << output.err;
+  output = run("gui run.nanscope --csv bits.csv --view bits --at 2/0/1/kv_store.v_codes[7,7]");
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_EQ(output.out + output.err, "");
+  EXPECT_THAT(read("bits.csv"), ::testing::HasSubstr("\r\n0x7e,448,256,yes\r\n"));
+  EXPECT_EQ(read("bits.csv"), read("run-bits.csv"));
+}
+
+TEST_F(Pictures, EveryViewHasATable) {
+  if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const std::string& view : view_names()) {
+    const Output output = run("gui run.nanscope --csv table.csv --screenshot both.png --view " + view);
+    EXPECT_EQ(output.code, 0) << output.err;
+    const std::string table = read("table.csv");
+    EXPECT_GT(std::count(table.begin(), table.end(), '\n'), 4) << view;
+    EXPECT_TRUE(fs::remove(folder->folder() / "both.png")) << view;
+  }
+}
+
+TEST_F(Pictures, AViewWithoutATableSaysSo) {
+  if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }";
+  header.resize(117, ' ');
+  fs::create_directory(folder->folder() / "dump");
+  std::ofstream(folder->folder() / "dump" / "model.layers.0.mlp.npy", std::ios::binary)
+      << std::string("\x93NUMPY\x01\x00\x76\x00", 10) << header << '\n'
+      << std::string(16, '\0');
+  ASSERT_EQ(run("attach dump -o dump.nanscope").code, 0) << read("err.txt");
+  expect_refused("gui dump.nanscope --csv none.csv --view what-if", "what-if has no table");
+  EXPECT_FALSE(fs::exists(folder->folder() / "none.csv"));
+}
+
 TEST_F(Pictures, HostileInputEndsInOneLine) {
   const std::string whole = read("run.nanscope");
   const auto write = [](const std::string& name, const std::string& bytes) {
@@ -145,7 +182,11 @@ TEST_F(Pictures, BadRequestsEndInOneLine) {
   expect_refused("gui run.nanscope --screenshot x.png --size 1600", "WIDTHxHEIGHT");
   expect_refused("gui run.nanscope --screenshot x.png --size 1600x99999999999", "WIDTHxHEIGHT");
   expect_refused("gui run.nanscope --screenshot x.png --at nowhere", "nowhere");
-  if (no_picture().empty()) expect_refused("gui run.nanscope --screenshot no/where/x.png", "no/where/x.png");
+  expect_refused("gui run.nanscope --csv x.csv", "name it by --view");
+  expect_refused("gui --csv x.csv --view front", "needs a recording");
+  if (!no_picture().empty()) return;
+  expect_refused("gui run.nanscope --screenshot no/where/x.png", "no/where/x.png");
+  expect_refused("gui run.nanscope --csv no/where/x.csv --view front", "no/where/x.csv");
 }
 
 TEST_F(Pictures, WithoutADisplayThereIsOneLine) {

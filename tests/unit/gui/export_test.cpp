@@ -90,6 +90,13 @@ TEST(NewFile, BesideTheRecordingComesFirst) {
   EXPECT_EQ(folders[1], fs::current_path());
 }
 
+TEST(NewFile, AFolderThatIsNotThereIsNoFullDisk) {
+  const TemporaryFolder folder;
+  const Status written = write_text(folder / "none" / "a.csv", "x");
+  ASSERT_FALSE(written);
+  EXPECT_THAT(written.error().message, HasSubstr("a.csv cannot be written: No such file"));
+}
+
 TEST(NewFile, AFullDiskIsSaid) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
   EXPECT_FALSE(write_text("/dev/full", "x"));

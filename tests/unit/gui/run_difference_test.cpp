@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "gui/export/tables.h"
 #include "tests/unit/core/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
@@ -127,6 +128,29 @@ TEST(RunDifference, PositionsThatNoRunHasMeetNothing) {
   const RunDifference found = difference(here, there);
   EXPECT_EQ(found.cell(0, 0), kCellOnlyHere);
   EXPECT_EQ(found.cell_there(1, 0), kAbsent) << "their distance does not wrap around";
+}
+
+TEST(FrontTable, HasTheCellsThatAreNotHealthy) {
+  RunBuilder builder = run_of(kNotANumber);
+  for (TokenRow& token : builder.run.token_rows) token.text = "=lamp\xff";
+  const Table table = table_of(*make_run_map(builder.run), nullptr, false);
+  EXPECT_THAT(table.header, ElementsAre("request", "step", "layer", "op", "token", "text", "health"));
+  ASSERT_EQ(table.rows.size(), 1U);
+  EXPECT_THAT(table.rows[0], ElementsAre("0", "0", "0", "q_proj", "1", "=lamp\\xff", "NaN"));
+  RunBuilder healthy = run_of();
+  EXPECT_TRUE(table_of(*make_run_map(healthy.run), nullptr, false).rows.empty());
+}
+
+TEST(FrontTable, OfTheDifferenceHasTheCellsThatDiffer) {
+  RunBuilder here = run_of();
+  RunBuilder there = run_of(kNotANumber);
+  const RunMap map = *make_run_map(here.run);
+  const RunDifference found = difference(here, there);
+  EXPECT_TRUE(table_of(map, &found, false).rows.empty()) << "all is healthy here";
+  const Table table = table_of(map, &found, true);
+  ASSERT_EQ(table.rows.size(), 2U);
+  EXPECT_EQ(table.header.size(), table.rows[1].size());
+  EXPECT_THAT(table.rows[1], ElementsAre("0", "0", "0", "q_proj", "1", "t", "healthy", "NaN", "worse there"));
 }
 
 TEST(RunDifference, StopsWhenAsked) {

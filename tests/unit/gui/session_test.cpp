@@ -1,5 +1,7 @@
 #include "gui/session.h"
 
+#define GLFW_INCLUDE_NONE
+#include <GLFW/glfw3.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -59,6 +61,23 @@ class SessionTest : public ::testing::Test {
     session->frame(0);
   }
 
+  void press(int key) {
+    for (const bool down : {true, false}) {
+      session->platform().synthetic().key(key, down);
+      for (int i = 0; i < 3; ++i) session->frame(0);
+    }
+  }
+
+  /// Until all that was asked for is on screen.
+  void settle() {
+    const auto begin = Clock::now();
+    for (int settled = 0; settled < 4 && Clock::now() - begin < kDeadline;) {
+      session->frame(0);
+      settled = session->settled() ? settled + 1 : 0;
+    }
+    ASSERT_TRUE(session->settled());
+  }
+
   TemporaryFolder folder_;
   std::unique_ptr<Session> session;
 };
@@ -86,6 +105,50 @@ TEST_F(SessionTest, TheLastChoiceIsShown) {
   const auto begin = Clock::now();
   while (!session->settled() && Clock::now() - begin < kDeadline) session->frame(0);
   EXPECT_EQ(session->window()->error(), "");
+}
+
+TEST_F(SessionTest, TheWindowWaitsBehindTheStartScreenAsItWasLeft) {
+  settle();
+  Window* window = session->window();
+  window->go("0/0/0/attn_norm");
+  settle();
+  const Selection left = window->selection();
+  press(GLFW_KEY_HOME);
+  EXPECT_EQ(session->window(), nullptr);
+  press(GLFW_KEY_HOME);
+  EXPECT_EQ(session->window(), window);
+  EXPECT_EQ(session->window()->selection(), left);
+}
+
+TEST_F(SessionTest, ARecordingThatIsOpenedAgainIsShownAsItWasLeft) {
+  settle();
+  session->window()->open_beside(folder_ / "second.nanscope");
+  session->window()->go("0/0/0/attn_norm");
+  settle();
+  const Selection left = session->window()->selection();
+  ASSERT_FALSE(left.place.op.empty());
+  press(GLFW_KEY_HOME);
+  drop("second.nanscope");
+  settle();
+  ASSERT_NE(session->window(), nullptr) << "what is dropped takes the place of the start screen";
+  EXPECT_NE(session->window()->selection(), left);
+  EXPECT_EQ(session->window()->beside_file(), "");
+  drop("first.nanscope");
+  settle();
+  EXPECT_EQ(session->window()->selection(), left);
+  EXPECT_EQ(session->window()->beside_file(), folder_ / "second.nanscope");
+}
+
+TEST_F(SessionTest, AWrongChoiceOnTheStartScreenLosesNothing) {
+  settle();
+  Window* window = session->window();
+  press(GLFW_KEY_HOME);
+  drop("no such file");
+  settle();
+  EXPECT_EQ(session->window(), nullptr);
+  press(GLFW_KEY_ESCAPE);
+  EXPECT_EQ(session->window(), window);
+  EXPECT_EQ(window->error(), "");
 }
 
 }  // namespace

@@ -84,8 +84,8 @@ TEST(TopBarLayout, NothingIsCutOffOrOverlapsAtAnyWidth) {
     for (float width = kLeastWindowWidth; width <= 2600; width += 1) {
       const Area bar{0, 0, width * scale, 52 * scale};
       const TopBarAreas areas = lay_out_top_bar(bar, scale);
-      const Area in_order[] = {areas.file, areas.back,     areas.forward, areas.place,  areas.copy,
-                               areas.play, areas.scrubber, areas.next,    areas.origin, areas.find};
+      const Area in_order[] = {areas.home, areas.file,     areas.back, areas.forward, areas.place, areas.copy,
+                               areas.play, areas.scrubber, areas.next, areas.origin,  areas.find};
       float from = bar.x;
       for (const Area& area : in_order) {
         ASSERT_GE(area.x, from) << width;
