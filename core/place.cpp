@@ -67,7 +67,9 @@ Status parse_prefix(std::string_view text, std::string_view prefix, Place& place
       *field = -1;
       continue;
     }
-    *field = number(parts[i]);
+    const bool unasked = field == &place.request && parts[i].starts_with('-');  // a warm-up or a dummy batch
+    *field = number(parts[i].substr(unasked ? 1 : 0));
+    if (unasked && *field) field->emplace(-**field);
     if (!*field) return refuse(text, offset_of(text, parts[i]), fmt::format("'{}' is no number", parts[i]));
   }
   return {};

@@ -12,20 +12,25 @@ namespace nanscope::scenarios {
 
 namespace {
 
-/// Whether the logits that the step's token was taken from (its last row) hold a NaN.
-bool emits_nan(RunData& run, const StepRow& step) {
-  const auto head = run.find_op(step.id, -1, "lm_head");
-  const auto logits = head ? run.output(head->id, "logits") : std::nullopt;
-  if (!logits || logits->health.nan == 0) return false;
-  const std::vector<Health> rows = run.token_health(logits->id);
+bool last_row_nan(RunData& run, const std::optional<OpRow>& op, const std::string& role) {
+  const auto tensor = op ? run.output(op->id, role) : std::nullopt;
+  if (!tensor || tensor->health.nan == 0) return false;
+  const std::vector<Health> rows = run.token_health(tensor->id);
   return rows.empty() || rows.back().nan > 0;
 }
 
-/// The step to draw: where the first fault breaks something, else where the cause is.
+/// Whether the logits that the step's token was taken from (its last row), or a grammar's probabilities of them, hold
+/// a NaN.
+bool emits_nan(RunData& run, const StepRow& step) {
+  return last_row_nan(run, run.find_op(step.id, -1, "lm_head"), "logits") ||
+         last_row_nan(run, run.find_op(step.id, -1, "token_softmax"), "probs");
+}
+
+/// The step to draw: where the first fault breaks something that was asked for, else where the cause is.
 std::optional<Front> front_of(RunData& run, const Diagnosis& diagnosis) {
   const Fault* shown = nullptr;
   for (const Fault& fault : diagnosis.faults) {
-    if (fault.breaks && fault.where.request && fault.where.step) {
+    if (fault.breaks && fault.where.request.value_or(-1) >= 0 && fault.where.step) {
       shown = &fault;
       break;
     }

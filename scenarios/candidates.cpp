@@ -41,6 +41,8 @@ bool relevant(const EngineConfig& config, std::string_view name) {
   if (std::find(kGroups.begin(), kGroups.end(), group) == kGroups.end()) return false;
   if (group == "inner_norm") return config.model.inner_norm;
   if (name == "kv.policy") return quantized(config) || info(config.kv.format).bits == 8;
+  if (name.starts_with("engine.dummy_")) return config.dummy_batch != DummyBatch::none;
+  if (name.starts_with("engine.grammar")) return !config.grammar.empty();
   if (name == "norm.contract" || name == "norm.clamp") return config.norm.variance == kernels::VarianceForm::one_pass;
   return true;
 }

@@ -47,7 +47,7 @@ Status look_at(const Recording& recording, TensorSource& tensors, Looked& looked
   const auto requests = request_outcomes(run);
   if (!requests) return tl::unexpected(requests.error());
   for (const RequestOutcome& request : *requests) {
-    if (request.nan_logits) outcome.faulty_requests.push_back(request.row.id);
+    if (request.nan_logits && request.row.id >= 0) outcome.faulty_requests.push_back(request.row.id);
     if (request.row.id >= 0) outcome.outputs.push_back(request.row.output_text);
   }
   auto links = cascade(run, tensors);

@@ -170,8 +170,10 @@ Result<std::int64_t> export_dump(const Recording& recording, TensorSource& tenso
     if (options.progress) options.progress(static_cast<std::int64_t>(i), static_cast<std::int64_t>(steps->size()));
     const auto held = hooked_step(recording, tensors, step);
     if (!held) return tl::unexpected(held.error());
-    const std::string place = step.request < 0 ? fmt::format("warm_up/step_{}", step.index)
-                                               : fmt::format("request_{}/step_{}", step.request, step.index);
+    const std::string who = step.request == kDummyRequest ? std::string("dummy_batch")
+                            : step.request < 0            ? std::string("warm_up")
+                                                          : fmt::format("request_{}", step.request);
+    const std::string place = fmt::format("{}/step_{}", who, step.index);
     if (Status written = write_step(folder / place, *held); !written) return tl::unexpected(written.error());
     count += static_cast<std::int64_t>(held->size());
   }

@@ -31,16 +31,21 @@ std::optional<std::size_t> cause_of(Facts& facts, const std::vector<FoundFault>&
   return std::nullopt;
 }
 
+/// NaN in a warm-up or a dummy batch, whose answer nobody gets, is harmless where it is born: the fault is what
+/// carried it from there into a request.
+bool unasked(const Fault& fault) { return fault.breaks && fault.where.request.value_or(0) < 0; }
+
 /// What broke the run first, followed back to where nothing is behind it.
 std::optional<std::size_t> root_of(const std::vector<Fault>& faults) {
   if (faults.empty()) return std::nullopt;
   std::size_t root = 0;
   for (std::size_t i = 0; i < faults.size(); ++i) {
-    if (!faults[i].breaks) continue;
+    if (!faults[i].breaks || unasked(faults[i])) continue;
     root = i;
     break;
   }
-  while (faults[root].because) root = *faults[root].because;  // indices only decrease
+  // Indices only decrease.
+  while (faults[root].because && !unasked(faults[*faults[root].because])) root = *faults[root].because;
   return root;
 }
 

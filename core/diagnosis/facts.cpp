@@ -55,6 +55,7 @@ std::optional<Range> range_of(const std::vector<std::int64_t>& rows) {
 }
 
 std::string request_text(const StepRow& step) {
+  if (step.request == kDummyRequest) return fmt::format("the dummy batch step {}", step.index);
   if (step.request < 0) return fmt::format("the warm-up step {}", step.index);
   return fmt::format("request {} step {}", step.request, step.index);
 }

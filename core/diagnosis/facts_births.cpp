@@ -11,8 +11,11 @@ namespace {
 // A run whose every step is bad in its own way is cut here: the first births are what matters.
 constexpr std::size_t kMaxSickOps = 20000;
 
+/// Nobody gets the answer of a warm-up or a dummy batch: it matters by what it stores, where it stores.
 bool is_sink(const SickOp& sick) {
-  if (sick.op.kind == "kv_store") return true;
+  if (sick.op.kind == "kv_store") return number_attribute(sick.op, "stored").value_or(1) != 0;
+  if (sick.step.request < 0) return false;
+  if (sick.op.kind == "token_softmax") return true;
   return std::any_of(sick.outputs.begin(), sick.outputs.end(),
                      [](const TensorRow& row) { return row.role == "logits"; });
 }

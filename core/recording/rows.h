@@ -77,6 +77,10 @@ struct WeightRow {
   Health health;
 };
 
+/// Requests that nobody asked for and whose answers nobody gets have negative ids.
+inline constexpr std::int64_t kWarmUpRequest = -1;
+inline constexpr std::int64_t kDummyRequest = -2;  ///< a batch of graph capture or of an idle rank
+
 struct RequestRow {
   std::int64_t id = 0;
   std::string name;

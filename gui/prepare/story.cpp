@@ -68,8 +68,9 @@ Story make_story(const Diagnosis& diagnosis, const Cascade& cascade) {
     story.fix = root.fix;
     story.origin = selection_of(root.where);
   }
-  const auto birth =
-      std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(), [](const Fault& fault) { return fault.breaks; });
+  const auto birth = std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(), [](const Fault& fault) {
+    return fault.breaks && fault.where.request.value_or(0) >= 0;  // what nobody asked for breaks nothing
+  });
   if (birth != diagnosis.faults.end()) story.origin = selection_of(birth->where);
   story.spread = fmt::format("{} of {} tokens bad", diagnosis.spread.bad_tokens, diagnosis.spread.tokens);
   return story;

@@ -431,10 +431,15 @@ class CacheMap {
       const float half = box.height / 2;
       label(context_.fonts.small, {box.x, box.y + px(2), box.width, half}, ink, token, 0.5F);
       label(context_.fonts.small, {box.x, box.y + half - px(2), box.width, half}, ink,
-            slot.request < 0 ? "warm-up" : fmt::format("request {}", slot.request), 0.5F);
+            slot.request == kDummyRequest ? std::string("dummy batch")
+            : slot.request < 0            ? std::string("warm-up")
+                                          : fmt::format("request {}", slot.request),
+            0.5F);
       return;
     }
-    const std::string who = slot.request < 0 ? "w" : std::to_string(slot.request);
+    const std::string who = slot.request == kDummyRequest ? std::string("d")
+                            : slot.request < 0            ? std::string("w")
+                                                          : std::to_string(slot.request);
     label(context_.fonts.mono_small, box, ink, slot.foreign ? who + " state" : fmt::format("{}:{}", who, slot.token),
           0.5F);
   }

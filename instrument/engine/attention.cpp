@@ -62,13 +62,16 @@ ProbeTensor Forward::store_target(const LayerPlan& plan, KvTarget target, const 
   const TensorView codes = emitter_.listening() ? matrix(is_key ? Slot::k_codes : Slot::v_codes,
                                                          parts_.config.kv.format, step_.row.tokens, rows.view.columns)
                                                 : TensorView{};
-  launch(kernels::KvStoreArgs{.x = rows.view,
-                              .pool = parts_.pool.region(plan.rank, target),
-                              .slots = kv_slots_,
-                              .scales = use.scales,
-                              .slot_scales = parts_.pool.slot_scales(plan.rank, target),
-                              .codes = codes,
-                              .overflow = parts_.config.kv.overflow});
+  // Rows that go nowhere are encoded for listeners, who see what a slot would have got.
+  if (step_.stores || codes.given()) {
+    launch(kernels::KvStoreArgs{.x = rows.view,
+                                .pool = step_.stores ? parts_.pool.region(plan.rank, target) : codes,
+                                .slots = kv_slots_,
+                                .scales = use.scales,
+                                .slot_scales = step_.stores ? parts_.pool.slot_scales(plan.rank, target) : TensorView{},
+                                .codes = step_.stores ? codes : TensorView{},
+                                .overflow = parts_.config.kv.overflow});
+  }
   ProbeTensor output = emitter_.output(is_key ? "k_codes" : "v_codes", codes, parts_.config.model.kv_heads);
   output.source = rows.view;
   output.source_scales = use.scales;
@@ -82,8 +85,8 @@ void Forward::kv_store(const LayerPlan& plan, const Live& k, const Live& v) {
   scale_k_ = use_k.largest;
   scale_v_ = use_v.largest;
   emitter_.op(plan.kv_store, {ProbeInput{"k", k.id, {}}, ProbeInput{"v", v.id, {}}}, outputs,
-              attributes(plan.kv_store, R"("scale_k":{},"scale_v":{})", json_number(static_cast<double>(scale_k_)),
-                         json_number(static_cast<double>(scale_v_))));
+              attributes(plan.kv_store, R"("scale_k":{},"scale_v":{}{})", json_number(static_cast<double>(scale_k_)),
+                         json_number(static_cast<double>(scale_v_)), step_.stores ? "" : R"(,"stored":false)"));
   if (!emitter_.listening()) return;
   const auto tell = [&](KvTarget target, const ScaleBook::Use& use, const Live& rows) {
     if (!emitter_.ok()) return;

@@ -22,6 +22,9 @@ enum class KvTail : std::uint8_t { read, skip };
 enum class KvMemory : std::uint8_t { zeroed, recycled };
 enum class CausalMask : std::uint8_t { exact, off_by_one, none };
 enum class Padding : std::uint8_t { none, left };
+enum class DummyBatch : std::uint8_t { none, masked, slot_0 };
+enum class DummyAt : std::uint8_t { start, decode };
+enum class EmptyRow : std::uint8_t { keep, mask };
 
 struct ModelConfig {
   std::int64_t layers = 4;
@@ -80,6 +83,7 @@ struct KvConfig {
   KvTail tail = KvTail::read;
   KvMemory memory = KvMemory::zeroed;
   bool warm_up = false;
+  std::int64_t table_blocks = 0;
 };
 
 struct AttentionConfig {
@@ -96,6 +100,11 @@ struct EngineConfig {
   KvConfig kv;
   AttentionConfig attention;
   Padding pad = Padding::none;
+  DummyBatch dummy_batch = DummyBatch::none;
+  DummyAt dummy_at = DummyAt::start;
+  std::string grammar;
+  bool grammar_stop = true;
+  EmptyRow grammar_empty = EmptyRow::keep;
   kernels::ArgmaxNan argmax_nan = kernels::ArgmaxNan::first_greater;
   std::string device = "cpu";  ///< as make_device() names it; not part of the numerics
   int threads = 0;             ///< 0: one a core; not part of the numerics

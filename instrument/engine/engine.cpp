@@ -37,7 +37,11 @@ Result<std::vector<Prompt>> ReferenceEngine::prompts(std::span<const RequestSpec
     const std::int64_t tokens = static_cast<std::int64_t>(prompt->tokens.size()) + request.max_tokens - 1;
     const std::int64_t blocks =
         (tokens + kv.block_size - 1) / kv.block_size + (parts_.config.model.recurrent_layers.empty() ? 0 : 1);
-    if (blocks > kv.blocks) {
+    if (kv.table_blocks > 0 && blocks > kv.table_blocks) {
+      return fail(fmt::format("request '{}': {} tokens need {} KV blocks, kv.table_blocks is {}", request.name, tokens,
+                              blocks, kv.table_blocks));
+    }
+    if (blocks > kv.blocks - (kv.table_blocks > 0 ? 1 : 0)) {
       return fail(fmt::format("request '{}': {} tokens need {} KV blocks, kv.blocks is {}", request.name, tokens,
                               blocks, kv.blocks));
     }
@@ -56,8 +60,12 @@ ExpectedOps ReferenceEngine::count_ops(std::span<const RequestSpec> requests, st
   ExpectedOps expected;
   expected.exact = end_token(*parts_.tokenizer) < 0 && parts_.config.argmax_nan != kernels::ArgmaxNan::refuse;
   if (parts_.config.kv.warm_up) expected.count += parts_.plan.ops_per_step;
+  const bool dummies = parts_.config.dummy_batch != DummyBatch::none;
+  const bool at_start = parts_.config.dummy_at == DummyAt::start;
+  if (dummies && at_start) expected.count += parts_.plan.ops_per_step;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     expected.count += requests[i].max_tokens * parts_.plan.ops_per_step;
+    if (dummies && !at_start) expected.count += (requests[i].max_tokens - 1) * parts_.plan.ops_per_step;
     expected.count += static_cast<std::int64_t>(prompts[i].images.size());
   }
   return expected;
@@ -79,6 +87,9 @@ Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, Pr
   if (parts_.config.kv.warm_up) {
     if (Status status = (*session)->warm_up(); !status) return tl::unexpected(status.error());
   }
+  if (parts_.config.dummy_batch != DummyBatch::none && parts_.config.dummy_at == DummyAt::start) {
+    if (Status status = (*session)->dummy_batch(); !status) return tl::unexpected(status.error());
+  }
   RunResult result;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Result<RequestRow> row = (*session)->run(static_cast<std::int64_t>(i), requests[i], (*all)[i]);
@@ -97,6 +108,7 @@ Status run_profile_pass(const EngineParts& parts, const kernels::Buffer& memory)
   EngineParts profile = parts;
   profile.config.kv.memory = KvMemory::zeroed;
   profile.config.kv.policy = "auto";
+  profile.config.kv.table_blocks = 0;
   const KvConfig& kv = profile.config.kv;
   const std::int64_t state_blocks = parts.config.model.recurrent_layers.empty() ? 0 : 1;
   const std::int64_t tokens = std::min(kProfileTokens, (kv.blocks - state_blocks) * kv.block_size);

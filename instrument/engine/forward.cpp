@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "kernels/ops/activation.h"
 #include "kernels/ops/argmax.h"
@@ -13,6 +15,7 @@
 #include "kernels/ops/patch_embedding.h"
 #include "kernels/ops/recurrent_scan.h"
 #include "kernels/ops/residual_add.h"
+#include "kernels/ops/softmax.h"
 
 namespace nanscope {
 
@@ -40,7 +43,8 @@ Result<std::int32_t> Forward::run() {
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const std::int64_t position = step_.row.first_token + static_cast<std::int64_t>(i);
     const std::int64_t block = step_.blocks[static_cast<std::size_t>(position / block_size)];
-    slots[i] = static_cast<std::int32_t>(block * block_size + position % block_size);
+    const std::int64_t slot = step_.stores ? block * block_size + position % block_size : static_cast<std::int64_t>(i);
+    slots[i] = static_cast<std::int32_t>(slot);
   }
   kv_slots_ = upload_i32(Slot::kv_slots, slots);
   blocks_ = upload_i32(Slot::blocks, step_.blocks);
@@ -161,14 +165,38 @@ std::int32_t Forward::head(const Live& x) {
     return emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
                 "logits", out);
   }();
-  const TensorView tokens = matrix(Slot::argmax, Format::i32, step_.row.tokens, 1);
-  launch(kernels::ArgmaxArgs{.x = logits.view, .out = tokens, .nan = parts_.config.argmax_nan});
-  emit(parts_.plan.argmax, {tensor_input("logits", logits)}, "token", tokens);
+  const Live choice = step_.legal.empty() ? logits : token_probabilities(logits);
+  const TensorView tokens = matrix(Slot::argmax, Format::i32, choice.view.rows, 1);
+  launch(kernels::ArgmaxArgs{.x = choice.view, .out = tokens, .nan = parts_.config.argmax_nan});
+  emit(parts_.plan.argmax, {tensor_input(step_.legal.empty() ? "logits" : "probs", choice)}, "token", tokens);
   std::int32_t token = 0;
   if (!emitter_.ok()) return token;
-  const auto* last = static_cast<const std::int32_t*>(tokens.data) + (step_.row.tokens - 1);
+  const auto* last = static_cast<const std::int32_t*>(tokens.data) + (tokens.rows - 1);
   emitter_.check(parts_.device.download(std::as_writable_bytes(std::span(&token, 1)), last));
   return token;
+}
+
+/// softmax(logits + mask) of the last token, the only one that is sampled: the mask is 0 where the grammar allows a
+/// token and -Inf elsewhere. What follows stands at that token's position too.
+Live Forward::token_probabilities(const Live& logits) {
+  TensorView last = logits.view;
+  const auto row = static_cast<std::size_t>(last.columns) * info(last.format).storage_bytes();
+  last.data = static_cast<std::byte*>(last.data) + row * static_cast<std::size_t>(last.rows - 1);
+  last.rows = 1;
+  const auto legal = std::count(step_.legal.begin(), step_.legal.end(), 1);
+  const bool masks = legal > 0 || parts_.config.grammar_empty == EmptyRow::mask;
+  std::vector<float> mask(step_.legal.size(), 0.0F);
+  for (std::size_t token = 0; masks && token < mask.size(); ++token) {
+    if (step_.legal[token] == 0) mask[token] = -std::numeric_limits<float>::infinity();
+  }
+  const TensorView mask_row = matrix(Slot::token_mask, Format::f32, 1, last.columns);
+  if (emitter_.ok()) emitter_.check(parts_.device.upload(mask_row.data, std::as_bytes(std::span(mask))));
+  const TensorView out = matrix(Slot::token_probs, Format::f32, 1, last.columns);
+  launch(kernels::ResidualAddArgs{.a = last, .b = mask_row, .out = out});
+  launch(kernels::SoftmaxArgs{.scores = out, .out = out, .first_position = last.columns - 1});
+  emitter_.set_first_token(step_.row.context - 1);
+  return emit(parts_.plan.token_softmax, {tensor_input("logits", logits)}, "probs", out, 1,
+              attributes(parts_.plan.token_softmax, R"("legal":{},"masked":{})", legal, masks));
 }
 
 Live Forward::norm(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x, const Affine& affine,

@@ -34,6 +34,8 @@ struct StepInput {
   std::span<const std::int32_t> blocks;      ///< the request's block table, covering row.context tokens
   std::int64_t state_block = -1;             ///< block of the recurrent states
   std::int64_t first_key = 0;                ///< keys before it are padding
+  std::span<const std::int32_t> legal;       ///< by token, 1: the grammar allows it; empty: there is no grammar
+  bool stores = true;                        ///< else the slot mapping is -1: keys and values go nowhere
 };
 
 /// The parts of an engine that a pass works with; all outlive it.
@@ -76,6 +78,7 @@ class Forward {
   std::int64_t last_visible_key(std::int64_t keys) const;
   Live mix(const LayerPlan& plan, const Live& probs, const Live& v);
   std::int32_t head(const Live& x);
+  Live token_probabilities(const Live& logits);
 
   ProbeTensor store_target(const LayerPlan& plan, KvTarget target, const Live& rows, ScaleBook::Use& use);
   void read_target(const LayerPlan& plan, KvTarget target, const kernels::TensorView& out);

@@ -79,6 +79,18 @@ struct Texts<Padding> {
   static constexpr std::array<std::string_view, 2> names{"none", "left"};
 };
 template <>
+struct Texts<DummyBatch> {
+  static constexpr std::array<std::string_view, 3> names{"none", "masked", "slot_0"};
+};
+template <>
+struct Texts<DummyAt> {
+  static constexpr std::array<std::string_view, 2> names{"start", "decode"};
+};
+template <>
+struct Texts<EmptyRow> {
+  static constexpr std::array<std::string_view, 2> names{"keep", "mask"};
+};
+template <>
 struct Texts<ArgmaxNan> {
   static constexpr std::array<std::string_view, 3> names{"first_greater", "propagate", "refuse"};
 };
@@ -336,6 +348,12 @@ std::vector<Knob> kv_knobs() {
       knob(
           "kv.warm_up", kBool, "a warm-up request of zero tokens runs before the others",
           [](auto& c) -> auto& { return c.kv.warm_up; }),
+      knob(
+          "kv.table_blocks", "0..4096",
+          "block tables are filled up to this many entries with block 0, which no request gets, as captured graphs "
+          "need "
+          "them; 0: no null block",
+          [](auto& c) -> auto& { return c.kv.table_blocks; }),
   };
 }
 
@@ -358,6 +376,27 @@ std::vector<Knob> engine_knobs() {
       knob(
           "engine.pad", "none|left", "prompts are padded on the left to whole KV blocks",
           [](auto& c) -> auto& { return c.pad; }),
+      knob(
+          "engine.dummy_batch", "none|masked|slot_0",
+          "a token without a context runs that nobody asked for: its key and value go nowhere, or into slot 0 because "
+          "its slot mapping was left at 0",
+          [](auto& c) -> auto& { return c.dummy_batch; }),
+      knob(
+          "engine.dummy_at", "start|decode",
+          "when it runs: before the requests, as graph capture and idle ranks have it, or beside every decoded token, "
+          "as "
+          "a row that pads a graph's batch",
+          [](auto& c) -> auto& { return c.dummy_at; }),
+      knob(
+          "engine.grammar", "text", "every answer must spell this text; empty: answers are free",
+          [](auto& c) -> auto& { return c.grammar; }),
+      knob(
+          "engine.grammar_stop", kBool, "the end token is legal once the grammar's text is spelled",
+          [](auto& c) -> auto& { return c.grammar_stop; }),
+      knob(
+          "engine.grammar_empty", "keep|mask",
+          "logits for which the grammar allows no token: kept as they are, or all masked to -Inf like any other",
+          [](auto& c) -> auto& { return c.grammar_empty; }),
       knob(
           "engine.argmax_nan", "first_greater|propagate|refuse", "what argmax does with NaN logits",
           [](auto& c) -> auto& { return c.argmax_nan; }),

@@ -131,6 +131,7 @@ ModelPlan make_plan(const EngineConfig& config) {
   plan.embed = outside.op("embed", "embedding");
   plan.final_norm = outside.norm("final_norm");
   plan.lm_head = outside.gemm("lm_head");
+  if (!config.grammar.empty()) plan.token_softmax = outside.op("token_softmax", "token_softmax");
   plan.argmax = outside.op("argmax", "argmax", fmt::format(R"({{"nan":"{}"}})", get_knob(config, "engine.argmax_nan")));
   plan.ops_per_step = outside.count();
   plan.patch_embed = outside.op("patch_embed", "patch_embedding");

@@ -27,7 +27,7 @@ struct LayerPlan {
 };
 
 struct ModelPlan {
-  OpPlan patch_embed, embed, final_norm, lm_head, argmax;
+  OpPlan patch_embed, embed, final_norm, lm_head, token_softmax, argmax;
   std::vector<LayerPlan> layers;
   std::int64_t ops_per_step = 0;  ///< without patch_embed, which runs once an image
 };

@@ -5,6 +5,11 @@
 #include <algorithm>
 
 namespace nanscope {
+namespace {
+
+constexpr std::int64_t kNullBlock = 0;  // of kv.table_blocks: in a block table it means "none"
+
+}  // namespace
 
 Result<std::unique_ptr<Session>> Session::create(const EngineParts& parts, Workspace& workspace, Probe& probe,
                                                  const RunControl& control, std::int64_t expected_ops) {
@@ -28,7 +33,9 @@ Session::Session(const EngineParts& parts, Workspace& workspace, Probe& probe, c
       pool_(std::move(pool)),
       scales_(std::move(scales)),
       allocator_(parts.config.kv.blocks, parts.config.kv.reuse),
-      end_token_(end_token(*parts.tokenizer)) {}
+      end_token_(end_token(*parts.tokenizer)) {
+  if (parts.config.kv.table_blocks > 0) allocator_.take(kNullBlock);
+}
 
 Status Session::tell_weights() {
   if (!emitter_.listening()) return {};
@@ -46,12 +53,35 @@ Status Session::tell_weights() {
 Status Session::warm_up() {
   const Prompt prompt = warm_up_prompt(parts_.config.kv.block_size);
   Sequence sequence;
-  sequence.row.id = -1;
+  sequence.row.id = kWarmUpRequest;
   sequence.row.name = "warm_up";
   sequence.row.prompt = prompt_to_json({});
   sequence.prompt = &prompt;
   const Result<RequestRow> row = generate(sequence, 1);
   return row ? Status() : Status(tl::unexpected(row.error()));
+}
+
+Status Session::dummy_batch() {
+  if (dummy_.steps == 0) {
+    dummy_prompt_ = warm_up_prompt(1);
+    dummy_prompt_.padding = 1;  // its own key included, nothing is visible
+    dummy_.row.id = kDummyRequest;
+    dummy_.row.name = "dummy_batch";
+    dummy_.row.prompt = prompt_to_json({});
+    dummy_.row.prompt_tokens = dummy_prompt_.tokens;
+    dummy_.prompt = &dummy_prompt_;
+    dummy_.blocks = {kNullBlock};
+    dummy_.stores = parts_.config.dummy_batch == DummyBatch::slot_0;
+    emitter_.check(emitter_.probe().on_request_begin(dummy_.row));
+    tell_prompt(dummy_);
+  }
+  const StepKind kind = dummy_.steps == 0 ? StepKind::prefill : StepKind::decode;
+  const Result<std::int32_t> token = step(dummy_, kind, dummy_prompt_.tokens, 0);
+  if (!token) return tl::unexpected(token.error());
+  if (dummy_.state_block >= 0) allocator_.give_back(std::span(&dummy_.state_block, 1));
+  dummy_.state_block = -1;
+  emitter_.check(emitter_.probe().on_request_end(dummy_.row));
+  return emitter_.status();
 }
 
 Result<RequestRow> Session::run(std::int64_t id, const RequestSpec& spec, const Prompt& prompt) {
@@ -88,6 +118,7 @@ Result<RequestRow> Session::generate(Sequence& sequence, int max_tokens) {
     position = prompt_tokens + i;
     row.output_tokens.push_back(*token);
     sequence.keys.push_back(static_cast<std::uint64_t>(*token));
+    sequence.answer += parts_.tokenizer->token_text(*token);
     if (*token == end_token_) break;
     pending = {*token};
   }
@@ -172,8 +203,49 @@ Result<std::int64_t> Session::take_block(const Sequence& sequence, std::int64_t 
   return *block;
 }
 
+/// The request's blocks, filled up with the null block to the width of kv.table_blocks.
+std::vector<std::int32_t> Session::block_table(const Sequence& sequence) {
+  std::vector<std::int32_t> table(sequence.blocks.begin(), sequence.blocks.end());
+  KvRow row;
+  row.step = steps_;
+  row.request = sequence.row.id;
+  row.block = kNullBlock;
+  row.slot_end = parts_.config.kv.block_size;
+  row.writer = "null_block";
+  row.format = parts_.config.kv.format;
+  row.action = KvAction::allocated;
+  while (static_cast<std::int64_t>(table.size()) < parts_.config.kv.table_blocks) {
+    row.first_token = static_cast<std::int64_t>(table.size()) * parts_.config.kv.block_size;
+    table.push_back(static_cast<std::int32_t>(kNullBlock));
+    if (sequence.steps == 1) tell_kv(row);
+  }
+  return table;
+}
+
+/// By token, 1 where what the request has answered so far may go on with it; empty without a grammar.
+std::vector<std::int32_t> Session::legal_tokens(const Sequence& sequence) const {
+  const std::string_view grammar = parts_.config.grammar;
+  if (grammar.empty()) return {};
+  std::vector<std::int32_t> legal(static_cast<std::size_t>(parts_.model->vocabulary), 0);
+  const std::string_view left = grammar.substr(std::min(grammar.size(), sequence.answer.size()));
+  for (std::size_t token = 0; token < legal.size(); ++token) {
+    const auto id = static_cast<std::int32_t>(token);
+    const std::string_view text = parts_.tokenizer->token_text(id);
+    const bool ends = id == end_token_;
+    if (left.empty() ? ends && parts_.config.grammar_stop : !ends && !text.empty() && left.starts_with(text)) {
+      legal[token] = 1;
+    }
+  }
+  return legal;
+}
+
 Result<std::int32_t> Session::step(Sequence& sequence, StepKind kind, std::span<const std::int32_t> tokens,
                                    std::int64_t first) {
+  const EngineConfig& config = parts_.config;
+  const bool padded = config.dummy_batch != DummyBatch::none && config.dummy_at == DummyAt::decode;
+  if (padded && kind == StepKind::decode && sequence.row.id >= 0) {
+    if (Status status = dummy_batch(); !status) return tl::unexpected(status.error());
+  }
   StepInput input;
   StepRow& row = input.row;
   row.id = ++steps_;
@@ -188,18 +260,22 @@ Result<std::int32_t> Session::step(Sequence& sequence, StepKind kind, std::span<
     for (std::size_t i = 0; i < sequence.blocks.size(); ++i) {
       const std::int64_t block_size = parts_.config.kv.block_size;
       tell_kv({row.id, row.request, -1, sequence.blocks[i], 0, block_size, static_cast<std::int64_t>(i) * block_size,
-               KvAction::shared, std::string(writer(sequence)), parts_.config.kv.format});
+               row.request == kDummyRequest ? KvAction::allocated : KvAction::shared, std::string(writer(sequence)),
+               parts_.config.kv.format});
     }
     input.images = sequence.prompt->images;
     const std::vector<std::int32_t>& patch_rows = sequence.prompt->patch_rows;
     if (!patch_rows.empty()) input.patch_rows = std::span(patch_rows).subspan(static_cast<std::size_t>(first));
   }
   if (Status status = take_blocks(sequence, row.context); !status) return tl::unexpected(status.error());
-  const std::vector<std::int32_t> blocks(sequence.blocks.begin(), sequence.blocks.end());
+  const std::vector<std::int32_t> blocks = block_table(sequence);
   input.tokens = tokens;
   input.blocks = blocks;
   input.state_block = sequence.state_block;
   input.first_key = sequence.prompt->padding;
+  const std::vector<std::int32_t> legal = legal_tokens(sequence);
+  input.legal = legal;
+  input.stores = sequence.stores;
   Forward forward({parts_.config, *parts_.model, parts_.plan, *parts_.device, workspace_, pool_, scales_, emitter_},
                   input);
   const Result<std::int32_t> token = forward.run();
@@ -217,7 +293,7 @@ Result<std::int32_t> Session::step(Sequence& sequence, StepKind kind, std::span<
 }
 
 void Session::tell_written(const Sequence& sequence, const StepRow& step) {
-  if (!emitter_.listening()) return;
+  if (!emitter_.listening() || !sequence.stores) return;
   const std::int64_t block_size = parts_.config.kv.block_size;
   for (std::int64_t token = step.first_token; token < step.context;) {
     const std::int64_t block = token / block_size;
@@ -272,6 +348,7 @@ bool Session::caches_prefixes() const {
 }
 
 std::string_view Session::writer(const Sequence& sequence) const {
+  if (sequence.row.id == kDummyRequest) return "dummy_batch";
   return sequence.row.id < 0 ? "warm_up" : "attention";
 }
 

@@ -35,6 +35,9 @@ class Session {
 
   /// The warm-up request of kv.warm_up: its id is -1 and its result is not returned.
   Status warm_up();
+  /// The batch of engine.dummy_batch: one token without a context, whose block table is all zeros. Each call is a step
+  /// of one request of its own.
+  Status dummy_batch();
   Result<RequestRow> run(std::int64_t id, const RequestSpec& spec, const Prompt& prompt);
 
   std::int64_t ops() const { return emitter_.ops(); }
@@ -50,9 +53,11 @@ class Session {
     const Prompt* prompt = nullptr;
     std::vector<std::uint64_t> keys;    ///< by position, generated tokens too
     std::vector<std::int64_t> blocks;   ///< its block table
+    std::string answer;                 ///< bytes of the generated tokens
     std::vector<std::uint64_t> hashes;  ///< chained, of the leading full blocks
     std::int64_t state_block = -1;
     std::int64_t steps = 0;
+    bool stores = true;
   };
 
   Session(const EngineParts& parts, Workspace& workspace, Probe& probe, const RunControl& control,
@@ -62,6 +67,8 @@ class Session {
   void tell_prompt(const Sequence& sequence);
   void share_prefix(Sequence& sequence);
   Status take_blocks(Sequence& sequence, std::int64_t tokens);
+  std::vector<std::int32_t> block_table(const Sequence& sequence);
+  std::vector<std::int32_t> legal_tokens(const Sequence& sequence) const;
   Result<std::int64_t> take_block(const Sequence& sequence, std::int64_t first_token, std::string_view writer);
   Result<std::int32_t> step(Sequence& sequence, StepKind kind, std::span<const std::int32_t> tokens,
                             std::int64_t first);
@@ -82,6 +89,8 @@ class Session {
   ScaleBook scales_;
   BlockAllocator allocator_;
   PrefixCache cache_;
+  Prompt dummy_prompt_;
+  Sequence dummy_;
   std::int32_t end_token_;
   std::int64_t steps_ = 0;
 };

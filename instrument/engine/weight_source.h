@@ -25,7 +25,8 @@ class WeightSource {
 /// embedding; norms are 1 and biases 0, and a recurrence's decay is spread over [0.5, 0.98].
 std::unique_ptr<WeightSource> make_random_weights(const ModelConfig& model);
 
-/// A safetensors file that holds every weight under its name, in any float format.
+/// A safetensors file that holds every weight under its name, in any float format, times the scale NAME_scale if it
+/// holds one.
 Result<std::unique_ptr<WeightSource>> open_weight_file(const std::filesystem::path& path);
 
 /// What `model.weights` names, except "reference", which has a source of its own.

@@ -47,10 +47,29 @@ class FileWeights final : public WeightSource {
       return fail(fmt::format("{}: tensor '{}' has shape [{}], expected [{},{}]", path_, name,
                               fmt::join(entry->shape, ","), rows, columns));
     }
-    return safetensors_values(*entry, file_.bytes(*entry));
+    Result<std::vector<float>> values = safetensors_values(*entry, file_.bytes(*entry));
+    if (!values) return values;
+    if (Status status = apply_scale(std::string(name) + "_scale", *values); !status) {
+      return tl::unexpected(status.error());
+    }
+    return values;
   }
 
  private:
+  /// Multiplies codes by the one scale that a quantised checkpoint holds beside them, when it does.
+  Status apply_scale(const std::string& name, std::vector<float>& values) const {
+    const SafetensorsEntry* entry = file_.find(name);
+    if (entry == nullptr) return {};
+    if (entry->count() != 1) {
+      return fail(fmt::format("{}: tensor '{}' has shape [{}], expected one scale of the whole weight", path_, name,
+                              fmt::join(entry->shape, ",")));
+    }
+    const Result<std::vector<float>> scale = safetensors_values(*entry, file_.bytes(*entry));
+    if (!scale) return tl::unexpected(scale.error());
+    for (float& value : values) value *= scale->front();
+    return {};
+  }
+
   SafetensorsFile file_;
   std::string path_;
 };

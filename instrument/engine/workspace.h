@@ -56,6 +56,8 @@ enum class Slot : std::uint8_t {
   mlp_residual,
   final_norm,
   logits,
+  token_mask,
+  token_probs,
   argmax,
   count_
 };

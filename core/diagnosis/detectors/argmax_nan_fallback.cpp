@@ -17,9 +17,9 @@ FaultReport detect_argmax_nan_fallback(Facts& facts) {
                             {"token", choice.token},
                             {"text", choice.text},
                             {"the same token in the output", choice.repeated}};
-    found.fault.summary =
-        fmt::format("request {}: all {} logits are NaN, token {} '{}' is where the search starts, {} times",
-                    choice.step.request, choice.logits.channels, choice.token, choice.text, choice.repeated);
+    found.fault.summary = fmt::format(
+        "request {}: all {} {} are NaN, token {} '{}' is where the search starts, {} times", choice.step.request,
+        choice.logits.channels, choice.logits.role, choice.token, choice.text, choice.repeated);
     found.fault.fix = "refuse to sample from a row that holds NaN, and end the request with an error";
     report.faults.push_back(std::move(found));
   }

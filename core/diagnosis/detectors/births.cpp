@@ -71,6 +71,9 @@ BirthClass classify(Facts& facts, const SickOp& birth) {
   if (!birth.bad_weight.empty()) return BirthClass::weight_corruption;
   if (birth.op.kind == "kv_store" || birth.op.kind == "cast") return classify_store(facts, birth);
   if (birth.op.kind == "layer_norm" && collapsed(facts, birth)) return BirthClass::variance_collapse;
+  if (birth.op.kind == "token_softmax" && number_attribute(birth.op, "legal").value_or(1) == 0) {
+    return BirthClass::softmax_fully_masked;
+  }
   if (birth.op.kind == "softmax" && fully_masked(facts, birth)) return BirthClass::softmax_fully_masked;
   const TensorRow& output = birth.bad_output();
   if (output.format == Format::f16 && output.health.pos_inf + output.health.neg_inf > 0)

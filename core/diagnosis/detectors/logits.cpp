@@ -39,8 +39,9 @@ std::vector<NanChoice> nan_choices(Facts& facts) {
   std::vector<NanChoice> found;
   std::set<std::int64_t> requests;
   for (const SickOp& sick : facts.sick_ops()) {
-    const TensorRow* logits = sick.output("logits");
+    const TensorRow* logits = sick.output(sick.op.kind == "token_softmax" ? "probs" : "logits");
     if (logits == nullptr || logits->tokens == 0 || requests.contains(sick.step.request)) continue;
+    if (sick.step.request < 0) continue;  // nobody gets its token
     const std::vector<Health>& rows = facts.rows(*logits);
     NanChoice choice;
     choice.rows = std::count_if(rows.begin(), rows.end(), all_nan);

@@ -7,10 +7,10 @@
 
 namespace nanscope {
 
-/// The first token that a request chose from a row of logits that is all NaN.
+/// The first token that a request chose from a row of logits, or of probabilities made of them, that is all NaN.
 struct NanChoice {
   StepRow step;
-  TensorRow logits;
+  TensorRow logits;           ///< what the argmax read
   OpRow argmax;               ///< the op that chose; the logits' op when none was recorded
   std::int64_t row = 0;       ///< of the logits: the step's last
   std::int64_t rows = 0;      ///< rows of the logits that are all NaN

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "core/diagnosis/detectors/births.h"
@@ -23,6 +24,12 @@ std::string writers(Facts& facts, const SickOp& read) {
   std::string text;
   for (const std::string& one : who) text += (text.empty() ? "" : "; ") + one;
   return text;
+}
+
+bool left_by_dummy(const SickOp& read) {
+  return std::any_of(read.bad_keys.begin(), read.bad_keys.end(), [](const KeyRow& key) {
+    return !key.own && key.writer != nullptr && key.writer->request == kDummyRequest;
+  });
 }
 
 /// The code of the cache's format that is NaN; "unknown" when the step stored nothing in this layer.
@@ -64,6 +71,11 @@ FaultReport detect_masked_tail_poison(Facts& facts) {
       found.fault.evidence.push_back({"stale f32", double{stale->value}});
       found.fault.evidence.push_back({"stale f32 bits", code_text(Format::f32, stale->bits)});
       bits = "; " + text_of(*stale);
+    }
+    if (left_by_dummy(*read)) {
+      found.fault.fix =
+          "give dummy batches and padding rows the slot -1, and select visible keys instead of adding or "
+          "multiplying a mask";
     }
     const std::string who = writers(facts, *read);
     found.fault.evidence.push_back({"slots", who});

@@ -2,10 +2,11 @@
 
 namespace nanscope {
 
-/// A softmax row with no key to attend to: -Inf - -Inf, then 0/0.
+/// A softmax row with no key to attend to, or no token to choose: -Inf - -Inf, then 0/0.
 FaultReport detect_softmax_fully_masked(Facts& facts) {
-  return report_births(facts, BirthClass::softmax_fully_masked, "a softmax row without keys",
-                       "let a row without keys give zeros, or leave padding rows out of the batch",
+  return report_births(facts, BirthClass::softmax_fully_masked, "a softmax row with nothing to choose from",
+                       "let a row without keys give zeros, leave padding rows out of the batch, and end a request "
+                       "whose grammar allows no token",
                        "0 softmax rows became NaN from finite scores for want of a key");
 }
 

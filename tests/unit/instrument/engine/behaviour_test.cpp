@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine_rig.h"
@@ -197,6 +198,93 @@ TEST(Engine, LeftPaddingMakesRowsThatSeeNothing) {
   EXPECT_EQ(count_nan(poisoned.find(0, 0, 0, "mlp_residual", "out").row(15)), 0U);
 }
 
+TEST(Engine, BlockTablesAreFilledUpWithTheNullBlock) {
+  const Knobs knobs{{"kv.block_size", "16"}, {"kv.table_blocks", "3"}, {"kv.memory", "recycled"}};
+  const CollectProbe seen = collect(tiny_config(knobs), {text_request("A ship.", 2)});
+  const Seen& read = seen.find(0, 1, 0, "kv_read", "k_read");
+  ASSERT_EQ(read.rows, 48);
+  for (std::int64_t slot = 0; slot < 16; ++slot) EXPECT_TRUE(same_bits(read.row(16 + slot), read.row(32 + slot)));
+  for (const KvRow& row : seen.kv) {
+    if (row.action == KvAction::written) {
+      EXPECT_EQ(row.block, 1) << "block 0 is nobody's";
+    }
+  }
+  const auto null_rows =
+      std::count_if(seen.kv.begin(), seen.kv.end(), [](const KvRow& row) { return row.writer == "null_block"; });
+  EXPECT_EQ(null_rows, 2);
+  // What lies behind the context changes no bit while a mask selects.
+  EXPECT_TRUE(
+      same_bits(seen.last_logits(0, 1), collect(tiny_config(), {text_request("A ship.", 2)}).last_logits(0, 1)));
+}
+
+TEST(Engine, ADummyBatchLeavesItsNaNInTheNullBlockUnlessItsSlotIsMasked) {
+  const auto run = [](const char* dummy_batch, const char* mask) {
+    return collect(tiny_config({{"kv.block_size", "16"},
+                                {"kv.table_blocks", "2"},
+                                {"engine.dummy_batch", dummy_batch},
+                                {"attention.mask", mask}}),
+                   {text_request("A ship.")});
+  };
+  const CollectProbe written = run("slot_0", "multiply");
+  EXPECT_EQ(written.steps.front().request, kDummyRequest);
+  const Seen& keys = written.find(0, 0, 1, "kv_read", "k_read");
+  EXPECT_EQ(count_nan(keys.row(16)), keys.row(16).size());
+  EXPECT_EQ(count_nan(keys.row(17)), 0U);
+  EXPECT_EQ(count_nan(written.last_logits(0, 0)), written.last_logits(0, 0).size());
+  EXPECT_EQ(written.kv.front().writer, "dummy_batch");
+
+  const CollectProbe masked = run("masked", "multiply");
+  const Seen& codes = masked.find(kDummyRequest, 0, 1, "kv_store", "k_codes");
+  EXPECT_EQ(count_nan(codes.floats()), codes.floats().size()) << "it is as bad";
+  EXPECT_EQ(masked.find(0, 0, 1, "kv_read", "k_read").row(16), std::vector<float>(16, 0.0F));
+  EXPECT_EQ(count_nan(masked.last_logits(0, 0)), 0U);
+  EXPECT_TRUE(same_bits(masked.last_logits(0, 0), run("none", "multiply").last_logits(0, 0)));
+  EXPECT_EQ(count_nan(run("slot_0", "select").last_logits(0, 0)), 0U);
+}
+
+TEST(Engine, APaddingRowBesideEveryDecodedTokenSparesThePrompt) {
+  const CollectProbe seen = collect(tiny_config({{"kv.block_size", "16"},
+                                                 {"kv.table_blocks", "2"},
+                                                 {"engine.dummy_batch", "slot_0"},
+                                                 {"engine.dummy_at", "decode"},
+                                                 {"attention.mask", "multiply"}}),
+                                    {text_request("A ship.", 3)});
+  EXPECT_EQ(count_nan(seen.last_logits(0, 0)), 0U);
+  EXPECT_EQ(count_nan(seen.last_logits(0, 1)), seen.last_logits(0, 1).size());
+  std::vector<std::int64_t> requests;
+  for (const StepRow& step : seen.steps) requests.push_back(step.request);
+  EXPECT_THAT(requests, ::testing::ElementsAre(0, kDummyRequest, 0, kDummyRequest, 0));
+  EXPECT_EQ(seen.steps.back().index, 2);
+}
+
+TEST(Engine, AnAnswerSpellsItsGrammarAndEnds) {
+  const std::vector<RequestSpec> requests{text_request("A ship.", 20)};
+  const auto answer = [&](const Knobs& knobs) {
+    Rig rig(tiny_config(knobs));
+    (void)rig.collect(requests);
+    return rig.result.requests[0];
+  };
+  const RequestRow spelled = answer({{"engine.grammar", "the lamp"}});
+  EXPECT_THAT(spelled.output_text, ::testing::StartsWith("the lamp"));
+  EXPECT_LT(spelled.output_tokens.size(), 10U) << "it ends with the end token";
+  const Knobs dead_end{{"engine.grammar", "the lamp"}, {"engine.grammar_stop", "false"}};
+  EXPECT_EQ(answer(dead_end).output_tokens.size(), 20U) << "kept logits go on freely";
+  Knobs masked = dead_end;
+  masked.emplace_back("engine.grammar_empty", "mask");
+  EXPECT_THAT(answer(masked).output_text, ::testing::EndsWith("!!!!!!!!"));
+}
+
+TEST(Engine, AMaskedRowWithoutALegalTokenIsNaNAndItsLogitsAreNot) {
+  const CollectProbe seen = collect(
+      tiny_config({{"engine.grammar", "x"}, {"engine.grammar_stop", "false"}, {"engine.grammar_empty", "mask"}}),
+      {text_request("A ship.", 2)});
+  const std::vector<float> first = seen.find(0, 0, -1, "token_softmax", "probs").floats();
+  EXPECT_EQ(std::count(first.begin(), first.end(), 1.0F), 1);
+  const std::vector<float> second = seen.find(0, 1, -1, "token_softmax", "probs").floats();
+  EXPECT_EQ(count_nan(second), second.size());
+  EXPECT_EQ(count_nan(seen.last_logits(0, 1)), 0U);
+}
+
 TEST(Engine, ArgmaxRulesOnNaNLogits) {
   const std::vector<RequestSpec> requests{text_request("A ship sails home.", 3)};
   const auto output = [&](const char* rule) {
@@ -254,7 +342,9 @@ TEST(Engine, ThePlanKnowsHowManyOpsWillRun) {
   for (const Knobs& knobs :
        {Knobs{}, Knobs{{"model.norm_placement", "post"}}, Knobs{{"model.norm_placement", "sandwich"}},
         Knobs{{"model.qk_norm", "true"}, {"model.inner_norm", "true"}, {"model.mlp", "gelu"}},
-        Knobs{{"model.recurrent_layers", "0"}}, Knobs{{"kv.warm_up", "true"}}}) {
+        Knobs{{"model.recurrent_layers", "0"}}, Knobs{{"kv.warm_up", "true"}},
+        Knobs{{"engine.dummy_batch", "masked"}, {"kv.table_blocks", "16"}},
+        Knobs{{"engine.dummy_batch", "slot_0"}, {"engine.dummy_at", "decode"}}}) {
     Rig rig(tiny_config(knobs));
     const std::vector<RequestSpec> requests{text_request(kStory, 3), image_request(90, 2), image_request(90, 2)};
     const ExpectedOps expected = rig.engine->expected_ops(requests).value();
