@@ -249,12 +249,9 @@ Result<Scenario> parse_scenario(std::string_view text, const std::filesystem::pa
   parse.file = path.string();
   parse.folder = path.parent_path();
   parse.scenario.path = path;
-  const toml::parse_result parsed = toml::parse(text, parse.file);
-  if (!parsed) {
-    return fail(
-        fmt::format("{}: {}", toml_location(parse.file, parsed.error().source()), parsed.error().description()));
-  }
-  if (Status read = read_scenario(parse, parsed.table()); !read) return tl::unexpected(read.error());
+  const Result<toml::table> parsed = parse_toml(text, parse.file);
+  if (!parsed) return tl::unexpected(parsed.error());
+  if (Status read = read_scenario(parse, *parsed); !read) return tl::unexpected(read.error());
   return std::move(parse.scenario);
 }
 

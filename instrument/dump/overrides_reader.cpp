@@ -45,11 +45,9 @@ class OverridesReader {
   explicit OverridesReader(std::string file) : file_(std::move(file)) {}
 
   Result<Overrides> read(std::string_view text) {
-    const toml::parse_result parsed = toml::parse(text, file_);
-    if (!parsed) {
-      return fail(fmt::format("{}: {}", toml_location(file_, parsed.error().source()), parsed.error().description()));
-    }
-    TomlReader reader(parsed.table(), file_, "the file");
+    const Result<toml::table> parsed = parse_toml(text, file_);
+    if (!parsed) return tl::unexpected(parsed.error());
+    TomlReader reader(*parsed, file_, "the file");
     tables(reader, "name", [this](TomlReader& entry) { return read_name(entry); });
     tables(reader, "format", [this](TomlReader& entry) { return read_format(entry); });
     tables(reader, "scale", [this](TomlReader& entry) { return read_scale(entry); });

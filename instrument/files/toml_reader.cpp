@@ -43,7 +43,56 @@ std::string number_text(double value) {
   return std::string(buffer, end.ptr);
 }
 
+/// Past a string that begins at `at`: behind its closing quotes, at the line's end where it has none, or the text's.
+std::size_t past_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const std::string_view rest = text.substr(at);
+  const bool many = rest.size() >= 3 && rest[1] == quote && rest[2] == quote;
+  for (at += many ? 3 : 1; at < text.size(); ++at) {
+    if (text[at] == '\\' && quote == '"') {
+      ++at;
+    } else if (!many && (text[at] == quote || text[at] == '\n')) {
+      return at + 1;
+    } else if (many && text[at] == quote && text.substr(at, 3) == rest.substr(0, 3)) {
+      return at + 3;
+    }
+  }
+  return text.size();
+}
+
+/// The first byte beyond ASCII outside of strings and comments, where TOML has none. toml++ 3.3 promises its compiler
+/// that some of them do not occur (is_non_ascii_horizontal_whitespace()), so that they must not reach it.
+std::optional<std::size_t> stray_byte(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  std::size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  while (at < text.size()) {
+    if (text[at] == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (text[at] == '"' || text[at] == '\'') {
+      at = past_string(text, at);
+    } else if (static_cast<unsigned char>(text[at]) >= 0x80) {
+      return at;
+    } else {
+      ++at;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+Result<toml::table> parse_toml(std::string_view text, const std::string& file) {
+  if (const std::optional<std::size_t> stray = stray_byte(text)) {
+    const std::string_view before = text.substr(0, *stray);
+    const std::size_t line = before.rfind('\n') + 1;  // npos + 1 is 0
+    return fail(fmt::format("{}:{}:{}: byte 0x{:02x} outside of strings and comments, where TOML has ASCII alone", file,
+                            std::count(before.begin(), before.end(), '\n') + 1, *stray - line + 1,
+                            static_cast<unsigned char>(text[*stray])));
+  }
+  toml::parse_result parsed = toml::parse(text, file);
+  if (parsed) return std::move(parsed).table();
+  return fail(fmt::format("{}: {}", toml_location(file, parsed.error().source()), parsed.error().description()));
+}
 
 std::optional<std::string> knob_text(const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) return *text;

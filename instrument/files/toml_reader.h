@@ -43,6 +43,9 @@ class TomlReader {
   std::optional<Error> error_;
 };
 
+/// The root table of a TOML file. Errors: file:line:column and reason, in one line.
+Result<toml::table> parse_toml(std::string_view text, const std::string& file);
+
 /// file:line:column of a node.
 std::string toml_location(const std::string& file, const toml::source_region& region);
 /// "a string", "an integer", ...

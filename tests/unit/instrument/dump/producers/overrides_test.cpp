@@ -124,6 +124,16 @@ TEST(Overrides, AreRefusedWithLineAndReason) {
   EXPECT_THAT(error_of("[ # no name\n"), HasSubstr("nanscope.toml:1:3: "));
 }
 
+/// Where TOML has ASCII alone; strings and comments hold what they like.
+TEST(Overrides, BytesBeyondAsciiStandInStringsAndComments) {
+  EXPECT_EQ(error_of("\xEF\xB6\xBF"),
+            "nanscope.toml:1:1: byte 0xef outside of strings and comments, where TOML has ASCII alone");
+  EXPECT_THAT(error_of("order = 'natural'\n  \xC3\xA9 = 1\n"), HasSubstr("nanscope.toml:2:3: byte 0xc3"));
+  EXPECT_THAT(error_of("a = \"x\xC3\xA9\\\"\" \xC3"), HasSubstr(":1:13: byte 0xc3"));
+  EXPECT_THAT(error_of("a = '''\xC3\xA9'\n''' \xC3"), HasSubstr(":2:5: byte 0xc3"));
+  EXPECT_EQ(error_of("\xEF\xBB\xBF# \xC3\xA9\n[[name]]\npattern = \"\"\"\xC3\xA9\"\"\"\nrole = 'q'\n"), "");
+}
+
 TEST(Overrides, AFormatMustFitWhatIsStored) {
   RawDump dump;
   dump.add("x", "f32", {2, 2});
