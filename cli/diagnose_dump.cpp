@@ -68,8 +68,19 @@ int diagnose_dump_target(const std::string& path, const std::string& format, boo
   const Dump& dump = (*opened)->dump();
   // What could not be read is not part of the answer: it is said where a script sees it too.
   for (const DumpNote& one : (*opened)->unread()) complain("not read: " + one.text);
-  const Result<Diagnosis> diagnosis = diagnose_dump(dump, **opened);
-  if (!diagnosis) return complain(diagnosis.error().message);
+  const Result<Diagnosis> diagnosis = [&] {
+    ProgressLine line("detectors", progress);
+    DiagnoseOptions diagnosing;
+    diagnosing.stop = interrupt.token();
+    diagnosing.progress = [&line](std::size_t done, std::size_t total) {
+      line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "");
+    };
+    return diagnose_dump(dump, **opened, diagnosing);
+  }();
+  if (!diagnosis) {
+    complain(diagnosis.error().message);
+    return interrupt.requested() ? kInterrupted : kBadInput;
+  }
   if (format == "json") {
     print(report::dump_json(json_of(dump, *diagnosis)));
   } else if (format == "junit") {

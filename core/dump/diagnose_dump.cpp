@@ -25,11 +25,14 @@ std::optional<std::size_t> cause_of(const std::vector<DumpFinding>& findings, st
   return index > 0 ? std::optional(index - 1) : std::nullopt;
 }
 
-std::vector<DumpFinding> detect_all(DumpFacts& facts, std::vector<Hypothesis>& hypotheses) {
+Result<std::vector<DumpFinding>> detect_all(DumpFacts& facts, std::vector<Hypothesis>& hypotheses,
+                                            const DiagnoseOptions& options) {
   std::vector<DumpFinding> found;
   Explained explained;
   for (const DumpDetector& detector : all_dump_detectors()) {
+    if (options.progress) options.progress(hypotheses.size(), all_dump_detectors().size());
     DumpReport report = detector.detect(facts, explained);
+    if (options.stop.stop_requested()) return fail("stopped");
     hypotheses.push_back({std::string(detector.fault_class), !report.findings.empty(), std::move(report.figure)});
     for (DumpFinding& finding : report.findings) {
       finding.fault.fault_class = detector.fault_class;
@@ -73,11 +76,13 @@ Spread spread_of(DumpFacts& facts, const std::vector<DumpFinding>& findings) {
 
 }  // namespace
 
-Result<Diagnosis> diagnose_dump(const Dump& dump, DumpElements& elements) {
-  DumpFacts facts(dump, elements);
+Result<Diagnosis> diagnose_dump(const Dump& dump, DumpElements& elements, const DiagnoseOptions& options) {
+  DumpFacts facts(dump, elements, options.stop);
   Diagnosis diagnosis;
   diagnosis.target = dump.target;
-  std::vector<DumpFinding> findings = detect_all(facts, diagnosis.hypotheses);
+  Result<std::vector<DumpFinding>> detected = detect_all(facts, diagnosis.hypotheses, options);
+  if (!detected) return tl::unexpected(detected.error());
+  std::vector<DumpFinding> findings = std::move(*detected);
   diagnosis.spread = spread_of(facts, findings);
   for (std::size_t i = 0; i < findings.size(); ++i) {
     findings[i].fault.because = cause_of(findings, i);

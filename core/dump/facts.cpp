@@ -30,7 +30,8 @@ bool is_parameter(const DumpTensor& tensor) {
 
 bool is_activation(const DumpTensor& tensor) { return tensor.at.port != Port::state && !is_parameter(tensor); }
 
-DumpFacts::DumpFacts(const Dump& dump, DumpElements& elements) : dump_(&dump), elements_(&elements) {
+DumpFacts::DumpFacts(const Dump& dump, DumpElements& elements, std::stop_token stop)
+    : dump_(&dump), elements_(&elements), stop_(std::move(stop)) {
   std::map<std::string, std::size_t> known;
   for (TensorIndex i = 0; i < size(); ++i) {
     const TensorName& at = tensor(i).at;
@@ -156,7 +157,7 @@ std::vector<TensorIndex> DumpFacts::inputs_of(TensorIndex index) const {
 
 std::shared_ptr<const std::vector<float>> DumpFacts::values(TensorIndex index) {
   return values_.get(index, [&]() -> std::shared_ptr<const std::vector<float>> {
-    if (tensor(index).count() > kMostElements) return nullptr;
+    if (tensor(index).count() > kMostElements || stop_.stop_requested()) return nullptr;
     Result<std::vector<float>> read = elements_->values(tensor(index), 0, tensor(index).count());
     return read ? std::make_shared<const std::vector<float>>(std::move(*read)) : nullptr;
   });
@@ -164,7 +165,7 @@ std::shared_ptr<const std::vector<float>> DumpFacts::values(TensorIndex index) {
 
 std::shared_ptr<const std::vector<std::uint32_t>> DumpFacts::codes(TensorIndex index) {
   return codes_.get(index, [&]() -> std::shared_ptr<const std::vector<std::uint32_t>> {
-    if (tensor(index).count() > kMostElements) return nullptr;
+    if (tensor(index).count() > kMostElements || stop_.stop_requested()) return nullptr;
     Result<std::vector<std::uint32_t>> read = elements_->codes(tensor(index), 0, tensor(index).count());
     return read ? std::make_shared<const std::vector<std::uint32_t>>(std::move(*read)) : nullptr;
   });
@@ -179,7 +180,7 @@ std::optional<float> DumpFacts::scalar(TensorIndex index) {
 const std::vector<Health>& DumpFacts::rows(TensorIndex index) {
   const auto known = rows_.find(index);
   if (known != rows_.end()) return known->second;
-  if (tensor(index).rows() > kMostRows) return rows_[index];
+  if (tensor(index).rows() > kMostRows || stop_.stop_requested()) return rows_[index];
   Result<std::vector<Health>> read = elements_->row_health(tensor(index));
   return rows_[index] = read ? std::move(*read) : std::vector<Health>{};
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -76,7 +77,8 @@ class RecentElements {
 
 class DumpFacts {
  public:
-  DumpFacts(const Dump& dump, DumpElements& elements);
+  /// Once `stop` is asked for, no elements are read any more: every detector comes to its end at once.
+  DumpFacts(const Dump& dump, DumpElements& elements, std::stop_token stop = {});
 
   const Dump& dump() const { return *dump_; }
   const DumpTensor& tensor(TensorIndex index) const { return dump_->tensors[index]; }
@@ -133,6 +135,7 @@ class DumpFacts {
 
   const Dump* dump_;
   DumpElements* elements_;
+  std::stop_token stop_;
   std::vector<std::vector<TensorIndex>> passes_;
   std::vector<std::size_t> pass_of_;
   std::unordered_map<std::string, std::vector<TensorIndex>> by_role_;
