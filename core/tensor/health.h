@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 
 namespace nanscope {
 
@@ -36,6 +37,8 @@ static_assert(sizeof(Health) == 112, "recordings store this layout");
 Health empty_health();
 /// Adds `part`, which must come after `into` in row-major order for the sums to be reproducible.
 void merge(Health& into, const Health& part);
+/// Adds each of `parts`, in their order.
+void merge(Health& into, std::span<const Health> parts);
 
 /// Finest tile of the health pyramid: one token row by this many channels. At half of it the end of a
 /// tile (reductions, 112 bytes written) costs as much as 256 fp8 elements, and half the read bandwidth is lost.

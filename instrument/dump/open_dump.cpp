@@ -224,30 +224,29 @@ Status OpenDump::scan(const OpenDumpOptions& options) {
   Result<std::unique_ptr<kernels::Device>> device = kernels::make_cpu_device(kernels::Isa::best, options.threads);
   if (!device) return tl::unexpected(device.error());
   device_ = std::move(*device);
+  std::vector<DumpTensor*> scanned;
   std::uint64_t total = 0;
-  for (const DumpTensor& tensor : dump_.tensors) {
-    if (!sources_[tensor.source].stated) total += tensor.dtype->bytes(static_cast<std::uint64_t>(tensor.count()));
-  }
-  std::uint64_t scanned = 0;
-  const auto done = [&](std::size_t more) {
-    scanned += more;
-    if (options.progress) options.progress(scanned, total);
-  };
-  std::set<std::size_t> lost;
   for (DumpTensor& tensor : dump_.tensors) {
     if (const auto& stated = sources_[tensor.source].stated) {
       tensor.health = *stated;
-      continue;
+    } else {
+      scanned.push_back(&tensor);
+      total += tensor.dtype->bytes(static_cast<std::uint64_t>(tensor.count()));
     }
-    const Result<TensorBytes> held = bytes(tensor);
-    if (!held) {
-      unread_.push_back({tensor.name, held.error().message});
-      lost.insert(tensor.source);
-      continue;
-    }
-    Result<Health> health = scan_tensor(*device_, tensor, held->bytes, done, options.stop);
-    if (!health) return tl::unexpected(health.error());
-    tensor.health = *health;
+  }
+  std::uint64_t sum = 0;
+  ScanOptions scanning{options.threads, {}, options.stop};
+  scanning.done = [&](std::size_t more) {
+    sum += more;
+    if (options.progress) options.progress(sum, total);
+  };
+  const auto unscanned = scan_tensors(
+      scanned, [&](std::size_t i) { return bytes(*scanned[i]); }, scanning);
+  if (!unscanned) return tl::unexpected(unscanned.error());
+  std::set<std::size_t> lost;
+  for (const UnscannedTensor& one : *unscanned) {
+    unread_.push_back({scanned[one.index]->name, one.reason});
+    lost.insert(scanned[one.index]->source);
   }
   std::erase_if(dump_.tensors, [&](const DumpTensor& tensor) { return lost.contains(tensor.source); });
   return {};

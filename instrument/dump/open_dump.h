@@ -20,7 +20,7 @@ namespace nanscope {
 
 struct OpenDumpOptions {
   int threads = 0;  ///< 0: one a core
-  /// Bytes scanned so far and in all, from the calling thread.
+  /// Bytes scanned so far and in all: one call at a time, from any thread.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
   std::stop_token stop;
 };

@@ -61,10 +61,17 @@ class Scan : public testing::Test {
   }
   Health whole(const DumpTensor& made, std::span<const std::byte> bytes) {
     std::size_t done = 0;
-    const Result<Health> health = scan_tensor(*device_, made, bytes, [&done](std::size_t more) { done += more; }, {});
-    EXPECT_TRUE(health);
+    DumpTensor scanned = made;
+    DumpTensor* const one = &scanned;
+    const auto unscanned =
+        scan_tensors({&one, 1},
+                     [&](std::size_t) -> Result<TensorBytes> {
+                       return TensorBytes{bytes, {}};
+                     },
+                     {.threads = 3, .done = [&done](std::size_t more) { done += more; }, .stop = {}});
+    EXPECT_TRUE(unscanned && unscanned->empty());
     EXPECT_EQ(done, bytes.size());
-    return health.value_or(empty_health());
+    return scanned.health;
   }
   std::unique_ptr<kernels::Device> device_ = kernels::make_cpu_device().value();
 };
@@ -119,8 +126,47 @@ TEST_F(Scan, CountsIntegersAndStopsWhenAsked) {
   std::stop_source stop;
   stop.request_stop();
   const std::vector<float> floats(64);
-  EXPECT_FALSE(scan_tensor(
-      *device_, tensor("f32", {64}), std::as_bytes(std::span(floats)), [](std::size_t) {}, stop.get_token()));
+  DumpTensor made = tensor("f32", {64});
+  DumpTensor* const one = &made;
+  const FetchTensor fetch = [&](std::size_t) -> Result<TensorBytes> {
+    return TensorBytes{std::as_bytes(std::span(floats)), {}};
+  };
+  EXPECT_TRUE(scan_tensors({&one, 1}, fetch));
+  EXPECT_FALSE(scan_tensors({&one, 1}, fetch, {.threads = 1, .done = {}, .stop = stop.get_token()}));
+}
+
+/// Threads change nothing, and a tensor that cannot be had is named, not fatal.
+TEST_F(Scan, SharesManyTensorsAmongThreads) {
+  std::vector<std::vector<float>> values(40);
+  std::vector<DumpTensor> tensors;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i].assign(1 + i * i * 700, 0.25F + static_cast<float>(i));
+    values[i].back() = i % 3 == 0 ? NAN : 1e-3F;
+    tensors.push_back(tensor("f32", {static_cast<std::int64_t>(values[i].size())}));
+  }
+  const FetchTensor fetch = [&](std::size_t i) -> Result<TensorBytes> {
+    if (i % 16 == 5) return fail("a damaged member");
+    return TensorBytes{std::as_bytes(std::span(values[i])), {}};
+  };
+  std::vector<std::vector<DumpTensor>> scanned;
+  for (const int threads : {1, 2, 5}) {
+    scanned.push_back(tensors);
+    std::vector<DumpTensor*> all;
+    for (DumpTensor& one : scanned.back()) all.push_back(&one);
+    const auto unscanned = scan_tensors(all, fetch, {.threads = threads, .done = {}, .stop = {}});
+    ASSERT_TRUE(unscanned);
+    ASSERT_EQ(unscanned->size(), 3U);
+    EXPECT_EQ((*unscanned)[1].index, 21U);
+    EXPECT_EQ((*unscanned)[1].reason, "a damaged member");
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (i % 16 == 5) continue;
+    EXPECT_EQ(scanned[0][i].health.nan, i % 3 == 0 ? 1U : 0U);
+    EXPECT_EQ(scanned[0][i].health.count, values[i].size());
+    for (const auto& other : {scanned[1], scanned[2]}) {
+      EXPECT_EQ(std::memcmp(&other[i].health, &scanned[0][i].health, sizeof(Health)), 0);
+    }
+  }
 }
 
 }  // namespace
