@@ -85,10 +85,10 @@ void Session::change_places() {
 
 /// Asks for another recording, the last one that was dropped or chosen; with Shift, or of several, shows it beside the
 /// one that is open.
-void Session::choose_next(const std::vector<std::filesystem::path>& dropped) {
+void Session::choose_next(const std::vector<std::filesystem::path>& dropped, bool shift) {
   std::optional<std::filesystem::path> next = start_ ? start_->take_choice() : window_->take_choice();
   if (!dropped.empty()) next = dropped.back();
-  const bool beside = ImGui::GetIO().KeyShift || dropped.size() > 1;
+  const bool beside = shift || ImGui::GetIO().KeyShift || dropped.size() > 1;
   if (window_ && beside && !dropped.empty()) {
     start_.reset();
     return window_->open_beside(dropped.back());
@@ -144,7 +144,7 @@ bool Session::frame(double seconds) {
   }
   had_input_ = events.input || !events.dropped.empty();
   change_places();
-  choose_next(events.dropped);
+  choose_next(events.dropped, events.shift);
   open_wanted();
   draw();
   return true;

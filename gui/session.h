@@ -42,7 +42,7 @@ class Session {
   void remember_layout();
   /// Between the window and the start screen.
   void change_places();
-  void choose_next(const std::vector<std::filesystem::path>& dropped);
+  void choose_next(const std::vector<std::filesystem::path>& dropped, bool shift);
   void open_wanted();
   void take_opened(Result<Recording> recording);
   void draw();

@@ -30,6 +30,7 @@ struct PlatformEvents {
   bool close = false;
   bool input = false;                          ///< there was some before the time was over
   std::vector<std::filesystem::path> dropped;  ///< files let go over the window
+  bool shift = false;                          ///< it was held when they were
 };
 
 class Platform {

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "gui/platform/held_shift.h"
 #include "gui/platform/renderer.h"
 
 namespace nanscope::gui {
@@ -64,6 +65,7 @@ class WindowPlatform final : public Platform {
     glfwSetDropCallback(window_.get(), [](GLFWwindow* window, int count, const char** paths) {
       auto& self = *static_cast<WindowPlatform*>(glfwGetWindowUserPointer(window));
       for (int i = 0; i < count; ++i) self.dropped_.emplace_back(paths[i]);
+      self.dropped_with_shift_ = shift_is_held();
     });
     input_ = ImGui_ImplGlfw_InitForOpenGL(window_.get(), true);
     if (!input_) return fail("the window gives no input");
@@ -96,7 +98,7 @@ class WindowPlatform final : public Platform {
     const bool input = glfwGetTime() - start < seconds;
     for (std::filesystem::path& file : synthetic_.take_dropped()) dropped_.push_back(std::move(file));
     const bool close = glfwWindowShouldClose(window_.get()) == GLFW_TRUE || synthetic_.closing();
-    return {close, input, std::exchange(dropped_, {})};
+    return {close, input, std::exchange(dropped_, {}), std::exchange(dropped_with_shift_, false)};
   }
   void begin_frame() override {
     renderer_->begin();
@@ -150,6 +152,7 @@ class WindowPlatform final : public Platform {
   bool pressed_ = false;       ///< a key, since the last frame
   std::vector<Key> released_;  ///< to be passed on after the next one
   std::vector<std::filesystem::path> dropped_;
+  bool dropped_with_shift_ = false;
 };
 
 }  // namespace

@@ -26,6 +26,7 @@ class Hand {
   }
 
   bool drop(const std::string& path) {
+    take_focus();
     const Atom selection = atom("XdndSelection");
     XSetSelectionOwner(display_, selection, source_, CurrentTime);
     XWindowAttributes at;
@@ -58,6 +59,17 @@ class Hand {
 
  private:
   Atom atom(const char* name) { return XInternAtom(display_, name, False); }
+
+  /// Who drags has the keyboard: the target hears of no key.
+  void take_focus() {
+    XSetWindowAttributes wanted{};
+    wanted.override_redirect = True;
+    XChangeWindowAttributes(display_, source_, CWOverrideRedirect, &wanted);
+    XMapRaised(display_, source_);
+    XSync(display_, False);
+    XSetInputFocus(display_, source_, RevertToPointerRoot, CurrentTime);
+    XSync(display_, False);
+  }
 
   void tell(const char* what, long one, long two, long three, long four) {
     send(what, static_cast<long>(source_), one, two, three, four);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A real window on a virtual display, used by another program's hand: xvfb_test.sh NANSCOPE X11_HAND.
 # First a script watches what xdotool does: a file dropped, a cell clicked, a tab chosen, a command found and typed
-# into the palette. Then nanscope alone, opened by argument and closed as a window manager closes.
+# into the palette, another file dropped with Shift. Then nanscope alone, opened by argument and closed as a window manager closes.
 set -euo pipefail
 nanscope=$1
 hand=$2
@@ -53,6 +53,10 @@ wait settled
 expect text "attn_norm"
 where 600 400
 expect view scales
+where 600 400
+expect text "twin.nanscope"
+expect text "no difference"
+expect view scales
 picture end.png
 STEPS
 mkfifo said
@@ -74,6 +78,11 @@ sleep 0.3
 xdotool type --delay 30 "show scales"
 sleep 0.3
 xdotool key Return
+next
+cp run.nanscope twin.nanscope
+xdotool keydown shift
+"$hand" drop "$window" "$folder/twin.nanscope" || fail "the window does not take a second file"
+xdotool keyup shift
 wait "$watched" || fail "$(cat errors)"
 
 # The same by sums of pixels, with nothing of ours beside the window itself.
@@ -102,4 +111,4 @@ click "$cell_x" "$cell_y"
 changed "$bits" >/dev/null
 "$hand" close "$window"
 wait "$alone" || fail "closing ends with $?: $(cat errors)"
-echo "dropped, clicked, typed, closed"
+echo "dropped, clicked, typed, dropped with Shift, closed"
