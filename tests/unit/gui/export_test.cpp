@@ -216,13 +216,14 @@ TensorSheet two_by_two() {
   auto elements = std::make_shared<TensorData>();
   elements->tokens = 2;
   elements->channels = 2;
-  const float values[] = {0.1F, -2, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()};
+  const float values[] = {1.0F / 3, -2, std::numeric_limits<float>::quiet_NaN(),
+                          std::numeric_limits<float>::infinity()};
   const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
   elements->bytes.assign(bytes.begin(), bytes.end());
   sheet.elements = elements;
   sheet.rows = 2;
   sheet.columns = 2;
-  sheet.row_health = {LineHealth{}, LineHealth{0.5F, 0, 0, 0, kAbsent}};
+  sheet.row_health = {LineHealth{}, LineHealth{0.5F, 0.25F, 0.125F, 0.0625F, kAbsent}};
   return sheet;
 }
 
@@ -230,7 +231,7 @@ TEST(Tables, OfATensorGiveItsElementsBack) {
   const Table table = table_of(two_by_two());
   EXPECT_THAT(table.header, ElementsAre("token", "channel 0", "channel 1"));
   ASSERT_EQ(table.rows.size(), 2U);
-  EXPECT_EQ(std::stof(table.rows[0][1]), 0.1F);
+  EXPECT_EQ(std::stof(table.rows[0][1]), 1.0F / 3);
   EXPECT_THAT(table.rows[1], ElementsAre("8", "nan", "inf"));
 }
 
@@ -239,7 +240,7 @@ TEST(Tables, OfATensorWithoutElementsTellItsRowsHealth) {
   sheet.elements.reset();
   const Table table = table_of(sheet);
   ASSERT_EQ(table.rows.size(), 2U);
-  EXPECT_THAT(table.rows[1], ElementsAre("8", "0.5", "0", "0", "0"));
+  EXPECT_THAT(table.rows[1], ElementsAre("8", "0.5", "0.25", "0.125", "0.0625"));
 }
 
 TEST(Tables, OfTheStoryKeepItsEvidence) {
@@ -250,6 +251,43 @@ TEST(Tables, OfTheStoryKeepItsEvidence) {
   story.links[0].evidence = {{"mean", "24.0"}, {"variance", "-0.0018"}};
   const Table table = table_of(story);
   EXPECT_THAT(table.rows.at(0), ElementsAre("6", "", "found", "", "", "mean 24.0; variance -0.0018"));
+}
+
+TEST(Tables, OfWhyHaveAHopARow) {
+  WhyStory why;
+  why.hops.resize(2);
+  why.hops[1].place = "2/0/1/inner_norm.out[7,0]";
+  why.hops[1].value = "NaN";
+  why.hops[1].bits = "f32 0x7FFFFFFF";
+  why.hops[1].bad = why.hops[1].birth = true;
+  why.hops[1].numbers = {{"mean", "24"}};
+  const Table table = table_of(why);
+  EXPECT_THAT(table.rows.at(0), ElementsAre("1", "", "", "", "no", "no", "", ""));
+  EXPECT_THAT(table.rows.at(1),
+              ElementsAre("2", "2/0/1/inner_norm.out[7,0]", "NaN", "f32 0x7FFFFFFF", "yes", "yes", "", "mean 24"));
+}
+
+TEST(Tables, OfBitsHaveACodeARow) {
+  BitsSheet bits;
+  bits.histogram.bins = {{"0x7d", "416", 3, kHealthyLast}, {"0x7e", "448", 256, kClipped}};
+  bits.histogram.chosen = 1;
+  const Table table = table_of(bits);
+  EXPECT_THAT(table.header, ElementsAre("code", "values", "elements", "of the element"));
+  EXPECT_THAT(table.rows.at(0), ElementsAre("0x7d", "416", "3", "no"));
+  EXPECT_THAT(table.rows.at(1), ElementsAre("0x7e", "448", "256", "yes"));
+  bits.histogram.by_exponent = true;
+  EXPECT_EQ(table_of(bits).header.front(), "exponent");
+}
+
+TEST(Tables, OfTheTimelineHaveAKindOfOpARow) {
+  Timeline timeline;
+  timeline.lanes.resize(1);
+  timeline.lanes[0].kind = "gemm";
+  timeline.lanes[0].ops = 12;
+  timeline.lanes[0].bad_ops = 5;
+  timeline.lanes[0].kernels = 7;
+  timeline.lanes[0].busy_ns = 9000;
+  EXPECT_THAT(table_of(timeline).rows.at(0), ElementsAre("gemm", "12", "5", "7", "9000"));
 }
 
 TEST(Tables, MadeFromAnotherAnswerAreEmpty) {

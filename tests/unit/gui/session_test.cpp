@@ -36,8 +36,8 @@ class Lock {
 class SessionTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    write("first.nanscope");
-    write("second.nanscope");
+    write("first.nanscope", 3);
+    write("second.nanscope", 5);
     AppOptions options;
     options.size = {900, 700};
     options.script = "none";  // so that it leaves no traces
@@ -46,12 +46,13 @@ class SessionTest : public ::testing::Test {
     session = std::move(*opened);
   }
 
-  void write(const char* name) {
+  /// Four tokens through so many ops.
+  void write(const char* name, int ops) {
     auto writer = RecordingWriter::create(folder_ / name, sample::run_info());
     ASSERT_TRUE(writer) << writer.error().message;
     RequestRow request;
     (*writer)->add(request);
-    sample::add_step(**writer, 1, 0, 0, 3, 4, 8, true);
+    sample::add_step(**writer, 1, 0, 0, ops, 4, 8, true);
     ASSERT_TRUE((*writer)->finish());
   }
 
@@ -100,11 +101,15 @@ TEST_F(SessionTest, GoesOnDrawingWhileAFileIsOpened) {
 }
 
 TEST_F(SessionTest, TheLastChoiceIsShown) {
-  drop("no such file");
+  write("third.nanscope", 4);
+  auto lock = std::make_unique<Lock>(folder_ / "second.nanscope");
   drop("second.nanscope");
-  const auto begin = Clock::now();
-  while (!session->settled() && Clock::now() - begin < kDeadline) session->frame(0);
+  drop("third.nanscope");
+  EXPECT_TRUE(session->opening());
+  lock.reset();
+  settle();
   EXPECT_EQ(session->window()->error(), "");
+  EXPECT_EQ(session->window()->cells(), 16);
 }
 
 TEST_F(SessionTest, TheWindowWaitsBehindTheStartScreenAsItWasLeft) {
