@@ -199,18 +199,19 @@ TEST(Engine, LeftPaddingMakesRowsThatSeeNothing) {
 }
 
 TEST(Engine, BlockTablesAreFilledUpWithTheNullBlock) {
-  const Knobs knobs{{"kv.block_size", "16"}, {"kv.table_blocks", "3"}, {"kv.memory", "recycled"}};
+  const Knobs knobs{{"kv.block_size", "16"}, {"kv.table_blocks", "3"}, {"engine.dummy_batch", "slot_0"}};
   const CollectProbe seen = collect(tiny_config(knobs), {text_request("A ship.", 2)});
   const Seen& read = seen.find(0, 1, 0, "kv_read", "k_read");
   ASSERT_EQ(read.rows, 48);
-  for (std::int64_t slot = 0; slot < 16; ++slot) EXPECT_TRUE(same_bits(read.row(16 + slot), read.row(32 + slot)));
+  const std::vector<float> dummy = seen.find(kDummyRequest, 0, 0, "k_rope", "out").row(0);
+  EXPECT_TRUE(same_bits(read.row(16), dummy));
+  EXPECT_TRUE(same_bits(read.row(32), dummy));
+  std::int64_t null_rows = 0;
   for (const KvRow& row : seen.kv) {
-    if (row.action == KvAction::written) {
-      EXPECT_EQ(row.block, 1) << "block 0 is nobody's";
-    }
+    if (row.request < 0) continue;
+    null_rows += row.writer == "null_block" ? 1 : 0;
+    EXPECT_EQ(row.block, row.writer == "null_block" ? 0 : 1) << "block 0 is nobody's";
   }
-  const auto null_rows =
-      std::count_if(seen.kv.begin(), seen.kv.end(), [](const KvRow& row) { return row.writer == "null_block"; });
   EXPECT_EQ(null_rows, 2);
   // What lies behind the context changes no bit while a mask selects.
   EXPECT_TRUE(
