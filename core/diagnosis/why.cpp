@@ -128,10 +128,7 @@ class Walker {
     hop.numbers.push_back({"written as", std::string(name(writer->format))});
     hop.text = fmt::format("{} was last written by {} ({}, as {})", place, by, writer->writer, name(writer->format));
     if (writer->request != subject.step.request) {
-      const bool shared = facts_.slots().shared(subject.step.request, key.slot->block, subject.step.id) != nullptr;
-      hop.text +=
-          fmt::format(", {} request {}", shared ? "and shared by prefix with" : "freed, not scrubbed, and given to",
-                      subject.step.request);
+      hop.text += fmt::format(", {} request {}", way_of(subject, key), subject.step.request);
       hop.numbers.push_back({"read by request", subject.step.request});
     }
     const std::optional<Element> codes = stored_element(subject, key);
@@ -154,6 +151,16 @@ class Walker {
     }
     path_.hops.push_back(std::move(hop));
     return codes;
+  }
+
+  /// How a block that somebody else wrote came to the request. One that is nobody's is never freed.
+  std::string_view way_of(const Subject& subject, const KeyRow& key) {
+    const KvSlots& slots = facts_.slots();
+    if (slots.shared(subject.step.request, key.slot->block, subject.step.id) != nullptr) {
+      return "and shared by prefix with";
+    }
+    return slots.freed_since(*key.writer, subject.step.id) ? "freed, not scrubbed, and given to"
+                                                           : "and stands for no block in the block table of";
   }
 
   void finish_at_slot(Hop hop, bool bad) {

@@ -278,7 +278,7 @@ Result<std::int32_t> Session::step(Sequence& sequence, StepKind kind, std::span<
   input.stores = sequence.stores;
   Forward forward({parts_.config, *parts_.model, parts_.plan, *parts_.device, workspace_, pool_, scales_, emitter_},
                   input);
-  const Result<std::int32_t> token = forward.run();
+  Result<std::int32_t> token = forward.run();
   if (!token) return token;
   tell_written(sequence, row);
   if (caches_prefixes() && sequence.row.id >= 0) remember_full_blocks(sequence, row.context);

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "core/diagnosis/detectors/detector.h"
 
@@ -12,6 +13,7 @@ struct Poisoning {
   const SickOp* read = nullptr;
   KeyRow key;
   bool shared = false;
+  bool freed = false;  ///< since it was written: else the block is nobody's, the null block
 };
 
 /// How each request first read NaN that another one had left in the cache.
@@ -22,7 +24,8 @@ std::map<std::int64_t, Poisoning> poisonings(Facts& facts) {
     for (const KeyRow& key : birth->bad_keys) {
       if (key.own || key.writer == nullptr || !key.slot || key.writer->request == birth->step.request) continue;
       const bool shared = facts.slots().shared(birth->step.request, key.slot->block, birth->step.id) != nullptr;
-      found.emplace(birth->step.request, Poisoning{birth, key, shared});
+      found.emplace(birth->step.request,
+                    Poisoning{birth, key, shared, facts.slots().freed_since(*key.writer, birth->step.id)});
       break;
     }
   }
@@ -31,9 +34,10 @@ std::map<std::int64_t, Poisoning> poisonings(Facts& facts) {
 
 std::string text_of(std::int64_t request, const Poisoning& poisoning) {
   const KvRow& writer = *poisoning.key.writer;
-  return fmt::format("request {} by {} (block {} slot {}, written by request {} as {} by {})", request,
-                     poisoning.shared ? "shared prefix" : "recycled block", poisoning.key.slot->block,
-                     poisoning.key.slot->slot, writer.request, name(writer.format), writer.writer);
+  const std::string_view way = poisoning.shared ? "shared prefix" : poisoning.freed ? "recycled block" : "null block";
+  return fmt::format("request {} by {} (block {} slot {}, written by request {} as {} by {})", request, way,
+                     poisoning.key.slot->block, poisoning.key.slot->slot, writer.request, name(writer.format),
+                     writer.writer);
 }
 
 }  // namespace
@@ -50,13 +54,15 @@ Link detect_later_requests_poisoned(Facts& facts) {
   const SickOp& first = *found.begin()->second.read;
   link.where = facts.where(first.bad_output(), first.newborn);
   std::int64_t shared = 0;
+  std::int64_t recycled = 0;
   std::string list;
   for (const auto& [request, poisoning] : found) {
     shared += poisoning.shared ? 1 : 0;
+    recycled += !poisoning.shared && poisoning.freed ? 1 : 0;
     list += (list.empty() ? "" : "; ") + text_of(request, poisoning);
   }
   const auto all = static_cast<std::int64_t>(found.size());
-  link.evidence = {{"requests poisoned", all}, {"by shared prefix", shared}, {"by recycled block", all - shared}};
+  link.evidence = {{"requests poisoned", all}, {"by shared prefix", shared}, {"by recycled block", recycled}};
   for (const auto& [request, poisoning] : found) {
     link.evidence.push_back({fmt::format("request {} reads request", request), poisoning.key.writer->request});
     link.evidence.push_back({fmt::format("request {} block", request), poisoning.key.slot->block});

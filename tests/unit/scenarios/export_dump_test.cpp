@@ -78,7 +78,11 @@ INSTANTIATE_TEST_SUITE_P(
         Expected{"weight-bit-flip", "weight-corruption", "", "", "bit_flip.safetensors"},
         Expected{"weight-scale-lost", ""}, Expected{"benign-nan-constant", ""}, Expected{"legitimate-token-0", ""},
         Expected{"rmsnorm-locked-scale", ""}, Expected{"two-pass-variance", ""},
-        Expected{"future-leakage", "future-leakage"}, Expected{"future-leakage", "", "attention.causal", "exact"}));
+        Expected{"future-leakage", "future-leakage"}, Expected{"future-leakage", "", "attention.causal", "exact"},
+        Expected{"null-block-poison", "", "engine.dummy_batch", "none"},
+        Expected{"padding-rows-write-slot-0", "", "engine.dummy_batch", "none"},
+        Expected{"additive-mask-nan", "", "kv.memory", "zeroed"},
+        Expected{"grammar-no-legal-token", "", "engine.grammar_empty", "keep"}));
 
 }  // namespace
 }  // namespace nanscope::scenarios

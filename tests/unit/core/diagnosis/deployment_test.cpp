@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/diagnosis/cascade.h"
 #include "core/diagnosis/diagnosis.h"
 #include "core/diagnosis/why.h"
 #include "tests/unit/core/diagnosis/memory_run.h"
@@ -89,6 +90,21 @@ TEST(DummyBatch, WhatItLeftInTheNullBlockIsTheFaultNotThatItWasNaN) {
   EXPECT_EQ(found.faults[1].tensor, "0/0/1/kv_read.k_read");
   EXPECT_THAT(found.faults[1].summary, HasSubstr("dummy_batch of the dummy batch step 0"));
   EXPECT_EQ(number(found.faults[1], "first bad key"), "4");
+}
+
+TEST(DummyBatch, TheWayBackLeadsThroughTheNullBlock) {
+  RunBuilder b;
+  add_dummy_batch(b, true);
+  add_request(b, true);
+  const auto read = static_cast<std::int64_t>(b.run.tensor_rows.size()) - 3;  // v_read: attention, logits, token follow
+  const WhyPath path = why(b.run, b.tensors, Element{read, 4, 0}).value();
+  std::string all;
+  for (const Hop& hop : path.hops) all += hop.text + "\n";
+  EXPECT_THAT(all, HasSubstr("by the dummy batch step 0 (dummy_batch, as bf16), and stands for no block in the block "
+                             "table of request 0"));
+  EXPECT_THAT(path.conclusion, HasSubstr("-2/0/0/softmax.probs"));
+  const Cascade links = cascade(b.run, b.tensors).value();
+  EXPECT_THAT(links.links.at(12).summary, HasSubstr("request 0 by null block (block 0 slot 0"));
 }
 
 TEST(DummyBatch, IsFreeToBeNaNWhenItStoresNothing) {
