@@ -174,10 +174,12 @@ class FrontView final : public View {
     if (image.width == 0 || image.height == 0) return;
     const FrontRange& range = image.range;
     const auto column = [&](int x) {
-      return static_cast<double>(range.column_begin + (range.column_end - range.column_begin) * x / image.width);
+      const std::int64_t at = range.column_begin + (range.column_end - range.column_begin) * x / image.width;
+      return static_cast<double>(at);
     };
     const auto row = [&](int y) {
-      return static_cast<double>(range.row_begin + (range.row_end - range.row_begin) * y / image.height);
+      const std::int64_t at = range.row_begin + (range.row_end - range.row_begin) * y / image.height;
+      return static_cast<double>(at);
     };
     clip(scene.cells);
     for (const FrontMark& mark : image.marks) {
