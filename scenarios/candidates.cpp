@@ -14,10 +14,13 @@ namespace nanscope::scenarios {
 namespace {
 
 /// Groups of knobs that an operator of this model can change. The model itself is not among them.
-constexpr std::array<std::string_view, 6> kGroups = {"norm", "inner_norm", "kv", "activation", "attention", "engine"};
+constexpr std::array<std::string_view, 7> kGroups = {"moe",        "norm",      "inner_norm", "kv",
+                                                     "activation", "attention", "engine"};
 
 /// Bugs of kernels rather than choices: worth a try only to undo them.
-constexpr std::array<std::string_view, 1> kBugs = {"attention.causal"};
+constexpr std::array<std::string_view, 6> kBugs = {"attention.causal", "attention.zero_guard",
+                                                   "kv.clamp_nan",     "kv.state_index",
+                                                   "kv.state_reset",   "activation.partial_sums"};
 
 bool is_bug(std::string_view name) { return std::find(kBugs.begin(), kBugs.end(), name) != kBugs.end(); }
 
@@ -39,6 +42,7 @@ bool quantized(const EngineConfig& config) { return config.kv.policy != "auto"; 
 bool relevant(const EngineConfig& config, std::string_view name) {
   const std::string_view group = group_of(name);
   if (std::find(kGroups.begin(), kGroups.end(), group) == kGroups.end()) return false;
+  if (group == "moe") return config.model.experts > 0;
   if (group == "inner_norm") return config.model.inner_norm;
   if (name == "kv.policy") return quantized(config) || info(config.kv.format).bits == 8;
   if (name.starts_with("engine.dummy_")) return config.dummy_batch != DummyBatch::none;

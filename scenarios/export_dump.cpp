@@ -48,20 +48,37 @@ constexpr std::array kHookNames = {
     HookName{"up_proj", "out", "mlp.up_proj.output"},
     HookName{"mlp_act", "out", "mlp.act_fn.output"},
     HookName{"down_proj", "out", "mlp.down_proj.output"},
+    HookName{"router", "out", "mlp.gate.output"},
+    HookName{"route", "weights", "mlp.topk_weights"},
+    HookName{"route", "ids", "mlp.topk_ids"},
+    HookName{"expert_mix", "out", "mlp.output"},
     HookName{"mlp_residual", "out", "output"},
     HookName{"final_norm", "out", "model.norm.output"},
     HookName{"lm_head", "logits", "lm_head.output"},
     HookName{"argmax", "token", "next_token"},
 };
 
+/// "expert3_up_proj" as "mlp.experts.3.up_proj"; empty for what is no expert's op.
+std::string expert_name(std::string_view op) {
+  constexpr std::string_view kExpert = "expert";
+  const std::size_t end = op.find('_');
+  if (!op.starts_with(kExpert) || end == std::string_view::npos || end == kExpert.size()) return {};
+  const std::string_view number = op.substr(kExpert.size(), end - kExpert.size());
+  if (number.find_first_not_of("0123456789") != std::string_view::npos) return {};
+  const std::string_view part = op.substr(end + 1);
+  return fmt::format("mlp.experts.{}.{}", number, part == "mlp_act" ? std::string_view("act_fn") : part);
+}
+
 /// Empty for what no hook sees: statistics within an op.
 std::string hook_name(const OpRow& op, const TensorRow& tensor) {
   if (tensor.role == "stats") return {};
   const auto known = std::find_if(kHookNames.begin(), kHookNames.end(),
                                   [&](const HookName& one) { return one.op == op.name && one.role == tensor.role; });
-  const std::string name = known != kHookNames.end() ? std::string(known->name)
-                           : tensor.role == "out"    ? op.name + ".output"
-                                                     : op.name + '.' + tensor.role;
+  const std::string expert = expert_name(op.name);
+  const std::string name = !expert.empty()             ? fmt::format("{}.output", expert)
+                           : known != kHookNames.end() ? std::string(known->name)
+                           : tensor.role == "out"      ? op.name + ".output"
+                                                       : op.name + '.' + tensor.role;
   return op.layer < 0 ? name : fmt::format("model.layers.{}.{}", op.layer, name);
 }
 

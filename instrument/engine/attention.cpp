@@ -59,6 +59,8 @@ ProbeTensor Forward::store_target(const LayerPlan& plan, KvTarget target, const 
   }
   use = std::move(*chosen);
   // The copy of the codes is for listeners alone.
+  const KvConfig& kv = parts_.config.kv;
+  const float clamp = kv.clamp_nan == kernels::NanRule::ignore ? info(kv.format).max_finite : 0.0F;
   const TensorView codes = emitter_.listening() ? matrix(is_key ? Slot::k_codes : Slot::v_codes,
                                                          parts_.config.kv.format, step_.row.tokens, rows.view.columns)
                                                 : TensorView{};
@@ -70,7 +72,8 @@ ProbeTensor Forward::store_target(const LayerPlan& plan, KvTarget target, const 
                                 .scales = use.scales,
                                 .slot_scales = step_.stores ? parts_.pool.slot_scales(plan.rank, target) : TensorView{},
                                 .codes = step_.stores ? codes : TensorView{},
-                                .overflow = parts_.config.kv.overflow});
+                                .overflow = kv.overflow,
+                                .clamp = clamp});
   }
   ProbeTensor output = emitter_.output(is_key ? "k_codes" : "v_codes", codes, parts_.config.model.kv_heads);
   output.source = rows.view;
@@ -164,7 +167,8 @@ Live Forward::softmax(const LayerPlan& plan, const Live& scores) {
                               .first_position = last_key,
                               .first_key = step_.first_key,
                               .mask = attention.mask,
-                              .max_nan = attention.max_nan});
+                              .max_nan = attention.max_nan,
+                              .zero_guard = attention.zero_guard});
   return emit(plan.softmax, {ProbeInput{"scores", scores.id, {}}}, "probs", out, model.heads,
               attributes(plan.softmax, R"("first_position":{},"first_key":{})", last_key, step_.first_key));
 }

@@ -30,6 +30,10 @@ Status check(const EngineConfig& config) {
   if (model.head_dim % 2 != 0) {
     return fail(fmt::format("model.head_dim={} is odd; rotary embedding turns pairs of channels", model.head_dim));
   }
+  if (model.experts > 0 && model.experts_per_token > model.experts) {
+    return fail(fmt::format("model.experts_per_token={} is more than model.experts={}", model.experts_per_token,
+                            model.experts));
+  }
   std::int64_t recurrent = 0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) recurrent += is_recurrent(model, layer) ? 1 : 0;
   if (recurrent != static_cast<std::int64_t>(model.recurrent_layers.size())) {

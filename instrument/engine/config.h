@@ -9,6 +9,7 @@
 #include "kernels/ops/activation.h"
 #include "kernels/ops/argmax.h"
 #include "kernels/ops/layer_norm.h"
+#include "kernels/ops/route.h"
 #include "kernels/ops/softmax.h"
 
 /// Everything that a run of the reference transformer depends on besides its prompts. Plain
@@ -20,6 +21,7 @@ enum class NormPlacement : std::uint8_t { pre, post, sandwich };
 enum class BlockReuse : std::uint8_t { lifo, fifo };
 enum class KvTail : std::uint8_t { read, skip };
 enum class KvMemory : std::uint8_t { zeroed, recycled };
+enum class StateIndex : std::uint8_t { own, minus_one };
 enum class CausalMask : std::uint8_t { exact, off_by_one, none };
 enum class Padding : std::uint8_t { none, left };
 enum class DummyBatch : std::uint8_t { none, masked, slot_0 };
@@ -41,11 +43,18 @@ struct ModelConfig {
   kernels::ActivationKind mlp = kernels::ActivationKind::swiglu;
   double rope_base = 10000;
   std::vector<std::int64_t> recurrent_layers;
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 2;
   std::string weights = "reference";
   std::uint64_t seed = 1;
   std::string tokenizer;
   std::int64_t patch_size = 16;
   double init_scale = 1;
+};
+
+struct MoeConfig {
+  kernels::RouterValue weights = kernels::RouterValue::gate;
+  float eps = 0;
 };
 
 struct NormConfig {
@@ -75,6 +84,7 @@ struct KvConfig {
   float divisor_k = 200;
   float divisor_v = 100;
   Overflow overflow = Overflow::saturate;
+  kernels::NanRule clamp_nan = kernels::NanRule::propagate;
   std::int64_t block_size = 16;
   std::int64_t blocks = 64;
   BlockReuse reuse = BlockReuse::lifo;
@@ -84,19 +94,24 @@ struct KvConfig {
   KvMemory memory = KvMemory::zeroed;
   bool warm_up = false;
   std::int64_t table_blocks = 0;
+  bool state_reset = true;
+  StateIndex state_index = StateIndex::own;
 };
 
 struct AttentionConfig {
   kernels::MaskMode mask = kernels::MaskMode::select;
   CausalMask causal = CausalMask::exact;
   kernels::NanRule max_nan = kernels::NanRule::propagate;
+  bool zero_guard = false;
 };
 
 struct EngineConfig {
   ModelConfig model;
   NormConfig norm;
   InnerNormConfig inner_norm;
+  MoeConfig moe;
   Format activation_format = Format::f32;
+  Format partial_sums = Format::f32;
   KvConfig kv;
   AttentionConfig attention;
   Padding pad = Padding::none;

@@ -50,6 +50,10 @@ class Emitter {
   /// One op was executed. `attributes` replaces the plan's where it is not empty.
   void op(const OpPlan& plan, std::initializer_list<ProbeInput> inputs, std::span<const ProbeTensor> outputs,
           std::string_view attributes = {}) {
+    op(plan, std::span(inputs.begin(), inputs.size()), outputs, attributes);
+  }
+  void op(const OpPlan& plan, std::span<const ProbeInput> inputs, std::span<const ProbeTensor> outputs,
+          std::string_view attributes = {}) {
     ++ops_;
     if (control_.stop.stop_requested()) check(fail("stopped"));
     if (!listening_ || !status_) return;
@@ -59,7 +63,7 @@ class Emitter {
     event.name = plan.name;
     event.kind = plan.kind;
     event.attributes = attributes.empty() ? std::string_view(plan.attributes) : attributes;
-    event.inputs = std::span(inputs.begin(), inputs.size());
+    event.inputs = inputs;
     event.outputs = outputs;
     check(probe_.on_op(event));
   }

@@ -124,7 +124,7 @@ Live Forward::layer(const LayerPlan& plan, const LayerWeights& weights, const Li
 Live Forward::recurrence(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   const Live gated = gemm(plan.recurrent_in, Slot::recurrent_in, x, weights.recurrent_in);
   const TensorView out = activation(Slot::recurrent, parts_.config.model.width);
-  const bool resume = step_.row.first_token > 0;
+  const bool resume = step_.row.first_token > 0 || !parts_.config.kv.state_reset;
   launch(kernels::RecurrentScanArgs{.x = gated.view,
                                     .decay = view_of(weights.decay.weight),
                                     .state = parts_.pool.state(plan.rank, step_.state_block),
@@ -138,6 +138,11 @@ Live Forward::recurrence(const LayerPlan& plan, const LayerWeights& weights, con
 }
 
 Live Forward::mlp(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
+  if (!plan.experts.empty()) return mixture(plan, weights, x);
+  return gemm(plan.mlp.down_proj, Slot::down, activated(plan.mlp, weights.mlp, x), weights.mlp.down_proj);
+}
+
+Live Forward::activated(const MlpPlan& plan, const MlpWeights& weights, const Live& x) {
   const bool gated = weights.gate_proj.weight != nullptr;
   const Live gate = gated ? gemm(plan.gate_proj, Slot::gate, x, weights.gate_proj) : Live{};
   const Live up = gemm(plan.up_proj, Slot::up, x, weights.up_proj);
@@ -146,9 +151,8 @@ Live Forward::mlp(const LayerPlan& plan, const LayerWeights& weights, const Live
                                  .up = gated ? up.view : TensorView{},
                                  .out = out,
                                  .kind = parts_.config.model.mlp});
-  const Live active = gated ? emit(plan.mlp_act, {tensor_input("gate", gate), tensor_input("up", up)}, "out", out)
-                            : emit(plan.mlp_act, {tensor_input("x", up)}, "out", out);
-  return gemm(plan.down_proj, Slot::down, active, weights.down_proj);
+  return gated ? emit(plan.mlp_act, {tensor_input("gate", gate), tensor_input("up", up)}, "out", out)
+               : emit(plan.mlp_act, {tensor_input("x", up)}, "out", out);
 }
 
 std::int32_t Forward::head(const Live& x) {
@@ -161,7 +165,8 @@ std::int32_t Forward::head(const Live& x) {
                              .weight = model.lm_head.weight->view,
                              .packed = model.lm_head.weight->packed,
                              .bias = {},
-                             .out = out});
+                             .out = out,
+                             .partial = parts_.config.partial_sums});
     return emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
                 "logits", out);
   }();
@@ -227,12 +232,17 @@ Live Forward::norm(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& 
 }
 
 Live Forward::gemm(const OpPlan& plan, Slot slot, const Live& x, const Affine& affine, std::int64_t heads) {
-  const TensorView out = activation(slot, affine.weight->view.rows);
+  return product(plan, activation(slot, affine.weight->view.rows), x, affine, heads);
+}
+
+Live Forward::product(const OpPlan& plan, const TensorView& out, const Live& x, const Affine& affine,
+                      std::int64_t heads) {
   launch(kernels::GemmArgs{.x = x.view,
                            .weight = affine.weight->view,
                            .packed = affine.weight->packed,
                            .bias = view_of(affine.bias),
-                           .out = out});
+                           .out = out,
+                           .partial = parts_.config.partial_sums});
   if (affine.bias == nullptr) {
     return emit(plan, {tensor_input("x", x), weight_input("weight", affine.weight)}, "out", out, heads);
   }

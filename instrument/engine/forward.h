@@ -65,10 +65,20 @@ class Forward {
   Live attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   Live recurrence(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   Live mlp(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+  /// The MLP up to its down projection.
+  Live activated(const MlpPlan& plan, const MlpWeights& weights, const Live& x);
+  Live mixture(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+  struct Routed {
+    Live weights, ids;
+  };
+  Routed route(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
 
   Live norm(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x, const Affine& affine,
             const NormConfig& form, std::int64_t groups = 1);
   Live gemm(const OpPlan& plan, Slot slot, const Live& x, const Affine& affine, std::int64_t heads = 1);
+  /// The same into memory of the caller's.
+  Live product(const OpPlan& plan, const kernels::TensorView& out, const Live& x, const Affine& affine,
+               std::int64_t heads);
   Live rope(const OpPlan& plan, Slot slot, const Live& x, std::int64_t heads);
   Live residual(const OpPlan& plan, Slot slot, const Live& a, const Live& b);
   void kv_store(const LayerPlan& plan, const Live& k, const Live& v);

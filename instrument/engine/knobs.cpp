@@ -20,6 +20,7 @@ using kernels::ArgmaxNan;
 using kernels::MaskMode;
 using kernels::NanRule;
 using kernels::NormKind;
+using kernels::RouterValue;
 using kernels::SumOrder;
 using kernels::VarianceForm;
 
@@ -69,6 +70,14 @@ struct Texts<MaskMode> {
 template <>
 struct Texts<NanRule> {
   static constexpr std::array<std::string_view, 2> names{"propagate", "ignore"};
+};
+template <>
+struct Texts<RouterValue> {
+  static constexpr std::array<std::string_view, 2> names{"gate", "choice_minus_bias"};
+};
+template <>
+struct Texts<StateIndex> {
+  static constexpr std::array<std::string_view, 2> names{"own", "minus_one"};
 };
 template <>
 struct Texts<CausalMask> {
@@ -251,6 +260,12 @@ std::vector<Knob> model_knobs() {
           "model.recurrent_layers", "list", "layers that are gated linear recurrences instead of attention",
           [](auto& c) -> auto& { return c.model.recurrent_layers; }),
       knob(
+          "model.experts", "0..256", "experts of every MLP; 0: the MLP is dense",
+          [](auto& c) -> auto& { return c.model.experts; }),
+      knob(
+          "model.experts_per_token", "1..32", "experts that a token has",
+          [](auto& c) -> auto& { return c.model.experts_per_token; }),
+      knob(
           "model.weights", "text", "reference, random, or a safetensors file",
           [](auto& c) -> auto& { return c.model.weights; }),
       knob(
@@ -265,6 +280,18 @@ std::vector<Knob> model_knobs() {
       knob(
           "model.init_scale", "number", "factor on generated weights",
           [](auto& c) -> auto& { return c.model.init_scale; }),
+  };
+}
+
+std::vector<Knob> moe_knobs() {
+  return {
+      knob(
+          "moe.weights", "gate|choice_minus_bias",
+          "what a chosen expert is weighed by: its sigmoid, or (sigmoid + bias) - bias, which may cancel",
+          [](auto& c) -> auto& { return c.moe.weights; }),
+      knob(
+          "moe.eps", "number", "added to the sum that the chosen experts' weights are divided by",
+          [](auto& c) -> auto& { return c.moe.eps; }),
   };
 }
 
@@ -329,6 +356,11 @@ std::vector<Knob> kv_knobs() {
           "kv.overflow", "saturate|overflow", "what the cast to the cache does beyond the largest finite value",
           [](auto& c) -> auto& { return c.kv.overflow; }),
       knob(
+          "kv.clamp_nan", "propagate|ignore",
+          "what the clamp before the cast does with NaN: keeps it, or makes +max of it, as fmax(-max, fmin(x, max)) "
+          "does",
+          [](auto& c) -> auto& { return c.kv.clamp_nan; }),
+      knob(
           "kv.block_size", "1..4096", "tokens of a KV block", [](auto& c) -> auto& { return c.kv.block_size; }),
       knob(
           "kv.blocks", kCount, "blocks of the KV pool", [](auto& c) -> auto& { return c.kv.blocks; }),
@@ -354,6 +386,13 @@ std::vector<Knob> kv_knobs() {
           "need "
           "them; 0: no null block",
           [](auto& c) -> auto& { return c.kv.table_blocks; }),
+      knob(
+          "kv.state_reset", kBool, "a request's recurrent states start at zero, not from what lies in their block",
+          [](auto& c) -> auto& { return c.kv.state_reset; }),
+      knob(
+          "kv.state_index", "own|minus_one",
+          "block of the recurrent states in a decode step: the request's, or the one before it in the pool",
+          [](auto& c) -> auto& { return c.kv.state_index; }),
   };
 }
 
@@ -362,6 +401,10 @@ std::vector<Knob> engine_knobs() {
       knob(
           "activation.format", "f32|f16|bf16", "format of every activation that an op stores",
           [](auto& c) -> auto& { return c.activation_format; }),
+      knob(
+          "activation.partial_sums", "f32|f16",
+          "format of a product's sums over 32 inputs each: one f32 chain, or halves that f32 adds up",
+          [](auto& c) -> auto& { return c.partial_sums; }),
       knob(
           "attention.mask", "select|additive|multiply", "how masked scores are kept out of the softmax",
           [](auto& c) -> auto& { return c.attention.mask; }),
@@ -373,6 +416,10 @@ std::vector<Knob> engine_knobs() {
       knob(
           "attention.max_nan", "propagate|ignore", "what the softmax's maximum does with NaN",
           [](auto& c) -> auto& { return c.attention.max_nan; }),
+      knob(
+          "attention.zero_guard", kBool,
+          "a softmax row whose sum is not above 0 becomes zeros, also when the sum is NaN",
+          [](auto& c) -> auto& { return c.attention.zero_guard; }),
       knob(
           "engine.pad", "none|left", "prompts are padded on the left to whole KV blocks",
           [](auto& c) -> auto& { return c.pad; }),
@@ -411,7 +458,7 @@ std::vector<Knob> engine_knobs() {
 
 std::vector<Knob> all_knobs() {
   std::vector<Knob> all;
-  for (std::vector<Knob> group : {model_knobs(), norm_knobs(), kv_knobs(), engine_knobs()}) {
+  for (std::vector<Knob> group : {model_knobs(), moe_knobs(), norm_knobs(), kv_knobs(), engine_knobs()}) {
     std::move(group.begin(), group.end(), std::back_inserter(all));
   }
   return all;
@@ -425,7 +472,7 @@ std::string suggestion(std::string_view unknown) {
     const std::string_view group = std::string_view(knob.name).substr(0, knob.name.find('.'));
     if (unknown.substr(0, dot) == group) near.emplace_back(knob.name);
   }
-  if (near.empty()) return "its groups are model, norm, inner_norm, kv, activation, attention, engine";
+  if (near.empty()) return "its groups are model, moe, norm, inner_norm, kv, activation, attention, engine";
   return fmt::format("there are {}", fmt::join(near, ", "));
 }
 

@@ -106,6 +106,24 @@ void load_recurrence(Loader& loader, const ModelConfig& model, const std::string
   layer.recurrent_out.weight = loader.load(prefix + "recurrent.out_proj.weight", model.width, model.width, true);
 }
 
+MlpWeights load_mlp(Loader& loader, const ModelConfig& model, const std::string& prefix) {
+  MlpWeights mlp;
+  if (model.mlp == kernels::ActivationKind::swiglu) {
+    mlp.gate_proj = loader.linear(prefix + "gate_proj", model.mlp_width, model.width);
+  }
+  mlp.up_proj = loader.linear(prefix + "up_proj", model.mlp_width, model.width);
+  mlp.down_proj = loader.linear(prefix + "down_proj", model.width, model.mlp_width);
+  return mlp;
+}
+
+void load_experts(Loader& loader, const ModelConfig& model, const std::string& prefix, LayerWeights& layer) {
+  layer.router.weight = loader.load(prefix + "router.weight", model.experts, model.width, true);
+  layer.router_bias = loader.gain(prefix + "router.e_score_correction_bias", model.experts);
+  for (std::int64_t e = 0; e < model.experts; ++e) {
+    layer.experts.push_back(load_mlp(loader, model, fmt::format("{}experts.{}.", prefix, e)));
+  }
+}
+
 LayerWeights load_layer(Loader& loader, const ModelConfig& model, std::int64_t index) {
   const std::string prefix = fmt::format("layers.{}.", index);
   const bool before = model.norm_placement != NormPlacement::post;
@@ -119,11 +137,11 @@ LayerWeights load_layer(Loader& loader, const ModelConfig& model, std::int64_t i
   }
   if (after) layer.attn_post_norm = loader.norm(prefix + "attn_post_norm", model.width);
   if (before) layer.mlp_norm = loader.norm(prefix + "mlp_norm", model.width);
-  if (model.mlp == kernels::ActivationKind::swiglu) {
-    layer.gate_proj = loader.linear(prefix + "gate_proj", model.mlp_width, model.width);
+  if (model.experts > 0) {
+    load_experts(loader, model, prefix, layer);
+  } else {
+    layer.mlp = load_mlp(loader, model, prefix);
   }
-  layer.up_proj = loader.linear(prefix + "up_proj", model.mlp_width, model.width);
-  layer.down_proj = loader.linear(prefix + "down_proj", model.width, model.mlp_width);
   if (after) layer.mlp_post_norm = loader.norm(prefix + "mlp_post_norm", model.width);
   return layer;
 }

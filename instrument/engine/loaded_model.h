@@ -26,9 +26,16 @@ struct Affine {
   const Weight* bias = nullptr;
 };
 
+struct MlpWeights {
+  Affine gate_proj, up_proj, down_proj;
+};
+
 struct LayerWeights {
   Affine attn_norm, attn_post_norm, inner_norm, q_norm, k_norm, mlp_norm, mlp_post_norm;
-  Affine q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj;
+  Affine q_proj, k_proj, v_proj, o_proj;
+  MlpWeights mlp;
+  Affine router, router_bias;
+  std::vector<MlpWeights> experts;  ///< instead of mlp, when the model has any
   Affine recurrent_in, recurrent_out, decay;
 };
 

@@ -29,7 +29,10 @@ class Planner {
     ++count_;
     return {layer_, std::move(name), std::move(kind), std::move(attributes)};
   }
-  OpPlan gemm(std::string name) { return op(std::move(name), "gemm"); }
+  OpPlan gemm(std::string name) {
+    const bool halves = config_.partial_sums != Format::f32;
+    return op(std::move(name), "gemm", halves ? R"({"partial_sums":"f16"})" : "{}");
+  }
   OpPlan norm(std::string name, std::int64_t groups = 1) {
     return op(std::move(name), "layer_norm", norm_attributes(config_, config_.norm, groups));
   }
@@ -71,14 +74,16 @@ void plan_attention(Planner& planner, const EngineConfig& config, LayerPlan& pla
   };
   plan.q_rope = planner.op("q_rope", "rope", rope(model.heads));
   plan.k_rope = planner.op("k_rope", "rope", rope(model.kv_heads));
-  plan.kv_store = planner.op("kv_store", "kv_store",
-                             knob_attributes(config, {"kv.policy", "kv.format", "kv.overflow", "kv.block_size"}));
+  plan.kv_store =
+      planner.op("kv_store", "kv_store",
+                 knob_attributes(config, {"kv.policy", "kv.format", "kv.overflow", "kv.clamp_nan", "kv.block_size"}));
   plan.kv_read = planner.op("kv_read", "kv_read", knob_attributes(config, {"kv.tail", "kv.block_size"}));
   plan.scores = planner.op("scores", "attention_scores",
                            fmt::format(R"({{"heads":{},"kv_heads":{},"factor":{}}})", model.heads, model.kv_heads,
                                        json_number(1.0 / std::sqrt(static_cast<double>(model.head_dim)))));
-  plan.softmax =
-      planner.op("softmax", "softmax", knob_attributes(config, {"attention.mask", "attention.max_nan", "model.heads"}));
+  plan.softmax = planner.op(
+      "softmax", "softmax",
+      knob_attributes(config, {"attention.mask", "attention.max_nan", "attention.zero_guard", "model.heads"}));
   plan.attn_mix = planner.op("attn_mix", "attention_mix",
                              fmt::format(R"({{"heads":{},"kv_heads":{},"visible_only":{}}})", model.heads,
                                          model.kv_heads, config.attention.mask == kernels::MaskMode::select));
@@ -90,6 +95,26 @@ void plan_recurrence(Planner& planner, LayerPlan& plan) {
   plan.recurrent_in = planner.gemm("recurrent_in");
   plan.recurrent_scan = planner.op("recurrent", "recurrent_scan");
   plan.recurrent_out = planner.gemm("recurrent_out");
+}
+
+/// `prefix` keeps the ops of several experts apart.
+MlpPlan plan_mlp(Planner& planner, const EngineConfig& config, const std::string& prefix) {
+  MlpPlan plan;
+  if (config.model.mlp == kernels::ActivationKind::swiglu) plan.gate_proj = planner.gemm(prefix + "gate_proj");
+  plan.up_proj = planner.gemm(prefix + "up_proj");
+  plan.mlp_act = planner.op(prefix + "mlp_act", "activation",
+                            fmt::format(R"({{"activation":"{}"}})", get_knob(config, "model.mlp")));
+  plan.down_proj = planner.gemm(prefix + "down_proj");
+  return plan;
+}
+
+void plan_experts(Planner& planner, const EngineConfig& config, LayerPlan& plan) {
+  plan.router = planner.gemm("router");
+  plan.route = planner.op("route", "route", knob_attributes(config, {"moe.weights", "moe.eps"}));
+  for (std::int64_t e = 0; e < config.model.experts; ++e) {
+    plan.experts.push_back(plan_mlp(planner, config, fmt::format("expert{}_", e)));
+  }
+  plan.expert_mix = planner.op("expert_mix", "expert_mix");
 }
 
 LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
@@ -108,11 +133,11 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
   if (after) plan.attn_post_norm = planner.norm("attn_post_norm");
   plan.attn_residual = planner.op("attn_residual", "residual_add");
   if (before) plan.mlp_norm = planner.norm("mlp_norm");
-  if (model.mlp == kernels::ActivationKind::swiglu) plan.gate_proj = planner.gemm("gate_proj");
-  plan.up_proj = planner.gemm("up_proj");
-  plan.mlp_act =
-      planner.op("mlp_act", "activation", fmt::format(R"({{"activation":"{}"}})", get_knob(config, "model.mlp")));
-  plan.down_proj = planner.gemm("down_proj");
+  if (model.experts > 0) {
+    plan_experts(planner, config, plan);
+  } else {
+    plan.mlp = plan_mlp(planner, config, "");
+  }
   if (after) plan.mlp_post_norm = planner.norm("mlp_post_norm");
   plan.mlp_residual = planner.op("mlp_residual", "residual_add");
   plan.ops = planner.count();

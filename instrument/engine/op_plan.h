@@ -16,14 +16,22 @@ struct OpPlan {
   std::string attributes = "{}";
 };
 
+/// One MLP: gate is for gated activations only.
+struct MlpPlan {
+  OpPlan gate_proj, up_proj, mlp_act, down_proj;
+};
+
 struct LayerPlan {
   bool recurrent = false;
   std::int64_t rank = 0;  ///< of this layer among the attention, or the recurrent, layers
   OpPlan attn_norm, q_proj, k_proj, v_proj, q_norm, k_norm, q_rope, k_rope, kv_store, kv_read, scores, softmax,
       attn_mix, inner_norm, o_proj, attn_post_norm, attn_residual;
   OpPlan recurrent_in, recurrent_scan, recurrent_out;
-  OpPlan mlp_norm, gate_proj, up_proj, mlp_act, down_proj, mlp_post_norm, mlp_residual;
-  std::int64_t ops = 0;  ///< how many of them a step executes
+  OpPlan mlp_norm, mlp_post_norm, mlp_residual;
+  MlpPlan mlp;
+  OpPlan router, route, expert_mix;
+  std::vector<MlpPlan> experts;  ///< instead of mlp, when the model has any
+  std::int64_t ops = 0;          ///< how many of them a step executes
 };
 
 struct ModelPlan {

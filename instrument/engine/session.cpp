@@ -271,7 +271,7 @@ Result<std::int32_t> Session::step(Sequence& sequence, StepKind kind, std::span<
   const std::vector<std::int32_t> blocks = block_table(sequence);
   input.tokens = tokens;
   input.blocks = blocks;
-  input.state_block = sequence.state_block;
+  input.state_block = state_block(sequence, kind);
   input.first_key = sequence.prompt->padding;
   const std::vector<std::int32_t> legal = legal_tokens(sequence);
   input.legal = legal;
@@ -280,7 +280,7 @@ Result<std::int32_t> Session::step(Sequence& sequence, StepKind kind, std::span<
                   input);
   Result<std::int32_t> token = forward.run();
   if (!token) return token;
-  tell_written(sequence, row);
+  tell_written(sequence, row, input.state_block);
   if (caches_prefixes() && sequence.row.id >= 0) remember_full_blocks(sequence, row.context);
   if (*token >= 0 && emitter_.listening()) {
     const std::string text(parts_.tokenizer->token_text(*token));
@@ -292,7 +292,15 @@ Result<std::int32_t> Session::step(Sequence& sequence, StepKind kind, std::span<
   return token;
 }
 
-void Session::tell_written(const Sequence& sequence, const StepRow& step) {
+/// The block of the recurrent states in a step, for reading and writing. Index -1 is the last one, as in Python.
+std::int64_t Session::state_block(const Sequence& sequence, StepKind kind) const {
+  const KvConfig& kv = parts_.config.kv;
+  const bool before = kv.state_index == StateIndex::minus_one && kind == StepKind::decode;
+  if (!before || sequence.state_block < 0) return sequence.state_block;
+  return (sequence.state_block + kv.blocks - 1) % kv.blocks;
+}
+
+void Session::tell_written(const Sequence& sequence, const StepRow& step, std::int64_t state_block) {
   if (!emitter_.listening() || !sequence.stores) return;
   const std::int64_t block_size = parts_.config.kv.block_size;
   for (std::int64_t token = step.first_token; token < step.context;) {
@@ -303,10 +311,10 @@ void Session::tell_written(const Sequence& sequence, const StepRow& step) {
              parts_.config.kv.format});
     token = end;
   }
-  if (sequence.state_block < 0) return;
+  if (state_block < 0) return;
   for (std::int64_t layer = 0; layer < parts_.config.model.layers; ++layer) {
     if (!is_recurrent(parts_.config.model, layer)) continue;
-    tell_kv({step.id, step.request, layer, sequence.state_block, 0, block_size, step.first_token, KvAction::written,
+    tell_kv({step.id, step.request, layer, state_block, 0, block_size, step.first_token, KvAction::written,
              "recurrent_state", Format::f32});
   }
 }

@@ -72,7 +72,8 @@ class Session {
   Result<std::int64_t> take_block(const Sequence& sequence, std::int64_t first_token, std::string_view writer);
   Result<std::int32_t> step(Sequence& sequence, StepKind kind, std::span<const std::int32_t> tokens,
                             std::int64_t first);
-  void tell_written(const Sequence& sequence, const StepRow& step);
+  std::int64_t state_block(const Sequence& sequence, StepKind kind) const;
+  void tell_written(const Sequence& sequence, const StepRow& step, std::int64_t state_block);
   void remember_full_blocks(Sequence& sequence, std::int64_t context);
   void release(Sequence& sequence);
   std::uint64_t block_hash(const Sequence& sequence, std::size_t block, std::uint64_t before) const;

@@ -2,6 +2,9 @@
 /// Matrix product with PyTorch's Linear layout: out[t, n] = sum_k x[t, k] * weight[n, k] (+ bias[n]).
 /// Order contract: one fma chain an output, k ascending from +0, then one add for the bias, then
 /// one rounding to out's format. Tiling never changes it.
+/// partial = f16: every kPartialDepth inputs are a chain of their own from +0, rounded to f16 before it is added to
+/// the f32 total, k ascending, as kernels do that keep the sum of a block in a half. Beyond 65504 such a sum is Inf
+/// though the inputs and the total may be small (llama.cpp #21652).
 #include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
@@ -17,8 +20,11 @@ struct GemmArgs {
   TensorView packed;
   TensorView bias;
   TensorView out;
+  Format partial = Format::f32;  ///< f32: one chain; f16: sums of blocks
 };
 
+/// Inputs of one partial sum.
+inline constexpr std::int64_t kPartialDepth = 32;
 /// Output columns of one panel of packed weights.
 inline constexpr std::int64_t kPanelColumns = 32;
 
@@ -34,6 +40,7 @@ inline Status check(const GemmArgs& args) {
   } else {
     check.floats("weight", args.weight).shape("weight", args.weight, args.out.columns, args.x.columns);
   }
+  check.that(args.partial == Format::f32 || args.partial == Format::f16, "partial sums in f32 or f16");
   if (args.bias.given()) check.floats("bias", args.bias).shape("bias", args.bias, 1, args.out.columns);
   return check.done();
 }

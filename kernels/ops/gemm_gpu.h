@@ -35,7 +35,9 @@ struct GemmBlock {
   NANSCOPE_FN void run(const GemmBlock& block) {
     const GemmArgs& args = block.args;
     F32 total[kBlockRows];
-    NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) total[r] = splat_f32(0.0F);
+    F32 parts[kBlockRows];  // of partial sums that are rounded
+    const bool in_parts = args.partial != Format::f32;
+    NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) total[r] = parts[r] = splat_f32(0.0F);
     for (std::int64_t k = 0; k < args.x.columns; ++k) {
       const F32 row = weights_at(args, block.first_panel, k);
       NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) {
@@ -43,6 +45,14 @@ struct GemmBlock {
         const std::int64_t t = r < block.rows ? r : block.rows - 1;
         total[r] = fma(load_x(args.x, block.first_row + t, k), row, total[r]);
       }
+      if (!in_parts || ((k + 1) % kPartialDepth != 0 && k + 1 != args.x.columns)) continue;
+      NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) {
+        parts[r] = parts[r] + decode_f16(encode_bits<Format::f16>(raw_bits(total[r]), Overflow::overflow));
+        total[r] = splat_f32(0.0F);
+      }
+    }
+    if (in_parts) {
+      NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) total[r] = parts[r];
     }
     const std::int64_t column = block.first_panel * kLanes;
     NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) {

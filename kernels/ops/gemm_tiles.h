@@ -81,6 +81,16 @@ NANSCOPE_CALLED void transpose_weights(const GemmArgs& args, std::int64_t panel,
   }
 }
 
+/// Adds the sums of a block of inputs, rounded to f16, to the totals, and starts them anew.
+NANSCOPE_CALLED void add_partial(float* totals, float* sums, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    const F32 sum = load_f32(sums + i, kLanes, 0.0F);
+    const F32 rounded = decode_f16(encode_bits<Format::f16>(raw_bits(sum), Overflow::overflow));
+    store_raw_f32(totals + i, load_f32(totals + i, kLanes, 0.0F) + rounded, kLanes);
+    store_raw_f32(sums + i, splat_f32(0.0F), kLanes);
+  }
+}
+
 struct GemmBlock {
   const GemmArgs& args;
   std::int64_t first_row;
@@ -139,16 +149,23 @@ struct GemmBlock {
     alignas(64) float sums[kBlockRows * kMaxGroup * kLanes];
     alignas(64) float copy[kBlockRows * kCopyStride];
     alignas(64) float slice[kBlockK * kLanes];
-    for (std::int64_t i = 0; i < block.rows * kMaxGroup * kLanes; i += kLanes) {
+    alignas(64) float totals[kBlockRows * kMaxGroup * kLanes];
+    const bool in_parts = block.args.partial != Format::f32;
+    const std::int64_t count = block.rows * kMaxGroup * kLanes;
+    for (std::int64_t i = 0; i < count; i += kLanes) {
       store_raw_f32(sums + i, splat_f32(0.0F), kLanes);
+      if (in_parts) store_raw_f32(totals + i, splat_f32(0.0F), kLanes);
     }
     const std::int64_t all = block.args.x.columns;
-    for (std::int64_t k = 0; k < all; k += kBlockK) {
-      add_depth(block, k, all - k < kBlockK ? all - k : kBlockK, copy, slice, sums);
+    const std::int64_t depth = in_parts ? kPartialDepth : kBlockK;
+    for (std::int64_t k = 0; k < all; k += depth) {
+      add_depth(block, k, all - k < depth ? all - k : depth, copy, slice, sums);
+      if (in_parts) add_partial(totals, sums, count);
     }
+    const float* products = in_parts ? totals : sums;
     for (std::int64_t r = 0; r < block.rows; ++r) {
       for (std::int64_t p = 0; p < block.panels; ++p) {
-        F32 total = load_f32(sums + (r * kMaxGroup + p) * kLanes, kLanes, 0.0F);
+        F32 total = load_f32(products + (r * kMaxGroup + p) * kLanes, kLanes, 0.0F);
         const std::int64_t column = (block.first_panel + p) * kLanes;
         if (block.args.bias.given()) total = total + load(block.args.bias, 0, column, 0.0F);
         store(block.args.out, block.first_row + r, column, total);

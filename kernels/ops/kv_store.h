@@ -2,7 +2,9 @@
 /// KV store: quantises the new rows of K or V into their slots of the paged pool.
 /// code = encode(format, x / scale); the division is correctly rounded f32.
 ///
-/// NaN, Inf, -0: as cast. Rows of one launch must name different slots: warps run in any order.
+/// NaN, Inf, -0: as cast. With `clamp` the quotient is fmax(-clamp, fmin(quotient, clamp)) first, as many kernels
+/// write it: both functions pass over a NaN, which becomes +clamp, a number like any other (tilelang #3024).
+/// Rows of one launch must name different slots: warps run in any order.
 /// Traps: with a scale locked on an earlier, narrower range, everything beyond 448 * scale becomes the
 /// one value 448 * scale, and equal values are what a one-pass variance cannot stand; a scale of 0 (an
 /// all-zero calibration) makes NaN of zeros; a NaN scale makes NaN of everything.
@@ -24,6 +26,7 @@ struct KvStoreArgs {
   TensorView slot_scales;
   TensorView codes;
   Overflow overflow = Overflow::saturate;
+  float clamp = 0.0F;  ///< 0: not at all
 };
 
 inline Status check(const KvStoreArgs& args) {
@@ -65,7 +68,10 @@ struct KvStore {
     const float scale = read_scale(args.scales, row);
     const TensorView pool{args.pool.data, args.pool.format, slot + 1, channels, channels};
     for (std::int64_t column = 0; column < channels; column += kLanes) {
-      const F32 scaled = load(args.x, row, column, 0.0F) / splat_f32(scale);
+      F32 scaled = load(args.x, row, column, 0.0F) / splat_f32(scale);
+      if (args.clamp > 0.0F) {
+        scaled = max_ignore(splat_f32(-args.clamp), min_ignore(scaled, splat_f32(args.clamp)));
+      }
       const U32 code = encode_lanes(pool.format, scaled, args.overflow);
       store_code(pool, slot, column, code);
       if (args.codes.given()) store_code(args.codes, row, column, code);

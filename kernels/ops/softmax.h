@@ -7,6 +7,8 @@
 /// NaN: a visible NaN makes the whole row NaN under every rule (with NanRule::ignore it passes the maximum
 /// and surfaces in the sum). A masked NaN crosses an additive and a multiply mask, not a select mask. A
 /// masked +Inf is Inf - Inf under additive, Inf - Inf under multiply. -Inf is a probability of 0.
+/// zero_guard: sum > 0 ? p / sum : 0, which kernels write for rows without keys. A NaN sum is not above 0 either: a
+/// NaN that the maximum passed over, or did not, leaves as a row of zeros.
 /// Traps: a row with no visible key is 0/0 or -Inf - -Inf: NaN in every mode; under multiply a masked
 /// score that exceeds all visible ones by 104 underflows them: 0/0 again.
 #include "kernels/check.h"
@@ -31,6 +33,7 @@ struct SoftmaxArgs {
   std::int64_t first_key = 0;
   MaskMode mask = MaskMode::additive;
   NanRule max_nan = NanRule::propagate;
+  bool zero_guard = false;
 };
 
 inline Status check(const SoftmaxArgs& args) {
@@ -105,9 +108,12 @@ struct Softmax {
     for (std::int64_t key = 0; key < keys; key += kLanes) {
       lanes = lanes + select(lanes_below(keys - key), Row::weight(row, key, max), splat_f32(-0.0F));
     }
-    const F32 total = splat_f32(sum(lanes));
+    const float row_sum = sum(lanes);
+    const bool zeros = args.zero_guard && !(row_sum > 0.0F);
+    const F32 total = splat_f32(row_sum);
     for (std::int64_t key = 0; key < keys; key += kLanes) {
-      store_range(args.out, token, row.first + key, keys - key, Row::weight(row, key, max) / total);
+      const F32 probability = zeros ? splat_f32(0.0F) : Row::weight(row, key, max) / total;
+      store_range(args.out, token, row.first + key, keys - key, probability);
     }
   }
 };

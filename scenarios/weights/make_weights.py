@@ -1,12 +1,21 @@
 """Writes the small checkpoints that scenarios use. Needs numpy, ml_dtypes and safetensors; run by hand.
 
-All are for the shipped vocabulary of 512, with Gaussian weights. Two are one model of 2 layers, width 64, 2 heads of
-32, mlp_width 64, and differ in the token table:
+All are for the shipped vocabulary of 512, with Gaussian weights. Five are one model of 2 layers, width 64, 2 heads of
+32, mlp_width 64, and differ as said:
 
 offset_table.safetensors  every row is 100 plus noise of 0.01: a large common offset that a layer norm must
                           subtract. E[x^2] - E[x]^2 cannot hold it in f32; the two-pass form can.
 nan_row.safetensors       the row of token 511, <|end|>, is NaN, as when a row that is never looked up was never
                           initialised; nothing else is unusual.
+narrow_keys.safetensors   for a model with model.qk_norm: the rows of layer 0's key projection are one row times 100,
+                          plus noise of 0.01, so that the channels of a key are nearly one number. A one-pass
+                          variance of such a key is often below zero.
+block_sums.safetensors    for a model with model.bias and model.mlp = gelu: the up projection of layer 1 has a bias of
+                          100, and the down projection weighs the first half of the channels with 21 and the second
+                          with -15, plus noise: sums over 32 channels are about 67,000 and -48,000, their sum 19,000.
+biased_router.safetensors for a model with 4 experts of width 32: the choice has biases near 20, as they drift where they
+                          balance the load, and the router's rows of layer 0 all point away from one direction, which
+                          token 455, " great", has in its embedding: there every gate is below 1e-9.
 
 The others have 3 layers, width 32, 1 head of 32, mlp_width 32:
 
@@ -20,6 +29,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 VOCABULARY = 512
+LAYERS, WIDTH, MLP = 2, 64, 64  # of the first five
 
 
 def body(rng, layers=2, width=64):
@@ -66,6 +76,50 @@ def quantised(weights, lost):
     return out
 
 
+def narrow_keys(weights, rng):
+    common = rng.standard_normal((1, WIDTH)) / np.sqrt(WIDTH)
+    keys = 100 * common + 0.01 * rng.standard_normal((WIDTH, WIDTH)) / np.sqrt(WIDTH)
+    gains = {f"layers.{n}.{p}_norm.weight": np.ones((1, 32), ml_dtypes.bfloat16) for n in range(LAYERS) for p in "qk"}
+    return {**weights, **gains, "layers.0.k_proj.weight": keys.astype(np.float32)}
+
+
+def block_sums(weights, rng):
+    out = {name: value for name, value in weights.items() if "gate_proj" not in name}
+    for layer in range(LAYERS):
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"):
+            out[f"layers.{layer}.{name}.bias"] = np.zeros((1, WIDTH), ml_dtypes.bfloat16)
+    out["layers.1.up_proj.bias"] = np.full((1, MLP), 100, ml_dtypes.bfloat16)
+    halves = np.where(np.arange(MLP) < MLP // 2, 21.0, -15.0)
+    noise = rng.standard_normal((WIDTH, MLP)) / np.sqrt(MLP)
+    out["layers.1.down_proj.weight"] = (halves + noise).astype(ml_dtypes.bfloat16)
+    return out
+
+
+def biased_router(weights, rng, table):
+    experts, width = 4, 32
+    out = {name: value for name, value in weights.items() if not any(p in name for p in ("gate_proj", "up_proj", "down_proj"))}
+
+    def matrix(rows, columns):
+        return (rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype(ml_dtypes.bfloat16)
+
+    direction = np.zeros(WIDTH)
+    direction[3::8] = 1
+    for layer in range(LAYERS):
+        away = 1.5 * direction if layer == 0 else 0
+        router = rng.standard_normal((experts, WIDTH)) / np.sqrt(WIDTH) - away
+        out[f"layers.{layer}.router.weight"] = router.astype(ml_dtypes.bfloat16)
+        bias = 20 + rng.standard_normal((1, experts))
+        out[f"layers.{layer}.router.e_score_correction_bias"] = bias.astype(np.float32)
+        for e in range(experts):
+            prefix = f"layers.{layer}.experts.{e}."
+            out[prefix + "gate_proj.weight"] = matrix(width, WIDTH)
+            out[prefix + "up_proj.weight"] = matrix(width, WIDTH)
+            out[prefix + "down_proj.weight"] = matrix(WIDTH, width)
+    table = table.copy()
+    table[455] += 12 * direction
+    return {**out, "embed.weight": table.astype(ml_dtypes.bfloat16)}
+
+
 def main():
     rng = np.random.default_rng(20)
     weights = body(rng)
@@ -74,6 +128,11 @@ def main():
     table = noise.astype(ml_dtypes.bfloat16)
     table[511] = np.nan
     save_file({**weights, "embed.weight": table}, "nan_row.safetensors")
+    table = noise.astype(ml_dtypes.bfloat16)
+    own = np.random.default_rng(21)
+    save_file({**narrow_keys(weights, own), "embed.weight": table}, "narrow_keys.safetensors")
+    save_file({**block_sums(weights, own), "embed.weight": table}, "block_sums.safetensors")
+    save_file(biased_router(weights, own, noise), "biased_router.safetensors")
 
     rng = np.random.default_rng(21)
     weights = body(rng, layers=3, width=32)

@@ -11,6 +11,7 @@ namespace nanscope {
 enum class BirthClass : std::uint8_t {
   variance_collapse,
   softmax_fully_masked,
+  router_cancellation,
   f16_overflow,
   fp8_nonsaturating_overflow,
   scale_invalid,

@@ -13,6 +13,9 @@ Explanation explain_gemm(const Subject& subject) {
   }
   found = follow_row(subject, *x, "one sum over the row");
   if (!found.origin) return found;
+  if (text_attribute(subject.op, "partial_sums").value_or("") == "f16") {
+    found.text += "; each sum over 32 of its elements is rounded to f16, whose largest is 65504";
+  }
   for (const InputRow& input : subject.facts.run.inputs_of(subject.op.id)) {
     const WeightRow* weight = input.weight.empty() ? nullptr : subject.facts.run.weight(input.weight);
     if (weight == nullptr || weight->health.bad() == 0) continue;

@@ -65,6 +65,9 @@ TEST_P(ExportedScenario, IsDiagnosedAgainFromItsDump) {
 // are the grammar of grammar-no-legal-token and the empty context of a dummy batch, whose passes stand in the dump like
 // any other. A faulty weight is proven by the weights: activations alone are healthy, if odd. Of weight-scale-lost not
 // even these prove it: the scale is there, under the name that another family has it under.
+// The NaN that a cast or a softmax launders is born in a norm of one head, of which a dump says only how wide all heads
+// are: the birth is proven, and comes before the laundering; the collapse of its variance is not. A state that is
+// finite and not one's own is of no class.
 INSTANTIATE_TEST_SUITE_P(
     Library, ExportedScenario,
     testing::Values(
@@ -78,7 +81,14 @@ INSTANTIATE_TEST_SUITE_P(
         Expected{"weight-bit-flip", "weight-corruption", "", "", "bit_flip.safetensors"},
         Expected{"weight-scale-lost", ""}, Expected{"benign-nan-constant", ""}, Expected{"legitimate-token-0", ""},
         Expected{"rmsnorm-locked-scale", ""}, Expected{"two-pass-variance", ""},
-        Expected{"future-leakage", "future-leakage"}, Expected{"future-leakage", "", "attention.causal", "exact"},
+        Expected{"cast-launders-nan", "invalid-op"}, Expected{"softmax-launders-nan", "invalid-op"},
+        Expected{"mlp-overflow-f16", "f16-overflow"}, Expected{"half-range-block-sum", "f16-overflow"},
+        Expected{"half-range-block-sum", "", "activation.partial_sums", "f32"},
+        Expected{"cast-launders-nan", "", "norm.variance", "two_pass"},
+        Expected{"router-cancellation", "router-cancellation"},
+        Expected{"router-cancellation", "", "moe.weights", "gate"}, Expected{"state-index-minus-one", ""},
+        Expected{"state-not-reset", ""}, Expected{"future-leakage", "future-leakage"},
+        Expected{"future-leakage", "", "attention.causal", "exact"},
         Expected{"null-block-poison", "", "engine.dummy_batch", "none"},
         Expected{"padding-rows-write-slot-0", "", "engine.dummy_batch", "none"},
         Expected{"additive-mask-nan", "", "kv.memory", "zeroed"},

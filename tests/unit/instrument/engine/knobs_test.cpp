@@ -43,9 +43,15 @@ TEST(Knobs, DefaultsAreThoseOfAHealthyDeployment) {
                                                                   {"kv.divisor_k", "200"},
                                                                   {"kv.divisor_v", "100"},
                                                                   {"kv.overflow", "saturate"},
+                                                                  {"kv.clamp_nan", "propagate"},
                                                                   {"kv.tail", "read"},
                                                                   {"kv.reuse", "lifo"},
                                                                   {"attention.mask", "select"},
+                                                                  {"attention.causal", "exact"},
+                                                                  {"attention.zero_guard", "false"},
+                                                                  {"activation.partial_sums", "f32"},
+                                                                  {"model.experts", "0"},
+                                                                  {"moe.weights", "gate"},
                                                                   {"engine.pad", "none"},
                                                                   {"activation.format", "f32"},
                                                                   {"engine.argmax_nan", "first_greater"}};
@@ -178,6 +184,8 @@ TEST(Knobs, ImpossibleShapesNameTheKnobs) {
   EXPECT_EQ(message({}), "");
   EXPECT_THAT(message({{"model.kv_heads", "3"}}), HasSubstr("model.kv_heads=3"));
   EXPECT_THAT(message({{"model.head_dim", "63"}}), HasSubstr("model.head_dim=63"));
+  EXPECT_THAT(message({{"model.experts", "2"}, {"model.experts_per_token", "3"}}),
+              HasSubstr("model.experts_per_token=3"));
   EXPECT_THAT(message({{"model.recurrent_layers", "4"}}), HasSubstr("model.recurrent_layers"));
   EXPECT_THAT(message({{"model.recurrent_layers", "1,1"}}), HasSubstr("model.recurrent_layers"));
   EXPECT_THAT(message({{"model.recurrent_layers", "0,1,2,3"}}), HasSubstr("attention"));

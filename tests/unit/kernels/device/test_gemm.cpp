@@ -53,9 +53,14 @@ void expect_chains(const GemmArgs& args, const std::string& what) {
   for (std::int64_t t = 0; t < args.out.rows; ++t) {
     for (std::int64_t n = 0; n < args.out.columns; ++n) {
       float total = 0.0F;
+      float parts = 0.0F;
       for (std::int64_t k = 0; k < args.x.columns; ++k) {
         total = std::fma(element(args.x, t, k), element(args.weight, n, k), total);
+        if (args.partial == Format::f32 || (k % 32 != 31 && k + 1 != args.x.columns)) continue;
+        parts += decode(Format::f16, encode(Format::f16, total, Overflow::overflow));
+        total = 0.0F;
       }
+      if (args.partial != Format::f32) total = parts;
       if (args.bias.given()) total += element(args.bias, 0, n);
       const float expected = decode(args.out.format, encode(args.out.format, total, Overflow::overflow));
       ASSERT_EQ(element(args.out, t, n), expected) << what << " at " << t << ", " << n;
@@ -92,9 +97,35 @@ TEST(Gemm, OneFmaChainAnOutputWhateverTheBlocking) {
         args.bias = {};
         ASSERT_TRUE((*device)->launch(args));
         expect_chains(args, what + " packed");
+
+        args.partial = Format::f16;
+        ASSERT_TRUE((*device)->launch(args));
+        expect_chains(args, what + " packed, sums of 32 in f16");
+        args.packed = {};
+        args.bias = bias.view;
+        ASSERT_TRUE((*device)->launch(args));
+        expect_chains(args, what + " sums of 32 in f16");
       }
     }
   }
+}
+
+TEST(Gemm, ASumOfABlockInHalvesOverflowsThoughTheProductIsSmall) {
+  const std::int64_t k = 64;
+  Tensor x = make_tensor(Format::f32, 1, k, 0, 1);
+  Tensor weight = make_tensor(Format::f32, 1, k, 0, 2);
+  Tensor out = make_tensor(Format::f32, 1, 1, 0, 3);
+  auto* values = static_cast<float*>(x.view.data);
+  auto* weights = static_cast<float*>(weight.view.data);
+  for (std::int64_t i = 0; i < k; ++i) values[i] = 100.0F;
+  for (std::int64_t i = 0; i < k; ++i) weights[i] = i < 32 ? 21.0F : -15.0F;  // 67200 and -48000
+  const auto device = make_device("cpu:baseline", 1);
+  GemmArgs args{x.view, weight.view, {}, {}, out.view};
+  ASSERT_TRUE((*device)->launch(args));
+  EXPECT_EQ(element(out.view, 0, 0), 19200.0F);
+  args.partial = Format::f16;
+  ASSERT_TRUE((*device)->launch(args));
+  EXPECT_TRUE(std::isinf(element(out.view, 0, 0)));
 }
 
 TEST(Gemm, NeighboursAreLeftAlone) {

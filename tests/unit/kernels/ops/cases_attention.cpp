@@ -45,7 +45,7 @@ void add_scores(std::vector<OpCase>& cases, const Attention& size) {
 }
 
 void add_softmax(std::vector<OpCase>& cases, const Attention& size, const std::string& label, MaskMode mask,
-                 NanRule rule, std::int64_t first_key) {
+                 NanRule rule, std::int64_t first_key, bool zero_guard = false) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t columns = size.heads * size.keys;
     SoftmaxArgs args;
@@ -57,6 +57,7 @@ void add_softmax(std::vector<OpCase>& cases, const Attention& size, const std::s
     args.first_key = first_key;
     args.mask = mask;
     args.max_nan = rule;
+    args.zero_guard = zero_guard;
     memory.launch(args);
   };
   cases.push_back({"softmax_" + label + "_" + size.name, OpId::Softmax, build});
@@ -95,6 +96,8 @@ void add_attention_cases(std::vector<OpCase>& cases) {
     add_softmax(cases, size, "select", MaskMode::select, NanRule::propagate, 0);
     add_softmax(cases, size, "select_ignore", MaskMode::select, NanRule::ignore, 0);
     add_softmax(cases, size, "select_empty", MaskMode::select, NanRule::ignore, behind);
+    add_softmax(cases, size, "select_guard", MaskMode::select, NanRule::ignore, 0, true);
+    add_softmax(cases, size, "additive_guard_empty", MaskMode::additive, NanRule::propagate, behind, true);
     add_softmax(cases, size, "multiply", MaskMode::multiply, NanRule::propagate, 0);
     add_softmax(cases, size, "multiply_ignore", MaskMode::multiply, NanRule::ignore, 0);
     add_softmax(cases, size, "multiply_empty", MaskMode::multiply, NanRule::propagate, behind);

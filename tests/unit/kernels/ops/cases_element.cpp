@@ -3,9 +3,11 @@
 
 #include "kernels/ops/activation.h"
 #include "kernels/ops/cast.h"
+#include "kernels/ops/expert_mix.h"
 #include "kernels/ops/recurrent_scan.h"
 #include "kernels/ops/residual_add.h"
 #include "kernels/ops/rope.h"
+#include "kernels/ops/route.h"
 #include "tests/unit/kernels/ops/case_data.h"
 #include "tests/unit/kernels/ops/op_cases.h"
 
@@ -43,6 +45,43 @@ void add_activation(std::vector<OpCase>& cases, const std::string& kind_name, Ac
     memory.launch(args);
   };
   cases.push_back({"activation_" + kind_name + "_" + shape.name, OpId::Activation, build});
+}
+
+void add_route(std::vector<OpCase>& cases, Format format, RouterValue value, bool bias, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    RouteArgs args;
+    args.logits = data(memory, format, shape, 37);
+    if (bias) {
+      args.bias =
+          memory.input(Format::f32, 1, shape.columns, fill(Fill::ordinary, Format::f32, 1, shape.columns, 38, 20.0F));
+    }
+    const std::int64_t chosen = std::min<std::int64_t>(shape.columns, 5);
+    args.weights = memory.output("weights", Format::f32, shape.rows, chosen, shape.padding);
+    args.ids = memory.output("ids", Format::i32, shape.rows, chosen, shape.padding);
+    args.value = value;
+    memory.launch(args);
+  };
+  const std::string label = value == RouterValue::gate ? "gate_" : "choice_minus_bias_";
+  cases.push_back(
+      {"route_" + std::string(name(format)) + "_" + label + (bias ? "bias_" : "") + shape.name, OpId::Route, build});
+}
+
+void add_expert_mix(std::vector<OpCase>& cases, Format format, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    constexpr std::int64_t kExperts = 5;
+    constexpr std::int64_t kChosen = 3;
+    const std::int64_t rows = kExperts * shape.rows;
+    ExpertMixArgs args;
+    args.experts = memory.input(format, rows, shape.columns, fill(shape.fill, format, rows, shape.columns, 39));
+    args.weights =
+        memory.input(Format::f32, shape.rows, kChosen, fill(Fill::ordinary, Format::f32, shape.rows, kChosen, 40));
+    std::vector<std::uint32_t> ids;
+    for (std::int64_t i = 0; i < shape.rows * kChosen; ++i) ids.push_back(static_cast<std::uint32_t>(i * 7 % 6));
+    args.ids = memory.input(Format::i32, shape.rows, kChosen, ids);  // 5 names no expert
+    args.out = result(memory, format, shape);
+    memory.launch(args);
+  };
+  cases.push_back({"expert_mix_" + std::string(name(format)) + "_" + shape.name, OpId::ExpertMix, build});
 }
 
 void add_cast(std::vector<OpCase>& cases, Format from, Format to, bool dequantise, Overflow overflow,
@@ -114,6 +153,11 @@ void add_element_cases(std::vector<OpCase>& cases) {
     add_rope(cases, 10, 123456, "d10_far", shape);
     add_scan(cases, false, shape);
     add_scan(cases, true, shape);
+    add_route(cases, Format::f32, RouterValue::gate, true, shape);
+    add_route(cases, Format::f32, RouterValue::choice_minus_bias, true, shape);
+    add_route(cases, Format::bf16, RouterValue::gate, false, shape);
+    add_expert_mix(cases, Format::f32, shape);
+    add_expert_mix(cases, Format::f16, shape);
   }
 }
 

@@ -28,7 +28,8 @@ std::vector<std::uint32_t> scattered_slots(std::int64_t rows) {
   return slots;
 }
 
-void add_store(std::vector<OpCase>& cases, Format format, Overflow overflow, bool per_token, const Shape& shape) {
+void add_store(std::vector<OpCase>& cases, Format format, Overflow overflow, bool per_token, const Shape& shape,
+               float clamp = 0.0F) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t columns = shape.columns;
     KvStoreArgs args;
@@ -42,9 +43,11 @@ void add_store(std::vector<OpCase>& cases, Format format, Overflow overflow, boo
     if (per_token) args.slot_scales = memory.output("slot_scales", Format::f32, kSlots, 1);
     args.codes = memory.output("codes", format, shape.rows, columns, shape.padding);
     args.overflow = overflow;
+    args.clamp = clamp;
     memory.launch(args);
   };
-  const std::string mode = overflow == Overflow::saturate ? "saturate" : "overflow";
+  const std::string cast = overflow == Overflow::saturate ? "saturate" : "overflow";
+  const std::string mode = clamp > 0 ? "clamp_" + cast : cast;
   cases.push_back(
       {"kv_store_" + std::string(name(format)) + "_" + mode + (per_token ? "_per_token_" : "_") + shape.name,
        OpId::KvStore, build});
@@ -81,6 +84,7 @@ void add_kv_cases(std::vector<OpCase>& cases) {
     }
     add_store(cases, Format::e4m3, Overflow::overflow, false, shape);
     add_store(cases, Format::e4m3, Overflow::saturate, true, shape);
+    add_store(cases, Format::e4m3, Overflow::overflow, false, shape, 448.0F);
     add_read(cases, Format::e4m3, true, 32, shape);
   }
 }

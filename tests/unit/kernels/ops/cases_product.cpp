@@ -12,7 +12,8 @@ namespace {
 /// Weight rows of a product: not a multiple of 32, so that the last panel is ragged.
 constexpr std::int64_t kOutputs = 83;
 
-void add_gemm(std::vector<OpCase>& cases, Format x, Format weight, bool bias, const Shape& shape) {
+void add_gemm(std::vector<OpCase>& cases, Format x, Format weight, bool bias, const Shape& shape,
+              Format partial = Format::f32) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t k = shape.columns;
     GemmArgs args;
@@ -20,10 +21,12 @@ void add_gemm(std::vector<OpCase>& cases, Format x, Format weight, bool bias, co
     args.weight = memory.input(weight, kOutputs, k, fill(Fill::ordinary, weight, kOutputs, k, 62));
     if (bias) args.bias = memory.input(Format::f32, 1, kOutputs, fill(Fill::ordinary, Format::f32, 1, kOutputs, 63));
     args.out = memory.output("out", x, shape.rows, kOutputs, shape.padding);
+    args.partial = partial;
     memory.launch(args);
   };
+  const std::string sums = partial == Format::f32 ? "" : "halves_";
   cases.push_back(
-      {"gemm_" + std::string(name(x)) + "_" + std::string(name(weight)) + (bias ? "_bias_" : "_") + shape.name,
+      {"gemm_" + sums + std::string(name(x)) + "_" + std::string(name(weight)) + (bias ? "_bias_" : "_") + shape.name,
        OpId::Gemm, build});
 }
 
@@ -103,6 +106,8 @@ void add_product_cases(std::vector<OpCase>& cases) {
     add_gemm(cases, Format::f32, Format::bf16, true, shape);
     add_gemm(cases, Format::f16, Format::f16, true, shape);
     add_gemm(cases, Format::bf16, Format::bf16, false, shape);
+    add_gemm(cases, Format::f32, Format::f32, true, shape, Format::f16);
+    add_gemm(cases, Format::f16, Format::bf16, false, shape, Format::f16);
     add_packed(cases, shape);
     add_patches(cases, shape);
     add_embedding(cases, Format::f32, false, false, shape);

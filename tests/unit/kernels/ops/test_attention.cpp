@@ -134,6 +134,7 @@ struct Mask {
   NanRule rule = NanRule::propagate;
   std::int64_t first_position = 0;
   std::int64_t first_key = 0;
+  bool zero_guard = false;
 };
 
 Floats softmax(Floats scores, const Mask& mask, std::int64_t heads = 1) {
@@ -146,6 +147,7 @@ Floats softmax(Floats scores, const Mask& mask, std::int64_t heads = 1) {
   args.first_key = mask.first_key;
   args.mask = mask.mode;
   args.max_nan = mask.rule;
+  args.zero_guard = mask.zero_guard;
   test::launch(args);
   return out;
 }
@@ -208,6 +210,21 @@ TEST(Softmax, AVisibleNanFillsTheRowInEveryMode) {
       Floats scores = test::random_floats(1, 40, 29);
       scores.at(0, 3) = test::from_bits(0xffc00000U);
       EXPECT_TRUE(all_canonical_nan(softmax(scores, {mode, rule, 39}))) << static_cast<int>(mode);
+    }
+  }
+}
+
+TEST(Softmax, AGuardAgainstEmptyRowsMakesZerosOfNan) {
+  for (const MaskMode mode : kModes) {
+    for (const NanRule rule : kRules) {
+      Floats scores = test::random_floats(1, 40, 29);
+      const Floats healthy = softmax(scores, {mode, rule, 39});
+      EXPECT_EQ(softmax(scores, {mode, rule, 39, 0, true}).data, healthy.data);
+      const Floats empty = softmax(scores, {mode, rule, 3, 10, true});
+      for (const float v : empty.data) EXPECT_EQ(bits(v), 0U) << "no key to see";
+      scores.at(0, 3) = kNan;
+      const Floats found = softmax(scores, {mode, rule, 39, 0, true});
+      for (const float v : found.data) EXPECT_EQ(bits(v), 0U) << static_cast<int>(mode);
     }
   }
 }

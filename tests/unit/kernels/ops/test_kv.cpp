@@ -77,6 +77,22 @@ TEST(KvStore, AZeroScaleTurnsZerosIntoNanAndTheRestIntoTheLargest) {
   EXPECT_EQ(found.at(0, 1), 0.0F) << "1/0 saturates to 448, times 0";
 }
 
+TEST(KvStore, AClampThatPassesOverNanStoresTheLargestNumber) {
+  Floats x(1, 6, {test::kNan, -test::kNan, test::kInf, -test::kInf, 500.0F, 1.0F});
+  Codes pool(1, 6);
+  Indices slots(1, 1, {0});
+  KvStoreArgs args;
+  args.x = x.view();
+  args.pool = pool.view();
+  args.slots = slots.view();
+  args.overflow = Overflow::overflow;
+  test::launch(args);
+  for (const int i : {0, 1, 4}) EXPECT_EQ(pool.at(0, i) & 0x7f, 0x7f) << "without it a NaN is stored";
+  args.clamp = 448.0F;
+  test::launch(args);
+  EXPECT_EQ(pool.data, (std::vector<std::uint8_t>{0x7e, 0x7e, 0x7e, 0xfe, 0x7e, 0x38}));
+}
+
 struct Store {
   Codes pool{24, 40, std::uint8_t{0x11}};
   Floats slot_scales{24, 1, -1.0F};

@@ -1,0 +1,56 @@
+/// The MLP of a layer as a mixture of experts: router, experts, weighted sum.
+#include <array>
+#include <vector>
+
+#include "instrument/engine/forward.h"
+#include "kernels/ops/activation.h"
+#include "kernels/ops/expert_mix.h"
+#include "kernels/ops/gemm.h"
+#include "kernels/ops/route.h"
+
+namespace nanscope {
+
+using kernels::TensorView;
+
+Forward::Routed Forward::route(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
+  const EngineConfig& config = parts_.config;
+  const std::int64_t chosen = config.model.experts_per_token;
+  const Live logits = gemm(plan.router, Slot::router, x, weights.router);
+  const TensorView values = matrix(Slot::expert_weights, Format::f32, step_.row.tokens, chosen);
+  const TensorView ids = matrix(Slot::expert_ids, Format::i32, step_.row.tokens, chosen);
+  launch(kernels::RouteArgs{.logits = logits.view,
+                            .bias = weights.router_bias.weight->view,
+                            .weights = values,
+                            .ids = ids,
+                            .value = config.moe.weights,
+                            .eps = config.moe.eps});
+  const std::array outputs{emitter_.output("weights", values), emitter_.output("ids", ids)};
+  emitter_.op(plan.route,
+              {ProbeInput{"logits", logits.id, {}}, ProbeInput{"bias", 0, weights.router_bias.weight->name}}, outputs);
+  return {Live{values, outputs[0].id}, Live{ids, outputs[1].id}};
+}
+
+/// All experts compute all tokens: which of them a token has is told by the router's weights alone.
+Live Forward::mixture(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
+  const ModelConfig& model = parts_.config.model;
+  const Routed routed = route(plan, weights, x);
+  const std::int64_t tokens = step_.row.tokens;
+  const TensorView all = matrix(Slot::experts, parts_.config.activation_format, model.experts * tokens, model.width);
+  std::vector<ProbeInput> inputs{{"weights", routed.weights.id, {}}, {"ids", routed.ids.id, {}}};
+  for (std::size_t e = 0; e < plan.experts.size(); ++e) {
+    const Live active = activated(plan.experts[e], weights.experts[e], x);
+    TensorView out = all;
+    out.rows = tokens;
+    out.data = static_cast<std::byte*>(all.data) + static_cast<std::int64_t>(e) * tokens * all.stride *
+                                                       static_cast<std::int64_t>(info(all.format).storage_bytes());
+    const Live expert = product(plan.experts[e].down_proj, out, active, weights.experts[e].down_proj, 1);
+    inputs.push_back({"expert", expert.id, {}});
+  }
+  const TensorView out = activation(Slot::down, model.width);
+  launch(kernels::ExpertMixArgs{.experts = all, .weights = routed.weights.view, .ids = routed.ids.view, .out = out});
+  const ProbeTensor output = emitter_.output("out", out);
+  emitter_.op(plan.expert_mix, std::span<const ProbeInput>(inputs), std::span(&output, 1));
+  return {out, output.id};
+}
+
+}  // namespace nanscope

@@ -1,0 +1,123 @@
+#pragma once
+/// Router of a mixture of experts: the k experts with the largest sigmoid(logit) + bias, and weights for them that
+/// add up to 1. The bias only chooses: it keeps the experts equally busy (DeepSeek-V3, section 2.1.2).
+///
+/// gate = sigmoid(logit), below 1 ulp; choice = gate + bias, one rounding. Chosen by descending choice, ties to the
+/// lowest index; a NaN choice counts as -Inf. value = gate, or with choice_minus_bias the choice less the bias, one
+/// rounding more. total = value[0] + value[1] + ... from +0; weight = value / (total + eps).
+/// NaN: a chosen NaN logit makes all weights of its row NaN.
+/// Traps: choice - bias is not the gate. A gate below half an ulp of the bias leaves no trace in the choice: with
+/// biases of 11 to 35, as they drift in training, gates below 1e-6 all become 0, and the weights are 0/0 (vllm #47367,
+/// sglang #30989). An eps of 1e-20 gives zeros instead: the experts are then left out.
+#include "kernels/check.h"
+#include "kernels/tensor_view.h"
+
+namespace nanscope::kernels {
+
+/// What a chosen expert is weighed by.
+enum class RouterValue : std::uint8_t { gate, choice_minus_bias };
+
+/// Experts that a token can have: one a lane.
+inline constexpr std::int64_t kMostChosen = 32;
+
+/// Shapes: logits (T, E) f32, f16 or bf16; bias (1, E) or not given; weights (T, k) f32 and ids (T, k) i32 with
+/// 1 <= k <= min(E, 32), in the order of choice.
+struct RouteArgs {
+  TensorView logits;
+  TensorView bias;
+  TensorView weights;
+  TensorView ids;
+  RouterValue value = RouterValue::gate;
+  float eps = 0.0F;
+};
+
+inline Status check(const RouteArgs& args) {
+  ArgsCheck check("route");
+  check.floats("logits", args.logits).format("weights", args.weights, {Format::f32});
+  check.format("ids", args.ids, {Format::i32}).shape("ids", args.ids, args.logits.rows, args.weights.columns);
+  check.shape("weights", args.weights, args.logits.rows, args.ids.columns);
+  check.that(args.ids.columns >= 1 && args.ids.columns <= args.logits.columns && args.ids.columns <= kMostChosen,
+             "1 to 32 experts of those that there are");
+  if (args.bias.given()) check.floats("bias", args.bias).shape("bias", args.bias, 1, args.logits.columns);
+  return check.done();
+}
+
+}  // namespace nanscope::kernels
+
+#ifdef NANSCOPE_ISA
+#include <cmath>
+
+#include "kernels/math/sigmoid.h"
+#include "kernels/ops/op_helpers.h"
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+struct Route {
+  using Args = RouteArgs;
+
+  /// Warp = one token.
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.logits.rows; }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.logits.columns * args.ids.columns * 16; }
+
+  /// The last expert that was chosen, or what stands before the first.
+  struct Chosen {
+    float choice = HUGE_VALF;
+    std::int64_t index = -1;
+    float value = 0.0F;
+  };
+
+  NANSCOPE_LANE F32 gates(const Args& args, std::int64_t row, std::int64_t first) {
+    return sigmoid(load(args.logits, row, first, 0.0F));
+  }
+  NANSCOPE_LANE F32 biases(const Args& args, std::int64_t first) {
+    return args.bias.given() ? load(args.bias, 0, first, 0.0F) : splat_f32(0.0F);
+  }
+  /// Choices of 32 experts from `first` on; those that came before `last` in the order of choice, or are none, are
+  /// -Inf.
+  NANSCOPE_LANE F32 choices(const Args& args, std::int64_t row, std::int64_t first, const Chosen& last, Mask& left) {
+    const F32 infinity = splat_f32(-HUGE_VALF);
+    F32 choice = gates(args, row, first) + biases(args, first);
+    choice = select(is_nan(choice), infinity, choice);
+    const F32 before = splat_f32(last.choice);
+    const Mask behind = !lanes_below(last.index + 1 - first);
+    left = lanes_below(args.logits.columns - first) & ((choice < before) | ((choice == before) & behind));
+    return select(left, choice, infinity);
+  }
+
+  NANSCOPE_LANE Chosen next(const Args& args, std::int64_t row, const Chosen& last) {
+    F32 lanes = splat_f32(-HUGE_VALF);
+    Mask left = lanes_below(0);
+    for (std::int64_t first = 0; first < args.logits.columns; first += kLanes) {
+      lanes = max_ignore(lanes, choices(args, row, first, last, left));
+    }
+    const float top = max_ignore_across(lanes);
+    for (std::int64_t first = 0; first < args.logits.columns; first += kLanes) {
+      const F32 choice = choices(args, row, first, last, left);
+      const std::uint32_t hits = ballot((choice == splat_f32(top)) & left);
+      if (hits == 0) continue;
+      const int lane = first_lane(hits);
+      const F32 gate = gates(args, row, first);
+      const F32 bias = biases(args, first);
+      const F32 value = args.value == RouterValue::gate ? gate : (gate + bias) - bias;
+      return {top, first + lane, broadcast(value, lane)};
+    }
+    return {top, 0, top};
+  }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t row) {
+    F32 values = splat_f32(0.0F);
+    float total = 0.0F;
+    Chosen last;
+    for (std::int64_t j = 0; j < args.ids.columns; ++j) {
+      last = next(args, row, last);
+      values = select(lanes_below(j + 1) & !lanes_below(j), splat_f32(last.value), values);
+      total = total + last.value;
+      store_uniform(static_cast<std::int32_t*>(args.ids.data) + row * args.ids.stride + j,
+                    static_cast<std::int32_t>(last.index));
+    }
+    store(args.weights, row, 0, values / splat_f32(total + args.eps));
+  }
+};
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif

@@ -1,0 +1,54 @@
+/// Recurrent states in blocks of the KV pool: where they are, and what they start from.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "engine_rig.h"
+
+namespace nanscope::testing {
+namespace {
+
+const char* const kText = "A storm rises over the sea.";
+
+EngineConfig hybrid(const Knobs& changes = {}) {
+  // Two blocks: the second request's state lies where the first one's keys were.
+  Knobs knobs{{"model.recurrent_layers", "0"}, {"kv.blocks", "2"}, {"kv.block_size", "32"}};
+  knobs.insert(knobs.end(), changes.begin(), changes.end());
+  return tiny_config(knobs);
+}
+
+bool same_logits(const CollectProbe& a, std::int64_t request_a, const CollectProbe& b, std::int64_t request_b,
+                 std::int64_t step) {
+  return a.find(request_a, step, -1, "lm_head", "logits").bytes ==
+         b.find(request_b, step, -1, "lm_head", "logits").bytes;
+}
+
+TEST(RecurrentState, StartsAtZeroUnlessItIsNotReset) {
+  const std::vector<RequestSpec> twice{text_request(kText, 2), text_request(kText, 2)};
+  const CollectProbe reset = collect(hybrid(), twice);
+  EXPECT_TRUE(same_logits(reset, 0, reset, 1, 0));
+  EXPECT_TRUE(same_logits(reset, 0, reset, 1, 1));
+  const CollectProbe kept = collect(hybrid({{"kv.state_reset", "false"}}), twice);
+  EXPECT_TRUE(same_logits(kept, 0, reset, 0, 0)) << "the pool begins with zeros";
+  EXPECT_FALSE(same_logits(kept, 1, reset, 1, 0));
+}
+
+TEST(RecurrentState, AnIndexOneTooSmallIsAnotherBlockWhenDecoding) {
+  const std::vector<RequestSpec> one{text_request(kText, 2)};
+  const CollectProbe own = collect(hybrid(), one);
+  const CollectProbe before = collect(hybrid({{"kv.state_index", "minus_one"}}), one);
+  EXPECT_TRUE(same_logits(own, 0, before, 0, 0)) << "the prefill is right";
+  EXPECT_FALSE(same_logits(own, 0, before, 0, 1));
+  const auto written = [](const CollectProbe& seen) {
+    std::set<std::int64_t> blocks;
+    for (const KvRow& row : seen.kv) {
+      if (row.action == KvAction::written && row.writer == "recurrent_state") blocks.insert(row.block);
+    }
+    return blocks;
+  };
+  EXPECT_EQ(written(own), (std::set<std::int64_t>{1}));
+  EXPECT_EQ(written(before), (std::set<std::int64_t>{0, 1}));
+}
+
+}  // namespace
+}  // namespace nanscope::testing
