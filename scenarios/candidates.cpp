@@ -18,9 +18,9 @@ constexpr std::array<std::string_view, 7> kGroups = {"moe",        "norm",      
                                                      "activation", "attention", "engine"};
 
 /// Bugs of kernels rather than choices: worth a try only to undo them.
-constexpr std::array<std::string_view, 6> kBugs = {"attention.causal", "attention.zero_guard",
-                                                   "kv.clamp_nan",     "kv.state_index",
-                                                   "kv.state_reset",   "activation.partial_sums"};
+constexpr std::array<std::string_view, 9> kBugs = {
+    "attention.causal", "attention.zero_guard", "kv.clamp_nan", "kv.state_index",         "kv.read_scale",
+    "kv.read_format",   "kv.resume_state",      "kv.wake",      "activation.partial_sums"};
 
 bool is_bug(std::string_view name) { return std::find(kBugs.begin(), kBugs.end(), name) != kBugs.end(); }
 
@@ -84,7 +84,7 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
     const bool listed = knob.allowed.find('|') != std::string::npos;
     if (!listed || !knob.numerics || !relevant(spec.config, knob.name)) continue;
     for (const std::string& value : split(knob.allowed, '|')) {
-      const bool follows = value.empty();
+      const bool follows = value.empty() && !is_bug(knob.name);
       const bool static_alone = knob.name == "kv.policy" && value == "static";
       const bool breaks = is_bug(knob.name) && value != knob.get(EngineConfig{});
       if (follows || static_alone || breaks || has_value(spec.config, knob, value)) continue;

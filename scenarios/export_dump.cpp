@@ -118,6 +118,17 @@ Held hooked(std::string name, const OpRow& op, const TensorRow& tensor, TensorDa
   return held;
 }
 
+/// Adds it, or its rows to what has its name: a vision tower sees the images of a prompt as one batch.
+void add(std::vector<Held>& all, Held held) {
+  const auto known = std::find_if(all.begin(), all.end(), [&](const Held& one) { return one.name == held.name; });
+  if (known == all.end() || known->shape.size() != 2 || held.shape.size() != 2 || known->shape[1] != held.shape[1]) {
+    all.push_back(std::move(held));
+    return;
+  }
+  known->shape[0] += held.shape[0];
+  known->bytes.insert(known->bytes.end(), held.bytes.begin(), held.bytes.end());
+}
+
 /// The ledger's scales of a step, for caches that are stored in codes.
 Status add_scales(const Recording& recording, const StepRow& step, std::vector<Held>& out) {
   ScaleFilter filter;
@@ -152,7 +163,7 @@ Result<std::vector<Held>> hooked_step(const Recording& recording, TensorSource& 
         return fail(fmt::format("{}: safetensors has no dtype for {}", name, nanscope::name(row.format)));
       auto data = tensors.fetch(row.id);
       if (!data) return tl::unexpected(data.error());
-      out.push_back(hooked(std::move(name), op, row, std::move(*data)));
+      add(out, hooked(std::move(name), op, row, std::move(*data)));
     }
   }
   if (Status scales = add_scales(recording, step, out); !scales) return tl::unexpected(scales.error());

@@ -183,10 +183,12 @@ std::optional<StoredRow> Facts::stored_row(const KvRow& write, const Slot& slot,
 }
 
 const ScaleRow* Facts::scale_of(std::int64_t op, const std::string& target) {
-  for (const ScaleRow& row : run.scales()) {
-    if (row.op == op && row.target == target) return &row;
+  if (scales_.empty()) {
+    for (const ScaleRow& row : run.scales()) scales_.emplace(row.op, &row);
   }
-  return nullptr;
+  const auto [first, last] = scales_.equal_range(op);
+  const auto found = std::find_if(first, last, [&](const auto& entry) { return entry.second->target == target; });
+  return found == last ? nullptr : found->second;
 }
 
 }  // namespace nanscope

@@ -41,6 +41,7 @@ struct SickOp {
   bool matters = false;               ///< what was born here reaches the logits or the stored KV
   std::string bad_weight;             ///< an input weight that holds NaN or Inf, or empty
   std::vector<KeyRow> bad_keys;       ///< for kv_read
+  bool spoilt = false;                ///< a kv_read that made them of healthy codes which the request wrote
 
   /// The bad output that speaks for the op: `out` or the first bad one.
   const TensorRow& bad_output() const;
@@ -55,6 +56,26 @@ struct Clip {
   double noise = 0;                 ///< upper bound of the relative rms error that clipping adds
   bool significant = false;         ///< that is more than the format's own rounding adds
   bool stale = false;               ///< the scale was computed from another step's values
+  bool delayed = false;             ///< and so is every scale of this layer and target, each from a step of its own
+};
+
+/// How one kv_read got its K or V out of the codes that its slots hold, told by the extremes of rows.
+struct KvReading {
+  OpRow op;
+  TensorRow read;    ///< k_read or v_read
+  Format stated{};   ///< as the codes were written
+  double scale = 1;  ///< of the last row looked at
+  std::string scale_policy;
+  Format as{};            ///< what explains most rows: this format
+  int power = 1;          ///< and this power of the scale
+  std::int64_t rows = 0;  ///< looked at: those whose codes and scale are known and valid
+  std::int64_t rows_as_stated = 0;
+  std::int64_t rows_explained = 0;
+
+  /// Another reading gives what was read, and the right one does not.
+  bool wrong() const {
+    return (as != stated || power != 1) && rows >= 4 && rows_explained * 10 >= rows * 9 && rows_as_stated * 2 <= rows;
+  }
 };
 
 /// Headroom down to which a clip is rounding: values up to half a gap beyond the largest finite one
@@ -81,6 +102,8 @@ class Facts {
   /// The sick op with this id, null when it is healthy or was not looked at.
   const SickOp* sick(std::int64_t op);
   const std::vector<Clip>& clips();
+  /// Of 8-bit caches, in logical order: the prefill and a decode step of the first requests.
+  const std::vector<KvReading>& readings();
 
   /// Health of each row; for a matrix of one row its own. Empty when it was not recorded.
   const std::vector<Health>& rows(const TensorRow& tensor);
@@ -103,18 +126,25 @@ class Facts {
                                       const std::string& target);
   /// The ledger entry of a kv_store op for `target` (k or v); null when there is none.
   const ScaleRow* scale_of(std::int64_t op, const std::string& target);
+  /// Whether kv_read made NaN or Inf of codes that are neither, in a slot that the request wrote: by its scale, or by
+  /// taking them for another format.
+  bool spoilt_by_reading(std::int64_t layer, const TensorRow& read, const KeyRow& key);
 
  private:
   void collect();
   void collect_step(const StepRow& step);
   void examine(SickOp& op);
   void mark_what_matters(std::size_t first);
+  void collect_readings(const StepRow& step);
+  KvReading reading_of(const StepRow& step, const OpRow& op, const TensorRow& read, const std::string& target);
 
   std::unique_ptr<KvSlots> slots_;
   std::optional<std::vector<SickOp>> sick_;
   std::optional<std::vector<Clip>> clips_;
+  std::optional<std::vector<KvReading>> readings_;
   std::unordered_map<std::int64_t, std::size_t> sick_index_;
   std::unordered_map<std::int64_t, std::vector<Health>> rows_;
+  std::unordered_multimap<std::int64_t, const ScaleRow*> scales_;  ///< by op
 };
 
 /// The attribute of an op as a number or text; nothing when it is absent or the JSON is not an object.

@@ -125,7 +125,11 @@ void Facts::examine(SickOp& sick) {
     rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
     for (const std::int64_t row : rows) {
       sick.bad_keys.push_back(key_row(sick.step, sick.op.layer, row));
-      if (!sick.bad_keys.back().own) sick.newborn.push_back(row);
+      const bool spoilt = std::any_of(sick.outputs.begin(), sick.outputs.end(), [&](const TensorRow& read) {
+        return spoilt_by_reading(sick.op.layer, read, sick.bad_keys.back());
+      });
+      sick.spoilt = sick.spoilt || spoilt;
+      if (spoilt || !sick.bad_keys.back().own) sick.newborn.push_back(row);
     }
     sick.born = rows.empty() || !sick.newborn.empty();
     return;
@@ -143,6 +147,12 @@ void Facts::examine(SickOp& sick) {
     if (!inherited) sick.newborn.push_back(row);
   }
   sick.born = !sick.newborn.empty();
+}
+
+bool Facts::spoilt_by_reading(std::int64_t layer, const TensorRow& read, const KeyRow& key) {
+  if (!key.own || !key.slot || !row_bad(read, key.row)) return false;
+  const std::optional<StoredRow> stored = stored_row(*key.writer, *key.slot, layer, read.role.substr(0, 1));
+  return stored && !row_bad(stored->codes, stored->row);
 }
 
 void Facts::mark_what_matters(std::size_t first) {

@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "core/diagnosis/facts.h"
+#include "core/diagnosis/scales.h"
 #include "core/numbers/codec.h"
 
 /// When clipping is more than rounding. docs/adding-a-detector.md derives the two limits.
@@ -20,17 +23,43 @@ double rounding_noise(Format format, double rms) {
   return std::ldexp(1.0, -(row.mantissa_bits + 1)) / std::sqrt(3.0);
 }
 
+namespace {
+
+/// Where the scales of a layer's K or V come from, over the whole run.
+struct Sources {
+  bool own = false;  ///< some were computed from the values that they store
+  std::set<std::int64_t> steps;
+
+  /// Always from the past, and never from the same for long.
+  bool delayed() const { return !own && steps.size() > 1; }
+};
+
+std::map<std::pair<std::int64_t, std::string>, Sources> sources_of(std::span<const ScaleRow> ledger) {
+  std::map<std::pair<std::int64_t, std::string>, Sources> all;
+  for (const ScaleRow& scale : ledger) {
+    if (scale.source != ScaleSource::calibrated) continue;
+    Sources& sources = all[{scale.layer, scale.target}];
+    sources.own = sources.own || scale.locked || scale.calibrated_step == scale.step;
+    sources.steps.insert(scale.calibrated_step);
+  }
+  return all;
+}
+
+}  // namespace
+
 const std::vector<Clip>& Facts::clips() {
   if (clips_) return *clips_;
   clips_.emplace();
+  auto sources = sources_of(run.scales());
   for (const ScaleRow& scale : run.scales()) {
     // A headroom that is NaN or comes from an invalid scale is another fault's business.
-    if (!(scale.headroom < rounding_headroom(scale.format)) || !(scale.scale > 0) || std::isinf(scale.scale)) continue;
+    if (!(scale.headroom < rounding_headroom(scale.format)) || !scale_complaint(scale.scale).empty()) continue;
     Clip clip;
     clip.scale = scale;
     clip.codes = run.output(scale.op, scale.target + "_codes");
     clip.source = run.input(scale.op, scale.target);
     clip.stale = scale.source == ScaleSource::calibrated && scale.calibrated_step != scale.step;
+    clip.delayed = clip.stale && sources[{scale.layer, scale.target}].delayed();
     clip.significant = true;
     if (clip.codes && clip.source && clip.source->health.sum_sq > 0 && clip.codes->health.bad() == 0) {
       // A clipped value r times the largest one loses r^2-1 of energy and errs by (r-1)^2, that is

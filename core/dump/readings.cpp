@@ -36,10 +36,6 @@ std::vector<Format> candidate_formats(Format own) {
 /// Every so many elements, so that at most kSamples are looked at.
 std::size_t stride_of(std::size_t count) { return std::max<std::size_t>(1, count / kSamples); }
 
-double powered(double scale, int power) {
-  return power == 0 ? 1 : power == 1 ? scale : power == 2 ? scale * scale : 1 / scale;
-}
-
 void judge(ReadingReport& report, const std::vector<Sample>& samples, bool scaled, const Predict& predict) {
   report.elements = samples.size();
   if (samples.empty()) return;
@@ -221,10 +217,6 @@ std::optional<ReadingReport> linear_reading(DumpFacts& facts, const Quantized& q
 }
 
 }  // namespace
-
-std::string_view power_text(int power) {
-  return power == 0 ? "left out" : power == 1 ? "applied once" : power == 2 ? "applied twice" : "inverted";
-}
 
 // Attention is in readings_attention.cpp.
 std::optional<ReadingReport> attention_reading(DumpFacts& facts, const Quantized& quantized);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/diagnosis/scales.h"
 #include "core/dump/quantized.h"
 
 /// How codes were read: in which format, and with the scale applied how often. The reading that gives back what
@@ -17,9 +18,6 @@ struct Reading {
 
   bool operator==(const Reading&) const = default;
 };
-
-/// "left out", "applied twice", "inverted"; for 1 "applied once".
-std::string_view power_text(int power);
 
 /// What the readings of one tensor of codes say about another tensor that was made of it (or that it was made of).
 struct ReadingReport {

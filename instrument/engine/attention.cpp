@@ -102,12 +102,16 @@ void Forward::kv_store(const LayerPlan& plan, const Live& k, const Live& v) {
 }
 
 void Forward::read_target(const LayerPlan& plan, KvTarget target, const TensorView& out) {
-  launch(kernels::KvReadArgs{.pool = parts_.pool.region(plan.rank, target),
+  const KvConfig& kv = parts_.config.kv;
+  TensorView pool = parts_.pool.region(plan.rank, target);
+  pool.format = read_format(kv);
+  launch(kernels::KvReadArgs{.pool = pool,
                              .blocks = blocks_,
                              .slot_scales = parts_.pool.slot_scales(plan.rank, target),
                              .out = out,
-                             .block_size = parts_.config.kv.block_size,
-                             .scale = target == KvTarget::k ? scale_k_ : scale_v_});
+                             .block_size = kv.block_size,
+                             .scale = target == KvTarget::k ? scale_k_ : scale_v_,
+                             .scale_use = kv.read_scale});
 }
 
 std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan) {

@@ -18,6 +18,11 @@ NormConfig resolved_inner_norm(const EngineConfig& config) {
   return norm;
 }
 
+Format read_format(const KvConfig& kv) {
+  const bool fp8 = info(kv.format).bits == 8 && info(kv.format).exponent_bits > 0;
+  return fp8 ? kv.read_format.value_or(kv.format) : kv.format;
+}
+
 bool is_recurrent(const ModelConfig& model, std::int64_t layer) {
   return std::find(model.recurrent_layers.begin(), model.recurrent_layers.end(), layer) != model.recurrent_layers.end();
 }

@@ -8,6 +8,7 @@
 #include "core/result.h"
 #include "kernels/ops/activation.h"
 #include "kernels/ops/argmax.h"
+#include "kernels/ops/kv_read.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/route.h"
 #include "kernels/ops/softmax.h"
@@ -23,6 +24,8 @@ enum class KvTail : std::uint8_t { read, skip };
 enum class KvMemory : std::uint8_t { zeroed, recycled };
 enum class StateIndex : std::uint8_t { own, minus_one };
 enum class CausalMask : std::uint8_t { exact, off_by_one, none };
+enum class ResumeState : std::uint8_t { own, warm_up, always };
+enum class WakeScales : std::uint8_t { restored, stale };
 enum class Padding : std::uint8_t { none, left };
 enum class DummyBatch : std::uint8_t { none, masked, slot_0 };
 enum class DummyAt : std::uint8_t { start, decode };
@@ -83,8 +86,11 @@ struct KvConfig {
   float scale_v = 1;
   float divisor_k = 200;
   float divisor_v = 100;
+  std::int64_t history = 16;
   Overflow overflow = Overflow::saturate;
   kernels::NanRule clamp_nan = kernels::NanRule::propagate;
+  kernels::ScaleUse read_scale = kernels::ScaleUse::once;
+  std::optional<Format> read_format;
   std::int64_t block_size = 16;
   std::int64_t blocks = 64;
   BlockReuse reuse = BlockReuse::lifo;
@@ -93,8 +99,10 @@ struct KvConfig {
   KvTail tail = KvTail::read;
   KvMemory memory = KvMemory::zeroed;
   bool warm_up = false;
+  ResumeState resume_state = ResumeState::own;
+  std::int64_t sleep_after = 0;
+  WakeScales wake = WakeScales::restored;
   std::int64_t table_blocks = 0;
-  bool state_reset = true;
   StateIndex state_index = StateIndex::own;
 };
 
@@ -127,6 +135,9 @@ struct EngineConfig {
 
 /// The inner norm's parameters with the empty ones filled in from `config.norm`.
 NormConfig resolved_inner_norm(const EngineConfig& config);
+
+/// The format in which attention takes the codes of the cache: kv.read_format where the cache is fp8, else its own.
+Format read_format(const KvConfig& kv);
 
 /// Whether `layer` is a gated linear recurrence instead of attention.
 bool is_recurrent(const ModelConfig& model, std::int64_t layer);

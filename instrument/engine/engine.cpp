@@ -92,6 +92,9 @@ Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, Pr
   }
   RunResult result;
   for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (i > 0 && static_cast<std::int64_t>(i) == parts_.config.kv.sleep_after) {
+      if (Status status = (*session)->sleep_and_wake(); !status) return tl::unexpected(status.error());
+    }
     Result<RequestRow> row = (*session)->run(static_cast<std::int64_t>(i), requests[i], (*all)[i]);
     if (!row) return tl::unexpected(row.error());
     result.requests.push_back(std::move(*row));
@@ -125,8 +128,13 @@ Status run_profile_pass(const EngineParts& parts, const kernels::Buffer& memory)
 }  // namespace
 
 Result<kernels::Buffer> make_kv_memory(const EngineParts& parts) {
+  if (parts.config.kv.memory == KvMemory::recycled) return make_recycled_memory(parts);
+  return parts.device->allocate(KvPool::bytes_needed(parts.config), true);
+}
+
+Result<kernels::Buffer> make_recycled_memory(const EngineParts& parts) {
   Result<kernels::Buffer> memory = parts.device->allocate(KvPool::bytes_needed(parts.config), true);
-  if (!memory || parts.config.kv.memory == KvMemory::zeroed) return memory;
+  if (!memory) return memory;
   if (Status status = run_profile_pass(parts, *memory); !status) return tl::unexpected(status.error());
   return memory;
 }

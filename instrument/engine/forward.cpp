@@ -124,7 +124,9 @@ Live Forward::layer(const LayerPlan& plan, const LayerWeights& weights, const Li
 Live Forward::recurrence(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   const Live gated = gemm(plan.recurrent_in, Slot::recurrent_in, x, weights.recurrent_in);
   const TensorView out = activation(Slot::recurrent, parts_.config.model.width);
-  const bool resume = step_.row.first_token > 0 || !parts_.config.kv.state_reset;
+  const ResumeState from_start = parts_.config.kv.resume_state;
+  const bool resume = step_.row.first_token > 0 || from_start == ResumeState::always ||
+                      (from_start == ResumeState::warm_up && step_.row.request < 0);
   launch(kernels::RecurrentScanArgs{.x = gated.view,
                                     .decay = view_of(weights.decay.weight),
                                     .state = parts_.pool.state(plan.rank, step_.state_block),

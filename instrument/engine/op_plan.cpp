@@ -77,7 +77,8 @@ void plan_attention(Planner& planner, const EngineConfig& config, LayerPlan& pla
   plan.kv_store =
       planner.op("kv_store", "kv_store",
                  knob_attributes(config, {"kv.policy", "kv.format", "kv.overflow", "kv.clamp_nan", "kv.block_size"}));
-  plan.kv_read = planner.op("kv_read", "kv_read", knob_attributes(config, {"kv.tail", "kv.block_size"}));
+  plan.kv_read = planner.op("kv_read", "kv_read",
+                            knob_attributes(config, {"kv.tail", "kv.block_size", "kv.read_scale", "kv.read_format"}));
   plan.scores = planner.op("scores", "attention_scores",
                            fmt::format(R"({{"heads":{},"kv_heads":{},"factor":{}}})", model.heads, model.kv_heads,
                                        json_number(1.0 / std::sqrt(static_cast<double>(model.head_dim)))));

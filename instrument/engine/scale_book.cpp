@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/ops/absmax.h"
 
@@ -51,7 +52,28 @@ class DeviceMagnitudes final : public RowMagnitudes {
   std::vector<float> values_;
 };
 
+/// A policy whose kept scale was overwritten: it believes in the old one, and another is read.
+class Overwritten final : public ScalePolicy {
+ public:
+  Overwritten(std::unique_ptr<ScalePolicy> policy, float value) : policy_(std::move(policy)), value_(value) {}
+  Result<ScaleChoice> choose(const ScaleContext& context, RowMagnitudes& rows) override {
+    Result<ScaleChoice> choice = policy_->choose(context, rows);
+    if (choice && choice->origin.locked) choice->scales = {value_};
+    return choice;
+  }
+
+ private:
+  std::unique_ptr<ScalePolicy> policy_;
+  float value_;
+};
+
 }  // namespace
+
+void ScaleBook::overwrite(std::span<const float> values) {
+  for (std::size_t i = 0; i < std::min(policies_.size(), values.size()); ++i) {
+    policies_[i] = std::make_unique<Overwritten>(std::move(policies_[i]), values[i]);
+  }
+}
 
 Result<ScaleBook> ScaleBook::create(const EngineConfig& config, kernels::Device& device) {
   const ScalePolicyEntry* entry = find_scale_policy(config.kv.policy);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/result.h"
@@ -29,6 +30,10 @@ class ScaleBook {
   /// passed over there.
   Result<ScaleRow> ledger_row(const ScaleContext& context, std::int64_t op, const Use& use,
                               const kernels::TensorView& rows, Workspace& workspace);
+
+  /// Scales that are computed once and kept (locked) are from now on what `values` says, K and V of each attention
+  /// layer: their memory was freed and came back with something else in it.
+  void overwrite(std::span<const float> values);
 
  private:
   ScaleBook(const EngineConfig& config, kernels::Device& device) : config_(&config), device_(&device) {}

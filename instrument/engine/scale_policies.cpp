@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 
 namespace nanscope {
 namespace {
@@ -79,6 +80,31 @@ class PerRequest final : public ScalePolicy {
   ScaleChoice choice_;
 };
 
+/// absmax / largest finite value of the steps before, as delayed scaling has it in training (TransformerEngine's
+/// DelayedScaling; arXiv 2209.05433): no pass over the values before they are cast. 1 while there is no history.
+class Delayed final : public ScalePolicy {
+ public:
+  Delayed(const KvConfig& config, KvTarget)
+      : max_finite_(info(config.format).max_finite), length_(static_cast<std::size_t>(config.history)) {}
+  Result<ScaleChoice> choose(const ScaleContext& context, RowMagnitudes& rows) override {
+    ScaleChoice choice{.scales = {1.0F}, .origin = {.source = ScaleSource::fixed}};
+    const auto largest = std::max_element(history_.begin(), history_.end(), [](const auto& a, const auto& b) {
+      return a.origin.absmax < b.origin.absmax;
+    });
+    if (largest != history_.end() && largest->scales[0] > 0) choice = *largest;
+    const Result<ScaleChoice> now = calibrate(context, rows, max_finite_, false);
+    if (!now) return now;
+    history_.push_back(*now);
+    if (history_.size() > length_) history_.pop_front();
+    return choice;
+  }
+
+ private:
+  float max_finite_;
+  std::size_t length_;
+  std::deque<ScaleChoice> history_;
+};
+
 /// Every token's row by its own largest magnitude over the format's largest finite value.
 class PerToken final : public ScalePolicy {
  public:
@@ -112,6 +138,8 @@ constexpr std::array kPolicies{
     ScalePolicyEntry{"locked", "absmax / divisor of the first forward, for ever", false, make<Locked>},
     ScalePolicyEntry{"static", "kv.scale_k and kv.scale_v", false, make<Static>},
     ScalePolicyEntry{"per_request", "absmax / divisor of each request's prefill", true, make<PerRequest>},
+    ScalePolicyEntry{"delayed", "absmax / largest finite value of the last kv.history steps, not of this one", true,
+                     make<Delayed>},
     ScalePolicyEntry{"per_token", "absmax / largest finite value of each token", true, make<PerToken>},
 };
 

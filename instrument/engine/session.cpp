@@ -61,6 +61,32 @@ Status Session::warm_up() {
   return row ? Status() : Status(tl::unexpected(row.error()));
 }
 
+Status Session::sleep_and_wake() {
+  const KvConfig& kv = parts_.config.kv;
+  KvRow row;
+  row.step = steps_;
+  row.request = -1;
+  row.slot_end = kv.block_size;
+  row.action = KvAction::scrubbed;
+  row.writer = "wake_up";
+  row.format = kv.format;
+  for (row.block = 0; row.block < kv.blocks; ++row.block) {
+    cache_.forget(row.block);
+    if (Status status = pool_.scrub(row.block); !status) return status;
+    tell_kv(row);
+  }
+  if (kv.wake == WakeScales::restored) return emitter_.status();
+  const Result<kernels::Buffer> memory = make_recycled_memory(parts_);
+  if (!memory) return tl::unexpected(memory.error());
+  std::vector<float> scales(
+      std::min(memory->bytes() / sizeof(float), 2 * static_cast<std::size_t>(parts_.config.model.layers)));
+  if (Status status = parts_.device->download(std::as_writable_bytes(std::span(scales)), memory->data()); !status) {
+    return status;
+  }
+  scales_.overwrite(scales);
+  return emitter_.status();
+}
+
 Status Session::dummy_batch() {
   if (dummy_.steps == 0) {
     dummy_prompt_ = warm_up_prompt(1);

@@ -26,6 +26,8 @@ struct EngineParts {
 
 /// The KV memory of a run, as kv.memory says it begins.
 Result<kernels::Buffer> make_kv_memory(const EngineParts& parts);
+/// The same memory after a profiling pass used it as its workspace.
+Result<kernels::Buffer> make_recycled_memory(const EngineParts& parts);
 
 /// One run of an engine: its KV pool, prefix cache, scales and counters, from first to last request.
 class Session {
@@ -39,6 +41,8 @@ class Session {
   /// of one request of its own.
   Status dummy_batch();
   Result<RequestRow> run(std::int64_t id, const RequestSpec& spec, const Prompt& prompt);
+  /// The server frees its cache and wakes up with an empty one, and with the scales that kv.wake says.
+  Status sleep_and_wake();
 
   std::int64_t ops() const { return emitter_.ops(); }
   std::int64_t tensors() const { return emitter_.tensors(); }

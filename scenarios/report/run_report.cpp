@@ -65,10 +65,14 @@ std::string tokens_text(const scenarios::RequestOutcome& request) {
 
 /// The setting worth trying first for a fault of this class; empty when there is none to name.
 std::string_view remedy(std::string_view fault_class) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> remedies = {{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> remedies = {{
       {"kv-scale-locked", "kv.format=bf16"},
       {"scale-invalid", "kv.policy=per_request"},
       {"saturation", "kv.policy=per_request"},
+      {"delayed-scale-stale", "kv.policy=per_request"},
+      {"outlier-squash", "kv.format=bf16"},
+      {"scale-misapplied", "kv.read_scale=once"},
+      {"fp8-format-mismatch", "kv.read_format="},
       {"variance-collapse", "norm.variance=two_pass"},
       {"softmax-fully-masked", "engine.pad=none"},
       {"f16-overflow", "activation.format=bf16"},

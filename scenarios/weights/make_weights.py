@@ -22,6 +22,15 @@ The others have 3 layers, width 32, 1 head of 32, mlp_width 32:
 bit_flip.safetensors      element [5,7] of layers.1.v_proj.weight has the highest bit of its bf16 exponent flipped.
 lost_scale.safetensors    the projections are e4m3 codes with a scale each under NAME_scale, but that of
                           layers.1.down_proj.weight stands under NAME_scale_inv, where no loader of this layout looks.
+
+Those of KV scales have width 32, 2 heads of 16, mlp_width 32, and a generator of their own each:
+
+padding_row.safetensors   2 layers; the row of token 0 is zero, as torch's nn.Embedding(padding_idx=0) leaves it.
+key_bias.safetensors      2 layers, whose projections have biases; all are zero but one of 600 on the last key channel of
+                          head 0, which rotary embedding turns least.
+massive_channel.safetensors  3 layers, of which 0 and 1 are recurrent with a decay of 0.999: they hardly forget. Channel
+                          31 of every token is 6, the K and V projections of layer 2 read it with a gain of 5, and
+                          the output head leaves it out.
 """
 
 import ml_dtypes
@@ -32,9 +41,13 @@ VOCABULARY = 512
 LAYERS, WIDTH, MLP = 2, 64, 64  # of the first five
 
 
-def body(rng, layers=2, width=64):
+def gaussian(rng, rows, columns):
+    return (rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype(ml_dtypes.bfloat16)
+
+
+def body(rng, layers=2, width=64, bias=False):
     def matrix(rows, columns):
-        return (rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype(ml_dtypes.bfloat16)
+        return gaussian(rng, rows, columns)
 
     def ones():
         return np.ones((1, width), ml_dtypes.bfloat16)
@@ -55,6 +68,9 @@ def body(rng, layers=2, width=64):
         weights[prefix + "gate_proj.weight"] = matrix(width, width)
         weights[prefix + "up_proj.weight"] = matrix(width, width)
         weights[prefix + "down_proj.weight"] = matrix(width, width)
+        if bias:
+            for projection in ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"):
+                weights[prefix + projection + ".bias"] = zeros()
     return weights
 
 
@@ -120,6 +136,42 @@ def biased_router(weights, rng, table):
     return {**out, "embed.weight": table.astype(ml_dtypes.bfloat16)}
 
 
+def narrow(seed, **shape):
+    rng = np.random.default_rng(seed)
+    weights = body(rng, width=32, **shape)
+    weights["embed.weight"] = rng.standard_normal((VOCABULARY, 32)).astype(ml_dtypes.bfloat16)
+    return rng, weights
+
+
+def padding_row():
+    _, weights = narrow(21)
+    weights["embed.weight"][0] = 0
+    save_file(weights, "padding_row.safetensors")
+
+
+def key_bias():
+    _, weights = narrow(22, bias=True)
+    for layer in (0, 1):
+        weights[f"layers.{layer}.k_proj.bias"][0, 15] = 600
+    save_file(weights, "key_bias.safetensors")
+
+
+def massive_channel():
+    rng, weights = narrow(23, layers=3)
+    weights["embed.weight"][:, 31] = 6
+    weights["lm_head.weight"][:, 31] = 0
+    for layer in (0, 1):
+        prefix = f"layers.{layer}."
+        for projection in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            del weights[prefix + projection + ".weight"]
+        for projection in ("in_proj", "out_proj"):
+            weights[prefix + f"recurrent.{projection}.weight"] = gaussian(rng, 32, 32)
+        weights[prefix + "recurrent.decay"] = np.full((1, 32), 0.999, np.float32)
+    for projection in ("k_proj", "v_proj"):
+        weights[f"layers.2.{projection}.weight"][:, 31] = 5 * rng.choice((-1.0, 1.0), 32)
+    save_file(weights, "massive_channel.safetensors")
+
+
 def main():
     rng = np.random.default_rng(20)
     weights = body(rng)
@@ -140,6 +192,10 @@ def main():
     save_file(quantised(weights, "layers.1.down_proj.weight"), "lost_scale.safetensors")
     flip_exponent(weights["layers.1.v_proj.weight"], 5, 7)
     save_file(weights, "bit_flip.safetensors")
+
+    padding_row()
+    key_bias()
+    massive_channel()
 
 
 if __name__ == "__main__":

@@ -9,15 +9,29 @@
 
 #include "core/counted.h"
 #include "core/diagnosis/provenance/walk.h"
+#include "core/diagnosis/scales.h"
 
 namespace nanscope {
 namespace {
 
-bool invalid(double scale) { return !(scale > 0) || std::isinf(scale); }
-
 bool is_eight_bit_float(Format format) { return info(format).bits <= 8 && info(format).exponent_bits > 0; }
 
+BirthClass classify_spoilt(Facts& facts, const SickOp& birth) {
+  for (const char* target : {"k", "v"}) {
+    for (const KeyRow& key : birth.bad_keys) {
+      if (!key.own) continue;
+      const std::optional<StoredRow> stored = facts.stored_row(*key.writer, *key.slot, birth.op.layer, target);
+      const ScaleRow* scale = stored ? facts.scale_of(stored->codes.op, target) : nullptr;
+      if (scale != nullptr && !scale_complaint(scale->scale).empty()) return BirthClass::scale_invalid;
+    }
+  }
+  const std::vector<KvReading>& readings = facts.readings();
+  const bool told = std::any_of(readings.begin(), readings.end(), [](const KvReading& one) { return one.wrong(); });
+  return told ? BirthClass::misread : BirthClass::invalid_op;
+}
+
 BirthClass classify_read(Facts& facts, const SickOp& birth) {
+  if (birth.spoilt) return classify_spoilt(facts, birth);
   for (const KeyRow& key : birth.bad_keys) {
     if (key.own || !key.in_context || !key.slot || key.writer == nullptr) continue;
     if (facts.slots().shared(birth.step.request, key.slot->block, birth.step.id) != nullptr) {
@@ -30,7 +44,7 @@ BirthClass classify_read(Facts& facts, const SickOp& birth) {
 BirthClass classify_store(Facts& facts, const SickOp& birth) {
   const TensorRow& codes = birth.bad_output();
   const ScaleRow* scale = facts.scale_of(birth.op.id, codes.role.substr(0, 1));
-  if (scale != nullptr && invalid(scale->scale)) return BirthClass::scale_invalid;
+  if (scale != nullptr && !scale_complaint(scale->scale).empty()) return BirthClass::scale_invalid;
   if (is_eight_bit_float(codes.format)) return BirthClass::fp8_nonsaturating_overflow;
   return codes.format == Format::f16 ? BirthClass::f16_overflow : BirthClass::invalid_op;
 }

@@ -15,6 +15,7 @@ enum class BirthClass : std::uint8_t {
   f16_overflow,
   fp8_nonsaturating_overflow,
   scale_invalid,
+  misread,  ///< healthy codes of the request's own: scale_misapplied and fp8_format_mismatch say how
   masked_tail_poison,
   prefix_cache_poison,
   weight_corruption,

@@ -66,7 +66,7 @@ FaultReport detect_kv_scale_locked(Facts& facts) {
   std::map<std::int64_t, std::vector<const Clip*>> by_calibration;
   double slight = 0;
   for (const Clip& clip : facts.clips()) {
-    if (!clip.stale) continue;
+    if (!clip.stale || clip.delayed) continue;
     if (clip.significant) {
       by_calibration[clip.scale.calibrated_step].push_back(&clip);
     } else {

@@ -3,12 +3,24 @@
 #include <cmath>
 
 #include "core/diagnosis/detectors/detector.h"
+#include "core/diagnosis/scales.h"
 
 namespace nanscope {
 namespace {
 
-bool invalid(const ScaleRow& row) {
-  return !(row.scale > 0) || std::isinf(row.scale) || row.source == ScaleSource::sentinel;
+/// What is wrong with it, or empty.
+std::string_view complaint(const ScaleRow& row) {
+  const std::string_view by_value = scale_complaint(row.scale);
+  return by_value.empty() && row.source == ScaleSource::sentinel ? "a sentinel" : by_value;
+}
+
+/// NaN or Inf born in the store itself, or where its codes are read back.
+bool breaks_at(Facts& facts, const ScaleRow& row) {
+  const std::optional<TensorRow> codes = facts.run.output(row.op, row.target + "_codes");
+  if (codes && codes->health.bad() > 0) return true;
+  const std::optional<OpRow> read = facts.run.find_op(row.step, row.layer, "kv_read");
+  const SickOp* sick = read ? facts.sick(read->id) : nullptr;
+  return sick != nullptr && sick->spoilt && sick->matters;
 }
 
 /// A scale computed from NaN is a consequence of that NaN.
@@ -23,11 +35,12 @@ FaultReport detect_scale_invalid(Facts& facts) {
   FaultReport report;
   std::int64_t entries = 0;
   for (const ScaleRow& row : facts.run.scales()) {
-    if (!invalid(row) || inherited(row)) continue;
+    if (complaint(row).empty() || inherited(row)) continue;
     ++entries;
     if (!report.faults.empty()) {
-      std::vector<std::int64_t>& ops = report.faults.front().ops;
-      if (ops.back() != row.op) ops.push_back(row.op);
+      FoundFault& known = report.faults.front();
+      if (known.ops.back() != row.op) known.ops.push_back(row.op);
+      known.fault.breaks = known.fault.breaks || breaks_at(facts, row);
       continue;
     }
     FoundFault found;
@@ -35,22 +48,22 @@ FaultReport detect_scale_invalid(Facts& facts) {
     const std::optional<TensorRow> codes = facts.run.output(row.op, row.target + "_codes");
     if (codes) {
       found.fault.where = facts.where(*codes);
-      found.fault.breaks = codes->health.bad() > 0;
     } else if (const std::optional<OpRow> op = facts.run.op(row.op)) {
       found.fault.where = facts.where(*op);
     }
-    found.fault.evidence = {{"scale", row.scale},
-                            {"policy", row.policy},
-                            {"absmax", row.absmax},
-                            {"absmax when calibrated", row.calibrated_absmax},
-                            {"calibrated by request", row.calibrated_request}};
-    found.fault.summary = fmt::format("{} scale of layer {} is {} ({})", row.target, row.layer,
-                                      to_string(EvidenceValue{row.scale}), row.policy);
+    found.fault.breaks = breaks_at(facts, row);
+    found.fault.evidence = {{"scale", row.scale}, {"policy", row.policy}, {"absmax", row.absmax}};
+    if (row.source == ScaleSource::calibrated) {
+      found.fault.evidence.push_back({"absmax when calibrated", row.calibrated_absmax});
+      found.fault.evidence.push_back({"calibrated by request", row.calibrated_request});
+    }
+    found.fault.summary = fmt::format("{} scale of layer {} is {} ({}): {}", row.target, row.layer,
+                                      to_string(EvidenceValue{row.scale}), row.policy, complaint(row));
     found.fault.fix = "give the scale a positive finite value, and refuse to calibrate on values that are all zero";
     report.faults.push_back(std::move(found));
   }
-  report.figure =
-      fmt::format("{} of {} ledger entries are zero, negative, infinite or NaN", entries, facts.run.scales().size());
+  report.figure = fmt::format("{} of {} ledger entries are zero, negative, not finite or sentinels", entries,
+                              facts.run.scales().size());
   return report;
 }
 

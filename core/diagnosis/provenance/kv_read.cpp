@@ -25,6 +25,10 @@ Explanation explain_kv_read(const Subject& subject) {
   found.numbers.push_back({"slot", key.slot->slot});
   found.text = fmt::format("key {} ({}) is read from {}", subject.element.row, part, slot_name(*key.slot));
   found.danger = true;
+  if (subject.bad && subject.facts.spoilt_by_reading(subject.op.layer, subject.tensor, key)) {
+    found.origin = true;
+    found.text += ": its code is healthy, reading it is not";
+  }
   found.key = key;
   return found;
 }

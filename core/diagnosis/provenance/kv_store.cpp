@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/diagnosis/provenance/rule.h"
+#include "core/diagnosis/scales.h"
 
 namespace nanscope {
 namespace {
@@ -31,7 +32,7 @@ Explanation explain_kv_store(const Subject& subject) {
   const std::string code = value_text(subject.data.get(), subject.element.row, channel);
   if (scale != nullptr) add_scale(*scale, found);
   found.origin = subject.bad;
-  const bool scale_bad = scale != nullptr && (!(scale->scale > 0) || std::isinf(scale->scale));
+  const bool scale_bad = scale != nullptr && !scale_complaint(scale->scale).empty();
   if (scale_bad) {
     found.scale = *scale;
     found.danger = true;

@@ -29,9 +29,19 @@ bool derived(double history, double scale, double largest) {
   return margin >= kLeastMargin && margin <= kMostMargin;
 }
 
+std::optional<Quantized> cast_of(DumpFacts& facts, TensorIndex scale) {
+  for (const Quantized& quantized : quantized_tensors(facts)) {
+    if (quantized.scale == scale) return quantized;
+  }
+  return std::nullopt;
+}
+
 /// The values before the cast and the scale of each use, by the scale's tensor.
 std::optional<TensorIndex> scaled_values(DumpFacts& facts, TensorIndex scale) {
   const std::string& role = facts.tensor(scale).at.role;
+  // What went into the cache lies behind the rotary embedding.
+  const auto cast = role == "k_scale" || role == "v_scale" ? cast_of(facts, scale) : std::nullopt;
+  if (cast && cast->source) return cast->source;
   if (role == "score_scale") return facts.in_layer(scale, "scores");
   if (role == "q_scale" || role == "k_scale" || role == "v_scale") return facts.in_layer(scale, role.substr(0, 1));
   if (role == "prob_scale") return facts.in_layer(scale, "probs");
@@ -45,20 +55,13 @@ std::optional<TensorIndex> scaled_values(DumpFacts& facts, TensorIndex scale) {
   return std::nullopt;
 }
 
-std::optional<TensorIndex> codes_of(DumpFacts& facts, TensorIndex scale) {
-  for (const Quantized& quantized : quantized_tensors(facts)) {
-    if (quantized.scale == scale) return quantized.codes;
-  }
-  return std::nullopt;
-}
-
 /// From amax_history where it was dumped, else from the largest values of the passes before.
 std::optional<Delayed> delayed_use(DumpFacts& facts, TensorIndex scale, double largest) {
   const auto value = facts.scalar(scale);
   const auto values = scaled_values(facts, scale);
   if (!value || !(*value > 0) || !values || facts.pass_of(*values) != facts.pass_of(scale)) return std::nullopt;
-  Delayed use{codes_of(facts, scale).value_or(*values),    scale, double{*value}, 0,
-              double{facts.tensor(*values).health.absmax}, {}};
+  const std::optional<Quantized> cast = cast_of(facts, scale);
+  Delayed use{cast ? cast->codes : *values, scale, double{*value}, 0, double{facts.tensor(*values).health.absmax}, {}};
   std::optional<TensorIndex> history = facts.of_module(scale, "amax_history");
   if (!history) history = facts.in_layer(scale, "amax_history");
   if (history) {
@@ -103,8 +106,8 @@ DumpReport detect_delayed_scale_stale(DumpFacts& facts, const Explained& explain
   for (TensorIndex i = 0; i < facts.size(); ++i) {
     const std::string& role = facts.tensor(i).at.role;
     if (!role.ends_with("_scale") || explained.has(i)) continue;
-    const auto codes = codes_of(facts, i);
-    const Format format = codes ? *facts.tensor(*codes).format : Format::e4m3;
+    const std::optional<Quantized> cast = cast_of(facts, i);
+    const Format format = cast ? *facts.tensor(cast->codes).format : Format::e4m3;
     const double largest = double{info(format).max_finite};
     const std::optional<Delayed> use = delayed_use(facts, i, largest);
     if (!use) continue;
@@ -128,7 +131,7 @@ DumpReport detect_delayed_scale_stale(DumpFacts& facts, const Explained& explain
         growth > 1.5 ? fmt::format("; a weight of the layer grew {:.3g} times since", growth) : "");
     finding.fault.fix =
         "compute the scale from these values, or bound it by the weights, after weights are loaded or jump";
-    finding.fault.breaks = codes && facts.tensor(*codes).bad();
+    finding.fault.breaks = cast && facts.tensor(cast->codes).bad();
     report.findings.push_back(std::move(finding));
   }
   report.figure = looked_at == 0 ? std::string("no scale that follows a history of largest values was dumped")

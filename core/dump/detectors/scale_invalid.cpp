@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/diagnosis/scales.h"
 #include "core/dump/detectors/detector.h"
 
 namespace nanscope::dump_detectors {
@@ -16,17 +17,9 @@ bool is_scale(const DumpTensor& tensor) {
   return std::find(std::begin(kScales), std::end(kScales), tensor.at.role) != std::end(kScales);
 }
 
-/// What is wrong with a scale, or nothing. Above 1e30 and below 1e-30 nothing real is scaled: such values are
-/// sentinels (finfo.min, -1) or memory that nobody wrote.
-const char* complaint(float scale, bool power_of_two) {
-  if (std::isnan(scale)) return "NaN";
-  if (power_of_two) return nullptr;  // e8m0 has no zero: 2^-127 is the scale of a block of zeros
-  if (std::isinf(scale)) return "infinite";
-  if (scale == 0) return "zero";
-  if (scale < 0) return "negative";
-  if (scale >= 1e30F) return "as large as a sentinel";
-  if (scale < 1e-30F) return "as small as memory that nobody wrote";
-  return nullptr;
+std::string_view complaint(float scale, bool power_of_two) {
+  // e8m0 has no zero: 2^-127 is the scale of a block of zeros.
+  return power_of_two && !std::isnan(scale) ? std::string_view() : scale_complaint(double{scale});
 }
 
 }  // namespace
@@ -44,7 +37,7 @@ DumpReport detect_scale_invalid(DumpFacts& facts, const Explained& explained) {
     std::size_t first = 0;
     for (std::size_t at = 0; at < values->size(); ++at) {
       ++scales;
-      if (complaint((*values)[at], power_of_two) == nullptr) continue;
+      if (complaint((*values)[at], power_of_two).empty()) continue;
       if (bad++ == 0) first = at;
     }
     // Scales of blocks that hold zeros alone are zero in many checkpoints.

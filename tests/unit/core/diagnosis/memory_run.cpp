@@ -27,6 +27,7 @@ Health health_of(const TensorData& data, std::int64_t first, std::int64_t count)
     }
     if (std::abs(value) == format.max_finite) ++health.saturated;
     if (value == 0) ++health.zero;
+    if (value != 0 && std::abs(value) < format.min_normal) ++health.subnormal;
     health.sum += value;
     health.sum_sq += double{value} * value;
     health.min = std::min(health.min, value);
@@ -232,10 +233,12 @@ std::int64_t RunBuilder::store(const std::string& target, std::int64_t source, c
   const TensorData& x = tensors.data.at(source);
   TensorData data{scale.format, from.tokens, from.channels, {}};
   std::vector<std::uint64_t> clipped(static_cast<std::size_t>(from.tokens), 0);
+  std::uint64_t flushed = 0;
   for (std::int64_t i = 0; i < x.count(); ++i) {
     const float quotient = x.value(i) / static_cast<float>(scale.scale);
     if (std::abs(quotient) > info(scale.format).max_finite) ++clipped[static_cast<std::size_t>(i / from.channels)];
     const std::uint32_t code = encode(scale.format, quotient, overflow);
+    flushed += quotient != 0 && decode(scale.format, code) == 0 ? 1 : 0;
     for (std::size_t k = 0; k < info(scale.format).storage_bytes(); ++k) {
       data.bytes.push_back(static_cast<std::byte>((code >> (8 * k)) & 0xffU));
     }
@@ -244,6 +247,7 @@ std::int64_t RunBuilder::store(const std::string& target, std::int64_t source, c
   codes.role = target + "_codes";
   codes.first_token = from.first_token;
   const std::int64_t id = add(std::move(codes), std::move(data), clipped);
+  run.tensor_rows.back().health.flushed = flushed;
   ScaleRow ledger = scale;
   ledger.step = current_step;
   ledger.op = run.op_rows.back().id;

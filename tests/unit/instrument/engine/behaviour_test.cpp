@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "engine_rig.h"
 #include "instrument/image/image.h"
@@ -337,6 +338,84 @@ TEST(Engine, AWarmUpCalibratesBeforeTheFirstRequest) {
     EXPECT_EQ(row.calibrated_step, 1);
   }
   EXPECT_EQ(seen.kv.front().writer, "warm_up");
+}
+
+TEST(Engine, AReaderThatErrsReadsTheSameCodesOtherwise) {
+  const auto read = [](const Knobs& knobs) {
+    Knobs all{{"kv.format", "e4m3"},
+              {"kv.policy", "static"},
+              {"kv.scale_k", "0.5"},
+              {"kv.scale_v", "0.25"},
+              {"kv.tail", "skip"}};
+    all.insert(all.end(), knobs.begin(), knobs.end());
+    const CollectProbe seen = collect(tiny_config(all), {text_request(kStory)});
+    return std::pair(seen.find(0, 0, 0, "kv_store", "v_codes").bytes, seen.find(0, 0, 0, "kv_read", "v_read").floats());
+  };
+  const auto [codes, right] = read({});
+  for (const auto& [knob, value, factor] : {std::tuple("kv.read_scale", "none", 4.0F),
+                                            {"kv.read_scale", "twice", 0.25F},
+                                            {"kv.read_scale", "inverse", 16.0F},
+                                            {"kv.read_format", "e4m3fnuz", 0.5F}}) {
+    const auto [same, wrong] = read({{knob, value}});
+    EXPECT_EQ(same, codes);
+    ASSERT_EQ(wrong.size(), right.size());
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      if (codes[i] == std::byte{0x80}) continue;  // -0: NaN in e4m3fnuz
+      ASSERT_EQ(wrong[i], right[i] * factor) << knob << "=" << value;
+    }
+  }
+}
+
+TEST(Engine, AnUnquantizedCacheHasOneFormat) {
+  const Knobs knobs{{"kv.format", "bf16"}, {"kv.read_format", "e4m3fnuz"}};
+  const CollectProbe seen = collect(tiny_config(knobs), {text_request(kStory)});
+  EXPECT_EQ(seen.last_logits(0, 0),
+            collect(tiny_config({{"kv.format", "bf16"}}), {text_request(kStory)}).last_logits(0, 0));
+}
+
+TEST(Engine, AfterSleepKeptScalesAreWhatLiesInTheirMemory) {
+  const auto scales = [](const Knobs& knobs) {
+    Knobs all{{"kv.format", "e4m3"}, {"kv.sleep_after", "1"}, {"kv.scale_k", "0.5"}, {"kv.scale_v", "0.5"}};
+    all.insert(all.end(), knobs.begin(), knobs.end());
+    const CollectProbe seen = collect(tiny_config(all), {text_request(kStory), text_request(kStory)});
+    std::vector<double> found;
+    for (const ScaleRow& row : seen.scales) found.push_back(row.scale);
+    EXPECT_EQ(found.size(), 8U);  // two steps, two layers, K and V
+    return found;
+  };
+  // The first thing in a profiling pass's workspace are its slot numbers: 0, 1, 2, 3 as bits of f32.
+  const std::vector<double> stale{0.5, 0.5, 0.5, 0.5, 0.0, 0x1p-149, 0x1p-148, 0x1.8p-148};
+  EXPECT_EQ(scales({{"kv.policy", "static"}, {"kv.wake", "stale"}}), stale);
+  EXPECT_EQ(scales({{"kv.policy", "static"}, {"kv.wake", "restored"}}), std::vector<double>(8, 0.5));
+  const std::vector<double> computed = scales({{"kv.policy", "per_request"}, {"kv.wake", "stale"}});
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(computed[i], computed[i + 4]) << "computed anew, not kept";
+}
+
+TEST(Engine, AWarmUpCanStartFromAStateThatNobodyWrote) {
+  const auto warm_up = [](const char* resume, const char* memory) {
+    const Knobs knobs{{"model.recurrent_layers", "0"}, {"kv.warm_up", "true"},
+                      {"kv.block_size", "64"},         {"kv.blocks", "8"},
+                      {"kv.memory", memory},           {"kv.resume_state", resume}};
+    const CollectProbe seen = collect(tiny_config(knobs), {text_request(kStory)});
+    return std::pair(seen.find(-1, 0, 0, "recurrent", "out").floats(), seen.last_logits(0, 0));
+  };
+  const auto own = warm_up("own", "recycled");
+  const auto stale = warm_up("warm_up", "recycled");
+  EXPECT_NE(stale.first, own.first);
+  EXPECT_EQ(stale.second, own.second) << "requests start from an empty state";
+  EXPECT_NE(warm_up("always", "recycled").second, own.second);
+  EXPECT_EQ(warm_up("warm_up", "zeroed").first, warm_up("own", "zeroed").first) << "a state of zeros is an empty one";
+}
+
+TEST(Engine, ASleepEmptiesCacheAndPrefixes) {
+  const Knobs knobs{{"kv.sleep_after", "1"}, {"kv.block_size", "4"}};
+  Rig rig(tiny_config(knobs));
+  const CollectProbe seen = rig.collect({text_request(kStory), text_request(kStory)});
+  EXPECT_EQ(rig.result.requests[1].cached_tokens, 0);
+  EXPECT_EQ(seen.last_logits(0, 0), seen.last_logits(1, 0));
+  EXPECT_EQ(std::count_if(seen.kv.begin(), seen.kv.end(),
+                          [](const KvRow& row) { return row.writer == "wake_up" && row.action == KvAction::scrubbed; }),
+            32);
 }
 
 TEST(Engine, ThePlanKnowsHowManyOpsWillRun) {

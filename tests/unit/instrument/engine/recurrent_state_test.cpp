@@ -28,7 +28,7 @@ TEST(RecurrentState, StartsAtZeroUnlessItIsNotReset) {
   const CollectProbe reset = collect(hybrid(), twice);
   EXPECT_TRUE(same_logits(reset, 0, reset, 1, 0));
   EXPECT_TRUE(same_logits(reset, 0, reset, 1, 1));
-  const CollectProbe kept = collect(hybrid({{"kv.state_reset", "false"}}), twice);
+  const CollectProbe kept = collect(hybrid({{"kv.resume_state", "always"}}), twice);
   EXPECT_TRUE(same_logits(kept, 0, reset, 0, 0)) << "the pool begins with zeros";
   EXPECT_FALSE(same_logits(kept, 1, reset, 1, 0));
 }

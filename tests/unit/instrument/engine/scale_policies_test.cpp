@@ -89,6 +89,37 @@ TEST(ScalePolicies, PerTokenUsesTheFormatsLargestValue) {
   EXPECT_EQ(make("per_token", config, KvTarget::k)->choose(context(0, 1, 1), wide)->scales[0], 2.0F);  // 254 / 127
 }
 
+TEST(ScalePolicies, DelayedFollowsTheStepsBefore) {
+  KvConfig config;
+  config.format = Format::e4m3;
+  config.history = 2;
+  const auto policy = make("delayed", config, KvTarget::k);
+  const auto scale = [&](std::int64_t step, float absmax) {
+    Rows rows({absmax});
+    return policy->choose(context(0, step, 4), rows).value();
+  };
+  const ScaleChoice start = scale(1, 448.0F);
+  EXPECT_EQ(start.scales, std::vector<float>{1.0F});
+  EXPECT_EQ(start.origin.source, ScaleSource::fixed);
+  const ScaleChoice second = scale(2, 896.0F);
+  EXPECT_EQ(second.scales, std::vector<float>{1.0F});  // 448 / 448
+  EXPECT_EQ(second.origin.source, ScaleSource::calibrated);
+  EXPECT_EQ(second.origin.step, 1);
+  EXPECT_FALSE(second.origin.locked);
+  EXPECT_EQ(scale(3, 224.0F).scales, std::vector<float>{2.0F});  // 896 / 448, of step 2
+  const ScaleChoice fourth = scale(4, 224.0F);
+  EXPECT_EQ(fourth.scales, std::vector<float>{2.0F});
+  EXPECT_EQ(fourth.origin.step, 2);
+  EXPECT_EQ(scale(5, 224.0F).scales, std::vector<float>{0.5F});  // 896 is out of the history of two
+}
+
+TEST(ScalePolicies, DelayedKeepsOneOverAHistoryOfZeros) {
+  const auto policy = make("delayed", KvConfig{}, KvTarget::k);
+  Rows zeros({0.0F});
+  ASSERT_TRUE(policy->choose(context(0, 1, 4), zeros));
+  EXPECT_EQ(policy->choose(context(0, 2, 4), zeros)->scales, std::vector<float>{1.0F});
+}
+
 TEST(ScalePolicies, StaticTakesWhatIsConfiguredAsItIs) {
   KvConfig config;
   config.scale_k = 0.5F;
@@ -120,11 +151,12 @@ TEST(ScalePolicies, HeadroomIsTheLargestFiniteValueOverTheLargestStored) {
 
 TEST(ScalePolicies, OnlyChangingScalesAreKeptPerSlot) {
   for (const ScalePolicyEntry& entry : scale_policies()) {
-    EXPECT_EQ(entry.per_slot, entry.name == "per_request" || entry.name == "per_token") << entry.name;
+    EXPECT_EQ(entry.per_slot, entry.name == "per_request" || entry.name == "per_token" || entry.name == "delayed")
+        << entry.name;
     EXPECT_EQ(find_scale_policy(entry.name), &entry);
   }
   EXPECT_EQ(find_scale_policy("none"), nullptr);
-  EXPECT_EQ(scale_policy_names(), "auto|locked|static|per_request|per_token");
+  EXPECT_EQ(scale_policy_names(), "auto|locked|static|per_request|delayed|per_token");
 }
 
 }  // namespace

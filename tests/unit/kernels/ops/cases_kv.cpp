@@ -72,6 +72,24 @@ void add_read(std::vector<OpCase>& cases, Format format, bool per_slot, std::int
       {"kv_read_" + std::string(name(format)) + (per_slot ? "_per_slot_" : "_") + shape.name, OpId::KvRead, build});
 }
 
+/// A reader that errs: the scale used otherwise, and codes of e4m3 taken for e4m3fnuz.
+void add_misread(std::vector<OpCase>& cases, ScaleUse use, std::string_view use_name, Format as, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t columns = shape.columns;
+    KvReadArgs args;
+    args.pool = memory.input(Format::e4m3, kSlots, columns, fill(shape.fill, Format::e4m3, kSlots, columns, 54));
+    args.pool.format = as;
+    args.blocks = memory.input(Format::i32, 4, 1, std::vector<std::uint32_t>{4, 1, 5, 0});
+    args.slot_scales = memory.input(Format::f32, kSlots, 1, fill(shape.fill, Format::f32, kSlots, 1, 55, 0.1F));
+    args.out = memory.output("out", Format::f32, 29, columns, shape.padding);
+    args.block_size = kBlockSize;
+    args.scale_use = use;
+    memory.launch(args);
+  };
+  std::string title = "kv_read_scale_" + std::string(use_name) + "_as_" + std::string(name(as)) + "_";
+  cases.push_back({title + shape.name, OpId::KvRead, build});
+}
+
 }  // namespace
 
 void add_kv_cases(std::vector<OpCase>& cases) {
@@ -86,6 +104,10 @@ void add_kv_cases(std::vector<OpCase>& cases) {
     add_store(cases, Format::e4m3, Overflow::saturate, true, shape);
     add_store(cases, Format::e4m3, Overflow::overflow, false, shape, 448.0F);
     add_read(cases, Format::e4m3, true, 32, shape);
+    add_misread(cases, ScaleUse::none, "none", Format::e4m3, shape);
+    add_misread(cases, ScaleUse::twice, "twice", Format::e4m3, shape);
+    add_misread(cases, ScaleUse::inverse, "inverse", Format::e4m3, shape);
+    add_misread(cases, ScaleUse::once, "once", Format::e4m3fnuz, shape);
   }
 }
 

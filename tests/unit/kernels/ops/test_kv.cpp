@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "core/numbers/codec.h"
 #include "kernels/ops/kv_read.h"
@@ -156,6 +157,48 @@ TEST(KvRead, FollowsTheBlockTableAndTheSlotsScales) {
       }
     }
   }
+}
+
+TEST(KvRead, ReadersThatErrUseTheScaleAsTheyDo) {
+  Codes pool(1, 3, {0x40, 0x80, 0xc8});  // e4m3: 2, -0, -4; as e4m3fnuz: 1, NaN, -2
+  Indices blocks(1, 1, {0});
+  const auto read = [&](ScaleUse use, Format as) {
+    Floats out(1, 3);
+    KvReadArgs args;
+    args.pool = pool.view();
+    args.pool.format = as;
+    args.blocks = blocks.view();
+    args.out = out.view();
+    args.scale = 0.25F;
+    args.scale_use = use;
+    test::launch(args);
+    return out.data;
+  };
+  EXPECT_EQ(read(ScaleUse::once, Format::e4m3), (std::vector<float>{0.5F, -0.0F, -1.0F}));
+  EXPECT_EQ(read(ScaleUse::none, Format::e4m3), (std::vector<float>{2.0F, -0.0F, -4.0F}));
+  EXPECT_EQ(read(ScaleUse::twice, Format::e4m3), (std::vector<float>{0.125F, -0.0F, -0.25F}));
+  EXPECT_EQ(read(ScaleUse::inverse, Format::e4m3), (std::vector<float>{8.0F, -0.0F, -16.0F}));
+  const std::vector<float> other = read(ScaleUse::once, Format::e4m3fnuz);
+  EXPECT_EQ(other[0], 0.25F);
+  EXPECT_EQ(bits(other[1]), test::kCanonical);
+  EXPECT_EQ(other[2], -0.5F);
+}
+
+TEST(KvRead, TwoSentinelsAreOneInfiniteFactor) {
+  // finfo.min squared, as vllm-omni PR #5262 met it: 0 * Inf is NaN.
+  Codes pool(1, 1, {0x00});
+  Indices blocks(1, 1, {0});
+  Floats out(1, 1);
+  KvReadArgs args;
+  args.pool = pool.view();
+  args.blocks = blocks.view();
+  args.out = out.view();
+  args.scale = -std::numeric_limits<float>::max();
+  test::launch(args);
+  EXPECT_EQ(bits(out.data[0]), 0x80000000U);
+  args.scale_use = ScaleUse::twice;
+  test::launch(args);
+  EXPECT_EQ(bits(out.data[0]), test::kCanonical);
 }
 
 TEST(KvRead, ReadsStaleBitsOfAnotherFormatAsTheyStand) {

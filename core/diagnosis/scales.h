@@ -1,0 +1,30 @@
+#pragma once
+#include <cmath>
+#include <string_view>
+
+/// What a scale may be, and how often a reader applied it.
+namespace nanscope {
+
+/// real = code value x scale^power. 0 left the scale out, 2 took it twice, -1 inverted it.
+inline double powered(double scale, int power) {
+  return power == 0 ? 1 : power == 1 ? scale : power == 2 ? scale * scale : 1 / scale;
+}
+
+inline std::string_view power_text(int power) {
+  return power == 0 ? "left out" : power == 1 ? "applied once" : power == 2 ? "applied twice" : "inverted";
+}
+
+/// What is wrong with a scale, or empty. Above 1e30 and below 1e-30 nothing real is scaled: such values are sentinels
+/// (finfo.min, -1) or memory that nobody wrote.
+inline std::string_view scale_complaint(double scale) {
+  if (std::isnan(scale)) return "NaN";
+  if (std::isinf(scale)) return "infinite";
+  if (scale == 0) return "zero";
+  if (scale <= -1e30) return "as large as a sentinel";
+  if (scale < 0) return "negative";
+  if (scale >= 1e30) return "as large as a sentinel";
+  if (scale < 1e-30) return "as small as memory that nobody wrote";
+  return {};
+}
+
+}  // namespace nanscope
