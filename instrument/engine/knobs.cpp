@@ -376,76 +376,63 @@ std::vector<Knob> kv_knobs() {
           "what the clamp before the cast does with NaN: keeps it, or makes +max of it, as fmax(-max, fmin(x, max)) "
           "does",
           [](auto& c) -> auto& { return c.kv.clamp_nan; }),
-      "kv.read_scale", "once|none|twice|inverse",
-      "how attention applies the scale to the codes that it reads: none drops it (vllm PR #42580, sglang PR "
-      "#28144), "
-      "twice folds it in once more (vllm #39407), inverse divides by it (sglang #23687)",
-      [](auto& c) -> auto& {return c.kv.read_scale;
-}),
+      knob(
+          "kv.read_scale", "once|none|twice|inverse",
+          "how attention applies the scale to the codes that it reads: none drops it (vllm PR #42580, sglang PR "
+          "#28144), "
+          "twice folds it in once more (vllm #39407), inverse divides by it (sglang #23687)",
+          [](auto& c) -> auto& { return c.kv.read_scale; }),
       knob(
           "kv.read_format", "|e4m3|e5m2|e4m3fnuz|e5m2fnuz",
           "flavour of fp8 that attention takes the codes for, as where nodes of CUDA and ROCm share a cache; empty: "
           "kv.format",
-          [](auto& c) -> auto& {
-  return c.kv.read_format; }),
+          [](auto& c) -> auto& { return c.kv.read_format; }),
       knob(
-          "kv.block_size", "1..4096", "tokens of a KV block", [](auto& c) -> auto& {
-  return c.kv.block_size; }),
+          "kv.block_size", "1..4096", "tokens of a KV block", [](auto& c) -> auto& { return c.kv.block_size; }),
       knob(
-          "kv.blocks", kCount, "blocks of the KV pool", [](auto& c) -> auto& {
-  return c.kv.blocks; }),
+          "kv.blocks", kCount, "blocks of the KV pool", [](auto& c) -> auto& { return c.kv.blocks; }),
       knob(
-          "kv.reuse", "lifo|fifo", "which freed block is handed out next", [](auto& c) -> auto& {
-  return c.kv.reuse; }),
+          "kv.reuse", "lifo|fifo", "which freed block is handed out next", [](auto& c) -> auto& { return c.kv.reuse; }),
       knob(
-          "kv.scrub", kBool, "blocks are zeroed when they are handed out", [](auto& c) -> auto& {
-  return c.kv.scrub; }),
+          "kv.scrub", kBool, "blocks are zeroed when they are handed out", [](auto& c) -> auto& { return c.kv.scrub; }),
       knob(
           "kv.prefix_cache", kBool, "full blocks are shared by prompts that begin alike",
-          [](auto& c) -> auto& {
-  return c.kv.prefix_cache; }),
+          [](auto& c) -> auto& { return c.kv.prefix_cache; }),
       knob(
           "kv.tail", "read|skip", "attention reads the last block whole, or only the written slots",
-          [](auto& c) -> auto& {
-  return c.kv.tail; }),
+          [](auto& c) -> auto& { return c.kv.tail; }),
       knob(
           "kv.memory", "zeroed|recycled", "the pool's memory at the start: zeroed, or a warm-up pass's workspace",
-          [](auto& c) -> auto& {
-  return c.kv.memory; }),
+          [](auto& c) -> auto& { return c.kv.memory; }),
       knob(
           "kv.warm_up", kBool, "a warm-up request of zero tokens runs before the others",
-          [](auto& c) -> auto& {
-  return c.kv.warm_up; }),
+          [](auto& c) -> auto& { return c.kv.warm_up; }),
       knob(
           "kv.resume_state", "own|warm_up|always",
-          "when a recurrent layer starts from what its state block holds, not at zero: once the request has written it; "
+          "when a recurrent layer starts from what its state block holds, not at zero: once the request has written "
+          "it; "
           "in a warm-up from the start (vllm #37554); always from the start, as where nothing resets it",
-          [](auto& c) -> auto& {
-  return c.kv.resume_state; }),
+          [](auto& c) -> auto& { return c.kv.resume_state; }),
       knob(
           "kv.sleep_after", "0..1048576",
           "requests after which the server sleeps, its cache and scales freed, and wakes up; 0: never",
-          [](auto& c) -> auto& {
-  return c.kv.sleep_after; }),
+          [](auto& c) -> auto& { return c.kv.sleep_after; }),
       knob(
           "kv.wake", "restored|stale",
           "the scales that the server kept, after it woke up: restored, or what was last written into their memory, a "
           "profiling pass's slot numbers (vllm #25800)",
-          [](auto& c) -> auto& {
-  return c.kv.wake; }),
+          [](auto& c) -> auto& { return c.kv.wake; }),
       knob(
           "kv.table_blocks", "0..4096",
           "block tables are filled up to this many entries with block 0, which no request gets, as captured graphs "
           "need "
           "them; 0: no null block",
-          [](auto& c) -> auto& {
-  return c.kv.table_blocks; }),
+          [](auto& c) -> auto& { return c.kv.table_blocks; }),
       knob(
           "kv.state_index", "own|minus_one",
           "block of the recurrent states in a decode step: the request's, or the one before it in the pool",
-          [](auto& c) -> auto& {
-  return c.kv.state_index; }),
-};  // namespace
+          [](auto& c) -> auto& { return c.kv.state_index; }),
+  };  // namespace
 }  // namespace nanscope
 
 std::vector<Knob> engine_knobs() {
