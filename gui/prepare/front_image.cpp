@@ -29,7 +29,9 @@ class MarkFinder {
 
  private:
   bool bad(int x, int y) const {
-    return y >= 0 && y < image_.height && image_.texels[static_cast<std::size_t>(y * image_.width + x)] >= kInf;
+    if (y < 0 || y >= image_.height) return false;
+    const auto row = static_cast<std::size_t>(y) * static_cast<std::size_t>(image_.width);
+    return image_.texels[row + static_cast<std::size_t>(x)] >= kInf;
   }
   /// The bad texels above and below are few.
   bool low(int x, int y) const {

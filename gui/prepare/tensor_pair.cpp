@@ -190,7 +190,8 @@ Result<SheetPair> make_sheet_pair(RunData& run, TensorSource& tensors, RunData& 
                                   const Place& place, const SheetOptions& options, const SheetPair& known) {
   const Result<Subject> subject = find_subject(run, place);
   if (!subject) return tl::unexpected(subject.error());
-  if (known.here && shows(*known.here, *subject, options)) return known;
+  const bool pair_known = known.here && known.difference;  // without a twin there was a sheet alone
+  if (pair_known && shows(*known.here, *subject, options)) return known;
   SheetPair pair;
   auto here = make_tensor_sheet(run, tensors, place, options, known.here.get());
   if (!here) return tl::unexpected(here.error());

@@ -55,7 +55,7 @@ Theme difference_theme(const Theme& theme) {
   const Color none = theme.cell(kZero);
   for (int step = 0; step < kDiffSteps; ++step) {
     const float t = 0.22F + 0.78F * static_cast<float>(step) / static_cast<float>(kDiffSteps - 1);
-    const auto at = static_cast<std::size_t>(kDiffFirst + 2 * step);
+    const std::size_t at = kDiffFirst + 2 * static_cast<std::size_t>(step);
     colors.cells[at] = mix(none, smaller, t);
     colors.cells[at + 1] = mix(none, larger, t);
   }

@@ -291,11 +291,11 @@ Result<TensorBytes> OpenDump::bytes(const DumpTensor& tensor) const {
 Result<std::vector<float>> OpenDump::values(const DumpTensor& tensor, std::int64_t first, std::int64_t count) {
   const Result<TensorBytes> held = bytes(tensor);
   if (!held) return tl::unexpected(held.error());
-  const Dtype* dtype = tensor.dtype;
   // Bytes that are codes of a format are read as that format.
-  if (tensor.format && dtype->format != tensor.format) dtype = find_dtype(name(*tensor.format));
-  if (dtype == nullptr) dtype = tensor.dtype;
-  return decode_values(*dtype, held->bytes, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(count));
+  const bool stored_otherwise = tensor.format && tensor.dtype->format != tensor.format;
+  const Dtype* own = stored_otherwise ? find_dtype(name(*tensor.format)) : nullptr;
+  const Dtype& dtype = own != nullptr ? *own : *tensor.dtype;
+  return decode_values(dtype, held->bytes, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(count));
 }
 
 Result<std::vector<std::uint32_t>> OpenDump::codes(const DumpTensor& tensor, std::int64_t first, std::int64_t count) {

@@ -101,7 +101,7 @@ class OverridesReader {
 
   /// A word that must be one of those that the tables of names know.
   static std::string read_word(TomlReader& entry, std::string_view key, const std::vector<std::string>& known) {
-    const std::string word = entry.text(key).value_or("");
+    std::string word = entry.text(key).value_or("");
     if (!word.empty() && !holds(known, word)) {
       entry.reject(fmt::format("unknown {} '{}'{}", key, word, did_you_mean(word, known)));
     }

@@ -92,7 +92,7 @@ class Delayed final : public ScalePolicy {
       return a.origin.absmax < b.origin.absmax;
     });
     if (largest != history_.end() && largest->scales[0] > 0) choice = *largest;
-    const Result<ScaleChoice> now = calibrate(context, rows, max_finite_, false);
+    Result<ScaleChoice> now = calibrate(context, rows, max_finite_, false);
     if (!now) return now;
     history_.push_back(*now);
     if (history_.size() > length_) history_.pop_front();

@@ -219,6 +219,16 @@ TEST(TensorPair, WhatIsKnownIsUsedAgain) {
   EXPECT_EQ(here.tensors.fetches + there.tensors.fetches, fetches);
 }
 
+/// What was drawn before the other run came.
+TEST(TensorPair, ASheetThatStoodAloneGetsItsTwin) {
+  RunBuilder here = run_of({1, 2});
+  RunBuilder there = run_of({1, 3});
+  const SheetPair alone{pair_of(here, there).here, nullptr, nullptr};
+  const SheetPair pair = pair_of(here, there, "0/0/1/norm", {}, alone);
+  ASSERT_NE(pair.difference, nullptr);
+  EXPECT_EQ(pair.difference->differing, 1);
+}
+
 TEST(TensorPair, OneNanAmongManyIsSeenInTheDifference) {
   constexpr std::int64_t kSide = 500;
   const auto build = [](bool bad) {
