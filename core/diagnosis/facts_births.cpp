@@ -97,6 +97,7 @@ void Facts::collect_step(const StepRow& step) {
     sick.step = step;
     sick.inputs = run.inputs_of(op->id);
     sick.outputs = run.tensors_of(op->id);
+    if (sick.outputs.empty()) continue;  // reading was stopped between the two queries
     sick.op = std::move(*op);
     examine(sick);
     sick_->push_back(std::move(sick));

@@ -35,6 +35,17 @@ TEST(Cascade, FindsAllFourteenLinksInOrder) {
   EXPECT_EQ(found.breaks_at(), 0);
 }
 
+/// A window that is closed stops its reads, between any two of them.
+TEST(Cascade, ReadingThatIsStoppedIsAnErrorWhereverItIs) {
+  SmallCascade whole;
+  cascade_of(whole);
+  for (std::size_t rows = 0; rows < whole.builder.run.rows_read; ++rows) {
+    SmallCascade made;
+    made.builder.run.rows_until_stop = rows;
+    EXPECT_FALSE(cascade(made.builder.run, made.builder.tensors)) << "after " << rows;
+  }
+}
+
 TEST(Cascade, EveryLinkHasItsPlaceAndNumbers) {
   SmallCascade made;
   const Cascade found = cascade_of(made);

@@ -113,6 +113,10 @@ std::optional<TensorRow> MemoryRun::tensor(std::int64_t id) {
 }
 
 std::vector<TensorRow> MemoryRun::tensors_of(std::int64_t op) {
+  if (rows_read >= rows_until_stop) {
+    error = Error{"stopped"};
+    return {};
+  }
   std::vector<TensorRow> found;
   auto row = std::lower_bound(tensor_rows.begin(), tensor_rows.end(), op,
                               [](const TensorRow& tensor, std::int64_t key) { return tensor.op < key; });

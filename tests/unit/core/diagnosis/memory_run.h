@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ class MemoryRun final : public RunData {
   std::map<std::int64_t, std::vector<Health>> detail;
   std::optional<Error> error;
   std::size_t rows_read = 0;  ///< tensor rows handed out, to see that nobody scans
+  std::size_t rows_until_stop = std::numeric_limits<std::size_t>::max();  ///< then an op's tensors are empty, an error
 
   const RunInfo& info() override { return run_info; }
   RecordingCounts counts() override;
