@@ -347,7 +347,7 @@ std::vector<Knob> norm_knobs() {
   };
 }
 
-std::vector<Knob> kv_knobs() {
+std::vector<Knob> kv_format_knobs() {
   return {
       knob(
           "kv.format", "f32|bf16|f16|e4m3|e5m2|e4m3fnuz|e5m2fnuz|int8", "format of the KV cache",
@@ -387,6 +387,11 @@ std::vector<Knob> kv_knobs() {
           "flavour of fp8 that attention takes the codes for, as where nodes of CUDA and ROCm share a cache; empty: "
           "kv.format",
           [](auto& c) -> auto& { return c.kv.read_format; }),
+  };
+}
+
+std::vector<Knob> kv_memory_knobs() {
+  return {
       knob(
           "kv.block_size", "1..4096", "tokens of a KV block", [](auto& c) -> auto& { return c.kv.block_size; }),
       knob(
@@ -497,7 +502,8 @@ std::vector<Knob> engine_knobs() {
 
 std::vector<Knob> all_knobs() {
   std::vector<Knob> all;
-  for (std::vector<Knob> group : {model_knobs(), moe_knobs(), norm_knobs(), kv_knobs(), engine_knobs()}) {
+  for (std::vector<Knob> group :
+       {model_knobs(), moe_knobs(), norm_knobs(), kv_format_knobs(), kv_memory_knobs(), engine_knobs()}) {
     std::move(group.begin(), group.end(), std::back_inserter(all));
   }
   return all;

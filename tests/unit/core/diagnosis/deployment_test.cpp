@@ -6,37 +6,22 @@
 #include <limits>
 
 #include "core/diagnosis/cascade.h"
-#include "core/diagnosis/diagnosis.h"
 #include "core/diagnosis/why.h"
-#include "tests/unit/core/diagnosis/memory_run.h"
+#include "tests/unit/core/diagnosis/found.h"
 
 namespace nanscope {
 namespace {
 
+using testing::classes;
 using testing::constant;
+using testing::diagnosis_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::number;
 using testing::RunBuilder;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-Diagnosis diagnosis_of(RunBuilder& builder) {
-  Result<Diagnosis> found = diagnose(builder.run, builder.tensors, "here");
-  EXPECT_TRUE(found.has_value());
-  return found.value_or(Diagnosis{});
-}
-
-std::vector<std::string> classes(const Diagnosis& diagnosis) {
-  std::vector<std::string> found;
-  for (const Fault& fault : diagnosis.faults) found.push_back(fault.fault_class);
-  return found;
-}
-
-std::string number(const Fault& fault, const std::string& name) {
-  const EvidenceValue* value = find(fault.evidence, name);
-  return value == nullptr ? "-" : to_string(*value);
-}
 
 void add_logits(RunBuilder& b, std::int64_t x, float value, float token) {
   b.op(-1, "lm_head", "gemm", {{"x", x}});

@@ -8,39 +8,26 @@
 #include <nlohmann/json.hpp>
 
 #include "core/diagnosis/why.h"
+#include "tests/unit/core/diagnosis/found.h"
 #include "tests/unit/core/diagnosis/small_cascade.h"
 
 namespace nanscope {
 namespace {
 
 using testing::CascadeOptions;
+using testing::classes;
 using testing::constant;
+using testing::diagnosis_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::In;
 using ::testing::IsEmpty;
+using testing::number;
 using testing::RunBuilder;
 using testing::SmallCascade;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-Diagnosis diagnosis_of(RunBuilder& builder) {
-  Result<Diagnosis> found = diagnose(builder.run, builder.tensors, "here");
-  EXPECT_TRUE(found.has_value());
-  return found.value_or(Diagnosis{});
-}
-
-std::vector<std::string> classes(const Diagnosis& diagnosis) {
-  std::vector<std::string> found;
-  for (const Fault& fault : diagnosis.faults) found.push_back(fault.fault_class);
-  return found;
-}
-
-std::string number(const Fault& fault, const std::string& name) {
-  const EvidenceValue* value = find(fault.evidence, name);
-  return value == nullptr ? "-" : to_string(*value);
-}
 
 const Hypothesis& hypothesis(const Diagnosis& diagnosis, const std::string& fault_class) {
   static const Hypothesis kNone;

@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/diagnosis/diagnosis.h"
 #include "core/numbers/codec.h"
-#include "tests/unit/core/diagnosis/memory_run.h"
+#include "tests/unit/core/diagnosis/found.h"
 
 /// Attention reads the cache in another way than it was written: told from the extremes of rows.
 namespace nanscope {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::number;
 using testing::RunBuilder;
 
 constexpr std::int64_t kTokens = 5;
@@ -66,11 +66,6 @@ Diagnosis diagnosis_of(RunBuilder b) { return diagnose(b.run, b.tensors, "here")
 
 std::string root_of(const Diagnosis& found) {
   return found.root_cause ? found.faults[*found.root_cause].fault_class : std::string("clean");
-}
-
-std::string number(const Fault& fault, const std::string& name) {
-  const EvidenceValue* value = find(fault.evidence, name);
-  return value == nullptr ? "-" : to_string(*value);
 }
 
 TEST(Readings, AScaleAppliedOnceIsClean) {

@@ -1,8 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/diagnosis/diagnosis.h"
-#include "tests/unit/core/diagnosis/memory_run.h"
+#include "tests/unit/core/diagnosis/found.h"
 
 /// Scales that follow their past, or one value of their tensor.
 namespace nanscope {
@@ -11,6 +10,7 @@ namespace {
 using testing::constant;
 using testing::Fill;
 using ::testing::HasSubstr;
+using testing::number;
 using testing::RunBuilder;
 
 /// A run of steps of two tokens, whose V is stored under a scale that the test chooses.
@@ -43,11 +43,6 @@ ScaleRow calibrated(double scale, std::int64_t step, double absmax, Format forma
 
 std::string root_of(const Diagnosis& found) {
   return found.root_cause ? found.faults[*found.root_cause].fault_class : std::string("clean");
-}
-
-std::string number(const Fault& fault, const std::string& name) {
-  const EvidenceValue* value = find(fault.evidence, name);
-  return value == nullptr ? "-" : to_string(*value);
 }
 
 TEST(DelayedScale, OneThatTheValuesLeftBehind) {
