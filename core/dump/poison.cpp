@@ -88,7 +88,13 @@ std::vector<PoisonedCache> poisoned_caches(DumpFacts& facts) {
     if (!is_cache(tensor) || !tensor.bad()) continue;
     const std::string fresh_role = tensor.at.role.substr(0, 1);
     const auto fresh = facts.in_layer(i, fresh_role);
-    const bool own_is_bad = fresh && facts.pass_of(*fresh) == facts.pass_of(i) && facts.tensor(*fresh).bad();
+    const auto own_bad = [&](const std::optional<TensorIndex>& own) {
+      return own && facts.pass_of(*own) == facts.pass_of(i) && facts.tensor(*own).bad();
+    };
+    // Codes of as many elements as this pass computed are its own, whatever the cache around them holds.
+    const auto codes = facts.in_layer(i, fresh_role + "_cache");
+    const bool own_codes = fresh && codes && facts.tensor(*codes).count() == facts.tensor(*fresh).count();
+    const bool own_is_bad = own_bad(fresh) || (own_codes && own_bad(codes));
     // What was bad in this pass before the cache explains it; a cast that makes NaN is another class.
     if (own_is_bad ||
         (fresh && facts.tensor(*fresh).count() == tensor.count() && facts.pass_of(*fresh) == facts.pass_of(i)))

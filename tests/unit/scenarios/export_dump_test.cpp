@@ -58,6 +58,11 @@ TEST_P(ExportedScenario, IsDiagnosedAgainFromItsDump) {
   ASSERT_TRUE(dump) << dump.error().message;
   const Result<Diagnosis> found = diagnose_dump((*dump)->dump(), **dump);
   ASSERT_TRUE(found) << found.error().message;
+  const std::string first_pass = fs::path((*dump)->dump().tensors.front().name).parent_path().string();
+  for (const Fault& fault : found->faults) {
+    const bool in_first = !first_pass.empty() && fault.tensor.starts_with(first_pass + '/');
+    EXPECT_FALSE(in_first && fault.fault_class == "prefix-cache-poison") << "nobody was there before: " << fault.tensor;
+  }
   EXPECT_EQ(found->root_cause ? found->faults[*found->root_cause].fault_class : "", GetParam().fault_class);
 }
 
