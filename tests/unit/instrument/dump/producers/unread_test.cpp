@@ -106,5 +106,24 @@ TEST(UnreadFiles, ADamagedDirectoryLeavesTheTensors) {
   EXPECT_THAT((*opened)->unread()[0].text, HasSubstr("not JSON here"));
 }
 
+/// Between two detectors, and without reading on.
+TEST(DiagnoseDump, EndsWhenAsked) {
+  RawDump dump;
+  dump.add("model.layers.0.mlp.output", "f32", {2, 4});
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value());
+  std::stop_source stop;
+  std::size_t begun = 0;
+  DiagnoseOptions options;
+  options.stop = stop.get_token();
+  options.progress = [&](std::size_t, std::size_t) {
+    if (++begun == 3) stop.request_stop();
+  };
+  const auto diagnosis = diagnose_dump((*opened)->dump(), **opened, options);
+  ASSERT_FALSE(diagnosis.has_value());
+  EXPECT_EQ(diagnosis.error().message, "stopped");
+  EXPECT_EQ(begun, 3U);
+}
+
 }  // namespace
 }  // namespace nanscope
