@@ -54,6 +54,7 @@ int diagnose_dump_target(const std::string& path, const std::string& format, boo
                          const Interrupt& interrupt) {
   OpenDumpOptions options;
   options.stop = interrupt.token();
+  options.sums = false;
   Result<std::unique_ptr<OpenDump>> opened = [&] {
     ProgressLine line("MiB", progress);
     options.progress = [&line](std::uint64_t done, std::uint64_t total) {

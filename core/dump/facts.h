@@ -101,10 +101,11 @@ class DumpFacts {
   std::vector<TensorIndex> history(TensorIndex index) const;
   /// What the output was made of, as far as it was dumped: its module's inputs, weights and scales; without
   /// those, what executes right before it in its pass.
-  std::vector<TensorIndex> inputs_of(TensorIndex index) const;
+  std::vector<TensorIndex> inputs_of(TensorIndex index);
 
-  /// The last output before an input that is the same tensor, told by its health: what it was made of has a name.
-  std::optional<TensorIndex> same_content_before(TensorIndex input) const;
+  /// The last output before an input that is the same tensor, told by its health and its first elements: what it was
+  /// made of has a name.
+  std::optional<TensorIndex> same_content_before(TensorIndex input);
 
   /// All elements as numbers, unscaled; null when they cannot be read or are more than `kMostElements`.
   std::shared_ptr<const std::vector<float>> values(TensorIndex index);
@@ -129,6 +130,7 @@ class DumpFacts {
 
  private:
   bool only_padding(TensorIndex index);
+  bool same_content(const DumpTensor& a, const DumpTensor& b);
   bool logits_are_numbers(std::size_t pass) const;
   void collect_births();
   std::optional<Birth> birth_at(TensorIndex index);

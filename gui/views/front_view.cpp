@@ -314,7 +314,10 @@ class FrontView final : public View {
       });
       if (!free || wanted[i] >= scene.map.rows.size()) continue;
       taken.push_back(middle);
-      const Area line{area.x + scene.px(kGroupWidth + 18), middle - scene.px(8),
+      // A name of the last row stays whole where rows are thinner than it.
+      const float half = scene.px(6);
+      const float centre = std::max(scene.cells.y + half, std::min(middle, scene.cells.bottom() - half));
+      const Area line{area.x + scene.px(kGroupWidth + 18), centre - scene.px(8),
                       scene.px(kLabelWidth - kGroupWidth - 26), scene.px(16)};
       label(scene.context.fonts.mono_small, line, i < pointed ? scene.context.theme.text : scene.context.theme.muted,
             scene.map.rows[wanted[i]].op, 1);

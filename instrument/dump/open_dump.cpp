@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/dump/facts.h"
 #include "instrument/dump/scan.h"
 
 namespace nanscope {
@@ -235,7 +236,8 @@ Status OpenDump::scan(const OpenDumpOptions& options) {
     }
   }
   std::uint64_t sum = 0;
-  ScanOptions scanning{options.threads, {}, options.stop};
+  ScanOptions scanning{options.threads, {}, options.stop, {}};
+  if (!options.sums) scanning.sums = [](const DumpTensor& tensor) { return !is_activation(tensor); };
   scanning.done = [&](std::size_t more) {
     sum += more;
     if (options.progress) options.progress(sum, total);

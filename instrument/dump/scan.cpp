@@ -86,11 +86,12 @@ struct Aligned {
   }
 };
 
-Result<std::span<const Health>> tiles_of(kernels::Device& device, const kernels::TensorView& view,
+Result<std::span<const Health>> tiles_of(kernels::Device& device, const kernels::TensorView& view, bool sums,
                                          std::vector<Health>& memory) {
   const auto count = static_cast<std::size_t>(view.rows * ((view.columns + kTileChannels - 1) / kTileChannels));
   if (memory.size() < count) memory.resize(count);
-  const kernels::HealthScanArgs args{.x = view, .source = {}, .source_scales = {}, .tiles = memory.data()};
+  const kernels::HealthScanArgs args{
+      .x = view, .source = {}, .source_scales = {}, .tiles = memory.data(), .sums = sums};
   if (Status status = device.launch(args); !status) return tl::unexpected(status.error());
   return std::span<const Health>(memory).first(count);
 }
@@ -128,7 +129,7 @@ class PieceScanner {
 
   /// Elements [first, first + length) of a tensor.
   Result<Health> scan(const DumpTensor& tensor, std::span<const std::byte> bytes, std::int64_t first,
-                      std::int64_t length) {
+                      std::int64_t length, bool sums) {
     if (!by_kernel(tensor)) {
       return scan_slowly(bytes, *tensor.dtype, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(length));
     }
@@ -139,19 +140,19 @@ class PieceScanner {
     const std::int64_t rest = length - rows * kFlatRow;
     const auto tail = piece.bytes.subspan(static_cast<std::size_t>(rows * kFlatRow) * element);
     Health health = empty_health();
-    if (Status status = add(view_of(tensor, piece.bytes, rows, kFlatRow), first, health); !status) {
+    if (Status status = add(view_of(tensor, piece.bytes, rows, kFlatRow), first, sums, health); !status) {
       return tl::unexpected(status.error());
     }
-    if (Status status = add(view_of(tensor, tail, 1, rest), first + rows * kFlatRow, health); !status) {
+    if (Status status = add(view_of(tensor, tail, 1, rest), first + rows * kFlatRow, sums, health); !status) {
       return tl::unexpected(status.error());
     }
     return health;
   }
 
  private:
-  Status add(const kernels::TensorView& view, std::int64_t first, Health& into) {
+  Status add(const kernels::TensorView& view, std::int64_t first, bool sums, Health& into) {
     if (view.elements() == 0) return {};
-    const Result<std::span<const Health>> tiles = tiles_of(*device_, view, tiles_);
+    const Result<std::span<const Health>> tiles = tiles_of(*device_, view, sums, tiles_);
     if (!tiles) return tl::unexpected(tiles.error());
     Health health = empty_health();
     merge(health, *tiles);
@@ -194,6 +195,7 @@ class Scan {
     TensorBytes held;
     std::vector<Health> pieces;
     std::size_t left = 0;
+    bool sums = true;
   };
   struct Piece {
     std::shared_ptr<Job> job;
@@ -206,7 +208,7 @@ class Scan {
         const DumpTensor& tensor = *tensors_[piece->job->index];
         const std::int64_t first = static_cast<std::int64_t>(piece->index) * kPiece;
         const std::int64_t length = std::min(kPiece, tensor.count() - first);
-        finish(*piece, scanner.scan(tensor, piece->job->held.bytes, first, length));
+        finish(*piece, scanner.scan(tensor, piece->job->held.bytes, first, length, piece->job->sums));
       }
     } catch (const std::exception& exception) {
       give_up(fmt::format("a scan failed: {}", exception.what()));
@@ -266,8 +268,8 @@ class Scan {
     }
     tensor.health = empty_health();
     const auto pieces = static_cast<std::size_t>((count + kPiece - 1) / kPiece);
-    const auto job =
-        std::make_shared<Job>(Job{index, std::move(*held), std::vector<Health>(pieces, empty_health()), pieces});
+    const auto job = std::make_shared<Job>(Job{index, std::move(*held), std::vector<Health>(pieces, empty_health()),
+                                               pieces, !options_.sums || options_.sums(tensor)});
     for (std::size_t i = 0; i < pieces; ++i) ready_.push_back({job, i});
     ready_bytes_ += pieces * piece_bytes(tensor);
     read_ahead(job->held.bytes.first(std::min(kAhead, job->held.bytes.size())));
@@ -338,7 +340,7 @@ Result<std::vector<Health>> scan_rows(kernels::Device& device, const DumpTensor&
     const std::int64_t length = std::min(rows_a_piece, rows - first);
     const Aligned piece(bytes.subspan(static_cast<std::size_t>(first) * row_bytes),
                         static_cast<std::size_t>(length) * row_bytes, info(*tensor.format).storage_bytes());
-    const auto tiles = tiles_of(device, view_of(tensor, piece.bytes, length, channels), memory);
+    const auto tiles = tiles_of(device, view_of(tensor, piece.bytes, length, channels), true, memory);
     if (!tiles) return tl::unexpected(tiles.error());
     kernels::HealthSummary summary = kernels::summarize(*tiles, length, tiles_per_row);
     for (Health& row : summary.rows) {

@@ -20,6 +20,9 @@ struct ScanOptions {
   /// Hears of stored bytes as they are scanned: one call at a time, from any thread.
   std::function<void(std::size_t bytes)> done;
   std::stop_token stop;
+  /// Tensors whose sum and sum of squares are wanted; of others they are NaN, and the scan takes half the time.
+  /// Not given: of all.
+  std::function<bool(const DumpTensor&)> sums;
 };
 
 /// A tensor whose bytes could not be had.

@@ -8,7 +8,8 @@
 /// saturated counts |x| at or above the largest finite value, so int8's -128 too.
 /// How it is fast: a first pass adds up as if every element were a finite normal number, with no test
 /// inside the loop; what it finds (a range that reaches zero, the largest value or NaN) says whether it
-/// was right. Else the tile is scanned again with every count.
+/// was right. Else the tile is scanned again with every count. Half of its time are the two sums, which is why
+/// who needs none can leave them out.
 /// Checked against plain loops over all codes of every format of 16 bits or fewer.
 #include "core/tensor/health.h"
 #include "kernels/check.h"
@@ -25,6 +26,7 @@ struct HealthScanArgs {
   TensorView source;
   TensorView source_scales;  ///< (T, 1) or (1, 1) f32; not given: 1
   Health* tiles = nullptr;
+  bool sums = true;  ///< false: sum and sum_sq are NaN, which stands for "not taken"
 };
 
 inline Status check(const HealthScanArgs& args) {
@@ -45,6 +47,8 @@ inline Status check(const HealthScanArgs& args) {
 #ifdef NANSCOPE_ISA
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "kernels/ops/op_helpers.h"
 
@@ -143,6 +147,16 @@ struct NarrowSums {
   }
 };
 
+/// For who needs no sums.
+struct NoSums {
+  NANSCOPE_LANE void add(NoSums&, const F64&) {}
+  NANSCOPE_LANE void add(NoSums&, const F32&) {}
+  NANSCOPE_LANE Totals totals(const NoSums&) {
+    constexpr double kNotTaken = std::numeric_limits<double>::quiet_NaN();
+    return {kNotTaken, kNotTaken};
+  }
+};
+
 struct HealthScan {
   using Args = HealthScanArgs;
 
@@ -157,6 +171,7 @@ struct HealthScan {
     std::int64_t first;
     std::int64_t last;
   };
+  static constexpr std::int32_t kInfinity = 0x7f800000;
   struct Range {
     F32 min = splat_f32(HUGE_VALF);
     F32 max = splat_f32(-HUGE_VALF);
@@ -180,30 +195,37 @@ struct HealthScan {
   }
 
   /// A tile whose columns are a multiple of 32, as if all were finite normal numbers. The answer is
-  /// whether some were zero or subnormal.
-  template <Format F>
-  NANSCOPE_LANE bool add_ordinary(const Args& args, const Tile& tile, WideSums& sums, Range& range) {
+  /// whether some were zero or subnormal. Where no sum would show a NaN, the range reaches Inf for it.
+  template <Format F, class Sums>
+  NANSCOPE_LANE bool add_ordinary(const Args& args, const Tile& tile, Sums& sums, Range& range) {
+    constexpr bool kSums = !std::is_same_v<Sums, NoSums>;
     constexpr int kBytes = (HealthFormat<F>::kInfo.bits + 7) / 8;
-    I32 least = splat_i32(0x7f800000);  // smallest magnitude, as bits
+    I32 least = splat_i32(kInfinity);  // smallest magnitude, as bits
+    I32 most = splat_i32(0);
     for (std::int64_t column = tile.first; column < tile.last; column += kLanes) {
       const char* next = element_ptr<const char>(args.x, 0, 0) + (tile.row * args.x.stride + column) * kBytes;
       for (int line = 0; line < kLanes * kBytes; line += 64) prefetch_ahead(next + line);
       const U32 code = load_whole_codes<F>(args.x, tile.row, column);
       const F32 x = settled(from_bits(HealthFormat<F>::decode_ordinary(code)));
-      if constexpr (F == Format::f32) {
-        WideSums::add(sums, load_wide(element_ptr<const float>(args.x, tile.row, column), x));
-      } else {
-        WideSums::add(sums, to_f64(x));
+      if constexpr (kSums && F == Format::f32) {
+        Sums::add(sums, load_wide(element_ptr<const float>(args.x, tile.row, column), x));
+      } else if constexpr (kSums) {
+        Sums::add(sums, to_f64(x));
       }
       widen(range, x);
       const I32 magnitude = to_i32(raw_bits(abs(x)));
       least = select(magnitude < least, magnitude, least);
+      if constexpr (!kSums && HealthFormat<F>::kExact) most = select(most < magnitude, magnitude, most);
+    }
+    if constexpr (!kSums && HealthFormat<F>::kExact) {
+      range.max = select(most < splat_i32(kInfinity), range.max, splat_f32(HUGE_VALF));
     }
     return any(least < splat_i32(static_cast<std::int32_t>(HealthFormat<F>::kNormalBits)));
   }
 
   /// The same for e4m3, four codes a lane at a time: 128 columns a step, in no particular order.
-  NANSCOPE_LANE bool add_e4m3(const Args& args, const Tile& tile, NarrowSums& sums, Range& range) {
+  template <class Sums>
+  NANSCOPE_LANE bool add_e4m3(const Args& args, const Tile& tile, Sums& sums, Range& range) {
     constexpr std::uint32_t kNormal = 0x80808080U - 0x08080808U;  // carries into bit 7 from magnitude 8 on
     U32 normal = splat_u32(0xffffffffU);
     for (std::int64_t column = tile.first; column < tile.last; column += 4 * kLanes) {
@@ -214,7 +236,7 @@ struct HealthScan {
       normal = normal & ((four & splat_u32(0x7f7f7f7fU)) + splat_u32(kNormal));
       for (int byte = 0; byte < 4; ++byte) {
         const F32 x = NarrowSums::decode(four << (24 - 8 * byte));
-        NarrowSums::add(sums, x);
+        Sums::add(sums, x);
         widen(range, x);
       }
     }
@@ -235,7 +257,8 @@ struct HealthScan {
     const float min = lowest(range.min) + 0.0F;
     const float max = highest(range.max) + 0.0F;
     const float absmax = -min > max ? -min : max;
-    return {totals.sum + 0.0, totals.sum_sq + 0.0, min, max, min > max ? 0.0F : absmax};
+    const auto positive = [](double zero) NANSCOPE_INLINE_LAMBDA { return zero == 0.0 ? 0.0 : zero; };
+    return {positive(totals.sum), positive(totals.sum_sq), min, max, min > max ? 0.0F : absmax};
   }
   NANSCOPE_LANE void fill(Health& health, const Tile& tile, const Summary& summary) {
     health.count = static_cast<std::uint64_t>(tile.last - tile.first);
@@ -251,9 +274,11 @@ struct HealthScan {
   /// The common tile, without special values: no test inside the loop. `special` when some element
   /// is, then `summary` means nothing; `finite` when it is right and counts are wanting. A NaN or Inf
   /// shows in the range or in the sum of squares, which no finite f32 can overflow.
-  template <Format F>
+  template <Format F, bool kSums>
   NANSCOPE_LANE Found scan_ordinary(const Args& args, const Tile& tile, Summary& summary) {
-    std::conditional_t<F == Format::e4m3, NarrowSums, WideSums> sums;
+    using Taken = std::conditional_t<F == Format::e4m3, NarrowSums, WideSums>;
+    using Sums = std::conditional_t<kSums, Taken, NoSums>;
+    Sums sums;
     Range range;
     bool small;
     if constexpr (F == Format::e4m3) {
@@ -261,8 +286,8 @@ struct HealthScan {
     } else {
       small = add_ordinary<F>(args, tile, sums, range);
     }
-    summary = summarise(sums.totals(sums), range);
-    const bool finite = summary.absmax < HUGE_VALF && summary.sum_sq < HUGE_VAL;
+    summary = summarise(Sums::totals(sums), range);
+    const bool finite = summary.absmax < HUGE_VALF && (!kSums || summary.sum_sq < HUGE_VAL);
     if (finite && !small && summary.absmax < HealthFormat<F>::kInfo.max_finite) return Found::ordinary;
     return finite && HealthFormat<F>::kExact ? Found::finite : Found::special;
   }
@@ -322,11 +347,11 @@ struct HealthScan {
       if (args.source.given()) count_losses<F>(args, health, value, valid, tile, column);
       const F32 x = from_bits(value);
       const Mask finite = valid & is_finite(x);
-      WideSums::add(sums, to_f64(select(finite, x, splat_f32(-0.0F))));
+      if (args.sums) WideSums::add(sums, to_f64(select(finite, x, splat_f32(-0.0F))));
       range.min = lower(select(finite, x, splat_f32(HUGE_VALF)), range.min);
       range.max = higher(select(finite, x, splat_f32(-HUGE_VALF)), range.max);
     }
-    fill(health, tile, summarise(WideSums::totals(sums), range));
+    fill(health, tile, summarise(args.sums ? WideSums::totals(sums) : NoSums::totals({}), range));
   }
 
   /// Zeros, subnormals and largest values of a tile without NaN or Inf.
@@ -347,7 +372,8 @@ struct HealthScan {
     if constexpr (HealthFormat<F>::kFloat) {
       if (!args.source.given() && fits<F>(args, tile)) {
         Summary summary;
-        const Found found = scan_ordinary<F>(args, tile, summary);
+        const Found found =
+            args.sums ? scan_ordinary<F, true>(args, tile, summary) : scan_ordinary<F, false>(args, tile, summary);
         if (found != Found::special) {
           // A struct of its own, whose fields stay in registers until they are stored.
           Health health;

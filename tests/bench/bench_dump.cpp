@@ -96,7 +96,7 @@ double read_all(const std::filesystem::path& path) {
 
 double scan(const std::filesystem::path& path) {
   const auto begin = Clock::now();
-  const auto dump = OpenDump::open(path);
+  const auto dump = OpenDump::open(path, {.threads = 0, .progress = {}, .stop = {}, .sums = false});
   if (!dump) {
     fmt::print(stderr, "{}\n", dump.error().message);
     std::exit(2);

@@ -44,7 +44,7 @@ struct Answer {
 };
 
 Answer diagnosed(const std::filesystem::path& folder) {
-  const auto opened = OpenDump::open(folder, {.threads = 1, .progress = {}, .stop = {}});
+  const auto opened = OpenDump::open(folder, {.threads = 1, .progress = {}, .stop = {}, .sums = false});
   if (!opened) return {{}, opened.error().message};
   const auto diagnosis = diagnose_dump((*opened)->dump(), **opened);
   if (!diagnosis) return {{}, diagnosis.error().message};

@@ -68,7 +68,7 @@ class Scan : public testing::Test {
                      [&](std::size_t) -> Result<TensorBytes> {
                        return TensorBytes{bytes, {}};
                      },
-                     {.threads = 3, .done = [&done](std::size_t more) { done += more; }, .stop = {}});
+                     {.threads = 3, .done = [&done](std::size_t more) { done += more; }, .stop = {}, .sums = {}});
     EXPECT_TRUE(unscanned && unscanned->empty());
     EXPECT_EQ(done, bytes.size());
     return scanned.health;
@@ -132,7 +132,24 @@ TEST_F(Scan, CountsIntegersAndStopsWhenAsked) {
     return TensorBytes{std::as_bytes(std::span(floats)), {}};
   };
   EXPECT_TRUE(scan_tensors({&one, 1}, fetch));
-  EXPECT_FALSE(scan_tensors({&one, 1}, fetch, {.threads = 1, .done = {}, .stop = stop.get_token()}));
+  EXPECT_FALSE(scan_tensors({&one, 1}, fetch, {.threads = 1, .done = {}, .stop = stop.get_token(), .sums = {}}));
+}
+
+TEST_F(Scan, TakesSumsWhereTheyAreWanted) {
+  const std::vector<float> floats(3000, 0.5F);
+  std::vector<DumpTensor> made = {tensor("f32", {3000}), tensor("f32", {3000})};
+  const std::vector<DumpTensor*> both = {&made[0], &made[1]};
+  const FetchTensor fetch = [&](std::size_t) -> Result<TensorBytes> {
+    return TensorBytes{std::as_bytes(std::span(floats)), {}};
+  };
+  ScanOptions options;
+  options.sums = [&](const DumpTensor& one) { return &one == &made[1]; };
+  ASSERT_TRUE(scan_tensors(both, fetch, options));
+  EXPECT_TRUE(std::isnan(made[0].health.sum));
+  EXPECT_TRUE(std::isnan(made[0].health.sum_sq));
+  EXPECT_EQ(made[0].health.absmax, 0.5F);
+  EXPECT_EQ(made[1].health.sum, 1500.0);
+  EXPECT_EQ(made[1].health.sum_sq, 750.0);
 }
 
 /// Threads change nothing, and a tensor that cannot be had is named, not fatal.
@@ -153,7 +170,7 @@ TEST_F(Scan, SharesManyTensorsAmongThreads) {
     scanned.push_back(tensors);
     std::vector<DumpTensor*> all;
     for (DumpTensor& one : scanned.back()) all.push_back(&one);
-    const auto unscanned = scan_tensors(all, fetch, {.threads = threads, .done = {}, .stop = {}});
+    const auto unscanned = scan_tensors(all, fetch, {.threads = threads, .done = {}, .stop = {}, .sums = {}});
     ASSERT_TRUE(unscanned);
     ASSERT_EQ(unscanned->size(), 3U);
     EXPECT_EQ((*unscanned)[1].index, 21U);

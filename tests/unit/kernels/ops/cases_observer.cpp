@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <bit>
+#include <string_view>
 #include <vector>
 
 #include "kernels/ops/absmax.h"
@@ -16,7 +19,7 @@ TensorView data(CaseMemory& memory, Format format, const Shape& shape, std::uint
                       shape.padding);
 }
 
-void add_health(std::vector<OpCase>& cases, Format format, bool source, const Shape& shape) {
+void add_health(std::vector<OpCase>& cases, Format format, bool source, const Shape& shape, bool sums = true) {
   const auto build = [=](CaseMemory& memory) {
     HealthScanArgs args;
     args.x = data(memory, format, shape, 71);
@@ -28,10 +31,11 @@ void add_health(std::vector<OpCase>& cases, Format format, bool source, const Sh
     }
     const auto tiles = static_cast<std::size_t>(shape.rows * ((shape.columns + kTileChannels - 1) / kTileChannels));
     args.tiles = static_cast<Health*>(memory.output_bytes("tiles", tiles * sizeof(Health)));
+    args.sums = sums;
     memory.launch(args);
   };
-  cases.push_back(
-      {"health_scan_" + std::string(name(format)) + (source ? "_source_" : "_") + shape.name, OpId::HealthScan, build});
+  const std::string_view kind = source ? "source_" : sums ? "" : "no_sums_";
+  cases.push_back({fmt::format("health_scan_{}_{}{}", name(format), kind, shape.name), OpId::HealthScan, build});
 }
 
 void add_argmax(std::vector<OpCase>& cases, const std::string& label, ArgmaxNan rule, const Shape& shape) {
@@ -76,6 +80,9 @@ void add_observer_cases(std::vector<OpCase>& cases) {
   for (const Shape& shape : shapes()) {
     for (const FormatInfo& format : formats()) add_health(cases, format.format, false, shape);
     for (const Format format : {Format::f16, Format::e4m3, Format::int8}) add_health(cases, format, true, shape);
+    for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::e4m3, Format::int8}) {
+      add_health(cases, format, false, shape, false);
+    }
     add_argmax(cases, "first_greater", ArgmaxNan::first_greater, shape);
     add_argmax(cases, "propagate", ArgmaxNan::propagate, shape);
     add_argmax(cases, "refuse", ArgmaxNan::refuse, shape);

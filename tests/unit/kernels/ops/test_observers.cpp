@@ -36,7 +36,7 @@ struct Coded {
   TensorView view() { return {bytes.data(), format, rows, columns, columns}; }
 };
 
-std::vector<Health> scan(Coded& x, Floats* source = nullptr, float scale = 1.0F) {
+std::vector<Health> scan(Coded& x, Floats* source = nullptr, float scale = 1.0F, bool sums = true) {
   const std::int64_t tiles_per_row = (x.columns + kTileChannels - 1) / kTileChannels;
   std::vector<Health> tiles(static_cast<std::size_t>(x.rows * tiles_per_row));
   Floats scales(1, 1, scale);
@@ -47,8 +47,21 @@ std::vector<Health> scan(Coded& x, Floats* source = nullptr, float scale = 1.0F)
     args.source_scales = scales.view();
   }
   args.tiles = tiles.data();
+  args.sums = sums;
   test::launch(args);
   return tiles;
+}
+
+/// A scan that takes no sums tells all but the sums, and that it took none.
+void expect_same_without_sums(Coded& x, std::span<const Health> tiles) {
+  std::vector<Health> found = scan(x, nullptr, 1.0F, false);
+  ASSERT_EQ(found.size(), tiles.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(std::isnan(found[i].sum) && std::isnan(found[i].sum_sq));
+    found[i].sum = tiles[i].sum;
+    found[i].sum_sq = tiles[i].sum_sq;
+    EXPECT_EQ(std::memcmp(&found[i], &tiles[i], sizeof(Health)), 0) << "tile " << i;
+  }
 }
 
 /// One element after the other, in row-major order, from the format table and the scalar decoder.
@@ -113,6 +126,8 @@ TEST_P(HealthScanFormats, CountsWhatAPlainLoopCounts) {
         SCOPED_TRACE(testing::Message() << name(format) << " columns " << columns << " tile " << tile);
         expect_same(tiles[tile], expected);
       }
+      SCOPED_TRACE(testing::Message() << name(format) << " columns " << columns);
+      expect_same_without_sums(x, tiles);
     }
   }
 }
@@ -131,6 +146,7 @@ TEST_P(HealthScanFormats, SeesEveryCode) {
   for (std::size_t i = 0; i < codes.size(); ++i) count(expected, format, codes[i], static_cast<std::int64_t>(i));
   const auto tiles = scan(x);
   expect_same(summarize(tiles, 1, static_cast<std::int64_t>(tiles.size())).tensor, expected);
+  expect_same_without_sums(x, tiles);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HealthScanFormats,
@@ -146,7 +162,9 @@ TEST(HealthScan, OneNanInAMillionIsSeenWhereverItStands) {
     Coded x(Format::f32, rows, columns, cases::fill(cases::Fill::ordinary, Format::f32, rows, columns, 72));
     const std::uint32_t payload = at % 2 == 0 ? 0x7f800001U : 0xff800000U;
     std::memcpy(&x.bytes[static_cast<std::size_t>(at) * 4], &payload, 4);
-    const HealthSummary summary = summarize(scan(x), rows, columns / kTileChannels);
+    const std::vector<Health> tiles = scan(x);
+    expect_same_without_sums(x, tiles);
+    const HealthSummary summary = summarize(tiles, rows, columns / kTileChannels);
     EXPECT_EQ(summary.tensor.first_bad, at);
     EXPECT_EQ(summary.tensor.bad(), 1U);
     EXPECT_EQ(summary.rows[static_cast<std::size_t>(at / columns)].first_bad, at);

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 const std::filesystem::path kDumps = std::filesystem::path(NANSCOPE_SOURCE_DIR) / "tests/golden/dumps/producers";
 
 std::unique_ptr<OpenDump> open(const std::string& name) {
-  auto opened = OpenDump::open(kDumps / name, {.threads = 1, .progress = {}, .stop = {}});
+  auto opened = OpenDump::open(kDumps / name, {.threads = 1, .progress = {}, .stop = {}, .sums = true});
   if (!opened) throw std::runtime_error(opened.error().message);
   return std::move(*opened);
 }
