@@ -91,6 +91,8 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
       changes.push_back({{fmt::format("{}={}", knob.name, value)}});
     }
   }
+  // What servers add to the sum of the chosen experts' weights (SGLang PR #31001).
+  if (relevant(spec.config, "moe.eps") && spec.config.moe.eps == 0) changes.push_back({{"moe.eps=1e-20"}});
   if (auto wide = wide_static_scales(spec.config, recording)) changes.push_back(std::move(*wide));
   return changes;
 }
