@@ -130,6 +130,16 @@ TEST(OutlierSquash, OfAFloatFormatCodesOfOneBitCount) {
   EXPECT_EQ(number(found.faults[0], "lost"), "0");
 }
 
+TEST(OutlierSquash, FewLostValuesAreThePriceOfAnyScale) {
+  Stores run;
+  const auto one_in_four = [](std::int64_t row, std::int64_t column) {
+    if (row == 1 && column == 5) return 600.0F;
+    return column % 4 == 0 ? 1.5F : 300.0F;  // 1.5 / 5 rounds to 0
+  };
+  run.store(one_in_four, calibrated(5, 1, 600, Format::int8));
+  EXPECT_EQ(root_of(run.diagnosis()), "clean");
+}
+
 TEST(OutlierSquash, ZerosAreNotLost) {
   Stores run;
   run.store(outlier(600, 0), calibrated(5, 1, 600, Format::int8));
