@@ -35,6 +35,7 @@ void add_element_cases(std::vector<OpCase>& cases);
 void add_attention_cases(std::vector<OpCase>& cases);
 void add_kv_cases(std::vector<OpCase>& cases);
 void add_product_cases(std::vector<OpCase>& cases);
+void add_block_cases(std::vector<OpCase>& cases);
 void add_observer_cases(std::vector<OpCase>& cases);
 
 }  // namespace nanscope::kernels::cases
