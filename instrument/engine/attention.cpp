@@ -27,7 +27,9 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
   k = rope(plan.k_rope, Slot::k_rope, k, model.kv_heads);
   kv_store(plan, k, v);
   const auto [k_read, v_read] = kv_read(plan);
-  const Live probs = softmax(plan, scores(plan, q, k_read));
+  const Live raw = scores(plan, q, k_read);
+  const Live probs = softmax(plan, raw);
+  freed_ = raw.view;
   Live out = mix(plan, probs, v_read);
   if (model.inner_norm) {
     out = norm(plan.inner_norm, {Slot::inner_norm, Slot::stats}, out, weights.inner_norm, inner_norm_);

@@ -23,6 +23,11 @@ Format read_format(const KvConfig& kv) {
   return fp8 ? kv.read_format.value_or(kv.format) : kv.format;
 }
 
+BlockShape block_shape(BlockFormat format) {
+  if (format == BlockFormat::nvfp4) return {Format::e2m1, Format::e4m3, 16};
+  return {format == BlockFormat::mxfp4 ? Format::e2m1 : Format::e4m3, Format::e8m0, 32};
+}
+
 bool is_recurrent(const ModelConfig& model, std::int64_t layer) {
   return std::find(model.recurrent_layers.begin(), model.recurrent_layers.end(), layer) != model.recurrent_layers.end();
 }

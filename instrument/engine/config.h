@@ -8,6 +8,7 @@
 #include "core/result.h"
 #include "kernels/ops/activation.h"
 #include "kernels/ops/argmax.h"
+#include "kernels/ops/block_quantise.h"
 #include "kernels/ops/kv_read.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/route.h"
@@ -30,6 +31,9 @@ enum class Padding : std::uint8_t { none, left };
 enum class DummyBatch : std::uint8_t { none, masked, slot_0 };
 enum class DummyAt : std::uint8_t { start, decode };
 enum class EmptyRow : std::uint8_t { keep, mask };
+enum class BlockFormat : std::uint8_t { none, mxfp8, mxfp4, nvfp4 };
+enum class ScaleMemory : std::uint8_t { zeroed, recycled };
+enum class ScaleReads : std::uint8_t { used, tile };
 
 struct ModelConfig {
   std::int64_t layers = 4;
@@ -113,6 +117,16 @@ struct AttentionConfig {
   bool zero_guard = false;
 };
 
+/// Block-scaled inputs of the MLP's products.
+struct BlockConfig {
+  BlockFormat format = BlockFormat::none;
+  float tensor_scale = 1;
+  Overflow overflow = Overflow::saturate;
+  kernels::ScalePacking packing = kernels::ScalePacking::rounded;
+  ScaleMemory memory = ScaleMemory::zeroed;
+  ScaleReads reads = ScaleReads::used;
+};
+
 struct EngineConfig {
   ModelConfig model;
   NormConfig norm;
@@ -120,6 +134,7 @@ struct EngineConfig {
   MoeConfig moe;
   Format activation_format = Format::f32;
   Format partial_sums = Format::f32;
+  BlockConfig blocks;
   KvConfig kv;
   AttentionConfig attention;
   Padding pad = Padding::none;
@@ -138,6 +153,14 @@ NormConfig resolved_inner_norm(const EngineConfig& config);
 
 /// The format in which attention takes the codes of the cache: kv.read_format where the cache is fp8, else its own.
 Format read_format(const KvConfig& kv);
+
+/// What a block format is made of. Of `none` nothing is asked.
+struct BlockShape {
+  Format codes;
+  Format scales;
+  std::int64_t block;  ///< channels that share a scale
+};
+BlockShape block_shape(BlockFormat format);
 
 /// Whether `layer` is a gated linear recurrence instead of attention.
 bool is_recurrent(const ModelConfig& model, std::int64_t layer);

@@ -36,14 +36,15 @@ Live Forward::mixture(const LayerPlan& plan, const LayerWeights& weights, const 
   const Routed routed = route(plan, weights, x);
   const std::int64_t tokens = step_.row.tokens;
   const TensorView all = matrix(Slot::experts, parts_.config.activation_format, model.experts * tokens, model.width);
+  const Operand in = quantised(plan.mlp_quantise, {Slot::mlp_codes, Slot::mlp_scales}, x);
   std::vector<ProbeInput> inputs{{"weights", routed.weights.id, {}}, {"ids", routed.ids.id, {}}};
   for (std::size_t e = 0; e < plan.experts.size(); ++e) {
-    const Live active = activated(plan.experts[e], weights.experts[e], x);
+    const Operand active = activated(plan.experts[e], weights.experts[e], in);
     TensorView out = all;
     out.rows = tokens;
     out.data = static_cast<std::byte*>(all.data) + static_cast<std::int64_t>(e) * tokens * all.stride *
                                                        static_cast<std::int64_t>(info(all.format).storage_bytes());
-    const Live expert = product(plan.experts[e].down_proj, out, active, weights.experts[e].down_proj, 1);
+    const Live expert = mlp_product(plan.experts[e].down_proj, out, active, weights.experts[e].down_proj);
     inputs.push_back({"expert", expert.id, {}});
   }
   const TensorView out = activation(Slot::down, model.width);

@@ -136,25 +136,32 @@ Live Forward::recurrence(const LayerPlan& plan, const LayerWeights& weights, con
       emit(plan.recurrent_scan,
            {tensor_input("x", gated), weight_input("decay", weights.decay.weight), ProbeInput{"state", 0, {}}}, "out",
            out, 1, attributes(plan.recurrent_scan, R"("resume":{},"block":{})", resume, step_.state_block));
+  freed_ = gated.view;
   return gemm(plan.recurrent_out, Slot::recurrent_out, scanned, weights.recurrent_out);
 }
 
 Live Forward::mlp(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   if (!plan.experts.empty()) return mixture(plan, weights, x);
-  return gemm(plan.mlp.down_proj, Slot::down, activated(plan.mlp, weights.mlp, x), weights.mlp.down_proj);
+  const Operand in = quantised(plan.mlp_quantise, {Slot::mlp_codes, Slot::mlp_scales}, x);
+  const Operand active = activated(plan.mlp, weights.mlp, in);
+  return mlp_product(plan.mlp.down_proj, activation(Slot::down, parts_.config.model.width), active,
+                     weights.mlp.down_proj);
 }
 
-Live Forward::activated(const MlpPlan& plan, const MlpWeights& weights, const Live& x) {
+Forward::Operand Forward::activated(const MlpPlan& plan, const MlpWeights& weights, const Operand& x) {
   const bool gated = weights.gate_proj.weight != nullptr;
-  const Live gate = gated ? gemm(plan.gate_proj, Slot::gate, x, weights.gate_proj) : Live{};
-  const Live up = gemm(plan.up_proj, Slot::up, x, weights.up_proj);
-  const TensorView out = activation(Slot::act, parts_.config.model.mlp_width);
+  const std::int64_t width = parts_.config.model.mlp_width;
+  const Live gate = gated ? mlp_product(plan.gate_proj, activation(Slot::gate, width), x, weights.gate_proj) : Live{};
+  const Live up = mlp_product(plan.up_proj, activation(Slot::up, width), x, weights.up_proj);
+  const TensorView out = activation(Slot::act, width);
   launch(kernels::ActivationArgs{.x = gated ? gate.view : up.view,
                                  .up = gated ? up.view : TensorView{},
                                  .out = out,
                                  .kind = parts_.config.model.mlp});
-  return gated ? emit(plan.mlp_act, {tensor_input("gate", gate), tensor_input("up", up)}, "out", out)
-               : emit(plan.mlp_act, {tensor_input("x", up)}, "out", out);
+  const Live act = gated ? emit(plan.mlp_act, {tensor_input("gate", gate), tensor_input("up", up)}, "out", out)
+                         : emit(plan.mlp_act, {tensor_input("x", up)}, "out", out);
+  freed_ = gated ? gate.view : up.view;
+  return quantised(plan.act_quantise, {Slot::act_codes, Slot::act_scales}, act);
 }
 
 std::int32_t Forward::head(const Live& x) {

@@ -64,9 +64,18 @@ class Forward {
   Live layer(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   Live attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   Live recurrence(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+  /// What a product of the MLP reads: `x`, or where codes are given what it was quantised to.
+  struct Operand {
+    Live x, codes, scales;
+  };
   Live mlp(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
-  /// The MLP up to its down projection.
-  Live activated(const MlpPlan& plan, const MlpWeights& weights, const Live& x);
+  /// The MLP up to its down projection, whose input it is.
+  Operand activated(const MlpPlan& plan, const MlpWeights& weights, const Operand& x);
+  /// `slots` are those of codes and scales.
+  Operand quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x);
+  kernels::TensorView scale_table(Slot slot, std::int64_t columns, bool& recycled);
+  /// A product into memory of the caller's.
+  Live mlp_product(const OpPlan& plan, const kernels::TensorView& out, const Operand& in, const Affine& affine);
   Live mixture(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   struct Routed {
     Live weights, ids;
@@ -124,6 +133,7 @@ class Forward {
   kernels::TensorView blocks_;
   float scale_k_ = 1;  ///< of the layer that runs, for reading
   float scale_v_ = 1;
+  kernels::TensorView freed_;  ///< a tensor of this layer that nothing reads any more
   std::string attributes_;
 };
 

@@ -4,16 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <concepts>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "instrument/engine/knob_entry.h"
 #include "instrument/engine/scale_policies.h"
 
-namespace nanscope {
-namespace {
+namespace nanscope::knob_entry {
 
 using kernels::ActivationKind;
 using kernels::ArgmaxNan;
@@ -21,13 +18,11 @@ using kernels::MaskMode;
 using kernels::NanRule;
 using kernels::NormKind;
 using kernels::RouterValue;
+using kernels::ScalePacking;
 using kernels::ScaleUse;
 using kernels::SumOrder;
 using kernels::VarianceForm;
 
-/// Texts of an enumeration, in the order of its values.
-template <class E>
-struct Texts;
 template <>
 struct Texts<NormKind> {
   static constexpr std::array<std::string_view, 2> names{"layer_norm", "rms_norm"};
@@ -113,125 +108,32 @@ struct Texts<EmptyRow> {
   static constexpr std::array<std::string_view, 2> names{"keep", "mask"};
 };
 template <>
+struct Texts<BlockFormat> {
+  static constexpr std::array<std::string_view, 4> names{"none", "mxfp8", "mxfp4", "nvfp4"};
+};
+template <>
+struct Texts<ScalePacking> {
+  static constexpr std::array<std::string_view, 2> names{"rounded", "unmasked"};
+};
+template <>
+struct Texts<ScaleMemory> {
+  static constexpr std::array<std::string_view, 2> names{"zeroed", "recycled"};
+};
+template <>
+struct Texts<ScaleReads> {
+  static constexpr std::array<std::string_view, 2> names{"used", "tile"};
+};
+template <>
 struct Texts<ArgmaxNan> {
   static constexpr std::array<std::string_view, 3> names{"first_greater", "propagate", "refuse"};
 };
 
-template <class T>
-concept Enumeration = std::is_enum_v<T>;
-template <class T>
-concept Number = std::integral<T> || std::floating_point<T>;
+}  // namespace nanscope::knob_entry
 
-std::string to_text(bool value) { return value ? "true" : "false"; }
-std::string to_text(const std::string& value) { return value; }
-std::string to_text(Format value) { return std::string(name(value)); }
-template <Number T>
-std::string to_text(T value) {
-  return fmt::format("{}", value);
-}
-template <Enumeration E>
-std::string to_text(E value) {
-  return std::string(Texts<E>::names[static_cast<std::size_t>(value)]);
-}
-std::string to_text(const std::vector<std::int64_t>& value) { return fmt::format("{}", fmt::join(value, ",")); }
-template <class T>
-std::string to_text(const std::optional<T>& value) {
-  return value ? to_text(*value) : std::string();
-}
+namespace nanscope {
+namespace {
 
-bool parse(std::string_view text, std::string& value) {
-  value = text;
-  return true;
-}
-bool parse(std::string_view text, bool& value) {
-  value = text == "true";
-  return value || text == "false";
-}
-bool parse(std::string_view text, Format& value) {
-  const std::optional<Format> format = format_from_name(text);
-  if (format) value = *format;
-  return format.has_value();
-}
-template <Number T>
-bool parse(std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-template <Enumeration E>
-bool parse(std::string_view text, E& value) {
-  const auto& names = Texts<E>::names;
-  const auto found = std::find(names.begin(), names.end(), text);
-  value = static_cast<E>(found - names.begin());
-  return found != names.end();
-}
-bool parse(std::string_view text, std::vector<std::int64_t>& value) {
-  value.clear();
-  while (!text.empty()) {
-    const std::string_view item = text.substr(0, text.find(','));
-    if (!parse(item, value.emplace_back())) return false;
-    text.remove_prefix(std::min(text.size(), item.size() + 1));
-  }
-  return true;
-}
-template <class T>
-bool parse(std::string_view text, std::optional<T>& value) {
-  if (text.empty()) {
-    value.reset();
-    return true;
-  }
-  return parse(text, value.emplace());
-}
-
-/// Whether `text` is one of "a|b|c".
-bool is_listed(std::string_view text, std::string_view allowed) {
-  while (true) {
-    const std::string_view item = allowed.substr(0, allowed.find('|'));
-    if (item == text) return true;
-    if (item.size() == allowed.size()) return false;
-    allowed.remove_prefix(item.size() + 1);
-  }
-}
-
-template <class T>
-struct Plain {
-  using type = T;
-};
-template <class T>
-struct Plain<std::optional<T>> {
-  using type = T;
-};
-
-/// Whether the parsed value is one of those that `allowed` lists, or in its range.
-template <class T>
-bool in_range(std::string_view text, const T& value, std::string_view allowed) {
-  using Value = typename Plain<T>::type;
-  if constexpr (Number<Value> && !std::same_as<Value, bool>) {
-    const std::size_t dots = allowed.find("..");
-    if (dots == std::string_view::npos) return true;
-    Value low{};
-    Value high{};
-    if (!parse(allowed.substr(0, dots), low) || !parse(allowed.substr(dots + 2), high)) return false;
-    if constexpr (std::same_as<Value, T>) return value >= low && value <= high;
-    return true;
-  }
-  return allowed.find('|') == std::string_view::npos || is_listed(text, allowed);
-}
-
-/// One line of the registry: `access` returns a reference to the field, const or not.
-template <class Access>
-Knob knob(std::string name, std::string allowed, std::string doc, Access, bool numerics = true) {
-  return {std::move(name),
-          std::move(doc),
-          std::move(allowed),
-          numerics,
-          [](const EngineConfig& config) { return to_text(Access{}(config)); },
-          [](EngineConfig& config, std::string_view text, std::string_view values) {
-            auto value = Access{}(config);
-            if (!parse(text, value) || !in_range(text, value, values)) return false;
-            Access{}(config) = std::move(value);
-            return true;
-          }};
-}
+using knob_entry::knob;
 
 constexpr const char* kBool = "false|true";
 constexpr const char* kMaybeBool = "|false|true";
@@ -437,8 +339,35 @@ std::vector<Knob> kv_memory_knobs() {
           "kv.state_index", "own|minus_one",
           "block of the recurrent states in a decode step: the request's, or the one before it in the pool",
           [](auto& c) -> auto& { return c.kv.state_index; }),
-  };  // namespace
-}  // namespace nanscope
+  };
+}
+
+std::vector<Knob> block_knobs() {
+  return {
+      knob(
+          "activation.blocks", "none|mxfp8|mxfp4|nvfp4", "block-scaled format of what the MLP's products read",
+          [](auto& c) -> auto& { return c.blocks.format; }),
+      knob(
+          "activation.tensor_scale", "number", "the scale above those of the blocks, of nvfp4",
+          [](auto& c) -> auto& { return c.blocks.tensor_scale; }),
+      knob(
+          "activation.scale_overflow", "saturate|overflow",
+          "what the cast of a block's scale does beyond the largest finite value (sglang PR #22927)",
+          [](auto& c) -> auto& { return c.blocks.overflow; }),
+      knob(
+          "activation.scale_packing", "rounded|unmasked",
+          "how scales become e8m0: rounded up, or in steps of one token packed with their mantissas (sglang PR #25733)",
+          [](auto& c) -> auto& { return c.blocks.packing; }),
+      knob(
+          "activation.scale_memory", "zeroed|recycled",
+          "padding of the table of scales: zeroed, or as a tensor of the same layer left that memory (vllm PR #38148)",
+          [](auto& c) -> auto& { return c.blocks.memory; }),
+      knob(
+          "activation.scale_reads", "used|tile",
+          "scales that a product of at most 32 tokens reads: those of its blocks, or whole tiles of 4",
+          [](auto& c) -> auto& { return c.blocks.reads; }),
+  };
+}
 
 std::vector<Knob> engine_knobs() {
   return {
@@ -502,8 +431,8 @@ std::vector<Knob> engine_knobs() {
 
 std::vector<Knob> all_knobs() {
   std::vector<Knob> all;
-  for (std::vector<Knob> group :
-       {model_knobs(), moe_knobs(), norm_knobs(), kv_format_knobs(), kv_memory_knobs(), engine_knobs()}) {
+  for (std::vector<Knob> group : {model_knobs(), moe_knobs(), norm_knobs(), kv_format_knobs(), kv_memory_knobs(),
+                                  block_knobs(), engine_knobs()}) {
     std::move(group.begin(), group.end(), std::back_inserter(all));
   }
   return all;

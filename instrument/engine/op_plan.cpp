@@ -20,6 +20,15 @@ std::string norm_attributes(const EngineConfig& config, const NormConfig& norm, 
       norm.clamp, norm.mean_by_reciprocal, json_number(static_cast<double>(norm.eps)), groups);
 }
 
+std::string block_attributes(const EngineConfig& config, std::int64_t inputs) {
+  const BlockConfig& blocks = config.blocks;
+  const std::int64_t block = block_shape(blocks.format).block;
+  const double tensor_scale = blocks.format == BlockFormat::nvfp4 ? double{blocks.tensor_scale} : 1.0;
+  return fmt::format(R"({{"format":"{}","block":{},"blocks":{},"tensor_scale":{},"scale_overflow":"{}"}})",
+                     get_knob(config, "activation.blocks"), block, (inputs + block - 1) / block,
+                     json_number(tensor_scale), get_knob(config, "activation.scale_overflow"));
+}
+
 /// Names ops and counts them.
 class Planner {
  public:
@@ -32,6 +41,16 @@ class Planner {
   OpPlan gemm(std::string name) {
     const bool halves = config_.partial_sums != Format::f32;
     return op(std::move(name), "gemm", halves ? R"({"partial_sums":"f16"})" : "{}");
+  }
+  /// A product whose `inputs` may be block-scaled.
+  OpPlan mlp_product(std::string name, std::int64_t inputs) {
+    if (config_.blocks.format == BlockFormat::none) return gemm(std::move(name));
+    return op(std::move(name), "block_gemm", block_attributes(config_, inputs));
+  }
+  /// None, and not counted, where no blocks are used.
+  OpPlan quantise(std::string name, std::int64_t inputs) {
+    if (config_.blocks.format == BlockFormat::none) return {};
+    return op(std::move(name), "block_quantise", block_attributes(config_, inputs));
   }
   OpPlan norm(std::string name, std::int64_t groups = 1) {
     return op(std::move(name), "layer_norm", norm_attributes(config_, config_.norm, groups));
@@ -101,16 +120,20 @@ void plan_recurrence(Planner& planner, LayerPlan& plan) {
 /// `prefix` keeps the ops of several experts apart.
 MlpPlan plan_mlp(Planner& planner, const EngineConfig& config, const std::string& prefix) {
   MlpPlan plan;
-  if (config.model.mlp == kernels::ActivationKind::swiglu) plan.gate_proj = planner.gemm(prefix + "gate_proj");
-  plan.up_proj = planner.gemm(prefix + "up_proj");
+  if (config.model.mlp == kernels::ActivationKind::swiglu) {
+    plan.gate_proj = planner.mlp_product(prefix + "gate_proj", config.model.width);
+  }
+  plan.up_proj = planner.mlp_product(prefix + "up_proj", config.model.width);
   plan.mlp_act = planner.op(prefix + "mlp_act", "activation",
                             fmt::format(R"({{"activation":"{}"}})", get_knob(config, "model.mlp")));
-  plan.down_proj = planner.gemm(prefix + "down_proj");
+  plan.act_quantise = planner.quantise(prefix + "act_quantise", config.model.mlp_width);
+  plan.down_proj = planner.mlp_product(prefix + "down_proj", config.model.mlp_width);
   return plan;
 }
 
 void plan_experts(Planner& planner, const EngineConfig& config, LayerPlan& plan) {
   plan.router = planner.gemm("router");
+  plan.mlp_quantise = planner.quantise("mlp_quantise", config.model.width);
   plan.route = planner.op("route", "route", knob_attributes(config, {"moe.weights", "moe.eps"}));
   for (std::int64_t e = 0; e < config.model.experts; ++e) {
     plan.experts.push_back(plan_mlp(planner, config, fmt::format("expert{}_", e)));
@@ -137,6 +160,7 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
   if (model.experts > 0) {
     plan_experts(planner, config, plan);
   } else {
+    plan.mlp_quantise = planner.quantise("mlp_quantise", model.width);
     plan.mlp = plan_mlp(planner, config, "");
   }
   if (after) plan.mlp_post_norm = planner.norm("mlp_post_norm");

@@ -16,9 +16,9 @@ struct OpPlan {
   std::string attributes = "{}";
 };
 
-/// One MLP: gate is for gated activations only.
+/// One MLP: gate is for gated activations only, act_quantise for block-scaled inputs.
 struct MlpPlan {
-  OpPlan gate_proj, up_proj, mlp_act, down_proj;
+  OpPlan gate_proj, up_proj, mlp_act, act_quantise, down_proj;
 };
 
 struct LayerPlan {
@@ -27,7 +27,7 @@ struct LayerPlan {
   OpPlan attn_norm, q_proj, k_proj, v_proj, q_norm, k_norm, q_rope, k_rope, kv_store, kv_read, scores, softmax,
       attn_mix, inner_norm, o_proj, attn_post_norm, attn_residual;
   OpPlan recurrent_in, recurrent_scan, recurrent_out;
-  OpPlan mlp_norm, mlp_post_norm, mlp_residual;
+  OpPlan mlp_norm, mlp_quantise, mlp_post_norm, mlp_residual;
   MlpPlan mlp;
   OpPlan router, route, expert_mix;
   std::vector<MlpPlan> experts;  ///< instead of mlp, when the model has any

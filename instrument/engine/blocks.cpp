@@ -1,0 +1,76 @@
+/// Block-scaled inputs of the MLP: their quantisation, and the products that read codes and scales.
+#include <array>
+
+#include "instrument/engine/forward.h"
+#include "kernels/ops/block_gemm.h"
+#include "kernels/ops/block_quantise.h"
+
+namespace nanscope {
+
+using kernels::TensorView;
+
+namespace {
+
+constexpr std::int64_t kTile = 4;        // scales of a tile, to which a row of them is filled up
+constexpr std::int64_t kSmallRows = 32;  // up to which kernels for small batches run
+
+}  // namespace
+
+/// The table's memory: its own, or that of the tensor which was freed last, where the table fits into it.
+TensorView Forward::scale_table(Slot slot, std::int64_t columns, bool& recycled) {
+  const BlockShape shape = block_shape(parts_.config.blocks.format);
+  const std::int64_t blocks = (columns + shape.block - 1) / shape.block;
+  const std::int64_t width = (blocks + kTile - 1) / kTile * kTile;
+  const std::int64_t rows = step_.row.tokens;
+  const auto element = static_cast<std::int64_t>(info(freed_.format).storage_bytes());
+  const bool fits = freed_.given() && rows * width <= freed_.rows * freed_.columns * element;
+  recycled = parts_.config.blocks.memory == ScaleMemory::recycled && fits;
+  return recycled ? TensorView{freed_.data, shape.scales, rows, width, width} : matrix(slot, shape.scales, rows, width);
+}
+
+Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x) {
+  const BlockConfig& blocks = parts_.config.blocks;
+  if (blocks.format == BlockFormat::none) return {x, {}, {}};
+  const BlockShape shape = block_shape(blocks.format);
+  const bool unmasked =
+      blocks.packing == kernels::ScalePacking::unmasked && step_.row.tokens == 1 && shape.scales == Format::e8m0;
+  const TensorView codes = matrix(slots.first, shape.codes, step_.row.tokens, x.view.columns);
+  bool recycled = false;
+  const TensorView scales = scale_table(slots.second, x.view.columns, recycled);
+  launch(
+      kernels::BlockQuantiseArgs{.x = x.view,
+                                 .codes = codes,
+                                 .scales = scales,
+                                 .block = shape.block,
+                                 .tensor_scale = blocks.format == BlockFormat::nvfp4 ? blocks.tensor_scale : 1.0F,
+                                 .packing = unmasked ? kernels::ScalePacking::unmasked : kernels::ScalePacking::rounded,
+                                 .scale_overflow = blocks.overflow,
+                                 .zero_padding = !recycled});
+  const std::array outputs{emitter_.output("codes", codes), emitter_.output("scales", scales)};
+  emitter_.op(plan, {ProbeInput{"x", x.id, {}}}, outputs,
+              attributes(plan, R"("packing":"{}","zero_padding":{})", unmasked ? "unmasked" : "rounded", !recycled));
+  return {x, {codes, outputs[0].id}, {scales, outputs[1].id}};
+}
+
+Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Operand& in, const Affine& affine) {
+  if (!in.codes.view.given()) return product(plan, out, in.x, affine, 1);
+  const BlockConfig& blocks = parts_.config.blocks;
+  const bool read_padding = blocks.reads == ScaleReads::tile && step_.row.tokens <= kSmallRows;
+  launch(kernels::BlockGemmArgs{.codes = in.codes.view,
+                                .scales = in.scales.view,
+                                .packed = affine.weight->packed,
+                                .bias = affine.bias == nullptr ? TensorView{} : affine.bias->view,
+                                .out = out,
+                                .block = block_shape(blocks.format).block,
+                                .tensor_scale = blocks.format == BlockFormat::nvfp4 ? blocks.tensor_scale : 1.0F,
+                                .read_padding = read_padding});
+  const ProbeTensor output = emitter_.output("out", out);
+  const std::array inputs{ProbeInput{"codes", in.codes.id, {}}, ProbeInput{"scales", in.scales.id, {}},
+                          ProbeInput{"weight", 0, affine.weight->name},
+                          ProbeInput{"bias", 0, affine.bias == nullptr ? std::string_view() : affine.bias->name}};
+  emitter_.op(plan, std::span(inputs).first(affine.bias == nullptr ? 3 : 4), std::span(&output, 1),
+              attributes(plan, R"("read_padding":{})", read_padding));
+  return {out, output.id};
+}
+
+}  // namespace nanscope
