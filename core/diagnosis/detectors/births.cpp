@@ -89,6 +89,7 @@ BirthClass classify(Facts& facts, const SickOp& birth) {
     return BirthClass::softmax_fully_masked;
   }
   if (birth.op.kind == "softmax" && fully_masked(facts, birth)) return BirthClass::softmax_fully_masked;
+  if (birth.op.kind == "block_quantise") return BirthClass::scale_invalid;
   if (birth.op.kind == "route") return BirthClass::router_cancellation;
   const TensorRow& output = birth.bad_output();
   if (output.format == Format::f16 && output.health.pos_inf + output.health.neg_inf > 0)

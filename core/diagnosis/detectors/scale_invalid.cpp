@@ -2,7 +2,8 @@
 
 #include <cmath>
 
-#include "core/diagnosis/detectors/detector.h"
+#include "core/counted.h"
+#include "core/diagnosis/detectors/births.h"
 #include "core/diagnosis/scales.h"
 
 namespace nanscope {
@@ -26,6 +27,32 @@ bool breaks_at(Facts& facts, const ScaleRow& row) {
 /// A scale computed from NaN is a consequence of that NaN.
 bool inherited(const ScaleRow& row) {
   return row.source == ScaleSource::calibrated && !std::isfinite(row.calibrated_absmax);
+}
+
+/// Padding, packing or cast: what made the scale of a block NaN.
+std::string fix_of(const SickOp& quantise, const FoundFault& found) {
+  const std::int64_t blocks = count_attribute(quantise.op, "blocks", 0);
+  if (found.element && blocks > 0 && found.element->channel >= blocks) {
+    return "zero the table of scales when it is allocated, or read no more scales than there are blocks";
+  }
+  if (text_attribute(quantise.op, "packing").value_or("") == "unmasked") {
+    return "round scales up to powers of two before they are packed, or mask their mantissas";
+  }
+  return "let the cast of a scale saturate, and give the tensor a scale that its largest value allows";
+}
+
+/// Scales of blocks, which are tensors of the run and not in the ledger.
+void add_block_scales(Facts& facts, FaultReport& report) {
+  std::size_t places = 0;
+  for (BirthGroup& group : births_of(facts, BirthClass::scale_invalid)) {
+    std::erase_if(group.births, [](const SickOp* birth) { return birth->op.kind != "block_quantise"; });
+    if (group.births.empty()) continue;
+    places += group.births.size();
+    FoundFault found = fault_at_birth(facts, group, "the scale of a block is NaN", "");
+    found.fault.fix = fix_of(group.first(), found);
+    report.faults.push_back(std::move(found));
+  }
+  if (places > 0) report.figure += fmt::format("; NaN among scales of blocks in {}", counted(places, "place"));
 }
 
 }  // namespace
@@ -64,6 +91,7 @@ FaultReport detect_scale_invalid(Facts& facts) {
   }
   report.figure = fmt::format("{} of {} ledger entries are zero, negative, not finite or sentinels", entries,
                               facts.run.scales().size());
+  add_block_scales(facts, report);
   return report;
 }
 
