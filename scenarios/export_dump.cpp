@@ -69,9 +69,9 @@ std::string expert_name(std::string_view op) {
   return fmt::format("mlp.experts.{}.{}", number, part == "mlp_act" ? std::string_view("act_fn") : part);
 }
 
-/// Empty for what no hook sees: statistics within an op.
+/// Empty for what no hook sees: statistics within an op, and what a block-scaled product quantises its input to.
 std::string hook_name(const OpRow& op, const TensorRow& tensor) {
-  if (tensor.role == "stats") return {};
+  if (tensor.role == "stats" || op.kind == "block_quantise") return {};
   const auto known = std::find_if(kHookNames.begin(), kHookNames.end(),
                                   [&](const HookName& one) { return one.op == op.name && one.role == tensor.role; });
   const std::string expert = expert_name(op.name);
@@ -147,6 +147,24 @@ Status add_scales(const Recording& recording, const StepRow& step, std::vector<H
   return {};
 }
 
+/// The scales that a block-scaled product read, which its module keeps beside its output.
+Status add_input_scales(const Recording& recording, TensorSource& tensors, const OpRow& op, const std::string& output,
+                        std::vector<Held>& out) {
+  const auto inputs = recording.inputs_of(op.id);
+  if (!inputs) return tl::unexpected(inputs.error());
+  for (const InputRow& input : *inputs) {
+    if (input.role != "scales") continue;
+    auto data = tensors.fetch(input.tensor);
+    if (!data) return tl::unexpected(data.error());
+    const std::string module = output.substr(0, output.rfind('.'));
+    out.push_back({module + ".input_scale",
+                   std::string(safetensors_dtype(data->format)),
+                   {data->tokens, data->channels},
+                   std::move(data->bytes)});
+  }
+  return {};
+}
+
 Result<std::vector<Held>> hooked_step(const Recording& recording, TensorSource& tensors, const StepRow& step) {
   std::vector<Held> out;
   OpFilter filter;
@@ -163,6 +181,11 @@ Result<std::vector<Held>> hooked_step(const Recording& recording, TensorSource& 
         return fail(fmt::format("{}: safetensors has no dtype for {}", name, nanscope::name(row.format)));
       auto data = tensors.fetch(row.id);
       if (!data) return tl::unexpected(data.error());
+      if (op.kind == "block_gemm") {
+        if (Status scales = add_input_scales(recording, tensors, op, name, out); !scales) {
+          return tl::unexpected(scales.error());
+        }
+      }
       add(out, hooked(std::move(name), op, row, std::move(*data)));
     }
   }
