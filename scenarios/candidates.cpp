@@ -18,9 +18,19 @@ constexpr std::array<std::string_view, 7> kGroups = {"moe",        "norm",      
                                                      "activation", "attention", "engine"};
 
 /// Bugs of kernels rather than choices: worth a try only to undo them.
-constexpr std::array<std::string_view, 9> kBugs = {
-    "attention.causal", "attention.zero_guard", "kv.clamp_nan", "kv.state_index",         "kv.read_scale",
-    "kv.read_format",   "kv.resume_state",      "kv.wake",      "activation.partial_sums"};
+constexpr std::array<std::string_view, 13> kBugs = {"attention.causal",
+                                                    "attention.zero_guard",
+                                                    "kv.clamp_nan",
+                                                    "kv.state_index",
+                                                    "kv.read_scale",
+                                                    "kv.read_format",
+                                                    "kv.resume_state",
+                                                    "kv.wake",
+                                                    "activation.partial_sums",
+                                                    "activation.scale_overflow",
+                                                    "activation.scale_packing",
+                                                    "activation.scale_memory",
+                                                    "activation.scale_reads"};
 
 bool is_bug(std::string_view name) { return std::find(kBugs.begin(), kBugs.end(), name) != kBugs.end(); }
 
@@ -44,6 +54,9 @@ bool relevant(const EngineConfig& config, std::string_view name) {
   if (std::find(kGroups.begin(), kGroups.end(), group) == kGroups.end()) return false;
   if (group == "moe") return config.model.experts > 0;
   if (group == "inner_norm") return config.model.inner_norm;
+  if (name == "activation.blocks" || name.starts_with("activation.scale_")) {
+    return config.blocks.format != BlockFormat::none;
+  }
   if (name == "kv.policy") return quantized(config) || info(config.kv.format).bits == 8;
   if (name.starts_with("engine.dummy_")) return config.dummy_batch != DummyBatch::none;
   if (name.starts_with("engine.grammar")) return !config.grammar.empty();

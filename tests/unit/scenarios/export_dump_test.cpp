@@ -105,7 +105,14 @@ INSTANTIATE_TEST_SUITE_P(
         Expected{"null-block-poison", "", "engine.dummy_batch", "none"},
         Expected{"padding-rows-write-slot-0", "", "engine.dummy_batch", "none"},
         Expected{"additive-mask-nan", "", "kv.memory", "zeroed"},
-        Expected{"grammar-no-legal-token", "", "engine.grammar_empty", "keep"}));
+        Expected{"grammar-no-legal-token", "", "engine.grammar_empty", "keep"},
+        Expected{"scale-padding-uninit", "scale-invalid"},
+        Expected{"scale-padding-uninit", "", "activation.scale_reads", "used"},
+        Expected{"scale-padding-uninit", "", "activation.scale_memory", "zeroed"},
+        Expected{"scale-packing-mantissa", "scale-invalid"},
+        Expected{"scale-packing-mantissa", "", "activation.scale_packing", "rounded"},
+        Expected{"scale-byte-127", "scale-invalid"},
+        Expected{"scale-byte-127", "", "activation.scale_overflow", "saturate"}));
 
 }  // namespace
 }  // namespace nanscope::scenarios
