@@ -176,9 +176,28 @@ Result<std::unique_ptr<Recording::Impl>> Recording::Impl::load(sqlite::Database 
   auto impl = std::make_unique<Impl>();
   impl->db = std::move(db);
   impl->path = std::move(path);
+  impl->watch_queries();
   if (auto status = impl->check_schema(); !status) return tl::unexpected(std::move(status.error()));
   if (auto status = impl->load_info(); !status) return tl::unexpected(std::move(status.error()));
   return impl;
+}
+
+void Recording::Impl::watch_queries() {
+  static constexpr int kSteps = 1000;  // some ten microseconds of SQLite's machine
+  const auto ends = [](void* opaque) {
+    auto* impl = static_cast<Impl*>(opaque);
+    impl->steps_ += kSteps;
+    return impl->stop.stop_requested() || impl->endless() ? 1 : 0;
+  };
+  sqlite3_progress_handler(db.get(), kSteps, ends, this);
+}
+
+std::uint64_t Recording::Impl::file_bytes() const {
+  sqlite3_file* file = nullptr;
+  sqlite3_int64 size = 0;
+  const int found = sqlite3_file_control(db.get(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  if (found != SQLITE_OK || file == nullptr || file->pMethods == nullptr) return UINT64_MAX / 2;
+  return file->pMethods->xFileSize(file, &size) == SQLITE_OK ? static_cast<std::uint64_t>(size) : 0;
 }
 
 Status Recording::Impl::check_schema() {
@@ -239,6 +258,8 @@ Status Recording::Impl::load_info() {
 
 Result<std::unique_ptr<Recording::Impl::Loan>> Recording::Impl::prepare(const std::string& sql) {
   if (stop.stop_requested()) return error(kStopped);
+  steps_ = 0;
+  bytes_ = file_bytes();
   if (auto node = statements_.extract(sql); !node.empty()) {
     return std::make_unique<Loan>(*this, sql, std::move(node.mapped()));
   }

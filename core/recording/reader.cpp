@@ -58,12 +58,7 @@ Recording::Recording(Recording&&) noexcept = default;
 Recording& Recording::operator=(Recording&&) noexcept = default;
 Recording::~Recording() = default;
 
-void Recording::stop_with(std::stop_token stop) {
-  constexpr int kOpcodes = 1000;  // some ten microseconds of SQLite's machine
-  impl_->stop = std::move(stop);
-  const auto stopped = [](void* impl) { return static_cast<Impl*>(impl)->stop.stop_requested() ? 1 : 0; };
-  sqlite3_progress_handler(impl_->db.get(), kOpcodes, stopped, impl_.get());
-}
+void Recording::stop_with(std::stop_token stop) { impl_->stop = std::move(stop); }
 
 const std::filesystem::path& Recording::path() const { return impl_->path; }
 const RunInfo& Recording::info() const { return impl_->info; }

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -18,6 +19,12 @@ namespace nanscope {
 class Recording::Impl {
  public:
   static constexpr const char* kStopped = "stopped";
+  static constexpr const char* kEndless = "damaged: its pages hold more rows than fit in the file: some occur twice";
+  /// What a row takes in a file at least: a place in its page, a length, a header, an id.
+  static constexpr std::uint64_t kLeastRow = 4;
+  /// Steps of SQLite's machine that a query may take for each byte of the file; reading all of it takes a tenth.
+  static constexpr std::uint64_t kMostSteps = 16;
+  static constexpr std::uint64_t kFreeSteps = 1'000'000;
 
   /// Takes over a database, refuses it unless it is a recording of a known version, and reads what
   /// never changes.
@@ -57,6 +64,11 @@ class Recording::Impl {
   tl::unexpected<Error> error(const std::string& message) const { return fail(path.string() + ": " + message); }
   /// The stored level of a tensor's tiles that is the nearest at or below `level`, if there is one.
   Result<std::optional<TileLevel>> stored_tiles(const TensorRow& tensor, int level);
+  /// Size of the file as SQLite sees it, which grows while it is written. Of a database in memory, which is our own,
+  /// as large as can be.
+  std::uint64_t file_bytes() const;
+  /// Ends a query that was stopped, or that goes round in a damaged file; called every so many steps.
+  void watch_queries();
   /// True while a live process holds the writer's lock.
   bool writer_lives() const;
 
@@ -66,9 +78,13 @@ class Recording::Impl {
   std::stop_token stop;
 
  private:
+  bool endless() const { return steps_ / kMostSteps > kFreeSteps + bytes_; }
+
   Status check_schema();
   Status load_info();
   std::map<std::string, sqlite::Statement> statements_;
+  std::uint64_t steps_ = 0;               ///< since a query was prepared
+  std::uint64_t bytes_ = UINT64_MAX / 2;  ///< of the file, when that query was prepared
 };
 
 template <class Decode, class Visit>
@@ -77,11 +93,13 @@ Status Recording::Impl::each(const sqlite::Query& query, Decode decode, Visit vi
   if (!loan) return tl::unexpected(std::move(loan.error()));
   sqlite::Statement& statement = **loan.value();
   query.bind(statement);
-  for (;;) {
+  const std::uint64_t most = file_bytes() / kLeastRow;
+  for (std::uint64_t rows = 0;; ++rows) {
     if (stop.stop_requested()) return error(kStopped);
     auto more = statement.step();
-    if (!more) return error(more.error().message);
+    if (!more) return error(endless() ? kEndless : more.error().message);
     if (!*more) return {};
+    if (rows > most) return error(kEndless);
     auto row = decode(statement);
     if (!row) return error(row.error().message);
     if (!visit(std::move(*row))) return {};

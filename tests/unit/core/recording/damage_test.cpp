@@ -168,6 +168,81 @@ TEST_F(Damage, TruncatedAnywhereGivesOneLine) {
   }
 }
 
+/// A page of a table that holds nothing but `cells` references to another (sqlite.org/fileformat2.html, 1.6).
+std::string page_of_references(std::size_t page_bytes, std::uint32_t to, int cells) {
+  std::string page(page_bytes, '\0');
+  const auto put = [&](std::size_t at, std::uint32_t value, int width) {
+    for (int i = 0; i < width; ++i)
+      page[at + static_cast<std::size_t>(i)] = static_cast<char>(value >> (8 * (width - 1 - i)));
+  };
+  put(0, 5, 1);
+  put(3, static_cast<std::uint32_t>(cells), 2);
+  put(8, to, 4);
+  std::size_t end = page_bytes;
+  for (int i = 0; i < cells; ++i) {
+    end -= 5;
+    put(end, to, 4);
+    page[end + 4] = static_cast<char>(i % 100);
+    put(12 + 2 * static_cast<std::size_t>(i), static_cast<std::uint32_t>(end), 2);
+  }
+  put(5, static_cast<std::uint32_t>(end), 2);
+  return page;
+}
+
+/// Makes pages of a table refer to one page many times over, in levels: 500^4 times its rows in a few pages.
+void multiply(const fs::path& path, const std::string& table) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  const auto number = [&](const std::string& sql) {
+    sqlite3_stmt* statement = nullptr;
+    sqlite3_prepare_v2(db, sql.c_str(), -1, &statement, nullptr);
+    sqlite3_step(statement);
+    const auto value = static_cast<std::size_t>(sqlite3_column_int64(statement, 0));
+    sqlite3_finalize(statement);
+    return value;
+  };
+  const std::size_t size = number("PRAGMA page_size");
+  const std::size_t root = number("SELECT rootpage FROM sqlite_schema WHERE name = '" + table + "'");
+  const std::size_t pages = number("PRAGMA page_count");
+  sqlite3_close(db);
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_EQ(bytes.size(), pages * size);
+  const std::string leaf = bytes.substr((root - 1) * size, size);
+  ASSERT_EQ(leaf[0], 13) << "the table is one leaf";
+  // The root, then three more pages of references, then the leaf that it was.
+  for (std::size_t level = 0; level < 4; ++level) {
+    const std::string page = page_of_references(size, static_cast<std::uint32_t>(pages + level + 1), 500);
+    level == 0 ? bytes.replace((root - 1) * size, size, page) : bytes += page;
+  }
+  bytes += leaf;
+  const auto count = static_cast<std::uint32_t>(bytes.size() / size);
+  for (std::size_t i = 0; i < 4; ++i) bytes[28 + i] = static_cast<char>(count >> (8 * (3 - i)));
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+TEST_F(Damage, PagesThatOccurTwiceGiveNoRowsWithoutEnd) {
+  multiply(path_, "steps");
+  const auto recording = Recording::open(path_);
+  ASSERT_TRUE(recording) << recording.error().message;
+  const auto steps = recording->steps();
+  ASSERT_FALSE(steps);
+  expect_one_line(steps.error(), path_);
+  EXPECT_THAT(steps.error().message, HasSubstr("more rows than fit in the file"));
+}
+
+/// None of the rows is asked for: SQLite passes over them by itself.
+TEST_F(Damage, PagesThatOccurTwiceAreNotPassedOverWithoutEnd) {
+  multiply(path_, "ops");
+  const auto recording = Recording::open(path_);
+  ASSERT_TRUE(recording) << recording.error().message;
+  OpFilter filter;
+  filter.name = "absent";
+  const auto ops = recording->ops(filter);
+  ASSERT_FALSE(ops);
+  EXPECT_THAT(ops.error().message, HasSubstr("more rows than fit in the file"));
+}
+
 TEST_F(Damage, FlippedBitsNeverCrash) {
   const auto whole = read_file(path_);
   const fs::path flipped = folder_ / "flipped";
