@@ -5,20 +5,25 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "core/numbers/codec.h"
+#include "instrument/files/json_view.h"
+#include "instrument/files/read_budget.h"
 
 namespace nanscope {
 namespace {
 
-using nlohmann::json;
-
 static_assert(std::endian::native == std::endian::little, "tensors are read in place, as the file's little-endian");
 
 constexpr std::size_t kLengthBytes = 8;
+constexpr int kMaxDepth = 4;  ///< of which the format uses three
+constexpr std::size_t kMaxDimensions = 64;
+/// What is kept of a tensor beside its entry: who opens the file lists it once more, or in a map by name.
+constexpr std::uint64_t kListedTensor = 112;
+/// Of one that cannot be read as numbers: its reason, in a list that doubles as it grows.
+constexpr std::uint64_t kSkippedTensor = 400;
+constexpr std::uint64_t kListedField = 128;  ///< a text in the map of metadata
 
 struct DtypeRow {
   std::string_view name;
@@ -96,67 +101,53 @@ Result<HeaderText> header_text(std::span<const std::byte> bytes, const Reporter&
   return HeaderText{as_text(bytes.subspan(kLengthBytes, length)), kLengthBytes + length};
 }
 
-/// Parses the header; nlohmann keeps the last of two equal keys, so they are noticed as they come.
-Result<json> header_json(std::string_view text, const Reporter& report) {
-  std::optional<std::string> duplicate;
-  std::vector<std::set<std::string>> keys;
-  bool deep = false;
-  const json::parser_callback_t watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > 3) deep = true;
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end && !keys.empty()) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.empty()) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second && !duplicate) duplicate = key;
-    }
-    return !deep;
-  };
-  json header = json::parse(text, watch, /*allow_exceptions=*/false);
-  if (deep) return report("header is nested too deeply");
-  if (header.is_discarded() || !header.is_object()) return report("header at offset 8 is not a JSON object");
-  if (duplicate) return report("header names '" + Reporter::printable_name(*duplicate) + "' twice");
-  return header;
-}
-
-/// A JSON number that is a whole one from 0 to 2^63 - 1.
-std::optional<std::int64_t> natural(const json& value) {
-  if (!value.is_number_unsigned()) return std::nullopt;
-  const auto number = value.get<std::uint64_t>();
-  if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
-  return static_cast<std::int64_t>(number);
+/// The header's object, checked. Offsets are in the file.
+Result<JsonView> header_json(std::string_view text, const Reporter& report) {
+  JsonLimits limits;
+  limits.depth = kMaxDepth;
+  const auto header = check_json(text, limits);
+  if (!header) {
+    return report("header: offset " + std::to_string(kLengthBytes + header.error().offset) + ": " +
+                  header.error().what);
+  }
+  if (!header->is_object()) return report("header at offset 8 is not a JSON object");
+  return *header;
 }
 
 /// Bytes that `shape` of `bits`-wide elements takes; none when it overflows or is no whole number of bytes.
 std::optional<std::uint64_t> shape_bytes(const std::vector<std::int64_t>& shape, int bits) {
   std::uint64_t total = static_cast<std::uint64_t>(bits);
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  // Extents beside a 0 are multiplied by others later: they must fit too.
+  const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
   for (const std::int64_t extent : shape) {
+    if (extent == 0) continue;
     if (__builtin_mul_overflow(total, static_cast<std::uint64_t>(extent), &total)) return std::nullopt;
   }
+  if (empty) return 0;
   if (total % 8 != 0) return std::nullopt;
   return total / 8;
 }
 
-Result<SafetensorsEntry> parse_entry(const std::string& name, const json& fields, const Reporter& report) {
+Result<SafetensorsEntry> parse_entry(const std::string& name, const JsonView& fields, const Reporter& report) {
   if (!fields.is_object()) return report.tensor(name, "not a JSON object");
   const auto dtype = fields.find("dtype");
   const auto shape = fields.find("shape");
   const auto offsets = fields.find("data_offsets");
-  if (dtype == fields.end() || !dtype->is_string()) return report.tensor(name, "no dtype");
-  if (shape == fields.end() || !shape->is_array() || shape->size() > 64) return report.tensor(name, "no valid shape");
-  if (offsets == fields.end() || !offsets->is_array() || offsets->size() != 2) {
-    return report.tensor(name, "no pair of data_offsets");
-  }
+  if (!dtype || !dtype->is_text()) return report.tensor(name, "no dtype");
+  if (!shape || !shape->is_array() || shape->size() > kMaxDimensions) return report.tensor(name, "no valid shape");
+  if (!offsets || !offsets->is_array() || offsets->size() != 2) return report.tensor(name, "no pair of data_offsets");
   SafetensorsEntry entry;
   entry.name = name;
-  entry.dtype = dtype->get_ref<const std::string&>();
-  for (const json& extent : *shape) {
-    const auto value = natural(extent);
+  entry.dtype = dtype->text();
+  entry.shape.reserve(shape->size());
+  for (const auto& [key, extent] : shape->items()) {
+    const auto value = extent.natural();
     if (!value) return report.tensor(name, "shape holds something else than whole numbers from 0");
     entry.shape.push_back(*value);
   }
-  const auto begin = natural((*offsets)[0]);
-  const auto end = natural((*offsets)[1]);
+  auto pair = offsets->items().begin();
+  const auto begin = pair->value.natural();
+  const auto end = (++pair)->value.natural();
   if (!begin || !end || *begin > *end) return report.tensor(name, "data_offsets are no ascending pair");
   entry.begin = static_cast<std::uint64_t>(*begin);
   entry.end = static_cast<std::uint64_t>(*end);
@@ -177,6 +168,59 @@ Result<SafetensorsEntry> parse_entry(const std::string& name, const json& fields
   }
   return entry;
 }
+
+/// Makes the entries of a header's members, and charges them to what reading the file may take.
+class HeaderReader {
+ public:
+  HeaderReader(std::uint64_t file_bytes, const Reporter& report) : budget_(file_bytes), report_(report) {}
+
+  Result<SafetensorsHeader> read(const JsonView& fields) {
+    const std::size_t members = fields.size();
+    if (!budget_.take(members * (sizeof(SafetensorsEntry) + kListedTensor))) return too_much(members);
+    header_.entries.reserve(members);
+    for (const auto& [key, value] : fields.items()) {
+      const bool is_metadata = key.equals("__metadata__");
+      const auto done = is_metadata ? take_metadata(value) : take_entry(key, value);
+      if (!done) return tl::unexpected(done.error());
+    }
+    return std::move(header_);
+  }
+
+ private:
+  tl::unexpected<Error> too_much(std::size_t members) const {
+    return report_("header at offset 8: the " + std::to_string(members) +
+                   " members would take more than four times the file in memory, expected fewer");
+  }
+
+  Status take_entry(const JsonView& key, const JsonView& value) {
+    const std::string name = key.text();
+    auto entry = parse_entry(name, value, report_);
+    if (!entry) return tl::unexpected(entry.error());
+    const std::uint64_t texts = 2 * text_bytes(name.size()) + text_bytes(entry->dtype.size());
+    const bool readable = entry->known && !entry->dtype.starts_with('C');
+    if (!budget_.take(texts + 8 * entry->shape.size() + (readable ? 0 : kSkippedTensor))) {
+      return too_much(header_.entries.size() + 1);
+    }
+    header_.entries.push_back(std::move(*entry));
+    return {};
+  }
+
+  Status take_metadata(const JsonView& value) {
+    if (!value.is_object()) return report_("__metadata__ is not a JSON object");
+    for (const auto& [key, text] : value.items()) {
+      if (!text.is_text()) return report_("__metadata__ holds something else than texts");
+      if (!budget_.take(kListedField + 2 * key.source().size() + 2 * text.source().size())) {
+        return too_much(header_.entries.size() + header_.metadata.size());
+      }
+      header_.metadata[key.text()] = text.text();
+    }
+    return {};
+  }
+
+  ReadBudget budget_;
+  const Reporter& report_;
+  SafetensorsHeader header_;
+};
 
 Status check_layout(const SafetensorsHeader& header, std::uint64_t file_size, const Reporter& report) {
   std::uint64_t position = 0;
@@ -248,28 +292,17 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> bytes, st
   const auto fields = header_json(text->text, report);
   if (!fields) return tl::unexpected(fields.error());
 
-  SafetensorsHeader header;
+  auto read = HeaderReader(bytes.size(), report).read(*fields);
+  if (!read) return tl::unexpected(read.error());
+  SafetensorsHeader& header = *read;
   header.data_begin = text->data_begin;
-  for (const auto& [name, value] : fields->items()) {
-    if (name != "__metadata__") {
-      auto entry = parse_entry(name, value, report);
-      if (!entry) return tl::unexpected(entry.error());
-      header.entries.push_back(std::move(*entry));
-      continue;
-    }
-    if (!value.is_object()) return report("__metadata__ is not a JSON object");
-    for (const auto& [key, text_value] : value.items()) {
-      if (!text_value.is_string()) return report("__metadata__ holds something else than texts");
-      header.metadata[key] = text_value.get<std::string>();
-    }
-  }
   // Empty tensors share their offset with a neighbour: the shorter one comes first.
   std::sort(header.entries.begin(), header.entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
   const auto layout = check_layout(header, bytes.size(), report);
   if (!layout) return tl::unexpected(layout.error());
-  return header;
+  return read;
 }
 
 SafetensorsFile::SafetensorsFile(MappedFile file, SafetensorsHeader header)

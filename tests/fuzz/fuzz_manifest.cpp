@@ -17,7 +17,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }();
   static_cast<void>(written);
   const auto text = std::as_bytes(std::span(data, size));
-  nanscope::fuzz::read_everything(nanscope::read_manifest(text, folder / "manifest.json"), 42);
-  nanscope::fuzz::read_everything(nanscope::read_manifest(text, folder / "manifest.jsonl"), 42);
+  constexpr std::uint64_t kNamed = 42 + 24 + 2 * 4096;  // the files that it may name, a page more for each
+  for (const char* name : {"manifest.json", "manifest.jsonl"}) {
+    const std::filesystem::path path = folder / name;
+    nanscope::fuzz::read_everything(
+        nanscope::fuzz::open_within(size + kNamed, [&] { return nanscope::read_manifest(text, path); }), 42);
+  }
   return 0;
 }

@@ -12,6 +12,7 @@
 #include "core/place.h"
 #include "core/recording/reader.h"
 #include "core/recording/writer.h"
+#include "tests/fuzz/allocation_limit.h"
 
 /// The reader of recordings on hostile bytes. An even first byte: the rest is the file. An odd one:
 /// the rest is a list of patches (u16 offset in units of 1 byte, u8 page, u8 value) upon a small
@@ -151,6 +152,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const fs::path path = folder() / "input";
   std::ofstream(path, std::ios::binary | std::ios::trunc)
       .write(image.data(), static_cast<std::streamsize>(image.size()));
+  // SQLite's cache of pages (2 MiB), its statements, and rows, which take less room in a file than read.
+  const fuzz::AllocationLimit limit(16 * image.size() + (8 << 20));
   read_everything(path);
   return 0;
 }

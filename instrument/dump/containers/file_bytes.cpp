@@ -32,40 +32,18 @@ std::string in_quotes(std::string_view text) {
   return out;
 }
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto at = [&](std::size_t k) { return k < text.size() ? static_cast<unsigned char>(text[k]) : 0U; };
-    const unsigned lead = at(i);
-    const std::size_t length = lead < 0x80                   ? 1
-                               : lead >= 0xc2 && lead < 0xe0 ? 2
-                               : lead < 0xf0                 ? 3
-                               : lead < 0xf5                 ? 4
-                                                             : 0;
-    if (length == 0 || (lead >= 0x80 && lead < 0xc2)) return false;
-    for (std::size_t k = 1; k < length; ++k) {
-      if ((at(i + k) & 0xc0U) != 0x80) return false;
-    }
-    // Longer than needed, halves of surrogates, beyond U+10FFFF (Unicode 15, table 3-7).
-    const unsigned next = at(i + 1);
-    if ((lead == 0xe0 && next < 0xa0) || (lead == 0xed && next > 0x9f) || (lead == 0xf0 && next < 0x90) ||
-        (lead == 0xf4 && next > 0x8f)) {
-      return false;
-    }
-    i += length;
-  }
-  return true;
-}
-
 std::optional<std::uint64_t> checked_count(std::span<const std::int64_t> shape, const Dtype& dtype) {
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  // Extents beside a 0 are multiplied by others later: they must fit too.
+  const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
   std::uint64_t count = 1;
   for (const std::int64_t extent : shape) {
+    if (extent == 0) continue;
     if (extent < 0 || __builtin_mul_overflow(count, static_cast<std::uint64_t>(extent), &count)) return std::nullopt;
   }
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   std::uint64_t bits = 0;
   if (__builtin_mul_overflow(count, static_cast<std::uint64_t>(dtype.bits), &bits) || bits > kMost) return std::nullopt;
-  return count;
+  return empty ? 0 : count;
 }
 
 std::string shape_text(std::span<const std::int64_t> shape) {

@@ -11,6 +11,7 @@
 
 #include "core/dump/dtype.h"
 #include "core/result.h"
+#include "instrument/files/utf8.h"
 
 /// What every reader of a container needs: its file's bytes, errors in one line, sizes that cannot overflow.
 namespace nanscope {
@@ -31,9 +32,6 @@ tl::unexpected<Error> refuse(std::string_view file, std::uint64_t offset, const 
 std::string printable(std::string_view text, std::size_t limit = 120);
 /// The same between single quotes.
 std::string in_quotes(std::string_view text);
-
-/// Whether a text is UTF-8, as all names must be that are shown or written to JSON.
-bool is_utf8(std::string_view text);
 
 /// Product of the extents; nothing when it, or its size in this dtype, does not fit in 63 bits.
 std::optional<std::uint64_t> checked_count(std::span<const std::int64_t> shape, const Dtype& dtype);

@@ -2,11 +2,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 
 #include "core/result.h"
+#include "instrument/files/json_view.h"
 
 namespace nanscope {
 
@@ -14,7 +14,7 @@ namespace nanscope {
 struct JsonLine {
   std::uint64_t number;  ///< from 1
   std::uint64_t offset;  ///< of its first byte
-  nlohmann::json object;
+  JsonView object;       ///< a view of the file
 };
 
 inline constexpr std::uint64_t kMaxJsonLine = 4 << 20;

@@ -11,14 +11,18 @@
 #include "instrument/dump/containers/strict_json.h"
 #include "instrument/dump/containers/strided.h"
 #include "instrument/files/file.h"
+#include "instrument/files/read_budget.h"
 
 namespace nanscope {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::uint64_t kMaxManifest = 64 << 20;
 constexpr std::size_t kMaxDimensions = 64;
+/// What is kept of a file that is named, beside its size: that of a page.
+constexpr std::uint64_t kOpenFile = 4096;
+/// Of a tensor: its name in a set, its extent in a map, beside what Container and Place hold.
+constexpr std::uint64_t kListedTensor = 144;
+constexpr std::uint64_t kListedField = 128;  ///< a text in the map of metadata
 
 /// What an entry says, before its file is looked at.
 struct Entry {
@@ -33,27 +37,36 @@ struct Entry {
 
 class RawFiles final : public Container {
  public:
-  RawFiles(std::filesystem::path folder, std::string manifest)
-      : folder_(std::move(folder)), manifest_(std::move(manifest)) {}
+  RawFiles(std::filesystem::path folder, std::uint64_t manifest_bytes)
+      : folder_(std::move(folder)), budget_(manifest_bytes) {}
 
-  void describe(const std::string& key, const json& value) {
-    metadata_[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  /// Makes room for so many tensors; `where` names the manifest, for errors.
+  Status expect(std::size_t tensors, std::string_view where) {
+    if (!budget_.take(tensors * (sizeof(ContainedTensor) + sizeof(Place)))) return too_much(where, 0);
+    tensors_.reserve(tensors);
+    places_.reserve(tensors);
+    return {};
+  }
+
+  Status describe(std::string_view key, const JsonView& value, std::string_view where, std::uint64_t offset) {
+    if (!budget_.take(kListedField + 2 * key.size() + 2 * value.source().size())) return too_much(where, offset);
+    metadata_[std::string(key)] = value.is_text() ? value.text() : std::string(value.source());
+    return {};
   }
 
   /// `where` and `offset` are the entry's place in the manifest, for errors.
   Status add(Entry entry, std::string_view where, std::uint64_t offset) {
+    if (!budget_.take(kListedTensor + 3 * entry.name.size() + 16 * entry.shape.size())) return too_much(where, offset);
     if (!names_.insert(entry.name).second)
       return refuse(where, offset, "the name " + in_quotes(entry.name) + " twice, expected once");
     if (entry.dtype->kind == DtypeKind::complex) {
-      skipped_.push_back(
-          {entry.name, "elements are complex, " + std::string(entry.dtype->name) + ", expected real numbers"});
-      return {};
+      return skip(entry.name, "elements are complex, " + std::string(entry.dtype->name) + ", expected real numbers",
+                  where, offset);
     }
     const auto found = find_file(entry.file, where, offset);
     if (!found) return tl::unexpected(found.error());
     if (*found == nullptr) {
-      skipped_.push_back({entry.name, "its file " + printable(entry.file) + " is missing"});
-      return {};
+      return skip(entry.name, "its file " + printable(entry.file) + " is missing", where, offset);
     }
     OpenFile& file = **found;
     const std::uint64_t size = file.data.bytes.size();
@@ -67,19 +80,19 @@ class RawFiles final : public Container {
     }
     const auto apart = take_extent(file, begin, entry, where, offset);
     if (!apart) return apart;
-    tensors_.push_back({std::move(entry.name), entry.dtype, entry.shape, begin, {}});
-    places_.push_back({file.data, std::move(entry.shape), entry.first_index_fastest});
+    tensors_.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape), begin, {}});
+    places_.push_back({&file, entry.first_index_fastest});
     return {};
   }
 
   Result<TensorBytes> bytes(std::size_t tensor) const override {
     const ContainedTensor& wanted = tensors_.at(tensor);
     const Place& place = places_[tensor];
-    const auto elements = place.file.bytes.subspan(wanted.offset, wanted.dtype->bytes(wanted.count()));
-    if (!place.first_index_fastest) return TensorBytes{elements, place.file.owner};
-    const StridedView view = first_index_fastest(place.shape);
-    if (view.contiguous()) return TensorBytes{elements, place.file.owner};
-    return gather(elements, view, static_cast<std::size_t>(wanted.dtype->bits / 8), place.file.name);
+    const auto elements = place.file->data.bytes.subspan(wanted.offset, wanted.dtype->bytes(wanted.count()));
+    if (!place.first_index_fastest) return TensorBytes{elements, place.file->data.owner};
+    const StridedView view = first_index_fastest(wanted.shape);
+    if (view.contiguous()) return TensorBytes{elements, place.file->data.owner};
+    return gather(elements, view, static_cast<std::size_t>(wanted.dtype->bits / 8), place.file->data.name);
   }
 
  private:
@@ -88,10 +101,20 @@ class RawFiles final : public Container {
     std::map<std::uint64_t, std::uint64_t> extents;  ///< begin -> end of the tensors in it
   };
   struct Place {
-    FileBytes file;
-    std::vector<std::int64_t> shape;
+    const OpenFile* file;  ///< in the map, where it stays
     bool first_index_fastest;
   };
+
+  static tl::unexpected<Error> too_much(std::string_view where, std::uint64_t offset) {
+    return refuse(where, offset, "the manifest lists more than four times its size in memory, expected fewer entries");
+  }
+
+  Status skip(const std::string& name, std::string reason, std::string_view where, std::uint64_t offset) {
+    // Twice, because the list doubles as it grows.
+    if (!budget_.take(3 * sizeof(SkippedTensor) + name.size() + reason.size())) return too_much(where, offset);
+    skipped_.push_back({name, std::move(reason)});
+    return {};
+  }
 
   /// Opens a file once; null when it is not there.
   Result<OpenFile*> find_file(const std::string& name, std::string_view where, std::uint64_t offset) {
@@ -113,6 +136,7 @@ class RawFiles final : public Container {
     auto data = map_file(path);
     if (!data) return tl::unexpected(data.error());
     parts_.push_back(path);
+    budget_.grow(data->bytes.size() + kOpenFile);
     return &files_.emplace(name, OpenFile{std::move(*data), {}}).first->second;
   }
 
@@ -133,7 +157,7 @@ class RawFiles final : public Container {
   }
 
   std::filesystem::path folder_;
-  std::string manifest_;
+  ReadBudget budget_;
   std::map<std::string, OpenFile> files_;
   std::set<std::string> names_;
   std::vector<Place> places_;
@@ -145,7 +169,7 @@ class EntryReader {
   EntryReader(RawFiles& into, std::string_view where, std::uint64_t offset)
       : into_(into), where_(where), offset_(offset) {}
 
-  Status read(const json& fields) {
+  Status read(const JsonView& fields) {
     if (!fields.is_object()) return refused("an entry that is no object");
     for (const auto& [key, value] : fields.items()) {
       const auto taken = take(key, value);
@@ -162,54 +186,55 @@ class EntryReader {
       return refused(in_quotes(entry_.name) + ": the order F of packed elements, expected C");
     }
     entry_.bytes = entry_.dtype->bytes(*count);
-    for (const auto& [key, value] : others_) into_.describe(entry_.name + "." + key, value);
+    for (const auto& [key, value] : fields.items()) {
+      if (is_known(key)) continue;
+      const auto described = into_.describe(entry_.name + "." + key.text(), value, where_, offset_);
+      if (!described) return described;
+    }
     return into_.add(std::move(entry_), where_, offset_);
   }
 
  private:
   tl::unexpected<Error> refused(const std::string& what) const { return refuse(where_, offset_, what); }
 
-  Status take(const std::string& key, const json& value) {
-    if (key == "name" || key == "file") {
-      if (!value.is_string()) return refused("'" + key + "' is no text");
-      (key == "name" ? entry_.name : entry_.file) = value.get<std::string>();
-      named_ = named_ || key == "name";
-      return {};
-    }
-    if (key == "dtype") {
-      entry_.dtype = value.is_string() ? find_dtype(value.get_ref<const std::string&>()) : nullptr;
-      if (entry_.dtype == nullptr)
-        return refused("the dtype " + printable(value.dump()) + ", expected one like f32, bf16, e4m3 or i64");
-      return {};
-    }
-    if (key == "shape") return take_shape(value);
-    if (key == "offset") {
-      const auto offset = json_natural(value);
-      if (!offset) return refused("the offset " + printable(value.dump()) + ", expected a whole number from 0");
+  static bool is_known(const JsonView& key) {
+    constexpr std::string_view kFields[] = {"name", "file", "dtype", "shape", "offset", "order"};
+    return std::any_of(std::begin(kFields), std::end(kFields), [&](std::string_view one) { return key.equals(one); });
+  }
+
+  Status take(const JsonView& key, const JsonView& value) {
+    const std::string shown = printable(value.source());
+    if (key.equals("name") || key.equals("file")) {
+      const bool is_name = key.equals("name");
+      if (!value.is_text()) return refused(is_name ? "'name' is no text" : "'file' is no text");
+      (is_name ? entry_.name : entry_.file) = value.text();
+      named_ = named_ || is_name;
+    } else if (key.equals("dtype")) {
+      entry_.dtype = find_dtype(value.text());
+      if (entry_.dtype == nullptr) return refused("the dtype " + shown + ", expected one like f32, bf16, e4m3 or i64");
+    } else if (key.equals("shape")) {
+      return take_shape(value);
+    } else if (key.equals("offset")) {
+      const auto offset = value.natural();
+      if (!offset) return refused("the offset " + shown + ", expected a whole number from 0");
       entry_.offset = static_cast<std::uint64_t>(*offset);
-      return {};
+    } else if (key.equals("order")) {
+      if (!value.equals("C") && !value.equals("F")) return refused("the order " + shown + ", expected \"C\" or \"F\"");
+      entry_.first_index_fastest = value.equals("F");
     }
-    if (key == "order") {
-      if (value != "C" && value != "F")
-        return refused("the order " + printable(value.dump()) + ", expected \"C\" or \"F\"");
-      entry_.first_index_fastest = value == "F";
-      return {};
-    }
-    others_.emplace_back(key, value);
     return {};
   }
 
-  Status take_shape(const json& value) {
-    shaped_ = value.is_array() && value.size() <= kMaxDimensions;
-    if (shaped_) {
-      for (const json& extent : value) {
-        const auto number = json_natural(extent);
-        shaped_ = shaped_ && number.has_value();
-        entry_.shape.push_back(number.value_or(0));
-      }
+  Status take_shape(const JsonView& value) {
+    shaped_ = value.is_array();
+    for (const auto& [key, extent] : value.items()) {
+      const auto number = extent.natural();
+      shaped_ = shaped_ && number.has_value() && entry_.shape.size() < kMaxDimensions;
+      if (!shaped_) break;
+      entry_.shape.push_back(*number);
     }
-    if (!shaped_) return refused("the shape " + printable(value.dump()) + ", expected at most 64 whole numbers from 0");
-    return {};
+    if (shaped_) return {};
+    return refused("the shape " + printable(value.source()) + ", expected at most 64 whole numbers from 0");
   }
 
   RawFiles& into_;
@@ -218,27 +243,35 @@ class EntryReader {
   Entry entry_;
   bool named_ = false;
   bool shaped_ = false;
-  std::vector<std::pair<std::string, json>> others_;
 };
 
 Status read_whole(std::string_view text, const std::string& file, RawFiles& into) {
   const auto manifest = parse_strict_json(text, file, 0);
   if (!manifest) return tl::unexpected(manifest.error());
   const auto tensors = manifest->find("tensors");
-  if (tensors == manifest->end() || !tensors->is_array()) {
+  if (!tensors || !tensors->is_array()) {
     return refuse(file, 0, "no list 'tensors', expected a manifest of raw files");
   }
+  auto status = into.expect(tensors->size(), file);
   for (const auto& [key, value] : manifest->items()) {
-    if (key != "tensors") into.describe(key, value);
+    if (status && !key.equals("tensors")) status = into.describe(key.text(), value, file, 0);
   }
-  for (std::size_t i = 0; i < tensors->size(); ++i) {
-    const auto read = EntryReader(into, file + ": entry " + std::to_string(i), 0).read((*tensors)[i]);
-    if (!read) return read;
+  std::size_t number = 0;
+  for (const auto& [key, entry] : tensors->items()) {
+    if (!status) return status;
+    const auto offset = static_cast<std::uint64_t>(entry.source().data() - text.data());
+    status = EntryReader(into, file + ": entry " + std::to_string(number++), offset).read(entry);
   }
-  return {};
+  return status;
 }
 
 Status read_lines(std::span<const std::byte> text, const std::string& file, RawFiles& into) {
+  const std::string_view all = as_text(text);
+  const auto lines = static_cast<std::size_t>(std::count(all.begin(), all.end(), '\n')) + 1;
+  // The shortest entry, so that a file of empty lines makes no room.
+  constexpr std::size_t kShortest = 40;
+  const auto expected = into.expect(std::min(lines, all.size() / kShortest + 1), file);
+  if (!expected) return expected;
   return for_each_json_line(text, file, [&](const JsonLine& line) {
     return EntryReader(into, file + ": line " + std::to_string(line.number), line.offset).read(line.object);
   });
@@ -248,7 +281,7 @@ Status read_lines(std::span<const std::byte> text, const std::string& file, RawF
 
 Result<std::unique_ptr<Container>> read_manifest(std::span<const std::byte> text, const std::filesystem::path& path) {
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  auto files = std::make_unique<RawFiles>(folder, path.string());
+  auto files = std::make_unique<RawFiles>(folder, text.size());
   const auto read = path.extension() == ".jsonl" ? read_lines(text, path.string(), *files)
                                                  : read_whole(as_text(text), path.string(), *files);
   if (!read) return tl::unexpected(read.error());
@@ -256,9 +289,13 @@ Result<std::unique_ptr<Container>> read_manifest(std::span<const std::byte> text
 }
 
 Result<std::unique_ptr<Container>> open_manifest(const std::filesystem::path& path) {
-  const auto text = read_file(path, kMaxManifest);
-  if (!text) return tl::unexpected(text.error());
-  return read_manifest(*text, path);
+  const auto file = map_file(path);
+  if (!file) return tl::unexpected(file.error());
+  if (file->bytes.size() > kMaxManifest) {
+    return fail(path.string() + ": " + std::to_string(file->bytes.size()) + " bytes, expected at most " +
+                std::to_string(kMaxManifest));
+  }
+  return read_manifest(file->bytes, path);
 }
 
 ContainerKind manifest_container() { return {"raw", {"manifest.json", "manifest.jsonl"}, nullptr, open_manifest}; }

@@ -252,16 +252,17 @@ Status check_size(const NpyArray& array, std::uint64_t size, std::string_view na
 
 class Npy final : public Container {
  public:
-  Npy(FileBytes file, NpyArray array) : file_(std::move(file)), array_(std::move(array)) {
-    tensors_.push_back({"", array_.dtype, array_.shape, array_.data, array_.note});
+  Npy(FileBytes file, NpyArray array)
+      : file_(std::move(file)), place_{.data = array.data, .first_index_fastest = array.first_index_fastest} {
+    tensors_.push_back({"", array.dtype, std::move(array.shape), array.data, std::move(array.note)});
   }
-  Result<TensorBytes> bytes(std::size_t /*tensor*/) const override {
-    return npy_bytes(array_, file_.bytes, file_.owner, file_.name);
+  Result<TensorBytes> bytes(std::size_t tensor) const override {
+    return npy_bytes(tensors_.at(tensor), place_, file_.bytes, file_.owner, file_.name);
   }
 
  private:
   FileBytes file_;
-  NpyArray array_;
+  NpyPlace place_;
 };
 
 Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
@@ -271,6 +272,14 @@ Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+std::uint64_t npy_header_bytes(std::span<const std::byte> head) {
+  if (head.size() < 12 || !recognises(head)) return 0;
+  const bool first = head[6] == std::byte{1};
+  const std::uint64_t bytes = first ? 10 + std::uint64_t{little_endian<std::uint16_t>(head, 8)}
+                                    : 12 + std::uint64_t{little_endian<std::uint32_t>(head, 8)};
+  return std::min(bytes, kMaxNpyHeader + 12);
+}
 
 Result<NpyArray> parse_npy(std::span<const std::byte> head, std::uint64_t size, std::string_view name,
                            std::uint64_t base) {
@@ -301,13 +310,13 @@ Result<std::unique_ptr<Container>> open_npy(FileBytes file) {
   return std::make_unique<Npy>(std::move(file), std::move(*array));
 }
 
-Result<TensorBytes> npy_bytes(const NpyArray& array, std::span<const std::byte> file,
+Result<TensorBytes> npy_bytes(const ContainedTensor& tensor, const NpyPlace& place, std::span<const std::byte> file,
                               const std::shared_ptr<const void>& owner, std::string_view name) {
-  const auto elements = file.subspan(array.data);
-  if (!array.first_index_fastest) return TensorBytes{elements, owner};
-  const StridedView view = first_index_fastest(array.shape);
+  const auto elements = file.subspan(place.data);
+  if (!place.first_index_fastest) return TensorBytes{elements, owner};
+  const StridedView view = first_index_fastest(tensor.shape);
   if (view.contiguous()) return TensorBytes{elements, owner};
-  return gather(elements, view, static_cast<std::size_t>(array.dtype->bits / 8), name);
+  return gather(elements, view, static_cast<std::size_t>(tensor.dtype->bits / 8), name);
 }
 
 ContainerKind npy_container() { return {"npy", {".npy"}, recognises, open}; }

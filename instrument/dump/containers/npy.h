@@ -29,6 +29,10 @@ struct NpyArray {
 /// NumPy itself refuses headers beyond 10,000 bytes unless told otherwise.
 inline constexpr std::uint64_t kMaxNpyHeader = 1 << 16;
 
+/// How many of a file's first bytes its header takes, kMaxNpyHeader and a few more at most; 0 where those that are
+/// given, at least 12, are no header's.
+std::uint64_t npy_header_bytes(std::span<const std::byte> head);
+
 /// Reads and checks a header out of the first bytes of a file of `size` bytes, which must be exactly as
 /// long as header and array. Offsets in errors are plus `base`, where the file lies in the file `name`.
 Result<NpyArray> parse_npy(std::span<const std::byte> head, std::uint64_t size, std::string_view name,
@@ -37,8 +41,14 @@ Result<NpyArray> parse_npy(std::span<const std::byte> head, std::uint64_t size, 
 /// An array as a container of one tensor with an empty key.
 Result<std::unique_ptr<Container>> open_npy(FileBytes file);
 
+/// Where an array lies in its file.
+struct NpyPlace {
+  std::uint64_t data = 0;  ///< offset of the first element
+  bool first_index_fastest = false;
+};
+
 /// The array's elements out of the file's bytes, row-major.
-Result<TensorBytes> npy_bytes(const NpyArray& array, std::span<const std::byte> file,
+Result<TensorBytes> npy_bytes(const ContainedTensor& tensor, const NpyPlace& place, std::span<const std::byte> file,
                               const std::shared_ptr<const void>& owner, std::string_view name);
 
 }  // namespace nanscope

@@ -85,8 +85,11 @@ std::string opcode_name(std::uint8_t code) {
 
 class PickleReader {
  public:
-  PickleReader(std::span<const std::byte> bytes, std::string_view file, std::uint64_t base, KnownGlobal known)
-      : bytes_(bytes), file_(file), base_(base), known_(known) {}
+  PickleReader(std::span<const std::byte> bytes, std::string_view file, std::uint64_t base, KnownGlobal known,
+               ReadBudget& budget)
+      : bytes_(bytes), file_(file), base_(base), known_(known), budget_(budget) {
+    pickle_.bytes = as_text(bytes);
+  }
 
   Result<Pickle> read() {
     if (bytes_.size() > kMaxPickleBytes) {
@@ -148,22 +151,44 @@ class PickleReader {
     return {};
   }
 
-  Status push(PickleNode node) {
-    if (pickle_.nodes.size() >= kMaxPickleNodes) {
-      return refused("more than " + std::to_string(kMaxPickleNodes) + " values in a pickle");
-    }
-    node.offset = static_cast<std::uint32_t>(opcode_at_);
-    stack_.push_back(static_cast<std::uint32_t>(pickle_.nodes.size()));
-    pickle_.nodes.push_back(std::move(node));
+  tl::unexpected<Error> too_much() const {
+    return refused("the " + std::to_string(pickle_.nodes.size()) +
+                   " values of the pickle so far would take more than four times the file in memory, expected fewer");
+  }
+
+  /// Makes room for `more` numbers and charges it: a list that doubles is there one and a half times for a moment.
+  bool make_room(std::vector<std::uint32_t>& list, std::size_t more) {
+    if (list.capacity() - list.size() >= more) return true;
+    const std::size_t room = std::max({std::size_t{64}, 2 * list.capacity(), list.size() + more});
+    if (!budget_.take((room - list.capacity()) * sizeof(std::uint32_t) * 3 / 2)) return false;
+    list.reserve(room);
+    return true;
+  }
+
+  Status push_place(std::uint32_t place) {
+    if (!make_room(stack_, 1)) return too_much();
+    stack_.push_back(place);
     return {};
+  }
+
+  Status push(PickleNode node) {
+    if (!budget_.take(kNodeBytes)) return too_much();
+    node.offset = static_cast<std::uint32_t>(opcode_at_);
+    const auto place = push_place(static_cast<std::uint32_t>(pickle_.nodes.size()));
+    if (place) pickle_.nodes.push_back(node);
+    return place;
   }
   Status push_integer(std::int64_t value) { return push({.kind = PickleKind::integer, .integer = value}); }
   Status push_flag(bool value) { return push({.kind = PickleKind::boolean, .integer = value ? 1 : 0}); }
+  Status push_view(PickleKind kind, std::string_view text, std::int64_t integer = 0) {
+    const auto first = static_cast<std::uint32_t>(text.data() - pickle_.bytes.data());
+    return push({.kind = kind, .first = first, .count = static_cast<std::uint32_t>(text.size()), .integer = integer});
+  }
   template <class Length>
   Status push_text(PickleKind kind) {
     const auto text = take_counted<Length>();
     if (!text) return tl::unexpected(text.error());
-    return push({.kind = kind, .text = *text});
+    return push_view(kind, *text);
   }
   template <class T>
   Status push_number() {
@@ -182,28 +207,48 @@ class PickleReader {
     return top;
   }
 
-  Result<std::vector<std::uint32_t>> pop_many(std::size_t count) {
+  /// The topmost values, which stay in the stack's memory until something is pushed.
+  Result<std::span<const std::uint32_t>> pop_many(std::size_t count) {
     if (available() < count) return refused("an opcode that needs more values than there are");
-    const auto first = stack_.end() - static_cast<std::ptrdiff_t>(count);
-    std::vector<std::uint32_t> items(first, stack_.end());
-    stack_.erase(first, stack_.end());
+    const std::span<const std::uint32_t> items(stack_.data() + (stack_.size() - count), count);
+    stack_.resize(stack_.size() - count);
     return items;
   }
 
-  Result<std::vector<std::uint32_t>> pop_to_mark() {
+  Result<std::span<const std::uint32_t>> pop_to_mark() {
     if (marks_.empty()) return refused("an opcode that needs a mark where there is none");
     auto items = pop_many(available());
     marks_.pop_back();
     return items;
   }
 
-  Status push_tuple(Result<std::vector<std::uint32_t>> items) {
+  /// Appends items to those of a node, which move to the end of the list when there is no room behind them.
+  Status add_items(PickleNode& node, std::span<const std::uint32_t> items) {
+    auto& all = pickle_.all_items;
+    const std::size_t wanted = node.count + items.size();
+    if (wanted > static_cast<std::size_t>(node.integer)) {
+      const std::size_t room = node.count == 0 ? wanted : std::max<std::size_t>(wanted, 2 * std::size_t{node.count});
+      if (all.size() + room > kMostItems || !make_room(all, room)) return too_much();
+      const std::size_t first = all.size();
+      all.resize(first + room);
+      std::copy_n(all.begin() + node.first, node.count, all.begin() + static_cast<std::ptrdiff_t>(first));
+      node.first = static_cast<std::uint32_t>(first);
+      node.integer = static_cast<std::int64_t>(room);
+    }
+    std::copy(items.begin(), items.end(), all.begin() + node.first + node.count);
+    node.count = static_cast<std::uint32_t>(wanted);
+    return {};
+  }
+
+  Status push_holder(PickleKind kind, Result<std::span<const std::uint32_t>> items) {
     if (!items) return tl::unexpected(items.error());
-    return push({.kind = PickleKind::tuple, .items = std::move(*items)});
+    PickleNode node{.kind = kind};
+    const auto added = add_items(node, *items);
+    return added ? push(node) : added;
   }
 
   /// Adds items to the value below them.
-  Status extend(Result<std::vector<std::uint32_t>> items, bool pairs) {
+  Status extend(Result<std::span<const std::uint32_t>> items, bool pairs) {
     if (!items) return tl::unexpected(items.error());
     if (available() == 0) return refused("items without a list or dictionary to put them in");
     PickleNode& target = pickle_.nodes[stack_.back()];
@@ -211,15 +256,17 @@ class PickleReader {
         pairs ? target.kind == PickleKind::dict || target.kind == PickleKind::call : target.kind == PickleKind::list;
     if (!fits) return refused("items put in a value that holds none");
     if (pairs && items->size() % 2 != 0) return refused("a key without a value");
-    target.items.insert(target.items.end(), items->begin(), items->end());
-    return {};
+    return add_items(target, *items);
   }
 
   /// Numbers of the memo are given one after the other, from 0 or, by old writers, from 1.
   Status put(std::uint64_t number) {
     if (available() == 0) return refused("nothing to remember");
     if (number > memo_.size() + 1) return refused("a memo that skips numbers");
-    if (number >= memo_.size()) memo_.resize(number + 1, kUnset);
+    while (number >= memo_.size()) {
+      if (!make_room(memo_, 1)) return too_much();
+      memo_.push_back(kUnset);
+    }
     memo_[number] = stack_.back();
     return {};
   }
@@ -227,8 +274,7 @@ class PickleReader {
   Status get(std::uint64_t number) {
     if (number >= memo_.size() || memo_[number] == kUnset)
       return refused("memo " + std::to_string(number) + " is read before it is written");
-    stack_.push_back(memo_[number]);
-    return {};
+    return push_place(memo_[number]);
   }
 
   template <class Number>
@@ -246,7 +292,7 @@ class PickleReader {
 
   Status push_long(Result<std::string_view> digits) {
     if (!digits) return tl::unexpected(digits.error());
-    if (digits->size() > 8) return push({.kind = PickleKind::wide_integer, .text = *digits});
+    if (digits->size() > 8) return push_view(PickleKind::wide_integer, *digits);
     std::uint64_t value = !digits->empty() && (digits->back() & 0x80) != 0 ? ~std::uint64_t{0} : 0;
     for (std::size_t i = digits->size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>((*digits)[i]);
     return push_integer(static_cast<std::int64_t>(value));
@@ -257,7 +303,7 @@ class PickleReader {
     if (!text) return tl::unexpected(text.error());
     std::uint64_t bits = 0;
     for (const char c : *text) bits = bits << 8 | static_cast<unsigned char>(c);
-    return push({.kind = PickleKind::real, .real = std::bit_cast<double>(bits)});
+    return push({.kind = PickleKind::real, .integer = std::bit_cast<std::int64_t>(bits)});
   }
 
   Status push_global(std::string_view module, std::string_view name) {
@@ -266,7 +312,7 @@ class PickleReader {
       return refused("the pickle wants " + printable(module) + "." + printable(name) +
                      ", which is not among what tensors need: it is not run");
     }
-    return push({.kind = PickleKind::global, .integer = *number, .text = name});
+    return push_view(PickleKind::global, name, *number);
   }
 
   Result<std::string_view> take_line() {
@@ -292,16 +338,16 @@ class PickleReader {
     const PickleNode& name = pickle_.nodes[(*names)[1]];
     if (module.kind != PickleKind::text || name.kind != PickleKind::text)
       return refused("a global whose name is no text");
-    return push_global(module.text, name.text);
+    return push_global(pickle_.text(module), pickle_.text(name));
   }
 
   Status read_reduce() {
-    auto parts = pop_many(2);
+    const auto parts = pop_many(2);
     if (!parts) return tl::unexpected(parts.error());
     if (pickle_.nodes[(*parts)[0]].kind != PickleKind::global || pickle_.nodes[(*parts)[1]].kind != PickleKind::tuple) {
       return refused("REDUCE of something else than a known global with a tuple of arguments");
     }
-    return push({.kind = PickleKind::call, .items = std::move(*parts)});
+    return push_holder(PickleKind::call, *parts);
   }
 
   /// The state of an object (state_dict's _metadata, attributes of a tensor) holds no values of tensors.
@@ -314,11 +360,7 @@ class PickleReader {
     return {};
   }
 
-  Status read_persistent() {
-    const auto id = pop();
-    if (!id) return tl::unexpected(id.error());
-    return push({.kind = PickleKind::persistent, .items = {*id}});
-  }
+  Status read_persistent() { return push_holder(PickleKind::persistent, pop_many(1)); }
 
   Status run(Opcode code) {
     switch (code) {
@@ -381,13 +423,13 @@ class PickleReader {
       case Opcode::empty_tuple:
         return push({.kind = PickleKind::tuple});
       case Opcode::tuple1:
-        return push_tuple(pop_many(1));
+        return push_holder(PickleKind::tuple, pop_many(1));
       case Opcode::tuple2:
-        return push_tuple(pop_many(2));
+        return push_holder(PickleKind::tuple, pop_many(2));
       case Opcode::tuple3:
-        return push_tuple(pop_many(3));
+        return push_holder(PickleKind::tuple, pop_many(3));
       case Opcode::tuple:
-        return push_tuple(pop_to_mark());
+        return push_holder(PickleKind::tuple, pop_to_mark());
       case Opcode::append:
         return extend(pop_many(1), false);
       case Opcode::appends:
@@ -445,11 +487,15 @@ class PickleReader {
 
   static constexpr std::uint32_t kUnset = 0xffffffff;
   static constexpr std::size_t kMaxMarks = 1000;
+  static constexpr std::size_t kMostItems = 0xffffffff;
+  /// With its part of a deque's list of blocks.
+  static constexpr std::uint64_t kNodeBytes = sizeof(PickleNode) + 2;
 
   std::span<const std::byte> bytes_;
   std::string_view file_;
   std::uint64_t base_;
   KnownGlobal known_;
+  ReadBudget& budget_;
   std::uint64_t at_ = 0;
   std::uint64_t opcode_at_ = 0;
   bool stopped_ = false;
@@ -461,9 +507,34 @@ class PickleReader {
 
 }  // namespace
 
+std::span<const std::uint32_t> Pickle::items(const PickleNode& node) const {
+  switch (node.kind) {
+    case PickleKind::tuple:
+    case PickleKind::list:
+    case PickleKind::dict:
+    case PickleKind::call:
+    case PickleKind::persistent:
+      return std::span(all_items).subspan(node.first, node.count);
+    default:
+      return {};
+  }
+}
+
+std::string_view Pickle::text(const PickleNode& node) const {
+  switch (node.kind) {
+    case PickleKind::text:
+    case PickleKind::bytes:
+    case PickleKind::wide_integer:
+    case PickleKind::global:
+      return bytes.substr(node.first, node.count);
+    default:
+      return {};
+  }
+}
+
 Result<Pickle> read_pickle(std::span<const std::byte> bytes, std::string_view file, std::uint64_t base,
-                           KnownGlobal known) {
-  return PickleReader(bytes, file, base, known).read();
+                           KnownGlobal known, ReadBudget& budget) {
+  return PickleReader(bytes, file, base, known, budget).read();
 }
 
 }  // namespace nanscope

@@ -1,12 +1,15 @@
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/result.h"
+#include "instrument/files/read_budget.h"
 
 /// Python's pickles (docs.python.org/3/library/pickletools.html), read as data. A pickle is a program
 /// that may call anything; here it builds a tree, nothing is imported or called. Opcodes of protocols 2
@@ -30,31 +33,39 @@ enum class PickleKind : std::uint8_t {
   persistent,  ///< its item is the id of what is stored elsewhere
 };
 
-/// One value. Items are places in Pickle::nodes; a value can be an item of several, even of itself.
+/// One value, of which a pickle may hold one a byte: hence small.
 struct PickleNode {
   PickleKind kind = PickleKind::none;
   std::uint32_t offset = 0;  ///< of the opcode that made it, in the pickle
-  std::int64_t integer = 0;  ///< also of booleans
-  double real = 0;
-  std::string_view text{};  ///< a view of the pickle
-  std::vector<std::uint32_t> items{};
+  std::uint32_t first = 0;   ///< of its text in the pickle, or of its items in the list of all items
+  std::uint32_t count = 0;   ///< bytes of its text, or items
+  /// The value of integers, booleans and globals, the bits of a real; for how many items there is room.
+  std::int64_t integer = 0;
 };
 
+/// A tree of values, out of views of the pickle's bytes. A value can be an item of several, even of itself.
 struct Pickle {
-  std::vector<PickleNode> nodes;
+  std::string_view bytes;
+  std::deque<PickleNode> nodes;  ///< which never doubles as it grows
+  std::vector<std::uint32_t> all_items;
   std::uint32_t root = 0;
 
   const PickleNode& operator[](std::uint32_t index) const { return nodes[index]; }
+  /// Places of its items in `nodes`; of a global or a text none.
+  std::span<const std::uint32_t> items(const PickleNode& node) const;
+  /// Of texts, bytes, wide integers and globals; empty for others.
+  std::string_view text(const PickleNode& node) const;
+  static double real(const PickleNode& node) { return std::bit_cast<double>(node.integer); }
 };
 
 inline constexpr std::uint64_t kMaxPickleBytes = 64 << 20;
-inline constexpr std::size_t kMaxPickleNodes = 2'000'000;
 
 /// The caller's number of a global, or nothing when it may not occur.
 using KnownGlobal = std::optional<std::int64_t> (*)(std::string_view module, std::string_view name);
 
-/// Reads a whole pickle. `file` and `base`, the pickle's offset in it, are for errors.
+/// Reads a whole pickle, whose bytes must stay. `file` and `base`, the pickle's offset in it, are for errors. A
+/// pickle whose values would take more than `budget` is refused at the opcode where that is so.
 Result<Pickle> read_pickle(std::span<const std::byte> bytes, std::string_view file, std::uint64_t base,
-                           KnownGlobal known);
+                           KnownGlobal known, ReadBudget& budget);
 
 }  // namespace nanscope

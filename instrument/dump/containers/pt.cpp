@@ -22,6 +22,7 @@ constexpr std::size_t kMaxMetadataText = 4096;
 constexpr std::size_t kMaxMetadata = 10'000;
 constexpr std::size_t kMaxDimensions = 64;
 constexpr std::uint64_t kMaxRepeat = 4;
+constexpr std::uint64_t kListedName = 80;  ///< a name in a set, beside the text itself
 
 enum class Name : std::int64_t {
   ordered_dict,
@@ -156,21 +157,37 @@ class Pt final : public Container {
   std::vector<StoredTensor> stored_;
 };
 
+/// What is kept of a tensor: two lists that double as they grow, and its key in a set.
+constexpr std::uint64_t kListedTensor = 3 * (sizeof(ContainedTensor) + sizeof(StoredTensor)) + kListedName;
+
 /// Walks the pickle's values and gives tensors and metadata to the container.
 class PtWalker {
  public:
-  PtWalker(const Pickle& pickle, Pt& into, std::string prefix, std::string file, std::uint64_t base)
-      : pickle_(pickle), into_(into), prefix_(std::move(prefix)), file_(std::move(file)), base_(base) {}
+  PtWalker(const Pickle& pickle, Pt& into, std::string prefix, std::string file, std::uint64_t base, ReadBudget& budget)
+      : pickle_(pickle),
+        into_(into),
+        prefix_(std::move(prefix)),
+        file_(std::move(file)),
+        base_(base),
+        budget_(budget) {}
 
   Status walk() { return visit(pickle_.root, "", 0); }
 
  private:
-  using Items = std::vector<std::uint32_t>;
+  using Items = std::span<const std::uint32_t>;
 
   tl::unexpected<Error> refused(const PickleNode& at, const std::string& what) const {
     return refuse(file_, base_ + at.offset, what);
   }
+  tl::unexpected<Error> too_much(const PickleNode& at) const {
+    return refused(at,
+                   "the tensors and values up to here would take more than four times the file in memory, "
+                   "expected fewer");
+  }
   const PickleNode& node(std::uint32_t index) const { return pickle_[index]; }
+  Items items(std::uint32_t index) const { return pickle_.items(node(index)); }
+  Items items(const PickleNode& of) const { return pickle_.items(of); }
+  std::string_view text(std::uint32_t index) const { return pickle_.text(node(index)); }
   bool is_global(std::uint32_t index, Name name) const {
     return node(index).kind == PickleKind::global && node(index).integer == static_cast<std::int64_t>(name);
   }
@@ -188,109 +205,123 @@ class PtWalker {
         return visit_pairs(value, 0, key, depth);
       case PickleKind::list:
       case PickleKind::tuple:
-        for (std::size_t i = 0; i < value.items.size(); ++i) {
-          const auto done = visit(value.items[i], joined(key, std::to_string(i)), depth + 1);
-          if (!done) return done;
-        }
-        return {};
+        return visit_list(value, key, depth);
       case PickleKind::call:
         return visit_call(value, key, depth);
       case PickleKind::persistent:
-        into_.skip(key, "a storage that no tensor describes");
-        return {};
+        return skip(value, key, "a storage that no tensor describes");
       default:
-        return describe(value, key);
+        return describe(value, key, description(value));
     }
   }
 
   Status visit_pairs(const PickleNode& value, std::size_t first, const std::string& key, int depth) {
+    const Items pairs = items(value);
     std::set<std::string> names;
-    for (std::size_t i = first; i + 1 < value.items.size(); i += 2) {
-      const PickleNode& name = node(value.items[i]);
+    for (std::size_t i = first; i + 1 < pairs.size(); i += 2) {
+      const PickleNode& name = node(pairs[i]);
       std::string text;
       if (name.kind == PickleKind::text) {
-        text = name.text;
-        if (!is_utf8(name.text)) return refused(name, "a dictionary's key that is no UTF-8");
+        text = pickle_.text(name);
+        if (!is_utf8(text)) return refused(name, "a dictionary's key that is no UTF-8");
       } else if (name.kind == PickleKind::integer) {
         text = std::to_string(name.integer);
       } else {
         return refused(name, "a dictionary's key that is neither text nor number");
       }
+      if (!budget_.take(kListedName + text_bytes(text.size()))) return too_much(name);
       if (!names.insert(text).second) return refused(name, "a dictionary with the key " + in_quotes(text) + " twice");
-      const auto done = visit(value.items[i + 1], joined(key, text), depth + 1);
+      if (!budget_.fits(key.size() + text.size() + 2)) return too_much(name);
+      const auto done = visit(pairs[i + 1], joined(key, text), depth + 1);
+      if (!done) return done;
+    }
+    return {};
+  }
+
+  Status visit_list(const PickleNode& value, const std::string& key, int depth) {
+    const Items values = items(value);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!budget_.fits(key.size() + 22)) return too_much(value);
+      const auto done = visit(values[i], joined(key, std::to_string(i)), depth + 1);
       if (!done) return done;
     }
     return {};
   }
 
   Status visit_call(const PickleNode& call, const std::string& key, int depth) {
-    const Items& arguments = node(call.items[1]).items;
-    switch (static_cast<Name>(node(call.items[0]).integer)) {
+    const Items parts = items(call);
+    const Items arguments = items(parts[1]);
+    switch (static_cast<Name>(node(parts[0]).integer)) {
       case Name::ordered_dict:
         if (!arguments.empty()) return refused(call, "an OrderedDict with arguments, expected none");
         return visit_pairs(call, 2, key, depth);
       case Name::size: {
         const auto size = arguments.size() == 1 ? numbers(arguments[0]) : std::nullopt;
         if (!size) return refused(call, "a torch.Size of something else than numbers");
-        into_.describe(key, shape_text(*size));
-        return {};
+        return describe(call, key, shape_text(*size));
       }
       case Name::device: {
-        std::string text;
-        for (const std::uint32_t part : arguments) {
-          if (!text.empty()) text += ':';
-          text +=
-              node(part).kind == PickleKind::integer ? std::to_string(node(part).integer) : printable(node(part).text);
+        std::string name;
+        for (const std::uint32_t part : arguments.first(std::min<std::size_t>(arguments.size(), 2))) {
+          if (!name.empty()) name += ':';
+          name += node(part).kind == PickleKind::integer ? std::to_string(node(part).integer) : printable(text(part));
         }
-        into_.describe(key, text);
-        return {};
+        return describe(call, key, std::move(name));
       }
       default:
-        return add_tensor(call, call.items[0], call.items[1], key, 0);
+        return add_tensor(call, parts[0], parts[1], key, 0);
     }
   }
 
-  Status describe(const PickleNode& value, const std::string& key) {
+  std::string description(const PickleNode& value) const {
+    const std::string_view text = pickle_.text(value);
     switch (value.kind) {
       case PickleKind::none:
-        into_.describe(key, "None");
-        break;
+        return "None";
       case PickleKind::boolean:
-        into_.describe(key, value.integer != 0 ? "True" : "False");
-        break;
+        return value.integer != 0 ? "True" : "False";
       case PickleKind::integer:
-        into_.describe(key, std::to_string(value.integer));
-        break;
+        return std::to_string(value.integer);
       case PickleKind::real:
-        into_.describe(key, fmt::format("{}", value.real));
-        break;
+        return fmt::format("{}", Pickle::real(value));
       case PickleKind::text:
-        into_.describe(key, is_utf8(value.text) && value.text.size() <= kMaxMetadataText
-                                ? std::string(value.text)
-                                : fmt::format("a text of {} bytes", value.text.size()));
-        break;
+        return is_utf8(text) && text.size() <= kMaxMetadataText ? std::string(text)
+                                                                : fmt::format("a text of {} bytes", text.size());
       case PickleKind::wide_integer:
-        into_.describe(key, fmt::format("a number of {} bytes", value.text.size()));
-        break;
+        return fmt::format("a number of {} bytes", text.size());
       case PickleKind::bytes:
-        into_.describe(key, fmt::format("{} bytes", value.text.size()));
-        break;
+        return fmt::format("{} bytes", text.size());
       default:
-        into_.describe(key, "torch." + printable(value.text));
+        return "torch." + printable(text);
     }
+  }
+
+  Status describe(const PickleNode& at, const std::string& key, std::string text) {
+    if (!budget_.take(kListedName + 48 + text_bytes(key.size()) + text_bytes(text.size()))) return too_much(at);
+    into_.describe(key, std::move(text));
+    return {};
+  }
+
+  Status skip(const PickleNode& at, const std::string& key, std::string reason) {
+    // Thrice, because the list doubles as it grows.
+    if (!budget_.take(3 * sizeof(SkippedTensor) + text_bytes(key.size()) + 2 * reason.size())) return too_much(at);
+    into_.skip(key, std::move(reason));
     return {};
   }
 
   /// A tuple of numbers, or a torch.Size of one.
   std::optional<std::vector<std::int64_t>> numbers(std::uint32_t index) const {
     const PickleNode* list = &node(index);
-    if (list->kind == PickleKind::call && is_global(list->items[0], Name::size) &&
-        node(list->items[1]).items.size() == 1) {
-      list = &node(node(list->items[1]).items[0]);
+    if (list->kind == PickleKind::call && is_global(items(*list)[0], Name::size) &&
+        items(items(*list)[1]).size() == 1) {
+      list = &node(items(items(*list)[1])[0]);
     }
     if (list->kind != PickleKind::tuple && list->kind != PickleKind::list) return std::nullopt;
+    const Items all = items(*list);
+    if (all.size() > kMaxDimensions) return std::nullopt;
     std::vector<std::int64_t> values;
-    for (const std::uint32_t item : list->items) {
+    values.reserve(all.size());
+    for (const std::uint32_t item : all) {
       if (node(item).kind != PickleKind::integer) return std::nullopt;
       values.push_back(node(item).integer);
     }
@@ -300,12 +331,12 @@ class PtWalker {
   /// A tensor from the call of `function`; parameters and subclasses wrap another call.
   Status add_tensor(const PickleNode& call, std::uint32_t function, std::uint32_t tuple, const std::string& key,
                     int depth) {
-    const Items& arguments = node(tuple).items;
+    const Items arguments = items(tuple);
     const auto what = static_cast<Name>(node(function).integer);
     if (depth > 4) return refused(call, "a tensor wrapped more than four times");
     if (what == Name::rebuild_parameter && !arguments.empty() && node(arguments[0]).kind == PickleKind::call) {
-      const PickleNode& data = node(arguments[0]);
-      return add_tensor(call, data.items[0], data.items[1], key, depth + 1);
+      const Items data = items(arguments[0]);
+      return add_tensor(call, data[0], data[1], key, depth + 1);
     }
     if (what == Name::rebuild_from_type && arguments.size() >= 3 && node(arguments[0]).kind == PickleKind::global &&
         is_global(arguments[1], Name::tensor_type) && node(arguments[2]).kind == PickleKind::tuple) {
@@ -316,11 +347,11 @@ class PtWalker {
         (what == Name::rebuild_tensor && arguments.size() >= 4)) {
       return add_rebuilt(call, arguments, v3, key);
     }
-    return refused(call, "a call of " + printable(node(function).text) + " with " + std::to_string(arguments.size()) +
+    return refused(call, "a call of " + printable(text(function)) + " with " + std::to_string(arguments.size()) +
                              " arguments, expected a tensor");
   }
 
-  Status add_rebuilt(const PickleNode& call, const Items& arguments, bool v3, const std::string& key) {
+  Status add_rebuilt(const PickleNode& call, Items arguments, bool v3, const std::string& key) {
     StoredTensor tensor;
     std::uint64_t elements = 0;
     auto found = find_tensor_storage(call, arguments, v3, tensor, elements);
@@ -344,54 +375,59 @@ class PtWalker {
                     "a tensor of shape {} and strides {} from element {} reaches beyond the {} elements of its storage",
                     shape_text(*shape), shape_text(*strides), first.integer, elements));
     }
-    return list(std::move(tensor), arguments, v3, key);
+    return list(call, std::move(tensor), arguments, v3, key);
   }
 
-  Status list(StoredTensor tensor, const Items& arguments, bool v3, const std::string& key) {
+  Status list(const PickleNode& call, StoredTensor tensor, Items arguments, bool v3, const std::string& key) {
+    const std::uint64_t texts = 2 * text_bytes(key.size()) + 4 * sizeof(std::int64_t) * tensor.view.shape.size();
+    if (!budget_.take(kListedTensor + texts)) return too_much(call);
     if (!keys_.insert(key).second)
       return refuse(file_, base_, "two tensors with the key " + in_quotes(key) + ", expected one");
     const std::uint64_t bytes = tensor.dtype->bytes(*checked_count(tensor.view.shape, *tensor.dtype));
     const std::size_t metadata = v3 ? 7 : 6;
     if (tensor.dtype->kind == DtypeKind::complex) {
-      into_.skip(key, "elements are complex, torch." + std::string(tensor.dtype->torch) + ", expected real numbers");
-    } else if (arguments.size() > metadata && has_flag(node(arguments[metadata]))) {
-      into_.skip(key, "a view that negates or conjugates its storage");
-    } else if (bytes / kMaxRepeat > tensor.storage->size) {
-      into_.skip(key, fmt::format("a view that repeats its storage of {} bytes to {}: an expanded tensor",
-                                  tensor.storage->size, bytes));
-    } else {
-      into_.add(key, std::move(tensor));
+      return skip(call, key,
+                  "elements are complex, torch." + std::string(tensor.dtype->torch) + ", expected real numbers");
     }
+    if (arguments.size() > metadata && has_flag(arguments[metadata])) {
+      return skip(call, key, "a view that negates or conjugates its storage");
+    }
+    if (bytes / kMaxRepeat > tensor.storage->size) {
+      return skip(call, key,
+                  fmt::format("a view that repeats its storage of {} bytes to {}: an expanded tensor",
+                              tensor.storage->size, bytes));
+    }
+    into_.add(key, std::move(tensor));
     return {};
   }
 
   /// torch._utils.get_tensor_metadata: {"neg": True} or {"conj": True} where a view changes the values.
-  bool has_flag(const PickleNode& value) const {
-    return std::any_of(value.items.begin(), value.items.end(), [&](std::uint32_t item) {
+  bool has_flag(std::uint32_t value) const {
+    const Items flags = items(value);
+    return std::any_of(flags.begin(), flags.end(), [&](std::uint32_t item) {
       return node(item).kind == PickleKind::boolean && node(item).integer != 0;
     });
   }
 
   /// ('storage', type, key, device, elements), and the archive's member data/KEY.
-  Status find_tensor_storage(const PickleNode& call, const Items& arguments, bool v3, StoredTensor& tensor,
+  Status find_tensor_storage(const PickleNode& call, Items arguments, bool v3, StoredTensor& tensor,
                              std::uint64_t& elements) const {
     const PickleNode& storage = node(arguments[0]);
-    const Items* id = storage.kind == PickleKind::persistent ? &node(storage.items[0]).items : nullptr;
-    if (id == nullptr || id->size() != 5 || node((*id)[0]).text != "storage" ||
-        node((*id)[2]).kind != PickleKind::text || node((*id)[4]).kind != PickleKind::integer ||
-        node((*id)[4]).integer < 0) {
+    const Items id = storage.kind == PickleKind::persistent ? items(items(storage)[0]) : Items();
+    if (id.size() != 5 || text(id[0]) != "storage" || node(id[2]).kind != PickleKind::text ||
+        node(id[4]).kind != PickleKind::integer || node(id[4]).integer < 0) {
       return refused(call, "a tensor whose storage is not described as torch.save does");
     }
-    const auto count = static_cast<std::uint64_t>(node((*id)[4]).integer);
-    const bool untyped = is_global((*id)[1], Name::untyped_storage);
+    const auto count = static_cast<std::uint64_t>(node(id[4]).integer);
+    const bool untyped = is_global(id[1], Name::untyped_storage);
     if (v3 && untyped && is_global(arguments[6], Name::dtype)) {
-      tensor.dtype = find_torch_dtype(node(arguments[6]).text);
-    } else if (!v3 && is_global((*id)[1], Name::storage)) {
-      tensor.dtype = find_dtype(find_storage(node((*id)[1]).text)->dtype);
+      tensor.dtype = find_torch_dtype(text(arguments[6]));
+    } else if (!v3 && is_global(id[1], Name::storage)) {
+      tensor.dtype = find_dtype(find_storage(text(id[1]))->dtype);
     } else {
       return refused(call, "a tensor whose dtype is not said as torch.save does");
     }
-    const std::string name = fmt::format("{}data/{}", prefix_, node((*id)[2]).text);
+    const std::string name = fmt::format("{}data/{}", prefix_, text(id[2]));
     tensor.storage = into_.archive().find(name);
     if (tensor.storage == nullptr)
       return refused(call, "a tensor whose storage " + in_quotes(name) + " is not in the archive");
@@ -409,6 +445,7 @@ class PtWalker {
   std::string prefix_;
   std::string file_;
   std::uint64_t base_;
+  ReadBudget& budget_;
   std::size_t visits_ = 0;
   std::set<std::string> keys_;
 };
@@ -469,14 +506,20 @@ Result<std::unique_ptr<Container>> open_pt(FileBytes file) {
     return refuse(pt->archive().name(), found->data,
                   fmt::format("a pickle of {} bytes, expected at most {}", found->size, kMaxPickleBytes));
   }
+  ReadBudget budget(pt->archive().bytes());
+  if (found->deflated && !budget.take(found->size)) {
+    return refuse(pt->archive().name(), found->data,
+                  fmt::format("a pickle that unpacks to {} bytes, expected less than four times the file of {}",
+                              found->size, pt->archive().bytes()));
+  }
   const auto content = pt->archive().content(*found);
   if (!content) return tl::unexpected(content.error());
   // Offsets are in the file where the pickle lies in it as it is, else in the pickle.
   const std::string where = pt->archive().name() + ": " + printable(found->name);
   const std::uint64_t base = found->deflated ? 0 : found->data;
-  const auto pickle = read_pickle(content->bytes, where, base, known_global);
+  const auto pickle = read_pickle(content->bytes, where, base, known_global, budget);
   if (!pickle) return tl::unexpected(pickle.error());
-  const auto walked = PtWalker(*pickle, *pt, prefix, where, base).walk();
+  const auto walked = PtWalker(*pickle, *pt, prefix, where, base, budget).walk();
   if (!walked) return tl::unexpected(walked.error());
   return pt;
 }

@@ -13,6 +13,7 @@ class Safetensors final : public Container {
  public:
   Safetensors(FileBytes file, SafetensorsHeader header) : file_(std::move(file)) {
     metadata_ = std::move(header.metadata);
+    tensors_.reserve(header.entries.size());
     for (SafetensorsEntry& entry : header.entries) {
       const Dtype* dtype = find_dtype(entry.dtype);
       if (dtype == nullptr || dtype->kind == DtypeKind::complex) {

@@ -7,21 +7,23 @@
 #include "instrument/dump/containers/safetensors.h"
 #include "instrument/dump/containers/strict_json.h"
 #include "instrument/files/file.h"
+#include "instrument/files/read_budget.h"
 
 /// model.safetensors.index.json: which shard holds which tensor, as Hugging Face writes it
 /// (huggingface.co/docs/transformers/big_models, "Sharded checkpoints").
 namespace nanscope {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::uint64_t kMaxIndex = 64 << 20;
+constexpr std::uint64_t kListedName = 128;   ///< a name in a list that doubles as it grows, or in a map
+constexpr std::uint64_t kListedShard = 160;  ///< its node in the map
 
 class ShardedSafetensors final : public Container {
  public:
-  void describe(const json& fields) {
-    for (const auto& [key, value] : fields.items())
-      metadata_[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  void describe(const JsonView& fields) {
+    for (const auto& [key, value] : fields.items()) {
+      metadata_[key.text()] = value.is_text() ? value.text() : std::string(value.source());
+    }
   }
 
   void skip(std::string key, std::string reason) { skipped_.push_back({std::move(key), std::move(reason)}); }
@@ -75,15 +77,19 @@ class ShardedSafetensors final : public Container {
 /// Shard -> its tensors, both in the order of their names.
 using Shards = std::map<std::string, std::vector<std::string>>;
 
-Result<Shards> read_map(const json& index, std::string_view file) {
+Result<Shards> read_map(const JsonView& index, std::string_view file, ReadBudget& budget) {
   const auto map = index.find("weight_map");
-  if (map == index.end() || !map->is_object())
-    return refuse(file, 0, "no object weight_map, expected that of a sharded checkpoint");
+  if (!map || !map->is_object()) return refuse(file, 0, "no object weight_map, expected that of a sharded checkpoint");
   Shards shards;
-  for (const auto& [key, value] : map->items()) {
-    if (!value.is_string())
+  for (const auto& [name, value] : map->items()) {
+    const std::string key = name.text();
+    if (!value.is_text())
       return refuse(file, 0, "weight_map: " + in_quotes(key) + " is no text, expected a shard's file name");
-    const auto& shard = value.get_ref<const std::string&>();
+    const std::string shard = value.text();
+    const std::uint64_t texts = 2 * text_bytes(key.size()) + 2 * text_bytes(shard.size());
+    if (!budget.take(texts + kListedName + (shards.contains(shard) ? 0 : kListedShard))) {
+      return refuse(file, 0, "weight_map: more than four times the file in memory, expected fewer names");
+    }
     if (const auto problem = path_problem(shard)) {
       return refuse(file, 0,
                     "weight_map: the shard " + in_quotes(shard) + " of " + in_quotes(key) + " " + *problem +
@@ -95,15 +101,20 @@ Result<Shards> read_map(const json& index, std::string_view file) {
 }
 
 Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
-  const auto bytes = read_file(path, kMaxIndex);
-  if (!bytes) return tl::unexpected(bytes.error());
-  const auto index = parse_strict_json(as_text(*bytes), path.string(), 0);
+  const auto file = map_file(path);
+  if (!file) return tl::unexpected(file.error());
+  if (file->bytes.size() > kMaxIndex) {
+    return fail(path.string() + ": " + std::to_string(file->bytes.size()) + " bytes, expected at most " +
+                std::to_string(kMaxIndex));
+  }
+  const auto index = parse_strict_json(as_text(file->bytes), path.string(), 0);
   if (!index) return tl::unexpected(index.error());
-  const auto shards = read_map(*index, path.string());
+  ReadBudget budget(file->bytes.size());
+  const auto shards = read_map(*index, path.string(), budget);
   if (!shards) return tl::unexpected(shards.error());
   auto sharded = std::make_unique<ShardedSafetensors>();
   const auto fields = index->find("metadata");
-  if (fields != index->end() && fields->is_object()) sharded->describe(*fields);
+  if (fields && budget.take(kListedName * fields->size() + 2 * fields->source().size())) sharded->describe(*fields);
   for (const auto& [name, keys] : *shards) {
     const std::filesystem::path shard_path = path.parent_path() / name;
     std::error_code ignored;

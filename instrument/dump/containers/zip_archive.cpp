@@ -67,6 +67,8 @@ class ArchiveReader {
     if (!directory) return tl::unexpected(directory.error());
     directory_ = *directory;
     std::uint64_t at = directory_.begin;
+    members_.reserve(directory_.members);
+    extents_.reserve(directory_.members);
     for (std::uint64_t i = 0; i < directory_.members; ++i) {
       const auto next = read_entry(at);
       if (!next) return tl::unexpected(next.error());

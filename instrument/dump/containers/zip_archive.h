@@ -31,6 +31,7 @@ class ZipArchive {
   static Result<ZipArchive> read(FileBytes file);
 
   const std::string& name() const { return file_.name; }
+  std::uint64_t bytes() const { return file_.bytes.size(); }
   /// In the order of the directory; folders are left out.
   const std::vector<ZipMember>& members() const { return members_; }
   /// Null when there is none of that name.

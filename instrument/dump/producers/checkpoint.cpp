@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "instrument/dump/containers/strict_json.h"
@@ -75,20 +74,20 @@ class Checkpoint final : public Producer {
   void read_config(const DumpFile& file, ProducerFindings& findings) {
     const auto text = read_file(file.path, kMaxConfig);
     const auto config = text ? parse_strict_json(as_text(*text), file.path.string(), 0)
-                             : Result<nlohmann::json>(tl::unexpected(text.error()));
+                             : Result<JsonView>(tl::unexpected(text.error()));
     if (!config) {
       findings.unread.push_back({file.shown, config.error().message});
       return;
     }
-    if (!config->is_object() || !config->contains("model_type")) return;
+    if (!config->find("model_type")) return;
     Config& found = configs_[file.folder()];
-    const auto word = [](const nlohmann::json& from, const char* key) {
+    const auto word = [](const JsonView& from, std::string_view key) {
       const auto value = from.find(key);
-      return value != from.end() && value->is_string() ? value->get<std::string>() : std::string();
+      return value ? value->text() : std::string();
     };
     found.model = word(*config, "model_type");
     const auto quantization = config->find("quantization_config");
-    if (quantization != config->end() && quantization->is_object()) {
+    if (quantization && quantization->is_object()) {
       found.quantization = word(*quantization, "quant_method");
       if (found.quantization.empty()) found.quantization = "an unnamed method";
     }

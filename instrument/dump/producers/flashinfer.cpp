@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "instrument/dump/containers/file_bytes.h"
@@ -17,8 +16,6 @@
 /// folder a replay in graph_flushes/flush_0001.
 namespace nanscope {
 namespace {
-
-using nlohmann::json;
 
 struct Call {
   std::string function;
@@ -75,9 +72,9 @@ std::vector<std::string> parameters_of(std::string_view signature) {
   return names;
 }
 
-std::string word(const json& object, const char* key) {
+std::string word(const JsonView& object, std::string_view key) {
   const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+  return found ? found->text() : std::string();
 }
 
 class FlashInfer final : public Producer {
@@ -135,7 +132,7 @@ class FlashInfer final : public Producer {
     if (!read) findings.unread.push_back({file.shown, read.error().message});
   }
 
-  void take(const json& object, const std::string& folder_given) {
+  void take(const JsonView& object, const std::string& folder_given) {
     std::string folder = folder_given;
     const std::string said = word(object, "dump_dir");
     if (folder.empty() && !said.empty()) folder = last_folder(said);
@@ -146,23 +143,20 @@ class FlashInfer final : public Producer {
     call.function = word(object, "function_name");
     call.parameters = parameters_of(word(object, "function_signature"));
     call.status = word(object, "execution_status");
-    if (const auto process = object.find("process_id"); process != object.end() && process->is_number_integer()) {
-      call.process = process->get<std::int64_t>();
-    }
+    if (const auto process = object.find("process_id")) call.process = process->natural().value_or(call.process);
     // A method's own object is an argument like others only where it is listed as one.
     const auto inputs = object.find("input_metadata");
-    const auto first = inputs != object.end() && inputs->is_object() ? inputs->find("arg_0") : json::const_iterator();
-    const bool lists_self = inputs != object.end() && inputs->is_object() && first != inputs->end() &&
-                            first->is_object() && first->contains("repr");
+    const auto first = inputs ? inputs->find("arg_0") : std::nullopt;
+    const bool lists_self = first && first->find("repr");
     if (!lists_self && !call.parameters.empty() && call.parameters.front() == "self") {
       call.parameters.erase(call.parameters.begin());
     }
     call.tensors = 0;
     const auto info = object.find("tensor_info");
-    if (info == object.end() || !info->is_object()) return;
+    if (!info) return;
     for (const char* key : {"input_tensor_keys", "output_tensor_keys"}) {
       const auto keys = info->find(key);
-      if (keys != info->end() && keys->is_array()) call.tensors += keys->size();
+      if (keys && keys->is_array()) call.tensors += keys->size();
     }
   }
 

@@ -21,7 +21,7 @@ TEST(JsonLines, AreGivenOneByOne) {
   const std::string text = "{\"a\":1}\n\n  \r\n{\"a\":{\"b\":[2]}}\r\n{\"a\":3}";
   std::vector<std::string> seen;
   const auto read = for_each_json_line(std::as_bytes(std::span(text)), "x.jsonl", [&](const JsonLine& line) {
-    seen.push_back(std::to_string(line.number) + "@" + std::to_string(line.offset) + line.object.dump());
+    seen.push_back(std::to_string(line.number) + "@" + std::to_string(line.offset) + std::string(line.object.source()));
     return Status();
   });
   ASSERT_TRUE(read.has_value()) << read.error().message;
@@ -35,7 +35,7 @@ TEST(JsonLines, ErrorsNameLineAndOffset) {
   EXPECT_EQ(refusal("{\"a\":1,\"a\":2}"), "x.jsonl: line 1: offset 0: names 'a' twice");
   EXPECT_EQ(refusal("{} {}"), "x.jsonl: line 1: offset 3: not JSON here");
   EXPECT_EQ(refusal("{\"a\":" + std::string(40, '[')),
-            "x.jsonl: line 1: offset 0: nested too deeply, expected at most 32");
+            "x.jsonl: line 1: offset 36: nested too deeply, expected at most 32");
   EXPECT_EQ(refusal("{\"a\":\"" + std::string(kMaxJsonLine, 'x') + "\"}"),
             "x.jsonl: line 1: offset 0: 4194312 bytes in a line, expected at most 4194304");
 }

@@ -49,7 +49,7 @@ class Manifests : public testing::Test {
 TEST_F(Manifests, FieldsAreChecked) {
   EXPECT_EQ(refusal_of("note", "1"), "");
   EXPECT_EQ(refusal_of("dtype", "\"f31\""),
-            ": entry 0: offset 0: the dtype \"f31\", expected one like f32, bf16, e4m3 or i64");
+            ": entry 0: offset 12: the dtype \"f31\", expected one like f32, bf16, e4m3 or i64");
   EXPECT_THAT(refusal_of("dtype", "7"), HasSubstr("the dtype 7"));
   EXPECT_THAT(refusal_of("shape", "[2,-3]"), HasSubstr("the shape [2,-3], expected at most 64 whole numbers from 0"));
   EXPECT_THAT(refusal_of("shape", "[2,3.0]"), HasSubstr("the shape [2,3.0]"));
@@ -71,7 +71,7 @@ TEST_F(Manifests, FieldsAreChecked) {
 TEST_F(Manifests, SizesMustFitTheFile) {
   EXPECT_EQ(refusal_of("offset", "0"), "");
   EXPECT_EQ(refusal_of("offset", "1"),
-            ": entry 0: offset 0: 'a': 23 bytes at 1 of data.bin, expected 24 for the shape [2, 3] in f32");
+            ": entry 0: offset 12: 'a': 23 bytes at 1 of data.bin, expected 24 for the shape [2, 3] in f32");
   EXPECT_THAT(refusal_of("offset", "9223372036854775807"), HasSubstr("0 bytes at 9223372036854775807"));
   EXPECT_THAT(refusal_of("shape", "[2,2]"), HasSubstr("24 bytes at 0 of data.bin, expected 16"));
   EXPECT_THAT(refusal_of("shape", "[2,4]"), HasSubstr("expected 32"));
@@ -79,7 +79,7 @@ TEST_F(Manifests, SizesMustFitTheFile) {
 
 TEST_F(Manifests, FilesStayInTheFolder) {
   EXPECT_EQ(refusal_of("file", "\"../data.bin\""),
-            ": entry 0: offset 0: the file '../data.bin' leaves its folder, expected one in the manifest's folder");
+            ": entry 0: offset 12: the file '../data.bin' leaves its folder, expected one in the manifest's folder");
   EXPECT_THAT(refusal_of("file", "\"/etc/passwd\""), HasSubstr("is absolute"));
   EXPECT_THAT(refusal_of("file", "\"a\\\\b\""), HasSubstr("holds a backslash"));
   const TemporaryFolder other;
@@ -99,7 +99,7 @@ TEST_F(Manifests, TensorsAreApartAndNamedOnce) {
   };
   EXPECT_EQ(refusal(entry("a", 8, 8) + "," + entry("b", 0, 8) + "," + entry("c", 16, 8) + "," + entry("d", 9, 0)), "");
   EXPECT_THAT(refusal(entry("a", 0, 8) + "," + entry("b", 7, 8)),
-              HasSubstr("entry 1: offset 0: 'b': bytes 7 to 15 of data.bin overlap those of another tensor"));
+              HasSubstr("entry 1: offset 79: 'b': bytes 7 to 15 of data.bin overlap those of another tensor"));
   EXPECT_THAT(refusal(entry("a", 8, 8) + "," + entry("b", 0, 9)), HasSubstr("overlap"));
   EXPECT_THAT(refusal(entry("a", 8, 8) + "," + entry("b", 8, 8)), HasSubstr("overlap"));
   EXPECT_THAT(refusal(entry("a", 0, 24) + "," + entry("b", 8, 8)), HasSubstr("overlap"));

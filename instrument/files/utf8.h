@@ -1,0 +1,9 @@
+#pragma once
+#include <string_view>
+
+namespace nanscope {
+
+/// Whether a text is UTF-8, as all names must be that are shown or written to JSON.
+bool is_utf8(std::string_view text);
+
+}  // namespace nanscope
