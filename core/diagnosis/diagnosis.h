@@ -32,10 +32,22 @@ struct Hypothesis {
   std::string figure;  ///< the number that supports or rejects it
 };
 
+/// What is no fault yet and tends to become one: a number that was healthy, and how far it is from where it is not.
+struct Warning {
+  std::string kind;  ///< "headroom-falling", "outlier-owns-scale" ...
+  Where where;
+  std::string tensor;
+  std::vector<Evidence> evidence;
+  std::string summary;    ///< one sentence
+  std::string advice;     ///< one sentence
+  std::int64_t more = 0;  ///< tensors that show the same, less
+};
+
 struct Spread {
   std::string first_bad_tensor;  ///< empty when nothing is bad
   std::int64_t bad_tokens = 0;   ///< tokens with a NaN or Inf in a tensor of theirs
   std::int64_t tokens = 0;       ///< tokens processed, over all steps
+  bool at_least = false;         ///< more may be bad: of some tensors only statistics are known
 };
 
 struct Completeness {
@@ -48,6 +60,7 @@ struct Diagnosis {
   std::vector<Fault> faults;              ///< in logical order; `because` points backwards
   std::optional<std::size_t> root_cause;  ///< index in faults
   std::vector<Hypothesis> hypotheses;     ///< all classes that have a detector
+  std::vector<Warning> warnings;          ///< of dumps; a kind at most once, where it is worst
   Spread spread;
   Completeness completeness;
 

@@ -82,6 +82,18 @@ Json to_json(const Diagnosis& diagnosis) {
   object["spread"] = Json{{"first_bad_tensor", text_or_null(diagnosis.spread.first_bad_tensor)},
                           {"bad_tokens", diagnosis.spread.bad_tokens},
                           {"tokens", diagnosis.spread.tokens}};
+  if (diagnosis.spread.at_least) object["spread"]["at_least"] = true;
+  // Beside the schema: there only where there is something to say.
+  for (const Warning& warning : diagnosis.warnings) {
+    object["warnings"].push_back(Json{{"kind", warning.kind},
+                                      {"tensor", warning.tensor},
+                                      {"layer", or_null(warning.where.layer)},
+                                      {"step", or_null(warning.where.step)},
+                                      {"more", warning.more},
+                                      {"evidence", evidence_json(warning.evidence)},
+                                      {"summary", warning.summary},
+                                      {"advice", warning.advice}});
+  }
   const Completeness& whole = diagnosis.completeness;
   object["completeness"] =
       Json{{"read", whole.read}, {"expected", whole.expected > 0 ? Json(whole.expected) : Json(nullptr)}};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/dump/detectors/detector.h"
+#include "core/dump/warnings/warning.h"
 
 namespace nanscope {
 namespace {
@@ -58,6 +59,7 @@ Spread spread_of(DumpFacts& facts, const std::vector<DumpFinding>& findings) {
   for (std::size_t pass = 0; pass < facts.passes(); ++pass) {
     std::int64_t tokens = 0;
     std::set<std::int64_t> bad;
+    bool somewhere = false;
     for (const TensorIndex i : facts.members(pass)) {
       const DumpTensor& tensor = facts.tensor(i);
       if (!is_activation(tensor) || tensor.shape.size() < 2 || tensor.at.role == "sampled") continue;
@@ -65,10 +67,13 @@ Spread spread_of(DumpFacts& facts, const std::vector<DumpFinding>& findings) {
       if (findings.empty() || !facts.symptomatic(i)) continue;
       // -inf in scores hides keys, also where it hides all of them: the NaN that a softmax makes of it is the symptom.
       if (tensor.at.role != "scores" || tensor.health.nan + tensor.health.pos_inf > 0) first = std::min(first, i);
+      somewhere = somewhere || tensor.stated;
+      if (tensor.stated) continue;
       for (const std::int64_t row : facts.bad_rows(i)) bad.insert(tensor.token_of(row));
     }
     spread.tokens += tokens;
-    spread.bad_tokens += static_cast<std::int64_t>(bad.size());
+    spread.bad_tokens += std::max<std::int64_t>(static_cast<std::int64_t>(bad.size()), somewhere ? 1 : 0);
+    spread.at_least = spread.at_least || (somewhere && static_cast<std::int64_t>(bad.size()) < tokens);
   }
   if (first < facts.size()) spread.first_bad_tensor = facts.tensor(first).name;
   return spread;
@@ -84,6 +89,13 @@ Result<Diagnosis> diagnose_dump(const Dump& dump, DumpElements& elements, const 
   if (!detected) return tl::unexpected(detected.error());
   std::vector<DumpFinding> findings = std::move(*detected);
   diagnosis.spread = spread_of(facts, findings);
+  Explained explained;
+  TensorIndex first_fault = facts.size();
+  for (const DumpFinding& finding : findings) {
+    explained.tensors.insert(finding.carrier);
+    explained.tensors.insert(finding.symptoms.begin(), finding.symptoms.end());
+    first_fault = std::min(first_fault, moment(facts, finding));
+  }
   for (std::size_t i = 0; i < findings.size(); ++i) {
     findings[i].fault.because = cause_of(findings, i);
     diagnosis.faults.push_back(std::move(findings[i].fault));
@@ -97,6 +109,9 @@ Result<Diagnosis> diagnose_dump(const Dump& dump, DumpElements& elements, const 
     while (diagnosis.faults[root].because) root = *diagnosis.faults[root].because;
     diagnosis.root_cause = root;
   }
+  // What was to be seen before it broke; behind it all is suspect.
+  diagnosis.warnings = warnings_of(facts, [&](TensorIndex i) { return i < first_fault && !explained.has(i); });
+  if (options.stop.stop_requested()) return fail("stopped");
   diagnosis.completeness.read = static_cast<std::int64_t>(dump.tensors.size());
   diagnosis.completeness.expected = static_cast<std::int64_t>(dump.expected.value_or(0));
   return diagnosis;

@@ -1,5 +1,7 @@
 #include "core/dump/dump.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -78,6 +80,17 @@ void sort_by_execution(std::vector<DumpTensor>& tensors, std::span<const std::in
   sorted.reserve(tensors.size());
   for (const std::size_t i : order) sorted.push_back(std::move(tensors[i]));
   tensors = std::move(sorted);
+}
+
+Result<std::vector<Health>> rows_of_stated(const DumpTensor& tensor) {
+  constexpr std::int64_t kMostRows = std::int64_t{1} << 20;
+  if (tensor.rows() > kMostRows) return fail(fmt::format("{}: {} rows without elements", tensor.name, tensor.rows()));
+  Health row = empty_health();
+  row.count = static_cast<std::uint64_t>(tensor.channels());
+  row.nan = tensor.health.nan;
+  row.pos_inf = tensor.health.pos_inf;
+  row.neg_inf = tensor.health.neg_inf;
+  return std::vector<Health>(static_cast<std::size_t>(tensor.rows()), row);
 }
 
 }  // namespace nanscope

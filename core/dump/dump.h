@@ -25,6 +25,9 @@ struct DumpTensor {
   std::string file;        ///< below the dump
   std::size_t source = 0;  ///< what DumpElements calls it
   Health health;           ///< over all elements as `format` reads them; empty when there is none
+  /// Its health is what was measured when it was dumped, and its elements were not. Counts of NaN and Inf say then that
+  /// there is one, not how many, and rows say nothing.
+  bool stated = false;
 
   std::int64_t rows() const;
   std::int64_t channels() const;
@@ -55,6 +58,10 @@ struct Dump {
 /// Puts tensors into the order of execution: `recorded` ranks where the producer wrote them down (one a tensor,
 /// or empty), else folders in natural order, then the family's order of modules.
 void sort_by_execution(std::vector<DumpTensor>& tensors, std::span<const std::int64_t> recorded = {});
+
+/// Health of each row of a tensor whose elements nobody has: where its NaN and Inf are is not known, so that every row
+/// may hold them. Its shape is a claim that no bytes bear out: refused beyond 2^20 rows.
+Result<std::vector<Health>> rows_of_stated(const DumpTensor& tensor);
 
 /// The elements of a dump, for as long as it is open.
 class DumpElements {

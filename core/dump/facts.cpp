@@ -265,6 +265,7 @@ Where DumpFacts::where(TensorIndex index) const {
 
 Where DumpFacts::where(TensorIndex index, const std::vector<std::int64_t>& rows) const {
   Where where = this->where(index);
+  if (tensor(index).stated) return where;  // which rows is not known
   for (const std::int64_t row : rows) {
     const std::int64_t token = tensor(index).token_of(row);
     if (!where.tokens) where.tokens = Range{token, token};

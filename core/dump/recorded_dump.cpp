@@ -55,6 +55,7 @@ Status RecordedDump::add(RunData& run, const OpRow& op) {
     tensor.source = rows_.size();
     heads_first_.push_back(attributes.contains("heads_first") && attributes["heads_first"] == true);
     tensor.health = row.health;
+    tensor.stated = attributes.contains("statistics_only") && attributes["statistics_only"] == true;
     rows_.push_back(row);
     dump_.tensors.push_back(std::move(tensor));
   }
@@ -96,6 +97,7 @@ Result<std::vector<std::uint32_t>> RecordedDump::codes(const DumpTensor& tensor,
 }
 
 Result<std::vector<Health>> RecordedDump::row_health(const DumpTensor& tensor) {
+  if (tensor.stated) return rows_of_stated(tensor);
   const Result<std::vector<float>> all = values(tensor, 0, tensor.count());
   if (!all) return tl::unexpected(all.error());
   const float largest = tensor.format ? info(*tensor.format).max_finite : std::numeric_limits<float>::infinity();

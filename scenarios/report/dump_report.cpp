@@ -86,8 +86,22 @@ std::string faults_text(const Diagnosis& diagnosis, const Terminal& terminal) {
   if (!diagnosis.spread.first_bad_tensor.empty()) {
     block += paragraph("First bad ", printable(diagnosis.spread.first_bad_tensor, terminal), terminal);
   }
-  return block + fmt::format("Spread    {} of {} tokens hold a NaN or an Inf\n", diagnosis.spread.bad_tokens,
+  return block + fmt::format("Spread    {}{} of {} tokens hold a NaN or an Inf\n",
+                             diagnosis.spread.at_least ? "at least " : "", diagnosis.spread.bad_tokens,
                              diagnosis.spread.tokens);
+}
+
+/// What is no fault yet: each with its numbers.
+std::string warnings_text(const Diagnosis& diagnosis, const Terminal& terminal) {
+  std::string block;
+  for (const Warning& warning : diagnosis.warnings) {
+    std::string text =
+        fmt::format("{}: {}", paint(terminal, Ink::yellow, warning.kind), printable(warning.summary, terminal));
+    if (warning.more > 0) text += fmt::format(" ({} less so)", counted(warning.more, "more tensor"));
+    block += paragraph(block.empty() ? "Warning   " : "          ", text, terminal);
+    block += paragraph("          ", printable(warning.advice, terminal), terminal);
+  }
+  return block;
 }
 
 }  // namespace
@@ -103,6 +117,7 @@ std::string dump_text(const Dump& dump, const Diagnosis& diagnosis, const Termin
   } else {
     text += faults_text(diagnosis, terminal);
   }
+  text += warnings_text(diagnosis, terminal);
   std::size_t rejected = 0;
   for (const Hypothesis& one : diagnosis.hypotheses) {
     if (one.supported || diagnosis.clean()) continue;
@@ -115,16 +130,20 @@ std::string dump_text(const Dump& dump, const Diagnosis& diagnosis, const Termin
 std::string dump_markdown(const Dump& dump, const Diagnosis& diagnosis) {
   const Terminal plain;
   std::string text = fmt::format("## nanscope: {}\n\n{}\n\n", printable(dump.target, plain), contents_line(dump));
-  if (diagnosis.clean() || !diagnosis.root_cause) return text + "**Clean**: no fault found.\n";
+  std::string warnings;
+  for (const Warning& warning : diagnosis.warnings) {
+    warnings += fmt::format("\n**Warning** {}: {}\n", warning.kind, printable(warning.summary, plain));
+  }
+  if (diagnosis.clean() || !diagnosis.root_cause) return text + "**Clean**: no fault found.\n" + warnings;
   const Fault& cause = diagnosis.faults.at(*diagnosis.root_cause);
   text += fmt::format("**{}** in `{}`{}\n\n{}\n\n*Fix*: {}\n\n| number | value |\n|---|---|\n", cause.fault_class,
                       printable(cause.tensor, plain), tokens_clause(cause.where), printable(cause.summary, plain),
                       printable(cause.fix, plain));
   for (const Evidence& item : cause.evidence)
     text += fmt::format("| {} | {} |\n", item.name, printable(to_string(item.value), plain));
-  text += fmt::format("\nFirst bad tensor `{}`; {} of {} tokens hold a NaN or an Inf.\n",
-                      printable(diagnosis.spread.first_bad_tensor, plain), diagnosis.spread.bad_tokens,
-                      diagnosis.spread.tokens);
+  text += fmt::format("\nFirst bad tensor `{}`; {}{} of {} tokens hold a NaN or an Inf.\n",
+                      printable(diagnosis.spread.first_bad_tensor, plain), diagnosis.spread.at_least ? "at least " : "",
+                      diagnosis.spread.bad_tokens, diagnosis.spread.tokens);
   if (diagnosis.faults.size() > 1) text += "\n| link | tensor | what |\n|---|---|---|\n";
   for (const Fault& fault : diagnosis.faults) {
     if (diagnosis.faults.size() > 1)

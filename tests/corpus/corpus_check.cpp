@@ -41,6 +41,7 @@ struct Score {
 struct Answer {
   Label label;
   std::string error;
+  std::vector<std::string> warnings;
 };
 
 Answer diagnosed(const std::filesystem::path& folder) {
@@ -50,6 +51,8 @@ Answer diagnosed(const std::filesystem::path& folder) {
   if (!diagnosis) return {{}, diagnosis.error().message};
   Answer answer;
   answer.label.first_bad = diagnosis->spread.first_bad_tensor;
+  for (const Warning& one : diagnosis->warnings)
+    answer.warnings.push_back(fmt::format("{}: {}", one.kind, one.summary));
   if (diagnosis->root_cause) {
     const Fault& root = diagnosis->faults[*diagnosis->root_cause];
     answer.label.fault_class = root.fault_class;
@@ -96,6 +99,7 @@ class Check {
   std::vector<std::pair<std::string_view, Score>> scores_;
   std::vector<std::pair<std::string_view, Score>> clean_;
   std::vector<std::string> misses_;
+  std::vector<std::string> warnings_;  ///< of clean dumps
 };
 
 Score Check::all_of(const CorpusClass& of) {
@@ -121,7 +125,11 @@ void Check::one(const CorpusClass& of, int shape, std::uint64_t seed, Score& sco
     misses_.push_back(fmt::format("{}: {}", name, written.error().message));
     return;
   }
-  compare(of, shape, seed, made.label, diagnosed(folder), score);
+  const Answer answer = diagnosed(folder);
+  compare(of, shape, seed, made.label, answer, score);
+  if (made.label.fault_class.empty()) {
+    for (const std::string& one : answer.warnings) warnings_.push_back(fmt::format("{}: {}", name, one));
+  }
   // One of a class is enough to know that the command says what the library does.
   if (options_.binary.empty() || seed != 1 || shape != 0) return;
   Score again;
@@ -157,7 +165,8 @@ bool Check::report() const {
     of += s.of;
     fmt::print("clean: {:<42} {:>3} false alarms of {}\n", name, s.of - s.fault_class, s.of);
   }
-  if (of > 0) fmt::print("{} false alarms of {} clean dumps\n", alarms, of);
+  if (of > 0) fmt::print("{} false alarms of {} clean dumps, {} early warnings\n", alarms, of, warnings_.size());
+  for (const std::string& one : warnings_) fmt::print("warning: {}\n", one);
   for (const std::string& miss : misses_) fmt::print("{}\n", miss);
   return misses_.empty();
 }

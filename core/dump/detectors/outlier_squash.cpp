@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/dump/detectors/detector.h"
 #include "core/dump/quantized.h"
+#include "core/dump/underflow.h"
 
 namespace nanscope::dump_detectors {
 namespace {
@@ -13,40 +13,8 @@ constexpr double kLostShare = 0.25;    ///< of what is not zero; a format with a
 constexpr double kCoarseShare = 0.5;   ///< of what is not zero, among the smallest codes, which keep one or two bits
 constexpr double kOutlierRatio = 256;  ///< largest over the median of what is not zero
 
-struct Squashed {
-  std::int64_t lost = 0;     ///< not zero before the cast, zero after
-  std::int64_t coarse = 0;   ///< below the smallest normal number after it
-  std::int64_t nonzero = 0;  ///< before the cast
-  double median = 0;
-  double largest = 0;
-  std::size_t at = 0;  ///< the element that is largest
-
-  double share(std::int64_t of) const {
-    return nonzero > 0 ? static_cast<double>(of) / static_cast<double>(nonzero) : 0;
-  }
-  bool underflows() const { return share(lost) >= kLostShare || share(lost + coarse) >= kCoarseShare; }
-};
-
-Squashed squashed(std::span<const float> source, std::span<const float> codes, float smallest_normal) {
-  Squashed out;
-  std::vector<float> magnitudes;
-  for (std::size_t i = 0; i < source.size(); ++i) {
-    const float magnitude = std::abs(source[i]);
-    if (!std::isfinite(magnitude) || magnitude == 0) continue;
-    ++out.nonzero;
-    out.lost += codes[i] == 0 ? 1 : 0;
-    out.coarse += codes[i] != 0 && std::abs(codes[i]) < smallest_normal ? 1 : 0;
-    magnitudes.push_back(magnitude);
-    if (double{magnitude} > out.largest) {
-      out.largest = double{magnitude};
-      out.at = i;
-    }
-  }
-  if (magnitudes.empty()) return out;
-  auto middle = magnitudes.begin() + static_cast<std::ptrdiff_t>(magnitudes.size() / 2);
-  std::nth_element(magnitudes.begin(), middle, magnitudes.end());
-  out.median = double{*middle};
-  return out;
+bool underflows(const Underflow& found) {
+  return found.share(found.lost) >= kLostShare || found.share(found.lost + found.coarse) >= kCoarseShare;
 }
 
 }  // namespace
@@ -63,9 +31,9 @@ DumpReport detect_outlier_squash(DumpFacts& facts, const Explained& explained) {
     if (!codes || !source || codes->size() != source->size()) continue;
     ++looked_at;
     const DumpTensor& tensor = facts.tensor(quantized.codes);
-    const Squashed found = squashed(*source, *codes, info(*tensor.format).min_normal);
+    const Underflow found = underflow_of(*source, *codes, info(*tensor.format).min_normal);
     worst = std::max(worst, found.share(found.lost));
-    if (!found.underflows() || found.largest < kOutlierRatio * found.median) continue;
+    if (!underflows(found) || found.largest < kOutlierRatio * found.median) continue;
     const std::int64_t channels = std::max<std::int64_t>(1, tensor.channels());
     const auto row = static_cast<std::int64_t>(found.at) / channels;
     const auto channel = static_cast<std::int64_t>(found.at) % channels;

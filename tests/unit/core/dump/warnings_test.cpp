@@ -1,0 +1,225 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/dump/diagnose_dump.h"
+#include "core/dump/warnings/warning.h"
+#include "core/tensor/health_of.h"
+
+/// Values are made here by the arithmetic that a server would do; which warning they deserve follows from the numbers
+/// in each test.
+namespace nanscope {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// A dump in memory. Values of codes are those of the codes, without their scale.
+class MemoryDump final : public DumpElements {
+ public:
+  void add(const std::string& name, const char* dtype, std::vector<std::int64_t> shape, std::vector<float> values) {
+    DumpTensor tensor;
+    tensor.name = name;
+    tensor.at = parse_tensor_name(name);
+    tensor.dtype = find_dtype(dtype);
+    tensor.format = tensor.dtype->format;
+    tensor.shape = std::move(shape);
+    tensor.source = values_.size();
+    tensor.health = health_of(values, 0, info(*tensor.format).max_finite);
+    values_.push_back(std::move(values));
+    dump_.tensors.push_back(std::move(tensor));
+  }
+  Result<std::vector<float>> values(const DumpTensor& tensor, std::int64_t first, std::int64_t count) override {
+    const auto begin = values_[tensor.source].begin() + first;
+    return std::vector<float>(begin, begin + count);
+  }
+  Result<std::vector<std::uint32_t>> codes(const DumpTensor&, std::int64_t, std::int64_t) override {
+    return fail("no codes");
+  }
+  Result<std::vector<Health>> row_health(const DumpTensor& tensor) override {
+    std::vector<Health> rows;
+    for (std::int64_t row = 0; row < tensor.rows(); ++row) {
+      const auto part = values(tensor, row * tensor.channels(), tensor.channels());
+      rows.push_back(health_of(*part, row * tensor.channels()));
+    }
+    return rows;
+  }
+  Diagnosis diagnosis() {
+    Dump sorted = dump_;
+    sort_by_execution(sorted.tensors);
+    return diagnose_dump(sorted, *this).value();
+  }
+  std::vector<std::string> kinds() {
+    std::vector<std::string> found;
+    for (const Warning& warning : diagnosis().warnings) found.push_back(warning.kind);
+    return found;
+  }
+
+ private:
+  Dump dump_;
+  std::vector<std::vector<float>> values_;
+};
+
+/// Evenly spread, of both signs, the largest `absmax`.
+std::vector<float> spread(std::size_t count, float absmax) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float part = static_cast<float>((i * 37) % count + 1) / static_cast<float>(count);
+    values[i] = (i % 2 == 0 ? 1.0F : -1.0F) * absmax * part;
+  }
+  return values;
+}
+
+/// To e4m3 by hand (OCP 8-bit formats, 1.0): three bits of mantissa, normal from 2^-6, saturating at 448.
+float to_e4m3(float value) {
+  const float magnitude = std::min(std::abs(value), 448.0F);
+  const float gap = std::ldexp(1.0F, std::max(std::ilogb(std::max(magnitude, 1e-30F)), -6) - 3);
+  return std::copysign(std::min(std::nearbyint(magnitude / gap) * gap, 448.0F), value);
+}
+
+std::vector<float> cast(const std::vector<float>& values, float scale) {
+  std::vector<float> codes;
+  for (const float value : values) codes.push_back(to_e4m3(value / scale));
+  return codes;
+}
+
+/// A step that writes keys into its cache.
+void add_keys(MemoryDump& dump, int step, const std::vector<float>& keys, float scale) {
+  const std::string at = "step_" + std::to_string(step) + "/model.layers.0.self_attn.";
+  const auto tokens = static_cast<std::int64_t>(keys.size() / 64);
+  dump.add(at + "k", "f32", {tokens, 64}, keys);
+  dump.add(at + "k_scale", "f32", {1}, {scale});
+  dump.add(at + "k_cache", "e4m3", {tokens, 64}, cast(keys, scale));
+}
+
+TEST(Warnings, HealthyKeysGiveNone) {
+  MemoryDump dump;
+  for (int step = 0; step < 5; ++step)
+    add_keys(dump, step, spread(512, 10.0F + 0.2F * static_cast<float>(step % 2)), 0.05F);
+  EXPECT_THAT(dump.kinds(), IsEmpty());
+  EXPECT_TRUE(dump.diagnosis().clean());
+}
+
+/// Headroom 448 x 0.05 / absmax: 5.6, 3.73, 2.49, 1.66; 1.5 times less a step, so that ln 1.66 / ln 1.5 = 1.25 are
+/// left.
+TEST(Warnings, FallingHeadroomIsFollowedToItsEnd) {
+  MemoryDump dump;
+  float absmax = 4;
+  for (int step = 0; step < 4; ++step, absmax *= 1.5F) add_keys(dump, step, spread(512, absmax), 0.05F);
+  const Diagnosis diagnosis = dump.diagnosis();
+  ASSERT_THAT(dump.kinds(), ElementsAre("headroom-falling"));
+  EXPECT_TRUE(diagnosis.clean());
+  const Warning& warning = diagnosis.warnings.front();
+  EXPECT_EQ(warning.tensor, "step_3/model.layers.0.self_attn.k_cache");
+  EXPECT_NEAR(std::get<double>(*find(warning.evidence, "headroom")), 448 * 0.05 / 13.5, 1e-6);
+  EXPECT_NEAR(std::get<double>(*find(warning.evidence, "factor_a_step")), 1 / 1.5, 1e-6);
+  EXPECT_NEAR(std::get<double>(*find(warning.evidence, "steps_to_clipping")),
+              std::log(448 * 0.05 / 13.5) / std::log(1.5), 1e-6);
+}
+
+TEST(Warnings, HalvesThatGrowAreFollowedToo) {
+  MemoryDump dump;
+  float absmax = 9000;
+  for (int step = 0; step < 3; ++step, absmax *= 2) {
+    dump.add("step_" + std::to_string(step) + "/model.layers.0.mlp.down_proj.output", "f16", {8, 64},
+             spread(512, absmax));
+  }
+  EXPECT_THAT(dump.kinds(), ElementsAre("headroom-falling"));
+}
+
+/// Headroom 2.24 where the scale was set, as absmax / 200 leaves it; 1.05 later.
+TEST(Warnings, RoomThatIsUsedUpIsSaid) {
+  MemoryDump dump;
+  add_keys(dump, 0, spread(512, 10), 0.05F);
+  add_keys(dump, 1, spread(512, 448 * 0.05F / 1.05F), 0.05F);
+  EXPECT_THAT(dump.kinds(), ElementsAre("clipping-near"));
+  EXPECT_TRUE(dump.diagnosis().clean());
+}
+
+TEST(Warnings, ScalesOfTheirOwnTensorLeaveNoRoomByDesign) {
+  MemoryDump dump;
+  for (int step = 0; step < 4; ++step) {
+    const float absmax = 10.0F + static_cast<float>(step);
+    add_keys(dump, step, spread(512, absmax), absmax / 448);
+  }
+  EXPECT_THAT(dump.kinds(), IsEmpty());
+}
+
+/// One value of 4000 and others up to 1: the scale 4000 / 448 makes codes up to 0.112; below 2^-6 they are coarse, more
+/// than a tenth of all.
+TEST(Warnings, AnOutlierThatOwnsTheScaleIsSaid) {
+  MemoryDump dump;
+  std::vector<float> keys = spread(512, 1);
+  keys[77] = 4000;
+  add_keys(dump, 0, keys, 4000.0F / 448);
+  const Diagnosis diagnosis = dump.diagnosis();
+  EXPECT_TRUE(diagnosis.clean());
+  ASSERT_THAT(dump.kinds(), ElementsAre("outlier-owns-scale"));
+  EXPECT_NEAR(std::get<double>(*find(diagnosis.warnings[0].evidence, "ratio")), 8000, 150);
+}
+
+/// A scale of 1 for values up to 0.1: codes up to 0.1, a sixth of them below 2^-6.
+TEST(Warnings, CodesThatNobodyUsesAreSaid) {
+  MemoryDump dump;
+  add_keys(dump, 0, spread(512, 0.1F), 1);
+  EXPECT_TRUE(dump.diagnosis().clean());
+  EXPECT_THAT(dump.kinds(), ElementsAre("codes-unused"));
+}
+
+/// The default scale of 1 with values of usual size loses nothing.
+TEST(Warnings, AScaleOfOneIsNoWarningByItself) {
+  MemoryDump dump;
+  add_keys(dump, 0, spread(512, 8), 1);
+  EXPECT_THAT(dump.kinds(), IsEmpty());
+}
+
+TEST(Warnings, RowsOfAFewValuesAreSaid) {
+  MemoryDump dump;
+  std::vector<float> in = spread(512, 4);
+  std::fill(in.begin() + 64, in.begin() + 96, 11.2F);
+  std::fill(in.begin() + 96, in.begin() + 128, -11.2F);
+  dump.add("step_0/model.layers.0.input_layernorm.input", "f32", {8, 64}, in);
+  const Diagnosis diagnosis = dump.diagnosis();
+  ASSERT_THAT(dump.kinds(), ElementsAre("few-values"));
+  EXPECT_EQ(std::get<std::int64_t>(*find(diagnosis.warnings[0].evidence, "distinct_values")), 2);
+  EXPECT_EQ(std::get<std::int64_t>(*find(diagnosis.warnings[0].evidence, "row")), 1);
+}
+
+/// 1000 and 1000 + 2^-8 in turn: the variance is 2^-18 = 3.8e-6, one pass rounds by half a unit of 24 bits in the sum
+/// of the squares, 3.8. The norm computed it in two passes, and came out well.
+TEST(Warnings, AVarianceWithinRoundingIsSaidBeforeItIsNan) {
+  for (const bool subtracts : {true, false}) {
+    MemoryDump dump;
+    std::vector<float> in(64);
+    std::vector<float> out(64);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      // More values than few-values wants.
+      in[i] = 1000 + std::ldexp(static_cast<float>(i % 16), -12);
+      const float centred = (static_cast<float>(i % 16) - 7.5F) / 4.6F;
+      out[i] = subtracts ? centred : 1;
+    }
+    dump.add("step_0/model.layers.0.input_layernorm.input", "f32", {1, 64}, in);
+    dump.add("step_0/model.layers.0.input_layernorm.output", "f32", {1, 64}, out);
+    const std::vector<std::string> kinds = dump.kinds();
+    EXPECT_EQ(std::count(kinds.begin(), kinds.end(), "variance-near-rounding"), subtracts ? 1 : 0);
+  }
+}
+
+/// Behind the first fault all numbers are suspect, and what it explains is not told twice.
+TEST(Warnings, StopAtTheFirstFault) {
+  MemoryDump dump;
+  std::vector<float> bad = spread(512, 1);
+  bad[3] = NAN;
+  dump.add("step_0/model.layers.0.mlp.down_proj.output", "f32", {8, 64}, bad);
+  add_keys(dump, 1, spread(512, 0.1F), 1);
+  EXPECT_FALSE(dump.diagnosis().clean());
+  EXPECT_THAT(dump.kinds(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace nanscope
