@@ -57,6 +57,7 @@ int attach_dump(const Options& options) {
   if (!attached) return failed(attached.error());
   std::string text = fmt::format("{} in {}", counted(attached->tensors, "tensor"), recording.string());
   if (attached->converted > 0) text += fmt::format(", {} of them converted to f32 or i32", attached->converted);
+  if (attached->stated > 0) text += fmt::format(", {} of them as statistics alone", attached->stated);
   if (attached->left_out > 0) text += fmt::format("; {} left out: integers beyond 32 bits", attached->left_out);
   const std::string program = output_terminal().program;
   print(fmt::format("{}\n{} gui {}\n{} diagnose {}\n", text, program, recording.string(), program, options.dump));

@@ -98,15 +98,22 @@ class Attacher {
 
   Status add_tensor(TensorIndex index) {
     const DumpTensor& tensor = facts_.tensor(index);
-    const Result<TensorBytes> held = dump_.bytes(tensor);
-    if (!held) return tl::unexpected(held.error());
     const MatrixShape shape = matrix_shape(tensor);
-    std::optional<std::vector<std::byte>> bytes = matrix_bytes(tensor, shape, held->bytes);
+    std::optional<std::vector<std::byte>> bytes;
+    if (tensor.stated) {
+      // A shape that no bytes bear out may be anything.
+      if (tensor.count() <= kMostStated) bytes.emplace();
+    } else {
+      const Result<TensorBytes> held = dump_.bytes(tensor);
+      if (!held) return tl::unexpected(held.error());
+      bytes = matrix_bytes(tensor, shape, held->bytes);
+    }
     if (!bytes) {
       ++attached_.left_out;
       return {};
     }
-    if (!tensor.format) ++attached_.converted;
+    if (tensor.stated) ++attached_.stated;
+    if (!tensor.format && !tensor.stated) ++attached_.converted;
     OpRow op;
     op.id = ++op_;
     op.step = step_;
@@ -115,6 +122,7 @@ class Attacher {
     op.kind = "dumped";
     nlohmann::json attributes{{"dumped_as", tensor.name}, {"shape", tensor.shape}, {"port", port_text(tensor.at.port)}};
     if (shape.heads_first) attributes["heads_first"] = true;
+    if (tensor.stated) attributes["statistics_only"] = true;
     if (tensor.at.step) attributes["step"] = *tensor.at.step;  // the name of its file may have said it
     op.attributes = attributes.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     std::vector<InputRow> inputs;
@@ -136,6 +144,7 @@ class Attacher {
     row.channels = shape.channels;
     row.heads = shape.heads;
     ids_[index] = row.id;
+    if (facts_.tensor(index).stated) return add_stated(facts_.tensor(index), std::move(row));
     const kernels::TensorView view{bytes.data(), row.format, row.tokens, row.channels, row.channels};
     const Result<std::uint64_t> hash = observer_.hash(view);
     if (!hash) return tl::unexpected(hash.error());
@@ -156,6 +165,21 @@ class Attacher {
     ++attached_.tensors;
     return {};
   }
+
+  /// A tensor of which the health is all there is: no rows of health, no bytes; its hash is that of the health.
+  Status add_stated(const DumpTensor& tensor, TensorRow row) {
+    row.health = tensor.health;
+    auto* health = reinterpret_cast<std::byte*>(&row.health);
+    const Result<std::uint64_t> hash =
+        observer_.hash({health, Format::int8, 1, sizeof(row.health), sizeof(row.health)});
+    if (!hash) return tl::unexpected(hash.error());
+    row.hash = *hash;
+    writer_.add(row, {}, {});
+    ++attached_.tensors;
+    return {};
+  }
+
+  static constexpr std::int64_t kMostStated = std::int64_t{1} << 48;  ///< elements that a recording may speak of
 
   OpenDump& dump_;
   DumpFacts& facts_;

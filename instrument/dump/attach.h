@@ -21,7 +21,8 @@ struct AttachOptions {
 struct Attached {
   std::int64_t tensors = 0;
   std::int64_t converted = 0;  ///< stored in a wider format, because nanscope has none for their dtype
-  std::int64_t left_out = 0;   ///< integers beyond 32 bits
+  std::int64_t stated = 0;     ///< of those, statistics alone: their elements are not known
+  std::int64_t left_out = 0;   ///< integers beyond 32 bits, statistics of shapes that no recording can hold
 };
 
 /// Writes a dump as a recording: a request for each run, request and rank, a step a pass, an op for each module that

@@ -57,19 +57,6 @@ std::optional<Format> format_of(const DumpTensor& tensor) {
   return std::nullopt;
 }
 
-/// Of a tensor whose elements nobody has: where its NaN and Inf are is not known, so that every row may hold them.
-/// Its shape is a claim that no bytes bear out: nothing is allocated for more rows than a dump has tokens.
-Result<std::vector<Health>> rows_of_stated(const DumpTensor& tensor, const Health& stated) {
-  constexpr std::int64_t kMostRows = std::int64_t{1} << 20;
-  if (tensor.rows() > kMostRows) return fail(fmt::format("{}: {} rows without elements", tensor.name, tensor.rows()));
-  Health row = empty_health();
-  row.count = static_cast<std::uint64_t>(tensor.channels());
-  row.nan = stated.nan;
-  row.pos_inf = stated.pos_inf;
-  row.neg_inf = stated.neg_inf;
-  return std::vector<Health>(static_cast<std::size_t>(tensor.rows()), row);
-}
-
 }  // namespace
 
 void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size_t index, const DumpFile& file,
@@ -230,6 +217,7 @@ Status OpenDump::scan(const OpenDumpOptions& options) {
   for (DumpTensor& tensor : dump_.tensors) {
     if (const auto& stated = sources_[tensor.source].stated) {
       tensor.health = *stated;
+      tensor.stated = true;
     } else {
       scanned.push_back(&tensor);
       total += tensor.dtype->bytes(static_cast<std::uint64_t>(tensor.count()));
@@ -312,7 +300,7 @@ Result<std::vector<std::uint32_t>> OpenDump::codes(const DumpTensor& tensor, std
 }
 
 Result<std::vector<Health>> OpenDump::row_health(const DumpTensor& tensor) {
-  if (const auto& stated = sources_[tensor.source].stated) return rows_of_stated(tensor, *stated);
+  if (tensor.stated) return rows_of_stated(tensor);
   const Result<TensorBytes> held = bytes(tensor);
   if (!held) return tl::unexpected(held.error());
   return scan_rows(*device_, tensor, held->bytes);

@@ -3,6 +3,8 @@
 #include <map>
 #include <set>
 
+#include "instrument/dump/containers/file_bytes.h"
+#include "instrument/dump/producers/msprobe_database.h"
 #include "instrument/dump/producers/msprobe_directory.h"
 #include "instrument/dump/producers/producer.h"
 #include "instrument/dump/producers/text.h"
@@ -11,12 +13,11 @@
 /// msprobe of Ascend's MindStudio (docs.sglang.io/docs/developer_guide/msprobe_debugging_guide has the layout):
 /// step0/rank0/dump.json with names and statistics, stack.json, construct.json, and, where tensors were asked for,
 /// dump_tensor_data/Module.NAME.CLASS.forward.0.output.0.pt (.npy from MindSpore). Without them the tensors have no
-/// elements: their health is what the statistics say. Its databases (.vis.db, .trend.db) have a schema that is
-/// written down nowhere and are not read.
+/// elements: their health is what the statistics say. Graphs that were made of it, *.vis.db, hold the same statistics.
+/// Its *.trend.db have other tables and are not read.
 namespace nanscope {
 namespace {
 
-constexpr std::uint64_t kMaxDirectory = std::uint64_t{1} << 30;
 constexpr std::string_view kDataFolder = "dump_tensor_data";
 
 /// Tensors of which the statistics are all there is.
@@ -34,7 +35,8 @@ struct Directory {
   std::vector<std::size_t> without_file;
 };
 
-bool is_database(const DumpFile& file) { return file.shown.ends_with(".vis.db") || file.shown.ends_with(".trend.db"); }
+bool is_graph(const DumpFile& file) { return file.shown.ends_with(".vis.db"); }
+bool is_database(const DumpFile& file) { return is_graph(file) || file.shown.ends_with(".trend.db"); }
 
 /// The folder of dump.json of a file in dump_tensor_data; of others, its own.
 std::string directory_of(const DumpFile& file) {
@@ -57,8 +59,8 @@ class Msprobe final : public Producer {
     }
     for (const DumpFile& file : listing.files) {
       if (file.filename() != "dump.json") continue;
-      const auto text = read_file(file.path, kMaxDirectory);
-      auto read = text ? read_msprobe_directory(as_text(*text), file.path.string())
+      const auto text = map_file(file.path);
+      auto read = text ? read_msprobe_directory(as_text(text->bytes), file.path.string())
                        : Result<std::optional<std::vector<MsprobeTensor>>>(tl::unexpected(text.error()));
       if (!read) {
         findings.unread.push_back({file.shown, read.error().message});
@@ -84,31 +86,19 @@ class Msprobe final : public Producer {
   }
 
   Result<std::unique_ptr<Container>> open(const DumpFile& file) override {
+    if (is_graph(file)) return open_graph(file);
     if (is_database(file)) {
-      return fail(file.path.string() +
-                  ": a database of msprobe's graphs, whose schema is not published: expected the folder of dump.json "
-                  "that it was made of");
+      return fail(
+          file.path.string() +
+          ": a database of msprobe's trends, which is not read: expected the folder of dump.json that it was made of");
     }
     if (file.filename() != "dump.json") return nullptr;
-    auto container = std::make_unique<StatisticsOnly>();
-    Directory& directory = directories_.at(file.folder());
-    std::vector<std::size_t> listed;
-    for (const std::size_t i : directory.without_file) {
-      if (!directory.tensors[i].has_statistics) {
-        lost_.push_back(joined_path(file.folder(), directory.tensors[i].key));
-        continue;
-      }
-      container->add(directory.tensors[i]);
-      listed.push_back(i);
-    }
-    directory.without_file = std::move(listed);
-    stated_ += directory.without_file.size();
-    return container;
+    return open_directory(directories_.at(file.folder()), file);
   }
 
   Naming name_of(const DumpFile& file, const Container&, std::size_t tensor) override {
-    const Directory& directory = directories_.at(directory_of(file));
-    const bool stated = file.filename() == "dump.json";
+    const Directory& directory = is_graph(file) ? graphs_.at(file.shown) : directories_.at(directory_of(file));
+    const bool stated = is_graph(file) || file.filename() == "dump.json";
     const MsprobeTensor& found =
         directory.tensors[stated ? directory.without_file[tensor] : directory.by_file.find(file.stem())->second];
     Naming naming;
@@ -131,10 +121,48 @@ class Msprobe final : public Producer {
           {lost_.front(),
            fmt::format("is listed, and neither its file nor its statistics are there, one of {}", lost_.size())});
     }
+    for (const auto& [file, text] : graph_notes_) findings.notes.push_back({file, text});
   }
 
  private:
+  /// The tensors of which statistics are all there is.
+  std::unique_ptr<Container> open_directory(Directory& directory, const DumpFile& file) {
+    auto container = std::make_unique<StatisticsOnly>();
+    std::vector<std::size_t> listed;
+    for (const std::size_t i : directory.without_file) {
+      if (!directory.tensors[i].has_statistics) {
+        lost_.push_back(joined_path(file.folder(), directory.tensors[i].key));
+        continue;
+      }
+      container->add(directory.tensors[i]);
+      listed.push_back(i);
+    }
+    directory.without_file = std::move(listed);
+    stated_ += directory.without_file.size();
+    return container;
+  }
+
+  Result<std::unique_ptr<Container>> open_graph(const DumpFile& file) {
+    if (!directories_.empty()) {
+      graph_notes_.emplace_back(file.shown, "a graph of the dump.json that is here too: not read a second time");
+      return std::make_unique<StatisticsOnly>();
+    }
+    auto database = read_msprobe_database(file.path);
+    if (!database) return tl::unexpected(database.error());
+    if (database->bench_nodes > 0) {
+      graph_notes_.emplace_back(file.shown, fmt::format("{} of its {} nodes are of the run that it was compared with, "
+                                                        "and are not read",
+                                                        database->bench_nodes, database->nodes));
+    }
+    Directory& graph = graphs_[file.shown];
+    graph.tensors = std::move(database->tensors);
+    for (std::size_t i = 0; i < graph.tensors.size(); ++i) graph.without_file.push_back(i);
+    return open_directory(graph, file);
+  }
+
   std::map<std::string, Directory> directories_;  ///< by the folder of dump.json
+  std::map<std::string, Directory> graphs_;       ///< by the file's name
+  std::vector<std::pair<std::string, std::string>> graph_notes_;
   std::vector<std::string> lost_;
   std::size_t stated_ = 0;
 };

@@ -10,6 +10,7 @@ programs itself ran. docs/producers.md says which source that is.
 """
 import json
 import pathlib
+import sqlite3
 import struct
 import sys
 
@@ -222,6 +223,40 @@ def msprobe(kind):
         (root / "construct.json").write_text("{}")
 
 
+def msprobe_graph():
+    """What `msprobe graph_visualize` makes of a dump.json: python/msprobe/visualization/db_utils.py has the columns,
+    builder/msprobe_adapter.py makes texts of all numbers. The second graph is that of a comparison."""
+    columns = {"id": "TEXT PRIMARY KEY", "graph_id": "TEXT NOT NULL", "node_order": "INTEGER NOT NULL",
+               "node_name": "TEXT NOT NULL", "node_type": "TEXT NOT NULL", "up_node": "TEXT", "sub_nodes": "TEXT",
+               "precision_index": "INTEGER", "overflow_level": "TEXT", "micro_step_id": "INTEGER NOT NULL",
+               "matched_node_link": "TEXT", "stack_id": "TEXT", "parallel_merge_info": "TEXT",
+               "matched_distributed": "TEXT", "modified": "INTEGER NOT NULL", "input_data": "TEXT",
+               "output_data": "TEXT", "data_source": "TEXT", "dump_data_dir": "TEXT", "step": "INTEGER NOT NULL",
+               "rank": "INTEGER NOT NULL", "is_distributed": "INTEGER"}
+    path = folder / "msprobe_graph" / "compare_20260102030405.vis.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    database = sqlite3.connect(path)
+    database.execute(f"CREATE TABLE tb_nodes ({', '.join(f'{k} {v}' for k, v in columns.items())})")
+
+    def shown(tensor):
+        texts = {k: str("null" if v is None else v) for k, v in tensor.items()}
+        return {"value": "null"} if texts.get("Max") == "null" else texts
+
+    for step in range(2):
+        source = folder / "msprobe_statistics" / f"step{step}" / "rank0" / "dump.json"
+        for order, (name, entry) in enumerate(json.loads(source.read_text())["data"].items()):
+            inputs = {f"{name}.input.{i}": shown(t) for i, t in enumerate(entry["input_args"])}
+            inputs |= {f"{name}.parameters.{k}": shown(t) for k, t in entry.get("parameters", {}).items()}
+            outputs = {f"{name}.output.{i}": shown(t) for i, t in enumerate(entry["output"])}
+            for run in ("NPU", "Bench"):
+                row = (f"{run}_{step}_0_{name}", f"{run}_{step}_0", order, name, "0", "", "", None, None, 0, "[]", "0", "",
+                       "{}", 0, json.dumps(inputs), json.dumps(outputs), run, "", step, 0, 0)
+                database.execute(f"INSERT INTO tb_nodes VALUES ({', '.join('?' * len(row))})", row)
+    database.commit()
+    database.close()
+
+
 def transformer_engine():
     """Dots of names are written as '_'."""
     for step in range(2):
@@ -292,6 +327,7 @@ flashinfer("torch")
 flashinfer("safetensors")
 msprobe("tensor")
 msprobe("statistics")
+msprobe_graph()
 transformer_engine()
 tensorrt_llm()
 llamacpp()

@@ -87,5 +87,40 @@ TEST_F(Attach, LeavesNothingHalfWritten) {
   }
 }
 
+/// What msprobe measured comes back as it was, and the diagnosis says the same of the recording.
+TEST_F(Attach, KeepsStatisticsWithoutElements) {
+  const auto source = std::filesystem::path(NANSCOPE_SOURCE_DIR) / "tests/golden/dumps/producers/msprobe_statistics";
+  auto dump = OpenDump::open(source);
+  ASSERT_TRUE(dump) << dump.error().message;
+  const Result<Attached> attached = attach(**dump, recording_, {});
+  ASSERT_TRUE(attached) << attached.error().message;
+  EXPECT_EQ(attached->tensors, static_cast<std::int64_t>((*dump)->dump().tensors.size()));
+  EXPECT_EQ(attached->stated, attached->tensors);
+  EXPECT_EQ(attached->converted, 0);
+  const Recording recording = Recording::open(recording_).value();
+  EXPECT_TRUE(recording.check());
+  RecordingRun run(recording);
+  StoredTensors stored(recording);
+  Result<RecordedDump> again = RecordedDump::of(run, stored, "again");
+  ASSERT_TRUE(again) << again.error().message;
+  ASSERT_EQ(again->dump().tensors.size(), (*dump)->dump().tensors.size());
+  for (std::size_t i = 0; i < again->dump().tensors.size(); ++i) {
+    const DumpTensor& was = (*dump)->dump().tensors[i];
+    const DumpTensor& is = again->dump().tensors[i];
+    EXPECT_EQ(is.name, was.name);
+    EXPECT_EQ(is.shape, was.shape);
+    EXPECT_TRUE(is.stated);
+    EXPECT_EQ(is.health.nan, was.health.nan);
+    EXPECT_EQ(is.health.absmax, was.health.absmax);
+    EXPECT_FALSE(again->values(is, 0, is.count()));
+  }
+  const auto diagnosis = diagnose_recorded(run, stored, "again");
+  ASSERT_TRUE(diagnosis) << diagnosis.error().message;
+  ASSERT_TRUE(diagnosis->root_cause);
+  EXPECT_EQ(diagnosis->faults[*diagnosis->root_cause].tensor,
+            "step0/rank0/model.layers.1.post_attention_layernorm.output.0");
+  EXPECT_TRUE(diagnosis->spread.at_least);
+}
+
 }  // namespace
 }  // namespace nanscope

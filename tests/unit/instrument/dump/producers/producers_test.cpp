@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/dump/diagnose_dump.h"
 #include "instrument/dump/open_dump.h"
+#include "tests/temporary_folder.h"
 
 namespace nanscope {
 namespace {
@@ -142,6 +145,66 @@ TEST(Producers, MsprobeStatisticsHaveHealthAndNoElements) {
   EXPECT_EQ(cause(*dump), Cause("invalid-op", "step0/rank0/model.layers.1.post_attention_layernorm.output.0"));
   // What follows in the pass is not born anew.
   EXPECT_EQ(diagnosis->faults.size(), 2U);
+}
+
+/// That there is a NaN is proven, in which tokens and how many is not, and is not said.
+TEST(Producers, MsprobeStatisticsAreNotOverstated) {
+  const auto dump = open("msprobe_statistics");
+  EXPECT_TRUE(dump->dump().tensors.front().stated);
+  const auto diagnosis = diagnose_dump(dump->dump(), *dump);
+  ASSERT_TRUE(diagnosis.has_value());
+  const Fault& fault = diagnosis->faults.front();
+  EXPECT_FALSE(fault.where.tokens);
+  EXPECT_THAT(fault.summary, HasSubstr("holds NaN, and what goes in"));
+  EXPECT_EQ(find(fault.evidence, "nan"), nullptr);
+  EXPECT_NE(find(fault.evidence, "nan_at_least"), nullptr);
+  EXPECT_TRUE(diagnosis->spread.at_least);
+  EXPECT_EQ(diagnosis->spread.bad_tokens, 2);  // one in each of two passes
+  EXPECT_EQ(diagnosis->spread.tokens, 6);
+}
+
+/// The graph that msprobe makes of a dump.json holds the same tensors and figures, in the same order.
+TEST(Producers, MsprobeGraphsHoldTheSameStatistics) {
+  const auto graph = open("msprobe_graph");
+  const auto directory = open("msprobe_statistics");
+  EXPECT_EQ(graph->dump().producer, "msprobe");
+  ASSERT_EQ(graph->dump().tensors.size(), directory->dump().tensors.size());
+  for (std::size_t i = 0; i < graph->dump().tensors.size(); ++i) {
+    const DumpTensor& a = graph->dump().tensors[i];
+    const DumpTensor& b = directory->dump().tensors[i];
+    EXPECT_EQ(a.name, b.name);
+    EXPECT_EQ(a.shape, b.shape);
+    EXPECT_EQ(a.dtype, b.dtype);
+    EXPECT_TRUE(a.stated);
+    EXPECT_EQ(a.health.nan, b.health.nan);
+    EXPECT_EQ(a.health.absmax, b.health.absmax) << a.name;
+    EXPECT_EQ(a.health.sum_sq, b.health.sum_sq) << a.name;
+  }
+  EXPECT_EQ(cause(*graph), Cause("invalid-op", "step0/rank0/model.layers.1.post_attention_layernorm.output.0"));
+  EXPECT_TRUE(noted(*graph, "28 of its 56 nodes are of the run that it was compared with"));
+}
+
+TEST(Producers, DamagedMsprobeGraphsAreRefusedInOneLine) {
+  const TemporaryFolder folder;
+  const auto source = kDumps / "msprobe_graph" / "compare_20260102030405.vis.db";
+  const auto refusal = [&](const std::filesystem::path& file) {
+    const auto opened = OpenDump::open(file, {.threads = 1, .progress = {}, .stop = {}});
+    return opened ? std::string() : opened.error().message;
+  };
+  std::ifstream whole(source, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(whole), {}};
+  const auto write = [&](const std::string& text) {
+    std::ofstream(folder / "x.vis.db", std::ios::binary | std::ios::trunc) << text;
+    return folder / "x.vis.db";
+  };
+  EXPECT_THAT(refusal(write(bytes.substr(0, 20000))), HasSubstr("the database is damaged"));
+  EXPECT_THAT(refusal(write("no database at all")), HasSubstr("x.vis.db"));
+  std::string torn = bytes;
+  for (std::size_t at = 0; (at = torn.find("\"Max\": ", at)) != std::string::npos;) torn[at + 5] = ';';
+  EXPECT_THAT(refusal(write(torn)),
+              testing::ContainsRegex("table tb_nodes, node '[^']+': character [0-9]+: not JSON here"));
+  std::ofstream(folder / "x.vis.db-wal") << "pages";
+  EXPECT_THAT(refusal(write(bytes)), HasSubstr("changes lie in x.vis.db-wal and not in it"));
 }
 
 TEST(Producers, TransformerEngine) {
