@@ -41,7 +41,7 @@ struct Score {
 struct Answer {
   Label label;
   std::string error;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings{};
 };
 
 Answer diagnosed(const std::filesystem::path& folder) {

@@ -203,7 +203,7 @@ TEST_F(Command, ADumpIsReadWithoutItsDamagedFiles) {
   write("dump/nanscope.toml", "[[name]]\npatern = 'x'\n");
   expect_refused("diagnose dump", "nanscope.toml:1:1: ");
   write("build_1.vis.db", "SQLite format 3");
-  expect_refused("diagnose build_1.vis.db", "whose schema is not published");
+  expect_refused("diagnose build_1.vis.db", "no table of msprobe");
 }
 
 TEST_F(Command, ForeignAndCutRecordingsAreRefused) {

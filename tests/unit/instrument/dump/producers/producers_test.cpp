@@ -188,7 +188,7 @@ TEST(Producers, DamagedMsprobeGraphsAreRefusedInOneLine) {
   const TemporaryFolder folder;
   const auto source = kDumps / "msprobe_graph" / "compare_20260102030405.vis.db";
   const auto refusal = [&](const std::filesystem::path& file) {
-    const auto opened = OpenDump::open(file, {.threads = 1, .progress = {}, .stop = {}});
+    const auto opened = OpenDump::open(file, {.threads = 1, .progress = {}, .stop = {}, .sums = true});
     return opened ? std::string() : opened.error().message;
   };
   std::ifstream whole(source, std::ios::binary);

@@ -74,11 +74,14 @@ TEST(UnreadFiles, LinksAreFollowedToFilesAlone) {
 }
 
 TEST(UnreadFiles, MsprobeDatabasesAreRefusedWithAReason) {
-  RawDump dump;
-  dump.write("build_1.vis.db", std::string("SQLite format 3\0....", 20));
-  const auto opened = dump.open();
-  ASSERT_FALSE(opened.has_value());
-  EXPECT_THAT(opened.error().message, HasSubstr("whose schema is not published"));
+  for (const auto& [name, reason] : {std::pair("build_1.vis.db", "no table of msprobe's nodes"),
+                                     {"monitor.trend.db", "a database of msprobe's trends, which is not read"}}) {
+    RawDump dump;
+    dump.write(name, std::string("SQLite format 3\0....", 20));
+    const auto opened = dump.open();
+    ASSERT_FALSE(opened.has_value());
+    EXPECT_THAT(opened.error().message, HasSubstr(reason));
+  }
 }
 
 /// A shape of statistics alone claims what no bytes bear out.
