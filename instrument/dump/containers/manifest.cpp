@@ -78,7 +78,7 @@ class RawFiles final : public Container {
                         std::to_string(entry.bytes) + " for the shape " + shape_text(entry.shape) + " in " +
                         std::string(entry.dtype->name));
     }
-    const auto apart = take_extent(file, begin, entry, where, offset);
+    auto apart = take_extent(file, begin, entry, where, offset);
     if (!apart) return apart;
     tensors_.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape), begin, {}});
     places_.push_back({&file, entry.first_index_fastest});
@@ -172,7 +172,7 @@ class EntryReader {
   Status read(const JsonView& fields) {
     if (!fields.is_object()) return refused("an entry that is no object");
     for (const auto& [key, value] : fields.items()) {
-      const auto taken = take(key, value);
+      auto taken = take(key, value);
       if (!taken) return taken;
     }
     if (!named_) return refused("an entry without a 'name'");
@@ -188,7 +188,7 @@ class EntryReader {
     entry_.bytes = entry_.dtype->bytes(*count);
     for (const auto& [key, value] : fields.items()) {
       if (is_known(key)) continue;
-      const auto described = into_.describe(entry_.name + "." + key.text(), value, where_, offset_);
+      auto described = into_.describe(entry_.name + "." + key.text(), value, where_, offset_);
       if (!described) return described;
     }
     return into_.add(std::move(entry_), where_, offset_);
@@ -270,7 +270,7 @@ Status read_lines(std::span<const std::byte> text, const std::string& file, RawF
   const auto lines = static_cast<std::size_t>(std::count(all.begin(), all.end(), '\n')) + 1;
   // The shortest entry, so that a file of empty lines makes no room.
   constexpr std::size_t kShortest = 40;
-  const auto expected = into.expect(std::min(lines, all.size() / kShortest + 1), file);
+  auto expected = into.expect(std::min(lines, all.size() / kShortest + 1), file);
   if (!expected) return expected;
   return for_each_json_line(text, file, [&](const JsonLine& line) {
     return EntryReader(into, file + ": line " + std::to_string(line.number), line.offset).read(line.object);

@@ -174,7 +174,7 @@ class PickleReader {
   Status push(PickleNode node) {
     if (!budget_.take(kNodeBytes)) return too_much();
     node.offset = static_cast<std::uint32_t>(opcode_at_);
-    const auto place = push_place(static_cast<std::uint32_t>(pickle_.nodes.size()));
+    auto place = push_place(static_cast<std::uint32_t>(pickle_.nodes.size()));
     if (place) pickle_.nodes.push_back(node);
     return place;
   }

@@ -232,7 +232,7 @@ class PtWalker {
       if (!budget_.take(kListedName + text_bytes(text.size()))) return too_much(name);
       if (!names.insert(text).second) return refused(name, "a dictionary with the key " + in_quotes(text) + " twice");
       if (!budget_.fits(key.size() + text.size() + 2)) return too_much(name);
-      const auto done = visit(pairs[i + 1], joined(key, text), depth + 1);
+      auto done = visit(pairs[i + 1], joined(key, text), depth + 1);
       if (!done) return done;
     }
     return {};
@@ -242,7 +242,7 @@ class PtWalker {
     const Items values = items(value);
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (!budget_.fits(key.size() + 22)) return too_much(value);
-      const auto done = visit(values[i], joined(key, std::to_string(i)), depth + 1);
+      auto done = visit(values[i], joined(key, std::to_string(i)), depth + 1);
       if (!done) return done;
     }
     return {};
