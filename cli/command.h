@@ -29,6 +29,7 @@ void add_diff_command(CLI::App& app, Action& action);
 void add_bits_command(CLI::App& app, Action& action);
 void add_gui_command(CLI::App& app, Action& action);  ///< built with NANSCOPE_GUI alone
 void add_scenarios_command(CLI::App& app, Action& action);
+void add_trace_command(CLI::App& app, Action& action);
 
 /// The `--format` option: text, json, and what else the command speaks.
 CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed);

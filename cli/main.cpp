@@ -44,6 +44,7 @@ int run(int argc, char** argv) {
   add_diff_command(app, action);
   add_attach_command(app, action);
   add_export_command(app, action);
+  add_trace_command(app, action);
   add_bits_command(app, action);
   add_report_command(app, action);
   add_scenarios_command(app, action);

@@ -23,6 +23,7 @@ struct RunOptions {
   std::vector<std::string> targets;
   std::string output;
   std::string capture = "ring:1";
+  bool trace = false;
   std::string device;
   int threads = -1;
   int jobs = 1;
@@ -35,6 +36,7 @@ scenarios::RunnerOptions runner_options(const RunOptions& options, const Interru
   runner.output = options.output;
   runner.force = options.force;
   runner.capture = options.capture;
+  runner.trace = options.trace;
   runner.device = options.device;
   if (options.threads >= 0) runner.threads = options.threads;
   runner.control.stop = interrupt.token();
@@ -154,6 +156,8 @@ void add_run_command(CLI::App& app, Action& action) {
   command->add_flag("--force", options->force, "Replace a file that is no recording of the scenario");
   command->add_option("--capture", options->capture, "Which tensors are stored: none, all, ring:N, named:ROLE,...")
       ->capture_default_str();
+  command->add_flag("--trace", options->trace,
+                    "Record when the work of each op ran: launches on the CPU, kernels and copies on a GPU (CUPTI)");
   command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)");
   command->add_option("--threads", options->threads, "Threads of the CPU device, 0: one a core")
       ->check(CLI::Range(0, 1024));

@@ -41,6 +41,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
+  /// The device whose memory launches work on: itself, unless it stands for another.
+  virtual const Device& memory() const { return *this; }
   virtual Result<Buffer> allocate(std::size_t bytes, bool zeroed) = 0;
   virtual Status upload(void* device, std::span<const std::byte> host) = 0;
   virtual Status download(std::span<std::byte> host, const void* device) = 0;

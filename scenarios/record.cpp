@@ -6,11 +6,13 @@
 #include <chrono>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "core/recording/capture_policy.h"
 #include "core/recording/writer.h"
 #include "instrument/recorder/recorder_probe.h"
+#include "instrument/trace/launch_trace.h"
 #include "scenarios/version.h"
 
 namespace nanscope::scenarios {
@@ -36,6 +38,40 @@ RunInfo info_of(const RunSpec& spec, const kernels::DeviceInfo& device, const Ca
   return info;
 }
 
+/// Where the engine's ops run, and who is told: traced only when that is wanted.
+class Tracing {
+ public:
+  static Result<std::unique_ptr<Tracing>> make(kernels::Device& device, bool wanted) {
+    std::unique_ptr<Tracing> tracing(new Tracing(device));
+    if (!wanted) return tracing;
+    auto trace = make_launch_trace(device);
+    if (!trace) return tl::unexpected(trace.error());
+    tracing->trace_ = std::move(*trace);
+    tracing->traced_.emplace(device, *tracing->trace_, tracing->ops_);
+    return tracing;
+  }
+
+  kernels::Device& device() { return traced_ ? static_cast<kernels::Device&>(*traced_) : device_; }
+
+  /// Runs with `probe` and, when tracing, writes what is reported.
+  Result<RunResult> run(Engine& engine, const RunSpec& spec, Probe& probe, RecordingWriter& writer,
+                        const RunControl& control) {
+    if (!trace_) return engine.run(spec.requests, probe, control);
+    TraceProbe tracing(probe, *trace_, ops_, writer);
+    auto result = engine.run(spec.requests, tracing, control);
+    if (Status finished = tracing.finish(); !finished && result) return tl::unexpected(finished.error());
+    return result;
+  }
+
+ private:
+  explicit Tracing(kernels::Device& device) : device_(device) {}
+
+  kernels::Device& device_;
+  OpCounter ops_;
+  std::unique_ptr<LaunchTrace> trace_;
+  std::optional<TracedDevice> traced_;
+};
+
 Result<std::unique_ptr<RecordingWriter>> make_writer(const RecordOptions& options, const RunInfo& info) {
   if (options.path.empty()) return RecordingWriter::create_in_memory(info);
   WriterOptions writer;
@@ -49,7 +85,9 @@ Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordO
   const auto begin = Clock::now();
   const auto capture = CapturePolicy::parse(options.capture);
   if (!capture) return tl::unexpected(capture.error());
-  auto engine = workbench.engine(spec.config);
+  auto tracing = Tracing::make(workbench.device(), options.trace);
+  if (!tracing) return tl::unexpected(tracing.error());
+  auto engine = workbench.engine(spec.config, (*tracing)->device());
   if (!engine) return tl::unexpected(engine.error());
   const auto expected = (*engine)->expected_ops(spec.requests);
   if (!expected) return tl::unexpected(expected.error());
@@ -59,7 +97,7 @@ Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordO
 
   RecorderProbe probe(**writer, workbench.device(), workbench.weights(), *capture);
   const auto start = Clock::now();
-  auto result = (*engine)->run(spec.requests, probe, options.control);
+  auto result = (*tracing)->run(**engine, spec, probe, **writer, options.control);
   const double seconds = seconds_since(start);
   if (!result) return tl::unexpected(result.error());
   if (options.path.empty()) {

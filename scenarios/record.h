@@ -14,6 +14,7 @@ struct RecordOptions {
   std::filesystem::path path;  ///< empty: in memory
   bool overwrite = false;
   std::string capture = "none";  ///< a CapturePolicy's text
+  bool trace = false;            ///< also when the work of each op ran, see instrument/trace
   RunControl control;
 };
 
@@ -25,7 +26,7 @@ struct Recorded {
 };
 
 /// Runs `spec` and records it. Errors: the file may not be written, the run cannot be started, or
-/// was stopped; what was committed until then stays in the file, which counts as interrupted.
+/// was stopped, or cannot be traced; what was committed until then stays in the file, which counts as interrupted.
 Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordOptions& options = {});
 
 }  // namespace nanscope::scenarios

@@ -137,6 +137,7 @@ Result<ScenarioRun> run_scenario(Workbench& workbench, const Scenario& scenario,
   record_options.path = run.recording;
   record_options.overwrite = true;
   record_options.capture = options.capture;
+  record_options.trace = options.trace;
   record_options.control = options.control;
   auto recorded = record(workbench, spec, record_options);
   if (!recorded) return fail(fmt::format("{}: {}", scenario.path.string(), recorded.error().message));

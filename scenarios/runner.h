@@ -20,6 +20,7 @@ struct RunnerOptions {
   std::filesystem::path output;  ///< the recording; empty: <scenario>.nanscope in the current folder
   bool force = false;            ///< replace any file
   std::string capture = "ring:1";
+  bool trace = false;          ///< also record when the work of each op ran
   std::string device;          ///< empty: as the scenario says
   std::optional<int> threads;  ///< empty: as the scenario says
   RunControl control;

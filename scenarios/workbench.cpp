@@ -39,7 +39,7 @@ Status Workbench::load_tokenizer(const std::string& path) {
   return {};
 }
 
-Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config) {
+Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config, kernels::Device& device) {
   if (Status loaded = load_tokenizer(config.model.tokenizer); !loaded) return tl::unexpected(loaded.error());
   if (!model_ || !fits(*model_, config)) {
     auto source = weight_source(config.model);
@@ -49,7 +49,7 @@ Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config) {
     model_ = std::move(*model);
     weights_.clear();
   }
-  return Engine::create(config, *device_, model_, tokenizer_);
+  return Engine::create(config, device, model_, tokenizer_);
 }
 
 }  // namespace nanscope::scenarios

@@ -20,7 +20,9 @@ class Workbench {
   static Result<std::unique_ptr<Workbench>> open(const EngineConfig& config);
 
   /// An engine of `config`; it borrows the workbench's device. Errors name the knob or the file.
-  Result<std::unique_ptr<Engine>> engine(const EngineConfig& config);
+  Result<std::unique_ptr<Engine>> engine(const EngineConfig& config) { return engine(config, *device_); }
+  /// One that launches its ops on `device`, which stands for the workbench's own: its memory is the same.
+  Result<std::unique_ptr<Engine>> engine(const EngineConfig& config, kernels::Device& device);
 
   kernels::Device& device() { return *device_; }
   /// Of the model that the last engine uses.

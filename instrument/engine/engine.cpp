@@ -145,7 +145,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, kerne
   if (Status status = check(config); !status) return tl::unexpected(status.error());
   if (model == nullptr || tokenizer == nullptr) return fail("the engine needs a loaded model and a tokenizer");
   if (!fits(*model, config)) return fail("the loaded model was made for other model.* knobs");
-  if (model->device != &device) return fail("the loaded model is on another device");
+  if (model->device != &device.memory()) return fail("the loaded model is on another device");
   EngineParts parts{config, &device, std::move(model), std::move(tokenizer), make_plan(config)};
   return std::make_unique<ReferenceEngine>(std::move(parts));
 }

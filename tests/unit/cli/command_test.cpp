@@ -206,6 +206,19 @@ TEST_F(Command, ADumpIsReadWithoutItsDamagedFiles) {
   expect_refused("diagnose build_1.vis.db", "no table of msprobe");
 }
 
+TEST_F(Command, ATraceIsWrittenOfATracedRunAlone) {
+  ASSERT_EQ(run("run small.toml").code, 0);
+  expect_refused("trace small.nanscope", "no kernel activity is recorded");
+  ASSERT_EQ(run("run small.toml --trace").code, 0);
+  const Output traced = run("trace small.nanscope");
+  EXPECT_EQ(traced.code, 0) << traced.err;
+  EXPECT_THAT(traced.out, HasSubstr("small.trace.json"));
+  EXPECT_FALSE(nlohmann::json::parse(read("small.trace.json"))["traceEvents"].empty());
+  expect_refused("trace small.nanscope", "small.trace.json: exists");
+  EXPECT_EQ(run("trace small.nanscope --force").code, 0);
+  expect_refused("trace absent.nanscope -o t.json", "absent.nanscope");
+}
+
 TEST_F(Command, ForeignAndCutRecordingsAreRefused) {
   ASSERT_EQ(run("run small.toml").code, 0);
   const std::string whole = read("small.nanscope");

@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cli/command.h"
+#include "core/counted.h"
+#include "core/recording/reader.h"
+#include "scenarios/export_trace.h"
+
+namespace nanscope::cli {
+namespace {
+
+struct Options {
+  std::string recording;
+  std::string output;
+  bool force = false;
+};
+
+int trace_recording(const Options& options) {
+  const std::filesystem::path output = options.output.empty()
+                                           ? std::filesystem::path(options.recording).stem().string() + ".trace.json"
+                                           : options.output;
+  std::error_code error;
+  if (!options.force && std::filesystem::exists(output, error)) {
+    return complain(fmt::format("{}: exists; name another file with -o, or use --force", output.string()));
+  }
+  const auto recording = Recording::open(options.recording);
+  if (!recording) return complain(recording.error().message);
+  const auto counts = scenarios::export_trace(*recording, output);
+  if (!counts) return complain(counts.error().message);
+  std::string text =
+      fmt::format("{} of {} in {}", counted(counts->kernels, "kernel"), counted(counts->ops, "op"), output.string());
+  if (counts->dropped > 0) {
+    text += fmt::format("; {} dropped while recording: the trace has gaps", counted(counts->dropped, "record"));
+  }
+  if (counts->senseless > 0) {
+    text += fmt::format("; {} left out, whose times are no times", counted(counts->senseless, "row"));
+  }
+  print(fmt::format("{}\nopen it in https://ui.perfetto.dev or chrome://tracing\n", text));
+  return kClean;
+}
+
+}  // namespace
+
+void add_trace_command(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("trace", "Write when each op and kernel ran, for Perfetto and chrome://tracing");
+  command
+      ->add_option("FILE", options->recording,
+                   "A recording with kernel activity: made with --trace, or by attach --run")
+      ->required();
+  command->add_option("-o,--output", options->output, "The trace (default: FILE.trace.json here)");
+  command->add_flag("--force", options->force, "Replace the trace when it exists");
+  command->footer(
+      "Examples:\n"
+      "  nanscope run kv-scale-lock --trace\n"
+      "  nanscope trace kv-scale-lock.nanscope -o trace.json");
+  command->callback([options, &action] { action = [options] { return trace_recording(*options); }; });
+}
+
+}  // namespace nanscope::cli
