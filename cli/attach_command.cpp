@@ -5,10 +5,13 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/run_attached.h"
 #include "core/counted.h"
 #include "instrument/dump/attach.h"
 #include "scenarios/version.h"
@@ -18,6 +21,10 @@ namespace {
 
 struct Options {
   std::string dump;
+  std::vector<std::string> words;  ///< the dump, or with --run a command
+  bool run = false;
+  live::LiveOptions live;
+  double budget_percent = 5;
   std::string output;
   bool force = false;
   bool no_elements = false;
@@ -64,23 +71,62 @@ int attach_dump(const Options& options) {
   return kClean;
 }
 
+int run_command(Options options) {
+  if (options.words.empty()) return complain("attach --run needs a command: nanscope attach --run -- python serve.py");
+  options.live.output = std::filesystem::absolute(options.output.empty() ? "live.nanscope" : options.output);
+  options.live.budget = options.budget_percent / 100;
+  std::error_code ignored;  // what cannot be removed is found to exist
+  if (options.force) std::filesystem::remove(options.live.output, ignored);
+  return run_attached(options.words, options.live);
+}
+
+int attach_to(Options options) {
+  if (options.run) return run_command(std::move(options));
+  if (options.words.size() != 1)
+    return complain("attach needs one DUMP, or --run and a command (try nanscope attach --help)");
+  options.dump = options.words.front();
+  return attach_dump(options);
+}
+
+void add_live_options(CLI::App& command, Options& options) {
+  command.add_flag("--run", options.run, "Run a command and record what it does on the GPU, without a change in it");
+  command.add_flag("--watch", options.live.watch, "With --run: find the first kernel that writes a NaN or +Inf");
+  command.add_option("--kernels", options.live.kernels,
+                     "With --watch: a regular expression of kernel names (default: all)");
+  command.add_option("--every", options.live.every, "With --watch: look at every n-th of them")
+      ->check(CLI::Range(1, 1'000'000'000))
+      ->capture_default_str();
+  command
+      .add_option("--budget", options.budget_percent,
+                  "With --watch: percent of wall time that it may take; 100: no limit")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command.add_option("--ring", options.live.ring, "With --watch: buffers that are kept for the dump of a finding")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void add_attach_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("attach", "Turn a dump from production into a recording, for the window and why");
-  command->add_option("DUMP", options->dump, "A file or folder of safetensors, .npy, .npz, .pt or raw tensors")
-      ->required();
-  command->add_option("-o,--output", options->output, "The recording (default: DUMP.nanscope here)");
+      app.add_subcommand("attach", "Turn a dump from production, or what a command does on the GPU, into a recording");
+  command->add_option("DUMP", options->words,
+                      "A file or folder of safetensors, .npy, .npz, .pt or raw tensors; with --run: -- and a command");
+  add_live_options(*command, *options);
+  command->add_option("-o,--output", options->output,
+                      "The recording (default: DUMP.nanscope here; with --run, live.nanscope)");
   command->add_flag("--force", options->force, "Replace the recording when it exists");
   command->add_flag("--no-elements", options->no_elements, "Record health and hashes alone: a small file");
   command->add_flag("--progress", options->progress, "Say how far it is, also where standard error is no terminal");
   command->footer(
       "Examples:\n"
       "  nanscope attach dump/ -o incident.nanscope\n"
-      "  nanscope gui incident.nanscope");
-  command->callback([options, &action] { action = [options] { return attach_dump(*options); }; });
+      "  nanscope gui incident.nanscope\n"
+      "  nanscope attach --run -o live.nanscope -- python serve.py\n"
+      "  nanscope attach --run --watch --kernels 'gemm|softmax' -- python serve.py");
+  command->callback([options, &action] { action = [options] { return attach_to(*options); }; });
 }
 
 }  // namespace nanscope::cli
