@@ -1,13 +1,13 @@
 #include "instrument/files/json_view.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <cstdlib>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
-
-#include "instrument/files/utf8.h"
 
 namespace nanscope {
 namespace {
@@ -47,58 +47,6 @@ std::size_t value_length(std::string_view source) {
   return source.size();
 }
 
-std::uint32_t hex4(std::string_view digits) {
-  std::uint32_t value = 0;
-  std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-  return value;
-}
-
-void append_utf8(std::string& out, std::uint32_t point) {
-  const auto put = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
-  if (point < 0x80) return put(point);
-  if (point < 0x800) {
-    put(0xc0 | point >> 6);
-  } else {
-    if (point < 0x10000) {
-      put(0xe0 | point >> 12);
-    } else {
-      put(0xf0 | point >> 18);
-      put(0x80 | (point >> 12 & 0x3f));
-    }
-    put(0x80 | (point >> 6 & 0x3f));
-  }
-  put(0x80 | (point & 0x3f));
-}
-
-/// A text between its quotes, of a checked document, with its escapes undone.
-std::string unescaped(std::string_view inside) {
-  if (inside.find('\\') == std::string_view::npos) return std::string(inside);
-  std::string out;
-  out.reserve(inside.size());
-  for (std::size_t i = 0; i < inside.size(); ++i) {
-    if (inside[i] != '\\') {
-      out += inside[i];
-      continue;
-    }
-    constexpr std::string_view kLetters = "bfnrt";
-    constexpr std::string_view kMeanings = "\b\f\n\r\t";
-    const char letter = inside[++i];
-    if (letter != 'u') {
-      const std::size_t which = kLetters.find(letter);
-      out += which == std::string_view::npos ? letter : kMeanings[which];
-      continue;
-    }
-    std::uint32_t point = hex4(inside.substr(i + 1, 4));
-    i += 4;
-    if (point >= 0xd800 && point < 0xdc00) {
-      point = 0x10000 + ((point - 0xd800) << 10) + (hex4(inside.substr(i + 3, 4)) - 0xdc00);
-      i += 6;
-    }
-    append_utf8(out, point);
-  }
-  return out;
-}
-
 std::string_view inside_quotes(std::string_view source) { return source.substr(1, source.size() - 2); }
 
 /// FNV-1a. Two keys of one hash are taken for the same, which only a file made for it can suffer from.
@@ -108,179 +56,135 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-class Checker {
+/// Listens to nlohmann::json reading a text: it checks the grammar, UTF-8 and numbers, and keeps no tree. What it
+/// lets pass, and files that others wrote must not hold, is noticed here: depth and keys that occur twice.
+class Listener final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Checker(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
+  explicit Listener(int depth) : most_(depth) {}
+  /// One that is to find the key of a hash.
+  Listener(int depth, std::uint64_t wanted) : most_(depth), wanted_(wanted) {}
 
-  tl::expected<JsonView, JsonProblem> check() {
-    skip_space();
-    const std::size_t begin = at_;
-    const bool good = value(0);
-    const std::size_t end = at_;
-    skip_space();
-    if (!good || at_ != text_.size()) {
-      if (problem_.what.empty()) problem_ = {at_, "not JSON here"};
-      return tl::unexpected(std::move(problem_));
-    }
-    return JsonView(text_.substr(begin, end - begin));
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(std::int64_t) override { return true; }
+  bool number_unsigned(std::uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(nlohmann::json::binary_t&) override { return true; }
+  bool start_object(std::size_t) override {
+    objects_.push_back(keys_.size());
+    return enter();
   }
-
- private:
-  bool wrong(std::string what, std::size_t offset) {
-    if (problem_.what.empty()) problem_ = {offset, std::move(what)};
+  bool key(std::string& name) override {
+    keys_.push_back(hash_of(name));
+    if (keys_.back() != wanted_) return true;
+    found_ = std::move(name);
     return false;
   }
-  void skip_space() {
-    while (at_ < text_.size() && kSpace.find(text_[at_]) != std::string_view::npos) ++at_;
-  }
-  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  bool accept(char c) {
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  bool accept(std::string_view word) {
-    if (!text_.substr(at_).starts_with(word)) return false;
-    at_ += word.size();
-    return true;
-  }
-
-  bool value(int depth) {
-    switch (peek()) {
-      case '{':
-        return collection(depth + 1, true);
-      case '[':
-        return collection(depth + 1, false);
-      case '"':
-        return text();
-      case 't':
-        return accept("true");
-      case 'f':
-        return accept("false");
-      case 'n':
-        return accept("null");
-      default:
-        if (limits_.bare_words && (accept(kBareWords[0]) || accept(kBareWords[1]) || accept(kBareWords[2])))
-          return true;
-        return number();
-    }
-  }
-
-  bool collection(int depth, bool keyed) {
-    if (depth > limits_.depth) {
-      return wrong("nested too deeply, expected at most " + std::to_string(limits_.depth), at_);
-    }
-    const std::size_t begin = at_;
-    const char close = keyed ? '}' : ']';
-    const std::size_t first_key = keys_.size();
-    ++at_;
-    skip_space();
-    if (!accept(close)) {
-      do {
-        skip_space();
-        if (keyed && !key()) return false;
-        if (!value(depth)) return false;
-        skip_space();
-      } while (accept(','));
-      if (!accept(close)) return false;
-    }
-    return !keyed || keys_differ(first_key, begin);
-  }
-
-  bool key() {
-    const std::size_t begin = at_;
-    if (peek() != '"' || !text()) return false;
-    const std::string_view inside = inside_quotes(text_.substr(begin, at_ - begin));
-    const bool plain = inside.find('\\') == std::string_view::npos;
-    keys_.push_back(plain ? hash_of(inside) : hash_of(unescaped(inside)));
-    skip_space();
-    if (!accept(':')) return false;
-    skip_space();
-    return true;
-  }
-
-  /// Of the object from `begin` to here, whose keys are the last ones; forgets them.
-  bool keys_differ(std::size_t first_key, std::size_t begin) {
-    const auto first = keys_.begin() + static_cast<std::ptrdiff_t>(first_key);
+  bool end_object() override {
+    const auto first = keys_.begin() + static_cast<std::ptrdiff_t>(objects_.back());
     std::sort(first, keys_.end());
     const auto twice = std::adjacent_find(first, keys_.end());
-    if (twice == keys_.end()) {
-      keys_.resize(first_key);
-      return true;
+    if (twice != keys_.end()) {
+      twice_ = *twice;
+      return false;
     }
-    for (const JsonMember& member : JsonView(text_.substr(begin, at_ - begin)).items()) {
-      const std::string name = member.key.text();
-      if (hash_of(name) != *twice) continue;
-      std::string shown;
-      for (const char c : name.substr(0, 120)) shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-      return wrong("names '" + shown + (name.size() > 120 ? "..." : "") + "' twice", 0);
-    }
-    return wrong("names a key twice", begin);
-  }
-
-  bool text() {
-    const std::size_t begin = ++at_;
-    for (;; ++at_) {
-      if (at_ >= text_.size() || static_cast<unsigned char>(text_[at_]) < 0x20) return false;
-      if (text_[at_] == '"') break;
-      if (text_[at_] == '\\' && !escape()) return false;
-    }
-    const std::string_view inside = text_.substr(begin, at_ - begin);
-    if (!is_utf8(inside)) return wrong("not JSON here", begin);
-    ++at_;
+    keys_.resize(objects_.back());
+    objects_.pop_back();
+    --depth_;
     return true;
   }
-
-  /// Steps to the last character of an escape.
-  bool escape() {
-    ++at_;
-    if (peek() != 'u') return peek() != '\0' && std::string_view("\"\\/bfnrt").find(peek()) != std::string_view::npos;
-    const auto first = hexadecimal();
-    if (!first) return false;
-    if (*first >= 0xdc00 && *first < 0xe000) return false;  // the second half of a pair
-    if (*first < 0xd800 || *first >= 0xdc00) return true;
-    ++at_;
-    if (!accept('\\') || peek() != 'u') return false;
-    const auto second = hexadecimal();
-    return second && *second >= 0xdc00 && *second < 0xe000;
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool parse_error(std::size_t read, const std::string& token, const nlohmann::json::exception& error) override {
+    constexpr int kOutOfRange = 406;  // as nlohmann::json numbers its errors
+    problem_ = error.id == kOutOfRange ? JsonProblem{read - std::min(read, token.size()),
+                                                     "a number is beyond the range of JSON's numbers here"}
+                                       : JsonProblem{read > 0 ? read - 1 : 0, "not JSON here"};
+    return false;
   }
 
-  /// The four digits behind 'u'; stays at the last.
-  std::optional<std::uint32_t> hexadecimal() {
-    const std::string_view digits = text_.substr(at_ + 1).substr(0, 4);
-    const bool good =
-        digits.size() == 4 && digits.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
-    if (!good) return std::nullopt;
-    at_ += 4;
-    return hex4(digits);
+  const std::optional<std::uint64_t>& twice() const { return twice_; }
+  const std::string& found() const { return found_; }
+  bool too_deep() const { return too_deep_; }
+  JsonProblem problem() && { return std::move(problem_); }
+
+ private:
+  bool enter() {
+    if (++depth_ <= most_) return true;
+    problem_ = {0, fmt::format("nested too deeply, expected at most {}", most_)};
+    too_deep_ = true;
+    return false;
   }
 
-  bool digits() {
-    const std::size_t begin = at_;
-    while (peek() >= '0' && peek() <= '9') ++at_;
-    return at_ > begin;
-  }
-
-  bool number() {
-    const std::size_t begin = at_;
-    accept('-');
-    if (!accept('0') && !digits()) return false;
-    if (accept('.') && !digits()) return false;
-    if (peek() == 'e' || peek() == 'E') {
-      ++at_;
-      if (peek() == '+' || peek() == '-') ++at_;
-      if (!digits()) return false;
-    }
-    if (JsonView(text_.substr(begin, at_ - begin)).number()) return true;
-    return wrong("a number is beyond the range of JSON's numbers here", begin);
-  }
-
-  std::string_view text_;
-  const JsonLimits& limits_;
-  std::size_t at_ = 0;
-  std::vector<std::uint64_t> keys_;  ///< hashes of the keys of the objects that are open
+  int most_;
+  int depth_ = 0;
+  std::optional<std::uint64_t> wanted_;
+  std::vector<std::uint64_t> keys_;   ///< hashes of the keys of the objects that are open
+  std::vector<std::size_t> objects_;  ///< where the keys of each begin
+  std::optional<std::uint64_t> twice_;
+  std::string found_;
+  bool too_deep_ = false;
   JsonProblem problem_;
 };
+
+bool read_json(std::string_view text, Listener& listener) { return nlohmann::json::sax_parse(text, &listener); }
+
+/// Where the nesting first goes beyond `depth`; texts are well formed up to there.
+std::size_t offset_beyond(std::string_view text, int depth) {
+  int open = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if ((c == '{' || c == '[') && ++open > depth) return at;
+    if (c == '}' || c == ']') --open;
+    at += c == '"' ? text_length(text.substr(at)) : 1;
+  }
+  return 0;
+}
+
+/// Names a key that occurs twice. It comes from a stranger and is shown without its control characters.
+std::string twice_text(std::string_view text, int depth, std::uint64_t hash) {
+  constexpr std::size_t kShown = 120;
+  Listener search(depth, hash);
+  static_cast<void>(read_json(text, search));
+  std::string shown;
+  for (const char c : search.found().substr(0, kShown)) {
+    shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  return fmt::format("names '{}{}' twice", shown, search.found().size() > kShown ? "..." : "");
+}
+
+/// Texts grow while they are read: up to five times their length lives at once.
+std::optional<JsonProblem> too_long_text(std::string_view text, std::size_t most) {
+  for (std::size_t at = text.find('"'); at < text.size(); at = text.find('"', at)) {
+    const std::size_t length = text_length(text.substr(at));
+    if (length > most) return JsonProblem{at, fmt::format("a text of {} bytes, expected at most {}", length, most)};
+    at += length;
+  }
+  return std::nullopt;
+}
+
+/// Python's bare words where a value may stand, as numbers of the same length, for a reader that knows none.
+std::string with_numbers(std::string_view text) {
+  std::string out(text);
+  char before = ',';  // the last character that is no space
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t length = text[at] == '"' ? text_length(text.substr(at)) : 1;
+    const bool begins = std::string_view("[:,").find(before) != std::string_view::npos;
+    for (const std::string_view word : kBareWords) {
+      const std::string_view rest = text.substr(at);
+      if (!begins || !rest.starts_with(word) || value_length(rest) != word.size()) continue;
+      std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(at), word.size(), '1');
+      length = word.size();
+    }
+    if (kSpace.find(text[at]) == std::string_view::npos) before = text[at];
+    at += length;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -302,12 +206,14 @@ JsonKind JsonView::kind() const {
   }
 }
 
-std::string JsonView::text() const { return is_text() ? unescaped(inside_quotes(source_)) : std::string(); }
+std::string JsonView::text() const {
+  return is_text() ? nlohmann::json::parse(source_).get<std::string>() : std::string();
+}
 
 bool JsonView::equals(std::string_view text) const {
   if (!is_text()) return false;
   const std::string_view inside = inside_quotes(source_);
-  return inside.find('\\') == std::string_view::npos ? inside == text : unescaped(inside) == text;
+  return inside.find('\\') == std::string_view::npos ? inside == text : this->text() == text;
 }
 
 std::optional<std::int64_t> JsonView::natural() const {
@@ -323,13 +229,7 @@ std::optional<double> JsonView::number() const {
   if (source_ == kBareWords[0]) return std::numeric_limits<double>::quiet_NaN();
   if (source_ == kBareWords[1]) return std::numeric_limits<double>::infinity();
   if (source_ == kBareWords[2]) return -std::numeric_limits<double>::infinity();
-  double value = 0;
-  const auto [end, error] = std::from_chars(source_.data(), source_.data() + source_.size(), value);
-  if (error == std::errc{}) return value;
-  // Too small and too large are one error there.
-  value = std::strtod(std::string(source_).c_str(), nullptr);
-  if (std::isinf(value)) return std::nullopt;
-  return value;
+  return nlohmann::json::parse(source_).get<double>();
 }
 
 JsonItems JsonView::items() const {
@@ -371,7 +271,21 @@ void JsonItems::Iterator::read() {
 }
 
 tl::expected<JsonView, JsonProblem> check_json(std::string_view text, const JsonLimits& limits) {
-  return Checker(text, limits).check();
+  // nlohmann::json takes a NUL for the end of the text, and what follows for nothing.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    return tl::unexpected(JsonProblem{nul, "not JSON here"});
+  }
+  if (auto problem = too_long_text(text, limits.longest_text)) return tl::unexpected(std::move(*problem));
+  Listener listener(limits.depth);
+  const std::string numbers = limits.bare_words ? with_numbers(text) : std::string();
+  if (!read_json(limits.bare_words ? std::string_view(numbers) : text, listener)) {
+    if (listener.twice()) return tl::unexpected(JsonProblem{0, twice_text(text, limits.depth, *listener.twice())});
+    JsonProblem problem = std::move(listener).problem();
+    if (listener.too_deep()) problem.offset = offset_beyond(text, limits.depth);
+    return tl::unexpected(std::move(problem));
+  }
+  const std::string_view begun = without_space(text);
+  return JsonView(begun.substr(0, value_length(begun)));
 }
 
 }  // namespace nanscope

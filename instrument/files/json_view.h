@@ -8,8 +8,8 @@
 #include <tl/expected.hpp>
 
 /// JSON (RFC 8259) that was written by somebody else, read where it lies: a document is checked as a whole, then
-/// looked at value by value. Nothing is kept but the text itself, so that no document takes more memory than its
-/// size, however it nests.
+/// looked at value by value. nlohmann::json checks it, by events; nothing is kept but the text itself, so that no
+/// document takes more memory than its size, however it nests.
 namespace nanscope {
 
 enum class JsonKind : std::uint8_t { null, boolean, number, text, array, object };
@@ -97,6 +97,8 @@ struct JsonProblem {
 struct JsonLimits {
   int depth = 32;           ///< of arrays and objects within each other
   bool bare_words = false;  ///< whether NaN, Infinity and -Infinity are numbers, as Python writes them
+  /// Bytes of a text, its quotes with it: while it is read up to five times as many live at once.
+  std::size_t longest_text = std::size_t{512} << 10;
 };
 
 /// Checks that `text` is one JSON value and nothing else: its grammar, UTF-8, the range of numbers, no key twice in

@@ -102,9 +102,11 @@ Result<HeaderText> header_text(std::span<const std::byte> bytes, const Reporter&
 }
 
 /// The header's object, checked. Offsets are in the file.
-Result<JsonView> header_json(std::string_view text, const Reporter& report) {
+Result<JsonView> header_json(std::string_view text, std::size_t file_bytes, const Reporter& report) {
   JsonLimits limits;
   limits.depth = kMaxDepth;
+  // Trainers keep long texts in __metadata__, beside tensors that are longer.
+  limits.longest_text = std::max(limits.longest_text, file_bytes / 8);
   const auto header = check_json(text, limits);
   if (!header) {
     return report("header: offset " + std::to_string(kLengthBytes + header.error().offset) + ": " +
@@ -289,7 +291,7 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> bytes, st
   const Reporter report{file};
   const auto text = header_text(bytes, report);
   if (!text) return tl::unexpected(text.error());
-  const auto fields = header_json(text->text, report);
+  const auto fields = header_json(text->text, bytes.size(), report);
   if (!fields) return tl::unexpected(fields.error());
 
   auto read = HeaderReader(bytes.size(), report).read(*fields);

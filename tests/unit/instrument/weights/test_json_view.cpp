@@ -67,6 +67,7 @@ TEST(JsonView, NamesWhereATextIsNoJson) {
   EXPECT_EQ(problem("[1e999]"), "1: a number is beyond the range of JSON's numbers here");
   EXPECT_EQ(problem("{\"a\":{\"b\":1,\"\\u0062\":2}}"), "0: names 'b' twice");
   EXPECT_EQ(problem("[[[]]]", {.depth = 2}), "2: nested too deeply, expected at most 2");
+  EXPECT_EQ(problem("[\"abcd\", \"abcde\"]", {.longest_text = 6}), "9: a text of 7 bytes, expected at most 6");
   for (const char* wrong :
        {"[1,]", "{\"a\":1,}", "{a:1}",    "[01]",    "[1.]",        "[.5]",        "[+1]",        "[1e]",
         "nul",  "\"\t\"",     "\"\xff\"", "\"\\x\"", "\"\\u12\"",   "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\"",
@@ -84,6 +85,10 @@ TEST(JsonView, ReadsPythonsBareWordsWhereAsked) {
   EXPECT_TRUE(std::isnan(numbers[0]));
   EXPECT_EQ(numbers[1], INFINITY);
   EXPECT_EQ(numbers[2], -INFINITY);
+  EXPECT_EQ(check_json(R"({"NaN" : "NaN", "a":NaN})", {.bare_words = true})->find("NaN")->text(), "NaN");
+  for (const char* wrong : {"1NaN", "[NaN5]", "-NaN", "NaN.5", "[1 NaN]", "+Infinity", "NaNNaN", "{NaN:1}"}) {
+    EXPECT_NE(problem(wrong, {.bare_words = true}), "") << wrong;
+  }
 }
 
 }  // namespace
