@@ -42,12 +42,14 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   }
   for (const auto& [name, value] : added) variables[name] = fmt::format("{}={}", name, value);
   std::vector<std::string> result;
+  result.reserve(variables.size());
   for (const auto& [name, text] : variables) result.push_back(text);
   return result;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
+  result.reserve(texts.size() + 1);
   for (std::string& text : texts) result.push_back(text.data());
   result.push_back(nullptr);
   return result;

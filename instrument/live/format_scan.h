@@ -56,7 +56,7 @@ NANSCOPE_SCAN_FN void add_code(FormatCounts& counts, std::uint32_t code) {
   counts.zero += zero ? 1U : 0U;
   const std::uint32_t counted = special || zero ? 0U : exponent;
   counts.exponents += counted;
-  counts.exponent_squares += counted * counted;
+  counts.exponent_squares += static_cast<std::uint64_t>(counted) * counted;
   if (counted > counts.highest) counts.highest = counted;
 }
 

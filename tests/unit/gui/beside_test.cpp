@@ -103,7 +103,7 @@ class RunBeside : public ::testing::Test {
     ASSERT_TRUE(scenario) << scenario.error().message;
     const auto spec = scenarios::resolve(*scenario);
     const auto bench = scenarios::Workbench::open(spec->config);
-    ASSERT_TRUE(scenarios::record(**bench, *spec, {path, false, "none", {}}));
+    ASSERT_TRUE(scenarios::record(**bench, *spec, {path, false, "none", false, {}}));
   }
   static void TearDownTestSuite() { folder.reset(); }
 
