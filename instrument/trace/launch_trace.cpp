@@ -91,12 +91,18 @@ Status TraceProbe::on_op(const ProbeOp& op) {
 }
 
 Status TraceProbe::on_step_end(const StepRow& row) {
+  hold();
   write();
   return probe_.on_step_end(row);
 }
 
 Status TraceProbe::finish() {
   const Status finished = trace_.finish();
+  hold();
+  // Work that was launched for an op that never came is no op's.
+  for (KernelRow& row : held_) {
+    if (row.op >= ops_.next()) row.op = 0;
+  }
   write();
   if (const std::int64_t lost = trace_.dropped(); lost > 0) {
     KernelRow row;
@@ -107,8 +113,20 @@ Status TraceProbe::finish() {
   return finished;
 }
 
+void TraceProbe::hold() {
+  for (KernelRow& row : trace_.take()) held_.push_back(std::move(row));
+}
+
 void TraceProbe::write() {
-  for (KernelRow& row : trace_.take()) writer_.add(std::move(row));
+  std::vector<KernelRow> early;
+  for (KernelRow& row : std::exchange(held_, {})) {
+    if (row.op >= ops_.next()) {
+      early.push_back(std::move(row));
+    } else {
+      writer_.add(std::move(row));
+    }
+  }
+  held_ = std::move(early);
 }
 
 }  // namespace nanscope

@@ -88,12 +88,14 @@ class TraceProbe final : public Probe {
   Status finish();
 
  private:
-  void write();
+  void hold();   ///< takes what was reported
+  void write();  ///< all but work whose op is not told yet
 
   Probe& probe_;
   LaunchTrace& trace_;
   OpCounter& ops_;
   RecordingWriter& writer_;
+  std::vector<KernelRow> held_;
 };
 
 /// KernelRow::details of work that only its launch is known of: {"kind": kind}.

@@ -180,6 +180,7 @@ TEST(TracedRun, OfTheCpuHasTimesForEveryOpAndTheSameBits) {
     before = found->second;
   }
   EXPECT_EQ(timed, traced.counts().value().ops);
+  for (const KernelRow& row : rows) EXPECT_LE(row.op, ops.back().id) << "no op came after " << row.name;
   EXPECT_TRUE(export_trace(traced, folder / "trace.json"));
 }
 
