@@ -28,7 +28,7 @@ Status for_each_json_line(std::span<const std::byte> text, std::string_view file
     auto object = parse_strict_json(line, where, offset);
     if (!object) return tl::unexpected(object.error());
     if (!object->is_object()) return refuse(where, offset, "no JSON object, expected one in each line");
-    const auto taken = take({number, offset, *object});
+    auto taken = take({number, offset, *object});
     if (!taken) return taken;
   }
   return {};

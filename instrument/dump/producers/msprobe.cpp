@@ -40,7 +40,7 @@ bool is_database(const DumpFile& file) { return is_graph(file) || file.shown.end
 
 /// The folder of dump.json of a file in dump_tensor_data; of others, its own.
 std::string directory_of(const DumpFile& file) {
-  const std::string folder = file.folder();
+  std::string folder = file.folder();
   if (folder == kDataFolder) return "";
   if (folder.ends_with(std::string("/") + std::string(kDataFolder))) {
     return folder.substr(0, folder.size() - kDataFolder.size() - 1);

@@ -149,7 +149,7 @@ Status MsprobeTensors::add_call(const std::string& name, const JsonView& entry) 
                                     {"parameters", "parameters"},
                                     {"output", "output"}}) {
     const auto found = entry.find(field);
-    const auto visited = found ? visit(*found, port, call, "", 0) : Status();
+    auto visited = found ? visit(*found, port, call, "", 0) : Status();
     if (!visited) return visited;
   }
   return {};
@@ -167,7 +167,7 @@ Status MsprobeTensors::add_node(const std::string& name, const std::string& fold
       const std::string full = key.text();
       if (!full.starts_with(name) || !value.is_object()) continue;
       const auto [port, index] = port_of(std::string_view(full).substr(name.size()));
-      const auto visited = port.empty() ? Status() : visit(value, port, call, index, 0);
+      auto visited = port.empty() ? Status() : visit(value, port, call, index, 0);
       if (!visited) return visited;
     }
   }
@@ -182,7 +182,7 @@ Status MsprobeTensors::visit(const JsonView& value, std::string_view port, const
   for (const auto& [key, item] : value.items()) {
     if (!budget_.fits(2 * (index.size() + key.source().size() + 22))) return too_much(item);
     const std::string below = value.is_array() ? fmt::format("{}.{}", index, number++) : index + '.' + key.text();
-    const auto visited = visit(item, port, call, below, depth + 1);
+    auto visited = visit(item, port, call, below, depth + 1);
     if (!visited) return visited;
   }
   return {};
