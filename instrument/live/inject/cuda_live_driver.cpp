@@ -14,7 +14,10 @@ constexpr unsigned kThreads = 256;
 constexpr std::uint64_t kWordsPerThread = 16;
 constexpr std::uint64_t kMostBlocks = 4096;
 
-CUstream stream_of(std::uint64_t handle) { return reinterpret_cast<CUstream>(handle); }
+/// The watcher keeps CUDA's handles as numbers, so that it needs no header of CUDA's.
+CUstream stream_of(std::uint64_t handle) {
+  return reinterpret_cast<CUstream>(handle);  // NOLINT(performance-no-int-to-ptr)
+}
 
 /// While another thread captures a graph in global mode, allocating, loading or waiting anywhere spoils its graph,
 /// unless the thread that does it says that it has nothing to do with it.

@@ -198,7 +198,7 @@ void Session::driver_call(CUpti_CallbackId id, const CUpti_CallbackData& call) {
   memory_call(id, call);
 }
 
-std::int64_t Session::add_op(std::string name, std::string attributes, const CUpti_CallbackData& call) {
+std::int64_t Session::add_op(const std::string& name, std::string attributes, const CUpti_CallbackData& call) {
   const std::int64_t op = timeline_->add_op(name, name, std::move(attributes));
   joiner_.know(call.correlationId, op);
   if (runtime_correlation != 0) joiner_.know(runtime_correlation, op);
@@ -229,6 +229,7 @@ void Session::launch_begins(const LaunchCall& launch, const CUpti_CallbackData& 
 }
 
 void Session::launch_ends(const CUpti_CallbackData& call) {
+  // CUPTI carries a number from a call's begin to its end. NOLINTNEXTLINE(performance-no-int-to-ptr)
   const std::unique_ptr<Pending> pending(reinterpret_cast<Pending*>(*call.correlationData));
   *call.correlationData = 0;
   if (!pending || !watcher_) return;

@@ -62,7 +62,7 @@ class Session {
   void launch_ends(const CUpti_CallbackData& call);
   void graph_begins(CUstream stream, const CUpti_CallbackData& call);
   void memory_call(CUpti_CallbackId id, const CUpti_CallbackData& call);
-  std::int64_t add_op(std::string name, std::string attributes, const CUpti_CallbackData& call);
+  std::int64_t add_op(const std::string& name, std::string attributes, const CUpti_CallbackData& call);
   void report(const Finding& finding);
   void write_activity(bool all);
   void tick();
