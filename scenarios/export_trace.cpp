@@ -181,7 +181,7 @@ Status write_ops(TraceText& text, const Recording& recording, Activity& activity
   std::unordered_map<std::int64_t, const StepRow*> by_id;
   for (const StepRow& step : *steps) by_id[step.id] = &step;
   std::unordered_map<std::int64_t, Span> step_spans;
-  const Status visited = recording.for_each_op_name([&](const OpRow& op) {
+  Status visited = recording.for_each_op_name([&](const OpRow& op) {
     const auto span = activity.ops.find(op.id);
     if (span == activity.ops.end()) return true;
     ++activity.counts.ops;

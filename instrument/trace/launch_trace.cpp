@@ -97,7 +97,7 @@ Status TraceProbe::on_step_end(const StepRow& row) {
 }
 
 Status TraceProbe::finish() {
-  const Status finished = trace_.finish();
+  Status finished = trace_.finish();
   hold();
   // Work that was launched for an op that never came is no op's.
   for (KernelRow& row : held_) {
