@@ -110,7 +110,7 @@ class Listener final : public nlohmann::json_sax<nlohmann::json> {
   const std::optional<std::uint64_t>& twice() const { return twice_; }
   const std::string& found() const { return found_; }
   bool too_deep() const { return too_deep_; }
-  JsonProblem problem() && { return std::move(problem_); }
+  const JsonProblem& problem() const { return problem_; }
 
  private:
   bool enter() {
@@ -280,7 +280,7 @@ tl::expected<JsonView, JsonProblem> check_json(std::string_view text, const Json
   const std::string numbers = limits.bare_words ? with_numbers(text) : std::string();
   if (!read_json(limits.bare_words ? std::string_view(numbers) : text, listener)) {
     if (listener.twice()) return tl::unexpected(JsonProblem{0, twice_text(text, limits.depth, *listener.twice())});
-    JsonProblem problem = std::move(listener).problem();
+    JsonProblem problem = listener.problem();
     if (listener.too_deep()) problem.offset = offset_beyond(text, limits.depth);
     return tl::unexpected(std::move(problem));
   }
