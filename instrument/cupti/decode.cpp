@@ -24,14 +24,6 @@ std::string quoted(const char* text) {
   return nlohmann::json(text == nullptr ? "" : text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::string demangled(const char* name) {
-  if (name == nullptr) return "kernel";
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                                         &std::free);
-  return status == 0 && text ? text.get() : name;
-}
-
 Activity work(std::string name, std::uint64_t start, std::uint64_t end, std::uint32_t correlation) {
   Activity activity;
   activity.row.name = std::move(name);
@@ -105,6 +97,14 @@ Activity marker(const CUpti_ActivityMarker2& r) {
 }
 
 }  // namespace
+
+std::string demangled(const char* symbol) {
+  if (symbol == nullptr) return "kernel";
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(symbol, nullptr, nullptr, &status),
+                                                         &std::free);
+  return status == 0 && text ? text.get() : symbol;
+}
 
 void decode(const Api& api, std::uint8_t* buffer, std::size_t bytes, Decoded& into) {
   CUpti_Activity* record = nullptr;

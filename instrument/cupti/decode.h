@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/recording/rows.h"
@@ -28,6 +29,9 @@ struct Decoded {
   std::vector<ExternalId> external;
   std::int64_t unknown = 0;  ///< records of kinds that were not asked for
 };
+
+/// A kernel's name as its source has it: a mangled C++ symbol undone, another as it is, "kernel" for null.
+std::string demangled(const char* symbol);
 
 /// Appends the records of `buffer`, of which `bytes` are valid. Names are copied: CUPTI's may go with the buffer.
 /// Details are JSON: {"kind": "kernel", "grid": [x,y,z], "block": [x,y,z], "registers", "shared_static",

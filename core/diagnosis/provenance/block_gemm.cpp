@@ -27,14 +27,7 @@ Explanation explain_block_gemm(const Subject& subject) {
     return found;
   }
   Explanation found = follow_row(subject, *codes, "one sum over the row's blocks");
-  for (const InputRow& input : subject.facts.run.inputs_of(subject.op.id)) {
-    const WeightRow* weight = input.weight.empty() ? nullptr : subject.facts.run.weight(input.weight);
-    if (!found.origin || weight == nullptr || weight->health.bad() == 0) continue;
-    found.element.reset();
-    found.weight = weight->name;
-    found.danger = true;
-    found.text = "codes and scales are healthy, the weight " + weight->name + " holds NaN or Inf";
-  }
+  if (found.origin) blame_bad_weight(subject, "codes and scales are healthy", found);
   return found;
 }
 

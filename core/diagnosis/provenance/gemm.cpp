@@ -16,14 +16,7 @@ Explanation explain_gemm(const Subject& subject) {
   if (text_attribute(subject.op, "partial_sums").value_or("") == "f16") {
     found.text += "; each sum over 32 of its elements is rounded to f16, whose largest is 65504";
   }
-  for (const InputRow& input : subject.facts.run.inputs_of(subject.op.id)) {
-    const WeightRow* weight = input.weight.empty() ? nullptr : subject.facts.run.weight(input.weight);
-    if (weight == nullptr || weight->health.bad() == 0) continue;
-    found.element.reset();
-    found.weight = weight->name;
-    found.danger = true;
-    found.text = "the row of x is healthy, the weight " + weight->name + " holds NaN or Inf";
-  }
+  blame_bad_weight(subject, "the row of x is healthy", found);
   return found;
 }
 

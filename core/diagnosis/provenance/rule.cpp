@@ -142,4 +142,15 @@ Explanation follow_element(const Subject& subject, const InputTensor& input, std
   return found;
 }
 
+void blame_bad_weight(const Subject& subject, std::string_view healthy, Explanation& found) {
+  for (const InputRow& input : subject.facts.run.inputs_of(subject.op.id)) {
+    const WeightRow* weight = input.weight.empty() ? nullptr : subject.facts.run.weight(input.weight);
+    if (weight == nullptr || weight->health.bad() == 0) continue;
+    found.element.reset();
+    found.weight = weight->name;
+    found.danger = true;
+    found.text = fmt::format("{}, the weight {} holds NaN or Inf", healthy, weight->name);
+  }
+}
+
 }  // namespace nanscope

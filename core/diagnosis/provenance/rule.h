@@ -77,4 +77,7 @@ Explanation follow_row(const Subject& subject, const InputTensor& input, std::st
 Explanation follow_element(const Subject& subject, const InputTensor& input, std::int64_t channel,
                            std::string_view how);
 
+/// Of an op whose `healthy` inputs gave a bad output: goes on at a weight that it read and that holds NaN or Inf.
+void blame_bad_weight(const Subject& subject, std::string_view healthy, Explanation& found);
+
 }  // namespace nanscope

@@ -44,9 +44,8 @@ std::vector<Watched> find_codes_unused(DumpFacts& facts, const IsWatched& watche
                     {"absmax", cast.absmax},
                     {"format", std::string(format.name)}};
     out.summary = fmt::format(
-        "{} uses {} codes of {}: its scale {:.6g} leaves room for {:.3g} times the largest value, {:.3g} % of the "
-        "values "
-        "became zero and {:.3g} % are left one or two bits",
+        "{} uses {} codes of {}: its scale {:.6g} leaves room for {:.3g} times the largest value, "
+        "{:.3g} % of the values became zero and {:.3g} % are left one or two bits",
         tensor.name, used, format.name, cast.scale_value, cast.headroom, 100 * under.share(under.lost),
         100 * under.share(under.coarse));
     out.advice = "compute the scale from the values: a default of 1 or one of another tensor does not fit them";

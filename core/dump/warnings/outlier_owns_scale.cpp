@@ -11,13 +11,22 @@ namespace {
 constexpr double kOwns = 64;        ///< largest over the median of what is not zero
 constexpr double kLostShare = 0.1;  ///< of what is not zero, that became zero or one of the codes of one or two bits
 
+/// Whether enough codes are zero or below the smallest normal number to be worth a look at all elements.
+bool may_be_spoilt(const DumpFacts& facts, const Cast& cast) {
+  if (info(*facts.tensor(cast.codes).format).bits < 8) return true;  // packed codes are scanned without that count
+  const Health& codes = facts.tensor(cast.codes).health;
+  const Health& source = facts.tensor(*cast.source).health;
+  return static_cast<double>(codes.zero + codes.subnormal) >=
+         kLostShare * static_cast<double>(source.finite() - source.zero);
+}
+
 }  // namespace
 
 /// Less than outlier-squash calls a fault: a quarter lost, or half of one or two bits.
 std::vector<Watched> find_outlier_owns_scale(DumpFacts& facts, const IsWatched& watched) {
   std::vector<Watched> found;
   for (const Cast& cast : casts_of(facts, watched)) {
-    if (!cast.source) continue;
+    if (!cast.source || !may_be_spoilt(facts, cast)) continue;
     const auto source = facts.values(*cast.source);
     const auto codes = facts.values(cast.codes);
     if (!source || !codes || source->size() != codes->size()) continue;
@@ -34,9 +43,8 @@ std::vector<Watched> find_outlier_owns_scale(DumpFacts& facts, const IsWatched& 
                     {"share_coarse", under.share(under.coarse)},
                     {"scale", cast.scale_value}};
     out.summary = fmt::format(
-        "one value of {}, {:.6g} at [{},{}], is {:.3g} times the median and sets the scale: {:.3g} % of the others "
-        "became "
-        "zero, {:.3g} % are left one or two bits",
+        "one value of {}, {:.6g} at [{},{}], is {:.3g} times the median and sets the scale: "
+        "{:.3g} % of the others became zero, {:.3g} % are left one or two bits",
         facts.tensor(*cast.source).name, under.largest, under.at / channels, under.at % channels,
         under.largest / under.median, 100 * under.share(under.lost), 100 * under.share(under.coarse));
     out.advice = "scale per channel or in blocks, or keep the outlier channel apart";

@@ -1,6 +1,5 @@
 #include "instrument/live/inject/session.h"
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -36,14 +35,6 @@ class Inside {
 };
 
 void tell(std::string_view text) { fmt::print(stderr, "nanscope: {}\n", text); }
-
-std::string demangled(const char* name) {
-  if (name == nullptr) return "kernel";
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                                         &std::free);
-  return status == 0 && text ? text.get() : name;
-}
 
 /// As /proc has it, arguments parted by blanks.
 std::string command_line() {
@@ -212,7 +203,7 @@ void Session::graph_begins(CUstream stream, const CUpti_CallbackData& call) {
 void Session::launch_begins(const LaunchCall& launch, const CUpti_CallbackData& call) {
   *call.correlationData = 0;
   Pending pending;
-  pending.launch.name = demangled(call.symbolName);
+  pending.launch.name = cupti::demangled(call.symbolName);
   const std::string symbol =
       nlohmann::json(pending.launch.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   add_op(short_name(pending.launch.name), fmt::format(R"({{"symbol":{},{}}})", symbol, launch.attributes), call);
@@ -345,9 +336,8 @@ void Session::finish() {
     const WatchCounts c = watcher_->counts();
     said_ += fmt::format(
         "watched {} of {} launches that match, {} in all: {} over budget, {} captured into graphs, {} without a "
-        "tracked "
-        "argument, {} refused; {} arguments cut, {} launches with NaN or +Inf in some formats only; {:.2f} % of the "
-        "time",
+        "tracked argument, {} refused; {} arguments cut, {} launches with NaN or +Inf in some formats only; "
+        "{:.2f} % of the time",
         c.scanned, c.selected, c.launches, c.over_budget, c.captured, c.blind, c.failed, c.cut, c.possible,
         100 * watcher_->share_spent());
     timeline_->say(said_);

@@ -29,21 +29,26 @@ std::vector<std::string> scenarios_with_a_fault() {
   return names;
 }
 
-class EveryFault : public testing::TestWithParam<std::string> {};
-
-/// One setting changed, and the fault of the scenario is gone: that is what names its cause. No setting mends weights.
-TEST_P(EveryFault, IsRemovedByOneSettingUnlessItIsInTheWeights) {
+/// Every change tried on a scenario of the library.
+Counterfactuals changes_of(const Scenario& scenario) {
   const TemporaryFolder folder;
-  const Scenario scenario = load_scenario(kLibrary / (GetParam() + ".toml")).value();
   RunnerOptions options;
   options.output = folder / "run.nanscope";
   options.capture = "none";
   const auto bench = workbench_for(scenario, options).value();
-  ASSERT_TRUE(run_scenario(*bench, scenario, options));
-  const auto all = counterfactuals(*bench, Recording::open(options.output).value());
-  ASSERT_TRUE(all) << all.error().message;
+  EXPECT_TRUE(run_scenario(*bench, scenario, options));
+  return counterfactuals(*bench, Recording::open(options.output).value()).value();
+}
+
+Scenario library_scenario(const std::string& name) { return load_scenario(kLibrary / (name + ".toml")).value(); }
+
+class EveryFault : public testing::TestWithParam<std::string> {};
+
+/// One setting changed, and the fault of the scenario is gone: that is what names its cause. No setting mends weights.
+TEST_P(EveryFault, IsRemovedByOneSettingUnlessItIsInTheWeights) {
+  const Scenario scenario = library_scenario(GetParam());
   std::string removed_by;
-  for (const Outcome& outcome : all->singles) {
+  for (const Outcome& outcome : changes_of(scenario).singles) {
     EXPECT_EQ(outcome.error, "") << outcome.change.text();
     if (outcome.effect == Effect::removes_cause) removed_by += outcome.change.text() + ' ';
   }
@@ -52,18 +57,10 @@ TEST_P(EveryFault, IsRemovedByOneSettingUnlessItIsInTheWeights) {
 }
 
 TEST(Candidates, HoldTheEpsilonThatServersAddToARoutersSum) {
-  const TemporaryFolder folder;
-  const Scenario scenario = load_scenario(kLibrary / "router-cancellation.toml").value();
-  RunnerOptions options;
-  options.output = folder / "run.nanscope";
-  options.capture = "none";
-  const auto bench = workbench_for(scenario, options).value();
-  ASSERT_TRUE(run_scenario(*bench, scenario, options));
-  const auto all = counterfactuals(*bench, Recording::open(options.output).value());
-  ASSERT_TRUE(all) << all.error().message;
-  const auto found = std::find_if(all->singles.begin(), all->singles.end(),
+  const std::vector<Outcome> singles = changes_of(library_scenario("router-cancellation")).singles;
+  const auto found = std::find_if(singles.begin(), singles.end(),
                                   [](const Outcome& outcome) { return outcome.change.text() == "moe.eps=1e-20"; });
-  ASSERT_NE(found, all->singles.end());
+  ASSERT_NE(found, singles.end());
   EXPECT_EQ(found->effect, Effect::removes_cause);
 }
 

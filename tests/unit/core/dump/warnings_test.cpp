@@ -31,6 +31,9 @@ class MemoryDump final : public DumpElements {
     tensor.shape = std::move(shape);
     tensor.source = values_.size();
     tensor.health = health_of(values, 0, info(*tensor.format).max_finite);
+    tensor.health.subnormal = std::count_if(values.begin(), values.end(), [&](float value) {
+      return value != 0 && std::abs(value) < info(*tensor.format).min_normal;
+    });
     values_.push_back(std::move(values));
     dump_.tensors.push_back(std::move(tensor));
   }
