@@ -87,7 +87,7 @@ Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordO
   if (!capture) return tl::unexpected(capture.error());
   auto tracing = Tracing::make(workbench.device(), options.trace);
   if (!tracing) return tl::unexpected(tracing.error());
-  auto engine = workbench.engine(spec.config, (*tracing)->device());
+  auto engine = workbench.engine(spec.config, (*tracing)->device(), options.control.stop);
   if (!engine) return tl::unexpected(engine.error());
   const auto expected = (*engine)->expected_ops(spec.requests);
   if (!expected) return tl::unexpected(expected.error());

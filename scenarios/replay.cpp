@@ -188,7 +188,7 @@ Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, co
   if (!spec) return tl::unexpected(spec.error());
   const auto state = recording.state();
   if (!state) return tl::unexpected(state.error());
-  auto engine = workbench.engine(spec->config);
+  auto engine = workbench.engine(spec->config, control.stop);
   if (!engine) return tl::unexpected(engine.error());
   VerifyProbe probe(recording, workbench);
   if (Status loaded = probe.load(); !loaded) return tl::unexpected(loaded.error());
@@ -211,7 +211,7 @@ Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, co
 Status ReplayTensors::run_from(std::int64_t tensor) {
   const auto spec = run_spec_of(recording_);
   if (!spec) return tl::unexpected(spec.error());
-  auto engine = workbench_.engine(spec->config);
+  auto engine = workbench_.engine(spec->config, stop_);
   if (!engine) return tl::unexpected(engine.error());
   // What was asked for must come out even when its step alone is larger than the budget.
   for (const std::int64_t first : {step_start(recording_, tensor), tensor}) {

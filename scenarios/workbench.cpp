@@ -39,12 +39,13 @@ Status Workbench::load_tokenizer(const std::string& path) {
   return {};
 }
 
-Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config, kernels::Device& device) {
+Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config, kernels::Device& device,
+                                                  std::stop_token stop) {
   if (Status loaded = load_tokenizer(config.model.tokenizer); !loaded) return tl::unexpected(loaded.error());
   if (!model_ || !fits(*model_, config)) {
     auto source = weight_source(config.model);
     if (!source) return tl::unexpected(source.error());
-    auto model = load_model(config, *device_, **source, *tokenizer_);
+    auto model = load_model(config, *device_, **source, *tokenizer_, std::move(stop));
     if (!model) return tl::unexpected(model.error());
     model_ = std::move(*model);
     weights_.clear();

@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
+#include <stop_token>
 #include <string>
+#include <utility>
 
 #include "core/result.h"
 #include "instrument/engine/config.h"
@@ -19,10 +21,14 @@ class Workbench {
   static Result<std::unique_ptr<Workbench>> open(const std::string& device, int threads);
   static Result<std::unique_ptr<Workbench>> open(const EngineConfig& config);
 
-  /// An engine of `config`; it borrows the workbench's device. Errors name the knob or the file.
-  Result<std::unique_ptr<Engine>> engine(const EngineConfig& config) { return engine(config, *device_); }
+  /// An engine of `config`; it borrows the workbench's device. `stop` ends the load of a model. Errors name the knob
+  /// or the file.
+  Result<std::unique_ptr<Engine>> engine(const EngineConfig& config, std::stop_token stop = {}) {
+    return engine(config, *device_, std::move(stop));
+  }
   /// One that launches its ops on `device`, which stands for the workbench's own: its memory is the same.
-  Result<std::unique_ptr<Engine>> engine(const EngineConfig& config, kernels::Device& device);
+  Result<std::unique_ptr<Engine>> engine(const EngineConfig& config, kernels::Device& device,
+                                         std::stop_token stop = {});
 
   kernels::Device& device() { return *device_; }
   /// Of the model that the last engine uses.

@@ -151,8 +151,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, kerne
 }
 
 Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,
-                                                      WeightSource& source, const Tokenizer& tokenizer) {
-  return load_model(config, device, source, static_cast<std::int64_t>(tokenizer.vocab_size()));
+                                                      WeightSource& source, const Tokenizer& tokenizer,
+                                                      std::stop_token stop) {
+  return load_model(config, device, source, static_cast<std::int64_t>(tokenizer.vocab_size()), std::move(stop));
 }
 
 }  // namespace nanscope

@@ -21,9 +21,10 @@ class Tokenizer;
 struct LoadedModel;
 
 /// A model's weights, uploaded and packed once. Engines on the same device whose `model.*` knobs
-/// agree share one, so that a replay or a counterfactual does not load again.
+/// agree share one, so that a replay or a counterfactual does not load again. `stop` ends it between two weights.
 Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,
-                                                      WeightSource& source, const Tokenizer& tokenizer);
+                                                      WeightSource& source, const Tokenizer& tokenizer,
+                                                      std::stop_token stop = {});
 
 /// Whether an engine of `config` may use `model`: every knob that shapes or makes weights agrees.
 bool fits(const LoadedModel& model, const EngineConfig& config);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <span>
+#include <stop_token>
+#include <utility>
 
 #include "instrument/engine/engine.h"
 #include "instrument/engine/knobs.h"
@@ -28,10 +30,11 @@ std::vector<float> panels_of(std::span<const float> weight, std::int64_t rows, s
 /// Loads weights in logical order; the first error is kept and everything after it is skipped.
 class Loader {
  public:
-  Loader(LoadedModel& model, kernels::Device& device, WeightSource& source)
-      : model_(model), device_(device), source_(source) {}
+  Loader(LoadedModel& model, kernels::Device& device, WeightSource& source, std::stop_token stop)
+      : model_(model), device_(device), source_(source), stop_(std::move(stop)) {}
 
   const Weight* load(std::string name, std::int64_t rows, std::int64_t columns, bool pack) {
+    if (status_ && stop_.stop_requested()) status_ = fail("stopped");
     if (!status_) return nullptr;
     Result<std::vector<float>> values = source_.tensor(name, rows, columns);
     if (values && values->size() != static_cast<std::size_t>(rows * columns)) {
@@ -83,6 +86,7 @@ class Loader {
   LoadedModel& model_;
   kernels::Device& device_;
   WeightSource& source_;
+  std::stop_token stop_;
   Status status_;
 };
 
@@ -152,14 +156,15 @@ bool shapes_no_weight(std::string_view knob) { return knob == "model.rope_base";
 }  // namespace
 
 Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,
-                                                      WeightSource& source, std::int64_t vocabulary) {
+                                                      WeightSource& source, std::int64_t vocabulary,
+                                                      std::stop_token stop) {
   if (Status status = check(config); !status) return tl::unexpected(status.error());
   auto model = std::make_shared<LoadedModel>();
   model->config = config.model;
   model->vocabulary = vocabulary;
   model->device = &device;
   const std::int64_t patch_inputs = 3 * config.model.patch_size * config.model.patch_size;
-  Loader loader(*model, device, source);
+  Loader loader(*model, device, source, std::move(stop));
   model->patch_embed = {loader.load("patch_embed.weight", config.model.width, patch_inputs, false),
                         loader.load("patch_embed.bias", 1, config.model.width, false)};
   model->embed.weight = loader.load("embed.weight", vocabulary, config.model.width, false);

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,9 @@ struct LoadedModel {
   std::vector<LayerWeights> layers;
 };
 
-/// `vocabulary` is the number of rows of the embedding and of the head.
+/// `vocabulary` is the number of rows of the embedding and of the head; `stop` ends it between two weights.
 Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,
-                                                      WeightSource& source, std::int64_t vocabulary);
+                                                      WeightSource& source, std::int64_t vocabulary,
+                                                      std::stop_token stop = {});
 
 }  // namespace nanscope

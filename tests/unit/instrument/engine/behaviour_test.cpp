@@ -456,6 +456,27 @@ TEST(Engine, SlotHistoryCoversEveryWrittenToken) {
   EXPECT_EQ(next, seen.steps.back().context);
 }
 
+/// Ones; asks for the end when the fourth weight is read.
+class WeightsThatAskToStop final : public WeightSource {
+ public:
+  Result<std::vector<float>> tensor(std::string_view, std::int64_t rows, std::int64_t columns) override {
+    if (++read == 4) stop.request_stop();
+    return std::vector<float>(static_cast<std::size_t>(rows * columns), 1.0F);
+  }
+  int read = 0;
+  std::stop_source stop;
+};
+
+TEST(Engine, ALoadStopsBetweenTwoWeights) {
+  const EngineConfig config = tiny_config({});
+  const auto device = kernels::make_device(config.device, config.threads).value();
+  WeightsThatAskToStop weights;
+  const auto model = load_model(config, *device, weights, *shipped_tokenizer(), weights.stop.get_token());
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().message, "stopped");
+  EXPECT_EQ(weights.read, 4);
+}
+
 TEST(Engine, StopsWhenItIsTold) {
   Rig rig(tiny_config());
   std::stop_source source;
