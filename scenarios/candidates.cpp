@@ -14,8 +14,8 @@ namespace nanscope::scenarios {
 namespace {
 
 /// Groups of knobs that an operator of this model can change. The model itself is not among them.
-constexpr std::array<std::string_view, 7> kGroups = {"moe",        "norm",      "inner_norm", "kv",
-                                                     "activation", "attention", "engine"};
+constexpr std::array<std::string_view, 8> kGroups = {"rope", "moe",        "norm",      "inner_norm",
+                                                     "kv",   "activation", "attention", "engine"};
 
 /// Bugs of kernels rather than choices: worth a try only to undo them.
 constexpr std::array<std::string_view, 13> kBugs = {"attention.causal",
@@ -52,6 +52,7 @@ bool quantized(const EngineConfig& config) { return config.kv.policy != "auto"; 
 bool relevant(const EngineConfig& config, std::string_view name) {
   const std::string_view group = group_of(name);
   if (std::find(kGroups.begin(), kGroups.end(), group) == kGroups.end()) return false;
+  if (group == "rope") return config.rope.scaling != RopeScaling::none;
   if (group == "moe") return config.model.experts > 0;
   if (group == "inner_norm") return config.model.inner_norm;
   if (name == "activation.blocks" || name.starts_with("activation.scale_")) {

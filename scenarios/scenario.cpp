@@ -19,7 +19,8 @@ namespace {
 constexpr std::uint64_t kScenarioBytes = 1u << 20;
 constexpr std::uint64_t kImageBytes = 64u << 20;
 constexpr std::int64_t kMaxTokens = 4096;
-constexpr std::array kKnobTables = {"model", "moe", "norm", "inner_norm", "activation", "kv", "attention", "engine"};
+constexpr std::array kKnobTables = {"model",      "rope", "moe",       "norm",  "inner_norm",
+                                    "activation", "kv",   "attention", "engine"};
 
 /// One parse: what every part of it needs to know.
 struct Parse {

@@ -39,9 +39,12 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
 
 Live Forward::rope(const OpPlan& plan, Slot slot, const Live& x, std::int64_t heads) {
   const TensorView out = activation(slot, x.view.columns);
-  const double base = parts_.config.model.rope_base;
-  launch(kernels::RopeArgs{
-      .x = x.view, .out = out, .heads = heads, .first_position = step_.row.first_token, .base = base});
+  launch(kernels::RopeArgs{.x = x.view,
+                           .out = out,
+                           .heads = heads,
+                           .first_position = step_.row.first_token,
+                           .base = parts_.config.model.rope_base,
+                           .stretch = rope_stretch(parts_.config.rope)});
   return emit(plan, {ProbeInput{"x", x.id, {}}}, "out", out, heads,
               attributes(plan, R"("first_position":{})", step_.row.first_token));
 }

@@ -18,6 +18,12 @@ NormConfig resolved_inner_norm(const EngineConfig& config) {
   return norm;
 }
 
+double rope_stretch(const RopeConfig& rope) {
+  if (rope.scaling == RopeScaling::none) return 1;
+  if (rope.scaling == RopeScaling::dynamic && rope.served <= rope.trained) return 1;
+  return rope.factor * static_cast<double>(rope.served) / static_cast<double>(rope.trained) - (rope.factor - 1);
+}
+
 Format read_format(const KvConfig& kv) {
   const bool fp8 = info(kv.format).bits == 8 && info(kv.format).exponent_bits > 0;
   return fp8 ? kv.read_format.value_or(kv.format) : kv.format;
@@ -39,6 +45,9 @@ Status check(const EngineConfig& config) {
   }
   if (model.head_dim % 2 != 0) {
     return fail(fmt::format("model.head_dim={} is odd; rotary embedding turns pairs of channels", model.head_dim));
+  }
+  if (model.head_dim == 2 && config.rope.scaling != RopeScaling::none) {
+    return fail("rope.scaling needs model.head_dim above 2");
   }
   if (model.experts > 0 && model.experts_per_token > model.experts) {
     return fail(fmt::format("model.experts_per_token={} is more than model.experts={}", model.experts_per_token,

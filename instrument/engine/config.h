@@ -19,6 +19,7 @@
 /// (instrument/engine/knobs.h), which documents it.
 namespace nanscope {
 
+enum class RopeScaling : std::uint8_t { none, dynamic, dynamic_unguarded };
 enum class NormPlacement : std::uint8_t { pre, post, sandwich };
 enum class BlockReuse : std::uint8_t { lifo, fifo };
 enum class KvTail : std::uint8_t { read, skip };
@@ -57,6 +58,13 @@ struct ModelConfig {
   std::string tokenizer;
   std::int64_t patch_size = 16;
   double init_scale = 1;
+};
+
+struct RopeConfig {
+  RopeScaling scaling = RopeScaling::none;
+  double factor = 1;
+  std::int64_t trained = 2048;
+  std::int64_t served = 2048;
 };
 
 struct MoeConfig {
@@ -131,6 +139,7 @@ struct EngineConfig {
   ModelConfig model;
   NormConfig norm;
   InnerNormConfig inner_norm;
+  RopeConfig rope;
   MoeConfig moe;
   Format activation_format = Format::f32;
   Format partial_sums = Format::f32;
@@ -150,6 +159,10 @@ struct EngineConfig {
 
 /// The inner norm's parameters with the empty ones filled in from `config.norm`.
 NormConfig resolved_inner_norm(const EngineConfig& config);
+
+/// What the base of the rotary angles is stretched by: factor * served / trained - (factor - 1), which is negative
+/// where less is served than trained for; 1 without scaling, and when the guard sees that nothing is extended.
+double rope_stretch(const RopeConfig& rope);
 
 /// The format in which attention takes the codes of the cache: kv.read_format where the cache is fp8, else its own.
 Format read_format(const KvConfig& kv);

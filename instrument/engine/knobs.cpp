@@ -28,6 +28,10 @@ struct Texts<NormKind> {
   static constexpr std::array<std::string_view, 2> names{"layer_norm", "rms_norm"};
 };
 template <>
+struct Texts<RopeScaling> {
+  static constexpr std::array<std::string_view, 3> names{"none", "dynamic", "dynamic_unguarded"};
+};
+template <>
 struct Texts<NormPlacement> {
   static constexpr std::array<std::string_view, 3> names{"pre", "post", "sandwich"};
 };
@@ -195,6 +199,25 @@ std::vector<Knob> model_knobs() {
       knob(
           "model.init_scale", "number", "factor on generated weights",
           [](auto& c) -> auto& { return c.model.init_scale; }),
+  };
+}
+
+std::vector<Knob> rope_knobs() {
+  return {
+      knob(
+          "rope.scaling", "none|dynamic|dynamic_unguarded",
+          "whether the base is stretched for more positions than the model was trained for (dynamic NTK): never, when "
+          "more are served, or whatever is served (vllm #52665)",
+          [](auto& c) -> auto& { return c.rope.scaling; }),
+      knob(
+          "rope.factor", "1..1024", "how strongly: base * (factor * served / trained - (factor - 1))^(D/(D-2))",
+          [](auto& c) -> auto& { return c.rope.factor; }),
+      knob(
+          "rope.trained", kCount, "positions that the model was trained for",
+          [](auto& c) -> auto& { return c.rope.trained; }),
+      knob(
+          "rope.served", kCount, "positions that are served (max_model_len); it limits no request here",
+          [](auto& c) -> auto& { return c.rope.served; }),
   };
 }
 
@@ -431,8 +454,8 @@ std::vector<Knob> engine_knobs() {
 
 std::vector<Knob> all_knobs() {
   std::vector<Knob> all;
-  for (std::vector<Knob> group : {model_knobs(), moe_knobs(), norm_knobs(), kv_format_knobs(), kv_memory_knobs(),
-                                  block_knobs(), engine_knobs()}) {
+  for (std::vector<Knob> group : {model_knobs(), rope_knobs(), moe_knobs(), norm_knobs(), kv_format_knobs(),
+                                  kv_memory_knobs(), block_knobs(), engine_knobs()}) {
     std::move(group.begin(), group.end(), std::back_inserter(all));
   }
   return all;
@@ -446,7 +469,7 @@ std::string suggestion(std::string_view unknown) {
     const std::string_view group = std::string_view(knob.name).substr(0, knob.name.find('.'));
     if (unknown.substr(0, dot) == group) near.emplace_back(knob.name);
   }
-  if (near.empty()) return "its groups are model, moe, norm, inner_norm, kv, activation, attention, engine";
+  if (near.empty()) return "its groups are model, rope, moe, norm, inner_norm, kv, activation, attention, engine";
   return fmt::format("there are {}", fmt::join(near, ", "));
 }
 

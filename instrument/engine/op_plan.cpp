@@ -89,7 +89,12 @@ void plan_attention(Planner& planner, const EngineConfig& config, LayerPlan& pla
     plan.k_norm = planner.norm("k_norm", model.kv_heads);
   }
   const auto rope = [&](std::int64_t heads) {
-    return fmt::format(R"({{"heads":{},"base":{}}})", heads, json_number(model.rope_base));
+    const std::string scaling =
+        config.rope.scaling == RopeScaling::none
+            ? ""
+            : fmt::format(R"(,"factor":{},"trained":{},"served":{},"stretch":{})", json_number(config.rope.factor),
+                          config.rope.trained, config.rope.served, json_number(rope_stretch(config.rope)));
+    return fmt::format(R"({{"heads":{},"base":{}{}}})", heads, json_number(model.rope_base), scaling);
   };
   plan.q_rope = planner.op("q_rope", "rope", rope(model.heads));
   plan.k_rope = planner.op("k_rope", "rope", rope(model.kv_heads));

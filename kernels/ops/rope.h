@@ -2,6 +2,9 @@
 /// Rotary position embedding (Su et al. 2021), half-split pairing as in GPT-NeoX and Llama:
 /// channel i of a head is rotated with channel i + d/2 by angle position * base^(-2i/d).
 ///
+/// With a stretch the base is base * stretch^(d/(d-2)), as dynamic NTK scaling has it (transformers' rope_type
+/// "dynamic"); a negative number has no such power, and all angles are NaN (vllm #52665).
+///
 /// The angle is computed in f64 from own exp/log (exp(-2i/d * log(base)) * position), its sine and cosine
 /// are rounded to f32; the rotation is x1*cos - x2*sin and x2*cos + x1*sin with one rounding an
 /// operation. May run in place. NaN and Inf stay in their pair (Inf * 0 at position 0 is NaN).
@@ -19,6 +22,7 @@ struct RopeArgs {
   std::int64_t heads = 1;
   std::int64_t first_position = 0;
   double base = 10000.0;
+  double stretch = 1.0;
 };
 
 inline Status check(const RopeArgs& args) {
@@ -26,6 +30,7 @@ inline Status check(const RopeArgs& args) {
   check.floats("x", args.x).floats("out", args.out).shape("x", args.x, args.out.rows, args.out.columns);
   check.that(args.heads > 0 && args.out.columns % (2 * args.heads) == 0, "heads of an even width");
   check.that(args.base > 0, "a base above 0");
+  check.that(args.stretch == 1.0 || args.out.columns > 2 * args.heads, "heads wider than 2 when the base is stretched");
   return check.done();
 }
 
@@ -48,7 +53,11 @@ struct Rope {
   NANSCOPE_LANE void run(const Args& args, std::int64_t row) {
     const std::int64_t width = args.out.columns / args.heads;
     const std::int64_t half = width / 2;
-    const F64 log_base = log(splat_f64(args.base));
+    F64 log_base = log(splat_f64(args.base));
+    if (args.stretch != 1.0) {
+      const double power = static_cast<double>(width) / static_cast<double>(width - 2);
+      log_base = log_base + splat_f64(power) * log(splat_f64(args.stretch));
+    }
     const F64 position = splat_f64(static_cast<double>(args.first_position + row));
     for (std::int64_t first = 0; first < half; first += kLanes) {
       const F64 pair = to_f64(splat_i32(static_cast<std::int32_t>(first)) + to_i32(lane_id()));

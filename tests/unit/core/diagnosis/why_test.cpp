@@ -168,6 +168,16 @@ TEST(Rules, RopeLooksAtThePartnerChannel) {
   EXPECT_EQ(one.next(out, 0, 6), "0/0/0/source.out[0,6]");
 }
 
+TEST(Rules, RopeNamesAStretchThatHasNoPower) {
+  OneOp one;
+  const auto x = one.source({3, 8, 0, 2}, testing::constant(1));
+  one.b.op(0, "q_rope", "rope", {{"x", x}}, R"({"base":1000,"factor":2,"trained":2048,"served":512,"stretch":-0.5})");
+  const auto out = one.b.output("out", {3, 8, 0, 2}, testing::constant(kNan));
+  const WhyPath path = why_of(one.b, out, 1, 0);
+  EXPECT_EQ(path.origin, 0U);
+  EXPECT_THAT(path.hops.front().text, HasSubstr("1000 is stretched by 2 * 512 / 2048 - 1 = -0.5"));
+}
+
 TEST(Rules, ScoresUseTheKeyHeadOfTheirGroup) {
   OneOp one;
   const auto q = one.source({3, 8, 0, 4}, testing::constant(1));

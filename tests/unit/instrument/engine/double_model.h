@@ -81,14 +81,22 @@ class DoubleModel {
     return y;
   }
 
+  /// Dynamic NTK scaling as transformers has it, for more positions than trained for alone.
+  double rope_base() const {
+    const double s = static_cast<double>(config_.rope.served) / static_cast<double>(config_.rope.trained);
+    if (config_.rope.scaling == RopeScaling::none || s <= 1) return config_.model.rope_base;
+    const auto d = static_cast<double>(config_.model.head_dim);
+    return config_.model.rope_base * std::pow(config_.rope.factor * s - (config_.rope.factor - 1), d / (d - 2));
+  }
+
   void rope(Matrix& x) const {
     const auto d = static_cast<std::size_t>(config_.model.head_dim);
+    const double base = rope_base();
     for (std::size_t t = 0; t < x.size(); ++t) {
       for (std::size_t head = 0; head < x[t].size(); head += d) {
         for (std::size_t i = 0; i < d / 2; ++i) {
           const double angle =
-              static_cast<double>(t) *
-              std::pow(config_.model.rope_base, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+              static_cast<double>(t) * std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(d));
           const double a = x[t][head + i];
           const double b = x[t][head + i + d / 2];
           x[t][head + i] = a * std::cos(angle) - b * std::sin(angle);

@@ -33,6 +33,8 @@ TEST(Knobs, DefaultsAreThoseOfAHealthyDeployment) {
                                                                   {"model.mlp", "swiglu"},
                                                                   {"model.rope_base", "10000"},
                                                                   {"model.recurrent_layers", ""},
+                                                                  {"rope.scaling", "none"},
+                                                                  {"rope.trained", "2048"},
                                                                   {"model.weights", "reference"},
                                                                   {"norm.variance", "two_pass"},
                                                                   {"norm.order", "warp"},

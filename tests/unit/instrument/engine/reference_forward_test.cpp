@@ -71,6 +71,8 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{"bias", {{"model.bias", "true"}}}, Shape{"gelu", {{"model.mlp", "gelu"}}},
         Shape{"gelu_tanh", {{"model.mlp", "gelu_tanh"}}}, Shape{"silu", {{"model.mlp", "silu"}}},
         Shape{"one_head_group", {{"model.kv_heads", "1"}}}, Shape{"other_base", {{"model.rope_base", "100"}}},
+        Shape{"stretched_base", {{"rope.scaling", "dynamic"}, {"rope.factor", "2.5"}, {"rope.served", "4096"}}},
+        Shape{"guarded_base", {{"rope.scaling", "dynamic"}, {"rope.factor", "2"}, {"rope.served", "512"}}},
         Shape{"recurrent", {{"model.recurrent_layers", "0"}}},
         Shape{"ragged",
               {{"model.width", "40"}, {"model.heads", "3"}, {"model.kv_heads", "3"}, {"model.mlp_width", "33"}}},

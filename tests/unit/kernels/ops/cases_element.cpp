@@ -102,7 +102,7 @@ void add_cast(std::vector<OpCase>& cases, Format from, Format to, bool dequantis
 }
 
 void add_rope(std::vector<OpCase>& cases, std::int64_t width, std::int64_t position, const std::string& label,
-              const Shape& shape) {
+              const Shape& shape, double stretch = 1.0) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t heads = 3;
     const std::int64_t columns = heads * width;
@@ -112,6 +112,7 @@ void add_rope(std::vector<OpCase>& cases, std::int64_t width, std::int64_t posit
     args.out = memory.output("out", Format::f32, shape.rows, columns, shape.padding);
     args.heads = heads;
     args.first_position = position;
+    args.stretch = stretch;
     memory.launch(args);
   };
   cases.push_back({"rope_" + label + "_" + shape.name, OpId::Rope, build});
@@ -151,6 +152,8 @@ void add_element_cases(std::vector<OpCase>& cases) {
     add_cast(cases, Format::e4m3, Format::e4m3fnuz, false, Overflow::overflow, shape);
     add_rope(cases, 64, 0, "d64", shape);
     add_rope(cases, 10, 123456, "d10_far", shape);
+    add_rope(cases, 64, 300, "d64_stretched", shape, 3.25);
+    add_rope(cases, 10, 4, "d10_negative_stretch", shape, -0.5);
     add_scan(cases, false, shape);
     add_scan(cases, true, shape);
     add_route(cases, Format::f32, RouterValue::gate, true, shape);

@@ -101,6 +101,9 @@ TEST(ArgumentChecks, DivisorsThatDoNotDivide) {
   expect_refused(refusal(layer_norm(d.x, d.out, 3)), "layer_norm", "groups");
   expect_refused(refusal(softmax(d.x, d.out, 0)), "softmax", "heads");
   expect_refused(refusal(rope(d.x, d.out, 64)), "rope", "even");
+  RopeArgs pairs = rope(d.x, d.out, 32);
+  pairs.stretch = 2;
+  expect_refused(refusal(pairs), "rope", "wider than 2");
   expect_refused(refusal(scores(d.x, d.x, d.out, 0)), "attention_scores", "kv_heads");
   expect_refused(refusal(kv_read(d.x, d.indices, d.out, 0)), "kv_read", "block_size");
 }

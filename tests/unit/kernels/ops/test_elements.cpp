@@ -115,13 +115,14 @@ TEST(ResidualAdd, LeavesTheHalfRangeAsInfinity) {
 
 // ---- Rope ----
 
-Floats rope(Floats x, std::int64_t heads, std::int64_t position) {
+Floats rope(Floats x, std::int64_t heads, std::int64_t position, double stretch = 1.0) {
   Floats out(x.rows, x.columns);
   RopeArgs args;
   args.x = x.view();
   args.out = out.view();
   args.heads = heads;
   args.first_position = position;
+  args.stretch = stretch;
   test::launch(args);
   return out;
 }
@@ -146,6 +147,31 @@ TEST(Rope, RotatesEachPairByItsAngle) {
       }
     }
   }
+}
+
+/// Dynamic NTK scaling: base * stretch^(d/(d-2)).
+TEST(Rope, AStretchedBaseTurnsSlower) {
+  for (const std::int64_t width : {4, 10, 64}) {
+    const Floats x = test::random_floats(3, width, 59);
+    const Floats found = rope(x, 1, 500, 5.5);
+    const auto d = static_cast<double>(width);
+    for (std::int64_t t = 0; t < 3; ++t) {
+      for (std::int64_t i = 0; i < width / 2; ++i) {
+        const double base = 10000.0 * std::pow(5.5, d / (d - 2));
+        const double angle = static_cast<double>(500 + t) * std::pow(base, -2.0 * static_cast<double>(i) / d);
+        const auto a = static_cast<double>(x.at(t, i));
+        const auto b = static_cast<double>(x.at(t, i + width / 2));
+        EXPECT_NEAR(found.at(t, i), a * std::cos(angle) - b * std::sin(angle), 3e-7);
+        EXPECT_NEAR(found.at(t, i + width / 2), b * std::cos(angle) + a * std::sin(angle), 3e-7);
+      }
+    }
+  }
+}
+
+/// pow(-0.5, 64/62) of C is NaN, and so is all that is made of it.
+TEST(Rope, ANegativeStretchHasNoPower) {
+  const Floats found = rope(test::random_floats(2, 64, 60), 1, 0, -0.5);
+  for (std::int64_t i = 0; i < 64; ++i) EXPECT_TRUE(std::isnan(found.at(1, i))) << i;
 }
 
 TEST(Rope, PositionZeroChangesNothing) {
