@@ -209,6 +209,7 @@ TEST_F(Cupti, CopiesFillsWaitsAndMarkersAreRows) {
 TEST_F(Cupti, ManyBuffersAreGivenAndGivenBackInOrder) {
   ActivityOptions options;
   options.buffer_bytes = 3 * sizeof(CUpti_ActivityKernel10) + 5;  // no multiple of 8, room for three
+  options.buffers = 2;
   auto trace = ActivityTrace::start(api_, options).value();
   for (std::uint32_t i = 1; i <= 100; ++i) report(kernel(i, "k", i, i + 1));
   ASSERT_TRUE(trace->flush(true));

@@ -237,6 +237,7 @@ TEST(Launch, ShortNames) {
             "vectorized_elementwise_kernel");
   EXPECT_EQ(short_name("sm90_xmma_gemm_f16f16"), "sm90_xmma_gemm_f16f16");
   EXPECT_EQ(short_name("(anonymous namespace)::softmax_warp(float*)"), "softmax_warp");
+  EXPECT_EQ(short_name("triton_poi-fused.1"), "triton_poi_fused_1");
   EXPECT_EQ(short_name(""), "kernel");
 }
 
@@ -422,6 +423,8 @@ TEST_F(Watch, TheBudgetIsKept) {
   EXPECT_GT(watcher_->counts().scanned, 5);
   EXPECT_GT(watcher_->counts().over_budget, 1000);
   EXPECT_LE(watcher_->share_spent(), 0.055);
+  const double looked = static_cast<double>(driver_.scans) * static_cast<double>(driver_.cost_ns);
+  EXPECT_LE(looked, 0.055 * static_cast<double>(driver_.clock)) << "looks before and after";
 }
 
 TEST_F(Watch, TheRingKeepsTheLastBuffers) {
