@@ -60,6 +60,13 @@ std::size_t past_string(std::string_view text, std::size_t at) {
   return text.size();
 }
 
+/// Whether a string may begin at `at`: a key at a line's start or after a dot, a value after what announces one.
+/// Anywhere else toml++ sees no string in what follows.
+bool string_may_begin(std::string_view text, std::size_t at) {
+  while (at > 0 && (text[at - 1] == ' ' || text[at - 1] == '\t')) --at;
+  return at == 0 || std::string_view("=,[{.\n").find(text[at - 1]) != std::string_view::npos;
+}
+
 /// The first byte beyond ASCII outside of strings and comments, where TOML has none. toml++ 3.3 promises its compiler
 /// that some of them do not occur (is_non_ascii_horizontal_whitespace()), so that they must not reach it.
 std::optional<std::size_t> stray_byte(std::string_view text) {
@@ -68,7 +75,7 @@ std::optional<std::size_t> stray_byte(std::string_view text) {
   while (at < text.size()) {
     if (text[at] == '#') {
       at = std::min(text.find('\n', at), text.size());
-    } else if (text[at] == '"' || text[at] == '\'') {
+    } else if ((text[at] == '"' || text[at] == '\'') && string_may_begin(text, at)) {
       at = past_string(text, at);
     } else if (static_cast<unsigned char>(text[at]) >= 0x80) {
       return at;

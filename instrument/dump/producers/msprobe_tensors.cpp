@@ -127,8 +127,13 @@ MsprobeTensors::Call MsprobeTensors::begin(const std::string& name) {
   if (!called.module) return call;
   if (called.path.size() <= kLongestPath) {
     for (std::size_t dot = call.path.find('.'); dot != std::string::npos; dot = call.path.find('.', dot + 1)) {
-      const bool is_new = first_inside_.try_emplace(call.path.substr(0, dot), call.place).second;
-      if (is_new && !budget_.take(kRemembered + text_bytes(dot))) call.fits = false;
+      std::string module = call.path.substr(0, dot);
+      if (first_inside_.contains(module)) continue;
+      if (!budget_.take(kRemembered + text_bytes(dot))) {
+        call.fits = false;
+        return call;
+      }
+      first_inside_.emplace(std::move(module), call.place);
     }
   }
   // A module is written when it returns, after what is inside it.

@@ -90,6 +90,16 @@ TEST(Npy, EmptyArraysNeedNoStrides) {
   EXPECT_EQ((*container)->bytes(0)->bytes.size(), 0U);
 }
 
+/// Elements of half a byte cannot be picked one by one.
+TEST(Npy, PackedElementsAreRowMajor) {
+  const std::string file = npy("{'descr': 'fp4', 'fortran_order': True, 'shape': (6, 4), }", 12);
+  const auto container = open_npy(FileBytes{"x.npy", std::as_bytes(std::span(file)), nullptr});
+  ASSERT_TRUE(container.has_value()) << container.error().message;
+  const auto bytes = (*container)->bytes(0);
+  ASSERT_FALSE(bytes);
+  EXPECT_THAT(bytes.error().message, HasSubstr("x.npy: elements of less than a byte"));
+}
+
 TEST(Npy, TypesThatTheFileDoesNotNameAreSaid) {
   const std::string v1 = npy("{'descr': '<V1', 'fortran_order': False, 'shape': (2,), }", 2);
   const auto array = parse_npy(std::as_bytes(std::span(v1)), v1.size(), "x.npy", 0);
