@@ -5,6 +5,19 @@
 
 namespace nanscope::cupti {
 
+void Joiner::know(std::uint32_t correlation, std::int64_t op) {
+  if (ops_.size() >= kRemembered) older_ = std::exchange(ops_, {});
+  ops_[correlation] = op;
+}
+
+std::optional<std::int64_t> Joiner::op_of(std::uint32_t correlation) const {
+  if (correlation == 0) return 0;
+  for (const auto* known : {&ops_, &older_}) {
+    if (const auto found = known->find(correlation); found != known->end()) return found->second;
+  }
+  return std::nullopt;
+}
+
 std::vector<KernelRow> Joiner::join(Decoded decoded) {
   for (const ExternalId& external : decoded.external) {
     know(external.correlation, static_cast<std::int64_t>(external.id));
@@ -14,13 +27,12 @@ std::vector<KernelRow> Joiner::join(Decoded decoded) {
   std::vector<KernelRow> rows;
   std::vector<Activity> still;
   for (Activity& activity : waiting_) {
-    const auto known = ops_.find(activity.correlation);
-    if (activity.correlation != 0 && known == ops_.end()) {
+    if (const std::optional<std::int64_t> op = op_of(activity.correlation)) {
+      activity.row.op = *op;
+      rows.push_back(std::move(activity.row));
+    } else {
       still.push_back(std::move(activity));
-      continue;
     }
-    if (activity.correlation != 0) activity.row.op = known->second;
-    rows.push_back(std::move(activity.row));
   }
   waiting_ = std::move(still);
   return rows;

@@ -80,8 +80,9 @@ void TimelineWriter::say(std::string text) {
 }
 
 Status TimelineWriter::commit() {
-  if (!step_open_) return {};
+  if (!step_open_ && !work_added_) return {};
   step_open_ = false;
+  work_added_ = false;
   return writer_->commit_step();
 }
 

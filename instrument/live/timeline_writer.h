@@ -28,10 +28,13 @@ class TimelineWriter {
 
   /// The number of the op, from 1. `kind` is the kernel's short name, "memcpy" or "graph"; `attributes` JSON.
   std::int64_t add_op(std::string name, std::string kind, std::string attributes);
-  void add(KernelRow row) { writer_->add(std::move(row)); }
+  void add(KernelRow row) {
+    writer_->add(std::move(row));
+    work_added_ = true;
+  }
   /// What is said about the process as a whole, for people: the output text of its request.
   void say(std::string text);
-  /// Ends the step that is open, if there is one. Errors: the disk is full; the timeline then ends there.
+  /// Ends the step that is open, if there is one, and keeps the work that was added since. Errors: the disk is full; the timeline then ends there.
   Status commit();
   /// Ends the recording: it is complete.
   Status finish();
@@ -50,6 +53,7 @@ class TimelineWriter {
   std::int64_t ops_ = 0;
   std::int64_t ops_in_step_ = 0;
   bool step_open_ = false;
+  bool work_added_ = false;
 };
 
 }  // namespace nanscope::live

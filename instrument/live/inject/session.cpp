@@ -296,8 +296,9 @@ void Session::write_activity(bool all) {
   cupti::Decoded decoded = activity_->take();
   const std::lock_guard lock(mutex_);
   for (KernelRow& row : joiner_.join(std::move(decoded))) timeline_->add(std::move(row));
-  if (!all) return;
+  // A launch is known before its work begins: what belongs to none now, a copy or a fill, never will.
   for (KernelRow& row : joiner_.rest()) timeline_->add(std::move(row));
+  if (!all) return;
   if (const std::int64_t lost = activity_->dropped(); lost > 0) {
     timeline_->add(
         KernelRow{0, "records that were dropped", 0, 0, fmt::format(R"({{"kind":"dropped","records":{}}})", lost)});

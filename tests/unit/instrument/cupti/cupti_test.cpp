@@ -161,6 +161,22 @@ TEST_F(Cupti, AnOpThatIsKnownLaterThanItsWorkIsJoinedAllTheSame) {
   EXPECT_TRUE(joiner.rest().empty());
 }
 
+TEST_F(Cupti, LaunchesOfLongAgoAreForgotten) {
+  Joiner joiner;
+  const auto last = static_cast<std::uint32_t>(3 * Joiner::kRemembered);
+  for (std::uint32_t i = 1; i <= last; ++i) joiner.know(i, std::int64_t{i} + 1000);
+  Decoded work;
+  const auto kept = static_cast<std::uint32_t>(last - Joiner::kRemembered + 1);
+  for (const std::uint32_t correlation : {1U, kept, last}) {
+    work.activities.push_back({KernelRow{0, "k", 1, 2, "{}"}, correlation});
+  }
+  const auto rows = joiner.join(std::move(work));
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].op, kept + 1000);
+  EXPECT_EQ(rows[1].op, last + 1000);
+  EXPECT_EQ(joiner.rest().size(), 1U);
+}
+
 TEST_F(Cupti, CopiesFillsWaitsAndMarkersAreRows) {
   auto trace = ActivityTrace::start(api_).value();
   CUpti_ActivityMemcpy6 copy{};

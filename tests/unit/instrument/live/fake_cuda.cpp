@@ -71,6 +71,17 @@ void report_kernel(const CUfunc_st& function, std::uint32_t id, unsigned grid, u
   fake_cupti_control()->report(&record, sizeof record, id);
 }
 
+void report_copy(std::size_t bytes, std::uint32_t id) {
+  CUpti_ActivityMemcpy6 record{};
+  record.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
+  record.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
+  record.bytes = bytes;
+  record.start = 1000 * id;
+  record.end = 1000 * id + 10;
+  record.correlationId = id;
+  fake_cupti_control()->report(&record, sizeof record, id);
+}
+
 }  // namespace
 
 extern "C" {
@@ -146,6 +157,7 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes,
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUstream) {
   std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  report_copy(bytes, ++correlation);
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,

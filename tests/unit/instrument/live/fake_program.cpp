@@ -88,6 +88,9 @@ int main(int argc, char** argv) {
     waitpid(child, &status, 0);
   }
   if (end == "crash") {
+    usleep(300'000);
+    std::uint16_t read = 0;
+    cuMemcpyDtoHAsync_v2(&read, x, sizeof read, nullptr);
     // What was launched a while ago must be found in the recording.
     usleep(500'000);
     std::abort();

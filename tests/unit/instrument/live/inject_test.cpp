@@ -90,6 +90,10 @@ TEST_F(Injected, ACrashLeavesWhatWasLaunched) {
   EXPECT_EQ(recording.state().value(), RunState::interrupted);
   EXPECT_TRUE(recording.check());
   EXPECT_EQ(ops().size(), 3U);
+  const std::vector<KernelRow> work = recording.kernels().value();
+  ASSERT_EQ(work.size(), 4U);
+  EXPECT_EQ(work[3].name, "memcpy DtoH");
+  EXPECT_EQ(work[3].op, 0) << "no launch's";
 }
 
 TEST_F(Injected, AProgramThatLeavesWithoutHandlersKeepsItsCodeAndItsLaunches) {
