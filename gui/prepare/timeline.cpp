@@ -47,6 +47,14 @@ bool sensible(const KernelRow& kernel) {
          kernel.start_ns <= std::numeric_limits<std::int64_t>::max() / 4;
 }
 
+/// Of work that belongs to no op: copies, fills and waits by the first word of their names.
+std::string kind_of(const std::string& name) {
+  for (const std::string_view kind : {"memcpy", "memset", "synchronize"}) {
+    if (name.starts_with(kind)) return std::string(kind);
+  }
+  return "other work";
+}
+
 void add_bar(TimelineLane& lane, std::int64_t first, std::int64_t last, const Span& kernel, const Words& names,
              bool bad) {
   lane.kernels += 1;
@@ -73,8 +81,7 @@ class TimelineMaker {
   explicit TimelineMaker(std::span<const std::int64_t> bad_ops) : bad_ops_(bad_ops) {}
 
   void add(const OpRow& op) {
-    const std::uint32_t at = kinds_.number(op.kind);
-    if (at == lanes_.size()) lanes_.emplace_back().kind = op.kind;
+    const std::uint32_t at = lane_of(op.kind);
     TimelineLane& lane = lanes_[at];
     if (lane.ops++ == 0) lane.first_op = op.id;
     if (is_bad(bad_ops_, op.id) && lane.bad_ops++ == 0) lane.first_bad = op.id;
@@ -82,9 +89,17 @@ class TimelineMaker {
   }
 
   void add(const KernelRow& kernel) {
-    const auto op = std::lower_bound(ops_.begin(), ops_.end(), std::pair(kernel.op, std::uint32_t{0}));
-    if (!sensible(kernel) || op == ops_.end() || op->first != kernel.op) return;
-    kernels_.push_back({kernel.op, kernel.start_ns, kernel.duration_ns, names_.number(kernel.name), op->second});
+    if (!sensible(kernel)) return;
+    std::uint32_t lane = 0;
+    if (kernel.op == 0) {
+      if (kernel.start_ns == 0 && kernel.duration_ns == 0) return;  // a remark: it happened at no time
+      lane = lane_of(kind_of(kernel.name));
+    } else {
+      const auto op = std::lower_bound(ops_.begin(), ops_.end(), std::pair(kernel.op, std::uint32_t{0}));
+      if (op == ops_.end() || op->first != kernel.op) return;
+      lane = op->second;
+    }
+    kernels_.push_back({kernel.op, kernel.start_ns, kernel.duration_ns, names_.number(kernel.name), lane});
   }
 
   Timeline make(std::int64_t columns) {
@@ -102,6 +117,12 @@ class TimelineMaker {
   }
 
  private:
+  std::uint32_t lane_of(const std::string& kind) {
+    const std::uint32_t at = kinds_.number(kind);
+    if (at == lanes_.size()) lanes_.emplace_back().kind = kind;
+    return at;
+  }
+
   void draw_bars(Timeline& timeline) {
     if (kernels_.empty()) return;
     const std::int64_t begin = kernels_.front().start_ns;

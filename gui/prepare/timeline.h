@@ -21,7 +21,7 @@ struct TimelineBar {
   bool bad = false;     ///< one of their ops has a NaN or an Inf in an output
 };
 
-/// All ops of one kind.
+/// All ops of one kind, or the copies, fills or waits that belong to no op.
 struct TimelineLane {
   std::string kind;
   std::int64_t ops = 0;

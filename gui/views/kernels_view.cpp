@@ -41,7 +41,7 @@ class Chart {
     std::int64_t op = lane.first_bad > 0 ? lane.first_bad : lane.first_op;
     if (timeline_.kernels > 0) {
       if (const TimelineBar* bar = bars(lane)) op = bar->op;
-      numbers(counted(lane.kernels, "kernel"), duration_text(lane.busy_ns), lane);
+      numbers(counted(lane.kernels, lane.ops > 0 ? "kernel" : "record"), duration_text(lane.busy_ns), lane);
     } else {
       counts(lane, most);
       numbers("", counted(lane.ops, "op"), lane);
@@ -168,12 +168,18 @@ class KernelsView final : public View {
                                         : "The GPU's activity was not traced while it was recorded";
     words += ". Counted instead: the ops of each kind, in red those with a NaN or an Inf in an output.";
     if (timeline.kernels > 0) {
-      title = fmt::format("{} in {}", counted(timeline.kernels, "kernel"), duration_text(timeline.span_ns));
+      std::int64_t others = 0;
+      for (const TimelineLane& lane : timeline.lanes) others += lane.ops > 0 ? 0 : lane.kernels;
+      const std::string also = others > 0 ? " and " + counted(others, "other record") : "";
+      title = fmt::format("{}{} in {}", counted(timeline.kernels - others, "kernel"), also,
+                          duration_text(timeline.span_ns));
       words = fmt::format("{} of work; red where an output holds a NaN or an Inf", duration_text(timeline.busy_ns));
     }
     label(context.fonts.title, line, context.theme.text, title);
-    label(context.fonts.small, line, context.theme.muted,
-          printable(fmt::format("{} \u00B7 {}", timeline.device, timeline.isa)), 1);
+    label(
+        context.fonts.small, line, context.theme.muted,
+        printable(timeline.isa.empty() ? timeline.device : fmt::format("{} \u00B7 {}", timeline.device, timeline.isa)),
+        1);
     float y = line.bottom();
     for (const std::string& part : wrap(context.fonts.small, words, line.width, timeline.kernels > 0 ? 1 : 2)) {
       label(context.fonts.small, {line.x, y, line.width + 2 * scale, 18 * scale}, context.theme.muted, part);

@@ -60,11 +60,15 @@ std::size_t past_string(std::string_view text, std::size_t at) {
   return text.size();
 }
 
-/// Whether a string may begin at `at`: a key at a line's start or after a dot, a value after what announces one.
-/// Anywhere else toml++ sees no string in what follows.
+/// Whether toml++ sees a string begin at `at`: not within a value like 8'x or 8='x, which it reads up to a blank, a
+/// comma or a closing bracket. Quoted parts of dotted keys count as such too.
 bool string_may_begin(std::string_view text, std::size_t at) {
-  while (at > 0 && (text[at - 1] == ' ' || text[at - 1] == '\t')) --at;
-  return at == 0 || std::string_view("=,[{.\n").find(text[at - 1]) != std::string_view::npos;
+  constexpr std::string_view kBetween = " \t\r\n,[]{}#";
+  if (at == 0 || kBetween.find(text[at - 1]) != std::string_view::npos) return true;
+  if (text[at - 1] != '=') return false;
+  const std::size_t before = text.substr(0, at).find_last_of(kBetween);
+  const std::size_t run = before == std::string_view::npos ? 0 : before + 1;
+  return text.find('=', run) == at - 1;
 }
 
 /// The first byte beyond ASCII outside of strings and comments, where TOML has none. toml++ 3.3 promises its compiler

@@ -54,6 +54,22 @@ TEST(Timeline, KernelsOfOneColumnAreOneBarAndABadOneShows) {
   EXPECT_TRUE(shows);
 }
 
+TEST(Timeline, WorkOfNoOpHasLanesOfItsOwn) {
+  const std::vector<KernelRow> kernels = {{2, "gemm", 1000, 100, "{}"},
+                                          {0, "memcpy HtoD", 1100, 500, "{}"},
+                                          {0, "memcpy DtoH", 1600, 100, "{}"},
+                                          {0, "nvtx range", 1700, 0, "{}"},
+                                          {0, "records that were dropped", 0, 0, "{}"}};
+  const Timeline timeline = lay_out_timeline(kOps, {}, kernels, 100);
+  EXPECT_EQ(timeline.kernels, 4);
+  EXPECT_EQ(timeline.span_ns, 700) << "what has no time is at none";
+  EXPECT_EQ(timeline.lanes[0].kind, "memcpy");
+  EXPECT_EQ(timeline.lanes[0].kernels, 2);
+  EXPECT_EQ(timeline.lanes[0].ops, 0);
+  EXPECT_EQ(timeline.lanes[0].busy_ns, 600);
+  EXPECT_EQ(timeline.lanes.back().kind, "other work");
+}
+
 TEST(Timeline, ForeignTimesDoNoHarm) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   const std::vector<KernelRow> kernels = {{1, "far", kMost, kMost, "{}"},

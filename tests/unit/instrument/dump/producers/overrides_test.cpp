@@ -133,7 +133,8 @@ TEST(Overrides, BytesBeyondAsciiStandInStringsAndComments) {
   EXPECT_THAT(error_of("a = '''\xC3\xA9'\n''' \xC3"), HasSubstr(":2:5: byte 0xc3"));
   EXPECT_THAT(error_of("a=-8'\xC7\xBF"), HasSubstr(":1:6: byte 0xc7")) << "no string begins in a number";
   EXPECT_THAT(error_of("a = \"\"\"x\"\"\"\" \xC3"), HasSubstr("byte 0xc3")) << "four quotes end it";
-  EXPECT_THAT(error_of("'\xC3\xA9'.\"\xC3\xA9\" = [ '\xC3\xA9',\t{x = '\xC3\xA9'},\n'\xC3\xA9']"),
+  EXPECT_THAT(error_of("a=0e1='\xC3\xA9'"), HasSubstr(":1:8: byte 0xc3")) << "nor behind a second sign";
+  EXPECT_THAT(error_of("'\xC3\xA9' = [ '\xC3\xA9',\t{x = '\xC3\xA9'},\n'\xC3\xA9']"),
               HasSubstr("unknown key '\xC3\xA9'"));
   EXPECT_EQ(error_of("\xEF\xBB\xBF# \xC3\xA9\n[[name]]\npattern = \"\"\"\xC3\xA9\"\"\"\nrole = 'q'\n"), "");
 }
