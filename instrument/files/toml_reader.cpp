@@ -43,6 +43,14 @@ std::string number_text(double value) {
   return std::string(buffer, end.ptr);
 }
 
+/// toml++ quotes what it found as it is, a line's end too.
+std::string one_line(std::string_view text) {
+  std::string line(text);
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  return line;
+}
+
 /// Past a string that begins at `at`: behind its closing quotes, at the line's end where it has none, or the text's.
 std::size_t past_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
@@ -102,7 +110,8 @@ Result<toml::table> parse_toml(std::string_view text, const std::string& file) {
   }
   toml::parse_result parsed = toml::parse(text, file);
   if (parsed) return std::move(parsed).table();
-  return fail(fmt::format("{}: {}", toml_location(file, parsed.error().source()), parsed.error().description()));
+  return fail(
+      fmt::format("{}: {}", toml_location(file, parsed.error().source()), one_line(parsed.error().description())));
 }
 
 std::optional<std::string> knob_text(const toml::node& node) {

@@ -121,6 +121,7 @@ TEST(Overrides, AreRefusedWithLineAndReason) {
   EXPECT_THAT(error_of("[places]\nsteps = 'x'\n"), HasSubstr("did you mean 'step'?"));
   EXPECT_THAT(error_of("order = 'random'\n"), HasSubstr("nanscope.toml:1:9: order must be"));
   EXPECT_THAT(error_of("x = \n"), HasSubstr("nanscope.toml:1:"));
+  EXPECT_THAT(error_of("x=t\n"), AllOf(HasSubstr("nanscope.toml:1:"), Not(HasSubstr("\n"))));
   EXPECT_THAT(error_of("[ # no name\n"), HasSubstr("nanscope.toml:1:3: "));
 }
 
