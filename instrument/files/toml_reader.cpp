@@ -51,13 +51,18 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
-/// Past a string that begins at `at`: behind its closing quotes, at the line's end where it has none, or the text's.
+bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+
+/// Past a string that begins at `at`: behind its closing quotes, at the line's end where it has none, or the text's; or
+/// at what follows a backslash and blanks, when that is beyond ASCII: toml++ looks for the blanks' end there.
 std::size_t past_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const std::string_view rest = text.substr(at);
   const bool many = rest.size() >= 3 && rest[1] == quote && rest[2] == quote;
   for (at += many ? 3 : 1; at < text.size(); ++at) {
     if (text[at] == '\\' && quote == '"') {
+      const std::size_t next = std::min(text.find_first_not_of(" \t\r\n", at + 1), text.size());
+      if (next < text.size() && !is_ascii(text[next])) return next;
       ++at;
     } else if (!many && (text[at] == quote || text[at] == '\n')) {
       return at + 1;
@@ -89,7 +94,7 @@ std::optional<std::size_t> stray_byte(std::string_view text) {
       at = std::min(text.find('\n', at), text.size());
     } else if ((text[at] == '"' || text[at] == '\'') && string_may_begin(text, at)) {
       at = past_string(text, at);
-    } else if (static_cast<unsigned char>(text[at]) >= 0x80) {
+    } else if (!is_ascii(text[at])) {
       return at;
     } else {
       ++at;
@@ -104,9 +109,10 @@ Result<toml::table> parse_toml(std::string_view text, const std::string& file) {
   if (const std::optional<std::size_t> stray = stray_byte(text)) {
     const std::string_view before = text.substr(0, *stray);
     const std::size_t line = before.rfind('\n') + 1;  // npos + 1 is 0
-    return fail(fmt::format("{}:{}:{}: byte 0x{:02x} outside of strings and comments, where TOML has ASCII alone", file,
-                            std::count(before.begin(), before.end(), '\n') + 1, *stray - line + 1,
-                            static_cast<unsigned char>(text[*stray])));
+    return fail(fmt::format(
+        "{}:{}:{}: byte 0x{:02x} outside of strings and comments or behind a backslash, where only ASCII is read", file,
+        std::count(before.begin(), before.end(), '\n') + 1, *stray - line + 1,
+        static_cast<unsigned char>(text[*stray])));
   }
   toml::parse_result parsed = toml::parse(text, file);
   if (parsed) return std::move(parsed).table();

@@ -127,11 +127,14 @@ TEST(Overrides, AreRefusedWithLineAndReason) {
 
 /// Where TOML has ASCII alone; strings and comments hold what they like.
 TEST(Overrides, BytesBeyondAsciiStandInStringsAndComments) {
-  EXPECT_EQ(error_of("\xEF\xB6\xBF"),
-            "nanscope.toml:1:1: byte 0xef outside of strings and comments, where TOML has ASCII alone");
+  EXPECT_EQ(
+      error_of("\xEF\xB6\xBF"),
+      "nanscope.toml:1:1: byte 0xef outside of strings and comments or behind a backslash, where only ASCII is read");
   EXPECT_THAT(error_of("order = 'natural'\n  \xC3\xA9 = 1\n"), HasSubstr("nanscope.toml:2:3: byte 0xc3"));
   EXPECT_THAT(error_of("a = \"x\xC3\xA9\\\"\" \xC3"), HasSubstr(":1:13: byte 0xc3"));
   EXPECT_THAT(error_of("a = '''\xC3\xA9'\n''' \xC3"), HasSubstr(":2:5: byte 0xc3"));
+  EXPECT_THAT(error_of("\"\"\"\\\xEF\xB8\xBF'"), HasSubstr(":1:5: byte 0xef")) << "no escape";
+  EXPECT_THAT(error_of("a=\"\"\"\\ \n\xC3\xA9"), HasSubstr(":2:1: byte 0xc3")) << "trimmed up to it";
   EXPECT_THAT(error_of("a=-8'\xC7\xBF"), HasSubstr(":1:6: byte 0xc7")) << "no string begins in a number";
   EXPECT_THAT(error_of("a = \"\"\"x\"\"\"\" \xC3"), HasSubstr("byte 0xc3")) << "four quotes end it";
   EXPECT_THAT(error_of("a=0e1='\xC3\xA9'"), HasSubstr(":1:8: byte 0xc3")) << "nor behind a second sign";
