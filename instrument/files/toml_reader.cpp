@@ -73,15 +73,20 @@ std::size_t past_string(std::string_view text, std::size_t at) {
   return text.size();
 }
 
-/// Whether toml++ sees a string begin at `at`: not within a value like 8'x or 8='x, which it reads up to a blank, a
-/// comma or a closing bracket. Quoted parts of dotted keys count as such too.
+/// Whether toml++ sees a string begin at `at`: not within a value like 8'x or 8='x or 8["x, which it reads up to a
+/// blank, a comma, a closing bracket or a comment. Quoted parts of dotted keys count as such too.
 bool string_may_begin(std::string_view text, std::size_t at) {
-  constexpr std::string_view kBetween = " \t\r\n,[]{}#";
-  if (at == 0 || kBetween.find(text[at - 1]) != std::string_view::npos) return true;
-  if (text[at - 1] != '=') return false;
-  const std::size_t before = text.substr(0, at).find_last_of(kBetween);
-  const std::size_t run = before == std::string_view::npos ? 0 : before + 1;
-  return text.find('=', run) == at - 1;
+  const std::size_t before = text.substr(0, at).find_last_of(" \t\r\n,]}#");
+  const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+  bool key = false;
+  bool value = false;
+  for (const char c : text.substr(begin, at - begin)) {
+    const bool opens = c == '[' || c == '{';
+    if (opens ? key : value) return false;
+    key = !opens && c != '=';
+    value = c == '=';
+  }
+  return !key;
 }
 
 /// The first byte beyond ASCII outside of strings and comments, where TOML has none. toml++ 3.3 promises its compiler

@@ -137,6 +137,8 @@ TEST(Overrides, BytesBeyondAsciiStandInStringsAndComments) {
   EXPECT_THAT(error_of("a=\"\"\"\\ \n\xC3\xA9"), HasSubstr(":2:1: byte 0xc3")) << "trimmed up to it";
   EXPECT_THAT(error_of("a=-8'\xC7\xBF"), HasSubstr(":1:6: byte 0xc7")) << "no string begins in a number";
   EXPECT_THAT(error_of("a = \"\"\"x\"\"\"\" \xC3"), HasSubstr("byte 0xc3")) << "four quotes end it";
+  EXPECT_THAT(error_of("a=1[\"\xD7\x9C"), HasSubstr(":1:6: byte 0xd7")) << "nor behind a bracket in it";
+  EXPECT_THAT(error_of("a=[{b='\xC3\xA9',c=['\xC3\xA9']}]"), HasSubstr("unknown key 'a'"));
   EXPECT_THAT(error_of("a=0e1='\xC3\xA9'"), HasSubstr(":1:8: byte 0xc3")) << "nor behind a second sign";
   EXPECT_THAT(error_of("'\xC3\xA9' = [ '\xC3\xA9',\t{x = '\xC3\xA9'},\n'\xC3\xA9']"),
               HasSubstr("unknown key '\xC3\xA9'"));
