@@ -51,74 +51,9 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
-bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
-
-/// Past a string that begins at `at`: behind its closing quotes, at the line's end where it has none, or the text's; or
-/// at what follows a backslash and blanks, when that is beyond ASCII: toml++ looks for the blanks' end there.
-std::size_t past_string(std::string_view text, std::size_t at) {
-  const char quote = text[at];
-  const std::string_view rest = text.substr(at);
-  const bool many = rest.size() >= 3 && rest[1] == quote && rest[2] == quote;
-  for (at += many ? 3 : 1; at < text.size(); ++at) {
-    if (text[at] == '\\' && quote == '"') {
-      const std::size_t next = std::min(text.find_first_not_of(" \t\r\n", at + 1), text.size());
-      if (next < text.size() && !is_ascii(text[next])) return next;
-      ++at;
-    } else if (!many && (text[at] == quote || text[at] == '\n')) {
-      return at + 1;
-    } else if (many && text[at] == quote && text.substr(at, 3) == rest.substr(0, 3)) {
-      return at + 3;
-    }
-  }
-  return text.size();
-}
-
-/// Whether toml++ sees a string begin at `at`: not within a value like 8'x or 8='x or 8["x, which it reads up to a
-/// blank, a comma, a closing bracket or a comment. Quoted parts of dotted keys count as such too.
-bool string_may_begin(std::string_view text, std::size_t at) {
-  const std::size_t before = text.substr(0, at).find_last_of(" \t\r\n,]}#");
-  const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
-  bool key = false;
-  bool value = false;
-  for (const char c : text.substr(begin, at - begin)) {
-    const bool opens = c == '[' || c == '{';
-    if (opens ? key : value) return false;
-    key = !opens && c != '=';
-    value = c == '=';
-  }
-  return !key;
-}
-
-/// The first byte beyond ASCII outside of strings and comments, where TOML has none. toml++ 3.3 promises its compiler
-/// that some of them do not occur (is_non_ascii_horizontal_whitespace()), so that they must not reach it.
-std::optional<std::size_t> stray_byte(std::string_view text) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  std::size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
-  while (at < text.size()) {
-    if (text[at] == '#') {
-      at = std::min(text.find('\n', at), text.size());
-    } else if ((text[at] == '"' || text[at] == '\'') && string_may_begin(text, at)) {
-      at = past_string(text, at);
-    } else if (!is_ascii(text[at])) {
-      return at;
-    } else {
-      ++at;
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Result<toml::table> parse_toml(std::string_view text, const std::string& file) {
-  if (const std::optional<std::size_t> stray = stray_byte(text)) {
-    const std::string_view before = text.substr(0, *stray);
-    const std::size_t line = before.rfind('\n') + 1;  // npos + 1 is 0
-    return fail(fmt::format(
-        "{}:{}:{}: byte 0x{:02x} outside of strings and comments or behind a backslash, where only ASCII is read", file,
-        std::count(before.begin(), before.end(), '\n') + 1, *stray - line + 1,
-        static_cast<unsigned char>(text[*stray])));
-  }
   toml::parse_result parsed = toml::parse(text, file);
   if (parsed) return std::move(parsed).table();
   return fail(

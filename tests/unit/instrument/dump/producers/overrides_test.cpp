@@ -125,22 +125,16 @@ TEST(Overrides, AreRefusedWithLineAndReason) {
   EXPECT_THAT(error_of("[ # no name\n"), HasSubstr("nanscope.toml:1:3: "));
 }
 
-/// Where TOML has ASCII alone; strings and comments hold what they like.
+/// Strings and comments hold what they like. Elsewhere toml++ refuses, and must not be led into what its compiler was
+/// promised: found by fuzzing, each seen by UBSan.
 TEST(Overrides, BytesBeyondAsciiStandInStringsAndComments) {
-  EXPECT_EQ(
-      error_of("\xEF\xB6\xBF"),
-      "nanscope.toml:1:1: byte 0xef outside of strings and comments or behind a backslash, where only ASCII is read");
-  EXPECT_THAT(error_of("order = 'natural'\n  \xC3\xA9 = 1\n"), HasSubstr("nanscope.toml:2:3: byte 0xc3"));
-  EXPECT_THAT(error_of("a = \"x\xC3\xA9\\\"\" \xC3"), HasSubstr(":1:13: byte 0xc3"));
-  EXPECT_THAT(error_of("a = '''\xC3\xA9'\n''' \xC3"), HasSubstr(":2:5: byte 0xc3"));
-  EXPECT_THAT(error_of("\"\"\"\\\xEF\xB8\xBF'"), HasSubstr(":1:5: byte 0xef")) << "no escape";
-  EXPECT_THAT(error_of("a=\"\"\"\\ \n\xC3\xA9"), HasSubstr(":2:1: byte 0xc3")) << "trimmed up to it";
-  EXPECT_THAT(error_of("a=-8'\xC7\xBF"), HasSubstr(":1:6: byte 0xc7")) << "no string begins in a number";
-  EXPECT_THAT(error_of("a = \"\"\"x\"\"\"\" \xC3"), HasSubstr("byte 0xc3")) << "four quotes end it";
-  EXPECT_THAT(error_of("a=1[\"\xD7\x9C"), HasSubstr(":1:6: byte 0xd7")) << "nor behind a bracket in it";
-  EXPECT_THAT(error_of("a=[{b='\xC3\xA9',c=['\xC3\xA9']}]"), HasSubstr("unknown key 'a'"));
-  EXPECT_THAT(error_of("a=0e1='\xC3\xA9'"), HasSubstr(":1:8: byte 0xc3")) << "nor behind a second sign";
-  EXPECT_THAT(error_of("'\xC3\xA9' = [ '\xC3\xA9',\t{x = '\xC3\xA9'},\n'\xC3\xA9']"),
+  EXPECT_THAT(error_of("\xEF\xB6\xBF"), HasSubstr("nanscope.toml:1:1: "));
+  EXPECT_THAT(error_of("order = 'natural'\n  \xC3\xA9 = 1\n"), HasSubstr("nanscope.toml:2:3: "));
+  for (const char* text : {"a=-8'\xC7\xBF", "a=0e1='\xEF\xBB\xBB('", "\"\"\"\\\xEF\xB8\xBF'", "z1=1[\"\xD7\x9C",
+                           "a=1979-05-27 '\xC7\xBF'"}) {
+    EXPECT_THAT(error_of(text), HasSubstr("nanscope.toml:1:")) << text;
+  }
+  EXPECT_THAT(error_of("'\xC3\xA9'.\"\xC3\xA9\" = [ '\xC3\xA9',\t{x = '\xC3\xA9'},\n'\xC3\xA9']"),
               HasSubstr("unknown key '\xC3\xA9'"));
   EXPECT_EQ(error_of("\xEF\xBB\xBF# \xC3\xA9\n[[name]]\npattern = \"\"\"\xC3\xA9\"\"\"\nrole = 'q'\n"), "");
 }
