@@ -54,8 +54,7 @@ void draw_too_small(const Look& look, Area window) {
   fill(window, look.theme.panel);
   const std::string words = fmt::format(
       "This window is {:.0f} x {:.0f} pixels large: nanscope needs at least {:.0f} x {:.0f} to be read. One view "
-      "alone, "
-      "by --view, needs less.",
+      "alone, by --view, needs less.",
       window.width, window.height, kLeastWindowWidth * look.scale, kLeastWindowHeight * look.scale);
   const Area inner = window.inset(look.px(20));
   const std::vector<std::string> lines = wrap(look.fonts.text, words, inner.width);

@@ -211,8 +211,7 @@ class Walker {
                                              {"absmax then", scale.calibrated_absmax}});
       hop.text = fmt::format(
           "{} scale {:.6g} of layer {} was computed by {} from {} tokens with absmax {:.6g} and {}; here absmax is "
-          "{:.6g}, "
-          "headroom {:.3g}",
+          "{:.6g}, headroom {:.3g}",
           scale.target, scale.scale, scale.layer, requested_by(facts_, scale.calibrated_step, scale.calibrated_request),
           scale.calibrated_tokens, scale.calibrated_absmax, lock, scale.absmax, scale.headroom);
     } else {

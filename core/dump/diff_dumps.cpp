@@ -90,9 +90,8 @@ std::string summary_of(const DumpDifference& found) {
           found.name, found.differing, found.elements, found.relative, found.expected);
     case DumpDifferenceKind::content:
       return fmt::format(
-          "{}: {} of {} elements differ, by up to {:.3g} of the root mean square where rounding explains {:.3g}; first "
-          "element {} "
-          "(token {}): {:.9g} against {:.9g}",
+          "{}: {} of {} elements differ, by up to {:.3g} of the root mean square where rounding explains {:.3g}; "
+          "first element {} (token {}): {:.9g} against {:.9g}",
           found.name, found.differing, found.elements, found.relative, found.expected, found.first, found.token,
           found.a, found.b);
     case DumpDifferenceKind::not_finite:

@@ -304,8 +304,7 @@ std::vector<Knob> kv_format_knobs() {
       knob(
           "kv.read_scale", "once|none|twice|inverse",
           "how attention applies the scale to the codes that it reads: none drops it (vllm PR #42580, sglang PR "
-          "#28144), "
-          "twice folds it in once more (vllm #39407), inverse divides by it (sglang #23687)",
+          "#28144), twice folds it in once more (vllm #39407), inverse divides by it (sglang #23687)",
           [](auto& c) -> auto& { return c.kv.read_scale; }),
       knob(
           "kv.read_format", "|e4m3|e5m2|e4m3fnuz|e5m2fnuz",
@@ -340,8 +339,7 @@ std::vector<Knob> kv_memory_knobs() {
       knob(
           "kv.resume_state", "own|warm_up|always",
           "when a recurrent layer starts from what its state block holds, not at zero: once the request has written "
-          "it; "
-          "in a warm-up from the start (vllm #37554); always from the start, as where nothing resets it",
+          "it; in a warm-up from the start (vllm #37554); always from the start, as where nothing resets it",
           [](auto& c) -> auto& { return c.kv.resume_state; }),
       knob(
           "kv.sleep_after", "0..1048576",
@@ -355,8 +353,7 @@ std::vector<Knob> kv_memory_knobs() {
       knob(
           "kv.table_blocks", "0..4096",
           "block tables are filled up to this many entries with block 0, which no request gets, as captured graphs "
-          "need "
-          "them; 0: no null block",
+          "need them; 0: no null block",
           [](auto& c) -> auto& { return c.kv.table_blocks; }),
       knob(
           "kv.state_index", "own|minus_one",
@@ -426,9 +423,8 @@ std::vector<Knob> engine_knobs() {
           [](auto& c) -> auto& { return c.dummy_batch; }),
       knob(
           "engine.dummy_at", "start|decode",
-          "when it runs: before the requests, as graph capture and idle ranks have it, or beside every decoded token, "
-          "as "
-          "a row that pads a graph's batch",
+          "when it runs: before the requests, as graph capture and idle ranks have it, or beside every decoded "
+          "token, as a row that pads a graph's batch",
           [](auto& c) -> auto& { return c.dummy_at; }),
       knob(
           "engine.grammar", "text", "every answer must spell this text; empty: answers are free",

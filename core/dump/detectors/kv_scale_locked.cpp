@@ -75,8 +75,7 @@ DumpFinding finding_of(DumpFacts& facts, const Use& first, const Use& now) {
                             {"format", std::string(format.name)}};
   finding.fault.summary = fmt::format(
       "{} clips: the scale {:.6g} was set where the largest value was {:.6g} ({}) and is the same here, where it is "
-      "{:.6g}: "
-      "{:g} x {:.6g} = {:.6g} is the largest that fits",
+      "{:.6g}: {:g} x {:.6g} = {:.6g} is the largest that fits",
       clipping, now.scale, first.absmax, facts.tensor(first.codes).name, now.absmax, largest, now.scale,
       largest * now.scale);
   finding.fault.fix = "compute the scale per request or per token, or store the KV cache unquantized";

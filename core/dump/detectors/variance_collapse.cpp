@@ -75,9 +75,8 @@ DumpReport detect_variance_collapse(DumpFacts& facts, const Explained& explained
                                 {"order_of_lowest", std::string(found.one_pass.lowest.name)},
                                 {"variance_one_pass_highest", double{found.one_pass.highest.value}}};
       finding.fault.summary = fmt::format(
-          "row {} of {} is finite with {} distinct values around {:.6g}: in two passes its variance is {:.3g}, in one "
-          "pass it is "
-          "{:.3g} ({}), and the norm's output is NaN",
+          "row {} of {} is finite with {} distinct values around {:.6g}: in two passes its variance is {:.3g}, in "
+          "one pass it is {:.3g} ({}), and the norm's output is NaN",
           found.first, x.name, found.distinct, found.mean, found.exact, found.one_pass.lowest.value,
           found.one_pass.lowest.name);
       finding.fault.fix = "compute the variance in two passes or with Welford's form, or clamp it at 0 before eps";

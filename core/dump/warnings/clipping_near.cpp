@@ -31,8 +31,7 @@ std::vector<Watched> find_clipping_near(DumpFacts& facts, const IsWatched& watch
                     {"at_the_largest_code", share}, {"format", std::string(info(*codes.format).name)}};
     out.summary = fmt::format(
         "the scale {:.6g} of {} left room for {:.3g} times the largest value in {}, and leaves {:.3g} here: {:.3g} % "
-        "of "
-        "the codes are the largest there is",
+        "of the codes are the largest there is",
         cast.scale_value, codes.name, first.headroom, facts.tensor(first.codes).name, cast.headroom, 100 * share);
     out.advice = "compute the scale from more than the first requests, or per request";
     found.push_back(std::move(out));

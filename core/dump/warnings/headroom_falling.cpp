@@ -35,8 +35,7 @@ std::optional<Watched> trend_of(const DumpFacts& facts, TensorIndex tensor, cons
                   {"factor_a_step", factor}, {"steps_to_clipping", left}, {"largest", largest}};
   out.summary = fmt::format(
       "the headroom of {} fell from {:.3g} to {:.3g} in {} steps, {:.3g} times a step: were it to go on, {:.6g} is "
-      "passed "
-      "in {:.1f} more",
+      "passed in {:.1f} more",
       facts.tensor(tensor).name, first, last, steps, factor, largest, left);
   out.advice = "watch this tensor; compute its scale anew or widen its format before it clips";
   return out;

@@ -75,9 +75,8 @@ std::vector<Watched> find_variance_near_rounding(DumpFacts& facts, const IsWatch
                         {"rounding_of_one_pass", flat.rounding},
                         {"variance_one_pass_lowest", flat.lowest}};
     warning.summary = fmt::format(
-        "row {} of {} has a variance of {:.3g}, and the rounding of one pass can amount to {:.3g}: E[x^2] - E[x]^2 is "
-        "as low "
-        "as {:.3g} in one order of summing",
+        "row {} of {} has a variance of {:.3g}, and the rounding of one pass can amount to {:.3g}: E[x^2] - E[x]^2 "
+        "is as low as {:.3g} in one order of summing",
         flat.row, facts.tensor(*input).name, flat.variance, flat.rounding, flat.lowest);
     warning.advice = "compute the variance in two passes or with Welford's form, or clamp it at 0 before eps";
     found.push_back(std::move(warning));

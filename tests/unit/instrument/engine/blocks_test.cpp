@@ -14,8 +14,8 @@ const char* const kText = "A storm rises over the sea.";
 const char* const kLongText =
     "Every evening the old keeper lights the great lamp. A storm rises over the sea. Moons pull tides, tides turn "
     "wheels, wheels grind grain. Fire gives light, light crosses water, and ships find home. Every night the great "
-    "lamp "
-    "shows the way; no storm is so dark that its light is lost. The keeper counts ships and songs, winds and stars.";
+    "lamp shows the way; no storm is so dark that its light is lost. The keeper counts ships and songs, winds and "
+    "stars.";
 
 std::uint8_t code(const Seen& seen, std::int64_t row, std::int64_t column) {
   return static_cast<std::uint8_t>(seen.bytes[static_cast<std::size_t>(row * seen.columns + column)]);
