@@ -81,7 +81,7 @@ class OverridesReader {
 
   Result<Pattern> compiled(const std::string& text, const std::string& where) const {
     Result<Pattern> pattern = Pattern::compile(text);
-    if (!pattern) return fail(fmt::format("{}: pattern '{}': {}", where, text, pattern.error().message));
+    if (!pattern) return fail(fmt::format("{}: pattern '{}': {}", where, one_line(text), pattern.error().message));
     return pattern;
   }
 

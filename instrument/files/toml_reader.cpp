@@ -10,6 +10,13 @@
 
 namespace nanscope {
 
+std::string one_line(std::string_view text) {
+  std::string line(text);
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  return line;
+}
+
 std::string toml_location(const std::string& file, const toml::source_region& region) {
   return fmt::format("{}:{}:{}", file, region.begin.line, region.begin.column);
 }
@@ -43,14 +50,6 @@ std::string number_text(double value) {
   return std::string(buffer, end.ptr);
 }
 
-/// toml++ quotes what it found as it is, a line's end too.
-std::string one_line(std::string_view text) {
-  std::string line(text);
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-  return line;
-}
-
 }  // namespace
 
 Result<toml::table> parse_toml(std::string_view text, const std::string& file) {
@@ -82,11 +81,11 @@ std::string TomlReader::where(const toml::node& node) const { return toml_locati
 std::string TomlReader::where() const { return toml_location(file_, table_.source()); }
 
 void TomlReader::reject(const toml::node& node, std::string what) {
-  if (!error_) error_ = Error{fmt::format("{}: {}", where(node), what)};
+  if (!error_) error_ = Error{fmt::format("{}: {}", where(node), one_line(what))};
 }
 
 void TomlReader::reject(std::string what) {
-  if (!error_) error_ = Error{fmt::format("{}: {}", where(), what)};
+  if (!error_) error_ = Error{fmt::format("{}: {}", where(), one_line(what))};
 }
 
 const toml::node* TomlReader::node(std::string_view key) {
@@ -152,8 +151,8 @@ Status TomlReader::finish() {
   if (error_) return tl::unexpected(*error_);
   for (auto&& [key, value] : table_) {
     if (std::find(known_.begin(), known_.end(), key.str()) != known_.end()) continue;
-    return fail(fmt::format("{}: unknown key '{}' in {}{}", toml_location(file_, key.source()), key.str(), label_,
-                            did_you_mean(key.str(), known_)));
+    return fail(fmt::format("{}: unknown key '{}' in {}{}", toml_location(file_, key.source()), one_line(key.str()),
+                            label_, did_you_mean(key.str(), known_)));
   }
   return {};
 }

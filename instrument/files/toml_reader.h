@@ -54,6 +54,9 @@ class TomlReader {
 /// The root table of a TOML file. Errors: file:line:column and reason, in one line.
 Result<toml::table> parse_toml(std::string_view text, const std::string& file);
 
+/// Text of a file as a message of one line can hold it: blanks for its control characters.
+std::string one_line(std::string_view text);
+
 /// file:line:column of a node.
 std::string toml_location(const std::string& file, const toml::source_region& region);
 /// "a string", "an integer", ...
