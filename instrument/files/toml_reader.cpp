@@ -80,11 +80,11 @@ TomlReader::TomlReader(const toml::table& table, std::string file, std::string l
 std::string TomlReader::where(const toml::node& node) const { return toml_location(file_, node.source()); }
 std::string TomlReader::where() const { return toml_location(file_, table_.source()); }
 
-void TomlReader::reject(const toml::node& node, std::string what) {
+void TomlReader::reject(const toml::node& node, const std::string& what) {
   if (!error_) error_ = Error{fmt::format("{}: {}", where(node), one_line(what))};
 }
 
-void TomlReader::reject(std::string what) {
+void TomlReader::reject(const std::string& what) {
   if (!error_) error_ = Error{fmt::format("{}: {}", where(), one_line(what))};
 }
 

@@ -38,8 +38,8 @@ class TomlReader {
 
   std::string where(const toml::node& node) const;
   std::string where() const;
-  void reject(const toml::node& node, std::string what);
-  void reject(std::string what);
+  void reject(const toml::node& node, const std::string& what);
+  void reject(const std::string& what);
   /// The first error, or an unknown key with the known ones nearest to it.
   Status finish();
 
