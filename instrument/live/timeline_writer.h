@@ -34,7 +34,8 @@ class TimelineWriter {
   }
   /// What is said about the process as a whole, for people: the output text of its request.
   void say(std::string text);
-  /// Ends the step that is open, if there is one, and keeps the work that was added since. Errors: the disk is full; the timeline then ends there.
+  /// Ends the step that is open, if there is one, and keeps the work that was added since. Errors: the disk is full;
+  /// the timeline then ends there.
   Status commit();
   /// Ends the recording: it is complete.
   Status finish();
