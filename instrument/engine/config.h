@@ -60,6 +60,7 @@ struct ModelConfig {
   double init_scale = 1;
 };
 
+/// Scaling of the rotary base for more positions than a model was trained for; see rope_stretch().
 struct RopeConfig {
   RopeScaling scaling = RopeScaling::none;
   double factor = 1;

@@ -30,7 +30,7 @@ class Program {
   const std::filesystem::path& folder() const { return folder_.path(); }
 
   Output run(const std::string& arguments) const {
-    return shell(std::string("'") + NANSCOPE_BINARY + "' " + arguments);
+    return shell("'" NANSCOPE_BINARY "' " + arguments);
   }
   /// Any other command there.
   Output shell(const std::string& command) const {

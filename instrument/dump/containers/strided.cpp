@@ -92,7 +92,7 @@ Result<TensorBytes> gather(std::span<const std::byte> storage, const StridedView
   if (is_empty(view)) return TensorBytes{{}, made};
   if (element_bytes == 0) {
     return fail(std::string(file) +
-                ": elements of less than a byte that are not stored row-major, expected them packed " + "row by row");
+                ": elements of less than a byte that are not stored row-major, expected them packed row by row");
   }
   std::uint64_t count = 1;
   for (const std::int64_t extent : view.shape) count *= static_cast<std::uint64_t>(extent);
