@@ -29,9 +29,7 @@ class Program {
  public:
   const std::filesystem::path& folder() const { return folder_.path(); }
 
-  Output run(const std::string& arguments) const {
-    return shell("'" NANSCOPE_BINARY "' " + arguments);
-  }
+  Output run(const std::string& arguments) const { return shell("'" NANSCOPE_BINARY "' " + arguments); }
   /// Any other command there.
   Output shell(const std::string& command) const {
     const std::string line = "cd '" + folder().string() +
