@@ -13,8 +13,9 @@
 
 namespace nanscope::kernels {
 
-/// Bytes hashed by one warp.
+/// Bytes hashed by one warp, and those that its lanes take at a time.
 inline constexpr std::int64_t kHashChunk = 8192;
+inline constexpr std::int64_t kHashStep = 256;
 
 /// Shapes: x (T, D) contiguous or strided; chunks: ceil(bytes / kHashChunk) u64 in device memory;
 /// combine_hash() folds them in order on the host, together with the byte count.
@@ -54,6 +55,31 @@ constexpr std::uint64_t combine_hash(std::span<const std::uint64_t> chunks, std:
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
+/// The hash of one chunk while it is made, a step of kHashStep bytes at a time: a word a lane.
+struct ChunkHash {
+  U64 secret = lane_secret();
+  U64 total = lane_secret();
+
+  /// Odd multiples of the golden ratio: no two words of a chunk share a secret.
+  NANSCOPE_LANE U64 lane_secret() {
+    return to_u64(lane_id() + lane_id() + splat_u32(1)) * splat_u64(0x9e3779b97f4a7c15U);
+  }
+  /// Every output bit depends on every input bit.
+  NANSCOPE_LANE U64 mix(const U64& value) {
+    const U64 h = (value ^ (value >> 32)) * splat_u64(0xd6e8feb86659fd93U);
+    return h ^ (h >> 29);
+  }
+  NANSCOPE_LANE void add(ChunkHash& hash, const U64& word) {
+    const U64 keyed = word ^ hash.secret;
+    hash.total = hash.total + mul_low(keyed, keyed >> 32) + swap_halves(word);
+    hash.secret = hash.secret + splat_u64(0x9e3779b97f4a7c15U * 64);
+  }
+  NANSCOPE_LANE std::uint64_t folded(const ChunkHash& hash) {
+    const U64 of_lane = lane_secret();
+    return sum_u64(mix(mix(hash.total ^ (of_lane >> 7)) + of_lane));
+  }
+};
+
 struct ContentHash {
   using Args = ContentHashArgs;
 
@@ -61,18 +87,12 @@ struct ContentHash {
   NANSCOPE_HOST std::int64_t warps(const Args& args) { return hash_chunks(args.x); }
   NANSCOPE_HOST std::int64_t work_per_warp(const Args&) { return kHashChunk / 16; }
 
-  /// Every output bit depends on every input bit.
-  NANSCOPE_LANE U64 mix(const U64& value) {
-    const U64 h = (value ^ (value >> 32)) * splat_u64(0xd6e8feb86659fd93U);
-    return h ^ (h >> 29);
-  }
-
   /// Asks for the block kAhead bytes on: a CPU's own prefetchers stop at the end of a page. A hint; nothing
   /// need be there.
   NANSCOPE_LANE void prefetch([[maybe_unused]] const std::uint8_t* block) {
 #if !defined(__CUDACC__)
     constexpr int kAhead = 2048;
-    NANSCOPE_UNROLL for (int line = 0; line < 8 * kLanes; line += 64) __builtin_prefetch(block + kAhead + line);
+    NANSCOPE_UNROLL for (int line = 0; line < kHashStep; line += 64) __builtin_prefetch(block + kAhead + line);
 #endif
   }
 
@@ -86,22 +106,15 @@ struct ContentHash {
     const auto* base = static_cast<const std::uint8_t*>(args.x.data);
     const bool words = contiguous && reinterpret_cast<std::uintptr_t>(base) % 8 == 0;
 
-    // Odd multiples of the golden ratio: no two words of a chunk share a secret.
-    const U64 golden = splat_u64(0x9e3779b97f4a7c15U);
-    const U64 lane_secret = to_u64(lane_id() + lane_id() + splat_u32(1)) * golden;
-    U64 secret = lane_secret;
-    U64 total_of_lane = lane_secret;
-    for (std::int64_t offset = begin; offset < end; offset += 8 * kLanes) {
+    ChunkHash hash;
+    for (std::int64_t offset = begin; offset < end; offset += kHashStep) {
       prefetch(base + offset);
-      const U64 word = words && end - offset >= 8 * kLanes
+      const U64 word = words && end - offset >= kHashStep
                            ? load_u64(reinterpret_cast<const std::uint64_t*>(base + offset), kLanes)
                            : load_bytes(base, offset, end, row_bytes, args.x.stride * element);
-      const U64 keyed = word ^ secret;
-      total_of_lane = total_of_lane + mul_low(keyed, keyed >> 32) + swap_halves(word);
-      secret = secret + splat_u64(0x9e3779b97f4a7c15U * 64);
+      ChunkHash::add(hash, word);
     }
-    const std::uint64_t hash = sum_u64(mix(mix(total_of_lane ^ (lane_secret >> 7)) + lane_secret));
-    store_uniform(args.chunks + chunk, hash);
+    store_uniform(args.chunks + chunk, ChunkHash::folded(hash));
   }
 };
 

@@ -10,9 +10,12 @@
 /// inside the loop; what it finds (a range that reaches zero, the largest value or NaN) says whether it
 /// was right. Else the tile is scanned again with every count. Half of its time are the two sums, which is why
 /// who needs none can leave them out.
+/// With `chunks` the content hash of the same bytes is made too, in the same launch; where tiles and chunks share
+/// their borders each tile is hashed right after it was scanned, so that memory is read once.
 /// Checked against plain loops over all codes of every format of 16 bits or fewer.
 #include "core/tensor/health.h"
 #include "kernels/check.h"
+#include "kernels/ops/content_hash.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
@@ -27,6 +30,8 @@ struct HealthScanArgs {
   TensorView source_scales;  ///< (T, 1) or (1, 1) f32; not given: 1
   Health* tiles = nullptr;
   bool sums = true;  ///< false: sum and sum_sq are NaN, which stands for "not taken"
+  /// As ContentHashArgs::chunks, of x; null: no hash.
+  std::uint64_t* chunks = nullptr;
 };
 
 inline Status check(const HealthScanArgs& args) {
@@ -161,9 +166,30 @@ struct HealthScan {
   using Args = HealthScanArgs;
 
   NANSCOPE_HOST std::int64_t tiles_per_row(const Args& args) { return div_up(args.x.columns, kTileChannels); }
-  /// Warp = one tile.
-  NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.x.rows * tiles_per_row(args); }
-  NANSCOPE_HOST std::int64_t work_per_warp(const Args&) { return kTileChannels; }
+  NANSCOPE_HOST std::int64_t tiles(const Args& args) { return args.x.rows * tiles_per_row(args); }
+
+  /// Chunks from which on one warp scans and hashes the same bytes. Of fewer, a GPU would leave most of its
+  /// processors idle, and a CPU has them in its cache for the second look.
+  static constexpr std::int64_t kFusedChunks = 256;
+
+  /// Tiles in a chunk where one warp both scans and hashes them; 0 where scans and hashes have warps of their own.
+  NANSCOPE_HOST std::int64_t tiles_per_chunk(const Args& args) {
+    const TensorView& x = args.x;
+    if (args.chunks == nullptr || hash_chunks(x) < kFusedChunks) return 0;
+    const bool whole_tiles = x.columns < kTileChannels || x.columns % kTileChannels == 0;
+    const std::int64_t bytes = (x.columns < kTileChannels ? x.columns : kTileChannels) * storage_size(x.format);
+    const bool aligned = x.stride == x.columns && reinterpret_cast<std::uintptr_t>(x.data) % 8 == 0;
+    return aligned && whole_tiles && bytes % kHashStep == 0 && kHashChunk % bytes == 0 ? kHashChunk / bytes : 0;
+  }
+
+  /// Warp = one chunk where tiles_per_chunk() says so; else one tile and, after all tiles, one chunk.
+  NANSCOPE_HOST std::int64_t warps(const Args& args) {
+    if (args.chunks == nullptr) return tiles(args);
+    return tiles_per_chunk(args) > 0 ? hash_chunks(args.x) : tiles(args) + hash_chunks(args.x);
+  }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) {
+    return tiles_per_chunk(args) > 0 ? tiles_per_chunk(args) * kTileChannels : kTileChannels;
+  }
 
   /// Columns [first, last) of a row.
   struct Tile {
@@ -388,12 +414,29 @@ struct HealthScan {
     store_uniform(result, health);
   }
 
+  /// The bytes of a tile that was just scanned.
+  NANSCOPE_LANE void add_tile(ChunkHash& hash, const Args& args, std::int64_t tile, std::int64_t bytes) {
+    const auto* words =
+        reinterpret_cast<const std::uint64_t*>(static_cast<const std::byte*>(args.x.data) + tile * bytes);
+    for (std::int64_t at = 0; at < bytes / 8; at += kLanes) ChunkHash::add(hash, load_u64(words + at, kLanes));
+  }
+
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
-    const std::int64_t row = warp / tiles_per_row(args);
-    const std::int64_t first = warp % tiles_per_row(args) * kTileChannels;
-    const std::int64_t last = first + kTileChannels < args.x.columns ? first + kTileChannels : args.x.columns;
+    const std::int64_t all = tiles(args);
+    const std::int64_t fused = tiles_per_chunk(args);
+    if (fused == 0 && warp >= all) return ContentHash::run({args.x, args.chunks}, warp - all);
+    const std::int64_t begin = fused == 0 ? warp : warp * fused;
+    const std::int64_t end = fused == 0 ? warp + 1 : begin + fused < all ? begin + fused : all;
     with_format(args.x.format, [&](auto format) NANSCOPE_INLINE_LAMBDA {
-      scan<decltype(format)::value>(args, {row, first, last}, args.tiles + warp);
+      ChunkHash hash;
+      for (std::int64_t tile = begin; tile < end; ++tile) {
+        const std::int64_t row = tile / tiles_per_row(args);
+        const std::int64_t first = tile % tiles_per_row(args) * kTileChannels;
+        const std::int64_t last = first + kTileChannels < args.x.columns ? first + kTileChannels : args.x.columns;
+        scan<decltype(format)::value>(args, {row, first, last}, args.tiles + tile);
+        if (fused > 0) add_tile(hash, args, tile, kHashChunk / fused);
+      }
+      if (fused > 0) store_uniform(args.chunks + warp, ChunkHash::folded(hash));
     });
   }
 };

@@ -230,6 +230,10 @@ void bench_observers(Table& table, Device& device, Format format, double limit, 
   const auto bytes = static_cast<double>(kScanBytes);
   run(table, {fmt::format("health scan 256 MiB {}{} / plain read", name(format), zeros ? ", zeros" : ""), "GB/s", bytes,
               [&] { launch(device, scan); }, bytes, peer, limit});
+  HealthScanArgs both = scan;
+  both.chunks = hash.chunks;
+  run(table, {fmt::format("health + hash 256 MiB {}{} / plain read", name(format), zeros ? ", zeros" : ""), "GB/s",
+              bytes, [&] { launch(device, both); }, bytes, peer, 0});
   if (format != Format::f32) return;
   run(table, {"content hash 256 MiB / plain read", "GB/s", bytes, [&] { launch(device, hash); }, bytes, peer, 0.8});
 }

@@ -38,6 +38,20 @@ void add_health(std::vector<OpCase>& cases, Format format, bool source, const Sh
   cases.push_back({fmt::format("health_scan_{}_{}{}", name(format), kind, shape.name), OpId::HealthScan, build});
 }
 
+/// Health and hash of one launch.
+void add_both(std::vector<OpCase>& cases, Format format, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    HealthScanArgs args;
+    args.x = data(memory, format, shape, 77);
+    const auto tiles = static_cast<std::size_t>(shape.rows * ((shape.columns + kTileChannels - 1) / kTileChannels));
+    args.tiles = static_cast<Health*>(memory.output_bytes("tiles", tiles * sizeof(Health)));
+    const auto chunks = static_cast<std::size_t>(hash_chunks(args.x));
+    args.chunks = static_cast<std::uint64_t*>(memory.output_bytes("chunks", chunks * sizeof(std::uint64_t)));
+    memory.launch(args);
+  };
+  cases.push_back({fmt::format("health_scan_{}_hash_{}", name(format), shape.name), OpId::HealthScan, build});
+}
+
 void add_argmax(std::vector<OpCase>& cases, const std::string& label, ArgmaxNan rule, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     ArgmaxArgs args;
@@ -90,8 +104,15 @@ void add_observer_cases(std::vector<OpCase>& cases) {
       add_absmax(cases, NanRule::propagate, per_row, shape);
       add_absmax(cases, NanRule::ignore, per_row, shape);
     }
-    for (const Format format : {Format::f32, Format::bf16, Format::e4m3}) add_hash(cases, format, shape);
+    for (const Format format : {Format::f32, Format::bf16, Format::e4m3}) {
+      add_hash(cases, format, shape);
+      add_both(cases, format, shape);
+    }
   }
+  // Large enough that a warp hashes what it scans; the last chunk is short.
+  add_both(cases, Format::f32, {"large", Fill::ordinary, 4100, 128, 0});
+  add_both(cases, Format::bf16, {"large", Fill::zoo, 1027, 1024, 0});
+  add_both(cases, Format::e4m3, {"large", Fill::zoo, 259, 8192, 0});
 }
 
 }  // namespace nanscope::kernels::cases

@@ -8,6 +8,7 @@
 #include "kernels/health.h"
 #include "kernels/ops/absmax.h"
 #include "kernels/ops/argmax.h"
+#include "kernels/ops/content_hash.h"
 #include "kernels/ops/health_scan.h"
 #include "tests/unit/kernels/ops/op_test.h"
 
@@ -208,6 +209,46 @@ TEST(HealthScan, FlushedAndClippedComeFromTheSource) {
   EXPECT_EQ(found.flushed, 2U);
   EXPECT_EQ(found.zero, 3U);
   EXPECT_EQ(found.nan, 1U);
+}
+
+/// One launch that scans and hashes, against a launch for each.
+void expect_one_pass_agrees(Coded& x, std::int64_t rows, std::size_t offset, std::int64_t stride) {
+  TensorView view{x.bytes.data() + offset, x.format, rows, x.columns, stride};
+  const std::int64_t tiles_per_row = (x.columns + kTileChannels - 1) / kTileChannels;
+  std::vector<Health> expected(static_cast<std::size_t>(rows * tiles_per_row));
+  std::vector<std::uint64_t> expected_chunks(static_cast<std::size_t>(hash_chunks(view)));
+  HealthScanArgs args;
+  args.x = view;
+  args.tiles = expected.data();
+  test::launch(args);
+  test::launch(ContentHashArgs{view, expected_chunks.data()});
+  std::vector<Health> found(expected.size() + 1);
+  std::vector<std::uint64_t> chunks(expected_chunks.size() + 1, 7);
+  args.tiles = found.data();
+  args.chunks = chunks.data();
+  test::launch(args);
+  EXPECT_EQ(std::memcmp(found.data(), expected.data(), expected.size() * sizeof(Health)), 0);
+  EXPECT_EQ(found.back().count, 0U) << "wrote beyond the last tile";
+  EXPECT_EQ(chunks.back(), 7U) << "wrote beyond the last chunk";
+  chunks.pop_back();
+  EXPECT_EQ(chunks, expected_chunks);
+}
+
+/// Around 256 chunks, from where one warp does both, of shapes that share borders with chunks and that do not.
+TEST(HealthScan, HashOfTheSameLaunchIsTheHash) {
+  for (const Format format : {Format::f32, Format::f16, Format::e4m3, Format::e2m1}) {
+    const auto element = static_cast<std::int64_t>(info(format).storage_bytes());
+    for (const std::int64_t columns : {32, 64, 96, 128, 256, 384, 512, 1000, 1024, 1536, 4096}) {
+      for (const std::int64_t bytes : {100 * kHashChunk, 256 * kHashChunk - 1, 256 * kHashChunk + 1}) {
+        const std::int64_t rows = (bytes + columns * element - 1) / (columns * element);
+        Coded x(format, rows + 1, columns, cases::fill(cases::Fill::zoo, format, rows + 1, columns, 78));
+        SCOPED_TRACE(testing::Message() << name(format) << " " << rows << " x " << columns);
+        expect_one_pass_agrees(x, rows, 0, columns);
+        expect_one_pass_agrees(x, rows, static_cast<std::size_t>(element), columns);
+        expect_one_pass_agrees(x, rows / 2, 0, 2 * columns);
+      }
+    }
+  }
 }
 
 TEST(HealthSummary, MergesTilesInOrder) {
