@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/result.h"
 #include "kernels/op_ids.h"
@@ -35,6 +36,28 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
+/// Bytes of the rows of a matrix, each `stride_bytes` after the one before.
+struct Rows {
+  std::size_t count = 0;
+  std::size_t row_bytes = 0;
+  std::size_t stride_bytes = 0;
+
+  std::size_t bytes() const { return count * row_bytes; }
+};
+
+/// A copy that was begun; it is over when wait() returns.
+class Transfer {
+ public:
+  /// One that is over.
+  Transfer() = default;
+  /// `mark` is what the device knows it by.
+  explicit Transfer(std::shared_ptr<void> mark) : mark_(std::move(mark)) {}
+  void* mark() const { return mark_.get(); }
+
+ private:
+  std::shared_ptr<void> mark_;
+};
+
 /// A machine that runs ops. Launches are in order; results are visible to download() and to later
 /// launches. The same launch gives the same bits on every device.
 class Device {
@@ -47,6 +70,14 @@ class Device {
   virtual Status upload(void* device, std::span<const std::byte> host) = 0;
   virtual Status download(std::span<std::byte> host, const void* device) = 0;
   virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;
+  /// Copies rows to where they lie one after the other, without the gaps.
+  virtual Status gather(void* to, const void* from, const Rows& rows) = 0;
+  /// Host memory that start_download() fills: pinned on a GPU.
+  virtual Result<Buffer> allocate_host(std::size_t bytes) = 0;
+  /// Begins to copy what all launches until now leave at `device`; later launches run beside it. Until wait(), `host`,
+  /// which lies in allocate_host() memory, means nothing and `device` must not be written.
+  virtual Result<Transfer> start_download(std::span<std::byte> host, const void* device) = 0;
+  virtual Status wait(const Transfer& transfer) = 0;
   virtual Status synchronize() = 0;
   /// Host-addressable memory: views may be read directly after synchronize().
   virtual bool host_addressable() const = 0;
@@ -57,6 +88,9 @@ class Device {
     return launch_raw(OpOf<Args>::id, &args);
   }
   virtual Status launch_raw(OpId id, const void* args) = 0;
+  /// Whether launches may be started together as a graph, on at first where the device knows how. The order is the
+  /// same; who looks at the launches one by one turns it off.
+  virtual Status use_graphs(bool) { return {}; }
 };
 
 enum class Isa : std::uint8_t { best, baseline, avx2, avx512 };
@@ -65,8 +99,8 @@ enum class Isa : std::uint8_t { best, baseline, avx2, avx512 };
 /// when the float environment (rounding, FTZ, DAZ) is not IEEE's default.
 Result<std::unique_ptr<Device>> make_cpu_device(Isa isa = Isa::best, int threads = 0);
 /// The CUDA device; fails with one line where the build has no CUDA or the machine no GPU.
-Result<std::unique_ptr<Device>> make_cuda_device(int ordinal = 0);
-/// By name: "cpu", "cpu:baseline", "cpu:avx2", "cpu:avx512", "cuda", "cuda:1".
+Result<std::unique_ptr<Device>> make_cuda_device(int ordinal = 0, bool graphs = true);
+/// By name: "cpu", "cpu:baseline", "cpu:avx2", "cpu:avx512", "cuda", "cuda:1", "cuda:1:nograph".
 Result<std::unique_ptr<Device>> make_device(const std::string& name, int threads = 0);
 
 }  // namespace nanscope::kernels

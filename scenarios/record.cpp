@@ -47,9 +47,18 @@ class Tracing {
     auto trace = make_launch_trace(device);
     if (!trace) return tl::unexpected(trace.error());
     tracing->trace_ = std::move(*trace);
+    // What runs inside a graph is not told apart by the op that launched it.
+    if (Status single = device.use_graphs(false); !single) return tl::unexpected(single.error());
     tracing->traced_.emplace(device, *tracing->trace_, tracing->ops_);
     return tracing;
   }
+
+  ~Tracing() {
+    // The next run's first launch tells what could not be done.
+    if (traced_) static_cast<void>(device_.use_graphs(true));
+  }
+  Tracing(const Tracing&) = delete;
+  Tracing& operator=(const Tracing&) = delete;
 
   kernels::Device& device() { return traced_ ? static_cast<kernels::Device&>(*traced_) : device_; }
 

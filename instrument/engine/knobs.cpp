@@ -440,7 +440,7 @@ std::vector<Knob> engine_knobs() {
           "engine.argmax_nan", "first_greater|propagate|refuse", "what argmax does with NaN logits",
           [](auto& c) -> auto& { return c.argmax_nan; }),
       knob(
-          "engine.device", "text", "cpu, cpu:baseline, cpu:avx2, cpu:avx512, cuda, cuda:N",
+          "engine.device", "text", "cpu, cpu:baseline, cpu:avx2, cpu:avx512, cuda, cuda:N, cuda:nograph",
           [](auto& c) -> auto& { return c.device; }, false),
       knob(
           "engine.threads", "0..1024", "threads of the CPU device; 0: one a core",

@@ -1,5 +1,7 @@
 #include "instrument/recorder/recorder_probe.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -9,7 +11,12 @@ namespace nanscope {
 
 RecorderProbe::RecorderProbe(RecordingWriter& writer, kernels::Device& device, WeightFacts& weights,
                              CapturePolicy policy, std::size_t ring_budget)
-    : writer_(writer), observer_(device), weights_(weights), policy_(std::move(policy)) {
+    : writer_(writer),
+      weights_(weights),
+      policy_(std::move(policy)),
+      queue_(
+          device, [this](Observation observation) { return observed(std::move(observation)); },
+          [this](std::size_t bytes) { return writer_.buffer(bytes); }) {
   if (policy_.ring_steps() > 0) ring_.emplace(policy_.ring_steps(), ring_budget);
 }
 
@@ -26,6 +33,7 @@ Status RecorderProbe::on_request_begin(const RequestRow& row) {
 }
 
 Status RecorderProbe::on_request_end(const RequestRow& row) {
+  if (Status finished = queue_.finish(); !finished) return finished;
   writer_.update_request(row);
   return writer_.commit_step();
 }
@@ -36,21 +44,43 @@ Status RecorderProbe::on_step_begin(const StepRow& row) {
   return {};
 }
 
-Status RecorderProbe::on_op(const ProbeOp& op) {
-  op_.id = op.id;
-  op_.step = step_;
-  op_.layer = op.layer;
-  op_.name.assign(op.name);
-  op_.kind.assign(op.kind);
-  op_.attributes.assign(op.attributes);
-  inputs_.resize(op.inputs.size());
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    inputs_[i].op = op.id;
-    inputs_[i].role.assign(op.inputs[i].role);
-    inputs_[i].tensor = op.inputs[i].tensor;
-    inputs_[i].weight.assign(op.inputs[i].weight);
+RecorderProbe::Waiting& RecorderProbe::next_waiting() {
+  if (count_ == waiting_.size()) {
+    std::rotate(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(first_), waiting_.end());
+    first_ = 0;
+    waiting_.emplace_back();
   }
-  writer_.add(op_, inputs_);
+  return waiting_[(first_ + count_++) % waiting_.size()];
+}
+
+void RecorderProbe::pop_waiting() {
+  first_ = (first_ + 1) % waiting_.size();
+  --count_;
+}
+
+void RecorderProbe::write_ops() {
+  for (; count_ > 0 && waiting_[first_].is_op; pop_waiting()) writer_.add(waiting_[first_].op, waiting_[first_].inputs);
+}
+
+Status RecorderProbe::on_op(const ProbeOp& op) {
+  Waiting& waiting = next_waiting();
+  waiting.is_op = true;
+  OpRow& row = waiting.op;
+  row.id = op.id;
+  row.step = step_;
+  row.layer = op.layer;
+  row.name.assign(op.name);
+  row.kind.assign(op.kind);
+  row.attributes.assign(op.attributes);
+  waiting.inputs.resize(op.inputs.size());
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    InputRow& input = waiting.inputs[i];
+    input.op = op.id;
+    input.role.assign(op.inputs[i].role);
+    input.tensor = op.inputs[i].tensor;
+    input.weight.assign(op.inputs[i].weight);
+  }
+  write_ops();
   for (const ProbeTensor& tensor : op.outputs) {
     if (Status status = record(op, tensor); !status) return status;
   }
@@ -59,47 +89,44 @@ Status RecorderProbe::on_op(const ProbeOp& op) {
 
 Status RecorderProbe::record(const ProbeOp& op, const ProbeTensor& tensor) {
   const kernels::TensorView& view = tensor.view;
-  tensor_.id = tensor.id;
-  tensor_.op = op.id;
-  tensor_.role.assign(tensor.role);
-  tensor_.format = view.format;
-  tensor_.tokens = view.rows;
-  tensor_.channels = view.columns;
-  tensor_.heads = tensor.heads;
-  tensor_.first_token = tensor.first_token;
-  const Result<std::uint64_t> hash = observer_.hash(view);
-  if (!hash) return tl::unexpected(hash.error());
-  tensor_.hash = *hash;
-  const Result<std::span<const Health>> tiles = observer_.tiles(view, tensor.source, tensor.source_scales);
-  if (!tiles) return tl::unexpected(tiles.error());
-  const LevelShape shape = level_shape(view.rows, view.columns, 0);
-  if (shape.columns == 1) {
-    detail_.tokens.assign(tiles->begin(), tiles->end());
-    detail_.tiles.clear();
-  } else {
-    detail_.tiles.assign(tiles->begin(), tiles->end());
-    detail_.tokens = merge_rows(*tiles, shape);
-  }
-  tensor_.health = merge_all(detail_.tokens);
-  const Capture capture = policy_.wants(op.name, tensor.role);
-  std::vector<std::byte> bytes;
-  if (capture != Capture::skip) {
-    bytes = writer_.buffer(tensor_bytes(view));
-    if (Status status = observer_.copy(view, bytes); !status) return status;
-  }
-  keep(capture, std::move(bytes));
-  return {};
+  Waiting& waiting = next_waiting();
+  waiting.is_op = false;
+  waiting.capture = policy_.wants(op.name, tensor.role);
+  TensorRow& row = waiting.tensor;
+  row.id = tensor.id;
+  row.op = op.id;
+  row.role.assign(tensor.role);
+  row.format = view.format;
+  row.tokens = view.rows;
+  row.channels = view.columns;
+  row.heads = tensor.heads;
+  row.first_token = tensor.first_token;
+  return queue_.observe(view, tensor.source, tensor.source_scales, waiting.capture != Capture::skip);
 }
 
-void RecorderProbe::keep(Capture capture, std::vector<std::byte> bytes) {
-  if (capture != Capture::hold) {
-    writer_.add(tensor_, detail_, std::move(bytes));
-    return;
+Status RecorderProbe::observed(Observation observation) {
+  TensorRow& row = waiting_[first_].tensor;
+  row.hash = observation.hash;
+  const LevelShape shape = level_shape(row.tokens, row.channels, 0);
+  if (shape.columns == 1) {
+    detail_.tokens.assign(observation.tiles.begin(), observation.tiles.end());
+    detail_.tiles.clear();
+  } else {
+    detail_.tiles.assign(observation.tiles.begin(), observation.tiles.end());
+    detail_.tokens = merge_rows(observation.tiles, shape);
   }
-  writer_.add(tensor_, detail_);
-  for (CaptureRing::Tensor& held : ring_->push(step_, tensor_.health.bad() > 0, {tensor_.id, std::move(bytes)})) {
-    writer_.add_bytes(held.id, std::move(held.bytes));
+  row.health = merge_all(detail_.tokens);
+  if (waiting_[first_].capture != Capture::hold) {
+    writer_.add(row, detail_, std::move(observation.bytes));
+  } else {
+    writer_.add(row, detail_);
+    for (CaptureRing::Tensor& held : ring_->push(step_, row.health.bad() > 0, {row.id, std::move(observation.bytes)})) {
+      writer_.add_bytes(held.id, std::move(held.bytes));
+    }
   }
+  pop_waiting();
+  write_ops();
+  return {};
 }
 
 Status RecorderProbe::on_scale(const ScaleRow& row) {
@@ -117,6 +144,9 @@ Status RecorderProbe::on_token(const TokenRow& row) {
   return {};
 }
 
-Status RecorderProbe::on_step_end(const StepRow&) { return writer_.commit_step(); }
+Status RecorderProbe::on_step_end(const StepRow&) {
+  if (Status finished = queue_.finish(); !finished) return finished;
+  return writer_.commit_step();
+}
 
 }  // namespace nanscope

@@ -7,7 +7,7 @@
 #include "core/recording/capture_policy.h"
 #include "core/recording/writer.h"
 #include "instrument/probe.h"
-#include "instrument/recorder/tensor_observer.h"
+#include "instrument/recorder/observation_queue.h"
 #include "instrument/recorder/weight_facts.h"
 #include "kernels/device.h"
 
@@ -15,7 +15,7 @@ namespace nanscope {
 
 /// Turns what the engine tells into rows of a recording: every output's hash and health, its bytes
 /// where the capture policy wants them, weights, scales, KV history and tokens. Each step is one
-/// transaction. Ends the run when the writer has failed.
+/// transaction. Ends the run when the writer has failed. A GPU is not waited for before a step's end.
 class RecorderProbe final : public Probe {
  public:
   /// Bytes that a capture ring may hold.
@@ -39,20 +39,33 @@ class RecorderProbe final : public Probe {
   std::int64_t dropped() const { return ring_ ? ring_->dropped() : 0; }
 
  private:
+  /// What waits to be written, in the engine's order: an op, or one of its outputs until it was looked at.
+  struct Waiting {
+    bool is_op = false;
+    OpRow op;
+    std::vector<InputRow> inputs;
+    TensorRow tensor;
+    Capture capture = Capture::skip;
+  };
+  /// Memory for one more; rows are assigned in place, so that they keep theirs from op to op.
+  Waiting& next_waiting();
+  void pop_waiting();
+  /// Writes the ops that no tensor stands before.
+  void write_ops();
   Status record(const ProbeOp& op, const ProbeTensor& tensor);
-  void keep(Capture capture, std::vector<std::byte> bytes);
+  Status observed(Observation observation);
 
   RecordingWriter& writer_;
-  TensorObserver observer_;
   WeightFacts& weights_;
   CapturePolicy policy_;
   std::optional<CaptureRing> ring_;
   std::int64_t step_ = 0;
-  // Of the op at hand; assigned in place, so that they keep their memory from op to op.
-  OpRow op_;
-  std::vector<InputRow> inputs_;
-  TensorRow tensor_;
   TensorDetail detail_;
+  // A ring: from first_ on, count_ of them.
+  std::vector<Waiting> waiting_;
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+  ObservationQueue queue_;  ///< last: its copies end before what they are for
 };
 
 }  // namespace nanscope

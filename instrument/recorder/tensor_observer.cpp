@@ -1,6 +1,7 @@
 #include "instrument/recorder/tensor_observer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/ops/content_hash.h"
 #include "kernels/ops/health_scan.h"
@@ -11,6 +12,16 @@ using kernels::TensorView;
 
 std::size_t tensor_bytes(const TensorView& view) {
   return static_cast<std::size_t>(view.elements()) * info(view.format).storage_bytes();
+}
+
+std::size_t tile_count(const TensorView& view) {
+  return static_cast<std::size_t>(view.rows * ((view.columns + kTileChannels - 1) / kTileChannels));
+}
+
+kernels::Rows rows_of(const TensorView& view) {
+  const std::size_t element = info(view.format).storage_bytes();
+  return {static_cast<std::size_t>(view.rows), static_cast<std::size_t>(view.columns) * element,
+          static_cast<std::size_t>(view.stride) * element};
 }
 
 template <class T>
@@ -35,6 +46,23 @@ Result<std::span<const T>> TensorObserver::fetch(Scratch<T>& scratch, std::size_
   return std::span<const T>(scratch.host);
 }
 
+Result<TensorObserver::Seen> TensorObserver::look(const TensorView& view, const TensorView& source,
+                                                  const TensorView& scales) {
+  const auto chunk_count = static_cast<std::size_t>(kernels::hash_chunks(view));
+  const Result<std::uint64_t*> chunks = reserve(chunks_, chunk_count);
+  if (!chunks) return tl::unexpected(chunks.error());
+  const Result<Health*> tiles = reserve(tiles_, tile_count(view));
+  if (!tiles) return tl::unexpected(tiles.error());
+  const kernels::HealthScanArgs args{
+      .x = view, .source = source, .source_scales = scales, .tiles = *tiles, .chunks = *chunks};
+  if (Status status = device_->launch(args); !status) return tl::unexpected(status.error());
+  const Result<std::span<const std::uint64_t>> folded = fetch(chunks_, chunk_count);
+  if (!folded) return tl::unexpected(folded.error());
+  const Result<std::span<const Health>> seen = fetch(tiles_, tile_count(view));
+  if (!seen) return tl::unexpected(seen.error());
+  return Seen{kernels::combine_hash(*folded, tensor_bytes(view)), *seen};
+}
+
 Result<std::uint64_t> TensorObserver::hash(const TensorView& view) {
   const auto count = static_cast<std::size_t>(kernels::hash_chunks(view));
   const Result<std::uint64_t*> chunks = reserve(chunks_, count);
@@ -49,7 +77,7 @@ Result<std::uint64_t> TensorObserver::hash(const TensorView& view) {
 
 Result<std::span<const Health>> TensorObserver::tiles(const TensorView& view, const TensorView& source,
                                                       const TensorView& scales) {
-  const auto count = static_cast<std::size_t>(view.rows * ((view.columns + kTileChannels - 1) / kTileChannels));
+  const std::size_t count = tile_count(view);
   const Result<Health*> tiles = reserve(tiles_, count);
   if (!tiles) return tl::unexpected(tiles.error());
   const kernels::HealthScanArgs args{.x = view, .source = source, .source_scales = scales, .tiles = *tiles};
@@ -59,14 +87,14 @@ Result<std::span<const Health>> TensorObserver::tiles(const TensorView& view, co
 
 Status TensorObserver::copy(const TensorView& view, std::span<std::byte> bytes) {
   if (view.stride == view.columns) return device_->download(bytes, view.data);
-  const std::size_t element = info(view.format).storage_bytes();
-  const std::size_t row_bytes = static_cast<std::size_t>(view.columns) * element;
-  for (std::int64_t row = 0; row < view.rows; ++row) {
-    const auto* from = static_cast<const std::byte*>(view.data) + static_cast<std::size_t>(row * view.stride) * element;
-    Status status = device_->download(bytes.subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes), from);
-    if (!status) return status;
+  if (device_->host_addressable()) return device_->gather(bytes.data(), view.data, rows_of(view));
+  if (dense_.bytes() < bytes.size()) {
+    Result<kernels::Buffer> dense = device_->allocate(bytes.size(), false);
+    if (!dense) return tl::unexpected(dense.error());
+    dense_ = std::move(*dense);
   }
-  return {};
+  if (Status gathered = device_->gather(dense_.data(), view.data, rows_of(view)); !gathered) return gathered;
+  return device_->download(bytes, dense_.data());
 }
 
 }  // namespace nanscope

@@ -17,6 +17,14 @@ class TensorObserver {
  public:
   explicit TensorObserver(kernels::Device& device) : device_(&device) {}
 
+  struct Seen {
+    std::uint64_t hash = 0;
+    std::span<const Health> tiles;  ///< valid until the next call
+  };
+  /// hash() and tiles() in one pass over the elements.
+  Result<Seen> look(const kernels::TensorView& view, const kernels::TensorView& source,
+                    const kernels::TensorView& scales);
+
   /// What TensorRow::hash holds.
   Result<std::uint64_t> hash(const kernels::TensorView& view);
 
@@ -43,9 +51,14 @@ class TensorObserver {
   kernels::Device* device_;
   Scratch<std::uint64_t> chunks_;
   Scratch<Health> tiles_;
+  kernels::Buffer dense_;  ///< for rows with gaps, of a device whose memory the host cannot read
 };
 
 /// Bytes of the elements.
 std::size_t tensor_bytes(const kernels::TensorView& view);
+/// Tiles of level 0 of the health pyramid.
+std::size_t tile_count(const kernels::TensorView& view);
+/// The elements' bytes as rows.
+kernels::Rows rows_of(const kernels::TensorView& view);
 
 }  // namespace nanscope

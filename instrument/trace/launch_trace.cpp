@@ -80,6 +80,16 @@ Status TracedDevice::copy(void* to, const void* from, std::size_t bytes) {
   return device_.copy(to, from, bytes);
 }
 
+Status TracedDevice::gather(void* to, const void* from, const kernels::Rows& rows) {
+  const Traced traced(trace_, ops_.next(), kCopy);
+  return device_.gather(to, from, rows);
+}
+
+Result<kernels::Transfer> TracedDevice::start_download(std::span<std::byte> host, const void* device) {
+  const Traced traced(trace_, ops_.next(), kCopy);
+  return device_.start_download(host, device);
+}
+
 Status TracedDevice::launch_raw(kernels::OpId id, const void* args) {
   const Traced traced(trace_, ops_.next(), kernels::op_name(id));
   return device_.launch_raw(id, args);

@@ -57,6 +57,10 @@ class TracedDevice final : public kernels::Device {
   Status upload(void* device, std::span<const std::byte> host) override;
   Status download(std::span<std::byte> host, const void* device) override;
   Status copy(void* to, const void* from, std::size_t bytes) override;
+  Status gather(void* to, const void* from, const kernels::Rows& rows) override;
+  Result<kernels::Buffer> allocate_host(std::size_t bytes) override { return device_.allocate_host(bytes); }
+  Result<kernels::Transfer> start_download(std::span<std::byte> host, const void* device) override;
+  Status wait(const kernels::Transfer& transfer) override { return device_.wait(transfer); }
   Status synchronize() override { return device_.synchronize(); }
   Status launch_raw(kernels::OpId id, const void* args) override;
 

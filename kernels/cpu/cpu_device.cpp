@@ -113,6 +113,18 @@ class CpuDevice final : public Device {
     if (bytes != 0) std::memmove(to, from, bytes);
     return {};
   }
+  Status gather(void* to, const void* from, const Rows& rows) override {
+    for (std::size_t row = 0; row < rows.count; ++row) {
+      std::memcpy(static_cast<std::byte*>(to) + row * rows.row_bytes,
+                  static_cast<const std::byte*>(from) + row * rows.stride_bytes, rows.row_bytes);
+    }
+    return {};
+  }
+  Result<Buffer> allocate_host(std::size_t bytes) override { return allocate(bytes, false); }
+  Result<Transfer> start_download(std::span<std::byte> host, const void* device) override {
+    return copy(host.data(), device, host.size()).map([] { return Transfer(); });
+  }
+  Status wait(const Transfer&) override { return {}; }
   Status synchronize() override { return {}; }
 
   Status launch_raw(OpId id, const void* args) override {

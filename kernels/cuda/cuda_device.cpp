@@ -1,30 +1,53 @@
-// The CUDA device. Plain device memory, one stream: launches are in order, errors name what failed,
-// where, and what to do.
+// The CUDA device: plain device memory, one stream for work and one for copies to the host that run beside it.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include "kernels/cuda/launchers.h"
+#include <memory>
+#include <utility>
+
+#include "kernels/cuda/launch_batch.h"
+#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/staging.h"
 #include "kernels/device.h"
+#include "kernels/op_table.h"
 
 namespace nanscope::kernels {
 namespace {
 
-Status checked(cudaError_t error, std::string_view what, std::string_view next) {
-  if (error == cudaSuccess) return {};
-  return fail(
-      fmt::format("cuda: {} failed: {} ({}); {}", what, cudaGetErrorString(error), cudaGetErrorName(error), next));
-}
+using cuda::checked;
+using cuda::kFaultHint;
 
-constexpr std::string_view kFaultHint =
-    "a kernel that was launched earlier may be at fault: run again under compute-sanitizer";
+constexpr std::string_view kCopy = "copying on the GPU";
+
+/// What memory of the device needs when it is freed, which may be after the device is gone.
+struct Queue {
+  Queue(int gpu, cuda::Stream work_stream, cuda::Stream copy_stream, cuda::Event launched_event, bool graphs)
+      : ordinal(gpu),
+        work(std::move(work_stream)),
+        copies(std::move(copy_stream)),
+        launched(std::move(launched_event)),
+        batch(work.get(), graphs),
+        staging(work.get()) {}
+  ~Queue() {
+    // Pinned memory must outlive the copies from and to it; nobody is left to be told of an error.
+    static_cast<void>(cudaStreamSynchronize(work.get()));
+    static_cast<void>(cudaStreamSynchronize(copies.get()));
+  }
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  int ordinal;
+  cuda::Stream work;
+  cuda::Stream copies;
+  cuda::Event launched;
+  cuda::LaunchBatch batch;
+  cuda::Staging staging;
+};
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int ordinal, cudaStream_t stream, DeviceInfo info)
-      : ordinal_(ordinal), stream_(stream), info_(std::move(info)) {}
-  ~CudaDevice() override { cudaStreamDestroy(stream_); }
-  CudaDevice(const CudaDevice&) = delete;
-  CudaDevice& operator=(const CudaDevice&) = delete;
+  CudaDevice(std::shared_ptr<Queue> queue, DeviceInfo info, bool graphs)
+      : queue_(std::move(queue)), info_(std::move(info)), graphs_(graphs) {}
 
   const DeviceInfo& info() const override { return info_; }
   bool host_addressable() const override { return false; }
@@ -39,55 +62,113 @@ class CudaDevice final : public Device {
       cudaGetLastError();  // an allocation that failed does not fail the next launch
       return tl::unexpected(got.error());
     }
-    Buffer buffer(std::shared_ptr<void>(memory, [](void* p) { cudaFree(p); }), bytes);
+    // What was launched but not started may still use the memory; cudaFree itself waits for what was started.
+    Buffer buffer(std::shared_ptr<void>(memory,
+                                        [queue = queue_](void* p) {
+                                          queue->batch.flush_later_told();
+                                          cudaFree(p);
+                                        }),
+                  bytes);
     if (zeroed) {
-      if (Status set = checked(cudaMemsetAsync(memory, 0, wanted, stream_), "clearing memory", kFaultHint); !set) {
-        return tl::unexpected(set.error());
-      }
+      if (Status ready = started(); !ready) return tl::unexpected(ready.error());
+      Status set = checked(cudaMemsetAsync(memory, 0, wanted, work()), "clearing memory", kFaultHint);
+      if (!set) return tl::unexpected(set.error());
     }
     return buffer;
   }
+  Result<Buffer> allocate_host(std::size_t bytes) override {
+    if (Status set = select(); !set) return tl::unexpected(set.error());
+    Result<cuda::Pinned> memory = cuda::make_pinned(bytes == 0 ? 1 : bytes);
+    if (!memory) return tl::unexpected(memory.error());
+    return Buffer(std::shared_ptr<void>(memory->release(), [](void* p) { cudaFreeHost(p); }), bytes);
+  }
 
   Status upload(void* device, std::span<const std::byte> host) override {
-    return move(device, host.data(), host.size(), cudaMemcpyHostToDevice, "copying to the GPU");
+    if (host.empty()) return {};
+    if (Status ready = started(); !ready) return ready;
+    return queue_->staging.upload(device, host);
   }
   Status download(std::span<std::byte> host, const void* device) override {
-    return move(host.data(), device, host.size(), cudaMemcpyDeviceToHost, "copying from the GPU");
+    if (host.empty()) return {};
+    if (Status ready = started(); !ready) return ready;
+    return queue_->staging.download(host, device);
   }
   Status copy(void* to, const void* from, std::size_t bytes) override {
-    return move(to, from, bytes, cudaMemcpyDeviceToDevice, "copying on the GPU");
+    if (bytes == 0) return {};
+    if (Status ready = started(); !ready) return ready;
+    return checked(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, work()), kCopy, kFaultHint);
   }
-  Status synchronize() override { return checked(cudaStreamSynchronize(stream_), "waiting for the GPU", kFaultHint); }
+  Status gather(void* to, const void* from, const Rows& rows) override {
+    if (rows.bytes() == 0) return {};
+    if (Status ready = started(); !ready) return ready;
+    return checked(cudaMemcpy2DAsync(to, rows.row_bytes, from, rows.stride_bytes, rows.row_bytes, rows.count,
+                                     cudaMemcpyDeviceToDevice, work()),
+                   kCopy, kFaultHint);
+  }
+
+  Result<Transfer> start_download(std::span<std::byte> host, const void* device) override {
+    if (host.empty()) return Transfer();
+    Result<cuda::Event> made = cuda::make_event();
+    if (!made) return tl::unexpected(made.error());
+    const std::shared_ptr<std::remove_pointer_t<cudaEvent_t>> copied = std::move(*made);
+    Status status = started();
+    const auto then = [&](cudaError_t error, std::string_view what) {
+      if (status) status = checked(error, what, kFaultHint);
+    };
+    const cudaEvent_t launched = queue_->launched.get();
+    const cudaStream_t copies = queue_->copies.get();
+    if (status) then(cudaEventRecord(launched, work()), "marking what was launched");
+    if (status) then(cudaStreamWaitEvent(copies, launched, 0), "ordering a copy");
+    if (status) {
+      then(cudaMemcpyAsync(host.data(), device, host.size(), cudaMemcpyDeviceToHost, copies), "copying from the GPU");
+    }
+    if (status) then(cudaEventRecord(copied.get(), copies), "marking a copy");
+    if (!status) return tl::unexpected(status.error());
+    return Transfer(copied);
+  }
+  Status wait(const Transfer& transfer) override {
+    if (transfer.mark() == nullptr) return {};
+    if (Status set = select(); !set) return set;
+    const auto copied = static_cast<cudaEvent_t>(transfer.mark());
+    return checked(cudaEventSynchronize(copied), "waiting for a copy", kFaultHint);
+  }
+
+  Status synchronize() override {
+    if (Status ready = started(); !ready) return ready;
+    if (Status done = checked(cudaStreamSynchronize(work()), "waiting for the GPU", kFaultHint); !done) return done;
+    return checked(cudaStreamSynchronize(queue_->copies.get()), "waiting for copies from the GPU", kFaultHint);
+  }
 
   Status launch_raw(OpId id, const void* args) override {
     if (Status good = check_args(id, args); !good) return good;
     if (Status set = select(); !set) return set;
-    return checked(cuda::launchers.ops[static_cast<int>(id)](args, stream_), fmt::format("launching {}", op_name(id)),
-                   kFaultHint);
+    return queue_->batch.add(id, args);
+  }
+  Status use_graphs(bool graphs) override {
+    if (Status set = select(); !set) return set;
+    return queue_->batch.use_graphs(graphs && graphs_);
   }
 
  private:
+  cudaStream_t work() const { return queue_->work.get(); }
   Status select() {
-    return checked(cudaSetDevice(ordinal_), fmt::format("selecting GPU {}", ordinal_), "check it with nvidia-smi");
+    return checked(cudaSetDevice(queue_->ordinal), fmt::format("selecting GPU {}", queue_->ordinal),
+                   "check it with nvidia-smi");
   }
-  Status move(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, std::string_view what) {
-    if (bytes == 0) return {};
+  /// Selects the GPU and starts what was gathered, so that what comes next on the stream comes after it.
+  Status started() {
     if (Status set = select(); !set) return set;
-    if (Status started = checked(cudaMemcpyAsync(to, from, bytes, kind, stream_), what, kFaultHint); !started) {
-      return started;
-    }
-    // Host memory may be pageable and short-lived: the copy is over when the call returns.
-    return kind == cudaMemcpyDeviceToDevice ? Status{} : checked(cudaStreamSynchronize(stream_), what, kFaultHint);
+    return queue_->batch.flush();
   }
 
-  int ordinal_;
-  cudaStream_t stream_;
+  std::shared_ptr<Queue> queue_;
   DeviceInfo info_;
+  bool graphs_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> make_cuda_device(int ordinal) {
+Result<std::unique_ptr<Device>> make_cuda_device(int ordinal, bool graphs) {
   const std::string place = fmt::format("opening GPU {}", ordinal);
   int count = 0;
   const std::string_view hint = "check the driver with nvidia-smi, or use device 'cpu'";
@@ -109,9 +190,14 @@ Result<std::unique_ptr<Device>> make_cuda_device(int ordinal) {
   info.float_environment = "nearest-even, FTZ off, DAZ off";
   info.threads = properties.multiProcessorCount;
   if (Status set = checked(cudaSetDevice(ordinal), place, hint); !set) return tl::unexpected(set.error());
-  cudaStream_t stream = nullptr;
-  if (Status made = checked(cudaStreamCreate(&stream), place, hint); !made) return tl::unexpected(made.error());
-  return std::make_unique<CudaDevice>(ordinal, stream, std::move(info));
+  Result<cuda::Stream> work = cuda::make_stream();
+  if (!work) return tl::unexpected(work.error());
+  Result<cuda::Stream> copies = cuda::make_stream();
+  if (!copies) return tl::unexpected(copies.error());
+  Result<cuda::Event> launched = cuda::make_event();
+  if (!launched) return tl::unexpected(launched.error());
+  auto queue = std::make_shared<Queue>(ordinal, std::move(*work), std::move(*copies), std::move(*launched), graphs);
+  return std::make_unique<CudaDevice>(std::move(queue), std::move(info), graphs);
 }
 
 }  // namespace nanscope::kernels

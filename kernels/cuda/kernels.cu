@@ -1,35 +1,34 @@
 // Every op for the GPU: one warp a task, as many warps as fit, each striding over the tasks.
+#include <type_traits>
+
 #include "kernels/all_ops.h"  // made by CMake from ops.def: the header of every op
-#include "kernels/cuda/launchers.h"
+#include "kernels/cuda/kernel_table.h"
 
 namespace nanscope::kernels::cuda {
 namespace {
 
-constexpr int kWarpsPerBlock = 4;
-constexpr std::int64_t kMaxBlocks = 65535;
+static_assert(kThreadsPerBlock == kWarpsPerBlock * kLanes);
 
 template <class Op>
-__global__ void __launch_bounds__(kWarpsPerBlock* kLanes) run_op(const typename Op::Args args, std::int64_t warps) {
+__global__ void __launch_bounds__(kThreadsPerBlock) run_op(const typename Op::Args args, std::int64_t warps) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kWarpsPerBlock + threadIdx.x / kLanes;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kWarpsPerBlock;
   for (std::int64_t warp = first; warp < warps; warp += step) Op::run(args, warp);
 }
 
 template <class Op>
-cudaError_t launch(const void* args, cudaStream_t stream) {
-  const auto& typed = *static_cast<const typename Op::Args*>(args);
-  const std::int64_t warps = Op::warps(typed);
-  if (warps <= 0) return cudaSuccess;
-  const std::int64_t wanted = (warps + kWarpsPerBlock - 1) / kWarpsPerBlock;
-  const auto blocks = static_cast<unsigned>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
-  run_op<Op><<<blocks, kWarpsPerBlock * kLanes, 0, stream>>>(typed, warps);
-  return cudaGetLastError();
+Kernel kernel() {
+  using Args = typename Op::Args;
+  static_assert(std::is_trivially_copyable_v<Args>, "arguments are copied as bytes");
+  return {reinterpret_cast<const void*>(run_op<Op>), sizeof(Args),
+          [](const void* args) { return Op::warps(*static_cast<const Args*>(args)); },
+          [](const void* args) { return Op::work_per_warp(*static_cast<const Args*>(args)); }};
 }
 
 }  // namespace
 
-const Launchers launchers = {{
-#define NANSCOPE_OP(Name, stem) launch<Name>,
+const Kernels kernels = {{
+#define NANSCOPE_OP(Name, stem) kernel<Name>(),
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
 }};

@@ -1,0 +1,143 @@
+#include "instrument/recorder/observation_queue.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernels/ops/content_hash.h"
+#include "kernels/ops/health_scan.h"
+
+namespace nanscope {
+namespace {
+
+/// Elements of any format may be read in whole vectors from here.
+constexpr std::size_t kAlignment = 64;
+
+std::size_t aligned(std::size_t at) { return (at + kAlignment - 1) / kAlignment * kAlignment; }
+
+template <class T>
+T* at(const kernels::Buffer& buffer, std::size_t offset) {
+  return reinterpret_cast<T*>(static_cast<std::byte*>(buffer.data()) + offset);
+}
+
+}  // namespace
+
+ObservationQueue::ObservationQueue(kernels::Device& device, Deliver deliver, MakeBytes make_bytes,
+                                   std::size_t half_bytes)
+    : device_(device),
+      observer_(device),
+      deliver_(std::move(deliver)),
+      make_bytes_(std::move(make_bytes)),
+      half_bytes_(half_bytes) {}
+
+ObservationQueue::~ObservationQueue() {
+  // A run that failed leaves copies on their way; nobody is left to be told of another error.
+  for (const Half& half : halves_) static_cast<void>(device_.wait(half.transfer));
+}
+
+ObservationQueue::Entry ObservationQueue::place(const kernels::TensorView& view, bool bytes, std::size_t begin) {
+  Entry entry;
+  entry.tensor_bytes = tensor_bytes(view);
+  entry.chunks = aligned(begin);
+  entry.chunk_count = static_cast<std::size_t>(kernels::hash_chunks(view));
+  entry.tiles = aligned(entry.chunks + entry.chunk_count * sizeof(std::uint64_t));
+  entry.tile_count = tile_count(view);
+  entry.bytes = aligned(entry.tiles + entry.tile_count * sizeof(Health));
+  entry.byte_count = bytes ? entry.tensor_bytes : 0;
+  entry.end = entry.bytes + entry.byte_count;
+  return entry;
+}
+
+Status ObservationQueue::observe(const kernels::TensorView& view, const kernels::TensorView& source,
+                                 const kernels::TensorView& scales, bool bytes) {
+  if (device_.host_addressable()) return observe_at_once(view, source, scales, bytes);
+  Entry entry = place(view, bytes, halves_[present_].used);
+  if (halves_[present_].device.data() == nullptr || entry.end > halves_[present_].device.bytes()) {
+    if (halves_[present_].used > 0) {
+      if (Status swapped = swap(); !swapped) return swapped;
+    }
+    entry = place(view, bytes, 0);
+    if (Status grown = grow(halves_[present_], entry.end); !grown) return grown;
+  }
+  Half& half = halves_[present_];
+  const kernels::HealthScanArgs scan{.x = view,
+                                     .source = source,
+                                     .source_scales = scales,
+                                     .tiles = at<Health>(half.device, entry.tiles),
+                                     .chunks = at<std::uint64_t>(half.device, entry.chunks)};
+  if (Status launched = device_.launch(scan); !launched) return launched;
+  if (entry.byte_count > 0) {
+    if (Status copied = device_.gather(at<std::byte>(half.device, entry.bytes), view.data, rows_of(view)); !copied) {
+      return copied;
+    }
+  }
+  half.used = entry.end;
+  half.entries.push_back(entry);
+  return {};
+}
+
+Status ObservationQueue::observe_at_once(const kernels::TensorView& view, const kernels::TensorView& source,
+                                         const kernels::TensorView& scales, bool bytes) {
+  const Result<TensorObserver::Seen> seen = observer_.look(view, source, scales);
+  if (!seen) return tl::unexpected(seen.error());
+  Observation observation;
+  observation.hash = seen->hash;
+  observation.tiles = seen->tiles;
+  if (bytes) {
+    observation.bytes = make_bytes_(tensor_bytes(view));
+    if (Status copied = observer_.copy(view, observation.bytes); !copied) return copied;
+  }
+  return deliver_(std::move(observation));
+}
+
+Status ObservationQueue::grow(Half& half, std::size_t bytes) {
+  if (half.device.data() != nullptr && bytes <= half.device.bytes()) return {};
+  // Room to spare, so that a run whose tensors grow does not pin memory anew for each.
+  const std::size_t wanted = std::max(half_bytes_, bytes + bytes / 2);
+  half.device = {};
+  half.host = {};
+  Result<kernels::Buffer> device = device_.allocate(wanted, false);
+  if (!device) return tl::unexpected(device.error());
+  Result<kernels::Buffer> host = device_.allocate_host(wanted);
+  if (!host) return tl::unexpected(host.error());
+  half.device = std::move(*device);
+  half.host = std::move(*host);
+  return {};
+}
+
+Status ObservationQueue::swap() {
+  Half& full = halves_[present_];
+  if (full.used > 0) {
+    Result<kernels::Transfer> begun =
+        device_.start_download(std::span(at<std::byte>(full.host, 0), full.used), full.device.data());
+    if (!begun) return tl::unexpected(begun.error());
+    full.transfer = std::move(*begun);
+  }
+  present_ = 1 - present_;
+  return empty(halves_[present_]);
+}
+
+Status ObservationQueue::empty(Half& half) {
+  if (Status waited = device_.wait(std::exchange(half.transfer, {})); !waited) return waited;
+  half.used = 0;
+  for (const Entry& entry : std::exchange(half.entries, {})) {
+    const std::span chunks(at<const std::uint64_t>(half.host, entry.chunks), entry.chunk_count);
+    Observation observation;
+    observation.hash = kernels::combine_hash(chunks, entry.tensor_bytes);
+    observation.tiles = std::span(at<const Health>(half.host, entry.tiles), entry.tile_count);
+    if (entry.byte_count > 0) {
+      observation.bytes = make_bytes_(entry.byte_count);
+      std::memcpy(observation.bytes.data(), at<std::byte>(half.host, entry.bytes), entry.byte_count);
+    }
+    if (Status delivered = deliver_(std::move(observation)); !delivered) return delivered;
+  }
+  return {};
+}
+
+Status ObservationQueue::finish() {
+  // The other half is older; after the second swap the one that was present is empty too.
+  if (Status swapped = swap(); !swapped) return swapped;
+  return swap();
+}
+
+}  // namespace nanscope

@@ -1,0 +1,86 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/result.h"
+#include "core/tensor/health.h"
+#include "instrument/recorder/tensor_observer.h"
+#include "kernels/device.h"
+#include "kernels/tensor_view.h"
+
+namespace nanscope {
+
+/// What a device says of one tensor.
+struct Observation {
+  std::uint64_t hash = 0;         ///< what TensorRow::hash holds
+  std::span<const Health> tiles;  ///< level 0 of the health pyramid, row-major
+  std::vector<std::byte> bytes;   ///< of the elements, row-major without padding; empty where not asked for
+};
+
+/// Looks at live tensors without holding up the device. On a GPU the results of many tensors gather in device memory,
+/// and are copied to pinned memory and handed on while later ops run into the other half of a pair of buffers. On a CPU
+/// each is handed on at once. Either way in the order in which they were asked for, on the thread that asks.
+class ObservationQueue {
+ public:
+  /// Bytes of results that are gathered before they are copied; one tensor may need more.
+  static constexpr std::size_t kHalfBytes = std::size_t{32} << 20;
+
+  using Deliver = std::function<Status(Observation)>;
+  using MakeBytes = std::function<std::vector<std::byte>(std::size_t)>;
+
+  /// `deliver` gets each observation; its views hold during the call. `make_bytes` gives memory for elements.
+  ObservationQueue(kernels::Device& device, Deliver deliver, MakeBytes make_bytes, std::size_t half_bytes = kHalfBytes);
+  /// Waits for copies that are on their way.
+  ~ObservationQueue();
+  ObservationQueue(const ObservationQueue&) = delete;
+  ObservationQueue& operator=(const ObservationQueue&) = delete;
+
+  /// `source` and `scales` are what the elements were cast from, or not given. Errors: the device's, and what deliver()
+  /// says of this or an earlier tensor.
+  Status observe(const kernels::TensorView& view, const kernels::TensorView& source, const kernels::TensorView& scales,
+                 bool bytes);
+  /// Hands on all that was asked for.
+  Status finish();
+
+ private:
+  /// Where the results of one tensor lie in a half.
+  struct Entry {
+    std::size_t chunks = 0;
+    std::size_t chunk_count = 0;
+    std::size_t tiles = 0;
+    std::size_t tile_count = 0;
+    std::size_t bytes = 0;
+    std::size_t byte_count = 0;    ///< 0: not asked for
+    std::size_t tensor_bytes = 0;  ///< what the hash is of
+    std::size_t end = 0;
+  };
+  struct Half {
+    kernels::Buffer device;
+    kernels::Buffer host;
+    kernels::Transfer transfer;
+    std::vector<Entry> entries;
+    std::size_t used = 0;
+  };
+
+  static Entry place(const kernels::TensorView& view, bool bytes, std::size_t begin);
+  Status observe_at_once(const kernels::TensorView& view, const kernels::TensorView& source,
+                         const kernels::TensorView& scales, bool bytes);
+  Status grow(Half& half, std::size_t bytes);
+  /// Begins to copy what the present half gathered, and makes the other one, emptied, the present one.
+  Status swap();
+  Status empty(Half& half);
+
+  kernels::Device& device_;
+  TensorObserver observer_;
+  Deliver deliver_;
+  MakeBytes make_bytes_;
+  std::size_t half_bytes_;
+  std::array<Half, 2> halves_;
+  std::size_t present_ = 0;
+};
+
+}  // namespace nanscope

@@ -1,0 +1,75 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <span>
+#include <vector>
+
+#include "core/result.h"
+#include "kernels/cuda/runtime.h"
+#include "kernels/op_ids.h"
+
+namespace nanscope::kernels::cuda {
+
+/// Gathers launches and starts them together. Where a GPU finishes small ops as fast as a host can launch them,
+/// launching is what a step takes: a sequence of ops that comes again (a decode step does, with other arguments)
+/// becomes a CUDA graph, of which only the nodes that changed are told their new arguments, and which is one launch.
+/// Ops run in the order in which they were added, each after the one before.
+class LaunchBatch {
+ public:
+  /// Started when so many are gathered, or when they keep the GPU busy while the next are gathered (element
+  /// operations).
+  static constexpr std::size_t kMostOps = 512;
+  static constexpr std::int64_t kBusyWork = std::int64_t{1} << 24;
+  /// Fewer are launched one by one.
+  static constexpr std::size_t kLeastOps = 4;
+  /// Sequences that are remembered, the most recently used.
+  static constexpr std::size_t kMostSequences = 16;
+
+  /// Without `graphs` every op is launched when it is added.
+  LaunchBatch(cudaStream_t stream, bool graphs) : stream_(stream), graphs_(graphs) {}
+
+  /// `args` is copied. Errors: those of this launch and of earlier ones that were only now started.
+  Status add(OpId id, const void* args);
+  /// Starts what is gathered. To be called before anything else is put on the stream.
+  Status flush();
+  /// flush() where nobody can be told: the next call that can fails.
+  void flush_later_told();
+  /// Starts what is gathered; from now on with or without graphs.
+  Status use_graphs(bool graphs);
+
+ private:
+  struct Launch {
+    OpId id;
+    std::int64_t warps;
+    std::size_t args;  ///< where they begin in Gathered::args
+  };
+  struct Gathered {
+    std::vector<Launch> launches;
+    std::vector<std::uint64_t> args;  ///< words, for alignment
+    std::int64_t work = 0;
+  };
+  /// A sequence of ops that was seen, and its graph from the second time on.
+  struct Sequence {
+    std::vector<OpId> ops;
+    Gathered last;  ///< what the graph's nodes were told
+    Graph graph;
+    GraphExec exec;
+    std::vector<cudaGraphNode_t> nodes;
+  };
+
+  Status start();
+  Status launch_each();
+  Status launch_graph(Sequence& sequence);
+  Status build(Sequence& sequence);
+  Status renew(Sequence& sequence);
+  Sequence* find();
+
+  cudaStream_t stream_;
+  bool graphs_;
+  Gathered gathered_;
+  std::list<Sequence> sequences_;  ///< the most recently used first
+  Status untold_;
+};
+
+}  // namespace nanscope::kernels::cuda

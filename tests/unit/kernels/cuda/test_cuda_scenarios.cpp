@@ -1,0 +1,115 @@
+// Every scenario on the CUDA device, whose work runs late or out of order: each tensor's hash and bytes are the CPU's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "scenarios/record.h"
+#include "scenarios/scenario.h"
+#include "tests/unit/kernels/cuda/fake_cudart.h"
+
+namespace nanscope::scenarios {
+namespace {
+
+using fake_cuda::Schedule;
+using testing::IsEmpty;
+
+Recorded run(const RunSpec& spec, const std::string& device, const std::string& capture = "all") {
+  RunSpec on_device = spec;
+  on_device.config.device = device;
+  const auto workbench = Workbench::open(device, 1);
+  EXPECT_TRUE(workbench) << workbench.error().message;
+  RecordOptions options;
+  options.capture = capture;
+  auto recorded = record(**workbench, on_device, options);
+  EXPECT_TRUE(recorded) << recorded.error().message;
+  return std::move(*recorded);
+}
+
+bool same_bits(const Health& a, const Health& b) { return std::memcmp(&a, &b, sizeof(Health)) == 0; }
+
+void expect_same(const Recording& a, const Recording& b) {
+  const auto all_a = a.tensors();
+  const auto all_b = b.tensors();
+  ASSERT_TRUE(all_a && all_b);
+  ASSERT_EQ(all_a->size(), all_b->size());
+  for (std::size_t i = 0; i < all_a->size(); ++i) {
+    const TensorRow& x = (*all_a)[i];
+    const TensorRow& y = (*all_b)[i];
+    ASSERT_EQ(x.op, y.op) << "tensor " << x.id;
+    ASSERT_EQ(x.role, y.role) << "tensor " << x.id;
+    ASSERT_EQ(x.hash, y.hash) << "tensor " << x.id << " " << x.role;
+    ASSERT_TRUE(same_bits(x.health, y.health)) << "tensor " << x.id << " " << x.role;
+    ASSERT_EQ(*a.tensor_bytes(x.id) == *b.tensor_bytes(y.id), true) << "tensor " << x.id;
+    const auto tokens_a = a.token_health(x.id);
+    const auto tokens_b = b.token_health(y.id);
+    ASSERT_TRUE(tokens_a && tokens_b);
+    ASSERT_TRUE(std::equal(tokens_a->begin(), tokens_a->end(), tokens_b->begin(), tokens_b->end(), same_bits));
+  }
+}
+
+std::vector<std::filesystem::path> scenario_files() {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(NANSCOPE_SOURCE_DIR "/scenarios")) {
+    if (entry.path().extension() == ".toml") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+class CudaScenarios : public testing::TestWithParam<std::filesystem::path> {};
+
+TEST_P(CudaScenarios, RecordTheCpusBits) {
+  const auto scenario = load_scenario(GetParam());
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  const auto spec = resolve(*scenario);
+  ASSERT_TRUE(spec) << spec.error().message;
+  const Recorded expected = run(*spec, "cpu:baseline");
+  for (const Schedule schedule : {Schedule::late, Schedule::random}) {
+    fake_cuda::reset(schedule, 3);
+    {
+      const Recorded found = run(*spec, "cuda");
+      EXPECT_EQ(found.result.ops, expected.result.ops);
+      expect_same(expected.recording, found.recording);
+    }
+    EXPECT_THAT(fake_cuda::problems(), IsEmpty());
+    EXPECT_EQ(fake_cuda::allocations(), 0U);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Library, CudaScenarios, testing::ValuesIn(scenario_files()),
+                         [](const testing::TestParamInfo<std::filesystem::path>& info) {
+                           std::string name = info.param.stem();
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(CudaSteps, OfDecodeAreGraphs) {
+  const auto scenario = load_scenario(NANSCOPE_SOURCE_DIR "/scenarios/kv-scale-lock.toml");
+  ASSERT_TRUE(scenario);
+  const auto spec = resolve(*scenario);
+  ASSERT_TRUE(spec);
+  fake_cuda::reset(Schedule::late);
+  const Recorded recorded = run(*spec, "cuda", "none");
+  const int graphs = fake_cuda::calls("cudaGraphLaunch");
+  const int launches = fake_cuda::calls("cudaLaunchKernel");
+  const int waits = fake_cuda::calls("cudaEventSynchronize") + fake_cuda::calls("cudaStreamSynchronize");
+  EXPECT_GT(graphs, recorded.result.steps / 2);
+  EXPECT_LT(graphs + launches, recorded.result.ops)
+      << "ops and their observers, launched one by one: more than twice that";
+  EXPECT_LT(waits, recorded.result.ops / 4) << "the scale policy reads absolute maxima; no other op is waited for";
+  RecordProperty("steps", static_cast<int>(recorded.result.steps));
+  RecordProperty("ops", static_cast<int>(recorded.result.ops));
+  RecordProperty("graph launches", graphs);
+  RecordProperty("graphs", fake_cuda::calls("cudaGraphInstantiate"));
+  RecordProperty("kernel launches", launches);
+  RecordProperty("changed nodes", fake_cuda::calls("cudaGraphExecKernelNodeSetParams"));
+  RecordProperty("waits", waits);
+}
+
+}  // namespace
+}  // namespace nanscope::scenarios

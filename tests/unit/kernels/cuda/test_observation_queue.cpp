@@ -1,0 +1,130 @@
+// Observations that are handed on late must be those of the moment they were asked for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "core/tensor/health.h"
+#include "instrument/recorder/observation_queue.h"
+#include "kernels/ops/residual_add.h"
+#include "tests/unit/kernels/cuda/fake_cudart.h"
+
+namespace nanscope {
+namespace {
+
+using fake_cuda::Schedule;
+using kernels::TensorView;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct Kept {
+  std::uint64_t hash;
+  std::vector<Health> tiles;
+  std::vector<std::byte> bytes;
+};
+
+bool operator==(const Kept& a, const Kept& b) {
+  return a.hash == b.hash && a.bytes == b.bytes && a.tiles.size() == b.tiles.size() &&
+         std::memcmp(a.tiles.data(), b.tiles.data(), a.tiles.size() * sizeof(Health)) == 0;
+}
+
+/// Doubles a tensor of many shapes in place, again and again, and observes it after each time.
+std::vector<Kept> observe_all(kernels::Device& device, std::size_t half_bytes) {
+  std::vector<Kept> kept;
+  std::vector<float> values(9000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 101) - 50.0F;
+  const kernels::Buffer buffer = *device.allocate(values.size() * sizeof(float), false);
+  EXPECT_TRUE(device.upload(buffer.data(), std::as_bytes(std::span(values))));
+  ObservationQueue queue(
+      device,
+      [&](Observation observation) -> Status {
+        kept.push_back(
+            {observation.hash, {observation.tiles.begin(), observation.tiles.end()}, std::move(observation.bytes)});
+        return {};
+      },
+      [](std::size_t bytes) { return std::vector<std::byte>(bytes); }, half_bytes);
+  int turn = 0;
+  for (const std::int64_t rows : {1, 3, 1, 7, 0, 9, 2, 1, 5}) {
+    for (const std::int64_t columns : {1, 32, 600, 77}) {
+      const TensorView view{buffer.data(), Format::f32, rows, columns, columns + turn % 3};
+      const Status launched = rows > 0 ? device.launch(kernels::ResidualAddArgs{view, view, view}) : Status{};
+      EXPECT_TRUE(launched);
+      const Status asked = queue.observe(view, {}, {}, turn % 2 == 0);
+      EXPECT_TRUE(asked) << asked.error().message;
+      ++turn;
+    }
+    if (rows != 2) continue;
+    EXPECT_TRUE(queue.finish());
+  }
+  EXPECT_TRUE(queue.finish());
+  EXPECT_TRUE(queue.finish()) << "nothing more";
+  return kept;
+}
+
+TEST(ObservationQueue, OfAGpuAreThoseOfTheCpuInTheSameOrder) {
+  const auto cpu = kernels::make_device("cpu:baseline", 1);
+  ASSERT_TRUE(cpu);
+  const std::vector<Kept> expected = observe_all(**cpu, 0);
+  ASSERT_EQ(expected.size(), 36U);
+  for (const Schedule schedule : {Schedule::late, Schedule::eager, Schedule::random}) {
+    for (const char* name : {"cuda", "cuda:nograph"}) {
+      // From every tensor on its own to all in one half.
+      for (const std::size_t half_bytes :
+           {std::size_t{1}, std::size_t{1000}, std::size_t{60000}, std::size_t{1} << 24}) {
+        for (std::uint64_t seed = 1; seed <= (schedule == Schedule::random ? 5U : 1U); ++seed) {
+          fake_cuda::reset(schedule, seed);
+          {
+            const auto gpu = kernels::make_device(name);
+            ASSERT_TRUE(gpu);
+            EXPECT_EQ(observe_all(**gpu, half_bytes) == expected, true) << name << ", halves of " << half_bytes;
+          }
+          EXPECT_THAT(fake_cuda::problems(), IsEmpty());
+          EXPECT_EQ(fake_cuda::allocations(), 0U);
+        }
+      }
+    }
+  }
+}
+
+/// A GPU is not waited for while there is room.
+TEST(ObservationQueue, WaitsOnlyWhenAHalfIsFull) {
+  fake_cuda::reset(Schedule::late);
+  const auto gpu = kernels::make_device("cuda");
+  ASSERT_TRUE(gpu);
+  const kernels::Buffer buffer = *(*gpu)->allocate(4096, true);
+  const TensorView view{buffer.data(), Format::f32, 1, 1024, 1024};
+  int delivered = 0;
+  ObservationQueue queue(
+      **gpu, [&](const Observation&) { return ++delivered, Status{}; },
+      [](std::size_t bytes) { return std::vector<std::byte>(bytes); });
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(queue.observe(view, {}, {}, true));
+  EXPECT_EQ(delivered, 0);
+  EXPECT_EQ(fake_cuda::calls("cudaEventSynchronize") + fake_cuda::calls("cudaStreamSynchronize"), 0);
+  ASSERT_TRUE(queue.finish());
+  EXPECT_EQ(delivered, 100);
+  EXPECT_EQ(fake_cuda::calls("cudaEventSynchronize"), 1) << "one copy brought them all";
+}
+
+TEST(ObservationQueue, AnErrorOfWhoIsToldEndsIt) {
+  fake_cuda::reset(Schedule::late);
+  const auto gpu = kernels::make_device("cuda");
+  ASSERT_TRUE(gpu);
+  const kernels::Buffer buffer = *(*gpu)->allocate(4096, true);
+  const TensorView view{buffer.data(), Format::f32, 1, 1024, 1024};
+  {
+    ObservationQueue queue(
+        **gpu, [&](const Observation&) -> Status { return fail("the disk is full"); },
+        [](std::size_t bytes) { return std::vector<std::byte>(bytes); }, 6000);
+    Status status;
+    int asked = 0;
+    for (; status && asked < 10; ++asked) status = queue.observe(view, {}, {}, true);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().message, "the disk is full");
+    EXPECT_LT(asked, 10);
+  }
+  EXPECT_THAT(fake_cuda::problems(), IsEmpty()) << "copies on their way were waited for";
+}
+
+}  // namespace
+}  // namespace nanscope
