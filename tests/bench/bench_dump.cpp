@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +19,7 @@
 #include "core/dump/diagnose_dump.h"
 #include "instrument/dump/open_dump.h"
 #include "instrument/files/file.h"
+#include "tests/bench/bench.h"
 
 /// bench_dump FOLDER [GIB]: scans a dump of so many GiB (4) that it writes into FOLDER, against reading the same bytes
 /// and against numpy and torch doing NaN, Inf, absmax and a histogram of every tensor (the Python in $NANSCOPE_PYTHON,
@@ -28,15 +28,7 @@
 namespace nanscope {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int kTurns = 5;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Tensors of 32 MiB under the names of a Llama, bf16, values of a normal size with their signs mixed.
 void write_dump(const std::filesystem::path& path, std::int64_t gib) {
@@ -96,12 +88,8 @@ double read_all(const std::filesystem::path& path) {
 
 double scan(const std::filesystem::path& path) {
   const auto begin = Clock::now();
-  const auto dump = OpenDump::open(path, {.threads = 0, .progress = {}, .stop = {}, .sums = false});
-  if (!dump) {
-    fmt::print(stderr, "{}\n", dump.error().message);
-    std::exit(2);
-  }
-  const auto diagnosis = diagnose_dump((*dump)->dump(), **dump);
+  const auto dump = must(OpenDump::open(path, {.threads = 0, .progress = {}, .stop = {}, .sums = false}));
+  const auto diagnosis = diagnose_dump(dump->dump(), *dump);
   if (!diagnosis || !diagnosis->clean()) std::exit(2);
   return seconds_since(begin);
 }

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -13,6 +12,7 @@
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
 #include "scenarios/scenario.h"
+#include "tests/bench/bench.h"
 
 /// bench_flagship [SCENARIO.toml [FOLDER]]: what it costs to record a run, and to replay it with every hash
 /// verified, against the same run with nobody listening, in turns in one process (docs/measurements.md). Wall
@@ -21,27 +21,7 @@
 namespace nanscope::scenarios {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int kTurns = 21;
-
-template <class T>
-T must(Result<T> result) {
-  if (result) return std::move(*result);
-  fmt::print(stderr, "{}\n", result.error().message);
-  std::exit(2);
-}
-
-double seconds(const auto& work) {
-  const auto begin = Clock::now();
-  work();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Seconds to write `bytes` into a new file in pieces of 1 MiB, up to the system's cache as the recording does.
 double plain_file(const std::filesystem::path& path, std::size_t bytes) {

@@ -4,11 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +20,7 @@
 #include "kernels/ops/health_scan.h"
 #include "kernels/pack.h"
 #include "scenarios/record.h"
+#include "tests/bench/bench.h"
 #ifdef NANSCOPE_CUDA
 #include "tests/gpu/gpu_peers.h"
 #endif
@@ -32,31 +31,7 @@
 namespace nanscope::scenarios {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int kTurns = 7;
-
-template <class T>
-T must(Result<T> result) {
-  if (result) return std::move(*result);
-  fmt::print(stderr, "{}\n", result.error().message);
-  std::exit(2);
-}
-void must(const Status& status) {
-  if (status) return;
-  fmt::print(stderr, "{}\n", status.error().message);
-  std::exit(2);
-}
-
-double seconds(const std::function<void()>& work) {
-  const auto begin = Clock::now();
-  work();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// cuBLAS as it is found when the program runs: nothing of nanscope needs it.
 class Cublas {

@@ -21,6 +21,7 @@
 #include "gui/platform/platform.h"
 #include "gui/theme.h"
 #include "gui/window.h"
+#include "tests/bench/bench.h"
 
 /// bench_gui RECORDING [VIEW...]: the window's limits (docs/measurements.md) on one recording, at 1600x1000, drawn
 /// without a screen by whatever OpenGL there is; with views, only theirs. Exit 1 when a limit is missed.
@@ -32,8 +33,6 @@
 namespace nanscope::gui {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr Extent kSize{1600, 1000};
 constexpr int kFrames = 300;
 constexpr double kFrameLimit = 33;
@@ -44,13 +43,6 @@ constexpr double kOpenLimit = 500;
 constexpr double kLargeOpenLimit = 1000;
 constexpr std::uintmax_t kLarge = 5'000'000'000;  ///< bytes: from here on it may take longer to open
 constexpr std::int64_t kManyCells = 10'000'000;
-
-template <class T>
-T must(Result<T> result) {
-  if (result) return std::move(*result);
-  fmt::print(stderr, "{}\n", result.error().message);
-  std::exit(2);
-}
 
 double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <functional>
@@ -18,6 +17,7 @@
 #include "kernels/ops/health_scan.h"
 #include "kernels/ops/residual_add.h"
 #include "kernels/pack.h"
+#include "tests/bench/bench.h"
 
 #ifdef NANSCOPE_HAS_OPENBLAS
 #include <cblas.h>
@@ -34,24 +34,6 @@ namespace {
 constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kScanBytes = 256 * kMiB;
 constexpr int kTurns = 11;
-
-template <class T>
-T must(Result<T> result) {
-  if (result) return std::move(*result);
-  fmt::print(stderr, "{}\n", result.error().message);
-  std::exit(2);
-}
-
-void must(Status status) {
-  if (status) return;
-  fmt::print(stderr, "{}\n", status.error().message);
-  std::exit(2);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Of the calling thread alone, so that waiting for a core is not counted; a GPU needs the wall clock.
 double now(bool thread_time) {

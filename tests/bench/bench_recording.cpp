@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -12,16 +11,13 @@
 
 #include "core/recording/reader.h"
 #include "core/recording/writer.h"
+#include "tests/bench/bench.h"
 
 /// Measures the recording against its limits (docs/measurements.md): the time to open one of a
 /// million tensors and find the first bad op, the write rate against a plain file's in the same
 /// run, and what a run of the flagship's size costs the engine's thread. Exit 1 when a limit is missed.
 namespace nanscope {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 double cpu_seconds() {
   rusage usage{};
@@ -30,24 +26,6 @@ double cpu_seconds() {
     return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (result) return std::move(*result);
-  fmt::print(stderr, "{}\n", result.error().message);
-  std::exit(2);
-}
-
-void must(Status status) {
-  if (status) return;
-  fmt::print(stderr, "{}\n", status.error().message);
-  std::exit(2);
 }
 
 bool missed = false;
