@@ -117,15 +117,18 @@ std::optional<Finding> Watcher::judge(const Launch& launch, const Before& before
   std::optional<std::size_t> sicker_now;
   bool possible = false;
   for (std::size_t i = 0; i < now.size(); ++i) {
-    if (judged(before.counts[i]).sickness == Sickness::certain && !sick_before) sick_before = i;
     const Judged after = judged(now[i]);
+    // What the kernel wrote over was nothing that it was given: memory is handed out with what it last held.
+    const bool healed = after.sickness == Sickness::none && before.counts[i].checksum != now[i].checksum;
+    if (judged(before.counts[i]).sickness == Sickness::certain && !healed && !sick_before) sick_before = i;
     possible = possible || after.sickness == Sickness::possible;
     if (after.sickness == Sickness::certain && !sicker_now && sicker(before.counts[i], now[i], after.views)) {
       sicker_now = i;
     }
   }
   if (possible) ++counts_.possible;
-  if (!sick_before && !sicker_now) return std::nullopt;
+  // A NaN that is there and gets no further may be memory that nobody reads.
+  if (!sicker_now) return std::nullopt;
   const FindingKind kind = sick_before ? FindingKind::carried : FindingKind::born;
   bool& told = kind == FindingKind::born ? born_ : carried_;
   // What comes after a birth carries it: that is no news.

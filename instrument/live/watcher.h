@@ -15,7 +15,7 @@
 #include "instrument/live/time_budget.h"
 
 /// Looks at what kernels of a running program read and write, and finds the first that writes a NaN or +Inf that it was
-/// not given.
+/// not given. A kernel that adds none to any of its arguments is no finding, whatever lies in them.
 namespace nanscope::live {
 
 struct WatchOptions {
@@ -41,7 +41,7 @@ struct KeptBuffer {
 
 enum class FindingKind : std::uint8_t {
   born,     ///< the kernel wrote NaN or +Inf, and no argument held any before
-  carried,  ///< it was in an argument before the kernel ran: who wrote it was not watched
+  carried,  ///< so it did, but some were in an argument before it ran: who wrote those was not watched
 };
 
 /// The first kernel that is seen with NaN or +Inf.

@@ -19,7 +19,8 @@ using cuda::kFaultHint;
 
 constexpr std::string_view kCopy = "copying on the GPU";
 
-/// What memory of the device needs when it is freed, which may be after the device is gone.
+/// What memory of the device needs when it is freed, which may be after the device is gone. When the last memory was
+/// freed nothing is left to run, as cudaFree() waits: streams and pinned memory go in peace.
 struct Queue {
   Queue(int gpu, cuda::Stream work_stream, cuda::Stream copy_stream, cuda::Event launched_event, bool graphs)
       : ordinal(gpu),
@@ -28,13 +29,6 @@ struct Queue {
         launched(std::move(launched_event)),
         batch(work.get(), graphs),
         staging(work.get()) {}
-  ~Queue() {
-    // Pinned memory must outlive the copies from and to it; nobody is left to be told of an error.
-    static_cast<void>(cudaStreamSynchronize(work.get()));
-    static_cast<void>(cudaStreamSynchronize(copies.get()));
-  }
-  Queue(const Queue&) = delete;
-  Queue& operator=(const Queue&) = delete;
 
   int ordinal;
   cuda::Stream work;

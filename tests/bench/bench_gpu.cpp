@@ -79,6 +79,7 @@ class Bench {
     observers(Format::e4m3, 0.7);
     gemm();
     prefill();
+    decode();
     return missed_ ? 1 : 0;
   }
 
@@ -129,15 +130,12 @@ class Bench {
     kernels::HealthScanArgs scan;
     scan.x = view;
     scan.tiles = static_cast<Health*>(health.data());
-    const kernels::ContentHashArgs hash{view, static_cast<std::uint64_t*>(chunks.data())};
+    scan.chunks = static_cast<std::uint64_t*>(chunks.data());
     std::vector<double> ours;
     std::vector<double> ratios;
     for (int turn = 0; turn <= kTurns; ++turn) {
       const double plain = read(data);
-      const double observed = seconds([&] {
-        must(device_.launch(scan));
-        launch(hash);
-      });
+      const double observed = seconds([&] { launch(scan); });
       if (turn == 0) continue;  // warms up
       ours.push_back(static_cast<double>(bytes) / observed * 1e-9);
       ratios.push_back(plain / observed);
@@ -246,6 +244,38 @@ class Bench {
     row("all tensors captured / min(copy over the bus, disk)", median(rates) / limit, 0.7, true,
         fmt::format("{:.0f} MB at {:.2f} GB/s of {:.2f}", static_cast<double>(bytes) * 1e-6, median(rates) * 1e-9,
                     limit * 1e-9));
+  }
+
+  /// Steps of one token in a small model, where launches are all that takes time: started as graphs and one by one.
+  void decode() {
+    RunSpec spec;
+    spec.config.model.weights = "random";
+    spec.config.device = name_;
+    RequestSpec request;
+    request.name = "decode";
+    request.parts.emplace_back(TextPart{"Every evening"});
+    request.max_tokens = gpu_ ? 128 : 8;
+    spec.requests.push_back(std::move(request));
+    const auto run = [&](bool graphs, bool observed) {
+      must(device_.use_graphs(graphs));
+      if (observed) return must(record(workbench_, spec)).seconds;
+      auto engine = must(workbench_.engine(spec.config));
+      NullProbe nobody;
+      return seconds([&] { must(engine->run(spec.requests, nobody)); });
+    };
+    for (const bool observed : {false, true}) {
+      std::vector<double> ratios;
+      std::vector<double> steps;
+      for (int turn = 0; turn <= kTurns; ++turn) {
+        const double single = run(false, observed);
+        const double together = run(true, observed);
+        if (turn == 0) continue;
+        ratios.push_back(together / single);
+        steps.push_back(together / spec.requests.front().max_tokens * 1e6);
+      }
+      row(observed ? "decode step with health + hash, graphs / launches" : "decode step, graphs / launches",
+          median(ratios), 0, false, fmt::format("{:.0f} us a token", median(steps)));
+    }
   }
 
   static std::size_t stored_bytes(const Recording& recording) {

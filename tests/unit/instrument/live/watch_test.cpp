@@ -306,6 +306,12 @@ class Watch : public testing::Test {
     std::memcpy(buffers_[buffer].bytes.get() + 2 * at, bytes.data(), 2);
   }
 
+  /// Healthy numbers all over.
+  void fill(int buffer) {
+    const auto bytes = codes(Format::f16, normal(kCount, 1, 9));
+    std::memcpy(buffers_[buffer].bytes.get(), bytes.data(), bytes.size());
+  }
+
   struct Buffer {
     std::unique_ptr<std::byte[]> bytes;
     void assign(const std::vector<std::byte>& values) {
@@ -366,6 +372,28 @@ TEST_F(Watch, NanThatWasThereBeforeIsCarriedNotBorn) {
   EXPECT_EQ(finding->kind, FindingKind::carried);
   EXPECT_EQ(finding->argument, 0);
   EXPECT_THAT(sentence(*finding), HasSubstr("was not watched"));
+}
+
+TEST_F(Watch, ANanThatGoesNowhereIsNoFinding) {
+  start();
+  put(0, 5, kNan);
+  EXPECT_FALSE(launch("attention", {0, 1}, [&] { put(1, 5, 1.0F); })) << "a slot of the cache that nobody reads";
+  EXPECT_FALSE(launch("kv_store", {0, 1}, [&] { put(0, 6, 1.0F); })) << "another slot is written";
+}
+
+TEST_F(Watch, WhatWasWrittenOverWasNotGiven) {
+  start();
+  put(1, 5, kNan);
+  put(1, 6, kInf);
+  EXPECT_FALSE(launch("zero", {1}, [&] { fill(1); })) << "memory is handed out with what it last held";
+  put(1, 5, kNan);
+  const auto finding = launch("split", {0, 1, 2}, [&] {
+    fill(1);
+    put(2, 3, kNan);
+  });
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->kind, FindingKind::born);
+  EXPECT_EQ(finding->argument, 2);
 }
 
 TEST_F(Watch, AHealthyRunHasNoFinding) {

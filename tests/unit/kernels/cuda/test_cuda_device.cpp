@@ -10,6 +10,7 @@
 #include "kernels/cuda/launch_batch.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/device.h"
+#include "kernels/ops/absmax.h"
 #include "kernels/ops/residual_add.h"
 #include "tests/unit/kernels/cuda/fake_cudart.h"
 #include "tests/unit/kernels/ops/op_cases.h"
@@ -126,6 +127,20 @@ TEST_P(CudaDevice, UploadsAreInOrderWithLaunches) {
   EXPECT_EQ(read(x), std::vector<float>(kColumns, 0.0F));
 }
 
+TEST_P(CudaDevice, AnUploadDoesNotOvertakeALaunchThatReadsWhatItReplaces) {
+  const TensorView x = vector(1);
+  const TensorView sum = vector(0);
+  add(x, x, sum);
+  const std::vector<float> values(kColumns, 50.0F);
+  ASSERT_TRUE(device_->upload(x.data, std::as_bytes(std::span(values))));
+  EXPECT_EQ(read(sum), std::vector<float>(kColumns, 2.0F));
+  add(x, x, sum);
+  ASSERT_TRUE(device_->copy(x.data, sum.data, 4));
+  EXPECT_EQ(read(sum), std::vector<float>(kColumns, 100.0F));
+  EXPECT_EQ(read(x)[0], 100.0F);
+  EXPECT_EQ(read(x)[1], 50.0F);
+}
+
 TEST_P(CudaDevice, ZeroedMemoryIsZeroForWhatComesNext) {
   const Buffer zeroed = *device_->allocate(kColumns * sizeof(float), true);
   const TensorView sum = vector(5);
@@ -158,6 +173,15 @@ TEST_P(CudaDevice, ACopyThatWasBegunSeesWhatCameBeforeIt) {
   std::memcpy(values.data(), bytes.data(), bytes.size());
   EXPECT_EQ(values, std::vector<float>(kColumns, 3.0F));
   EXPECT_EQ(read(other), std::vector<float>(kColumns, 6.0F));
+}
+
+TEST_P(CudaDevice, SynchronizeWaitsForCopiesToo) {
+  const TensorView sum = vector(4);
+  const Buffer host = *device_->allocate_host(kColumns * sizeof(float));
+  const std::span<std::byte> bytes(static_cast<std::byte*>(host.data()), host.bytes());
+  ASSERT_TRUE(device_->start_download(bytes, sum.data));
+  ASSERT_TRUE(device_->synchronize());
+  EXPECT_EQ(fake_cuda::pending(), 0U);
 }
 
 TEST_P(CudaDevice, MemoryFreedAfterALaunchWasStillThereForIt) {
@@ -257,13 +281,40 @@ TEST_P(CudaGraphs, SequencesThatAreNotUsedAreForgotten) {
   EXPECT_EQ(fake_cuda::calls("cudaGraphDestroy"), 1);
 }
 
+TEST_P(CudaGraphs, TheOneInUseIsKept) {
+  make_chain();
+  expect_step(1);
+  for (std::size_t extra = 1; extra < 2 * cuda::LaunchBatch::kMostSequences; ++extra) {
+    for (std::size_t i = 0; i < kOps + extra; ++i) add(chain_[0], chain_[0], chain_[1]);
+    ASSERT_TRUE(device_->synchronize());
+    expect_step(2);
+  }
+  EXPECT_EQ(fake_cuda::calls("cudaGraphInstantiate"), 1);
+}
+
+TEST_P(CudaGraphs, AsManyOpsOfOtherKindsAreAnotherSequence) {
+  make_chain();
+  expect_step(1);
+  expect_step(2);
+  const Buffer largest = *device_->allocate(sizeof(float), true);
+  for (int i = 0; i < kOps; ++i) {
+    AbsmaxArgs args;
+    args.x = chain_[static_cast<std::size_t>(i)];
+    args.out = {largest.data(), Format::f32, 1, 1, 1};
+    ASSERT_TRUE(device_->launch(args));
+  }
+  float found = 0;
+  ASSERT_TRUE(device_->download(std::as_writable_bytes(std::span(&found, 1)), largest.data()));
+  EXPECT_EQ(found, 2.0F * (1 << kOps));
+}
+
 TEST_P(CudaGraphs, NobodyNeedsThem) {
   open("cuda:nograph");
   make_chain();
   for (int i = 0; i < 3; ++i) expect_step(static_cast<float>(i));
   ASSERT_TRUE(device_->use_graphs(true)) << "what the name forbids stays off";
-  expect_step(9);
-  EXPECT_EQ(fake_cuda::calls("cudaLaunchKernel"), 4 * kOps);
+  for (int i = 0; i < 3; ++i) expect_step(static_cast<float>(i));
+  EXPECT_EQ(fake_cuda::calls("cudaLaunchKernel"), 6 * kOps);
   EXPECT_EQ(fake_cuda::calls("cudaGraphLaunch"), 0);
 }
 

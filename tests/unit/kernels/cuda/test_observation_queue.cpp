@@ -104,6 +104,8 @@ TEST(ObservationQueue, WaitsOnlyWhenAHalfIsFull) {
   ASSERT_TRUE(queue.finish());
   EXPECT_EQ(delivered, 100);
   EXPECT_EQ(fake_cuda::calls("cudaEventSynchronize"), 1) << "one copy brought them all";
+  ASSERT_TRUE(queue.finish());
+  EXPECT_EQ(fake_cuda::calls("cudaMemcpyAsync"), 1) << "nothing is copied twice";
 }
 
 TEST(ObservationQueue, AnErrorOfWhoIsToldEndsIt) {
