@@ -17,8 +17,6 @@ namespace {
 using cuda::checked;
 using cuda::kFaultHint;
 
-constexpr std::string_view kCopy = "copying on the GPU";
-
 /// What memory of the device needs when it is freed, which may be after the device is gone. When the last memory was
 /// freed nothing is left to run, as cudaFree() waits: streams and pinned memory go in peace.
 struct Queue {
@@ -89,15 +87,16 @@ class CudaDevice final : public Device {
   }
   Status copy(void* to, const void* from, std::size_t bytes) override {
     if (bytes == 0) return {};
-    if (Status ready = started(); !ready) return ready;
-    return checked(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, work()), kCopy, kFaultHint);
+    if (Status set = select(); !set) return set;
+    return queue_->batch.add_copy(to, from, bytes);
   }
   Status gather(void* to, const void* from, const Rows& rows) override {
+    if (rows.row_bytes == rows.stride_bytes || rows.count == 1) return copy(to, from, rows.bytes());
     if (rows.bytes() == 0) return {};
     if (Status ready = started(); !ready) return ready;
     return checked(cudaMemcpy2DAsync(to, rows.row_bytes, from, rows.stride_bytes, rows.row_bytes, rows.count,
                                      cudaMemcpyDeviceToDevice, work()),
-                   kCopy, kFaultHint);
+                   "copying rows on the GPU", kFaultHint);
   }
 
   Result<Transfer> start_download(std::span<std::byte> host, const void* device) override {

@@ -12,7 +12,7 @@
 namespace nanscope::kernels::cuda {
 namespace {
 
-const Kernel& kernel(OpId id) { return kernels.ops[static_cast<int>(id)]; }
+const Kernel& kernel(int op) { return kernels.ops[op]; }
 
 unsigned blocks(std::int64_t warps) {
   return static_cast<unsigned>(std::min((warps + kWarpsPerBlock - 1) / kWarpsPerBlock, kMaxBlocks));
@@ -33,32 +33,57 @@ class Parameters {
   std::array<void*, 2> pointers_;
 };
 
-cudaKernelNodeParams node_of(OpId id, std::int64_t warps, Parameters& parameters) {
+cudaKernelNodeParams node_of(int op, std::int64_t warps, Parameters& parameters) {
   cudaKernelNodeParams node{};
-  node.func = const_cast<void*>(kernel(id).function);  // CUDA reads it only
+  node.func = const_cast<void*>(kernel(op).function);  // CUDA reads it only
   node.gridDim = dim3(blocks(warps));
   node.blockDim = dim3(kThreadsPerBlock);
   node.kernelParams = parameters.pointers();
   return node;
 }
 
-std::string launching(OpId id) { return fmt::format("launching {}", op_name(id)); }
+/// "residual_add", "a copy".
+std::string_view name_of(int deed) { return deed < 0 ? "a copy" : op_name(static_cast<OpId>(deed)); }
+
 constexpr std::string_view kGraphHint = "run on device 'cuda:nograph', and please report it";
 
 }  // namespace
 
 Status LaunchBatch::add(OpId id, const void* args) {
   if (!untold_) return std::exchange(untold_, Status{});
-  const Kernel& op = kernel(id);
-  const std::int64_t warps = op.warps(args);
+  const int op = static_cast<int>(id);
+  const std::int64_t warps = kernel(op).warps(args);
   if (warps <= 0) return {};
+  const std::int64_t work = warps * std::max<std::int64_t>(kernel(op).work_per_warp(args), 1);
+  std::memcpy(add(op, warps, kernel(op).args_bytes, work), args, kernel(op).args_bytes);
+  return flush_if_enough();
+}
+
+Status LaunchBatch::add_copy(void* to, const void* from, std::size_t bytes) {
+  if (!untold_) return std::exchange(untold_, Status{});
+  const Copy copy{to, from, bytes};
+  std::memcpy(add(kCopy, 0, sizeof(copy), static_cast<std::int64_t>(bytes / sizeof(float))), &copy, sizeof(copy));
+  return flush_if_enough();
+}
+
+void* LaunchBatch::add(Deed deed, std::int64_t warps, std::size_t arg_bytes, std::int64_t work) {
   const std::size_t at = gathered_.args.size();
-  gathered_.args.resize(at + (op.args_bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
-  std::memcpy(&gathered_.args[at], args, op.args_bytes);
-  gathered_.launches.push_back({id, warps, at});
-  gathered_.work += warps * std::max<std::int64_t>(op.work_per_warp(args), 1);
+  const std::size_t words = (arg_bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
+  gathered_.args.resize(at + words);
+  gathered_.launches.push_back({deed, warps, at, words});
+  gathered_.work += work;
+  return &gathered_.args[at];
+}
+
+Status LaunchBatch::flush_if_enough() {
   const bool enough = gathered_.work >= kBusyWork || gathered_.launches.size() == kMostOps;
   return !graphs_ || enough ? flush() : Status{};
+}
+
+LaunchBatch::Copy LaunchBatch::copy_of(const Launch& launch) const {
+  Copy copy{};
+  std::memcpy(&copy, &gathered_.args[launch.args], sizeof(copy));
+  return copy;
 }
 
 Status LaunchBatch::flush() {
@@ -88,15 +113,15 @@ Status LaunchBatch::start() {
   // Seen for the first time: most of these do not come again.
   if (sequences_.size() == kMostSequences) sequences_.pop_back();
   Sequence& sequence = sequences_.emplace_front();
-  for (const Launch& launch : gathered_.launches) sequence.ops.push_back(launch.id);
+  for (const Launch& launch : gathered_.launches) sequence.deeds.push_back(launch.deed);
   return launch_each();
 }
 
 LaunchBatch::Sequence* LaunchBatch::find() {
-  const auto same = [](const Launch& launch, OpId id) { return launch.id == id; };
+  const auto same = [](const Launch& launch, Deed deed) { return launch.deed == deed; };
   const auto found = std::find_if(sequences_.begin(), sequences_.end(), [&](const Sequence& sequence) {
-    return std::equal(gathered_.launches.begin(), gathered_.launches.end(), sequence.ops.begin(), sequence.ops.end(),
-                      same);
+    return std::equal(gathered_.launches.begin(), gathered_.launches.end(), sequence.deeds.begin(),
+                      sequence.deeds.end(), same);
   });
   if (found == sequences_.end()) return nullptr;
   sequences_.splice(sequences_.begin(), sequences_, found);
@@ -105,10 +130,16 @@ LaunchBatch::Sequence* LaunchBatch::find() {
 
 Status LaunchBatch::launch_each() {
   for (const Launch& launch : gathered_.launches) {
-    Parameters parameters(&gathered_.args[launch.args], launch.warps);
-    const Status launched = checked(cudaLaunchKernel(kernel(launch.id).function, dim3(blocks(launch.warps)),
-                                                     dim3(kThreadsPerBlock), parameters.pointers(), 0, stream_),
-                                    launching(launch.id), kFaultHint);
+    cudaError_t error = cudaSuccess;
+    if (launch.deed == kCopy) {
+      const Copy copy = copy_of(launch);
+      error = cudaMemcpyAsync(copy.to, copy.from, copy.bytes, cudaMemcpyDeviceToDevice, stream_);
+    } else {
+      Parameters parameters(&gathered_.args[launch.args], launch.warps);
+      error = cudaLaunchKernel(kernel(launch.deed).function, dim3(blocks(launch.warps)), dim3(kThreadsPerBlock),
+                               parameters.pointers(), 0, stream_);
+    }
+    const Status launched = checked(error, fmt::format("launching {}", name_of(launch.deed)), kFaultHint);
     if (!launched) return launched;
   }
   return {};
@@ -117,10 +148,10 @@ Status LaunchBatch::launch_each() {
 Status LaunchBatch::launch_graph(Sequence& sequence) {
   if (Status told = sequence.exec ? renew(sequence) : build(sequence); !told) return told;
   std::swap(sequence.last, gathered_);
-  const OpId first = sequence.ops.front();
-  return checked(cudaGraphLaunch(sequence.exec.get(), stream_),
-                 fmt::format("launching a graph of {} ops, {} the first", sequence.ops.size(), op_name(first)),
-                 kFaultHint);
+  return checked(
+      cudaGraphLaunch(sequence.exec.get(), stream_),
+      fmt::format("launching a graph of {} ops, {} the first", sequence.deeds.size(), name_of(sequence.deeds.front())),
+      kFaultHint);
 }
 
 Status LaunchBatch::build(Sequence& sequence) {
@@ -129,14 +160,7 @@ Status LaunchBatch::build(Sequence& sequence) {
   sequence.graph.reset(graph);
   sequence.nodes.clear();
   for (const Launch& launch : gathered_.launches) {
-    Parameters parameters(&gathered_.args[launch.args], launch.warps);
-    const cudaKernelNodeParams params = node_of(launch.id, launch.warps, parameters);
-    const cudaGraphNode_t* before = sequence.nodes.empty() ? nullptr : &sequence.nodes.back();
-    cudaGraphNode_t node = nullptr;
-    const Status added = checked(cudaGraphAddKernelNode(&node, graph, before, before == nullptr ? 0 : 1, &params),
-                                 fmt::format("adding {} to a graph", op_name(launch.id)), kGraphHint);
-    if (!added) return added;
-    sequence.nodes.push_back(node);
+    if (Status added = add_node(sequence, launch); !added) return added;
   }
   cudaGraphExec_t exec = nullptr;
   const Status made = checked(cudaGraphInstantiate(&exec, graph, 0), "preparing a graph", kGraphHint);
@@ -144,21 +168,50 @@ Status LaunchBatch::build(Sequence& sequence) {
   return made;
 }
 
+Status LaunchBatch::add_node(Sequence& sequence, const Launch& launch) {
+  const cudaGraphNode_t* before = sequence.nodes.empty() ? nullptr : &sequence.nodes.back();
+  const std::size_t count = before == nullptr ? 0 : 1;
+  cudaGraphNode_t node = nullptr;
+  cudaError_t error = cudaSuccess;
+  if (launch.deed == kCopy) {
+    const Copy copy = copy_of(launch);
+    error = cudaGraphAddMemcpyNode1D(&node, sequence.graph.get(), before, count, copy.to, copy.from, copy.bytes,
+                                     cudaMemcpyDeviceToDevice);
+  } else {
+    Parameters parameters(&gathered_.args[launch.args], launch.warps);
+    const cudaKernelNodeParams params = node_of(launch.deed, launch.warps, parameters);
+    error = cudaGraphAddKernelNode(&node, sequence.graph.get(), before, count, &params);
+  }
+  sequence.nodes.push_back(node);
+  return checked(error, fmt::format("adding {} to a graph", name_of(launch.deed)), kGraphHint);
+}
+
 Status LaunchBatch::renew(Sequence& sequence) {
   for (std::size_t i = 0; i < gathered_.launches.size(); ++i) {
     const Launch& now = gathered_.launches[i];
     const Launch& before = sequence.last.launches[i];
-    const std::size_t bytes = kernel(now.id).args_bytes;
-    const bool same = now.warps == before.warps &&
-                      std::memcmp(&gathered_.args[now.args], &sequence.last.args[before.args], bytes) == 0;
+    const bool same =
+        now.warps == before.warps && std::equal(&gathered_.args[now.args], &gathered_.args[now.args] + now.arg_words,
+                                                &sequence.last.args[before.args]);
     if (same) continue;
-    Parameters parameters(&gathered_.args[now.args], now.warps);
-    const cudaKernelNodeParams params = node_of(now.id, now.warps, parameters);
-    const Status told = checked(cudaGraphExecKernelNodeSetParams(sequence.exec.get(), sequence.nodes[i], &params),
-                                fmt::format("changing {} in a graph", op_name(now.id)), kGraphHint);
-    if (!told) return told;
+    if (Status told = renew_node(sequence, i); !told) return told;
   }
   return {};
+}
+
+Status LaunchBatch::renew_node(Sequence& sequence, std::size_t index) {
+  const Launch& launch = gathered_.launches[index];
+  cudaError_t error = cudaSuccess;
+  if (launch.deed == kCopy) {
+    const Copy copy = copy_of(launch);
+    error = cudaGraphExecMemcpyNodeSetParams1D(sequence.exec.get(), sequence.nodes[index], copy.to, copy.from,
+                                               copy.bytes, cudaMemcpyDeviceToDevice);
+  } else {
+    Parameters parameters(&gathered_.args[launch.args], launch.warps);
+    const cudaKernelNodeParams params = node_of(launch.deed, launch.warps, parameters);
+    error = cudaGraphExecKernelNodeSetParams(sequence.exec.get(), sequence.nodes[index], &params);
+  }
+  return checked(error, fmt::format("changing {} in a graph", name_of(launch.deed)), kGraphHint);
 }
 
 }  // namespace nanscope::kernels::cuda

@@ -37,8 +37,11 @@ struct FakeEvent {
   FakeStream* stream = nullptr;
 };
 
-/// A kernel with its arguments, as a stream or a graph's node holds it.
+/// A kernel with its arguments, or a copy, as a stream or a graph's node holds it.
 struct Launch {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;  ///< 0: a kernel
   const void* function = nullptr;
   std::vector<std::uint64_t> args;
   std::int64_t warps = 0;
@@ -148,13 +151,28 @@ cudaError_t begin(const std::string& call) {
   return machine().last;
 }
 
-void run_kernel(const Launch& launch) {
+void run_launch(const Launch& launch) {
+  if (launch.bytes > 0) {
+    std::memmove(launch.to, launch.from, launch.bytes);
+    return;
+  }
   for (int id = 0; id < kernels::kOpCount; ++id) {
     if (kernels::cuda::kernels.ops[id].function != launch.function) continue;
     kernels::baseline::op_table.ops[id]->run_range(launch.args.data(), 0, launch.warps);
     return;
   }
   std::abort();
+}
+
+Launch copy_of(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (kind != cudaMemcpyDeviceToDevice || !on_device(to) || !on_device(from) || bytes == 0) {
+    problem("a copy in a graph that is none");
+  }
+  Launch launch;
+  launch.to = to;
+  launch.from = from;
+  launch.bytes = bytes;
+  return launch;
 }
 
 Launch launch_of(const void* function, dim3 grid, dim3 block, void** parameters) {
@@ -183,6 +201,27 @@ void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cu
   const void* pinned = writes_host ? to : reads_host ? from : nullptr;
   enqueue(
       stream, [=] { std::memmove(to, from, bytes); }, nullptr, pinned);
+}
+
+cudaGraphNode_t add_node(cudaGraph_t handle, const cudaGraphNode_t* after, std::size_t count, Launch launch) {
+  auto* graph = reinterpret_cast<FakeGraph*>(handle);
+  const bool in_order = graph->nodes.empty()
+                            ? count == 0
+                            : count == 1 && *after == reinterpret_cast<cudaGraphNode_t>(graph->nodes.back().get());
+  if (!in_order) problem("a node that does not wait for the one before it");
+  graph->nodes.push_back(std::make_unique<FakeNode>(FakeNode{std::move(launch)}));
+  return reinterpret_cast<cudaGraphNode_t>(graph->nodes.back().get());
+}
+
+cudaError_t change_node(cudaGraphExec_t exec, cudaGraphNode_t node, Launch now) {
+  for (auto& [key, launch] : reinterpret_cast<FakeExec*>(exec)->nodes) {
+    if (key != reinterpret_cast<const FakeNode*>(node)) continue;
+    if (now.function != launch.function) problem("a node became another");
+    launch = std::move(now);
+    return cudaSuccess;
+  }
+  problem("a node of another graph");
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace
@@ -353,7 +392,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStre
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** parameters, std::size_t,
                              cudaStream_t stream) {
   if (const cudaError_t error = begin("cudaLaunchKernel"); error != cudaSuccess) return error;
-  enqueue(stream, [launch = launch_of(function, grid, block, parameters)] { run_kernel(launch); });
+  enqueue(stream, [launch = launch_of(function, grid, block, parameters)] { run_launch(launch); });
   return cudaSuccess;
 }
 
@@ -366,17 +405,18 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete reinterpret_cast<FakeGraph*>(graph);
   return begin("cudaGraphDestroy");
 }
-cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t handle, const cudaGraphNode_t* after,
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
                                    std::size_t count, const cudaKernelNodeParams* params) {
   if (const cudaError_t error = begin("cudaGraphAddKernelNode"); error != cudaSuccess) return error;
-  auto* graph = reinterpret_cast<FakeGraph*>(handle);
-  const bool in_order = graph->nodes.empty()
-                            ? count == 0
-                            : count == 1 && *after == reinterpret_cast<cudaGraphNode_t>(graph->nodes.back().get());
-  if (!in_order) problem("a node that does not wait for the one before it");
-  graph->nodes.push_back(std::make_unique<FakeNode>(
-      FakeNode{launch_of(params->func, params->gridDim, params->blockDim, params->kernelParams)}));
-  *node = reinterpret_cast<cudaGraphNode_t>(graph->nodes.back().get());
+  *node =
+      add_node(graph, after, count, launch_of(params->func, params->gridDim, params->blockDim, params->kernelParams));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                                     std::size_t count, void* to, const void* from, std::size_t bytes,
+                                     cudaMemcpyKind kind) {
+  if (const cudaError_t error = begin("cudaGraphAddMemcpyNode1D"); error != cudaSuccess) return error;
+  *node = add_node(graph, after, count, copy_of(to, from, bytes, kind));
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {  // NOLINT: CUDA's type
@@ -394,19 +434,17 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
                                              const cudaKernelNodeParams* params) {
   if (const cudaError_t error = begin("cudaGraphExecKernelNodeSetParams"); error != cudaSuccess) return error;
-  for (auto& [key, launch] : reinterpret_cast<FakeExec*>(exec)->nodes) {
-    if (key != reinterpret_cast<const FakeNode*>(node)) continue;
-    if (params->func != launch.function) problem("a node's kernel was changed");
-    launch = launch_of(params->func, params->gridDim, params->blockDim, params->kernelParams);
-    return cudaSuccess;
-  }
-  problem("a node of another graph");
-  return cudaErrorInvalidValue;
+  return change_node(exec, node, launch_of(params->func, params->gridDim, params->blockDim, params->kernelParams));
+}
+cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t exec, cudaGraphNode_t node, void* to, const void* from,
+                                               std::size_t bytes, cudaMemcpyKind kind) {
+  if (const cudaError_t error = begin("cudaGraphExecMemcpyNodeSetParams1D"); error != cudaSuccess) return error;
+  return change_node(exec, node, copy_of(to, from, bytes, kind));
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (const cudaError_t error = begin("cudaGraphLaunch"); error != cudaSuccess) return error;
   for (const auto& node : reinterpret_cast<FakeExec*>(exec)->nodes) {
-    enqueue(stream, [launch = node.second] { run_kernel(launch); });
+    enqueue(stream, [launch = node.second] { run_launch(launch); });
   }
   return cudaSuccess;
 }

@@ -292,6 +292,24 @@ TEST_P(CudaGraphs, TheOneInUseIsKept) {
   EXPECT_EQ(fake_cuda::calls("cudaGraphInstantiate"), 1);
 }
 
+TEST_P(CudaGraphs, CopiesAreNodesToo) {
+  make_chain();
+  const Buffer kept = *device_->allocate(4 * kColumns * sizeof(float), true);
+  for (int turn = 0; turn < 4; ++turn) {
+    step(vector(static_cast<float>(turn)));
+    float* to = static_cast<float*>(kept.data()) + turn * kColumns;
+    ASSERT_TRUE(device_->copy(to, chain_[1].data, kColumns * sizeof(float)));
+    step(chain_[1]);
+    ASSERT_TRUE(device_->synchronize());
+  }
+  std::vector<float> values(4 * kColumns);
+  ASSERT_TRUE(device_->download(std::as_writable_bytes(std::span(values)), kept.data()));
+  for (int turn = 0; turn < 4; ++turn)
+    EXPECT_EQ(values[static_cast<std::size_t>(turn * kColumns)], static_cast<float>(4 * turn));
+  EXPECT_EQ(fake_cuda::calls("cudaGraphLaunch"), 3);
+  EXPECT_EQ(fake_cuda::calls("cudaGraphExecMemcpyNodeSetParams1D"), 2);
+}
+
 TEST_P(CudaGraphs, AsManyOpsOfOtherKindsAreAnotherSequence) {
   make_chain();
   expect_step(1);
@@ -378,6 +396,19 @@ void launch_steps(Device& device, Status& status) {
   });
 }
 
+void copy_steps(Device& device, Status& status) {
+  with_memory(device, status, [&](const Buffer& buffer) {
+    auto* bytes = static_cast<std::byte*>(buffer.data());
+    Status all;
+    for (std::size_t step = 1; all && step < 4; ++step) {
+      for (int i = 0; all && i < 5; ++i) all = device.copy(bytes + 128, bytes, 4 * step);
+      if (all) all = device.synchronize();
+    }
+    if (all) all = device.gather(bytes + 128, bytes, {2, 4, 8});
+    return all;
+  });
+}
+
 const std::vector<Trouble>& troubles() {
   static const std::vector<Trouble> list = {
       {"cudaMalloc", "allocating 256 bytes", upload_some},
@@ -399,6 +430,10 @@ const std::vector<Trouble>& troubles() {
       {"cudaGraphAddKernelNode", "adding residual_add to a graph", launch_steps},
       {"cudaGraphInstantiate", "preparing a graph", launch_steps},
       {"cudaGraphExecKernelNodeSetParams", "changing residual_add in a graph", launch_steps},
+      {"cudaMemcpyAsync", "launching a copy", copy_steps},
+      {"cudaGraphAddMemcpyNode1D", "adding a copy to a graph", copy_steps},
+      {"cudaGraphExecMemcpyNodeSetParams1D", "changing a copy in a graph", copy_steps},
+      {"cudaMemcpy2DAsync", "copying rows on the GPU", copy_steps},
       {"cudaGraphLaunch", "launching a graph of 5 ops, residual_add the first", launch_steps},
   };
   return list;
