@@ -179,7 +179,8 @@ struct HealthScan {
     const bool whole_tiles = x.columns < kTileChannels || x.columns % kTileChannels == 0;
     const std::int64_t bytes = (x.columns < kTileChannels ? x.columns : kTileChannels) * storage_size(x.format);
     const bool aligned = x.stride == x.columns && reinterpret_cast<std::uintptr_t>(x.data) % 8 == 0;
-    return aligned && whole_tiles && bytes % kHashStep == 0 && kHashChunk % bytes == 0 ? kHashChunk / bytes : 0;
+    if (!aligned || !whole_tiles || bytes % kHashStep != 0 || kHashChunk % bytes != 0) return 0;
+    return static_cast<int>(kHashChunk) / static_cast<int>(bytes);
   }
 
   /// Warp = one chunk where tiles_per_chunk() says so; else one tile and, after all tiles, one chunk.
@@ -203,21 +204,38 @@ struct HealthScan {
     F32 max = splat_f32(-HUGE_VALF);
   };
 
-  NANSCOPE_LANE F32 lower(const F32& a, const F32& b) { return select(a < b, a, b); }
-  NANSCOPE_LANE F32 higher(const F32& a, const F32& b) { return select(a > b, a, b); }
-  /// Across the lanes, of values that are not NaN. A tie of zeros may answer either.
-  NANSCOPE_LANE float lowest(F32 x) {
-    for (int m = kLanes / 2; m > 0; m >>= 1) x = lower(x, xor_lane(x, m));
-    return broadcast(x, 0);
+  /// `b` where a is NaN; b never is. Where zeros of both signs tie, either.
+  NANSCOPE_LANE F32 lower(const F32& a, const F32& b) {
+#if defined(__CUDA_ARCH__)
+    return fminf(a, b);  // one instruction instead of two
+#else
+    return select(a < b, a, b);
+#endif
   }
-  NANSCOPE_LANE float highest(F32 x) {
-    for (int m = kLanes / 2; m > 0; m >>= 1) x = higher(x, xor_lane(x, m));
-    return broadcast(x, 0);
+  NANSCOPE_LANE F32 higher(const F32& a, const F32& b) {
+#if defined(__CUDA_ARCH__)
+    return fmaxf(a, b);
+#else
+    return select(a > b, a, b);
+#endif
   }
 
   NANSCOPE_LANE void widen(Range& range, const F32& x) {
     range.min = lower(x, range.min);
     range.max = higher(x, range.max);
+  }
+
+  /// body(column) for each `kWidth` columns of a tile that is a multiple of them wide. On a GPU a whole tile is
+  /// unrolled, so that all its loads are on their way before the first is used.
+  template <int kWidth, class Body>
+  NANSCOPE_LANE void for_steps(const Tile& tile, const Body& body) {
+#if defined(__CUDACC__)
+    if (tile.last - tile.first == kTileChannels) {
+      NANSCOPE_UNROLL for (int at = 0; at < kTileChannels; at += kWidth) body(tile.first + at);
+      return;
+    }
+#endif
+    for (std::int64_t column = tile.first; column < tile.last; column += kWidth) body(column);
   }
 
   /// A tile whose columns are a multiple of 32, as if all were finite normal numbers. The answer is
@@ -228,7 +246,7 @@ struct HealthScan {
     constexpr int kBytes = (HealthFormat<F>::kInfo.bits + 7) / 8;
     I32 least = splat_i32(kInfinity);  // smallest magnitude, as bits
     I32 most = splat_i32(0);
-    for (std::int64_t column = tile.first; column < tile.last; column += kLanes) {
+    for_steps<kLanes>(tile, [&](std::int64_t column) NANSCOPE_INLINE_LAMBDA {
       const char* next = element_ptr<const char>(args.x, 0, 0) + (tile.row * args.x.stride + column) * kBytes;
       for (int line = 0; line < kLanes * kBytes; line += 64) prefetch_ahead(next + line);
       const U32 code = load_whole_codes<F>(args.x, tile.row, column);
@@ -242,7 +260,7 @@ struct HealthScan {
       const I32 magnitude = to_i32(raw_bits(abs(x)));
       least = select(magnitude < least, magnitude, least);
       if constexpr (!kSums && HealthFormat<F>::kExact) most = select(most < magnitude, magnitude, most);
-    }
+    });
     if constexpr (!kSums && HealthFormat<F>::kExact) {
       range.max = select(most < splat_i32(kInfinity), range.max, splat_f32(HUGE_VALF));
     }
@@ -254,7 +272,7 @@ struct HealthScan {
   NANSCOPE_LANE bool add_e4m3(const Args& args, const Tile& tile, Sums& sums, Range& range) {
     constexpr std::uint32_t kNormal = 0x80808080U - 0x08080808U;  // carries into bit 7 from magnitude 8 on
     U32 normal = splat_u32(0xffffffffU);
-    for (std::int64_t column = tile.first; column < tile.last; column += 4 * kLanes) {
+    for_steps<4 * kLanes>(tile, [&](std::int64_t column) NANSCOPE_INLINE_LAMBDA {
       const auto* codes = element_ptr<const std::uint8_t>(args.x, tile.row, column);
       prefetch_ahead(codes);
       prefetch_ahead(codes + 64);
@@ -265,7 +283,7 @@ struct HealthScan {
         Sums::add(sums, x);
         widen(range, x);
       }
-    }
+    });
     range.min = range.min * splat_f32(NarrowSums::kUnit);
     range.max = range.max * splat_f32(NarrowSums::kUnit);
     return any((normal & splat_u32(0x80808080U)) != splat_u32(0x80808080U));
@@ -280,8 +298,8 @@ struct HealthScan {
     float absmax;
   };
   NANSCOPE_LANE Summary summarise(const Totals& totals, const Range& range) {
-    const float min = lowest(range.min) + 0.0F;
-    const float max = highest(range.max) + 0.0F;
+    const float min = lowest_across(range.min) + 0.0F;
+    const float max = highest_across(range.max) + 0.0F;
     const float absmax = -min > max ? -min : max;
     const auto positive = [](double zero) NANSCOPE_INLINE_LAMBDA { return zero == 0.0 ? 0.0 : zero; };
     return {positive(totals.sum), positive(totals.sum_sq), min, max, min > max ? 0.0F : absmax};
@@ -427,14 +445,21 @@ struct HealthScan {
     if (fused == 0 && warp >= all) return ContentHash::run({args.x, args.chunks}, warp - all);
     const std::int64_t begin = fused == 0 ? warp : warp * fused;
     const std::int64_t end = fused == 0 ? warp + 1 : begin + fused < all ? begin + fused : all;
+    // A division takes a GPU as long as a tenth of a tile: one a warp, not one a tile.
+    const std::int64_t row = begin / tiles_per_row(args);
+    const std::int64_t first = begin % tiles_per_row(args) * kTileChannels;
+    const std::int64_t tile_bytes = kHashChunk / (fused == 0 ? 1 : fused);
     with_format(args.x.format, [&](auto format) NANSCOPE_INLINE_LAMBDA {
       ChunkHash hash;
+      Tile at{row, first, 0};
       for (std::int64_t tile = begin; tile < end; ++tile) {
-        const std::int64_t row = tile / tiles_per_row(args);
-        const std::int64_t first = tile % tiles_per_row(args) * kTileChannels;
-        const std::int64_t last = first + kTileChannels < args.x.columns ? first + kTileChannels : args.x.columns;
-        scan<decltype(format)::value>(args, {row, first, last}, args.tiles + tile);
-        if (fused > 0) add_tile(hash, args, tile, kHashChunk / fused);
+        at.last = at.first + kTileChannels < args.x.columns ? at.first + kTileChannels : args.x.columns;
+        scan<decltype(format)::value>(args, at, args.tiles + tile);
+        if (fused > 0) add_tile(hash, args, tile, tile_bytes);
+        at.first = at.last;
+        if (at.first < args.x.columns) continue;
+        at.first = 0;
+        ++at.row;
       }
       if (fused > 0) store_uniform(args.chunks + warp, ChunkHash::folded(hash));
     });

@@ -89,6 +89,15 @@ NANSCOPE_FN float min_ignore_across(const F32& a) {
   return detail::reduce(
       a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return min_ignore(x, y); });
 }
+/// Of lanes without NaN. Where zeros of both signs tie, either.
+NANSCOPE_FN float lowest_across(const F32& a) {
+  return detail::reduce(
+      a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return select(x < y, x, y); });
+}
+NANSCOPE_FN float highest_across(const F32& a) {
+  return detail::reduce(
+      a, [](const F32& x, const F32& y) __attribute__((always_inline)) { return select(x > y, x, y); });
+}
 NANSCOPE_FN std::int32_t min_i32_across(const I32& a) {
   return detail::reduce(
       a, [](const I32& x, const I32& y) __attribute__((always_inline)) { return select(x <= y, x, y); });

@@ -157,17 +157,22 @@ NANSCOPE_FN float max_ignore_across(F32 a) {
 NANSCOPE_FN float min_ignore_across(F32 a) {
   return detail::reduce(a, [](F32 x, F32 y) { return min_ignore(x, y); });
 }
-NANSCOPE_FN std::int32_t min_i32_across(I32 a) {
-  return detail::reduce(a, [](I32 x, I32 y) { return x <= y ? x : y; });
+// Minima and maxima of integers are exact, so that the hardware's order is as good as the butterfly's.
+NANSCOPE_FN std::int32_t min_i32_across(I32 a) { return __reduce_min_sync(kWholeWarp, a); }
+NANSCOPE_FN std::int32_t max_i32_across(I32 a) { return __reduce_max_sync(kWholeWarp, a); }
+NANSCOPE_FN std::uint32_t min_u32_across(U32 a) { return __reduce_min_sync(kWholeWarp, a); }
+NANSCOPE_FN std::uint32_t max_u32_across(U32 a) { return __reduce_max_sync(kWholeWarp, a); }
+
+namespace detail {
+/// Signed integers in the order of the floats that are not NaN, -0 before +0; its own inverse.
+NANSCOPE_FN I32 ordered(I32 float_bits) { return float_bits ^ ((float_bits >> 31) & 0x7fffffff); }
+}  // namespace detail
+
+NANSCOPE_FN float lowest_across(F32 a) {
+  return from_bits(to_u32(detail::ordered(min_i32_across(detail::ordered(to_i32(raw_bits(a)))))));
 }
-NANSCOPE_FN std::int32_t max_i32_across(I32 a) {
-  return detail::reduce(a, [](I32 x, I32 y) { return x >= y ? x : y; });
-}
-NANSCOPE_FN std::uint32_t min_u32_across(U32 a) {
-  return detail::reduce(a, [](U32 x, U32 y) { return x <= y ? x : y; });
-}
-NANSCOPE_FN std::uint32_t max_u32_across(U32 a) {
-  return detail::reduce(a, [](U32 x, U32 y) { return x >= y ? x : y; });
+NANSCOPE_FN float highest_across(F32 a) {
+  return from_bits(to_u32(detail::ordered(max_i32_across(detail::ordered(to_i32(raw_bits(a)))))));
 }
 
 // --- Memory: lane i touches element i, lanes i < n only ---
