@@ -251,6 +251,16 @@ TEST_F(Cupti, WhatFindsNoBufferIsDroppedAndCounted) {
   EXPECT_EQ(trace->dropped(), 5);
 }
 
+TEST_F(Cupti, WhatIsDroppedAgainIsAdded) {
+  auto trace = ActivityTrace::start(api_).value();
+  for (const std::size_t lost : {3U, 0U, 4U}) {
+    fake_->lose(lost);
+    report(kernel(1, "k", 1, 2));
+    ASSERT_TRUE(trace->flush(true));
+  }
+  EXPECT_EQ(trace->dropped(), 7);
+}
+
 TEST_F(Cupti, AFailedStartLeavesNothingEnabled) {
   fake_->answer(CUPTI_ERROR_UNKNOWN);
   EXPECT_FALSE(ActivityTrace::start(api_));

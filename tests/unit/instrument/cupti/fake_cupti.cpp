@@ -115,6 +115,7 @@ const FakeCuptiControl kControl = {
     .hold = [](const char* name) { fake().holder = name == nullptr ? "" : name; },
     .answer = [](CUptiResult result) { fake().answer = result; },
     .report = &report,
+    .lose = [](std::size_t records) { fake().dropped += records; },
     .call =
         [](CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData* data) {
           const Fake& f = fake();

@@ -15,6 +15,8 @@ struct FakeCuptiControl {
   void (*answer)(CUptiResult result);
   /// Reports a record. External ids that the calling thread has pushed precede those of `correlation`.
   void (*report)(const void* record, std::size_t bytes, std::uint32_t correlation);
+  /// Counts so many records as dropped, to be told with the next buffer.
+  void (*lose)(std::size_t records);
   /// Calls back the subscriber, if it listens.
   void (*call)(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData* data);
   int (*enabled)(CUpti_ActivityKind kind);

@@ -61,6 +61,7 @@ struct Machine {
   std::mt19937_64 random;
   std::map<std::string, int> calls;
   std::map<std::string, cudaError_t> failures;
+  std::function<void(kernels::OpId)> told;
   std::vector<std::string> problems;
   std::set<FakeStream*> streams;
   std::map<TaskPtr, FakeStream*> home;  ///< of tasks that wait
@@ -151,17 +152,19 @@ cudaError_t begin(const std::string& call) {
   return machine().last;
 }
 
+int op_of(const void* function) {
+  for (int id = 0; id < kernels::kOpCount; ++id) {
+    if (kernels::cuda::kernels.ops[id].function == function) return id;
+  }
+  std::abort();
+}
+
 void run_launch(const Launch& launch) {
   if (launch.bytes > 0) {
     std::memmove(launch.to, launch.from, launch.bytes);
-    return;
+  } else {
+    kernels::baseline::op_table.ops[op_of(launch.function)]->run_range(launch.args.data(), 0, launch.warps);
   }
-  for (int id = 0; id < kernels::kOpCount; ++id) {
-    if (kernels::cuda::kernels.ops[id].function != launch.function) continue;
-    kernels::baseline::op_table.ops[id]->run_range(launch.args.data(), 0, launch.warps);
-    return;
-  }
-  std::abort();
 }
 
 Launch copy_of(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
@@ -233,10 +236,12 @@ void reset(Schedule schedule, std::uint64_t seed) {
   machine().random.seed(seed);
   machine().calls.clear();
   machine().failures.clear();
+  machine().told = nullptr;
   machine().problems.clear();
   machine().last = cudaSuccess;
 }
 void fail_next(const std::string& call, cudaError_t error) { machine().failures[call] = error; }
+void on_launch(std::function<void(kernels::OpId)> told) { machine().told = std::move(told); }
 int calls(const std::string& call) { return machine().calls[call]; }
 const std::vector<std::string>& problems() { return machine().problems; }
 std::size_t pending() { return machine().home.size(); }
@@ -392,6 +397,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStre
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** parameters, std::size_t,
                              cudaStream_t stream) {
   if (const cudaError_t error = begin("cudaLaunchKernel"); error != cudaSuccess) return error;
+  if (machine().told) machine().told(static_cast<nanscope::kernels::OpId>(op_of(function)));
   enqueue(stream, [launch = launch_of(function, grid, block, parameters)] { run_launch(launch); });
   return cudaSuccess;
 }

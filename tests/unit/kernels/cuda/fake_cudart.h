@@ -2,8 +2,11 @@
 #include <driver_types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "kernels/op_ids.h"
 
 /// A CUDA runtime without a GPU, as unkind as CUDA allows. Kernels are the CPU's, on the host's memory, but: work runs
 /// when something waits for it and not before, device memory cannot be touched from outside (in the late schedule),
@@ -14,7 +17,7 @@ namespace nanscope::fake_cuda {
 /// between, streams overtaking each other wherever no event forbids it.
 enum class Schedule : std::uint8_t { late, eager, random };
 
-/// Forgets counts, problems and failures to come. Nothing may be pending or allocated.
+/// Forgets counts, problems, failures to come and who is told of launches. Nothing may be pending or allocated.
 void reset(Schedule schedule, std::uint64_t seed = 1);
 /// The next call of this function fails with `error`.
 void fail_next(const std::string& call, cudaError_t error);
@@ -22,6 +25,8 @@ void fail_next(const std::string& call, cudaError_t error);
 int calls(const std::string& call);
 /// What was done that CUDA does not allow or promise.
 const std::vector<std::string>& problems();
+/// Called for each kernel that is launched on its own, with its op; graphs are told by no op.
+void on_launch(std::function<void(kernels::OpId)> told);
 /// Tasks that wait to be run.
 std::size_t pending();
 /// Allocations of device and pinned memory that were not freed.
