@@ -251,6 +251,11 @@ TEST(HealthScan, HashOfTheSameLaunchIsTheHash) {
   }
 }
 
+TEST(HealthScan, HashOfLargeRowsWithGapsLeavesThemOut) {
+  Coded x(Format::f32, 2200, 512, cases::fill(cases::Fill::ordinary, Format::f32, 2200, 512, 79));
+  expect_one_pass_agrees(x, 1100, 0, 1024);
+}
+
 TEST(HealthSummary, MergesTilesInOrder) {
   Coded x(Format::f32, 7, 1000, cases::fill(cases::Fill::zoo, Format::f32, 7, 1000, 73));
   const auto tiles = scan(x);
