@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace nanscope::cupti {
@@ -39,8 +40,20 @@ std::string place(const Record& r) {
                      std::uint32_t{r.contextId}, std::uint32_t{r.streamId}, std::uint32_t{r.correlationId});
 }
 
-Activity kernel(const CUpti_ActivityKernel10& r) {
-  Activity activity = work(demangled(r.name), r.start, r.end, r.correlationId);
+/// Demangling takes longer than all else: records of a buffer name few kernels, by the same pointers.
+class Names {
+ public:
+  const std::string& of(const char* symbol) {
+    const auto known = known_.find(symbol);
+    return known != known_.end() ? known->second : known_.emplace(symbol, demangled(symbol)).first->second;
+  }
+
+ private:
+  std::unordered_map<const char*, std::string> known_;
+};
+
+Activity kernel(const CUpti_ActivityKernel10& r, Names& names) {
+  Activity activity = work(names.of(r.name), r.start, r.end, r.correlationId);
   activity.row.details = fmt::format(
       R"({{"kind":"kernel","grid":[{},{},{}],"block":[{},{},{}],"registers":{},"shared_static":{},"shared_dynamic":{},)"
       R"({},"graph_node":{}}})",
@@ -107,12 +120,13 @@ std::string demangled(const char* symbol) {
 }
 
 void decode(const Api& api, std::uint8_t* buffer, std::size_t bytes, Decoded& into) {
+  Names names;
   CUpti_Activity* record = nullptr;
   while (api.next_record(buffer, bytes, &record) == CUPTI_SUCCESS) {
     switch (record->kind) {
       case CUPTI_ACTIVITY_KIND_KERNEL:
       case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-        into.activities.push_back(kernel(as<CUpti_ActivityKernel10>(record)));
+        into.activities.push_back(kernel(as<CUpti_ActivityKernel10>(record), names));
         break;
       case CUPTI_ACTIVITY_KIND_MEMCPY:
         into.activities.push_back(copy(as<CUpti_ActivityMemcpy6>(record)));

@@ -20,7 +20,7 @@ struct Parameter {
 /// A kernel that the program launches.
 struct Launch {
   std::int64_t number = 0;  ///< from 1, in the order of the calls
-  std::string name;         ///< demangled
+  std::string_view name;    ///< demangled; lives longer than what is made of the launch
   std::uint64_t stream = 0;
   /// Asked for only when the launch is looked at; what cannot be known is left out.
   std::function<std::vector<Parameter>()> parameters;

@@ -13,6 +13,8 @@ class TimeBudget {
   bool allows(std::int64_t now_ns, std::uint64_t bytes) const;
   /// It took this long.
   void spend(std::int64_t ns, std::uint64_t bytes);
+  /// So did something that is no such thing.
+  void add(std::int64_t ns) { spent_ += ns; }
 
   std::int64_t spent_ns() const { return spent_; }
   double share_spent(std::int64_t now_ns) const;

@@ -58,18 +58,26 @@ Watcher::Watcher(LiveDriver& driver, WatchOptions options)
   if (options_.kernels) matcher_.emplace(*options_.kernels);
 }
 
+bool Watcher::matches(std::string_view name) {
+  if (!matcher_) return true;
+  if (const auto known = verdicts_.find(name); known != verdicts_.end()) return known->second;
+  const Result<bool> found = matcher_->find(name, 0, true);
+  return verdicts_.emplace(name, found && *found).first->second;
+}
+
 bool Watcher::selects(const Launch& launch) {
   ++counts_.launches;
-  if (matcher_) {
-    const Result<bool> found = matcher_->find(launch.name, 0, true);
-    if (!found || !*found) return false;
-  }
-  return counts_.selected++ % std::max<std::int64_t>(options_.every, 1) == 0;
+  return matches(launch.name) && counts_.selected++ % std::max<std::int64_t>(options_.every, 1) == 0;
 }
 
 std::optional<Watcher::Before> Watcher::before(const Launch& launch) {
-  const std::int64_t start = driver_.now_ns();
   if (!selects(launch)) return std::nullopt;
+  const std::int64_t start = driver_.now_ns();
+  // First, as most launches end here: what follows asks the driver.
+  if (!budget_.allows(start, 0)) {
+    ++counts_.over_budget;
+    return std::nullopt;
+  }
   if (driver_.capturing(launch.stream)) {
     ++counts_.captured;
     return std::nullopt;

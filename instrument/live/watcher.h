@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "instrument/files/regex.h"
@@ -88,17 +90,22 @@ class Watcher {
   /// A finding, once: the first of each kind.
   std::optional<Finding> after(const Launch& launch, const Before& before);
 
+  /// Something else that the watch took of the program's time.
+  void charge(std::int64_t ns) { budget_.add(ns); }
+
   WatchCounts counts() const;
   double share_spent() const { return budget_.share_spent(driver_.now_ns()); }
 
  private:
   bool selects(const Launch& launch);
+  bool matches(std::string_view name);
   std::optional<Finding> judge(const Launch& launch, const Before& before, const std::vector<ScanCounts>& now);
   void keep(const Launch& launch, const Before& before, const std::vector<ScanCounts>& now);
 
   LiveDriver& driver_;
   WatchOptions options_;
   std::optional<Regex::Matcher> matcher_;
+  std::map<std::string, bool, std::less<>> verdicts_;  ///< of names that were seen
   AllocationMap allocations_;
   TimeBudget budget_;
   WatchCounts counts_;

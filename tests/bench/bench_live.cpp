@@ -80,8 +80,8 @@ int measure(const std::string& nanscope, int turns) {
   const std::filesystem::path output = std::filesystem::temp_directory_path() / fmt::format("bench_live.{}", getpid());
   const auto attached = [&](std::string_view options) {
     const std::string file = output.string() + ".nanscope";
-    const double time =
-        run(fmt::format("'{}' attach --run {} -o '{}' -- '{}' loop 2> /dev/null", nanscope, options, file, self));
+    const double time = run(fmt::format("LD_LIBRARY_PATH='{}' '{}' attach --run {} -o '{}' -- '{}' loop 2> /dev/null",
+                                        NANSCOPE_FAKES, nanscope, options, file, self));
     std::filesystem::remove(file);
     return time;
   };

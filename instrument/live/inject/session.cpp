@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -10,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "instrument/live/watch_dump.h"
@@ -25,6 +25,8 @@ constexpr auto kPatience = std::chrono::seconds(2);
 thread_local bool inside = false;
 /// The runtime's call in which the driver's lies: records of work carry the one or the other's id.
 thread_local std::uint32_t runtime_correlation = 0;
+/// Launches of this thread since one was timed.
+thread_local std::int64_t since_timed = 0;
 
 class Inside {
  public:
@@ -71,11 +73,10 @@ constexpr std::array kRuntimeLaunches = {
     CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000,  CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000,
     CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000,     CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_ptsz_v10000};
 
-std::string launch_attributes(std::array<unsigned, 3> grid, std::array<unsigned, 3> block, unsigned shared,
-                              CUstream stream) {
-  return fmt::format(R"("grid":[{},{},{}],"block":[{},{},{}],"shared":{},"stream":"{}")", grid[0], grid[1], grid[2],
-                     block[0], block[1], block[2], shared, fmt::ptr(stream));
-}
+/// Of how many launches one is timed: what noting a launch takes is spent of the budget too.
+constexpr std::int64_t kTimedOf = 64;
+/// And what cannot be timed from inside, of each: CUPTI's way to us and back, at the launch's begin and at its end.
+constexpr std::int64_t kUntimedNs = 100;
 
 }  // namespace
 
@@ -89,12 +90,14 @@ Result<std::unique_ptr<Session>> Session::start(const LiveOptions& options, cons
   auto timeline = TimelineWriter::create(options.output, command_line(), getpid(), NANSCOPE_VERSION);
   if (!timeline) return tl::unexpected(timeline.error());
   session->timeline_ = std::move(*timeline);
-  if (auto activity = cupti::ActivityTrace::start(*api)) {
+  if (options.watch) {
+    // No times: what tracing takes of every launch cannot be kept within a budget.
+    session->watch(scan_ptx);
+  } else if (auto activity = cupti::ActivityTrace::start(*api)) {
     session->activity_ = std::move(*activity);
   } else {
     tell(fmt::format("{}; kernels are listed without their times", activity.error().message));
   }
-  if (options.watch) session->watch(scan_ptx);
   if (Status listening = session->listen(); !listening) return tl::unexpected(listening.error());
   session->ticker_ = std::thread([raw = session.get()] { raw->tick(); });
   return session;
@@ -142,29 +145,38 @@ void Session::on_call(void* user, CUpti_CallbackDomain domain, CUpti_CallbackId 
 }
 
 std::optional<Session::LaunchCall> Session::launch_call(CUpti_CallbackId id, const void* params) {
+  const auto made = [](std::array<unsigned, 3> grid, std::array<unsigned, 3> block, unsigned shared, CUstream stream,
+                       CUfunction function, void** parameters, void** extra) {
+    LaunchCall launch;
+    launch.call.grid = grid;
+    launch.call.block = block;
+    launch.call.shared = shared;
+    launch.call.stream = reinterpret_cast<std::uint64_t>(stream);
+    launch.function = function;
+    launch.parameters = parameters;
+    launch.extra = extra;
+    return launch;
+  };
   switch (id) {
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz: {
       const auto& p = *static_cast<const cuLaunchKernel_params*>(params);
-      return LaunchCall{p.f, p.hStream, p.kernelParams, p.extra,
-                        launch_attributes({p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ},
-                                          p.sharedMemBytes, p.hStream)};
+      return made({p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ}, p.sharedMemBytes,
+                  p.hStream, p.f, p.kernelParams, p.extra);
     }
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz: {
       const auto& p = *static_cast<const cuLaunchKernelEx_params*>(params);
       if (p.config == nullptr) return std::nullopt;
       const CUlaunchConfig& c = *p.config;
-      return LaunchCall{p.f, c.hStream, p.kernelParams, p.extra,
-                        launch_attributes({c.gridDimX, c.gridDimY, c.gridDimZ}, {c.blockDimX, c.blockDimY, c.blockDimZ},
-                                          c.sharedMemBytes, c.hStream)};
+      return made({c.gridDimX, c.gridDimY, c.gridDimZ}, {c.blockDimX, c.blockDimY, c.blockDimZ}, c.sharedMemBytes,
+                  c.hStream, p.f, p.kernelParams, p.extra);
     }
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz: {
       const auto& p = *static_cast<const cuLaunchCooperativeKernel_params*>(params);
-      return LaunchCall{p.f, p.hStream, p.kernelParams, nullptr,
-                        launch_attributes({p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ},
-                                          p.sharedMemBytes, p.hStream)};
+      return made({p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ}, p.sharedMemBytes,
+                  p.hStream, p.f, p.kernelParams, nullptr);
     }
     default:
       return std::nullopt;
@@ -172,65 +184,65 @@ std::optional<Session::LaunchCall> Session::launch_call(CUpti_CallbackId id, con
 }
 
 void Session::driver_call(CUpti_CallbackId id, const CUpti_CallbackData& call) {
-  const std::lock_guard lock(mutex_);
-  if (const auto launch = launch_call(id, call.functionParams)) {
-    if (call.callbackSite == CUPTI_API_ENTER) {
-      launch_begins(*launch, call);
-    } else {
-      launch_ends(call);
-    }
-    return;
-  }
+  const bool begins = call.callbackSite == CUPTI_API_ENTER;
   if (id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch || id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz) {
-    const auto& p = *static_cast<const cuGraphLaunch_params*>(call.functionParams);
-    if (call.callbackSite == CUPTI_API_ENTER) graph_begins(p.hStream, call);
+    if (begins) graph_begins(static_cast<const cuGraphLaunch_params*>(call.functionParams)->hStream, call);
     return;
   }
-  memory_call(id, call);
-}
-
-std::int64_t Session::add_op(const std::string& name, std::string attributes, const CUpti_CallbackData& call) {
-  const std::int64_t op = timeline_->add_op(name, name, std::move(attributes));
-  joiner_.know(call.correlationId, op);
-  if (runtime_correlation != 0) joiner_.know(runtime_correlation, op);
-  return op;
+  if (std::find(kMemory.begin(), kMemory.end(), id) != kMemory.end()) return memory_call(id, call);
+  if (!begins) return launch_ends(call);
+  if (auto launch = launch_call(id, call.functionParams)) launch_begins(*launch, call);
 }
 
 void Session::graph_begins(CUstream stream, const CUpti_CallbackData& call) {
-  add_op("graph", fmt::format(R"({{"stream":"{}"}})", fmt::ptr(stream)), call);
+  Call graph;
+  graph.stream = reinterpret_cast<std::uint64_t>(stream);
+  graph.correlation = call.correlationId;
+  graph.runtime_correlation = runtime_correlation;
+  calls_.add_graph(graph);
 }
 
-void Session::launch_begins(const LaunchCall& launch, const CUpti_CallbackData& call) {
+void Session::launch_begins(LaunchCall& launch, const CUpti_CallbackData& call) {
   *call.correlationData = 0;
-  Pending pending;
-  pending.launch.name = cupti::demangled(call.symbolName);
-  const std::string symbol =
-      nlohmann::json(pending.launch.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  add_op(short_name(pending.launch.name), fmt::format(R"({{"symbol":{},{}}})", symbol, launch.attributes), call);
-  pending.launch.number = ++launches_;
-  pending.launch.stream = reinterpret_cast<std::uint64_t>(launch.stream);
+  const bool timed = watcher_ && ++since_timed == kTimedOf;
+  if (timed) since_timed = 0;
+  const std::int64_t start = timed ? driver_->now_ns() : 0;
+  launch.call.correlation = call.correlationId;
+  launch.call.runtime_correlation = runtime_correlation;
+  const KernelName& name = calls_.add_kernel(call.symbolName, launch.call);
   if (!watcher_) return;
-  pending.launch.parameters = [this, launch] {
-    return driver_->parameters(launch.function, launch.parameters, launch.extra);
-  };
-  auto before = watcher_->before(pending.launch);
+  const std::lock_guard lock(watch_mutex_);
+  watch_launch(launch, name, call);
+  if (timed && *call.correlationData == 0) watcher_->charge(kTimedOf * (driver_->now_ns() - start + kUntimedNs));
+}
+
+void Session::watch_launch(const LaunchCall& launch, const KernelName& name, const CUpti_CallbackData& call) {
+  Launch seen;
+  seen.number = ++launches_;
+  seen.name = name.demangled;
+  seen.stream = launch.call.stream;
+  seen.parameters = [this, &launch] { return driver_->parameters(launch.function, launch.parameters, launch.extra); };
+  auto before = watcher_->before(seen);
   if (!before) return;
-  pending.before = std::move(*before);
-  *call.correlationData = reinterpret_cast<std::uint64_t>(new Pending(std::move(pending)));
+  seen.parameters = nullptr;
+  *call.correlationData =
+      reinterpret_cast<std::uint64_t>(new Pending{std::move(seen), std::move(*before)});  // launch_ends() owns it
 }
 
 void Session::launch_ends(const CUpti_CallbackData& call) {
+  if (*call.correlationData == 0) return;
   // CUPTI carries a number from a call's begin to its end. NOLINTNEXTLINE(performance-no-int-to-ptr)
   const std::unique_ptr<Pending> pending(reinterpret_cast<Pending*>(*call.correlationData));
   *call.correlationData = 0;
-  if (!pending || !watcher_) return;
   const auto* result = static_cast<const CUresult*>(call.functionReturnValue);
   if (result == nullptr || *result != CUDA_SUCCESS) return;
+  const std::lock_guard lock(watch_mutex_);
   if (const auto finding = watcher_->after(pending->launch, pending->before)) report(*finding);
 }
 
 void Session::memory_call(CUpti_CallbackId id, const CUpti_CallbackData& call) {
   if (!watcher_) return;
+  const std::lock_guard lock(watch_mutex_);
   AllocationMap& memory = watcher_->allocations();
   const bool begins = call.callbackSite == CUPTI_API_ENTER;
   const auto* result = static_cast<const CUresult*>(call.functionReturnValue);
@@ -282,8 +294,10 @@ void Session::memory_call(CUpti_CallbackId id, const CUpti_CallbackData& call) {
 void Session::report(const Finding& finding) {
   const std::string text = sentence(finding);
   tell(text);
-  said_ += text + '\n';
-  timeline_->say(said_);
+  {
+    const std::lock_guard lock(said_mutex_);
+    said_ += text + '\n';
+  }
   std::filesystem::path folder = timeline_->path();
   folder.replace_extension(finding.kind == FindingKind::born ? ".born" : ".carried");
   const auto written = write_watch_dump(finding, folder);
@@ -291,62 +305,98 @@ void Session::report(const Finding& finding) {
                : written.error().message);
 }
 
-void Session::write_activity(bool all) {
-  if (!activity_) return;
-  cupti::Decoded decoded = activity_->take();
-  const std::lock_guard lock(mutex_);
-  for (KernelRow& row : joiner_.join(std::move(decoded))) timeline_->add(std::move(row));
-  // A launch is known before its work begins: what belongs to none now, a copy or a fill, never will.
-  for (KernelRow& row : joiner_.rest()) timeline_->add(std::move(row));
-  if (!all) return;
-  if (const std::int64_t lost = activity_->dropped(); lost > 0) {
-    timeline_->add(
-        KernelRow{0, "records that were dropped", 0, 0, fmt::format(R"({{"kind":"dropped","records":{}}})", lost)});
+void Session::write_calls() {
+  calls_.take(taken_);
+  for (const Call& call : taken_) {
+    const std::string name = call.kernel == nullptr ? "graph" : call.kernel->short_name;
+    const std::int64_t op = timeline_->add_op(name, name, attributes(call));
+    if (!activity_) continue;
+    joiner_.know(call.correlation, op);
+    if (call.runtime_correlation != 0) joiner_.know(call.runtime_correlation, op);
   }
+}
+
+void Session::write_all() {
+  // Taken in this order: a launch is noted before its work begins, so what then belongs to none, a copy or a fill,
+  // never will.
+  cupti::Decoded decoded;
+  if (activity_) decoded = activity_->take();
+  write_calls();
+  for (KernelRow& row : joiner_.join(std::move(decoded))) timeline_->add(std::move(row));
+  for (KernelRow& row : joiner_.rest()) timeline_->add(std::move(row));
+  write_what_was_said();
+}
+
+void Session::write_what_was_said() {
+  std::string text;
+  {
+    const std::lock_guard lock(said_mutex_);
+    if (said_.size() == written_of_said_) return;
+    text = said_;
+  }
+  written_of_said_ = text.size();
+  timeline_->say(std::move(text));
 }
 
 void Session::tick() {
   const Inside guard;
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(stop_mutex_);
   while (!stop_) {
     wake_.wait_for(lock, kTick, [this] { return stop_; });
     lock.unlock();
     // Only what CUPTI has ready: forcing it would wait for the GPU.
     if (activity_ && active_) (void)activity_->flush(false);
-    write_activity(false);
-    lock.lock();
+    write_all();
     (void)timeline_->commit();  // an error is told at the end
+    lock.lock();
   }
 }
 
 void Session::finish() {
   if (!active_.exchange(false)) return;
   const Inside guard;
-  if (!mutex_.try_lock_for(kPatience)) {
-    ticker_.detach();
-    return tell("the GPU does not answer: the recording ends here");
+  {
+    const std::lock_guard lock(stop_mutex_);
+    stop_ = true;
   }
-  stop_ = true;
-  mutex_.unlock();
   wake_.notify_all();
   if (ticker_.joinable()) ticker_.join();
-  if (activity_) (void)activity_->flush(true);
-  write_activity(true);
-  const std::lock_guard lock(mutex_);
-  if (watcher_) {
-    const WatchCounts c = watcher_->counts();
-    said_ += fmt::format(
-        "watched {} of {} launches that match, {} in all: {} over budget, {} captured into graphs, {} without a "
-        "tracked argument, {} refused; {} arguments cut, {} launches with NaN or +Inf in some formats only; "
-        "{:.2f} % of the time",
-        c.scanned, c.selected, c.launches, c.over_budget, c.captured, c.blind, c.failed, c.cut, c.possible,
-        100 * watcher_->share_spent());
-    timeline_->say(said_);
-    tell(said_.substr(said_.rfind("watched ")));
+  if (!watch_mutex_.try_lock_for(kPatience)) {
+    write_all();
+    (void)timeline_->commit();
+    return tell("the GPU does not answer: the recording ends here");
   }
+  const std::lock_guard lock(watch_mutex_, std::adopt_lock);
+  if (activity_) (void)activity_->flush(true);
+  if (watcher_) tell_of_the_watch();
+  write_all();
+  tell_what_was_lost();
   const Status finished = timeline_->finish();
   tell(finished ? fmt::format("{} launches in {}", timeline_->ops(), timeline_->path().string())
                 : finished.error().message);
+}
+
+void Session::tell_of_the_watch() {
+  const WatchCounts c = watcher_->counts();
+  const std::string text = fmt::format(
+      "watched {} of {} launches that match, {} in all: {} over budget, {} captured into graphs, {} without a "
+      "tracked argument, {} refused; {} arguments cut, {} launches with NaN or +Inf in some formats only; "
+      "{:.2f} % of the time",
+      c.scanned, c.selected, c.launches, c.over_budget, c.captured, c.blind, c.failed, c.cut, c.possible,
+      100 * watcher_->share_spent());
+  tell(text);
+  const std::lock_guard lock(said_mutex_);
+  said_ += text;
+}
+
+void Session::tell_what_was_lost() {
+  if (const std::int64_t lost = calls_.lost(); lost > 0) {
+    tell(fmt::format("{} launches are not listed: they came faster than they could be written", lost));
+  }
+  if (const std::int64_t lost = activity_ ? activity_->dropped() : 0; lost > 0) {
+    timeline_->add(
+        KernelRow{0, "records that were dropped", 0, 0, fmt::format(R"({{"kind":"dropped","records":{}}})", lost)});
+  }
 }
 
 }  // namespace nanscope::live

@@ -9,11 +9,13 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "instrument/cupti/activity_trace.h"
 #include "instrument/cupti/api.h"
 #include "instrument/cupti/joiner.h"
 #include "instrument/cupti/subscriber.h"
+#include "instrument/live/call_log.h"
 #include "instrument/live/inject/cuda_live_driver.h"
 #include "instrument/live/live_options.h"
 #include "instrument/live/timeline_writer.h"
@@ -22,7 +24,8 @@
 namespace nanscope::live {
 
 /// What the injected library does in a process, from the driver's start to the process's end. Callbacks come from any
-/// thread of the program; CUPTI is never called with the lock held, as it may call back.
+/// thread of the program: they note the launch, and look at it where the watch wants to. A thread of ours writes.
+/// CUPTI is never called with a lock held, as it may call back.
 class Session {
  public:
   /// Errors: CUPTI or the recording cannot be had. The program goes on without us.
@@ -38,7 +41,7 @@ class Session {
 
  private:
   Session(const LiveOptions& options, std::shared_ptr<const cupti::Api> api)
-      : options_(options), api_(std::move(api)) {}
+      : options_(options), api_(std::move(api)), calls_(&cupti::demangled) {}
   Status listen();
   void watch(const char* scan_ptx);
 
@@ -49,22 +52,25 @@ class Session {
   };
   /// What cuLaunchKernel and its kin have in common.
   struct LaunchCall {
+    Call call;
     CUfunction function = nullptr;
-    CUstream stream = nullptr;
     void** parameters = nullptr;
     void** extra = nullptr;
-    std::string attributes;
   };
   static std::optional<LaunchCall> launch_call(CUpti_CallbackId id, const void* params);
 
   void driver_call(CUpti_CallbackId id, const CUpti_CallbackData& call);
-  void launch_begins(const LaunchCall& launch, const CUpti_CallbackData& call);
+  void launch_begins(LaunchCall& launch, const CUpti_CallbackData& call);
+  void watch_launch(const LaunchCall& launch, const KernelName& name, const CUpti_CallbackData& call);
   void launch_ends(const CUpti_CallbackData& call);
   void graph_begins(CUstream stream, const CUpti_CallbackData& call);
   void memory_call(CUpti_CallbackId id, const CUpti_CallbackData& call);
-  std::int64_t add_op(const std::string& name, std::string attributes, const CUpti_CallbackData& call);
   void report(const Finding& finding);
-  void write_activity(bool all);
+  void write_calls();
+  void write_all();
+  void write_what_was_said();
+  void tell_of_the_watch();
+  void tell_what_was_lost();
   void tick();
 
   LiveOptions options_;
@@ -73,15 +79,24 @@ class Session {
   std::unique_ptr<cupti::ActivityTrace> activity_;  ///< null: the order is known, but no times
   std::atomic<bool> active_ = true;
 
-  std::timed_mutex mutex_;
+  CallLog calls_;
+
+  // Of the thread that writes, and after it of finish().
   std::unique_ptr<TimelineWriter> timeline_;
   cupti::Joiner joiner_;
+  std::vector<Call> taken_;
+  std::size_t written_of_said_ = 0;
+
+  std::timed_mutex watch_mutex_;  ///< held while a launch is looked at, which waits for the GPU
   std::unique_ptr<CudaLiveDriver> driver_;
   std::optional<Watcher> watcher_;
   std::int64_t launches_ = 0;
+
+  std::mutex said_mutex_;
   std::string said_;
 
-  std::condition_variable_any wake_;
+  std::mutex stop_mutex_;
+  std::condition_variable wake_;
   bool stop_ = false;
   std::thread ticker_;
 };

@@ -134,6 +134,7 @@ TEST_F(Cupti, AKernelIsJoinedToTheOpWhoseLaunchItWas) {
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].op, 41);
   EXPECT_EQ(rows[0].name, "foo::bar()");
+  EXPECT_EQ(rows[1].name, "other");
   EXPECT_EQ(rows[0].start_ns, 1000);
   EXPECT_EQ(rows[0].duration_ns, 2500);
   const Json details = Json::parse(rows[0].details);

@@ -419,6 +419,34 @@ TEST_F(Watch, OnlyEveryNthOfTheNamedKernelsIsLookedAt) {
   EXPECT_EQ(driver_.scans, 6) << "before and after";
 }
 
+TEST_F(Watch, WhatElseItTookIsSpentOfTheBudget) {
+  budget_ = 0.05;
+  start();
+  driver_.clock += 10'000'000'000;
+  watcher_->charge(400'000'000);
+  launch("within", {0}, [] {});
+  EXPECT_EQ(watcher_->counts().scanned, 1);
+  watcher_->charge(200'000'000);
+  launch("beyond", {0}, [] {});
+  EXPECT_EQ(watcher_->counts().scanned, 1);
+  EXPECT_EQ(watcher_->counts().over_budget, 1);
+}
+
+TEST_F(Watch, BeyondTheBudgetTheDriverIsNotAsked) {
+  budget_ = 0;
+  start();
+  Launch beyond;
+  beyond.name = "gemm";
+  beyond.stream = 13;  // that is being captured
+  beyond.parameters = []() -> std::vector<Parameter> {
+    ADD_FAILURE() << "asked for the parameters";
+    return {};
+  };
+  EXPECT_FALSE(watcher_->before(beyond));
+  EXPECT_EQ(watcher_->counts().over_budget, 1);
+  EXPECT_EQ(watcher_->counts().captured, 0);
+}
+
 TEST_F(Watch, WhatCannotBeLookedAtIsCounted) {
   start();
   launch(
