@@ -144,7 +144,7 @@ class CpuDevice final : public Device {
       return {};
     }
     // Four helpings a thread, so that a late thread does not hold up the launch.
-    const std::int64_t grain = std::max<std::int64_t>(warps / (4 * pool_.threads()), 1);
+    const std::int64_t grain = std::max<std::int64_t>(warps / (std::int64_t{4} * pool_.threads()), 1);
     pool_.run(op.run_range, args, warps, grain);
     return {};
   }

@@ -139,7 +139,7 @@ Status LaunchBatch::launch_each() {
       error = cudaLaunchKernel(kernel(launch.deed).function, dim3(blocks(launch.warps)), dim3(kThreadsPerBlock),
                                parameters.pointers(), 0, stream_);
     }
-    const Status launched = checked(error, fmt::format("launching {}", name_of(launch.deed)), kFaultHint);
+    Status launched = checked(error, fmt::format("launching {}", name_of(launch.deed)), kFaultHint);
     if (!launched) return launched;
   }
   return {};
@@ -163,7 +163,7 @@ Status LaunchBatch::build(Sequence& sequence) {
     if (Status added = add_node(sequence, launch); !added) return added;
   }
   cudaGraphExec_t exec = nullptr;
-  const Status made = checked(cudaGraphInstantiate(&exec, graph, 0), "preparing a graph", kGraphHint);
+  Status made = checked(cudaGraphInstantiate(&exec, graph, 0), "preparing a graph", kGraphHint);
   sequence.exec.reset(exec);
   return made;
 }
