@@ -101,16 +101,17 @@ class CudaDevice final : public Device {
 
   Result<Transfer> start_download(std::span<std::byte> host, const void* device) override {
     if (host.empty()) return Transfer();
+    Status status = started();
+    if (!status) return tl::unexpected(status.error());
     Result<cuda::Event> made = cuda::make_event();
     if (!made) return tl::unexpected(made.error());
     const std::shared_ptr<std::remove_pointer_t<cudaEvent_t>> copied = std::move(*made);
-    Status status = started();
     const auto then = [&](cudaError_t error, std::string_view what) {
-      if (status) status = checked(error, what, kFaultHint);
+      status = checked(error, what, kFaultHint);
     };
     const cudaEvent_t launched = queue_->launched.get();
     const cudaStream_t copies = queue_->copies.get();
-    if (status) then(cudaEventRecord(launched, work()), "marking what was launched");
+    then(cudaEventRecord(launched, work()), "marking what was launched");
     if (status) then(cudaStreamWaitEvent(copies, launched, 0), "ordering a copy");
     if (status) {
       then(cudaMemcpyAsync(host.data(), device, host.size(), cudaMemcpyDeviceToHost, copies), "copying from the GPU");

@@ -114,6 +114,7 @@ class Bench {
       const std::size_t count = std::min(from.size(), bytes - at);
       must(device_.upload(static_cast<std::byte*>(buffer.data()) + at, std::span(from).first(count)));
     }
+    must(device_.synchronize());  // peers run on a stream of their own
     return buffer;
   }
 
