@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <deque>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/place.h"
 #include "instrument/probe.h"
-#include "instrument/recorder/tensor_observer.h"
+#include "instrument/recorder/observation_queue.h"
 
 namespace nanscope::scenarios {
 
@@ -26,7 +27,9 @@ std::string shape_text(Format format, std::int64_t tokens, std::int64_t channels
 class VerifyProbe final : public Probe {
  public:
   VerifyProbe(const Recording& recording, Workbench& workbench)
-      : recording_(recording), observer_(workbench.device()), facts_(workbench.weights()) {}
+      : recording_(recording),
+        facts_(workbench.weights()),
+        queue_(workbench.device(), [this](const Observation& observation) { return compare(observation.hash); }, {}) {}
 
   Status load() {
     auto weights = recording_.weights();
@@ -54,12 +57,14 @@ class VerifyProbe final : public Probe {
   Status on_op(const ProbeOp& op) override {
     for (const ProbeTensor& tensor : op.outputs) {
       if (next_ == expected_.size()) return {};  // past the end of an interrupted recording
-      if (Status same = compare(op, tensor, expected_[next_]); !same) return same;
+      if (Status same = compare_shape(op, tensor, expected_[next_]); !same) return same;
       ++next_;
-      ++report.verified;
+      if (Status asked = queue_.observe({.view = tensor.view, .health = false}); !asked) return asked;
     }
     return {};
   }
+  Status on_step_end(const StepRow&) override { return queue_.finish(); }
+  Status on_request_end(const RequestRow&) override { return queue_.finish(); }
 
   /// Whether the run went through everything that was recorded.
   void finish() {
@@ -82,28 +87,37 @@ class VerifyProbe final : public Probe {
     return fail(kEnough);
   }
 
-  Status compare(const ProbeOp& op, const ProbeTensor& tensor, const TensorHash& expected) {
+  Status compare_shape(const ProbeOp& op, const ProbeTensor& tensor, const TensorHash& expected) {
+    const kernels::TensorView& view = tensor.view;
+    const bool same_shape =
+        view.format == expected.format && view.rows == expected.tokens && view.columns == expected.channels;
+    if (tensor.id == expected.id && same_shape) return {};
+    // What was asked for before may differ before.
+    if (Status before = queue_.finish(); !before) return before;
     if (tensor.id != expected.id) {
       return diverge(place(expected.id), fmt::format("tensor {}", expected.id),
                      fmt::format("tensor {} ({}.{})", tensor.id, op.name, tensor.role));
     }
-    const kernels::TensorView& view = tensor.view;
-    if (view.format != expected.format || view.rows != expected.tokens || view.columns != expected.channels) {
-      return diverge(place(expected.id), shape_text(expected.format, expected.tokens, expected.channels),
-                     shape_text(view.format, view.rows, view.columns));
+    return diverge(place(expected.id), shape_text(expected.format, expected.tokens, expected.channels),
+                   shape_text(view.format, view.rows, view.columns));
+  }
+
+  /// The next hash that was asked for.
+  Status compare(std::uint64_t hash) {
+    const TensorHash& expected = expected_[static_cast<std::size_t>(report.verified)];
+    if (hash != expected.hash) {
+      return diverge(place(expected.id), fmt::format("{:016x}", expected.hash), fmt::format("{:016x}", hash));
     }
-    const auto hash = observer_.hash(view);
-    if (!hash) return tl::unexpected(hash.error());
-    if (*hash == expected.hash) return {};
-    return diverge(place(expected.id), fmt::format("{:016x}", expected.hash), fmt::format("{:016x}", *hash));
+    ++report.verified;
+    return {};
   }
 
   const Recording& recording_;
-  TensorObserver observer_;
   WeightFacts& facts_;
   std::unordered_map<std::string, std::uint64_t> weights_;
   std::vector<TensorHash> expected_;
-  std::size_t next_ = 0;
+  std::size_t next_ = 0;  ///< of expected_, to be asked for
+  ObservationQueue queue_;
 };
 
 /// Keeps the elements of tensors from `first` on, until they fill the budget.
@@ -115,34 +129,55 @@ class GrabProbe final : public Probe {
   };
 
   GrabProbe(kernels::Device& device, std::int64_t first, std::size_t budget)
-      : observer_(device), first_(first), budget_(budget) {}
+      : first_(first),
+        budget_(budget),
+        queue_(
+            device, [this](Observation observation) { return keep(std::move(observation)); },
+            [](std::size_t bytes) { return std::vector<std::byte>(bytes); }) {}
 
   Status on_op(const ProbeOp& op) override {
     for (const ProbeTensor& tensor : op.outputs) {
       if (tensor.id < first_) continue;
       held_bytes_ += tensor_bytes(tensor.view);
-      if (held_bytes_ > budget_ && !held.empty()) {
+      if (held_bytes_ > budget_ && asked_ > 0) {
         full = true;
+        if (Status kept = queue_.finish(); !kept) return kept;
         return fail(kEnough);
       }
-      std::vector<std::byte> bytes(tensor_bytes(tensor.view));
-      if (Status copied = observer_.copy(tensor.view, bytes); !copied) return copied;
-      const auto hash = observer_.hash(tensor.view);
-      if (!hash) return tl::unexpected(hash.error());
-      TensorData data{tensor.view.format, tensor.view.rows, tensor.view.columns, std::move(bytes)};
-      held.emplace(tensor.id, Grabbed{std::move(data), *hash});
+      ++asked_;
+      waiting_.push_back({tensor.id, tensor.view.format, tensor.view.rows, tensor.view.columns});
+      if (Status asked = queue_.observe({.view = tensor.view, .health = false, .bytes = true}); !asked) return asked;
     }
     return {};
   }
+  Status on_step_end(const StepRow&) override { return queue_.finish(); }
+  Status on_request_end(const RequestRow&) override { return queue_.finish(); }
 
   std::map<std::int64_t, Grabbed> held;
   bool full = false;
 
  private:
-  TensorObserver observer_;
+  struct Waiting {
+    std::int64_t id;
+    Format format;
+    std::int64_t rows;
+    std::int64_t columns;
+  };
+
+  Status keep(Observation observation) {
+    const Waiting tensor = waiting_.front();
+    waiting_.pop_front();
+    TensorData data{tensor.format, tensor.rows, tensor.columns, std::move(observation.bytes)};
+    held.emplace(tensor.id, Grabbed{std::move(data), observation.hash});
+    return {};
+  }
+
   std::int64_t first_;
   std::size_t budget_;
   std::size_t held_bytes_ = 0;
+  std::int64_t asked_ = 0;
+  std::deque<Waiting> waiting_;
+  ObservationQueue queue_;
 };
 
 /// Whether the outputs of the requests are those recorded.

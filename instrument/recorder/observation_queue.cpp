@@ -35,57 +35,66 @@ ObservationQueue::~ObservationQueue() {
   for (const Half& half : halves_) static_cast<void>(device_.wait(half.transfer));
 }
 
-ObservationQueue::Entry ObservationQueue::place(const kernels::TensorView& view, bool bytes, std::size_t begin) {
+ObservationQueue::Entry ObservationQueue::place(const ObservationRequest& request, std::size_t begin) {
+  const kernels::TensorView& view = request.view;
   Entry entry;
   entry.tensor_bytes = tensor_bytes(view);
   entry.chunks = aligned(begin);
   entry.chunk_count = static_cast<std::size_t>(kernels::hash_chunks(view));
   entry.tiles = aligned(entry.chunks + entry.chunk_count * sizeof(std::uint64_t));
-  entry.tile_count = tile_count(view);
+  entry.tile_count = request.health ? tile_count(view) : 0;
   entry.bytes = aligned(entry.tiles + entry.tile_count * sizeof(Health));
-  entry.byte_count = bytes ? entry.tensor_bytes : 0;
+  entry.byte_count = request.bytes ? entry.tensor_bytes : 0;
   entry.end = entry.bytes + entry.byte_count;
   return entry;
 }
 
-Status ObservationQueue::observe(const kernels::TensorView& view, const kernels::TensorView& source,
-                                 const kernels::TensorView& scales, bool bytes) {
-  if (device_.host_addressable()) return observe_at_once(view, source, scales, bytes);
-  Entry entry = place(view, bytes, halves_[present_].used);
+Status ObservationQueue::observe(const ObservationRequest& request) {
+  if (device_.host_addressable()) return observe_at_once(request);
+  Entry entry = place(request, halves_[present_].used);
   if (halves_[present_].device.data() == nullptr || entry.end > halves_[present_].device.bytes()) {
     if (halves_[present_].used > 0) {
       if (Status swapped = swap(); !swapped) return swapped;
     }
-    entry = place(view, bytes, 0);
+    entry = place(request, 0);
     if (Status grown = grow(halves_[present_], entry.end); !grown) return grown;
   }
   Half& half = halves_[present_];
-  const kernels::HealthScanArgs scan{.x = view,
-                                     .source = source,
-                                     .source_scales = scales,
-                                     .tiles = at<Health>(half.device, entry.tiles),
-                                     .chunks = at<std::uint64_t>(half.device, entry.chunks)};
-  if (Status launched = device_.launch(scan); !launched) return launched;
-  if (entry.byte_count > 0) {
-    if (Status copied = device_.gather(at<std::byte>(half.device, entry.bytes), view.data, rows_of(view)); !copied) {
-      return copied;
-    }
-  }
+  if (Status launched = launch(request, half, entry); !launched) return launched;
   half.used = entry.end;
   half.entries.push_back(entry);
   return {};
 }
 
-Status ObservationQueue::observe_at_once(const kernels::TensorView& view, const kernels::TensorView& source,
-                                         const kernels::TensorView& scales, bool bytes) {
-  const Result<TensorObserver::Seen> seen = observer_.look(view, source, scales);
-  if (!seen) return tl::unexpected(seen.error());
+Status ObservationQueue::launch(const ObservationRequest& request, const Half& half, const Entry& entry) {
+  const kernels::TensorView& view = request.view;
+  auto* chunks = at<std::uint64_t>(half.device, entry.chunks);
+  Status launched = request.health
+                        ? device_.launch(kernels::HealthScanArgs{.x = view,
+                                                                 .source = request.source,
+                                                                 .source_scales = request.scales,
+                                                                 .tiles = at<Health>(half.device, entry.tiles),
+                                                                 .chunks = chunks})
+                        : device_.launch(kernels::ContentHashArgs{.x = view, .chunks = chunks});
+  if (!launched || entry.byte_count == 0) return launched;
+  return device_.gather(at<std::byte>(half.device, entry.bytes), view.data, rows_of(view));
+}
+
+Status ObservationQueue::observe_at_once(const ObservationRequest& request) {
   Observation observation;
-  observation.hash = seen->hash;
-  observation.tiles = seen->tiles;
-  if (bytes) {
-    observation.bytes = make_bytes_(tensor_bytes(view));
-    if (Status copied = observer_.copy(view, observation.bytes); !copied) return copied;
+  if (request.health) {
+    const Result<TensorObserver::Seen> seen = observer_.look(request.view, request.source, request.scales);
+    if (!seen) return tl::unexpected(seen.error());
+    observation.hash = seen->hash;
+    observation.tiles = seen->tiles;
+  } else {
+    const Result<std::uint64_t> hash = observer_.hash(request.view);
+    if (!hash) return tl::unexpected(hash.error());
+    observation.hash = *hash;
+  }
+  if (request.bytes) {
+    observation.bytes = make_bytes_(tensor_bytes(request.view));
+    if (Status copied = observer_.copy(request.view, observation.bytes); !copied) return copied;
   }
   return deliver_(std::move(observation));
 }

@@ -17,8 +17,17 @@ namespace nanscope {
 /// What a device says of one tensor.
 struct Observation {
   std::uint64_t hash = 0;         ///< what TensorRow::hash holds
-  std::span<const Health> tiles;  ///< level 0 of the health pyramid, row-major
+  std::span<const Health> tiles;  ///< level 0 of the health pyramid, row-major; empty where not asked for
   std::vector<std::byte> bytes;   ///< of the elements, row-major without padding; empty where not asked for
+};
+
+/// What is asked of a tensor; its hash always is.
+struct ObservationRequest {
+  kernels::TensorView view;
+  kernels::TensorView source = {};  ///< what the elements were cast from, or not given
+  kernels::TensorView scales = {};  ///< of that cast
+  bool health = true;
+  bool bytes = false;
 };
 
 /// Looks at live tensors without holding up the device. On a GPU the results of many tensors gather in device memory,
@@ -39,10 +48,9 @@ class ObservationQueue {
   ObservationQueue(const ObservationQueue&) = delete;
   ObservationQueue& operator=(const ObservationQueue&) = delete;
 
-  /// `source` and `scales` are what the elements were cast from, or not given. Errors: the device's, and what deliver()
+  /// The views are read before this returns, or by what was launched then. Errors: the device's, and what deliver()
   /// says of this or an earlier tensor.
-  Status observe(const kernels::TensorView& view, const kernels::TensorView& source, const kernels::TensorView& scales,
-                 bool bytes);
+  Status observe(const ObservationRequest& request);
   /// Hands on all that was asked for.
   Status finish();
 
@@ -52,7 +60,7 @@ class ObservationQueue {
     std::size_t chunks = 0;
     std::size_t chunk_count = 0;
     std::size_t tiles = 0;
-    std::size_t tile_count = 0;
+    std::size_t tile_count = 0;  ///< 0: not asked for
     std::size_t bytes = 0;
     std::size_t byte_count = 0;    ///< 0: not asked for
     std::size_t tensor_bytes = 0;  ///< what the hash is of
@@ -66,9 +74,9 @@ class ObservationQueue {
     std::size_t used = 0;
   };
 
-  static Entry place(const kernels::TensorView& view, bool bytes, std::size_t begin);
-  Status observe_at_once(const kernels::TensorView& view, const kernels::TensorView& source,
-                         const kernels::TensorView& scales, bool bytes);
+  static Entry place(const ObservationRequest& request, std::size_t begin);
+  Status observe_at_once(const ObservationRequest& request);
+  Status launch(const ObservationRequest& request, const Half& half, const Entry& entry);
   Status grow(Half& half, std::size_t bytes);
   /// Begins to copy what the present half gathered, and makes the other one, emptied, the present one.
   Status swap();

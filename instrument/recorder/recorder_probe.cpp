@@ -101,7 +101,10 @@ Status RecorderProbe::record(const ProbeOp& op, const ProbeTensor& tensor) {
   row.channels = view.columns;
   row.heads = tensor.heads;
   row.first_token = tensor.first_token;
-  return queue_.observe(view, tensor.source, tensor.source_scales, waiting.capture != Capture::skip);
+  return queue_.observe({.view = view,
+                         .source = tensor.source,
+                         .scales = tensor.source_scales,
+                         .bytes = waiting.capture != Capture::skip});
 }
 
 Status RecorderProbe::observed(Observation observation) {

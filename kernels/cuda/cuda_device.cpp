@@ -106,9 +106,7 @@ class CudaDevice final : public Device {
     Result<cuda::Event> made = cuda::make_event();
     if (!made) return tl::unexpected(made.error());
     const std::shared_ptr<std::remove_pointer_t<cudaEvent_t>> copied = std::move(*made);
-    const auto then = [&](cudaError_t error, std::string_view what) {
-      status = checked(error, what, kFaultHint);
-    };
+    const auto then = [&](cudaError_t error, std::string_view what) { status = checked(error, what, kFaultHint); };
     const cudaEvent_t launched = queue_->launched.get();
     const cudaStream_t copies = queue_->copies.get();
     then(cudaEventRecord(launched, work()), "marking what was launched");

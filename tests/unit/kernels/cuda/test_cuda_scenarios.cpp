@@ -1,6 +1,7 @@
 // Every scenario on the CUDA device, whose work runs late or out of order: each tensor's hash and bytes are the CPU's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 #include <cstring>
@@ -8,8 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "core/place.h"
 #include "scenarios/record.h"
+#include "scenarios/replay.h"
 #include "scenarios/scenario.h"
+#include "tests/temporary_folder.h"
 #include "tests/unit/kernels/cuda/fake_cudart.h"
 
 namespace nanscope::scenarios {
@@ -107,6 +111,84 @@ TEST(CudaSteps, OfDecodeAreGraphs) {
   const auto spec = resolve(*scenario);
   ASSERT_TRUE(spec);
   for (const char* capture : {"none", "all"}) expect_graphs(*spec, capture);
+}
+
+RunSpec flagship() {
+  const auto scenario = load_scenario(NANSCOPE_SOURCE_DIR "/scenarios/kv-scale-lock.toml");
+  EXPECT_TRUE(scenario);
+  return *resolve(*scenario);
+}
+
+/// A recording of the CPU's, replayed on the GPU.
+class CudaReplay : public testing::TestWithParam<Schedule> {
+ protected:
+  void SetUp() override {
+    fake_cuda::reset(GetParam(), 5);
+    workbench_ = *Workbench::open("cuda", 1);
+  }
+  void TearDown() override {
+    workbench_.reset();
+    EXPECT_THAT(fake_cuda::problems(), IsEmpty());
+  }
+  std::unique_ptr<Workbench> workbench_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Schedules, CudaReplay, testing::Values(Schedule::late, Schedule::random),
+                         [](const testing::TestParamInfo<Schedule>& info) {
+                           return info.param == Schedule::late ? "late" : "random";
+                         });
+
+TEST_P(CudaReplay, HasEveryHashOfTheRecording) {
+  const Recorded recorded = run(flagship(), "cpu:baseline", "none");
+  const auto report = replay(*workbench_, recorded.recording);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_TRUE(report->same());
+  EXPECT_EQ(report->verified, recorded.result.tensors);
+}
+
+/// What differs is found late, and told at its place; what came after it does not count.
+TEST_P(CudaReplay, TellsTheFirstTensorThatDiffers) {
+  TemporaryFolder folder;
+  const std::filesystem::path path = folder / "changed.nanscope";
+  std::int64_t changed = 0;
+  {
+    const auto cpu = Workbench::open("cpu:baseline", 1);
+    ASSERT_TRUE(cpu);
+    RecordOptions options;
+    options.path = path;
+    const auto recorded = record(**cpu, flagship(), options);
+    ASSERT_TRUE(recorded) << recorded.error().message;
+    changed = recorded->result.tensors / 2;
+  }
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+  const std::string sql = "UPDATE tensors SET hash = hash + 1 WHERE id IN (" + std::to_string(changed) + "," +
+                          std::to_string(changed + 1) + ")";
+  EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(database);
+  const auto recording = Recording::open(path);
+  ASSERT_TRUE(recording) << recording.error().message;
+  const auto report = replay(*workbench_, *recording);
+  ASSERT_TRUE(report) << report.error().message;
+  ASSERT_TRUE(report->divergence);
+  EXPECT_EQ(report->verified, changed - 1);
+  EXPECT_EQ(report->divergence->place, to_string(*place_of(*recording, *recording->tensor(changed))));
+}
+
+TEST_P(CudaReplay, RemakesElements) {
+  const Recorded all = run(flagship(), "cpu:baseline", "all");
+  const Recorded none = run(flagship(), "cpu:baseline", "none");
+  const auto cpu = Workbench::open("cpu:baseline", 1);
+  ASSERT_TRUE(cpu);
+  ReplayTensors expected(**cpu, none.recording, 1 << 22);
+  ReplayTensors tensors(*workbench_, none.recording, 1 << 22);
+  for (std::int64_t id = 1; id <= all.result.tensors; id += 97) {
+    const auto data = tensors.fetch(id);
+    ASSERT_TRUE(data) << data.error().message;
+    EXPECT_EQ(data->bytes == **all.recording.tensor_bytes(id), true) << "tensor " << id;
+    EXPECT_TRUE(expected.fetch(id));
+  }
+  EXPECT_EQ(tensors.replays(), expected.replays()) << "each replay keeps as much as the budget allows";
 }
 
 }  // namespace

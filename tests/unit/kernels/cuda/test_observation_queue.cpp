@@ -50,7 +50,7 @@ std::vector<Kept> observe_all(kernels::Device& device, std::size_t half_bytes) {
       const TensorView view{buffer.data(), Format::f32, rows, columns, columns + turn % 3};
       const Status launched = rows > 0 ? device.launch(kernels::ResidualAddArgs{view, view, view}) : Status{};
       EXPECT_TRUE(launched);
-      const Status asked = queue.observe(view, {}, {}, turn % 2 == 0);
+      const Status asked = queue.observe({.view = view, .health = turn % 3 != 0, .bytes = turn % 2 == 0});
       EXPECT_TRUE(asked) << asked.error().message;
       ++turn;
     }
@@ -98,7 +98,7 @@ TEST(ObservationQueue, WaitsOnlyWhenAHalfIsFull) {
   ObservationQueue queue(
       **gpu, [&](const Observation&) { return ++delivered, Status{}; },
       [](std::size_t bytes) { return std::vector<std::byte>(bytes); });
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(queue.observe(view, {}, {}, true));
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(queue.observe({.view = view, .bytes = true}));
   EXPECT_EQ(delivered, 0);
   EXPECT_EQ(fake_cuda::calls("cudaEventSynchronize") + fake_cuda::calls("cudaStreamSynchronize"), 0);
   ASSERT_TRUE(queue.finish());
@@ -121,7 +121,7 @@ TEST(ObservationQueue, AnErrorOfWhoIsToldEndsIt) {
         [](std::size_t bytes) { return std::vector<std::byte>(bytes); }, 6000);
     Status status;
     int asked = 0;
-    for (; status && asked < 10; ++asked) status = queue.observe(view, {}, {}, true);
+    for (; status && asked < 10; ++asked) status = queue.observe({.view = view, .bytes = true});
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().message, "the disk is full");
     EXPECT_LT(asked, 10);
