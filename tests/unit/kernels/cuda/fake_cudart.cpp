@@ -100,7 +100,7 @@ bool is_pinned(const void* p, std::size_t bytes) {
 }
 
 /// Runs the stream up to the task, and first what it waits for elsewhere. Device memory is open meanwhile.
-void run_through(const TaskPtr& task) {
+void run_through(TaskPtr task) {  // a copy: the queue that it is taken from forgets it
   while (!task->done) {
     FakeStream* stream = machine().home.at(task);
     const TaskPtr front = stream->queue.front();
@@ -112,7 +112,7 @@ void run_through(const TaskPtr& task) {
   }
 }
 
-void run_until(const TaskPtr& task) {
+void run_until(TaskPtr task) {
   if (task == nullptr || task->done) return;
   protect(PROT_READ | PROT_WRITE);
   run_through(task);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -25,8 +26,9 @@ struct Kept {
 };
 
 bool operator==(const Kept& a, const Kept& b) {
-  return a.hash == b.hash && a.bytes == b.bytes && a.tiles.size() == b.tiles.size() &&
-         std::memcmp(a.tiles.data(), b.tiles.data(), a.tiles.size() * sizeof(Health)) == 0;
+  const auto same = [](const Health& x, const Health& y) { return std::memcmp(&x, &y, sizeof(Health)) == 0; };
+  return a.hash == b.hash && a.bytes == b.bytes &&
+         std::equal(a.tiles.begin(), a.tiles.end(), b.tiles.begin(), b.tiles.end(), same);
 }
 
 /// Doubles a tensor of many shapes in place, again and again, and observes it after each time.
