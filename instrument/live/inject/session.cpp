@@ -361,13 +361,13 @@ void Session::finish() {
   }
   wake_.notify_all();
   if (ticker_.joinable()) ticker_.join();
+  if (activity_) (void)activity_->flush(true);
   if (!watch_mutex_.try_lock_for(kPatience)) {
     write_all();
     (void)timeline_->commit();
     return tell("the GPU does not answer: the recording ends here");
   }
   const std::lock_guard lock(watch_mutex_, std::adopt_lock);
-  if (activity_) (void)activity_->flush(true);
   if (watcher_) tell_of_the_watch();
   write_all();
   tell_what_was_lost();
