@@ -77,7 +77,8 @@ std::vector<Object> make_objects() {
 }  // namespace
 
 std::span<const Object> objects() {
-  static const std::vector<Object> all = make_objects();
+  // Never destroyed: a writer may still work while the process runs its exit handlers.
+  static const std::vector<Object>& all = *new std::vector<Object>(make_objects());
   return all;
 }
 

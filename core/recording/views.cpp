@@ -178,8 +178,10 @@ std::string events() {
 }  // namespace
 
 std::span<const std::string> views() {
-  static const std::vector<std::string> all = {completeness(), requests(), ops(), inputs(), tensors(), bad(),
-                                               token_health(), scales(),   kv(),  tokens(), kernels(), events()};
+  // Never destroyed: see objects().
+  static const std::vector<std::string>& all =
+      *new std::vector<std::string>{completeness(), requests(), ops(), inputs(), tensors(), bad(),
+                                    token_health(), scales(),   kv(),  tokens(), kernels(), events()};
   return all;
 }
 

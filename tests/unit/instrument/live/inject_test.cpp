@@ -75,6 +75,16 @@ TEST_F(Injected, TheTimelineHasEveryLaunchInOrderWithItsTimes) {
   EXPECT_EQ(trace.code, 0) << trace.err;
 }
 
+/// It ends while the recording is still being made: what the writing thread needs must outlive exit handlers.
+TEST_F(Injected, ABriefProgramIsRecordedWholeEveryTime) {
+  for (int i = 0; i < 20; ++i) {
+    const Output run = attach("--force", "healthy");
+    ASSERT_EQ(run.code, 0) << "run " << i << ": " << run.err;
+    ASSERT_THAT(run.err, HasSubstr("3 launches in ")) << "run " << i;
+    ASSERT_EQ(ops().size(), 3U) << "run " << i;
+  }
+}
+
 TEST_F(Injected, ARecordingIsNotReplacedUnlessForced) {
   ASSERT_EQ(attach("", "healthy").code, 0);
   const Output again = attach("", "healthy");
