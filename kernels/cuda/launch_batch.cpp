@@ -43,7 +43,7 @@ cudaKernelNodeParams node_of(int op, std::int64_t warps, Parameters& parameters)
 }
 
 /// "residual_add", "a copy".
-std::string_view name_of(int deed) { return deed < 0 ? "a copy" : op_name(static_cast<OpId>(deed)); }
+std::string_view name_of(int kind) { return kind < 0 ? "a copy" : op_name(static_cast<OpId>(kind)); }
 
 constexpr std::string_view kGraphHint = "run on device 'cuda:nograph', and please report it";
 
@@ -66,11 +66,11 @@ Status LaunchBatch::add_copy(void* to, const void* from, std::size_t bytes) {
   return flush_if_enough();
 }
 
-void* LaunchBatch::add(Deed deed, std::int64_t warps, std::size_t arg_bytes, std::int64_t work) {
+void* LaunchBatch::add(Kind kind, std::int64_t warps, std::size_t arg_bytes, std::int64_t work) {
   const std::size_t at = gathered_.args.size();
   const std::size_t words = (arg_bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
   gathered_.args.resize(at + words);
-  gathered_.launches.push_back({deed, warps, at, words});
+  gathered_.launches.push_back({kind, warps, at, words});
   gathered_.work += work;
   return &gathered_.args[at];
 }
@@ -113,15 +113,15 @@ Status LaunchBatch::start() {
   // Seen for the first time: most of these do not come again.
   if (sequences_.size() == kMostSequences) sequences_.pop_back();
   Sequence& sequence = sequences_.emplace_front();
-  for (const Launch& launch : gathered_.launches) sequence.deeds.push_back(launch.deed);
+  for (const Launch& launch : gathered_.launches) sequence.kinds.push_back(launch.kind);
   return launch_each();
 }
 
 LaunchBatch::Sequence* LaunchBatch::find() {
-  const auto same = [](const Launch& launch, Deed deed) { return launch.deed == deed; };
+  const auto same = [](const Launch& launch, Kind kind) { return launch.kind == kind; };
   const auto found = std::find_if(sequences_.begin(), sequences_.end(), [&](const Sequence& sequence) {
-    return std::equal(gathered_.launches.begin(), gathered_.launches.end(), sequence.deeds.begin(),
-                      sequence.deeds.end(), same);
+    return std::equal(gathered_.launches.begin(), gathered_.launches.end(), sequence.kinds.begin(),
+                      sequence.kinds.end(), same);
   });
   if (found == sequences_.end()) return nullptr;
   sequences_.splice(sequences_.begin(), sequences_, found);
@@ -131,26 +131,29 @@ LaunchBatch::Sequence* LaunchBatch::find() {
 Status LaunchBatch::launch_each() {
   for (const Launch& launch : gathered_.launches) {
     cudaError_t error = cudaSuccess;
-    if (launch.deed == kCopy) {
+    if (launch.kind == kCopy) {
       const Copy copy = copy_of(launch);
       error = cudaMemcpyAsync(copy.to, copy.from, copy.bytes, cudaMemcpyDeviceToDevice, stream_);
     } else {
       Parameters parameters(&gathered_.args[launch.args], launch.warps);
-      error = cudaLaunchKernel(kernel(launch.deed).function, dim3(blocks(launch.warps)), dim3(kThreadsPerBlock),
+      error = cudaLaunchKernel(kernel(launch.kind).function, dim3(blocks(launch.warps)), dim3(kThreadsPerBlock),
                                parameters.pointers(), 0, stream_);
     }
-    Status launched = checked(error, fmt::format("launching {}", name_of(launch.deed)), kFaultHint);
+    Status launched = checked(error, fmt::format("launching {}", name_of(launch.kind)), kFaultHint);
     if (!launched) return launched;
   }
   return {};
 }
 
 Status LaunchBatch::launch_graph(Sequence& sequence) {
-  if (Status told = sequence.exec ? renew(sequence) : build(sequence); !told) return told;
+  if (Status told = sequence.exec ? renew(sequence) : build(sequence); !told) {
+    sequence.exec.reset();  // some of its nodes may be changed, others not
+    return told;
+  }
   std::swap(sequence.last, gathered_);
   return checked(
       cudaGraphLaunch(sequence.exec.get(), stream_),
-      fmt::format("launching a graph of {} ops, {} the first", sequence.deeds.size(), name_of(sequence.deeds.front())),
+      fmt::format("launching a graph of {} ops, {} the first", sequence.kinds.size(), name_of(sequence.kinds.front())),
       kFaultHint);
 }
 
@@ -173,17 +176,17 @@ Status LaunchBatch::add_node(Sequence& sequence, const Launch& launch) {
   const std::size_t count = before == nullptr ? 0 : 1;
   cudaGraphNode_t node = nullptr;
   cudaError_t error = cudaSuccess;
-  if (launch.deed == kCopy) {
+  if (launch.kind == kCopy) {
     const Copy copy = copy_of(launch);
     error = cudaGraphAddMemcpyNode1D(&node, sequence.graph.get(), before, count, copy.to, copy.from, copy.bytes,
                                      cudaMemcpyDeviceToDevice);
   } else {
     Parameters parameters(&gathered_.args[launch.args], launch.warps);
-    const cudaKernelNodeParams params = node_of(launch.deed, launch.warps, parameters);
+    const cudaKernelNodeParams params = node_of(launch.kind, launch.warps, parameters);
     error = cudaGraphAddKernelNode(&node, sequence.graph.get(), before, count, &params);
   }
   sequence.nodes.push_back(node);
-  return checked(error, fmt::format("adding {} to a graph", name_of(launch.deed)), kGraphHint);
+  return checked(error, fmt::format("adding {} to a graph", name_of(launch.kind)), kGraphHint);
 }
 
 Status LaunchBatch::renew(Sequence& sequence) {
@@ -202,16 +205,16 @@ Status LaunchBatch::renew(Sequence& sequence) {
 Status LaunchBatch::renew_node(Sequence& sequence, std::size_t index) {
   const Launch& launch = gathered_.launches[index];
   cudaError_t error = cudaSuccess;
-  if (launch.deed == kCopy) {
+  if (launch.kind == kCopy) {
     const Copy copy = copy_of(launch);
     error = cudaGraphExecMemcpyNodeSetParams1D(sequence.exec.get(), sequence.nodes[index], copy.to, copy.from,
                                                copy.bytes, cudaMemcpyDeviceToDevice);
   } else {
     Parameters parameters(&gathered_.args[launch.args], launch.warps);
-    const cudaKernelNodeParams params = node_of(launch.deed, launch.warps, parameters);
+    const cudaKernelNodeParams params = node_of(launch.kind, launch.warps, parameters);
     error = cudaGraphExecKernelNodeSetParams(sequence.exec.get(), sequence.nodes[index], &params);
   }
-  return checked(error, fmt::format("changing {} in a graph", name_of(launch.deed)), kGraphHint);
+  return checked(error, fmt::format("changing {} in a graph", name_of(launch.kind)), kGraphHint);
 }
 
 }  // namespace nanscope::kernels::cuda

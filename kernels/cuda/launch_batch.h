@@ -42,10 +42,10 @@ class LaunchBatch {
 
  private:
   /// What is done: an op, by its id, or a copy.
-  using Deed = int;
-  static constexpr Deed kCopy = -1;
+  using Kind = int;
+  static constexpr Kind kCopy = -1;
   struct Launch {
-    Deed deed = kCopy;
+    Kind kind = kCopy;
     std::int64_t warps = 0;     ///< of an op
     std::size_t args = 0;       ///< where they begin in Gathered::args: an op's, or a Copy
     std::size_t arg_words = 0;  ///< and how many
@@ -62,7 +62,7 @@ class LaunchBatch {
   };
   /// A sequence that was seen, and its graph from the second time on.
   struct Sequence {
-    std::vector<Deed> deeds;
+    std::vector<Kind> kinds;
     Gathered last;  ///< what the graph's nodes were told
     Graph graph;
     GraphExec exec;
@@ -70,7 +70,7 @@ class LaunchBatch {
   };
 
   /// Room for the arguments of what comes next.
-  void* add(Deed deed, std::int64_t warps, std::size_t arg_bytes, std::int64_t work);
+  void* add(Kind kind, std::int64_t warps, std::size_t arg_bytes, std::int64_t work);
   Copy copy_of(const Launch& launch) const;
   Status flush_if_enough();
   Status start();

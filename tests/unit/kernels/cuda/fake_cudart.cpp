@@ -60,7 +60,11 @@ struct Machine {
   Schedule schedule = Schedule::late;
   std::mt19937_64 random;
   std::map<std::string, int> calls;
-  std::map<std::string, cudaError_t> failures;
+  struct Failure {
+    cudaError_t error;
+    int after;
+  };
+  std::map<std::string, Failure> failures;
   std::function<void(kernels::OpId)> told;
   std::vector<std::string> problems;
   std::set<FakeStream*> streams;
@@ -146,8 +150,8 @@ cudaError_t begin(const std::string& call) {
   ++machine().calls[call];
   maybe_run_something();
   const auto failure = machine().failures.find(call);
-  if (failure == machine().failures.end()) return cudaSuccess;
-  machine().last = failure->second;
+  if (failure == machine().failures.end() || failure->second.after-- > 0) return cudaSuccess;
+  machine().last = failure->second.error;
   machine().failures.erase(failure);
   return machine().last;
 }
@@ -240,7 +244,7 @@ void reset(Schedule schedule, std::uint64_t seed) {
   machine().problems.clear();
   machine().last = cudaSuccess;
 }
-void fail_next(const std::string& call, cudaError_t error) { machine().failures[call] = error; }
+void fail_next(const std::string& call, cudaError_t error, int after) { machine().failures[call] = {error, after}; }
 void on_launch(std::function<void(kernels::OpId)> told) { machine().told = std::move(told); }
 int calls(const std::string& call) { return machine().calls[call]; }
 const std::vector<std::string>& problems() { return machine().problems; }

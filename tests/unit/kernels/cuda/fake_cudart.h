@@ -19,8 +19,8 @@ enum class Schedule : std::uint8_t { late, eager, random };
 
 /// Forgets counts, problems, failures to come and who is told of launches. Nothing may be pending or allocated.
 void reset(Schedule schedule, std::uint64_t seed = 1);
-/// The next call of this function fails with `error`.
-void fail_next(const std::string& call, cudaError_t error);
+/// The next call of this function, or the one that `after` others precede, fails with `error`.
+void fail_next(const std::string& call, cudaError_t error, int after = 0);
 /// Calls since reset().
 int calls(const std::string& call);
 /// What was done that CUDA does not allow or promise.

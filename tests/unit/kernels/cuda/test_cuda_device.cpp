@@ -248,6 +248,26 @@ TEST_P(CudaGraphs, NodesAreToldOfOtherSizesToo) {
   EXPECT_EQ(last[3], 2.0F * (1 << kOps)) << "beyond the three columns";
 }
 
+TEST_P(CudaGraphs, OneThatCouldNotBeChangedAsAWholeIsMadeAnew) {
+  make_chain();
+  expect_step(1);
+  const TensorView x = vector(2);
+  step(x);
+  ASSERT_TRUE(device_->synchronize());
+  const std::vector<TensorView> whole = chain_;
+  TensorView narrow = x;
+  narrow.columns = 3;
+  for (TensorView& view : chain_) view.columns = 3;
+  fake_cuda::fail_next("cudaGraphExecKernelNodeSetParams", cudaErrorIllegalAddress, 2);
+  step(narrow);
+  EXPECT_FALSE(device_->synchronize());
+  chain_ = whole;
+  const std::vector<float> five(kColumns, 5.0F);
+  ASSERT_TRUE(device_->upload(x.data, std::as_bytes(std::span(five))));
+  step(x);
+  EXPECT_EQ(read(chain_.back()), std::vector<float>(kColumns, 5.0F * (1 << kOps)));
+}
+
 TEST_P(CudaGraphs, ManyOpsAreStartedBeforeAnybodyAsks) {
   const TensorView a = vector(1);
   const TensorView b = vector(2);
