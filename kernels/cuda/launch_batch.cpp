@@ -146,9 +146,14 @@ Status LaunchBatch::launch_each() {
 }
 
 Status LaunchBatch::launch_graph(Sequence& sequence) {
-  if (Status told = sequence.exec ? renew(sequence) : build(sequence); !told) {
-    sequence.exec.reset();  // some of its nodes may be changed, others not
-    return told;
+  if (sequence.exec && !renew(sequence)) {
+    // Some of its nodes may be changed, others not. What CUDA does not change it may still make anew; where the GPU
+    // itself is in trouble, that fails too, and is told.
+    cudaGetLastError();
+    sequence.exec.reset();
+  }
+  if (!sequence.exec) {
+    if (Status built = build(sequence); !built) return built;
   }
   std::swap(sequence.last, gathered_);
   return checked(
@@ -166,9 +171,9 @@ Status LaunchBatch::build(Sequence& sequence) {
     if (Status added = add_node(sequence, launch); !added) return added;
   }
   cudaGraphExec_t exec = nullptr;
-  Status made = checked(cudaGraphInstantiate(&exec, graph, 0), "preparing a graph", kGraphHint);
+  if (Status made = checked(cudaGraphInstantiate(&exec, graph, 0), "preparing a graph", kGraphHint); !made) return made;
   sequence.exec.reset(exec);
-  return made;
+  return {};
 }
 
 Status LaunchBatch::add_node(Sequence& sequence, const Launch& launch) {
@@ -189,32 +194,28 @@ Status LaunchBatch::add_node(Sequence& sequence, const Launch& launch) {
   return checked(error, fmt::format("adding {} to a graph", name_of(launch.kind)), kGraphHint);
 }
 
-Status LaunchBatch::renew(Sequence& sequence) {
+bool LaunchBatch::renew(Sequence& sequence) {
   for (std::size_t i = 0; i < gathered_.launches.size(); ++i) {
     const Launch& now = gathered_.launches[i];
     const Launch& before = sequence.last.launches[i];
     const bool same =
         now.warps == before.warps && std::equal(&gathered_.args[now.args], &gathered_.args[now.args] + now.arg_words,
                                                 &sequence.last.args[before.args]);
-    if (same) continue;
-    if (Status told = renew_node(sequence, i); !told) return told;
+    if (!same && !renew_node(sequence, i)) return false;
   }
-  return {};
+  return true;
 }
 
-Status LaunchBatch::renew_node(Sequence& sequence, std::size_t index) {
+bool LaunchBatch::renew_node(Sequence& sequence, std::size_t index) {
   const Launch& launch = gathered_.launches[index];
-  cudaError_t error = cudaSuccess;
   if (launch.kind == kCopy) {
     const Copy copy = copy_of(launch);
-    error = cudaGraphExecMemcpyNodeSetParams1D(sequence.exec.get(), sequence.nodes[index], copy.to, copy.from,
-                                               copy.bytes, cudaMemcpyDeviceToDevice);
-  } else {
-    Parameters parameters(&gathered_.args[launch.args], launch.warps);
-    const cudaKernelNodeParams params = node_of(launch.kind, launch.warps, parameters);
-    error = cudaGraphExecKernelNodeSetParams(sequence.exec.get(), sequence.nodes[index], &params);
+    return cudaGraphExecMemcpyNodeSetParams1D(sequence.exec.get(), sequence.nodes[index], copy.to, copy.from,
+                                              copy.bytes, cudaMemcpyDeviceToDevice) == cudaSuccess;
   }
-  return checked(error, fmt::format("changing {} in a graph", name_of(launch.kind)), kGraphHint);
+  Parameters parameters(&gathered_.args[launch.args], launch.warps);
+  const cudaKernelNodeParams params = node_of(launch.kind, launch.warps, parameters);
+  return cudaGraphExecKernelNodeSetParams(sequence.exec.get(), sequence.nodes[index], &params) == cudaSuccess;
 }
 
 }  // namespace nanscope::kernels::cuda

@@ -78,8 +78,9 @@ class LaunchBatch {
   Status launch_graph(Sequence& sequence);
   Status build(Sequence& sequence);
   Status add_node(Sequence& sequence, const Launch& launch);
-  Status renew(Sequence& sequence);
-  Status renew_node(Sequence& sequence, std::size_t index);
+  /// Tells the graph's nodes what is gathered. False when CUDA refuses a change.
+  bool renew(Sequence& sequence);
+  bool renew_node(Sequence& sequence, std::size_t index);
   Sequence* find();
 
   cudaStream_t stream_;

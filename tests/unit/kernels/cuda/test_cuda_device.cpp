@@ -260,7 +260,8 @@ TEST_P(CudaGraphs, OneThatCouldNotBeChangedAsAWholeIsMadeAnew) {
   for (TensorView& view : chain_) view.columns = 3;
   fake_cuda::fail_next("cudaGraphExecKernelNodeSetParams", cudaErrorIllegalAddress, 2);
   step(narrow);
-  EXPECT_FALSE(device_->synchronize());
+  EXPECT_EQ(read(chain_.back())[2], 2.0F * (1 << kOps));
+  EXPECT_EQ(fake_cuda::calls("cudaGraphInstantiate"), 2);
   chain_ = whole;
   const std::vector<float> five(kColumns, 5.0F);
   ASSERT_TRUE(device_->upload(x.data, std::as_bytes(std::span(five))));
@@ -449,10 +450,8 @@ const std::vector<Trouble>& troubles() {
       {"cudaGraphCreate", "making a graph", launch_steps},
       {"cudaGraphAddKernelNode", "adding residual_add to a graph", launch_steps},
       {"cudaGraphInstantiate", "preparing a graph", launch_steps},
-      {"cudaGraphExecKernelNodeSetParams", "changing residual_add in a graph", launch_steps},
       {"cudaMemcpyAsync", "launching a copy", copy_steps},
       {"cudaGraphAddMemcpyNode1D", "adding a copy to a graph", copy_steps},
-      {"cudaGraphExecMemcpyNodeSetParams1D", "changing a copy in a graph", copy_steps},
       {"cudaMemcpy2DAsync", "copying rows on the GPU", copy_steps},
       {"cudaGraphLaunch", "launching a graph of 5 ops, residual_add the first", launch_steps},
   };
