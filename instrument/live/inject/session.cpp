@@ -117,8 +117,11 @@ Status Session::listen() {
   for (const auto id : kLaunches) {
     if (Status on = subscriber_->listen(CUPTI_CB_DOMAIN_DRIVER_API, id); !on) return on;
   }
-  for (const auto id : kRuntimeLaunches) {
-    if (Status on = subscriber_->listen(CUPTI_CB_DOMAIN_RUNTIME_API, id); !on) return on;
+  // Only records of work name the runtime's calls.
+  if (activity_) {
+    for (const auto id : kRuntimeLaunches) {
+      if (Status on = subscriber_->listen(CUPTI_CB_DOMAIN_RUNTIME_API, id); !on) return on;
+    }
   }
   if (!watcher_) return {};
   for (const auto id : kMemory) {
