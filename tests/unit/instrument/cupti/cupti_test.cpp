@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "fake_cupti.h"
 #include "instrument/cupti/activity_trace.h"
 #include "instrument/cupti/api.h"
 #include "instrument/cupti/cupti_trace.h"
 #include "instrument/cupti/joiner.h"
 #include "instrument/cupti/subscriber.h"
+#include "tests/unit/instrument/cupti/load_fake_cupti.h"
 
 /// Against a fake libcupti that hands out made-up records.
 namespace nanscope::cupti {
@@ -48,13 +47,8 @@ CUpti_ActivityKernel10 kernel(std::uint32_t correlation, const char* name, std::
 class Cupti : public testing::Test {
  protected:
   void SetUp() override {
-    void* library = dlopen(NANSCOPE_FAKE_CUPTI, RTLD_NOW);
-    ASSERT_NE(library, nullptr) << dlerror();
-    const auto get = reinterpret_cast<decltype(&fake_cupti_control)>(dlsym(library, "fake_cupti_control"));
-    ASSERT_NE(get, nullptr);
-    fake_ = get();
-    fake_->reset();
-    setenv("NANSCOPE_CUPTI", NANSCOPE_FAKE_CUPTI, 1);
+    fake_ = load_fake_cupti(NANSCOPE_FAKE_CUPTI);
+    ASSERT_NE(fake_, nullptr);
     api_ = Api::load(NANSCOPE_FAKE_CUPTI).value();
   }
   void TearDown() override { unsetenv("NANSCOPE_CUPTI"); }

@@ -1,5 +1,4 @@
 // A run on the CUDA device, traced: each kernel is joined to the op that launched it, as on a GPU.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +11,7 @@
 #include "kernels/op_table.h"
 #include "scenarios/record.h"
 #include "scenarios/scenario.h"
-#include "tests/unit/instrument/cupti/fake_cupti.h"
+#include "tests/unit/instrument/cupti/load_fake_cupti.h"
 #include "tests/unit/kernels/cuda/fake_cudart.h"
 
 namespace nanscope::scenarios {
@@ -21,13 +20,8 @@ namespace {
 class CudaTrace : public testing::Test {
  protected:
   void SetUp() override {
-    void* library = dlopen(NANSCOPE_FAKE_CUPTI, RTLD_NOW);
-    ASSERT_NE(library, nullptr) << dlerror();
-    const auto get = reinterpret_cast<decltype(&fake_cupti_control)>(dlsym(library, "fake_cupti_control"));
-    ASSERT_NE(get, nullptr);
-    cupti_ = get();
-    cupti_->reset();
-    setenv("NANSCOPE_CUPTI", NANSCOPE_FAKE_CUPTI, 1);
+    cupti_ = cupti::load_fake_cupti(NANSCOPE_FAKE_CUPTI);
+    ASSERT_NE(cupti_, nullptr);
     fake_cuda::reset(fake_cuda::Schedule::late);
     fake_cuda::on_launch([this](kernels::OpId op) { report(kernels::op_name(op)); });
   }
