@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -262,6 +263,12 @@ class Bench {
 int main(int argc, char** argv) {
   if (argc < 2) {
     fmt::print(stderr, "usage: bench_gui RECORDING [VIEW...]\n");
+    return 2;
+  }
+  std::error_code error;
+  static_cast<void>(std::filesystem::file_size(argv[1], error));
+  if (error) {
+    fmt::print(stderr, "bench_gui: {}: {}\n", argv[1], error.message());
     return 2;
   }
   return nanscope::gui::Bench(argv[1], {argv + 2, argv + argc}).run();
