@@ -57,6 +57,7 @@ class CudaDevice final : public Device {
     // What was launched but not started may still use the memory; cudaFree itself waits for what was started.
     Buffer buffer(std::shared_ptr<void>(memory,
                                         [queue = queue_](void* p) {
+                                          cudaSetDevice(queue->ordinal);
                                           queue->batch.flush_later_told();
                                           cudaFree(p);
                                         }),
@@ -144,8 +145,8 @@ class CudaDevice final : public Device {
  private:
   cudaStream_t work() const { return queue_->work.get(); }
   Status select() {
-    return checked(cudaSetDevice(queue_->ordinal), fmt::format("selecting GPU {}", queue_->ordinal),
-                   "check it with nvidia-smi");
+    const auto what = [this] { return fmt::format("selecting GPU {}", queue_->ordinal); };
+    return checked(cudaSetDevice(queue_->ordinal), what, "check it with nvidia-smi");
   }
   /// Selects the GPU and starts what was gathered, so that what comes next on the stream comes after it.
   Status started() {

@@ -139,7 +139,8 @@ Status LaunchBatch::launch_each() {
       error = cudaLaunchKernel(kernel(launch.kind).function, dim3(blocks(launch.warps)), dim3(kThreadsPerBlock),
                                parameters.pointers(), 0, stream_);
     }
-    Status launched = checked(error, fmt::format("launching {}", name_of(launch.kind)), kFaultHint);
+    const auto what = [&] { return fmt::format("launching {}", name_of(launch.kind)); };
+    Status launched = checked(error, what, kFaultHint);
     if (!launched) return launched;
   }
   return {};
@@ -156,10 +157,11 @@ Status LaunchBatch::launch_graph(Sequence& sequence) {
     if (Status built = build(sequence); !built) return built;
   }
   std::swap(sequence.last, gathered_);
-  return checked(
-      cudaGraphLaunch(sequence.exec.get(), stream_),
-      fmt::format("launching a graph of {} ops, {} the first", sequence.kinds.size(), name_of(sequence.kinds.front())),
-      kFaultHint);
+  const auto what = [&] {
+    return fmt::format("launching a graph of {} ops, {} the first", sequence.kinds.size(),
+                       name_of(sequence.kinds.front()));
+  };
+  return checked(cudaGraphLaunch(sequence.exec.get(), stream_), what, kFaultHint);
 }
 
 Status LaunchBatch::build(Sequence& sequence) {
@@ -191,7 +193,8 @@ Status LaunchBatch::add_node(Sequence& sequence, const Launch& launch) {
     error = cudaGraphAddKernelNode(&node, sequence.graph.get(), before, count, &params);
   }
   sequence.nodes.push_back(node);
-  return checked(error, fmt::format("adding {} to a graph", name_of(launch.kind)), kGraphHint);
+  return checked(
+      error, [&] { return fmt::format("adding {} to a graph", name_of(launch.kind)); }, kGraphHint);
 }
 
 bool LaunchBatch::renew(Sequence& sequence) {

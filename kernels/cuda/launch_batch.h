@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <span>
 #include <vector>
 
 #include "core/result.h"

@@ -2,6 +2,7 @@
 /// What the CUDA device needs of the runtime, owned and with its errors in words.
 #include <cuda_runtime_api.h>
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string_view>
@@ -17,6 +18,11 @@ inline constexpr std::string_view kFaultHint =
 
 /// "cuda: <what> failed: <CUDA's words>; <next>".
 Status checked(cudaError_t error, std::string_view what, std::string_view next);
+/// The same for calls that are made all the time: `what` is put into words when there is an error alone.
+template <std::invocable What>
+Status checked(cudaError_t error, const What& what, std::string_view next) {
+  return error == cudaSuccess ? Status{} : checked(error, std::string_view(what()), next);
+}
 
 template <auto destroy>
 struct Destroy {

@@ -194,6 +194,7 @@ void Session::driver_call(CUpti_CallbackId id, const CUpti_CallbackData& call) {
   }
   if (std::find(kMemory.begin(), kMemory.end(), id) != kMemory.end()) return memory_call(id, call);
   if (!begins) return launch_ends(call);
+  *call.correlationData = 0;  // what launch_ends() finds, also when this is no launch after all
   if (auto launch = launch_call(id, call.functionParams)) launch_begins(*launch, call);
 }
 
@@ -206,7 +207,6 @@ void Session::graph_begins(CUstream stream, const CUpti_CallbackData& call) {
 }
 
 void Session::launch_begins(LaunchCall& launch, const CUpti_CallbackData& call) {
-  *call.correlationData = 0;
   const bool timed = watcher_ && ++since_timed == kTimedOf;
   if (timed) since_timed = 0;
   const std::int64_t start = timed ? driver_->now_ns() : 0;
