@@ -48,7 +48,7 @@ int attach_dump(const Options& options) {
   opening.stop = interrupt.token();
   Result<std::unique_ptr<OpenDump>> dump = OpenDump::open(options.dump, opening);
   if (!dump) return failed(dump.error());
-  for (const DumpNote& one : (*dump)->unread()) complain("not read: " + one.text);
+  for (const RunNote& one : (*dump)->unread()) complain("not read: " + one.text);
   AttachOptions attaching;
   attaching.overwrite = options.force;
   attaching.elements = !options.no_elements;

@@ -32,7 +32,7 @@ nlohmann::ordered_json json_of(const Dump& dump, const Diagnosis& diagnosis) {
   nlohmann::ordered_json json = to_json(diagnosis);
   json["hypotheses"] = to_json(diagnosis.hypotheses);
   json["notes"] = nlohmann::ordered_json::array();
-  for (const DumpNote& note : dump.notes) json["notes"].push_back({{"tensor", note.tensor}, {"text", note.text}});
+  for (const RunNote& note : dump.notes) json["notes"].push_back({{"tensor", note.tensor}, {"text", note.text}});
   return json;
 }
 
@@ -68,7 +68,7 @@ int diagnose_dump_target(const std::string& path, const std::string& format, boo
   }
   const Dump& dump = (*opened)->dump();
   // What could not be read is not part of the answer: it is said where a script sees it too.
-  for (const DumpNote& one : (*opened)->unread()) complain("not read: " + one.text);
+  for (const RunNote& one : (*opened)->unread()) complain("not read: " + one.text);
   const Result<Diagnosis> diagnosis = [&] {
     ProgressLine line("detectors", progress);
     DiagnoseOptions diagnosing;

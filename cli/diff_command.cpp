@@ -6,8 +6,8 @@
 #include "cli/command.h"
 #include "cli/diagnose_dump.h"
 #include "cli/interrupt.h"
-#include "core/diagnosis/diff.h"
-#include "core/diagnosis/run_data.h"
+#include "instrument/diagnosis/diff.h"
+#include "core/run/run_data.h"
 #include "core/dump/diff_dumps.h"
 #include "core/recording/reader.h"
 #include "instrument/dump/open_dump.h"
@@ -36,7 +36,7 @@ int compare_dumps(const DiffCommandOptions& options) {
   const auto b = OpenDump::open(options.b, opening);
   if (!b) return complain(b.error().message);
   for (const auto* dump : {a->get(), b->get()}) {
-    for (const DumpNote& one : dump->unread()) complain("not read: " + one.text);
+    for (const RunNote& one : dump->unread()) complain("not read: " + one.text);
   }
   DumpDiffOptions diff_options;
   diff_options.limit = options.limit;

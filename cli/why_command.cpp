@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "core/diagnosis/why.h"
+#include "instrument/diagnosis/why.h"
 #include "core/recording/reader.h"
 #include "scenarios/replay.h"
 #include "scenarios/report/run_json.h"

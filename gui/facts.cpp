@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "core/diagnosis/cascade.h"
-#include "core/diagnosis/diagnosis.h"
+#include "instrument/diagnosis/cascade.h"
+#include "instrument/diagnosis/diagnosis.h"
 #include "core/dump/recorded_dump.h"
 
 namespace nanscope::gui {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "core/diagnosis/run_data.h"
-#include "core/diagnosis/tensor_source.h"
+#include "core/run/run_data.h"
+#include "core/run/tensor_source.h"
 #include "core/result.h"
 
 namespace nanscope::scenarios {

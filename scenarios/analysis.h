@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "core/diagnosis/cascade.h"
-#include "core/diagnosis/diagnosis.h"
-#include "core/diagnosis/front.h"
-#include "core/diagnosis/run_data.h"
-#include "core/diagnosis/tensor_source.h"
+#include "instrument/diagnosis/cascade.h"
+#include "instrument/diagnosis/diagnosis.h"
+#include "instrument/diagnosis/front.h"
+#include "core/run/run_data.h"
+#include "core/run/tensor_source.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/diagnosis/diagnosis.h"
+#include "instrument/diagnosis/diagnosis.h"
 #include "scenarios/analysis.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"

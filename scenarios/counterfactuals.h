@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/diagnosis/cascade.h"
+#include "instrument/diagnosis/cascade.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
 #include "scenarios/accuracy.h"

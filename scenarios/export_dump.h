@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "core/diagnosis/tensor_source.h"
+#include "core/run/tensor_source.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "core/diagnosis/tensor_source.h"
+#include "core/run/tensor_source.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
 #include "instrument/engine/engine.h"

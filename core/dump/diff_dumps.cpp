@@ -66,7 +66,7 @@ class Comparison {
     if (out_.first >= 0) return;
     out_.kind = kind;
     out_.first = index;
-    out_.token = a_.token_of(index / std::max<std::int64_t>(1, a_.channels()));
+    out_.token = index / std::max<std::int64_t>(1, a_.channels());
     out_.a = double{a};
     out_.b = double{b};
   }

@@ -4,8 +4,10 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "core/numbers/codec.h"
+#include "core/numbers/decode_span.h"
 #include "core/numbers/rounding.h"
 
 namespace nanscope {
@@ -128,53 +130,12 @@ void convert(const std::byte* from, std::span<float> to, Convert convert_one) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] = convert_one(load<T>(from + i * sizeof(T)));
 }
 
-template <Format F, class Code>
-void decode_wide(const std::byte* from, std::span<float> to) {
-  convert<Code>(from, to, [](Code code) { return std::bit_cast<float>(decode_bits<F>(std::uint32_t{code})); });
-}
-
-using CodeTable = std::array<float, 256>;
-
-/// Values of all codes of a format of at most eight bits: the codec's integer steps are for lanes, one
-/// load is faster for one byte.
-const CodeTable& code_table(Format format) {
-  static const auto kTables = [] {
-    std::array<CodeTable, kFormatCount> tables{};
-    for (const FormatInfo& row : formats()) {
-      if (row.bits > 8) continue;
-      CodeTable& table = tables[static_cast<std::size_t>(row.format)];
-      for (std::uint32_t code = 0; code < table.size(); ++code) {
-        table[code] = decode(row.format, code & ((1U << row.bits) - 1U));
-      }
-    }
-    return tables;
-  }();
-  return kTables[static_cast<std::size_t>(format)];
-}
-
 void decode_packed(Format format, std::span<const std::byte> bytes, std::uint64_t first, std::span<float> to) {
-  const CodeTable& table = code_table(format);
+  const std::span<const float, 256> table = code_values(format);
   for (std::size_t i = 0; i < to.size(); ++i) {
     const std::uint64_t index = first + i;
     const auto pair = std::to_integer<std::uint32_t>(bytes[index / 2]);
     to[i] = table[index % 2 == 0 ? pair & 15U : pair >> 4];
-  }
-}
-
-void decode_format(Format format, const std::byte* from, std::span<float> to) {
-  switch (format) {
-    case Format::f32:
-      return decode_wide<Format::f32, std::uint32_t>(from, to);
-    case Format::f16:
-      return decode_wide<Format::f16, std::uint16_t>(from, to);
-    case Format::bf16:
-      return decode_wide<Format::bf16, std::uint16_t>(from, to);
-    case Format::i32:
-      return convert<std::int32_t>(from, to, [](std::int32_t value) { return static_cast<float>(value); });
-    default: {
-      const CodeTable& table = code_table(format);
-      return convert<std::uint8_t>(from, to, [&](std::uint8_t code) { return table[code]; });
-    }
   }
 }
 
@@ -245,11 +206,23 @@ Result<std::vector<float>> decode_values(const Dtype& dtype, std::span<const std
   }
   const std::byte* from = bytes.data() + first * static_cast<std::uint64_t>(dtype.bits / 8);
   if (dtype.format) {
-    decode_format(*dtype.format, from, values);
+    decode(*dtype.format, std::span(from, bytes.data() + bytes.size()), values);
   } else {
     decode_plain(dtype, from, values);
   }
   return values;
+}
+
+std::int64_t stored_integer(const Dtype& dtype, std::span<const std::byte> bytes, std::uint64_t index) {
+  const auto size = static_cast<std::size_t>(dtype.bits / 8);
+  std::uint64_t raw = 0;
+  std::memcpy(&raw, bytes.data() + index * size, size);
+  if (dtype.name.starts_with('i') && size < sizeof(raw)) {
+    const auto shift = static_cast<unsigned>(64 - dtype.bits);
+    return static_cast<std::int64_t>(raw << shift) >> shift;
+  }
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  return dtype.name.starts_with('i') ? static_cast<std::int64_t>(raw) : static_cast<std::int64_t>(std::min(raw, kMost));
 }
 
 std::uint32_t stored_code(const Dtype& dtype, std::span<const std::byte> bytes, std::uint64_t index) {

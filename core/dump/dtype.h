@@ -54,6 +54,9 @@ const Dtype& dtype_of(Format format);
 Result<std::vector<float>> decode_values(const Dtype& dtype, std::span<const std::byte> bytes, std::uint64_t first,
                                          std::uint64_t count);
 
+/// One element of an integer or boolean dtype; what 63 bits do not hold is their largest.
+std::int64_t stored_integer(const Dtype& dtype, std::span<const std::byte> bytes, std::uint64_t index);
+
 /// The stored bits of one element of at most 32 bits.
 std::uint32_t stored_code(const Dtype& dtype, std::span<const std::byte> bytes, std::uint64_t index);
 

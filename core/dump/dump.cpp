@@ -47,25 +47,21 @@ std::int64_t DumpTensor::rows() const {
   return std::accumulate(shape.begin(), shape.end() - 1, std::int64_t{1}, std::multiplies<>());
 }
 
-std::int64_t DumpTensor::tokens() const {
-  const bool query_by_key = at.role == "scores" || at.role == "probs" || at.role == "mask";
-  switch (shape.size()) {
-    case 0:
-      return 1;
-    case 1:
-    case 2:
-      return rows();
-    case 3:
-      return query_by_key ? shape[1] : (shape[0] == 1 ? shape[1] : shape[0]);
+bool is_parameter(const DumpTensor& tensor) {
+  constexpr std::string_view kRoles[] = {"weight",       "bias",      "mask",        "block_table",
+                                         "slot_mapping", "seq_lens",  "tokens",      "query_start_loc",
+                                         "query_lens",   "positions", "router_bias", "inv_freq",
+                                         "cos",          "sin",       "temperature", "block_size"};
+  switch (tensor.at.form) {
+    case Form::scale:
+    case Form::second_scale:
+    case Form::zero_point:
+    case Form::amax:
+    case Form::amax_history:
+      return true;
     default:
-      // (batch, heads, tokens, channels): what attention works on.
-      return shape[shape.size() - 2];
+      return std::find(std::begin(kRoles), std::end(kRoles), tensor.at.role) != std::end(kRoles);
   }
-}
-
-std::int64_t DumpTensor::token_of(std::int64_t row) const {
-  if (shape.size() == 3 && shape[0] != 1 && tokens() == shape[0]) return row / std::max<std::int64_t>(1, shape[1]);
-  return tokens() > 0 ? row % tokens() : 0;
 }
 
 void sort_by_execution(std::vector<DumpTensor>& tensors, std::span<const std::int64_t> recorded) {
@@ -82,15 +78,25 @@ void sort_by_execution(std::vector<DumpTensor>& tensors, std::span<const std::in
   tensors = std::move(sorted);
 }
 
-Result<std::vector<Health>> rows_of_stated(const DumpTensor& tensor) {
-  constexpr std::int64_t kMostRows = std::int64_t{1} << 20;
-  if (tensor.rows() > kMostRows) return fail(fmt::format("{}: {} rows without elements", tensor.name, tensor.rows()));
-  Health row = empty_health();
-  row.count = static_cast<std::uint64_t>(tensor.channels());
-  row.nan = tensor.health.nan;
-  row.pos_inf = tensor.health.pos_inf;
-  row.neg_inf = tensor.health.neg_inf;
-  return std::vector<Health>(static_cast<std::size_t>(tensor.rows()), row);
+Result<std::vector<float>> DumpElements::values(const DumpTensor& tensor, std::int64_t first, std::int64_t count) {
+  const Result<ElementBytes> held = bytes(tensor);
+  if (!held) return tl::unexpected(held.error());
+  // Bytes that are codes of a format are read as that format.
+  const bool stored_otherwise = tensor.format && tensor.dtype->format != tensor.format;
+  const Dtype* own = stored_otherwise ? find_dtype(nanscope::name(*tensor.format)) : nullptr;
+  const Dtype& dtype = own != nullptr ? *own : *tensor.dtype;
+  return decode_values(dtype, held->bytes, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(count));
+}
+
+Result<std::vector<std::int64_t>> DumpElements::integers(const DumpTensor& tensor) {
+  if (tensor.dtype->kind != DtypeKind::integer && tensor.dtype->kind != DtypeKind::boolean) {
+    return fail(tensor.name + ": holds no integers");
+  }
+  const Result<ElementBytes> held = bytes(tensor);
+  if (!held) return tl::unexpected(held.error());
+  std::vector<std::int64_t> all(static_cast<std::size_t>(tensor.count()));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = stored_integer(*tensor.dtype, held->bytes, i);
+  return all;
 }
 
 }  // namespace nanscope

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,7 +9,9 @@
 
 #include "core/dump/dtype.h"
 #include "core/dump/tensor_name.h"
+#include "core/run/run_view.h"
 #include "core/result.h"
+#include "core/run/tensor_source.h"
 #include "core/tensor/health.h"
 
 /// What somebody else's server left behind: tensors with names, and nothing else that can be relied on.
@@ -22,6 +25,7 @@ struct DumpTensor {
   std::vector<std::int64_t> shape;
   /// How the elements are read as numbers. Not always the dtype's: codes of fp8 are often stored as u8.
   std::optional<Format> format;
+  bool guessed = false;    ///< neither dtype nor name say the format of these bytes
   std::string file;        ///< below the dump
   std::size_t source = 0;  ///< what DumpElements calls it
   Health health;           ///< over all elements as `format` reads them; empty when there is none
@@ -32,25 +36,17 @@ struct DumpTensor {
   std::int64_t rows() const;
   std::int64_t channels() const;
   std::int64_t count() const { return rows() * channels(); }
-  /// Tokens of an activation: the second dimension from the end for (batch, tokens, channels), the first for
-  /// (tokens, channels) and (tokens, heads, channels), the queries of (heads, queries, keys).
-  std::int64_t tokens() const;
-  /// The token that a row belongs to.
-  std::int64_t token_of(std::int64_t row) const;
   bool bad() const { return health.bad() > 0; }
 };
 
-/// Something about the dump that the reader of a diagnosis should know.
-struct DumpNote {
-  std::string tensor;  ///< or a file; may be empty
-  std::string text;
-};
+/// Tensors of weights, scales, ids and masks: what a forward pass reads and does not compute.
+bool is_parameter(const DumpTensor& tensor);
 
 struct Dump {
   std::string target;
   std::string producer;             ///< "safetensors", "PyTorch hooks", "SGLang dumper", ...
   std::vector<DumpTensor> tensors;  ///< in the order of execution
-  std::vector<DumpNote> notes;
+  std::vector<RunNote> notes;
   std::size_t unknown = 0;              ///< tensors whose name is in no table
   std::optional<std::size_t> expected;  ///< how many the producer says there are
 };
@@ -59,21 +55,19 @@ struct Dump {
 /// or empty), else folders in natural order, then the family's order of modules.
 void sort_by_execution(std::vector<DumpTensor>& tensors, std::span<const std::int64_t> recorded = {});
 
-/// Health of each row of a tensor whose elements nobody has: where its NaN and Inf are is not known, so that every row
-/// may hold them. Its shape is a claim that no bytes bear out: refused beyond 2^20 rows.
-Result<std::vector<Health>> rows_of_stated(const DumpTensor& tensor);
-
 /// The elements of a dump, for as long as it is open.
 class DumpElements {
  public:
   virtual ~DumpElements() = default;
-  /// `count` elements from row-major index `first` as numbers, unscaled. Errors: the file cannot be read.
-  virtual Result<std::vector<float>> values(const DumpTensor& tensor, std::int64_t first, std::int64_t count) = 0;
-  /// Their stored codes.
-  virtual Result<std::vector<std::uint32_t>> codes(const DumpTensor& tensor, std::int64_t first,
-                                                   std::int64_t count) = 0;
-  /// Health of each row.
+  /// As they are stored, row-major. Errors: the file cannot be read, the tensor has no elements.
+  virtual Result<ElementBytes> bytes(const DumpTensor& tensor) = 0;
+  /// Health of each row, the last dimension being the channels.
   virtual Result<std::vector<Health>> row_health(const DumpTensor& tensor) = 0;
+
+  /// `count` elements from row-major index `first` as numbers, unscaled.
+  Result<std::vector<float>> values(const DumpTensor& tensor, std::int64_t first, std::int64_t count);
+  /// All elements of a tensor of integers or booleans.
+  Result<std::vector<std::int64_t>> integers(const DumpTensor& tensor);
 };
 
 }  // namespace nanscope

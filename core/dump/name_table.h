@@ -16,7 +16,7 @@ inline constexpr int kAfterLayers = 1000;
 struct ModulePattern {
   std::string_view tails;
   std::string_view op;
-  ModuleKind kind;
+  OpKind kind;
   int order;
   std::string_view role_in;
   std::string_view role_out;
@@ -27,13 +27,15 @@ struct ModulePattern {
 struct StatePattern {
   std::string_view names;
   std::string_view role;
-  int order;        ///< 0: that of its module
-  Port port;        ///< what it is after all, when it has a side
-  ModuleKind kind;  ///< of what made it, when it is an output
+  int order;                     ///< 0: that of its module
+  Port port;                     ///< what it is after all, when it has a side
+  OpKind kind = OpKind::dumped;  ///< of what made it, when it is an output
 };
 
 std::span<const ModulePattern> layer_modules();
 std::span<const ModulePattern> outer_modules();
 std::span<const StatePattern> state_tensors();
+/// Of names without a layer, before the others.
+std::span<const StatePattern> outer_state_tensors();
 
 }  // namespace nanscope

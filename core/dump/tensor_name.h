@@ -3,33 +3,36 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-/// What the name of a dumped tensor says: where in the run it was taken, and which part of a transformer it
-/// is. Written for the names that PyTorch modules have in the Llama, Qwen, Mistral, GPT-2, DeepSeek and ViT
-/// families, with `.input` and `.output` as forward hooks add them, and for llama.cpp's.
+#include "core/run/op_kind.h"
+
+/// What the name of a dumped tensor says: where in the run it was taken, which part of a transformer it is, and in
+/// which form. A grammar, not a list: folders and words say where; a path of modules, a side or a known tensor says
+/// what; words before or after it say in which form. Names are those of PyTorch modules in the usual families with
+/// `.input` and `.output` as forward hooks add them, of llama.cpp, and home-made ones of the same words.
 namespace nanscope {
 
 /// Which side of its module a tensor is.
 enum class Port : std::uint8_t {
   input,
   output,
-  state,  ///< neither: weights, scales, caches, masks, ids
+  state,  ///< neither: weights, caches, masks, ids
 };
 
-/// What a module computes, as far as a diagnosis can do it again.
-enum class ModuleKind : std::uint8_t {
-  unknown,
-  embedding,
-  norm,
-  linear,
-  rotary,
-  attention,  ///< of q, k and v
-  softmax,
-  activation,
-  router,
-  block,  ///< holds other modules: a layer, an MLP, an attention with its projections
-  residual,
-  sampler,
+/// In which form a tensor is dumped.
+enum class Form : std::uint8_t {
+  value,
+  codes,         ///< of 8 bits or fewer
+  dequantised,   ///< what was read back of the codes
+  raw,           ///< before it was scaled, masked or cast
+  scale,         ///< of the codes
+  second_scale,  ///< of the scales
+  zero_point,
+  amax,
+  amax_history,
+  masked,   ///< scores behind their mask
+  partial,  ///< one rank's part of a sum
 };
 
 struct TensorName {
@@ -37,27 +40,34 @@ struct TensorName {
   std::optional<std::int64_t> request;
   std::optional<std::int64_t> step;
   std::optional<std::int64_t> rank;
+  bool warm_up = false;  ///< of a pass whose answer nobody gets
   std::string tower;  ///< "vision", "audio" or "mtp" (multi-token prediction); empty for the language model
   std::optional<std::int64_t> layer;
   std::optional<std::int64_t> expert;
-  std::string module;  ///< dotted path without the port: "model.layers.3.self_attn.k_proj"
+  std::optional<std::int64_t> sequence;  ///< of several in the pass that the tensor is of
+  std::string module;  ///< dotted path without the side: "model.layers.3.self_attn.k_proj"
   std::string op;      ///< attn_norm, k_proj, attention, router, lm_head ...; of unknown modules their last part
-  std::string role;    ///< q k v k_cache v_scale scores probs attn_out resid norm_out logits weight ...; `x` and
-                       ///< `out` where a module's input and output have no name of their own; the key's last part else
-  ModuleKind kind = ModuleKind::unknown;
+  std::string role;    ///< q k v k_cache scores probs attn_out resid norm_out logits weight ...; `x` and `out` where a
+                       ///< module's input and output have no name of their own; the key's last part else
+  OpKind kind = OpKind::dumped;
   Port port = Port::output;
+  Form form = Form::value;
   int index = 0;       ///< of several inputs or outputs
   int order = 0;       ///< place before, within or after the layers, see name_table.h
-  bool known = false;  ///< the name is in the table; else it is scanned and said to be unknown
+  bool known = false;  ///< the grammar has it; else it is scanned, placed by its content, and said to be unknown
 
   /// Which forward pass it is of: equal for all tensors of one.
   std::string pass() const;
 };
 
-/// `name` is the path below the dump and the key in the file, joined by '/'. Folders such as step_3,
-/// iter_0, rank1, request_2 say where; others tell runs apart. Never fails: what it does not know is
-/// left out.
+/// `name` is the path below the dump and the key in the file, joined by '/'. Folders such as step_3, iter_0, rank1,
+/// request_2 say where; others tell runs apart. Never fails: what it does not know is left out.
 TensorName parse_tensor_name(std::string_view name);
+
+/// Role and form as a user states them: "k_cache", "k_scale", "weight_scale". False for what the grammar does not have.
+bool state_role(TensorName& name, std::string_view role);
+/// What the scale of a tensor of this name is.
+TensorName scale_of(const TensorName& name);
 
 /// Numbers in the texts compare as numbers, prefill comes before decode: "step_2" before "step_10".
 bool natural_less(std::string_view a, std::string_view b);

@@ -9,8 +9,8 @@
 #include <system_error>
 
 #include "core/counted.h"
-#include "core/diagnosis/diff.h"
-#include "core/diagnosis/facts.h"
+#include "instrument/diagnosis/diff.h"
+#include "instrument/diagnosis/facts.h"
 #include "core/numbers/format.h"
 #include "gui/export/new_file.h"
 #include "gui/prepare/story.h"

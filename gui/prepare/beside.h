@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/diagnosis/run_data.h"
+#include "core/run/run_data.h"
 #include "core/result.h"
 #include "gui/background.h"
 #include "gui/prepare/prepared.h"

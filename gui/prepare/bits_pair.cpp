@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "core/diagnosis/compare.h"
+#include "instrument/diagnosis/compare.h"
 #include "core/numbers/bits_input.h"
 
 namespace nanscope::gui {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/diagnosis/facts.h"
+#include "instrument/diagnosis/facts.h"
 #include "core/numbers/bits_words.h"
 #include "gui/prepare/story.h"
 

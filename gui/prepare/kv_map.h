@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/diagnosis/facts.h"
+#include "instrument/diagnosis/facts.h"
 #include "core/result.h"
 #include "gui/cell.h"
 #include "gui/selection.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/diagnosis/run_data.h"
+#include "core/run/run_data.h"
 #include "core/result.h"
 #include "gui/prepare/ledger.h"
 #include "instrument/engine/config.h"

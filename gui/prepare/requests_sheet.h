@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/diagnosis/run_data.h"
+#include "core/run/run_data.h"
 #include "gui/facts.h"
 #include "gui/prepare/kv_map.h"
 #include "gui/prepare/prepared.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/diagnosis/run_data.h"
+#include "core/run/run_data.h"
 #include "gui/cell.h"
 #include "gui/prepare/prepared.h"
 #include "gui/prepare/run_map.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/diagnosis/run_data.h"
+#include "core/run/run_data.h"
 #include "core/place.h"
 #include "core/result.h"
 #include "gui/cell.h"

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/diagnosis/cascade.h"
-#include "core/diagnosis/diagnosis.h"
+#include "instrument/diagnosis/cascade.h"
+#include "instrument/diagnosis/diagnosis.h"
 #include "gui/prepare/prepared.h"
 #include "gui/selection.h"
 

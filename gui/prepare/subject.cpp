@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/diagnosis/facts.h"
+#include "instrument/diagnosis/facts.h"
 
 namespace nanscope::gui {
 namespace {

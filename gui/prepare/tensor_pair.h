@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/diagnosis/compare.h"
+#include "instrument/diagnosis/compare.h"
 #include "gui/prepare/tensor_sheet.h"
 
 /// A tensor beside its twin: the same place in another run.

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/diagnosis/cascade.h"
+#include "instrument/diagnosis/cascade.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
 #include "gui/prepare/prepared.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "core/diagnosis/facts.h"
+#include "instrument/diagnosis/facts.h"
 #include "gui/prepare/story.h"
 #include "gui/prepare/subject.h"
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/diagnosis/run_data.h"
-#include "core/diagnosis/why.h"
+#include "core/run/run_data.h"
+#include "instrument/diagnosis/why.h"
 #include "gui/facts.h"
 #include "gui/prepare/prepared.h"
 #include "gui/selection.h"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/dump/dtype.h"
+#include "core/dump/dump.h"
 #include "core/result.h"
 
 /// Files that hold tensors. Each kind is one file in containers/ and one line in containers.def. All of
@@ -34,11 +35,7 @@ struct SkippedTensor {
   std::string reason;
 };
 
-/// Bytes that live as long as this does: a view into the mapped file, or memory of its own.
-struct TensorBytes {
-  std::span<const std::byte> bytes;
-  std::shared_ptr<const void> owner;
-};
+using TensorBytes = ElementBytes;
 
 class Container {
  public:

@@ -22,7 +22,7 @@ struct DumpListing {
   std::filesystem::path root;
   std::vector<DumpFile> files;
   /// Links that lead nowhere or to folders, folders that cannot be read or lie too deep: what is not looked at.
-  std::vector<DumpNote> left_out;
+  std::vector<RunNote> left_out;
 };
 
 /// Regular files at or below `path`. Links to folders are not followed: they may lead back.

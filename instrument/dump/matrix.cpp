@@ -7,25 +7,10 @@
 namespace nanscope {
 namespace {
 
-std::int64_t integer_at(const Dtype& dtype, std::span<const std::byte> bytes, std::uint64_t index) {
-  const auto size = static_cast<std::size_t>(dtype.bits / 8);
-  std::uint64_t raw = 0;
-  std::memcpy(&raw, bytes.data() + index * size, size);
-  const bool is_signed = dtype.name.starts_with('i');
-  if (is_signed && size < sizeof(raw)) {
-    const auto shift = static_cast<unsigned>(64 - dtype.bits);
-    return static_cast<std::int64_t>(raw << shift) >> shift;
-  }
-  if (!is_signed && raw > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-    return std::numeric_limits<std::int64_t>::max();
-  }
-  return static_cast<std::int64_t>(raw);
-}
-
 std::optional<std::vector<std::byte>> as_i32(const DumpTensor& tensor, std::span<const std::byte> bytes) {
   std::vector<std::int32_t> values(static_cast<std::size_t>(tensor.count()));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::int64_t value = integer_at(*tensor.dtype, bytes, i);
+    const std::int64_t value = stored_integer(*tensor.dtype, bytes, i);
     if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
       return std::nullopt;
     values[i] = static_cast<std::int32_t>(value);

@@ -11,7 +11,6 @@
 #include <system_error>
 #include <utility>
 
-#include "core/dump/facts.h"
 #include "instrument/dump/scan.h"
 
 namespace nanscope {
@@ -48,13 +47,17 @@ bool is_text_file(const DumpFile& file) {
          file.filename() == "LICENSE";
 }
 
-/// Codes of fp8 that a producer without such a dtype stored as bytes.
+/// Codes that a producer without such a dtype stored as bytes: in the flavour that their name says, else in the usual
+/// one; what fits them is looked at when they are diagnosed.
 std::optional<Format> format_of(const DumpTensor& tensor) {
   if (tensor.dtype->format && *tensor.dtype->format != Format::i32) return tensor.dtype->format;
   const std::string& role = tensor.at.role;
-  const bool codes = role == "k_cache" || role == "v_cache" || role == "kv_cache" || role.ends_with("_codes");
-  if (codes && tensor.dtype->name == "u8") return Format::e4m3;
-  return std::nullopt;
+  const bool cache = tensor.at.form == Form::value && (role == "k_cache" || role == "v_cache" || role == "kv_cache");
+  if ((!cache && tensor.at.form != Form::codes) || tensor.dtype->name != "u8") return std::nullopt;
+  for (const Format format : {Format::e5m2fnuz, Format::e4m3fnuz, Format::e5m2, Format::e4m3}) {
+    if (tensor.name.find(name(format)) != std::string::npos) return format;
+  }
+  return Format::e4m3;
 }
 
 }  // namespace
@@ -79,6 +82,7 @@ void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size
   tensor.dtype = contained.dtype;
   tensor.shape = contained.shape;
   tensor.format = format_of(tensor);
+  tensor.guessed = tensor.format && !tensor.dtype->format && tensor.name.find(name(*tensor.format)) == std::string::npos;
   tensor.file = file.shown;
   tensor.source = sources_.size();
   tensor.health = empty_health();
@@ -126,7 +130,7 @@ Result<bool> OpenDump::open_file(const DumpFile& file, Producer* producer) {
 Status OpenDump::find_files(const fs::path& path) {
   Result<DumpListing> listing = list_dump(path);
   if (!listing) return tl::unexpected(listing.error());
-  for (DumpNote& note : listing->left_out) dump_.notes.push_back(note);
+  for (RunNote& note : listing->left_out) dump_.notes.push_back(note);
   producers_ = make_producers();
   const ProducerOptions options{overrides_ ? overrides_->vocabulary() : std::nullopt};
   for (const auto& producer : producers_) producer->look(*listing, options, findings_);
@@ -225,7 +229,7 @@ Status OpenDump::scan(const OpenDumpOptions& options) {
   }
   std::uint64_t sum = 0;
   ScanOptions scanning{options.threads, {}, options.stop, {}};
-  if (!options.sums) scanning.sums = [](const DumpTensor& tensor) { return !is_activation(tensor); };
+  if (!options.sums) scanning.sums = [](const DumpTensor& tensor) { return is_parameter(tensor); };
   scanning.done = [&](std::size_t more) {
     sum += more;
     if (options.progress) options.progress(sum, total);
@@ -269,39 +273,18 @@ Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const Ope
   const auto known = std::count_if(dump->dump_.tensors.begin(), dump->dump_.tensors.end(),
                                    [](const DumpTensor& t) { return t.at.known; });
   dump->dump_.unknown = dump->dump_.tensors.size() - static_cast<std::size_t>(known);
-  for (const DumpNote& note : dump->unread_) dump->dump_.notes.push_back({note.tensor, "not read: " + note.text});
+  for (const RunNote& note : dump->unread_) dump->dump_.notes.push_back({note.tensor, "not read: " + note.text});
   return dump;
 }
 
-Result<TensorBytes> OpenDump::bytes(const DumpTensor& tensor) const {
+Result<ElementBytes> OpenDump::bytes(const DumpTensor& tensor) {
+  if (tensor.stated) return fail(tensor.name + ": its producer wrote statistics and no elements");
   const Source& source = sources_[tensor.source];
   return source.container->bytes(source.tensor);
 }
 
-Result<std::vector<float>> OpenDump::values(const DumpTensor& tensor, std::int64_t first, std::int64_t count) {
-  const Result<TensorBytes> held = bytes(tensor);
-  if (!held) return tl::unexpected(held.error());
-  // Bytes that are codes of a format are read as that format.
-  const bool stored_otherwise = tensor.format && tensor.dtype->format != tensor.format;
-  const Dtype* own = stored_otherwise ? find_dtype(name(*tensor.format)) : nullptr;
-  const Dtype& dtype = own != nullptr ? *own : *tensor.dtype;
-  return decode_values(dtype, held->bytes, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(count));
-}
-
-Result<std::vector<std::uint32_t>> OpenDump::codes(const DumpTensor& tensor, std::int64_t first, std::int64_t count) {
-  const Result<TensorBytes> held = bytes(tensor);
-  if (!held) return tl::unexpected(held.error());
-  if (tensor.dtype->bits > 32) return fail(tensor.name + ": has no codes of at most 32 bits");
-  std::vector<std::uint32_t> codes(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    codes[static_cast<std::size_t>(i)] = stored_code(*tensor.dtype, held->bytes, static_cast<std::uint64_t>(first + i));
-  }
-  return codes;
-}
-
 Result<std::vector<Health>> OpenDump::row_health(const DumpTensor& tensor) {
-  if (tensor.stated) return rows_of_stated(tensor);
-  const Result<TensorBytes> held = bytes(tensor);
+  const Result<ElementBytes> held = bytes(tensor);
   if (!held) return tl::unexpected(held.error());
   return scan_rows(*device_, tensor, held->bytes);
 }

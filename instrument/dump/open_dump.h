@@ -37,13 +37,10 @@ class OpenDump final : public DumpElements {
   const Dump& dump() const { return dump_; }
   /// Files and tensors that are damaged, hostile or not to be opened, where others were read: the diagnosis is of
   /// those. Each is among the notes of the dump too, and is to be said aloud.
-  std::span<const DumpNote> unread() const { return unread_; }
+  std::span<const RunNote> unread() const { return unread_; }
 
-  Result<std::vector<float>> values(const DumpTensor& tensor, std::int64_t first, std::int64_t count) override;
-  Result<std::vector<std::uint32_t>> codes(const DumpTensor& tensor, std::int64_t first, std::int64_t count) override;
+  Result<ElementBytes> bytes(const DumpTensor& tensor) override;
   Result<std::vector<Health>> row_health(const DumpTensor& tensor) override;
-  /// All stored bytes.
-  Result<TensorBytes> bytes(const DumpTensor& tensor) const;
 
  private:
   struct Source {
@@ -69,7 +66,7 @@ class OpenDump final : public DumpElements {
 
   Dump dump_;
   std::vector<Source> sources_;
-  std::vector<DumpNote> unread_;
+  std::vector<RunNote> unread_;
   std::vector<std::unique_ptr<Producer>> producers_;
   ProducerFindings findings_;
   std::optional<Overrides> overrides_;

@@ -55,17 +55,6 @@ std::string key_of(const std::string& op, const std::string& role, std::optional
   });
 }
 
-/// What a scale of this tensor is called.
-std::string scale_role(const std::string& role) {
-  const std::map<std::string, std::string, std::less<>> special = {
-      {"k_cache", "k_scale"},    {"k_read", "k_scale"},           {"v_cache", "v_scale"},  {"v_read", "v_scale"},
-      {"kv_cache", "kv_scale"},  {"x_codes", "input_scale"},      {"x", "input_scale"},    {"out", "output_scale"},
-      {"scores", "score_scale"}, {"scores_codes", "score_scale"}, {"probs", "prob_scale"},
-  };
-  const auto found = special.find(role);
-  return found != special.end() ? found->second : role + "_scale";
-}
-
 /// One number that no file holds.
 class StatedNumber final : public Container {
  public:
@@ -83,19 +72,11 @@ class StatedNumber final : public Container {
 /// `scale` as the scale of `tensor`.
 void make_scale(DumpTensor& scale, const DumpTensor& tensor) {
   const TensorName before = scale.at;
-  const std::string role = scale_role(tensor.at.role);
-  scale.at = tensor.at;
+  scale.at = scale_of(tensor.at);
   scale.at.run = before.run;
   scale.at.request = before.request;
   scale.at.step = before.step;
   scale.at.rank = before.rank;
-  scale.at.role = role;
-  scale.at.op = role;
-  scale.at.kind = ModuleKind::unknown;
-  scale.at.port = Port::state;
-  scale.at.index = 0;
-  scale.at.order = tensor.at.order - 1;
-  scale.at.known = true;
 }
 
 }  // namespace
@@ -155,13 +136,15 @@ Status Overrides::name(DumpTensor& tensor) {
     if (!key.empty()) {
       const TensorName known = parse_tensor_name(at.layer ? fmt::format("layers.{}.{}", *at.layer, key) : key);
       at.op = known.op;
-      at.role = known.role;
+      at.role = rule.role.empty() ? known.role : rule.role;
       at.kind = known.kind;
       at.port = known.port;
       at.order = known.order;
+      at.form = known.form;
       at.known = true;
+    } else if (!rule.role.empty() && !state_role(at, rule.role)) {
+      at.role = rule.role;
     }
-    if (!rule.role.empty()) at.role = rule.role;
     if (rule.port) at.port = *rule.port;
     return {};  // the first that matches decides
   }

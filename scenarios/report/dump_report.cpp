@@ -55,7 +55,7 @@ std::string fault_line(const Fault& fault, const Terminal& terminal) {
 std::string notes_text(const Dump& dump, const Terminal& terminal) {
   std::string block;
   for (std::size_t i = 0; i < std::min(dump.notes.size(), kNotesShown); ++i) {
-    const DumpNote& note = dump.notes[i];
+    const RunNote& note = dump.notes[i];
     const std::string text = note.tensor.empty() ? note.text : fmt::format("{}: {}", note.tensor, note.text);
     block += paragraph(i == 0 ? "Note      " : "          ", printable(text, terminal), terminal);
   }

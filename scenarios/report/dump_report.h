@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "core/diagnosis/diagnosis.h"
+#include "instrument/diagnosis/diagnosis.h"
 #include "core/dump/diff_dumps.h"
 #include "core/dump/dump.h"
 #include "scenarios/report/text.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "core/diagnosis/tensor_source.h"
+#include "core/run/tensor_source.h"
 #include "core/recording/rows.h"
 #include "scenarios/analysis.h"
 #include "scenarios/replay.h"

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/diagnosis/cascade.h"
-#include "core/diagnosis/diagnosis.h"
+#include "instrument/diagnosis/cascade.h"
+#include "instrument/diagnosis/diagnosis.h"
 
 namespace nanscope::report {
 

@@ -1,8 +1,8 @@
 #pragma once
 #include <string>
 
-#include "core/diagnosis/diff.h"
-#include "core/diagnosis/why.h"
+#include "instrument/diagnosis/diff.h"
+#include "instrument/diagnosis/why.h"
 #include "scenarios/report/text.h"
 
 namespace nanscope::report {

@@ -35,8 +35,12 @@ class ShardedSafetensors final : public Container {
       return std::binary_search(wanted.begin(), wanted.end(), key);
     };
     const std::size_t before = tensors_.size() + skipped_.size();
+    std::vector<std::string> unlisted;
     for (std::size_t i = 0; i < shard->tensors().size(); ++i) {
-      if (!is_wanted(shard->tensors()[i].key)) continue;
+      if (!is_wanted(shard->tensors()[i].key)) {
+        unlisted.push_back(shard->tensors()[i].key);
+        continue;
+      }
       tensors_.push_back(shard->tensors()[i]);
       places_.push_back({shards_.size(), i});
     }
@@ -44,6 +48,9 @@ class ShardedSafetensors final : public Container {
       if (is_wanted(tensor.key)) skipped_.push_back(tensor);
     }
     if (tensors_.size() + skipped_.size() - before != wanted.size()) name_absent(path, *shard, wanted);
+    for (std::string& key : unlisted) {
+      skip(std::move(key), printable(path.filename().string()) + " holds it and the index does not list it");
+    }
     parts_.push_back(path);
     shards_.push_back(std::move(shard));
   }
@@ -97,6 +104,8 @@ Result<Shards> read_map(const JsonView& index, std::string_view file, ReadBudget
     }
     shards[shard].push_back(key);
   }
+  // Writers list names in whatever order.
+  for (auto& [shard, names] : shards) std::sort(names.begin(), names.end());
   return shards;
 }
 
@@ -123,7 +132,10 @@ Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
       continue;
     }
     auto shard = open_safetensors(shard_path);
-    if (!shard) return tl::unexpected(shard.error());
+    if (!shard) {
+      for (const std::string& key : keys) sharded->skip(key, "its shard cannot be read: " + shard.error().message);
+      continue;
+    }
     sharded->add(shard_path, std::move(*shard), keys);
   }
   return sharded;

@@ -29,24 +29,24 @@ struct Call {
 struct Function {
   std::string_view name;
   std::string_view op;
-  ModuleKind kind;
+  OpKind kind;
   std::string_view role_in;
   std::string_view role_out;
 };
 /// What is known of flashinfer's functions beyond their names, by the word that a name holds.
 constexpr Function kFunctions[] = {
-    {"rmsnorm", "attn_norm", ModuleKind::norm, "resid", "norm_out"},
-    {"layernorm", "attn_norm", ModuleKind::norm, "resid", "norm_out"},
-    {"silu_and_mul", "act", ModuleKind::activation, "gate_up", "act"},
-    {"gelu_and_mul", "act", ModuleKind::activation, "gate_up", "act"},
-    {"softmax", "softmax", ModuleKind::softmax, "logits", "probs"},
-    {"rope", "rope", ModuleKind::rotary, "x", "rope"},
-    {"Attention", "attention", ModuleKind::attention, "q", "attn_out"},
-    {"prefill", "attention", ModuleKind::attention, "q", "attn_out"},
-    {"decode", "attention", ModuleKind::attention, "q", "attn_out"},
-    {"Wrapper.run", "attention", ModuleKind::attention, "q", "attn_out"},
-    {"gemm", "gemm", ModuleKind::unknown, "x", "out"},
-    {"mm_", "gemm", ModuleKind::unknown, "x", "out"},
+    {"rmsnorm", "attn_norm", OpKind::layer_norm, "resid", "norm_out"},
+    {"layernorm", "attn_norm", OpKind::layer_norm, "resid", "norm_out"},
+    {"silu_and_mul", "act", OpKind::activation, "gate_up", "act"},
+    {"gelu_and_mul", "act", OpKind::activation, "gate_up", "act"},
+    {"softmax", "softmax", OpKind::softmax, "logits", "probs"},
+    {"rope", "rope", OpKind::rope, "x", "rope"},
+    {"Attention", "attention", OpKind::attention, "q", "attn_out"},
+    {"prefill", "attention", OpKind::attention, "q", "attn_out"},
+    {"decode", "attention", OpKind::attention, "q", "attn_out"},
+    {"Wrapper.run", "attention", OpKind::attention, "q", "attn_out"},
+    {"gemm", "gemm", OpKind::dumped, "x", "out"},
+    {"mm_", "gemm", OpKind::dumped, "x", "out"},
 };
 
 /// "(input: torch.Tensor, weight, eps: float = 1e-06) -> X" as input, weight, eps.
@@ -190,7 +190,7 @@ class FlashInfer final : public Producer {
     TensorName at = parse_tensor_name(parameter);
     const bool known = at.known && at.port == Port::state;
     at.module = last_folder(file.folder());
-    at.kind = ModuleKind::unknown;
+    at.kind = OpKind::dumped;
     at.order = static_cast<int>(std::min<std::int64_t>(call.order, 1'000'000));
     if (!known) {
       at.port = input ? Port::input : Port::output;

@@ -28,8 +28,8 @@ struct Naming {
 
 /// What a producer finds out besides.
 struct ProducerFindings {
-  std::vector<DumpNote> notes;
-  std::vector<DumpNote> unread;  ///< files of its own that are damaged, with the reason in one line
+  std::vector<RunNote> notes;
+  std::vector<RunNote> unread;  ///< files of its own that are damaged, with the reason in one line
   std::size_t expected = 0;      ///< tensors that its directory of the dump lists
 };
 

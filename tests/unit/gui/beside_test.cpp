@@ -10,7 +10,7 @@
 #include "scenarios/record.h"
 #include "scenarios/scenario.h"
 #include "tests/temporary_folder.h"
-#include "tests/unit/core/diagnosis/memory_run.h"
+#include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "tests/unit/core/diagnosis/memory_run.h"
+#include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "gui/prepare/requests_sheet.h"
 #include "instrument/engine/request.h"
-#include "tests/unit/core/diagnosis/memory_run.h"
+#include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
 namespace {

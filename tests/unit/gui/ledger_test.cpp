@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/unit/core/diagnosis/memory_run.h"
-#include "tests/unit/core/diagnosis/small_cascade.h"
+#include "tests/unit/instrument/diagnosis/memory_run.h"
+#include "tests/unit/instrument/diagnosis/small_cascade.h"
 
 namespace nanscope::gui {
 namespace {

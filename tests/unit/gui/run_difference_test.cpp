@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "gui/export/tables.h"
-#include "tests/unit/core/diagnosis/memory_run.h"
+#include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "gui/prepare/front_image.h"
 #include "gui/prepare/viewport.h"
-#include "tests/unit/core/diagnosis/memory_run.h"
+#include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
 namespace {

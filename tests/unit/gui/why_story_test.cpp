@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tests/unit/core/diagnosis/small_cascade.h"
+#include "tests/unit/instrument/diagnosis/small_cascade.h"
 
 namespace nanscope::gui {
 namespace {

@@ -49,7 +49,7 @@ std::pair<std::string, std::string> cause(OpenDump& dump) {
 bool noted(const OpenDump& dump, const std::string& text) {
   const auto& notes = dump.dump().notes;
   return std::any_of(notes.begin(), notes.end(),
-                     [&](const DumpNote& note) { return note.text.find(text) != std::string::npos; });
+                     [&](const RunNote& note) { return note.text.find(text) != std::string::npos; });
 }
 
 using Cause = std::pair<std::string, std::string>;
@@ -245,7 +245,7 @@ TEST(Producers, Checkpoint) {
   EXPECT_EQ(find(*dump, "model.layers.0.self_attn.q_proj.weight_scale_inv").at.role, "weight_scale");
   EXPECT_TRUE(noted(*dump, "weights of a qwen3 model, quantized by fp8"));
   const auto& notes = dump->dump().notes;
-  const auto unscaled = std::find_if(notes.begin(), notes.end(), [](const DumpNote& note) {
+  const auto unscaled = std::find_if(notes.begin(), notes.end(), [](const RunNote& note) {
     return note.tensor == "model.layers.0.self_attn.k_proj.weight";
   });
   ASSERT_NE(unscaled, notes.end());

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 bool noted(const OpenDump& dump, const std::string& where, const std::string& text) {
   const auto& notes = dump.dump().notes;
-  return std::any_of(notes.begin(), notes.end(), [&](const DumpNote& note) {
+  return std::any_of(notes.begin(), notes.end(), [&](const RunNote& note) {
     return note.tensor == where && note.text.find(text) != std::string::npos;
   });
 }

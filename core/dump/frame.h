@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/dump/dump.h"
+#include "core/run/run.h"
+
+/// Whose rows the rows of a pass are: batches, flattened sequences, padding, decode rows of many requests.
+namespace nanscope {
+
+/// What the ids, masks, positions and lengths of a pass say. Spans have no requests yet.
+struct Frame {
+  std::int64_t rows = 0;   ///< of the pass's activations; 0 when it has none
+  std::int64_t batch = 1;  ///< sequences of rows / batch frame positions each
+  std::vector<Span> spans;
+  bool placed = false;  ///< the dump says at which positions they stand; else they begin where the pass before ended
+};
+
+/// Integers of a small tensor; nothing when they cannot be read.
+using ReadIntegers = std::function<std::optional<std::vector<std::int64_t>>(const DumpTensor&)>;
+
+Frame frame_of(std::span<const DumpTensor* const> pass, const ReadIntegers& read);
+
+}  // namespace nanscope

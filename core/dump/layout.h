@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/dump/dump.h"
+#include "core/dump/frame.h"
+
+/// How the elements of a dumped tensor are a matrix of rows by channels with the heads of a row side by side.
+namespace nanscope {
+
+/// What is known of the attention of a tower; 0: not known.
+struct Geometry {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t width = 0;  ///< of a head
+};
+
+/// Element (row, head, channel of the head) lies at offset + row / inner * outer_stride + row % inner * inner_stride +
+/// head * head_stride + channel.
+struct Layout {
+  Axis axis = Axis::none;
+  std::int64_t rows = 1;
+  std::int64_t heads = 1;
+  std::int64_t width = 1;  ///< of a head
+  std::int64_t inner = 1;
+  std::int64_t outer_stride = 0;
+  std::int64_t inner_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t offset = 0;
+
+  std::int64_t channels() const { return heads * width; }
+  std::int64_t at(std::int64_t row, std::int64_t head, std::int64_t channel) const {
+    return offset + row / inner * outer_stride + row % inner * inner_stride + head * head_stride + channel;
+  }
+  /// Rows follow each other as they are stored.
+  bool plain() const;
+};
+
+/// Of a tensor in its pass. `half` chooses K (0) or V (1) of a cache that holds both.
+Layout layout_of(const DumpTensor& tensor, const Frame& frame, const Geometry& geometry, int half = 0);
+
+/// Heads and their width, from the shapes of all tensors of one tower and, where a layer is given, of that layer.
+Geometry geometry_of(std::span<const DumpTensor* const> tensors);
+
+}  // namespace nanscope

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dump/tensor_name.h"
+
+/// The words that names are made of. Internal to parse_tensor_name().
+namespace nanscope {
+
+/// Lower case, words apart by '_': "selfAttn" and "self-attn" are "self_attn".
+std::string in_words(std::string_view text);
+std::vector<std::string_view> split(std::string_view text, char by);
+/// Whether `word` is one of the words of `list`, which spaces separate.
+bool listed(std::string_view list, std::string_view word);
+std::optional<std::int64_t> number(std::string_view text);
+
+/// Words of a form at the end ("k_cache_dequant") or the beginning ("dequant_k_cache") of `text`, and what is left.
+struct FormWords {
+  Form form = Form::value;
+  std::string stem;
+};
+/// The longest form that `text` ends with; nothing when it ends with none. The stem is empty where `text` is a form and
+/// nothing else.
+std::optional<FormWords> form_at_end(std::string_view text);
+std::optional<FormWords> form_at_beginning(std::string_view text);
+
+/// What a word and its number say about where: "step_003", "rank1", "layer 3".
+enum class PlaceWord : std::uint8_t { request, step, decode, rank, layer };
+std::optional<PlaceWord> place_word(std::string_view word);
+
+}  // namespace nanscope

@@ -1,0 +1,354 @@
+/// The attention of a layer: projections, rotary embedding, the KV cache, scores and mix.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/dump/pass_builder.h"
+#include "core/dump/slot_history.h"
+
+namespace nanscope {
+
+TensorId PassBuilder::attention(TensorId x) {
+  const auto outs = find("self_attn", Port::output);
+  const bool inside =
+      seen_any({"q_proj",  "k_proj",  "v_proj",   "qkv_proj", "o_proj",   "q",        "k",         "v",
+                "k_cache", "v_cache", "kv_cache", "scores",   "probs",    "softmax",  "attention", "attn_out",
+                "q_rot",   "k_rot",   "k_read",   "v_read",   "q_a_proj", "kv_a_proj"});
+  x = input_of("self_attn", x);
+  if (!inside) return emit("self_attn", OpKind::block, {{"x", x, {}}}, {"out", outs});
+  auto [q, k, v] = projections(x);
+  if (seen("q_norm")) q = norm("q_norm", q);
+  if (seen("k_norm")) k = norm("k_norm", k);
+  q = rotated("q", q);
+  k = rotated("k", k);
+  store(k, v);
+  const std::vector<TensorId> read_k = keys("k", k);
+  TensorId out = mix(q, read_k, keys("v", v));
+  if (seen("inner_norm")) out = norm("inner_norm", out);
+  if (seen("o_proj")) {
+    out = linear("o_proj", out, "out", {});
+  } else if (!outs.empty()) {
+    return emit("self_attn", OpKind::block, {{"x", out, {}}}, {"out", outs});
+  }
+  return whole("self_attn", out);
+}
+
+std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
+  const auto states = [&](std::string_view letter) {
+    std::vector<Index> found = find_role(letter);
+    std::erase_if(found, [&](Index index) { return tensor(index).at.port == Port::input; });
+    // What attention is called with is behind the rotation, where there is one.
+    const bool rotates = seen("rope") || seen("q_rot") || seen("k_rot") || cos_ != 0;
+    if (rotates && letter != "v" && seen(std::string(letter) + "_proj")) {
+      std::erase_if(found, [&](Index index) {
+        return tensor(index).at.op == letter && tensor(index).name.find("pre") == std::string::npos;
+      });
+    }
+    return found;
+  };
+  if (seen("qkv_proj") && !seen("q_proj")) {
+    const TensorId fused = linear("qkv_proj", x, "qkv", find_role("qkv"));
+    const Geometry& g = geometry_[scope_.tower];
+    const std::int64_t q = g.heads * g.width;
+    const std::int64_t kv = g.kv_heads > 0 ? g.kv_heads * g.width : q;
+    const Tensor* whole = run_.tensor(fused);
+    // Without heads at hand, three parts of one size are the only guess that a width allows.
+    const bool thirds = q == 0 && whole != nullptr && whole->known && whole->channels % 3 == 0;
+    const std::int64_t rows = thirds ? whole->channels / 3 : q;
+    const std::int64_t others = thirds ? whole->channels / 3 : kv;
+    return {part_of(fused, "q_proj", "q", 0, rows), part_of(fused, "k_proj", "k", rows, others),
+            part_of(fused, "v_proj", "v", rows + others, others)};
+  }
+  if (seen("kv_a_proj")) {
+    TensorId q = x;
+    if (seen("q_a_proj")) q = linear("q_a_proj", x, "q_a");
+    if (seen("q_a_norm")) q = norm("q_a_norm", q);
+    q = linear("q_proj", q, "q", states("q"));
+    TensorId kv = linear("kv_a_proj", x, "kv_a");
+    if (seen("kv_a_norm")) kv = norm("kv_a_norm", kv);
+    kv = linear("kv_b_proj", kv, "kv");
+    const auto part = [&](std::string_view letter) {
+      return emit(std::string(letter) + "_proj", OpKind::dumped, {{"x", kv, {}}},
+                  {std::string(letter), states(letter)});
+    };
+    const TensorId k = part("k");
+    return {q, k, part("v")};
+  }
+  const TensorId q = linear("q_proj", x, "q", states("q"));
+  const TensorId k = linear("k_proj", x, "k", states("k"));
+  return {q, k, linear("v_proj", x, "v", states("v"))};
+}
+
+/// Columns of a fused projection: a tensor of its own name where it was dumped, else a view of the whole.
+TensorId PassBuilder::part_of(TensorId fused, std::string_view op, std::string_view role, std::int64_t first,
+                              std::int64_t channels) {
+  const std::vector<Index> own = outputs_of(op, role);
+  SplitAttributes at;
+  at.first_channel = first;
+  const TensorId id = emit(std::string(op), OpKind::split, {{"x", fused, {}}}, {std::string(role), own}, at);
+  Tensor& made = *tensor_of(id);
+  const Tensor whole = *run_.tensor(fused);
+  if (made.known || !whole.known || channels == 0 || first + channels > whole.channels) return id;
+  DumpRun::Source source = run_.sources_.at(fused);
+  source.first_channel = first;
+  run_.sources_[id] = source;
+  made = whole;
+  made.id = id;
+  made.op = run_.last_op().id;
+  made.role = role;
+  made.channels = channels;
+  const std::int64_t width = geometry_[scope_.tower].width;
+  made.heads = width > 0 && channels % width == 0 ? channels / width : 1;
+  made.health = empty_health();
+  for (const Health& row : run_.rows(made)) merge(made.health, row);
+  return id;
+}
+
+/// Behind the rotary embedding, where anything says that there is one.
+TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
+  const std::string role = std::string(letter) + "_rot";
+  std::vector<Index> outs = find("rope", Port::output, Form::value, letter == "q" ? 0 : 1);
+  for (const Index index : find_role(role)) outs.push_back(index);
+  for (const Index index : find(letter, Port::output)) outs.push_back(index);
+  // What attention was called with.
+  if (outs.empty()) outs = find("attention", Port::input, Form::value, letter == "q" ? 0 : 1);
+  const bool learned = seen("pos_embed");
+  if (outs.empty() && learned) return x;
+  const Tensor* before = run_.tensor(x);
+  if (!outs.empty() && before != nullptr && before->known &&
+      same_bytes(*before, describe(outs.front(), before->role))) {
+    for (const Index index : outs) copy(x, index, role);
+    return x;
+  }
+  Inputs inputs{{"x", x, {}}, {"cos", cos_, {}}, {"sin", sin_, {}}, {"positions", positions_, {}}};
+  RopeAttributes form;
+  const TensorId out = emit(std::string(letter) + "_rope", OpKind::rope, std::move(inputs), {role, outs}, form);
+  Tensor& made = *tensor_of(out);
+  if (!made.known && before != nullptr) {
+    made.channels = before->channels;
+    made.heads = before->heads;
+  }
+  return with_forms(letter, Port::output, out).x;
+}
+
+void PassBuilder::store(TensorId k, TensorId v) {
+  const std::vector<Index> both = find_role("kv_cache");
+  const std::vector<Index> key = find_role("k_cache");
+  const std::vector<Index> value = find_role("v_cache");
+  const std::vector<Index> new_keys = find_role("k_new");
+  const std::vector<Index> new_values = find_role("v_new");
+  if (both.empty() && key.empty() && value.empty() && new_keys.empty() && new_values.empty()) return;
+  Inputs inputs{{"k", k, {}}, {"v", v, {}}};
+  for (const std::string letter : {"k", "v"}) {
+    auto scale = find_role(letter, Form::scale);
+    if (scale.empty()) scale = find_role("kv_cache", Form::scale);
+    const auto own = parameter(letter, letter, Form::scale);
+    give_parameter(inputs, letter + "_scale", scale.empty() ? own : std::optional(scale.front()));
+    // One scale for both is placed once and serves twice.
+    if (scale.empty() && !own && letter == "v" && inputs.back().role == "k_scale")
+      inputs.push_back({"v_scale", inputs.back().tensor, {}});
+  }
+  for (const std::string_view role : {"slot_mapping", "block_table", "seq_lens"}) {
+    const Scope here = scope_;
+    auto found = parameter(role, role);
+    if (!found) {
+      scope_ = {here.tower, {}, {}};
+      found = parameter(role, role);
+      scope_ = here;
+    }
+    give_parameter(inputs, role, found);
+  }
+  std::erase_if(inputs, [](const Input& one) { return one.tensor == 0; });
+  Op op;
+  op.layer = scope_.layer;
+  op.name = scope_.tower.empty() ? "kv_store" : scope_.tower + "_kv_store";
+  op.kind = OpKind::kv_store;
+  op.attributes = KvStoreAttributes{};
+  op.inputs = std::move(inputs);
+  run_.add(std::move(op));
+  const auto add = [&](Index index, std::string_view role, int half) {
+    Tensor described = describe(index, role, half);
+    const Tensor& added = run_.add(std::move(described));
+    const TensorId id = added.id;
+    run_.sources_[id] = {index, layout_of(index, half), 0};
+    if (half == 0) run_.by_dumped_[index] = emitted_[index] = id;
+    placed_.insert(index);
+  };
+  // What goes into the slots, row by row, as recordings have it.
+  if (!new_keys.empty()) add(new_keys.front(), "k_codes", 0);
+  if (!new_values.empty()) add(new_values.front(), "v_codes", 0);
+  if (!both.empty()) {
+    for (const int half : {0, 1}) {
+      add(both.front(), half == 0 ? "k_cache" : "v_cache", half);
+      Tensor& made = run_.contents_.rbegin()->second.tensors.back();
+      made.health = empty_health();
+      for (const Health& row : run_.rows(made)) merge(made.health, row);
+    }
+    slot_history();
+    return;
+  }
+  if (!key.empty()) add(key.front(), "k_cache", 0);
+  if (!value.empty()) add(value.front(), "v_cache", 0);
+  if (!key.empty() || !value.empty()) slot_history();
+}
+
+/// The first cache of the step that has slots says for all layers who holds and wrote them.
+void PassBuilder::slot_history() {
+  const Tensor& cache = run_.contents_.rbegin()->second.tensors.back();
+  Op& store = run_.last_op();
+  if (cache.axis != Axis::slots) return;
+  const auto integers = [&](std::string_view role) -> std::vector<std::int64_t> {
+    const DumpTensor* one = run_.dumped(store.input(role));
+    if (one == nullptr) return {};
+    auto values = run_.elements_.integers(*one);
+    return values ? std::move(*values) : std::vector<std::int64_t>{};
+  };
+  SlotMap map;
+  map.slots = integers("slot_mapping");
+  map.table = integers("block_table");
+  const std::size_t sequences = std::max<std::size_t>(1, frame_.spans.size());
+  const DumpTensor* table = run_.dumped(store.input("block_table"));
+  const bool rows = table != nullptr && table->shape.size() == 2;
+  map.table_width = rows ? table->shape[1] : static_cast<std::int64_t>(map.table.size() / sequences);
+  map.pool_rows = cache.tokens;
+  const Layout layout = run_.layout_of(cache.id);
+  if (layout.inner > 1 && layout.rows > layout.inner) map.stated_block = layout.inner;
+  map.format = cache.format;
+  const Step& step = run_.steps_.back();
+  const std::int64_t block = block_size_of(map, step);
+  std::get<KvStoreAttributes>(store.attributes).block_size = block;
+  const bool told = !run_.kv_.empty() && run_.kv_.back().step == step.id;
+  if (told) return;
+  const std::vector<KvRow> history = nanscope::slot_history(map, step, block);
+  run_.kv_.insert(run_.kv_.end(), history.begin(), history.end());
+}
+
+/// What attention reads as keys or values: what was read back, a tensor a sequence where they are apart, else the cache's
+/// codes, else what was computed.
+std::vector<TensorId> PassBuilder::keys(std::string_view letter, TensorId fresh) {
+  const std::string role(letter);
+  const Op* store = store_of_layer();
+  const Tensor* cache = store != nullptr ? run_.output(*store, role + "_cache") : nullptr;
+  const TensorId cache_id = cache != nullptr ? cache->id : 0;
+  const TensorId scale = store != nullptr ? store->input(role + "_scale") : 0;
+  std::vector<TensorId> made;
+  for (const auto& [sequence, read] : by_sequence(find_role(role + "_read"))) {
+    Inputs inputs{{role + "_cache", cache_id, {}}, {role, fresh, {}}, {role + "_scale", scale, {}}};
+    made.push_back(emit(suffixed(role + "_read", sequence), OpKind::kv_read, std::move(inputs),
+                        {role + "_read", read, Axis::keys}));
+  }
+  if (made.empty()) made.push_back(cache_id != 0 ? cache_id : fresh);
+  return made;
+}
+
+const Op* PassBuilder::store_of_layer() {
+  const Op* store = nullptr;
+  for (const Op& one : run_.contents_.rbegin()->second.ops) {
+    if (one.kind == OpKind::kv_store && one.layer == scope_.layer) store = &one;
+  }
+  return store;
+}
+
+std::map<std::optional<std::int64_t>, std::vector<PassBuilder::Index>> PassBuilder::by_sequence(
+    const std::vector<Index>& all) const {
+  std::map<std::optional<std::int64_t>, std::vector<Index>> apart;
+  for (const Index index : all) apart[tensor(index).at.sequence].push_back(index);
+  return apart;
+}
+
+std::string PassBuilder::suffixed(std::string name, std::optional<std::int64_t> sequence) {
+  return sequence ? fmt::format("{}_{}", name, *sequence) : name;
+}
+
+/// The mask of the layer, else of the pass.
+std::optional<PassBuilder::Index> PassBuilder::mask_of_layer() {
+  if (const auto own = find_role("mask"); !own.empty()) return own.front();
+  auto mask = parameter("mask", "mask");
+  if (mask) return mask;
+  const Scope here = scope_;
+  scope_ = {here.tower, {}, {}};
+  mask = parameter("mask", "mask");
+  scope_ = here;
+  return mask;
+}
+
+TensorId PassBuilder::mix(TensorId q, const std::vector<TensorId>& k, const std::vector<TensorId>& v) {
+  const Geometry& g = geometry_[scope_.tower];
+  const Op* store = store_of_layer();
+  const TensorId k_scale = store != nullptr ? store->input("k_scale") : 0;
+  const TensorId v_scale = store != nullptr ? store->input("v_scale") : 0;
+  std::vector<Index> outs = outputs_of("attention", "attn_out");
+  std::erase_if(outs, [&](Index index) { return tensor(index).at.port == Port::input; });
+  const std::optional<Index> mask = mask_of_layer();
+  const std::vector<Index> probs = outputs_of("softmax", "probs");
+  const std::vector<Index> scores = find_role("scores");
+  const std::vector<Index> raw = find_role("scores", Form::raw);
+  const std::vector<Index> masked = find_role("scores", Form::masked);
+  MixAttributes mix_form;
+  if (g.heads > 0) mix_form.heads = g.heads;
+  if (g.kv_heads > 0) mix_form.kv_heads = g.kv_heads;
+  Inputs keys_and_values;
+  for (const TensorId id : k) keys_and_values.push_back({"k", id, {}});
+  keys_and_values.push_back({"k_scale", k_scale, {}});
+  if (raw.empty() && scores.empty() && masked.empty() && probs.empty() && !seen_any({"scores", "probs", "softmax"})) {
+    keys_and_values.insert(keys_and_values.begin(), {"q", q, {}});
+    for (const TensorId id : v) keys_and_values.push_back({"v", id, {}});
+    keys_and_values.push_back({"v_scale", v_scale, {}});
+    give_parameter(keys_and_values, "mask", mask);
+    return emit("attention", OpKind::attention, std::move(keys_and_values), {"attn_out", outs}, mix_form);
+  }
+  std::set<std::optional<std::int64_t>> sequences;
+  for (const auto* all : {&probs, &scores, &raw, &masked}) {
+    for (const Index index : *all) sequences.insert(tensor(index).at.sequence);
+  }
+  if (sequences.empty()) sequences.insert(std::nullopt);
+  Inputs mixed;
+  for (const auto& sequence : sequences) {
+    const ScoreTensors own{of_sequence(raw, sequence), of_sequence(scores, sequence), of_sequence(masked, sequence),
+                           of_sequence(probs, sequence)};
+    mixed.push_back({"probs", probabilities(q, keys_and_values, own, mask, sequence), {}});
+  }
+  for (const TensorId id : v) mixed.push_back({"v", id, {}});
+  mixed.push_back({"v_scale", v_scale, {}});
+  return emit("attn_mix", OpKind::attention_mix, std::move(mixed), {"attn_out", outs}, mix_form);
+}
+
+/// Scores as they were dumped: before they are scaled, cast to codes and back, behind the mask.
+TensorId PassBuilder::probabilities(TensorId q, const Inputs& keys, const ScoreTensors& own, std::optional<Index> mask,
+                                    std::optional<std::int64_t> sequence) {
+  const Geometry& g = geometry_[scope_.tower];
+  ScoresAttributes form;
+  if (g.heads > 0) form.heads = g.heads;
+  if (g.kv_heads > 0) form.kv_heads = g.kv_heads;
+  Inputs inputs{{"q", q, {}}};
+  inputs.insert(inputs.end(), keys.begin(), keys.end());
+  const bool casts = !find("scores", Port::output, Form::codes).empty();
+  const std::vector<Index>& first = !own.raw.empty() ? own.raw : own.scores;
+  TensorId s = emit(suffixed("scores", sequence), OpKind::attention_scores, std::move(inputs), {"scores", first}, form);
+  if (casts) {
+    const Operand cast = with_forms("scores", Port::output, s);
+    s = cast.x;
+    if (!own.raw.empty() && !own.scores.empty()) {
+      // What is called by the plain name is what came back of the codes.
+      Inputs back{{"codes", cast.codes, {}}, {"x", cast.codes == 0 ? s : 0, {}}, {"scale", cast.scale, {}}};
+      s = emit("scores_dequantise", cast.codes != 0 ? OpKind::dequantise : OpKind::copy, std::move(back),
+               {"scores", own.scores});
+    }
+  } else if (!own.raw.empty() && !own.scores.empty()) {
+    s = emit(suffixed("scores_scaled", sequence), OpKind::attention_scores, {{"scores", s, {}}}, {"scores", own.scores},
+             form);
+  }
+  Inputs soft{{"scores", s, {}}};
+  if (!own.masked.empty()) {
+    Inputs before{{"scores", s, {}}};
+    give_parameter(before, "mask", mask);
+    soft.front().tensor = emit(suffixed("scores_masked", sequence), OpKind::attention_scores, std::move(before),
+                               {"scores", own.masked}, form);
+  }
+  give_parameter(soft, "mask", mask);
+  give_parameter(soft, "sinks", parameter("sinks", "sinks"));
+  return emit(suffixed("softmax", sequence), OpKind::softmax, std::move(soft), {"probs", own.probs});
+}
+
+}  // namespace nanscope

@@ -1,0 +1,521 @@
+#include "core/dump/pass_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace nanscope {
+namespace {
+
+constexpr std::int64_t kCompared = std::int64_t{1} << 16;  ///< elements that tell two tensors apart
+
+std::string name_in(const Scope& scope, std::string_view op) {
+  std::string name = scope.tower.empty() ? std::string() : scope.tower + '_';
+  if (scope.expert) name += fmt::format("expert{}_", *scope.expert);
+  return name + std::string(op);
+}
+
+}  // namespace
+
+std::string parameter_key(const TensorName& at, std::string_view op, std::string_view role, Form form) {
+  return fmt::format("{}|{}|{}|{}|{}|{}", at.tower, at.layer.value_or(-1), at.expert.value_or(-1), op, role,
+                     static_cast<int>(form));
+}
+
+PassBuilder::PassBuilder(DumpRun& run) : run_(run) {
+  settle_names();
+  std::map<std::string, std::vector<const DumpTensor*>> towers;
+  for (const DumpTensor& one : run_.dump_.tensors) towers[one.at.tower].push_back(&one);
+  for (const auto& [tower, tensors] : towers) geometry_[tower] = geometry_of(tensors);
+}
+
+/// A folder of weights without a side of any module is a checkpoint, and what has no known name there is weights too.
+void PassBuilder::settle_checkpoints() {
+  struct Count {
+    int weights = 0;
+    int others = 0;
+    bool sides = false;
+  };
+  std::map<std::string, Count> passes;
+  const auto weights = [](const DumpTensor& one) { return one.at.role == "weight" || one.at.role == "bias"; };
+  for (const DumpTensor& one : run_.dump_.tensors) {
+    Count& count = passes[one.at.pass()];
+    ++(weights(one) ? count.weights : count.others);
+    const std::size_t dot = one.name.find_last_of("./");
+    const std::string_view last = dot == std::string::npos ? std::string_view(one.name) : std::string_view(one.name).substr(dot + 1);
+    count.sides = count.sides || last == "output" || last == "input" || one.at.port == Port::input || one.at.step || one.at.request;
+  }
+  for (DumpTensor& one : run_.dump_.tensors) {
+    const Count& count = passes[one.at.pass()];
+    if (count.sides || count.weights < count.others || is_parameter(one)) continue;
+    one.at.role = "weight";
+    one.at.port = Port::state;
+  }
+}
+
+/// What a name means depends on what else is there.
+void PassBuilder::settle_names() {
+  settle_checkpoints();
+  const auto note = [&](const TensorName& at) { seen_.insert({at.tower, at.op}); };
+  std::vector<Index> cosines;
+  for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {
+    note(run_.dump_.tensors[i].at);
+    if (is_cosine(i)) cosines.push_back(i);
+  }
+  for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {
+    TensorName& at = run_.dump_.tensors[i].at;
+    const std::size_t rank = tensor(i).shape.size();
+    if (at.op == "post_attention_norm") {
+      at.op = seen_.contains({at.tower, "mlp_post_norm"}) ? "attn_post_norm" : "mlp_norm";
+    } else if ((at.op == "self_attn" || at.op == "attention") && at.port == Port::output && at.index == 1 &&
+               rank >= 3) {
+      at = [&] {  // the probabilities, where the model was asked for them
+        TensorName probs = at;
+        probs.op = probs.role = "probs";
+        probs.kind = OpKind::softmax;
+        probs.index = 0;
+        return probs;
+      }();
+    } else if (std::binary_search(cosines.begin(), cosines.end(), i)) {
+      at.role = at.op = tensor(i).name.ends_with(".1") ? "sin" : "cos";
+      at.port = Port::state;
+      at.index = 0;
+    } else if (at.op == "embed" && !is_parameter(run_.dump_.tensors[i]) && embeds_inside(at)) {
+      at.op = "embeddings";
+      at.kind = OpKind::dumped;
+    } else if (at.op == "embed" && at.port == Port::input) {
+      at.op = at.role = "tokens";
+      at.port = Port::state;
+    }
+    note(at);
+  }
+}
+
+/// Whether a module named after embeddings holds the one that looks tokens up: BERT's sums several.
+bool PassBuilder::embeds_inside(const TensorName& at) const {
+  return std::any_of(run_.dump_.tensors.begin(), run_.dump_.tensors.end(), [&](const DumpTensor& other) {
+    return other.at.op == "embed" && other.at.module.starts_with(at.module + '.');
+  });
+}
+
+/// Whether a rotary module's outputs are cosines and sines, not rotated queries and keys.
+bool PassBuilder::is_cosine(Index index) const {
+  const DumpTensor& one = tensor(index);
+  const auto rotary = [](const DumpTensor& tensor) {
+    return (tensor.at.op == "rope" && tensor.at.port == Port::output) ||
+           tensor.at.module.find("position_embeddings") != std::string::npos;
+  };
+  const auto stem = [](const DumpTensor& tensor) {
+    return tensor.name.ends_with(".1") ? tensor.name.substr(0, tensor.name.size() - 2) : tensor.name;
+  };
+  if (!rotary(one) || one.stated || one.count() == 0 || double{one.health.absmax} > 1.001) return false;
+  const auto partner = std::find_if(run_.dump_.tensors.begin(), run_.dump_.tensors.end(), [&](const DumpTensor& other) {
+    return &other != &one && rotary(other) && stem(other) == stem(one) && other.at.pass() == one.at.pass() &&
+           other.at.layer == one.at.layer && other.shape == one.shape;
+  });
+  if (partner == run_.dump_.tensors.end()) return false;
+  const std::int64_t count = std::min<std::int64_t>(256, one.count());
+  const auto a = run_.elements_.values(one, 0, count);
+  const auto b = run_.elements_.values(*partner, 0, count);
+  if (!a || !b) return false;
+  for (std::size_t i = 0; i < a->size(); ++i) {
+    const double sum = double{(*a)[i]} * double{(*a)[i]} + double{(*b)[i]} * double{(*b)[i]};
+    if (!(std::abs(sum - 1) < 0.02)) return false;
+  }
+  return true;
+}
+
+bool PassBuilder::seen_any(std::span<const std::string_view> ops) const {
+  return std::any_of(ops.begin(), ops.end(), [this](std::string_view op) { return seen(op); });
+}
+
+std::vector<PassBuilder::Index> PassBuilder::find(std::string_view op, Port port, Form form, int index) const {
+  std::vector<Index> found;
+  const auto members = members_.find(scope_);
+  if (members == members_.end()) return found;
+  const auto [begin, end] = members->second.equal_range({std::string(op), port, index, form});
+  for (auto at = begin; at != end; ++at) {
+    if (!placed_.contains(at->second)) found.push_back(at->second);
+  }
+  return found;
+}
+
+std::vector<PassBuilder::Index> PassBuilder::find_role(std::string_view role, Form form) const {
+  std::vector<Index> found;
+  const auto roles = roles_.find(scope_);
+  if (roles == roles_.end()) return found;
+  const auto [begin, end] = roles->second.equal_range({std::string(role), form});
+  for (auto at = begin; at != end; ++at) {
+    if (!placed_.contains(at->second)) found.push_back(at->second);
+  }
+  return found;
+}
+
+/// Those of the module, then those that are called by what it makes.
+std::vector<PassBuilder::Index> PassBuilder::outputs_of(std::string_view op, std::string_view role) const {
+  std::vector<Index> found = find(op, Port::output);
+  for (const Index index : find_role(role)) {
+    const bool output = tensor(index).at.port != Port::input;
+    if (output && std::find(found.begin(), found.end(), index) == found.end()) found.push_back(index);
+  }
+  return found;
+}
+
+/// Of this pass, else of what lies outside of passes.
+std::optional<PassBuilder::Index> PassBuilder::parameter(std::string_view op, std::string_view role, Form form) {
+  const auto members = members_.find(scope_);
+  if (members != members_.end()) {
+    for (const auto& [key, index] : members->second) {
+      const TensorName& at = tensor(index).at;
+      if (key.op == op && key.form == form && at.role == role && is_parameter(tensor(index))) return index;
+    }
+  }
+  TensorName at;
+  at.tower = scope_.tower;
+  at.layer = scope_.layer;
+  at.expert = scope_.expert;
+  const auto shared = shared_.find(parameter_key(at, op, role, form));
+  return shared == shared_.end() ? std::nullopt : std::optional(shared->second);
+}
+
+Tensor* PassBuilder::tensor_of(TensorId id) { return const_cast<Tensor*>(run_.tensor(id)); }  // NOLINT: its own run's
+
+std::vector<PassBuilder::Index> PassBuilder::of_sequence(const std::vector<Index>& all,
+                                                         std::optional<std::int64_t> sequence) const {
+  std::vector<Index> own;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(own),
+               [&](Index index) { return tensor(index).at.sequence == sequence; });
+  return own;
+}
+
+/// The span that a tensor of one sequence is of.
+const Span* PassBuilder::span_of(Index index) const {
+  const auto& sequence = tensor(index).at.sequence;
+  if (!sequence || *sequence >= static_cast<std::int64_t>(frame_.spans.size())) return nullptr;
+  return &frame_.spans[static_cast<std::size_t>(*sequence)];
+}
+
+Layout PassBuilder::layout_of(Index index, int half) {
+  const Geometry& geometry = geometry_[tensor(index).at.tower];
+  const Span* span = span_of(index);
+  if (span == nullptr) return nanscope::layout_of(tensor(index), frame_, geometry, half);
+  Frame own;
+  own.rows = span->rows;
+  own.spans = {*span};
+  own.spans.front().row = 0;
+  Layout layout = nanscope::layout_of(tensor(index), own, geometry, half);
+  if (layout.axis == Axis::rows || layout.axis == Axis::live || layout.axis == Axis::ends) layout.axis = Axis::part;
+  if (layout.axis == Axis::slots) layout.axis = Axis::keys;
+  return layout;
+}
+
+Tensor PassBuilder::describe(Index index, std::string_view role, int half) {
+  const DumpTensor& dumped = tensor(index);
+  const Layout layout = layout_of(index, half);
+  Tensor out;
+  out.role = role;
+  out.name = dumped.name;
+  out.format = run_format(dumped);
+  out.tokens = layout.rows;
+  out.channels = layout.channels();
+  out.heads = layout.heads;
+  out.axis = layout.axis;
+  if (const Span* span = span_of(index)) {
+    out.sequence = *dumped.at.sequence;
+    if (layout.axis == Axis::part) out.first_token = span->first_token;
+  }
+  out.health = dumped.health;
+  out.stated = dumped.stated;
+  out.guessed = dumped.guessed;
+  return out;
+}
+
+TensorId PassBuilder::emit_parameter(Index index) {
+  const auto known = emitted_.find(index);
+  if (known != emitted_.end()) return known->second;
+  const TensorName& at = tensor(index).at;
+  Op op;
+  op.layer = at.layer;
+  op.name = name_in({at.tower, at.layer, at.expert}, at.op);
+  if (at.op != at.role) op.name += '_' + (at.port == Port::input ? "input" : at.role);
+  constexpr std::string_view kForms[] = {"",       "_codes", "_dequantised", "_raw", "_scale", "_second_scale",
+                                         "_zeros", "_amax",  "_amax_history"};
+  op.name += kForms[static_cast<std::size_t>(at.form)];
+  op.kind = OpKind::parameter;
+  run_.add(std::move(op));
+  const Tensor& added = run_.add(describe(index, at.role));
+  run_.sources_[added.id] = {index, layout_of(index), 0};
+  run_.by_dumped_[index] = added.id;
+  placed_.insert(index);
+  return emitted_[index] = added.id;
+}
+
+void PassBuilder::give_parameter(Inputs& inputs, std::string_view role, std::optional<Index> index) {
+  if (index) inputs.push_back({std::string(role), emit_parameter(*index), {}});
+}
+
+TensorId PassBuilder::add_output(const Output& output, std::int64_t channels) {
+  if (output.dumped.empty()) {
+    Tensor made;
+    made.role = output.role;
+    made.known = false;
+    made.axis = output.axis;
+    made.tokens = frame_.rows;
+    made.channels = channels;
+    made.health = empty_health();
+    return run_.add(std::move(made)).id;
+  }
+  const Index index = output.dumped.front();
+  const Tensor& added = run_.add(describe(index, output.role));
+  run_.sources_[added.id] = {index, layout_of(index), 0};
+  run_.by_dumped_[index] = added.id;
+  placed_.insert(index);
+  return emitted_[index] = last_ = added.id;
+}
+
+TensorId PassBuilder::emit(std::string name, OpKind kind, Inputs inputs, Output output, OpAttributes attributes) {
+  Op op;
+  op.layer = scope_.layer;
+  op.name = name_in(scope_, name);
+  op.kind = kind;
+  op.attributes = std::holds_alternative<NoAttributes>(attributes) ? attributes_of(kind) : std::move(attributes);
+  std::erase_if(inputs, [](const Input& one) { return one.tensor == 0; });
+  op.inputs = std::move(inputs);
+  std::int64_t channels = 0;
+  for (const Input& one : op.inputs) {
+    const Tensor* in = run_.tensor(one.tensor);
+    if (one.role == "x" && in != nullptr) channels = in->channels;
+  }
+  run_.add(std::move(op));
+  const TensorId out = add_output(output, kind == OpKind::gemm ? 0 : channels);
+  for (std::size_t i = 1; i < output.dumped.size(); ++i) copy(out, output.dumped[i], name);
+  return out;
+}
+
+/// A tensor that holds the same numbers again, as far as anybody says.
+TensorId PassBuilder::copy(TensorId expected, Index index, std::string_view name) {
+  if (placed_.contains(index)) return emitted_[index];
+  const Tensor* from = run_.tensor(expected);
+  Inputs inputs{{"x", expected, {}}};
+  if (from == nullptr || (from->known && !same_bytes(*from, describe(index, from->role)))) {
+    // Not what it should be: perhaps another's, which its bytes tell.
+    if (const auto other = same_bytes_before(index, expected)) inputs.front().tensor = *other;
+  }
+  const TensorName& at = tensor(index).at;
+  const std::string side = at.port == Port::input ? "_input" : at.op == name ? "_again" : "_as_" + at.op;
+  return emit(std::string(name) + side, OpKind::copy, std::move(inputs), {at.role, {index}});
+}
+
+/// Makes known what was not dumped under its own name.
+void PassBuilder::bind(TensorId virtual_tensor, Index index) {
+  Tensor& target = *tensor_of(virtual_tensor);
+  const Tensor described = describe(index, target.role);
+  const TensorId id = target.id;
+  const OpId op = target.op;
+  const StepId step = target.step;
+  target = described;
+  target.id = id;
+  target.op = op;
+  target.step = step;
+  run_.sources_[id] = {index, layout_of(index), 0};
+  run_.by_dumped_[index] = id;
+  placed_.insert(index);
+  emitted_[index] = id;
+}
+
+TensorId PassBuilder::input_of(std::string_view op, TensorId expected, int index) {
+  const std::vector<Index> dumped = find(op, Port::input, Form::value, index);
+  if (dumped.empty()) return expected;
+  Tensor* want = tensor_of(expected);
+  if (want != nullptr && !want->known && run_.maker(*want)->kind != OpKind::dumped) {
+    if (const auto other = same_bytes_before(dumped.front(), 0)) {
+      return emit(std::string(op) + "_input", OpKind::copy, {{"x", *other, {}}},
+                  {tensor(dumped.front()).at.role, dumped});
+    }
+    const Tensor described = describe(dumped.front(), want->role);
+    if (described.axis == want->axis && (want->channels == 0 || want->channels == described.channels)) {
+      bind(expected, dumped.front());
+      for (std::size_t i = 1; i < dumped.size(); ++i) copy(expected, dumped[i], op);
+      return expected;
+    }
+  }
+  TensorId first = 0;
+  for (const Index one : dumped) {
+    const TensorId made = copy(expected, one, op);
+    if (first == 0) first = made;
+  }
+  return first;
+}
+
+/// The history of largest values beside a cast.
+std::optional<PassBuilder::Index> PassBuilder::history_of(std::string_view op) {
+  const auto members = members_.find(scope_);
+  if (members == members_.end()) return std::nullopt;
+  for (const auto& [key, at] : members->second) {
+    if (key.op == op && key.form == Form::amax_history) return at;
+  }
+  return std::nullopt;
+}
+
+PassBuilder::Operand PassBuilder::with_forms(std::string_view op, Port port, TensorId value, int index) {
+  Operand out{value, 0, 0};
+  const std::vector<Index> raw = find(op, port, Form::raw, index);
+  const TensorId source = raw.empty() ? value : copy(value, raw.front(), op);
+  std::optional<Index> scale;
+  if (const auto members = members_.find(scope_); members != members_.end()) {
+    for (const auto& [key, at] : members->second) {
+      if (key.op == op && key.form == Form::scale && tensor(at).at.role != "weight") scale = at;
+    }
+  }
+  if (!scale) scale = parameter(op, run_.tensor(value) != nullptr ? run_.tensor(value)->role : "x", Form::scale);
+  const std::vector<Index> codes = find(op, port, Form::codes, index);
+  if (!codes.empty()) {
+    Inputs inputs{{"x", source, {}}};
+    give_parameter(inputs, "scale", scale);
+    give_parameter(inputs, "amax_history", history_of(op));
+    out.scale = scale ? emitted_[*scale] : 0;
+    out.codes = emit(std::string(op) + "_quantise", OpKind::quantise, std::move(inputs), {"codes", codes});
+  }
+  const std::vector<Index> back = find(op, port, Form::dequantised, index);
+  if (!back.empty()) {
+    Inputs inputs{{"codes", out.codes != 0 ? out.codes : source, {}}};
+    give_parameter(inputs, "scale", scale);
+    out = {emit(std::string(op) + "_dequantise", OpKind::dequantise, std::move(inputs), {"out", back}), 0, 0};
+  } else if (!raw.empty()) {
+    out.x = source;
+  }
+  return out;
+}
+
+bool PassBuilder::same_bytes(const Tensor& a, const Tensor& b) {
+  if (!a.known || !b.known || a.tokens != b.tokens || a.channels != b.channels) return false;
+  const Health& one = a.health;
+  const Health& other = b.health;
+  if (a.format == b.format &&
+      (one.absmax != other.absmax || one.min != other.min || one.max != other.max || one.nan != other.nan))
+    return false;
+  if (a.stated || b.stated) return a.stated && b.stated && one.sum == other.sum && one.sum_sq == other.sum_sq;
+  const std::int64_t rows = std::clamp<std::int64_t>(kCompared / std::max<std::int64_t>(1, a.channels), 1, a.tokens);
+  const auto elements = [&](const Tensor& t) -> std::optional<std::vector<float>> {
+    if (t.tokens == 0) return std::vector<float>{};
+    Result<TensorData> read = fail("");
+    if (t.id != 0) {
+      read = run_.read(t, 0, rows);
+    } else {
+      // Not in the run yet: by its name.
+      const auto found = std::find_if(run_.dump_.tensors.begin(), run_.dump_.tensors.end(),
+                                      [&](const DumpTensor& dumped) { return dumped.name == t.name; });
+      const auto index = static_cast<Index>(found - run_.dump_.tensors.begin());
+      run_.sources_[0] = {index, layout_of(index), 0};
+      read = run_.read_elements(t, 0, rows);
+    }
+    if (!read) return std::nullopt;
+    std::vector<float> values;
+    read->decode_into(values);
+    return values;
+  };
+  const auto x = elements(a);
+  const auto y = elements(b);
+  const int bits = std::min(info(a.format).mantissa_bits, info(b.format).mantissa_bits);
+  const float slack = a.format == b.format ? 0.0F : std::ldexp(1.0F, -bits);
+  return x && y && std::equal(x->begin(), x->end(), y->begin(), [&](float left, float right) {
+           return left == right || (std::isnan(left) && std::isnan(right)) ||
+                  std::abs(left - right) <= slack * std::abs(left);
+         });
+}
+
+/// A tensor of this pass that holds the same numbers, the latest first.
+std::optional<TensorId> PassBuilder::same_bytes_before(Index index, TensorId except) {
+  const Tensor wanted = describe(index, tensor(index).at.role);
+  const std::vector<Tensor>& all = run_.contents_.rbegin()->second.tensors;
+  for (auto at = all.rbegin(); at != all.rend(); ++at) {
+    if (at->id == except || !at->known || at->axis == Axis::none || at->count() < 8) continue;
+    // Zeros, and what is constant, tell nothing.
+    if (at->health.min == at->health.max || at->health.count == 0) continue;
+    if (same_bytes(*at, wanted)) return at->id;
+  }
+  return std::nullopt;
+}
+
+void PassBuilder::add_parameters(const std::vector<std::size_t>& tensors) {
+  frame_ = {};
+  for (const Index index : tensors) {
+    const TensorName& at = tensor(index).at;
+    emit_parameter(index);
+    shared_.emplace(parameter_key(at, at.known ? at.op : at.module, at.role, at.form), index);
+  }
+}
+
+std::int64_t PassBuilder::request_of(const DumpTensor& any, std::size_t sequence) {
+  TensorName at = any.at;
+  at.step.reset();
+  at.rank.reset();
+  const std::string key = fmt::format("{}#{}", at.pass(), sequence);
+  return requests_.emplace(key, static_cast<std::int64_t>(requests_.size())).first->second;
+}
+
+void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
+  members_.clear();
+  roles_.clear();
+  std::vector<const DumpTensor*> pass;
+  for (const Index index : tensors) {
+    const TensorName& at = tensor(index).at;
+    const Scope scope{at.tower, at.layer, at.expert};
+    members_[scope].insert({{at.op, at.port, at.index, at.form}, index});
+    roles_[scope].insert({{at.role, at.form}, index});
+    pass.push_back(&tensor(index));
+  }
+  frame_ = frame_of(pass, [this](const DumpTensor& one) -> std::optional<std::vector<std::int64_t>> {
+    if (one.dtype->kind == DtypeKind::real) {
+      const auto values = run_.elements_.values(one, 0, one.count());
+      const bool whole =
+          values && std::all_of(values->begin(), values->end(), [](float x) { return x == std::floor(x); });
+      if (!whole) return std::nullopt;
+      static constexpr float kExact = 0x1p53F;
+      std::vector<std::int64_t> integers(values->size());
+      std::transform(values->begin(), values->end(), integers.begin(),
+                     [](float x) { return static_cast<std::int64_t>(std::clamp(x, -kExact, kExact)); });
+      return integers;
+    }
+    auto values = run_.elements_.integers(one);
+    return values ? std::optional(std::move(*values)) : std::nullopt;
+  });
+  const TensorName& at = tensor(tensors.front()).at;
+  Step step;
+  step.id = static_cast<StepId>(run_.steps_.size()) + 1;
+  step.rank = at.rank.value_or(0);
+  step.run = at.run;
+  step.pass = at.pass();
+  for (std::size_t s = 0; s < frame_.spans.size(); ++s) {
+    Span& span = frame_.spans[s];
+    span.request = request_of(tensor(tensors.front()), s);
+    auto& [steps, context] = progress_[span.request * 4096 + step.rank];
+    span.index = at.step && frame_.spans.size() == 1 ? std::max(steps, *at.step) : steps;
+    if (!frame_.placed && span.rows == 1 && context > 0) {
+      span.first_token = context;
+      span.context = context + 1;
+    }
+    steps = span.index + 1;
+    context = span.context;
+  }
+  step.rows = frame_.rows;
+  step.batch = frame_.batch;
+  step.spans = frame_.spans;
+  const bool prefill =
+      std::any_of(step.spans.begin(), step.spans.end(), [](const Span& span) { return span.rows > 1; });
+  step.kind = prefill ? StepKind::prefill : StepKind::decode;
+  run_.begin(step.id);
+  run_.steps_.push_back(std::move(step));
+  last_ = cos_ = sin_ = positions_ = 0;
+  std::set<std::string> towers;
+  for (const auto& [scope, members] : members_) towers.insert(scope.tower);
+  for (const std::string& tower : towers) {
+    if (!tower.empty() && tower != "mtp") build_tower(tower);
+  }
+  build_tower("");
+  if (towers.contains("mtp")) build_tower("mtp");
+}
+
+}  // namespace nanscope

@@ -1,0 +1,159 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "core/dump/dump_run.h"
+
+/// Puts the tensors of a pass into the graph of a transformer. Internal to DumpRun.
+namespace nanscope {
+
+/// Layers of one tower, or what stands outside of them.
+struct Scope {
+  std::string tower;
+  std::optional<std::int64_t> layer;
+  std::optional<std::int64_t> expert;
+  auto operator<=>(const Scope&) const = default;
+};
+
+class PassBuilder {
+ public:
+  explicit PassBuilder(DumpRun& run);
+
+  /// Of a checkpoint, or whatever lies beside the passes.
+  void add_parameters(const std::vector<std::size_t>& tensors);
+  void add_pass(const std::vector<std::size_t>& tensors);
+
+ private:
+  using Index = std::size_t;  ///< in Dump::tensors
+  /// What identifies a tensor within its scope.
+  struct Key {
+    std::string op;
+    Port port = Port::output;
+    int index = 0;
+    Form form = Form::value;
+    auto operator<=>(const Key&) const = default;
+  };
+  /// An output to be: its role, and the dumped tensors that are it, best first.
+  struct Output {
+    std::string role;
+    std::vector<Index> dumped = {};
+    Axis axis = Axis::rows;
+  };
+  using Inputs = std::vector<Input>;
+
+  const DumpTensor& tensor(Index index) const { return run_.dump_.tensors[index]; }
+  void settle_names();
+  void settle_checkpoints();
+  bool embeds_inside(const TensorName& at) const;
+  bool is_cosine(Index index) const;
+  bool seen(std::string_view op) const { return seen_.contains({scope_.tower, std::string(op)}); }
+  bool seen_any(std::span<const std::string_view> ops) const;
+  bool seen_any(std::initializer_list<std::string_view> ops) const {
+    return seen_any(std::span(ops.begin(), ops.size()));
+  }
+
+  // Lookups in the scope; `take` marks what was found as placed.
+  std::vector<Index> find(std::string_view op, Port port, Form form = Form::value, int index = 0) const;
+  std::vector<Index> find_role(std::string_view role, Form form = Form::value) const;
+  std::optional<Index> parameter(std::string_view op, std::string_view role, Form form = Form::value);
+  std::vector<Index> outputs_of(std::string_view op, std::string_view role) const;
+
+  // Emission.
+  TensorId emit_parameter(Index index);
+  void give_parameter(Inputs& inputs, std::string_view role, std::optional<Index> index);
+  TensorId emit(std::string name, OpKind kind, Inputs inputs, Output output, OpAttributes attributes = {});
+  TensorId add_output(const Output& output, std::int64_t channels);
+  const Span* span_of(Index index) const;
+  Layout layout_of(Index index, int half = 0);
+  /// Those of one sequence, or of all where `sequence` is nothing.
+  std::vector<Index> of_sequence(const std::vector<Index>& all, std::optional<std::int64_t> sequence) const;
+  Tensor describe(Index index, std::string_view role, int half = 0);
+  void bind(TensorId virtual_tensor, Index index);
+  TensorId copy(TensorId expected, Index index, std::string_view name);
+  /// What the op reads where `expected` is what it should: a dumped input is a copy of it, or is it.
+  TensorId input_of(std::string_view op, TensorId expected, int index = 0);
+  /// A value as an op may read it: itself, or its codes.
+  struct Operand {
+    TensorId x = 0;
+    TensorId codes = 0;
+    TensorId scale = 0;
+  };
+  std::optional<Index> history_of(std::string_view op);
+  Operand with_forms(std::string_view op, Port port, TensorId value, int index = 0);
+  std::optional<TensorId> same_bytes_before(Index index, TensorId except);
+  bool same_bytes(const Tensor& a, const Tensor& b);
+  Tensor* tensor_of(TensorId id);
+
+  // The graph.
+  void build_tower(const std::string& name);
+  TensorId layer(TensorId x);
+  TensorId norm(std::string_view op, TensorId x);
+  TensorId linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more = {});
+  TensorId attention(TensorId x);
+  std::tuple<TensorId, TensorId, TensorId> projections(TensorId x);
+  TensorId part_of(TensorId fused, std::string_view op, std::string_view role, std::int64_t first,
+                   std::int64_t channels);
+  TensorId rotated(std::string_view letter, TensorId x);
+  void store(TensorId k, TensorId v);
+  std::vector<TensorId> keys(std::string_view letter, TensorId fresh);
+  const Op* store_of_layer();
+  std::optional<Index> mask_of_layer();
+  std::map<std::optional<std::int64_t>, std::vector<Index>> by_sequence(const std::vector<Index>& all) const;
+  static std::string suffixed(std::string name, std::optional<std::int64_t> sequence);
+  /// The dumped scores and probabilities of a sequence, or of all.
+  struct ScoreTensors {
+    std::vector<Index> raw, scores, masked, probs;
+  };
+  TensorId mix(TensorId q, const std::vector<TensorId>& k, const std::vector<TensorId>& v);
+  TensorId probabilities(TensorId q, const Inputs& keys, const ScoreTensors& own, std::optional<Index> mask,
+                         std::optional<std::int64_t> sequence);
+  TensorId mlp(TensorId x);
+  TensorId mixture(TensorId x);
+  TensorId gated(TensorId x);
+  TensorId residual(std::string_view op, TensorId a, TensorId b, std::vector<Index> more = {});
+  void head(TensorId x);
+  void leftovers(const Scope& scope);
+  void place_leftover(Index index);
+  TensorId whole(std::string_view op, TensorId inner);
+  bool appears_elsewhere(Index index);
+  OpKind kind_by_shapes(const Inputs& inputs, const Tensor& out);
+  void scale_ledger();
+  void slot_history();
+
+  std::int64_t request_of(const DumpTensor& any, std::size_t sequence);
+
+  DumpRun& run_;
+  std::map<std::string, Geometry> geometry_;            ///< by tower
+  std::set<std::pair<std::string, std::string>> seen_;  ///< tower and op
+  std::map<std::string, std::int64_t> requests_;
+  std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> progress_;  ///< request: steps so far, context
+  std::unordered_map<std::string, Index> shared_;                           ///< parameters outside of passes
+
+  // Of the pass at work.
+  Frame frame_;
+  std::int64_t first_tensor_ = 0;
+  std::map<Scope, std::multimap<Key, Index>> members_;
+  std::map<Scope, std::multimap<std::pair<std::string, Form>, Index>> roles_;
+  std::set<Index> placed_;
+  std::unordered_map<Index, TensorId> emitted_;
+  Scope scope_;
+  TensorId cos_ = 0;
+  TensorId sin_ = 0;
+  TensorId positions_ = 0;
+  TensorId last_ = 0;  ///< the last activation that was dumped
+};
+
+/// Of parameters: the same for the module in whichever pass or file it lies.
+std::string parameter_key(const TensorName& at, std::string_view op, std::string_view role, Form form);
+
+}  // namespace nanscope

@@ -1,0 +1,378 @@
+/// The order of a transformer: what each op of a layer is made of.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/dump/pass_builder.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::string_view kAttentionOps[] = {"q_proj", "k_proj",  "v_proj",    "qkv_proj", "o_proj",   "q",
+                                              "k",      "v",       "k_cache",   "v_cache",  "kv_cache", "scores",
+                                              "probs",  "softmax", "attention", "attn_out", "q_rot",    "k_rot",
+                                              "k_read", "v_read",  "q_a_proj",  "kv_a_proj"};
+constexpr std::string_view kMlpOps[] = {"gate_proj", "up_proj", "gate_up_proj", "act",
+                                        "down_proj", "gate",    "up",           "mlp_out"};
+constexpr std::string_view kMixtureOps[] = {"router",     "router_logits", "router_weights",
+                                            "router_ids", "router_scores", "experts"};
+
+}  // namespace
+
+void PassBuilder::build_tower(const std::string& name) {
+  scope_ = {name, {}, {}};
+  for (const std::string_view role : {"tokens", "positions", "mask", "seq_lens", "query_start_loc", "query_lens",
+                                      "slot_mapping", "block_table", "inv_freq", "cos", "sin"}) {
+    for (const Index index : find_role(role)) {
+      const TensorId id = emit_parameter(index);
+      if (role == "cos") cos_ = id;
+      if (role == "sin") sin_ = id;
+      if (role == "positions") positions_ = id;
+    }
+  }
+  const auto tokens = parameter("tokens", "tokens");
+  Inputs inputs;
+  give_parameter(inputs, "tokens", tokens);
+  give_parameter(inputs, "weight", parameter("embed", "weight"));
+  const std::string first = seen("patch_embed") ? "patch_embed" : "embed";
+  TensorId x = emit(first, OpKind::embedding, inputs, {"out", find(first, Port::output)});
+  if (seen("embed_scaled") && !find("embed_scaled", Port::output).empty())
+    x = emit("embed_scaled", OpKind::dumped, {{"x", x, {}}}, {"out", find("embed_scaled", Port::output)});
+  for (const std::string_view more : {"type_embed", "pos_embed"}) {
+    if (find(more, Port::output).empty()) continue;
+    const std::vector<Index> ids = find(more, Port::input);
+    Inputs rows{{"tokens", ids.empty() ? (more == "pos_embed" ? positions_ : 0) : emit_parameter(ids.front()), {}}};
+    give_parameter(rows, "weight", parameter(more, "weight"));
+    x = residual(more == "pos_embed" ? "embed_sum" : "embed_type_sum", x,
+                 emit(std::string(more), OpKind::embedding, std::move(rows), {"out", find(more, Port::output)}));
+  }
+  if (seen("pre_norm")) x = norm("pre_norm", x);
+  std::set<std::optional<std::int64_t>> layers;
+  for (const auto& [scope, members] : members_) {
+    if (scope.tower == name && scope.layer) layers.insert(scope.layer);
+  }
+  // A dump of one layer may not say which; its tensors stand among those outside of layers.
+  const bool unnumbered =
+      layers.empty() && std::any_of(std::begin(kAttentionOps), std::end(kAttentionOps), [&](std::string_view op) {
+        return !find(op, Port::output).empty() || !find(op, Port::state).empty();
+      });
+  if (unnumbered) layers.insert(std::nullopt);
+  for (const std::optional<std::int64_t>& number : layers) {
+    scope_ = {name, number, {}};
+    const TensorId before = x;
+    x = layer(x);
+    if (number) leftovers(scope_);
+    static_cast<void>(before);
+  }
+  scope_ = {name, {}, {}};
+  head(x);
+  for (const auto& [scope, members] : members_) {
+    if (scope.tower == name) leftovers(scope);
+  }
+}
+
+TensorId PassBuilder::layer(TensorId x) {
+  for (const std::string_view role : {"positions", "mask", "slot_mapping", "block_table", "seq_lens", "cos", "sin"}) {
+    for (const Index index : find_role(role)) {
+      const TensorId id = emit_parameter(index);
+      if (role == "cos") cos_ = id;
+      if (role == "sin") sin_ = id;
+      if (role == "positions") positions_ = id;
+    }
+  }
+  x = input_of("layer", x);
+  std::vector<Index> outs = outputs_of("layer", "resid");
+  const bool inside = seen_any(kAttentionOps) || seen_any(kMlpOps) || seen_any(kMixtureOps) ||
+                      seen_any({"self_attn", "mlp", "attn_norm", "mlp_norm"});
+  if (!inside) return emit("layer", OpKind::block, {{"x", x, {}}}, {"resid", outs});
+  const bool after = seen("attn_post_norm") || seen("mlp_post_norm");
+  const bool norm_of_sum = after && !seen("attn_norm");  // BERT, where what is normed is the sum
+  const bool sandwich =
+      after && !(norm_of_sum && seen("attn_post_norm") && [&] {
+        const auto norms = find("attn_post_norm", Port::output);
+        return !norms.empty() && tensor(norms.front()).name.find("output") < tensor(norms.front()).name.rfind("output");
+      }());
+  TensorId branch = attention(seen("attn_norm") ? norm("attn_norm", x) : x);
+  const TensorId attention_out = branch;
+  TensorId middle = 0;
+  if (sandwich) {
+    if (seen("attn_post_norm")) branch = norm("attn_post_norm", branch);
+    middle = residual("attn_residual", x, branch);
+  } else {
+    middle = residual("attn_residual", x, branch);
+    if (seen("attn_post_norm")) middle = norm("attn_post_norm", middle);
+  }
+  const bool parallel = !seen("mlp_norm") && !after && seen("attn_norm");
+  const TensorId mlp_in = seen("mlp_norm") ? norm("mlp_norm", middle) : parallel ? x : middle;
+  branch = mlp(mlp_in);
+  if (sandwich && seen("mlp_post_norm")) branch = norm("mlp_post_norm", branch);
+  // What vLLM calls a layer's output is its MLP's, with the sum beside it.
+  std::erase_if(outs, [&](Index index) {
+    const Tensor* made = run_.tensor(branch);
+    if (made == nullptr || !made->known || !same_bytes(*made, describe(index, made->role))) return false;
+    copy(branch, index, "layer");
+    return true;
+  });
+  for (const Index index : find("layer", Port::output, Form::value, 1)) {
+    if (tensor(index).shape.size() <= 3) outs.push_back(index);
+  }
+  const bool norm_last = !sandwich && seen("mlp_post_norm");
+  if (seen("branch_sum") && !find("branch_sum", Port::output).empty()) {
+    const TensorId both = residual("branch_sum", attention_out, branch);
+    return residual("mlp_residual", x, both, outs);
+  }
+  TensorId out = residual("mlp_residual", middle, branch, norm_last ? std::vector<Index>{} : outs);
+  if (!norm_last) return out;
+  out = norm("mlp_post_norm", out);
+  for (const Index index : outs) copy(out, index, "layer");
+  return out;
+}
+
+TensorId PassBuilder::norm(std::string_view op, TensorId x) {
+  Inputs inputs{{"x", input_of(op, x), {}}};
+  give_parameter(inputs, "weight", parameter(op, "weight"));
+  give_parameter(inputs, "bias", parameter(op, "bias"));
+  std::vector<Index> outs = find(op, Port::output);
+  if (op == "q_norm" || op == "k_norm") {
+    for (const Index index : find_role(op == "q_norm" ? "q_normed" : "k_normed")) outs.push_back(index);
+  }
+  return emit(std::string(op), OpKind::layer_norm, std::move(inputs), {"out", outs});
+}
+
+TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more) {
+  const Operand in = with_forms(op, Port::input, input_of(op, x));
+  Inputs inputs{{"x", in.x, {}}, {"codes", in.codes, {}}, {"x_scale", in.scale, {}}};
+  give_parameter(inputs, "weight", parameter(op, "weight"));
+  give_parameter(inputs, "bias", parameter(op, "bias"));
+  give_parameter(inputs, "weight_scale", parameter(op, "weight", Form::scale));
+  give_parameter(inputs, "weight_scale_2", parameter(op, "weight", Form::second_scale));
+  std::vector<Index> outs = find(op, Port::output);
+  for (const Index index : more) {
+    if (std::find(outs.begin(), outs.end(), index) == outs.end()) outs.push_back(index);
+  }
+  // A rank's part of a sum, and the sum.
+  const std::vector<Index> partial = find(op, Port::output, Form::partial);
+  if (!partial.empty()) {
+    const TensorId part = emit(std::string(op), OpKind::gemm, std::move(inputs), {"partial", partial});
+    return emit(std::string(op) + "_all_reduce", OpKind::all_reduce, {{"x", part, {}}}, {std::string(role), outs});
+  }
+  const TensorId out = emit(std::string(op), OpKind::gemm, std::move(inputs), {std::string(role), outs});
+  return with_forms(op, Port::output, out).x;
+}
+
+TensorId PassBuilder::residual(std::string_view op, TensorId a, TensorId b, std::vector<Index> more) {
+  std::vector<Index> outs = find(op, Port::output);
+  outs.insert(outs.end(), more.begin(), more.end());
+  // Its width is known though it may not be dumped.
+  const TensorId out = emit(std::string(op), OpKind::residual_add, {{"a", a, {}}, {"b", b, {}}}, {"out", outs});
+  Tensor& made = *tensor_of(out);
+  const Tensor* left = run_.tensor(a);
+  const Tensor* right = run_.tensor(b);
+  if (!made.known) made.channels = std::max(left ? left->channels : 0, right ? right->channels : 0);
+  return out;
+}
+
+TensorId PassBuilder::mlp(TensorId x) {
+  const auto outs = find("mlp", Port::output);
+  TensorId out = 0;
+  if (!seen_any(kMlpOps) && !seen_any(kMixtureOps)) {
+    return emit("mlp", OpKind::block, {{"x", input_of("mlp", x), {}}}, {"mlp_out", outs});
+  }
+  x = input_of("mlp", x);
+  out = seen_any(kMixtureOps) ? mixture(x) : gated(x);
+  return whole("mlp", out);
+}
+
+/// What a module of modules puts out: what its last part did, what else it did, or a sum over ranks.
+TensorId PassBuilder::whole(std::string_view op, TensorId inner) {
+  for (const Index index : find(op, Port::output)) {
+    const Tensor* made = run_.tensor(inner);
+    const Tensor described = describe(index, made->role);
+    const bool alike = described.axis == made->axis && (made->channels == 0 || made->channels == described.channels);
+    if (!made->known && alike) {
+      bind(inner, index);
+    } else if (made->known && (made->stated || same_bytes(*made, described))) {
+      copy(inner, index, op);
+    } else if (!appears_elsewhere(index)) {
+      inner = emit(std::string(op), run_.has_ranks_ ? OpKind::all_reduce : OpKind::block, {{"x", inner, {}}},
+                   {"out", {index}});
+    }
+  }
+  return inner;
+}
+
+/// Whether another tensor of the pass, not placed yet, holds the same: BERT's attention ends with its norm.
+bool PassBuilder::appears_elsewhere(Index index) {
+  const DumpTensor& one = tensor(index);
+  const auto members = members_.find(scope_);
+  return std::any_of(members->second.begin(), members->second.end(), [&](const auto& member) {
+    const DumpTensor& other = tensor(member.second);
+    return member.second != index && !placed_.contains(member.second) && other.shape == one.shape &&
+           other.health.sum == one.health.sum && other.health.sum_sq == one.health.sum_sq &&
+           other.health.absmax == one.health.absmax && one.health.min < one.health.max;
+  });
+}
+
+TensorId PassBuilder::gated(TensorId x) {
+  ActivationAttributes form;
+  Inputs inputs;
+  if (seen("gate_up_proj")) {
+    inputs.push_back({"gate_up", linear("gate_up_proj", x, "gate_up"), {}});
+  } else {
+    const bool gate = seen("gate_proj") || seen("gate");
+    if (gate) inputs.push_back({"gate", linear("gate_proj", x, "gate", find_role("gate")), {}});
+    inputs.push_back({gate ? "up" : "x", linear("up_proj", x, "up", find_role("up")), {}});
+  }
+  std::vector<Index> acts = outputs_of("act", "act");
+  std::erase_if(acts, [&](Index index) { return tensor(index).at.port == Port::input; });
+  // The activation module of a gated MLP puts out act(gate) alone; its product with `up` goes into the next one.
+  const std::vector<Index> products = find("down_proj", Port::input);
+  TensorId active = 0;
+  const bool of_module = !acts.empty() && tensor(acts.front()).at.kind == OpKind::activation;
+  if (of_module && products.empty() && inputs.size() == 2) {
+    // Which of the two it is shows in its numbers, and in what comes after.
+    const TensorId act = emit("act", OpKind::activation,
+                              {{"x", inputs.front().tensor, {}}, {"maybe_up", inputs.back().tensor, {}}}, {"out", acts});
+    active = emit("act_mul", OpKind::activation, {{"product", act, {}}, {"maybe_up", inputs.back().tensor, {}}}, {"out"});
+  } else if (of_module && !products.empty() && inputs.size() == 2 && !same_bytes(describe(acts.front(), "x"), describe(products.front(), "x"))) {
+    const TensorId gate = input_of("act", inputs.front().tensor);
+    const TensorId alone = emit("act", OpKind::activation, {{"x", gate, {}}}, {"out", acts});
+    active = emit("act_mul", OpKind::activation, {{"product", alone, {}}, {"up", inputs.back().tensor, {}}}, {"out"});
+  } else if (of_module && !products.empty() && inputs.front().role == "gate_up") {
+    const TensorId gate = input_of("act", 0);
+    const TensorId alone =
+        emit("act", OpKind::activation, {{"x", gate, {}}, {"half_of", inputs.front().tensor, {}}}, {"out", acts});
+    active =
+        emit("act_mul", OpKind::activation, {{"product", alone, {}}, {"half_of", inputs.front().tensor, {}}}, {"out"});
+  } else {
+    active = emit("act", OpKind::activation, std::move(inputs), {"out", acts}, form);
+  }
+  return linear("down_proj", active, "mlp_out", find_role("mlp_out"));
+}
+
+TensorId PassBuilder::mixture(TensorId x) {
+  const TensorId logits = linear("router", x, "router_logits", find_role("router_logits"));
+  const std::vector<Index> scores = find_role("router_scores");
+  TensorId chosen_by = logits;
+  if (!scores.empty()) {
+    Inputs inputs{{"x", logits, {}}};
+    give_parameter(inputs, "bias", parameter("router_bias", "router_bias"));
+    chosen_by = emit("router_scores", OpKind::route, std::move(inputs), {"router_scores", scores});
+  }
+  std::vector<Index> weights = outputs_of("topk", "router_weights");
+  const TensorId routed = emit("route", OpKind::route, {{"logits", chosen_by, {}}}, {"router_weights", weights});
+  for (const Index index : find_role("router_ids")) {
+    emit("route_ids", OpKind::route, {{"logits", chosen_by, {}}}, {"router_ids", {index}});
+  }
+  std::set<std::int64_t> experts;
+  for (const auto& [scope, members] : members_) {
+    if (scope.tower == scope_.tower && scope.layer == scope_.layer && scope.expert) experts.insert(*scope.expert);
+  }
+  Inputs parts{{"x", input_of("experts", x), {}}, {"weights", routed, {}}};
+  const Scope whole = scope_;
+  for (const std::int64_t expert : experts) {
+    scope_.expert = expert;
+    if (!find("down_proj", Port::output).empty() || !find("up_proj", Port::output).empty() ||
+        !find("gate_proj", Port::output).empty()) {
+      parts.push_back({"expert", gated(x), {}});
+    }
+    scope_ = whole;
+  }
+  return emit("experts", OpKind::expert_mix, std::move(parts), {"mlp_out", find("experts", Port::output)});
+}
+
+void PassBuilder::head(TensorId x) {
+  if (seen("final_norm")) x = norm("final_norm", x);
+  if (!seen_any({"lm_head", "logits", "logits_processor"})) return;
+  const TensorId logits = linear("lm_head", x, "logits", find_role("logits"));
+  for (const Index index : find("logits_processor", Port::output)) copy(logits, index, "logits_processor");
+  TensorId chosen_by = logits;
+  for (const Index index : find_role("scaled_logits")) {
+    Inputs inputs{{"x", chosen_by, {}}};
+    give_parameter(inputs, "temperature", parameter("temperature", "temperature"));
+    chosen_by = emit("scaled_logits", OpKind::token_softmax, std::move(inputs), {"scaled_logits", {index}});
+  }
+  for (const Index index : find_role("token_probs")) {
+    chosen_by = emit("token_softmax", OpKind::token_softmax, {{"logits", chosen_by, {}}}, {"probs", {index}});
+  }
+  const std::vector<Index> sampled = outputs_of("sampler", "sampled");
+  if (!sampled.empty()) emit("argmax", OpKind::argmax, {{"logits", chosen_by, {}}}, {"token", sampled});
+}
+
+/// What has no place in the graph stands behind what was dumped before it.
+void PassBuilder::leftovers(const Scope& scope) {
+  const auto members = members_.find(scope);
+  if (members == members_.end()) return;
+  const Scope before = scope_;
+  scope_ = scope;
+  std::vector<Index> left;
+  for (const auto& [key, index] : members->second) {
+    if (!placed_.contains(index)) left.push_back(index);
+  }
+  std::sort(left.begin(), left.end(), [&](Index a, Index b) {
+    const TensorName& x = tensor(a).at;
+    const TensorName& y = tensor(b).at;
+    return std::pair(x.order, a) < std::pair(y.order, b);
+  });
+  for (const Index index : left) place_leftover(index);
+  scope_ = before;
+}
+
+/// What a module of an unknown name does, by its weights: of two dimensions that lead from its input's width to its
+/// output's, or of one.
+OpKind PassBuilder::kind_by_shapes(const Inputs& inputs, const Tensor& out) {
+  const Tensor* x = nullptr;
+  const Tensor* weight = nullptr;
+  for (const Input& one : inputs) {
+    if (one.role == "x") x = run_.tensor(one.tensor);
+    if (one.role == "weight") weight = run_.tensor(one.tensor);
+  }
+  if (x == nullptr || x->axis != out.axis || x->tokens != out.tokens) return OpKind::dumped;
+  if (weight == nullptr) return x->channels == out.channels ? OpKind::activation : OpKind::dumped;
+  if (weight->count() == x->channels * out.channels && weight->tokens > 1) return OpKind::gemm;
+  return weight->count() == out.channels && x->channels == out.channels ? OpKind::layer_norm : OpKind::dumped;
+}
+
+void PassBuilder::place_leftover(Index index) {
+  if (placed_.contains(index)) return;
+  const TensorName& at = tensor(index).at;
+  if (is_parameter(tensor(index))) {
+    emit_parameter(index);
+    return;
+  }
+  Inputs inputs;
+  const bool module = at.op == "self_attn" || at.op == "mlp" || at.op == "layer";
+  if (at.port == Port::input || !at.known || module) {
+    if (const auto same = same_bytes_before(index, 0)) {
+      emit(at.op + "_input", OpKind::copy, {{"x", *same, {}}}, {at.role, {index}});
+      return;
+    }
+  }
+  // Of a module whose inputs were dumped, those; else whatever ran before.
+  if (at.port == Port::output && at.form == Form::value) {
+    for (const auto& [key, other] : members_[scope_]) {
+      const TensorName& from = tensor(other).at;
+      if (key.port != Port::input || from.module != at.module) continue;
+      place_leftover(other);
+      if (emitted_.contains(other))
+        inputs.push_back({key.index == 0 ? "x" : fmt::format("x{}", key.index), emitted_[other], {}});
+    }
+    give_parameter(inputs, "weight", parameter(at.known ? at.op : at.module, "weight"));
+    give_parameter(inputs, "bias", parameter(at.known ? at.op : at.module, "bias"));
+  }
+  const bool fed =
+      std::any_of(inputs.begin(), inputs.end(), [](const Input& one) { return one.role.starts_with('x'); });
+  if (!fed) inputs.push_back({"before", last_, {}});
+  if (!at.known) {
+    run_.not_understood_.push_back({tensor(index).name, "its name says nothing that is known; scanned all the same"});
+  }
+  const OpKind kind = !fed ? OpKind::dumped : at.known ? at.kind : kind_by_shapes(inputs, describe(index, at.role));
+  const TensorId last = last_;
+  emit(at.op, kind, std::move(inputs), {at.role, {index}});
+  run_.last_op().by_name = at.known;
+  // What nobody knows is not what the next one is made of.
+  if (!at.known) last_ = last;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,67 @@
+#include "core/run/kv_slots.h"
+
+namespace nanscope {
+
+KvSlots::KvSlots(std::span<const KvRow> history) : history_(history) {
+  for (std::size_t i = 0; i < history_.size(); ++i) {
+    by_block_[history_[i].block].push_back(i);
+    by_request_[history_[i].request].push_back(i);
+  }
+}
+
+std::optional<Slot> KvSlots::locate(std::int64_t request, std::int64_t position, std::int64_t step) const {
+  const auto rows = by_request_.find(request);
+  if (rows == by_request_.end()) return std::nullopt;
+  std::optional<Slot> found;
+  for (const std::size_t i : rows->second) {
+    const KvRow& row = history_[i];
+    if (row.step > step) break;
+    const bool holds =
+        row.writer != kRecurrentState && row.action != KvAction::freed && row.action != KvAction::scrubbed;
+    if (!holds) continue;
+    const std::int64_t slot = row.slot_begin + (position - row.first_token);
+    if (slot >= row.slot_begin && slot < row.slot_end) found = Slot{row.block, slot};
+  }
+  return found;
+}
+
+const KvRow* KvSlots::last_writer(const Slot& slot, std::int64_t layer, std::int64_t step, bool states) const {
+  const auto rows = by_block_.find(slot.block);
+  if (rows == by_block_.end()) return nullptr;
+  const KvRow* found = nullptr;
+  for (const std::size_t i : rows->second) {
+    const KvRow& row = history_[i];
+    if (row.step > step) break;
+    if (row.action != KvAction::written && row.action != KvAction::scrubbed) continue;
+    if (slot.slot < row.slot_begin || slot.slot >= row.slot_end) continue;
+    const bool state = row.writer == kRecurrentState;
+    if (state ? states : row.layer < 0 || row.layer == layer) found = &row;
+  }
+  return found;
+}
+
+const KvRow* KvSlots::shared(std::int64_t request, std::int64_t block, std::int64_t step) const {
+  const auto rows = by_block_.find(block);
+  if (rows == by_block_.end()) return nullptr;
+  const KvRow* found = nullptr;
+  for (const std::size_t i : rows->second) {
+    const KvRow& row = history_[i];
+    if (row.step > step) break;
+    if (row.request != request) continue;
+    if (row.action == KvAction::shared) found = &row;
+    if (row.action == KvAction::allocated) found = nullptr;
+  }
+  return found;
+}
+
+bool KvSlots::freed_since(const KvRow& write, std::int64_t step) const {
+  const auto rows = by_block_.find(write.block);
+  if (rows == by_block_.end()) return false;
+  const auto index = static_cast<std::size_t>(&write - history_.data());
+  for (const std::size_t i : rows->second) {
+    if (i > index && history_[i].step <= step && history_[i].action == KvAction::freed) return true;
+  }
+  return false;
+}
+
+}  // namespace nanscope

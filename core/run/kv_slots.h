@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/recording/rows.h"
+
+namespace nanscope {
+
+/// A slot of the paged KV pool.
+struct Slot {
+  std::int64_t block = 0;
+  std::int64_t slot = 0;  ///< within the block
+};
+
+inline constexpr std::string_view kRecurrentState = "recurrent_state";  ///< KvRow::writer
+
+/// Answers "what lay in this slot when this step read it?" from the KV slot history.
+class KvSlots {
+ public:
+  explicit KvSlots(std::span<const KvRow> history);
+
+  /// The slot that holds key position `position` of `request` as of step `step` (StepRow::id);
+  /// nothing when the history gives the request no such block.
+  std::optional<Slot> locate(std::int64_t request, std::int64_t position, std::int64_t step) const;
+  /// The entry of the last write or scrub that a read of `layer` in `step` sees; null: never written.
+  /// A recurrent state is written under its own layer but lies in the memory of an attention layer:
+  /// with `states`, such a write counts whatever its layer.
+  const KvRow* last_writer(const Slot& slot, std::int64_t layer, std::int64_t step, bool states) const;
+  /// The entry that gave `request` the block by sharing it; null when it did not come that way.
+  const KvRow* shared(std::int64_t request, std::int64_t block, std::int64_t step) const;
+  /// Whether the block was freed by somebody between that write and `step`.
+  bool freed_since(const KvRow& write, std::int64_t step) const;
+
+ private:
+  std::span<const KvRow> history_;
+  std::unordered_map<std::int64_t, std::vector<std::size_t>> by_block_;
+  std::unordered_map<std::int64_t, std::vector<std::size_t>> by_request_;
+};
+
+}  // namespace nanscope

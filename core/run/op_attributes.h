@@ -1,0 +1,212 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/run/op_kind.h"
+
+/// What an op was told besides its inputs: one struct a kind of op. A field that is nothing was not stated. Recordings
+/// hold them as a JSON object with a member a field (docs/recording.md), which is read and written here alone.
+namespace nanscope {
+
+struct NoAttributes {
+  template <class Self, class Visit>
+  static void fields(Self&, const Visit&) {}
+};
+
+struct DumpedAttributes {
+  std::optional<std::string> dumped_as;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("dumped_as", self.dumped_as);
+  }
+};
+
+struct NormAttributes {
+  std::optional<std::string> norm;      ///< "layer", "rms"
+  std::optional<std::string> variance;  ///< "one_pass", "two_pass", "welford"
+  std::optional<std::string> order;
+  std::optional<bool> contract, clamp, mean_by_reciprocal;
+  std::optional<double> eps;
+  std::optional<double> offset;        ///< the weight is this much plus what is stored: 1 in Gemma
+  std::optional<std::int64_t> groups;  ///< a row is normalised in this many parts
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("norm", self.norm), visit("variance", self.variance), visit("order", self.order);
+    visit("contract", self.contract), visit("clamp", self.clamp), visit("mean_by_reciprocal", self.mean_by_reciprocal);
+    visit("eps", self.eps), visit("offset", self.offset), visit("groups", self.groups);
+  }
+};
+
+struct GemmAttributes {
+  std::optional<std::string> partial_sums;  ///< "f16": sums of blocks are rounded to it
+  std::optional<bool> transposed;           ///< the weight is (in, out), as GPT-2's Conv1D has it
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("partial_sums", self.partial_sums), visit("transposed", self.transposed);
+  }
+};
+
+struct BlockAttributes {
+  std::optional<std::string> format;  ///< "mxfp8", "mxfp4", "nvfp4"
+  std::optional<std::int64_t> block, blocks;
+  std::optional<double> tensor_scale;
+  std::optional<std::string> scale_overflow, packing;
+  std::optional<bool> zero_padding, read_padding;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("format", self.format), visit("block", self.block), visit("blocks", self.blocks);
+    visit("tensor_scale", self.tensor_scale), visit("scale_overflow", self.scale_overflow);
+    visit("packing", self.packing), visit("zero_padding", self.zero_padding), visit("read_padding", self.read_padding);
+  }
+};
+
+struct QuantiseAttributes {
+  std::optional<std::string> format;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("format", self.format);
+  }
+};
+
+struct RopeAttributes {
+  std::optional<std::int64_t> heads, first_position;
+  std::optional<double> base, factor, stretch;
+  std::optional<std::int64_t> trained, served;
+  std::optional<std::int64_t> rotated;  ///< channels of a head that are rotated, from the first
+  std::optional<bool> interleaved;      ///< neighbours are a pair, not halves
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("heads", self.heads), visit("base", self.base), visit("factor", self.factor), visit("trained", self.trained);
+    visit("served", self.served), visit("stretch", self.stretch), visit("rotated", self.rotated);
+    visit("interleaved", self.interleaved), visit("first_position", self.first_position);
+  }
+};
+
+struct KvStoreAttributes {
+  std::optional<std::string> policy, format, overflow, clamp_nan;
+  std::optional<std::int64_t> block_size;
+  std::optional<double> scale_k, scale_v;
+  std::optional<bool> stored;  ///< false: the slot mapping sent it nowhere
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("policy", self.policy), visit("format", self.format), visit("overflow", self.overflow);
+    visit("clamp_nan", self.clamp_nan), visit("block_size", self.block_size), visit("scale_k", self.scale_k);
+    visit("scale_v", self.scale_v), visit("stored", self.stored);
+  }
+};
+
+struct KvReadAttributes {
+  std::optional<std::string> tail, read_scale, read_format;
+  std::optional<std::int64_t> block_size, context;
+  std::optional<std::vector<std::int64_t>> blocks;
+  std::optional<double> scale_k, scale_v;
+  std::optional<bool> per_slot;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("tail", self.tail), visit("block_size", self.block_size), visit("read_scale", self.read_scale);
+    visit("read_format", self.read_format), visit("context", self.context), visit("blocks", self.blocks);
+    visit("scale_k", self.scale_k), visit("scale_v", self.scale_v), visit("per_slot", self.per_slot);
+  }
+};
+
+struct ScoresAttributes {
+  std::optional<std::int64_t> heads, kv_heads;
+  std::optional<double> factor, softcap;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("heads", self.heads), visit("kv_heads", self.kv_heads), visit("factor", self.factor);
+    visit("softcap", self.softcap);
+  }
+};
+
+struct SoftmaxAttributes {
+  std::optional<std::string> mask;  ///< "additive", "select", "multiply"
+  std::optional<std::string> max_nan;
+  std::optional<bool> zero_guard;
+  std::optional<std::int64_t> heads, first_position, first_key;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("mask", self.mask), visit("max_nan", self.max_nan), visit("zero_guard", self.zero_guard);
+    visit("heads", self.heads), visit("first_position", self.first_position), visit("first_key", self.first_key);
+  }
+};
+
+struct MixAttributes {
+  std::optional<std::int64_t> heads, kv_heads, first_position, first_key;
+  std::optional<bool> visible_only;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("heads", self.heads), visit("kv_heads", self.kv_heads), visit("visible_only", self.visible_only);
+    visit("first_position", self.first_position), visit("first_key", self.first_key);
+  }
+};
+
+struct ActivationAttributes {
+  std::optional<std::string> activation;  ///< "swiglu", "gelu", "gelu_tanh", "silu", "relu"
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("activation", self.activation);
+  }
+};
+
+struct RouteAttributes {
+  std::optional<std::string> weights;
+  std::optional<double> eps;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("weights", self.weights), visit("eps", self.eps);
+  }
+};
+
+struct RecurrentAttributes {
+  std::optional<bool> resume;
+  std::optional<std::int64_t> block;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("resume", self.resume), visit("block", self.block);
+  }
+};
+
+struct TokenSoftmaxAttributes {
+  std::optional<std::int64_t> legal;
+  std::optional<bool> masked;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("legal", self.legal), visit("masked", self.masked);
+  }
+};
+
+struct ArgmaxAttributes {
+  std::optional<std::string> nan;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("nan", self.nan);
+  }
+};
+
+struct SplitAttributes {
+  std::optional<std::int64_t> first_channel;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("first_channel", self.first_channel);
+  }
+};
+
+using OpAttributes =
+    std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes, QuantiseAttributes,
+                 RopeAttributes, KvStoreAttributes, KvReadAttributes, ScoresAttributes, SoftmaxAttributes,
+                 MixAttributes, ActivationAttributes, RouteAttributes, RecurrentAttributes, TokenSoftmaxAttributes,
+                 ArgmaxAttributes, SplitAttributes>;
+
+/// Those of a kind of op, with nothing stated.
+OpAttributes attributes_of(OpKind kind);
+/// A JSON object as text, of the fields that are stated. NaN and infinities are the texts "nan", "inf" and "-inf".
+std::string to_json(const OpAttributes& attributes);
+/// What the object states in the types of its fields; all else is left out, and all of a text that is no object.
+OpAttributes attributes_from_json(OpKind kind, std::string_view json);
+
+}  // namespace nanscope

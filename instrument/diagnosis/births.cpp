@@ -1,0 +1,333 @@
+#include "instrument/diagnosis/births.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+namespace nanscope {
+namespace {
+
+// A run whose every step is bad in its own way is cut here: the first births are what matters.
+constexpr std::size_t kMostSteps = 64;
+
+using Rows = std::vector<bool>;
+
+bool any(const Rows& rows) { return std::find(rows.begin(), rows.end(), true) != rows.end(); }
+
+/// The roles under which an op reads keys or values.
+bool reads_keys(const Op& op, std::string_view role) {
+  if (op.kind == OpKind::attention_scores) return role == "k";
+  if (op.kind == OpKind::attention_mix) return role == "v";
+  if (op.kind == OpKind::attention) return role == "k" || role == "v";
+  return false;
+}
+
+/// One step, op by op: which rows are bad, of what, and since when.
+class StepWalk {
+ public:
+  StepWalk(Facts& facts, StepId id)
+      : facts_(facts), run_(facts.run), step_(*facts.run.step(id)), content_(facts.run.content(id)) {}
+
+  std::vector<Birth> births() {
+    for (const Op& op : content_.ops) look_at(op);
+    mark_what_matters();
+    return std::move(births_);
+  }
+
+ private:
+  /// Calls `visit` with each input row that row `row` of an output is made of, as far as ops say.
+  void each_source(const Op& op, const Tensor& out, std::int64_t row,
+                   const std::function<void(const Tensor&, std::int64_t)>& visit) {
+    for (const Input& input : op.inputs) {
+      const Tensor* in = run_.tensor(input.tensor);
+      if (in == nullptr || !bad_.contains(in->id)) continue;
+      if (reads_keys(op, input.role)) {
+        const RowToken token = run_.token_of(out, row);
+        if (token.span == nullptr) {
+          each_bad(*in, visit);
+          continue;
+        }
+        for (const KeyRow& key : keys_read(op, *in, *token.span)) visit(*in, key.row);
+      } else if (op.kind == OpKind::kv_store) {
+        if (const auto from = row_stored(out, row, *in)) visit(*in, *from);
+      } else if (op.kind == OpKind::kv_read && in->axis != out.axis) {
+        if (const auto from = row_read(out, row, *in)) visit(*in, *from);
+      } else if (by_row(op.kind) || op.kind == OpKind::kv_read || op.kind == OpKind::attention_scores ||
+                 op.kind == OpKind::attention_mix || op.kind == OpKind::attention) {
+        const auto from = run_.same_row(out, row, *in);
+        if (from) {
+          visit(*in, *from);
+        } else if (out.axis == Axis::none || in->axis == Axis::none) {
+          each_bad(*in, visit);
+        }
+      } else {
+        each_bad(*in, visit);
+      }
+    }
+  }
+
+  void each_bad(const Tensor& in, const std::function<void(const Tensor&, std::int64_t)>& visit) {
+    const Rows& rows = bad_.at(in.id);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i]) visit(in, static_cast<std::int64_t>(i));
+    }
+  }
+
+  /// Keys that a span's rows go over, those behind its end among them where the scores say so.
+  const std::vector<KeyRow>& keys_read(const Op& op, const Tensor& in, const Span& span) {
+    const auto [known, is_new] = keys_.emplace(std::tuple(op.id, in.id, span.row), std::vector<KeyRow>{});
+    if (!is_new) return known->second;
+    std::int64_t keys = span.context;
+    const Tensor* scores = op.kind == OpKind::attention_mix ? run_.input(op, "probs") : run_.result(op);
+    if (scores != nullptr && op.kind != OpKind::attention && scores->known) keys = std::max(keys, keys_of(*scores));
+    if (in.axis == Axis::keys && step_.batch <= 1) keys = std::max(keys, in.tokens);
+    known->second = facts_.cache.key_rows(in, step_, span, std::min(keys, span.context + in.tokens), op.layer);
+    // In a batch of frames the padding of a frame is read as well.
+    const std::int64_t frame = step_.batch > 1 ? step_.rows / step_.batch : 0;
+    for (std::int64_t at = 0; in.axis == Axis::rows && at < frame; ++at) {
+      const std::int64_t row = span.row / frame * frame + at;
+      KeyRow padding;
+      padding.row = row;
+      padding.position = -1;
+      if (!span.has(row)) known->second.push_back(padding);
+    }
+    return known->second;
+  }
+
+  /// The row of k or v that a store put into a row of the pool, or beside it in `codes`.
+  std::optional<std::int64_t> row_stored(const Tensor& out, std::int64_t row, const Tensor& in) {
+    const bool wanted = out.role.front() == in.role.front() || in.role == "out";
+    if (!wanted) return std::nullopt;
+    if (out.axis != Axis::slots) return run_.same_row(out, row, in);
+    const auto [known, is_new] = stored_.emplace(out.id, std::unordered_map<std::int64_t, std::int64_t>{});
+    if (is_new) {
+      for (const Span& span : step_.spans) {
+        for (std::int64_t at = 0; at < span.rows; ++at) {
+          const auto slot = facts_.cache.row_of(out, step_, span, span.first_token + at);
+          if (slot) known->second.emplace(*slot, span.row + at);
+        }
+      }
+    }
+    const auto found = known->second.find(row);
+    return found == known->second.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  std::optional<std::int64_t> row_read(const Tensor& out, std::int64_t row, const Tensor& in) {
+    const RowToken token = run_.token_of(out, row);
+    if (token.span == nullptr) return std::nullopt;
+    return facts_.cache.row_of(in, step_, *token.span, token.position);
+  }
+
+  void look_at(const Op& op) {
+    for (const TensorId id : op.outputs) {
+      const Tensor* out = run_.tensor(id);
+      if (out == nullptr || op.kind == OpKind::parameter) continue;
+      if (out->known && !RunView::symptomatic(*out)) continue;
+      Rows inherited(static_cast<std::size_t>(std::max<std::int64_t>(0, out->tokens)), false);
+      for (std::size_t row = 0; row < inherited.size(); ++row) {
+        each_source(op, *out, static_cast<std::int64_t>(row), [&](const Tensor& in, std::int64_t from) {
+          const Rows& rows = bad_.at(in.id);
+          inherited[row] =
+              inherited[row] || (from < static_cast<std::int64_t>(rows.size()) && rows[static_cast<std::size_t>(from)]);
+        });
+      }
+      if (!out->known) {
+        if (any(inherited)) bad_.emplace(id, std::move(inherited));
+        continue;
+      }
+      Rows bad(inherited.size(), false);
+      const std::vector<std::int64_t> rows = facts_.run.bad_rows(*out);
+      for (const std::int64_t row : rows) bad[static_cast<std::size_t>(row)] = true;
+      if (rows.empty()) bad.assign(bad.size(), true);  // it is bad, and which rows is not known
+      bad_.emplace(id, bad);
+      note_birth(op, *out, bad, inherited);
+    }
+    note_entry(op);
+  }
+
+  void note_birth(const Op& op, const Tensor& out, const Rows& bad, const Rows& inherited) {
+    Birth birth;
+    for (std::size_t row = 0; row < bad.size(); ++row) {
+      if (bad[row] && !inherited[row]) birth.rows.push_back(static_cast<std::int64_t>(row));
+    }
+    // Slots that this step did not write hold what somebody else left: bad once they are read, see note_entry().
+    if (out.axis == Axis::slots && op.kind == OpKind::kv_store) {
+      const Tensor* in = run_.input(op, out.role.substr(0, 1));
+      std::erase_if(birth.rows, [&](std::int64_t row) { return in == nullptr || !row_stored(out, row, *in); });
+    } else if (out.axis == Axis::keys && op.kind != OpKind::kv_read) {
+      std::erase_if(birth.rows, [&](std::int64_t row) { return !facts_.live(out, row); });
+    } else if (op.kind == OpKind::kv_read && (out.axis == Axis::keys || out.axis == Axis::slots)) {
+      erase_foreign(out, birth);
+    }
+    if (birth.rows.empty()) return;
+    birth.op = op.id;
+    birth.step = step_.id;
+    birth.tensor = out.id;
+    for (const Input& input : op.inputs) {
+      const Health* health = facts_.parameter_health(input);
+      if (health != nullptr && (health->nan + health->pos_inf > 0 || (health->neg_inf > 0 && input.role != "mask"))) {
+        birth.bad_parameters.push_back(input.role);
+      }
+      const Tensor* in = run_.tensor(input.tensor);
+      if (in != nullptr && !in->known) birth.inputs_known = false;
+      if (input.role == "before") birth.inputs_known = false;
+    }
+    births_.push_back(std::move(birth));
+  }
+
+  /// Of what was read back, rows that the sequence did not write are no births of the reading.
+  void erase_foreign(const Tensor& out, Birth& birth) {
+    if (step_.spans.empty()) return;
+    std::set<std::int64_t> own;
+    for (const Span& span : step_.spans) {
+      for (std::int64_t position = 0; position < span.context; ++position) {
+        const auto row = facts_.cache.row_of(out, step_, span, position);
+        if (!row) continue;
+        if (facts_.cache.key_row(out, step_, span, *row, run_.maker(out)->layer).own) own.insert(*row);
+      }
+    }
+    std::erase_if(birth.rows, [&](std::int64_t row) { return !own.contains(row); });
+  }
+
+  /// Bad keys or values that a reader takes from slots which its sequence did not write.
+  void note_entry(const Op& op) {
+    for (const Input& input : op.inputs) {
+      const Tensor* in = run_.tensor(input.tensor);
+      const bool reader = reads_keys(op, input.role) ||
+                          (op.kind == OpKind::kv_read && input.role != "k_scale" && input.role != "v_scale");
+      const Tensor* out = run_.result(op);
+      if (!reader || in == nullptr || out == nullptr || !in->known || !RunView::symptomatic(*in)) continue;
+      if (in->axis != Axis::slots && in->axis != Axis::keys) continue;
+      if (out->known && !RunView::symptomatic(*out)) continue;
+      // A copy of the pool, read whole: what of it matters shows behind it.
+      if (op.kind == OpKind::kv_read && out->axis == Axis::slots) continue;
+      enter(op, *in, *out, *in);
+    }
+    // In a recording what was read is an output of the read itself, and the pool is no tensor.
+    if (op.kind != OpKind::kv_read) return;
+    for (const TensorId id : op.outputs) {
+      const Tensor* out = run_.tensor(id);
+      if (out != nullptr && out->axis == Axis::keys && RunView::symptomatic(*out)) enter(op, *out, *out, *out);
+    }
+  }
+
+  void enter(const Op& op, const Tensor& in, const Tensor& out, const Tensor& shown) {
+    Birth birth;
+    birth.op = op.id;
+    birth.step = step_.id;
+    birth.tensor = out.id;
+    birth.read = in.id;
+    for (const Span& span : step_.spans) {
+      const std::vector<KeyRow> keys = op.kind == OpKind::kv_read
+                                           ? facts_.cache.key_rows(in, step_, span, in.tokens + span.context, op.layer)
+                                           : keys_read(op, in, span);
+      for (const KeyRow& key : keys) {
+        if (!key.own && facts_.row_bad(in, key.row)) birth.keys.push_back(key);
+      }
+    }
+    if (birth.keys.empty()) return;
+    if (&shown == &in) {
+      for (const KeyRow& key : birth.keys) {
+        if (out.id == in.id) birth.rows.push_back(key.row);
+      }
+    }
+    if (out.id != in.id) birth.rows = facts_.run.bad_rows(out);
+    std::sort(birth.rows.begin(), birth.rows.end());
+    birth.rows.erase(std::unique(birth.rows.begin(), birth.rows.end()), birth.rows.end());
+    births_.push_back(std::move(birth));
+  }
+
+  bool is_sink(const Tensor& tensor, std::int64_t row) {
+    const RowToken token = run_.token_of(tensor, row);
+    return token.span != nullptr && token.span->request >= 0;
+  }
+
+  /// Nobody gets the answer of a warm-up or a dummy batch: it matters by what it stores, where it stores.
+  bool stores(const Op& op) const {
+    const auto* store = op.get<KvStoreAttributes>();
+    return store != nullptr && store->stored.value_or(true);
+  }
+
+  /// Backwards from every bad row that is somebody's to all that it is made of.
+  void mark_what_matters() {
+    std::map<TensorId, Rows> relevant;
+    for (auto op = content_.ops.rbegin(); op != content_.ops.rend(); ++op) {
+      for (const TensorId id : op->outputs) {
+        const auto bad = bad_.find(id);
+        if (bad == bad_.end()) continue;
+        const Tensor& out = *run_.tensor(id);
+        Rows& marks = relevant.emplace(id, Rows(bad->second.size(), false)).first->second;
+        for (std::size_t row = 0; row < marks.size(); ++row) {
+          if (!bad->second[row]) continue;
+          const auto at = static_cast<std::int64_t>(row);
+          if (!marks[row]) marks[row] = (out.known && is_sink(out, at)) || (stores(*op) && out.axis != Axis::slots);
+          if (!marks[row]) continue;
+          each_source(*op, out, at, [&](const Tensor& in, std::int64_t from) {
+            const Rows& rows = bad_.at(in.id);
+            if (from < 0 || from >= static_cast<std::int64_t>(rows.size()) || !rows[static_cast<std::size_t>(from)])
+              return;
+            relevant.emplace(in.id, Rows(rows.size(), false)).first->second[static_cast<std::size_t>(from)] = true;
+          });
+        }
+      }
+    }
+    for (Birth& birth : births_) {
+      const auto marks = relevant.find(birth.tensor);
+      if (marks == relevant.end()) continue;
+      birth.matters = std::any_of(birth.rows.begin(), birth.rows.end(), [&](std::int64_t row) {
+        return row < static_cast<std::int64_t>(marks->second.size()) && marks->second[static_cast<std::size_t>(row)];
+      });
+    }
+  }
+
+  Facts& facts_;
+  RunView& run_;
+  const Step& step_;
+  const StepContent& content_;
+  std::unordered_map<TensorId, Rows> bad_;  ///< of tensors with any
+  std::map<std::tuple<OpId, TensorId, std::int64_t>, std::vector<KeyRow>> keys_;
+  std::map<TensorId, std::unordered_map<std::int64_t, std::int64_t>> stored_;
+  std::vector<Birth> births_;
+};
+
+bool logits_bad(RunView& run, StepId step) {
+  const StepContent& content = run.content(step);
+  return std::any_of(content.tensors.begin(), content.tensors.end(), [](const Tensor& tensor) {
+    return tensor.role == "logits" && tensor.known && RunView::symptomatic(tensor);
+  });
+}
+
+}  // namespace
+
+std::vector<StepId> steps_with_births(Facts& facts) {
+  std::set<std::pair<std::int64_t, std::int64_t>> answered_bad;  // request, rank
+  std::vector<StepId> looked_at;
+  for (const StepId id : facts.run.bad_steps()) {
+    const Step* step = facts.run.step(id);
+    if (step == nullptr || looked_at.size() >= kMostSteps) continue;
+    const bool over =
+        !step->spans.empty() && std::all_of(step->spans.begin(), step->spans.end(), [&](const Span& span) {
+          return answered_bad.contains({span.request, step->rank});
+        });
+    if (over) continue;
+    looked_at.push_back(id);
+    if (!logits_bad(facts.run, id)) continue;
+    for (const Span& span : step->spans) answered_bad.insert({span.request, step->rank});
+  }
+  return looked_at;
+}
+
+std::vector<Birth> births_of(Facts& facts) {
+  std::vector<Birth> all;
+  for (const StepId id : steps_with_births(facts)) {
+    std::vector<Birth> births = StepWalk(facts, id).births();
+    std::move(births.begin(), births.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace nanscope

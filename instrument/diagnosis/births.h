@@ -1,0 +1,33 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "instrument/diagnosis/facts.h"
+
+namespace nanscope {
+
+/// NaN or Inf in an output though what made those rows was healthy.
+struct Birth {
+  OpId op = 0;
+  StepId step = 0;
+  TensorId tensor = 0;             ///< the output that shows it
+  std::vector<std::int64_t> rows;  ///< of it: bad, and of healthy inputs
+  /// It reaches a row that is somebody's. What is born in padding and stays there harms nobody.
+  bool matters = false;
+  /// What it was made of was dumped; else something that was not dumped may have been bad before.
+  bool inputs_known = true;
+  std::vector<std::string> bad_parameters;  ///< roles of inputs (weight, scale, mask ...) that hold NaN or Inf
+  TensorId read = 0;                        ///< keys or values from which it came, when it entered from a KV cache
+  std::vector<KeyRow> keys;                 ///< those rows of `read` that are bad, and whose they are
+};
+
+/// Of all steps that hold NaN or Inf, in order of execution. Of each request the steps up to the first whose logits are
+/// bad: what follows in a request that answers NaN are consequences.
+std::vector<Birth> births_of(Facts& facts);
+
+/// Steps that were looked at for births.
+std::vector<StepId> steps_with_births(Facts& facts);
+
+}  // namespace nanscope

@@ -1,0 +1,249 @@
+#include "instrument/diagnosis/casts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "instrument/recompute/scaled.h"
+#include "core/run/scales.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::size_t kMostMagnitudes = std::size_t{1} << 18;  ///< that a median is taken of
+
+/// The largest magnitude that still rounds to the largest finite code, over that code.
+double rounds_to_top(Format format) {
+  const FormatInfo& row = info(format);
+  if (row.exponent_bits == 0) return 1 + 0.5 / double{row.max_finite};
+  return 1 + std::ldexp(0.5, -row.mantissa_bits);
+}
+
+/// Measures one cast, row by row.
+class Measure {
+ public:
+  Measure(Values& values, Cast& cast) : values_(values), run_(values.run()), cast_(cast), row_(info(cast.format)) {}
+
+  void run(const Op& op, const Tensor& codes, const Tensor* source, std::string_view scale_role) {
+    const bool pool = codes.axis == Axis::slots || codes.axis == Axis::keys;
+    const auto slots = pool ? own_slots(values_, codes) : std::unordered_map<std::int64_t, std::int64_t>{};
+    const RowScale scale = row_scale(values_, op, scale_role, codes);
+    cast_.grid = scale.grid;
+    if (!cast_.grid && source != nullptr) imply(codes, *source, slots, pool);
+    RowScale used{cast_.grid, scale.by_step_row};
+    for (std::int64_t row = 0; row < codes.tokens; ++row) {
+      std::int64_t step_row = row;
+      if (pool) {
+        const auto slot = slots.find(row);
+        if (slot == slots.end()) continue;
+        step_row = slot->second;
+      } else if (run_.token_of(codes, row).span == nullptr) {
+        continue;
+      }
+      look_at(codes, source, used, row, step_row, pool);
+    }
+    finish();
+  }
+
+ private:
+  void imply(const Tensor& codes, const Tensor& source, const std::unordered_map<std::int64_t, std::int64_t>& slots,
+             bool pool) {
+    std::vector<float> made;
+    std::vector<float> of;
+    for (std::int64_t row = 0; row < codes.tokens && made.size() < kMostMagnitudes; ++row) {
+      const auto slot = slots.find(row);
+      if (pool && slot == slots.end()) continue;
+      const auto values = run_.row_values(codes, row);
+      const auto from = source_row(source, codes, row, pool ? slot->second : row, pool);
+      if (!values || !from || from->value.size() != values->size()) continue;
+      made.insert(made.end(), values->begin(), values->end());
+      of.insert(of.end(), from->value.begin(), from->value.end());
+    }
+    const auto scale = implied_scale(of, made, cast_.format);
+    if (!scale || !(*scale > 0)) return;
+    cast_.grid = ScaleGrid::uniform(*scale);
+    cast_.implied = true;
+  }
+
+  std::optional<Block> source_row(const Tensor& source, const Tensor& codes, std::int64_t row, std::int64_t step_row,
+                                  bool pool) {
+    const std::int64_t from = pool ? step_row : run_.same_row(codes, row, source).value_or(-1);
+    if (from < 0 || from >= source.tokens) return std::nullopt;
+    return values_.rows(source, from, 1);
+  }
+
+  void look_at(const Tensor& codes, const Tensor* source, const RowScale& scale, std::int64_t row,
+               std::int64_t step_row, bool pool) {
+    const auto made = run_.row_values(codes, row);
+    if (!made) return;
+    const auto from = source != nullptr ? source_row(*source, codes, row, step_row, pool) : std::nullopt;
+    const bool sourced = from && from->value.size() == made->size();
+    const double largest = double{row_.max_finite};
+    const double fine = row_.exponent_bits > 0 ? double{row_.min_normal} : 3;
+    bool clipped = false;
+    bool top = false;
+    for (std::size_t c = 0; c < made->size(); ++c) {
+      const double code = std::abs(double{(*made)[c]});
+      const auto channel = static_cast<std::int64_t>(c);
+      const double x = sourced ? double{from->value[c]} : 0;
+      ++cast_.elements;
+      if (!std::isfinite(code)) {
+        ++cast_.bad;
+        cast_.bad_of_finite += sourced && std::isfinite(x) ? 1 : 0;
+      } else {
+        cast_.top += code >= largest ? 1 : 0;
+        cast_.beside_top += code < largest && code >= 0.875 * largest ? 1 : 0;
+        cast_.zero += code == 0 ? 1 : 0;
+        cast_.coarse += code > 0 && code < fine ? 1 : 0;
+        top = top || code >= largest;
+      }
+      const double s = scale.at(row, step_row, channel);
+      if (cast_.grid) note_cell(row, step_row, channel);
+      if (!sourced || !std::isfinite(x)) continue;
+      note_value(x, double{from->off(0, channel)}, row, channel);
+      cast_.lost += x != 0 && code == 0 ? 1 : 0;
+      if (!cast_.grid || !scale_complaint(s).empty()) continue;
+      const double scaled = std::max(0.0, std::abs(x) - double{from->off(0, channel)}) / s / largest;
+      cast_.reach = std::max(cast_.reach, scaled);
+      if (scaled <= rounds_to_top(cast_.format)) continue;
+      ++cast_.clipped;
+      clipped = true;
+      lost_ += std::pow((scaled - 1) * s * largest, 2);
+    }
+    if (clipped) cast_.clipped_rows.push_back(row);
+    if (top) cast_.top_rows.push_back(row);
+  }
+
+  void note_cell(std::int64_t row, std::int64_t step_row, std::int64_t channel) {
+    const ScaleGrid& grid = *cast_.grid;
+    if (grid.single()) {
+      cast_.cells = 1;
+      return;
+    }
+    static_cast<void>(step_row);
+    const std::int64_t r = grid.rows_a_cell() > 0 ? row / grid.rows_a_cell() : 0;
+    const std::int64_t c = grid.channels_a_cell() > 0 ? channel / grid.channels_a_cell() : 0;
+    cells_.insert({r, c});
+  }
+
+  void note_value(double x, double off, std::int64_t row, std::int64_t channel) {
+    const double magnitude = std::abs(x);
+    energy_ += magnitude * magnitude;
+    if (magnitude > 0) {
+      ++cast_.nonzero;
+      if (magnitudes_.size() < kMostMagnitudes) magnitudes_.push_back(static_cast<float>(magnitude));
+    }
+    if (magnitude - off > cast_.absmax) {
+      cast_.absmax = magnitude - off;
+      cast_.at_row = row;
+      cast_.at_channel = channel;
+    }
+  }
+
+  void finish() {
+    if (!cells_.empty()) cast_.cells = static_cast<std::int64_t>(cells_.size());
+    if (energy_ > 0) cast_.clip_error = std::sqrt(lost_ / energy_);
+    if (magnitudes_.empty()) return;
+    const auto middle = magnitudes_.begin() + static_cast<std::ptrdiff_t>(magnitudes_.size() / 2);
+    std::nth_element(magnitudes_.begin(), middle, magnitudes_.end());
+    cast_.median = double{*middle};
+  }
+
+  Values& values_;
+  RunView& run_;
+  Cast& cast_;
+  const FormatInfo& row_;
+  std::set<std::pair<std::int64_t, std::int64_t>> cells_;
+  std::vector<float> magnitudes_;
+  double energy_ = 0;
+  double lost_ = 0;
+};
+
+/// What a recording measured when it was written, where elements are re-made at a price.
+void by_health(Cast& cast, const Tensor& codes, const Tensor* source) {
+  const Health& health = codes.health;
+  const FormatInfo& format = info(cast.format);
+  cast.grid = ScaleGrid::uniform(cast.ledger->scale);
+  cast.elements = static_cast<std::int64_t>(health.count);
+  cast.cells = 1;
+  cast.top = static_cast<std::int64_t>(health.saturated);
+  cast.zero = static_cast<std::int64_t>(health.zero);
+  cast.coarse = static_cast<std::int64_t>(health.subnormal);
+  cast.bad = static_cast<std::int64_t>(health.bad());
+  cast.clipped = static_cast<std::int64_t>(health.clipped);
+  cast.lost = static_cast<std::int64_t>(health.flushed);
+  cast.absmax = cast.ledger->absmax;
+  const bool valid = scale_complaint(cast.ledger->scale).empty();
+  cast.reach = valid && cast.ledger->headroom > 0 ? 1 / cast.ledger->headroom : 0;
+  if (source == nullptr) return;
+  cast.bad_of_finite = source->health.bad() == 0 ? cast.bad : 0;
+  cast.nonzero = static_cast<std::int64_t>(source->health.finite() - source->health.zero);
+  if (cast.nonzero > 0 && cast.lost + cast.coarse > 0) {
+    // What is lost is below half the smallest code; with the coarse ones it is below the smallest normal number.
+    const bool half_lost = 2 * cast.lost >= cast.nonzero;
+    const float smallest = format.min_subnormal > 0 ? format.min_subnormal : format.min_normal;
+    const bool tells = 2 * (cast.lost + cast.coarse) >= cast.nonzero;
+    cast.median = tells ? double{half_lost ? smallest / 2 : format.min_normal} * cast.ledger->scale : cast.absmax;
+  }
+  if (!valid || source->health.sum_sq <= 0 || health.bad() > 0 || cast.reach <= 1) return;
+  // A value r times the largest one loses r^2 - 1 of energy and errs by (r - 1)^2, that is (r - 1) / (r + 1) of it, at
+  // most (1 - h) / (1 + h) as r <= 1 / h. Both sums are recorded.
+  const double kept = health.sum_sq * cast.ledger->scale * cast.ledger->scale;
+  const double lost = std::clamp(1.0 - kept / source->health.sum_sq, 0.0, 1.0);
+  cast.clip_error = std::sqrt(lost * (1.0 - cast.headroom()) / (1.0 + cast.headroom()));
+}
+
+void add_cast(Values& values, const Op& op, const Tensor* codes, std::string target, std::string_view source_role,
+              std::vector<Cast>& into) {
+  if (codes == nullptr || !codes->known || codes->stated || !holds_codes(codes->format)) return;
+  RunView& run = values.run();
+  Cast cast;
+  cast.op = op.id;
+  cast.step = op.step;
+  cast.layer = op.layer;
+  cast.target = std::move(target);
+  cast.codes = codes->id;
+  cast.format = codes->format;
+  const std::string scale_role = cast.target == "x" ? "scale" : cast.target + "_scale";
+  cast.scale = op.input(scale_role);
+  cast.ledger = values.facts().scale_of(op.id, cast.target);
+  const Tensor* source = run.input(op, source_role);
+  if (source != nullptr && !values.available(*source)) source = nullptr;
+  cast.source = source != nullptr ? source->id : 0;
+  if (cast.ledger != nullptr) {
+    by_health(cast, *codes, source);
+  } else {
+    Measure(values, cast).run(op, *codes, source, scale_role);
+  }
+  if (cast.elements > 0) into.push_back(std::move(cast));
+}
+
+}  // namespace
+
+double rounding_error(Format format) {
+  const FormatInfo& row = info(format);
+  // Of an integer, half a step against values that fill a third of the range.
+  if (row.exponent_bits == 0) return 0.3 * 3 / double{row.max_finite};
+  return 0.6 * std::ldexp(1.0, -row.mantissa_bits - 1);
+}
+
+bool Cast::clips() const { return clipped > 0 && (clip_error > rounding_error(format) || bad_of_finite > 0); }
+
+std::vector<Cast> casts_of(Values& values) {
+  std::vector<Cast> casts;
+  RunView& run = values.run();
+  for (const Step& step : run.steps()) {
+    for (const Op& op : run.content(step.id).ops) {
+      if (op.kind == OpKind::quantise) add_cast(values, op, run.result(op), "x", "x", casts);
+      if (op.kind != OpKind::kv_store) continue;
+      for (const std::string letter : {"k", "v"}) {
+        const Tensor* codes = run.output(op, letter + "_cache");
+        if (codes == nullptr) codes = run.output(op, letter + "_codes");
+        add_cast(values, op, codes, letter, letter, casts);
+      }
+    }
+  }
+  return casts;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,18 @@
+#pragma once
+#include <functional>
+
+#include "instrument/diagnosis/detectors/detector.h"
+
+/// What detectors of births share.
+namespace nanscope {
+
+/// A fault where a birth is, which explains it.
+Finding finding_at(Survey& survey, std::size_t birth);
+
+/// Whether row `row` of what an op reads as `role` is finite.
+bool row_finite(Survey& survey, const Tensor& tensor, std::int64_t row);
+
+/// The same births in later steps and requests, told once: those of the same op and rank become evidence of the first.
+void merge_alike(std::vector<Finding>& found);
+
+}  // namespace nanscope

@@ -1,0 +1,59 @@
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "instrument/diagnosis/survey.h"
+
+/// A detector reads what a survey of a run found and says which of it is its class of fault, or the figure that says
+/// that there is none. docs/adding-a-detector.md shows how to add one.
+namespace nanscope {
+
+/// How sure a detector is that what it explains is of its class. Of several that explain the same, the surest is right.
+enum Certainty : int {
+  kFallback = 10,    ///< something is wrong, and nothing says what
+  kUnlikely = 30,    ///< fits, where nothing fits better
+  kLikely = 50,      ///< a rule of thumb
+  kShown = 70,       ///< numbers of the dump show it
+  kProved = 90,      ///< done again from the dumped numbers, nothing else gives them
+};
+
+/// What a fault explains: a birth, a cast or a deviation of the survey, by its index.
+struct Symptom {
+  enum class Kind : std::uint8_t { birth, cast, deviation } kind = Kind::birth;
+  std::size_t index = 0;
+  auto operator<=>(const Symptom&) const = default;
+};
+
+struct Finding {
+  Fault fault;  ///< without class and because
+  TensorId tensor = 0;
+  std::vector<std::int64_t> rows;  ///< of the tensor; empty: all
+  std::vector<Symptom> explains;  ///< empty: a fault beside all others
+  int certainty = kShown;
+};
+
+struct Findings {
+  std::vector<Finding> found;
+  Check check;  ///< without class; `found` is set by the caller
+
+  void excluded(std::string figure) { check = {{}, Checked::excluded, std::move(figure)}; }
+  void not_in_dump(std::string capture) { check = {{}, Checked::not_in_dump, std::move(capture)}; }
+};
+
+struct Detector {
+  std::string_view fault_class;
+  std::string_view looks_for;
+  Findings (*detect)(Survey& survey);
+};
+
+std::span<const Detector> detectors();
+/// Null when there is none of that name.
+const Detector* find_detector(std::string_view fault_class);
+
+/// A fault at a tensor, with rows of it.
+Finding finding_at(Survey& survey, const Tensor& tensor, const std::vector<std::int64_t>& rows = {});
+
+}  // namespace nanscope

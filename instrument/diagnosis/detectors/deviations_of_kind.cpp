@@ -1,0 +1,47 @@
+#include "instrument/diagnosis/detectors/deviations_of_kind.h"
+
+#include <fmt/format.h>
+
+#include "core/counted.h"
+
+namespace nanscope {
+
+Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index) {
+  const Tensor& tensor = *survey.run().tensor(deviation.tensor);
+  Finding finding = finding_at(survey, tensor, deviation.rows);
+  finding.fault.ops = {deviation.op};
+  finding.explains = {{Symptom::Kind::deviation, index}};
+  const Recomputed& result = deviation.result;
+  finding.fault.evidence = {{"unexplained", result.elements - result.explained},
+                            {"elements", result.elements},
+                            {"rows", static_cast<std::int64_t>(deviation.rows.size())},
+                            {"worst_row", result.worst.row},
+                            {"worst_channel", result.worst.channel},
+                            {"value", result.worst.actual},
+                            {"expected", result.worst.expected},
+                            {"bound", result.worst.bound}};
+  if (const Recomputed* best = deviation.explanation()) {
+    finding.fault.evidence.push_back({"explained_by", best->form.text});
+    finding.fault.evidence.push_back({"share_explained", best->share()});
+    double next = 0;
+    std::string text;
+    for (const Recomputed& other : deviation.alternatives) {
+      if (other.form.text == best->form.text) continue;
+      next = other.share();
+      text = other.form.text;
+      break;
+    }
+    if (!text.empty()) {
+      finding.fault.evidence.push_back({"next_best", text});
+      finding.fault.evidence.push_back({"share_next_best", next});
+    }
+  }
+  return finding;
+}
+
+std::string recomputation_figure(const Survey& survey) {
+  return fmt::format("{} done again from their inputs, {} of them not what those give", counted(survey.recomputed, "op"),
+                     survey.deviations.size());
+}
+
+}  // namespace nanscope

@@ -1,0 +1,13 @@
+#pragma once
+#include "instrument/diagnosis/detectors/detector.h"
+
+/// What detectors of deviations share.
+namespace nanscope {
+
+/// A fault where a deviation is, which explains it, with the figures of the explanation and of its rival.
+Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index);
+
+/// "of 3 ops done again, 2 are explained to 100 %".
+std::string recomputation_figure(const Survey& survey);
+
+}  // namespace nanscope

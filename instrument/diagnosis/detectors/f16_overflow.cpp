@@ -1,0 +1,188 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/counted.h"
+#include "instrument/diagnosis/detectors/births_of_kind.h"
+
+namespace nanscope {
+namespace {
+
+constexpr double kLargest = 65504;  ///< of f16
+
+/// The largest magnitude that rows should have had, done again in a wider format; 0 when that cannot be done.
+struct Factors {
+  double largest = 0;
+  std::string of;  ///< what is that large
+};
+
+double largest_of(const Prediction& made) {
+  double largest = 0;
+  for (std::size_t i = 0; i < made.value.size(); ++i) {
+    if (made.bound[i] >= 0 && std::isfinite(made.value[i])) largest = std::max(largest, std::abs(double{made.value[i]}));
+  }
+  return largest;
+}
+
+/// The sum of squares of an input's row.
+double squares_of(Survey& survey, const Op& op, const Tensor& out, std::int64_t row) {
+  const Tensor* x = survey.run().input(op, "x");
+  const auto from = x != nullptr ? survey.run().same_row(out, row, *x) : std::nullopt;
+  const auto block = from ? survey.values().rows(*x, *from, 1) : std::nullopt;
+  double sum = 0;
+  if (block) {
+    for (const float one : block->value) sum += double{one} * double{one};
+  }
+  return std::isfinite(sum) ? sum : 0;
+}
+
+Factors factors_of(Survey& survey, const Op& op, const Tensor& out, const std::vector<std::int64_t>& rows) {
+  Factors found;
+  const OpForm form = recipe_of(op.kind) != nullptr ? survey.recomputer.form_of(op, out) : OpForm{};
+  constexpr std::size_t kRows = 8;
+  for (std::size_t i = 0; i < rows.size() && i < kRows; ++i) {
+    const auto made = survey.recomputer.predict(op, out, form, rows[i], 1);
+    if (made && largest_of(*made) > found.largest) found = {largest_of(*made), "the result"};
+    if (op.kind == OpKind::attention_scores && form.number > 0 && form.number < 1) {
+      // The product is scaled after it is summed, and it is the sum that overflows.
+      OpForm unscaled = form;
+      unscaled.number = 1;
+      unscaled.cap = 0;
+      const auto product = survey.recomputer.predict(op, out, unscaled, rows[i], 1);
+      if (product && largest_of(*product) > found.largest) found = {largest_of(*product), "the product before it is scaled"};
+    }
+    if (op.kind == OpKind::layer_norm) {
+      const double squares = squares_of(survey, op, out, rows[i]);
+      if (squares > found.largest) found = {squares, "the sum of squares of its row"};
+    }
+  }
+  return found;
+}
+
+void describe(Finding& finding, const Factors& factors, std::int64_t rows, std::string_view became) {
+  finding.fault.evidence = {{"expected", factors.largest}, {"largest_finite", kLargest}, {"rows", rows}};
+  finding.fault.summary =
+      fmt::format("{} of {}: {} reaches {:.5g}, beyond {:g}, the largest of f16, and {}", counted(rows, "row"),
+                  finding.fault.tensor, factors.of.empty() ? "the result" : factors.of, factors.largest, kLargest, became);
+  finding.fault.fix = "compute this op in f32 or bf16, or scale its inputs down before the product and back behind it";
+}
+
+bool is_half(const Tensor& tensor) { return tensor.format == Format::f16; }
+
+void look_at_births(Survey& survey, Findings& out) {
+  for (std::size_t i = 0; i < survey.births.size(); ++i) {
+    const Birth& birth = survey.births[i];
+    const Tensor& tensor = survey.tensor(birth);
+    if (!is_half(tensor) || birth.read != 0 || !birth.bad_parameters.empty() || birth.rows.empty()) continue;
+    const Op& op = survey.op(birth);
+    const Factors factors = factors_of(survey, op, tensor, birth.rows);
+    const bool inf = tensor.health.pos_inf + tensor.health.neg_inf > 0;
+    if (factors.largest <= kLargest && !inf) continue;
+    Finding finding = finding_at(survey, i);
+    finding.certainty = factors.largest > kLargest ? kProved : op.kind == OpKind::softmax ? kFallback : kLikely;
+    describe(finding, factors, static_cast<std::int64_t>(birth.rows.size()),
+             tensor.health.nan > 0 ? "became Inf and then NaN" : "became Inf");
+    if (factors.largest <= kLargest) {
+      finding.fault.evidence.erase(finding.fault.evidence.begin());
+      finding.fault.summary = fmt::format("{} of {} {} Inf in f16, and what {} made of is finite",
+                                          counted(birth.rows.size(), "row"), finding.fault.tensor,
+                                          birth.rows.size() == 1 ? "is" : "are", birth.rows.size() == 1 ? "it is" : "they are");
+    }
+    out.found.push_back(std::move(finding));
+  }
+}
+
+/// A norm whose sum of squares overflowed divides by infinity: a row of exact zeros.
+void look_at_norms(Survey& survey, Findings& out) {
+  for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+    const Deviation& deviation = survey.deviations[i];
+    const Op& op = *survey.run().op(deviation.op);
+    const Tensor& tensor = *survey.run().tensor(deviation.tensor);
+    const Tensor* x = survey.run().input(op, "x");
+    if (op.kind != OpKind::layer_norm || x == nullptr || (!is_half(tensor) && !is_half(*x))) continue;
+    const std::vector<Health>& rows = survey.run().rows(tensor);
+    std::vector<std::int64_t> zero;
+    for (const std::int64_t row : deviation.rows) {
+      const auto at = static_cast<std::size_t>(row);
+      if (at < rows.size() && rows[at].min == rows[at].max && squares_of(survey, op, tensor, row) > kLargest) zero.push_back(row);
+    }
+    if (zero.empty()) continue;
+    Finding finding = finding_at(survey, tensor, zero);
+    finding.certainty = kProved + 1;
+    finding.explains = {{Symptom::Kind::deviation, i}};
+    describe(finding, {squares_of(survey, op, tensor, zero.front()), "the sum of squares"},
+             static_cast<std::int64_t>(zero.size()), "a row divided by its root is zero");
+    out.found.push_back(std::move(finding));
+  }
+}
+
+/// Rows where several elements stand at one largest magnitude, as a clamp leaves them.
+std::vector<std::int64_t> plateau(Survey& survey, const Tensor& tensor, double& level) {
+  std::vector<std::int64_t> rows;
+  constexpr double kLeastClamp = 60000;
+  if (double{tensor.health.absmax} < kLeastClamp) return rows;
+  level = double{tensor.health.absmax};
+  survey.run().each_block(tensor, [&](std::int64_t first, std::span<const float> values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (std::abs(double{values[i]}) != level) continue;
+      const std::int64_t row = first + static_cast<std::int64_t>(i) / std::max<std::int64_t>(1, tensor.channels);
+      if ((rows.empty() || rows.back() != row) && survey.facts.live(tensor, row)) rows.push_back(row);
+    }
+    return true;
+  });
+  return rows;
+}
+
+void look_at_clamps(Survey& survey, Findings& out) {
+  for (const Step& step : survey.run().steps()) {
+    for (const Tensor& tensor : survey.run().content(step.id).tensors) {
+      const Op* op = survey.run().maker(tensor);
+      if (!tensor.known || tensor.stated || !is_half(tensor) || op == nullptr || tensor.health.bad() > 0) continue;
+      if (op->kind == OpKind::parameter || op->kind == OpKind::copy || tensor.role == "mask" || may_hide(tensor.role)) continue;
+      double level = 0;
+      const std::vector<std::int64_t> rows = plateau(survey, tensor, level);
+      if (rows.empty()) continue;
+      const Factors factors = factors_of(survey, *op, tensor, rows);
+      if (factors.largest <= kLargest || factors.of != "the result") continue;
+      Finding finding = finding_at(survey, tensor, rows);
+      finding.certainty = kProved + 1;
+      describe(finding, factors, static_cast<std::int64_t>(rows.size()),
+               fmt::format("a clamp left {:g} of it", level));
+      finding.fault.evidence.push_back({"plateau", level});
+      for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+        if (survey.deviations[i].tensor == tensor.id) finding.explains.push_back({Symptom::Kind::deviation, i});
+      }
+      out.found.push_back(std::move(finding));
+    }
+  }
+}
+
+}  // namespace
+
+/// A finite computation that left the range of f16: proved by doing it again from the dumped numbers.
+Findings detect_f16_overflow(Survey& survey) {
+  Findings out;
+  std::int64_t halves = 0;
+  double largest = 0;
+  for (const Step& step : survey.run().steps()) {
+    for (const Tensor& tensor : survey.run().content(step.id).tensors) {
+      if (!tensor.known || !is_half(tensor) || tensor.role == "mask") continue;
+      ++halves;
+      largest = std::max(largest, double{tensor.health.absmax});
+    }
+  }
+  look_at_births(survey, out);
+  look_at_norms(survey, out);
+  look_at_clamps(survey, out);
+  merge_alike(out.found);
+  if (halves == 0) {
+    out.excluded("no tensor of f16 was dumped");
+  } else {
+    out.excluded(fmt::format("the largest value of {} in f16 is {:.5g}", counted(halves, "tensor"), largest));
+  }
+  return out;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,47 @@
+#include <fmt/format.h>
+
+#include "instrument/diagnosis/detectors/deviations_of_kind.h"
+
+namespace nanscope {
+namespace {
+
+/// The codes that an op writes, or reads in another format.
+std::string stated_format(Survey& survey, const Deviation& deviation) {
+  const Op& op = *survey.run().op(deviation.op);
+  for (const std::string_view role : {"codes", "k_cache", "v_cache", "k", "v", "weight"}) {
+    const Tensor* in = survey.run().input(op, role);
+    if (in != nullptr && info(in->format).bits == 8) return std::string(name(in->format));
+  }
+  return std::string(name(survey.run().tensor(deviation.tensor)->format));
+}
+
+}  // namespace
+
+/// Codes written in one flavour of fp8 and read in another.
+Findings detect_fp8_format_mismatch(Survey& survey) {
+  Findings out;
+  for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+    const Deviation& deviation = survey.deviations[i];
+    const Recomputed* best = deviation.explanation();
+    if (best == nullptr || best->form.about != About::format || !best->form.as) continue;
+    const Recomputed* rival = deviation.rival();
+    Finding finding = finding_at(survey, deviation, i);
+    finding.certainty = rival != nullptr && rival->form.about != About::format ? kShown : kProved;
+    finding.fault.evidence.push_back({"stated", stated_format(survey, deviation)});
+    finding.fault.evidence.push_back({"taken_as", std::string(name(*best->form.as))});
+    finding.fault.summary = fmt::format(
+        "{} comes out only with {}, where its codes are {}: {:.3g} % of the elements that are off otherwise{}",
+        finding.fault.tensor, best->form.text, stated_format(survey, deviation), 100 * best->share(),
+        rival != nullptr ? fmt::format("; or with {}", rival->form.text) : "");
+    finding.fault.fix = "write and read in the same fp8 flavour, or convert codes where the hardware changes";
+    out.found.push_back(std::move(finding));
+  }
+  if (survey.recomputed == 0) {
+    out.not_in_dump("nothing could be done again: dump codes, their scale and what was read of them");
+  } else {
+    out.excluded(recomputation_figure(survey));
+  }
+  return out;
+}
+
+}  // namespace nanscope

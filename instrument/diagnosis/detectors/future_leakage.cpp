@@ -1,0 +1,280 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/counted.h"
+#include "instrument/diagnosis/detectors/births_of_kind.h"
+#include "instrument/diagnosis/detectors/deviations_of_kind.h"
+#include "instrument/recompute/bounds.h"
+#include "instrument/recompute/keys.h"
+
+namespace nanscope {
+namespace {
+
+constexpr float kHidden = -1e4F;
+
+/// Keys that stand behind a row's own token and are seen all the same.
+struct Leak {
+  const Op* op = nullptr;
+  const Tensor* tensor = nullptr;
+  std::vector<std::int64_t> rows;
+  std::int64_t could = 0;  ///< rows that have later keys
+  std::int64_t seen = 0;   ///< later keys with a probability, over all rows and heads
+  std::int64_t row = -1;   ///< of the largest
+  std::int64_t head = -1;
+  std::int64_t key = -1;
+  double value = 0;
+
+  double share() const { return could > 0 ? static_cast<double>(rows.size()) / static_cast<double>(could) : 0; }
+};
+
+/// Of probabilities, or of scores where later keys are hidden from some row at least.
+Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
+  Leak leak{&op, &tensor, {}, 0, 0, -1, -1, -1, 0};
+  RunView& run = survey.run();
+  const Step* step = run.step(tensor.step);
+  const std::int64_t keys = keys_of(tensor);
+  if (step == nullptr || keys <= 1) return leak;
+  std::int64_t hidden = 0;
+  for (std::int64_t row = 0; row < tensor.tokens; ++row) {
+    const RowToken token = run.token_of(tensor, row);
+    if (token.span == nullptr) continue;
+    const auto positions = column_positions(*step, *token.span, keys);
+    const auto values = run.row_values(tensor, row);
+    if (!values) return leak;
+    bool later = false;
+    std::int64_t seen = 0;
+    for (std::size_t c = 0; c < values->size(); ++c) {
+      const auto key = static_cast<std::int64_t>(c) % keys;
+      const std::int64_t position = positions[static_cast<std::size_t>(key)];
+      if (position <= token.position || position >= token.span->context) continue;
+      later = true;
+      const float value = (*values)[c];
+      const bool visible = scores ? value > kHidden : value > 0;
+      hidden += visible ? 0 : 1;
+      if (!visible || std::isnan(value)) continue;
+      ++seen;
+      if (leak.row >= 0 && double{value} <= leak.value) continue;
+      leak.row = row;
+      leak.head = static_cast<std::int64_t>(c) / keys;
+      leak.key = position;
+      leak.value = double{value};
+    }
+    leak.could += later ? 1 : 0;
+    leak.seen += seen;
+    if (seen > 0) leak.rows.push_back(row);
+  }
+  // Scores that hide nothing are not masked yet.
+  if (scores && hidden == 0) leak.rows.clear();
+  return leak;
+}
+
+/// Whether a token may see later ones here: an encoder, or a tower that looks at images.
+bool bidirectional(Survey& survey, const std::vector<Leak>& leaks) {
+  constexpr double kNearlyAll = 0.9;
+  const bool everywhere = std::all_of(leaks.begin(), leaks.end(), [](const Leak& leak) { return leak.share() >= kNearlyAll; });
+  if (!everywhere) return false;
+  for (const Step& step : survey.run().steps()) {
+    if (step.kind == StepKind::decode) return false;
+    for (const Op& op : survey.run().content(step.id).ops) {
+      if (op.kind == OpKind::kv_store || op.kind == OpKind::argmax) return false;
+    }
+  }
+  return true;
+}
+
+Finding finding_of(Survey& survey, const Leak& leak) {
+  Finding finding = finding_at(survey, *leak.tensor, leak.rows);
+  finding.certainty = kProved;
+  const std::int64_t own = survey.run().token_of(*leak.tensor, leak.row).position;
+  finding.fault.evidence = {{"rows", static_cast<std::int64_t>(leak.rows.size())},
+                            {"later_keys_seen", leak.seen},
+                            {"token", own},
+                            {"key", leak.key},
+                            {"head", leak.head},
+                            {"value", leak.value}};
+  finding.fault.summary =
+      fmt::format("{} of {} {} later tokens: token {} sees key {} in head {} with {:.3g}", counted(leak.rows.size(), "token"),
+                  finding.fault.tensor, leak.rows.size() == 1 ? "attends to" : "attend to", own, leak.key, leak.head, leak.value);
+  finding.fault.fix = "let the causal mask end at each token's own position, in every chunk and tile";
+  for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+    if (survey.deviations[i].tensor == leak.tensor->id) finding.explains.push_back({Symptom::Kind::deviation, i});
+  }
+  return finding;
+}
+
+/// Image tokens see each other in prefix models: the same rows in every layer that can be looked at.
+bool as_everywhere(const Leak& leak, const std::vector<Leak>& all) {
+  std::int64_t alike = 0;
+  for (const Leak& other : all) alike += other.tensor->step == leak.tensor->step && other.rows == leak.rows && other.seen == leak.seen ? 1 : 0;
+  std::int64_t of_step = 0;
+  for (const Leak& other : all) of_step += other.tensor->step == leak.tensor->step ? 1 : 0;
+  return of_step > 1 && alike == of_step && leak.share() < 0.9;
+}
+
+void look_at_attention(Survey& survey, Findings& out, std::int64_t& looked_at) {
+  std::map<bool, std::vector<Leak>> leaks;  // of towers apart
+  for (const OpKind kind : {OpKind::softmax, OpKind::attention_scores}) {
+    for (const Op* op : survey.ops(kind)) {
+      const Tensor* tensor = survey.run().result(*op);
+      if (tensor == nullptr || !tensor->known || tensor->stated || tensor->heads <= 0) continue;
+      Leak leak = leak_of(survey, *op, *tensor, kind == OpKind::attention_scores);
+      if (leak.could == 0) continue;
+      ++looked_at;
+      leaks[op->name.starts_with("vision") || op->name.starts_with("audio")].push_back(std::move(leak));
+    }
+  }
+  for (auto& [tower, all] : leaks) {
+    if (tower || bidirectional(survey, all)) continue;
+    std::vector<const Leak*> real;
+    for (const Leak& leak : all) {
+      if (!leak.rows.empty() && !as_everywhere(leak, all)) real.push_back(&leak);
+    }
+    std::sort(real.begin(), real.end(), [](const Leak* a, const Leak* b) { return a->op->id < b->op->id; });
+    for (const Leak* leak : real) out.found.push_back(finding_of(survey, *leak));
+  }
+}
+
+void look_at_deviations(Survey& survey, Findings& out) {
+  for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+    const Deviation& deviation = survey.deviations[i];
+    const Recomputed* best = deviation.explanation();
+    if (best == nullptr || best->form.about != About::mask) continue;
+    if (best->form.shift < 0) continue;  // a token that does not see itself
+    Finding finding = finding_at(survey, deviation, i);
+    finding.certainty = kShown;
+    finding.fault.summary = fmt::format("{} comes out of its inputs only with {}: {:.3g} % of the elements that are off otherwise",
+                                        finding.fault.tensor, best->form.text, 100 * best->share());
+    finding.fault.fix = "let the causal mask end at each token's own position, in every chunk and tile";
+    out.found.push_back(std::move(finding));
+  }
+}
+
+/// Two runs whose inputs agree up to a token: rows before it that differ know of it.
+class Twins {
+ public:
+  explicit Twins(Survey& survey) : survey_(survey), run_(survey.run()) {}
+
+  void look(Findings& out, std::int64_t& looked_at) {
+    for (const Step& a : run_.steps()) {
+      for (const Step& b : run_.steps()) {
+        const bool pair = a.id < b.id && a.run != b.run && a.rank == b.rank && a.index() == b.index() && a.rows == b.rows && a.rows > 1;
+        if (!pair) continue;
+        ++looked_at;
+        compare(a, b, out);
+      }
+    }
+  }
+
+ private:
+  void compare(const Step& a, const Step& b, Findings& out) {
+    const std::set<std::int64_t> changed = changed_rows(a, b);
+    if (changed.empty() || *changed.begin() == 0) return;
+    for (const Op& op : run_.content(b.id).ops) {
+      const Op* other = run_.find_op(a.id, op.layer, op.name);
+      if (other == nullptr || op.kind == OpKind::parameter || other->outputs.size() != op.outputs.size()) continue;
+      for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+        const Tensor* x = run_.tensor(other->outputs[i]);
+        const Tensor* y = run_.tensor(op.outputs[i]);
+        if (x == nullptr || y == nullptr || x->axis == Axis::none || y->axis != x->axis || x->axis == Axis::slots) continue;
+        const std::vector<std::int64_t> rows = differing(*x, *y, *changed.begin());
+        if (rows.empty()) continue;
+        Finding finding = finding_at(survey_, *y, rows);
+        finding.certainty = kProved + 3;
+        finding.fault.ops = {op.id};
+        finding.fault.evidence = {{"rows", static_cast<std::int64_t>(rows.size())},
+                                  {"first_row", rows.front()},
+                                  {"first_changed", *changed.begin()},
+                                  {"other", survey_.facts.name_of(*x)}};
+        finding.fault.summary = fmt::format(
+            "{} of {} {} from {}, and {} before token {}, the first that was changed between the runs", counted(rows.size(), "row"),
+            finding.fault.tensor, rows.size() == 1 ? "differs" : "differ", survey_.facts.name_of(*x),
+            rows.size() == 1 ? "it stands" : "they stand", *changed.begin());
+        finding.fault.fix = "look for what mixes tokens here: a mask that ends too late, a scale or a block over several tokens";
+        // What leaks here is no other thing in the layers behind.
+        for (std::size_t d = 0; d < survey_.deviations.size(); ++d) {
+          if (run_.op(survey_.deviations[d].op)->name == op.name) finding.explains.push_back({Symptom::Kind::deviation, d});
+        }
+        out.found.push_back(std::move(finding));
+        return;
+      }
+    }
+  }
+
+  /// Rows whose tokens differ, by their ids, else by what is embedded of them.
+  std::set<std::int64_t> changed_rows(const Step& a, const Step& b) {
+    std::set<std::int64_t> changed;
+    const auto compare_rows = [&](const Tensor& x, const Tensor& y) {
+      for (std::int64_t row = 0; row < std::min(x.tokens, y.tokens); ++row) {
+        const auto left = run_.row_values(x, row);
+        const auto right = run_.row_values(y, row);
+        if (left && right && *left != *right) changed.insert(row);
+      }
+    };
+    for (const Op& op : run_.content(b.id).ops) {
+      const Op* other = run_.find_op(a.id, op.layer, op.name);
+      const Tensor* y = run_.result(op);
+      const Tensor* x = other != nullptr ? run_.result(*other) : nullptr;
+      const bool rows = x != nullptr && x->known && y->known && x->axis == Axis::rows;
+      if (!rows || !(op.name == "tokens" || op.kind != OpKind::parameter)) continue;
+      if (x->tokens != y->tokens || x->channels != y->channels) continue;
+      compare_rows(*x, *y);
+      return changed;  // the first that both have: ids, or the embedding, or the first norm
+    }
+    return changed;
+  }
+
+  std::vector<std::int64_t> differing(const Tensor& x, const Tensor& y, std::int64_t end) {
+    std::vector<std::int64_t> rows;
+    if (!x.known || !y.known || x.stated || y.stated || x.tokens != y.tokens || x.channels != y.channels) return rows;
+    const double u = info(x.format).bits <= 8 || x.format == Format::i32 ? 0 : roundoff(x.format);
+    for (std::int64_t row = 0; row < x.tokens; ++row) {
+      const RowToken token = run_.token_of(y, row);
+      if (token.span == nullptr || token.span->row + token.position - token.span->first_token >= end) continue;
+      const auto left = run_.row_values(x, row);
+      const auto right = run_.row_values(y, row);
+      if (!left || !right) return {};
+      double largest = 0;
+      double off = 0;
+      for (std::size_t c = 0; c < left->size(); ++c) {
+        const double p = double{(*left)[c]};
+        const double q = double{(*right)[c]};
+        if (p == q || (std::isnan(p) && std::isnan(q))) continue;
+        off = std::isfinite(p - q) ? std::max(off, std::abs(p - q)) : INFINITY;
+        largest = std::max({largest, std::abs(p), std::abs(q)});
+      }
+      if (off > 4 * u * largest) rows.push_back(row);
+    }
+    return rows;
+  }
+
+  Survey& survey_;
+  RunView& run_;
+};
+
+}  // namespace
+
+/// A token that depends on a later one: by a probability or a score that should be hidden, by an output that only a leaking
+/// mask gives, or by two runs that differ before the token in which they differ.
+Findings detect_future_leakage(Survey& survey) {
+  Findings out;
+  std::int64_t looked_at = 0;
+  std::int64_t twins = 0;
+  Twins(survey).look(out, twins);
+  look_at_attention(survey, out, looked_at);
+  look_at_deviations(survey, out);
+  merge_alike(out.found);
+  const std::int64_t done_again = static_cast<std::int64_t>(survey.ops(OpKind::attention).size() + survey.ops(OpKind::softmax).size());
+  if (looked_at + twins + done_again == 0) {
+    out.not_in_dump("no probabilities, scores or attention outputs were dumped");
+  } else {
+    out.excluded(fmt::format("no key behind its token is seen in {}{}", counted(looked_at, "attention op"),
+                             twins > 0 ? fmt::format(", {} compared", counted(twins, "pair of runs")) : ""));
+  }
+  return out;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,40 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/counted.h"
+#include "instrument/diagnosis/detectors/births_of_kind.h"
+
+namespace nanscope {
+
+/// NaN from slots that nobody wrote, or that lie behind the end of the sequence: a probability of zero times NaN is NaN.
+Findings detect_masked_tail_poison(Survey& survey) {
+  Findings out;
+  for (std::size_t i = 0; i < survey.births.size(); ++i) {
+    const Birth& birth = survey.births[i];
+    if (birth.read == 0) continue;
+    const auto nobodys = [](const KeyRow& key) { return !key.in_context || key.position < 0; };
+    const auto count = std::count_if(birth.keys.begin(), birth.keys.end(), nobodys);
+    const auto tail = std::count_if(birth.keys.begin(), birth.keys.end(), nobodys);
+    if (count == 0) continue;
+    Finding finding = finding_at(survey, i);
+    finding.certainty = count == static_cast<std::ptrdiff_t>(birth.keys.size()) ? kShown : kLikely;
+    const Tensor& read = *survey.run().tensor(birth.read);
+    finding.fault.evidence = {{"keys", static_cast<std::int64_t>(count)},
+                              {"behind_context", static_cast<std::int64_t>(tail)},
+                              {"read", survey.facts.name_of(read)},
+                              {"rows", static_cast<std::int64_t>(birth.rows.size())}};
+    finding.fault.summary = fmt::format(
+        "{} of {} {} NaN from {} of {} that the sequence never wrote{}: masking makes their probability zero, and zero "
+        "times NaN is NaN",
+        counted(birth.rows.size(), "row"), finding.fault.tensor, birth.rows.size() == 1 ? "takes" : "take",
+        counted(count, "slot"), survey.facts.name_of(read), tail == count ? ", behind its end" : "");
+    finding.fault.fix = "read only slots of the context, select instead of multiplying by zero, or clear blocks when they are handed out";
+    out.found.push_back(std::move(finding));
+  }
+  merge_alike(out.found);
+  out.excluded("no NaN is read from a slot that its sequence did not write");
+  return out;
+}
+
+}  // namespace nanscope

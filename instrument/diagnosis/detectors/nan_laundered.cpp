@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/counted.h"
+#include "instrument/diagnosis/detectors/births_of_kind.h"
+#include "instrument/recompute/scaled.h"
+
+namespace nanscope {
+namespace {
+
+using Rows = std::vector<bool>;
+
+/// Ops that cannot lose a NaN of their row: whatever they do with a number, NaN stays NaN.
+bool keeps_nan(const Op& op) {
+  switch (op.kind) {
+    case OpKind::layer_norm:
+    case OpKind::gemm:
+    case OpKind::rope:
+    case OpKind::activation:
+    case OpKind::residual_add:
+    case OpKind::copy:
+    case OpKind::quantise:
+    case OpKind::dequantise:
+    case OpKind::token_softmax:
+    case OpKind::softmax:
+    case OpKind::route:
+    case OpKind::all_reduce:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool carries(std::string_view role) {
+  return role != "weight" && role != "bias" && role != "mask" && role != "positions" && role != "cos" &&
+         role != "sin" && role.find("scale") == std::string_view::npos && role != "amax_history" && role != "temperature";
+}
+
+/// Rows of NaN of one step, through what was not dumped.
+class NanRows {
+ public:
+  NanRows(Survey& survey, StepId step) : survey_(survey), run_(survey.run()), content_(run_.content(step)) {}
+
+  struct Washed {
+    const Op* op = nullptr;
+    const Tensor* out = nullptr;
+    const Tensor* in = nullptr;
+    std::vector<std::int64_t> rows;
+  };
+
+  std::vector<Washed> washed() {
+    std::vector<Washed> found;
+    for (const Op& op : content_.ops) {
+      for (const TensorId id : op.outputs) {
+        const Tensor* out = run_.tensor(id);
+        if (out == nullptr) continue;
+        Washed one{&op, out, nullptr, {}};
+        look_at(op, *out, one);
+        if (!one.rows.empty()) found.push_back(std::move(one));
+      }
+    }
+    return found;
+  }
+
+ private:
+  void look_at(const Op& op, const Tensor& out, Washed& one) {
+    if (out.known) {
+      if (out.health.nan > 0) nan_[out.id] = rows_of(out);
+    }
+    if (op.kind == OpKind::kv_store && out.known) stored(op, out, one);
+    if (!keeps_nan(op) || out.tokens <= 0) return;
+    Rows inherited(static_cast<std::size_t>(out.tokens), false);
+    for (const Input& input : op.inputs) {
+      const Tensor* in = run_.tensor(input.tensor);
+      const auto bad = in != nullptr ? nan_.find(in->id) : nan_.end();
+      if (bad == nan_.end() || !carries(input.role)) continue;
+      for (std::int64_t row = 0; row < out.tokens; ++row) {
+        const auto from = run_.same_row(out, row, *in);
+        if (!from || *from >= static_cast<std::int64_t>(bad->second.size()) || !bad->second[static_cast<std::size_t>(*from)]) continue;
+        inherited[static_cast<std::size_t>(row)] = true;
+        one.in = in;
+      }
+    }
+    if (!out.known) {
+      if (one.in != nullptr) nan_[out.id] = inherited;
+      return;
+    }
+    if (one.in == nullptr || out.stated) return;
+    const std::vector<Health>& rows = run_.rows(out);
+    for (std::size_t row = 0; row < inherited.size() && row < rows.size(); ++row) {
+      const bool live = survey_.facts.live(out, static_cast<std::int64_t>(row));
+      if (inherited[row] && rows[row].nan == 0 && live) one.rows.push_back(static_cast<std::int64_t>(row));
+    }
+  }
+
+  /// A cast into the cache.
+  void stored(const Op& op, const Tensor& out, Washed& one) {
+    const Tensor* in = run_.input(op, out.role.substr(0, 1));
+    const auto bad = in != nullptr ? nan_.find(in->id) : nan_.end();
+    if (bad == nan_.end() || out.stated) return;
+    const bool pool = out.axis == Axis::slots || out.axis == Axis::keys;
+    const auto slots = pool ? own_slots(survey_.values(), out) : std::unordered_map<std::int64_t, std::int64_t>{};
+    const std::vector<Health>& rows = run_.rows(out);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i);
+      const auto slot = slots.find(row);
+      if (pool && slot == slots.end()) continue;
+      const std::int64_t from = pool ? slot->second : run_.same_row(out, row, *in).value_or(-1);
+      if (from < 0 || from >= static_cast<std::int64_t>(bad->second.size())) continue;
+      if (!bad->second[static_cast<std::size_t>(from)] || rows[i].bad() > 0) continue;
+      one.in = in;
+      one.rows.push_back(row);
+    }
+    std::sort(one.rows.begin(), one.rows.end());
+  }
+
+  Rows rows_of(const Tensor& tensor) {
+    Rows bad(static_cast<std::size_t>(std::max<std::int64_t>(0, tensor.tokens)), false);
+    const std::vector<Health>& rows = run_.rows(tensor);
+    for (std::size_t row = 0; row < rows.size() && row < bad.size(); ++row) bad[row] = rows[row].nan > 0;
+    return bad;
+  }
+
+  Survey& survey_;
+  RunView& run_;
+  const StepContent& content_;
+  std::map<TensorId, Rows> nan_;
+};
+
+}  // namespace
+
+/// A row that was NaN and is finite behind an op that cannot have made it so: a cast, a clamp or a maximum hid it.
+Findings detect_nan_laundered(Survey& survey) {
+  Findings out;
+  for (const StepId step : steps_with_births(survey.facts)) {
+    for (const NanRows::Washed& washed : NanRows(survey, step).washed()) {
+      Finding finding = finding_at(survey, *washed.out, washed.rows);
+      finding.certainty = kUnlikely;
+      finding.fault.ops = {washed.op->id};
+      finding.fault.evidence = {{"rows", static_cast<std::int64_t>(washed.rows.size())},
+                                {"in", survey.facts.name_of(*washed.in)},
+                                {"absmax", double{washed.out->health.absmax}}};
+      // A birth that only this explains: whatever made the NaN, that it vanished is the harm.
+      for (std::size_t i = 0; i < survey.births.size(); ++i) {
+        if (survey.births[i].step == step && survey.births[i].op <= washed.op->id) {
+          finding.explains.push_back({Symptom::Kind::birth, i});
+          if (survey.births[i].tensor == washed.in->id) finding.fault.evidence.push_back({"born_in", survey.facts.name_of(survey.tensor(survey.births[i]))});
+        }
+      }
+      finding.fault.summary = fmt::format(
+          "{} of {} {} NaN and finite in {}: no {} makes a number of NaN, so a cast, a clamp or a maximum did",
+          counted(washed.rows.size(), "row"), survey.facts.name_of(*washed.in), washed.rows.size() == 1 ? "is" : "are",
+          finding.fault.tensor, name(washed.op->kind));
+      finding.fault.fix = "check for NaN before the cast or clamp, or use one that keeps NaN";
+      for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+        if (survey.deviations[i].tensor == washed.out->id) finding.explains.push_back({Symptom::Kind::deviation, i});
+      }
+      out.found.push_back(std::move(finding));
+    }
+  }
+  merge_alike(out.found);
+  out.excluded("no row that was NaN is finite behind an op that keeps NaN");
+  return out;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/counted.h"
+#include "instrument/diagnosis/detectors/casts_of_kind.h"
+
+namespace nanscope {
+namespace {
+
+constexpr double kLostShare = 0.25;    ///< of what is not zero; a scale that fits loses next to nothing
+constexpr double kCoarseShare = 0.5;   ///< of what is not zero, among codes of one or two bits
+constexpr double kOutlierRatio = 256;  ///< largest over the median of what is not zero
+constexpr double kZeroShare = 0.5;     ///< of all codes, where the codes alone were dumped
+constexpr double kRoomiest = 16;       ///< headroom that a scale computed from these values may have
+
+double of_nonzero(const Cast& cast, std::int64_t part) {
+  return cast.nonzero > 0 ? static_cast<double>(part) / static_cast<double>(cast.nonzero) : 0;
+}
+
+/// What an activation function or a mask makes zero is no loss.
+bool dense(Survey& survey, const Cast& cast) {
+  const Op* op = survey.run().op(cast.op);
+  const Tensor* x = survey.run().input(*op, "x");
+  const Op* maker = x != nullptr ? survey.run().maker(*x) : nullptr;
+  return maker == nullptr || maker->kind != OpKind::activation;
+}
+
+bool squashes(Survey& survey, const Cast& cast) {
+  if (cast.bad > 0) return false;
+  if (cast.has_source()) {
+    const bool fits = cast.headroom() == 0 || (cast.headroom() > 0.9 && cast.headroom() <= kRoomiest);
+    const bool underflows =
+        of_nonzero(cast, cast.lost) >= kLostShare || of_nonzero(cast, cast.lost + cast.coarse) >= kCoarseShare;
+    return fits && underflows && cast.absmax >= kOutlierRatio * cast.median;
+  }
+  const double largest = double{info(cast.format).max_finite};
+  const bool reaches = cast.top > 0 || double{survey.run().tensor(cast.codes)->health.absmax} >= 0.5 * largest;
+  return reaches && cast.top <= std::max<std::int64_t>(4, cast.elements / 64) && dense(survey, cast) &&
+         cast.share(cast.zero) >= kZeroShare && cast.elements >= 64;
+}
+
+}  // namespace
+
+/// One value sets the scale of all of them, and most fall below the smallest code that keeps a few bits.
+Findings detect_outlier_squash(Survey& survey) {
+  Findings out;
+  Finding finding;
+  const Cast* worst = nullptr;
+  double most = 0;
+  for (std::size_t i = 0; i < survey.casts.size(); ++i) {
+    const Cast& cast = survey.casts[i];
+    most = std::max(most, cast.has_source() ? of_nonzero(cast, cast.lost) : 0);
+    if (!squashes(survey, cast)) continue;
+    if (worst == nullptr) {
+      finding = finding_at(survey, *survey.run().tensor(cast.codes),
+                           cast.at_row >= 0 ? std::vector{cast.at_row} : std::vector<std::int64_t>{});
+      if (cast.at_channel >= 0) finding.fault.where.channels = Range{cast.at_channel, cast.at_channel};
+    }
+    if (worst == nullptr || cast.lost > worst->lost) worst = &cast;
+    finding.fault.ops.push_back(cast.op);
+    finding.explains.push_back({Symptom::Kind::cast, i});
+  }
+  if (survey.casts.empty()) {
+    out.not_in_dump("no codes of 8 bits or fewer were dumped");
+    return out;
+  }
+  out.excluded(fmt::format("the largest share of values that a cast made zero is {:.3g} %, of {}", 100 * most,
+                           counted(survey.casts.size(), "cast")));
+  if (worst == nullptr) return out;
+  finding.certainty = worst->has_source() ? kShown : kLikely;
+  add_cast_evidence(finding, *worst, worst->clipped);
+  if (worst->has_source()) {
+    finding.fault.evidence.insert(finding.fault.evidence.end(), {{"lost", worst->lost},
+                                                                 {"coarse", worst->coarse},
+                                                                 {"nonzero", worst->nonzero},
+                                                                 {"outlier", worst->absmax},
+                                                                 {"median", worst->median},
+                                                                 {"ratio", worst->absmax / worst->median}});
+    finding.fault.summary = fmt::format(
+        "{} of {} values became zero in {}, {} more keep one or two bits: one value, {:.4g}, is {:.3g} times the median "
+        "and sets the scale of all",
+        worst->lost, worst->nonzero, finding.fault.tensor, worst->coarse, worst->absmax, worst->absmax / worst->median);
+  } else {
+    finding.fault.evidence.push_back({"zero", worst->zero});
+    finding.fault.summary =
+        fmt::format("{} of {} codes of {} are zero and {} at the top: few values set the scale of all", worst->zero,
+                    worst->elements, finding.fault.tensor, worst->top == 1 ? "one is" : fmt::format("{} are", worst->top));
+  }
+  finding.fault.fix =
+      "scale per channel or in blocks, keep the outlier channel apart, or store the cache in a float format";
+  out.found.push_back(std::move(finding));
+  return out;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,150 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/counted.h"
+#include "instrument/diagnosis/detectors/detector.h"
+#include "instrument/recompute/bounds.h"
+
+namespace nanscope {
+namespace {
+
+/// A tensor of one rank and its counterpart of another.
+struct Pair {
+  const Op* op = nullptr;
+  const Tensor* a = nullptr;
+  const Tensor* b = nullptr;
+  std::vector<std::int64_t> rows;  ///< that differ
+};
+
+/// What every rank computes by itself and alike, whatever is sharded.
+bool always_shared(const Op& op, const Tensor& tensor) {
+  if (op.kind == OpKind::parameter) return op.name.find("norm") != std::string::npos && tensor.role == "weight";
+  if (op.kind == OpKind::layer_norm) return op.name != "q_norm" && op.name != "k_norm" && op.name != "inner_norm";
+  return op.kind == OpKind::residual_add || op.kind == OpKind::embedding || op.kind == OpKind::all_reduce || op.kind == OpKind::argmax;
+}
+
+class Comparer {
+ public:
+  explicit Comparer(Survey& survey) : survey_(survey), run_(survey.run()) {}
+
+  /// Pairs of all steps in order of execution.
+  std::vector<Pair> pairs() {
+    std::vector<Pair> all;
+    parameters(all);
+    for (const Step& a : run_.steps()) {
+      for (const Step& b : run_.steps()) {
+        const bool same = a.rank == 0 && b.rank > 0 && a.run == b.run && a.index() == b.index() && a.rows == b.rows;
+        if (same && sibling(a, b)) compare(a, b, all);
+      }
+    }
+    return all;
+  }
+
+ private:
+  /// The same pass but for the rank in its folders' names.
+  bool sibling(const Step& a, const Step& b) {
+    const auto stem = [](std::string text) {
+      const std::size_t at = text.find("|rank");
+      return at == std::string::npos ? text : text.substr(0, at);
+    };
+    return stem(a.pass) == stem(b.pass);
+  }
+
+  void compare(const Step& a, const Step& b, std::vector<Pair>& all) {
+    for (const Op& op : run_.content(a.id).ops) {
+      const Op* other = run_.find_op(b.id, op.layer, op.name);
+      if (other == nullptr) continue;
+      for (std::size_t i = 0; i < op.outputs.size() && i < other->outputs.size(); ++i) {
+        const Tensor* x = run_.tensor(op.outputs[i]);
+        const Tensor* y = run_.tensor(other->outputs[i]);
+        add(op, x, y, all);
+      }
+    }
+  }
+
+  /// Weights that lie outside of passes, one set a rank.
+  void parameters(std::vector<Pair>& all) {
+    std::map<std::string, const Tensor*> first;
+    for (const Op& op : run_.content(kBeforeSteps).ops) {
+      const Tensor* made = run_.result(op);
+      if (made == nullptr) continue;
+      const std::string key = fmt::format("{}|{}", op.layer.value_or(-1), op.name);
+      const auto [at, is_new] = first.emplace(key, made);
+      if (!is_new) add(op, at->second, made, all);
+    }
+  }
+
+  void add(const Op& op, const Tensor* x, const Tensor* y, std::vector<Pair>& all) {
+    if (x == nullptr || y == nullptr || !x->known || !y->known || x->stated || y->stated) return;
+    if (x->tokens != y->tokens || x->channels != y->channels || x->format != y->format || x->count() == 0) return;
+    Pair pair{&op, x, y, {}};
+    const bool exact = info(x->format).bits <= 8 || x->format == Format::i32;
+    const double u = exact ? 0 : roundoff(x->format);
+    for (std::int64_t row = 0; row < x->tokens; ++row) {
+      if (op.kind != OpKind::parameter && !survey_.facts.live(*x, row)) continue;
+      const auto left = run_.row_values(*x, row);
+      const auto right = run_.row_values(*y, row);
+      if (!left || !right) return;
+      double largest = 0;
+      double off = 0;
+      for (std::size_t c = 0; c < left->size(); ++c) {
+        const double p = double{(*left)[c]};
+        const double q = double{(*right)[c]};
+        if (p == q || (std::isnan(p) && std::isnan(q))) continue;
+        off = std::isfinite(p - q) ? std::max(off, std::abs(p - q)) : INFINITY;
+        largest = std::max({largest, std::abs(p), std::abs(q)});
+      }
+      if (off > 4 * u * largest) pair.rows.push_back(row);
+    }
+    all.push_back(std::move(pair));
+  }
+
+  Survey& survey_;
+  RunView& run_;
+};
+
+}  // namespace
+
+/// Ranks that hold different values of what they should share: the first op whose inputs agreed.
+Findings detect_rank_divergence(Survey& survey) {
+  Findings out;
+  const std::vector<Pair> pairs = Comparer(survey).pairs();
+  std::map<std::string, int> agreed;
+  for (const Pair& pair : pairs) {
+    if (pair.rows.empty() && pair.a->health.absmax > 0) ++agreed[pair.op->name + '|' + pair.a->role];
+  }
+  std::int64_t shared = 0;
+  for (const Pair& pair : pairs) {
+    const bool is_shared = always_shared(*pair.op, *pair.a) || agreed[pair.op->name + '|' + pair.a->role] > 0;
+    shared += is_shared ? 1 : 0;
+    if (!is_shared || pair.rows.empty() || !out.found.empty()) continue;
+    Finding finding = finding_at(survey, *pair.b, pair.rows);
+    finding.certainty = kProved + 2;
+    const Step* step = survey.run().step(pair.b->step);
+    finding.fault.where.rank = step != nullptr ? step->rank : 1;
+    finding.fault.evidence = {{"rows", static_cast<std::int64_t>(pair.rows.size())},
+                              {"first_row", pair.rows.front()},
+                              {"other", survey.facts.name_of(*pair.a)},
+                              {"other_rank", std::int64_t{0}}};
+    finding.fault.summary = fmt::format("{} of {} {} from {}, which ranks should share", counted(pair.rows.size(), "row"),
+                                        finding.fault.tensor, pair.rows.size() == 1 ? "differs" : "differ",
+                                        survey.facts.name_of(*pair.a));
+    finding.fault.fix = "compare what goes into this op on both ranks: the all-reduce before it, its weight, its seed";
+    for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+      const TensorId at = survey.deviations[i].tensor;
+      if (at == pair.a->id || at == pair.b->id) finding.explains.push_back({Symptom::Kind::deviation, i});
+    }
+    out.found.push_back(std::move(finding));
+  }
+  if (pairs.empty()) {
+    out.not_in_dump("one rank was dumped");
+  } else {
+    out.excluded(fmt::format("{} that ranks share are the same on all of them", counted(shared, "tensor")));
+  }
+  return out;
+}
+
+}  // namespace nanscope

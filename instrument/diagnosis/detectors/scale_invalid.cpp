@@ -1,0 +1,162 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/counted.h"
+#include "instrument/diagnosis/detectors/births_of_kind.h"
+#include "instrument/recompute/scaled.h"
+#include "core/run/scales.h"
+
+namespace nanscope {
+namespace {
+
+/// A scale that is none, and something that it did harm to.
+struct Invalid {
+  double value = 0;
+  std::int64_t row = -1;      ///< of the codes
+  std::int64_t channel = -1;
+  std::int64_t count = 0;     ///< elements under such scales
+};
+
+bool is_scale(std::string_view role) { return role.find("scale") != std::string_view::npos; }
+
+/// Scales of codes that mean something: a zero that scales zeros alone harms nothing.
+std::optional<Invalid> invalid_of(Survey& survey, const Tensor& codes, const ScaleGrid& grid, const Tensor* source) {
+  RunView& run = survey.run();
+  Invalid out;
+  const bool parameter = run.maker(codes) != nullptr && run.maker(codes)->kind == OpKind::parameter;
+  const bool any = std::any_of(grid.values().begin(), grid.values().end(),
+                               [](float scale) { return !scale_complaint(double{scale}).empty(); });
+  if (!any) return std::nullopt;
+  for (std::int64_t row = 0; row < codes.tokens; ++row) {
+    if (!parameter && codes.axis != Axis::slots && codes.axis != Axis::keys && !survey.facts.live(codes, row)) continue;
+    std::shared_ptr<const std::vector<float>> values;
+    std::shared_ptr<const std::vector<float>> before;
+    for (std::int64_t c = 0; c < codes.channels; ++c) {
+      const double scale = grid.at(row, c);
+      const std::string_view complaint = scale_complaint(scale);
+      if (complaint.empty()) continue;
+      if (!values) {
+        values = run.row_values(codes, row);
+        const auto from = source != nullptr && source->known ? run.same_row(codes, row, *source) : std::nullopt;
+        if (from) before = run.row_values(*source, *from);
+        if (!values) break;
+      }
+      const auto at = static_cast<std::size_t>(c);
+      const bool meant = (*values)[at] != 0 || (before && at < before->size() && (*before)[at] != 0);
+      if (!meant) continue;
+      if (out.count++ == 0) out = {scale, row, c, 1};
+    }
+  }
+  return out.count > 0 ? std::optional(out) : std::nullopt;
+}
+
+Finding finding_of(Survey& survey, const Op& user, const Tensor& scale, std::string_view role, const Invalid& invalid) {
+  Finding finding = finding_at(survey, scale);
+  finding.fault.where = survey.facts.where(user);
+  finding.fault.where.role = role;
+  finding.fault.ops = {user.id};
+  finding.certainty = kProved;
+  finding.fault.evidence = {{"scale", invalid.value}, {"elements", invalid.count}};
+  if (invalid.row >= 0) finding.fault.evidence.push_back({"row", invalid.row});
+  finding.fault.summary = fmt::format("{} is {}: {} of {} {} scaled by it", finding.fault.tensor,
+                                      scale_complaint(invalid.value), counted(invalid.count, "element"),
+                                      user.name, invalid.count == 1 ? "is" : "are");
+  finding.fault.fix = "check scales when they are loaded or computed; fall back to a scale from the values";
+  return finding;
+}
+
+/// Births and casts that a scale's tensor lies behind.
+void explain(Survey& survey, Finding& finding, TensorId scale) {
+  for (std::size_t i = 0; i < survey.births.size(); ++i) {
+    const Op& op = survey.op(survey.births[i]);
+    const bool reads = std::any_of(op.inputs.begin(), op.inputs.end(),
+                                   [&](const Input& one) { return one.tensor == scale && scale != 0; });
+    if (!reads) continue;
+    finding.explains.push_back({Symptom::Kind::birth, i});
+    finding.fault.breaks = true;
+  }
+  for (std::size_t i = 0; i < survey.casts.size(); ++i) {
+    if (survey.casts[i].scale == scale && scale != 0) finding.explains.push_back({Symptom::Kind::cast, i});
+  }
+  for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+    const Op& op = *survey.run().op(survey.deviations[i].op);
+    const bool reads = std::any_of(op.inputs.begin(), op.inputs.end(),
+                                   [&](const Input& one) { return one.tensor == scale && scale != 0; });
+    if (reads) finding.explains.push_back({Symptom::Kind::deviation, i});
+  }
+}
+
+/// Scales of a recording, which are numbers in its ledger.
+void look_at_ledger(Survey& survey, Findings& out, std::int64_t& looked_at) {
+  for (std::size_t i = 0; i < survey.casts.size(); ++i) {
+    const Cast& cast = survey.casts[i];
+    if (cast.ledger == nullptr || cast.scale != 0) continue;
+    ++looked_at;
+    if (scale_complaint(cast.ledger->scale).empty()) continue;
+    Finding finding = finding_at(survey, *survey.run().tensor(cast.codes));
+    finding.certainty = kProved;
+    finding.explains = {{Symptom::Kind::cast, i}};
+    for (std::size_t b = 0; b < survey.births.size(); ++b) {
+      if (survey.births[b].op == cast.op) finding.explains.push_back({Symptom::Kind::birth, b});
+    }
+    finding.fault.breaks = finding.explains.size() > 1;
+    finding.fault.evidence = {{"scale", cast.ledger->scale}, {"target", cast.target}};
+    finding.fault.summary = fmt::format("the {} scale of layer {} is {}", cast.target, cast.layer.value_or(-1),
+                                        scale_complaint(cast.ledger->scale));
+    finding.fault.fix = "check scales when they are loaded or computed; fall back to a scale from the values";
+    out.found.push_back(std::move(finding));
+  }
+}
+
+}  // namespace
+
+/// A scale that is zero, negative, infinite, NaN or a sentinel, and that something was scaled by.
+Findings detect_scale_invalid(Survey& survey) {
+  Findings out;
+  std::int64_t looked_at = 0;
+  std::set<TensorId> known;
+  RunView& run = survey.run();
+  for (const Step& step : run.steps()) {
+    for (const Op& op : run.content(step.id).ops) {
+      if (op.kind == OpKind::parameter) continue;
+      for (const Input& input : op.inputs) {
+        const Tensor* scale = is_scale(input.role) ? run.tensor(input.tensor) : nullptr;
+        if (scale == nullptr || !known.insert(scale->id).second) continue;
+        ++looked_at;
+        const std::string of = input.role.starts_with("weight") ? "weight"
+                               : input.role.starts_with("x")    ? "codes"
+                               : input.role == "scale"          ? ""
+                                                                : input.role.substr(0, 1);
+        const Tensor* source = of.empty() ? run.input(op, "x") : run.input(op, of);
+        const Tensor* codes = of.empty() ? (op.kind == OpKind::dequantise ? run.input(op, "codes") : run.result(op)) : source;
+        if (op.kind == OpKind::kv_store) codes = run.output(op, of + "_cache");
+        if (op.kind == OpKind::kv_read) codes = run.input(op, of + "_cache");
+        const bool second = input.role == "weight_scale_2";
+        std::optional<Invalid> invalid;
+        if (codes != nullptr && codes->known && !second) {
+          const RowScale grid = row_scale(survey.values(), op, input.role, *codes);
+          if (grid.grid) invalid = invalid_of(survey, *codes, *grid.grid, source);
+        } else if (scale->known && scale->count() == 1) {
+          const auto value = run.values(*scale);
+          if (value && !scale_complaint(double{value->front()}).empty()) invalid = Invalid{double{value->front()}, -1, -1, 1};
+        }
+        if (!invalid) continue;
+        Finding finding = finding_of(survey, op, *scale, input.role, *invalid);
+        explain(survey, finding, scale->id);
+        out.found.push_back(std::move(finding));
+      }
+    }
+  }
+  look_at_ledger(survey, out, looked_at);
+  if (looked_at == 0) {
+    out.not_in_dump("no scale was dumped");
+  } else {
+    out.excluded(fmt::format("{} hold finite numbers above zero wherever they scale something", counted(looked_at, "scale")));
+  }
+  return out;
+}
+
+}  // namespace nanscope

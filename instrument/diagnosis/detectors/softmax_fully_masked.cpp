@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/counted.h"
+#include "instrument/diagnosis/detectors/births_of_kind.h"
+#include "instrument/recompute/keys.h"
+
+namespace nanscope {
+namespace {
+
+bool is_softmax(OpKind kind) { return kind == OpKind::softmax || kind == OpKind::attention || kind == OpKind::token_softmax; }
+
+/// Heads of a row of scores in which no key is above -Inf.
+std::int64_t empty_heads(Survey& survey, const Tensor& scores, std::int64_t row) {
+  constexpr float kNothing = -1e30F;
+  const auto values = survey.run().row_values(scores, row);
+  if (!values) return 0;
+  const std::int64_t heads = std::max<std::int64_t>(1, scores.heads);
+  const std::int64_t keys = scores.channels / heads;
+  std::int64_t empty = 0;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const auto begin = values->begin() + head * keys;
+    empty += std::all_of(begin, begin + keys, [](float score) { return score <= kNothing; }) ? 1 : 0;
+  }
+  return empty;
+}
+
+/// Whether the mask of an op hides every key from a row of somebody.
+bool masked_away(Survey& survey, const Op& op, const Tensor& out, std::int64_t row) {
+  RunView& run = survey.run();
+  const Step* step = run.step(out.step);
+  const RowToken token = run.token_of(out, row);
+  if (step == nullptr || token.span == nullptr || op.input("mask") == 0) return false;
+  const std::int64_t columns = out.role == "probs" ? keys_of(out) : key_columns(survey.values(), op, *step, *token.span);
+  if (!has_mask(survey.values(), op, columns)) return false;
+  const auto positions = column_positions(*step, *token.span, columns);
+  OpForm given;
+  given.variant = kGivenMask;
+  const std::int64_t step_row = token.span->row + token.position - token.span->first_token;
+  const auto mask = row_mask(survey.values(), op, *step, *token.span, step_row, positions, given);
+  return mask && std::none_of(mask->visible.begin(), mask->visible.end(), [](bool one) { return one; });
+}
+
+struct Emptied {
+  std::vector<std::int64_t> rows;
+  std::int64_t heads = 0;
+  bool by_mask = false;
+};
+
+Emptied emptied(Survey& survey, const Op& op, const Tensor& out, const std::vector<std::int64_t>& rows) {
+  Emptied found;
+  const Tensor* scores = survey.run().input(op, "scores");
+  if (scores == nullptr) scores = survey.run().input(op, "logits");
+  for (const std::int64_t row : rows) {
+    const auto from = scores != nullptr && scores->known ? survey.run().same_row(out, row, *scores) : std::nullopt;
+    const std::int64_t heads = from ? empty_heads(survey, *scores, *from) : 0;
+    const bool mask = heads == 0 && masked_away(survey, op, out, row);
+    if (heads == 0 && !mask) continue;
+    found.rows.push_back(row);
+    found.heads = std::max(found.heads, heads);
+    found.by_mask = found.by_mask || mask;
+  }
+  return found;
+}
+
+void describe(Finding& finding, const Emptied& found, bool nan) {
+  finding.fault.evidence = {{"rows", static_cast<std::int64_t>(found.rows.size())}, {"heads", found.heads}};
+  finding.fault.summary = fmt::format(
+      "{} of {} {} no key to attend to: {}, and {}", counted(found.rows.size(), "row"), finding.fault.tensor,
+      found.rows.size() == 1 ? "has" : "have",
+      found.by_mask ? "the mask hides every one" : "every score is -Inf",
+      nan ? "-Inf minus -Inf is NaN" : "what comes out is the same for every key, hidden ones too");
+  finding.fault.fix = "give each row at least its own key, or write zeros where a row's sum is zero";
+}
+
+/// Rows that come out finite though they have no key: as if all keys were alike.
+void look_at_finite(Survey& survey, const Op& op, Findings& out) {
+  const Tensor* probs = survey.run().result(op);
+  if (probs == nullptr || !probs->known || probs->stated || op.kind == OpKind::token_softmax) return;
+  if (op.kind == OpKind::attention && op.input("mask") == 0) return;
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < probs->tokens; ++row) {
+    if (survey.facts.live(*probs, row) && row_finite(survey, *probs, row)) rows.push_back(row);
+  }
+  const Emptied found = emptied(survey, op, *probs, rows);
+  if (found.rows.empty() || found.rows.size() == rows.size()) return;
+  Finding finding = finding_at(survey, *probs, found.rows);
+  finding.certainty = kShown;
+  describe(finding, found, false);
+  for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+    if (survey.deviations[i].tensor == probs->id) finding.explains.push_back({Symptom::Kind::deviation, i});
+  }
+  out.found.push_back(std::move(finding));
+}
+
+}  // namespace
+
+/// A softmax row without a key to attend to.
+Findings detect_softmax_fully_masked(Survey& survey) {
+  Findings out;
+  std::int64_t looked_at = 0;
+  for (const OpKind kind : {OpKind::softmax, OpKind::attention}) {
+    for (const Op* op : survey.ops(kind)) {
+      const Tensor* scores = survey.run().input(*op, "scores");
+      looked_at += op->input("mask") != 0 || (scores != nullptr && scores->known) ? 1 : 0;
+      look_at_finite(survey, *op, out);
+    }
+  }
+  for (std::size_t i = 0; i < survey.births.size(); ++i) {
+    const Birth& birth = survey.births[i];
+    const Op& op = survey.op(birth);
+    if (!is_softmax(op.kind) || birth.read != 0 || !birth.bad_parameters.empty()) continue;
+    const Emptied found = emptied(survey, op, survey.tensor(birth), birth.rows);
+    if (found.rows.empty()) continue;
+    Finding finding = finding_at(survey, i);
+    finding.certainty = kShown;
+    describe(finding, found, true);
+    out.found.push_back(std::move(finding));
+  }
+  merge_alike(out.found);
+  if (looked_at == 0) {
+    out.not_in_dump("no softmax was dumped with its scores or its mask");
+  } else {
+    out.excluded(fmt::format("every row of somebody in {} has a key above -Inf", counted(looked_at, "softmax op")));
+  }
+  return out;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,242 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/counted.h"
+#include "instrument/diagnosis/detectors/births_of_kind.h"
+
+namespace nanscope {
+namespace {
+
+constexpr double kOutlier = 4096;            ///< times the median: trained weights stay far below
+constexpr std::int64_t kZeroRun = 16;        ///< consecutive zeros that no training leaves
+constexpr std::int64_t kZeroRows = 8;        ///< rows of a block of zeros
+constexpr std::int64_t kSampled = std::int64_t{1} << 20;
+
+bool is_weight(std::string_view role) { return role == "weight" || role == "bias"; }
+
+/// A weight and the first op that uses it.
+struct Used {
+  const Tensor* weight = nullptr;
+  const Op* op = nullptr;
+  std::string role;
+};
+
+std::vector<Used> used_weights(Survey& survey) {
+  std::vector<Used> all;
+  std::set<TensorId> known;
+  for (const Step& step : survey.run().steps()) {
+    for (const Op& op : survey.run().content(step.id).ops) {
+      if (op.kind == OpKind::parameter) continue;
+      for (const Input& input : op.inputs) {
+        const Tensor* tensor = is_weight(input.role) ? survey.run().tensor(input.tensor) : nullptr;
+        if (tensor != nullptr && tensor->known && known.insert(tensor->id).second) all.push_back({tensor, &op, input.role});
+      }
+    }
+  }
+  return all;
+}
+
+Finding finding_of(Survey& survey, const Op& op, std::string_view role, std::string name) {
+  Finding finding;
+  finding.fault.where = survey.facts.where(op);
+  finding.fault.where.role = role;
+  finding.fault.tensor = std::move(name);
+  finding.fault.ops = {op.id};
+  finding.fault.fix = "load the weight again and compare its hash with the checkpoint's";
+  return finding;
+}
+
+/// Weights that hold NaN or Inf: those that a birth shows, and those whose outputs were not dumped.
+void look_for_bad(Survey& survey, Findings& out, std::set<std::string>& told) {
+  for (std::size_t i = 0; i < survey.births.size(); ++i) {
+    const Op& op = survey.op(survey.births[i]);
+    for (const Input& input : op.inputs) {
+      const auto& bad = survey.births[i].bad_parameters;
+      if (!is_weight(input.role) || std::find(bad.begin(), bad.end(), input.role) == bad.end()) continue;
+      const Health* health = survey.facts.parameter_health(input);
+      Finding finding = finding_of(survey, op, input.role, survey.facts.parameter_name(input));
+      finding.tensor = input.tensor;
+      finding.fault.breaks = true;
+      finding.certainty = kProved;
+      finding.explains = {{Symptom::Kind::birth, i}};
+      finding.fault.evidence = {{"nan", static_cast<std::int64_t>(health->nan)},
+                                {"inf", static_cast<std::int64_t>(health->pos_inf + health->neg_inf)},
+                                {"elements", static_cast<std::int64_t>(health->count)},
+                                {"first_at", health->first_bad}};
+      finding.fault.summary =
+          fmt::format("{} holds {} NaN or Inf among {}, and {} is bad where it is used", finding.fault.tensor,
+                      health->bad(), counted(health->count, "element"), survey.facts.name_of(survey.tensor(survey.births[i])));
+      told.insert(finding.fault.tensor);
+      out.found.push_back(std::move(finding));
+    }
+  }
+}
+
+void look_at_unseen(Survey& survey, const Used& used, Findings& out, std::set<std::string>& told) {
+  const Health& health = used.weight->health;
+  const std::string name = survey.facts.name_of(*used.weight);
+  const Tensor* made = survey.run().result(*used.op);
+  // An embedding's row is used by its token alone; what was dumped and is finite did not use it.
+  if (health.bad() == 0 || used.op->kind == OpKind::embedding || (made != nullptr && made->known) || told.contains(name)) return;
+  Finding finding = finding_of(survey, *used.op, used.role, name);
+  finding.tensor = used.weight->id;
+  finding.certainty = kProved;
+  finding.fault.evidence = {{"nan", static_cast<std::int64_t>(health.nan)},
+                            {"inf", static_cast<std::int64_t>(health.pos_inf + health.neg_inf)},
+                            {"elements", static_cast<std::int64_t>(health.count)},
+                            {"first_at", health.first_bad}};
+  finding.fault.summary = fmt::format("{} holds {} NaN or Inf among {}", name, health.bad(), counted(health.count, "element"));
+  told.insert(name);
+  out.found.push_back(std::move(finding));
+}
+
+/// An element that is larger than a bit flip leaves it among trained ones.
+void look_for_outlier(Survey& survey, const Used& used, Findings& out) {
+  const double largest = double{used.weight->health.absmax};
+  if (used.weight->stated || used.weight->count() < 32 || largest < 8) return;
+  std::vector<float> sample;
+  std::int64_t at = -1;
+  survey.run().each_block(*used.weight, [&](std::int64_t first, std::span<const float> values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float magnitude = std::abs(values[i]);
+      if (static_cast<std::int64_t>(sample.size()) < kSampled && magnitude > 0) sample.push_back(magnitude);
+      if (double{magnitude} == largest && at < 0) at = first * used.weight->channels + static_cast<std::int64_t>(i);
+    }
+    return at < 0 || static_cast<std::int64_t>(sample.size()) < kSampled;
+  });
+  if (sample.size() < 32) return;
+  const auto middle = sample.begin() + static_cast<std::ptrdiff_t>(sample.size() / 2);
+  std::nth_element(sample.begin(), middle, sample.end());
+  const double median = double{*middle};
+  if (largest < kOutlier * median) return;
+  Finding finding = finding_of(survey, *used.op, used.role, survey.facts.name_of(*used.weight));
+  finding.tensor = used.weight->id;
+  finding.certainty = kShown + 10;
+  finding.fault.evidence = {{"largest", largest}, {"median", median}, {"ratio", largest / median}, {"at", at}};
+  finding.fault.summary = fmt::format(
+      "{} holds {:.4g} at [{},{}] where the median magnitude is {:.4g}: {:.3g} times as much, as a flipped bit of the "
+      "exponent leaves it",
+      finding.fault.tensor, largest, at / std::max<std::int64_t>(1, used.weight->channels),
+      at % std::max<std::int64_t>(1, used.weight->channels), median, largest / median);
+  for (std::size_t i = 0; i < survey.births.size(); ++i) {
+    if (survey.births[i].op == used.op->id) finding.explains.push_back({Symptom::Kind::birth, i});
+  }
+  out.found.push_back(std::move(finding));
+}
+
+/// Rows of zeros, and blocks of them, of one weight.
+struct Zeros {
+  std::vector<std::int64_t> rows;
+  std::int64_t first_channel = 0;
+  std::int64_t channels = 0;
+
+  bool any() const { return !rows.empty(); }
+};
+
+/// The longest run of zeros of a row.
+std::pair<std::int64_t, std::int64_t> zero_run(std::span<const float> row) {
+  std::pair<std::int64_t, std::int64_t> best{0, 0};
+  std::int64_t begin = 0;
+  for (std::size_t c = 0; c <= row.size(); ++c) {
+    if (c < row.size() && row[c] == 0) continue;
+    const auto at = static_cast<std::int64_t>(c);
+    if (at - begin > best.second) best = {begin, at - begin};
+    begin = at + 1;
+  }
+  return best;
+}
+
+Zeros zeros_of(Survey& survey, const Tensor& weight) {
+  Zeros found;
+  Zeros block;
+  std::vector<std::int64_t> whole;
+  survey.run().each_block(weight, [&](std::int64_t first, std::span<const float> values) {
+    const auto width = static_cast<std::size_t>(std::max<std::int64_t>(1, weight.channels));
+    for (std::size_t at = 0; at + width <= values.size(); at += width) {
+      const std::int64_t row = first + static_cast<std::int64_t>(at / width);
+      const auto [begin, length] = zero_run(values.subspan(at, width));
+      if (length == weight.channels) whole.push_back(row);
+      const bool goes_on = !block.rows.empty() && block.rows.back() == row - 1 && begin <= block.first_channel &&
+                           begin + length >= block.first_channel + block.channels;
+      if (length >= kZeroRun && goes_on) {
+        block.rows.push_back(row);
+      } else if (length >= kZeroRun) {
+        block = {{row}, begin, length};
+      } else {
+        block = {};
+      }
+      if (static_cast<std::int64_t>(block.rows.size()) >= kZeroRows && block.rows.size() > found.rows.size()) found = block;
+    }
+    return true;
+  });
+  if (found.any()) return found;
+  return {whole, 0, weight.channels};
+}
+
+/// A weight with zeros where its like, in other layers, has none.
+void look_for_zeros(Survey& survey, const std::vector<Used>& weights, Findings& out) {
+  std::map<std::string, std::vector<std::size_t>> alike;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const Used& used = weights[i];
+    const bool looked_at = used.op->kind == OpKind::gemm && used.role == "weight" && !used.weight->stated &&
+                           used.weight->tokens > 1 && used.weight->channels >= kZeroRun;
+    if (!looked_at) continue;
+    alike[fmt::format("{}|{}x{}", used.op->name, used.weight->tokens, used.weight->channels)].push_back(i);
+  }
+  for (const auto& [name, members] : alike) {
+    if (members.size() < 2) continue;
+    std::vector<std::pair<std::size_t, Zeros>> with;
+    for (const std::size_t i : members) {
+      const double zeros = static_cast<double>(weights[i].weight->health.zero);
+      if (zeros < static_cast<double>(kZeroRun)) continue;
+      if (Zeros zero = zeros_of(survey, *weights[i].weight); zero.any()) with.emplace_back(i, std::move(zero));
+    }
+    if (with.empty() || 2 * with.size() > members.size()) continue;
+    for (const auto& [i, zero] : with) {
+      const Used& used = weights[i];
+      Finding finding = finding_of(survey, *used.op, used.role, survey.facts.name_of(*used.weight));
+      finding.tensor = used.weight->id;
+      finding.certainty = kShown;
+      finding.fault.where.channels = Range{zero.first_channel, zero.first_channel + zero.channels - 1};
+      finding.fault.evidence = {{"zero_rows", static_cast<std::int64_t>(zero.rows.size())},
+                                {"first_row", zero.rows.front()},
+                                {"first_channel", zero.first_channel},
+                                {"channels", zero.channels},
+                                {"alike", static_cast<std::int64_t>(members.size())}};
+      finding.fault.summary = fmt::format(
+          "{} of {} from {} on hold nothing but zeros in channels {} to {}, and none of the {} like it does",
+          counted(zero.rows.size(), "row"), finding.fault.tensor, zero.rows.front(), zero.first_channel,
+          zero.first_channel + zero.channels - 1, counted(members.size() - with.size(), "weight"));
+      out.found.push_back(std::move(finding));
+    }
+  }
+}
+
+}  // namespace
+
+/// A weight that no training left behind, and that was used.
+Findings detect_weight_corruption(Survey& survey) {
+  Findings out;
+  std::set<std::string> told;
+  look_for_bad(survey, out, told);
+  const std::vector<Used> weights = used_weights(survey);
+  for (const Used& used : weights) {
+    look_at_unseen(survey, used, out, told);
+    look_for_outlier(survey, used, out);
+  }
+  look_for_zeros(survey, weights, out);
+  merge_alike(out.found);
+  if (weights.empty() && survey.run().weights().empty()) {
+    out.not_in_dump("no weight was dumped: dump the checkpoint beside the activations");
+  } else {
+    out.excluded(fmt::format("{} hold neither NaN nor Inf, nor an element or a block apart from the others",
+                             counted(weights.size() + survey.run().weights().size(), "weight")));
+  }
+  return out;
+}
+
+}  // namespace nanscope

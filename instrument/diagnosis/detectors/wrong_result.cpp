@@ -1,0 +1,41 @@
+#include <fmt/format.h>
+
+#include "instrument/diagnosis/detectors/deviations_of_kind.h"
+#include "instrument/diagnosis/region.h"
+
+namespace nanscope {
+
+/// A finite output that is not what its inputs and weights give, with the region, and what explains it if anything does.
+Findings detect_wrong_result(Survey& survey) {
+  Findings out;
+  for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+    const Deviation& deviation = survey.deviations[i];
+    const Recomputed* best = deviation.explanation();
+    const Region region = region_of(survey, deviation);
+    Finding finding = finding_at(survey, deviation, i);
+    finding.certainty = kUnlikely;
+    if (region.channels > 0 && !region.whole)
+      finding.fault.where.channels = Range{region.first_channel, region.first_channel + region.channels - 1};
+    finding.fault.evidence.push_back({"region", region.shape});
+    if (!region.content.empty()) finding.fault.evidence.push_back({"holds", region.content});
+    const Recomputed* rival = deviation.rival();
+    finding.fault.summary = fmt::format(
+        "{} is not what its inputs give: {} of {} elements are off ({}), by up to {:.3g} times what rounding allows{}{}{}",
+        finding.fault.tensor, deviation.result.elements - deviation.result.explained, deviation.result.elements,
+        region.shape.empty() ? std::string("here and there") : region.shape, deviation.result.worst.ratio,
+        best != nullptr ? fmt::format("; {} explains {:.3g} % of them", best->form.text, 100 * best->share()) : "",
+        rival != nullptr ? fmt::format(", {} as many", rival->form.text) : "",
+        region.content.empty() ? "" : fmt::format("; it holds {}", region.content));
+    finding.fault.fix = best != nullptr ? "compare the kernel with a reference for this case: " + best->form.text
+                                        : "run the op again with a reference kernel on the dumped inputs";
+    out.found.push_back(std::move(finding));
+  }
+  if (survey.recomputed == 0) {
+    out.not_in_dump("nothing could be done again: dump inputs, outputs and weights of the same ops");
+  } else {
+    out.excluded(recomputation_figure(survey));
+  }
+  return out;
+}
+
+}  // namespace nanscope

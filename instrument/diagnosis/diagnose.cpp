@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "instrument/diagnosis/causes.h"
+#include "instrument/diagnosis/detectors/detector.h"
+#include "instrument/diagnosis/diagnosis.h"
+
+namespace nanscope {
+namespace {
+
+/// Of all findings those that explain something best: what is explained by several belongs to the surest.
+std::vector<Finding> resolve(std::vector<Finding> all) {
+  std::map<Symptom, int> surest;
+  for (const Finding& one : all) {
+    for (const Symptom& symptom : one.explains) {
+      int& best = surest[symptom];
+      best = std::max(best, one.certainty);
+    }
+  }
+  std::erase_if(all, [&](const Finding& one) {
+    return !one.explains.empty() && std::none_of(one.explains.begin(), one.explains.end(), [&](const Symptom& symptom) {
+      return surest.at(symptom) == one.certainty;
+    });
+  });
+  return all;
+}
+
+/// One fault that shows in several layers is told once.
+void merge_layers(std::vector<Finding>& findings) {
+  std::vector<Finding> merged;
+  std::map<std::size_t, std::set<std::int64_t>> layers;
+  for (Finding& one : findings) {
+    const auto text = [](const Finding& finding) {
+      const EvidenceValue* by = find(finding.fault.evidence, "explained_by");
+      return by != nullptr ? to_string(*by) : std::string();
+    };
+    const auto same = std::find_if(merged.begin(), merged.end(), [&](const Finding& other) {
+      return other.fault.fault_class == one.fault.fault_class && other.fault.where.op == one.fault.where.op &&
+             other.fault.where.role == one.fault.where.role && text(other) == text(one) && !text(one).empty();
+    });
+    if (same == merged.end()) {
+      merged.push_back(std::move(one));
+      continue;
+    }
+    layers[static_cast<std::size_t>(same - merged.begin())].insert(one.fault.where.layer.value_or(-1));
+    same->explains.insert(same->explains.end(), one.explains.begin(), one.explains.end());
+    same->fault.ops.insert(same->fault.ops.end(), one.fault.ops.begin(), one.fault.ops.end());
+  }
+  for (const auto& [index, others] : layers)
+    merged[index].fault.evidence.push_back({"more_places", static_cast<std::int64_t>(others.size())});
+  findings = std::move(merged);
+}
+
+Spread spread_of(Survey& survey, const std::vector<Finding>& findings) {
+  Spread spread;
+  RunView& run = survey.run();
+  std::map<std::pair<std::int64_t, std::int64_t>, bool> bad;  // request, position
+  for (const Step& step : run.steps()) spread.tokens += step.tokens();
+  for (const StepId id : run.bad_steps()) {
+    for (const Tensor& tensor : run.content(id).tensors) {
+      if (!tensor.known || !RunView::symptomatic(tensor)) continue;
+      if (tensor.axis == Axis::none || tensor.axis == Axis::slots || tensor.axis == Axis::keys) continue;
+      const std::vector<std::int64_t> rows = run.bad_rows(tensor);
+      spread.at_least = spread.at_least || tensor.stated;
+      for (const std::int64_t row : rows) {
+        const RowToken token = run.token_of(tensor, row);
+        if (token.span == nullptr) continue;
+        bad[{token.span->request, token.position}] = true;
+      }
+    }
+  }
+  spread.bad_tokens = static_cast<std::int64_t>(bad.size());
+  // The first that shows what is wrong: a NaN in a row of somebody, or what the first fault is about.
+  const Birth* first = nullptr;
+  for (const Birth& birth : survey.births) {
+    if (first == nullptr || birth.op < first->op) first = &birth;
+  }
+  const Finding* earliest = findings.empty() ? nullptr : &findings.front();
+  if (earliest != nullptr && (first == nullptr || earliest->fault.ops.front() <= first->op)) {
+    spread.first_bad_tensor = earliest->fault.tensor;
+  } else if (first != nullptr) {
+    spread.first_bad_tensor = survey.facts.name_of(survey.tensor(*first));
+  }
+  return spread;
+}
+
+Recomputation recomputation_of(Survey& survey) {
+  Recomputation made;
+  for (const Recomputed& result : survey.recomputer.results()) {
+    ++made.ops;
+    made.elements += result.elements;
+    made.explained += result.explained;
+  }
+  for (const NotRecomputed& one : survey.recomputer.not_recomputed()) {
+    const Tensor* tensor = survey.run().tensor(one.tensor);
+    if (tensor != nullptr) made.not_recomputed.push_back({survey.facts.name_of(*tensor), one.reason});
+  }
+  made.ops_with_inputs = made.ops;
+  return made;
+}
+
+/// Faults in order of execution, with their causes, and the root that comes first.
+void fill_faults(Survey& survey, std::vector<Finding>& findings, Diagnosis& diagnosis) {
+  for (Finding& one : findings) {
+    std::sort(one.fault.ops.begin(), one.fault.ops.end());
+    one.fault.ops.erase(std::unique(one.fault.ops.begin(), one.fault.ops.end()), one.fault.ops.end());
+  }
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.fault.ops.front() < b.fault.ops.front(); });
+  const auto causes = causes_of(survey, findings);
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    diagnosis.faults.push_back(findings[i].fault);
+    diagnosis.faults.back().because = causes[i];
+    if (!causes[i] && !diagnosis.root_cause) diagnosis.root_cause = i;
+  }
+}
+
+}  // namespace
+
+Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseOptions& options) {
+  Diagnosis diagnosis;
+  diagnosis.target = options.target;
+  Facts facts(run);
+  Recomputer recomputer(facts, arithmetic, {options.stop, options.progress});
+  Survey survey = survey_of(facts, recomputer, options.recompute);
+  std::vector<Finding> findings;
+  for (const Detector& detector : detectors()) {
+    Findings found = detector.detect(survey);
+    found.check.fault_class = detector.fault_class;
+    diagnosis.checks.push_back(std::move(found.check));
+    for (Finding& one : found.found) {
+      one.fault.fault_class = detector.fault_class;
+      findings.push_back(std::move(one));
+    }
+  }
+  if (options.stop.stop_requested()) return fail("stopped");
+  findings = resolve(std::move(findings));
+  merge_layers(findings);
+  fill_faults(survey, findings, diagnosis);
+  for (Check& check : diagnosis.checks) {
+    const bool found = std::any_of(diagnosis.faults.begin(), diagnosis.faults.end(),
+                                   [&](const Fault& fault) { return fault.fault_class == check.fault_class; });
+    if (found) check.state = Checked::found;
+  }
+  diagnosis.spread = spread_of(survey, findings);
+  diagnosis.recomputation = recomputation_of(survey);
+  diagnosis.notes = run.notes();
+  if (Status status = run.status(); !status) return tl::unexpected(status.error());
+  return diagnosis;
+}
+
+std::string_view name(Verdict verdict) {
+  return verdict == Verdict::clean ? "clean" : verdict == Verdict::fault ? "fault" : "incomplete";
+}
+
+std::string_view name(Checked state) {
+  switch (state) {
+    case Checked::found:
+      return "found";
+    case Checked::excluded:
+      return "excluded";
+    case Checked::not_in_dump:
+      return "not-in-dump";
+    case Checked::not_looked_at:
+      return "not-looked-at";
+  }
+  return {};
+}
+
+}  // namespace nanscope

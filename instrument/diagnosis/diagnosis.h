@@ -1,0 +1,130 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "instrument/diagnosis/evidence.h"
+#include "core/result.h"
+#include "core/run/run_view.h"
+
+namespace nanscope {
+
+class Arithmetic;
+
+/// One fault: a class of detectors.def, where it is, and the numbers that prove it.
+struct Fault {
+  std::string fault_class;  ///< "kv-scale-locked", "variance-collapse" ...
+  Where where;
+  std::string tensor;  ///< as the producer wrote it, or its place
+  std::vector<Evidence> evidence;
+  std::string summary;                 ///< one sentence
+  std::string fix;                     ///< one sentence
+  bool breaks = false;                 ///< NaN or Inf is born here or enters a request here
+  std::optional<std::size_t> because;  ///< index in Diagnosis::faults of the fault that led to it; nothing: a root
+  std::vector<OpId> ops;               ///< that show it, ascending, the first where it begins
+};
+
+/// What became of the search for a class of fault.
+enum class Checked : std::uint8_t {
+  found,
+  excluded,       ///< looked for and not there, with the figure that says so
+  not_in_dump,    ///< what it takes to tell is not there; the text says what to capture
+  not_looked_at,  ///< could not be read, or the search was stopped
+};
+
+struct Check {
+  std::string fault_class;
+  Checked state = Checked::excluded;
+  std::string text;
+};
+
+/// What is no fault yet and tends to become one: a number that was healthy, and how far it is from where it is not.
+struct Warning {
+  std::string kind;  ///< "headroom-falling", "outlier-owns-scale" ...
+  Where where;
+  std::string tensor;
+  std::vector<Evidence> evidence;
+  std::string summary;    ///< one sentence
+  std::string advice;     ///< one sentence
+  std::int64_t more = 0;  ///< tensors that show the same, less
+};
+
+struct Spread {
+  std::string first_bad_tensor;  ///< empty when nothing is bad
+  std::int64_t bad_tokens = 0;   ///< tokens with a NaN or Inf in a tensor of theirs
+  std::int64_t tokens = 0;       ///< tokens processed, over all steps
+  bool at_least = false;         ///< more may be bad: of some tensors only statistics are known
+};
+
+struct Completeness {
+  std::int64_t read = 0;      ///< ops
+  std::int64_t expected = 0;  ///< 0: unknown
+  bool interrupted = false;   ///< the recording ended before the run did
+};
+
+/// What was done again from its dumped inputs.
+struct Recomputation {
+  std::int64_t ops = 0;              ///< done again
+  std::int64_t ops_with_inputs = 0;  ///< that could have been
+  std::int64_t elements = 0;         ///< compared
+  std::int64_t explained = 0;        ///< of them, within the rounding of the dumped formats
+  struct Left {
+    std::string tensor;
+    std::string reason;
+  };
+  std::vector<Left> not_recomputed;
+};
+
+/// A link of the chain from a root cause to the answer: what happened, where, and of what it came.
+struct Event {
+  std::string kind;  ///< a class of fault, or what values went through on their way ("nan in", "stored", "token")
+  Where where;
+  std::string tensor;
+  std::string text;                     ///< one sentence
+  std::vector<Evidence> evidence;
+  std::optional<std::size_t> because;   ///< index of the event before it
+  std::optional<std::size_t> fault;     ///< index in Diagnosis::faults
+};
+
+enum class Verdict : std::uint8_t { clean, fault, incomplete };
+
+struct Diagnosis {
+  std::string target;
+  std::vector<Fault> faults;              ///< in order of execution
+  std::optional<std::size_t> root_cause;  ///< index in faults: the root that reaches the output first
+  std::vector<Event> chain;               ///< in order of execution
+  std::vector<Check> checks;              ///< all classes
+  std::vector<Warning> warnings;          ///< a kind at most once, where it is worst
+  Spread spread;
+  Completeness completeness;
+  Recomputation recomputation;
+  std::vector<RunNote> notes;  ///< names and files that were not understood or not read
+
+  Verdict verdict() const {
+    return !faults.empty() ? Verdict::fault : completeness.interrupted ? Verdict::incomplete : Verdict::clean;
+  }
+};
+
+struct DiagnoseOptions {
+  std::string target;          ///< how the report calls the run
+  bool recompute = true;       ///< do ops again from their inputs
+  std::stop_token stop = {};
+  std::function<void(std::size_t done, std::size_t total)> progress = {};  ///< ops done again
+};
+
+/// Applies every detector to a run. Errors: it cannot be read; it was stopped.
+Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseOptions& options = {});
+
+std::string_view name(Verdict verdict);
+std::string_view name(Checked state);
+
+/// Schema "nanscope.diagnosis/2", published as docs/diagnosis.schema.json. NaN and infinities are the strings "nan",
+/// "inf", "-inf".
+nlohmann::ordered_json to_json(const Diagnosis& diagnosis);
+
+}  // namespace nanscope

@@ -1,0 +1,118 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "instrument/diagnosis/diagnosis.h"
+
+/// The diagnosis as JSON. Numbers that JSON cannot hold are text: "nan", "inf", "-inf".
+namespace nanscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json range_json(const std::optional<Range>& range) {
+  return range ? Json::array({range->first, range->last}) : Json(nullptr);
+}
+
+Json value_json(const EvidenceValue& value) {
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer;
+  if (const auto* number = std::get_if<double>(&value); number != nullptr && std::isfinite(*number)) return *number;
+  return to_string(value);
+}
+
+Json evidence_json(const std::vector<Evidence>& evidence) {
+  Json object = Json::object();
+  for (const Evidence& item : evidence) object[item.name] = value_json(item.value);
+  return object;
+}
+
+void add_place(Json& object, const Where& where) {
+  object["layer"] = or_null(where.layer);
+  object["op"] = text_or_null(where.op);
+  object["request"] = or_null(where.request);
+  object["step"] = or_null(where.step);
+  object["rank"] = where.rank;
+  object["tokens"] = range_json(where.tokens);
+  object["channels"] = range_json(where.channels);
+}
+
+Json fault_json(const Fault& fault) {
+  Json object;
+  object["class"] = fault.fault_class;
+  object["tensor"] = fault.tensor;
+  add_place(object, fault.where);
+  object["because"] = or_null(fault.because);
+  object["evidence"] = evidence_json(fault.evidence);
+  object["summary"] = fault.summary;
+  object["fix"] = fault.fix;
+  return object;
+}
+
+Json recomputation_json(const Recomputation& made) {
+  Json left = Json::array();
+  for (const Recomputation::Left& one : made.not_recomputed)
+    left.push_back(Json{{"tensor", one.tensor}, {"reason", one.reason}});
+  return Json{{"ops", made.ops},
+              {"ops_with_inputs", made.ops_with_inputs},
+              {"elements", made.elements},
+              {"explained", made.explained},
+              {"not_recomputed", std::move(left)}};
+}
+
+}  // namespace
+
+Json to_json(const Diagnosis& diagnosis) {
+  Json object;
+  object["schema"] = "nanscope.diagnosis/2";
+  object["target"] = diagnosis.target;
+  object["verdict"] = name(diagnosis.verdict());
+  object["root_cause"] = diagnosis.root_cause ? fault_json(diagnosis.faults[*diagnosis.root_cause]) : Json(nullptr);
+  object["faults"] = Json::array();
+  for (const Fault& fault : diagnosis.faults) object["faults"].push_back(fault_json(fault));
+  object["chain"] = Json::array();
+  for (const Event& event : diagnosis.chain) {
+    Json link{{"kind", event.kind}, {"tensor", text_or_null(event.tensor)}};
+    add_place(link, event.where);
+    link["because"] = or_null(event.because);
+    link["fault"] = or_null(event.fault);
+    link["evidence"] = evidence_json(event.evidence);
+    link["text"] = event.text;
+    object["chain"].push_back(std::move(link));
+  }
+  object["checks"] = Json::array();
+  for (const Check& check : diagnosis.checks)
+    object["checks"].push_back(Json{{"class", check.fault_class}, {"state", name(check.state)}, {"text", check.text}});
+  const Spread& spread = diagnosis.spread;
+  object["spread"] = Json{{"first_bad_tensor", text_or_null(spread.first_bad_tensor)},
+                          {"bad_tokens", spread.bad_tokens},
+                          {"tokens", spread.tokens},
+                          {"at_least", spread.at_least}};
+  object["warnings"] = Json::array();
+  for (const Warning& warning : diagnosis.warnings) {
+    object["warnings"].push_back(Json{{"kind", warning.kind},
+                                      {"tensor", warning.tensor},
+                                      {"layer", or_null(warning.where.layer)},
+                                      {"step", or_null(warning.where.step)},
+                                      {"more", warning.more},
+                                      {"evidence", evidence_json(warning.evidence)},
+                                      {"summary", warning.summary},
+                                      {"advice", warning.advice}});
+  }
+  const Completeness& whole = diagnosis.completeness;
+  object["completeness"] = Json{{"read", whole.read},
+                                {"expected", whole.expected > 0 ? Json(whole.expected) : Json(nullptr)},
+                                {"interrupted", whole.interrupted}};
+  object["recomputation"] = recomputation_json(diagnosis.recomputation);
+  object["notes"] = Json::array();
+  for (const RunNote& note : diagnosis.notes)
+    object["notes"].push_back(Json{{"tensor", text_or_null(note.tensor)}, {"text", note.text}});
+  return object;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/run/run_data.h"
+#include "core/result.h"
+
+namespace nanscope {
+
+/// The worst thing found in a cell, in ascending order of badness.
+enum class CellHealth : std::uint8_t {
+  absent,  ///< no tensor of the row speaks of this token
+  healthy,
+  clipped,  ///< values beyond the largest finite one were clipped
+  inf,
+  nan,
+};
+
+struct FrontRow {
+  std::string label;  ///< "embed", "layer 3", "head", or an op's name
+  std::int64_t layer = -1;
+  std::int64_t op = 0;            ///< OpRow::id when the row is one op, else 0
+  std::vector<CellHealth> cells;  ///< one a token of the step
+  bool detailed = true;           ///< false: token health was not recorded, the cells show the whole tensor's
+};
+
+/// The map of one step: rows from the embedding down to the logits, columns are the step's tokens.
+struct Front {
+  std::int64_t request = 0;
+  std::int64_t step = 0;         ///< within the request
+  std::int64_t first_token = 0;  ///< position of column 0
+  std::int64_t tokens = 0;
+  std::vector<FrontRow> rows;
+  bool clean() const;  ///< nothing worse than healthy
+};
+
+/// One row a layer. Errors: no such step, rows cannot be read.
+Result<Front> front(RunData& run, std::int64_t request, std::int64_t step);
+/// One row an op of one layer (-1: the ops outside the layers).
+Result<Front> front_of_layer(RunData& run, std::int64_t request, std::int64_t step, std::int64_t layer);
+
+}  // namespace nanscope

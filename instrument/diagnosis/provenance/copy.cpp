@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "instrument/diagnosis/provenance/scale.h"
+
+namespace nanscope {
+
+/// The same element again, perhaps in another format.
+Explanation explain_copy(const Subject& subject) {
+  const std::vector<Operand> inputs = operands(subject);
+  if (inputs.empty()) return {};
+  const Operand& x = inputs.front();
+  const std::int64_t channel = subject.element.channel;
+  const bool same = x.tensor->format == subject.tensor.format || !x.tensor->known;
+  const std::string how = same ? std::string("the same again") : fmt::format("cast to {}", name(subject.tensor.format));
+  Explanation found = follow_element(subject, x, channel, how);
+  const bool bad = x.row && x.tensor->known && bad_channel(subject.facts, *x.tensor, *x.row, channel, 1);
+  if (bad && !subject.bad) found.text += ", and here it is a number: it was laundered";
+  if (!found.origin || !x.tensor->known || !x.row) return found;
+  const double value = double{value_at(subject.facts, *x.tensor, *x.row, channel)};
+  const double limit = double{info(subject.tensor.format).max_finite};
+  if (std::abs(value) > limit) {
+    found.numbers = {{"x", value}, {"largest finite", limit}};
+    found.text += fmt::format(", beyond the largest finite {} {:g}", name(subject.tensor.format), limit);
+  } else {
+    found.text += "; by its name it should be the same here, and is not";
+  }
+  return found;
+}
+
+/// Columns of a fused projection.
+Explanation explain_split(const Subject& subject) {
+  const std::optional<Operand> x = operand(subject, {"x"});
+  if (!x) return explain_by_inputs(subject);
+  const std::int64_t first = count(attributes<SplitAttributes>(subject.op).first_channel, 0);
+  const std::int64_t channel = subject.element.channel + first;
+  if (x->tensor->known && channel >= x->tensor->channels)
+    return follow_row(subject, *x, "columns of a fused projection that are not where its width says");
+  return follow_element(subject, *x, channel, fmt::format("columns from {} on of a fused projection", first));
+}
+
+/// code = encode(x / scale).
+Explanation explain_quantise(const Subject& subject) {
+  const std::optional<Operand> x = operand(subject, {"x"});
+  if (!x) return explain_by_inputs(subject);
+  const std::int64_t channel = subject.element.channel;
+  if (!x->row) return follow_unplaced(subject, *x);
+  if (x->tensor->known && channel >= x->tensor->channels) return explain_by_inputs(subject);
+  return explain_stored(subject, *x->tensor, *x->row, channel,
+                        used_scale(subject, "scale", {}, subject.tensor, subject.element.row, channel));
+}
+
+/// out = code x scale.
+Explanation explain_dequantise(const Subject& subject) {
+  const std::optional<Operand> codes = operand(subject, {"codes", "x"});
+  if (!codes) return explain_by_inputs(subject);
+  const std::int64_t channel = subject.element.channel;
+  if (!codes->row) return follow_unplaced(subject, *codes);
+  if (codes->tensor->known && channel >= codes->tensor->channels) return explain_by_inputs(subject);
+  return explain_read_back(subject, *codes->tensor, *codes->row, channel,
+                           used_scale(subject, "scale", {}, *codes->tensor, *codes->row, channel));
+}
+
+}  // namespace nanscope

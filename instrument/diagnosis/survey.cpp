@@ -1,0 +1,85 @@
+#include "instrument/diagnosis/survey.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "instrument/recompute/formats.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::size_t kMostDeviations = 64;  ///< that alternatives are tried on
+constexpr double kComesOut = 0.99;           ///< share of elements that an explanation leaves none but rounding of
+
+/// Rows that somebody reads.
+std::vector<std::int64_t> live_rows(Facts& facts, const Tensor& tensor, const std::vector<std::int64_t>& rows) {
+  const bool of_steps = tensor.axis == Axis::rows || tensor.axis == Axis::live || tensor.axis == Axis::ends;
+  std::vector<std::int64_t> live;
+  for (const std::int64_t row : rows) {
+    if (!of_steps || facts.live(tensor, row)) live.push_back(row);
+  }
+  return live;
+}
+
+/// More than rounding and different libraries do: many elements off, or whole rows, or few by far.
+bool deviates(const Recomputed& result) {
+  constexpr double kFar = 32;  ///< times the bound
+  const std::int64_t off = result.elements - result.explained;
+  if (off == 0) return false;
+  if (result.share() < kExplained) return true;
+  return result.worst.ratio > kFar && (off > 2 || result.worst.ratio > kFar * kFar);
+}
+
+}  // namespace
+
+const Recomputed* Deviation::explanation() const {
+  return !alternatives.empty() && alternatives.front().share() >= kComesOut ? &alternatives.front() : nullptr;
+}
+
+const Recomputed* Deviation::rival() const {
+  const Recomputed* best = explanation();
+  if (best == nullptr) return nullptr;
+  const auto found = std::find_if(alternatives.begin() + 1, alternatives.end(), [&](const Recomputed& other) {
+    return other.share() >= best->share() - 0.002 && other.form.text != best->form.text;
+  });
+  return found == alternatives.end() ? nullptr : &*found;
+}
+
+std::vector<const Op*> Survey::ops(OpKind kind) {
+  std::vector<const Op*> found;
+  for (const Step& step : run().steps()) {
+    for (const Op& op : run().content(step.id).ops) {
+      if (op.kind == kind) found.push_back(&op);
+    }
+  }
+  return found;
+}
+
+Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
+  settle_formats(recomputer);
+  Survey survey{facts, recomputer, {}, {}, {}, 0};
+  survey.births = births_of(facts);
+  std::erase_if(survey.births, [](const Birth& birth) { return !birth.matters; });
+  survey.casts = casts_of(recomputer.values());
+  if (!recompute) return survey;
+  std::vector<StepId> steps;
+  for (const Step& step : facts.run.steps()) steps.push_back(step.id);
+  recomputer.run(steps);
+  survey.recomputed = recomputer.results().size();
+  for (const Recomputed& result : recomputer.results()) {
+    if (!deviates(result)) continue;
+    const Op& op = *facts.run.op(result.op);
+    const Tensor& tensor = *facts.run.tensor(result.tensor);
+    Deviation found{op.id, op.step, result.tensor, result, live_rows(facts, tensor, result.bad_rows), {}};
+    if (found.rows.empty()) continue;
+    if (survey.deviations.size() < kMostDeviations)
+      found.alternatives = recomputer.alternatives(op, tensor, found.rows);
+    // An op that comes out nowhere is not understood: only what explains it can accuse it.
+    const Recomputed* best = found.explanation();
+    if (!recomputer.understood(op) && (best == nullptr || !best->form.fault)) continue;
+    survey.deviations.push_back(std::move(found));
+  }
+  return survey;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "instrument/diagnosis/births.h"
+#include "instrument/diagnosis/casts.h"
+#include "instrument/diagnosis/diagnosis.h"
+#include "instrument/recompute/recompute.h"
+
+namespace nanscope {
+
+/// An output that is not what its inputs and weights give: where its format, its scale or its mask was misread, another
+/// way of doing it explains it.
+struct Deviation {
+  OpId op = 0;
+  StepId step = 0;
+  TensorId tensor = 0;
+  Recomputed result;                     ///< under the healthy form
+  std::vector<std::int64_t> rows;        ///< of somebody, that are not explained
+  std::vector<Recomputed> alternatives;  ///< best first, looked at on those rows
+  /// The best one, when it explains them.
+  const Recomputed* explanation() const;
+  /// The next one that explains about as much and is of another kind.
+  const Recomputed* rival() const;
+};
+
+/// All that detectors start from, gathered once.
+struct Survey {
+  Facts& facts;
+  Recomputer& recomputer;
+  std::vector<Birth> births;  ///< those that matter
+  std::vector<Cast> casts;
+  std::vector<Deviation> deviations;
+  std::size_t recomputed = 0;  ///< ops
+
+  RunView& run() { return facts.run; }
+  Values& values() { return recomputer.values(); }
+  const Op& op(const Birth& birth) { return *run().op(birth.op); }
+  const Tensor& tensor(const Birth& birth) { return *run().tensor(birth.tensor); }
+  /// Ops of a kind in all steps, in order of execution.
+  std::vector<const Op*> ops(OpKind kind);
+};
+
+/// Gathers births and casts, and does ops again where `recompute` is set.
+Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute);
+
+}  // namespace nanscope

@@ -1,0 +1,146 @@
+/// Scores, their softmax and the mix of values in one, as fused kernels do it.
+#include <algorithm>
+#include <cmath>
+
+#include "instrument/recompute/attention_rows.h"
+#include "instrument/recompute/bounds.h"
+#include "instrument/recompute/recipes.h"
+#include "instrument/recompute/recompute.h"
+
+namespace nanscope {
+namespace {
+
+std::int64_t columns_of(const Step& step) {
+  return step.first_token() + step.rows / std::max<std::int64_t>(1, step.batch);
+}
+
+}  // namespace
+
+std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& out) {
+  std::vector<OpForm> forms;
+  const Tensor* q = values.run().input(op, "q");
+  const Tensor* k = values.run().input(op, "k");
+  const Step* step = values.run().step(out.step);
+  if (q == nullptr || k == nullptr || step == nullptr) return forms;
+  const auto add = [&](std::int64_t heads, int variant, std::string text) {
+    // In f32 throughout, as fused kernels do, or with scores and probabilities rounded on the way.
+    for (const int rounded : {0, 1}) {
+      OpForm form;
+      form.variant = variant;
+      form.heads = heads;
+      form.number = 1 / std::sqrt(static_cast<double>(q->channels) / static_cast<double>(heads));
+      form.rounded = rounded;
+      form.text = text + (rounded == 1 ? ", rounded on the way" : "");
+      forms.push_back(std::move(form));
+    }
+  };
+  const auto masks = [&](std::int64_t heads) {
+    if (!step->spans.empty() && has_mask(values, op, key_columns(values, op, *step, step->spans.front()))) {
+      add(heads, kGivenMask, "attention behind the dumped mask");
+      add(heads, kGivenCausal, "attention behind the dumped and a causal mask");
+    }
+    add(heads, kCausal, "attention behind a causal mask");
+    add(heads, kNoMask, "attention to all keys");
+  };
+  // Where no shape states the heads, the numbers do.
+  const std::int64_t key_channels = k->heads > 1 ? k->width() : k->channels;
+  const std::vector<std::int64_t> possible =
+      q->heads > 1 ? std::vector{q->heads} : possible_heads(q->channels, key_channels);
+  double best = -1;
+  std::int64_t chosen = std::max<std::int64_t>(1, q->heads);
+  for (const std::int64_t heads : possible) {
+    if (possible.size() == 1) break;
+    forms.clear();
+    masks(heads);
+    for (const OpForm& form : forms) {
+      const auto judged = values.recomputer().judge(op, out, form, {}, 4);
+      if (judged && judged->share() > best) best = judged->share(), chosen = heads;
+    }
+  }
+  forms.clear();
+  masks(chosen);
+  const std::size_t plain = forms.size();
+  for (const double cap : kCaps) {
+    for (std::size_t i = 0; i < plain; ++i) {
+      OpForm form = forms[i];
+      form.cap = cap;
+      form.text += ", scores capped";
+      forms.push_back(std::move(form));
+    }
+  }
+  return forms;
+}
+
+std::vector<OpForm> faults_attention(Values& values, const Op& op, const Tensor& out) {
+  const OpForm chosen = values.recomputer().form_of(op, out);
+  std::vector<OpForm> forms = wrong_masks(chosen);
+  const auto add = [&](auto change, std::string text) {
+    OpForm form = chosen;
+    change(form);
+    form.text = std::move(text);
+    form.fault = true;
+    forms.push_back(std::move(form));
+  };
+  add([](OpForm& form) { form.number = 1; }, "the factor of the scores left out");
+  if (chosen.cap > 0) add([](OpForm& form) { form.cap = 0; }, "the cap of the scores left out");
+  return forms;
+}
+
+std::int64_t cost_attention(Values& values, const Op&, const Tensor& out) {
+  const Step* step = values.run().step(out.step);
+  return step != nullptr ? 4 * std::max<std::int64_t>(1, columns_of(*step)) : 1;
+}
+
+bool predict_attention(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                       std::int64_t count, Prediction& into, std::string& why) {
+  RunView& run = values.run();
+  const Step* step = run.step(out.step);
+  Block q;
+  if (step == nullptr || form.number == 0) {
+    why = "how many heads it has is not known";
+    return false;
+  }
+  if (!input_rows(values, op, "q", out, first, count, q, why)) return false;
+  into.resize(count, out.known ? out.channels : q.columns);
+  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  const double u = stored_roundoff(values, out);
+  const double inner = form.rounded == 1 ? roundoff(values.activation_format(out.step)) : 0;
+  Line scores;
+  Line probs;
+  Line line;
+  return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
+    if (span == nullptr) return true;
+    const std::int64_t columns = key_columns(values, op, *step, *span);
+    const auto k = gather_keys(values, op, "k", *step, *span, columns, {}, why);
+    const auto v = gather_keys(values, op, "v", *step, *span, columns, {}, why);
+    if (!k || !v) return false;
+    const auto heads = heads_of(q.columns, k->block.columns, form.heads, why);
+    if (!heads || v->block.columns % heads->groups != 0) return false;
+    const std::int64_t width = v->block.columns / heads->groups;
+    if (heads->count * width != into.columns) return false;
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto mask = row_mask(values, op, *step, *span, step_row(run, out, row, *span), k->position, form);
+      if (!mask) {
+        why = "its mask fits no rows";
+        return false;
+      }
+      bool there = true;
+      for (std::size_t key = 0; key < mask->visible.size(); ++key) there = there && (!mask->visible[key] || k->there[key]);
+      for (std::int64_t head = 0; there && head < heads->count; ++head) {
+        score_line(q, row - first, *k, *heads, head, form, scores);
+        if (!softmax_line(scores, *mask, 2 * inner, probs)) continue;
+        if (!mix_line(probs, *v, heads->group_of(head, false) * width, width, inner, line)) continue;
+        for (std::int64_t c = 0; c < width; ++c) {
+          const auto from = static_cast<std::size_t>(c);
+          const auto at = static_cast<std::size_t>((row - first) * into.columns + head * width + c);
+          into.value[at] = static_cast<float>(line.value[from]);
+          into.bound[at] = static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] +
+                                              least_error(out.format));
+        }
+      }
+    }
+    return true;
+  });
+}
+
+}  // namespace nanscope

@@ -1,0 +1,174 @@
+#include "instrument/recompute/attention_rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "instrument/recompute/bounds.h"
+
+namespace nanscope {
+namespace {
+
+double dot(const float* a, const float* b, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += double{a[i]} * double{b[i]};
+  return sum;
+}
+
+double norm(const float* a, std::int64_t n) { return std::sqrt(dot(a, a, n)); }
+
+double off_norm(const Block& block, std::int64_t row, std::int64_t first, std::int64_t n) {
+  if (block.error.empty()) return 0;
+  return norm(block.error.data() + row * block.columns + first, n);
+}
+
+}  // namespace
+
+std::optional<Heads> heads_of(std::int64_t query_channels, std::int64_t key_channels, std::int64_t heads,
+                              std::string& why) {
+  Heads out;
+  out.count = std::max<std::int64_t>(1, heads);
+  if (query_channels <= 0 || query_channels % out.count != 0) {
+    why = "how many heads its queries have is not known";
+    return std::nullopt;
+  }
+  out.width = query_channels / out.count;
+  if (key_channels % out.width != 0 || key_channels == 0 || out.count % (key_channels / out.width) != 0) {
+    why = "the heads of its keys do not divide those of its queries";
+    return std::nullopt;
+  }
+  out.groups = key_channels / out.width;
+  return out;
+}
+
+std::vector<std::int64_t> possible_heads(std::int64_t query_channels, std::int64_t key_channels) {
+  constexpr std::int64_t kNarrowest = 8;
+  constexpr std::int64_t kWidest = 256;
+  std::vector<std::int64_t> possible;
+  for (std::int64_t width = kNarrowest; width <= std::min(kWidest, query_channels); width += 4) {
+    const bool fits = query_channels % width == 0 && key_channels % width == 0;
+    if (fits && query_channels / width % std::max<std::int64_t>(1, key_channels / width) == 0)
+      possible.push_back(query_channels / width);
+  }
+  return possible;
+}
+
+void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, std::int64_t head,
+                const OpForm& form, Line& into) {
+  const auto columns = static_cast<std::int64_t>(keys.there.size());
+  into.resize(columns);
+  const float* left = q.row(row) + head * heads.width;
+  const double left_norm = norm(left, heads.width);
+  const double left_off = off_norm(q, row, head * heads.width, heads.width);
+  const std::int64_t group = heads.group_of(head, form.shift == kTiled) * heads.width;
+  const double sums = sum_error(heads.width, kF32);
+  for (std::int64_t column = 0; column < columns; ++column) {
+    const auto at = static_cast<std::size_t>(column);
+    if (!keys.there[at]) continue;
+    const float* right = keys.block.row(column) + group;
+    const double right_norm = norm(right, heads.width);
+    const double score = form.number * dot(left, right, heads.width);
+    into.value[at] = form.cap > 0 ? form.cap * std::tanh(score / form.cap) : score;
+    const double inherited = left_off * right_norm + left_norm * off_norm(keys.block, column, group, heads.width);
+    into.error[at] = std::abs(form.number) * (left_norm * right_norm * sums + inherited);
+  }
+}
+
+bool softmax_line(const Line& scores, const RowMask& mask, double rounded, Line& into) {
+  constexpr double kNegligible = 1e-6;  ///< a probability whose score may be off by as much as it likes
+  constexpr double kMostOff = 20;
+  const std::size_t columns = scores.value.size();
+  into.resize(static_cast<std::int64_t>(columns));
+  const auto score = [&](std::size_t c) {
+    return scores.value[c] + (mask.added.empty() ? 0.0 : double{mask.added[c]});
+  };
+  double largest = -INFINITY;
+  for (std::size_t c = 0; c < columns; ++c) {
+    if (mask.visible[c]) largest = std::max(largest, score(c));
+  }
+  if (!std::isfinite(largest)) return false;
+  double sum = 0;
+  for (std::size_t c = 0; c < columns; ++c) {
+    into.value[c] = mask.visible[c] ? std::exp(score(c) - largest) : 0;
+    sum += into.value[c];
+  }
+  double off = 0;
+  for (std::size_t c = 0; c < columns; ++c) {
+    if (into.value[c] > kNegligible) off = std::max(off, scores.error[c] + rounded * std::abs(score(c)));
+  }
+  const double relative = std::expm1(std::min(2 * off, kMostOff)) + 64 * kF32 + 8 * kF32 * std::abs(largest);
+  for (std::size_t c = 0; c < columns; ++c) {
+    into.value[c] /= sum;
+    into.error[c] = into.value[c] * relative;
+  }
+  return true;
+}
+
+bool mix_line(const Line& p, const KeyMatrix& values, std::int64_t group, std::int64_t width, double rounded,
+              Line& into) {
+  const auto columns = static_cast<std::int64_t>(p.value.size());
+  into.resize(width);
+  std::vector<double> magnitude(static_cast<std::size_t>(width), 0.0);
+  bool there = true;
+  for (std::int64_t key = 0; key < columns; ++key) {
+    const double weight = p.value[static_cast<std::size_t>(key)];
+    const double slack = p.error[static_cast<std::size_t>(key)];
+    if (weight == 0 && slack == 0) continue;
+    there = there && values.there[static_cast<std::size_t>(key)];
+    const float* row = values.block.row(key) + group;
+    for (std::int64_t c = 0; c < width; ++c) {
+      const auto at = static_cast<std::size_t>(c);
+      const double term = double{row[c]};
+      into.value[at] += weight * term;
+      magnitude[at] += std::abs(weight * term);
+      into.error[at] += std::abs(weight) * double{values.block.off(key, group + c)} + slack * std::abs(term);
+    }
+  }
+  const double sums = sum_error(columns, kF32) + rounded;
+  for (std::size_t c = 0; c < into.value.size(); ++c) into.error[c] += sums * magnitude[c];
+  return there;
+}
+
+std::int64_t step_row(RunView& run, const Tensor& out, std::int64_t row, const Span& span) {
+  return span.row + run.token_of(out, row).position - span.first_token;
+}
+
+const Tensor* known_probs(RunView& run, const Op& scores) {
+  for (const TensorId id : scores.outputs) {
+    const Tensor* out = run.tensor(id);
+    if (out == nullptr) continue;
+    for (const Op* reader : run.readers(*out)) {
+      const Tensor* probs = reader->kind == OpKind::softmax ? run.result(*reader) : nullptr;
+      if (probs != nullptr && probs->known) return probs;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<OpForm> wrong_reads(Values& values, const Op& op, std::string_view role, const OpForm& chosen) {
+  std::vector<OpForm> forms;
+  const std::string what = role == "k" ? "keys" : "values";
+  const auto add = [&](About about, auto change, std::string text) {
+    OpForm form = chosen;
+    change(form);
+    form.text = std::move(text);
+    form.fault = true;
+    form.about = about;
+    forms.push_back(std::move(form));
+  };
+  if (values.run().input(op, std::string(role) + "_scale") != nullptr) {
+    add(About::scale, [](OpForm& form) { form.scale_power = 0; }, "the scale of the " + what + " left out");
+    add(About::scale, [](OpForm& form) { form.scale_power = 2; }, "the scale of the " + what + " applied twice");
+    add(About::scale, [](OpForm& form) { form.scale_power = -1; }, "the scale of the " + what + " inverted");
+  }
+  const Tensor* in = values.run().input(op, role);
+  if (in != nullptr && info(in->format).bits == 8 && info(in->format).exponent_bits > 0) {
+    for (const Format as : {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz}) {
+      if (as != in->format)
+        add(About::format, [&](OpForm& form) { form.as = as; }, "the " + what + " read as " + std::string(name(as)));
+    }
+  }
+  add(About::arithmetic, [](OpForm& form) { form.shift = kTiled; }, "heads of " + what + " shared in the wrong order");
+  return forms;
+}
+
+}  // namespace nanscope

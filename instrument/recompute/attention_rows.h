@@ -1,0 +1,84 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "instrument/recompute/keys.h"
+#include "instrument/recompute/values.h"
+
+/// Attention a row and a head at a time: what its recipes, apart and fused, share.
+namespace nanscope {
+
+/// How the heads of queries share those of keys.
+struct Heads {
+  std::int64_t count = 1;
+  std::int64_t groups = 1;  ///< of keys and values
+  std::int64_t width = 1;   ///< of a head
+  std::int64_t group_of(std::int64_t head, bool tiled) const {
+    return tiled ? head % groups : head / std::max<std::int64_t>(1, count / groups);
+  }
+};
+
+/// OpForm::shift of scores and mixes: how heads of keys and values are shared.
+enum Sharing : int { kInTurn = 0, kTiled = 1 };
+
+std::optional<Heads> heads_of(std::int64_t query_channels, std::int64_t key_channels, std::int64_t heads,
+                              std::string& why);
+
+/// Heads that a query of so many channels may have where nothing states it.
+std::vector<std::int64_t> possible_heads(std::int64_t query_channels, std::int64_t key_channels);
+
+/// Caps of the families that have one.
+inline constexpr double kCaps[] = {50.0, 30.0};
+
+/// Numbers and how far each may be off.
+struct Line {
+  std::vector<double> value;
+  std::vector<double> error;
+  void resize(std::int64_t columns) {
+    value.assign(static_cast<std::size_t>(columns), 0.0);
+    error.assign(static_cast<std::size_t>(columns), 0.0);
+  }
+};
+
+/// cap * tanh(factor * q k' / cap) of one head over all keys. Error: Higham's bound of the sums in f32 and what q and
+/// k inherit (Cauchy-Schwarz).
+void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, std::int64_t head,
+                const OpForm& form, Line& into);
+
+/// Softmax over the visible keys. False when there are none: what a kernel gives then is its own affair.
+/// `rounded` is the roundoff of scores that are rounded on the way. A score off by e makes a probability off by
+/// expm1(2 e) of itself.
+bool softmax_line(const Line& scores, const RowMask& mask, double rounded, Line& into);
+
+/// Sum over keys of p v for one head; false in `there` when a key that counts could not be had.
+/// `rounded` is the roundoff of probabilities that are rounded on the way.
+bool mix_line(const Line& p, const KeyMatrix& values, std::int64_t group, std::int64_t width, double rounded,
+              Line& into);
+
+/// Visits the rows of an output span by span: visit(span or null, first row, end row); stops at false.
+template <class Visit>
+bool each_span(Values& values, const Tensor& out, std::int64_t first, std::int64_t count, const Visit& visit) {
+  RunView& run = values.run();
+  for (std::int64_t row = first; row < first + count;) {
+    const Span* span = run.token_of(out, row).span;
+    std::int64_t end = row + 1;
+    while (end < first + count && run.token_of(out, end).span == span) ++end;
+    if (!visit(span, row, end)) return false;
+    row = end;
+  }
+  return true;
+}
+
+/// The row of the step that a row of an output stands at.
+std::int64_t step_row(RunView& run, const Tensor& out, std::int64_t row, const Span& span);
+
+/// The probabilities behind scores, where those were dumped.
+const Tensor* known_probs(RunView& run, const Op& scores);
+
+/// Forms that read an operand of attention (k or v) wrongly: its scale, its format, the order of its heads.
+std::vector<OpForm> wrong_reads(Values& values, const Op& op, std::string_view role, const OpForm& chosen);
+
+}  // namespace nanscope

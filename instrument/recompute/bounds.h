@@ -1,0 +1,37 @@
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "core/numbers/format.h"
+
+/// How far rounding can move a result: the bounds within which a recomputed element counts as explained.
+///
+/// A value stored in a format of precision p is off by at most u = 2^-p of itself (Higham, Accuracy and Stability of
+/// Numerical Algorithms, 2nd ed., theorem 2.2). A sum of n products in f32 is off by at most gamma_n = n u / (1 - n u)
+/// times the sum of magnitudes (ibid., 3.5), and with high probability by lambda sqrt(n) u times it (Higham and Mary, A
+/// New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4); the sum of
+/// magnitudes is at most the product of the two vectors' norms. The second is used: it is what real kernels keep to,
+/// whatever their order of sums.
+namespace nanscope {
+
+/// Relative error of one rounding to a format, 0 for integers.
+inline double roundoff(Format format) {
+  if (format == Format::i32 || format == Format::int8) return 0;
+  return std::ldexp(1.0, -info(format).mantissa_bits - 1);
+}
+
+/// Relative error of a sum of `terms` products in a format of unit roundoff `u`, to be taken of the product of norms.
+inline double sum_error(std::int64_t terms, double u) {
+  constexpr double kLambda = 4;
+  return kLambda * std::sqrt(static_cast<double>(terms) + 1) * u;
+}
+
+/// Absolute error of one rounding near zero: half of the smallest number that a format has.
+inline double least_error(Format format) {
+  const FormatInfo& row = info(format);
+  return double{row.min_subnormal > 0 ? row.min_subnormal : row.min_normal} / 2;
+}
+
+inline constexpr double kF32 = 0x1p-24;
+
+}  // namespace nanscope

@@ -1,0 +1,323 @@
+/// Ops that move numbers, add them or put them through a function: copies, splits, residual sums, embeddings,
+/// activations.
+#include <array>
+#include <cmath>
+
+#include "instrument/recompute/bounds.h"
+#include "instrument/recompute/recipes.h"
+
+namespace nanscope {
+namespace {
+
+using Function = double (*)(double);
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double silu(double x) { return x * sigmoid(x); }
+double gelu(double x) { return 0.5 * x * (1 + std::erf(x * M_SQRT1_2)); }
+double gelu_angle(double x) { return 0.7978845608028654 * (x + 0.044715 * x * x * x); }
+/// Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv 1606.08415, section 2.
+double gelu_tanh(double x) { return 0.5 * x * (1 + std::tanh(gelu_angle(x))); }
+/// How far it is off when each of its steps is rounded: 1 + tanh loses all digits where tanh is near -1.
+double gelu_tanh_error(double x, double u) {
+  const double t = std::tanh(gelu_angle(x));
+  return 0.5 * std::abs(x) * u * (2 + std::abs(t) + 5 * std::abs(gelu_angle(x)) * (1 - t * t));
+}
+double quick_gelu(double x) { return x * sigmoid(1.702 * x); }
+double relu(double x) { return x > 0 ? x : 0; }
+double relu_squared(double x) { return x > 0 ? x * x : 0; }
+double identity(double x) { return x; }
+
+struct Activation {
+  std::string_view name;
+  Function function;
+};
+
+constexpr std::array kActivations = {
+    Activation{"silu", silu},
+    Activation{"gelu", gelu},
+    Activation{"gelu_tanh", gelu_tanh},
+    Activation{"quick_gelu", quick_gelu},
+    Activation{"relu", relu},
+    Activation{"relu squared", relu_squared},
+    Activation{"no activation", identity},
+};
+
+/// OpForm::shift of an activation: how gate and up lie in a fused projection.
+enum Halves : int { kGateFirst = 0, kUpFirst = 1, kInterleaved = 2 };
+
+/// OpForm::number of an activation: whether it is multiplied, where that is not as its inputs say.
+constexpr double kGateAlone = 1;
+constexpr double kTimesUp = 2;
+
+/// The slope of these functions is at most 1.2, of a square twice its root.
+double slope(const Activation& form, double x) { return form.function == relu_squared ? 2 * std::abs(x) : 1.2; }
+
+}  // namespace
+
+std::vector<OpForm> forms_copy(Values& values, const Op& op, const Tensor& out) { return one_form(values, op, out); }
+std::vector<OpForm> faults_copy(Values& values, const Op& op, const Tensor& out) {
+  std::vector<OpForm> forms;
+  for (const int shift : {-1, 1}) {
+    forms.push_back({.text = shift < 0 ? "each row is the one before" : "each row is the one behind",
+                     .shift = shift,
+                     .fault = true});
+  }
+  static_cast<void>(values), static_cast<void>(op), static_cast<void>(out);
+  return forms;
+}
+std::int64_t cost_copy(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out); }
+
+bool predict_copy(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                  std::int64_t count, Prediction& into, std::string& why) {
+  Block x;
+  if (form.shift != 0) {
+    const Tensor* in = values.run().input(op, "x");
+    const std::int64_t from = first + form.shift;
+    auto shifted =
+        in != nullptr && from >= 0 && from + count <= in->tokens ? values.rows(*in, from, count) : std::nullopt;
+    if (!shifted) return false;
+    x = std::move(*shifted);
+  } else if (!input_rows(values, op, "x", out, first, count, x, why)) {
+    return false;
+  }
+  if (out.known && x.columns != out.channels) {
+    why = "it has another width than what it should be a copy of";
+    return false;
+  }
+  into.resize(count, x.columns);
+  const Tensor* in = values.run().input(op, "x");
+  const double u = std::max(roundoff(values.precision(out)), in != nullptr && in->known ? roundoff(values.precision(*in)) : 0.0);
+  const bool same_format = in != nullptr && in->known && in->format == out.format;
+  for (std::size_t i = 0; i < x.value.size(); ++i) {
+    into.value[i] = x.value[i];
+    const double off = x.error.empty() ? 0.0 : double{x.error[i]};
+    into.bound[i] =
+        static_cast<float>((same_format ? 0 : 1.01 * u * std::abs(double{x.value[i]}) + least_error(out.format)) + off);
+  }
+  return true;
+}
+
+std::vector<OpForm> forms_split(Values& values, const Op& op, const Tensor& out) { return one_form(values, op, out); }
+std::vector<OpForm> faults_split(Values& values, const Op& op, const Tensor& out) { return no_forms(values, op, out); }
+std::int64_t cost_split(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out); }
+
+bool predict_split(Values& values, const Op& op, const Tensor& out, const OpForm&, std::int64_t first,
+                   std::int64_t count, Prediction& into, std::string& why) {
+  const auto* split = op.get<SplitAttributes>();
+  Block x;
+  if (split == nullptr || !split->first_channel) return false;
+  if (!input_rows(values, op, "x", out, first, count, x, why)) return false;
+  const std::int64_t begin = *split->first_channel;
+  if (begin < 0 || out.channels <= 0 || begin + out.channels > x.columns) {
+    why = "its columns of the fused projection are not known";
+    return false;
+  }
+  into.resize(count, out.channels);
+  for (std::int64_t t = 0; t < count; ++t) {
+    for (std::int64_t c = 0; c < out.channels; ++c) {
+      const auto at = static_cast<std::size_t>(t * out.channels + c);
+      into.value[at] = x.row(t)[begin + c];
+      into.bound[at] = x.off(t, begin + c);
+    }
+  }
+  return true;
+}
+
+/// OpForm::variant of a sum: which of its terms count how often.
+enum Terms : int { kBoth = 0, kFirstOnly = 1, kSecondOnly = 2, kFirstTwice = 3, kSecondTwice = 4 };
+
+std::vector<OpForm> forms_residual_add(Values& values, const Op& op, const Tensor& out) {
+  return one_form(values, op, out);
+}
+
+std::vector<OpForm> faults_residual_add(Values&, const Op&, const Tensor&) {
+  return {{.text = "the branch left out", .variant = kFirstOnly, .fault = true},
+          {.text = "the residual left out", .variant = kSecondOnly, .fault = true},
+          {.text = "the residual added twice", .variant = kFirstTwice, .fault = true},
+          {.text = "the branch added twice", .variant = kSecondTwice, .fault = true}};
+}
+
+std::int64_t cost_residual_add(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out); }
+
+bool predict_residual_add(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                          std::int64_t count, Prediction& into, std::string& why) {
+  Block a;
+  Block b;
+  if (!input_rows(values, op, "a", out, first, count, a, why) ||
+      !input_rows(values, op, "b", out, first, count, b, why))
+    return false;
+  if (a.columns != b.columns) {
+    why = "its two inputs have different widths";
+    return false;
+  }
+  const double left = form.variant == kSecondOnly ? 0 : form.variant == kFirstTwice ? 2 : 1;
+  const double right = form.variant == kFirstOnly ? 0 : form.variant == kSecondTwice ? 2 : 1;
+  into.resize(count, a.columns);
+  const double u = stored_roundoff(values, out);
+  for (std::size_t i = 0; i < a.value.size(); ++i) {
+    const double value = left * double{a.value[i]} + right * double{b.value[i]};
+    into.value[i] = static_cast<float>(value);
+    const double off = (a.error.empty() ? 0.0 : double{a.error[i]}) + (b.error.empty() ? 0.0 : double{b.error[i]});
+    into.bound[i] =
+        static_cast<float>(1.01 * u * std::abs(value) + kF32 * std::abs(value) + least_error(out.format) + off);
+  }
+  return true;
+}
+
+std::vector<OpForm> forms_embedding(Values& values, const Op& op, const Tensor& out) {
+  static_cast<void>(values), static_cast<void>(op);
+  return {
+      {.text = "the token's row"},
+      {.text = "the token's row times the root of its width", .number = std::sqrt(static_cast<double>(out.channels))}};
+}
+std::vector<OpForm> faults_embedding(Values&, const Op&, const Tensor&) {
+  return {{.text = "the row of the token before", .shift = -1, .fault = true},
+          {.text = "the row of the token behind", .shift = 1, .fault = true}};
+}
+std::int64_t cost_embedding(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out); }
+
+bool predict_embedding(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                       std::int64_t count, Prediction& into, std::string& why) {
+  const Tensor* weight = values.run().input(op, "weight");
+  const Tensor* tokens = values.run().input(op, "tokens");
+  if (weight == nullptr || tokens == nullptr || weight->channels != out.channels || tokens->count() == 0 ||
+      out.tokens % tokens->count() != 0) {
+    why = weight == nullptr ? "its weight was not dumped" : "its token ids were not dumped";
+    return false;
+  }
+  const auto ids = values.run().values(*tokens);
+  if (!ids) return false;
+  into.resize(count, out.channels);
+  const double factor = form.number == 0 ? 1 : form.number;
+  const double u = factor == 1 ? (weight->format == out.format ? 0 : roundoff(values.precision(out)))
+                               : 2 * std::max(roundoff(values.precision(out)), roundoff(weight->format));
+  for (std::int64_t row = 0; row < count; ++row) {
+    const std::int64_t at = first + row + form.shift;
+    const double id = at >= 0 && at < out.tokens ? double{(*ids)[static_cast<std::size_t>(at) % ids->size()]} : -1;
+    const auto embedded = id >= 0 && id < static_cast<double>(weight->tokens)
+                              ? values.run().row_values(*weight, static_cast<std::int64_t>(id))
+                              : nullptr;
+    for (std::int64_t c = 0; c < out.channels; ++c) {
+      const auto i = static_cast<std::size_t>(row * out.channels + c);
+      if (!embedded) {
+        into.bound[i] = -1;  // an image's, or nobody's
+        continue;
+      }
+      const double value = factor * double{(*embedded)[static_cast<std::size_t>(c)]};
+      into.value[i] = static_cast<float>(value);
+      into.bound[i] = static_cast<float>(1.01 * u * std::abs(value) + (u > 0 ? least_error(out.format) : 0));
+    }
+  }
+  return true;
+}
+
+std::vector<OpForm> forms_activation(Values& values, const Op& op, const Tensor&) {
+  std::vector<OpForm> forms;
+  const bool halves = values.run().input(op, "gate_up") != nullptr || values.run().input(op, "half_of") != nullptr;
+  const bool product = values.run().input(op, "product") != nullptr;
+  const bool maybe_up = values.run().input(op, "maybe_up") != nullptr;
+  for (std::size_t i = 0; i < kActivations.size(); ++i) {
+    if (kActivations[i].function == identity && !product && op.by_name) continue;
+    if (product && kActivations[i].function != identity) continue;
+    for (const int lie : {kGateFirst, kUpFirst, kInterleaved}) {
+      if (lie != kGateFirst && !halves) continue;
+      forms.push_back({.text = std::string(kActivations[i].name) + (lie == kUpFirst       ? ", up first"
+                                                                    : lie == kInterleaved ? ", gate and up in turns"
+                                                                                          : ""),
+                       .variant = static_cast<int>(i),
+                       .shift = lie});
+      if (maybe_up) {
+        forms.push_back(forms.back());
+        forms.back().number = kTimesUp;
+        forms.back().text += " times up";
+      }
+      if (kActivations[i].function != gelu_tanh) continue;
+      forms.push_back(forms.back());
+      forms.back().rounded = 1;
+      forms.back().text += ", each step rounded";
+    }
+  }
+  return forms;
+}
+
+std::vector<OpForm> faults_activation(Values& values, const Op& op, const Tensor&) {
+  std::vector<OpForm> forms;
+  if (values.run().input(op, "product") == nullptr) {
+    forms.push_back({.text = "no activation", .variant = static_cast<int>(kActivations.size()) - 1, .fault = true});
+  }
+  if (values.run().input(op, "maybe_up") == nullptr)
+    forms.push_back({.text = "the gate alone", .number = kGateAlone, .fault = true});
+  return forms;
+}
+
+std::int64_t cost_activation(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 8; }
+
+bool predict_activation(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                        std::int64_t count, Prediction& into, std::string& why) {
+  RunView& run = values.run();
+  Block gate;
+  Block up;
+  const bool fused = run.input(op, "gate_up") != nullptr;
+  const bool half = run.input(op, "half_of") != nullptr;
+  const bool product = run.input(op, "product") != nullptr;
+  const bool gated = fused || run.input(op, "gate") != nullptr || product;
+  const bool maybe_up = run.input(op, "maybe_up") != nullptr;
+  const bool asks_up = maybe_up && form.number == kTimesUp;
+  const auto take_half = [&](const Block& whole, bool first_half) {
+    Block part{whole.rows, whole.columns / 2, {}, {}};
+    for (std::int64_t t = 0; t < whole.rows; ++t) {
+      for (std::int64_t c = 0; c < part.columns; ++c) {
+        const std::int64_t at = form.shift == kInterleaved ? 2 * c + (first_half ? 0 : 1)
+                                : first_half               ? c
+                                                           : part.columns + c;
+        part.value.push_back(whole.row(t)[at]);
+        if (!whole.error.empty()) part.error.push_back(whole.off(t, at));
+      }
+    }
+    return part;
+  };
+  if (fused || half) {
+    Block whole;
+    if (!input_rows(values, op, fused ? "gate_up" : "half_of", out, first, count, whole, why)) return false;
+    gate = take_half(whole, form.shift != kUpFirst);
+    up = take_half(whole, form.shift == kUpFirst);
+    if (product && !input_rows(values, op, "product", out, first, count, gate, why)) return false;
+  } else if (product || maybe_up) {
+    if (!input_rows(values, op, product ? "product" : "x", out, first, count, gate, why)) return false;
+    const std::string_view role = maybe_up ? "maybe_up" : "up";
+    if ((asks_up || !maybe_up) && !input_rows(values, op, role, out, first, count, up, why)) return false;
+  } else if (gated) {
+    if (!input_rows(values, op, "gate", out, first, count, gate, why) ||
+        !input_rows(values, op, "up", out, first, count, up, why))
+      return false;
+  } else if (!input_rows(values, op, "x", out, first, count, gate, why)) {
+    return false;
+  }
+  const bool times_up = maybe_up ? asks_up : gated && form.number != kGateAlone && !(half && !product);
+  if (times_up && gate.columns != up.columns) {
+    why = "gate and up have different widths";
+    return false;
+  }
+  const Activation& activation =
+      kActivations[static_cast<std::size_t>(std::clamp(form.variant, 0, static_cast<int>(kActivations.size()) - 1))];
+  into.resize(count, gate.columns);
+  const double u = stored_roundoff(values, out);
+  const double inner = std::max(u, roundoff(values.activation_format(out.step)));
+  for (std::size_t i = 0; i < gate.value.size(); ++i) {
+    const double x = double{gate.value[i]};
+    const double active = activation.function(x);
+    const double other = times_up ? double{up.value[i]} : 1;
+    const double value = active * other;
+    into.value[i] = static_cast<float>(value);
+    const double x_off = gate.error.empty() ? 0.0 : double{gate.error[i]} * slope(activation, x);
+    const double up_off = times_up && !up.error.empty() ? double{up.error[i]} : 0.0;
+    // The function is rounded before it is multiplied, and inside it a sigmoid is rounded before that.
+    const double steps = form.rounded == 1 ? 1.01 * gelu_tanh_error(x, inner) * std::abs(other) : 0.0;
+    const double roundings = 1.01 * (u + 2 * inner) * std::abs(value) + 4 * kF32 * std::abs(x * other) + steps;
+    into.bound[i] =
+        static_cast<float>(roundings + std::abs(other) * x_off + std::abs(active) * up_off + least_error(out.format));
+  }
+  return true;
+}
+
+}  // namespace nanscope

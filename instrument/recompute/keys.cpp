@@ -1,0 +1,229 @@
+#include "instrument/recompute/keys.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/numbers/codec.h"
+#include "core/run/scale_grid.h"
+#include "core/run/scales.h"
+
+namespace nanscope {
+namespace {
+
+constexpr float kHidden = -1e4F;  ///< masks hide by -Inf or by a number that is as good as it
+
+/// The row that holds a position in a step before, in the tensor of the same op and role.
+std::optional<std::pair<const Tensor*, std::int64_t>> in_steps_before(RunView& run, const Tensor& now, const Step& step,
+                                                                      const Span& span, std::int64_t position) {
+  const Op* maker = run.maker(now);
+  if (maker == nullptr) return std::nullopt;
+  const std::span<const Step> steps = run.steps();
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    const Step& other = steps[i];
+    if (other.id >= step.id || other.rank != step.rank || other.run != step.run) continue;
+    for (const Span& before : other.spans) {
+      if (before.request != span.request || position < before.first_token ||
+          position >= before.first_token + before.rows)
+        continue;
+      const Op* op = run.find_op(other.id, maker->layer, maker->name);
+      const Tensor* tensor = op != nullptr ? run.output(*op, now.role) : nullptr;
+      const auto row = tensor != nullptr ? run.row_at(*tensor, before, position) : std::nullopt;
+      if (row) return std::pair(tensor, *row);
+    }
+  }
+  return std::nullopt;
+}
+
+class KeyGatherer {
+ public:
+  KeyGatherer(Values& values, const Op& op, std::string_view role, const Span& span, const OpForm& form)
+      : values_(values), run_(values.run()), form_(form), in_(run_.input(op, role, span)) {
+    const Tensor* scale = run_.input(op, std::string(role) + "_scale");
+    const bool codes = in_ != nullptr && in_->known && info(in_->format).bits <= 8;
+    if (scale != nullptr && codes) grid_ = ScaleGrid::of(run_, *scale, *in_);
+    codes_ = codes;
+  }
+
+  const Tensor* input() const { return in_; }
+
+  /// A row with its error; false when it cannot be had.
+  bool row(const Tensor& from, std::int64_t at, float* value, float* error, bool& any_error) {
+    if (from.known) {
+      const auto got = run_.row_values(from, at);
+      if (!got) return false;
+      std::copy(got->begin(), got->end(), value);
+    } else {
+      const auto whole = values_.all(from);
+      if (!whole || at >= whole->rows) return false;
+      std::copy_n(whole->row(at), whole->columns, value);
+      for (std::int64_t c = 0; c < whole->columns; ++c) error[c] = whole->off(at, c);
+      any_error = true;
+    }
+    if (codes_ && (grid_ || form_.as)) scale(from, at, value);
+    return true;
+  }
+
+ private:
+  void scale(const Tensor& from, std::int64_t at, float* value) {
+    if (form_.as && *form_.as != from.format) {
+      const Result<TensorData> data = run_.read(from, at, 1);
+      for (std::int64_t c = 0; data && c < from.channels; ++c) value[c] = decode(*form_.as, data->code(0, c));
+    }
+    for (std::int64_t c = 0; grid_ && c < from.channels; ++c) {
+      value[c] = static_cast<float>(double{value[c]} * powered(grid_->at(at, c), form_.scale_power));
+    }
+  }
+
+  Values& values_;
+  RunView& run_;
+  const OpForm& form_;
+  const Tensor* in_;
+  std::optional<ScaleGrid> grid_;
+  bool codes_ = false;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> column_positions(const Step& step, const Span& span, std::int64_t columns) {
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(columns), -1);
+  const std::int64_t length = step.batch > 0 ? step.rows / step.batch : step.rows;
+  // Rows of other sequences are columns too where all are flattened into one.
+  const bool flat = step.batch <= 1 && step.spans.size() > 1 && columns == step.rows;
+  // Of a sliding window the last keys alone are kept.
+  const bool batched = step.batch > 1;
+  const bool left_padded = batched && span.row % std::max<std::int64_t>(1, length) + span.rows == length;
+  const std::int64_t shift = flat                                 ? span.row - span.first_token
+                             : batched && left_padded             ? columns - span.context
+                             : !batched && columns < span.context ? columns - span.context
+                                                                  : 0;
+  for (std::int64_t column = 0; column < columns; ++column) {
+    const std::int64_t position = column - shift;
+    const bool own = flat ? span.has(column) : position >= 0;
+    if (own) positions[static_cast<std::size_t>(column)] = position;
+  }
+  return positions;
+}
+
+std::int64_t key_columns(Values& values, const Op& op, const Step& step, const Span& span) {
+  const std::int64_t length = step.rows / std::max<std::int64_t>(1, step.batch);
+  const std::int64_t columns = step.batch > 1 ? std::max(length, span.context) : span.context;
+  const Tensor* mask = values.run().input(op, "mask");
+  const bool narrower = mask != nullptr && mask->known && mask->channels >= length && mask->channels > 1;
+  return narrower ? std::min(columns, mask->channels) : columns;
+}
+
+std::optional<KeyMatrix> gather_keys(Values& values, const Op& op, std::string_view role, const Step& step,
+                                     const Span& span, std::int64_t columns, const OpForm& form, std::string& why) {
+  RunView& run = values.run();
+  KeyGatherer gatherer(values, op, role, span, form);
+  const Tensor* in = gatherer.input();
+  if (in == nullptr || !values.available(*in)) {
+    why = std::string("what it reads as ") + std::string(role) + " was not dumped";
+    return std::nullopt;
+  }
+  std::int64_t width = in->channels;
+  if (!in->known) {
+    const auto whole = values.all(*in);
+    if (!whole) {
+      why = std::string("what it reads as ") + std::string(role) + " cannot be computed";
+      return std::nullopt;
+    }
+    width = whole->columns;
+  }
+  KeyMatrix out;
+  out.position = column_positions(step, span, columns);
+  out.block = {columns, width, std::vector<float>(static_cast<std::size_t>(columns * width), 0.0F),
+               std::vector<float>(static_cast<std::size_t>(columns * width), 0.0F)};
+  out.there.assign(static_cast<std::size_t>(columns), false);
+  bool errors = false;
+  for (std::int64_t column = 0; column < columns; ++column) {
+    const std::int64_t position = out.position[static_cast<std::size_t>(column)];
+    float* value = out.block.value.data() + column * width;
+    float* error = out.block.error.data() + column * width;
+    if (position < 0) continue;
+    const auto row = values.facts().cache.row_of(*in, step, span, position);
+    if (row) {
+      out.there[static_cast<std::size_t>(column)] = gatherer.row(*in, *row, value, error, errors);
+    } else if (const auto before = in_steps_before(run, *in, step, span, position);
+               before && before->first->channels == width) {
+      out.there[static_cast<std::size_t>(column)] = gatherer.row(*before->first, before->second, value, error, errors);
+    }
+  }
+  if (!errors) out.block.error.clear();
+  return out;
+}
+
+std::vector<OpForm> wrong_masks(const OpForm& chosen) {
+  std::vector<OpForm> forms;
+  for (const int shift : {1, 2, 8, -1}) {
+    OpForm form = chosen;
+    if (form.variant == kGivenMask) form.variant = kGivenCausal;
+    if (form.variant == kNoMask) form.variant = kCausal;
+    form.shift = shift;
+    form.text = shift > 0 ? "a mask that lets " + std::to_string(shift) + " later keys in"
+                          : "a mask that hides a token's own key";
+    form.fault = true;
+    form.about = About::mask;
+    forms.push_back(std::move(form));
+  }
+  OpForm none = chosen;
+  none.variant = kNoMask;
+  none.text = "no mask";
+  none.fault = true;
+  none.about = About::mask;
+  if (chosen.variant != kNoMask) forms.push_back(std::move(none));
+  return forms;
+}
+
+bool has_mask(Values& values, const Op& op, std::int64_t columns) {
+  const Tensor* mask = values.run().input(op, "mask");
+  return mask != nullptr && mask->known && !mask->stated && columns > 0 && mask->channels >= columns &&
+         mask->count() <= RunView::kMostValues;
+}
+
+std::optional<RowMask> row_mask(Values& values, const Op& op, const Step& step, const Span& span, std::int64_t row,
+                                const std::vector<std::int64_t>& positions, const OpForm& form) {
+  const auto columns = static_cast<std::int64_t>(positions.size());
+  RowMask out;
+  out.visible.assign(positions.size(), true);
+  const std::int64_t own = span.position(row);
+  const auto causal = form.variant == kCausal || form.variant == kGivenCausal || form.variant == kWindow;
+  for (std::size_t column = 0; column < positions.size(); ++column) {
+    const std::int64_t position = positions[column];
+    const bool inside = position >= 0 && position < span.context;
+    const bool before = !causal || position <= own + form.shift;
+    const bool near = form.variant != kWindow || static_cast<double>(own - position) < form.number;
+    out.visible[column] = inside && before && near;
+  }
+  if (form.variant != kGivenMask && form.variant != kGivenCausal) return out;
+  const Tensor* mask = values.run().input(op, "mask");
+  if (!has_mask(values, op, columns)) return std::nullopt;
+  const auto all = values.run().values(*mask);
+  if (!all) return std::nullopt;
+  const std::int64_t width = mask->channels;
+  const std::int64_t rows = mask->count() / width;
+  const std::int64_t length = std::max<std::int64_t>(1, step.rows / std::max<std::int64_t>(1, step.batch));
+  const std::int64_t sequence = row / length;
+  // (batch, keys), (queries, keys) or (batch, heads, queries, keys) with one head for all.
+  std::int64_t at = 0;
+  if (rows == step.rows || rows == length)
+    at = rows == step.rows ? row : row % length;
+  else if (rows == step.batch)
+    at = sequence;
+  else if (rows != 1)
+    return std::nullopt;
+  const float* line = all->data() + at * width + (width - columns);
+  const bool binary = mask->format == Format::i32 || mask->format == Format::int8;
+  for (std::int64_t column = 0; column < columns; ++column) {
+    const auto i = static_cast<std::size_t>(column);
+    const bool hidden = binary ? line[column] == 0 : !(line[column] > kHidden);
+    out.visible[i] = (form.variant == kGivenMask ? true : out.visible[i]) && !hidden;
+    if (!binary && line[column] != 0 && !hidden) {
+      out.added.resize(positions.size(), 0.0F);
+      out.added[i] = line[column];
+    }
+  }
+  return out;
+}
+
+}  // namespace nanscope

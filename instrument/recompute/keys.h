@@ -1,0 +1,49 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "instrument/recompute/values.h"
+
+/// Keys and values as attention reads them: one row a column of the scores, out of projections, caches and the steps
+/// before.
+namespace nanscope {
+
+struct KeyMatrix {
+  Block block;                         ///< a row a column of the scores; zero where it is not there
+  std::vector<bool> there;             ///< whether the row could be had
+  std::vector<std::int64_t> position;  ///< in the sequence, -1 for padding
+};
+
+/// Positions that the columns of scores stand for.
+std::vector<std::int64_t> column_positions(const Step& step, const Span& span, std::int64_t columns);
+
+/// Keys that attention of a span goes over: those of its context, or the last ones that a mask of a window covers.
+std::int64_t key_columns(Values& values, const Op& op, const Step& step, const Span& span);
+
+/// What `op` reads as `role` (k or v), with its scale to a power and, for codes, in a format. Nothing when its input
+/// was not dumped at all.
+std::optional<KeyMatrix> gather_keys(Values& values, const Op& op, std::string_view role, const Step& step,
+                                     const Span& span, std::int64_t columns, const OpForm& form, std::string& why);
+
+/// Which keys a row may see, and what is added to its scores.
+struct RowMask {
+  std::vector<bool> visible;
+  std::vector<float> added;  ///< empty: nothing
+};
+
+/// OpForm::variant of a mask.
+enum Masking : int { kCausal = 0, kNoMask = 1, kGivenMask = 2, kGivenCausal = 3, kWindow = 4 };
+
+/// Of a row of a span, by OpForm::variant; OpForm::number is a window's width, OpForm::shift lets later keys in.
+std::optional<RowMask> row_mask(Values& values, const Op& op, const Step& step, const Span& span, std::int64_t row,
+                                const std::vector<std::int64_t>& positions, const OpForm& form);
+
+/// Masks gone wrong: later keys let in, a token's own hidden, none at all.
+std::vector<OpForm> wrong_masks(const OpForm& chosen);
+
+/// Whether the op was given a mask that covers these columns.
+bool has_mask(Values& values, const Op& op, std::int64_t columns);
+
+}  // namespace nanscope

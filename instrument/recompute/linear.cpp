@@ -1,0 +1,297 @@
+/// Products with weights: plain, with a bias, of codes with scales of any grid.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/numbers/codec.h"
+#include "instrument/recompute/bounds.h"
+#include "instrument/recompute/recipes.h"
+#include "core/run/scale_grid.h"
+#include "core/run/scales.h"
+
+namespace nanscope {
+namespace {
+
+/// OpForm::variant of a product.
+enum Operand : int {
+  kAsDumped = 0,
+  kCodes = 1,          ///< x is what was quantised of it
+  kScaleOfWeight = 2,  ///< scale_power is that of the weight's scale
+  kScaleOfCodes = 3,   ///< scale_power is that of the codes' scale
+  kNoBias = 4,
+  kTransposedScale = 5,  ///< rows and columns of the table of scales are swapped
+  kRoundedOperand = 6,   ///< x was rounded to the weight's format first
+  kHalfSums = 7,         ///< sums of blocks in f16
+  kNoSecond = 8,         ///< the scale of the scales is left out
+};
+
+constexpr std::int64_t kOutputsAtOnce = 512;
+
+struct Linear {
+  const Tensor* weight = nullptr;
+  const Tensor* scale = nullptr;
+  const Tensor* second = nullptr;
+  std::int64_t inputs = 0;
+  std::int64_t outputs = 0;
+  bool transposed = false;
+  StepId step = 0;  ///< of the product
+};
+
+bool linear_of(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t inputs, Linear& into,
+               std::string& why) {
+  RunView& run = values.run();
+  into.weight = form.other != 0 && form.variant == kAsDumped ? run.tensor(form.other) : run.input(op, "weight");
+  if (into.weight == nullptr || !into.weight->known || into.weight->stated) {
+    why = "its weight was not dumped";
+    return false;
+  }
+  into.scale =
+      form.other != 0 && form.variant == kScaleOfWeight ? run.tensor(form.other) : run.input(op, "weight_scale");
+  into.second = run.input(op, "weight_scale_2");
+  const Tensor& w = *into.weight;
+  into.inputs = inputs;
+  into.step = op.step;
+  into.outputs = out.known ? out.channels : (w.channels == inputs ? w.tokens : w.channels);
+  const bool plain = w.tokens == into.outputs && w.channels == inputs;
+  const bool turned = w.tokens == inputs && w.channels == into.outputs;
+  // GPT-2's Conv1D keeps (in, out); of a square weight the module's name tells.
+  const bool conv = w.name.find("c_attn") != std::string::npos || w.name.find("c_proj") != std::string::npos ||
+                    w.name.find("c_fc") != std::string::npos;
+  into.transposed = turned && (!plain || conv);
+  if (!plain && !turned) why = "the shape of its weight is not that of its input and output";
+  return plain || turned;
+}
+
+/// x as the product reads it, with what it may be off.
+bool operand(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+             std::int64_t count, Block& x, std::string& why) {
+  const Tensor* codes = values.run().input(op, "codes");
+  const bool by_codes = form.variant == kCodes || form.variant == kScaleOfCodes;
+  if (!by_codes || codes == nullptr) return input_rows(values, op, "x", out, first, count, x, why);
+  if (!input_rows(values, op, "codes", out, first, count, x, why)) return false;
+  const Tensor* scale = values.run().input(op, "x_scale");
+  if (scale == nullptr) return true;
+  const auto grid = ScaleGrid::of(values.run(), *scale, *codes);
+  if (!grid) {
+    why = "the shape of its input's scale fits no grid";
+    return false;
+  }
+  const int power = form.variant == kScaleOfCodes ? form.scale_power : 1;
+  for (std::int64_t row = 0; row < count; ++row) {
+    const auto at = values.run().same_row(out, first + row, *codes).value_or(first + row);
+    for (std::int64_t k = 0; k < x.columns; ++k) {
+      float& value = x.value[static_cast<std::size_t>(row * x.columns + k)];
+      value = static_cast<float>(double{value} * powered(grid->at(at, k), power));
+    }
+  }
+  return true;
+}
+
+/// Rows of the weight as numbers with their scales.
+bool scaled_rows(Values& values, const Linear& linear, const OpForm& form, std::int64_t first, std::int64_t count,
+                 std::vector<float>& into) {
+  const auto block = values.rows(*linear.weight, first, count);
+  if (!block) return false;
+  into = block->value;
+  if (form.as && form.variant == kAsDumped) {
+    const Result<TensorData> data = values.run().read(*linear.weight, first, count);
+    if (!data || info(*form.as).bits != info(linear.weight->format).bits) return false;
+    for (std::size_t i = 0; i < into.size(); ++i) into[i] = decode(*form.as, data->code(static_cast<std::int64_t>(i)));
+  }
+  if (linear.scale == nullptr) return true;
+  const auto grid = ScaleGrid::of(values.run(), *linear.scale, *linear.weight);
+  if (!grid) return false;
+  const int power = form.variant == kScaleOfWeight ? form.scale_power : 1;
+  double second = 1;
+  if (linear.second != nullptr && form.variant != kNoSecond) {
+    const auto two = values.run().values(*linear.second);
+    if (two && !two->empty()) second = form.number == 2 ? 1 / double{two->front()} : double{two->front()};
+  }
+  const std::int64_t width = linear.weight->channels;
+  const Format format = values.activation_format(linear.step);
+  for (std::int64_t row = 0; row < count; ++row) {
+    for (std::int64_t k = 0; k < width; ++k) {
+      const bool turned = form.variant == kTransposedScale;
+      const double scale =
+          turned ? grid->at(k % linear.weight->tokens, (first + row) % width) : grid->at(first + row, k);
+      float& value = into[static_cast<std::size_t>(row * width + k)];
+      value = static_cast<float>(double{value} * powered(scale, power) * second);
+      if (form.rounded == 1) value = decode(format, encode(format, value, Overflow::saturate));
+    }
+  }
+  return true;
+}
+
+struct Products {
+  std::vector<float> sums;     ///< rows x outputs
+  std::vector<float> squares;  ///< of the weights of an output
+};
+
+bool products(Values& values, const Linear& linear, const OpForm& form, const Block& x, Products& into,
+              std::string& why) {
+  into.sums.resize(static_cast<std::size_t>(x.rows * linear.outputs));
+  into.squares.resize(static_cast<std::size_t>(linear.outputs));
+  const Tensor& weight = *linear.weight;
+  const auto stored = linear.scale == nullptr && !form.as ? values.run().stored(weight) : std::nullopt;
+  if (stored) {
+    const MatrixView view{stored->bytes, weight.format, weight.tokens, weight.channels, weight.channels};
+    if (values.arithmetic().product(x.value, x.rows, view, linear.transposed, into.sums, into.squares)) return true;
+    why = "out of memory";
+    return false;
+  }
+  std::vector<float> rows;
+  const std::int64_t at_once = linear.transposed ? weight.tokens : kOutputsAtOnce;
+  for (std::int64_t first = 0; first < weight.tokens; first += at_once) {
+    const std::int64_t count = std::min(at_once, weight.tokens - first);
+    if (!scaled_rows(values, linear, form, first, count, rows)) {
+      why = "its weight, or its scale, cannot be read";
+      return false;
+    }
+    const MatrixView view{std::as_bytes(std::span<const float>(rows)), Format::f32, count, weight.channels,
+                          weight.channels};
+    const std::int64_t outputs = linear.transposed ? linear.outputs : count;
+    std::vector<float> part(static_cast<std::size_t>(x.rows * outputs));
+    const auto squares =
+        std::span(into.squares)
+            .subspan(linear.transposed ? 0 : static_cast<std::size_t>(first), static_cast<std::size_t>(outputs));
+    if (!values.arithmetic().product(x.value, x.rows, view, linear.transposed, part, squares)) return false;
+    for (std::int64_t t = 0; t < x.rows; ++t) {
+      std::copy_n(
+          part.begin() + static_cast<std::ptrdiff_t>(t * outputs), outputs,
+          into.sums.begin() + static_cast<std::ptrdiff_t>(t * linear.outputs + (linear.transposed ? 0 : first)));
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor&) {
+  std::vector<OpForm> forms;
+  if (values.run().input(op, "codes") != nullptr)
+    forms.push_back({.text = "of the quantised input", .variant = kCodes});
+  forms.push_back({.text = "x W' + b"});
+  if (values.run().input(op, "weight_scale") != nullptr &&
+      roundoff(values.activation_format(op.step)) > roundoff(Format::f32)) {
+    forms.push_back({.text = "x W' with W rounded when it was dequantised", .rounded = 1});
+  }
+  if (values.run().input(op, "weight_scale_2") != nullptr) {
+    forms.push_back({.text = "x W' with the second scale as a divisor", .number = 2, .about = About::scale});
+  }
+  const Tensor* x = values.run().input(op, "x");
+  const Tensor* weight = values.run().input(op, "weight");
+  if (x != nullptr && weight != nullptr && roundoff(weight->format) > roundoff(x->format) &&
+      info(weight->format).bits >= 16) {
+    forms.push_back({.text = "x W' with x rounded to the weight's format", .variant = kRoundedOperand});
+  }
+  return forms;
+}
+
+std::vector<OpForm> faults_gemm(Values& values, const Op& op, const Tensor& out) {
+  std::vector<OpForm> forms;
+  RunView& run = values.run();
+  const auto powers = [&](int variant, std::string_view whose) {
+    for (const int power : {0, 2, -1}) {
+      forms.push_back({.text = std::string("the scale of ") + std::string(whose) + ' ' + std::string(power_text(power)),
+                       .variant = variant,
+                       .scale_power = power,
+                       .fault = true,
+                       .about = About::scale});
+    }
+  };
+  if (run.input(op, "weight_scale") != nullptr) {
+    powers(kScaleOfWeight, "the weight");
+    if (run.input(op, "weight_scale_2") != nullptr) {
+      forms.push_back(
+          {.text = "the second scale left out", .variant = kNoSecond, .fault = true, .about = About::scale});
+    }
+    forms.push_back({.text = "rows and columns of the weight's scales swapped",
+                     .variant = kTransposedScale,
+                     .fault = true,
+                     .about = About::scale});
+  }
+  if (run.input(op, "codes") != nullptr && run.input(op, "x_scale") != nullptr) powers(kScaleOfCodes, "the input");
+  if (run.input(op, "bias") != nullptr)
+    forms.push_back({.text = "the bias left out", .variant = kNoBias, .fault = true});
+  const Tensor* weight = run.input(op, "weight");
+  if (weight != nullptr && info(weight->format).bits == 8 && info(weight->format).exponent_bits > 0) {
+    for (const Format as : {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz}) {
+      if (as != weight->format)
+        forms.push_back({.text = "the weight read as " + std::string(name(as)), .as = as, .fault = true, .about = About::format});
+    }
+  }
+  // Weights and scales of other layers, experts and steps.
+  const auto others = [&](const Tensor* own, int variant, std::string_view what) {
+    if (own == nullptr) return;
+    std::size_t count = 0;
+    for (const StepId step : {kBeforeSteps, op.step}) {
+      for (const Tensor& other : run.content(step).tensors) {
+        const Op* maker = run.maker(other);
+        const Op* own_maker = run.maker(*own);
+        if (maker == nullptr || own_maker == nullptr || maker->kind != OpKind::parameter || other.id == own->id)
+          continue;
+        if (other.role != own->role || other.tokens != own->tokens || other.channels != own->channels) continue;
+        if (maker->name != own_maker->name && maker->layer != own_maker->layer) continue;
+        if (++count > 64) return;
+        forms.push_back({.text = std::string(what) + " is " + values.facts().name_of(other),
+                         .variant = variant,
+                         .other = other.id,
+                         .fault = true,
+                         .about = variant == kScaleOfWeight ? About::scale : About::arithmetic});
+      }
+    }
+  };
+  others(weight, kAsDumped, "the weight");
+  others(run.input(op, "weight_scale"), kScaleOfWeight, "the weight's scale");
+  if (out.format == Format::f16) forms.push_back({.text = "sums kept in f16", .variant = kHalfSums, .fault = true});
+  return forms;
+}
+
+bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                  std::int64_t count, Prediction& into, std::string& why) {
+  // Looked at before the input is computed: without a weight nothing is.
+  if (values.run().input(op, "weight") == nullptr) {
+    why = "its weight was not dumped";
+    return false;
+  }
+  Block x;
+  if (!operand(values, op, out, form, first, count, x, why)) return false;
+  Linear linear;
+  if (!linear_of(values, op, out, form, x.columns, linear, why)) return false;
+  Products made;
+  if (!products(values, linear, form, x, made, why)) return false;
+  const Tensor* bias = form.variant == kNoBias ? nullptr : values.run().input(op, "bias");
+  const auto offsets = bias != nullptr ? values.run().values(*bias) : nullptr;
+  const bool biased = offsets && static_cast<std::int64_t>(offsets->size()) == linear.outputs;
+  into.resize(count, linear.outputs);
+  const double u = stored_roundoff(values, out);
+  const double sums = sum_error(linear.inputs, form.variant == kHalfSums ? roundoff(Format::f16) : kF32);
+  const double rounded = form.variant == kRoundedOperand ? roundoff(linear.weight->format) : 0;
+  for (std::int64_t t = 0; t < count; ++t) {
+    double x_norm = 0;
+    double x_off = 0;
+    for (std::int64_t k = 0; k < x.columns; ++k) {
+      x_norm += double{x.row(t)[k]} * double{x.row(t)[k]};
+      x_off += double{x.off(t, k)} * double{x.off(t, k)};
+    }
+    x_norm = std::sqrt(x_norm);
+    x_off = std::sqrt(x_off);
+    for (std::int64_t n = 0; n < linear.outputs; ++n) {
+      const auto at = static_cast<std::size_t>(t * linear.outputs + n);
+      const double w_norm = std::sqrt(double{made.squares[static_cast<std::size_t>(n)]});
+      const double sum = double{made.sums[at]};
+      const double value = biased ? sum + double{(*offsets)[static_cast<std::size_t>(n)]} : sum;
+      into.value[at] = static_cast<float>(value);
+      const double own = u * std::abs(value) + (biased ? u * std::abs(sum) : 0) + least_error(out.format);
+      into.bound[at] = static_cast<float>(1.01 * own + w_norm * (x_norm * (sums + rounded) + x_off));
+    }
+  }
+  return true;
+}
+
+std::int64_t cost_gemm(Values& values, const Op& op, const Tensor&) {
+  const Tensor* weight = values.run().input(op, "weight");
+  return weight == nullptr ? 1 : std::min(weight->tokens, weight->channels);
+}
+
+}  // namespace nanscope

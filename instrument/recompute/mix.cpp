@@ -1,0 +1,83 @@
+/// Probabilities times values.
+#include <algorithm>
+#include <cmath>
+
+#include "instrument/recompute/attention_rows.h"
+#include "instrument/recompute/bounds.h"
+#include "instrument/recompute/recipes.h"
+
+namespace nanscope {
+
+std::vector<OpForm> forms_attention_mix(Values& values, const Op& op, const Tensor& out) {
+  return one_form(values, op, out);
+}
+
+std::vector<OpForm> faults_attention_mix(Values& values, const Op& op, const Tensor&) {
+  return wrong_reads(values, op, "v", {});
+}
+
+std::int64_t cost_attention_mix(Values& values, const Op& op, const Tensor&) {
+  const Tensor* p = values.run().input(op, "probs");
+  return p != nullptr ? std::max<std::int64_t>(1, keys_of(*p)) : 1;
+}
+
+bool predict_attention_mix(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                           std::int64_t count, Prediction& into, std::string& why) {
+  RunView& run = values.run();
+  const Step* step = run.step(out.step);
+  const Tensor* probs = run.input(op, "probs");
+  const Tensor* v = run.input(op, "v");
+  if (step == nullptr || probs == nullptr || v == nullptr) {
+    why = "its probabilities or its values were not dumped";
+    return false;
+  }
+  const std::int64_t heads = std::max<std::int64_t>(1, probs->heads);
+  const std::int64_t width = out.known ? out.channels / heads : v->heads > 0 ? v->width() : 0;
+  if (width <= 0) {
+    why = "how many heads its values have is not known";
+    return false;
+  }
+  into.resize(count, heads * width);
+  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  const double u = stored_roundoff(values, out);
+  const double narrow = roundoff(values.activation_format(out.step));
+  const double rounded = probs->known && roundoff(values.precision(*probs)) < narrow ? narrow : 0;
+  Line weights;
+  Line line;
+  return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
+    if (span == nullptr) return true;
+    // One tensor of probabilities for all sequences, or one each.
+    const Tensor* own = run.input(op, "probs", *span);
+    Block p;
+    if (own == nullptr || !rows_like(values, *own, out, begin, end - begin, p)) {
+      why = "what it reads as probs was not dumped";
+      return false;
+    }
+    const std::int64_t columns = p.columns / heads;
+    const auto rows = gather_keys(values, op, "v", *step, *span, columns, form, why);
+    if (!rows) return false;
+    const auto shared = heads_of(heads * width, rows->block.columns, heads, why);
+    if (!shared) return false;
+    for (std::int64_t row = begin; row < end; ++row) {
+      for (std::int64_t head = 0; head < heads; ++head) {
+        weights.resize(columns);
+        for (std::int64_t c = 0; c < columns; ++c) {
+          weights.value[static_cast<std::size_t>(c)] = double{p.row(row - begin)[head * columns + c]};
+          weights.error[static_cast<std::size_t>(c)] = double{p.off(row - begin, head * columns + c)};
+        }
+        const std::int64_t group = shared->group_of(head, form.shift == kTiled) * width;
+        if (!mix_line(weights, *rows, group, width, rounded, line)) continue;
+        for (std::int64_t c = 0; c < width; ++c) {
+          const auto from = static_cast<std::size_t>(c);
+          const auto at = static_cast<std::size_t>((row - first) * into.columns + head * width + c);
+          into.value[at] = static_cast<float>(line.value[from]);
+          into.bound[at] = static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] +
+                                              least_error(out.format));
+        }
+      }
+    }
+    return true;
+  });
+}
+
+}  // namespace nanscope

@@ -1,0 +1,171 @@
+/// RMS, layer and l2 norms, over a row or over each head of it.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "instrument/recompute/bounds.h"
+#include "instrument/recompute/recipes.h"
+#include "instrument/recompute/recompute.h"
+
+namespace nanscope {
+namespace {
+
+/// OpForm::variant of a norm.
+enum Statistic : int { kRms = 0, kLayer = 1, kL2 = 2 };
+
+constexpr std::array kEps = {1e-5, 1e-6, 1e-12, 1e-8, 0.0};
+
+/// Channels that are normalised together: a head's where the weight has as many, else the row's.
+std::int64_t group_width(const Tensor* weight, std::int64_t channels, const OpForm& form) {
+  if (form.shift > 0) return form.shift;
+  const std::int64_t own = weight != nullptr ? weight->count() : 0;
+  return own > 0 && own < channels && channels % own == 0 ? own : channels;
+}
+
+struct Statistics {
+  double mean = 0;
+  double root = 0;  ///< 1 / sqrt(variance + eps)
+  double off = 0;   ///< of the root, relative, by what the inputs may be off
+};
+
+Statistics statistics(const Block& x, std::int64_t row, std::int64_t first, std::int64_t width, const OpForm& form) {
+  Statistics out;
+  double sum = 0;
+  double errors = 0;
+  const float* values = x.row(row) + first;
+  for (std::int64_t c = 0; c < width; ++c) sum += double{values[c]};
+  if (form.variant == kLayer) out.mean = sum / static_cast<double>(width);
+  double squares = 0;
+  for (std::int64_t c = 0; c < width; ++c) {
+    const double d = double{values[c]} - out.mean;
+    squares += d * d;
+    const double e = double{x.off(row, first + c)};
+    errors += e * e;
+  }
+  const double over = form.variant == kL2 ? 1 : static_cast<double>(width);
+  out.root = 1 / std::sqrt(squares / over + form.number);
+  out.off = std::sqrt(errors / over) * out.root;
+  return out;
+}
+
+/// Whether the weights were dumped: a norm that has none is then one without weight.
+bool weights_dumped(RunView& run, const Op& op) {
+  for (const Op& other : run.content(op.step).ops) {
+    if (other.kind == OpKind::gemm && other.layer == op.layer && run.input(other, "weight") != nullptr) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<OpForm> forms_layer_norm(Values& values, const Op& op, const Tensor& out) {
+  std::vector<OpForm> forms;
+  const auto* stated = op.get<NormAttributes>();
+  const Tensor* weight = values.run().input(op, "weight");
+  const bool biased = values.run().input(op, "bias") != nullptr;
+  std::vector<int> widths{0};
+  if (weight == nullptr && out.heads > 1) widths.push_back(static_cast<int>(out.width()));
+  for (const int width : widths) {
+    for (const int kind : {kRms, kLayer, kL2}) {
+      if ((biased && kind != kLayer) || (kind == kL2 && weight != nullptr)) continue;
+      if (stated != nullptr && stated->norm && (*stated->norm == "layer") != (kind == kLayer)) continue;
+      for (const double eps : kEps) {
+        OpForm form;
+        form.text = kind == kRms ? "rms norm" : kind == kLayer ? "layer norm" : "l2 norm";
+        form.variant = kind;
+        form.number = stated != nullptr && stated->eps ? *stated->eps : eps;
+        form.shift = width;
+        forms.push_back(form);
+        if (kind == kRms && weight != nullptr) {
+          form.text = "rms norm times 1 + weight";
+          form.scale_power = 2;
+          forms.push_back(form);
+        }
+        if (stated != nullptr && stated->eps) break;
+      }
+    }
+  }
+  return forms;
+}
+
+std::vector<OpForm> faults_layer_norm(Values& values, const Op& op, const Tensor& out) {
+  std::vector<OpForm> forms;
+  RunView& run = values.run();
+  const OpForm chosen = values.recomputer().form_of(op, out);
+  const auto add = [&](auto change, std::string text) {
+    OpForm form = chosen;
+    change(form);
+    form.text = std::move(text);
+    form.fault = true;
+    if (!(form == chosen)) forms.push_back(std::move(form));
+  };
+  add([](OpForm& form) { form.number = 0; }, "eps left out");
+  for (const double eps : {1e-3, 1e-2, 1.0}) add([&](OpForm& form) { form.number = eps; }, "another eps");
+  add([](OpForm& form) { form.scale_power = form.scale_power == 2 ? 1 : 2; },
+      chosen.scale_power == 2 ? "the 1 of 1 + weight left out" : "1 added to the weight");
+  add([](OpForm& form) { form.variant = form.variant == kLayer ? kRms : kLayer; },
+      chosen.variant == kLayer ? "the mean not subtracted" : "the mean subtracted");
+  const Tensor* weight = run.input(op, "weight");
+  if (weight == nullptr) return forms;
+  for (const StepId step : {kBeforeSteps, op.step}) {
+    for (const Tensor& other : run.content(step).tensors) {
+      const Op* maker = run.maker(other);
+      const bool fits = maker != nullptr && maker->kind == OpKind::parameter && other.id != weight->id &&
+                        other.role == weight->role && other.count() == weight->count();
+      if (!fits || forms.size() > 80) continue;
+      add([&](OpForm& form) { form.other = other.id; }, "the weight is " + values.facts().name_of(other));
+    }
+  }
+  return forms;
+}
+
+std::int64_t cost_layer_norm(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 4; }
+
+bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                        std::int64_t count, Prediction& into, std::string& why) {
+  RunView& run = values.run();
+  const Tensor* weight = form.other != 0 ? run.tensor(form.other) : run.input(op, "weight");
+  if (out.role == "stats") {
+    why = "statistics are not recomputed";
+    return false;
+  }
+  if (weight == nullptr && !weights_dumped(run, op)) {
+    why = "its weight was not dumped";
+    return false;
+  }
+  Block x;
+  if (!input_rows(values, op, "x", out, first, count, x, why)) return false;
+  const auto scale = weight != nullptr ? run.values(*weight) : nullptr;
+  const Tensor* bias = run.input(op, "bias");
+  const auto offset = bias != nullptr ? run.values(*bias) : nullptr;
+  const std::int64_t width = group_width(weight, x.columns, form);
+  if (width <= 0 || x.columns % width != 0 || (weight != nullptr && (!scale || scale->empty()))) {
+    why = "the shape of its weight is not that of its rows";
+    return false;
+  }
+  into.resize(count, x.columns);
+  const double u = stored_roundoff(values, out);
+  const double inner = std::max(u, roundoff(values.activation_format(out.step)));
+  const double plus = form.scale_power == 2 ? 1 : 0;
+  for (std::int64_t t = 0; t < count; ++t) {
+    for (std::int64_t begin = 0; begin < x.columns; begin += width) {
+      const Statistics s = statistics(x, t, begin, width, form);
+      for (std::int64_t c = begin; c < begin + width; ++c) {
+        const auto at = static_cast<std::size_t>(t * x.columns + c);
+        const double w = scale ? plus + double{(*scale)[static_cast<std::size_t>(c) % scale->size()]} : 1;
+        const double b =
+            offset && !offset->empty() ? double{(*offset)[static_cast<std::size_t>(c) % offset->size()]} : 0;
+        const double normed = (double{x.row(t)[c]} - s.mean) * s.root;
+        const double value = normed * w + b;
+        into.value[at] = static_cast<float>(value);
+        const double rounding = 1.01 * u * std::abs(value) + 1.01 * inner * std::abs(normed * w) +
+                                8 * kF32 * std::abs(w) * (std::abs(normed) + 1 + std::abs(s.mean * s.root));
+        const double inherited = std::abs(w) * (double{x.off(t, c)} * s.root + std::abs(normed) * s.off);
+        into.bound[at] = static_cast<float>(rounding + inherited + least_error(out.format));
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "instrument/recompute/values.h"
+
+/// How each kind of op is done again: one file a kind of arithmetic, one line in recipes.def.
+namespace nanscope {
+
+struct Recipe {
+  /// Ways in which healthy models do it, the usual one first; which one it was is told by the numbers of all layers.
+  std::vector<OpForm> (*forms)(Values& values, const Op& op, const Tensor& out);
+  /// Ways in which it goes wrong, each with `fault` set or a text that says what is wrong.
+  std::vector<OpForm> (*faults)(Values& values, const Op& op, const Tensor& out);
+  /// Rows [first, first + count) of an output. False when its inputs cannot be had; `why` then says which.
+  bool (*predict)(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                  std::int64_t count, Prediction& into, std::string& why);
+  /// Its inputs leave nothing open: one op that does not come out is wrong, whatever others do.
+  bool determined;
+  /// Multiplications an element of the output costs, for the budget.
+  std::int64_t (*cost)(Values& values, const Op& op, const Tensor& out);
+};
+
+/// Null for kinds that cannot be done again.
+const Recipe* recipe_of(OpKind kind);
+
+// What recipes share.
+std::vector<OpForm> no_forms(Values&, const Op&, const Tensor&);
+std::vector<OpForm> one_form(Values&, const Op&, const Tensor&);
+std::int64_t unit_cost(Values&, const Op&, const Tensor&);
+/// Rows of `in` that stand where those of `out` do.
+bool rows_like(Values& values, const Tensor& in, const Tensor& out, std::int64_t first, std::int64_t count, Block& into);
+/// The input's rows that stand where those of the output do. False, with the reason, when they cannot be had.
+bool input_rows(Values& values, const Op& op, std::string_view role, const Tensor& out, std::int64_t first,
+                std::int64_t count, Block& into, std::string& why);
+/// Half a unit in the last place of what is stored, and of what it is computed in, for `roundings` roundings.
+double stored_roundoff(Values& values, const Tensor& out);
+
+}  // namespace nanscope

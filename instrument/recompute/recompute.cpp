@@ -1,0 +1,335 @@
+#include "instrument/recompute/recompute.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+#include <utility>
+
+#include "instrument/recompute/bounds.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::int64_t kOpCost = std::int64_t{1} << 34;  ///< multiplications that one op may take
+constexpr std::int64_t kSampleRows = 8;                  ///< that choose a form
+constexpr std::size_t kSampleOps = 6;
+constexpr double kMostly = 0.5;  ///< of the elements: what it does is right, and something of it is not
+constexpr double kHiding = -1e4;                        ///< a score at or below it stands for a key that a mask hides
+constexpr std::int64_t kChunk = std::int64_t{1} << 20;  ///< elements at a time
+
+/// `count` of `rows`, evenly, the first and the last among them.
+std::vector<std::int64_t> spread(std::int64_t rows, std::int64_t count) {
+  std::vector<std::int64_t> chosen;
+  if (count >= rows) {
+    for (std::int64_t row = 0; row < rows; ++row) chosen.push_back(row);
+    return chosen;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = count > 1 ? i * (rows - 1) / (count - 1) : rows - 1;
+    if (chosen.empty() || chosen.back() != row) chosen.push_back(row);
+  }
+  return chosen;
+}
+
+/// Runs of consecutive rows.
+template <class Visit>
+void each_run(const std::vector<std::int64_t>& rows, std::int64_t at_once, const Visit& visit) {
+  for (std::size_t i = 0; i < rows.size();) {
+    std::size_t end = i + 1;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1 && static_cast<std::int64_t>(end - i) < at_once) ++end;
+    if (!visit(rows[i], static_cast<std::int64_t>(end - i))) return;
+    i = end;
+  }
+}
+
+}  // namespace
+
+Recomputer::Recomputer(Facts& facts, Arithmetic& arithmetic, Options options)
+    : facts_(facts), options_(std::move(options)), values_(facts, arithmetic, *this) {}
+
+const Recomputed* Recomputer::result(TensorId tensor) const {
+  const auto found = by_tensor_.find(tensor);
+  return found == by_tensor_.end() ? nullptr : &results_[found->second];
+}
+
+/// Ops that a model does alike: those of one name, whatever their layer. An expert is like another.
+std::string Recomputer::group_of(const Op& op, const Tensor& out) const {
+  std::string name = op.name;
+  if (name.starts_with("expert")) {
+    const std::size_t end = name.find('_');
+    if (end != std::string::npos) name = name.substr(end + 1);
+  }
+  // A prefill goes over its own keys where a decode goes over a cache.
+  const Step* step = facts_.run.step(op.step);
+  const bool over_keys = op.kind == OpKind::kv_read || op.kind == OpKind::attention || op.kind == OpKind::softmax;
+  const std::string_view when = !over_keys || step == nullptr ? "" : step->kind == StepKind::decode ? "decode" : "prefill";
+  return fmt::format("{}|{}|{}|{}", nanscope::name(op.kind), name, out.role, when);
+}
+
+const OpForm& Recomputer::form_of(const Op& op, const Tensor& out) {
+  if (grouped_.insert(op.step).second) {
+    for (const Op& one : facts_.run.content(op.step).ops) {
+      for (const TensorId id : one.outputs) {
+        const Tensor* made = facts_.run.tensor(id);
+        if (made != nullptr && recipe_of(one.kind) != nullptr)
+          groups_[group_of(one, *made)].ops.emplace_back(one.id, id);
+      }
+    }
+  }
+  const std::string key = group_of(op, out);
+  if (!groups_[key].form) choose_form(key, op, out);
+  return *groups_[key].form;
+}
+
+bool Recomputer::settled(const Op& op, const Tensor& out) {
+  const Recipe* recipe = recipe_of(op.kind);
+  if (recipe == nullptr || recipe->determined) return recipe != nullptr;
+  const Group& group = groups_[group_of(op, out)];
+  return group.came_out > 0 || group.only_form || choosing_;
+}
+
+bool Recomputer::understood(const Op& op) const {
+  for (const auto& [key, group] : groups_) {
+    const auto same = [&](const auto& one) { return one.first == op.id; };
+    if (std::any_of(group.ops.begin(), group.ops.end(), same)) return group.came_out > 0 || group.share > kMostly;
+  }
+  return false;
+}
+
+/// Ops behind one that was not dumped whose outputs were: by them its form shows.
+std::vector<std::pair<OpId, TensorId>> Recomputer::known_readers(const Tensor& out, int depth) {
+  std::vector<std::pair<OpId, TensorId>> found;
+  for (const Op* reader : facts_.run.readers(out)) {
+    if (recipe_of(reader->kind) == nullptr) continue;
+    for (const TensorId id : reader->outputs) {
+      const Tensor* made = facts_.run.tensor(id);
+      if (made == nullptr) continue;
+      if (made->known) {
+        found.emplace_back(reader->id, id);
+      } else if (depth < 3) {
+        for (const auto& one : known_readers(*made, depth + 1)) found.push_back(one);
+      }
+    }
+  }
+  return found;
+}
+
+/// The best share that any form of an op explains.
+double Recomputer::best_share(const Op& op, const Tensor& out) {
+  double best = 0;
+  for (const OpForm& form : recipe_of(op.kind)->forms(values_, op, out)) {
+    const auto judged = judge(op, out, form, {}, kSampleRows / 2);
+    if (judged && judged->elements > 0) best = std::max(best, judged->share());
+  }
+  return best;
+}
+
+void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor& out) {
+  const Recipe* recipe = recipe_of(op.kind);
+  groups_[key].form = OpForm{};
+  if (recipe == nullptr) return;
+  std::vector<OpForm> forms = recipe->forms(values_, op, out);
+  if (forms.empty()) forms.push_back({});
+  groups_[key].form = forms.front();
+  groups_[key].only_form = forms.size() == 1;
+  ++choosing_;
+  struct Tried {
+    int came_out = 0;
+    double share = 0;
+  };
+  std::vector<Tried> tried(forms.size());
+  const std::vector<std::pair<OpId, TensorId>> members = groups_[key].ops;
+  std::size_t ops = 0;
+  const auto count = [&](std::size_t i, double share) {
+    tried[i].came_out += share >= 0.99 ? 1 : 0;
+    tried[i].share += share;
+  };
+  for (const auto& [id, tensor] : members) {
+    const Op* one = facts_.run.op(id);
+    const Tensor* made = facts_.run.tensor(tensor);
+    if (one == nullptr || made == nullptr || !made->known || made->count() == 0) continue;
+    bool any = false;
+    for (std::size_t i = 0; i < forms.size(); ++i) {
+      const auto judged = judge(*one, *made, forms[i], {}, kSampleRows);
+      if (!judged || judged->elements == 0) continue;
+      any = true;
+      count(i, judged->share());
+    }
+    if (any && ++ops >= kSampleOps) break;
+  }
+  for (std::size_t m = 0; ops == 0 && forms.size() > 1 && m < members.size() && m < 2; ++m) {
+    const Tensor* made = facts_.run.tensor(members[m].second);
+    if (made == nullptr || made->known) continue;
+    const auto readers = known_readers(*made, 0);
+    for (std::size_t i = 0; i < forms.size() && !readers.empty(); ++i) {
+      groups_[key].form = forms[i];
+      values_.forget();
+      const Tensor* shown = facts_.run.tensor(readers.front().second);
+      const Op* reader = facts_.run.op(readers.front().first);
+      if (shown != nullptr && reader != nullptr) count(i, best_share(*reader, *shown));
+    }
+    values_.forget();
+  }
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < forms.size(); ++i) {
+    const bool better = tried[i].came_out != tried[best].came_out ? tried[i].came_out > tried[best].came_out
+                                                                  : tried[i].share > tried[best].share + 1e-9;
+    if (better) best = i;
+  }
+  --choosing_;
+  groups_[key].form = forms[best];
+  groups_[key].came_out = tried[best].came_out;
+  groups_[key].share = ops > 0 ? tried[best].share / static_cast<double>(ops) : 0;
+}
+
+std::optional<Prediction> Recomputer::predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                                              std::int64_t count) {
+  const Recipe* recipe = recipe_of(op.kind);
+  if (recipe == nullptr) return std::nullopt;
+  Prediction made;
+  std::string why;
+  if (!recipe->predict(values_, op, out, form, first, count, made, why)) return std::nullopt;
+  return made;
+}
+
+std::int64_t Recomputer::rows_allowed(const Op& op, const Tensor& out) {
+  const Recipe* recipe = recipe_of(op.kind);
+  const std::int64_t each =
+      std::max<std::int64_t>(1, recipe->cost(values_, op, out)) * std::max<std::int64_t>(1, out.channels);
+  return std::clamp<std::int64_t>(kOpCost / each, 16, std::max<std::int64_t>(16, out.tokens));
+}
+
+void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::int64_t first, Recomputed& into) {
+  const Result<TensorData> data = facts_.run.read(out, first, prediction.rows);
+  if (!data) return;
+  std::vector<float> actual;
+  data->decode_into(actual);
+  const double largest = double{info(out.format).max_finite};
+  const bool hides = may_hide(out.role);
+  for (std::int64_t row = 0; row < prediction.rows; ++row) {
+    bool row_bad = false;
+    for (std::int64_t column = 0; column < prediction.columns; ++column) {
+      const auto at = static_cast<std::size_t>(row * prediction.columns + column);
+      const double bound = double{prediction.bound[at]};
+      if (bound < 0) continue;
+      const double expected = double{prediction.value[at]};
+      const double value = double{actual[at]};
+      // Where NaN and Inf come from is another question; what is beyond the format is Inf, or its largest number.
+      if (!std::isfinite(value) || !std::isfinite(expected)) continue;
+      if (hides && value <= kHiding) continue;
+      ++into.elements;
+      const double reachable = std::clamp(expected, -largest, largest);
+      const double off = std::abs(value - reachable);
+      if (off <= bound) {
+        ++into.explained;
+        continue;
+      }
+      row_bad = true;
+      const double ratio = bound > 0 ? off / bound : std::numeric_limits<double>::infinity();
+      if (ratio > into.worst.ratio) into.worst = {first + row, column, value, expected, bound, ratio};
+    }
+    ++into.rows;
+    if (row_bad) into.bad_rows.push_back(first + row);
+  }
+}
+
+/// Of a pool, the slots that the step wrote, and those that it reads.
+std::vector<std::int64_t> Recomputer::own_slot_rows(const Tensor& pool) {
+  std::set<std::int64_t> rows;
+  const Step* step = facts_.run.step(pool.step);
+  if (step == nullptr) return {};
+  const Op* maker = facts_.run.maker(pool);
+  const bool written = maker != nullptr && maker->kind == OpKind::kv_store;
+  for (const Span& span : step->spans) {
+    for (std::int64_t position = written ? span.first_token : 0; position < span.context; ++position) {
+      if (const auto row = facts_.cache.row_of(pool, *step, span, position)) rows.insert(*row);
+    }
+  }
+  return {rows.begin(), rows.end()};
+}
+
+std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, const OpForm& form,
+                                            std::optional<std::vector<std::int64_t>> rows, std::int64_t most_rows) {
+  const Recipe* recipe = recipe_of(op.kind);
+  if (recipe == nullptr || !out.known || out.stated) return std::nullopt;
+  Recomputed made;
+  made.op = op.id;
+  made.step = op.step;
+  made.tensor = out.id;
+  made.form = form;
+  made.rows_in_all = out.tokens;
+  if (!rows && out.axis == Axis::slots) rows = own_slot_rows(out);
+  if (!rows) {
+    const std::int64_t allowed = rows_allowed(op, out);
+    rows = spread(out.tokens, most_rows > 0 ? std::min(most_rows, allowed) : allowed);
+  }
+  const std::int64_t at_once = std::max<std::int64_t>(1, kChunk / std::max<std::int64_t>(1, out.channels));
+  bool possible = true;
+  each_run(*rows, at_once, [&](std::int64_t first, std::int64_t count) {
+    const auto prediction = predict(op, out, form, first, count);
+    possible = prediction.has_value() && prediction->columns == out.channels && !options_.stop.stop_requested();
+    if (possible) compare(*prediction, out, first, made);
+    return possible;
+  });
+  return possible ? std::optional(std::move(made)) : std::nullopt;
+}
+
+std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out,
+                                                 const std::vector<std::int64_t>& rows) {
+  const Recipe* recipe = recipe_of(op.kind);
+  std::vector<Recomputed> tried;
+  if (recipe == nullptr) return tried;
+  constexpr std::size_t kRows = 64;
+  std::vector<std::int64_t> looked_at = rows;
+  if (looked_at.size() > kRows) {
+    looked_at.clear();
+    for (const std::int64_t i : spread(static_cast<std::int64_t>(rows.size()), kRows))
+      looked_at.push_back(rows[static_cast<std::size_t>(i)]);
+  }
+  const OpForm chosen = form_of(op, out);
+  std::vector<OpForm> forms = recipe->faults(values_, op, out);
+  for (OpForm& healthy : recipe->forms(values_, op, out)) {
+    if (!(healthy == chosen)) forms.push_back(std::move(healthy));
+  }
+  for (const OpForm& form : forms) {
+    if (auto judged = judge(op, out, form, looked_at)) tried.push_back(std::move(*judged));
+  }
+  std::stable_sort(tried.begin(), tried.end(),
+                   [](const Recomputed& a, const Recomputed& b) { return a.share() > b.share(); });
+  return tried;
+}
+
+void Recomputer::run(std::span<const StepId> steps) {
+  std::size_t total = 0;
+  std::size_t done = 0;
+  for (const StepId step : steps) total += facts_.run.content(step).ops.size();
+  for (const StepId step : steps) {
+    for (const Op& op : facts_.run.content(step).ops) {
+      if (options_.progress) options_.progress(done++, total);
+      const Recipe* recipe = recipe_of(op.kind);
+      for (const TensorId id : op.outputs) {
+        const Tensor* out = facts_.run.tensor(id);
+        if (options_.stop.stop_requested()) return;
+        if (out == nullptr || !out->known || op.kind == OpKind::parameter || out->count() == 0) continue;
+        if (recipe == nullptr) {
+          not_recomputed_.push_back({id, "no recipe does it again"});
+          continue;
+        }
+        Prediction probe;
+        std::string why;
+        const OpForm form = form_of(op, *out);
+        if (!recipe->predict(values_, op, *out, form, 0, 1, probe, why)) {
+          not_recomputed_.push_back({id, why.empty() ? "its inputs were not dumped" : why});
+          continue;
+        }
+        auto judged = judge(op, *out, form);
+        if (!judged) continue;
+        by_tensor_[id] = results_.size();
+        results_.push_back(std::move(*judged));
+      }
+    }
+  }
+}
+
+}  // namespace nanscope

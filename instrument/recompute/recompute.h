@@ -1,0 +1,112 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "instrument/recompute/recipe.h"
+#include "instrument/recompute/values.h"
+
+namespace nanscope {
+
+/// One element where the recomputed value is furthest off, in units of its bound.
+struct WorstElement {
+  std::int64_t row = -1;
+  std::int64_t channel = -1;
+  double actual = 0;
+  double expected = 0;
+  double bound = 0;
+  double ratio = 0;  ///< |actual - expected| / bound
+};
+
+/// An output that was done again.
+struct Recomputed {
+  OpId op = 0;
+  StepId step = 0;
+  TensorId tensor = 0;
+  OpForm form;                 ///< that was used
+  std::int64_t elements = 0;   ///< judged
+  std::int64_t explained = 0;  ///< of them, within the bound
+  std::int64_t rows = 0;       ///< looked at
+  std::int64_t rows_in_all = 0;
+  WorstElement worst;
+  std::vector<std::int64_t> bad_rows;  ///< with elements that are not explained
+  double share() const { return elements == 0 ? 1 : static_cast<double>(explained) / static_cast<double>(elements); }
+};
+
+struct NotRecomputed {
+  TensorId tensor = 0;
+  std::string reason;
+};
+
+/// Does ops again from their dumped inputs and says which elements that explains.
+class Recomputer {
+ public:
+  struct Options {
+    std::stop_token stop;
+    std::function<void(std::size_t done, std::size_t total)> progress;  ///< ops
+  };
+
+  Recomputer(Facts& facts, Arithmetic& arithmetic, Options options = {});
+
+  /// All ops of these steps.
+  void run(std::span<const StepId> steps);
+  std::span<const Recomputed> results() const { return results_; }
+  std::span<const NotRecomputed> not_recomputed() const { return not_recomputed_; }
+  const Recomputed* result(TensorId tensor) const;
+
+  /// The healthy form of an op: what explains most ops of its name over all layers.
+  const OpForm& form_of(const Op& op, const Tensor& out);
+  /// Whether how it is done is known: by its kind alone, or because an op of that name came out.
+  bool settled(const Op& op, const Tensor& out);
+  /// Whether any op of that name came out under its form: else the form is not understood.
+  bool understood(const Op& op) const;
+
+  /// An output under some form: rows evenly spread, at most `most_rows`, or those given.
+  std::optional<Recomputed> judge(const Op& op, const Tensor& out, const OpForm& form,
+                                  std::optional<std::vector<std::int64_t>> rows = {}, std::int64_t most_rows = 0);
+  /// The faults of the op's recipe, best first, with how they come out on the rows that are not explained.
+  std::vector<Recomputed> alternatives(const Op& op, const Tensor& out, const std::vector<std::int64_t>& rows);
+  /// What rows should be; nothing when the inputs cannot be had.
+  std::optional<Prediction> predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                                    std::int64_t count);
+  Values& values() { return values_; }
+  Facts& facts() { return facts_; }
+
+ private:
+  struct Group {
+    std::vector<std::pair<OpId, TensorId>> ops;
+    std::optional<OpForm> form;
+    int came_out = 0;  ///< ops that the form explains
+    double share = 0;  ///< of elements that it explains, over all ops that were tried
+    bool only_form = false;
+  };
+  std::string group_of(const Op& op, const Tensor& out) const;
+  void choose_form(const std::string& key, const Op& op, const Tensor& out);
+  std::vector<std::pair<OpId, TensorId>> known_readers(const Tensor& out, int depth);
+  double best_share(const Op& op, const Tensor& out);
+  void compare(const Prediction& prediction, const Tensor& out, std::int64_t first, Recomputed& into);
+  std::vector<std::int64_t> own_slot_rows(const Tensor& pool);
+  std::int64_t rows_allowed(const Op& op, const Tensor& out);
+
+  Facts& facts_;
+  int choosing_ = 0;  ///< forms are being tried: what is not settled is used all the same
+  Options options_;
+  Values values_;
+  std::map<std::string, Group> groups_;
+  std::set<StepId> grouped_;
+  std::vector<Recomputed> results_;
+  std::unordered_map<TensorId, std::size_t> by_tensor_;
+  std::vector<NotRecomputed> not_recomputed_;
+};
+
+/// Elements that may be off without a finding: rounding that the bound does not cover, a few in a thousand.
+inline constexpr double kExplained = 0.999;
+
+}  // namespace nanscope

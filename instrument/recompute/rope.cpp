@@ -1,0 +1,188 @@
+/// Rotary position embedding: with the dumped cosines and sines, else with the base that the numbers show.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "instrument/recompute/bounds.h"
+#include "instrument/recompute/recipes.h"
+#include "instrument/recompute/recompute.h"
+
+namespace nanscope {
+namespace {
+
+/// OpForm::variant of a rotation.
+enum Pairing : int { kHalves = 0, kNeighbours = 1, kNone = 2 };
+
+constexpr std::array kBases = {1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 1.5e5, 8e6, 2e5, 1e3};
+
+/// Channels of a head that are rotated: all, a half, a quarter. Kept in OpForm::scale_power as a divisor.
+constexpr std::array kParts = {1, 2, 4};
+
+struct Angles {
+  std::shared_ptr<const std::vector<float>> cos, sin;
+  std::int64_t width = 0;  ///< columns of the tables
+  std::int64_t rows = 0;
+};
+
+std::optional<Angles> tables(Values& values, const Op& op) {
+  RunView& run = values.run();
+  const Tensor* cos = run.input(op, "cos");
+  const Tensor* sin = run.input(op, "sin");
+  if (cos == nullptr || sin == nullptr || cos->count() != sin->count() || cos->channels == 0) return std::nullopt;
+  Angles out{run.values(*cos), run.values(*sin), cos->channels, cos->tokens};
+  return out.cos && out.sin ? std::optional(out) : std::nullopt;
+}
+
+/// The row of the tables for a row of the output.
+std::int64_t table_row(const Angles& angles, const Step& step, std::int64_t row, std::int64_t position) {
+  if (angles.rows == step.rows) return row;
+  const std::int64_t frame = step.batch > 0 ? step.rows / step.batch : step.rows;
+  if (angles.rows == frame) return row % std::max<std::int64_t>(1, frame);
+  return position >= 0 && position < angles.rows ? position : -1;
+}
+
+}  // namespace
+
+std::vector<OpForm> forms_rope(Values& values, const Op& op, const Tensor& out) {
+  std::vector<OpForm> forms;
+  const auto given = tables(values, op);
+  const Tensor* x = values.run().input(op, "x");
+  std::vector<std::int64_t> heads = {0};
+  if (given && x != nullptr && out.heads <= 1 && x->heads <= 1) {
+    // All of a head is rotated, or a half, or a quarter; tables may hold an angle once or twice.
+    heads.clear();
+    for (const std::int64_t width : {given->width, 2 * given->width, 4 * given->width}) {
+      if (width <= x->channels && x->channels % width == 0) heads.push_back(x->channels / width);
+    }
+  }
+  for (const int pairing : {kHalves, kNeighbours}) {
+    const std::string pairs = pairing == kHalves ? "halves" : "neighbours";
+    for (std::size_t i = 0; given && i < heads.size(); ++i) {
+      forms.push_back(
+          {.text = "the dumped cosines and sines, pairs of " + pairs, .variant = pairing, .heads = heads[i]});
+    }
+    if (given) continue;
+    for (const int part : kParts) {
+      for (const double base : kBases) {
+        forms.push_back({.text = "base " + std::to_string(static_cast<long long>(base)) + ", pairs of " + pairs,
+                         .variant = pairing,
+                         .number = base,
+                         .scale_power = part});
+      }
+    }
+  }
+  if (!given) forms.push_back({.text = "no rotation", .variant = kNone});
+  return forms;
+}
+
+std::vector<OpForm> faults_rope(Values& values, const Op& op, const Tensor& out) {
+  std::vector<OpForm> forms;
+  const OpForm chosen = values.recomputer().form_of(op, out);
+  for (const int shift : {-1, 1, 2, -2}) {
+    OpForm form = chosen;
+    form.shift = shift;
+    form.text = "positions off by " + std::to_string(shift);
+    form.fault = true;
+    forms.push_back(form);
+  }
+  OpForm none = chosen;
+  none.variant = kNone;
+  none.text = "not rotated";
+  none.fault = true;
+  forms.push_back(none);
+  OpForm other = chosen;
+  other.variant = chosen.variant == kHalves ? kNeighbours : kHalves;
+  other.text =
+      other.variant == kHalves ? "pairs of halves instead of neighbours" : "pairs of neighbours instead of halves";
+  other.fault = true;
+  forms.push_back(other);
+  return forms;
+}
+
+std::int64_t cost_rope(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 16; }
+
+bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                  std::int64_t count, Prediction& into, std::string& why) {
+  RunView& run = values.run();
+  Block x;
+  const Step* step = run.step(out.step);
+  if (step == nullptr || !input_rows(values, op, "x", out, first, count, x, why)) return false;
+  const auto given = tables(values, op);
+  if (!given && form.number == 0 && form.variant != kNone) {
+    why = "neither its base nor its cosines and sines are known";
+    return false;
+  }
+  const Tensor* in = run.input(op, "x");
+  std::int64_t width = form.heads > 0 ? x.columns / form.heads
+                       : out.heads > 1 ? out.width()
+                       : in->heads > 1 ? in->width()
+                                       : x.columns;
+  if (width <= 0 || x.columns % width != 0) width = x.columns;
+  std::int64_t rotated = width;
+  if (given)
+    rotated = std::min(width, given->width <= width / 2 && form.variant == kHalves ? 2 * given->width : given->width);
+  if (!given && form.scale_power > 1) rotated = width / form.scale_power;
+  if (form.variant == kNone) rotated = 0;
+  rotated -= rotated % 2;
+  into.resize(count, x.columns);
+  const double u = stored_roundoff(values, out);
+  const double inner = std::max(u, roundoff(values.activation_format(out.step)));
+  for (std::int64_t t = 0; t < count; ++t) {
+    const RowToken token = run.token_of(out, first + t);
+    const std::int64_t position = token.span != nullptr ? token.position + form.shift : -1;
+    const std::int64_t row =
+        given ? table_row(*given, *step, first + t + (form.shift != 0 && given->rows == step->rows ? form.shift : 0),
+                          position)
+              : 0;
+    const bool judged = (given ? row >= 0 && row < given->rows : token.span != nullptr) || form.variant == kNone;
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      const auto at = static_cast<std::size_t>(t * x.columns + c);
+      const std::int64_t inside = c % width;
+      const double own = double{x.row(t)[c]};
+      if (!judged) {
+        into.bound[at] = -1;
+        continue;
+      }
+      double value = own;
+      double magnitude = 0;
+      double off = double{x.off(t, c)};
+      if (inside < rotated) {
+        const std::int64_t half = rotated / 2;
+        const std::int64_t pair = form.variant == kHalves ? inside % half : inside / 2;
+        const bool low = form.variant == kHalves ? inside < half : inside % 2 == 0;
+        const std::int64_t partner = c + (form.variant == kHalves ? (low ? half : -half) : (low ? 1 : -1));
+        double cosine = 0;
+        double sine = 0;
+        if (given) {
+          const std::int64_t column = given->width >= rotated && form.variant == kHalves ? inside
+                                      : given->width >= rotated                          ? inside
+                                                                                         : pair;
+          const auto cell = static_cast<std::size_t>(row * given->width + std::min(column, given->width - 1));
+          cosine = double{(*given->cos)[cell]};
+          sine = double{(*given->sin)[cell]};
+        } else {
+          const double angle = static_cast<double>(position) *
+                               std::pow(form.number, -2.0 * static_cast<double>(pair) / static_cast<double>(rotated));
+          cosine = std::cos(angle);
+          sine = std::sin(angle);
+        }
+        const double other = double{x.row(t)[partner]};
+        value = own * cosine + (low ? -other : other) * sine;
+        magnitude = std::abs(own * cosine) + std::abs(other * sine);
+        // An angle in f32 is off by its own size; a cosine may have been rounded to the model's format.
+        const double angle_off =
+            given ? 0
+                  : (static_cast<double>(std::abs(position)) * kF32 * 2 + inner) * (std::abs(own) + std::abs(other));
+        off = off * std::abs(cosine) + double{x.off(t, partner)} * std::abs(sine) + angle_off;
+      }
+      into.value[at] = static_cast<float>(value);
+      const bool copied = inside >= rotated;
+      const double rounding =
+          copied ? 1.01 * u * std::abs(value) : 1.01 * u * std::abs(value) + 1.01 * inner * magnitude;
+      into.bound[at] = static_cast<float>(rounding + off + least_error(out.format));
+    }
+  }
+  return true;
+}
+
+}  // namespace nanscope

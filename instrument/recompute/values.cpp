@@ -1,0 +1,123 @@
+#include "instrument/recompute/values.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/numbers/codec.h"
+#include "instrument/recompute/bounds.h"
+#include "instrument/recompute/recompute.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::size_t kHeldElements = std::size_t{24} << 20;
+constexpr int kDeepest = 12;
+
+}  // namespace
+
+Format Values::precision(const Tensor& tensor) {
+  constexpr std::int64_t kSampled = 4096;
+  constexpr std::int64_t kFewest = 32;
+  if (!tensor.known || tensor.stated || tensor.format != Format::f32 || tensor.count() == 0) return tensor.format;
+  const auto known = precisions_.find(tensor.id);
+  if (known != precisions_.end()) return known->second;
+  const std::int64_t rows = std::clamp<std::int64_t>(kSampled / std::max<std::int64_t>(1, tensor.channels), 1, tensor.tokens);
+  Format narrowest = tensor.format;
+  const Result<TensorData> data = run().read(tensor, 0, rows);
+  for (const Format format : {Format::f16, Format::bf16}) {
+    std::int64_t told = 0;
+    bool holds = data.has_value();
+    for (std::int64_t i = 0; holds && i < data->count(); ++i) {
+      const float value = data->value(i);
+      if (value == 0 || !std::isfinite(value)) continue;
+      ++told;
+      holds = decode(format, encode(format, value, Overflow::saturate)) == value;
+    }
+    if (holds && told >= kFewest) narrowest = format;
+  }
+  return precisions_[tensor.id] = narrowest;
+}
+
+Format Values::activation_format(StepId step) {
+  const auto known = formats_.find(step);
+  if (known != formats_.end()) return known->second;
+  std::map<Format, std::int64_t> votes;
+  for (const Tensor& tensor : run().content(step).tensors) {
+    const Op* op = run().maker(tensor);
+    const bool counts =
+        tensor.known && op != nullptr &&
+        (op->kind == OpKind::gemm || op->kind == OpKind::layer_norm || op->kind == OpKind::residual_add);
+    if (counts && info(tensor.format).bits >= 16) votes[precision(tensor)] += tensor.count();
+  }
+  const auto most =
+      std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return formats_[step] = most == votes.end() ? Format::f32 : most->first;
+}
+
+bool Values::available(const Tensor& tensor, int depth) {
+  if (tensor.known) return !tensor.stated;
+  if (depth > kDeepest) return false;
+  const auto known = available_.find(tensor.id);
+  if (known != available_.end()) return known->second;
+  available_[tensor.id] = false;
+  const Op* op = run().maker(tensor);
+  const Recipe* recipe = op != nullptr ? recipe_of(op->kind) : nullptr;
+  if (recipe == nullptr) return false;
+  // A weight that was not dumped is not among the inputs; the recipe itself says so.
+  bool all = true;
+  for (const Input& input : op->inputs) {
+    const Tensor* in = run().tensor(input.tensor);
+    const Op* maker = in != nullptr ? run().maker(*in) : nullptr;
+    const bool optional = maker != nullptr && maker->kind == OpKind::parameter;
+    if (!optional) all = all && in != nullptr && available(*in, depth + 1);
+  }
+  return available_[tensor.id] = all;
+}
+
+std::optional<Block> Values::rows(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  if (const auto held = held_.find(tensor.id); held != held_.end()) {
+    const Block& whole = *held->second;
+    if (first < 0 || first + count > whole.rows) return std::nullopt;
+    const auto begin = static_cast<std::ptrdiff_t>(first * whole.columns);
+    const auto end = static_cast<std::ptrdiff_t>((first + count) * whole.columns);
+    Block part{count, whole.columns, {whole.value.begin() + begin, whole.value.begin() + end}, {}};
+    if (!whole.error.empty()) part.error.assign(whole.error.begin() + begin, whole.error.begin() + end);
+    return part;
+  }
+  if (tensor.known) {
+    const Result<TensorData> data = run().read(tensor, first, count);
+    if (!data) return std::nullopt;
+    Block made{count, tensor.channels, {}, {}};
+    data->decode_into(made.value);
+    return made;
+  }
+  const Op* op = run().maker(tensor);
+  if (op == nullptr || depth_ > kDeepest || !available(tensor)) return std::nullopt;
+  ++depth_;
+  const OpForm form = recomputer_.form_of(*op, tensor);
+  const auto prediction = recomputer_.settled(*op, tensor) ? recomputer_.predict(*op, tensor, form, first, count) : std::nullopt;
+  --depth_;
+  if (!prediction) return std::nullopt;
+  Block made{prediction->rows, prediction->columns, std::move(prediction->value), std::move(prediction->bound)};
+  for (float& bound : made.error) bound = std::abs(bound);
+  return made;
+}
+
+std::shared_ptr<const Block> Values::all(const Tensor& tensor) {
+  const auto known = held_.find(tensor.id);
+  if (known != held_.end()) return known->second;
+  auto made = rows(tensor, 0, tensor.tokens);
+  if (!made) return nullptr;
+  auto whole = std::make_shared<const Block>(std::move(*made));
+  if (held_elements_ + whole->value.size() > kHeldElements) {
+    held_.clear();
+    held_elements_ = 0;
+  }
+  if (static_cast<std::int64_t>(whole->value.size()) <= kMostHeld) {
+    held_elements_ += whole->value.size();
+    held_[tensor.id] = whole;
+  }
+  return whole;
+}
+
+}  // namespace nanscope

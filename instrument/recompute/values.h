@@ -1,0 +1,112 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "instrument/diagnosis/facts.h"
+#include "instrument/recompute/arithmetic.h"
+
+namespace nanscope {
+
+/// Rows of a tensor as numbers, and how far each may be from what the run had: 0 for what was dumped.
+struct Block {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::vector<float> value;
+  std::vector<float> error;  ///< empty: exact
+
+  const float* row(std::int64_t at) const { return value.data() + at * columns; }
+  float off(std::int64_t at, std::int64_t column) const {
+    return error.empty() ? 0.0F : error[static_cast<std::size_t>(at * columns + column)];
+  }
+};
+
+/// What an op that is done like this has wrong.
+enum class About : std::uint8_t { arithmetic, scale, format, mask };
+
+/// How an op is done again. What the kinds of ops leave open (the form of an activation, a factor, a reading of codes)
+/// is a number that each kind gives its own meaning, with a text for people.
+struct OpForm {
+  std::string text;
+  int variant = 0;
+  double number = 0;              ///< a factor, a base, an eps
+  double cap = 0;                 ///< of scores, cap * tanh(score / cap); 0: none
+  int scale_power = 1;            ///< how often a scale is applied
+  std::optional<Format> as = {};  ///< in which format codes are read
+  TensorId other = 0;             ///< another tensor in the place of a weight, a scale or an operand
+  int shift = 0;                  ///< of positions, rows or the mask
+  std::int64_t heads = 0;         ///< of queries; 0: as its tensors state
+  int rounded = 0;                ///< whether what is between is rounded to the activations' format
+  bool fault = false;             ///< no healthy op does it like this
+  About about = About::arithmetic;
+  bool operator==(const OpForm& other_form) const {
+    return variant == other_form.variant && number == other_form.number && cap == other_form.cap &&
+           scale_power == other_form.scale_power && as == other_form.as && other == other_form.other &&
+           shift == other_form.shift && heads == other_form.heads && rounded == other_form.rounded;
+  }
+};
+
+/// What an output should have been: value and bound of each element of some rows. Elements whose bound is negative are
+/// not judged (a mask hides them).
+struct Prediction {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::vector<float> value;
+  std::vector<float> bound;
+
+  void resize(std::int64_t r, std::int64_t c) {
+    rows = r;
+    columns = c;
+    value.assign(static_cast<std::size_t>(r * c), 0.0F);
+    bound.assign(static_cast<std::size_t>(r * c), 0.0F);
+  }
+};
+
+class Recomputer;
+
+/// Values of tensors, those that were not dumped computed from what they are made of.
+class Values {
+ public:
+  Values(Facts& facts, Arithmetic& arithmetic, Recomputer& recomputer)
+      : facts_(facts), arithmetic_(arithmetic), recomputer_(recomputer) {}
+
+  Facts& facts() { return facts_; }
+  RunView& run() { return facts_.run; }
+  Arithmetic& arithmetic() { return arithmetic_; }
+  Recomputer& recomputer() { return recomputer_; }
+
+  /// Nothing when they cannot be had. Rows [first, first + count).
+  std::optional<Block> rows(const Tensor& tensor, std::int64_t first, std::int64_t count);
+  /// All rows, kept for the next who asks.
+  std::shared_ptr<const Block> all(const Tensor& tensor);
+  /// Whether rows() would give any, without computing them.
+  bool available(const Tensor& tensor, int depth = 0);
+  /// The narrowest format that holds what a tensor holds: numbers of bf16 are often dumped as f32.
+  Format precision(const Tensor& tensor);
+  /// The format that activations of a step have, mostly: what was not dumped is taken to be rounded to it.
+  Format activation_format(StepId step);
+
+  /// What was computed of tensors that were not dumped: an op's form has changed.
+  void forget() {
+    held_.clear();
+    held_elements_ = 0;
+  }
+
+  static constexpr std::int64_t kMostHeld = std::int64_t{1} << 22;  ///< elements of a tensor that is kept
+
+ private:
+  Facts& facts_;
+  Arithmetic& arithmetic_;
+  Recomputer& recomputer_;
+  std::unordered_map<TensorId, std::shared_ptr<const Block>> held_;
+  std::size_t held_elements_ = 0;
+  std::unordered_map<TensorId, bool> available_;
+  std::unordered_map<StepId, Format> formats_;
+  std::unordered_map<TensorId, Format> precisions_;
+  int depth_ = 0;
+};
+
+}  // namespace nanscope

@@ -1,0 +1,116 @@
+#include "core/run/kv_slots.h"
+
+#include <gtest/gtest.h>
+
+#include "instrument/diagnosis/facts.h"
+#include "tests/unit/instrument/diagnosis/memory_run.h"
+
+namespace nanscope {
+namespace {
+
+using testing::constant;
+using testing::RunBuilder;
+
+KvRow row(std::int64_t step, std::int64_t request, std::int64_t block, std::int64_t begin, std::int64_t end,
+          std::int64_t first_token, KvAction action, const std::string& writer = "attention", std::int64_t layer = -1) {
+  return {step, request, layer, block, begin, end, first_token, action, writer, Format::e4m3};
+}
+
+TEST(KvSlots, FindsTheSlotOfAPosition) {
+  const std::vector<KvRow> history = {row(1, 0, 5, 0, 16, 0, KvAction::allocated),
+                                      row(1, 0, 3, 0, 16, 16, KvAction::allocated)};
+  const KvSlots slots(history);
+  ASSERT_TRUE(slots.locate(0, 17, 1).has_value());
+  EXPECT_EQ(slots.locate(0, 17, 1)->block, 3);
+  EXPECT_EQ(slots.locate(0, 17, 1)->slot, 1);
+  EXPECT_EQ(slots.locate(0, 15, 1)->block, 5);
+  EXPECT_FALSE(slots.locate(0, 32, 1).has_value());
+  EXPECT_FALSE(slots.locate(9, 0, 1).has_value());
+}
+
+TEST(KvSlots, WhatComesLaterIsNotSeen) {
+  const std::vector<KvRow> history = {row(1, 0, 5, 0, 16, 0, KvAction::allocated),
+                                      row(2, 0, 3, 0, 16, 16, KvAction::allocated),
+                                      row(2, 0, 3, 0, 1, 16, KvAction::written)};
+  const KvSlots slots(history);
+  EXPECT_FALSE(slots.locate(0, 16, 1).has_value());
+  EXPECT_TRUE(slots.locate(0, 16, 2).has_value());
+  EXPECT_EQ(slots.last_writer({3, 0}, 0, 1, false), nullptr);
+  EXPECT_NE(slots.last_writer({3, 0}, 0, 2, false), nullptr);
+}
+
+TEST(KvSlots, TheLastWriterOfASlotWins) {
+  const std::vector<KvRow> history = {row(1, 0, 5, 0, 4, 0, KvAction::written), row(1, 0, 5, 0, 16, 0, KvAction::freed),
+                                      row(2, 1, 5, 0, 16, 0, KvAction::allocated),
+                                      row(2, 1, 5, 0, 2, 0, KvAction::written)};
+  const KvSlots slots(history);
+  EXPECT_EQ(slots.last_writer({5, 1}, 0, 2, false)->request, 1);
+  EXPECT_EQ(slots.last_writer({5, 2}, 0, 2, false)->request, 0);
+  EXPECT_EQ(slots.last_writer({5, 4}, 0, 2, false), nullptr);  // never written
+  EXPECT_TRUE(slots.freed_since(history[0], 2));
+  EXPECT_FALSE(slots.freed_since(history[3], 2));
+}
+
+TEST(KvSlots, AScrubIsTheLastWrite) {
+  const std::vector<KvRow> history = {row(1, 0, 5, 0, 4, 0, KvAction::written),
+                                      row(2, 1, 5, 0, 16, 0, KvAction::scrubbed)};
+  const KvSlots slots(history);
+  EXPECT_EQ(slots.last_writer({5, 1}, 0, 2, false)->action, KvAction::scrubbed);
+}
+
+TEST(KvSlots, SharingHoldsUntilTheBlockIsAllocatedAnew) {
+  const std::vector<KvRow> history = {row(1, 0, 5, 0, 16, 0, KvAction::allocated),
+                                      row(2, 1, 5, 0, 16, 0, KvAction::shared)};
+  const KvSlots slots(history);
+  EXPECT_EQ(slots.shared(0, 5, 2), nullptr);
+  EXPECT_NE(slots.shared(1, 5, 2), nullptr);
+  EXPECT_EQ(slots.shared(1, 5, 1), nullptr);
+}
+
+TEST(KvSlots, ARecurrentStateIsNoPartOfTheContext) {
+  const std::vector<KvRow> history = {row(1, 0, 5, 0, 16, 0, KvAction::allocated),
+                                      row(1, 0, 6, 0, 16, 0, KvAction::allocated, "recurrent_state"),
+                                      row(1, 0, 6, 0, 16, 0, KvAction::written, "recurrent_state", 2)};
+  const KvSlots slots(history);
+  EXPECT_EQ(slots.locate(0, 3, 1)->block, 5);
+  EXPECT_EQ(slots.last_writer({6, 0}, 0, 1, false), nullptr);
+  EXPECT_NE(slots.last_writer({6, 0}, 0, 1, true), nullptr);
+}
+
+TEST(KeyRows, WhatAttentionStoredExplainsANaNBeforeALaterStateDoes) {
+  for (const bool stored_nan : {true, false}) {
+    RunBuilder b;
+    b.request(0, {1, 1});
+    b.step(0, 0, 0, 2);
+    b.op(0, "kv_store", "kv_store", {});
+    const float value = stored_nan ? 0.0F / 0.0F : 1.0F;
+    b.output("k_codes", {2, 4, 0, 1}, constant(value), Format::e4m3);
+    b.output("v_codes", {2, 4, 0, 1}, constant(1), Format::e4m3);
+    b.kv(0, 5, 0, 2, 0, KvAction::written);
+    b.kv(0, 5, 0, 2, 0, KvAction::written, "recurrent_state", Format::f32, 3);
+    b.request(1, {1});
+    const std::int64_t step = b.step(1, 0, 0, 1);
+    b.kv(1, 5, 0, 2, 0, KvAction::allocated);
+    Facts facts(b.run, b.tensors);
+    const KeyRow key = facts.key_row(*b.run.step(step), 0, 1);
+    ASSERT_NE(key.writer, nullptr);
+    EXPECT_EQ(key.writer->writer, stored_nan ? "attention" : "recurrent_state");
+    EXPECT_FALSE(key.in_context);
+    EXPECT_FALSE(key.own);
+  }
+}
+
+TEST(Limits, RoundingHeadroomIsHalfAGapBeyondTheLargest) {
+  EXPECT_DOUBLE_EQ(rounding_headroom(Format::e4m3), 448.0 / 464.0);
+  EXPECT_DOUBLE_EQ(rounding_headroom(Format::f16), 65504.0 / 65520.0);
+  EXPECT_DOUBLE_EQ(rounding_headroom(Format::int8), 127.0 / 127.5);
+  EXPECT_DOUBLE_EQ(rounding_headroom(Format::e5m2), 57344.0 / 61440.0);
+}
+
+TEST(Limits, RoundingNoiseIsHalfAGapOverRootThree) {
+  EXPECT_NEAR(rounding_noise(Format::e4m3, 1), 0.0625 / 1.7320508, 1e-9);
+  EXPECT_NEAR(rounding_noise(Format::int8, 50), 0.01 / 1.7320508, 1e-9);
+}
+
+}  // namespace
+}  // namespace nanscope

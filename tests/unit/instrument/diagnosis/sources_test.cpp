@@ -1,0 +1,158 @@
+#include <gtest/gtest.h>
+
+#include "instrument/diagnosis/cascade.h"
+#include "instrument/diagnosis/evidence.h"
+#include "core/run/run_data.h"
+#include "core/run/tensor_source.h"
+#include "instrument/diagnosis/why.h"
+#include "core/recording/writer.h"
+#include "tests/unit/instrument/diagnosis/memory_run.h"
+#include "tests/unit/instrument/diagnosis/small_cascade.h"
+
+namespace nanscope {
+namespace {
+
+using testing::MemoryTensors;
+using testing::SmallCascade;
+
+TEST(TensorData, CodesAreLittleEndian) {
+  const TensorData half{Format::f16, 1, 2, {std::byte{0x00}, std::byte{0x3c}, std::byte{0xff}, std::byte{0x7b}}};
+  EXPECT_EQ(half.code(0), 0x3c00U);
+  EXPECT_EQ(half.value(0), 1.0F);
+  EXPECT_EQ(half.code(0, 1), 0x7bffU);
+  EXPECT_EQ(half.value(0, 1), 65504.0F);
+}
+
+TEST(CachedTensors, AsksOnceAndRemembersFailures) {
+  MemoryTensors source;
+  source.data[1] = {Format::e4m3, 1, 2, {std::byte{1}, std::byte{2}}};
+  CachedTensors cache(source);
+  EXPECT_NE(cache.fetch(1), nullptr);
+  EXPECT_NE(cache.fetch(1), nullptr);
+  EXPECT_EQ(cache.fetch(2), nullptr);
+  EXPECT_EQ(cache.fetch(2), nullptr);
+  EXPECT_EQ(source.fetches, 2);
+}
+
+TEST(CachedTensors, DropsTheOldestBeyondItsBudget) {
+  MemoryTensors source;
+  for (std::int64_t i = 1; i <= 3; ++i) source.data[i] = {Format::e4m3, 1, 4, std::vector<std::byte>(4)};
+  CachedTensors cache(source, 8);
+  const auto held = cache.fetch(1);
+  cache.fetch(2);
+  cache.fetch(1);
+  cache.fetch(3);  // 2 is the oldest now
+  EXPECT_EQ(source.fetches, 3);
+  cache.fetch(1);
+  EXPECT_EQ(source.fetches, 3);
+  cache.fetch(2);
+  EXPECT_EQ(source.fetches, 4);
+  EXPECT_EQ(held->count(), 4);
+}
+
+TEST(CachedTensors, RefusesFewerBytesThanTheShapeSays) {
+  MemoryTensors source;
+  source.data[1] = {Format::f32, 2, 2, std::vector<std::byte>(15)};
+  CachedTensors cache(source);
+  EXPECT_EQ(cache.fetch(1), nullptr);
+}
+
+TEST(Evidence, TextOfNumbersThatAreNoNumbers) {
+  EXPECT_EQ(to_string(EvidenceValue{0.0 / 0.0}), "nan");
+  EXPECT_EQ(to_string(EvidenceValue{-1.0 / 0.0}), "-inf");
+  EXPECT_EQ(to_string(EvidenceValue{std::int64_t{7}}), "7");
+  EXPECT_EQ(to_string(EvidenceValue{std::string("0x7F")}), "0x7F");
+}
+
+TEST(Evidence, PlacesAreWrittenAsCommandsTakeThem) {
+  Where where;
+  EXPECT_EQ(place_text(where), "");
+  where.request = 4;
+  where.step = 0;
+  where.op = "lm_head";
+  where.role = "logits";
+  where.tokens = Range{2, 5};
+  where.channels = Range{7, 7};
+  EXPECT_EQ(place_text(where), "4/0/-/lm_head.logits[2,7]");
+  EXPECT_EQ(tensor_text(where), "4/0/-/lm_head.logits");
+  where.layer = 3;
+  where.channels.reset();
+  EXPECT_EQ(place_text(where), "4/0/3/lm_head.logits[2]");
+}
+
+/// Writes a hand-made run into a recording in memory.
+Recording recorded(SmallCascade& made, bool with_bytes) {
+  testing::MemoryRun& run = made.builder.run;
+  auto writer = RecordingWriter::create_in_memory(RunInfo{});
+  EXPECT_TRUE(writer.has_value());
+  for (const WeightRow& row : run.weight_rows) (*writer)->add(row);
+  for (const RequestRow& row : run.request_rows) (*writer)->add(row);
+  std::size_t tensor = 0;
+  for (const StepRow& step : run.step_rows) {
+    (*writer)->add(step);
+    for (const OpRow& op : run.op_rows) {
+      if (op.step != step.id) continue;
+      (*writer)->add(op, run.inputs_of(op.id));
+      for (; tensor < run.tensor_rows.size() && run.tensor_rows[tensor].op == op.id; ++tensor) {
+        const TensorRow& row = run.tensor_rows[tensor];
+        const std::vector<Health>& rows = run.detail.at(row.id);
+        (*writer)->add(row, {rows, {}},
+                       with_bytes ? made.builder.tensors.data.at(row.id).bytes : std::vector<std::byte>{});
+      }
+    }
+    for (const ScaleRow& row : run.scale_rows) {
+      if (row.step == step.id) (*writer)->add(row);
+    }
+    for (const KvRow& row : run.kv_rows) {
+      if (row.step == step.id) (*writer)->add(row);
+    }
+    EXPECT_TRUE((*writer)->commit_step().has_value());
+  }
+  for (const TokenRow& row : run.token_rows) (*writer)->add(row);
+  Result<Recording> recording = (*writer)->finish_in_memory(static_cast<std::int64_t>(run.op_rows.size()));
+  EXPECT_TRUE(recording.has_value()) << (recording ? "" : recording.error().message);
+  return std::move(*recording);
+}
+
+TEST(RecordingRun, ARecordingIsDiagnosedAsItsRows) {
+  SmallCascade made;
+  const Recording recording = recorded(made, true);
+  RecordingRun run(recording);
+  StoredTensors tensors(recording);
+  const Result<Cascade> found = cascade(run, tensors);
+  ASSERT_TRUE(found.has_value()) << found.error().message;
+  for (const Link& link : found->links) EXPECT_EQ(link.state, LinkState::found) << link.id << ": " << link.summary;
+}
+
+TEST(RecordingRun, AWalkByPlaceEndsAtTheScale) {
+  SmallCascade made;
+  const Recording recording = recorded(made, true);
+  StoredTensors tensors(recording);
+  const Result<WhyPath> path = why(recording, tensors, "3/0/0/logits[0,0]");
+  ASSERT_TRUE(path.has_value()) << path.error().message;
+  EXPECT_EQ(path->hops.size(), 20U);
+  EXPECT_EQ(path->hops.back().kind, HopKind::scale);
+  EXPECT_FALSE(why(recording, tensors, "3/0/0/nothing[0,0]").has_value());
+}
+
+TEST(RecordingRun, APlaceWithoutAnElementMeansTheFirstBadOne) {
+  SmallCascade made;
+  const Recording recording = recorded(made, true);
+  StoredTensors tensors(recording);
+  const Result<WhyPath> path = why(recording, tensors, "1/0/1/kv_read.k_read");
+  ASSERT_TRUE(path.has_value()) << path.error().message;
+  EXPECT_EQ(place_text(path->hops.front().where), "1/0/1/kv_read.k_read[0,0]");
+}
+
+TEST(StoredTensors, SayWhatWasNotCaptured) {
+  SmallCascade made;
+  const Recording recording = recorded(made, false);
+  StoredTensors tensors(recording);
+  const Result<TensorData> data = tensors.fetch(1);
+  ASSERT_FALSE(data.has_value());
+  EXPECT_EQ(data.error().message, "tensor 1: its elements were not captured");
+  EXPECT_FALSE(tensors.fetch(123456).has_value());
+}
+
+}  // namespace
+}  // namespace nanscope
