@@ -1,0 +1,106 @@
+#include "scenarios/open_run.h"
+
+#include <array>
+#include <fstream>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "core/run/recording_view.h"
+#include "core/run/view_rows.h"
+#include "scenarios/replay.h"
+
+namespace nanscope {
+
+/// In the order in which they are built on each other.
+struct OpenRun::Parts {
+  std::string target;
+
+  std::optional<Recording> recording;
+  std::optional<RecordingRun> recording_rows;
+  std::optional<scenarios::RecordingTensors> recording_tensors;
+  std::optional<RecordingView> recording_view;
+
+  std::unique_ptr<OpenDump> dump;
+  std::optional<DumpRun> dump_run;
+  std::optional<ViewRows> dump_rows;
+  std::optional<ViewTensors> dump_tensors;
+
+  Status open_recording(const std::filesystem::path& path, const OpenRunOptions& options) {
+    Result<Recording> opened = Recording::open(path);
+    if (!opened) return tl::unexpected(std::move(opened.error()));
+    recording.emplace(std::move(*opened));
+    recording->stop_with(options.stop);
+    recording_rows.emplace(*recording);
+    recording_tensors.emplace(*recording, options.stop);
+    recording_view.emplace(*recording_rows, *recording_tensors);
+    return {};
+  }
+
+  Status open_dump(const std::filesystem::path& path, const OpenRunOptions& options) {
+    OpenDumpOptions opening;
+    opening.progress = options.progress;
+    opening.stop = options.stop;
+    opening.sums = options.sums;
+    Result<std::unique_ptr<OpenDump>> opened = OpenDump::open(path, opening);
+    if (!opened) return tl::unexpected(std::move(opened.error()));
+    dump = std::move(*opened);
+    dump_run.emplace(dump->dump(), *dump, options.stop);
+    dump_rows.emplace(*dump_run);
+    dump_tensors.emplace(*dump_run);
+    return {};
+  }
+};
+
+bool looks_like_recording(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return false;
+  // msprobe's databases are SQLite too.
+  if (path.ends_with(".vis.db") || path.ends_with(".trend.db")) return false;
+  constexpr std::string_view kSqlite = "SQLite format 3";
+  std::array<char, kSqlite.size()> head{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), head.size());
+  return path.ends_with(".nanscope") || (file && std::string_view(head.data(), head.size()) == kSqlite);
+}
+
+OpenRun::OpenRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+OpenRun::~OpenRun() = default;
+
+Result<std::unique_ptr<OpenRun>> OpenRun::open(const std::filesystem::path& path, const OpenRunOptions& options) {
+  auto parts = std::make_unique<Parts>();
+  parts->target = path.string();
+  const Status opened =
+      looks_like_recording(path.string()) ? parts->open_recording(path, options) : parts->open_dump(path, options);
+  if (!opened) return tl::unexpected(opened.error());
+  return std::unique_ptr<OpenRun>(new OpenRun(std::move(parts)));
+}
+
+RunView& OpenRun::view() {
+  if (parts_->dump_run) return *parts_->dump_run;
+  return *parts_->recording_view;
+}
+
+RunData& OpenRun::rows() {
+  if (parts_->dump_rows) return *parts_->dump_rows;
+  return *parts_->recording_rows;
+}
+
+TensorSource& OpenRun::tensors() {
+  if (parts_->dump_tensors) return *parts_->dump_tensors;
+  return *parts_->recording_tensors;
+}
+
+const Recording* OpenRun::recording() const { return parts_->recording ? &*parts_->recording : nullptr; }
+const OpenDump* OpenRun::dump() const { return parts_->dump.get(); }
+OpenDump* OpenRun::dump() { return parts_->dump.get(); }
+DumpRun* OpenRun::dump_run() { return parts_->dump_run ? &*parts_->dump_run : nullptr; }
+const std::string& OpenRun::target() const { return parts_->target; }
+
+std::span<const RunNote> OpenRun::unread() const {
+  if (parts_->dump) return parts_->dump->unread();
+  return {};
+}
+
+}  // namespace nanscope

@@ -1,0 +1,62 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+
+#include "core/dump/dump_run.h"
+#include "core/recording/reader.h"
+#include "core/result.h"
+#include "core/run/run_data.h"
+#include "core/run/run_view.h"
+#include "core/run/tensor_source.h"
+#include "instrument/dump/open_dump.h"
+
+namespace nanscope {
+
+struct OpenRunOptions {
+  /// Bytes of a dump that were scanned, and in all: one call at a time, from any thread. Not called for recordings.
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress;
+  /// Ends opening, and all reads of the run later on.
+  std::stop_token stop;
+  bool sums = false;  ///< health of a dump's activations has sums, which doubles the time of the scan
+};
+
+/// A file of which Recording::open() is to say what is wrong with it, rather than OpenDump: it has a recording's name,
+/// or its bytes are a database that no other producer is known to write.
+bool looks_like_recording(const std::string& path);
+
+/// A recording or a dump, open to be looked at: nobody who has one needs to know which.
+class OpenRun {
+ public:
+  /// Errors, in one line: those of Recording::open() and OpenDump::open(); stopped.
+  static Result<std::unique_ptr<OpenRun>> open(const std::filesystem::path& path, const OpenRunOptions& options = {});
+  OpenRun(const OpenRun&) = delete;
+  OpenRun& operator=(const OpenRun&) = delete;
+  ~OpenRun();
+
+  RunView& view();
+  /// The same as rows, ids being those of the view.
+  RunData& rows();
+  /// Elements by the ids of the rows; of a recording, what it does not hold is re-made by replay.
+  TensorSource& tensors();
+
+  const Recording* recording() const;  ///< null for a dump
+  const OpenDump* dump() const;        ///< null for a recording
+  OpenDump* dump();
+  DumpRun* dump_run();  ///< null for a recording
+
+  const std::string& target() const;  ///< the path as it was given
+  /// Files and tensors of a dump that could not be read, where others were: to be said aloud.
+  std::span<const RunNote> unread() const;
+
+ private:
+  struct Parts;
+  explicit OpenRun(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace nanscope
