@@ -11,7 +11,7 @@
 #include "core/run/view_rows.h"
 #include "scenarios/replay.h"
 
-namespace nanscope {
+namespace nanscope::scenarios {
 
 /// In the order in which they are built on each other.
 struct OpenRun::Parts {
@@ -19,7 +19,7 @@ struct OpenRun::Parts {
 
   std::optional<Recording> recording;
   std::optional<RecordingRun> recording_rows;
-  std::optional<scenarios::RecordingTensors> recording_tensors;
+  std::optional<RecordingTensors> recording_tensors;
   std::optional<RecordingView> recording_view;
 
   std::unique_ptr<OpenDump> dump;
@@ -103,4 +103,4 @@ std::span<const RunNote> OpenRun::unread() const {
   return {};
 }
 
-}  // namespace nanscope
+}  // namespace nanscope::scenarios

@@ -15,7 +15,7 @@
 #include "core/run/tensor_source.h"
 #include "instrument/dump/open_dump.h"
 
-namespace nanscope {
+namespace nanscope::scenarios {
 
 struct OpenRunOptions {
   /// Bytes of a dump that were scanned, and in all: one call at a time, from any thread. Not called for recordings.
@@ -59,4 +59,4 @@ class OpenRun {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace nanscope
+}  // namespace nanscope::scenarios
