@@ -3,46 +3,16 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <vector>
 
+#include "core/near.h"
 #include "core/place.h"
 
 namespace nanscope {
 namespace {
 
 constexpr std::size_t kListed = 6;
-
-/// Levenshtein distance, for "did you mean".
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({substitute, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-/// The few of `names` that come nearest to `wanted`, quoted.
-std::string near(const std::set<std::string>& names, const std::string& wanted) {
-  std::vector<std::pair<std::size_t, std::string>> ranked;
-  for (const std::string& name : names) {
-    const bool contains = name.find(wanted) != std::string::npos || wanted.find(name) != std::string::npos;
-    ranked.emplace_back(contains ? 0 : distance(name, wanted), name);
-  }
-  std::sort(ranked.begin(), ranked.end());
-  if (ranked.size() > kListed) ranked.resize(kListed);
-  std::vector<std::string> quoted;
-  quoted.reserve(ranked.size());
-  for (const auto& [rank, name] : ranked) quoted.push_back("'" + name + "'");
-  return fmt::format("{}", fmt::join(quoted, ", "));
-}
 
 class Resolver {
  public:
@@ -181,7 +151,8 @@ class Resolver {
     });
     if (!status) return tl::unexpected(std::move(status.error()));
     if (names.empty()) return error("no op was recorded there");
-    return error(fmt::format("no op or role is called '{}'; near: {}", place_.op, near(names, place_.op)));
+    return error(
+        fmt::format("no op or role is called '{}'; near: {}", place_.op, near_names(names, place_.op, kListed)));
   }
 
   Result<ResolvedPlace> locate(ResolvedPlace found) const {
