@@ -85,7 +85,16 @@ Result<Place> parse_place(std::string_view text) {
       return tl::unexpected(std::move(status.error()));
     }
   }
-  const std::string_view path = text.substr(0, bracket);
+  std::string_view path = text.substr(0, bracket);
+  if (path.starts_with('@')) {
+    const std::string_view rank = path.substr(1, path.find('/') - 1);
+    const std::optional<std::int64_t> found = number(rank);
+    if (!found || rank.size() + 1 == path.size()) {
+      return refuse(text, 1, "a rank is a number with a slash behind it");
+    }
+    place.rank = *found;
+    path.remove_prefix(rank.size() + 2);
+  }
   const std::size_t slash = path.rfind('/');
   if (slash != std::string_view::npos) {
     if (auto status = parse_prefix(text, path.substr(0, slash), place); !status) {
@@ -110,7 +119,7 @@ std::string to_string(const Place& place) {
   const auto text = [](const std::optional<std::int64_t>& part) {
     return part ? fmt::to_string(*part) : std::string{};
   };
-  std::string out;
+  std::string out = place.rank == 0 ? std::string() : fmt::format("@{}/", place.rank);
   if (place.request) out += text(place.request) + "/";
   if (place.request || place.step) out += text(place.step) + "/";
   if (place.request || place.step || place.layer) out += (place.layer == -1 ? "-" : text(place.layer)) + "/";

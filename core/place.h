@@ -9,11 +9,12 @@
 
 namespace nanscope {
 
-/// The address of a tensor or of one element: `request/step/layer/op.role[token,channel]`. Parts
-/// are left out where the rest is unambiguous: leading ones with their slash (`3/attn_norm` is a
-/// layer and an op), any of them by leaving it empty (`4///logits`), the role, the element, the
-/// channel. `step` counts within its request, 0 is the prefill. `layer` is `-` for ops outside the
-/// layers, where any number is accepted too. `token` is a position in the request.
+/// The address of a tensor or of one element: `request/step/layer/op.role[token,channel]`, behind
+/// `@rank/` where it is of a rank other than the first. Parts are left out where the rest is
+/// unambiguous: leading ones with their slash (`3/attn_norm` is a layer and an op), any of them by
+/// leaving it empty (`4///logits`), the role, the element, the channel. `step` counts within its
+/// request, 0 is the prefill. `layer` is `-` for ops outside the layers, where any number is accepted
+/// too. `token` is a position in the request.
 struct Place {
   std::optional<std::int64_t> request;
   std::optional<std::int64_t> step;
@@ -22,6 +23,7 @@ struct Place {
   std::string role;                   ///< empty: the op's only output, or the one called `out`
   std::optional<std::int64_t> token;
   std::optional<std::int64_t> channel;
+  std::int64_t rank = 0;
 
   bool operator==(const Place&) const = default;
 };
