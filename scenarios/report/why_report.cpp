@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <numeric>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/numbers/format.h"
+#include "instrument/diagnosis/why_brief.h"
 
 namespace nanscope::report {
 
@@ -19,17 +22,51 @@ std::string numbers_text(const std::vector<Evidence>& numbers, const Terminal& t
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+/// The element by the name that the producer gave its tensor, and its place where that is another.
 std::string hop_title(const Hop& hop, const Terminal& terminal) {
-  const std::string place = printable(place_text(hop.where), terminal);
-  if (!hop.code || !hop.value) return paint(terminal, Ink::bold, place);
-  const std::string value = value_and_bits(hop.format, *hop.value, *hop.code);
-  return fmt::format("{}  {} {}", paint(terminal, Ink::bold, place), name(hop.format),
-                     paint(terminal, hop.bad ? Ink::red : Ink::green, value));
+  const std::string place = place_text(hop.where);
+  const std::string tensor = tensor_text(hop.where);
+  const bool named = !hop.tensor.empty() && hop.tensor != tensor;
+  std::string title =
+      paint(terminal, Ink::bold, printable(named ? hop.tensor + place.substr(tensor.size()) : place, terminal));
+  if (title.empty()) title = paint(terminal, Ink::bold, name(hop.kind));
+  if (hop.code && hop.value) {
+    const std::string value = value_and_bits(hop.format, *hop.value, *hop.code);
+    title += fmt::format("  {} {}", name(hop.format), paint(terminal, hop.bad ? Ink::red : Ink::green, value));
+  }
+  if (named && hop.where.op_id != 0) title += "  " + paint(terminal, Ink::dim, printable(place, terminal));
+  return title;
 }
 
-std::string side(const std::optional<TensorRow>& row) {
-  if (!row) return "absent";
-  return fmt::format("{} {} x {} {:016x}", name(row->format), row->tokens, row->channels, row->hash);
+std::string hop_text(const WhyPath& path, std::size_t number, const Terminal& terminal) {
+  const Hop& hop = path.hops[number];
+  std::string title = hop_title(hop, terminal);
+  if (path.origin == number)
+    title += "  " + paint(terminal, Ink::yellow, terminal.utf8 ? "◀ born here" : "<- born here");
+  std::string text = fmt::format("{:>3}  {}\n", number, title);
+  if (!hop.text.empty()) text += paragraph("     ", printable(hop.text, terminal), terminal);
+  if (!hop.numbers.empty()) text += paragraph("     ", numbers_text(hop.numbers, terminal), terminal);
+  return text;
+}
+
+/// What stands for hops that are not shown.
+std::string left_out(std::size_t count, const Terminal& terminal) {
+  if (count == 0) return {};
+  const std::string dots = terminal.utf8 ? "…" : "...";
+  return fmt::format("     {}\n", paint(terminal, Ink::dim, fmt::format("{} {}", dots, counted(count, "hop"))));
+}
+
+std::string side(const std::optional<Tensor>& tensor) {
+  if (!tensor) return "absent";
+  const std::string shape = fmt::format("{} {} x {}", name(tensor->format), tensor->tokens, tensor->channels);
+  return tensor->hash ? fmt::format("{} {:016x}", shape, *tensor->hash) : shape;
+}
+
+/// The place of a difference, and what a dump calls the tensor.
+std::string place_line(const Difference& difference, const Terminal& terminal) {
+  const std::string place = paint(terminal, Ink::bold, printable(place_text(difference.where), terminal));
+  const std::optional<Tensor>& tensor = difference.a ? difference.a : difference.b;
+  return tensor && !tensor->name.empty() ? fmt::format("{} ({})", place, printable(tensor->name, terminal)) : place;
 }
 
 }  // namespace
@@ -39,19 +76,17 @@ std::string value_and_bits(Format format, float value, std::uint32_t code) {
   return fmt::format("{} 0x{:0{}X}", fmt::format("{}", value), code, digits);
 }
 
-std::string why_text(const WhyPath& path, const Terminal& terminal) {
+std::string why_text(const WhyPath& path, const Terminal& terminal, Hops hops) {
+  std::vector<std::size_t> shown = hops_that_matter(path);
+  if (hops == Hops::all) {
+    shown.resize(path.hops.size());
+    std::iota(shown.begin(), shown.end(), std::size_t{0});
+  }
   std::string text;
-  for (std::size_t i = 0; i < path.hops.size(); ++i) {
-    const Hop& hop = path.hops[i];
-    const bool origin = path.origin == i;
-    std::string title = hop_title(hop, terminal);
-    if (title.empty()) title = paint(terminal, Ink::bold, name(hop.kind));
-    if (origin) title += "  " + paint(terminal, Ink::yellow, terminal.utf8 ? "◀ born here" : "<- born here");
-    text += fmt::format("{:>3}  {}\n", i, title);
-    if (!hop.text.empty()) text += paragraph("     ", printable(hop.text, terminal), terminal);
-    if (!hop.numbers.empty()) {
-      text += paragraph("     ", numbers_text(hop.numbers, terminal), terminal);
-    }
+  std::size_t next = 0;
+  for (const std::size_t number : shown) {
+    text += left_out(number - next, terminal) + hop_text(path, number, terminal);
+    next = number + 1;
   }
   if (!path.conclusion.empty()) text += '\n' + paragraph("Cause     ", printable(path.conclusion, terminal), terminal);
   if (!path.stopped.empty()) text += paragraph("Stopped   ", printable(path.stopped, terminal), terminal);
@@ -63,11 +98,18 @@ std::string diff_text(const DiffReport& report, std::string_view a, std::string_
       heading(fmt::format("nanscope diff {} {}", printable(a, terminal), printable(b, terminal)), terminal);
   text += fmt::format("{} tensors compared, {} differ, {} in one run alone\n", report.compared, report.differing,
                       report.unmatched);
-  if (report.same()) return text + paint(terminal, Ink::green, "The runs are the same, bit for bit.") + '\n';
+  if (report.unknown > 0)
+    text += fmt::format("{} could not be compared: there are neither hashes nor elements\n",
+                        counted(report.unknown, "pair"));
+  if (report.same()) {
+    const char* verdict = report.unknown == 0 ? "The runs are the same, bit for bit."
+                                              : "What could be compared is the same, bit for bit.";
+    return text + paint(terminal, Ink::green, verdict) + '\n';
+  }
   for (std::size_t i = 0; i < report.differences.size(); ++i) {
     const Difference& difference = report.differences[i];
-    const std::string place = paint(terminal, Ink::bold, printable(place_text(difference.where), terminal));
-    text += fmt::format("\n{} {}: {}\n", i == 0 ? "First" : "Also ", place, name(difference.kind));
+    text += fmt::format("\n{} {}: {}\n", i == 0 ? "First" : "Also ", place_line(difference, terminal),
+                        name(difference.kind));
     text += paragraph("  ", printable(difference.summary, terminal), terminal);
     text += fmt::format("  A  {}\n  B  {}\n", side(difference.a), side(difference.b));
   }

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "instrument/diagnosis/diff.h"
@@ -7,8 +8,10 @@
 
 namespace nanscope::report {
 
+enum class Hops : std::uint8_t { all, that_matter };
+
 /// The walk back from an element: one hop a paragraph, with its value, its bits and its numbers.
-std::string why_text(const WhyPath& path, const Terminal& terminal);
+std::string why_text(const WhyPath& path, const Terminal& terminal, Hops hops = Hops::all);
 
 /// Where two runs part: the first difference in full, the others one line each.
 std::string diff_text(const DiffReport& report, std::string_view a, std::string_view b, const Terminal& terminal);
