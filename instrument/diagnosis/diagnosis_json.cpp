@@ -1,54 +1,21 @@
-#include <cmath>
-#include <nlohmann/json.hpp>
-
 #include "instrument/diagnosis/diagnosis.h"
+#include "instrument/diagnosis/json_parts.h"
 
 /// The diagnosis as JSON. Numbers that JSON cannot hold are text: "nan", "inf", "-inf".
 namespace nanscope {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-
-Json range_json(const std::optional<Range>& range) {
-  return range ? Json::array({range->first, range->last}) : Json(nullptr);
-}
-
-Json value_json(const EvidenceValue& value) {
-  if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer;
-  if (const auto* number = std::get_if<double>(&value); number != nullptr && std::isfinite(*number)) return *number;
-  return to_string(value);
-}
-
-Json evidence_json(const std::vector<Evidence>& evidence) {
-  Json object = Json::object();
-  for (const Evidence& item : evidence) object[item.name] = value_json(item.value);
-  return object;
-}
-
-void add_place(Json& object, const Where& where) {
-  object["layer"] = or_null(where.layer);
-  object["op"] = text_or_null(where.op);
-  object["request"] = or_null(where.request);
-  object["step"] = or_null(where.step);
-  object["rank"] = where.rank;
-  object["tokens"] = range_json(where.tokens);
-  object["channels"] = range_json(where.channels);
-}
+using json::Json;
+using json::or_null;
+using json::text_or_null;
 
 Json fault_json(const Fault& fault) {
   Json object;
   object["class"] = fault.fault_class;
   object["tensor"] = fault.tensor;
-  add_place(object, fault.where);
+  json::add_place(object, fault.where);
   object["because"] = or_null(fault.because);
-  object["evidence"] = evidence_json(fault.evidence);
+  object["evidence"] = json::of(fault.evidence);
   object["summary"] = fault.summary;
   object["fix"] = fault.fix;
   return object;
@@ -78,10 +45,10 @@ Json to_json(const Diagnosis& diagnosis) {
   object["chain"] = Json::array();
   for (const Event& event : diagnosis.chain) {
     Json link{{"kind", event.kind}, {"tensor", text_or_null(event.tensor)}};
-    add_place(link, event.where);
+    json::add_place(link, event.where);
     link["because"] = or_null(event.because);
     link["fault"] = or_null(event.fault);
-    link["evidence"] = evidence_json(event.evidence);
+    link["evidence"] = json::of(event.evidence);
     link["text"] = event.text;
     object["chain"].push_back(std::move(link));
   }
@@ -100,7 +67,7 @@ Json to_json(const Diagnosis& diagnosis) {
                                       {"layer", or_null(warning.where.layer)},
                                       {"step", or_null(warning.where.step)},
                                       {"more", warning.more},
-                                      {"evidence", evidence_json(warning.evidence)},
+                                      {"evidence", json::of(warning.evidence)},
                                       {"summary", warning.summary},
                                       {"advice", warning.advice}});
   }

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
+#include <utility>
 
 namespace nanscope {
 namespace {
@@ -11,52 +11,77 @@ namespace {
 // A step of more tokens than any context is a damaged row, not a map to draw.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 26;
 
-CellHealth cell_of(const Health& health) {
+CellHealth cell_of(const Tensor& tensor, const Health& health) {
   if (health.nan > 0) return CellHealth::nan;
-  if (health.pos_inf + health.neg_inf > 0) return CellHealth::inf;
+  if (RunView::symptomatic(tensor, health)) return CellHealth::inf;
   if (health.clipped > 0) return CellHealth::clipped;
   return health.count > 0 ? CellHealth::healthy : CellHealth::absent;
 }
 
+/// Keys, slots of the cache and parameters are no tokens of the step.
+bool speaks_of_tokens(const Tensor& tensor) {
+  return tensor.known && tensor.axis != Axis::keys && tensor.axis != Axis::slots && tensor.axis != Axis::none;
+}
+
 /// Worsens the row's cells by what one tensor says of its tokens.
-void add(RunData& run, const TensorRow& tensor, const Front& front, FrontRow& row) {
-  const CellHealth all = cell_of(tensor.health);
-  std::vector<Health> detail;
+void add(RunView& run, const Tensor& tensor, const Front& front, FrontRow& row) {
+  const CellHealth all = cell_of(tensor, tensor.health);
+  const std::vector<Health>* detail = nullptr;
   if (all > CellHealth::healthy && tensor.tokens > 1) {
-    detail = run.token_health(tensor.id);
-    if (static_cast<std::int64_t>(detail.size()) != tensor.tokens) {
-      detail.clear();
+    detail = &run.rows(tensor);
+    if (detail->empty()) {
+      detail = nullptr;
       row.detailed = false;
     }
   }
-  const std::int64_t begin = std::max<std::int64_t>(0, front.first_token - tensor.first_token);
-  const std::int64_t end = std::min(tensor.tokens, front.first_token + front.tokens - tensor.first_token);
-  for (std::int64_t i = begin; i < end; ++i) {
-    const std::int64_t column = tensor.first_token + i - front.first_token;
-    const CellHealth cell = detail.empty() ? all : cell_of(detail[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = 0; i < tensor.tokens; ++i) {
+    const RowToken token = run.token_of(tensor, i);
+    if (token.span == nullptr || token.span->request != front.request) continue;
+    const std::int64_t column = token.position - front.first_token;
+    if (column < 0 || column >= front.tokens) continue;
+    const CellHealth cell = detail == nullptr ? all : cell_of(tensor, (*detail)[static_cast<std::size_t>(i)]);
     CellHealth& at = row.cells[static_cast<std::size_t>(column)];
     at = std::max(at, cell);
   }
 }
 
-/// The rows of kv_read are keys, not tokens of the step.
-bool speaks_of_tokens(const OpRow& op) { return op.kind != "kv_read"; }
-
-Result<Front> empty_front(RunData& run, std::int64_t request, std::int64_t step, StepRow& found) {
-  const StepRow* row = run.find_step(request, step);
+Result<Front> empty_front(RunView& run, std::int64_t request, std::int64_t step, StepId& found) {
+  const Step* row = run.find_step(request, step);
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   if (row == nullptr) return fail(fmt::format("request {} has no step {}", request, step));
-  if (row->tokens > kMaxTokens) {
+  const auto span = std::find_if(row->spans.begin(), row->spans.end(),
+                                 [&](const Span& one) { return one.request == request && one.index == step; });
+  if (span->rows > kMaxTokens) {
     return fail(
-        fmt::format("request {} step {} claims {} tokens, more than {}", request, step, row->tokens, kMaxTokens));
+        fmt::format("request {} step {} claims {} tokens, more than {}", request, step, span->rows, kMaxTokens));
   }
-  found = *row;
+  found = row->id;
   Front front;
   front.request = request;
   front.step = step;
-  front.first_token = row->first_token;
-  front.tokens = std::max<std::int64_t>(row->tokens, 0);
+  front.first_token = span->first_token;
+  front.tokens = std::max<std::int64_t>(span->rows, 0);
   return front;
+}
+
+FrontRow empty_row(const Front& front, std::string label, std::optional<std::int64_t> layer) {
+  FrontRow row;
+  row.label = std::move(label);
+  row.layer = layer.value_or(-1);
+  row.cells.assign(static_cast<std::size_t>(front.tokens), CellHealth::absent);
+  return row;
+}
+
+/// Worsens the row's cells by what an op made; false when that says nothing of tokens.
+bool add(RunView& run, const Op& op, const Front& front, FrontRow& row) {
+  bool any = false;
+  for (const TensorId id : op.outputs) {
+    const Tensor* tensor = run.tensor(id);
+    if (tensor == nullptr || !speaks_of_tokens(*tensor)) continue;
+    any = true;
+    add(run, *tensor, front, row);
+  }
+  return any;
 }
 
 }  // namespace
@@ -67,53 +92,35 @@ bool Front::clean() const {
   });
 }
 
-Result<Front> front(RunData& run, std::int64_t request, std::int64_t step) {
-  StepRow row;
-  Result<Front> made = empty_front(run, request, step, row);
+Result<Front> front(RunView& run, std::int64_t request, std::int64_t step) {
+  StepId id = 0;
+  Result<Front> made = empty_front(run, request, step, id);
   if (!made) return made;
-  OpFilter op_filter;
-  op_filter.step = row.id;
-  std::unordered_map<std::int64_t, std::size_t> row_of_op;
   bool in_layers = false;
-  for (const OpRow& op : run.ops(op_filter)) {
-    if (!speaks_of_tokens(op)) continue;
-    in_layers = in_layers || op.layer >= 0;
-    std::string label = op.layer >= 0 ? fmt::format("layer {}", op.layer) : std::string(in_layers ? "head" : "embed");
-    if (made->rows.empty() || made->rows.back().label != label) {
-      FrontRow next;
-      next.label = std::move(label);
-      next.layer = op.layer;
-      next.cells.assign(static_cast<std::size_t>(made->tokens), CellHealth::absent);
-      made->rows.push_back(std::move(next));
+  for (const Op& op : run.content(id).ops) {
+    std::string label = op.layer ? fmt::format("layer {}", *op.layer) : std::string(in_layers ? "head" : "embed");
+    if (!made->rows.empty() && made->rows.back().label == label) {
+      add(run, op, *made, made->rows.back());
+      continue;
     }
-    row_of_op.emplace(op.id, made->rows.size() - 1);
-  }
-  TensorFilter filter;
-  filter.step = row.id;
-  for (const TensorRow& tensor : run.tensors(filter)) {
-    const auto at = row_of_op.find(tensor.op);
-    if (at != row_of_op.end()) add(run, tensor, *made, made->rows[at->second]);
+    FrontRow next = empty_row(*made, std::move(label), op.layer);
+    if (!add(run, op, *made, next)) continue;
+    in_layers = in_layers || op.layer.has_value();
+    made->rows.push_back(std::move(next));
   }
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   return made;
 }
 
-Result<Front> front_of_layer(RunData& run, std::int64_t request, std::int64_t step, std::int64_t layer) {
-  StepRow row;
-  Result<Front> made = empty_front(run, request, step, row);
+Result<Front> front_of_layer(RunView& run, std::int64_t request, std::int64_t step, std::int64_t layer) {
+  StepId id = 0;
+  Result<Front> made = empty_front(run, request, step, id);
   if (!made) return made;
-  OpFilter filter;
-  filter.step = row.id;
-  filter.layer = layer;
-  for (const OpRow& op : run.ops(filter)) {
-    if (!speaks_of_tokens(op)) continue;
-    FrontRow next;
-    next.label = op.name;
-    next.layer = layer;
+  for (const Op& op : run.content(id).ops) {
+    if (op.layer.value_or(-1) != layer) continue;
+    FrontRow next = empty_row(*made, op.name, op.layer);
     next.op = op.id;
-    next.cells.assign(static_cast<std::size_t>(made->tokens), CellHealth::absent);
-    for (const TensorRow& tensor : run.tensors_of(op.id)) add(run, tensor, *made, next);
-    made->rows.push_back(std::move(next));
+    if (add(run, op, *made, next)) made->rows.push_back(std::move(next));
   }
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   return made;

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/run/run_data.h"
 #include "core/result.h"
+#include "core/run/run_view.h"
 
 namespace nanscope {
 
@@ -21,12 +21,13 @@ enum class CellHealth : std::uint8_t {
 struct FrontRow {
   std::string label;  ///< "embed", "layer 3", "head", or an op's name
   std::int64_t layer = -1;
-  std::int64_t op = 0;            ///< OpRow::id when the row is one op, else 0
+  std::int64_t op = 0;            ///< when the row is one op, else 0
   std::vector<CellHealth> cells;  ///< one a token of the step
-  bool detailed = true;           ///< false: token health was not recorded, the cells show the whole tensor's
+  bool detailed = true;           ///< false: the health of rows is not known, the cells show the whole tensor's
 };
 
-/// The map of one step: rows from the embedding down to the logits, columns are the step's tokens.
+/// The map of one step: rows from the embedding down to the logits, columns are the tokens
+/// of one request.
 struct Front {
   std::int64_t request = 0;
   std::int64_t step = 0;         ///< within the request
@@ -37,8 +38,8 @@ struct Front {
 };
 
 /// One row a layer. Errors: no such step, rows cannot be read.
-Result<Front> front(RunData& run, std::int64_t request, std::int64_t step);
+Result<Front> front(RunView& run, std::int64_t request, std::int64_t step);
 /// One row an op of one layer (-1: the ops outside the layers).
-Result<Front> front_of_layer(RunData& run, std::int64_t request, std::int64_t step, std::int64_t layer);
+Result<Front> front_of_layer(RunView& run, std::int64_t request, std::int64_t step, std::int64_t layer);
 
 }  // namespace nanscope
