@@ -39,6 +39,7 @@ std::vector<std::vector<std::byte>> Batch::take_elements() {
   for (std::size_t i = 0; i < tensor_count_; ++i) take(tensors_[i].bytes);
   for (Item& item : others_) {
     if (auto* late = std::get_if<AddBytes>(&item)) take(late->bytes);
+    if (auto* part = std::get_if<AddPart>(&item)) take(part->bytes);
   }
   return taken;
 }

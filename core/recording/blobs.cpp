@@ -41,9 +41,8 @@ bool fits(std::span<const std::byte> blob, std::int64_t expected) {
 }  // namespace
 
 Result<std::vector<Health>> Recording::token_health(std::int64_t id) const {
-  auto detail = impl_->first(
-      Query(fmt::format("SELECT {} FROM tensors", decode::kTensorColumns)).where("id = ?", std::optional(id)),
-      decode_detail);
+  auto detail =
+      impl_->first(Query(decode::select_tensors(impl_->version)).where("id = ?", std::optional(id)), decode_detail);
   if (!detail) return tl::unexpected(std::move(detail.error()));
   if (!*detail) return impl_->error(fmt::format("it has no tensor {}", id));
   const TensorRow& tensor = (*detail)->tensor;

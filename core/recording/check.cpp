@@ -1,5 +1,9 @@
 #include <fmt/format.h>
 
+#include <iterator>
+#include <utility>
+#include <vector>
+
 #include "core/recording/reader_impl.h"
 #include "core/recording/schema.h"
 
@@ -25,12 +29,17 @@ Status Recording::check() const {
     if (*found != rows) return impl_->error(fmt::format("damaged: {} of {} {} are there", *found, rows, table));
   }
   const std::pair<const char*, const char*> orphans[] = {
-      {"an op without its step", "SELECT count(*) FROM ops WHERE step NOT IN (SELECT id FROM steps)"},
+      {"an op without its step", "SELECT count(*) FROM ops WHERE step <> 0 AND step NOT IN (SELECT id FROM steps)"},
       {"a tensor without its op", "SELECT count(*) FROM tensors WHERE op NOT IN (SELECT id FROM ops)"},
       {"a tensor whose bad count is not the sum of its parts",
        "SELECT count(*) FROM tensors WHERE bad <> nan + pos_inf + neg_inf"},
   };
-  for (const auto& [what, sql] : orphans) {
+  std::vector<std::pair<const char*, const char*>> all(std::begin(orphans), std::end(orphans));
+  if (impl_->version > 1) {
+    all.emplace_back("a sequence without its step",
+                     "SELECT count(*) FROM spans WHERE step NOT IN (SELECT id FROM steps)");
+  }
+  for (const auto& [what, sql] : all) {
     auto found = sqlite::query_integer(impl_->db.get(), sql);
     if (!found) return impl_->error(found.error().message);
     if (*found != 0) return impl_->error(fmt::format("damaged: it holds {}", what));

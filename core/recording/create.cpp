@@ -45,7 +45,7 @@ std::size_t weight(const Item& item) {
       [](const auto& one) -> std::size_t {
         using T = std::decay_t<decltype(one)>;
         std::size_t bytes = sizeof(Item);
-        if constexpr (std::is_same_v<T, AddBytes>) {
+        if constexpr (std::is_same_v<T, AddBytes> || std::is_same_v<T, AddPart>) {
           bytes += one.bytes.size();
         } else if constexpr (std::is_same_v<T, AddRequest>) {
           bytes += one.row.prompt.size() + one.row.prompt_tokens.size() * sizeof(std::int32_t);

@@ -12,14 +12,17 @@ namespace nanscope::decode {
 
 using sqlite::Statement;
 
-const std::string kTensorColumns = fmt::format(
-    "id, op, role, format, tokens, channels, heads, first_token, hash, detail, "
-    "EXISTS (SELECT 1 FROM chunks WHERE chunks.id = tensors.id * {}), {}",
-    schema::kChunksPerTensor, schema::kHealthColumnNames);
-
 namespace {
 
 constexpr int kTensorHealthAt = 11;
+constexpr int kTensorAxisAt = kTensorHealthAt + schema::kHealthColumns;
+
+std::string tensor_query(std::string_view last_columns) {
+  return fmt::format(
+      "SELECT id, op, role, format, tokens, channels, heads, first_token, hash, detail, "
+      "EXISTS (SELECT 1 FROM chunks WHERE chunks.id = tensors.id * {}), {}, {} FROM tensors",
+      schema::kChunksPerTensor, schema::kHealthColumnNames, last_columns);
+}
 constexpr std::int64_t kMaxSide = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
 
@@ -76,7 +79,39 @@ Result<Enum> read_word(const std::array<std::string_view, N>& words, const State
   return *value;
 }
 
+/// What schema 1 leaves open is an empty word.
+Result<std::optional<Axis>> read_axis(const Statement& row, int column) {
+  if (row.text(column).empty()) return std::optional<Axis>();
+  auto axis = read_word<Axis>(words::kAxes, row, column);
+  if (!axis) return tl::unexpected(std::move(axis.error()));
+  return std::optional(*axis);
+}
+
+Result<bool> read_flag(const Statement& row, int column) {
+  const std::int64_t value = row.integer(column);
+  if (value != 0 && value != 1) return fail(fmt::format("damaged: {} where 0 or 1 is to be", value));
+  return value == 1;
+}
+
+bool plausible(std::int64_t value) { return value >= 0 && value <= kMaxSide; }
+
 }  // namespace
+
+const std::string& select_tensors(std::uint32_t version) {
+  static const std::string first = tensor_query("'', -1, '', 1, 0, 0");
+  static const std::string second = tensor_query("axis, sequence, name, known, guessed, stated");
+  return version == 1 ? first : second;
+}
+
+std::string_view select_ops(std::uint32_t version) {
+  return version == 1 ? "SELECT id, step, layer, name, kind, attributes, 1 FROM ops"
+                      : "SELECT id, step, layer, name, kind, attributes, by_name FROM ops";
+}
+
+std::string_view select_steps(std::uint32_t version) {
+  return version == 1 ? "SELECT id, request, number, kind, first_token, tokens, context, 0, '', '', 1 FROM steps"
+                      : "SELECT id, 0, 0, kind, 0, tokens, 0, rank, run, pass, batch FROM steps";
+}
 
 bool plausible_shape(std::int64_t rows, std::int64_t columns) {
   if (rows < 0 || columns < 0 || rows > kMaxSide || columns > kMaxSide) return false;
@@ -98,6 +133,20 @@ Result<TensorRow> tensor(const Statement& row) {
   tensor.hash = static_cast<std::uint64_t>(row.integer(8));
   tensor.stored = row.integer(10) != 0;
   tensor.health = read_health(row, kTensorHealthAt);
+  auto axis = read_axis(row, kTensorAxisAt);
+  if (!axis) return tl::unexpected(std::move(axis.error()));
+  tensor.axis = *axis;
+  tensor.sequence = row.integer(kTensorAxisAt + 1);
+  tensor.name = row.text(kTensorAxisAt + 2);
+  int column = kTensorAxisAt + 3;
+  for (bool* flag : {&tensor.known, &tensor.guessed, &tensor.stated}) {
+    auto value = read_flag(row, column++);
+    if (!value) return tl::unexpected(std::move(value.error()));
+    *flag = *value;
+  }
+  if (tensor.sequence < -1) {
+    return fail(fmt::format("damaged: tensor {} is of sequence {}", tensor.id, tensor.sequence));
+  }
   if (!plausible_shape(tensor.tokens, tensor.channels) || tensor.heads < 1) {
     return fail(fmt::format("damaged: tensor {} has the shape {} x {} in {} heads", tensor.id, tensor.tokens,
                             tensor.channels, tensor.heads));
@@ -152,7 +201,11 @@ Result<OpRow> op_name(const Statement& row) {
 
 Result<OpRow> op(const Statement& row) {
   auto op = op_name(row);
-  if (op) op->attributes = row.text(5);
+  if (!op) return op;
+  op->attributes = row.text(5);
+  auto by_name = read_flag(row, 6);
+  if (!by_name) return tl::unexpected(std::move(by_name.error()));
+  op->by_name = *by_name;
   return op;
 }
 
@@ -167,8 +220,48 @@ Result<StepRow> step(const Statement& row) {
   step.first_token = row.integer(4);
   step.tokens = row.integer(5);
   step.context = row.integer(6);
+  step.rank = row.integer(7);
+  step.run = row.text(8);
+  step.pass = row.text(9);
+  step.batch = row.integer(10);
+  if (!plausible(step.tokens) || step.batch < 1) {
+    return fail(fmt::format("damaged: step {} has {} rows in a batch of {}", step.id, step.tokens, step.batch));
+  }
   return step;
 }
+
+Result<SpanRow> span(const Statement& row) {
+  SpanRow found;
+  found.step = row.integer(0);
+  Span& span = found.span;
+  span.request = row.integer(1);
+  span.index = row.integer(2);
+  span.row = row.integer(3);
+  span.rows = row.integer(4);
+  span.first_token = row.integer(5);
+  span.context = row.integer(6);
+  return found;
+}
+
+Status take_spans(StepRow& step, std::vector<Span> spans) {
+  for (const Span& span : spans) {
+    const bool inside = plausible(span.row) && plausible(span.rows) && span.row + span.rows <= step.tokens;
+    if (!inside || !plausible(span.first_token) || !plausible(span.context)) {
+      return fail(fmt::format("damaged: step {} of {} rows has a sequence of {} rows from row {}, at position {} of {}",
+                              step.id, step.tokens, span.rows, span.row, span.first_token, span.context));
+    }
+  }
+  if (!spans.empty()) {
+    step.request = spans.front().request;
+    step.index = spans.front().index;
+    step.first_token = spans.front().first_token;
+    step.context = spans.front().context;
+  }
+  step.spans = std::move(spans);
+  return {};
+}
+
+Result<RunNote> note(const Statement& row) { return RunNote{row.text(0), row.text(1)}; }
 
 Result<RequestRow> request(const Statement& row) {
   RequestRow request;

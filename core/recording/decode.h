@@ -1,12 +1,21 @@
 #pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/recording/rows.h"
 #include "core/recording/sqlite.h"
 
 /// Rows out of columns, each checked before it is believed. Private to core/recording.
 namespace nanscope::decode {
 
-/// Column lists of the tables, in the order in which the functions below read them.
-extern const std::string kTensorColumns;
+/// Queries of a schema version, in the order of columns in which the functions below read them; without conditions.
+const std::string& select_tensors(std::uint32_t version);
+std::string_view select_ops(std::uint32_t version);
+std::string_view select_steps(std::uint32_t version);
+/// Of version 2 and later, in order.
+inline constexpr std::string_view kSelectSpans =
+    "SELECT step, request, number, first_row, row_count, first_token, context FROM spans";
 inline constexpr int kTensorDetailColumn = 9;
 
 /// True when the product fits and nothing is negative: what is computed from it cannot overflow.
@@ -20,7 +29,16 @@ Result<TensorHash> tensor_hash(const sqlite::Statement& row);
 Result<OpRow> op(const sqlite::Statement& row);
 /// Reads all columns of an op but its attributes.
 Result<OpRow> op_name(const sqlite::Statement& row);
+/// Without its spans. Columns id, request, number, kind, first_token, tokens, context, rank, run, pass, batch.
 Result<StepRow> step(const sqlite::Statement& row);
+struct SpanRow {
+  std::int64_t step = 0;
+  Span span;
+};
+Result<SpanRow> span(const sqlite::Statement& row);
+Result<RunNote> note(const sqlite::Statement& row);
+/// Gives a step its spans, and what its row says of the first of them. Errors: one lies outside of the step's rows.
+Status take_spans(StepRow& step, std::vector<Span> spans);
 Result<RequestRow> request(const sqlite::Statement& row);
 /// Reads columns op, inputs.
 Result<std::vector<InputRow>> inputs(const sqlite::Statement& row);

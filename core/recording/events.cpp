@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "core/recording/reader.h"
+#include "core/recording/schema.h"
 #include "core/recording/sqlite.h"
 
 namespace nanscope {
@@ -29,6 +30,10 @@ Status write_events(const std::filesystem::path& path, std::span<const EventRow>
   {
     auto recording = Recording::open(path);
     if (!recording) return tl::unexpected(std::move(recording.error()));
+    if (recording->schema() != schema::kVersion) {
+      return fail(fmt::format("{}: of schema {}, nothing is written to recordings of older schemas than {}",
+                              path.string(), recording->schema(), schema::kVersion));
+    }
     auto state = recording->state();
     if (!state) return tl::unexpected(std::move(state.error()));
     if (*state == RunState::recording) return fail(path.string() + ": its run still goes on");

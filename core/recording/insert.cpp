@@ -83,8 +83,9 @@ Status Inserter::prepare_all() {
       {kRequest, insert("requests", 7)},
       {kReplaceRequest, "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?, ?, ?)"},
       {kStep, insert("steps", 8)},
-      {kOp, insert("ops", 8)},
-      {kTensor, insert("tensors", 10 + schema::kHealthColumns)},
+      {kSpan, insert("spans", 8)},
+      {kOp, insert("ops", 9)},
+      {kTensor, insert("tensors", 10 + schema::kHealthColumns + 6)},
       {kDetail, insert("detail", 4)},
       {kChunk, insert("chunks", 2)},
       {kWeight, insert("weights", 5 + schema::kHealthColumns)},
@@ -92,6 +93,7 @@ Status Inserter::prepare_all() {
       {kKv, "INSERT INTO kv VALUES (NULL, " + parameters(10) + ")"},
       {kToken, "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)"},
       {kKernel, "INSERT INTO kernels VALUES (NULL, " + parameters(5) + ")"},
+      {kNote, "INSERT INTO notes VALUES (NULL, ?, ?)"},
       {kProgress, "INSERT OR REPLACE INTO progress VALUES (1, " + parameters(7) + ")"},
       {kShape, "SELECT tokens * channels, format FROM tensors WHERE id = ?"},
       {kBegin, "BEGIN IMMEDIATE"},
@@ -120,7 +122,13 @@ Status Inserter::apply(const Item& item) {
   return std::visit([this](const auto& one) { return write(one); }, item);
 }
 
+Status Inserter::Parts::check() const {
+  if (written == expected) return {};
+  return fail(fmt::format("tensor {}: {} of {} bytes were added", tensor, written, expected));
+}
+
 Status Inserter::commit() {
+  if (auto status = parts_.check(); !status) return status;
   if (auto status = write_progress(); !status) return status;
   if (auto status = statements_[kCommit].run(); !status) return status;
   committed_ = progress_;
@@ -134,6 +142,7 @@ Status Inserter::rollback() {
 }
 
 Status Inserter::complete() {
+  if (auto status = parts_.check(); !status) return status;
   progress_.state = words::word(words::kRunStates, RunState::complete);
   if (auto status = write_progress(); !status) return status;
   if (auto status = statements_[kCommit].run(); !status) return status;
@@ -167,14 +176,32 @@ Status Inserter::write(const StepRow& row) {
   if (row.id <= last_step_) return out_of_order("step", row.id, "step", last_step_);
   last_step_ = row.id;
   ++progress_.steps;
+  std::int64_t at = 0;
+  for (const Span& span : row.all_spans()) {
+    if (span.row < 0 || span.rows < 0 || span.row > row.tokens || span.rows > row.tokens - span.row) {
+      return fail(fmt::format("step {}: a sequence of {} rows from row {} in {} rows", row.id, span.rows, span.row,
+                              row.tokens));
+    }
+    const Status added = statements_[kSpan]
+                             .bind(1, row.id)
+                             .bind(2, at++)
+                             .bind(3, span.request)
+                             .bind(4, span.index)
+                             .bind(5, span.row)
+                             .bind(6, span.rows)
+                             .bind(7, span.first_token)
+                             .bind(8, span.context)
+                             .run();
+    if (!added) return added;
+  }
   return statements_[kStep]
       .bind(1, row.id)
-      .bind(2, row.request)
-      .bind(3, row.index)
-      .bind(4, words::word(words::kStepKinds, row.kind))
-      .bind(5, row.first_token)
+      .bind(2, words::word(words::kStepKinds, row.kind))
+      .bind(3, row.rank)
+      .bind(4, row.run)
+      .bind(5, row.pass)
       .bind(6, row.tokens)
-      .bind(7, row.context)
+      .bind(7, row.batch)
       .bind(8, last_op_ + 1)
       .run();
 }
@@ -195,6 +222,7 @@ Status Inserter::apply(const AddOp& item) {
       .bind(6, row.attributes)
       .bind(7, inputs)
       .bind(8, last_tensor_ + 1)
+      .bind(9, std::int64_t{row.by_name})
       .run();
 }
 
@@ -274,15 +302,22 @@ Status Inserter::apply(const AddTensor& item) {
       .bind(9, static_cast<std::int64_t>(row.hash))
       .bind(10, kind);
   bind_health(statement, 11, row.health);
+  constexpr int kAxisAt = 11 + schema::kHealthColumns;
+  statement.bind(kAxisAt, row.axis ? words::word(words::kAxes, *row.axis) : std::string_view())
+      .bind(kAxisAt + 1, row.sequence)
+      .bind(kAxisAt + 2, row.name)
+      .bind(kAxisAt + 3, std::int64_t{row.known})
+      .bind(kAxisAt + 4, std::int64_t{row.guessed})
+      .bind(kAxisAt + 5, std::int64_t{row.stated});
   auto status = statement.run();
   if (status && kind == schema::kDetailStored) status = write_detail(row, detail);
   if (status && !item.bytes.empty()) status = write_chunks(row.id, item.bytes);
   return status;
 }
 
-Status Inserter::write(const AddBytes& item) {
+Result<std::size_t> Inserter::bytes_of(std::int64_t tensor) {
   Statement& shape = statements_[kShape];
-  auto row = shape.bind(1, item.tensor).step();
+  auto row = shape.bind(1, tensor).step();
   if (!row) return tl::unexpected(std::move(row.error()));
   std::size_t expected = 0;
   if (*row) {
@@ -291,11 +326,36 @@ Status Inserter::write(const AddBytes& item) {
   }
   const bool found = *row;
   shape.reset();
-  if (!found) return fail(fmt::format("tensor {}: bytes of a tensor that was never added", item.tensor));
-  if (expected != item.bytes.size()) {
-    return fail(fmt::format("tensor {}: {} bytes, its shape needs {}", item.tensor, item.bytes.size(), expected));
+  if (!found) return fail(fmt::format("tensor {}: bytes of a tensor that was never added", tensor));
+  return expected;
+}
+
+Status Inserter::write(const AddBytes& item) {
+  const Result<std::size_t> expected = bytes_of(item.tensor);
+  if (!expected) return tl::unexpected(expected.error());
+  if (*expected != item.bytes.size()) {
+    return fail(fmt::format("tensor {}: {} bytes, its shape needs {}", item.tensor, item.bytes.size(), *expected));
   }
   return item.bytes.empty() ? Status{} : write_chunks(item.tensor, item.bytes);
+}
+
+Status Inserter::write(const AddPart& item) {
+  if (item.tensor != parts_.tensor) {
+    if (auto status = parts_.check(); !status) return status;
+    const Result<std::size_t> expected = bytes_of(item.tensor);
+    if (!expected) return tl::unexpected(expected.error());
+    parts_ = {item.tensor, 0, *expected};
+    ++progress_.stored_tensors;
+  }
+  const std::size_t left = parts_.expected - parts_.written;
+  if (item.bytes.size() != std::min(left, static_cast<std::size_t>(schema::kChunkBytes))) {
+    return fail(fmt::format("tensor {}: a part of {} bytes where {} are left", item.tensor, item.bytes.size(), left));
+  }
+  if (item.bytes.empty()) return {};
+  const auto part = static_cast<std::int64_t>(parts_.written) / schema::kChunkBytes;
+  if (part >= schema::kChunksPerTensor) return fail(fmt::format("tensor {}: too large to be stored", item.tensor));
+  parts_.written += item.bytes.size();
+  return statements_[kChunk].bind(1, item.tensor * schema::kChunksPerTensor + part).bind(2, item.bytes).run();
 }
 
 Status Inserter::write(const WeightRow& row) {
@@ -363,6 +423,8 @@ Status Inserter::write(const KernelRow& row) {
       .bind(5, row.details)
       .run();
 }
+
+Status Inserter::write(const RunNote& note) { return statements_[kNote].bind(1, note.tensor).bind(2, note.text).run(); }
 
 Status Inserter::write(const ExpectedOps& item) {
   progress_.expected_ops = item.ops;

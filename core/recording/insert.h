@@ -28,14 +28,18 @@ struct AddBytes {
   std::int64_t tensor = 0;
   std::vector<std::byte> bytes;
 };
+struct AddPart {
+  std::int64_t tensor = 0;
+  std::vector<std::byte> bytes;
+};
 struct ExpectedOps {
   std::int64_t ops = 0;
 };
 struct EndStep {};
 
 /// What a run adds seldom; ops and tensors, which are nearly all, are kept by themselves.
-using Item =
-    std::variant<AddBytes, AddRequest, StepRow, WeightRow, ScaleRow, KvRow, TokenRow, KernelRow, ExpectedOps, EndStep>;
+using Item = std::variant<AddBytes, AddPart, AddRequest, StepRow, WeightRow, ScaleRow, KvRow, TokenRow, KernelRow,
+                          RunNote, ExpectedOps, EndStep>;
 
 /// About how much memory and disk they take.
 std::size_t weight(const Item& item);
@@ -65,6 +69,7 @@ class Inserter {
     kRequest,
     kReplaceRequest,
     kStep,
+    kSpan,
     kOp,
     kTensor,
     kDetail,
@@ -74,6 +79,7 @@ class Inserter {
     kKv,
     kToken,
     kKernel,
+    kNote,
     kProgress,
     kShape,
     kBegin,
@@ -95,17 +101,21 @@ class Inserter {
   Status create_schema(const RunInfo& info);
   Status prepare_all();
   Status write_progress();
+  /// The bytes that the shape of a tensor that was added needs.
+  Result<std::size_t> bytes_of(std::int64_t tensor);
   Status write_chunks(std::int64_t tensor, std::span<const std::byte> bytes);
   Status write_detail(const TensorRow& row, const TensorDetail& detail);
 
   Status write(const AddRequest& item);
   Status write(const AddBytes& item);
+  Status write(const AddPart& item);
   Status write(const StepRow& row);
   Status write(const WeightRow& row);
   Status write(const ScaleRow& row);
   Status write(const KvRow& row);
   Status write(const TokenRow& row);
   Status write(const KernelRow& row);
+  Status write(const RunNote& note);
   Status write(const ExpectedOps& item);
   Status write(const EndStep&) { return {}; }
 
@@ -120,6 +130,15 @@ class Inserter {
   std::int64_t last_step_ = 0;
   std::int64_t last_op_ = 0;
   std::int64_t last_tensor_ = 0;
+
+  /// The tensor whose parts are being added; nothing is committed while some are missing.
+  struct Parts {
+    std::int64_t tensor = 0;
+    std::size_t written = 0;
+    std::size_t expected = 0;
+    Status check() const;
+  };
+  Parts parts_;
 };
 
 }  // namespace nanscope::insert

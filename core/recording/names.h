@@ -9,6 +9,7 @@
 namespace nanscope::words {
 
 inline constexpr std::array<std::string_view, 2> kStepKinds = {"prefill", "decode"};
+inline constexpr std::array<std::string_view, 7> kAxes = {"rows", "live", "ends", "keys", "part", "slots", "none"};
 inline constexpr std::array<std::string_view, 5> kScaleSources = {"checkpoint", "fixed", "calibrated", "sentinel",
                                                                   "none"};
 inline constexpr std::array<std::string_view, 5> kKvActions = {"allocated", "written", "shared", "freed", "scrubbed"};

@@ -177,6 +177,7 @@ Result<std::unique_ptr<Recording::Impl>> Recording::Impl::load(sqlite::Database 
   impl->db = std::move(db);
   impl->path = std::move(path);
   impl->watch_queries();
+  if (auto status = impl->check_version(); !status) return tl::unexpected(std::move(status.error()));
   if (auto status = impl->check_schema(); !status) return tl::unexpected(std::move(status.error()));
   if (auto status = impl->load_info(); !status) return tl::unexpected(std::move(status.error()));
   return impl;
@@ -200,6 +201,15 @@ std::uint64_t Recording::Impl::file_bytes() const {
   return file->pMethods->xFileSize(file, &size) == SQLITE_OK ? static_cast<std::uint64_t>(size) : 0;
 }
 
+Status Recording::Impl::check_version() {
+  auto found = sqlite::query_integer(db.get(), "PRAGMA user_version", 0);
+  if (!found) return error(found.error().message);
+  // The header was looked at before; in between a writer of another version may have replaced the file.
+  if (*found < 1 || *found > std::int64_t{schema::kVersion}) return error("replaced while it was opened");
+  version = static_cast<std::uint32_t>(*found);
+  return {};
+}
+
 Status Recording::Impl::check_schema() {
   std::map<std::string, std::string> found;
   auto statement =
@@ -211,11 +221,11 @@ Status Recording::Impl::check_schema() {
     if (!*row) break;
     found[statement->text(0)] = statement->text(1);
   }
-  for (const auto& object : schema::objects()) {
+  for (const auto& object : schema::objects(version)) {
     const auto it = found.find(std::string(object.name));
     if (it == found.end()) return error(fmt::format("damaged: the table or index '{}' is missing", object.name));
     if (it->second != object.sql) {
-      return error(fmt::format("damaged: '{}' is not defined as schema {} defines it", object.name, schema::kVersion));
+      return error(fmt::format("damaged: '{}' is not defined as schema {} defines it", object.name, version));
     }
   }
   return {};

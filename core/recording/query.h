@@ -25,6 +25,11 @@ class Query {
     }
     return *this;
   }
+  /// One more value for a condition that names several.
+  Query& value(std::int64_t value) {
+    values_.push_back({value, {}, false});
+    return *this;
+  }
   /// A condition that names its value several times.
   Query& where_range(std::string_view condition, const std::optional<std::int64_t>& value, int times) {
     if (!value) return *this;

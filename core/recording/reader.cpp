@@ -15,24 +15,19 @@ namespace {
 using sqlite::Query;
 using sqlite::Statement;
 
-constexpr std::string_view kStepColumns = "SELECT id, request, number, kind, first_token, tokens, context FROM steps";
-constexpr std::string_view kOpColumns = "SELECT id, step, layer, name, kind, attributes FROM ops";
-
-// What belongs to a step or an op is a range of ids: from its first to the next one's first.
+// What belongs to a step or an op is a range of ids: from its first to the next one's first. Before the first step lie
+// parameters, whose step is 0.
 constexpr std::string_view kOpsOfStep =
-    "id >= (SELECT first_op FROM steps WHERE id = ?) AND "
+    "id >= coalesce((SELECT first_op FROM steps WHERE id = ?), 0) AND "
     "id < coalesce((SELECT first_op FROM steps WHERE id > ? ORDER BY id LIMIT 1), 9223372036854775807) AND step = ?";
 constexpr std::string_view kTensorsOfOp =
     "id >= (SELECT first_tensor FROM ops WHERE id = ?) AND "
     "id < coalesce((SELECT first_tensor FROM ops WHERE id > ? ORDER BY id LIMIT 1), 9223372036854775807) AND op = ?";
 constexpr std::string_view kTensorsOfStep =
-    "id >= (SELECT first_tensor FROM ops WHERE id >= (SELECT first_op FROM steps WHERE id = ?) ORDER BY id LIMIT 1) "
+    "id >= (SELECT first_tensor FROM ops WHERE id >= coalesce((SELECT first_op FROM steps WHERE id = ?), 0) ORDER BY "
+    "id LIMIT 1) "
     "AND id < coalesce((SELECT first_tensor FROM ops WHERE id >= "
     "(SELECT first_op FROM steps WHERE id > ? ORDER BY id LIMIT 1) ORDER BY id LIMIT 1), 9223372036854775807)";
-
-Query tensor_query(std::string_view from = "tensors") {
-  return Query(fmt::format("SELECT {} FROM {}", decode::kTensorColumns, from));
-}
 
 /// Refuses a scan that does not ascend: only a damaged file does that, and it might never end.
 class Ascending {
@@ -62,6 +57,7 @@ void Recording::stop_with(std::stop_token stop) { impl_->stop = std::move(stop);
 
 const std::filesystem::path& Recording::path() const { return impl_->path; }
 const RunInfo& Recording::info() const { return impl_->info; }
+std::uint32_t Recording::schema() const { return impl_->version; }
 
 Result<RunState> Recording::state() const {
   auto loan = impl_->prepare("SELECT state FROM progress");
@@ -105,28 +101,55 @@ Result<RequestRow> Recording::request(std::int64_t id) const {
   return std::move(**found);
 }
 
+Result<std::vector<StepRow>> Recording::Impl::steps(const Query& query) {
+  auto rows = all(query, decode::step);
+  if (!rows || rows->empty() || version == 1) return rows;
+  // All between the first and the last of them: they are few beside the ops.
+  Query of_them{std::string(decode::kSelectSpans)};
+  of_them.where("step >= ?", std::optional(rows->front().id)).where("step <= ?", std::optional(rows->back().id));
+  std::map<std::int64_t, std::vector<Span>> spans;
+  auto status = each(of_them.then(" ORDER BY step, span"), decode::span, [&](const decode::SpanRow& row) {
+    spans[row.step].push_back(row.span);
+    return true;
+  });
+  if (!status) return tl::unexpected(std::move(status.error()));
+  for (StepRow& row : *rows) {
+    if (auto taken = decode::take_spans(row, std::move(spans[row.id])); !taken) return error(taken.error().message);
+  }
+  return rows;
+}
+
 Result<std::vector<StepRow>> Recording::steps(std::optional<std::int64_t> request) const {
-  return impl_->all(Query(std::string(kStepColumns)).where("request = ?", request).then(" ORDER BY id"), decode::step);
+  Query query{std::string(decode::select_steps(impl_->version))};
+  query.where(impl_->version == 1 ? "request = ?" : "id IN (SELECT step FROM spans WHERE request = ?)", request);
+  return impl_->steps(query.then(" ORDER BY id"));
 }
 
 Result<StepRow> Recording::step(std::int64_t id) const {
-  auto found = impl_->first(Query(std::string(kStepColumns)).where("id = ?", std::optional(id)), decode::step);
+  auto found =
+      impl_->steps(Query(std::string(decode::select_steps(impl_->version))).where("id = ?", std::optional(id)));
   if (!found) return tl::unexpected(std::move(found.error()));
-  if (!*found) return impl_->error(fmt::format("it has no step {}", id));
-  return **found;
+  if (found->empty()) return impl_->error(fmt::format("it has no step {}", id));
+  return std::move(found->front());
 }
 
 Result<std::optional<StepRow>> Recording::find_step(std::int64_t request, std::int64_t index) const {
-  return impl_->first(Query(std::string(kStepColumns))
-                          .where("request = ?", std::optional(request))
-                          .where("number = ?", std::optional(index))
-                          .then(" ORDER BY id"),
-                      decode::step);
+  Query query{std::string(decode::select_steps(impl_->version))};
+  if (impl_->version == 1) {
+    query.where("request = ?", std::optional(request)).where("number = ?", std::optional(index));
+  } else {
+    query.where("id = (SELECT step FROM spans WHERE request = ? AND number = ? ORDER BY step LIMIT 1)")
+        .value(request)
+        .value(index);
+  }
+  auto found = impl_->steps(query.then(" ORDER BY id LIMIT 1"));
+  if (!found) return tl::unexpected(std::move(found.error()));
+  return found->empty() ? std::nullopt : std::optional(std::move(found->front()));
 }
 
 Status Recording::for_each_op(const OpFilter& filter, const std::function<bool(const OpRow&)>& visit) const {
   Ascending order;
-  Query query{std::string(kOpColumns)};
+  Query query{std::string(decode::select_ops(impl_->version))};
   query.where_range(kOpsOfStep, filter.step, 3)
       .where("layer = ?", filter.layer)
       .where("name = ?", filter.name)
@@ -158,7 +181,8 @@ Status Recording::for_each_op_name(const std::function<bool(const OpRow&)>& visi
 }
 
 Result<OpRow> Recording::op(std::int64_t id) const {
-  auto found = impl_->first(Query(std::string(kOpColumns)).where("id = ?", std::optional(id)), decode::op);
+  auto found = impl_->first(Query(std::string(decode::select_ops(impl_->version))).where("id = ?", std::optional(id)),
+                            decode::op);
   if (!found) return tl::unexpected(std::move(found.error()));
   if (!*found) return impl_->error(fmt::format("it has no op {}", id));
   return std::move(**found);
@@ -174,7 +198,7 @@ Result<std::vector<InputRow>> Recording::inputs_of(std::int64_t op) const {
 Status Recording::for_each_tensor(const TensorFilter& filter,
                                   const std::function<bool(const TensorRow&)>& visit) const {
   Ascending order;
-  Query query = tensor_query();
+  Query query{decode::select_tensors(impl_->version)};
   query.where_range(kTensorsOfStep, filter.step, 2).where("role = ?", filter.role);
   if (filter.bad_only) query.where("bad > 0");
   query.where("id >= ?", std::optional(filter.first_id)).then(" ORDER BY id").limit(filter.limit);
@@ -212,19 +236,21 @@ Result<std::vector<TensorHash>> Recording::tensor_hashes() const {
 }
 
 Result<std::vector<TensorRow>> Recording::tensors_of(std::int64_t op) const {
-  return impl_->all(tensor_query().where_range(kTensorsOfOp, op, 3).then(" ORDER BY id"), decode::tensor);
+  return impl_->all(Query(decode::select_tensors(impl_->version)).where_range(kTensorsOfOp, op, 3).then(" ORDER BY id"),
+                    decode::tensor);
 }
 
 Result<TensorRow> Recording::tensor(std::int64_t id) const {
-  auto found = impl_->first(tensor_query().where("id = ?", std::optional(id)), decode::tensor);
+  auto found =
+      impl_->first(Query(decode::select_tensors(impl_->version)).where("id = ?", std::optional(id)), decode::tensor);
   if (!found) return tl::unexpected(std::move(found.error()));
   if (!*found) return impl_->error(fmt::format("it has no tensor {}", id));
   return std::move(**found);
 }
 
 Result<std::optional<BadOp>> Recording::first_bad_op() const {
-  auto tensor = impl_->first(
-      tensor_query("tensors INDEXED BY tensors_bad").where("bad > 0").then(" ORDER BY op, id LIMIT 1"), decode::tensor);
+  Query query{decode::select_tensors(impl_->version) + " INDEXED BY tensors_bad"};
+  auto tensor = impl_->first(query.where("bad > 0").then(" ORDER BY op, id LIMIT 1"), decode::tensor);
   if (!tensor) return tl::unexpected(std::move(tensor.error()));
   if (!*tensor) return std::optional<BadOp>{};
   auto maker = op((*tensor)->op);
@@ -262,6 +288,11 @@ Result<std::vector<TokenRow>> Recording::tokens(std::int64_t request) const {
   return impl_->all(
       Query("SELECT * FROM tokens").where("request = ?", std::optional(request)).then(" ORDER BY position"),
       decode::token);
+}
+
+Result<std::vector<RunNote>> Recording::notes() const {
+  if (impl_->version == 1) return std::vector<RunNote>{};
+  return impl_->all(Query("SELECT tensor, text FROM notes ORDER BY id"), decode::note);
 }
 
 Result<std::vector<KernelRow>> Recording::kernels(std::optional<std::int64_t> op) const {

@@ -87,6 +87,8 @@ class Recording {
 
   const std::filesystem::path& path() const;  ///< ":memory:" for one that was never a file
   const RunInfo& info() const;
+  /// Version of its tables, from 1; docs/recording.md says what the older ones lack.
+  std::uint32_t schema() const;
   /// `recording` while its writer lives, `interrupted` when it died before it was finished.
   Result<RunState> state() const;
   Result<RecordingCounts> counts() const;
@@ -134,6 +136,8 @@ class Recording {
   /// All of them, without their details.
   Status for_each_kernel(const std::function<bool(const KernelRow&)>& visit) const;
 
+  Result<std::vector<RunNote>> notes() const;
+
   /// The diagnosis that was written into the recording, see write_events(); empty before.
   Result<std::vector<EventRow>> events() const;
 
@@ -147,7 +151,8 @@ class Recording {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Replaces the events of a complete recording: the one thing that is added to it after its run.
+/// Replaces the events of a complete recording: the one thing that is added to it after its run. Errors: of an older
+/// schema; those are not written to.
 Status write_events(const std::filesystem::path& path, std::span<const EventRow> events);
 
 }  // namespace nanscope

@@ -62,6 +62,8 @@ class Recording::Impl {
   Result<std::optional<Row>> first(const sqlite::Query& query, Result<Row> (*decode)(const sqlite::Statement&));
 
   tl::unexpected<Error> error(const std::string& message) const { return fail(path.string() + ": " + message); }
+  /// Steps that a query gives, with all of their spans.
+  Result<std::vector<StepRow>> steps(const sqlite::Query& query);
   /// The stored level of a tensor's tiles that is the nearest at or below `level`, if there is one.
   Result<std::optional<TileLevel>> stored_tiles(const TensorRow& tensor, int level);
   /// Size of the file as SQLite sees it, which grows while it is written. Of a database in memory, which is our own,
@@ -75,11 +77,13 @@ class Recording::Impl {
   sqlite::Database db;
   std::filesystem::path path;
   RunInfo info;
+  std::uint32_t version = 0;  ///< of its schema
   std::stop_token stop;
 
  private:
   bool endless() const { return steps_ / kMostSteps > kFreeSteps + bytes_; }
 
+  Status check_version();
   Status check_schema();
   Status load_info();
   std::map<std::string, sqlite::Statement> statements_;

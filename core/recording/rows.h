@@ -12,9 +12,39 @@
 /// detectors and views know nothing else about a run. docs/recording.md describes the tables.
 namespace nanscope {
 
+/// Consecutive rows of a step that are consecutive positions of one sequence.
+struct Span {
+  std::int64_t request = 0;
+  std::int64_t index = 0;  ///< of the step within the request, 0 is the prefill
+  std::int64_t row = 0;    ///< the first
+  std::int64_t rows = 0;
+  std::int64_t first_token = 0;  ///< position of the first row
+  std::int64_t context = 0;      ///< keys visible to the last row, itself included
+
+  std::int64_t position(std::int64_t at) const { return first_token + at - row; }
+  bool has(std::int64_t at) const { return at >= row && at < row + rows; }
+};
+
+/// What the rows of a tensor are.
+enum class Axis : std::uint8_t {
+  rows,   ///< the step's
+  live,   ///< the step's, those of somebody alone
+  ends,   ///< the last row of each span
+  keys,   ///< what attention reads: positions of one sequence from `first_token`, or frame positions batch by batch
+  part,   ///< positions from `first_token` on, of one sequence
+  slots,  ///< of a KV pool
+  none,   ///< of a parameter
+};
+
+/// Something about a run that the reader of a diagnosis should know.
+struct RunNote {
+  std::string tensor;  ///< or a file; may be empty
+  std::string text;
+};
+
 /// Every recorded tensor is a matrix: `tokens` rows by `channels` columns, row-major. For tensors
 /// with heads the channels are head-major (head * head_dim + i, or head * keys + key for scores).
-/// Row r belongs to the token at position first_token + r of its request.
+/// Where nothing says otherwise, row r belongs to the token at position first_token + r of its request.
 struct TensorRow {
   std::int64_t id = 0;  ///< ascending in logical order, unique in the recording, from 1
   std::int64_t op = 0;  ///< OpRow::id of the op that made it
@@ -27,16 +57,23 @@ struct TensorRow {
   std::uint64_t hash = 0;  ///< 64-bit content hash of the stored bytes
   bool stored = false;     ///< the bytes are in the recording; else replay re-makes them
   Health health;
+  std::optional<Axis> axis;    ///< nothing: of a recording of schema 1, which shapes tell, see axis_by_shape()
+  std::int64_t sequence = -1;  ///< Axis::keys and part: which of the step's spans; -1: the only one, or all
+  std::string name;            ///< as the producer wrote it; empty where its place is its name
+  bool known = true;           ///< false: never dumped, there for what lies before and behind it
+  bool guessed = false;        ///< bytes whose format nothing states
+  bool stated = false;         ///< its health was measured by the producer; elements and rows are not known
 };
 
 /// One executed operation. Ids ascend in logical order; timestamps never order anything.
 struct OpRow {
   std::int64_t id = 0;
-  std::int64_t step = 0;    ///< StepRow::id
+  std::int64_t step = 0;    ///< StepRow::id; 0: before every step, as parameters are
   std::int64_t layer = -1;  ///< -1 for ops outside the layers
   std::string name;         ///< its place in the model: attn_norm, q_proj, kv_store, inner_norm, lm_head, argmax ...
   std::string kind;         ///< the kernel: layer_norm, gemm, kv_store, softmax ...
   std::string attributes;   ///< JSON object of the op's parameters: eps, variance, order, scale, mask ...
+  bool by_name = true;      ///< its kind is stated, or known by its name; else guessed by shapes
 };
 
 /// One input of an op: another tensor of the recording, or a weight by name.
@@ -93,14 +130,25 @@ struct RequestRow {
 
 enum class StepKind : std::uint8_t { prefill, decode };
 
+/// One forward pass of one rank. Request, index, first token and context are those of its first span.
 struct StepRow {
   std::int64_t id = 0;  ///< ascending over the run, from 1
   std::int64_t request = 0;
   std::int64_t index = 0;  ///< within the request: 0 is the prefill
   StepKind kind = StepKind::prefill;
   std::int64_t first_token = 0;  ///< position of the first token processed
-  std::int64_t tokens = 0;       ///< how many are processed
+  std::int64_t tokens = 0;       ///< rows of its activations: the tokens processed, and padding
   std::int64_t context = 0;      ///< keys visible to the last of them, itself included
+  std::int64_t rank = 0;
+  std::int64_t batch = 1;  ///< rows are `batch` sequences of tokens / batch frame positions each
+  std::string run;         ///< tells runs apart that were dumped side by side; empty for one
+  std::string pass;        ///< how the dump's folders call it
+  /// Whose its rows are; those of no span are nobody's. Nothing: all are of the one that the fields above state.
+  std::optional<std::vector<Span>> spans;
+
+  std::vector<Span> all_spans() const {
+    return spans ? *spans : std::vector<Span>{{request, index, 0, tokens, first_token, context}};
+  }
 };
 
 /// Where a scale came from.

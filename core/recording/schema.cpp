@@ -16,7 +16,23 @@ constexpr std::string_view kHealthSql =
     "flushed INTEGER NOT NULL, clipped INTEGER NOT NULL, first_bad INTEGER NOT NULL, sum ANY NOT NULL, "
     "sum_sq ANY NOT NULL, min ANY NOT NULL, max ANY NOT NULL, absmax ANY NOT NULL";
 
-std::vector<Object> make_objects() {
+/// What schema 1 could say of a run: a step works on one sequence, and shapes alone say what rows are.
+struct Columns {
+  std::string_view steps, ops, tensors;  ///< of the last two, what comes behind the columns of both
+};
+constexpr Columns kFirst = {
+    "id INTEGER PRIMARY KEY, request INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, "
+    "first_token INTEGER NOT NULL, tokens INTEGER NOT NULL, context INTEGER NOT NULL, first_op INTEGER NOT NULL",
+    "", ""};
+constexpr Columns kSecond = {
+    "id INTEGER PRIMARY KEY, kind TEXT NOT NULL, rank INTEGER NOT NULL, run TEXT NOT NULL, pass TEXT NOT NULL, "
+    "tokens INTEGER NOT NULL, batch INTEGER NOT NULL, first_op INTEGER NOT NULL",
+    ", by_name INTEGER NOT NULL",
+    ", axis TEXT NOT NULL, sequence INTEGER NOT NULL, name TEXT NOT NULL, known INTEGER NOT NULL, "
+    "guessed INTEGER NOT NULL, stated INTEGER NOT NULL"};
+
+std::vector<Object> make_objects(std::uint32_t version) {
+  const Columns& columns_of = version == 1 ? kFirst : kSecond;
   std::vector<Object> all;
   const auto table = [&](std::string_view name, std::string_view columns, std::string_view options = "STRICT") {
     all.push_back({name, fmt::format("CREATE TABLE {} ({}) {}", name, columns, options)});
@@ -32,17 +48,25 @@ std::vector<Object> make_objects() {
   table("requests",
         "id INTEGER PRIMARY KEY, name TEXT NOT NULL, prompt TEXT NOT NULL, prompt_tokens TEXT NOT NULL, "
         "cached_tokens INTEGER NOT NULL, output_tokens TEXT NOT NULL, output_text TEXT NOT NULL");
-  table("steps",
-        "id INTEGER PRIMARY KEY, request INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, "
-        "first_token INTEGER NOT NULL, tokens INTEGER NOT NULL, context INTEGER NOT NULL, first_op INTEGER NOT NULL");
-  index("steps_request", "steps (request, number)");
-  table("ops",
-        "id INTEGER PRIMARY KEY, step INTEGER NOT NULL, layer INTEGER NOT NULL, name TEXT NOT NULL, "
-        "kind TEXT NOT NULL, attributes TEXT NOT NULL, inputs TEXT NOT NULL, first_tensor INTEGER NOT NULL");
+  table("steps", columns_of.steps);
+  if (version == 1) {
+    index("steps_request", "steps (request, number)");
+  } else {
+    table("spans",
+          "step INTEGER NOT NULL, span INTEGER NOT NULL, request INTEGER NOT NULL, number INTEGER NOT NULL, "
+          "first_row INTEGER NOT NULL, row_count INTEGER NOT NULL, first_token INTEGER NOT NULL, "
+          "context INTEGER NOT NULL, PRIMARY KEY (step, span)",
+          "STRICT, WITHOUT ROWID");
+    index("spans_request", "spans (request, number)");
+  }
+  table("ops", fmt::format("id INTEGER PRIMARY KEY, step INTEGER NOT NULL, layer INTEGER NOT NULL, name TEXT NOT NULL, "
+                           "kind TEXT NOT NULL, attributes TEXT NOT NULL, inputs TEXT NOT NULL, "
+                           "first_tensor INTEGER NOT NULL{}",
+                           columns_of.ops));
   table("tensors", fmt::format("id INTEGER PRIMARY KEY, op INTEGER NOT NULL, role TEXT NOT NULL, format TEXT NOT NULL, "
                                "tokens INTEGER NOT NULL, channels INTEGER NOT NULL, heads INTEGER NOT NULL, "
-                               "first_token INTEGER NOT NULL, hash INTEGER NOT NULL, detail INTEGER NOT NULL, {}",
-                               kHealthSql));
+                               "first_token INTEGER NOT NULL, hash INTEGER NOT NULL, detail INTEGER NOT NULL, {}{}",
+                               kHealthSql, columns_of.tensors));
   index("tensors_bad", "tensors (op) WHERE bad > 0");
   table("detail", "tensor INTEGER PRIMARY KEY, token_rows BLOB NOT NULL, levels INTEGER NOT NULL, tiles BLOB NOT NULL");
   table("chunks", "id INTEGER PRIMARY KEY, data BLOB NOT NULL");
@@ -71,15 +95,17 @@ std::vector<Object> make_objects() {
   table("events",
         "id INTEGER PRIMARY KEY, fault TEXT NOT NULL, tensor INTEGER NOT NULL, because INTEGER NOT NULL, "
         "summary TEXT NOT NULL, evidence TEXT NOT NULL");
+  if (version > 1) table("notes", "id INTEGER PRIMARY KEY, tensor TEXT NOT NULL, text TEXT NOT NULL");
   return all;
 }
 
 }  // namespace
 
-std::span<const Object> objects() {
+std::span<const Object> objects(std::uint32_t version) {
   // Never destroyed: a writer may still work while the process runs its exit handlers.
-  static const std::vector<Object>& all = *new std::vector<Object>(make_objects());
-  return all;
+  static const std::vector<Object>& first = *new std::vector<Object>(make_objects(1));
+  static const std::vector<Object>& second = *new std::vector<Object>(make_objects(2));
+  return version == 1 ? first : second;
 }
 
 }  // namespace nanscope::schema

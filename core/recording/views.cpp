@@ -45,7 +45,14 @@ std::string single(const std::string& bits) {
 }
 
 constexpr std::string_view kLayer = "CASE o.layer WHEN -1 THEN '-' ELSE o.layer END";
-const std::string kPlace = fmt::format("s.request || '/' || s.number || '/' || {} || '/' || o.name", kLayer);
+// Of a step with several sequences, the first one's; parameters are of none.
+const std::string kPlace =
+    fmt::format("coalesce(p.request || '/' || p.number, '-/-') || '/' || {} || '/' || o.name", kLayer);
+
+/// Joins a step as s and its first span as p.
+std::string step_join(std::string_view id) {
+  return fmt::format("LEFT JOIN steps s ON s.id = {0} LEFT JOIN spans p ON p.step = {0} AND p.span = 0", id);
+}
 
 std::string view(std::string_view name, const std::string& select) {
   return fmt::format("CREATE VIEW {} AS {}", name, select);
@@ -65,11 +72,19 @@ std::string requests() {
               "cached_tokens, json_array_length(output_tokens) AS output_tokens, prompt FROM requests ORDER BY id");
 }
 
+std::string steps() {
+  return view("v_steps",
+              "SELECT s.id AS id, s.kind AS phase, s.rank AS rank, s.run AS run, s.pass AS pass, s.tokens AS rows, "
+              "s.batch AS batch, p.request AS request, p.number AS step, p.first_row || '..' || (p.first_row + "
+              "p.row_count - 1) AS of_rows, p.first_token || '..' || (p.first_token + p.row_count - 1) AS tokens, "
+              "p.context AS context FROM steps s LEFT JOIN spans p ON p.step = s.id ORDER BY s.id, p.span");
+}
+
 std::string ops() {
-  return view("v_ops", fmt::format("SELECT o.id AS id, {} AS place, s.request AS request, s.number AS step, "
+  return view("v_ops", fmt::format("SELECT o.id AS id, {} AS place, p.request AS request, p.number AS step, "
                                    "s.kind AS phase, {} AS layer, o.name AS op, o.kind AS kind, "
-                                   "o.attributes AS attributes FROM ops o JOIN steps s ON s.id = o.step ORDER BY o.id",
-                                   kPlace, kLayer));
+                                   "o.attributes AS attributes FROM ops o {} ORDER BY o.id",
+                                   kPlace, kLayer, step_join("o.step")));
 }
 
 std::string inputs() {
@@ -77,19 +92,20 @@ std::string inputs() {
               fmt::format("SELECT o.id AS op, {} AS place, i.key AS slot, json_extract(i.value, '$[0]') AS role, "
                           "CASE json_type(i.value, '$[1]') WHEN 'integer' THEN json_extract(i.value, '$[1]') END "
                           "AS tensor, CASE json_type(i.value, '$[1]') WHEN 'text' THEN json_extract(i.value, '$[1]') "
-                          "END AS weight FROM ops o JOIN steps s ON s.id = o.step, json_each(o.inputs) i",
-                          kPlace));
+                          "END AS weight FROM ops o JOIN json_each(o.inputs) i {}",
+                          kPlace, step_join("o.step")));
 }
 
 const std::string kTensorSelect = fmt::format(
-    "SELECT t.id AS id, {} || '.' || t.role AS place, s.request AS request, s.number AS step, {} AS layer, "
+    "SELECT t.id AS id, {} || '.' || t.role AS place, p.request AS request, p.number AS step, {} AS layer, "
     "o.name AS op, t.role AS role, t.format AS format, t.tokens || 'x' || t.channels AS shape, t.heads AS heads, "
-    "t.first_token AS first_token, printf('%016x', t.hash) AS hash, t.bad AS bad, t.nan AS nan, t.pos_inf AS pos_inf, "
+    "t.first_token AS first_token, t.axis AS axis, t.name AS name, printf('%016x', t.hash) AS hash, t.bad AS bad, "
+    "t.nan AS nan, t.pos_inf AS pos_inf, "
     "t.neg_inf AS neg_inf, t.saturated AS saturated, t.clipped AS clipped, t.flushed AS flushed, "
     "t.subnormal AS subnormal, t.zero AS zero, t.min AS min, t.max AS max, t.absmax AS absmax, "
     "CASE WHEN t.elements > t.bad THEN t.sum / (t.elements - t.bad) END AS mean",
     kPlace, kLayer);
-constexpr std::string_view kTensorJoin = "FROM tensors t JOIN ops o ON o.id = t.op JOIN steps s ON s.id = o.step";
+const std::string kTensorJoin = "FROM tensors t JOIN ops o ON o.id = t.op " + step_join("o.step");
 
 std::string tensors() {
   return view("v_tensors", fmt::format("{}, EXISTS (SELECT 1 FROM chunks c WHERE c.id = t.id * {}) AS stored {} "
@@ -102,9 +118,9 @@ std::string bad() {
               fmt::format("SELECT t.id AS id, {} || '.' || t.role || '[' || (t.first_token + t.first_bad / t.channels) "
                           "|| ',' || (t.first_bad % t.channels) || ']' AS first_bad, t.bad AS bad, t.elements AS "
                           "elements, t.nan AS nan, t.pos_inf AS pos_inf, t.neg_inf AS neg_inf, o.kind AS kind, "
-                          "t.format AS format FROM tensors t INDEXED BY tensors_bad JOIN ops o ON o.id = t.op "
-                          "JOIN steps s ON s.id = o.step WHERE t.bad > 0 ORDER BY t.op, t.id",
-                          kPlace));
+                          "t.format AS format FROM tensors t INDEXED BY tensors_bad JOIN ops o ON o.id = t.op {} "
+                          "WHERE t.bad > 0 ORDER BY t.op, t.id",
+                          kPlace, step_join("o.step")));
 }
 
 std::string token_health() {
@@ -142,17 +158,19 @@ std::string scales() {
                           "c.calibrated_step AS calibrated_step, c.calibrated_tokens AS calibrated_tokens, "
                           "c.calibrated_absmax AS calibrated_absmax, CASE c.locked WHEN 0 THEN 'no' ELSE 'yes' END "
                           "AS locked, c.absmax AS absmax, c.headroom AS headroom, CASE WHEN c.headroom < 1 THEN "
-                          "'clips' ELSE '' END AS verdict FROM scales c LEFT JOIN ops o ON o.id = c.op "
-                          "LEFT JOIN steps s ON s.id = c.step ORDER BY c.id",
-                          kPlace));
+                          "'clips' ELSE '' END AS verdict FROM scales c LEFT JOIN ops o ON o.id = c.op {} "
+                          "ORDER BY c.id",
+                          kPlace, step_join("c.step")));
 }
 
 std::string kv() {
-  return view("v_kv",
-              "SELECT k.id AS id, k.block AS block, k.slot_begin || '..' || (k.slot_end - 1) AS slots, k.action AS "
-              "action, k.request AS request, s.number AS step, CASE k.layer WHEN -1 THEN 'all' ELSE k.layer END AS "
-              "layer, k.first_token || '..' || (k.first_token + k.slot_end - k.slot_begin - 1) AS tokens, "
-              "k.writer AS writer, k.format AS format FROM kv k LEFT JOIN steps s ON s.id = k.step ORDER BY k.id");
+  return view(
+      "v_kv",
+      fmt::format("SELECT k.id AS id, k.block AS block, k.slot_begin || '..' || (k.slot_end - 1) AS slots, k.action AS "
+                  "action, k.request AS request, p.number AS step, CASE k.layer WHEN -1 THEN 'all' ELSE k.layer END AS "
+                  "layer, k.first_token || '..' || (k.first_token + k.slot_end - k.slot_begin - 1) AS tokens, "
+                  "k.writer AS writer, k.format AS format FROM kv k {} ORDER BY k.id",
+                  step_join("k.step")));
 }
 
 std::string tokens() {
@@ -162,17 +180,18 @@ std::string tokens() {
 std::string kernels() {
   return view("v_kernels", fmt::format("SELECT k.id AS id, {} AS place, k.name AS kernel, k.start_ns AS start_ns, "
                                        "k.duration_ns / 1000.0 AS microseconds, k.details AS details FROM kernels k "
-                                       "LEFT JOIN ops o ON o.id = k.op LEFT JOIN steps s ON s.id = o.step "
-                                       "ORDER BY k.id",
-                                       kPlace));
+                                       "LEFT JOIN ops o ON o.id = k.op {} ORDER BY k.id",
+                                       kPlace, step_join("o.step")));
 }
+
+std::string notes() { return view("v_notes", "SELECT id, tensor, text FROM notes ORDER BY id"); }
 
 std::string events() {
   return view("v_events",
               fmt::format("SELECT e.id AS id, e.fault AS fault, {} || '.' || t.role AS place, e.because AS because, "
                           "e.summary AS summary, e.evidence AS evidence FROM events e LEFT JOIN tensors t ON t.id = "
-                          "e.tensor LEFT JOIN ops o ON o.id = t.op LEFT JOIN steps s ON s.id = o.step ORDER BY e.id",
-                          kPlace));
+                          "e.tensor LEFT JOIN ops o ON o.id = t.op {} ORDER BY e.id",
+                          kPlace, step_join("o.step")));
 }
 
 }  // namespace
@@ -180,8 +199,8 @@ std::string events() {
 std::span<const std::string> views() {
   // Never destroyed: see objects().
   static const std::vector<std::string>& all =
-      *new std::vector<std::string>{completeness(), requests(), ops(), inputs(), tensors(), bad(),
-                                    token_health(), scales(),   kv(),  tokens(), kernels(), events()};
+      *new std::vector<std::string>{completeness(), requests(), steps(), ops(),    inputs(),  tensors(), bad(),
+                                    token_health(), scales(),   kv(),    tokens(), kernels(), events(),  notes()};
   return all;
 }
 

@@ -288,7 +288,7 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create_in_memory(const
 
 void RecordingWriter::add(RequestRow row) { impl_->push(insert::AddRequest{std::move(row), false}); }
 void RecordingWriter::update_request(RequestRow row) { impl_->push(insert::AddRequest{std::move(row), true}); }
-void RecordingWriter::add(StepRow row) { impl_->push(row); }
+void RecordingWriter::add(StepRow row) { impl_->push(std::move(row)); }
 void RecordingWriter::add(const OpRow& row, std::span<const InputRow> inputs) { impl_->push(row, inputs); }
 void RecordingWriter::add(const TensorRow& row, const TensorDetail& detail, std::vector<std::byte> bytes) {
   impl_->push(row, detail, std::move(bytes));
@@ -296,11 +296,15 @@ void RecordingWriter::add(const TensorRow& row, const TensorDetail& detail, std:
 void RecordingWriter::add_bytes(std::int64_t tensor, std::vector<std::byte> bytes) {
   impl_->push(insert::AddBytes{tensor, std::move(bytes)});
 }
+void RecordingWriter::add_part(std::int64_t tensor, std::vector<std::byte> bytes) {
+  impl_->push(insert::AddPart{tensor, std::move(bytes)});
+}
 void RecordingWriter::add(WeightRow row) { impl_->push(std::move(row)); }
 void RecordingWriter::add(ScaleRow row) { impl_->push(std::move(row)); }
 void RecordingWriter::add(KvRow row) { impl_->push(std::move(row)); }
 void RecordingWriter::add(TokenRow row) { impl_->push(std::move(row)); }
 void RecordingWriter::add(KernelRow row) { impl_->push(std::move(row)); }
+void RecordingWriter::add(RunNote note) { impl_->push(std::move(note)); }
 
 std::vector<std::byte> RecordingWriter::buffer(std::size_t size) { return impl_->buffer(size); }
 Status RecordingWriter::commit_step() { return impl_->end_step(); }

@@ -31,7 +31,7 @@ struct TensorDetail {
 };
 
 /// One background thread owns the database; add() copies a row into its queue and returns. Steps,
-/// ops and tensors are added in logical order: a step, its ops, after each op its outputs, all with
+/// ops and tensors are added in logical order: ops of step 0, then a step, its ops, after each op its outputs, all with
 /// ascending ids. An error (disk full, a row that contradicts itself) is
 /// latched: everything later is dropped, and commit_step(), flush() and finish() return it.
 /// Rows are added and steps ended by one thread at a time, which pays no lock for a row; flush(), buffer() and
@@ -59,11 +59,16 @@ class RecordingWriter {
   void add(const TensorRow& row, const TensorDetail& detail = {}, std::vector<std::byte> bytes = {});
   /// Bytes of a tensor whose row was added before: a capture ring that was flushed by a fault.
   void add_bytes(std::int64_t tensor, std::vector<std::byte> bytes);
+  /// The next bytes of a tensor that is too large to be held, whose row was added before without bytes. Parts come one
+  /// after the other, all but the last of kPartBytes.
+  static constexpr std::size_t kPartBytes = std::size_t{1} << 20;
+  void add_part(std::int64_t tensor, std::vector<std::byte> bytes);
   void add(WeightRow row);
   void add(ScaleRow row);
   void add(KvRow row);
   void add(TokenRow row);
   void add(KernelRow row);
+  void add(RunNote note);
 
   /// A vector of `size` bytes, recycled from written tensors where possible: memory that was
   /// touched before is several times faster than fresh memory.

@@ -1,34 +1,46 @@
 #include "core/run/recording_view.h"
 
 #include <algorithm>
-#include <cstring>
-#include <set>
+#include <limits>
 #include <utility>
+
+#include "core/tensor/health_of.h"
 
 namespace nanscope {
 namespace {
 
-Axis axis_of(const TensorRow& row, OpKind kind, const Step& step) {
-  if (kind == OpKind::kv_read) return Axis::keys;
-  const Span& span = step.spans.front();
-  if (row.tokens == step.rows && row.first_token == span.first_token) return Axis::rows;
-  if (row.tokens == 1 && row.first_token == span.context - 1) return Axis::ends;
-  return Axis::part;
+/// Larger tensors are read some rows at a time.
+constexpr std::int64_t kMostHeld = std::int64_t{64} << 20;
+
+bool held(const Tensor& tensor) {
+  return tensor.count() <= kMostHeld / static_cast<std::int64_t>(info(tensor.format).storage_bytes());
 }
 
-Tensor tensor_of(const TensorRow& row, const Op& op, const Step& step) {
+Axis axis_of(const TensorRow& row, OpKind kind, const Step* step) {
+  if (row.axis) return *row.axis;
+  if (step == nullptr) return Axis::none;
+  return step->spans.empty() ? Axis::rows : axis_by_shape(row.tokens, row.first_token, kind, step->spans.front());
+}
+
+Tensor tensor_of(const TensorRow& row, const Op& op, const Step* step) {
   Tensor out;
   out.id = row.id;
   out.op = row.op;
-  out.step = step.id;
+  out.step = op.step;
   out.role = row.role;
+  out.name = row.name;
   out.format = row.format;
   out.tokens = row.tokens;
   out.channels = row.channels;
   out.heads = std::max<std::int64_t>(1, row.heads);
   out.first_token = row.first_token;
   out.axis = axis_of(row, op.kind, step);
+  out.sequence = row.sequence;
   out.health = row.health;
+  out.hash = row.hash;
+  out.known = row.known;
+  out.guessed = row.guessed;
+  out.stated = row.stated;
   return out;
 }
 
@@ -42,6 +54,13 @@ std::optional<StepId> known_step(const std::map<std::int64_t, StepId>& firsts, s
 
 }  // namespace
 
+Axis axis_by_shape(std::int64_t tokens, std::int64_t first_token, OpKind kind, const Span& span) {
+  if (kind == OpKind::kv_read) return Axis::keys;
+  if (tokens == span.rows && first_token == span.first_token) return Axis::rows;
+  if (tokens == 1 && first_token == span.context - 1) return Axis::ends;
+  return Axis::part;
+}
+
 std::span<const Step> RecordingView::steps() {
   if (!steps_) {
     steps_.emplace();
@@ -49,8 +68,12 @@ std::span<const Step> RecordingView::steps() {
       Step step;
       step.id = row.id;
       step.kind = row.kind;
+      step.rank = row.rank;
+      step.run = row.run;
+      step.pass = row.pass;
       step.rows = row.tokens;
-      step.spans = {{row.request, row.index, 0, row.tokens, row.first_token, row.context}};
+      step.batch = row.batch;
+      step.spans = row.all_spans();
       steps_->push_back(std::move(step));
     }
   }
@@ -62,7 +85,7 @@ const StepContent& RecordingView::content(StepId id) {
   if (known != contents_.end()) return known->second;
   StepContent& content = contents_[id];
   const Step* step = this->step(id);
-  if (step == nullptr) return content;
+  if (step == nullptr && id != kBeforeSteps) return content;
   OpFilter filter;
   filter.step = id;
   for (OpRow& row : rows_.ops(filter)) {
@@ -72,13 +95,14 @@ const StepContent& RecordingView::content(StepId id) {
     if (row.layer >= 0) op.layer = row.layer;
     op.name = std::move(row.name);
     op.kind = op_kind(row.kind).value_or(OpKind::dumped);
+    op.by_name = row.by_name;
     op.attributes = attributes_from_json(op.kind, row.attributes);
     for (InputRow& input : rows_.inputs_of(row.id)) {
       op.inputs.push_back({std::move(input.role), input.tensor, std::move(input.weight)});
     }
     for (const TensorRow& output : rows_.tensors_of(row.id)) {
       op.outputs.push_back(output.id);
-      content.tensors.push_back(tensor_of(output, op, *step));
+      content.tensors.push_back(tensor_of(output, op, step));
     }
     content.ops.push_back(std::move(op));
   }
@@ -97,7 +121,7 @@ std::vector<StepId> RecordingView::bad_steps() {
     if (found.empty()) break;
     const std::optional<OpRow> op = rows_.op(found.front().op);
     if (!op) break;
-    bad.push_back(op->step);
+    if (op->step != kBeforeSteps) bad.push_back(op->step);
     // On to the first tensor of the next step.
     const auto after =
         std::find_if(rows_.steps().begin(), rows_.steps().end(), [&](const StepRow& row) { return row.id > op->step; });
@@ -127,16 +151,65 @@ StepId RecordingView::step_of_tensor(TensorId tensor) {
   return row ? step_of_op(row->op) : -1;
 }
 
-Result<TensorData> RecordingView::read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) {
-  const std::shared_ptr<const TensorData> whole = tensors_.fetch(tensor.id);
-  if (!whole) return fail("the elements were not recorded");
-  if (whole->tokens != tensor.tokens || whole->channels != tensor.channels || whole->format != tensor.format) {
-    return fail("the elements are not those of the row");
+void RecordingView::change_format(TensorId id, Format format) {
+  const auto step = contents_.find(step_of_tensor(id));
+  if (step == contents_.end()) return;
+  for (Tensor& tensor : step->second.tensors) {
+    if (tensor.id != id || nanscope::info(tensor.format).storage_bytes() != nanscope::info(format).storage_bytes()) {
+      continue;
+    }
+    recorded_formats_.emplace(id, tensor.format);
+    tensor.format = format;
+    tensor.health = empty_health();
+    for (const Health& row : rows_by_elements(tensor)) merge(tensor.health, row);
   }
-  const auto row = static_cast<std::size_t>(tensor.channels) * nanscope::info(tensor.format).storage_bytes();
-  const auto begin = whole->bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(first) * row);
-  TensorData out{tensor.format, count, tensor.channels, {}};
-  out.bytes.assign(begin, begin + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(count) * row));
+}
+
+std::vector<Health> RecordingView::read_rows(const Tensor& tensor) {
+  return recorded_formats_.contains(tensor.id) ? rows_by_elements(tensor) : rows_.token_health(tensor.id);
+}
+
+std::vector<Health> RecordingView::rows_by_elements(const Tensor& tensor) {
+  const float largest =
+      tensor.format == Format::i32 ? std::numeric_limits<float>::infinity() : nanscope::info(tensor.format).max_finite;
+  std::vector<Health> rows;
+  each_block(tensor, [&](std::int64_t first, std::span<const float> values) {
+    const auto width = static_cast<std::size_t>(std::max<std::int64_t>(1, tensor.channels));
+    for (std::size_t at = 0; at + width <= values.size(); at += width) {
+      const std::int64_t row = first + static_cast<std::int64_t>(at / width);
+      rows.push_back(health_of(values.subspan(at, width), row * tensor.channels, largest));
+    }
+    return true;
+  });
+  return rows;
+}
+
+std::optional<ElementBytes> RecordingView::stored(const Tensor& tensor) {
+  if (!tensor.known || tensor.stated) return std::nullopt;
+  const std::shared_ptr<const TensorData> all = held(tensor) ? tensors_.fetch(tensor.id) : nullptr;
+  if (!all || all->tokens != tensor.tokens || all->channels != tensor.channels) return std::nullopt;
+  return ElementBytes{all->bytes, all};
+}
+
+Result<TensorData> RecordingView::read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  const auto reread = recorded_formats_.find(tensor.id);
+  const Format recorded = reread == recorded_formats_.end() ? tensor.format : reread->second;
+  const auto fits = [&](const TensorData& data, std::int64_t rows) {
+    return data.tokens == rows && data.channels == tensor.channels && data.format == recorded;
+  };
+  TensorData out;
+  if (held(tensor)) {
+    const std::shared_ptr<const TensorData> all = tensors_.fetch(tensor.id);
+    if (!all) return fail("the elements were not recorded");
+    if (!fits(*all, tensor.tokens)) return fail("the elements are not those of the row");
+    out = all->rows(first, count);
+  } else {
+    Result<TensorData> some = source_.fetch_rows(tensor.id, first, count);
+    if (!some) return some;
+    if (!fits(*some, count)) return fail("the elements are not those of the row");
+    out = std::move(*some);
+  }
+  out.format = tensor.format;
   return out;
 }
 

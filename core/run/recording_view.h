@@ -12,11 +12,15 @@
 
 namespace nanscope {
 
+/// What the rows of a tensor are where nothing says it: by their count and the position of the first, in a step of one
+/// sequence.
+Axis axis_by_shape(std::int64_t tokens, std::int64_t first_token, OpKind kind, const Span& span);
+
 /// The view of a recording, or of rows like its: read step by step, when they are asked for. `rows` and `tensors` must
 /// outlive it.
 class RecordingView final : public RunView {
  public:
-  RecordingView(RunData& rows, TensorSource& tensors) : rows_(rows), tensors_(tensors) {}
+  RecordingView(RunData& rows, TensorSource& tensors) : rows_(rows), source_(tensors), tensors_(tensors) {}
 
   const RunInfo& info() override { return rows_.info(); }
   std::span<const RequestRow> requests() override { return rows_.requests(); }
@@ -27,22 +31,30 @@ class RecordingView final : public RunView {
   std::span<const ScaleRow> scales() override { return rows_.scales(); }
   std::span<const KvRow> kv_history() override { return rows_.kv_history(); }
   std::vector<TokenRow> tokens(std::int64_t request) override { return rows_.tokens(request); }
+  std::vector<RunNote> notes() override { return rows_.notes(); }
+  std::optional<ElementBytes> stored(const Tensor& tensor) override;
   StepId step_of_op(OpId op) override;
   StepId step_of_tensor(TensorId tensor) override;
   Status status() const override { return rows_.status(); }
   RunData& rows_of_run() { return rows_; }
 
  protected:
-  std::vector<Health> read_rows(const Tensor& tensor) override { return rows_.token_health(tensor.id); }
+  void change_format(TensorId tensor, Format format) override;
+  std::vector<Health> read_rows(const Tensor& tensor) override;
   Result<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) override;
 
  private:
+  /// Health of rows by their elements, as change_format() has them read.
+  std::vector<Health> rows_by_elements(const Tensor& tensor);
+
   RunData& rows_;
+  TensorSource& source_;
   CachedTensors tensors_;
   std::optional<std::vector<Step>> steps_;
   std::map<StepId, StepContent> contents_;
   std::map<OpId, StepId> first_ops_;  ///< of steps that were read
   std::map<TensorId, StepId> first_tensors_;
+  std::map<TensorId, Format> recorded_formats_;  ///< of tensors that are read in another one
 };
 
 }  // namespace nanscope

@@ -21,19 +21,6 @@ using TensorId = std::int64_t;  ///< from 1, ascending in order of execution; 0:
 /// What stands before every step: weights, scales and whatever else a dump holds outside of its passes.
 inline constexpr StepId kBeforeSteps = 0;
 
-/// Consecutive rows of a step that are consecutive positions of one sequence.
-struct Span {
-  std::int64_t request = 0;
-  std::int64_t index = 0;  ///< of the step within the request, 0 is the prefill
-  std::int64_t row = 0;    ///< the first
-  std::int64_t rows = 0;
-  std::int64_t first_token = 0;  ///< position of the first row
-  std::int64_t context = 0;      ///< keys visible to the last row, itself included
-
-  std::int64_t position(std::int64_t at) const { return first_token + at - row; }
-  bool has(std::int64_t at) const { return at >= row && at < row + rows; }
-};
-
 /// One forward pass of one rank. Rows that no span covers are nobody's: padding.
 struct Step {
   StepId id = 0;
@@ -53,17 +40,6 @@ struct Step {
   std::int64_t tokens() const;  ///< rows that are somebody's
 };
 
-/// What the rows of a tensor are.
-enum class Axis : std::uint8_t {
-  rows,   ///< the step's
-  live,   ///< the step's, those of somebody alone
-  ends,   ///< the last row of each span
-  keys,   ///< what attention reads: positions of one sequence from `first_token`, or frame positions batch by batch
-  part,   ///< positions from `first_token` on, of one sequence
-  slots,  ///< of a KV pool
-  none,   ///< of a parameter
-};
-
 /// A matrix of `tokens` rows by `channels`; heads lie side by side in a row. Scores and probabilities have
 /// channels = heads * keys.
 struct Tensor {
@@ -80,6 +56,7 @@ struct Tensor {
   std::int64_t first_token = 0;  ///< Axis::keys and part: position of row 0
   std::int64_t sequence = -1;    ///< Axis::keys and part: of which of the step's spans; -1: the only one, or all
   Health health;
+  std::optional<std::uint64_t> hash;  ///< of the stored bytes, where the producer took one
   bool known = true;    ///< false: not dumped, there for what lies before and behind it
   bool guessed = false;  ///< bytes whose format nothing states
   bool stated = false;  ///< its health was measured by the producer; elements and rows are not known

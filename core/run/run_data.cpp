@@ -21,7 +21,9 @@ const RequestRow* RunData::request(std::int64_t id) { return by_id(requests(), i
 
 const StepRow* RunData::find_step(std::int64_t request, std::int64_t index) {
   for (const StepRow& row : steps()) {
-    if (row.request == request && row.index == index) return &row;
+    for (const Span& span : row.all_spans()) {
+      if (span.request == request && span.index == index) return &row;
+    }
   }
   return nullptr;
 }
@@ -129,6 +131,8 @@ std::vector<TensorRow> RecordingRun::tensors_of(std::int64_t op) { return taken(
 std::vector<InputRow> RecordingRun::inputs_of(std::int64_t op) { return taken(recording_.inputs_of(op)); }
 
 std::vector<Health> RecordingRun::token_health(std::int64_t tensor) { return taken(recording_.token_health(tensor)); }
+
+std::vector<RunNote> RecordingRun::notes() { return taken(recording_.notes()); }
 
 Status RecordingRun::status() const {
   if (error_) return tl::unexpected(*error_);

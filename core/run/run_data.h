@@ -12,7 +12,7 @@
 
 namespace nanscope {
 
-/// The rows that a diagnosis reads, wherever they are: a recording, or rows made by hand in a test.
+/// The rows of a run, wherever they are: a recording, a view of a dump (see ViewRows), or rows made by hand in a test.
 /// All functions return rows in logical order. A failed read gives an empty answer and is kept:
 /// whoever asked checks status() once, at the end, instead of after every row.
 class RunData {
@@ -41,12 +41,17 @@ class RunData {
   /// Health of each token row; empty when the tensor was recorded without detail.
   virtual std::vector<Health> token_health(std::int64_t tensor) = 0;
 
+  virtual std::vector<RunNote> notes() { return {}; }
+  /// Content hash of the element bytes; 0 where there is none.
+  virtual std::uint64_t hash(const TensorRow& tensor) { return tensor.hash; }
+
   /// The first error that a read met.
   virtual Status status() const = 0;
 
   // Conveniences over the above.
   const StepRow* step(std::int64_t id);
   const RequestRow* request(std::int64_t id);
+  /// The first that works on a request at the given index, whatever else it works on.
   const StepRow* find_step(std::int64_t request, std::int64_t index);
   const WeightRow* weight(const std::string& name);
   /// The output of `op` called `role`.
@@ -79,6 +84,7 @@ class RecordingRun final : public RunData {
   std::vector<TensorRow> tensors_of(std::int64_t op) override;
   std::vector<InputRow> inputs_of(std::int64_t op) override;
   std::vector<Health> token_health(std::int64_t tensor) override;
+  std::vector<RunNote> notes() override;
   Status status() const override;
 
  private:

@@ -29,12 +29,6 @@ struct RowToken {
   std::int64_t position = 0;
 };
 
-/// Something about a run that the reader of a diagnosis should know.
-struct RunNote {
-  std::string tensor;  ///< or a file; may be empty
-  std::string text;
-};
-
 /// One view of a run: a recording and a dump look the same through it. A failed read gives an empty answer and is kept:
 /// whoever asked checks status() once, at the end. Pointers stay valid as long as the view. For one thread.
 class RunView {

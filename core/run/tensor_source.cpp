@@ -24,6 +24,21 @@ void TensorData::decode_into(std::vector<float>& into) const {
   decode(format, bytes, into);
 }
 
+TensorData TensorData::rows(std::int64_t first, std::int64_t count) const {
+  const std::size_t row = static_cast<std::size_t>(channels) * info(format).storage_bytes();
+  const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(first) * row);
+  return {format, count, channels, {begin, begin + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(count) * row)}};
+}
+
+Result<TensorData> TensorSource::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
+  Result<TensorData> whole = fetch(tensor);
+  if (!whole) return whole;
+  if (first < 0 || count < 0 || count > whole->tokens - first) {
+    return fail(fmt::format("tensor {}: {} rows from row {} of {}", tensor, count, first, whole->tokens));
+  }
+  return whole->rows(first, count);
+}
+
 Result<TensorData> NoTensors::fetch(std::int64_t tensor) {
   return fail(fmt::format("tensor {}: elements not available", tensor));
 }
@@ -41,6 +56,19 @@ Result<TensorData> StoredTensors::fetch(std::int64_t tensor) {
                             data.channels, name(data.format), data.bytes.size()));
   }
   return data;
+}
+
+Result<TensorData> StoredTensors::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
+  const Result<TensorRow> row = recording_.tensor(tensor);
+  if (!row) return tl::unexpected(row.error());
+  if (first < 0 || count < 0 || first > row->tokens || count > row->tokens - first) {
+    return fail(fmt::format("tensor {}: {} rows from row {} of {}", tensor, count, first, row->tokens));
+  }
+  const auto size = row->channels * static_cast<std::int64_t>(info(row->format).storage_bytes());
+  Result<std::optional<std::vector<std::byte>>> bytes = recording_.tensor_bytes(tensor, first * size, count * size);
+  if (!bytes) return tl::unexpected(bytes.error());
+  if (!*bytes) return fail(fmt::format("tensor {}: its elements were not captured", tensor));
+  return TensorData{row->format, count, row->channels, std::move(**bytes)};
 }
 
 std::shared_ptr<const TensorData> CachedTensors::fetch(std::int64_t tensor) {

@@ -25,6 +25,8 @@ struct TensorData {
   /// The stored bits of the element at row-major `index`, which must be below count().
   std::uint32_t code(std::int64_t index) const;
   std::uint32_t code(std::int64_t row, std::int64_t channel) const { return code(row * channels + channel); }
+  /// Rows [first, first + count), which must be there.
+  TensorData rows(std::int64_t first, std::int64_t count) const;
   /// The value of that code, unscaled.
   float value(std::int64_t index) const;
   float value(std::int64_t row, std::int64_t channel) const { return value(row * channels + channel); }
@@ -45,6 +47,8 @@ class TensorSource {
   virtual ~TensorSource() = default;
   /// Errors, in one line, when the elements cannot be had; detectors then say "not available".
   virtual Result<TensorData> fetch(std::int64_t tensor) = 0;
+  /// Rows [first, first + count) alone. Errors: those of fetch(), or rows that are not there.
+  virtual Result<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count);
   /// Bytes that may be kept of what it gave.
   virtual std::size_t cache_budget() const { return std::size_t{256} << 20; }
 };
@@ -61,6 +65,7 @@ class StoredTensors final : public TensorSource {
   explicit StoredTensors(const Recording& recording) : recording_(recording) {}
   /// Errors: not stored, of another size than its shape says.
   Result<TensorData> fetch(std::int64_t tensor) override;
+  Result<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) override;
 
  private:
   const Recording& recording_;

@@ -20,8 +20,8 @@ OpRow row_of(const Op& op);
 /// Without its hash, which takes reading the elements: see RunData::hash().
 TensorRow row_of(const Tensor& tensor);
 
-/// The rows of a view, which must outlive them. What stands before every step is of step kBeforeSteps, of which there is
-/// no StepRow.
+/// The rows of a view, which must outlive them. What stands before every step is of step kBeforeSteps, of which there
+/// is no StepRow.
 class ViewRows final : public RunData {
  public:
   explicit ViewRows(RunView& view) : view_(view) {}
@@ -62,7 +62,7 @@ class ViewTensors final : public TensorSource {
  public:
   explicit ViewTensors(RunView& view) : view_(view) {}
   Result<TensorData> fetch(std::int64_t tensor) override;
-  Result<TensorData> fetch_rows(const TensorRow& tensor, std::int64_t first, std::int64_t count) override;
+  Result<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) override;
 
  private:
   RunView& view_;
