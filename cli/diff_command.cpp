@@ -4,14 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "cli/diagnose_dump.h"
-#include "cli/interrupt.h"
-#include "instrument/diagnosis/diff.h"
-#include "core/run/run_data.h"
+#include "cli/open_target.h"
 #include "core/dump/diff_dumps.h"
-#include "core/recording/reader.h"
-#include "instrument/dump/open_dump.h"
-#include "scenarios/replay.h"
+#include "instrument/diagnosis/diff.h"
 #include "scenarios/report/dump_report.h"
 #include "scenarios/report/run_json.h"
 #include "scenarios/report/why_report.h"
@@ -27,48 +22,35 @@ struct DiffCommandOptions {
   std::string format = "text";
 };
 
-int compare_dumps(const DiffCommandOptions& options) {
-  const Interrupt interrupt;
-  OpenDumpOptions opening;
-  opening.stop = interrupt.token();
-  const auto a = OpenDump::open(options.a, opening);
-  if (!a) return complain(a.error().message);
-  const auto b = OpenDump::open(options.b, opening);
-  if (!b) return complain(b.error().message);
-  for (const auto* dump : {a->get(), b->get()}) {
-    for (const RunNote& one : dump->unread()) complain("not read: " + one.text);
-  }
+int compare_dumps(OpenDump& a, OpenDump& b, const DiffCommandOptions& options, const Interrupt& interrupt) {
   DumpDiffOptions diff_options;
   diff_options.limit = options.limit;
-  const auto found = diff_dumps((*a)->dump(), **a, (*b)->dump(), **b, diff_options);
-  if (!found) return complain(found.error().message);
+  const auto found = diff_dumps(a.dump(), a, b.dump(), b, diff_options);
+  if (!found) return failed(found.error(), interrupt);
   print(options.format == "json" ? report::dump_json(to_json(*found))
                                  : report::dump_diff_text(*found, options.a, options.b, output_terminal()));
   return found->same() ? kClean : kFound;
 }
 
-int compare_files(const DiffCommandOptions& options) {
-  const bool a_is_recording = looks_like_recording(options.a);
-  if (a_is_recording != looks_like_recording(options.b)) {
-    return complain(fmt::format("{} is a recording and {} a dump: attach the dump first (nanscope attach --help)",
-                                a_is_recording ? options.a : options.b, a_is_recording ? options.b : options.a));
-  }
-  if (!a_is_recording) return compare_dumps(options);
-  const auto a = Recording::open(options.a);
-  if (!a) return complain(a.error().message);
-  const auto b = Recording::open(options.b);
-  if (!b) return complain(b.error().message);
-  RecordingRun run_a(*a);
-  RecordingRun run_b(*b);
-  scenarios::RecordingTensors tensors_a(*a);
-  scenarios::RecordingTensors tensors_b(*b);
+int compare_runs(RunView& a, RunView& b, const DiffCommandOptions& options, const Interrupt& interrupt) {
   DiffOptions diff_options;
   diff_options.limit = options.limit;
-  const auto found = diff(run_a, tensors_a, run_b, tensors_b, diff_options);
-  if (!found) return complain(found.error().message);
+  const auto found = diff(a, b, diff_options);
+  if (!found) return failed(found.error(), interrupt);
   print(options.format == "json" ? report::dump_json(to_json(*found))
                                  : report::diff_text(*found, options.a, options.b, output_terminal()));
   return found->same() ? kClean : kFound;
+}
+
+int compare_targets(const DiffCommandOptions& options) {
+  const Interrupt interrupt;
+  const auto a = open_target(options.a, interrupt);
+  if (!a) return failed(a.error(), interrupt);
+  const auto b = open_target(options.b, interrupt);
+  if (!b) return failed(b.error(), interrupt);
+  if ((*a)->dump() != nullptr && (*b)->dump() != nullptr)
+    return compare_dumps(*(*a)->dump(), *(*b)->dump(), options, interrupt);
+  return compare_runs((*a)->view(), (*b)->view(), options, interrupt);
 }
 
 }  // namespace
@@ -83,11 +65,19 @@ void add_diff_command(CLI::App& app, Action& action) {
       ->capture_default_str();
   add_format(*command, options->format, {"text", "json"});
   command->footer(
+      "Two dumps are aligned by their tensors' names and compared as numbers: what is no further apart than the "
+      "coarser\n"
+      "format rounds is the same. Recordings, and a recording and a dump, are aligned by place\n"
+      "(request/step/layer/op.role) and compared bit for bit.\n"
+      "\n"
       "Examples:\n"
       "  nanscope diff before.nanscope after.nanscope\n"
       "  nanscope diff a.nanscope b.nanscope -n 5 --format json\n"
-      "  nanscope diff good/ bad/                two dumps: the first tensor that is further off than rounding");
-  command->callback([options, &action] { action = [options] { return compare_files(*options); }; });
+      "  nanscope diff good/ bad/\n"
+      "  nanscope diff run.nanscope dump/        what came out of nanscope's engine against a server's\n"
+      "\n"
+      "Exit codes: 0 the same, 1 different, 2 bad usage or bad input, 130 interrupted.");
+  command->callback([options, &action] { action = [options] { return compare_targets(*options); }; });
 }
 
 }  // namespace nanscope::cli

@@ -2,8 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
-#include <filesystem>
-#include <system_error>
 
 #include "cli/command.h"
 #include "gui/app.h"
@@ -27,11 +25,6 @@ void say(std::string_view text) {
 }
 
 int show(GuiOptions options) {
-  std::error_code error;
-  if (std::filesystem::is_directory(options.app.file, error)) {
-    return complain(fmt::format("{}: is a folder, expected a recording; nanscope attach makes one of a dump",
-                                options.app.file.string()));
-  }
   if (!options.size.empty()) {
     const Result<gui::Extent> size = gui::parse_size(options.size);
     if (!size) return complain(size.error().message);
@@ -56,8 +49,9 @@ int show(GuiOptions options) {
 
 void add_gui_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<GuiOptions>();
-  CLI::App* command = app.add_subcommand("gui", "Show a recording in a window, or take its picture");
-  command->add_option("FILE", options->app.file, "A recording; without one, recent ones and the scenarios to run");
+  CLI::App* command = app.add_subcommand("gui", "Show a recording or a dump in a window, or take its picture");
+  command->add_option("TARGET", options->app.file,
+                      "A recording, or a dump; without one, recent ones and the scenarios to run");
   CLI::Option* screenshot =
       command->add_option("--screenshot", options->screenshot, "Draw into this PNG; needs no screen");
   CLI::Option* csv = command->add_option(
@@ -71,7 +65,8 @@ void add_gui_command(CLI::App& app, Action& action) {
   command->add_option("--view", options->app.view,
                       fmt::format("One view alone: {}", fmt::join(gui::all_views(), ", ")));
   command->add_option("--tab", options->app.tab, "The view that the whole window shows below the front");
-  command->add_option("--beside", options->app.beside, "Another recording to compare it with, such as a healthy run");
+  command->add_option("--beside", options->app.beside,
+                      "Another recording or dump to compare it with, such as a healthy run");
   command->add_option("--at", options->app.place, "The place that is selected at the start");
   command->add_option("--size", options->size, "In pixels; else as the last window was left, at first 1600x1000");
   command->add_option("--scale", options->app.scale, "Of text and everything else; else the screen's, 1 without one")
@@ -81,6 +76,7 @@ void add_gui_command(CLI::App& app, Action& action) {
       "Examples:\n"
       "  nanscope gui\n"
       "  nanscope gui kv-scale-lock.nanscope\n"
+      "  nanscope gui dump/\n"
       "  nanscope gui kv-scale-lock.nanscope --screenshot front.png --view front --theme light\n"
       "  nanscope gui kv-scale-lock.nanscope --csv scales.csv --view scales\n"
       "  nanscope gui kv-scale-lock.nanscope --beside healthy.nanscope\n"

@@ -4,9 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/open_target.h"
+#include "core/run/find_place.h"
+#include "instrument/diagnosis/facts.h"
 #include "instrument/diagnosis/why.h"
-#include "core/recording/reader.h"
-#include "scenarios/replay.h"
+#include "instrument/diagnosis/why_brief.h"
 #include "scenarios/report/run_json.h"
 #include "scenarios/report/why_report.h"
 
@@ -15,26 +17,63 @@ namespace nanscope::cli {
 namespace {
 
 struct WhyOptions {
-  std::string file;
+  std::string target;
   std::string place;
+  bool brief = false;
   std::string format = "text";
 };
 
-int explain(const WhyOptions& options) {
-  const auto recording = Recording::open(options.file);
-  if (!recording) return complain(recording.error().message);
-  scenarios::RecordingTensors tensors(*recording);
-  const auto path = why(*recording, tensors, options.place);
-  if (!path) return complain(path.error().message);
+/// The element that is asked for: of a tensor its first bad one, without a place the run's. Nothing where none is bad.
+Result<std::optional<Element>> element_of(RunView& run, const std::string& place) {
+  Facts facts(run);
+  if (place.empty()) {
+    const std::optional<Element> first = first_bad(facts);
+    if (Status status = run.status(); !status) return tl::unexpected(status.error());
+    return first;
+  }
+  const Result<FoundPlace> found = find_place(run, place);
+  if (!found) return tl::unexpected(found.error());
+  const std::int64_t row = found->row.value_or(0);
+  if (found->channel) return Element{found->tensor->id, row, *found->channel};
+  return first_bad_element(facts, *found->tensor, row);
+}
+
+void print_nothing_bad(const WhyOptions& options) {
   if (options.format == "json") {
-    print(report::dump_json(to_json(*path)));
-    return kClean;
+    nlohmann::ordered_json json = to_json(WhyPath{});
+    json["conclusion"] = "no element of anybody's tokens is NaN or Inf";
+    print(report::dump_json(json));
+    return;
+  }
+  print("No element of anybody's tokens is NaN or Inf: name a PLACE to walk back from a healthy one.\n");
+}
+
+void print_path(const WhyPath& path, const WhyOptions& options) {
+  if (options.format == "json") {
+    print(report::dump_json(options.brief ? to_brief_json(path) : to_json(path)));
+    return;
   }
   const report::Terminal terminal = output_terminal();
-  print(report::heading(fmt::format("nanscope why {} {}", report::printable(options.file, terminal),
-                                    report::printable(options.place, terminal)),
-                        terminal));
-  print(report::why_text(*path, terminal));
+  std::string title = "nanscope why " + report::printable(options.target, terminal);
+  if (!options.place.empty()) title += ' ' + report::printable(options.place, terminal);
+  print(report::heading(title, terminal));
+  print(report::why_text(path, terminal, options.brief ? report::Hops::that_matter : report::Hops::all));
+}
+
+int explain(const WhyOptions& options) {
+  const Interrupt interrupt;
+  const auto target = open_target(options.target, interrupt);
+  if (!target) return failed(target.error(), interrupt);
+  RunView& run = (*target)->view();
+  const auto element = element_of(run, options.place);
+  if (!element) return failed({options.target + ": " + element.error().message}, interrupt);
+  if (!*element) {
+    print_nothing_bad(options);
+    return kClean;
+  }
+  const auto path = why(run, **element);
+  if (!path) return failed({options.target + ": " + path.error().message}, interrupt);
+  print_path(*path, options);
   return kClean;
 }
 
@@ -43,14 +82,23 @@ int explain(const WhyOptions& options) {
 void add_why_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<WhyOptions>();
   CLI::App* command = app.add_subcommand("why", "Walk back from one element to where its value was born");
-  command->add_option("FILE", options->file, "A recording")->required();
-  command->add_option("PLACE", options->place, "request/step/layer/op.role[token,channel]; parts may be left out")
-      ->required();
+  command->add_option("TARGET", options->target, "A recording, or a dump")->required();
+  command->add_option("PLACE", options->place,
+                      "request/step/layer/op.role[token,channel], parts may be left out; or a tensor's name as its "
+                      "producer wrote it, or the end of that, with [token,channel] or without (default: the first bad "
+                      "element of the run)");
+  command->add_flag("--brief", options->brief,
+                    "Only the hops that matter: both ends, the origin, slots, scales and weights, and where a value "
+                    "turns NaN or Inf or is cast");
   add_format(*command, options->format, {"text", "json"});
   command->footer(
       "Examples:\n"
+      "  nanscope why run.nanscope --brief\n"
       "  nanscope why run.nanscope '4/0/0/logits[0,0]'\n"
-      "  nanscope why run.nanscope 2/0/1/inner_norm.out");
+      "  nanscope why run.nanscope 2/0/1/inner_norm.out\n"
+      "  nanscope why dump/ model.layers.3.mlp.output\n"
+      "\n"
+      "Exit codes: 0 walked, or nothing is bad; 2 bad usage, no such place or bad input; 130 interrupted.");
   command->callback([options, &action] { action = [options] { return explain(*options); }; });
 }
 

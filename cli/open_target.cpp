@@ -1,0 +1,32 @@
+#include "cli/open_target.h"
+
+#include <cstdint>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+
+namespace nanscope::cli {
+
+Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path, const Interrupt& interrupt,
+                                                        bool progress) {
+  auto opened = [&] {
+    ProgressLine line("MiB", progress);
+    scenarios::OpenRunOptions options;
+    options.stop = interrupt.token();
+    options.progress = [&line](std::uint64_t done, std::uint64_t total) {
+      line.show(static_cast<std::int64_t>(done >> 20), static_cast<std::int64_t>(total >> 20), "");
+    };
+    return scenarios::OpenRun::open(path, options);
+  }();
+  if (!opened) return opened;
+  // What could not be read is not part of the answer: it is said where a script sees it too.
+  for (const RunNote& one : (*opened)->unread()) complain("not read: " + one.text);
+  return opened;
+}
+
+int failed(const Error& error, const Interrupt& interrupt) {
+  complain(error.message);
+  return interrupt.requested() ? kInterrupted : kBadInput;
+}
+
+}  // namespace nanscope::cli

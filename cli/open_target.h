@@ -1,0 +1,19 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "cli/interrupt.h"
+#include "core/result.h"
+#include "scenarios/open_run.h"
+
+namespace nanscope::cli {
+
+/// Opens a recording or a dump with a progress line, and says on standard error what of a dump could not be read.
+/// `progress`: the line is wanted where standard error is no terminal, too.
+Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path, const Interrupt& interrupt,
+                                                        bool progress = false);
+
+/// Prints an error; kInterrupted after a Ctrl-C, else kBadInput.
+int failed(const Error& error, const Interrupt& interrupt);
+
+}  // namespace nanscope::cli

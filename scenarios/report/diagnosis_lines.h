@@ -1,0 +1,20 @@
+#pragma once
+#include <span>
+#include <string>
+
+#include "instrument/diagnosis/baseline.h"
+#include "scenarios/report/diagnoses.h"
+#include "scenarios/report/text.h"
+
+namespace nanscope::report {
+
+/// One line for a target: its verdict, and of a fault the root's class, tensor and summary.
+std::string verdict_line(const Diagnosed& one, const Terminal& terminal);
+
+/// The faults of a target that are accepted, a line each; empty when none is.
+std::string accepted_text(const Diagnosed& one, const Terminal& terminal);
+
+/// Those of a baseline that were found no more, a line each; empty when there are none.
+std::string gone_text(std::span<const KnownFault> gone, const std::string& baseline, const Terminal& terminal);
+
+}  // namespace nanscope::report
