@@ -1,125 +1,218 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/diagnose_dump.h"
-#include "cli/interrupt.h"
 #include "cli/investigate.h"
-#include "core/recording/reader.h"
-#include "scenarios/analysis.h"
+#include "cli/open_target.h"
+#include "instrument/diagnosis/baseline.h"
+#include "instrument/diagnosis/detectors/detector.h"
+#include "instrument/files/file.h"
+#include "instrument/files/near_names.h"
 #include "scenarios/counterfactuals.h"
-#include "scenarios/replay.h"
 #include "scenarios/report/counterfactual_report.h"
-#include "scenarios/report/junit.h"
+#include "scenarios/report/diagnoses.h"
+#include "scenarios/report/diagnosis_lines.h"
 #include "scenarios/report/run_json.h"
 
 namespace nanscope::cli {
 
 namespace {
 
-struct DiagnoseOptions {
+constexpr std::size_t kMostBaselineBytes = std::size_t{256} << 20;
+
+struct Arguments {
   std::vector<std::string> targets;
+  bool brief = false;
   bool counterfactuals = false;
+  bool no_recompute = false;
   bool progress = false;
+  std::vector<std::string> fail_on;
+  std::string baseline;
   std::string format = "text";
+
+  bool document() const { return format != "text" && format != "markdown"; }
 };
 
-std::string junit(const scenarios::Analysis& analysis) {
-  report::JUnitCase test{
-      .name = analysis.target, .class_name = "nanscope.diagnose", .failures = {}, .error = {}, .output = {}};
-  for (const Fault& fault : analysis.diagnosis.faults) {
-    test.failures.push_back(fmt::format("{} at {}: {}", fault.fault_class, place_text(fault.where), fault.summary));
+/// Errors: a class that there is none of.
+Status check_classes(const std::vector<std::string>& wanted) {
+  std::vector<std::string> known;
+  for (const Detector& detector : detectors()) known.emplace_back(detector.fault_class);
+  std::sort(known.begin(), known.end());
+  for (const std::string& one : wanted) {
+    if (std::binary_search(known.begin(), known.end(), one)) continue;
+    return fail(fmt::format("--fail-on: unknown class '{}'{} (known: {})", one, did_you_mean(one, known),
+                            fmt::join(known, ", ")));
   }
-  return report::junit_xml("nanscope", std::vector{test});
+  return {};
 }
 
-void print_text(const scenarios::Analysis& analysis, const scenarios::Counterfactuals* changes) {
-  const report::Terminal terminal = output_terminal();
-  report::RunContext context{.command = "diagnose", .title = {}, .recording = analysis.target, .missed = {}};
-  print(report::run_text(analysis, context, terminal));
-  if (!changes) return;
-  print(fmt::format("\n{}\n", report::paint(terminal, report::Ink::bold, "But for which setting?")));
-  print(report::counterfactuals_text(*changes, terminal));
+Result<std::optional<Baseline>> read_baseline(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  const auto bytes = read_file(path, kMostBaselineBytes);
+  if (!bytes) return tl::unexpected(bytes.error());
+  auto baseline = Baseline::parse({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  if (!baseline) return fail(fmt::format("{}: {}", path, baseline.error().message));
+  return std::move(*baseline);
 }
 
-void print_json(const scenarios::Analysis& analysis, const scenarios::Counterfactuals* changes) {
-  nlohmann::ordered_json json = to_json(analysis.diagnosis);
-  json["cascade"] = to_json(analysis.cascade);
-  json["hypotheses"] = to_json(analysis.diagnosis.hypotheses);
-  if (changes) json["counterfactuals"] = report::to_json(*changes);
-  print(report::dump_json(json));
-}
+class DiagnoseRun {
+ public:
+  DiagnoseRun(const Arguments& arguments, std::optional<Baseline> baseline)
+      : arguments_(arguments), baseline_(std::move(baseline)) {}
 
-void print_markdown(const scenarios::Analysis& analysis, const scenarios::Counterfactuals* changes) {
-  report::RunContext context{.command = "diagnose", .title = {}, .recording = analysis.target, .missed = {}};
-  print(report::run_markdown(analysis, context));
-  if (changes) print('\n' + report::counterfactuals_markdown(*changes));
-}
-
-int diagnose_one(const std::string& target, const DiagnoseOptions& options, const Interrupt& interrupt) {
-  if (!looks_like_recording(target)) {
-    if (options.counterfactuals) return complain(target + ": is a dump, which cannot be run again");
-    return diagnose_dump_target(target, options.format, options.progress, interrupt);
-  }
-  const auto recording = Recording::open(target);
-  if (!recording) return complain(recording.error().message);
-  scenarios::RecordingTensors tensors(*recording);
-  const auto analysis = scenarios::analyse(*recording, tensors, target);
-  if (!analysis) return complain(analysis.error().message);
-  std::unique_ptr<scenarios::Counterfactuals> changes;
-  if (options.counterfactuals) {
-    auto found = investigate(*recording, interrupt);
-    if (!found) {
-      complain(found.error().message);
-      return interrupt.requested() ? kInterrupted : kBadInput;
+  int run() {
+    for (const std::string& target : arguments_.targets) {
+      all_.push_back(examine(target));
+      if (!all_.back().diagnosis) complain(all_.back().error);
+      if (interrupt_.requested()) return kInterrupted;
     }
-    changes = std::make_unique<scenarios::Counterfactuals>(std::move(*found));
+    print_documents();
+    print_gone();
+    return exit_code();
   }
-  if (options.format == "json") {
-    print_json(*analysis, changes.get());
-  } else if (options.format == "junit") {
-    print(junit(*analysis));
-  } else if (options.format == "markdown") {
-    print_markdown(*analysis, changes.get());
-  } else {
-    print_text(*analysis, changes.get());
-  }
-  return analysis->diagnosis.clean() ? kClean : kFound;
-}
 
-int diagnose_targets(const DiagnoseOptions& options) {
-  const Interrupt interrupt;
-  int code = kClean;
-  for (const std::string& target : options.targets) {
-    code = std::max(code, diagnose_one(target, options, interrupt));
-    if (code == kInterrupted) break;
+ private:
+  report::Diagnosed examine(const std::string& target) {
+    report::Diagnosed one;
+    one.target = target;
+    auto analysis = analyse(target, one);
+    if (!analysis) {
+      one.error = analysis.error().message;
+      return one;
+    }
+    one.diagnosis = analysis->diagnosis;
+    accept(one);
+    if (!arguments_.document()) print_text(*analysis, one);
+    return one;
   }
-  return code;
+
+  Result<scenarios::Analysis> analyse(const std::string& path, report::Diagnosed& one) {
+    const auto target = open_target(path, interrupt_, arguments_.progress);
+    if (!target) return tl::unexpected(target.error());
+    if (arguments_.counterfactuals && (*target)->recording() == nullptr)
+      return fail(path + ": is a dump, which cannot be run again");
+    auto analysis = analyse_target(**target, interrupt_, !arguments_.no_recompute, arguments_.progress);
+    if (!analysis || !arguments_.counterfactuals) return analysis;
+    auto changes = investigate(*(*target)->recording(), interrupt_);
+    if (!changes) return tl::unexpected(changes.error());
+    one.changes = std::make_shared<scenarios::Counterfactuals>(std::move(*changes));
+    return analysis;
+  }
+
+  /// Known faults, and those of classes that are not to fail.
+  void accept(report::Diagnosed& one) const {
+    const std::vector<std::string>& named = arguments_.fail_on;
+    for (std::size_t i = 0; i < one.diagnosis->faults.size(); ++i) {
+      const Fault& fault = one.diagnosis->faults[i];
+      const bool fails = named.empty() || std::find(named.begin(), named.end(), fault.fault_class) != named.end();
+      if (!fails || (baseline_ && baseline_->knows(fault))) one.accepted.push_back(i);
+    }
+  }
+
+  void print_text(const scenarios::Analysis& analysis, const report::Diagnosed& one) const {
+    const report::Terminal terminal = output_terminal();
+    if (arguments_.brief) {
+      print(report::verdict_line(one, terminal));
+      return;
+    }
+    report::RunContext context{.command = "diagnose", .title = {}, .recording = analysis.target, .missed = {}};
+    if (arguments_.format == "markdown") {
+      print(report::run_markdown(analysis, context));
+      if (one.changes) print('\n' + report::counterfactuals_markdown(*one.changes));
+      return;
+    }
+    print(report::run_text(analysis, context, terminal));
+    print(report::accepted_text(one, terminal));
+    if (!one.changes) return;
+    print(fmt::format("\n{}\n", report::paint(terminal, report::Ink::bold, "But for which setting?")));
+    print(report::counterfactuals_text(*one.changes, terminal));
+  }
+
+  void print_documents() const {
+    if (arguments_.format == "json") print(report::json_of(all_));
+    if (arguments_.format == "junit") print(report::junit_of(all_));
+    if (arguments_.format == "sarif") print(report::sarif_of(all_));
+  }
+
+  void print_gone() const {
+    if (!baseline_ || arguments_.format != "text") return;
+    std::vector<const Diagnosis*> diagnoses;
+    for (const report::Diagnosed& one : all_) {
+      if (!one.diagnosis) return;  // it may be in what could not be read
+      diagnoses.push_back(&*one.diagnosis);
+    }
+    print(report::gone_text(baseline_->gone(diagnoses), arguments_.baseline, output_terminal()));
+  }
+
+  int exit_code() const {
+    const bool unread =
+        std::any_of(all_.begin(), all_.end(), [](const report::Diagnosed& one) { return !one.diagnosis; });
+    if (unread) return kBadInput;
+    return std::any_of(all_.begin(), all_.end(), report::failed) ? kFound : kClean;
+  }
+
+  const Arguments& arguments_;
+  std::optional<Baseline> baseline_;
+  Interrupt interrupt_;
+  std::vector<report::Diagnosed> all_;
+};
+
+int diagnose_targets(const Arguments& arguments) {
+  if (arguments.brief && arguments.format != "text") return complain("--brief is for --format text");
+  if (const Status known = check_classes(arguments.fail_on); !known) return complain(known.error().message);
+  auto baseline = read_baseline(arguments.baseline);
+  if (!baseline) return complain("--baseline: " + baseline.error().message);
+  return DiagnoseRun(arguments, std::move(*baseline)).run();
 }
 
 }  // namespace
 
 void add_diagnose_command(CLI::App& app, Action& action) {
-  auto options = std::make_shared<DiagnoseOptions>();
+  auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("diagnose", "The fault, its origin, its cause, its fix");
   command
-      ->add_option("TARGET", options->targets, "Recordings, or dumps: files or folders of safetensors, .npy, .npz, .pt")
+      ->add_option("TARGET", arguments->targets,
+                   "Recordings, or dumps: files or folders of safetensors, .npy, .npz, .pt")
       ->required();
-  command->add_flag("--counterfactuals", options->counterfactuals,
-                    "Run it again with each knob changed: which settings cause it, and what does a change cost");
-  command->add_flag("--progress", options->progress, "Say how far a scan is, also where standard error is no terminal");
-  add_format(*command, options->format, {"text", "json", "junit", "markdown"});
+  command->add_flag("--brief", arguments->brief, "One line a target: its verdict and the root cause");
+  command
+      ->add_option("--fail-on", arguments->fail_on,
+                   "Classes of faults, with commas: others are told and do not make the exit code 1")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--baseline", arguments->baseline,
+                      "A diagnosis written earlier with --format json: its faults are known and accepted. A fault is "
+                      "known by its class and its place in the model (layer, op, the tensor's name without folders)");
+  command->add_flag("--no-recompute", arguments->no_recompute,
+                    "Do no op again from its inputs: faster, but wrong results that are finite stay unseen");
+  command->add_flag("--counterfactuals", arguments->counterfactuals,
+                    "Of a recording, run it again with each knob changed: which settings cause it, and what does a "
+                    "change cost");
+  command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+  add_format(*command, arguments->format, {"text", "markdown", "json", "junit", "sarif"});
   command->footer(
+      "json, junit and sarif are one document of all targets, those that cannot be read among them.\n"
+      "\n"
       "Examples:\n"
       "  nanscope diagnose run.nanscope\n"
+      "  nanscope diagnose dump/                 tensors that a server left behind\n"
       "  nanscope diagnose run.nanscope --counterfactuals\n"
-      "  nanscope diagnose run.nanscope --format json | jq .root_cause\n"
-      "  nanscope diagnose dump/                 tensors that a server left behind");
-  command->callback([options, &action] { action = [options] { return diagnose_targets(*options); }; });
+      "  nanscope diagnose dump/ --format json | jq .root_cause\n"
+      "  nanscope diagnose good/ bad/ --brief\n"
+      "  nanscope diagnose dump/ --fail-on f16-overflow,wrong-result --format sarif > nanscope.sarif\n"
+      "  nanscope diagnose dump/ --format json > known.json; nanscope diagnose later/ --baseline known.json\n"
+      "\n"
+      "Exit codes: 0 clean, or only what is accepted; 1 a fault, or an interrupted recording; 2 bad usage, or a "
+      "target\n"
+      "that cannot be read; 130 interrupted.");
+  command->callback([arguments, &action] { action = [arguments] { return diagnose_targets(*arguments); }; });
 }
 
 }  // namespace nanscope::cli

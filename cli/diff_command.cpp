@@ -7,7 +7,7 @@
 #include "cli/open_target.h"
 #include "core/dump/diff_dumps.h"
 #include "instrument/diagnosis/diff.h"
-#include "scenarios/report/dump_report.h"
+#include "scenarios/report/dump_diff_report.h"
 #include "scenarios/report/run_json.h"
 #include "scenarios/report/why_report.h"
 

@@ -33,9 +33,11 @@ int run(int argc, char** argv) {
       "  nanscope run kv-scale-lock              run a scenario, record it, explain it\n"
       "  nanscope diagnose kv-scale-lock.nanscope --counterfactuals\n"
       "  nanscope diagnose dump/                 tensors that a server left behind\n"
+      "  nanscope why dump/ --brief              from its first NaN back to where that was born\n"
       "  nanscope bits 430 -f e4m3               the anatomy of a number\n"
       "\n"
-      "Exit codes: 0 clean or as expected, 1 a fault or an expectation missed, 2 bad usage or bad input.");
+      "Exit codes: 0 clean or as expected, 1 a fault or an expectation missed, 2 bad usage or bad input,\n"
+      "130 interrupted (Ctrl-C). Each command's help says what that is for it.");
   Action action;
   add_run_command(app, action);
   add_replay_command(app, action);

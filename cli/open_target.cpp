@@ -24,6 +24,28 @@ Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path,
   return opened;
 }
 
+Result<scenarios::Analysis> analyse_target(scenarios::OpenRun& target, const Interrupt& interrupt, bool recompute,
+                                           bool progress) {
+  auto analysis = [&] {
+    ProgressLine line("ops", progress);
+    DiagnoseOptions options;
+    options.target = target.target();
+    options.recompute = recompute;
+    options.stop = interrupt.token();
+    options.progress = [&line](std::size_t done, std::size_t total) {
+      line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "done again");
+    };
+    return scenarios::analyse(target.view(), options);
+  }();
+  if (!analysis) return fail(target.target() + ": " + analysis.error().message);
+  if (target.recording() != nullptr) {
+    const auto digest = scenarios::digest_of(*target.recording());
+    if (!digest) return tl::unexpected(digest.error());
+    analysis->digest = *digest;
+  }
+  return analysis;
+}
+
 int failed(const Error& error, const Interrupt& interrupt) {
   complain(error.message);
   return interrupt.requested() ? kInterrupted : kBadInput;

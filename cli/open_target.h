@@ -4,6 +4,7 @@
 
 #include "cli/interrupt.h"
 #include "core/result.h"
+#include "scenarios/analysis.h"
 #include "scenarios/open_run.h"
 
 namespace nanscope::cli {
@@ -12,6 +13,10 @@ namespace nanscope::cli {
 /// `progress`: the line is wanted where standard error is no terminal, too.
 Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path, const Interrupt& interrupt,
                                                         bool progress = false);
+
+/// What is said about a target, with a progress line; of a recording with its digest.
+Result<scenarios::Analysis> analyse_target(scenarios::OpenRun& target, const Interrupt& interrupt,
+                                           bool recompute = true, bool progress = false);
 
 /// Prints an error; kInterrupted after a Ctrl-C, else kBadInput.
 int failed(const Error& error, const Interrupt& interrupt);

@@ -101,7 +101,7 @@ int change(scenarios::Workbench& bench, const Recording& recording, scenarios::R
   const report::RunContext context{.command = "replay", .title = {}, .recording = options.output, .missed = {}};
   print(options.format == "json" ? report::dump_json(report::run_json(*after, context))
                                  : report::change_text(*before, *after, options.set, output_terminal()));
-  return after->diagnosis.clean() ? kClean : kFound;
+  return after->diagnosis.verdict() == Verdict::clean ? kClean : kFound;
 }
 
 int replay_file(const ReplayOptions& options) {
@@ -137,7 +137,10 @@ void add_replay_command(CLI::App& app, Action& action) {
       "Examples:\n"
       "  nanscope replay run.nanscope\n"
       "  nanscope replay run.nanscope --at '2/0/1/inner_norm.out[3,0]'\n"
-      "  nanscope replay run.nanscope --set kv.format=bf16");
+      "  nanscope replay run.nanscope --set kv.format=bf16\n"
+      "\n"
+      "Exit codes: 0 every hash is the same, or the changed run is clean; 1 not so; 2 bad usage or bad input; 130\n"
+      "interrupted.");
   command->callback([options, &action] { action = [options] { return replay_file(*options); }; });
 }
 

@@ -4,17 +4,16 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/investigate.h"
-#include "core/recording/reader.h"
+#include "cli/open_target.h"
 #include "instrument/files/file.h"
 #include "scenarios/analysis.h"
-#include "scenarios/replay.h"
 #include "scenarios/report/html_report.h"
 
 #ifdef NANSCOPE_GUI
@@ -28,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ReportOptions {
-  std::string file;
+  std::string target;
   std::string output;
   bool force = false;
   bool counterfactuals = true;
@@ -46,31 +45,32 @@ struct Shot {
   std::string place;
 };
 
-const Link* found_link(const Cascade& cascade, const std::string& id) {
-  const auto link = std::find_if(cascade.links.begin(), cascade.links.end(),
-                                 [&](const Link& one) { return one.id == id && one.state == LinkState::found; });
-  return link == cascade.links.end() ? nullptr : &*link;
+/// Whether a fault is about a scale, or about codes that do not hold what was stored.
+bool of_scales(const Fault& fault) {
+  static const std::set<std::string> kClasses = {"kv-scale-locked",     "saturation",     "scale-invalid",
+                                                 "delayed-scale-stale", "outlier-squash", "scale-misapplied"};
+  return kClasses.contains(fault.fault_class);
 }
 
-std::vector<Shot> shots(const scenarios::Analysis& analysis) {
-  const Diagnosis& diagnosis = analysis.diagnosis;
+std::vector<Shot> shots(const Diagnosis& diagnosis) {
   std::vector<Shot> wanted;
-  if (diagnosis.clean()) return wanted;
-  const Fault& root = diagnosis.faults.at(diagnosis.root_cause.value_or(0));
-  const auto birth =
-      std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(), [](const Fault& fault) { return fault.breaks; });
-  const Where& born = birth == diagnosis.faults.end() ? root.where : birth->where;
+  if (diagnosis.faults.empty()) return wanted;
+  const std::vector<Fault>& faults = diagnosis.faults;
+  const Fault& root = faults.at(diagnosis.root_cause.value_or(0));
+  const auto birth = std::find_if(faults.begin(), faults.end(), [](const Fault& fault) { return fault.breaks; });
   wanted.push_back({"front", "Front",
                     "Every token of every request (columns) through every op (rows), by its worst value.",
-                    place_text(born)});
-  if (const Link* clipped = found_link(analysis.cascade, "values-clipped")) {
-    const std::string place = place_text(clipped->where);
+                    place_text(birth == faults.end() ? root.where : birth->where)});
+  if (const auto scale = std::find_if(faults.begin(), faults.end(), of_scales); scale != faults.end()) {
+    const std::string place = place_text(scale->where);
     wanted.push_back({"scales", "Scales", "What each layer stored against what its scale can hold.", place});
-    wanted.push_back({"bits", "Bits", "The clipped value: before it was stored, as stored, as read back.", place});
+    wanted.push_back({"bits", "Bits", "The value: before it was stored, as stored, as read back.", place});
   }
-  if (const Link* column = found_link(analysis.cascade, "nan-score-column")) {
+  const auto scores = std::find_if(diagnosis.chain.begin(), diagnosis.chain.end(),
+                                   [](const Event& event) { return event.where.role == "scores"; });
+  if (scores != diagnosis.chain.end()) {
     wanted.push_back(
-        {"tensor", "Scores", "One bad key is a column of the attention scores.", place_text(column->where)});
+        {"tensor", "Scores", "One bad key is a column of the attention scores.", place_text(scores->where)});
   }
   return wanted;
 }
@@ -80,7 +80,7 @@ Result<std::vector<report::Picture>> pictures(const std::string& file, const sce
                                               const fs::path& scratch) {
   const std::vector<std::string> views = gui::all_views();
   std::vector<report::Picture> taken;
-  for (const Shot& shot : shots(analysis)) {
+  for (const Shot& shot : shots(analysis.diagnosis)) {
     if (std::find(views.begin(), views.end(), shot.view) == views.end()) continue;
     gui::AppOptions options;
     options.file = file;
@@ -111,27 +111,32 @@ Result<std::vector<report::Picture>> pictures(const std::string&, const scenario
 
 #endif
 
+/// "dump.html" for "tensors/dump/".
+fs::path output_of(const ReportOptions& options) {
+  if (!options.output.empty()) return options.output;
+  fs::path name = fs::path(options.target).lexically_normal();
+  if (!name.has_filename()) name = name.parent_path();
+  return name.stem().string() + ".html";
+}
+
 int write_report(const ReportOptions& options) {
   const Interrupt interrupt;
-  const fs::path output = options.output.empty() ? fs::path(options.file).stem().string() + ".html" : options.output;
+  const fs::path output = output_of(options);
   std::error_code error;
   if (!options.force && fs::exists(output, error)) {
     return complain(fmt::format("{}: exists; name another file with -o, or use --force", output.string()));
   }
-  const auto recording = Recording::open(options.file);
-  if (!recording) return complain(recording.error().message);
-  scenarios::RecordingTensors tensors(*recording);
-  const auto analysis = scenarios::analyse(*recording, tensors, options.file);
-  if (!analysis) return complain(analysis.error().message);
-  const auto taken = pictures(options.file, *analysis, output.string() + ".png.part");
-  if (!taken) return complain(taken.error().message);
+  const auto target = open_target(options.target, interrupt);
+  if (!target) return failed(target.error(), interrupt);
+  const auto analysis = analyse_target(**target, interrupt);
+  if (!analysis) return failed(analysis.error(), interrupt);
+  const auto taken = pictures(options.target, *analysis, output.string() + ".png.part");
+  if (!taken) return failed(taken.error(), interrupt);
+  const bool clean = analysis->diagnosis.verdict() == Verdict::clean;
   std::optional<scenarios::Counterfactuals> changes;
-  if (options.counterfactuals && !analysis->diagnosis.clean()) {
+  if (const Recording* recording = (*target)->recording(); options.counterfactuals && recording && !clean) {
     auto found = investigate(*recording, interrupt);
-    if (!found) {
-      complain(found.error().message);
-      return interrupt.requested() ? kInterrupted : kBadInput;
-    }
+    if (!found) return failed(found.error(), interrupt);
     changes = std::move(*found);
   }
   const std::string html = report::html_report(*analysis, changes ? &*changes : nullptr, *taken);
@@ -139,7 +144,7 @@ int write_report(const ReportOptions& options) {
     return complain(written.error().message);
   }
   print(fmt::format("{}\n", output.string()));
-  return analysis->diagnosis.clean() ? kClean : kFound;
+  return clean ? kClean : kFound;
 }
 
 }  // namespace
@@ -148,15 +153,18 @@ void add_report_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* command =
       app.add_subcommand("report", "One self-contained page: diagnosis, chain, pictures, counterfactuals");
-  command->add_option("FILE", options->file, "A recording")->required();
-  command->add_option("-o,--output", options->output, "The page (default: FILE's name with .html, here)");
+  command->add_option("TARGET", options->target, "A recording, or a dump")->required();
+  command->add_option("-o,--output", options->output, "The page (default: TARGET's name with .html, here)");
   command->add_flag("--force", options->force, "Replace the page");
   command->add_flag("--counterfactuals,!--no-counterfactuals", options->counterfactuals,
-                    "Run it again with each knob changed (the default; takes seconds)");
+                    "Of a recording, run it again with each knob changed (the default; takes seconds)");
   command->footer(
       "Examples:\n"
       "  nanscope report kv-scale-lock.nanscope -o incident.html\n"
-      "  nanscope report kv-scale-lock.nanscope --no-counterfactuals");
+      "  nanscope report kv-scale-lock.nanscope --no-counterfactuals\n"
+      "  nanscope report dump/ -o incident.html\n"
+      "\n"
+      "Exit codes: 0 clean, 1 a fault, or an interrupted recording; 2 bad usage or bad input; 130 interrupted.");
   command->callback([options, &action] { action = [options] { return write_report(*options); }; });
 }
 

@@ -171,7 +171,10 @@ void add_run_command(CLI::App& app, Action& action) {
       "  nanscope run my-scenario.toml -o run.nanscope\n"
       "  nanscope run scenarios/ --format junit > report.xml\n"
       "\n"
-      "Of several scenarios, the recordings of those that are not as expected are kept in nanscope-failures/.");
+      "Of several scenarios, the recordings of those that are not as expected are kept in nanscope-failures/.\n"
+      "\n"
+      "Exit codes: 0 as expected, 1 an expectation missed, 2 bad usage or a scenario that cannot be run, 130 "
+      "interrupted.");
   command->callback([options, &action] { action = [options] { return run_targets(*options); }; });
 }
 

@@ -31,7 +31,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::string list_text(const std::vector<scenarios::Scenario>& all, const report::Terminal& terminal) {
   report::Table table({report::Align::left, report::Align::left, report::Align::left});
   for (const scenarios::Scenario& scenario : all) {
-    const bool fault = scenario.expect.verdict == scenarios::Verdict::fault;
+    const bool fault = scenario.expect.verdict == Verdict::fault;
     table.row({scenario.name,
                fault ? (scenario.expect.fault_class.empty() ? "fault" : scenario.expect.fault_class) : "clean",
                report::printable(scenario.title, terminal)});
