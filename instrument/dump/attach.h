@@ -19,15 +19,15 @@ struct AttachOptions {
 };
 
 struct Attached {
-  std::int64_t tensors = 0;
+  std::int64_t tensors = 0;    ///< that were dumped
   std::int64_t converted = 0;  ///< stored in a wider format, because nanscope has none for their dtype
-  std::int64_t stated = 0;     ///< of those, statistics alone: their elements are not known
-  std::int64_t left_out = 0;   ///< integers beyond 32 bits, statistics of shapes that no recording can hold
+  std::int64_t stated = 0;     ///< statistics alone: their elements are not known
+  std::int64_t left_out = 0;   ///< of which the run knows nothing, and statistics of shapes that no recording can hold
 };
 
-/// Writes a dump as a recording: a request for each run, request and rank, a step a pass, an op for each module that
-/// was dumped. Its configuration is empty: it cannot be replayed. Errors: the file exists, cannot be written, stopped;
-/// then no file is left.
+/// Writes a dump as a recording: what its run looks like as a view, see DumpRun, with elements a block at a time. Its
+/// configuration is empty: it cannot be replayed. Errors: the file exists, cannot be written, stopped, elements cannot
+/// be read; then no file is left.
 Result<Attached> attach(OpenDump& dump, const std::filesystem::path& recording, const AttachOptions& options);
 
 }  // namespace nanscope
