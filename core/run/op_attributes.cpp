@@ -1,5 +1,9 @@
 #include "core/run/op_attributes.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -8,14 +12,25 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-template <class T>
-Json json_of(const T& value) {
-  return value;
+void append(std::string& json, const std::string& text) {
+  const bool plain =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; });
+  json += plain ? '"' + text + '"' : Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Json json_of(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+void append(std::string& json, bool value) { json += value ? "true" : "false"; }
+
+void append(std::string& json, std::int64_t value) { json += std::to_string(value); }
+
+void append(std::string& json, double value) {
+  json += std::isfinite(value) ? fmt::format("{}", value)
+          : std::isnan(value)  ? "\"nan\""
+          : value > 0          ? "\"inf\""
+                               : "\"-inf\"";
+}
+
+void append(std::string& json, const std::vector<std::int64_t>& values) {
+  json += fmt::format("[{}]", fmt::join(values, ","));
 }
 
 void read(const Json& json, std::optional<std::string>& into) {
@@ -24,6 +39,7 @@ void read(const Json& json, std::optional<std::string>& into) {
 
 void read(const Json& json, std::optional<bool>& into) {
   if (json.is_boolean()) into = json.get<bool>();
+  if (json == "true" || json == "false") into = json == "true";  // as schema 1 has some of them
 }
 
 void read(const Json& json, std::optional<std::int64_t>& into) {
@@ -91,15 +107,20 @@ OpAttributes attributes_of(OpKind kind) {
 }
 
 std::string to_json(const OpAttributes& attributes) {
-  Json object = Json::object();
+  // An engine writes thousands a second: no tree is built.
+  std::string json = "{";
   std::visit(
       [&](const auto& one) {
         one.fields(one, [&](const char* key, const auto& value) {
-          if (value) object[key] = json_of(*value);
+          if (!value) return;
+          json += json.size() > 1 ? ",\"" : "\"";
+          json += key;
+          json += "\":";
+          append(json, *value);
         });
       },
       attributes);
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json += '}';
 }
 
 OpAttributes attributes_from_json(OpKind kind, std::string_view text) {

@@ -46,7 +46,7 @@ Live Forward::rope(const OpPlan& plan, Slot slot, const Live& x, std::int64_t he
                            .base = parts_.config.model.rope_base,
                            .stretch = rope_stretch(parts_.config.rope)});
   return emit(plan, {ProbeInput{"x", x.id, {}}}, "out", out, heads,
-              attributes(plan, R"("first_position":{})", step_.row.first_token));
+              attributes<RopeAttributes>(plan, [&](auto& all) { all.first_position = step_.row.first_token; }));
 }
 
 ScaleContext Forward::scale_context(const LayerPlan& plan, KvTarget target) const {
@@ -93,8 +93,11 @@ void Forward::kv_store(const LayerPlan& plan, const Live& k, const Live& v) {
   scale_k_ = use_k.largest;
   scale_v_ = use_v.largest;
   emitter_.op(plan.kv_store, {ProbeInput{"k", k.id, {}}, ProbeInput{"v", v.id, {}}}, outputs,
-              attributes(plan.kv_store, R"("scale_k":{},"scale_v":{}{})", json_number(static_cast<double>(scale_k_)),
-                         json_number(static_cast<double>(scale_v_)), step_.stores ? "" : R"(,"stored":false)"));
+              attributes<KvStoreAttributes>(plan.kv_store, [&](auto& all) {
+                all.scale_k = static_cast<double>(scale_k_);
+                all.scale_v = static_cast<double>(scale_v_);
+                if (!step_.stores) all.stored = false;
+              }));
   if (!emitter_.listening()) return;
   const auto tell = [&](KvTarget target, const ScaleBook::Use& use, const Live& rows) {
     if (!emitter_.ok()) return;
@@ -132,11 +135,14 @@ std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan) {
   emitter_.set_first_token(0);
   const std::array outputs{emitter_.output("k_read", k, model.kv_heads), emitter_.output("v_read", v, model.kv_heads)};
   emitter_.set_first_token(step_.row.first_token);
-  emitter_.op(
-      plan.kv_read, {ProbeInput{"pool", 0, {}}}, outputs,
-      attributes(plan.kv_read, R"("context":{},"blocks":[{}],"scale_k":{},"scale_v":{},"per_slot":{})",
-                 step_.row.context, fmt::join(step_.blocks, ","), json_number(static_cast<double>(scale_k_)),
-                 json_number(static_cast<double>(scale_v_)), parts_.pool.slot_scales(plan.rank, KvTarget::k).given()));
+  emitter_.op(plan.kv_read, {ProbeInput{"pool", 0, {}}}, outputs,
+              attributes<KvReadAttributes>(plan.kv_read, [&](auto& all) {
+                all.context = step_.row.context;
+                all.blocks.emplace(step_.blocks.begin(), step_.blocks.end());
+                all.scale_k = static_cast<double>(scale_k_);
+                all.scale_v = static_cast<double>(scale_v_);
+                all.per_slot = parts_.pool.slot_scales(plan.rank, KvTarget::k).given();
+              }));
   return {Live{k, outputs[0].id}, Live{v, outputs[1].id}};
 }
 
@@ -179,7 +185,10 @@ Live Forward::softmax(const LayerPlan& plan, const Live& scores) {
                               .max_nan = attention.max_nan,
                               .zero_guard = attention.zero_guard});
   return emit(plan.softmax, {ProbeInput{"scores", scores.id, {}}}, "probs", out, model.heads,
-              attributes(plan.softmax, R"("first_position":{},"first_key":{})", last_key, step_.first_key));
+              attributes<SoftmaxAttributes>(plan.softmax, [&](auto& all) {
+                all.first_position = last_key;
+                all.first_key = step_.first_key;
+              }));
 }
 
 Live Forward::mix(const LayerPlan& plan, const Live& probs, const Live& v) {
@@ -196,7 +205,10 @@ Live Forward::mix(const LayerPlan& plan, const Live& probs, const Live& v) {
                                    .first_key = step_.first_key,
                                    .visible_only = visible_only});
   return emit(plan.attn_mix, {ProbeInput{"probs", probs.id, {}}, ProbeInput{"v", v.id, {}}}, "out", out, model.heads,
-              attributes(plan.attn_mix, R"("first_position":{},"first_key":{})", last_key, step_.first_key));
+              attributes<MixAttributes>(plan.attn_mix, [&](auto& all) {
+                all.first_position = last_key;
+                all.first_key = step_.first_key;
+              }));
 }
 
 }  // namespace nanscope

@@ -47,8 +47,10 @@ Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> sl
                                  .scale_overflow = blocks.overflow,
                                  .zero_padding = !recycled});
   const std::array outputs{emitter_.output("codes", codes), emitter_.output("scales", scales)};
-  emitter_.op(plan, {ProbeInput{"x", x.id, {}}}, outputs,
-              attributes(plan, R"("packing":"{}","zero_padding":{})", unmasked ? "unmasked" : "rounded", !recycled));
+  emitter_.op(plan, {ProbeInput{"x", x.id, {}}}, outputs, attributes<BlockAttributes>(plan, [&](auto& all) {
+                all.packing = unmasked ? "unmasked" : "rounded";
+                all.zero_padding = !recycled;
+              }));
   return {x, {codes, outputs[0].id}, {scales, outputs[1].id}};
 }
 
@@ -69,7 +71,7 @@ Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Opera
                           ProbeInput{"weight", 0, affine.weight->name},
                           ProbeInput{"bias", 0, affine.bias == nullptr ? std::string_view() : affine.bias->name}};
   emitter_.op(plan, std::span(inputs).first(affine.bias == nullptr ? 3 : 4), std::span(&output, 1),
-              attributes(plan, R"("read_padding":{})", read_padding));
+              attributes<BlockAttributes>(plan, [&](auto& all) { all.read_padding = read_padding; }));
   return {out, output.id};
 }
 

@@ -47,7 +47,7 @@ class Emitter {
     return tensor;
   }
 
-  /// One op was executed. `attributes` replaces the plan's where it is not empty.
+  /// One op was executed. `attributes`, as JSON, replaces the plan's where it is not empty.
   void op(const OpPlan& plan, std::initializer_list<ProbeInput> inputs, std::span<const ProbeTensor> outputs,
           std::string_view attributes = {}) {
     op(plan, std::span(inputs.begin(), inputs.size()), outputs, attributes);
@@ -61,8 +61,8 @@ class Emitter {
     event.id = ops_;
     event.layer = plan.layer;
     event.name = plan.name;
-    event.kind = plan.kind;
-    event.attributes = attributes.empty() ? std::string_view(plan.attributes) : attributes;
+    event.kind = name(plan.kind);
+    event.attributes = attributes.empty() ? std::string_view(plan.json) : attributes;
     event.inputs = inputs;
     event.outputs = outputs;
     check(probe_.on_op(event));

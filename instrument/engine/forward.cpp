@@ -135,7 +135,10 @@ Live Forward::recurrence(const LayerPlan& plan, const LayerWeights& weights, con
   const Live scanned =
       emit(plan.recurrent_scan,
            {tensor_input("x", gated), weight_input("decay", weights.decay.weight), ProbeInput{"state", 0, {}}}, "out",
-           out, 1, attributes(plan.recurrent_scan, R"("resume":{},"block":{})", resume, step_.state_block));
+           out, 1, attributes<RecurrentAttributes>(plan.recurrent_scan, [&](auto& all) {
+             all.resume = resume;
+             all.block = step_.state_block;
+           }));
   freed_ = gated.view;
   return gemm(plan.recurrent_out, Slot::recurrent_out, scanned, weights.recurrent_out);
 }
@@ -210,7 +213,10 @@ Live Forward::token_probabilities(const Live& logits) {
   launch(kernels::SoftmaxArgs{.scores = out, .out = out, .first_position = last.columns - 1});
   emitter_.set_first_token(step_.row.context - 1);
   return emit(parts_.plan.token_softmax, {tensor_input("logits", logits)}, "probs", out, 1,
-              attributes(parts_.plan.token_softmax, R"("legal":{},"masked":{})", legal, masks));
+              attributes<TokenSoftmaxAttributes>(parts_.plan.token_softmax, [&](auto& all) {
+                all.legal = legal;
+                all.masked = masks;
+              }));
 }
 
 Live Forward::norm(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x, const Affine& affine,

@@ -112,16 +112,16 @@ class Forward {
   /// Declares an op with one output that was just launched.
   Live emit(const OpPlan& plan, std::initializer_list<ProbeInput> inputs, std::string_view role,
             const kernels::TensorView& view, std::int64_t heads = 1, std::string_view attributes = {});
-  /// The plan's attributes with more of them, which change from step to step; empty when nobody
-  /// listens. Valid until the next call.
-  template <class... Args>
-  std::string_view attributes(const OpPlan& plan, fmt::format_string<Args...> more, Args&&... args) {
-    attributes_.clear();
+  /// The plan's attributes, of the kind T, with those that `change` sets, which differ from step to step, as JSON;
+  /// empty when nobody listens. Valid until the next call.
+  template <class T, class Change>
+  std::string_view attributes(const OpPlan& plan, const Change& change) {
     if (!emitter_.listening()) return {};
-    attributes_.assign(plan.attributes, 0, plan.attributes.size() - 1);
-    if (attributes_.size() > 1) attributes_ += ',';
-    fmt::format_to(std::back_inserter(attributes_), more, std::forward<Args>(args)...);
-    return attributes_ += '}';
+    const T* fixed = std::get_if<T>(&plan.attributes);
+    T all = fixed == nullptr ? T{} : *fixed;
+    change(all);
+    attributes_ = to_json(std::move(all));
+    return attributes_;
   }
   ScaleContext scale_context(const LayerPlan& plan, KvTarget target) const;
 

@@ -18,6 +18,12 @@ std::int64_t block_bytes(const EngineConfig& config) {
          static_cast<std::int64_t>(info(config.kv.format).storage_bytes());
 }
 
+constexpr std::int64_t kStateAlignment = 4;  ///< of f32, which GPUs read at multiples of their size alone
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment; }
+
+std::int64_t region_bytes(const EngineConfig& config) { return aligned(config.kv.blocks * block_bytes(config)); }
+
 }  // namespace
 
 BlockAllocator::BlockAllocator(std::int64_t blocks, BlockReuse reuse) : reuse_(reuse) {
@@ -47,7 +53,7 @@ void BlockAllocator::give_back(std::span<const std::int64_t> blocks) {
 }
 
 std::size_t KvPool::bytes_needed(const EngineConfig& config) {
-  return static_cast<std::size_t>(region_count(config.model) * config.kv.blocks * block_bytes(config));
+  return static_cast<std::size_t>(region_count(config.model) * region_bytes(config));
 }
 
 Result<KvPool> KvPool::create(const EngineConfig& config, kernels::Device& device, kernels::Buffer memory) {
@@ -56,6 +62,7 @@ Result<KvPool> KvPool::create(const EngineConfig& config, kernels::Device& devic
   pool.memory_ = std::move(memory);
   pool.format_ = config.kv.format;
   pool.regions_ = region_count(config.model);
+  pool.region_bytes_ = region_bytes(config);
   pool.blocks_ = config.kv.blocks;
   pool.block_size_ = config.kv.block_size;
   pool.channels_ = config.model.kv_heads * config.model.head_dim;
@@ -64,9 +71,10 @@ Result<KvPool> KvPool::create(const EngineConfig& config, kernels::Device& devic
   if (!config.model.recurrent_layers.empty()) {
     const auto recurrent = static_cast<std::int64_t>(config.model.recurrent_layers.size());
     const std::int64_t states_in_a_block = (recurrent + pool.regions_ - 1) / pool.regions_;
-    if (states_in_a_block * state_bytes > block_bytes(config)) {
+    const std::int64_t skipped = block_bytes(config) % kStateAlignment == 0 ? 0 : kStateAlignment - 1;
+    if (states_in_a_block * state_bytes + skipped > block_bytes(config)) {
       return fail(fmt::format("a recurrent state of {} bytes does not fit into a KV block of {}; raise kv.block_size",
-                              states_in_a_block * state_bytes, block_bytes(config)));
+                              states_in_a_block * state_bytes + skipped, block_bytes(config)));
     }
   }
   if (find_scale_policy(config.kv.policy)->per_slot) {
@@ -82,10 +90,12 @@ Result<KvPool> KvPool::create(const EngineConfig& config, kernels::Device& devic
   return pool;
 }
 
+std::int64_t KvPool::block_offset(std::int64_t block) const {
+  return block * block_size_ * channels_ * static_cast<std::int64_t>(info(format_).storage_bytes());
+}
+
 std::byte* KvPool::block_data(std::int64_t region, std::int64_t block) const {
-  const auto slot = (region * blocks_ + block) * block_size_;
-  return static_cast<std::byte*>(memory_.data()) +
-         slot * channels_ * static_cast<std::int64_t>(info(format_).storage_bytes());
+  return static_cast<std::byte*>(memory_.data()) + region * region_bytes_ + block_offset(block);
 }
 
 TensorView KvPool::region(std::int64_t attention_rank, KvTarget target) const {
@@ -102,7 +112,7 @@ TensorView KvPool::slot_scales(std::int64_t attention_rank, KvTarget target) con
 
 TensorView KvPool::state(std::int64_t recurrent_rank, std::int64_t block) const {
   const std::int64_t region = recurrent_rank % regions_;
-  std::byte* data = block_data(region, block) + recurrent_rank / regions_ * width_ * 4;
+  std::byte* data = block_data(region, 0) + aligned(block_offset(block)) + recurrent_rank / regions_ * width_ * 4;
   return {data, Format::f32, 1, width_, width_};
 }
 

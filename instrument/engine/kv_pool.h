@@ -33,8 +33,9 @@ class BlockAllocator {
 };
 
 /// The paged KV memory: for each attention layer K then V, block-major, slot-major, kv_heads *
-/// head_dim values of kv.format. The state of recurrent layer i, width f32 values, lives in the
-/// first bytes of its block in region i modulo the number of regions.
+/// head_dim values of kv.format. The state of recurrent layer i, width f32 values, lives in region i modulo the number
+/// of regions, in the first bytes of its block from the first address on that is a multiple of 4: regions begin at one,
+/// blocks of codes of 8 bits need not.
 class KvPool {
  public:
   /// Bytes of memory() that a pool of this configuration needs.
@@ -56,6 +57,8 @@ class KvPool {
 
  private:
   KvPool() = default;
+  /// Bytes from the beginning of the region.
+  std::int64_t block_offset(std::int64_t block) const;
   std::byte* block_data(std::int64_t region, std::int64_t block) const;
 
   kernels::Device* device_ = nullptr;
@@ -64,6 +67,7 @@ class KvPool {
   kernels::Buffer zeros_;
   Format format_ = Format::f32;
   std::int64_t regions_ = 0;
+  std::int64_t region_bytes_ = 0;
   std::int64_t blocks_ = 0;
   std::int64_t block_size_ = 0;
   std::int64_t channels_ = 0;

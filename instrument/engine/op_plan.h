@@ -3,17 +3,20 @@
 #include <string>
 #include <vector>
 
+#include "core/run/op_attributes.h"
+#include "core/run/op_kind.h"
 #include "instrument/engine/config.h"
 
 namespace nanscope {
 
-/// What is known of an op before it runs: its place, its kernel and its fixed parameters as JSON.
-/// Made once an engine, so that an op costs no string while it runs.
+/// What is known of an op before it runs: its place, its kind and its fixed parameters.
+/// Made once an engine, so that an op whose parameters are all fixed costs no string while it runs.
 struct OpPlan {
   std::int64_t layer = -1;
   std::string name;
-  std::string kind;
-  std::string attributes = "{}";
+  OpKind kind = OpKind::dumped;
+  OpAttributes attributes;
+  std::string json = "{}";  ///< of the attributes
 };
 
 /// One MLP: gate is for gated activations only, act_quantise for block-scaled inputs.
@@ -41,8 +44,5 @@ struct ModelPlan {
 };
 
 ModelPlan make_plan(const EngineConfig& config);
-
-/// JSON number, or a text for what JSON has no number for.
-std::string json_number(double value);
 
 }  // namespace nanscope

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "kernels/ops/absmax.h"
@@ -103,7 +104,9 @@ Result<ScaleBook::Use> ScaleBook::use(const ScaleContext& context, std::int64_t 
     return tl::unexpected(status.error());
   }
   use.scales = *view;
-  use.largest = *std::max_element(scales.begin(), scales.end());
+  // A NaN among the scales of tokens is told, wherever it stands.
+  use.largest = *std::max_element(scales.begin(), scales.end(),
+                                  [](float a, float b) { return !std::isnan(a) && (std::isnan(b) || a < b); });
   return use;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 
 namespace nanscope {
@@ -10,6 +11,9 @@ namespace {
 float divisor(const KvConfig& config, KvTarget target) {
   return target == KvTarget::k ? config.divisor_k : config.divisor_v;
 }
+
+/// NaN where one is, as torch.amax has it: by comparing alone, where a NaN stands would decide whether it counts.
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 /// No quantization: codes are the values themselves.
 class Auto final : public ScalePolicy {
@@ -89,9 +93,9 @@ class Delayed final : public ScalePolicy {
   Result<ScaleChoice> choose(const ScaleContext& context, RowMagnitudes& rows) override {
     ScaleChoice choice{.scales = {1.0F}, .origin = {.source = ScaleSource::fixed}};
     const auto largest = std::max_element(history_.begin(), history_.end(), [](const auto& a, const auto& b) {
-      return a.origin.absmax < b.origin.absmax;
+      return !std::isnan(a.origin.absmax) && larger(a.origin.absmax, b.origin.absmax) != a.origin.absmax;
     });
-    if (largest != history_.end() && largest->scales[0] > 0) choice = *largest;
+    if (largest != history_.end() && largest->scales[0] != 0) choice = *largest;
     Result<ScaleChoice> now = calibrate(context, rows, max_finite_, false);
     if (!now) return now;
     history_.push_back(*now);
@@ -118,7 +122,7 @@ class PerToken final : public ScalePolicy {
                                   .step = context.step,
                                   .tokens = context.tokens}};
     for (float& scale : choice.scales) {
-      choice.origin.absmax = std::max(choice.origin.absmax, static_cast<double>(scale));
+      choice.origin.absmax = larger(choice.origin.absmax, double{scale});
       scale = scale == 0.0F ? 1.0F : scale / max_finite_;
     }
     return choice;
