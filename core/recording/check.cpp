@@ -21,8 +21,9 @@ Status Recording::check() const {
   }
   auto counts = this->counts();
   if (!counts) return tl::unexpected(std::move(counts.error()));
+  const char* const tensors = impl_->version == 1 ? "tensors" : "tensors WHERE known";
   const std::pair<const char*, std::int64_t> expected[] = {
-      {"requests", counts->requests}, {"steps", counts->steps}, {"ops", counts->ops}, {"tensors", counts->tensors}};
+      {"requests", counts->requests}, {"steps", counts->steps}, {"ops", counts->ops}, {tensors, counts->tensors}};
   for (const auto& [table, rows] : expected) {
     auto found = sqlite::query_integer(impl_->db.get(), fmt::format("SELECT count(*) FROM {}", table));
     if (!found) return impl_->error(found.error().message);

@@ -109,8 +109,8 @@ std::string_view select_ops(std::uint32_t version) {
 }
 
 std::string_view select_steps(std::uint32_t version) {
-  return version == 1 ? "SELECT id, request, number, kind, first_token, tokens, context, 0, '', '', 1 FROM steps"
-                      : "SELECT id, 0, 0, kind, 0, tokens, 0, rank, run, pass, batch FROM steps";
+  return version == 1 ? "SELECT id, request, number, kind, first_token, tokens, context, 0, '', '', 1, 1 FROM steps"
+                      : "SELECT id, 0, 0, kind, 0, tokens, 0, rank, run, pass, batch, placed FROM steps";
 }
 
 bool plausible_shape(std::int64_t rows, std::int64_t columns) {
@@ -224,6 +224,9 @@ Result<StepRow> step(const Statement& row) {
   step.run = row.text(8);
   step.pass = row.text(9);
   step.batch = row.integer(10);
+  auto placed = read_flag(row, 11);
+  if (!placed) return tl::unexpected(std::move(placed.error()));
+  step.placed = *placed;
   if (!plausible(step.tokens) || step.batch < 1) {
     return fail(fmt::format("damaged: step {} has {} rows in a batch of {}", step.id, step.tokens, step.batch));
   }

@@ -29,7 +29,7 @@ Result<TensorHash> tensor_hash(const sqlite::Statement& row);
 Result<OpRow> op(const sqlite::Statement& row);
 /// Reads all columns of an op but its attributes.
 Result<OpRow> op_name(const sqlite::Statement& row);
-/// Without its spans. Columns id, request, number, kind, first_token, tokens, context, rank, run, pass, batch.
+/// Without its spans. Columns id, request, number, kind, first_token, tokens, context, rank, run, pass, batch, placed.
 Result<StepRow> step(const sqlite::Statement& row);
 struct SpanRow {
   std::int64_t step = 0;

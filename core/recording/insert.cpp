@@ -82,7 +82,7 @@ Status Inserter::prepare_all() {
   const std::pair<Name, std::string> all[] = {
       {kRequest, insert("requests", 7)},
       {kReplaceRequest, "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?, ?, ?)"},
-      {kStep, insert("steps", 8)},
+      {kStep, insert("steps", 9)},
       {kSpan, insert("spans", 8)},
       {kOp, insert("ops", 9)},
       {kTensor, insert("tensors", 10 + schema::kHealthColumns + 6)},
@@ -94,7 +94,7 @@ Status Inserter::prepare_all() {
       {kToken, "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)"},
       {kKernel, "INSERT INTO kernels VALUES (NULL, " + parameters(5) + ")"},
       {kNote, "INSERT INTO notes VALUES (NULL, ?, ?)"},
-      {kProgress, "INSERT OR REPLACE INTO progress VALUES (1, " + parameters(7) + ")"},
+      {kProgress, "INSERT OR REPLACE INTO progress VALUES (1, " + parameters(9) + ")"},
       {kShape, "SELECT tokens * channels, format FROM tensors WHERE id = ?"},
       {kBegin, "BEGIN IMMEDIATE"},
       {kCommit, "COMMIT"},
@@ -115,6 +115,8 @@ Status Inserter::write_progress() {
       .bind(5, progress_.ops)
       .bind(6, progress_.tensors)
       .bind(7, progress_.stored_tensors)
+      .bind(8, progress_.unknown_tensors)
+      .bind(9, progress_.expected_tensors)
       .run();
 }
 
@@ -202,7 +204,8 @@ Status Inserter::write(const StepRow& row) {
       .bind(5, row.pass)
       .bind(6, row.tokens)
       .bind(7, row.batch)
-      .bind(8, last_op_ + 1)
+      .bind(8, std::int64_t{row.placed})
+      .bind(9, last_op_ + 1)
       .run();
 }
 
@@ -290,6 +293,7 @@ Status Inserter::apply(const AddTensor& item) {
     kind = base.tiles() == 1 && same(detail.tokens[0], row.health) ? schema::kDetailSelf : schema::kDetailStored;
   }
   ++progress_.tensors;
+  if (!row.known) ++progress_.unknown_tensors;
   Statement& statement = statements_[kTensor];
   statement.bind(1, row.id)
       .bind(2, row.op)
@@ -428,6 +432,11 @@ Status Inserter::write(const RunNote& note) { return statements_[kNote].bind(1, 
 
 Status Inserter::write(const ExpectedOps& item) {
   progress_.expected_ops = item.ops;
+  return {};
+}
+
+Status Inserter::write(const ExpectedTensors& item) {
+  progress_.expected_tensors = item.tensors;
   return {};
 }
 

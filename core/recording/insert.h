@@ -35,11 +35,14 @@ struct AddPart {
 struct ExpectedOps {
   std::int64_t ops = 0;
 };
+struct ExpectedTensors {
+  std::int64_t tensors = 0;
+};
 struct EndStep {};
 
 /// What a run adds seldom; ops and tensors, which are nearly all, are kept by themselves.
 using Item = std::variant<AddBytes, AddPart, AddRequest, StepRow, WeightRow, ScaleRow, KvRow, TokenRow, KernelRow,
-                          RunNote, ExpectedOps, EndStep>;
+                          RunNote, ExpectedOps, ExpectedTensors, EndStep>;
 
 /// About how much memory and disk they take.
 std::size_t weight(const Item& item);
@@ -95,6 +98,8 @@ class Inserter {
     std::int64_t ops = 0;
     std::int64_t tensors = 0;
     std::int64_t stored_tensors = 0;
+    std::int64_t unknown_tensors = 0;
+    std::int64_t expected_tensors = 0;
   };
 
   Status open(const std::filesystem::path& path, const WriterOptions& options);
@@ -117,6 +122,7 @@ class Inserter {
   Status write(const KernelRow& row);
   Status write(const RunNote& note);
   Status write(const ExpectedOps& item);
+  Status write(const ExpectedTensors& item);
   Status write(const EndStep&) { return {}; }
 
   sqlite::Database db_;

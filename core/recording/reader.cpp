@@ -81,10 +81,14 @@ Result<RecordingCounts> Recording::counts() const {
     counts.ops = row.integer(3);
     counts.tensors = row.integer(4);
     counts.stored_tensors = row.integer(5);
+    counts.tensors -= row.integer(6);
+    counts.expected_tensors = row.integer(7);
     return Result<RecordingCounts>(counts);
   };
+  const std::string_view added = impl_->version == 1 ? "0, 0" : "unknown_tensors, expected_tensors";
   auto counts = impl_->first<RecordingCounts>(
-      Query("SELECT expected_ops, requests, steps, ops, tensors, stored_tensors FROM progress"), decode);
+      Query(fmt::format("SELECT expected_ops, requests, steps, ops, tensors, stored_tensors, {} FROM progress", added)),
+      decode);
   if (!counts) return tl::unexpected(std::move(counts.error()));
   if (!*counts) return impl_->error("damaged: table progress is empty");
   return **counts;

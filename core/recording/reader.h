@@ -24,9 +24,10 @@ struct RecordingCounts {
   std::int64_t requests = 0;
   std::int64_t steps = 0;
   std::int64_t ops = 0;
-  std::int64_t expected_ops = 0;  ///< 0 while unknown
-  std::int64_t tensors = 0;
-  std::int64_t stored_tensors = 0;  ///< those whose bytes are in the recording
+  std::int64_t expected_ops = 0;      ///< 0 while unknown
+  std::int64_t tensors = 0;           ///< without those that were never dumped
+  std::int64_t stored_tensors = 0;    ///< those whose bytes are in the recording
+  std::int64_t expected_tensors = 0;  ///< that a dump's producer speaks of, 0 when it does not
 };
 
 /// Conditions are joined by AND; what is left out does not restrict.

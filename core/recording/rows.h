@@ -143,6 +143,7 @@ struct StepRow {
   std::int64_t batch = 1;  ///< rows are `batch` sequences of tokens / batch frame positions each
   std::string run;         ///< tells runs apart that were dumped side by side; empty for one
   std::string pass;        ///< how the dump's folders call it
+  bool placed = true;      ///< false: nothing says at which positions the rows stand, it was guessed
   /// Whose its rows are; those of no span are nobody's. Nothing: all are of the one that the fields above state.
   std::optional<std::vector<Span>> spans;
 
@@ -219,6 +220,9 @@ struct EventRow {
   std::string summary;       ///< one sentence
   std::string evidence;      ///< JSON object of numbers
 };
+
+/// RunInfo::device of what was dumped by somebody else's server, and cannot be run again.
+inline constexpr const char* kDumpDevice = "dump";
 
 /// What the run was: all that replay depends on, and by its state whether the recording is whole.
 struct RunInfo {

@@ -18,15 +18,17 @@ constexpr std::string_view kHealthSql =
 
 /// What schema 1 could say of a run: a step works on one sequence, and shapes alone say what rows are.
 struct Columns {
-  std::string_view steps, ops, tensors;  ///< of the last two, what comes behind the columns of both
+  std::string_view progress, steps, ops, tensors;  ///< but for steps, what comes behind the columns of both
 };
 constexpr Columns kFirst = {
+    "",
     "id INTEGER PRIMARY KEY, request INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, "
     "first_token INTEGER NOT NULL, tokens INTEGER NOT NULL, context INTEGER NOT NULL, first_op INTEGER NOT NULL",
     "", ""};
 constexpr Columns kSecond = {
+    ", unknown_tensors INTEGER NOT NULL, expected_tensors INTEGER NOT NULL",
     "id INTEGER PRIMARY KEY, kind TEXT NOT NULL, rank INTEGER NOT NULL, run TEXT NOT NULL, pass TEXT NOT NULL, "
-    "tokens INTEGER NOT NULL, batch INTEGER NOT NULL, first_op INTEGER NOT NULL",
+    "tokens INTEGER NOT NULL, batch INTEGER NOT NULL, placed INTEGER NOT NULL, first_op INTEGER NOT NULL",
     ", by_name INTEGER NOT NULL",
     ", axis TEXT NOT NULL, sequence INTEGER NOT NULL, name TEXT NOT NULL, known INTEGER NOT NULL, "
     "guessed INTEGER NOT NULL, stated INTEGER NOT NULL"};
@@ -41,10 +43,10 @@ std::vector<Object> make_objects(std::uint32_t version) {
     all.push_back({name, fmt::format("CREATE INDEX {} ON {}", name, on)});
   };
   table("run", "key TEXT PRIMARY KEY, value TEXT NOT NULL", "STRICT, WITHOUT ROWID");
-  table("progress",
-        "id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL, expected_ops INTEGER NOT NULL, "
-        "requests INTEGER NOT NULL, steps INTEGER NOT NULL, ops INTEGER NOT NULL, tensors INTEGER NOT NULL, "
-        "stored_tensors INTEGER NOT NULL");
+  table("progress", fmt::format("id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL, "
+                                "expected_ops INTEGER NOT NULL, requests INTEGER NOT NULL, steps INTEGER NOT NULL, "
+                                "ops INTEGER NOT NULL, tensors INTEGER NOT NULL, stored_tensors INTEGER NOT NULL{}",
+                                columns_of.progress));
   table("requests",
         "id INTEGER PRIMARY KEY, name TEXT NOT NULL, prompt TEXT NOT NULL, prompt_tokens TEXT NOT NULL, "
         "cached_tokens INTEGER NOT NULL, output_tokens TEXT NOT NULL, output_text TEXT NOT NULL");

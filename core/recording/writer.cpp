@@ -312,6 +312,8 @@ Status RecordingWriter::flush() { return impl_->flush(); }
 std::int64_t RecordingWriter::committed_steps() const { return impl_->committed(); }
 void RecordingWriter::set_expected_ops(std::int64_t ops) { impl_->push(insert::ExpectedOps{ops}); }
 
+void RecordingWriter::set_expected_tensors(std::int64_t tensors) { impl_->push(insert::ExpectedTensors{tensors}); }
+
 Status RecordingWriter::finish(std::int64_t expected_ops) {
   if (expected_ops > 0) set_expected_ops(expected_ops);
   return impl_->finish();

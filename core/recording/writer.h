@@ -84,6 +84,8 @@ class RecordingWriter {
 
   /// The number of ops that the run will execute, once it is known.
   void set_expected_ops(std::int64_t ops);
+  /// The number of tensors that a dump's producer speaks of.
+  void set_expected_tensors(std::int64_t tensors);
   /// Commits everything, sets the state to complete and closes the file. `expected_ops` 0 keeps
   /// what was set before.
   Status finish(std::int64_t expected_ops = 0);

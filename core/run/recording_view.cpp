@@ -73,6 +73,7 @@ std::span<const Step> RecordingView::steps() {
       step.pass = row.pass;
       step.rows = row.tokens;
       step.batch = row.batch;
+      step.placed = row.placed;
       step.spans = row.all_spans();
       steps_->push_back(std::move(step));
     }

@@ -33,6 +33,8 @@ class RecordingView final : public RunView {
   std::vector<TokenRow> tokens(std::int64_t request) override { return rows_.tokens(request); }
   std::vector<RunNote> notes() override { return rows_.notes(); }
   std::optional<ElementBytes> stored(const Tensor& tensor) override;
+  RecordingCounts counts() override { return rows_.counts(); }
+  bool interrupted() override { return rows_.interrupted(); }
   StepId step_of_op(OpId op) override;
   StepId step_of_tensor(TensorId tensor) override;
   Status status() const override { return rows_.status(); }

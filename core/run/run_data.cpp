@@ -82,6 +82,8 @@ const RunInfo& RecordingRun::info() { return recording_.info(); }
 
 RecordingCounts RecordingRun::counts() { return taken(recording_.counts()); }
 
+bool RecordingRun::interrupted() { return taken(recording_.state()) == RunState::interrupted; }
+
 std::span<const RequestRow> RecordingRun::requests() {
   if (!requests_) requests_ = taken(recording_.requests());
   return *requests_;

@@ -21,6 +21,8 @@ class RunData {
 
   virtual const RunInfo& info() = 0;
   virtual RecordingCounts counts() = 0;
+  /// It ended, or was copied, before the run did.
+  virtual bool interrupted() { return false; }
   virtual std::span<const RequestRow> requests() = 0;
   virtual std::span<const StepRow> steps() = 0;
   virtual std::span<const WeightRow> weights() = 0;
@@ -69,6 +71,7 @@ class RecordingRun final : public RunData {
 
   const RunInfo& info() override;
   RecordingCounts counts() override;
+  bool interrupted() override;
   std::span<const RequestRow> requests() override;
   std::span<const StepRow> steps() override;
   std::span<const WeightRow> weights() override;

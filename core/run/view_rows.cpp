@@ -68,6 +68,7 @@ StepRow row_of(const Step& step) {
   row.rank = step.rank;
   row.batch = step.batch;
   row.run = step.run;
+  row.placed = step.placed;
   row.pass = step.pass;
   row.spans = step.spans;
   return row;
@@ -110,20 +111,6 @@ void ViewRows::each_step(std::optional<std::int64_t> only, const std::function<b
   for (const Step& step : view_.steps()) {
     if (!visit(view_.content(step.id))) return;
   }
-}
-
-RecordingCounts ViewRows::counts() {
-  RecordingCounts counts;
-  counts.requests = static_cast<std::int64_t>(view_.requests().size());
-  counts.steps = static_cast<std::int64_t>(view_.steps().size());
-  counts.expected_ops = view_.info().expected_ops;
-  each_step({}, [&](const StepContent& content) {
-    counts.ops += static_cast<std::int64_t>(content.ops.size());
-    counts.tensors += static_cast<std::int64_t>(content.tensors.size());
-    counts.stored_tensors += std::count_if(content.tensors.begin(), content.tensors.end(), has_elements);
-    return true;
-  });
-  return counts;
 }
 
 std::span<const StepRow> ViewRows::steps() {

@@ -27,7 +27,8 @@ class ViewRows final : public RunData {
   explicit ViewRows(RunView& view) : view_(view) {}
 
   const RunInfo& info() override { return view_.info(); }
-  RecordingCounts counts() override;
+  RecordingCounts counts() override { return view_.counts(); }
+  bool interrupted() override { return view_.interrupted(); }
   std::span<const RequestRow> requests() override { return view_.requests(); }
   std::span<const StepRow> steps() override;
   std::span<const WeightRow> weights() override { return view_.weights(); }

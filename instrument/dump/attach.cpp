@@ -67,6 +67,7 @@ class Attacher {
       for (TokenRow& token : run_.tokens(request.id)) writer_.add(std::move(token));
     }
     add_notes();
+    writer_.set_expected_tensors(run_.counts().expected_tensors);
     attached_.left_out += static_cast<std::int64_t>(run_.dump().tensors.size()) - done_;
     return attached_;
   }
