@@ -54,23 +54,15 @@ std::span<const float> PromptLogits::row(std::int64_t token) const {
   return std::span(values).subspan(static_cast<std::size_t>(token - first_token) * width, width);
 }
 
-Result<std::vector<PromptLogits>> prompt_logits(RunData& run, TensorSource& tensors) {
+Result<std::vector<PromptLogits>> prompt_logits(RunView& run) {
   std::vector<PromptLogits> all;
   for (const RequestRow& request : run.requests()) {
-    const StepRow* step = run.find_step(request.id, 0);
-    const auto head = step ? run.find_op(step->id, -1, "lm_head") : std::nullopt;
-    const auto logits = head ? run.output(head->id, "logits") : std::nullopt;
-    if (!logits) continue;
-    const auto data = tensors.fetch(logits->id);
-    if (!data) continue;
-    PromptLogits row;
-    row.request = request.id;
-    row.first_token = logits->first_token;
-    row.tokens = data->tokens;
-    row.vocabulary = data->channels;
-    row.values.reserve(static_cast<std::size_t>(data->count()));
-    for (std::int64_t i = 0; i < data->count(); ++i) row.values.push_back(data->value(i));
-    all.push_back(std::move(row));
+    const Step* step = run.find_step(request.id, 0);
+    const Op* head = step != nullptr ? run.find_op(step->id, {}, "lm_head") : nullptr;
+    const Tensor* logits = head != nullptr ? run.output(*head, "logits") : nullptr;
+    const auto values = logits != nullptr ? run.values(*logits) : nullptr;
+    if (!values) continue;
+    all.push_back({request.id, logits->first_token, logits->tokens, logits->channels, *values});
   }
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   return all;

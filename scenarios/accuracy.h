@@ -4,9 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "core/run/run_data.h"
-#include "core/run/tensor_source.h"
 #include "core/result.h"
+#include "core/run/run_view.h"
 
 namespace nanscope::scenarios {
 
@@ -22,7 +21,7 @@ struct PromptLogits {
 };
 
 /// Of every request whose logits can be had. Errors: rows cannot be read.
-Result<std::vector<PromptLogits>> prompt_logits(RunData& run, TensorSource& tensors);
+Result<std::vector<PromptLogits>> prompt_logits(RunView& run);
 
 /// Logits of the last prompt token, and the top token at every prompt token, of one run against another, over
 /// the rows that are finite in both.

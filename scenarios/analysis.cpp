@@ -6,28 +6,32 @@
 #include <memory>
 #include <utility>
 
-#include "core/dump/recorded_dump.h"
+#include "core/run/recording_view.h"
+#include "instrument/recompute/arithmetic.h"
 
 namespace nanscope::scenarios {
 
 namespace {
 
-bool last_row_nan(RunData& run, const std::optional<OpRow>& op, const std::string& role) {
-  const auto tensor = op ? run.output(op->id, role) : std::nullopt;
-  if (!tensor || tensor->health.nan == 0) return false;
-  const std::vector<Health> rows = run.token_health(tensor->id);
-  return rows.empty() || rows.back().nan > 0;
+/// Whether the row that a step's token was taken from holds a NaN.
+bool last_row_nan(RunView& run, const Op* op, std::string_view role, const Span& span) {
+  const Tensor* tensor = op != nullptr ? run.output(*op, role) : nullptr;
+  if (tensor == nullptr) tensor = op != nullptr ? run.result(*op) : nullptr;
+  if (tensor == nullptr || tensor->health.nan == 0) return false;
+  const std::vector<Health>& rows = run.rows(*tensor);
+  if (rows.empty()) return true;
+  const auto row = run.row_at(*tensor, span, span.context - 1);
+  return row && rows[static_cast<std::size_t>(*row)].nan > 0;
 }
 
-/// Whether the logits that the step's token was taken from (its last row), or a grammar's probabilities of them, hold
-/// a NaN.
-bool emits_nan(RunData& run, const StepRow& step) {
-  return last_row_nan(run, run.find_op(step.id, -1, "lm_head"), "logits") ||
-         last_row_nan(run, run.find_op(step.id, -1, "token_softmax"), "probs");
+/// Whether the logits that the step's token was taken from, or a grammar's probabilities of them, hold a NaN.
+bool emits_nan(RunView& run, const Step& step, const Span& span) {
+  return last_row_nan(run, run.find_op(step.id, {}, "lm_head"), "logits", span) ||
+         last_row_nan(run, run.find_op(step.id, {}, "token_softmax"), "probs", span);
 }
 
 /// The step to draw: where the first fault breaks something that was asked for, else where the cause is.
-std::optional<Front> front_of(RunData& run, const Diagnosis& diagnosis) {
+std::optional<Front> front_of(RunView& run, const Diagnosis& diagnosis) {
   const Fault* shown = nullptr;
   for (const Fault& fault : diagnosis.faults) {
     if (fault.breaks && fault.where.request.value_or(-1) >= 0 && fault.where.step) {
@@ -43,7 +47,7 @@ std::optional<Front> front_of(RunData& run, const Diagnosis& diagnosis) {
 
 }  // namespace
 
-Result<std::vector<RequestOutcome>> request_outcomes(RunData& run) {
+Result<std::vector<RequestOutcome>> request_outcomes(RunView& run) {
   std::vector<RequestOutcome> outcomes;
   for (const RequestRow& row : run.requests()) {
     RequestOutcome outcome;
@@ -52,9 +56,11 @@ Result<std::vector<RequestOutcome>> request_outcomes(RunData& run) {
     outcome.image_tokens = std::count(row.prompt_tokens.begin(), row.prompt_tokens.end(), -1);
     outcome.all_bang = !row.output_tokens.empty() && std::all_of(row.output_tokens.begin(), row.output_tokens.end(),
                                                                  [](std::int32_t token) { return token == 0; });
-    for (const StepRow& step : run.steps()) {
-      if (step.request != row.id || outcome.nan_logits) continue;
-      outcome.nan_logits = emits_nan(run, step);
+    for (const Step& step : run.steps()) {
+      for (const Span& span : step.spans) {
+        if (span.request != row.id || outcome.nan_logits) continue;
+        outcome.nan_logits = emits_nan(run, step, span);
+      }
     }
     outcomes.push_back(std::move(outcome));
   }
@@ -79,26 +85,49 @@ Result<std::uint64_t> digest_of(const Recording& recording) {
   return XXH3_64bits_digest(state.get());
 }
 
-Result<Analysis> analyse(const Recording& recording, TensorSource& tensors, std::string target) {
-  RecordingRun run(recording);
+Result<Analysis> analyse(RunView& run, const DiagnoseOptions& options) {
   Analysis analysis;
-  analysis.target = std::move(target);
+  analysis.target = options.target;
   analysis.info = run.info();
   analysis.counts = run.counts();
   auto requests = request_outcomes(run);
   if (!requests) return tl::unexpected(requests.error());
   analysis.requests = std::move(*requests);
-  auto diagnosis = diagnose_recorded(run, tensors, analysis.target);
+  PlainArithmetic arithmetic;
+  auto diagnosis = diagnose(run, arithmetic, options);
   if (!diagnosis) return tl::unexpected(diagnosis.error());
   analysis.diagnosis = std::move(*diagnosis);
-  auto links = cascade(run, tensors);
-  if (!links) return tl::unexpected(links.error());
-  analysis.cascade = std::move(*links);
   analysis.front = front_of(run, analysis.diagnosis);
+  if (Status status = run.status(); !status) return tl::unexpected(status.error());
+  return analysis;
+}
+
+Result<Analysis> analyse(OpenRun& run, const DiagnoseOptions& options) {
+  auto analysis = analyse(run.view(), options);
+  if (!analysis) return analysis;
+  if (run.recording() != nullptr) {
+    const auto digest = digest_of(*run.recording());
+    if (!digest) return tl::unexpected(digest.error());
+    analysis->digest = *digest;
+  }
+  if (run.dump() != nullptr) {
+    std::vector<RunNote>& notes = analysis->diagnosis.notes;
+    const std::vector<RunNote>& of_files = run.dump()->dump().notes;
+    notes.insert(notes.begin(), of_files.begin(), of_files.end());
+  }
+  return analysis;
+}
+
+Result<Analysis> analyse(const Recording& recording, TensorSource& tensors, std::string target) {
+  RecordingRun rows(recording);
+  RecordingView run(rows, tensors);
+  DiagnoseOptions options;
+  options.target = std::move(target);
+  auto analysis = analyse(run, options);
+  if (!analysis) return analysis;
   const auto digest = digest_of(recording);
   if (!digest) return tl::unexpected(digest.error());
-  analysis.digest = *digest;
-  if (Status status = run.status(); !status) return tl::unexpected(status.error());
+  analysis->digest = *digest;
   return analysis;
 }
 

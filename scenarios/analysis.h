@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "instrument/diagnosis/cascade.h"
-#include "instrument/diagnosis/diagnosis.h"
-#include "instrument/diagnosis/front.h"
-#include "core/run/run_data.h"
-#include "core/run/tensor_source.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
+#include "core/run/run_view.h"
+#include "core/run/tensor_source.h"
+#include "instrument/diagnosis/diagnosis.h"
+#include "instrument/diagnosis/front.h"
+#include "scenarios/open_run.h"
 
 namespace nanscope::scenarios {
 
@@ -25,23 +25,26 @@ struct RequestOutcome {
 
 /// Everything that is said about one run, from its recorded numbers alone.
 struct Analysis {
-  std::string target;  ///< the recording's name
+  std::string target;  ///< the recording's or the dump's name
   RunInfo info;
   RecordingCounts counts;
   std::vector<RequestOutcome> requests;
   Diagnosis diagnosis;
-  Cascade cascade;
-  std::optional<Front> front;  ///< of the step where things break first; nothing when clean
-  std::uint64_t digest = 0;    ///< of every tensor's hash, in order
+  std::optional<Front> front;           ///< of the step where things break first; nothing when nothing does
+  std::optional<std::uint64_t> digest;  ///< of every tensor's hash, in order; of recordings alone
+  bool dumped() const { return info.device == kDumpDevice; }
 };
 
-/// Errors: rows cannot be read.
+/// Diagnoses a run, and gathers what is shown with it. Errors: rows cannot be read; stopped.
+Result<Analysis> analyse(RunView& run, const DiagnoseOptions& options);
+/// The same of an open recording, with its digest, or of an open dump, with the notes of its files.
+Result<Analysis> analyse(OpenRun& run, const DiagnoseOptions& options);
 Result<Analysis> analyse(const Recording& recording, TensorSource& tensors, std::string target);
 
 /// XXH3 over (id, hash) of every tensor in logical order: equal digests, equal runs.
 Result<std::uint64_t> digest_of(const Recording& recording);
 
 /// The requests of a run and what became of them.
-Result<std::vector<RequestOutcome>> request_outcomes(RunData& run);
+Result<std::vector<RequestOutcome>> request_outcomes(RunView& run);
 
 }  // namespace nanscope::scenarios

@@ -9,7 +9,9 @@
 #include <string_view>
 #include <utility>
 
+#include "core/run/recording_view.h"
 #include "instrument/diagnosis/diagnosis.h"
+#include "instrument/recompute/arithmetic.h"
 #include "scenarios/analysis.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
@@ -29,20 +31,25 @@ struct Looked {
 };
 
 /// NaN rows among the logits of the prompts.
-std::int64_t nan_prompt_tokens(RunData& run) {
+std::int64_t nan_prompt_tokens(RunView& run) {
   std::int64_t tokens = 0;
   for (const RequestRow& request : run.requests()) {
-    const StepRow* step = run.find_step(request.id, 0);
-    const auto head = step ? run.find_op(step->id, -1, "lm_head") : std::nullopt;
-    const auto logits = head ? run.output(head->id, "logits") : std::nullopt;
-    if (!logits || logits->health.nan == 0) continue;
-    for (const Health& row : run.token_health(logits->id)) tokens += row.nan > 0 ? 1 : 0;
+    const Step* step = run.find_step(request.id, 0);
+    const Op* head = step != nullptr ? run.find_op(step->id, {}, "lm_head") : nullptr;
+    const Tensor* logits = head != nullptr ? run.output(*head, "logits") : nullptr;
+    if (logits == nullptr || logits->health.nan == 0) continue;
+    for (const Health& row : run.rows(*logits)) tokens += row.nan > 0 ? 1 : 0;
   }
   return tokens;
 }
 
+void add_new(std::vector<std::string>& list, const std::string& word) {
+  if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
+}
+
 Status look_at(const Recording& recording, TensorSource& tensors, Looked& looked) {
-  RecordingRun run(recording);
+  RecordingRun rows(recording);
+  RecordingView run(rows, tensors);
   Outcome& outcome = looked.outcome;
   const auto requests = request_outcomes(run);
   if (!requests) return tl::unexpected(requests.error());
@@ -50,19 +57,14 @@ Status look_at(const Recording& recording, TensorSource& tensors, Looked& looked
     if (request.nan_logits && request.row.id >= 0) outcome.faulty_requests.push_back(request.row.id);
     if (request.row.id >= 0) outcome.outputs.push_back(request.row.output_text);
   }
-  auto links = cascade(run, tensors);
-  if (!links) return tl::unexpected(links.error());
-  outcome.cascade = std::move(*links);
-  const auto diagnosis = diagnose(run, tensors);
+  PlainArithmetic arithmetic;
+  const auto diagnosis = diagnose(run, arithmetic, {});
   if (!diagnosis) return tl::unexpected(diagnosis.error());
-  for (const Fault& fault : diagnosis->faults) {
-    if (std::find(outcome.faults.begin(), outcome.faults.end(), fault.fault_class) == outcome.faults.end()) {
-      outcome.faults.push_back(fault.fault_class);
-    }
-  }
+  for (const Fault& fault : diagnosis->faults) add_new(outcome.faults, fault.fault_class);
+  for (const Event& event : diagnosis->chain) add_new(outcome.chain, event.kind);
   if (diagnosis->root_cause) looked.root_class = diagnosis->faults.at(*diagnosis->root_cause).fault_class;
   outcome.bad_prompt_tokens = nan_prompt_tokens(run);
-  auto logits = prompt_logits(run, tensors);
+  auto logits = prompt_logits(run);
   if (!logits) return tl::unexpected(logits.error());
   looked.logits = std::move(*logits);
   return run.status();
@@ -113,15 +115,12 @@ class Investigation {
   std::string capture_;
 };
 
-/// Number of the first link that `baseline` has and `changed` lacks.
-int first_missing_link(const Cascade& baseline, const Cascade& changed) {
-  const std::size_t links = std::min(baseline.links.size(), changed.links.size());
-  for (std::size_t i = 0; i < links; ++i) {
-    if (baseline.links[i].state == LinkState::found && changed.links[i].state != LinkState::found) {
-      return baseline.links[i].number;
-    }
+/// The first kind of event that `baseline` has and `changed` lacks.
+std::string first_missing(const std::vector<std::string>& baseline, const std::vector<std::string>& changed) {
+  for (const std::string& kind : baseline) {
+    if (std::find(changed.begin(), changed.end(), kind) == changed.end()) return kind;
   }
-  return 0;
+  return {};
 }
 
 std::vector<std::int64_t> healthy_requests(const RunSpec& spec, const Outcome& outcome) {
@@ -144,7 +143,7 @@ bool prevents(const Outcome& baseline, const Outcome& changed) {
 void finish_outcome(const RunSpec& spec, const Looked& baseline, const Looked& unquantized, Looked& looked) {
   Outcome& outcome = looked.outcome;
   if (!outcome.error.empty()) return;
-  outcome.breaks_at = first_missing_link(baseline.outcome.cascade, outcome.cascade);
+  outcome.breaks_at = first_missing(baseline.outcome.chain, outcome.chain);
   outcome.effect = effect_of(baseline.outcome, outcome, baseline.root_class);
   outcome.accuracy = accuracy(looked.logits, unquantized.logits, healthy_requests(spec, outcome));
 }

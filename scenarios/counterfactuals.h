@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "instrument/diagnosis/cascade.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
 #include "scenarios/accuracy.h"
@@ -38,9 +37,9 @@ struct Outcome {
   Change change;
   std::string error;  ///< why it could not be run; the rest is then empty
   Effect effect = Effect::no_effect;
-  Cascade cascade;
-  int breaks_at = 0;                ///< number of the first link that the baseline has and this run lacks; 0: none
-  std::vector<std::string> faults;  ///< classes found, without repetition
+  std::vector<std::string> chain;             ///< kinds of the diagnosis' events, in order, without repetition
+  std::string breaks_at;                      ///< the first kind of the baseline's that this run lacks; empty: none
+  std::vector<std::string> faults;            ///< classes found, without repetition
   std::vector<std::int64_t> faulty_requests;  ///< ids: they answer from NaN logits
   std::int64_t bad_prompt_tokens = 0;         ///< prompt tokens whose logits hold a NaN
   std::vector<std::string> outputs;           ///< by request, the warm-up's left out

@@ -25,34 +25,27 @@ std::string names(const Scenario& scenario, const std::vector<std::size_t>& requ
 
 std::string found_class(const Diagnosis& diagnosis) {
   if (diagnosis.root_cause) return diagnosis.faults.at(*diagnosis.root_cause).fault_class;
-  return diagnosis.clean() ? "clean" : "a fault without a root cause";
+  return diagnosis.faults.empty() ? std::string(name(diagnosis.verdict())) : "a fault without a root cause";
 }
 
 void judge_verdict(const Expectation& expect, const Diagnosis& diagnosis, std::vector<Missed>& missed) {
-  const Verdict found = diagnosis.clean() ? Verdict::clean : Verdict::fault;
+  const Verdict found = diagnosis.verdict();
   if (found != expect.verdict) {
-    const std::string detail = found == Verdict::fault ? fmt::format("fault ({})", found_class(diagnosis)) : "clean";
-    missed.push_back({"verdict", std::string(to_string(expect.verdict)), detail});
+    const std::string word(name(found));
+    missed.push_back({"verdict", std::string(name(expect.verdict)),
+                      found == Verdict::fault ? fmt::format("{} ({})", word, found_class(diagnosis)) : word});
   } else if (!expect.fault_class.empty() && expect.fault_class != found_class(diagnosis)) {
     missed.push_back({"root cause", expect.fault_class, found_class(diagnosis)});
   }
 }
 
-/// A link by its id or its number.
-const Link* find_link(const Cascade& cascade, const std::string& id) {
-  const auto same = [&](const Link& link) { return link.id == id || std::to_string(link.number) == id; };
-  const auto found = std::find_if(cascade.links.begin(), cascade.links.end(), same);
-  return found == cascade.links.end() ? nullptr : &*found;
-}
-
-void judge_link(const Cascade& cascade, const std::string& id, LinkState wanted, std::vector<Missed>& missed) {
-  const Link* link = find_link(cascade, id);
-  const std::string what = fmt::format("link {}", id);
-  if (!link) {
-    missed.push_back({what, std::string(name(wanted)), "no link of that name"});
-  } else if (link->state != wanted) {
-    missed.push_back({what, std::string(name(wanted)), fmt::format("{}: {}", name(link->state), link->summary)});
-  }
+void judge_event(const Diagnosis& diagnosis, const std::string& kind, bool wanted, std::vector<Missed>& missed) {
+  const auto event =
+      std::find_if(diagnosis.chain.begin(), diagnosis.chain.end(), [&](const Event& one) { return one.kind == kind; });
+  const bool found = event != diagnosis.chain.end();
+  if (found == wanted) return;
+  missed.push_back({fmt::format("event {}", kind), wanted ? "in the chain" : "not in the chain",
+                    found ? fmt::format("at {}: {}", event->tensor, event->text) : "not in the chain"});
 }
 
 /// By id: a warm-up request comes before those of the scenario, with id -1.
@@ -117,8 +110,8 @@ std::vector<Missed> judge(const Scenario& scenario, const Analysis& analysis) {
   const Expectation& expect = scenario.expect;
   std::vector<Missed> missed;
   judge_verdict(expect, analysis.diagnosis, missed);
-  for (const std::string& id : expect.chain) judge_link(analysis.cascade, id, LinkState::found, missed);
-  for (const std::string& id : expect.not_reached) judge_link(analysis.cascade, id, LinkState::not_reached, missed);
+  for (const std::string& kind : expect.chain) judge_event(analysis.diagnosis, kind, true, missed);
+  for (const std::string& kind : expect.not_reached) judge_event(analysis.diagnosis, kind, false, missed);
   judge_outputs(scenario, analysis, missed);
   judge_places(scenario, analysis.diagnosis, missed);
   if (expect.requests_nan) {
@@ -131,9 +124,9 @@ std::vector<Missed> judge(const Scenario& scenario, const Analysis& analysis) {
       missed.push_back({"requests with NaN logits", names(scenario, *expect.requests_nan), names(scenario, found)});
     }
   }
-  if (expect.hash && *expect.hash != analysis.digest) {
+  if (expect.hash && expect.hash != analysis.digest) {
     missed.push_back(
-        {"hash of the run", fmt::format("{:016x}", *expect.hash), fmt::format("{:016x}", analysis.digest)});
+        {"hash of the run", fmt::format("{:016x}", *expect.hash), fmt::format("{:016x}", analysis.digest.value_or(0))});
   }
   return missed;
 }

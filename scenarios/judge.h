@@ -9,7 +9,7 @@ namespace nanscope::scenarios {
 
 /// One expectation that was missed.
 struct Missed {
-  std::string what;  ///< "verdict", "output of text-calibrates", "link values-clipped" ...
+  std::string what;  ///< "verdict", "output of text-calibrates", "event values-clipped" ...
   std::string expected;
   std::string found;
 };

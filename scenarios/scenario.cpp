@@ -243,8 +243,6 @@ Status read_scenario(Parse& parse, const toml::table& root) {
 
 }  // namespace
 
-std::string_view to_string(Verdict verdict) { return verdict == Verdict::clean ? "clean" : "fault"; }
-
 Result<Scenario> parse_scenario(std::string_view text, const std::filesystem::path& path) {
   Parse parse;
   parse.file = path.string();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "instrument/diagnosis/diagnosis.h"
 
 /// A scenario is a TOML file that states a deployment (knobs, requests) and what must come of it.
 /// It sets only what a deployment sets; docs/adding-a-scenario.md describes the file.
@@ -34,9 +35,6 @@ struct ScenarioRequest {
   std::string where;
 };
 
-enum class Verdict : std::uint8_t { clean, fault };
-std::string_view to_string(Verdict verdict);
-
 /// What a request must answer: a text, or nothing but token 0.
 struct ExpectedOutput {
   std::size_t request = 0;  ///< index in Scenario::requests
@@ -54,8 +52,8 @@ struct ExpectedPlace {
 struct Expectation {
   Verdict verdict = Verdict::clean;
   std::string fault_class;
-  std::vector<std::string> chain;        ///< ids of links that must be reached
-  std::vector<std::string> not_reached;  ///< ids of links that must not
+  std::vector<std::string> chain;        ///< kinds of events that must be in the diagnosis' chain
+  std::vector<std::string> not_reached;  ///< kinds that must not
   std::vector<ExpectedOutput> outputs;
   std::vector<ExpectedPlace> places;
   std::optional<std::vector<std::size_t>> requests_nan;  ///< exactly these hold a NaN

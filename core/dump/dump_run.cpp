@@ -60,6 +60,12 @@ const DumpTensor* DumpRun::dumped(TensorId tensor) const {
   return found == sources_.end() ? nullptr : &dump_.tensors[found->second.dumped];
 }
 
+RecordingCounts DumpRun::counts() {
+  RecordingCounts counts = RunView::counts();
+  counts.expected_tensors = static_cast<std::int64_t>(dump_.expected.value_or(0));
+  return counts;
+}
+
 Layout DumpRun::layout_of(TensorId tensor) const {
   const auto found = sources_.find(tensor);
   return found == sources_.end() ? Layout{} : found->second.layout;

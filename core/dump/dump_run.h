@@ -29,6 +29,7 @@ class DumpRun final : public MemoryRun {
   TensorId tensor_of(std::size_t dumped) const { return by_dumped_[dumped]; }
   /// Tensors that were scanned and not understood, each with its reason.
   std::vector<RunNote> notes() override { return not_understood_; }
+  RecordingCounts counts() override;
   Layout layout_of(TensorId tensor) const;
   std::optional<ElementBytes> stored(const Tensor& tensor) override;
 

@@ -44,7 +44,7 @@ TensorId Op::input(std::string_view role) const {
 
 bool may_hide(std::string_view role) {
   constexpr std::string_view kHiding[] = {"scores",        "logits",  "router_scores", "router_logits", "mask",
-                                          "scaled_logits", "row_max", "lse",           "scores_raw"};
+                                          "scaled_logits", "row_max", "lse",           "scores_raw",    "processed_logits"};
   return std::find(std::begin(kHiding), std::end(kHiding), role) != std::end(kHiding);
 }
 
@@ -131,6 +131,23 @@ bool RunView::each_block(const Tensor& tensor, const std::function<bool(std::int
 }
 
 const Step* RunView::step(StepId id) { return by_id(steps(), id); }
+RecordingCounts RunView::counts() {
+  RecordingCounts counts;
+  counts.requests = static_cast<std::int64_t>(requests().size());
+  counts.steps = static_cast<std::int64_t>(steps().size());
+  counts.expected_ops = info().expected_ops;
+  const auto add = [&](const StepContent& content) {
+    counts.ops += static_cast<std::int64_t>(content.ops.size());
+    counts.tensors += std::count_if(content.tensors.begin(), content.tensors.end(),
+                                    [](const Tensor& tensor) { return tensor.known; });
+    counts.stored_tensors += std::count_if(content.tensors.begin(), content.tensors.end(),
+                                           [](const Tensor& tensor) { return tensor.known && !tensor.stated; });
+  };
+  add(content(kBeforeSteps));
+  for (const Step& step : steps()) add(content(step.id));
+  return counts;
+}
+
 const RequestRow* RunView::request(std::int64_t id) { return by_id(requests(), id); }
 
 const WeightRow* RunView::weight(std::string_view name) {

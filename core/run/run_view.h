@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/recording/reader.h"
 #include "core/recording/rows.h"
 #include "core/result.h"
 #include "core/run/run.h"
@@ -49,6 +50,10 @@ class RunView {
   /// The step that an op, or a tensor, is of; 0 when there is none.
   virtual StepId step_of_op(OpId op) = 0;
   virtual StepId step_of_tensor(TensorId tensor) = 0;
+  /// How many there are of what; of what was not dumped, nothing is counted.
+  virtual RecordingCounts counts();
+  /// It ended, or was copied, before the run did: what is not there may have gone wrong.
+  virtual bool interrupted() { return false; }
   /// The first error that a read met.
   virtual Status status() const = 0;
   /// Reads the bytes of a tensor whose format was a guess in another of the same width from now on.

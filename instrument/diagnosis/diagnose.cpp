@@ -3,8 +3,10 @@
 #include <set>
 
 #include "instrument/diagnosis/causes.h"
+#include "instrument/diagnosis/chain.h"
 #include "instrument/diagnosis/detectors/detector.h"
 #include "instrument/diagnosis/diagnosis.h"
+#include "instrument/diagnosis/warnings/warning.h"
 
 namespace nanscope {
 namespace {
@@ -100,6 +102,22 @@ Recomputation recomputation_of(Survey& survey) {
   return made;
 }
 
+Completeness completeness_of(Facts& facts) {
+  Completeness whole;
+  RunView& run = facts.run;
+  const RecordingCounts counts = run.counts();
+  const bool dumped = run.info().device == kDumpDevice;
+  whole.read = dumped ? counts.tensors : counts.ops;
+  whole.expected = dumped ? counts.expected_tensors : counts.expected_ops;
+  whole.interrupted = run.interrupted();
+  if (!whole.interrupted) return whole;
+  for (auto step = run.steps().rbegin(); step != run.steps().rend() && whole.reached.empty(); ++step) {
+    const StepContent& content = run.content(step->id);
+    if (!content.ops.empty()) whole.reached = tensor_text(facts.where(content.ops.back()));
+  }
+  return whole;
+}
+
 /// Faults in order of execution, with their causes, and the root that comes first.
 void fill_faults(Survey& survey, std::vector<Finding>& findings, Diagnosis& diagnosis) {
   for (Finding& one : findings) {
@@ -145,6 +163,9 @@ Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseO
   }
   diagnosis.spread = spread_of(survey, findings);
   diagnosis.recomputation = recomputation_of(survey);
+  diagnosis.completeness = completeness_of(facts);
+  diagnosis.chain = chain_of(facts, diagnosis.faults);
+  diagnosis.warnings = warnings_of(survey, diagnosis.faults);
   diagnosis.notes = run.notes();
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   return diagnosis;

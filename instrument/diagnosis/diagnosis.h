@@ -62,9 +62,10 @@ struct Spread {
 };
 
 struct Completeness {
-  std::int64_t read = 0;      ///< ops
+  std::int64_t read = 0;      ///< ops; of a dump, tensors
   std::int64_t expected = 0;  ///< 0: unknown
   bool interrupted = false;   ///< the recording ended before the run did
+  std::string reached;        ///< the last op of an interrupted recording, as its place; empty when there is none
 };
 
 /// What was done again from its dumped inputs.

@@ -74,7 +74,8 @@ Json to_json(const Diagnosis& diagnosis) {
   const Completeness& whole = diagnosis.completeness;
   object["completeness"] = Json{{"read", whole.read},
                                 {"expected", whole.expected > 0 ? Json(whole.expected) : Json(nullptr)},
-                                {"interrupted", whole.interrupted}};
+                                {"interrupted", whole.interrupted},
+                                {"reached", text_or_null(whole.reached)}};
   object["recomputation"] = recomputation_json(diagnosis.recomputation);
   object["notes"] = Json::array();
   for (const RunNote& note : diagnosis.notes)

@@ -32,16 +32,14 @@ Ink ink_of(Effect effect) {
   }
 }
 
-std::string breaks_text(const Outcome& outcome) {
-  return outcome.breaks_at == 0 ? "-" : fmt::format("{}", outcome.breaks_at);
-}
+std::string breaks_text(const Outcome& outcome) { return outcome.breaks_at.empty() ? "-" : outcome.breaks_at; }
 
 std::string requests_text(const Outcome& outcome) {
   if (outcome.faulty_requests.empty()) return "none";
   return fmt::format("{}", fmt::join(outcome.faulty_requests, " "));
 }
 
-/// The cells of one outcome: change, link, requests, bytes, errors, agreement.
+/// The cells of one outcome: change, event, requests, bytes, errors, agreement.
 std::vector<std::string> cells(const Outcome& outcome, const Outcome& baseline) {
   const std::string ratio = baseline.kv_bytes_per_token > 0
                                 ? fmt::format("{:.2f}x", outcome.kv_bytes_per_token / baseline.kv_bytes_per_token)
@@ -91,8 +89,9 @@ nlohmann::ordered_json outcome_json(const Outcome& outcome) {
     return json;
   }
   json["effect"] = to_string(outcome.effect);
-  json["breaks_at"] = outcome.breaks_at;
-  json["links_found"] = outcome.cascade.found();
+  json["breaks_at"] =
+      outcome.breaks_at.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(outcome.breaks_at);
+  json["chain"] = outcome.chain;
   json["faults"] = outcome.faults;
   json["faulty_requests"] = outcome.faulty_requests;
   json["bad_prompt_tokens"] = outcome.bad_prompt_tokens;
@@ -112,7 +111,7 @@ nlohmann::ordered_json outcome_json(const Outcome& outcome) {
 }  // namespace
 
 std::string counterfactuals_text(const Counterfactuals& counterfactuals, const Terminal& terminal) {
-  Table table({Align::left, Align::right, Align::left, Align::right, Align::right, Align::right, Align::right});
+  Table table({Align::left, Align::left, Align::left, Align::right, Align::right, Align::right, Align::right});
   table.row(painted(kTitles, terminal, Ink::bold));
   table.row(cells(counterfactuals.baseline, counterfactuals.baseline));
   std::vector<const Outcome*> failed;
@@ -149,9 +148,10 @@ std::string counterfactuals_text(const Counterfactuals& counterfactuals, const T
   if (counterfactuals.minimal.size() > kMinimalShown) {
     text += fmt::format("  and {} more\n", counterfactuals.minimal.size() - kMinimalShown);
   }
-  text += paint(terminal, Ink::dim,
-                "  \"breaks at\" is the first link of the chain that is gone. Errors are in logits of the last prompt\n"
-                "  token, top-1 over prompt tokens, both against a cache in f32 and over healthy requests.\n");
+  text +=
+      paint(terminal, Ink::dim,
+            "  \"breaks at\" is the first event of the chain that is gone. Errors are in logits of the last prompt\n"
+            "  token, top-1 over prompt tokens, both against a cache in f32 and over healthy requests.\n");
   return text + fmt::format("  {} runs in {:.1f} s\n", counterfactuals.runs, counterfactuals.seconds);
 }
 

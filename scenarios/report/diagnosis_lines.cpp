@@ -5,19 +5,13 @@
 #include <algorithm>
 
 #include "core/counted.h"
+#include "scenarios/report/diagnosis_report.h"
 
 namespace nanscope::report {
 namespace {
 
 bool is_accepted(const Diagnosed& one, std::size_t fault) {
   return std::find(one.accepted.begin(), one.accepted.end(), fault) != one.accepted.end();
-}
-
-std::string place_of(const Fault& fault) {
-  const std::optional<Range>& tokens = fault.where.tokens;
-  if (!tokens) return fault.tensor;
-  if (tokens->first == tokens->last) return fmt::format("{}, token {}", fault.tensor, tokens->first);
-  return fmt::format("{}, tokens {} to {}", fault.tensor, tokens->first, tokens->last);
 }
 
 /// The fault that a line is about: the root, or where that is accepted, the first that is not.
@@ -36,7 +30,7 @@ std::string fault_line(const Diagnosed& one, const Terminal& terminal) {
   const std::size_t told = told_fault(one);
   const bool accepted = is_accepted(one, told);
   const Fault& fault = diagnosis.faults[told];
-  std::string line = fmt::format("{} in {}: {}", paint(terminal, accepted ? Ink::yellow : Ink::red, fault.fault_class),
+  std::string line = fmt::format("{} {}: {}", paint(terminal, accepted ? Ink::yellow : Ink::red, fault.fault_class),
                                  printable(place_of(fault), terminal), printable(fault.summary, terminal));
   if (accepted) line = "accepted: " + line;
   if (diagnosis.faults.size() > 1) line += fmt::format(" (and {})", counted(diagnosis.faults.size() - 1, "more fault"));
@@ -48,8 +42,7 @@ std::string coverage(const Diagnosis& diagnosis) {
   const auto excluded = std::count_if(diagnosis.checks.begin(), diagnosis.checks.end(),
                                       [](const Check& check) { return check.state == Checked::excluded; });
   std::string text = fmt::format("{} of {} classes excluded", excluded, diagnosis.checks.size());
-  if (diagnosis.recomputation.ops > 0)
-    text += fmt::format(", {} done again from dumped inputs", counted(diagnosis.recomputation.ops, "op"));
+  if (diagnosis.recomputation.ops > 0) text += ", " + coverage_text(diagnosis.recomputation);
   return text;
 }
 
@@ -62,8 +55,9 @@ std::string verdict_line(const Diagnosed& one, const Terminal& terminal) {
     case Verdict::fault:
       return fmt::format("{}: {}\n", target, fault_line(one, terminal));
     case Verdict::incomplete:
-      return fmt::format("{}: {}: the recording was interrupted, no fault until there\n", target,
-                         paint(terminal, Ink::yellow, "incomplete"));
+      return fmt::format("{}: {}: no fault until the recording ended, {}\n", target,
+                         paint(terminal, Ink::yellow, "incomplete"),
+                         printable(progress_text(one.diagnosis->completeness), terminal));
     case Verdict::clean:
       break;
   }
@@ -74,7 +68,7 @@ std::string accepted_text(const Diagnosed& one, const Terminal& terminal) {
   std::string text;
   for (const std::size_t index : one.accepted) {
     const Fault& fault = one.diagnosis->faults.at(index);
-    const std::string line = fmt::format("{} in {}", fault.fault_class, printable(place_of(fault), terminal));
+    const std::string line = fmt::format("{} {}", fault.fault_class, printable(place_of(fault), terminal));
     text += paragraph(text.empty() ? "Accepted  " : "          ", line, terminal);
   }
   return text;

@@ -5,6 +5,7 @@
 #include "core/counted.h"
 #include "instrument/files/base64.h"
 #include "scenarios/report/counterfactual_report.h"
+#include "scenarios/report/diagnosis_report.h"
 #include "scenarios/report/junit.h"
 #include "scenarios/report/run_report.h"
 #include "scenarios/report/text.h"
@@ -31,7 +32,6 @@ td.right, th.right { text-align: right; white-space: nowrap; } tr.group td { fon
 ol { padding: 0; list-style: none; } ol > li { position: relative; padding: 0 0 16px 44px; }
 .number { position: absolute; left: 0; top: 0; width: 28px; height: 28px; border-radius: 14px; text-align: center;
   line-height: 28px; background: var(--bad); color: var(--page); font-size: 13px; font-weight: 600; }
-.open .number { background: none; border: 1px solid var(--line); color: var(--dim); } .open { color: var(--dim); }
 .place { color: var(--link); } figure { margin: 20px 0; } img { width: 100%; border-radius: 10px; }
 figcaption { color: var(--dim); margin-top: 6px; } dl { display: grid; grid-template-columns: 90px 1fr; margin: 0; }
 dt { color: var(--dim); } dd { margin: 0 0 8px; }
@@ -39,46 +39,85 @@ dt { color: var(--dim); } dd { margin: 0 0 8px; }
 
 std::string safe(std::string_view text) { return xml_escape(text); }
 
-std::string place_html(const Where& where) {
-  return fmt::format("<code class=\"place\">{}</code>", safe(place_text(where)));
+std::string place_html(const std::string& place) {
+  return place.empty() ? std::string() : fmt::format("<code class=\"place\">{}</code>", safe(printable(place, {})));
 }
 
 std::string heading_html(const scenarios::Analysis& analysis) {
   const Diagnosis& diagnosis = analysis.diagnosis;
   const std::string verdict =
-      diagnosis.clean() ? "<span class=\"good\">clean</span>"
+      diagnosis.verdict() == Verdict::clean        ? "<span class=\"good\">clean</span>"
+      : diagnosis.verdict() == Verdict::incomplete ? "<span class=\"bad\">incomplete</span>"
       : diagnosis.root_cause
           ? fmt::format("<span class=\"bad\">{}</span>", safe(diagnosis.faults.at(*diagnosis.root_cause).fault_class))
           : "<span class=\"bad\">a fault without a root cause</span>";
   const RecordingCounts& counts = analysis.counts;
-  return fmt::format(
-      "<h1>{}: {}</h1>\n<p class=\"dim\">{} · {} {} · {}, {}, {} · recorded {} by nanscope {} · hash {:016x}</p>\n",
-      safe(analysis.info.scenario.empty() ? analysis.target : analysis.info.scenario), verdict, safe(analysis.target),
-      safe(analysis.info.device), safe(analysis.info.isa), counted(counts.requests, "request"),
-      counted(counts.steps, "step"), counted(counts.ops, "op"), safe(analysis.info.created),
-      safe(analysis.info.nanscope_version), analysis.digest);
+  const std::string made = analysis.dumped() ? std::string("of a dump")
+                                             : fmt::format("recorded {} by nanscope {}", safe(analysis.info.created),
+                                                           safe(analysis.info.nanscope_version));
+  return fmt::format("<h1>{}: {}</h1>\n<p class=\"dim\">{} · {} {} · {}, {}, {} · {}{}</p>\n",
+                     safe(analysis.info.scenario.empty() ? analysis.target : analysis.info.scenario), verdict,
+                     safe(analysis.target), safe(analysis.info.device), safe(analysis.info.isa),
+                     counted(counts.requests, "request"), counted(counts.steps, "step"), counted(counts.ops, "op"),
+                     made, analysis.digest ? fmt::format(" · hash {:016x}", *analysis.digest) : std::string());
+}
+
+std::string item_html(std::string_view term, const std::string& html) {
+  return html.empty() ? std::string() : fmt::format("<dt>{}</dt><dd>{}</dd>", term, html);
+}
+
+/// Consequences of other faults, or with `roots` what is independent of the root cause.
+std::string others_html(const Diagnosis& diagnosis, bool roots) {
+  std::string html;
+  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
+    const Fault& fault = diagnosis.faults[i];
+    if (i == diagnosis.root_cause || fault.because.has_value() == roots) continue;
+    html += fmt::format("{}{} {}<br><span class=\"dim\">{}</span>", html.empty() ? "" : "<br>", safe(fault.fault_class),
+                        place_html(place_of(fault)),
+                        safe(printable(roots ? fault.summary : reason_text(diagnosis, i), {})));
+  }
+  return html;
 }
 
 std::string cause_html(const Diagnosis& diagnosis) {
-  if (diagnosis.clean()) {
-    return fmt::format("<div class=\"card\">No fault found in {}.</div>\n", counted(diagnosis.spread.tokens, "token"));
-  }
   std::string html = "<div class=\"card\"><dl>";
+  if (diagnosis.faults.empty())
+    html += item_html("Result", fmt::format("No fault found in {}.", counted(diagnosis.spread.tokens, "token")));
+  if (diagnosis.completeness.interrupted)
+    html += item_html("Cut off", safe(printable(progress_text(diagnosis.completeness), {})));
   if (diagnosis.root_cause) {
     const Fault& fault = diagnosis.faults.at(*diagnosis.root_cause);
-    html += fmt::format("<dt>Cause</dt><dd>{}<br>{}</dd>", safe(fault.summary), place_html(fault.where));
-    html += fmt::format("<dt>Fix</dt><dd>{}</dd>", safe(fault.fix));
+    html += item_html("Cause", safe(printable(fault.summary, {})) + "<br>" + place_html(place_of(fault)));
+    html += item_html("Fix", safe(printable(fault.fix, {})));
   }
-  std::string later;
-  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
-    if (i == diagnosis.root_cause) continue;
-    const Fault& fault = diagnosis.faults[i];
-    later += fmt::format("{}{} at {}", later.empty() ? "" : "<br>", safe(fault.fault_class), place_html(fault.where));
+  html += item_html("Then", others_html(diagnosis, false)) + item_html("Also", others_html(diagnosis, true));
+  if (!diagnosis.faults.empty()) {
+    html +=
+        item_html("Spread", fmt::format("{}{} of {} hold a NaN or an Inf", diagnosis.spread.at_least ? "at least " : "",
+                                        diagnosis.spread.bad_tokens, counted(diagnosis.spread.tokens, "token")));
   }
-  if (!later.empty()) html += fmt::format("<dt>Then</dt><dd>{}</dd>", later);
-  html += fmt::format("<dt>Spread</dt><dd>{} of {} hold a NaN or an Inf</dd>", diagnosis.spread.bad_tokens,
-                      counted(diagnosis.spread.tokens, "token"));
+  html += item_html("Coverage", safe(coverage_text(diagnosis.recomputation)));
+  for (const Warning& warning : diagnosis.warnings) {
+    html +=
+        item_html("Warning", fmt::format("{}: {}<br><span class=\"dim\">{}</span>", safe(warning.kind),
+                                         safe(printable(warning.summary, {})), safe(printable(warning.advice, {}))));
+  }
   return html + "</dl></div>\n";
+}
+
+std::string checks_html(const Diagnosis& diagnosis) {
+  std::string html = "<h2>What was looked for</h2>\n<div class=\"scroll\"><table>";
+  for (const Check& check : diagnosis.checks) {
+    html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n", safe(check.fault_class), name(check.state),
+                        safe(printable(check.text, {})));
+  }
+  html += "</table></div>\n";
+  if (diagnosis.notes.empty()) return html;
+  html += "<h2>Notes</h2>\n<ul>";
+  for (const RunNote& note : diagnosis.notes)
+    html += fmt::format("<li>{}</li>\n",
+                        safe(printable(note.tensor.empty() ? note.text : note.tensor + ": " + note.text, {})));
+  return html + "</ul>\n";
 }
 
 std::string requests_html(std::span<const scenarios::RequestOutcome> requests) {
@@ -97,14 +136,13 @@ std::string requests_html(std::span<const scenarios::RequestOutcome> requests) {
   return html + "</table></div>\n";
 }
 
-std::string cascade_html(const Cascade& cascade) {
-  std::string html =
-      fmt::format("<h2>The chain: {} of {} links found</h2>\n<ol>\n", cascade.found(), cascade.links.size());
-  for (const Link& link : cascade.links) {
-    const bool found = link.state == LinkState::found;
-    html += fmt::format("<li{}><span class=\"number\">{}</span><b>{}</b> {}<br><span class=\"dim\">{}</span></li>\n",
-                        found ? "" : " class=\"open\"", link.number, safe(link.title),
-                        found ? place_html(link.where) : "not found", safe(link.summary));
+std::string chain_html(const Diagnosis& diagnosis) {
+  if (diagnosis.chain.empty()) return {};
+  std::string html = fmt::format("<h2>The chain: {}</h2>\n<ol>\n", counted(diagnosis.chain.size(), "event"));
+  for (std::size_t i = 0; i < diagnosis.chain.size(); ++i) {
+    const Event& event = diagnosis.chain[i];
+    html += fmt::format("<li><span class=\"number\">{}</span><b>{}</b> {}<br><span class=\"dim\">{}</span></li>\n",
+                        i + 1, safe(event.kind), place_html(place_of(event)), safe(printable(event.text, {})));
   }
   return html + "</ol>\n";
 }
@@ -148,7 +186,7 @@ std::string changes_html(const scenarios::Counterfactuals& changes) {
   html += "</table></div>\n<p class=\"dim\">Each line is the run again with one setting changed, in ";
   html += counted(changes.runs, "run");
   html +=
-      ". \"breaks at\" is the first link of the chain that is gone. Errors are in logits of the last prompt token, "
+      ". \"breaks at\" is the first event of the chain that is gone. Errors are in logits of the last prompt token, "
       "top-1 over prompt tokens, both against a cache in f32 and over healthy requests.</p>\n";
   if (changes.minimal.empty()) return html;
   html += "<p>Smallest changes that prevent the fault: ";
@@ -167,13 +205,15 @@ std::string html_report(const scenarios::Analysis& analysis, const scenarios::Co
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>nanscope: {}</title>\n"
       "<style>{}</style></head>\n<body>\n",
       safe(analysis.target), kStyle);
-  html += heading_html(analysis) + cause_html(analysis.diagnosis) + requests_html(analysis.requests);
+  html += heading_html(analysis) + cause_html(analysis.diagnosis);
+  if (!analysis.dumped()) html += requests_html(analysis.requests);
   html += pictures_html(pictures);
   if (pictures.empty() && analysis.front) {
     html += fmt::format("<h2>Front</h2>\n<pre class=\"scroll\">{}</pre>\n", safe(front_text(*analysis.front, {})));
   }
-  html += cascade_html(analysis.cascade);
+  html += chain_html(analysis.diagnosis);
   if (changes != nullptr) html += changes_html(*changes);
+  html += checks_html(analysis.diagnosis);
   return html + "</body></html>\n";
 }
 

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/counted.h"
 #include "core/numbers/format.h"
+#include "scenarios/report/diagnosis_report.h"
 #include "scenarios/report/run_report.h"
 #include "scenarios/report/why_report.h"
 
@@ -141,16 +143,16 @@ std::string change_text(const scenarios::Analysis& before, const scenarios::Anal
               terminal);
   text += paint(terminal, Ink::bold, "Before") + '\n' + requests_text(before.requests, terminal);
   text += paint(terminal, Ink::bold, "After") + '\n' + requests_text(after.requests, terminal);
-  text += fmt::format("\n{}: {} of {} links before, {} after\n", paint(terminal, Ink::bold, "Chain"),
-                      before.cascade.found(), before.cascade.links.size(), after.cascade.found());
-  const std::size_t links = std::min(before.cascade.links.size(), after.cascade.links.size());
-  for (std::size_t i = 0; i < links; ++i) {
-    const Link& was = before.cascade.links[i];
-    const Link& is = after.cascade.links[i];
-    if (was.state != LinkState::found || is.state == LinkState::found) continue;
-    text += paragraph(fmt::format("  breaks at {:>2}  ", is.number),
-                      fmt::format("{}: {}", is.title, printable(is.summary, terminal)), terminal);
-    break;
+  const std::vector<Event>& was = before.diagnosis.chain;
+  const std::vector<Event>& is = after.diagnosis.chain;
+  text += fmt::format("\n{}: {} before, {} after\n", paint(terminal, Ink::bold, "Chain"), counted(was.size(), "event"),
+                      is.size());
+  const auto gone = std::find_if(was.begin(), was.end(), [&](const Event& event) {
+    return std::none_of(is.begin(), is.end(), [&](const Event& other) { return other.kind == event.kind; });
+  });
+  if (gone != was.end()) {
+    text += paragraph(fmt::format("  breaks at {}  ", gone->kind),
+                      printable(fmt::format("{} was: {}", place_of(*gone), gone->text), terminal), terminal);
   }
   return text + '\n' + diagnosis_text(after.diagnosis, terminal);
 }

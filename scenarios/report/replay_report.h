@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "core/run/tensor_source.h"
 #include "core/recording/rows.h"
+#include "core/run/tensor_source.h"
 #include "scenarios/analysis.h"
 #include "scenarios/replay.h"
 #include "scenarios/report/text.h"
@@ -24,7 +24,7 @@ std::string neighbourhood_text(const TensorRow& tensor, const TensorData& data, 
 nlohmann::ordered_json neighbourhood_json(const TensorRow& tensor, const TensorData& data, std::int64_t row,
                                           std::int64_t channel, const std::string& place);
 
-/// What changed settings did: the requests before and after, and the first link that is gone.
+/// What changed settings did: the requests before and after, and the first event that is gone.
 std::string change_text(const scenarios::Analysis& before, const scenarios::Analysis& after,
                         std::span<const std::string> settings, const Terminal& terminal);
 

@@ -8,14 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/counted.h"
-#include "core/dump/recorded_dump.h"
+#include "scenarios/report/diagnosis_report.h"
 
 namespace nanscope::report {
 
 namespace {
-
-constexpr std::size_t kFaultsShown = 8;
-constexpr std::size_t kEvidenceShown = 6;
 
 std::string knob(const nlohmann::json& knobs, const char* name) {
   const auto value = knobs.find(name);
@@ -23,8 +20,30 @@ std::string knob(const nlohmann::json& knobs, const char* name) {
   return value->is_string() ? value->get<std::string>() : value->dump();
 }
 
+/// "412 of 900 ops", "412 ops".
+std::string ops_text(const RecordingCounts& counts) {
+  return counts.expected_ops > 0 ? fmt::format("{} of {} ops", counts.ops, counts.expected_ops)
+                                 : counted(counts.ops, "op");
+}
+
+/// What a dump holds, and who wrote it.
+std::string dump_line(const scenarios::Analysis& analysis, const Terminal& terminal) {
+  const RecordingCounts& counts = analysis.counts;
+  const std::string dot = terminal.utf8 ? " · " : " | ";
+  const std::string tensors = counts.expected_tensors > 0
+                                  ? fmt::format("{} of {} tensors", counts.tensors, counts.expected_tensors)
+                                  : counted(counts.tensors, "tensor");
+  std::string line = analysis.info.isa.empty() ? std::string() : printable(analysis.info.isa, terminal) + dot;
+  line += fmt::format("{}, {}, {}", tensors, counts.steps == 1 ? "1 pass" : fmt::format("{} passes", counts.steps),
+                      counted(counts.requests, "sequence"));
+  if (const std::int64_t stated = counts.tensors - counts.stored_tensors; stated > 0)
+    line += fmt::format("{}of {} statistics alone", dot, stated);
+  return line;
+}
+
 /// One line about the model, the cache and the machine.
 std::string setting_line(const scenarios::Analysis& analysis, const Terminal& terminal) {
+  if (analysis.dumped()) return dump_line(analysis, terminal);
   const std::string dot = terminal.utf8 ? " · " : " | ";
   const auto config = nlohmann::json::parse(analysis.info.config, nullptr, false);
   std::string line;
@@ -34,25 +53,8 @@ std::string setting_line(const scenarios::Analysis& analysis, const Terminal& te
                        knob(knobs, "model.norm"), dot, knob(knobs, "kv.format"), knob(knobs, "kv.policy"), dot);
   }
   const RecordingCounts& counts = analysis.counts;
-  const std::string expected = counts.expected_ops > 0 ? fmt::format(" of {}", counts.expected_ops) : " (of unknown)";
-  return line + fmt::format("{} {}{}{}, {}, {}{} ops", analysis.info.device, analysis.info.isa, dot,
-                            counted(counts.requests, "request"), counted(counts.steps, "step"), counts.ops, expected);
-}
-
-std::string evidence_text(const std::vector<Evidence>& evidence, const Terminal& terminal) {
-  std::vector<std::string> parts;
-  for (const Evidence& item : evidence) {
-    if (parts.size() == kEvidenceShown) break;
-    parts.push_back(fmt::format("{} {}", item.name, printable(to_string(item.value), terminal)));
-  }
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-/// "kv-scale-locked at 2/0/1/kv_store.v_codes[0,3]".
-std::string fault_line(const Fault& fault, const Terminal& terminal) {
-  const std::string place = fault.where.op.empty() ? fault.tensor : place_text(fault.where);
-  const std::string name = paint(terminal, Ink::bold, fault.fault_class);
-  return place.empty() ? name : fmt::format("{} at {}", name, printable(place, terminal));
+  return line + fmt::format("{} {}{}{}, {}, {}", analysis.info.device, analysis.info.isa, dot,
+                            counted(counts.requests, "request"), counted(counts.steps, "step"), ops_text(counts));
 }
 
 /// "20 tokens (12 image), 16 cached".
@@ -83,23 +85,6 @@ std::string_view remedy(std::string_view fault_class) {
     if (fault == fault_class) return setting;
   }
   return {};
-}
-
-struct LinkLook {
-  std::string mark;
-  Ink ink;
-};
-
-LinkLook look(LinkState state, const Terminal& terminal) {
-  switch (state) {
-    case LinkState::found:
-      return {terminal.utf8 ? "●" : "x", Ink::red};
-    case LinkState::not_reached:
-      return {terminal.utf8 ? "○" : "-", Ink::green};
-    case LinkState::not_available:
-      break;
-  }
-  return {"?", Ink::yellow};
 }
 
 }  // namespace
@@ -136,58 +121,6 @@ std::string requests_text(std::span<const scenarios::RequestOutcome> requests, c
   return block;
 }
 
-std::string cascade_text(const Cascade& cascade, const Terminal& terminal) {
-  if (cascade.found() == 0) return {};
-  Terminal inner = terminal;
-  inner.width = terminal.width - 2;
-  std::string block;
-  for (const Link& link : cascade.links) {
-    const LinkLook style = look(link.state, terminal);
-    const std::string place = link.state == LinkState::found ? printable(place_text(link.where), terminal) : "";
-    const std::string title =
-        fmt::format("  {:>2} {} {}", link.number, paint(terminal, style.ink, style.mark),
-                    link.state == LinkState::found ? link.title : paint(terminal, Ink::dim, link.title));
-    const int gap = terminal.width - display_width(title) - display_width(place);
-    block += place.empty() || gap < 2
-                 ? title + '\n'
-                 : title + std::string(static_cast<std::size_t>(gap), ' ') + paint(terminal, Ink::cyan, place) + '\n';
-    if (!link.summary.empty()) block += paragraph("       ", printable(link.summary, terminal), inner);
-  }
-  return block;
-}
-
-std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal) {
-  if (diagnosis.clean()) {
-    return paragraph("",
-                     fmt::format("{}: no fault found in {}.", paint(terminal, Ink::green, "Clean"),
-                                 counted(diagnosis.spread.tokens, "token")),
-                     terminal);
-  }
-  std::string block;
-  if (diagnosis.root_cause) {
-    const Fault& cause = diagnosis.faults.at(*diagnosis.root_cause);
-    block += paragraph("Cause     ", fault_line(cause, terminal), terminal);
-    block += paragraph("          ", printable(cause.summary, terminal), terminal);
-    if (!cause.evidence.empty()) block += paragraph("          ", evidence_text(cause.evidence, terminal), terminal);
-    block += paragraph("Fix       ", printable(cause.fix, terminal), terminal);
-  }
-  std::size_t shown = 0;
-  std::size_t left = 0;
-  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
-    if (diagnosis.root_cause == i) continue;
-    if (shown == kFaultsShown) {
-      ++left;
-      continue;
-    }
-    block += paragraph(shown == 0 ? "Then      " : "          ", fault_line(diagnosis.faults[i], terminal), terminal);
-    ++shown;
-  }
-  if (left > 0) block += fmt::format("          and {} (--format json lists them)\n", counted(left, "more fault"));
-  block += fmt::format("Spread    {} of {} tokens hold a NaN or an Inf\n", diagnosis.spread.bad_tokens,
-                       diagnosis.spread.tokens);
-  return block;
-}
-
 std::string judgement_text(std::span<const scenarios::Missed> missed, const Terminal& terminal) {
   if (missed.empty()) return paint(terminal, Ink::green, "As expected.") + '\n';
   std::string block =
@@ -209,10 +142,12 @@ std::vector<std::string> next_commands(const scenarios::Analysis& analysis, cons
     commands.push_back(fmt::format("{} why {} '{}/0/-/lm_head.logits'", program, recording, request->row.id));
     break;
   }
-  // What was attached from a dump cannot be run again.
-  if (analysis.info.device == kDumpDevice) {
+  const bool fault = analysis.diagnosis.verdict() == Verdict::fault;
+  if (commands.empty() && fault) commands.push_back(fmt::format("{} why {}", program, recording));
+  // What was dumped cannot be run again.
+  if (analysis.dumped()) {
     commands.push_back(fmt::format("{} gui {}", program, recording));
-  } else if (analysis.diagnosis.clean()) {
+  } else if (!fault) {
     commands.push_back(fmt::format("{} replay {}", program, recording));
   } else {
     commands.push_back(fmt::format("{} diagnose {} --counterfactuals", program, recording));
@@ -225,21 +160,27 @@ std::vector<std::string> next_commands(const scenarios::Analysis& analysis, cons
 }
 
 std::string run_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal) {
+  const Diagnosis& diagnosis = analysis.diagnosis;
   std::string text = header_text(analysis, context, terminal);
-  text += fmt::format("\n{}\n{}", paint(terminal, Ink::bold, "Requests"), requests_text(analysis.requests, terminal));
+  const auto answered = [](const scenarios::RequestOutcome& request) {
+    return !request.row.name.empty() || request.prompt_tokens > 0 || !request.row.output_tokens.empty();
+  };
+  if (std::any_of(analysis.requests.begin(), analysis.requests.end(), answered))
+    text += fmt::format("\n{}\n{}", paint(terminal, Ink::bold, "Requests"), requests_text(analysis.requests, terminal));
   if (analysis.front) {
     const Front& front = *analysis.front;
     text += fmt::format("\n{}: request {}, step {}{}, {}\n", paint(terminal, Ink::bold, "Front"), front.request,
                         front.step, front.step == 0 ? " (prefill)" : "", counted(front.tokens, "token"));
     text += front_text(front, terminal);
   }
-  if (const std::string chain = cascade_text(analysis.cascade, terminal); !chain.empty()) {
-    text += fmt::format("\n{}: {} of {} links found\n", paint(terminal, Ink::bold, "Chain"), analysis.cascade.found(),
-                        analysis.cascade.links.size());
-    text += chain;
+  if (const std::string chain = chain_text(diagnosis, terminal); !chain.empty()) {
+    text += fmt::format("\n{}: {}\n{}", paint(terminal, Ink::bold, "Chain"), counted(diagnosis.chain.size(), "event"),
+                        chain);
   }
-  text += '\n' + diagnosis_text(analysis.diagnosis, terminal);
-  text += fmt::format("Hash      {:016x} over {} tensors\n", analysis.digest, analysis.counts.tensors);
+  text += '\n' + diagnosis_text(diagnosis, terminal) + warnings_text(diagnosis, terminal);
+  text += checks_text(diagnosis, terminal) + notes_text(diagnosis, terminal);
+  if (analysis.digest)
+    text += fmt::format("Hash      {:016x} over {} tensors\n", *analysis.digest, analysis.counts.tensors);
   if (context.judged) text += '\n' + judgement_text(context.missed, terminal);
   const std::vector<std::string> commands = next_commands(analysis, context.recording, terminal.program);
   for (std::size_t i = 0; i < commands.size(); ++i) {

@@ -7,8 +7,8 @@
 #include "scenarios/judge.h"
 #include "scenarios/report/text.h"
 
-/// A run as a person reads it in a terminal, from the outside in: what it answered, where it went
-/// wrong, by which links, why, and what to do.
+/// A run as a person reads it in a terminal, from the outside in: what it answered, where it went wrong, by which
+/// events, why, and what to do. The same for recordings and dumps.
 namespace nanscope::report {
 
 /// What is known about a run besides its numbers.
@@ -28,9 +28,6 @@ std::string requests_text(std::span<const scenarios::RequestOutcome> requests, c
 /// The token x layer map, one character a cell. When the tokens do not fit the width, a character
 /// stands for several tokens and shows the worst of them.
 std::string front_text(const Front& front, const Terminal& terminal);
-std::string cascade_text(const Cascade& cascade, const Terminal& terminal);
-/// The cause, its fix, what it led to, and the theories that were rejected.
-std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal);
 std::string judgement_text(std::span<const scenarios::Missed> missed, const Terminal& terminal);
 /// The commands that lead on from here.
 std::vector<std::string> next_commands(const scenarios::Analysis& analysis, const std::string& recording,

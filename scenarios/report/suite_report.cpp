@@ -18,7 +18,7 @@ std::string name_of(const SuiteEntry& entry) { return entry.path.stem().string()
 std::string found_text(const SuiteEntry& entry) {
   if (!entry.run) return entry.error;
   const Diagnosis& diagnosis = entry.run->analysis.diagnosis;
-  if (diagnosis.clean()) return "clean";
+  if (diagnosis.faults.empty()) return std::string(name(diagnosis.verdict()));
   return diagnosis.root_cause ? diagnosis.faults.at(*diagnosis.root_cause).fault_class : "a fault without a cause";
 }
 

@@ -1,0 +1,198 @@
+#include "instrument/diagnosis/chain.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "instrument/diagnosis/chain_events.h"
+#include "instrument/diagnosis/why.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::size_t kMostWalks = 32;
+constexpr std::size_t kMostEvents = 64;
+
+bool shows(const Fault& fault, std::int64_t op) {
+  return op != 0 && std::binary_search(fault.ops.begin(), fault.ops.end(), op);
+}
+
+class ChainBuilder {
+ public:
+  ChainBuilder(Facts& facts, const std::vector<Fault>& faults) : facts_(facts), faults_(faults) {}
+
+  std::vector<Event> run() {
+    for (std::size_t i = 0; i < faults_.size() && events_.size() < kMostEvents; ++i) add_fault(i);
+    add_answer();
+    return in_order();
+  }
+
+ private:
+  using Link = std::optional<std::size_t>;
+
+  /// What led to a fault, and the fault.
+  void add_fault(std::size_t index) {
+    const Fault& fault = faults_[index];
+    const Link cause = fault.because ? Link(of_fault_.at(*fault.because)) : Link();
+    const Link before = walks_++ < kMostWalks ? add_way(index, cause) : cause;
+    Event event;
+    event.kind = fault.fault_class;
+    event.where = fault.where;
+    event.tensor = fault.tensor;
+    event.text = fault.summary;
+    event.evidence = fault.evidence;
+    event.fault = index;
+    of_fault_[index] = add(std::move(event), before);
+    order_.back() = fault.ops.empty() ? fault.where.op_id : fault.ops.front();
+    if (fault.fault_class == "argmax-nan-fallback" && fault.where.request)
+      add_token(*fault.where.request, of_fault_[index]);
+  }
+
+  /// The events on the way from a fault's cause to it; of a root, what set it up.
+  Link add_way(std::size_t index, Link cause) {
+    const Fault& fault = faults_[index];
+    const Tensor* tensor = facts_.run.tensor(fault.where.tensor_id);
+    if (tensor == nullptr || !tensor->known) return cause;
+    const WhyPath path = walk(facts_, element_of(fault, *tensor));
+    return fault.because ? add_hops(path, fault.ops, faults_[*fault.because].ops, cause) : add_setting(path, fault);
+  }
+
+  Element element_of(const Fault& fault, const Tensor& tensor) {
+    std::int64_t row = 0;
+    const Step* step = facts_.run.step(tensor.step);
+    if (step != nullptr && fault.where.tokens) {
+      for (const Span& span : step->spans) {
+        if (span.request == fault.where.request)
+          row = facts_.run.row_at(tensor, span, fault.where.tokens->first).value_or(0);
+      }
+    }
+    Element element = first_bad_element(facts_, tensor, row);
+    if (!RunView::symptomatic(tensor))
+      element = {tensor.id, row, fault.where.channels ? fault.where.channels->first : 0};
+    return element;
+  }
+
+  /// Hops between an effect and its cause, of each kind of event the first.
+  Link add_hops(const WhyPath& path, const std::vector<OpId>& effect, const std::vector<OpId>& cause, Link link) {
+    // What a fault's own op made is told by the fault; what its cause's op made of the values is not.
+    auto end = std::find_if(path.hops.begin(), path.hops.end(), [&](const Hop& hop) {
+      return std::binary_search(cause.begin(), cause.end(), hop.where.op_id) && hop.kind == HopKind::element;
+    });
+    if (end != path.hops.end()) ++end;
+    std::vector<std::string> told;
+    for (auto hop = std::make_reverse_iterator(end); hop != path.hops.rend(); ++hop) {
+      const bool own = std::binary_search(effect.begin(), effect.end(), hop->where.op_id);
+      const bool first = std::binary_search(cause.begin(), cause.end(), hop->where.op_id);
+      if (own || (first && hop->bad)) continue;
+      const std::string kind = bad_kind(facts_, *hop);
+      if (hop->bad && (kind.empty() || std::find(told.begin(), told.end(), kind) != told.end())) continue;
+      for (Event& event : events_at(facts_, *hop)) {
+        if (std::find(told.begin(), told.end(), event.kind) != told.end()) continue;
+        told.push_back(event.kind);
+        link = add(std::move(event), link);
+      }
+    }
+    return link;
+  }
+
+  /// The setting behind a root: where its scale came from, and past its origin what the values went through.
+  Link add_setting(const WhyPath& path, const Fault& fault) {
+    Link link;
+    for (auto hop = path.hops.rbegin(); hop != path.hops.rend(); ++hop) {
+      if (hop->kind == HopKind::scale) {
+        const ScaleRow* scale = facts_.scale_of(hop->where.op_id, hop->where.role);
+        if (scale == nullptr) continue;
+        for (Event& event : scale_events(facts_, *scale)) link = add(std::move(event), link);
+        continue;
+      }
+      const auto number = static_cast<std::size_t>(path.hops.rend() - hop) - 1;
+      if (!path.origin || number <= *path.origin || shows(fault, hop->where.op_id)) continue;
+      for (Event& event : events_at(facts_, *hop)) link = add(std::move(event), link);
+    }
+    return link;
+  }
+
+  void add_token(std::int64_t request, std::size_t because) {
+    if (auto token = token_event(facts_, request)) add(std::move(*token), because);
+  }
+
+  /// Bad logits that no fault tells of, with what led to them.
+  void add_answer() {
+    const bool told = std::any_of(faults_.begin(), faults_.end(),
+                                  [](const Fault& fault) { return fault.fault_class == "argmax-nan-fallback"; });
+    const auto breaks = std::find_if(faults_.begin(), faults_.end(), [](const Fault& fault) { return fault.breaks; });
+    if (told || breaks == faults_.end()) return;
+    for (const StepId step : facts_.run.bad_steps()) {
+      for (const Tensor& tensor : facts_.run.content(step).tensors) {
+        if (tensor.role != "logits" || !tensor.known || !RunView::symptomatic(tensor)) continue;
+        const std::vector<std::int64_t> rows = facts_.run.bad_rows(tensor);
+        const auto row =
+            std::find_if(rows.rbegin(), rows.rend(), [&](std::int64_t one) { return facts_.live(tensor, one); });
+        if (row == rows.rend()) continue;
+        end_at(first_bad_element(facts_, tensor, *row));
+        return;
+      }
+    }
+  }
+
+  void end_at(const Element& element) {
+    const WhyPath path = walk(facts_, element);
+    for (const Hop& hop : path.hops) {
+      for (std::size_t i = faults_.size(); i-- > 0;) {
+        if (!shows(faults_[i], hop.where.op_id)) continue;
+        const Link last = add_hops(path, {}, faults_[i].ops, of_fault_.at(i));
+        const RowToken token = facts_.run.token_of(*facts_.run.tensor(element.tensor), element.row);
+        if (last && token.span != nullptr) add_token(token.span->request, *last);
+        return;
+      }
+    }
+  }
+
+  /// An event that is there already is not told again.
+  std::size_t add(Event event, Link because) {
+    const auto key = std::pair(std::pair(event.where.op_id, event.where.role), event.kind);
+    if (const auto known = known_.find(key); known != known_.end() && !event.fault) return known->second;
+    event.because = because;
+    order_.push_back(event.where.op_id);
+    events_.push_back(std::move(event));
+    known_.emplace(key, events_.size() - 1);
+    return events_.size() - 1;
+  }
+
+  /// In order of execution, as far as no event comes before the one that it is because of.
+  std::vector<Event> in_order() {
+    std::vector<std::size_t> by_op(events_.size());
+    std::iota(by_op.begin(), by_op.end(), std::size_t{0});
+    std::stable_sort(by_op.begin(), by_op.end(), [&](std::size_t a, std::size_t b) { return order_[a] < order_[b]; });
+    std::vector<std::size_t> place(events_.size());
+    for (std::size_t i = 0; i < by_op.size(); ++i) place[by_op[i]] = i;
+    const bool causal = std::all_of(by_op.begin(), by_op.end(), [&](std::size_t i) {
+      return !events_[i].because || place[*events_[i].because] < place[i];
+    });
+    if (!causal) return std::move(events_);
+    std::vector<Event> sorted;
+    for (const std::size_t i : by_op) {
+      sorted.push_back(std::move(events_[i]));
+      if (sorted.back().because) sorted.back().because = place[*sorted.back().because];
+    }
+    return sorted;
+  }
+
+  Facts& facts_;
+  const std::vector<Fault>& faults_;
+  std::vector<Event> events_;
+  std::vector<OpId> order_;  ///< one an event: the op where it stands in the run
+  std::map<std::size_t, std::size_t> of_fault_;
+  std::map<std::pair<std::pair<std::int64_t, std::string>, std::string>, std::size_t> known_;
+  std::size_t walks_ = 0;
+};
+
+}  // namespace
+
+std::vector<Event> chain_of(Facts& facts, const std::vector<Fault>& faults) {
+  return ChainBuilder(facts, faults).run();
+}
+
+}  // namespace nanscope

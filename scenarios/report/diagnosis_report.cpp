@@ -1,0 +1,286 @@
+#include "scenarios/report/diagnosis_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "core/counted.h"
+
+namespace nanscope::report {
+
+namespace {
+
+constexpr std::size_t kFaultsShown = 8;
+constexpr std::size_t kEvidenceShown = 8;
+constexpr std::size_t kNotesShown = 6;
+constexpr std::size_t kLeftShown = 3;
+constexpr std::string_view kMargin = "          ";
+
+/// What becomes of a check, with the word that stands before its block.
+struct State {
+  Checked state;
+  std::string_view lead;
+};
+constexpr std::array kStates = {State{Checked::excluded, "Excluded  "}, State{Checked::not_in_dump, "Not there "},
+                                State{Checked::not_looked_at, "Not seen  "}};
+
+std::string evidence_text(const std::vector<Evidence>& evidence, const Terminal& terminal) {
+  std::vector<std::string> parts;
+  for (const Evidence& item : evidence) {
+    if (parts.size() == kEvidenceShown) break;
+    parts.push_back(fmt::format("{} {}", item.name, printable(to_string(item.value), terminal)));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+/// "kv-scale-locked at 2/0/1/kv_store.v_codes[7]", "f16-overflow in layers.3.mlp.down_proj.output, tokens 3 to 5".
+std::string fault_line(const Fault& fault, const Terminal& terminal) {
+  return fmt::format("{} {}", paint(terminal, Ink::bold, fault.fault_class), printable(place_of(fault), terminal));
+}
+
+std::string cause_text(const Diagnosis& diagnosis, const Terminal& terminal) {
+  if (!diagnosis.root_cause) return {};
+  const Fault& cause = diagnosis.faults.at(*diagnosis.root_cause);
+  std::string block = paragraph("Cause     ", fault_line(cause, terminal), terminal);
+  block += paragraph(kMargin, printable(cause.summary, terminal), terminal);
+  if (!cause.evidence.empty()) block += paragraph(kMargin, evidence_text(cause.evidence, terminal), terminal);
+  return block + paragraph("Fix       ", printable(cause.fix, terminal), terminal);
+}
+
+/// Consequences, or with `roots` what is independent of the root cause.
+std::string others_text(const Diagnosis& diagnosis, bool roots, const Terminal& terminal) {
+  std::string block;
+  std::size_t shown = 0;
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
+    const Fault& fault = diagnosis.faults[i];
+    if (diagnosis.root_cause == i || fault.because.has_value() == roots) continue;
+    if (shown == kFaultsShown) {
+      ++left;
+      continue;
+    }
+    const std::string_view lead = shown++ > 0 ? kMargin : roots ? "Also      " : "Then      ";
+    const std::string tail = roots ? printable(fault.summary, terminal) : reason_text(diagnosis, i);
+    block += paragraph(lead, fmt::format("{}{} {}", fault_line(fault, terminal), roots ? ":" : ",", tail), terminal);
+  }
+  if (left > 0) block += fmt::format("{}and {} (--format json lists them)\n", kMargin, counted(left, "more fault"));
+  return block;
+}
+
+std::string spread_text(const Spread& spread, const Terminal& terminal) {
+  std::string block;
+  if (!spread.first_bad_tensor.empty())
+    block += paragraph("First bad ", printable(spread.first_bad_tensor, terminal), terminal);
+  return block + fmt::format("Spread    {}{} of {} tokens hold a NaN or an Inf\n", spread.at_least ? "at least " : "",
+                             spread.bad_tokens, spread.tokens);
+}
+
+std::string coverage_block(const Recomputation& made, const Terminal& terminal) {
+  std::string block = paragraph("Coverage  ", coverage_text(made), terminal);
+  for (std::size_t i = 0; i < std::min(made.not_recomputed.size(), kLeftShown); ++i) {
+    const Recomputation::Left& left = made.not_recomputed[i];
+    block += paragraph(kMargin, printable(fmt::format("not {}: {}", left.tensor, left.reason), terminal), terminal);
+  }
+  if (made.not_recomputed.size() > kLeftShown) {
+    block += fmt::format("{}and not {} (--format json lists them)\n", kMargin,
+                         counted(made.not_recomputed.size() - kLeftShown, "more op"));
+  }
+  return block;
+}
+
+std::string tokens_clause(const Where& where) {
+  if (!where.tokens) return {};
+  if (where.tokens->first == where.tokens->last) return fmt::format(", token {}", where.tokens->first);
+  return fmt::format(", tokens {} to {}", where.tokens->first, where.tokens->last);
+}
+
+/// By the producer's name where it has one, which no place starts like.
+std::string place_by_name(const std::string& tensor, const Where& where) {
+  const std::string place = tensor_text(where);
+  if (tensor.empty() || tensor == place) return "at " + place_text(where);
+  return "in " + tensor + tokens_clause(where);
+}
+
+std::string checks_markdown(const Diagnosis& diagnosis) {
+  std::string text = "\n| class | looked for | |\n|---|---|---|\n";
+  for (const Check& check : diagnosis.checks) {
+    if (check.state != Checked::found)
+      text += fmt::format("| {} | {} | {} |\n", check.fault_class, name(check.state), markdown_cell(check.text));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string place_of(const Fault& fault) { return place_by_name(fault.tensor, fault.where); }
+
+std::string place_of(const Event& event) {
+  return event.where.op.empty() && event.tensor.empty() ? std::string() : place_by_name(event.tensor, event.where);
+}
+
+std::string coverage_text(const Recomputation& made) {
+  if (made.ops == 0) return "no op could be done again: dump the inputs, outputs and weights of the same ops";
+  const double share =
+      made.elements > 0 ? 100.0 * static_cast<double>(made.explained) / static_cast<double>(made.elements) : 100.0;
+  std::string text = fmt::format("{} done again from dumped inputs, {:.6g} % of {} explained by rounding",
+                                 counted(made.ops, "op"), share, counted(made.elements, "element"));
+  if (!made.not_recomputed.empty()) text += fmt::format("; {} not", counted(made.not_recomputed.size(), "op"));
+  return text;
+}
+
+std::string reason_text(const Diagnosis& diagnosis, std::size_t fault) {
+  const std::optional<std::size_t> because = diagnosis.faults.at(fault).because;
+  if (!because) return "nothing that was found led to it";
+  const Fault& cause = diagnosis.faults.at(*because);
+  return fmt::format("because of {} {}", cause.fault_class, printable(place_of(cause), {}));
+}
+
+std::string progress_text(const Completeness& completeness) {
+  const std::string expected = completeness.expected > 0
+                                   ? fmt::format("{} of {}", completeness.read, counted(completeness.expected, "op"))
+                                   : counted(completeness.read, "op");
+  return completeness.reached.empty() ? fmt::format("{} are there", expected)
+                                      : fmt::format("{} are there, the last is {}", expected, completeness.reached);
+}
+
+std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal) {
+  std::string block;
+  switch (diagnosis.verdict()) {
+    case Verdict::clean:
+      block = paragraph("",
+                        fmt::format("{}: no fault found in {}.", paint(terminal, Ink::green, "Clean"),
+                                    counted(diagnosis.spread.tokens, "token")),
+                        terminal);
+      break;
+    case Verdict::incomplete:
+      block = paragraph("",
+                        fmt::format("{}: the recording ended before the run did, and holds no fault: {}.",
+                                    paint(terminal, Ink::yellow, "Incomplete"),
+                                    printable(progress_text(diagnosis.completeness), terminal)),
+                        terminal);
+      break;
+    case Verdict::fault:
+      block = cause_text(diagnosis, terminal) + others_text(diagnosis, false, terminal) +
+              others_text(diagnosis, true, terminal) + spread_text(diagnosis.spread, terminal);
+      if (diagnosis.completeness.interrupted)
+        block += paragraph("Cut off   ", printable(progress_text(diagnosis.completeness), terminal), terminal);
+      break;
+  }
+  return block + coverage_block(diagnosis.recomputation, terminal);
+}
+
+std::string chain_text(const Diagnosis& diagnosis, const Terminal& terminal) {
+  Terminal inner = terminal;
+  inner.width = terminal.width - 2;
+  std::string block;
+  for (std::size_t i = 0; i < diagnosis.chain.size(); ++i) {
+    const Event& event = diagnosis.chain[i];
+    const std::string mark = paint(terminal, event.fault ? Ink::red : Ink::yellow, terminal.utf8 ? "●" : "x");
+    const std::string title = fmt::format("  {:>2} {} {}", i + 1, mark, event.kind);
+    const std::string place = printable(place_of(event), terminal);
+    const int gap = terminal.width - display_width(title) - display_width(place);
+    block += gap < 2
+                 ? title + '\n'
+                 : title + std::string(static_cast<std::size_t>(gap), ' ') + paint(terminal, Ink::cyan, place) + '\n';
+    if (!event.text.empty()) block += paragraph("       ", printable(event.text, terminal), inner);
+  }
+  return block;
+}
+
+std::string checks_text(const Diagnosis& diagnosis, const Terminal& terminal) {
+  std::string block;
+  for (const State& state : kStates) {
+    bool led = false;
+    for (const Check& check : diagnosis.checks) {
+      if (check.state != state.state) continue;
+      block += paragraph(led ? kMargin : state.lead,
+                         fmt::format("{}: {}", check.fault_class, printable(check.text, terminal)), terminal);
+      led = true;
+    }
+  }
+  return block;
+}
+
+std::string warnings_text(const Diagnosis& diagnosis, const Terminal& terminal) {
+  std::string block;
+  for (const Warning& warning : diagnosis.warnings) {
+    std::string text =
+        fmt::format("{}: {}", paint(terminal, Ink::yellow, warning.kind), printable(warning.summary, terminal));
+    if (warning.more > 0) text += fmt::format(" ({} less so)", counted(warning.more, "more tensor"));
+    block += paragraph(block.empty() ? "Warning   " : kMargin, text, terminal);
+    block += paragraph(kMargin, printable(warning.advice, terminal), terminal);
+  }
+  return block;
+}
+
+std::string notes_text(const Diagnosis& diagnosis, const Terminal& terminal) {
+  std::string block;
+  const std::vector<RunNote>& notes = diagnosis.notes;
+  for (std::size_t i = 0; i < std::min(notes.size(), kNotesShown); ++i) {
+    const std::string text = notes[i].tensor.empty() ? notes[i].text : notes[i].tensor + ": " + notes[i].text;
+    block += paragraph(i == 0 ? "Note      " : kMargin, printable(text, terminal), terminal);
+  }
+  if (notes.size() > kNotesShown)
+    block +=
+        fmt::format("{}and {} (--format json lists them)\n", kMargin, counted(notes.size() - kNotesShown, "more note"));
+  return block;
+}
+
+std::string markdown_cell(std::string_view text) {
+  std::string escaped;
+  for (const char c : printable(text, {})) {
+    if (c == '|' || c == '<' || c == '`' || c == '*' || c == '_') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string diagnosis_markdown(const Diagnosis& diagnosis) {
+  std::string text;
+  if (diagnosis.verdict() == Verdict::clean) text += "**Clean.**\n\n";
+  if (diagnosis.verdict() == Verdict::incomplete) {
+    text += fmt::format("**Incomplete:** {}, and no fault until there.\n\n",
+                        markdown_cell(progress_text(diagnosis.completeness)));
+  }
+  if (diagnosis.root_cause) {
+    const Fault& cause = diagnosis.faults.at(*diagnosis.root_cause);
+    text += fmt::format("**{}** {}: {}\n\n**Fix:** {}\n\n", cause.fault_class, markdown_cell(place_of(cause)),
+                        markdown_cell(cause.summary), markdown_cell(cause.fix));
+    text += "| evidence | |\n|---|---|\n";
+    for (const Evidence& item : cause.evidence)
+      text += fmt::format("| {} | {} |\n", markdown_cell(item.name), markdown_cell(to_string(item.value)));
+    text += fmt::format("\nFirst bad tensor {}; {}{} of {} tokens hold a NaN or an Inf.\n",
+                        markdown_cell(diagnosis.spread.first_bad_tensor), diagnosis.spread.at_least ? "at least " : "",
+                        diagnosis.spread.bad_tokens, diagnosis.spread.tokens);
+  }
+  if (diagnosis.faults.size() > 1) {
+    text += "\n| fault | where | because | what |\n|---|---|---|---|\n";
+    for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
+      const Fault& fault = diagnosis.faults[i];
+      const std::string because = fault.because ? diagnosis.faults.at(*fault.because).fault_class : std::string();
+      text += fmt::format("| {} | {} | {} | {} |\n", fault.fault_class, markdown_cell(place_of(fault)), because,
+                          markdown_cell(fault.summary));
+    }
+  }
+  if (!diagnosis.chain.empty()) {
+    text += "\n| event | | where | |\n|--:|---|---|---|\n";
+    for (std::size_t i = 0; i < diagnosis.chain.size(); ++i) {
+      const Event& event = diagnosis.chain[i];
+      text += fmt::format("| {} | {} | {} | {} |\n", i + 1, event.kind, markdown_cell(place_of(event)),
+                          markdown_cell(event.text));
+    }
+  }
+  for (const Warning& warning : diagnosis.warnings)
+    text +=
+        fmt::format("\n**{}**: {} {}\n", warning.kind, markdown_cell(warning.summary), markdown_cell(warning.advice));
+  text += fmt::format("\n{}.\n", markdown_cell(coverage_text(diagnosis.recomputation)));
+  text += checks_markdown(diagnosis);
+  for (const RunNote& note : diagnosis.notes)
+    text += fmt::format("\n- {}", markdown_cell(note.tensor.empty() ? note.text : note.tensor + ": " + note.text));
+  return diagnosis.notes.empty() ? text : text + '\n';
+}
+
+}  // namespace nanscope::report

@@ -1,0 +1,36 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "instrument/diagnosis/diagnosis.h"
+#include "scenarios/report/text.h"
+
+/// A diagnosis as a person reads it, the same for recordings and dumps: blocks of lines that end with a newline, empty
+/// when there is nothing to say.
+namespace nanscope::report {
+
+/// The verdict with its cause, its fix, what it led to and what is independent of it; of a clean run, what was covered.
+std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal);
+/// The events from a root cause to the answer, each with its place and one sentence.
+std::string chain_text(const Diagnosis& diagnosis, const Terminal& terminal);
+/// What was looked for: checked and excluded with the figure; not in the dump, with what to capture; not looked at.
+std::string checks_text(const Diagnosis& diagnosis, const Terminal& terminal);
+std::string warnings_text(const Diagnosis& diagnosis, const Terminal& terminal);
+/// What was not understood or not read.
+std::string notes_text(const Diagnosis& diagnosis, const Terminal& terminal);
+
+std::string diagnosis_markdown(const Diagnosis& diagnosis);
+
+/// "412 ops done again from their inputs, 99.998 % of 1234567 elements explained by rounding".
+std::string coverage_text(const Recomputation& made);
+/// Why a fault is told: "because of kv-scale-locked in ...", or that nothing led to it.
+std::string reason_text(const Diagnosis& diagnosis, std::size_t fault);
+/// "412 of 900 ops are there, the last is 2/0/3/mlp_act": how far an interrupted recording got.
+std::string progress_text(const Completeness& completeness);
+/// As the producer wrote it, else as commands take it.
+std::string place_of(const Fault& fault);
+std::string place_of(const Event& event);
+/// A cell of a Markdown table: no pipe may end it, no markup may start in it.
+std::string markdown_cell(std::string_view text);
+
+}  // namespace nanscope::report
