@@ -181,13 +181,30 @@ class Framer {
     return !frame_.spans.empty() && by_positions_too(mask->count() > width * frame_.batch);
   }
 
+  /// The key of the first row's own token: the rows are the last of the keys, or a mask over all slots of a cache ends
+  /// before its width.
+  template <class Visible>
+  std::int64_t diagonal(std::int64_t width, const Visible& visible) const {
+    const std::int64_t length = frame_length();
+    std::map<std::int64_t, std::int64_t> votes;
+    for (std::int64_t t = 0; t < length; ++t) {
+      std::int64_t last = width - 1;
+      while (last >= 0 && !visible(t, last)) --last;
+      if (last >= t) ++votes[last - t];
+    }
+    for (const auto& [offset, count] : votes) {
+      if (2 * count > length && offset + length <= width) return offset;
+    }
+    return width - length;
+  }
+
   /// A token that another row sees, or that sees itself, is somebody's. A causal mask that lets padding see all keys (so
   /// that its softmax has something to go over) lets it see the next one too. A mask that hides every token from itself
   /// says nothing of padding.
   template <class Visible>
   void by_grid(std::int64_t b, std::int64_t width, const Visible& visible) {
     const std::int64_t length = frame_length();
-    const std::int64_t past = width - length;
+    const std::int64_t past = diagonal(width, visible);
     std::int64_t own = 0;
     std::int64_t next = 0;
     for (std::int64_t t = 0; t < length; ++t) {

@@ -157,7 +157,8 @@ bool Layout::plain() const {
 Layout layout_of(const DumpTensor& tensor, const Frame& frame, const Geometry& geometry, int half) {
   const std::string& role = tensor.at.role;
   const Form form = tensor.at.form;
-  const bool values = form == Form::value || form == Form::codes || form == Form::dequantised || form == Form::raw;
+  const bool values = form == Form::value || form == Form::codes || form == Form::dequantised || form == Form::raw ||
+                      form == Form::masked || form == Form::partial;
   const Shape& shape = tensor.shape;
   if (!values) return matrix(shape, Axis::none);
   if (one_of(role, {"k_cache", "v_cache", "kv_cache"})) {

@@ -40,7 +40,8 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
     std::erase_if(found, [&](Index index) { return tensor(index).at.port == Port::input; });
     // What attention is called with is behind the rotation, where there is one.
     const bool rotates = seen("rope") || seen("q_rot") || seen("k_rot") || cos_ != 0;
-    if (rotates && letter != "v" && seen(std::string(letter) + "_proj")) {
+    const bool named = !find_role(std::string(letter) + "_rot").empty();
+    if (rotates && letter != "v" && !named && seen(std::string(letter) + "_proj")) {
       std::erase_if(found, [&](Index index) {
         return tensor(index).at.op == letter && tensor(index).name.find("pre") == std::string::npos;
       });

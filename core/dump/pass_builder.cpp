@@ -1,5 +1,7 @@
 #include "core/dump/pass_builder.h"
 
+#include "core/dump/name_words.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,9 +57,43 @@ void PassBuilder::settle_checkpoints() {
   }
 }
 
+/// Where a name says "before the rotation", the plain one of the same letter is behind it.
+void PassBuilder::settle_rotated() {
+  const auto letter_of = [](const TensorName& at) -> std::string {
+    if (at.port == Port::input || at.form != Form::value) return {};
+    for (const std::string letter : {"q", "k"}) {
+      if (at.role == letter && (at.op == letter || at.op == letter + "_proj")) return letter;
+    }
+    return {};
+  };
+  const auto before = [](const DumpTensor& one) {
+    const std::string words = in_words(one.name);
+    return words.find("pre_rope") != std::string::npos || words.find("before_rope") != std::string::npos ||
+           words.find("unrotated") != std::string::npos || words.find("cur_lin") != std::string::npos;
+  };
+  const auto key = [](const TensorName& at, const std::string& letter) {
+    return fmt::format("{}|{}|{}|{}", at.pass(), at.tower, at.layer.value_or(-1), letter);
+  };
+  std::set<std::string> said;
+  for (const DumpTensor& one : run_.dump_.tensors) {
+    const std::string letter = letter_of(one.at);
+    if (!letter.empty() && before(one)) said.insert(key(one.at, letter));
+  }
+  for (DumpTensor& one : run_.dump_.tensors) {
+    const std::string letter = letter_of(one.at);
+    if (letter.empty() || before(one) || !said.contains(key(one.at, letter))) continue;
+    const std::string words = in_words(one.name);
+    if (one.at.op != letter && words.find("cur") == std::string::npos) continue;
+    one.at.op = one.at.role = letter + "_rot";
+    one.at.kind = OpKind::rope;
+    one.at.port = Port::output;
+  }
+}
+
 /// What a name means depends on what else is there.
 void PassBuilder::settle_names() {
   settle_checkpoints();
+  settle_rotated();
   const auto note = [&](const TensorName& at) { seen_.insert({at.tower, at.op}); };
   std::vector<Index> cosines;
   for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {
@@ -456,11 +492,39 @@ std::int64_t PassBuilder::request_of(const DumpTensor& any, std::size_t sequence
   return requests_.emplace(key, static_cast<std::int64_t>(requests_.size())).first->second;
 }
 
+/// Where the rows of a pass stand is often written by one rank alone: what the others lack of it, of the same step.
+std::vector<PassBuilder::Index> PassBuilder::shared_by_ranks(const std::vector<std::size_t>& tensors) const {
+  std::vector<Index> found;
+  const TensorName& own = tensor(tensors.front()).at;
+  if (!own.rank) return found;
+  constexpr std::string_view kWritten = "tokens positions mask seq_lens query_start_loc query_lens slot_mapping block_table";
+  const auto has = [&](const std::string& role) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](Index index) { return tensor(index).at.role == role; });
+  };
+  std::optional<std::int64_t> from;
+  for (Index index = 0; index < run_.dump_.tensors.size(); ++index) {
+    const TensorName& at = tensor(index).at;
+    const bool same_step = at.rank && at.rank != own.rank && at.run == own.run && at.step == own.step && at.request == own.request;
+    if (!same_step || at.layer || at.port == Port::input || !emitted_.contains(index) || !listed(kWritten, at.role)) continue;
+    if ((from && from != at.rank) || has(at.role)) continue;
+    from = at.rank;
+    found.push_back(index);
+  }
+  return found;
+}
+
 void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
   members_.clear();
   roles_.clear();
   std::vector<const DumpTensor*> pass;
   for (const Index index : tensors) {
+    const TensorName& at = tensor(index).at;
+    const Scope scope{at.tower, at.layer, at.expert};
+    members_[scope].insert({{at.op, at.port, at.index, at.form}, index});
+    roles_[scope].insert({{at.role, at.form}, index});
+    pass.push_back(&tensor(index));
+  }
+  for (const Index index : shared_by_ranks(tensors)) {
     const TensorName& at = tensor(index).at;
     const Scope scope{at.tower, at.layer, at.expert};
     members_[scope].insert({{at.op, at.port, at.index, at.form}, index});
@@ -503,6 +567,7 @@ void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
   step.rows = frame_.rows;
   step.batch = frame_.batch;
   step.spans = frame_.spans;
+  step.placed = frame_.placed;
   const bool prefill =
       std::any_of(step.spans.begin(), step.spans.end(), [](const Span& span) { return span.rows > 1; });
   step.kind = prefill ? StepKind::prefill : StepKind::decode;

@@ -54,6 +54,8 @@ class PassBuilder {
   const DumpTensor& tensor(Index index) const { return run_.dump_.tensors[index]; }
   void settle_names();
   void settle_checkpoints();
+  std::vector<Index> shared_by_ranks(const std::vector<std::size_t>& tensors) const;
+  void settle_rotated();
   bool embeds_inside(const TensorName& at) const;
   bool is_cosine(Index index) const;
   bool seen(std::string_view op) const { return seen_.contains({scope_.tower, std::string(op)}); }

@@ -30,6 +30,9 @@ void PassBuilder::build_tower(const std::string& name) {
       if (role == "sin") sin_ = id;
       if (role == "positions") positions_ = id;
     }
+    if (role == "positions" && positions_ == 0) {
+      if (const auto given = parameter(role, role)) positions_ = emit_parameter(*given);
+    }
   }
   const auto tokens = parameter("tokens", "tokens");
   Inputs inputs;
@@ -83,6 +86,7 @@ TensorId PassBuilder::layer(TensorId x) {
   }
   x = input_of("layer", x);
   std::vector<Index> outs = outputs_of("layer", "resid");
+  std::erase_if(outs, [&](Index index) { return tensor(index).at.op != "layer" && tensor(index).at.op != "resid"; });
   const bool inside = seen_any(kAttentionOps) || seen_any(kMlpOps) || seen_any(kMixtureOps) ||
                       seen_any({"self_attn", "mlp", "attn_norm", "mlp_norm"});
   if (!inside) return emit("layer", OpKind::block, {{"x", x, {}}}, {"resid", outs});

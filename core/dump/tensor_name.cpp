@@ -64,7 +64,7 @@ bool take_place(TensorName& name, std::string_view text) {
 
 /// A norm's order and a term of a loss are no layers: "l2_norm".
 bool is_norm_order(std::string_view first, std::string_view rest) {
-  return first.size() == 2 && first.front() == 'l' && (rest.starts_with("norm") || rest.starts_with("loss"));
+  return (first == "l1" || first == "l2") && (rest == "norm" || rest == "loss" || rest.starts_with("norm_"));
 }
 
 /// "w_l0_expert1_up": a weight by its first word.
@@ -247,7 +247,7 @@ void settle_form(TensorName& name) {
   const bool of_cache =
       name.role == "k_cache" || name.role == "v_cache" || name.role == "k_read" || name.role == "v_read";
   const std::string letter = name.role.substr(0, 1);
-  if (of_cache && name.form == Form::codes) name.form = Form::value;
+  if (of_cache && (name.form == Form::codes || name.form == Form::raw)) name.form = Form::value;
   if (of_cache && name.form == Form::dequantised) {
     name.role = letter + "_read";
     name.form = Form::value;
@@ -302,6 +302,7 @@ bool take_side(TensorName& name, Path path, int index, int depth);
 
 /// The same where words of a form stand at an end of the last segment.
 bool take_with_form(TensorName& name, Path path, int index, int depth = 0) {
+  if (path.empty() && name.layer && name.form == Form::value) return take_module(name, path, {Port::output, index});
   if (path.empty() || depth > 3) return false;
   if (take_path(name, path, index)) return true;
   if (take_rotated(name, path)) return true;

@@ -30,6 +30,7 @@ struct Step {
   std::string pass;        ///< how the dump's folders call it; empty in recordings
   std::int64_t rows = 0;   ///< of its activations
   std::int64_t batch = 1;  ///< rows are `batch` sequences of rows / batch frame positions each
+  bool placed = true;      ///< false: nothing says at which positions the rows stand, it was guessed
   std::vector<Span> spans;
 
   const Span* span_at(std::int64_t row) const;

@@ -264,7 +264,9 @@ class StepWalk {
         for (std::size_t row = 0; row < marks.size(); ++row) {
           if (!bad->second[row]) continue;
           const auto at = static_cast<std::int64_t>(row);
-          if (!marks[row]) marks[row] = (out.known && is_sink(out, at)) || (stores(*op) && out.axis != Axis::slots);
+          // A table of block scales has room for more blocks than there are: what is not read of it harms nobody.
+          const bool table = op->kind == OpKind::block_quantise && out.role == "scales";
+          if (!marks[row]) marks[row] = (out.known && !table && is_sink(out, at)) || (stores(*op) && out.axis != Axis::slots);
           if (!marks[row]) continue;
           each_source(*op, out, at, [&](const Tensor& in, std::int64_t from) {
             const Rows& rows = bad_.at(in.id);

@@ -92,7 +92,10 @@ bool Recomputer::settled(const Op& op, const Tensor& out) {
 bool Recomputer::understood(const Op& op) const {
   for (const auto& [key, group] : groups_) {
     const auto same = [&](const auto& one) { return one.first == op.id; };
-    if (std::any_of(group.ops.begin(), group.ops.end(), same)) return group.came_out > 0 || group.share > kMostly;
+    if (std::none_of(group.ops.begin(), group.ops.end(), same)) continue;
+    // A base of the rotary embedding that is not the model's turns the first positions nearly alike.
+    const bool searched = op.kind == OpKind::rope && op.input("cos") == 0;
+    return group.came_out > 0 || (group.share > kMostly && !searched);
   }
   return false;
 }
@@ -121,8 +124,46 @@ double Recomputer::best_share(const Op& op, const Tensor& out) {
   for (const OpForm& form : recipe_of(op.kind)->forms(values_, op, out)) {
     const auto judged = judge(op, out, form, {}, kSampleRows / 2);
     if (judged && judged->elements > 0) best = std::max(best, judged->share());
+    if (best >= kExplained) break;
   }
   return best;
+}
+
+/// How a form does on the ops that choose it: those whose inputs and output are there, the first few.
+Recomputer::Tried Recomputer::try_form(const OpForm& form, std::vector<std::pair<OpId, TensorId>>& sample,
+                                       std::span<const std::pair<OpId, TensorId>> members) {
+  Tried tried;
+  const bool first = sample.empty();
+  for (const auto& [id, tensor] : first ? members : std::span<const std::pair<OpId, TensorId>>(sample)) {
+    const Op* one = facts_.run.op(id);
+    const Tensor* made = facts_.run.tensor(tensor);
+    if (one == nullptr || made == nullptr || !made->known || made->count() == 0) continue;
+    const auto judged = judge(*one, *made, form, {}, kSampleRows);
+    if (!judged || judged->elements == 0) continue;
+    tried.add(judged->share());
+    if (first) sample.emplace_back(id, tensor);
+    if (tried.ops >= static_cast<int>(kSampleOps)) break;
+  }
+  return tried;
+}
+
+/// The same for an op that was not dumped, by what reads it.
+Recomputer::Tried Recomputer::try_form_by_readers(const std::string& key, const OpForm& form) {
+  Tried tried;
+  const std::vector<std::pair<OpId, TensorId>> members = groups_[key].ops;
+  groups_[key].form = form;
+  values_.forget();
+  for (std::size_t m = 0; m < members.size() && m < 2; ++m) {
+    const Tensor* made = facts_.run.tensor(members[m].second);
+    if (made == nullptr || made->known) continue;
+    const auto readers = known_readers(*made, 0);
+    if (readers.empty()) continue;
+    const Op* reader = facts_.run.op(readers.front().first);
+    const Tensor* shown = facts_.run.tensor(readers.front().second);
+    if (shown != nullptr && reader != nullptr) tried.add(best_share(*reader, *shown));
+  }
+  values_.forget();
+  return tried;
 }
 
 void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor& out) {
@@ -134,53 +175,24 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
   groups_[key].form = forms.front();
   groups_[key].only_form = forms.size() == 1;
   ++choosing_;
-  struct Tried {
-    int came_out = 0;
-    double share = 0;
-  };
-  std::vector<Tried> tried(forms.size());
   const std::vector<std::pair<OpId, TensorId>> members = groups_[key].ops;
-  std::size_t ops = 0;
-  const auto count = [&](std::size_t i, double share) {
-    tried[i].came_out += share >= 0.99 ? 1 : 0;
-    tried[i].share += share;
-  };
-  for (const auto& [id, tensor] : members) {
-    const Op* one = facts_.run.op(id);
-    const Tensor* made = facts_.run.tensor(tensor);
-    if (one == nullptr || made == nullptr || !made->known || made->count() == 0) continue;
-    bool any = false;
-    for (std::size_t i = 0; i < forms.size(); ++i) {
-      const auto judged = judge(*one, *made, forms[i], {}, kSampleRows);
-      if (!judged || judged->elements == 0) continue;
-      any = true;
-      count(i, judged->share());
-    }
-    if (any && ++ops >= kSampleOps) break;
-  }
-  for (std::size_t m = 0; ops == 0 && forms.size() > 1 && m < members.size() && m < 2; ++m) {
-    const Tensor* made = facts_.run.tensor(members[m].second);
-    if (made == nullptr || made->known) continue;
-    const auto readers = known_readers(*made, 0);
-    for (std::size_t i = 0; i < forms.size() && !readers.empty(); ++i) {
-      groups_[key].form = forms[i];
-      values_.forget();
-      const Tensor* shown = facts_.run.tensor(readers.front().second);
-      const Op* reader = facts_.run.op(readers.front().first);
-      if (shown != nullptr && reader != nullptr) count(i, best_share(*reader, *shown));
-    }
-    values_.forget();
-  }
+  std::vector<std::pair<OpId, TensorId>> sample;
   std::size_t best = 0;
-  for (std::size_t i = 1; i < forms.size(); ++i) {
-    const bool better = tried[i].came_out != tried[best].came_out ? tried[i].came_out > tried[best].came_out
-                                                                  : tried[i].share > tried[best].share + 1e-9;
-    if (better) best = i;
+  Tried most;
+  // The first that explains everything is as good as any: later ones are less usual.
+  for (std::size_t i = 0; i < forms.size() && !most.all(); ++i) {
+    const Tried tried = try_form(forms[i], sample, members);
+    if (i == 0 || tried.better_than(most)) best = i, most = tried;
+  }
+  const bool shown = !sample.empty();
+  for (std::size_t i = 0; !shown && forms.size() > 1 && i < forms.size() && !most.all(); ++i) {
+    const Tried tried = try_form_by_readers(key, forms[i]);
+    if (i == 0 || tried.better_than(most)) best = i, most = tried;
   }
   --choosing_;
   groups_[key].form = forms[best];
-  groups_[key].came_out = tried[best].came_out;
-  groups_[key].share = ops > 0 ? tried[best].share / static_cast<double>(ops) : 0;
+  groups_[key].came_out = most.came_out;
+  groups_[key].share = shown && most.ops > 0 ? most.share / most.ops : 0;
 }
 
 std::optional<Prediction> Recomputer::predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,

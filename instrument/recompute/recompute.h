@@ -15,6 +15,9 @@
 
 namespace nanscope {
 
+/// Elements that may be off without a finding: rounding that the bound does not cover, a few in a thousand.
+inline constexpr double kExplained = 0.999;
+
 /// One element where the recomputed value is furthest off, in units of its bound.
 struct WorstElement {
   std::int64_t row = -1;
@@ -89,6 +92,24 @@ class Recomputer {
   };
   std::string group_of(const Op& op, const Tensor& out) const;
   void choose_form(const std::string& key, const Op& op, const Tensor& out);
+  /// What a form does for the ops that it is tried on.
+  struct Tried {
+    int ops = 0;
+    int came_out = 0;  ///< of them
+    double share = 0;  ///< of elements, summed over the ops
+    void add(double one) {
+      ++ops;
+      came_out += one >= 0.99 ? 1 : 0;
+      share += one;
+    }
+    bool all() const { return ops > 0 && share >= kExplained * ops; }
+    bool better_than(const Tried& other) const {
+      return came_out != other.came_out ? came_out > other.came_out : share > other.share + 1e-9;
+    }
+  };
+  Tried try_form(const OpForm& form, std::vector<std::pair<OpId, TensorId>>& sample,
+                 std::span<const std::pair<OpId, TensorId>> members);
+  Tried try_form_by_readers(const std::string& key, const OpForm& form);
   std::vector<std::pair<OpId, TensorId>> known_readers(const Tensor& out, int depth);
   double best_share(const Op& op, const Tensor& out);
   void compare(const Prediction& prediction, const Tensor& out, std::int64_t first, Recomputed& into);
@@ -105,8 +126,5 @@ class Recomputer {
   std::unordered_map<TensorId, std::size_t> by_tensor_;
   std::vector<NotRecomputed> not_recomputed_;
 };
-
-/// Elements that may be off without a finding: rounding that the bound does not cover, a few in a thousand.
-inline constexpr double kExplained = 0.999;
 
 }  // namespace nanscope

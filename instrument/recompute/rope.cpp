@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
@@ -41,6 +42,64 @@ std::int64_t table_row(const Angles& angles, const Step& step, std::int64_t row,
   return position >= 0 && position < angles.rows ? position : -1;
 }
 
+/// How far pair `pair` of a row is turned, over all heads, in radians; nothing when it holds zeros.
+std::optional<double> turned_by(const std::vector<float>& x, const std::vector<float>& out, std::int64_t width,
+                                std::int64_t rotated, int pairing, std::int64_t pair) {
+  double along = 0;
+  double across = 0;
+  for (std::int64_t head = 0; (head + 1) * width <= static_cast<std::int64_t>(x.size()); ++head) {
+    const std::int64_t first = head * width + (pairing == kHalves ? pair : 2 * pair);
+    const auto a = static_cast<std::size_t>(first);
+    const auto b = static_cast<std::size_t>(first + (pairing == kHalves ? rotated / 2 : 1));
+    along += double{x[a]} * double{out[a]} + double{x[b]} * double{out[b]};
+    across += double{x[a]} * double{out[b]} - double{x[b]} * double{out[a]};
+  }
+  if (!std::isfinite(along) || !std::isfinite(across) || (along == 0 && across == 0)) return std::nullopt;
+  return std::atan2(across, along);
+}
+
+/// The base that two rows of consecutive positions, or the row of position 1, are turned by; nothing when they do not
+/// agree on one. theta_i = base^(-2 i / d): Su et al., "RoFormer", arXiv:2104.09864.
+std::optional<double> base_shown(Values& values, const Op& op, const Tensor& out, int pairing, int part) {
+  RunView& run = values.run();
+  const Tensor* x = run.input(op, "x");
+  if (x == nullptr || !x->known || !out.known || x->channels != out.channels || x->tokens != out.tokens) return std::nullopt;
+  const std::int64_t width = out.heads > 1 ? out.width() : x->width();
+  const std::int64_t rotated = width / part - (width / part) % 2;
+  if (rotated < 4 || width <= 0) return std::nullopt;
+  for (std::int64_t row = 0; row < out.tokens; ++row) {
+    const RowToken here = run.token_of(out, row);
+    const RowToken before = row > 0 ? run.token_of(out, row - 1) : RowToken{};
+    const bool follows = before.span != nullptr && before.span == here.span && here.position == before.position + 1;
+    if (here.span == nullptr || (here.position != 1 && !follows)) continue;
+    const auto angle = [&](std::int64_t at, std::int64_t pair) -> std::optional<double> {
+      const auto a = run.row_values(*x, at);
+      const auto b = run.row_values(out, at);
+      return a && b && a->size() == b->size() ? turned_by(*a, *b, width, rotated, pairing, pair) : std::nullopt;
+    };
+    std::vector<double> bases;
+    for (std::int64_t pair = 1; pair < rotated / 2; ++pair) {
+      const auto now = angle(row, pair);
+      const auto then = here.position == 1 ? std::optional(0.0) : angle(row - 1, pair);
+      if (!now || !then) continue;
+      const double theta = std::remainder(*now - *then, 2 * std::numbers::pi);
+      if (theta < 0.05 || theta > 1) continue;
+      bases.push_back(std::pow(theta, -static_cast<double>(rotated) / static_cast<double>(2 * pair)));
+    }
+    if (bases.empty()) continue;
+    std::sort(bases.begin(), bases.end());
+    const double middle = bases[bases.size() / 2];
+    return middle > 10 && middle < 1e12 ? std::optional(middle) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// As configurations have it, in one or two digits.
+double rounded_base(double base, int digits) {
+  const double unit = std::pow(10.0, std::floor(std::log10(base)) - digits + 1);
+  return std::round(base / unit) * unit;
+}
+
 }  // namespace
 
 std::vector<OpForm> forms_rope(Values& values, const Op& op, const Tensor& out) {
@@ -63,7 +122,13 @@ std::vector<OpForm> forms_rope(Values& values, const Op& op, const Tensor& out) 
     }
     if (given) continue;
     for (const int part : kParts) {
-      for (const double base : kBases) {
+      std::vector<double> bases(kBases.begin(), kBases.end());
+      if (const auto shown = base_shown(values, op, out, pairing, part)) {
+        for (const double one : {rounded_base(*shown, 1), rounded_base(*shown, 2), *shown}) {
+          if (std::find(bases.begin(), bases.end(), one) == bases.end()) bases.push_back(one);
+        }
+      }
+      for (const double base : bases) {
         forms.push_back({.text = "base " + std::to_string(static_cast<long long>(base)) + ", pairs of " + pairs,
                          .variant = pairing,
                          .number = base,
@@ -78,7 +143,9 @@ std::vector<OpForm> forms_rope(Values& values, const Op& op, const Tensor& out) 
 std::vector<OpForm> faults_rope(Values& values, const Op& op, const Tensor& out) {
   std::vector<OpForm> forms;
   const OpForm chosen = values.recomputer().form_of(op, out);
+  const Step* step = values.run().step(out.step);
   for (const int shift : {-1, 1, 2, -2}) {
+    if (step == nullptr || !step->placed) break;
     OpForm form = chosen;
     form.shift = shift;
     form.text = "positions off by " + std::to_string(shift);

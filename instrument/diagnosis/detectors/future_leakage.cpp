@@ -23,6 +23,7 @@ struct Leak {
   std::vector<std::int64_t> rows;
   std::int64_t could = 0;  ///< rows that have later keys
   std::int64_t seen = 0;   ///< later keys with a probability, over all rows and heads
+  std::int64_t later = 0;  ///< later keys, over all rows and heads
   std::int64_t row = -1;   ///< of the largest
   std::int64_t head = -1;
   std::int64_t key = -1;
@@ -33,7 +34,7 @@ struct Leak {
 
 /// Of probabilities, or of scores where later keys are hidden from some row at least.
 Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
-  Leak leak{&op, &tensor, {}, 0, 0, -1, -1, -1, 0};
+  Leak leak{&op, &tensor, {}, 0, 0, 0, -1, -1, -1, 0};
   RunView& run = survey.run();
   const Step* step = run.step(tensor.step);
   const std::int64_t keys = keys_of(tensor);
@@ -52,6 +53,7 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
       const std::int64_t position = positions[static_cast<std::size_t>(key)];
       if (position <= token.position || position >= token.span->context) continue;
       later = true;
+      ++leak.later;
       const float value = (*values)[c];
       const bool visible = scores ? value > kHidden : value > 0;
       hidden += visible ? 0 : 1;
@@ -72,10 +74,13 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
   return leak;
 }
 
-/// Whether a token may see later ones here: an encoder, or a tower that looks at images.
+/// Whether a token may see later ones here: an encoder, or a tower that looks at images. Sharp probabilities are zero
+/// for many keys without any mask.
 bool bidirectional(Survey& survey, const std::vector<Leak>& leaks) {
-  constexpr double kNearlyAll = 0.9;
-  const bool everywhere = std::all_of(leaks.begin(), leaks.end(), [](const Leak& leak) { return leak.share() >= kNearlyAll; });
+  constexpr double kMany = 0.25;
+  const bool everywhere = std::all_of(leaks.begin(), leaks.end(), [](const Leak& leak) {
+    return static_cast<double>(leak.seen) >= kMany * static_cast<double>(leak.later);
+  });
   if (!everywhere) return false;
   for (const Step& step : survey.run().steps()) {
     if (step.kind == StepKind::decode) return false;

@@ -6,6 +6,7 @@
 
 #include "core/counted.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
+#include "instrument/diagnosis/why.h"
 #include "instrument/recompute/scaled.h"
 #include "core/run/scales.h"
 
@@ -111,6 +112,40 @@ void look_at_ledger(Survey& survey, Findings& out, std::int64_t& looked_at) {
   }
 }
 
+/// Padding, packing or cast: what made the scale of a block NaN.
+std::string_view fix_of_block(const Op& quantise, std::int64_t channel) {
+  const auto* how = quantise.get<BlockAttributes>();
+  if (how != nullptr && how->blocks && channel >= *how->blocks)
+    return "zero the table of scales when it is allocated, or read no more scales than there are blocks";
+  if (how != nullptr && how->packing == "unmasked")
+    return "round scales up to powers of two before they are packed, or mask their mantissas";
+  return "let the cast of a scale saturate, and give the tensor a scale that its largest value allows";
+}
+
+/// Scales of blocks, which are an output of the op that casts.
+void look_at_blocks(Survey& survey, Findings& out, std::int64_t& looked_at) {
+  looked_at += static_cast<std::int64_t>(survey.ops(OpKind::block_quantise).size());
+  for (std::size_t i = 0; i < survey.births.size(); ++i) {
+    const Birth& birth = survey.births[i];
+    const Op& op = survey.op(birth);
+    if (op.kind != OpKind::block_quantise || birth.rows.empty()) continue;
+    const Tensor& scales = *survey.run().tensor(birth.tensor);
+    const auto values = survey.run().row_values(scales, birth.rows.front());
+    if (!values) continue;
+    const auto bad = std::find_if(values->begin(), values->end(), [](float x) { return !std::isfinite(x); });
+    const std::int64_t channel = bad - values->begin();
+    if (bad == values->end()) continue;
+    Finding finding = finding_at(survey, i);
+    finding.certainty = kProved;
+    finding.fault.where.channels = Range{channel, channel};
+    const WhyPath path = walk(survey.facts, {scales.id, birth.rows.front(), channel});
+    finding.fault.summary = "the scale of a block is NaN";
+    if (!path.hops.empty()) finding.fault.summary += ": " + path.hops.front().text;
+    finding.fault.fix = fix_of_block(op, channel);
+    out.found.push_back(std::move(finding));
+  }
+}
+
 }  // namespace
 
 /// A scale that is zero, negative, infinite, NaN or a sentinel, and that something was scaled by.
@@ -151,6 +186,7 @@ Findings detect_scale_invalid(Survey& survey) {
     }
   }
   look_at_ledger(survey, out, looked_at);
+  look_at_blocks(survey, out, looked_at);
   if (looked_at == 0) {
     out.not_in_dump("no scale was dumped");
   } else {
