@@ -98,6 +98,18 @@ class Framer {
     const DumpTensor* tokens = find("tokens");
     const bool batched = tokens != nullptr && tokens->shape.size() == 2 && tokens->shape[0] > 1;
     if (frame_.batch == 1 && batched && tokens->count() == frame_.rows) frame_.batch = tokens->shape[0];
+    if (frame_.batch == 1) batch_by_scores();
+  }
+
+  /// Rows that lie flat and attend in sequences of one length: (batch, heads, queries, keys).
+  void batch_by_scores() {
+    for (const DumpTensor* tensor : pass_) {
+      const auto& shape = tensor->shape;
+      const bool over_keys = tensor->at.role == "scores" || tensor->at.role == "probs";
+      if (!over_keys || shape.size() != 4 || !tensor->at.tower.empty() || tensor->at.sequence) continue;
+      if (shape[0] > 1 && shape[0] * shape[2] == frame_.rows) frame_.batch = shape[0];
+      return;
+    }
   }
 
   void from_attention(std::map<std::pair<std::int64_t, std::int64_t>, std::size_t>& votes) const {

@@ -274,6 +274,17 @@ std::optional<PassBuilder::Index> PassBuilder::mask_of_layer() {
   return mask;
 }
 
+/// That of one sequence, where each has its own.
+std::optional<PassBuilder::Index> PassBuilder::mask_of_sequence(std::int64_t sequence, std::optional<Index> shared) const {
+  for (const auto& [scope, members] : members_) {
+    if (scope.tower != scope_.tower || (scope.layer && scope.layer != scope_.layer)) continue;
+    for (const auto& [key, index] : members) {
+      if (tensor(index).at.role == "mask" && tensor(index).at.sequence == sequence) return index;
+    }
+  }
+  return shared && tensor(*shared).at.sequence ? std::nullopt : shared;
+}
+
 TensorId PassBuilder::mix(TensorId q, const std::vector<TensorId>& k, const std::vector<TensorId>& v) {
   const Geometry& g = geometry_[scope_.tower];
   const Op* store = store_of_layer();
@@ -306,9 +317,10 @@ TensorId PassBuilder::mix(TensorId q, const std::vector<TensorId>& k, const std:
   if (sequences.empty()) sequences.insert(std::nullopt);
   Inputs mixed;
   for (const auto& sequence : sequences) {
+    const std::optional<Index> seen_through = sequence ? mask_of_sequence(*sequence, mask) : mask;
     const ScoreTensors own{of_sequence(raw, sequence), of_sequence(scores, sequence), of_sequence(masked, sequence),
                            of_sequence(probs, sequence)};
-    mixed.push_back({"probs", probabilities(q, keys_and_values, own, mask, sequence), {}});
+    mixed.push_back({"probs", probabilities(q, keys_and_values, own, seen_through, sequence), {}});
   }
   for (const TensorId id : v) mixed.push_back({"v", id, {}});
   mixed.push_back({"v_scale", v_scale, {}});

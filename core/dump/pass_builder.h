@@ -110,6 +110,7 @@ class PassBuilder {
   std::vector<TensorId> keys(std::string_view letter, TensorId fresh);
   const Op* store_of_layer();
   std::optional<Index> mask_of_layer();
+  std::optional<Index> mask_of_sequence(std::int64_t sequence, std::optional<Index> shared) const;
   std::map<std::optional<std::int64_t>, std::vector<Index>> by_sequence(const std::vector<Index>& all) const;
   static std::string suffixed(std::string name, std::optional<std::int64_t> sequence);
   /// The dumped scores and probabilities of a sequence, or of all.

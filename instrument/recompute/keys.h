@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/run/key_columns.h"
 #include "instrument/recompute/values.h"
 
 /// Keys and values as attention reads them: one row a column of the scores, out of projections, caches and the steps
@@ -16,8 +17,6 @@ struct KeyMatrix {
   std::vector<std::int64_t> position;  ///< in the sequence, -1 for padding
 };
 
-/// Positions that the columns of scores stand for.
-std::vector<std::int64_t> column_positions(const Step& step, const Span& span, std::int64_t columns);
 
 /// Keys that attention of a span goes over: those of its context, or the last ones that a mask of a window covers.
 std::int64_t key_columns(Values& values, const Op& op, const Step& step, const Span& span);

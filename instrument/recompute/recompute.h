@@ -102,7 +102,7 @@ class Recomputer {
       came_out += one >= 0.99 ? 1 : 0;
       share += one;
     }
-    bool all() const { return ops > 0 && share >= kExplained * ops; }
+    bool all() const { return ops > 0 && share > ops - 1e-9; }
     bool better_than(const Tried& other) const {
       return came_out != other.came_out ? came_out > other.came_out : share > other.share + 1e-9;
     }
