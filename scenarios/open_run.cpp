@@ -33,7 +33,7 @@ struct OpenRun::Parts {
     recording.emplace(std::move(*opened));
     recording->stop_with(options.stop);
     recording_rows.emplace(*recording);
-    recording_tensors.emplace(*recording, options.stop);
+    recording_tensors.emplace(*recording, options.stop, options.replay_bytes, options.cache_bytes);
     recording_view.emplace(*recording_rows, *recording_tensors);
     return {};
   }

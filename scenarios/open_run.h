@@ -14,6 +14,7 @@
 #include "core/run/run_view.h"
 #include "core/run/tensor_source.h"
 #include "instrument/dump/open_dump.h"
+#include "scenarios/replay.h"
 
 namespace nanscope::scenarios {
 
@@ -23,6 +24,9 @@ struct OpenRunOptions {
   /// Ends opening, and all reads of the run later on.
   std::stop_token stop;
   bool sums = false;  ///< health of a dump's activations has sums, which doubles the time of the scan
+  /// Bytes of a recording's elements that are kept: of those that one replay re-made, and of those that were read last.
+  std::size_t replay_bytes = ReplayTensors::kBudget;
+  std::size_t cache_bytes = RecordingTensors::kCacheBudget;
 };
 
 /// A file of which Recording::open() is to say what is wrong with it, rather than OpenDump: it has a recording's name,

@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "core/run/tensor_source.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
+#include "core/run/tensor_source.h"
 #include "instrument/engine/engine.h"
 #include "scenarios/run_spec.h"
 #include "scenarios/workbench.h"
@@ -75,17 +75,21 @@ class ReplayTensors final : public TensorSource {
 /// Stored bytes, else a replay on a workbench that is opened when it is first needed.
 class RecordingTensors final : public TensorSource {
  public:
-  /// `stop` and `budget`: as of ReplayTensors.
+  static constexpr std::size_t kCacheBudget = std::size_t{256} << 20;
+
+  /// `stop` and `budget`: as of ReplayTensors. `cache`: what may be kept of what it gave.
   explicit RecordingTensors(const Recording& recording, std::stop_token stop = {},
-                            std::size_t budget = ReplayTensors::kBudget)
-      : recording_(recording), stored_(recording), stop_(std::move(stop)), budget_(budget) {}
+                            std::size_t budget = ReplayTensors::kBudget, std::size_t cache = kCacheBudget)
+      : recording_(recording), stored_(recording), stop_(std::move(stop)), budget_(budget), cache_(cache) {}
   Result<TensorData> fetch(std::int64_t tensor) override;
+  std::size_t cache_budget() const override { return cache_; }
 
  private:
   const Recording& recording_;
   StoredTensors stored_;
   std::stop_token stop_;
   std::size_t budget_;
+  std::size_t cache_;
   std::unique_ptr<Workbench> workbench_;
   std::unique_ptr<ReplayTensors> replay_;
   std::optional<Error> no_replay_;
