@@ -6,8 +6,9 @@
 #include <ostream>
 #include <string>
 
-#include "core/dump/diagnose_dump.h"
-#include "instrument/dump/open_dump.h"
+#include "instrument/diagnosis/diagnosis.h"
+#include "instrument/recompute/arithmetic.h"
+#include "scenarios/open_run.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
 #include "scenarios/runner.h"
@@ -54,11 +55,12 @@ TEST_P(ExportedScenario, IsDiagnosedAgainFromItsDump) {
   if (GetParam().weights != nullptr) {
     fs::copy_file(file.parent_path() / "weights" / GetParam().weights, folder / "dump" / "model.safetensors");
   }
-  const auto dump = OpenDump::open(folder / "dump");
+  const auto dump = OpenRun::open(folder / "dump");
   ASSERT_TRUE(dump) << dump.error().message;
-  const Result<Diagnosis> found = diagnose_dump((*dump)->dump(), **dump);
+  PlainArithmetic arithmetic;
+  const Result<Diagnosis> found = diagnose((*dump)->view(), arithmetic);
   ASSERT_TRUE(found) << found.error().message;
-  const std::string first_pass = fs::path((*dump)->dump().tensors.front().name).parent_path().string();
+  const std::string first_pass = fs::path((*dump)->dump()->dump().tensors.front().name).parent_path().string();
   for (const Fault& fault : found->faults) {
     const bool in_first = !first_pass.empty() && fault.tensor.starts_with(first_pass + '/');
     EXPECT_FALSE(in_first && fault.fault_class == "prefix-cache-poison") << "nobody was there before: " << fault.tensor;

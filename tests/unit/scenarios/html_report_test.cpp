@@ -32,13 +32,16 @@ scenarios::Analysis hostile() {
   root.where.op_id = 1;
   analysis.diagnosis.faults = {root, root};
   analysis.diagnosis.root_cause = 0;
-  Link link;
-  link.number = 4;
-  link.title = evil;
-  link.summary = evil;
-  link.state = LinkState::found;
-  link.where = root.where;
-  analysis.cascade.links = {link};
+  root.tensor = evil;
+  Event event;
+  event.kind = evil;
+  event.tensor = evil;
+  event.text = evil;
+  analysis.diagnosis.chain = {event};
+  analysis.diagnosis.checks = {{evil, Checked::excluded, evil}};
+  analysis.diagnosis.warnings = {{evil, {}, evil, {}, evil, evil, 0}};
+  analysis.diagnosis.notes = {{evil, evil}};
+  analysis.diagnosis.completeness = {1, 2, true, evil};
   return analysis;
 }
 
@@ -77,6 +80,16 @@ TEST(HtmlReport, HoldsAllThatItShows) {
   for (const char* outside : {"http:", "https:", "src=\"/", "href=", "@import", "url("}) {
     EXPECT_THAT(html, Not(HasSubstr(outside)));
   }
+}
+
+TEST(HtmlReport, WhatWasCutOffIsNotClean) {
+  scenarios::Analysis analysis;
+  analysis.target = "run.nanscope";
+  analysis.diagnosis.completeness = {12, 90, true, "0/0/1/attn_norm"};
+  const std::string html = html_report(analysis, nullptr, {});
+  EXPECT_THAT(html, HasSubstr(">incomplete<"));
+  EXPECT_THAT(html, HasSubstr("12 of 90 ops are there, the last is 0/0/1/attn_norm"));
+  EXPECT_THAT(html, Not(HasSubstr(">clean<")));
 }
 
 TEST(HtmlReport, ACleanRunSaysSo) {

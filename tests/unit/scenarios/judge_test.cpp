@@ -38,13 +38,11 @@ Analysis faulty() {
   fault.where.tokens = Range{4, 6};
   analysis.diagnosis.faults = {fault};
   analysis.diagnosis.root_cause = 0;
-  analysis.cascade.links = {{.number = 6,
-                             .id = "variance-not-positive",
-                             .title = {},
-                             .state = LinkState::found,
-                             .where = {},
-                             .evidence = {},
-                             .summary = {}}};
+  Event event;
+  event.kind = "variance-collapse";
+  event.where = fault.where;
+  event.fault = 0;
+  analysis.diagnosis.chain = {event};
   return analysis;
 }
 
@@ -76,8 +74,8 @@ TEST(Judge, EveryExpectationCanBeMissed) {
                              {.request = 1, .all_bang = false, .text = "x"}};
   scenario.expect.requests_nan = std::vector<std::size_t>{0};
   scenario.expect.hash = 8;
-  scenario.expect.chain = {"no-such-link"};
-  scenario.expect.not_reached = {"variance-not-positive"};
+  scenario.expect.chain = {"nan-logits"};
+  scenario.expect.not_reached = {"variance-collapse"};
   scenario.expect.places = {{"1/0/3/inner_norm", "variance-collapse"}};
   const auto missed = judge(scenario, faulty());
   std::string all;
@@ -85,11 +83,22 @@ TEST(Judge, EveryExpectationCanBeMissed) {
   EXPECT_EQ(missed.size(), 8u) << all;
 }
 
+TEST(Judge, WhatWasCutOffIsNotClean) {
+  const Scenario scenario = two_requests();
+  Analysis analysis = healthy();
+  EXPECT_TRUE(judge(scenario, analysis).empty());
+  analysis.diagnosis.completeness.interrupted = true;
+  const auto missed = judge(scenario, analysis);
+  ASSERT_EQ(missed.size(), 1u);
+  EXPECT_EQ(to_string(missed.front()), "verdict: expected clean, found incomplete");
+}
+
 TEST(Judge, PlacesMatchByTheirParts) {
   Scenario scenario = two_requests();
   scenario.expect.verdict = Verdict::fault;
   scenario.expect.fault_class = "variance-collapse";
-  scenario.expect.chain = {"6", "variance-not-positive"};
+  scenario.expect.chain = {"variance-collapse"};
+  scenario.expect.not_reached = {"nan-logits"};
   scenario.expect.places = {{"1/0/2/inner_norm.out[5,0]", "variance-collapse"}, {"inner_norm", "variance-collapse"}};
   EXPECT_TRUE(judge(scenario, faulty()).empty());
   scenario.expect.places = {{"1/0/2/inner_norm.out[7,0]", "variance-collapse"}};

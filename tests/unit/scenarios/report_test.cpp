@@ -6,6 +6,7 @@
 #include <string>
 
 #include "scenarios/report/counterfactual_report.h"
+#include "scenarios/report/diagnosis_report.h"
 #include "scenarios/report/run_report.h"
 #include "scenarios/report/why_report.h"
 
@@ -68,42 +69,52 @@ scenarios::Analysis small_analysis() {
   broken.nan_logits = true;
   analysis.requests = {fine, broken};
   analysis.front = small_front();
-  Link found{.number = 4,
-             .id = "values-clipped",
-             .title = "values clipped",
-             .state = LinkState::found,
-             .where = {},
-             .evidence = {},
-             .summary = "3072 values of V clipped, headroom 0.48"};
-  found.where.request = 1;
-  found.where.step = 0;
-  found.where.layer = 1;
-  found.where.op = "kv_store";
-  found.where.role = "v_codes";
-  found.where.op_id = 12;
-  Link missing{.number = 5,
-               .id = "values-collapse",
-               .title = "distinct values collapse",
-               .state = LinkState::not_reached,
-               .where = {},
-               .evidence = {},
-               .summary = "the narrowest row still has 31 distinct values"};
-  analysis.cascade.links = {found, missing};
-  Fault fault{.fault_class = "kv-scale-locked",
-              .where = found.where,
-              .tensor = "1/0/1/kv_store.v_codes",
-              .evidence = {{"headroom", 0.48}, {"clipped", std::int64_t{3072}}},
-              .summary = "The scale clips.",
-              .fix = "Set kv.format=bf16.",
-              .breaks = false,
-              .because = {}};
+  Event clipped;
+  clipped.kind = "values-clipped";
+  clipped.where.request = 1;
+  clipped.where.step = 0;
+  clipped.where.layer = 1;
+  clipped.where.op = "kv_store";
+  clipped.where.role = "v_codes";
+  clipped.where.op_id = 12;
+  clipped.tensor = "1/0/1/kv_store.v_codes";
+  clipped.text = "3072 values of V clipped, headroom 0.48";
+  Event broken_norm = clipped;
+  broken_norm.kind = "variance-collapse";
+  broken_norm.where.op = "inner_norm";
+  broken_norm.where.role = "out";
+  broken_norm.tensor = "1/0/1/inner_norm.out";
+  broken_norm.text = "the narrowest row has one distinct value, and its variance is below zero";
+  broken_norm.because = 0;
+  broken_norm.fault = 1;
+  analysis.diagnosis.chain = {clipped, broken_norm};
+  Fault fault;
+  fault.fault_class = "kv-scale-locked";
+  fault.where = clipped.where;
+  fault.tensor = clipped.tensor;
+  fault.evidence = {{"headroom", 0.48}, {"clipped", std::int64_t{3072}}};
+  fault.summary = "The scale clips.";
+  fault.fix = "Set kv.format=bf16.";
   Fault born = fault;
   born.fault_class = "variance-collapse";
   born.breaks = true;
   born.because = 0;
-  analysis.diagnosis.faults = {fault, born};
+  born.where = broken_norm.where;
+  born.tensor = broken_norm.tensor;
+  Fault apart = fault;
+  apart.fault_class = "wrong-result";
+  apart.summary = "Two channels are swapped.";
+  analysis.diagnosis.faults = {fault, born, apart};
   analysis.diagnosis.root_cause = 0;
   analysis.diagnosis.spread = {.first_bad_tensor = "x", .bad_tokens = 21, .tokens = 28};
+  analysis.diagnosis.checks = {{"kv-scale-locked", Checked::found, "the least headroom of 4 KV stores is 0.48"},
+                               {"saturation", Checked::excluded, "the largest share of codes at the top is 1 %"},
+                               {"rank-divergence", Checked::not_in_dump, "one rank: dump all of them"},
+                               {"weight-corruption", Checked::not_looked_at, "model.safetensors could not be read"}};
+  analysis.diagnosis.recomputation = {90, 100, 5000, 4999, {{"1/0/1/router.out", "no weight was dumped"}}};
+  analysis.diagnosis.warnings = {{"headroom-falling", fault.where, fault.tensor, {}, "It falls.", "Watch it.", 2}};
+  analysis.diagnosis.notes = {{"blob.bin", "is of no format that is known"}};
+  analysis.digest = 0;
   return analysis;
 }
 
@@ -162,7 +173,8 @@ TEST(Report, WhyMarksTheOrigin) {
   WhyPath path;
   Hop end{.kind = HopKind::element,
           .where = {},
-          .op_kind = "gemm",
+          .tensor = {},
+          .op_kind = OpKind::gemm,
           .format = Format::f32,
           .code = 0x7fffffffu,
           .value = std::numeric_limits<float>::quiet_NaN(),
@@ -186,6 +198,25 @@ TEST(Report, WhyMarksTheOrigin) {
   expect_golden("why.txt", why_text(path, {.width = 100, .utf8 = true, .color = false}));
 }
 
+TEST(Report, CleanStatesItsCoverage) {
+  Diagnosis diagnosis;
+  diagnosis.spread.tokens = 31;
+  diagnosis.recomputation = {90, 100, 5000, 4999, {}};
+  const std::string text = diagnosis_text(diagnosis, {});
+  EXPECT_NE(text.find("Clean: no fault found in 31 tokens."), std::string::npos) << text;
+  EXPECT_NE(text.find("90 ops done again"), std::string::npos) << text;
+  EXPECT_NE(text.find("99.98 % of 5000 elements"), std::string::npos) << text;
+}
+
+TEST(Report, WhatWasCutOffIsNotClean) {
+  Diagnosis diagnosis;
+  diagnosis.completeness = {12, 90, true, "0/0/1/attn_norm"};
+  const std::string text = diagnosis_text(diagnosis, {});
+  EXPECT_EQ(text.find("Clean"), std::string::npos) << text;
+  EXPECT_NE(text.find("Incomplete"), std::string::npos) << text;
+  EXPECT_NE(text.find("12 of 90 ops are there, the last is 0/0/1/attn_norm"), std::string::npos) << text;
+}
+
 TEST(Report, CounterfactualsAreGroupedByEffect) {
   scenarios::Counterfactuals all;
   all.baseline.kv_bytes_per_token = 2048;
@@ -193,7 +224,7 @@ TEST(Report, CounterfactualsAreGroupedByEffect) {
   scenarios::Outcome cure;
   cure.change = {{"kv.format=bf16"}};
   cure.effect = scenarios::Effect::removes_cause;
-  cure.breaks_at = 1;
+  cure.breaks_at = "scale-computed";
   cure.kv_bytes_per_token = 4096;
   cure.accuracy =
       scenarios::Accuracy{.requests = 5, .tokens = 90, .max_error = 0.01, .rms_error = 0.002, .top1_agreement = 1};
