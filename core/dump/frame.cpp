@@ -347,7 +347,18 @@ class Framer {
         begin = at;
       }
     }
+    if (frame_.batch > 1 && length > 1) drop_padding();
     return true;
+  }
+
+  /// Positions of padding do not go on: one row each beside the sequence of a frame.
+  void drop_padding() {
+    std::map<std::int64_t, std::int64_t> longest;
+    for (const Span& span : frame_.spans) {
+      std::int64_t& most = longest[span.row / frame_length()];
+      most = std::max(most, span.rows);
+    }
+    std::erase_if(frame_.spans, [&](const Span& span) { return span.rows == 1 && longest[span.row / frame_length()] > 1; });
   }
 
   void by_default() {

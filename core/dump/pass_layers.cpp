@@ -42,8 +42,12 @@ void PassBuilder::build_tower(const std::string& name) {
   TensorId x = emit(first, OpKind::embedding, inputs, {"out", find(first, Port::output)});
   if (seen("embed_scaled") && !find("embed_scaled", Port::output).empty())
     x = emit("embed_scaled", OpKind::dumped, {{"x", x, {}}}, {"out", find("embed_scaled", Port::output)});
+  // Gemma's, by the root of the width.
+  if (!seen("embed_scaled") && seen("mlp_post_norm") && seen("attn_norm"))
+    x = emit("embed_scaled", OpKind::block, {{"x", x, {}}}, {"out"});
   for (const std::string_view more : {"type_embed", "pos_embed"}) {
-    if (find(more, Port::output).empty()) continue;
+    const bool unnamed = find(more, Port::output).empty();
+    if (unnamed && !parameter(more, "weight")) continue;
     const std::vector<Index> ids = find(more, Port::input);
     Inputs rows{{"tokens", ids.empty() ? (more == "pos_embed" ? positions_ : 0) : emit_parameter(ids.front()), {}}};
     give_parameter(rows, "weight", parameter(more, "weight"));
@@ -97,7 +101,12 @@ TensorId PassBuilder::layer(TensorId x) {
         const auto norms = find("attn_post_norm", Port::output);
         return !norms.empty() && tensor(norms.front()).name.find("output") < tensor(norms.front()).name.rfind("output");
       }());
-  TensorId branch = attention(seen("attn_norm") ? norm("attn_norm", x) : x);
+  // Norms that no layer dumps are there all the same.
+  const auto normed = [&](std::string_view op, TensorId in) {
+    if (seen(op)) return norm(op, in);
+    return after ? in : emit(std::string(op), OpKind::block, {{"x", in, {}}}, {"out"});
+  };
+  TensorId branch = attention(normed("attn_norm", x));
   const TensorId attention_out = branch;
   TensorId middle = 0;
   if (sandwich) {
@@ -107,9 +116,7 @@ TensorId PassBuilder::layer(TensorId x) {
     middle = residual("attn_residual", x, branch);
     if (seen("attn_post_norm")) middle = norm("attn_post_norm", middle);
   }
-  const bool parallel = !seen("mlp_norm") && !after && seen("attn_norm");
-  const TensorId mlp_in = seen("mlp_norm") ? norm("mlp_norm", middle) : parallel ? x : middle;
-  branch = mlp(mlp_in);
+  branch = mlp(normed("mlp_norm", middle));
   if (sandwich && seen("mlp_post_norm")) branch = norm("mlp_post_norm", branch);
   // What vLLM calls a layer's output is its MLP's, with the sum beside it.
   std::erase_if(outs, [&](Index index) {

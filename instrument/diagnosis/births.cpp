@@ -249,23 +249,6 @@ class StepWalk {
     return token.span != nullptr && token.span->request >= 0;
   }
 
-  /// NaN in scores of keys that the row does not see: whether it does harm shows behind the mask.
-  bool unseen(const Tensor& scores, std::int64_t row) {
-    const RowToken token = run_.token_of(scores, row);
-    const std::int64_t keys = keys_of(scores);
-    if (scores.role != "scores" || token.span == nullptr || keys <= 0) return false;
-    const auto values = run_.row_values(scores, row);
-    if (!values) return false;
-    const std::vector<std::int64_t> positions = column_positions(step_, *token.span, keys);
-    for (std::size_t c = 0; c < values->size(); ++c) {
-      const float value = (*values)[c];
-      if (!std::isnan(value) && !(std::isinf(value) && value > 0)) continue;
-      const std::int64_t position = positions[c % positions.size()];
-      if (position >= 0 && position <= token.position) return false;
-    }
-    return true;
-  }
-
   /// Nobody gets the answer of a warm-up or a dummy batch: it matters by what it stores, where it stores.
   bool stores(const Op& op) const {
     const auto* store = op.get<KvStoreAttributes>();
@@ -286,7 +269,7 @@ class StepWalk {
           const auto at = static_cast<std::int64_t>(row);
           // A table of block scales has room for more blocks than there are: what is not read of it harms nobody.
           const bool table = op->kind == OpKind::block_quantise && out.role == "scales";
-          if (!marks[row]) marks[row] = (out.known && !table && is_sink(out, at) && !unseen(out, at)) || (stores(*op) && out.axis != Axis::slots);
+          if (!marks[row]) marks[row] = (out.known && !table && is_sink(out, at) && !bad_unseen(facts_, out, at)) || (stores(*op) && out.axis != Axis::slots);
           if (!marks[row]) continue;
           each_source(*op, out, at, [&](const Tensor& in, std::int64_t from) {
             const Rows& rows = bad_.at(in.id);
@@ -324,6 +307,23 @@ bool logits_bad(RunView& run, StepId step) {
 }
 
 }  // namespace
+
+bool bad_unseen(Facts& facts, const Tensor& scores, std::int64_t row) {
+  const RowToken token = facts.run.token_of(scores, row);
+  const Step* step = facts.run.step(scores.step);
+  const std::int64_t keys = keys_of(scores);
+  if (scores.role != "scores" || token.span == nullptr || step == nullptr || keys <= 0) return false;
+  const auto values = facts.run.row_values(scores, row);
+  if (!values) return false;
+  const std::vector<std::int64_t> positions = column_positions(*step, *token.span, keys);
+  for (std::size_t c = 0; c < values->size(); ++c) {
+    const float value = (*values)[c];
+    if (!std::isnan(value) && !(std::isinf(value) && value > 0)) continue;
+    const std::int64_t position = positions[c % positions.size()];
+    if (position >= 0 && position <= token.position) return false;
+  }
+  return true;
+}
 
 std::vector<StepId> steps_with_births(Facts& facts) {
   std::set<std::pair<std::int64_t, std::int64_t>> answered_bad;  // request, rank

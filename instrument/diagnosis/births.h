@@ -30,4 +30,7 @@ std::vector<Birth> births_of(Facts& facts);
 /// Steps that were looked at for births.
 std::vector<StepId> steps_with_births(Facts& facts);
 
+/// Whether a row of scores is bad for keys alone that it does not see: whether that does harm shows behind the mask.
+bool bad_unseen(Facts& facts, const Tensor& scores, std::int64_t row);
+
 }  // namespace nanscope

@@ -90,7 +90,8 @@ class NanRows {
     if (one.in == nullptr || out.stated) return;
     const std::vector<Health>& rows = run_.rows(out);
     for (std::size_t row = 0; row < inherited.size() && row < rows.size(); ++row) {
-      const bool live = survey_.facts.live(out, static_cast<std::int64_t>(row));
+      const bool live = survey_.facts.live(out, static_cast<std::int64_t>(row)) &&
+                        !bad_unseen(survey_.facts, *one.in, static_cast<std::int64_t>(row));
       if (inherited[row] && rows[row].nan == 0 && live) one.rows.push_back(static_cast<std::int64_t>(row));
     }
   }
