@@ -57,7 +57,7 @@ std::string one_text(const scenarios::Scenario& scenario, const report::Terminal
   for (const scenarios::KnobSetting& knob : scenario.knobs)
     knobs.push_back(fmt::format("{}={}", knob.name, knob.value));
   if (!knobs.empty()) text += report::paragraph("Settings  ", fmt::format("{}", fmt::join(knobs, " ")), terminal);
-  return text + fmt::format("Expected  {} {}\nRun it    nanscope run {}\n", to_string(scenario.expect.verdict),
+  return text + fmt::format("Expected  {} {}\nRun it    nanscope run {}\n", name(scenario.expect.verdict),
                             scenario.expect.fault_class, scenario.name);
 }
 
@@ -67,7 +67,7 @@ nlohmann::ordered_json scenario_json(const scenarios::Scenario& scenario) {
           {"text", scenario.text},
           {"threads", scenario.threads},
           {"file", scenario.path.string()},
-          {"verdict", to_string(scenario.expect.verdict)},
+          {"verdict", name(scenario.expect.verdict)},
           {"class", scenario.expect.fault_class}};
 }
 
