@@ -10,11 +10,14 @@ namespace nanscope::schema {
 namespace {
 
 // ANY, not REAL: a REAL column would store -0.0 as the integer 0 and lose the sign.
-constexpr std::string_view kHealthSql =
+constexpr std::string_view kCountsSql =
     "elements INTEGER NOT NULL, bad INTEGER NOT NULL, nan INTEGER NOT NULL, pos_inf INTEGER NOT NULL, "
     "neg_inf INTEGER NOT NULL, saturated INTEGER NOT NULL, subnormal INTEGER NOT NULL, zero INTEGER NOT NULL, "
-    "flushed INTEGER NOT NULL, clipped INTEGER NOT NULL, first_bad INTEGER NOT NULL, sum ANY NOT NULL, "
-    "sum_sq ANY NOT NULL, min ANY NOT NULL, max ANY NOT NULL, absmax ANY NOT NULL";
+    "flushed INTEGER NOT NULL, clipped INTEGER NOT NULL, first_bad INTEGER NOT NULL, ";
+// In schema 1 all were known; of a dump the sums may not be, nor, where its producer measured, the extremes.
+constexpr std::string_view kFirstNumbersSql =
+    "sum ANY NOT NULL, sum_sq ANY NOT NULL, min ANY NOT NULL, max ANY NOT NULL, absmax ANY NOT NULL";
+constexpr std::string_view kNumbersSql = "sum ANY, sum_sq ANY, min ANY, max ANY, absmax ANY";
 
 /// What schema 1 could say of a run: a step works on one sequence, and shapes alone say what rows are.
 struct Columns {
@@ -35,6 +38,7 @@ constexpr Columns kSecond = {
 
 std::vector<Object> make_objects(std::uint32_t version) {
   const Columns& columns_of = version == 1 ? kFirst : kSecond;
+  const std::string health = fmt::format("{}{}", kCountsSql, version == 1 ? kFirstNumbersSql : kNumbersSql);
   std::vector<Object> all;
   const auto table = [&](std::string_view name, std::string_view columns, std::string_view options = "STRICT") {
     all.push_back({name, fmt::format("CREATE TABLE {} ({}) {}", name, columns, options)});
@@ -68,13 +72,13 @@ std::vector<Object> make_objects(std::uint32_t version) {
   table("tensors", fmt::format("id INTEGER PRIMARY KEY, op INTEGER NOT NULL, role TEXT NOT NULL, format TEXT NOT NULL, "
                                "tokens INTEGER NOT NULL, channels INTEGER NOT NULL, heads INTEGER NOT NULL, "
                                "first_token INTEGER NOT NULL, hash INTEGER NOT NULL, detail INTEGER NOT NULL, {}{}",
-                               kHealthSql, columns_of.tensors));
+                               health, columns_of.tensors));
   index("tensors_bad", "tensors (op) WHERE bad > 0");
   table("detail", "tensor INTEGER PRIMARY KEY, token_rows BLOB NOT NULL, levels INTEGER NOT NULL, tiles BLOB NOT NULL");
   table("chunks", "id INTEGER PRIMARY KEY, data BLOB NOT NULL");
   table("weights", fmt::format("name TEXT PRIMARY KEY, format TEXT NOT NULL, rows INTEGER NOT NULL, "
                                "columns INTEGER NOT NULL, hash INTEGER NOT NULL, {}",
-                               kHealthSql));
+                               health));
   table("scales",
         "id INTEGER PRIMARY KEY, step INTEGER NOT NULL, op INTEGER NOT NULL, layer INTEGER NOT NULL, "
         "target TEXT NOT NULL, policy TEXT NOT NULL, format TEXT NOT NULL, scale ANY, source TEXT NOT NULL, "
