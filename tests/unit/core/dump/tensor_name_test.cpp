@@ -25,15 +25,15 @@ TEST(TensorName, KnowsTheFamiliesModules) {
       {"model.layers.3.self_attn.k_proj.output", "k_proj", "k", 3, Port::output},
       {"model.layers.3.self_attn.k_proj.input", "k_proj", "x", 3, Port::input},
       {"model.layers.3.self_attn.k_proj.weight", "k_proj", "weight", 3, Port::state},
-      {"model.layers.3.self_attn.k_proj.weight_scale", "k_proj", "weight_scale", 3, Port::state},
+      {"model.layers.3.self_attn.k_proj.weight_scale", "k_proj", "weight", 3, Port::state},
       {"model.layers.0.input_layernorm.output", "attn_norm", "norm_out", 0, Port::output},
-      {"model.layers.0.post_attention_layernorm.input", "mlp_norm", "resid", 0, Port::input},
+      {"model.layers.0.post_attention_layernorm.input", "post_attention_norm", "resid", 0, Port::input},
       {"model.layers.11.mlp.gate_proj.output", "gate_proj", "gate", 11, Port::output},
       {"model.layers.11.mlp.gate.output", "router", "router_logits", 11, Port::output},
       {"model.layers.11.mlp.down_proj.output.0", "down_proj", "mlp_out", 11, Port::output},
       {"model.layers.11.output", "layer", "resid", 11, Port::output},
       {"model.layers.2.self_attn.attn.k_cache", "k_cache", "k_cache", 2, Port::state},
-      {"model.layers.2.self_attn.k_scale", "k_scale", "k_scale", 2, Port::state},
+      {"model.layers.2.self_attn.k_scale", "k", "k", 2, Port::state},
       {"model.layers.2.self_attn.probs", "probs", "probs", 2, Port::output},
       {"model.layers.2.self_attn.softmax.input", "softmax", "scores", 2, Port::input},
       {"transformer.h.7.attn.c_attn.output", "qkv_proj", "qkv", 7, Port::output},
@@ -122,6 +122,33 @@ TEST(TensorName, KnowsWhatFamiliesAdd) {
   }
   EXPECT_EQ(parse_tensor_name("mtp.layers.0.mlp.output").tower, "mtp");
   EXPECT_EQ(parse_tensor_name("audio_tower.layers.0.fc1.output").tower, "audio");
+}
+
+struct Formed {
+  std::string name;
+  std::string role;
+  Form form;
+};
+
+/// The same tensor in another form keeps its role.
+TEST(TensorName, WordsBesideARoleSayInWhichForm) {
+  const std::vector<Formed> cases = {
+      {"model.layers.3.self_attn.k_proj.weight_scale", "weight", Form::scale},
+      {"model.layers.3.self_attn.k_proj.weight_scale_2", "weight", Form::second_scale},
+      {"model.layers.2.self_attn.k_scale", "k", Form::scale},
+      {"model.layers.2.self_attn.attn.k_codes", "k", Form::codes},
+      {"model.layers.2.self_attn.attn.k_dequant", "k", Form::dequantised},
+      {"model.layers.2.self_attn.attn.amax_history", "", Form::amax_history},
+      {"model.layers.2.mlp.down_proj.input_scale", "", Form::scale},
+      {"model.layers.2.self_attn.attn.k_cache", "k_cache", Form::value},
+  };
+  for (const Formed& expected : cases) {
+    const TensorName found = parse_tensor_name(expected.name);
+    EXPECT_EQ(static_cast<int>(found.form), static_cast<int>(expected.form)) << expected.name;
+    if (!expected.role.empty()) {
+      EXPECT_EQ(found.role, expected.role) << expected.name;
+    }
+  }
 }
 
 TEST(TensorName, KnowsWhatStandsOutsideTheLayers) {

@@ -1,0 +1,168 @@
+#include "core/dump/dump_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/unit/core/dump/memory_dump.h"
+
+/// A dump as a run: which op made a tensor, and what it was made of.
+namespace nanscope {
+namespace {
+
+using testing::find_tensor;
+using ::testing::IsSupersetOf;
+using testing::MemoryDump;
+
+/// "role=name" of each input of the op that made a tensor; "?" for what was not dumped.
+std::vector<std::string> inputs(DumpRun& run, const std::string& name) {
+  std::vector<std::string> found;
+  const Tensor* tensor = find_tensor(run, name);
+  const Op* op = tensor != nullptr ? run.maker(*tensor) : nullptr;
+  if (op == nullptr) return {"no op"};
+  for (const Input& input : op->inputs) {
+    const Tensor* in = run.tensor(input.tensor);
+    found.push_back(input.role + '=' + (in == nullptr || !in->known ? "?" : in->name));
+  }
+  return found;
+}
+
+OpKind kind(DumpRun& run, const std::string& name) {
+  const Tensor* tensor = find_tensor(run, name);
+  const Op* op = tensor != nullptr ? run.maker(*tensor) : nullptr;
+  return op != nullptr ? op->kind : OpKind::dumped;
+}
+
+/// One layer of a llama of width 8, two heads of 4, six tokens, all outputs and weights.
+MemoryDump llama(std::vector<std::string> without = {}) {
+  MemoryDump dump;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    if (std::find(without.begin(), without.end(), name) == without.end())
+      dump.add("model.layers.0." + name, "f32", std::move(shape));
+  };
+  add("input_layernorm.input", {6, 8});
+  add("input_layernorm.output", {6, 8});
+  add("input_layernorm.weight", {8});
+  for (const std::string part : {"q", "k", "v"}) {
+    add("self_attn." + part + "_proj.output", {6, 8});
+    add("self_attn." + part + "_proj.weight", {8, 8});
+  }
+  add("self_attn.scores", {2, 6, 6});
+  add("self_attn.probs", {2, 6, 6});
+  add("self_attn.o_proj.input", {6, 8});
+  add("self_attn.o_proj.output", {6, 8});
+  add("self_attn.o_proj.weight", {8, 8});
+  add("post_attention_layernorm.input", {6, 8});
+  add("post_attention_layernorm.output", {6, 8});
+  add("mlp.gate_proj.output", {6, 16});
+  add("mlp.up_proj.output", {6, 16});
+  add("mlp.down_proj.input", {6, 16});
+  add("mlp.down_proj.output", {6, 8});
+  add("output", {6, 8});
+  return dump;
+}
+
+TEST(DumpRun, ALayerIsAGraph) {
+  MemoryDump dump = llama();
+  const auto run = dump.run();
+  const std::string layer = "model.layers.0.";
+  EXPECT_EQ(kind(*run, layer + "input_layernorm.output"), OpKind::layer_norm);
+  EXPECT_THAT(inputs(*run, layer + "input_layernorm.output"),
+              IsSupersetOf({"x=" + layer + "input_layernorm.input", "weight=" + layer + "input_layernorm.weight"}));
+  EXPECT_THAT(inputs(*run, layer + "self_attn.k_proj.output"),
+              IsSupersetOf({"x=" + layer + "input_layernorm.output", "weight=" + layer + "self_attn.k_proj.weight"}));
+  EXPECT_EQ(kind(*run, layer + "self_attn.scores"), OpKind::attention_scores);
+  EXPECT_THAT(inputs(*run, layer + "self_attn.probs"), IsSupersetOf({"scores=" + layer + "self_attn.scores"}));
+  EXPECT_EQ(kind(*run, layer + "self_attn.o_proj.input"), OpKind::attention_mix);
+  EXPECT_THAT(inputs(*run, layer + "self_attn.o_proj.input"), IsSupersetOf({"probs=" + layer + "self_attn.probs"}));
+  EXPECT_EQ(kind(*run, layer + "post_attention_layernorm.input"), OpKind::residual_add);
+  EXPECT_THAT(inputs(*run, layer + "post_attention_layernorm.input"),
+              IsSupersetOf({"a=" + layer + "input_layernorm.input", "b=" + layer + "self_attn.o_proj.output"}));
+  EXPECT_EQ(kind(*run, layer + "mlp.down_proj.input"), OpKind::activation);
+  EXPECT_THAT(inputs(*run, layer + "output"),
+              IsSupersetOf({"a=" + layer + "post_attention_layernorm.input", "b=" + layer + "mlp.down_proj.output"}));
+}
+
+TEST(DumpRun, WhatWasNotDumpedStandsInTheGraph) {
+  MemoryDump dump = llama({"self_attn.scores", "mlp.gate_proj.output"});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, "model.layers.0.self_attn.probs"), ::testing::Contains("scores=?"));
+}
+
+TEST(DumpRun, ElementsAreReadInTheOrderOfTheMatrix) {
+  MemoryDump dump;
+  dump.add("model.layers.0.input_layernorm.output", "f32", {3, 8});
+  dump.add("model.layers.0.self_attn.q_proj.output", "f32", {3, 8});
+  std::vector<double> counted(24);
+  std::iota(counted.begin(), counted.end(), 1.0);
+  dump.add("model.layers.0.self_attn.attn.q", "bf16", {2, 3, 4}, counted);  // heads first
+  const auto run = dump.run();
+  const Tensor* q = find_tensor(*run, "model.layers.0.self_attn.attn.q");
+  ASSERT_NE(q, nullptr);
+  EXPECT_EQ(q->tokens, 3);
+  EXPECT_EQ(q->heads, 2);
+  const auto row = run->row_values(*q, 1);
+  ASSERT_NE(row, nullptr);
+  EXPECT_EQ(*row, (std::vector<float>{5, 6, 7, 8, 17, 18, 19, 20}));
+  EXPECT_EQ(run->rows(*q).size(), 3U);
+  EXPECT_EQ(run->rows(*q)[1].max, 20.0F);
+}
+
+TEST(DumpRun, PassesOfRanksAndRequestsAreStepsOfTheirOwn) {
+  MemoryDump dump;
+  for (const std::string pass : {"request_3/step_000/rank0/", "request_3/step_000/rank1/", "request_3/step_001/rank0/"})
+    dump.add(pass + "model.layers.0.input_layernorm.output", "f32", {2, 8});
+  const auto run = dump.run();
+  ASSERT_EQ(run->steps().size(), 3U);
+  EXPECT_EQ(run->steps()[0].rank, 0);
+  EXPECT_EQ(run->steps()[1].rank, 1);
+  EXPECT_EQ(run->steps()[0].request(), run->steps()[1].request());
+  EXPECT_EQ(run->steps()[2].index(), 1);
+}
+
+TEST(DumpRun, NamesThatNobodyKnowsAreTold) {
+  MemoryDump dump = llama();
+  dump.add("zzz.weird_thing", "f32", {3, 5, 7});
+  const auto run = dump.run();
+  const auto notes = run->notes();
+  const bool told =
+      std::any_of(notes.begin(), notes.end(), [](const RunNote& note) { return note.tensor == "zzz.weird_thing"; });
+  EXPECT_TRUE(told);
+}
+
+/// A generator's state is bytes, one row of them, next to every pass.
+TEST(DumpRun, BytesOfAGeneratorAreNoTokens) {
+  MemoryDump dump = llama();
+  for (const char* name : {"rng_state", "cuda_rng_state", "model.rng_state"}) dump.add(name, "u8", {64});
+  const auto run = dump.run();
+  for (const char* name : {"rng_state", "cuda_rng_state", "model.rng_state"}) {
+    const Tensor* state = find_tensor(*run, name);
+    if (state == nullptr) continue;
+    for (const Step& step : run->steps()) {
+      for (const Op& op : run->content(step.id).ops) EXPECT_NE(op.input("tokens"), state->id) << name;
+    }
+  }
+  ASSERT_EQ(run->steps().size(), 1U);
+  EXPECT_EQ(run->steps()[0].tokens(), 6);
+}
+
+TEST(DumpRun, AHostileShapeIsNoCrash) {
+  MemoryDump dump;
+  dump.add("model.layers.0.self_attn.attn.k_cache", "f32", {0, 16, 2, 8});
+  dump.add("model.layers.0.input_layernorm.output", "f32", {0, 8});
+  dump.add("block_table", "i32", {1, 0});
+  dump.add("slot_mapping", "i64", {0});
+  dump.add("lm_head.output", "f32", {});
+  const auto run = dump.run();
+  for (const Step& step : run->steps()) {
+    for (const Tensor& tensor : run->content(step.id).tensors) {
+      run->rows(tensor);
+      run->values(tensor);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nanscope

@@ -1,0 +1,131 @@
+#include "core/dump/frame.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/unit/core/dump/memory_dump.h"
+
+/// Whose rows the rows of a pass are, from ids, masks, positions and lengths.
+namespace nanscope {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::MemoryDump;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// "row+rows@first_token/context" of each span.
+std::vector<std::string> spans(const Frame& frame) {
+  std::vector<std::string> found;
+  for (const Span& span : frame.spans) {
+    found.push_back(std::to_string(span.row) + '+' + std::to_string(span.rows) + '@' +
+                    std::to_string(span.first_token) + '/' + std::to_string(span.context));
+  }
+  return found;
+}
+
+Frame frame_of_all(MemoryDump& dump) {
+  std::vector<const DumpTensor*> pass;
+  for (const DumpTensor& tensor : dump.tensors()) pass.push_back(&tensor);
+  return frame_of(pass, [&](const DumpTensor& tensor) -> std::optional<std::vector<std::int64_t>> {
+    if (const auto whole = dump.integers(tensor)) return *whole;
+    const auto values = dump.values(tensor, 0, tensor.count());
+    if (!values) return std::nullopt;
+    std::vector<std::int64_t> all;
+    for (const float value : *values) all.push_back(value < -1e9F ? -1000000000 : static_cast<std::int64_t>(value));
+    return all;
+  });
+}
+
+/// Activations of `shape`, whose last dimension is the width.
+MemoryDump activations(const std::vector<std::int64_t>& shape) {
+  MemoryDump dump;
+  dump.add("model.layers.0.input_layernorm.output", "f32", shape);
+  dump.add("model.layers.0.mlp.down_proj.output", "f32", shape);
+  return dump;
+}
+
+TEST(Frame, OneSequence) {
+  MemoryDump dump = activations({6, 8});
+  const Frame frame = frame_of_all(dump);
+  EXPECT_EQ(frame.rows, 6);
+  EXPECT_EQ(frame.batch, 1);
+  EXPECT_THAT(spans(frame), ElementsAre("0+6@0/6"));
+  EXPECT_FALSE(frame.placed);
+}
+
+TEST(Frame, ABatchWithoutPadding) {
+  MemoryDump dump = activations({2, 3, 8});
+  const Frame frame = frame_of_all(dump);
+  EXPECT_EQ(frame.rows, 6);
+  EXPECT_EQ(frame.batch, 2);
+  EXPECT_THAT(spans(frame), ElementsAre("0+3@0/3", "3+3@0/3"));
+}
+
+TEST(Frame, PaddingToTheLeftAndToTheRight) {
+  MemoryDump left = activations({2, 4, 8});
+  left.add("attention_mask", "i64", {2, 4}, {0, 0, 1, 1, 1, 1, 1, 1});
+  EXPECT_THAT(spans(frame_of_all(left)), ElementsAre("2+2@0/2", "4+4@0/4"));
+  MemoryDump right = activations({2, 4, 8});
+  right.add("attention_mask", "i64", {2, 4}, {1, 1, 1, 0, 1, 1, 1, 1});
+  EXPECT_THAT(spans(frame_of_all(right)), ElementsAre("0+3@0/3", "4+4@0/4"));
+}
+
+TEST(Frame, AnAdditiveMaskOfQueriesAndKeys) {
+  MemoryDump dump = activations({1, 3, 8});
+  dump.add("attention_mask", "f32", {1, 1, 3, 3}, {-kInf, -kInf, -kInf, -kInf, 0, -kInf, -kInf, 0, 0});
+  EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("1+2@0/2"));
+}
+
+TEST(Frame, FlattenedSequencesOfAServer) {
+  MemoryDump dump = activations({7, 8});
+  dump.add("query_start_loc", "i32", {4}, {0, 4, 5, 7});
+  dump.add("seq_lens", "i32", {3}, {4, 9, 2});
+  const Frame frame = frame_of_all(dump);
+  EXPECT_THAT(spans(frame), ElementsAre("0+4@0/4", "4+1@8/9", "5+2@0/2"));
+  EXPECT_TRUE(frame.placed);
+}
+
+TEST(Frame, RowsBehindTheLastSequenceAreNobodys) {
+  MemoryDump dump = activations({8, 8});
+  dump.add("cu_seqlens", "i32", {3}, {0, 3, 5});
+  EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+3@0/3", "3+2@0/2"));
+}
+
+TEST(Frame, DecodeRowsByTheLengthsOfTheirSequences) {
+  MemoryDump dump = activations({3, 8});
+  dump.add("seq_lens", "i32", {3}, {5, 9, 4});
+  dump.add("positions", "i64", {3}, {4, 8, 3});
+  EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+1@4/5", "1+1@8/9", "2+1@3/4"));
+}
+
+TEST(Frame, RunsOfPositions) {
+  MemoryDump dump = activations({6, 8});
+  dump.add("positions", "i64", {6}, {0, 1, 2, 7, 0, 1});
+  EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+3@0/3", "3+1@7/8", "4+2@0/2"));
+}
+
+TEST(Frame, RowsThatAreStoredNowhereAreNobodys) {
+  MemoryDump dump = activations({4, 8});
+  dump.add("positions", "i64", {4}, {0, 1, 2, 3});
+  dump.add("slot_mapping", "i64", {4}, {8, 9, -1, -1});
+  EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+2@0/2"));
+}
+
+TEST(Frame, ImpossibleMetadataIsPassedOver) {
+  MemoryDump dump = activations({4, 8});
+  dump.add("query_start_loc", "i32", {3}, {0, 900, 2});
+  dump.add("seq_lens", "i32", {2}, {-5, 2000000000});
+  EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+4@0/4"));
+}
+
+TEST(Frame, WithoutActivationsThereAreNoRows) {
+  MemoryDump dump;
+  dump.add("model.layers.0.mlp.down_proj.weight", "f32", {4, 8});
+  EXPECT_EQ(frame_of_all(dump).rows, 0);
+}
+
+}  // namespace
+}  // namespace nanscope

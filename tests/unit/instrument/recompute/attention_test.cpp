@@ -1,0 +1,178 @@
+#include "tests/unit/instrument/recompute/again.h"
+
+/// Scores, softmax, mix, and the three in one.
+namespace nanscope {
+namespace {
+
+using testing::Case;
+using testing::Change;
+using testing::constant;
+using testing::DumpGraph;
+using testing::expect_right;
+using testing::expect_seen;
+using testing::explained_by;
+using testing::kInf;
+using testing::noise;
+using testing::Numbers;
+using testing::stored_numbers;
+using testing::unchanged;
+
+constexpr std::int64_t kTokens = 6;
+constexpr std::int64_t kHeads = 4;
+constexpr std::int64_t kGroups = 2;  ///< of keys and values
+constexpr std::int64_t kHead = 8;
+
+struct How {
+  double factor = 1 / std::sqrt(8.0);
+  double cap = 0;
+  std::int64_t ahead = 0;  ///< keys that the last layer's tokens see beyond their own
+  bool tiled = false;
+  double value_scale = 1;  ///< of the values that the last layer mixes
+};
+
+enum class Part { scores, softmax, mix, fused };
+
+/// The part of `head` of a row of heads side by side.
+Numbers of_head(const Numbers& x, std::int64_t head) { return testing::columns_of(x, head * kHead, kHead); }
+
+void put(Numbers& into, const Numbers& part, std::int64_t first) {
+  for (std::int64_t r = 0; r < part.rows; ++r) {
+    for (std::int64_t c = 0; c < part.columns; ++c) into.at(r, first + c) = part.at(r, c);
+  }
+}
+
+/// Attention of three layers by its definition; `part` of the last one is judged, and changed.
+Case made(Part part, const How& how, const Change& change) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass({Span{0, 0, 0, kTokens, 0, kTokens}}, kTokens);
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    g.layer = layer;
+    const auto seed = static_cast<std::uint32_t>(10 * layer);
+    const auto tensor = [&](const std::string& name, std::int64_t heads, std::uint32_t own) {
+      return g.op(name, OpKind::dumped, {},
+                  {.tokens = kTokens, .channels = heads * kHead, .fill = noise(seed + own, 2), .heads = heads});
+    };
+    const TensorId q = tensor("q_rope", kHeads, 1);
+    const TensorId k = tensor("k_rope", kGroups, 2);
+    const TensorId v = tensor("v_proj", kGroups, 3);
+    const Numbers queries = stored_numbers(g, q, kTokens, kHeads * kHead);
+    const Numbers keys = stored_numbers(g, k, kTokens, kGroups * kHead);
+    const Numbers values = stored_numbers(g, v, kTokens, kGroups * kHead);
+    Numbers scores(kTokens, kHeads * kTokens);
+    Numbers probs(kTokens, kHeads * kTokens);
+    Numbers mix(kTokens, kHeads * kHead);
+    for (std::int64_t head = 0; head < kHeads; ++head) {
+      const std::int64_t group = how.tiled ? head % kGroups : head / (kHeads / kGroups);
+      Numbers of_one = testing::product(of_head(queries, head), of_head(keys, group));
+      for (double& score : of_one.v) {
+        score *= how.factor;
+        if (how.cap > 0) score = how.cap * std::tanh(score / how.cap);
+      }
+      const Numbers chance = testing::softmax_of(of_one, layer == 2 ? how.ahead : 0);
+      Numbers own = testing::product(chance, testing::transposed(of_head(values, group)));
+      for (double& one : own.v) one *= layer == 2 ? how.value_scale : 1;
+      put(scores, of_one, head * kTokens);
+      put(probs, chance, head * kTokens);
+      put(mix, own, head * kHead);
+    }
+    const auto add = [&](Part which, const std::string& name, OpKind kind,
+                         std::vector<std::pair<std::string, TensorId>> inputs, const Numbers& right,
+                         const std::string& role, OpAttributes attributes = {}) {
+      Numbers stored = right;
+      if (layer == 2 && which == part) change(stored);
+      const TensorId id = g.op(name, kind, std::move(inputs),
+                               {.role = role,
+                                .tokens = kTokens,
+                                .channels = right.columns,
+                                .fill = testing::fill_of(stored),
+                                .heads = kHeads},
+                               std::move(attributes));
+      if (which == part) {
+        out.out = id;
+        out.right = right;
+      }
+      return id;
+    };
+    if (part == Part::fused) {
+      MixAttributes heads;
+      heads.heads = kHeads;
+      add(Part::fused, "attention", OpKind::attention, {{"q", q}, {"k", k}, {"v", v}}, mix, "out", heads);
+      continue;
+    }
+    const TensorId s = add(Part::scores, "scores", OpKind::attention_scores, {{"q", q}, {"k", k}}, scores, "out");
+    const TensorId p = add(Part::softmax, "softmax", OpKind::softmax, {{"scores", s}}, probs, "probs");
+    add(Part::mix, "attn_mix", OpKind::attention_mix, {{"probs", p}, {"v", v}}, mix, "out");
+  }
+  return out;
+}
+
+TEST(RecomputeScores, OverTheRootOfTheHeadsWidth) {
+  expect_right(made(Part::scores, {}, unchanged), "q k' over the root of the head's width", 512);
+}
+
+TEST(RecomputeScores, WithoutAFactorAndWithOneOfItsOwn) {
+  expect_right(made(Part::scores, {.factor = 1}, unchanged), "q k' without a factor", 512);
+  expect_right(made(Part::scores, {.factor = 0.25}, unchanged), "", 512);
+}
+
+TEST(RecomputeScores, CappedByATanh) {
+  expect_right(made(Part::scores, {.factor = 1, .cap = 30}, unchanged), "", 1024, 1e-3);
+}
+
+TEST(RecomputeScores, SeesAnElementThatIsOff) {
+  expect_seen([](const Change& change) { return made(Part::scores, {}, change); }, 3, 7);
+}
+
+TEST(RecomputeSoftmax, BehindACausalMask) {
+  expect_right(made(Part::softmax, {}, unchanged), "softmax of the scores behind a causal mask", 1024);
+}
+
+TEST(RecomputeSoftmax, SeesAnElementThatIsOff) {
+  expect_seen([](const Change& change) { return made(Part::softmax, {}, change); }, 4, 2);
+}
+
+TEST(RecomputeSoftmax, KnowsAMaskThatLetsLaterKeysIn) {
+  const Case wrong = made(Part::softmax, {.ahead = 1}, unchanged);
+  testing::Again again(*wrong.graph);
+  const std::vector<Recomputed> tried = again.alternatives(wrong.out);
+  ASSERT_FALSE(tried.empty());
+  EXPECT_EQ(tried.front().form.about, About::mask);
+  EXPECT_EQ(tried.front().form.shift, 1);
+}
+
+TEST(RecomputeSoftmax, BehindADumpedMask) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const auto hidden = [](std::int64_t row, std::int64_t key) { return key > row || (row == 3 && key == 1); };
+  const TensorId mask =
+      g.op("mask", OpKind::parameter, {},
+           {.role = "mask", .fill = [=](auto row, auto key) { return hidden(row, key) ? -kInf : 0.0F; }});
+  out.right = Numbers(4, 4);
+  const TensorId scores = g.op("scores", OpKind::attention_scores, {}, {.fill = noise(3, 2)});
+  for (std::int64_t row = 0; row < 4; ++row) {
+    double sum = 0;
+    for (std::int64_t key = 0; key < 4; ++key) sum += hidden(row, key) ? 0 : std::exp(double{g.at(scores, row, key)});
+    for (std::int64_t key = 0; key < 4; ++key)
+      out.right.at(row, key) = hidden(row, key) ? 0 : std::exp(double{g.at(scores, row, key)}) / sum;
+  }
+  out.out = g.op("softmax", OpKind::softmax, {{"scores", scores}, {"mask", mask}},
+                 {.role = "probs", .fill = testing::fill_of(out.right)});
+  testing::Again again(g);
+  ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
+  EXPECT_EQ(again.result(out.out)->share(), 1.0);
+}
+
+TEST(RecomputeMix, ProbabilitiesTimesValues) {
+  expect_right(made(Part::mix, {}, unchanged), "", 512);
+  expect_seen([](const Change& change) { return made(Part::mix, {}, change); }, 5, 30);
+}
+
+TEST(RecomputeAttention, TheThreeInOne) {
+  expect_right(made(Part::fused, {}, unchanged), "", 4096);
+  expect_seen([](const Change& change) { return made(Part::fused, {}, change); }, 2, 11);
+}
+
+}  // namespace
+}  // namespace nanscope

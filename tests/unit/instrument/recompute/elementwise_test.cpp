@@ -1,0 +1,171 @@
+#include "tests/unit/instrument/recompute/again.h"
+
+/// Copies, splits, residual sums, embeddings and activations.
+namespace nanscope {
+namespace {
+
+using testing::Case;
+using testing::Change;
+using testing::DumpGraph;
+using testing::expect_right;
+using testing::expect_seen;
+using testing::explained_by;
+using testing::Fill;
+using testing::noise;
+using testing::Numbers;
+using testing::stored_numbers;
+using testing::unchanged;
+
+constexpr std::int64_t kWidth = 16;
+
+Case residual(const Change& change, Format format = Format::bf16) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId a = g.source({.channels = kWidth, .fill = noise(1, 3), .format = format});
+  const TensorId b = g.op("o_proj", OpKind::dumped, {}, {.channels = kWidth, .fill = noise(2, 3), .format = format});
+  out.right = stored_numbers(g, a, 4, kWidth);
+  for (std::int64_t r = 0; r < 4; ++r) {
+    for (std::int64_t c = 0; c < kWidth; ++c) out.right.at(r, c) += double{g.at(b, r, c)};
+  }
+  Numbers stored = out.right;
+  change(stored);
+  out.out = g.op("attn_residual", OpKind::residual_add, {{"a", a}, {"b", b}},
+                 {.channels = kWidth, .fill = testing::fill_of(stored), .format = format});
+  return out;
+}
+
+TEST(RecomputeResidual, IsTheSum) {
+  for (const Format format : {Format::f32, Format::bf16, Format::f16}) expect_right(residual(unchanged, format), "", 4);
+  expect_seen([](const Change& change) { return residual(change); }, 3, 15);
+}
+
+TEST(RecomputeResidual, KnowsABranchThatWasLeftOutOrAddedTwice) {
+  const auto plus = [](double factor) {
+    return residual(
+        [=](Numbers& numbers) {
+          for (std::int64_t r = 0; r < numbers.rows; ++r) {
+            for (std::int64_t c = 0; c < numbers.columns; ++c) numbers.at(r, c) += factor * double{noise(2, 3)(r, c)};
+          }
+        },
+        Format::f32);
+  };
+  EXPECT_EQ(explained_by(plus(-1)), "the branch left out");
+  EXPECT_EQ(explained_by(plus(1)), "the branch added twice");
+}
+
+/// The third token's row is `row` of the table.
+Case embedding(double factor, const Change& change) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId table = g.parameter("embed.weight", 10, kWidth, noise(1));
+  const auto id = [](std::int64_t token) { return (3 * token + 2) % 10; };
+  const TensorId tokens = g.op("tokens", OpKind::parameter, {},
+                               {.role = "tokens",
+                                .channels = 1,
+                                .fill = [=](auto token, auto) { return static_cast<float>(id(token)); },
+                                .format = Format::i32});
+  out.right = Numbers(4, kWidth);
+  for (std::int64_t token = 0; token < 4; ++token) {
+    for (std::int64_t c = 0; c < kWidth; ++c) out.right.at(token, c) = factor * double{g.at(table, id(token), c)};
+  }
+  Numbers stored = out.right;
+  change(stored);
+  out.out = g.op("embed", OpKind::embedding, {{"weight", table}, {"tokens", tokens}},
+                 {.channels = kWidth, .fill = testing::fill_of(stored)});
+  return out;
+}
+
+TEST(RecomputeEmbedding, IsTheTokensRow) {
+  expect_right(embedding(1, unchanged), "the token's row", 4);
+  expect_right(embedding(4, unchanged), "the token's row times the root of its width", 4);
+  expect_seen([](const Change& change) { return embedding(1, change); }, 1, 3);
+}
+
+using Function = double (*)(double);
+
+double silu(double x) { return x / (1 + std::exp(-x)); }
+double gelu(double x) { return x * std::erfc(-x / std::sqrt(2.0)) / 2; }
+double gelu_tanh(double x) {
+  return x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * std::pow(x, 3))));
+}
+double relu(double x) { return std::max(0.0, x); }
+
+/// act(gate) * up, or act(x); gate and up may lie in one projection.
+enum class Lie { alone, apart, fused };
+
+Case activation(Function function, Lie lie, const Change& change) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId gate = g.op("gate_proj", OpKind::dumped, {}, {.channels = kWidth, .fill = noise(1, 4)});
+  const TensorId up = g.op("up_proj", OpKind::dumped, {}, {.channels = kWidth, .fill = noise(2, 4)});
+  const TensorId both =
+      g.op("gate_up_proj", OpKind::dumped, {}, {.channels = 2 * kWidth, .fill = [&](auto r, auto c) {
+                                                  return c < kWidth ? g.at(gate, r, c) : g.at(up, r, c - kWidth);
+                                                }});
+  out.right = Numbers(4, kWidth);
+  for (std::int64_t r = 0; r < 4; ++r) {
+    for (std::int64_t c = 0; c < kWidth; ++c)
+      out.right.at(r, c) = function(double{g.at(gate, r, c)}) * (lie == Lie::alone ? 1 : double{g.at(up, r, c)});
+  }
+  std::vector<std::pair<std::string, TensorId>> inputs{{"x", gate}};
+  if (lie == Lie::apart) inputs = {{"gate", gate}, {"up", up}};
+  if (lie == Lie::fused) inputs = {{"gate_up", both}};
+  Numbers stored = out.right;
+  change(stored);
+  out.out = g.op("mlp_act", OpKind::activation, inputs, {.channels = kWidth, .fill = testing::fill_of(stored)});
+  return out;
+}
+
+TEST(RecomputeActivation, TheFormThatTheNumbersShow) {
+  expect_right(activation(silu, Lie::alone, unchanged), "silu");
+  expect_right(activation(gelu, Lie::alone, unchanged), "gelu");
+  expect_right(activation(gelu_tanh, Lie::alone, unchanged), "gelu_tanh");
+  expect_right(activation(relu, Lie::alone, unchanged), "relu");
+  expect_right(activation(silu, Lie::apart, unchanged), "silu");
+  expect_right(activation(silu, Lie::fused, unchanged), "silu");
+}
+
+TEST(RecomputeActivation, SeesAnElementThatIsOff) {
+  expect_seen([](const Change& change) { return activation(silu, Lie::apart, change); }, 2, 2);
+}
+
+TEST(RecomputeCopy, IsTheSameNumbersInAnotherFormat) {
+  const auto made = [](const Change& change) {
+    Case out;
+    DumpGraph& g = *out.graph;
+    g.pass();
+    const TensorId x = g.source({.channels = kWidth, .fill = noise(1, 3)});
+    out.right = stored_numbers(g, x, 4, kWidth);
+    Numbers stored = out.right;
+    change(stored);
+    out.out = g.op("contiguous", OpKind::copy, {{"x", x}},
+                   {.channels = kWidth, .fill = testing::fill_of(stored), .format = Format::bf16});
+    return out;
+  };
+  expect_right(made(unchanged), "", 4);
+  expect_seen(made, 0, 7);
+}
+
+TEST(RecomputeSplit, IsItsColumns) {
+  const auto made = [](const Change& change) {
+    Case out;
+    DumpGraph& g = *out.graph;
+    g.pass();
+    const TensorId x = g.op("qkv_proj", OpKind::dumped, {}, {.channels = 3 * kWidth, .fill = noise(1, 3)});
+    out.right = testing::columns_of(stored_numbers(g, x, 4, 3 * kWidth), kWidth, kWidth);
+    Numbers stored = out.right;
+    change(stored);
+    SplitAttributes part;
+    part.first_channel = kWidth;
+    out.out = g.op("k_proj", OpKind::split, {{"x", x}}, {.channels = kWidth, .fill = testing::fill_of(stored)}, part);
+    return out;
+  };
+  expect_right(made(unchanged), "", 4);
+  expect_seen(made, 2, 1);
+}
+
+}  // namespace
+}  // namespace nanscope

@@ -1,0 +1,118 @@
+#include "tests/unit/instrument/recompute/again.h"
+
+/// Products with weights.
+namespace nanscope {
+namespace {
+
+using testing::Case;
+using testing::Change;
+using testing::constant;
+using testing::DumpGraph;
+using testing::expect_right;
+using testing::expect_seen;
+using testing::explained_by;
+using testing::noise;
+using testing::Numbers;
+using testing::stored_numbers;
+using testing::unchanged;
+
+constexpr std::int64_t kIn = 24;
+constexpr std::int64_t kOut = 40;
+
+struct How {
+  Format format = Format::bf16;
+  bool bias = false;
+  bool conv = false;  ///< the weight is (in, out)
+};
+
+/// Two layers of x W' + b; the second one's output is changed.
+Case made(const How& how, const Change& change) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId x = g.source({.channels = kIn, .fill = noise(1, 3), .format = how.format});
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    g.layer = layer;
+    const auto seed = static_cast<std::uint32_t>(10 + layer);
+    const TensorId weight = g.parameter("up_proj.weight", how.conv ? kIn : kOut, how.conv ? kOut : kIn, noise(seed));
+    const Numbers w = stored_numbers(g, weight, how.conv ? kIn : kOut, how.conv ? kOut : kIn);
+    std::vector<std::pair<std::string, TensorId>> inputs{{"x", x}, {"weight", weight}};
+    out.right = testing::product(stored_numbers(g, x, 4, kIn), how.conv ? testing::transposed(w) : w);
+    if (how.bias) {
+      const TensorId bias = g.parameter("up_proj.bias", 1, kOut, noise(seed + 5));
+      inputs.emplace_back("bias", bias);
+      for (std::int64_t r = 0; r < 4; ++r) {
+        for (std::int64_t c = 0; c < kOut; ++c) out.right.at(r, c) += double{g.at(bias, 0, c)};
+      }
+    }
+    Numbers stored = out.right;
+    if (layer == 1) change(stored);
+    out.out = g.op("up_proj", OpKind::gemm, inputs,
+                   {.channels = kOut, .fill = testing::fill_of(stored), .format = how.format});
+  }
+  return out;
+}
+
+TEST(RecomputeLinear, IsTheProductInEveryFormat) {
+  for (const Format format : {Format::f32, Format::bf16, Format::f16})
+    expect_right(made({.format = format}, unchanged), "x W' + b", 512);
+}
+
+TEST(RecomputeLinear, WithABiasAndWithWeightsTheOtherWayRound) {
+  expect_right(made({.bias = true}, unchanged), "x W' + b");
+  expect_right(made({.conv = true}, unchanged), "x W' + b");
+}
+
+TEST(RecomputeLinear, SeesAnElementThatIsOff) {
+  expect_seen([](const Change& change) { return made({}, change); }, 2, 31);
+  expect_seen([](const Change& change) { return made({.bias = true, .conv = true}, change); }, 0, 0);
+}
+
+TEST(RecomputeLinear, KnowsABiasThatWasLeftOut) {
+  const Case other = made({.bias = true}, unchanged);
+  const Case wrong = made({.bias = true}, [&](Numbers& numbers) {
+    for (std::int64_t r = 0; r < numbers.rows; ++r) {
+      for (std::int64_t c = 0; c < numbers.columns; ++c) numbers.at(r, c) -= double{noise(16)(0, c)};
+    }
+  });
+  EXPECT_EQ(explained_by(wrong), "the bias left out");
+}
+
+TEST(RecomputeLinear, OfCodesWithScalesOfBlocks) {
+  // 48 rows in blocks of 32: the last one is not full.
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId x = g.source({.channels = 64, .fill = noise(1)});
+  const TensorId weight = g.op("up_proj.weight", OpKind::parameter, {},
+                               {.role = "weight",
+                                .tokens = 48,
+                                .channels = 64,
+                                .fill = noise(2, 400),
+                                .format = Format::e4m3,
+                                .axis = Axis::none});
+  const TensorId scale = g.parameter("up_proj.weight_scale", 2, 2,
+                                     [](auto r, auto c) { return 0.001F * static_cast<float>(1 + 2 * r + 5 * c); });
+  Numbers w = stored_numbers(g, weight, 48, 64);
+  for (std::int64_t r = 0; r < 48; ++r) {
+    for (std::int64_t c = 0; c < 64; ++c) w.at(r, c) *= double{g.at(scale, r / 32, c / 32)};
+  }
+  out.right = testing::product(stored_numbers(g, x, 4, 64), w);
+  out.out = g.op("up_proj", OpKind::gemm, {{"x", x}, {"weight", weight}, {"weight_scale", scale}},
+                 {.channels = 48, .fill = testing::fill_of(out.right)});
+  expect_right(out, "x W' + b", 1024);
+}
+
+TEST(RecomputeLinear, WithoutItsWeightSaysSo) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId x = g.source();
+  out.out = g.op("up_proj", OpKind::gemm, {{"x", x}});
+  testing::Again again(g);
+  EXPECT_EQ(again.result(out.out), nullptr);
+  EXPECT_EQ(again.why_not(out.out), "its weight was not dumped");
+}
+
+}  // namespace
+}  // namespace nanscope

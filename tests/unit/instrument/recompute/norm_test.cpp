@@ -1,0 +1,124 @@
+#include "tests/unit/instrument/recompute/again.h"
+
+/// RMS and layer norms, over rows and over heads.
+namespace nanscope {
+namespace {
+
+using testing::Case;
+using testing::Change;
+using testing::DumpGraph;
+using testing::expect_right;
+using testing::expect_seen;
+using testing::explained_by;
+using testing::noise;
+using testing::Numbers;
+using testing::stored_numbers;
+using testing::unchanged;
+
+constexpr std::int64_t kWidth = 32;
+
+struct How {
+  std::string norm = "rms";
+  double eps = 1e-6;
+  double plus = 0;  ///< of the weight: 1 in Gemma
+  std::int64_t heads = 1;
+  Format format = Format::f32;
+  double size = 1;  ///< of x: small ones show the eps
+};
+
+/// (x - mean) / sqrt(variance + eps) * (plus + weight) + bias, by its definition.
+Numbers normed(const Numbers& x, const Numbers& weight, const Numbers* bias, const How& how) {
+  Numbers out(x.rows, x.columns);
+  const std::int64_t width = x.columns / how.heads;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t begin = 0; begin < x.columns; begin += width) {
+      double mean = 0;
+      for (std::int64_t c = begin; c < begin + width; ++c) mean += x.at(r, c) / static_cast<double>(width);
+      if (how.norm == "rms") mean = 0;
+      double variance = 0;
+      for (std::int64_t c = begin; c < begin + width; ++c)
+        variance += (x.at(r, c) - mean) * (x.at(r, c) - mean) / static_cast<double>(width);
+      for (std::int64_t c = begin; c < begin + width; ++c) {
+        out.at(r, c) =
+            (x.at(r, c) - mean) / std::sqrt(variance + how.eps) * (how.plus + weight.at(0, c % weight.columns));
+        if (bias != nullptr) out.at(r, c) += bias->at(0, c);
+      }
+    }
+  }
+  return out;
+}
+
+/// Three layers; the last one's output is changed.
+Case made(const How& how, const Change& change) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const std::int64_t own = kWidth / how.heads;
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    g.layer = layer;
+    const auto seed = static_cast<std::uint32_t>(10 * layer);
+    const TensorId x =
+        g.op("x", OpKind::dumped, {},
+             {.channels = kWidth, .fill = noise(seed, how.size), .format = how.format, .heads = how.heads});
+    const TensorId weight =
+        g.parameter("attn_norm.weight", 1, own, [=](auto, auto c) { return 0.7F + noise(seed + 1, 0.4)(0, c); });
+    std::vector<std::pair<std::string, TensorId>> inputs{{"x", x}, {"weight", weight}};
+    const Numbers w = stored_numbers(g, weight, 1, own);
+    if (how.norm == "layer") {
+      const TensorId bias = g.parameter("attn_norm.bias", 1, kWidth, noise(seed + 2));
+      inputs.emplace_back("bias", bias);
+      const Numbers b = stored_numbers(g, bias, 1, kWidth);
+      out.right = normed(stored_numbers(g, x, 4, kWidth), w, &b, how);
+    } else {
+      out.right = normed(stored_numbers(g, x, 4, kWidth), w, nullptr, how);
+    }
+    Numbers stored = out.right;
+    if (layer == 2) change(stored);
+    out.out = g.op("attn_norm", OpKind::layer_norm, inputs,
+                   {.channels = kWidth, .fill = testing::fill_of(stored), .format = how.format, .heads = how.heads});
+  }
+  return out;
+}
+
+TEST(RecomputeNorm, RmsAndLayerNorms) {
+  for (const Format format : {Format::f32, Format::bf16}) {
+    expect_right(made({.eps = 1e-5, .format = format}, unchanged), "rms norm");
+    expect_right(made({.norm = "layer", .eps = 1e-5, .format = format}, unchanged), "layer norm");
+  }
+}
+
+TEST(RecomputeNorm, WithAWeightThatIsOneMore) {
+  expect_right(made({.plus = 1}, unchanged), "rms norm times 1 + weight");
+}
+
+TEST(RecomputeNorm, OfHeadsWithOneWeightForAll) { expect_right(made({.heads = 2}, unchanged), "rms norm"); }
+
+TEST(RecomputeNorm, TheEpsIsTheOneThatTheNumbersShow) {
+  const Case small = made({.eps = 1e-5, .size = 1e-3}, unchanged);
+  expect_right(small, "rms norm");
+  testing::Again again(*small.graph);
+  EXPECT_EQ(again.result(small.out)->form.number, 1e-5);
+}
+
+TEST(RecomputeNorm, SeesAnElementThatIsOff) {
+  expect_seen([](const Change& change) { return made({}, change); }, 1, 5);
+  expect_seen([](const Change& change) { return made({.heads = 2}, change); }, 3, 17);
+  expect_seen([](const Change& change) { return made({.norm = "layer", .format = Format::bf16}, change); }, 0, 31);
+}
+
+TEST(RecomputeNorm, KnowsAWeightWithoutItsOne) {
+  How how{.plus = 1};
+  Numbers bare(0, 0);
+  const Case wrong = made(how, [&](Numbers& numbers) {
+    for (std::int64_t r = 0; r < numbers.rows; ++r) {
+      for (std::int64_t c = 0; c < numbers.columns; ++c) {
+        const double w = double{0.7F + noise(21, 0.4)(0, c)};
+        numbers.at(r, c) *= w / (1 + w);
+      }
+    }
+  });
+  EXPECT_EQ(explained_by(wrong), "the 1 of 1 + weight left out");
+}
+
+}  // namespace
+}  // namespace nanscope

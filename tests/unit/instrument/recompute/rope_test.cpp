@@ -1,0 +1,105 @@
+#include "tests/unit/instrument/recompute/again.h"
+
+/// Rotary positions.
+namespace nanscope {
+namespace {
+
+using testing::Case;
+using testing::Change;
+using testing::DumpGraph;
+using testing::expect_right;
+using testing::expect_seen;
+using testing::explained_by;
+using testing::noise;
+using testing::Numbers;
+using testing::stored_numbers;
+using testing::unchanged;
+
+constexpr std::int64_t kHeads = 2;
+constexpr std::int64_t kHead = 8;
+constexpr std::int64_t kFirst = 5;  ///< position of row 0
+
+struct How {
+  double base = 1e4;
+  bool neighbours = false;
+  std::int64_t rotated = kHead;
+  bool tables = false;
+  std::int64_t shift = 0;  ///< of positions, in the last layer
+};
+
+/// Each pair (a, b) of a head becomes (a cos - b sin, b cos + a sin), at position / base^(2 pair / rotated).
+Numbers rotated(const Numbers& x, const How& how, std::int64_t shift) {
+  Numbers out = x;
+  const std::int64_t half = how.rotated / 2;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t head = 0; head < kHeads; ++head) {
+      for (std::int64_t pair = 0; pair < half; ++pair) {
+        const double angle = static_cast<double>(kFirst + r + shift) *
+                             std::pow(how.base, -2.0 * static_cast<double>(pair) / static_cast<double>(how.rotated));
+        const std::int64_t a = head * kHead + (how.neighbours ? 2 * pair : pair);
+        const std::int64_t b = a + (how.neighbours ? 1 : half);
+        out.at(r, a) = x.at(r, a) * std::cos(angle) - x.at(r, b) * std::sin(angle);
+        out.at(r, b) = x.at(r, b) * std::cos(angle) + x.at(r, a) * std::sin(angle);
+      }
+    }
+  }
+  return out;
+}
+
+Case made(const How& how, const Change& change) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass({Span{0, 0, 0, 4, kFirst, kFirst + 4}});
+  std::vector<std::pair<std::string, TensorId>> tables;
+  if (how.tables) {
+    const auto angle = [=](std::int64_t row, std::int64_t c) {
+      return static_cast<double>(kFirst + row) * std::pow(how.base, -2.0 * static_cast<double>(c % 4) / 8.0);
+    };
+    for (const bool sine : {false, true}) {
+      tables.emplace_back(sine ? "sin" : "cos",
+                          g.op(sine ? "sin" : "cos", OpKind::parameter, {},
+                               {.role = sine ? "sin" : "cos", .channels = 8, .fill = [=](auto row, auto c) {
+                                  return static_cast<float>(sine ? std::sin(angle(row, c)) : std::cos(angle(row, c)));
+                                }}));
+    }
+  }
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    g.layer = layer;
+    const TensorId x =
+        g.op("q_proj", OpKind::dumped, {},
+             {.channels = kHeads * kHead, .fill = noise(static_cast<std::uint32_t>(layer), 3), .heads = kHeads});
+    std::vector<std::pair<std::string, TensorId>> inputs{{"x", x}};
+    inputs.insert(inputs.end(), tables.begin(), tables.end());
+    out.right = rotated(stored_numbers(g, x, 4, kHeads * kHead), how, layer == 2 ? how.shift : 0);
+    Numbers stored = out.right;
+    if (layer == 2) change(stored);
+    out.out = g.op("q_rope", OpKind::rope, inputs,
+                   {.role = "q_rot", .channels = kHeads * kHead, .fill = testing::fill_of(stored), .heads = kHeads});
+  }
+  return out;
+}
+
+TEST(RecomputeRope, TheBaseAndThePairsThatTheNumbersShow) {
+  expect_right(made({}, unchanged), "base 10000, pairs of halves");
+  expect_right(made({.base = 5e5}, unchanged), "base 500000, pairs of halves");
+  expect_right(made({.base = 1e6, .neighbours = true}, unchanged), "base 1000000, pairs of neighbours");
+}
+
+TEST(RecomputeRope, APartOfEachHead) { expect_right(made({.rotated = 4}, unchanged), "base 10000, pairs of halves"); }
+
+TEST(RecomputeRope, TheDumpedTables) {
+  expect_right(made({.base = 12345, .tables = true}, unchanged), "the dumped cosines and sines, pairs of halves");
+}
+
+TEST(RecomputeRope, SeesAnElementThatIsOff) {
+  expect_seen([](const Change& change) { return made({}, change); }, 2, 9);
+  expect_seen([](const Change& change) { return made({.tables = true}, change); }, 3, 0);
+}
+
+TEST(RecomputeRope, KnowsPositionsThatAreOff) {
+  EXPECT_EQ(explained_by(made({.shift = 1}, unchanged)), "positions off by 1");
+  EXPECT_EQ(explained_by(made({.shift = -1}, unchanged)), "positions off by -1");
+}
+
+}  // namespace
+}  // namespace nanscope

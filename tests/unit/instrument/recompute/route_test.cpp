@@ -1,0 +1,88 @@
+#include "tests/unit/instrument/recompute/again.h"
+
+/// The choice of experts, and of tokens.
+namespace nanscope {
+namespace {
+
+using testing::Case;
+using testing::Change;
+using testing::DumpGraph;
+using testing::expect_right;
+using testing::expect_seen;
+using testing::noise;
+using testing::Numbers;
+using testing::unchanged;
+
+constexpr std::int64_t kExperts = 8;
+constexpr std::int64_t kChosen = 3;
+
+struct How {
+  bool sigmoid = false;
+  bool normalised = true;
+};
+
+/// The weights of the largest three of eight, largest first.
+Case routed(const How& how, const Change& change) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId logits = g.op("router", OpKind::dumped, {}, {.channels = kExperts, .fill = noise(4, 3)});
+  out.right = Numbers(4, kChosen);
+  for (std::int64_t r = 0; r < 4; ++r) {
+    std::vector<double> gates;
+    double all = 0;
+    for (std::int64_t e = 0; e < kExperts; ++e) {
+      const double z = std::exp(double{g.at(logits, r, e)});
+      gates.push_back(how.sigmoid ? z / (1 + z) : z);
+      all += z;
+    }
+    std::sort(gates.rbegin(), gates.rend());
+    const double chosen = gates[0] + gates[1] + gates[2];
+    for (std::int64_t i = 0; i < kChosen; ++i) {
+      const double over = how.normalised ? chosen : how.sigmoid ? 1 : all;
+      out.right.at(r, i) = gates[static_cast<std::size_t>(i)] / over;
+    }
+  }
+  Numbers stored = out.right;
+  change(stored);
+  out.out = g.op("route", OpKind::route, {{"logits", logits}},
+                 {.role = "router_weights", .channels = kChosen, .fill = testing::fill_of(stored)});
+  return out;
+}
+
+TEST(RecomputeRoute, TheFormThatTheNumbersShow) {
+  expect_right(routed({}, unchanged), "softmax, the largest, normalised", 256);
+  expect_right(routed({.normalised = false}, unchanged), "softmax, the largest", 256);
+  expect_right(routed({.sigmoid = true}, unchanged), "sigmoid, the largest, normalised", 256);
+  expect_right(routed({.sigmoid = true, .normalised = false}, unchanged), "sigmoid, the largest", 256);
+}
+
+TEST(RecomputeRoute, SeesAWeightThatIsOff) {
+  expect_seen([](const Change& change) { return routed({}, change); }, 1, 0);
+}
+
+TEST(RecomputeTokenSoftmax, IsTheSoftmaxOfTheLogits) {
+  const auto made = [](const Change& change) {
+    Case out;
+    DumpGraph& g = *out.graph;
+    g.pass();
+    const TensorId logits =
+        g.op("lm_head", OpKind::dumped, {}, {.role = "logits", .channels = 12, .fill = noise(4, 5)});
+    out.right = Numbers(4, 12);
+    for (std::int64_t r = 0; r < 4; ++r) {
+      double sum = 0;
+      for (std::int64_t c = 0; c < 12; ++c) sum += std::exp(double{g.at(logits, r, c)});
+      for (std::int64_t c = 0; c < 12; ++c) out.right.at(r, c) = std::exp(double{g.at(logits, r, c)}) / sum;
+    }
+    Numbers stored = out.right;
+    change(stored);
+    out.out = g.op("token_softmax", OpKind::token_softmax, {{"logits", logits}},
+                   {.role = "token_probs", .channels = 12, .fill = testing::fill_of(stored)});
+    return out;
+  };
+  expect_right(made(unchanged), "softmax", 256);
+  expect_seen(made, 3, 4);
+}
+
+}  // namespace
+}  // namespace nanscope
