@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "gui/export/new_file.h"
@@ -38,7 +39,7 @@ Status settle(Session& session) {
     settled = session.settled() ? settled + 1 : 0;
     if (settled == 0) std::this_thread::sleep_for(pause);
     pause = std::min(pause + kShortestPause, kLongestPause);
-    if (std::chrono::steady_clock::now() > deadline) return fail("the recording takes too long to read for a picture");
+    if (std::chrono::steady_clock::now() > deadline) return fail("the run takes too long to read for a picture");
   }
   return {};
 }
@@ -47,7 +48,7 @@ Status write_table(const Window& window, const std::string& view, const std::fil
   const std::optional<TableMaker> maker = window.table(view);
   if (maker) return write_text(path, to_csv((*maker)()));
   const std::string why = window.error();
-  return fail(fmt::format("{} has no table{}{}", view, why.empty() ? " for this recording" : ": ", why));
+  return fail(fmt::format("{} has no table{}{}", view, why.empty() ? " for this run" : ": ", why));
 }
 
 /// What was asked for instead of a window.
@@ -72,6 +73,13 @@ void run_until_closed(Session& session) {
   }
 }
 
+/// A dump may take a while to scan: with a window there is something to see meanwhile.
+bool opens_in_window(const AppOptions& options) {
+  std::error_code ignored;
+  return options.needs_screen() && !options.script && !options.file.empty() && options.beside.empty() &&
+         !scenarios::looks_like_recording(options.file.string()) && std::filesystem::exists(options.file, ignored);
+}
+
 /// A session as the options want it.
 Result<std::unique_ptr<Session>> open_session(const AppOptions& options) {
   const std::vector<std::string> views = view_names();
@@ -82,30 +90,36 @@ Result<std::unique_ptr<Session>> open_session(const AppOptions& options) {
   if (options.csv && options.view.empty()) {
     return fail(fmt::format("a table is of one view: name it by --view, one of {}", fmt::join(views, ", ")));
   }
-  if (options.csv && options.file.empty()) return fail("a table needs a recording that it is of");
+  if (options.csv && options.file.empty()) return fail("a table needs a recording or a dump that it is of");
   if (!options.theme.empty() && !find_theme(options.theme)) {
     return fail(fmt::format("there is no theme '{}': expected dark or light", options.theme));
   }
-  std::optional<Recording> recording;
+  std::optional<OpenedRun> run;
+  if (opens_in_window(options)) {
+    Result<std::unique_ptr<Session>> session = Session::open(options, std::nullopt, {});
+    if (session) (*session)->want(options.file, options.place);
+    return session;
+  }
   if (!options.file.empty()) {
-    Result<Recording> opened = Recording::open(options.file);
+    Result<OpenedRun> opened = open_run(options.file);
     if (!opened) return tl::unexpected(opened.error());
-    recording = std::move(*opened);
+    run = std::move(*opened);
   }
   if (!options.beside.empty()) {
-    if (!recording) return fail("a run stands beside another one: name that one first");
-    if (const Result<Recording> opened = Recording::open(options.beside); !opened) {
-      return tl::unexpected(opened.error());
+    if (!run) return fail("a run stands beside another one: name that one first");
+    // The store's thread opens it again: a dump is scanned twice only where nobody could read an error on screen.
+    if (options.unattended() || scenarios::looks_like_recording(options.beside.string())) {
+      if (const Result<OpenedRun> opened = open_run(options.beside); !opened) return tl::unexpected(opened.error());
     }
   }
   Selection start;
   if (!options.place.empty()) {
-    if (!recording) return fail("a place needs a recording that it is in");
-    Result<Selection> found = select(*recording, options.place);
+    if (!run) return fail("a place needs a recording or a dump that it is in");
+    Result<Selection> found = select(run->run->view(), options.place);
     if (!found) return tl::unexpected(found.error());
     start = std::move(*found);
   }
-  return Session::open(options, std::move(recording), std::move(start));
+  return Session::open(options, std::move(run), std::move(start));
 }
 
 }  // namespace

@@ -12,13 +12,13 @@
 namespace nanscope::gui {
 
 struct AppOptions {
-  std::filesystem::path file;                       ///< empty: the start screen
+  std::filesystem::path file;                       ///< a recording or a dump; empty: the start screen
   std::optional<std::filesystem::path> screenshot;  ///< draw once without a screen, into this PNG
   std::optional<std::filesystem::path> csv;         ///< the view's table, into this file; a view must be named
   std::string view;                                 ///< one view alone; empty: the whole window
   std::string tab;                                  ///< of the whole window: the view below the front
   std::string place;                                ///< what is selected at the start
-  std::filesystem::path beside;                     ///< another recording to show beside; empty: none
+  std::filesystem::path beside;                     ///< another run to show beside; empty: none
   Extent size;                                      ///< of no width: as the last window was left, at first 1600x1000
   float scale = 0;                                  ///< of everything that is drawn; 0: the screen's
   std::string theme;                                ///< empty: as in the last window, at first dark
@@ -37,8 +37,8 @@ std::vector<std::string> all_views();
 /// "1600x1000". Errors: not two numbers, or no sensible size.
 Result<Extent> parse_size(const std::string& text);
 
-/// Shows a recording until the window is closed, or takes its picture and writes its table. Errors, in one line: the
-/// recording, the place, the view or the theme is not there; the view has no table; no display; no OpenGL.
+/// Shows a run until the window is closed, or takes its picture and writes its table. Errors, in one line: the
+/// run, the place, the view or the theme is not there; the view has no table; no display; no OpenGL.
 Status run_app(const AppOptions& options);
 
 /// How a script ended.

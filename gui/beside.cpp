@@ -32,9 +32,7 @@ Result<PreparedPtr> put(RunFacts& facts, const BesideRunPtr& run) {
 
 Result<PreparedPtr> part(RunFacts& facts) {
   if (facts.beside() == nullptr) return std::make_shared<const Divergence>();
-  RecordingRun here(facts.recording());
-  RecordingRun there(facts.beside()->recording());
-  Result<Divergence> found = find_divergence(here, there);
+  Result<Divergence> found = find_divergence(facts.view(), facts.beside()->view());
   if (!found) return tl::unexpected(found.error());
   return std::make_shared<const Divergence>(std::move(*found));
 }
@@ -59,8 +57,8 @@ bool close_button(const Look& look, Area box) {
 
 void Beside::open(Store& store, const std::filesystem::path& path) {
   auto run = std::make_shared<BesideRun>();
-  run->path = path;
-  run->label = path.filename().string();
+  run->path = tidy_path(path);
+  run->label = run->path.filename().string();
   coming_ = std::move(run);
   store.ask(kOpened, [opened = coming_](RunFacts& facts) { return put(facts, opened); });
 }

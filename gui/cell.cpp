@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/run/run_view.h"
+
 namespace nanscope::gui {
 
 Cell cell_of(const Health& health, double headroom) {
@@ -15,6 +17,13 @@ Cell cell_of(const Health& health, double headroom) {
   if (headroom > 0 && headroom < kLowHeadroomBelow) return kLowHeadroom;
   const double step = std::floor((std::log10(largest) - kRampFrom) * kStepsPerDecade);
   return static_cast<Cell>(kHealthyFirst + static_cast<int>(std::clamp(step, 0.0, kHealthySteps - 1.0)));
+}
+
+Cell cell_of(const Health& health, std::string_view role, double headroom) {
+  if (health.neg_inf == 0 || !may_hide(role)) return cell_of(health, headroom);
+  Health shown = health;
+  shown.neg_inf = 0;
+  return cell_of(shown, headroom);
 }
 
 double magnitude_of(Cell cell) {

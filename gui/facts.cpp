@@ -2,9 +2,7 @@
 
 #include <chrono>
 
-#include "instrument/diagnosis/cascade.h"
-#include "instrument/diagnosis/diagnosis.h"
-#include "core/dump/recorded_dump.h"
+#include "instrument/recompute/arithmetic.h"
 
 namespace nanscope::gui {
 namespace {
@@ -14,25 +12,14 @@ constexpr auto kMapSlice = std::chrono::milliseconds(100);
 
 }  // namespace
 
-RunFacts::RunFacts(Recording recording, std::stop_token stop)
-    : recording_(std::move(recording)),
-      stop_(std::move(stop)),
-      source_(recording_, stop_, kReplayBudget),
-      tensors_(source_, stop_) {
-  recording_.stop_with(stop_);
-}
-
-Result<TensorData> RunFacts::StoppableTensors::fetch(std::int64_t tensor) {
-  if (stop_.stop_requested()) return fail("stopped");
-  return source_.fetch(tensor);
-}
+RunFacts::RunFacts(OpenedRun run) : run_(std::move(run)) {}
 
 Result<std::shared_ptr<const RunMap>> RunFacts::map() {
   if (map_ && !map_maker_) return map_;
   const auto begin = RunMapMaker::Clock::now();
   Status made;
   if (!map_maker_) {
-    map_maker_ = std::make_unique<RunMapMaker>(rows_, stop_);
+    map_maker_ = std::make_unique<RunMapMaker>(view(), rows(), stop());
     made = map_maker_->begin();
   }
   if (made) made = map_maker_->refine(begin + kMapSlice);
@@ -49,15 +36,24 @@ Result<std::shared_ptr<const RunMap>> RunFacts::map() {
   return map_;
 }
 
+DiagnoseOptions RunFacts::diagnosis_options() const {
+  DiagnoseOptions options;
+  options.target = path().filename().string();
+  options.stop = stop();
+  return options;
+}
+
 Result<std::shared_ptr<const Story>> RunFacts::story() {
   if (!story_) {
-    RecordingRun run(recording_);
-    const Result<Diagnosis> diagnosis = diagnose_recorded(run, tensors_, recording_.path().filename().string());
+    PlainArithmetic arithmetic;
+    Result<Diagnosis> diagnosis = diagnose(view(), arithmetic, diagnosis_options());
     if (!diagnosis) return tl::unexpected(diagnosis.error());
-    const Result<Cascade> links = cascade(run, tensors_);
-    if (!links) return tl::unexpected(links.error());
-    if (stop_.stop_requested()) return fail("stopped");
-    story_ = std::make_shared<const Story>(make_story(*diagnosis, *links));
+    if (stop().stop_requested()) return fail("stopped");
+    if (run().dump() != nullptr) {
+      const std::vector<RunNote>& of_files = run().dump()->dump().notes;
+      diagnosis->notes.insert(diagnosis->notes.begin(), of_files.begin(), of_files.end());
+    }
+    story_ = std::make_shared<const Story>(make_story(*diagnosis));
   }
   return story_;
 }
@@ -71,7 +67,7 @@ Result<std::shared_ptr<const RunDifference>> RunFacts::difference() {
   }
   const auto begin = RunDifferenceMaker::Clock::now();
   if (!difference_maker_) {
-    difference_maker_ = std::make_unique<RunDifferenceMaker>(map_, rows_, beside_->map_, beside_->rows_, stop_);
+    difference_maker_ = std::make_unique<RunDifferenceMaker>(map_, view(), beside_->map_, beside_->view(), stop());
   }
   if (Status compared = difference_maker_->refine(begin + kMapSlice); !compared) {
     difference_maker_.reset();
@@ -87,9 +83,10 @@ Result<std::shared_ptr<const RunDifference>> RunFacts::difference() {
 Status RunFacts::put_beside(BesideRunPtr run) {
   std::unique_ptr<RunFacts> facts;
   if (run) {
-    Result<Recording> recording = Recording::open(run->path);
-    if (!recording) return tl::unexpected(recording.error());
-    facts = std::make_unique<RunFacts>(std::move(*recording), stop_);
+    Result<OpenedRun> opened = open_run(run->path, stop());
+    if (!opened) return tl::unexpected(opened.error());
+    opened->stop = run_.stop;
+    facts = std::make_unique<RunFacts>(std::move(*opened));
   }
   difference_maker_.reset();
   difference_.reset();

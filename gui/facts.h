@@ -4,15 +4,15 @@
 
 #include "core/recording/reader.h"
 #include "core/result.h"
+#include "gui/opened_run.h"
 #include "gui/prepare/beside.h"
 #include "gui/prepare/run_difference.h"
 #include "gui/prepare/run_map.h"
 #include "gui/prepare/story.h"
-#include "scenarios/replay.h"
 
 namespace nanscope::gui {
 
-/// A recording and what was found out about it, for the one thread that owns it. What is expensive is
+/// A recording or a dump and what was found out about it, for the one thread that owns it. What is expensive is
 /// made when it is first asked for, and kept.
 class RunFacts {
  public:
@@ -21,44 +21,34 @@ class RunFacts {
   static constexpr std::size_t kReplayBudget = std::size_t{48} << 20;
   static constexpr std::size_t kCacheBudget = std::size_t{48} << 20;
 
-  /// `stop` ends reads and replays that are under way.
-  RunFacts(Recording recording, std::stop_token stop);
+  explicit RunFacts(OpenedRun run);
 
-  const Recording& recording() const { return recording_; }
+  RunView& view() { return run_.run->view(); }
+  RunData& rows() { return run_.run->rows(); }
   /// Elements: stored ones, else by replay. Refuses once the window closes, so that no diagnosis
   /// keeps it waiting.
-  TensorSource& tensors() { return tensors_; }
-  std::stop_token stop() const { return stop_; }
+  TensorSource& tensors() { return run_.run->tensors(); }
+  const Recording* recording() const { return run_.run->recording(); }  ///< null for a dump
+  scenarios::OpenRun& run() { return *run_.run; }
+  const std::filesystem::path& path() const { return run_.path; }
+  std::stop_token stop() const { return run_.stop.get_token(); }
 
   /// Answers soon: with a map that is not exact while there is more to read, which each call goes on with.
   Result<std::shared_ptr<const RunMap>> map();
   Result<std::shared_ptr<const Story>> story();
+  /// As of the command that diagnoses.
+  DiagnoseOptions diagnosis_options() const;
 
   /// The run that stands beside, with what was found out about it; null when there is none.
   RunFacts* beside() { return beside_.get(); }
-  /// Replaces it; null takes it away. Errors: as of Recording::open(); what stood there stays.
+  /// Replaces it; null takes it away. Errors: as of open_run(); what stood there stays.
   Status put_beside(BesideRunPtr run);
   /// The map against that of the run beside. Answers soon: null while there is more to compare, which each call goes
   /// on with, and when nothing stands beside.
   Result<std::shared_ptr<const RunDifference>> difference();
 
  private:
-  class StoppableTensors final : public TensorSource {
-   public:
-    StoppableTensors(TensorSource& source, std::stop_token stop) : source_(source), stop_(std::move(stop)) {}
-    Result<TensorData> fetch(std::int64_t tensor) override;
-    std::size_t cache_budget() const override { return kCacheBudget; }
-
-   private:
-    TensorSource& source_;
-    std::stop_token stop_;
-  };
-
-  Recording recording_;
-  std::stop_token stop_;
-  scenarios::RecordingTensors source_;
-  StoppableTensors tensors_;
-  RecordingRun rows_{recording_};
+  OpenedRun run_;
   std::unique_ptr<RunMapMaker> map_maker_;  ///< until the map is exact
   std::shared_ptr<const RunMap> map_;
   std::shared_ptr<const Story> story_;

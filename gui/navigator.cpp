@@ -42,9 +42,10 @@ void Navigator::choose_step(const MapStep& step) {
   next.place = selection().place;
   next.place.request = step.row.request;
   next.place.step = step.row.index;
+  next.place.rank = step.rank;
   next.place.token.reset();
   next.place.channel.reset();
-  if (!map_->find_op(next.place) && step.first_op < map_->ops.size()) next.place = map_->place_of_op(step.first_op);
+  if (!map_->find_op(next.place) && step.first_op < map_->ops.size()) next.place = map_->place_of_op(step.first_op, step);
   choose(std::move(next));
 }
 

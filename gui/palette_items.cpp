@@ -25,13 +25,13 @@ void add_requests(std::vector<PaletteItem>& items, const RunMap& map) {
     const MapStep& step = map.steps[request.steps.front()];
     if (step.first_op >= map.ops.size()) continue;
     items.push_back({fmt::format("Request {} {}", request.row.id, request.row.name), "", "",
-                     Selection{map.place_of_op(step.first_op), {}}});
+                     Selection{map.place_of_op(step.first_op, step), {}}});
   }
 }
 
 /// One step's, of which all have the same: those of all steps would be thousands.
 void add_ops(std::vector<PaletteItem>& items, const RunMap& map, const Place& selected) {
-  const MapStep* step = map.find_step(selected.request.value_or(-1), selected.step.value_or(-1));
+  const MapStep* step = map.find_step(selected);
   if (step == nullptr && !map.steps.empty()) step = &map.steps.front();
   if (step == nullptr) return;
   const auto number = static_cast<std::uint32_t>(step - map.steps.data());

@@ -16,7 +16,7 @@ std::vector<fs::path> recent_files(const fs::path& list) {
   std::vector<fs::path> files;
   std::error_code ignored;
   for (const std::string& line : read_lines(list)) {
-    if (files.size() < kMostRecent && !line.empty() && fs::is_regular_file(line, ignored)) files.emplace_back(line);
+    if (files.size() < kMostRecent && !line.empty() && fs::exists(line, ignored)) files.emplace_back(line);
   }
   return files;
 }

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <vector>
 
-/// The recordings that were opened last, in a file of the user's. What cannot be read or written is
+/// The recordings and dumps that were opened last, in a file of the user's. What cannot be read or written is
 /// left: nobody wants to be told of it.
 namespace nanscope::gui {
 

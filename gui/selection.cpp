@@ -3,40 +3,48 @@
 #include <string>
 #include <utility>
 
+#include "core/run/find_place.h"
 #include "gui/prepare/subject.h"
 
 namespace nanscope::gui {
 
 namespace {
 
-/// Of the output that views show of an op whose place names none.
-std::optional<std::string> default_role(const Recording& recording, const Place& place) {
-  if (!place.role.empty()) return std::nullopt;
-  RecordingRun run(recording);
-  const Result<Subject> subject = find_subject(run, place);
+/// Of an op whose place names none of its several outputs, the one that views show.
+std::optional<Selection> main_output(RunView& run, std::string_view text) {
+  const Result<Place> place = parse_place(text);
+  if (!place || !place->role.empty()) return std::nullopt;
+  const Result<Subject> subject = find_subject(run, *place);
   if (!subject) return std::nullopt;
-  return subject->tensor.role;
+  Selection selection{*place, std::nullopt};
+  selection.place.role = subject->tensor.role;
+  return selection;
 }
 
 }  // namespace
 
-Result<Selection> select(const Recording& recording, std::string_view text) {
-  Result<Place> wanted = parse_place(text);
-  if (!wanted) return tl::unexpected(wanted.error());
-  Result<ResolvedPlace> found = resolve(recording, *wanted);
+Result<Selection> select(RunView& run, std::string_view text) {
+  const Result<FoundPlace> found = find_place(run, text);
   if (!found) {
-    if (const std::optional<std::string> role = default_role(recording, *wanted)) {
-      wanted->role = *role;
-      found = resolve(recording, *wanted);
-    }
+    if (const std::optional<Selection> main = main_output(run, text)) return select(run, to_string(main->place));
+    return tl::unexpected(found.error());
   }
-  if (!found) return tl::unexpected(found.error());
+  const Step* step = run.step(found->tensor->step);
+  const Span* span = nullptr;
+  if (step != nullptr && found->row) span = run.token_of(*found->tensor, *found->row).span;
+  // A place says which of the requests that share a step is meant.
+  const Result<Place> place = parse_place(text);
+  if (span == nullptr && place) span = find_span(run, *place).span;
+  const Subject subject = subject_of(run, *found->tensor, span);
   Selection selection;
-  selection.element = found->element();
-  Result<Place> place = place_of(recording, found->tensor, selection.element);
-  if (!place) return tl::unexpected(place.error());
-  selection.place = std::move(*place);
-  if (found->row && !selection.element) selection.place.token = found->tensor.first_token + *found->row;
+  selection.place = tensor_place(subject);
+  if (found->row && found->channel) {
+    selection.place = element_place(subject, *found->row, *found->channel);
+    selection.element = *found->row * found->tensor->channels + *found->channel;
+  } else if (found->row) {
+    selection.place = element_place(subject, *found->row, 0);
+    selection.place.channel.reset();
+  }
   return selection;
 }
 

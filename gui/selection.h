@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "core/place.h"
+#include "core/result.h"
+#include "core/run/run_view.h"
 
 namespace nanscope::gui {
 
@@ -18,9 +20,9 @@ struct Selection {
   bool operator==(const Selection&) const = default;
 };
 
-/// The place that `text` names, in full, with its element. An op in full whose outputs are several is its main one, as
-/// find_subject() has it. Errors as of resolve().
-Result<Selection> select(const Recording& recording, std::string_view text);
+/// The place that `text` names, in full, with its element; `text` may be the name that a producer gave a tensor. An op
+/// in full whose outputs are several is its main one, as find_subject() has it. Errors as of find_place().
+Result<Selection> select(RunView& run, std::string_view text);
 
 /// The selection and the way it was come by. Choosing after going back forgets what was ahead, as in
 /// a browser.

@@ -1,5 +1,6 @@
 #include "gui/session.h"
 
+#include <fmt/format.h>
 #include <imgui.h>
 
 #include <cmath>
@@ -16,7 +17,7 @@ std::string title_of(const std::filesystem::path& file) { return "nanscope \u201
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::optional<Recording> recording,
+Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::optional<OpenedRun> run,
                                                Selection start) {
   std::unique_ptr<Session> session(new Session);
   session->traceless_ = options.unattended() || options.script;
@@ -38,23 +39,28 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
   setup.beside = options.beside;
   setup.unattended = options.unattended();
   apply_style(setup.theme, setup.scale);
-  if (recording) {
-    if (!session->traceless_) remember(recent_files_path(), recording->path());
-    session->show(std::move(*recording));
+  if (run) {
+    if (!session->traceless_) remember(recent_files_path(), run->path);
+    session->show(std::move(*run));
   } else {
     session->start_ = std::make_unique<StartScreen>(setup.theme, setup.fonts, setup.scale);
   }
   return session;
 }
 
-void Session::show(Recording recording) {
+void Session::show(OpenedRun run) {
   remember_layout();
   if (window_) left_[file_] = {window_->selection(), window_->beside_file()};
-  file_ = recording.path();
+  file_ = run.path;
   platform_->set_title(title_of(file_));
   window_.reset();  // before there is another one: both together take twice the memory
-  window_ = std::make_unique<Window>(std::move(recording), setup_);
+  window_ = std::make_unique<Window>(std::move(run), setup_);
   start_.reset();
+}
+
+void Session::want(const std::filesystem::path& path, std::string place) {
+  wanted_ = path;
+  wanted_place_ = std::move(place);
 }
 
 void Session::remember_layout() {
@@ -98,30 +104,45 @@ void Session::choose_next(const std::vector<std::filesystem::path>& dropped, boo
 
 /// On a thread of its own: a file may lie on a slow disk, or be locked for seconds by who writes it.
 void Session::open_wanted() {
-  if (std::optional<Result<Recording>> opened = opening_.take()) {
+  if (std::optional<Result<OpenedRun>> opened = opening_.take()) {
     opens_ = false;
     if (!wanted_) take_opened(std::move(*opened));  // else something else was chosen since
   }
   if (!wanted_ || opens_) return;
   opens_ = true;
   opening_.start([path = *std::exchange(wanted_, std::nullopt), traceless = traceless_](
-                     const std::stop_token&, const Background<Recording>::Report&) {
-    Result<Recording> recording = Recording::open(path);
-    if (recording && !traceless) remember(recent_files_path(), recording->path());
-    return recording;
+                     const std::stop_token& stop, const Background<OpenedRun>::Report& report) {
+    Result<OpenedRun> run = open_run(path, stop, report);
+    if (run && !traceless) remember(recent_files_path(), run->path);
+    return run;
   });
 }
 
-void Session::take_opened(Result<Recording> recording) {
-  if (recording) {
-    const auto left = left_.find(recording->path());
+/// Shows how far it is, and lets go of it.
+void Session::tell_opening() {
+  std::optional<JobProgress> progress;
+  if (opens_) progress = opening_.progress();
+  if (start_) {
+    start_->show_opening(progress, opening_.cancelled());
+    if (start_->take_cancel()) opening_.cancel();
+  } else if (progress && progress->total > 0) {
+    window_->say(fmt::format("opening {}: {} of {} MiB", progress->what, progress->done, progress->total));
+  }
+}
+
+void Session::take_opened(Result<OpenedRun> run) {
+  if (run) {
+    const auto left = left_.find(run->path);
     setup_.start = left != left_.end() ? left->second.selection : Selection{};
     setup_.beside = left != left_.end() ? left->second.beside : std::filesystem::path();
-    show(std::move(*recording));
+    show(std::move(*run));
+    if (!wanted_place_.empty()) window_->go(std::exchange(wanted_place_, {}));
+  } else if (opening_.cancelled()) {
+    return;  // whoever pressed the button knows
   } else if (!start_) {
-    window_->say_error(recording.error().message);
+    window_->say_error(run.error().message);
   } else {
-    start_->say_error(recording.error().message);
+    start_->say_error(run.error().message);
   }
 }
 
@@ -146,6 +167,7 @@ bool Session::frame(double seconds) {
   change_places();
   choose_next(events.dropped, events.shift);
   open_wanted();
+  tell_opening();
   draw();
   return true;
 }

@@ -39,10 +39,10 @@ class RequestCard {
           fmt::format("{}  {}", request.row.id, printable(request.row.name)));
     draw_chip(request.worst, chip, {line.right() - chip_width, line.y, chip_width, line.height});
     line.y += look_.px(20);
-    label(look_.fonts.small, {line.x, line.y, line.width, look_.px(16)}, theme.muted, facts(request));
+    label(look_.fonts.small, {line.x, line.y, line.width, look_.px(16)}, theme.muted, facts(map, request));
     line.y += look_.px(16);
     label(look_.fonts.small, {line.x, line.y, line.width, look_.px(16)}, theme.text,
-          request.row.output_text.empty() ? "no answer" : in_quotes(request.row.output_text));
+          request.row.output_text.empty() ? no_answer(request) : in_quotes(request.row.output_text));
     line.y += look_.px(22);
     for (std::size_t i = 0; i < shown; ++i) {
       const std::size_t row = i / across;
@@ -54,7 +54,19 @@ class RequestCard {
   }
 
  private:
-  static std::string facts(const MapRequest& request) {
+  /// A dump tells neither prompts nor answers.
+  static bool is_told(const MapRequest& request) { return !request.row.prompt_tokens.empty(); }
+
+  static std::string no_answer(const MapRequest& request) {
+    return is_told(request) ? "no answer" : counted(request.steps.size(), "step");
+  }
+
+  static std::string facts(const RunMap& map, const MapRequest& request) {
+    if (!is_told(request)) {
+      std::int64_t tokens = 0;
+      for (const std::uint32_t step : request.steps) tokens += map.steps[step].rank == 0 ? map.steps[step].tokens : 0;
+      return counted(tokens, "token");
+    }
     std::string text = counted(request.row.prompt_tokens.size(), "token");
     if (request.row.cached_tokens > 0) text += fmt::format(", {} from cache", request.row.cached_tokens);
     return text + fmt::format(" \u2192 {}", request.row.output_tokens.size());
@@ -70,11 +82,11 @@ class RequestCard {
 
   void draw_step(const MapStep& step, Area box) {
     const Place& place = navigator_.selection().place;
-    const bool chosen = place.request == step.row.request && place.step == step.row.index;
+    const bool chosen = place.request == step.row.request && place.step == step.row.index && place.rank == step.rank;
     fill(box, look_.theme.cell(step.worst), look_.px(2));
     if (chosen) outline(box.inset(-look_.px(1)), look_.theme.text, look_.px(2), look_.px(3));
     ImGui::SetCursorScreenPos(box.min());
-    ImGui::PushID(static_cast<int>(step.row.id));
+    ImGui::PushID(&step);
     if (ImGui::InvisibleButton("step", {box.width, box.height})) navigator_.choose_step(step);
     ImGui::PopID();
     if (!ImGui::IsItemHovered()) return;

@@ -69,7 +69,7 @@ std::vector<ScenarioCard> list_scenarios(const fs::path& folder) {
   for (const fs::path& file : *files) {
     const Result<scenarios::Scenario> scenario = scenarios::load_scenario(file);
     if (!scenario) continue;
-    cards.push_back({file, scenario->name, scenario->title, scenario->expect.verdict == scenarios::Verdict::fault});
+    cards.push_back({file, scenario->name, scenario->title, scenario->expect.verdict == Verdict::fault});
   }
   std::stable_partition(cards.begin(), cards.end(), [](const ScenarioCard& card) { return card.faulty; });
   return cards;
@@ -122,9 +122,9 @@ void StartScreen::draw_open(Area area) {
   dashed(drop.inset(look_.px(1)), theme.muted.alpha(150), look_.px(5));
   const float middle = drop.y + drop.height / 2;
   label(look_.fonts.title, {drop.x, middle - look_.px(24), drop.width, look_.px(24)}, theme.text,
-        "Drop a recording here", 0.5F);
+        "Drop a recording or a dump here", 0.5F);
   label(look_.fonts.small, {drop.x, middle, drop.width, look_.px(20)}, theme.muted,
-        "a .nanscope file, made by nanscope run", 0.5F);
+        "a .nanscope file, a file of tensors or a folder of them", 0.5F);
   ImGui::SetCursorScreenPos({drop.x, drop.bottom() + look_.px(14)});
   ImGui::PushFont(look_.fonts.mono);
   ImGui::SetNextItemWidth(drop.width);
@@ -135,6 +135,11 @@ void StartScreen::draw_open(Area area) {
   }
   tell_item({drop.x, drop.bottom() + look_.px(14), drop.width, look_.fonts.mono->FontSize}, "path");
   ImGui::PopFont();
+  if (!opening_) return;
+  JobProgress shown = *opening_;
+  shown.what = "opening " + printable(shown.what);
+  const Area bar{drop.x, drop.bottom() + look_.px(44), drop.width, look_.px(44)};
+  if (draw_progress(look_, shown, "MiB", cancelled_, bar)) cancel_ = true;
 }
 
 void StartScreen::draw_recent(Area area) {
@@ -143,7 +148,7 @@ void StartScreen::draw_recent(Area area) {
   float y = area.y + look_.px(32);
   if (recent_.empty()) {
     for (const std::string& words :
-         wrap(look_.fonts.small, "Recordings that were opened are listed here.", area.width)) {
+         wrap(look_.fonts.small, "Recordings and dumps that were opened are listed here.", area.width)) {
       label(look_.fonts.small, {area.x, y, area.width + look_.px(2), look_.px(20)}, theme.muted, words);
       y += look_.px(18);
     }
@@ -238,7 +243,7 @@ void StartScreen::frame(Platform& platform) {
   const float height = area.height - look_.px(kHead + 28);
   const float left = std::min(look_.px(kLeft), inner.width * 0.38F);
   draw_open({inner.x, top, left, look_.px(kDrop)});
-  const float recent = top + look_.px(kDrop + 70);
+  const float recent = top + look_.px(kDrop + (opening_ ? 108 : 70));
   draw_recent({inner.x, recent, left, area.bottom() - look_.px(28) - recent});
   const float right = inner.x + left + look_.px(48);
   draw_library({right, top - look_.px(4), inner.right() - right, height});

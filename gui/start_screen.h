@@ -22,7 +22,7 @@ struct ScenarioCard {
 /// Those of a folder by name, the faulty ones first; files that are no scenarios are left out.
 std::vector<ScenarioCard> list_scenarios(const std::filesystem::path& folder);
 
-/// What is on screen before there is a recording: open one, or make one by running a scenario.
+/// What is on screen before there is a recording or a dump: open one, or make one by running a scenario.
 class StartScreen {
  public:
   /// `open`: the recording that waits behind it; empty when there is none.
@@ -33,6 +33,13 @@ class StartScreen {
   void frame(Platform& platform);
   /// The recording to open, once.
   std::optional<std::filesystem::path> take_choice();
+  /// How far what is being opened is; nothing when nothing is.
+  void show_opening(std::optional<JobProgress> progress, bool cancelled) {
+    opening_ = std::move(progress);
+    cancelled_ = cancelled;
+  }
+  /// What is being opened is no longer wanted, once.
+  bool take_cancel() { return std::exchange(cancel_, false); }
   /// Back to what waits behind, once.
   bool take_back() { return std::exchange(back_, false); }
   bool busy() const { return job_.running(); }
@@ -58,6 +65,9 @@ class StartScreen {
   std::string open_;
   bool back_ = false;
   std::optional<std::filesystem::path> choice_;
+  std::optional<JobProgress> opening_;
+  bool cancelled_ = false;
+  bool cancel_ = false;
   Background<std::filesystem::path> job_;  ///< last: it is stopped first
 };
 

@@ -20,7 +20,7 @@ Result<PreparedPtr> guarded(const Preparation& work, RunFacts& facts) {
   }
 }
 
-/// What a recording took is free now, but the C library would keep most of it for this thread, which ends.
+/// What a run took is free now, but the C library would keep most of it for this thread, which ends.
 void give_back_memory() {
 #ifdef __GLIBC__
   malloc_trim(0);
@@ -29,13 +29,15 @@ void give_back_memory() {
 
 }  // namespace
 
-Store::Store(Recording recording)
-    : thread_([this, held = std::make_unique<Recording>(std::move(recording))](const std::stop_token& stop) {
+Store::Store(OpenedRun run)
+    : stop_(run.stop),
+      thread_([this, held = std::make_unique<OpenedRun>(std::move(run))](const std::stop_token& stop) {
         serve(std::move(*held), stop);
         give_back_memory();
       }) {}
 
 Store::~Store() {
+  stop_.request_stop();
   thread_.request_stop();
   thread_.join();
 }
@@ -92,8 +94,8 @@ std::optional<Store::Request> Store::next(const std::stop_token& stop) {
   return request;
 }
 
-void Store::serve(Recording recording, const std::stop_token& stop) {
-  RunFacts facts(std::move(recording), stop);
+void Store::serve(OpenedRun run, const std::stop_token& stop) {
+  RunFacts facts(std::move(run));
   while (std::optional<Request> request = next(stop)) {
     Result<PreparedPtr> result = guarded(request->work, facts);
     const std::lock_guard lock(mutex_);

@@ -17,7 +17,7 @@
 
 namespace nanscope::gui {
 
-/// Work for the thread that owns the recording.
+/// Work for the thread that owns the run.
 using Preparation = std::function<Result<PreparedPtr>(RunFacts&)>;
 
 /// What the user waits for is done first: `later` is begun when nothing else waits and the window has
@@ -36,13 +36,13 @@ struct Activity {
   double seconds = 0;
 };
 
-/// One thread that owns an open recording, its diagnosis and its replays. Requests are served in
+/// One thread that owns an open recording or dump, its diagnosis and its replays. Requests are served in
 /// order; a newer one of the same kind takes the place of the one that still waits. Nothing here
 /// makes the caller wait for the thread, except the destructor, for the moment that a running
 /// request takes to see that it is to stop.
 class Store {
  public:
-  explicit Store(Recording recording);
+  explicit Store(OpenedRun run);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store();
@@ -65,7 +65,7 @@ class Store {
     std::string kind;
     std::chrono::steady_clock::time_point since;
   };
-  void serve(Recording recording, const std::stop_token& stop);
+  void serve(OpenedRun run, const std::stop_token& stop);
   std::optional<Request> next(const std::stop_token& stop);
   /// The request whose turn it is, or the end.
   std::deque<Request>::iterator due();
@@ -77,6 +77,7 @@ class Store {
   std::optional<Running> running_;
   bool caught_up_ = false;  ///< the window has polled since the last answer that it took
   std::uint64_t last_ticket_ = 0;
+  std::stop_source stop_;  ///< of the run
   std::jthread thread_;  ///< last: it uses all of the above
 };
 

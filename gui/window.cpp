@@ -27,7 +27,7 @@ struct FoundPlace final : Prepared {
   Selection selection;
 };
 
-/// Recordings that were opened before.
+/// Recordings and dumps that were opened before.
 struct FoundFiles final : Prepared {
   std::vector<std::filesystem::path> files;
 };
@@ -36,13 +36,13 @@ Result<PreparedPtr> find_recent(RunFacts& facts) {
   auto answer = std::make_shared<FoundFiles>();
   std::error_code ignored;
   for (std::filesystem::path& file : recent_files(recent_files_path())) {
-    if (!std::filesystem::equivalent(file, facts.recording().path(), ignored)) answer->files.push_back(std::move(file));
+    if (!std::filesystem::equivalent(file, facts.path(), ignored)) answer->files.push_back(std::move(file));
   }
   return answer;
 }
 
 Result<PreparedPtr> find_place(RunFacts& facts, const std::string& text) {
-  Result<Selection> found = select(facts.recording(), text);
+  Result<Selection> found = select(facts.view(), text);
   if (!found) return tl::unexpected(found.error());
   auto answer = std::make_shared<FoundPlace>();
   answer->selection = std::move(*found);
@@ -68,12 +68,12 @@ void draw_too_small(const Look& look, Area window) {
 
 }  // namespace
 
-Window::Window(Recording recording, WindowSetup setup)
+Window::Window(OpenedRun run, WindowSetup setup)
     : setup_(std::move(setup)),
-      top_bar_(recording.path().filename().string()),
-      exporter_(recording.path()),
-      beside_(recording.path()),
-      store_(std::move(recording)) {
+      top_bar_(run.path.filename().string()),
+      exporter_(run.path),
+      beside_(run.path),
+      store_(std::move(run)) {
   shares_ = setup_.shares;
   navigator_.choose(setup_.start);
   const std::vector<std::string> names = setup_.view.empty() ? view_names() : std::vector<std::string>{setup_.view};

@@ -32,10 +32,10 @@ struct WindowSetup {
   bool unattended = false;       ///< for a picture
 };
 
-/// All that is on screen for one recording.
+/// All that is on screen for one recording or dump.
 class Window {
  public:
-  Window(Recording recording, WindowSetup setup);
+  Window(OpenedRun run, WindowSetup setup);
 
   /// Draws one frame, between the platform's begin_frame() and end_frame().
   void frame(Platform& platform);
@@ -59,6 +59,7 @@ class Window {
   /// Something changes without input.
   bool busy() const { return !settled() || navigator_.playing(); }
   void say_error(std::string message) { message_ = {std::move(message), true}; }
+  void say(std::string message) { message_ = {std::move(message), false}; }
   /// What was said last, if it went wrong.
   std::string error() const { return message_.error ? message_.text : std::string(); }
 

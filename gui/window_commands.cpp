@@ -38,8 +38,8 @@ struct DiagnosisText final : Prepared {
 };
 
 Result<PreparedPtr> write_diagnosis(RunFacts& facts) {
-  const std::string name = facts.recording().path().filename().string();
-  const Result<scenarios::Analysis> analysis = scenarios::analyse(facts.recording(), facts.tensors(), name);
+  const std::string name = facts.path().filename().string();
+  const Result<scenarios::Analysis> analysis = scenarios::analyse(facts.run(), facts.diagnosis_options());
   if (!analysis) return tl::unexpected(analysis.error());
   auto text = std::make_shared<DiagnosisText>();
   text->markdown = report::run_markdown(*analysis, {"diagnose", {}, name, false, {}});

@@ -45,7 +45,7 @@ std::string_view state_name(SlotState state) {
 
 std::vector<std::string> what_if_row(const WhatIfRow& row, std::string_view effect) {
   std::size_t found = 0;
-  for (const LinkState link : row.links) found += link == LinkState::found ? 1 : 0;
+  for (const bool link : row.links) found += link ? 1 : 0;
   return {row.settings.empty() ? "as recorded" : fmt::format("{}", fmt::join(row.settings, " ")),
           std::string(effect),
           std::to_string(found),
@@ -64,6 +64,13 @@ std::string text_at(const MapRequest& request, std::int64_t token) {
   return said == request.token_text.end() ? "" : report::printable(said->second, report::Terminal{});
 }
 
+/// Of several sequences also whose token it is.
+std::string row_text(const TensorSheet& sheet, std::int64_t row) {
+  const RowName name = sheet.subject.row_name(row);
+  if (name.nobodys) return "padding";
+  return sheet.subject.row_names.empty() ? std::to_string(name.token) : fmt::format("{}:{}", name.request, name.token);
+}
+
 Table elements_of(const TensorSheet& sheet) {
   const TensorData& elements = *sheet.elements;
   Table table;
@@ -74,7 +81,7 @@ Table elements_of(const TensorSheet& sheet) {
   }
   for (std::int64_t r = 0; r < sheet.rows; ++r) {
     std::vector<std::string>& row = table.rows.emplace_back();
-    row.push_back(std::to_string(sheet.subject.tensor.first_token + r));
+    row.push_back(row_text(sheet, r));
     for (std::int64_t c = 0; c < sheet.columns; ++c) {
       row.push_back(exact(static_cast<double>(elements.value(r, sheet.channel(c)))));
     }
@@ -87,7 +94,7 @@ Table health_of_rows(const TensorSheet& sheet) {
   for (std::size_t r = 0; r < sheet.row_health.size(); ++r) {
     const LineHealth& row = sheet.row_health[r];
     const auto share = [](float part) { return exact(static_cast<double>(part)); };
-    table.rows.push_back({std::to_string(sheet.subject.tensor.first_token + static_cast<std::int64_t>(r)),
+    table.rows.push_back({row_text(sheet, static_cast<std::int64_t>(r)),
                           share(row.nan), share(row.inf), share(row.clipped), share(row.low_headroom)});
   }
   return table;
@@ -134,12 +141,13 @@ Table table_of(const Ledger& ledger) {
                "elements", "clipped", "NaN", "locked", "set by"},
               {}};
   for (const LedgerEntry& entry : ledger.entries) {
-    const StepRow& step = ledger.steps[entry.step].row;
+    const Place& place = entry.target.place;
     const ScaleRow& row = entry.row;
-    table.rows.push_back({std::to_string(step.request), std::to_string(step.index), std::to_string(row.layer),
+    const auto text = [](const std::optional<std::int64_t>& number) { return number ? std::to_string(*number) : ""; };
+    table.rows.push_back({text(place.request), text(place.step), row.layer < 0 ? "" : std::to_string(row.layer),
                           row.target, row.policy, std::string(info(row.format).name), exact(row.scale),
                           exact(row.absmax), exact(row.headroom), exact(entry.limit), std::to_string(entry.elements),
-                          std::to_string(entry.clipped), std::to_string(entry.nan), yes(row.locked), set_by(row)});
+                          std::to_string(entry.clipped), std::to_string(entry.nan), yes(row.locked), set_by(entry)});
   }
   return table;
 }
@@ -188,11 +196,22 @@ Table table_of(const Timeline& timeline) {
 }
 
 Table table_of(const Story& story) {
-  Table table{{"link", "title", "state", "place", "summary", "evidence"}, {}};
+  Table table{{"link", "because of", "title", "place", "summary", "evidence"}, {}};
   for (const StoryLink& link : story.links) {
-    table.rows.push_back({std::to_string(link.number), link.title, std::string(name(link.state)), link.place,
-                          link.summary, pairs(link.evidence)});
+    table.rows.push_back({std::to_string(link.number), link.because > 0 ? std::to_string(link.because) : "", link.title,
+                          link.place, link.summary, pairs(link.evidence)});
   }
+  const auto add = [&](std::string_view state, const std::vector<StoryCheck>& checks) {
+    for (const StoryCheck& check : checks) {
+      table.rows.push_back({std::string(state), "", check.fault_class, "", check.text, ""});
+    }
+  };
+  for (const StoryWarning& warning : story.warnings) {
+    table.rows.push_back({"warning", "", warning.kind, warning.place, warning.summary, ""});
+  }
+  add("not looked at", story.not_looked_at);
+  add("not in the run", story.not_in_dump);
+  add("excluded", story.excluded);
   return table;
 }
 

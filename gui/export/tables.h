@@ -26,7 +26,7 @@ Table table_of(const WhatIfTable& what_if);
 Table table_of(const RequestsSheet& requests);
 /// A kind of op a row.
 Table table_of(const Timeline& timeline);
-/// A link a row.
+/// A link a row, then a warning and a class that was not found.
 Table table_of(const Story& story);
 /// A hop a row.
 Table table_of(const WhyStory& why);

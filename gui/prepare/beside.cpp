@@ -35,7 +35,7 @@ std::string file_name_of(const std::string& label) {
   return name;
 }
 
-std::string shape_of(const TensorRow& tensor) {
+std::string shape_of(const Tensor& tensor) {
   return fmt::format("{} \u00D7 {} {}", tensor.tokens, tensor.channels, name(tensor.format));
 }
 
@@ -106,9 +106,8 @@ Result<fs::path> keep_beside(const BesideRun& run, const fs::path& recording) {
   return fail(fmt::format("{}: {}", path->string(), error.message()));
 }
 
-Result<Divergence> find_divergence(RunData& here, RunData& there) {
-  NoTensors nothing;
-  const Result<DiffReport> report = diff(here, nothing, there, nothing, {.limit = kDescribed});
+Result<Divergence> find_divergence(RunView& here, RunView& there) {
+  const Result<DiffReport> report = diff(here, there, {.limit = kDescribed});
   if (!report) return tl::unexpected(report.error());
   Divergence found;
   if (report->same()) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/run_data.h"
+#include "core/run/run_view.h"
 #include "core/result.h"
 #include "gui/background.h"
 #include "gui/prepare/prepared.h"
@@ -54,7 +54,7 @@ struct Divergence final : Prepared {
   std::optional<Selection> first;  ///< the first tensor whose bits differ; nothing when it is only in the other run
 };
 
-/// By the hashes of all tensors, in logical order: no elements are needed. Errors: rows cannot be read.
-Result<Divergence> find_divergence(RunData& here, RunData& there);
+/// By the hashes of all tensors, in logical order, or by elements where there are none. Errors: rows cannot be read.
+Result<Divergence> find_divergence(RunView& here, RunView& there);
 
 }  // namespace nanscope::gui

@@ -55,13 +55,13 @@ StagePair compare_stages(const BitsStage& here, const BitsStage& there) {
   return pair;
 }
 
-Result<BitsPair> make_bits_pair(BitsSheet here, RunData& there, TensorSource& there_tensors, std::string label) {
+Result<BitsPair> make_bits_pair(BitsSheet here, RunView& there, std::string label) {
   BitsPair pair;
   pair.label = std::move(label);
   pair.here = std::move(here);
   if (pair.here.stages.empty()) return pair;
   const BitsStage& chosen = selected(pair.here);
-  Result<BitsSheet> twin = make_bits_sheet(there, there_tensors, chosen.target.place);
+  Result<BitsSheet> twin = make_bits_sheet(there, chosen.target.place);
   if (!twin) return tl::unexpected(twin.error());
   if (twin->stages.empty()) {
     pair.words = fmt::format("the other run has no such element: {}", twin->notice);

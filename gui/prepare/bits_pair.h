@@ -32,6 +32,6 @@ struct BitsPair final : Prepared {
 StagePair compare_stages(const BitsStage& here, const BitsStage& there);
 
 /// The twin of the element that `here` speaks of. Errors: rows of the other run cannot be read.
-Result<BitsPair> make_bits_pair(BitsSheet here, RunData& there, TensorSource& there_tensors, std::string label);
+Result<BitsPair> make_bits_pair(BitsSheet here, RunView& there, std::string label);
 
 }  // namespace nanscope::gui

@@ -46,9 +46,27 @@ struct Spot {
   float value() const { return elements->value(row, channel); }
 };
 
+/// Of the rows that are somebody's.
+std::int64_t worst_of_all(const Subject& subject, const TensorData& elements) {
+  if (subject.row_names.empty()) return worst_of(elements, 0, elements.count());
+  const std::int64_t channels = elements.channels;
+  TensorData candidates{elements.format, 0, 1, {}};
+  std::vector<std::int64_t> indices;
+  const std::size_t size = info(elements.format).storage_bytes();
+  for (std::int64_t row = 0; row < elements.tokens; ++row) {
+    if (subject.nobodys(row)) continue;
+    indices.push_back(worst_of(elements, row * channels, (row + 1) * channels));
+    const auto from = elements.bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(indices.back()) * size);
+    candidates.bytes.insert(candidates.bytes.end(), from, from + static_cast<std::ptrdiff_t>(size));
+    ++candidates.tokens;
+  }
+  if (indices.empty()) return 0;
+  return indices[static_cast<std::size_t>(worst_of(candidates, 0, candidates.tokens))];
+}
+
 class SheetMaker {
  public:
-  SheetMaker(RunData& run, TensorSource& tensors) : run_(run), tensors_(tensors) {}
+  explicit SheetMaker(RunView& run) : run_(run) {}
 
   Result<BitsSheet> make(const Place& place) {
     const Result<Subject> subject = find_subject(run_, place);
@@ -74,9 +92,9 @@ class SheetMaker {
   }
 
   std::optional<Spot> choose(const Subject& subject, const Place& place) {
-    const std::optional<std::int64_t> row = row_of(subject.tensor, place);
+    const std::optional<std::int64_t> row = row_of(subject, place);
     const std::optional<std::int64_t> channel = channel_of(subject.tensor, place);
-    Result<Elements> elements = fetch_elements(tensors_, subject.tensor);
+    Result<Elements> elements = fetch_elements(run_, subject.tensor);
     if (!elements || (*elements)->count() == 0) {
       sheet_.advice = elements ? "The tensor is empty" : elements.error().message;
       return std::nullopt;
@@ -84,8 +102,8 @@ class SheetMaker {
     Spot spot{subject, *elements, row.value_or(0), channel.value_or(0)};
     if (row && channel) return spot;
     const std::int64_t channels = subject.tensor.channels;
-    const std::int64_t index = row ? worst_of(**elements, *row * channels, (*row + 1) * channels)
-                                   : worst_of(**elements, 0, (*elements)->count());
+    const std::int64_t index =
+        row ? worst_of(**elements, *row * channels, (*row + 1) * channels) : worst_of_all(subject, **elements);
     spot.row = index / channels;
     spot.channel = index % channels;
     sheet_.choice = row ? fmt::format("the worst of token {}", *place.token) : "the worst of the tensor";
@@ -93,14 +111,11 @@ class SheetMaker {
   }
 
   /// The element (row, channel) of another tensor; nothing when it cannot be had.
-  std::optional<Spot> spot_of(const TensorRow& tensor, std::int64_t row, std::int64_t channel) {
+  std::optional<Spot> spot_of(const Tensor& tensor, const Span& span, std::int64_t row, std::int64_t channel) {
     if (row < 0 || row >= tensor.tokens || channel < 0 || channel >= tensor.channels) return std::nullopt;
-    const std::optional<OpRow> op = run_.op(tensor.op);
-    const StepRow* step = op ? run_.step(op->step) : nullptr;
-    if (step == nullptr) return std::nullopt;
-    Result<Elements> elements = fetch_elements(tensors_, tensor);
+    Result<Elements> elements = fetch_elements(run_, tensor);
     if (!elements) return std::nullopt;
-    return Spot{{*step, *op, tensor, {tensor}}, std::move(*elements), row, channel};
+    return Spot{subject_of(run_, tensor, &span), std::move(*elements), row, channel};
   }
 
   BitsStage& add(const Spot& spot, std::string title, bool selected) {
@@ -116,13 +131,13 @@ class SheetMaker {
   }
 
   void tell(const Spot& chosen) {
-    if (chosen.subject.op.kind == "kv_read") {
+    if (chosen.subject.op.kind == OpKind::kv_read) {
       if (const std::optional<Spot> stored = stored_for(chosen)) {
         tell_storing(*stored, chosen, false);
         return;
       }
     }
-    if (const std::optional<Storing> storing = storing_of(run_, chosen.subject)) {
+    if (storing_of(run_, chosen.subject)) {
       tell_storing(chosen, read_back(chosen), true);
       return;
     }
@@ -133,23 +148,25 @@ class SheetMaker {
   /// Before storing, stored, read back: what of it can be had.
   void tell_storing(const Spot& stored, const std::optional<Spot>& read, bool stored_selected) {
     const std::optional<Storing> storing = storing_of(run_, stored.subject);
+    const std::optional<float> scale = storing ? storing->scale(stored.row, stored.channel) : std::nullopt;
     std::optional<Spot> before;
-    if (storing) {
-      before = spot_of(storing->source, stored.subject.tensor.first_token + stored.row - storing->source.first_token,
-                       stored.channel);
+    if (storing && storing->source && !storing->source_rows.empty()) {
+      before = spot_of(*storing->source, stored.subject.span,
+                       storing->source_rows[static_cast<std::size_t>(stored.row)], stored.channel);
     }
     std::optional<Rounding> rounding;
     if (before) {
-      if (storing->scale) rounding = rounding_of(*before, stored, *storing);
-      add(*before, "Before storing", false).next = storing_words(*storing, rounding);
+      if (scale) rounding = rounding_of(*before, stored, *scale, storing->overflow);
+      add(*before, "Before storing", false).next = storing_words(scale, rounding);
     }
     sheet_.main = sheet_.stages.size();
     BitsStage& stage = add(stored, "Stored", stored_selected);
     if (rounding && rounding->clipped) stage.tone = kClipped;
     if (read) {
-      if (storing && storing->scale) stage.next = fmt::format("\u00D7 scale {}", number(double{*storing->scale}));
-      if (stage.next.empty()) stage.next = "\u00D7 its scale";
+      stage.next = scale ? fmt::format("\u00D7 scale {}", number(double{*scale})) : "\u00D7 its scale";
       add(*read, "Read back", !stored_selected);
+    } else if (scale && !before) {
+      stage.next = fmt::format("\u00D7 scale {} = {}", number(double{*scale}), number(double{stored.value() * *scale}));
     }
     measure(stored, rounding);
     if (rounding && before && read) tell_loss(*before, *read);
@@ -157,17 +174,16 @@ class SheetMaker {
 
   /// How kernels store: one division in f32, one rounding. Nothing when the code is not what that
   /// gives: the scale was another then.
-  static std::optional<Rounding> rounding_of(const Spot& before, const Spot& stored, const Storing& storing) {
-    const float quotient = before.value() / *storing.scale;
-    Rounding rounding =
-        round_bits(stored.subject.tensor.format, std::bit_cast<std::uint32_t>(quotient), storing.overflow);
+  static std::optional<Rounding> rounding_of(const Spot& before, const Spot& stored, float scale, Overflow overflow) {
+    const float quotient = before.value() / scale;
+    Rounding rounding = round_bits(stored.subject.tensor.format, std::bit_cast<std::uint32_t>(quotient), overflow);
     if (rounding.code != stored.code()) return std::nullopt;
     return rounding;
   }
 
-  static std::string storing_words(const Storing& storing, const std::optional<Rounding>& rounding) {
-    if (!storing.scale) return "\u00F7 the scale of its token";
-    std::string words = fmt::format("\u00F7 scale {}", number(double{*storing.scale}));
+  static std::string storing_words(std::optional<float> scale, const std::optional<Rounding>& rounding) {
+    if (!scale) return "\u00F7 the scale of its token";
+    std::string words = fmt::format("\u00F7 scale {}", number(double{*scale}));
     if (!rounding) return words;
     words += fmt::format(" = {}", number(rounding->value));
     if (rounding->clipped) {
@@ -176,33 +192,49 @@ class SheetMaker {
     return words;
   }
 
-  /// Elements of kv_read stand at key positions.
+  /// The element where attention, or whoever takes the codes, reads it as a number again.
   std::optional<Spot> read_back(const Spot& stored) {
-    if (stored.subject.op.kind != "kv_store") return std::nullopt;
-    const auto op = run_.find_op(stored.subject.step.id, stored.subject.op.layer, "kv_read");
-    if (!op) return std::nullopt;
-    const auto read = run_.output(op->id, stored.subject.tensor.role.substr(0, 1) + "_read");
-    if (!read) return std::nullopt;
-    return spot_of(*read, stored.subject.tensor.first_token + stored.row - read->first_token, stored.channel);
+    const Subject& subject = stored.subject;
+    if (subject.op.kind == OpKind::kv_store) {
+      const Op* op = run_.find_op(subject.step.id, subject.op.layer, "kv_read");
+      const Tensor* read = op != nullptr ? run_.output(*op, subject.tensor.role.substr(0, 1) + "_read") : nullptr;
+      return read != nullptr && read->known ? spot_at(stored, *read) : std::nullopt;
+    }
+    for (const Op* reader : run_.readers(subject.tensor)) {
+      const Tensor* read = reader->kind == OpKind::dequantise ? run_.result(*reader) : nullptr;
+      if (read != nullptr && read->known) return spot_at(stored, *read);
+    }
+    return std::nullopt;
+  }
+
+  /// The same token of another tensor of the step.
+  std::optional<Spot> spot_at(const Spot& from, const Tensor& to) {
+    const Tensor& tensor = from.subject.tensor;
+    std::optional<std::int64_t> row = run_.same_row(tensor, from.row, to);
+    if (!row && tensor.axis == Axis::slots && to.axis == Axis::slots && tensor.tokens == to.tokens) row = from.row;
+    return row ? spot_of(to, from.subject.span, *row, from.channel) : std::nullopt;
   }
 
   /// The codes that were in the slot, whoever wrote them.
   std::optional<Spot> stored_for(const Spot& read) {
-    Facts facts(run_, tensors_);
-    const KeyRow key = facts.key_row(read.subject.step, read.subject.op.layer, read.row);
+    Facts facts(run_);
+    const std::string target = read.subject.tensor.role.substr(0, 1);
+    const KeyRow key =
+        facts.cache.key_row(read.subject.tensor, read.subject.step, read.subject.span, read.row, read.subject.op.layer);
     if (!key.slot) return std::nullopt;
     if (key.writer == nullptr) {
       sheet_.origin = "Nobody wrote this slot: what is read lay in the memory before";
       return std::nullopt;
     }
-    const auto stored =
-        facts.stored_row(*key.writer, *key.slot, read.subject.op.layer, read.subject.tensor.role.substr(0, 1));
+    const auto stored = facts.cache.stored_row(*key.writer, *key.slot, read.subject.op.layer, target);
     if (!stored) {
       sheet_.origin = fmt::format("No kv_store of this layer made it: {} left it in the slot as {}, in request {}",
                                   words(key.writer->writer), name(key.writer->format), key.writer->request);
       return std::nullopt;
     }
-    return spot_of(stored->codes, stored->row, read.channel);
+    const Step* step = run_.step(stored->codes->step);
+    const Span* span = step != nullptr ? step->span_at(stored->row) : nullptr;
+    return spot_of(*stored->codes, span != nullptr ? *span : read.subject.span, stored->row, read.channel);
   }
 
   /// Ruler and histogram of the stage that matters.
@@ -218,7 +250,8 @@ class SheetMaker {
       if (std::isfinite(itself.value)) itself.lower = itself.upper = spot.code();
       sheet_.ruler = make_ruler(itself);
     }
-    sheet_.histogram = make_histogram(*spot.elements, spot.code(), spot.subject.tensor.health.clipped > 0);
+    sheet_.histogram = make_histogram(*spot.elements, spot.code(), spot.subject.tensor.health.clipped > 0 ||
+                                                                      (rounding && rounding->clipped));
   }
 
   void tell_loss(const Spot& before, const Spot& read) {
@@ -230,15 +263,14 @@ class SheetMaker {
     if (from != 0) sheet_.lost += fmt::format(" ({})", bits::percent(loss / std::abs(from)));
   }
 
-  RunData& run_;
-  TensorSource& tensors_;
+  RunView& run_;
   BitsSheet sheet_;
 };
 
 }  // namespace
 
-Result<BitsSheet> make_bits_sheet(RunData& run, TensorSource& tensors, const Place& place) {
-  return SheetMaker(run, tensors).make(place);
+Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place) {
+  return SheetMaker(run).make(place);
 }
 
 }  // namespace nanscope::gui

@@ -80,7 +80,7 @@ struct BitsSheet final : Prepared {
 /// The element that a place names, else the worst: of its row, of the tensor. For codes of the KV cache
 /// also the value before storing and the one read back, for what is read back also what was stored.
 /// Errors: rows that cannot be read.
-Result<BitsSheet> make_bits_sheet(RunData& run, TensorSource& tensors, const Place& place);
+Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place);
 
 /// Around a cast, or around a value that is stored as it is.
 Ruler make_ruler(const Rounding& rounding);

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 namespace nanscope::gui {
 namespace {
@@ -17,10 +19,12 @@ constexpr std::size_t kMostSlots = std::size_t{1} << 18;
 
 /// What a write put into its first slot, for one layer and k or v; the next slots are the next rows.
 struct Stored {
-  std::int64_t layer = 0;
-  std::string op;
-  StoredRow first;
+  const Op* op = nullptr;
+  const Tensor* codes = nullptr;
+  std::int64_t row = 0;
 };
+
+std::string layer_text(const Op& op) { return op.layer ? fmt::format("layer {}", *op.layer) : op.name; }
 
 std::string requests_text(const std::vector<std::int64_t>& requests) {
   return fmt::format("request{} {}", requests.size() == 1 ? "" : "s", fmt::join(requests, ", "));
@@ -28,7 +32,7 @@ std::string requests_text(const std::vector<std::int64_t>& requests) {
 
 class KvMapMaker {
  public:
-  KvMapMaker(Facts& facts, const StepRow& step, const std::stop_token& stop)
+  KvMapMaker(Facts& facts, const Step& step, const std::stop_token& stop)
       : facts_(facts), step_(step), stop_(stop) {}
 
   Result<KvMap> make() {
@@ -71,8 +75,9 @@ class KvMapMaker {
 
   /// A request gives its blocks back after its last step.
   bool is_past(const KvRow& row) const {
-    return row.step < step_.id ||
-           (row.step == step_.id && !(row.action == KvAction::freed && row.request == step_.request));
+    const bool own = std::any_of(step_.spans.begin(), step_.spans.end(),
+                                 [&](const Span& span) { return span.request == row.request; });
+    return row.step < step_.id || (row.step == step_.id && !(row.action == KvAction::freed && own));
   }
 
   void hold(KvBlock& block) const {
@@ -101,7 +106,7 @@ class KvMapMaker {
   /// The entry that shares the slot with a holder of the block.
   const KvRow* share_of(const KvBlock& block, std::int64_t slot) {
     for (const std::int64_t holder : block.holders) {
-      const KvRow* row = facts_.slots().shared(holder, block.id, step_.id);
+      const KvRow* row = facts_.cache.slots().shared(holder, block.id, step_.id);
       if (row != nullptr && slot >= row->slot_begin && slot < row->slot_end) return row;
     }
     return nullptr;
@@ -110,9 +115,10 @@ class KvMapMaker {
   void fill(KvBlock& block, std::size_t index) {
     KvSlot& slot = block.slots[index];
     const Slot at{block.id, static_cast<std::int64_t>(index)};
-    const KvRow* write = facts_.slots().last_writer(at, -1, step_.id, true);
+    const KvRow* write = facts_.cache.slots().last_writer(at, -1, step_.id, true);
     if (write == nullptr) {
       slot.words.emplace_back("never written");
+      look_at_pools(slot, at, false);
       return;
     }
     slot.request = write->request;
@@ -123,14 +129,15 @@ class KvMapMaker {
     slot.state = held ? SlotState::live : share != nullptr ? SlotState::shared : SlotState::stale;
     if (write->action == KvAction::scrubbed) {
       slot.state = SlotState::scrubbed;
-      slot.words.push_back("scrubbed during " + step_text(write->step));
+      slot.words.push_back("scrubbed during " + step_text(*write));
       return;
     }
     slot.words.push_back(slot.foreign ? fmt::format("state of a recurrent layer, written by {} as {}",
-                                                    step_text(write->step), name(write->format))
+                                                    step_text(*write), name(write->format))
                                       : fmt::format("token {} of {}, written as {} by {}", slot.token,
-                                                    step_text(write->step), name(write->format), write->writer));
+                                                    step_text(*write), name(write->format), write->writer));
     look(slot, *write, at.slot);
+    look_at_pools(slot, at, slot.state != SlotState::stale);
     if (share != nullptr) {
       slot.words.push_back(fmt::format("shared with request {}, whose prompt begins alike", share->request));
     }
@@ -143,21 +150,30 @@ class KvMapMaker {
   }
 
   std::string step_text(std::int64_t id) {
-    const StepRow* step = facts_.run.step(id);
+    const Step* step = facts_.run.step(id);
     return step == nullptr ? fmt::format("step {}", id) : request_text(*step);
+  }
+  /// Of what one request did in a step.
+  std::string step_text(const KvRow& row) {
+    const Span* span = span_of(row);
+    return span != nullptr ? request_text(*span) : step_text(row.step);
+  }
+  const Span* span_of(const KvRow& row) {
+    const Step* step = facts_.run.step(row.step);
+    if (step == nullptr) return nullptr;
+    const auto at = std::find_if(step->spans.begin(), step->spans.end(),
+                                 [&](const Span& span) { return span.request == row.request; });
+    return at == step->spans.end() ? nullptr : &*at;
   }
 
   const std::vector<Stored>& stored_by(const KvRow& write) {
     const auto [at, added] = stored_.try_emplace(&write);
     if (!added) return at->second;
-    OpFilter filter;
-    filter.step = write.step;
-    filter.kind = "kv_store";
-    if (write.layer >= 0) filter.layer = write.layer;
-    for (const OpRow& op : facts_.run.ops(filter)) {
+    for (const Op& op : facts_.run.content(write.step).ops) {
+      if (op.kind != OpKind::kv_store || (write.layer >= 0 && op.layer != write.layer)) continue;
       for (const char* target : {"k", "v"}) {
-        auto row = facts_.stored_row(write, {write.block, write.slot_begin}, op.layer, target);
-        if (row) at->second.push_back({op.layer, op.name, std::move(*row)});
+        const auto row = facts_.cache.stored_row(write, {write.block, write.slot_begin}, op.layer, target);
+        if (row) at->second.push_back({&op, row->codes, row->row});
       }
     }
     return at->second;
@@ -167,74 +183,152 @@ class KvMapMaker {
   void look(KvSlot& slot, const KvRow& write, std::int64_t at) {
     std::vector<std::string> bad;
     for (const Stored& stored : stored_by(write)) {
-      const TensorRow& codes = stored.first.codes;
-      const std::vector<Health>& rows = facts_.rows(codes);
-      const std::int64_t row = stored.first.row + at - write.slot_begin;
-      if (row < 0 || row >= codes.tokens) continue;
-      const bool detailed = static_cast<std::size_t>(row) < rows.size();
-      const Cell health = cell_of(detailed ? rows[static_cast<std::size_t>(row)] : codes.health, 0);
-      if (health >= kClipped) {
-        bad.push_back(fmt::format("{} in layer {} {}", cell_name(health), stored.layer, codes.role.substr(0, 1)));
-      }
+      const Cell health = health_of(*stored.codes, stored.row + at - write.slot_begin);
+      if (health == kAbsent) continue;
+      if (health >= kClipped) bad.push_back(bad_text(health, *stored.op, *stored.codes));
       if (slot.target && health <= slot.health) continue;
       slot.health = std::max(slot.health, health);
-      slot.target = place_of(write, stored, slot.token);
+      slot.target = place_of(write, *stored.op, *stored.codes, slot.token);
     }
     if (!bad.empty()) slot.words.push_back(fmt::format("{}", fmt::join(bad, ", ")));
   }
 
-  Selection place_of(const KvRow& write, const Stored& stored, std::int64_t token) {
+  static std::string bad_text(Cell health, const Op& op, const Tensor& codes) {
+    return fmt::format("{} in {} {}", cell_name(health), layer_text(op), codes.role.substr(0, 1));
+  }
+
+  Cell health_of(const Tensor& codes, std::int64_t row) {
+    if (row < 0 || row >= codes.tokens || !codes.known) return kAbsent;
+    const std::vector<Health>& rows = facts_.run.rows(codes);
+    const bool detailed = static_cast<std::size_t>(row) < rows.size();
+    return cell_of(detailed ? rows[static_cast<std::size_t>(row)] : codes.health, 0);
+  }
+
+  Selection place_of(const KvRow& write, const Op& op, const Tensor& codes, std::int64_t token) {
     Selection target;
-    if (const StepRow* step = facts_.run.step(write.step)) {
-      target.place.request = step->request;
-      target.place.step = step->index;
+    if (const Span* span = span_of(write)) {
+      target.place.request = span->request;
+      target.place.step = span->index;
     }
-    target.place.layer = stored.layer;
-    target.place.op = stored.op;
-    target.place.role = stored.first.codes.role;
+    if (const Step* step = facts_.run.step(write.step)) target.place.rank = step->rank;
+    target.place.layer = op.layer.value_or(-1);
+    target.place.op = op.name;
+    target.place.role = codes.role;
     target.place.token = token;
     return target;
   }
 
+  /// The pools as this step dumped them. What lies in slots that nobody wrote, or that were given back, harms nobody
+  /// while it is not read.
+  void look_at_pools(KvSlot& slot, const Slot& at, bool somebodys) {
+    std::vector<std::string> bad;
+    for (const auto& [op, pool, block] : pools()) {
+      const std::int64_t row = at.block * block + at.slot;
+      const Cell health = block > at.slot ? health_of(*pool, row) : kAbsent;
+      if (health == kAbsent) continue;
+      if (health >= kClipped) bad.push_back(bad_text(health, *op, *pool));
+      if (!somebodys || (slot.target && health <= slot.health)) continue;
+      slot.health = std::max(slot.health, health);
+      Selection target;
+      target.place = place_of_step(*op, *pool);
+      target.place.token = row;
+      slot.target = std::move(target);
+    }
+    if (!bad.empty()) slot.words.push_back("holds " + fmt::format("{}", fmt::join(bad, ", ")));
+  }
+
+  Place place_of_step(const Op& op, const Tensor& tensor) const {
+    Place place;
+    if (!step_.spans.empty()) {
+      place.request = step_.request();
+      place.step = step_.index();
+    }
+    place.rank = step_.rank;
+    place.layer = op.layer.value_or(-1);
+    place.op = op.name;
+    place.role = tensor.role;
+    return place;
+  }
+
+  struct Pool {
+    const Op* op = nullptr;
+    const Tensor* tensor = nullptr;
+    std::int64_t block = 0;  ///< slots of one
+  };
+  const std::vector<Pool>& pools() {
+    if (pools_) return *pools_;
+    pools_.emplace();
+    for (const Op& op : facts_.run.content(step_.id).ops) {
+      if (op.kind != OpKind::kv_store) continue;
+      for (const TensorId id : op.outputs) {
+        const Tensor* pool = facts_.run.tensor(id);
+        if (pool == nullptr || !pool->known || pool->axis != Axis::slots) continue;
+        pools_->push_back({&op, pool, facts_.cache.block_size(step_, op.layer)});
+      }
+    }
+    return *pools_;
+  }
+
   /// Which slots the step reads, and what it finds where nobody stored keys and values.
   void mark_reads() {
-    OpFilter filter;
-    filter.step = step_.id;
-    filter.kind = "kv_read";
-    std::map<std::int64_t, std::optional<Slot>> places;
-    for (const OpRow& op : facts_.run.ops(filter)) {
-      for (const TensorRow& keys : facts_.run.tensors_of(op.id)) {
-        const std::vector<Health>& rows = facts_.rows(keys);
-        for (std::int64_t row = 0; row < std::min<std::int64_t>(keys.tokens, kMostSlots); ++row) {
-          const auto [at, added] = places.try_emplace(row);
-          if (added) at->second = facts_.slots().locate(step_.request, row, step_.id);
-          KvSlot* slot = find(at->second);
-          if (slot == nullptr) continue;
-          if (!slot->read) {
-            slot->words.push_back(row < step_.context
-                                      ? fmt::format("read by {} as key {}", map_.when, row)
-                                      : fmt::format("read by {}, although it is beyond its context", map_.when));
-          }
-          slot->read = true;
-          if (!slot->foreign || static_cast<std::size_t>(row) >= rows.size()) continue;
-          note_foreign(*slot, op, keys, rows[static_cast<std::size_t>(row)], row);
-        }
+    bool gathered = false;
+    for (const Op& op : facts_.run.content(step_.id).ops) {
+      if (op.kind != OpKind::kv_read) continue;
+      for (const TensorId id : op.outputs) {
+        const Tensor* keys = facts_.run.tensor(id);
+        if (keys == nullptr || !keys->known) continue;
+        gathered = true;
+        for (const Span& span : step_.spans) read_keys(op, *keys, span);
+      }
+    }
+    if (gathered) return;
+    // What attention gathered is not there: it reads what the block tables give it.
+    for (const Span& span : step_.spans) {
+      const std::int64_t keys = std::min<std::int64_t>(span.context, kMostSlots);
+      for (std::int64_t position = 0; position < keys; ++position) {
+        if (KvSlot* slot = slot_at(span, position)) note_read(*slot, span, position);
       }
     }
   }
 
-  void note_foreign(KvSlot& slot, const OpRow& op, const TensorRow& keys, const Health& health, std::int64_t row) {
+  KvSlot* slot_at(const Span& span, std::int64_t position) {
+    const auto [at, added] = places_.try_emplace({span.request, position});
+    if (added) at->second = facts_.cache.slots().locate(span.request, position, step_.id);
+    return find(at->second);
+  }
+
+  static void note_read(KvSlot& slot, const Span& span, std::int64_t position) {
+    if (!slot.read) {
+      slot.words.push_back(position < span.context
+                               ? fmt::format("read by {} as key {}", request_text(span), position)
+                               : fmt::format("read by {}, although it is beyond its context", request_text(span)));
+    }
+    slot.read = true;
+  }
+
+  void read_keys(const Op& op, const Tensor& keys, const Span& span) {
+    const std::vector<Health>& rows = facts_.run.rows(keys);
+    for (std::int64_t position = 0; position < std::min<std::int64_t>(keys.tokens, kMostSlots); ++position) {
+      KvSlot* slot = slot_at(span, position);
+      const auto row = slot != nullptr ? facts_.cache.row_of(keys, step_, span, position) : std::nullopt;
+      if (!row) continue;
+      note_read(*slot, span, position);
+      if (!slot->foreign || static_cast<std::size_t>(*row) >= rows.size()) continue;
+      note_foreign(*slot, op, keys, rows[static_cast<std::size_t>(*row)], span, position);
+    }
+  }
+
+  void note_foreign(KvSlot& slot, const Op& op, const Tensor& keys, const Health& health, const Span& span,
+                    std::int64_t position) {
     const Cell found = cell_of(health, 0);
     if (found <= slot.health) return;
     slot.health = found;
-    if (found >= kInf) slot.words.push_back(fmt::format("read as {} in layer {}", cell_name(found), op.layer));
+    if (found >= kInf) slot.words.push_back(fmt::format("read as {} in {}", cell_name(found), layer_text(op)));
     Selection target;
-    target.place.request = step_.request;
-    target.place.step = step_.index;
-    target.place.layer = op.layer;
-    target.place.op = op.name;
-    target.place.role = keys.role;
-    target.place.token = row;
+    target.place = place_of_step(op, keys);
+    target.place.request = span.request;
+    target.place.step = span.index;
+    target.place.token = position;
     slot.target = std::move(target);
   }
 
@@ -259,17 +353,19 @@ class KvMapMaker {
   }
 
   Facts& facts_;
-  StepRow step_;
+  Step step_;
   const std::stop_token& stop_;
   KvMap map_;
   std::unordered_map<std::int64_t, std::vector<const KvRow*>> rows_;
   std::unordered_map<std::int64_t, std::size_t> index_;
   std::unordered_map<const KvRow*, std::vector<Stored>> stored_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::optional<Slot>> places_;  ///< by request and position
+  std::optional<std::vector<Pool>> pools_;
 };
 
 }  // namespace
 
-Result<KvMap> make_kv_map(Facts& facts, const StepRow& step, const std::stop_token& stop) {
+Result<KvMap> make_kv_map(Facts& facts, const Step& step, const std::stop_token& stop) {
   return KvMapMaker(facts, step, stop).make();
 }
 

@@ -40,9 +40,9 @@ struct KvBlock {
   std::vector<KvSlot> slots;
 };
 
-/// The paged KV cache as one step reads and leaves it, before its request gives anything back.
+/// The paged KV cache as one step reads and leaves it, before its requests give anything back.
 struct KvMap {
-  std::string when;  ///< "request 2 step 0"
+  std::string when;  ///< "request 2 step 0", "step 3 of 4 requests"
   std::vector<KvBlock> blocks;
   std::size_t slots = 0;
   std::size_t written = 0;
@@ -51,6 +51,6 @@ struct KvMap {
 };
 
 /// Errors: rows cannot be read, more slots than any screen shows, stopped.
-Result<KvMap> make_kv_map(Facts& facts, const StepRow& step, const std::stop_token& stop = {});
+Result<KvMap> make_kv_map(Facts& facts, const Step& step, const std::stop_token& stop = {});
 
 }  // namespace nanscope::gui

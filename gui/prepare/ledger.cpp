@@ -10,6 +10,11 @@
 
 #include "core/counted.h"
 #include "core/numbers/format.h"
+#include "core/run/scales.h"
+#include "gui/prepare/subject.h"
+#include "instrument/diagnosis/casts.h"
+#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/recompute.h"
 
 namespace nanscope::gui {
 namespace {
@@ -40,31 +45,50 @@ double headroom_of(const LedgerEntry& entry) {
   return std::isnan(entry.row.headroom) ? std::numeric_limits<double>::infinity() : entry.row.headroom;
 }
 
+/// "up_proj input" of up_proj_quantise.
+std::string activation_name(std::string op) {
+  constexpr std::string_view kEnding = "_quantise";
+  if (op.ends_with(kEnding)) op.resize(op.size() - kEnding.size());
+  return op + " input";
+}
+
+std::string name_of(std::int64_t layer, const std::string& target) {
+  return layer < 0 ? target : fmt::format("layer {} {}", layer, target);
+}
+
+/// One that cannot be a scale, else that of the largest value.
+double telling_scale(const Cast& cast) {
+  for (const float one : cast.grid->values()) {
+    if (!scale_complaint(double{one}).empty()) return double{one};
+  }
+  return cast.at_row < 0 ? cast.grid->first() : cast.grid->at(cast.at_row, cast.at_channel);
+}
+
 class LedgerMaker {
  public:
-  explicit LedgerMaker(RunData& run) : run_(run) {}
+  explicit LedgerMaker(RunView& run) : run_(run), facts_(run) {}
 
   Result<Ledger> make() {
     for (const ScaleRow& row : run_.scales()) add(row);
+    if (run_.scales().empty() || run_.info().device == kDumpDevice) add_casts();
+    add_weights();
     for (LedgerLine& line : ledger_.lines) finish(line);
-    std::sort(ledger_.lines.begin(), ledger_.lines.end(), [](const LedgerLine& a, const LedgerLine& b) {
-      return std::tie(a.layer, a.target) < std::tie(b.layer, b.target);
+    std::stable_sort(ledger_.lines.begin(), ledger_.lines.end(), [](const LedgerLine& a, const LedgerLine& b) {
+      const bool weight_a = a.kind == ScaledKind::weight;
+      const bool weight_b = b.kind == ScaledKind::weight;
+      return std::tie(weight_a, a.layer, a.kind, a.target) < std::tie(weight_b, b.layer, b.kind, b.target);
     });
+    order_entries();
     const std::vector<LedgerEntry>& entries = ledger_.entries;
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      ledger_.by_headroom.push_back(i);
-      if (entries[i].below()) ledger_.below.push_back(i);
-    }
-    std::stable_sort(ledger_.by_headroom.begin(), ledger_.by_headroom.end(),
-                     [&](std::size_t a, std::size_t b) { return headroom_of(entries[a]) < headroom_of(entries[b]); });
     ledger_.quantized = std::any_of(entries.begin(), entries.end(),
                                     [](const LedgerEntry& entry) { return entry.row.source != ScaleSource::none; });
     for (std::size_t i = 0; i < ledger_.steps.size(); ++i) {
-      const bool goes_on = i > 0 && ledger_.steps[i].row.request == ledger_.steps[i - 1].row.request;
+      const bool goes_on = i > 0 && ledger_.steps[i].request && ledger_.steps[i].request == ledger_.steps[i - 1].request;
       if (!goes_on) ledger_.bands.push_back({i, i});
       ledger_.bands.back().last = i;
     }
     for (const LedgerEntry& entry : entries) {
+      ledger_.names_are_long = ledger_.names_are_long || entry.kind != ScaledKind::cache;
       ledger_.range.cover(entry.row.absmax);
       if (entry.row.source != ScaleSource::none) ledger_.range.cover(entry.limit);
     }
@@ -74,43 +98,178 @@ class LedgerMaker {
   }
 
  private:
-  std::size_t step_index(std::int64_t id) {
+  void order_entries() {
+    const std::vector<LedgerEntry>& entries = ledger_.entries;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      ledger_.by_headroom.push_back(i);
+      if (entries[i].below()) ledger_.below.push_back(i);
+    }
+    std::stable_sort(ledger_.by_headroom.begin(), ledger_.by_headroom.end(),
+                     [&](std::size_t a, std::size_t b) { return headroom_of(entries[a]) < headroom_of(entries[b]); });
+  }
+
+  std::size_t step_index(StepId id) {
     const auto [at, added] = steps_.emplace(id, ledger_.steps.size());
     if (!added) return at->second;
     LedgerStep step;
-    if (const StepRow* row = run_.step(id)) step.row = *row;
-    if (const RequestRow* request = run_.request(step.row.request)) step.request = request->name;
+    step.id = id;
+    step.title = "weights";
+    if (const Step* row = run_.step(id)) {
+      step.index = row->index();
+      step.title = fmt::format("{} requests", row->spans.size());
+      if (row->spans.size() == 1) {
+        step.request = row->request();
+        const RequestRow* request = run_.request(row->request());
+        step.title = request != nullptr ? request->name : "";
+      }
+    }
     ledger_.steps.push_back(std::move(step));
     return at->second;
   }
 
-  LedgerLine& line_of(const ScaleRow& row) {
-    const auto [at, added] = lines_.emplace(std::pair(row.layer, row.target), ledger_.lines.size());
-    if (added) ledger_.lines.push_back({row.layer, row.target, {}, 0, {}, {}});
+  LedgerLine& line_of(const LedgerEntry& entry) {
+    const auto [at, added] = lines_.emplace(entry.name, ledger_.lines.size());
+    if (added) {
+      ledger_.lines.push_back({entry.row.layer, entry.row.target, entry.name, entry.kind, {}, 0, {}, {}});
+    }
     return ledger_.lines[at->second];
   }
 
+  /// An entry with its step, and the place of what was stored.
+  void add(LedgerEntry entry, const Op* op, const Tensor* codes, std::optional<std::int64_t> row = {}) {
+    const Step* step = run_.step(entry.row.step);
+    entry.step = step_index(step != nullptr ? step->id : kBeforeSteps);
+    Place& place = entry.target.place;
+    place.layer = entry.row.layer;
+    place.op = op != nullptr ? op->name : "kv_store";
+    if (codes != nullptr) place.role = codes->role;
+    const std::size_t index = ledger_.entries.size();
+    if (step == nullptr || step->spans.empty()) ledger_.outside.push_back(index);
+    if (step != nullptr && !step->spans.empty()) {
+      place.rank = step->rank;
+      place.request = step->request();
+      place.step = step->index();
+      for (const Span& span : step->spans) ledger_.of_step[{step->rank, span.request, span.index}].push_back(index);
+      if (row && codes != nullptr) point_at(place, *codes, *row);
+    }
+    line_of(entry).entries.push_back(index);
+    ledger_.entries.push_back(std::move(entry));
+  }
+
+  void point_at(Place& place, const Tensor& codes, std::int64_t row) {
+    const RowToken token = run_.token_of(codes, row);
+    if (token.span == nullptr) return;
+    place.request = token.span->request;
+    place.step = token.span->index;
+    place.token = token.position;
+  }
+
+  /// What a recording states.
   void add(const ScaleRow& row) {
     LedgerEntry entry;
     entry.row = row;
-    entry.step = step_index(row.step);
+    entry.name = name_of(row.layer, row.target);
     entry.limit = static_cast<double>(info(row.format).max_finite) * row.scale;
-    const StepRow& step = ledger_.steps[entry.step].row;
-    Place& place = entry.target.place;
-    place.request = step.request;
-    place.step = step.index;
-    place.layer = row.layer;
-    place.op = "kv_store";
-    if (const auto op = run_.op(row.op)) place.op = op->name;
-    if (const auto codes = run_.output(row.op, row.target + "_codes")) {
-      place.role = codes->role;
+    entry.clips = row.headroom < 1;
+    const Op* op = run_.op(row.op);
+    const Tensor* codes = op != nullptr ? run_.output(*op, row.target + "_codes") : nullptr;
+    if (codes != nullptr) {
       entry.elements = codes->health.count;
       entry.clipped = codes->health.clipped;
       entry.nan = codes->health.nan;
     }
-    ledger_.of_step[{step.request, step.index}].push_back(ledger_.entries.size());
-    line_of(row).entries.push_back(ledger_.entries.size());
-    ledger_.entries.push_back(std::move(entry));
+    add(std::move(entry), op, codes);
+  }
+
+  /// What codes, scales and sources of a dump show.
+  void add_casts() {
+    PlainArithmetic arithmetic;
+    Recomputer recomputer(facts_, arithmetic);
+    for (const Cast& cast : casts_of(recomputer.values())) {
+      if (cast.ledger == nullptr) add(cast);
+    }
+  }
+
+  void add(const Cast& cast) {
+    const Op* op = run_.op(cast.op);
+    const Tensor* codes = run_.tensor(cast.codes);
+    if (op == nullptr || codes == nullptr) return;
+    LedgerEntry entry;
+    entry.kind = cast.target == "x" ? ScaledKind::activation : ScaledKind::cache;
+    ScaleRow& row = entry.row;
+    row.step = cast.step;
+    row.op = cast.op;
+    row.layer = cast.layer.value_or(-1);
+    row.target = entry.kind == ScaledKind::activation ? activation_name(op->name) : cast.target;
+    row.format = cast.format;
+    row.source = cast.grid ? ScaleSource::calibrated : ScaleSource::none;
+    const double largest = static_cast<double>(info(cast.format).max_finite);
+    if (cast.grid) {
+      row.scale = telling_scale(cast);
+      entry.grid = cast.grid->single() ? "" : cast.grid->text();
+    }
+    entry.limit = largest * row.scale;
+    // Without what was cast, the codes say what can be said.
+    const bool seen = cast.has_source();
+    row.absmax = seen ? cast.absmax : static_cast<double>(codes->health.absmax) * row.scale;
+    row.headroom = seen && cast.reach > 0 ? cast.headroom() : std::numeric_limits<double>::quiet_NaN();
+    const Tensor* scale = run_.tensor(cast.scale);
+    entry.origin = cast.implied        ? "not dumped: it is the one that codes and source show"
+                   : scale != nullptr ? "taken from " + facts_.name_of(*scale)
+                                      : "not dumped";
+    entry.name = name_of(row.layer, row.target);
+    entry.elements = static_cast<std::uint64_t>(cast.elements);
+    entry.nan = static_cast<std::uint64_t>(cast.bad);
+    entry.clips = cast.clips();
+    entry.clipped = entry.clips ? static_cast<std::uint64_t>(cast.clipped) : 0;
+    const bool points = entry.clips && !cast.clipped_rows.empty();
+    add(std::move(entry), op, codes, points ? std::optional(cast.clipped_rows.front()) : std::nullopt);
+  }
+
+  /// Weights that are codes, with the scales that their products multiply by.
+  void add_weights() {
+    std::vector<StepId> steps{kBeforeSteps};
+    for (const Step& step : run_.steps()) {
+      if (run_.info().device == kDumpDevice) steps.push_back(step.id);
+    }
+    for (const StepId step : steps) {
+      for (const Op& op : run_.content(step).ops) {
+        if (op.kind != OpKind::parameter) continue;
+        for (const TensorId id : op.outputs) {
+          const Tensor* weight = run_.tensor(id);
+          if (weight != nullptr && weight->known) add_weight(op, *weight);
+        }
+      }
+    }
+  }
+
+  void add_weight(const Op& op, const Tensor& weight) {
+    const Subject subject = subject_of(run_, weight);
+    const std::optional<Storing> storing = storing_of(run_, subject);
+    if (!storing || !storing->grid) return;
+    LedgerEntry entry;
+    entry.kind = ScaledKind::weight;
+    ScaleRow& row = entry.row;
+    row.step = op.step;
+    row.op = op.id;
+    row.layer = op.layer.value_or(-1);
+    row.target = op.name;
+    row.format = weight.format;
+    row.source = ScaleSource::checkpoint;
+    const std::vector<float>& scales = storing->grid->values();
+    row.scale = static_cast<double>(*std::max_element(scales.begin(), scales.end()));
+    for (const float one : scales) {
+      if (!scale_complaint(double{one}).empty()) row.scale = double{one};
+    }
+    entry.limit = static_cast<double>(info(weight.format).max_finite) * row.scale;
+    row.absmax = static_cast<double>(weight.health.absmax) * row.scale;
+    row.headroom = std::numeric_limits<double>::quiet_NaN();  // a weight does not grow
+    entry.grid = storing->grid->single() ? "" : storing->grid->text();
+    entry.origin = "of the checkpoint";
+    entry.name = name_of(row.layer, row.target);
+    entry.elements = weight.health.count;
+    entry.nan = weight.health.bad();
+    add(std::move(entry), &op, &weight);
   }
 
   void finish(LedgerLine& line) const {
@@ -121,15 +280,16 @@ class LedgerMaker {
     const auto locked = std::find_if(line.entries.begin(), line.entries.end(),
                                      [&](std::size_t entry) { return entries[entry].row.locked; });
     if (locked != line.entries.end()) line.locked = *locked;
-    line.setter = set_by(entries[line.locked.value_or(line.entries.front())].row);
+    line.setter = set_by(entries[line.locked.value_or(line.entries.front())]);
   }
 
   void say() {
     const std::vector<LedgerEntry>& entries = ledger_.entries;
     if (entries.empty()) return;
     const LedgerEntry& worst = entries[ledger_.by_headroom.front()];
-    const std::string where = fmt::format("layer {} {} in request {} step {}", worst.row.layer, worst.row.target,
-                                          worst.target.place.request.value_or(0), worst.target.place.step.value_or(0));
+    const Place& at = worst.target.place;
+    const std::string where =
+        at.request ? fmt::format("{} in request {} step {}", worst.name, *at.request, at.step.value_or(0)) : worst.name;
     const std::string format(name(worst.row.format));
     if (!ledger_.quantized) {
       ledger_.headline = fmt::format("The KV cache is stored as {} without a scale: nothing here can clip", format);
@@ -146,13 +306,14 @@ class LedgerMaker {
                            : fmt::format("{} of {} entries fell below headroom 1: values were clipped",
                                          ledger_.below.size(), entries.size());
     ledger_.rule = ledger_.below.empty() ? "Closest to clipping: " + reach : reach;
-    ledger_.rule += fmt::format(". The scale was {}.", set_by(worst.row));
+    ledger_.rule += fmt::format(". The scale was {}.", set_by(worst));
   }
 
-  RunData& run_;
+  RunView& run_;
+  Facts facts_;
   Ledger ledger_;
-  std::map<std::int64_t, std::size_t> steps_;
-  std::map<std::pair<std::int64_t, std::string>, std::size_t> lines_;
+  std::map<StepId, std::size_t> steps_;
+  std::map<std::string, std::size_t> lines_;
 };
 
 }  // namespace
@@ -160,23 +321,28 @@ class LedgerMaker {
 Cell LedgerEntry::health() const {
   if (nan > 0) return kNan;
   if (clipped > 0 || below()) return kClipped;
-  if (row.headroom < kLowHeadroomBelow) return kLowHeadroom;
+  if (row.headroom < kLowHeadroomBelow) return kLowHeadroom;  // never of a NaN
   return row.absmax > 0 ? kHealthyLast : kZero;
 }
 
 std::optional<std::size_t> Ledger::find(const Selection& selection) const {
   const Place& place = selection.place;
   std::optional<std::size_t> found;
-  if (!place.request || !place.step) return found;
-  const auto step = of_step.find({*place.request, *place.step});
-  if (step == of_step.end()) return found;
-  for (const std::size_t i : step->second) {
+  const std::vector<std::size_t>* among = &outside;
+  if (place.request && place.step) {
+    const auto step = of_step.find({place.rank, *place.request, *place.step});
+    if (step == of_step.end()) return found;
+    among = &step->second;
+  }
+  for (const std::size_t i : *among) {
     const Place& at = entries[i].target.place;
     const bool same = at.layer == place.layer && at.op == place.op && (place.role.empty() || at.role == place.role);
     if (same && (!found || headroom_of(entries[i]) < headroom_of(entries[*found]))) found = i;
   }
   return found;
 }
+
+bool has_headroom(const LedgerEntry& entry) { return entry.origin.empty() || !std::isnan(entry.row.headroom); }
 
 std::string short_number(double value) {
   if (std::isnan(value)) return "NaN";
@@ -188,8 +354,10 @@ std::string headroom_text(double headroom) {
   return std::isfinite(headroom) ? fmt::format("{:.3g}", headroom) : short_number(headroom);
 }
 
-std::string set_by(const ScaleRow& row) {
+std::string set_by(const LedgerEntry& entry) {
+  const ScaleRow& row = entry.row;
   if (row.source == ScaleSource::none) return "stored without a scale";
+  if (!entry.origin.empty()) return entry.grid.empty() ? entry.origin : entry.origin + ", " + entry.grid;
   std::string text(source_name(row.source));
   if (row.source == ScaleSource::calibrated) {
     text += fmt::format(" by {} on {} with absmax {}", calibrator(row), counted(row.calibrated_tokens, "token"),
@@ -198,7 +366,11 @@ std::string set_by(const ScaleRow& row) {
   return fmt::format("{}{} (policy {})", text, row.locked ? ", then locked" : "", row.policy);
 }
 
-std::string set_by_briefly(const ScaleRow& row) {
+std::string set_by_briefly(const LedgerEntry& entry) {
+  const ScaleRow& row = entry.row;
+  if (!entry.origin.empty() && row.source != ScaleSource::none) {
+    return entry.grid.empty() ? entry.origin : entry.grid;
+  }
   if (row.source != ScaleSource::calibrated) return std::string(source_name(row.source));
   return fmt::format("{}, {}{}", calibrator(row), counted(row.calibrated_tokens, "token"),
                      row.locked ? ", locked" : "");
@@ -267,6 +439,6 @@ LogAxis axis_of(const Ledger& ledger, std::span<const LogRange> also) {
   return {all.lowest, all.highest};
 }
 
-Result<Ledger> make_ledger(RunData& run) { return LedgerMaker(run).make(); }
+Result<Ledger> make_ledger(RunView& run) { return LedgerMaker(run).make(); }
 
 }  // namespace nanscope::gui

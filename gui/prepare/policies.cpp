@@ -45,15 +45,16 @@ class RecordedMagnitudes final : public RowMagnitudes {
 };
 
 /// The rows that an entry stored: the input of its op. Without it, the ledger's own number.
-StoredRows stored_rows(RunData& run, const LedgerEntry& entry) {
+StoredRows stored_rows(RunView& run, const LedgerEntry& entry) {
   StoredRows stored;
   stored.whole = static_cast<float>(entry.row.absmax);
-  if (const StepRow* step = run.step(entry.row.step)) stored.tokens = step->tokens;
-  const std::optional<TensorRow> source = run.input(entry.row.op, entry.row.target);
-  if (!source) return stored;
+  if (const Step* step = run.step(entry.row.step)) stored.tokens = step->tokens();
+  const Op* op = run.op(entry.row.op);
+  const Tensor* source = op != nullptr ? run.input(*op, entry.row.target) : nullptr;
+  if (source == nullptr) return stored;
   stored.whole = magnitude_of(source->health);
   stored.tokens = source->tokens;
-  for (const Health& row : run.token_health(source->id)) stored.rows.push_back(magnitude_of(row));
+  for (const Health& row : run.rows(*source)) stored.rows.push_back(magnitude_of(row));
   if (static_cast<std::int64_t>(stored.rows.size()) != stored.tokens) stored.rows.clear();
   return stored;
 }
@@ -104,7 +105,7 @@ void sum_up(PolicyLine& line) {
 
 }  // namespace
 
-Result<PolicyComparison> compare_policies(RunData& run, const Ledger& ledger, std::size_t line,
+Result<PolicyComparison> compare_policies(RunView& run, const Ledger& ledger, std::size_t line,
                                           const KvConfig& config) {
   const LedgerLine& of = ledger.lines[line];
   PolicyComparison out;
@@ -146,10 +147,9 @@ Result<PolicyComparison> compare_policies(RunData& run, const Ledger& ledger, st
 
 std::size_t line_of(const Ledger& ledger, const Selection& selection) {
   const std::size_t entry = ledger.find(selection).value_or(ledger.by_headroom.front());
-  const ScaleRow& row = ledger.entries[entry].row;
-  const auto line = std::find_if(ledger.lines.begin(), ledger.lines.end(), [&](const LedgerLine& each) {
-    return each.layer == row.layer && each.target == row.target;
-  });
+  const std::string& name = ledger.entries[entry].name;
+  const auto line = std::find_if(ledger.lines.begin(), ledger.lines.end(),
+                                 [&](const LedgerLine& each) { return each.name == name; });
   return static_cast<std::size_t>(line - ledger.lines.begin());
 }
 

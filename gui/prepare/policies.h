@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/run_data.h"
+#include "core/run/run_view.h"
 #include "core/result.h"
 #include "gui/prepare/ledger.h"
 #include "instrument/engine/config.h"
@@ -51,7 +51,7 @@ struct PolicyComparison {
 };
 
 /// `config` is the run's: formats, divisors, static scales. Errors: rows cannot be read.
-Result<PolicyComparison> compare_policies(RunData& run, const Ledger& ledger, std::size_t line, const KvConfig& config);
+Result<PolicyComparison> compare_policies(RunView& run, const Ledger& ledger, std::size_t line, const KvConfig& config);
 
 /// The line that a selection is about: its own, else the one with the least headroom. The ledger must not be empty.
 std::size_t line_of(const Ledger& ledger, const Selection& selection);

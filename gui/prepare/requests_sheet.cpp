@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "instrument/engine/request.h"
+#include "gui/prepare/subject.h"
 #include "scenarios/analysis.h"
 
 namespace nanscope::gui {
@@ -29,7 +30,7 @@ std::vector<PromptPiece> pieces_of(const RequestRow& row) {
   return pieces;
 }
 
-std::vector<OutputToken> output_of(RunData& run, const RequestRow& row, bool nan_logits) {
+std::vector<OutputToken> output_of(RunView& run, const RequestRow& row, bool nan_logits) {
   std::vector<OutputToken> output;
   for (const std::int32_t id : row.output_tokens) output.push_back({id, {}, nan_logits && id == 0});
   std::size_t next = 0;
@@ -40,20 +41,31 @@ std::vector<OutputToken> output_of(RunData& run, const RequestRow& row, bool nan
 }
 
 /// The selected step, else the last one of the selected request, else of the run.
-std::optional<StepRow> step_of(RunData& run, const Place& place) {
-  if (place.request && place.step) {
-    if (const StepRow* step = run.find_step(*place.request, *place.step)) return *step;
-  }
-  std::optional<StepRow> last;
-  for (const StepRow& step : run.steps()) {
-    if (!place.request || step.request == *place.request) last = step;
+const Step* step_of(RunView& run, const Place& place) {
+  if (const SpanOfStep at = find_span(run, place); at.step != nullptr) return at.step;
+  const Step* last = nullptr;
+  for (const Step& step : run.steps()) {
+    const bool asked = std::any_of(step.spans.begin(), step.spans.end(),
+                                   [&](const Span& span) { return span.request == place.request; });
+    if (!place.request || asked) last = &step;
   }
   return last;
 }
 
+/// Of a dump, which tells no prompts.
+std::size_t tokens_in_steps(RunView& run, std::int64_t request) {
+  std::int64_t tokens = 0;
+  for (const Step& step : run.steps()) {
+    for (const Span& span : step.spans) {
+      if (span.request == request && step.rank == 0) tokens += span.rows;
+    }
+  }
+  return static_cast<std::size_t>(std::max<std::int64_t>(0, tokens));
+}
+
 }  // namespace
 
-Result<RequestRows> make_request_rows(RunData& run) {
+Result<RequestRows> make_request_rows(RunView& run) {
   const auto outcomes = scenarios::request_outcomes(run);
   if (!outcomes) return tl::unexpected(outcomes.error());
   RequestRows rows;
@@ -64,6 +76,7 @@ Result<RequestRows> make_request_rows(RunData& run) {
     row.prompt = pieces_of(outcome.row);
     row.image_tokens = static_cast<std::size_t>(outcome.image_tokens);
     row.text_tokens = static_cast<std::size_t>(outcome.prompt_tokens - outcome.image_tokens);
+    if (outcome.row.prompt_tokens.empty()) row.text_tokens = tokens_in_steps(run, row.id);
     row.cached_tokens = outcome.row.cached_tokens;
     row.output = output_of(run, outcome.row, outcome.nan_logits);
     row.output_text = outcome.row.output_text;
@@ -75,7 +88,7 @@ Result<RequestRows> make_request_rows(RunData& run) {
 }
 
 Result<PreparedPtr> prepare_requests(RunFacts& facts, const Place& place, std::shared_ptr<const RequestRows> rows) {
-  RecordingRun run(facts.recording());
+  RunView& run = facts.view();
   if (!rows) {
     Result<RequestRows> made = make_request_rows(run);
     if (!made) return tl::unexpected(made.error());
@@ -83,8 +96,8 @@ Result<PreparedPtr> prepare_requests(RunFacts& facts, const Place& place, std::s
   }
   auto sheet = std::make_shared<RequestsSheet>();
   sheet->requests = std::move(rows);
-  if (const std::optional<StepRow> step = step_of(run, place)) {
-    Facts known(run, facts.tensors());
+  if (const Step* step = step_of(run, place)) {
+    Facts known(run);
     Result<KvMap> kv = make_kv_map(known, *step, facts.stop());
     if (!kv) return tl::unexpected(kv.error());
     sheet->kv = std::move(*kv);

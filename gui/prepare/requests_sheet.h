@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/run_data.h"
+#include "core/run/run_view.h"
 #include "gui/facts.h"
 #include "gui/prepare/kv_map.h"
 #include "gui/prepare/prepared.h"
@@ -41,7 +41,7 @@ struct RequestSheetRow {
 /// Who asked what and what came back; does not change while a recording is looked at.
 using RequestRows = std::vector<RequestSheetRow>;
 /// Errors: rows cannot be read.
-Result<RequestRows> make_request_rows(RunData& run);
+Result<RequestRows> make_request_rows(RunView& run);
 
 /// The requests, and the KV cache during one step.
 struct RequestsSheet final : Prepared {

@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <map>
+#include <span>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -14,30 +17,26 @@
 namespace nanscope::gui {
 namespace {
 
+constexpr std::int64_t kAtOnce = std::int64_t{1} << 22;  ///< elements that are read at once
+
 std::uint64_t combine(std::uint64_t seed, std::uint64_t with) {
   return seed ^ (with + 0x9e3779b97f4a7c15U + (seed << 6U) + (seed >> 2U));
 }
 
-/// Of all outputs of each row's op in one step, in their order; 0 where it recorded none.
-std::vector<std::uint64_t> fingerprints(RunData& rows, const RunMap& map, const MapStep& step) {
-  std::unordered_map<std::int64_t, std::uint32_t> row_of;
-  for (std::size_t i = step.first_op; i < map.ops.size() && &map.steps[map.ops[i].step] == &step; ++i) {
-    row_of.emplace(map.ops[i].id, map.ops[i].row);
+/// Of the bytes of all elements; 0 when they cannot be had.
+std::uint64_t hash_of(RunView& run, const Tensor& tensor, const std::stop_token& stop) {
+  if (tensor.hash) return *tensor.hash;
+  std::uint64_t hash = 1;
+  const auto add = [&hash](std::span<const std::byte> bytes) {
+    hash = combine(hash, std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  };
+  const std::int64_t at_once = std::max<std::int64_t>(1, kAtOnce / std::max<std::int64_t>(1, tensor.channels));
+  for (std::int64_t first = 0; first < tensor.tokens; first += at_once) {
+    const Result<TensorData> data = run.read(tensor, first, std::min(at_once, tensor.tokens - first));
+    if (!data || stop.stop_requested()) return 0;
+    add(data->bytes);
   }
-  std::vector<std::uint64_t> out(map.rows.size(), 0);
-  TensorFilter filter;
-  filter.step = step.row.id;
-  for (const TensorRow& tensor : rows.tensors(filter)) {
-    const auto row = row_of.find(tensor.op);
-    if (row == row_of.end()) continue;
-    std::uint64_t& seen = out[row->second];
-    seen = combine(seen, std::hash<std::string>{}(tensor.role));
-    seen = combine(seen, static_cast<std::uint64_t>(tensor.format));
-    seen = combine(seen, static_cast<std::uint64_t>(tensor.tokens));
-    seen = combine(seen, static_cast<std::uint64_t>(tensor.channels));
-    seen = combine(seen, tensor.hash);
-  }
-  return out;
+  return hash;
 }
 
 /// Of its first token. A file may claim any.
@@ -96,12 +95,32 @@ std::string RunDifference::words() const {
   return fmt::format("of {}: {}", counted(compared + only_here + only_there, "cell"), fmt::join(parts, ", "));
 }
 
-RunDifferenceMaker::RunDifferenceMaker(std::shared_ptr<const RunMap> here, RunData& here_rows,
-                                       std::shared_ptr<const RunMap> there, RunData& there_rows, std::stop_token stop)
+std::vector<std::uint64_t> RunDifferenceMaker::fingerprints(RunView& run, const RunMap& map,
+                                                            const MapStep& step) const {
+  std::unordered_map<std::int64_t, std::uint32_t> row_of;
+  for (std::size_t i = step.first_op; i < map.ops.size() && map.steps[map.ops[i].step].row.id == step.row.id; ++i) {
+    row_of.emplace(map.ops[i].id, map.ops[i].row);
+  }
+  std::vector<std::uint64_t> out(map.rows.size(), 0);
+  for (const Tensor& tensor : run.content(step.row.id).tensors) {
+    const auto row = row_of.find(tensor.op);
+    if (row == row_of.end() || !tensor.known) continue;
+    std::uint64_t& seen = out[row->second];
+    seen = combine(seen, std::hash<std::string>{}(tensor.role));
+    seen = combine(seen, static_cast<std::uint64_t>(tensor.format));
+    seen = combine(seen, static_cast<std::uint64_t>(tensor.tokens));
+    seen = combine(seen, static_cast<std::uint64_t>(tensor.channels));
+    seen = combine(seen, hash_of(run, tensor, stop_));
+  }
+  return out;
+}
+
+RunDifferenceMaker::RunDifferenceMaker(std::shared_ptr<const RunMap> here, RunView& here_run,
+                                       std::shared_ptr<const RunMap> there, RunView& there_run, std::stop_token stop)
     : here_(std::move(here)),
-      here_rows_(here_rows),
+      here_run_(here_run),
       there_(std::move(there)),
-      there_rows_(there_rows),
+      there_run_(there_run),
       stop_(std::move(stop)) {
   std::map<std::pair<std::int64_t, std::string>, std::size_t> found;
   for (std::size_t i = 0; i < there_->rows.size(); ++i)
@@ -119,8 +138,8 @@ Status RunDifferenceMaker::refine(Clock::time_point deadline) {
   while (!done()) {
     if (stop_.stop_requested()) return fail("stopped");
     compare_step(here_->steps[next_++]);
-    for (const RunData* rows : {&here_rows_, &there_rows_}) {
-      if (Status status = rows->status(); !status) return status;
+    for (const RunView* run : {&here_run_, &there_run_}) {
+      if (Status status = run->status(); !status) return status;
     }
     if (Clock::now() >= deadline) break;
   }
@@ -128,10 +147,10 @@ Status RunDifferenceMaker::refine(Clock::time_point deadline) {
 }
 
 void RunDifferenceMaker::compare_step(const MapStep& step) {
-  const MapStep* twin = there_->find_step(step.row.request, step.row.index);
-  const std::vector<std::uint64_t> bits_here = fingerprints(here_rows_, *here_, step);
+  const MapStep* twin = there_->find_step(step.row.request, step.row.index, step.rank);
+  const std::vector<std::uint64_t> bits_here = fingerprints(here_run_, *here_, step);
   const std::vector<std::uint64_t> bits_there =
-      twin != nullptr ? fingerprints(there_rows_, *there_, *twin) : std::vector<std::uint64_t>();
+      twin != nullptr ? fingerprints(there_run_, *there_, *twin) : std::vector<std::uint64_t>();
   // The same token: a run may reuse another's prefix and begin later.
   const std::int64_t ahead = twin != nullptr ? position_of(step) - position_of(*twin) : 0;
   for (std::size_t row = 0; row < here_->rows.size(); ++row) {

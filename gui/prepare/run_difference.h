@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/run/run_data.h"
+#include "core/run/run_view.h"
 #include "gui/cell.h"
 #include "gui/prepare/prepared.h"
 #include "gui/prepare/run_map.h"
@@ -31,7 +31,7 @@ Cell health_class(Cell cell);
 std::string_view difference_name(Cell difference);
 
 /// On the columns and rows of the run here. Hashes are of whole tensors: a cell has other bits when any token of its
-/// step has.
+/// step has. Where none was recorded, elements are read.
 struct RunDifference final : Prepared {
   std::int64_t columns = 0;
   std::vector<Cell> cells;  ///< rows x columns, kCell...
@@ -60,8 +60,8 @@ class RunDifferenceMaker {
   using Clock = std::chrono::steady_clock;
 
   /// Both maps are exact.
-  RunDifferenceMaker(std::shared_ptr<const RunMap> here, RunData& here_rows, std::shared_ptr<const RunMap> there,
-                     RunData& there_rows, std::stop_token stop);
+  RunDifferenceMaker(std::shared_ptr<const RunMap> here, RunView& here_run, std::shared_ptr<const RunMap> there,
+                     RunView& there_run, std::stop_token stop);
 
   /// At least one step. Errors: rows cannot be read, stopped.
   Status refine(Clock::time_point deadline);
@@ -71,12 +71,14 @@ class RunDifferenceMaker {
 
  private:
   void compare_step(const MapStep& step);
+  /// Of all outputs of each row's op in one step, in their order; 0 where it recorded none.
+  std::vector<std::uint64_t> fingerprints(RunView& run, const RunMap& map, const MapStep& step) const;
   void count(Cell cell);
 
   std::shared_ptr<const RunMap> here_;
-  RunData& here_rows_;
+  RunView& here_run_;
   std::shared_ptr<const RunMap> there_;
-  RunData& there_rows_;
+  RunView& there_run_;
   std::stop_token stop_;
   std::vector<std::size_t> row_there_;  ///< of each row here; rows.size() of the other map where it has none
   std::size_t next_ = 0;                ///< step

@@ -9,6 +9,10 @@
 #include <unordered_map>
 
 #include "core/numbers/format.h"
+#include "core/run/kv_cache.h"
+#include "instrument/diagnosis/casts.h"
+#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/recompute.h"
 
 namespace nanscope::gui {
 namespace {
@@ -70,14 +74,12 @@ class RowFinder {
 /// Which stored codes are held by a scale that was not made for them: there, headroom tells.
 class ForeignScales {
  public:
-  explicit ForeignScales(RunData& run) {
+  explicit ForeignScales(RunView& run) {
     for (const ScaleRow& row : run.scales()) {
       if (row.calibrated_step != row.step) found_.emplace(row.op, row.target);
     }
   }
-  bool covers(const TensorGlance& tensor) const {
-    return found_.contains({tensor.op, tensor.role.substr(0, tensor.role.find('_'))});
-  }
+  bool covers(OpId op, const std::string& role) const { return found_.contains({op, role.substr(0, role.find('_'))}); }
 
  private:
   std::set<std::pair<std::int64_t, std::string>> found_;
@@ -87,7 +89,7 @@ class ForeignScales {
 
 class RunMapMaker::Impl {
  public:
-  Impl(RunData& run, std::stop_token stop) : run_(run), stop_(std::move(stop)) {}
+  Impl(RunView& view, RunData& run, std::stop_token stop) : view_(view), run_(run), stop_(std::move(stop)) {}
 
   Status begin() {
     map_.counts = run_.counts();
@@ -99,7 +101,7 @@ class RunMapMaker::Impl {
     std::stable_sort(inexact_.begin(), inexact_.end(), [this](std::uint32_t a, std::uint32_t b) {
       return told_apart(map_.steps[a].worst) < told_apart(map_.steps[b].worst);
     });
-    map_.exact = inexact_.empty();
+    map_.exact = done();
     return {};
   }
 
@@ -108,11 +110,15 @@ class RunMapMaker::Impl {
       if (stop_.stop_requested()) return fail("stopped");
       refine_step(inexact_.back());
       inexact_.pop_back();
-      if (Status status = run_.status(); !status) return status;
+      if (Status status = status_of_reads(); !status) return status;
       if (Clock::now() >= deadline) break;
     }
-    map_.exact = inexact_.empty();
-    return {};
+    if (inexact_.empty() && clips_wait_) {
+      mark_clipped();
+      clips_wait_ = false;
+    }
+    map_.exact = done();
+    return status_of_reads();
   }
 
   RunMap& map() { return map_; }
@@ -136,24 +142,55 @@ class RunMapMaker::Impl {
     }
   }
 
+  Status status_of_reads() const {
+    Status status = run_.status();
+    return status ? view_.status() : status;
+  }
+
+  bool done() const { return inexact_.empty() && !clips_wait_; }
+
+  /// The rows of a step of one request of a recording are its tokens, and glances tell all of them. Of other steps
+  /// the view knows whose rows they are.
+  bool is_plain(const Step& step) const {
+    if (view_.info().device == kDumpDevice || step.spans.size() != 1) return false;
+    return step.spans.front().row == 0 && step.spans.front().rows == step.rows;
+  }
+
   /// Rows and columns, before there is a cell.
   Status lay_out() {
     std::unordered_map<std::int64_t, std::uint32_t> step_of;
-    for (const StepRow& row : run_.steps()) {
-      const std::int64_t tokens = std::clamp<std::int64_t>(row.tokens, 0, kMaxCells + 1);
-      step_of.emplace(row.id, static_cast<std::uint32_t>(map_.steps.size()));
-      map_.steps.push_back({row, map_.columns, tokens, 0, kAbsent});
-      map_.columns += tokens;
-      if (map_.columns > kMaxCells) return too_large(map_.columns, 1);
+    for (const Step& step : view_.steps()) {
+      if (step.spans.empty()) continue;
+      step_of.emplace(step.id, static_cast<std::uint32_t>(map_.steps.size()));
+      for (const Span& span : step.spans) {
+        MapStep one;
+        one.row.id = step.id;
+        one.row.request = span.request;
+        one.row.index = span.index;
+        one.row.kind = step.kind;
+        one.row.first_token = span.first_token;
+        one.row.tokens = span.rows;
+        one.row.context = span.context;
+        one.rank = step.rank;
+        one.first_column = map_.columns;
+        one.tokens = std::clamp<std::int64_t>(span.rows, 0, kMaxCells + 1);
+        map_.columns += one.tokens;
+        map_.steps.push_back(std::move(one));
+        plain_.push_back(is_plain(step));
+        if (map_.columns > kMaxCells) return too_large(map_.columns, 1);
+      }
     }
     RowFinder rows;
     read_ops(step_of, rows);
+    for (std::size_t i = 1; i < map_.steps.size(); ++i) {
+      if (map_.steps[i].row.id == map_.steps[i - 1].row.id) map_.steps[i].first_op = map_.steps[i - 1].first_op;
+    }
     if (stop_.stop_requested()) return fail("stopped");
     const std::vector<std::uint32_t> went = rows.sort_into(map_.rows);
     for (MapOp& op : map_.ops) op.row = went[op.row];
     const auto height = static_cast<std::int64_t>(map_.rows.size());
     if (height > 0 && map_.columns > kMaxCells / height) return too_large(map_.columns, height);
-    return run_.status();
+    return status_of_reads();
   }
 
   void read_ops(const std::unordered_map<std::int64_t, std::uint32_t>& step_of, RowFinder& rows) {
@@ -185,7 +222,7 @@ class RunMapMaker::Impl {
   }
 
   static Status too_large(std::int64_t columns, std::int64_t rows) {
-    return fail(fmt::format("the recording claims {} tokens in {} ops, more than can be mapped", columns, rows));
+    return fail(fmt::format("the run claims {} tokens in {} ops, more than can be mapped", columns, rows));
   }
 
   /// The op of a tensor, and the place of the next tensor's in `hint`: they come in the order of the ops.
@@ -205,7 +242,7 @@ class RunMapMaker::Impl {
     std::size_t hint = 0;
     run_.each_glance({}, [&](const TensorGlance& tensor) {
       const MapOp* op = op_of(tensor.op, hint);
-      if (op == nullptr) return !stop_.stop_requested();
+      if (op == nullptr || !plain_[op->step]) return !stop_.stop_requested();
       MapStep& step = map_.steps[op->step];
       const Placed placed{tensor, op->row, reads_keys_.contains(tensor.op)};
       const Cell whole = whole_cell(tensor);
@@ -216,8 +253,14 @@ class RunMapMaker::Impl {
       if (has_detail(placed) && (inexact_.empty() || inexact_.back() != op->step)) inexact_.push_back(op->step);
       return !stop_.stop_requested();
     });
+    for (std::uint32_t i = 0; i < map_.steps.size() && !stop_.stop_requested(); ++i) {
+      if (plain_[i] || (i > 0 && map_.steps[i].row.id == map_.steps[i - 1].row.id)) continue;
+      paint(i, false);
+      inexact_.push_back(i);
+      clips_wait_ = true;
+    }
     if (stop_.stop_requested()) return fail("stopped");
-    return run_.status();
+    return status_of_reads();
   }
 
   bool has_detail(const Placed& placed) {
@@ -249,19 +292,138 @@ class RunMapMaker::Impl {
     return map_.cells.data() + std::size_t{row} * static_cast<std::size_t>(map_.columns) + step.first_column;
   }
 
-  double headroom(const TensorGlance& tensor, const Health& health) {
-    const FormatInfo& format = info(tensor.format);
-    if (format.storage_bytes() < 2 && !scales().covers(tensor)) return 0;
+  double headroom(OpId op, const std::string& role, Format of, const Health& health) {
+    const FormatInfo& format = info(of);
+    if (format.storage_bytes() < 2 && !scales().covers(op, role)) return 0;
     return health.absmax > 0 ? static_cast<double>(format.max_finite) / static_cast<double>(health.absmax) : 0;
   }
   const ForeignScales& scales() {
-    if (!scales_) scales_.emplace(run_);
+    if (!scales_) scales_.emplace(view_);
     return *scales_;
   }
-  Cell whole_cell(const TensorGlance& tensor) { return cell_of(tensor.health, headroom(tensor, tensor.health)); }
+  template <class AnyTensor>
+  Cell cell(const AnyTensor& tensor, const Health& health) {
+    return cell_of(health, tensor.role, headroom(tensor.op, tensor.role, tensor.format, health));
+  }
+  Cell whole_cell(const TensorGlance& tensor) { return cell(tensor, tensor.health); }
+
+  /// All cells of a step that the view tells whose rows they are: `first` is its first request's. Not `exact`, all
+  /// tokens show the worst of their tensor.
+  void paint(std::uint32_t first, bool exact) {
+    const Step* step = view_.step(map_.steps[first].row.id);
+    if (step == nullptr) return;
+    std::size_t hint = map_.steps[first].first_op;
+    const auto [begin, end] = map_.columns_of(map_.steps[first]);
+    for (std::size_t row = 0; row < map_.rows.size(); ++row) {
+      Cell* cells = map_.cells.data() + row * static_cast<std::size_t>(map_.columns);
+      std::fill(cells + begin, cells + end, kAbsent);
+    }
+    for (const Tensor& tensor : view_.content(step->id).tensors) {
+      const MapOp* op = op_of(tensor.op, hint);
+      if (stop_.stop_requested()) return;
+      if (op == nullptr || op->step != first || !tensor.known) continue;
+      Cell* cells = map_.cells.data() + std::size_t{op->row} * static_cast<std::size_t>(map_.columns);
+      paint_tensor({*step, first, begin, end}, tensor, cells, exact);
+    }
+    for (std::uint32_t i = first; i < first + step->spans.size(); ++i) {
+      MapStep& one = map_.steps[i];
+      one.worst = kAbsent;
+      for (std::size_t row = 0; row < map_.rows.size(); ++row) {
+        const auto cells = map_.row(row).subspan(static_cast<std::size_t>(one.first_column),
+                                                 static_cast<std::size_t>(one.tokens));
+        if (!cells.empty()) one.worst = std::max(one.worst, *std::max_element(cells.begin(), cells.end()));
+      }
+    }
+  }
+
+  /// A step and its columns.
+  struct Painted {
+    const Step& step;
+    std::uint32_t first = 0;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  void paint_tensor(const Painted& at, const Tensor& tensor, Cell* cells, bool exact) {
+    const auto worsen = [](Cell& into, Cell by) { into = std::max(into, by); };
+    const auto all = [&](Cell by) {
+      for (std::int64_t i = at.begin; i < at.end; ++i) worsen(cells[i], by);
+    };
+    // A parameter is of all tokens. Of a pool, only what the step's tokens stored concerns them.
+    if (tensor.axis == Axis::none) return all(cell(tensor, tensor.health));
+    if (tensor.axis == Axis::slots && !exact) return;
+    if (!exact) return all(cell(tensor, tensor.health));
+    const std::vector<Health>& rows = view_.rows(tensor);
+    if (rows.empty()) return tensor.axis == Axis::slots ? void() : all(cell(tensor, tensor.health));
+    each_token(at, tensor, [&](std::int64_t row, std::int64_t column) {
+      worsen(cells[column], cell(tensor, rows[static_cast<std::size_t>(row)]));
+    });
+  }
+
+  /// Visits the rows of a tensor that are somebody's, with their columns. Keys are of all tokens of their sequence.
+  template <class Visit>
+  void each_token(const Painted& at, const Tensor& tensor, const Visit& visit) {
+    const auto step_of = [&](const Span& span) -> const MapStep& {
+      return map_.steps[at.first + static_cast<std::size_t>(&span - at.step.spans.data())];
+    };
+    if (tensor.axis == Axis::slots) {
+      for (const Span& span : at.step.spans) {
+        const MapStep& one = step_of(span);
+        for (std::int64_t i = 0; i < one.tokens; ++i) {
+          const auto row = cache().row_of(tensor, at.step, span, span.first_token + i);
+          if (row) visit(*row, one.first_column + i);
+        }
+      }
+      return;
+    }
+    for (std::int64_t row = 0; row < tensor.tokens; ++row) {
+      const RowToken token = view_.token_of(tensor, row);
+      if (token.span == nullptr) continue;
+      const MapStep& one = step_of(*token.span);
+      if (tensor.axis == Axis::keys) {
+        for (std::int64_t i = 0; i < one.tokens; ++i) visit(row, one.first_column + i);
+        continue;
+      }
+      const std::int64_t column = token.position - token.span->first_token;
+      if (column >= 0 && column < one.tokens) visit(row, one.first_column + column);
+    }
+  }
+
+  KvCache& cache() {
+    if (!cache_) cache_.emplace(view_);
+    return *cache_;
+  }
+
+  /// What casts to codes lost, where no recording counted it.
+  void mark_clipped() {
+    Facts facts(view_);
+    PlainArithmetic arithmetic;
+    Recomputer recomputer(facts, arithmetic);
+    for (const Cast& cast : casts_of(recomputer.values())) {
+      const Tensor* codes = view_.tensor(cast.codes);
+      std::size_t hint = 0;
+      const MapOp* op = op_of(cast.op, hint);
+      if (!cast.clips() || codes == nullptr || op == nullptr || plain_[op->step]) continue;
+      const MapStep& first = map_.steps[op->step];
+      const auto [begin, end] = map_.columns_of(first);
+      Cell* cells = map_.cells.data() + std::size_t{op->row} * static_cast<std::size_t>(map_.columns);
+      each_token({*view_.step(first.row.id), op->step, begin, end}, *codes, [&](std::int64_t row, std::int64_t column) {
+        if (!std::binary_search(cast.clipped_rows.begin(), cast.clipped_rows.end(), row)) return;
+        cells[column] = std::max(cells[column], kClipped);
+        MapStep& of = map_.steps[static_cast<std::size_t>(map_.step_at(column) - map_.steps.data())];
+        of.worst = std::max(of.worst, kClipped);
+      });
+    }
+    worst_of_requests();
+  }
 
   /// All cells of a step again, from the health of the tokens.
   void refine_step(std::uint32_t index) {
+    if (!plain_[index]) {
+      paint(index, true);
+      worst_of_requests();
+      return;
+    }
     const MapStep& step = map_.steps[index];
     std::vector<Placed> placed;
     std::size_t hint = step.first_op;
@@ -294,7 +456,7 @@ class RunMapMaker::Impl {
     const std::int64_t ahead = ahead_of(step, tensor);
     for (std::int64_t i = tokens.begin; i < tokens.end; ++i) {
       const Health& health = detail[static_cast<std::size_t>(i - ahead)];
-      cells[i] = std::max(cells[i], cell_of(health, headroom(tensor, health)));
+      cells[i] = std::max(cells[i], cell(tensor, health));
     }
   }
 
@@ -304,29 +466,41 @@ class RunMapMaker::Impl {
     for (MapRequest& request : map_.requests) request_of.emplace(request.row.id, &request);
     for (std::size_t i = 0; i < map_.steps.size(); ++i) {
       const MapStep& step = map_.steps[i];
-      map_.step_of.emplace(std::pair{step.row.request, step.row.index}, i);
+      map_.step_of.emplace(std::tuple{step.rank, step.row.request, step.row.index}, i);
       const auto request = request_of.find(step.row.request);
-      if (request != request_of.end()) {
-        request->second->steps.push_back(static_cast<std::uint32_t>(i));
-        request->second->worst = std::max(request->second->worst, step.worst);
-      }
+      if (request != request_of.end()) request->second->steps.push_back(static_cast<std::uint32_t>(i));
       const bool same = !map_.spans.empty() && map_.spans.back().request == step.row.request &&
-                        map_.spans.back().kind == step.row.kind;
-      if (!same) map_.spans.push_back({step.row.request, step.row.kind, step.first_column, step.first_column, 0});
+                        map_.spans.back().kind == step.row.kind && map_.spans.back().rank == step.rank;
+      if (!same) {
+        map_.spans.push_back({step.rank, step.row.request, step.row.kind, step.first_column, step.first_column, 0});
+      }
       map_.spans.back().end = step.first_column + step.tokens;
       ++map_.spans.back().steps;
     }
+    worst_of_requests();
   }
 
+  void worst_of_requests() {
+    for (MapRequest& request : map_.requests) {
+      request.worst = kAbsent;
+      for (const std::uint32_t step : request.steps) request.worst = std::max(request.worst, map_.steps[step].worst);
+    }
+  }
+
+  RunView& view_;
   RunData& run_;
   std::stop_token stop_;
+  std::vector<bool> plain_;   ///< of each of the map's steps
+  bool clips_wait_ = false;   ///< casts are still to be looked at
+  std::optional<KvCache> cache_;
   std::optional<ForeignScales> scales_;
   std::set<std::int64_t> reads_keys_;
   std::vector<std::uint32_t> inexact_;  ///< steps, the next one last
   RunMap map_;
 };
 
-RunMapMaker::RunMapMaker(RunData& run, std::stop_token stop) : impl_(std::make_unique<Impl>(run, std::move(stop))) {}
+RunMapMaker::RunMapMaker(RunView& view, RunData& rows, std::stop_token stop)
+    : impl_(std::make_unique<Impl>(view, rows, std::move(stop))) {}
 RunMapMaker::~RunMapMaker() = default;
 Status RunMapMaker::begin() { return impl_->begin(); }
 Status RunMapMaker::refine(Clock::time_point deadline) { return impl_->refine(deadline); }
@@ -345,9 +519,21 @@ const MapStep* RunMap::step_at(std::int64_t column) const {
   return after == steps.begin() ? nullptr : &*std::prev(after);
 }
 
-const MapStep* RunMap::find_step(std::int64_t request, std::int64_t index) const {
-  const auto at = step_of.find({request, index});
+const MapStep* RunMap::find_step(std::int64_t request, std::int64_t index, std::int64_t rank) const {
+  const auto at = step_of.find({rank, request, index});
   return at == step_of.end() ? nullptr : &steps[at->second];
+}
+
+const MapStep* RunMap::find_step(const Place& place) const {
+  return place.request && place.step ? find_step(*place.request, *place.step, place.rank) : nullptr;
+}
+
+std::pair<std::int64_t, std::int64_t> RunMap::columns_of(const MapStep& step) const {
+  const MapStep* first = &step;
+  const MapStep* last = &step;
+  while (first != steps.data() && first[-1].row.id == step.row.id) --first;
+  while (last + 1 != steps.data() + steps.size() && last[1].row.id == step.row.id) ++last;
+  return {first->first_column, last->first_column + last->tokens};
 }
 
 std::optional<std::size_t> RunMap::find_row(std::int64_t layer, const std::string& op) const {
@@ -358,29 +544,30 @@ std::optional<std::size_t> RunMap::find_row(std::int64_t layer, const std::strin
 }
 
 std::optional<std::size_t> RunMap::find_op(const Place& place) const {
-  if (!place.request || !place.step) return std::nullopt;
-  const MapStep* step = find_step(*place.request, *place.step);
+  const MapStep* step = find_step(place);
   const auto row = find_row(place.layer.value_or(-1), place.op);
   if (step == nullptr || !row) return std::nullopt;
-  for (std::size_t i = step->first_op; i < ops.size() && &steps[ops[i].step] == step; ++i) {
+  for (std::size_t i = step->first_op; i < ops.size() && steps[ops[i].step].row.id == step->row.id; ++i) {
     if (ops[i].row == *row) return i;
   }
   return std::nullopt;
 }
 
 std::optional<std::int64_t> RunMap::find_column(const Place& place) const {
-  if (!place.request || !place.step) return std::nullopt;
-  const MapStep* step = find_step(*place.request, *place.step);
+  const MapStep* step = find_step(place);
   if (step == nullptr || step->tokens == 0) return std::nullopt;
   const std::int64_t in_step = place.token.value_or(step->row.first_token) - step->row.first_token;
   return step->first_column + std::clamp<std::int64_t>(in_step, 0, step->tokens - 1);
 }
 
-Place RunMap::place_of_op(std::size_t op) const {
+Place RunMap::place_of_op(std::size_t op) const { return place_of_op(op, steps[ops[op].step]); }
+
+Place RunMap::place_of_op(std::size_t op, const MapStep& step) const {
   const MapOp& at = ops[op];
   Place place;
-  place.request = steps[at.step].row.request;
-  place.step = steps[at.step].row.index;
+  place.rank = step.rank;
+  place.request = step.row.request;
+  place.step = step.row.index;
   place.layer = rows[at.row].layer;
   place.op = rows[at.row].op;
   return place;
@@ -390,6 +577,7 @@ Place RunMap::place_at(std::int64_t column, std::size_t row) const {
   Place place;
   const MapStep* step = step_at(column);
   if (step == nullptr || row >= rows.size()) return place;
+  place.rank = step->rank;
   place.request = step->row.request;
   place.step = step->row.index;
   place.layer = rows[row].layer;
@@ -398,8 +586,8 @@ Place RunMap::place_at(std::int64_t column, std::size_t row) const {
   return place;
 }
 
-Result<RunMap> make_run_map(RunData& run, std::stop_token stop) {
-  RunMapMaker maker(run, std::move(stop));
+Result<RunMap> make_run_map(RunView& view, RunData& rows, std::stop_token stop) {
+  RunMapMaker maker(view, rows, std::move(stop));
   if (Status begun = maker.begin(); !begun) return tl::unexpected(begun.error());
   if (Status refined = maker.refine(RunMapMaker::Clock::time_point::max()); !refined) {
     return tl::unexpected(refined.error());

@@ -7,9 +7,12 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/run/run_data.h"
+#include "core/run/run_view.h"
 #include "core/place.h"
 #include "core/result.h"
 #include "gui/cell.h"
@@ -24,9 +27,10 @@ struct MapRow {
   std::string group;  ///< "embed", "layer 3", "head"
 };
 
-/// The columns of one step are its tokens.
+/// What a step does for one request. Its columns are the request's tokens: rows that are nobody's have none.
 struct MapStep {
   StepRow row;
+  std::int64_t rank = 0;
   std::int64_t first_column = 0;
   std::int64_t tokens = 0;
   std::size_t first_op = 0;  ///< index in RunMap::ops
@@ -35,6 +39,7 @@ struct MapStep {
 
 /// Neighbouring steps of one request and kind.
 struct MapSpan {
+  std::int64_t rank = 0;
   std::int64_t request = 0;
   StepKind kind = StepKind::prefill;
   std::int64_t begin = 0;  ///< columns, the end not included
@@ -45,7 +50,7 @@ struct MapSpan {
 /// One executed op, in logical order.
 struct MapOp {
   std::int64_t id = 0;
-  std::uint32_t step = 0;  ///< index in RunMap::steps
+  std::uint32_t step = 0;  ///< index in RunMap::steps: of the first request that the op worked for
   std::uint32_t row = 0;   ///< index in RunMap::rows
 };
 
@@ -67,7 +72,8 @@ struct RunMap final : Prepared {
   std::vector<MapRow> rows;
   std::int64_t columns = 0;
   std::vector<Cell> cells;                                               ///< rows x columns, row-major
-  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> step_of;  ///< by request and index in it
+  /// By rank, request and index in it.
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::size_t> step_of;
 
   std::span<const Cell> row(std::size_t index) const {
     return std::span(cells).subspan(index * static_cast<std::size_t>(columns), static_cast<std::size_t>(columns));
@@ -75,22 +81,28 @@ struct RunMap final : Prepared {
   const MapRequest* request(std::int64_t id) const;
   /// The step whose column it is; nothing outside the map.
   const MapStep* step_at(std::int64_t column) const;
-  const MapStep* find_step(std::int64_t request, std::int64_t index) const;
+  const MapStep* find_step(std::int64_t request, std::int64_t index, std::int64_t rank = 0) const;
+  const MapStep* find_step(const Place& place) const;
+  /// Columns of all requests that share a step; the end is not included.
+  std::pair<std::int64_t, std::int64_t> columns_of(const MapStep& step) const;
   std::optional<std::size_t> find_row(std::int64_t layer, const std::string& op) const;
   /// Index in `ops` of the op that the place names in full.
   std::optional<std::size_t> find_op(const Place& place) const;
   /// Column of the place's token, of its step's first token when it names none.
   std::optional<std::int64_t> find_column(const Place& place) const;
   Place place_of_op(std::size_t op) const;
+  /// As one of the requests that share its step sees it.
+  Place place_of_op(std::size_t op, const MapStep& step) const;
   Place place_at(std::int64_t column, std::size_t row) const;
 };
 
-/// Makes a map in two parts, so that there is something to see of a large recording at once. `run` must outlive it.
+/// Makes a map in two parts, so that there is something to see of a large run at once. The run must outlive it.
 class RunMapMaker {
  public:
   using Clock = std::chrono::steady_clock;
 
-  RunMapMaker(RunData& run, std::stop_token stop);
+  /// `rows` are those of `view`.
+  RunMapMaker(RunView& view, RunData& rows, std::stop_token stop);
   RunMapMaker(const RunMapMaker&) = delete;
   RunMapMaker& operator=(const RunMapMaker&) = delete;
   ~RunMapMaker();
@@ -110,6 +122,6 @@ class RunMapMaker {
 };
 
 /// The exact map. Errors: as of RunMapMaker::begin().
-Result<RunMap> make_run_map(RunData& run, std::stop_token stop = {});
+Result<RunMap> make_run_map(RunView& view, RunData& rows, std::stop_token stop = {});
 
 }  // namespace nanscope::gui

@@ -5,34 +5,124 @@
 #include <algorithm>
 #include <map>
 
+#include "core/counted.h"
+
 namespace nanscope::gui {
 namespace {
 
-StoryLink told(const Link& link) {
-  StoryLink out;
-  out.number = link.number;
-  out.title = link.title;
-  out.summary = link.summary;
-  out.state = link.state;
-  out.place = place_text(link.where);
-  if (!out.place.empty()) out.target = selection_of(link.where);
-  for (const Evidence& item : link.evidence) out.evidence.emplace_back(words(item.name), to_string(item.value));
-  return out;
+StoryNumbers numbers_of(const std::vector<Evidence>& evidence) {
+  StoryNumbers numbers;
+  for (const Evidence& item : evidence) numbers.emplace_back(words(item.name), to_string(item.value));
+  return numbers;
 }
 
-std::vector<StoryEvent> events_of(const Diagnosis& diagnosis, const Cascade& cascade) {
+std::optional<Selection> target_of(const Where& where) {
+  if (where.op.empty()) return std::nullopt;
+  return selection_of(where);
+}
+
+bool is_nan_kind(const std::string& kind) {
+  return kind.find("nan") != std::string::npos || kind.find("inf") != std::string::npos || kind == "token";
+}
+
+/// The chain of a diagnosis; without one its faults, each of which is an event.
+std::vector<Event> chain_of(const Diagnosis& diagnosis) {
+  if (!diagnosis.chain.empty()) return diagnosis.chain;
+  std::vector<Event> chain;
+  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
+    const Fault& fault = diagnosis.faults[i];
+    chain.push_back({fault.fault_class, fault.where, fault.tensor, fault.summary, fault.evidence, fault.because, i});
+  }
+  return chain;
+}
+
+void tell_chain(const Diagnosis& diagnosis, const std::vector<Event>& chain, Story& story) {
+  bool nan = false;
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const Event& event = chain[i];
+    const Fault* fault = event.fault ? &diagnosis.faults[*event.fault] : nullptr;
+    nan = nan || is_nan_kind(event.kind) || (fault != nullptr && fault->breaks);
+    const bool root = fault != nullptr && event.fault == diagnosis.root_cause;
+    StoryLink link;
+    link.number = static_cast<int>(i) + 1;
+    link.title = words(event.kind);
+    link.summary = event.text;
+    link.tone = root || (i == 0 && !nan) ? LinkTone::cause : nan ? LinkTone::nan : LinkTone::damage;
+    link.place = named_place(event.tensor, event.where);
+    link.target = target_of(event.where);
+    link.evidence = numbers_of(event.evidence);
+    if (event.because) link.because = static_cast<int>(*event.because) + 1;
+    link.fault = event.fault;
+    story.links.push_back(std::move(link));
+  }
+}
+
+std::vector<StoryEvent> events_of(const Diagnosis& diagnosis, const std::vector<Event>& chain) {
   std::map<std::int64_t, StoryEvent> by_op;
   const auto add = [&](const Where& where, const std::string& title) {
     if (where.op_id > 0) by_op.try_emplace(where.op_id, StoryEvent{where.op_id, title, selection_of(where)});
   };
-  for (const Link& link : cascade.links) {
-    if (link.state == LinkState::found) add(link.where, link.title);
-  }
-  for (const Fault& fault : diagnosis.faults) add(fault.where, words(fault.fault_class));
+  for (const Event& event : chain) add(event.where, words(event.kind));
+  for (const Fault& fault : diagnosis.faults) add(fault.where, fault.fault_class);
   std::vector<StoryEvent> events;
   events.reserve(by_op.size());
   for (auto& [op, event] : by_op) events.push_back(std::move(event));
   return events;
+}
+
+void tell_faults(const Diagnosis& diagnosis, Story& story) {
+  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
+    const Fault& fault = diagnosis.faults[i];
+    story.faults.push_back({fault.fault_class, fault.tensor, place_text(fault.where), target_of(fault.where),
+                            fault.summary, fault.fix, fault.because, diagnosis.root_cause == i});
+  }
+  if (diagnosis.root_cause) {
+    const Fault& root = diagnosis.faults[*diagnosis.root_cause];
+    story.headline = root.fault_class;
+    story.cause = root.summary;
+    story.fix = root.fix;
+    story.origin = selection_of(root.where);
+  }
+  const auto birth = std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(), [](const Fault& fault) {
+    return fault.breaks && fault.where.request.value_or(0) >= 0;  // what nobody asked for breaks nothing
+  });
+  if (birth != diagnosis.faults.end()) story.origin = selection_of(birth->where);
+}
+
+void tell_checks(const Diagnosis& diagnosis, Story& story) {
+  for (const Check& check : diagnosis.checks) {
+    if (check.state == Checked::excluded) story.excluded.push_back({check.fault_class, check.text});
+    if (check.state == Checked::not_in_dump) story.not_in_dump.push_back({check.fault_class, check.text});
+    if (check.state == Checked::not_looked_at) story.not_looked_at.push_back({check.fault_class, check.text});
+  }
+  for (const Warning& warning : diagnosis.warnings) {
+    story.warnings.push_back({warning.kind, named_place(warning.tensor, warning.where), target_of(warning.where),
+                              warning.summary, warning.advice, warning.more});
+  }
+}
+
+void tell_coverage(const Diagnosis& diagnosis, Story& story) {
+  const Recomputation& again = diagnosis.recomputation;
+  if (again.ops > 0 || again.ops_with_inputs > 0) {
+    std::string text = fmt::format("{} of {} done again from what they read", again.ops, counted(again.ops_with_inputs, "op"));
+    if (again.elements > 0) {
+      text += fmt::format(", {} of {} explained by rounding", again.explained, counted(again.elements, "element"));
+    }
+    story.coverage.push_back(std::move(text));
+  }
+  if (!again.not_recomputed.empty()) {
+    story.coverage.push_back(fmt::format("{} not done again, first {}: {}", counted(again.not_recomputed.size(), "output"),
+                                         again.not_recomputed.front().tensor, again.not_recomputed.front().reason));
+  }
+  const Completeness& whole = diagnosis.completeness;
+  if (whole.interrupted) {
+    story.coverage.push_back(whole.expected > 0
+                                 ? fmt::format("The recording ends after {} of {}", whole.read, counted(whole.expected, "op"))
+                                 : fmt::format("The recording ends after {}, before the run did", counted(whole.read, "op")));
+  } else if (whole.expected > 0) {
+    story.coverage.push_back(fmt::format("{} of {} there", whole.read, counted(whole.expected, "op")));
+  }
+  story.notes = diagnosis.notes;
 }
 
 }  // namespace
@@ -42,6 +132,7 @@ Selection selection_of(const Where& where) {
   Place& place = selection.place;
   place.request = where.request;
   place.step = where.step;
+  place.rank = where.rank;
   place.layer = where.layer.value_or(-1);
   place.op = where.op;
   place.role = where.role;
@@ -55,24 +146,30 @@ std::string words(std::string name) {
   return name;
 }
 
-Story make_story(const Diagnosis& diagnosis, const Cascade& cascade) {
+std::string named_place(const std::string& tensor, const Where& where) {
+  const std::string place = place_text(where);
+  const std::string whole = tensor_text(where);
+  if (tensor.empty() || tensor == whole) return place;
+  return place.starts_with(whole) ? tensor + place.substr(whole.size()) : tensor;
+}
+
+Story make_story(const Diagnosis& diagnosis) {
   Story story;
-  story.clean = diagnosis.clean();
-  for (const Link& link : cascade.links) story.links.push_back(told(link));
-  story.events = events_of(diagnosis, cascade);
-  story.headline = story.clean ? "No fault found" : "Faults found, the cause is unknown";
-  if (diagnosis.root_cause) {
-    const Fault& root = diagnosis.faults[*diagnosis.root_cause];
-    story.headline = root.fault_class;
-    story.cause = root.summary;
-    story.fix = root.fix;
-    story.origin = selection_of(root.where);
-  }
-  const auto birth = std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(), [](const Fault& fault) {
-    return fault.breaks && fault.where.request.value_or(0) >= 0;  // what nobody asked for breaks nothing
-  });
-  if (birth != diagnosis.faults.end()) story.origin = selection_of(birth->where);
-  story.spread = fmt::format("{} of {} tokens bad", diagnosis.spread.bad_tokens, diagnosis.spread.tokens);
+  story.verdict = diagnosis.verdict();
+  story.headline = story.verdict == Verdict::clean        ? "No fault found"
+                   : story.verdict == Verdict::incomplete ? "No fault found, but the recording is not whole"
+                                                          : "Faults found, the cause is unknown";
+  const std::vector<Event> chain = chain_of(diagnosis);
+  tell_faults(diagnosis, story);
+  tell_chain(diagnosis, chain, story);
+  tell_checks(diagnosis, story);
+  tell_coverage(diagnosis, story);
+  story.events = events_of(diagnosis, chain);
+  const Spread& spread = diagnosis.spread;
+  story.first_bad = spread.first_bad_tensor;
+  story.bad_tokens = spread.bad_tokens;
+  story.tokens = spread.tokens;
+  story.spread = fmt::format("{}{} of {} tokens bad", spread.at_least ? "at least " : "", spread.bad_tokens, spread.tokens);
   return story;
 }
 

@@ -5,89 +5,257 @@
 #include <algorithm>
 
 #include "instrument/diagnosis/facts.h"
+#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/recompute.h"
+#include "instrument/recompute/scaled.h"
 
 namespace nanscope::gui {
 namespace {
 
 /// The worse the earlier, and `out` before its companions.
-int rank(const TensorRow& tensor) {
+int rank(const Tensor& tensor) {
+  if (!tensor.known) return 4;
   if (tensor.role == "out") return 0;
-  if (tensor.health.bad() > 0) return 1;
+  if (RunView::symptomatic(tensor)) return 1;
   return tensor.health.clipped > 0 ? 2 : 3;
 }
 
-std::optional<float> scale_of(const OpRow& op, const std::string& name) {
+/// Rows that are one sequence's from the first to the last need no names.
+bool is_one_sequence(const Step& step, const Tensor& tensor) {
+  if (tensor.axis == Axis::none || tensor.axis == Axis::slots || tensor.sequence >= 0) return true;
+  if (step.spans.size() != 1) return step.spans.empty();
+  const Span& span = step.spans.front();
+  return step.batch <= 1 && span.row == 0 && (tensor.axis != Axis::rows || span.rows == tensor.tokens);
+}
+
+std::int64_t first_token_of(const Span& span, const Tensor& tensor) {
+  switch (tensor.axis) {
+    case Axis::rows:
+    case Axis::live:
+      return span.first_token;
+    case Axis::ends:
+      return span.context - 1;
+    case Axis::keys:
+    case Axis::part:
+      return tensor.first_token;
+    case Axis::slots:
+    case Axis::none:
+      break;
+  }
+  return 0;
+}
+
+void name_rows(RunView& run, Subject& subject) {
+  const Tensor& tensor = subject.tensor;
+  if (is_one_sequence(subject.step, tensor)) {
+    const bool of_another = tensor.sequence >= 0 && tensor.sequence < std::ssize(subject.step.spans);
+    if (of_another) subject.span = subject.step.spans[static_cast<std::size_t>(tensor.sequence)];
+    subject.first_token = first_token_of(subject.span, tensor);
+    return;
+  }
+  subject.row_names.reserve(static_cast<std::size_t>(std::max<std::int64_t>(0, tensor.tokens)));
+  for (std::int64_t row = 0; row < tensor.tokens; ++row) {
+    const RowToken token = run.token_of(tensor, row);
+    subject.row_names.push_back(token.span == nullptr
+                                    ? RowName{subject.span.request, subject.span.index, row, true}
+                                    : RowName{token.span->request, token.span->index, token.position, false});
+  }
+}
+
+/// "k" of k_codes and k_cache; "x" of what else is quantised.
+std::string target_of(const Subject& subject) {
+  return subject.op.kind == OpKind::kv_store ? subject.tensor.role.substr(0, 1) : "x";
+}
+
+/// What is stated of a store into a cache, where there is neither a scale in the dump nor an entry in the ledger.
+std::optional<double> stated_scale(const Op& op, const std::string& target) {
+  const auto* store = op.get<KvStoreAttributes>();
   // Under this policy the attribute is but the largest of the tokens' scales.
-  if (text_attribute(op, "policy") == "per_token") return std::nullopt;
-  const std::optional<double> scale = number_attribute(op, name);
-  if (!scale) return std::nullopt;
-  return static_cast<float>(*scale);
+  if (store == nullptr || store->policy == "per_token") return std::nullopt;
+  return target == "k" ? store->scale_k : store->scale_v;
+}
+
+/// The scales that a product multiplies a weight's codes by.
+std::optional<Storing> storing_of_weight(RunView& run, const Tensor& weight) {
+  if (!holds_codes(weight.format)) return std::nullopt;
+  for (const Op* reader : run.readers(weight)) {
+    const Tensor* scale = reader->input("weight") == weight.id ? run.input(*reader, "weight_scale") : nullptr;
+    if (scale == nullptr) continue;
+    Storing storing;
+    storing.grid = ScaleGrid::of(run, *scale, weight);
+    return storing;
+  }
+  return std::nullopt;
+}
+
+void find_source_rows(RunView& run, Values& values, const Tensor& codes, Storing& storing) {
+  storing.source_rows.assign(static_cast<std::size_t>(std::max<std::int64_t>(0, codes.tokens)), -1);
+  if (codes.axis == Axis::slots) {
+    for (const auto& [slot, row] : own_slots(values, codes)) {
+      if (slot >= 0 && slot < codes.tokens) storing.source_rows[static_cast<std::size_t>(slot)] = row;
+    }
+    return;
+  }
+  for (std::int64_t row = 0; row < codes.tokens; ++row) {
+    storing.source_rows[static_cast<std::size_t>(row)] = run.same_row(codes, row, *storing.source).value_or(-1);
+  }
 }
 
 }  // namespace
 
-Result<Subject> find_subject(RunData& run, const Place& place) {
-  if (!place.request || !place.step || place.op.empty()) return fail("Nothing is selected");
-  const StepRow* step = run.find_step(*place.request, *place.step);
-  if (step == nullptr) return fail(fmt::format("Request {} has no step {}", *place.request, *place.step));
-  Subject found;
-  found.step = *step;
-  const std::optional<OpRow> op = run.find_op(step->id, place.layer.value_or(-1), place.op);
-  if (!op) return fail(fmt::format("The step has no op called {}", place.op));
-  found.op = *op;
-  found.outputs = run.tensors_of(op->id);
-  if (Status status = run.status(); !status) return tl::unexpected(status.error());
-  if (found.outputs.empty()) return fail(fmt::format("{} has no recorded output", place.op));
-  auto chosen = std::find_if(found.outputs.begin(), found.outputs.end(),
-                             [&](const TensorRow& tensor) { return tensor.role == place.role; });
-  if (chosen == found.outputs.end()) {
-    chosen = std::min_element(found.outputs.begin(), found.outputs.end(),
-                              [](const TensorRow& a, const TensorRow& b) { return rank(a) < rank(b); });
+RowName Subject::row_name(std::int64_t row) const {
+  if (!row_names.empty()) return row_names[static_cast<std::size_t>(row)];
+  return {span.request, span.index, first_token + row, false};
+}
+
+std::optional<std::int64_t> layer_of(const Place& place) {
+  return place.layer && *place.layer >= 0 ? place.layer : std::nullopt;
+}
+
+SpanOfStep find_span(RunView& run, const Place& place) {
+  if (!place.request || !place.step) return {};
+  for (const Step& step : run.steps()) {
+    if (step.rank != place.rank) continue;
+    for (const Span& span : step.spans) {
+      if (span.request == *place.request && span.index == *place.step) return {&step, &span};
+    }
   }
-  found.tensor = *chosen;
+  return {};
+}
+
+Subject subject_of(RunView& run, const Tensor& tensor, const Span* span) {
+  Subject subject;
+  if (const Step* step = run.step(tensor.step)) {
+    subject.step = *step;
+    if (span == nullptr && !step->spans.empty()) span = &step->spans.front();
+  }
+  if (span != nullptr) subject.span = *span;
+  if (const Op* op = run.maker(tensor)) subject.op = *op;
+  subject.tensor = tensor;
+  subject.outputs = {tensor};
+  name_rows(run, subject);
+  return subject;
+}
+
+Result<Subject> find_subject(RunView& run, const Place& place) {
+  if (place.op.empty() || place.request.has_value() != place.step.has_value()) return fail("Nothing is selected");
+  const SpanOfStep at = find_span(run, place);
+  if (place.request && at.step == nullptr) {
+    return fail(fmt::format("Request {} has no step {}", *place.request, *place.step));
+  }
+  const StepId step = at.step != nullptr ? at.step->id : kBeforeSteps;
+  const Op* op = run.find_op(step, layer_of(place), place.op);
+  if (Status status = run.status(); !status) return tl::unexpected(status.error());
+  if (op == nullptr) {
+    if (!place.request) return fail("Nothing is selected");
+    return fail(fmt::format("The step has no op called {}", place.op));
+  }
+  std::vector<Tensor> outputs;
+  for (const TensorId id : op->outputs) {
+    const Tensor* output = run.tensor(id);
+    if (output != nullptr && output->known) outputs.push_back(*output);
+  }
+  if (Status status = run.status(); !status) return tl::unexpected(status.error());
+  if (outputs.empty()) return fail(fmt::format("{} has no recorded output", place.op));
+  auto chosen = std::find_if(outputs.begin(), outputs.end(),
+                             [&](const Tensor& tensor) { return tensor.role == place.role; });
+  if (chosen == outputs.end()) {
+    chosen = std::min_element(outputs.begin(), outputs.end(),
+                              [](const Tensor& a, const Tensor& b) { return rank(a) < rank(b); });
+  }
+  Subject found = subject_of(run, *chosen, at.span);
+  found.outputs = std::move(outputs);
   return found;
 }
 
-std::optional<std::int64_t> row_of(const TensorRow& tensor, const Place& place) {
+std::optional<std::int64_t> row_of(const Subject& subject, const Place& place) {
   if (!place.token) return std::nullopt;
-  const std::int64_t row = *place.token - tensor.first_token;
-  if (row < 0 || row >= tensor.tokens) return std::nullopt;
-  return row;
+  if (subject.row_names.empty()) {
+    const std::int64_t row = *place.token - subject.first_token;
+    if (row < 0 || row >= subject.tensor.tokens) return std::nullopt;
+    return row;
+  }
+  const RowName wanted{place.request.value_or(0), place.step.value_or(0), *place.token, false};
+  const auto at = std::find(subject.row_names.begin(), subject.row_names.end(), wanted);
+  if (at == subject.row_names.end()) return std::nullopt;
+  return at - subject.row_names.begin();
 }
 
-std::optional<std::int64_t> channel_of(const TensorRow& tensor, const Place& place) {
+std::optional<std::int64_t> channel_of(const Tensor& tensor, const Place& place) {
   if (!place.channel || *place.channel < 0 || *place.channel >= tensor.channels) return std::nullopt;
   return place.channel;
 }
 
-Place element_place(const Subject& subject, std::int64_t row, std::int64_t channel) {
-  return {subject.step.request,
-          subject.step.index,
-          subject.op.layer,
-          subject.op.name,
-          subject.tensor.role,
-          subject.tensor.first_token + row,
-          channel};
+Place tensor_place(const Subject& subject) {
+  Place place;
+  if (!subject.outside()) {
+    place.request = subject.span.request;
+    place.step = subject.span.index;
+    place.rank = subject.step.rank;
+  }
+  place.layer = subject.op.layer.value_or(-1);
+  place.op = subject.op.name;
+  place.role = subject.tensor.role;
+  return place;
 }
 
-std::optional<Storing> storing_of(RunData& run, const Subject& subject) {
-  const bool cast = subject.op.kind == "cast";
-  if (!cast && subject.op.kind != "kv_store") return std::nullopt;
-  const std::string target = cast ? "x" : subject.tensor.role.substr(0, 1);
-  std::optional<TensorRow> source = run.input(subject.op.id, target);
-  if (!source || source->channels != subject.tensor.channels) return std::nullopt;
-  Storing storing{std::move(*source), scale_of(subject.op, cast ? "scale" : "scale_" + target), Overflow::saturate,
-                  false};
-  if (cast && !storing.scale) storing.scale = 1.0F;
-  if (text_attribute(subject.op, "overflow") == "overflow") storing.overflow = Overflow::overflow;
-  for (const ScaleRow& row : run.scales()) {
-    if (row.op == subject.op.id && row.target == target) storing.foreign = row.calibrated_step != row.step;
+Place element_place(const Subject& subject, std::int64_t row, std::int64_t channel) {
+  Place place = tensor_place(subject);
+  const RowName name = subject.row_name(row);
+  if (name.nobodys) return place;
+  if (!subject.outside()) {
+    place.request = name.request;
+    place.step = name.step;
   }
+  place.token = name.token;
+  place.channel = channel;
+  return place;
+}
+
+std::optional<float> Storing::scale(std::int64_t row, std::int64_t channel) const {
+  if (!grid) return std::nullopt;
+  if (by_source_row) row = source_rows.empty() ? -1 : source_rows[static_cast<std::size_t>(row)];
+  if (row < 0) return std::nullopt;
+  return static_cast<float>(grid->at(row, channel));
+}
+
+std::optional<float> Storing::only_scale() const {
+  return grid && grid->single() ? std::optional(static_cast<float>(grid->first())) : std::nullopt;
+}
+
+std::optional<Storing> storing_of(RunView& run, const Subject& subject) {
+  const OpKind kind = subject.op.kind;
+  const Tensor& codes = subject.tensor;
+  if (kind == OpKind::parameter) return storing_of_weight(run, codes);
+  if (kind != OpKind::kv_store && kind != OpKind::quantise) return std::nullopt;
+  if (kind == OpKind::quantise && !holds_codes(codes.format)) return std::nullopt;
+  const std::string target = target_of(subject);
+  Facts facts(run);
+  PlainArithmetic arithmetic;
+  Recomputer recomputer(facts, arithmetic);
+  Storing storing;
+  const RowScale scale =
+      row_scale(recomputer.values(), subject.op, target == "x" ? "scale" : target + "_scale", codes);
+  storing.grid = scale.grid;
+  storing.by_source_row = scale.by_step_row;
+  if (!storing.grid) {
+    if (const std::optional<double> stated = stated_scale(subject.op, target)) {
+      storing.grid = ScaleGrid::uniform(*stated);
+    }
+  }
+  const Tensor* source = run.input(subject.op, target);
+  if (source != nullptr && source->known && source->channels == codes.channels) {
+    storing.source = *source;
+    find_source_rows(run, recomputer.values(), codes, storing);
+  }
+  const auto* store = subject.op.get<KvStoreAttributes>();
+  if (store != nullptr && store->overflow == "overflow") storing.overflow = Overflow::overflow;
+  if (const ScaleRow* row = facts.scale_of(subject.op.id, target)) storing.foreign = row->calibrated_step != row->step;
   return storing;
 }
 
-Result<Elements> fetch_elements(TensorSource& tensors, const TensorRow& tensor) {
-  Result<TensorData> data = tensors.fetch(tensor.id);
+Result<Elements> fetch_elements(RunView& run, const Tensor& tensor) {
+  Result<TensorData> data = run.read(tensor, 0, tensor.tokens);
   if (!data) return tl::unexpected(data.error());
   const std::size_t expected = static_cast<std::size_t>(data->count()) * info(data->format).storage_bytes();
   if (data->format != tensor.format || data->tokens != tensor.tokens || data->channels != tensor.channels ||
@@ -97,6 +265,9 @@ Result<Elements> fetch_elements(TensorSource& tensors, const TensorRow& tensor) 
   return std::make_shared<const TensorData>(std::move(*data));
 }
 
-bool is_query_by_key(const OpRow& op) { return op.kind == "attention_scores" || op.kind == "softmax"; }
+bool is_query_by_key(const Op& op, const Tensor& tensor) {
+  const bool kind = op.kind == OpKind::attention_scores || op.kind == OpKind::softmax;
+  return kind && tensor.heads > 0 && tensor.channels % tensor.heads == 0;
+}
 
 }  // namespace nanscope::gui

@@ -2,51 +2,87 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "core/run/run_data.h"
-#include "core/run/tensor_source.h"
 #include "core/place.h"
 #include "core/result.h"
+#include "core/run/run_view.h"
+#include "core/run/scale_grid.h"
 
 /// From the selected place to the tensor and the element that views speak of.
 namespace nanscope::gui {
 
+/// Whose row it is.
+struct RowName {
+  std::int64_t request = 0;
+  std::int64_t step = 0;
+  std::int64_t token = 0;
+  bool nobodys = false;  ///< padding
+  bool operator==(const RowName&) const = default;
+};
+
 struct Subject {
-  StepRow step;
-  OpRow op;
-  TensorRow tensor;
-  std::vector<TensorRow> outputs;  ///< of the op, the tensor among them
+  Step step;
+  Span span;  ///< of the step, that the place names; of parameters outside of all steps an empty one
+  Op op;
+  Tensor tensor;
+  std::vector<Tensor> outputs;      ///< of the op, the tensor among them
+  std::int64_t first_token = 0;     ///< position of row 0, where `row_names` is empty
+  std::vector<RowName> row_names;   ///< where rows are of several sequences, or of nobody; else empty
+
+  RowName row_name(std::int64_t row) const;
+  bool nobodys(std::int64_t row) const { return !row_names.empty() && row_name(row).nobodys; }
+  bool outside() const { return op.step == kBeforeSteps; }
 };
 
 /// The tensor that a place names. Without a role: `out`, else the first with a NaN or an Inf, else the
 /// first with clipped values, else the first. Errors, in a sentence for people: nothing is selected, no
 /// such op, an op without outputs.
-Result<Subject> find_subject(RunData& run, const Place& place);
+Result<Subject> find_subject(RunView& run, const Place& place);
+/// The same of a tensor that is known already, as `span` of its step sees it.
+Subject subject_of(RunView& run, const Tensor& tensor, const Span* span = nullptr);
+/// The step that a place names, and its span; null when there is none.
+struct SpanOfStep {
+  const Step* step = nullptr;
+  const Span* span = nullptr;
+};
+SpanOfStep find_span(RunView& run, const Place& place);
+/// The layer that a place names; nothing outside of the layers.
+std::optional<std::int64_t> layer_of(const Place& place);
 
 /// Row of the place's token; nothing when it names none or one outside the tensor.
-std::optional<std::int64_t> row_of(const TensorRow& tensor, const Place& place);
+std::optional<std::int64_t> row_of(const Subject& subject, const Place& place);
 /// The place's channel, when the tensor has it.
-std::optional<std::int64_t> channel_of(const TensorRow& tensor, const Place& place);
-/// In full.
+std::optional<std::int64_t> channel_of(const Tensor& tensor, const Place& place);
+/// In full; of a row that is nobody's, the place of the tensor.
 Place element_place(const Subject& subject, std::int64_t row, std::int64_t channel);
+/// Without an element.
+Place tensor_place(const Subject& subject);
 
 /// How a tensor's codes were made from another's values: code = encode(value / scale).
 struct Storing {
-  TensorRow source;
-  std::optional<float> scale;  ///< nothing when each token has its own
+  std::optional<Tensor> source;           ///< nothing when it is not there
+  std::vector<std::int64_t> source_rows;  ///< of each row of the codes; -1: another step's, or nobody's
+  std::optional<ScaleGrid> grid;          ///< nothing when the scales are not known
+  bool by_source_row = false;             ///< the grid is over rows of the step, not of the pool
   Overflow overflow = Overflow::saturate;
   bool foreign = false;  ///< the scale was computed from another step's values
+
+  /// The scale of an element of the codes; nothing when it is not known.
+  std::optional<float> scale(std::int64_t row, std::int64_t channel) const;
+  /// The one scale of all of them.
+  std::optional<float> only_scale() const;
 };
-/// Nothing for ops that do not store into another format.
-std::optional<Storing> storing_of(RunData& run, const Subject& subject);
+/// Of codes in a cache, of activations and of weights; nothing for all else.
+std::optional<Storing> storing_of(RunView& run, const Subject& subject);
 
 /// Elements for as long as anybody shows them.
 using Elements = std::shared_ptr<const TensorData>;
-/// Errors: of the source; more bytes or fewer than the row says.
-Result<Elements> fetch_elements(TensorSource& tensors, const TensorRow& tensor);
+/// Errors: they cannot be had; more bytes or fewer than the tensor says.
+Result<Elements> fetch_elements(RunView& run, const Tensor& tensor);
 
 /// Scores and probabilities: a query's row holds the keys of each head one after another.
-bool is_query_by_key(const OpRow& op);
+bool is_query_by_key(const Op& op, const Tensor& tensor);
 
 }  // namespace nanscope::gui

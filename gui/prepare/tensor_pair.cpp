@@ -12,25 +12,40 @@ namespace nanscope::gui {
 namespace {
 
 std::string shape_of(const TensorSheet& sheet) {
-  const TensorRow& tensor = sheet.subject.tensor;
+  const Tensor& tensor = sheet.subject.tensor;
   return fmt::format("{} \u00D7 {}", tensor.tokens, tensor.channels);
 }
 
 bool same_shape(const TensorSheet& a, const TensorSheet& b) {
-  const TensorRow& x = a.subject.tensor;
-  const TensorRow& y = b.subject.tensor;
-  return x.tokens == y.tokens && x.channels == y.channels && x.heads == y.heads && x.first_token == y.first_token;
+  const Tensor& x = a.subject.tensor;
+  const Tensor& y = b.subject.tensor;
+  return x.tokens == y.tokens && x.channels == y.channels && x.heads == y.heads &&
+         a.subject.first_token == b.subject.first_token && a.subject.row_names == b.subject.row_names;
 }
+
+bool many_scales(const TensorSheet& sheet) { return sheet.coded && !sheet.scale && sheet.storing->grid; }
 
 /// Equal codes are equal values.
 bool same_codes(const TensorSheet& a, const TensorSheet& b) {
-  return a.subject.tensor.format == b.subject.tensor.format && a.scale == b.scale;
+  return a.subject.tensor.format == b.subject.tensor.format && a.coded == b.coded && a.scale == b.scale &&
+         !many_scales(a) && !many_scales(b);
 }
 
-bool scale_unknown(const TensorSheet& sheet) { return sheet.coded && !sheet.scale; }
+bool scale_unknown(const TensorSheet& sheet) { return sheet.coded && !sheet.storing->grid; }
 
 double real_value(const TensorSheet& sheet, std::int64_t row, std::int64_t channel) {
-  return static_cast<double>(sheet.elements->value(row, channel)) * static_cast<double>(sheet.scale.value_or(1));
+  return static_cast<double>(sheet.elements->value(row, channel)) * static_cast<double>(sheet.scale_at(row, channel).value_or(1));
+}
+
+MagnitudeRange real_magnitudes(const TensorSheet& sheet) {
+  MagnitudeRange range;
+  for (std::int64_t row = 0; sheet.elements && row < sheet.rows; ++row) {
+    if (sheet.subject.nobodys(row)) continue;
+    for (std::int64_t column = 0; column < sheet.columns; ++column) {
+      range.cover(real_value(sheet, row, sheet.channel(column)));
+    }
+  }
+  return range;
 }
 
 bool unlike_infinite(double a, double b) { return (std::isinf(a) || std::isinf(b)) && a != b; }
@@ -62,7 +77,7 @@ std::string differing_words(const TensorDifference& difference, const TensorShee
     const std::int64_t row = *difference.largest / difference.columns;
     const std::int64_t channel = here.channel(*difference.largest % difference.columns);
     words +=
-        fmt::format(", at most by {:.4g} at [{},{}]", difference.high, here.subject.tensor.first_token + row, channel);
+        fmt::format(", at most by {:.4g} at [{},{}]", difference.high, here.subject.row_name(row).token, channel);
   }
   return words;
 }
@@ -99,13 +114,13 @@ std::string format_words(const TensorSheet& here, const TensorSheet& there) {
 }
 
 /// The sheet of the same place in the other run; null when it has none.
-std::shared_ptr<const TensorSheet> twin_of(const Subject& subject, RunData& there, TensorSource& tensors,
-                                           const Place& place, const SheetOptions& options, const TensorSheet* known) {
+std::shared_ptr<const TensorSheet> twin_of(const Subject& subject, RunView& there, const Place& place,
+                                           const SheetOptions& options, const TensorSheet* known) {
   Place twin = place;
   twin.role = subject.tensor.role;
   const Result<Subject> found = find_subject(there, twin);
   if (!found || found->tensor.role != twin.role) return nullptr;
-  const auto sheet = make_tensor_sheet(there, tensors, twin, options, known);
+  const auto sheet = make_tensor_sheet(there, twin, options, known);
   return sheet ? *sheet : nullptr;
 }
 
@@ -186,30 +201,28 @@ std::pair<std::int64_t, std::int64_t> worst_difference(const TensorDifference& d
   return worst_cell({difference.cells, difference.columns, difference.rows}, range);
 }
 
-Result<SheetPair> make_sheet_pair(RunData& run, TensorSource& tensors, RunData& there, TensorSource& there_tensors,
-                                  const Place& place, const SheetOptions& options, const SheetPair& known) {
+Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& place, const SheetOptions& options, const SheetPair& known) {
   const Result<Subject> subject = find_subject(run, place);
   if (!subject) return tl::unexpected(subject.error());
   const bool pair_known = known.here && known.difference;  // without a twin there was a sheet alone
   if (pair_known && shows(*known.here, *subject, options)) return known;
   SheetPair pair;
-  auto here = make_tensor_sheet(run, tensors, place, options, known.here.get());
+  auto here = make_tensor_sheet(run, place, options, known.here.get());
   if (!here) return tl::unexpected(here.error());
   pair.here = std::move(*here);
-  pair.there = twin_of(*subject, there, there_tensors, place, options, known.there.get());
+  pair.there = twin_of(*subject, there, place, options, known.there.get());
   if (pair.there) {
     SheetOptions common = options;
     common.beside.emplace();
     common.beside->real =
         !same_codes(*pair.here, *pair.there) && !scale_unknown(*pair.here) && !scale_unknown(*pair.there);
     for (const TensorSheet* sheet : {pair.here.get(), pair.there.get()}) {
-      const double unit = common.beside->real ? static_cast<double>(sheet->scale.value_or(1)) : 1;
-      common.beside->magnitudes.cover({sheet->magnitudes.smallest * unit, sheet->magnitudes.largest * unit});
+      common.beside->magnitudes.cover(common.beside->real ? real_magnitudes(*sheet) : sheet->magnitudes);
     }
-    here = make_tensor_sheet(run, tensors, place, common, pair.here.get());
+    here = make_tensor_sheet(run, place, common, pair.here.get());
     if (!here) return tl::unexpected(here.error());
     pair.here = std::move(*here);
-    pair.there = twin_of(*subject, there, there_tensors, place, common, pair.there.get());
+    pair.there = twin_of(*subject, there, place, common, pair.there.get());
   }
   pair.difference = std::make_shared<const TensorDifference>(subtract(*pair.here, pair.there.get(), options.ramp));
   return pair;

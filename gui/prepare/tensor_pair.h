@@ -79,10 +79,9 @@ struct SheetPair {
   std::shared_ptr<const TensorDifference> difference;
 };
 
-/// `there` and its tensors are of the other run. `known` may be empty, or a pair of the same two runs whose parts are
+/// `there` is the other run. `known` may be empty, or a pair of the same two runs whose parts are
 /// used again. Errors: as of make_tensor_sheet() for the tensor here.
-Result<SheetPair> make_sheet_pair(RunData& run, TensorSource& tensors, RunData& there, TensorSource& there_tensors,
-                                  const Place& place, const SheetOptions& options, const SheetPair& known);
+Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& place, const SheetOptions& options, const SheetPair& known);
 
 /// What a TensorPicture shows beside.
 struct TwinPicture {

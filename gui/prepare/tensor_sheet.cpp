@@ -15,13 +15,12 @@ std::string number(double value) { return fmt::format("{:.6g}", value); }
 
 class SheetMaker {
  public:
-  SheetMaker(RunData& run, TensorSource& tensors, Subject subject, const SheetOptions& options)
-      : run_(run), tensors_(tensors) {
+  SheetMaker(RunView& run, Subject subject, const SheetOptions& options) : run_(run) {
     sheet_.subject = std::move(subject);
     sheet_.ramp = options.ramp;
-    storing_ = storing_of(run_, sheet_.subject);
-    sheet_.coded = storing_.has_value();
-    if (storing_) sheet_.scale = storing_->scale;
+    sheet_.storing = storing_of(run_, sheet_.subject);
+    sheet_.coded = sheet_.storing.has_value();
+    if (sheet_.storing) sheet_.scale = sheet_.storing->only_scale();
     if (options.beside) {
       sheet_.real = options.beside->real;
       sheet_.magnitudes = options.beside->magnitudes;
@@ -44,7 +43,10 @@ class SheetMaker {
   }
 
  private:
-  const TensorRow& tensor() const { return sheet_.subject.tensor; }
+  const Tensor& tensor() const { return sheet_.subject.tensor; }
+  const std::optional<Storing>& storing() const { return sheet_.storing; }
+  bool nobodys(std::int64_t row) const { return sheet_.subject.nobodys(row); }
+  bool hides() const { return may_hide(tensor().role); }
 
   void fetch(const TensorSheet* known) {
     if (known != nullptr && known->elements && known->subject.tensor.id == tensor().id) {
@@ -52,21 +54,23 @@ class SheetMaker {
     } else if (tensor().tokens > 0 && tensor().channels > kMostElements / tensor().tokens) {
       sheet_.problem = "it has too many elements to show each";
       return;
-    } else if (Result<Elements> fetched = fetch_elements(tensors_, tensor()); fetched) {
+    } else if (Result<Elements> fetched = fetch_elements(run_, tensor()); fetched) {
       sheet_.elements = std::move(*fetched);
     } else {
       sheet_.problem = fetched.error().message;
       return;
     }
-    if (!storing_) return;
-    if (Result<Elements> source = fetch_elements(tensors_, storing_->source)) source_ = std::move(*source);
-    if (tensor().health.clipped > 0) row_health_ = run_.token_health(tensor().id);
+    if (!storing()) return;
+    if (storing()->source) {
+      if (Result<Elements> source = fetch_elements(run_, *storing()->source)) source_ = std::move(*source);
+    }
+    if (tensor().health.clipped > 0) row_health_ = run_.rows(tensor());
   }
 
   void lay_out(const Place& place, const SheetOptions& options) {
     sheet_.rows = tensor().tokens;
     sheet_.columns = tensor().channels;
-    sheet_.query_by_key = is_query_by_key(sheet_.subject.op);
+    sheet_.query_by_key = is_query_by_key(sheet_.subject.op, tensor());
     const std::int64_t heads = tensor().heads;
     if (!sheet_.query_by_key || heads < 1 || sheet_.columns % heads != 0) return;
     sheet_.columns /= heads;
@@ -85,35 +89,49 @@ class SheetMaker {
   /// The value before storing was beyond what the format holds. Where it or its scale is not to be had,
   /// all of the row that landed on the end of the format is suspect.
   bool clipped(std::int64_t row, std::int64_t channel) const {
-    const std::int64_t from = tensor().first_token + row - storing_->source.first_token;
-    if (!source_ || !storing_->scale || from < 0 || from >= source_->tokens) return row_clipped(row);
-    return std::abs(source_->value(from, channel) / *storing_->scale) > info(tensor().format).max_finite;
+    const std::int64_t from = storing()->source_rows.empty() ? -1 : storing()->source_rows[static_cast<std::size_t>(row)];
+    const std::optional<float> scale = storing()->scale(row, channel);
+    if (!source_ || !scale || from < 0 || from >= source_->tokens) return row_clipped(row);
+    return std::abs(source_->value(from, channel) / *scale) > largest_stored();
+  }
+
+  /// A recording counts what lay beyond the largest finite value. In a dump what rounds to it is no loss.
+  float largest_stored() const {
+    const FormatInfo& format = info(tensor().format);
+    if (tensor().name.empty() || format.exponent_bits == 0) return format.max_finite;
+    return format.max_finite * (1 + std::ldexp(0.5F, -format.mantissa_bits));
   }
 
   Cell special(float value, std::int64_t row, std::int64_t channel) const {
+    if (nobodys(row)) return kAbsent;
     if (std::isnan(value)) return kNan;
-    if (std::isinf(value)) return kInf;
+    if (std::isinf(value)) return hides() && value < 0 ? kAbsent : kInf;
     const FormatInfo& format = info(tensor().format);
     const float magnitude = std::abs(value);
     const bool at_end = magnitude == format.max_finite && format.format != Format::i32;
-    if (storing_ && at_end && clipped(row, channel)) return kClipped;
-    const bool headroom_tells = format.storage_bytes() > 1 || (storing_ && storing_->foreign);
+    if (storing() && at_end && clipped(row, channel)) return kClipped;
+    const bool headroom_tells = format.storage_bytes() > 1 || (storing() && storing()->foreign);
     if (headroom_tells && magnitude * static_cast<float>(kLowHeadroomBelow) > format.max_finite &&
         format.format != Format::i32) {
       return kLowHeadroom;
     }
-    return magnitude == 0 ? kZero : kAbsent;
+    return magnitude == 0 ? kZero : kHealthyFirst;
+  }
+
+  /// What a code is worth on the ramp.
+  double unit(std::int64_t row, std::int64_t channel) const {
+    return sheet_.real ? static_cast<double>(sheet_.scale_at(row, channel).value_or(1)) : 1;
   }
 
   void color() {
     const auto count = static_cast<std::size_t>(sheet_.rows * sheet_.columns);
     std::vector<float> values(count);
-    const double unit = sheet_.real ? static_cast<double>(sheet_.scale.value_or(1)) : 1;
     for (std::int64_t row = 0; row < sheet_.rows; ++row) {
       for (std::int64_t column = 0; column < sheet_.columns; ++column) {
         const float value = sheet_.elements->value(row, sheet_.channel(column));
         values[static_cast<std::size_t>(row * sheet_.columns + column)] = value;
-        sheet_.magnitudes.cover(static_cast<double>(value) * unit);
+        if (nobodys(row)) continue;
+        sheet_.magnitudes.cover(static_cast<double>(value) * unit(row, sheet_.channel(column)));
       }
     }
     const RampScale ramp(sheet_.ramp, sheet_.magnitudes.smallest, sheet_.magnitudes.largest, kHealthySteps);
@@ -121,20 +139,25 @@ class SheetMaker {
     sheet_.high = ramp.high();
     sheet_.cells.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
-      const auto at = static_cast<std::int64_t>(i);
-      const Cell cell = special(values[i], at / sheet_.columns, sheet_.channel(at % sheet_.columns));
-      const int step = ramp.step(std::abs(static_cast<double>(values[i]) * unit));
-      sheet_.cells[i] = cell != kAbsent ? cell : static_cast<Cell>(kHealthyFirst + step);
+      const std::int64_t row = static_cast<std::int64_t>(i) / sheet_.columns;
+      const std::int64_t channel = sheet_.channel(static_cast<std::int64_t>(i) % sheet_.columns);
+      const Cell cell = special(values[i], row, channel);
+      const int step = ramp.step(std::abs(static_cast<double>(values[i]) * unit(row, channel)));
+      sheet_.cells[i] = cell != kHealthyFirst ? cell : static_cast<Cell>(kHealthyFirst + step);
     }
   }
 
   /// One cell a row, as it was recorded.
   void color_rows() {
-    std::vector<Health> rows = run_.token_health(tensor().id);
-    if (static_cast<std::int64_t>(rows.size()) != tensor().tokens) rows.assign(1, tensor().health);
+    std::vector<Health> rows = run_.rows(tensor());
+    const bool whole = static_cast<std::int64_t>(rows.size()) != tensor().tokens;
+    if (whole) rows.assign(1, tensor().health);
     sheet_.rows = static_cast<std::int64_t>(rows.size());
     sheet_.columns = 1;
-    for (const Health& health : rows) sheet_.cells.push_back(cell_of(health, 0));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const bool skipped = !whole && nobodys(static_cast<std::int64_t>(i));
+      sheet_.cells.push_back(skipped ? kAbsent : cell_of(rows[i], tensor().role));
+    }
     sheet_.low = std::pow(10.0, kRampFrom);
     sheet_.high = std::pow(10.0, kRampTo);
   }
@@ -165,8 +188,37 @@ class SheetMaker {
     part += share;
   }
 
+  /// Of the rows that are somebody's.
+  Health live_health() {
+    Health all = tensor().health;
+    const auto& names = sheet_.subject.row_names;
+    padding_ = std::count_if(names.begin(), names.end(), [](const RowName& name) { return name.nobodys; });
+    if (padding_ == 0) return all;
+    const std::vector<Health>& rows = run_.rows(tensor());
+    if (static_cast<std::int64_t>(rows.size()) != tensor().tokens) return all;
+    all = empty_health();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (!nobodys(static_cast<std::int64_t>(i))) merge(all, rows[i]);
+    }
+    return all;
+  }
+
+  void count_bad(const Health& health) {
+    sheet_.nan = health.nan;
+    sheet_.inf = health.pos_inf + (hides() ? 0 : health.neg_inf);
+    sheet_.clipped = health.clipped;
+    if (health.clipped > 0 || !storing() || !sheet_.elements) return;
+    for (std::int64_t row = 0; row < tensor().tokens; ++row) {
+      for (std::int64_t channel = 0; channel < tensor().channels; ++channel) {
+        const float value = sheet_.elements->value(row, channel);
+        sheet_.clipped += std::isfinite(value) && special(value, row, channel) == kClipped ? 1 : 0;
+      }
+    }
+  }
+
   void list_numbers() {
-    const Health& health = tensor().health;
+    const Health health = live_health();
+    count_bad(health);
     const auto add = [&](std::string name, std::string value, Cell tone = kHealthyFirst) {
       sheet_.numbers.push_back({std::move(name), std::move(value), tone});
     };
@@ -176,22 +228,23 @@ class SheetMaker {
     add("shape", fmt::format("{} \u00D7 {}", tensor().tokens, tensor().channels));
     add("format", std::string(name(tensor().format)));
     if (sheet_.scale) add("scale", number(static_cast<double>(*sheet_.scale)));
+    if (!sheet_.scale && storing() && storing()->grid) add("scales", storing()->grid->text());
     const bool finite = health.finite() > 0;
     add("min", finite ? number(static_cast<double>(health.min)) : "\u2013");
     add("max", finite ? number(static_cast<double>(health.max)) : "\u2013");
     add("largest |x|", finite ? number(static_cast<double>(health.absmax)) : "\u2013");
-    count("NaN", health.nan, kNan);
-    count("Inf", health.pos_inf + health.neg_inf, kInf);
-    if (storing_ || health.clipped > 0) count("clipped", health.clipped, kClipped);
+    count("NaN", sheet_.nan, kNan);
+    count("Inf", health.pos_inf + health.neg_inf, sheet_.inf > 0 ? kInf : kHealthyFirst);
+    if (storing() || sheet_.clipped > 0) count("clipped", sheet_.clipped, kClipped);
     count("at largest finite", health.saturated, kLowHeadroom);
     count("zero", health.zero);
     count("subnormal", health.subnormal);
+    if (padding_ > 0) add("padding rows", fmt::format("{}", padding_));
   }
 
-  RunData& run_;
-  TensorSource& tensors_;
+  RunView& run_;
   TensorSheet sheet_;
-  std::optional<Storing> storing_;
+  std::int64_t padding_ = 0;  ///< rows
   Elements source_;
   std::vector<Health> row_health_;  ///< when it tells of clipped values
 };
@@ -225,11 +278,11 @@ void MagnitudeRange::cover(const MagnitudeRange& other) {
   largest = std::max(largest, other.largest);
 }
 
-Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunData& run, TensorSource& tensors, const Place& place,
+Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunView& run, const Place& place,
                                                              const SheetOptions& options, const TensorSheet* known) {
   Result<Subject> subject = find_subject(run, place);
   if (!subject) return tl::unexpected(subject.error());
-  return SheetMaker(run, tensors, std::move(*subject), options).make(place, options, known);
+  return SheetMaker(run, std::move(*subject), options).make(place, options, known);
 }
 
 std::pair<std::int64_t, std::int64_t> worst_cell(const CellGrid& grid, const FrontRange& range) {

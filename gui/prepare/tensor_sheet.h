@@ -46,8 +46,9 @@ struct TensorSheet {
   Subject subject;
   std::string problem;         ///< why elements cannot be shown; then the cells are the health of whole rows
   Elements elements;           ///< null when there is a problem
-  std::optional<float> scale;  ///< of codes: real = code value x scale
-  bool coded = false;          ///< these are codes under a scale, be it known or not
+  std::optional<float> scale;  ///< of codes that share one: real = code value x scale
+  bool coded = false;          ///< these are codes under scales, be they known or not
+  std::optional<Storing> storing;
   Ramp ramp = Ramp::log;
   bool query_by_key = false;
   std::int64_t head = 0;
@@ -63,7 +64,14 @@ struct TensorSheet {
   double low = 0;             ///< |x| where the ramp begins; what is smaller takes its first colour
   double high = 0;
   std::vector<SheetNumber> numbers;
+  std::uint64_t nan = 0;      ///< elements of rows that are somebody's
+  std::uint64_t inf = 0;      ///< of them, where Inf hides nothing
+  std::uint64_t clipped = 0;  ///< elements that were beyond what the format holds when they were stored
 
+  /// The scale of one of the codes; nothing when it is not known.
+  std::optional<float> scale_at(std::int64_t row, std::int64_t channel) const {
+    return storing ? storing->scale(row, channel) : std::nullopt;
+  }
   std::int64_t channel(std::int64_t column) const { return first_channel + column; }
   Cell cell(std::int64_t row, std::int64_t column) const {
     return cells[static_cast<std::size_t>(row * columns + column)];
@@ -84,7 +92,7 @@ struct SheetOptions {
 
 /// `known` may be null, or a sheet of the same recording: its elements are used again. Errors: as of
 /// find_subject(), rows that cannot be read.
-Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunData& run, TensorSource& tensors, const Place& place,
+Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunView& run, const Place& place,
                                                              const SheetOptions& options, const TensorSheet* known);
 
 /// The largest cell of a range, the first of them in row-major order, as row and column.

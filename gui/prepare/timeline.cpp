@@ -183,6 +183,36 @@ Result<Timeline> make_timeline(const Recording& recording, std::int64_t columns)
   return timeline;
 }
 
+Result<Timeline> make_timeline(RunView& run, std::int64_t columns) {
+  std::vector<std::int64_t> bad;
+  std::vector<OpRow> ops;
+  std::vector<StepId> steps{kBeforeSteps};
+  for (const Step& step : run.steps()) steps.push_back(step.id);
+  for (const StepId step : steps) {
+    for (const Op& op : run.content(step).ops) {
+      OpRow row;
+      row.id = op.id;
+      row.kind = name(op.kind);
+      ops.push_back(std::move(row));
+    }
+    for (const Tensor& tensor : run.content(step).tensors) {
+      if (tensor.known && RunView::symptomatic(tensor)) bad.push_back(tensor.op);
+    }
+  }
+  if (Status status = run.status(); !status) return tl::unexpected(status.error());
+  std::sort(bad.begin(), bad.end());
+  Timeline timeline = lay_out_timeline(ops, bad, {}, columns);
+  timeline.device = run.info().device;
+  timeline.isa = run.info().isa;
+  timeline.of_dump = true;
+  return timeline;
+}
+
+Result<Timeline> make_timeline(RunFacts& facts, std::int64_t columns) {
+  return facts.recording() != nullptr ? make_timeline(*facts.recording(), columns)
+                                      : make_timeline(facts.view(), columns);
+}
+
 std::string duration_text(std::int64_t nanoseconds) {
   const auto value = static_cast<double>(nanoseconds);
   if (nanoseconds < 1000) return fmt::format("{} ns", nanoseconds);

@@ -6,6 +6,7 @@
 
 #include "core/recording/reader.h"
 #include "core/result.h"
+#include "gui/facts.h"
 #include "gui/prepare/prepared.h"
 
 namespace nanscope::gui {
@@ -43,6 +44,7 @@ struct Timeline final : Prepared {
   std::string device;  ///< as recorded
   std::string isa;
   bool on_cpu = true;
+  bool of_dump = false;
 };
 
 /// Lays kernels out over `columns` columns of time, none sampled away. `bad_ops` are ids in ascending order.
@@ -51,6 +53,9 @@ Timeline lay_out_timeline(std::span<const OpRow> ops, std::span<const std::int64
 
 /// Errors: rows cannot be read.
 Result<Timeline> make_timeline(const Recording& recording, std::int64_t columns);
+/// Of a run that has no kernels.
+Result<Timeline> make_timeline(RunView& run, std::int64_t columns);
+Result<Timeline> make_timeline(RunFacts& facts, std::int64_t columns);
 
 /// "812 ns", "4.2 µs", "1.3 ms", "2.1 s".
 std::string duration_text(std::int64_t nanoseconds);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/counted.h"
+#include "gui/prepare/story.h"
 #include "instrument/engine/knobs.h"
 #include "scenarios/replay.h"
 #include "scenarios/report/text.h"
@@ -37,13 +38,11 @@ std::string_view meaning(Effect effect) {
 WhatIfRow row_of(const Outcome& outcome, const Outcome& recorded) {
   WhatIfRow row;
   row.settings = outcome.change.settings;
-  row.links.fill(LinkState::not_available);
-  for (const Link& link : outcome.cascade.links) {
-    if (link.number >= 1 && link.number <= kCascadeLinks) {
-      row.links.at(static_cast<std::size_t>(link.number - 1)) = link.state;
-    }
+  for (const std::string& kind : recorded.chain) {
+    row.links.push_back(std::find(outcome.chain.begin(), outcome.chain.end(), kind) != outcome.chain.end());
   }
-  row.breaks_at = outcome.breaks_at;
+  const auto lost = std::find(recorded.chain.begin(), recorded.chain.end(), outcome.breaks_at);
+  if (lost != recorded.chain.end()) row.breaks_at = static_cast<int>(lost - recorded.chain.begin()) + 1;
   for (std::size_t i = 0; i < outcome.outputs.size(); ++i) {
     const auto& faulty = outcome.faulty_requests;
     const bool bad = std::find(faulty.begin(), faulty.end(), static_cast<std::int64_t>(i)) != faulty.end();
@@ -84,15 +83,19 @@ std::string concluded(const scenarios::Counterfactuals& counterfactuals) {
 
 }  // namespace
 
-WhatIfPlan plan_what_if(const Recording& recording) {
+WhatIfPlan plan_what_if(const Recording* recording) {
   WhatIfPlan plan;
-  plan.recording = recording.path();
-  const Result<scenarios::RunSpec> spec = scenarios::run_spec_of(recording);
+  if (recording == nullptr) {
+    plan.notice = "a dump says nothing of the settings that it was made under";
+    return plan;
+  }
+  plan.recording = recording->path();
+  const Result<scenarios::RunSpec> spec = scenarios::run_spec_of(*recording);
   if (!spec) {
     plan.notice = spec.error().message;
     return plan;
   }
-  for (const scenarios::Change& change : candidate_changes(*spec, recording)) {
+  for (const scenarios::Change& change : candidate_changes(*spec, *recording)) {
     ++plan.changes;
     for (const std::string& setting : change.settings) {
       const std::size_t equals = setting.find('=');
@@ -115,6 +118,7 @@ WhatIfPlan plan_what_if(const Recording& recording) {
 WhatIfTable tabulate(const scenarios::Counterfactuals& counterfactuals) {
   WhatIfTable table;
   const Outcome& recorded = counterfactuals.baseline;
+  for (const std::string& kind : recorded.chain) table.chain.push_back(words(kind));
   table.recorded = row_of(recorded, recorded);
   table.runs = counterfactuals.runs;
   table.conclusion = concluded(counterfactuals);

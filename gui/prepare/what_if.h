@@ -1,11 +1,9 @@
 #pragma once
-#include <array>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "instrument/diagnosis/cascade.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
 #include "gui/prepare/prepared.h"
@@ -29,7 +27,8 @@ struct WhatIfPlan final : Prepared {
   std::string notice;  ///< why there is nothing to try; else empty
 };
 
-WhatIfPlan plan_what_if(const Recording& recording);
+/// `recording` is null for a dump.
+WhatIfPlan plan_what_if(const Recording* recording);
 
 /// What became of one request.
 struct WhatIfAnswer {
@@ -40,8 +39,8 @@ struct WhatIfAnswer {
 /// One run, as a line of the table.
 struct WhatIfRow {
   std::vector<std::string> settings;  ///< "kv.format=bf16"; empty for the run as recorded
-  std::array<LinkState, kCascadeLinks> links{};
-  int breaks_at = 0;  ///< first link that the recorded run has and this one lacks, 0: none
+  std::vector<bool> links;  ///< of each of WhatIfTable::chain, whether this run has it
+  int breaks_at = 0;        ///< number of the first link that the recorded run has and this one lacks, 0: none
   std::vector<WhatIfAnswer> answers;
   std::size_t faulty = 0;  ///< how many of the answers are
   double kv_bytes = 0;     ///< a token
@@ -60,6 +59,7 @@ struct WhatIfGroup {
 };
 
 struct WhatIfTable {
+  std::vector<std::string> chain;  ///< kinds of the recorded run's events, in words
   WhatIfRow recorded;
   std::vector<WhatIfGroup> groups;  ///< strongest effect first, those without any effect left out
   std::vector<std::string> without_effect;

@@ -20,16 +20,17 @@ std::string value_text(float value) {
 }
 
 std::optional<Selection> target_of(const Hop& hop) {
-  if (hop.where.op.empty() || !hop.where.request) return std::nullopt;
+  // A recording's weights are rows of their own, which no view shows.
+  if (hop.where.op.empty() || (!hop.where.request && hop.where.tensor_id == 0)) return std::nullopt;
   Selection target = selection_of(hop.where);
   // The ledger speaks of "k" and "v"; what was stored under the scale are the codes.
-  if (hop.kind == HopKind::scale) target.place.role += "_codes";
+  if (hop.kind == HopKind::scale && hop.where.tensor_id == 0) target.place.role += "_codes";
   return target;
 }
 
 std::string place_of(const Hop& hop) {
-  std::string place = place_text(hop.where);
-  if (hop.kind == HopKind::scale && !hop.where.role.empty()) {
+  const std::string place = named_place(hop.tensor, hop.where);
+  if (hop.kind == HopKind::scale && hop.where.tensor_id == 0 && !hop.where.role.empty()) {
     Where op = hop.where;
     op.role.clear();
     return fmt::format("scale of {} in {}", hop.where.role, tensor_text(op));
@@ -54,12 +55,12 @@ WhyHop told(const Hop& hop) {
   return out;
 }
 
-std::string heading_of(RunData& run, const Where& where) {
+std::string heading_of(RunView& run, const Where& where) {
   if (!where.request || !where.step) return {};
   const RequestRow* request = run.request(*where.request);
   std::string text = fmt::format("request {}", *where.request);
   if (request != nullptr && !request->name.empty()) text += fmt::format(" \u00B7 {}", request->name);
-  const StepRow* step = run.find_step(*where.request, *where.step);
+  const Step* step = run.find_step(*where.request, *where.step);
   const bool prefill = step == nullptr ? *where.step == 0 : step->kind == StepKind::prefill;
   return text + (prefill ? " \u00B7 prefill" : fmt::format(" \u00B7 decode step {}", *where.step));
 }
@@ -71,13 +72,25 @@ std::string question_of(const WhyHop& first) {
                 : fmt::format("Where does {} = {} come from?", first.place, first.value);
 }
 
-/// Of a tensor without NaN and Inf, what was clipped is of interest.
-std::optional<std::int64_t> clipped_token(RunData& run, const TensorRow& tensor) {
-  if (tensor.health.clipped == 0) return std::nullopt;
-  const std::vector<Health> rows = run.token_health(tensor.id);
+/// Of a tensor the first row of somebody's that is bad; without NaN and Inf, what was clipped is of interest.
+std::optional<std::int64_t> telling_row(Facts& facts, const Tensor& tensor) {
+  for (const std::int64_t row : facts.run.bad_rows(tensor)) {
+    if (tensor.axis == Axis::none || facts.live(tensor, row)) return row;
+  }
+  if (RunView::symptomatic(tensor) || tensor.health.clipped == 0) return std::nullopt;
+  const std::vector<Health>& rows = facts.run.rows(tensor);
   const auto at = std::find_if(rows.begin(), rows.end(), [](const Health& row) { return row.clipped > 0; });
-  if (at == rows.end()) return std::nullopt;
-  return tensor.first_token + (at - rows.begin());
+  return at == rows.end() ? std::nullopt : std::optional<std::int64_t>(at - rows.begin());
+}
+
+/// The element that a place names, else the one that is worth a question.
+Element element_of(Facts& facts, const Subject& subject, const Place& place) {
+  const std::optional<std::int64_t> row = row_of(subject, place);
+  const std::optional<std::int64_t> channel = channel_of(subject.tensor, place);
+  if (row && channel) return {subject.tensor.id, *row, *channel};
+  if (row && !facts.row_bad(subject.tensor, *row)) return {subject.tensor.id, *row, 0};
+  const std::optional<std::int64_t> worth = row ? row : telling_row(facts, subject.tensor);
+  return first_bad_element(facts, subject.tensor, worth.value_or(0));
 }
 
 }  // namespace
@@ -90,7 +103,7 @@ std::optional<std::size_t> WhyStory::find(const Selection& selection, std::optio
   return static_cast<std::size_t>(at - hops.begin());
 }
 
-WhyStory tell_why(RunData& run, const WhyPath& path) {
+WhyStory tell_why(RunView& run, const WhyPath& path) {
   WhyStory story;
   story.conclusion = path.conclusion;
   story.stopped = path.stopped;
@@ -120,18 +133,20 @@ Result<PreparedPtr> prepare_why(RunFacts& facts, const Selection& selection) {
     story->notice = "Select an element to see what made it";
     return story;
   }
-  RecordingRun run(facts.recording());
+  RunView& run = facts.view();
   const Result<Subject> subject = find_subject(run, selection.place);
   if (!subject) {
     story->notice = subject.error().message;
     return story;
   }
-  Place place = selection.place;
-  place.role = subject->tensor.role;
-  if (!place.token && subject->tensor.health.bad() == 0) place.token = clipped_token(run, subject->tensor);
-  const Result<WhyPath> path = why(facts.recording(), facts.tensors(), to_string(place));
-  if (!path) return tl::unexpected(path.error());
-  *story = tell_why(run, *path);
+  if (subject->tensor.count() == 0) {
+    story->notice = "The tensor is empty";
+    return story;
+  }
+  Facts known(run);
+  const WhyPath path = walk(known, element_of(known, *subject, selection.place));
+  if (facts.stop().stop_requested()) return fail("stopped");
+  *story = tell_why(run, path);
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   return story;
 }

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/run/run_data.h"
+#include "core/run/run_view.h"
 #include "instrument/diagnosis/why.h"
 #include "gui/facts.h"
 #include "gui/prepare/prepared.h"
@@ -39,7 +39,7 @@ struct WhyStory final : Prepared {
   std::optional<std::size_t> find(const Selection& selection, std::optional<std::size_t> preferred = {}) const;
 };
 
-WhyStory tell_why(RunData& run, const WhyPath& path);
+WhyStory tell_why(RunView& run, const WhyPath& path);
 
 /// The way back from the selected element, else from the first bad one of the selected tensor. What
 /// is no tensor is answered by a notice. Errors: rows cannot be read.

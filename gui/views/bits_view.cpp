@@ -460,14 +460,12 @@ class BitsView final : public View {
 
  private:
   static Result<PreparedPtr> answer(RunFacts& facts, const Place& place, const BesideRunPtr& beside) {
-    RecordingRun run(facts.recording());
-    Result<BitsSheet> sheet = make_bits_sheet(run, facts.tensors(), place);
+    Result<BitsSheet> sheet = make_bits_sheet(facts.view(), place);
     if (!sheet) return tl::unexpected(sheet.error());
     BitsPair alone;
     alone.here = std::move(*sheet);
     if (!beside || facts.beside() == nullptr) return std::make_shared<const BitsPair>(std::move(alone));
-    RecordingRun there(facts.beside()->recording());
-    Result<BitsPair> pair = make_bits_pair(std::move(alone.here), there, facts.beside()->tensors(), beside->label);
+    Result<BitsPair> pair = make_bits_pair(std::move(alone.here), facts.beside()->view(), beside->label);
     if (!pair) return tl::unexpected(pair.error());
     return std::make_shared<const BitsPair>(std::move(*pair));
   }

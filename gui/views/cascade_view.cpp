@@ -2,38 +2,46 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <set>
 
+#include "core/counted.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/views/registry.h"
 
-/// The cascade: the links from a setting to its symptom as a story told downwards.
+/// The cascade: the chain of the diagnosis as a story told downwards, from a root to its symptom. Below it what else
+/// was found, what was looked for in vain, and what was not looked at.
 namespace nanscope::gui {
 namespace {
 
 constexpr float kDisc = 11;              ///< radius of a link's number
 constexpr float kPad = 5;                ///< above and below a link
 constexpr float kTitle = 18;             ///< height of its title
+constexpr float kSection = 28;           ///< height of a heading
 constexpr float kWideFrom = 820;         ///< from this width on, every link shows its numbers beside it
 constexpr float kNumbersWide = 210;      ///< least width of a column of numbers
 constexpr std::size_t kNumbersRows = 2;  ///< beside a link that is not chosen
 constexpr std::size_t kMostNumbers = 12;
+constexpr std::size_t kMostNotes = 200;
 constexpr int kMostLines = 4;  ///< of a link that is not chosen
 
 /// The same op of the same step; the token counts where both places name one.
 bool same_spot(const Place& link, const Place& selected) {
   const auto agree = [](const auto& a, const auto& b) { return !a || !b || *a == *b; };
-  return link.request == selected.request && link.step == selected.step && link.layer == selected.layer &&
-         link.op == selected.op && agree(link.token, selected.token);
+  return link.request == selected.request && link.step == selected.step && link.rank == selected.rank &&
+         link.layer == selected.layer && link.op == selected.op && agree(link.token, selected.token);
 }
 
 /// The story while it is drawn downwards.
 class Teller {
  public:
-  /// `chosen`: number of the link whose numbers are shown in full, 0 for none.
-  Teller(const ViewContext& context, const ViewActions& actions, Area area, int chosen)
+  /// `chosen`: number of the link whose numbers are shown in full, 0 for none. `toggled`: sections that are not as
+  /// they are at first.
+  Teller(const ViewContext& context, const ViewActions& actions, Area area, int chosen, std::set<std::string>& toggled)
       : context_(context),
         actions_(actions),
+        toggled_(toggled),
         area_(area),
         chosen_(chosen),
         y_(area.y),
@@ -41,11 +49,13 @@ class Teller {
 
   void head(const Story& story) {
     const Theme& theme = context_.theme;
-    const auto found = std::count_if(story.links.begin(), story.links.end(),
-                                     [](const StoryLink& link) { return link.state == LinkState::found; });
     y_ += px(12);
-    const Color tone = story.clean ? theme.accent : theme.cell(kNan);
-    const std::string count = fmt::format("{} of {} links \u00B7 {}", found, story.links.size(), story.spread);
+    const Color tone = story.verdict == Verdict::clean        ? theme.accent
+                       : story.verdict == Verdict::incomplete ? theme.cell(kClipped)
+                                                              : theme.cell(kNan);
+    const std::string count = story.links.empty()
+                                  ? story.spread
+                                  : fmt::format("{} \u00B7 {}", counted(story.links.size(), "link"), story.spread);
     const float count_width = text_size(context_.fonts.small, count).x + px(2);
     const bool beside = text_size(context_.fonts.title, story.headline).x + count_width + px(10) <= width();
     if (beside) label(context_.fonts.small, {left(), y_, width(), px(20)}, theme.muted, count, 1);
@@ -60,14 +70,16 @@ class Teller {
     y_ += px(4);
     if (!story.cause.empty()) {
       fact("Cause", story.cause);
-      fact("Fix", story.fix);
+      if (!story.fix.empty()) fact("Fix", story.fix);
     }
+    if (!story.first_bad.empty()) fact("First bad", story.first_bad);
     y_ += px(8);
     fill({area_.x, y_, area_.width, px(1)}, theme.line);
     y_ += px(10);
   }
 
-  void tell(const StoryLink& link, bool last) {
+  /// `next`: the link below; null for the last.
+  void tell(const StoryLink& link, const StoryLink* next) {
     const float top = y_;
     const bool chosen = link.number == chosen_;
     const Layout layout = lay_out(link, chosen);
@@ -76,10 +88,20 @@ class Teller {
     if (chosen || pointed) fill(card, chosen ? context_.theme.raised : context_.theme.raised.alpha(140), px(6));
     if (chosen) fill({card.x, card.y + px(8), px(3), card.height - px(16)}, context_.theme.accent, px(1.5F));
     const ImVec2 center(left() + px(kDisc), top + px(kPad + kDisc - 1));
-    if (!last) thread(link, center, top + layout.height);
+    if (next != nullptr) thread(link, *next, center, top + layout.height);
     disc(link, center);
     write(link, layout, top);
     y_ = top + layout.height;
+  }
+
+  void sections(const Story& story) {
+    if (!story.links.empty()) y_ += px(10);
+    other_faults(story);
+    warnings(story);
+    checks("Not looked at", story.not_looked_at, true);
+    checks("Not in this run: what to capture", story.not_in_dump, story.links.empty());
+    checks("Looked for and not there", story.excluded, story.links.empty());
+    coverage(story);
   }
 
   float height() const { return y_ - area_.y; }
@@ -121,15 +143,14 @@ class Teller {
 
   Layout lay_out(const StoryLink& link, bool chosen) const {
     Layout layout;
-    const bool numbers = !link.evidence.empty() && link.state != LinkState::not_available;
+    const bool numbers = !link.evidence.empty();
     layout.summary = wrap(context_.fonts.small, link.summary, text_width(), chosen || wide_ ? 0 : kMostLines);
     layout.evidence_beside = numbers && wide_;
     layout.evidence_below = numbers && chosen && !wide_;
     const float lines = static_cast<float>(layout.summary.size());
-    layout.place_below =
-        link.state == LinkState::found &&
-        text_size(context_.fonts.text, link.title).x + text_size(context_.fonts.mono_small, link.place).x + px(14) >
-            text_width();
+    layout.place_below = !link.place.empty() && text_size(context_.fonts.text, title_of(link)).x +
+                                                        text_size(context_.fonts.mono_small, link.place).x + px(14) >
+                                                    text_width();
     layout.height = px(kPad + kTitle + kPad) + (lines + (layout.place_below ? 1 : 0)) * line_height();
     if (layout.evidence_below) layout.columns = text_width() >= px(2 * kNumbersWide) ? 2 : 1;
     if (layout.evidence_beside) {
@@ -157,11 +178,11 @@ class Teller {
     return true;
   }
 
-  /// From one link's disc to the next; dashed where the chain is not proven.
-  void thread(const StoryLink& link, ImVec2 center, float bottom) const {
+  /// From one link's disc to the next; dashed where the next one did not come of it.
+  void thread(const StoryLink& link, const StoryLink& next, ImVec2 center, float bottom) const {
     const float from = center.y + px(kDisc + 3);
     const float to = bottom + px(kPad - 4);
-    if (link.state == LinkState::found) {
+    if (next.because == link.number) {
       line({center.x, from}, {center.x, to}, tone(link), px(2));
       return;
     }
@@ -172,41 +193,38 @@ class Teller {
     }
   }
 
-  /// The setting, then numbers that lose their meaning, then NaN.
   Color tone(const StoryLink& link) const {
-    if (link.number <= 3) return context_.theme.accent;
-    return context_.theme.cell(link.number <= 6 ? kClipped : kNan);
+    switch (link.tone) {
+      case LinkTone::cause:
+        return context_.theme.accent;
+      case LinkTone::damage:
+        return context_.theme.cell(kClipped);
+      case LinkTone::nan:
+        break;
+    }
+    return context_.theme.cell(kNan);
+  }
+
+  /// What came of another link than the one above it says so.
+  static std::string title_of(const StoryLink& link) {
+    if (link.because == 0 || link.because == link.number - 1) return link.title;
+    return fmt::format("{}, of {}", link.title, link.because);
   }
 
   void disc(const StoryLink& link, ImVec2 center) const {
-    ImDrawList* list = ImGui::GetWindowDrawList();
     const std::string number = std::to_string(link.number);
-    const bool found = link.state == LinkState::found;
-    if (found) {
-      list->AddCircleFilled(center, px(kDisc), tone(link).packed(), 32);
-    } else {
-      list->AddCircle(center, px(kDisc - 1), context_.theme.muted.alpha(150).packed(), 32, px(1.5F));
-    }
+    ImGui::GetWindowDrawList()->AddCircleFilled(center, px(kDisc), tone(link).packed(), 32);
     const ImVec2 size = text_size(context_.fonts.small, number);
-    const Color ink =
-        found ? (context_.theme.dark ? Color::hex(0x0B0E12) : Color::hex(0xFFFFFF)) : context_.theme.muted;
+    const Color ink = context_.theme.dark ? Color::hex(0x0B0E12) : Color::hex(0xFFFFFF);
     text(context_.fonts.small, {center.x - size.x / 2 + 0.5F, center.y - size.y / 2}, ink, number);
   }
 
   void write(const StoryLink& link, const Layout& layout, float top) const {
     const Theme& theme = context_.theme;
-    const bool found = link.state == LinkState::found;
-    const Color ink = found ? theme.text : theme.muted;
     float y = top + px(kPad);
     const Area title{text_left(), y, text_width(), px(kTitle)};
-    const std::string_view state = link.state == LinkState::not_reached ? "not reached" : "not recorded";
-    const float taken = found ? 0 : text_size(context_.fonts.small, state).x + px(14);
-    label(context_.fonts.text, {title.x, y, title.width - taken, title.height}, ink, link.title);
-    if (!found) {
-      label(context_.fonts.small, title, theme.muted, state, 1);
-    } else if (!layout.place_below) {
-      label(context_.fonts.mono_small, title, theme.accent, link.place, 1);
-    }
+    label(context_.fonts.text, title, theme.text, title_of(link));
+    if (!layout.place_below) label(context_.fonts.mono_small, title, theme.accent, link.place, 1);
     y += px(kTitle);
     if (layout.place_below) {
       label(context_.fonts.mono_small, {text_left(), y, text_width(), line_height()}, theme.accent, link.place);
@@ -224,6 +242,119 @@ class Teller {
     }
   }
 
+  /// A heading that opens and closes what is below it. Answers whether it is open.
+  bool section(const std::string& name, std::size_t count, bool at_first) {
+    const bool open = at_first != toggled_.contains(name);
+    const Area row{area_.x + px(6), y_, area_.width - px(12), px(kSection)};
+    ImGui::SetCursorScreenPos(row.min());
+    if (ImGui::InvisibleButton(name.c_str(), {row.width, row.height}) && toggled_.erase(name) == 0) {
+      toggled_.insert(name);
+    }
+    if (ImGui::IsItemHovered()) {
+      ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
+      fill(row, context_.theme.raised.alpha(140), px(6));
+    }
+    const float middle = row.y + row.height / 2;
+    const float x = left() + px(4);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const std::uint32_t ink = context_.theme.muted.packed();
+    if (open) {
+      list->AddTriangleFilled({x - px(4), middle - px(2)}, {x + px(4), middle - px(2)}, {x, middle + px(3)}, ink);
+    } else {
+      list->AddTriangleFilled({x - px(2), middle - px(4)}, {x + px(3), middle}, {x - px(2), middle + px(4)}, ink);
+    }
+    label(context_.fonts.text, {left() + px(16), row.y, width() - px(60), row.height}, context_.theme.text, name);
+    if (count > 0) label(context_.fonts.small, {left(), row.y, width(), row.height}, context_.theme.muted,
+                         std::to_string(count), 1);
+    y_ += px(kSection);
+    return open;
+  }
+
+  /// A name, to its right or below it a place that can be gone to, and sentences.
+  void item(std::string_view name, const std::string& place, const std::optional<Selection>& target,
+            std::initializer_list<std::string_view> sentences, Color ink) {
+    const float x = left() + px(16);
+    const float wide = area_.right() - px(18) - x;
+    const float top = y_;
+    const float room = wide - text_size(context_.fonts.small, name).x - px(14);
+    const bool below = !place.empty() && text_size(context_.fonts.mono_small, place).x > room;
+    std::vector<std::string> lines;
+    for (const std::string_view sentence : sentences) {
+      if (sentence.empty()) continue;
+      for (std::string& one : wrap(context_.fonts.small, sentence, wide)) lines.push_back(std::move(one));
+    }
+    const float height = (1 + (below ? 1 : 0) + static_cast<float>(lines.size())) * line_height() + px(7);
+    if (target) go(place, *target, {area_.x + px(6), top, area_.width - px(12), height - px(2)});
+    y_ += px(2);
+    label(context_.fonts.small, {x, y_, wide, line_height()}, ink, name);
+    if (below) y_ += line_height();
+    label(context_.fonts.mono_small, {x, y_, wide, line_height()}, context_.theme.accent, place, below ? 0 : 1);
+    y_ += line_height();
+    for (const std::string& one : lines) {
+      label(context_.fonts.small, {x, y_, wide + px(4), line_height()}, context_.theme.muted, one);
+      y_ += line_height();
+    }
+    y_ = top + height;
+  }
+
+  void go(const std::string& place, const Selection& target, Area area) {
+    ImGui::SetCursorScreenPos(area.min());
+    ImGui::PushID(++items_);
+    if (ImGui::InvisibleButton("item", {area.width, area.height})) actions_.choose(target);
+    ImGui::PopID();
+    if (!ImGui::IsItemHovered()) return;
+    ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
+    fill(area, context_.theme.raised.alpha(140), px(6));
+    actions_.hint("go to " + place);
+  }
+
+  void other_faults(const Story& story) {
+    std::vector<const StoryFault*> others;
+    for (std::size_t i = 0; i < story.faults.size(); ++i) {
+      const bool told = std::any_of(story.links.begin(), story.links.end(),
+                                    [i](const StoryLink& link) { return link.fault == i; });
+      if (!told) others.push_back(&story.faults[i]);
+    }
+    if (others.empty() || !section("Other faults", others.size(), true)) return;
+    for (const StoryFault* fault : others) {
+      item(fault->fault_class, fault->tensor, fault->target, {fault->summary, fault->fix}, context_.theme.cell(kNan));
+    }
+  }
+
+  void warnings(const Story& story) {
+    if (story.warnings.empty() || !section("Early warnings", story.warnings.size(), true)) return;
+    for (const StoryWarning& warning : story.warnings) {
+      const std::string more = warning.more > 0 ? fmt::format("So do {}.", counted(warning.more, "other tensor")) : "";
+      item(warning.kind, warning.place, warning.target, {warning.summary, more, warning.advice},
+           context_.theme.cell(kClipped));
+    }
+  }
+
+  void checks(const std::string& name, const std::vector<StoryCheck>& all, bool at_first) {
+    if (all.empty() || !section(name, all.size(), at_first)) return;
+    for (const StoryCheck& check : all) item(check.fault_class, {}, {}, {check.text}, context_.theme.text);
+  }
+
+  void coverage(const Story& story) {
+    if (!story.coverage.empty() && section("Coverage", 0, true)) {
+      for (const std::string& sentence : story.coverage) paragraph(sentence);
+    }
+    if (story.notes.empty() || !section("Not understood, or not read", story.notes.size(), false)) return;
+    for (std::size_t i = 0; i < std::min(story.notes.size(), kMostNotes); ++i) {
+      item(story.notes[i].text, story.notes[i].tensor, {}, {}, context_.theme.text);
+    }
+    if (story.notes.size() > kMostNotes) paragraph(fmt::format("and {} more", story.notes.size() - kMostNotes));
+  }
+
+  void paragraph(std::string_view words) {
+    const float x = left() + px(16);
+    for (const std::string& one : wrap(context_.fonts.small, words, area_.right() - px(18) - x)) {
+      label(context_.fonts.small, {x, y_, area_.right() - px(14) - x, line_height()}, context_.theme.muted, one);
+      y_ += line_height();
+    }
+    y_ += px(4);
+  }
+
   /// Right of the sentences, when there is room.
   Area beside() const {
     const float x = text_left() + text_width() + px(36);
@@ -236,9 +367,11 @@ class Teller {
 
   const ViewContext& context_;
   const ViewActions& actions_;
+  std::set<std::string>& toggled_;
   Area area_;
   int chosen_;
   int clicked_ = 0;
+  int items_ = 0;
   float y_;
   bool wide_;
 };
@@ -247,7 +380,7 @@ class CascadeView final : public View {
  public:
   std::string_view name() const override { return "cascade"; }
   std::string_view title() const override { return "Cascade"; }
-  std::string_view caption() const override { return "from the setting to the symptom"; }
+  std::string_view caption() const override { return "from the root to the symptom"; }
   std::optional<TableMaker> table(const PreparedPtr& prepared) const override { return table_maker<Story>(prepared); }
 
   std::optional<ViewRequest> prepare(const ViewContext&, Area) override {
@@ -261,9 +394,12 @@ class CascadeView final : public View {
     ImGui::BeginChild("story", {area.width, area.height}, false, ImGuiWindowFlags_NoBackground);
     const ImVec2 start = ImGui::GetCursorScreenPos();
     const int chosen = chosen_link(story, context.selection.place);
-    Teller teller(context, actions, {start.x, start.y, area.width, area.height}, chosen);
+    Teller teller(context, actions, {start.x, start.y, area.width, area.height}, chosen, toggled_);
     teller.head(story);
-    for (const StoryLink& link : story.links) teller.tell(link, &link == &story.links.back());
+    for (std::size_t i = 0; i < story.links.size(); ++i) {
+      teller.tell(story.links[i], i + 1 < story.links.size() ? &story.links[i + 1] : nullptr);
+    }
+    teller.sections(story);
     if (teller.clicked() != 0) clicked_ = teller.clicked();
     ImGui::SetCursorScreenPos({start.x, start.y + teller.height()});
     ImGui::Dummy({1, 8 * context.scale});
@@ -285,6 +421,7 @@ class CascadeView final : public View {
   }
 
   int clicked_ = 0;
+  std::set<std::string> toggled_;  ///< sections that were opened or closed by hand
 };
 
 }  // namespace

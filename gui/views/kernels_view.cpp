@@ -132,7 +132,7 @@ class KernelsView final : public View {
     const float track = area.width - (2 * kMargin + kNames + kNumbers) * context.scale;
     const auto columns = static_cast<std::int64_t>(std::max(track, 64.0F));
     return ViewRequest{std::to_string(columns), [columns](RunFacts& facts) -> Result<PreparedPtr> {
-                         Result<Timeline> timeline = make_timeline(facts.recording(), columns);
+                         Result<Timeline> timeline = make_timeline(facts, columns);
                          if (!timeline) return tl::unexpected(timeline.error());
                          return std::make_shared<const Timeline>(std::move(*timeline));
                        }};
@@ -142,7 +142,7 @@ class KernelsView final : public View {
     if (!prepared) return;
     const auto& timeline = static_cast<const Timeline&>(*prepared);
     if (timeline.lanes.empty()) {
-      notice(context, area, "Nothing was run", "the recording has no ops");
+      notice(context, area, "Nothing was run", "There are no ops");
       return;
     }
     const float head = kHead * context.scale;
@@ -163,9 +163,10 @@ class KernelsView final : public View {
   static void draw_head(const ViewContext& context, const Timeline& timeline, Area area) {
     const float scale = context.scale;
     const Area line{area.x + kMargin * scale, area.y + 10 * scale, area.width - 2 * kMargin * scale, 22 * scale};
-    std::string title = "No kernel times in this recording";
-    std::string words = timeline.on_cpu ? "A run on the CPU carries none: only a GPU's kernels have times of their own"
-                                        : "The GPU's activity was not traced while it was recorded";
+    std::string title = timeline.of_dump ? "No kernel times in a dump" : "No kernel times in this recording";
+    std::string words = timeline.of_dump  ? "Whoever wrote it wrote tensors alone"
+                        : timeline.on_cpu ? "A run on the CPU carries none: only a GPU's kernels have times of their own"
+                                          : "The GPU's activity was not traced while it was recorded";
     words += ". Counted instead: the ops of each kind, in red those with a NaN or an Inf in an output.";
     if (timeline.kernels > 0) {
       std::int64_t others = 0;

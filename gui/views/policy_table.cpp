@@ -68,7 +68,7 @@ void PolicyTable::draw(const ViewContext& context, const ViewActions& actions, c
   const auto px = [&](float pixels) { return pixels * context.scale; };
   const LedgerLine& line = ledger.lines[compared.line];
   label(context.fonts.text, {area.x, area.y, area.width, px(kTitle)}, context.theme.text,
-        fmt::format("layer {} {} under every policy", line.layer, line.target));
+        fmt::format("{} under every policy", line.name));
   Area row{area.x, area.y + px(kTitle), area.width, px(kHead)};
   for_columns(context, row, [&](std::size_t i, Area cell) {
     label(context.fonts.small, cell, context.theme.muted, kColumns[i].title, kColumns[i].align);

@@ -127,7 +127,7 @@ class RequestList {
     target.place.step = step;
     target.place.token.reset();
     target.place.channel.reset();
-    if (!context_.map->find_op(target.place)) target.place = context_.map->place_of_op(at->first_op);
+    if (!context_.map->find_op(target.place)) target.place = context_.map->place_of_op(at->first_op, *at);
     actions_.choose(std::move(target));
   }
 
@@ -353,7 +353,7 @@ class CacheMap {
     fill({area.x, area.y, area.width, 1}, context_.theme.line);
     title({area.x + px(kMargin), area.y + px(2), area.width - px(2 * kMargin), px(kMapTitle - 2)});
     if (map_.blocks.empty()) {
-      notice(context_, area, "No KV cache", "This run recorded no history of cache slots.");
+      notice(context_, area, "No KV cache", "Nothing in this run says which slots of a cache were used.");
       return;
     }
     const Area room{area.x, area.y + px(kMapTitle), area.width, area.height - px(kMapTitle + kMapLegend)};

@@ -31,17 +31,18 @@ Color tone(const Theme& theme, Cell cell) { return theme.cell(cell <= kHealthyLa
 
 std::vector<std::string> words_of(const LedgerEntry& entry) {
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("largest |value| {} of at most {}: headroom {}", short_number(entry.row.absmax),
-                              short_number(entry.limit), headroom_text(entry.row.headroom)));
+  const std::string room = has_headroom(entry) ? ": headroom " + headroom_text(entry.row.headroom) : "";
+  lines.push_back(fmt::format("largest |value| {} of at most {}{}", short_number(entry.row.absmax),
+                              short_number(entry.limit), room));
   lines.push_back(fmt::format("{}, scale {}", name(entry.row.format), short_number(entry.row.scale)));
   if (entry.clipped > 0) lines.push_back(fmt::format("{} of {} values clipped", entry.clipped, entry.elements));
   if (entry.nan > 0) lines.push_back(fmt::format("{} of {} values stored as NaN", entry.nan, entry.elements));
-  lines.push_back(set_by(entry.row));
+  lines.push_back(set_by(entry));
   return lines;
 }
 
 std::string place_of(const LedgerEntry& entry) {
-  return fmt::format("{} {}", to_string(entry.target.place), entry.row.target);
+  return fmt::format("{}   {}", entry.name, to_string(entry.target.place));
 }
 
 /// One layer's k or v.
@@ -57,7 +58,7 @@ class Chart {
 
   void draw() {
     const LedgerEntry* chosen = sheet_.chosen ? &sheet_.ledger.entries[*sheet_.chosen] : nullptr;
-    const bool here = chosen != nullptr && chosen->row.layer == line_.layer && chosen->row.target == line_.target;
+    const bool here = chosen != nullptr && chosen->name == line_.name;
     if (here) fill(area_.inset(sheet_.px(3), sheet_.px(1)), sheet_.theme().raised, sheet_.px(6));
     title();
     grid();
@@ -83,14 +84,15 @@ class Chart {
     const LedgerEntry& lowest = sheet_.ledger.entries[line_.lowest];
     const Area head{area_.x + sheet_.px(10), area_.y + sheet_.px(2), area_.width - sheet_.px(20),
                     sheet_.px(kChartTitle - 2)};
-    std::string name = fmt::format("layer {} {}", line_.layer, line_.target);
+    std::string name = line_.name;
     if (lowest.below() && plot_.height < sheet_.px(kRoomForWords)) name += ": " + words_of_lowest();
     const bool clips = lowest.below();
     const std::string least =
         fmt::format("{} {}", clips ? "headroom" : "least headroom", headroom_text(lowest.row.headroom));
-    const float taken = sheet_.ledger.quantized ? chip_width(sheet_.context, least) + sheet_.px(8) : 0;
+    const bool tells = sheet_.ledger.quantized && has_headroom(lowest);
+    const float taken = tells ? chip_width(sheet_.context, least) + sheet_.px(8) : 0;
     label(sheet_.context.fonts.small, {head.x, head.y, head.width - taken, head.height}, theme.text, name);
-    if (!sheet_.ledger.quantized) return;
+    if (!tells) return;
     if (clips) {
       chip_left_of(sheet_.context, head.right(), head.y + sheet_.px(1), sheet_.px(17), least, theme.cell(kClipped),
                    ink_on(theme, kClipped));
@@ -266,11 +268,11 @@ void draw_requests(const ScaleSheet& sheet, Area area) {
     const Area band{left, area.y + sheet.px(2), sheet.x(plot, last) + half - left - sheet.px(2),
                     area.height - sheet.px(5)};
     fill(band, sheet.theme().raised, sheet.px(3));
-    const std::string id = steps[i].row.request < 0 ? "" : fmt::format("{}  ", steps[i].row.request);
+    const std::string id = steps[i].request.value_or(-1) < 0 ? "" : fmt::format("{}  ", *steps[i].request);
     if (band.width > sheet.px(16)) {
       const bool named = band.width > sheet.px(kRoomForName);
       label(sheet.context.fonts.small, band.inset(sheet.px(5), 0), sheet.theme().text,
-            named ? id + printable(steps[i].request) : id);
+            named ? id + printable(steps[i].title) : id);
     }
   }
 }

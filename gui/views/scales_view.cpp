@@ -33,6 +33,8 @@ struct TableColumn {
 constexpr TableColumn kColumns[] = {{"at", 44, 0},       {"layer", 40, 1},      {"", 22, 0.5F},
                                     {"scale", 66, 1},    {"limit", 58, 1},      {"absmax", 58, 1},
                                     {"headroom", 68, 1}, {"not finite", 72, 1}, {"set by", 150, 0}};
+constexpr std::size_t kTargetColumn = 2;
+constexpr float kLongTarget = 112;
 constexpr std::size_t kHeadroomColumn = 6;
 constexpr std::size_t kNanColumn = 7;
 
@@ -100,7 +102,7 @@ class ScalesView final : public View {
     known_ = std::static_pointer_cast<const ScalesSheet>(prepared);
     const Ledger& ledger = *known_->ledger;
     if (ledger.entries.empty()) {
-      notice(context, area, "No scale was used", "This run stored nothing in a KV cache, so there is no ledger.");
+      notice(context, area, "No scale was used", "Nothing in this run was stored as scaled codes, neither in a KV cache nor elsewhere.");
       return;
     }
     const PolicyComparison* policies = ledger.quantized ? known_->policies.get() : nullptr;
@@ -143,7 +145,7 @@ class ScalesView final : public View {
   /// The ledger is made once; the policies are compared for the line that is selected.
   static Result<std::shared_ptr<ScalesSheet>> answer(RunFacts& facts, const Selection& selection,
                                                      const ScalesSheet* known) {
-    RecordingRun run(facts.recording());
+    RunView& run = facts.view();
     auto sheet = std::make_shared<ScalesSheet>();
     if (known != nullptr) {
       *sheet = *known;
@@ -155,7 +157,8 @@ class ScalesView final : public View {
     if (sheet->ledger->entries.empty()) return sheet;
     const std::size_t line = line_of(*sheet->ledger, selection);
     if (sheet->policies && sheet->policies->line == line) return sheet;
-    const Result<scenarios::RunSpec> spec = scenarios::run_spec_of(facts.recording());
+    if (facts.recording() == nullptr) return sheet;
+    const Result<scenarios::RunSpec> spec = scenarios::run_spec_of(*facts.recording());
     if (!spec) return sheet;  // an import: nobody knows what its policy was
     Result<PolicyComparison> compared = compare_policies(run, *sheet->ledger, line, spec->config.kv);
     if (!compared) return tl::unexpected(compared.error());
@@ -232,7 +235,8 @@ class ScalesView final : public View {
     constexpr std::size_t kLast = std::size(kColumns) - 1;
     float at = x + sheet.px(6);
     for (std::size_t i = 0; i <= kLast; ++i) {
-      const float own = i == kLast ? x + width - sheet.px(10) - at : sheet.px(kColumns[i].width);
+      const float named = i == kTargetColumn && sheet.ledger.names_are_long ? kLongTarget : kColumns[i].width;
+      const float own = i == kLast ? x + width - sheet.px(10) - at : sheet.px(named);
       if (own > 0) visit(i, at, own);
       at += own + sheet.px(i + 2 == std::size(kColumns) ? 14 : 0);
     }
@@ -283,17 +287,18 @@ class ScalesView final : public View {
     if (chosen || pointed) fill(area, chosen ? theme.raised : theme.raised.alpha(140), sheet.px(4));
     const Place& place = entry.target.place;
     const bool none = entry.row.source == ScaleSource::none;
-    const std::string cells[] = {place.request.value_or(0) < 0
+    const std::string cells[] = {!place.request ? "\u2013"
+                                 : *place.request < 0
                                      ? "warm"
-                                     : fmt::format("{}/{}", place.request.value_or(0), place.step.value_or(0)),
-                                 fmt::format("{}", entry.row.layer),
+                                     : fmt::format("{}/{}", *place.request, place.step.value_or(0)),
+                                 entry.row.layer < 0 ? "\u2013" : fmt::format("{}", entry.row.layer),
                                  entry.row.target,
                                  none ? "\u2013" : short_number(entry.row.scale),
                                  short_number(entry.limit),
                                  short_number(entry.row.absmax),
-                                 none ? "\u2013" : headroom_text(entry.row.headroom),
+                                 none || !has_headroom(entry) ? "\u2013" : headroom_text(entry.row.headroom),
                                  entry.nan > 0 ? fmt::format("{} NaN", entry.nan) : "",
-                                 set_by_briefly(entry.row)};
+                                 set_by_briefly(entry)};
     for_columns(sheet, area.x, area.width, [&](std::size_t i, float x, float width) {
       const bool words = i + 1 == std::size(kColumns);
       const Area box{x, area.y, width, area.height};

@@ -52,7 +52,7 @@ void draw_heads(const GridScene& scene, const TensorSheet& sheet, Area axis) {
 }
 
 void draw_context(const GridScene& scene, const TensorSheet& sheet) {
-  const std::int64_t context = sheet.subject.step.context;
+  const std::int64_t context = sheet.subject.span.context;
   if (!sheet.elements || !beyond_context(sheet, sheet.rows - 1, sheet.columns - 1)) return;
   const Color ink = scene.context.theme.text.alpha(200);
   clip(scene.cells);
@@ -66,7 +66,7 @@ void draw_context(const GridScene& scene, const TensorSheet& sheet) {
 
 void draw_selection(const GridScene& scene, const TensorSheet& sheet) {
   const Place& place = scene.context.selection.place;
-  const std::optional<std::int64_t> row = row_of(sheet.subject.tensor, place);
+  const std::optional<std::int64_t> row = row_of(sheet.subject, place);
   const std::optional<std::int64_t> channel = channel_of(sheet.subject.tensor, place);
   const std::int64_t column = channel.value_or(0) - sheet.first_channel;
   const bool whole_row = sheet.elements == nullptr || !channel;
@@ -132,19 +132,18 @@ void draw_rows(const GridScene& scene, const TensorSheet& sheet, Area names, con
   const Fonts& fonts = scene.context.fonts;
   const std::int64_t step = tick_step(static_cast<double>(scene.px(kNameHeight) / scene.cell_height()));
   const FrontRange range = scene.port.range();
-  const std::optional<std::int64_t> chosen = row_of(sheet.subject.tensor, scene.context.selection.place);
+  const std::optional<std::int64_t> chosen = row_of(sheet.subject, scene.context.selection.place);
   clip({names.x, names.y - scene.px(4), names.width, names.height + scene.px(8)});
   for (std::int64_t row = range.row_begin / step * step; row < range.row_end; row += step) {
     const float y = scene.y(static_cast<double>(row) + 0.5);
-    const std::int64_t position = sheet.subject.tensor.first_token + row;
     const bool pointed = (hit && hit->row == row) || chosen == row;
-    const std::string number = std::to_string(position);
+    const std::string number = row_number(sheet, row);
     const float height = scene.px(16);
     const float width = text_size(fonts.mono_small, number).x;
     label(fonts.mono_small, {names.right() - width, y - height / 2, width + 1, height},
           pointed ? theme.text : theme.muted, number);
     label(fonts.small, {names.x + scene.px(18), y - height / 2, names.width - width - scene.px(26), height},
-          pointed ? theme.text : theme.muted, token_text(scene.context, sheet, position), 1);
+          pointed ? theme.text : theme.muted, token_text(scene.context, sheet, row), 1);
   }
   unclip();
 }
@@ -197,27 +196,50 @@ void draw_grid_bars(const GridScene& scene, const TensorPicture& picture, const 
   unclip();
 }
 
-/// Keys beyond the context lie in the tail of a block: read, and not to be attended to.
-bool beyond_context(const TensorSheet& sheet, std::int64_t row, std::int64_t column) {
-  const std::int64_t key = sheet.query_by_key ? column : row;
-  return (sheet.query_by_key || sheet.subject.op.kind == "kv_read") && key >= sheet.subject.step.context;
+namespace {
+
+/// Rows that are gathered or pooled keys.
+bool is_keys(const TensorSheet& sheet) {
+  return sheet.subject.tensor.axis == Axis::keys || sheet.subject.op.kind == OpKind::kv_read;
 }
 
-std::string token_text(const ViewContext& context, const TensorSheet& sheet, std::int64_t position) {
-  const MapRequest* request = context.map ? context.map->request(sheet.subject.step.request) : nullptr;
+}  // namespace
+
+/// Keys beyond the context lie in the tail of a block: read, and not to be attended to.
+bool beyond_context(const TensorSheet& sheet, std::int64_t row, std::int64_t column) {
+  if (!sheet.subject.row_names.empty()) return false;
+  const std::int64_t key = sheet.query_by_key ? column : row;
+  return (sheet.query_by_key || is_keys(sheet)) && key >= sheet.subject.span.context;
+}
+
+std::string row_number(const TensorSheet& sheet, std::int64_t row) {
+  const RowName name = sheet.subject.row_name(row);
+  if (name.nobodys) return {};
+  return sheet.subject.row_names.empty() ? std::to_string(name.token) : fmt::format("{}:{}", name.request, name.token);
+}
+
+std::string token_text(const ViewContext& context, const TensorSheet& sheet, std::int64_t row) {
+  const Subject& subject = sheet.subject;
+  const RowName name = subject.row_name(row);
+  if (name.nobodys) return "padding";
+  if (subject.tensor.axis == Axis::none || subject.tensor.axis == Axis::slots) return {};
+  const MapRequest* request = context.map ? context.map->request(name.request) : nullptr;
   if (request == nullptr) return {};
-  if (sheet.subject.op.kind == "kv_read" && position >= sheet.subject.step.context) return "tail";
+  if (subject.row_names.empty() && is_keys(sheet) && name.token >= subject.span.context) return "tail";
   const std::vector<std::int32_t>& prompt = request->row.prompt_tokens;
-  const auto at = static_cast<std::size_t>(position);
-  if (position >= 0 && at < prompt.size() && prompt[at] < 0) return "image";
-  const auto said = request->token_text.find(position);
+  const auto at = static_cast<std::size_t>(name.token);
+  if (name.token >= 0 && at < prompt.size() && prompt[at] < 0) return "image";
+  const auto said = request->token_text.find(name.token);
   return said == request->token_text.end() || said->second.empty() ? std::string() : in_quotes(said->second);
 }
 
 std::string element_name(const ViewContext& context, const TensorSheet& sheet, std::int64_t row, std::int64_t column) {
-  const std::int64_t token = sheet.subject.tensor.first_token + row;
-  std::string said = fmt::format("{} {}", sheet.query_by_key ? "query" : "token", token);
-  if (const std::string words = token_text(context, sheet, token); !words.empty()) said += " " + words;
+  const Subject& subject = sheet.subject;
+  if (subject.nobodys(row)) return fmt::format("row {}, padding", row);
+  const bool tokens = subject.tensor.axis != Axis::none && subject.tensor.axis != Axis::slots;
+  const char* what = sheet.query_by_key ? "query" : tokens ? "token" : subject.tensor.axis == Axis::slots ? "slot" : "row";
+  std::string said = fmt::format("{} {}", what, row_number(sheet, row));
+  if (const std::string words = token_text(context, sheet, row); !words.empty()) said += " " + words;
   if (sheet.query_by_key) said += fmt::format(", key {}, head {}", column, sheet.head);
   if (beyond_context(sheet, row, column)) said += ", beyond the context";
   return said;

@@ -32,9 +32,11 @@ void draw_grid_bars(const GridScene& scene, const TensorPicture& picture, const 
 
 /// Keys beyond the context lie in the tail of a block: read, and not to be attended to.
 bool beyond_context(const TensorSheet& sheet, std::int64_t row, std::int64_t column);
-/// The token at a position in quotes, or what stands there instead; empty when nothing is known.
-std::string token_text(const ViewContext& context, const TensorSheet& sheet, std::int64_t position);
-/// "token 7 image", "query 3 'the', key 7, head 0".
+/// The token of a row in quotes, or what stands there instead; empty when nothing is known.
+std::string token_text(const ViewContext& context, const TensorSheet& sheet, std::int64_t row);
+/// "7", of several sequences "2:7" with the request before it; empty for what is nobody's.
+std::string row_number(const TensorSheet& sheet, std::int64_t row);
+/// "token 7 image", "query 3 'the', key 7, head 0", "row 9, padding".
 std::string element_name(const ViewContext& context, const TensorSheet& sheet, std::int64_t row, std::int64_t column);
 
 }  // namespace nanscope::gui

@@ -119,21 +119,20 @@ class TensorView final : public View {
   };
 
   static Result<PreparedPtr> answer(RunFacts& facts, const Question& question, const SheetPair& known) {
-    RecordingRun run(facts.recording());
+    RunView& run = facts.view();
     if (Result<Subject> subject = find_subject(run, question.place); !subject) {
       auto nothing = std::make_shared<TensorPicture>();
       nothing->notice = subject.error().message;
       return nothing;
     }
     if (question.beside && facts.beside() != nullptr) {
-      RecordingRun there(facts.beside()->recording());
-      Result<SheetPair> pair = make_sheet_pair(run, facts.tensors(), there, facts.beside()->tensors(), question.place,
-                                               question.options, known);
+      Result<SheetPair> pair =
+          make_sheet_pair(run, facts.beside()->view(), question.place, question.options, known);
       if (!pair) return tl::unexpected(pair.error());
       return std::make_shared<const TensorPicture>(
           make_pair_picture(std::move(*pair), question.beside->label, question.range, question.width, question.height));
     }
-    auto sheet = make_tensor_sheet(run, facts.tensors(), question.place, question.options, known.here.get());
+    auto sheet = make_tensor_sheet(run, question.place, question.options, known.here.get());
     if (!sheet) return tl::unexpected(sheet.error());
     return std::make_shared<const TensorPicture>(
         make_tensor_picture(std::move(*sheet), question.range, question.width, question.height));
@@ -198,6 +197,11 @@ class TensorView final : public View {
     return *place.channel / sheet->columns;
   }
 
+  /// As its producer wrote it, else its place.
+  static std::string named_tensor(const Subject& subject) {
+    return subject.tensor.name.empty() ? to_string(tensor_place(subject)) : subject.tensor.name;
+  }
+
   /// Left the outputs of the op, right the head and the ramp.
   void draw_bar(const ViewContext& context, const ViewActions& actions, const TensorSheet& sheet, Area bar) {
     const auto px = [&](float pixels) { return pixels * context.scale; };
@@ -209,11 +213,11 @@ class TensorView final : public View {
     }
     if (sheet.heads > 1) draw_head_choice(context, sheet, right, y, height);
     float x = bar.x;
-    const std::string place = to_string(tensor_of(element_place(sheet.subject, 0, 0)));
+    const std::string place = named_tensor(sheet.subject);
     const float place_width = std::min(text_size(context.fonts.mono, place).x + 1, right - x);
     label(context.fonts.mono, {x, bar.y, place_width, bar.height}, context.theme.accent, place);
     x += place_width + px(16);
-    for (const TensorRow& output : sheet.subject.outputs) {
+    for (const Tensor& output : sheet.subject.outputs) {
       if (sheet.subject.outputs.size() < 2) break;
       float edge = x + chip_width(context, output.role);
       if (edge > right - px(12)) break;
@@ -285,7 +289,10 @@ class TensorView final : public View {
   static void draw_key(const ViewContext& context, const TensorSheet& sheet, Area row) {
     const LegendEntry first[] = {
         {kNan, "NaN"}, {kInf, "Inf"}, {kClipped, "clipped"}, {kLowHeadroom, "near the largest finite"}};
-    const LegendEntry last[] = {{kZero, "zero"}};
+    const bool padded = std::any_of(sheet.subject.row_names.begin(), sheet.subject.row_names.end(),
+                                    [](const RowName& name) { return name.nobodys; });
+    std::vector<LegendEntry> last{{kZero, "zero"}};
+    if (padded) last.push_back({kAbsent, "padding"});
     const std::string words = !sheet.elements ? "healthy, largest |x| of the row"
                               : sheet.real    ? "healthy |real value|"
                                               : "healthy |x|";
@@ -306,7 +313,7 @@ class TensorView final : public View {
     if (!sheet.elements) place.channel.reset();
     if (hit.clicked) {
       shown.actions.choose(
-          {place, sheet.elements ? std::optional(row * sheet.subject.tensor.channels + *place.channel) : std::nullopt});
+          {place, place.channel ? std::optional(row * sheet.subject.tensor.channels + *place.channel) : std::nullopt});
     }
     if (twin != nullptr && twin->pair.difference->rows > 0) {
       shown.actions.hint(
@@ -316,7 +323,7 @@ class TensorView final : public View {
     const Cell cell = sheet.cell(row, column);
     const std::string said = element_name(shown.context, sheet, row, column);
     const std::string health =
-        sheet.elements ? element_words(sheet, row, *place.channel, cell) : std::string(cell_name(cell));
+        sheet.elements ? element_words(sheet, row, sheet.channel(column), cell) : std::string(cell_name(cell));
     shown.actions.hint(fmt::format("{}   {}   {}", to_string(place), said, health));
     cell_tooltip(shown.context, to_string(place), said, health, cell);
   }
@@ -327,9 +334,8 @@ class TensorView final : public View {
     const float value = elements.value(row, channel);
     std::string words = fmt::format("{:.9g}   {} = {}", value, bits::code_text(elements.format, code),
                                     bits::field_text(elements.format, code));
-    if (sheet.scale && std::isfinite(value)) {
-      words += fmt::format("   real {:.6g}", value * *sheet.scale);
-    }
+    const std::optional<float> scale = sheet.scale_at(row, channel);
+    if (scale && std::isfinite(value)) words += fmt::format("   real {:.6g}", value * *scale);
     if (cell == kClipped || cell == kLowHeadroom) words += fmt::format("   {}", cell_name(cell));
     return words;
   }

@@ -16,6 +16,7 @@ namespace nanscope::gui {
 namespace {
 
 constexpr float kMargin = 18;
+constexpr std::size_t kMostLinks = 16;  ///< of the chain
 constexpr float kLine = 22;
 constexpr float kWideFrom = 720;  ///< from this width on there is room for the error
 constexpr float kTable = 860;     ///< width of the table when answers stand beside it
@@ -72,7 +73,7 @@ struct Columns {
   float pitch = 0;
 };
 
-Columns columns_of(const ViewContext& context, Area area, std::size_t requests) {
+Columns columns_of(const ViewContext& context, Area area, std::size_t requests, std::size_t links) {
   const auto px = [&](float pixels) { return pixels * context.scale; };
   const bool wide = area.width >= px(kWideFrom);
   Columns columns;
@@ -94,7 +95,7 @@ Columns columns_of(const ViewContext& context, Area area, std::size_t requests) 
   columns.kv = take(px(wide ? 96 : 78), px(wide ? 22 : 12));
   const float boxes = requests > kMostBoxes ? px(70) : static_cast<float>(requests) * px(19);
   columns.requests = take(std::max(boxes, px(58)), px(wide ? 22 : 12));
-  columns.chain = take(columns.pitch * kCascadeLinks, px(wide ? 18 : 10));
+  columns.chain = take(std::max(columns.pitch * static_cast<float>(std::min(links, kMostLinks)), px(40)), px(wide ? 18 : 10));
   columns.change = {area.x + px(kMargin), 0, right - area.x - px(kMargin), 0};
   return columns;
 }
@@ -107,7 +108,7 @@ class Sheet {
         actions_(actions),
         table_(table),
         area_(area),
-        columns_(columns_of(context, area, table.recorded.answers.size())),
+        columns_(columns_of(context, area, table.recorded.answers.size(), table.chain.size())),
         y_(area.y) {}
 
   float y() const { return y_; }
@@ -119,7 +120,7 @@ class Sheet {
       label(context_.fonts.small, box, context_.theme.muted, words, align);
     };
     title(columns_.change, "change", 0);
-    title(columns_.chain, fmt::format("links 1 to {}", kCascadeLinks), 0);
+    title(columns_.chain, "links", 0);
     title(columns_.requests, "still NaN", 0);
     title(columns_.kv, "KV B/token", 1);
     title(columns_.top1, "top-1", 1);
@@ -223,13 +224,12 @@ class Sheet {
   /// A box a link: full while the chain holds, outlined where it is gone.
   void draw_chain(const WhatIfRow& row, float top) const {
     const Theme& theme = context_.theme;
-    for (std::size_t i = 0; i < row.links.size(); ++i) {
+    for (std::size_t i = 0; i < std::min(row.links.size(), kMostLinks); ++i) {
       const Area box{columns_.chain.x + static_cast<float>(i) * columns_.pitch, top + (px(kLine) - columns_.box) / 2,
                      columns_.box, columns_.box};
       const int number = static_cast<int>(i) + 1;
-      if (row.links[i] == LinkState::found) {
-        fill(box, theme.cell(number <= 6 && number > 3 ? kClipped : kNan), px(2));
-        if (number <= 3) fill(box, theme.accent, px(2));
+      if (row.links[i]) {
+        fill(box, tone_of(i), px(2));
       } else {
         outline(box, theme.muted.alpha(number == row.breaks_at ? 255 : 80), px(number == row.breaks_at ? 1.6F : 1),
                 px(2));
@@ -239,15 +239,21 @@ class Sheet {
     }
   }
 
+  /// As the cascade has it.
+  Color tone_of(std::size_t link) const {
+    const Theme& theme = context_.theme;
+    if (link == 0) return theme.accent;
+    if (!context_.story) return theme.cell(kNan);
+    const auto& links = context_.story->links;
+    const auto told = std::find_if(links.begin(), links.end(),
+                                   [&](const StoryLink& one) { return one.title == table_.chain[link]; });
+    if (told != links.end() && told->tone == LinkTone::cause) return theme.accent;
+    return theme.cell(told != links.end() && told->tone == LinkTone::damage ? kClipped : kNan);
+  }
+
   std::string link_hint(const WhatIfRow& row, int number) const {
-    std::string_view title;
-    if (context_.story) {
-      for (const StoryLink& link : context_.story->links) {
-        if (link.number == number) title = link.title;
-      }
-    }
-    const bool found = row.links[static_cast<std::size_t>(number - 1)] == LinkState::found;
-    return fmt::format("link {}, {}: {}{}", number, title, found ? "found" : "not reached",
+    const auto index = static_cast<std::size_t>(number - 1);
+    return fmt::format("{}: {}{}", table_.chain[index], row.links[index] ? "found" : "not there",
                        number == row.breaks_at ? ", here the chain breaks" : "");
   }
 

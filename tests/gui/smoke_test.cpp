@@ -7,6 +7,7 @@
 #include "gui/session.h"
 #include "gui/views/registry.h"
 #include "scenarios/runner.h"
+#include "tests/gui/agreement.h"
 #include "tests/temporary_folder.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -111,9 +112,9 @@ class Smoke : public ::testing::TestWithParam<fs::path> {
     const auto script = parse_script(text, folder_ / "tour");
     ASSERT_TRUE(script) << script.error().message;
     options_.script = script->path;
-    Result<Recording> recording = Recording::open(options_.file);
-    ASSERT_TRUE(recording) << recording.error().message;
-    const auto session = Session::open(options_, std::move(*recording), {});
+    Result<OpenedRun> run = open_run(options_.file);
+    ASSERT_TRUE(run) << run.error().message;
+    const auto session = Session::open(options_, std::move(*run), {});
     ASSERT_TRUE(session) << session.error().message;
     const Status played = ScriptPlayer(**session, false, [](std::string_view) {}).play(*script);
     EXPECT_TRUE(played) << played.error().message << '\n' << text;
@@ -122,6 +123,8 @@ class Smoke : public ::testing::TestWithParam<fs::path> {
   TemporaryFolder folder_;
   AppOptions options_;
 };
+
+TEST_P(Smoke, TheWindowSaysWhatTheDiagnosisSays) { expect_agreement(options_.file); }
 
 TEST_P(Smoke, EveryViewInTheWindow) {
   options_.size = {1200, 900};

@@ -10,6 +10,7 @@
 #include "scenarios/record.h"
 #include "scenarios/scenario.h"
 #include "tests/temporary_folder.h"
+#include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
@@ -35,7 +36,7 @@ RunBuilder run_of(int steps, int odd = -1) {
 }
 
 Divergence divergence(RunBuilder& here, RunBuilder& there) {
-  Result<Divergence> found = find_divergence(here.run, there.run);
+  Result<Divergence> found = find_divergence(BuiltView(here), BuiltView(there));
   EXPECT_TRUE(found) << found.error().message;
   return found ? *std::move(found) : Divergence{};
 }

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
@@ -32,9 +33,9 @@ RunBuilder stored_run(float value, std::int64_t channels = 2) {
 }
 
 BitsPair pair_of(RunBuilder& here, RunBuilder& there, const std::string& place) {
-  const Result<BitsSheet> sheet = make_bits_sheet(here.run, here.tensors, *parse_place(place));
+  const Result<BitsSheet> sheet = make_bits_sheet(BuiltView(here), *parse_place(place));
   EXPECT_TRUE(sheet) << sheet.error().message;
-  Result<BitsPair> pair = make_bits_pair(*sheet, there.run, there.tensors, "other");
+  Result<BitsPair> pair = make_bits_pair(*sheet, BuiltView(there), "other");
   EXPECT_TRUE(pair) << pair.error().message;
   return pair ? std::move(*pair) : BitsPair{};
 }

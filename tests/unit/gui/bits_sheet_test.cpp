@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
@@ -47,7 +48,7 @@ RunBuilder stored_run(const std::string& policy = "locked") {
 }
 
 BitsSheet sheet_of(RunBuilder& builder, const std::string& place) {
-  Result<BitsSheet> sheet = make_bits_sheet(builder.run, builder.tensors, *parse_place(place));
+  Result<BitsSheet> sheet = make_bits_sheet(BuiltView(builder), *parse_place(place));
   EXPECT_TRUE(sheet) << sheet.error().message;
   return sheet ? *sheet : BitsSheet{};
 }

@@ -147,10 +147,9 @@ TEST(ExporterTest, AFailureLeavesNoFileAndIsSaid) {
 
 TEST(Tables, OfTheLedgerHaveAnEntryARow) {
   Ledger ledger;
-  ledger.steps.resize(1);
-  ledger.steps[0].row.request = 2;
   LedgerEntry entry;
   entry.row.layer = 1;
+  entry.target.place.request = 2;
   entry.row.target = "v";
   entry.row.scale = 0.053592;
   entry.row.headroom = 0.564;
@@ -173,8 +172,7 @@ TEST(Tables, OfTheLedgerHaveAnEntryARow) {
 
 TEST(Tables, OfWhatIfBeginWithTheRunAsRecorded) {
   WhatIfTable what_if;
-  what_if.recorded.links.fill(LinkState::not_reached);
-  what_if.recorded.links[0] = LinkState::found;
+  what_if.recorded.links = {true, false};
   what_if.recorded.answers = {{true, "!"}};
   what_if.recorded.faulty = 1;
   WhatIfRow row;
@@ -212,7 +210,7 @@ TEST(Tables, OfTheCacheHaveASlotARow) {
 
 TensorSheet two_by_two() {
   TensorSheet sheet;
-  sheet.subject.tensor.first_token = 7;
+  sheet.subject.first_token = 7;
   auto elements = std::make_shared<TensorData>();
   elements->tokens = 2;
   elements->channels = 2;
@@ -247,10 +245,10 @@ TEST(Tables, OfTheStoryKeepItsEvidence) {
   Story story;
   story.links.resize(1);
   story.links[0].number = 6;
-  story.links[0].state = LinkState::found;
+  story.links[0].because = 5;
   story.links[0].evidence = {{"mean", "24.0"}, {"variance", "-0.0018"}};
   const Table table = table_of(story);
-  EXPECT_THAT(table.rows.at(0), ElementsAre("6", "", "found", "", "", "mean 24.0; variance -0.0018"));
+  EXPECT_THAT(table.rows.at(0), ElementsAre("6", "5", "", "", "", "mean 24.0; variance -0.0018"));
 }
 
 TEST(Tables, OfWhyHaveAHopARow) {

@@ -7,6 +7,7 @@
 
 #include "gui/prepare/requests_sheet.h"
 #include "instrument/engine/request.h"
+#include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
@@ -64,8 +65,9 @@ RunBuilder history() {
 }
 
 KvMap map_at(RunBuilder& builder, std::size_t step) {
-  Facts facts(builder.run, builder.tensors);
-  Result<KvMap> made = make_kv_map(facts, builder.run.step_rows[step]);
+  BuiltView run(builder);
+  Facts facts(run);
+  Result<KvMap> made = make_kv_map(facts, facts.run.steps()[step]);
   EXPECT_TRUE(made) << made.error().message;
   return made ? *std::move(made) : KvMap{};
 }
@@ -140,15 +142,17 @@ TEST(KvMap, AStateIsNoKey) {
 TEST(KvMap, RefusesMoreSlotsThanAScreenShows) {
   RunBuilder builder = history();
   builder.kv(0, 0, 0, 1 << 20, 0, KvAction::allocated);
-  Facts facts(builder.run, builder.tensors);
-  EXPECT_FALSE(make_kv_map(facts, builder.run.step_rows[0]));
+  BuiltView run(builder);
+  Facts facts(run);
+  EXPECT_FALSE(make_kv_map(facts, facts.run.steps()[0]));
 }
 
 TEST(KvMap, RefusesManyBlocksThatAreSmallEach) {
   RunBuilder builder = history();
   for (std::int64_t block = 0; block < 300; ++block) builder.kv(0, block, 0, 1000, 0, KvAction::allocated);
-  Facts facts(builder.run, builder.tensors);
-  EXPECT_FALSE(make_kv_map(facts, builder.run.step_rows[0])) << "300 000 slots";
+  BuiltView run(builder);
+  Facts facts(run);
+  EXPECT_FALSE(make_kv_map(facts, facts.run.steps()[0])) << "300 000 slots";
 }
 
 TEST(KvMap, ASlotIsAsBadAsItsWorstLayer) {
@@ -184,10 +188,11 @@ TEST(KvMap, AStateThatIsReadAsKeysIsAsBadAsItIsRead) {
 
 TEST(KvMap, StopsWhenTold) {
   RunBuilder builder = history();
-  Facts facts(builder.run, builder.tensors);
+  BuiltView run(builder);
+  Facts facts(run);
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_FALSE(make_kv_map(facts, builder.run.step_rows[0], stop.get_token()));
+  EXPECT_FALSE(make_kv_map(facts, facts.run.steps()[0], stop.get_token()));
 }
 
 TEST(RequestRows, HoldPromptsPicturesAndTokens) {
@@ -198,7 +203,7 @@ TEST(RequestRows, HoldPromptsPicturesAndTokens) {
   const auto png = encode_png(image);
   ASSERT_TRUE(png);
   row.prompt = prompt_to_json({TextPart{"look"}, ImagePart{"two.png", *png}});
-  const Result<RequestRows> rows = make_request_rows(builder.run);
+  const Result<RequestRows> rows = make_request_rows(BuiltView(builder));
   ASSERT_TRUE(rows);
   ASSERT_EQ(rows->size(), 1U);
   const RequestSheetRow& request = rows->front();
@@ -219,7 +224,7 @@ TEST(RequestRows, DamagedPromptsAreSaidNotShown) {
   builder.request(1, {5});
   builder.run.request_rows[0].prompt = "{";
   builder.run.request_rows[1].prompt = prompt_to_json({ImagePart{"broken.png", std::vector<std::byte>(9)}});
-  const Result<RequestRows> rows = make_request_rows(builder.run);
+  const Result<RequestRows> rows = make_request_rows(BuiltView(builder));
   ASSERT_TRUE(rows);
   EXPECT_THAT(rows->at(0).prompt.at(0).text, HasSubstr("cannot be read"));
   EXPECT_TRUE(rows->at(1).prompt.at(0).image);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 #include "tests/unit/instrument/diagnosis/small_cascade.h"
 
@@ -45,7 +46,7 @@ RunBuilder run_of(const std::vector<float>& values) {
 }
 
 Ledger ledger_of(RunBuilder& builder) {
-  Result<Ledger> made = make_ledger(builder.run);
+  Result<Ledger> made = make_ledger(BuiltView(builder));
   EXPECT_TRUE(made) << made.error().message;
   return made ? *std::move(made) : Ledger{};
 }

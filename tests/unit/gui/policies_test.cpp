@@ -13,6 +13,7 @@
 #include "scenarios/replay.h"
 #include "scenarios/scenario.h"
 #include "tests/temporary_folder.h"
+#include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
@@ -65,9 +66,9 @@ KvConfig config_of(const std::string& policy = "static") {
 }
 
 std::map<std::string, PolicyLine> compared(RunBuilder& builder, const KvConfig& config = config_of()) {
-  const Result<Ledger> ledger = make_ledger(builder.run);
+  const Result<Ledger> ledger = make_ledger(BuiltView(builder));
   EXPECT_TRUE(ledger);
-  const Result<PolicyComparison> made = compare_policies(builder.run, *ledger, 0, config);
+  const Result<PolicyComparison> made = compare_policies(BuiltView(builder), *ledger, 0, config);
   EXPECT_TRUE(made) << made.error().message;
   std::map<std::string, PolicyLine> by_name;
   for (const PolicyLine& line : made->policies) by_name[line.name] = line;
@@ -163,7 +164,7 @@ TEST(Policies, NothingButZerosHasAllHeadroom) {
 TEST(Policies, TheLineOfASelection) {
   RunBuilder builder = run_of(kRun);
   for (ScaleRow& row : builder.run.scale_rows) row.target = row.step > 2 ? "v" : "k";
-  const Ledger ledger = *make_ledger(builder.run);
+  const Ledger ledger = *make_ledger(BuiltView(builder));
   ASSERT_EQ(ledger.lines.size(), 2U);
   EXPECT_EQ(line_of(ledger, ledger.entries[0].target), 0U);
   EXPECT_EQ(line_of(ledger, ledger.entries[3].target), 1U);
@@ -175,8 +176,8 @@ TEST(Policies, FewColumnsDropNoClipAndNoNan) {
   many[123] = {20};  // beyond 448 x 0.01
   many[301] = {kNotANumber};
   RunBuilder builder = run_of({many});
-  const Ledger ledger = *make_ledger(builder.run);
-  const PolicyComparison compared = *compare_policies(builder.run, ledger, 0, config_of());
+  const Ledger ledger = *make_ledger(BuiltView(builder));
+  const PolicyComparison compared = *compare_policies(BuiltView(builder), ledger, 0, config_of());
   for (const std::size_t columns : {1U, 3U, 64U, 399U, 4000U}) {
     const ScaleColumns made = make_columns(ledger, &compared, columns);
     ASSERT_EQ(made.lines.size(), 1U);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "gui/export/tables.h"
+#include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
@@ -39,11 +40,13 @@ RunBuilder run_of(float odd = 1, bool second_step = true) {
 
 RunDifference difference(RunBuilder& here, RunBuilder& there) {
   const auto map_of = [](RunBuilder& builder) {
-    Result<RunMap> map = make_run_map(builder.run);
+    Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
     EXPECT_TRUE(map) << map.error().message;
     return std::make_shared<const RunMap>(std::move(*map));
   };
-  RunDifferenceMaker maker(map_of(here), here.run, map_of(there), there.run, {});
+  BuiltView run_here(here);
+  BuiltView run_there(there);
+  RunDifferenceMaker maker(map_of(here), run_here, map_of(there), run_there, {});
   int calls = 0;
   for (; !maker.done(); ++calls) EXPECT_TRUE(maker.refine(RunDifferenceMaker::Clock::time_point::min()));
   EXPECT_EQ(calls, static_cast<int>(here.run.step_rows.size())) << "a step at a time";
@@ -133,18 +136,18 @@ TEST(RunDifference, PositionsThatNoRunHasMeetNothing) {
 TEST(FrontTable, HasTheCellsThatAreNotHealthy) {
   RunBuilder builder = run_of(kNotANumber);
   for (TokenRow& token : builder.run.token_rows) token.text = "=lamp\xff";
-  const Table table = table_of(*make_run_map(builder.run), nullptr, false);
+  const Table table = table_of(*make_run_map(BuiltView(builder), builder.run), nullptr, false);
   EXPECT_THAT(table.header, ElementsAre("request", "step", "layer", "op", "token", "text", "health"));
   ASSERT_EQ(table.rows.size(), 1U);
   EXPECT_THAT(table.rows[0], ElementsAre("0", "0", "0", "q_proj", "1", "=lamp\\xff", "NaN"));
   RunBuilder healthy = run_of();
-  EXPECT_TRUE(table_of(*make_run_map(healthy.run), nullptr, false).rows.empty());
+  EXPECT_TRUE(table_of(*make_run_map(BuiltView(healthy), healthy.run), nullptr, false).rows.empty());
 }
 
 TEST(FrontTable, OfTheDifferenceHasTheCellsThatDiffer) {
   RunBuilder here = run_of();
   RunBuilder there = run_of(kNotANumber);
-  const RunMap map = *make_run_map(here.run);
+  const RunMap map = *make_run_map(BuiltView(here), here.run);
   const RunDifference found = difference(here, there);
   EXPECT_TRUE(table_of(map, &found, false).rows.empty()) << "all is healthy here";
   const Table table = table_of(map, &found, true);
@@ -155,9 +158,10 @@ TEST(FrontTable, OfTheDifferenceHasTheCellsThatDiffer) {
 
 TEST(RunDifference, StopsWhenAsked) {
   RunBuilder builder = run_of();
-  const auto map = std::make_shared<const RunMap>(*make_run_map(builder.run));
+  const auto map = std::make_shared<const RunMap>(*make_run_map(BuiltView(builder), builder.run));
   std::stop_source stop;
-  RunDifferenceMaker maker(map, builder.run, map, builder.run, stop.get_token());
+  BuiltView run(builder);
+  RunDifferenceMaker maker(map, run, map, run, stop.get_token());
   stop.request_stop();
   EXPECT_FALSE(maker.refine(RunDifferenceMaker::Clock::time_point::max()));
 }

@@ -8,6 +8,7 @@
 
 #include "gui/prepare/front_image.h"
 #include "gui/prepare/viewport.h"
+#include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
@@ -45,7 +46,7 @@ RunBuilder small_run() {
 
 TEST(RunMap, LaysOutTokensByOps) {
   RunBuilder builder = small_run();
-  const Result<RunMap> map = make_run_map(builder.run);
+  const Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
   ASSERT_TRUE(map) << map.error().message;
   EXPECT_EQ(map->columns, 6);
   std::vector<std::string> rows;
@@ -59,7 +60,7 @@ TEST(RunMap, LaysOutTokensByOps) {
 
 TEST(RunMap, PutsTheNanInItsCell) {
   RunBuilder builder = small_run();
-  const Result<RunMap> map = make_run_map(builder.run);
+  const Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
   ASSERT_TRUE(map);
   for (std::size_t row = 0; row < map->rows.size(); ++row) {
     for (std::int64_t column = 0; column < map->columns; ++column) {
@@ -76,7 +77,7 @@ TEST(RunMap, PutsTheNanInItsCell) {
 
 TEST(RunMap, GoesFromCellsToPlacesAndBack) {
   RunBuilder builder = small_run();
-  const Result<RunMap> map = make_run_map(builder.run);
+  const Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
   ASSERT_TRUE(map);
   EXPECT_EQ(to_string(map->place_at(5, 1)), "1/0/0/norm[1]");
   EXPECT_EQ(to_string(map->place_at(3, 3)), "0/1/-/lm_head[3]");
@@ -96,7 +97,7 @@ TEST(RunMap, KeysThatAreReadConcernAllTokensOfTheStep) {
   builder.step(0, 0, 0, 2);
   builder.op(0, "kv_read", "kv_read", {});
   builder.output("k_read", {9, 2, 0, 1}, [](std::int64_t row, std::int64_t) { return row == 8 ? kNotANumber : 1.0F; });
-  const Result<RunMap> map = make_run_map(builder.run);
+  const Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
   ASSERT_TRUE(map);
   EXPECT_THAT(map->row(0), ::testing::Each(kNan));
 }
@@ -105,12 +106,13 @@ TEST(RunMap, RefusesMoreThanAnyScreenShows) {
   RunBuilder builder;
   builder.request(0, {1});
   builder.step(0, 0, 0, std::int64_t{1} << 60);
-  EXPECT_FALSE(make_run_map(builder.run));
+  EXPECT_FALSE(make_run_map(BuiltView(builder), builder.run));
 }
 
 TEST(RunMap, BeginsWithTheWorstOfEachTensorAndThenTellsItsTokensApart) {
   RunBuilder builder = small_run();
-  RunMapMaker maker(builder.run, {});
+  BuiltView view(builder);
+  RunMapMaker maker(view, builder.run, {});
   ASSERT_TRUE(maker.begin());
   EXPECT_FALSE(maker.map().exact);
   EXPECT_EQ(maker.map().row(1)[4], kNan) << "the other token of the bad tensor";
@@ -122,7 +124,7 @@ TEST(RunMap, BeginsWithTheWorstOfEachTensorAndThenTellsItsTokensApart) {
   EXPECT_EQ(maker.map().row(1)[5], kNan);
   ASSERT_TRUE(maker.refine(RunMapMaker::Clock::time_point::min()));
   EXPECT_TRUE(maker.map().exact);
-  EXPECT_EQ(maker.map().cells, make_run_map(builder.run)->cells);
+  EXPECT_EQ(maker.map().cells, make_run_map(BuiltView(builder), builder.run)->cells);
 }
 
 TEST(RunMap, PositionsThatNoRunHasAreInNoColumn) {
@@ -130,7 +132,7 @@ TEST(RunMap, PositionsThatNoRunHasAreInNoColumn) {
     RunBuilder builder = small_run();
     builder.run.tensor_rows[1].first_token = far;
     builder.run.step_rows[1].first_token = -(far + 1);
-    const Result<RunMap> map = make_run_map(builder.run);
+    const Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
     ASSERT_TRUE(map);
     EXPECT_EQ(map->row(1)[0], kAbsent);
   }
@@ -139,7 +141,7 @@ TEST(RunMap, PositionsThatNoRunHasAreInNoColumn) {
 TEST(RunMap, OpsOfNoStepAreLeftOut) {
   RunBuilder builder = small_run();
   builder.run.op_rows[5].step = 99;
-  const Result<RunMap> map = make_run_map(builder.run);
+  const Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
   ASSERT_TRUE(map);
   EXPECT_EQ(map->ops.size(), 11U);
   for (std::size_t op = 0; op < map->ops.size(); ++op) EXPECT_EQ(map->find_op(map->place_of_op(op)), op);
@@ -168,7 +170,7 @@ TEST(RunMap, OneNanAmongTenMillionCellsIsSeenAtEveryZoomWhereverItIs) {
     auto& detail = bad.detail[op];
     detail.assign(kTokens, healthy);
     detail[static_cast<std::size_t>(token)].nan = 1;
-    const Result<RunMap> map = make_run_map(bad);
+    const Result<RunMap> map = make_run_map(BuiltView(bad), bad);
     ASSERT_TRUE(map);
     ASSERT_GE(map->cells.size(), 10'000'000U);
     ASSERT_EQ(std::count(map->cells.begin(), map->cells.end(), kNan), 1);
@@ -189,7 +191,7 @@ TEST(RunMap, OneNanAmongTenMillionCellsIsSeenAtEveryZoomWhereverItIs) {
 
 TEST(RunMap, EmptyRunIsAnEmptyMap) {
   nanscope::testing::MemoryRun run;
-  const Result<RunMap> map = make_run_map(run);
+  const Result<RunMap> map = make_run_map(BuiltView(run), run);
   ASSERT_TRUE(map);
   EXPECT_EQ(map->columns, 0);
   EXPECT_TRUE(map->cells.empty());
@@ -199,7 +201,7 @@ TEST(RunMap, StopsWhenAsked) {
   RunBuilder builder = small_run();
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_FALSE(make_run_map(builder.run, stop.get_token()));
+  EXPECT_FALSE(make_run_map(BuiltView(builder), builder.run, stop.get_token()));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class SessionTest : public ::testing::Test {
     AppOptions options;
     options.size = {900, 700};
     options.script = "none";  // so that it leaves no traces
-    Result<std::unique_ptr<Session>> opened = Session::open(options, *Recording::open(folder_ / "first.nanscope"), {});
+    Result<std::unique_ptr<Session>> opened = Session::open(options, *open_run(folder_ / "first.nanscope"), {});
     ASSERT_TRUE(opened) << opened.error().message;
     session = std::move(*opened);
   }

@@ -6,6 +6,10 @@
 namespace nanscope::gui {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
 Where at(std::int64_t op, const std::string& name) {
   Where where;
   where.request = 2;
@@ -20,60 +24,142 @@ Where at(std::int64_t op, const std::string& name) {
   return where;
 }
 
-Link link(int number, LinkState state, Where where = {}) {
-  return {number, "id", "title", state, std::move(where), {{"rows_looked_at", std::int64_t{20}}}, "summary"};
+Event event(const std::string& kind, const Where& where, std::optional<std::size_t> because = {},
+            std::optional<std::size_t> fault = {}) {
+  return {kind, where, "", "what happened", {{"rows_looked_at", std::int64_t{20}}}, because, fault};
 }
 
-TEST(Story, TellsFoundAndMissingLinks) {
-  Cascade cascade;
-  cascade.links = {link(1, LinkState::found, at(5, "norm")), link(2, LinkState::not_reached)};
-  const Story story = make_story({}, cascade);
-  ASSERT_EQ(story.links.size(), 2U);
-  EXPECT_EQ(story.links[0].place, "2/0/1/norm.out[7,3]");
+Fault fault(const std::string& fault_class, const Where& where, bool breaks = false) {
+  Fault made;
+  made.fault_class = fault_class;
+  made.where = where;
+  made.tensor = tensor_text(where);
+  made.summary = "why " + fault_class;
+  made.fix = "how " + fault_class;
+  made.breaks = breaks;
+  made.ops = {where.op_id};
+  return made;
+}
+
+/// A scale clips, a norm makes NaN of it, a token is chosen from NaN; beside that a weight is bad.
+Diagnosis cascade() {
+  Diagnosis diagnosis;
+  diagnosis.faults = {fault("kv-scale-locked", at(5, "kv_store")), fault("weight-corruption", at(6, "o_proj")),
+                      fault("variance-collapse", at(8, "inner_norm"), true)};
+  diagnosis.faults[2].because = 0;
+  diagnosis.root_cause = 0;
+  diagnosis.chain = {event("kv-scale-locked", at(5, "kv_store"), {}, 0),
+                     event("weight-corruption", at(6, "o_proj"), {}, 1),
+                     event("variance-collapse", at(8, "inner_norm"), 0, 2), event("token", at(9, "argmax"), 2)};
+  return diagnosis;
+}
+
+TEST(Story, TellsTheChainWithItsCauses) {
+  const Story story = make_story(cascade());
+  ASSERT_EQ(story.links.size(), 4U);
+  EXPECT_EQ(story.links[0].place, "2/0/1/kv_store.out[7,3]");
   ASSERT_TRUE(story.links[0].target);
   EXPECT_EQ(to_string(story.links[0].target->place), story.links[0].place);
-  EXPECT_EQ(story.links[0].evidence[0].first, "rows looked at");
-  EXPECT_EQ(story.links[0].evidence[0].second, "20");
-  EXPECT_FALSE(story.links[1].target) << "nothing to go to";
+  EXPECT_THAT(story.links[0].evidence, ElementsAre(std::pair(std::string("rows looked at"), std::string("20"))));
+  EXPECT_EQ(story.links[0].because, 0);
+  EXPECT_EQ(story.links[1].because, 0) << "a root of its own";
+  EXPECT_EQ(story.links[2].because, 1);
+  EXPECT_EQ(story.links[3].because, 3);
+  EXPECT_EQ(story.links[2].fault, 2U);
+  EXPECT_FALSE(story.links[3].fault);
+}
+
+TEST(Story, ColoursTheRootThenDamageThenNaN) {
+  const Story story = make_story(cascade());
+  std::vector<LinkTone> tones;
+  for (const StoryLink& link : story.links) tones.push_back(link.tone);
+  EXPECT_THAT(tones, ElementsAre(LinkTone::cause, LinkTone::damage, LinkTone::nan, LinkTone::nan));
+}
+
+TEST(Story, WithoutAChainTheFaultsAreTold) {
+  Diagnosis diagnosis = cascade();
+  diagnosis.chain.clear();
+  const Story story = make_story(diagnosis);
+  ASSERT_EQ(story.links.size(), 3U);
+  EXPECT_EQ(story.links[2].title, "variance-collapse");
+  EXPECT_EQ(story.links[2].because, 1);
+  EXPECT_EQ(story.links[1].because, 0);
 }
 
 TEST(Story, EventsAreInTheOrderOfTheRunAndEachOpOnce) {
-  Cascade cascade;
-  cascade.links = {link(1, LinkState::found, at(9, "late")), link(2, LinkState::found, at(5, "early")),
-                   link(3, LinkState::found, at(9, "late")), link(4, LinkState::not_reached, at(7, "never"))};
-  const Story story = make_story({}, cascade);
+  Diagnosis diagnosis = cascade();
+  diagnosis.chain.push_back(event("nan in", at(9, "argmax"), 3));
+  const Story story = make_story(diagnosis);
   std::vector<std::int64_t> ops;
   for (const StoryEvent& event : story.events) ops.push_back(event.op);
-  EXPECT_THAT(ops, ::testing::ElementsAre(5, 9));
+  EXPECT_THAT(ops, ElementsAre(5, 6, 8, 9));
 }
 
 TEST(Story, OriginIsWhereItBreaksElseTheCause) {
-  Diagnosis diagnosis;
-  Fault cause;
-  cause.fault_class = "kv-scale-locked";
-  cause.where = at(5, "kv_store");
-  cause.summary = "why";
-  cause.fix = "how";
-  diagnosis.faults = {cause};
-  diagnosis.root_cause = 0;
-  EXPECT_EQ(make_story(diagnosis, {}).origin->place.op, "kv_store");
-  Fault birth = cause;
-  birth.where = at(8, "inner_norm");
-  birth.breaks = true;
-  diagnosis.faults.push_back(birth);
-  const Story story = make_story(diagnosis, {});
+  Diagnosis diagnosis = cascade();
+  Story story = make_story(diagnosis);
   EXPECT_EQ(story.origin->place.op, "inner_norm");
   EXPECT_EQ(story.headline, "kv-scale-locked");
-  EXPECT_EQ(story.cause, "why");
-  EXPECT_EQ(story.fix, "how");
+  EXPECT_EQ(story.cause, "why kv-scale-locked");
+  EXPECT_EQ(story.fix, "how kv-scale-locked");
+  diagnosis.faults[2].breaks = false;
+  EXPECT_EQ(make_story(diagnosis).origin->place.op, "kv_store");
+}
+
+TEST(Story, NamesTensorsAsTheirProducerDid) {
+  Diagnosis diagnosis = cascade();
+  diagnosis.chain[0].tensor = "step_0/model.layers.1.v_codes";
+  diagnosis.chain[0].where.rank = 3;
+  const Story story = make_story(diagnosis);
+  EXPECT_EQ(story.links[0].place, "step_0/model.layers.1.v_codes[7,3]");
+  EXPECT_EQ(to_string(story.links[0].target->place), "@3/2/0/1/kv_store.out[7,3]");
+}
+
+TEST(Story, TellsThreeKindsOfChecksApart) {
+  Diagnosis diagnosis;
+  diagnosis.checks = {{"saturation", Checked::excluded, "4096 codes, none at the top"},
+                      {"kv-scale-locked", Checked::not_in_dump, "capture the scales"},
+                      {"wrong-result", Checked::not_looked_at, "the search was stopped"},
+                      {"invalid-op", Checked::found, ""}};
+  const Story story = make_story(diagnosis);
+  ASSERT_EQ(story.excluded.size(), 1U);
+  EXPECT_EQ(story.excluded[0].text, "4096 codes, none at the top");
+  ASSERT_EQ(story.not_in_dump.size(), 1U);
+  EXPECT_EQ(story.not_in_dump[0].fault_class, "kv-scale-locked");
+  ASSERT_EQ(story.not_looked_at.size(), 1U);
+}
+
+TEST(Story, StatesItsCoverage) {
+  Diagnosis diagnosis;
+  diagnosis.recomputation = {40, 48, 1000, 998, {{"layer.0.attn", "its mask was not dumped"}}};
+  diagnosis.notes = {{"blob", "no name that is known"}};
+  diagnosis.warnings.push_back({"headroom-falling", at(5, "kv_store"), "", {}, "it falls", "look", 2});
+  const Story story = make_story(diagnosis);
+  ASSERT_EQ(story.coverage.size(), 2U);
+  EXPECT_EQ(story.coverage[0], "40 of 48 ops done again from what they read, 998 of 1000 elements explained by rounding");
+  EXPECT_THAT(story.coverage[1], HasSubstr("layer.0.attn: its mask was not dumped"));
+  EXPECT_EQ(story.notes.size(), 1U);
+  ASSERT_EQ(story.warnings.size(), 1U);
+  EXPECT_EQ(story.warnings[0].place, "2/0/1/kv_store.out[7,3]");
 }
 
 TEST(Story, CleanRunSaysSo) {
-  const Story story = make_story({}, {});
-  EXPECT_TRUE(story.clean);
+  const Story story = make_story({});
+  EXPECT_TRUE(story.clean());
   EXPECT_EQ(story.headline, "No fault found");
   EXPECT_FALSE(story.origin);
   EXPECT_TRUE(story.cause.empty());
+  EXPECT_THAT(story.links, IsEmpty());
+}
+
+TEST(Story, AnInterruptedRecordingIsNotCalledClean) {
+  Diagnosis diagnosis;
+  diagnosis.completeness = {10, 40, true};
+  const Story story = make_story(diagnosis);
+  EXPECT_FALSE(story.clean());
+  EXPECT_THAT(story.headline, HasSubstr("not whole"));
+  ASSERT_EQ(story.coverage.size(), 1U);
+  EXPECT_EQ(story.coverage[0], "The recording ends after 10 of 40 ops");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
@@ -47,32 +48,32 @@ RunBuilder small_run(bool stale = false) {
 
 std::shared_ptr<const TensorSheet> sheet_of(RunBuilder& builder, const std::string& place, SheetOptions options = {},
                                             const TensorSheet* known = nullptr) {
-  auto sheet = make_tensor_sheet(builder.run, builder.tensors, place_of(place), options, known);
+  auto sheet = make_tensor_sheet(BuiltView(builder), place_of(place), options, known);
   EXPECT_TRUE(sheet) << sheet.error().message;
   return sheet ? *sheet : nullptr;
 }
 
 TEST(Subject, WithoutARoleTakesTheOutput) {
   RunBuilder builder = small_run();
-  EXPECT_EQ(find_subject(builder.run, place_of("0/0/1/inner_norm"))->tensor.role, "out");
-  EXPECT_EQ(find_subject(builder.run, place_of("0/0/1/inner_norm.stats"))->tensor.role, "stats");
-  EXPECT_EQ(find_subject(builder.run, place_of("0/0/1/inner_norm"))->outputs.size(), 2U);
+  EXPECT_EQ(find_subject(BuiltView(builder), place_of("0/0/1/inner_norm"))->tensor.role, "out");
+  EXPECT_EQ(find_subject(BuiltView(builder), place_of("0/0/1/inner_norm.stats"))->tensor.role, "stats");
+  EXPECT_EQ(find_subject(BuiltView(builder), place_of("0/0/1/inner_norm"))->outputs.size(), 2U);
 }
 
 TEST(Subject, SaysWhatIsMissing) {
   RunBuilder builder = small_run();
-  EXPECT_EQ(find_subject(builder.run, {}).error().message, "Nothing is selected");
-  EXPECT_THAT(find_subject(builder.run, place_of("0/7/1/v_proj")).error().message, ::testing::HasSubstr("step 7"));
-  EXPECT_THAT(find_subject(builder.run, place_of("0/0/3/v_proj")).error().message, ::testing::HasSubstr("v_proj"));
+  EXPECT_EQ(find_subject(BuiltView(builder), {}).error().message, "Nothing is selected");
+  EXPECT_THAT(find_subject(BuiltView(builder), place_of("0/7/1/v_proj")).error().message, ::testing::HasSubstr("step 7"));
+  EXPECT_THAT(find_subject(BuiltView(builder), place_of("0/0/3/v_proj")).error().message, ::testing::HasSubstr("v_proj"));
 }
 
 TEST(Subject, TokensArePositionsAndOthersAreNoRow) {
   RunBuilder builder = small_run();
-  const TensorRow tensor = find_subject(builder.run, place_of("0/0/1/v_proj"))->tensor;
-  EXPECT_EQ(row_of(tensor, place_of("0/0/1/v_proj[11,2]")), 1);
-  EXPECT_FALSE(row_of(tensor, place_of("0/0/1/v_proj[13,2]")));
-  EXPECT_FALSE(row_of(tensor, place_of("0/0/1/v_proj[9,2]")));
-  EXPECT_FALSE(channel_of(tensor, place_of("0/0/1/v_proj[11,4]")));
+  const Subject subject = *find_subject(BuiltView(builder), place_of("0/0/1/v_proj"));
+  EXPECT_EQ(row_of(subject, place_of("0/0/1/v_proj[11,2]")), 1);
+  EXPECT_FALSE(row_of(subject, place_of("0/0/1/v_proj[13,2]")));
+  EXPECT_FALSE(row_of(subject, place_of("0/0/1/v_proj[9,2]")));
+  EXPECT_FALSE(channel_of(subject.tensor, place_of("0/0/1/v_proj[11,4]")));
 }
 
 TEST(TensorSheet, ClippedIsWhatWasBeyondTheEndAndNotWhatLandedOnIt) {

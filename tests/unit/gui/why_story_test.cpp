@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/small_cascade.h"
 
 namespace nanscope::gui {
@@ -16,9 +17,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 WhyStory story_of(SmallCascade& made, const std::string& tensor) {
-  const Result<WhyPath> path = why(made.builder.run, made.builder.tensors, Element{made.tensor.at(tensor), 0, 0});
+  const Result<WhyPath> path = why(BuiltView(made.builder), Element{made.tensor.at(tensor), 0, 0});
   EXPECT_TRUE(path) << path.error().message;
-  return tell_why(made.builder.run, path.value_or(WhyPath{}));
+  return tell_why(BuiltView(made.builder), path.value_or(WhyPath{}));
 }
 
 TEST(WhyStory, AsksWhyAnElementIsNaN) {
@@ -94,7 +95,7 @@ TEST(WhyStory, TellsInfinitiesApartAndTheirSign) {
   const float infinity = std::numeric_limits<float>::infinity();
   WhyPath path;
   path.hops = {hop_at(HopKind::element, 0, 0, infinity), hop_at(HopKind::element, 0, 0, -infinity)};
-  const WhyStory story = tell_why(made.builder.run, path);
+  const WhyStory story = tell_why(BuiltView(made.builder), path);
   EXPECT_EQ(story.question, "Why is 0/0/0/q_proj.out Inf?");
   EXPECT_EQ(story.hops[1].value, "-Inf");
 }
@@ -104,7 +105,7 @@ TEST(WhyStory, AWeightAtTheEndIsASettingToo) {
   WhyPath path;
   path.hops = {hop_at(HopKind::weight, 0, 0), hop_at(HopKind::weight, {}, 0)};
   path.stopped = "the weight is the cause";
-  const WhyStory story = tell_why(made.builder.run, path);
+  const WhyStory story = tell_why(BuiltView(made.builder), path);
   EXPECT_FALSE(story.hops[0].setting) << "the way goes on";
   EXPECT_TRUE(story.hops[1].setting);
   EXPECT_EQ(story.stopped, "the weight is the cause");
@@ -118,14 +119,14 @@ TEST(WhyStory, HeadingsNameRequestAndStepOnceEach) {
   path.hops = {hop_at(HopKind::element, 0, 1), hop_at(HopKind::weight, {}, 0), hop_at(HopKind::element, 0, 1),
                hop_at(HopKind::element, 0, 0)};
   std::vector<std::string> headings;
-  for (const WhyHop& hop : tell_why(made.builder.run, path).hops) headings.push_back(hop.heading);
+  for (const WhyHop& hop : tell_why(BuiltView(made.builder), path).hops) headings.push_back(hop.heading);
   EXPECT_THAT(headings, ElementsAre("request 0 \u00B7 hello \u00B7 decode step 1", "", "",
                                     "request 0 \u00B7 hello \u00B7 prefill"));
 }
 
 TEST(WhyStory, WithoutAWayThereIsANotice) {
   SmallCascade made;
-  EXPECT_EQ(tell_why(made.builder.run, {}).notice, "Nothing is known about this element");
+  EXPECT_EQ(tell_why(BuiltView(made.builder), {}).notice, "Nothing is known about this element");
 }
 
 TEST(WhyStory, NumbersHaveReadableNames) {
@@ -133,7 +134,7 @@ TEST(WhyStory, NumbersHaveReadableNames) {
   WhyPath path;
   path.hops = {hop_at(HopKind::element, 0, 0)};
   path.hops[0].numbers = {{"calibrated_tokens", std::int64_t{11}}};
-  const WhyStory story = tell_why(made.builder.run, path);
+  const WhyStory story = tell_why(BuiltView(made.builder), path);
   ASSERT_EQ(story.hops[0].numbers.size(), 1U);
   EXPECT_EQ(story.hops[0].numbers[0], std::pair(std::string("calibrated tokens"), std::string("11")));
 }
