@@ -133,7 +133,25 @@ TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
   return with_forms(letter, Port::output, out).x;
 }
 
+/// What is called a cache and has a row for each of the step's, and no more, is what the step stores.
+void PassBuilder::settle_stored(TensorId fresh, const std::string& letter) {
+  const Tensor* made = run_.tensor(fresh);
+  const std::vector<Index> caches = find_role(letter + "_cache");
+  const Step& step = run_.steps_.back();
+  if (caches.size() != 1 || made == nullptr || made->channels <= 0 || frame_.rows <= 0) return;
+  const bool begins = std::all_of(step.spans.begin(), step.spans.end(), [](const Span& span) { return span.first_token == 0; });
+  const DumpTensor& cache = tensor(caches.front());
+  if (begins || cache.count() != frame_.rows * made->channels) return;
+  TensorName& at = run_.dump_.tensors[caches.front()].at;
+  const auto roles = roles_.find(scope_);
+  std::erase_if(roles->second, [&](const auto& one) { return one.second == caches.front(); });
+  at.role = letter + "_new";
+  roles->second.insert({{at.role, at.form}, caches.front()});
+}
+
 void PassBuilder::store(TensorId k, TensorId v) {
+  settle_stored(k, "k");
+  settle_stored(v, "v");
   const std::vector<Index> both = find_role("kv_cache");
   const std::vector<Index> key = find_role("k_cache");
   const std::vector<Index> value = find_role("v_cache");
@@ -225,6 +243,21 @@ void PassBuilder::slot_history() {
   run_.kv_.insert(run_.kv_.end(), history.begin(), history.end());
 }
 
+/// Whether rows are the keys of one sequence, the tail of its last block among them, and not a pool read whole.
+bool PassBuilder::gathered_for(const Tensor& read, const Tensor* pool) const {
+  if (frame_.spans.size() != 1 || (pool != nullptr && pool->tokens == read.tokens)) return false;
+  for (const std::string_view role : {"scores", "probs"}) {
+    for (const Form form : {Form::value, Form::raw, Form::masked}) {
+      for (const Index index : find_role(role, form)) {
+        if (!tensor(index).shape.empty()) return tensor(index).shape.back() == read.tokens;
+      }
+    }
+  }
+  constexpr std::int64_t kBlock = 64;
+  const std::int64_t context = frame_.spans.front().context;
+  return pool != nullptr && read.tokens >= context && read.tokens < context + kBlock;
+}
+
 /// What attention reads as keys or values: what was read back, a tensor a sequence where they are apart, else the cache's
 /// codes, else what was computed.
 std::vector<TensorId> PassBuilder::keys(std::string_view letter, TensorId fresh) {
@@ -238,6 +271,8 @@ std::vector<TensorId> PassBuilder::keys(std::string_view letter, TensorId fresh)
     Inputs inputs{{role + "_cache", cache_id, {}}, {role, fresh, {}}, {role + "_scale", scale, {}}};
     made.push_back(emit(suffixed(role + "_read", sequence), OpKind::kv_read, std::move(inputs),
                         {role + "_read", read, Axis::keys}));
+    Tensor& gathered = *tensor_of(made.back());
+    if (gathered.axis == Axis::slots && gathered_for(gathered, cache)) gathered.axis = Axis::keys;
   }
   if (made.empty()) made.push_back(cache_id != 0 ? cache_id : fresh);
   return made;

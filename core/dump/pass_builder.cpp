@@ -121,6 +121,11 @@ void PassBuilder::settle_names() {
     } else if (at.op == "embed" && !is_parameter(run_.dump_.tensors[i]) && embeds_inside(at)) {
       at.op = "embeddings";
       at.kind = OpKind::dumped;
+    } else if (at.form == Form::codes && (at.op == "k" || at.op == "v") && at.port == Port::output) {
+      // Codes of keys and values are what is stored: the cache, or the rows that go into it.
+      at.op = at.role = at.op + "_cache";
+      at.form = Form::value;
+      at.port = Port::state;
     } else if (at.op == "embed" && at.port == Port::input) {
       at.op = at.role = "tokens";
       at.port = Port::state;

@@ -106,7 +106,9 @@ class PassBuilder {
   TensorId part_of(TensorId fused, std::string_view op, std::string_view role, std::int64_t first,
                    std::int64_t channels);
   TensorId rotated(std::string_view letter, TensorId x);
+  void settle_stored(TensorId fresh, const std::string& letter);
   void store(TensorId k, TensorId v);
+  bool gathered_for(const Tensor& read, const Tensor* pool) const;
   std::vector<TensorId> keys(std::string_view letter, TensorId fresh);
   const Op* store_of_layer();
   std::optional<Index> mask_of_layer();

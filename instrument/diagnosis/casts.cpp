@@ -42,6 +42,8 @@ class Measure {
       }
       look_at(codes, source, used, row, step_row, pool);
     }
+    // Values that stand in the graph alone are none.
+    if (!sourced_) cast_.source = 0;
     finish();
   }
 
@@ -78,6 +80,7 @@ class Measure {
     if (!made) return;
     const auto from = source != nullptr ? source_row(*source, codes, row, step_row, pool) : std::nullopt;
     const bool sourced = from && from->value.size() == made->size();
+    sourced_ = sourced_ || sourced;
     const double largest = double{row_.max_finite};
     const double fine = row_.exponent_bits > 0 ? double{row_.min_normal} : 3;
     bool clipped = false;
@@ -153,6 +156,7 @@ class Measure {
   RunView& run_;
   Cast& cast_;
   const FormatInfo& row_;
+  bool sourced_ = false;  ///< some row of codes had the values that it was made of
   std::set<std::pair<std::int64_t, std::int64_t>> cells_;
   std::vector<float> magnitudes_;
   double energy_ = 0;
