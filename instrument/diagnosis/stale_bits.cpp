@@ -68,7 +68,11 @@ std::optional<StaleBits> stale_bits(Facts& facts, const Step& step, std::optiona
   const auto code_bytes = static_cast<std::int64_t>(info(codes->format).storage_bytes());
   const std::int64_t at = (key.slot->slot * codes->channels + channel) * code_bytes;
   const auto regions = 2 * static_cast<std::int64_t>(stores.size());
-  std::int64_t begin = 0;  // of the next state that lies in this region
+  // Of the next state that lies in this region: in its block, from the first address on that is a multiple of 4.
+  std::int64_t rest = 1;  // of where the block begins
+  for (const std::int64_t factor : {key.slot->block, facts.cache.block_size(step, layer), codes->channels, code_bytes})
+    rest = rest * (factor % kStateBytes) % kStateBytes;
+  std::int64_t begin = (kStateBytes - rest) % kStateBytes;
   for (std::size_t rank = 0; rank < states.size(); ++rank) {
     if (static_cast<std::int64_t>(rank) % regions != *region) continue;
     if (std::optional<StaleBits> found = read_state(facts, *states[rank], at - begin, codes->format)) return found;

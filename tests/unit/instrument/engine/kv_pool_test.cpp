@@ -119,6 +119,33 @@ TEST_F(Pool, ARecurrentStateLivesInABlockOfTheSameMemory) {
   EXPECT_NE(small.error().message.find("kv.block_size"), std::string::npos);
 }
 
+/// A GPU reads an f32 at multiples of 4 alone; a block of three slots of six codes of 8 bits is none.
+TEST_F(Pool, ARecurrentStateIsAlignedInEveryBlock) {
+  config_.model.kv_heads = 1;
+  config_.model.head_dim = 6;
+  config_.model.width = 3;
+  config_.kv.block_size = 3;
+  config_.kv.blocks = 5;
+  config_.model.layers = 6;
+  config_.model.recurrent_layers = {0, 2, 3, 4};
+  const KvPool pool = make().value();
+  const auto begin = reinterpret_cast<std::uintptr_t>(pool.memory().data());
+  ASSERT_EQ(begin % 4, 0U);
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    for (std::int64_t block = 0; block < config_.kv.blocks; ++block) {
+      const auto at = reinterpret_cast<std::uintptr_t>(pool.state(rank, block).data);
+      EXPECT_EQ(at % 4, 0U) << "layer " << rank << " block " << block;
+      // Within its own block, which the regions show.
+      const kernels::TensorView region = pool.region(rank / 2, rank % 2 == 1 ? KvTarget::v : KvTarget::k);
+      const auto own = reinterpret_cast<std::uintptr_t>(region.data) + static_cast<std::uintptr_t>(block * 3 * 6);
+      EXPECT_GE(at, own);
+      EXPECT_LE(at + 3 * 4, own + 3 * 6);
+    }
+  }
+  EXPECT_GE(begin + pool.memory().bytes(),
+            reinterpret_cast<std::uintptr_t>(pool.region(0, KvTarget::v).data) + 5 * 3 * 6);
+}
+
 TEST_F(Pool, ScrubZeroesOneBlockOfEveryRegionAndNothingElse) {
   KvPool pool = make().value();
   ASSERT_TRUE(pool.scrub(1));

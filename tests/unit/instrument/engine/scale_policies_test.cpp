@@ -120,6 +120,45 @@ TEST(ScalePolicies, DelayedKeepsOneOverAHistoryOfZeros) {
   EXPECT_EQ(policy->choose(context(0, 2, 4), zeros)->scales, std::vector<float>{1.0F});
 }
 
+/// The magnitudes of a step that met a NaN are NaN, as torch.amax has them.
+class Bad final : public RowMagnitudes {
+ public:
+  explicit Bad(std::vector<float> rows) : rows_(std::move(rows)) {}
+  Result<float> tensor() override { return NAN; }
+  Result<std::span<const float>> rows() override { return rows_; }
+
+ private:
+  std::vector<float> rows_;
+};
+
+TEST(ScalePolicies, ANaNInADelayedHistoryCountsWhereverItStands) {
+  for (const std::int64_t at : {1, 2, 3}) {
+    KvConfig config;
+    config.history = 3;
+    const auto policy = make("delayed", config, KvTarget::k);
+    Rows healthy({448.0F});
+    Bad bad({});
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      ASSERT_TRUE(step == at ? policy->choose(context(0, step, 4), bad) : policy->choose(context(0, step, 4), healthy));
+    }
+    const ScaleChoice choice = policy->choose(context(0, 4, 4), healthy).value();
+    EXPECT_TRUE(std::isnan(choice.scales[0])) << "of step " << at;
+    EXPECT_EQ(choice.origin.source, ScaleSource::calibrated);
+    EXPECT_EQ(choice.origin.step, at);
+  }
+}
+
+TEST(ScalePolicies, ANaNOfOneTokenIsTheLargestOfAll) {
+  for (const std::size_t at : {0U, 1U, 2U}) {
+    std::vector<float> magnitudes{448.0F, 11.2F, 4.0F};
+    magnitudes[at] = NAN;
+    Bad rows(magnitudes);
+    const ScaleChoice choice = make("per_token", KvConfig{}, KvTarget::k)->choose(context(0, 1, 3), rows).value();
+    EXPECT_TRUE(std::isnan(choice.origin.absmax)) << at;
+    EXPECT_TRUE(std::isnan(choice.scales[at])) << at;
+  }
+}
+
 TEST(ScalePolicies, StaticTakesWhatIsConfiguredAsItIs) {
   KvConfig config;
   config.scale_k = 0.5F;
