@@ -137,7 +137,7 @@ TEST(TensorName, WordsBesideARoleSayInWhichForm) {
       {"model.layers.3.self_attn.k_proj.weight_scale_2", "weight", Form::second_scale},
       {"model.layers.2.self_attn.k_scale", "k", Form::scale},
       {"model.layers.2.self_attn.attn.k_codes", "k", Form::codes},
-      {"model.layers.2.self_attn.attn.k_dequant", "k", Form::dequantised},
+      {"model.layers.2.self_attn.attn.k_dequant", "k_read", Form::value},
       {"model.layers.2.self_attn.attn.amax_history", "", Form::amax_history},
       {"model.layers.2.mlp.down_proj.input_scale", "", Form::scale},
       {"model.layers.2.self_attn.attn.k_cache", "k_cache", Form::value},

@@ -4,8 +4,10 @@
 
 #include <limits>
 
+#include "core/run/recording_view.h"
 #include "instrument/diagnosis/diagnosis.h"
 #include "instrument/diagnosis/why.h"
+#include "tests/unit/instrument/diagnosis/found.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope {
@@ -46,11 +48,7 @@ struct Product {
     b.op(-1, "lm_head", "gemm", {{"x", out}});
     b.output("logits", {2, 4, 0, 1}, [=](auto row, auto) { return row == 1 ? bad : 1.0F; });
   }
-  Diagnosis diagnosis() {
-    Result<Diagnosis> found = diagnose(b.run, b.tensors, "here");
-    EXPECT_TRUE(found.has_value());
-    return found.value_or(Diagnosis{});
-  }
+  Diagnosis diagnosis() { return testing::diagnosis_of(b); }
   Fault fault() {
     const Diagnosis found = diagnosis();
     EXPECT_TRUE(found.root_cause.has_value());
@@ -76,7 +74,7 @@ TEST(BlockScales, NanInPaddingThatIsReadIsTheCause) {
 
 TEST(BlockScales, NanInPaddingThatIsNotReadIsNoFault) {
   const Diagnosis found = Product({.nan_scale = 3}).diagnosis();
-  EXPECT_TRUE(found.clean()) << (found.faults.empty() ? "" : found.faults.front().summary);
+  EXPECT_EQ(found.verdict(), Verdict::clean) << (found.faults.empty() ? "" : found.faults.front().summary);
 }
 
 TEST(BlockScales, AScaleBeyondItsFormatIsTold) {
@@ -108,7 +106,8 @@ TEST(BlockScales, ThatOfABlockWithNanIsAConsequence) {
 
 TEST(BlockScales, TheWalkGoesThroughTheScaleThatIsRead) {
   Product made({.x = kNan, .nan_scale = 1, .nan_out = true});
-  const auto back = why(made.b.run, made.b.tensors, Element{made.out, 1, 2});
+  RecordingView run(made.b.run, made.b.tensors);
+  const auto back = why(run, Element{made.out, 1, 2});
   ASSERT_TRUE(back);
   ASSERT_GE(back->hops.size(), 3U);
   EXPECT_EQ(place_text(back->hops[1].where), "0/0/0/mlp_quantise.scales[1,1]");
@@ -118,7 +117,8 @@ TEST(BlockScales, TheWalkGoesThroughTheScaleThatIsRead) {
 
 TEST(BlockScales, OfAHealthyProductTheWalkGoesToTheLargestCode) {
   Product made({});
-  const auto back = why(made.b.run, made.b.tensors, Element{made.out, 1, 2});
+  RecordingView run(made.b.run, made.b.tensors);
+  const auto back = why(run, Element{made.out, 1, 2});
   ASSERT_TRUE(back);
   ASSERT_GE(back->hops.size(), 3U);
   EXPECT_EQ(place_text(back->hops[1].where), "0/0/0/mlp_quantise.codes[1,0]");

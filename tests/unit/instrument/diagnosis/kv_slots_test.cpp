@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "instrument/diagnosis/facts.h"
+#include "core/run/kv_cache.h"
+#include "core/run/recording_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope {
@@ -91,25 +92,17 @@ TEST(KeyRows, WhatAttentionStoredExplainsANaNBeforeALaterStateDoes) {
     b.request(1, {1});
     const std::int64_t step = b.step(1, 0, 0, 1);
     b.kv(1, 5, 0, 2, 0, KvAction::allocated);
-    Facts facts(b.run, b.tensors);
-    const KeyRow key = facts.key_row(*b.run.step(step), 0, 1);
+    b.op(0, "kv_read", "kv_read", {{"pool"}});
+    const std::int64_t read = b.output("k_read", {2, 4, 0, 1}, constant(1));
+    RecordingView run(b.run, b.tensors);
+    KvCache cache(run);
+    const Step& at = *run.step(step);
+    const KeyRow key = cache.key_row(*run.tensor(read), at, at.spans.front(), 1, 0);
     ASSERT_NE(key.writer, nullptr);
     EXPECT_EQ(key.writer->writer, stored_nan ? "attention" : "recurrent_state");
     EXPECT_FALSE(key.in_context);
     EXPECT_FALSE(key.own);
   }
-}
-
-TEST(Limits, RoundingHeadroomIsHalfAGapBeyondTheLargest) {
-  EXPECT_DOUBLE_EQ(rounding_headroom(Format::e4m3), 448.0 / 464.0);
-  EXPECT_DOUBLE_EQ(rounding_headroom(Format::f16), 65504.0 / 65520.0);
-  EXPECT_DOUBLE_EQ(rounding_headroom(Format::int8), 127.0 / 127.5);
-  EXPECT_DOUBLE_EQ(rounding_headroom(Format::e5m2), 57344.0 / 61440.0);
-}
-
-TEST(Limits, RoundingNoiseIsHalfAGapOverRootThree) {
-  EXPECT_NEAR(rounding_noise(Format::e4m3, 1), 0.0625 / 1.7320508, 1e-9);
-  EXPECT_NEAR(rounding_noise(Format::int8, 50), 0.01 / 1.7320508, 1e-9);
 }
 
 }  // namespace

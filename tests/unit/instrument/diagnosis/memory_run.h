@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -9,6 +8,7 @@
 
 #include "core/run/run_data.h"
 #include "core/run/tensor_source.h"
+#include "tests/unit/core/run/fill.h"
 
 /// Runs made row by row, so that a test states exactly the numbers that a detector sees.
 namespace nanscope::testing {
@@ -63,11 +63,6 @@ struct In {
   std::int64_t tensor = 0;
   std::string weight = {};
 };
-
-using Fill = std::function<float(std::int64_t row, std::int64_t channel)>;
-inline Fill constant(float value) {
-  return [value](std::int64_t, std::int64_t) { return value; };
-}
 
 struct Shape {
   std::int64_t tokens = 1;

@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
-#include "instrument/diagnosis/cascade.h"
-#include "instrument/diagnosis/evidence.h"
+#include <nlohmann/json.hpp>
+
+#include "core/recording/writer.h"
+#include "core/run/recording_view.h"
 #include "core/run/run_data.h"
 #include "core/run/tensor_source.h"
+#include "instrument/diagnosis/evidence.h"
 #include "instrument/diagnosis/why.h"
-#include "core/recording/writer.h"
+#include "tests/unit/instrument/diagnosis/found.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 #include "tests/unit/instrument/diagnosis/small_cascade.h"
 
@@ -119,9 +122,11 @@ TEST(RecordingRun, ARecordingIsDiagnosedAsItsRows) {
   const Recording recording = recorded(made, true);
   RecordingRun run(recording);
   StoredTensors tensors(recording);
-  const Result<Cascade> found = cascade(run, tensors);
-  ASSERT_TRUE(found.has_value()) << found.error().message;
-  for (const Link& link : found->links) EXPECT_EQ(link.state, LinkState::found) << link.id << ": " << link.summary;
+  RecordingView view(run, tensors);
+  const Diagnosis of_recording = testing::diagnosis_of(view, false);
+  const Diagnosis of_rows = testing::diagnosis_of(made.builder);
+  EXPECT_EQ(to_json(of_recording)["faults"], to_json(of_rows)["faults"]);
+  EXPECT_EQ(testing::root_of(of_recording), "kv-scale-locked");
 }
 
 TEST(RecordingRun, AWalkByPlaceEndsAtTheScale) {

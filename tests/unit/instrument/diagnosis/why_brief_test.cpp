@@ -76,6 +76,12 @@ TEST(WhyBrief, CastsMatterBehindTheOrigin) {
   EXPECT_THAT(hops_that_matter(path(hops, 2)), ElementsAre(0, 2, 3, 5, 6));
 }
 
+TEST(WhyBrief, WhatLiesBetweenTwoElementsHidesNoChange) {
+  const std::vector<Hop> hops{element(kNan), element(40), of_kind(HopKind::slot), element(448, Format::e4m3),
+                              of_kind(HopKind::scale)};
+  EXPECT_THAT(hops_that_matter(path(hops, 0)), ElementsAre(0, 1, 2, 3, 4));
+}
+
 TEST(WhyBrief, JsonNumbersTheHopsOfTheWholeWalk) {
   const auto json = to_brief_json(path({element(kNan), element(kNan), element(kNan), element(1), element(1)}, 2));
   EXPECT_EQ(json["schema"], "nanscope.why/1");

@@ -1,0 +1,68 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/instrument/diagnosis/found.h"
+#include "tests/unit/instrument/diagnosis/reference.h"
+
+namespace nanscope {
+namespace {
+
+using testing::classes;
+using testing::diagnosis_of;
+using testing::DumpGraph;
+using ::testing::ElementsAre;
+using testing::noise;
+using testing::number;
+using testing::root_of;
+
+/// Two ranks that share their residual stream and each hold half of a projection. On rank 1, row 2 of what they share
+/// is off by `off` from op `from` on.
+Diagnosis ranks(float off, const std::string& from) {
+  DumpGraph g;
+  for (const std::int64_t rank : {0, 1}) {
+    g.pass({Span{0, 0, 0, 4, 0, 4}}, 4, 1, rank);
+    bool wrong = false;
+    const auto shared = [&](const std::string& name, OpKind kind, std::uint32_t seed) {
+      wrong = wrong || (rank == 1 && name == from);
+      const bool here = wrong;
+      g.op(name, kind, {}, {.channels = 8, .fill = [=](auto row, auto channel) {
+                              return noise(seed)(row, channel) + (here && row == 2 ? off : 0.0F);
+                            }});
+    };
+    shared("embed", OpKind::embedding, 1);
+    shared("attn_norm", OpKind::layer_norm, 2);
+    g.op("q_proj", OpKind::gemm, {}, {.channels = 8, .fill = noise(3 + static_cast<std::uint32_t>(rank))});
+    shared("attn_residual", OpKind::residual_add, 5);
+    shared("mlp_residual", OpKind::residual_add, 6);
+  }
+  return diagnosis_of(g, false);
+}
+
+TEST(RankDivergence, TheFirstThatRanksShareAndHoldDifferently) {
+  const Diagnosis found = ranks(0.5F, "attn_residual");
+  ASSERT_THAT(classes(found), ElementsAre("rank-divergence"));
+  const Fault& fault = found.faults[0];
+  EXPECT_EQ(fault.tensor, "p2.attn_residual");
+  EXPECT_EQ(number(fault, "other"), "p1.attn_residual");
+  EXPECT_EQ(fault.where.rank, 1);
+  EXPECT_EQ(fault.where.tokens, (Range{2, 2}));
+  EXPECT_FALSE(fault.because.has_value());
+}
+
+TEST(RankDivergence, ShardsDifferByRight) {
+  const Diagnosis found = ranks(0, "");
+  EXPECT_EQ(found.verdict(), Verdict::clean);
+  EXPECT_EQ(testing::check(found, "rank-divergence").state, Checked::excluded);
+}
+
+TEST(RankDivergence, RoundingInAnotherOrderIsNone) { EXPECT_EQ(root_of(ranks(1e-7F, "embed")), "clean"); }
+
+TEST(RankDivergence, OfOneRankNothingIsKnown) {
+  DumpGraph g;
+  g.pass();
+  g.source();
+  EXPECT_EQ(testing::check(diagnosis_of(g), "rank-divergence").state, Checked::not_in_dump);
+}
+
+}  // namespace
+}  // namespace nanscope

@@ -1,0 +1,106 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/instrument/diagnosis/found.h"
+#include "tests/unit/instrument/diagnosis/one_step.h"
+#include "tests/unit/instrument/diagnosis/reference.h"
+
+namespace nanscope {
+namespace {
+
+using testing::classes;
+using testing::diagnosis_of;
+using testing::DumpGraph;
+using ::testing::ElementsAre;
+using testing::kInf;
+using testing::kNan;
+using testing::number;
+using testing::OneStep;
+using testing::root_of;
+
+/// Scores of four tokens and keys, -Inf above the diagonal and in all of row `empty`; its probabilities are `probs`.
+Diagnosis scored(std::int64_t empty, float probs) {
+  DumpGraph g;
+  g.pass();
+  const TensorId scores =
+      g.op("scores", OpKind::attention_scores, {},
+           {.role = "scores", .fill = [=](auto row, auto key) { return key > row || row == empty ? -kInf : 1.0F; }});
+  g.op("softmax", OpKind::softmax, {{"scores", scores}}, {.role = "probs", .fill = [=](auto row, auto key) {
+                                                            if (row == empty) return probs;
+                                                            return key > row ? 0.0F
+                                                                             : 1.0F / static_cast<float>(row + 1);
+                                                          }});
+  return diagnosis_of(g);
+}
+
+TEST(SoftmaxFullyMasked, ARowWithoutAKeyIsNaN) {
+  const Diagnosis found = scored(2, kNan);
+  ASSERT_THAT(classes(found), ElementsAre("softmax-fully-masked"));
+  EXPECT_EQ(found.faults[0].tensor, "p1.softmax.probs");
+  EXPECT_EQ(found.faults[0].where.tokens, (Range{2, 2}));
+  EXPECT_TRUE(found.faults[0].breaks);
+  EXPECT_FALSE(found.faults[0].because.has_value());
+}
+
+TEST(SoftmaxFullyMasked, OrTheSameForEveryKey) {
+  const Diagnosis found = scored(2, 0.25F);
+  ASSERT_EQ(root_of(found), "softmax-fully-masked");
+  EXPECT_FALSE(found.faults[0].breaks);
+}
+
+TEST(SoftmaxFullyMasked, ACausalMaskIsClean) { EXPECT_EQ(root_of(scored(-1, 0)), "clean"); }
+
+TEST(SoftmaxFullyMasked, APaddingRowIsNobodys) {
+  DumpGraph g;
+  g.pass({Span{0, 0, 1, 3, 0, 3}});
+  const TensorId scores =
+      g.op("scores", OpKind::attention_scores, {},
+           {.role = "scores", .fill = [](auto row, auto key) { return row == 0 || key > row ? -kInf : 1.0F; }});
+  g.op("softmax", OpKind::softmax, {{"scores", scores}},
+       {.role = "probs", .fill = [](auto row, auto key) {
+          return row == 0 ? kNan : key > row ? 0.0F : 1.0F / static_cast<float>(row + 1);
+        }});
+  EXPECT_EQ(root_of(diagnosis_of(g, false)), "clean");
+}
+
+TEST(SoftmaxFullyMasked, ADumpedMaskThatHidesAllIsEnough) {
+  DumpGraph g;
+  g.pass();
+  const TensorId mask =
+      g.op("mask", OpKind::parameter, {},
+           {.role = "mask", .fill = [](auto row, auto key) { return row == 2 || key > row ? -kInf : 0.0F; }});
+  const TensorId scores = g.unknown("scores", OpKind::attention_scores, {});
+  g.op("softmax", OpKind::softmax, {{"scores", scores}, {"mask", mask}},
+       {.role = "probs", .fill = [](auto row, auto) { return row == 2 ? kNan : 0.25F; }});
+  EXPECT_EQ(root_of(diagnosis_of(g, false)), "softmax-fully-masked");
+}
+
+TEST(SoftmaxFullyMasked, DISABLED_IntendedMinusInfinityThatNothingSpreadsIsClean) {
+  OneStep one;
+  one.b.op(0, "scores", "attention_scores", {{"q", one.x}, {"k", one.x}});
+  const auto scores = one.b.output("out", {2, 2, 0, 1}, [](auto row, auto key) { return key > row ? -kInf : 1.0F; });
+  one.b.op(0, "softmax", "softmax", {{"scores", scores}}, R"({"heads":1})");
+  const auto probs = one.b.output("probs", {2, 2, 0, 1}, [](auto row, auto key) { return key > row ? 0.0F : 0.5F; });
+  one.head(probs, 1, 0);
+  EXPECT_EQ(root_of(diagnosis_of(one.b)), "clean");
+}
+
+/// A recording states which keys its mask leaves: none before the first.
+TEST(SoftmaxFullyMasked, DISABLED_RowsOfARecordingWhoseMaskBeginsTooLate) {
+  OneStep one(3);
+  one.b.op(0, "scores", "attention_scores", {{"q", one.x}, {"k", one.x}});
+  const auto scores = one.b.output("out", {3, 3, 0, 1}, testing::constant(1));
+  one.b.op(0, "softmax", "softmax", {{"scores", scores}},
+           R"({"mask":"additive","heads":1,"first_position":0,"first_key":2})");
+  const auto probs = one.b.output("probs", {3, 3, 0, 1}, [](auto row, auto) { return row < 2 ? kNan : 0.5F; });
+  one.b.op(0, "attn_residual", "residual_add", {{"a", one.x}, {"b", probs}});
+  const auto out = one.b.output("out", {3, 4, 0, 1}, [](auto row, auto) { return row < 2 ? kNan : 1.0F; });
+  one.b.op(-1, "lm_head", "gemm", {{"x", out}});
+  one.b.output("logits", {3, 5, 0, 1}, [](auto row, auto) { return row < 2 ? kNan : 1.0F; });
+  const Diagnosis found = diagnosis_of(one.b);
+  ASSERT_THAT(classes(found), ElementsAre("softmax-fully-masked"));
+  EXPECT_EQ(found.faults[0].where.tokens, (Range{0, 1}));
+}
+
+}  // namespace
+}  // namespace nanscope

@@ -1,0 +1,82 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/instrument/diagnosis/found.h"
+#include "tests/unit/instrument/diagnosis/one_step.h"
+#include "tests/unit/instrument/diagnosis/reference.h"
+#include "tests/unit/instrument/diagnosis/small_cascade.h"
+
+namespace nanscope {
+namespace {
+
+using testing::classes;
+using testing::diagnosis_of;
+using testing::DumpGraph;
+using ::testing::ElementsAre;
+using testing::kNan;
+using testing::number;
+using testing::OneStep;
+using testing::root_of;
+
+/// A norm whose row 2 lies around `mean`, with steps of `step` between neighbours, and is NaN behind it.
+Diagnosis norm(float mean, float step, const std::string& kind = "layer") {
+  DumpGraph g;
+  g.pass();
+  const TensorId x = g.source({.channels = 16, .fill = [=](auto row, auto channel) {
+                                 const auto side = channel % 2 == 0 ? 1.0F : -1.0F;
+                                 return row == 2 ? mean + side * step : side;
+                               }});
+  NormAttributes attributes;
+  attributes.norm = kind;
+  attributes.eps = 1e-5;
+  g.op("attn_norm", OpKind::layer_norm, {{"x", x}},
+       {.channels = 16,
+        .fill = [](auto row, auto channel) { return row == 2           ? kNan
+                                                    : channel % 2 == 0 ? 1.0F
+                                                                       : -1.0F; }},
+       attributes);
+  return diagnosis_of(g, false);
+}
+
+TEST(VarianceCollapse, ARowWhoseVarianceIsLessThanItsSquareKeeps) {
+  const Diagnosis found = norm(40, 0.0001F);
+  ASSERT_THAT(classes(found), ElementsAre("variance-collapse"));
+  EXPECT_EQ(number(found.faults[0], "mean"), "40");
+  EXPECT_EQ(found.faults[0].where.tokens, (Range{2, 2}));
+  EXPECT_TRUE(found.faults[0].breaks);
+  EXPECT_FALSE(found.faults[0].because.has_value());
+}
+
+TEST(VarianceCollapse, AVarianceThatIsKeptIsNone) { EXPECT_EQ(root_of(norm(40, 1)), "invalid-op"); }
+
+TEST(VarianceCollapse, ANormThatSubtractsNoMeanHasNone) { EXPECT_EQ(root_of(norm(40, 0.0001F, "rms")), "invalid-op"); }
+
+TEST(VarianceCollapse, TheSquareOfAHugeValueIsNone) {
+  OneStep one;
+  const auto x = one.add("o_proj", "gemm", {{"x", one.x}}, [](auto, auto channel) { return channel == 0 ? 1e25F : 0; });
+  const auto out = one.add("attn_norm", "layer_norm", {{"x", x}}, kNan, Format::f32, R"({"eps":1e-5})");
+  one.head(out, kNan, 0);
+  EXPECT_EQ(root_of(diagnosis_of(one.b)), "invalid-op");
+}
+
+TEST(VarianceCollapse, BesideInheritedNaNIsSeen) {
+  // Row 0 comes in bad; row 1 is healthy before the norm and NaN after it.
+  OneStep one;
+  const auto x = one.add("o_proj", "gemm", {{"x", one.x}}, [](auto row, auto) { return row == 0 ? kNan : 2.0F; });
+  const auto out = one.add("attn_norm", "layer_norm", {{"x", x}}, kNan, Format::f32, R"({"eps":1e-5,"norm":"layer"})");
+  one.head(out, kNan, 0);
+  const Diagnosis found = diagnosis_of(one.b);
+  EXPECT_EQ(testing::fault(found, "variance-collapse").where.tokens, (Range{1, 1}));
+  EXPECT_EQ(testing::fault(found, "invalid-op").where.tokens, (Range{0, 0}));
+}
+
+TEST(VarianceCollapse, OfClippedRowsIsTheirConsequence) {
+  testing::SmallCascade made;
+  const Diagnosis found = diagnosis_of(made.builder);
+  const Fault fault = testing::fault(found, "variance-collapse");
+  ASSERT_TRUE(fault.because.has_value());
+  EXPECT_EQ(found.faults[*fault.because].fault_class, "kv-scale-locked");
+}
+
+}  // namespace
+}  // namespace nanscope

@@ -1,0 +1,118 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/instrument/diagnosis/found.h"
+#include "tests/unit/instrument/diagnosis/one_step.h"
+#include "tests/unit/instrument/diagnosis/reference.h"
+
+namespace nanscope {
+namespace {
+
+using testing::classes;
+using testing::constant;
+using testing::diagnosis_of;
+using testing::DumpGraph;
+using ::testing::ElementsAre;
+using testing::Fill;
+using ::testing::HasSubstr;
+using testing::kNan;
+using testing::noise;
+using testing::number;
+using testing::OneStep;
+using testing::root_of;
+
+/// Three layers of one projection of 32 x 32; the weight of layer 1 is `weight`, and all outputs follow from weights.
+Diagnosis projections(const Fill& weight, bool first_layers_too = false) {
+  DumpGraph g;
+  g.pass();
+  const TensorId x = g.source({.channels = 32, .fill = noise(1)});
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    g.layer = layer;
+    const bool odd = layer == 1 || (first_layers_too && layer == 0);
+    const TensorId w =
+        g.parameter("o_proj.weight", 32, 32, odd ? weight : noise(30 + static_cast<std::uint32_t>(layer), 0.5));
+    const testing::Numbers right =
+        testing::product(testing::stored_numbers(g, x, 4, 32), testing::stored_numbers(g, w, 32, 32));
+    g.op("o_proj", OpKind::gemm, {{"x", x}, {"weight", w}}, {.channels = 32, .fill = testing::fill_of(right)});
+  }
+  return diagnosis_of(g);
+}
+
+Fill but(std::int64_t row, std::int64_t channel, float value) {
+  return [=](std::int64_t r, std::int64_t c) { return r == row && c == channel ? value : noise(9, 0.5)(r, c); };
+}
+
+Fill zeros_in(std::int64_t first_row, std::int64_t rows, std::int64_t first, std::int64_t channels) {
+  return [=](std::int64_t r, std::int64_t c) {
+    const bool zero = r >= first_row && r < first_row + rows && c >= first && c < first + channels;
+    return zero ? 0.0F : noise(9, 0.5)(r, c);
+  };
+}
+
+TEST(WeightCorruption, NaNInAWeight) {
+  const Diagnosis found = projections(but(3, 4, kNan));
+  ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
+  EXPECT_EQ(found.faults[0].tensor, "p1.o_proj.weight1.weight");
+  EXPECT_EQ(number(found.faults[0], "nan"), "1");
+  EXPECT_EQ(number(found.faults[0], "first_at"), "100");  // 3 * 32 + 4
+  EXPECT_TRUE(found.faults[0].breaks);
+  EXPECT_FALSE(found.faults[0].because.has_value());
+}
+
+TEST(WeightCorruption, AFlippedExponentBit) {
+  const Diagnosis found = projections(but(3, 4, 1e6F));
+  ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
+  EXPECT_EQ(number(found.faults[0], "largest"), "1e+06");
+  EXPECT_FALSE(found.faults[0].breaks);
+}
+
+TEST(WeightCorruption, AnOutlierThatTrainingCouldHaveMadeIsClean) {
+  EXPECT_EQ(root_of(projections(but(3, 4, 40))), "clean");
+}
+
+TEST(WeightCorruption, RowsOfZerosAloneAmongItsLike) {
+  const Diagnosis found = projections(zeros_in(8, 4, 0, 32));
+  ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
+  EXPECT_EQ(number(found.faults[0], "zero_rows"), "4");
+  EXPECT_EQ(number(found.faults[0], "first_row"), "8");
+}
+
+TEST(WeightCorruption, ABlockOfZerosAloneAmongItsLike) {
+  const Diagnosis found = projections(zeros_in(8, 16, 16, 16));
+  ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
+  EXPECT_EQ(number(found.faults[0], "zero_rows"), "16");
+  EXPECT_EQ(number(found.faults[0], "first_channel"), "16");
+  EXPECT_EQ(number(found.faults[0], "channels"), "16");
+}
+
+TEST(WeightCorruption, ZerosThatMostOfItsLikeHaveAreOfTheModel) {
+  EXPECT_EQ(root_of(projections(zeros_in(8, 4, 0, 32), true)), "clean");
+}
+
+TEST(WeightCorruption, ScatteredZerosArePruned) {
+  const auto pruned = [](std::int64_t r, std::int64_t c) {
+    return (r * 7 + c * 3) % 4 < 2 ? 0.0F : noise(9, 0.5)(r, c);
+  };
+  EXPECT_EQ(root_of(projections(pruned)), "clean");
+}
+
+TEST(WeightCorruption, OfARecordingThatUsesIt) {
+  OneStep one;
+  one.b.weight("w", 2);
+  const auto out = one.add("o_proj", "gemm", {{"x", one.x}, {"weight", 0, "w"}}, kNan);
+  one.head(out, kNan, 0);
+  const Diagnosis found = diagnosis_of(one.b);
+  EXPECT_THAT(classes(found), ElementsAre("weight-corruption", "argmax-nan-fallback"));
+  EXPECT_EQ(found.faults[0].tensor, "w");
+  EXPECT_EQ(found.faults[1].because, 0U);
+}
+
+TEST(WeightCorruption, OneThatNothingReadsIsClean) {
+  OneStep one;
+  one.b.weight("unused", 2);
+  one.head(one.x, 1, 7);
+  EXPECT_EQ(root_of(diagnosis_of(one.b)), "clean");
+}
+
+}  // namespace
+}  // namespace nanscope
