@@ -46,6 +46,9 @@ Case labelled(Tape tape, Label label) {
       doubt = *tensor + " was not dumped";
     }
   }
+  for (const Independent& other : label.others) {
+    if (!tape.holds(other.root)) doubt = other.root + " was not dumped";
+  }
   return {std::move(tape), std::move(label), std::move(doubt)};
 }
 

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/corpus/server.h"
 #include "tests/corpus/tape.h"
@@ -10,11 +11,19 @@
 /// The corpus: dumps as production leaves them, and what is true of each by how it was made.
 namespace nanscope::corpus {
 
+/// A second fault that has nothing to do with the first.
+struct Independent {
+  std::string fault_class;
+  std::string root;
+};
+
 /// What a diagnosis of a dump must say. All empty for clean ones.
 struct Label {
   std::string fault_class;
-  std::string root;       ///< the tensor that carries the cause, else the first that shows it
-  std::string first_bad;  ///< the first with a symptom that nobody intended
+  std::string root;                      ///< the tensor that carries the cause, else the first that shows it
+  std::string first_bad;                 ///< the first with a symptom that nobody intended
+  std::vector<Independent> others = {};  ///< behind it; every fault that is neither has a cause
+  std::string follows = {};  ///< a class that must be found and whose causes must lead to the root; empty: none
 };
 
 struct Case {

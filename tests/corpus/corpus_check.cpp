@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -11,14 +12,19 @@
 #include <string_view>
 #include <vector>
 
-#include "core/dump/diagnose_dump.h"
+#include "core/dump/dump_run.h"
+#include "instrument/diagnosis/diagnosis.h"
 #include "instrument/dump/open_dump.h"
+#include "instrument/recompute/arithmetic.h"
 #include "tests/corpus/corpus.h"
 #include "tests/temporary_folder.h"
 
 /// Generates the corpus, diagnoses every dump and prints how often class, root tensor and first bad tensor are right.
 namespace nanscope::corpus {
 namespace {
+
+constexpr double kLeastFound = 99;   ///< percent of dumps with faults whose class and root tensor are right
+constexpr double kLeastCauses = 98;  ///< of them, whose causes are
 
 struct Options {
   std::vector<std::string> only;  ///< classes; all when empty
@@ -33,6 +39,7 @@ struct Score {
   int fault_class = 0;
   int root = 0;
   int first_bad = 0;
+  int causes = 0;  ///< the faults without a cause are those of the label, and what follows leads to its root
   int of = 0;
   int doubtful = 0;
 };
@@ -42,14 +49,47 @@ struct Answer {
   Label label;
   std::string error;
   std::vector<std::string> warnings{};
+  std::string causes{};  ///< what is wrong with them, by the truth
 };
 
-Answer diagnosed(const std::filesystem::path& folder) {
+/// Empty where the faults without a cause are those of the label, and what follows leads back to its root.
+std::string wrong_causes(const Label& truth, const Diagnosis& found) {
+  std::vector<Independent> expected = truth.others;
+  if (!truth.fault_class.empty()) expected.push_back({truth.fault_class, truth.root});
+  std::string wrong;
+  for (const Fault& fault : found.faults) {
+    if (fault.because) continue;
+    const auto known = std::find_if(expected.begin(), expected.end(), [&](const Independent& one) {
+      return one.fault_class == fault.fault_class && (one.root == fault.tensor || one.root == truth.root);
+    });
+    if (known == expected.end()) {
+      wrong += fmt::format(" {} at {} without a cause", fault.fault_class, fault.tensor);
+    } else {
+      expected.erase(known);
+    }
+  }
+  for (const Independent& one : expected) wrong += fmt::format(" no root {} at {}", one.fault_class, one.root);
+  if (truth.follows.empty()) return wrong;
+  const auto follows = std::find_if(found.faults.begin(), found.faults.end(),
+                                    [&](const Fault& one) { return one.fault_class == truth.follows; });
+  if (follows == found.faults.end()) return wrong + " no " + truth.follows;
+  std::size_t at = static_cast<std::size_t>(follows - found.faults.begin());
+  for (std::size_t hops = 0; found.faults[at].because && hops < found.faults.size(); ++hops)
+    at = *found.faults[at].because;
+  if (found.faults[at].fault_class != truth.fault_class)
+    wrong += fmt::format(" {} follows from {}", truth.follows, found.faults[at].fault_class);
+  return wrong;
+}
+
+Answer diagnosed(const std::filesystem::path& folder, const Label& truth) {
   const auto opened = OpenDump::open(folder, {.threads = 1, .progress = {}, .stop = {}, .sums = false});
   if (!opened) return {{}, opened.error().message};
-  const auto diagnosis = diagnose_dump((*opened)->dump(), **opened);
+  DumpRun run((*opened)->dump(), **opened);
+  PlainArithmetic arithmetic;
+  const auto diagnosis = diagnose(run, arithmetic);
   if (!diagnosis) return {{}, diagnosis.error().message};
   Answer answer;
+  answer.causes = wrong_causes(truth, *diagnosis);
   answer.label.first_bad = diagnosis->spread.first_bad_tensor;
   for (const Warning& one : diagnosis->warnings)
     answer.warnings.push_back(fmt::format("{}: {}", one.kind, one.summary));
@@ -125,7 +165,7 @@ void Check::one(const CorpusClass& of, int shape, std::uint64_t seed, Score& sco
     misses_.push_back(fmt::format("{}: {}", name, written.error().message));
     return;
   }
-  const Answer answer = diagnosed(folder);
+  const Answer answer = diagnosed(folder, made.label);
   compare(of, shape, seed, made.label, answer, score);
   if (made.label.fault_class.empty()) {
     for (const std::string& one : answer.warnings) warnings_.push_back(fmt::format("{}: {}", name, one));
@@ -133,7 +173,9 @@ void Check::one(const CorpusClass& of, int shape, std::uint64_t seed, Score& sco
   // One of a class is enough to know that the command says what the library does.
   if (options_.binary.empty() || seed != 1 || shape != 0) return;
   Score again;
-  compare(of, shape, seed, made.label, answered(options_.binary, folder), again);
+  Answer of_command = answered(options_.binary, folder);
+  of_command.causes = answer.causes;
+  compare(of, shape, seed, made.label, of_command, again);
 }
 
 void Check::compare(const CorpusClass& of, int shape, std::uint64_t seed, const Label& truth, const Answer& found,
@@ -150,13 +192,17 @@ void Check::compare(const CorpusClass& of, int shape, std::uint64_t seed, const 
   right(truth.fault_class, found.label.fault_class, "class", score.fault_class);
   right(truth.root, found.label.root, "root", score.root);
   right(truth.first_bad, found.label.first_bad, "first bad", score.first_bad);
+  right("", found.causes, "causes", score.causes);
   if (!miss.empty()) misses_.push_back(fmt::format("{} shape {} seed {}:{}", of.name, shape, seed, miss));
 }
 
 bool Check::report() const {
-  fmt::print("{:<28} {:>6} {:>6} {:>10} {:>4}\n", "class", "class", "root", "first bad", "of");
+  fmt::print("{:<28} {:>6} {:>6} {:>10} {:>7} {:>4}\n", "class", "class", "root", "first bad", "causes", "of");
+  Score all;
   for (const auto& [name, s] : scores_) {
-    fmt::print("{:<28} {:>6} {:>6} {:>10} {:>4}\n", name, s.fault_class, s.root, s.first_bad, s.of);
+    fmt::print("{:<28} {:>6} {:>6} {:>10} {:>7} {:>4}\n", name, s.fault_class, s.root, s.first_bad, s.causes, s.of);
+    all = {all.fault_class + s.fault_class, all.root + s.root, all.first_bad + s.first_bad,
+           all.causes + s.causes,           all.of + s.of,     all.doubtful + s.doubtful};
   }
   int alarms = 0;
   int of = 0;
@@ -165,10 +211,19 @@ bool Check::report() const {
     of += s.of;
     fmt::print("clean: {:<42} {:>3} false alarms of {}\n", name, s.of - s.fault_class, s.of);
   }
-  if (of > 0) fmt::print("{} false alarms of {} clean dumps, {} early warnings\n", alarms, of, warnings_.size());
   for (const std::string& one : warnings_) fmt::print("warning: {}\n", one);
   for (const std::string& miss : misses_) fmt::print("{}\n", miss);
-  return misses_.empty();
+  const auto share = [](int right, int count) { return count > 0 ? 100.0 * right / count : 100.0; };
+  if (all.of > 0) {
+    fmt::print(
+        "{} dumps with faults: class right in {:.2f} %, root tensor in {:.2f} %, first bad tensor in {:.2f} %, causes "
+        "in {:.2f} %; {} doubtful\n",
+        all.of, share(all.fault_class, all.of), share(all.root, all.of), share(all.first_bad, all.of),
+        share(all.causes, all.of), all.doubtful);
+  }
+  if (of > 0) fmt::print("{} false alarms of {} clean dumps, {} early warnings\n", alarms, of, warnings_.size());
+  const bool found = share(all.fault_class, all.of) >= kLeastFound && share(all.root, all.of) >= kLeastFound;
+  return found && share(all.causes, all.of) >= kLeastCauses && alarms == 0 && all.doubtful == 0;
 }
 
 int usage() {

@@ -127,14 +127,20 @@ Matrix Server::through(Tape& tape, std::string_view part, int layer, Linear& lin
   const Matrix weight = linear.values();
   const double scale = linear.scale ? double{applied(*linear.scale, linear.scale_power)} : 1;
   Matrix out(x.rows, linear.out);
+  const std::int64_t terms = broken(part, layer, Bug::short_sum) ? linear.in - linear.in / 4 : linear.in;
+  const bool biased = !linear.bias.empty() && !broken(part, layer, Bug::no_bias);
+  const double factor = broken(part, layer, Bug::factor) ? double{settings.broken->factor} : 1;
   for (std::int64_t r = 0; r < x.rows; ++r) {
     for (std::int64_t o = 0; o < linear.out; ++o) {
       double sum = 0;
-      for (std::int64_t k = 0; k < linear.in; ++k) sum += double{in.at(r, k)} * double{weight.at(o, k)};
-      sum *= scale;
-      if (!linear.bias.empty()) sum += double{linear.bias[static_cast<std::size_t>(o)]};
+      for (std::int64_t k = 0; k < terms; ++k) sum += double{in.at(r, k)} * double{weight.at(o, k)};
+      sum *= scale * factor;
+      if (biased) sum += double{linear.bias[static_cast<std::size_t>(o)]};
+      if (broken(part, layer, Bug::zero_columns) && o >= linear.out - linear.out / 4) sum = 0;
       out.at(r, o) = part == "lm_head" ? static_cast<float>(sum) : stored(model.shape.dtype, static_cast<float>(sum));
     }
+    if (broken(part, layer, Bug::old_rows) && r >= x.rows / 2)
+      std::copy(out.row(0).begin(), out.row(0).end(), out.row(r).begin());
   }
   put(tape, part == "lm_head" ? kLogits : kOutputs, part, layer, "output", out);
   return out;

@@ -20,6 +20,23 @@ enum class KvScales : std::uint8_t {
   dynamic,  ///< computed from every pass
 };
 
+/// What a kernel of a product does wrong.
+enum class Bug : std::uint8_t {
+  zero_columns,  ///< the last tile of columns is never written
+  old_rows,      ///< rows from the middle on hold what the first one does
+  short_sum,     ///< the last quarter of the sums is left out
+  no_bias,       ///< the bias is not added
+  factor,        ///< a factor that belongs to another place
+};
+
+/// Of one product of one layer.
+struct Broken {
+  std::string part;
+  int layer = 0;
+  Bug bug = Bug::zero_columns;
+  float factor = 1;
+};
+
 struct Settings {
   float eps = 1e-5F;
   bool one_pass = false;  ///< LayerNorm's variance as E[x^2] - E[x]^2, summed in f32 in sequence
@@ -46,6 +63,8 @@ struct Settings {
   bool naive_softmax = false;       ///< without subtracting the largest score
   std::optional<Cast> scores = {};  ///< scores are cast before the softmax; `given` is set from their history
   float history_margin = 0.9F;
+
+  std::optional<Broken> broken = {};
 
   std::optional<float> activation_clamp = {};  ///< by fmin and fmax, which drop a NaN
   bool subtracts_bias = false;                 ///< the router takes its weights from biased scores and removes the bias
@@ -108,6 +127,10 @@ class Server {
 
   Matrix normed(const Norm& norm, const Matrix& x) const;
   Matrix through(Tape& tape, std::string_view part, int layer, Linear& linear, const Matrix& x);
+  bool broken(std::string_view part, int layer, Bug bug) const {
+    return settings.broken && settings.broken->part == part && settings.broken->layer == layer &&
+           settings.broken->bug == bug;
+  }
   Matrix cast_input(Tape& tape, std::string_view part, int layer, const Linear& linear, const Matrix& x) const;
   Matrix attention(Tape& tape, int layer, const Matrix& x);
   void project(Tape& tape, int layer, const Matrix& x, Matrix& q, Matrix& k, Matrix& v);

@@ -34,7 +34,7 @@ bool Dumped::keeps(Group group, std::string_view tag) const {
 
 Tape::Entry* Tape::entry(Group group, std::string_view tag, const std::string& name) {
   if (!on_ || !dumped_.keeps(group, tag)) return nullptr;
-  return &entries_.emplace_back(Entry{folder_, name, {}, {}, {}});
+  return &entries_.emplace_back(Entry{folder_, name, std::string(tag), {}, {}, {}});
 }
 
 void Tape::add(Group group, std::string_view tag, const std::string& name, Format format,
@@ -70,6 +70,13 @@ void Tape::add_ids(Group group, std::string_view tag, const std::string& name, s
   out->shape = {static_cast<std::int64_t>(ids.size())};
   out->bytes.resize(ids.size_bytes());
   std::memcpy(out->bytes.data(), ids.data(), ids.size_bytes());
+}
+
+void Tape::put_ids(const std::string& folder, const std::string& name, std::vector<std::int64_t> shape,
+                   std::span<const std::int64_t> ids) {
+  Entry& out = entries_.emplace_back(Entry{folder, name, {}, "I64", std::move(shape), {}});
+  out.bytes.resize(ids.size_bytes());
+  std::memcpy(out.bytes.data(), ids.data(), ids.size_bytes());
 }
 
 const Tape::Entry* Tape::find(std::string_view name) const {

@@ -42,6 +42,16 @@ struct Dumped {
   bool keeps(Group group, std::string_view tag) const;
 };
 
+/// A tensor as it goes into a file.
+struct TapeEntry {
+  std::string folder;
+  std::string name;
+  std::string tag;  ///< "part.what"; empty for what no module has
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;
+};
+
 class Tape {
  public:
   explicit Tape(Dumped dumped) : dumped_(std::move(dumped)) {}
@@ -69,17 +79,16 @@ class Tape {
   const std::string& first_not_finite() const { return first_not_finite_; }
   /// How many such tensors there are.
   int not_finite() const { return not_finite_; }
+  std::span<const TapeEntry> entries() const { return entries_; }
+  /// As it is, whatever is dumped.
+  void put(TapeEntry entry) { entries_.push_back(std::move(entry)); }
+  void put_ids(const std::string& folder, const std::string& name, std::vector<std::int64_t> shape,
+               std::span<const std::int64_t> ids);
   /// One safetensors file a folder.
   Status write(const std::filesystem::path& root) const;
 
  private:
-  struct Entry {
-    std::string folder;
-    std::string name;
-    std::string dtype;
-    std::vector<std::int64_t> shape;
-    std::vector<std::byte> bytes;
-  };
+  using Entry = TapeEntry;
   const Entry* find(std::string_view name) const;
   Entry* entry(Group group, std::string_view tag, const std::string& name);
 
