@@ -124,7 +124,7 @@ class DiagnoseRun {
     }
     report::RunContext context{.command = "diagnose", .title = {}, .recording = analysis.target, .missed = {}};
     if (arguments_.format == "markdown") {
-      print(report::run_markdown(analysis, context));
+      print(report::run_markdown(analysis, context) + report::accepted_markdown(one));
       if (one.changes) print('\n' + report::counterfactuals_markdown(*one.changes));
       return;
     }

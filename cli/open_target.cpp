@@ -1,6 +1,9 @@
 #include "cli/open_target.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -24,6 +27,20 @@ Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path,
   return opened;
 }
 
+namespace {
+
+/// What could not be read limits every verdict: it is told with it.
+void add_unread(std::span<const RunNote> unread, std::vector<RunNote>& notes) {
+  for (const RunNote& note : unread) {
+    const std::string text = "not read: " + note.text;
+    const bool told = std::any_of(notes.begin(), notes.end(),
+                                  [&](const RunNote& one) { return one.tensor == note.tensor && one.text == text; });
+    if (!told) notes.push_back({note.tensor, text});
+  }
+}
+
+}  // namespace
+
 Result<scenarios::Analysis> analyse_target(scenarios::OpenRun& target, const Interrupt& interrupt, bool recompute,
                                            bool progress) {
   auto analysis = [&] {
@@ -38,6 +55,7 @@ Result<scenarios::Analysis> analyse_target(scenarios::OpenRun& target, const Int
     return scenarios::analyse(target.view(), options);
   }();
   if (!analysis) return fail(target.target() + ": " + analysis.error().message);
+  add_unread(target.unread(), analysis->diagnosis.notes);
   if (target.recording() != nullptr) {
     const auto digest = scenarios::digest_of(*target.recording());
     if (!digest) return tl::unexpected(digest.error());

@@ -17,7 +17,6 @@ ValueKind value_kind(const Hop& hop) {
 }
 
 bool changes(const Hop& from, const Hop& to, bool behind_origin) {
-  if (from.kind != HopKind::element) return false;
   const bool of_values =
       from.value.has_value() == to.value.has_value() ? value_kind(from) != value_kind(to) : from.bad != to.bad;
   return of_values || (behind_origin && from.format != to.format);
@@ -27,12 +26,15 @@ bool changes(const Hop& from, const Hop& to, bool behind_origin) {
 
 std::vector<std::size_t> hops_that_matter(const WhyPath& path) {
   std::vector<std::size_t> found;
+  const Hop* before = nullptr;  // the element before, whatever lies between
   for (std::size_t i = 0; i < path.hops.size(); ++i) {
     const Hop& hop = path.hops[i];
+    const bool is_element = hop.kind == HopKind::element;
     const bool end = i == 0 || i + 1 == path.hops.size();
     const bool behind_origin = path.origin && i > *path.origin;
-    if (end || path.origin == i || hop.kind != HopKind::element || changes(path.hops[i - 1], hop, behind_origin))
+    if (end || path.origin == i || !is_element || (before != nullptr && changes(*before, hop, behind_origin)))
       found.push_back(i);
+    if (is_element) before = &hop;
   }
   return found;
 }

@@ -74,6 +74,15 @@ std::string accepted_text(const Diagnosed& one, const Terminal& terminal) {
   return text;
 }
 
+std::string accepted_markdown(const Diagnosed& one) {
+  std::string text;
+  for (const std::size_t index : one.accepted) {
+    const Fault& fault = one.diagnosis->faults.at(index);
+    text += fmt::format("- accepted: {} {}\n", fault.fault_class, markdown_cell(place_of(fault)));
+  }
+  return text.empty() ? text : '\n' + text;
+}
+
 std::string gone_text(std::span<const KnownFault> gone, const std::string& baseline, const Terminal& terminal) {
   std::string text;
   for (const KnownFault& fault : gone) {

@@ -13,6 +13,7 @@ std::string verdict_line(const Diagnosed& one, const Terminal& terminal);
 
 /// The faults of a target that are accepted, a line each; empty when none is.
 std::string accepted_text(const Diagnosed& one, const Terminal& terminal);
+std::string accepted_markdown(const Diagnosed& one);
 
 /// Those of a baseline that were found no more, a line each; empty when there are none.
 std::string gone_text(std::span<const KnownFault> gone, const std::string& baseline, const Terminal& terminal);

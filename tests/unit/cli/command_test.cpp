@@ -1,18 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
-#include "tests/temporary_folder.h"
+#include "tests/unit/cli/command_fixture.h"
 
 /// The command through its real binary: exit codes, one-line errors, files written and refused.
 namespace {
@@ -21,66 +15,8 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-struct Output {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-class Command : public testing::Test {
- protected:
-  void SetUp() override { write("small.toml", kSmall); }
-
-  void write(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-  }
-  std::string read(const std::string& name) {
-    std::ifstream file(folder_ / name, std::ios::binary);
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-
-  /// Runs `nanscope arguments` in the test's folder.
-  Output run(const std::string& arguments) {
-    const std::string line = "cd '" + folder_.string() + "' && LC_ALL=C NO_COLOR=1 '" NANSCOPE_BINARY "' " + arguments +
-                             " >out.txt 2>err.txt </dev/null";
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
-  }
-
-  /// Exit code 2, nothing on stdout, one line on stderr that holds `part`.
-  void expect_refused(const std::string& arguments, const std::string& part) {
-    const Output output = run(arguments);
-    EXPECT_EQ(output.code, 2) << arguments << '\n' << output.err;
-    EXPECT_EQ(output.out, "") << arguments;
-    EXPECT_THAT(output.err, StartsWith("nanscope")) << arguments;
-    EXPECT_THAT(output.err, HasSubstr(part)) << arguments;
-    EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 1) << output.err;
-  }
-
-  static constexpr const char* kSmall = R"(name = "small"
-title = "Small and clean"
-[model]
-weights = "random"
-layers = 1
-width = 32
-heads = 1
-kv_heads = 1
-head_dim = 32
-mlp_width = 32
-[[request]]
-name = "only"
-text = "Moons pull tides"
-max_tokens = 2
-[expect]
-verdict = "clean"
-requests_nan = []
-)";
-
-  nanscope::TemporaryFolder temporary_;
-  const fs::path& folder_ = temporary_.path();
-};
+using nanscope::testing::Command;
+using nanscope::testing::Output;
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {
   return text.replace(text.find(what), what.size(), by);
@@ -134,7 +70,7 @@ TEST_F(Command, RunReplayDiagnoseAndDiff) {
   EXPECT_EQ(report["verified"], report["tensors"]);
   EXPECT_GT(report["tensors"].get<int>(), 10);
   EXPECT_EQ(run("diagnose small.nanscope").code, 0);
-  EXPECT_EQ(nlohmann::json::parse(run("diagnose small.nanscope --format json").out)["schema"], "nanscope.diagnosis/1");
+  EXPECT_EQ(nlohmann::json::parse(run("diagnose small.nanscope --format json").out)["schema"], "nanscope.diagnosis/2");
   fs::copy_file(folder_ / "small.nanscope", folder_ / "copy.nanscope");
   EXPECT_EQ(run("diff small.nanscope copy.nanscope").code, 0);
   const Output changed = run("replay small.nanscope --set kv.format=e5m2 -o other.nanscope");

@@ -1,0 +1,89 @@
+#pragma once
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/temporary_folder.h"
+
+namespace nanscope::testing {
+
+struct Output {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+class Command : public ::testing::Test {
+ protected:
+  void SetUp() override { write("small.toml", kSmall); }
+
+  void write(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+  /// A matrix of f32 as NumPy writes it.
+  void write_npy(const std::string& name, std::int64_t rows, std::int64_t columns, const std::vector<float>& values) {
+    std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", " +
+                         std::to_string(columns) + "), }";
+    header.resize(117, ' ');
+    const std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    write(name, std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + '\n' + bytes);
+  }
+  std::string read(const std::string& name) {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  /// Runs `nanscope arguments` in the test's folder.
+  Output run(const std::string& arguments) {
+    const std::string line = "cd '" + folder_.string() + "' && LC_ALL=C NO_COLOR=1 '" NANSCOPE_BINARY "' " + arguments +
+                             " >out.txt 2>err.txt </dev/null";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
+  }
+
+  /// Exit code 2, nothing on stdout, one line on stderr that holds `part`.
+  void expect_refused(const std::string& arguments, const std::string& part) {
+    const Output output = run(arguments);
+    EXPECT_EQ(output.code, 2) << arguments << '\n' << output.err;
+    EXPECT_EQ(output.out, "") << arguments;
+    EXPECT_THAT(output.err, ::testing::StartsWith("nanscope")) << arguments;
+    EXPECT_THAT(output.err, ::testing::HasSubstr(part)) << arguments;
+    EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 1) << output.err;
+  }
+
+  static constexpr const char* kSmall = R"(name = "small"
+title = "Small and clean"
+[model]
+weights = "random"
+layers = 1
+width = 32
+heads = 1
+kv_heads = 1
+head_dim = 32
+mlp_width = 32
+[[request]]
+name = "only"
+text = "Moons pull tides"
+max_tokens = 2
+[expect]
+verdict = "clean"
+requests_nan = []
+)";
+
+  TemporaryFolder temporary_;
+  const std::filesystem::path& folder_ = temporary_.path();
+};
+
+}  // namespace nanscope::testing
