@@ -78,13 +78,14 @@ std::shared_ptr<const TensorData> CachedTensors::fetch(std::int64_t tensor) {
   }
   Result<TensorData> fetched = source_.fetch(tensor);
   std::shared_ptr<const TensorData> data;
+  std::string problem = fetched ? "the elements are not of the shape that its row states" : fetched.error().message;
   if (fetched) {
     const std::size_t size = static_cast<std::size_t>(fetched->count()) * info(fetched->format).storage_bytes();
     // A source that hands over fewer bytes than its shape says would make code() read past the end.
     if (fetched->bytes.size() == size) data = std::make_shared<const TensorData>(std::move(*fetched));
   }
   uses_.push_front(tensor);
-  entries_.emplace(tensor, Entry{data, uses_.begin()});
+  entries_.emplace(tensor, Entry{data, data ? std::string() : std::move(problem), uses_.begin()});
   if (data) held_ += data->bytes.size();
   while (held_ > budget_ && uses_.size() > 1) {
     const auto last = entries_.find(uses_.back());
@@ -93,6 +94,11 @@ std::shared_ptr<const TensorData> CachedTensors::fetch(std::int64_t tensor) {
     uses_.pop_back();
   }
   return data;
+}
+
+std::string CachedTensors::why_not(std::int64_t tensor) const {
+  const auto entry = entries_.find(tensor);
+  return entry == entries_.end() ? std::string() : entry->second.problem;
 }
 
 }  // namespace nanscope

@@ -79,10 +79,13 @@ class CachedTensors final {
   CachedTensors(TensorSource& source, std::size_t budget) : source_(source), budget_(budget) {}
   /// Null when the source has no such elements. The pointer keeps the tensor alive.
   std::shared_ptr<const TensorData> fetch(std::int64_t tensor);
+  /// Why fetch() gave null.
+  std::string why_not(std::int64_t tensor) const;
 
  private:
   struct Entry {
     std::shared_ptr<const TensorData> data;
+    std::string problem;  ///< where there are none
     std::list<std::int64_t>::iterator use;
   };
   TensorSource& source_;
