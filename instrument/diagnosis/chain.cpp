@@ -1,9 +1,11 @@
 #include "instrument/diagnosis/chain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "instrument/diagnosis/chain_events.h"
@@ -25,7 +27,8 @@ class ChainBuilder {
 
   std::vector<Event> run() {
     for (std::size_t i = 0; i < faults_.size() && events_.size() < kMostEvents; ++i) add_fault(i);
-    add_answer();
+    add_end("cache", [](const Op& op, const Tensor&) { return op.kind == OpKind::kv_store; });
+    add_end("logits", [](const Op&, const Tensor& tensor) { return tensor.role == "logits"; });
     return in_order();
   }
 
@@ -46,8 +49,21 @@ class ChainBuilder {
     event.fault = index;
     of_fault_[index] = add(std::move(event), before);
     order_.back() = fault.ops.empty() ? fault.where.op_id : fault.ops.front();
-    if (fault.fault_class == "argmax-nan-fallback" && fault.where.request)
-      add_token(*fault.where.request, of_fault_[index]);
+    if (const Tensor* tensor = facts_.run.tensor(fault.where.tensor_id); tensor != nullptr && tensor->known)
+      add_own(*tensor, fault, of_fault_[index]);
+    if (fault.fault_class == "argmax-nan-fallback") add_token_of(fault, of_fault_[index]);
+  }
+
+  /// What a fault's own cast made of the values, or that what it made was stored.
+  void add_own(const Tensor& tensor, const Fault& fault, std::size_t because) {
+    Hop hop;
+    hop.where = facts_.where(tensor, Range{0, 0});
+    hop.where.tokens = fault.where.tokens;
+    hop.where.request = fault.where.request;
+    hop.bad = RunView::symptomatic(tensor);
+    if (hop.bad && !bad_kind(facts_, hop).ends_with("-in-cache")) return;
+    Link link = because;
+    for (Event& event : events_at(facts_, hop)) link = add(std::move(event), link);
   }
 
   /// The events on the way from a fault's cause to it; of a root, what set it up.
@@ -68,19 +84,34 @@ class ChainBuilder {
           row = facts_.run.row_at(tensor, span, fault.where.tokens->first).value_or(0);
       }
     }
-    Element element = first_bad_element(facts_, tensor, row);
-    if (!RunView::symptomatic(tensor))
-      element = {tensor.id, row, fault.where.channels ? fault.where.channels->first : 0};
-    return element;
+    if (RunView::symptomatic(tensor)) return first_bad_element(facts_, tensor, row);
+    if (!fault.where.tokens) row = first_clipped(tensor);
+    if (fault.where.channels) return {tensor.id, row, fault.where.channels->first};
+    // What was cut off is among the largest.
+    const auto values = facts_.run.row_values(tensor, row);
+    if (!values || values->empty()) return {tensor.id, row, 0};
+    const auto largest =
+        std::max_element(values->begin(), values->end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
+    return {tensor.id, row, largest - values->begin()};
+  }
+
+  std::int64_t first_clipped(const Tensor& tensor) {
+    const std::vector<Health>& rows = facts_.run.rows(tensor);
+    const auto row = std::find_if(rows.begin(), rows.end(), [](const Health& health) { return health.clipped > 0; });
+    return row == rows.end() ? 0 : row - rows.begin();
   }
 
   /// Hops between an effect and its cause, of each kind of event the first.
   Link add_hops(const WhyPath& path, const std::vector<OpId>& effect, const std::vector<OpId>& cause, Link link) {
-    // What a fault's own op made is told by the fault; what its cause's op made of the values is not.
+    // What a fault's own op made is told by the fault; what its cause's op made of the values is not. The walk follows
+    // one of several ways, which may lead past the cause.
+    const auto at_cause = [&](const Hop& hop) {
+      return hop.kind == HopKind::element && std::binary_search(cause.begin(), cause.end(), hop.where.op_id);
+    };
     auto end = std::find_if(path.hops.begin(), path.hops.end(), [&](const Hop& hop) {
-      return std::binary_search(cause.begin(), cause.end(), hop.where.op_id) && hop.kind == HopKind::element;
+      return at_cause(hop) || (!cause.empty() && hop.where.op_id < cause.front());
     });
-    if (end != path.hops.end()) ++end;
+    if (end != path.hops.end() && at_cause(*end)) ++end;
     std::vector<std::string> told;
     for (auto hop = std::make_reverse_iterator(end); hop != path.hops.rend(); ++hop) {
       const bool own = std::binary_search(effect.begin(), effect.end(), hop->where.op_id);
@@ -108,46 +139,61 @@ class ChainBuilder {
         continue;
       }
       const auto number = static_cast<std::size_t>(path.hops.rend() - hop) - 1;
-      if (!path.origin || number <= *path.origin || shows(fault, hop->where.op_id)) continue;
+      const bool leads_here = hop->bad || (path.origin && number > *path.origin);
+      if (number == 0 || !leads_here || shows(fault, hop->where.op_id)) continue;
       for (Event& event : events_at(facts_, *hop)) link = add(std::move(event), link);
     }
     return link;
+  }
+
+  /// Of the first request that asked for one: nobody gets the answer of a warm-up or a dummy batch.
+  void add_token_of(const Fault& fault, std::size_t because) {
+    for (const OpId id : fault.ops) {
+      const Op* op = facts_.run.op(id);
+      const Step* step = op != nullptr ? facts_.run.step(op->step) : nullptr;
+      if (step == nullptr || step->request() < 0) continue;
+      add_token(step->request(), because);
+      return;
+    }
   }
 
   void add_token(std::int64_t request, std::size_t because) {
     if (auto token = token_event(facts_, request)) add(std::move(*token), because);
   }
 
-  /// Bad logits that no fault tells of, with what led to them.
-  void add_answer() {
-    const bool told = std::any_of(faults_.begin(), faults_.end(),
-                                  [](const Fault& fault) { return fault.fault_class == "argmax-nan-fallback"; });
-    const auto breaks = std::find_if(faults_.begin(), faults_.end(), [](const Fault& fault) { return fault.breaks; });
-    if (told || breaks == faults_.end()) return;
+  /// The first bad tensor of a kind that no event tells of, with what led to it: what is stored in a cache outlives its
+  /// request, what is in the logits is the answer.
+  template <class Wanted>
+  void add_end(std::string_view kind, const Wanted& wanted) {
+    const auto told = [&](const Event& event) { return event.kind.ends_with(kind) && !event.fault; };
+    if (faults_.empty() || std::any_of(events_.begin(), events_.end(), told)) return;
     for (const StepId step : facts_.run.bad_steps()) {
       for (const Tensor& tensor : facts_.run.content(step).tensors) {
-        if (tensor.role != "logits" || !tensor.known || !RunView::symptomatic(tensor)) continue;
+        const Op* op = facts_.run.maker(tensor);
+        if (op == nullptr || !tensor.known || !RunView::symptomatic(tensor) || !wanted(*op, tensor)) continue;
         const std::vector<std::int64_t> rows = facts_.run.bad_rows(tensor);
         const auto row =
             std::find_if(rows.rbegin(), rows.rend(), [&](std::int64_t one) { return facts_.live(tensor, one); });
-        if (row == rows.rend()) continue;
-        end_at(first_bad_element(facts_, tensor, *row));
-        return;
+        if (row != rows.rend() && end_at(first_bad_element(facts_, tensor, *row))) return;
       }
     }
   }
 
-  void end_at(const Element& element) {
+  /// False when no fault is on the way there.
+  bool end_at(const Element& element) {
     const WhyPath path = walk(facts_, element);
     for (const Hop& hop : path.hops) {
       for (std::size_t i = faults_.size(); i-- > 0;) {
-        if (!shows(faults_[i], hop.where.op_id)) continue;
+        if (!of_fault_.contains(i) || !shows(faults_[i], hop.where.op_id)) continue;
         const Link last = add_hops(path, {}, faults_[i].ops, of_fault_.at(i));
-        const RowToken token = facts_.run.token_of(*facts_.run.tensor(element.tensor), element.row);
-        if (last && token.span != nullptr) add_token(token.span->request, *last);
-        return;
+        const Tensor& tensor = *facts_.run.tensor(element.tensor);
+        const RowToken token = facts_.run.token_of(tensor, element.row);
+        if (last && token.span != nullptr && token.span->request >= 0 && tensor.role == "logits")
+          add_token(token.span->request, *last);
+        return true;
       }
     }
+    return false;
   }
 
   /// An event that is there already is not told again.

@@ -99,9 +99,9 @@ void tell_scores(Facts& facts, const Op& op, const Tensor& scores, Event& event,
   const auto bad = static_cast<std::int64_t>(bad_elements(scores));
   event.evidence.push_back({"bad_elements", bad});
   event.evidence.push_back({"bad_keys", bad_keys});
-  event.text = bad_keys > 0 ? fmt::format("{} whose row is {} score {} for every query that sees them: {} of {} scores",
-                                          counted(bad_keys, "key"), word, word, bad, scores.count())
-                            : fmt::format("{} of {} scores are {}", bad, scores.count(), word);
+  event.text = fmt::format("{} of {} scores are {}", bad, scores.count(), word);
+  if (bad_keys > 0)
+    event.text += fmt::format(": {} {} {}", counted(bad_keys, "key"), bad_keys == 1 ? "is" : "are", word);
 }
 
 void tell_softmax(Facts& facts, const Op& op, const Tensor& probs, const Tokens& tokens, Event& event,
@@ -133,17 +133,18 @@ Event bad_event(Facts& facts, const Hop& hop, const Op& op, const Tensor& tensor
   } else if (where == "residual") {
     const std::int64_t before = bad_before(facts, op).value_or(0);
     event.evidence.push_back({"bad_tokens_before", before});
-    event.text = fmt::format(
-        "{} before, {} {} after {}{}",
-        before == 0 ? "no token is " + std::string(bad.word) : fmt::format("{} tokens are {}", before, bad.word),
-        share_text(tokens), bad_count(tokens) == 1 ? "is" : "are", op.name, layer_text(op));
+    const std::string then =
+        before == 0 ? "no token is" : fmt::format("{} {}", counted(before, "token"), before == 1 ? "is" : "are");
+    event.text = fmt::format("{} {} before {}{}, {} {} after", then, bad.word, op.name, layer_text(op),
+                             share_text(tokens), bad_count(tokens) == 1 ? "is" : "are");
   } else if (where == "cache") {
     event.evidence.push_back({"bad_elements", static_cast<std::int64_t>(bad_elements(tensor))});
     event.evidence.push_back({"format", std::string(name(tensor.format))});
     if (hop.code) event.evidence.push_back({"code", code_text(tensor.format, *hop.code)});
-    event.text = fmt::format("{} of {} stored {} in the KV cache{}, where others read them", bad_elements(tensor),
-                             counted(tensor.count(), "code"), std::string("are ") + std::string(bad.word),
-                             hop.code ? ", such as " + code_text(tensor.format, *hop.code) : std::string());
+    event.text =
+        fmt::format("{} of {} {} stored as {} in the KV cache{}, where later steps and requests read them",
+                    bad_elements(tensor), counted(tensor.count(), "code"), bad_elements(tensor) == 1 ? "is" : "are",
+                    bad.word, hop.code ? ", such as " + code_text(tensor.format, *hop.code) : std::string());
   } else if (where == "logits") {
     event.text = fmt::format("the logits of {} are {}: {} of {}", share_text(tokens), bad.word, bad_elements(tensor),
                              counted(tensor.count(), "logit"));
