@@ -57,12 +57,12 @@ struct TensorRow {
   std::uint64_t hash = 0;  ///< 64-bit content hash of the stored bytes
   bool stored = false;     ///< the bytes are in the recording; else replay re-makes them
   Health health;
-  std::optional<Axis> axis;    ///< nothing: of a recording of schema 1, which shapes tell, see axis_by_shape()
-  std::int64_t sequence = -1;  ///< Axis::keys and part: which of the step's spans; -1: the only one, or all
-  std::string name;            ///< as the producer wrote it; empty where its place is its name
-  bool known = true;           ///< false: never dumped, there for what lies before and behind it
-  bool guessed = false;        ///< bytes whose format nothing states
-  bool stated = false;         ///< its health was measured by the producer; elements and rows are not known
+  std::optional<Axis> axis = {};  ///< nothing: of a recording of schema 1, which shapes tell, see axis_by_shape()
+  std::int64_t sequence = -1;     ///< Axis::keys and part: which of the step's spans; -1: the only one, or all
+  std::string name = {};          ///< as the producer wrote it; empty where its place is its name
+  bool known = true;              ///< false: never dumped, there for what lies before and behind it
+  bool guessed = false;           ///< bytes whose format nothing states
+  bool stated = false;            ///< its health was measured by the producer; elements and rows are not known
 };
 
 /// One executed operation. Ids ascend in logical order; timestamps never order anything.
@@ -141,11 +141,11 @@ struct StepRow {
   std::int64_t context = 0;      ///< keys visible to the last of them, itself included
   std::int64_t rank = 0;
   std::int64_t batch = 1;  ///< rows are `batch` sequences of tokens / batch frame positions each
-  std::string run;         ///< tells runs apart that were dumped side by side; empty for one
-  std::string pass;        ///< how the dump's folders call it
+  std::string run = {};    ///< tells runs apart that were dumped side by side; empty for one
+  std::string pass = {};   ///< how the dump's folders call it
   bool placed = true;      ///< false: nothing says at which positions the rows stand, it was guessed
   /// Whose its rows are; those of no span are nobody's. Nothing: all are of the one that the fields above state.
-  std::optional<std::vector<Span>> spans;
+  std::optional<std::vector<Span>> spans = {};
 
   std::vector<Span> all_spans() const {
     return spans ? *spans : std::vector<Span>{{request, index, 0, tokens, first_token, context}};
