@@ -37,6 +37,7 @@ Tensor tensor_of(const TensorRow& row, const Op& op, const Step* step) {
   out.axis = axis_of(row, op.kind, step);
   out.sequence = row.sequence;
   out.health = row.health;
+  out.hides = op.kind == OpKind::attention_scores;
   out.hash = row.hash;
   out.known = row.known;
   out.guessed = row.guessed;
@@ -201,7 +202,7 @@ Result<TensorData> RecordingView::read_elements(const Tensor& tensor, std::int64
   TensorData out;
   if (held(tensor)) {
     const std::shared_ptr<const TensorData> all = tensors_.fetch(tensor.id);
-    if (!all) return fail("the elements were not recorded");
+    if (!all) return fail(tensors_.why_not(tensor.id));
     if (!fits(*all, tensor.tokens)) return fail("the elements are not those of the row");
     out = all->rows(first, count);
   } else {

@@ -59,6 +59,7 @@ struct Tensor {
   Health health;
   std::optional<std::uint64_t> hash;  ///< of the stored bytes, where the producer took one
   bool known = true;    ///< false: not dumped, there for what lies before and behind it
+  bool hides = false;    ///< scores: -Inf stands for keys that are not seen, whatever the role is called
   bool guessed = false;  ///< bytes whose format nothing states
   bool stated = false;  ///< its health was measured by the producer; elements and rows are not known
 

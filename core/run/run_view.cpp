@@ -313,7 +313,7 @@ std::optional<std::int64_t> RunView::same_row(const Tensor& from, std::int64_t r
 }
 
 bool RunView::symptomatic(const Tensor& tensor, const Health& row) {
-  return may_hide(tensor.role) ? row.nan + row.pos_inf > 0 : row.bad() > 0;
+  return tensor.hides || may_hide(tensor.role) ? row.nan + row.pos_inf > 0 : row.bad() > 0;
 }
 
 bool RunView::symptomatic(const Tensor& tensor) { return symptomatic(tensor, tensor.health); }

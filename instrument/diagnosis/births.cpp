@@ -190,10 +190,26 @@ class StepWalk {
       for (std::int64_t position = 0; position < span.context; ++position) {
         const auto row = facts_.cache.row_of(out, step_, span, position);
         if (!row) continue;
-        if (facts_.cache.key_row(out, step_, span, *row, run_.maker(out)->layer).own) own.insert(*row);
+        const KeyRow key = facts_.cache.key_row(out, step_, span, *row, run_.maker(out)->layer);
+        if (key.own && !stored_bad(out, key)) own.insert(*row);
       }
     }
     std::erase_if(birth.rows, [&](std::int64_t row) { return !own.contains(row); });
+  }
+
+  /// Whether what the sequence stored there was bad already, in this step or an earlier one.
+  bool stored_bad(const Tensor& out, const KeyRow& key) {
+    if (key.writer == nullptr || !key.slot) return false;
+    const auto stored =
+        facts_.cache.stored_row(*key.writer, *key.slot, run_.maker(out)->layer, out.role.substr(0, 1));
+    return stored && facts_.row_bad(*stored->codes, stored->row);
+  }
+
+  /// What a recording read back is where its cache enters: what goes over it inherits.
+  bool entered_before(const Op& op, const Tensor& in) {
+    const Op* maker = run_.maker(in);
+    return maker != nullptr && maker->id != op.id && maker->kind == OpKind::kv_read &&
+           std::none_of(maker->inputs.begin(), maker->inputs.end(), [](const Input& one) { return one.tensor != 0; });
   }
 
   /// Bad keys or values that a reader takes from slots which its sequence did not write.
@@ -204,7 +220,7 @@ class StepWalk {
                           (op.kind == OpKind::kv_read && input.role != "k_scale" && input.role != "v_scale");
       const Tensor* out = run_.result(op);
       if (!reader || in == nullptr || out == nullptr || !in->known || !RunView::symptomatic(*in)) continue;
-      if (in->axis != Axis::slots && in->axis != Axis::keys) continue;
+      if ((in->axis != Axis::slots && in->axis != Axis::keys) || entered_before(op, *in)) continue;
       if (out->known && !RunView::symptomatic(*out)) continue;
       // A copy of the pool, read whole: what of it matters shows behind it.
       if (op.kind == OpKind::kv_read && out->axis == Axis::slots) continue;
@@ -312,7 +328,9 @@ bool bad_unseen(Facts& facts, const Tensor& scores, std::int64_t row) {
   const RowToken token = facts.run.token_of(scores, row);
   const Step* step = facts.run.step(scores.step);
   const std::int64_t keys = keys_of(scores);
-  if (scores.role != "scores" || token.span == nullptr || step == nullptr || keys <= 0) return false;
+  const Op* maker = facts.run.maker(scores);
+  const bool of_attention = scores.role == "scores" || (maker != nullptr && maker->kind == OpKind::attention_scores);
+  if (!of_attention || token.span == nullptr || step == nullptr || keys <= 0) return false;
   const auto values = facts.run.row_values(scores, row);
   if (!values) return false;
   const std::vector<std::int64_t> positions = column_positions(*step, *token.span, keys);

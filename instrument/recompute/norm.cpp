@@ -68,7 +68,7 @@ std::vector<OpForm> forms_layer_norm(Values& values, const Op& op, const Tensor&
   for (const int width : widths) {
     for (const int kind : {kRms, kLayer, kL2}) {
       if ((biased && kind != kLayer) || (kind == kL2 && weight != nullptr)) continue;
-      if (stated != nullptr && stated->norm && (*stated->norm == "layer") != (kind == kLayer)) continue;
+      if (stated != nullptr && stated->norm && stated->norm->starts_with("layer") != (kind == kLayer)) continue;
       for (const double eps : kEps) {
         OpForm form;
         form.text = kind == kRms ? "rms norm" : kind == kLayer ? "layer norm" : "l2 norm";

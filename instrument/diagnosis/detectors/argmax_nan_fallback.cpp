@@ -21,8 +21,13 @@ Fallen fallen_of(Survey& survey, const Op& op, const Tensor& logits) {
   const auto tokens = chosen != nullptr && chosen->known && !chosen->stated ? survey.run().values(*chosen) : nullptr;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto row = static_cast<std::int64_t>(i);
-    if (rows[i].nan == 0 || rows[i].finite() > 0 || !survey.facts.live(logits, row)) continue;
+    const RowToken token = survey.run().token_of(logits, row);
+    // Nobody gets the answer of a warm-up.
+    if (rows[i].nan == 0 || rows[i].finite() > 0 || token.span == nullptr || token.span->request < 0) continue;
     const auto at = chosen != nullptr ? survey.run().same_row(logits, row, *chosen) : std::nullopt;
+    const bool refused = tokens && at && *at < static_cast<std::int64_t>(tokens->size()) &&
+                         (*tokens)[static_cast<std::size_t>(*at)] < 0;
+    if (refused) continue;
     if (found.token < 0 && tokens && at && *at < static_cast<std::int64_t>(tokens->size()))
       found.token = static_cast<std::int64_t>((*tokens)[static_cast<std::size_t>(*at)]);
     if (chosen == nullptr || at) found.rows.push_back(row);
@@ -38,7 +43,9 @@ Findings detect_argmax_nan_fallback(Survey& survey) {
   std::int64_t looked_at = 0;
   for (const Op* op : survey.ops(OpKind::argmax)) {
     const Tensor* logits = survey.run().input(*op, "logits");
-    if (logits == nullptr) logits = survey.run().input(*op, "x");
+    for (const std::string_view role : {"probs", "x"}) {
+      if (logits == nullptr) logits = survey.run().input(*op, role);
+    }
     if (logits == nullptr || !logits->known) continue;
     ++looked_at;
     if (logits->health.nan == 0) continue;

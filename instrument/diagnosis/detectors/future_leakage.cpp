@@ -55,9 +55,10 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
       later = true;
       ++leak.later;
       const float value = (*values)[c];
+      if (std::isnan(value)) continue;
       const bool visible = scores ? value > kHidden : value > 0;
       hidden += visible ? 0 : 1;
-      if (!visible || std::isnan(value)) continue;
+      if (!visible) continue;
       ++seen;
       if (leak.row >= 0 && double{value} <= leak.value) continue;
       leak.row = row;
@@ -79,7 +80,7 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
 bool bidirectional(Survey& survey, const std::vector<Leak>& leaks) {
   constexpr double kMany = 0.25;
   const bool everywhere = std::all_of(leaks.begin(), leaks.end(), [](const Leak& leak) {
-    return static_cast<double>(leak.seen) >= kMany * static_cast<double>(leak.later);
+    return static_cast<double>(leak.seen) >= kMany * static_cast<double>(leak.later) && leak.share() >= 0.75;
   });
   if (!everywhere) return false;
   for (const Step& step : survey.run().steps()) {

@@ -72,7 +72,8 @@ Findings detect_kv_scale_locked(Survey& survey) {
   out.excluded(fmt::format("the least headroom of {} is {:.3g}", counted(looked_at, "KV store"), least));
   if (worst == nullptr) return out;
   add_cast_evidence(finding, *worst, clipped);
-  finding.certainty = kShown;
+  // The ledger of a recording says when a scale was set.
+  finding.certainty = locked(*worst) ? kProved + 6 : kShown;
   const Where& at = finding.fault.where;
   finding.fault.summary = fmt::format(
       "the {} scale of layer {} was set where the largest value was {:.4g} ({}) and clips here, where it is {:.4g}: "

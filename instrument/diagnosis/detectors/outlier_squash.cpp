@@ -33,7 +33,9 @@ bool squashes(Survey& survey, const Cast& cast) {
     const bool fits = cast.headroom() == 0 || (cast.headroom() > 0.9 && cast.headroom() <= kRoomiest);
     const bool underflows =
         of_nonzero(cast, cast.lost) >= kLostShare || of_nonzero(cast, cast.lost + cast.coarse) >= kCoarseShare;
-    return fits && underflows && cast.absmax >= kOutlierRatio * cast.median;
+    // Of a recording's cast the median is known by the smallest code alone, which is above it.
+    const double ratio = cast.ledger != nullptr ? kOutlierRatio / 2 : kOutlierRatio;
+    return fits && underflows && cast.absmax >= ratio * cast.median;
   }
   const double largest = double{info(cast.format).max_finite};
   const bool reaches = cast.top > 0 || double{survey.run().tensor(cast.codes)->health.absmax} >= 0.5 * largest;

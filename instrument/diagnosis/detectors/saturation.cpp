@@ -30,7 +30,8 @@ Findings detect_saturation(Survey& survey) {
   for (std::size_t i = 0; i < survey.casts.size(); ++i) {
     const Cast& cast = survey.casts[i];
     largest_share = std::max(largest_share, cast.share(cast.top));
-    if (!cast.clips() && !heaps_up(cast)) continue;
+    // What does not saturate is another fault.
+    if (cast.bad_of_finite > 0 || (!cast.clips() && !heaps_up(cast))) continue;
     const auto& rows = cast.clipped_rows.empty() ? cast.top_rows : cast.clipped_rows;
     if (worst == nullptr) finding = finding_at(survey, *survey.run().tensor(cast.codes), rows);
     if (worst == nullptr || cast.share(cast.top) > worst->share(worst->top)) worst = &cast;

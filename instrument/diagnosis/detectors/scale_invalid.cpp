@@ -168,6 +168,7 @@ Findings detect_scale_invalid(Survey& survey) {
         const Tensor* source = of.empty() ? run.input(op, "x") : run.input(op, of);
         const Tensor* codes = of.empty() ? (op.kind == OpKind::dequantise ? run.input(op, "codes") : run.result(op)) : source;
         if (op.kind == OpKind::kv_store) codes = run.output(op, of + "_cache");
+        if (op.kind == OpKind::kv_store && codes == nullptr) codes = run.output(op, of + "_codes");
         if (op.kind == OpKind::kv_read) codes = run.input(op, of + "_cache");
         const bool second = input.role == "weight_scale_2";
         std::optional<Invalid> invalid;

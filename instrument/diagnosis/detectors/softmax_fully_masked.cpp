@@ -27,6 +27,15 @@ std::int64_t empty_heads(Survey& survey, const Tensor& scores, std::int64_t row)
   return empty;
 }
 
+/// Whether the op itself says that a row has no key: of a window that begins behind it, of a grammar without a token.
+bool stated_empty(const Op& op, std::int64_t row) {
+  if (const auto* softmax = op.get<SoftmaxAttributes>()) {
+    return softmax->first_key && softmax->first_position && *softmax->first_key > *softmax->first_position + row;
+  }
+  const auto* tokens = op.get<TokenSoftmaxAttributes>();
+  return tokens != nullptr && tokens->legal == 0;
+}
+
 /// Whether the mask of an op hides every key from a row of somebody.
 bool masked_away(Survey& survey, const Op& op, const Tensor& out, std::int64_t row) {
   RunView& run = survey.run();
@@ -56,7 +65,7 @@ Emptied emptied(Survey& survey, const Op& op, const Tensor& out, const std::vect
   for (const std::int64_t row : rows) {
     const auto from = scores != nullptr && scores->known ? survey.run().same_row(out, row, *scores) : std::nullopt;
     const std::int64_t heads = from ? empty_heads(survey, *scores, *from) : 0;
-    const bool mask = heads == 0 && masked_away(survey, op, out, row);
+    const bool mask = heads == 0 && (stated_empty(op, row) || masked_away(survey, op, out, row));
     if (heads == 0 && !mask) continue;
     found.rows.push_back(row);
     found.heads = std::max(found.heads, heads);

@@ -36,7 +36,7 @@ bool cancels(const RowStatistics& row, double u) { return row.variance <= 16 * u
 
 bool subtracts_mean(Survey& survey, const Op& op) {
   const auto* stated = op.get<NormAttributes>();
-  if (stated != nullptr && stated->norm) return *stated->norm == "layer";
+  if (stated != nullptr && stated->norm) return stated->norm->starts_with("layer");
   return survey.run().input(op, "bias") != nullptr || op.name.find("rms") == std::string::npos;
 }
 

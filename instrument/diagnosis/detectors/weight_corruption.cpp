@@ -128,6 +128,116 @@ void look_for_outlier(Survey& survey, const Used& used, Findings& out) {
   out.found.push_back(std::move(finding));
 }
 
+// A flipped exponent bit makes a value at least 2^16 times another; nothing in trained weights stands so alone.
+constexpr double kLone = 65536;
+// Codes without their scale are larger by the scale's inverse, which is in the thousands for trained weights in e4m3.
+constexpr double kUnscaled = 256;
+
+double root_mean_square(const Health& health) { return std::sqrt(health.sum_sq / static_cast<double>(health.count)); }
+
+/// Of all elements but the largest; where their squares vanish in the sum's rounding, what it is at most.
+double rms_of_rest(const Health& health) {
+  constexpr double kRounding = 1e-13;  // of a sum of some thousand squares in double
+  const double square = double{health.absmax} * double{health.absmax};
+  const auto rest = static_cast<double>(health.count) - 1;
+  return rest < 1 ? 0 : std::sqrt(std::max(kRounding * square, health.sum_sq - square) / rest);
+}
+
+/// The extreme of the other sign.
+double other_extreme(const Health& health) {
+  return std::abs(double{health.absmax == health.max ? health.min : health.max});
+}
+
+bool lone_outlier(const Health& health) {
+  if (health.bad() > 0 || health.count < 64) return false;
+  const double rest = std::max(rms_of_rest(health), other_extreme(health));
+  return other_extreme(health) > 0 && double{health.absmax} >= kLone * rest;
+}
+
+/// "q_proj.weight" of "layers.3.q_proj.weight"; empty outside the layers.
+std::string_view kind_of(std::string_view name) {
+  if (!name.starts_with("layers.")) return {};
+  name.remove_prefix(std::string_view("layers.").size());
+  return name.substr(std::min(name.size(), name.find('.') + 1));
+}
+
+/// The largest root mean square of the same weight in other layers; 0 when there is none.
+double peers_rms(std::span<const WeightRow> weights, const WeightRow& weight) {
+  double largest = 0;
+  for (const WeightRow& other : weights) {
+    if (other.name == weight.name || kind_of(other.name) != kind_of(weight.name)) continue;
+    if (other.health.count > 0 && other.health.bad() == 0) largest = std::max(largest, root_mean_square(other.health));
+  }
+  return largest;
+}
+
+/// The 8-bit format whose codes a weight holds unscaled: its largest value is the format's, and the same weight of every
+/// other layer is far smaller.
+std::optional<Format> unscaled_codes(const WeightRow& weight, double peers) {
+  if (!(peers > 0) || weight.health.bad() > 0 || root_mean_square(weight.health) < kUnscaled * peers) return std::nullopt;
+  for (const Format format : {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz}) {
+    if (weight.health.absmax == info(format).max_finite) return format;
+  }
+  return std::nullopt;
+}
+
+/// The first output of an op that reads a weight which is more than the rest of the weight could have made.
+const Tensor* harmed(Survey& survey, const WeightRow& weight, double rest) {
+  RunView& run = survey.run();
+  for (const Step& step : run.steps()) {
+    for (const Op& op : run.content(step.id).ops) {
+      const bool reads = std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& one) { return one.weight == weight.name; });
+      const Tensor* x = reads ? run.input(op, "x") : nullptr;
+      for (const TensorId id : reads ? op.outputs : std::vector<TensorId>{}) {
+        const Tensor* output = run.tensor(id);
+        if (output == nullptr) continue;
+        const double bound = x != nullptr ? double{x->health.absmax} * rest * static_cast<double>(weight.columns)
+                                          : double{weight.health.absmax} / 2;
+        if (output->health.bad() > 0 || double{output->health.absmax} > bound) return output;
+      }
+    }
+  }
+  return nullptr;
+}
+
+/// Weights of a recording, of which the health alone is kept.
+void look_at_rows(Survey& survey, Findings& out) {
+  const std::span<const WeightRow> weights = survey.run().weights();
+  for (const WeightRow& weight : weights) {
+    if (weight.health.count == 0) continue;
+    const bool lone = lone_outlier(weight.health);
+    const double peers = lone || kind_of(weight.name).empty() ? 0 : peers_rms(weights, weight);
+    const auto format = lone ? std::nullopt : unscaled_codes(weight, peers);
+    const Tensor* output = lone || format ? harmed(survey, weight, lone ? rms_of_rest(weight.health) : peers) : nullptr;
+    if (output == nullptr) continue;
+    Finding finding = finding_at(survey, *output);
+    finding.certainty = kProved;
+    finding.fault.fix = "load the weight again and compare its hash with the checkpoint's";
+    finding.fault.evidence = {{"weight", weight.name}, {"largest", double{weight.health.absmax}}};
+    if (lone) {
+      const double other = other_extreme(weight.health);
+      finding.fault.evidence.push_back({"ratio", double{weight.health.absmax} / other});
+      finding.fault.summary = fmt::format(
+          "one of {} elements of {} is {:.6g} in magnitude where the extreme of the other sign is {:.6g}, as a flipped "
+          "exponent bit makes it; {} reaches {:.6g}",
+          weight.health.count, weight.name, weight.health.absmax, other, finding.fault.tensor, output->health.absmax);
+    } else {
+      finding.fault.fix = "look for the weight's scale under another name in the checkpoint, and multiply by it when loading";
+      finding.fault.evidence.push_back({"ratio", root_mean_square(weight.health) / peers});
+      finding.fault.summary = fmt::format(
+          "the largest element of {} is exactly {:g}, as {} codes have it, and its root mean square {:.4g} is {:.0f} times "
+          "that of any other layer: its scale was not applied",
+          weight.name, weight.health.absmax, name(*format), root_mean_square(weight.health),
+          root_mean_square(weight.health) / peers);
+    }
+    for (std::size_t i = 0; i < survey.births.size(); ++i) {
+      if (survey.births[i].op == output->op) finding.explains.push_back({Symptom::Kind::birth, i});
+    }
+    finding.fault.breaks = !finding.explains.empty();
+    out.found.push_back(std::move(finding));
+  }
+}
+
 /// Rows of zeros, and blocks of them, of one weight.
 struct Zeros {
   std::vector<std::int64_t> rows;
@@ -229,6 +339,7 @@ Findings detect_weight_corruption(Survey& survey) {
     look_for_outlier(survey, used, out);
   }
   look_for_zeros(survey, weights, out);
+  look_at_rows(survey, out);
   merge_alike(out.found);
   if (weights.empty() && survey.run().weights().empty()) {
     out.not_in_dump("no weight was dumped: dump the checkpoint beside the activations");
