@@ -173,6 +173,7 @@ TEST_F(DiagnoseDumps, CounterfactualsAreOfRecordings) {
 TEST_F(DiagnoseDumps, WhyBeginsAtTheFirstBadElement) {
   const auto path = json("why one", 0);
   EXPECT_EQ(path["schema"], "nanscope.why/1");
+  ASSERT_FALSE(path["hops"].empty());
   EXPECT_THAT(path["hops"][0]["tensor"].get<std::string>(), HasSubstr("layers.0.input_layernorm.output"));
   EXPECT_EQ(path["hops"][0]["channels"], nlohmann::json({2, 2})) << "the channel of the NaN weight";
   EXPECT_TRUE(path["hops"][0]["bad"].get<bool>());
