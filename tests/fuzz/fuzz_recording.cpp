@@ -1,6 +1,7 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include "core/place.h"
 #include "core/recording/reader.h"
 #include "core/recording/writer.h"
+#include "core/run/recording_view.h"
 #include "tests/fuzz/allocation_limit.h"
 
 /// The reader of recordings on hostile bytes. An even first byte: the rest is the file. An odd one:
@@ -40,7 +42,10 @@ void write_sample(const fs::path& path) {
   auto writer = RecordingWriter::create(path, RunInfo{}).value();
   writer->add(RequestRow{0, "r", "[]", {1, 2}, 0, {3}, "!"});
   for (std::int64_t step = 1; step <= 3; ++step) {
-    writer->add(StepRow{step, 0, step - 1, StepKind::prefill, 0, 4, 4});
+    StepRow row{step, 0, step - 1, StepKind::prefill, 0, 4, 4};
+    row.batch = 2;
+    row.spans = {{0, step - 1, 0, 2, 0, 2}, {1, step - 1, 3, 1, 5, 6}};
+    writer->add(row);
     for (std::int64_t op = step * 4 - 3; op <= step * 4; ++op) {
       const InputRow inputs[] = {{op, "x", op - 1, ""}, {op, "weight", 0, "w"}};
       writer->add(OpRow{op, step, op % 4 - 1, "norm", "layer_norm", "{}"}, inputs);
@@ -50,6 +55,8 @@ void write_sample(const fs::path& path) {
       tensor.tokens = 4;
       tensor.channels = 600;
       tensor.health.nan = op > 6 ? 1 : 0;
+      tensor.axis = static_cast<Axis>(op % 7);
+      tensor.sequence = op % 3 - 1;
       writer->add(
           tensor,
           {std::vector<Health>(4), std::vector<Health>(static_cast<std::size_t>(level_shape(4, 600, 0).tiles()))},
@@ -68,6 +75,7 @@ void write_sample(const fs::path& path) {
     writer->add(KernelRow{step, "k", 1, 2, "{}"});
     if (!writer->commit_step()) std::abort();
   }
+  writer->add(RunNote{"t", "note"});
   writer->add(WeightRow{"w", Format::f32, 2, 2, 1, Health{}});
   if (!writer->finish(12)) std::abort();
 }
@@ -97,6 +105,24 @@ const std::vector<char>& base_image() {
   return image;
 }
 
+/// Whose rows the tensors' rows are said to be.
+void look_at_rows(const Recording& recording) {
+  RecordingRun rows(recording);
+  NoTensors nothing;
+  RecordingView view(rows, nothing);
+  for (const Step& step : view.steps()) {
+    if (step.id > 8) break;
+    const StepContent& content = view.content(step.id);
+    for (std::size_t i = 0; i < std::min<std::size_t>(content.tensors.size(), 16); ++i) {
+      const Tensor& tensor = content.tensors[i];
+      for (const std::int64_t row : {std::int64_t{0}, tensor.tokens - 1, tensor.tokens}) {
+        const RowToken token = view.token_of(tensor, row);
+        if (token.span != nullptr) std::ignore = view.row_at(tensor, *token.span, token.position);
+      }
+    }
+  }
+}
+
 void read_everything(const fs::path& path) {
   auto recording = Recording::open(path);
   if (!recording) return;
@@ -111,6 +137,8 @@ void read_everything(const fs::path& path) {
   std::ignore = recording->tokens(0);
   std::ignore = recording->kernels();
   std::ignore = recording->events();
+  std::ignore = recording->notes();
+  look_at_rows(*recording);
   OpFilter ops;
   ops.limit = 50;
   std::ignore = recording->for_each_op(ops, [&](const OpRow& op) {

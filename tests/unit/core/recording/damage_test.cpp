@@ -64,6 +64,7 @@ Status read_all(const fs::path& path) {
   note(recording->tokens(0));
   note(recording->kernels());
   note(recording->events());
+  note(recording->notes());
   const auto tensors = recording->tensors();
   note(tensors);
   for (const TensorRow& tensor : tensors.value_or(std::vector<TensorRow>{})) {
@@ -112,7 +113,7 @@ TEST_F(Damage, WhatIsNoRecordingIsSaidInOneLine) {
 
 TEST_F(Damage, NewerSchemaNamesBothVersions) {
   sql(path_, "PRAGMA user_version = 7");
-  EXPECT_THAT(open_error(path_), HasSubstr("schema 7, this one reads up to 1"));
+  EXPECT_THAT(open_error(path_), HasSubstr("schema 7, this one reads up to 2"));
 }
 
 TEST_F(Damage, AlteredSchemaIsRefused) {
@@ -121,7 +122,7 @@ TEST_F(Damage, AlteredSchemaIsRefused) {
   sql(path_, "CREATE VIEW kernels AS SELECT 1");
   EXPECT_THAT(open_error(path_), HasSubstr("'kernels' is missing"));
   sql(path_, "DROP VIEW kernels; CREATE TABLE kernels (id)");
-  EXPECT_THAT(open_error(path_), HasSubstr("not defined as schema 1"));
+  EXPECT_THAT(open_error(path_), HasSubstr("not defined as schema 2"));
 }
 
 TEST_F(Damage, RowsThatContradictThemselvesAreNotBelieved) {
@@ -144,6 +145,21 @@ TEST_F(Damage, RowsThatContradictThemselvesAreNotBelieved) {
   EXPECT_THAT(with("UPDATE detail SET levels = 4000000000 WHERE tensor = 3"), HasSubstr("tiles"));
   EXPECT_THAT(with("UPDATE chunks SET data = zeroblob(5) WHERE id = 3 << 16"), HasSubstr("5 bytes instead of 12000"));
   EXPECT_THAT(with("UPDATE steps SET kind = 'sideways'"), HasSubstr("sideways"));
+  EXPECT_THAT(with("UPDATE steps SET batch = 0 WHERE id = 2"), HasSubstr("5 rows in a batch of 0"));
+  EXPECT_THAT(with("UPDATE steps SET tokens = -4 WHERE id = 2"), HasSubstr("-4 rows"));
+  EXPECT_THAT(with("UPDATE steps SET placed = 2"), HasSubstr("2 where 0 or 1"));
+  EXPECT_THAT(with("UPDATE spans SET row_count = 6 WHERE step = 2"), HasSubstr("step 2 of 5 rows has a sequence of 6"));
+  EXPECT_THAT(with("UPDATE spans SET first_row = 5 WHERE step = 2"), HasSubstr("5 rows from row 5"));
+  EXPECT_THAT(with("UPDATE spans SET first_row = -1 WHERE step = 2"), HasSubstr("from row -1"));
+  EXPECT_THAT(with("UPDATE spans SET first_row = 1 << 62, row_count = 1 << 62"), HasSubstr("has a sequence"));
+  EXPECT_THAT(with("UPDATE spans SET context = -1 WHERE step = 2"), HasSubstr("has a sequence"));
+  EXPECT_THAT(with("INSERT INTO spans SELECT 99, 0, 0, 0, 0, 1, 0, 1"), HasSubstr("a sequence without its step"));
+  EXPECT_THAT(with("UPDATE tensors SET axis = 'columns' WHERE id = 3"), HasSubstr("unexpected word 'columns'"));
+  EXPECT_THAT(with("UPDATE tensors SET sequence = -2 WHERE id = 3"), HasSubstr("tensor 3 is of sequence -2"));
+  EXPECT_THAT(with("UPDATE tensors SET guessed = 2 WHERE id = 3"), HasSubstr("2 where 0 or 1"));
+  EXPECT_THAT(with("UPDATE tensors SET known = 0 WHERE id = 3"), HasSubstr("of 12 tensors"));
+  EXPECT_THAT(with("UPDATE ops SET by_name = -1 WHERE id = 3"), HasSubstr("-1 where 0 or 1"));
+  EXPECT_THAT(with("UPDATE ops SET step = 99 WHERE id = 3"), HasSubstr("an op without its step"));
   EXPECT_THAT(with("UPDATE ops SET inputs = '[[1,2]]'"), HasSubstr("inputs of op"));
   EXPECT_THAT(with("UPDATE ops SET inputs = '['"), HasSubstr("inputs of op"));
   EXPECT_THAT(with("UPDATE progress SET ops = 13"), HasSubstr("12 of 13 ops"));

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "tests/unit/core/recording/sample.h"
 
 namespace nanscope {
@@ -251,6 +254,112 @@ TEST(RoundTrip, EveryRowTypeInMemory) {
   expect_ledgers(*r, e);
   EXPECT_EQ(r->state().value(), RunState::complete);
   EXPECT_EQ(r->path(), ":memory:");
+}
+
+/// Two sequences in a step of another rank, padding between them; what stands before every step; what was never dumped.
+void add_batch(RecordingWriter& writer) {
+  OpRow parameter{1, 0, -1, "lm_head.weight", "parameter", "{}"};
+  writer.add(parameter, {});
+  TensorRow weight{1, 1, "weight", Format::bf16, 4, 2, 1, 0, 3, false, sample::health(1)};
+  weight.axis = Axis::none;
+  weight.name = "model/lm_head.weight";
+  writer.add(weight);
+  StepRow step{3, 0, 0, StepKind::decode, 0, 6, 0};
+  step.rank = 1;
+  step.batch = 2;
+  step.run = "b";
+  step.pass = "rank1/step_003";
+  step.placed = false;
+  step.spans = {{7, 2, 0, 2, 9, 11}, {8, 0, 4, 1, 0, 1}};
+  writer.add(step);
+  OpRow op{2, 3, -1, "lm_head", "gemm", "{}"};
+  op.by_name = false;
+  const InputRow inputs[] = {{2, "weight", 1, ""}};
+  writer.add(op, inputs);
+  TensorRow out{2, 2, "out", Format::f32, 2, 4, 1, 0, 4, false, sample::health(2)};
+  out.axis = Axis::ends;
+  out.guessed = true;
+  out.health.sum = std::numeric_limits<double>::quiet_NaN();
+  writer.add(out);
+  TensorRow unknown{3, 2, "hidden", Format::f32, 1, 4, 1, 5, 0, false, empty_health()};
+  unknown.axis = Axis::part;
+  unknown.sequence = 1;
+  unknown.known = false;
+  writer.add(unknown);
+  TensorRow stated{4, 2, "stats", Format::f32, 6, 4, 1, 0, 0, false, sample::health(4)};
+  stated.stated = true;
+  writer.add(stated);
+  StepRow nobody{4, 0, 0, StepKind::prefill, 0, 2, 0};
+  nobody.spans.emplace();
+  writer.add(nobody);
+  writer.add(RunNote{"model/odd", "its name says nothing that is known"});
+  writer.set_expected_tensors(9);
+}
+
+TEST(RoundTrip, SequencesRanksAndWhatWasNotDumped) {
+  auto writer = RecordingWriter::create_in_memory(sample::run_info()).value();
+  add_batch(*writer);
+  ASSERT_TRUE(writer->commit_step());
+  const auto r = writer->finish_in_memory();
+  ASSERT_TRUE(r) << r.error().message;
+  EXPECT_EQ(r->schema(), 2U);
+  const auto whole = r->check();
+  EXPECT_TRUE(whole) << whole.error().message;
+
+  const std::vector<StepRow> steps = r->steps().value();
+  ASSERT_EQ(steps.size(), 2U);
+  const StepRow& step = steps[0];
+  EXPECT_EQ(step.rank, 1);
+  EXPECT_EQ(step.batch, 2);
+  EXPECT_EQ(step.run, "b");
+  EXPECT_EQ(step.pass, "rank1/step_003");
+  EXPECT_FALSE(step.placed);
+  EXPECT_EQ(step.tokens, 6);
+  ASSERT_EQ(step.spans->size(), 2U);
+  EXPECT_EQ(step.request, 7) << "the first sequence's";
+  EXPECT_EQ(step.index, 2);
+  EXPECT_EQ(step.first_token, 9);
+  EXPECT_EQ(step.context, 11);
+  const Span& second = step.spans->back();
+  EXPECT_EQ(second.request, 8);
+  EXPECT_EQ(second.index, 0);
+  EXPECT_EQ(second.row, 4);
+  EXPECT_EQ(second.rows, 1);
+  EXPECT_EQ(second.first_token, 0);
+  EXPECT_EQ(second.context, 1);
+  EXPECT_TRUE(steps[1].spans->empty()) << "rows of nobody";
+  EXPECT_EQ(r->find_step(8, 0).value()->id, 3) << "by its second sequence";
+  EXPECT_EQ(r->steps(8).value().size(), 1U);
+  EXPECT_EQ(r->step(3).value().spans->size(), 2U);
+
+  OpFilter before;
+  before.step = 0;
+  ASSERT_EQ(r->ops(before).value().size(), 1U);
+  EXPECT_EQ(r->ops(before).value()[0].name, "lm_head.weight");
+  TensorFilter parameters;
+  parameters.step = 0;
+  ASSERT_EQ(r->tensors(parameters).value().size(), 1U);
+  EXPECT_EQ(r->tensors(parameters).value()[0].axis, Axis::none);
+  EXPECT_EQ(r->tensors(parameters).value()[0].name, "model/lm_head.weight");
+  EXPECT_FALSE(r->op(2).value().by_name);
+  EXPECT_EQ(r->inputs_of(2).value()[0].tensor, 1);
+
+  const auto tensors = r->tensors_of(2).value();
+  ASSERT_EQ(tensors.size(), 3U);
+  EXPECT_EQ(tensors[0].axis, Axis::ends);
+  EXPECT_TRUE(tensors[0].guessed);
+  EXPECT_TRUE(std::isnan(tensors[0].health.sum));
+  EXPECT_EQ(tensors[1].axis, Axis::part);
+  EXPECT_EQ(tensors[1].sequence, 1);
+  EXPECT_FALSE(tensors[1].known);
+  EXPECT_TRUE(tensors[2].stated);
+  EXPECT_FALSE(tensors[2].axis) << "not said";
+
+  const auto notes = r->notes().value();
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0].tensor, "model/odd");
+  EXPECT_EQ(r->counts()->tensors, 3) << "without the one that was never dumped";
+  EXPECT_EQ(r->counts()->expected_tensors, 9);
 }
 
 }  // namespace

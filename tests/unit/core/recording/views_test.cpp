@@ -83,6 +83,7 @@ class Views : public testing::Test {
     writer->add(KvRow{1, 4, -1, 12, 3, 9, 10, KvAction::written, "attention", Format::e4m3});
     writer->add(TokenRow{4, 12, 7, "hi", TokenSource::prompt});
     writer->add(KernelRow{1, "norm", 1000, 2500, "{}"});
+    writer->add(RunNote{"model/odd", "not understood"});
     ASSERT_TRUE(writer->commit_step());
     const auto finished = writer->finish(5);
     ASSERT_TRUE(finished) << finished.error().message;
@@ -106,6 +107,11 @@ class Views : public testing::Test {
 TEST_F(Views, CompletenessInWords) {
   EXPECT_THAT(query("SELECT state, completeness FROM v_completeness"),
               ElementsAre("complete|2 of 5 expected ops captured"));
+}
+
+TEST_F(Views, StepsWithTheirSequences) {
+  EXPECT_THAT(query("SELECT * FROM v_steps"), ElementsAre("1|prefill|0|||3|1|4|0|0..2|10..12|13"));
+  EXPECT_THAT(query("SELECT * FROM v_notes"), ElementsAre("1|model/odd|not understood"));
 }
 
 TEST_F(Views, OpsWithTheirPlaces) {

@@ -140,6 +140,14 @@ TEST(Writer, RowsThatContradictThemselvesAreLatchedErrors) {
   expect_refused("7 bytes for 2 x 600", [&](auto& w) { w.add(tensor, {}, sample::noise(7, 0)); });
   expect_refused("never added", [&](auto& w) { w.add_bytes(9, sample::noise(7, 0)); });
   expect_refused("its shape needs 4800", [&](auto& w) { w.add_bytes(5, sample::noise(7, 0)); });
+  expect_refused("4096 bytes where 4800 are left", [&](auto& w) { w.add_part(5, sample::noise(4096, 0)); });
+  expect_refused("a sequence of 2 rows from row 3 in 4 rows", [&](auto& w) {
+    StepRow step;
+    step.id = 9;
+    step.tokens = 4;
+    step.spans = {{0, 0, 3, 2, 0, 2}};
+    w.add(step);
+  });
   expect_refused("logical order", [&](auto& w) {
     tensor.id = 4;
     w.add(tensor);
@@ -203,6 +211,43 @@ TEST(Writer, LargeTensorsAreCutIntoChunks) {
   EXPECT_TRUE(sample::same(recording.tiles(1, 1)->tiles, merge_level(detail, shape)));
   EXPECT_EQ(recording.tiles(1, 5)->tiles.size(), 1U);
   EXPECT_TRUE(sample::same(recording.tiles(1, 0)->tiles, detail));
+}
+
+/// A tensor of 2 MiB and 4 bytes, in three parts.
+void add_in_parts(RecordingWriter& writer, const std::vector<std::byte>& bytes, int parts) {
+  StepRow step;
+  step.id = 1;
+  writer.add(step);
+  OpRow op;
+  op.id = op.step = 1;
+  writer.add(op, {});
+  TensorRow tensor;
+  tensor.id = tensor.op = 1;
+  tensor.tokens = 1;
+  tensor.channels = static_cast<std::int64_t>(bytes.size() / 4);
+  writer.add(tensor);
+  for (int part = 0; part < parts; ++part) {
+    const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(part) * (1 << 20);
+    writer.add_part(1, {begin, bytes.end() - begin > (1 << 20) ? begin + (1 << 20) : bytes.end()});
+  }
+}
+
+TEST(Writer, LargeTensorsMayComeInParts) {
+  const auto bytes = sample::noise((2 << 20) + 4, 5);
+  auto writer = RecordingWriter::create_in_memory({}).value();
+  add_in_parts(*writer, bytes, 3);
+  const auto recording = writer->finish_in_memory();
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_EQ(recording->tensor_bytes(1).value().value(), bytes);
+  EXPECT_EQ(recording->counts()->stored_tensors, 1);
+}
+
+TEST(Writer, HalfATensorIsNotARecording) {
+  auto writer = RecordingWriter::create_in_memory({}).value();
+  add_in_parts(*writer, sample::noise((2 << 20) + 4, 5), 2);
+  const auto recording = writer->finish_in_memory();
+  ASSERT_FALSE(recording);
+  EXPECT_THAT(recording.error().message, HasSubstr("2097152 of 2097156 bytes"));
 }
 
 TEST(Writer, TilesOfManyNarrowTokensAreStoredFromLevelOne) {

@@ -116,6 +116,36 @@ void expect_alike(RunView& dump, RunView& recording) {
   EXPECT_EQ(recording.requests().size(), dump.requests().size());
 }
 
+/// What a window or a report reads.
+void expect_alike_rows(RunData& dump, RunData& recording) {
+  EXPECT_EQ(dump.counts().ops, recording.counts().ops);
+  EXPECT_EQ(dump.counts().tensors, recording.counts().tensors);
+  EXPECT_EQ(dump.counts().stored_tensors, recording.counts().stored_tensors);
+  const auto names = [](RunData& run) {
+    std::vector<std::string> all;
+    run.each_op_name([&](const OpRow& op) {
+      all.push_back(std::to_string(op.id) + ' ' + op.name);
+      return true;
+    });
+    run.each_glance({}, [&](const TensorGlance& glance) {
+      all.push_back(std::to_string(glance.id) + ' ' + glance.role + ' ' + std::to_string(glance.health.bad()));
+      return true;
+    });
+    return all;
+  };
+  EXPECT_EQ(names(dump), names(recording));
+  TensorFilter bad;
+  bad.bad_only = true;
+  bad.limit = 3;
+  const std::vector<TensorRow> was = dump.tensors(bad);
+  const std::vector<TensorRow> is = recording.tensors(bad);
+  ASSERT_EQ(was.size(), is.size());
+  for (std::size_t i = 0; i < was.size(); ++i) {
+    EXPECT_EQ(was[i].id, is[i].id);
+    if (!was[i].stated) EXPECT_EQ(dump.hash(was[i]), recording.hash(is[i])) << "hashed when it is asked for";
+  }
+}
+
 class Attach : public testing::Test {
  protected:
   void write(const std::string& key, std::vector<std::int64_t> shape, const std::vector<float>& values) {
@@ -143,6 +173,12 @@ class Attach : public testing::Test {
     {
       DumpRun run((*dump)->dump(), **dump);
       expect_alike(run, again.view);
+      // The rows of a view are those of its recording.
+      ViewRows rows(run);
+      ViewTensors tensors(run);
+      RecordingView through(rows, tensors);
+      expect_alike(run, through);
+      expect_alike_rows(rows, again.rows);
     }
     DumpRun run((*dump)->dump(), **dump);
     Reread fresh(recording_);
