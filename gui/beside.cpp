@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/run/recording_view.h"
 #include "gui/controls.h"
 #include "gui/drawn.h"
 
@@ -30,15 +31,24 @@ Result<PreparedPtr> put(RunFacts& facts, const BesideRunPtr& run) {
   return PreparedPtr{};
 }
 
-Result<PreparedPtr> part(RunFacts& facts) {
-  if (facts.beside() == nullptr) return std::make_shared<const Divergence>();
-  Result<Divergence> found = find_divergence(facts.view(), facts.beside()->view());
+Result<PreparedPtr> answer(Result<Divergence> found) {
   if (!found) return tl::unexpected(found.error());
   return std::make_shared<const Divergence>(std::move(*found));
 }
 
-Result<PreparedPtr> compare(RunFacts& facts) { return facts.difference(); }
+Result<PreparedPtr> part(RunFacts& facts) {
+  if (facts.beside() == nullptr) return std::make_shared<const Divergence>();
+  if (facts.recording() == nullptr || facts.beside()->recording() == nullptr) {
+    return answer(find_divergence(facts.view(), facts.beside()->view()));
+  }
+  // Recordings have hashes: no elements are made again only to say where the first one lies.
+  NoTensors none;
+  RecordingView here(facts.rows(), none);
+  RecordingView there(facts.beside()->rows(), none);
+  return answer(find_divergence(here, there));
+}
 
+Result<PreparedPtr> compare(RunFacts& facts) { return facts.difference(); }
 /// A cross in a square; true when it was pressed.
 bool close_button(const Look& look, Area box) {
   ImGui::SetCursorScreenPos(box.min());

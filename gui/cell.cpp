@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/run/run_view.h"
-
 namespace nanscope::gui {
 
 Cell cell_of(const Health& health, double headroom) {
@@ -19,8 +17,8 @@ Cell cell_of(const Health& health, double headroom) {
   return static_cast<Cell>(kHealthyFirst + static_cast<int>(std::clamp(step, 0.0, kHealthySteps - 1.0)));
 }
 
-Cell cell_of(const Health& health, std::string_view role, double headroom) {
-  if (health.neg_inf == 0 || !may_hide(role)) return cell_of(health, headroom);
+Cell cell_of(const Health& health, bool hides, double headroom) {
+  if (health.neg_inf == 0 || !hides) return cell_of(health, headroom);
   Health shown = health;
   shown.neg_inf = 0;
   return cell_of(shown, headroom);

@@ -32,8 +32,8 @@ inline constexpr double kLowHeadroomBelow = 1.25;
 
 /// `headroom`: largest finite value over largest |x|, 0 when it means nothing for these elements.
 Cell cell_of(const Health& health, double headroom);
-/// The same of an output of this role, whose headroom means nothing: -Inf that hides something is not bad.
-Cell cell_of(const Health& health, std::string_view role, double headroom = 0);
+/// The same where -Inf hides something from somebody (Tensor::hides) and is not bad.
+Cell cell_of(const Health& health, bool hides, double headroom);
 
 /// Largest |x| at the lower end of a healthy cell's step.
 double magnitude_of(Cell cell);

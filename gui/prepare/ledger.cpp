@@ -15,6 +15,7 @@
 #include "instrument/diagnosis/casts.h"
 #include "instrument/recompute/arithmetic.h"
 #include "instrument/recompute/recompute.h"
+#include "scenarios/report/text.h"
 
 namespace nanscope::gui {
 namespace {
@@ -215,7 +216,7 @@ class LedgerMaker {
     row.headroom = seen && cast.reach > 0 ? cast.headroom() : std::numeric_limits<double>::quiet_NaN();
     const Tensor* scale = run_.tensor(cast.scale);
     entry.origin = cast.implied        ? "not dumped: it is the one that codes and source show"
-                   : scale != nullptr ? "taken from " + facts_.name_of(*scale)
+                   : scale != nullptr ? "taken from " + report::printable(facts_.name_of(*scale), {})
                                       : "not dumped";
     entry.name = name_of(row.layer, row.target);
     entry.elements = static_cast<std::uint64_t>(cast.elements);

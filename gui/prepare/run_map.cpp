@@ -301,9 +301,12 @@ class RunMapMaker::Impl {
     if (!scales_) scales_.emplace(view_);
     return *scales_;
   }
-  template <class AnyTensor>
-  Cell cell(const AnyTensor& tensor, const Health& health) {
-    return cell_of(health, tensor.role, headroom(tensor.op, tensor.role, tensor.format, health));
+  Cell cell(const TensorGlance& tensor, const Health& health) {
+    return cell_of(health, may_hide(tensor.role), headroom(tensor.op, tensor.role, tensor.format, health));
+  }
+  Cell cell(const Tensor& tensor, const Health& health) {
+    return cell_of(health, tensor.hides || may_hide(tensor.role),
+                   headroom(tensor.op, tensor.role, tensor.format, health));
   }
   Cell whole_cell(const TensorGlance& tensor) { return cell(tensor, tensor.health); }
 

@@ -116,11 +116,13 @@ void tell_coverage(const Diagnosis& diagnosis, Story& story) {
   }
   const Completeness& whole = diagnosis.completeness;
   if (whole.interrupted) {
+    const std::string place = whole.reached.empty() ? "" : " at " + whole.reached + ",";
+    const std::string ops = counted(whole.expected > 0 ? whole.expected : whole.read, "op");
     story.coverage.push_back(whole.expected > 0
-                                 ? fmt::format("The recording ends after {} of {}", whole.read, counted(whole.expected, "op"))
-                                 : fmt::format("The recording ends after {}, before the run did", counted(whole.read, "op")));
-  } else if (whole.expected > 0) {
-    story.coverage.push_back(fmt::format("{} of {} there", whole.read, counted(whole.expected, "op")));
+                                 ? fmt::format("The recording ends{} after {} of {}", place, whole.read, ops)
+                                 : fmt::format("The recording ends{} after {}, before the run did", place, ops));
+  } else if (whole.expected > whole.read) {
+    story.coverage.push_back(fmt::format("{} were read of {} that there should be", whole.read, whole.expected));
   }
   story.notes = diagnosis.notes;
 }

@@ -75,6 +75,20 @@ std::optional<double> stated_scale(const Op& op, const std::string& target) {
   return target == "k" ? store->scale_k : store->scale_v;
 }
 
+/// A scale that was dumped, else what the op states, else what the ledger has.
+void find_scales(RunView& run, Values& values, const Subject& subject, const std::string& target, Storing& storing) {
+  const std::string role = target == "x" ? "scale" : target + "_scale";
+  const auto* store = subject.op.get<KvStoreAttributes>();
+  if (run.input(subject.op, role) == nullptr && store != nullptr && (store->policy || stated_scale(subject.op, target))) {
+    const std::optional<double> stated = stated_scale(subject.op, target);
+    if (stated) storing.grid = ScaleGrid::uniform(*stated);
+    return;
+  }
+  const RowScale scale = row_scale(values, subject.op, role, subject.tensor);
+  storing.grid = scale.grid;
+  storing.by_source_row = scale.by_step_row;
+}
+
 /// The scales that a product multiplies a weight's codes by.
 std::optional<Storing> storing_of_weight(RunView& run, const Tensor& weight) {
   if (!holds_codes(weight.format)) return std::nullopt;
@@ -234,15 +248,7 @@ std::optional<Storing> storing_of(RunView& run, const Subject& subject) {
   PlainArithmetic arithmetic;
   Recomputer recomputer(facts, arithmetic);
   Storing storing;
-  const RowScale scale =
-      row_scale(recomputer.values(), subject.op, target == "x" ? "scale" : target + "_scale", codes);
-  storing.grid = scale.grid;
-  storing.by_source_row = scale.by_step_row;
-  if (!storing.grid) {
-    if (const std::optional<double> stated = stated_scale(subject.op, target)) {
-      storing.grid = ScaleGrid::uniform(*stated);
-    }
-  }
+  find_scales(run, recomputer.values(), subject, target, storing);
   const Tensor* source = run.input(subject.op, target);
   if (source != nullptr && source->known && source->channels == codes.channels) {
     storing.source = *source;

@@ -46,7 +46,7 @@ class SheetMaker {
   const Tensor& tensor() const { return sheet_.subject.tensor; }
   const std::optional<Storing>& storing() const { return sheet_.storing; }
   bool nobodys(std::int64_t row) const { return sheet_.subject.nobodys(row); }
-  bool hides() const { return may_hide(tensor().role); }
+  bool hides() const { return tensor().hides || may_hide(tensor().role); }
 
   void fetch(const TensorSheet* known) {
     if (known != nullptr && known->elements && known->subject.tensor.id == tensor().id) {
@@ -156,7 +156,7 @@ class SheetMaker {
     sheet_.columns = 1;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const bool skipped = !whole && nobodys(static_cast<std::int64_t>(i));
-      sheet_.cells.push_back(skipped ? kAbsent : cell_of(rows[i], tensor().role));
+      sheet_.cells.push_back(skipped ? kAbsent : cell_of(rows[i], hides(), 0));
     }
     sheet_.low = std::pow(10.0, kRampFrom);
     sheet_.high = std::pow(10.0, kRampTo);

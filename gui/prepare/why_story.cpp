@@ -9,6 +9,7 @@
 #include "instrument/diagnosis/facts.h"
 #include "gui/prepare/story.h"
 #include "gui/prepare/subject.h"
+#include "scenarios/report/text.h"
 
 namespace nanscope::gui {
 namespace {
@@ -18,6 +19,9 @@ std::string value_text(float value) {
   if (std::isinf(value)) return value > 0 ? "Inf" : "-Inf";
   return fmt::format("{:.6g}", value);
 }
+
+/// Names in a dump are anybody's.
+std::string shown(const std::string& text) { return report::printable(text, {}); }
 
 std::optional<Selection> target_of(const Hop& hop) {
   // A recording's weights are rows of their own, which no view shows.
@@ -45,10 +49,10 @@ std::string place_of(const Hop& hop) {
 WhyHop told(const Hop& hop) {
   WhyHop out;
   out.kind = hop.kind;
-  out.place = place_of(hop);
+  out.place = shown(place_of(hop));
   out.target = target_of(hop);
   out.bad = hop.bad;
-  out.text = hop.text;
+  out.text = shown(hop.text);
   if (hop.value) out.value = value_text(*hop.value);
   if (hop.code) out.bits = fmt::format("{} {}", name(hop.format), code_text(hop.format, *hop.code));
   for (const Evidence& item : hop.numbers) out.numbers.emplace_back(words(item.name), to_string(item.value));
@@ -105,8 +109,8 @@ std::optional<std::size_t> WhyStory::find(const Selection& selection, std::optio
 
 WhyStory tell_why(RunView& run, const WhyPath& path) {
   WhyStory story;
-  story.conclusion = path.conclusion;
-  story.stopped = path.stopped;
+  story.conclusion = shown(path.conclusion);
+  story.stopped = shown(path.stopped);
   const Where* before = nullptr;
   for (std::size_t i = 0; i < path.hops.size(); ++i) {
     const Hop& hop = path.hops[i];

@@ -133,7 +133,7 @@ class Teller {
   void fact(std::string_view name, std::string_view words) {
     const float indent = px(56);
     label(context_.fonts.small, {left(), y_, indent, line_height()}, context_.theme.muted, name);
-    for (const std::string& words_line : wrap(context_.fonts.small, words, width() - indent)) {
+    for (const std::string& words_line : wrap(context_.fonts.small, printable(words), width() - indent)) {
       label(context_.fonts.small, {left() + indent, y_, width() - indent, line_height()}, context_.theme.text,
             words_line);
       y_ += line_height();
@@ -144,7 +144,7 @@ class Teller {
   Layout lay_out(const StoryLink& link, bool chosen) const {
     Layout layout;
     const bool numbers = !link.evidence.empty();
-    layout.summary = wrap(context_.fonts.small, link.summary, text_width(), chosen || wide_ ? 0 : kMostLines);
+    layout.summary = wrap(context_.fonts.small, printable(link.summary), text_width(), chosen || wide_ ? 0 : kMostLines);
     layout.evidence_beside = numbers && wide_;
     layout.evidence_below = numbers && chosen && !wide_;
     const float lines = static_cast<float>(layout.summary.size());
@@ -224,10 +224,11 @@ class Teller {
     float y = top + px(kPad);
     const Area title{text_left(), y, text_width(), px(kTitle)};
     label(context_.fonts.text, title, theme.text, title_of(link));
-    if (!layout.place_below) label(context_.fonts.mono_small, title, theme.accent, link.place, 1);
+    if (!layout.place_below) label(context_.fonts.mono_small, title, theme.accent, printable(link.place), 1);
     y += px(kTitle);
     if (layout.place_below) {
-      label(context_.fonts.mono_small, {text_left(), y, text_width(), line_height()}, theme.accent, link.place);
+      label(context_.fonts.mono_small, {text_left(), y, text_width(), line_height()}, theme.accent,
+            printable(link.place));
       y += line_height();
     }
     for (const std::string& words_line : layout.summary) {
@@ -281,14 +282,15 @@ class Teller {
     std::vector<std::string> lines;
     for (const std::string_view sentence : sentences) {
       if (sentence.empty()) continue;
-      for (std::string& one : wrap(context_.fonts.small, sentence, wide)) lines.push_back(std::move(one));
+      for (std::string& one : wrap(context_.fonts.small, printable(sentence), wide)) lines.push_back(std::move(one));
     }
     const float height = (1 + (below ? 1 : 0) + static_cast<float>(lines.size())) * line_height() + px(7);
     if (target) go(place, *target, {area_.x + px(6), top, area_.width - px(12), height - px(2)});
     y_ += px(2);
-    label(context_.fonts.small, {x, y_, wide, line_height()}, ink, name);
+    label(context_.fonts.small, {x, y_, wide, line_height()}, ink, printable(name));
     if (below) y_ += line_height();
-    label(context_.fonts.mono_small, {x, y_, wide, line_height()}, context_.theme.accent, place, below ? 0 : 1);
+    label(context_.fonts.mono_small, {x, y_, wide, line_height()}, context_.theme.accent, printable(place),
+          below ? 0 : 1);
     y_ += line_height();
     for (const std::string& one : lines) {
       label(context_.fonts.small, {x, y_, wide + px(4), line_height()}, context_.theme.muted, one);
@@ -348,7 +350,7 @@ class Teller {
 
   void paragraph(std::string_view words) {
     const float x = left() + px(16);
-    for (const std::string& one : wrap(context_.fonts.small, words, area_.right() - px(18) - x)) {
+    for (const std::string& one : wrap(context_.fonts.small, printable(words), area_.right() - px(18) - x)) {
       label(context_.fonts.small, {x, y_, area_.right() - px(14) - x, line_height()}, context_.theme.muted, one);
       y_ += line_height();
     }

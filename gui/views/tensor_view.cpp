@@ -199,7 +199,7 @@ class TensorView final : public View {
 
   /// As its producer wrote it, else its place.
   static std::string named_tensor(const Subject& subject) {
-    return subject.tensor.name.empty() ? to_string(tensor_place(subject)) : subject.tensor.name;
+    return subject.tensor.name.empty() ? to_string(tensor_place(subject)) : printable(subject.tensor.name);
   }
 
   /// Left the outputs of the op, right the head and the ramp.

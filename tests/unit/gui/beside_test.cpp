@@ -36,7 +36,7 @@ RunBuilder run_of(int steps, int odd = -1) {
 }
 
 Divergence divergence(RunBuilder& here, RunBuilder& there) {
-  Result<Divergence> found = find_divergence(BuiltView(here), BuiltView(there));
+  Result<Divergence> found = find_divergence(BuiltView(here.run), BuiltView(there.run));
   EXPECT_TRUE(found) << found.error().message;
   return found ? *std::move(found) : Divergence{};
 }
@@ -161,12 +161,12 @@ TEST_F(RunBeside, TheFactsHoldBothUntilItIsTakenAway) {
   Result<BesideRunPtr> run = changed({"kv.scrub=true"});
   ASSERT_TRUE(run) << run.error().message;
   const fs::path file = (*run)->path;
-  RunFacts facts(*Recording::open(path), {});
+  RunFacts facts(*open_run(path));
   EXPECT_EQ(facts.beside(), nullptr);
   ASSERT_TRUE(facts.put_beside(*run));
   run = fail("the facts hold it");
   ASSERT_NE(facts.beside(), nullptr);
-  EXPECT_EQ(facts.beside()->recording().path(), file);
+  EXPECT_EQ(facts.beside()->path(), file);
   EXPECT_TRUE(facts.beside()->tensors().fetch(1)) << "by a replay of its own";
   auto missing = std::make_shared<BesideRun>();
   missing->path = *folder / "missing.nanscope";

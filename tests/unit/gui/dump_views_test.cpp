@@ -121,26 +121,26 @@ TEST(SheetOfABatch, ShowsPaddingAsWhatIsNobodys) {
   }
   EXPECT_EQ(sheet->numbers.back().name, "padding rows");
   EXPECT_EQ(sheet->numbers.back().value, "2");
-  EXPECT_EQ(to_string(element_place(sheet->subject, 6, 3)), "1/0/0/q_proj.out[0,3]");
-  EXPECT_EQ(to_string(element_place(sheet->subject, 4, 3)), "0/0/0/q_proj.out") << "no token stands there";
-  EXPECT_EQ(row_of(sheet->subject, *parse_place("1/0/0/q_proj.out[1,0]")), 7);
-  EXPECT_EQ(row_of(sheet->subject, *parse_place("0/0/0/q_proj.out[1,0]")), 1);
+  EXPECT_EQ(to_string(element_place(sheet->subject, 6, 3)), "1/0/0/q_proj.q[0,3]");
+  EXPECT_EQ(to_string(element_place(sheet->subject, 4, 3)), "0/0/0/q_proj.q") << "no token stands there";
+  EXPECT_EQ(row_of(sheet->subject, *parse_place("1/0/0/q_proj.q[1,0]")), 7);
+  EXPECT_EQ(row_of(sheet->subject, *parse_place("0/0/0/q_proj.q[1,0]")), 1);
 }
 
 TEST(SelectionInADump, TakesNamesAndPlaces) {
   Opened opened(batch(1));
   const Result<Selection> by_name = select(*opened.run, kLayer + "self_attn.q_proj.output");
   ASSERT_TRUE(by_name);
-  EXPECT_EQ(to_string(by_name->place), "0/0/0/q_proj.out");
+  EXPECT_EQ(to_string(by_name->place), "0/0/0/q_proj.q");
   const Result<Selection> by_place = select(*opened.run, "1/0/0/q_proj[1,2]");
   ASSERT_TRUE(by_place) << by_place.error().message;
-  EXPECT_EQ(to_string(by_place->place), "1/0/0/q_proj.out[1,2]");
+  EXPECT_EQ(to_string(by_place->place), "1/0/0/q_proj.q[1,2]");
   EXPECT_EQ(by_place->element, 7 * 4 + 2);
 }
 
 TEST(BitsOfABatch, TakeTheWorstOfWhatIsSomebodys) {
   Opened opened(batch(-1));
-  const Result<BitsSheet> sheet = make_bits_sheet(*opened.run, *parse_place("0/0/0/q_proj.out"));
+  const Result<BitsSheet> sheet = make_bits_sheet(*opened.run, *parse_place("0/0/0/q_proj.q"));
   ASSERT_TRUE(sheet) << sheet.error().message;
   ASSERT_FALSE(sheet->stages.empty()) << sheet->notice;
   EXPECT_EQ(sheet->stage().anatomy.value, 2) << "not the NaN of the padding";

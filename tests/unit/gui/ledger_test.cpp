@@ -98,7 +98,7 @@ TEST(Ledger, TheSetterIsWhoLockedIt) {
   builder.run.scale_rows[1].calibrated_tokens = 5;
   const Ledger ledger = ledger_of(builder);
   EXPECT_THAT(ledger.lines[0].setter, HasSubstr("calibrated by the warm-up on 5 tokens"));
-  EXPECT_EQ(set_by_briefly(ledger.entries[1].row), "the warm-up, 5 tokens, locked");
+  EXPECT_EQ(set_by_briefly(ledger.entries[1]), "the warm-up, 5 tokens, locked");
 }
 
 TEST(Ledger, LittleHeadroomIsSeen) {

@@ -15,7 +15,7 @@ std::shared_ptr<const RunMap> two_steps(std::size_t rows) {
     step.first_column = static_cast<std::int64_t>(s);
     step.tokens = 1;
     step.first_op = map->ops.size();
-    map->step_of.emplace(std::pair{0, step.row.index}, s);
+    map->step_of.emplace(std::tuple{0, 0, step.row.index}, s);
     map->steps.push_back(step);
     for (std::size_t r = 0; r < rows; ++r) {
       map->ops.push_back({static_cast<std::int64_t>(map->ops.size()) + 1, static_cast<std::uint32_t>(s),

@@ -32,7 +32,7 @@ RunMap two_requests() {
     step.tokens = 1;
     step.first_op = map.ops.size();
     map.steps.push_back(step);
-    map.step_of.emplace(std::pair<std::int64_t, std::int64_t>{r, 0}, r);
+    map.step_of.emplace(std::tuple<std::int64_t, std::int64_t, std::int64_t>{0, r, 0}, r);
     for (std::uint32_t row = 0; row < 2; ++row) {
       map.ops.push_back({static_cast<std::int64_t>(map.ops.size()) + 1, r, row});
     }

@@ -208,7 +208,8 @@ class PoliciesOfARun : public ::testing::Test {
 
   static PolicyLine line_of_policy(const Recording& recording, const Ledger& ledger, std::size_t line,
                                    const std::string& policy) {
-    RecordingRun run(recording);
+    RecordingRun rows(recording);
+    BuiltView run(rows);
     const auto made = compare_policies(run, ledger, line, scenarios::run_spec_of(recording)->config.kv);
     EXPECT_TRUE(made) << made.error().message;
     for (const PolicyLine& each : made->policies) {
@@ -223,7 +224,8 @@ class PoliciesOfARun : public ::testing::Test {
 
 TEST_F(PoliciesOfARun, ItsOwnPolicyGivesItsOwnLedgerAgain) {
   const Recording recording = *Recording::open(*folder / "run.nanscope");
-  RecordingRun run(recording);
+  RecordingRun rows(recording);
+  BuiltView run(rows);
   const Ledger ledger = *make_ledger(run);
   for (std::size_t line = 0; line < ledger.lines.size(); ++line) {
     const PolicyLine locked = line_of_policy(recording, ledger, line, "locked");
@@ -245,8 +247,10 @@ TEST_F(PoliciesOfARun, AnotherOnesLedgerIsForetoldWhereTheValuesAreTheSame) {
     ASSERT_TRUE(other) << other.error().message;
     const Recording recording = *Recording::open(*folder / "run.nanscope");
     const Recording there = *Recording::open((*other)->path);
-    RecordingRun run(recording);
-    RecordingRun run_there(there);
+    RecordingRun rows(recording);
+    RecordingRun rows_there(there);
+    BuiltView run(rows);
+    BuiltView run_there(rows_there);
     const Ledger ledger = *make_ledger(run);
     const Ledger ledger_there = *make_ledger(run_there);
     const PolicyLine foretold = line_of_policy(recording, ledger, 0, policy);

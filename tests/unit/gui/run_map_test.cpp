@@ -151,7 +151,10 @@ TEST(RunMap, OneNanAmongTenMillionCellsIsSeenAtEveryZoomWhereverItIs) {
   constexpr std::int64_t kTokens = 52'000;
   constexpr int kOps = 200;
   nanscope::testing::MemoryRun run;
-  run.step_rows.push_back({1, 0, 0, StepKind::prefill, 0, kTokens, kTokens});
+  StepRow step;
+  step.id = 1;
+  step.tokens = step.context = kTokens;
+  run.step_rows.push_back(step);
   Health healthy;
   healthy.count = 4;
   healthy.absmax = 1;

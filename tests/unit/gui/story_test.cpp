@@ -154,12 +154,12 @@ TEST(Story, CleanRunSaysSo) {
 
 TEST(Story, AnInterruptedRecordingIsNotCalledClean) {
   Diagnosis diagnosis;
-  diagnosis.completeness = {10, 40, true};
+  diagnosis.completeness = {10, 40, true, "2/0/1/norm"};
   const Story story = make_story(diagnosis);
   EXPECT_FALSE(story.clean());
   EXPECT_THAT(story.headline, HasSubstr("not whole"));
   ASSERT_EQ(story.coverage.size(), 1U);
-  EXPECT_EQ(story.coverage[0], "The recording ends after 10 of 40 ops");
+  EXPECT_EQ(story.coverage[0], "The recording ends at 2/0/1/norm, after 10 of 40 ops");
 }
 
 }  // namespace

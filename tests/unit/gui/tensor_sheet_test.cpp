@@ -112,9 +112,10 @@ TEST(TensorSheet, ShowsScoresByHead) {
   EXPECT_EQ(first->columns, 3);
   EXPECT_EQ(first->heads, 2);
   EXPECT_EQ(first->head, 0);
-  EXPECT_EQ(first->cell(0, 0), kInf);
+  EXPECT_EQ(first->cell(0, 0), kAbsent) << "-Inf hides a key from its query";
+  EXPECT_EQ(first->inf, 0U);
   EXPECT_EQ(first->cell(1, 0), kZero);
-  EXPECT_FLOAT_EQ(first->column_health[0].inf, 1.0F / 3);
+  EXPECT_FLOAT_EQ(first->column_health[0].inf, 0);
   const auto second = sheet_of(builder, "0/0/1/scores[10,4]");
   EXPECT_EQ(second->head, 1) << "the head of the selected key";
   EXPECT_EQ(second->channel(1), 4);
