@@ -142,7 +142,8 @@ void expect_alike_rows(RunData& dump, RunData& recording) {
   ASSERT_EQ(was.size(), is.size());
   for (std::size_t i = 0; i < was.size(); ++i) {
     EXPECT_EQ(was[i].id, is[i].id);
-    if (!was[i].stated) EXPECT_EQ(dump.hash(was[i]), recording.hash(is[i])) << "hashed when it is asked for";
+    if (was[i].stated) continue;
+    EXPECT_EQ(dump.hash(was[i]), recording.hash(is[i])) << "hashed when it is asked for";
   }
 }
 
@@ -188,6 +189,14 @@ class Attach : public testing::Test {
   TemporaryFolder folder_;
   std::filesystem::path recording_ = folder_ / "out.nanscope";
 };
+
+/// The one that was dumped; around it stands what was not.
+TensorRow dumped(const Recording& recording) {
+  for (const TensorRow& row : recording.tensors().value()) {
+    if (row.known) return row;
+  }
+  return {};
+}
 
 std::vector<float> wave(std::size_t count, float scale = 1) {
   std::vector<float> values(count);
@@ -238,7 +247,7 @@ TEST_F(Attach, StreamsLargeTensors) {
   write("model.layers.0.mlp.output", {1500, 1200}, large);
   expect_the_same_run(folder_ / "dump");
   Reread again(recording_);
-  const TensorRow row = again.recording.tensors().value().back();
+  const TensorRow row = dumped(again.recording);
   ASSERT_TRUE(row.stored);
   EXPECT_EQ(again.recording.tensor_bytes(row.id).value().value().size(), large.size() * sizeof(float));
   const TileLevel tiles = again.recording.tiles(row.id, 0).value();
@@ -251,13 +260,13 @@ TEST_F(Attach, LeavesElementsOutWhenAsked) {
   options.elements = false;
   ASSERT_TRUE(attach_it(options));
   Reread without(recording_);
-  const TensorRow row = without.recording.tensors().value().back();
+  const TensorRow row = dumped(without.recording);
   EXPECT_FALSE(row.stored);
   EXPECT_EQ(row.health.count, 32U);
   options.elements = options.overwrite = true;
   ASSERT_TRUE(attach_it(options));
   Reread with(recording_);
-  EXPECT_EQ(with.recording.tensors().value().back().hash, row.hash);
+  EXPECT_EQ(dumped(with.recording).hash, row.hash);
 }
 
 TEST_F(Attach, ReplacesNothingUnasked) {

@@ -97,7 +97,9 @@ TEST_F(Schema1, ShapesSayWhatItsRowsAre) {
   };
   EXPECT_EQ(axis(1, 0, "q_rope"), Axis::rows);
   EXPECT_EQ(axis(1, 0, "kv_read"), Axis::keys);
-  EXPECT_EQ(axis(1, std::nullopt, "lm_head"), Axis::ends);
+  EXPECT_EQ(axis(1, std::nullopt, "lm_head"), Axis::rows);
+  EXPECT_EQ(axis_by_shape(1, 3, OpKind::token_softmax, view.steps()[0].spans[0]), Axis::ends);
+  EXPECT_EQ(axis_by_shape(2, 1, OpKind::copy, view.steps()[0].spans[0]), Axis::part);
   const auto* softmax = view.find_op(1, 0, "softmax")->get<SoftmaxAttributes>();
   ASSERT_NE(softmax, nullptr);
   EXPECT_EQ(softmax->zero_guard, false) << "schema 1 has it as a text";
