@@ -128,7 +128,8 @@ class StepWalk {
   void look_at(const Op& op) {
     for (const TensorId id : op.outputs) {
       const Tensor* out = run_.tensor(id);
-      if (out == nullptr || op.kind == OpKind::parameter) continue;
+      // What a norm noted of its rows is no value that anything reads.
+      if (out == nullptr || op.kind == OpKind::parameter || out->role == "stats") continue;
       if (out->known && !RunView::symptomatic(*out)) continue;
       Rows inherited(static_cast<std::size_t>(std::max<std::int64_t>(0, out->tokens)), false);
       for (std::size_t row = 0; row < inherited.size(); ++row) {

@@ -16,7 +16,8 @@ enum class Follows : std::uint8_t {
 };
 
 Follows follows(std::string_view fault_class) {
-  constexpr std::string_view kOfNan[] = {"argmax-nan-fallback", "nan-laundered", "prefix-cache-poison", "scale-invalid"};
+  constexpr std::string_view kOfNan[] = {"argmax-nan-fallback", "nan-laundered", "prefix-cache-poison", "masked-tail-poison",
+                                        "scale-invalid"};
   constexpr std::string_view kOfValues[] = {"variance-collapse",  "f16-overflow", "fp8-nonsaturating-overflow",
                                             "router-cancellation", "invalid-op",   "saturation",
                                             "softmax-fully-masked"};
@@ -79,7 +80,9 @@ class Walk {
     const Step* step = run_.step(op.step);
     if (step == nullptr) return;
     for (const Span& span : step->spans) {
-      for (const KeyRow& key : survey_.facts.cache.key_rows(read, *step, span, span.context, op.layer)) {
+      // Behind the context lies the tail of a block, which others wrote.
+      const std::int64_t keys = span.context + (read.axis == Axis::keys ? read.tokens : 0);
+      for (const KeyRow& key : survey_.facts.cache.key_rows(read, *step, span, keys, op.layer)) {
         if (key.writer == nullptr || !key.slot) continue;
         if (bad_only_ && read.known && !survey_.facts.row_bad(read, key.row)) continue;
         const std::string target = read.role.substr(0, 1);

@@ -21,7 +21,7 @@ std::vector<Finding> resolve(std::vector<Finding> all) {
     }
   }
   std::erase_if(all, [&](const Finding& one) {
-    return !one.explains.empty() && std::none_of(one.explains.begin(), one.explains.end(), [&](const Symptom& symptom) {
+    return !one.stays && !one.explains.empty() && std::none_of(one.explains.begin(), one.explains.end(), [&](const Symptom& symptom) {
       return surest.at(symptom) == one.certainty;
     });
   });
@@ -89,7 +89,13 @@ Spread spread_of(Survey& survey, const std::vector<Finding>& findings) {
 
 Recomputation recomputation_of(Survey& survey) {
   Recomputation made;
+  const std::set<TensorId> unknown(survey.not_understood.begin(), survey.not_understood.end());
   for (const Recomputed& result : survey.recomputer.results()) {
+    if (unknown.contains(result.tensor)) {
+      const std::string name = survey.facts.name_of(*survey.run().tensor(result.tensor));
+      made.not_recomputed.push_back({name, "no known way of doing it gives what was dumped, in any layer"});
+      continue;
+    }
     ++made.ops;
     made.elements += result.elements;
     made.explained += result.explained;
@@ -98,7 +104,7 @@ Recomputation recomputation_of(Survey& survey) {
     const Tensor* tensor = survey.run().tensor(one.tensor);
     if (tensor != nullptr) made.not_recomputed.push_back({survey.facts.name_of(*tensor), one.reason});
   }
-  made.ops_with_inputs = made.ops;
+  made.ops_with_inputs = made.ops + static_cast<std::int64_t>(unknown.size());
   return made;
 }
 
@@ -131,6 +137,15 @@ void fill_faults(Survey& survey, std::vector<Finding>& findings, Diagnosis& diag
     diagnosis.faults.push_back(findings[i].fault);
     diagnosis.faults.back().because = causes[i];
     if (!causes[i] && !diagnosis.root_cause) diagnosis.root_cause = i;
+  }
+  // A warm-up or a dummy batch may compute what it likes: at fault is what lets it reach a request.
+  const auto request = [&](std::size_t i) { return diagnosis.faults[i].where.request.value_or(0); };
+  if (!diagnosis.root_cause || request(*diagnosis.root_cause) >= 0) return;
+  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
+    if (diagnosis.faults[i].because != diagnosis.root_cause || request(i) < 0) continue;
+    if (diagnosis.faults[i].fault_class != "masked-tail-poison" && diagnosis.faults[i].fault_class != "prefix-cache-poison") continue;
+    diagnosis.root_cause = i;
+    return;
   }
 }
 

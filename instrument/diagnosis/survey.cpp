@@ -57,7 +57,7 @@ std::vector<const Op*> Survey::ops(OpKind kind) {
 
 Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
   settle_formats(recomputer);
-  Survey survey{facts, recomputer, {}, {}, {}, 0};
+  Survey survey{facts, recomputer, {}, {}, {}, 0, {}};
   survey.births = births_of(facts);
   std::erase_if(survey.births, [](const Birth& birth) { return !birth.matters; });
   survey.casts = casts_of(recomputer.values());
@@ -76,7 +76,10 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
       found.alternatives = recomputer.alternatives(op, tensor, found.rows);
     // An op that comes out nowhere is not understood: only what explains it can accuse it.
     const Recomputed* best = found.explanation();
-    if (!recomputer.understood(op) && (best == nullptr || !best->form.fault)) continue;
+    if (!recomputer.understood(op) && (best == nullptr || !best->form.fault)) {
+      survey.not_understood.push_back(result.tensor);
+      continue;
+    }
     survey.deviations.push_back(std::move(found));
   }
   return survey;

@@ -167,10 +167,12 @@ std::optional<RowMask> row_mask(Values& values, const Op& op, const Step& step, 
   RowMask out;
   out.visible.assign(positions.size(), true);
   const std::int64_t own = span.position(row);
+  const auto* stated = op.get<SoftmaxAttributes>();
+  const std::int64_t first_key = stated != nullptr ? stated->first_key.value_or(0) : 0;
   const auto causal = form.variant == kCausal || form.variant == kGivenCausal || form.variant == kWindow;
   for (std::size_t column = 0; column < positions.size(); ++column) {
     const std::int64_t position = positions[column];
-    const bool inside = position >= 0 && position < span.context;
+    const bool inside = position >= std::max<std::int64_t>(0, first_key) && position < span.context;
     const bool before = !causal || position <= own + form.shift;
     const bool near = form.variant != kWindow || static_cast<double>(own - position) < form.number;
     out.visible[column] = inside && before && near;

@@ -33,6 +33,7 @@ struct Finding {
   std::vector<std::int64_t> rows;  ///< of the tensor; empty: all
   std::vector<Symptom> explains;  ///< empty: a fault beside all others
   int certainty = kShown;
+  bool stays = false;  ///< told though something surer explains the same
 };
 
 struct Findings {

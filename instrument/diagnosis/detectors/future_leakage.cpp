@@ -121,6 +121,16 @@ bool as_everywhere(const Leak& leak, const std::vector<Leak>& all) {
   return of_step > 1 && alike == of_step && leak.share() < 0.9;
 }
 
+/// Whether the probabilities that scores became were dumped and hide later keys: the mask came behind the scores.
+bool hidden_behind(Survey& survey, const Leak& leak) {
+  for (const Op* reader : survey.run().readers(*leak.tensor)) {
+    const Tensor* probs = reader->kind == OpKind::softmax ? survey.run().result(*reader) : nullptr;
+    if (probs == nullptr || !probs->known || probs->stated || probs->heads <= 0) continue;
+    return leak_of(survey, *reader, *probs, false).rows.empty();
+  }
+  return false;
+}
+
 void look_at_attention(Survey& survey, Findings& out, std::int64_t& looked_at) {
   std::map<bool, std::vector<Leak>> leaks;  // of towers apart
   for (const OpKind kind : {OpKind::softmax, OpKind::attention_scores}) {
@@ -137,7 +147,8 @@ void look_at_attention(Survey& survey, Findings& out, std::int64_t& looked_at) {
     if (tower || bidirectional(survey, all)) continue;
     std::vector<const Leak*> real;
     for (const Leak& leak : all) {
-      if (!leak.rows.empty() && !as_everywhere(leak, all)) real.push_back(&leak);
+      if (leak.rows.empty() || as_everywhere(leak, all)) continue;
+      if (leak.op->kind != OpKind::attention_scores || !hidden_behind(survey, leak)) real.push_back(&leak);
     }
     std::sort(real.begin(), real.end(), [](const Leak* a, const Leak* b) { return a->op->id < b->op->id; });
     for (const Leak* leak : real) out.found.push_back(finding_of(survey, *leak));

@@ -90,26 +90,45 @@ void explain(Survey& survey, Finding& finding, TensorId scale) {
   }
 }
 
-/// Scales of a recording, which are numbers in its ledger.
+/// What is wrong with an entry of the ledger, or empty. One computed from NaN is a consequence of that NaN.
+std::string_view complaint_of(const ScaleRow& row) {
+  if (row.source == ScaleSource::calibrated && !std::isfinite(row.calibrated_absmax)) return {};
+  const std::string_view by_value = scale_complaint(row.scale);
+  return by_value.empty() && row.source == ScaleSource::sentinel ? "a sentinel" : by_value;
+}
+
+/// Scales of a recording, which are numbers in its ledger: told once, at the first.
 void look_at_ledger(Survey& survey, Findings& out, std::int64_t& looked_at) {
+  std::optional<Finding> first;
+  std::int64_t entries = 0;
   for (std::size_t i = 0; i < survey.casts.size(); ++i) {
     const Cast& cast = survey.casts[i];
     if (cast.ledger == nullptr || cast.scale != 0) continue;
     ++looked_at;
-    if (scale_complaint(cast.ledger->scale).empty()) continue;
-    Finding finding = finding_at(survey, *survey.run().tensor(cast.codes));
-    finding.certainty = kProved;
-    finding.explains = {{Symptom::Kind::cast, i}};
-    for (std::size_t b = 0; b < survey.births.size(); ++b) {
-      if (survey.births[b].op == cast.op) finding.explains.push_back({Symptom::Kind::birth, b});
+    const std::string_view complaint = complaint_of(*cast.ledger);
+    if (complaint.empty()) continue;
+    ++entries;
+    if (!first) {
+      first = finding_at(survey, *survey.run().tensor(cast.codes));
+      first->certainty = kProved;
+      first->fault.evidence = {{"scale", cast.ledger->scale}, {"target", cast.target}};
+      first->fault.summary =
+          fmt::format("the {} scale of layer {} is {}", cast.target, cast.layer.value_or(-1), complaint);
+      first->fault.fix = "check scales when they are loaded or computed; fall back to a scale from the values";
     }
-    finding.fault.breaks = finding.explains.size() > 1;
-    finding.fault.evidence = {{"scale", cast.ledger->scale}, {"target", cast.target}};
-    finding.fault.summary = fmt::format("the {} scale of layer {} is {}", cast.target, cast.layer.value_or(-1),
-                                        scale_complaint(cast.ledger->scale));
-    finding.fault.fix = "check scales when they are loaded or computed; fall back to a scale from the values";
-    out.found.push_back(std::move(finding));
+    first->fault.ops.push_back(cast.op);
+    first->explains.push_back({Symptom::Kind::cast, i});
+    for (std::size_t b = 0; b < survey.births.size(); ++b) {
+      const Op& born = survey.op(survey.births[b]);
+      const bool read_back = born.kind == OpKind::kv_read && born.step == cast.step && born.layer == cast.layer;
+      if (survey.births[b].op != cast.op && !read_back) continue;
+      first->explains.push_back({Symptom::Kind::birth, b});
+      first->fault.breaks = true;
+    }
   }
+  if (!first) return;
+  first->fault.evidence.push_back({"entries", entries});
+  out.found.push_back(std::move(*first));
 }
 
 /// Padding, packing or cast: what made the scale of a block NaN.
