@@ -18,7 +18,10 @@ StoryNumbers numbers_of(const std::vector<Evidence>& evidence) {
 
 std::optional<Selection> target_of(const Where& where) {
   if (where.op.empty()) return std::nullopt;
-  return selection_of(where);
+  Selection target = selection_of(where);
+  // The ledger speaks of "k" and "v"; what was stored under the scale are the codes.
+  if (where.tensor_id == 0 && (where.role == "k" || where.role == "v")) target.place.role += "_codes";
+  return target;
 }
 
 bool is_nan_kind(const std::string& kind) {
@@ -38,16 +41,19 @@ std::vector<Event> chain_of(const Diagnosis& diagnosis) {
 
 void tell_chain(const Diagnosis& diagnosis, const std::vector<Event>& chain, Story& story) {
   bool nan = false;
+  const auto root = std::find_if(chain.begin(), chain.end(), [&](const Event& event) {
+    return event.fault && event.fault == diagnosis.root_cause;
+  });
+  const auto causes = root == chain.end() ? std::size_t{1} : static_cast<std::size_t>(root - chain.begin()) + 1;
   for (std::size_t i = 0; i < chain.size(); ++i) {
     const Event& event = chain[i];
     const Fault* fault = event.fault ? &diagnosis.faults[*event.fault] : nullptr;
     nan = nan || is_nan_kind(event.kind) || (fault != nullptr && fault->breaks);
-    const bool root = fault != nullptr && event.fault == diagnosis.root_cause;
     StoryLink link;
     link.number = static_cast<int>(i) + 1;
     link.title = words(event.kind);
     link.summary = event.text;
-    link.tone = root || (i == 0 && !nan) ? LinkTone::cause : nan ? LinkTone::nan : LinkTone::damage;
+    link.tone = i < causes ? LinkTone::cause : nan ? LinkTone::nan : LinkTone::damage;
     link.place = named_place(event.tensor, event.where);
     link.target = target_of(event.where);
     link.evidence = numbers_of(event.evidence);

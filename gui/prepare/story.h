@@ -18,7 +18,7 @@ using StoryNumbers = std::vector<std::pair<std::string, std::string>>;
 
 /// What a link of the chain is, which its colour says.
 enum class LinkTone : std::uint8_t {
-  cause,    ///< the root of all that follows
+  cause,    ///< the root of all that follows, and what led to it
   damage,   ///< numbers that lose their meaning
   nan,      ///< NaN and Inf, and what came of them
 };

@@ -148,9 +148,8 @@ class Teller {
     layout.evidence_beside = numbers && wide_;
     layout.evidence_below = numbers && chosen && !wide_;
     const float lines = static_cast<float>(layout.summary.size());
-    layout.place_below = !link.place.empty() && text_size(context_.fonts.text, title_of(link)).x +
-                                                        text_size(context_.fonts.mono_small, link.place).x + px(14) >
-                                                    text_width();
+    const float place = text_size(context_.fonts.mono_small, printable(link.place)).x + px(14);
+    layout.place_below = !link.place.empty() && title_width(link) + place > text_width();
     layout.height = px(kPad + kTitle + kPad) + (lines + (layout.place_below ? 1 : 0)) * line_height();
     if (layout.evidence_below) layout.columns = text_width() >= px(2 * kNumbersWide) ? 2 : 1;
     if (layout.evidence_beside) {
@@ -206,9 +205,16 @@ class Teller {
   }
 
   /// What came of another link than the one above it says so.
-  static std::string title_of(const StoryLink& link) {
-    if (link.because == 0 || link.because == link.number - 1) return link.title;
-    return fmt::format("{}, of {}", link.title, link.because);
+  static std::string source_of(const StoryLink& link) {
+    if (link.because == 0 || link.because == link.number - 1) return {};
+    return fmt::format("from {}", link.because);
+  }
+
+  /// Width of the title with what it came of.
+  float title_width(const StoryLink& link) const {
+    const std::string source = source_of(link);
+    const float taken = source.empty() ? 0 : text_size(context_.fonts.small, source).x + px(8);
+    return text_size(context_.fonts.text, link.title).x + taken;
   }
 
   void disc(const StoryLink& link, ImVec2 center) const {
@@ -223,7 +229,10 @@ class Teller {
     const Theme& theme = context_.theme;
     float y = top + px(kPad);
     const Area title{text_left(), y, text_width(), px(kTitle)};
-    label(context_.fonts.text, title, theme.text, title_of(link));
+    label(context_.fonts.text, title, theme.text, link.title);
+    const float taken = text_size(context_.fonts.text, link.title).x + px(8);
+    label(context_.fonts.small, {title.x + taken, y + px(1), title.width - taken, title.height}, theme.muted,
+          source_of(link));
     if (!layout.place_below) label(context_.fonts.mono_small, title, theme.accent, printable(link.place), 1);
     y += px(kTitle);
     if (layout.place_below) {
