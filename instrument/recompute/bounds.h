@@ -32,6 +32,11 @@ inline double least_error(Format format) {
   return double{row.min_subnormal > 0 ? row.min_subnormal : row.min_normal} / 2;
 }
 
+/// The same of a sum of products in f32, each of which may fall between two subnormal numbers.
+inline double least_error_of_sum(Format format, std::int64_t products) {
+  return least_error(format) + static_cast<double>(products) * 0x1p-149;
+}
+
 inline constexpr double kF32 = 0x1p-24;
 
 }  // namespace nanscope

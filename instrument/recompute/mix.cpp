@@ -72,7 +72,7 @@ bool predict_attention_mix(Values& values, const Op& op, const Tensor& out, cons
           const auto at = static_cast<std::size_t>((row - first) * into.columns + head * width + c);
           into.value[at] = static_cast<float>(line.value[from]);
           into.bound[at] = static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] +
-                                              least_error(out.format));
+                                              least_error_of_sum(out.format, columns));
         }
       }
     }

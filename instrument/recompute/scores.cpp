@@ -284,7 +284,7 @@ bool predict_attention_scores(Values& values, const Op& op, const Tensor& out, c
           const auto at = static_cast<std::size_t>((row - first) * into.columns + head * shape.columns + column);
           into.value[at] = static_cast<float>(line.value[from]);
           into.bound[at] =
-              static_cast<float>(2.02 * u * std::abs(line.value[from]) + line.error[from] + least_error(out.format));
+              static_cast<float>(2.02 * u * std::abs(line.value[from]) + line.error[from] + least_error_of_sum(out.format, q.columns / heads->count));
         }
       }
     }
