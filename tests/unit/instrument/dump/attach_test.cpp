@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -192,10 +193,9 @@ class Attach : public testing::Test {
 
 /// The one that was dumped; around it stands what was not.
 TensorRow dumped(const Recording& recording) {
-  for (const TensorRow& row : recording.tensors().value()) {
-    if (row.known) return row;
-  }
-  return {};
+  const std::vector<TensorRow> rows = recording.tensors().value();
+  const auto known = std::find_if(rows.begin(), rows.end(), [](const TensorRow& row) { return row.known; });
+  return known == rows.end() ? TensorRow{} : *known;
 }
 
 std::vector<float> wave(std::size_t count, float scale = 1) {
