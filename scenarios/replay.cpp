@@ -291,4 +291,9 @@ Result<TensorData> RecordingTensors::fetch(std::int64_t tensor) {
   return replay_->fetch(tensor);
 }
 
+Result<TensorData> RecordingTensors::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
+  auto stored = stored_.fetch_rows(tensor, first, count);
+  return stored ? std::move(stored) : TensorSource::fetch_rows(tensor, first, count);
+}
+
 }  // namespace nanscope::scenarios

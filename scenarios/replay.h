@@ -82,6 +82,7 @@ class RecordingTensors final : public TensorSource {
                             std::size_t budget = ReplayTensors::kBudget, std::size_t cache = kCacheBudget)
       : recording_(recording), stored_(recording), stop_(std::move(stop)), budget_(budget), cache_(cache) {}
   Result<TensorData> fetch(std::int64_t tensor) override;
+  Result<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) override;
   std::size_t cache_budget() const override { return cache_; }
 
  private:
