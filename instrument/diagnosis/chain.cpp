@@ -57,9 +57,8 @@ class ChainBuilder {
   /// What a fault's own cast made of the values, or that what it made was stored.
   void add_own(const Tensor& tensor, const Fault& fault, std::size_t because) {
     Hop hop;
-    hop.where = facts_.where(tensor, Range{0, 0});
-    hop.where.tokens = fault.where.tokens;
-    hop.where.request = fault.where.request;
+    const Element at = element_of(fault, tensor);
+    hop.where = facts_.where(tensor, Range{at.row, at.row});
     hop.bad = RunView::symptomatic(tensor);
     if (hop.bad && !bad_kind(facts_, hop).ends_with("-in-cache")) return;
     Link link = because;

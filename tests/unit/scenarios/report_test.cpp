@@ -211,7 +211,7 @@ TEST(Report, CleanStatesItsCoverage) {
 TEST(Report, WhatWasCutOffIsNotClean) {
   Diagnosis diagnosis;
   diagnosis.completeness = {12, 90, true, "0/0/1/attn_norm"};
-  const std::string text = diagnosis_text(diagnosis, {});
+  const std::string text = diagnosis_text(diagnosis, {.width = 160});
   EXPECT_EQ(text.find("Clean"), std::string::npos) << text;
   EXPECT_NE(text.find("Incomplete"), std::string::npos) << text;
   EXPECT_NE(text.find("12 of 90 ops are there, the last is 0/0/1/attn_norm"), std::string::npos) << text;
