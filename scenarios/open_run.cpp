@@ -9,6 +9,7 @@
 
 #include "core/run/recording_view.h"
 #include "core/run/view_rows.h"
+#include "instrument/dump/recorded_dump.h"
 #include "scenarios/replay.h"
 
 namespace nanscope::scenarios {
@@ -23,6 +24,7 @@ struct OpenRun::Parts {
   std::optional<RecordingView> recording_view;
 
   std::unique_ptr<OpenDump> dump;
+  std::unique_ptr<RecordedDump> recorded_dump;
   std::optional<DumpRun> dump_run;
   std::optional<ViewRows> dump_rows;
   std::optional<ViewTensors> dump_tensors;
@@ -32,6 +34,7 @@ struct OpenRun::Parts {
     if (!opened) return tl::unexpected(std::move(opened.error()));
     recording.emplace(std::move(*opened));
     recording->stop_with(options.stop);
+    if (RecordedDump::is_one(*recording)) return open_recorded(options);
     recording_rows.emplace(*recording);
     recording_tensors.emplace(*recording, options.stop, options.replay_bytes, options.cache_bytes);
     recording_view.emplace(*recording_rows, *recording_tensors);
@@ -46,10 +49,22 @@ struct OpenRun::Parts {
     Result<std::unique_ptr<OpenDump>> opened = OpenDump::open(path, opening);
     if (!opened) return tl::unexpected(std::move(opened.error()));
     dump = std::move(*opened);
-    dump_run.emplace(dump->dump(), *dump, options.stop);
+    look_at(dump->dump(), *dump, options);
+    return {};
+  }
+
+  Status open_recorded(const OpenRunOptions& options) {
+    Result<std::unique_ptr<RecordedDump>> opened = RecordedDump::of(*recording);
+    if (!opened) return tl::unexpected(std::move(opened.error()));
+    recorded_dump = std::move(*opened);
+    look_at(recorded_dump->dump(), *recorded_dump, options);
+    return {};
+  }
+
+  void look_at(const Dump& tensors, DumpElements& elements, const OpenRunOptions& options) {
+    dump_run.emplace(tensors, elements, options.stop);
     dump_rows.emplace(*dump_run);
     dump_tensors.emplace(*dump_run);
-    return {};
   }
 };
 

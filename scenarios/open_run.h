@@ -48,10 +48,11 @@ class OpenRun {
   /// Elements by the ids of the rows; of a recording, what it does not hold is re-made by replay.
   TensorSource& tensors();
 
-  const Recording* recording() const;  ///< null for a dump
-  const OpenDump* dump() const;        ///< null for a recording
+  /// Null for a dump. Of a dump that was attached with schema 1, ids are those of the view, not of the recording.
+  const Recording* recording() const;
+  const OpenDump* dump() const;  ///< null for a recording
   OpenDump* dump();
-  DumpRun* dump_run();  ///< null for a recording
+  DumpRun* dump_run();  ///< null for a recording, but for a dump that was attached with schema 1
 
   const std::string& target() const;  ///< the path as it was given
   /// Files and tensors of a dump that could not be read, where others were: to be said aloud.

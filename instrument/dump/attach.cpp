@@ -92,8 +92,8 @@ class Attacher {
   }
 
   void add_notes() {
-    for (RunNote& note : run_.notes()) writer_.add(std::move(note));
     for (const RunNote& note : run_.dump().notes) writer_.add(note);
+    for (RunNote& note : run_.notes()) writer_.add(std::move(note));
   }
 
   Status add_tensor(const Tensor& tensor) {

@@ -16,6 +16,7 @@
 #include "core/run/recording_view.h"
 #include "core/run/view_rows.h"
 #include "instrument/diagnosis/diagnosis.h"
+#include "instrument/dump/recorded_dump.h"
 #include "instrument/files/file.h"
 #include "instrument/recompute/arithmetic.h"
 #include "instrument/weights/safetensors.h"
@@ -308,6 +309,37 @@ TEST_F(Attach, KeepsStatisticsWithoutElements) {
   for (const StepId step : again.view.bad_steps()) {
     for (const Tensor& tensor : again.view.content(step).tensors) EXPECT_FALSE(again.view.read(tensor, 0, 1));
   }
+}
+
+/// What nanscope 0.1 attached, of schema 1, is diagnosed as it was.
+TEST_F(Attach, UnderstandsDumpsOfSchema1) {
+  const auto path = std::filesystem::path(NANSCOPE_SOURCE_DIR) / "tests/golden/recordings/schema1_attached.nanscope";
+  const Recording recording = Recording::open(path).value();
+  ASSERT_TRUE(RecordedDump::is_one(recording));
+  const auto recorded = RecordedDump::of(recording);
+  ASSERT_TRUE(recorded) << recorded.error().message;
+  auto dump = OpenDump::open(kProducers / "pytorch_hooks");
+  ASSERT_TRUE(dump) << dump.error().message;
+  ASSERT_EQ((*recorded)->dump().tensors.size(), (*dump)->dump().tensors.size());
+  for (std::size_t i = 0; i < (*dump)->dump().tensors.size(); ++i) {
+    const DumpTensor& was = (*dump)->dump().tensors[i];
+    const DumpTensor& is = (*recorded)->dump().tensors[i];
+    EXPECT_EQ(is.name, was.name);
+    EXPECT_EQ(is.shape, was.shape);
+    EXPECT_EQ((*recorded)->row_health(is)->size(), (*dump)->row_health(was)->size());
+    const auto values = (*recorded)->values(is, 0, is.count()).value();
+    const auto expected = (*dump)->values(was, 0, was.count()).value();
+    ASSERT_EQ(values.size(), expected.size());
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      EXPECT_TRUE(values[k] == expected[k] || (std::isnan(values[k]) && std::isnan(expected[k])));
+    }
+  }
+  DumpRun run((*recorded)->dump(), **recorded);
+  PlainArithmetic arithmetic;
+  const Diagnosis diagnosis = diagnose(run, arithmetic, {}).value();
+  ASSERT_TRUE(diagnosis.root_cause);
+  EXPECT_EQ(diagnosis.faults[*diagnosis.root_cause].fault_class, "invalid-op");
+  EXPECT_EQ(diagnosis.faults[*diagnosis.root_cause].tensor, "step_0/model.layers.1.post_attention_layernorm.output");
 }
 
 /// A recording of a dump tells what could not be read, and says what the dump does, whoever wrote it.
