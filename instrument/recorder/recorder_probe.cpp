@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "core/run/recording_view.h"
 #include "core/tensor/pyramid.h"
 
 namespace nanscope {
@@ -40,6 +41,7 @@ Status RecorderProbe::on_request_end(const RequestRow& row) {
 
 Status RecorderProbe::on_step_begin(const StepRow& row) {
   step_ = row.id;
+  span_ = row.all_spans().front();
   writer_.add(row);
   return {};
 }
@@ -101,6 +103,7 @@ Status RecorderProbe::record(const ProbeOp& op, const ProbeTensor& tensor) {
   row.channels = view.columns;
   row.heads = tensor.heads;
   row.first_token = tensor.first_token;
+  row.axis = axis_by_shape(row.tokens, row.first_token, op_kind(op.kind).value_or(OpKind::dumped), span_);
   return queue_.observe({.view = view,
                          .source = tensor.source,
                          .scales = tensor.source_scales,

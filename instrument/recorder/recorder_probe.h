@@ -60,6 +60,7 @@ class RecorderProbe final : public Probe {
   CapturePolicy policy_;
   std::optional<CaptureRing> ring_;
   std::int64_t step_ = 0;
+  Span span_;  ///< the sequence that the step works on
   TensorDetail detail_;
   // A ring: from first_ on, count_ of them.
   std::vector<Waiting> waiting_;
