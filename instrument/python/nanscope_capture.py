@@ -10,11 +10,13 @@
     capture.detach()
 
 A step is one call of `model`. Each is written to `dump/step_00000/` (with `rankN/` before it when torch.distributed
-is initialised), inputs and outputs of every module under the names of `named_modules()`, scales beside them.
+is initialised), inputs and outputs of every module under the names of `named_modules()`, keyword arguments and scales
+beside them.
 Hooks see nothing inside torch.compile'd code and CUDA graphs: capture says so, once, and leaves those steps out.
 """
 
 import collections
+import inspect
 import json
 import os
 import re
@@ -84,6 +86,15 @@ def _tensors_in(value):
     return found
 
 
+def _input_and_keywords(args, kwargs):
+    """A module's input and what else it was given by keyword. With keywords alone, hidden_states or the first is the input."""
+    keywords = {key: found for key, value in kwargs.items() if (found := _tensors_in(value))}
+    given = _tensors_in(args)
+    if not given and keywords:
+        given = keywords.pop("hidden_states" if "hidden_states" in keywords else next(iter(keywords)))
+    return given, keywords
+
+
 def fault_in(tensor, clipped_share):
     """Why a tensor is worth keeping: "NaN", "Inf" or a share of values at the largest finite one; None for a healthy one.
 
@@ -120,6 +131,7 @@ class Capture:
         self._clipped_share = clipped_share
         self._left = max_bytes
         self._now = {}
+        self._keyword_of = {}
         self._on = False
         self._kept = collections.deque(maxlen=last_steps or 1)
         self._countdown = None
@@ -168,17 +180,31 @@ class Capture:
 
     def _begin(self, module, args, kwargs):
         with self._lock:
-            self._now = {}
+            self._now, self._keyword_of = {}, {}
             self._on = not self._blind() and self.steps % self._every == 0
             if hasattr(module, "_orig_mod") or hasattr(module, "_compiled_call_impl") and module._compiled_call_impl is not None:
                 self._say_once("the model is compiled: hooks inside it may not run; run it without torch.compile for a dump")
             if not self._on:
                 return
-            for position, tensor in enumerate(_tensors_in((args, kwargs))):
-                if tensor.dtype in (torch.int64, torch.int32) and position == 0:
-                    self._take("input_ids", tensor)
+            self._take_arguments(module, args, kwargs)
             for name, tensor in self._scales:
                 self._take(name, tensor)
+
+    def _take_arguments(self, model, args, kwargs):
+        """Ids, masks, positions and how long the cache is: what the model itself was called with, by its own names."""
+        try:
+            names = inspect.signature(model.forward).parameters
+        except (TypeError, ValueError):  # not written in Python
+            names = ("input_ids",)
+        first = next(iter(_tensors_in(args)), None)
+        for name, value in (dict(zip(names, args)) | kwargs).items():
+            if hasattr(value, "get_seq_length"):  # a cache of transformers
+                self._take("past_length", torch.tensor(int(value.get_seq_length())))
+            for position, tensor in enumerate(_tensors_in(value)):
+                if tensor is first and tensor.dtype in (torch.int64, torch.int32):
+                    self._take("input_ids", tensor)
+                elif self._inputs or not tensor.is_floating_point():
+                    self._take(name if position == 0 else f"{name}.{position}", tensor)
 
     def _hook(self, name):
         def hook(_, args, kwargs, result):
@@ -186,10 +212,23 @@ class Capture:
                 if not self._on or self._blind():
                     return
                 if self._inputs:
-                    self._take_all(name + ".input", _tensors_in((args, kwargs)))
+                    given, keywords = _input_and_keywords(args, kwargs)
+                    self._take_all(name + ".input", given)
+                    self._take_keywords(name, keywords)
                 self._take_all(name + ".output", _tensors_in(result))
 
         return hook
+
+    def _take_keywords(self, name, keywords):
+        """All but those that a module inside this one was handed by the same keyword: a layer only passes masks on."""
+        inside, taken = name + ".", {}
+        for key, tensors in keywords.items():
+            same = (key, *map(id, tensors))
+            if not self._keyword_of.get(same, "").startswith(inside):
+                self._take_all(f"{name}.kwargs.{key}", tensors)
+            taken[same] = name
+        # An id says "the same" only while this call holds its arguments: what was inside is forgotten with it.
+        self._keyword_of = {same: holder for same, holder in self._keyword_of.items() if not holder.startswith(inside)} | taken
 
     def _take_all(self, name, tensors):
         for position, tensor in enumerate(tensors):

@@ -5,6 +5,7 @@ Exit 77 (skipped) without torch. The model is made here; the expected answers ar
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,53 @@ class Model(torch.nn.Module):
         for layer in self.layers:
             x = layer(x)
         return self.lm_head(self.norm(x))
+
+
+class Attention(torch.nn.Module):
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, temperature=1.0):
+        cos, sin = position_embeddings
+        return (hidden_states * cos + sin) * attention_mask[..., None] * temperature
+
+
+class Block(torch.nn.Module):
+    """Hands its arguments on by keyword, as transformers does."""
+
+    def __init__(self, width, own_mask):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(width)
+        self.self_attn = Attention()
+        self.own_mask = own_mask
+
+    def forward(self, hidden_states, attention_mask=None, position_embeddings=None):
+        mask = attention_mask * 2 if self.own_mask else attention_mask
+        x = self.norm(input=hidden_states)
+        return self.self_attn(attention_mask=mask, hidden_states=x, position_embeddings=position_embeddings)
+
+
+class Cache:
+    def get_seq_length(self):
+        return 5
+
+
+class Decoder(torch.nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.embed_tokens = torch.nn.Embedding(64, width)
+        self.layers = torch.nn.ModuleList([Block(width, False), Block(width, True)])
+
+    def forward(self, ids=None, positions=None, attention_mask=None, past_key_values=None, inputs_embeds=None):
+        x = self.embed_tokens(ids) if inputs_embeds is None else inputs_embeds
+        mask, angles = attention_mask.float(), (torch.ones(7, 32), torch.zeros(7, 32))
+        for layer in self.layers:
+            x = layer(x, attention_mask=mask, position_embeddings=angles)
+        return x
+
+
+def header(path):
+    """Shapes by name of a safetensors file."""
+    with open(path, "rb") as file:
+        (size,) = struct.unpack("<Q", file.read(8))
+        return {name: entry["shape"] for name, entry in json.loads(file.read(size)).items()}
 
 
 def diagnose(folder):
@@ -129,6 +177,44 @@ class CaptureTest(unittest.TestCase):
         with nanscope_capture.attach(self.model, self.path()):
             during = self.model(self.ids)
         self.assertTrue(torch.equal(before, during))
+
+    def test_keyword_arguments_are_dumped_under_their_names(self):
+        mask = torch.ones(1, 7, dtype=torch.int64)
+        model = Decoder()
+        with nanscope_capture.attach(model, self.path()):
+            model(self.ids, torch.arange(7), attention_mask=mask, past_key_values=Cache())
+        found = header(self.path("dump/step_00000/tensors.safetensors"))
+        self.assertEqual(found["input_ids"], [1, 7])
+        self.assertEqual(found["positions"], [7])
+        self.assertEqual(found["attention_mask"], [1, 7])
+        self.assertEqual(found["past_length"], [])
+        self.assertIn("layers.0.norm.input", found)  # its only argument, though by keyword
+        self.assertEqual(found["layers.0.self_attn.input"], [1, 7, 32])  # hidden_states, though not the first keyword
+        self.assertEqual(found["layers.0.self_attn.kwargs.position_embeddings"], [7, 32])
+        self.assertEqual(found["layers.0.self_attn.kwargs.position_embeddings.1"], [7, 32])
+        self.assertIn("layers.0.self_attn.kwargs.attention_mask", found)
+        self.assertNotIn("layers.0.self_attn.kwargs.temperature", found)
+
+    def test_a_keyword_argument_that_is_handed_on_is_dumped_once(self):
+        model = Decoder()
+        with nanscope_capture.attach(model, self.path()):
+            model(self.ids, attention_mask=torch.ones(1, 7, dtype=torch.int64))
+        found = header(self.path("dump/step_00000/tensors.safetensors"))
+        self.assertNotIn("layers.0.kwargs.attention_mask", found)
+        self.assertNotIn("layers.1.kwargs.position_embeddings", found)
+        self.assertIn("layers.1.self_attn.kwargs.position_embeddings", found)  # every layer says what it used
+        self.assertIn("layers.1.kwargs.attention_mask", found)  # it made another of it
+        self.assertIn("layers.1.self_attn.kwargs.attention_mask", found)
+
+    def test_a_mask_before_embeddings_is_not_taken_for_ids(self):
+        model, mask = Decoder(), torch.ones(1, 7, dtype=torch.int64)
+        with nanscope_capture.attach(model, self.path(), inputs=False):
+            model(attention_mask=mask, inputs_embeds=torch.randn(1, 7, 32))
+        found = header(self.path("dump/step_00000/tensors.safetensors"))
+        self.assertIn("attention_mask", found)
+        self.assertNotIn("input_ids", found)
+        self.assertNotIn("inputs_embeds", found)
+        self.assertFalse([name for name in found if ".kwargs." in name or ".input" in name])
 
     def test_all_dtypes_come_back(self):
         tensors = {"bf16": torch.randn(3, 5).bfloat16(), "e4m3": torch.randn(8).to(torch.float8_e4m3fn), "bool": torch.tensor([True, False]),
