@@ -115,7 +115,8 @@ class ChainBuilder {
     for (auto hop = std::make_reverse_iterator(end); hop != path.hops.rend(); ++hop) {
       const bool own = std::binary_search(effect.begin(), effect.end(), hop->where.op_id);
       const bool first = std::binary_search(cause.begin(), cause.end(), hop->where.op_id);
-      if (own || (first && hop->bad)) continue;
+      const bool end_itself = effect.empty() && std::next(hop) == path.hops.rend();
+      if (own || (first && hop->bad && !end_itself)) continue;
       const std::string kind = bad_kind(facts_, *hop);
       if (hop->bad && (kind.empty() || std::find(told.begin(), told.end(), kind) != told.end())) continue;
       for (Event& event : events_at(facts_, *hop)) {
