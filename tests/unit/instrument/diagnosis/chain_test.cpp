@@ -47,7 +47,7 @@ void expect_sound(const Diagnosis& diagnosis) {
   std::vector<std::size_t> told;
   for (std::size_t i = 0; i < diagnosis.chain.size(); ++i) {
     const Event& event = diagnosis.chain[i];
-    if (event.because) EXPECT_LT(*event.because, i) << event.kind << " comes before what it is because of";
+    EXPECT_TRUE(!event.because || *event.because < i) << event.kind << " comes before what it is because of";
     EXPECT_FALSE(event.text.empty()) << event.kind;
     if (!event.fault) continue;
     told.push_back(*event.fault);

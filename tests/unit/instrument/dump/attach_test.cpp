@@ -342,6 +342,21 @@ TEST_F(Attach, UnderstandsDumpsOfSchema1) {
   EXPECT_EQ(diagnosis.faults[*diagnosis.root_cause].tensor, "step_0/model.layers.1.post_attention_layernorm.output");
 }
 
+/// Schema 1 put the heads of a token side by side, and said of which tensors the dump did not: of the scores, 0 to 44
+/// in the dump's order, and not of q, which is 0 to -17.
+TEST_F(Attach, BringsHeadsOfSchema1BackInTheDumpsOrder) {
+  const auto path = std::filesystem::path(NANSCOPE_SOURCE_DIR) / "tests/golden/recordings/schema1_heads.nanscope";
+  const Recording recording = Recording::open(path).value();
+  const auto recorded = RecordedDump::of(recording).value();
+  ASSERT_EQ(recorded->dump().tensors.size(), 2U);
+  for (const DumpTensor& tensor : recorded->dump().tensors) {
+    const bool scores = tensor.name.ends_with("scores");
+    std::vector<float> expected(scores ? 45 : 18);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<float>(i) * (scores ? 1.0F : -1.0F);
+    EXPECT_EQ(recorded->values(tensor, 0, tensor.count()).value(), expected) << tensor.name;
+  }
+}
+
 /// A recording of a dump tells what could not be read, and says what the dump does, whoever wrote it.
 TEST_F(Attach, SaysOfEveryProducersDumpWhatTheDumpSays) {
   int dumps = 0;

@@ -215,10 +215,16 @@ TEST(Recorder, RowsStandAtTheirPositions) {
     for (const TensorRow& tensor : tensors) {
       if (tensor.tokens != step.tokens) continue;  // what is of the last token alone, or of the context
       EXPECT_EQ(tensor.first_token, step.first_token) << tensor.id;
+      EXPECT_EQ(tensor.axis, Axis::rows) << tensor.id;
       later += tensor.first_token > 0 ? 1 : 0;
     }
   }
   EXPECT_GT(later, 0);
+  TensorFilter read;
+  read.role = "k_read";
+  const std::vector<TensorRow> keys = run.recording->tensors(read).value();
+  EXPECT_FALSE(keys.empty());
+  for (const TensorRow& tensor : keys) EXPECT_EQ(tensor.axis, Axis::keys) << tensor.id;
 }
 
 TEST(Recorder, ClippedValuesAreCountedAgainstTheirSource) {
