@@ -47,7 +47,7 @@ void add_new(std::vector<std::string>& list, const std::string& word) {
   if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
 }
 
-Status look_at(const Recording& recording, TensorSource& tensors, Looked& looked) {
+Status look_at(const Recording& recording, TensorSource& tensors, bool recompute, Looked& looked) {
   RecordingRun rows(recording);
   RecordingView run(rows, tensors);
   Outcome& outcome = looked.outcome;
@@ -58,7 +58,9 @@ Status look_at(const Recording& recording, TensorSource& tensors, Looked& looked
     if (request.row.id >= 0) outcome.outputs.push_back(request.row.output_text);
   }
   PlainArithmetic arithmetic;
-  const auto diagnosis = diagnose(run, arithmetic, {});
+  DiagnoseOptions diagnosing;
+  diagnosing.recompute = recompute;
+  const auto diagnosis = diagnose(run, arithmetic, diagnosing);
   if (!diagnosis) return tl::unexpected(diagnosis.error());
   for (const Fault& fault : diagnosis->faults) add_new(outcome.faults, fault.fault_class);
   for (const Event& event : diagnosis->chain) add_new(outcome.chain, event.kind);
@@ -101,7 +103,10 @@ class Investigation {
     }
     looked.outcome.kv_bytes_per_token = bytes_per_token(spec.config, recorded->result.kv_bytes);
     StoredTensors tensors(recorded->recording);
-    if (Status done = look_at(recorded->recording, tensors, looked); !done) return tl::unexpected(done.error());
+    if (Status done = look_at(recorded->recording, tensors, recompute_, looked); !done) {
+      return tl::unexpected(done.error());
+    }
+    if (change.settings.empty()) spare_recomputing(recorded->recording, tensors, looked.outcome);
     return looked;
   }
 
@@ -109,10 +114,18 @@ class Investigation {
   std::int64_t planned = 0;
 
  private:
+  /// What shows in the run as it was without doing its ops again is looked for without it in all others.
+  void spare_recomputing(const Recording& recording, TensorSource& tensors, const Outcome& baseline) {
+    Looked plain;
+    if (baseline.faults.empty() || !look_at(recording, tensors, false, plain)) return;
+    recompute_ = plain.outcome.faults != baseline.faults || plain.outcome.chain != baseline.chain;
+  }
+
   Workbench& workbench_;
   const RunSpec& spec_;
   const CounterfactualOptions& options_;
   std::string capture_;
+  bool recompute_ = true;
 };
 
 /// The first kind of event that `baseline` has and `changed` lacks.
