@@ -45,7 +45,8 @@ void Navigator::choose_step(const MapStep& step) {
   next.place.rank = step.rank;
   next.place.token.reset();
   next.place.channel.reset();
-  if (!map_->find_op(next.place) && step.first_op < map_->ops.size()) next.place = map_->place_of_op(step.first_op, step);
+  if (!map_->find_op(next.place) && step.first_op < map_->ops.size())
+    next.place = map_->place_of_op(step.first_op, step);
   choose(std::move(next));
 }
 

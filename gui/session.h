@@ -12,12 +12,13 @@
 
 namespace nanscope::gui {
 
-/// Where frames are drawn, and what is in them: the window of a recording or a dump, or the start screen, behind which a window may
-/// wait as it was left.
+/// Where frames are drawn, and what is in them: the window of a recording or a dump, or the start screen, behind which
+/// a window may wait as it was left.
 class Session {
  public:
   /// Errors: no display, no OpenGL.
-  static Result<std::unique_ptr<Session>> open(const AppOptions& options, std::optional<OpenedRun> run, Selection start);
+  static Result<std::unique_ptr<Session>> open(const AppOptions& options, std::optional<OpenedRun> run,
+                                               Selection start);
 
   /// Waits for input, at most so long, opens what was dropped or chosen, and draws. False when the
   /// window is to be closed.

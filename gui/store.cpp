@@ -30,8 +30,7 @@ void give_back_memory() {
 }  // namespace
 
 Store::Store(OpenedRun run)
-    : stop_(run.stop),
-      thread_([this, held = std::make_unique<OpenedRun>(std::move(run))](const std::stop_token& stop) {
+    : stop_(run.stop), thread_([this, held = std::make_unique<OpenedRun>(std::move(run))](const std::stop_token& stop) {
         serve(std::move(*held), stop);
         give_back_memory();
       }) {}

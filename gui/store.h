@@ -78,7 +78,7 @@ class Store {
   bool caught_up_ = false;  ///< the window has polled since the last answer that it took
   std::uint64_t last_ticket_ = 0;
   std::stop_source stop_;  ///< of the run
-  std::jthread thread_;  ///< last: it uses all of the above
+  std::jthread thread_;    ///< last: it uses all of the above
 };
 
 }  // namespace nanscope::gui

@@ -9,8 +9,8 @@
 
 #include "core/dump/dtype.h"
 #include "core/dump/tensor_name.h"
-#include "core/run/run_view.h"
 #include "core/result.h"
+#include "core/run/run_view.h"
 #include "core/run/tensor_source.h"
 #include "core/tensor/health.h"
 

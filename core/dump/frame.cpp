@@ -175,12 +175,13 @@ class Framer {
     };
     if (mask->count() == width * frame_.batch && (length > 1 || !additive)) {
       for (std::int64_t b = 0; b < frame_.batch; ++b) {
-        add_real(b, [&](std::int64_t t) { return visible(b * width + width - length + t); },
-                 [&] {
-                   std::int64_t before = 0;
-                   for (std::int64_t c = 0; c < width - length; ++c) before += visible(b * width + c) ? 1 : 0;
-                   return before;
-                 }());
+        add_real(
+            b, [&](std::int64_t t) { return visible(b * width + width - length + t); },
+            [&] {
+              std::int64_t before = 0;
+              for (std::int64_t c = 0; c < width - length; ++c) before += visible(b * width + c) ? 1 : 0;
+              return before;
+            }());
       }
     } else {
       const std::int64_t grid = width * length;
@@ -210,9 +211,9 @@ class Framer {
     return width - length;
   }
 
-  /// A token that another row sees, or that sees itself, is somebody's. A causal mask that lets padding see all keys (so
-  /// that its softmax has something to go over) lets it see the next one too. A mask that hides every token from itself
-  /// says nothing of padding.
+  /// A token that another row sees, or that sees itself, is somebody's. A causal mask that lets padding see all keys
+  /// (so that its softmax has something to go over) lets it see the next one too. A mask that hides every token from
+  /// itself says nothing of padding.
   template <class Visible>
   void by_grid(std::int64_t b, std::int64_t width, const Visible& visible) {
     const std::int64_t length = frame_length();
@@ -256,8 +257,8 @@ class Framer {
     }
   }
 
-  /// What a mask does not tell: of a sliding window it covers the last keys alone, and one of queries and keys may hide a
-  /// token that the positions count.
+  /// What a mask does not tell: of a sliding window it covers the last keys alone, and one of queries and keys may hide
+  /// a token that the positions count.
   bool by_positions_too(bool grid) {
     const auto positions = integers("positions");
     if (!positions || static_cast<std::int64_t>(positions->size()) != frame_.rows) return true;
@@ -358,7 +359,8 @@ class Framer {
       std::int64_t& most = longest[span.row / frame_length()];
       most = std::max(most, span.rows);
     }
-    std::erase_if(frame_.spans, [&](const Span& span) { return span.rows == 1 && longest[span.row / frame_length()] > 1; });
+    std::erase_if(frame_.spans,
+                  [&](const Span& span) { return span.rows == 1 && longest[span.row / frame_length()] > 1; });
   }
 
   void by_default() {

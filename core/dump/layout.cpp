@@ -137,7 +137,8 @@ Layout cache_layout(Shape shape, const Frame& frame, const Geometry& geometry, i
 Layout with_heads(Layout layout, std::string_view role, const Geometry& geometry) {
   if (layout.heads != 1 || geometry.width == 0) return layout;
   const bool query = one_of(role, {"q", "q_rot", "q_normed", "attn_out", "rope"});
-  const bool key = one_of(role, {"k", "v", "k_rot", "k_normed", "k_new", "v_new", "k_cache", "v_cache", "k_read", "v_read"});
+  const bool key =
+      one_of(role, {"k", "v", "k_rot", "k_normed", "k_new", "v_new", "k_cache", "v_cache", "k_read", "v_read"});
   if ((!query && !key) || layout.width % geometry.width != 0) return layout;
   layout.heads = layout.width / geometry.width;
   layout.width = geometry.width;

@@ -38,19 +38,20 @@ constexpr std::array kLayerModules = {
                   "attention", attention, 380, "q", "attn_out"},
     ModulePattern{"inner_norm attn_sub_norm sub_norm inner_attn_ln attn_ln self_attn.norm linear_attn.norm",
                   "inner_norm", layer_norm, 400, "attn_out", "norm_out"},
-    ModulePattern{"o_proj wo out_proj attn_output attn.c_proj attention.dense self_attention.dense to_out to_out.0 "
-                  "attention.output.dense attn.proj attn_out_proj linear_proj self_attention.proj o_b_proj attn_o dense_proj",
-                  "o_proj", gemm, 420, "attn_out", "out"},
+    ModulePattern{
+        "o_proj wo out_proj attn_output attn.c_proj attention.dense self_attention.dense to_out to_out.0 "
+        "attention.output.dense attn.proj attn_out_proj linear_proj self_attention.proj o_b_proj attn_o dense_proj",
+        "o_proj", gemm, 420, "attn_out", "out"},
     ModulePattern{"^self_attn ^attn ^attention ^self_attention ^linear_attn ^mixer", "self_attn", block, 440, "x",
                   "out", 190},
     ModulePattern{"attention.output.layer_norm attn_post_norm post_attn_layernorm post_self_attn_layernorm ln1_post",
                   "attn_post_norm", layer_norm, 450, "x", "norm_out"},
     ModulePattern{"attn_residual residual1 resid_attn post_attn_residual ffn_inp attn_add resid_mid hidden_after_attn "
                   "post_attn_hidden",
-                  "attn_residual",
-                  residual_add, 460, "x", "resid"},
+                  "attn_residual", residual_add, 460, "x", "resid"},
     // Before the MLP in most families, behind attention in Gemma 2 and OLMo 2: what else the layer has tells.
-    ModulePattern{"post_attention_layernorm post_attn_norm post_attention_norm", "post_attention_norm", layer_norm, 500, "resid", "norm_out"},
+    ModulePattern{"post_attention_layernorm post_attn_norm post_attention_norm", "post_attention_norm", layer_norm, 500,
+                  "resid", "norm_out"},
     ModulePattern{"ln_2 ln2 ffn_norm mlp_norm norm2 layernorm_after layer_norm2 "
                   "pre_feedforward_layernorm final_layer_norm pre_mlp_layernorm pre_ff_layernorm post_layernorm norm_2",
                   "mlp_norm", layer_norm, 500, "resid", "norm_out"},
@@ -59,14 +60,16 @@ constexpr std::array kLayerModules = {
                   "router", gemm, 520, "x", "router_logits"},
     ModulePattern{"shared_expert_gate", "shared_expert_gate", gemm, 526, "x", "shared_gate"},
     ModulePattern{"mlp.topk moe.topk topk", "topk", dumped, 530, "router_logits", "router_weights"},
-    ModulePattern{"gate_up_proj fused_gate_up w13 gate_up fused_fc ffn_gate_up", "gate_up_proj", gemm, 600, "x", "gate_up"},
+    ModulePattern{"gate_up_proj fused_gate_up w13 gate_up fused_fc ffn_gate_up", "gate_up_proj", gemm, 600, "x",
+                  "gate_up"},
     ModulePattern{"gate_proj w1 ffn_gate", "gate_proj", gemm, 600, "x", "gate"},
     ModulePattern{"up_proj w3 ffn_up c_fc fc1 mlp_fc dense_h_to_4h intermediate.dense mlp.lin1 linear_fc1 "
                   "mlp.fc_in",
                   "up_proj", gemm, 610, "x", "up"},
-    ModulePattern{"act_fn act activation activation_fn gelu silu act_and_mul ffn_act ffn_silu "
-                  "intermediate_act_fn intermediate.intermediate_act_fn mlp.intermediate mlp.hidden intermediate ffn_gate_par",
-                  "act", activation, 620, "gate", "act"},
+    ModulePattern{
+        "act_fn act activation activation_fn gelu silu act_and_mul ffn_act ffn_silu "
+        "intermediate_act_fn intermediate.intermediate_act_fn mlp.intermediate mlp.hidden intermediate ffn_gate_par",
+        "act", activation, 620, "gate", "act"},
     ModulePattern{"down_proj w2 ffn_down mlp.c_proj fc2 dense_4h_to_h mlp.output.dense mlp.lin2 "
                   "linear_fc2 mlp.fc_out output.dense mlp.proj mlp.down_proj",
                   "down_proj", gemm, 640, "act", "mlp_out"},
@@ -89,16 +92,17 @@ constexpr std::array kOuterModules = {
         "embed_tokens wte tok_embeddings word_embeddings token_embd inp_embd embedding embeddings embed tok_embed "
         "tok_emb embed_in vocab_embedding",
         "embed", embedding, kBeforeLayers + 20, "tokens", "embed"},
-    ModulePattern{"wpe position_embeddings position_embedding pos_embed embed_positions position_embeds pos_emb pos_embd "
-                  "position_embd",
-                  "pos_embed", embedding, kBeforeLayers + 30, "x", "embed"},
+    ModulePattern{
+        "wpe position_embeddings position_embedding pos_embed embed_positions position_embeds pos_emb pos_embd "
+        "position_embd",
+        "pos_embed", embedding, kBeforeLayers + 30, "x", "embed"},
     ModulePattern{"embed_scaled inputs_embeds_scaled inp_scaled", "embed_scaled", embedding, kBeforeLayers + 29, "x",
                   "embed"},
     ModulePattern{"hidden_states_0 embed_plus_pos embed_sum inp_l", "embed_sum", residual_add, kBeforeLayers + 32, "x",
                   "resid"},
     ModulePattern{"token_type_embeddings", "type_embed", embedding, kBeforeLayers + 31, "x", "embed"},
-    ModulePattern{"pre_layrnorm pre_layernorm embeddings.layer_norm embed_norm ln_embed embed_layernorm", "pre_norm", layer_norm,
-                  kBeforeLayers + 34, "embed", "norm_out"},
+    ModulePattern{"pre_layrnorm pre_layernorm embeddings.layer_norm embed_norm ln_embed embed_layernorm", "pre_norm",
+                  layer_norm, kBeforeLayers + 34, "embed", "norm_out"},
     ModulePattern{"rotary_emb rotary_pos_emb model.rotary_emb", "rope", rope, kBeforeLayers + 36, "x", "rope"},
     ModulePattern{"ln_q merger.ln_q merger.norm", "projector_norm", layer_norm, kBeforeLayers + 38, "x", "norm_out"},
     ModulePattern{"linear_1 merger.mlp.0 merger.linear_fc1", "projector_up", gemm, kBeforeLayers + 39, "x", "up"},
@@ -144,28 +148,30 @@ constexpr std::array kStateTensors = {
     StatePattern{"v_read v_gathered v_deq", "v_read", 322, Port::output},
     StatePattern{"mask attention_mask attn_mask causal_mask kq_mask attn_bias attention_bias padding_mask", "mask", 330,
                  Port::state},
-    StatePattern{"scores attn_scores attention_scores qk kq kq_scaled attn_logits s score attention_logits", "scores", 340,
-                 Port::output},
+    StatePattern{"scores attn_scores attention_scores qk kq kq_scaled attn_logits s score attention_logits", "scores",
+                 340, Port::output},
     StatePattern{"row_max scores_max m_i softmax_max", "row_max", 350, Port::output},
     StatePattern{"softmax_lse lse row_sum l_i softmax_sum", "lse", 352, Port::output},
     StatePattern{"probs attn_probs attention_probs attn_weights attention_weights p prob attn_prob softmax_out",
                  "probs", 360, Port::output, softmax},
-    StatePattern{"attn_out attn_output context context_layer kqv_out kqv attention_out attn_ctx ctx attn_context attn_mix "
-                 "attn_output_before_proj",
-                 "attn_out", 380,
-                 Port::output, attention},
+    StatePattern{
+        "attn_out attn_output context context_layer kqv_out kqv attention_out attn_ctx ctx attn_context attn_mix "
+        "attn_output_before_proj",
+        "attn_out", 380, Port::output, attention},
     StatePattern{"residual resid hidden_states hidden hidden_state residual_stream resid_post", "resid", 0,
                  Port::output, residual_add},
     StatePattern{"router_logits gate_logits moe_logits", "router_logits", 520, Port::output},
     StatePattern{"router_scores router_probs routing_scores gate_scores gate_probs moe_probs", "router_scores", 524,
                  Port::output},
-    StatePattern{"scores_for_choice router_scores_biased choice_scores scores_biased", "router_choice", 525, Port::output},
+    StatePattern{"scores_for_choice router_scores_biased choice_scores scores_biased", "router_choice", 525,
+                 Port::output},
     StatePattern{"e_score_correction_bias correction_bias router_bias", "router_bias", 521, Port::state},
     StatePattern{"topk_weights router_weights expert_weights routing_weights top_k_weights topk_w gate_weights",
                  "router_weights", 530, Port::output, route},
     StatePattern{"topk_scores", "router_raw", 529, Port::output},
-    StatePattern{"topk_ids topk_indices expert_ids selected_experts top_k_index topk_idx topk_index top_k_indices expert_index",
-                 "router_ids", 528, Port::output},
+    StatePattern{
+        "topk_ids topk_indices expert_ids selected_experts top_k_index topk_idx topk_index top_k_indices expert_index",
+        "router_ids", 528, Port::output},
     StatePattern{"gate gate_out", "gate", 600, Port::output},
     StatePattern{"up up_out", "up", 610, Port::output},
     StatePattern{"act act_out swiglu gated", "act", 620, Port::output, activation},
@@ -179,8 +185,10 @@ constexpr std::array kStateTensors = {
                  Port::state},
     StatePattern{"query_lens q_lens num_scheduled_tokens extend_lens", "query_lens", 316, Port::state},
     StatePattern{"block_size page_size", "block_size", 316, Port::state},
-    StatePattern{"input_ids tokens token_ids prompt_token_ids prompt_ids ids inp_tokens", "tokens", kBeforeLayers, Port::state},
-    StatePattern{"positions position_ids pos_ids position cache_position inp_pos", "positions", kBeforeLayers + 1, Port::state},
+    StatePattern{"input_ids tokens token_ids prompt_token_ids prompt_ids ids inp_tokens", "tokens", kBeforeLayers,
+                 Port::state},
+    StatePattern{"positions position_ids pos_ids position cache_position inp_pos", "positions", kBeforeLayers + 1,
+                 Port::state},
     StatePattern{"temperature temperatures", "temperature", kAfterLayers + 21, Port::state},
     StatePattern{"logits next_token_logits lm_head_out", "logits", kAfterLayers + 20, Port::output, gemm},
     StatePattern{"last_hidden pruned_hidden_states sample_hidden_states last_hidden_state", "last_hidden",
@@ -195,8 +203,8 @@ constexpr std::array kOuterStateTensors = {
     StatePattern{"scaled_logits", "scaled_logits", kAfterLayers + 32, Port::output},
     StatePattern{"logits_processed logits_after_processors sampling_logits logits_masked", "processed_logits",
                  kAfterLayers + 31, Port::output},
-    StatePattern{"probs probabilities token_probs softmax sampling_probs final_probs", "token_probs", kAfterLayers + 34, Port::output,
-                 token_softmax},
+    StatePattern{"probs probabilities token_probs softmax sampling_probs final_probs", "token_probs", kAfterLayers + 34,
+                 Port::output, token_softmax},
     StatePattern{"logprobs log_probs", "logprobs", kAfterLayers + 36, Port::output},
 };
 

@@ -30,7 +30,8 @@ constexpr std::array kForms = {
     FormRow{Form::masked, "masked after_mask with_mask"},
     FormRow{Form::partial, "partial local partial_sum before_allreduce before_all_reduce pre_allreduce"},
     FormRow{Form::raw,
-            "raw pre uncapped unnormalized unnormalised pre_softcap unscaled unquantized unquantised prequant pre_quant before_quant orig original hp "
+            "raw pre uncapped unnormalized unnormalised pre_softcap unscaled unquantized unquantised prequant "
+            "pre_quant before_quant orig original hp "
             "high_precision"},
 };
 
@@ -47,7 +48,7 @@ std::string in_words(std::string_view text) {
     if (is_upper(c)) {
       // "attnO", "expert1Up", and not "E4M3".
       const bool last = i + 1 == text.size();
-      const bool hump = i > 0 && (last ? is_letter(text[i - 1]) : is_lower(text[i - 1]) && is_letter(text[i + 1])) ;
+      const bool hump = i > 0 && (last ? is_letter(text[i - 1]) : is_lower(text[i - 1]) && is_letter(text[i + 1]));
       if (hump) out += '_';
       out += static_cast<char>(c - 'A' + 'a');
     } else {

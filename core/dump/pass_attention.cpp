@@ -139,7 +139,8 @@ void PassBuilder::settle_stored(TensorId fresh, const std::string& letter) {
   const std::vector<Index> caches = find_role(letter + "_cache");
   const Step& step = run_.steps_.back();
   if (caches.size() != 1 || made == nullptr || made->channels <= 0 || frame_.rows <= 0) return;
-  const bool begins = std::all_of(step.spans.begin(), step.spans.end(), [](const Span& span) { return span.first_token == 0; });
+  const bool begins =
+      std::all_of(step.spans.begin(), step.spans.end(), [](const Span& span) { return span.first_token == 0; });
   const DumpTensor& cache = tensor(caches.front());
   if (begins || cache.count() != frame_.rows * made->channels) return;
   TensorName& at = run_.dump_.tensors[caches.front()].at;
@@ -258,8 +259,8 @@ bool PassBuilder::gathered_for(const Tensor& read, const Tensor* pool) const {
   return pool != nullptr && read.tokens >= context && read.tokens < context + kBlock;
 }
 
-/// What attention reads as keys or values: what was read back, a tensor a sequence where they are apart, else the cache's
-/// codes, else what was computed.
+/// What attention reads as keys or values: what was read back, a tensor a sequence where they are apart, else the
+/// cache's codes, else what was computed.
 std::vector<TensorId> PassBuilder::keys(std::string_view letter, TensorId fresh) {
   const std::string role(letter);
   const Op* store = store_of_layer();
@@ -310,7 +311,8 @@ std::optional<PassBuilder::Index> PassBuilder::mask_of_layer() {
 }
 
 /// That of one sequence, where each has its own.
-std::optional<PassBuilder::Index> PassBuilder::mask_of_sequence(std::int64_t sequence, std::optional<Index> shared) const {
+std::optional<PassBuilder::Index> PassBuilder::mask_of_sequence(std::int64_t sequence,
+                                                                std::optional<Index> shared) const {
   for (const auto& [scope, members] : members_) {
     if (scope.tower != scope_.tower || (scope.layer && scope.layer != scope_.layer)) continue;
     for (const auto& [key, index] : members) {

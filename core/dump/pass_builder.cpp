@@ -1,12 +1,12 @@
 #include "core/dump/pass_builder.h"
 
-#include "core/dump/name_words.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "core/dump/name_words.h"
 
 namespace nanscope {
 namespace {
@@ -46,8 +46,10 @@ void PassBuilder::settle_checkpoints() {
     Count& count = passes[one.at.pass()];
     ++(weights(one) ? count.weights : count.others);
     const std::size_t dot = one.name.find_last_of("./");
-    const std::string_view last = dot == std::string::npos ? std::string_view(one.name) : std::string_view(one.name).substr(dot + 1);
-    count.sides = count.sides || last == "output" || last == "input" || one.at.port == Port::input || one.at.step || one.at.request;
+    const std::string_view last =
+        dot == std::string::npos ? std::string_view(one.name) : std::string_view(one.name).substr(dot + 1);
+    count.sides = count.sides || last == "output" || last == "input" || one.at.port == Port::input || one.at.step ||
+                  one.at.request;
   }
   for (DumpTensor& one : run_.dump_.tensors) {
     const Count& count = passes[one.at.pass()];
@@ -502,15 +504,18 @@ std::vector<PassBuilder::Index> PassBuilder::shared_by_ranks(const std::vector<s
   std::vector<Index> found;
   const TensorName& own = tensor(tensors.front()).at;
   if (!own.rank) return found;
-  constexpr std::string_view kWritten = "tokens positions mask seq_lens query_start_loc query_lens slot_mapping block_table";
+  constexpr std::string_view kWritten =
+      "tokens positions mask seq_lens query_start_loc query_lens slot_mapping block_table";
   const auto has = [&](const std::string& role) {
     return std::any_of(tensors.begin(), tensors.end(), [&](Index index) { return tensor(index).at.role == role; });
   };
   std::optional<std::int64_t> from;
   for (Index index = 0; index < run_.dump_.tensors.size(); ++index) {
     const TensorName& at = tensor(index).at;
-    const bool same_step = at.rank && at.rank != own.rank && at.run == own.run && at.step == own.step && at.request == own.request;
-    if (!same_step || at.layer || at.port == Port::input || !emitted_.contains(index) || !listed(kWritten, at.role)) continue;
+    const bool same_step =
+        at.rank && at.rank != own.rank && at.run == own.run && at.step == own.step && at.request == own.request;
+    if (!same_step || at.layer || at.port == Port::input || !emitted_.contains(index) || !listed(kWritten, at.role))
+      continue;
     if ((from && from != at.rank) || has(at.role)) continue;
     from = at.rank;
     found.push_back(index);

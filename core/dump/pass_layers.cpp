@@ -243,10 +243,13 @@ TensorId PassBuilder::gated(TensorId x) {
   const bool of_module = !acts.empty() && tensor(acts.front()).at.kind == OpKind::activation;
   if (of_module && products.empty() && inputs.size() == 2) {
     // Which of the two it is shows in its numbers, and in what comes after.
-    const TensorId act = emit("act", OpKind::activation,
-                              {{"x", inputs.front().tensor, {}}, {"maybe_up", inputs.back().tensor, {}}}, {"out", acts});
-    active = emit("act_mul", OpKind::activation, {{"product", act, {}}, {"maybe_up", inputs.back().tensor, {}}}, {"out"});
-  } else if (of_module && !products.empty() && inputs.size() == 2 && !same_bytes(describe(acts.front(), "x"), describe(products.front(), "x"))) {
+    const TensorId act =
+        emit("act", OpKind::activation, {{"x", inputs.front().tensor, {}}, {"maybe_up", inputs.back().tensor, {}}},
+             {"out", acts});
+    active =
+        emit("act_mul", OpKind::activation, {{"product", act, {}}, {"maybe_up", inputs.back().tensor, {}}}, {"out"});
+  } else if (of_module && !products.empty() && inputs.size() == 2 &&
+             !same_bytes(describe(acts.front(), "x"), describe(products.front(), "x"))) {
     const TensorId gate = input_of("act", inputs.front().tensor);
     const TensorId alone = emit("act", OpKind::activation, {{"x", gate, {}}}, {"out", acts});
     active = emit("act_mul", OpKind::activation, {{"product", alone, {}}, {"up", inputs.back().tensor, {}}}, {"out"});

@@ -103,7 +103,8 @@ std::string without_places(TensorName& name, std::string_view segment) {
       again = true;
     }
   }
-  const bool said = segment.ends_with("weight") || segment.ends_with("bias") || segment.find("scale") != std::string_view::npos;
+  const bool said =
+      segment.ends_with("weight") || segment.ends_with("bias") || segment.find("scale") != std::string_view::npos;
   if (weight && !said) return std::string(segment) + ".weight";
   return std::string(segment);
 }
@@ -286,7 +287,8 @@ bool take_rotated(TensorName& name, Path path) {
   };
   std::string_view letter;
   const std::string& last = path.back();
-  if (path.size() > 1 && listed("rotary_emb rope rotary rotary_pos_emb rotary_fn", path[path.size() - 2])) letter = letter_of(last);
+  if (path.size() > 1 && listed("rotary_emb rope rotary rotary_pos_emb rotary_fn", path[path.size() - 2]))
+    letter = letter_of(last);
   for (const std::string_view word : split(kTurned, ' ')) {
     if (!letter.empty() || last.size() <= word.size() + 1) continue;
     if (last.ends_with(word) && last[last.size() - word.size() - 1] == '_')
@@ -337,7 +339,8 @@ bool take_side(TensorName& name, Path path, int index, int depth) {
     for (const std::string_view word : split(side.words, ' ')) {
       const std::string& last = path.back();
       const bool whole = last == word && path.size() > 1 && !side.port;
-      const bool tail = last.size() > word.size() + 1 && last.ends_with(word) && last[last.size() - word.size() - 1] == '_';
+      const bool tail =
+          last.size() > word.size() + 1 && last.ends_with(word) && last[last.size() - word.size() - 1] == '_';
       if (!whole && !tail) continue;
       Segments shorter(path.begin(), path.end() - 1);
       if (tail) shorter.push_back(last.substr(0, last.size() - word.size() - 1));
@@ -397,7 +400,10 @@ void take_expert(TensorName& name, Segments& path) {
     if (rest == "in") {
       part = "experts", path.insert(path.begin() + static_cast<std::ptrdiff_t>(i) + 1, "input");
     } else {
-      part = rest == "out" || rest == "down" ? "down_proj" : rest == "gate" || rest == "up" ? rest + "_proj" : rest.empty() ? "experts" : rest;
+      part = rest == "out" || rest == "down"  ? "down_proj"
+             : rest == "gate" || rest == "up" ? rest + "_proj"
+             : rest.empty()                   ? "experts"
+                                              : rest;
     }
   }
 }

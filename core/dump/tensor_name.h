@@ -41,14 +41,14 @@ struct TensorName {
   std::optional<std::int64_t> step;
   std::optional<std::int64_t> rank;
   bool warm_up = false;  ///< of a pass whose answer nobody gets
-  std::string tower;  ///< "vision", "audio" or "mtp" (multi-token prediction); empty for the language model
+  std::string tower;     ///< "vision", "audio" or "mtp" (multi-token prediction); empty for the language model
   std::optional<std::int64_t> layer;
   std::optional<std::int64_t> expert;
   std::optional<std::int64_t> sequence;  ///< of several in the pass that the tensor is of
-  std::string module;  ///< dotted path without the side: "model.layers.3.self_attn.k_proj"
-  std::string op;      ///< attn_norm, k_proj, attention, router, lm_head ...; of unknown modules their last part
-  std::string role;    ///< q k v k_cache scores probs attn_out resid norm_out logits weight ...; `x` and `out` where a
-                       ///< module's input and output have no name of their own; the key's last part else
+  std::string module;                    ///< dotted path without the side: "model.layers.3.self_attn.k_proj"
+  std::string op;    ///< attn_norm, k_proj, attention, router, lm_head ...; of unknown modules their last part
+  std::string role;  ///< q k v k_cache scores probs attn_out resid norm_out logits weight ...; `x` and `out` where a
+                     ///< module's input and output have no name of their own; the key's last part else
   OpKind kind = OpKind::dumped;
   Port port = Port::output;
   Form form = Form::value;

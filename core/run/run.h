@@ -58,10 +58,10 @@ struct Tensor {
   std::int64_t sequence = -1;    ///< Axis::keys and part: of which of the step's spans; -1: the only one, or all
   Health health;
   std::optional<std::uint64_t> hash;  ///< of the stored bytes, where the producer took one
-  bool known = true;    ///< false: not dumped, there for what lies before and behind it
-  bool hides = false;    ///< scores: -Inf stands for keys that are not seen, whatever the role is called
-  bool guessed = false;  ///< bytes whose format nothing states
-  bool stated = false;  ///< its health was measured by the producer; elements and rows are not known
+  bool known = true;                  ///< false: not dumped, there for what lies before and behind it
+  bool hides = false;                 ///< scores: -Inf stands for keys that are not seen, whatever the role is called
+  bool guessed = false;               ///< bytes whose format nothing states
+  bool stated = false;                ///< its health was measured by the producer; elements and rows are not known
 
   std::int64_t count() const { return tokens * channels; }
   std::int64_t width() const { return heads > 0 ? channels / heads : channels; }

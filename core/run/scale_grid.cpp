@@ -57,7 +57,8 @@ std::optional<ScaleGrid> ScaleGrid::of(RunView& run, const Tensor& scale, const 
   grid.rows_ = scale.tokens;
   grid.columns_ = scale.channels;
   grid.rows_a_cell_ = block_extent(rows, grid.rows_);
-  grid.channels_a_cell_ = grid.columns_ == codes.heads && codes.heads > 1 ? codes.width() : block_extent(channels, grid.columns_);
+  grid.channels_a_cell_ =
+      grid.columns_ == codes.heads && codes.heads > 1 ? codes.width() : block_extent(channels, grid.columns_);
   if (grid.columns_ == codes.heads && codes.heads > 1) grid.period_ = codes.width();
   if (grid.rows_a_cell_ == 0 || grid.channels_a_cell_ == 0) return std::nullopt;
   return grid;

@@ -15,8 +15,8 @@ class ScaleGrid {
  public:
   /// One number for all.
   static ScaleGrid uniform(double scale);
-  /// Nothing when the scale's shape fits none of these, or it cannot be read. `rows` are the step's where the codes lie in
-  /// a pool, whose rows map_rows() then puts in relation.
+  /// Nothing when the scale's shape fits none of these, or it cannot be read. `rows` are the step's where the codes lie
+  /// in a pool, whose rows map_rows() then puts in relation.
   static std::optional<ScaleGrid> of(RunView& run, const Tensor& scale, const Tensor& codes);
 
   double at(std::int64_t row, std::int64_t channel) const;

@@ -94,8 +94,8 @@ Table health_of_rows(const TensorSheet& sheet) {
   for (std::size_t r = 0; r < sheet.row_health.size(); ++r) {
     const LineHealth& row = sheet.row_health[r];
     const auto share = [](float part) { return exact(static_cast<double>(part)); };
-    table.rows.push_back({row_text(sheet, static_cast<std::int64_t>(r)),
-                          share(row.nan), share(row.inf), share(row.clipped), share(row.low_headroom)});
+    table.rows.push_back({row_text(sheet, static_cast<std::int64_t>(r)), share(row.nan), share(row.inf),
+                          share(row.clipped), share(row.low_headroom)});
   }
   return table;
 }

@@ -9,11 +9,11 @@
 #include <system_error>
 
 #include "core/counted.h"
-#include "instrument/diagnosis/diff.h"
-#include "instrument/diagnosis/facts.h"
 #include "core/numbers/format.h"
 #include "gui/export/new_file.h"
 #include "gui/prepare/story.h"
+#include "instrument/diagnosis/diff.h"
+#include "instrument/diagnosis/facts.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
 

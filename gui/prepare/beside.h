@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/run/run_view.h"
 #include "core/result.h"
+#include "core/run/run_view.h"
 #include "gui/background.h"
 #include "gui/prepare/prepared.h"
 #include "gui/selection.h"

@@ -6,8 +6,8 @@
 #include <bit>
 #include <cmath>
 
-#include "instrument/diagnosis/compare.h"
 #include "core/numbers/bits_input.h"
+#include "instrument/diagnosis/compare.h"
 
 namespace nanscope::gui {
 namespace {

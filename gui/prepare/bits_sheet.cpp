@@ -7,9 +7,9 @@
 #include <cmath>
 #include <limits>
 
-#include "instrument/diagnosis/facts.h"
 #include "core/numbers/bits_words.h"
 #include "gui/prepare/story.h"
+#include "instrument/diagnosis/facts.h"
 
 namespace nanscope::gui {
 namespace {
@@ -56,7 +56,8 @@ std::int64_t worst_of_all(const Subject& subject, const TensorData& elements) {
   for (std::int64_t row = 0; row < elements.tokens; ++row) {
     if (subject.nobodys(row)) continue;
     indices.push_back(worst_of(elements, row * channels, (row + 1) * channels));
-    const auto from = elements.bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(indices.back()) * size);
+    const auto from =
+        elements.bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(indices.back()) * size);
     candidates.bytes.insert(candidates.bytes.end(), from, from + static_cast<std::ptrdiff_t>(size));
     ++candidates.tokens;
   }
@@ -250,8 +251,8 @@ class SheetMaker {
       if (std::isfinite(itself.value)) itself.lower = itself.upper = spot.code();
       sheet_.ruler = make_ruler(itself);
     }
-    sheet_.histogram = make_histogram(*spot.elements, spot.code(), spot.subject.tensor.health.clipped > 0 ||
-                                                                      (rounding && rounding->clipped));
+    sheet_.histogram = make_histogram(*spot.elements, spot.code(),
+                                      spot.subject.tensor.health.clipped > 0 || (rounding && rounding->clipped));
   }
 
   void tell_loss(const Spot& before, const Spot& read) {
@@ -269,8 +270,6 @@ class SheetMaker {
 
 }  // namespace
 
-Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place) {
-  return SheetMaker(run).make(place);
-}
+Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place) { return SheetMaker(run).make(place); }
 
 }  // namespace nanscope::gui

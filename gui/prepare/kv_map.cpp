@@ -32,8 +32,7 @@ std::string requests_text(const std::vector<std::int64_t>& requests) {
 
 class KvMapMaker {
  public:
-  KvMapMaker(Facts& facts, const Step& step, const std::stop_token& stop)
-      : facts_(facts), step_(step), stop_(stop) {}
+  KvMapMaker(Facts& facts, const Step& step, const std::stop_token& stop) : facts_(facts), step_(step), stop_(stop) {}
 
   Result<KvMap> make() {
     map_.when = request_text(step_);

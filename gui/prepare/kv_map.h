@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "instrument/diagnosis/facts.h"
 #include "core/result.h"
 #include "gui/cell.h"
 #include "gui/selection.h"
+#include "instrument/diagnosis/facts.h"
 
 namespace nanscope::gui {
 

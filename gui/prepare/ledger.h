@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/run/run_view.h"
 #include "core/result.h"
+#include "core/run/run_view.h"
 #include "gui/cell.h"
 #include "gui/prepare/prepared.h"
 #include "gui/selection.h"
@@ -44,8 +44,8 @@ struct LedgerEntry {
 /// A layer's k or v, an activation or a weight, over the run.
 struct LedgerLine {
   std::int64_t layer = 0;
-  std::string target;                 ///< "k", "v", "up_proj input"
-  std::string name;                   ///< with its layer
+  std::string target;  ///< "k", "v", "up_proj input"
+  std::string name;    ///< with its layer
   ScaledKind kind = ScaledKind::cache;
   std::vector<std::size_t> entries;   ///< indices in Ledger::entries, in logical order
   std::size_t lowest = 0;             ///< the entry with the least headroom
@@ -86,10 +86,10 @@ struct Ledger final : Prepared {
   /// Entries by rank, request and step, so that none of the others is looked at in a frame.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::vector<std::size_t>> of_step;
   std::vector<std::size_t> outside;  ///< entries of what is outside of all steps
-  std::string headline;   ///< what is to be known, in a sentence
-  std::string rule;       ///< how scales were set, in a sentence
-  bool quantized = true;  ///< false: stored without a scale, in a wide format
-  bool names_are_long = false;  ///< there is more than k and v
+  std::string headline;              ///< what is to be known, in a sentence
+  std::string rule;                  ///< how scales were set, in a sentence
+  bool quantized = true;             ///< false: stored without a scale, in a wide format
+  bool names_are_long = false;       ///< there is more than k and v
 
   /// The entry of the selected op, and role where it names one.
   std::optional<std::size_t> find(const Selection& selection) const;

@@ -148,8 +148,8 @@ Result<PolicyComparison> compare_policies(RunView& run, const Ledger& ledger, st
 std::size_t line_of(const Ledger& ledger, const Selection& selection) {
   const std::size_t entry = ledger.find(selection).value_or(ledger.by_headroom.front());
   const std::string& name = ledger.entries[entry].name;
-  const auto line = std::find_if(ledger.lines.begin(), ledger.lines.end(),
-                                 [&](const LedgerLine& each) { return each.name == name; });
+  const auto line =
+      std::find_if(ledger.lines.begin(), ledger.lines.end(), [&](const LedgerLine& each) { return each.name == name; });
   return static_cast<std::size_t>(line - ledger.lines.begin());
 }
 

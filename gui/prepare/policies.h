@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/run/run_view.h"
 #include "core/result.h"
+#include "core/run/run_view.h"
 #include "gui/prepare/ledger.h"
 #include "instrument/engine/config.h"
 

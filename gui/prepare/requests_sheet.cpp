@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "instrument/engine/request.h"
 #include "gui/prepare/subject.h"
+#include "instrument/engine/request.h"
 #include "scenarios/analysis.h"
 
 namespace nanscope::gui {

@@ -332,8 +332,8 @@ class RunMapMaker::Impl {
       MapStep& one = map_.steps[i];
       one.worst = kAbsent;
       for (std::size_t row = 0; row < map_.rows.size(); ++row) {
-        const auto cells = map_.row(row).subspan(static_cast<std::size_t>(one.first_column),
-                                                 static_cast<std::size_t>(one.tokens));
+        const auto cells =
+            map_.row(row).subspan(static_cast<std::size_t>(one.first_column), static_cast<std::size_t>(one.tokens));
         if (!cells.empty()) one.worst = std::max(one.worst, *std::max_element(cells.begin(), cells.end()));
       }
     }
@@ -493,8 +493,8 @@ class RunMapMaker::Impl {
   RunView& view_;
   RunData& run_;
   std::stop_token stop_;
-  std::vector<bool> plain_;   ///< of each of the map's steps
-  bool clips_wait_ = false;   ///< casts are still to be looked at
+  std::vector<bool> plain_;  ///< of each of the map's steps
+  bool clips_wait_ = false;  ///< casts are still to be looked at
   std::optional<KvCache> cache_;
   std::optional<ForeignScales> scales_;
   std::set<std::int64_t> reads_keys_;

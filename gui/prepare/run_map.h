@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/run/run_data.h"
-#include "core/run/run_view.h"
 #include "core/place.h"
 #include "core/result.h"
+#include "core/run/run_data.h"
+#include "core/run/run_view.h"
 #include "gui/cell.h"
 #include "gui/prepare/prepared.h"
 
@@ -71,7 +71,7 @@ struct RunMap final : Prepared {
   std::vector<MapOp> ops;
   std::vector<MapRow> rows;
   std::int64_t columns = 0;
-  std::vector<Cell> cells;                                               ///< rows x columns, row-major
+  std::vector<Cell> cells;  ///< rows x columns, row-major
   /// By rank, request and index in it.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::size_t> step_of;
 

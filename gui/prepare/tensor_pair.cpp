@@ -34,7 +34,8 @@ bool same_codes(const TensorSheet& a, const TensorSheet& b) {
 bool scale_unknown(const TensorSheet& sheet) { return sheet.coded && !sheet.storing->grid; }
 
 double real_value(const TensorSheet& sheet, std::int64_t row, std::int64_t channel) {
-  return static_cast<double>(sheet.elements->value(row, channel)) * static_cast<double>(sheet.scale_at(row, channel).value_or(1));
+  return static_cast<double>(sheet.elements->value(row, channel)) *
+         static_cast<double>(sheet.scale_at(row, channel).value_or(1));
 }
 
 MagnitudeRange real_magnitudes(const TensorSheet& sheet) {
@@ -76,8 +77,7 @@ std::string differing_words(const TensorDifference& difference, const TensorShee
   if (difference.largest) {
     const std::int64_t row = *difference.largest / difference.columns;
     const std::int64_t channel = here.channel(*difference.largest % difference.columns);
-    words +=
-        fmt::format(", at most by {:.4g} at [{},{}]", difference.high, here.subject.row_name(row).token, channel);
+    words += fmt::format(", at most by {:.4g} at [{},{}]", difference.high, here.subject.row_name(row).token, channel);
   }
   return words;
 }
@@ -201,7 +201,8 @@ std::pair<std::int64_t, std::int64_t> worst_difference(const TensorDifference& d
   return worst_cell({difference.cells, difference.columns, difference.rows}, range);
 }
 
-Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& place, const SheetOptions& options, const SheetPair& known) {
+Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& place, const SheetOptions& options,
+                                  const SheetPair& known) {
   const Result<Subject> subject = find_subject(run, place);
   if (!subject) return tl::unexpected(subject.error());
   const bool pair_known = known.here && known.difference;  // without a twin there was a sheet alone

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "instrument/diagnosis/compare.h"
 #include "gui/prepare/tensor_sheet.h"
+#include "instrument/diagnosis/compare.h"
 
 /// A tensor beside its twin: the same place in another run.
 namespace nanscope::gui {
@@ -81,7 +81,8 @@ struct SheetPair {
 
 /// `there` is the other run. `known` may be empty, or a pair of the same two runs whose parts are
 /// used again. Errors: as of make_tensor_sheet() for the tensor here.
-Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& place, const SheetOptions& options, const SheetPair& known);
+Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& place, const SheetOptions& options,
+                                  const SheetPair& known);
 
 /// What a TensorPicture shows beside.
 struct TwinPicture {

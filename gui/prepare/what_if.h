@@ -39,8 +39,8 @@ struct WhatIfAnswer {
 /// One run, as a line of the table.
 struct WhatIfRow {
   std::vector<std::string> settings;  ///< "kv.format=bf16"; empty for the run as recorded
-  std::vector<bool> links;  ///< of each of WhatIfTable::chain, whether this run has it
-  int breaks_at = 0;        ///< number of the first link that the recorded run has and this one lacks, 0: none
+  std::vector<bool> links;            ///< of each of WhatIfTable::chain, whether this run has it
+  int breaks_at = 0;  ///< number of the first link that the recorded run has and this one lacks, 0: none
   std::vector<WhatIfAnswer> answers;
   std::size_t faulty = 0;  ///< how many of the answers are
   double kv_bytes = 0;     ///< a token

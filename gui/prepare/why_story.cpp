@@ -6,9 +6,9 @@
 #include <cmath>
 #include <tuple>
 
-#include "instrument/diagnosis/facts.h"
 #include "gui/prepare/story.h"
 #include "gui/prepare/subject.h"
+#include "instrument/diagnosis/facts.h"
 #include "scenarios/report/text.h"
 
 namespace nanscope::gui {

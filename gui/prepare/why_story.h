@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "core/run/run_view.h"
-#include "instrument/diagnosis/why.h"
 #include "gui/facts.h"
 #include "gui/prepare/prepared.h"
 #include "gui/selection.h"
+#include "instrument/diagnosis/why.h"
 
 namespace nanscope::gui {
 

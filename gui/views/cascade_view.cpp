@@ -144,7 +144,8 @@ class Teller {
   Layout lay_out(const StoryLink& link, bool chosen) const {
     Layout layout;
     const bool numbers = !link.evidence.empty();
-    layout.summary = wrap(context_.fonts.small, printable(link.summary), text_width(), chosen || wide_ ? 0 : kMostLines);
+    layout.summary =
+        wrap(context_.fonts.small, printable(link.summary), text_width(), chosen || wide_ ? 0 : kMostLines);
     layout.evidence_beside = numbers && wide_;
     layout.evidence_below = numbers && chosen && !wide_;
     const float lines = static_cast<float>(layout.summary.size());
@@ -274,8 +275,8 @@ class Teller {
       list->AddTriangleFilled({x - px(2), middle - px(4)}, {x + px(3), middle}, {x - px(2), middle + px(4)}, ink);
     }
     label(context_.fonts.text, {left() + px(16), row.y, width() - px(60), row.height}, context_.theme.text, name);
-    if (count > 0) label(context_.fonts.small, {left(), row.y, width(), row.height}, context_.theme.muted,
-                         std::to_string(count), 1);
+    if (count > 0)
+      label(context_.fonts.small, {left(), row.y, width(), row.height}, context_.theme.muted, std::to_string(count), 1);
     y_ += px(kSection);
     return open;
   }
@@ -322,8 +323,8 @@ class Teller {
   void other_faults(const Story& story) {
     std::vector<const StoryFault*> others;
     for (std::size_t i = 0; i < story.faults.size(); ++i) {
-      const bool told = std::any_of(story.links.begin(), story.links.end(),
-                                    [i](const StoryLink& link) { return link.fault == i; });
+      const bool told =
+          std::any_of(story.links.begin(), story.links.end(), [i](const StoryLink& link) { return link.fault == i; });
       if (!told) others.push_back(&story.faults[i]);
     }
     if (others.empty() || !section("Other faults", others.size(), true)) return;

@@ -164,9 +164,10 @@ class KernelsView final : public View {
     const float scale = context.scale;
     const Area line{area.x + kMargin * scale, area.y + 10 * scale, area.width - 2 * kMargin * scale, 22 * scale};
     std::string title = timeline.of_dump ? "No kernel times in a dump" : "No kernel times in this recording";
-    std::string words = timeline.of_dump  ? "Whoever wrote it wrote tensors alone"
-                        : timeline.on_cpu ? "A run on the CPU carries none: only a GPU's kernels have times of their own"
-                                          : "The GPU's activity was not traced while it was recorded";
+    std::string words = timeline.of_dump ? "Whoever wrote it wrote tensors alone"
+                        : timeline.on_cpu
+                            ? "A run on the CPU carries none: only a GPU's kernels have times of their own"
+                            : "The GPU's activity was not traced while it was recorded";
     words += ". Counted instead: the ops of each kind, in red those with a NaN or an Inf in an output.";
     if (timeline.kernels > 0) {
       std::int64_t others = 0;

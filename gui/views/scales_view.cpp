@@ -102,7 +102,8 @@ class ScalesView final : public View {
     known_ = std::static_pointer_cast<const ScalesSheet>(prepared);
     const Ledger& ledger = *known_->ledger;
     if (ledger.entries.empty()) {
-      notice(context, area, "No scale was used", "Nothing in this run was stored as scaled codes, neither in a KV cache nor elsewhere.");
+      notice(context, area, "No scale was used",
+             "Nothing in this run was stored as scaled codes, neither in a KV cache nor elsewhere.");
       return;
     }
     const PolicyComparison* policies = ledger.quantized ? known_->policies.get() : nullptr;
@@ -287,10 +288,9 @@ class ScalesView final : public View {
     if (chosen || pointed) fill(area, chosen ? theme.raised : theme.raised.alpha(140), sheet.px(4));
     const Place& place = entry.target.place;
     const bool none = entry.row.source == ScaleSource::none;
-    const std::string cells[] = {!place.request ? "\u2013"
-                                 : *place.request < 0
-                                     ? "warm"
-                                     : fmt::format("{}/{}", *place.request, place.step.value_or(0)),
+    const std::string cells[] = {!place.request       ? "\u2013"
+                                 : *place.request < 0 ? "warm"
+                                                      : fmt::format("{}/{}", *place.request, place.step.value_or(0)),
                                  entry.row.layer < 0 ? "\u2013" : fmt::format("{}", entry.row.layer),
                                  entry.row.target,
                                  none ? "\u2013" : short_number(entry.row.scale),

@@ -237,7 +237,10 @@ std::string element_name(const ViewContext& context, const TensorSheet& sheet, s
   const Subject& subject = sheet.subject;
   if (subject.nobodys(row)) return fmt::format("row {}, padding", row);
   const bool tokens = subject.tensor.axis != Axis::none && subject.tensor.axis != Axis::slots;
-  const char* what = sheet.query_by_key ? "query" : tokens ? "token" : subject.tensor.axis == Axis::slots ? "slot" : "row";
+  const char* what = sheet.query_by_key                   ? "query"
+                     : tokens                             ? "token"
+                     : subject.tensor.axis == Axis::slots ? "slot"
+                                                          : "row";
   std::string said = fmt::format("{} {}", what, row_number(sheet, row));
   if (const std::string words = token_text(context, sheet, row); !words.empty()) said += " " + words;
   if (sheet.query_by_key) said += fmt::format(", key {}, head {}", column, sheet.head);

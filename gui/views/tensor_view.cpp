@@ -126,8 +126,7 @@ class TensorView final : public View {
       return nothing;
     }
     if (question.beside && facts.beside() != nullptr) {
-      Result<SheetPair> pair =
-          make_sheet_pair(run, facts.beside()->view(), question.place, question.options, known);
+      Result<SheetPair> pair = make_sheet_pair(run, facts.beside()->view(), question.place, question.options, known);
       if (!pair) return tl::unexpected(pair.error());
       return std::make_shared<const TensorPicture>(
           make_pair_picture(std::move(*pair), question.beside->label, question.range, question.width, question.height));

@@ -95,7 +95,8 @@ Columns columns_of(const ViewContext& context, Area area, std::size_t requests, 
   columns.kv = take(px(wide ? 96 : 78), px(wide ? 22 : 12));
   const float boxes = requests > kMostBoxes ? px(70) : static_cast<float>(requests) * px(19);
   columns.requests = take(std::max(boxes, px(58)), px(wide ? 22 : 12));
-  columns.chain = take(std::max(columns.pitch * static_cast<float>(std::min(links, kMostLinks)), px(40)), px(wide ? 18 : 10));
+  columns.chain =
+      take(std::max(columns.pitch * static_cast<float>(std::min(links, kMostLinks)), px(40)), px(wide ? 18 : 10));
   columns.change = {area.x + px(kMargin), 0, right - area.x - px(kMargin), 0};
   return columns;
 }
@@ -245,8 +246,8 @@ class Sheet {
     if (link == 0) return theme.accent;
     if (!context_.story) return theme.cell(kNan);
     const auto& links = context_.story->links;
-    const auto told = std::find_if(links.begin(), links.end(),
-                                   [&](const StoryLink& one) { return one.title == table_.chain[link]; });
+    const auto told =
+        std::find_if(links.begin(), links.end(), [&](const StoryLink& one) { return one.title == table_.chain[link]; });
     if (told != links.end() && told->tone == LinkTone::cause) return theme.accent;
     return theme.cell(told != links.end() && told->tone == LinkTone::damage ? kClipped : kNan);
   }

@@ -201,8 +201,7 @@ class StepWalk {
   /// Whether what the sequence stored there was bad already, in this step or an earlier one.
   bool stored_bad(const Tensor& out, const KeyRow& key) {
     if (key.writer == nullptr || !key.slot) return false;
-    const auto stored =
-        facts_.cache.stored_row(*key.writer, *key.slot, run_.maker(out)->layer, out.role.substr(0, 1));
+    const auto stored = facts_.cache.stored_row(*key.writer, *key.slot, run_.maker(out)->layer, out.role.substr(0, 1));
     return stored && facts_.row_bad(*stored->codes, stored->row);
   }
 
@@ -286,7 +285,9 @@ class StepWalk {
           const auto at = static_cast<std::int64_t>(row);
           // A table of block scales has room for more blocks than there are: what is not read of it harms nobody.
           const bool table = op->kind == OpKind::block_quantise && out.role == "scales";
-          if (!marks[row]) marks[row] = (out.known && !table && is_sink(out, at) && !bad_unseen(facts_, out, at)) || (stores(*op) && out.axis != Axis::slots);
+          if (!marks[row])
+            marks[row] = (out.known && !table && is_sink(out, at) && !bad_unseen(facts_, out, at)) ||
+                         (stores(*op) && out.axis != Axis::slots);
           if (!marks[row]) continue;
           each_source(*op, out, at, [&](const Tensor& in, std::int64_t from) {
             const Rows& rows = bad_.at(in.id);

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
-#include "instrument/recompute/scaled.h"
 #include "core/run/scales.h"
+#include "instrument/recompute/scaled.h"
 
 namespace nanscope {
 namespace {

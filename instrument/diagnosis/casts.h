@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "instrument/recompute/values.h"
 #include "core/run/scale_grid.h"
+#include "instrument/recompute/values.h"
 
 namespace nanscope {
 
@@ -15,7 +15,7 @@ struct Cast {
   OpId op = 0;
   StepId step = 0;
   std::optional<std::int64_t> layer;
-  std::string target;   ///< k, v or x
+  std::string target;  ///< k, v or x
   TensorId codes = 0;
   TensorId source = 0;  ///< 0: neither dumped nor to be computed
   TensorId scale = 0;   ///< 0: none was dumped
@@ -25,22 +25,22 @@ struct Cast {
   bool implied = false;  ///< no scale was dumped: the one that source and codes show
 
   std::int64_t elements = 0;
-  std::int64_t cells = 0;       ///< of the grid that were used: each may have one value at the top
-  std::int64_t top = 0;         ///< codes of the largest finite magnitude
-  std::int64_t beside_top = 0;  ///< codes of the next smaller magnitudes, an eighth of the range
-  std::int64_t zero = 0;        ///< codes that are zero
-  std::int64_t coarse = 0;      ///< codes below the smallest normal number, or of one or two steps
-  std::int64_t bad = 0;         ///< codes of NaN and Inf
+  std::int64_t cells = 0;          ///< of the grid that were used: each may have one value at the top
+  std::int64_t top = 0;            ///< codes of the largest finite magnitude
+  std::int64_t beside_top = 0;     ///< codes of the next smaller magnitudes, an eighth of the range
+  std::int64_t zero = 0;           ///< codes that are zero
+  std::int64_t coarse = 0;         ///< codes below the smallest normal number, or of one or two steps
+  std::int64_t bad = 0;            ///< codes of NaN and Inf
   std::int64_t bad_of_finite = 0;  ///< of them, made of finite values
-  std::int64_t clipped = 0;     ///< values that lie beyond what rounds to the largest code
-  std::int64_t lost = 0;        ///< nonzero values that became zero
-  std::int64_t nonzero = 0;     ///< values
-  double absmax = 0;            ///< of the values
-  double median = 0;            ///< magnitude of the nonzero values
-  std::int64_t at_row = -1;     ///< of absmax, in the codes
+  std::int64_t clipped = 0;        ///< values that lie beyond what rounds to the largest code
+  std::int64_t lost = 0;           ///< nonzero values that became zero
+  std::int64_t nonzero = 0;        ///< values
+  double absmax = 0;               ///< of the values
+  double median = 0;               ///< magnitude of the nonzero values
+  std::int64_t at_row = -1;        ///< of absmax, in the codes
   std::int64_t at_channel = -1;
-  double reach = 0;             ///< largest |value / scale| over the largest finite code
-  double clip_error = 0;        ///< root of the squares that clipping lost over the root of all squares
+  double reach = 0;                        ///< largest |value / scale| over the largest finite code
+  double clip_error = 0;                   ///< root of the squares that clipping lost over the root of all squares
   std::vector<std::int64_t> clipped_rows;  ///< of the codes
   std::vector<std::int64_t> top_rows;      ///< with codes at the top
 
@@ -48,7 +48,9 @@ struct Cast {
   double headroom() const { return reach > 0 ? 1 / reach : 0; }
   /// Clipping lost more than rounding does anyway.
   bool clips() const;
-  double share(std::int64_t part) const { return elements > 0 ? static_cast<double>(part) / static_cast<double>(elements) : 0; }
+  double share(std::int64_t part) const {
+    return elements > 0 ? static_cast<double>(part) / static_cast<double>(elements) : 0;
+  }
   bool has_source() const { return source != 0; }
 };
 

@@ -16,12 +16,14 @@ enum class Follows : std::uint8_t {
 };
 
 Follows follows(std::string_view fault_class) {
-  constexpr std::string_view kOfNan[] = {"argmax-nan-fallback", "nan-laundered", "prefix-cache-poison", "masked-tail-poison",
-                                        "scale-invalid"};
-  constexpr std::string_view kOfValues[] = {"variance-collapse",  "f16-overflow", "fp8-nonsaturating-overflow",
+  constexpr std::string_view kOfNan[] = {"argmax-nan-fallback", "nan-laundered", "prefix-cache-poison",
+                                         "masked-tail-poison", "scale-invalid"};
+  constexpr std::string_view kOfValues[] = {"variance-collapse",   "f16-overflow", "fp8-nonsaturating-overflow",
                                             "router-cancellation", "invalid-op",   "saturation",
                                             "softmax-fully-masked"};
-  const auto listed = [&](const auto& list) { return std::find(std::begin(list), std::end(list), fault_class) != std::end(list); };
+  const auto listed = [&](const auto& list) {
+    return std::find(std::begin(list), std::end(list), fault_class) != std::end(list);
+  };
   return listed(kOfNan) ? Follows::nan : listed(kOfValues) ? Follows::values : Follows::nothing;
 }
 

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/run/tensor_source.h"
 #include "core/numbers/format.h"
+#include "core/run/tensor_source.h"
 
 namespace nanscope {
 

@@ -21,9 +21,9 @@ std::vector<Finding> resolve(std::vector<Finding> all) {
     }
   }
   std::erase_if(all, [&](const Finding& one) {
-    return !one.stays && !one.explains.empty() && std::none_of(one.explains.begin(), one.explains.end(), [&](const Symptom& symptom) {
-      return surest.at(symptom) == one.certainty;
-    });
+    return !one.stays && !one.explains.empty() &&
+           std::none_of(one.explains.begin(), one.explains.end(),
+                        [&](const Symptom& symptom) { return surest.at(symptom) == one.certainty; });
   });
   return all;
 }
@@ -143,7 +143,9 @@ void fill_faults(Survey& survey, std::vector<Finding>& findings, Diagnosis& diag
   if (!diagnosis.root_cause || request(*diagnosis.root_cause) >= 0) return;
   for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
     if (diagnosis.faults[i].because != diagnosis.root_cause || request(i) < 0) continue;
-    if (diagnosis.faults[i].fault_class != "masked-tail-poison" && diagnosis.faults[i].fault_class != "prefix-cache-poison") continue;
+    if (diagnosis.faults[i].fault_class != "masked-tail-poison" &&
+        diagnosis.faults[i].fault_class != "prefix-cache-poison")
+      continue;
     diagnosis.root_cause = i;
     return;
   }

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "instrument/diagnosis/evidence.h"
 #include "core/result.h"
 #include "core/run/run_view.h"
+#include "instrument/diagnosis/evidence.h"
 
 namespace nanscope {
 
@@ -86,10 +86,10 @@ struct Event {
   std::string kind;  ///< a class of fault, or what values went through on their way ("nan in", "stored", "token")
   Where where;
   std::string tensor;
-  std::string text;                     ///< one sentence
+  std::string text;  ///< one sentence
   std::vector<Evidence> evidence;
-  std::optional<std::size_t> because;   ///< index of the event before it
-  std::optional<std::size_t> fault;     ///< index in Diagnosis::faults
+  std::optional<std::size_t> because;  ///< index of the event before it
+  std::optional<std::size_t> fault;    ///< index in Diagnosis::faults
 };
 
 enum class Verdict : std::uint8_t { clean, fault, incomplete };
@@ -112,8 +112,8 @@ struct Diagnosis {
 };
 
 struct DiagnoseOptions {
-  std::string target;          ///< how the report calls the run
-  bool recompute = true;       ///< do ops again from their inputs
+  std::string target;     ///< how the report calls the run
+  bool recompute = true;  ///< do ops again from their inputs
   std::stop_token stop = {};
   std::function<void(std::size_t done, std::size_t total)> progress = {};  ///< ops done again
 };

@@ -157,11 +157,11 @@ class Differ {
       const std::int64_t row = first.index / a.channels;
       const std::int64_t channel = first.index % a.channels;
       difference.where = a_.where(a, Range{row, row}, Range{channel, channel});
-      difference.summary = fmt::format(
-          "{} is {} ({}) in A, {} ({}) in B{}; {} of {} elements differ", place_text(difference.where), first.value_a,
-          code_text(a.format, first.code_a), first.value_b, code_text(a.format, first.code_b),
-          first.ulps ? fmt::format(", {} ulp apart", *first.ulps) : std::string(), difference.elements->differing,
-          difference.elements->compared);
+      difference.summary = fmt::format("{} is {} ({}) in A, {} ({}) in B{}; {} of {} elements differ",
+                                       place_text(difference.where), first.value_a, code_text(a.format, first.code_a),
+                                       first.value_b, code_text(a.format, first.code_b),
+                                       first.ulps ? fmt::format(", {} ulp apart", *first.ulps) : std::string(),
+                                       difference.elements->differing, difference.elements->compared);
     }
   }
 
@@ -229,9 +229,8 @@ nlohmann::ordered_json to_json(const DiffReport& report) {
     object["summary"] = difference.summary;
     list.push_back(std::move(object));
   }
-  return Json{{"schema", "nanscope.diff/1"},     {"same", report.same()},
-              {"compared", report.compared},     {"differing", report.differing},
-              {"unmatched", report.unmatched},   {"unknown", report.unknown},
+  return Json{{"schema", "nanscope.diff/1"},   {"same", report.same()},         {"compared", report.compared},
+              {"differing", report.differing}, {"unmatched", report.unmatched}, {"unknown", report.unknown},
               {"differences", std::move(list)}};
 }
 

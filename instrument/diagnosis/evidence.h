@@ -31,7 +31,7 @@ struct Range {
 /// Where something was found. What is left out is unknown or does not apply.
 struct Where {
   std::optional<std::int64_t> request;
-  std::optional<std::int64_t> step;   ///< within the request, 0 is the prefill
+  std::optional<std::int64_t> step;  ///< within the request, 0 is the prefill
   std::int64_t rank = 0;
   std::optional<std::int64_t> layer;  ///< nothing for ops outside the layers
   std::string op;                     ///< OpRow::name

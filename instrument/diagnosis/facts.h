@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "instrument/diagnosis/evidence.h"
 #include "core/run/kv_cache.h"
 #include "core/run/run_view.h"
+#include "instrument/diagnosis/evidence.h"
 
 /// What every detector and provenance rule asks of a run, whatever it was read from. docs/adding-a-detector.md shows
 /// how one is written against it.

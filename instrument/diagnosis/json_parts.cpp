@@ -6,9 +6,7 @@ namespace nanscope::json {
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-Json of(const std::optional<Range>& range) {
-  return range ? Json::array({range->first, range->last}) : Json(nullptr);
-}
+Json of(const std::optional<Range>& range) { return range ? Json::array({range->first, range->last}) : Json(nullptr); }
 
 Json of(const EvidenceValue& value) {
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer;

@@ -136,7 +136,9 @@ class Describer {
     if (compared_.rows.empty()) return {};
     if (all_are([](std::size_t, std::size_t) { return 0.0; })) return "zeros";
     for (const std::int64_t shift : {-1, 1, -2, 2}) {
-      if (shifted(shift)) return fmt::format("what the row {} {} should hold", std::abs(shift) == 1 ? "one" : "two", shift < 0 ? "before" : "behind");
+      if (shifted(shift))
+        return fmt::format("what the row {} {} should hold", std::abs(shift) == 1 ? "one" : "two",
+                           shift < 0 ? "before" : "behind");
     }
     if (const std::string head = other_head(region); !head.empty()) return head;
     if (const std::string row = other_row(); !row.empty()) return row;
@@ -148,7 +150,8 @@ class Describer {
     for (const std::int64_t row : compared_.rows) others.push_back(expect(row + shift));
     const bool any = std::any_of(others.begin(), others.end(), [](const auto& one) { return one.has_value(); });
     return any && all_are([&](std::size_t i, std::size_t c) -> std::optional<double> {
-             return others[i] && c < others[i]->value.size() ? std::optional(double{others[i]->value[c]}) : std::nullopt;
+             return others[i] && c < others[i]->value.size() ? std::optional(double{others[i]->value[c]})
+                                                             : std::nullopt;
            });
   }
 
@@ -159,7 +162,8 @@ class Describer {
     for (std::int64_t to = 0; to < out_.heads; ++to) {
       const auto begin = static_cast<std::size_t>(to) * width;
       const bool wrong = std::any_of(compared_.wrong.front().begin() + static_cast<std::ptrdiff_t>(begin),
-                                     compared_.wrong.front().begin() + static_cast<std::ptrdiff_t>(begin + width), [](bool one) { return one; });
+                                     compared_.wrong.front().begin() + static_cast<std::ptrdiff_t>(begin + width),
+                                     [](bool one) { return one; });
       for (std::int64_t from = 0; wrong && from < out_.heads; ++from) {
         if (from == to) continue;
         const auto& expected = compared_.expected.back();
@@ -167,7 +171,8 @@ class Describer {
         bool same = true;
         for (std::size_t c = 0; c < width && same; ++c) {
           const double a = double{actual[begin + c]};
-          same = std::abs(a - double{expected[static_cast<std::size_t>(from) * width + c]}) <= 0.02 * std::abs(a) + 1e-6;
+          same =
+              std::abs(a - double{expected[static_cast<std::size_t>(from) * width + c]}) <= 0.02 * std::abs(a) + 1e-6;
         }
         if (!same) continue;
         text += fmt::format("{}what head {} should hold in head {}", text.empty() ? "" : ", ", from, to);

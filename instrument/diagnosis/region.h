@@ -17,7 +17,7 @@ struct Region {
   std::int64_t elements = 0;  ///< wrong
   bool whole = false;         ///< all of it
   std::string shape;          ///< "columns 64 to 127 of every row", "row 7", "head 3"
-  std::string content;        ///< "zeros", "what row 6 should be", "what head 2 should be", "the same as in step 1"; empty
+  std::string content;  ///< "zeros", "what row 6 should be", "what head 2 should be", "the same as in step 1"; empty
 };
 
 /// Of a deviation, under the healthy form.

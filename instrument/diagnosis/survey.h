@@ -32,7 +32,7 @@ struct Survey {
   std::vector<Birth> births;  ///< those that matter
   std::vector<Cast> casts;
   std::vector<Deviation> deviations;
-  std::size_t recomputed = 0;  ///< ops
+  std::size_t recomputed = 0;            ///< ops
   std::vector<TensorId> not_understood;  ///< ascending: outputs of ops that come out under no known form, in no layer
 
   RunView& run() { return facts.run; }

@@ -8,13 +8,13 @@
 #include <tuple>
 #include <utility>
 
-#include "instrument/diagnosis/provenance/cache.h"
-#include "instrument/diagnosis/provenance/rule.h"
-#include "instrument/diagnosis/stale_bits.h"
 #include "core/numbers/codec.h"
 #include "core/place.h"
 #include "core/recording/names.h"
 #include "core/run/recording_view.h"
+#include "instrument/diagnosis/provenance/cache.h"
+#include "instrument/diagnosis/provenance/rule.h"
+#include "instrument/diagnosis/stale_bits.h"
 
 namespace nanscope {
 namespace {

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "instrument/diagnosis/evidence.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
 #include "core/run/run_view.h"
+#include "instrument/diagnosis/evidence.h"
 
 namespace nanscope {
 

@@ -82,7 +82,8 @@ void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size
   tensor.dtype = contained.dtype;
   tensor.shape = contained.shape;
   tensor.format = format_of(tensor);
-  tensor.guessed = tensor.format && !tensor.dtype->format && tensor.name.find(name(*tensor.format)) == std::string::npos;
+  tensor.guessed =
+      tensor.format && !tensor.dtype->format && tensor.name.find(name(*tensor.format)) == std::string::npos;
   tensor.file = file.shown;
   tensor.source = sources_.size();
   tensor.health = empty_health();

@@ -24,7 +24,8 @@ std::vector<std::string> known_roles() {
       roles.insert({std::string(module.role_in), std::string(module.role_out)});
   }
   for (const std::string_view scaled : {"q", "k", "v", "scores", "probs", "weight", "input", "output"}) {
-    for (const std::string_view form : {"scale", "codes", "amax_history"}) roles.insert(fmt::format("{}_{}", scaled, form));
+    for (const std::string_view form : {"scale", "codes", "amax_history"})
+      roles.insert(fmt::format("{}_{}", scaled, form));
   }
   roles.insert("kv_scale");
   return {roles.begin(), roles.end()};

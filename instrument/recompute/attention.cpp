@@ -125,7 +125,8 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
         return false;
       }
       bool there = true;
-      for (std::size_t key = 0; key < mask->visible.size(); ++key) there = there && (!mask->visible[key] || k->there[key]);
+      for (std::size_t key = 0; key < mask->visible.size(); ++key)
+        there = there && (!mask->visible[key] || k->there[key]);
       for (std::int64_t head = 0; there && head < heads->count; ++head) {
         score_line(q, row - first, *k, *heads, head, form, scores);
         if (!softmax_line(scores, *mask, 2 * inner, probs)) continue;
@@ -134,8 +135,8 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
           const auto from = static_cast<std::size_t>(c);
           const auto at = static_cast<std::size_t>((row - first) * into.columns + head * width + c);
           into.value[at] = static_cast<float>(line.value[from]);
-          into.bound[at] = static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] +
-                                              least_error(out.format));
+          into.bound[at] =
+              static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] + least_error(out.format));
         }
       }
     }

@@ -156,18 +156,23 @@ std::vector<OpForm> wrong_reads(Values& values, const Op& op, std::string_view r
     forms.push_back(std::move(form));
   };
   if (values.run().input(op, std::string(role) + "_scale") != nullptr) {
-    add(About::scale, [](OpForm& form) { form.scale_power = 0; }, "the scale of the " + what + " left out");
-    add(About::scale, [](OpForm& form) { form.scale_power = 2; }, "the scale of the " + what + " applied twice");
-    add(About::scale, [](OpForm& form) { form.scale_power = -1; }, "the scale of the " + what + " inverted");
+    add(
+        About::scale, [](OpForm& form) { form.scale_power = 0; }, "the scale of the " + what + " left out");
+    add(
+        About::scale, [](OpForm& form) { form.scale_power = 2; }, "the scale of the " + what + " applied twice");
+    add(
+        About::scale, [](OpForm& form) { form.scale_power = -1; }, "the scale of the " + what + " inverted");
   }
   const Tensor* in = values.run().input(op, role);
   if (in != nullptr && info(in->format).bits == 8 && info(in->format).exponent_bits > 0) {
     for (const Format as : {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz}) {
       if (as != in->format)
-        add(About::format, [&](OpForm& form) { form.as = as; }, "the " + what + " read as " + std::string(name(as)));
+        add(
+            About::format, [&](OpForm& form) { form.as = as; }, "the " + what + " read as " + std::string(name(as)));
     }
   }
-  add(About::arithmetic, [](OpForm& form) { form.shift = kTiled; }, "heads of " + what + " shared in the wrong order");
+  add(
+      About::arithmetic, [](OpForm& form) { form.shift = kTiled; }, "heads of " + what + " shared in the wrong order");
   return forms;
 }
 

@@ -86,7 +86,8 @@ bool predict_copy(Values& values, const Op& op, const Tensor& out, const OpForm&
   }
   into.resize(count, x.columns);
   const Tensor* in = values.run().input(op, "x");
-  const double u = std::max(roundoff(values.precision(out)), in != nullptr && in->known ? roundoff(values.precision(*in)) : 0.0);
+  const double u =
+      std::max(roundoff(values.precision(out)), in != nullptr && in->known ? roundoff(values.precision(*in)) : 0.0);
   const bool same_format = in != nullptr && in->known && in->format == out.format;
   for (std::size_t i = 0; i < x.value.size(); ++i) {
     into.value[i] = x.value[i];

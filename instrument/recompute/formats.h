@@ -3,8 +3,8 @@
 
 namespace nanscope {
 
-/// Finds the format of codes that were dumped as mere bytes: the one in which what was written comes out, else the one in
-/// which what was read does. What was read in another than was written is then a mismatch, not a guess.
+/// Finds the format of codes that were dumped as mere bytes: the one in which what was written comes out, else the one
+/// in which what was read does. What was read in another than was written is then a mismatch, not a guess.
 void settle_formats(Recomputer& recomputer);
 
 }  // namespace nanscope

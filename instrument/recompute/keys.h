@@ -17,7 +17,6 @@ struct KeyMatrix {
   std::vector<std::int64_t> position;  ///< in the sequence, -1 for padding
 };
 
-
 /// Keys that attention of a span goes over: those of its context, or the last ones that a mask of a window covers.
 std::int64_t key_columns(Values& values, const Op& op, const Step& step, const Span& span);
 

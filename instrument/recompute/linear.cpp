@@ -4,10 +4,10 @@
 #include <set>
 
 #include "core/numbers/codec.h"
-#include "instrument/recompute/bounds.h"
-#include "instrument/recompute/recipes.h"
 #include "core/run/scale_grid.h"
 #include "core/run/scales.h"
+#include "instrument/recompute/bounds.h"
+#include "instrument/recompute/recipes.h"
 
 namespace nanscope {
 namespace {
@@ -217,7 +217,8 @@ std::vector<OpForm> faults_gemm(Values& values, const Op& op, const Tensor& out)
   if (weight != nullptr && info(weight->format).bits == 8 && info(weight->format).exponent_bits > 0) {
     for (const Format as : {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz}) {
       if (as != weight->format)
-        forms.push_back({.text = "the weight read as " + std::string(name(as)), .as = as, .fault = true, .about = About::format});
+        forms.push_back(
+            {.text = "the weight read as " + std::string(name(as)), .as = as, .fault = true, .about = About::format});
     }
   }
   // Weights and scales of other layers, experts and steps.

@@ -25,7 +25,8 @@ std::vector<OpForm> no_forms(Values&, const Op&, const Tensor&) { return {}; }
 std::vector<OpForm> one_form(Values&, const Op&, const Tensor&) { return {OpForm{}}; }
 std::int64_t unit_cost(Values&, const Op&, const Tensor&) { return 1; }
 
-bool rows_like(Values& values, const Tensor& in, const Tensor& out, std::int64_t first, std::int64_t count, Block& into) {
+bool rows_like(Values& values, const Tensor& in, const Tensor& out, std::int64_t first, std::int64_t count,
+               Block& into) {
   const auto give = [&](std::int64_t row, std::int64_t length) -> std::optional<Block> {
     return row >= 0 && row + length <= in.tokens ? values.rows(in, row, length) : std::nullopt;
   };

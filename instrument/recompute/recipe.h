@@ -30,7 +30,8 @@ std::vector<OpForm> no_forms(Values&, const Op&, const Tensor&);
 std::vector<OpForm> one_form(Values&, const Op&, const Tensor&);
 std::int64_t unit_cost(Values&, const Op&, const Tensor&);
 /// Rows of `in` that stand where those of `out` do.
-bool rows_like(Values& values, const Tensor& in, const Tensor& out, std::int64_t first, std::int64_t count, Block& into);
+bool rows_like(Values& values, const Tensor& in, const Tensor& out, std::int64_t first, std::int64_t count,
+               Block& into);
 /// The input's rows that stand where those of the output do. False, with the reason, when they cannot be had.
 bool input_rows(Values& values, const Op& op, std::string_view role, const Tensor& out, std::int64_t first,
                 std::int64_t count, Block& into, std::string& why);

@@ -1,8 +1,9 @@
 #include "instrument/recompute/recompute.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <limits>
 #include <utility>
 
@@ -14,8 +15,8 @@ namespace {
 constexpr std::int64_t kOpCost = std::int64_t{1} << 34;  ///< multiplications that one op may take
 constexpr std::int64_t kSampleRows = 8;                  ///< that choose a form
 constexpr std::size_t kSampleOps = 6;
-constexpr double kMostly = 0.5;  ///< of the elements: what it does is right, and something of it is not
-constexpr double kHiding = -1e4;                        ///< a score at or below it stands for a key that a mask hides
+constexpr double kMostly = 0.5;   ///< of the elements: what it does is right, and something of it is not
+constexpr double kHiding = -1e4;  ///< a score at or below it stands for a key that a mask hides
 constexpr std::int64_t kChunk = std::int64_t{1} << 20;  ///< elements at a time
 
 /// `count` of `rows`, evenly, the first and the last among them.
@@ -63,7 +64,9 @@ std::string Recomputer::group_of(const Op& op, const Tensor& out) const {
   // A prefill goes over its own keys where a decode goes over a cache.
   const Step* step = facts_.run.step(op.step);
   const bool over_keys = op.kind == OpKind::kv_read || op.kind == OpKind::attention || op.kind == OpKind::softmax;
-  const std::string_view when = !over_keys || step == nullptr ? "" : step->kind == StepKind::decode ? "decode" : "prefill";
+  const std::string_view when = !over_keys || step == nullptr    ? ""
+                                : step->kind == StepKind::decode ? "decode"
+                                                                 : "prefill";
   return fmt::format("{}|{}|{}|{}", nanscope::name(op.kind), name, out.role, when);
 }
 

@@ -63,7 +63,8 @@ std::optional<double> turned_by(const std::vector<float>& x, const std::vector<f
 std::optional<double> base_shown(Values& values, const Op& op, const Tensor& out, int pairing, int part) {
   RunView& run = values.run();
   const Tensor* x = run.input(op, "x");
-  if (x == nullptr || !x->known || !out.known || x->channels != out.channels || x->tokens != out.tokens) return std::nullopt;
+  if (x == nullptr || !x->known || !out.known || x->channels != out.channels || x->tokens != out.tokens)
+    return std::nullopt;
   const std::int64_t width = out.heads > 1 ? out.width() : x->width();
   const std::int64_t rotated = width / part - (width / part) % 2;
   if (rotated < 4 || width <= 0) return std::nullopt;
@@ -180,7 +181,7 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
     return false;
   }
   const Tensor* in = run.input(op, "x");
-  std::int64_t width = form.heads > 0 ? x.columns / form.heads
+  std::int64_t width = form.heads > 0  ? x.columns / form.heads
                        : out.heads > 1 ? out.width()
                        : in->heads > 1 ? in->width()
                                        : x.columns;

@@ -7,10 +7,10 @@
 #include <unordered_map>
 
 #include "core/numbers/codec.h"
+#include "core/run/scales.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
-#include "core/run/scales.h"
 
 namespace nanscope {
 namespace {
@@ -343,8 +343,8 @@ bool read_fresh(Values& values, const Op& op, const Tensor& out, const Span& spa
     for (std::int64_t c = 0; c < out.channels; ++c) {
       const auto at = static_cast<std::size_t>(t * out.channels + c);
       into.value[at] = block->row(row)[c];
-      into.bound[at] = static_cast<float>(double{block->off(row, c)} +
-                                          1.01 * roundoff(values.precision(out)) * std::abs(double{block->row(row)[c]}));
+      into.bound[at] = static_cast<float>(double{block->off(row, c)} + 1.01 * roundoff(values.precision(out)) *
+                                                                           std::abs(double{block->row(row)[c]}));
     }
   }
   return true;
@@ -419,8 +419,8 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
       const double value =
           double{decode(form.as.value_or(from->format), data->code(0, c))} * powered(s, form.scale_power);
       into.value[at] = static_cast<float>(value);
-      into.bound[at] =
-          static_cast<float>((1.01 * roundoff(values.precision(out)) + 4 * kF32) * std::abs(value) + least_error(out.format));
+      into.bound[at] = static_cast<float>((1.01 * roundoff(values.precision(out)) + 4 * kF32) * std::abs(value) +
+                                          least_error(out.format));
     }
   }
   return true;

@@ -5,8 +5,8 @@
 #include <unordered_map>
 
 #include "core/numbers/format.h"
-#include "instrument/recompute/values.h"
 #include "core/run/scale_grid.h"
+#include "instrument/recompute/values.h"
 
 namespace nanscope {
 

@@ -1,7 +1,8 @@
 /// q k' over all keys, times a factor, capped or not.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 #include "instrument/recompute/attention_rows.h"
 #include "instrument/recompute/bounds.h"
@@ -44,9 +45,9 @@ bool predict_of_scores(Values& values, const Op& op, const Tensor& out, const Op
         if (mask && !mask->added.empty()) value += double{mask->added[column]};
         if (!std::isfinite(value)) continue;
         into.value[at] = static_cast<float>(value);
-        into.bound[at] = static_cast<float>(2.02 * u * (std::abs(value) + std::abs(scaled)) +
-                                            std::abs(form.number) * double{x.off(row - first, c)} +
-                                            least_error(out.format));
+        into.bound[at] =
+            static_cast<float>(2.02 * u * (std::abs(value) + std::abs(scaled)) +
+                               std::abs(form.number) * double{x.off(row - first, c)} + least_error(out.format));
       }
     }
     return true;
@@ -283,8 +284,8 @@ bool predict_attention_scores(Values& values, const Op& op, const Tensor& out, c
           if (!keys->there[from]) continue;
           const auto at = static_cast<std::size_t>((row - first) * into.columns + head * shape.columns + column);
           into.value[at] = static_cast<float>(line.value[from]);
-          into.bound[at] =
-              static_cast<float>(2.02 * u * std::abs(line.value[from]) + line.error[from] + least_error_of_sum(out.format, q.columns / heads->count));
+          into.bound[at] = static_cast<float>(2.02 * u * std::abs(line.value[from]) + line.error[from] +
+                                              least_error_of_sum(out.format, q.columns / heads->count));
         }
       }
     }

@@ -86,8 +86,8 @@ bool predict_softmax(Values& values, const Op& op, const Tensor& out, const OpFo
           const auto from = static_cast<std::size_t>(c);
           const auto at = static_cast<std::size_t>((row - first) * s.columns + head * columns + c);
           into.value[at] = static_cast<float>(line.value[from]);
-          into.bound[at] = static_cast<float>(1.01 * u * line.value[from] + line.error[from] +
-                                              least_error(out.format) + 1e-12);
+          into.bound[at] =
+              static_cast<float>(1.01 * u * line.value[from] + line.error[from] + least_error(out.format) + 1e-12);
         }
       }
     }

@@ -21,7 +21,8 @@ Format Values::precision(const Tensor& tensor) {
   if (!tensor.known || tensor.stated || tensor.format != Format::f32 || tensor.count() == 0) return tensor.format;
   const auto known = precisions_.find(tensor.id);
   if (known != precisions_.end()) return known->second;
-  const std::int64_t rows = std::clamp<std::int64_t>(kSampled / std::max<std::int64_t>(1, tensor.channels), 1, tensor.tokens);
+  const std::int64_t rows =
+      std::clamp<std::int64_t>(kSampled / std::max<std::int64_t>(1, tensor.channels), 1, tensor.tokens);
   Format narrowest = tensor.format;
   const Result<TensorData> data = run().read(tensor, 0, rows);
   for (const Format format : {Format::f16, Format::bf16}) {
@@ -95,7 +96,8 @@ std::optional<Block> Values::rows(const Tensor& tensor, std::int64_t first, std:
   if (op == nullptr || depth_ > kDeepest || !available(tensor)) return std::nullopt;
   ++depth_;
   const OpForm form = recomputer_.form_of(*op, tensor);
-  const auto prediction = recomputer_.settled(*op, tensor) ? recomputer_.predict(*op, tensor, form, first, count) : std::nullopt;
+  const auto prediction =
+      recomputer_.settled(*op, tensor) ? recomputer_.predict(*op, tensor, form, first, count) : std::nullopt;
   --depth_;
   if (!prediction) return std::nullopt;
   Block made{prediction->rows, prediction->columns, std::move(prediction->value), std::move(prediction->bound)};

@@ -1,10 +1,10 @@
+#include "tests/gui/agreement.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <vector>
-
-#include "tests/gui/agreement.h"
 
 /// What the window prepares of every dump of the corpus against the JSON of its diagnosis. NANSCOPE_CORPUS is where
 /// another test has left the dumps.

@@ -25,8 +25,8 @@ Fallen fallen_of(Survey& survey, const Op& op, const Tensor& logits) {
     // Nobody gets the answer of a warm-up.
     if (rows[i].nan == 0 || rows[i].finite() > 0 || token.span == nullptr || token.span->request < 0) continue;
     const auto at = chosen != nullptr ? survey.run().same_row(logits, row, *chosen) : std::nullopt;
-    const bool refused = tokens && at && *at < static_cast<std::int64_t>(tokens->size()) &&
-                         (*tokens)[static_cast<std::size_t>(*at)] < 0;
+    const bool refused =
+        tokens && at && *at < static_cast<std::int64_t>(tokens->size()) && (*tokens)[static_cast<std::size_t>(*at)] < 0;
     if (refused) continue;
     if (found.token < 0 && tokens && at && *at < static_cast<std::int64_t>(tokens->size()))
       found.token = static_cast<std::int64_t>((*tokens)[static_cast<std::size_t>(*at)]);
@@ -59,11 +59,11 @@ Findings detect_argmax_nan_fallback(Survey& survey) {
     for (std::size_t i = 0; i < survey.births.size(); ++i) {
       if (survey.births[i].tensor == logits->id) finding.explains.push_back({Symptom::Kind::birth, i});
     }
-    finding.fault.summary =
-        fmt::format("{} of {} {} NaN throughout, and {} chosen all the same: comparing with NaN is never true, so the "
-                    "index stays what the search started with",
-                    counted(fallen.rows.size(), "row"), finding.fault.tensor, fallen.rows.size() == 1 ? "is" : "are",
-                    fallen.token >= 0 ? fmt::format("token {} is", fallen.token) : std::string("a token is"));
+    finding.fault.summary = fmt::format(
+        "{} of {} {} NaN throughout, and {} chosen all the same: comparing with NaN is never true, so the "
+        "index stays what the search started with",
+        counted(fallen.rows.size(), "row"), finding.fault.tensor, fallen.rows.size() == 1 ? "is" : "are",
+        fallen.token >= 0 ? fmt::format("token {} is", fallen.token) : std::string("a token is"));
     finding.fault.fix = "fail the request when its logits are NaN instead of sampling from them";
     out.found.push_back(std::move(finding));
   }

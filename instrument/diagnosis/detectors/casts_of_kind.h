@@ -15,7 +15,7 @@ std::string request_name(Survey& survey, StepId step);
 /// The history of largest values behind a scale.
 struct History {
   double largest = 0;
-  std::string from;     ///< what it was read from
+  std::string from;        ///< what it was read from
   bool holds_bad = false;  ///< a NaN or Inf among them
 };
 /// From the dumped history, else from the largest values of the passes before, where the scale is derived from it;

@@ -75,7 +75,8 @@ Findings detect_delayed_scale_stale(Survey& survey) {
   add_cast_evidence(finding, *worst, clipped);
   finding.certainty = kProved;
   finding.fault.summary = fmt::format(
-      "the scale {:.4g} of {} follows largest values of at most {:.4g} ({}), and they are {:.4g} now: headroom {:.3g}{}",
+      "the scale {:.4g} of {} follows largest values of at most {:.4g} ({}), and they are {:.4g} now: headroom "
+      "{:.3g}{}",
       worst->grid->first(), finding.fault.tensor, history->largest, history->from, worst->absmax, worst->headroom(),
       growth > 1.5 ? fmt::format("; a weight of the layer grew {:.3g} times since", growth) : "");
   finding.fault.fix =

@@ -13,11 +13,11 @@ namespace nanscope {
 
 /// How sure a detector is that what it explains is of its class. Of several that explain the same, the surest is right.
 enum Certainty : int {
-  kFallback = 10,    ///< something is wrong, and nothing says what
-  kUnlikely = 30,    ///< fits, where nothing fits better
-  kLikely = 50,      ///< a rule of thumb
-  kShown = 70,       ///< numbers of the dump show it
-  kProved = 90,      ///< done again from the dumped numbers, nothing else gives them
+  kFallback = 10,  ///< something is wrong, and nothing says what
+  kUnlikely = 30,  ///< fits, where nothing fits better
+  kLikely = 50,    ///< a rule of thumb
+  kShown = 70,     ///< numbers of the dump show it
+  kProved = 90,    ///< done again from the dumped numbers, nothing else gives them
 };
 
 /// What a fault explains: a birth, a cast or a deviation of the survey, by its index.
@@ -31,7 +31,7 @@ struct Finding {
   Fault fault;  ///< without class and because
   TensorId tensor = 0;
   std::vector<std::int64_t> rows;  ///< of the tensor; empty: all
-  std::vector<Symptom> explains;  ///< empty: a fault beside all others
+  std::vector<Symptom> explains;   ///< empty: a fault beside all others
   int certainty = kShown;
   bool stays = false;  ///< told though something surer explains the same
 };

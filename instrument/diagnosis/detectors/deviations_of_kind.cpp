@@ -40,8 +40,8 @@ Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index
 }
 
 std::string recomputation_figure(const Survey& survey) {
-  return fmt::format("{} done again from their inputs, {} of them not what those give", counted(survey.recomputed, "op"),
-                     survey.deviations.size());
+  return fmt::format("{} done again from their inputs, {} of them not what those give",
+                     counted(survey.recomputed, "op"), survey.deviations.size());
 }
 
 }  // namespace nanscope

@@ -21,7 +21,8 @@ struct Factors {
 double largest_of(const Prediction& made) {
   double largest = 0;
   for (std::size_t i = 0; i < made.value.size(); ++i) {
-    if (made.bound[i] >= 0 && std::isfinite(made.value[i])) largest = std::max(largest, std::abs(double{made.value[i]}));
+    if (made.bound[i] >= 0 && std::isfinite(made.value[i]))
+      largest = std::max(largest, std::abs(double{made.value[i]}));
   }
   return largest;
 }
@@ -51,7 +52,8 @@ Factors factors_of(Survey& survey, const Op& op, const Tensor& out, const std::v
       unscaled.number = 1;
       unscaled.cap = 0;
       const auto product = survey.recomputer.predict(op, out, unscaled, rows[i], 1);
-      if (product && largest_of(*product) > found.largest) found = {largest_of(*product), "the product before it is scaled"};
+      if (product && largest_of(*product) > found.largest)
+        found = {largest_of(*product), "the product before it is scaled"};
     }
     if (op.kind == OpKind::layer_norm) {
       const double squares = squares_of(survey, op, out, rows[i]);
@@ -63,9 +65,9 @@ Factors factors_of(Survey& survey, const Op& op, const Tensor& out, const std::v
 
 void describe(Finding& finding, const Factors& factors, std::int64_t rows, std::string_view became) {
   finding.fault.evidence = {{"expected", factors.largest}, {"largest_finite", kLargest}, {"rows", rows}};
-  finding.fault.summary =
-      fmt::format("{} of {}: {} reaches {:.5g}, beyond {:g}, the largest of f16, and {}", counted(rows, "row"),
-                  finding.fault.tensor, factors.of.empty() ? "the result" : factors.of, factors.largest, kLargest, became);
+  finding.fault.summary = fmt::format(
+      "{} of {}: {} reaches {:.5g}, beyond {:g}, the largest of f16, and {}", counted(rows, "row"),
+      finding.fault.tensor, factors.of.empty() ? "the result" : factors.of, factors.largest, kLargest, became);
   finding.fault.fix = "compute this op in f32 or bf16, or scale its inputs down before the product and back behind it";
 }
 
@@ -86,9 +88,9 @@ void look_at_births(Survey& survey, Findings& out) {
              tensor.health.nan > 0 ? "became Inf and then NaN" : "became Inf");
     if (factors.largest <= kLargest) {
       finding.fault.evidence.erase(finding.fault.evidence.begin());
-      finding.fault.summary = fmt::format("{} of {} {} Inf in f16, and what {} made of is finite",
-                                          counted(birth.rows.size(), "row"), finding.fault.tensor,
-                                          birth.rows.size() == 1 ? "is" : "are", birth.rows.size() == 1 ? "it is" : "they are");
+      finding.fault.summary = fmt::format(
+          "{} of {} {} Inf in f16, and what {} made of is finite", counted(birth.rows.size(), "row"),
+          finding.fault.tensor, birth.rows.size() == 1 ? "is" : "are", birth.rows.size() == 1 ? "it is" : "they are");
     }
     out.found.push_back(std::move(finding));
   }
@@ -106,7 +108,8 @@ void look_at_norms(Survey& survey, Findings& out) {
     std::vector<std::int64_t> zero;
     for (const std::int64_t row : deviation.rows) {
       const auto at = static_cast<std::size_t>(row);
-      if (at < rows.size() && rows[at].min == rows[at].max && squares_of(survey, op, tensor, row) > kLargest) zero.push_back(row);
+      if (at < rows.size() && rows[at].min == rows[at].max && squares_of(survey, op, tensor, row) > kLargest)
+        zero.push_back(row);
     }
     if (zero.empty()) continue;
     Finding finding = finding_at(survey, tensor, zero);
@@ -140,7 +143,8 @@ void look_at_clamps(Survey& survey, Findings& out) {
     for (const Tensor& tensor : survey.run().content(step.id).tensors) {
       const Op* op = survey.run().maker(tensor);
       if (!tensor.known || tensor.stated || !is_half(tensor) || op == nullptr || tensor.health.bad() > 0) continue;
-      if (op->kind == OpKind::parameter || op->kind == OpKind::copy || tensor.role == "mask" || may_hide(tensor.role)) continue;
+      if (op->kind == OpKind::parameter || op->kind == OpKind::copy || tensor.role == "mask" || may_hide(tensor.role))
+        continue;
       double level = 0;
       const std::vector<std::int64_t> rows = plateau(survey, tensor, level);
       if (rows.empty()) continue;
@@ -148,8 +152,7 @@ void look_at_clamps(Survey& survey, Findings& out) {
       if (factors.largest <= kLargest || factors.of != "the result") continue;
       Finding finding = finding_at(survey, tensor, rows);
       finding.certainty = kProved + 1;
-      describe(finding, factors, static_cast<std::int64_t>(rows.size()),
-               fmt::format("a clamp left {:g} of it", level));
+      describe(finding, factors, static_cast<std::int64_t>(rows.size()), fmt::format("a clamp left {:g} of it", level));
       finding.fault.evidence.push_back({"plateau", level});
       for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
         if (survey.deviations[i].tensor == tensor.id) finding.explains.push_back({Symptom::Kind::deviation, i});

@@ -29,13 +29,15 @@ Findings detect_fp8_nonsaturating_overflow(Survey& survey) {
     add_cast_evidence(finding, cast, cast.clipped);
     finding.fault.summary =
         cast.has_source()
-            ? fmt::format("{} of {} {} NaN or Inf though made of finite values: up to {:.3g} times what fits into {}, "
-                          "and the cast does not saturate",
-                          counted(cast.bad, "code"), finding.fault.tensor, cast.bad == 1 ? "is" : "are", cast.reach,
-                          name(cast.format))
-            : fmt::format("{} of {} {} NaN or Inf and no value before the cast is known to be: the cast does not "
-                          "saturate",
-                          counted(cast.bad, "code"), finding.fault.tensor, cast.bad == 1 ? "is" : "are");
+            ? fmt::format(
+                  "{} of {} {} NaN or Inf though made of finite values: up to {:.3g} times what fits into {}, "
+                  "and the cast does not saturate",
+                  counted(cast.bad, "code"), finding.fault.tensor, cast.bad == 1 ? "is" : "are", cast.reach,
+                  name(cast.format))
+            : fmt::format(
+                  "{} of {} {} NaN or Inf and no value before the cast is known to be: the cast does not "
+                  "saturate",
+                  counted(cast.bad, "code"), finding.fault.tensor, cast.bad == 1 ? "is" : "are");
     finding.fault.fix = "cast with saturation, and compute the scale from the values that are cast";
     out.found.push_back(std::move(finding));
   }

@@ -102,9 +102,9 @@ Finding finding_of(Survey& survey, const Leak& leak) {
                             {"key", leak.key},
                             {"head", leak.head},
                             {"value", leak.value}};
-  finding.fault.summary =
-      fmt::format("{} of {} {} later tokens: token {} sees key {} in head {} with {:.3g}", counted(leak.rows.size(), "token"),
-                  finding.fault.tensor, leak.rows.size() == 1 ? "attends to" : "attend to", own, leak.key, leak.head, leak.value);
+  finding.fault.summary = fmt::format(
+      "{} of {} {} later tokens: token {} sees key {} in head {} with {:.3g}", counted(leak.rows.size(), "token"),
+      finding.fault.tensor, leak.rows.size() == 1 ? "attends to" : "attend to", own, leak.key, leak.head, leak.value);
   finding.fault.fix = "let the causal mask end at each token's own position, in every chunk and tile";
   for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
     if (survey.deviations[i].tensor == leak.tensor->id) finding.explains.push_back({Symptom::Kind::deviation, i});
@@ -115,7 +115,8 @@ Finding finding_of(Survey& survey, const Leak& leak) {
 /// Image tokens see each other in prefix models: the same rows in every layer that can be looked at.
 bool as_everywhere(const Leak& leak, const std::vector<Leak>& all) {
   std::int64_t alike = 0;
-  for (const Leak& other : all) alike += other.tensor->step == leak.tensor->step && other.rows == leak.rows && other.seen == leak.seen ? 1 : 0;
+  for (const Leak& other : all)
+    alike += other.tensor->step == leak.tensor->step && other.rows == leak.rows && other.seen == leak.seen ? 1 : 0;
   std::int64_t of_step = 0;
   for (const Leak& other : all) of_step += other.tensor->step == leak.tensor->step ? 1 : 0;
   return of_step > 1 && alike == of_step && leak.share() < 0.9;
@@ -163,8 +164,9 @@ void look_at_deviations(Survey& survey, Findings& out) {
     if (best->form.shift < 0) continue;  // a token that does not see itself
     Finding finding = finding_at(survey, deviation, i);
     finding.certainty = kShown;
-    finding.fault.summary = fmt::format("{} comes out of its inputs only with {}: {:.3g} % of the elements that are off otherwise",
-                                        finding.fault.tensor, best->form.text, 100 * best->share());
+    finding.fault.summary =
+        fmt::format("{} comes out of its inputs only with {}: {:.3g} % of the elements that are off otherwise",
+                    finding.fault.tensor, best->form.text, 100 * best->share());
     finding.fault.fix = "let the causal mask end at each token's own position, in every chunk and tile";
     out.found.push_back(std::move(finding));
   }
@@ -178,7 +180,8 @@ class Twins {
   void look(Findings& out, std::int64_t& looked_at) {
     for (const Step& a : run_.steps()) {
       for (const Step& b : run_.steps()) {
-        const bool pair = a.id < b.id && a.run != b.run && a.rank == b.rank && a.index() == b.index() && a.rows == b.rows && a.rows > 1;
+        const bool pair = a.id < b.id && a.run != b.run && a.rank == b.rank && a.index() == b.index() &&
+                          a.rows == b.rows && a.rows > 1;
         if (!pair) continue;
         ++looked_at;
         compare(a, b, out);
@@ -196,7 +199,8 @@ class Twins {
       for (std::size_t i = 0; i < op.outputs.size(); ++i) {
         const Tensor* x = run_.tensor(other->outputs[i]);
         const Tensor* y = run_.tensor(op.outputs[i]);
-        if (x == nullptr || y == nullptr || x->axis == Axis::none || y->axis != x->axis || x->axis == Axis::slots) continue;
+        if (x == nullptr || y == nullptr || x->axis == Axis::none || y->axis != x->axis || x->axis == Axis::slots)
+          continue;
         const std::vector<std::int64_t> rows = differing(*x, *y, *changed.begin());
         if (rows.empty()) continue;
         Finding finding = finding_at(survey_, *y, rows);
@@ -206,14 +210,16 @@ class Twins {
                                   {"first_row", rows.front()},
                                   {"first_changed", *changed.begin()},
                                   {"other", survey_.facts.name_of(*x)}};
-        finding.fault.summary = fmt::format(
-            "{} of {} {} from {}, and {} before token {}, the first that was changed between the runs", counted(rows.size(), "row"),
-            finding.fault.tensor, rows.size() == 1 ? "differs" : "differ", survey_.facts.name_of(*x),
-            rows.size() == 1 ? "it stands" : "they stand", *changed.begin());
-        finding.fault.fix = "look for what mixes tokens here: a mask that ends too late, a scale or a block over several tokens";
+        finding.fault.summary =
+            fmt::format("{} of {} {} from {}, and {} before token {}, the first that was changed between the runs",
+                        counted(rows.size(), "row"), finding.fault.tensor, rows.size() == 1 ? "differs" : "differ",
+                        survey_.facts.name_of(*x), rows.size() == 1 ? "it stands" : "they stand", *changed.begin());
+        finding.fault.fix =
+            "look for what mixes tokens here: a mask that ends too late, a scale or a block over several tokens";
         // What leaks here is no other thing in the layers behind.
         for (std::size_t d = 0; d < survey_.deviations.size(); ++d) {
-          if (run_.op(survey_.deviations[d].op)->name == op.name) finding.explains.push_back({Symptom::Kind::deviation, d});
+          if (run_.op(survey_.deviations[d].op)->name == op.name)
+            finding.explains.push_back({Symptom::Kind::deviation, d});
         }
         out.found.push_back(std::move(finding));
         return;
@@ -274,8 +280,8 @@ class Twins {
 
 }  // namespace
 
-/// A token that depends on a later one: by a probability or a score that should be hidden, by an output that only a leaking
-/// mask gives, or by two runs that differ before the token in which they differ.
+/// A token that depends on a later one: by a probability or a score that should be hidden, by an output that only a
+/// leaking mask gives, or by two runs that differ before the token in which they differ.
 Findings detect_future_leakage(Survey& survey) {
   Findings out;
   std::int64_t looked_at = 0;
@@ -284,7 +290,8 @@ Findings detect_future_leakage(Survey& survey) {
   look_at_attention(survey, out, looked_at);
   look_at_deviations(survey, out);
   merge_alike(out.found);
-  const std::int64_t done_again = static_cast<std::int64_t>(survey.ops(OpKind::attention).size() + survey.ops(OpKind::softmax).size());
+  const std::int64_t done_again =
+      static_cast<std::int64_t>(survey.ops(OpKind::attention).size() + survey.ops(OpKind::softmax).size());
   if (looked_at + twins + done_again == 0) {
     out.not_in_dump("no probabilities, scores or attention outputs were dumped");
   } else {

@@ -31,11 +31,11 @@ Findings detect_invalid_op(Survey& survey) {
     const Op& op = survey.op(birth);
     Finding finding = finding_at(survey, i);
     finding.certainty = kFallback;
-    finding.fault.evidence = {{"rows", static_cast<std::int64_t>(birth.rows.size())},
-                              {"nan", static_cast<std::int64_t>(survey.tensor(birth).health.nan)},
-                              {"inf", static_cast<std::int64_t>(survey.tensor(birth).health.pos_inf +
-                                                                survey.tensor(birth).health.neg_inf)},
-                              {"inputs_known", std::int64_t{birth.inputs_known ? 1 : 0}}};
+    finding.fault.evidence = {
+        {"rows", static_cast<std::int64_t>(birth.rows.size())},
+        {"nan", static_cast<std::int64_t>(survey.tensor(birth).health.nan)},
+        {"inf", static_cast<std::int64_t>(survey.tensor(birth).health.pos_inf + survey.tensor(birth).health.neg_inf)},
+        {"inputs_known", std::int64_t{birth.inputs_known ? 1 : 0}}};
     finding.fault.summary =
         fmt::format("{} of {} {} born NaN or Inf in {}: {}{}", counted(birth.rows.size(), "row"), finding.fault.tensor,
                     birth.rows.size() == 1 ? "is" : "are", op.name, what_happened(survey, op, birth),

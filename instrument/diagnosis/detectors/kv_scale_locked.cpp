@@ -54,11 +54,10 @@ Findings detect_kv_scale_locked(Survey& survey) {
     if (then == nullptr && !locked(cast)) continue;
     if (worst == nullptr) {
       finding = finding_at(survey, *survey.run().tensor(cast.codes), cast.clipped_rows);
-      finding.fault.evidence = {
-          {"scale", cast.grid->first()},
-          {"calibrated_absmax", locked(cast) ? cast.ledger->calibrated_absmax : then->absmax},
-          {"calibrated_in", locked(cast) ? request_name(survey, cast.ledger->calibrated_step)
-                                         : request_name(survey, then->step)}};
+      finding.fault.evidence = {{"scale", cast.grid->first()},
+                                {"calibrated_absmax", locked(cast) ? cast.ledger->calibrated_absmax : then->absmax},
+                                {"calibrated_in", locked(cast) ? request_name(survey, cast.ledger->calibrated_step)
+                                                               : request_name(survey, then->step)}};
     }
     if (worst == nullptr || cast.headroom() < worst->headroom()) worst = &cast;
     clipped += cast.clipped;

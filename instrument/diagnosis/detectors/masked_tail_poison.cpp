@@ -7,7 +7,8 @@
 
 namespace nanscope {
 
-/// NaN from slots that nobody wrote, or that lie behind the end of the sequence: a probability of zero times NaN is NaN.
+/// NaN from slots that nobody wrote, or that lie behind the end of the sequence: a probability of zero times NaN is
+/// NaN.
 Findings detect_masked_tail_poison(Survey& survey) {
   Findings out;
   for (std::size_t i = 0; i < survey.births.size(); ++i) {
@@ -29,7 +30,9 @@ Findings detect_masked_tail_poison(Survey& survey) {
         "times NaN is NaN",
         counted(birth.rows.size(), "row"), finding.fault.tensor, birth.rows.size() == 1 ? "takes" : "take",
         counted(count, "slot"), survey.facts.name_of(read), tail == count ? ", behind its end" : "");
-    finding.fault.fix = "read only slots of the context, select instead of multiplying by zero, or clear blocks when they are handed out";
+    finding.fault.fix =
+        "read only slots of the context, select instead of multiplying by zero, or clear blocks when they are handed "
+        "out";
     out.found.push_back(std::move(finding));
   }
   merge_alike(out.found);

@@ -35,7 +35,8 @@ bool keeps_nan(const Op& op) {
 
 bool carries(std::string_view role) {
   return role != "weight" && role != "bias" && role != "mask" && role != "positions" && role != "cos" &&
-         role != "sin" && role.find("scale") == std::string_view::npos && role != "amax_history" && role != "temperature";
+         role != "sin" && role.find("scale") == std::string_view::npos && role != "amax_history" &&
+         role != "temperature";
 }
 
 /// Rows of NaN of one step, through what was not dumped.
@@ -78,7 +79,9 @@ class NanRows {
       if (bad == nan_.end() || !carries(input.role)) continue;
       for (std::int64_t row = 0; row < out.tokens; ++row) {
         const auto from = run_.same_row(out, row, *in);
-        if (!from || *from >= static_cast<std::int64_t>(bad->second.size()) || !bad->second[static_cast<std::size_t>(*from)]) continue;
+        if (!from || *from >= static_cast<std::int64_t>(bad->second.size()) ||
+            !bad->second[static_cast<std::size_t>(*from)])
+          continue;
         inherited[static_cast<std::size_t>(row)] = true;
         one.in = in;
       }
@@ -149,7 +152,8 @@ Findings detect_nan_laundered(Survey& survey) {
       for (std::size_t i = 0; i < survey.births.size(); ++i) {
         if (survey.births[i].step == step && survey.births[i].op <= washed.op->id) {
           finding.explains.push_back({Symptom::Kind::birth, i});
-          if (survey.births[i].tensor == washed.in->id) finding.fault.evidence.push_back({"born_in", survey.facts.name_of(survey.tensor(survey.births[i]))});
+          if (survey.births[i].tensor == washed.in->id)
+            finding.fault.evidence.push_back({"born_in", survey.facts.name_of(survey.tensor(survey.births[i]))});
         }
       }
       finding.fault.summary = fmt::format(

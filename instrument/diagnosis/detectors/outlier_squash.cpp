@@ -81,14 +81,15 @@ Findings detect_outlier_squash(Survey& survey) {
                                                                  {"median", worst->median},
                                                                  {"ratio", worst->absmax / worst->median}});
     finding.fault.summary = fmt::format(
-        "{} of {} values became zero in {}, {} more keep one or two bits: one value, {:.4g}, is {:.3g} times the median "
+        "{} of {} values became zero in {}, {} more keep one or two bits: one value, {:.4g}, is {:.3g} times the "
+        "median "
         "and sets the scale of all",
         worst->lost, worst->nonzero, finding.fault.tensor, worst->coarse, worst->absmax, worst->absmax / worst->median);
   } else {
     finding.fault.evidence.push_back({"zero", worst->zero});
-    finding.fault.summary =
-        fmt::format("{} of {} codes of {} are zero and {} at the top: few values set the scale of all", worst->zero,
-                    worst->elements, finding.fault.tensor, worst->top == 1 ? "one is" : fmt::format("{} are", worst->top));
+    finding.fault.summary = fmt::format(
+        "{} of {} codes of {} are zero and {} at the top: few values set the scale of all", worst->zero,
+        worst->elements, finding.fault.tensor, worst->top == 1 ? "one is" : fmt::format("{} are", worst->top));
   }
   finding.fault.fix =
       "scale per channel or in blocks, keep the outlier channel apart, or store the cache in a float format";

@@ -26,9 +26,8 @@ Findings detect_prefix_cache_poison(Survey& survey) {
     // Slots of the context that nobody is known to have written were filled by a request that was not dumped.
     finding.certainty = writers.empty() ? kShown : kShown + 5;
     const Tensor& read = *survey.run().tensor(birth.read);
-    finding.fault.evidence = {{"keys", count},
-                              {"read", survey.facts.name_of(read)},
-                              {"rows", static_cast<std::int64_t>(birth.rows.size())}};
+    finding.fault.evidence = {
+        {"keys", count}, {"read", survey.facts.name_of(read)}, {"rows", static_cast<std::int64_t>(birth.rows.size())}};
     if (!writers.empty()) finding.fault.evidence.push_back({"writer", *writers.begin()});
     finding.fault.tensor = read.name.empty() ? finding.fault.tensor : read.name;
     finding.fault.summary = fmt::format(

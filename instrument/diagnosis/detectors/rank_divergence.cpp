@@ -23,7 +23,8 @@ struct Pair {
 bool always_shared(const Op& op, const Tensor& tensor) {
   if (op.kind == OpKind::parameter) return op.name.find("norm") != std::string::npos && tensor.role == "weight";
   if (op.kind == OpKind::layer_norm) return op.name != "q_norm" && op.name != "k_norm" && op.name != "inner_norm";
-  return op.kind == OpKind::residual_add || op.kind == OpKind::embedding || op.kind == OpKind::all_reduce || op.kind == OpKind::argmax;
+  return op.kind == OpKind::residual_add || op.kind == OpKind::embedding || op.kind == OpKind::all_reduce ||
+         op.kind == OpKind::argmax;
 }
 
 class Comparer {
@@ -129,9 +130,9 @@ Findings detect_rank_divergence(Survey& survey) {
                               {"first_row", pair.rows.front()},
                               {"other", survey.facts.name_of(*pair.a)},
                               {"other_rank", std::int64_t{0}}};
-    finding.fault.summary = fmt::format("{} of {} {} from {}, which ranks should share", counted(pair.rows.size(), "row"),
-                                        finding.fault.tensor, pair.rows.size() == 1 ? "differs" : "differ",
-                                        survey.facts.name_of(*pair.a));
+    finding.fault.summary =
+        fmt::format("{} of {} {} from {}, which ranks should share", counted(pair.rows.size(), "row"),
+                    finding.fault.tensor, pair.rows.size() == 1 ? "differs" : "differ", survey.facts.name_of(*pair.a));
     finding.fault.fix = "compare what goes into this op on both ranks: the all-reduce before it, its weight, its seed";
     for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
       const TensorId at = survey.deviations[i].tensor;

@@ -9,8 +9,8 @@
 namespace nanscope {
 namespace {
 
-/// Codes alone tell where what was cast is not known: each scale has one value at the top by right, and the numbers next
-/// to it thin out towards it. Clipping heaps up there what should lie beyond.
+/// Codes alone tell where what was cast is not known: each scale has one value at the top by right, and the numbers
+/// next to it thin out towards it. Clipping heaps up there what should lie beyond.
 bool heaps_up(const Cast& cast) {
   if (cast.has_source() && cast.grid) return false;
   const std::int64_t by_right = std::max<std::int64_t>(1, cast.cells);
@@ -50,14 +50,16 @@ Findings detect_saturation(Survey& survey) {
   finding.certainty = kLikely;
   finding.fault.summary =
       worst->has_source() && worst->clipped > 0
-          ? fmt::format("{} of {} values of {} lie beyond {:.4g}, the largest that its scale lets through: up to "
-                        "{:.3g} times that",
-                        worst->clipped, worst->elements, finding.fault.tensor,
-                        double{info(worst->format).max_finite} * worst->grid->first(), worst->reach)
-          : fmt::format("{} of {} codes of {} ({:.3g} %) are at {:g}, the largest finite {}: more than scaling by the "
-                        "largest value puts there",
-                        worst->top, worst->elements, finding.fault.tensor, 100 * worst->share(worst->top),
-                        double{info(worst->format).max_finite}, name(worst->format));
+          ? fmt::format(
+                "{} of {} values of {} lie beyond {:.4g}, the largest that its scale lets through: up to "
+                "{:.3g} times that",
+                worst->clipped, worst->elements, finding.fault.tensor,
+                double{info(worst->format).max_finite} * worst->grid->first(), worst->reach)
+          : fmt::format(
+                "{} of {} codes of {} ({:.3g} %) are at {:g}, the largest finite {}: more than scaling by the "
+                "largest value puts there",
+                worst->top, worst->elements, finding.fault.tensor, 100 * worst->share(worst->top),
+                double{info(worst->format).max_finite}, name(worst->format));
   finding.fault.fix = "compute the scale from the values that are cast; where it is fixed, from a wider calibration";
   out.found.push_back(std::move(finding));
   return out;

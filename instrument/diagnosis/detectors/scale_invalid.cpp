@@ -5,10 +5,10 @@
 #include <set>
 
 #include "core/counted.h"
+#include "core/run/scales.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
 #include "instrument/diagnosis/why.h"
 #include "instrument/recompute/scaled.h"
-#include "core/run/scales.h"
 
 namespace nanscope {
 namespace {
@@ -16,9 +16,9 @@ namespace {
 /// A scale that is none, and something that it did harm to.
 struct Invalid {
   double value = 0;
-  std::int64_t row = -1;      ///< of the codes
+  std::int64_t row = -1;  ///< of the codes
   std::int64_t channel = -1;
-  std::int64_t count = 0;     ///< elements under such scales
+  std::int64_t count = 0;  ///< elements under such scales
 };
 
 bool is_scale(std::string_view role) { return role.find("scale") != std::string_view::npos; }
@@ -62,9 +62,9 @@ Finding finding_of(Survey& survey, const Op& user, const Tensor& scale, std::str
   finding.certainty = kProved;
   finding.fault.evidence = {{"scale", invalid.value}, {"elements", invalid.count}};
   if (invalid.row >= 0) finding.fault.evidence.push_back({"row", invalid.row});
-  finding.fault.summary = fmt::format("{} is {}: {} of {} {} scaled by it", finding.fault.tensor,
-                                      scale_complaint(invalid.value), counted(invalid.count, "element"),
-                                      user.name, invalid.count == 1 ? "is" : "are");
+  finding.fault.summary =
+      fmt::format("{} is {}: {} of {} {} scaled by it", finding.fault.tensor, scale_complaint(invalid.value),
+                  counted(invalid.count, "element"), user.name, invalid.count == 1 ? "is" : "are");
   finding.fault.fix = "check scales when they are loaded or computed; fall back to a scale from the values";
   return finding;
 }
@@ -185,7 +185,8 @@ Findings detect_scale_invalid(Survey& survey) {
                                : input.role == "scale"          ? ""
                                                                 : input.role.substr(0, 1);
         const Tensor* source = of.empty() ? run.input(op, "x") : run.input(op, of);
-        const Tensor* codes = of.empty() ? (op.kind == OpKind::dequantise ? run.input(op, "codes") : run.result(op)) : source;
+        const Tensor* codes =
+            of.empty() ? (op.kind == OpKind::dequantise ? run.input(op, "codes") : run.result(op)) : source;
         if (op.kind == OpKind::kv_store) codes = run.output(op, of + "_cache");
         if (op.kind == OpKind::kv_store && codes == nullptr) codes = run.output(op, of + "_codes");
         if (op.kind == OpKind::kv_read) codes = run.input(op, of + "_cache");
@@ -196,7 +197,8 @@ Findings detect_scale_invalid(Survey& survey) {
           if (grid.grid) invalid = invalid_of(survey, *codes, *grid.grid, source);
         } else if (scale->known && scale->count() == 1) {
           const auto value = run.values(*scale);
-          if (value && !scale_complaint(double{value->front()}).empty()) invalid = Invalid{double{value->front()}, -1, -1, 1};
+          if (value && !scale_complaint(double{value->front()}).empty())
+            invalid = Invalid{double{value->front()}, -1, -1, 1};
         }
         if (!invalid) continue;
         Finding finding = finding_of(survey, op, *scale, input.role, *invalid);
@@ -210,7 +212,8 @@ Findings detect_scale_invalid(Survey& survey) {
   if (looked_at == 0) {
     out.not_in_dump("no scale was dumped");
   } else {
-    out.excluded(fmt::format("{} hold finite numbers above zero wherever they scale something", counted(looked_at, "scale")));
+    out.excluded(
+        fmt::format("{} hold finite numbers above zero wherever they scale something", counted(looked_at, "scale")));
   }
   return out;
 }

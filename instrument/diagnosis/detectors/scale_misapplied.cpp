@@ -14,9 +14,10 @@ Findings detect_scale_misapplied(Survey& survey) {
     const Recomputed* rival = deviation.rival();
     Finding finding = finding_at(survey, deviation, i);
     finding.certainty = rival != nullptr && rival->form.about != About::scale ? kShown : kProved;
-    finding.fault.summary = fmt::format(
-        "{} comes out of its inputs only with {}: {:.3g} % of the elements that are off otherwise{}", finding.fault.tensor,
-        best->form.text, 100 * best->share(), rival != nullptr ? fmt::format("; or with {}", rival->form.text) : "");
+    finding.fault.summary =
+        fmt::format("{} comes out of its inputs only with {}: {:.3g} % of the elements that are off otherwise{}",
+                    finding.fault.tensor, best->form.text, 100 * best->share(),
+                    rival != nullptr ? fmt::format("; or with {}", rival->form.text) : "");
     finding.fault.fix = "apply each scale once, in the direction and with the shape that its codes were written under";
     out.found.push_back(std::move(finding));
   }

@@ -10,7 +10,9 @@
 namespace nanscope {
 namespace {
 
-bool is_softmax(OpKind kind) { return kind == OpKind::softmax || kind == OpKind::attention || kind == OpKind::token_softmax; }
+bool is_softmax(OpKind kind) {
+  return kind == OpKind::softmax || kind == OpKind::attention || kind == OpKind::token_softmax;
+}
 
 /// Heads of a row of scores in which no key is above -Inf.
 std::int64_t empty_heads(Survey& survey, const Tensor& scores, std::int64_t row) {
@@ -42,7 +44,8 @@ bool masked_away(Survey& survey, const Op& op, const Tensor& out, std::int64_t r
   const Step* step = run.step(out.step);
   const RowToken token = run.token_of(out, row);
   if (step == nullptr || token.span == nullptr || op.input("mask") == 0) return false;
-  const std::int64_t columns = out.role == "probs" ? keys_of(out) : key_columns(survey.values(), op, *step, *token.span);
+  const std::int64_t columns =
+      out.role == "probs" ? keys_of(out) : key_columns(survey.values(), op, *step, *token.span);
   if (!has_mask(survey.values(), op, columns)) return false;
   const auto positions = column_positions(*step, *token.span, columns);
   OpForm given;
@@ -78,8 +81,7 @@ void describe(Finding& finding, const Emptied& found, bool nan) {
   finding.fault.evidence = {{"rows", static_cast<std::int64_t>(found.rows.size())}, {"heads", found.heads}};
   finding.fault.summary = fmt::format(
       "{} of {} {} no key to attend to: {}, and {}", counted(found.rows.size(), "row"), finding.fault.tensor,
-      found.rows.size() == 1 ? "has" : "have",
-      found.by_mask ? "the mask hides every one" : "every score is -Inf",
+      found.rows.size() == 1 ? "has" : "have", found.by_mask ? "the mask hides every one" : "every score is -Inf",
       nan ? "-Inf minus -Inf is NaN" : "what comes out is the same for every key, hidden ones too");
   finding.fault.fix = "give each row at least its own key, or write zeros where a row's sum is zero";
 }

@@ -11,9 +11,9 @@
 namespace nanscope {
 namespace {
 
-constexpr double kOutlier = 4096;            ///< times the median: trained weights stay far below
-constexpr std::int64_t kZeroRun = 16;        ///< consecutive zeros that no training leaves
-constexpr std::int64_t kZeroRows = 8;        ///< rows of a block of zeros
+constexpr double kOutlier = 4096;      ///< times the median: trained weights stay far below
+constexpr std::int64_t kZeroRun = 16;  ///< consecutive zeros that no training leaves
+constexpr std::int64_t kZeroRows = 8;  ///< rows of a block of zeros
 constexpr std::int64_t kSampled = std::int64_t{1} << 20;
 
 bool is_weight(std::string_view role) { return role == "weight" || role == "bias"; }
@@ -33,7 +33,8 @@ std::vector<Used> used_weights(Survey& survey) {
       if (op.kind == OpKind::parameter) continue;
       for (const Input& input : op.inputs) {
         const Tensor* tensor = is_weight(input.role) ? survey.run().tensor(input.tensor) : nullptr;
-        if (tensor != nullptr && tensor->known && known.insert(tensor->id).second) all.push_back({tensor, &op, input.role});
+        if (tensor != nullptr && tensor->known && known.insert(tensor->id).second)
+          all.push_back({tensor, &op, input.role});
       }
     }
   }
@@ -67,9 +68,9 @@ void look_for_bad(Survey& survey, Findings& out, std::set<std::string>& told) {
                                 {"inf", static_cast<std::int64_t>(health->pos_inf + health->neg_inf)},
                                 {"elements", static_cast<std::int64_t>(health->count)},
                                 {"first_at", health->first_bad}};
-      finding.fault.summary =
-          fmt::format("{} holds {} NaN or Inf among {}, and {} is bad where it is used", finding.fault.tensor,
-                      health->bad(), counted(health->count, "element"), survey.facts.name_of(survey.tensor(survey.births[i])));
+      finding.fault.summary = fmt::format("{} holds {} NaN or Inf among {}, and {} is bad where it is used",
+                                          finding.fault.tensor, health->bad(), counted(health->count, "element"),
+                                          survey.facts.name_of(survey.tensor(survey.births[i])));
       told.insert(finding.fault.tensor);
       out.found.push_back(std::move(finding));
     }
@@ -81,7 +82,9 @@ void look_at_unseen(Survey& survey, const Used& used, Findings& out, std::set<st
   const std::string name = survey.facts.name_of(*used.weight);
   const Tensor* made = survey.run().result(*used.op);
   // An embedding's row is used by its token alone; what was dumped and is finite did not use it.
-  if (health.bad() == 0 || used.op->kind == OpKind::embedding || (made != nullptr && made->known) || told.contains(name)) return;
+  if (health.bad() == 0 || used.op->kind == OpKind::embedding || (made != nullptr && made->known) ||
+      told.contains(name))
+    return;
   Finding finding = finding_of(survey, *used.op, used.role, name);
   finding.tensor = used.weight->id;
   finding.certainty = kProved;
@@ -89,7 +92,8 @@ void look_at_unseen(Survey& survey, const Used& used, Findings& out, std::set<st
                             {"inf", static_cast<std::int64_t>(health.pos_inf + health.neg_inf)},
                             {"elements", static_cast<std::int64_t>(health.count)},
                             {"first_at", health.first_bad}};
-  finding.fault.summary = fmt::format("{} holds {} NaN or Inf among {}", name, health.bad(), counted(health.count, "element"));
+  finding.fault.summary =
+      fmt::format("{} holds {} NaN or Inf among {}", name, health.bad(), counted(health.count, "element"));
   told.insert(name);
   out.found.push_back(std::move(finding));
 }
@@ -171,10 +175,11 @@ double peers_rms(std::span<const WeightRow> weights, const WeightRow& weight) {
   return largest;
 }
 
-/// The 8-bit format whose codes a weight holds unscaled: its largest value is the format's, and the same weight of every
-/// other layer is far smaller.
+/// The 8-bit format whose codes a weight holds unscaled: its largest value is the format's, and the same weight of
+/// every other layer is far smaller.
 std::optional<Format> unscaled_codes(const WeightRow& weight, double peers) {
-  if (!(peers > 0) || weight.health.bad() > 0 || root_mean_square(weight.health) < kUnscaled * peers) return std::nullopt;
+  if (!(peers > 0) || weight.health.bad() > 0 || root_mean_square(weight.health) < kUnscaled * peers)
+    return std::nullopt;
   for (const Format format : {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz}) {
     if (weight.health.absmax == info(format).max_finite) return format;
   }
@@ -186,7 +191,8 @@ const Tensor* harmed(Survey& survey, const WeightRow& weight, double rest) {
   RunView& run = survey.run();
   for (const Step& step : run.steps()) {
     for (const Op& op : run.content(step.id).ops) {
-      const bool reads = std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& one) { return one.weight == weight.name; });
+      const bool reads =
+          std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& one) { return one.weight == weight.name; });
       const Tensor* x = reads ? run.input(op, "x") : nullptr;
       for (const TensorId id : reads ? op.outputs : std::vector<TensorId>{}) {
         const Tensor* output = run.tensor(id);
@@ -222,10 +228,12 @@ void look_at_rows(Survey& survey, Findings& out) {
           "exponent bit makes it; {} reaches {:.6g}",
           weight.health.count, weight.name, weight.health.absmax, other, finding.fault.tensor, output->health.absmax);
     } else {
-      finding.fault.fix = "look for the weight's scale under another name in the checkpoint, and multiply by it when loading";
+      finding.fault.fix =
+          "look for the weight's scale under another name in the checkpoint, and multiply by it when loading";
       finding.fault.evidence.push_back({"ratio", root_mean_square(weight.health) / peers});
       finding.fault.summary = fmt::format(
-          "the largest element of {} is exactly {:g}, as {} codes have it, and its root mean square {:.4g} is {:.0f} times "
+          "the largest element of {} is exactly {:g}, as {} codes have it, and its root mean square {:.4g} is {:.0f} "
+          "times "
           "that of any other layer: its scale was not applied",
           weight.name, weight.health.absmax, name(*format), root_mean_square(weight.health),
           root_mean_square(weight.health) / peers);
@@ -279,7 +287,8 @@ Zeros zeros_of(Survey& survey, const Tensor& weight) {
       } else {
         block = {};
       }
-      if (static_cast<std::int64_t>(block.rows.size()) >= kZeroRows && block.rows.size() > found.rows.size()) found = block;
+      if (static_cast<std::int64_t>(block.rows.size()) >= kZeroRows && block.rows.size() > found.rows.size())
+        found = block;
     }
     return true;
   });

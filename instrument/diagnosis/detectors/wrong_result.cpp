@@ -5,7 +5,8 @@
 
 namespace nanscope {
 
-/// A finite output that is not what its inputs and weights give, with the region, and what explains it if anything does.
+/// A finite output that is not what its inputs and weights give, with the region, and what explains it if anything
+/// does.
 Findings detect_wrong_result(Survey& survey) {
   Findings out;
   for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
@@ -20,7 +21,8 @@ Findings detect_wrong_result(Survey& survey) {
     if (!region.content.empty()) finding.fault.evidence.push_back({"holds", region.content});
     const Recomputed* rival = deviation.rival();
     finding.fault.summary = fmt::format(
-        "{} is not what its inputs give: {} of {} elements are off ({}), by up to {:.3g} times what rounding allows{}{}{}",
+        "{} is not what its inputs give: {} of {} elements are off ({}), by up to {:.3g} times what rounding "
+        "allows{}{}{}",
         finding.fault.tensor, deviation.result.elements - deviation.result.explained, deviation.result.elements,
         region.shape.empty() ? std::string("here and there") : region.shape, deviation.result.worst.ratio,
         best != nullptr ? fmt::format("; {} explains {:.3g} % of them", best->form.text, 100 * best->share()) : "",

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "instrument/diagnosis/provenance/rule.h"
 #include "core/run/scales.h"
+#include "instrument/diagnosis/provenance/rule.h"
 
 namespace nanscope {
 namespace {

@@ -30,7 +30,7 @@ struct Naming {
 struct ProducerFindings {
   std::vector<RunNote> notes;
   std::vector<RunNote> unread;  ///< files of its own that are damaged, with the reason in one line
-  std::size_t expected = 0;      ///< tensors that its directory of the dump lists
+  std::size_t expected = 0;     ///< tensors that its directory of the dump lists
 };
 
 struct ProducerOptions {

@@ -15,7 +15,8 @@
 #include "gui/selection.h"
 #include "tests/unit/core/dump/memory_dump.h"
 
-/// What the window prepares of dumps: several sequences in a step, padding, ranks, scales that are tensors, paged caches.
+/// What the window prepares of dumps: several sequences in a step, padding, ranks, scales that are tensors, paged
+/// caches.
 namespace nanscope::gui {
 namespace {
 
@@ -64,7 +65,8 @@ std::vector<std::string> bad_places(const RunMap& map) {
   std::vector<std::string> places;
   for (std::size_t row = 0; row < map.rows.size(); ++row) {
     for (std::int64_t column = 0; column < map.columns; ++column) {
-      if (map.row(row)[static_cast<std::size_t>(column)] >= kInf) places.push_back(to_string(map.place_at(column, row)));
+      if (map.row(row)[static_cast<std::size_t>(column)] >= kInf)
+        places.push_back(to_string(map.place_at(column, row)));
     }
   }
   return places;
@@ -218,6 +220,41 @@ TEST(LedgerOfADump, SeesWhatWasClippedAsTheMapAndTheSheetDo) {
   EXPECT_EQ(clipped, 6) << "rows 2 to 7 hold values beyond 224";
 }
 
+/// The same without a scale: one for all, or one of each row's own.
+MemoryDump unscaled(bool by_row) {
+  MemoryDump dump;
+  std::vector<double> values(64);
+  std::vector<double> codes(64);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = 1 + static_cast<double>(i);
+    const double scale = by_row ? std::ldexp(1.0, static_cast<int>(i / 8) - 6) : 0.25;
+    codes[i] = std::min(values[i] / scale, 448.0);
+  }
+  dump.add(kLayer + "mlp.down_proj.input", "f32", {8, 8}, values);
+  dump.add(kLayer + "mlp.down_proj.input_codes", "e4m3", {8, 8}, codes);
+  dump.add(kLayer + "mlp.down_proj.output", "f32", {8, 8});
+  return dump;
+}
+
+TEST(LedgerOfADump, TakesTheScaleThatCodesShow) {
+  Opened opened(unscaled(false));
+  const Result<Ledger> ledger = make_ledger(*opened.run);
+  ASSERT_TRUE(ledger) << ledger.error().message;
+  ASSERT_EQ(ledger->entries.size(), 1U);
+  EXPECT_NEAR(ledger->entries[0].row.scale, 0.25, 0.01);
+  EXPECT_THAT(set_by(ledger->entries[0]), HasSubstr("codes and source show"));
+}
+
+TEST(LedgerOfADump, ClaimsNothingWhereNoSingleScaleExplainsTheCodes) {
+  Opened opened(unscaled(true));
+  const Result<Ledger> ledger = make_ledger(*opened.run);
+  ASSERT_TRUE(ledger) << ledger.error().message;
+  ASSERT_EQ(ledger->entries.size(), 1U);
+  EXPECT_TRUE(ledger->below.empty());
+  EXPECT_FALSE(has_headroom(ledger->entries[0]));
+  EXPECT_THAT(ledger->headline, HasSubstr("No scale was dumped"));
+}
+
 TEST(LedgerOfADump, HoldsWeights) {
   MemoryDump dump;
   dump.add(kLayer + "mlp.down_proj.input", "f32", {2, 8});
@@ -242,8 +279,8 @@ TEST(KvMapOfADump, ShowsTheSlotsThatABlockTableGives) {
   dump.add("slot_mapping", "i64", {3}, {8, 9, 10});
   dump.add("seq_lens", "i32", {1}, {3});
   std::vector<double> pool(16 * 2, 1);
-  pool[9 * 2] = kNotANumber;   // slot 9: the second token
-  pool[5 * 2] = kNotANumber;   // nobody's
+  pool[9 * 2] = kNotANumber;  // slot 9: the second token
+  pool[5 * 2] = kNotANumber;  // nobody's
   dump.add(kLayer + "self_attn.attn.k", "f32", {3, 2});
   dump.add(kLayer + "self_attn.attn.k_cache", "f32", {4, 4, 1, 2}, pool);
   Opened opened(std::move(dump));

@@ -58,8 +58,7 @@ RunBuilder store_of(Format format, double scale, bool per_token = false) {
 
 SheetPair pair_of(RunBuilder& here, RunBuilder& there, const std::string& place = "0/0/1/norm",
                   const SheetOptions& options = {}, const SheetPair& known = {}) {
-  Result<SheetPair> made =
-      make_sheet_pair(BuiltView(here), BuiltView(there), *parse_place(place), options, known);
+  Result<SheetPair> made = make_sheet_pair(BuiltView(here), BuiltView(there), *parse_place(place), options, known);
   EXPECT_TRUE(made) << made.error().message;
   return made ? *std::move(made) : SheetPair{};
 }

@@ -63,8 +63,10 @@ TEST(Subject, WithoutARoleTakesTheOutput) {
 TEST(Subject, SaysWhatIsMissing) {
   RunBuilder builder = small_run();
   EXPECT_EQ(find_subject(BuiltView(builder), {}).error().message, "Nothing is selected");
-  EXPECT_THAT(find_subject(BuiltView(builder), place_of("0/7/1/v_proj")).error().message, ::testing::HasSubstr("step 7"));
-  EXPECT_THAT(find_subject(BuiltView(builder), place_of("0/0/3/v_proj")).error().message, ::testing::HasSubstr("v_proj"));
+  EXPECT_THAT(find_subject(BuiltView(builder), place_of("0/7/1/v_proj")).error().message,
+              ::testing::HasSubstr("step 7"));
+  EXPECT_THAT(find_subject(BuiltView(builder), place_of("0/0/3/v_proj")).error().message,
+              ::testing::HasSubstr("v_proj"));
 }
 
 TEST(Subject, TokensArePositionsAndOthersAreNoRow) {
