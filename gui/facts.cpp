@@ -53,7 +53,7 @@ Result<std::shared_ptr<const Story>> RunFacts::story() {
       const std::vector<RunNote>& of_files = run().dump()->dump().notes;
       diagnosis->notes.insert(diagnosis->notes.begin(), of_files.begin(), of_files.end());
     }
-    story_ = std::make_shared<const Story>(make_story(*diagnosis));
+    story_ = std::make_shared<const Story>(make_story(*diagnosis, &view()));
   }
   return story_;
 }

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <functional>
 
-#include "core/run/tensor_source.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
+#include "core/run/tensor_source.h"
 
 namespace nanscope::scenarios {
 

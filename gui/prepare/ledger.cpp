@@ -195,6 +195,8 @@ class LedgerMaker {
     const Op* op = run_.op(cast.op);
     const Tensor* codes = run_.tensor(cast.codes);
     if (op == nullptr || codes == nullptr) return;
+    // Where each token has a scale of its own that was not dumped, no single one explains the codes.
+    const bool known = cast.grid && (!cast.implied || storing_of(run_, subject_of(run_, *codes)).value_or(Storing{}).grid);
     LedgerEntry entry;
     entry.kind = cast.target == "x" ? ScaledKind::activation : ScaledKind::cache;
     ScaleRow& row = entry.row;
@@ -203,25 +205,25 @@ class LedgerMaker {
     row.layer = cast.layer.value_or(-1);
     row.target = entry.kind == ScaledKind::activation ? activation_name(op->name) : cast.target;
     row.format = cast.format;
-    row.source = cast.grid ? ScaleSource::calibrated : ScaleSource::none;
+    row.source = known ? ScaleSource::calibrated : ScaleSource::none;
     const double largest = static_cast<double>(info(cast.format).max_finite);
-    if (cast.grid) {
+    if (known) {
       row.scale = telling_scale(cast);
       entry.grid = cast.grid->single() ? "" : cast.grid->text();
     }
-    entry.limit = largest * row.scale;
+    entry.limit = known ? largest * row.scale : std::numeric_limits<double>::quiet_NaN();
     // Without what was cast, the codes say what can be said.
-    const bool seen = cast.has_source();
-    row.absmax = seen ? cast.absmax : static_cast<double>(codes->health.absmax) * row.scale;
+    const bool seen = known && cast.has_source();
+    row.absmax = cast.has_source() ? cast.absmax : static_cast<double>(codes->health.absmax) * row.scale;
     row.headroom = seen && cast.reach > 0 ? cast.headroom() : std::numeric_limits<double>::quiet_NaN();
     const Tensor* scale = run_.tensor(cast.scale);
-    entry.origin = cast.implied        ? "not dumped: it is the one that codes and source show"
+    entry.origin = known && cast.implied ? "not dumped: it is the one that codes and source show"
                    : scale != nullptr ? "taken from " + report::printable(facts_.name_of(*scale), {})
-                                      : "not dumped";
+                                      : "not dumped, and no single one explains the codes";
     entry.name = name_of(row.layer, row.target);
     entry.elements = static_cast<std::uint64_t>(cast.elements);
     entry.nan = static_cast<std::uint64_t>(cast.bad);
-    entry.clips = cast.clips();
+    entry.clips = known && cast.clips();
     entry.clipped = entry.clips ? static_cast<std::uint64_t>(cast.clipped) : 0;
     const bool points = entry.clips && !cast.clipped_rows.empty();
     add(std::move(entry), op, codes, points ? std::optional(cast.clipped_rows.front()) : std::nullopt);
@@ -270,6 +272,7 @@ class LedgerMaker {
     entry.name = name_of(row.layer, row.target);
     entry.elements = weight.health.count;
     entry.nan = weight.health.bad();
+    entry.target.place.rank = subject.occurrence;
     add(std::move(entry), &op, &weight);
   }
 
@@ -292,6 +295,11 @@ class LedgerMaker {
     const std::string where =
         at.request ? fmt::format("{} in request {} step {}", worst.name, *at.request, at.step.value_or(0)) : worst.name;
     const std::string format(name(worst.row.format));
+    if (!ledger_.quantized && !worst.origin.empty()) {
+      ledger_.headline = "No scale was dumped, and codes show none: what was clipped cannot be told";
+      ledger_.rule = fmt::format("The largest value that was cast to {} is {}", format, short_number(worst.row.absmax));
+      return;
+    }
     if (!ledger_.quantized) {
       ledger_.headline = fmt::format("The KV cache is stored as {} without a scale: nothing here can clip", format);
       ledger_.rule = fmt::format("The largest value stored is {}, {} holds up to {}", short_number(worst.row.absmax),
@@ -337,7 +345,7 @@ std::optional<std::size_t> Ledger::find(const Selection& selection) const {
   }
   for (const std::size_t i : *among) {
     const Place& at = entries[i].target.place;
-    const bool same = at.layer == place.layer && at.op == place.op && (place.role.empty() || at.role == place.role);
+    const bool same = at.rank == place.rank && at.layer == place.layer && at.op == place.op && (place.role.empty() || at.role == place.role);
     if (same && (!found || headroom_of(entries[i]) < headroom_of(entries[*found]))) found = i;
   }
   return found;
@@ -357,7 +365,7 @@ std::string headroom_text(double headroom) {
 
 std::string set_by(const LedgerEntry& entry) {
   const ScaleRow& row = entry.row;
-  if (row.source == ScaleSource::none) return "stored without a scale";
+  if (row.source == ScaleSource::none) return entry.origin.empty() ? "stored without a scale" : "its scale was " + entry.origin;
   if (!entry.origin.empty()) return entry.grid.empty() ? entry.origin : entry.origin + ", " + entry.grid;
   std::string text(source_name(row.source));
   if (row.source == ScaleSource::calibrated) {

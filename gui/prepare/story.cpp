@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/counted.h"
+#include "gui/prepare/subject.h"
 
 namespace nanscope::gui {
 namespace {
@@ -16,13 +17,52 @@ StoryNumbers numbers_of(const std::vector<Evidence>& evidence) {
   return numbers;
 }
 
-std::optional<Selection> target_of(const Where& where) {
-  if (where.op.empty()) return std::nullopt;
-  Selection target = selection_of(where);
-  // The ledger speaks of "k" and "v"; what was stored under the scale are the codes.
-  if (where.tensor_id == 0 && (where.role == "k" || where.role == "v")) target.place.role += "_codes";
-  return target;
-}
+/// From what a diagnosis says to what can be selected.
+class Targets {
+ public:
+  explicit Targets(RunView* run) : run_(run) {
+    if (run == nullptr || run->info().device != kDumpDevice) return;
+    add(kBeforeSteps);
+    for (const Step& step : run->steps()) add(step.id);
+  }
+
+  std::optional<Selection> of(const Where& where, const std::string& tensor) const {
+    const auto named = by_name_.find(tensor);
+    if (named != by_name_.end() && named->second != where.tensor_id) return of(*run_->tensor(named->second), where);
+    if (where.op.empty()) return std::nullopt;
+    Selection target = selection_of(where);
+    // The ledger speaks of "k" and "v"; what was stored under the scale are the codes.
+    const bool ledger = where.tensor_id == 0 && (where.role == "k" || where.role == "v");
+    if (ledger) target.place.role += "_codes";
+    return target;
+  }
+
+ private:
+  void add(StepId step) {
+    for (const Tensor& tensor : run_->content(step).tensors) {
+      if (tensor.known && !tensor.name.empty()) by_name_.emplace(tensor.name, tensor.id);
+    }
+  }
+
+  /// The tensor that is named, at the tokens that are told where its rows are tokens.
+  Selection of(const Tensor& tensor, const Where& where) const {
+    Place asked;
+    asked.request = where.request;
+    asked.step = where.step;
+    asked.rank = where.rank;
+    const SpanOfStep at = find_span(*run_, asked);
+    const bool same = at.step != nullptr && at.step->id == tensor.step;
+    const Subject subject = subject_of(*run_, tensor, same ? at.span : nullptr);
+    Selection target{tensor_place(subject), std::nullopt};
+    asked.token = where.tokens ? std::optional(where.tokens->first) : std::nullopt;
+    const bool tokens = tensor.axis != Axis::none && tensor.axis != Axis::slots;
+    if (same && tokens && row_of(subject, asked)) target.place.token = asked.token;
+    return target;
+  }
+
+  RunView* run_;
+  std::map<std::string, TensorId> by_name_;
+};
 
 bool is_nan_kind(const std::string& kind) {
   return kind.find("nan") != std::string::npos || kind.find("inf") != std::string::npos || kind == "token";
@@ -39,7 +79,7 @@ std::vector<Event> chain_of(const Diagnosis& diagnosis) {
   return chain;
 }
 
-void tell_chain(const Diagnosis& diagnosis, const std::vector<Event>& chain, Story& story) {
+void tell_chain(const Diagnosis& diagnosis, const std::vector<Event>& chain, const Targets& targets, Story& story) {
   bool nan = false;
   const auto root = std::find_if(chain.begin(), chain.end(), [&](const Event& event) {
     return event.fault && event.fault == diagnosis.root_cause;
@@ -55,7 +95,7 @@ void tell_chain(const Diagnosis& diagnosis, const std::vector<Event>& chain, Sto
     link.summary = event.text;
     link.tone = i < causes ? LinkTone::cause : nan ? LinkTone::nan : LinkTone::damage;
     link.place = named_place(event.tensor, event.where);
-    link.target = target_of(event.where);
+    link.target = targets.of(event.where, event.tensor);
     link.evidence = numbers_of(event.evidence);
     if (event.because) link.because = static_cast<int>(*event.because) + 1;
     link.fault = event.fault;
@@ -63,46 +103,49 @@ void tell_chain(const Diagnosis& diagnosis, const std::vector<Event>& chain, Sto
   }
 }
 
-std::vector<StoryEvent> events_of(const Diagnosis& diagnosis, const std::vector<Event>& chain) {
+std::vector<StoryEvent> events_of(const Diagnosis& diagnosis, const std::vector<Event>& chain, const Targets& targets) {
   std::map<std::int64_t, StoryEvent> by_op;
-  const auto add = [&](const Where& where, const std::string& title) {
-    if (where.op_id > 0) by_op.try_emplace(where.op_id, StoryEvent{where.op_id, title, selection_of(where)});
+  const auto add = [&](const Where& where, const std::string& tensor, const std::string& title) {
+    const std::optional<Selection> target = targets.of(where, tensor);
+    if (where.op_id > 0 && target) by_op.try_emplace(where.op_id, StoryEvent{where.op_id, title, *target});
   };
-  for (const Event& event : chain) add(event.where, words(event.kind));
-  for (const Fault& fault : diagnosis.faults) add(fault.where, fault.fault_class);
+  for (const Event& event : chain) add(event.where, event.tensor, words(event.kind));
+  for (const Fault& fault : diagnosis.faults) add(fault.where, fault.tensor, fault.fault_class);
   std::vector<StoryEvent> events;
   events.reserve(by_op.size());
   for (auto& [op, event] : by_op) events.push_back(std::move(event));
   return events;
 }
 
-void tell_faults(const Diagnosis& diagnosis, Story& story) {
+void tell_faults(const Diagnosis& diagnosis, const Targets& targets, Story& story) {
   for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
     const Fault& fault = diagnosis.faults[i];
-    story.faults.push_back({fault.fault_class, fault.tensor, place_text(fault.where), target_of(fault.where),
-                            fault.summary, fault.fix, fault.because, diagnosis.root_cause == i});
+    story.faults.push_back({fault.fault_class, fault.tensor, place_text(fault.where),
+                            targets.of(fault.where, fault.tensor), fault.summary, fault.fix, fault.because,
+                            diagnosis.root_cause == i});
   }
   if (diagnosis.root_cause) {
     const Fault& root = diagnosis.faults[*diagnosis.root_cause];
     story.headline = root.fault_class;
     story.cause = root.summary;
     story.fix = root.fix;
-    story.origin = selection_of(root.where);
+    story.origin = targets.of(root.where, root.tensor);
   }
   const auto birth = std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(), [](const Fault& fault) {
     return fault.breaks && fault.where.request.value_or(0) >= 0;  // what nobody asked for breaks nothing
   });
-  if (birth != diagnosis.faults.end()) story.origin = selection_of(birth->where);
+  if (birth != diagnosis.faults.end()) story.origin = targets.of(birth->where, birth->tensor);
 }
 
-void tell_checks(const Diagnosis& diagnosis, Story& story) {
+void tell_checks(const Diagnosis& diagnosis, const Targets& targets, Story& story) {
   for (const Check& check : diagnosis.checks) {
     if (check.state == Checked::excluded) story.excluded.push_back({check.fault_class, check.text});
     if (check.state == Checked::not_in_dump) story.not_in_dump.push_back({check.fault_class, check.text});
     if (check.state == Checked::not_looked_at) story.not_looked_at.push_back({check.fault_class, check.text});
   }
   for (const Warning& warning : diagnosis.warnings) {
-    story.warnings.push_back({warning.kind, named_place(warning.tensor, warning.where), target_of(warning.where),
+    story.warnings.push_back({warning.kind, named_place(warning.tensor, warning.where),
+                              targets.of(warning.where, warning.tensor),
                               warning.summary, warning.advice, warning.more});
   }
 }
@@ -161,18 +204,19 @@ std::string named_place(const std::string& tensor, const Where& where) {
   return place.starts_with(whole) ? tensor + place.substr(whole.size()) : tensor;
 }
 
-Story make_story(const Diagnosis& diagnosis) {
+Story make_story(const Diagnosis& diagnosis, RunView* run) {
+  const Targets targets(run);
   Story story;
   story.verdict = diagnosis.verdict();
   story.headline = story.verdict == Verdict::clean        ? "No fault found"
                    : story.verdict == Verdict::incomplete ? "No fault found, but the recording is not whole"
                                                           : "Faults found, the cause is unknown";
   const std::vector<Event> chain = chain_of(diagnosis);
-  tell_faults(diagnosis, story);
-  tell_chain(diagnosis, chain, story);
-  tell_checks(diagnosis, story);
+  tell_faults(diagnosis, targets, story);
+  tell_chain(diagnosis, chain, targets, story);
+  tell_checks(diagnosis, targets, story);
   tell_coverage(diagnosis, story);
-  story.events = events_of(diagnosis, chain);
+  story.events = events_of(diagnosis, chain, targets);
   const Spread& spread = diagnosis.spread;
   story.first_bad = spread.first_bad_tensor;
   story.bad_tokens = spread.bad_tokens;

@@ -9,6 +9,7 @@
 #include "gui/cell.h"
 #include "gui/prepare/prepared.h"
 #include "gui/selection.h"
+#include "core/run/run_view.h"
 #include "instrument/diagnosis/diagnosis.h"
 
 namespace nanscope::gui {
@@ -101,6 +102,7 @@ std::string words(std::string name);
 /// A tensor as its producer wrote it, with the element of its place; else its place.
 std::string named_place(const std::string& tensor, const Where& where);
 
-Story make_story(const Diagnosis& diagnosis);
+/// Where a diagnosis names a dumped tensor, one goes to that tensor. `run` is null where there are only names of places.
+Story make_story(const Diagnosis& diagnosis, RunView* run = nullptr);
 
 }  // namespace nanscope::gui

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
+#include "core/numbers/codec.h"
 #include "instrument/diagnosis/facts.h"
 #include "instrument/recompute/arithmetic.h"
 #include "instrument/recompute/recompute.h"
@@ -11,6 +14,8 @@
 
 namespace nanscope::gui {
 namespace {
+
+constexpr std::int64_t kMostComputed = std::int64_t{1} << 22;  ///< elements of what was not dumped
 
 /// The worse the earlier, and `out` before its companions.
 int rank(const Tensor& tensor) {
@@ -102,7 +107,26 @@ std::optional<Storing> storing_of_weight(RunView& run, const Tensor& weight) {
   return std::nullopt;
 }
 
-void find_source_rows(RunView& run, Values& values, const Tensor& codes, Storing& storing) {
+/// What is known of values that were not dumped: computed ones may be off, and are taken to be as small as they can be.
+std::shared_ptr<const TensorData> computed_source(Values& values, const Tensor& source) {
+  if (!values.available(source) || source.count() > kMostComputed) return nullptr;
+  const std::shared_ptr<const Block> all = values.all(source);
+  if (!all || static_cast<std::int64_t>(all->value.size()) != source.count()) return nullptr;
+  auto data = std::make_shared<TensorData>();
+  data->format = Format::f32;
+  data->tokens = source.tokens;
+  data->channels = source.channels;
+  data->bytes.resize(all->value.size() * sizeof(float));
+  for (std::size_t i = 0; i < all->value.size(); ++i) {
+    const float off = all->error.empty() ? 0 : all->error[i];
+    const float least = std::max(0.0F, std::abs(all->value[i]) - off);
+    const float value = std::isnan(all->value[i]) ? all->value[i] : std::copysign(least, all->value[i]);
+    std::memcpy(data->bytes.data() + i * sizeof(float), &value, sizeof(float));
+  }
+  return data;
+}
+
+void find_source_rows(RunView& run, Values& values, const Tensor& source, const Tensor& codes, Storing& storing) {
   storing.source_rows.assign(static_cast<std::size_t>(std::max<std::int64_t>(0, codes.tokens)), -1);
   if (codes.axis == Axis::slots) {
     for (const auto& [slot, row] : own_slots(values, codes)) {
@@ -111,7 +135,7 @@ void find_source_rows(RunView& run, Values& values, const Tensor& codes, Storing
     return;
   }
   for (std::int64_t row = 0; row < codes.tokens; ++row) {
-    storing.source_rows[static_cast<std::size_t>(row)] = run.same_row(codes, row, *storing.source).value_or(-1);
+    storing.source_rows[static_cast<std::size_t>(row)] = run.same_row(codes, row, source).value_or(-1);
   }
 }
 
@@ -137,6 +161,34 @@ SpanOfStep find_span(RunView& run, const Place& place) {
   return {};
 }
 
+namespace {
+
+/// Ranks and passes may each have parameters of the same place.
+std::vector<const Op*> outside_ops(RunView& run, std::optional<std::int64_t> layer, const std::string& name,
+                                   const std::string& role) {
+  std::vector<const Op*> found;
+  for (const Op& op : run.content(kBeforeSteps).ops) {
+    if (op.layer == layer && op.name == name && run.output(op, role) != nullptr) found.push_back(&op);
+  }
+  return found;
+}
+
+/// The op that a place names; of several, one with such an output.
+const Op* find_op(RunView& run, StepId step, const Place& place) {
+  if (step == kBeforeSteps) {
+    const std::vector<const Op*> all = outside_ops(run, layer_of(place), place.op, place.role);
+    if (place.rank >= 0 && place.rank < std::ssize(all)) return all[static_cast<std::size_t>(place.rank)];
+  }
+  const Op* found = run.find_op(step, layer_of(place), place.op);
+  if (found == nullptr || place.role.empty() || run.output(*found, place.role) != nullptr) return found;
+  for (const Op& op : run.content(step).ops) {
+    if (op.layer == found->layer && op.name == found->name && run.output(op, place.role) != nullptr) return &op;
+  }
+  return found;
+}
+
+}  // namespace
+
 Subject subject_of(RunView& run, const Tensor& tensor, const Span* span) {
   Subject subject;
   if (const Step* step = run.step(tensor.step)) {
@@ -147,6 +199,11 @@ Subject subject_of(RunView& run, const Tensor& tensor, const Span* span) {
   if (const Op* op = run.maker(tensor)) subject.op = *op;
   subject.tensor = tensor;
   subject.outputs = {tensor};
+  if (subject.outside()) {
+    const std::vector<const Op*> all = outside_ops(run, subject.op.layer, subject.op.name, tensor.role);
+    const auto at = std::find_if(all.begin(), all.end(), [&](const Op* op) { return op->id == subject.op.id; });
+    if (at != all.end()) subject.occurrence = at - all.begin();
+  }
   name_rows(run, subject);
   return subject;
 }
@@ -158,7 +215,7 @@ Result<Subject> find_subject(RunView& run, const Place& place) {
     return fail(fmt::format("Request {} has no step {}", *place.request, *place.step));
   }
   const StepId step = at.step != nullptr ? at.step->id : kBeforeSteps;
-  const Op* op = run.find_op(step, layer_of(place), place.op);
+  const Op* op = find_op(run, step, place);
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   if (op == nullptr) {
     if (!place.request) return fail("Nothing is selected");
@@ -202,6 +259,7 @@ std::optional<std::int64_t> channel_of(const Tensor& tensor, const Place& place)
 
 Place tensor_place(const Subject& subject) {
   Place place;
+  place.rank = subject.occurrence;
   if (!subject.outside()) {
     place.request = subject.span.request;
     place.step = subject.span.index;
@@ -237,6 +295,43 @@ std::optional<float> Storing::only_scale() const {
   return grid && grid->single() ? std::optional(static_cast<float>(grid->first())) : std::nullopt;
 }
 
+namespace {
+
+constexpr double kExplains = 0.9;  ///< share of codes that a scale gives, when it is the one
+
+/// Where no scale is known, the one that codes and source show; nothing when they show none.
+void imply_scale(RunView& run, const Tensor& codes, Storing& storing) {
+  const Result<Elements> made = fetch_elements(run, codes);
+  const Result<Elements> of = storing.source ? fetch_elements(run, *storing.source) : Result<Elements>(storing.computed);
+  if (!made || !of || !*of || codes.count() > kMostComputed) return;
+  std::vector<float> values;
+  std::vector<float> decoded;
+  for (std::int64_t row = 0; row < codes.tokens; ++row) {
+    const std::int64_t from = storing.source_rows[static_cast<std::size_t>(row)];
+    if (from < 0 || from >= (*of)->tokens) continue;
+    for (std::int64_t channel = 0; channel < codes.channels; ++channel) {
+      values.push_back((*of)->value(from, channel));
+      decoded.push_back((*made)->value(row, channel));
+    }
+  }
+  const std::optional<double> scale = implied_scale(values, decoded, codes.format);
+  if (!scale || !(*scale > 0)) return;
+  std::size_t explained = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float quotient = values[i] / static_cast<float>(*scale);
+    const float code = decode(codes.format, encode(codes.format, quotient, storing.overflow));
+    // A median is not the scale to the last bit: the neighbour counts.
+    const float step = std::abs(code) * std::ldexp(1.01F, -info(codes.format).mantissa_bits) + 1e-3F;
+    const bool same = std::isfinite(code) ? std::abs(code - decoded[i]) <= step : !std::isfinite(decoded[i]);
+    explained += same ? 1 : 0;
+  }
+  if (static_cast<double>(explained) < kExplains * static_cast<double>(values.size())) return;
+  storing.grid = ScaleGrid::uniform(*scale);
+  storing.implied = true;
+}
+
+}  // namespace
+
 std::optional<Storing> storing_of(RunView& run, const Subject& subject) {
   const OpKind kind = subject.op.kind;
   const Tensor& codes = subject.tensor;
@@ -250,13 +345,19 @@ std::optional<Storing> storing_of(RunView& run, const Subject& subject) {
   Storing storing;
   find_scales(run, recomputer.values(), subject, target, storing);
   const Tensor* source = run.input(subject.op, target);
-  if (source != nullptr && source->known && source->channels == codes.channels) {
-    storing.source = *source;
-    find_source_rows(run, recomputer.values(), codes, storing);
+  if (source != nullptr && source->channels == codes.channels) {
+    if (source->known && !source->stated) {
+      storing.source = *source;
+    } else {
+      storing.computed = computed_source(recomputer.values(), *source);
+    }
+    if (storing.source || storing.computed) find_source_rows(run, recomputer.values(), *source, codes, storing);
   }
   const auto* store = subject.op.get<KvStoreAttributes>();
   if (store != nullptr && store->overflow == "overflow") storing.overflow = Overflow::overflow;
   if (const ScaleRow* row = facts.scale_of(subject.op.id, target)) storing.foreign = row->calibrated_step != row->step;
+  const bool told = storing.grid || (store != nullptr && store->policy);
+  if (!told && (storing.source || storing.computed) && holds_codes(codes.format)) imply_scale(run, codes, storing);
   return storing;
 }
 

@@ -28,6 +28,7 @@ struct Subject {
   Op op;
   Tensor tensor;
   std::vector<Tensor> outputs;      ///< of the op, the tensor among them
+  std::int64_t occurrence = 0;      ///< outside of steps: how many of its layer, name and role come before it, as ranks have them
   std::int64_t first_token = 0;     ///< position of row 0, where `row_names` is empty
   std::vector<RowName> row_names;   ///< where rows are of several sequences, or of nobody; else empty
 
@@ -63,9 +64,12 @@ Place tensor_place(const Subject& subject);
 /// How a tensor's codes were made from another's values: code = encode(value / scale).
 struct Storing {
   std::optional<Tensor> source;           ///< nothing when it is not there
-  std::vector<std::int64_t> source_rows;  ///< of each row of the codes; -1: another step's, or nobody's
+  /// Without a source that was dumped, what can be computed of it: magnitudes that it had at least. Else null.
+  std::shared_ptr<const TensorData> computed;
+  std::vector<std::int64_t> source_rows;  ///< of each row of the codes, in either; -1: another step's, or nobody's
   std::optional<ScaleGrid> grid;          ///< nothing when the scales are not known
   bool by_source_row = false;             ///< the grid is over rows of the step, not of the pool
+  bool implied = false;                   ///< no scale is known: the one that codes and source show
   Overflow overflow = Overflow::saturate;
   bool foreign = false;  ///< the scale was computed from another step's values
 

@@ -61,6 +61,7 @@ class SheetMaker {
       return;
     }
     if (!storing()) return;
+    source_ = storing()->computed;
     if (storing()->source) {
       if (Result<Elements> source = fetch_elements(run_, *storing()->source)) source_ = std::move(*source);
     }
@@ -92,14 +93,15 @@ class SheetMaker {
     const std::int64_t from = storing()->source_rows.empty() ? -1 : storing()->source_rows[static_cast<std::size_t>(row)];
     const std::optional<float> scale = storing()->scale(row, channel);
     if (!source_ || !scale || from < 0 || from >= source_->tokens) return row_clipped(row);
-    return std::abs(source_->value(from, channel) / *scale) > largest_stored();
+    return std::abs(double{source_->value(from, channel)}) / double{*scale} > largest_stored();
   }
 
   /// A recording counts what lay beyond the largest finite value. In a dump what rounds to it is no loss.
-  float largest_stored() const {
+  double largest_stored() const {
     const FormatInfo& format = info(tensor().format);
-    if (tensor().name.empty() || format.exponent_bits == 0) return format.max_finite;
-    return format.max_finite * (1 + std::ldexp(0.5F, -format.mantissa_bits));
+    const double largest = double{format.max_finite};
+    if (tensor().name.empty()) return largest;
+    return format.exponent_bits == 0 ? largest + 0.5 : largest * (1 + std::ldexp(0.5, -format.mantissa_bits));
   }
 
   Cell special(float value, std::int64_t row, std::int64_t channel) const {
@@ -108,7 +110,7 @@ class SheetMaker {
     if (std::isinf(value)) return hides() && value < 0 ? kAbsent : kInf;
     const FormatInfo& format = info(tensor().format);
     const float magnitude = std::abs(value);
-    const bool at_end = magnitude == format.max_finite && format.format != Format::i32;
+    const bool at_end = magnitude >= format.max_finite && format.format != Format::i32;
     if (storing() && at_end && clipped(row, channel)) return kClipped;
     const bool headroom_tells = format.storage_bytes() > 1 || (storing() && storing()->foreign);
     if (headroom_tells && magnitude * static_cast<float>(kLowHeadroomBelow) > format.max_finite &&

@@ -96,7 +96,7 @@ class Agreement {
         EXPECT_TRUE(map_->find_op(place)) << to_string(place);
       }
       const Json& tokens = said_["faults"][i]["tokens"];
-      if (tokens.is_array() && place.token) {
+      if (tokens.is_array() && place.token && subject->tensor.axis == Axis::rows) {
         EXPECT_EQ(*place.token, tokens[0].get<std::int64_t>());
       }
     }
@@ -125,7 +125,11 @@ class Agreement {
     if (first_bad == map_->ops.size() || name.empty()) return;
     const Result<FoundPlace> found = find_place(run_, name);
     ASSERT_TRUE(found) << name << ": " << found.error().message;
-    EXPECT_LE(found->tensor->op, map_->ops[first_bad].id)
+    const Op* said = run_.maker(*found->tensor);
+    const Op* seen = run_.op(map_->ops[first_bad].id);
+    ASSERT_TRUE(said != nullptr && seen != nullptr);
+    const bool same = said->step == seen->step && said->layer == seen->layer && said->name == seen->name;
+    EXPECT_TRUE(same || said->id <= seen->id)
         << name << ", and " << to_string(map_->place_of_op(first_bad)) << " is bad before it";
   }
 
@@ -141,9 +145,9 @@ class Agreement {
       if (entry.clipped == 0) continue;
       const auto sheet = make_tensor_sheet(run_, entry.target.place, {}, nullptr);
       ASSERT_TRUE(sheet) << to_string(entry.target.place) << ": " << sheet.error().message;
-      if ((*sheet)->elements) {
-        EXPECT_EQ((*sheet)->clipped, entry.clipped) << to_string(entry.target.place);
-      }
+      if (!(*sheet)->elements) continue;
+      // Not all that lay beyond is at the end: some became NaN, some was written in another flavour.
+      EXPECT_LE((*sheet)->clipped, entry.clipped) << to_string(entry.target.place);
     }
   }
 
