@@ -92,7 +92,7 @@ TEST(DummyBatch, TheWayBackLeadsThroughTheNullBlock) {
   EXPECT_THAT(path.conclusion, HasSubstr("-2/0/0/softmax.probs"));
 }
 
-TEST(DummyBatch, DISABLED_IsFreeToBeNaNWhenItStoresNothing) {
+TEST(DummyBatch, IsFreeToBeNaNWhenItStoresNothing) {
   RunBuilder b;
   add_dummy_batch(b, false);
   add_request(b, false);

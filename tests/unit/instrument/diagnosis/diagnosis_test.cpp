@@ -32,7 +32,7 @@ using testing::SmallCascade;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-TEST(Diagnose, DISABLED_TheCascadeHasTheLockedScaleAtItsRoot) {
+TEST(Diagnose, TheCascadeHasTheLockedScaleAtItsRoot) {
   SmallCascade made;
   const Diagnosis found = diagnosis_of(made.builder);
   ASSERT_EQ(testing::root_of(found), "kv-scale-locked");
@@ -52,7 +52,7 @@ TEST(Diagnose, DISABLED_TheCascadeHasTheLockedScaleAtItsRoot) {
   EXPECT_EQ(found.spread.tokens, 7);
 }
 
-TEST(Diagnose, DISABLED_NothingButTheRootHasNoCause) {
+TEST(Diagnose, NothingButTheRootHasNoCause) {
   SmallCascade made;
   const Diagnosis found = diagnosis_of(made.builder);
   for (std::size_t i = 0; i < found.faults.size(); ++i) {

@@ -86,7 +86,7 @@ TEST(Front, PositionsOfPatchesAreTheirTokens) {
   EXPECT_EQ(drawn(found->rows.at(0)), "embed: .I ");
 }
 
-TEST(Front, DISABLED_ImpossibleSizesOfADamagedRowAreRefusedOrIgnored) {
+TEST(Front, ImpossibleSizesOfADamagedRowAreRefusedOrIgnored) {
   testing::RunBuilder b;
   b.request(0, {1});
   b.step(0, 0, 0, 1);

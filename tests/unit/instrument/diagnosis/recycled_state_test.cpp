@@ -53,7 +53,7 @@ RunBuilder recycled_state(std::int64_t* values = nullptr) {
   return b;
 }
 
-TEST(RecycledState, DISABLED_ItsBitsReadAsAnotherFormatAreATailPoison) {
+TEST(RecycledState, ItsBitsReadAsAnotherFormatAreATailPoison) {
   RunBuilder b = recycled_state();
   const Diagnosis found = diagnosis_of(b);
   ASSERT_EQ(testing::root_of(found), "masked-tail-poison");
@@ -61,7 +61,7 @@ TEST(RecycledState, DISABLED_ItsBitsReadAsAnotherFormatAreATailPoison) {
   EXPECT_EQ(number(found.faults[0], "keys"), "1");
 }
 
-TEST(RecycledState, DISABLED_WithoutItsElementsItIsFoundAllTheSame) {
+TEST(RecycledState, WithoutItsElementsItIsFoundAllTheSame) {
   RunBuilder b = recycled_state();
   b.tensors.data.clear();
   EXPECT_EQ(testing::root_of(diagnosis_of(b)), "masked-tail-poison");

@@ -74,7 +74,7 @@ TEST(NanLaundered, ACastThatSaturatesTellsWhereItWasBorn) {
   EXPECT_EQ(number(found.faults[0], "born_in"), "0/0/0/k_proj.out");
 }
 
-TEST(NanLaundered, DISABLED_ASoftmaxThatMakesZerosOfANaNRow) {
+TEST(NanLaundered, ASoftmaxThatMakesZerosOfANaNRow) {
   DumpGraph g;
   g.pass();
   const TensorId scores = g.op("scores", OpKind::attention_scores, {}, {.role = "scores", .fill = row_of(2, kNan)});
@@ -86,7 +86,7 @@ TEST(NanLaundered, DISABLED_ASoftmaxThatMakesZerosOfANaNRow) {
 }
 
 /// The mask drops the NaN of a key that the row may not see.
-TEST(NanLaundered, DISABLED_AMaskThatHidesTheNanIsNot) {
+TEST(NanLaundered, AMaskThatHidesTheNanIsNot) {
   DumpGraph g;
   g.pass();
   const TensorId scores = g.op("scores", OpKind::attention_scores, {},

@@ -48,7 +48,7 @@ TEST(PrefixCachePoison, WhereTheWriterMadeItIsItsCause) {
 
 TEST(PrefixCachePoison, AHealthySharedBlockIsClean) { EXPECT_EQ(root_of(shared(2, true)), "clean"); }
 
-TEST(PrefixCachePoison, DISABLED_OfARecordingIsTheCollapsesConsequence) {
+TEST(PrefixCachePoison, OfARecordingIsTheCollapsesConsequence) {
   testing::SmallCascade made;
   const Diagnosis found = diagnosis_of(made.builder);
   const Fault fault = testing::fault(found, "prefix-cache-poison");

@@ -66,7 +66,7 @@ Fill codes_but_two(float two) {
   return [=](std::int64_t row, std::int64_t channel) { return row == 2 ? two : 448 * noise(6)(row, channel); };
 }
 
-TEST(ScaleInvalid, DISABLED_AZeroAmongScalesOfTokensThatDidHarm) {
+TEST(ScaleInvalid, AZeroAmongScalesOfTokensThatDidHarm) {
   const Diagnosis found = per_token(scale_of_two(0), noise(6), codes_but_two(448));
   ASSERT_EQ(root_of(found), "scale-invalid");
   EXPECT_EQ(number(found.faults[0], "scale"), "0");
@@ -79,7 +79,7 @@ TEST(ScaleInvalid, AZeroOfARowOfZerosIsWhatQuantisersWrite) {
   EXPECT_EQ(root_of(per_token(scale_of_two(0), keys, codes_but_two(0))), "clean");
 }
 
-TEST(ScaleInvalid, DISABLED_ANaNAmongScalesOfTokensWhereverItStands) {
+TEST(ScaleInvalid, ANaNAmongScalesOfTokensWhereverItStands) {
   for (const std::int64_t at : {0, 1, 3}) {
     const auto scales = [=](std::int64_t row, std::int64_t) { return row == at ? kNan : 1.0F / 448; };
     const auto codes = [=](std::int64_t row, std::int64_t channel) { return 448 * noise(6)(row, channel); };
