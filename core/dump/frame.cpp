@@ -402,6 +402,7 @@ class Framer {
       span.first_token = keys - span.rows;
       span.context = keys;
       frame_.placed = true;
+      frame_.keys = keys;
       return;
     }
   }

@@ -17,6 +17,7 @@ struct Frame {
   std::int64_t batch = 1;  ///< sequences of rows / batch frame positions each
   std::vector<Span> spans;
   bool placed = false;  ///< the dump says at which positions they stand; else they begin where the pass before ended
+  std::int64_t keys = 0;  ///< that scores go over, where these alone place the rows; a block's tail may be among them
 };
 
 /// Integers of a small tensor; nothing when they cannot be read.

@@ -19,6 +19,13 @@ std::string name_in(const Scope& scope, std::string_view op) {
   return name + std::string(op);
 }
 
+/// Whether the keys that place the rows of a frame may be `end` tokens and the tail of a cache's last block.
+bool ends_in_a_tail(const Frame& frame, std::int64_t end) {
+  static constexpr std::int64_t kSmallestBlock = 8;
+  static constexpr std::int64_t kLargestBlock = 256;
+  return frame.keys % kSmallestBlock == 0 && end <= frame.keys && frame.keys - end < kLargestBlock;
+}
+
 }  // namespace
 
 std::string parameter_key(const TensorName& at, std::string_view op, std::string_view role, Form form) {
@@ -567,9 +574,10 @@ void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
     span.request = request_of(tensor(tensors.front()), s);
     auto& [steps, context] = progress_[span.request * 4096 + step.rank];
     span.index = at.step && frame_.spans.size() == 1 ? std::max(steps, *at.step) : steps;
-    if (!frame_.placed && span.rows == 1 && context > 0) {
-      span.first_token = context;
-      span.context = context + 1;
+    const std::int64_t next = context + span.index - steps;  // a token for every step that was not dumped
+    if (span.rows == 1 && context > 0 && (!frame_.placed || ends_in_a_tail(frame_, next + span.rows))) {
+      span.first_token = next;
+      span.context = next + 1;
     }
     steps = span.index + 1;
     context = span.context;

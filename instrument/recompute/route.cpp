@@ -1,6 +1,7 @@
 /// The choice of experts, and of tokens.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "instrument/recompute/bounds.h"
@@ -98,17 +99,29 @@ bool predict_route(Values& values, const Op& op, const Tensor& out, const OpForm
 }
 
 /// OpForm::variant of what a sampler makes of logits.
-enum Sampling : int { kProbabilities = 0, kTemperature = 1 };
+enum Sampling : int { kProbabilities = 0, kTemperature = 1, kKept = 2 };
 
 std::vector<OpForm> forms_token_softmax(Values&, const Op&, const Tensor& out) {
   if (out.role == "scaled_logits") return {{.text = "logits over a temperature", .variant = kTemperature}};
-  return {{.text = "softmax", .variant = kProbabilities}};
+  return {{.text = "softmax", .variant = kProbabilities},
+          {.text = "softmax over the tokens that a grammar, top-k or top-p left", .variant = kKept}};
 }
 std::vector<OpForm> faults_token_softmax(Values& values, const Op& op, const Tensor& out) {
   return no_forms(values, op, out);
 }
 std::int64_t cost_token_softmax(Values& values, const Op& op, const Tensor& out) {
   return unit_cost(values, op, out) * 8;
+}
+
+/// Logits of a row with -Inf where the written probability is zero; false when none is left.
+bool keep_written(const TensorData& written, std::int64_t t, const float* row, std::vector<float>& kept) {
+  bool any = false;
+  for (std::size_t c = 0; c < kept.size(); ++c) {
+    const bool left = written.value(t, static_cast<std::int64_t>(c)) > 0;
+    kept[c] = left ? row[c] : -std::numeric_limits<float>::infinity();
+    any = any || left;
+  }
+  return any;
 }
 
 bool predict_token_softmax(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
@@ -135,6 +148,14 @@ bool predict_token_softmax(Values& values, const Op& op, const Tensor& out, cons
         why = "its temperature leaves no number";
         return false;
       }
+    } else if (form.variant == kKept) {
+      const auto written = values.run().read(out, first + t, 1);
+      std::vector<float> kept(static_cast<std::size_t>(x.columns));
+      if (!written || !keep_written(*written, 0, x.row(t), kept)) {
+        why = "no token is left to choose from, and what hid them was not dumped";
+        return false;
+      }
+      p = softmax(kept.data(), x.columns);
     } else {
       p = softmax(x.row(t), x.columns);
     }

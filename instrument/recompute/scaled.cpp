@@ -66,6 +66,32 @@ Coded coded(double scaled, double off, Format as, Format format) {
 
 }  // namespace
 
+namespace {
+
+/// Whether codes show, row by row, the signs of what the step stored: a cache that holds the step's rows in their order.
+bool holds_rows_of_step(Values& values, const Tensor& pool) {
+  static constexpr std::int64_t kRowsCompared = 64;
+  const Op* store = values.run().maker(pool);
+  const Tensor* in = store != nullptr ? values.run().input(*store, pool.role.substr(0, 1)) : nullptr;
+  if (in == nullptr || in->tokens != pool.tokens || in->channels != pool.channels) return false;
+  for (std::int64_t row = 0; row < std::min(pool.tokens, kRowsCompared); ++row) {
+    const auto codes = values.run().row_values(pool, row);
+    const auto from = values.rows(*in, row, 1);
+    if (!codes || !from) return false;
+    std::size_t compared = 0;
+    std::size_t alike = 0;
+    for (std::size_t c = 0; c < codes->size(); ++c) {
+      if ((*codes)[c] == 0 || from->value[c] == 0) continue;
+      ++compared;
+      alike += std::signbit((*codes)[c]) == std::signbit(from->value[c]) ? 1 : 0;
+    }
+    if (10 * alike < 9 * compared) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::unordered_map<std::int64_t, std::int64_t> own_slots(Values& values, const Tensor& pool) {
   std::unordered_map<std::int64_t, std::int64_t> rows;
   const Step* step = values.run().step(pool.step);
@@ -75,6 +101,9 @@ std::unordered_map<std::int64_t, std::int64_t> own_slots(Values& values, const T
       const auto slot = values.facts().cache.row_of(pool, *step, span, span.first_token + at);
       if (slot) rows.emplace(*slot, span.row + at);
     }
+  }
+  if (rows.empty() && pool.tokens == step->rows && holds_rows_of_step(values, pool)) {
+    for (std::int64_t row = 0; row < pool.tokens; ++row) rows.emplace(row, row);
   }
   return rows;
 }

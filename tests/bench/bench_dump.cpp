@@ -16,9 +16,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/dump/diagnose_dump.h"
+#include "core/dump/dump_run.h"
+#include "instrument/diagnosis/diagnosis.h"
 #include "instrument/dump/open_dump.h"
 #include "instrument/files/file.h"
+#include "instrument/recompute/arithmetic.h"
 #include "tests/bench/bench.h"
 
 /// bench_dump FOLDER [GIB]: scans a dump of so many GiB (4) that it writes into FOLDER, against reading the same bytes
@@ -89,8 +91,12 @@ double read_all(const std::filesystem::path& path) {
 double scan(const std::filesystem::path& path) {
   const auto begin = Clock::now();
   const auto dump = must(OpenDump::open(path, {.threads = 0, .progress = {}, .stop = {}, .sums = false}));
-  const auto diagnosis = diagnose_dump(dump->dump(), *dump);
-  if (!diagnosis || !diagnosis->clean()) std::exit(2);
+  DumpRun run(dump->dump(), *dump);
+  PlainArithmetic arithmetic;
+  DiagnoseOptions options;
+  options.recompute = false;
+  const auto diagnosis = diagnose(run, arithmetic, options);
+  if (!diagnosis || diagnosis->verdict() != Verdict::clean) std::exit(2);
   return seconds_since(begin);
 }
 

@@ -17,8 +17,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/recording/reader.h"
 #include "gui/app.h"
+#include "gui/opened_run.h"
 #include "gui/platform/platform.h"
 #include "gui/theme.h"
 #include "gui/window.h"
@@ -137,7 +137,7 @@ class Bench {
     stall_ = 0;
     const auto begin = Clock::now();
     window_.reset();
-    window_ = std::make_unique<Window>(must(Recording::open(file_)), setup_);
+    window_ = std::make_unique<Window>(must(open_run(file_)), setup_);
     stall_ = milliseconds_since(begin);
   }
 

@@ -143,8 +143,7 @@ Findings detect_nan_laundered(Survey& survey) {
       Finding finding = finding_at(survey, *washed.out, washed.rows);
       finding.certainty = kUnlikely;
       finding.fault.ops = {washed.op->id};
-      // What a cast hid is a fact of its own, whatever made the NaN.
-      finding.stays = washed.op->kind == OpKind::kv_store || washed.op->kind == OpKind::quantise;
+      finding.stays = true;  // that it was hidden is a fact of its own, whatever made the NaN
       finding.fault.evidence = {{"rows", static_cast<std::int64_t>(washed.rows.size())},
                                 {"in", survey.facts.name_of(*washed.in)},
                                 {"absmax", double{washed.out->health.absmax}}};

@@ -1,10 +1,11 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 
-#include "core/dump/facts.h"
+#include "core/dump/dump_run.h"
 #include "instrument/dump/open_dump.h"
 #include "tests/temporary_folder.h"
 #include "tests/unit/instrument/dump/producers/raw_dump.h"
@@ -40,13 +41,28 @@ TEST(Overrides, NameRolesLayersAndPorts) {
   const DumpTensor& thing = find_tensor(**opened, "net.7.thing");
   EXPECT_EQ(thing.at.op, "down_proj");
   EXPECT_EQ(thing.at.role, "act");
-  EXPECT_EQ(thing.at.kind, ModuleKind::linear);
+  EXPECT_EQ(thing.at.kind, OpKind::gemm);
   EXPECT_EQ(thing.at.layer, 3);
   ASSERT_EQ((*opened)->dump().notes.size(), 1U);
   EXPECT_THAT((*opened)->dump().notes[0].text, HasSubstr(":13:1: the pattern nothing meets no tensor"));
 }
 
-TEST(Overrides, ScalesAreFoundByTheDetectors) {
+/// The name of the scale that the store of a cache has, or its value where it has no name.
+std::string scale_of(DumpRun& run, const std::string& cache, std::int64_t layer) {
+  for (const Step& step : run.steps()) {
+    for (const Op& op : run.content(step.id).ops) {
+      if (op.kind != OpKind::kv_store || op.layer != layer || run.output(op, cache) == nullptr) continue;
+      const Tensor* scale = run.input(op, cache.substr(0, 1) + "_scale");
+      if (scale == nullptr) return "none";
+      if (!scale->name.empty()) return scale->name;
+      const auto values = run.values(*scale);
+      return values ? fmt::format("{}", values->front()) : "unread";
+    }
+  }
+  return "no store";
+}
+
+TEST(Overrides, ScalesAreThoseOfTheStores) {
   RawDump dump;
   dump.add("layers.0.k_cache", "u8", {4, 8});
   dump.add("layers.0.v_cache", "u8", {4, 8});
@@ -58,21 +74,11 @@ TEST(Overrides, ScalesAreFoundByTheDetectors) {
       "[[scale]]\npattern = 'k_cache'\ntensor = 'my_factor'\n[[scale]]\npattern = 'layers.1.v_cache'\nvalue = 0.25\n");
   const auto opened = dump.open();
   ASSERT_TRUE(opened.has_value()) << opened.error().message;
-  DumpFacts facts((*opened)->dump(), **opened);
-  for (TensorIndex i = 0; i < facts.size(); ++i) {
-    if (facts.tensor(i).at.role == "k_cache") {
-      const auto scale = facts.in_layer(i, "k_scale");
-      ASSERT_TRUE(scale.has_value());
-      EXPECT_EQ(facts.tensor(*scale).name, "my_factor");
-    }
-    if (facts.tensor(i).at.role == "v_cache") {
-      const auto scale = facts.in_layer(i, "v_scale");
-      EXPECT_EQ(scale.has_value(), facts.tensor(i).at.layer == 1);
-      if (scale) {
-        EXPECT_EQ(facts.scalar(*scale), 0.25F);
-      }
-    }
-  }
+  DumpRun run((*opened)->dump(), **opened);
+  EXPECT_EQ(scale_of(run, "k_cache", 0), "my_factor");
+  EXPECT_EQ(scale_of(run, "k_cache", 1), "my_factor");
+  EXPECT_EQ(scale_of(run, "v_cache", 0), "none");
+  EXPECT_EQ(scale_of(run, "v_cache", 1), "0.25");
 }
 
 TEST(Overrides, PlacesAreReadFromFolders) {

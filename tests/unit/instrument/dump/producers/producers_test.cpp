@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/dump/diagnose_dump.h"
 #include "instrument/dump/open_dump.h"
 #include "tests/temporary_folder.h"
+#include "tests/unit/instrument/dump/diagnose_dump.h"
 
 namespace nanscope {
 namespace {
@@ -40,7 +40,7 @@ std::size_t place(const OpenDump& dump, const std::string& name) {
 
 /// The class of the root cause and the tensor that it is in.
 std::pair<std::string, std::string> cause(OpenDump& dump) {
-  const auto diagnosis = diagnose_dump(dump.dump(), dump);
+  const auto diagnosis = diagnose_dump(dump);
   if (!diagnosis || !diagnosis->root_cause) return {};
   const Fault& fault = diagnosis->faults.at(*diagnosis->root_cause);
   return {std::string(fault.fault_class), fault.tensor};
@@ -140,7 +140,7 @@ TEST(Producers, MsprobeStatisticsHaveHealthAndNoElements) {
   EXPECT_NEAR(good.health.sum, same.health.sum, 1e-5);
   EXPECT_NEAR(good.health.sum_sq, same.health.sum_sq, 1e-4);
   EXPECT_TRUE(noted(*dump, "statistics alone"));
-  const auto diagnosis = diagnose_dump(dump->dump(), *dump);
+  const auto diagnosis = diagnose_dump(*dump);
   ASSERT_TRUE(diagnosis.has_value());
   EXPECT_EQ(cause(*dump), Cause("invalid-op", "step0/rank0/model.layers.1.post_attention_layernorm.output.0"));
   // What follows in the pass is not born anew.
@@ -151,7 +151,7 @@ TEST(Producers, MsprobeStatisticsHaveHealthAndNoElements) {
 TEST(Producers, MsprobeStatisticsAreNotOverstated) {
   const auto dump = open("msprobe_statistics");
   EXPECT_TRUE(dump->dump().tensors.front().stated);
-  const auto diagnosis = diagnose_dump(dump->dump(), *dump);
+  const auto diagnosis = diagnose_dump(*dump);
   ASSERT_TRUE(diagnosis.has_value());
   const Fault& fault = diagnosis->faults.front();
   EXPECT_FALSE(fault.where.tokens);
