@@ -41,9 +41,12 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
     // What attention is called with is behind the rotation, where there is one.
     const bool rotates = seen("rope") || seen("q_rot") || seen("k_rot") || cos_ != 0;
     const bool named = !find_role(std::string(letter) + "_rot").empty();
-    if (rotates && letter != "v" && !named && seen(std::string(letter) + "_proj")) {
+    if (letter != "v" && !named) {
+      const std::vector<Index> made = find(std::string(letter) + "_proj", Port::output);
       std::erase_if(found, [&](Index index) {
-        return tensor(index).at.op == letter && tensor(index).name.find("pre") == std::string::npos;
+        if (tensor(index).at.op != letter || tensor(index).name.find("pre") != std::string::npos) return false;
+        if (rotates) return seen(std::string(letter) + "_proj");
+        return !made.empty() && !same_bytes(describe(made.front(), letter), describe(index, letter));
       });
     }
     return found;
@@ -147,6 +150,7 @@ void PassBuilder::settle_stored(TensorId fresh, const std::string& letter) {
   const auto roles = roles_.find(scope_);
   std::erase_if(roles->second, [&](const auto& one) { return one.second == caches.front(); });
   at.role = letter + "_new";
+  at.port = Port::output;
   roles->second.insert({{at.role, at.form}, caches.front()});
 }
 

@@ -164,8 +164,13 @@ class Measure {
 };
 
 /// What a recording measured when it was written, where elements are re-made at a price.
-void by_health(Cast& cast, const Tensor& codes, const Tensor* source) {
+void by_health(RunView& run, Cast& cast, const Tensor& codes, const Tensor* source) {
   const Health& health = codes.health;
+  const std::vector<Health>& rows = run.rows(codes);
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    if (rows[row].clipped > 0) cast.clipped_rows.push_back(static_cast<std::int64_t>(row));
+    if (rows[row].saturated > 0) cast.top_rows.push_back(static_cast<std::int64_t>(row));
+  }
   const FormatInfo& format = info(cast.format);
   cast.grid = ScaleGrid::uniform(cast.ledger->scale);
   cast.elements = static_cast<std::int64_t>(health.count);
@@ -215,7 +220,7 @@ void add_cast(Values& values, const Op& op, const Tensor* codes, std::string tar
   if (source != nullptr && !values.available(*source)) source = nullptr;
   cast.source = source != nullptr ? source->id : 0;
   if (cast.ledger != nullptr) {
-    by_health(cast, *codes, source);
+    by_health(run, cast, *codes, source);
   } else {
     Measure(values, cast).run(op, *codes, source, scale_role);
   }

@@ -12,7 +12,8 @@ Finding finding_at(Survey& survey, std::size_t birth);
 /// Whether row `row` of what an op reads as `role` is finite.
 bool row_finite(Survey& survey, const Tensor& tensor, std::int64_t row);
 
-/// The same births in later steps and requests, told once: those of the same op and rank become evidence of the first.
-void merge_alike(std::vector<Finding>& found);
+/// The same in later steps and requests, told once: those of the same op and rank become evidence of the first.
+/// With `by_role` what an op does to K is apart from what it does to V.
+void merge_alike(std::vector<Finding>& found, bool by_role = false);
 
 }  // namespace nanscope

@@ -34,7 +34,7 @@ double weight_growth(Survey& survey, const Cast& cast) {
 Findings detect_delayed_scale_stale(Survey& survey) {
   Findings out;
   Finding finding;
-  const Cast* worst = nullptr;
+  const Cast* first = nullptr;
   std::optional<History> history;
   double least = INFINITY;
   std::int64_t looked_at = 0;
@@ -46,13 +46,11 @@ Findings detect_delayed_scale_stale(Survey& survey) {
     ++looked_at;
     if (cast.headroom() > 0) least = std::min(least, cast.headroom());
     if (!cast.clips()) continue;
-    if (worst == nullptr) {
+    if (first == nullptr) {
+      first = &cast;
+      history = from;
       finding = finding_at(survey, *survey.run().tensor(cast.codes), cast.clipped_rows);
       finding.fault.breaks = cast.bad > 0;
-    }
-    if (worst == nullptr || cast.headroom() < worst->headroom()) {
-      worst = &cast;
-      history = from;
     }
     clipped += cast.clipped;
     finding.fault.ops.push_back(cast.op);
@@ -66,18 +64,18 @@ Findings detect_delayed_scale_stale(Survey& survey) {
     return out;
   }
   out.excluded(fmt::format("the least headroom of {} is {:.3g}", counted(looked_at, "delayed scale"), least));
-  if (worst == nullptr) return out;
-  const double growth = weight_growth(survey, *worst);
-  finding.fault.evidence = {{"scale", worst->grid->first()},
+  if (first == nullptr) return out;
+  const double growth = weight_growth(survey, *first);
+  finding.fault.evidence = {{"scale", first->grid->first()},
                             {"history_absmax", history->largest},
                             {"history_from", history->from},
                             {"weights_grew", growth}};
-  add_cast_evidence(finding, *worst, clipped);
+  add_cast_evidence(finding, *first, clipped);
   finding.certainty = kProved;
   finding.fault.summary = fmt::format(
       "the scale {:.4g} of {} follows largest values of at most {:.4g} ({}), and they are {:.4g} now: headroom "
       "{:.3g}{}",
-      worst->grid->first(), finding.fault.tensor, history->largest, history->from, worst->absmax, worst->headroom(),
+      first->grid->first(), finding.fault.tensor, history->largest, history->from, first->absmax, first->headroom(),
       growth > 1.5 ? fmt::format("; a weight of the layer grew {:.3g} times since", growth) : "");
   finding.fault.fix =
       "compute the scale from the values that are cast, or bound it by the weights, after weights are loaded or jump";

@@ -40,7 +40,7 @@ bool locked(const Cast& cast) {
 Findings detect_kv_scale_locked(Survey& survey) {
   Findings out;
   Finding finding;
-  const Cast* worst = nullptr;
+  const Cast* first = nullptr;
   double least = INFINITY;
   std::int64_t looked_at = 0;
   std::int64_t clipped = 0;
@@ -52,14 +52,14 @@ Findings detect_kv_scale_locked(Survey& survey) {
     if (!cast.clips() || is_delayed(survey, cast)) continue;
     const Cast* then = calibration(survey, cast);
     if (then == nullptr && !locked(cast)) continue;
-    if (worst == nullptr) {
+    if (first == nullptr) {
+      first = &cast;
       finding = finding_at(survey, *survey.run().tensor(cast.codes), cast.clipped_rows);
       finding.fault.evidence = {{"scale", cast.grid->first()},
                                 {"calibrated_absmax", locked(cast) ? cast.ledger->calibrated_absmax : then->absmax},
                                 {"calibrated_in", locked(cast) ? request_name(survey, cast.ledger->calibrated_step)
                                                                : request_name(survey, then->step)}};
     }
-    if (worst == nullptr || cast.headroom() < worst->headroom()) worst = &cast;
     clipped += cast.clipped;
     finding.fault.ops.push_back(cast.op);
     finding.explains.push_back({Symptom::Kind::cast, i});
@@ -69,17 +69,17 @@ Findings detect_kv_scale_locked(Survey& survey) {
     return out;
   }
   out.excluded(fmt::format("the least headroom of {} is {:.3g}", counted(looked_at, "KV store"), least));
-  if (worst == nullptr) return out;
-  add_cast_evidence(finding, *worst, clipped);
+  if (first == nullptr) return out;
+  add_cast_evidence(finding, *first, clipped);
   // The ledger of a recording says when a scale was set.
-  finding.certainty = locked(*worst) ? kProved + 6 : kShown;
+  finding.certainty = locked(*first) ? kProved + 6 : kShown;
   const Where& at = finding.fault.where;
   finding.fault.summary = fmt::format(
       "the {} scale of layer {} was set where the largest value was {:.4g} ({}) and clips here, where it is {:.4g}: "
       "{:g} x {:.4g} = {:.4g} is the largest that fits; {} cut off in {}",
-      worst->target, at.layer.value_or(-1), std::get<double>(*find(finding.fault.evidence, "calibrated_absmax")),
-      to_string(*find(finding.fault.evidence, "calibrated_in")), worst->absmax, double{info(worst->format).max_finite},
-      worst->grid->first(), double{info(worst->format).max_finite} * worst->grid->first(), counted(clipped, "value"),
+      first->target, at.layer.value_or(-1), std::get<double>(*find(finding.fault.evidence, "calibrated_absmax")),
+      to_string(*find(finding.fault.evidence, "calibrated_in")), first->absmax, double{info(first->format).max_finite},
+      first->grid->first(), double{info(first->format).max_finite} * first->grid->first(), counted(clipped, "value"),
       counted(finding.explains.size(), "store"));
   finding.fault.fix = "compute the scale per request or per token, or store the KV cache unquantized";
   out.found.push_back(std::move(finding));

@@ -49,18 +49,18 @@ bool squashes(Survey& survey, const Cast& cast) {
 Findings detect_outlier_squash(Survey& survey) {
   Findings out;
   Finding finding;
-  const Cast* worst = nullptr;
+  const Cast* first = nullptr;
   double most = 0;
   for (std::size_t i = 0; i < survey.casts.size(); ++i) {
     const Cast& cast = survey.casts[i];
     most = std::max(most, cast.has_source() ? of_nonzero(cast, cast.lost) : 0);
     if (!squashes(survey, cast)) continue;
-    if (worst == nullptr) {
+    if (first == nullptr) {
+      first = &cast;
       finding = finding_at(survey, *survey.run().tensor(cast.codes),
                            cast.at_row >= 0 ? std::vector{cast.at_row} : std::vector<std::int64_t>{});
       if (cast.at_channel >= 0) finding.fault.where.channels = Range{cast.at_channel, cast.at_channel};
     }
-    if (worst == nullptr || cast.lost > worst->lost) worst = &cast;
     finding.fault.ops.push_back(cast.op);
     finding.explains.push_back({Symptom::Kind::cast, i});
   }
@@ -70,26 +70,26 @@ Findings detect_outlier_squash(Survey& survey) {
   }
   out.excluded(fmt::format("the largest share of values that a cast made zero is {:.3g} %, of {}", 100 * most,
                            counted(survey.casts.size(), "cast")));
-  if (worst == nullptr) return out;
-  finding.certainty = worst->has_source() ? kShown : kLikely;
-  add_cast_evidence(finding, *worst, worst->clipped);
-  if (worst->has_source()) {
-    finding.fault.evidence.insert(finding.fault.evidence.end(), {{"lost", worst->lost},
-                                                                 {"coarse", worst->coarse},
-                                                                 {"nonzero", worst->nonzero},
-                                                                 {"outlier", worst->absmax},
-                                                                 {"median", worst->median},
-                                                                 {"ratio", worst->absmax / worst->median}});
+  if (first == nullptr) return out;
+  finding.certainty = first->has_source() ? kShown : kLikely;
+  add_cast_evidence(finding, *first, first->clipped);
+  if (first->has_source()) {
+    finding.fault.evidence.insert(finding.fault.evidence.end(), {{"lost", first->lost},
+                                                                 {"coarse", first->coarse},
+                                                                 {"nonzero", first->nonzero},
+                                                                 {"outlier", first->absmax},
+                                                                 {"median", first->median},
+                                                                 {"ratio", first->absmax / first->median}});
     finding.fault.summary = fmt::format(
         "{} of {} values became zero in {}, {} more keep one or two bits: one value, {:.4g}, is {:.3g} times the "
         "median "
         "and sets the scale of all",
-        worst->lost, worst->nonzero, finding.fault.tensor, worst->coarse, worst->absmax, worst->absmax / worst->median);
+        first->lost, first->nonzero, finding.fault.tensor, first->coarse, first->absmax, first->absmax / first->median);
   } else {
-    finding.fault.evidence.push_back({"zero", worst->zero});
+    finding.fault.evidence.push_back({"zero", first->zero});
     finding.fault.summary = fmt::format(
-        "{} of {} codes of {} are zero and {} at the top: few values set the scale of all", worst->zero,
-        worst->elements, finding.fault.tensor, worst->top == 1 ? "one is" : fmt::format("{} are", worst->top));
+        "{} of {} codes of {} are zero and {} at the top: few values set the scale of all", first->zero,
+        first->elements, finding.fault.tensor, first->top == 1 ? "one is" : fmt::format("{} are", first->top));
   }
   finding.fault.fix =
       "scale per channel or in blocks, keep the outlier channel apart, or store the cache in a float format";

@@ -51,12 +51,13 @@ bool row_finite(Survey& survey, const Tensor& tensor, std::int64_t row) {
   return row >= 0 && row < static_cast<std::int64_t>(rows.size()) && rows[static_cast<std::size_t>(row)].bad() == 0;
 }
 
-void merge_alike(std::vector<Finding>& found) {
+void merge_alike(std::vector<Finding>& found, bool by_role) {
   std::vector<Finding> merged;
   for (Finding& one : found) {
     const auto same = std::find_if(merged.begin(), merged.end(), [&](const Finding& other) {
       return other.fault.where.op == one.fault.where.op && other.fault.where.layer == one.fault.where.layer &&
-             other.fault.where.rank == one.fault.where.rank && other.certainty == one.certainty;
+             other.fault.where.rank == one.fault.where.rank && other.certainty == one.certainty &&
+             (!by_role || other.fault.where.role == one.fault.where.role);
     });
     if (same == merged.end()) {
       merged.push_back(std::move(one));

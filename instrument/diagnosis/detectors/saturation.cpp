@@ -24,7 +24,7 @@ bool heaps_up(const Cast& cast) {
 Findings detect_saturation(Survey& survey) {
   Findings out;
   Finding finding;
-  const Cast* worst = nullptr;
+  const Cast* first = nullptr;
   double largest_share = 0;
   std::int64_t clipped = 0;
   for (std::size_t i = 0; i < survey.casts.size(); ++i) {
@@ -33,8 +33,10 @@ Findings detect_saturation(Survey& survey) {
     // What does not saturate is another fault.
     if (cast.bad_of_finite > 0 || (!cast.clips() && !heaps_up(cast))) continue;
     const auto& rows = cast.clipped_rows.empty() ? cast.top_rows : cast.clipped_rows;
-    if (worst == nullptr) finding = finding_at(survey, *survey.run().tensor(cast.codes), rows);
-    if (worst == nullptr || cast.share(cast.top) > worst->share(worst->top)) worst = &cast;
+    if (first == nullptr) {
+      first = &cast;
+      finding = finding_at(survey, *survey.run().tensor(cast.codes), rows);
+    }
     clipped += cast.clipped;
     finding.fault.ops.push_back(cast.op);
     finding.explains.push_back({Symptom::Kind::cast, i});
@@ -45,21 +47,21 @@ Findings detect_saturation(Survey& survey) {
   }
   out.excluded(fmt::format("the largest share of codes at the largest finite one is {:.3g} %, of {}",
                            100 * largest_share, counted(survey.casts.size(), "cast")));
-  if (worst == nullptr) return out;
-  add_cast_evidence(finding, *worst, clipped);
+  if (first == nullptr) return out;
+  add_cast_evidence(finding, *first, clipped);
   finding.certainty = kLikely;
   finding.fault.summary =
-      worst->has_source() && worst->clipped > 0
+      first->has_source() && first->clipped > 0
           ? fmt::format(
                 "{} of {} values of {} lie beyond {:.4g}, the largest that its scale lets through: up to "
                 "{:.3g} times that",
-                worst->clipped, worst->elements, finding.fault.tensor,
-                double{info(worst->format).max_finite} * worst->grid->first(), worst->reach)
+                first->clipped, first->elements, finding.fault.tensor,
+                double{info(first->format).max_finite} * first->grid->first(), first->reach)
           : fmt::format(
                 "{} of {} codes of {} ({:.3g} %) are at {:g}, the largest finite {}: more than scaling by the "
                 "largest value puts there",
-                worst->top, worst->elements, finding.fault.tensor, 100 * worst->share(worst->top),
-                double{info(worst->format).max_finite}, name(worst->format));
+                first->top, first->elements, finding.fault.tensor, 100 * first->share(first->top),
+                double{info(first->format).max_finite}, name(first->format));
   finding.fault.fix = "compute the scale from the values that are cast; where it is fixed, from a wider calibration";
   out.found.push_back(std::move(finding));
   return out;

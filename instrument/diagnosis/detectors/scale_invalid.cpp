@@ -23,30 +23,81 @@ struct Invalid {
 
 bool is_scale(std::string_view role) { return role.find("scale") != std::string_view::npos; }
 
+/// What an op does with codes and a scale: what the codes were made of, or what is made of them.
+struct Use {
+  const Tensor* codes = nullptr;
+  const Tensor* source = nullptr;
+  const Tensor* result = nullptr;
+};
+
+Use use_of(RunView& run, const Op& op, std::string_view role) {
+  const bool plain = role == "scale";
+  const std::string of(plain                        ? ""
+                       : role.starts_with("weight") ? "weight"
+                       : role.starts_with("x")      ? "codes"
+                                                    : role.substr(0, 1));
+  Use use;
+  switch (op.kind) {
+    case OpKind::kv_store:
+      use.source = run.input(op, of);
+      use.codes = run.output(op, of + "_cache");
+      if (use.codes == nullptr) use.codes = run.output(op, of + "_codes");
+      return use;
+    case OpKind::kv_read:
+      use.codes = run.input(op, of + "_cache");
+      use.source = run.input(op, of);
+      use.result = run.result(op);
+      return use;
+    case OpKind::dequantise:
+      use.codes = plain ? run.input(op, "codes") : run.input(op, of);
+      use.result = run.result(op);
+      return use;
+    default:
+      use.codes = plain ? run.result(op) : run.input(op, of);
+      use.source = plain ? run.input(op, "x") : use.codes;
+      return use;
+  }
+}
+
 /// Scales of codes that mean something: a zero that scales zeros alone harms nothing.
-std::optional<Invalid> invalid_of(Survey& survey, const Tensor& codes, const ScaleGrid& grid, const Tensor* source) {
+std::optional<Invalid> invalid_of(Survey& survey, const Use& use, const ScaleGrid& grid) {
+  const Tensor& codes = *use.codes;
   RunView& run = survey.run();
   Invalid out;
   const bool parameter = run.maker(codes) != nullptr && run.maker(codes)->kind == OpKind::parameter;
   const bool any = std::any_of(grid.values().begin(), grid.values().end(),
                                [](float scale) { return !scale_complaint(double{scale}).empty(); });
   if (!any) return std::nullopt;
+  const bool pool = codes.axis == Axis::slots || codes.axis == Axis::keys;
+  const auto own = pool ? own_slots(survey.values(), codes) : std::unordered_map<std::int64_t, std::int64_t>{};
+  const auto beside = [&](const Tensor* tensor, std::int64_t row) -> std::optional<Block> {
+    if (tensor == nullptr || !survey.values().available(*tensor)) return std::nullopt;
+    std::optional<std::int64_t> at = run.same_row(codes, row, *tensor);
+    const auto stored = own.find(row);
+    if (!at && stored != own.end() && tensor->axis == Axis::rows) at = stored->second;
+    if (!at && tensor->axis == codes.axis && tensor->tokens == codes.tokens) at = row;
+    return at ? survey.values().rows(*tensor, *at, 1) : std::nullopt;
+  };
   for (std::int64_t row = 0; row < codes.tokens; ++row) {
-    if (!parameter && codes.axis != Axis::slots && codes.axis != Axis::keys && !survey.facts.live(codes, row)) continue;
+    if (!parameter && !pool && !survey.facts.live(codes, row)) continue;
     std::shared_ptr<const std::vector<float>> values;
-    std::shared_ptr<const std::vector<float>> before;
+    std::optional<Block> source;
+    std::optional<Block> result;
     for (std::int64_t c = 0; c < codes.channels; ++c) {
       const double scale = grid.at(row, c);
-      const std::string_view complaint = scale_complaint(scale);
-      if (complaint.empty()) continue;
+      if (scale_complaint(scale).empty()) continue;
       if (!values) {
         values = run.row_values(codes, row);
-        const auto from = source != nullptr && source->known ? run.same_row(codes, row, *source) : std::nullopt;
-        if (from) before = run.row_values(*source, *from);
         if (!values) break;
+        source = beside(use.source, row);
+        result = beside(use.result, row);
       }
       const auto at = static_cast<std::size_t>(c);
-      const bool meant = (*values)[at] != 0 || (before && at < before->size() && (*before)[at] != 0);
+      // A slot that this step did not write may hold anything, as long as nobody reads it.
+      const bool somebodys = !pool || own.empty() || own.contains(row);
+      const bool meant = (somebodys && (*values)[at] != 0) ||
+                         (source && at < source->value.size() && source->value[at] != 0) ||
+                         (result && at < result->value.size() && !std::isfinite(result->value[at]));
       if (!meant) continue;
       if (out.count++ == 0) out = {scale, row, c, 1};
     }
@@ -170,50 +221,44 @@ void look_at_blocks(Survey& survey, Findings& out, std::int64_t& looked_at) {
 /// A scale that is zero, negative, infinite, NaN or a sentinel, and that something was scaled by.
 Findings detect_scale_invalid(Survey& survey) {
   Findings out;
-  std::int64_t looked_at = 0;
-  std::set<TensorId> known;
+  std::set<TensorId> looked_at;
+  std::set<TensorId> told;
   RunView& run = survey.run();
   for (const Step& step : run.steps()) {
     for (const Op& op : run.content(step.id).ops) {
       if (op.kind == OpKind::parameter) continue;
       for (const Input& input : op.inputs) {
         const Tensor* scale = is_scale(input.role) ? run.tensor(input.tensor) : nullptr;
-        if (scale == nullptr || !known.insert(scale->id).second) continue;
-        ++looked_at;
-        const std::string of = input.role.starts_with("weight") ? "weight"
-                               : input.role.starts_with("x")    ? "codes"
-                               : input.role == "scale"          ? ""
-                                                                : input.role.substr(0, 1);
-        const Tensor* source = of.empty() ? run.input(op, "x") : run.input(op, of);
-        const Tensor* codes =
-            of.empty() ? (op.kind == OpKind::dequantise ? run.input(op, "codes") : run.result(op)) : source;
-        if (op.kind == OpKind::kv_store) codes = run.output(op, of + "_cache");
-        if (op.kind == OpKind::kv_store && codes == nullptr) codes = run.output(op, of + "_codes");
-        if (op.kind == OpKind::kv_read) codes = run.input(op, of + "_cache");
+        if (scale == nullptr || told.contains(scale->id)) continue;
+        looked_at.insert(scale->id);
+        const Use use = use_of(run, op, input.role);
         const bool second = input.role == "weight_scale_2";
         std::optional<Invalid> invalid;
-        if (codes != nullptr && codes->known && !second) {
-          const RowScale grid = row_scale(survey.values(), op, input.role, *codes);
-          if (grid.grid) invalid = invalid_of(survey, *codes, *grid.grid, source);
+        if (use.codes != nullptr && use.codes->known && !second) {
+          const RowScale grid = row_scale(survey.values(), op, input.role, *use.codes);
+          if (grid.grid) invalid = invalid_of(survey, use, *grid.grid);
         } else if (scale->known && scale->count() == 1) {
           const auto value = run.values(*scale);
           if (value && !scale_complaint(double{value->front()}).empty())
             invalid = Invalid{double{value->front()}, -1, -1, 1};
         }
         if (!invalid) continue;
+        told.insert(scale->id);
         Finding finding = finding_of(survey, op, *scale, input.role, *invalid);
         explain(survey, finding, scale->id);
         out.found.push_back(std::move(finding));
       }
     }
   }
-  look_at_ledger(survey, out, looked_at);
-  look_at_blocks(survey, out, looked_at);
-  if (looked_at == 0) {
+  merge_alike(out.found, true);
+  auto scales = static_cast<std::int64_t>(looked_at.size());
+  look_at_ledger(survey, out, scales);
+  look_at_blocks(survey, out, scales);
+  if (scales == 0) {
     out.not_in_dump("no scale was dumped");
   } else {
     out.excluded(
-        fmt::format("{} hold finite numbers above zero wherever they scale something", counted(looked_at, "scale")));
+        fmt::format("{} hold finite numbers above zero wherever they scale something", counted(scales, "scale")));
   }
   return out;
 }
