@@ -67,7 +67,7 @@ std::vector<Shot> shots(const Diagnosis& diagnosis) {
     wanted.push_back({"bits", "Bits", "The value: before it was stored, as stored, as read back.", place});
   }
   const auto scores = std::find_if(diagnosis.chain.begin(), diagnosis.chain.end(),
-                                   [](const Event& event) { return event.where.role == "scores"; });
+                                   [](const Event& event) { return event.kind == "nan-in-scores"; });
   if (scores != diagnosis.chain.end()) {
     wanted.push_back(
         {"tensor", "Scores", "One bad key is a column of the attention scores.", place_text(scores->where)});

@@ -16,7 +16,8 @@ namespace nanscope::gui {
 namespace {
 
 constexpr float kMargin = 18;
-constexpr std::size_t kMostLinks = 16;  ///< of the chain
+constexpr float kRoomyLinks = 14;       ///< so many boxes have their full size; more share that room
+constexpr std::size_t kMostLinks = 40;  ///< of the chain
 constexpr float kLine = 22;
 constexpr float kWideFrom = 720;  ///< from this width on there is room for the error
 constexpr float kTable = 860;     ///< width of the table when answers stand beside it
@@ -77,8 +78,9 @@ Columns columns_of(const ViewContext& context, Area area, std::size_t requests, 
   const auto px = [&](float pixels) { return pixels * context.scale; };
   const bool wide = area.width >= px(kWideFrom);
   Columns columns;
-  columns.box = px(wide ? 11 : 8);
-  columns.pitch = columns.box + px(2);
+  const auto boxes_of_chain = static_cast<float>(std::min(links, kMostLinks));
+  columns.pitch = px(wide ? 13 : 10) * std::min(1.0F, kRoomyLinks / std::max(boxes_of_chain, 1.0F));
+  columns.box = columns.pitch - px(2);
   float right = area.right() - px(kMargin);
   if (const float room = area.width - px(kTable); room >= px(kLeastAnswer)) {
     right -= room;
@@ -95,8 +97,7 @@ Columns columns_of(const ViewContext& context, Area area, std::size_t requests, 
   columns.kv = take(px(wide ? 96 : 78), px(wide ? 22 : 12));
   const float boxes = requests > kMostBoxes ? px(70) : static_cast<float>(requests) * px(19);
   columns.requests = take(std::max(boxes, px(58)), px(wide ? 22 : 12));
-  columns.chain =
-      take(std::max(columns.pitch * static_cast<float>(std::min(links, kMostLinks)), px(40)), px(wide ? 18 : 10));
+  columns.chain = take(std::max(columns.pitch * boxes_of_chain, px(40)), px(wide ? 18 : 10));
   columns.change = {area.x + px(kMargin), 0, right - area.x - px(kMargin), 0};
   return columns;
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/counted.h"
 #include "instrument/files/base64.h"
 #include "scenarios/report/counterfactual_report.h"
@@ -105,11 +107,19 @@ std::string cause_html(const Diagnosis& diagnosis) {
   return html + "</dl></div>\n";
 }
 
+/// The figure of a check says why its class is excluded; what was found is told by its first fault.
+std::string check_text(const Diagnosis& diagnosis, const Check& check) {
+  const auto fault = std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(),
+                                  [&](const Fault& one) { return one.fault_class == check.fault_class; });
+  return safe(
+      printable(check.state == Checked::found && fault != diagnosis.faults.end() ? fault->summary : check.text, {}));
+}
+
 std::string checks_html(const Diagnosis& diagnosis) {
   std::string html = "<h2>What was looked for</h2>\n<div class=\"scroll\"><table>";
   for (const Check& check : diagnosis.checks) {
     html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n", safe(check.fault_class), name(check.state),
-                        safe(printable(check.text, {})));
+                        check_text(diagnosis, check));
   }
   html += "</table></div>\n";
   if (diagnosis.notes.empty()) return html;

@@ -40,7 +40,7 @@ click() { xdotool mousemove --sync "$1" "$2"; sleep 0.1; xdotool mousedown 1; sl
 
 # Each `where` prints where to press next; what follows it waits until somebody has.
 cat > steps.txt <<'STEPS'
-expect text "Drop a recording here"
+expect text "Drop a recording or a dump here"
 where 600 400
 expect place 2/0/1/inner_norm.out[7]
 where "Bits"
