@@ -1,6 +1,8 @@
 #include "core/dump/frame.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -37,7 +39,10 @@ bool shows_rows(const DumpTensor& tensor) {
 
 class Framer {
  public:
-  Framer(std::span<const DumpTensor* const> pass, const ReadIntegers& read) : pass_(pass), read_(read) {}
+  Framer(std::span<const DumpTensor* const> pass, const ReadIntegers& read, const ReadValues& values)
+      : read_(read), values_(values) {
+    std::copy_if(pass.begin(), pass.end(), std::back_inserter(pass_), plausible);
+  }
 
   Frame frame() {
     find_extent();
@@ -53,6 +58,9 @@ class Framer {
   }
 
  private:
+  /// Statistics state any shape, and no bytes bear it out.
+  static bool plausible(const DumpTensor* tensor) { return !tensor->stated || tensor->rows() <= kMostMetadata; }
+
   const DumpTensor* find(std::string_view role) const {
     const auto found = std::find_if(pass_.begin(), pass_.end(), [&](const DumpTensor* tensor) {
       return tensor->at.role == role && tensor->at.form == Form::value && tensor->at.port != Port::input &&
@@ -388,32 +396,69 @@ class Framer {
     std::erase_if(frame_.spans, [](const Span& span) { return span.rows == 0; });
   }
 
-  /// Without positions, the keys that scores go over tell how many came before.
+  /// Without positions, the keys that probabilities or scores go over tell how many came before.
   void place_by_keys() {
     if (frame_.placed || frame_.spans.size() != 1) return;
+    const Span& span = frame_.spans.front();
+    const DumpTensor* over_keys = nullptr;
     for (const DumpTensor* tensor : pass_) {
-      const bool over_keys = tensor->at.role == "scores" || tensor->at.role == "probs";
-      if (!over_keys || tensor->shape.size() < 2 || !tensor->at.tower.empty()) continue;
-      Span& span = frame_.spans.front();
+      const bool probs = tensor->at.role == "probs";
+      if ((!probs && tensor->at.role != "scores") || tensor->shape.size() < 2 || !tensor->at.tower.empty()) continue;
       const std::int64_t keys = tensor->shape.back();
       if (keys < span.rows || tensor->shape[tensor->shape.size() - 2] != span.rows) continue;
-      // A prefill that reads the tail of its last block has more keys than tokens, too.
-      if (span.rows > 1 && keys - span.rows < 16) continue;
-      span.first_token = keys - span.rows;
-      span.context = keys;
-      frame_.placed = true;
-      frame_.keys = keys;
-      return;
+      if (probs && place_by_last_key(*tensor)) return;
+      // Of probabilities that are NaN nobody can tell which keys they saw.
+      if (probs && values_ && tensor->health.nan > 0) return;
+      if (over_keys == nullptr) over_keys = tensor;
     }
+    if (over_keys == nullptr) return;
+    const std::int64_t keys = over_keys->shape.back();
+    // A prefill that reads the tail of its last block has more keys than tokens, too.
+    if (span.rows > 1 && keys - span.rows < 16) return;
+    frame_.keys = keys;
+    place_at(keys - span.rows);
   }
 
-  std::span<const DumpTensor* const> pass_;
+  void place_at(std::int64_t first_token) {
+    Span& span = frame_.spans.front();
+    span.first_token = first_token;
+    span.context = first_token + span.rows;
+    frame_.placed = true;
+  }
+
+  /// Behind a causal mask a row's last probability that is not zero is that of its own token.
+  bool place_by_last_key(const DumpTensor& probs) {
+    static constexpr std::int64_t kRowsRead = 64;
+    const std::int64_t keys = probs.shape.back();
+    const std::int64_t rows = std::min(frame_.spans.front().rows, kRowsRead);
+    if (!values_ || probs.stated || keys > kMostMetadata / rows) return false;
+    const auto values = values_(probs, rows * keys);
+    if (!values || static_cast<std::int64_t>(values->size()) != rows * keys) return false;
+    std::map<std::int64_t, std::int64_t> votes;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto begin = values->begin() + row * keys;
+      std::int64_t last = keys - 1;
+      while (last >= 0 && begin[last] == 0) --last;
+      if (last >= row && std::isfinite(begin[last])) ++votes[last - row];
+    }
+    for (const auto& [first, count] : votes) {
+      if (2 * count <= rows || first + frame_.spans.front().rows > keys) continue;
+      place_at(first);
+      return true;
+    }
+    return false;
+  }
+
+  std::vector<const DumpTensor*> pass_;
   const ReadIntegers& read_;
+  const ReadValues& values_;
   Frame frame_;
 };
 
 }  // namespace
 
-Frame frame_of(std::span<const DumpTensor* const> pass, const ReadIntegers& read) { return Framer(pass, read).frame(); }
+Frame frame_of(std::span<const DumpTensor* const> pass, const ReadIntegers& read, const ReadValues& values) {
+  return Framer(pass, read, values).frame();
+}
 
 }  // namespace nanscope

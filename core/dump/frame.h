@@ -16,13 +16,16 @@ struct Frame {
   std::int64_t rows = 0;   ///< of the pass's activations; 0 when it has none
   std::int64_t batch = 1;  ///< sequences of rows / batch frame positions each
   std::vector<Span> spans;
-  bool placed = false;  ///< the dump says at which positions they stand; else they begin where the pass before ended
+  bool placed = false;    ///< the dump says at which positions they stand; else they begin where the pass before ended
   std::int64_t keys = 0;  ///< that scores go over, where these alone place the rows; a block's tail may be among them
 };
 
 /// Integers of a small tensor; nothing when they cannot be read.
 using ReadIntegers = std::function<std::optional<std::vector<std::int64_t>>(const DumpTensor&)>;
 
-Frame frame_of(std::span<const DumpTensor* const> pass, const ReadIntegers& read);
+/// The first elements of a tensor as numbers; nothing when they cannot be read.
+using ReadValues = std::function<std::optional<std::vector<float>>(const DumpTensor&, std::int64_t count)>;
+
+Frame frame_of(std::span<const DumpTensor* const> pass, const ReadIntegers& read, const ReadValues& values = {});
 
 }  // namespace nanscope

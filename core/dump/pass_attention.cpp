@@ -164,14 +164,13 @@ void PassBuilder::store(TensorId k, TensorId v) {
   const std::vector<Index> new_values = find_role("v_new");
   if (both.empty() && key.empty() && value.empty() && new_keys.empty() && new_values.empty()) return;
   Inputs inputs{{"k", k, {}}, {"v", v, {}}};
+  // A scale that is called the cache's serves keys and values, one that is called the keys' does not.
+  const std::vector<Index> of_both = find_role("kv_cache", Form::scale);
   for (const std::string letter : {"k", "v"}) {
-    auto scale = find_role(letter, Form::scale);
-    if (scale.empty()) scale = find_role("kv_cache", Form::scale);
+    std::vector<Index> scale = find_role(letter, Form::scale);
+    if (scale.empty()) scale = of_both;
     const auto own = parameter(letter, letter, Form::scale);
     give_parameter(inputs, letter + "_scale", scale.empty() ? own : std::optional(scale.front()));
-    // One scale for both is placed once and serves twice.
-    if (scale.empty() && !own && letter == "v" && inputs.back().role == "k_scale")
-      inputs.push_back({"v_scale", inputs.back().tensor, {}});
   }
   for (const std::string_view role : {"slot_mapping", "block_table", "seq_lens"}) {
     const Scope here = scope_;

@@ -530,6 +530,23 @@ std::vector<PassBuilder::Index> PassBuilder::shared_by_ranks(const std::vector<s
   return found;
 }
 
+/// Integers, or reals that are whole.
+std::optional<std::vector<std::int64_t>> PassBuilder::integers_of(const DumpTensor& one) const {
+  if (one.dtype->kind == DtypeKind::real) {
+    const auto values = run_.elements_.values(one, 0, one.count());
+    const bool whole =
+        values && std::all_of(values->begin(), values->end(), [](float x) { return x == std::floor(x); });
+    if (!whole) return std::nullopt;
+    static constexpr float kExact = 0x1p53F;
+    std::vector<std::int64_t> integers(values->size());
+    std::transform(values->begin(), values->end(), integers.begin(),
+                   [](float x) { return static_cast<std::int64_t>(std::clamp(x, -kExact, kExact)); });
+    return integers;
+  }
+  auto values = run_.elements_.integers(one);
+  return values ? std::optional(std::move(*values)) : std::nullopt;
+}
+
 void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
   members_.clear();
   roles_.clear();
@@ -548,21 +565,12 @@ void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
     roles_[scope].insert({{at.role, at.form}, index});
     pass.push_back(&tensor(index));
   }
-  frame_ = frame_of(pass, [this](const DumpTensor& one) -> std::optional<std::vector<std::int64_t>> {
-    if (one.dtype->kind == DtypeKind::real) {
-      const auto values = run_.elements_.values(one, 0, one.count());
-      const bool whole =
-          values && std::all_of(values->begin(), values->end(), [](float x) { return x == std::floor(x); });
-      if (!whole) return std::nullopt;
-      static constexpr float kExact = 0x1p53F;
-      std::vector<std::int64_t> integers(values->size());
-      std::transform(values->begin(), values->end(), integers.begin(),
-                     [](float x) { return static_cast<std::int64_t>(std::clamp(x, -kExact, kExact)); });
-      return integers;
-    }
-    auto values = run_.elements_.integers(one);
-    return values ? std::optional(std::move(*values)) : std::nullopt;
-  });
+  frame_ = frame_of(
+      pass, [this](const DumpTensor& one) { return integers_of(one); },
+      [this](const DumpTensor& one, std::int64_t count) -> std::optional<std::vector<float>> {
+        auto values = run_.elements_.values(one, 0, count);
+        return values ? std::optional(std::move(*values)) : std::nullopt;
+      });
   const TensorName& at = tensor(tensors.front()).at;
   Step step;
   step.id = static_cast<StepId>(run_.steps_.size()) + 1;

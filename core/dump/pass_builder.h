@@ -77,6 +77,7 @@ class PassBuilder {
   TensorId add_output(const Output& output, std::int64_t channels);
   const Span* span_of(Index index) const;
   Layout layout_of(Index index, int half = 0);
+  std::optional<std::vector<std::int64_t>> integers_of(const DumpTensor& one) const;
   /// Those of one sequence, or of all where `sequence` is nothing.
   std::vector<Index> of_sequence(const std::vector<Index>& all, std::optional<std::int64_t> sequence) const;
   Tensor describe(Index index, std::string_view role, int half = 0);

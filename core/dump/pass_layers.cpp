@@ -154,6 +154,11 @@ TensorId PassBuilder::norm(std::string_view op, TensorId x) {
 TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more) {
   const Operand in = with_forms(op, Port::input, input_of(op, x));
   Inputs inputs{{"x", in.x, {}}, {"codes", in.codes, {}}, {"x_scale", in.scale, {}}};
+  // Scales of a cast whose codes were not dumped; a module of another kind of scale has that one beside its output.
+  if (in.scale == 0 && find(op, Port::input, Form::dequantised).empty()) {
+    const std::vector<Index> scales = find(op, Port::input, Form::scale);
+    if (!scales.empty()) give_parameter(inputs, "x_scale", scales.front());
+  }
   give_parameter(inputs, "weight", parameter(op, "weight"));
   give_parameter(inputs, "bias", parameter(op, "bias"));
   give_parameter(inputs, "weight_scale", parameter(op, "weight", Form::scale));

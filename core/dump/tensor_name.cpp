@@ -472,7 +472,9 @@ void take_key(TensorName& name, std::string_view key) {
     name.module += i < begin ? parts[i] : path[i - begin];
   }
   // Where in its layer an unknown module stands is not known either: behind what is.
-  if (!name.known && name.layer) name.order = place_of(kLayer.order - 1, name.port);
+  // Sides order what is of one module; a word alone is of none, whatever it may stand for.
+  const Port side = path.size() > 1 ? name.port : Port::output;
+  if (!name.known && name.layer) name.order = place_of(kLayer.order - 1, side);
   if (name.op.empty() && !path.empty())
     name.op = (has_port || of_parameter) && path.size() > 1 ? path[path.size() - 2] : path.back();
   if (name.role.empty()) name.role = has_port ? (name.port == Port::input ? "x" : "out") : parts.back();

@@ -67,6 +67,10 @@ bool operand(Values& values, const Op& op, const Tensor& out, const OpForm& form
              std::int64_t count, Block& x, std::string& why) {
   const Tensor* codes = values.run().input(op, "codes");
   const bool by_codes = form.variant == kCodes || form.variant == kScaleOfCodes;
+  if (codes == nullptr && values.run().input(op, "x_scale") != nullptr) {
+    why = "its input was cast, and the codes were not dumped";
+    return false;
+  }
   if (!by_codes || codes == nullptr) return input_rows(values, op, "x", out, first, count, x, why);
   if (!input_rows(values, op, "codes", out, first, count, x, why)) return false;
   const Tensor* scale = values.run().input(op, "x_scale");

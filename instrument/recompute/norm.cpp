@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
@@ -43,7 +44,9 @@ Statistics statistics(const Block& x, std::int64_t row, std::int64_t first, std:
     errors += e * e;
   }
   const double over = form.variant == kL2 ? 1 : static_cast<double>(width);
-  out.root = 1 / std::sqrt(squares / over + form.number);
+  // Sums are taken in f32: of squares beyond its range nothing is left.
+  const bool overflows = squares > double{std::numeric_limits<float>::max()};
+  out.root = overflows ? 0 : 1 / std::sqrt(squares / over + form.number);
   out.off = std::sqrt(errors / over) * out.root;
   return out;
 }

@@ -59,6 +59,21 @@ Use use_of(RunView& run, const Op& op, std::string_view role) {
   }
 }
 
+/// Of scales whose codes were not dumped: one that makes no number of anything, in a row that is born bad.
+std::optional<Invalid> invalid_at_birth(Survey& survey, const Op& user, const Tensor& scale) {
+  for (const Birth& birth : survey.births) {
+    const Tensor& out = survey.tensor(birth);
+    if (birth.op != user.id || out.tokens != scale.tokens) continue;
+    for (const std::int64_t row : birth.rows) {
+      const auto scales = survey.run().row_values(scale, row);
+      if (!scales) return std::nullopt;
+      const auto bad = std::find_if(scales->begin(), scales->end(), [](float one) { return !std::isfinite(one); });
+      if (bad != scales->end()) return Invalid{double{*bad}, row, -1, out.channels};
+    }
+  }
+  return std::nullopt;
+}
+
 /// Scales of codes that mean something: a zero that scales zeros alone harms nothing.
 std::optional<Invalid> invalid_of(Survey& survey, const Use& use, const ScaleGrid& grid) {
   const Tensor& codes = *use.codes;
@@ -241,6 +256,8 @@ Findings detect_scale_invalid(Survey& survey) {
           const auto value = run.values(*scale);
           if (value && !scale_complaint(double{value->front()}).empty())
             invalid = Invalid{double{value->front()}, -1, -1, 1};
+        } else if (scale->known && use.codes == nullptr) {
+          invalid = invalid_at_birth(survey, op, *scale);
         }
         if (!invalid) continue;
         told.insert(scale->id);
