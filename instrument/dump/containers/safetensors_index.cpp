@@ -133,7 +133,11 @@ Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
     }
     auto shard = open_safetensors(shard_path);
     if (!shard) {
-      for (const std::string& key : keys) sharded->skip(key, "its shard cannot be read: " + shard.error().message);
+      // The reason once: it is longer than what names may take.
+      for (const std::string& key : keys) {
+        sharded->skip(key, "its shard " + printable(name) + " cannot be read" +
+                               (key == keys.front() ? ": " + shard.error().message : std::string()));
+      }
       continue;
     }
     sharded->add(shard_path, std::move(*shard), keys);

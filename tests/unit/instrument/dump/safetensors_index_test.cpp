@@ -52,19 +52,29 @@ TEST_F(ShardedFiles, MissingOnesAreSaid) {
   EXPECT_EQ((*container)->skipped()[0].reason, "its shard model-00001-of-00002.safetensors is missing");
 }
 
-TEST_F(ShardedFiles, DamagedOnesAreRefused) {
-  const auto shard = folder_ / "model-00002-of-00002.safetensors";
+TEST_F(ShardedFiles, DamagedOnesCostTheirTensorsAlone) {
+  const auto shard = folder_ / "model-00001-of-00002.safetensors";
   std::filesystem::resize_file(shard, std::filesystem::file_size(shard) - 1);
-  EXPECT_THAT(open().error().message, testing::AllOf(HasSubstr(shard.string()), HasSubstr("(truncated?)")));
+  const auto container = open();
+  ASSERT_TRUE(container.has_value()) << container.error().message;
+  EXPECT_EQ((*container)->tensors().size(), 1U);
+  ASSERT_EQ((*container)->skipped().size(), 2U);
+  EXPECT_THAT((*container)->skipped()[0].reason,
+              testing::AllOf(HasSubstr("its shard model-00001-of-00002.safetensors cannot be read: "),
+                             HasSubstr(shard.string()), HasSubstr("(truncated?)")));
+  EXPECT_EQ((*container)->skipped()[1].reason, "its shard model-00001-of-00002.safetensors cannot be read");
 }
 
 TEST_F(ShardedFiles, TensorsThatAShardLacksAreSaid) {
   write_index(R"({"weight_map":{"a":"model-00002-of-00002.safetensors"}})");
   const auto container = open();
   ASSERT_TRUE(container.has_value()) << container.error().message;
-  ASSERT_EQ((*container)->skipped().size(), 1U);
+  ASSERT_EQ((*container)->skipped().size(), 2U);
+  EXPECT_EQ((*container)->skipped()[0].key, "a");
   EXPECT_EQ((*container)->skipped()[0].reason,
             "the index puts it in model-00002-of-00002.safetensors, which does not hold it");
+  EXPECT_EQ((*container)->skipped()[1].reason,
+            "model-00002-of-00002.safetensors holds it and the index does not list it");
 }
 
 TEST_F(ShardedFiles, IndexIsChecked) {
