@@ -17,9 +17,24 @@ namespace {
 // A run whose every step is bad in its own way is cut here: the first births are what matters.
 constexpr std::size_t kMostSteps = 64;
 
-using Rows = std::vector<bool>;
+/// Which rows of a tensor are bad. One flag stands for all where rows are not known apart, however many a producer that
+/// wrote statistics alone says that there are.
+class Rows {
+ public:
+  Rows(std::int64_t count, bool apart)
+      : apart_(apart), flags_(apart ? static_cast<std::size_t>(std::max<std::int64_t>(0, count)) : 1, false) {}
 
-bool any(const Rows& rows) { return std::find(rows.begin(), rows.end(), true) != rows.end(); }
+  bool apart() const { return apart_; }
+  std::int64_t size() const { return static_cast<std::int64_t>(flags_.size()); }
+  bool at(std::int64_t row) const { return row >= 0 && row < size() && flags_[static_cast<std::size_t>(row)]; }
+  void mark(std::int64_t row) { flags_[static_cast<std::size_t>(row)] = true; }
+  void mark_all() { flags_.assign(flags_.size(), true); }
+  bool any() const { return std::find(flags_.begin(), flags_.end(), true) != flags_.end(); }
+
+ private:
+  bool apart_;
+  std::vector<bool> flags_;
+};
 
 /// The roles under which an op reads keys or values.
 bool reads_keys(const Op& op, std::string_view role) {
@@ -48,7 +63,9 @@ class StepWalk {
     for (const Input& input : op.inputs) {
       const Tensor* in = run_.tensor(input.tensor);
       if (in == nullptr || !bad_.contains(in->id)) continue;
-      if (reads_keys(op, input.role)) {
+      if (!apart(out) || !bad_.at(in->id).apart()) {
+        if (op.kind != OpKind::kv_store || is_stored_as(*in, out)) each_bad(*in, visit);
+      } else if (reads_keys(op, input.role)) {
         const RowToken token = run_.token_of(out, row);
         if (token.span == nullptr) {
           each_bad(*in, visit);
@@ -75,9 +92,17 @@ class StepWalk {
 
   void each_bad(const Tensor& in, const std::function<void(const Tensor&, std::int64_t)>& visit) {
     const Rows& rows = bad_.at(in.id);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i]) visit(in, static_cast<std::int64_t>(i));
+    for (std::int64_t row = 0; row < rows.size(); ++row) {
+      if (rows.at(row)) visit(in, row);
     }
+  }
+
+  /// Whether a tensor's rows are told apart: its health is known row by row, or it was not dumped and has the step's.
+  bool apart(const Tensor& tensor) { return !tensor.known || !run_.rows(tensor).empty(); }
+
+  /// Whether what a store writes as `out` is made of `in`: keys of keys, values of values.
+  static bool is_stored_as(const Tensor& in, const Tensor& out) {
+    return out.role.front() == in.role.front() || in.role == "out";
   }
 
   /// Keys that a span's rows go over, those behind its end among them where the scores say so.
@@ -103,8 +128,7 @@ class StepWalk {
 
   /// The row of k or v that a store put into a row of the pool, or beside it in `codes`.
   std::optional<std::int64_t> row_stored(const Tensor& out, std::int64_t row, const Tensor& in) {
-    const bool wanted = out.role.front() == in.role.front() || in.role == "out";
-    if (!wanted) return std::nullopt;
+    if (!is_stored_as(in, out)) return std::nullopt;
     if (out.axis != Axis::slots) return run_.same_row(out, row, in);
     const auto [known, is_new] = stored_.emplace(out.id, std::unordered_map<std::int64_t, std::int64_t>{});
     if (is_new) {
@@ -131,22 +155,20 @@ class StepWalk {
       // What a norm noted of its rows is no value that anything reads.
       if (out == nullptr || op.kind == OpKind::parameter || out->role == "stats") continue;
       if (out->known && !RunView::symptomatic(*out)) continue;
-      Rows inherited(static_cast<std::size_t>(std::max<std::int64_t>(0, out->tokens)), false);
-      for (std::size_t row = 0; row < inherited.size(); ++row) {
-        each_source(op, *out, static_cast<std::int64_t>(row), [&](const Tensor& in, std::int64_t from) {
-          const Rows& rows = bad_.at(in.id);
-          inherited[row] =
-              inherited[row] || (from < static_cast<std::int64_t>(rows.size()) && rows[static_cast<std::size_t>(from)]);
+      Rows inherited(out->tokens, apart(*out));
+      for (std::int64_t row = 0; row < inherited.size(); ++row) {
+        each_source(op, *out, row, [&](const Tensor& in, std::int64_t from) {
+          if (bad_.at(in.id).at(from)) inherited.mark(row);
         });
       }
       if (!out->known) {
-        if (any(inherited)) bad_.emplace(id, std::move(inherited));
+        if (inherited.any()) bad_.emplace(id, std::move(inherited));
         continue;
       }
-      Rows bad(inherited.size(), false);
+      Rows bad(out->tokens, apart(*out));
       const std::vector<std::int64_t> rows = facts_.run.bad_rows(*out);
-      for (const std::int64_t row : rows) bad[static_cast<std::size_t>(row)] = true;
-      if (rows.empty()) bad.assign(bad.size(), true);  // it is bad, and which rows is not known
+      for (const std::int64_t row : rows) bad.mark(row);
+      if (rows.empty()) bad.mark_all();  // it is bad, and which rows is not known
       bad_.emplace(id, bad);
       note_birth(op, *out, bad, inherited);
     }
@@ -155,19 +177,16 @@ class StepWalk {
 
   void note_birth(const Op& op, const Tensor& out, const Rows& bad, const Rows& inherited) {
     Birth birth;
-    for (std::size_t row = 0; row < bad.size(); ++row) {
-      if (bad[row] && !inherited[row]) birth.rows.push_back(static_cast<std::int64_t>(row));
-    }
-    // Slots that this step did not write hold what somebody else left: bad once they are read, see note_entry().
-    if (out.axis == Axis::slots && op.kind == OpKind::kv_store) {
-      const Tensor* in = run_.input(op, out.role.substr(0, 1));
-      std::erase_if(birth.rows, [&](std::int64_t row) { return in == nullptr || !row_stored(out, row, *in); });
-    } else if (out.axis == Axis::keys && op.kind != OpKind::kv_read) {
-      std::erase_if(birth.rows, [&](std::int64_t row) { return !facts_.live(out, row); });
-    } else if (op.kind == OpKind::kv_read && (out.axis == Axis::keys || out.axis == Axis::slots)) {
-      erase_foreign(out, birth);
+    for (std::int64_t row = 0; row < bad.size(); ++row) {
+      if (bad.at(row) && !inherited.at(row)) birth.rows.push_back(row);
     }
     if (birth.rows.empty()) return;
+    if (bad.apart()) {
+      keep_own(op, out, birth);
+      if (birth.rows.empty()) return;
+    } else {
+      birth.rows.clear();
+    }
     birth.op = op.id;
     birth.step = step_.id;
     birth.tensor = out.id;
@@ -181,6 +200,19 @@ class StepWalk {
       if (input.role == "before") birth.inputs_known = false;
     }
     births_.push_back(std::move(birth));
+  }
+
+  /// Without rows that somebody else may have filled.
+  void keep_own(const Op& op, const Tensor& out, Birth& birth) {
+    // Slots that this step did not write hold what somebody else left: bad once they are read, see note_entry().
+    if (out.axis == Axis::slots && op.kind == OpKind::kv_store) {
+      const Tensor* in = run_.input(op, out.role.substr(0, 1));
+      std::erase_if(birth.rows, [&](std::int64_t row) { return in == nullptr || !row_stored(out, row, *in); });
+    } else if (out.axis == Axis::keys && op.kind != OpKind::kv_read) {
+      std::erase_if(birth.rows, [&](std::int64_t row) { return !facts_.live(out, row); });
+    } else if (op.kind == OpKind::kv_read && (out.axis == Axis::keys || out.axis == Axis::slots)) {
+      erase_foreign(out, birth);
+    }
   }
 
   /// Of what was read back, rows that the sequence did not write are no births of the reading.
@@ -220,6 +252,7 @@ class StepWalk {
                           (op.kind == OpKind::kv_read && input.role != "k_scale" && input.role != "v_scale");
       const Tensor* out = run_.result(op);
       if (!reader || in == nullptr || out == nullptr || !in->known || !RunView::symptomatic(*in)) continue;
+      if (!apart(*in)) continue;  // whose rows are bad is not known
       if ((in->axis != Axis::slots && in->axis != Axis::keys) || entered_before(op, *in)) continue;
       if (out->known && !RunView::symptomatic(*out)) continue;
       // A copy of the pool, read whole: what of it matters shows behind it.
@@ -230,7 +263,8 @@ class StepWalk {
     if (op.kind != OpKind::kv_read) return;
     for (const TensorId id : op.outputs) {
       const Tensor* out = run_.tensor(id);
-      if (out != nullptr && out->axis == Axis::keys && RunView::symptomatic(*out)) enter(op, *out, *out, *out);
+      if (out != nullptr && out->axis == Axis::keys && RunView::symptomatic(*out) && apart(*out))
+        enter(op, *out, *out, *out);
     }
   }
 
@@ -261,6 +295,11 @@ class StepWalk {
   }
 
   bool is_sink(const Tensor& tensor, std::int64_t row) {
+    // Where nothing says whose rows a step has, none can be told to be padding.
+    if (step_.spans.empty()) return tensor.axis != Axis::slots;
+    if (!apart(tensor)) {
+      return std::any_of(step_.spans.begin(), step_.spans.end(), [](const Span& span) { return span.request >= 0; });
+    }
     const RowToken token = run_.token_of(tensor, row);
     return token.span != nullptr && token.span->request >= 0;
   }
@@ -279,21 +318,20 @@ class StepWalk {
         const auto bad = bad_.find(id);
         if (bad == bad_.end()) continue;
         const Tensor& out = *run_.tensor(id);
-        Rows& marks = relevant.emplace(id, Rows(bad->second.size(), false)).first->second;
-        for (std::size_t row = 0; row < marks.size(); ++row) {
-          if (!bad->second[row]) continue;
-          const auto at = static_cast<std::int64_t>(row);
-          // A table of block scales has room for more blocks than there are: what is not read of it harms nobody.
-          const bool table = op->kind == OpKind::block_quantise && out.role == "scales";
-          if (!marks[row])
-            marks[row] = (out.known && !table && is_sink(out, at) && !bad_unseen(facts_, out, at)) ||
-                         (stores(*op) && out.axis != Axis::slots);
-          if (!marks[row]) continue;
-          each_source(*op, out, at, [&](const Tensor& in, std::int64_t from) {
+        Rows& marks = relevant.try_emplace(id, out.tokens, bad->second.apart()).first->second;
+        // A table of block scales has room for more blocks than there are: what is not read of it harms nobody.
+        const bool table = op->kind == OpKind::block_quantise && out.role == "scales";
+        const auto sink = [&](std::int64_t row) {
+          return (out.known && !table && is_sink(out, row) && !bad_unseen(facts_, out, row)) ||
+                 (stores(*op) && out.axis != Axis::slots);
+        };
+        for (std::int64_t row = 0; row < marks.size(); ++row) {
+          if (!bad->second.at(row)) continue;
+          if (!marks.at(row) && sink(row)) marks.mark(row);
+          if (!marks.at(row)) continue;
+          each_source(*op, out, row, [&](const Tensor& in, std::int64_t from) {
             const Rows& rows = bad_.at(in.id);
-            if (from < 0 || from >= static_cast<std::int64_t>(rows.size()) || !rows[static_cast<std::size_t>(from)])
-              return;
-            relevant.emplace(in.id, Rows(rows.size(), false)).first->second[static_cast<std::size_t>(from)] = true;
+            if (rows.at(from)) relevant.try_emplace(in.id, in.tokens, rows.apart()).first->second.mark(from);
           });
         }
       }
@@ -301,9 +339,9 @@ class StepWalk {
     for (Birth& birth : births_) {
       const auto marks = relevant.find(birth.tensor);
       if (marks == relevant.end()) continue;
-      birth.matters = std::any_of(birth.rows.begin(), birth.rows.end(), [&](std::int64_t row) {
-        return row < static_cast<std::int64_t>(marks->second.size()) && marks->second[static_cast<std::size_t>(row)];
-      });
+      birth.matters = marks->second.apart() ? std::any_of(birth.rows.begin(), birth.rows.end(),
+                                                          [&](std::int64_t row) { return marks->second.at(row); })
+                                            : marks->second.any();
     }
   }
 

@@ -13,7 +13,7 @@ struct Birth {
   OpId op = 0;
   StepId step = 0;
   TensorId tensor = 0;             ///< the output that shows it
-  std::vector<std::int64_t> rows;  ///< of it: bad, and of healthy inputs
+  std::vector<std::int64_t> rows;  ///< of it: bad, and of healthy inputs; empty where which rows is not known
   /// It reaches a row that is somebody's. What is born in padding and stays there harms nobody.
   bool matters = false;
   /// What it was made of was dumped; else something that was not dumped may have been bad before.

@@ -15,10 +15,14 @@ namespace {
 struct Tokens {
   std::vector<std::int64_t> bad;
   std::int64_t all = 0;
+  bool known = true;  ///< false: the tensor is bad, and which rows is not known
 };
 
 Tokens tokens_of(Facts& facts, const Tensor& tensor) {
   Tokens tokens;
+  if (!RunView::symptomatic(tensor)) return tokens;
+  tokens.known = !facts.run.rows(tensor).empty();
+  if (!tokens.known) return tokens;
   for (const std::int64_t row : facts.run.bad_rows(tensor)) {
     if (facts.live(tensor, row)) tokens.bad.push_back(row);
   }
@@ -74,7 +78,8 @@ std::optional<std::int64_t> bad_before(Facts& facts, const Op& op) {
   for (const Input& input : op.inputs) {
     const Tensor* in = facts.run.tensor(input.tensor);
     if (in == nullptr || !in->known || in->axis == Axis::none) continue;
-    const std::int64_t bad = bad_count(tokens_of(facts, *in));
+    const Tokens tokens = tokens_of(facts, *in);
+    const std::int64_t bad = tokens.known ? bad_count(tokens) : 1;  // at least
     least = std::min(least.value_or(bad), bad);
   }
   return least;
@@ -89,6 +94,7 @@ Event event_at(Facts& facts, std::string kind, const Tensor& tensor, const std::
 }
 
 std::string share_text(const Tokens& tokens) {
+  if (!tokens.known) return "some tokens";
   return fmt::format("{} of {}", bad_count(tokens), counted(tokens.all, "token"));
 }
 
@@ -124,7 +130,7 @@ Event bad_event(Facts& facts, const Hop& hop, const Op& op, const Tensor& tensor
   const Bad bad = bad_of(tensor);
   const Tokens tokens = tokens_of(facts, tensor);
   Event event = event_at(facts, bad_kind(facts, hop), tensor, tokens.bad);
-  event.evidence = {{"bad_tokens", bad_count(tokens)}, {"tokens", tokens.all}};
+  if (tokens.known) event.evidence = {{"bad_tokens", bad_count(tokens)}, {"tokens", tokens.all}};
   const std::string_view where = passage(op, tensor);
   if (where == "scores") {
     tell_scores(facts, op, tensor, event, bad.word);

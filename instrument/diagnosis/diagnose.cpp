@@ -57,22 +57,28 @@ void merge_layers(std::vector<Finding>& findings) {
 Spread spread_of(Survey& survey, const std::vector<Finding>& findings) {
   Spread spread;
   RunView& run = survey.run();
-  std::map<std::pair<std::int64_t, std::int64_t>, bool> bad;  // request, position
+  std::set<std::pair<std::int64_t, std::int64_t>> bad;    // request, position
+  std::set<std::pair<std::int64_t, std::int64_t>> apart;  // request and step with a bad token that is known
+  std::set<std::pair<std::int64_t, std::int64_t>> whole;  // with one that is not: which rows are bad is not known
   for (const Step& step : run.steps()) spread.tokens += step.tokens();
   for (const StepId id : run.bad_steps()) {
     for (const Tensor& tensor : run.content(id).tensors) {
       if (!tensor.known || !RunView::symptomatic(tensor)) continue;
       if (tensor.axis == Axis::none || tensor.axis == Axis::slots || tensor.axis == Axis::keys) continue;
       const std::vector<std::int64_t> rows = run.bad_rows(tensor);
-      spread.at_least = spread.at_least || tensor.stated;
+      if (rows.empty()) whole.emplace(run.step(id)->request(), run.step(id)->index());
       for (const std::int64_t row : rows) {
         const RowToken token = run.token_of(tensor, row);
         if (token.span == nullptr) continue;
-        bad[{token.span->request, token.position}] = true;
+        bad.emplace(token.span->request, token.position);
+        apart.emplace(token.span->request, token.span->index);
       }
     }
   }
-  spread.bad_tokens = static_cast<std::int64_t>(bad.size());
+  const auto unplaced =
+      std::count_if(whole.begin(), whole.end(), [&](const auto& one) { return !apart.contains(one); });
+  spread.bad_tokens = static_cast<std::int64_t>(bad.size()) + unplaced;
+  spread.at_least = !whole.empty();
   // The first that shows what is wrong: a NaN in a row of somebody, or what the first fault is about.
   const Birth* first = nullptr;
   for (const Birth& birth : survey.births) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <string>
 
 #include "instrument/diagnosis/detectors/detector.h"
 
@@ -8,6 +9,9 @@ namespace nanscope {
 
 /// A fault where a birth is, which explains it.
 Finding finding_at(Survey& survey, std::size_t birth);
+
+/// "3 rows of TENSOR"; "TENSOR" where it is not known which rows.
+std::string rows_text(const Birth& birth, const std::string& tensor);
 
 /// Whether row `row` of what an op reads as `role` is finite.
 bool row_finite(Survey& survey, const Tensor& tensor, std::int64_t row);

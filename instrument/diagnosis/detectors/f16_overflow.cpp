@@ -77,7 +77,7 @@ void look_at_births(Survey& survey, Findings& out) {
   for (std::size_t i = 0; i < survey.births.size(); ++i) {
     const Birth& birth = survey.births[i];
     const Tensor& tensor = survey.tensor(birth);
-    if (!is_half(tensor) || birth.read != 0 || !birth.bad_parameters.empty() || birth.rows.empty()) continue;
+    if (!is_half(tensor) || birth.read != 0 || !birth.bad_parameters.empty()) continue;
     const Op& op = survey.op(birth);
     const Factors factors = factors_of(survey, op, tensor, birth.rows);
     const bool inf = tensor.health.pos_inf + tensor.health.neg_inf > 0;
@@ -88,9 +88,12 @@ void look_at_births(Survey& survey, Findings& out) {
              tensor.health.nan > 0 ? "became Inf and then NaN" : "became Inf");
     if (factors.largest <= kLargest) {
       finding.fault.evidence.erase(finding.fault.evidence.begin());
-      finding.fault.summary = fmt::format(
-          "{} of {} {} Inf in f16, and what {} made of is finite", counted(birth.rows.size(), "row"),
-          finding.fault.tensor, birth.rows.size() == 1 ? "is" : "are", birth.rows.size() == 1 ? "it is" : "they are");
+      if (birth.rows.empty()) finding.fault.evidence.pop_back();
+      finding.fault.summary =
+          birth.rows.empty()
+              ? fmt::format("{} holds Inf in f16, and what it is made of is finite", finding.fault.tensor)
+              : fmt::format("{} {} Inf in f16, and what {} made of is finite", rows_text(birth, finding.fault.tensor),
+                            birth.rows.size() == 1 ? "is" : "are", birth.rows.size() == 1 ? "it is" : "they are");
     }
     out.found.push_back(std::move(finding));
   }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "core/counted.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
 
 namespace nanscope {
@@ -21,6 +20,33 @@ std::string what_happened(Survey& survey, const Op& op, const Birth& birth) {
   return "what it was made of is finite";
 }
 
+/// "NaN", "NaN and Inf": what the producer measured, without how many.
+std::string_view what_is_held(const Health& health) {
+  const bool infinite = health.pos_inf + health.neg_inf > 0;
+  if (health.nan > 0) return infinite ? "NaN and Inf" : "NaN";
+  return health.neg_inf == 0 ? "+Inf" : health.pos_inf == 0 ? "-Inf" : "Inf of both signs";
+}
+
+std::string summary_of(Survey& survey, const Op& op, const Birth& birth, const std::string& tensor) {
+  if (birth.rows.empty()) {
+    return fmt::format("{} holds {}, and what goes in {}", tensor, what_is_held(survey.tensor(birth).health),
+                       birth.inputs_known ? "is finite" : "was not dumped as a whole");
+  }
+  return fmt::format("{} {} born NaN or Inf in {}: {}{}", rows_text(birth, tensor),
+                     birth.rows.size() == 1 ? "is" : "are", op.name, what_happened(survey, op, birth),
+                     birth.inputs_known ? "" : "; some of what it was made of was not dumped");
+}
+
+/// Counts of what was measured by the producer say that there is one and not how many.
+std::vector<Evidence> evidence_of(const Tensor& out, const Birth& birth) {
+  const auto nan = static_cast<std::int64_t>(out.health.nan);
+  const auto inf = static_cast<std::int64_t>(out.health.pos_inf + out.health.neg_inf);
+  const Evidence inputs{"inputs_known", std::int64_t{birth.inputs_known ? 1 : 0}};
+  if (out.stated) return {{"nan_at_least", nan}, {"inf_at_least", inf}, inputs};
+  if (birth.rows.empty()) return {{"nan", nan}, {"inf", inf}, inputs};
+  return {{"rows", static_cast<std::int64_t>(birth.rows.size())}, {"nan", nan}, {"inf", inf}, inputs};
+}
+
 }  // namespace
 
 /// NaN or Inf made of finite values, for which no other class has an explanation.
@@ -31,15 +57,8 @@ Findings detect_invalid_op(Survey& survey) {
     const Op& op = survey.op(birth);
     Finding finding = finding_at(survey, i);
     finding.certainty = kFallback;
-    finding.fault.evidence = {
-        {"rows", static_cast<std::int64_t>(birth.rows.size())},
-        {"nan", static_cast<std::int64_t>(survey.tensor(birth).health.nan)},
-        {"inf", static_cast<std::int64_t>(survey.tensor(birth).health.pos_inf + survey.tensor(birth).health.neg_inf)},
-        {"inputs_known", std::int64_t{birth.inputs_known ? 1 : 0}}};
-    finding.fault.summary =
-        fmt::format("{} of {} {} born NaN or Inf in {}: {}{}", counted(birth.rows.size(), "row"), finding.fault.tensor,
-                    birth.rows.size() == 1 ? "is" : "are", op.name, what_happened(survey, op, birth),
-                    birth.inputs_known ? "" : "; some of what it was made of was not dumped");
+    finding.fault.evidence = evidence_of(survey.tensor(birth), birth);
+    finding.fault.summary = summary_of(survey, op, birth, finding.fault.tensor);
     finding.fault.fix = "guard the operation: add eps to the divisor, clamp the argument, or skip empty rows";
     out.found.push_back(std::move(finding));
   }

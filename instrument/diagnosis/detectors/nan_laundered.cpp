@@ -71,12 +71,13 @@ class NanRows {
       if (out.health.nan > 0) nan_[out.id] = rows_of(out);
     }
     if (op.kind == OpKind::kv_store && out.known) stored(op, out, one);
-    if (!keeps_nan(op) || out.tokens <= 0) return;
-    Rows inherited(static_cast<std::size_t>(out.tokens), false);
+    if (!keeps_nan(op) || out.tokens <= 0 || out.stated) return;
+    Rows inherited;
     for (const Input& input : op.inputs) {
       const Tensor* in = run_.tensor(input.tensor);
       const auto bad = in != nullptr ? nan_.find(in->id) : nan_.end();
       if (bad == nan_.end() || !carries(input.role)) continue;
+      inherited.resize(static_cast<std::size_t>(out.tokens), false);
       for (std::int64_t row = 0; row < out.tokens; ++row) {
         const auto from = run_.same_row(out, row, *in);
         if (!from || *from >= static_cast<std::int64_t>(bad->second.size()) ||
@@ -90,7 +91,7 @@ class NanRows {
       if (one.in != nullptr) nan_[out.id] = inherited;
       return;
     }
-    if (one.in == nullptr || out.stated) return;
+    if (one.in == nullptr) return;
     const std::vector<Health>& rows = run_.rows(out);
     for (std::size_t row = 0; row < inherited.size() && row < rows.size(); ++row) {
       const bool live = survey_.facts.live(out, static_cast<std::int64_t>(row)) &&
@@ -121,9 +122,8 @@ class NanRows {
   }
 
   Rows rows_of(const Tensor& tensor) {
-    Rows bad(static_cast<std::size_t>(std::max<std::int64_t>(0, tensor.tokens)), false);
-    const std::vector<Health>& rows = run_.rows(tensor);
-    for (std::size_t row = 0; row < rows.size() && row < bad.size(); ++row) bad[row] = rows[row].nan > 0;
+    Rows bad;
+    for (const Health& row : run_.rows(tensor)) bad.push_back(row.nan > 0);
     return bad;
   }
 

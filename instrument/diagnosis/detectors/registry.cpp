@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
+#include "core/counted.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
 #include "instrument/diagnosis/detectors/detector.h"
 
@@ -43,6 +46,10 @@ Finding finding_at(Survey& survey, std::size_t birth) {
   finding.fault.breaks = true;
   finding.explains = {{Symptom::Kind::birth, birth}};
   return finding;
+}
+
+std::string rows_text(const Birth& birth, const std::string& tensor) {
+  return birth.rows.empty() ? tensor : fmt::format("{} of {}", counted(birth.rows.size(), "row"), tensor);
 }
 
 bool row_finite(Survey& survey, const Tensor& tensor, std::int64_t row) {
