@@ -18,12 +18,31 @@ constexpr std::int64_t kSampled = std::int64_t{1} << 20;
 
 bool is_weight(std::string_view role) { return role == "weight" || role == "bias"; }
 
-/// A weight and the first op that uses it.
+/// A weight and the first op that uses it; in a checkpoint, which no op uses, the op that states it.
 struct Used {
   const Tensor* weight = nullptr;
   const Op* op = nullptr;
   std::string role;
 };
+
+/// Weights, and scales of theirs, where nothing was dumped that could use them or not. Elsewhere a bad weight that no
+/// op uses harms nobody.
+std::vector<Used> checkpoint_weights(Survey& survey) {
+  std::vector<Used> all;
+  std::vector<StepId> places{kBeforeSteps};
+  for (const Step& step : survey.run().steps()) places.push_back(step.id);
+  for (const StepId place : places) {
+    for (const Op& op : survey.run().content(place).ops) {
+      if (op.kind != OpKind::parameter) return {};
+      const Tensor* tensor = survey.run().result(op);
+      if (tensor != nullptr && tensor->known && is_weight(tensor->role)) all.push_back({tensor, &op, tensor->role});
+    }
+  }
+  return all;
+}
+
+/// Whether what is stated as a weight is one, and no scale or largest value of one.
+bool holds_values(const Used& used) { return used.op->kind != OpKind::parameter || used.op->name.ends_with(used.role); }
 
 std::vector<Used> used_weights(Survey& survey) {
   std::vector<Used> all;
@@ -38,7 +57,7 @@ std::vector<Used> used_weights(Survey& survey) {
       }
     }
   }
-  return all;
+  return all.empty() ? checkpoint_weights(survey) : all;
 }
 
 Finding finding_of(Survey& survey, const Op& op, std::string_view role, std::string name) {
@@ -80,7 +99,7 @@ void look_for_bad(Survey& survey, Findings& out, std::set<std::string>& told) {
 void look_at_unseen(Survey& survey, const Used& used, Findings& out, std::set<std::string>& told) {
   const Health& health = used.weight->health;
   const std::string name = survey.facts.name_of(*used.weight);
-  const Tensor* made = survey.run().result(*used.op);
+  const Tensor* made = used.op->kind == OpKind::parameter ? nullptr : survey.run().result(*used.op);
   // An embedding's row is used by its token alone; what was dumped and is finite did not use it.
   if (health.bad() == 0 || used.op->kind == OpKind::embedding || (made != nullptr && made->known) ||
       told.contains(name))
@@ -101,7 +120,7 @@ void look_at_unseen(Survey& survey, const Used& used, Findings& out, std::set<st
 /// An element that is larger than a bit flip leaves it among trained ones.
 void look_for_outlier(Survey& survey, const Used& used, Findings& out) {
   const double largest = double{used.weight->health.absmax};
-  if (used.weight->stated || used.weight->count() < 32 || largest < 8) return;
+  if (used.weight->stated || !holds_values(used) || used.weight->count() < 32 || largest < 8) return;
   std::vector<float> sample;
   std::int64_t at = -1;
   survey.run().each_block(*used.weight, [&](std::int64_t first, std::span<const float> values) {

@@ -47,16 +47,15 @@ TEST(Overrides, NameRolesLayersAndPorts) {
   EXPECT_THAT((*opened)->dump().notes[0].text, HasSubstr(":13:1: the pattern nothing meets no tensor"));
 }
 
-/// The name of the scale that the store of a cache has, or its value where it has no name.
+/// The name of the scale that the store of a cache has, and its value.
 std::string scale_of(DumpRun& run, const std::string& cache, std::int64_t layer) {
   for (const Step& step : run.steps()) {
     for (const Op& op : run.content(step.id).ops) {
       if (op.kind != OpKind::kv_store || op.layer != layer || run.output(op, cache) == nullptr) continue;
       const Tensor* scale = run.input(op, cache.substr(0, 1) + "_scale");
       if (scale == nullptr) return "none";
-      if (!scale->name.empty()) return scale->name;
       const auto values = run.values(*scale);
-      return values ? fmt::format("{}", values->front()) : "unread";
+      return values ? fmt::format("{} of {}", scale->name, values->front()) : "unread";
     }
   }
   return "no store";
@@ -75,10 +74,10 @@ TEST(Overrides, ScalesAreThoseOfTheStores) {
   const auto opened = dump.open();
   ASSERT_TRUE(opened.has_value()) << opened.error().message;
   DumpRun run((*opened)->dump(), **opened);
-  EXPECT_EQ(scale_of(run, "k_cache", 0), "my_factor");
-  EXPECT_EQ(scale_of(run, "k_cache", 1), "my_factor");
+  EXPECT_EQ(scale_of(run, "k_cache", 0), "my_factor of 0");
+  EXPECT_EQ(scale_of(run, "k_cache", 1), "my_factor of 0");
   EXPECT_EQ(scale_of(run, "v_cache", 0), "none");
-  EXPECT_EQ(scale_of(run, "v_cache", 1), "0.25");
+  EXPECT_THAT(scale_of(run, "v_cache", 1), testing::EndsWith(" of 0.25")) << "a number has no name of its own";
 }
 
 TEST(Overrides, PlacesAreReadFromFolders) {

@@ -242,7 +242,8 @@ TEST(Producers, LlamaCpp) {
 TEST(Producers, Checkpoint) {
   const auto dump = open("checkpoint");
   EXPECT_EQ(dump->dump().producer, "model checkpoint");
-  EXPECT_EQ(find(*dump, "model.layers.0.self_attn.q_proj.weight_scale_inv").at.role, "weight_scale");
+  EXPECT_EQ(find(*dump, "model.layers.0.self_attn.q_proj.weight_scale_inv").at.role, "weight");
+  EXPECT_EQ(find(*dump, "model.layers.0.self_attn.q_proj.weight_scale_inv").at.form, Form::scale);
   EXPECT_TRUE(noted(*dump, "weights of a qwen3 model, quantized by fp8"));
   const auto& notes = dump->dump().notes;
   const auto unscaled = std::find_if(notes.begin(), notes.end(), [](const RunNote& note) {
