@@ -23,8 +23,15 @@ bool speaks_of_tokens(const Tensor& tensor) {
   return tensor.known && tensor.axis != Axis::keys && tensor.axis != Axis::slots && tensor.axis != Axis::none;
 }
 
-/// Worsens the row's cells by what one tensor says of its tokens.
-void add(RunView& run, const Tensor& tensor, const Front& front, FrontRow& row) {
+/// The step that is drawn and the rows of the request in it.
+struct Drawn {
+  StepId step = 0;
+  Span span;
+};
+
+/// Worsens the row's cells by what one tensor says of its tokens. Goes over the tokens that are drawn: how many rows a
+/// tensor has may be a damaged number.
+void add(RunView& run, const Tensor& tensor, const Drawn& drawn, FrontRow& row) {
   const CellHealth all = cell_of(tensor, tensor.health);
   const std::vector<Health>* detail = nullptr;
   if (all > CellHealth::healthy && tensor.tokens > 1) {
@@ -34,18 +41,15 @@ void add(RunView& run, const Tensor& tensor, const Front& front, FrontRow& row) 
       row.detailed = false;
     }
   }
-  for (std::int64_t i = 0; i < tensor.tokens; ++i) {
-    const RowToken token = run.token_of(tensor, i);
-    if (token.span == nullptr || token.span->request != front.request) continue;
-    const std::int64_t column = token.position - front.first_token;
-    if (column < 0 || column >= front.tokens) continue;
-    const CellHealth cell = detail == nullptr ? all : cell_of(tensor, (*detail)[static_cast<std::size_t>(i)]);
-    CellHealth& at = row.cells[static_cast<std::size_t>(column)];
-    at = std::max(at, cell);
+  for (std::size_t column = 0; column < row.cells.size(); ++column) {
+    const auto at = run.row_at(tensor, drawn.span, drawn.span.first_token + static_cast<std::int64_t>(column));
+    if (!at) continue;
+    const CellHealth cell = detail == nullptr ? all : cell_of(tensor, (*detail)[static_cast<std::size_t>(*at)]);
+    row.cells[column] = std::max(row.cells[column], cell);
   }
 }
 
-Result<Front> empty_front(RunView& run, std::int64_t request, std::int64_t step, StepId& found) {
+Result<Front> empty_front(RunView& run, std::int64_t request, std::int64_t step, Drawn& found) {
   const Step* row = run.find_step(request, step);
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   if (row == nullptr) return fail(fmt::format("request {} has no step {}", request, step));
@@ -55,7 +59,7 @@ Result<Front> empty_front(RunView& run, std::int64_t request, std::int64_t step,
     return fail(
         fmt::format("request {} step {} claims {} tokens, more than {}", request, step, span->rows, kMaxTokens));
   }
-  found = row->id;
+  found = {row->id, *span};
   Front front;
   front.request = request;
   front.step = step;
@@ -73,13 +77,13 @@ FrontRow empty_row(const Front& front, std::string label, std::optional<std::int
 }
 
 /// Worsens the row's cells by what an op made; false when that says nothing of tokens.
-bool add(RunView& run, const Op& op, const Front& front, FrontRow& row) {
+bool add(RunView& run, const Op& op, const Drawn& drawn, FrontRow& row) {
   bool any = false;
   for (const TensorId id : op.outputs) {
     const Tensor* tensor = run.tensor(id);
     if (tensor == nullptr || !speaks_of_tokens(*tensor)) continue;
     any = true;
-    add(run, *tensor, front, row);
+    add(run, *tensor, drawn, row);
   }
   return any;
 }
@@ -93,18 +97,18 @@ bool Front::clean() const {
 }
 
 Result<Front> front(RunView& run, std::int64_t request, std::int64_t step) {
-  StepId id = 0;
-  Result<Front> made = empty_front(run, request, step, id);
+  Drawn drawn;
+  Result<Front> made = empty_front(run, request, step, drawn);
   if (!made) return made;
   bool in_layers = false;
-  for (const Op& op : run.content(id).ops) {
+  for (const Op& op : run.content(drawn.step).ops) {
     std::string label = op.layer ? fmt::format("layer {}", *op.layer) : std::string(in_layers ? "head" : "embed");
     if (!made->rows.empty() && made->rows.back().label == label) {
-      add(run, op, *made, made->rows.back());
+      add(run, op, drawn, made->rows.back());
       continue;
     }
     FrontRow next = empty_row(*made, std::move(label), op.layer);
-    if (!add(run, op, *made, next)) continue;
+    if (!add(run, op, drawn, next)) continue;
     in_layers = in_layers || op.layer.has_value();
     made->rows.push_back(std::move(next));
   }
@@ -113,14 +117,14 @@ Result<Front> front(RunView& run, std::int64_t request, std::int64_t step) {
 }
 
 Result<Front> front_of_layer(RunView& run, std::int64_t request, std::int64_t step, std::int64_t layer) {
-  StepId id = 0;
-  Result<Front> made = empty_front(run, request, step, id);
+  Drawn drawn;
+  Result<Front> made = empty_front(run, request, step, drawn);
   if (!made) return made;
-  for (const Op& op : run.content(id).ops) {
+  for (const Op& op : run.content(drawn.step).ops) {
     if (op.layer.value_or(-1) != layer) continue;
     FrontRow next = empty_row(*made, op.name, op.layer);
     next.op = op.id;
-    if (add(run, op, *made, next)) made->rows.push_back(std::move(next));
+    if (add(run, op, drawn, next)) made->rows.push_back(std::move(next));
   }
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   return made;
