@@ -49,10 +49,6 @@ Result<std::shared_ptr<const Story>> RunFacts::story() {
     Result<Diagnosis> diagnosis = diagnose(view(), arithmetic, diagnosis_options());
     if (!diagnosis) return tl::unexpected(diagnosis.error());
     if (stop().stop_requested()) return fail("stopped");
-    if (run().dump() != nullptr) {
-      const std::vector<RunNote>& of_files = run().dump()->dump().notes;
-      diagnosis->notes.insert(diagnosis->notes.begin(), of_files.begin(), of_files.end());
-    }
     story_ = std::make_shared<const Story>(make_story(*diagnosis, &view()));
   }
   return story_;

@@ -110,11 +110,6 @@ Result<Analysis> analyse(OpenRun& run, const DiagnoseOptions& options) {
     if (!digest) return tl::unexpected(digest.error());
     analysis->digest = *digest;
   }
-  if (run.dump() != nullptr) {
-    std::vector<RunNote>& notes = analysis->diagnosis.notes;
-    const std::vector<RunNote>& of_files = run.dump()->dump().notes;
-    notes.insert(notes.begin(), of_files.begin(), of_files.end());
-  }
   return analysis;
 }
 

@@ -60,6 +60,12 @@ const DumpTensor* DumpRun::dumped(TensorId tensor) const {
   return found == sources_.end() ? nullptr : &dump_.tensors[found->second.dumped];
 }
 
+std::vector<RunNote> DumpRun::notes() {
+  std::vector<RunNote> all = dump_.notes;
+  all.insert(all.end(), not_understood_.begin(), not_understood_.end());
+  return all;
+}
+
 RecordingCounts DumpRun::counts() {
   RecordingCounts counts = RunView::counts();
   counts.expected_tensors = static_cast<std::int64_t>(dump_.expected.value_or(0));

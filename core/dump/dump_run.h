@@ -27,8 +27,8 @@ class DumpRun final : public MemoryRun {
   const DumpTensor* dumped(TensorId tensor) const;
   /// The run's tensor of a dumped one, by its index in Dump::tensors; 0 when it was left out.
   TensorId tensor_of(std::size_t dumped) const { return by_dumped_[dumped]; }
-  /// Tensors that were scanned and not understood, each with its reason.
-  std::vector<RunNote> notes() override { return not_understood_; }
+  /// What the dump's files leave open, then tensors that were scanned and not understood, each with its reason.
+  std::vector<RunNote> notes() override;
   RecordingCounts counts() override;
   Layout layout_of(TensorId tensor) const;
   std::optional<ElementBytes> stored(const Tensor& tensor) override;

@@ -92,7 +92,6 @@ class Attacher {
   }
 
   void add_notes() {
-    for (const RunNote& note : run_.dump().notes) writer_.add(note);
     for (RunNote& note : run_.notes()) writer_.add(std::move(note));
   }
 

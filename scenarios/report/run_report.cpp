@@ -165,7 +165,8 @@ std::string run_text(const scenarios::Analysis& analysis, const RunContext& cont
   const auto answered = [](const scenarios::RequestOutcome& request) {
     return !request.row.name.empty() || request.prompt_tokens > 0 || !request.row.output_tokens.empty();
   };
-  if (std::any_of(analysis.requests.begin(), analysis.requests.end(), answered))
+  // What was asked and answered is in no dump.
+  if (!analysis.dumped() && std::any_of(analysis.requests.begin(), analysis.requests.end(), answered))
     text += fmt::format("\n{}\n{}", paint(terminal, Ink::bold, "Requests"), requests_text(analysis.requests, terminal));
   if (analysis.front) {
     const Front& front = *analysis.front;

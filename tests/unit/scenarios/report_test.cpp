@@ -137,6 +137,15 @@ TEST(Report, RunInAscii) {
   for (const char c : text) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << static_cast<int>(c);
 }
 
+/// A dump's requests are sequences that nobody asked or answered anything in.
+TEST(Report, OfADumpNoRequestsAreTold) {
+  scenarios::Analysis analysis = small_analysis();
+  const Terminal terminal{.width = 100, .utf8 = true, .color = false};
+  EXPECT_NE(run_text(analysis, small_context(), terminal).find("\nRequests\n"), std::string::npos);
+  analysis.info.device = kDumpDevice;
+  EXPECT_EQ(run_text(analysis, small_context(), terminal).find("\nRequests\n"), std::string::npos);
+}
+
 TEST(Report, RunInColourHasTheSameLetters) {
   std::string text = run_text(small_analysis(), small_context(), {.width = 100, .utf8 = true, .color = true});
   ASSERT_NE(text.find('\x1b'), std::string::npos);
