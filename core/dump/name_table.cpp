@@ -31,6 +31,10 @@ constexpr std::array kLayerModules = {
     ModulePattern{"q_norm q_layernorm attn_q_norm", "q_norm", layer_norm, 220, "q", "norm_out"},
     ModulePattern{"k_norm k_layernorm attn_k_norm", "k_norm", layer_norm, 222, "k", "norm_out"},
     ModulePattern{"rotary_emb rope rotary rotary_pos_emb rotary_fn", "rope", rope, 230, "x", "rope"},
+    // A gated recurrence in the place of attention.
+    ModulePattern{"recurrent_in", "recurrent_in", gemm, 202, "x", "out"},
+    ModulePattern{"recurrent rg_lru", "recurrent", recurrent_scan, 311, "x", "out"},
+    ModulePattern{"recurrent_out", "recurrent_out", gemm, 420, "x", "out"},
     ModulePattern{"linear_attn.conv1d mixer.conv1d conv1d", "gdn_conv", dumped, 240, "qkv", "gdn_conv"},
     ModulePattern{"softmax attn_softmax attn.softmax kq_soft_max soft_max", "softmax", softmax, 360, "scores", "probs"},
     ModulePattern{"self_attn.attn attn.attn core_attn core_attention inner_attn sdpa attn_fn attention_interface "

@@ -16,6 +16,8 @@ TensorId PassBuilder::attention(TensorId x) {
                 "k_cache", "v_cache", "kv_cache", "scores",   "probs",    "softmax",  "attention", "attn_out",
                 "q_rot",   "k_rot",   "k_read",   "v_read",   "q_a_proj", "kv_a_proj"});
   x = input_of("self_attn", x);
+  const auto dumped_here = [this](std::string_view op) { return !find(op, Port::output).empty(); };
+  if (dumped_here("recurrent_in") || dumped_here("recurrent") || dumped_here("recurrent_out")) return recurrence(x);
   if (!inside) return emit("self_attn", OpKind::block, {{"x", x, {}}}, {"out", outs});
   auto [q, k, v] = projections(x);
   if (seen("q_norm")) q = norm("q_norm", q);
@@ -32,6 +34,14 @@ TensorId PassBuilder::attention(TensorId x) {
     return emit("self_attn", OpKind::block, {{"x", out, {}}}, {"out", outs});
   }
   return whole("self_attn", out);
+}
+
+/// A layer of another kind among those of attention: its state takes in one token after the other.
+TensorId PassBuilder::recurrence(TensorId x) {
+  const TensorId in = linear("recurrent_in", x, "out");
+  const TensorId scanned = emit("recurrent", OpKind::recurrent_scan, {{"x", input_of("recurrent", in), {}}},
+                                {"out", find("recurrent", Port::output)});
+  return whole("self_attn", linear("recurrent_out", scanned, "out"));
 }
 
 std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {

@@ -103,6 +103,7 @@ class PassBuilder {
   TensorId norm(std::string_view op, TensorId x);
   TensorId linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more = {});
   TensorId attention(TensorId x);
+  TensorId recurrence(TensorId x);
   std::tuple<TensorId, TensorId, TensorId> projections(TensorId x);
   TensorId part_of(TensorId fused, std::string_view op, std::string_view role, std::int64_t first,
                    std::int64_t channels);

@@ -171,10 +171,8 @@ INSTANTIATE_TEST_SUITE_P(Plans, ExportedNames,
                          testing::Values(Knobs{}, Knobs{{"model.qk_norm", "true"}}, Knobs{{"model.inner_norm", "true"}},
                                          Knobs{{"model.norm_placement", "sandwich"}}, Knobs{{"model.mlp", "gelu"}},
                                          Knobs{{"model.experts", "4"}, {"model.experts_per_token", "2"}},
-                                         Knobs{{"activation.blocks", "mxfp8"}}));
-
-/// The grammar of names has no recurrence yet.
-INSTANTIATE_TEST_SUITE_P(DISABLED_Recurrence, ExportedNames, testing::Values(Knobs{{"model.recurrent_layers", "0"}}));
+                                         Knobs{{"activation.blocks", "mxfp8"}},
+                                         Knobs{{"model.recurrent_layers", "0"}}));
 
 }  // namespace
 }  // namespace nanscope::scenarios

@@ -132,6 +132,38 @@ TEST(DumpRun, NamesThatNobodyKnowsAreTold) {
   EXPECT_TRUE(told);
 }
 
+TEST(DumpRun, NotesOfItsFilesAreTold) {
+  MemoryDump elements;
+  Dump dump;
+  dump.notes = {{"a.h5", "is of no kind that nanscope reads"}};
+  const auto notes = DumpRun(dump, elements).notes();
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes.front().tensor, "a.h5");
+}
+
+/// Between layers of attention, which have projections that this one does not.
+TEST(DumpRun, ARecurrenceStandsWhereAttentionDoes) {
+  MemoryDump dump;
+  for (const std::string layer : {"layers.0.", "layers.2."}) {
+    for (const char* module : {"input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp"})
+      dump.add(layer + module + ".output", "f32", {3, 8});
+  }
+  for (const char* module : {"input_layernorm", "recurrent_in", "recurrent", "recurrent_out", "mlp"})
+    dump.add(std::string("layers.1.") + module + ".output", "f32", {3, 8});
+  const auto run = dump.run();
+  EXPECT_EQ(kind(*run, "layers.1.recurrent.output"), OpKind::recurrent_scan);
+  EXPECT_EQ(kind(*run, "layers.1.recurrent_out.output"), OpKind::gemm);
+  using ::testing::ElementsAre;
+  EXPECT_THAT(inputs(*run, "layers.1.recurrent_in.output"), ElementsAre("x=layers.1.input_layernorm.output"));
+  EXPECT_THAT(inputs(*run, "layers.1.recurrent.output"), ElementsAre("x=layers.1.recurrent_in.output"));
+  EXPECT_THAT(inputs(*run, "layers.1.recurrent_out.output"), ElementsAre("x=layers.1.recurrent.output"));
+  const Tensor* out = find_tensor(*run, "layers.1.recurrent_out.output");
+  const Op* sum = run->find_op(out->step, 1, "attn_residual");
+  ASSERT_NE(sum, nullptr);
+  EXPECT_EQ(sum->input("b"), out->id);
+  EXPECT_EQ(run->find_op(out->step, 1, "attention"), nullptr);
+}
+
 /// A generator's state is bytes, one row of them, next to every pass.
 TEST(DumpRun, BytesOfAGeneratorAreNoTokens) {
   MemoryDump dump = llama();
