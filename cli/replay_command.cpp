@@ -9,6 +9,8 @@
 #include "cli/progress.h"
 #include "core/place.h"
 #include "core/recording/reader.h"
+#include "core/run/find_place.h"
+#include "core/run/recording_view.h"
 #include "scenarios/analysis.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
@@ -55,27 +57,30 @@ int verify(scenarios::Workbench& bench, const Recording& recording, const Replay
 }
 
 /// The element that a place names, or the first bad one of its tensor, or its first.
-std::int64_t element_of(const ResolvedPlace& place) {
-  if (const auto element = place.element()) return *element;
-  if (place.row) return *place.row * place.tensor.channels;
-  return std::max<std::int64_t>(0, place.tensor.health.first_bad);
+std::int64_t element_of(const FoundPlace& place) {
+  if (place.row) return *place.row * place.tensor->channels + place.channel.value_or(0);
+  return std::max<std::int64_t>(0, place.tensor->health.first_bad);
 }
 
 int show_place(scenarios::Workbench& bench, const Recording& recording, const ReplayOptions& options) {
-  const auto place = resolve(recording, options.at);
-  if (!place) return complain(place.error().message);
-  if (place->tensor.tokens == 0 || place->tensor.channels == 0) return complain(options.at + ": the tensor is empty");
   scenarios::ReplayTensors tensors(bench, recording);
-  const auto data = tensors.fetch(place->tensor.id);
+  RecordingRun rows(recording);
+  RecordingView run(rows, tensors);
+  const auto place = find_place(run, options.at);
+  if (!place) return complain(options.file + ": " + place.error().message);
+  const auto tensor = recording.tensor(place->tensor->id);
+  if (!tensor) return complain(tensor.error().message);
+  if (tensor->tokens == 0 || tensor->channels == 0) return complain(options.at + ": the tensor is empty");
+  const auto data = tensors.fetch(tensor->id);
   if (!data) return complain(data.error().message);
   const std::int64_t element = element_of(*place);
-  const auto full = place_of(recording, place->tensor, element);
+  const auto full = place_of(recording, *tensor, element);
   if (!full) return complain(full.error().message);
-  const std::int64_t row = element / place->tensor.channels;
-  const std::int64_t channel = element % place->tensor.channels;
+  const std::int64_t row = element / tensor->channels;
+  const std::int64_t channel = element % tensor->channels;
   print(options.format == "json"
-            ? report::dump_json(report::neighbourhood_json(place->tensor, *data, row, channel, to_string(*full)))
-            : report::neighbourhood_text(place->tensor, *data, row, channel, to_string(*full), output_terminal()));
+            ? report::dump_json(report::neighbourhood_json(*tensor, *data, row, channel, to_string(*full)))
+            : report::neighbourhood_text(*tensor, *data, row, channel, to_string(*full), output_terminal()));
   return kClean;
 }
 

@@ -133,4 +133,20 @@ std::string to_string(const Place& place) {
   return out;
 }
 
+Result<Place> place_of(const Recording& recording, const TensorRow& tensor, std::optional<std::int64_t> element) {
+  auto op = recording.op(tensor.op);
+  if (!op) return tl::unexpected(std::move(op.error()));
+  auto step = recording.step(op->step);
+  if (!step) return tl::unexpected(std::move(step.error()));
+  Place place{step->request, step->index, op->layer, op->name, tensor.role, {}, {}};
+  if (element) {
+    if (*element < 0 || tensor.channels <= 0 || *element / tensor.channels >= tensor.tokens) {
+      return fail(fmt::format("element {} is outside tensor {}", *element, tensor.id));
+    }
+    place.token = tensor.first_token + *element / tensor.channels;
+    place.channel = *element % tensor.channels;
+  }
+  return place;
+}
+
 }  // namespace nanscope

@@ -30,31 +30,8 @@ struct Place {
 
 /// Errors name the offset and what was expected there.
 Result<Place> parse_place(std::string_view text);
-/// parse_place(to_string(place)) gives the place back.
+/// parse_place(to_string(place)) gives the place back. core/run/find_place.h finds what it names.
 std::string to_string(const Place& place);
-
-/// A place found in a recording.
-struct ResolvedPlace {
-  StepRow step;
-  OpRow op;
-  TensorRow tensor;
-  std::optional<std::int64_t> row;  ///< of the tensor's matrix
-  std::optional<std::int64_t> channel;
-
-  /// Row-major index of the element, when the place names one.
-  std::optional<std::int64_t> element() const {
-    if (!row || !channel) return std::nullopt;
-    return *row * tensor.channels + *channel;
-  }
-};
-
-/// Finds the tensor (and element) that a place names. A token that is no position of the tensor is
-/// taken as a row of it when it is one (`logits[0,0]` where only the last token has logits).
-/// Errors: nothing has that name (near names are listed), several tensors match (they are listed),
-/// the element is outside the tensor.
-Result<ResolvedPlace> resolve(const Recording& recording, const Place& place);
-/// Parses and resolves.
-Result<ResolvedPlace> resolve(const Recording& recording, std::string_view place);
 
 /// The full place of a tensor, or of its element at row-major index `element`.
 Result<Place> place_of(const Recording& recording, const TensorRow& tensor, std::optional<std::int64_t> element = {});

@@ -9,9 +9,7 @@
 #include <utility>
 
 #include "core/numbers/codec.h"
-#include "core/place.h"
 #include "core/recording/names.h"
-#include "core/run/recording_view.h"
 #include "instrument/diagnosis/provenance/cache.h"
 #include "instrument/diagnosis/provenance/rule.h"
 #include "instrument/diagnosis/stale_bits.h"
@@ -383,21 +381,6 @@ Result<WhyPath> why(RunView& run, const Element& element) {
   WhyPath path = walk(facts, element);
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   return path;
-}
-
-Result<WhyPath> why(const Recording& recording, TensorSource& tensors, std::string_view place) {
-  const Result<ResolvedPlace> resolved = resolve(recording, place);
-  if (!resolved) return tl::unexpected(resolved.error());
-  const TensorRow& row = resolved->tensor;
-  RecordingRun rows(recording);
-  RecordingView run(rows, tensors);
-  Element element{row.id, resolved->row.value_or(0), resolved->channel.value_or(0)};
-  const Tensor* tensor = run.tensor(row.id);
-  if (!resolved->channel && row.health.bad() > 0 && tensor != nullptr) {
-    Facts facts(run);
-    element = first_bad_element(facts, *tensor, element.row);
-  }
-  return why(run, element);
 }
 
 }  // namespace nanscope

@@ -56,8 +56,6 @@ struct WhyPath {
 /// past it to the setting that made healthy inputs dangerous. A healthy element is followed along
 /// the input that weighs most. Errors: no such tensor, element outside it, rows cannot be read.
 Result<WhyPath> why(RunView& run, const Element& element);
-/// `place` as in core/place.h. Without an element, the tensor's first bad one is taken, else [0,0].
-Result<WhyPath> why(const Recording& recording, TensorSource& tensors, std::string_view place);
 /// The same on facts that are already there. The element must lie inside a tensor of the run.
 WhyPath walk(Facts& facts, const Element& element);
 

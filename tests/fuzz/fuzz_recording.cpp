@@ -13,6 +13,7 @@
 #include "core/place.h"
 #include "core/recording/reader.h"
 #include "core/recording/writer.h"
+#include "core/run/find_place.h"
 #include "core/run/recording_view.h"
 #include "tests/fuzz/allocation_limit.h"
 
@@ -159,7 +160,10 @@ void read_everything(const fs::path& path) {
     std::ignore = place_of(*recording, tensor, tensor.health.first_bad);
     return true;
   });
-  std::ignore = resolve(*recording, "0/1/2/norm.out[1,2]");
+  RecordingRun rows(*recording);
+  StoredTensors elements(*recording);
+  RecordingView run(rows, elements);
+  std::ignore = find_place(run, "0/1/2/norm.out[1,2]");
   std::ignore = recording->check();
 }
 

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "core/place.h"
+#include "core/run/find_place.h"
+#include "core/run/recording_view.h"
 #include "scenarios/counterfactuals.h"
 #include "scenarios/record.h"
 #include "scenarios/runner.h"
@@ -21,6 +23,15 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+
+Result<TensorRow> find(const Recording& recording, const std::string& place) {
+  RecordingRun rows(recording);
+  StoredTensors tensors(recording);
+  RecordingView run(rows, tensors);
+  const Result<FoundPlace> found = find_place(run, place);
+  if (!found) return tl::unexpected(found.error());
+  return recording.tensor(found->tensor->id);
+}
 
 /// A scenario of the library, recorded once for all tests of this file.
 class Replay : public testing::Test {
@@ -102,22 +113,22 @@ TEST_F(Replay, ReportsAWeightThatDiffers) {
 
 TEST_F(Replay, RemakesTensorsAndRefusesThoseThatAreNotTheRecordedOnes) {
   const Recording recording = Recording::open(path_).value();
-  const auto logits = resolve(recording, "0/0/-/lm_head.logits");
+  const auto logits = find(recording, "0/0/-/lm_head.logits");
   ASSERT_TRUE(logits.has_value()) << logits.error().message;
   ReplayTensors tensors(*bench_, recording);
-  const auto data = tensors.fetch(logits->tensor.id);
+  const auto data = tensors.fetch(logits->id);
   ASSERT_TRUE(data.has_value()) << data.error().message;
-  EXPECT_EQ(data->tokens, logits->tensor.tokens);
+  EXPECT_EQ(data->tokens, logits->tokens);
   EXPECT_NE(data->value(0, 0), data->value(0, 0)) << "the poisoned request's logits are NaN";
-  const auto norm = resolve(recording, "0/0/0/attn_norm.out");
+  const auto norm = find(recording, "0/0/0/attn_norm.out");
   ASSERT_TRUE(norm.has_value());
-  ASSERT_TRUE(tensors.fetch(norm->tensor.id).has_value());
+  ASSERT_TRUE(tensors.fetch(norm->id).has_value());
   EXPECT_EQ(tensors.replays(), 1) << "one replay serves a whole step";
 
-  const fs::path copy = tampered("UPDATE tensors SET hash = hash + 1 WHERE id = " + std::to_string(norm->tensor.id));
+  const fs::path copy = tampered("UPDATE tensors SET hash = hash + 1 WHERE id = " + std::to_string(norm->id));
   const Recording changed = Recording::open(copy).value();
   ReplayTensors wrong(*bench_, changed);
-  const auto refused = wrong.fetch(norm->tensor.id);
+  const auto refused = wrong.fetch(norm->id);
   ASSERT_FALSE(refused.has_value());
   EXPECT_THAT(refused.error().message, HasSubstr("the recording has"));
   fs::remove(copy);
@@ -125,17 +136,16 @@ TEST_F(Replay, RemakesTensorsAndRefusesThoseThatAreNotTheRecordedOnes) {
 
 TEST_F(Replay, StopsWhileItRemakesATensor) {
   const Recording recording = Recording::open(path_).value();
-  const auto logits = resolve(recording, "0/0/-/lm_head.logits");
+  const auto logits = find(recording, "0/0/-/lm_head.logits");
   ASSERT_TRUE(logits.has_value()) << logits.error().message;
   std::stop_source source;
   ReplayTensors tensors(*bench_, recording, ReplayTensors::kBudget, source.get_token());
-  ASSERT_TRUE(tensors.fetch(logits->tensor.id).has_value());
+  ASSERT_TRUE(tensors.fetch(logits->id).has_value());
   source.request_stop();
-  const auto first = resolve(recording, "0/0/-/embed");
+  const auto first = find(recording, "0/0/-/embed");
   ASSERT_TRUE(first.has_value()) << first.error().message;
-  EXPECT_FALSE(ReplayTensors(*bench_, recording, ReplayTensors::kBudget, source.get_token())
-                   .fetch(first->tensor.id)
-                   .has_value());
+  EXPECT_FALSE(
+      ReplayTensors(*bench_, recording, ReplayTensors::kBudget, source.get_token()).fetch(first->id).has_value());
 }
 
 TEST_F(Replay, ARecordingWithoutAConfigurationIsRefused) {

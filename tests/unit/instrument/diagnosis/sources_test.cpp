@@ -3,10 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/recording/writer.h"
+#include "core/run/find_place.h"
 #include "core/run/recording_view.h"
 #include "core/run/run_data.h"
 #include "core/run/tensor_source.h"
 #include "instrument/diagnosis/evidence.h"
+#include "instrument/diagnosis/facts.h"
 #include "instrument/diagnosis/why.h"
 #include "tests/unit/instrument/diagnosis/found.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
@@ -133,18 +135,26 @@ TEST(RecordingRun, AWalkByPlaceEndsAtTheScale) {
   SmallCascade made;
   const Recording recording = recorded(made, true);
   StoredTensors tensors(recording);
-  const Result<WhyPath> path = why(recording, tensors, "3/0/0/logits[0,0]");
+  RecordingRun rows(recording);
+  RecordingView run(rows, tensors);
+  const Result<FoundPlace> logits = find_place(run, "3/0/0/logits[0,0]");
+  ASSERT_TRUE(logits.has_value()) << logits.error().message;
+  const Result<WhyPath> path = why(run, Element{logits->tensor->id, *logits->row, *logits->channel});
   ASSERT_TRUE(path.has_value()) << path.error().message;
   EXPECT_EQ(path->hops.size(), 20U);
   EXPECT_EQ(path->hops.back().kind, HopKind::scale);
-  EXPECT_FALSE(why(recording, tensors, "3/0/0/nothing[0,0]").has_value());
 }
 
 TEST(RecordingRun, APlaceWithoutAnElementMeansTheFirstBadOne) {
   SmallCascade made;
   const Recording recording = recorded(made, true);
   StoredTensors tensors(recording);
-  const Result<WhyPath> path = why(recording, tensors, "1/0/1/kv_read.k_read");
+  RecordingRun rows(recording);
+  RecordingView run(rows, tensors);
+  const Result<FoundPlace> read = find_place(run, "1/0/1/kv_read.k_read");
+  ASSERT_TRUE(read.has_value()) << read.error().message;
+  Facts facts(run);
+  const Result<WhyPath> path = why(run, first_bad_element(facts, *read->tensor));
   ASSERT_TRUE(path.has_value()) << path.error().message;
   EXPECT_EQ(place_text(path->hops.front().where), "1/0/1/kv_read.k_read[0,0]");
 }
