@@ -24,8 +24,9 @@ void add_requests(std::vector<PaletteItem>& items, const RunMap& map) {
     if (request.steps.empty()) continue;
     const MapStep& step = map.steps[request.steps.front()];
     if (step.first_op >= map.ops.size()) continue;
-    items.push_back({fmt::format("Request {} {}", request.row.id, request.row.name), "", "",
-                     Selection{map.place_of_op(step.first_op, step), {}}});
+    items.push_back({request.row.name.empty() ? fmt::format("Request {}", request.row.id)
+                                              : fmt::format("Request {} {}", request.row.id, request.row.name),
+                     "", "", Selection{map.place_of_op(step.first_op, step), {}}});
   }
 }
 

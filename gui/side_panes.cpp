@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "core/counted.h"
 #include "gui/bars.h"
+#include "gui/prepare/requests_told.h"
 
 namespace nanscope::gui {
 namespace {
@@ -36,7 +38,7 @@ class RequestCard {
     const std::string chip = request.worst >= kClipped ? std::string(cell_name(request.worst)) : "ok";
     const float chip_width = text_size(look_.fonts.small, chip).x + look_.px(12);
     label(look_.fonts.text, {line.x, line.y, line.width - chip_width - look_.px(8), line.height}, theme.text,
-          fmt::format("{}  {}", request.row.id, printable(request.row.name)));
+          printable(request_title(request.row)));
     draw_chip(request.worst, chip, {line.right() - chip_width, line.y, chip_width, line.height});
     line.y += look_.px(20);
     label(look_.fonts.small, {line.x, line.y, line.width, look_.px(16)}, theme.muted, facts(map, request));
@@ -54,10 +56,11 @@ class RequestCard {
   }
 
  private:
-  /// A dump tells neither prompts nor answers.
+  /// A dump may tell neither prompts nor answers.
   static bool is_told(const MapRequest& request) { return !request.row.prompt_tokens.empty(); }
 
   static std::string no_answer(const MapRequest& request) {
+    if (!request.row.output_tokens.empty()) return fmt::format("{}", fmt::join(request.row.output_tokens, " "));
     return is_told(request) ? "no answer" : counted(request.steps.size(), "step");
   }
 

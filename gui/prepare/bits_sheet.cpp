@@ -170,7 +170,8 @@ class SheetMaker {
       stage.next = fmt::format("\u00D7 scale {} = {}", number(double{*scale}), number(double{stored.value() * *scale}));
     }
     measure(stored, rounding);
-    if (rounding && before && read) tell_loss(*before, *read);
+    if (!rounding || !before) return;
+    tell_loss(*before, read ? double{read->value()} : double{stored.value()} * double{*scale});
   }
 
   /// How kernels store: one division in f32, one rounding. Nothing when the code is not what that
@@ -197,9 +198,12 @@ class SheetMaker {
   std::optional<Spot> read_back(const Spot& stored) {
     const Subject& subject = stored.subject;
     if (subject.op.kind == OpKind::kv_store) {
-      const Op* op = run_.find_op(subject.step.id, subject.op.layer, "kv_read");
-      const Tensor* read = op != nullptr ? run_.output(*op, subject.tensor.role.substr(0, 1) + "_read") : nullptr;
-      return read != nullptr && read->known ? spot_at(stored, *read) : std::nullopt;
+      for (const Op& op : run_.content(subject.step.id).ops) {
+        if (op.kind != OpKind::kv_read || op.layer != subject.op.layer) continue;
+        const Tensor* read = run_.output(op, subject.tensor.role.substr(0, 1) + "_read");
+        if (read != nullptr && read->known) return spot_at(stored, *read);
+      }
+      return std::nullopt;
     }
     for (const Op* reader : run_.readers(subject.tensor)) {
       const Tensor* read = reader->kind == OpKind::dequantise ? run_.result(*reader) : nullptr;
@@ -255,9 +259,9 @@ class SheetMaker {
                                       spot.subject.tensor.health.clipped > 0 || (rounding && rounding->clipped));
   }
 
-  void tell_loss(const Spot& before, const Spot& read) {
+  /// `to`: what is read for the value, or would be.
+  void tell_loss(const Spot& before, double to) {
     const double from = static_cast<double>(before.value());
-    const double to = static_cast<double>(read.value());
     if (!std::isfinite(from) || !std::isfinite(to) || from == to) return;
     const double loss = std::abs(to - from);
     sheet_.lost = fmt::format("{} became {}: {} lost", number(from), number(to), number(loss));

@@ -32,10 +32,12 @@ std::string requests_text(const std::vector<std::int64_t>& requests) {
 
 class KvMapMaker {
  public:
-  KvMapMaker(Facts& facts, const Step& step, const std::stop_token& stop) : facts_(facts), step_(step), stop_(stop) {}
+  KvMapMaker(Facts& facts, const Step& step, const std::stop_token& stop, const ClippedRows* clipped)
+      : facts_(facts), step_(step), stop_(stop), clipped_(clipped) {}
 
   Result<KvMap> make() {
     map_.when = request_text(step_);
+    find_going_on();
     if (Status status = find_blocks(); !status) return tl::unexpected(status.error());
     for (KvBlock& block : map_.blocks) {
       if (stop_.stop_requested()) return fail("stopped");
@@ -79,6 +81,17 @@ class KvMapMaker {
     return row.step < step_.id || (row.step == step_.id && !(row.action == KvAction::freed && own));
   }
 
+  bool dumped() const { return facts_.run.info().device == kDumpDevice; }
+
+  /// A dump does not say when blocks were given back: a request has none behind the last step that was dumped of it.
+  bool is_over(std::int64_t request) const { return dumped() && !going_on_.contains(request); }
+  void find_going_on() {
+    for (const Step& step : facts_.run.steps()) {
+      if (step.id < step_.id) continue;
+      for (const Span& span : step.spans) going_on_.insert(span.request);
+    }
+  }
+
   void hold(KvBlock& block) const {
     std::vector<std::int64_t>& holders = block.holders;
     std::optional<std::int64_t> last;
@@ -93,8 +106,11 @@ class KvMapMaker {
       if (row->action == KvAction::freed) std::erase(holders, row->request);
       last = row->request;
     }
+    std::erase_if(holders, [this](std::int64_t holder) { return is_over(holder); });
     if (!last) {
       block.words = "not used yet";
+    } else if (holders.empty() && dumped()) {
+      block.words = fmt::format("last held by {}, as far as was dumped", requests_text({*last}));
     } else if (holders.empty()) {
       block.words = fmt::format("free, last held by {}", requests_text({*last}));
     } else {
@@ -116,7 +132,7 @@ class KvMapMaker {
     const Slot at{block.id, static_cast<std::int64_t>(index)};
     const KvRow* write = facts_.cache.slots().last_writer(at, -1, step_.id, true);
     if (write == nullptr) {
-      slot.words.emplace_back("never written");
+      slot.words.emplace_back(dumped() ? "never written, as far as was dumped" : "never written");
       look_at_pools(slot, at, false);
       return;
     }
@@ -141,10 +157,11 @@ class KvMapMaker {
       slot.words.push_back(fmt::format("shared with request {}, whose prompt begins alike", share->request));
     }
     if (slot.state == SlotState::stale) {
+      const std::string now = block.holders.empty() ? "" : ", and is " + block.words;
       slot.words.push_back(
-          block.holders.empty()
-              ? "left behind: its block was given back and not scrubbed"
-              : fmt::format("left behind: its block was given back, not scrubbed, and is {}", block.words));
+          dumped() ? fmt::format("left behind: its block was of request {}, of which no later step was dumped{}",
+                                 slot.request, now)
+                   : fmt::format("left behind: its block was given back, not scrubbed{}", now));
     }
   }
 
@@ -172,7 +189,15 @@ class KvMapMaker {
       if (op.kind != OpKind::kv_store || (write.layer >= 0 && op.layer != write.layer)) continue;
       for (const char* target : {"k", "v"}) {
         const auto row = facts_.cache.stored_row(write, {write.block, write.slot_begin}, op.layer, target);
-        if (row) at->second.push_back({&op, row->codes, row->row});
+        if (row) {
+          at->second.push_back({&op, row->codes, row->row});
+          continue;
+        }
+        const Tensor* pool = facts_.run.output(op, std::string(target) + "_cache");
+        const Step* step = facts_.run.step(write.step);
+        const std::int64_t block = step != nullptr ? facts_.cache.block_size(*step, op.layer) : 0;
+        if (pool == nullptr || !pool->known || pool->axis != Axis::slots || block <= write.slot_begin) continue;
+        at->second.push_back({&op, pool, write.block * block + write.slot_begin});
       }
     }
     return at->second;
@@ -187,7 +212,8 @@ class KvMapMaker {
       if (health >= kClipped) bad.push_back(bad_text(health, *stored.op, *stored.codes));
       if (slot.target && health <= slot.health) continue;
       slot.health = std::max(slot.health, health);
-      slot.target = place_of(write, *stored.op, *stored.codes, slot.token);
+      const bool pool = stored.codes->axis == Axis::slots;
+      slot.target = place_of(write, *stored.op, *stored.codes, pool ? stored.row + at - write.slot_begin : slot.token);
     }
     if (!bad.empty()) slot.words.push_back(fmt::format("{}", fmt::join(bad, ", ")));
   }
@@ -200,7 +226,14 @@ class KvMapMaker {
     if (row < 0 || row >= codes.tokens || !codes.known) return kAbsent;
     const std::vector<Health>& rows = facts_.run.rows(codes);
     const bool detailed = static_cast<std::size_t>(row) < rows.size();
-    return cell_of(detailed ? rows[static_cast<std::size_t>(row)] : codes.health, 0);
+    const Cell cell = cell_of(detailed ? rows[static_cast<std::size_t>(row)] : codes.health, 0);
+    return is_clipped(codes.id, row) ? std::max(cell, kClipped) : cell;
+  }
+
+  bool is_clipped(TensorId codes, std::int64_t row) const {
+    if (clipped_ == nullptr) return false;
+    const auto rows = clipped_->find(codes);
+    return rows != clipped_->end() && std::binary_search(rows->second.begin(), rows->second.end(), row);
   }
 
   Selection place_of(const KvRow& write, const Op& op, const Tensor& codes, std::int64_t token) {
@@ -283,11 +316,40 @@ class KvMapMaker {
     if (gathered) return;
     // What attention gathered is not there: it reads what the block tables give it.
     for (const Span& span : step_.spans) {
-      const std::int64_t keys = std::min<std::int64_t>(span.context, kMostSlots);
+      const std::int64_t keys = std::min<std::int64_t>(std::max(span.context, keys_gone_over()), kMostSlots);
       for (std::int64_t position = 0; position < keys; ++position) {
-        if (KvSlot* slot = slot_at(span, position)) note_read(*slot, span, position);
+        KvSlot* slot = slot_at(span, position);
+        if (slot == nullptr) continue;
+        if (slot->state == SlotState::never_written && dumped()) take_unknown(*slot, span, position);
+        note_read(*slot, span, position);
       }
     }
+  }
+
+  /// Keys that attention goes over for the one sequence of a step: beyond its context, those of its last block.
+  std::int64_t keys_gone_over() {
+    std::int64_t most = 0;
+    if (step_.spans.size() != 1) return most;
+    for (const Op& op : facts_.run.content(step_.id).ops) {
+      if (op.kind != OpKind::attention_scores && op.kind != OpKind::softmax) continue;
+      const Tensor* scores = facts_.run.result(op);
+      if (scores != nullptr && scores->known && scores->heads > 0) most = std::max(most, keys_of(*scores));
+    }
+    return most;
+  }
+
+  /// What is read although no write of it was dumped: a prefix that both have, or what somebody left behind.
+  void take_unknown(KvSlot& slot, const Span& span, std::int64_t position) {
+    const std::optional<Slot>& at = places_.at({span.request, position});
+    slot.words.resize(1);
+    look_at_pools(slot, *at, true);
+    const bool prefix = position < span.context;
+    if (!prefix && slot.health < kInf) return;
+    slot.unknown = true;
+    slot.state = prefix ? SlotState::shared : SlotState::stale;
+    slot.request = span.request;
+    slot.token = position;
+    slot.words.front() = "who wrote it was not dumped";
   }
 
   KvSlot* slot_at(const Span& span, std::int64_t position) {
@@ -354,18 +416,20 @@ class KvMapMaker {
   Facts& facts_;
   Step step_;
   const std::stop_token& stop_;
+  const ClippedRows* clipped_;
   KvMap map_;
   std::unordered_map<std::int64_t, std::vector<const KvRow*>> rows_;
   std::unordered_map<std::int64_t, std::size_t> index_;
   std::unordered_map<const KvRow*, std::vector<Stored>> stored_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::optional<Slot>> places_;  ///< by request and position
   std::optional<std::vector<Pool>> pools_;
+  std::set<std::int64_t> going_on_;  ///< requests that have a step from this one on
 };
 
 }  // namespace
 
-Result<KvMap> make_kv_map(Facts& facts, const Step& step, const std::stop_token& stop) {
-  return KvMapMaker(facts, step, stop).make();
+Result<KvMap> make_kv_map(Facts& facts, const Step& step, const std::stop_token& stop, const ClippedRows* clipped) {
+  return KvMapMaker(facts, step, stop, clipped).make();
 }
 
 }  // namespace nanscope::gui

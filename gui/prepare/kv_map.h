@@ -7,6 +7,7 @@
 
 #include "core/result.h"
 #include "gui/cell.h"
+#include "gui/prepare/run_map.h"
 #include "gui/selection.h"
 #include "instrument/diagnosis/facts.h"
 
@@ -25,6 +26,7 @@ enum class SlotState : std::uint8_t {
 struct KvSlot {
   SlotState state = SlotState::never_written;
   bool foreign = false;             ///< the bytes are no keys and values: a recurrent layer's state
+  bool unknown = false;             ///< who wrote it was not dumped
   bool read = false;                ///< the step reads it
   Cell health = kAbsent;            ///< the worst of what was stored, over layers, k and v
   std::int64_t request = 0;         ///< who wrote it
@@ -50,7 +52,9 @@ struct KvMap {
   std::size_t stale = 0;  ///< slots that hold what a request left behind
 };
 
-/// Errors: rows cannot be read, more slots than any screen shows, stopped.
-Result<KvMap> make_kv_map(Facts& facts, const Step& step, const std::stop_token& stop = {});
+/// `clipped`: rows of codes that hold clipped values, where no recording counted them. Errors: rows cannot be read,
+/// more slots than any screen shows, stopped.
+Result<KvMap> make_kv_map(Facts& facts, const Step& step, const std::stop_token& stop = {},
+                          const ClippedRows* clipped = nullptr);
 
 }  // namespace nanscope::gui

@@ -11,6 +11,7 @@
 #include "core/counted.h"
 #include "core/numbers/format.h"
 #include "core/run/scales.h"
+#include "gui/prepare/requests_told.h"
 #include "gui/prepare/subject.h"
 #include "instrument/diagnosis/casts.h"
 #include "instrument/recompute/arithmetic.h"
@@ -84,7 +85,8 @@ class LedgerMaker {
     ledger_.quantized = std::any_of(entries.begin(), entries.end(),
                                     [](const LedgerEntry& entry) { return entry.row.source != ScaleSource::none; });
     for (std::size_t i = 0; i < ledger_.steps.size(); ++i) {
-      const bool goes_on = i > 0 && ledger_.steps[i].request && ledger_.steps[i].request == ledger_.steps[i - 1].request;
+      const bool goes_on =
+          i > 0 && ledger_.steps[i].request && ledger_.steps[i].request == ledger_.steps[i - 1].request;
       if (!goes_on) ledger_.bands.push_back({i, i});
       ledger_.bands.back().last = i;
     }
@@ -120,8 +122,7 @@ class LedgerMaker {
       step.title = fmt::format("{} requests", row->spans.size());
       if (row->spans.size() == 1) {
         step.request = row->request();
-        const RequestRow* request = run_.request(row->request());
-        step.title = request != nullptr ? request->name : "";
+        step.title = request_name(run_, row->request());
       }
     }
     ledger_.steps.push_back(std::move(step));
@@ -196,7 +197,8 @@ class LedgerMaker {
     const Tensor* codes = run_.tensor(cast.codes);
     if (op == nullptr || codes == nullptr) return;
     // Where each token has a scale of its own that was not dumped, no single one explains the codes.
-    const bool known = cast.grid && (!cast.implied || storing_of(run_, subject_of(run_, *codes)).value_or(Storing{}).grid);
+    const bool known =
+        cast.grid && (!cast.implied || storing_of(run_, subject_of(run_, *codes)).value_or(Storing{}).grid);
     LedgerEntry entry;
     entry.kind = cast.target == "x" ? ScaledKind::activation : ScaledKind::cache;
     ScaleRow& row = entry.row;
@@ -218,8 +220,8 @@ class LedgerMaker {
     row.headroom = seen && cast.reach > 0 ? cast.headroom() : std::numeric_limits<double>::quiet_NaN();
     const Tensor* scale = run_.tensor(cast.scale);
     entry.origin = known && cast.implied ? "not dumped: it is the one that codes and source show"
-                   : scale != nullptr ? "taken from " + report::printable(facts_.name_of(*scale), {})
-                                      : "not dumped, and no single one explains the codes";
+                   : scale != nullptr    ? "taken from " + report::printable(facts_.name_of(*scale), {})
+                                         : "not dumped, and no single one explains the codes";
     entry.name = name_of(row.layer, row.target);
     entry.elements = static_cast<std::uint64_t>(cast.elements);
     entry.nan = static_cast<std::uint64_t>(cast.bad);
@@ -345,7 +347,8 @@ std::optional<std::size_t> Ledger::find(const Selection& selection) const {
   }
   for (const std::size_t i : *among) {
     const Place& at = entries[i].target.place;
-    const bool same = at.rank == place.rank && at.layer == place.layer && at.op == place.op && (place.role.empty() || at.role == place.role);
+    const bool same = at.rank == place.rank && at.layer == place.layer && at.op == place.op &&
+                      (place.role.empty() || at.role == place.role);
     if (same && (!found || headroom_of(entries[i]) < headroom_of(entries[*found]))) found = i;
   }
   return found;
@@ -365,7 +368,8 @@ std::string headroom_text(double headroom) {
 
 std::string set_by(const LedgerEntry& entry) {
   const ScaleRow& row = entry.row;
-  if (row.source == ScaleSource::none) return entry.origin.empty() ? "stored without a scale" : "its scale was " + entry.origin;
+  if (row.source == ScaleSource::none)
+    return entry.origin.empty() ? "stored without a scale" : "its scale was " + entry.origin;
   if (!entry.origin.empty()) return entry.grid.empty() ? entry.origin : entry.origin + ", " + entry.grid;
   std::string text(source_name(row.source));
   if (row.source == ScaleSource::calibrated) {

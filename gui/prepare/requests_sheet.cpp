@@ -1,7 +1,11 @@
 #include "gui/prepare/requests_sheet.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
+#include "gui/prepare/requests_told.h"
 #include "gui/prepare/subject.h"
 #include "instrument/engine/request.h"
 #include "scenarios/analysis.h"
@@ -12,6 +16,10 @@ namespace {
 std::vector<PromptPiece> pieces_of(const RequestRow& row) {
   std::vector<PromptPiece> pieces;
   const Result<std::vector<PromptPart>> parts = prompt_from_json(row.prompt);
+  if (parts && parts->empty() && !row.prompt_tokens.empty()) {
+    pieces.push_back({fmt::format("{}", fmt::join(row.prompt_tokens, " ")), nullptr, false});
+    return pieces;
+  }
   if (!parts) {
     pieces.push_back({"the prompt cannot be read: " + parts.error().message, nullptr, false});
     return pieces;
@@ -68,19 +76,23 @@ std::size_t tokens_in_steps(RunView& run, std::int64_t request) {
 Result<RequestRows> make_request_rows(RunView& run) {
   const auto outcomes = scenarios::request_outcomes(run);
   if (!outcomes) return tl::unexpected(outcomes.error());
+  const std::vector<RequestRow> told = requests_of(run);
   RequestRows rows;
-  for (const scenarios::RequestOutcome& outcome : *outcomes) {
+  for (std::size_t i = 0; i < outcomes->size(); ++i) {
+    const scenarios::RequestOutcome& outcome = (*outcomes)[i];
+    const RequestRow& request = told[i];
     RequestSheetRow row;
-    row.id = outcome.row.id;
-    row.name = outcome.row.name;
-    row.prompt = pieces_of(outcome.row);
+    row.id = request.id;
+    row.name = request_title(request);
+    row.prompt = pieces_of(request);
     row.image_tokens = static_cast<std::size_t>(outcome.image_tokens);
-    row.text_tokens = static_cast<std::size_t>(outcome.prompt_tokens - outcome.image_tokens);
-    if (outcome.row.prompt_tokens.empty()) row.text_tokens = tokens_in_steps(run, row.id);
-    row.cached_tokens = outcome.row.cached_tokens;
-    row.output = output_of(run, outcome.row, outcome.nan_logits);
-    row.output_text = outcome.row.output_text;
+    row.text_tokens = request.prompt_tokens.size() - row.image_tokens;
+    if (request.prompt_tokens.empty()) row.text_tokens = tokens_in_steps(run, row.id);
+    row.cached_tokens = request.cached_tokens;
+    row.output = output_of(run, request, outcome.nan_logits);
+    row.output_text = request.output_text;
     row.nan_logits = outcome.nan_logits;
+    row.dumped = run.info().device == kDumpDevice;
     rows.push_back(std::move(row));
   }
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
@@ -98,7 +110,15 @@ Result<PreparedPtr> prepare_requests(RunFacts& facts, const Place& place, std::s
   sheet->requests = std::move(rows);
   if (const Step* step = step_of(run, place)) {
     Facts known(run);
-    Result<KvMap> kv = make_kv_map(known, *step, facts.stop());
+    std::shared_ptr<const RunMap> map;
+    if (facts.recording() == nullptr) {
+      for (map = nullptr; !map || !map->exact;) {
+        Result<std::shared_ptr<const RunMap>> more = facts.map();
+        if (!more) return tl::unexpected(more.error());
+        map = std::move(*more);
+      }
+    }
+    Result<KvMap> kv = make_kv_map(known, *step, facts.stop(), map ? &map->clipped_rows : nullptr);
     if (!kv) return tl::unexpected(kv.error());
     sheet->kv = std::move(*kv);
   }

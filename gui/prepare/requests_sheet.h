@@ -28,7 +28,7 @@ struct OutputToken {
 
 struct RequestSheetRow {
   std::int64_t id = 0;
-  std::string name;
+  std::string name;  ///< with its number
   std::vector<PromptPiece> prompt;
   std::size_t text_tokens = 0;
   std::size_t image_tokens = 0;
@@ -36,6 +36,7 @@ struct RequestSheetRow {
   std::vector<OutputToken> output;
   std::string output_text;
   bool nan_logits = false;
+  bool dumped = false;  ///< what is not here may have been asked and answered all the same
 };
 
 /// Who asked what and what came back; does not change while a recording is looked at.

@@ -10,6 +10,9 @@
 
 #include "core/numbers/format.h"
 #include "core/run/kv_cache.h"
+#include "gui/prepare/requests_told.h"
+#include "gui/prepare/run_map_rows.h"
+#include "gui/prepare/subject.h"
 #include "instrument/diagnosis/casts.h"
 #include "instrument/recompute/arithmetic.h"
 #include "instrument/recompute/recompute.h"
@@ -19,57 +22,6 @@ namespace {
 
 // A map of more cells than this is a damaged recording, or wants memory that the window does not have.
 constexpr std::int64_t kMaxCells = std::int64_t{1} << 26;
-
-/// Embedding, layers in order, head.
-std::int64_t group_order(std::int64_t layer, bool after_layers) {
-  if (layer >= 0) return layer;
-  return after_layers ? std::numeric_limits<std::int64_t>::max() : -1;
-}
-
-std::string group_name(std::int64_t order) {
-  if (order < 0) return "embed";
-  return order == std::numeric_limits<std::int64_t>::max() ? "head" : fmt::format("layer {}", order);
-}
-
-/// The rows while they are found: sorted by group, within it by first appearance.
-class RowFinder {
- public:
-  /// `expected`: the row that it is if all steps are alike, which spares the search.
-  std::uint32_t find(std::int64_t layer, bool after_layers, const std::string& op, std::uint32_t expected) {
-    const std::int64_t group = group_order(layer, after_layers);
-    if (expected < order_.size() && order_[expected].key.first == group && order_[expected].key.second == op) {
-      return expected;
-    }
-    const Key key{group, op};
-    const auto [at, added] = found_.emplace(key, static_cast<std::uint32_t>(order_.size()));
-    if (added) order_.push_back({key, layer});
-    return at->second;
-  }
-
-  /// Sorts the rows; answers where each went.
-  std::vector<std::uint32_t> sort_into(std::vector<MapRow>& rows) const {
-    std::vector<std::uint32_t> sorted(order_.size());
-    for (std::uint32_t i = 0; i < sorted.size(); ++i) sorted[i] = i;
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [this](std::uint32_t a, std::uint32_t b) { return order_[a].key.first < order_[b].key.first; });
-    std::vector<std::uint32_t> went(sorted.size());
-    for (std::uint32_t to = 0; to < sorted.size(); ++to) {
-      const Found& from = order_[sorted[to]];
-      rows.push_back({from.key.second, from.layer, group_name(from.key.first)});
-      went[sorted[to]] = to;
-    }
-    return went;
-  }
-
- private:
-  using Key = std::pair<std::int64_t, std::string>;
-  struct Found {
-    Key key;
-    std::int64_t layer;
-  };
-  std::map<Key, std::uint32_t> found_;
-  std::vector<Found> order_;
-};
 
 /// Which stored codes are held by a scale that was not made for them: there, headroom tells.
 class ForeignScales {
@@ -135,7 +87,7 @@ class RunMapMaker::Impl {
   static Cell told_apart(Cell worst) { return worst < kLowHeadroom ? kAbsent : worst; }
 
   void read_requests() {
-    for (const RequestRow& row : run_.requests()) {
+    for (const RequestRow& row : requests_of(view_)) {
       MapRequest request{row, {}, {}, kAbsent};
       for (TokenRow& token : run_.tokens(row.id)) request.token_text.emplace(token.position, std::move(token.text));
       map_.requests.push_back(std::move(request));
@@ -353,11 +305,11 @@ class RunMapMaker::Impl {
       for (std::int64_t i = at.begin; i < at.end; ++i) worsen(cells[i], by);
     };
     // A parameter is of all tokens. Of a pool, only what the step's tokens stored concerns them.
-    if (tensor.axis == Axis::none) return all(cell(tensor, tensor.health));
     if (tensor.axis == Axis::slots && !exact) return;
-    if (!exact) return all(cell(tensor, tensor.health));
-    const std::vector<Health>& rows = view_.rows(tensor);
-    if (rows.empty()) return tensor.axis == Axis::slots ? void() : all(cell(tensor, tensor.health));
+    const Health whole = whole_health(view_, tensor);
+    if (tensor.axis == Axis::none || !exact) return all(cell(tensor, whole));
+    const std::vector<Health> rows = tensor.tokens == 1 ? std::vector{whole} : view_.rows(tensor);
+    if (rows.empty()) return tensor.axis == Axis::slots ? void() : all(cell(tensor, whole));
     each_token(at, tensor, [&](std::int64_t row, std::int64_t column) {
       worsen(cells[column], cell(tensor, rows[static_cast<std::size_t>(row)]));
     });
@@ -410,6 +362,7 @@ class RunMapMaker::Impl {
       const MapStep& first = map_.steps[op->step];
       const auto [begin, end] = map_.columns_of(first);
       Cell* cells = map_.cells.data() + std::size_t{op->row} * static_cast<std::size_t>(map_.columns);
+      map_.clipped_rows[cast.codes] = cast.clipped_rows;
       each_token({*view_.step(first.row.id), op->step, begin, end}, *codes, [&](std::int64_t row, std::int64_t column) {
         if (!std::binary_search(cast.clipped_rows.begin(), cast.clipped_rows.end(), row)) return;
         cells[column] = std::max(cells[column], kClipped);

@@ -61,6 +61,9 @@ struct MapRequest {
   Cell worst = kAbsent;
 };
 
+/// Rows of codes that hold clipped values, ascending.
+using ClippedRows = std::map<TensorId, std::vector<std::int64_t>>;
+
 /// The whole run at a glance: token x (layer, op) over all requests and steps.
 struct RunMap final : Prepared {
   bool exact = true;  ///< else tokens of steps that are not read yet show the worst of their tensor
@@ -74,6 +77,7 @@ struct RunMap final : Prepared {
   std::vector<Cell> cells;  ///< rows x columns, row-major
   /// By rank, request and index in it.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::size_t> step_of;
+  ClippedRows clipped_rows;  ///< where no recording counts what casts clipped; whole when the map is exact
 
   std::span<const Cell> row(std::size_t index) const {
     return std::span(cells).subspan(index * static_cast<std::size_t>(columns), static_cast<std::size_t>(columns));

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/numbers/codec.h"
+#include "core/tensor/health_of.h"
 #include "instrument/diagnosis/facts.h"
 #include "instrument/recompute/arithmetic.h"
 #include "instrument/recompute/recompute.h"
@@ -84,7 +86,8 @@ std::optional<double> stated_scale(const Op& op, const std::string& target) {
 void find_scales(RunView& run, Values& values, const Subject& subject, const std::string& target, Storing& storing) {
   const std::string role = target == "x" ? "scale" : target + "_scale";
   const auto* store = subject.op.get<KvStoreAttributes>();
-  if (run.input(subject.op, role) == nullptr && store != nullptr && (store->policy || stated_scale(subject.op, target))) {
+  if (run.input(subject.op, role) == nullptr && store != nullptr &&
+      (store->policy || stated_scale(subject.op, target))) {
     const std::optional<double> stated = stated_scale(subject.op, target);
     if (stated) storing.grid = ScaleGrid::uniform(*stated);
     return;
@@ -228,8 +231,8 @@ Result<Subject> find_subject(RunView& run, const Place& place) {
   }
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   if (outputs.empty()) return fail(fmt::format("{} has no recorded output", place.op));
-  auto chosen = std::find_if(outputs.begin(), outputs.end(),
-                             [&](const Tensor& tensor) { return tensor.role == place.role; });
+  auto chosen =
+      std::find_if(outputs.begin(), outputs.end(), [&](const Tensor& tensor) { return tensor.role == place.role; });
   if (chosen == outputs.end()) {
     chosen = std::min_element(outputs.begin(), outputs.end(),
                               [](const Tensor& a, const Tensor& b) { return rank(a) < rank(b); });
@@ -302,7 +305,8 @@ constexpr double kExplains = 0.9;  ///< share of codes that a scale gives, when 
 /// Where no scale is known, the one that codes and source show; nothing when they show none.
 void imply_scale(RunView& run, const Tensor& codes, Storing& storing) {
   const Result<Elements> made = fetch_elements(run, codes);
-  const Result<Elements> of = storing.source ? fetch_elements(run, *storing.source) : Result<Elements>(storing.computed);
+  const Result<Elements> of =
+      storing.source ? fetch_elements(run, *storing.source) : Result<Elements>(storing.computed);
   if (!made || !of || !*of || codes.count() > kMostComputed) return;
   std::vector<float> values;
   std::vector<float> decoded;
@@ -370,6 +374,13 @@ Result<Elements> fetch_elements(RunView& run, const Tensor& tensor) {
     return fail(fmt::format("tensor {} is not of the shape that its row states", tensor.id));
   }
   return std::make_shared<const TensorData>(std::move(*data));
+}
+
+Health whole_health(RunView& run, const Tensor& tensor) {
+  const Health& health = tensor.health;
+  const bool scanned = health.finite() == 0 || health.min <= health.max;
+  const auto values = scanned || tensor.format != Format::i32 ? nullptr : run.values(tensor);
+  return values ? health_of(*values, 0, std::numeric_limits<float>::infinity()) : health;
 }
 
 bool is_query_by_key(const Op& op, const Tensor& tensor) {

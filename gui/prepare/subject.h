@@ -27,10 +27,11 @@ struct Subject {
   Span span;  ///< of the step, that the place names; of parameters outside of all steps an empty one
   Op op;
   Tensor tensor;
-  std::vector<Tensor> outputs;      ///< of the op, the tensor among them
-  std::int64_t occurrence = 0;      ///< outside of steps: how many of its layer, name and role come before it, as ranks have them
-  std::int64_t first_token = 0;     ///< position of row 0, where `row_names` is empty
-  std::vector<RowName> row_names;   ///< where rows are of several sequences, or of nobody; else empty
+  std::vector<Tensor> outputs;  ///< of the op, the tensor among them
+  std::int64_t occurrence =
+      0;  ///< outside of steps: how many of its layer, name and role come before it, as ranks have them
+  std::int64_t first_token = 0;    ///< position of row 0, where `row_names` is empty
+  std::vector<RowName> row_names;  ///< where rows are of several sequences, or of nobody; else empty
 
   RowName row_name(std::int64_t row) const;
   bool nobodys(std::int64_t row) const { return !row_names.empty() && row_name(row).nobodys; }
@@ -63,7 +64,7 @@ Place tensor_place(const Subject& subject);
 
 /// How a tensor's codes were made from another's values: code = encode(value / scale).
 struct Storing {
-  std::optional<Tensor> source;           ///< nothing when it is not there
+  std::optional<Tensor> source;  ///< nothing when it is not there
   /// Without a source that was dumped, what can be computed of it: magnitudes that it had at least. Else null.
   std::shared_ptr<const TensorData> computed;
   std::vector<std::int64_t> source_rows;  ///< of each row of the codes, in either; -1: another step's, or nobody's
@@ -85,6 +86,9 @@ std::optional<Storing> storing_of(RunView& run, const Subject& subject);
 using Elements = std::shared_ptr<const TensorData>;
 /// Errors: they cannot be had; more bytes or fewer than the tensor says.
 Result<Elements> fetch_elements(RunView& run, const Tensor& tensor);
+
+/// Of all elements. What a dump holds of integers was not scanned and is looked at here.
+Health whole_health(RunView& run, const Tensor& tensor);
 
 /// Scores and probabilities: a query's row holds the keys of each head one after another.
 bool is_query_by_key(const Op& op, const Tensor& tensor);

@@ -90,7 +90,8 @@ class SheetMaker {
   /// The value before storing was beyond what the format holds. Where it or its scale is not to be had,
   /// all of the row that landed on the end of the format is suspect.
   bool clipped(std::int64_t row, std::int64_t channel) const {
-    const std::int64_t from = storing()->source_rows.empty() ? -1 : storing()->source_rows[static_cast<std::size_t>(row)];
+    const std::int64_t from =
+        storing()->source_rows.empty() ? -1 : storing()->source_rows[static_cast<std::size_t>(row)];
     const std::optional<float> scale = storing()->scale(row, channel);
     if (!source_ || !scale || from < 0 || from >= source_->tokens) return row_clipped(row);
     return std::abs(double{source_->value(from, channel)}) / double{*scale} > largest_stored();
@@ -192,7 +193,7 @@ class SheetMaker {
 
   /// Of the rows that are somebody's.
   Health live_health() {
-    Health all = tensor().health;
+    Health all = whole_health(run_, tensor());
     const auto& names = sheet_.subject.row_names;
     padding_ = std::count_if(names.begin(), names.end(), [](const RowName& name) { return name.nobodys; });
     if (padding_ == 0) return all;
@@ -231,7 +232,7 @@ class SheetMaker {
     add("format", std::string(name(tensor().format)));
     if (sheet_.scale) add("scale", number(static_cast<double>(*sheet_.scale)));
     if (!sheet_.scale && storing() && storing()->grid) add("scales", storing()->grid->text());
-    const bool finite = health.finite() > 0;
+    const bool finite = health.finite() > 0 && health.min <= health.max;
     add("min", finite ? number(static_cast<double>(health.min)) : "\u2013");
     add("max", finite ? number(static_cast<double>(health.max)) : "\u2013");
     add("largest |x|", finite ? number(static_cast<double>(health.absmax)) : "\u2013");

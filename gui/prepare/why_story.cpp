@@ -6,6 +6,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "gui/prepare/requests_told.h"
 #include "gui/prepare/story.h"
 #include "gui/prepare/subject.h"
 #include "instrument/diagnosis/facts.h"
@@ -61,9 +62,9 @@ WhyHop told(const Hop& hop) {
 
 std::string heading_of(RunView& run, const Where& where) {
   if (!where.request || !where.step) return {};
-  const RequestRow* request = run.request(*where.request);
+  const std::string name = request_name(run, *where.request);
   std::string text = fmt::format("request {}", *where.request);
-  if (request != nullptr && !request->name.empty()) text += fmt::format(" \u00B7 {}", request->name);
+  if (!name.empty()) text += fmt::format(" \u00B7 {}", name);
   const Step* step = run.find_step(*where.request, *where.step);
   const bool prefill = step == nullptr ? *where.step == 0 : step->kind == StepKind::prefill;
   return text + (prefill ? " \u00B7 prefill" : fmt::format(" \u00B7 decode step {}", *where.step));

@@ -36,7 +36,7 @@ struct FrontPicture final : Prepared {
   std::shared_ptr<const RunDifference> difference;  ///< null when nothing stands beside
 };
 
-std::string request_title(const MapRequest& request) {
+std::string lane_title(const MapRequest& request) {
   if (request.row.name.empty()) return fmt::format("request {}", request.row.id);
   return fmt::format("{} \u00B7 {}", request.row.id, printable(request.row.name));
 }
@@ -277,7 +277,7 @@ class FrontView final : public View {
       fill({band.x, band.bottom() - scene.px(3), band.width - gap, scene.px(2)}, theme.cell(request->worst));
     }
     const ImFont* font = scene.context.fonts.small;
-    const std::string title = request_title(*request);
+    const std::string title = lane_title(*request);
     const Area words{band.x + scene.px(7), band.y, band.width - gap - scene.px(12), band.height};
     if (words.width >= std::min(text_size(font, title).x, scene.px(kLeastTitle))) {
       label(font, words, theme.text, title);

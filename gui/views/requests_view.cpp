@@ -139,9 +139,7 @@ class RequestList {
     const float x = row.x + px(kMargin);
     const float width = prompt_.x - x - px(14);
     float y = row.y + (row.height - height) / 2;
-    const std::string title =
-        request.id < 0 ? printable(request.name) : fmt::format("{}  {}", request.id, printable(request.name));
-    label(context_.fonts.text, {x, y, width, px(18)}, context_.theme.text, title);
+    label(context_.fonts.text, {x, y, width, px(18)}, context_.theme.text, printable(request.name));
     y += px(18);
     for (const std::string& fact : facts) {
       label(context_.fonts.small, {x, y, width, px(kLine)}, context_.theme.muted, fact);
@@ -151,6 +149,9 @@ class RequestList {
 
   /// Pictures keep their shape; what is left of the width is shared by the texts, by their length.
   void prompt(const RequestSheetRow& request, Area row) {
+    if (request.prompt.empty() && request.dumped) {
+      label(context_.fonts.small, {prompt_.x, row.y, prompt_.width, row.height}, context_.theme.muted, "not dumped");
+    }
     const float high = row.height - px(16);
     float pictures = 0;
     std::size_t letters = 0;
@@ -214,7 +215,8 @@ class RequestList {
   /// Boxes of tokens, in as many lines as fit. Answers whether one was clicked.
   bool answer(const RequestSheetRow& request, Area row) {
     if (request.output.empty()) {
-      label(context_.fonts.small, {answer_.x, row.y, answer_.width, row.height}, context_.theme.muted, "no answer");
+      label(context_.fonts.small, {answer_.x, row.y, answer_.width, row.height}, context_.theme.muted,
+            request.dumped ? "not dumped" : "no answer");
       return false;
     }
     const float pitch = px(kTokenHeight + 4);
@@ -253,8 +255,9 @@ class RequestList {
     return false;
   }
 
-  /// Without the space that most begin with; the tooltip has it.
+  /// Without the space that most begin with; the tooltip has it. Of a dump only the id is known.
   static std::string shown_text(const OutputToken& token) {
+    if (token.text.empty()) return {};
     const std::string text = printable(trimmed(token.text));
     return text.empty() ? std::string("\u00B7") : text;
   }
@@ -275,8 +278,8 @@ class RequestList {
     if (here) outline(box.inset(-px(1)), theme.text, px(1.5F), px(4));
     const Color ink = token.artefact ? theme.on_bad : theme.text;
     label(context_.fonts.mono, {box.x, box.y + px(1), box.width, px(20)}, ink, shown_text(token), 0.5F);
-    label(context_.fonts.mono_small, {box.x, box.y + px(19), box.width, px(14)},
-          token.artefact ? theme.on_bad : theme.muted, std::to_string(token.id), 0.5F);
+    const Area id = token.text.empty() ? box : Area{box.x, box.y + px(19), box.width, px(14)};
+    label(context_.fonts.mono_small, id, token.artefact ? theme.on_bad : theme.muted, std::to_string(token.id), 0.5F);
     ImGui::SetCursorScreenPos(box.min());
     ImGui::PushID(static_cast<int>(index));
     const bool clicked = ImGui::InvisibleButton("token", {box.width, box.height});
@@ -285,7 +288,7 @@ class RequestList {
       ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
       std::vector<std::string> lines{fmt::format("id {}, chosen in step {}", token.id, index)};
       if (token.artefact) lines.emplace_back("the logits are NaN: 0 is what argmax answers when nothing compares");
-      tooltip(context_, in_quotes(token.text), lines);
+      tooltip(context_, token.text.empty() ? std::string("token") : in_quotes(token.text), lines);
     }
     if (clicked) choose(request.id, static_cast<std::int64_t>(index));
     return clicked;
@@ -410,7 +413,8 @@ class CacheMap {
     const bool chosen = slot.target && slot.target->place.request == place.request &&
                         slot.target->place.step == place.step && place.token == slot.target->place.token;
     if (chosen) outline(box.inset(-px(1)), context_.theme.text, px(2), px(3));
-    if (slot.state != SlotState::never_written) whose(slot, box);
+    const bool nobodys = slot.unknown && slot.state == SlotState::stale;
+    if (slot.state != SlotState::never_written && !nobodys) whose(slot, box);
     ImGui::SetCursorScreenPos(cell.min());
     ImGui::PushID(static_cast<int>(block.id));
     ImGui::PushID(static_cast<int>(index));
