@@ -124,6 +124,7 @@ class Framer {
     for (const DumpTensor* tensor : pass_) {
       const std::string& role = tensor->at.role;
       const auto& shape = tensor->shape;
+      if (tensor->at.form != Form::value) continue;
       if ((role == "scores" || role == "probs") && shape.size() >= 2) {
         const std::int64_t batch = shape.size() == 4 ? shape[0] : 1;
         ++votes[{batch, batch * shape[shape.size() - 2]}];
@@ -429,6 +430,7 @@ class Framer {
   /// Behind a causal mask a row's last probability that is not zero is that of its own token.
   bool place_by_last_key(const DumpTensor& probs) {
     static constexpr std::int64_t kRowsRead = 64;
+    static constexpr std::int64_t kBlock = 8;  ///< the smallest of a cache: other numbers of keys have no tail
     const std::int64_t keys = probs.shape.back();
     const std::int64_t rows = std::min(frame_.spans.front().rows, kRowsRead);
     if (!values_ || probs.stated || keys > kMostMetadata / rows) return false;
@@ -440,6 +442,12 @@ class Framer {
       std::int64_t last = keys - 1;
       while (last >= 0 && begin[last] == 0) --last;
       if (last >= row && std::isfinite(begin[last])) ++votes[last - row];
+    }
+    if (rows == 1 && !votes.empty()) {
+      frame_.keys = keys;
+      frame_.seen = votes.begin()->first + 1;
+      place_at(keys % kBlock == 0 ? votes.begin()->first : keys - 1);
+      return true;
     }
     for (const auto& [first, count] : votes) {
       if (2 * count <= rows || first + frame_.spans.front().rows > keys) continue;

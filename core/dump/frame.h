@@ -18,6 +18,7 @@ struct Frame {
   std::vector<Span> spans;
   bool placed = false;    ///< the dump says at which positions they stand; else they begin where the pass before ended
   std::int64_t keys = 0;  ///< that scores go over, where these alone place the rows; a block's tail may be among them
+  std::int64_t seen = 0;  ///< of those keys, up to the last that is known to be seen; small probabilities become zero
 };
 
 /// Integers of a small tensor; nothing when they cannot be read.

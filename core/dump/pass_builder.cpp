@@ -23,7 +23,7 @@ std::string name_in(const Scope& scope, std::string_view op) {
 bool ends_in_a_tail(const Frame& frame, std::int64_t end) {
   static constexpr std::int64_t kSmallestBlock = 8;
   static constexpr std::int64_t kLargestBlock = 256;
-  return frame.keys % kSmallestBlock == 0 && end <= frame.keys && frame.keys - end < kLargestBlock;
+  return frame.keys % kSmallestBlock == 0 && end >= frame.seen && end <= frame.keys && frame.keys - end < kLargestBlock;
 }
 
 }  // namespace

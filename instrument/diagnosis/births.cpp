@@ -237,10 +237,11 @@ class StepWalk {
     return stored && facts_.row_bad(*stored->codes, stored->row);
   }
 
-  /// What a recording read back is where its cache enters: what goes over it inherits.
+  /// What was read back is where a cache enters: what goes over it inherits.
   bool entered_before(const Op& op, const Tensor& in) {
     const Op* maker = run_.maker(in);
-    return maker != nullptr && maker->id != op.id && maker->kind == OpKind::kv_read &&
+    if (maker == nullptr || maker->id == op.id || maker->kind != OpKind::kv_read) return false;
+    return entered_.contains(in.id) ||
            std::none_of(maker->inputs.begin(), maker->inputs.end(), [](const Input& one) { return one.tensor != 0; });
   }
 
@@ -283,6 +284,7 @@ class StepWalk {
       }
     }
     if (birth.keys.empty()) return;
+    entered_.insert(out.id);
     if (&shown == &in) {
       for (const KeyRow& key : birth.keys) {
         if (out.id == in.id) birth.rows.push_back(key.row);
@@ -352,6 +354,7 @@ class StepWalk {
   std::unordered_map<TensorId, Rows> bad_;  ///< of tensors with any
   std::map<std::tuple<OpId, TensorId, std::int64_t>, std::vector<KeyRow>> keys_;
   std::map<TensorId, std::unordered_map<std::int64_t, std::int64_t>> stored_;
+  std::set<TensorId> entered_;  ///< tensors in which bad keys or values entered
   std::vector<Birth> births_;
 };
 

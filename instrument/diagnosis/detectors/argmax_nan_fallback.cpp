@@ -73,7 +73,8 @@ std::optional<Finding> finding_of(Survey& survey, const Op& op, const Tensor* ch
   finding.fault.evidence = {{"rows", static_cast<std::int64_t>(fallen.rows.size())}};
   if (fallen.token >= 0) finding.fault.evidence.push_back({"token", fallen.token});
   for (std::size_t i = 0; i < survey.births.size(); ++i) {
-    if (survey.births[i].tensor == logits.id) finding.explains.push_back({Symptom::Kind::birth, i});
+    if (survey.births[i].tensor == logits.id && nothing_before(survey, logits))
+      finding.explains.push_back({Symptom::Kind::birth, i});
   }
   finding.fault.summary = fmt::format(
       "{} of {} {} NaN throughout, and {} chosen all the same: comparing with NaN is never true, so the "

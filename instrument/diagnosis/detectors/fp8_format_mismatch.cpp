@@ -12,6 +12,13 @@ std::string stated_format(Survey& survey, const Deviation& deviation) {
     const Tensor* in = survey.run().input(op, role);
     if (in != nullptr && info(in->format).bits == 8) return std::string(name(in->format));
   }
+  // A recording's read has no inputs: what it reads is what the layer stores.
+  const Tensor& out = *survey.run().tensor(deviation.tensor);
+  for (const Op& store : survey.run().content(op.step).ops) {
+    if (op.kind != OpKind::kv_read || store.kind != OpKind::kv_store || store.layer != op.layer) continue;
+    const Tensor* codes = survey.run().output(store, out.role.substr(0, 1) + "_codes");
+    if (codes != nullptr) return std::string(name(codes->format));
+  }
   return std::string(name(survey.run().tensor(deviation.tensor)->format));
 }
 
@@ -27,6 +34,11 @@ Findings detect_fp8_format_mismatch(Survey& survey) {
     const Recomputed* rival = deviation.rival();
     Finding finding = finding_at(survey, deviation, i);
     finding.certainty = rival != nullptr && rival->form.about != About::format ? kShown : kProved;
+    for (std::size_t b = 0; b < survey.births.size(); ++b) {
+      if (survey.births[b].tensor != deviation.tensor) continue;
+      finding.explains.push_back({Symptom::Kind::birth, b});
+      finding.fault.breaks = true;
+    }
     finding.fault.evidence.push_back({"stated", stated_format(survey, deviation)});
     finding.fault.evidence.push_back({"taken_as", std::string(name(*best->form.as))});
     finding.fault.summary = fmt::format(

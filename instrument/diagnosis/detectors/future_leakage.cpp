@@ -86,7 +86,7 @@ bool bidirectional(Survey& survey, const std::vector<Leak>& leaks) {
   for (const Step& step : survey.run().steps()) {
     if (step.kind == StepKind::decode) return false;
     for (const Op& op : survey.run().content(step.id).ops) {
-      if (op.kind == OpKind::kv_store) return false;
+      if (op.kind == OpKind::kv_store || op.kind == OpKind::argmax) return false;
     }
   }
   return true;

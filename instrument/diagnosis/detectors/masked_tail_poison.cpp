@@ -4,8 +4,23 @@
 
 #include "core/counted.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
+#include "instrument/diagnosis/detectors/casts_of_kind.h"
 
 namespace nanscope {
+namespace {
+
+bool nobodys(const KeyRow& key) { return !key.in_context || key.position < 0; }
+
+/// Who left what such a slot holds, where the history of the cache says.
+std::string left_by(Survey& survey, const Birth& birth) {
+  const auto left = std::find_if(birth.keys.begin(), birth.keys.end(),
+                                 [](const KeyRow& key) { return nobodys(key) && key.writer != nullptr; });
+  if (left == birth.keys.end()) return {};
+  return fmt::format(", left by {}{}", left->writer->writer.empty() ? "" : left->writer->writer + " of ",
+                     request_name(survey, left->writer->step));
+}
+
+}  // namespace
 
 /// NaN from slots that nobody wrote, or that lie behind the end of the sequence: a probability of zero times NaN is
 /// NaN.
@@ -14,22 +29,20 @@ Findings detect_masked_tail_poison(Survey& survey) {
   for (std::size_t i = 0; i < survey.births.size(); ++i) {
     const Birth& birth = survey.births[i];
     if (birth.read == 0) continue;
-    const auto nobodys = [](const KeyRow& key) { return !key.in_context || key.position < 0; };
     const auto count = std::count_if(birth.keys.begin(), birth.keys.end(), nobodys);
-    const auto tail = std::count_if(birth.keys.begin(), birth.keys.end(), nobodys);
     if (count == 0) continue;
     Finding finding = finding_at(survey, i);
     finding.certainty = count == static_cast<std::ptrdiff_t>(birth.keys.size()) ? kShown : kLikely;
     const Tensor& read = *survey.run().tensor(birth.read);
     finding.fault.evidence = {{"keys", static_cast<std::int64_t>(count)},
-                              {"behind_context", static_cast<std::int64_t>(tail)},
+                              {"key", std::find_if(birth.keys.begin(), birth.keys.end(), nobodys)->position},
                               {"read", survey.facts.name_of(read)},
                               {"rows", static_cast<std::int64_t>(birth.rows.size())}};
     finding.fault.summary = fmt::format(
-        "{} of {} {} NaN from {} of {} that the sequence never wrote{}: masking makes their probability zero, and zero "
-        "times NaN is NaN",
+        "{} of {} {} NaN from {} of {} that the sequence never wrote, behind its end{}: masking makes their "
+        "probability zero, and zero times NaN is NaN",
         counted(birth.rows.size(), "row"), finding.fault.tensor, birth.rows.size() == 1 ? "takes" : "take",
-        counted(count, "slot"), survey.facts.name_of(read), tail == count ? ", behind its end" : "");
+        counted(count, "slot"), survey.facts.name_of(read), left_by(survey, birth));
     finding.fault.fix =
         "read only slots of the context, select instead of multiplying by zero, or clear blocks when they are handed "
         "out";

@@ -77,6 +77,16 @@ Emptied emptied(Survey& survey, const Op& op, const Tensor& out, const std::vect
   return found;
 }
 
+/// Of a sampler's softmax: the keys are tokens, and a grammar hides them.
+void describe_tokens(Finding& finding, const Emptied& found) {
+  finding.fault.evidence = {{"rows", static_cast<std::int64_t>(found.rows.size())}, {"legal_tokens", std::int64_t{0}}};
+  finding.fault.summary =
+      fmt::format("{} of {} {} no token to choose: {}, and -Inf minus -Inf is NaN", counted(found.rows.size(), "row"),
+                  finding.fault.tensor, found.rows.size() == 1 ? "has" : "have",
+                  found.by_mask ? "the grammar allows none" : "every logit is -Inf");
+  finding.fault.fix = "end the request, or sample from the logits as they are, where no token is allowed";
+}
+
 void describe(Finding& finding, const Emptied& found, bool nan) {
   finding.fault.evidence = {{"rows", static_cast<std::int64_t>(found.rows.size())}, {"heads", found.heads}};
   finding.fault.summary = fmt::format(
@@ -127,7 +137,11 @@ Findings detect_softmax_fully_masked(Survey& survey) {
     if (found.rows.empty()) continue;
     Finding finding = finding_at(survey, i);
     finding.certainty = kShown;
-    describe(finding, found, true);
+    if (op.kind == OpKind::token_softmax) {
+      describe_tokens(finding, found);
+    } else {
+      describe(finding, found, true);
+    }
     out.found.push_back(std::move(finding));
   }
   merge_alike(out.found);

@@ -65,17 +65,17 @@ void add_request(RunBuilder& b, bool poisoned) {
   add_logits(b, mix, poisoned ? kNan : 1, 0);
 }
 
-TEST(DummyBatch, DISABLED_WhatItLeftInTheNullBlockIsTheFaultNotThatItWasNaN) {
+TEST(DummyBatch, WhatItLeftInTheNullBlockComesOfItsOwnEmptySoftmax) {
   RunBuilder b;
   add_dummy_batch(b, true);
   add_request(b, true);
   const Diagnosis found = diagnosis_of(b);
   EXPECT_THAT(classes(found), ElementsAre("softmax-fully-masked", "masked-tail-poison", "argmax-nan-fallback"));
-  ASSERT_EQ(found.root_cause, 1U);
+  ASSERT_EQ(found.root_cause, 1U) << "nobody asked for the dummy batch";
   EXPECT_EQ(found.faults[1].because, 0U);
-  EXPECT_EQ(found.faults[1].tensor, "0/0/1/kv_read.k_read");
-  EXPECT_THAT(found.faults[1].summary, HasSubstr("dummy_batch of the dummy batch step 0"));
-  EXPECT_EQ(number(found.faults[1], "first bad key"), "4");
+  EXPECT_EQ(found.faults[1].tensor, "0/0/1/kv_read.v_read") << "nothing reads the keys here";
+  EXPECT_THAT(found.faults[1].summary, HasSubstr("left by dummy_batch of the dummy batch step 0"));
+  EXPECT_EQ(number(found.faults[1], "key"), "4");
 }
 
 TEST(DummyBatch, TheWayBackLeadsThroughTheNullBlock) {
@@ -113,16 +113,16 @@ Diagnosis guided(float probability, const std::string& attributes) {
   return diagnosis_of(b);
 }
 
-TEST(Grammar, DISABLED_ARowWithoutALegalTokenIsFullyMasked) {
+TEST(Grammar, ARowWithoutALegalTokenIsFullyMasked) {
   const Diagnosis found = guided(kNan, R"({"legal":0,"masked":true})");
   ASSERT_THAT(classes(found), ElementsAre("softmax-fully-masked", "argmax-nan-fallback"));
   EXPECT_EQ(found.root_cause, 0U);
-  EXPECT_EQ(number(found.faults[0], "legal tokens"), "0");
+  EXPECT_EQ(number(found.faults[0], "legal_tokens"), "0");
   EXPECT_EQ(found.faults[1].because, 0U);
-  EXPECT_THAT(found.faults[1].summary, HasSubstr("all 5 probs are NaN"));
+  EXPECT_THAT(found.faults[1].summary, HasSubstr("1 row of 0/0/-/token_softmax.probs is NaN throughout"));
 }
 
-TEST(Grammar, DISABLED_ProbabilitiesOfLegalTokensAreJudgedByTheirNumbers) {
+TEST(Grammar, ProbabilitiesOfLegalTokensAreJudgedByTheirNumbers) {
   EXPECT_TRUE(guided(0.2F, R"({"legal":5,"masked":true})").verdict() == Verdict::clean);
   EXPECT_TRUE(guided(0.2F, R"({"legal":0,"masked":false})").verdict() == Verdict::clean);
   EXPECT_THAT(classes(guided(kNan, R"({"legal":3,"masked":true})")), ElementsAre("invalid-op", "argmax-nan-fallback"));
@@ -158,12 +158,12 @@ Diagnosis projections(double rms, float largest, float reached) {
   return diagnosis_of(b);
 }
 
-TEST(Weights, DISABLED_AFlippedExponentBitIsOneElementBeyondAllOthers) {
+TEST(Weights, AFlippedExponentBitIsOneElementBeyondAllOthers) {
   const Diagnosis found = projections(0.1, 3e37F, 3e37F);
   ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
   EXPECT_EQ(found.faults[0].tensor, "0/0/1/o_proj.out");
   EXPECT_EQ(number(found.faults[0], "weight"), "layers.1.o_proj.weight");
-  EXPECT_EQ(number(found.faults[0], "extreme of the other sign"), "0.3");
+  EXPECT_NEAR(std::get<double>(*find(found.faults[0].evidence, "ratio")), 1e38, 1e33) << "3e37 over 0.3";
 }
 
 TEST(Weights, AnOutlierThatTrainingCouldHaveMadeOrThatNothingFeltIsClean) {
@@ -171,11 +171,11 @@ TEST(Weights, AnOutlierThatTrainingCouldHaveMadeOrThatNothingFeltIsClean) {
   EXPECT_TRUE(projections(0.1, 1e6F, 1).verdict() == Verdict::clean);   // the token's x was 0 there
 }
 
-TEST(Weights, DISABLED_CodesWithoutTheirScaleAreKnownByTheirLargestValue) {
+TEST(Weights, CodesWithoutTheirScaleAreKnownByTheirLargestValue) {
   const Diagnosis found = projections(80, 448, 3000);
   ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
   EXPECT_THAT(found.faults[0].summary, HasSubstr("exactly 448, as e4m3 codes have it"));
-  EXPECT_EQ(number(found.faults[0], "largest rms in other layers"), "0.100293");
+  EXPECT_NEAR(std::get<double>(*find(found.faults[0].evidence, "ratio")), std::sqrt(80.0 * 80 + 448.0 * 448 / 4096) / 0.100293, 0.1);
 }
 
 TEST(Weights, ALargeLayerThatIsNoCodesOrIsNotFarFromOthersIsClean) {

@@ -47,7 +47,9 @@ RunBuilder recycled_state(std::int64_t* values = nullptr) {
   b.output("k_read", {2, 4, 0, 1}, constant(1));
   const auto v = b.output("v_read", {2, 4, 0, 1}, [](auto key, auto i) { return key == 1 && i == 0 ? kNan : 1.0F; });
   b.kv(1, 4, 0, 1, 0, KvAction::written);
-  b.op(-1, "lm_head", "gemm", {{"x", v}});
+  b.op(0, "attn_mix", "attention_mix", {{"v", v}});
+  const auto mix = b.output("out", {1, 4, 0, 1}, constant(kNan));
+  b.op(-1, "lm_head", "gemm", {{"x", mix}});
   b.output("logits", {1, 5, 0, 1}, constant(kNan));
   if (values != nullptr) *values = v;
   return b;

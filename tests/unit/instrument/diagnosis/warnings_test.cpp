@@ -72,8 +72,8 @@ TEST(Warnings, HealthyKeysGiveNone) {
 }
 
 /// Headroom 448 x 0.05 / absmax: 5.6, 3.73, 2.49, 1.66; 1.5 times less a step, so that ln 1.66 / ln 1.5 = 1.25 are
-/// left.
-TEST(Warnings, DISABLED_FallingHeadroomIsFollowedToItsEnd) {
+/// left. What is cast was not dumped, the keys before their rotation were: known to a ten thousandth.
+TEST(Warnings, FallingHeadroomIsFollowedToItsEnd) {
   MemoryDump dump;
   float absmax = 4;
   for (int step = 0; step < 4; ++step, absmax *= 1.5F) add_keys(dump, step, spread(512, absmax), 0.05F);
@@ -83,9 +83,9 @@ TEST(Warnings, DISABLED_FallingHeadroomIsFollowedToItsEnd) {
   const Warning& warning = diagnosis.warnings.front();
   EXPECT_EQ(warning.tensor, "step_3/model.layers.0.self_attn.k_cache");
   EXPECT_NEAR(std::get<double>(*find(warning.evidence, "headroom")), 448 * 0.05 / 13.5, 1e-6);
-  EXPECT_NEAR(std::get<double>(*find(warning.evidence, "factor_a_step")), 1 / 1.5, 1e-6);
+  EXPECT_NEAR(std::get<double>(*find(warning.evidence, "factor_a_step")), 1 / 1.5, 1e-3);
   EXPECT_NEAR(std::get<double>(*find(warning.evidence, "steps_to_clipping")),
-              std::log(448 * 0.05 / 13.5) / std::log(1.5), 1e-6);
+              std::log(448 * 0.05 / 13.5) / std::log(1.5), 1e-3);
 }
 
 TEST(Warnings, HalvesThatGrowAreFollowedToo) {
@@ -99,7 +99,7 @@ TEST(Warnings, HalvesThatGrowAreFollowedToo) {
 }
 
 /// Headroom 2.24 where the scale was set, as absmax / 200 leaves it; 1.05 later.
-TEST(Warnings, DISABLED_RoomThatIsUsedUpIsSaid) {
+TEST(Warnings, RoomThatIsUsedUpIsSaid) {
   MemoryDump dump;
   add_keys(dump, 0, spread(512, 10), 0.05F);
   add_keys(dump, 1, spread(512, 448 * 0.05F / 1.05F), 0.05F);
@@ -118,7 +118,7 @@ TEST(Warnings, ScalesOfTheirOwnTensorLeaveNoRoomByDesign) {
 
 /// One value of 4000 and others up to 1: the scale 4000 / 448 makes codes up to 0.112; below 2^-6 they are coarse, more
 /// than a tenth of all.
-TEST(Warnings, DISABLED_AnOutlierThatOwnsTheScaleIsSaid) {
+TEST(Warnings, AnOutlierThatOwnsTheScaleIsSaid) {
   MemoryDump dump;
   std::vector<float> keys = spread(512, 1);
   keys[77] = 4000;
@@ -130,7 +130,7 @@ TEST(Warnings, DISABLED_AnOutlierThatOwnsTheScaleIsSaid) {
 }
 
 /// A scale of 1 for values up to 0.1: codes up to 0.1, a sixth of them below 2^-6.
-TEST(Warnings, DISABLED_CodesThatNobodyUsesAreSaid) {
+TEST(Warnings, CodesThatNobodyUsesAreSaid) {
   MemoryDump dump;
   add_keys(dump, 0, spread(512, 0.1F), 1);
   EXPECT_TRUE(diagnosis_of(dump).verdict() == Verdict::clean);
