@@ -41,10 +41,15 @@ std::string summary_of(Survey& survey, const Op& op, const Birth& birth, const s
 std::vector<Evidence> evidence_of(const Tensor& out, const Birth& birth) {
   const auto nan = static_cast<std::int64_t>(out.health.nan);
   const auto inf = static_cast<std::int64_t>(out.health.pos_inf + out.health.neg_inf);
-  const Evidence inputs{"inputs_known", std::int64_t{birth.inputs_known ? 1 : 0}};
-  if (out.stated) return {{"nan_at_least", nan}, {"inf_at_least", inf}, inputs};
-  if (birth.rows.empty()) return {{"nan", nan}, {"inf", inf}, inputs};
-  return {{"rows", static_cast<std::int64_t>(birth.rows.size())}, {"nan", nan}, {"inf", inf}, inputs};
+  std::vector<Evidence> evidence;
+  if (!birth.rows.empty()) evidence.push_back({"rows", static_cast<std::int64_t>(birth.rows.size())});
+  if (out.stated) {
+    evidence.insert(evidence.end(), {{"nan_at_least", nan}, {"inf_at_least", inf}});
+  } else {
+    evidence.insert(evidence.end(), {{"nan", nan}, {"inf", inf}});
+  }
+  evidence.push_back({"inputs_known", std::int64_t{birth.inputs_known ? 1 : 0}});
+  return evidence;
 }
 
 }  // namespace
