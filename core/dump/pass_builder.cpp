@@ -29,8 +29,8 @@ bool ends_in_a_tail(const Frame& frame, std::int64_t end) {
 }  // namespace
 
 std::string parameter_key(const TensorName& at, std::string_view op, std::string_view role, Form form) {
-  return fmt::format("{}|{}|{}|{}|{}|{}", at.tower, at.layer.value_or(-1), at.expert.value_or(-1), op, role,
-                     static_cast<int>(form));
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}", at.run, at.rank.value_or(-1), at.tower, at.layer.value_or(-1),
+                     at.expert.value_or(-1), op, role, static_cast<int>(form));
 }
 
 PassBuilder::PassBuilder(DumpRun& run) : run_(run) {
@@ -226,8 +226,21 @@ std::optional<PassBuilder::Index> PassBuilder::parameter(std::string_view op, st
   at.tower = scope_.tower;
   at.layer = scope_.layer;
   at.expert = scope_.expert;
-  const auto shared = shared_.find(parameter_key(at, op, role, form));
-  return shared == shared_.end() ? std::nullopt : std::optional(shared->second);
+  const auto shared = [&]() -> std::optional<Index> {
+    const auto found = shared_.find(parameter_key(at, op, role, form));
+    return found == shared_.end() ? std::nullopt : std::optional(found->second);
+  };
+  if (const auto one = shared(); one || run_.steps_.empty()) return one;
+  // A rank's own: it may be a part of the whole, so that no other rank's can stand for it.
+  const Step& step = run_.steps_.back();
+  for (const std::string& run : {step.run, std::string()}) {
+    at.run = run;
+    for (const auto rank : {std::optional(step.rank), std::optional<std::int64_t>()}) {
+      at.rank = rank;
+      if (const auto one = shared()) return one;
+    }
+  }
+  return std::nullopt;
 }
 
 Tensor* PassBuilder::tensor_of(TensorId id) { return const_cast<Tensor*>(run_.tensor(id)); }  // NOLINT: its own run's

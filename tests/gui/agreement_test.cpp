@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "gui/opened_run.h"
+
 /// What the window prepares of every dump of the corpus against the JSON of its diagnosis. NANSCOPE_CORPUS is where
 /// another test has left the dumps.
 namespace nanscope::gui {
@@ -22,6 +24,20 @@ TEST(AgreementTest, OverEveryDumpOfTheCorpus) {
   if (dumps.empty()) GTEST_SKIP() << "there is no corpus in " << NANSCOPE_CORPUS;
   std::sort(dumps.begin(), dumps.end());
   for (const fs::path& dump : dumps) expect_agreement(dump);
+}
+
+/// Dumps as programs write them, small and odd, which lie in the repository.
+TEST(AgreementTest, OverDumpsOfOtherPrograms) {
+  const fs::path folder = fs::path(NANSCOPE_SOURCE_DIR) / "tests" / "golden" / "dumps";
+  std::size_t opened = 0;
+  const auto look = [&](const fs::path& target) {
+    if (!open_run(target)) return;  // those that are refused, and what is no dump
+    ++opened;
+    expect_agreement(target);
+  };
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) look(entry.path());
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "producers")) look(entry.path());
+  EXPECT_GT(opened, 20U);
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "gui/facts.h"
 #include "gui/script_player.h"
 #include "gui/session.h"
 #include "gui/views/registry.h"
+#include "scenarios/export_dump.h"
 #include "scenarios/runner.h"
 #include "tests/gui/agreement.h"
 #include "tests/temporary_folder.h"
@@ -125,6 +127,15 @@ class Smoke : public ::testing::TestWithParam<fs::path> {
 };
 
 TEST_P(Smoke, TheWindowSaysWhatTheDiagnosisSays) { expect_agreement(options_.file); }
+
+TEST_P(Smoke, TheWindowSaysOfItsDumpWhatTheDiagnosisSays) {
+  Result<OpenedRun> run = open_run(options_.file);
+  ASSERT_TRUE(run) << run.error().message;
+  RunFacts facts(std::move(*run));
+  const auto exported = scenarios::export_dump(*facts.recording(), facts.tensors(), folder_ / "dump");
+  ASSERT_TRUE(exported) << exported.error().message;
+  expect_agreement(folder_ / "dump");
+}
 
 TEST_P(Smoke, EveryViewInTheWindow) {
   options_.size = {1200, 900};
