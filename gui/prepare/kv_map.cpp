@@ -374,7 +374,9 @@ class KvMapMaker {
       const auto row = slot != nullptr ? facts_.cache.row_of(keys, step_, span, position) : std::nullopt;
       if (!row) continue;
       note_read(*slot, span, position);
-      if (!slot->foreign || static_cast<std::size_t>(*row) >= rows.size()) continue;
+      // Who stored what is read is a guess where a dump tells no blocks: what was gathered is there to be seen.
+      const bool guessed = slot->foreign || (dumped() && slot->health < kInf);
+      if (!guessed || static_cast<std::size_t>(*row) >= rows.size()) continue;
       note_foreign(*slot, op, keys, rows[static_cast<std::size_t>(*row)], span, position);
     }
   }
@@ -382,7 +384,7 @@ class KvMapMaker {
   void note_foreign(KvSlot& slot, const Op& op, const Tensor& keys, const Health& health, const Span& span,
                     std::int64_t position) {
     const Cell found = cell_of(health, 0);
-    if (found <= slot.health) return;
+    if (found <= slot.health || (!slot.foreign && found < kInf)) return;
     slot.health = found;
     if (found >= kInf) slot.words.push_back(fmt::format("read as {} in {}", cell_name(found), layer_text(op)));
     Selection target;

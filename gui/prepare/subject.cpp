@@ -219,6 +219,9 @@ Result<Subject> find_subject(RunView& run, const Place& place) {
   }
   const StepId step = at.step != nullptr ? at.step->id : kBeforeSteps;
   const Op* op = find_op(run, step, place);
+  for (const Step& other : run.steps()) {
+    if (op == nullptr && !place.request && other.spans.empty()) op = find_op(run, other.id, place);
+  }
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   if (op == nullptr) {
     if (!place.request) return fail("Nothing is selected");

@@ -35,7 +35,8 @@ struct Subject {
 
   RowName row_name(std::int64_t row) const;
   bool nobodys(std::int64_t row) const { return !row_names.empty() && row_name(row).nobodys; }
-  bool outside() const { return op.step == kBeforeSteps; }
+  /// Of no request: before all steps, or in a pass of a dump that tells no sequences.
+  bool outside() const { return op.step == kBeforeSteps || step.spans.empty(); }
 };
 
 /// The tensor that a place names. Without a role: `out`, else the first with a NaN or an Inf, else the

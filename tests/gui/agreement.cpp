@@ -59,6 +59,12 @@ bool is_bad_in_padding_alone(RunView& run, const Op& op) {
   });
 }
 
+bool is_called_twice(RunView& run, const Op& op) {
+  const std::vector<Op>& ops = run.content(op.step).ops;
+  return std::count_if(ops.begin(), ops.end(),
+                       [&](const Op& other) { return other.layer == op.layer && other.name == op.name; }) > 1;
+}
+
 std::optional<double> number_of(const Json& evidence, const char* key) {
   const auto found = evidence.find(key);
   if (found == evidence.end() || !found->is_number()) return std::nullopt;
@@ -141,7 +147,8 @@ class Agreement {
       const Result<Subject> subject = find_subject(run_, place);
       ASSERT_TRUE(subject) << fault.fault_class << " at " << to_string(place) << ": " << subject.error().message;
       const Tensor& tensor = subject->tensor;
-      if (!tensor.name.empty()) {
+      // An op that is called twice in a pass has one place.
+      if (!tensor.name.empty() && !is_called_twice(run_, subject->op)) {
         EXPECT_EQ(tensor.name, fault.tensor) << to_string(place);
       }
       if (!subject->outside()) {
@@ -234,6 +241,12 @@ class Agreement {
       const SpanOfStep at = find_span(run_, fault.target->place);
       ASSERT_NE(at.step, nullptr) << to_string(fault.target->place);
       Facts facts(run_);
+      const Result<Subject> subject = find_subject(run_, fault.target->place);
+      const Place& place = fault.target->place;
+      // What was gathered behind the last slot that is known has none to be shown in.
+      if (subject && subject->tensor.axis == Axis::keys && place.token &&
+          !facts.cache.slots().locate(*place.request, *place.token, at.step->id))
+        continue;
       const Result<KvMap> map = make_kv_map(facts, *at.step, {}, &map_->clipped_rows);
       ASSERT_TRUE(map) << map.error().message;
       std::size_t read = 0;

@@ -157,6 +157,52 @@ TEST(RequestsOfABatch, HaveTheTokensOfTheirRows) {
   EXPECT_EQ(rows->at(1).text_tokens, 2U);
 }
 
+/// Two passes of one request, with the ids that went in and came out.
+MemoryDump asked_and_answered() {
+  MemoryDump dump;
+  const auto pass = [&](const std::string& name, std::int64_t first, std::vector<double> ids, double answer) {
+    const auto rows = static_cast<std::int64_t>(ids.size());
+    std::vector<double> positions;
+    for (std::int64_t i = 0; i < rows; ++i) positions.push_back(static_cast<double>(first + i));
+    dump.add(name + "input_ids", "i64", {rows}, std::move(ids));
+    dump.add(name + "position_ids", "i64", {rows}, std::move(positions));
+    dump.add(name + kLayer + "input_layernorm.output", "f32", {rows, 8});
+    dump.add(name + "lm_head.output", "f32", {1, 16});
+    dump.add(name + "next_token", "i64", {1}, {answer});
+  };
+  pass("request_0/step_0/", 0, {5, 9, 2}, 7);
+  pass("request_0/step_1/", 3, {7}, 11);
+  return dump;
+}
+
+TEST(RequestsOfADump, TellPromptAndAnswerAsTokenIds) {
+  Opened opened(asked_and_answered());
+  const Result<RequestRows> rows = make_request_rows(*opened.run);
+  ASSERT_TRUE(rows) << rows.error().message;
+  ASSERT_EQ(rows->size(), 1U);
+  const RequestSheetRow& row = rows->front();
+  EXPECT_EQ(row.name, "request 0") << "not what its first step's folder is called";
+  ASSERT_EQ(row.prompt.size(), 1U);
+  EXPECT_EQ(row.prompt[0].text, "5 9 2");
+  EXPECT_EQ(row.text_tokens, 3U);
+  ASSERT_EQ(row.output.size(), 2U);
+  EXPECT_EQ(row.output[0].id, 7);
+  EXPECT_EQ(row.output[1].id, 11);
+}
+
+TEST(MapOfADump, TellsIntegersOfOneTokenAsThoseOfMany) {
+  Opened opened(asked_and_answered());
+  const RunMap map = opened.map();
+  const auto row = map.find_row(-1, "argmax");
+  ASSERT_TRUE(row);
+  EXPECT_GE(map.row(*row).back(), kHealthyFirst) << "11 is no zero";
+  const auto sheet = opened.sheet("request_0/step_1/next_token");
+  const auto largest = std::find_if(sheet->numbers.begin(), sheet->numbers.end(),
+                                    [](const auto& number) { return number.name == "largest |x|"; });
+  ASSERT_NE(largest, sheet->numbers.end());
+  EXPECT_EQ(largest->value, "11");
+}
+
 TEST(MapOfRanks, TellsStepsOfOneRequestApart) {
   MemoryDump dump;
   for (const std::string rank : {"rank0/", "rank1/"}) {
@@ -295,6 +341,54 @@ TEST(KvMapOfADump, ShowsTheSlotsThatABlockTableGives) {
   }
   EXPECT_EQ(live, 3U);
   EXPECT_EQ(map->bad, 1U) << "slot 5 is nobody's";
+}
+
+/// A request of two new tokens behind a prefix of two that was dumped by nobody: slots 8 and 9 hold it.
+TEST(KvMapOfADump, ShowsThePrefixThatSomebodyWroteWhoWasNotDumped) {
+  MemoryDump dump;
+  dump.add("block_table", "i32", {1, 2}, {2, 0});
+  dump.add("slot_mapping", "i64", {2}, {10, 11});
+  dump.add("seq_lens", "i32", {1}, {4});
+  dump.add("position_ids", "i64", {2}, {2, 3});
+  std::vector<double> pool(16 * 2, 1);
+  pool[8 * 2] = kNotANumber;
+  dump.add(kLayer + "self_attn.attn.k", "f32", {2, 2});
+  dump.add(kLayer + "self_attn.attn.k_cache", "f32", {4, 4, 1, 2}, pool);
+  Opened opened(std::move(dump));
+  ASSERT_FALSE(opened.run->steps().empty());
+  Facts facts(*opened.run);
+  const Result<KvMap> map = make_kv_map(facts, opened.run->steps().front());
+  ASSERT_TRUE(map) << map.error().message;
+  const auto block = std::find_if(map->blocks.begin(), map->blocks.end(), [](const KvBlock& b) { return b.id == 2; });
+  ASSERT_NE(block, map->blocks.end());
+  EXPECT_EQ(block->slots[0].state, SlotState::shared);
+  EXPECT_TRUE(block->slots[0].unknown && block->slots[0].read);
+  EXPECT_EQ(block->slots[0].health, kNan);
+  EXPECT_THAT(block->slots[0].words.front(), HasSubstr("not dumped"));
+  EXPECT_EQ(block->slots[2].state, SlotState::live);
+  EXPECT_EQ(map->bad, 1U);
+}
+
+TEST(KvMapOfADump, ShowsWhatACastClipped) {
+  MemoryDump dump;
+  dump.add("block_table", "i32", {1, 1}, {1});
+  dump.add("slot_mapping", "i64", {2}, {4, 5});
+  dump.add("seq_lens", "i32", {1}, {2});
+  dump.add(kLayer + "self_attn.attn.k", "f32", {2, 2}, {1, 1, 1, 1});
+  dump.add(kLayer + "self_attn.attn.k_cache", "f32", {2, 4, 1, 2}, std::vector<double>(16, 1));
+  Opened opened(std::move(dump));
+  ASSERT_FALSE(opened.run->steps().empty());
+  Facts facts(*opened.run);
+  TensorId pool = 0;
+  for (const Tensor& tensor : opened.run->content(opened.run->steps().front().id).tensors) {
+    if (tensor.axis == Axis::slots) pool = tensor.id;
+  }
+  const ClippedRows clipped{{pool, {5}}};
+  const Result<KvMap> map = make_kv_map(facts, opened.run->steps().front(), {}, &clipped);
+  ASSERT_TRUE(map) << map.error().message;
+  ASSERT_FALSE(map->blocks.empty());
+  EXPECT_LT(map->blocks[0].slots[0].health, kClipped);
+  EXPECT_EQ(map->blocks[0].slots[1].health, kClipped);
 }
 
 TEST(DifferenceOfDumps, ReadsElementsWhereThereAreNoHashes) {
