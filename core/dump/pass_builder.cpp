@@ -507,7 +507,11 @@ void PassBuilder::add_parameters(const std::vector<std::size_t>& tensors) {
   for (const Index index : tensors) {
     const TensorName& at = tensor(index).at;
     emit_parameter(index);
-    shared_.emplace(parameter_key(at, at.known ? at.op : at.module, at.role, at.form), index);
+    TensorName key = at;
+    shared_.emplace(parameter_key(key, at.known ? at.op : at.module, at.role, at.form), index);
+    // A checkpoint in a folder of its own is no run's.
+    key.run.clear();
+    shared_.emplace(parameter_key(key, at.known ? at.op : at.module, at.role, at.form), index);
   }
 }
 

@@ -24,13 +24,13 @@ std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& 
   if (q == nullptr || k == nullptr || step == nullptr) return forms;
   const auto add = [&](std::int64_t heads, int variant, std::string text) {
     // In f32 throughout, as fused kernels do, or with scores and probabilities rounded on the way.
-    for (const int rounded : {0, 1}) {
+    for (const int rounded : {kUnrounded, kToActivations}) {
       OpForm form;
       form.variant = variant;
       form.heads = heads;
       form.number = 1 / std::sqrt(static_cast<double>(q->channels) / static_cast<double>(heads));
       form.rounded = rounded;
-      form.text = text + (rounded == 1 ? ", rounded on the way" : "");
+      form.text = text + (rounded == kToActivations ? ", rounded on the way" : "");
       forms.push_back(std::move(form));
     }
   };
@@ -65,6 +65,17 @@ std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& 
       OpForm form = forms[i];
       form.cap = cap;
       form.text += ", scores capped";
+      forms.push_back(std::move(form));
+    }
+  }
+  if (!cached_unseen(values, op, "k")) return forms;
+  for (std::size_t i = 0; i < plain; ++i) {
+    if (forms[i].rounded != kToActivations) continue;
+    for (const int rounded : {kByCache, kByCoarseCache}) {
+      OpForm form = forms[i];
+      form.rounded = rounded;
+      form.only_whole = true;
+      form.text += " and in a cache of 8 bits that was not dumped";
       forms.push_back(std::move(form));
     }
   }
@@ -104,15 +115,17 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
   into.resize(count, out.known ? out.channels : q.columns);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const double u = stored_roundoff(values, out);
-  const double inner = form.rounded == 1 ? roundoff(values.activation_format(out.step)) : 0;
+  const double inner = form.rounded != kUnrounded ? roundoff(values.activation_format(out.step)) : 0;
   Line scores;
   Line probs;
   Line line;
+  OpForm reading;
+  reading.rounded = form.rounded;
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     if (span == nullptr) return true;
     const std::int64_t columns = key_columns(values, op, *step, *span);
-    const auto k = gather_keys(values, op, "k", *step, *span, columns, {}, why);
-    const auto v = gather_keys(values, op, "v", *step, *span, columns, {}, why);
+    const auto k = gather_keys(values, op, "k", *step, *span, columns, reading, why);
+    const auto v = gather_keys(values, op, "v", *step, *span, columns, reading, why);
     if (!k || !v) return false;
     const auto heads = heads_of(q.columns, k->block.columns, form.heads, why);
     if (!heads || v->block.columns % heads->groups != 0) return false;

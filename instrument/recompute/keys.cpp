@@ -6,6 +6,7 @@
 #include "core/numbers/codec.h"
 #include "core/run/scale_grid.h"
 #include "core/run/scales.h"
+#include "instrument/recompute/bounds.h"
 
 namespace nanscope {
 namespace {
@@ -82,6 +83,36 @@ class KeyGatherer {
   bool codes_ = false;
 };
 
+bool own_of_step(const Tensor* in) { return in != nullptr && in->axis == Axis::rows && info(in->format).bits > 8; }
+
+/// A causal mask leaves the first token its own value alone: whether that came out as it was (false), as 8 bits leave
+/// it (true), or otherwise, or was not dumped (nothing).
+std::optional<bool> first_value_cast(Values& values, const Op& mix, const Step& step) {
+  const Tensor* v = values.run().input(mix, "v");
+  const Tensor* out = values.run().result(mix);
+  const bool there = own_of_step(v) && v->known && out != nullptr && out->known && !out->stated && !v->stated;
+  if (!there || out->axis != Axis::rows || v->channels == 0 || out->channels % v->channels != 0) return std::nullopt;
+  const auto first = std::find_if(step.spans.begin(), step.spans.end(),
+                                  [](const Span& span) { return span.first_token == 0 && span.rows > 0; });
+  if (first == step.spans.end()) return std::nullopt;
+  const auto in = values.run().row_values(*v, first->row);
+  const auto made = values.run().row_values(*out, first->row);
+  const std::int64_t width = v->heads > 0 ? v->width() : 0;
+  if (!in || !made || width <= 0) return std::nullopt;
+  const double stored = 4 * std::max(roundoff(v->format), roundoff(out->format));
+  const double coarse = 1.1 * roundoff(Format::e5m2);
+  std::size_t moved = 0;
+  for (std::size_t c = 0; c < made->size(); ++c) {
+    const auto head =
+        static_cast<std::int64_t>(c) / width * v->heads / std::max<std::int64_t>(1, out->channels / width);
+    const double value = double{(*in)[static_cast<std::size_t>(head * width + static_cast<std::int64_t>(c) % width)]};
+    const double off = std::abs(double{(*made)[c]} - value);
+    if (off > coarse * std::abs(value) + least_error(Format::e4m3)) return std::nullopt;
+    moved += off > stored * std::abs(value) ? 1 : 0;
+  }
+  return 4 * moved > made->size();
+}
+
 }  // namespace
 
 std::int64_t key_columns(Values& values, const Op& op, const Step& step, const Span& span) {
@@ -129,8 +160,31 @@ std::optional<KeyMatrix> gather_keys(Values& values, const Op& op, std::string_v
       out.there[static_cast<std::size_t>(column)] = gatherer.row(*before->first, before->second, value, error, errors);
     }
   }
+  if (form.rounded == kByCache || form.rounded == kByCoarseCache) {
+    const Format cast = form.rounded == kByCache ? Format::e4m3 : Format::e5m2;
+    const auto coarse = static_cast<float>(roundoff(cast));
+    const auto least = static_cast<float>(least_error(cast));  // under a scale of 1; one from the values loses less
+    for (std::size_t i = 0; i < out.block.value.size(); ++i)
+      out.block.error[i] += coarse * std::abs(out.block.value[i]) + least;
+    errors = true;
+  }
   if (!errors) out.block.error.clear();
   return out;
+}
+
+bool cached_unseen(Values& values, const Op& op, std::string_view role) {
+  if (!own_of_step(values.run().input(op, role))) return false;
+  const Step* now = values.run().step(op.step);
+  for (const Step& step : values.run().steps()) {
+    if (now == nullptr || step.id > now->id) break;
+    if (step.rank != now->rank || step.run != now->run) continue;
+    for (const Op& mix : values.run().content(step.id).ops) {
+      const bool reads = mix.kind == OpKind::attention || mix.kind == OpKind::attention_mix;
+      if (!reads || mix.layer != op.layer) continue;
+      if (const auto shown = first_value_cast(values, mix, step)) return *shown;
+    }
+  }
+  return false;
 }
 
 std::vector<OpForm> wrong_masks(const OpForm& chosen) {

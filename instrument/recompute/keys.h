@@ -20,6 +20,14 @@ struct KeyMatrix {
 /// Keys that attention of a span goes over: those of its context, or the last ones that a mask of a window covers.
 std::int64_t key_columns(Values& values, const Op& op, const Step& step, const Span& span);
 
+/// OpForm::rounded of attention: nothing on the way, all of it to the activations' format, or keys and values to 8 bits
+/// of e4m3 (int8 loses less of what matters) or of e5m2.
+enum Rounded : int { kUnrounded = 0, kToActivations = 1, kByCache = 2, kByCoarseCache = 3 };
+
+/// Whether what an op reads as `role` are the step's own keys or values, and a token that sees itself alone shows that
+/// its value went through 8 bits before it was read: a cache that was not dumped.
+bool cached_unseen(Values& values, const Op& op, std::string_view role);
+
 /// What `op` reads as `role` (k or v), with its scale to a power and, for codes, in a format. Nothing when its input
 /// was not dumped at all.
 std::optional<KeyMatrix> gather_keys(Values& values, const Op& op, std::string_view role, const Step& step,

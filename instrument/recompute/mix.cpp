@@ -9,7 +9,16 @@
 namespace nanscope {
 
 std::vector<OpForm> forms_attention_mix(Values& values, const Op& op, const Tensor& out) {
-  return one_form(values, op, out);
+  std::vector<OpForm> forms = one_form(values, op, out);
+  for (const int rounded : {kByCache, kByCoarseCache}) {
+    if (!cached_unseen(values, op, "v")) break;
+    OpForm form = forms.front();
+    form.rounded = rounded;
+    form.only_whole = true;
+    form.text = "values from a cache of 8 bits that was not dumped";
+    forms.push_back(std::move(form));
+  }
+  return forms;
 }
 
 std::vector<OpForm> faults_attention_mix(Values& values, const Op& op, const Tensor&) {

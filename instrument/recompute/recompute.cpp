@@ -150,12 +150,34 @@ Recomputer::Tried Recomputer::try_form(const OpForm& form, std::vector<std::pair
   return tried;
 }
 
+std::set<std::string> Recomputer::chosen() const {
+  std::set<std::string> names;
+  for (const auto& [name, group] : groups_) {
+    if (group.form) names.insert(name);
+  }
+  return names;
+}
+
+/// Forms that were chosen by their readers since then were chosen under another one that was only tried. Whether there
+/// were any.
+bool Recomputer::forget_since(const std::set<std::string>& before) {
+  bool any = false;
+  for (auto& [name, group] : groups_) {
+    if (!group.form || !group.by_readers || before.contains(name)) continue;
+    group.form.reset();
+    any = true;
+  }
+  values_.forget();
+  return any;
+}
+
 /// The same for an op that was not dumped, by what reads it.
 Recomputer::Tried Recomputer::try_form_by_readers(const std::string& key, const OpForm& form) {
   Tried tried;
   const std::vector<std::pair<OpId, TensorId>> members = groups_[key].ops;
   groups_[key].form = form;
   values_.forget();
+  const std::set<std::string> before = chosen();
   for (std::size_t m = 0; m < members.size() && m < 2; ++m) {
     const Tensor* made = facts_.run.tensor(members[m].second);
     if (made == nullptr || made->known) continue;
@@ -165,16 +187,53 @@ Recomputer::Tried Recomputer::try_form_by_readers(const std::string& key, const 
     const Tensor* shown = facts_.run.tensor(readers.front().second);
     if (shown != nullptr && reader != nullptr) tried.add(best_share(*reader, *shown));
   }
-  values_.forget();
+  forget_since(before);
   return tried;
+}
+
+/// Queries and keys are rotated alike: where neither was dumped, the form of the one is that of the other.
+std::optional<Recomputer::Group> Recomputer::twin_of(const Op& op, const Tensor& out) {
+  if (op.kind != OpKind::rope || (out.role != "q_rot" && out.role != "k_rot")) return std::nullopt;
+  const auto dumped = [&](const std::pair<OpId, TensorId>& one) {
+    const Tensor* made = facts_.run.tensor(one.second);
+    return made != nullptr && made->known;
+  };
+  const Group& own = groups_[group_of(op, out)];
+  if (std::any_of(own.ops.begin(), own.ops.end(), dumped)) return std::nullopt;
+  const Tensor* x = facts_.run.input(op, "x");
+  for (const Op& other : facts_.run.content(op.step).ops) {
+    if (other.kind != OpKind::rope || other.layer != op.layer || other.id == op.id || other.outputs.empty()) continue;
+    const Tensor* made = facts_.run.tensor(other.outputs.front());
+    if (made == nullptr || made->role == out.role) continue;
+    const auto found = groups_.find(group_of(other, *made));
+    if (found == groups_.end() || !found->second.form) continue;
+    Group twin = found->second;
+    twin.by_readers = true;
+    const Tensor* other_x = facts_.run.input(other, "x");
+    if (twin.form->heads > 0 && x != nullptr && other_x != nullptr && other_x->channels > 0)
+      twin.form->heads = twin.form->heads * x->channels / other_x->channels;
+    return twin;
+  }
+  return std::nullopt;
 }
 
 void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor& out) {
   const Recipe* recipe = recipe_of(op.kind);
   groups_[key].form = OpForm{};
   if (recipe == nullptr) return;
+  const std::set<std::string> before = chosen();
   std::vector<OpForm> forms = recipe->forms(values_, op, out);
   if (forms.empty()) forms.push_back({});
+  groups_[key].form = forms.front();
+  // Forms may be read off operands that were chosen on the way, under no form of this op at all.
+  if (!out.known && forget_since(before)) forms = recipe->forms(values_, op, out);
+  if (forms.empty()) forms.push_back({});
+  if (auto twin = twin_of(op, out)) {
+    Group& own = groups_[key];
+    twin->ops = std::move(own.ops);
+    own = std::move(*twin);
+    return;
+  }
   groups_[key].form = forms.front();
   groups_[key].only_form = forms.size() == 1;
   ++choosing_;
@@ -185,11 +244,14 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
   // The first that explains everything is as good as any: later ones are less usual.
   for (std::size_t i = 0; i < forms.size() && !most.all(); ++i) {
     const Tried tried = try_form(forms[i], sample, members);
+    if (forms[i].only_whole && !tried.all()) continue;
     if (i == 0 || tried.better_than(most)) best = i, most = tried;
   }
   const bool shown = !sample.empty();
+  groups_[key].by_readers = !shown;
   for (std::size_t i = 0; !shown && forms.size() > 1 && i < forms.size() && !most.all(); ++i) {
     const Tried tried = try_form_by_readers(key, forms[i]);
+    if (forms[i].only_whole && !tried.all()) continue;
     if (i == 0 || tried.better_than(most)) best = i, most = tried;
   }
   --choosing_;

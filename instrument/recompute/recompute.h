@@ -89,9 +89,13 @@ class Recomputer {
     int came_out = 0;  ///< ops that the form explains
     double share = 0;  ///< of elements that it explains, over all ops that were tried
     bool only_form = false;
+    bool by_readers = false;  ///< not shown by outputs of its own
   };
   std::string group_of(const Op& op, const Tensor& out) const;
   void choose_form(const std::string& key, const Op& op, const Tensor& out);
+  std::set<std::string> chosen() const;
+  bool forget_since(const std::set<std::string>& before);
+  std::optional<Group> twin_of(const Op& op, const Tensor& out);
   /// What a form does for the ops that it is tried on.
   struct Tried {
     int ops = 0;

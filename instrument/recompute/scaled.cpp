@@ -68,7 +68,8 @@ Coded coded(double scaled, double off, Format as, Format format) {
 
 namespace {
 
-/// Whether codes show, row by row, the signs of what the step stored: a cache that holds the step's rows in their order.
+/// Whether codes show, row by row, the signs of what the step stored: a cache that holds the step's rows in their
+/// order.
 bool holds_rows_of_step(Values& values, const Tensor& pool) {
   static constexpr std::int64_t kRowsCompared = 64;
   const Op* store = values.run().maker(pool);

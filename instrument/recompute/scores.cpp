@@ -233,6 +233,16 @@ std::vector<OpForm> forms_attention_scores(Values& values, const Op& op, const T
     add(shown->factor, shown->cap,
         "q k' times a factor of its own" + (shown->cap > 0 ? fmt::format(", capped at {}", shown->cap) : ""));
   }
+  const std::size_t plain = forms.size();
+  for (std::size_t i = 0; cached_unseen(values, op, "k") && i < plain; ++i) {
+    for (const int rounded : {kByCache, kByCoarseCache}) {
+      OpForm form = forms[i];
+      form.rounded = rounded;
+      form.only_whole = true;
+      form.text += ", keys from a cache of 8 bits that was not dumped";
+      forms.push_back(std::move(form));
+    }
+  }
   return forms;
 }
 

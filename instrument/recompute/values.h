@@ -41,6 +41,7 @@ struct OpForm {
   std::int64_t heads = 0;         ///< of queries; 0: as its tensors state
   int rounded = 0;                ///< whether what is between is rounded to the activations' format
   bool fault = false;             ///< no healthy op does it like this
+  bool only_whole = false;        ///< so wide that it counts where it explains everything, and not at all elsewhere
   About about = About::arithmetic;
   bool operator==(const OpForm& other_form) const {
     return variant == other_form.variant && number == other_form.number && cap == other_form.cap &&
