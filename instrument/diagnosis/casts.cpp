@@ -62,9 +62,24 @@ class Measure {
       of.insert(of.end(), from->value.begin(), from->value.end());
     }
     const auto scale = implied_scale(of, made, cast_.format);
-    if (!scale || !(*scale > 0)) return;
+    if (!scale || !(*scale > 0) || !is_shown(*scale, of, made)) return;
     cast_.grid = ScaleGrid::uniform(*scale);
     cast_.implied = true;
+  }
+
+  /// Whether one scale serves nearly all: scales of rows have a median, too.
+  bool is_shown(double scale, const std::vector<float>& of, const std::vector<float>& made) const {
+    const double rounding = row_.exponent_bits > 0 ? std::ldexp(1.5, -row_.mantissa_bits - 1) : 0.1;
+    const double least = row_.exponent_bits > 0 ? double{row_.min_normal} : 8;
+    std::size_t told = 0;
+    std::size_t fits = 0;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      const double code = std::abs(double{made[i]});
+      if (!(code >= least) || !(code < double{row_.max_finite}) || !std::isfinite(of[i])) continue;
+      ++told;
+      fits += std::abs(double{of[i]} - scale * double{made[i]}) <= rounding * std::abs(double{of[i]}) ? 1 : 0;
+    }
+    return 10 * fits >= 9 * told;
   }
 
   std::optional<Block> source_row(const Tensor& source, const Tensor& codes, std::int64_t row, std::int64_t step_row,
@@ -81,6 +96,7 @@ class Measure {
     const auto from = source != nullptr ? source_row(*source, codes, row, step_row, pool) : std::nullopt;
     const bool sourced = from && from->value.size() == made->size();
     sourced_ = sourced_ || sourced;
+    ++cast_.rows;
     const double largest = double{row_.max_finite};
     const double fine = row_.exponent_bits > 0 ? double{row_.min_normal} : 3;
     bool clipped = false;

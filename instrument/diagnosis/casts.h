@@ -24,6 +24,7 @@ struct Cast {
   std::optional<ScaleGrid> grid;
   bool implied = false;  ///< no scale was dumped: the one that source and codes show
 
+  std::int64_t rows = 0;  ///< that were looked at
   std::int64_t elements = 0;
   std::int64_t cells = 0;          ///< of the grid that were used: each may have one value at the top
   std::int64_t top = 0;            ///< codes of the largest finite magnitude

@@ -13,7 +13,9 @@ namespace {
 /// next to it thin out towards it. Clipping heaps up there what should lie beyond.
 bool heaps_up(const Cast& cast) {
   if (cast.has_source() && cast.grid) return false;
-  const std::int64_t by_right = std::max<std::int64_t>(1, cast.cells);
+  // Where no scale was dumped, rows that all reach the top have a scale each, and a value or two there.
+  const bool by_row = !cast.grid && cast.rows > 1 && std::ssize(cast.top_rows) == cast.rows;
+  const std::int64_t by_right = std::max<std::int64_t>({1, cast.cells, by_row ? 2 * cast.rows : 0});
   const std::int64_t excess = cast.top - by_right;
   return excess >= 4 && cast.top >= 2 * cast.beside_top && cast.share(cast.top) > 1e-4;
 }
