@@ -397,6 +397,12 @@ TensorId PassBuilder::probabilities(TensorId q, const Inputs& keys, const ScoreT
       Inputs back{{"codes", cast.codes, {}}, {"x", cast.codes == 0 ? s : 0, {}}, {"scale", cast.scale, {}}};
       s = emit("scores_dequantise", cast.codes != 0 ? OpKind::dequantise : OpKind::copy, std::move(back),
                {"scores", own.scores});
+    } else if (cast.codes != 0 && find("scores", Port::output, Form::dequantised).empty()) {
+      const Tensor codes = *run_.tensor(cast.codes);
+      s = emit("scores_dequantise", OpKind::dequantise, {{"codes", cast.codes, {}}, {"scale", cast.scale, {}}},
+               {"scores"});
+      tensor_of(s)->channels = codes.channels;
+      tensor_of(s)->heads = codes.heads;
     }
   } else if (!own.raw.empty() && !own.scores.empty()) {
     s = emit(suffixed("scores_scaled", sequence), OpKind::attention_scores, {{"scores", s, {}}}, {"scores", own.scores},

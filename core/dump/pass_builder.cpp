@@ -419,7 +419,8 @@ std::optional<PassBuilder::Index> PassBuilder::history_of(std::string_view op) {
   for (const auto& [key, at] : members->second) {
     if (key.op == op && key.form == Form::amax_history) return at;
   }
-  return std::nullopt;
+  // What attention casts without a name of its own are its scores.
+  return op == "scores" ? history_of("attention") : std::nullopt;
 }
 
 PassBuilder::Operand PassBuilder::with_forms(std::string_view op, Port port, TensorId value, int index) {

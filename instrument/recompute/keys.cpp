@@ -6,6 +6,7 @@
 #include "core/numbers/codec.h"
 #include "core/run/scale_grid.h"
 #include "core/run/scales.h"
+#include "instrument/recompute/attention_rows.h"
 #include "instrument/recompute/bounds.h"
 
 namespace nanscope {
@@ -85,6 +86,24 @@ class KeyGatherer {
 
 bool own_of_step(const Tensor* in) { return in != nullptr && in->axis == Axis::rows && info(in->format).bits > 8; }
 
+/// Whether values of shared heads came out as they were (false) or as 8 bits leave them (true); nothing where neither.
+std::optional<bool> moved_by_cast(const std::vector<float>& in, const std::vector<float>& made, std::int64_t heads,
+                                  double stored) {
+  const double coarse = 1.1 * roundoff(Format::e5m2);
+  const auto width = static_cast<std::int64_t>(made.size()) / heads;
+  const std::int64_t shared = std::max<std::int64_t>(1, static_cast<std::int64_t>(in.size()) / width);
+  std::size_t moved = 0;
+  for (std::size_t c = 0; c < made.size(); ++c) {
+    const auto channel = static_cast<std::int64_t>(c);
+    const std::int64_t from = channel / width * shared / heads * width + channel % width;
+    const double value = double{in[static_cast<std::size_t>(from)]};
+    const double off = std::abs(double{made[c]} - value);
+    if (off > coarse * std::abs(value) + least_error(Format::e4m3)) return std::nullopt;
+    moved += off > 4 * stored * std::abs(value) ? 1 : 0;
+  }
+  return 4 * moved > made.size();
+}
+
 /// A causal mask leaves the first token its own value alone: whether that came out as it was (false), as 8 bits leave
 /// it (true), or otherwise, or was not dumped (nothing).
 std::optional<bool> first_value_cast(Values& values, const Op& mix, const Step& step) {
@@ -97,20 +116,15 @@ std::optional<bool> first_value_cast(Values& values, const Op& mix, const Step& 
   if (first == step.spans.end()) return std::nullopt;
   const auto in = values.run().row_values(*v, first->row);
   const auto made = values.run().row_values(*out, first->row);
-  const std::int64_t width = v->heads > 0 ? v->width() : 0;
-  if (!in || !made || width <= 0) return std::nullopt;
-  const double stored = 4 * std::max(roundoff(v->format), roundoff(out->format));
-  const double coarse = 1.1 * roundoff(Format::e5m2);
-  std::size_t moved = 0;
-  for (std::size_t c = 0; c < made->size(); ++c) {
-    const auto head =
-        static_cast<std::int64_t>(c) / width * v->heads / std::max<std::int64_t>(1, out->channels / width);
-    const double value = double{(*in)[static_cast<std::size_t>(head * width + static_cast<std::int64_t>(c) % width)]};
-    const double off = std::abs(double{(*made)[c]} - value);
-    if (off > coarse * std::abs(value) + least_error(Format::e4m3)) return std::nullopt;
-    moved += off > stored * std::abs(value) ? 1 : 0;
+  if (!in || !made) return std::nullopt;
+  // Where no shape states the heads, any that fit may be theirs.
+  const std::vector<std::int64_t> possible =
+      v->heads > 1 ? std::vector{out->channels / v->width()} : possible_heads(out->channels, v->channels);
+  for (const std::int64_t heads : possible) {
+    if (const auto moved = moved_by_cast(*in, *made, heads, std::max(roundoff(v->format), roundoff(out->format))))
+      return moved;
   }
-  return 4 * moved > made->size();
+  return std::nullopt;
 }
 
 }  // namespace
