@@ -145,22 +145,24 @@ void tell_checks(const Diagnosis& diagnosis, const Targets& targets, Story& stor
   }
   for (const Warning& warning : diagnosis.warnings) {
     story.warnings.push_back({warning.kind, named_place(warning.tensor, warning.where),
-                              targets.of(warning.where, warning.tensor),
-                              warning.summary, warning.advice, warning.more});
+                              targets.of(warning.where, warning.tensor), warning.summary, warning.advice,
+                              warning.more});
   }
 }
 
 void tell_coverage(const Diagnosis& diagnosis, Story& story) {
   const Recomputation& again = diagnosis.recomputation;
   if (again.ops > 0 || again.ops_with_inputs > 0) {
-    std::string text = fmt::format("{} of {} done again from what they read", again.ops, counted(again.ops_with_inputs, "op"));
+    std::string text =
+        fmt::format("{} of {} done again from what they read", again.ops, counted(again.ops_with_inputs, "op"));
     if (again.elements > 0) {
       text += fmt::format(", {} of {} explained by rounding", again.explained, counted(again.elements, "element"));
     }
     story.coverage.push_back(std::move(text));
   }
   if (!again.not_recomputed.empty()) {
-    story.coverage.push_back(fmt::format("{} not done again, first {}: {}", counted(again.not_recomputed.size(), "output"),
+    story.coverage.push_back(fmt::format("{} not done again, first {}: {}",
+                                         counted(again.not_recomputed.size(), "output"),
                                          again.not_recomputed.front().tensor, again.not_recomputed.front().reason));
   }
   const Completeness& whole = diagnosis.completeness;
@@ -221,7 +223,8 @@ Story make_story(const Diagnosis& diagnosis, RunView* run) {
   story.first_bad = spread.first_bad_tensor;
   story.bad_tokens = spread.bad_tokens;
   story.tokens = spread.tokens;
-  story.spread = fmt::format("{}{} of {} tokens bad", spread.at_least ? "at least " : "", spread.bad_tokens, spread.tokens);
+  story.spread =
+      fmt::format("{}{} of {} tokens bad", spread.at_least ? "at least " : "", spread.bad_tokens, spread.tokens);
   return story;
 }
 

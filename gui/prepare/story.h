@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/run/run_view.h"
 #include "gui/cell.h"
 #include "gui/prepare/prepared.h"
 #include "gui/selection.h"
-#include "core/run/run_view.h"
 #include "instrument/diagnosis/diagnosis.h"
 
 namespace nanscope::gui {
@@ -19,9 +19,9 @@ using StoryNumbers = std::vector<std::pair<std::string, std::string>>;
 
 /// What a link of the chain is, which its colour says.
 enum class LinkTone : std::uint8_t {
-  cause,    ///< the root of all that follows, and what led to it
-  damage,   ///< numbers that lose their meaning
-  nan,      ///< NaN and Inf, and what came of them
+  cause,   ///< the root of all that follows, and what led to it
+  damage,  ///< numbers that lose their meaning
+  nan,     ///< NaN and Inf, and what came of them
 };
 
 /// An event of the diagnosis' chain.
@@ -84,13 +84,13 @@ struct Story final : Prepared {
   std::vector<StoryLink> links;
   std::vector<StoryFault> faults;
   std::vector<StoryWarning> warnings;
-  std::vector<StoryCheck> excluded;      ///< with the figure that says so
-  std::vector<StoryCheck> not_in_dump;   ///< with what to capture
+  std::vector<StoryCheck> excluded;     ///< with the figure that says so
+  std::vector<StoryCheck> not_in_dump;  ///< with what to capture
   std::vector<StoryCheck> not_looked_at;
-  std::vector<std::string> coverage;     ///< sentences
-  std::vector<RunNote> notes;            ///< names and files that were not understood or not read
-  std::vector<StoryEvent> events;        ///< by op, each op once
-  std::optional<Selection> origin;       ///< where NaN or Inf is born
+  std::vector<std::string> coverage;  ///< sentences
+  std::vector<RunNote> notes;         ///< names and files that were not understood or not read
+  std::vector<StoryEvent> events;     ///< by op, each op once
+  std::optional<Selection> origin;    ///< where NaN or Inf is born
 
   bool clean() const { return verdict == Verdict::clean; }
 };
@@ -102,7 +102,8 @@ std::string words(std::string name);
 /// A tensor as its producer wrote it, with the element of its place; else its place.
 std::string named_place(const std::string& tensor, const Where& where);
 
-/// Where a diagnosis names a dumped tensor, one goes to that tensor. `run` is null where there are only names of places.
+/// Where a diagnosis names a dumped tensor, one goes to that tensor. `run` is null where there are only names of
+/// places.
 Story make_story(const Diagnosis& diagnosis, RunView* run = nullptr);
 
 }  // namespace nanscope::gui

@@ -175,7 +175,8 @@ TEST(Weights, CodesWithoutTheirScaleAreKnownByTheirLargestValue) {
   const Diagnosis found = projections(80, 448, 3000);
   ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
   EXPECT_THAT(found.faults[0].summary, HasSubstr("exactly 448, as e4m3 codes have it"));
-  EXPECT_NEAR(std::get<double>(*find(found.faults[0].evidence, "ratio")), std::sqrt(80.0 * 80 + 448.0 * 448 / 4096) / 0.100293, 0.1);
+  EXPECT_NEAR(std::get<double>(*find(found.faults[0].evidence, "ratio")),
+              std::sqrt(80.0 * 80 + 448.0 * 448 / 4096) / 0.100293, 0.1);
 }
 
 TEST(Weights, ALargeLayerThatIsNoCodesOrIsNotFarFromOthersIsClean) {

@@ -1,0 +1,151 @@
+/// Names settled by what else is dumped: what no name alone can tell.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "core/dump/name_words.h"
+#include "core/dump/pass_builder.h"
+
+namespace nanscope {
+
+/// A folder of weights without a side of any module is a checkpoint, and what has no known name there is weights too.
+void PassBuilder::settle_checkpoints() {
+  struct Count {
+    int weights = 0;
+    int others = 0;
+    bool sides = false;
+  };
+  std::map<std::string, Count> passes;
+  const auto weights = [](const DumpTensor& one) { return one.at.role == "weight" || one.at.role == "bias"; };
+  for (const DumpTensor& one : run_.dump_.tensors) {
+    Count& count = passes[one.at.pass()];
+    ++(weights(one) ? count.weights : count.others);
+    const std::size_t dot = one.name.find_last_of("./");
+    const std::string_view last =
+        dot == std::string::npos ? std::string_view(one.name) : std::string_view(one.name).substr(dot + 1);
+    count.sides = count.sides || last == "output" || last == "input" || one.at.port == Port::input || one.at.step ||
+                  one.at.request;
+  }
+  for (DumpTensor& one : run_.dump_.tensors) {
+    const Count& count = passes[one.at.pass()];
+    if (count.sides || count.weights < count.others || is_parameter(one)) continue;
+    one.at.role = "weight";
+    one.at.port = Port::state;
+  }
+}
+
+/// Where a name says "before the rotation", the plain one of the same letter is behind it.
+void PassBuilder::settle_rotated() {
+  const auto letter_of = [](const TensorName& at) -> std::string {
+    if (at.port == Port::input || at.form != Form::value) return {};
+    for (const std::string letter : {"q", "k"}) {
+      if (at.role == letter && (at.op == letter || at.op == letter + "_proj")) return letter;
+    }
+    return {};
+  };
+  const auto before = [](const DumpTensor& one) {
+    const std::string words = in_words(one.name);
+    return words.find("pre_rope") != std::string::npos || words.find("before_rope") != std::string::npos ||
+           words.find("unrotated") != std::string::npos || words.find("cur_lin") != std::string::npos;
+  };
+  const auto key = [](const TensorName& at, const std::string& letter) {
+    return fmt::format("{}|{}|{}|{}", at.pass(), at.tower, at.layer.value_or(-1), letter);
+  };
+  std::set<std::string> said;
+  for (const DumpTensor& one : run_.dump_.tensors) {
+    const std::string letter = letter_of(one.at);
+    if (!letter.empty() && before(one)) said.insert(key(one.at, letter));
+  }
+  for (DumpTensor& one : run_.dump_.tensors) {
+    const std::string letter = letter_of(one.at);
+    if (letter.empty() || before(one) || !said.contains(key(one.at, letter))) continue;
+    const std::string words = in_words(one.name);
+    if (one.at.op != letter && words.find("cur") == std::string::npos) continue;
+    one.at.op = one.at.role = letter + "_rot";
+    one.at.kind = OpKind::rope;
+    one.at.port = Port::output;
+  }
+}
+
+/// What a name means depends on what else is there.
+void PassBuilder::settle_names() {
+  settle_checkpoints();
+  settle_rotated();
+  const auto note = [&](const TensorName& at) { seen_.insert({at.tower, at.op}); };
+  std::vector<Index> cosines;
+  for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {
+    note(run_.dump_.tensors[i].at);
+    if (is_cosine(i)) cosines.push_back(i);
+  }
+  for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {
+    TensorName& at = run_.dump_.tensors[i].at;
+    const std::size_t rank = tensor(i).shape.size();
+    if (at.op == "post_attention_norm") {
+      at.op = seen_.contains({at.tower, "mlp_post_norm"}) ? "attn_post_norm" : "mlp_norm";
+    } else if ((at.op == "self_attn" || at.op == "attention") && at.port == Port::output && at.index == 1 &&
+               rank >= 3) {
+      at = [&] {  // the probabilities, where the model was asked for them
+        TensorName probs = at;
+        probs.op = probs.role = "probs";
+        probs.kind = OpKind::softmax;
+        probs.index = 0;
+        return probs;
+      }();
+    } else if (std::binary_search(cosines.begin(), cosines.end(), i)) {
+      at.role = at.op = tensor(i).name.ends_with(".1") ? "sin" : "cos";
+      at.port = Port::state;
+      at.index = 0;
+    } else if (at.op == "embed" && !is_parameter(run_.dump_.tensors[i]) && embeds_inside(at)) {
+      at.op = "embeddings";
+      at.kind = OpKind::dumped;
+    } else if (at.form == Form::codes && (at.op == "k" || at.op == "v") && at.port == Port::output) {
+      // Codes of keys and values are what is stored: the cache, or the rows that go into it.
+      at.op = at.role = at.op + "_cache";
+      at.form = Form::value;
+      at.port = Port::state;
+    } else if (at.op == "embed" && at.port == Port::input) {
+      at.op = at.role = "tokens";
+      at.port = Port::state;
+    }
+    note(at);
+  }
+}
+
+/// Whether a module named after embeddings holds the one that looks tokens up: BERT's sums several.
+bool PassBuilder::embeds_inside(const TensorName& at) const {
+  return std::any_of(run_.dump_.tensors.begin(), run_.dump_.tensors.end(), [&](const DumpTensor& other) {
+    return other.at.op == "embed" && other.at.module.starts_with(at.module + '.');
+  });
+}
+
+/// Whether a rotary module's outputs are cosines and sines, not rotated queries and keys.
+bool PassBuilder::is_cosine(Index index) const {
+  const DumpTensor& one = tensor(index);
+  const auto rotary = [](const DumpTensor& tensor) {
+    return (tensor.at.op == "rope" && tensor.at.port == Port::output) ||
+           tensor.at.module.find("position_embeddings") != std::string::npos;
+  };
+  const auto stem = [](const DumpTensor& tensor) {
+    return tensor.name.ends_with(".1") ? tensor.name.substr(0, tensor.name.size() - 2) : tensor.name;
+  };
+  if (!rotary(one) || one.stated || one.count() == 0 || double{one.health.absmax} > 1.001) return false;
+  const auto partner = std::find_if(run_.dump_.tensors.begin(), run_.dump_.tensors.end(), [&](const DumpTensor& other) {
+    return &other != &one && rotary(other) && stem(other) == stem(one) && other.at.pass() == one.at.pass() &&
+           other.at.layer == one.at.layer && other.shape == one.shape;
+  });
+  if (partner == run_.dump_.tensors.end()) return false;
+  const std::int64_t count = std::min<std::int64_t>(256, one.count());
+  const auto a = run_.elements_.values(one, 0, count);
+  const auto b = run_.elements_.values(*partner, 0, count);
+  if (!a || !b) return false;
+  for (std::size_t i = 0; i < a->size(); ++i) {
+    const double sum = double{(*a)[i]} * double{(*a)[i]} + double{(*b)[i]} * double{(*b)[i]};
+    if (!(std::abs(sum - 1) < 0.02)) return false;
+  }
+  return true;
+}
+
+}  // namespace nanscope
