@@ -201,7 +201,8 @@ TensorId PassBuilder::add_output(const Output& output, std::int64_t channels) {
   return emitted_[index] = last_ = added.id;
 }
 
-TensorId PassBuilder::emit(std::string name, OpKind kind, Inputs inputs, Output output, OpAttributes attributes) {
+TensorId PassBuilder::emit(const std::string& name, OpKind kind, Inputs inputs, Output output,
+                           OpAttributes attributes) {
   Op op;
   op.layer = scope_.layer;
   op.name = name_in(scope_, name);

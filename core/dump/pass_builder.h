@@ -22,7 +22,7 @@ struct Scope {
   std::string tower;
   std::optional<std::int64_t> layer;
   std::optional<std::int64_t> expert;
-  auto operator<=>(const Scope&) const = default;
+  auto operator<=>(const Scope&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 class PassBuilder {
@@ -41,7 +41,7 @@ class PassBuilder {
     Port port = Port::output;
     int index = 0;
     Form form = Form::value;
-    auto operator<=>(const Key&) const = default;
+    auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   /// An output to be: its role, and the dumped tensors that are it, best first.
   struct Output {
@@ -73,7 +73,7 @@ class PassBuilder {
   // Emission.
   TensorId emit_parameter(Index index);
   void give_parameter(Inputs& inputs, std::string_view role, std::optional<Index> index);
-  TensorId emit(std::string name, OpKind kind, Inputs inputs, Output output, OpAttributes attributes = {});
+  TensorId emit(const std::string& name, OpKind kind, Inputs inputs, Output output, OpAttributes attributes = {});
   TensorId add_output(const Output& output, std::int64_t channels);
   const Span* span_of(Index index) const;
   Layout layout_of(Index index, int half = 0);

@@ -41,7 +41,7 @@ void PassBuilder::settle_checkpoints() {
 void PassBuilder::settle_rotated() {
   const auto letter_of = [](const TensorName& at) -> std::string {
     if (at.port == Port::input || at.form != Form::value) return {};
-    for (const std::string letter : {"q", "k"}) {
+    for (std::string letter : {"q", "k"}) {
       if (at.role == letter && (at.op == letter || at.op == letter + "_proj")) return letter;
     }
     return {};

@@ -200,7 +200,7 @@ std::string words(std::string name) {
 }
 
 std::string named_place(const std::string& tensor, const Where& where) {
-  const std::string place = place_text(where);
+  std::string place = place_text(where);
   const std::string whole = tensor_text(where);
   if (tensor.empty() || tensor == whole) return place;
   return place.starts_with(whole) ? tensor + place.substr(whole.size()) : tensor;

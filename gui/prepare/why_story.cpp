@@ -34,7 +34,7 @@ std::optional<Selection> target_of(const Hop& hop) {
 }
 
 std::string place_of(const Hop& hop) {
-  const std::string place = named_place(hop.tensor, hop.where);
+  std::string place = named_place(hop.tensor, hop.where);
   if (hop.kind == HopKind::scale && hop.where.tensor_id == 0 && !hop.where.role.empty()) {
     Where op = hop.where;
     op.role.clear();
