@@ -152,13 +152,13 @@ class ChainBuilder {
       const Op* op = facts_.run.op(id);
       const Step* step = op != nullptr ? facts_.run.step(op->step) : nullptr;
       if (step == nullptr || step->request() < 0) continue;
-      add_token(step->request(), because);
+      add_token(step->request(), step->id, because);
       return;
     }
   }
 
-  void add_token(std::int64_t request, std::size_t because) {
-    if (auto token = token_event(facts_, request)) add(std::move(*token), because);
+  void add_token(std::int64_t request, StepId step, std::size_t because) {
+    if (auto token = token_event(facts_, request, step)) add(std::move(*token), because);
   }
 
   /// The first bad tensor of a kind that no event tells of, with what led to it: what is stored in a cache outlives its
@@ -189,7 +189,7 @@ class ChainBuilder {
         const Tensor& tensor = *facts_.run.tensor(element.tensor);
         const RowToken token = facts_.run.token_of(tensor, element.row);
         if (last && token.span != nullptr && token.span->request >= 0 && tensor.role == "logits")
-          add_token(token.span->request, *last);
+          add_token(token.span->request, tensor.step, *last);
         return true;
       }
     }

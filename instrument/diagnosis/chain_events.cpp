@@ -328,24 +328,24 @@ std::vector<Event> scale_events(Facts& facts, const ScaleRow& scale) {
   return events;
 }
 
-std::optional<Event> token_event(Facts& facts, std::int64_t request) {
+std::optional<Event> token_event(Facts& facts, std::int64_t request, StepId of_step) {
+  const Step* step = facts.run.step(of_step);
+  if (step == nullptr) return std::nullopt;
+  const auto span =
+      std::find_if(step->spans.begin(), step->spans.end(), [&](const Span& one) { return one.request == request; });
   const RequestRow* row = facts.run.request(request);
   const std::vector<TokenRow> tokens = facts.run.tokens(request);
-  const auto first = std::find_if(tokens.begin(), tokens.end(),
-                                  [](const TokenRow& token) { return token.source == TokenSource::generated; });
+  // What a step chooses stands behind what it has seen.
+  const auto first = std::find_if(tokens.begin(), tokens.end(), [&](const TokenRow& token) {
+    return token.source == TokenSource::generated && span != step->spans.end() && token.position >= span->context;
+  });
   if (row == nullptr || first == tokens.end()) return std::nullopt;
   std::int64_t times = 0;
   for (auto token = first; token != tokens.end() && token->token == first->token; ++token) ++times;
   Event event;
   event.kind = "token";
-  for (const Step& step : facts.run.steps()) {
-    const bool of_request =
-        std::any_of(step.spans.begin(), step.spans.end(), [&](const Span& span) { return span.request == request; });
-    if (!of_request) continue;
-    for (const Op& op : facts.run.content(step.id).ops) {
-      if (op.kind == OpKind::argmax) event.where = facts.where(op);
-    }
-    if (event.where.op_id != 0) break;
+  for (const Op& op : facts.run.content(of_step).ops) {
+    if (op.kind == OpKind::argmax) event.where = facts.where(op);
   }
   event.tensor = tensor_text(event.where);
   event.evidence = {{"token", std::int64_t{first->token}}, {"text", first->text}, {"times", times}};

@@ -16,7 +16,7 @@ std::vector<Event> events_at(Facts& facts, const Hop& hop);
 std::string bad_kind(Facts& facts, const Hop& hop);
 /// Where a scale of the ledger came from and how long it was kept, in causal order.
 std::vector<Event> scale_events(Facts& facts, const ScaleRow& scale);
-/// The answer that a request gave from bad logits; nothing when no token of it is known.
-std::optional<Event> token_event(Facts& facts, std::int64_t request);
+/// The answer that a request gave from the bad logits of a step; nothing when no token of it is known.
+std::optional<Event> token_event(Facts& facts, std::int64_t request, StepId step);
 
 }  // namespace nanscope

@@ -176,13 +176,20 @@ Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseO
     }
   }
   if (options.stop.stop_requested()) return fail("stopped");
+  std::set<std::string> suspected;
+  for (const Finding& one : findings) suspected.insert(one.fault.fault_class);
   findings = resolve(std::move(findings));
   merge_layers(findings);
   fill_faults(survey, findings, diagnosis);
   for (Check& check : diagnosis.checks) {
-    const bool found = std::any_of(diagnosis.faults.begin(), diagnosis.faults.end(),
-                                   [&](const Fault& fault) { return fault.fault_class == check.fault_class; });
-    if (found) check.state = Checked::found;
+    const auto of_class = [&](const Fault& fault) { return fault.fault_class == check.fault_class; };
+    const auto first = std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(), of_class);
+    if (first != diagnosis.faults.end()) {
+      check.state = Checked::found;
+      check.text = first->summary;
+    } else if (suspected.contains(check.fault_class)) {
+      check.text = "all that looks like it is explained better by another class";
+    }
   }
   diagnosis.spread = spread_of(survey, findings);
   diagnosis.recomputation = recomputation_of(survey);

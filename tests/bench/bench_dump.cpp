@@ -13,15 +13,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/dump/dump_run.h"
 #include "instrument/diagnosis/diagnosis.h"
 #include "instrument/dump/open_dump.h"
-#include "instrument/files/file.h"
 #include "instrument/recompute/arithmetic.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/reading.h"
 
 /// bench_dump FOLDER [GIB]: scans a dump of so many GiB (4) that it writes into FOLDER, against reading the same bytes
 /// and against numpy and torch doing NaN, Inf, absmax and a histogram of every tensor (the Python in $NANSCOPE_PYTHON,
@@ -60,34 +59,6 @@ void write_dump(const std::filesystem::path& path, std::int64_t gib) {
   for (std::int64_t i = 0; i < count; ++i) file.write(reinterpret_cast<const char*>(values.data()), kTensor);
 }
 
-/// All bytes once, by as many threads as the machine has.
-double read_all(const std::filesystem::path& path) {
-  const auto begin = Clock::now();
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file) std::exit(2);
-  const std::size_t threads = std::max(1U, std::thread::hardware_concurrency());
-  std::vector<std::uint64_t> sums(threads);
-  {
-    std::vector<std::jthread> readers;
-    for (std::size_t t = 0; t < threads; ++t) {
-      readers.emplace_back([&, t] {
-        const std::size_t part = file->bytes().size() / threads / 8 * 8;
-        const auto bytes = file->bytes().subspan(t * part, part);
-        std::uint64_t sum = 0;
-        for (std::size_t i = 0; i + 8 <= bytes.size(); i += 8) {
-          std::uint64_t word = 0;
-          std::memcpy(&word, bytes.data() + i, 8);
-          sum ^= word;
-        }
-        sums[t] = sum;
-      });
-    }
-  }
-  volatile std::uint64_t keep = sums.front();
-  static_cast<void>(keep);
-  return seconds_since(begin);
-}
-
 double scan(const std::filesystem::path& path) {
   const auto begin = Clock::now();
   const auto dump = must(OpenDump::open(path, {.threads = 0, .progress = {}, .stop = {}, .sums = false}));
@@ -98,16 +69,6 @@ double scan(const std::filesystem::path& path) {
   const auto diagnosis = diagnose(run, arithmetic, options);
   if (!diagnosis || diagnosis->verdict() != Verdict::clean) std::exit(2);
   return seconds_since(begin);
-}
-
-/// Memory of the process's own, in MiB: the dump's pages are the page cache's.
-double own_memory() {
-  std::ifstream status("/proc/self/status");
-  std::string line;
-  while (std::getline(status, line)) {
-    if (line.starts_with("RssAnon:")) return std::stod(line.substr(8)) / 1024;
-  }
-  return 0;
 }
 
 bool drop_cache() {

@@ -165,6 +165,55 @@ TEST(DumpRun, ARecurrenceStandsWhereAttentionDoes) {
 }
 
 /// A generator's state is bytes, one row of them, next to every pass.
+TEST(DumpRun, ARankReadsItsOwnWeights) {
+  MemoryDump dump;
+  for (const std::string rank : {"rank0/", "rank1/"}) {
+    dump.add(rank + "model.layers.0.mlp.down_proj.weight", "f32", {8, 8});
+    dump.add(rank + "step_000/model.layers.0.mlp.down_proj.input", "f32", {2, 8});
+    dump.add(rank + "step_000/model.layers.0.mlp.down_proj.output", "f32", {2, 8});
+  }
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, "rank1/step_000/model.layers.0.mlp.down_proj.output"),
+              ::testing::Contains("weight=rank1/model.layers.0.mlp.down_proj.weight"));
+}
+
+TEST(DumpRun, ACheckpointInAFolderServesEveryPass) {
+  MemoryDump dump;
+  dump.add("checkpoint/model.layers.0.mlp.down_proj.weight", "f32", {8, 8});
+  dump.add("step_000/model.layers.0.mlp.down_proj.input", "f32", {2, 8});
+  dump.add("step_000/model.layers.0.mlp.down_proj.output", "f32", {2, 8});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, "step_000/model.layers.0.mlp.down_proj.output"),
+              ::testing::Contains("weight=checkpoint/model.layers.0.mlp.down_proj.weight"));
+}
+
+TEST(DumpRun, QueriesThatAreNotTheProjectionsAreBehindTheRotation) {
+  const std::string at = "model.layers.0.self_attn.";
+  MemoryDump dump = llama();
+  dump.add(at + "attn.q", "f32", {6, 8});
+  const auto run = dump.run();
+  EXPECT_EQ(kind(*run, at + "attn.q"), OpKind::rope);
+  EXPECT_THAT(inputs(*run, at + "scores"), ::testing::Contains("q=" + at + "attn.q"));
+}
+
+TEST(DumpRun, ProbabilitiesAreOfTheScoresThatTheirCodesGiveBack) {
+  const std::string at = "model.layers.0.self_attn.";
+  MemoryDump dump = llama();
+  dump.add(at + "score_scale", "f32", {1}, {0.5});
+  dump.add(at + "scores_codes", "e4m3", {2, 6, 6});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, at + "scores_codes"), IsSupersetOf({"x=" + at + "scores", "scale=" + at + "score_scale"}));
+  EXPECT_THAT(inputs(*run, at + "probs"), ::testing::Contains("scores=?"));
+}
+
+TEST(DumpRun, ScalesOfACastWhoseCodesWereNotDumpedAreRead) {
+  const std::string at = "model.layers.0.mlp.down_proj.";
+  MemoryDump dump = llama();
+  dump.add(at + "input_scale", "f32", {6, 2});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, at + "output"), ::testing::Contains("x_scale=" + at + "input_scale"));
+}
+
 TEST(DumpRun, BytesOfAGeneratorAreNoTokens) {
   MemoryDump dump = llama();
   for (const char* name : {"rng_state", "cuda_rng_state", "model.rng_state"}) dump.add(name, "u8", {64});

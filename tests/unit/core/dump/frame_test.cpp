@@ -29,14 +29,28 @@ std::vector<std::string> spans(const Frame& frame) {
 Frame frame_of_all(MemoryDump& dump) {
   std::vector<const DumpTensor*> pass;
   for (const DumpTensor& tensor : dump.tensors()) pass.push_back(&tensor);
-  return frame_of(pass, [&](const DumpTensor& tensor) -> std::optional<std::vector<std::int64_t>> {
+  const auto integers = [&](const DumpTensor& tensor) -> std::optional<std::vector<std::int64_t>> {
     if (const auto whole = dump.integers(tensor)) return *whole;
     const auto values = dump.values(tensor, 0, tensor.count());
     if (!values) return std::nullopt;
     std::vector<std::int64_t> all;
     for (const float value : *values) all.push_back(value < -1e9F ? -1000000000 : static_cast<std::int64_t>(value));
     return all;
+  };
+  return frame_of(pass, integers, [&](const DumpTensor& tensor, std::int64_t count) {
+    const auto values = dump.values(tensor, 0, count);
+    return values ? std::optional(*values) : std::nullopt;
   });
+}
+
+/// Probabilities of one head: each of `rows` rows sees the keys up to its own, the first at `first_token`.
+void add_probabilities(MemoryDump& dump, std::int64_t rows, std::int64_t keys, std::int64_t first_token) {
+  std::vector<double> values;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t key = 0; key < keys; ++key)
+      values.push_back(key <= first_token + row ? 1.0 / static_cast<double>(first_token + row + 1) : 0);
+  }
+  dump.add("model.layers.0.self_attn.probs", "f32", {1, rows, keys}, values);
 }
 
 /// Activations of `shape`, whose last dimension is the width.
@@ -112,6 +126,38 @@ TEST(Frame, RowsThatAreStoredNowhereAreNobodys) {
   dump.add("positions", "i64", {4}, {0, 1, 2, 3});
   dump.add("slot_mapping", "i64", {4}, {8, 9, -1, -1});
   EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+2@0/2"));
+}
+
+TEST(Frame, TheLastKeyOfAPrefillsRowsIsTheirOwn) {
+  MemoryDump fresh = activations({6, 8});
+  add_probabilities(fresh, 6, 32, 0);  // the rest is the tail of a block
+  EXPECT_THAT(spans(frame_of_all(fresh)), ElementsAre("0+6@0/6"));
+  MemoryDump chunk = activations({6, 8});
+  add_probabilities(chunk, 6, 32, 19);
+  EXPECT_THAT(spans(frame_of_all(chunk)), ElementsAre("0+6@19/25"));
+}
+
+TEST(Frame, OneRowStandsAtTheEndOfKeysThatAreNoBlocks) {
+  MemoryDump dump = activations({1, 8});
+  add_probabilities(dump, 1, 15, 12);  // 13 and 14 became zero
+  const Frame frame = frame_of_all(dump);
+  EXPECT_THAT(spans(frame), ElementsAre("0+1@14/15"));
+  EXPECT_EQ(frame.seen, 13);
+}
+
+TEST(Frame, OneRowStandsAtItsLastKeyWhereABlockHasATail) {
+  MemoryDump dump = activations({1, 8});
+  add_probabilities(dump, 1, 16, 12);
+  const Frame frame = frame_of_all(dump);
+  EXPECT_THAT(spans(frame), ElementsAre("0+1@12/13"));
+  EXPECT_EQ(frame.keys, 16);
+}
+
+TEST(Frame, ScalesMakeNoRows) {
+  MemoryDump dump;
+  dump.add("model.layers.0.self_attn.k", "f32", {8, 4, 16});
+  dump.add("model.layers.0.self_attn.k_scale", "f32", {1}, {0.5});
+  EXPECT_EQ(frame_of_all(dump).rows, 8);
 }
 
 TEST(Frame, ImpossibleMetadataIsPassedOver) {
