@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/kernel_arithmetic.h"
 
 namespace nanscope::gui {
 namespace {
@@ -45,7 +45,7 @@ DiagnoseOptions RunFacts::diagnosis_options() const {
 
 Result<std::shared_ptr<const Story>> RunFacts::story() {
   if (!story_) {
-    PlainArithmetic arithmetic;
+    KernelArithmetic arithmetic;
     Result<Diagnosis> diagnosis = diagnose(view(), arithmetic, diagnosis_options());
     if (!diagnosis) return tl::unexpected(diagnosis.error());
     if (stop().stop_requested()) return fail("stopped");

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/run/recording_view.h"
-#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/kernel_arithmetic.h"
 
 namespace nanscope::scenarios {
 
@@ -93,7 +93,7 @@ Result<Analysis> analyse(RunView& run, const DiagnoseOptions& options) {
   auto requests = request_outcomes(run);
   if (!requests) return tl::unexpected(requests.error());
   analysis.requests = std::move(*requests);
-  PlainArithmetic arithmetic;
+  KernelArithmetic arithmetic;
   auto diagnosis = diagnose(run, arithmetic, options);
   if (!diagnosis) return tl::unexpected(diagnosis.error());
   analysis.diagnosis = std::move(*diagnosis);

@@ -11,7 +11,7 @@
 
 #include "core/run/recording_view.h"
 #include "instrument/diagnosis/diagnosis.h"
-#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/kernel_arithmetic.h"
 #include "scenarios/analysis.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
@@ -57,7 +57,7 @@ Status look_at(const Recording& recording, TensorSource& tensors, bool recompute
     if (request.nan_logits && request.row.id >= 0) outcome.faulty_requests.push_back(request.row.id);
     if (request.row.id >= 0) outcome.outputs.push_back(request.row.output_text);
   }
-  PlainArithmetic arithmetic;
+  KernelArithmetic arithmetic;
   DiagnoseOptions diagnosing;
   diagnosing.recompute = recompute;
   const auto diagnosis = diagnose(run, arithmetic, diagnosing);

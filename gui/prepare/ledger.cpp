@@ -14,7 +14,7 @@
 #include "gui/prepare/requests_told.h"
 #include "gui/prepare/subject.h"
 #include "instrument/diagnosis/casts.h"
-#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/kernel_arithmetic.h"
 #include "instrument/recompute/recompute.h"
 #include "scenarios/report/text.h"
 
@@ -185,7 +185,7 @@ class LedgerMaker {
 
   /// What codes, scales and sources of a dump show.
   void add_casts() {
-    PlainArithmetic arithmetic;
+    KernelArithmetic arithmetic;
     Recomputer recomputer(facts_, arithmetic);
     for (const Cast& cast : casts_of(recomputer.values())) {
       if (cast.ledger == nullptr) add(cast);

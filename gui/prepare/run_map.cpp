@@ -14,7 +14,7 @@
 #include "gui/prepare/run_map_rows.h"
 #include "gui/prepare/subject.h"
 #include "instrument/diagnosis/casts.h"
-#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/kernel_arithmetic.h"
 #include "instrument/recompute/recompute.h"
 
 namespace nanscope::gui {
@@ -352,7 +352,7 @@ class RunMapMaker::Impl {
   /// What casts to codes lost, where no recording counted it.
   void mark_clipped() {
     Facts facts(view_);
-    PlainArithmetic arithmetic;
+    KernelArithmetic arithmetic;
     Recomputer recomputer(facts, arithmetic);
     for (const Cast& cast : casts_of(recomputer.values())) {
       const Tensor* codes = view_.tensor(cast.codes);

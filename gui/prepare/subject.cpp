@@ -10,7 +10,7 @@
 #include "core/numbers/codec.h"
 #include "core/tensor/health_of.h"
 #include "instrument/diagnosis/facts.h"
-#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/kernel_arithmetic.h"
 #include "instrument/recompute/recompute.h"
 #include "instrument/recompute/scaled.h"
 
@@ -347,7 +347,7 @@ std::optional<Storing> storing_of(RunView& run, const Subject& subject) {
   if (kind == OpKind::quantise && !holds_codes(codes.format)) return std::nullopt;
   const std::string target = target_of(subject);
   Facts facts(run);
-  PlainArithmetic arithmetic;
+  KernelArithmetic arithmetic;
   Recomputer recomputer(facts, arithmetic);
   Storing storing;
   find_scales(run, recomputer.values(), subject, target, storing);

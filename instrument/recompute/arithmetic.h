@@ -16,8 +16,8 @@ struct MatrixView {
   std::int64_t stride = 0;
 };
 
-/// Products as the engine makes them. `core/` does not know the kernels: whoever diagnoses hands them in
-/// (instrument/recompute), tests may hand in plain loops. Everything else that is done again costs little and is done
+/// Products as the engine makes them. The recomputation does not know the kernels: whoever diagnoses hands them in
+/// (kernel_arithmetic.h), tests may hand in plain loops. Everything else that is done again costs little and is done
 /// in f32 and f64 right here, which keeps the bounds those of the dumped op alone.
 class Arithmetic {
  public:
@@ -28,7 +28,7 @@ class Arithmetic {
                        std::span<float> out, std::span<float> squares) = 0;
 };
 
-/// The same in plain loops.
+/// The same in plain loops, sums in f64.
 class PlainArithmetic final : public Arithmetic {
  public:
   bool product(std::span<const float> x, std::int64_t rows, const MatrixView& weight, bool transposed,

@@ -272,6 +272,8 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
   const double u = stored_roundoff(values, out);
   const double sums = sum_error(linear.inputs, form.variant == kHalfSums ? roundoff(Format::f16) : kF32);
   const double rounded = form.variant == kRoundedOperand ? roundoff(linear.weight->format) : 0;
+  std::vector<double> w_norms(made.squares.begin(), made.squares.end());
+  for (double& norm : w_norms) norm = std::sqrt(norm);
   for (std::int64_t t = 0; t < count; ++t) {
     double x_norm = 0;
     double x_off = 0;
@@ -283,7 +285,7 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
     x_off = std::sqrt(x_off);
     for (std::int64_t n = 0; n < linear.outputs; ++n) {
       const auto at = static_cast<std::size_t>(t * linear.outputs + n);
-      const double w_norm = std::sqrt(double{made.squares[static_cast<std::size_t>(n)]});
+      const double w_norm = w_norms[static_cast<std::size_t>(n)];
       const double sum = double{made.sums[at]};
       const double value = biased ? sum + double{(*offsets)[static_cast<std::size_t>(n)]} : sum;
       into.value[at] = static_cast<float>(value);

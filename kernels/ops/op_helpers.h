@@ -49,14 +49,16 @@ NANSCOPE_FN F64 load_wide([[maybe_unused]] const float* p, const F32& loaded) {
 #endif
 }
 
-/// Asks early for memory that a streaming loop will read. A CPU's own prefetchers stop at a page's
-/// end, and code that does much for every line cannot look past it. Only a hint: what lies there
-/// needs not be valid memory.
-NANSCOPE_FN void prefetch_ahead([[maybe_unused]] const void* p) {
+/// Asks early for memory. Only a hint: what lies there needs not be valid memory.
+NANSCOPE_FN void prefetch([[maybe_unused]] const void* p) {
 #if !defined(__CUDACC__)
-  __builtin_prefetch(static_cast<const char*>(p) + 1024);
+  __builtin_prefetch(p);
 #endif
 }
+
+/// Asks early for memory that a streaming loop will read. A CPU's own prefetchers stop at a page's
+/// end, and code that does much for every line cannot look past it.
+NANSCOPE_FN void prefetch_ahead(const void* p) { prefetch(static_cast<const char*>(p) + 1024); }
 
 /// The same value, in registers from here on. GCC otherwise merges what computes a value into every
 /// select that uses it, as a masked operation each time, and no minimum instruction is left.

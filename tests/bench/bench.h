@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,13 @@ double seconds(const auto& work) {
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
+}
+
+/// Prints a line of a table of what was measured, and gives `ok` back.
+inline bool row(std::string_view measure, std::string_view value, std::string_view limit, bool ok) {
+  fmt::print("| {:<56} | {:>28} | {:>10} | {:<3} |\n", measure, value, limit, ok ? "ok" : "NO");
+  std::fflush(stdout);
+  return ok;
 }
 
 /// Prints the error and exits with 2 when there is one.

@@ -103,12 +103,6 @@ std::optional<double> peer(const std::string& name, const std::filesystem::path&
   return read ? std::optional(seconds) : std::nullopt;
 }
 
-bool row(const std::string& measure, const std::string& value, const std::string& limit, bool ok) {
-  fmt::print("| {:<52} | {:>28} | {:>10} | {:<3} |\n", measure, value, limit, ok ? "ok" : "NO");
-  std::fflush(stdout);
-  return ok;
-}
-
 int bench(const std::filesystem::path& folder, std::int64_t gib) {
   const std::filesystem::path path = folder / "bench_dump.safetensors";
   write_dump(path, gib);
@@ -117,18 +111,18 @@ int bench(const std::filesystem::path& folder, std::int64_t gib) {
   std::vector<double> ratios;
   std::vector<double> scans;
   read_all(path);
-  double memory = 0;
+  MemoryWatch memory;
   for (int turn = 0; turn < kTurns; ++turn) {
     const double reading = read_all(path);
     scans.push_back(scan(path));
     ratios.push_back(reading / scans.back());
-    memory = std::max(memory, own_memory());
   }
+  const double most = memory.most();
   const double warm = median(scans);
   ok = row("scan, warm / plain read", fmt::format("{:.2f} ({:.1f} GB/s)", median(ratios), bytes / warm / 1e9), ">= 0.6",
            median(ratios) >= 0.6) &&
        ok;
-  ok = row("memory of its own while scanning", fmt::format("{:.0f} MiB", memory), "<= 256", memory <= 256) && ok;
+  ok = row("memory of its own while scanning", fmt::format("{:.0f} MiB", most), "<= 256", most <= 256) && ok;
   if (drop_cache()) {
     const double reading = read_cold(path);
     drop_cache();
@@ -140,7 +134,7 @@ int bench(const std::filesystem::path& folder, std::int64_t gib) {
   for (const std::string name : {"numpy", "torch"}) {
     const std::optional<double> seconds = peer(name, path);
     if (!seconds) {
-      fmt::print("| {:<52} | {:>28} | {:>10} | {:<3} |\n", name, "not installed", "", "");
+      row(name, "not installed", "", true);
       continue;
     }
     ok = row(name + " / scan", fmt::format("{:.1f}x ({:.1f} s)", *seconds / warm, *seconds), ">= 10x",

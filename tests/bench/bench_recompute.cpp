@@ -14,7 +14,7 @@
 #include "core/numbers/codec.h"
 #include "instrument/diagnosis/diagnosis.h"
 #include "instrument/dump/open_dump.h"
-#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/kernel_arithmetic.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/reading.h"
 
@@ -125,7 +125,6 @@ void write_dump(const std::filesystem::path& folder, std::int64_t layers) {
 struct Turn {
   double opening = 0;
   double diagnosing = 0;
-  double memory = 0;
 };
 
 Turn turn(const std::filesystem::path& folder, std::int64_t layers) {
@@ -135,10 +134,8 @@ Turn turn(const std::filesystem::path& folder, std::int64_t layers) {
   out.opening = seconds_since(begin);
   begin = Clock::now();
   DumpRun run(dump->dump(), *dump);
-  PlainArithmetic arithmetic;
-  DiagnoseOptions options;
-  options.progress = [&](std::size_t, std::size_t) { out.memory = std::max(out.memory, own_memory()); };
-  const auto diagnosis = diagnose(run, arithmetic, options);
+  KernelArithmetic arithmetic;
+  const auto diagnosis = diagnose(run, arithmetic, {});
   out.diagnosing = seconds_since(begin);
   const bool all = diagnosis && diagnosis->verdict() == Verdict::clean && diagnosis->recomputation.ops >= layers &&
                    diagnosis->recomputation.explained == diagnosis->recomputation.elements;
@@ -150,11 +147,6 @@ Turn turn(const std::filesystem::path& folder, std::int64_t layers) {
   return out;
 }
 
-bool row(const std::string& measure, const std::string& value, const std::string& limit, bool ok) {
-  fmt::print("| {:<56} | {:>28} | {:>10} | {:<3} |\n", measure, value, limit, ok ? "ok" : "NO");
-  return ok;
-}
-
 int bench(const std::filesystem::path& parent, std::int64_t mib) {
   const std::filesystem::path folder = parent / "bench_recompute";
   const std::int64_t layers = std::max<std::int64_t>(1, mib * (std::int64_t{1} << 20) / (kWidth * kWidth * 2));
@@ -163,18 +155,18 @@ int bench(const std::filesystem::path& parent, std::int64_t mib) {
   std::vector<double> ratios;
   std::vector<double> whole;
   Turn last;
-  double memory = 0;
+  MemoryWatch memory;
   for (int i = 0; i < kTurns; ++i) {
     const double reading = read_all(folder / "model.safetensors");
     last = turn(folder, layers);
     ratios.push_back(last.diagnosing / reading);
     whole.push_back((last.opening + last.diagnosing) / reading);
-    memory = std::max(memory, last.memory);
   }
   bool ok = row("diagnosing with all products done again / plain read",
                 fmt::format("{:.2f} ({:.1f} s)", median(ratios), last.diagnosing), "<= 3", median(ratios) <= kMostTime);
   row("the same with the scan of the dump / plain read", fmt::format("{:.2f}", median(whole)), "none", true);
-  ok = row("memory of its own meanwhile", fmt::format("{:.0f} MiB", memory), "<= 512", memory <= kMostMemory) && ok;
+  const double most = memory.most();
+  ok = row("memory of its own meanwhile", fmt::format("{:.0f} MiB", most), "<= 512", most <= kMostMemory) && ok;
   std::filesystem::remove_all(folder);
   return ok ? 0 : 1;
 }

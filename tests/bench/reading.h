@@ -1,10 +1,13 @@
 #pragma once
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -50,5 +53,23 @@ inline double own_memory() {
   }
   return 0;
 }
+
+/// The most memory of its own that the process held since this was made, looked at every few milliseconds.
+class MemoryWatch {
+ public:
+  MemoryWatch()
+      : watcher_([this](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            most_ = std::max(most_.load(), own_memory());
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          }
+        }) {}
+  /// In MiB.
+  double most() const { return most_; }
+
+ private:
+  std::atomic<double> most_{0};
+  std::jthread watcher_;  ///< the last member: it is over before what it writes is gone
+};
 
 }  // namespace nanscope

@@ -15,7 +15,7 @@
 #include "core/dump/dump_run.h"
 #include "instrument/diagnosis/diagnosis.h"
 #include "instrument/dump/open_dump.h"
-#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/kernel_arithmetic.h"
 #include "tests/corpus/corpus.h"
 #include "tests/temporary_folder.h"
 
@@ -92,7 +92,7 @@ Answer diagnosed(const std::filesystem::path& folder, const Label& truth) {
   const auto opened = OpenDump::open(folder, {.threads = 1, .progress = {}, .stop = {}, .sums = false});
   if (!opened) return {{}, opened.error().message};
   DumpRun run((*opened)->dump(), **opened);
-  PlainArithmetic arithmetic;
+  KernelArithmetic arithmetic;
   const auto diagnosis = diagnose(run, arithmetic);
   if (!diagnosis) return {{}, diagnosis.error().message};
   Answer answer;

@@ -19,7 +19,7 @@
 #include "gui/prepare/requests_sheet.h"
 #include "gui/prepare/subject.h"
 #include "gui/prepare/tensor_sheet.h"
-#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/kernel_arithmetic.h"
 
 namespace nanscope::gui {
 namespace {
@@ -294,7 +294,7 @@ void expect_agreement(const std::filesystem::path& target) {
   {
     const auto opened = open_run(target);
     ASSERT_TRUE(opened) << opened.error().message;
-    PlainArithmetic arithmetic;
+    KernelArithmetic arithmetic;
     const Result<Diagnosis> diagnosis = diagnose(opened->run->view(), arithmetic);
     ASSERT_TRUE(diagnosis) << diagnosis.error().message;
     said = Json::parse(to_json(*diagnosis).dump());

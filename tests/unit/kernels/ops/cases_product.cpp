@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "kernels/ops/dot_products.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/gemm.h"
 #include "kernels/ops/patch_embedding.h"
@@ -51,6 +52,20 @@ void add_packed(std::vector<OpCase>& cases, const Shape& shape) {
     memory.launch(args);
   };
   cases.push_back({"gemm_packed_" + shape.name, OpId::Gemm, build});
+}
+
+void add_dots(std::vector<OpCase>& cases, Format weight, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t k = shape.columns;
+    DotProductsArgs args;
+    args.x = memory.input(Format::f32, shape.rows, k, fill(shape.fill, Format::f32, shape.rows, k, 67), shape.padding);
+    args.weight = memory.input(weight, kOutputs, k, fill(shape.fill, weight, kOutputs, k, 68), shape.padding);
+    args.out = memory.output("out", Format::f32, shape.rows, kOutputs, shape.padding);
+    args.squares = memory.output("squares", Format::f32, 1, kOutputs, 0);
+    memory.launch(args);
+  };
+  cases.push_back(
+      {"dot_products_" + std::string(name(weight)) + "_" + std::string(shape.name), OpId::DotProducts, build});
 }
 
 void add_patches(std::vector<OpCase>& cases, const Shape& shape) {
@@ -109,6 +124,7 @@ void add_product_cases(std::vector<OpCase>& cases) {
     add_gemm(cases, Format::f32, Format::f32, true, shape, Format::f16);
     add_gemm(cases, Format::f16, Format::bf16, false, shape, Format::f16);
     add_packed(cases, shape);
+    for (const Format format : {Format::f32, Format::f16, Format::bf16}) add_dots(cases, format, shape);
     add_patches(cases, shape);
     add_embedding(cases, Format::f32, false, false, shape);
     add_embedding(cases, Format::f32, true, true, shape);

@@ -7,6 +7,7 @@
 #include "kernels/ops/argmax.h"
 #include "kernels/ops/attention_scores.h"
 #include "kernels/ops/cast.h"
+#include "kernels/ops/dot_products.h"
 #include "kernels/ops/health_scan.h"
 #include "kernels/ops/kv_read.h"
 #include "kernels/ops/kv_store.h"
@@ -93,6 +94,12 @@ TEST(ArgumentChecks, ShapesThatDisagree) {
   absmax.x = d.x.view();
   absmax.out = d.narrow.view();
   expect_refused(refusal(absmax), "absmax", "'out'");
+  DotProductsArgs dots;
+  dots.x = d.x.view();
+  dots.weight = d.x.view();
+  dots.out = d.out.view();
+  dots.squares = d.column.view();
+  expect_refused(refusal(dots), "dot_products", "'weight'");
 }
 
 TEST(ArgumentChecks, DivisorsThatDoNotDivide) {
