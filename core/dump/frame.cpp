@@ -54,6 +54,7 @@ class Framer {
     }
     drop_unstored_rows();
     place_by_keys();
+    place_by_cache();
     return frame_;
   }
 
@@ -425,6 +426,56 @@ class Framer {
     span.first_token = first_token;
     span.context = first_token + span.rows;
     frame_.placed = true;
+  }
+
+  /// A cache that holds the context and no more ends with the values of the pass: the slots before them are what came
+  /// before. Signs tell, whatever scale and format the cache has.
+  void place_by_cache() {
+    if (frame_.placed || frame_.spans.size() != 1 || frame_.spans.front().rows < 2 || !values_) return;
+    if (find("slot_mapping") != nullptr || find("block_table") != nullptr) return;
+    for (const DumpTensor* fresh : pass_) {
+      if (fresh->at.role != "v" || !holds_values(*fresh)) continue;
+      for (const DumpTensor* cache : pass_) {
+        if (cache->at.role != "v_cache" || cache->at.layer != fresh->at.layer || !holds_values(*cache)) continue;
+        const auto before = slots_before(*fresh, *cache);
+        if (before) place_at(*before);
+        return;
+      }
+    }
+  }
+
+  static bool holds_values(const DumpTensor& tensor) {
+    return (tensor.at.form == Form::value || tensor.at.form == Form::codes) && tensor.at.tower.empty() &&
+           !tensor.stated && tensor.count() > 0 && tensor.count() <= kMostMetadata;
+  }
+
+  std::optional<std::int64_t> slots_before(const DumpTensor& fresh, const DumpTensor& cache) const {
+    const std::int64_t rows = frame_.spans.front().rows;
+    const auto leads = [](const DumpTensor& tensor, std::int64_t count) {
+      const std::size_t first = tensor.shape.size() > 2 && tensor.shape[0] == 1 ? 1 : 0;
+      return tensor.shape.size() >= first + 2 && tensor.shape[first] == count;
+    };
+    const std::int64_t channels = fresh.count() / rows;
+    const std::int64_t slots = channels > 0 ? cache.count() / channels : 0;
+    if (slots <= rows || fresh.count() % rows != 0 || cache.count() % channels != 0) return std::nullopt;
+    if (!leads(fresh, rows) || !leads(cache, slots)) return std::nullopt;
+    const auto made = values_(fresh, fresh.count());
+    const auto held = values_(cache, cache.count());
+    if (!made || !held) return std::nullopt;
+    const auto alike = [&](std::int64_t from) {
+      std::int64_t compared = 0;
+      std::int64_t same = 0;
+      for (std::size_t i = 0; i < made->size(); ++i) {
+        const float slot = (*held)[static_cast<std::size_t>(from * channels) + i];
+        if ((*made)[i] == 0 || slot == 0 || !std::isfinite(slot)) continue;
+        ++compared;
+        same += std::signbit((*made)[i]) == std::signbit(slot) ? 1 : 0;
+      }
+      return compared < 16 ? 0.0 : static_cast<double>(same) / static_cast<double>(compared);
+    };
+    static constexpr double kSame = 0.95;
+    static constexpr double kOther = 0.8;
+    return alike(slots - rows) >= kSame && alike(0) < kOther ? std::optional(slots - rows) : std::nullopt;
   }
 
   /// Behind a causal mask a row's last probability that is not zero is that of its own token.

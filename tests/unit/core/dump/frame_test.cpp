@@ -173,5 +173,21 @@ TEST(Frame, WithoutActivationsThereAreNoRows) {
   EXPECT_EQ(frame_of_all(dump).rows, 0);
 }
 
+TEST(Frame, ACacheThatEndsWithTheRowsHoldsWhatCameBefore) {
+  std::vector<double> held;
+  for (std::int64_t i = 0; i < 8 * 16; ++i) held.push_back(3 * (static_cast<double>((i * 37 + i * i / 5) % 19) - 9.5));
+  const auto frame_with = [&](std::int64_t first) {
+    MemoryDump dump = activations({1, 3, 16});
+    std::vector<double> fresh;
+    for (std::int64_t i = 0; i < 3 * 16; ++i) fresh.push_back(held[static_cast<std::size_t>(first * 16 + i)] / 50);
+    dump.add("model.layers.0.self_attn.attn.v", "f32", {3, 2, 8}, fresh);
+    dump.add("model.layers.0.self_attn.attn.v_cache", "f32", {8, 2, 8}, held);
+    return frame_of_all(dump);
+  };
+  EXPECT_THAT(spans(frame_with(5)), ElementsAre("0+3@5/8"));
+  EXPECT_TRUE(frame_with(5).placed);
+  EXPECT_THAT(spans(frame_with(0)), ElementsAre("0+3@0/3"));
+}
+
 }  // namespace
 }  // namespace nanscope
