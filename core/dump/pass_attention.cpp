@@ -124,7 +124,10 @@ TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
   const std::string role = std::string(letter) + "_rot";
   std::vector<Index> outs = find("rope", Port::output, Form::value, letter == "q" ? 0 : 1);
   for (const Index index : find_role(role)) outs.push_back(index);
-  for (const Index index : find(letter, Port::output)) outs.push_back(index);
+  for (const Index index : find(letter, Port::output)) {
+    // What was read back is what comes behind the cache.
+    if (tensor(index).at.role != std::string(letter) + "_read") outs.push_back(index);
+  }
   // What attention was called with.
   if (outs.empty()) outs = find("attention", Port::input, Form::value, letter == "q" ? 0 : 1);
   const bool learned = seen("pos_embed");

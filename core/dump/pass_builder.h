@@ -99,6 +99,7 @@ class PassBuilder {
 
   // The graph.
   void build_tower(const std::string& name);
+  TensorId summed(TensorId embedded);
   TensorId layer(TensorId x);
   TensorId norm(std::string_view op, TensorId x);
   TensorId linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more = {});
@@ -127,6 +128,7 @@ class PassBuilder {
   TensorId mlp(TensorId x);
   TensorId mixture(TensorId x);
   TensorId gated(TensorId x);
+  TensorId ungated(TensorId projected);
   TensorId residual(std::string_view op, TensorId a, TensorId b, std::vector<Index> more = {});
   void head(TensorId x);
   void leftovers(const Scope& scope);

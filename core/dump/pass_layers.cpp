@@ -54,6 +54,7 @@ void PassBuilder::build_tower(const std::string& name) {
     x = residual(more == "pos_embed" ? "embed_sum" : "embed_type_sum", x,
                  emit(std::string(more), OpKind::embedding, std::move(rows), {"out", find(more, Port::output)}));
   }
+  x = summed(x);
   if (seen("pre_norm")) x = norm("pre_norm", x);
   std::set<std::optional<std::int64_t>> layers;
   for (const auto& [scope, members] : members_) {
@@ -77,6 +78,18 @@ void PassBuilder::build_tower(const std::string& name) {
   for (const auto& [scope, members] : members_) {
     if (scope.tower == name) leftovers(scope);
   }
+}
+
+/// The stream before the first layer, under a name of its own: embeddings and whatever else was added to them.
+TensorId PassBuilder::summed(TensorId embedded) {
+  const std::vector<Index> sums = find("embed_sum", Port::output);
+  const Tensor* before = run_.tensor(embedded);
+  if (sums.empty() || before == nullptr) return embedded;
+  if (before->known && same_bytes(*before, describe(sums.front(), before->role))) {
+    for (const Index one : sums) copy(embedded, one, "embed_sum");
+    return embedded;
+  }
+  return emit("embed_sum", OpKind::dumped, {{"x", embedded, {}}}, {"resid", sums});
 }
 
 TensorId PassBuilder::layer(TensorId x) {
@@ -230,6 +243,16 @@ bool PassBuilder::appears_elsewhere(Index index) {
   });
 }
 
+/// What an activation without a gate is given: the projection before it, under the name of its input or under its own.
+TensorId PassBuilder::ungated(TensorId projected) {
+  const std::vector<Index> given = find("act", Port::input);
+  const Tensor* want = run_.tensor(projected);
+  if (given.empty() || want == nullptr) return projected;
+  // Another's bytes are those of a gate whose projection was not dumped.
+  const bool same = !want->known || same_bytes(*want, describe(given.front(), want->role));
+  return same ? input_of("act", projected) : projected;
+}
+
 TensorId PassBuilder::gated(TensorId x) {
   ActivationAttributes form;
   Inputs inputs;
@@ -265,6 +288,7 @@ TensorId PassBuilder::gated(TensorId x) {
     active =
         emit("act_mul", OpKind::activation, {{"product", alone, {}}, {"half_of", inputs.front().tensor, {}}}, {"out"});
   } else {
+    if (inputs.size() == 1 && inputs.front().role == "x") inputs.front().tensor = ungated(inputs.front().tensor);
     active = emit("act", OpKind::activation, std::move(inputs), {"out", acts}, form);
   }
   return linear("down_proj", active, "mlp_out", find_role("mlp_out"));

@@ -245,5 +245,34 @@ TEST(DumpRun, AHostileShapeIsNoCrash) {
   }
 }
 
+TEST(DumpRun, AnActivationWithoutAGateReadsItsOwnInput) {
+  MemoryDump dump;
+  const std::string at = "transformer.h.0.mlp.";
+  dump.add(at + "act.input", "f32", {6, 16});
+  dump.add(at + "act.output", "f32", {6, 16});
+  dump.add(at + "c_proj.output", "f32", {6, 8});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, at + "act.output"), ::testing::Contains("x=" + at + "act.input"));
+}
+
+TEST(DumpRun, KeysThatWereReadBackStandBehindTheCache) {
+  const std::string at = "model.layers.0.self_attn.attn.";
+  MemoryDump dump = llama();
+  dump.add(at + "k_cache", "e4m3", {6, 2, 4});
+  dump.add(at + "k_dequant", "f32", {6, 2, 4});
+  const auto run = dump.run();
+  EXPECT_EQ(kind(*run, at + "k_dequant"), OpKind::kv_read);
+  EXPECT_THAT(inputs(*run, at + "k_dequant"), ::testing::Contains("k_cache=" + at + "k_cache"));
+}
+
+TEST(DumpRun, WhatWasSummedBeforeTheFirstLayerIsWhatItReads) {
+  MemoryDump dump;
+  dump.add("hidden_states_0", "f32", {6, 8});
+  dump.add("model.layers.0.input_layernorm.output", "f32", {6, 8});
+  dump.add("model.layers.0.self_attn.q_proj.output", "f32", {6, 8});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, "model.layers.0.input_layernorm.output"), ::testing::Contains("x=hidden_states_0"));
+}
+
 }  // namespace
 }  // namespace nanscope
