@@ -114,8 +114,9 @@ class StepWalk {
     if (scores != nullptr && op.kind != OpKind::attention && scores->known) keys = std::max(keys, keys_of(*scores));
     if (in.axis == Axis::keys && step_.batch <= 1) keys = std::max(keys, in.tokens);
     known->second = facts_.cache.key_rows(in, step_, span, std::min(keys, span.context + in.tokens), op.layer);
-    // In a batch of frames the padding of a frame is read as well.
-    const std::int64_t frame = step_.batch > 1 ? step_.rows / step_.batch : 0;
+    // In a frame, one of a batch or the only one, its padding is read as well.
+    const bool framed = step_.batch > 1 || step_.spans.size() == 1;
+    const std::int64_t frame = framed ? step_.rows / std::max<std::int64_t>(1, step_.batch) : 0;
     for (std::int64_t at = 0; in.axis == Axis::rows && at < frame; ++at) {
       const std::int64_t row = span.row / frame * frame + at;
       KeyRow padding;
@@ -199,6 +200,7 @@ class StepWalk {
       if (in != nullptr && !in->known) birth.inputs_known = false;
       if (input.role == "before") birth.inputs_known = false;
     }
+    if (op.kind == OpKind::attention && bad.apart()) enter_behind_end(op, out, birth);
     births_.push_back(std::move(birth));
   }
 
@@ -267,6 +269,38 @@ class StepWalk {
       if (out != nullptr && out->axis == Axis::keys && RunView::symptomatic(*out) && apart(*out))
         enter(op, *out, *out, *out);
     }
+  }
+
+  /// Attention in one op does not show how far it goes: where healthy keys, values and queries come out bad, bad slots
+  /// of the sequence's blocks behind its end were read.
+  void enter_behind_end(const Op& op, const Tensor& out, Birth& birth) {
+    std::map<std::string_view, std::vector<KeyRow>> tails;
+    for (const std::string_view role : {"k", "v"}) {
+      const Tensor* in = run_.input(op, role);
+      if (in == nullptr || in->axis != Axis::slots || !bad_.contains(in->id) || !apart(*in)) continue;
+      for (const Span& span : step_.spans) {
+        for (KeyRow& key : facts_.cache.key_rows(*in, step_, span, span.context + in->tokens, op.layer)) {
+          if (!key.in_context && facts_.row_bad(*in, key.row)) tails[role].push_back(std::move(key));
+        }
+      }
+    }
+    if (tails.empty()) return;
+    const std::string_view role = !tails.contains("k") || (tails.contains("v") && partly_bad(out, birth)) ? "v" : "k";
+    birth.read = op.input(role);
+    birth.keys = std::move(tails[role]);
+  }
+
+  /// Whether some channels of a head are bad and others are not: bad values do that, bad keys spoil a head as a whole.
+  bool partly_bad(const Tensor& out, const Birth& birth) {
+    const auto values = run_.row_values(out, birth.rows.front());
+    const auto width = static_cast<std::size_t>(std::max<std::int64_t>(1, out.width()));
+    for (std::size_t head = 0; values && head + width <= values->size(); head += width) {
+      const auto begin = values->begin() + static_cast<std::ptrdiff_t>(head);
+      const auto end = begin + static_cast<std::ptrdiff_t>(width);
+      const auto bad = std::count_if(begin, end, [](float one) { return !std::isfinite(one); });
+      if (bad > 0 && bad < end - begin) return true;
+    }
+    return false;
   }
 
   void enter(const Op& op, const Tensor& in, const Tensor& out, const Tensor& shown) {

@@ -85,7 +85,11 @@ Spread spread_of(Survey& survey, const std::vector<Finding>& findings) {
     if (first == nullptr || birth.op < first->op) first = &birth;
   }
   const Finding* earliest = findings.empty() ? nullptr : &findings.front();
-  if (earliest != nullptr && (first == nullptr || earliest->fault.ops.front() <= first->op)) {
+  // Slots of nobody may hold anything: the first that is bad of somebody is what was made of them.
+  const bool of_nobody = earliest != nullptr && earliest->fault.fault_class == "masked-tail-poison";
+  if (of_nobody && earliest->tensor != 0) {
+    spread.first_bad_tensor = survey.facts.name_of(*survey.run().tensor(earliest->tensor));
+  } else if (earliest != nullptr && (first == nullptr || earliest->fault.ops.front() <= first->op)) {
     spread.first_bad_tensor = earliest->fault.tensor;
   } else if (first != nullptr) {
     spread.first_bad_tensor = survey.facts.name_of(survey.tensor(*first));

@@ -133,6 +133,11 @@ std::int64_t key_columns(Values& values, const Op& op, const Step& step, const S
   const std::int64_t length = step.rows / std::max<std::int64_t>(1, step.batch);
   const std::int64_t columns = step.batch > 1 ? std::max(length, span.context) : span.context;
   const Tensor* mask = values.run().input(op, "mask");
+  const Tensor* keys = values.run().input(op, "k");
+  // A cache of a fixed length: its mask has a column a slot.
+  const bool fixed = step.batch <= 1 && keys != nullptr && keys->known && mask != nullptr && mask->known &&
+                     (keys->axis == Axis::keys || keys->axis == Axis::slots) && keys->tokens == mask->channels;
+  if (fixed && mask->channels > columns) return mask->channels;
   const bool narrower = mask != nullptr && mask->known && mask->channels >= length && mask->channels > 1;
   return narrower ? std::min(columns, mask->channels) : columns;
 }

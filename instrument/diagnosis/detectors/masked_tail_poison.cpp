@@ -34,15 +34,17 @@ Findings detect_masked_tail_poison(Survey& survey) {
     Finding finding = finding_at(survey, i);
     finding.certainty = count == static_cast<std::ptrdiff_t>(birth.keys.size()) ? kShown : kLikely;
     const Tensor& read = *survey.run().tensor(birth.read);
+    const std::string reader = finding.fault.tensor;
     finding.fault.evidence = {{"keys", static_cast<std::int64_t>(count)},
                               {"key", std::find_if(birth.keys.begin(), birth.keys.end(), nobodys)->position},
                               {"read", survey.facts.name_of(read)},
                               {"rows", static_cast<std::int64_t>(birth.rows.size())}};
+    finding.fault.tensor = read.name.empty() ? finding.fault.tensor : read.name;
     finding.fault.summary = fmt::format(
         "{} of {} {} NaN from {} of {} that the sequence never wrote, behind its end{}: masking makes their "
         "probability zero, and zero times NaN is NaN",
-        counted(birth.rows.size(), "row"), finding.fault.tensor, birth.rows.size() == 1 ? "takes" : "take",
-        counted(count, "slot"), survey.facts.name_of(read), left_by(survey, birth));
+        counted(birth.rows.size(), "row"), reader, birth.rows.size() == 1 ? "takes" : "take", counted(count, "slot"),
+        survey.facts.name_of(read), left_by(survey, birth));
     finding.fault.fix =
         "read only slots of the context, select instead of multiplying by zero, or clear blocks when they are handed "
         "out";

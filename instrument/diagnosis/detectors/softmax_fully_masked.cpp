@@ -14,6 +14,14 @@ bool is_softmax(OpKind kind) {
   return kind == OpKind::softmax || kind == OpKind::attention || kind == OpKind::token_softmax;
 }
 
+/// The op that chooses among the keys for `op`: of a mix over probabilities that were not dumped, the softmax before
+/// it.
+const Op& softmax_of(Survey& survey, const Op& op) {
+  const Tensor* probs = op.kind == OpKind::attention_mix ? survey.run().input(op, "probs") : nullptr;
+  const Op* softmax = probs != nullptr && !probs->known ? survey.run().maker(*probs) : nullptr;
+  return softmax != nullptr ? *softmax : op;
+}
+
 /// Heads of a row of scores in which no key is above -Inf.
 std::int64_t empty_heads(Survey& survey, const Tensor& scores, std::int64_t row) {
   constexpr float kNothing = -1e30F;
@@ -38,20 +46,31 @@ bool stated_empty(const Op& op, std::int64_t row) {
   return tokens != nullptr && tokens->legal == 0;
 }
 
-/// Whether the mask of an op hides every key from a row of somebody.
+/// The sequence whose row it is, or in whose frame it is padding.
+const Span* span_of_frame(const Step& step, const RowToken& token, std::int64_t row) {
+  if (token.span != nullptr) return token.span;
+  const std::int64_t frame = step.rows / std::max<std::int64_t>(1, step.batch);
+  if (frame <= 0 || (step.batch <= 1 && step.spans.size() != 1)) return nullptr;
+  const auto found = std::find_if(step.spans.begin(), step.spans.end(),
+                                  [&](const Span& span) { return span.row / frame == row / frame; });
+  return found == step.spans.end() ? nullptr : &*found;
+}
+
+/// Whether the mask of an op hides every key from a row.
 bool masked_away(Survey& survey, const Op& op, const Tensor& out, std::int64_t row) {
   RunView& run = survey.run();
   const Step* step = run.step(out.step);
+  if (step == nullptr || op.input("mask") == 0) return false;
   const RowToken token = run.token_of(out, row);
-  if (step == nullptr || token.span == nullptr || op.input("mask") == 0) return false;
-  const std::int64_t columns =
-      out.role == "probs" ? keys_of(out) : key_columns(survey.values(), op, *step, *token.span);
+  const Span* span = span_of_frame(*step, token, row);
+  if (span == nullptr) return false;
+  const std::int64_t columns = out.role == "probs" ? keys_of(out) : key_columns(survey.values(), op, *step, *span);
   if (!has_mask(survey.values(), op, columns)) return false;
-  const auto positions = column_positions(*step, *token.span, columns);
+  const auto positions = column_positions(*step, *span, columns);
   OpForm given;
   given.variant = kGivenMask;
-  const std::int64_t step_row = token.span->row + token.position - token.span->first_token;
-  const auto mask = row_mask(survey.values(), op, *step, *token.span, step_row, positions, given);
+  const std::int64_t step_row = token.span != nullptr ? span->row + token.position - span->first_token : row;
+  const auto mask = row_mask(survey.values(), op, *step, *span, step_row, positions, given);
   return mask && std::none_of(mask->visible.begin(), mask->visible.end(), [](bool one) { return one; });
 }
 
@@ -131,7 +150,7 @@ Findings detect_softmax_fully_masked(Survey& survey) {
   }
   for (std::size_t i = 0; i < survey.births.size(); ++i) {
     const Birth& birth = survey.births[i];
-    const Op& op = survey.op(birth);
+    const Op& op = softmax_of(survey, survey.op(birth));
     if (!is_softmax(op.kind) || birth.read != 0 || !birth.bad_parameters.empty()) continue;
     const Emptied found = emptied(survey, op, survey.tensor(birth), birth.rows);
     if (found.rows.empty()) continue;

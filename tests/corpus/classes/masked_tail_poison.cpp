@@ -24,7 +24,7 @@ Case recycled(int index, std::uint64_t seed, std::uint64_t used_before) {
   server.run(tape, folder, server.prompt(seed, "prompt", shape.tokens));
   const std::string cache = below(folder, server.name("attn", 0, added ? "k_cache" : "v_cache"));
   const std::string shown = below(folder, server.name("attn", 0, added ? "scores" : "output"));
-  Case made = labelled(std::move(tape), {"masked-tail-poison", cache, cache});
+  Case made = labelled(std::move(tape), {"masked-tail-poison", cache, shown});
   if (made.tape.first_not_finite() != shown) made.doubt = "shows first in '" + made.tape.first_not_finite() + '\'';
   return made;
 }

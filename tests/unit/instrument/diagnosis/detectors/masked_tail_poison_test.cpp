@@ -37,7 +37,8 @@ Diagnosis mixed(std::int64_t slot, bool out_bad, std::int64_t keys = 8) {
 TEST(MaskedTailPoison, NaNOfASlotBehindTheEndTimesZero) {
   const Diagnosis found = mixed(3, true);  // block 0, slot 3: nobody wrote it
   ASSERT_THAT(classes(found), ElementsAre("masked-tail-poison"));
-  EXPECT_EQ(found.faults[0].tensor, "p2.attn_mix");
+  EXPECT_EQ(found.faults[0].tensor, "p2.kv_store.k_cache");
+  EXPECT_EQ(found.spread.first_bad_tensor, "p2.attn_mix");  // what a slot of nobody holds is nobody's harm
   EXPECT_EQ(number(found.faults[0], "keys"), "1");
   EXPECT_TRUE(found.faults[0].breaks);
 }
@@ -58,6 +59,24 @@ TEST(MaskedTailPoison, WhatWasNaNBeforeItIsItsCause) {
   const Diagnosis found = diagnosis_of(g, false);
   ASSERT_EQ(root_of(found), "invalid-op");
   EXPECT_EQ(testing::fault(found, "prefix-cache-poison").because, found.root_cause);
+}
+
+/// Attention in one op, without a mask: `whole` heads are bad, or one channel.
+Diagnosis fused(bool whole) {
+  Pool pool(constant(1), constant(1), row_of(3, kNan));
+  DumpGraph& g = pool.g;
+  const TensorId q = g.op("q_rope", OpKind::rope, {}, {.role = "q_rot", .tokens = 2});
+  const TensorId k =
+      g.op("k_store", OpKind::kv_store, {{"k", pool.k_second}}, Pool::cache(row_of(3, kNan)), pool.blocks);
+  g.op("attention", OpKind::attention, {{"q", q}, {"k", k}, {"v", pool.second}},
+       {.tokens = 2, .fill = [=](auto, auto channel) { return whole || channel == 0 ? kNan : 1.0F; }});
+  return diagnosis_of(g, false);
+}
+
+TEST(MaskedTailPoison, AttentionInOneOpThatReadsBehindTheEnd) {
+  ASSERT_EQ(root_of(fused(false)), "masked-tail-poison");
+  EXPECT_EQ(fused(false).faults[0].tensor, "p2.kv_store.k_cache");  // read as values: one channel of them is bad
+  EXPECT_EQ(fused(true).faults[0].tensor, "p2.k_store.k_cache");
 }
 
 }  // namespace

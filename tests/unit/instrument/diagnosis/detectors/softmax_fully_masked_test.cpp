@@ -75,6 +75,49 @@ TEST(SoftmaxFullyMasked, ADumpedMaskThatHidesAllIsEnough) {
   EXPECT_EQ(root_of(diagnosis_of(g, false)), "softmax-fully-masked");
 }
 
+TEST(SoftmaxFullyMasked, OfProbabilitiesThatWereNotDumped) {
+  DumpGraph g;
+  g.pass();
+  const TensorId scores =
+      g.op("scores", OpKind::attention_scores, {},
+           {.role = "scores", .fill = [](auto row, auto key) { return key > row || row == 2 ? -kInf : 1.0F; }});
+  const TensorId probs = g.unknown("softmax", OpKind::softmax, {{"scores", scores}});
+  g.op("attn_mix", OpKind::attention_mix, {{"probs", probs}}, {.fill = testing::row_of(2, kNan)});
+  EXPECT_EQ(root_of(diagnosis_of(g, false)), "softmax-fully-masked");
+}
+
+/// Row 0 is padding that the mask leaves no key, and what goes over it takes its NaN times zero.
+TEST(SoftmaxFullyMasked, PaddingWhoseNanReachesTheOthers) {
+  DumpGraph g;
+  g.pass({Span{0, 0, 1, 3, 0, 3}});
+  const TensorId mask =
+      g.op("mask", OpKind::parameter, {},
+           {.role = "mask",
+            .fill = [](auto row, auto key) { return row == 0 || key == 0 || key > row ? -kInf : 0.0F; },
+            .axis = Axis::none});
+  const TensorId v = g.source();
+  const TensorId first =
+      g.op("attention", OpKind::attention, {{"v", v}, {"mask", mask}}, {.fill = testing::row_of(0, kNan)});
+  const TensorId next = g.op("v_proj", OpKind::gemm, {{"x", first}}, {.fill = testing::row_of(0, kNan)});
+  g.op("attention2", OpKind::attention, {{"v", next}, {"mask", mask}}, {.fill = testing::constant(kNan)});
+  const Diagnosis found = diagnosis_of(g, false);
+  ASSERT_EQ(root_of(found), "softmax-fully-masked");
+  EXPECT_EQ(found.faults[0].tensor, "p1.attention");
+}
+
+/// The mask of a cache of a fixed length has a column a slot, the first of them for the first token.
+TEST(SoftmaxFullyMasked, AMaskWithAColumnASlotIsNotOfTheLastKeys) {
+  DumpGraph g;
+  g.pass();
+  const TensorId mask =
+      g.op("mask", OpKind::parameter, {},
+           {.role = "mask", .channels = 8, .fill = [](auto row, auto key) { return key > row ? -kInf : 0.0F; }});
+  const TensorId k = g.op("kv_store", OpKind::kv_store, {}, {.role = "k_cache", .tokens = 8, .axis = Axis::keys});
+  const TensorId q = g.source();
+  g.op("attention", OpKind::attention, {{"q", q}, {"k", k}, {"mask", mask}}, {.fill = testing::row_of(1, kNan)});
+  EXPECT_EQ(root_of(diagnosis_of(g, false)), "invalid-op");
+}
+
 TEST(SoftmaxFullyMasked, IntendedMinusInfinityThatNothingSpreadsIsClean) {
   OneStep one;
   one.b.op(0, "scores", "attention_scores", {{"q", one.x}, {"k", one.x}});
