@@ -31,12 +31,15 @@ class Measure {
     cast_.grid = scale.grid;
     if (!cast_.grid && source != nullptr) imply(codes, *source, slots, pool);
     RowScale used{cast_.grid, scale.by_step_row};
+    // A pool alone, of which nothing says who has what: the codes tell all the same.
+    const Step* step = run_.step(codes.step);
+    const bool pool_alone = pool && slots.empty() && step != nullptr && step->spans.empty();
     for (std::int64_t row = 0; row < codes.tokens; ++row) {
       std::int64_t step_row = row;
       if (pool) {
         const auto slot = slots.find(row);
-        if (slot == slots.end()) continue;
-        step_row = slot->second;
+        if (slot == slots.end() && !pool_alone) continue;
+        step_row = pool_alone ? -1 : slot->second;
       } else if (run_.token_of(codes, row).span == nullptr) {
         continue;
       }
@@ -126,6 +129,7 @@ class Measure {
       cast_.reach = std::max(cast_.reach, scaled);
       if (scaled <= rounds_to_top(cast_.format)) continue;
       ++cast_.clipped;
+      cast_.elsewhere += code < largest ? 1 : 0;
       clipped = true;
       lost_ += std::pow((scaled - 1) * s * largest, 2);
     }
@@ -252,7 +256,10 @@ double rounding_error(Format format) {
   return 0.6 * std::ldexp(1.0, -row.mantissa_bits - 1);
 }
 
-bool Cast::clips() const { return clipped > 0 && (clip_error > rounding_error(format) || bad_of_finite > 0); }
+bool Cast::clips() const {
+  const bool cut = clipped > 0 && 2 * elsewhere <= clipped;
+  return cut && (clip_error > rounding_error(format) || bad_of_finite > 0);
+}
 
 std::vector<Cast> casts_of(Values& values) {
   std::vector<Cast> casts;

@@ -34,6 +34,7 @@ struct Cast {
   std::int64_t bad = 0;            ///< codes of NaN and Inf
   std::int64_t bad_of_finite = 0;  ///< of them, made of finite values
   std::int64_t clipped = 0;        ///< values that lie beyond what rounds to the largest code
+  std::int64_t elsewhere = 0;      ///< of them, whose code is another than the largest: something else made it
   std::int64_t lost = 0;           ///< nonzero values that became zero
   std::int64_t nonzero = 0;        ///< values
   double absmax = 0;               ///< of the values
@@ -47,7 +48,8 @@ struct Cast {
 
   /// Largest finite code times the scale over the largest value; below 1 clips. 0 when it is not known.
   double headroom() const { return reach > 0 ? 1 / reach : 0; }
-  /// Clipping lost more than rounding does anyway.
+  /// Clipping lost more than rounding does anyway, and it is clipping that did: codes of what is clipped are at the
+  /// top.
   bool clips() const;
   double share(std::int64_t part) const {
     return elements > 0 ? static_cast<double>(part) / static_cast<double>(elements) : 0;

@@ -28,19 +28,28 @@ std::vector<Finding> resolve(std::vector<Finding> all) {
   return all;
 }
 
+/// What findings of a class have in common when one thing made them; empty: nothing that tells.
+std::string made_by(const Finding& finding) {
+  const EvidenceValue* by = find(finding.fault.evidence, "explained_by");
+  // The same wrong number under all scales of a kind was put there by whoever loads or computes them.
+  if (by == nullptr && finding.fault.fault_class == "scale-invalid") by = find(finding.fault.evidence, "scale");
+  return by != nullptr ? to_string(*by) : std::string();
+}
+
+bool one_fault(const Finding& a, const Finding& b) {
+  // Which flavour codes are written in is chosen for all that an op writes.
+  const bool beside = a.fault.where.role == b.fault.where.role || a.fault.fault_class == "fp8-format-mismatch";
+  return a.fault.fault_class == b.fault.fault_class && a.fault.where.op == b.fault.where.op && beside &&
+         made_by(a) == made_by(b) && !made_by(a).empty();
+}
+
 /// One fault that shows in several layers is told once.
 void merge_layers(std::vector<Finding>& findings) {
   std::vector<Finding> merged;
   std::map<std::size_t, std::set<std::int64_t>> layers;
   for (Finding& one : findings) {
-    const auto text = [](const Finding& finding) {
-      const EvidenceValue* by = find(finding.fault.evidence, "explained_by");
-      return by != nullptr ? to_string(*by) : std::string();
-    };
-    const auto same = std::find_if(merged.begin(), merged.end(), [&](const Finding& other) {
-      return other.fault.fault_class == one.fault.fault_class && other.fault.where.op == one.fault.where.op &&
-             other.fault.where.role == one.fault.where.role && text(other) == text(one) && !text(one).empty();
-    });
+    const auto same =
+        std::find_if(merged.begin(), merged.end(), [&](const Finding& other) { return one_fault(other, one); });
     if (same == merged.end()) {
       merged.push_back(std::move(one));
       continue;

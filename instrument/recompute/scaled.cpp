@@ -56,7 +56,10 @@ Coded coded(double scaled, double off, Format as, Format format) {
   const double wanted = std::clamp(scaled, -largest, largest);
   const double relative = row.exponent_bits > 0 ? std::ldexp(1.0, -row.mantissa_bits - 1) : 0;
   const double least = row.exponent_bits > 0 ? least_error(as) : 0.5;
-  if (as == format) return {wanted, 1.02 * (relative * std::abs(wanted) + least) + off};
+  // What lies beyond the largest code is the largest code, however uncertain it is out there.
+  const double reach = std::max(std::abs(std::clamp(scaled + off, -largest, largest) - wanted),
+                                std::abs(std::clamp(scaled - off, -largest, largest) - wanted));
+  if (as == format) return {wanted, 1.02 * (relative * std::abs(wanted) + least) + reach};
   const std::uint32_t code = encode(as, static_cast<float>(wanted), Overflow::saturate);
   const double value = double{decode(format, code)};
   const double up = double{decode(format, code + 1)};

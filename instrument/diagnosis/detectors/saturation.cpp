@@ -33,7 +33,8 @@ Findings detect_saturation(Survey& survey) {
     const Cast& cast = survey.casts[i];
     largest_share = std::max(largest_share, cast.share(cast.top));
     // What does not saturate is another fault.
-    if (cast.bad_of_finite > 0 || (!cast.clips() && !heaps_up(cast))) continue;
+    const bool overflows = cast.bad_of_finite > 0 || (!cast.has_source() && cast.bad > 0);
+    if (overflows || (!cast.clips() && !heaps_up(cast))) continue;
     const auto& rows = cast.clipped_rows.empty() ? cast.top_rows : cast.clipped_rows;
     if (first == nullptr) {
       first = &cast;

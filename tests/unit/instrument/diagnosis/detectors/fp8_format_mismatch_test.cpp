@@ -45,5 +45,27 @@ TEST(Fp8FormatMismatch, EveryFlavourReadAsItselfIsClean) {
   }
 }
 
+/// Keys and values of a store, written as e5m2 under the scale that e5m2 allows and kept as e4m3.
+TEST(Fp8FormatMismatch, OfKeysAndValuesIsOneFault) {
+  DumpGraph g;
+  g.pass();
+  const TensorId k = g.source({.channels = 16, .fill = noise(8, 4), .format = Format::f16});
+  const TensorId v = g.op("v_proj", OpKind::gemm, {}, {.channels = 16, .fill = noise(9, 4), .format = Format::f16});
+  const float scale = 4.0F / 57344;
+  const auto written = [&](TensorId x) {
+    return [&g, x, scale](std::int64_t row, std::int64_t channel) {
+      return decode(Format::e4m3, encode(Format::e5m2, g.at(x, row, channel) / scale, Overflow::saturate));
+    };
+  };
+  const TensorId k_scale = g.parameter("k_scale", 1, 1, testing::constant(scale));
+  const TensorId v_scale = g.parameter("v_scale", 1, 1, testing::constant(scale));
+  g.op("kv_store", OpKind::kv_store, {{"k", k}, {"v", v}, {"k_scale", k_scale}, {"v_scale", v_scale}},
+       {.role = "k_codes", .channels = 16, .fill = written(k), .format = Format::e4m3});
+  g.output({.role = "v_codes", .channels = 16, .fill = written(v), .format = Format::e4m3});
+  const Diagnosis found = diagnosis_of(g);
+  ASSERT_THAT(testing::classes(found), ::testing::ElementsAre("fp8-format-mismatch"));
+  EXPECT_EQ(number(found.faults[0], "taken_as"), "e5m2");
+}
+
 }  // namespace
 }  // namespace nanscope

@@ -100,5 +100,42 @@ TEST(Saturation, OfValuesThatCameOutTooLargeIsTheirConsequence) {
   EXPECT_EQ(found.faults[1].because, 0U);
 }
 
+/// Values lie beyond what the scale lets through, and their codes do not stand at the top: another scale made them.
+TEST(Saturation, CodesThatAreNotAtTheTopWereNotCut) {
+  DumpGraph g;
+  g.pass();
+  const TensorId k = g.source({.channels = 16, .fill = noise(8, 100)});
+  testing::store(g, k, 4, 16, 0.01, Format::e4m3, true, 0.5);
+  EXPECT_EQ(testing::fault(diagnosis_of(g), "saturation").fault_class, "");
+}
+
+/// A pool alone, of which nothing says whose rows it holds.
+TEST(Saturation, OfAPoolAlone) {
+  DumpGraph g;
+  g.pass({}, 0);
+  g.op("kv_store", OpKind::kv_store, {},
+       {.role = "k_cache",
+        .channels = 128,
+        .fill = [](auto row, auto channel) { return row * 128 + channel < 60 ? 448.0F : 200 * noise(3)(row, channel); },
+        .format = Format::e4m3,
+        .axis = Axis::keys});
+  EXPECT_THAT(classes(diagnosis_of(g)), ElementsAre("saturation"));
+}
+
+TEST(Saturation, InfBesideTheTopIsACastThatDoesNotSaturate) {
+  DumpGraph g;
+  g.pass();
+  g.op("kv_store", OpKind::kv_store, {},
+       {.role = "k_codes",
+        .channels = 128,
+        .fill =
+            [](auto row, auto channel) {
+              const auto at = row * 128 + channel;
+              return at < 60 ? testing::kInf : at < 90 ? 57344.0F : 20000 * noise(3)(row, channel);
+            },
+        .format = Format::e5m2});
+  EXPECT_THAT(classes(diagnosis_of(g)), ElementsAre("fp8-nonsaturating-overflow"));
+}
+
 }  // namespace
 }  // namespace nanscope

@@ -117,5 +117,18 @@ TEST(ScaleInvalid, OfAWeightAndWhatItBreaks) {
 
 TEST(ScaleInvalid, ASmallScaleIsOne) { EXPECT_EQ(root_of(scaled_weight(1e-6F, false)), "clean"); }
 
+TEST(ScaleInvalid, TheSameInEveryLayerIsToldOnce) {
+  DumpGraph g;
+  g.pass();
+  for (const std::int64_t layer : {0, 1}) {
+    g.layer = layer;
+    const TensorId k = g.source({.channels = 8, .fill = noise(6)});
+    testing::store(g, k, 4, 8, -1);
+  }
+  const Diagnosis found = diagnosis_of(g, false);
+  ASSERT_THAT(classes(found), ElementsAre("scale-invalid"));
+  EXPECT_EQ(number(found.faults[0], "more_places"), "1");
+}
+
 }  // namespace
 }  // namespace nanscope
