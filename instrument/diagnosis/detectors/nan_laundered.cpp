@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/counted.h"
@@ -70,13 +71,16 @@ class NanRows {
     if (out.known) {
       if (out.health.nan > 0) nan_[out.id] = rows_of(out);
     }
-    if (op.kind == OpKind::kv_store && out.known) stored(op, out, one);
+    // What is read back of a cache that was not dumped is what was stored there.
+    const Tensor* cache = op.kind == OpKind::kv_read ? run_.input(op, out.role.substr(0, 1) + "_cache") : nullptr;
+    const bool unseen = op.kind == OpKind::kv_read && (cache == nullptr || !cache->known);
+    if ((op.kind == OpKind::kv_store || unseen) && out.known) stored(op, out, one);
     if (!keeps_nan(op) || out.tokens <= 0 || out.stated) return;
     Rows inherited;
     for (const Input& input : op.inputs) {
       const Tensor* in = run_.tensor(input.tensor);
       const auto bad = in != nullptr ? nan_.find(in->id) : nan_.end();
-      if (bad == nan_.end() || !carries(input.role)) continue;
+      if (bad == nan_.end() || !carries(input.role) || by_codes(op, input)) continue;
       inherited.resize(static_cast<std::size_t>(out.tokens), false);
       for (std::int64_t row = 0; row < out.tokens; ++row) {
         const auto from = run_.same_row(out, row, *in);
@@ -98,6 +102,12 @@ class NanRows {
                         !bad_unseen(survey_.facts, *one.in, static_cast<std::int64_t>(row));
       if (inherited[row] && rows[row].nan == 0 && live) one.rows.push_back(static_cast<std::int64_t>(row));
     }
+  }
+
+  /// What an op does is done to the codes where they were dumped: a NaN that they do not hold vanished in the cast.
+  bool by_codes(const Op& op, const Input& input) {
+    const Tensor* codes = input.role == "x" ? run_.input(op, "codes") : nullptr;
+    return codes != nullptr && codes->known;
   }
 
   /// A cast into the cache.
@@ -161,7 +171,11 @@ Findings detect_nan_laundered(Survey& survey) {
           finding.fault.tensor, name(washed.op->kind));
       finding.fault.fix = "check for NaN before the cast or clamp, or use one that keeps NaN";
       for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
-        if (survey.deviations[i].tensor == washed.out->id) finding.explains.push_back({Symptom::Kind::deviation, i});
+        if (survey.deviations[i].tensor != washed.out->id) continue;
+        finding.explains.push_back({Symptom::Kind::deviation, i});
+        // A clamp shows in what it cut off beside the NaN that it hid.
+        const bool cut = std::abs(survey.deviations[i].result.worst.actual) == double{washed.out->health.absmax};
+        if (cut) finding.certainty = kLikely;
       }
       out.found.push_back(std::move(finding));
     }

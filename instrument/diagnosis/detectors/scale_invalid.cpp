@@ -74,6 +74,14 @@ std::optional<Invalid> invalid_at_birth(Survey& survey, const Op& user, const Te
   return std::nullopt;
 }
 
+/// What codes were cast of, where the cast is in the graph.
+const Tensor* cast_of(RunView& run, const Tensor& codes) {
+  const Op* maker = run.maker(codes);
+  if (maker == nullptr || (maker->kind != OpKind::quantise && maker->kind != OpKind::kv_store)) return nullptr;
+  const std::string role = maker->kind == OpKind::quantise ? "x" : codes.role.substr(0, 1);
+  return run.input(*maker, role);
+}
+
 /// Scales of codes that mean something: a zero that scales zeros alone harms nothing.
 std::optional<Invalid> invalid_of(Survey& survey, const Use& use, const ScaleGrid& grid) {
   const Tensor& codes = *use.codes;
@@ -106,6 +114,9 @@ std::optional<Invalid> invalid_of(Survey& survey, const Use& use, const ScaleGri
         if (!values) break;
         source = beside(use.source, row);
         result = beside(use.result, row);
+        // No largest value of a row of NaN is a number: that the scale is none follows from it.
+        const auto from = beside(cast_of(run, codes), row);
+        if (from && std::any_of(from->value.begin(), from->value.end(), [](float x) { return std::isnan(x); })) break;
       }
       const auto at = static_cast<std::size_t>(c);
       // A slot that this step did not write may hold anything, as long as nobody reads it.

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/unit/instrument/diagnosis/found.h"
 #include "tests/unit/instrument/diagnosis/one_step.h"
 #include "tests/unit/instrument/diagnosis/reference.h"
@@ -96,6 +98,51 @@ TEST(NanLaundered, AMaskThatHidesTheNanIsNot) {
           return row == 3 ? kNan : key <= row ? 1.0F / static_cast<float>(row + 1) : 0.0F;
         }});
   EXPECT_EQ(testing::fault(diagnosis_of(g, false), "nan-laundered").fault_class, "");
+}
+
+/// The largest value of a row of NaN is no number; the row's scale is zero, its codes are, and the product is finite.
+TEST(NanLaundered, ACastHidesItOnceAndItsScaleFollows) {
+  DumpGraph g;
+  g.pass();
+  const TensorId x = g.op("attn_norm", OpKind::layer_norm, {}, {.channels = 8, .fill = row_of(1, kNan)});
+  const TensorId scale =
+      g.parameter("qkv_proj_input_scale", 4, 1, [](auto row, auto) { return row == 1 ? 0.0F : 1.0F; });
+  const TensorId codes = g.op("qkv_proj_quantise", OpKind::quantise, {{"x", x}, {"scale", scale}},
+                              {.role = "codes", .channels = 8, .fill = row_of(1, 127), .format = Format::int8});
+  g.op("qkv_proj", OpKind::gemm, {{"x", x}, {"codes", codes}, {"x_scale", scale}}, {.channels = 8});
+  const Diagnosis found = diagnosis_of(g, false);
+  ASSERT_THAT(classes(found), ElementsAre("nan-laundered"));
+  EXPECT_EQ(found.faults[0].tensor, "p1.qkv_proj_quantise.codes");
+}
+
+TEST(NanLaundered, WhatTheClampCutsOffBesideIsItsDoing) {
+  DumpGraph g;
+  g.pass();
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    g.layer = layer;
+    const auto x = [=](std::int64_t row, std::int64_t channel) {
+      const float small = testing::noise(3 + static_cast<std::uint32_t>(layer), 3)(row, channel);
+      return layer > 0 || row == 0 ? small : row == 1 ? kNan : 30 + small;
+    };
+    const TensorId up = g.op("up_proj", OpKind::gemm, {}, {.channels = 32, .fill = x});
+    g.op("act", OpKind::activation, {{"x", up}}, {.channels = 32, .fill = [=](auto row, auto channel) {
+                                                    const float from = x(row, channel);
+                                                    const float made = from / (1 + std::exp(-from));
+                                                    return std::fmax(-7.0F, std::fmin(7.0F, made));
+                                                  }});
+  }
+  EXPECT_THAT(classes(diagnosis_of(g)), ElementsAre("nan-laundered"));
+}
+
+TEST(NanLaundered, ACacheThatWasNotDumpedHidesItFromWhatIsReadBack) {
+  DumpGraph g;
+  g.pass();
+  const TensorId v = g.op("v_proj", OpKind::gemm, {}, {.role = "v", .fill = row_of(1, kNan)});
+  const TensorId read = g.op("v_read", OpKind::kv_read, {{"v", v}}, {.role = "v_read", .axis = Axis::keys});
+  g.op("attention", OpKind::attention, {{"v", read}});
+  const Diagnosis found = diagnosis_of(g, false);
+  ASSERT_EQ(root_of(found), "nan-laundered");
+  EXPECT_EQ(found.faults[0].tensor, "p1.v_read.v_read");
 }
 
 }  // namespace
