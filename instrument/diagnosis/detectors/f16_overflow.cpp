@@ -15,7 +15,8 @@ constexpr double kLargest = 65504;  ///< of f16
 /// The largest magnitude that rows should have had, done again in a wider format; 0 when that cannot be done.
 struct Factors {
   double largest = 0;
-  std::string of;  ///< what is that large
+  std::string of;       ///< what is that large
+  bool summed = false;  ///< the sum of squares, which most norms keep in f32
 };
 
 double largest_of(const Prediction& made) {
@@ -57,7 +58,7 @@ Factors factors_of(Survey& survey, const Op& op, const Tensor& out, const std::v
     }
     if (op.kind == OpKind::layer_norm) {
       const double squares = squares_of(survey, op, out, rows[i]);
-      if (squares > found.largest) found = {squares, "the sum of squares of its row"};
+      if (squares > found.largest) found = {squares, "the sum of squares of its row", true};
     }
   }
   return found;
@@ -83,7 +84,8 @@ void look_at_births(Survey& survey, Findings& out) {
     const bool inf = tensor.health.pos_inf + tensor.health.neg_inf > 0;
     if (factors.largest <= kLargest && !inf) continue;
     Finding finding = finding_at(survey, i);
-    finding.certainty = factors.largest > kLargest ? kProved : op.kind == OpKind::softmax ? kFallback : kLikely;
+    const bool proved = factors.largest > kLargest && !factors.summed;
+    finding.certainty = proved ? kProved : op.kind == OpKind::softmax ? kFallback : kLikely;
     describe(finding, factors, static_cast<std::int64_t>(birth.rows.size()),
              tensor.health.nan > 0 ? "became Inf and then NaN" : "became Inf");
     if (factors.largest <= kLargest) {

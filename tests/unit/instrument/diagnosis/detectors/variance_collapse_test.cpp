@@ -19,7 +19,7 @@ using testing::OneStep;
 using testing::root_of;
 
 /// A norm whose row 2 lies around `mean`, with steps of `step` between neighbours, and is NaN behind it.
-Diagnosis norm(float mean, float step, const std::string& kind = "layer") {
+Diagnosis norm(float mean, float step, const std::string& kind = "layer", Format format = Format::f32) {
   DumpGraph g;
   g.pass();
   const TensorId x = g.source({.channels = 16, .fill = [=](auto row, auto channel) {
@@ -33,7 +33,8 @@ Diagnosis norm(float mean, float step, const std::string& kind = "layer") {
        {.channels = 16,
         .fill = [](auto row, auto channel) { return row == 2           ? kNan
                                                     : channel % 2 == 0 ? 1.0F
-                                                                       : -1.0F; }},
+                                                                       : -1.0F; },
+        .format = format},
        attributes);
   return diagnosis_of(g, false);
 }
@@ -45,6 +46,42 @@ TEST(VarianceCollapse, ARowWhoseVarianceIsLessThanItsSquareKeeps) {
   EXPECT_EQ(found.faults[0].where.tokens, (Range{2, 2}));
   EXPECT_TRUE(found.faults[0].breaks);
   EXPECT_FALSE(found.faults[0].because.has_value());
+}
+
+/// Most norms keep sums of squares in f32, however large they are for f16.
+TEST(VarianceCollapse, OfFlatRowsInF16IsNoOverflow) {
+  EXPECT_THAT(classes(norm(400, 0.001F, "layer", Format::f16)), ElementsAre("variance-collapse"));
+}
+
+/// Row 2 lies flat around 40 and comes out `wrong` times what it should.
+Diagnosis finite_norm(float wrong, float step) {
+  DumpGraph g;
+  g.pass();
+  NormAttributes attributes;
+  attributes.norm = "layer";
+  attributes.eps = 1e-9;
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    g.layer = layer;
+    const auto side = [](std::int64_t channel) { return channel % 2 == 0 ? 1.0F : -1.0F; };
+    const bool odd = layer == 1;
+    const TensorId x =
+        g.op("attn_residual", OpKind::dumped, {}, {.channels = 64, .fill = [=](auto row, auto channel) {
+                                                     return odd && row == 2 ? 40 + side(channel) * step : side(channel);
+                                                   }});
+    const TensorId weight = g.parameter("attn_norm.weight", 1, 64, testing::constant(1));
+    g.op("attn_norm", OpKind::layer_norm, {{"x", x}, {"weight", weight}},
+         {.channels = 64,
+          .fill = [=](auto row, auto channel) { return side(channel) * (odd && row == 2 ? wrong : 1.0F); }},
+         attributes);
+  }
+  return diagnosis_of(g);
+}
+
+TEST(VarianceCollapse, OrStaysFiniteAndFarOff) {
+  const Diagnosis found = finite_norm(3, 0.002F);
+  ASSERT_THAT(classes(found), ElementsAre("variance-collapse"));
+  EXPECT_FALSE(found.faults[0].breaks);
+  EXPECT_EQ(root_of(finite_norm(3, 0.5F)), "wrong-result");
 }
 
 TEST(VarianceCollapse, AVarianceThatIsKeptIsNone) { EXPECT_EQ(root_of(norm(40, 1)), "invalid-op"); }
