@@ -151,6 +151,23 @@ void look_for_outlier(Survey& survey, const Used& used, Findings& out) {
   out.found.push_back(std::move(finding));
 }
 
+/// Bits do not flip in one place of a weight in several layers: a channel that stands out in all of them was trained
+/// so.
+void drop_repeated(std::vector<Finding>& found) {
+  const auto same_place = [](const Finding& a, const Finding& b) {
+    const EvidenceValue* x = find(a.fault.evidence, "at");
+    const EvidenceValue* y = find(b.fault.evidence, "at");
+    return x != nullptr && y != nullptr && *x == *y && a.fault.where.layer != b.fault.where.layer &&
+           a.fault.where.op == b.fault.where.op && a.fault.where.role == b.fault.where.role;
+  };
+  std::vector<Finding> kept;
+  for (const Finding& one : found) {
+    if (std::none_of(found.begin(), found.end(), [&](const Finding& other) { return same_place(one, other); }))
+      kept.push_back(one);
+  }
+  found = std::move(kept);
+}
+
 // A flipped exponent bit makes a value at least 2^16 times another; nothing in trained weights stands so alone.
 constexpr double kLone = 65536;
 // Codes without their scale are larger by the scale's inverse, which is in the thousands for trained weights in e4m3.
@@ -366,6 +383,7 @@ Findings detect_weight_corruption(Survey& survey) {
     look_at_unseen(survey, used, out, told);
     look_for_outlier(survey, used, out);
   }
+  drop_repeated(out.found);
   look_for_zeros(survey, weights, out);
   look_at_rows(survey, out);
   merge_alike(out.found);

@@ -1,9 +1,21 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "instrument/diagnosis/detectors/deviations_of_kind.h"
 #include "instrument/diagnosis/region.h"
 
 namespace nanscope {
+namespace {
+
+/// An output in which NaN is born is broken by what made the NaN: that rows of it are off as well is the same fault.
+bool told_by_birth(const Survey& survey, const Deviation& deviation) {
+  return deviation.explanation() == nullptr &&
+         std::any_of(survey.births.begin(), survey.births.end(),
+                     [&](const Birth& birth) { return birth.tensor == deviation.tensor; });
+}
+
+}  // namespace
 
 /// A finite output that is not what its inputs and weights give, with the region, and what explains it if anything
 /// does.
@@ -11,6 +23,7 @@ Findings detect_wrong_result(Survey& survey) {
   Findings out;
   for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
     const Deviation& deviation = survey.deviations[i];
+    if (told_by_birth(survey, deviation)) continue;
     const Recomputed* best = deviation.explanation();
     const Region region = region_of(survey, deviation);
     Finding finding = finding_at(survey, deviation, i);

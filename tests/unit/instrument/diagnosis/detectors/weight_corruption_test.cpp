@@ -114,5 +114,10 @@ TEST(WeightCorruption, OneThatNothingReadsIsClean) {
   EXPECT_EQ(root_of(diagnosis_of(one.b)), "clean");
 }
 
+TEST(WeightCorruption, AChannelThatStandsOutInEveryLayerWasTrainedSo) {
+  EXPECT_EQ(root_of(projections(but(3, 4, 40000))), "weight-corruption");
+  EXPECT_EQ(root_of(projections(but(3, 4, 40000), true)), "clean");
+}
+
 }  // namespace
 }  // namespace nanscope

@@ -136,5 +136,12 @@ TEST(WrongResult, OfANormOfHeads) {
   EXPECT_EQ(root_of(head_norms(1)), "clean");
 }
 
+TEST(WrongResult, BesideNaNThatIsBornThereIsTheSameFault) {
+  const Diagnosis found = projections([](const auto& right, auto row, auto channel) {
+    return row == 1 ? testing::kNan : row == 2 ? 0.0F : right_at(right, row, channel);
+  });
+  EXPECT_THAT(classes(found), ElementsAre("invalid-op"));
+}
+
 }  // namespace
 }  // namespace nanscope
