@@ -25,14 +25,16 @@ std::int64_t group_width(const Tensor* weight, std::int64_t channels, const OpFo
 
 struct Statistics {
   double mean = 0;
-  double root = 0;  ///< 1 / sqrt(variance + eps)
-  double off = 0;   ///< of the root, relative, by what the inputs may be off
+  double mean_off = 0;  ///< by what the inputs may be off
+  double root = 0;      ///< 1 / sqrt(variance + eps)
+  double off = 0;       ///< of the root, relative, by what the inputs may be off
 };
 
 Statistics statistics(const Block& x, std::int64_t row, std::int64_t first, std::int64_t width, const OpForm& form) {
   Statistics out;
   double sum = 0;
   double errors = 0;
+  double whole = 0;
   const float* values = x.row(row) + first;
   for (std::int64_t c = 0; c < width; ++c) sum += double{values[c]};
   if (form.variant == kLayer) out.mean = sum / static_cast<double>(width);
@@ -42,7 +44,9 @@ Statistics statistics(const Block& x, std::int64_t row, std::int64_t first, std:
     squares += d * d;
     const double e = double{x.off(row, first + c)};
     errors += e * e;
+    whole += e;
   }
+  if (form.variant == kLayer) out.mean_off = whole / static_cast<double>(width);
   const double over = form.variant == kL2 ? 1 : static_cast<double>(width);
   // Sums are taken in f32: of squares beyond its range nothing is left.
   const bool overflows = squares > double{std::numeric_limits<float>::max()};
@@ -163,7 +167,7 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
         into.value[at] = static_cast<float>(value);
         const double rounding = 1.01 * u * std::abs(value) + 1.01 * inner * std::abs(normed * w) +
                                 8 * kF32 * std::abs(w) * (std::abs(normed) + 1 + std::abs(s.mean * s.root));
-        const double inherited = std::abs(w) * (double{x.off(t, c)} * s.root + std::abs(normed) * s.off);
+        const double inherited = std::abs(w) * ((double{x.off(t, c)} + s.mean_off) * s.root + std::abs(normed) * s.off);
         into.bound[at] = static_cast<float>(rounding + inherited + least_error(out.format));
       }
     }

@@ -120,5 +120,34 @@ TEST(RecomputeNorm, KnowsAWeightWithoutItsOne) {
   EXPECT_EQ(explained_by(wrong), "the 1 of 1 + weight left out");
 }
 
+/// The stream before it was not dumped: its values are rounded to f16, and so is what their mean is taken of.
+TEST(RecomputeNorm, OfASumThatWasNotDumped) {
+  constexpr std::int64_t kTokens = 32;
+  DumpGraph g;
+  g.pass({Span{0, 0, 0, kTokens, 0, kTokens}}, kTokens);
+  const auto stored = [&](std::uint32_t seed) {
+    return g.source({.tokens = kTokens, .channels = kWidth, .fill = noise(seed, 4), .format = Format::f16});
+  };
+  const TensorId a = stored(1);
+  const TensorId b = stored(2);
+  const TensorId x = g.unknown("attn_residual", OpKind::residual_add, {{"a", a}, {"b", b}});
+  const TensorId weight = g.parameter("mlp_norm.weight", 1, kWidth, [](auto, auto) { return 1.0F; });
+  const TensorId bias = g.parameter("mlp_norm.bias", 1, kWidth, [](auto, auto) { return 0.0F; });
+  Numbers sum = stored_numbers(g, a, kTokens, kWidth);
+  const Numbers other = stored_numbers(g, b, kTokens, kWidth);
+  for (std::size_t i = 0; i < sum.v.size(); ++i)
+    sum.v[i] =
+        double{decode(Format::f16, encode(Format::f16, static_cast<float>(sum.v[i] + other.v[i]), Overflow::overflow))};
+  const Numbers none = stored_numbers(g, bias, 1, kWidth);
+  const Numbers right =
+      normed(sum, stored_numbers(g, weight, 1, kWidth), &none, {.norm = "layer", .eps = 1e-5, .format = Format::f16});
+  const TensorId out =
+      g.op("mlp_norm", OpKind::layer_norm, {{"x", x}, {"weight", weight}, {"bias", bias}},
+           {.tokens = kTokens, .channels = kWidth, .fill = testing::fill_of(right), .format = Format::f16});
+  testing::Again again(g);
+  ASSERT_NE(again.result(out), nullptr);
+  EXPECT_EQ(again.result(out)->share(), 1.0);
+}
+
 }  // namespace
 }  // namespace nanscope
