@@ -98,9 +98,21 @@ bool Recomputer::understood(const Op& op) const {
     if (std::none_of(group.ops.begin(), group.ops.end(), same)) continue;
     // A base of the rotary embedding that is not the model's turns the first positions nearly alike.
     const bool searched = op.kind == OpKind::rope && op.input("cos") == 0;
-    return group.came_out > 0 || (group.share > kMostly && !searched);
+    return group.came_out > 0 || (group.share > kMostly && !searched) || plain_linear(op);
   }
   return false;
+}
+
+/// A module that was dumped with its own input, weight and output, where others like it come out: there is one way of
+/// doing it. The outputs of those that ranks sum up are not theirs alone.
+bool Recomputer::plain_linear(const Op& op) const {
+  const Tensor* x = op.kind == OpKind::gemm && op.by_name ? facts_.run.input(op, "x") : nullptr;
+  const Tensor* weight = facts_.run.input(op, "weight");
+  const Op* given = x != nullptr && x->known ? facts_.run.maker(*x) : nullptr;
+  const bool whole = given != nullptr && given->name == op.name + "_input" && weight != nullptr && weight->known;
+  if (!whole || op.name.ends_with("o_proj") || op.name.ends_with("down_proj")) return false;
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](const auto& group) { return group.first.starts_with("gemm|") && group.second.came_out > 0; });
 }
 
 /// Ops behind one that was not dumped whose outputs were: by them its form shows.

@@ -68,7 +68,8 @@ class Recomputer {
   const OpForm& form_of(const Op& op, const Tensor& out);
   /// Whether how it is done is known: by its kind alone, or because an op of that name came out.
   bool settled(const Op& op, const Tensor& out);
-  /// Whether any op of that name came out under its form: else the form is not understood.
+  /// Whether any op of that name came out under its form, or there is one way of doing it: else the form is not
+  /// understood.
   bool understood(const Op& op) const;
 
   /// An output under some form: rows evenly spread, at most `most_rows`, or those given.
@@ -92,6 +93,7 @@ class Recomputer {
     bool by_readers = false;  ///< not shown by outputs of its own
   };
   std::string group_of(const Op& op, const Tensor& out) const;
+  bool plain_linear(const Op& op) const;
   void choose_form(const std::string& key, const Op& op, const Tensor& out);
   std::set<std::string> chosen() const;
   bool forget_since(const std::set<std::string>& before);

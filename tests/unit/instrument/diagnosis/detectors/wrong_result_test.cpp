@@ -143,5 +143,21 @@ TEST(WrongResult, BesideNaNThatIsBornThereIsTheSameFault) {
   EXPECT_THAT(classes(found), ElementsAre("invalid-op"));
 }
 
+/// Another projection comes out: what the only one of its name was given, its weight and its output say enough.
+TEST(WrongResult, OfAModuleWithItsOwnInputThatComesOutNowhere) {
+  const auto of = [](const std::string& given) {
+    DumpGraph g;
+    g.pass();
+    const TensorId x = g.source({.channels = 16, .fill = noise(1)});
+    testing::linear(g, "q_proj", x, 4, 16, 16, 2);
+    const TensorId in = g.op(given, OpKind::copy, {{"x", x}}, {.channels = 16, .fill = noise(1)});
+    testing::linear(g, "up_proj", in, 4, 16, 16, 3, 64);
+    return diagnosis_of(g);
+  };
+  ASSERT_THAT(classes(of("up_proj_input")), ElementsAre("wrong-result"));
+  EXPECT_EQ(of("up_proj_input").faults[0].tensor, "p1.up_proj");
+  EXPECT_EQ(root_of(of("another")), "clean");
+}
+
 }  // namespace
 }  // namespace nanscope
