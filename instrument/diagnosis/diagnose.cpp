@@ -143,6 +143,39 @@ Completeness completeness_of(Facts& facts) {
   return whole;
 }
 
+/// Whether nothing says where a NaN comes from: what it was made of was not dumped, or it was looked up and not
+/// computed.
+bool of_unknown_origin(Survey& survey, const Fault& fault) {
+  if (fault.fault_class != "invalid-op" || fault.ops.empty()) return false;
+  const Op* op = survey.run().op(fault.ops.front());
+  const EvidenceValue* known = find(fault.evidence, "inputs_known");
+  return (op != nullptr && op->kind == OpKind::embedding) ||
+         (known != nullptr && *known == EvidenceValue{std::int64_t{0}});
+}
+
+bool leads_to(const Diagnosis& diagnosis, std::size_t from, std::size_t to) {
+  for (std::size_t hops = 0; hops < diagnosis.faults.size(); ++hops) {
+    if (to == from) return true;
+    const auto because = diagnosis.faults[to].because;
+    if (!because) return false;
+    to = *because;
+  }
+  return false;
+}
+
+/// A NaN of nobody knows what becomes the harm of others where its blocks are shared: that is at fault.
+void blame_sharing(Survey& survey, Diagnosis& diagnosis) {
+  if (!diagnosis.root_cause || !of_unknown_origin(survey, diagnosis.faults[*diagnosis.root_cause])) return;
+  const auto request = diagnosis.faults[*diagnosis.root_cause].where.request;
+  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
+    const Fault& fault = diagnosis.faults[i];
+    if (fault.fault_class != "prefix-cache-poison" || fault.where.request == request) continue;
+    if (!leads_to(diagnosis, *diagnosis.root_cause, i)) continue;
+    diagnosis.root_cause = i;
+    return;
+  }
+}
+
 /// Faults in order of execution, with their causes, and the root that comes first.
 void fill_faults(Survey& survey, std::vector<Finding>& findings, Diagnosis& diagnosis) {
   for (Finding& one : findings) {
@@ -159,7 +192,10 @@ void fill_faults(Survey& survey, std::vector<Finding>& findings, Diagnosis& diag
   }
   // A warm-up or a dummy batch may compute what it likes: at fault is what lets it reach a request.
   const auto request = [&](std::size_t i) { return diagnosis.faults[i].where.request.value_or(0); };
-  if (!diagnosis.root_cause || request(*diagnosis.root_cause) >= 0) return;
+  if (!diagnosis.root_cause || request(*diagnosis.root_cause) >= 0) {
+    blame_sharing(survey, diagnosis);
+    return;
+  }
   for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
     if (diagnosis.faults[i].because != diagnosis.root_cause || request(i) < 0) continue;
     if (diagnosis.faults[i].fault_class != "masked-tail-poison" &&

@@ -46,6 +46,32 @@ TEST(PrefixCachePoison, WhereTheWriterMadeItIsItsCause) {
   EXPECT_EQ(found.faults[1].because, 0U);
 }
 
+/// Request 0 looks a NaN up, nobody knows where it comes from, and shares the block that holds its keys.
+TEST(PrefixCachePoison, OfANanOfUnknownOriginIsAtFault) {
+  DumpGraph g;
+  KvStoreAttributes blocks;
+  blocks.block_size = 4;
+  g.pass();
+  const TensorId x = g.source({.fill = row_of(1, kNan)});
+  const TensorId k = g.op("k_rope", OpKind::rope, {{"x", x}}, {.role = "k_rot", .fill = row_of(1, kNan)});
+  g.op("kv_store", OpKind::kv_store, {{"k", k}}, Pool::cache(row_of(5, kNan)), blocks);
+  g.kv(0, 1, 0, 4, 0, KvAction::allocated);
+  g.kv(0, 1, 0, 4, 0, KvAction::written);
+  g.pass({Span{1, 0, 0, 2, 4, 6}}, 2);
+  const TensorId next = g.op("k_rope", OpKind::rope, {}, {.role = "k_rot", .tokens = 2});
+  const TensorId pool = g.op("kv_store", OpKind::kv_store, {{"k", next}}, Pool::cache(row_of(5, kNan)), blocks);
+  g.kv(1, 1, 0, 4, 0, KvAction::allocated);
+  g.kv(1, 0, 0, 4, 4, KvAction::allocated);
+  g.kv(1, 0, 0, 2, 4, KvAction::written);
+  const TensorId q = g.op("q_rope", OpKind::rope, {}, {.role = "q_rot", .tokens = 2});
+  g.op("scores", OpKind::attention_scores, {{"q", q}, {"k", pool}},
+       {.tokens = 2, .channels = 6, .fill = [](auto, auto key) { return key == 1 ? kNan : 1.0F; }});
+  const Diagnosis found = diagnosis_of(g, false);
+  ASSERT_THAT(classes(found), ElementsAre("invalid-op", "prefix-cache-poison"));
+  EXPECT_EQ(found.faults[1].because, 0U);
+  EXPECT_EQ(root_of(found), "prefix-cache-poison");
+}
+
 TEST(PrefixCachePoison, AHealthySharedBlockIsClean) { EXPECT_EQ(root_of(shared(2, true)), "clean"); }
 
 TEST(PrefixCachePoison, OfARecordingIsTheCollapsesConsequence) {
