@@ -129,7 +129,10 @@ TensorId PassBuilder::layer(TensorId x) {
     middle = residual("attn_residual", x, branch);
     if (seen("attn_post_norm")) middle = norm("attn_post_norm", middle);
   }
-  branch = mlp(normed("mlp_norm", middle));
+  // Where the sum of both branches has a name they stand side by side, as in GPT-NeoX: the second one's norm reads what
+  // the first one's does.
+  const bool beside = seen("branch_sum") && !find("branch_sum", Port::output).empty();
+  branch = mlp(normed("mlp_norm", beside ? x : middle));
   if (sandwich && seen("mlp_post_norm")) branch = norm("mlp_post_norm", branch);
   // What vLLM calls a layer's output is its MLP's, with the sum beside it.
   std::erase_if(outs, [&](Index index) {
@@ -142,7 +145,7 @@ TensorId PassBuilder::layer(TensorId x) {
     if (tensor(index).shape.size() <= 3) outs.push_back(index);
   }
   const bool norm_last = !sandwich && seen("mlp_post_norm");
-  if (seen("branch_sum") && !find("branch_sum", Port::output).empty()) {
+  if (beside) {
     const TensorId both = residual("branch_sum", attention_out, branch);
     return residual("mlp_residual", x, both, outs);
   }

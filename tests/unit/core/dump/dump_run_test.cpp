@@ -274,5 +274,18 @@ TEST(DumpRun, WhatWasSummedBeforeTheFirstLayerIsWhatItReads) {
   EXPECT_THAT(inputs(*run, "model.layers.0.input_layernorm.output"), ::testing::Contains("x=hidden_states_0"));
 }
 
+TEST(DumpRun, BranchesSideBySideReadTheSameStream) {
+  const std::string at = "gpt_neox.layers.0.";
+  MemoryDump dump;
+  dump.add(at + "input_layernorm.input", "f32", {6, 8});
+  dump.add(at + "attention.dense.output", "f32", {6, 8});
+  dump.add(at + "post_attention_layernorm.output", "f32", {6, 8});
+  dump.add(at + "mlp.dense_4h_to_h.output", "f32", {6, 8});
+  dump.add(at + "branch_sum", "f32", {6, 8});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, at + "post_attention_layernorm.output"),
+              ::testing::Contains("x=" + at + "input_layernorm.input"));
+}
+
 }  // namespace
 }  // namespace nanscope
