@@ -307,7 +307,9 @@ TensorId PassBuilder::mixture(TensorId x) {
     chosen_by = emit("router_scores", OpKind::route, std::move(inputs), {"router_scores", scores});
   }
   std::vector<Index> weights = outputs_of("topk", "router_weights");
-  const TensorId routed = emit("route", OpKind::route, {{"logits", chosen_by, {}}}, {"router_weights", weights});
+  Inputs choice{{"logits", chosen_by, {}}};
+  give_parameter(choice, "bias", parameter("router_bias", "router_bias"));
+  const TensorId routed = emit("route", OpKind::route, std::move(choice), {"router_weights", weights});
   for (const Index index : find_role("router_ids")) {
     emit("route_ids", OpKind::route, {{"logits", chosen_by, {}}}, {"router_ids", {index}});
   }

@@ -10,13 +10,12 @@
 namespace nanscope {
 namespace {
 
-/// OpForm::variant of a router's weights.
+/// Bits of OpForm::variant of a router's weights: what becomes of the logits, and of what was chosen.
 enum Routing : int {
-  kSoftmaxThenTop = 0,
-  kSoftmaxThenTopNormed = 1,
-  kTopThenSoftmax = 2,
-  kSigmoid = 3,
-  kSigmoidNormed = 4
+  kSigmoid = 1,  ///< else a softmax
+  kAsGiven = 2,  ///< scores were dumped: nothing is left to do
+  kNormed = 4,   ///< divided by their sum
+  kBiased = 8    ///< chosen by score plus bias, weighed by the score: DeepSeek-V3, arXiv:2412.19437, eq. 16
 };
 
 std::vector<double> softmax(const float* x, std::int64_t n) {
@@ -36,30 +35,74 @@ std::vector<std::size_t> ranked(const std::vector<double>& values) {
   return order;
 }
 
-std::vector<double> weights_of(const float* logits, std::int64_t experts, std::int64_t top, int variant) {
-  std::vector<double> scores = softmax(logits, experts);
-  if (variant == kSigmoid || variant == kSigmoidNormed) {
-    for (std::int64_t i = 0; i < experts; ++i)
-      scores[static_cast<std::size_t>(i)] = 1 / (1 + std::exp(-double{logits[i]}));
+std::vector<double> scores_of(const float* logits, std::int64_t experts, int variant) {
+  std::vector<double> scores(logits, logits + experts);
+  if ((variant & kAsGiven) != 0) return scores;
+  if ((variant & kSigmoid) == 0) return softmax(logits, experts);
+  for (double& one : scores) one = 1 / (1 + std::exp(-one));
+  return scores;
+}
+
+/// The experts that were chosen, where they were dumped.
+const Tensor* chosen_ids(RunView& run, const Op& op, const Tensor& weights) {
+  for (const Op& other : run.content(op.step).ops) {
+    if (other.kind != OpKind::route || other.layer != op.layer) continue;
+    const Tensor* ids = run.output(other, "router_ids");
+    if (ids != nullptr && ids->known && ids->tokens == weights.tokens && ids->channels == weights.channels) return ids;
   }
-  const std::vector<std::size_t> order = ranked(scores);
-  std::vector<double> chosen;
-  for (std::int64_t i = 0; i < top; ++i) chosen.push_back(scores[order[static_cast<std::size_t>(i)]]);
-  if (variant == kSoftmaxThenTopNormed || variant == kTopThenSoftmax || variant == kSigmoidNormed) {
-    const double sum = std::accumulate(chosen.begin(), chosen.end(), 0.0);
-    for (double& one : chosen) one /= sum;
+  return nullptr;
+}
+
+/// What was added to the scores before the choice; null where nothing was, or it was not dumped.
+std::shared_ptr<const std::vector<float>> bias_of(RunView& run, const Op& op, std::int64_t experts) {
+  const Tensor* bias = run.input(op, "bias");
+  return bias != nullptr && bias->known && bias->count() == experts ? run.values(*bias) : nullptr;
+}
+
+/// Nothing where an id names no expert.
+std::optional<std::vector<std::size_t>> dumped_choice(RunView& run, const Tensor& ids, std::int64_t row,
+                                                      std::int64_t experts) {
+  const auto values = run.row_values(ids, row);
+  if (!values) return std::nullopt;
+  std::vector<std::size_t> chosen;
+  for (const float one : *values) {
+    if (!(one >= 0) || one >= static_cast<float>(experts)) return std::nullopt;
+    chosen.push_back(static_cast<std::size_t>(one));
   }
   return chosen;
+}
+
+/// The first `top` by rank. Nothing where the last of them and the next are as good as equal: either may be chosen.
+std::optional<std::vector<std::size_t>> chosen_by(const std::vector<double>& ranks, std::int64_t top, double rounding) {
+  std::vector<std::size_t> order = ranked(ranks);
+  const auto chosen = static_cast<std::size_t>(top);
+  if (chosen < order.size()) {
+    const double last = ranks[order[chosen - 1]];
+    if (last - ranks[order[chosen]] <= rounding * std::abs(last)) return std::nullopt;
+  }
+  order.resize(chosen);
+  return order;
 }
 
 }  // namespace
 
 std::vector<OpForm> forms_route(Values& values, const Op& op, const Tensor& out) {
   if (out.role == "router_ids" || out.role == "router_scores") return no_forms(values, op, out);
-  return {{.text = "softmax, the largest, normalised", .variant = kSoftmaxThenTopNormed},
-          {.text = "softmax, the largest", .variant = kSoftmaxThenTop},
-          {.text = "sigmoid, the largest, normalised", .variant = kSigmoidNormed},
-          {.text = "sigmoid, the largest", .variant = kSigmoid}};
+  std::vector<OpForm> forms;
+  const auto add = [&](int variant, std::string text) {
+    forms.push_back({.text = text + ", normalised", .variant = variant | kNormed});
+    forms.push_back({.text = std::move(text), .variant = variant});
+  };
+  const Tensor* in = values.run().input(op, "logits");
+  const bool scored = in != nullptr && in->role == "router_scores";
+  const bool biased = in != nullptr && bias_of(values.run(), op, in->channels) != nullptr;
+  if (scored) add(kAsGiven, "the largest scores");
+  if (scored && biased) add(kAsGiven | kBiased, "the scores of those that are largest with their bias");
+  add(0, "softmax, the largest");
+  add(kSigmoid, "sigmoid, the largest");
+  if (biased) add(kSigmoid | kBiased, "sigmoid, of those that are largest with their bias");
+  if (biased) add(kBiased, "softmax, of those that are largest with their bias");
+  return forms;
 }
 std::vector<OpForm> faults_route(Values& values, const Op& op, const Tensor& out) { return no_forms(values, op, out); }
 std::int64_t cost_route(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 16; }
@@ -77,22 +120,38 @@ bool predict_route(Values& values, const Op& op, const Tensor& out, const OpForm
   const double u = stored_roundoff(values, out);
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
   const auto actual = values.run().read(out, first, count);
+  const Tensor* ids = chosen_ids(values.run(), op, out);
+  const auto bias = bias_of(values.run(), op, logits.columns);
   for (std::int64_t t = 0; t < count; ++t) {
-    std::vector<double> chosen = weights_of(logits.row(t), logits.columns, out.channels, form.variant);
-    // In whatever order they were written.
-    std::vector<std::size_t> places(chosen.size());
-    if (actual) {
+    const std::vector<double> scores = scores_of(logits.row(t), logits.columns, form.variant);
+    const bool biased = (form.variant & kBiased) != 0 && bias;
+    std::vector<double> ranks = scores;
+    for (std::size_t e = 0; biased && e < ranks.size(); ++e) ranks[e] += double{(*bias)[e]};
+    std::vector<std::size_t> places(static_cast<std::size_t>(out.channels));
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    auto chosen = ids != nullptr ? dumped_choice(values.run(), *ids, first + t, logits.columns)
+                                 : chosen_by(ranks, out.channels, biased ? 4 * inner : -1);
+    const auto begin = into.bound.begin() + t * out.channels;
+    if (!chosen) {
+      std::fill(begin, begin + out.channels, -1.0F);
+      continue;
+    }
+    if (actual && ids == nullptr) {
+      // In whatever order they were written.
       std::vector<double> written;
       for (std::int64_t i = 0; i < out.channels; ++i) written.push_back(double{actual->value(t, i)});
       places = ranked(written);
-    } else {
-      std::iota(places.begin(), places.end(), std::size_t{0});
+      std::stable_sort(chosen->begin(), chosen->end(),
+                       [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
     }
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
+    double sum = 0;
+    for (const std::size_t expert : *chosen) sum += scores[expert];
+    for (std::size_t i = 0; i < chosen->size(); ++i) {
       const auto at = static_cast<std::size_t>(t * out.channels) + places[i];
-      into.value[at] = static_cast<float>(chosen[i]);
+      const double value = scores[(*chosen)[i]] / ((form.variant & kNormed) != 0 ? sum : 1);
+      into.value[at] = static_cast<float>(value);
       into.bound[at] =
-          static_cast<float>((1.01 * u + 4 * inner + 64 * kF32) * std::abs(chosen[i]) + least_error(out.format));
+          static_cast<float>((1.01 * u + 4 * inner + 64 * kF32) * std::abs(value) + least_error(out.format));
     }
   }
   return true;
