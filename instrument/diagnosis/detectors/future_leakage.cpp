@@ -70,8 +70,11 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
     leak.seen += seen;
     if (seen > 0) leak.rows.push_back(row);
   }
-  // Scores that hide nothing are not masked yet.
-  if (scores && hidden == 0) leak.rows.clear();
+  // Scores that hide nothing are not masked yet, and say neither that later keys are seen nor that they are not.
+  if (scores && hidden == 0) {
+    leak.rows.clear();
+    leak.could = 0;
+  }
   return leak;
 }
 
@@ -85,9 +88,13 @@ bool bidirectional(Survey& survey, const std::vector<Leak>& leaks) {
   if (!everywhere) return false;
   for (const Step& step : survey.run().steps()) {
     if (step.kind == StepKind::decode) return false;
-    for (const Op& op : survey.run().content(step.id).ops) {
-      if (op.kind == OpKind::kv_store || op.kind == OpKind::argmax) return false;
-    }
+    const std::vector<Op>& ops = survey.run().content(step.id).ops;
+    const auto any = [&](const auto& is) { return std::any_of(ops.begin(), ops.end(), is); };
+    // The largest logit of a pass over an image alone is its class, and no token that follows.
+    const bool of_image = any([](const Op& op) { return op.name == "patch_embed"; }) &&
+                          !any([](const Op& op) { return op.name == "embed" || op.name == "tokens"; });
+    if (any([&](const Op& op) { return op.kind == OpKind::kv_store || (op.kind == OpKind::argmax && !of_image); }))
+      return false;
   }
   return true;
 }

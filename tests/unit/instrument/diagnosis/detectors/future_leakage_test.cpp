@@ -65,6 +65,30 @@ TEST(FutureLeakage, ProbabilitiesThatUnderflowedAreNoProofOfAMask) {
   EXPECT_EQ(root_of(recorded([](auto, auto channel) { return channel % 4 == 0 ? 1.0F : 0.0F; })), "clean");
 }
 
+/// Two layers in which every token sees all four, over what `first` makes of the input, and a choice at the end.
+DumpGraph all_see_all(const std::string& first) {
+  DumpGraph g;
+  g.pass();
+  g.op(first, OpKind::embedding, {}, {.fill = noise(1, 2)});
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    g.layer = layer;
+    const TensorId scores = g.op("scores", OpKind::attention_scores, {},
+                                 {.role = "scores", .channels = 8, .fill = testing::constant(1), .heads = 2});
+    g.op("softmax", OpKind::softmax, {{"scores", scores}},
+         {.role = "probs", .channels = 8, .fill = testing::constant(0.25F), .heads = 2});
+  }
+  g.layer = std::nullopt;
+  g.op("argmax", OpKind::argmax, {}, {.role = "token", .tokens = 1, .channels = 1, .format = Format::i32});
+  return g;
+}
+
+TEST(FutureLeakage, AClassOfAnImageIsNoNextToken) {
+  DumpGraph image = all_see_all("patch_embed");
+  EXPECT_EQ(root_of(diagnosis_of(image)), "clean");
+  DumpGraph text = all_see_all("embed");
+  EXPECT_EQ(root_of(diagnosis_of(text)), "future-leakage");
+}
+
 /// Attention of six tokens over two layers, done in one; in layer 0, tokens see `ahead` more keys than they may.
 DumpGraph attention(std::int64_t ahead) {
   DumpGraph g;
