@@ -54,14 +54,18 @@ Axis rows_axis(const Frame& frame, std::int64_t rows) {
 }
 
 /// q, k, v and what attention makes of them, as far as the extents say which dimension is which.
-Layout heads_layout(const Shape& shape, const Frame& frame, const Geometry& geometry) {
+Layout heads_layout(const DumpTensor& tensor, const Frame& frame, const Geometry& geometry) {
+  const Shape& shape = tensor.shape;
+  const bool elsewhere_first = geometry.heads_first.contains({tensor.at.op, tensor.at.role});
   const std::size_t n = shape.size();
   const auto is_heads = [&](std::int64_t extent) { return extent == geometry.heads || extent == geometry.kv_heads; };
   const std::int64_t length = frame.batch > 0 ? frame.rows / frame.batch : frame.rows;
   if (n == 4) {
     const bool heads_last = shape[0] * shape[1] == frame.rows && (shape[1] == length || shape[0] == 1);
     const bool heads_first = shape[0] * shape[2] == frame.rows;
-    const bool first = heads_first && (!heads_last || (is_heads(shape[1]) && !is_heads(shape[2])));
+    const bool alike = shape[1] == shape[2];
+    const bool first =
+        heads_first && (!heads_last || (is_heads(shape[1]) && !is_heads(shape[2])) || (alike && elsewhere_first));
     if (heads_first || heads_last) {
       return first ? four(shape[0], shape[2], shape[1], shape[3], true, rows_axis(frame, shape[0] * shape[2]))
                    : four(shape[0], shape[1], shape[2], shape[3], false, rows_axis(frame, shape[0] * shape[1]));
@@ -73,7 +77,9 @@ Layout heads_layout(const Shape& shape, const Frame& frame, const Geometry& geom
     const bool whole = geometry.width == 0 || shape[2] != geometry.width || geometry.heads == 1;
     if (batched && (whole || frame.batch > 1 || shape[0] == 1))
       return matrix(shape, rows_axis(frame, shape[0] * shape[1]));
-    if (shape[0] == frame.rows && !(shape[1] == frame.rows && is_heads(shape[0]) && !is_heads(shape[1])))
+    const bool first = shape[1] == frame.rows && is_heads(shape[0]) &&
+                       (!is_heads(shape[1]) || (shape[0] == shape[1] && elsewhere_first));
+    if (shape[0] == frame.rows && !first)
       return four(1, shape[0], shape[1], shape[2], false, rows_axis(frame, shape[0]));
     if (shape[1] == frame.rows) return four(1, shape[1], shape[0], shape[2], true, rows_axis(frame, shape[1]));
     const Axis axis = rows_axis(frame, shape[0]);
@@ -177,11 +183,36 @@ Layout layout_of(const DumpTensor& tensor, const Frame& frame, const Geometry& g
   if (tensor.at.port == Port::state) return matrix(shape, Axis::none);
   if (one_of(role, {"q", "k", "v", "q_rot", "k_rot", "q_normed", "k_normed", "k_new", "v_new", "rope", "attn_out"}) ||
       tensor.at.op == "q_norm" || tensor.at.op == "k_norm") {
-    return with_heads(heads_layout(shape, frame, geometry), role, geometry);
+    return with_heads(heads_layout(tensor, frame, geometry), role, geometry);
   }
   const std::int64_t rows = shape.empty() ? 1 : product(shape, 0, shape.size() - 1);
   return matrix(shape, rows_axis(frame, rows));
 }
+
+namespace {
+
+/// Tensors whose heads come before their rows, by all passes whose rows are not as many as the heads.
+std::set<std::pair<std::string, std::string>> with_heads_first(std::span<const DumpTensor* const> tensors,
+                                                               const Geometry& known) {
+  std::map<std::pair<std::string, std::string>, int> votes;
+  const auto is_heads = [&](std::int64_t extent) {
+    return extent > 0 && (extent == known.heads || extent == known.kv_heads);
+  };
+  for (const DumpTensor* tensor : tensors) {
+    const std::size_t n = tensor->shape.size();
+    if (n < 3 || n > 4 || tensor->shape[n - 1] != known.width) continue;
+    const bool before = is_heads(tensor->shape[n - 3]);
+    const bool behind = is_heads(tensor->shape[n - 2]);
+    if (before != behind) votes[{tensor->at.op, tensor->at.role}] += before ? 1 : -1;
+  }
+  std::set<std::pair<std::string, std::string>> first;
+  for (const auto& [tensor, votes_of_it] : votes) {
+    if (votes_of_it > 0) first.insert(tensor);
+  }
+  return first;
+}
+
+}  // namespace
 
 Geometry geometry_of(std::span<const DumpTensor* const> tensors) {
   std::map<std::int64_t, int> heads;
@@ -237,6 +268,7 @@ Geometry geometry_of(std::span<const DumpTensor* const> tensors) {
         out.kv_heads = out.kv_heads == 0 ? pair.first : std::min(out.kv_heads, pair.first);
     }
   }
+  out.heads_first = with_heads_first(tensors, out);
   return out;
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/dump/dump.h"
@@ -15,6 +18,8 @@ struct Geometry {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t width = 0;  ///< of a head
+  /// Tensors, by op and role, that put heads before rows wherever their extents tell the two apart.
+  std::set<std::pair<std::string, std::string>> heads_first;
 };
 
 /// Element (row, head, channel of the head) lies at offset + row / inner * outer_stride + row % inner * inner_stride +

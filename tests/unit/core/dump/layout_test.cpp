@@ -21,7 +21,7 @@ DumpTensor tensor_of(const std::string& name, std::vector<std::int64_t> shape) {
 }
 
 /// Six rows of one sequence; heads 4 over 2, 8 wide.
-constexpr Geometry kGeometry{4, 2, 8};
+const Geometry kGeometry{4, 2, 8, {}};
 
 Frame frame(std::int64_t rows, std::int64_t batch = 1) {
   Frame out{rows, batch, {}, false};
@@ -72,6 +72,17 @@ TEST(Layout, HeadsFirst) {
     EXPECT_FALSE(layout.plain());
     expect_all_once(layout, 6 * 32);
   }
+}
+
+TEST(Layout, AsManyRowsAsHeadsAreReadAsInOtherPasses) {
+  const DumpTensor longer = tensor_of("step_0/model.layers.0.self_attn.attn.q", {4, 6, 8});
+  const DumpTensor probs = tensor_of("step_0/model.layers.0.self_attn.attn.probs", {4, 6, 6});
+  const DumpTensor q = tensor_of("step_0/model.layers.0.self_attn.q_proj.output", {6, 32});
+  const DumpTensor square = tensor_of("step_1/model.layers.0.self_attn.attn.q", {4, 4, 8});
+  const std::vector<const DumpTensor*> all{&longer, &probs, &q, &square};
+  const Layout layout = layout_of(square, frame(4), geometry_of(all));
+  EXPECT_EQ(layout.at(2, 3, 5), 3 * 32 + 2 * 8 + 5);
+  EXPECT_EQ(layout_of(square, frame(4), kGeometry).at(2, 3, 5), 2 * 32 + 3 * 8 + 5);
 }
 
 TEST(Layout, HeadsFirstInABatch) {
