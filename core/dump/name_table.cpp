@@ -204,6 +204,8 @@ constexpr std::array kStateTensors = {
 };
 
 constexpr std::array kOuterStateTensors = {
+    StatePattern{"logits_pre_softcap logits_before_softcap lm_head_raw raw_logits logits_raw", "raw_logits",
+                 kAfterLayers + 19, Port::output},
     StatePattern{"scaled_logits", "scaled_logits", kAfterLayers + 32, Port::output},
     StatePattern{"logits_processed logits_after_processors sampling_logits logits_masked", "processed_logits",
                  kAfterLayers + 31, Port::output},

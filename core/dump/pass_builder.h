@@ -102,7 +102,9 @@ class PassBuilder {
   TensorId summed(TensorId embedded);
   TensorId layer(TensorId x);
   TensorId norm(std::string_view op, TensorId x);
-  TensorId linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more = {});
+  /// `own_output`: what the module gave is the product, beside `more`.
+  TensorId linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more = {},
+                  bool own_output = true);
   TensorId attention(TensorId x);
   TensorId recurrence(TensorId x);
   std::tuple<TensorId, TensorId, TensorId> projections(TensorId x);
@@ -130,6 +132,7 @@ class PassBuilder {
   TensorId gated(TensorId x);
   TensorId ungated(TensorId projected);
   TensorId residual(std::string_view op, TensorId a, TensorId b, std::vector<Index> more = {});
+  TensorId logits_of(TensorId x);
   void head(TensorId x);
   void leftovers(const Scope& scope);
   void place_leftover(Index index);

@@ -167,7 +167,8 @@ TensorId PassBuilder::norm(std::string_view op, TensorId x) {
   return emit(std::string(op), OpKind::layer_norm, std::move(inputs), {"out", outs});
 }
 
-TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more) {
+TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more,
+                             bool own_output) {
   const Operand in = with_forms(op, Port::input, input_of(op, x));
   Inputs inputs{{"x", in.x, {}}, {"codes", in.codes, {}}, {"x_scale", in.scale, {}}};
   // Scales of a cast whose codes were not dumped; a module of another kind of scale has that one beside its output.
@@ -179,7 +180,7 @@ TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view r
   give_parameter(inputs, "bias", parameter(op, "bias"));
   give_parameter(inputs, "weight_scale", parameter(op, "weight", Form::scale));
   give_parameter(inputs, "weight_scale_2", parameter(op, "weight", Form::second_scale));
-  std::vector<Index> outs = find(op, Port::output);
+  std::vector<Index> outs = own_output ? find(op, Port::output) : std::vector<Index>{};
   for (const Index index : more) {
     if (std::find(outs.begin(), outs.end(), index) == outs.end()) outs.push_back(index);
   }
@@ -330,12 +331,31 @@ TensorId PassBuilder::mixture(TensorId x) {
   return emit("experts", OpKind::expert_mix, std::move(parts), {"mlp_out", find("experts", Port::output)});
 }
 
+/// What a dump calls raw is the product; what has the plain name beside it is behind the cap, unless it is the same.
+TensorId PassBuilder::logits_of(TensorId x) {
+  const std::vector<Index> raw = find_role("raw_logits");
+  if (raw.empty()) return linear("lm_head", x, "logits", find_role("logits"));
+  std::vector<Index> plain = find("lm_head", Port::output);
+  for (const Index index : find_role("logits")) {
+    if (std::find(plain.begin(), plain.end(), index) == plain.end()) plain.push_back(index);
+  }
+  const Tensor product = describe(raw.front(), "logits");
+  std::vector<Index> uncapped = raw;
+  std::vector<Index> capped;
+  for (const Index index : plain) (same_bytes(product, describe(index, "logits")) ? uncapped : capped).push_back(index);
+  const TensorId made = linear("lm_head", x, "logits", uncapped, false);
+  return capped.empty() ? made : emit("logits_softcap", OpKind::dumped, {{"x", made, {}}}, {"logits", capped});
+}
+
 void PassBuilder::head(TensorId x) {
   if (seen("final_norm")) x = norm("final_norm", x);
   if (!seen_any({"lm_head", "logits", "logits_processor"})) return;
-  const TensorId logits = linear("lm_head", x, "logits", find_role("logits"));
+  const TensorId logits = logits_of(x);
   for (const Index index : find("logits_processor", Port::output)) copy(logits, index, "logits_processor");
   TensorId chosen_by = logits;
+  // Penalties, a grammar, a temperature: which of them is not said.
+  for (const Index index : find_role("processed_logits"))
+    chosen_by = emit("processed_logits", OpKind::dumped, {{"x", chosen_by, {}}}, {"processed_logits", {index}});
   for (const Index index : find_role("scaled_logits")) {
     Inputs inputs{{"x", chosen_by, {}}};
     give_parameter(inputs, "temperature", parameter("temperature", "temperature"));

@@ -91,6 +91,27 @@ TEST(DumpRun, WhatWasNotDumpedStandsInTheGraph) {
   EXPECT_THAT(inputs(*run, "model.layers.0.self_attn.probs"), ::testing::Contains("scores=?"));
 }
 
+TEST(DumpRun, LogitsOnTheirWayToASampler) {
+  MemoryDump dump = llama();
+  dump.add("lm_head.output", "f32", {3, 5}, std::vector<double>(15, 1));
+  dump.add("logits_pre_softcap", "f32", {3, 5}, std::vector<double>(15, 2));
+  dump.add("sampling_logits", "f32", {3, 5});
+  dump.add("sampling_probs", "f32", {3, 5});
+  const auto run = dump.run();
+  EXPECT_EQ(kind(*run, "logits_pre_softcap"), OpKind::gemm);
+  EXPECT_THAT(inputs(*run, "lm_head.output"), ::testing::ElementsAre("x=logits_pre_softcap"));
+  EXPECT_THAT(inputs(*run, "sampling_logits"), ::testing::ElementsAre("x=lm_head.output"));
+  EXPECT_THAT(inputs(*run, "sampling_probs"), ::testing::ElementsAre("logits=sampling_logits"));
+}
+
+TEST(DumpRun, AttentionSinksAreAParameter) {
+  MemoryDump dump = llama();
+  dump.add("model.layers.0.self_attn.sinks", "f32", {2});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, "model.layers.0.self_attn.probs"),
+              ::testing::Contains("sinks=model.layers.0.self_attn.sinks"));
+}
+
 TEST(DumpRun, ElementsAreReadInTheOrderOfTheMatrix) {
   MemoryDump dump;
   dump.add("model.layers.0.input_layernorm.output", "f32", {3, 8});
