@@ -14,6 +14,28 @@ std::int64_t columns_of(const Step& step) {
   return step.first_token() + step.rows / std::max<std::int64_t>(1, step.batch);
 }
 
+/// Heads that queries were rotated as; 0 where they were not, or it is not known.
+std::int64_t heads_rotated(Values& values, const Tensor& q) {
+  const Op* rope = values.run().maker(q);
+  if (rope == nullptr || rope->kind != OpKind::rope) return 0;
+  const OpForm form = values.recomputer().form_of(*rope, q);
+  return values.recomputer().settled(*rope, q) ? form.heads : 0;
+}
+
+/// Whether a bound covers whatever any probabilities would give: scores so large that their rounding alone decides. A
+/// form that is far off has such bounds, too, and is not shown by what keeps to them.
+bool says_nothing(const KeyMatrix& values, const RowMask& mask, std::int64_t channel, double value, double error) {
+  double least = INFINITY;
+  double most = -INFINITY;
+  for (std::int64_t key = 0; key < values.block.rows; ++key) {
+    if (!mask.visible[static_cast<std::size_t>(key)]) continue;
+    const double one = double{values.block.row(key)[channel]};
+    least = std::min(least, one);
+    most = std::max(most, one);
+  }
+  return least < most && value - error <= least && value + error >= most;
+}
+
 }  // namespace
 
 std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& out) {
@@ -42,12 +64,14 @@ std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& 
     add(heads, kCausal, "attention behind a causal mask");
     add(heads, kNoMask, "attention to all keys");
   };
-  // Where no shape states the heads, the numbers do.
+  // Where no shape states the heads, the numbers do, or the rotation that they came out of.
   const std::int64_t key_channels = k->heads > 1 ? k->width() : k->channels;
-  const std::vector<std::int64_t> possible =
-      q->heads > 1 ? std::vector{q->heads} : possible_heads(q->channels, key_channels);
+  const std::int64_t rotated = heads_rotated(values, *q);
+  const std::vector<std::int64_t> possible = q->heads > 1  ? std::vector{q->heads}
+                                             : rotated > 0 ? std::vector{rotated}
+                                                           : possible_heads(q->channels, key_channels);
   double best = -1;
-  std::int64_t chosen = std::max<std::int64_t>(1, q->heads);
+  std::int64_t chosen = possible.size() == 1 ? possible.front() : std::max<std::int64_t>(1, q->heads);
   for (const std::int64_t heads : possible) {
     if (possible.size() == 1) break;
     forms.clear();
@@ -143,11 +167,13 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
       for (std::int64_t head = 0; there && head < heads->count; ++head) {
         score_line(q, row - first, *k, *heads, head, form, scores);
         if (!softmax_line(scores, *mask, 2 * inner, probs)) continue;
-        if (!mix_line(probs, *v, heads->group_of(head, false) * width, width, inner, line)) continue;
+        const std::int64_t group = heads->group_of(head, false) * width;
+        if (!mix_line(probs, *v, group, width, inner, true, line)) continue;
         for (std::int64_t c = 0; c < width; ++c) {
           const auto from = static_cast<std::size_t>(c);
           const auto at = static_cast<std::size_t>((row - first) * into.columns + head * width + c);
           into.value[at] = static_cast<float>(line.value[from]);
+          if (says_nothing(*v, *mask, group + c, line.value[from], line.error[from])) continue;
           into.bound[at] =
               static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] + least_error(out.format));
         }

@@ -74,7 +74,6 @@ void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const H
 }
 
 bool softmax_line(const Line& scores, const RowMask& mask, double rounded, Line& into) {
-  constexpr double kNegligible = 1e-6;  ///< a probability whose score may be off by as much as it likes
   constexpr double kMostOff = 20;
   const std::size_t columns = scores.value.size();
   into.resize(static_cast<std::int64_t>(columns));
@@ -87,42 +86,54 @@ bool softmax_line(const Line& scores, const RowMask& mask, double rounded, Line&
   }
   if (!std::isfinite(largest)) return false;
   double sum = 0;
+  double least = 0;
+  double most = 0;
   for (std::size_t c = 0; c < columns; ++c) {
     into.value[c] = mask.visible[c] ? std::exp(score(c) - largest) : 0;
+    into.error[c] = std::exp(std::min(scores.error[c] + rounded * std::abs(score(c)), kMostOff));
     sum += into.value[c];
+    least += into.value[c] / into.error[c];
+    most += into.value[c] * into.error[c];
   }
-  double off = 0;
+  const double in_f32 = 64 * kF32 + 8 * kF32 * std::abs(largest);
   for (std::size_t c = 0; c < columns; ++c) {
-    if (into.value[c] > kNegligible) off = std::max(off, scores.error[c] + rounded * std::abs(score(c)));
-  }
-  const double relative = std::expm1(std::min(2 * off, kMostOff)) + 64 * kF32 + 8 * kF32 * std::abs(largest);
-  for (std::size_t c = 0; c < columns; ++c) {
-    into.value[c] /= sum;
-    into.error[c] = into.value[c] * relative;
+    const double up = into.value[c] * into.error[c];
+    const double down = into.value[c] / into.error[c];
+    const double p = into.value[c] / sum;
+    into.value[c] = p;
+    into.error[c] = p * in_f32;
+    if (up <= 0) continue;
+    const double highest = up / (up + std::max(0.0, least - down));
+    const double lowest = down / (down + std::max(0.0, most - up));
+    into.error[c] += std::max({0.0, highest - p, p - lowest});
   }
   return true;
 }
 
 bool mix_line(const Line& p, const KeyMatrix& values, std::int64_t group, std::int64_t width, double rounded,
-              Line& into) {
+              bool sums_to_one, Line& into) {
   const auto columns = static_cast<std::int64_t>(p.value.size());
   into.resize(width);
   std::vector<double> magnitude(static_cast<std::size_t>(width), 0.0);
   bool there = true;
-  for (std::int64_t key = 0; key < columns; ++key) {
-    const double weight = p.value[static_cast<std::size_t>(key)];
-    const double slack = p.error[static_cast<std::size_t>(key)];
-    if (weight == 0 && slack == 0) continue;
-    there = there && values.there[static_cast<std::size_t>(key)];
-    const float* row = values.block.row(key) + group;
-    for (std::int64_t c = 0; c < width; ++c) {
-      const auto at = static_cast<std::size_t>(c);
-      const double term = double{row[c]};
-      into.value[at] += weight * term;
-      magnitude[at] += std::abs(weight * term);
-      into.error[at] += std::abs(weight) * double{values.block.off(key, group + c)} + slack * std::abs(term);
+  const auto each_key = [&](const auto& visit) {
+    for (std::int64_t key = 0; key < columns; ++key) {
+      const double weight = p.value[static_cast<std::size_t>(key)];
+      const double slack = p.error[static_cast<std::size_t>(key)];
+      if (weight == 0 && slack == 0) continue;
+      there = there && values.there[static_cast<std::size_t>(key)];
+      const float* row = values.block.row(key) + group;
+      for (std::int64_t c = 0; c < width; ++c) visit(static_cast<std::size_t>(c), double{row[c]}, weight, slack, key);
     }
-  }
+  };
+  each_key([&](std::size_t c, double term, double weight, double, std::int64_t key) {
+    into.value[c] += weight * term;
+    magnitude[c] += std::abs(weight * term);
+    into.error[c] += std::abs(weight) * double{values.block.off(key, group + static_cast<std::int64_t>(c))};
+  });
+  each_key([&](std::size_t c, double term, double, double slack, std::int64_t) {
+    into.error[c] += slack * std::abs(sums_to_one ? term - into.value[c] : term);
+  });
   const double sums = sum_error(columns, kF32) + rounded;
   for (std::size_t c = 0; c < into.value.size(); ++c) into.error[c] += sums * magnitude[c];
   return there;

@@ -49,14 +49,17 @@ void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const H
                 const OpForm& form, Line& into);
 
 /// Softmax over the visible keys. False when there are none: what a kernel gives then is its own affair.
-/// `rounded` is the roundoff of scores that are rounded on the way. A score off by e makes a probability off by
-/// expm1(2 e) of itself.
+/// `rounded` is the roundoff of scores that are rounded on the way. Where score j may be off by e_j, probability i is
+/// largest when its own score is up and all others are down, and smallest the other way round:
+/// p_i e^(e_i) / (p_i e^(e_i) + sum over j != i of p_j e^(-e_j)). A token with one key has a probability of 1 whatever
+/// its score.
 bool softmax_line(const Line& scores, const RowMask& mask, double rounded, Line& into);
 
 /// Sum over keys of p v for one head; false in `there` when a key that counts could not be had.
-/// `rounded` is the roundoff of probabilities that are rounded on the way.
+/// `rounded` is the roundoff of probabilities that are rounded on the way. Where the true ones sum to one as those here
+/// do, what they are off by sums to zero: v counts by how far it is from the mix.
 bool mix_line(const Line& p, const KeyMatrix& values, std::int64_t group, std::int64_t width, double rounded,
-              Line& into);
+              bool sums_to_one, Line& into);
 
 /// Visits the rows of an output span by span: visit(span or null, first row, end row); stops at false.
 template <class Visit>

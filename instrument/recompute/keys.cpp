@@ -44,6 +44,7 @@ class KeyGatherer {
     const bool codes = in_ != nullptr && in_->known && info(in_->format).bits <= 8;
     if (scale != nullptr && codes) grid_ = ScaleGrid::of(run_, *scale, *in_);
     codes_ = codes;
+    if (codes) kept_ = values.activation_format(op.step);
   }
 
   const Tensor* input() const { return in_; }
@@ -73,6 +74,7 @@ class KeyGatherer {
     }
     for (std::int64_t c = 0; grid_ && c < from.channels; ++c) {
       value[c] = static_cast<float>(double{value[c]} * powered(grid_->at(at, c), form_.scale_power));
+      if (form_.rounded == kToActivations) value[c] = decode(kept_, encode(kept_, value[c], Overflow::overflow));
     }
   }
 
@@ -82,6 +84,7 @@ class KeyGatherer {
   const Tensor* in_;
   std::optional<ScaleGrid> grid_;
   bool codes_ = false;
+  Format kept_ = Format::f32;  ///< of activations
 };
 
 bool own_of_step(const Tensor* in) { return in != nullptr && in->axis == Axis::rows && info(in->format).bits > 8; }
@@ -104,9 +107,14 @@ std::optional<bool> moved_by_cast(const std::vector<float>& in, const std::vecto
   return 4 * moved > made.size();
 }
 
-/// A causal mask leaves the first token its own value alone: whether that came out as it was (false), as 8 bits leave
-/// it (true), or otherwise, or was not dumped (nothing).
-std::optional<bool> first_value_cast(Values& values, const Op& mix, const Step& step) {
+/// A value of a first token, and what attention made of it.
+struct FirstValue {
+  std::vector<float> in;
+  std::vector<float> made;
+  double stored = 0;  ///< roundoff of the coarser of the two
+};
+
+std::optional<FirstValue> first_value(Values& values, const Op& mix, const Step& step) {
   const Tensor* v = values.run().input(mix, "v");
   const Tensor* out = values.run().result(mix);
   const bool there = own_of_step(v) && v->known && out != nullptr && out->known && !out->stated && !v->stated;
@@ -117,12 +125,21 @@ std::optional<bool> first_value_cast(Values& values, const Op& mix, const Step& 
   const auto in = values.run().row_values(*v, first->row);
   const auto made = values.run().row_values(*out, first->row);
   if (!in || !made) return std::nullopt;
+  return FirstValue{*in, *made, std::max(roundoff(v->format), roundoff(out->format))};
+}
+
+/// A causal mask leaves the first token its own value alone: whether that came out as it was (false), as 8 bits leave
+/// it (true), or otherwise, or was not dumped (nothing).
+std::optional<bool> first_value_cast(Values& values, const Op& mix, const Step& step) {
+  const auto first = first_value(values, mix, step);
+  if (!first) return std::nullopt;
+  const Tensor& v = *values.run().input(mix, "v");
+  const auto channels = static_cast<std::int64_t>(first->made.size());
   // Where no shape states the heads, any that fit may be theirs.
   const std::vector<std::int64_t> possible =
-      v->heads > 1 ? std::vector{out->channels / v->width()} : possible_heads(out->channels, v->channels);
+      v.heads > 1 ? std::vector{channels / v.width()} : possible_heads(channels, v.channels);
   for (const std::int64_t heads : possible) {
-    if (const auto moved = moved_by_cast(*in, *made, heads, std::max(roundoff(v->format), roundoff(out->format))))
-      return moved;
+    if (const auto moved = moved_by_cast(first->in, first->made, heads, first->stored)) return moved;
   }
   return std::nullopt;
 }
@@ -189,6 +206,30 @@ std::optional<KeyMatrix> gather_keys(Values& values, const Op& op, std::string_v
   }
   if (!errors) out.block.error.clear();
   return out;
+}
+
+std::vector<std::int64_t> heads_that_copy(Values& values, const Op& op, std::int64_t query_channels,
+                                          std::int64_t key_channels) {
+  const std::vector<std::int64_t> possible = possible_heads(query_channels, key_channels);
+  const Step* step = values.run().step(op.step);
+  for (const Op& mix : values.run().content(op.step).ops) {
+    if ((mix.kind != OpKind::attention && mix.kind != OpKind::attention_mix) || mix.layer != op.layer) continue;
+    const auto first = step != nullptr ? first_value(values, mix, *step) : std::nullopt;
+    const bool alike = first && static_cast<std::int64_t>(first->made.size()) == query_channels &&
+                       static_cast<std::int64_t>(first->in.size()) == key_channels;
+    std::vector<std::int64_t> heads;
+    for (const std::int64_t one : possible) {
+      if (alike && moved_by_cast(first->in, first->made, one, first->stored)) heads.push_back(one);
+    }
+    if (!heads.empty()) return heads;
+  }
+  return possible;
+}
+
+bool reads_scaled_codes(Values& values, const Op& op, std::string_view role) {
+  const Tensor* in = values.run().input(op, role);
+  return in != nullptr && in->known && info(in->format).bits <= 8 &&
+         values.run().input(op, std::string(role) + "_scale") != nullptr;
 }
 
 bool cached_unseen(Values& values, const Op& op, std::string_view role) {

@@ -20,13 +20,16 @@ struct KeyMatrix {
 /// Keys that attention of a span goes over: those of its context, or the last ones that a mask of a window covers.
 std::int64_t key_columns(Values& values, const Op& op, const Step& step, const Span& span);
 
-/// OpForm::rounded of attention: nothing on the way, all of it to the activations' format, or keys and values to 8 bits
-/// of e4m3 (int8 loses less of what matters) or of e5m2.
+/// OpForm::rounded of attention: nothing on the way, all of it to the activations' format (of codes, what is read back
+/// of them), or keys and values to 8 bits of e4m3 (int8 loses less of what matters) or of e5m2.
 enum Rounded : int { kUnrounded = 0, kToActivations = 1, kByCache = 2, kByCoarseCache = 3 };
 
 /// Whether what an op reads as `role` are the step's own keys or values, and a token that sees itself alone shows that
 /// its value went through 8 bits before it was read: a cache that was not dumped.
 bool cached_unseen(Values& values, const Op& op, std::string_view role);
+
+/// Whether what an op reads as `role` are codes with a scale: some kernels round what they read back, some do not.
+bool reads_scaled_codes(Values& values, const Op& op, std::string_view role);
 
 /// What `op` reads as `role` (k or v), with its scale to a power and, for codes, in a format. Nothing when its input
 /// was not dumped at all.
@@ -45,6 +48,11 @@ enum Masking : int { kCausal = 0, kNoMask = 1, kGivenMask = 2, kGivenCausal = 3,
 /// Of a row of a span, by OpForm::variant; OpForm::number is a window's width, OpForm::shift lets later keys in.
 std::optional<RowMask> row_mask(Values& values, const Op& op, const Step& step, const Span& span, std::int64_t row,
                                 const std::vector<std::int64_t>& positions, const OpForm& form);
+
+/// Heads that queries may have, given how attention copied the value of a first token, which sees no other: heads that
+/// share keys show it. All that fit where nothing shows.
+std::vector<std::int64_t> heads_that_copy(Values& values, const Op& op, std::int64_t query_channels,
+                                          std::int64_t key_channels);
 
 /// Masks gone wrong: later keys let in, a token's own hidden, none at all.
 std::vector<OpForm> wrong_masks(const OpForm& chosen);

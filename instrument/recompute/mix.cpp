@@ -5,11 +5,18 @@
 #include "instrument/recompute/attention_rows.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
+#include "instrument/recompute/recompute.h"
 
 namespace nanscope {
 
 std::vector<OpForm> forms_attention_mix(Values& values, const Op& op, const Tensor& out) {
   std::vector<OpForm> forms = one_form(values, op, out);
+  if (reads_scaled_codes(values, op, "v")) {
+    OpForm form = forms.front();
+    form.rounded = kToActivations;
+    form.text = "values rounded as they were read back";
+    forms.push_back(std::move(form));
+  }
   for (const int rounded : {kByCache, kByCoarseCache}) {
     if (!cached_unseen(values, op, "v")) break;
     OpForm form = forms.front();
@@ -21,8 +28,8 @@ std::vector<OpForm> forms_attention_mix(Values& values, const Op& op, const Tens
   return forms;
 }
 
-std::vector<OpForm> faults_attention_mix(Values& values, const Op& op, const Tensor&) {
-  return wrong_reads(values, op, "v", {});
+std::vector<OpForm> faults_attention_mix(Values& values, const Op& op, const Tensor& out) {
+  return wrong_reads(values, op, "v", values.recomputer().form_of(op, out));
 }
 
 std::int64_t cost_attention_mix(Values& values, const Op& op, const Tensor&) {
@@ -75,7 +82,7 @@ bool predict_attention_mix(Values& values, const Op& op, const Tensor& out, cons
           weights.error[static_cast<std::size_t>(c)] = double{p.off(row - begin, head * columns + c)};
         }
         const std::int64_t group = shared->group_of(head, form.shift == kTiled) * width;
-        if (!mix_line(weights, *rows, group, width, rounded, line)) continue;
+        if (!mix_line(weights, *rows, group, width, rounded, false, line)) continue;
         for (std::int64_t c = 0; c < width; ++c) {
           const auto from = static_cast<std::size_t>(c);
           const auto at = static_cast<std::size_t>((row - first) * into.columns + head * width + c);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kOpCost = std::int64_t{1} << 34;  ///< multiplications that one op may take
 constexpr std::int64_t kSampleRows = 8;                  ///< that choose a form
+constexpr std::int64_t kVerifiedRows = 32;               ///< that a form is held to which explains all of those
 constexpr std::size_t kSampleOps = 6;
 constexpr double kMostly = 0.5;   ///< of the elements: what it does is right, and something of it is not
 constexpr double kHiding = -1e4;  ///< a score at or below it stands for a key that a mask hides
@@ -133,11 +134,19 @@ std::vector<std::pair<OpId, TensorId>> Recomputer::known_readers(const Tensor& o
   return found;
 }
 
+/// A few rows let too much pass: where all of them come out, more are looked at.
+std::optional<Recomputed> Recomputer::judge_sample(const Op& op, const Tensor& out, const OpForm& form,
+                                                   std::int64_t rows) {
+  auto judged = judge(op, out, form, {}, rows);
+  const bool more = judged && judged->explained == judged->elements && out.tokens > rows;
+  return more ? judge(op, out, form, {}, kVerifiedRows) : judged;
+}
+
 /// The best share that any form of an op explains.
 double Recomputer::best_share(const Op& op, const Tensor& out) {
   double best = 0;
   for (const OpForm& form : recipe_of(op.kind)->forms(values_, op, out)) {
-    const auto judged = judge(op, out, form, {}, kSampleRows / 2);
+    const auto judged = judge_sample(op, out, form, kSampleRows / 2);
     if (judged && judged->elements > 0) best = std::max(best, judged->share());
     if (best >= kExplained) break;
   }
@@ -153,7 +162,7 @@ Recomputer::Tried Recomputer::try_form(const OpForm& form, std::vector<std::pair
     const Op* one = facts_.run.op(id);
     const Tensor* made = facts_.run.tensor(tensor);
     if (one == nullptr || made == nullptr || !made->known || made->count() == 0) continue;
-    const auto judged = judge(*one, *made, form, {}, kSampleRows);
+    const auto judged = judge_sample(*one, *made, form, kSampleRows);
     if (!judged || judged->elements == 0) continue;
     tried.add(judged->share());
     if (first) sample.emplace_back(id, tensor);
@@ -190,7 +199,8 @@ Recomputer::Tried Recomputer::try_form_by_readers(const std::string& key, const 
   groups_[key].form = form;
   values_.forget();
   const std::set<std::string> before = chosen();
-  for (std::size_t m = 0; m < members.size() && m < 2; ++m) {
+  for (std::size_t m = 0; m < members.size() && m < kSampleOps; ++m) {
+    if (m >= 2 && !tried.all()) break;
     const Tensor* made = facts_.run.tensor(members[m].second);
     if (made == nullptr || made->known) continue;
     const auto readers = known_readers(*made, 0);

@@ -117,6 +117,7 @@ class Recomputer {
                  std::span<const std::pair<OpId, TensorId>> members);
   Tried try_form_by_readers(const std::string& key, const OpForm& form);
   std::vector<std::pair<OpId, TensorId>> known_readers(const Tensor& out, int depth);
+  std::optional<Recomputed> judge_sample(const Op& op, const Tensor& out, const OpForm& form, std::int64_t rows);
   double best_share(const Op& op, const Tensor& out);
   void compare(const Prediction& prediction, const Tensor& out, std::int64_t first, Recomputed& into);
   std::vector<std::int64_t> own_slot_rows(const Tensor& pool);

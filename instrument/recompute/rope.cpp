@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "instrument/recompute/attention_rows.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
@@ -15,6 +16,16 @@ namespace {
 enum Pairing : int { kHalves = 0, kNeighbours = 1, kNone = 2 };
 
 constexpr std::array kBases = {1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 1.5e5, 8e6, 2e5, 1e3};
+
+/// OpForm::rounded of a rotation: positions of sequences behind padding count their tokens, or their rows in the frame.
+/// Both are in use, and attention is the same: it knows differences alone.
+enum Counting : int { kOfTokens = 0, kOfRows = 1 };
+
+/// Rows of padding before a span in its sequence of the batch.
+std::int64_t padding_before(const Step& step, const Span& span) {
+  const std::int64_t length = std::max<std::int64_t>(1, step.rows / std::max<std::int64_t>(1, step.batch));
+  return step.batch > 1 || step.spans.size() == 1 ? span.row % length : 0;
+}
 
 /// Channels of a head that are rotated: all, a half, a quarter. Kept in OpForm::scale_power as a divisor.
 constexpr std::array kParts = {1, 2, 4};
@@ -60,12 +71,13 @@ std::optional<double> turned_by(const std::vector<float>& x, const std::vector<f
 
 /// The base that two rows of consecutive positions, or the row of position 1, are turned by; nothing when they do not
 /// agree on one. theta_i = base^(-2 i / d): Su et al., "RoFormer", arXiv:2104.09864.
-std::optional<double> base_shown(Values& values, const Op& op, const Tensor& out, int pairing, int part) {
+std::optional<double> base_shown(Values& values, const Op& op, const Tensor& out, std::int64_t heads, int pairing,
+                                 int part) {
   RunView& run = values.run();
   const Tensor* x = run.input(op, "x");
   if (x == nullptr || !x->known || !out.known || x->channels != out.channels || x->tokens != out.tokens)
     return std::nullopt;
-  const std::int64_t width = out.heads > 1 ? out.width() : x->width();
+  const std::int64_t width = heads > 0 ? out.channels / heads : out.heads > 1 ? out.width() : x->width();
   const std::int64_t rotated = width / part - (width / part) % 2;
   if (rotated < 4 || width <= 0) return std::nullopt;
   for (std::int64_t row = 0; row < out.tokens; ++row) {
@@ -95,10 +107,81 @@ std::optional<double> base_shown(Values& values, const Op& op, const Tensor& out
   return std::nullopt;
 }
 
+/// Heads that what is rotated may have where neither a shape nor a table states them: those that queries and keys can
+/// share, widths of 128 and 64 first. Rotated by the width of all heads at once, only the first of them come out.
+std::vector<std::int64_t> unstated_heads(Values& values, const Op& op, const Tensor& out) {
+  const auto channels_of = [&](std::string_view role) {
+    for (const Op& other : values.run().content(op.step).ops) {
+      const Tensor* made = other.kind == OpKind::rope && other.layer == op.layer ? values.run().result(other) : nullptr;
+      if (made != nullptr && made->role == role) return made->channels;
+    }
+    return std::int64_t{0};
+  };
+  const std::int64_t q = channels_of("q_rot");
+  const std::int64_t k = channels_of("k_rot");
+  if (q <= 0 || k <= 0 || (out.channels != q && out.channels != k)) return {0};
+  std::vector<std::int64_t> heads = heads_that_copy(values, op, q, k);
+  std::stable_partition(heads.begin(), heads.end(), [q](std::int64_t one) { return q / one == 64; });
+  std::stable_partition(heads.begin(), heads.end(), [q](std::int64_t one) { return q / one == 128; });
+  for (std::int64_t& one : heads) one = out.channels / (q / one);
+  if (heads.empty()) heads.push_back(0);
+  return heads;
+}
+
+/// Cosine and sine of each pair of a head at a position, which all heads share.
+using Turns = std::vector<std::pair<double, double>>;
+Turns turns_at(std::int64_t position, double base, std::int64_t rotated) {
+  Turns turns;
+  for (std::int64_t pair = 0; pair < rotated / 2; ++pair) {
+    const double angle =
+        static_cast<double>(position) * std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(rotated));
+    turns.emplace_back(std::cos(angle), std::sin(angle));
+  }
+  return turns;
+}
+
 /// As configurations have it, in one or two digits.
 double rounded_base(double base, int digits) {
   const double unit = std::pow(10.0, std::floor(std::log10(base)) - digits + 1);
   return std::round(base / unit) * unit;
+}
+
+/// Rotations of so many heads by every base that is usual, and by the one that the numbers show.
+void add_bases(Values& values, const Op& op, const Tensor& out, std::int64_t heads, std::vector<OpForm>& forms) {
+  for (const int pairing : {kHalves, kNeighbours}) {
+    for (const int part : kParts) {
+      std::vector<double> bases(kBases.begin(), kBases.end());
+      if (const auto shown = base_shown(values, op, out, heads, pairing, part)) {
+        for (const double one : {rounded_base(*shown, 1), rounded_base(*shown, 2), *shown}) {
+          if (std::find(bases.begin(), bases.end(), one) == bases.end()) bases.push_back(one);
+        }
+      }
+      for (const double base : bases) {
+        forms.push_back({.text = "base " + std::to_string(static_cast<long long>(base)) + ", pairs of " +
+                                 (pairing == kHalves ? "halves" : "neighbours"),
+                         .variant = pairing,
+                         .number = base,
+                         .scale_power = part,
+                         .heads = heads});
+      }
+    }
+  }
+}
+
+/// The same with positions that count padding, where there is any.
+void add_counting_rows(Values& values, const Tensor& out, std::vector<OpForm>& forms) {
+  const Step* step = values.run().step(out.step);
+  if (step == nullptr || std::none_of(step->spans.begin(), step->spans.end(), [step](const Span& span) {
+        return span.first_token == 0 && padding_before(*step, span) > 0;
+      }))
+    return;
+  const std::size_t plain = forms.size();
+  for (std::size_t i = 0; i < plain; ++i) {
+    OpForm form = forms[i];
+    form.rounded = kOfRows;
+    form.text += ", positions that count padding";
+    forms.push_back(std::move(form));
+  }
 }
 
 }  // namespace
@@ -114,30 +197,20 @@ std::vector<OpForm> forms_rope(Values& values, const Op& op, const Tensor& out) 
     for (const std::int64_t width : {given->width, 2 * given->width, 4 * given->width}) {
       if (width <= x->channels && x->channels % width == 0) heads.push_back(x->channels / width);
     }
+  } else if (!given && x != nullptr && out.heads <= 1 && x->heads <= 1) {
+    heads = unstated_heads(values, op, out);
+  }
+  if (!given) {
+    for (const std::int64_t one : heads) add_bases(values, op, out, one, forms);
+    add_counting_rows(values, out, forms);
+    forms.push_back({.text = "no rotation", .variant = kNone});
+    return forms;
   }
   for (const int pairing : {kHalves, kNeighbours}) {
     const std::string pairs = pairing == kHalves ? "halves" : "neighbours";
-    for (std::size_t i = 0; given && i < heads.size(); ++i) {
-      forms.push_back(
-          {.text = "the dumped cosines and sines, pairs of " + pairs, .variant = pairing, .heads = heads[i]});
-    }
-    if (given) continue;
-    for (const int part : kParts) {
-      std::vector<double> bases(kBases.begin(), kBases.end());
-      if (const auto shown = base_shown(values, op, out, pairing, part)) {
-        for (const double one : {rounded_base(*shown, 1), rounded_base(*shown, 2), *shown}) {
-          if (std::find(bases.begin(), bases.end(), one) == bases.end()) bases.push_back(one);
-        }
-      }
-      for (const double base : bases) {
-        forms.push_back({.text = "base " + std::to_string(static_cast<long long>(base)) + ", pairs of " + pairs,
-                         .variant = pairing,
-                         .number = base,
-                         .scale_power = part});
-      }
-    }
+    for (const std::int64_t one : heads)
+      forms.push_back({.text = "the dumped cosines and sines, pairs of " + pairs, .variant = pairing, .heads = one});
   }
-  if (!given) forms.push_back({.text = "no rotation", .variant = kNone});
   return forms;
 }
 
@@ -197,11 +270,14 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
   for (std::int64_t t = 0; t < count; ++t) {
     const RowToken token = run.token_of(out, first + t);
-    const std::int64_t position = token.span != nullptr ? token.position + form.shift : -1;
+    const std::int64_t padding =
+        form.rounded == kOfRows && token.span != nullptr ? padding_before(*step, *token.span) : 0;
+    const std::int64_t position = token.span != nullptr ? token.position + form.shift + padding : -1;
     const std::int64_t row =
         given ? table_row(*given, *step, first + t + (form.shift != 0 && given->rows == step->rows ? form.shift : 0),
                           position)
               : 0;
+    const auto turns = given || token.span == nullptr ? Turns{} : turns_at(position, form.number, rotated);
     const bool judged = (given ? row >= 0 && row < given->rows : token.span != nullptr) || form.variant == kNone;
     for (std::int64_t c = 0; c < x.columns; ++c) {
       const auto at = static_cast<std::size_t>(t * x.columns + c);
@@ -229,10 +305,8 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
           cosine = double{(*given->cos)[cell]};
           sine = double{(*given->sin)[cell]};
         } else {
-          const double angle = static_cast<double>(position) *
-                               std::pow(form.number, -2.0 * static_cast<double>(pair) / static_cast<double>(rotated));
-          cosine = std::cos(angle);
-          sine = std::sin(angle);
+          cosine = turns[static_cast<std::size_t>(pair)].first;
+          sine = turns[static_cast<std::size_t>(pair)].second;
         }
         const double other = double{x.row(t)[partner]};
         value = own * cosine + (low ? -other : other) * sine;

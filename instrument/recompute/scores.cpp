@@ -234,6 +234,12 @@ std::vector<OpForm> forms_attention_scores(Values& values, const Op& op, const T
         "q k' times a factor of its own" + (shown->cap > 0 ? fmt::format(", capped at {}", shown->cap) : ""));
   }
   const std::size_t plain = forms.size();
+  for (std::size_t i = 0; reads_scaled_codes(values, op, "k") && i < plain; ++i) {
+    OpForm form = forms[i];
+    form.rounded = kToActivations;
+    form.text += ", keys rounded as they were read back";
+    forms.push_back(std::move(form));
+  }
   for (std::size_t i = 0; cached_unseen(values, op, "k") && i < plain; ++i) {
     for (const int rounded : {kByCache, kByCoarseCache}) {
       OpForm form = forms[i];

@@ -1,3 +1,4 @@
+#include "instrument/recompute/attention_rows.h"
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Scores, softmax, mix, and the three in one.
@@ -167,6 +168,49 @@ TEST(RecomputeSoftmax, BehindADumpedMask) {
 TEST(RecomputeMix, ProbabilitiesTimesValues) {
   expect_right(made(Part::mix, {}, unchanged), "", 512);
   expect_seen([](const Change& change) { return made(Part::mix, {}, change); }, 5, 30);
+}
+
+/// Values of a cache of e4m3, rounded to the bf16 of the model as they are read back.
+TEST(RecomputeMix, ValuesReadBackInTheModelsFormat) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  constexpr float kScale = 0.37F;
+  g.pass();
+  g.op("q_proj", OpKind::gemm, {}, {.fill = noise(1, 2), .format = Format::bf16});
+  const TensorId p =
+      g.op("softmax", OpKind::softmax, {}, {.role = "probs", .fill = constant(0.25F), .format = Format::bf16});
+  const TensorId scale = g.op("v_scale", OpKind::parameter, {},
+                              {.role = "v", .tokens = 1, .channels = 1, .fill = constant(kScale), .axis = Axis::none});
+  const TensorId codes = g.op("kv_store", OpKind::kv_store, {{"v_scale", scale}},
+                              {.role = "v_cache", .channels = 32, .fill = noise(2, 3), .format = Format::e4m3});
+  Numbers values = stored_numbers(g, codes, 4, 32);
+  for (double& one : values.v) {
+    const auto scaled = static_cast<float>(one * double{kScale});
+    one = double{decode(Format::bf16, encode(Format::bf16, scaled, Overflow::overflow))};
+  }
+  out.right = Numbers(4, 32);
+  for (std::int64_t i = 0; i < 4 * 32; ++i) {
+    for (std::int64_t key = 0; key < 4; ++key) out.right.at(i / 32, i % 32) += values.at(key, i % 32) / 4;
+  }
+  out.out = g.op("attn_mix", OpKind::attention_mix, {{"probs", p}, {"v", codes}, {"v_scale", scale}},
+                 {.channels = 32, .fill = testing::fill_of(out.right)});
+  testing::Again again(g);
+  ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
+  EXPECT_EQ(again.result(out.out)->share(), 1.0);
+  EXPECT_EQ(again.result(out.out)->form.text, "values rounded as they were read back");
+}
+
+TEST(RecomputeAttention, AProbabilityIsOffByWhatAllScoresCanDoTogether) {
+  const RowMask all{{true, true}, {}};
+  Line line;
+  ASSERT_TRUE(softmax_line({{std::log(3.0), 0}, {0.1, 0.1}}, all, 0, line));
+  const double highest = 3 * std::exp(0.1) / (3 * std::exp(0.1) + std::exp(-0.1));
+  EXPECT_NEAR(line.error[0], 0.75 - 3 * std::exp(-0.1) / (3 * std::exp(-0.1) + std::exp(0.1)), 1e-4);
+  EXPECT_GT(line.error[0], highest - 0.75);
+  const RowMask one{{true, false}, {}};
+  ASSERT_TRUE(softmax_line({{700, 0}, {9, 9}}, one, 0, line));
+  EXPECT_EQ(line.value[0], 1);
+  EXPECT_LT(line.error[0], 1e-3);  // whatever its score: there is no other
 }
 
 TEST(RecomputeAttention, TheThreeInOne) {

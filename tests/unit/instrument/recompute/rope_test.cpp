@@ -25,6 +25,7 @@ struct How {
   std::int64_t rotated = kHead;
   bool tables = false;
   std::int64_t shift = 0;  ///< of positions, in the last layer
+  bool stated = true;      ///< by a shape: how many heads there are
 };
 
 /// Each pair (a, b) of a head becomes (a cos - b sin, b cos + a sin), at position / base^(2 pair / rotated).
@@ -65,16 +66,20 @@ Case made(const How& how, const Change& change) {
   }
   for (std::int64_t layer = 0; layer < 3; ++layer) {
     g.layer = layer;
+    const std::int64_t heads = how.stated ? kHeads : 1;
     const TensorId x =
         g.op("q_proj", OpKind::dumped, {},
-             {.channels = kHeads * kHead, .fill = noise(static_cast<std::uint32_t>(layer), 3), .heads = kHeads});
+             {.channels = kHeads * kHead, .fill = noise(static_cast<std::uint32_t>(layer), 3), .heads = heads});
     std::vector<std::pair<std::string, TensorId>> inputs{{"x", x}};
     inputs.insert(inputs.end(), tables.begin(), tables.end());
     out.right = rotated(stored_numbers(g, x, 4, kHeads * kHead), how, layer == 2 ? how.shift : 0);
     Numbers stored = out.right;
     if (layer == 2) change(stored);
     out.out = g.op("q_rope", OpKind::rope, inputs,
-                   {.role = "q_rot", .channels = kHeads * kHead, .fill = testing::fill_of(stored), .heads = kHeads});
+                   {.role = "q_rot", .channels = kHeads * kHead, .fill = testing::fill_of(stored), .heads = heads});
+    if (how.stated) continue;
+    const TensorId k = g.op("k_proj", OpKind::dumped, {}, {.channels = kHead, .fill = noise(9, 3)});
+    g.op("k_rope", OpKind::rope, {{"x", k}}, {.role = "k_rot", .channels = kHead});
   }
   return out;
 }
@@ -86,6 +91,32 @@ TEST(RecomputeRope, TheBaseAndThePairsThatTheNumbersShow) {
 }
 
 TEST(RecomputeRope, APartOfEachHead) { expect_right(made({.rotated = 4}, unchanged), "base 10000, pairs of halves"); }
+
+TEST(RecomputeRope, HeadsThatNoShapeStates) {
+  expect_right(made({.base = 5e5, .stated = false}, unchanged), "base 500000, pairs of halves");
+}
+
+/// Two rows of padding before four tokens, rotated by the row of the frame.
+TEST(RecomputeRope, PositionsThatCountPadding) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass({Span{0, 0, kFirst, 4, 0, 4}}, kFirst + 4);
+  const testing::Made shape{.tokens = kFirst + 4, .channels = kHeads * kHead, .fill = noise(1, 3), .heads = kHeads};
+  const TensorId x = g.op("q_proj", OpKind::dumped, {}, shape);
+  Numbers all = stored_numbers(g, x, kFirst + 4, kHeads * kHead);
+  Numbers tokens(4, all.columns);
+  std::copy(all.v.begin() + kFirst * all.columns, all.v.end(), tokens.v.begin());
+  tokens = rotated(tokens, {}, 0);
+  std::copy(tokens.v.begin(), tokens.v.end(), all.v.begin() + kFirst * all.columns);
+  testing::Made made = shape;
+  made.role = "q_rot";
+  made.fill = testing::fill_of(all);
+  out.out = g.op("q_rope", OpKind::rope, {{"x", x}}, made);
+  testing::Again again(g);
+  ASSERT_NE(again.result(out.out), nullptr);
+  EXPECT_EQ(again.result(out.out)->share(), 1.0);
+  EXPECT_EQ(again.result(out.out)->form.text, "base 10000, pairs of halves, positions that count padding");
+}
 
 TEST(RecomputeRope, TheDumpedTables) {
   expect_right(made({.base = 12345, .tables = true}, unchanged), "the dumped cosines and sines, pairs of halves");
