@@ -139,6 +139,7 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
   into.resize(count, out.known ? out.channels : q.columns);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const double u = stored_roundoff(values, out);
+  const Format kept = stored_format(values, out);
   const double inner = form.rounded != kUnrounded ? roundoff(values.activation_format(out.step)) : 0;
   Line scores;
   Line probs;
@@ -175,7 +176,7 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
           into.value[at] = static_cast<float>(line.value[from]);
           if (says_nothing(*v, *mask, group + c, line.value[from], line.error[from])) continue;
           into.bound[at] =
-              static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] + least_error(out.format));
+              static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] + least_error(kept));
         }
       }
     }

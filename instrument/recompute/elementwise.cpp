@@ -85,6 +85,7 @@ bool predict_copy(Values& values, const Op& op, const Tensor& out, const OpForm&
     return false;
   }
   into.resize(count, x.columns);
+  const Format kept = stored_format(values, out);
   const Tensor* in = values.run().input(op, "x");
   const double u =
       std::max(roundoff(values.precision(out)), in != nullptr && in->known ? roundoff(values.precision(*in)) : 0.0);
@@ -93,7 +94,7 @@ bool predict_copy(Values& values, const Op& op, const Tensor& out, const OpForm&
     into.value[i] = x.value[i];
     const double off = x.error.empty() ? 0.0 : double{x.error[i]};
     into.bound[i] =
-        static_cast<float>((same_format ? 0 : 1.01 * u * std::abs(double{x.value[i]}) + least_error(out.format)) + off);
+        static_cast<float>((same_format ? 0 : 1.01 * u * std::abs(double{x.value[i]}) + least_error(kept)) + off);
   }
   return true;
 }
@@ -155,12 +156,12 @@ bool predict_residual_add(Values& values, const Op& op, const Tensor& out, const
   const double right = form.variant == kFirstOnly ? 0 : form.variant == kSecondTwice ? 2 : 1;
   into.resize(count, a.columns);
   const double u = stored_roundoff(values, out);
+  const Format kept = stored_format(values, out);
   for (std::size_t i = 0; i < a.value.size(); ++i) {
     const double value = left * double{a.value[i]} + right * double{b.value[i]};
     into.value[i] = static_cast<float>(value);
     const double off = (a.error.empty() ? 0.0 : double{a.error[i]}) + (b.error.empty() ? 0.0 : double{b.error[i]});
-    into.bound[i] =
-        static_cast<float>(1.01 * u * std::abs(value) + kF32 * std::abs(value) + least_error(out.format) + off);
+    into.bound[i] = static_cast<float>(1.01 * u * std::abs(value) + kF32 * std::abs(value) + least_error(kept) + off);
   }
   return true;
 }
@@ -192,6 +193,7 @@ bool predict_embedding(Values& values, const Op& op, const Tensor& out, const Op
   const double factor = form.number == 0 ? 1 : form.number;
   const double u = factor == 1 ? (weight->format == out.format ? 0 : roundoff(values.precision(out)))
                                : 2 * std::max(roundoff(values.precision(out)), roundoff(weight->format));
+  const Format kept = stored_format(values, out);
   for (std::int64_t row = 0; row < count; ++row) {
     const std::int64_t at = first + row + form.shift;
     const double id = at >= 0 && at < out.tokens ? double{(*ids)[static_cast<std::size_t>(at) % ids->size()]} : -1;
@@ -206,7 +208,7 @@ bool predict_embedding(Values& values, const Op& op, const Tensor& out, const Op
       }
       const double value = factor * double{(*embedded)[static_cast<std::size_t>(c)]};
       into.value[i] = static_cast<float>(value);
-      into.bound[i] = static_cast<float>(1.01 * u * std::abs(value) + (u > 0 ? least_error(out.format) : 0));
+      into.bound[i] = static_cast<float>(1.01 * u * std::abs(value) + (u > 0 ? least_error(kept) : 0));
     }
   }
   return true;
@@ -303,6 +305,7 @@ bool predict_activation(Values& values, const Op& op, const Tensor& out, const O
       kActivations[static_cast<std::size_t>(std::clamp(form.variant, 0, static_cast<int>(kActivations.size()) - 1))];
   into.resize(count, gate.columns);
   const double u = stored_roundoff(values, out);
+  const Format kept = stored_format(values, out);
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
   for (std::size_t i = 0; i < gate.value.size(); ++i) {
     const double x = double{gate.value[i]};
@@ -316,7 +319,7 @@ bool predict_activation(Values& values, const Op& op, const Tensor& out, const O
     const double steps = form.rounded == 1 ? 1.01 * gelu_tanh_error(x, inner) * std::abs(other) : 0.0;
     const double roundings = 1.01 * (u + 2 * inner) * std::abs(value) + 4 * kF32 * std::abs(x * other) + steps;
     into.bound[i] =
-        static_cast<float>(roundings + std::abs(other) * x_off + std::abs(active) * up_off + least_error(out.format));
+        static_cast<float>(roundings + std::abs(other) * x_off + std::abs(active) * up_off + least_error(kept));
   }
   return true;
 }

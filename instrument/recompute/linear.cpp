@@ -270,6 +270,7 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
   const bool biased = offsets && static_cast<std::int64_t>(offsets->size()) == linear.outputs;
   into.resize(count, linear.outputs);
   const double u = stored_roundoff(values, out);
+  const Format kept = stored_format(values, out);
   const double sums = sum_error(linear.inputs, form.variant == kHalfSums ? roundoff(Format::f16) : kF32);
   const double rounded = form.variant == kRoundedOperand ? roundoff(linear.weight->format) : 0;
   std::vector<double> w_norms(made.squares.begin(), made.squares.end());
@@ -289,7 +290,7 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
       const double sum = double{made.sums[at]};
       const double value = biased ? sum + double{(*offsets)[static_cast<std::size_t>(n)]} : sum;
       into.value[at] = static_cast<float>(value);
-      const double own = u * std::abs(value) + (biased ? u * std::abs(sum) : 0) + least_error(out.format);
+      const double own = u * std::abs(value) + (biased ? u * std::abs(sum) : 0) + least_error(kept);
       into.bound[at] = static_cast<float>(1.01 * own + w_norm * (x_norm * (sums + rounded) + x_off));
     }
   }

@@ -56,6 +56,7 @@ bool predict_attention_mix(Values& values, const Op& op, const Tensor& out, cons
   into.resize(count, heads * width);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const double u = stored_roundoff(values, out);
+  const Format kept = stored_format(values, out);
   const double narrow = roundoff(values.activation_format(out.step));
   const double rounded = probs->known && roundoff(values.precision(*probs)) < narrow ? narrow : 0;
   Line weights;
@@ -88,7 +89,7 @@ bool predict_attention_mix(Values& values, const Op& op, const Tensor& out, cons
           const auto at = static_cast<std::size_t>((row - first) * into.columns + head * width + c);
           into.value[at] = static_cast<float>(line.value[from]);
           into.bound[at] = static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] +
-                                              least_error_of_sum(out.format, columns));
+                                              least_error_of_sum(kept, columns));
         }
       }
     }

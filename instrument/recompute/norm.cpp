@@ -152,6 +152,7 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
   }
   into.resize(count, x.columns);
   const double u = stored_roundoff(values, out);
+  const Format kept = stored_format(values, out);
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
   const double plus = form.scale_power == 2 ? 1 : 0;
   for (std::int64_t t = 0; t < count; ++t) {
@@ -168,7 +169,7 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
         const double rounding = 1.01 * u * std::abs(value) + 1.01 * inner * std::abs(normed * w) +
                                 8 * kF32 * std::abs(w) * (std::abs(normed) + 1 + std::abs(s.mean * s.root));
         const double inherited = std::abs(w) * ((double{x.off(t, c)} + s.mean_off) * s.root + std::abs(normed) * s.off);
-        into.bound[at] = static_cast<float>(rounding + inherited + least_error(out.format));
+        into.bound[at] = static_cast<float>(rounding + inherited + least_error(kept));
       }
     }
   }

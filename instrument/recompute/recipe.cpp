@@ -59,6 +59,10 @@ bool input_rows(Values& values, const Op& op, std::string_view role, const Tenso
   return true;
 }
 
+Format stored_format(Values& values, const Tensor& out) {
+  return out.known ? values.precision(out) : values.activation_format(out.step);
+}
+
 double stored_roundoff(Values& values, const Tensor& out) {
   const Format computed = values.activation_format(out.step);
   if (!out.known) return roundoff(computed);

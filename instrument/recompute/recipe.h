@@ -35,6 +35,8 @@ bool rows_like(Values& values, const Tensor& in, const Tensor& out, std::int64_t
 /// The input's rows that stand where those of the output do. False, with the reason, when they cannot be had.
 bool input_rows(Values& values, const Op& op, std::string_view role, const Tensor& out, std::int64_t first,
                 std::int64_t count, Block& into, std::string& why);
+/// The narrowest format that an output went through: numbers of f16 in a container of f32 are off by the least of f16.
+Format stored_format(Values& values, const Tensor& out);
 /// Half a unit in the last place of what is stored, and of what it is computed in, for `roundings` roundings.
 double stored_roundoff(Values& values, const Tensor& out);
 

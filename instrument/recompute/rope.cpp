@@ -267,6 +267,7 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
   rotated -= rotated % 2;
   into.resize(count, x.columns);
   const double u = stored_roundoff(values, out);
+  const Format kept = stored_format(values, out);
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
   for (std::int64_t t = 0; t < count; ++t) {
     const RowToken token = run.token_of(out, first + t);
@@ -321,7 +322,7 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
       const bool copied = inside >= rotated;
       const double rounding =
           copied ? 1.01 * u * std::abs(value) : 1.01 * u * std::abs(value) + 1.01 * inner * magnitude;
-      into.bound[at] = static_cast<float>(rounding + off + least_error(out.format));
+      into.bound[at] = static_cast<float>(rounding + off + least_error(kept));
     }
   }
   return true;

@@ -118,6 +118,7 @@ bool predict_route(Values& values, const Op& op, const Tensor& out, const OpForm
   if (logits.columns < out.channels || out.channels == 0) return false;
   into.resize(count, out.channels);
   const double u = stored_roundoff(values, out);
+  const Format kept = stored_format(values, out);
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
   const auto actual = values.run().read(out, first, count);
   const Tensor* ids = chosen_ids(values.run(), op, out);
@@ -150,8 +151,7 @@ bool predict_route(Values& values, const Op& op, const Tensor& out, const OpForm
       const auto at = static_cast<std::size_t>(t * out.channels) + places[i];
       const double value = scores[(*chosen)[i]] / ((form.variant & kNormed) != 0 ? sum : 1);
       into.value[at] = static_cast<float>(value);
-      into.bound[at] =
-          static_cast<float>((1.01 * u + 4 * inner + 64 * kF32) * std::abs(value) + least_error(out.format));
+      into.bound[at] = static_cast<float>((1.01 * u + 4 * inner + 64 * kF32) * std::abs(value) + least_error(kept));
     }
   }
   return true;
@@ -194,6 +194,7 @@ bool predict_token_softmax(Values& values, const Op& op, const Tensor& out, cons
   }
   into.resize(count, x.columns);
   const double u = stored_roundoff(values, out);
+  const Format kept = stored_format(values, out);
   for (std::int64_t t = 0; t < count; ++t) {
     double factor = 1;
     std::vector<double> p;
@@ -222,7 +223,7 @@ bool predict_token_softmax(Values& values, const Op& op, const Tensor& out, cons
       const auto at = static_cast<std::size_t>(t * x.columns + c);
       const double value = scaled ? factor * double{x.row(t)[c]} : p[static_cast<std::size_t>(c)];
       into.value[at] = static_cast<float>(value);
-      into.bound[at] = static_cast<float>((4 * u + 64 * kF32) * std::abs(value) + least_error(out.format));
+      into.bound[at] = static_cast<float>((4 * u + 64 * kF32) * std::abs(value) + least_error(kept));
     }
   }
   return true;

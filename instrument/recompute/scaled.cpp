@@ -230,14 +230,14 @@ bool read_back(Values& values, const Tensor& codes, const RowScale& scale, const
   into.resize(count, data->channels);
   const Format as = form.as.value_or(codes.format);
   const double u = roundoff(values.precision(out));
+  const Format kept = stored_format(values, out);
   for (std::int64_t t = 0; t < count; ++t) {
     for (std::int64_t c = 0; c < data->channels; ++c) {
       const auto at = static_cast<std::size_t>(t * data->channels + c);
       const double code = double{decode(as, data->code(t, c))};
       const double value = code * powered(scale.at(first + t, first + t, c), form.scale_power);
       into.value[at] = static_cast<float>(value);
-      into.bound[at] =
-          static_cast<float>(1.01 * u * std::abs(value) + 4 * kF32 * std::abs(value) + least_error(out.format));
+      into.bound[at] = static_cast<float>(1.01 * u * std::abs(value) + 4 * kF32 * std::abs(value) + least_error(kept));
     }
   }
   return true;
@@ -314,6 +314,7 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const Format as = form.as.value_or(out.format);
   const double u = in->known ? roundoff(values.precision(*in)) : 0;
+  const Format kept = stored_format(values, out);
   for (std::int64_t t = 0; t < count; ++t) {
     std::int64_t from = first + t;
     if (pool) {
@@ -336,7 +337,7 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
         into.value[at] = static_cast<float>(value);
         const bool same = in->known && in->format == out.format;
         into.bound[at] = static_cast<float>(
-            same ? 0 : own + 1.01 * roundoff(values.precision(out)) * std::abs(value) + least_error(out.format));
+            same ? 0 : own + 1.01 * roundoff(values.precision(out)) * std::abs(value) + least_error(kept));
         continue;
       }
       const double s = powered(scale.at(first + t, row, c), form.scale_power);
@@ -424,6 +425,7 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
     return read_back(values, *cache, whole, out, form, first, count, into);
   }
   into.resize(count, out.channels);
+  const Format kept = stored_format(values, out);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   for (std::int64_t t = 0; t < count; ++t) {
     const KeyRow key = values.facts().cache.key_row(out, *step, step->spans.front(), first + t, op.layer);
@@ -452,8 +454,8 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
       const double value =
           double{decode(form.as.value_or(from->format), data->code(0, c))} * powered(s, form.scale_power);
       into.value[at] = static_cast<float>(value);
-      into.bound[at] = static_cast<float>((1.01 * roundoff(values.precision(out)) + 4 * kF32) * std::abs(value) +
-                                          least_error(out.format));
+      into.bound[at] =
+          static_cast<float>((1.01 * roundoff(values.precision(out)) + 4 * kF32) * std::abs(value) + least_error(kept));
     }
   }
   return true;

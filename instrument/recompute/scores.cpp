@@ -26,6 +26,7 @@ bool predict_of_scores(Values& values, const Op& op, const Tensor& out, const Op
   const std::int64_t heads = std::max<std::int64_t>(1, out.heads);
   const std::int64_t columns = x.columns / heads;
   const double u = std::max(stored_roundoff(values, out), roundoff(values.activation_format(out.step)));
+  const Format kept = stored_format(values, out);
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end && span != nullptr; ++row) {
       std::optional<RowMask> mask;
@@ -45,9 +46,8 @@ bool predict_of_scores(Values& values, const Op& op, const Tensor& out, const Op
         if (mask && !mask->added.empty()) value += double{mask->added[column]};
         if (!std::isfinite(value)) continue;
         into.value[at] = static_cast<float>(value);
-        into.bound[at] =
-            static_cast<float>(2.02 * u * (std::abs(value) + std::abs(scaled)) +
-                               std::abs(form.number) * double{x.off(row - first, c)} + least_error(out.format));
+        into.bound[at] = static_cast<float>(2.02 * u * (std::abs(value) + std::abs(scaled)) +
+                                            std::abs(form.number) * double{x.off(row - first, c)} + least_error(kept));
       }
     }
     return true;
@@ -283,6 +283,7 @@ bool predict_attention_scores(Values& values, const Op& op, const Tensor& out, c
   into.resize(count, shape.columns * shape.heads);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const double u = std::max(stored_roundoff(values, out), roundoff(values.activation_format(out.step)));
+  const Format kept = stored_format(values, out);
   OpForm own = form;
   if (form.variant == kByLayer) own.number /= static_cast<double>(op.layer.value_or(0) + 1);
   Line line;
@@ -301,7 +302,7 @@ bool predict_attention_scores(Values& values, const Op& op, const Tensor& out, c
           const auto at = static_cast<std::size_t>((row - first) * into.columns + head * shape.columns + column);
           into.value[at] = static_cast<float>(line.value[from]);
           into.bound[at] = static_cast<float>(2.02 * u * std::abs(line.value[from]) + line.error[from] +
-                                              least_error_of_sum(out.format, q.columns / heads->count));
+                                              least_error_of_sum(kept, q.columns / heads->count));
         }
       }
     }

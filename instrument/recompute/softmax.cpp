@@ -57,6 +57,7 @@ bool predict_softmax(Values& values, const Op& op, const Tensor& out, const OpFo
   into.resize(count, s.columns);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const double u = stored_roundoff(values, out);
+  const Format kept = stored_format(values, out);
   const double inner = in->known ? 0 : roundoff(values.activation_format(out.step));
   const Tensor* sink = run.input(op, "sinks");
   const auto sinks = sink != nullptr && sink->known && sink->count() >= heads ? run.values(*sink) : nullptr;
@@ -87,7 +88,7 @@ bool predict_softmax(Values& values, const Op& op, const Tensor& out, const OpFo
           const auto at = static_cast<std::size_t>((row - first) * s.columns + head * columns + c);
           into.value[at] = static_cast<float>(line.value[from]);
           into.bound[at] =
-              static_cast<float>(1.01 * u * line.value[from] + line.error[from] + least_error(out.format) + 1e-12);
+              static_cast<float>(1.01 * u * line.value[from] + line.error[from] + least_error(kept) + 1e-12);
         }
       }
     }

@@ -18,6 +18,7 @@ constexpr int kDeepest = 12;
 Format Values::precision(const Tensor& tensor) {
   constexpr std::int64_t kSampled = 4096;
   constexpr std::int64_t kFewest = 32;
+  constexpr std::int64_t kFewestOfModel = 4;  ///< where what surrounds it is of that format anyway
   if (!tensor.known || tensor.stated || tensor.format != Format::f32 || tensor.count() == 0) return tensor.format;
   const auto known = precisions_.find(tensor.id);
   if (known != precisions_.end()) return known->second;
@@ -34,7 +35,8 @@ Format Values::precision(const Tensor& tensor) {
       ++told;
       holds = decode(format, encode(format, value, Overflow::saturate)) == value;
     }
-    if (holds && told >= kFewest) narrowest = format;
+    const bool of_model = told < kFewest && holds && activation_format(tensor.step) == format;
+    if (holds && told >= (of_model ? kFewestOfModel : kFewest)) narrowest = format;
   }
   return precisions_[tensor.id] = narrowest;
 }
@@ -42,6 +44,7 @@ Format Values::precision(const Tensor& tensor) {
 Format Values::activation_format(StepId step) {
   const auto known = formats_.find(step);
   if (known != formats_.end()) return known->second;
+  formats_[step] = Format::f32;  // for the tensors that vote
   std::map<Format, std::int64_t> votes;
   for (const Tensor& tensor : run().content(step).tensors) {
     const Op* op = run().maker(tensor);

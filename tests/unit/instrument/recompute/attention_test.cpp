@@ -133,6 +133,32 @@ TEST(RecomputeSoftmax, SeesAnElementThatIsOff) {
   expect_seen([](const Change& change) { return made(Part::softmax, {}, change); }, 4, 2);
 }
 
+/// Probabilities of f16, one of them beneath its smallest normal number, dumped as f32.
+TEST(RecomputeSoftmax, OfFewNumbersOfTheModelsFormatInAWiderOne) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  g.op("q_proj", OpKind::gemm, {}, {.fill = noise(1, 2), .format = Format::f16});
+  const TensorId scores =
+      g.op("scores", OpKind::attention_scores, {}, {.role = "scores", .fill = [](auto row, auto c) {
+                                                      return c == 0 ? -10.3F : 0.31F * static_cast<float>(row * c);
+                                                    }});
+  out.right = Numbers(4, 4);
+  for (std::int64_t r = 0; r < 4; ++r) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < 4; ++c) sum += std::exp(double{g.at(scores, r, c)});
+    for (std::int64_t c = 0; c < 4; ++c) {
+      const auto p = static_cast<float>(std::exp(double{g.at(scores, r, c)}) / sum);
+      out.right.at(r, c) = double{decode(Format::f16, encode(Format::f16, p, Overflow::overflow))};
+    }
+  }
+  out.out =
+      g.op("softmax", OpKind::softmax, {{"scores", scores}}, {.role = "probs", .fill = testing::fill_of(out.right)});
+  testing::Again again(g);
+  ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
+  EXPECT_EQ(again.result(out.out)->share(), 1.0);
+}
+
 TEST(RecomputeSoftmax, KnowsAMaskThatLetsLaterKeysIn) {
   const Case wrong = made(Part::softmax, {.ahead = 1}, unchanged);
   testing::Again again(*wrong.graph);
