@@ -22,6 +22,27 @@ std::int64_t heads_rotated(Values& values, const Tensor& q) {
   return values.recomputer().settled(*rope, q) ? form.heads : 0;
 }
 
+/// Where no shape states the heads, the numbers do, or the rotation that they came out of.
+std::vector<std::int64_t> heads_to_try(Values& values, const Tensor& q, const Tensor& k) {
+  if (q.heads > 1) return {q.heads};
+  const std::int64_t rotated = heads_rotated(values, q);
+  if (rotated > 0) return {rotated};
+  return possible_heads(q.channels, k.heads > 1 ? k.width() : k.channels);
+}
+
+/// The same with capped scores.
+void add_capped(std::vector<OpForm>& forms) {
+  const std::size_t plain = forms.size();
+  for (const double cap : kCaps) {
+    for (std::size_t i = 0; i < plain; ++i) {
+      OpForm form = forms[i];
+      form.cap = cap;
+      form.text += ", scores capped";
+      forms.push_back(std::move(form));
+    }
+  }
+}
+
 /// Whether a bound covers whatever any probabilities would give: scores so large that their rounding alone decides. A
 /// form that is far off has such bounds, too, and is not shown by what keeps to them.
 bool says_nothing(const KeyMatrix& values, const RowMask& mask, std::int64_t channel, double value, double error) {
@@ -64,12 +85,7 @@ std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& 
     add(heads, kCausal, "attention behind a causal mask");
     add(heads, kNoMask, "attention to all keys");
   };
-  // Where no shape states the heads, the numbers do, or the rotation that they came out of.
-  const std::int64_t key_channels = k->heads > 1 ? k->width() : k->channels;
-  const std::int64_t rotated = heads_rotated(values, *q);
-  const std::vector<std::int64_t> possible = q->heads > 1  ? std::vector{q->heads}
-                                             : rotated > 0 ? std::vector{rotated}
-                                                           : possible_heads(q->channels, key_channels);
+  const std::vector<std::int64_t> possible = heads_to_try(values, *q, *k);
   double best = -1;
   std::int64_t chosen = possible.size() == 1 ? possible.front() : std::max<std::int64_t>(1, q->heads);
   for (const std::int64_t heads : possible) {
@@ -84,14 +100,7 @@ std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& 
   forms.clear();
   masks(chosen);
   const std::size_t plain = forms.size();
-  for (const double cap : kCaps) {
-    for (std::size_t i = 0; i < plain; ++i) {
-      OpForm form = forms[i];
-      form.cap = cap;
-      form.text += ", scores capped";
-      forms.push_back(std::move(form));
-    }
-  }
+  add_capped(forms);
   if (!cached_unseen(values, op, "k")) return forms;
   for (std::size_t i = 0; i < plain; ++i) {
     if (forms[i].rounded != kToActivations) continue;
