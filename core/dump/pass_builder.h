@@ -56,6 +56,7 @@ class PassBuilder {
   void settle_checkpoints();
   std::vector<Index> shared_by_ranks(const std::vector<std::size_t>& tensors) const;
   void settle_rotated();
+  void settle_routed();
   bool embeds_inside(const TensorName& at) const;
   bool is_cosine(Index index) const;
   bool seen(std::string_view op) const { return seen_.contains({scope_.tower, std::string(op)}); }
@@ -129,6 +130,7 @@ class PassBuilder {
                          std::optional<std::int64_t> sequence);
   TensorId mlp(TensorId x);
   TensorId mixture(TensorId x);
+  void give_experts(Inputs& inputs, std::int64_t experts);
   TensorId gated(TensorId x);
   TensorId ungated(TensorId projected);
   TensorId residual(std::string_view op, TensorId a, TensorId b, std::vector<Index> more = {});

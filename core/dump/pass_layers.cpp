@@ -307,18 +307,25 @@ TensorId PassBuilder::mixture(TensorId x) {
     give_parameter(inputs, "bias", parameter("router_bias", "router_bias"));
     chosen_by = emit("router_scores", OpKind::route, std::move(inputs), {"router_scores", scores});
   }
+  // What the experts were given is a copy of what the router gave.
   std::vector<Index> weights = outputs_of("topk", "router_weights");
+  for (const Index index : find_role("router_weights")) {
+    if (tensor(index).at.port == Port::input) weights.push_back(index);
+  }
   Inputs choice{{"logits", chosen_by, {}}};
   give_parameter(choice, "bias", parameter("router_bias", "router_bias"));
   const TensorId routed = emit("route", OpKind::route, std::move(choice), {"router_weights", weights});
-  for (const Index index : find_role("router_ids")) {
-    emit("route_ids", OpKind::route, {{"logits", chosen_by, {}}}, {"router_ids", {index}});
-  }
+  std::vector<Index> ids = find_role("router_ids");
+  std::stable_partition(ids.begin(), ids.end(), [this](Index at) { return tensor(at).at.port != Port::input; });
+  const TensorId chosen =
+      ids.empty() ? 0 : emit("route_ids", OpKind::route, {{"logits", chosen_by, {}}}, {"router_ids", ids});
   std::set<std::int64_t> experts;
   for (const auto& [scope, members] : members_) {
     if (scope.tower == scope_.tower && scope.layer == scope_.layer && scope.expert) experts.insert(*scope.expert);
   }
-  Inputs parts{{"x", input_of("experts", x), {}}, {"weights", routed, {}}};
+  Inputs parts{{"x", input_of("experts", x), {}}, {"weights", routed, {}}, {"ids", chosen, {}}};
+  if (const Tensor* of = tensor_of(logits); of->known) parts.push_back({"logits", logits, {}});
+  const std::size_t before = parts.size();
   const Scope whole = scope_;
   for (const std::int64_t expert : experts) {
     scope_.expert = expert;
@@ -328,6 +335,7 @@ TensorId PassBuilder::mixture(TensorId x) {
     }
     scope_ = whole;
   }
+  if (parts.size() == before) give_experts(parts, tensor_of(logits)->channels);
   return emit("experts", OpKind::expert_mix, std::move(parts), {"mlp_out", find("experts", Port::output)});
 }
 
@@ -345,6 +353,27 @@ TensorId PassBuilder::logits_of(TensorId x) {
   for (const Index index : plain) (same_bytes(product, describe(index, "logits")) ? uncapped : capped).push_back(index);
   const TensorId made = linear("lm_head", x, "logits", uncapped, false);
   return capped.empty() ? made : emit("logits_softcap", OpKind::dumped, {{"x", made, {}}}, {"logits", capped});
+}
+
+/// The weights of all experts, in one tensor or in one each; none where some are missing.
+void PassBuilder::give_experts(Inputs& inputs, std::int64_t experts) {
+  const Scope whole = scope_;
+  Inputs found;
+  for (const std::string_view part : {"gate_up", "gate", "up", "down"}) {
+    const std::string op = std::string(part) + "_proj";
+    const std::string role = "expert_" + std::string(part);
+    std::vector<Index> each;
+    for (std::int64_t expert = 0; expert < experts; ++expert) {
+      scope_.expert = expert;
+      if (const auto own = parameter(op, "weight")) each.push_back(*own);
+    }
+    scope_ = whole;
+    const auto together = each.empty() ? parameter(op, "weight") : std::nullopt;
+    if (together) each = {*together};
+    if (!together && static_cast<std::int64_t>(each.size()) != experts) continue;
+    for (const Index index : each) give_parameter(found, role, index);
+  }
+  inputs.insert(inputs.end(), found.begin(), found.end());
 }
 
 void PassBuilder::head(TensorId x) {

@@ -70,10 +70,41 @@ void PassBuilder::settle_rotated() {
   }
 }
 
+/// Beside its logits a router gives, and experts take beside their rows, the chosen experts as integers, and as many
+/// weights as those.
+void PassBuilder::settle_routed() {
+  const auto routed = [](const DumpTensor& one) {
+    const bool beside = (one.at.op == "router" && one.at.port == Port::output) ||
+                        (one.at.op == "experts" && one.at.port == Port::input && one.at.index > 0);
+    return beside && one.at.form == Form::value && one.shape.size() >= 2;
+  };
+  const auto key = [](const TensorName& at) {
+    return fmt::format("{}|{}|{}", at.pass(), at.tower, at.layer.value_or(-1));
+  };
+  const auto become = [](TensorName& at, std::string_view role) {
+    at.role = role;
+    if (at.port == Port::input) return;
+    at.op = role == "router_ids" ? "router_ids" : "topk";
+    at.index = 0;
+  };
+  std::set<std::pair<std::string, std::vector<std::int64_t>>> chosen;
+  for (DumpTensor& one : run_.dump_.tensors) {
+    if (!routed(one) || one.dtype->kind != DtypeKind::integer) continue;
+    chosen.insert({key(one.at), one.shape});
+    become(one.at, "router_ids");
+  }
+  for (DumpTensor& one : run_.dump_.tensors) {
+    if (routed(one) && one.at.index > 0 && one.dtype->kind == DtypeKind::real &&
+        chosen.contains({key(one.at), one.shape}))
+      become(one.at, "router_weights");
+  }
+}
+
 /// What a name means depends on what else is there.
 void PassBuilder::settle_names() {
   settle_checkpoints();
   settle_rotated();
+  settle_routed();
   const auto note = [&](const TensorName& at) { seen_.insert({at.tower, at.op}); };
   std::vector<Index> cosines;
   for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {

@@ -1,56 +1,17 @@
 /// Ops that move numbers, add them or put them through a function: copies, splits, residual sums, embeddings,
 /// activations.
-#include <array>
 #include <cmath>
 
+#include "instrument/recompute/activations.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
 
 namespace nanscope {
 namespace {
 
-using Function = double (*)(double);
-
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double silu(double x) { return x * sigmoid(x); }
-double gelu(double x) { return 0.5 * x * (1 + std::erf(x * M_SQRT1_2)); }
-double gelu_angle(double x) { return 0.7978845608028654 * (x + 0.044715 * x * x * x); }
-/// Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv 1606.08415, section 2.
-double gelu_tanh(double x) { return 0.5 * x * (1 + std::tanh(gelu_angle(x))); }
-/// How far it is off when each of its steps is rounded: 1 + tanh loses all digits where tanh is near -1.
-double gelu_tanh_error(double x, double u) {
-  const double t = std::tanh(gelu_angle(x));
-  return 0.5 * std::abs(x) * u * (2 + std::abs(t) + 5 * std::abs(gelu_angle(x)) * (1 - t * t));
-}
-double quick_gelu(double x) { return x * sigmoid(1.702 * x); }
-double relu(double x) { return x > 0 ? x : 0; }
-double relu_squared(double x) { return x > 0 ? x * x : 0; }
-double identity(double x) { return x; }
-
-struct Activation {
-  std::string_view name;
-  Function function;
-};
-
-constexpr std::array kActivations = {
-    Activation{"silu", silu},
-    Activation{"gelu", gelu},
-    Activation{"gelu_tanh", gelu_tanh},
-    Activation{"quick_gelu", quick_gelu},
-    Activation{"relu", relu},
-    Activation{"relu squared", relu_squared},
-    Activation{"no activation", identity},
-};
-
-/// OpForm::shift of an activation: how gate and up lie in a fused projection.
-enum Halves : int { kGateFirst = 0, kUpFirst = 1, kInterleaved = 2 };
-
 /// OpForm::number of an activation: whether it is multiplied, where that is not as its inputs say.
 constexpr double kGateAlone = 1;
 constexpr double kTimesUp = 2;
-
-/// The slope of these functions is at most 1.2, of a square twice its root.
-double slope(const Activation& form, double x) { return form.function == relu_squared ? 2 * std::abs(x) : 1.2; }
 
 }  // namespace
 
@@ -219,14 +180,16 @@ std::vector<OpForm> forms_activation(Values& values, const Op& op, const Tensor&
   const bool halves = values.run().input(op, "gate_up") != nullptr || values.run().input(op, "half_of") != nullptr;
   const bool product = values.run().input(op, "product") != nullptr;
   const bool maybe_up = values.run().input(op, "maybe_up") != nullptr;
-  for (std::size_t i = 0; i < kActivations.size(); ++i) {
-    if (kActivations[i].function == identity && !product && op.by_name) continue;
-    if (product && kActivations[i].function != identity) continue;
+  const std::span<const Activation> all = activations();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool none = i + 1 == all.size();
+    if (none && !product && op.by_name) continue;
+    if (product && !none) continue;
     for (const int lie : {kGateFirst, kUpFirst, kInterleaved}) {
       if (lie != kGateFirst && !halves) continue;
-      forms.push_back({.text = std::string(kActivations[i].name) + (lie == kUpFirst       ? ", up first"
-                                                                    : lie == kInterleaved ? ", gate and up in turns"
-                                                                                          : ""),
+      forms.push_back({.text = std::string(all[i].name) + (lie == kUpFirst       ? ", up first"
+                                                           : lie == kInterleaved ? ", gate and up in turns"
+                                                                                 : ""),
                        .variant = static_cast<int>(i),
                        .shift = lie});
       if (maybe_up) {
@@ -234,7 +197,7 @@ std::vector<OpForm> forms_activation(Values& values, const Op& op, const Tensor&
         forms.back().number = kTimesUp;
         forms.back().text += " times up";
       }
-      if (kActivations[i].function != gelu_tanh) continue;
+      if (all[i].name != "gelu_tanh") continue;
       forms.push_back(forms.back());
       forms.back().rounded = 1;
       forms.back().text += ", each step rounded";
@@ -246,7 +209,7 @@ std::vector<OpForm> forms_activation(Values& values, const Op& op, const Tensor&
 std::vector<OpForm> faults_activation(Values& values, const Op& op, const Tensor&) {
   std::vector<OpForm> forms;
   if (values.run().input(op, "product") == nullptr) {
-    forms.push_back({.text = "no activation", .variant = static_cast<int>(kActivations.size()) - 1, .fault = true});
+    forms.push_back({.text = "no activation", .variant = static_cast<int>(activations().size()) - 1, .fault = true});
   }
   if (values.run().input(op, "maybe_up") == nullptr)
     forms.push_back({.text = "the gate alone", .number = kGateAlone, .fault = true});
@@ -266,13 +229,11 @@ bool predict_activation(Values& values, const Op& op, const Tensor& out, const O
   const bool gated = fused || run.input(op, "gate") != nullptr || product;
   const bool maybe_up = run.input(op, "maybe_up") != nullptr;
   const bool asks_up = maybe_up && form.number == kTimesUp;
-  const auto take_half = [&](const Block& whole, bool first_half) {
+  const auto take_half = [&](const Block& whole, bool gate_half) {
     Block part{whole.rows, whole.columns / 2, {}, {}};
     for (std::int64_t t = 0; t < whole.rows; ++t) {
       for (std::int64_t c = 0; c < part.columns; ++c) {
-        const std::int64_t at = form.shift == kInterleaved ? 2 * c + (first_half ? 0 : 1)
-                                : first_half               ? c
-                                                           : part.columns + c;
+        const std::int64_t at = place_in_halves(form.shift, gate_half, c, part.columns);
         part.value.push_back(whole.row(t)[at]);
         if (!whole.error.empty()) part.error.push_back(whole.off(t, at));
       }
@@ -282,8 +243,8 @@ bool predict_activation(Values& values, const Op& op, const Tensor& out, const O
   if (fused || half) {
     Block whole;
     if (!input_rows(values, op, fused ? "gate_up" : "half_of", out, first, count, whole, why)) return false;
-    gate = take_half(whole, form.shift != kUpFirst);
-    up = take_half(whole, form.shift == kUpFirst);
+    gate = take_half(whole, true);
+    up = take_half(whole, false);
     if (product && !input_rows(values, op, "product", out, first, count, gate, why)) return false;
   } else if (product || maybe_up) {
     if (!input_rows(values, op, product ? "product" : "x", out, first, count, gate, why)) return false;
@@ -301,8 +262,7 @@ bool predict_activation(Values& values, const Op& op, const Tensor& out, const O
     why = "gate and up have different widths";
     return false;
   }
-  const Activation& activation =
-      kActivations[static_cast<std::size_t>(std::clamp(form.variant, 0, static_cast<int>(kActivations.size()) - 1))];
+  const Activation& activation = activation_at(form.variant);
   into.resize(count, gate.columns);
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);

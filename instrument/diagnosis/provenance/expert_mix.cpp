@@ -53,6 +53,7 @@ Explanation explain_any(const Subject& subject, const Operand& weights) {
   }
   if (const auto x = operand(subject, {"x"})) {
     Explanation found = follow_row(subject, *x, "the experts' outputs are healthy or were not dumped, what went in");
+    if (found.origin) blame_bad_weight(subject, "the row of x is healthy", found);
     return found;
   }
   return follow_row(subject, weights, "a mix of experts by their weights");
@@ -78,7 +79,8 @@ Explanation explain_expert_mix(const Subject& subject) {
     return found;
   }
   const std::optional<Operand> ids = operand(subject, {"ids"});
-  return ids && ids->tensor->known ? explain_chosen(subject, *weights, *ids) : explain_any(subject, *weights);
+  const bool by_choice = ids && ids->tensor->known && !experts_of(subject).empty();
+  return by_choice ? explain_chosen(subject, *weights, *ids) : explain_any(subject, *weights);
 }
 
 }  // namespace nanscope

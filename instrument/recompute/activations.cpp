@@ -1,0 +1,48 @@
+#include "instrument/recompute/activations.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+namespace nanscope {
+namespace {
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double silu(double x) { return x * sigmoid(x); }
+double gelu(double x) { return 0.5 * x * (1 + std::erf(x * M_SQRT1_2)); }
+double gelu_angle(double x) { return 0.7978845608028654 * (x + 0.044715 * x * x * x); }
+/// Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv 1606.08415, section 2.
+double gelu_tanh(double x) { return 0.5 * x * (1 + std::tanh(gelu_angle(x))); }
+double quick_gelu(double x) { return x * sigmoid(1.702 * x); }
+double relu(double x) { return x > 0 ? x : 0; }
+double relu_squared(double x) { return x > 0 ? x * x : 0; }
+double identity(double x) { return x; }
+
+constexpr std::array kActivations = {
+    Activation{"silu", silu},
+    Activation{"gelu", gelu},
+    Activation{"gelu_tanh", gelu_tanh},
+    Activation{"quick_gelu", quick_gelu},
+    Activation{"relu", relu},
+    Activation{"relu squared", relu_squared},
+    Activation{"no activation", identity},
+};
+
+}  // namespace
+
+std::span<const Activation> activations() { return kActivations; }
+
+const Activation& activation_at(int variant) {
+  return kActivations[static_cast<std::size_t>(std::clamp(variant, 0, static_cast<int>(kActivations.size()) - 1))];
+}
+
+/// Of these functions at most 1.2, of a square twice its root.
+double slope(const Activation& form, double x) { return form.function == relu_squared ? 2 * std::abs(x) : 1.2; }
+
+double gelu_tanh_error(double x, double u) {
+  const double t = std::tanh(gelu_angle(x));
+  return 0.5 * std::abs(x) * u * (2 + std::abs(t) + 5 * std::abs(gelu_angle(x)) * (1 - t * t));
+}
+
+}  // namespace nanscope
