@@ -252,12 +252,29 @@ void PassBuilder::bind(TensorId virtual_tensor, Index index) {
   emitted_[index] = id;
 }
 
+/// Whether `part` is the branch that a residual sum adds: no op goes on with a branch alone, so that what looks like it
+/// is the sum, gone wrong.
+bool PassBuilder::is_branch(TensorId part, const Tensor& sum) const {
+  const auto source = [this](TensorId id) {
+    const Tensor* at = run_.tensor(id);
+    const Op* op = at != nullptr ? run_.maker(*at) : nullptr;
+    while (op != nullptr && op->kind == OpKind::copy && op->input("x") != 0) {
+      id = op->input("x");
+      op = run_.maker(*run_.tensor(id));
+    }
+    return id;
+  };
+  const Op* op = run_.maker(sum);
+  return op != nullptr && op->kind == OpKind::residual_add && source(op->input("b")) == source(part);
+}
+
 TensorId PassBuilder::input_of(std::string_view op, TensorId expected, int index) {
   const std::vector<Index> dumped = find(op, Port::input, Form::value, index);
   if (dumped.empty()) return expected;
   Tensor* want = tensor_of(expected);
   if (want != nullptr && !want->known && run_.maker(*want)->kind != OpKind::dumped) {
-    if (const auto other = same_bytes_before(dumped.front(), 0)) {
+    const auto other = same_bytes_before(dumped.front(), 0);
+    if (other && !is_branch(*other, *want)) {
       return emit(std::string(op) + "_input", OpKind::copy, {{"x", *other, {}}},
                   {tensor(dumped.front()).at.role, dumped});
     }

@@ -86,6 +86,7 @@ class PassBuilder {
   TensorId copy(TensorId expected, Index index, std::string_view name);
   /// What the op reads where `expected` is what it should: a dumped input is a copy of it, or is it.
   TensorId input_of(std::string_view op, TensorId expected, int index = 0);
+  bool is_branch(TensorId part, const Tensor& sum) const;
   /// A value as an op may read it: itself, or its codes.
   struct Operand {
     TensorId x = 0;

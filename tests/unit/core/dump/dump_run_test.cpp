@@ -235,6 +235,65 @@ TEST(DumpRun, ScalesOfACastWhoseCodesWereNotDumpedAreRead) {
   EXPECT_THAT(inputs(*run, at + "output"), ::testing::Contains("x_scale=" + at + "input_scale"));
 }
 
+/// One layer of a mixture of three experts, two a token, as transformers' modules give it.
+MemoryDump mixture() {
+  MemoryDump dump;
+  const std::string at = "step_00000/model.layers.0.mlp.";
+  dump.add(at + "input", "f32", {6, 8});
+  dump.add(at + "gate.output", "f32", {6, 3});
+  dump.add(at + "gate.output.1", "f32", {6, 2});
+  dump.add(at + "gate.output.2", "i64", {6, 2}, {0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2, 0});
+  dump.add(at + "experts.output", "f32", {6, 8});
+  dump.add(at + "output", "f32", {6, 8});
+  for (const std::string norm : {"input_layernorm", "post_attention_layernorm"})
+    dump.add("checkpoint/model.layers.0." + norm + ".weight", "f32", {8});
+  return dump;
+}
+
+TEST(DumpRun, WhatARouterGivesBesideItsLogitsGoesIntoTheMixture) {
+  const std::string at = "step_00000/model.layers.0.mlp.";
+  const std::string weights = "checkpoint/model.layers.0.mlp.experts.";
+  MemoryDump fused = mixture();
+  fused.add(weights + "gate_up_proj", "f32", {3, 8, 8});
+  fused.add(weights + "down_proj", "f32", {3, 8, 4});
+  const auto run = fused.run();
+  EXPECT_EQ(kind(*run, at + "gate.output.1"), OpKind::route);
+  EXPECT_EQ(kind(*run, at + "gate.output.2"), OpKind::route);
+  EXPECT_THAT(
+      inputs(*run, at + "experts.output"),
+      IsSupersetOf({"weights=" + at + "gate.output.1", "ids=" + at + "gate.output.2", "logits=" + at + "gate.output",
+                    "expert_gate_up=" + weights + "gate_up_proj", "expert_down=" + weights + "down_proj"}));
+}
+
+TEST(DumpRun, ExpertsInOneTensorEachAreAllGivenOrNone) {
+  const std::string out = "step_00000/model.layers.0.mlp.experts.output";
+  for (const std::int64_t there : {3, 2}) {
+    MemoryDump apart = mixture();
+    for (std::int64_t e = 0; e < there; ++e) {
+      const std::string of = "checkpoint/model.layers.0.block_sparse_moe.experts." + std::to_string(e);
+      for (const char* part : {".w1.weight", ".w3.weight"}) apart.add(of + part, "f32", {4, 8});
+      apart.add(of + ".w2.weight", "f32", {8, 4});
+    }
+    const auto run = apart.run();
+    const std::vector<std::string> given = inputs(*run, out);
+    EXPECT_EQ(
+        std::count_if(given.begin(), given.end(), [](const auto& one) { return one.starts_with("expert_down="); }),
+        there == 3 ? 3 : 0);
+  }
+}
+
+/// A sum whose residual was left out holds what its branch does, and is the sum all the same.
+TEST(DumpRun, ANormBehindASumReadsTheSumAlthoughItHoldsTheBranch) {
+  std::vector<double> branch(48);
+  std::iota(branch.begin(), branch.end(), 1.0);
+  const std::string at = "model.layers.0.";
+  MemoryDump dump = llama({"self_attn.o_proj.output", "post_attention_layernorm.input"});
+  dump.add(at + "self_attn.o_proj.output", "f32", {6, 8}, branch);
+  dump.add(at + "post_attention_layernorm.input", "f32", {6, 8}, branch);
+  const auto run = dump.run();
+  EXPECT_EQ(kind(*run, at + "post_attention_layernorm.input"), OpKind::residual_add);
+}
+
 TEST(DumpRun, BytesOfAGeneratorAreNoTokens) {
   MemoryDump dump = llama();
   for (const char* name : {"rng_state", "cuda_rng_state", "model.rng_state"}) dump.add(name, "u8", {64});
