@@ -16,8 +16,9 @@ constexpr std::int64_t kOpCost = std::int64_t{1} << 34;  ///< multiplications th
 constexpr std::int64_t kSampleRows = 8;                  ///< that choose a form
 constexpr std::int64_t kVerifiedRows = 32;               ///< that a form is held to which explains all of those
 constexpr std::size_t kSampleOps = 6;
-constexpr double kMostly = 0.5;   ///< of the elements: what it does is right, and something of it is not
-constexpr double kHiding = -1e4;  ///< a score at or below it stands for a key that a mask hides
+constexpr int kSampleReaders = 3;  ///< of ops that were not dumped: one that goes wrong is outvoted
+constexpr double kMostly = 0.5;    ///< of the elements: what it does is right, and something of it is not
+constexpr double kHiding = -1e4;   ///< a score at or below it stands for a key that a mask hides
 constexpr std::int64_t kChunk = std::int64_t{1} << 20;  ///< elements at a time
 
 /// `count` of `rows`, evenly, the first and the last among them.
@@ -181,10 +182,11 @@ std::set<std::string> Recomputer::chosen() const {
 
 /// Forms that were chosen by their readers since then were chosen under another one that was only tried. Whether there
 /// were any.
-bool Recomputer::forget_since(const std::set<std::string>& before) {
+bool Recomputer::forget_since(const std::set<std::string>& before, bool settled_too) {
   bool any = false;
   for (auto& [name, group] : groups_) {
     if (!group.form || !group.by_readers || before.contains(name)) continue;
+    if (!settled_too && group.came_out > 0) continue;
     group.form.reset();
     any = true;
   }
@@ -199,8 +201,8 @@ Recomputer::Tried Recomputer::try_form_by_readers(const std::string& key, const 
   groups_[key].form = form;
   values_.forget();
   const std::set<std::string> before = chosen();
-  for (std::size_t m = 0; m < members.size() && m < kSampleOps; ++m) {
-    if (m >= 2 && !tried.all()) break;
+  for (std::size_t m = 0; m < members.size() && tried.ops < static_cast<int>(kSampleOps); ++m) {
+    if (tried.ops >= kSampleReaders && !tried.all()) break;
     const Tensor* made = facts_.run.tensor(members[m].second);
     if (made == nullptr || made->known) continue;
     const auto readers = known_readers(*made, 0);
@@ -280,6 +282,8 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
   groups_[key].form = forms[best];
   groups_[key].came_out = most.came_out;
   groups_[key].share = shown && most.ops > 0 ? most.share / most.ops : 0;
+  // What it is made of came out under none of the forms that were tried first: under this one it may.
+  if (!shown && most.came_out > 0) forget_since(before, false);
 }
 
 std::optional<Prediction> Recomputer::predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,

@@ -96,7 +96,7 @@ class Recomputer {
   bool plain_linear(const Op& op) const;
   void choose_form(const std::string& key, const Op& op, const Tensor& out);
   std::set<std::string> chosen() const;
-  bool forget_since(const std::set<std::string>& before);
+  bool forget_since(const std::set<std::string>& before, bool settled_too = true);
   std::optional<Group> twin_of(const Op& op, const Tensor& out);
   /// What a form does for the ops that it is tried on.
   struct Tried {
