@@ -155,6 +155,8 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
   Line line;
   OpForm reading;
   reading.rounded = form.rounded;
+  OpForm scoring = form;
+  scoring.shift = kInTurn;  // that of the form is the mask's
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     if (span == nullptr) return true;
     const std::int64_t columns = key_columns(values, op, *step, *span);
@@ -175,7 +177,7 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
       for (std::size_t key = 0; key < mask->visible.size(); ++key)
         there = there && (!mask->visible[key] || k->there[key]);
       for (std::int64_t head = 0; there && head < heads->count; ++head) {
-        score_line(q, row - first, *k, *heads, head, form, scores);
+        score_line(q, row - first, *k, *heads, head, scoring, scores);
         if (!softmax_line(scores, *mask, 2 * inner, probs)) continue;
         const std::int64_t group = heads->group_of(head, false) * width;
         if (!mix_line(probs, *v, group, width, inner, true, line)) continue;
