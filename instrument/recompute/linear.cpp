@@ -1,4 +1,6 @@
 /// Products with weights: plain, with a bias, of codes with scales of any grid.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -8,6 +10,7 @@
 #include "core/run/scales.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
+#include "instrument/recompute/recompute.h"
 
 namespace nanscope {
 namespace {
@@ -23,6 +26,7 @@ enum Operand : int {
   kRoundedOperand = 6,   ///< x was rounded to the weight's format first
   kHalfSums = 7,         ///< sums of blocks in f16
   kNoSecond = 8,         ///< the scale of the scales is left out
+  kRangeOfK = 9,         ///< the k from `shift` on, `heads` of them, are left out of the sums
 };
 
 constexpr std::int64_t kOutputsAtOnce = 512;
@@ -62,6 +66,17 @@ bool linear_of(Values& values, const Op& op, const Tensor& out, const OpForm& fo
   return plain || turned;
 }
 
+/// Columns [first, first + count) count as nothing.
+void leave_out(std::int64_t first, std::int64_t count, Block& x) {
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    for (std::int64_t k = first; k < std::min(first + count, x.columns); ++k) {
+      const auto at = static_cast<std::size_t>(row * x.columns + k);
+      x.value[at] = 0;
+      if (!x.error.empty()) x.error[at] = 0;
+    }
+  }
+}
+
 /// x as the product reads it, with what it may be off.
 bool operand(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
              std::int64_t count, Block& x, std::string& why) {
@@ -71,7 +86,11 @@ bool operand(Values& values, const Op& op, const Tensor& out, const OpForm& form
     why = "its input was cast, and the codes were not dumped";
     return false;
   }
-  if (!by_codes || codes == nullptr) return input_rows(values, op, "x", out, first, count, x, why);
+  if (!by_codes || codes == nullptr) {
+    if (!input_rows(values, op, "x", out, first, count, x, why)) return false;
+    if (form.variant == kRangeOfK) leave_out(form.shift, form.heads, x);
+    return true;
+  }
   if (!input_rows(values, op, "codes", out, first, count, x, why)) return false;
   const Tensor* scale = values.run().input(op, "x_scale");
   if (scale == nullptr) return true;
@@ -168,6 +187,87 @@ bool products(Values& values, const Linear& linear, const OpForm& form, const Bl
   return true;
 }
 
+/// Numbers of a wrong output as far as each edge of a grid over k: what they would be if the sums ended there.
+struct Partial {
+  double missing = 0;         ///< what the output lacks
+  std::vector<double> until;  ///< one an edge
+};
+
+/// Of a few wrong rows and outputs evenly over all. Nothing when the operands cannot be had.
+std::vector<Partial> partial_sums(Values& values, const Op& op, const Tensor& out, const Recomputed& result,
+                                  std::int64_t step) {
+  constexpr std::size_t kRows = 4;
+  constexpr std::int64_t kOutputs = 64;
+  std::vector<Partial> found;
+  std::vector<float> weights;
+  std::string why;
+  for (std::size_t i = 0; i < std::min(kRows, result.bad_rows.size()); ++i) {
+    const std::int64_t row = result.bad_rows[i * result.bad_rows.size() / std::min(kRows, result.bad_rows.size())];
+    Block x;
+    Linear linear;
+    Prediction whole;
+    const auto actual = values.run().row_values(out, row);
+    if (!actual || !predict_gemm(values, op, out, result.form, row, 1, whole, why) ||
+        !operand(values, op, out, result.form, row, 1, x, why) ||
+        !linear_of(values, op, out, result.form, x.columns, linear, why))
+      return {};
+    const std::int64_t width = linear.weight->channels;
+    if (linear.transposed && linear.weight->count() > RunView::kMostValues) return {};
+    for (std::int64_t n = 0; n < linear.outputs; n += std::max<std::int64_t>(1, linear.outputs / kOutputs)) {
+      const bool read = linear.transposed && !weights.empty();
+      if (!read && !scaled_rows(values, linear, result.form, linear.transposed ? 0 : n,
+                                linear.transposed ? linear.weight->tokens : 1, weights))
+        return {};
+      Partial one{double{whole.value[static_cast<std::size_t>(n)]} - double{(*actual)[static_cast<std::size_t>(n)]},
+                  {0}};
+      double sum = 0;
+      for (std::int64_t k = 0; k < x.columns; ++k) {
+        sum += double{x.row(0)[k]} * double{weights[static_cast<std::size_t>(linear.transposed ? k * width + n : k)]};
+        if ((k + 1) % step == 0 || k + 1 == x.columns) one.until.push_back(sum);
+      }
+      if (std::isfinite(one.missing)) found.push_back(std::move(one));
+    }
+  }
+  return found;
+}
+
+/// A tile of k that is in no sum: the edges between which lies what the outputs lack, by least squares.
+std::optional<OpForm> range_left_out(Values& values, const Op& op, const Tensor& out) {
+  constexpr std::int64_t kSmallestTile = 8;
+  constexpr std::int64_t kMostEdges = 128;
+  constexpr double kMostLeft = 0.01;  ///< of the squares of what is missing: the form itself is judged by its bound
+  const Recomputed* result = values.recomputer().result(out.id);
+  const Tensor* x = values.run().input(op, "x");
+  if (result == nullptr || result->bad_rows.empty() || x == nullptr || op.input("codes") != 0) return std::nullopt;
+  std::int64_t step = kSmallestTile;
+  while (x->channels / step > kMostEdges) step *= 2;
+  const std::vector<Partial> sums = partial_sums(values, op, out, *result, step);
+  double all = 0;
+  for (const Partial& one : sums) all += one.missing * one.missing;
+  if (sums.empty() || all <= 0) return std::nullopt;
+  double least = kMostLeft * all;
+  std::pair<std::size_t, std::size_t> best;
+  const std::size_t edges = sums.front().until.size();
+  for (std::size_t begin = 0; begin + 1 < edges; ++begin) {
+    for (std::size_t end = begin + 1; end < edges; ++end) {
+      double left = 0;
+      for (std::size_t i = 0; i < sums.size() && left < least; ++i)
+        left += std::pow(sums[i].missing - (sums[i].until[end] - sums[i].until[begin]), 2);
+      if (left < least) least = left, best = {begin, end};
+    }
+  }
+  if (best.second == 0 || (best.first == 0 && best.second + 1 == edges)) return std::nullopt;
+  const std::int64_t first = static_cast<std::int64_t>(best.first) * step;
+  const std::int64_t end = std::min(static_cast<std::int64_t>(best.second) * step, x->channels);
+  OpForm form = result->form;
+  form.text = fmt::format("k {} to {} left out of the sums", first, end - 1);
+  form.variant = kRangeOfK;
+  form.shift = static_cast<int>(first);
+  form.heads = end - first;
+  form.fault = true;
+  return form;
+}
+
 }  // namespace
 
 std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor&) {
@@ -246,6 +346,7 @@ std::vector<OpForm> faults_gemm(Values& values, const Op& op, const Tensor& out)
       }
     }
   };
+  if (auto tile = range_left_out(values, op, out)) forms.push_back(std::move(*tile));
   others(weight, kAsDumped, "the weight");
   others(run.input(op, "weight_scale"), kScaleOfWeight, "the weight's scale");
   if (out.format == Format::f16) forms.push_back({.text = "sums kept in f16", .variant = kHalfSums, .fault = true});
