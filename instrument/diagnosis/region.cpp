@@ -4,15 +4,27 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <numeric>
 
 namespace nanscope {
 namespace {
 
 constexpr std::size_t kRows = 64;  ///< that are looked at
 
-std::string span_text(std::int64_t first, std::int64_t last, std::string_view noun) {
-  return first == last ? fmt::format("{} {}", noun, first) : fmt::format("{}s {} to {}", noun, first, last);
+constexpr std::size_t kMostRanges = 8;
+
+std::string counted_text(const std::vector<std::int64_t>& numbers, std::string_view noun) {
+  const std::string text = ranges_text(numbers);
+  const auto ranges = static_cast<std::size_t>(std::count(text.begin(), text.end(), ',')) + 1;
+  if (ranges > kMostRanges)
+    return fmt::format("{} {}s between {} and {}", numbers.size(), noun, numbers.front(), numbers.back());
+  return fmt::format("{}{} {}", noun, numbers.size() == 1 ? "" : "s", text);
+}
+
+std::vector<std::int64_t> from_to(std::int64_t first, std::int64_t last) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(last - first + 1));
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
 }
 
 /// The wrong rows beside what they should be.
@@ -33,9 +45,9 @@ class Describer {
         out_(*run_.tensor(deviation.tensor)) {}
 
   Region describe() {
-    compare();
     Region region;
-    region.rows = deviation_.rows;
+    region.rows = wrong_rows();
+    compare(region.rows);
     region.elements = deviation_.result.elements - deviation_.result.explained;
     shape(region);
     region.content = content(region);
@@ -43,8 +55,39 @@ class Describer {
   }
 
  private:
-  void compare() {
-    for (const std::int64_t row : deviation_.rows) {
+  /// With those that the bound lets pass, but that are what the explanation gives and not what is right.
+  std::vector<std::int64_t> wrong_rows() {
+    constexpr std::int64_t kMostRows = 512;
+    std::vector<std::int64_t> rows = deviation_.rows;
+    const Recomputed* best = deviation_.explanation();
+    if (best == nullptr || !best->form.fault || out_.tokens > kMostRows) return rows;
+    for (std::int64_t row = 0; row < out_.tokens; ++row) {
+      const bool known = std::binary_search(deviation_.rows.begin(), deviation_.rows.end(), row);
+      if (!known && survey_.facts.live(out_, row) && explained_by(best->form, row)) rows.push_back(row);
+    }
+    std::sort(rows.begin(), rows.end());
+    return rows;
+  }
+
+  /// Whether a row lies nearer to what a form gives than to what is right: by half, over all of its elements.
+  bool explained_by(const OpForm& form, std::int64_t row) {
+    const auto right = expect(row);
+    const auto told = survey_.recomputer.predict(op_, out_, form, row, 1);
+    const auto actual = run_.row_values(out_, row);
+    if (!right || !told || !actual || right->value.size() != actual->size() || told->value.size() != actual->size())
+      return false;
+    double from_right = 0;
+    double from_told = 0;
+    for (std::size_t c = 0; c < actual->size(); ++c) {
+      if (right->bound[c] < 0 || told->bound[c] < 0 || !std::isfinite((*actual)[c])) continue;
+      from_right += std::pow(double{(*actual)[c]} - double{right->value[c]}, 2);
+      from_told += std::pow(double{(*actual)[c]} - double{told->value[c]}, 2);
+    }
+    return 4 * from_told < from_right;
+  }
+
+  void compare(const std::vector<std::int64_t>& rows) {
+    for (const std::int64_t row : rows) {
       if (compared_.rows.size() >= kRows) break;
       const auto expected = expect(row);
       const auto actual = run_.row_values(out_, row);
@@ -67,46 +110,50 @@ class Describer {
   }
 
   void shape(Region& region) {
-    std::vector<std::int64_t> counts(static_cast<std::size_t>(std::max<std::int64_t>(1, out_.channels)), 0);
-    for (const auto& wrong : compared_.wrong) {
-      for (std::size_t c = 0; c < wrong.size() && c < counts.size(); ++c) counts[c] += wrong[c] ? 1 : 0;
+    std::vector<bool> wrong(static_cast<std::size_t>(std::max<std::int64_t>(1, out_.channels)));
+    for (const auto& row : compared_.wrong) {
+      for (std::size_t c = 0; c < row.size() && c < wrong.size(); ++c) wrong[c] = wrong[c] || row[c];
     }
-    std::int64_t first = -1;
-    std::int64_t last = -1;
-    for (std::size_t c = 0; c < counts.size(); ++c) {
-      if (counts[c] == 0) continue;
-      if (first < 0) first = static_cast<std::int64_t>(c);
-      last = static_cast<std::int64_t>(c);
-    }
-    if (first < 0) return;
+    const auto first = std::find(wrong.begin(), wrong.end(), true) - wrong.begin();
+    const auto last =
+        static_cast<std::int64_t>(wrong.size()) - 1 - (std::find(wrong.rbegin(), wrong.rend(), true) - wrong.rbegin());
+    if (last < first) return;
     region.first_channel = first;
     region.channels = last - first + 1;
-    const bool all_rows = region.rows.size() + 1 >= static_cast<std::size_t>(live_rows());
-    const bool all_channels = region.channels >= out_.channels - out_.channels / 16;
-    region.whole = all_rows && all_channels;
-    const std::string columns = column_text(region, first, last);
-    const std::string rows = span_text(region.rows.front(), region.rows.back(), "row");
-    region.shape = region.whole   ? "all of it"
-                   : all_channels ? rows
-                   : all_rows     ? columns + " of every row"
-                                  : columns + " of " + rows;
+    region.heads = wrong_heads(wrong);
+    region.all_rows = static_cast<std::int64_t>(region.rows.size()) >= std::min(live_rows(), deviation_.result.rows);
+    region.all_channels = region.heads.empty() && region.channels >= out_.channels - out_.channels / 16;
+    const std::string columns =
+        region.heads.empty() ? counted_text(from_to(first, last), "column") : counted_text(region.heads, "head");
+    const std::string rows = counted_text(region.rows, "row");
+    region.shape = region.all_channels && region.all_rows ? "all of it"
+                   : region.all_channels                  ? rows
+                   : region.all_rows                      ? columns + " of every row"
+                                                          : columns + " of " + rows;
   }
 
-  std::string column_text(Region& region, std::int64_t first, std::int64_t last) {
-    const std::int64_t width = out_.width();
-    if (out_.heads <= 1 || width <= 1) return span_text(first, last, "column");
-    std::set<std::int64_t> heads;
-    for (const auto& wrong : compared_.wrong) {
-      for (std::size_t c = 0; c < wrong.size(); ++c) {
-        if (wrong[c]) heads.insert(static_cast<std::int64_t>(c) / width);
-      }
+  /// Of attention whose output states none, those that its healthy form has.
+  std::int64_t heads() const {
+    if (out_.heads > 1) return out_.heads;
+    const bool attends = op_.kind == OpKind::attention || op_.kind == OpKind::attention_mix;
+    const std::int64_t shown = deviation_.result.form.heads;
+    return attends && shown > 1 && out_.channels % shown == 0 ? shown : 1;
+  }
+
+  /// None where all are wrong, or where what is wrong is a part of a head: of keys a row sees some, of channels all.
+  std::vector<std::int64_t> wrong_heads(const std::vector<bool>& wrong) const {
+    const std::int64_t count = heads();
+    const std::int64_t width = out_.channels / std::max<std::int64_t>(1, count);
+    const bool of_keys = op_.kind == OpKind::softmax || op_.kind == OpKind::attention_scores;
+    std::vector<std::int64_t> found;
+    for (std::int64_t head = 0; count > 1 && head < count; ++head) {
+      const auto begin = wrong.begin() + head * width;
+      const auto bad = std::count(begin, begin + width, true);
+      if (bad > 0 && !of_keys && bad < width - width / 8) return {};
+      if (bad > 0) found.push_back(head);
     }
-    if (static_cast<std::int64_t>(heads.size()) == out_.heads) return span_text(first, last, "column");
-    region.heads = static_cast<std::int64_t>(heads.size());
-    if (*heads.rbegin() - *heads.begin() + 1 == region.heads) return span_text(*heads.begin(), *heads.rbegin(), "head");
-    std::string text = "heads";
-    for (const std::int64_t head : heads) text += fmt::format("{} {}", text == "heads" ? "" : ",", head);
-    return text;
+    if (static_cast<std::int64_t>(found.size()) == count) found.clear();
+    return found;
   }
 
   std::int64_t live_rows() {
@@ -156,15 +203,13 @@ class Describer {
   }
 
   std::string other_head(const Region& region) {
-    const auto width = static_cast<std::size_t>(out_.width());
-    if (region.heads == 0 || width == 0) return {};
+    if (region.heads.empty()) return {};
+    const std::int64_t count = heads();
+    const auto width = static_cast<std::size_t>(out_.channels / count);
     std::string text;
-    for (std::int64_t to = 0; to < out_.heads; ++to) {
+    for (const std::int64_t to : region.heads) {
       const auto begin = static_cast<std::size_t>(to) * width;
-      const bool wrong = std::any_of(compared_.wrong.front().begin() + static_cast<std::ptrdiff_t>(begin),
-                                     compared_.wrong.front().begin() + static_cast<std::ptrdiff_t>(begin + width),
-                                     [](bool one) { return one; });
-      for (std::int64_t from = 0; wrong && from < out_.heads; ++from) {
+      for (std::int64_t from = 0; from < count; ++from) {
         if (from == to) continue;
         const auto& expected = compared_.expected.back();
         const auto& actual = compared_.actual.back();
@@ -222,6 +267,18 @@ class Describer {
 };
 
 }  // namespace
+
+std::string ranges_text(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[i]);
+    if (end > i + 1) text += fmt::format(" to {}", numbers[end - 1]);
+    i = end;
+  }
+  return text;
+}
 
 Region region_of(Survey& survey, const Deviation& deviation) { return Describer(survey, deviation).describe(); }
 

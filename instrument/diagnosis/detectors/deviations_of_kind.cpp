@@ -39,6 +39,18 @@ Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index
   return finding;
 }
 
+Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index, const Region& region) {
+  Finding finding = finding_at(survey, deviation, index);
+  std::vector<Evidence>& evidence = finding.fault.evidence;
+  if (region.channels > 0 && !(region.all_rows && region.all_channels))
+    finding.fault.where.channels = Range{region.first_channel, region.first_channel + region.channels - 1};
+  evidence.push_back({"region", region.shape});
+  if (!region.all_rows) evidence.push_back({"wrong_rows", ranges_text(region.rows)});
+  if (!region.heads.empty()) evidence.push_back({"wrong_heads", ranges_text(region.heads)});
+  if (!region.content.empty()) evidence.push_back({"holds", region.content});
+  return finding;
+}
+
 std::string recomputation_figure(const Survey& survey) {
   return fmt::format("{} done again from their inputs, {} of them not what those give",
                      counted(survey.recomputed, "op"), survey.deviations.size());

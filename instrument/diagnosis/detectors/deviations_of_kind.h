@@ -1,11 +1,14 @@
 #pragma once
 #include "instrument/diagnosis/detectors/detector.h"
+#include "instrument/diagnosis/region.h"
 
 /// What detectors of deviations share.
 namespace nanscope {
 
 /// A fault where a deviation is, which explains it, with the figures of the explanation and of its rival.
 Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index);
+/// The same with the part of the output that is wrong: its channels, and its rows and heads where they are not all.
+Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index, const Region& region);
 
 /// "of 3 ops done again, 2 are explained to 100 %".
 std::string recomputation_figure(const Survey& survey);

@@ -104,6 +104,7 @@ Finding finding_of(Survey& survey, const Leak& leak) {
   finding.certainty = kProved;
   const std::int64_t own = survey.run().token_of(*leak.tensor, leak.row).position;
   finding.fault.evidence = {{"rows", static_cast<std::int64_t>(leak.rows.size())},
+                            {"wrong_rows", ranges_text(leak.rows)},
                             {"later_keys_seen", leak.seen},
                             {"token", own},
                             {"key", leak.key},
@@ -169,7 +170,7 @@ void look_at_deviations(Survey& survey, Findings& out) {
     const Recomputed* best = deviation.explanation();
     if (best == nullptr || best->form.about != About::mask) continue;
     if (best->form.shift < 0) continue;  // a token that does not see itself
-    Finding finding = finding_at(survey, deviation, i);
+    Finding finding = finding_at(survey, deviation, i, region_of(survey, deviation));
     finding.certainty = kShown;
     finding.fault.summary =
         fmt::format("{} comes out of its inputs only with {}: {:.3g} % of the elements that are off otherwise",

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "instrument/diagnosis/detectors/deviations_of_kind.h"
-#include "instrument/diagnosis/region.h"
 
 namespace nanscope {
 namespace {
@@ -26,12 +25,8 @@ Findings detect_wrong_result(Survey& survey) {
     if (told_by_birth(survey, deviation)) continue;
     const Recomputed* best = deviation.explanation();
     const Region region = region_of(survey, deviation);
-    Finding finding = finding_at(survey, deviation, i);
+    Finding finding = finding_at(survey, deviation, i, region);
     finding.certainty = kUnlikely;
-    if (region.channels > 0 && !region.whole)
-      finding.fault.where.channels = Range{region.first_channel, region.first_channel + region.channels - 1};
-    finding.fault.evidence.push_back({"region", region.shape});
-    if (!region.content.empty()) finding.fault.evidence.push_back({"holds", region.content});
     const Recomputed* rival = deviation.rival();
     finding.fault.summary = fmt::format(
         "{} is not what its inputs give: {} of {} elements are off ({}), by up to {:.3g} times what rounding "

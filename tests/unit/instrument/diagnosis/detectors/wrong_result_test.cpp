@@ -70,6 +70,45 @@ TEST(WrongResult, ARowThatIsAnotherRows) {
   EXPECT_EQ(number(found.faults[0], "holds"), "what row 1 holds");
 }
 
+TEST(WrongResult, RowsApartAreToldApart) {
+  const Diagnosis found = projections([](const auto& right, auto row, auto channel) {
+    return row == 0 || row == 2 || row == 3 ? 0.0F : right_at(right, row, channel);
+  });
+  ASSERT_THAT(classes(found), ElementsAre("wrong-result"));
+  EXPECT_EQ(number(found.faults[0], "region"), "rows 0, 2 to 3");
+  EXPECT_EQ(number(found.faults[0], "wrong_rows"), "0, 2 to 3");
+  EXPECT_EQ(found.faults[0].where.tokens, (Range{0, 3}));
+}
+
+/// All rows but the first, which a softmax or a shift leaves as it is.
+TEST(WrongResult, AllRowsButOneAreNotAll) {
+  const Diagnosis found = projections([](const auto& right, auto row, auto channel) {
+    return right_at(right, row, channel) * (row > 0 ? 2.0F : 1.0F);
+  });
+  ASSERT_THAT(classes(found), ElementsAre("wrong-result"));
+  EXPECT_EQ(number(found.faults[0], "region"), "rows 1 to 5");
+}
+
+TEST(WrongResult, ATileOfKThatIsInNoSumIsTold) {
+  DumpGraph g;
+  g.pass();
+  const TensorId x = g.source({.channels = 64, .fill = noise(1)});
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    g.layer = layer;
+    const TensorId w = g.parameter("o_proj.weight", 16, 64, noise(30 + static_cast<std::uint32_t>(layer), 0.5));
+    testing::Numbers rows = testing::stored_numbers(g, x, 4, 64);
+    for (std::int64_t r = 0; layer == 1 && r < 4; ++r) {
+      for (std::int64_t k = 48; k < 56; ++k) rows.at(r, k) = 0;
+    }
+    g.op("o_proj", OpKind::gemm, {{"x", x}, {"weight", w}},
+         {.channels = 16, .fill = testing::fill_of(testing::product(rows, testing::stored_numbers(g, w, 16, 64)))});
+  }
+  const Diagnosis found = diagnosis_of(g);
+  ASSERT_THAT(classes(found), ElementsAre("wrong-result"));
+  EXPECT_EQ(number(found.faults[0], "explained_by"), "k 48 to 55 left out of the sums");
+  EXPECT_EQ(number(found.faults[0], "region"), "all of it");
+}
+
 TEST(WrongResult, WhatGoesOnWithAWrongResultIsRight) {
   DumpGraph g;
   g.pass();
