@@ -70,7 +70,7 @@ class ChainBuilder {
     const Fault& fault = faults_[index];
     const Tensor* tensor = facts_.run.tensor(fault.where.tensor_id);
     if (tensor == nullptr || !tensor->known) return cause;
-    const WhyPath path = walk(facts_, element_of(fault, *tensor));
+    const WhyPath path = walk(facts_, way_begins(fault, *tensor));
     return fault.because ? add_hops(path, fault.ops, faults_[*fault.because].ops, cause) : add_setting(path, fault);
   }
 
@@ -92,6 +92,21 @@ class ChainBuilder {
     const auto largest =
         std::max_element(values->begin(), values->end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
     return {tensor.id, row, largest - values->begin()};
+  }
+
+  /// What makes numbers of NaN shows none itself: the way to it begins at the NaN that its op read.
+  Element way_begins(const Fault& fault, const Tensor& tensor) {
+    const Element at = element_of(fault, tensor);
+    const Op* op = facts_.run.maker(tensor);
+    if (op == nullptr || !fault.because || RunView::symptomatic(tensor)) return at;
+    for (const Input& input : op->inputs) {
+      const Tensor* in = facts_.run.tensor(input.tensor);
+      if (in == nullptr || !in->known || !RunView::symptomatic(*in)) continue;
+      const std::vector<std::int64_t> bad = facts_.run.bad_rows(*in);
+      const auto row = facts_.run.same_row(tensor, at.row, *in);
+      if (row && std::binary_search(bad.begin(), bad.end(), *row)) return first_bad_element(facts_, *in, *row);
+    }
+    return at;
   }
 
   std::int64_t first_clipped(const Tensor& tensor) {

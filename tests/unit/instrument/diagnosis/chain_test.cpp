@@ -104,5 +104,16 @@ TEST(Chain, IsToldForAnyClass) {
   EXPECT_THAT(kinds(diagnosis), Not(Contains("scale-computed")));
 }
 
+/// A norm of equal values, and a softmax that makes zeros of its NaN: what is laundered there came through the scores.
+TEST(Chain, LeadsToWhatIsLaundered) {
+  OneStep step;
+  const std::int64_t bad = step.add("k_norm", "layer_norm", {{"x", step.x}}, kNan);
+  const std::int64_t scores = step.add("scores", "attention_scores", {{"q", step.x}, {"k", bad}}, kNan);
+  step.add("softmax", "softmax", {{"scores", scores}}, 0.0F);
+  const Diagnosis diagnosis = testing::diagnosis_of(step.b);
+  expect_sound(diagnosis);
+  EXPECT_THAT(way_to(diagnosis, "nan-laundered"), ElementsAre("variance-collapse", "nan-in-scores", "nan-laundered"));
+}
+
 }  // namespace
 }  // namespace nanscope
