@@ -5,7 +5,9 @@ share of the elements the diagnosis computed again and found as they should be. 
 
   - no false alarm: every healthy dump is clean;
   - at least 99.9 % of the elements of the healthy dumps are explained;
-  - every planted fault is found, at the tensor where it is.
+  - every planted fault is found, at the tensor where it is;
+  - what is said of the rows, heads, columns and k that are wrong is so: all that differ clearly from the healthy model's,
+    and none that does not differ at all.
 
 A dump that nanscope does not answer for is wrong. Needs nothing but Python.
 """
@@ -57,6 +59,34 @@ def ask(nanscope, dump, timeout):
         return None, f"not a diagnosis: {type(error).__name__} {error}"
 
 
+def numbers(text):
+    """3, 5 to 7 as a set."""
+    ends = [re.findall(r"\d+", part) for part in text.split(",") if part]
+    return {number for end in ends for number in range(int(end[0]), int(end[-1]) + 1)}
+
+
+def between(said, measured):
+    return numbers(measured["clear"]) <= said <= numbers(measured["any"])
+
+
+def region_errors(measured, fault):
+    """Which of rows, heads, columns and k a fault does not say as they were measured."""
+    evidence = fault.get("evidence") or {}
+    rows, heads, columns = measured["of"][0], measured["of"][1], measured["of"][1] * measured["of"][2]
+    if not between(numbers(evidence["wrong_rows"]) if "wrong_rows" in evidence else set(range(rows)), measured["rows"]):
+        yield "rows"
+    if not between(numbers(evidence["wrong_heads"]) if "wrong_heads" in evidence else set(range(heads)),
+                   measured["heads"]):
+        yield "heads"
+    first, last = fault.get("channels") or (0, columns - 1)
+    clear, differing = (numbers(measured["columns"][which]) for which in ("clear", "any"))
+    if not (min(differing) <= first <= min(clear) and max(clear) <= last <= max(differing)):
+        yield "columns"
+    said = re.match(r"k (\d+) to (\d+) ", evidence.get("explained_by", ""))
+    if ([int(k) for k in said.groups()] if said else None) != measured.get("k"):
+        yield "k"
+
+
 class Row:
     """One case: what is wanted, what was said, and how far it is right."""
 
@@ -71,6 +101,8 @@ class Row:
         places = [wanted["first_bad_tensor"], *wanted["acceptable_tensors"]]
         self.at_tensor = bool(self.tensor) and any(same_tensor(place, self.tensor) for place in places if place)
         self.class_right = self.fault_class in (wanted["class"], *wanted["acceptable"])
+        self.region = (root.get("evidence") or {}).get("region")
+        self.region_errors = list(region_errors(wanted["measured"], root)) if root and not self.healthy else ["no fault"]
 
     @property
     def right(self):
@@ -81,6 +113,10 @@ class Row:
         if self.right:
             return "right" if self.healthy or self.class_right else "class"
         return "WRONG"
+
+    @property
+    def region_right(self):
+        return self.right and not self.region_errors
 
     def count(self, what):
         return (self.recomputed or {}).get(what) or 0
@@ -98,9 +134,10 @@ def table(rows):
         said = row.error or " at ".join(filter(None, (row.fault_class, row.tensor)))
         share = percent(row.count("explained"), row.count("elements"))
         print(f"{row.name:{width}}  {row.word:7} {row.verdict:10} {share:>10}  {said}".rstrip())
-        if row.word != "right" and not row.healthy:
+        if not row.healthy and (row.word != "right" or row.region_errors):
+            wrong = f"; said: {row.region}, wrong: {', '.join(row.region_errors)}" if row.region_errors else ""
             print(f"{'':{width}}  wanted: {row.wanted['class']} at {row.wanted['first_bad_tensor']}, "
-                  f"{row.wanted.get('region', '')}")
+                  f"{row.wanted['region']}{wrong}")
 
 
 def left_out(rows):
@@ -123,6 +160,10 @@ def measures(rows):
     found, classes = sum(row.right for row in planted), sum(row.right and row.class_right for row in planted)
     yield (found == len(planted),
            f"planted faults: {found} of {len(planted)} at the right tensor, {classes} of them with the right class")
+    regions = sum(row.region_right for row in planted)
+    yield (regions == len(planted),
+           f"planted faults: {found} of {len(planted)} named at the right tensor, {regions} of {len(planted)} with the "
+           "right region")
 
 
 def main():

@@ -19,7 +19,10 @@ PLACE = "step_00002/model.layers.1.mlp.down_proj.output"
 HEALTHY = {"class": "clean", "acceptable": [], "verdict": "clean", "first_bad_tensor": None, "acceptable_tensors": [],
            "layer": None, "note": ""}
 PLANTED = {"class": "scale-misapplied", "acceptable": ["wrong-result"], "verdict": "fault", "first_bad_tensor": PLACE,
-           "acceptable_tensors": ["step_00002/model.layers.1.mlp.output"], "layer": 1, "region": "row 7", "note": ""}
+           "acceptable_tensors": ["step_00002/model.layers.1.mlp.output"], "layer": 1, "region": "row 7", "note": "",
+           "measured": {"of": [9, 1, 32], "rows": {"any": "6 to 7", "clear": "7"}, "heads": {"any": "0", "clear": "0"},
+                        "columns": {"any": "0 to 31", "clear": "1, 4 to 30"}}}
+ROW_7 = {"region": "row 7", "wrong_rows": "7"}
 
 
 def clean(explained=1000, elements=1000):
@@ -28,9 +31,9 @@ def clean(explained=1000, elements=1000):
     return {"verdict": "clean", "root_cause": None, "spread": None, "recomputation": recomputation}
 
 
-def fault(tensor, kind="wrong-result", spread=None):
-    return {"verdict": "fault", "root_cause": {"class": kind, "tensor": tensor},
-            "spread": spread and {"first_bad_tensor": spread}}
+def fault(tensor, kind="wrong-result", spread=None, evidence=None, channels=None):
+    root = {"class": kind, "tensor": tensor, "evidence": evidence or ROW_7, "channels": channels}
+    return {"verdict": "fault", "root_cause": root, "spread": spread and {"first_bad_tensor": spread}}
 
 
 class CheckTest(unittest.TestCase):
@@ -94,6 +97,22 @@ class CheckTest(unittest.TestCase):
 
     def test_a_longer_key_is_another_tensor(self):
         self.planted_is(1, fault(PLACE + ".1"))
+
+    def test_what_differs_by_little_may_be_in_the_region(self):
+        said = self.planted_is(0, fault(PLACE, evidence={"region": "rows 6 to 7", "wrong_rows": "6 to 7"},
+                                        channels=[0, 30]))
+        self.assertIn("1 of 1 named at the right tensor, 1 of 1 with the right region", said)
+
+    def test_regions_that_are_wrong(self):
+        for wrong, evidence, channels in (("rows", {"wrong_rows": "6"}, None), ("rows", {"wrong_rows": "7 to 8"}, None),
+                                          ("rows", {}, None), ("columns", ROW_7, [2, 31]), ("columns", ROW_7, [0, 29]),
+                                          ("heads", ROW_7 | {"wrong_heads": "1"}, None),
+                                          ("k", ROW_7 | {"explained_by": "k 8 to 15 left out of the sums"}, None)):
+            with self.subTest(wrong=wrong, evidence=evidence, channels=channels):
+                self.setUp()
+                said = self.planted_is(1, fault(PLACE, evidence=evidence | {"region": "there"}, channels=channels))
+                self.assertIn("row 7; said: there, wrong: " + wrong + "\n", said)
+                self.assertIn("NOT MET  planted faults: 1 of 1 named at the right tensor, 0 of 1 with the right", said)
 
     def test_a_missed_fault(self):
         said = self.planted_is(1, clean())

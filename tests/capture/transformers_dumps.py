@@ -106,6 +106,7 @@ class Planted:
     step: int = 0
     kind: str = "wrong-result"
     acceptable: tuple = ()
+    k: tuple = ()  # the first and the last that is in no sum
 
 
 def seeded(text):
@@ -659,15 +660,15 @@ def healthy_cases():
 
 def planted_cases():
     def case(family, dtype, suffix, plant, first_bad, region, layer=None, *, attention="eager", run="single", step=0,
-             neighbours=(), kind="wrong-result", acceptable=(), **more):
+             neighbours=(), kind="wrong-result", acceptable=(), k=(), **more):
         note = " ".join((plant.__doc__ or "").split()).removesuffix(".")
-        planted = Planted(plant, first_bad, region, layer, neighbours, step, kind, acceptable)
+        planted = Planted(plant, first_bad, region, layer, neighbours, step, kind, acceptable, k)
         return Case(family, dtype, attention, run, suffix, note=note, planted=planted, **more)
 
     probs = dict(first_bad="self_attn.output.1", neighbours=("self_attn.o_proj.input", "self_attn.output"))
     attended = dict(first_bad="self_attn.o_proj.input", neighbours=("self_attn.output",))
     yield case("llama", "bf16", "k-tile-left-out", drop_k_tile, "mlp.down_proj.output",
-               "all rows and columns, k 240..255 missing from the sums", 1, attention="sdpa")
+               "all rows and columns, k 240..255 missing from the sums", 1, attention="sdpa", k=(240, 255))
     yield case("qwen2", "f16", "stale-tile", stale_tile, "mlp.up_proj.output", "columns 64..95 of all rows", 1)
     yield case("phi3", "f32", "zero-tile", zero_tile, "self_attn.qkv_proj.output", "rows 16..23, columns 32..63", 2)
     yield case("olmo2", "f16", "unwritten-logits", unwritten_logits, "lm_head.output", "columns 288..319 of all rows")
@@ -726,6 +727,34 @@ def same_bits(a, b):
     return a.shape == b.shape and a.dtype == b.dtype and nanscope_capture._bytes_of(a) == nanscope_capture._bytes_of(b)
 
 
+def ranges(chosen):
+    """The places of what is true, as nanscope says them: 3, 5 to 7."""
+    numbers, found = chosen.nonzero().flatten().tolist(), []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(f"{first} to {last}" if last > first else f"{first}" for first, last in found)
+
+
+def places(off, least):
+    """What differs at all, and what differs by more than `least`: whatever lies between may be told or not."""
+    return {"any": ranges(off > 0), "clear": ranges(off > least)}
+
+
+def measured_region(off, noise, heads, k):
+    """Rows, heads and columns of a tensor that are off; it is batch x tokens x channels, or has heads and keys."""
+    if off.dim() == 4:
+        heads = off.shape[1]
+        off = off.transpose(1, 2)
+    off = off.reshape(-1, heads, off.shape[-1] if off.dim() == 4 else off.shape[-1] // heads)
+    least = max(noise, off.max().item() / 10)
+    measured = {"of": list(off.shape), "rows": places(off.amax((1, 2)), least),
+                "heads": places(off.amax((0, 2)), least), "columns": places(off.amax(0).flatten(), least)}
+    return measured | ({"k": list(k)} if k else {})
+
+
 def expectation(case, model, order, written):
     """expected.json of a planted case, which is first compared with its healthy twin."""
     planted = case.planted
@@ -749,15 +778,18 @@ def expectation(case, model, order, written):
         sys.exit(f"{case.name}: {first} is said to be the first bad tensor, {earliest} is")
     off = (bad[first].double() - good[first].double()).abs()
     size, noise = good[first].double().pow(2).mean().sqrt(), torch.finfo(good[first].dtype).eps
-    if off.max() < 16 * noise * size:
+    noise = 16 * noise * size.item()
+    if off.max() < noise:
         sys.exit(f"{case.name}: {first} is off by rounding alone")
+    attended = first.endswith(("attn.o_proj.input", "attn.c_proj.input"))
+    heads = model.config.num_attention_heads if attended else 1
     step = f"step_{planted.step:05d}/"
     acceptable = sorted(step + key for key in named - {first} if key in bad)
     measured = (f"{int((off > 0).sum())} of {off.numel()} elements of it differ from the healthy model's, by up to "
                 f"{(off.max() / size).item():.3g} of their root mean square")
     return {"class": planted.kind, "acceptable": list(planted.acceptable), "verdict": "fault",
             "first_bad_tensor": step + first, "acceptable_tensors": acceptable, "layer": planted.layer,
-            "region": planted.region, "note": "; ".join(filter(None, (case.note, measured)))}
+            "region": planted.region, "measured": measured_region(off, noise, heads, planted.k), "note": "; ".join(filter(None, (case.note, measured)))}
 
 
 def make(case, out):
