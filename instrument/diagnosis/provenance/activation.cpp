@@ -32,18 +32,19 @@ std::vector<Side> sides_of(const Subject& subject, const std::vector<Operand>& i
 /// Where nothing says which activation it is, its gate times up is an upper bound that large gates reach.
 void say_product(const Subject& subject, const std::vector<Side>& sides, Explanation& found) {
   if (!found.origin || sides.size() != 2 || attributes<ActivationAttributes>(subject.op).activation) return;
-  const auto value = [&](const Side& side) {
-    return side.input->row ? double{value_at(subject.facts, *side.input->tensor, *side.input->row, side.channel)}
-                           : std::nan("");
+  const auto value = [&](const Side& side) -> std::optional<double> {
+    if (!side.input->row) return std::nullopt;
+    return value_at(subject.facts, *side.input->tensor, *side.input->row, side.channel);
   };
-  const double a = value(sides[0]);
-  const double b = value(sides[1]);
+  const std::optional<double> a = value(sides[0]);
+  const std::optional<double> b = value(sides[1]);
+  if (!a || !b) return;
   const double limit = double{info(subject.tensor.format).max_finite};
-  const bool gated = sides[0].input->role == "product" || a > 0;
-  if (!gated || !(std::abs(a * b) > limit)) return;
-  found.numbers = {{"a", a}, {"b", b}, {"a * b", a * b}, {"largest finite", limit}};
-  found.text = fmt::format("element by element: {:.9g} times {:.9g} = {:.9g} is beyond the largest finite {} {:.9g}", a,
-                           b, a * b, name(subject.tensor.format), limit);
+  const bool gated = sides[0].input->role == "product" || *a > 0;
+  if (!gated || !(std::abs(*a * *b) > limit)) return;
+  found.numbers = {{"a", *a}, {"b", *b}, {"a * b", *a * *b}, {"largest finite", limit}};
+  found.text = fmt::format("element by element: {:.9g} times {:.9g} = {:.9g} is beyond the largest finite {} {:.9g}",
+                           *a, *b, *a * *b, name(subject.tensor.format), limit);
 }
 
 }  // namespace
@@ -55,9 +56,7 @@ Explanation explain_activation(const Subject& subject) {
   if (sides.empty()) return {};
   Facts& facts = subject.facts;
   const Side* best = nullptr;
-  const auto size = [&](const Side& side) {
-    return side.input->row ? std::abs(value_at(facts, *side.input->tensor, *side.input->row, side.channel)) : -1.0F;
-  };
+  const auto size = [&](const Side& side) { return size_at(facts, *side.input, side.channel); };
   for (const Side& side : sides) {
     const Operand& input = *side.input;
     if (input.row && bad_channel(facts, *input.tensor, *input.row, side.channel, 1))

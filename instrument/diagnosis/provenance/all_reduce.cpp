@@ -28,12 +28,15 @@ std::string rank_text(const Subject& subject, const Operand& part) {
 
 /// All parts are healthy: whether their sum left the range.
 void explain_overflow(const Subject& subject, const std::vector<Operand>& parts, Explanation& found) {
+  found.numbers.push_back({"ranks", static_cast<std::int64_t>(parts.size())});
   double sum = 0;
   for (const Operand& part : parts) {
-    sum += part.row ? double{value_at(subject.facts, *part.tensor, *part.row, subject.element.channel)} : std::nan("");
+    const std::optional<float> value =
+        part.row ? value_at(subject.facts, *part.tensor, *part.row, subject.element.channel) : std::nullopt;
+    if (!value) return;
+    sum += double{*value};
   }
   const double limit = double{info(subject.tensor.format).max_finite};
-  found.numbers.push_back({"ranks", static_cast<std::int64_t>(parts.size())});
   if (!(std::abs(sum) > limit)) return;
   found.numbers.insert(found.numbers.end(), {{"sum", sum}, {"largest finite", limit}});
   found.text = fmt::format("what {} ranks put in adds up to {:.9g}, beyond the largest finite {} {:.9g}", parts.size(),

@@ -27,14 +27,15 @@ bool find_bad_value(const Subject& subject, const Mix& mix, Explanation& found) 
     if (static_cast<double>(key) < mix.first || static_cast<double>(key) > mix.last) continue;
     const auto v_row = row_of_key(subject, *mix.v.tensor, key, mix.keys);
     if (!v_row || !bad_channel(facts, *mix.v.tensor, *v_row, mix.channel, 1)) continue;
-    const float weight = value_at(facts, *mix.p.tensor, mix.row, mix.head * mix.keys + key);
+    const std::optional<float> weight = value_at(facts, *mix.p.tensor, mix.row, mix.head * mix.keys + key);
     found.numbers.push_back({"key", key});
-    found.numbers.push_back({"probability", double{weight}});
+    if (weight) found.numbers.push_back({"probability", double{*weight}});
     found.element = Element{mix.v.tensor->id, *v_row, mix.channel};
     const std::string value =
         mix.v.tensor->known ? value_text(facts, *mix.v.tensor, *v_row, mix.channel) : std::string("not dumped");
-    found.text = fmt::format("head {}: probability {:g} times value {} of key {}{}", mix.head, weight, value, key,
-                             weight == 0 ? ": 0 * NaN is NaN" : "");
+    found.text = fmt::format("head {}: probability {} times value {} of key {}{}", mix.head,
+                             weight ? fmt::format("{:g}", *weight) : std::string("?"), value, key,
+                             weight == 0.0F ? ": 0 * NaN is NaN" : "");
     const Span* reader = reader_of(subject);
     if (mix.v.tensor->axis == Axis::slots && reader != nullptr && key >= reader->context) {
       found.text += fmt::format("; the context ends at {}", reader->context);
@@ -66,7 +67,8 @@ void follow_largest(const Subject& subject, const Mix& mix, Explanation& found) 
   const std::int64_t best = largest_channel(facts, *mix.p.tensor, mix.row, first, mix.keys) - first;
   found.danger = is_constant(facts, subject.tensor, subject.element.row);
   found.numbers.push_back({"key", best});
-  found.numbers.push_back({"probability", double{value_at(facts, *mix.p.tensor, mix.row, first + best)}});
+  const std::optional<float> weight = value_at(facts, *mix.p.tensor, mix.row, first + best);
+  if (weight) found.numbers.push_back({"probability", double{*weight}});
   const auto v_row = row_of_key(subject, *mix.v.tensor, best, mix.keys);
   if (v_row) found.element = Element{mix.v.tensor->id, *v_row, mix.channel};
   found.text = fmt::format("head {}: a mix of finite values, most of key {}", mix.head, best);

@@ -14,11 +14,12 @@ std::int64_t largest_term(Facts& facts, const Tensor& q, std::int64_t q_row, std
                           std::int64_t k_row, std::int64_t k_first, std::int64_t width) {
   std::int64_t best = k_first;
   float largest = -1;
-  if (!has_values(facts, q, q_row) || !has_values(facts, k, k_row)) return best;
   for (std::int64_t i = 0; i < width; ++i) {
-    const float term = std::abs(value_at(facts, q, q_row, q_first + i) * value_at(facts, k, k_row, k_first + i));
-    if (term > largest) {
-      largest = term;
+    const std::optional<float> a = value_at(facts, q, q_row, q_first + i);
+    const std::optional<float> b = value_at(facts, k, k_row, k_first + i);
+    if (!a || !b) return best;
+    if (std::abs(*a * *b) > largest) {
+      largest = std::abs(*a * *b);
       best = k_first + i;
     }
   }

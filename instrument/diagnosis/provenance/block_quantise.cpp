@@ -68,7 +68,12 @@ Explanation explain_block_quantise(const Subject& subject) {
   found.origin = subject.bad;
   const Tensor* codes = facts.run.output(subject.op, "codes");
   const double largest = codes != nullptr ? static_cast<double>(info(codes->format).max_finite) : 1;
-  const double amax = std::abs(double{value_at(facts, *x->tensor, *x->row, at)});
+  const std::optional<float> source = value_at(facts, *x->tensor, *x->row, at);
+  if (!source) {
+    found.text = fmt::format("the scale of a block in which {}", said_of(facts, *x->tensor, *x->row, at));
+    return found;
+  }
+  const double amax = std::abs(double{*source});
   const double wanted = amax / largest / form.tensor_scale.value_or(1);
   found.numbers.push_back({"largest of the block", amax});
   found.numbers.push_back({"scale before it was stored", wanted});

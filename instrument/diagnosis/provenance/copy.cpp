@@ -18,10 +18,10 @@ Explanation explain_copy(const Subject& subject) {
   const bool bad = x.row && x.tensor->known && bad_channel(subject.facts, *x.tensor, *x.row, channel, 1);
   if (bad && !subject.bad) found.text += ", and here it is a number: it was laundered";
   if (!found.origin || !x.tensor->known || !x.row) return found;
-  const double value = double{value_at(subject.facts, *x.tensor, *x.row, channel)};
+  const std::optional<float> value = value_at(subject.facts, *x.tensor, *x.row, channel);
   const double limit = double{info(subject.tensor.format).max_finite};
-  if (std::abs(value) > limit) {
-    found.numbers = {{"x", value}, {"largest finite", limit}};
+  if (value && double{std::abs(*value)} > limit) {
+    found.numbers = {{"x", double{*value}}, {"largest finite", limit}};
     found.text += fmt::format(", beyond the largest finite {} {:g}", name(subject.tensor.format), limit);
   } else {
     found.text += "; by its name it should be the same here, and is not";

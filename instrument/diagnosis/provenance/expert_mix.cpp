@@ -25,14 +25,14 @@ Explanation explain_chosen(const Subject& subject, const Operand& weights, const
   const std::vector<Operand> experts = experts_of(subject);
   const std::int64_t channel = subject.element.channel;
   const Operand* best = nullptr;
-  float most = 0;
+  std::optional<float> most;
   for (std::int64_t j = 0; j < ids.tensor->channels; ++j) {
     const Operand* expert = chosen(facts, ids, j, experts);
     if (expert == nullptr) continue;
     const auto number = expert - experts.data();
     if (subject.bad && expert->row && bad_channel(facts, *expert->tensor, *expert->row, channel, 1))
       return follow_element(subject, *expert, channel, fmt::format("the output of expert {}", number));
-    const float weight = value_at(facts, *weights.tensor, *weights.row, j);
+    const std::optional<float> weight = value_at(facts, *weights.tensor, *weights.row, j);
     if (best != nullptr && !(weight > most)) continue;
     best = expert;
     most = weight;

@@ -51,21 +51,22 @@ void recompute(const Subject& subject, const Operand& x, std::int64_t first, std
 bool add_statistics(const Subject& subject, std::int64_t group, Explanation& found) {
   const Tensor* stats = subject.facts.run.output(subject.op, "stats");
   const std::int64_t row = subject.element.row;
-  if (stats == nullptr || !has_values(subject.facts, *stats, row) || group >= stats->channels / 3) return false;
+  if (stats == nullptr || group >= stats->channels / 3) return false;
   const auto& form = attributes<NormAttributes>(subject.op);
   const double eps = form.eps.value_or(0);
-  const float mean = value_at(subject.facts, *stats, row, 3 * group);
-  const float variance = value_at(subject.facts, *stats, row, 3 * group + 1);
-  const float root = value_at(subject.facts, *stats, row, 3 * group + 2);
-  const float used = (form.clamp.value_or(false) ? std::max(variance, 0.0F) : variance) + static_cast<float>(eps);
+  const std::optional<float> mean = value_at(subject.facts, *stats, row, 3 * group);
+  const std::optional<float> variance = value_at(subject.facts, *stats, row, 3 * group + 1);
+  const std::optional<float> root = value_at(subject.facts, *stats, row, 3 * group + 2);
+  if (!mean || !variance || !root) return false;
+  const float used = (form.clamp.value_or(false) ? std::max(*variance, 0.0F) : *variance) + static_cast<float>(eps);
   const std::uint32_t bits = code_at(subject.facts, *stats, row, 3 * group + 1).value_or(0);
-  found.numbers.insert(found.numbers.end(), {{"mean", double{mean}},
-                                             {"variance", double{variance}},
+  found.numbers.insert(found.numbers.end(), {{"mean", double{*mean}},
+                                             {"variance", double{*variance}},
                                              {"variance bits", code_text(stats->format, bits)},
                                              {"eps", eps},
                                              {"variance + eps", double{used}},
-                                             {"1/sqrt(variance + eps)", double{root}}});
-  return std::isfinite(mean) && !(used > 0);
+                                             {"1/sqrt(variance + eps)", double{*root}}});
+  return std::isfinite(*mean) && !(used > 0);
 }
 
 /// How many parts of a row are normalised by themselves. A dump does not say it; the weight's width does.

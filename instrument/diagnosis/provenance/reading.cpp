@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <vector>
 
@@ -59,9 +58,9 @@ bool is_bad(const Tensor& tensor, float value) {
   return std::isinf(value) && (value > 0 || !may_hide(tensor.role));
 }
 
-float value_at(Facts& facts, const Tensor& tensor, std::int64_t row, std::int64_t channel) {
+std::optional<float> value_at(Facts& facts, const Tensor& tensor, std::int64_t row, std::int64_t channel) {
   const Row values = channel >= 0 && channel < tensor.channels ? values_of(facts, tensor, row) : nullptr;
-  return values ? (*values)[static_cast<std::size_t>(channel)] : std::numeric_limits<float>::quiet_NaN();
+  return values ? std::optional((*values)[static_cast<std::size_t>(channel)]) : std::nullopt;
 }
 
 bool has_values(Facts& facts, const Tensor& tensor, std::int64_t row) {

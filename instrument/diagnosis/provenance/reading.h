@@ -19,8 +19,8 @@ bool of_dump(const Tensor& tensor);
 
 /// NaN anywhere, Inf where it hides nothing.
 bool is_bad(const Tensor& tensor, float value);
-/// NaN when it cannot be had.
-float value_at(Facts& facts, const Tensor& tensor, std::int64_t row, std::int64_t channel);
+/// Nothing when it cannot be had.
+std::optional<float> value_at(Facts& facts, const Tensor& tensor, std::int64_t row, std::int64_t channel);
 bool has_values(Facts& facts, const Tensor& tensor, std::int64_t row);
 std::optional<std::uint32_t> code_at(Facts& facts, const Tensor& tensor, std::int64_t row, std::int64_t channel);
 

@@ -9,10 +9,11 @@ namespace nanscope {
 namespace {
 
 /// Of a sum that was not dumped, what its sides add up to.
-double side_at(Facts& facts, const Operand& side, std::int64_t channel) {
-  if (side.tensor->known) return double{value_at(facts, *side.tensor, *side.row, channel)};
+std::optional<double> side_at(Facts& facts, const Operand& side, std::int64_t channel) {
+  if (side.tensor->known) return value_at(facts, *side.tensor, *side.row, channel);
   const std::vector<double> row = made_row(facts, *side.tensor, *side.row);
-  return channel < static_cast<std::int64_t>(row.size()) ? row[static_cast<std::size_t>(channel)] : std::nan("");
+  if (channel >= static_cast<std::int64_t>(row.size())) return std::nullopt;
+  return row[static_cast<std::size_t>(channel)];
 }
 
 std::string number_text(const Operand& side, double value) {
@@ -23,13 +24,13 @@ std::string number_text(const Operand& side, double value) {
 void explain_overflow(const Subject& subject, const Operand& one, const Operand& other, Explanation& found) {
   if (!one.row || !other.row) return;
   const std::int64_t channel = subject.element.channel;
-  const double a = side_at(subject.facts, one, channel);
-  const double b = side_at(subject.facts, other, channel);
+  const std::optional<double> a = side_at(subject.facts, one, channel);
+  const std::optional<double> b = side_at(subject.facts, other, channel);
   const double limit = double{info(subject.tensor.format).max_finite};
-  if (!(std::abs(a + b) > limit)) return;
-  found.numbers = {{"a", a}, {"b", b}, {"a + b", a + b}, {"largest finite", limit}};
-  found.text = fmt::format("{} + {} = {:.9g} is beyond the largest finite {} {:.9g}", number_text(one, a),
-                           number_text(other, b), a + b, name(subject.tensor.format), limit);
+  if (!a || !b || !(std::abs(*a + *b) > limit)) return;
+  found.numbers = {{"a", *a}, {"b", *b}, {"a + b", *a + *b}, {"largest finite", limit}};
+  found.text = fmt::format("{} + {} = {:.9g} is beyond the largest finite {} {:.9g}", number_text(one, *a),
+                           number_text(other, *b), *a + *b, name(subject.tensor.format), limit);
   found.danger = true;
 }
 
@@ -41,9 +42,7 @@ Explanation explain_residual_add(const Subject& subject) {
   const std::int64_t channel = subject.element.channel;
   Facts& facts = subject.facts;
   const Operand* best = nullptr;
-  const auto size = [&](const Operand& side) {
-    return side.row ? std::abs(value_at(facts, *side.tensor, *side.row, channel)) : -1.0F;
-  };
+  const auto size = [&](const Operand& side) { return size_at(facts, side, channel); };
   // What was dumped says more than what stands for it.
   for (const bool known : {true, false}) {
     for (const Operand& side : sides) {

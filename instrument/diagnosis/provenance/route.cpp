@@ -27,11 +27,13 @@ std::optional<double> sum_of_gates(const Subject& subject, const Operand& logits
   Facts& facts = subject.facts;
   const Tensor* ids = ids_of(subject);
   const auto row = ids != nullptr ? row_in(facts, subject.tensor, subject.element.row, *ids) : std::nullopt;
-  if (!row || !has_values(facts, *ids, *row) || !has_values(facts, *logits.tensor, *logits.row)) return std::nullopt;
+  if (!row || !has_values(facts, *ids, *row)) return std::nullopt;
   double sum = 0;
   for (std::int64_t j = 0; j < ids->channels; ++j) {
     const auto expert = static_cast<std::int64_t>(code_at(facts, *ids, *row, j).value_or(0));
-    sum += 1 / (1 + std::exp(-double{value_at(facts, *logits.tensor, *logits.row, expert)}));
+    const std::optional<float> logit = value_at(facts, *logits.tensor, *logits.row, expert);
+    if (!logit) return std::nullopt;
+    sum += 1 / (1 + std::exp(-double{*logit}));
   }
   return sum;
 }

@@ -195,6 +195,11 @@ std::optional<Element> bad_part(const Subject& subject, const Tensor& weight) {
 
 }  // namespace
 
+std::optional<float> size_at(Facts& facts, const Operand& input, std::int64_t channel) {
+  const auto value = input.row ? value_at(facts, *input.tensor, *input.row, channel) : std::nullopt;
+  return value ? std::optional(std::abs(*value)) : std::nullopt;
+}
+
 void blame_bad_weight(const Subject& subject, std::string_view healthy, Explanation& found) {
   for (const Input& input : subject.op.inputs) {
     const Health* health = subject.facts.parameter_health(input);

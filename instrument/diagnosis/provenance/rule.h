@@ -74,6 +74,9 @@ const Span* reader_of(const Subject& subject);
 /// The position of the explained row in its sequence, else its row.
 std::int64_t position_of(const Subject& subject);
 
+/// The magnitude of an element of the row that stands where the explained one does.
+std::optional<float> size_at(Facts& facts, const Operand& input, std::int64_t channel);
+
 /// Explains an op of one row-local input: a bad element of that row, else the largest.
 Explanation follow_row(const Subject& subject, const Operand& input, std::string_view how);
 /// The same element of the input.

@@ -68,8 +68,10 @@ std::optional<UsedScale> used_scale(const Subject& subject, std::string_view rol
   UsedScale used;
   if (const Tensor* scales = subject.facts.run.input(subject.op, role)) {
     used.parameter = element_of(subject.facts, *scales, scaled, row, channel);
-    if (!used.parameter || !has_values(subject.facts, *scales, used.parameter->row)) return std::nullopt;
-    used.value = double{value_at(subject.facts, *scales, used.parameter->row, used.parameter->channel)};
+    if (!used.parameter) return std::nullopt;
+    const std::optional<float> value = value_at(subject.facts, *scales, used.parameter->row, used.parameter->channel);
+    if (!value) return std::nullopt;
+    used.value = double{*value};
     used.text = fmt::format("{} ({})", to_string(EvidenceValue{used.value}), subject.facts.name_of(*scales));
     return used;
   }
@@ -107,18 +109,20 @@ Explanation explain_stored(const Subject& subject, const Tensor& x, std::int64_t
     found.text = fmt::format("{} / {} became {}", value, scale->text, plain_text(subject));
     return found;
   }
-  const double source = double{value_at(facts, x, row, channel)};
-  const double quotient = source / (scale ? scale->value : 1);
-  const bool beyond = std::abs(quotient) > largest;
+  const std::optional<float> source = value_at(facts, x, row, channel);
+  const double quotient = double{source.value_or(0)} / (scale ? scale->value : 1);
+  const bool beyond = source && std::abs(quotient) > largest;
   const bool headless = scale && scale->ledger != nullptr && scale->ledger->headroom < 1;
-  const bool unseen = std::isnan(source) && scale && (subject.bad || headless);
+  const bool unseen = !source && scale && (subject.bad || headless);
   if (scale && (beyond || unseen)) {
     go_on_at(*scale, found);
-    found.numbers.insert(found.numbers.end(), {{"x", source}, {"x / scale", quotient}, {"largest finite", largest}});
-    found.text = fmt::format("{} / {} = {:.6g} is beyond the largest finite {} {:g}: {} as {}", value, scale->text,
-                             quotient, format, largest, fate_of(subject, largest), plain_text(subject));
+    if (source) found.numbers.insert(found.numbers.end(), {{"x", double{*source}}, {"x / scale", quotient}});
+    found.numbers.push_back({"largest finite", largest});
+    found.text = fmt::format("{} / {}{} is beyond the largest finite {} {:g}: {} as {}", value, scale->text,
+                             source ? fmt::format(" = {:.6g}", quotient) : std::string(), format, largest,
+                             fate_of(subject, largest), plain_text(subject));
   } else if (beyond && (subject.bad || (subject.value && double{std::abs(*subject.value)} == largest))) {
-    found.numbers.insert(found.numbers.end(), {{"x", source}, {"largest finite", largest}});
+    found.numbers.insert(found.numbers.end(), {{"x", double{*source}}, {"largest finite", largest}});
     found.text = fmt::format("{} is beyond the largest finite {} {:g}: {} as {}", value, format, largest,
                              fate_of(subject, largest), plain_text(subject));
   } else {
@@ -133,9 +137,10 @@ Explanation explain_read_back(const Subject& subject, const Tensor& codes, std::
   Facts& facts = subject.facts;
   Explanation found = follow_element(subject, {"", &codes, row}, channel, "read back");
   if (scale) add_scale(*scale, found);
-  if (!codes.known || is_bad(codes, value_at(facts, codes, row, channel)) || !scale) return found;
+  const std::optional<float> read = value_at(facts, codes, row, channel);
+  if (!codes.known || !read || is_bad(codes, *read) || !scale) return found;
   const std::string code = value_text(facts, codes, row, channel);
-  const double product = double{value_at(facts, codes, row, channel)} * scale->value;
+  const double product = double{*read} * scale->value;
   if (!subject.bad) {
     found.text = fmt::format("{} times {} is {:.6g}", code, scale->text, product);
     return found;

@@ -26,8 +26,8 @@ bool is_flags(const Tensor& mask) { return mask.format == Format::i32 || mask.fo
 bool mask_hides_all(Facts& facts, const Tensor& mask, std::int64_t row, std::int64_t keys) {
   if (mask.channels != keys || !has_values(facts, mask, row)) return false;
   for (std::int64_t key = 0; key < keys; ++key) {
-    const float value = value_at(facts, mask, row, key);
-    if (is_flags(mask) ? value != 0 : !(value <= -1e4F)) return false;
+    const std::optional<float> value = value_at(facts, mask, row, key);
+    if (!value || (is_flags(mask) ? *value != 0 : !(*value <= -1e4F))) return false;
   }
   return true;
 }
