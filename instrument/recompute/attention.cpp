@@ -103,14 +103,8 @@ std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& 
   add_capped(forms);
   if (!cached_unseen(values, op, "k")) return forms;
   for (std::size_t i = 0; i < plain; ++i) {
-    if (forms[i].rounded != kToActivations) continue;
-    for (const int rounded : {kByCache, kByCoarseCache}) {
-      OpForm form = forms[i];
-      form.rounded = rounded;
-      form.only_whole = true;
-      form.text += " and in a cache of 8 bits that was not dumped";
-      forms.push_back(std::move(form));
-    }
+    if (forms[i].rounded == kToActivations)
+      add_cached(forms, OpForm(forms[i]), " and in a cache of 8 bits that was not dumped");
   }
   return forms;
 }

@@ -247,6 +247,16 @@ bool cached_unseen(Values& values, const Op& op, std::string_view role) {
   return false;
 }
 
+void add_cached(std::vector<OpForm>& forms, const OpForm& plain, std::string_view said) {
+  for (const int rounded : {kByCache, kByCoarseCache}) {
+    OpForm form = plain;
+    form.rounded = rounded;
+    form.only_whole = true;
+    form.text += said;
+    forms.push_back(std::move(form));
+  }
+}
+
 std::vector<OpForm> wrong_masks(const OpForm& chosen) {
   std::vector<OpForm> forms;
   for (const int shift : {1, 2, 8, -1}) {

@@ -28,6 +28,9 @@ enum Rounded : int { kUnrounded = 0, kToActivations = 1, kByCache = 2, kByCoarse
 /// its value went through 8 bits before it was read: a cache that was not dumped.
 bool cached_unseen(Values& values, const Op& op, std::string_view role);
 
+/// A form whose keys or values came out of such a cache, one for each format that it may have had.
+void add_cached(std::vector<OpForm>& forms, const OpForm& plain, std::string_view said);
+
 /// Whether what an op reads as `role` are codes with a scale: some kernels round what they read back, some do not.
 bool reads_scaled_codes(Values& values, const Op& op, std::string_view role);
 

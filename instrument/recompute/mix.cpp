@@ -17,14 +17,8 @@ std::vector<OpForm> forms_attention_mix(Values& values, const Op& op, const Tens
     form.text = "values rounded as they were read back";
     forms.push_back(std::move(form));
   }
-  for (const int rounded : {kByCache, kByCoarseCache}) {
-    if (!cached_unseen(values, op, "v")) break;
-    OpForm form = forms.front();
-    form.rounded = rounded;
-    form.only_whole = true;
-    form.text = "values from a cache of 8 bits that was not dumped";
-    forms.push_back(std::move(form));
-  }
+  if (cached_unseen(values, op, "v"))
+    add_cached(forms, OpForm(forms.front()), "values from a cache of 8 bits that was not dumped");
   return forms;
 }
 

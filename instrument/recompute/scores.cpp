@@ -240,15 +240,8 @@ std::vector<OpForm> forms_attention_scores(Values& values, const Op& op, const T
     form.text += ", keys rounded as they were read back";
     forms.push_back(std::move(form));
   }
-  for (std::size_t i = 0; cached_unseen(values, op, "k") && i < plain; ++i) {
-    for (const int rounded : {kByCache, kByCoarseCache}) {
-      OpForm form = forms[i];
-      form.rounded = rounded;
-      form.only_whole = true;
-      form.text += ", keys from a cache of 8 bits that was not dumped";
-      forms.push_back(std::move(form));
-    }
-  }
+  for (std::size_t i = 0; cached_unseen(values, op, "k") && i < plain; ++i)
+    add_cached(forms, OpForm(forms[i]), ", keys from a cache of 8 bits that was not dumped");
   return forms;
 }
 
