@@ -48,6 +48,15 @@ struct Opened {
     EXPECT_TRUE(made) << made.error().message;
     return made ? *std::move(made) : RunMap{};
   }
+  /// Of the first step.
+  KvMap kv_map() {
+    EXPECT_FALSE(run->steps().empty());
+    if (run->steps().empty()) return {};
+    Facts facts(*run);
+    Result<KvMap> made = make_kv_map(facts, run->steps().front());
+    EXPECT_TRUE(made) << made.error().message;
+    return made ? *std::move(made) : KvMap{};
+  }
   std::shared_ptr<const TensorSheet> sheet(const std::string& text) {
     const Result<Selection> selection = select(*run, text);
     EXPECT_TRUE(selection) << selection.error().message;
@@ -330,17 +339,14 @@ TEST(KvMapOfADump, ShowsTheSlotsThatABlockTableGives) {
   dump.add(kLayer + "self_attn.attn.k", "f32", {3, 2});
   dump.add(kLayer + "self_attn.attn.k_cache", "f32", {4, 4, 1, 2}, pool);
   Opened opened(std::move(dump));
-  ASSERT_FALSE(opened.run->steps().empty());
-  Facts facts(*opened.run);
-  const Result<KvMap> map = make_kv_map(facts, opened.run->steps().front());
-  ASSERT_TRUE(map) << map.error().message;
-  ASSERT_FALSE(map->blocks.empty());
+  const KvMap map = opened.kv_map();
+  ASSERT_FALSE(map.blocks.empty());
   std::size_t live = 0;
-  for (const KvBlock& block : map->blocks) {
+  for (const KvBlock& block : map.blocks) {
     for (const KvSlot& slot : block.slots) live += slot.state == SlotState::live ? 1 : 0;
   }
   EXPECT_EQ(live, 3U);
-  EXPECT_EQ(map->bad, 1U) << "slot 5 is nobody's";
+  EXPECT_EQ(map.bad, 1U) << "slot 5 is nobody's";
 }
 
 /// A request of two new tokens behind a prefix of two that was dumped by nobody: slots 8 and 9 hold it.
@@ -355,18 +361,15 @@ TEST(KvMapOfADump, ShowsThePrefixThatSomebodyWroteWhoWasNotDumped) {
   dump.add(kLayer + "self_attn.attn.k", "f32", {2, 2});
   dump.add(kLayer + "self_attn.attn.k_cache", "f32", {4, 4, 1, 2}, pool);
   Opened opened(std::move(dump));
-  ASSERT_FALSE(opened.run->steps().empty());
-  Facts facts(*opened.run);
-  const Result<KvMap> map = make_kv_map(facts, opened.run->steps().front());
-  ASSERT_TRUE(map) << map.error().message;
-  const auto block = std::find_if(map->blocks.begin(), map->blocks.end(), [](const KvBlock& b) { return b.id == 2; });
-  ASSERT_NE(block, map->blocks.end());
+  const KvMap map = opened.kv_map();
+  const auto block = std::find_if(map.blocks.begin(), map.blocks.end(), [](const KvBlock& b) { return b.id == 2; });
+  ASSERT_NE(block, map.blocks.end());
   EXPECT_EQ(block->slots[0].state, SlotState::shared);
   EXPECT_TRUE(block->slots[0].unknown && block->slots[0].read);
   EXPECT_EQ(block->slots[0].health, kNan);
   EXPECT_THAT(block->slots[0].words.front(), HasSubstr("not dumped"));
   EXPECT_EQ(block->slots[2].state, SlotState::live);
-  EXPECT_EQ(map->bad, 1U);
+  EXPECT_EQ(map.bad, 1U);
 }
 
 TEST(KvMapOfADump, ShowsWhatACastClipped) {
