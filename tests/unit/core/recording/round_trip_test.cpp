@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "tests/unit/core/recording/sample.h"
 
@@ -321,12 +322,8 @@ TEST(RoundTrip, SequencesRanksAndWhatWasNotDumped) {
   EXPECT_EQ(step.first_token, 9);
   EXPECT_EQ(step.context, 11);
   const Span& second = step.spans->back();
-  EXPECT_EQ(second.request, 8);
-  EXPECT_EQ(second.index, 0);
-  EXPECT_EQ(second.row, 4);
-  EXPECT_EQ(second.rows, 1);
-  EXPECT_EQ(second.first_token, 0);
-  EXPECT_EQ(second.context, 1);
+  EXPECT_EQ(std::tie(second.request, second.index, second.row, second.rows, second.first_token, second.context),
+            std::make_tuple(8, 0, 4, 1, 0, 1));
   EXPECT_TRUE(steps[1].spans->empty()) << "rows of nobody";
   EXPECT_EQ(r->find_step(8, 0).value()->id, 3) << "by its second sequence";
   EXPECT_EQ(r->steps(8).value().size(), 1U);
