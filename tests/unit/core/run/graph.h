@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,9 +17,6 @@
 /// Graphs as dumps give them: tensors with names of their own, some not dumped, scales and weights that are tensors,
 /// caches that are pools of slots.
 namespace nanscope::testing {
-
-inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-inline constexpr float kInf = std::numeric_limits<float>::infinity();
 
 /// `value` at one element, 1 elsewhere.
 inline Fill one_at(std::int64_t row, std::int64_t channel, float value) {

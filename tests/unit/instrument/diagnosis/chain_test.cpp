@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,11 +19,10 @@ using testing::CascadeOptions;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsSubsetOf;
+using testing::kNan;
 using ::testing::Not;
 using testing::OneStep;
 using testing::SmallCascade;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<std::string> kinds(const Diagnosis& diagnosis) {
   std::vector<std::string> all;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "core/run/recording_view.h"
 #include "instrument/diagnosis/why.h"
@@ -19,10 +18,9 @@ using testing::diagnosis_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::kNan;
 using testing::number;
 using testing::RunBuilder;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 void add_logits(RunBuilder& b, std::int64_t x, float value, float token) {
   b.op(-1, "lm_head", "gemm", {{"x", x}});

@@ -1,13 +1,11 @@
 #include "tests/unit/instrument/diagnosis/small_cascade.h"
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 namespace nanscope::testing {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr std::int64_t kWidth = 4;
 constexpr std::int64_t kBlock = 2;
 
