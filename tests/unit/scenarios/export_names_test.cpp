@@ -115,17 +115,10 @@ Planned recorded(const ModelPlan& plan) {
 
 /// The module whose output a hook sees: of attention as a whole its mix, of a layer or an MLP their sum.
 OpKind hooked(OpKind planned) {
-  switch (planned) {
-    case OpKind::block_gemm:
-      return OpKind::gemm;
-    case OpKind::attention_mix:
-      return OpKind::attention;
-    case OpKind::expert_mix:
-    case OpKind::residual_add:
-      return OpKind::block;
-    default:
-      return planned;
-  }
+  if (planned == OpKind::block_gemm) return OpKind::gemm;
+  if (planned == OpKind::attention_mix) return OpKind::attention;
+  const bool sum = planned == OpKind::expert_mix || planned == OpKind::residual_add;
+  return sum ? OpKind::block : planned;
 }
 
 class ExportedNames : public testing::TestWithParam<Knobs> {};
