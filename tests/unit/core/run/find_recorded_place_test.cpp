@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -117,11 +118,12 @@ TEST_F(FindRecordedPlace, ElementsByPositionOrRow) {
 }
 
 TEST_F(FindRecordedPlace, WhatIsNotThereIsSaidWithWhatIs) {
-  EXPECT_THAT(error("5/0/0/attn_norm"), HasSubstr("no request 5"));
-  EXPECT_THAT(error("4/7/0/attn_norm"), HasSubstr("no step 7, the last one is 1"));
-  EXPECT_THAT(error("4/0/9/attn_norm"), HasSubstr("in layers 0 to 1, not in 9"));
-  EXPECT_THAT(error("4/0/0/atn_norm"), HasSubstr("near: 'attn_norm'"));
-  EXPECT_THAT(error("4/0/0/attn_norm.logits"), AllOf(HasSubstr("other outputs"), HasSubstr("4/0/0/attn_norm.out")));
+  const std::map<std::string, std::string> said = {{"5/0/0/attn_norm", "no request 5"},
+                                                   {"4/7/0/attn_norm", "no step 7, the last one is 1"},
+                                                   {"4/0/9/attn_norm", "in layers 0 to 1, not in 9"},
+                                                   {"4/0/0/atn_norm", "near: 'attn_norm'"},
+                                                   {"4/0/0/attn_norm.logits", "other outputs: 4/0/0/attn_norm.out"}};
+  for (const auto& [place, what] : said) EXPECT_THAT(error(place), HasSubstr(what));
 }
 
 TEST_F(FindRecordedPlace, PlaceOfATensorLeadsToIt) {
