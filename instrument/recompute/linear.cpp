@@ -268,6 +268,16 @@ std::optional<OpForm> range_left_out(Values& values, const Op& op, const Tensor&
   return form;
 }
 
+/// A weight of fp8 read as another format of 8 bits.
+void add_readings(const Tensor& weight, std::vector<OpForm>& forms) {
+  if (info(weight.format).bits != 8 || info(weight.format).exponent_bits == 0) return;
+  for (const Format as : {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz}) {
+    if (as == weight.format) continue;
+    forms.push_back(
+        {.text = "the weight read as " + std::string(name(as)), .as = as, .fault = true, .about = About::format});
+  }
+}
+
 }  // namespace
 
 std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor&) {
@@ -318,13 +328,7 @@ std::vector<OpForm> faults_gemm(Values& values, const Op& op, const Tensor& out)
   if (run.input(op, "bias") != nullptr)
     forms.push_back({.text = "the bias left out", .variant = kNoBias, .fault = true});
   const Tensor* weight = run.input(op, "weight");
-  if (weight != nullptr && info(weight->format).bits == 8 && info(weight->format).exponent_bits > 0) {
-    for (const Format as : {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz}) {
-      if (as != weight->format)
-        forms.push_back(
-            {.text = "the weight read as " + std::string(name(as)), .as = as, .fault = true, .about = About::format});
-    }
-  }
+  if (weight != nullptr) add_readings(*weight, forms);
   // Weights and scales of other layers, experts and steps.
   const auto others = [&](const Tensor* own, int variant, std::string_view what) {
     if (own == nullptr) return;

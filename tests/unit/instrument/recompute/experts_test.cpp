@@ -56,37 +56,38 @@ struct Layer {
   Numbers right{kTokens, kWidth};
 };
 
-Layer layer_of(DumpGraph& g, const How& how, bool faulty, std::uint32_t seed) {
+const double kFirst = std::exp(2.0);
+const double kSecond = std::exp(1.5);
+const double kOthers = 2 * std::exp(0.5);  ///< of the two experts that a row does not go to
+
+double weight(std::int64_t j) { return (j == 0 ? kFirst : kSecond) / (kFirst + kSecond); }
+
+/// What the router of a layer gives, and its input.
+Layer routed(DumpGraph& g, std::uint32_t seed) {
   Layer made;
-  const TensorId x = g.op("mlp_norm", OpKind::dumped, {}, {.tokens = kTokens, .channels = kWidth, .fill = noise(seed)});
-  const TensorId logits = g.op("router", OpKind::dumped, {},
-                               {.role = "router_logits",
-                                .tokens = kTokens,
-                                .channels = kExperts,
-                                // The first choice far ahead of the second, that of those who were not chosen.
-                                .fill = [](std::int64_t row, std::int64_t e) {
-                                  return e == choice(row, 0) ? 2.0F : e == choice(row, 1) ? 1.5F : 0.5F;
-                                }});
-  const double all = std::exp(2) + std::exp(1.5) + 2 * std::exp(0.5);
-  const double chosen = std::exp(2) + std::exp(1.5);
-  const auto weight = [&](std::int64_t j) { return (j == 0 ? std::exp(2) : std::exp(1.5)) / chosen; };
-  const TensorId ids =
-      g.op("route_ids", OpKind::dumped, {},
-           {.role = "router_ids",
-            .tokens = kTokens,
-            .channels = 2,
-            .fill = [](std::int64_t row, std::int64_t j) { return static_cast<float>(choice(row, j)); },
-            .format = Format::i32});
-  const TensorId weights =
-      g.op("route", OpKind::dumped, {},
-           {.role = "router_weights", .tokens = kTokens, .channels = 2, .fill = [&](std::int64_t, std::int64_t j) {
-              return static_cast<float>(weight(j));
-            }});
-  made.inputs = {{"x", x}, {"weights", weights}, {"ids", ids}, {"logits", logits}};
+  const auto add = [&](const std::string& name, const std::string& role, std::int64_t channels,
+                       const testing::Fill& fill, Format format = Format::f32) {
+    return g.op(name, OpKind::dumped, {},
+                {.role = role, .tokens = kTokens, .channels = channels, .fill = fill, .format = format});
+  };
+  const auto logit = [](std::int64_t row, std::int64_t e) {
+    return e == choice(row, 0) ? 2.0F : e == choice(row, 1) ? 1.5F : 0.5F;
+  };
+  const auto id = [](std::int64_t row, std::int64_t j) { return static_cast<float>(choice(row, j)); };
+  const auto share = [](std::int64_t, std::int64_t j) { return static_cast<float>(weight(j)); };
+  made.inputs = {{"x", add("mlp_norm", "out", kWidth, noise(seed))},
+                 {"logits", add("router", "router_logits", kExperts, logit)},
+                 {"ids", add("route_ids", "router_ids", 2, id, Format::i32)},
+                 {"weights", add("route", "router_weights", 2, share)}};
+  return made;
+}
+
+Layer layer_of(DumpGraph& g, const How& how, bool faulty, std::uint32_t seed) {
+  Layer made = routed(g, seed);
   const TensorId gate_up =
       g.parameter("gate_up" + std::to_string(seed), kExperts * 2 * kInner, kWidth, noise(seed + 1, 0.6));
   const TensorId down = g.parameter("down" + std::to_string(seed), kExperts * kWidth, kInner, noise(seed + 2, 0.6));
-  const Numbers rows = stored_numbers(g, x, kTokens, kWidth);
+  const Numbers rows = stored_numbers(g, made.inputs.front().second, kTokens, kWidth);
   const Numbers first = stored_numbers(g, gate_up, kExperts * 2 * kInner, kWidth);
   const Numbers second = stored_numbers(g, down, kExperts * kWidth, kInner);
   const auto part = [&](const std::string& name, const Numbers& numbers) {
@@ -113,7 +114,8 @@ Layer layer_of(DumpGraph& g, const How& how, bool faulty, std::uint32_t seed) {
     for (std::int64_t t = 0; t < kTokens; ++t) {
       for (std::int64_t j = 0; j < 2; ++j) {
         if (choice(t, j) != e) continue;
-        const double part_of_all = faulty && how.fault == Fault::not_normalised ? chosen / all : 1;
+        const double part_of_all =
+            faulty && how.fault == Fault::not_normalised ? (kFirst + kSecond) / (kFirst + kSecond + kOthers) : 1;
         for (std::int64_t c = 0; c < kWidth; ++c) made.right.at(t, c) += weight(j) * part_of_all * out.at(t, c);
       }
     }
