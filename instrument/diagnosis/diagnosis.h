@@ -83,7 +83,7 @@ struct Recomputation {
 
 /// A link of the chain from a root cause to the answer: what happened, where, and of what it came.
 struct Event {
-  std::string kind;  ///< a class of fault, or what values went through on their way ("nan in", "stored", "token")
+  std::string kind;  ///< a class of fault, or what values went through on their way ("scale-computed", "token")
   Where where;
   std::string tensor;
   std::string text;  ///< one sentence

@@ -5,9 +5,9 @@
 
 namespace nanscope {
 
-/// Products by the engine's own kernels on the CPU, with all its cores: f32 chains, k ascending (kernels/ops/gemm.h).
-/// Weights of f32, f16 and bf16 are read where they lie; other formats, and weights that lie (in, out), are widened
-/// some outputs at a time. Where the machine cannot run kernels, plain loops do it.
+/// Products by kernels of the engine on the CPU, with all its cores, sums in f32. Weights of f32, f16 and bf16 are read
+/// once, where they lie (kernels/ops/dot_products.h); other formats, and weights that lie (in, out), are widened some
+/// outputs at a time, the latter for kernels/ops/gemm.h. Where the machine cannot run kernels, plain loops do it.
 class KernelArithmetic final : public Arithmetic {
  public:
   KernelArithmetic();

@@ -31,7 +31,7 @@ struct Reached {
   double alarms = 0;  ///< percent of clean dumps
 };
 constexpr Reached kGoal{99, 99, 98, 0};
-constexpr Reached kReached{70, 60, 50, 18};
+constexpr Reached kReached{97, 95, 97, 0};
 
 struct Options {
   std::vector<std::string> only;  ///< classes; all when empty

@@ -16,7 +16,7 @@ std::string rows_text(const Birth& birth, const std::string& tensor);
 /// Whether row `row` of what an op reads as `role` is finite.
 bool row_finite(Survey& survey, const Tensor& tensor, std::int64_t row);
 
-/// The same in later steps and requests, told once: those of the same op and rank become evidence of the first.
+/// The same in later steps and requests, told once: of those of the same op and rank the first stays.
 /// With `by_role` what an op does to K is apart from what it does to V.
 void merge_alike(std::vector<Finding>& found, bool by_role = false);
 

@@ -126,7 +126,7 @@ void look_at_norms(Survey& survey, Findings& out) {
   }
 }
 
-/// Rows where several elements stand at one largest magnitude, as a clamp leaves them.
+/// Rows with elements at one largest magnitude, as a clamp leaves them.
 std::vector<std::int64_t> plateau(Survey& survey, const Tensor& tensor, double& level) {
   std::vector<std::int64_t> rows;
   constexpr double kLeastClamp = 60000;
