@@ -355,7 +355,9 @@ std::vector<OpForm> forms_kv_read(Values& values, const Op& op, const Tensor& ou
   std::vector<OpForm> forms = {{.text = "the slot's code times its scale"}};
   // A prefill may go over its own keys and values before they are quantised.
   const Tensor* own = values.run().input(op, out.role.substr(0, 1));
-  if (own != nullptr) forms.push_back({.text = "what was to be stored, before it was quantised", .variant = kFresh});
+  const Step* step = values.run().step(op.step);
+  if (own != nullptr && step != nullptr && step->kind != StepKind::decode)
+    forms.push_back({.text = "what was to be stored, before it was quantised", .variant = kFresh});
   return forms;
 }
 

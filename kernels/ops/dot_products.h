@@ -169,7 +169,7 @@ struct DotProducts {
   }
 
   template <Format F>
-  NANSCOPE_CALLED void multiply(const Args& args, const Block& block) {
+  NANSCOPE_FN void multiply(const Args& args, const Block& block) {
     alignas(64) float sums[kDotBlockWeights * kDotBlockRows * kLanes];
     alignas(64) float squares[kDotBlockWeights * kLanes];
     const F32 zero = splat_f32(0.0F);
