@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -166,8 +167,10 @@ TensorId PassBuilder::emit_parameter(Index index) {
   op.layer = at.layer;
   op.name = name_in({at.tower, at.layer, at.expert}, at.op);
   if (at.op != at.role) op.name += '_' + (at.port == Port::input ? "input" : at.role);
-  constexpr std::string_view kForms[] = {"",       "_codes", "_dequantised", "_raw", "_scale", "_second_scale",
-                                         "_zeros", "_amax",  "_amax_history"};
+  constexpr auto kForms =
+      std::to_array<std::string_view>({"", "_codes", "_dequantised", "_raw", "_scale", "_second_scale", "_zeros",
+                                       "_amax", "_amax_history", "_masked", "_partial"});
+  static_assert(kForms.size() == static_cast<std::size_t>(Form::partial) + 1);
   op.name += kForms[static_cast<std::size_t>(at.form)];
   op.kind = OpKind::parameter;
   run_.add(std::move(op));
