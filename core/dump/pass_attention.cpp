@@ -94,6 +94,17 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
   return {q, k, linear("v_proj", x, "v", states("v"))};
 }
 
+/// By its elements: what a single row has is taken from its tensor, whose health is that of the whole.
+Health PassBuilder::health_of_part(const Tensor& part) {
+  Health all = empty_health();
+  if (part.tokens == 1) {
+    for (const Health& row : run_.rows_by_elements(part)) merge(all, row);
+  } else {
+    for (const Health& row : run_.rows(part)) merge(all, row);
+  }
+  return all;
+}
+
 /// Columns of a fused projection: a tensor of its own name where it was dumped, else a view of the whole.
 TensorId PassBuilder::part_of(TensorId fused, std::string_view op, std::string_view role, std::int64_t first,
                               std::int64_t channels) {
@@ -103,6 +114,8 @@ TensorId PassBuilder::part_of(TensorId fused, std::string_view op, std::string_v
   const TensorId id = emit(std::string(op), OpKind::split, {{"x", fused, {}}}, {std::string(role), own}, at);
   Tensor& made = *tensor_of(id);
   const Tensor whole = *run_.tensor(fused);
+  // Of statistics nobody knows which part they are of.
+  if (whole.stated) return id;
   if (made.known || !whole.known || channels == 0 || first + channels > whole.channels) return id;
   DumpRun::Source source = run_.sources_.at(fused);
   source.first_channel = first;
@@ -114,8 +127,7 @@ TensorId PassBuilder::part_of(TensorId fused, std::string_view op, std::string_v
   made.channels = channels;
   const std::int64_t width = geometry_[scope_.tower].width;
   made.heads = width > 0 && channels % width == 0 ? channels / width : 1;
-  made.health = empty_health();
-  for (const Health& row : run_.rows(made)) merge(made.health, row);
+  made.health = health_of_part(made);
   return id;
 }
 
@@ -133,6 +145,8 @@ TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
   const bool learned = seen("pos_embed");
   if (outs.empty() && learned) return x;
   const Tensor* before = run_.tensor(x);
+  const std::int64_t channels = before != nullptr ? before->channels : 0;
+  const std::int64_t heads = before != nullptr ? before->heads : 1;
   if (!outs.empty() && before != nullptr && before->known &&
       same_bytes(*before, describe(outs.front(), before->role))) {
     for (const Index index : outs) copy(x, index, role);
@@ -142,9 +156,10 @@ TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
   RopeAttributes form;
   const TensorId out = emit(std::string(letter) + "_rope", OpKind::rope, std::move(inputs), {role, outs}, form);
   Tensor& made = *tensor_of(out);
-  if (!made.known && before != nullptr) {
-    made.channels = before->channels;
-    made.heads = before->heads;
+  // Not of what is before it: what it was in may have moved.
+  if (!made.known && channels > 0) {
+    made.channels = channels;
+    made.heads = heads;
   }
   return with_forms(letter, Port::output, out).x;
 }
@@ -218,8 +233,8 @@ void PassBuilder::store(TensorId k, TensorId v) {
     for (const int half : {0, 1}) {
       add(both.front(), half == 0 ? "k_cache" : "v_cache", half);
       Tensor& made = run_.contents_.rbegin()->second.tensors.back();
-      made.health = empty_health();
-      for (const Health& row : run_.rows(made)) merge(made.health, row);
+      // Of statistics nobody knows which half they are of.
+      if (!made.stated) made.health = health_of_part(made);
     }
     slot_history();
     return;
@@ -261,8 +276,8 @@ void PassBuilder::slot_history() {
 }
 
 /// Whether rows are the keys of one sequence, the tail of its last block among them, and not a pool read whole.
-bool PassBuilder::gathered_for(const Tensor& read, const Tensor* pool) const {
-  if (frame_.spans.size() != 1 || (pool != nullptr && pool->tokens == read.tokens)) return false;
+bool PassBuilder::gathered_for(const Tensor& read, std::optional<std::int64_t> pool) const {
+  if (frame_.spans.size() != 1 || pool == read.tokens) return false;
   for (const std::string_view role : {"scores", "probs"}) {
     for (const Form form : {Form::value, Form::raw, Form::masked}) {
       for (const Index index : find_role(role, form)) {
@@ -272,7 +287,7 @@ bool PassBuilder::gathered_for(const Tensor& read, const Tensor* pool) const {
   }
   constexpr std::int64_t kBlock = 64;
   const std::int64_t context = frame_.spans.front().context;
-  return pool != nullptr && read.tokens >= context && read.tokens < context + kBlock;
+  return pool && read.tokens >= context && read.tokens < context + kBlock;
 }
 
 /// What attention reads as keys or values: what was read back, a tensor a sequence where they are apart, else the
@@ -282,6 +297,7 @@ std::vector<TensorId> PassBuilder::keys(std::string_view letter, TensorId fresh)
   const Op* store = store_of_layer();
   const Tensor* cache = store != nullptr ? run_.output(*store, role + "_cache") : nullptr;
   const TensorId cache_id = cache != nullptr ? cache->id : 0;
+  const auto pool = cache != nullptr ? std::optional(cache->tokens) : std::nullopt;
   const TensorId scale = store != nullptr ? store->input(role + "_scale") : 0;
   std::vector<TensorId> made;
   for (const auto& [sequence, read] : by_sequence(find_role(role + "_read"))) {
@@ -289,7 +305,7 @@ std::vector<TensorId> PassBuilder::keys(std::string_view letter, TensorId fresh)
     made.push_back(emit(suffixed(role + "_read", sequence), OpKind::kv_read, std::move(inputs),
                         {role + "_read", read, Axis::keys}));
     Tensor& gathered = *tensor_of(made.back());
-    if (gathered.axis == Axis::slots && gathered_for(gathered, cache)) gathered.axis = Axis::keys;
+    if (gathered.axis == Axis::slots && gathered_for(gathered, pool)) gathered.axis = Axis::keys;
   }
   if (made.empty()) made.push_back(cache_id != 0 ? cache_id : fresh);
   return made;

@@ -112,10 +112,11 @@ class PassBuilder {
   std::tuple<TensorId, TensorId, TensorId> projections(TensorId x);
   TensorId part_of(TensorId fused, std::string_view op, std::string_view role, std::int64_t first,
                    std::int64_t channels);
+  Health health_of_part(const Tensor& part);
   TensorId rotated(std::string_view letter, TensorId x);
   void settle_stored(TensorId fresh, const std::string& letter);
   void store(TensorId k, TensorId v);
-  bool gathered_for(const Tensor& read, const Tensor* pool) const;
+  bool gathered_for(const Tensor& read, std::optional<std::int64_t> pool) const;
   std::vector<TensorId> keys(std::string_view letter, TensorId fresh);
   const Op* store_of_layer();
   std::optional<Index> mask_of_layer();

@@ -38,6 +38,8 @@ class MemoryDump final : public DumpElements {
     bytes_.push_back(std::move(bytes));
     dump_.tensors.push_back(std::move(tensor));
   }
+  /// The tensor that was added last, to change what its name or its values do not say.
+  DumpTensor& last() { return dump_.tensors.back(); }
   Result<ElementBytes> bytes(const DumpTensor& tensor) override { return ElementBytes{bytes_[tensor.source], nullptr}; }
   Result<std::vector<Health>> row_health(const DumpTensor& tensor) override {
     std::vector<Health> rows;
