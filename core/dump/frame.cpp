@@ -47,6 +47,7 @@ class Framer {
   Frame frame() {
     find_extent();
     if (frame_.rows == 0) return frame_;
+    drop_implausible();
     if (by_query_starts() || by_mask() || by_lengths() || by_positions()) {
       frame_.placed = true;
     } else {
@@ -70,7 +71,19 @@ class Framer {
     return found == pass_.end() ? nullptr : *found;
   }
 
+  /// Before anything is summed or made of them: a wrong length is a loop of hours, or a sum that wraps.
+  void drop_implausible() {
+    for (const std::string_view role : {"positions", "seq_lens", "query_lens", "query_start_loc"}) {
+      const auto values = integers(role);
+      const auto plausible = [](std::int64_t x) { return x >= -kMostContext && x <= kMostContext; };
+      if (!values || std::all_of(values->begin(), values->end(), plausible)) continue;
+      dropped_.insert(role);
+      frame_.notes.push_back({find(role)->name, "holds what no sequence is long; it places no rows"});
+    }
+  }
+
   std::optional<Integers> integers(std::string_view role) const {
+    if (dropped_.contains(role)) return std::nullopt;
     const DumpTensor* tensor = find(role);
     if (tensor == nullptr || tensor->count() == 0 || tensor->count() > kMostMetadata || tensor->stated)
       return std::nullopt;
@@ -415,6 +428,7 @@ class Framer {
     }
     if (over_keys == nullptr) return;
     const std::int64_t keys = over_keys->shape.back();
+    if (keys > kMostContext) return;
     // A prefill that reads the tail of its last block has more keys than tokens, too.
     if (span.rows > 1 && keys - span.rows < 16) return;
     frame_.keys = keys;
@@ -511,6 +525,7 @@ class Framer {
   std::vector<const DumpTensor*> pass_;
   const ReadIntegers& read_;
   const ReadValues& values_;
+  std::set<std::string_view> dropped_;  ///< roles
   Frame frame_;
 };
 

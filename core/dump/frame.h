@@ -11,6 +11,9 @@
 /// Whose rows the rows of a pass are: batches, flattened sequences, padding, decode rows of many requests.
 namespace nanscope {
 
+/// The longest context that a dump is believed: beyond it, lengths and positions are what nobody wrote.
+constexpr std::int64_t kMostContext = std::int64_t{1} << 24;
+
 /// What the ids, masks, positions and lengths of a pass say. Spans have no requests yet.
 struct Frame {
   std::int64_t rows = 0;   ///< of the pass's activations; 0 when it has none
@@ -19,6 +22,7 @@ struct Frame {
   bool placed = false;    ///< the dump says at which positions they stand; else they begin where the pass before ended
   std::int64_t keys = 0;  ///< that scores go over, where these alone place the rows; a block's tail may be among them
   std::int64_t seen = 0;  ///< of those keys, up to the last that is known to be seen; small probabilities become zero
+  std::vector<RunNote> notes = {};  ///< lengths and positions that no sequence has, which place nothing
 };
 
 /// Integers of a small tensor; nothing when they cannot be read.

@@ -449,6 +449,29 @@ std::optional<std::vector<std::int64_t>> PassBuilder::integers_of(const DumpTens
   return values ? std::optional(std::move(*values)) : std::nullopt;
 }
 
+/// The requests of the pass's sequences, and where they stand after the passes before.
+void PassBuilder::continue_requests(std::int64_t rank, Index any) {
+  const TensorName& at = tensor(any).at;
+  for (std::size_t s = 0; s < frame_.spans.size(); ++s) {
+    Span& span = frame_.spans[s];
+    span.request = request_of(tensor(any), s);
+    auto& [steps, context] = progress_[span.request * 4096 + rank];
+    span.index = at.step && frame_.spans.size() == 1 ? std::max(steps, *at.step) : steps;
+    const std::int64_t missed = span.index - steps;  // a token for every step that was not dumped
+    const bool counts_on = missed <= kMostContext - context;
+    const std::int64_t next = counts_on ? context + missed : 0;
+    if (!counts_on && context > 0 && !frame_.placed) {
+      run_.not_understood_.push_back({tensor(any).name, "its step is no count of tokens"});
+    }
+    if (span.rows == 1 && counts_on && context > 0 && (!frame_.placed || ends_in_a_tail(frame_, next + span.rows))) {
+      span.first_token = next;
+      span.context = next + 1;
+    }
+    steps = span.index + 1;
+    context = span.context;
+  }
+}
+
 void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
   members_.clear();
   roles_.clear();
@@ -473,25 +496,14 @@ void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
         auto values = run_.elements_.values(one, 0, count);
         return values ? std::optional(std::move(*values)) : std::nullopt;
       });
+  run_.not_understood_.insert(run_.not_understood_.end(), frame_.notes.begin(), frame_.notes.end());
   const TensorName& at = tensor(tensors.front()).at;
   Step step;
   step.id = static_cast<StepId>(run_.steps_.size()) + 1;
   step.rank = at.rank.value_or(0);
   step.run = at.run;
   step.pass = at.pass();
-  for (std::size_t s = 0; s < frame_.spans.size(); ++s) {
-    Span& span = frame_.spans[s];
-    span.request = request_of(tensor(tensors.front()), s);
-    auto& [steps, context] = progress_[span.request * 4096 + step.rank];
-    span.index = at.step && frame_.spans.size() == 1 ? std::max(steps, *at.step) : steps;
-    const std::int64_t next = context + span.index - steps;  // a token for every step that was not dumped
-    if (span.rows == 1 && context > 0 && (!frame_.placed || ends_in_a_tail(frame_, next + span.rows))) {
-      span.first_token = next;
-      span.context = next + 1;
-    }
-    steps = span.index + 1;
-    context = span.context;
-  }
+  continue_requests(step.rank, tensors.front());
   step.rows = frame_.rows;
   step.batch = frame_.batch;
   step.spans = frame_.spans;

@@ -147,6 +147,7 @@ class PassBuilder {
   void slot_history();
 
   std::int64_t request_of(const DumpTensor& any, std::size_t sequence);
+  void continue_requests(std::int64_t rank, Index any);
 
   DumpRun& run_;
   std::map<std::string, Geometry> geometry_;            ///< by tower

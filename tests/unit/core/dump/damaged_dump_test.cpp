@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "tests/unit/core/dump/memory_dump.h"
@@ -70,6 +71,60 @@ TEST(DamagedDump, APartOfStatisticsIsNotHealthy) {
   const Op* op = run->find_op(run->steps().front().id, 0, "k_proj");
   ASSERT_NE(op, nullptr);
   EXPECT_FALSE(run->result(*op)->known);
+}
+
+/// The most that a span of a run says; -1 without any.
+std::int64_t largest_of(DumpRun& run) {
+  std::int64_t largest = -1;
+  for (const Step& step : run.steps()) {
+    for (const Span& span : step.spans) largest = std::max({largest, span.rows, span.first_token, span.context});
+  }
+  return largest;
+}
+
+bool notes(DumpRun& run, const std::string& tensor) {
+  const auto all = run.notes();
+  return std::any_of(all.begin(), all.end(), [&](const RunNote& note) { return note.tensor == tensor; });
+}
+
+TEST(DamagedDump, LengthsThatNoSequenceHasPlaceNothing) {
+  for (const double length : {0x1p40, 0x1p60, -0x1p62}) {
+    MemoryDump dump;
+    dump.add("model.layers.0.input_layernorm.output", "f32", {16, 8});
+    dump.add("seq_lens", "i64", {16}, std::vector<double>(16, length));
+    const auto run = dump.run();
+    EXPECT_EQ(largest_of(*run), 16) << length;
+    EXPECT_TRUE(notes(*run, "seq_lens")) << length;
+  }
+}
+
+TEST(DamagedDump, PositionsThatNoSequenceHasPlaceNothing) {
+  MemoryDump dump;
+  dump.add("model.layers.0.input_layernorm.output", "f32", {2, 8});
+  dump.add("positions", "i64", {2}, {0, 0x1p50});
+  const auto run = dump.run();
+  EXPECT_EQ(largest_of(*run), 2);
+  EXPECT_TRUE(notes(*run, "positions"));
+}
+
+TEST(DamagedDump, AFolderThatCountsSecondsIsNoPosition) {
+  MemoryDump dump;
+  dump.add("step_0/model.layers.0.input_layernorm.output", "f32", {6, 8});
+  dump.add("step_1700000000/model.layers.0.input_layernorm.output", "f32", {1, 8});
+  const auto run = dump.run();
+  ASSERT_EQ(run->steps().size(), 2U);
+  EXPECT_EQ(largest_of(*run), 6);
+  EXPECT_TRUE(notes(*run, "step_1700000000/model.layers.0.input_layernorm.output"));
+}
+
+TEST(DamagedDump, KeysThatStatisticsStateAreNoContext) {
+  MemoryDump dump;
+  dump.add("model.layers.0.input_layernorm.output", "f32", {1, 8});
+  dump.add("model.layers.0.self_attn.scores", "f32", {2, 1, 6});
+  dump.last().stated = true;
+  dump.last().shape.back() = std::int64_t{1} << 50;
+  const auto run = dump.run();
+  EXPECT_EQ(largest_of(*run), 1);
 }
 
 }  // namespace
