@@ -560,8 +560,16 @@ bool natural_less(std::string_view a, std::string_view b) {
     while (begin + 1 < end && text[begin] == '0') ++begin;
     return text.substr(begin, end - begin);
   };
-  const auto phase = [](std::string_view text) {
-    return text.starts_with("prefill") ? 0 : text.starts_with("decode") ? 1 : 2;
+  // Words of phases are letters of their own behind the d, or the others would not be in one order with them.
+  struct Letter {
+    int place = 0;
+    std::size_t length = 1;
+  };
+  const auto letter = [](std::string_view text) -> Letter {
+    for (const std::string_view phase : {"prefill", "decode"}) {
+      if (text.starts_with(phase)) return {4 * 'd' + (phase == "prefill" ? 1 : 2), phase.size()};
+    }
+    return {4 * static_cast<unsigned char>(text.front()), 1};
   };
   while (i < a.size() && j < b.size()) {
     if (is_digit(a[i]) && is_digit(b[j])) {
@@ -573,14 +581,11 @@ bool natural_less(std::string_view a, std::string_view b) {
       while (j < b.size() && is_digit(b[j])) ++j;
       continue;
     }
-    if (a[i] != b[j]) {
-      const int first = phase(a.substr(i));
-      const int second = phase(b.substr(j));
-      if (first < 2 && second < 2) return first < second;
-      return static_cast<unsigned char>(a[i]) < static_cast<unsigned char>(b[j]);
-    }
-    ++i;
-    ++j;
+    const Letter first = letter(a.substr(i));
+    const Letter second = letter(b.substr(j));
+    if (first.place != second.place) return first.place < second.place;
+    i += first.length;
+    j += second.length;
   }
   return a.size() - i < b.size() - j;
 }

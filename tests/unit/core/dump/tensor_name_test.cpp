@@ -219,5 +219,21 @@ TEST(ExecutionOrder, FollowsTheForwardPass) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(tensors[i].name, expected[i]) << i;
 }
 
+TEST(NaturalOrder, IsAnOrder) {
+  const std::vector<std::string> names = {"prefill", "decode",    "logits",   "prefer",  "decoy",
+                                          "data",    "decode_2",  "x",        "decoder", "decode_10",
+                                          "step_2",  "prefill_3", "a/prefill"};
+  EXPECT_TRUE(natural_less("prefill", "decode"));
+  EXPECT_TRUE(natural_less("a/prefill_10", "a/decode_2"));
+  for (const std::string& a : names) {
+    for (const std::string& b : names) {
+      EXPECT_FALSE(natural_less(a, b) && natural_less(b, a)) << a << ' ' << b;
+      for (const std::string& c : names) {
+        EXPECT_TRUE(!natural_less(a, b) || !natural_less(b, c) || natural_less(a, c)) << a << ' ' << b << ' ' << c;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nanscope
