@@ -102,10 +102,13 @@ class Framer {
       votes[{batch, batch * shape[shape.size() - 2]}] += !tensor->at.tower.empty() ? 1 : tensor->at.layer ? 1000 : 10;
     }
     if (votes.empty()) {
-      if (const DumpTensor* logits = find("logits"); logits != nullptr && logits->shape.size() >= 2) {
+      // No byte bears out an extent beside a 0.
+      const DumpTensor* logits = find("logits");
+      const DumpTensor* tokens = find("tokens");
+      if (logits != nullptr && logits->shape.size() >= 2 && logits->count() > 0) {
         const std::int64_t batch = logits->shape.size() == 3 ? logits->shape[0] : 1;
         votes[{batch, logits->rows()}] = 1;
-      } else if (const DumpTensor* tokens = find("tokens"); tokens != nullptr) {
+      } else if (tokens != nullptr && tokens->count() > 0) {
         votes[{tokens->shape.size() == 2 ? tokens->shape[0] : 1, tokens->count()}] = 1;
       } else {
         from_attention(votes);
@@ -138,7 +141,7 @@ class Framer {
     for (const DumpTensor* tensor : pass_) {
       const std::string& role = tensor->at.role;
       const auto& shape = tensor->shape;
-      if (tensor->at.form != Form::value) continue;
+      if (tensor->at.form != Form::value || tensor->count() == 0) continue;
       if ((role == "scores" || role == "probs") && shape.size() >= 2) {
         const std::int64_t batch = shape.size() == 4 ? shape[0] : 1;
         ++votes[{batch, batch * shape[shape.size() - 2]}];

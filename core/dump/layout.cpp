@@ -137,6 +137,8 @@ Layout cache_layout(Shape shape, const Frame& frame, const Geometry& geometry, i
   }
   out.offset = step;
   if (repeat > 0) out.outer_stride = repeat;
+  // Slots, or heads, that hold a key and a value each.
+  if (repeat > 0 && shape.size() == 3) (out.inner == shape[0] ? out.inner_stride : out.head_stride) = repeat;
   return out;
 }
 
@@ -225,7 +227,7 @@ Geometry geometry_of(std::span<const DumpTensor* const> tensors) {
     const TensorName& at = tensor->at;
     const Shape& shape = tensor->shape;
     const std::size_t n = shape.size();
-    if (at.form != Form::value && at.form != Form::codes) continue;
+    if ((at.form != Form::value && at.form != Form::codes) || tensor->count() == 0) continue;
     if (one_of(at.role, {"scores", "probs"}) && n >= 3) ++heads[shape[n - 3]];
     if (one_of(at.role, {"k_cache", "v_cache", "k_read", "v_read"}) && n >= 3) {
       ++kv[{shape[n - 2], shape[n - 1]}];
@@ -268,6 +270,9 @@ Geometry geometry_of(std::span<const DumpTensor* const> tensors) {
         out.kv_heads = out.kv_heads == 0 ? pair.first : std::min(out.kv_heads, pair.first);
     }
   }
+  // Statistics state any shape, and products of these are widths.
+  static constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  if (out.heads > kMost || out.kv_heads > kMost || out.width > kMost) out = {};
   out.heads_first = with_heads_first(tensors, out);
   return out;
 }

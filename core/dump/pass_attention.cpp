@@ -56,7 +56,7 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
       std::erase_if(found, [&](Index index) {
         if (tensor(index).at.op != letter || tensor(index).name.find("pre") != std::string::npos) return false;
         if (rotates) return seen(std::string(letter) + "_proj");
-        return !made.empty() && !same_bytes(describe(made.front(), letter), describe(index, letter));
+        return !made.empty() && !same_bytes(made.front(), index);
       });
     }
     return found;
@@ -147,8 +147,7 @@ TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
   const Tensor* before = run_.tensor(x);
   const std::int64_t channels = before != nullptr ? before->channels : 0;
   const std::int64_t heads = before != nullptr ? before->heads : 1;
-  if (!outs.empty() && before != nullptr && before->known &&
-      same_bytes(*before, describe(outs.front(), before->role))) {
+  if (!outs.empty() && before != nullptr && before->known && same_bytes(*before, outs.front())) {
     for (const Index index : outs) copy(x, index, role);
     return x;
   }

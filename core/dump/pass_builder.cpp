@@ -229,7 +229,7 @@ TensorId PassBuilder::copy(TensorId expected, Index index, std::string_view name
   if (placed_.contains(index)) return emitted_[index];
   const Tensor* from = run_.tensor(expected);
   Inputs inputs{{"x", expected, {}}};
-  if (from == nullptr || (from->known && !same_bytes(*from, describe(index, from->role)))) {
+  if (from == nullptr || (from->known && !same_bytes(*from, index))) {
     // Not what it should be: perhaps another's, which its bytes tell.
     if (const auto other = same_bytes_before(index, expected)) inputs.front().tensor = *other;
   }
@@ -337,52 +337,53 @@ PassBuilder::Operand PassBuilder::with_forms(std::string_view op, Port port, Ten
   return out;
 }
 
-bool PassBuilder::same_bytes(const Tensor& a, const Tensor& b) {
+std::optional<std::vector<float>> PassBuilder::first_rows(const Described& one, std::int64_t rows) {
+  Result<TensorData> read = fail("");
+  if (one.tensor.id != 0) {
+    read = run_.read(one.tensor, 0, rows);
+  } else {
+    // By its index: files of one folder may give two tensors one name.
+    run_.sources_[0] = {one.index, layout_of(one.index), 0};
+    read = run_.read_elements(one.tensor, 0, rows);
+  }
+  if (!read) return std::nullopt;
+  std::vector<float> values;
+  read->decode_into(values);
+  return values;
+}
+
+bool PassBuilder::same_bytes(const Described& one, const Described& other) {
+  const Tensor& a = one.tensor;
+  const Tensor& b = other.tensor;
   if (!a.known || !b.known || a.tokens != b.tokens || a.channels != b.channels) return false;
-  const Health& one = a.health;
-  const Health& other = b.health;
-  if (a.format == b.format &&
-      (one.absmax != other.absmax || one.min != other.min || one.max != other.max || one.nan != other.nan))
+  const Health& x = a.health;
+  const Health& y = b.health;
+  if (a.format == b.format && (x.absmax != y.absmax || x.min != y.min || x.max != y.max || x.nan != y.nan))
     return false;
-  if (a.stated || b.stated) return a.stated && b.stated && one.sum == other.sum && one.sum_sq == other.sum_sq;
-  const std::int64_t rows = std::clamp<std::int64_t>(kCompared / std::max<std::int64_t>(1, a.channels), 1, a.tokens);
-  const auto elements = [&](const Tensor& t) -> std::optional<std::vector<float>> {
-    if (t.tokens == 0) return std::vector<float>{};
-    Result<TensorData> read = fail("");
-    if (t.id != 0) {
-      read = run_.read(t, 0, rows);
-    } else {
-      // Not in the run yet: by its name.
-      const auto found = std::find_if(run_.dump_.tensors.begin(), run_.dump_.tensors.end(),
-                                      [&](const DumpTensor& dumped) { return dumped.name == t.name; });
-      const auto index = static_cast<Index>(found - run_.dump_.tensors.begin());
-      run_.sources_[0] = {index, layout_of(index), 0};
-      read = run_.read_elements(t, 0, rows);
-    }
-    if (!read) return std::nullopt;
-    std::vector<float> values;
-    read->decode_into(values);
-    return values;
-  };
-  const auto x = elements(a);
-  const auto y = elements(b);
+  if (a.stated || b.stated) return a.stated && b.stated && x.sum == y.sum && x.sum_sq == y.sum_sq;
+  if (a.tokens == 0 || a.channels == 0) return true;
+  const std::int64_t rows = std::clamp<std::int64_t>(kCompared / a.channels, 1, a.tokens);
+  const auto left = first_rows(one, rows);
+  const auto right = first_rows(other, rows);
   const int bits = std::min(info(a.format).mantissa_bits, info(b.format).mantissa_bits);
   const float slack = a.format == b.format ? 0.0F : std::ldexp(1.0F, -bits);
-  return x && y && std::equal(x->begin(), x->end(), y->begin(), [&](float left, float right) {
-           return left == right || (std::isnan(left) && std::isnan(right)) ||
-                  std::abs(left - right) <= slack * std::abs(left);
-         });
+  const auto alike = [&](float p, float q) {
+    if (p == q || (std::isnan(p) && std::isnan(q))) return true;
+    return std::isfinite(p) && std::isfinite(q) && std::abs(p - q) <= slack * std::abs(p);
+  };
+  return left && right && std::equal(left->begin(), left->end(), right->begin(), right->end(), alike);
 }
 
 /// A tensor of this pass that holds the same numbers, the latest first.
 std::optional<TensorId> PassBuilder::same_bytes_before(Index index, TensorId except) {
-  const Tensor wanted = describe(index, tensor(index).at.role);
+  const Tensor described = describe(index, tensor(index).at.role);
+  const Described wanted{described, index};
   const std::vector<Tensor>& all = run_.contents_.rbegin()->second.tensors;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     if (at->id == except || !at->known || at->axis == Axis::none || at->count() < 8) continue;
     // Zeros, and what is constant, tell nothing.
     if (at->health.min == at->health.max || at->health.count == 0) continue;
-    if (same_bytes(*at, wanted)) return at->id;
+    if (same_bytes({*at, 0}, wanted)) return at->id;
   }
   return std::nullopt;
 }

@@ -96,7 +96,15 @@ class PassBuilder {
   std::optional<Index> history_of(std::string_view op);
   Operand with_forms(std::string_view op, Port port, TensorId value, int index = 0);
   std::optional<TensorId> same_bytes_before(Index index, TensorId except);
-  bool same_bytes(const Tensor& a, const Tensor& b);
+  /// A tensor as `described`, in the run or not yet.
+  struct Described {
+    const Tensor& tensor;
+    Index index = 0;  ///< where it is not in the run yet
+  };
+  bool same_bytes(const Described& a, const Described& b);
+  bool same_bytes(const Tensor& a, Index b) { return same_bytes({a, 0}, {describe(b, a.role), b}); }
+  bool same_bytes(Index a, Index b) { return same_bytes({describe(a, "x"), a}, {describe(b, "x"), b}); }
+  std::optional<std::vector<float>> first_rows(const Described& one, std::int64_t rows);
   Tensor* tensor_of(TensorId id);
 
   // The graph.

@@ -85,7 +85,7 @@ TensorId PassBuilder::summed(TensorId embedded) {
   const std::vector<Index> sums = find("embed_sum", Port::output);
   const Tensor* before = run_.tensor(embedded);
   if (sums.empty() || before == nullptr) return embedded;
-  if (before->known && same_bytes(*before, describe(sums.front(), before->role))) {
+  if (before->known && same_bytes(*before, sums.front())) {
     for (const Index one : sums) copy(embedded, one, "embed_sum");
     return embedded;
   }
@@ -137,7 +137,7 @@ TensorId PassBuilder::layer(TensorId x) {
   // What vLLM calls a layer's output is its MLP's, with the sum beside it.
   std::erase_if(outs, [&](Index index) {
     const Tensor* made = run_.tensor(branch);
-    if (made == nullptr || !made->known || !same_bytes(*made, describe(index, made->role))) return false;
+    if (made == nullptr || !made->known || !same_bytes(*made, index)) return false;
     copy(branch, index, "layer");
     return true;
   });
@@ -225,7 +225,7 @@ TensorId PassBuilder::whole(std::string_view op, TensorId inner) {
     const bool alike = described.axis == made->axis && (made->channels == 0 || made->channels == described.channels);
     if (!made->known && alike) {
       bind(inner, index);
-    } else if (made->known && (made->stated || same_bytes(*made, described))) {
+    } else if (made->known && (made->stated || same_bytes(*made, index))) {
       copy(inner, index, op);
     } else if (!appears_elsewhere(index)) {
       inner = emit(std::string(op), run_.has_ranks_ ? OpKind::all_reduce : OpKind::block, {{"x", inner, {}}},
@@ -253,7 +253,7 @@ TensorId PassBuilder::ungated(TensorId projected) {
   const Tensor* want = run_.tensor(projected);
   if (given.empty() || want == nullptr) return projected;
   // Another's bytes are those of a gate whose projection was not dumped.
-  const bool same = !want->known || same_bytes(*want, describe(given.front(), want->role));
+  const bool same = !want->known || same_bytes(*want, given.front());
   return same ? input_of("act", projected) : projected;
 }
 
@@ -280,8 +280,7 @@ TensorId PassBuilder::gated(TensorId x) {
              {"out", acts});
     active =
         emit("act_mul", OpKind::activation, {{"product", act, {}}, {"maybe_up", inputs.back().tensor, {}}}, {"out"});
-  } else if (of_module && !products.empty() && inputs.size() == 2 &&
-             !same_bytes(describe(acts.front(), "x"), describe(products.front(), "x"))) {
+  } else if (of_module && !products.empty() && inputs.size() == 2 && !same_bytes(acts.front(), products.front())) {
     const TensorId gate = input_of("act", inputs.front().tensor);
     const TensorId alone = emit("act", OpKind::activation, {{"x", gate, {}}}, {"out", acts});
     active = emit("act_mul", OpKind::activation, {{"product", alone, {}}, {"up", inputs.back().tensor, {}}}, {"out"});
@@ -347,23 +346,23 @@ TensorId PassBuilder::logits_of(TensorId x) {
   for (const Index index : find_role("logits")) {
     if (std::find(plain.begin(), plain.end(), index) == plain.end()) plain.push_back(index);
   }
-  const Tensor product = describe(raw.front(), "logits");
   std::vector<Index> uncapped = raw;
   std::vector<Index> capped;
-  for (const Index index : plain) (same_bytes(product, describe(index, "logits")) ? uncapped : capped).push_back(index);
+  for (const Index index : plain) (same_bytes(raw.front(), index) ? uncapped : capped).push_back(index);
   const TensorId made = linear("lm_head", x, "logits", uncapped, false);
   return capped.empty() ? made : emit("logits_softcap", OpKind::dumped, {{"x", made, {}}}, {"logits", capped});
 }
 
 /// The weights of all experts, in one tensor or in one each; none where some are missing.
 void PassBuilder::give_experts(Inputs& inputs, std::int64_t experts) {
+  static constexpr std::int64_t kMostExperts = 4096;  // statistics state any width of a router
   const Scope whole = scope_;
   Inputs found;
   for (const std::string_view part : {"gate_up", "gate", "up", "down"}) {
     const std::string op = std::string(part) + "_proj";
     const std::string role = "expert_" + std::string(part);
     std::vector<Index> each;
-    for (std::int64_t expert = 0; expert < experts; ++expert) {
+    for (std::int64_t expert = 0; expert < std::min(experts, kMostExperts); ++expert) {
       scope_.expert = expert;
       if (const auto own = parameter(op, "weight")) each.push_back(*own);
     }

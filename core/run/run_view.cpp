@@ -121,9 +121,11 @@ void RunView::drop_old_values() {
 
 bool RunView::each_block(const Tensor& tensor, const std::function<bool(std::int64_t, std::span<const float>)>& visit) {
   const std::int64_t at_once = std::max<std::int64_t>(1, kBlockElements / std::max<std::int64_t>(1, tensor.channels));
+  // Without channels, rows are only said to be there, and may be as many as the name of an extent holds.
+  const std::int64_t rows = tensor.channels > 0 ? tensor.tokens : 0;
   std::vector<float> block;
-  for (std::int64_t first = 0; first < tensor.tokens; first += at_once) {
-    const Result<TensorData> data = read(tensor, first, std::min(at_once, tensor.tokens - first));
+  for (std::int64_t first = 0; first < rows; first += at_once) {
+    const Result<TensorData> data = read(tensor, first, std::min(at_once, rows - first));
     if (!data) return false;
     data->decode_into(block);
     if (!visit(first, block)) return true;

@@ -200,7 +200,7 @@ std::uint64_t ViewRows::hash(const TensorRow& row) {
   if (!is_new) return known->second;
   ContentHash hash;
   const std::int64_t at_once = std::max<std::int64_t>(1, kBlockElements / std::max<std::int64_t>(1, tensor->channels));
-  for (std::int64_t first = 0; first < tensor->tokens; first += at_once) {
+  for (std::int64_t first = 0; first < tensor->tokens && tensor->channels > 0; first += at_once) {
     const Result<TensorData> block = view_.read(*tensor, first, std::min(at_once, tensor->tokens - first));
     if (!block) return 0;
     hash.add(block->bytes);

@@ -160,7 +160,7 @@ class Attacher {
   Status each_block(const Tensor& tensor, auto&& visit) {
     const std::int64_t row = std::max<std::int64_t>(1, size_of(tensor) / std::max<std::int64_t>(1, tensor.tokens));
     const std::int64_t at_once = std::max<std::int64_t>(1, kBlockBytes / row);
-    for (std::int64_t first = 0; first < tensor.tokens; first += at_once) {
+    for (std::int64_t first = 0; first < tensor.tokens && tensor.channels > 0; first += at_once) {
       if (options_.stop.stop_requested()) return fail("stopped");
       Result<TensorData> block = run_.read(tensor, first, std::min(at_once, tensor.tokens - first));
       if (!block) return tl::unexpected(std::move(block.error()));

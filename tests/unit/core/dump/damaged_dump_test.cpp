@@ -127,5 +127,86 @@ TEST(DamagedDump, KeysThatStatisticsStateAreNoContext) {
   EXPECT_EQ(largest_of(*run), 1);
 }
 
+void read_all(DumpRun& run) {
+  for (const Step& step : run.steps()) {
+    for (const Tensor& tensor : run.content(step.id).tensors) {
+      run.rows(tensor);
+      run.values(tensor);
+    }
+  }
+}
+
+constexpr std::int64_t kHuge = std::int64_t{1} << 57;
+
+/// No byte bears out an extent beside a 0.
+TEST(DamagedDump, ExtentsOfEmptyTensorsAreNoRows) {
+  for (const char* name : {"lm_head.output", "model.layers.0.self_attn.probs", "model.layers.0.self_attn.q"}) {
+    MemoryDump dump;
+    dump.add(name, "f32", {kHuge, 0});
+    const auto run = dump.run();
+    for (const Step& step : run->steps()) EXPECT_EQ(step.rows, 0) << name;
+    read_all(*run);
+  }
+}
+
+TEST(DamagedDump, ABatchIsNotEmpty) {
+  MemoryDump dump;
+  dump.add("input_ids", "i64", {0, 4});
+  dump.add("lm_head.output", "f32", {0, 3, 5});
+  const auto run = dump.run();
+  for (const Step& step : run->steps()) EXPECT_EQ(step.batch, 1);
+}
+
+TEST(DamagedDump, ExpertsThatStatisticsStateAreNotLookedFor) {
+  MemoryDump dump;
+  const std::string at = "model.layers.0.mlp.";
+  dump.add(at + "gate.output", "f32", {1, 4});
+  dump.last().shape.back() = std::int64_t{1} << 40;
+  dump.last().stated = true;
+  dump.add(at + "experts.output", "f32", {1, 8});
+  const auto run = dump.run();
+  EXPECT_NE(find_tensor(*run, at + "experts.output"), nullptr);
+}
+
+/// What is behind a projection of one layer, by its name without the step; null where there is none in the last step.
+const Tensor* in_last_step(DumpRun& run, const std::string& name) {
+  for (const Tensor& tensor : run.content(run.steps().back().id).tensors) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+TEST(DamagedDump, TensorsOfOneNameInTwoFilesAreTwo) {
+  const std::string at = "model.layers.0.self_attn.";
+  MemoryDump dump;
+  for (const std::string step : {"step_1/", "step_2/"}) {
+    std::vector<double> made(48, 1);
+    made[0] = 7;
+    std::vector<double> called = made;
+    if (step == "step_1/") std::swap(called[0], called[5]);
+    dump.add(step + at + "k_proj.output", "f32", {6, 8}, made);
+    dump.last().name = at + "k_proj.output";
+    dump.add(step + at + "attn.k", "f32", {6, 8}, called);
+    dump.last().name = at + "attn.k";
+  }
+  const auto run = dump.run();
+  ASSERT_EQ(run->steps().size(), 2U);
+  const Tensor* k = in_last_step(*run, at + "attn.k");
+  ASSERT_NE(k, nullptr);
+  EXPECT_EQ(run->maker(*k)->kind, OpKind::copy);
+}
+
+TEST(DamagedDump, AnInfinityIsNotEveryNumberOfAnotherFormat) {
+  const std::string at = "model.layers.0.self_attn.";
+  MemoryDump dump;
+  std::vector<double> values(48, 1);
+  values[0] = std::numeric_limits<double>::infinity();
+  dump.add(at + "k_proj.output", "f32", {6, 8}, values);
+  values[0] = 5;
+  dump.add(at + "attn.k", "bf16", {6, 8}, values);
+  const auto run = dump.run();
+  EXPECT_EQ(run->maker(*find_tensor(*run, at + "attn.k"))->kind, OpKind::rope);
+}
+
 }  // namespace
 }  // namespace nanscope

@@ -155,5 +155,25 @@ TEST(Geometry, OfShapesAlone) {
   EXPECT_EQ(found.width, 8);
 }
 
+TEST(Layout, SlotsThatHoldAKeyAndAValueEach) {
+  for (const int half : {0, 1}) {
+    const Layout layout = of("model.layers.0.self_attn.kv_cache", {5, 2, 2, 8}, frame(6), half);
+    EXPECT_EQ(layout.rows, 5);
+    EXPECT_EQ(layout.at(0, 0, 0), 16 * half);
+    EXPECT_EQ(layout.at(1, 0, 0), 32 + 16 * half);
+    EXPECT_EQ(layout.at(4, 1, 7), 4 * 32 + 16 * half + 15);
+    EXPECT_FALSE(layout.plain());
+  }
+}
+
+TEST(Layout, HeadsThatNoModelHasAreNone) {
+  DumpTensor scores = tensor_of("model.layers.0.self_attn.scores", {std::int64_t{1} << 50, 6, 6});
+  scores.stated = true;
+  const DumpTensor cache = tensor_of("model.layers.0.self_attn.k_cache", {6, 2, 1 << 15});
+  const DumpTensor empty = tensor_of("model.layers.0.self_attn.q", {0, std::int64_t{1} << 50, 8});
+  const Geometry geometry = geometry_of(std::vector<const DumpTensor*>{&scores, &cache, &empty});
+  EXPECT_EQ(geometry.heads, 0);
+}
+
 }  // namespace
 }  // namespace nanscope
