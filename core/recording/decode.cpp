@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -147,7 +148,7 @@ Result<TensorRow> tensor(const Statement& row) {
   if (tensor.sequence < -1) {
     return fail(fmt::format("damaged: tensor {} is of sequence {}", tensor.id, tensor.sequence));
   }
-  if (!plausible_shape(tensor.tokens, tensor.channels) || tensor.heads < 1) {
+  if (!plausible_shape(tensor.tokens, tensor.channels) || tensor.heads < 1 || tensor.channels % tensor.heads != 0) {
     return fail(fmt::format("damaged: tensor {} has the shape {} x {} in {} heads", tensor.id, tensor.tokens,
                             tensor.channels, tensor.heads));
   }
@@ -227,7 +228,9 @@ Result<StepRow> step(const Statement& row) {
   auto placed = read_flag(row, 11);
   if (!placed) return tl::unexpected(std::move(placed.error()));
   step.placed = *placed;
-  if (!plausible(step.tokens) || step.batch < 1) {
+  const bool whole =
+      step.batch >= 1 && step.batch <= std::max<std::int64_t>(1, step.tokens) && step.tokens % step.batch == 0;
+  if (!plausible(step.tokens) || !whole) {
     return fail(fmt::format("damaged: step {} has {} rows in a batch of {}", step.id, step.tokens, step.batch));
   }
   return step;

@@ -146,6 +146,9 @@ TEST_F(Damage, RowsThatContradictThemselvesAreNotBelieved) {
   EXPECT_THAT(with("UPDATE chunks SET data = zeroblob(5) WHERE id = 3 << 16"), HasSubstr("5 bytes instead of 12000"));
   EXPECT_THAT(with("UPDATE steps SET kind = 'sideways'"), HasSubstr("sideways"));
   EXPECT_THAT(with("UPDATE steps SET batch = 0 WHERE id = 2"), HasSubstr("5 rows in a batch of 0"));
+  EXPECT_THAT(with("UPDATE steps SET batch = 3 WHERE id = 2"), HasSubstr("5 rows in a batch of 3"));
+  EXPECT_THAT(with("UPDATE steps SET batch = 10 WHERE id = 2"), HasSubstr("5 rows in a batch of 10"));
+  EXPECT_THAT(with("UPDATE tensors SET heads = 1000000 WHERE id = 3"), HasSubstr("in 1000000 heads"));
   EXPECT_THAT(with("UPDATE steps SET tokens = -4 WHERE id = 2"), HasSubstr("-4 rows"));
   EXPECT_THAT(with("UPDATE steps SET placed = 2"), HasSubstr("2 where 0 or 1"));
   EXPECT_THAT(with("UPDATE spans SET row_count = 6 WHERE step = 2"), HasSubstr("step 2 of 5 rows has a sequence of 6"));
