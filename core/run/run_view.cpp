@@ -11,7 +11,12 @@ namespace nanscope {
 namespace {
 
 constexpr std::size_t kHeldBytes = std::size_t{192} << 20;
+constexpr std::size_t kHeldRowBytes = std::size_t{64} << 20;
 constexpr std::int64_t kBlockElements = std::int64_t{1} << 20;
+
+std::size_t bytes_of(const std::shared_ptr<const std::vector<float>>& values) {
+  return values ? values->size() * sizeof(float) : 0;
+}
 
 template <class Item>
 const Item* by_id(std::span<const Item> items, std::int64_t id) {
@@ -86,7 +91,7 @@ std::shared_ptr<const std::vector<float>> RunView::values(const Tensor& tensor) 
     });
     if (whole) made = std::make_shared<const std::vector<float>>(std::move(all));
   }
-  held_bytes_ += made ? made->size() * sizeof(float) : 0;
+  held_bytes_ += bytes_of(made);
   values_[tensor.id] = {made, ++uses_};
   drop_old_values();
   return made;
@@ -103,7 +108,11 @@ std::shared_ptr<const std::vector<float>> RunView::row_values(const Tensor& tens
     made = std::make_shared<const std::vector<float>>(std::move(values));
   }
   known->second = made;
-  if (row_values_.size() > kMostRows) row_values_.clear();
+  row_bytes_ += bytes_of(made);
+  if (row_values_.size() > kMostRows || row_bytes_ > kHeldRowBytes) {
+    row_values_.clear();
+    row_bytes_ = 0;
+  }
   return made;
 }
 
@@ -114,7 +123,7 @@ void RunView::drop_old_values() {
       return age(a) < age(b);
     });
     if (!oldest->second.values) return;
-    held_bytes_ -= oldest->second.values->size() * sizeof(float);
+    held_bytes_ -= bytes_of(oldest->second.values);
     values_.erase(oldest);
   }
 }
@@ -182,8 +191,15 @@ const Tensor* RunView::tensor(TensorId id) {
 void RunView::read_as(TensorId tensor, Format format) {
   change_format(tensor, format);
   rows_.erase(tensor);
-  values_.erase(tensor);
-  std::erase_if(row_values_, [&](const auto& held) { return held.first.first == tensor; });
+  if (const auto held = values_.find(tensor); held != values_.end()) {
+    held_bytes_ -= bytes_of(held->second.values);
+    values_.erase(held);
+  }
+  std::erase_if(row_values_, [&](const auto& held) {
+    if (held.first.first != tensor) return false;
+    row_bytes_ -= bytes_of(held.second);
+    return true;
+  });
 }
 
 const Tensor* RunView::input(const Op& op, std::string_view role, const Span& span) {

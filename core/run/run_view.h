@@ -115,6 +115,7 @@ class RunView {
  private:
   void drop_old_values();
   std::map<std::pair<TensorId, std::int64_t>, std::shared_ptr<const std::vector<float>>> row_values_;
+  std::size_t row_bytes_ = 0;
 
   std::unordered_map<TensorId, std::vector<Health>> rows_;
   struct Held {

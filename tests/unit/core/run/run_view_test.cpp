@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <vector>
+
 #include "tests/unit/core/run/graph.h"
 
 /// Whose row a row is, and where a token's row is in another tensor.
@@ -94,6 +97,30 @@ TEST(RunView, BadRowsAreThoseThatMeanSomething) {
   EXPECT_EQ(bad("scores", -kInf), (std::vector<std::int64_t>{})) << "hides keys";
   EXPECT_EQ(bad("logits", -kInf), (std::vector<std::int64_t>{})) << "hides tokens";
   EXPECT_EQ(bad("logits", kInf), (std::vector<std::int64_t>{2}));
+}
+
+/// Values that nobody can ask for any more must not push out others.
+TEST(RunView, WhatIsReadInAnotherFormatIsNotHeldTwice) {
+  DumpGraph g;
+  g.pass();
+  const TensorId small = g.op("small", OpKind::dumped, {});
+  const TensorId large = g.op("large", OpKind::dumped, {}, {.tokens = 4, .channels = 1 << 20});
+  const std::weak_ptr<const std::vector<float>> held = g.values(*g.tensor(small));
+  for (int i = 0; i < 14; ++i) {  // 16 MiB each
+    g.values(*g.tensor(large));
+    g.read_as(large, Format::f32);
+  }
+  EXPECT_FALSE(held.expired());
+}
+
+TEST(RunView, RowsAreHeldByTheirBytes) {
+  DumpGraph g;
+  g.pass();
+  const TensorId wide = g.op("wide", OpKind::dumped, {}, {.tokens = 20, .channels = 1 << 20, .format = Format::e4m3});
+  const std::weak_ptr<const std::vector<float>> first = g.row_values(*g.tensor(wide), 0);
+  EXPECT_FALSE(first.expired());
+  for (std::int64_t row = 1; row < 20; ++row) g.row_values(*g.tensor(wide), row);  // 4 MiB each
+  EXPECT_TRUE(first.expired());
 }
 
 }  // namespace
