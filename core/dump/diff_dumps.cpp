@@ -19,7 +19,9 @@ constexpr double kRoundings = 8;
 std::string aligned_name(const DumpTensor& tensor) {
   TensorName at = tensor.at;
   at.run.clear();
-  return fmt::format("{}|{}|{}|{}|{}|{}", at.pass(), at.tower, at.module, at.role, static_cast<int>(at.port), at.index);
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", at.pass(), at.tower, at.layer.value_or(-1),
+                     at.expert.value_or(-1), at.sequence.value_or(-1), at.module, at.role, static_cast<int>(at.form),
+                     static_cast<int>(at.port), at.index);
 }
 
 /// Half a unit in the last place, relative, of what a tensor stores.
@@ -33,13 +35,27 @@ bool same_number(float a, float b) { return a == b || (std::isnan(a) && std::isn
 /// What one piece after another adds to the comparison of two tensors.
 class Comparison {
  public:
-  Comparison(const DumpTensor& a, const DumpTensor& b) : a_(a) {
+  /// `scale`: the root mean square of A's elements.
+  Comparison(const DumpTensor& a, const DumpTensor& b, double scale) : a_(a), scale_(scale) {
     out_.name = a.name;
     out_.other = b.name;
     out_.elements = a.count();
-    const double finite = static_cast<double>(std::max<std::uint64_t>(1, a.health.finite()));
-    scale_ = std::sqrt(a.health.sum_sq / finite);
     out_.expected = kRoundings * std::max(rounding(a), rounding(b));
+  }
+
+  /// What was measured of both, where one has no elements: the extremes, and whether there is a NaN or an Inf.
+  DumpDifference of_statistics(const Health& a, const Health& b) {
+    const auto apart = [&](float x, float y) {
+      if (same_number(x, y)) return false;
+      if (!std::isfinite(x) || !std::isfinite(y)) return true;
+      return std::abs(double{x} - double{y}) > out_.expected * std::max(std::abs(double{x}), std::abs(double{y}));
+    };
+    const bool bad =
+        (a.nan > 0) != (b.nan > 0) || (a.pos_inf > 0) != (b.pos_inf > 0) || (a.neg_inf > 0) != (b.neg_inf > 0);
+    const bool differ = bad || apart(a.min, b.min) || apart(a.max, b.max) || apart(a.absmax, b.absmax);
+    out_.kind = bad ? DumpDifferenceKind::not_finite : DumpDifferenceKind::content;
+    out_.differing = differ ? out_.elements : 0;
+    return std::move(out_);
   }
 
   void add(std::int64_t index, float a, float b) {
@@ -76,7 +92,29 @@ class Comparison {
   DumpDifference out_;
 };
 
+/// Dumps are opened with their sums or without.
+Result<double> root_mean_square(const DumpTensor& tensor, DumpElements& elements) {
+  std::uint64_t finite = tensor.health.finite();
+  double sum_sq = tensor.health.sum_sq;
+  if (std::isnan(sum_sq)) {
+    finite = 0;
+    sum_sq = 0;
+    for (std::int64_t first = 0; first < tensor.count(); first += kPiece) {
+      const Result<std::vector<float>> piece = elements.values(tensor, first, std::min(kPiece, tensor.count() - first));
+      if (!piece) return tl::unexpected(piece.error());
+      for (const float value : *piece) {
+        if (!std::isfinite(value)) continue;
+        ++finite;
+        sum_sq += double{value} * double{value};
+      }
+    }
+  }
+  return std::sqrt(sum_sq / static_cast<double>(std::max<std::uint64_t>(1, finite)));
+}
+
 std::string summary_of(const DumpDifference& found) {
+  const bool by_elements = found.kind == DumpDifferenceKind::content || found.kind == DumpDifferenceKind::not_finite;
+  if (by_elements && found.first < 0) return fmt::format("{}: what was measured of it differs", found.name);
   switch (found.kind) {
     case DumpDifferenceKind::only_in_a:
       return fmt::format("{} is only in the first", found.name);
@@ -103,7 +141,10 @@ std::string summary_of(const DumpDifference& found) {
 
 Result<DumpDifference> compare(const DumpTensor& a, DumpElements& a_elements, const DumpTensor& b,
                                DumpElements& b_elements) {
-  Comparison comparison(a, b);
+  if (a.stated || b.stated) return Comparison(a, b, 0).of_statistics(a.health, b.health);
+  const Result<double> scale = root_mean_square(a, a_elements);
+  if (!scale) return tl::unexpected(scale.error());
+  Comparison comparison(a, b, *scale);
   for (std::int64_t first = 0; first < a.count(); first += kPiece) {
     const std::int64_t count = std::min(kPiece, a.count() - first);
     const Result<std::vector<float>> x = a_elements.values(a, first, count);

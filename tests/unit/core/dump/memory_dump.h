@@ -40,7 +40,10 @@ class MemoryDump final : public DumpElements {
   }
   /// The tensor that was added last, to change what its name or its values do not say.
   DumpTensor& last() { return dump_.tensors.back(); }
-  Result<ElementBytes> bytes(const DumpTensor& tensor) override { return ElementBytes{bytes_[tensor.source], nullptr}; }
+  Result<ElementBytes> bytes(const DumpTensor& tensor) override {
+    if (tensor.stated) return fail(tensor.name + ": its elements are not there");
+    return ElementBytes{bytes_[tensor.source], nullptr};
+  }
   Result<std::vector<Health>> row_health(const DumpTensor& tensor) override {
     std::vector<Health> rows;
     for (std::int64_t row = 0; row < tensor.rows(); ++row) {
@@ -56,6 +59,7 @@ class MemoryDump final : public DumpElements {
     sort_by_execution(sorted.tensors);
     return std::make_unique<DumpRun>(std::move(sorted), *this);
   }
+  const Dump& dump() const { return dump_; }
   const std::vector<DumpTensor>& tensors() const { return dump_.tensors; }
 
  private:
