@@ -21,10 +21,13 @@ bool predict_of_scores(Values& values, const Op& op, const Tensor& out, const Op
   const Step* step = values.run().step(out.step);
   Block x;
   if (step == nullptr || !input_rows(values, op, "scores", out, first, count, x, why)) return false;
+  const std::int64_t columns = x.columns / std::max<std::int64_t>(1, out.heads);
+  if (columns <= 0 || x.columns != out.channels) {
+    why = "what it is made of has another width";
+    return false;
+  }
   into.resize(count, x.columns);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
-  const std::int64_t heads = std::max<std::int64_t>(1, out.heads);
-  const std::int64_t columns = x.columns / heads;
   const double u = std::max(stored_roundoff(values, out), roundoff(values.activation_format(out.step)));
   const Format kept = stored_format(values, out);
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {

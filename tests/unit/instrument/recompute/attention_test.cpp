@@ -244,5 +244,16 @@ TEST(RecomputeAttention, TheThreeInOne) {
   expect_seen([](const Change& change) { return made(Part::fused, {}, change); }, 2, 11);
 }
 
+TEST(RecomputeScores, OfScoresOfAnotherWidthCannotBeDoneAgain) {
+  DumpGraph g;
+  g.pass();
+  const TensorId raw = g.op("scores_raw", OpKind::dumped, {}, {.role = "scores", .fill = noise(1)});
+  const TensorId out = g.op("scores", OpKind::attention_scores, {{"scores", raw}},
+                            {.role = "scores", .channels = 32, .fill = noise(2), .heads = 8});
+  testing::Again again(g);
+  EXPECT_EQ(again.result(out), nullptr);
+  EXPECT_EQ(again.why_not(out), "what it is made of has another width");
+}
+
 }  // namespace
 }  // namespace nanscope
