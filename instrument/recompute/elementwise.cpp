@@ -5,6 +5,7 @@
 #include "instrument/recompute/activations.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
+#include "instrument/recompute/recompute.h"
 
 namespace nanscope {
 namespace {
@@ -206,13 +207,19 @@ std::vector<OpForm> forms_activation(Values& values, const Op& op, const Tensor&
   return forms;
 }
 
-std::vector<OpForm> faults_activation(Values& values, const Op& op, const Tensor&) {
+std::vector<OpForm> faults_activation(Values& values, const Op& op, const Tensor& out) {
   std::vector<OpForm> forms;
   if (values.run().input(op, "product") == nullptr) {
     forms.push_back({.text = "no activation", .variant = static_cast<int>(activations().size()) - 1, .fault = true});
   }
-  if (values.run().input(op, "maybe_up") == nullptr)
-    forms.push_back({.text = "the gate alone", .number = kGateAlone, .fault = true});
+  const auto reads = [&](std::string_view role) { return values.run().input(op, role) != nullptr; };
+  if (!reads("maybe_up") && (reads("gate") || reads("gate_up") || reads("product"))) {
+    OpForm alone = values.recomputer().form_of(op, out);
+    alone.text = "the gate alone";
+    alone.number = kGateAlone;
+    alone.fault = true;
+    forms.push_back(std::move(alone));
+  }
   return forms;
 }
 

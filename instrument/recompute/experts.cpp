@@ -438,7 +438,9 @@ std::vector<OpForm> faults_expert_mix(Values& values, const Op& op, const Tensor
   };
   if (op.input("logits") != 0) add(kNotNormalised, 0, 0, "the weights of the chosen experts not normalised");
   const std::vector<std::int64_t> whose = suspects(values, op, out, chosen);
-  for (const std::int64_t expert : whose) add(kLeftOut, expert, 0, fmt::format("expert {} left out", expert));
+  for (const std::int64_t expert : whose) {
+    if (forms.size() < kMostFaults) add(kLeftOut, expert, 0, fmt::format("expert {} left out", expert));
+  }
   const std::int64_t experts = [&]() -> std::int64_t {
     Mixture mixture(values, op, out, chosen);
     std::string why;

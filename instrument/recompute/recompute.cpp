@@ -427,7 +427,12 @@ void Recomputer::run(std::span<const StepId> steps) {
           continue;
         }
         auto judged = judge(op, *out, form);
-        if (!judged) continue;
+        if (options_.stop.stop_requested()) return;
+        if (!judged || judged->elements == 0) {
+          not_recomputed_.push_back(
+              {id, judged ? "none of its elements can be told" : "not all of its rows can be had"});
+          continue;
+        }
         by_tensor_[id] = results_.size();
         results_.push_back(std::move(*judged));
       }

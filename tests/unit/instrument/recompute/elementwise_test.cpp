@@ -167,5 +167,38 @@ TEST(RecomputeSplit, IsItsColumns) {
   expect_seen(made, 2, 1);
 }
 
+TEST(RecomputeCopy, WhatCannotBeJudgedIsSaid) {
+  DumpGraph g;
+  g.pass();
+  const TensorId wide = g.source({.channels = 8, .fill = noise(1)});
+  const TensorId narrow = g.op("narrow", OpKind::copy, {{"x", wide}}, {.channels = 4, .fill = noise(1)});
+  const TensorId x = g.source({.fill = noise(1)});
+  const TensorId nan = g.op("nan", OpKind::copy, {{"x", x}}, {.fill = testing::constant(testing::kNan)});
+  testing::Again again(g);
+  EXPECT_EQ(again.result(narrow), nullptr);
+  EXPECT_NE(again.why_not(narrow), "");
+  EXPECT_EQ(again.result(nan), nullptr);
+  EXPECT_EQ(again.why_not(nan), "none of its elements can be told");
+}
+
+/// Two layers of gelu(gate) times up; in the second, the product was left out.
+TEST(RecomputeActivation, TheGateAloneIsByItsOwnFunction) {
+  Case made;
+  DumpGraph& g = *made.graph;
+  g.pass();
+  for (const std::int64_t layer : {0, 1, 2}) {
+    g.layer = layer;
+    const TensorId gate = g.source({.channels = kWidth, .fill = noise(1, 3)});
+    const TensorId up = g.op("up_proj", OpKind::dumped, {}, {.channels = kWidth, .fill = noise(2, 3)});
+    made.out = g.op("act", OpKind::activation, {{"gate", gate}, {"up", up}},
+                    {.channels = kWidth, .fill = [&](auto row, auto channel) {
+                       const double x = double{g.at(gate, row, channel)};
+                       const double active = 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+                       return static_cast<float>(layer == 2 ? active : active * double{g.at(up, row, channel)});
+                     }});
+  }
+  EXPECT_EQ(explained_by(made), "the gate alone");
+}
+
 }  // namespace
 }  // namespace nanscope
