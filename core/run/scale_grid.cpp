@@ -66,8 +66,9 @@ std::optional<ScaleGrid> ScaleGrid::of(RunView& run, const Tensor& scale, const 
 
 double ScaleGrid::at(std::int64_t row, std::int64_t channel) const {
   if (values_->size() == 1) return double{values_->front()};
-  const std::int64_t r = rows_a_cell_ > 0 ? std::min(rows_ - 1, row / rows_a_cell_) : 0;
-  const std::int64_t c = channels_a_cell_ > 0 ? std::min(columns_ - 1, channel / channels_a_cell_) : 0;
+  const std::int64_t r = rows_a_cell_ > 0 ? std::clamp<std::int64_t>(row / rows_a_cell_, 0, rows_ - 1) : 0;
+  const std::int64_t c =
+      channels_a_cell_ > 0 ? std::clamp<std::int64_t>(channel / channels_a_cell_, 0, columns_ - 1) : 0;
   return double{(*values_)[static_cast<std::size_t>(r * columns_ + c)]};
 }
 

@@ -16,7 +16,9 @@ constexpr std::size_t kMostMagnitudes = std::size_t{1} << 18;  ///< that a media
 double rounds_to_top(Format format) {
   const FormatInfo& row = info(format);
   if (row.exponent_bits == 0) return 1 + 0.5 / double{row.max_finite};
-  return 1 + std::ldexp(0.5, -row.mantissa_bits);
+  // Half a step of its binade, which begins below it.
+  const double significand = double{row.max_finite} / std::ldexp(1.0, std::ilogb(double{row.max_finite}));
+  return 1 + std::ldexp(0.5, -row.mantissa_bits) / significand;
 }
 
 /// Measures one cast, row by row.
@@ -28,12 +30,13 @@ class Measure {
     const bool pool = codes.axis == Axis::slots || codes.axis == Axis::keys;
     const auto slots = pool ? own_slots(values_, codes) : std::unordered_map<std::int64_t, std::int64_t>{};
     const RowScale scale = row_scale(values_, op, scale_role, codes);
-    cast_.grid = scale.grid;
-    if (!cast_.grid && source != nullptr) imply(codes, *source, slots, pool);
-    RowScale used{cast_.grid, scale.by_step_row};
     // A pool alone, of which nothing says who has what: the codes tell all the same.
     const Step* step = run_.step(codes.step);
     const bool pool_alone = pool && slots.empty() && step != nullptr && step->spans.empty();
+    // Nor does anything say which of the step's scales is whose.
+    if (!pool_alone || !scale.by_step_row) cast_.grid = scale.grid;
+    if (!cast_.grid && source != nullptr) imply(codes, *source, slots, pool);
+    RowScale used{cast_.grid, scale.by_step_row};
     for (std::int64_t row = 0; row < codes.tokens; ++row) {
       std::int64_t step_row = row;
       if (pool) {

@@ -92,5 +92,12 @@ TEST(BlockExtent, TheUsualSizesFirst) {
   EXPECT_EQ(block_extent(30, 6), 5);
 }
 
+TEST(ScaleGrid, RowsThatAreNoneTakeTheNearest) {
+  const auto rows = grid(4, 1, 4, 16);
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->at(-1, 0), 0);
+  EXPECT_EQ(rows->at(9, 0), 3);
+}
+
 }  // namespace
 }  // namespace nanscope
