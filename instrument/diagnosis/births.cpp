@@ -14,7 +14,7 @@
 namespace nanscope {
 namespace {
 
-// A run whose every step is bad in its own way is cut here: the first births are what matters.
+// A run whose every step is bad in its own way is cut behind so many of them: the first births are what matters.
 constexpr std::size_t kMostSteps = 64;
 
 /// Which rows of a tensor are bad. One flag stands for all where rows are not known apart, however many a producer that
@@ -57,44 +57,50 @@ class StepWalk {
   }
 
  private:
-  /// Calls `visit` with each input row that row `row` of an output is made of, as far as ops say.
-  void each_source(const Op& op, const Tensor& out, std::int64_t row,
-                   const std::function<void(const Tensor&, std::int64_t)>& visit) {
-    for (const Input& input : op.inputs) {
+  /// Of a row that something is made of; true where no others need to be visited.
+  using Visit = std::function<bool(const Tensor&, std::int64_t)>;
+
+  /// Calls `visit` with each input row that row `row` of an output is made of, as far as ops say. Whether it was
+  /// stopped.
+  bool each_source(const Op& op, const Tensor& out, std::int64_t row, const Visit& visit) {
+    return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
       const Tensor* in = run_.tensor(input.tensor);
-      if (in == nullptr || !bad_.contains(in->id)) continue;
-      if (!apart(out) || !bad_.at(in->id).apart()) {
-        if (op.kind != OpKind::kv_store || is_stored_as(*in, out)) each_bad(*in, visit);
-      } else if (reads_keys(op, input.role)) {
-        const RowToken token = run_.token_of(out, row);
-        if (token.span == nullptr) {
-          each_bad(*in, visit);
-          continue;
-        }
-        for (const KeyRow& key : keys_read(op, *in, *token.span)) visit(*in, key.row);
-      } else if (op.kind == OpKind::kv_store) {
-        if (const auto from = row_stored(out, row, *in)) visit(*in, *from);
-      } else if (op.kind == OpKind::kv_read && in->axis != out.axis) {
-        if (const auto from = row_read(out, row, *in)) visit(*in, *from);
-      } else if (by_row(op.kind) || op.kind == OpKind::kv_read || op.kind == OpKind::attention_scores ||
-                 op.kind == OpKind::attention_mix || op.kind == OpKind::attention) {
-        const auto from = run_.same_row(out, row, *in);
-        if (from) {
-          visit(*in, *from);
-        } else if (out.axis == Axis::none || in->axis == Axis::none) {
-          each_bad(*in, visit);
-        }
-      } else {
-        each_bad(*in, visit);
-      }
-    }
+      return in != nullptr && bad_.contains(in->id) && each_source_in(op, input.role, *in, out, row, visit);
+    });
   }
 
-  void each_bad(const Tensor& in, const std::function<void(const Tensor&, std::int64_t)>& visit) {
+  bool each_source_in(const Op& op, std::string_view role, const Tensor& in, const Tensor& out, std::int64_t row,
+                      const Visit& visit) {
+    if (!apart(out) || !bad_.at(in.id).apart())
+      return (op.kind != OpKind::kv_store || is_stored_as(in, out)) && each_bad(in, visit);
+    if (reads_keys(op, role)) {
+      const RowToken token = run_.token_of(out, row);
+      if (token.span == nullptr) return each_bad(in, visit);
+      const std::vector<KeyRow>& keys = keys_read(op, in, *token.span);
+      return std::any_of(keys.begin(), keys.end(), [&](const KeyRow& key) { return visit(in, key.row); });
+    }
+    if (op.kind == OpKind::kv_store) {
+      const auto from = row_stored(out, row, in);
+      return from && visit(in, *from);
+    }
+    if (op.kind == OpKind::kv_read && in.axis != out.axis) {
+      const auto from = row_read(out, row, in);
+      return from && visit(in, *from);
+    }
+    if (by_row(op.kind) || op.kind == OpKind::kv_read || op.kind == OpKind::attention_scores ||
+        op.kind == OpKind::attention_mix || op.kind == OpKind::attention) {
+      if (const auto from = run_.same_row(out, row, in)) return visit(in, *from);
+      return (out.axis == Axis::none || in.axis == Axis::none) && each_bad(in, visit);
+    }
+    return each_bad(in, visit);
+  }
+
+  bool each_bad(const Tensor& in, const Visit& visit) {
     const Rows& rows = bad_.at(in.id);
     for (std::int64_t row = 0; row < rows.size(); ++row) {
-      if (rows.at(row)) visit(in, row);
+      if (rows.at(row) && visit(in, row)) return true;
     }
+    return false;
   }
 
   /// Whether a tensor's rows are told apart: its health is known row by row, or it was not dumped and has the step's.
@@ -158,9 +164,9 @@ class StepWalk {
       if (out->known && !RunView::symptomatic(*out)) continue;
       Rows inherited(out->tokens, apart(*out));
       for (std::int64_t row = 0; row < inherited.size(); ++row) {
-        each_source(op, *out, row, [&](const Tensor& in, std::int64_t from) {
-          if (bad_.at(in.id).at(from)) inherited.mark(row);
-        });
+        const bool any =
+            each_source(op, *out, row, [&](const Tensor& in, std::int64_t from) { return bad_.at(in.id).at(from); });
+        if (any) inherited.mark(row);
       }
       if (!out->known) {
         if (inherited.any()) bad_.emplace(id, std::move(inherited));
@@ -368,6 +374,7 @@ class StepWalk {
           each_source(*op, out, row, [&](const Tensor& in, std::int64_t from) {
             const Rows& rows = bad_.at(in.id);
             if (rows.at(from)) relevant.try_emplace(in.id, in.tokens, rows.apart()).first->second.mark(from);
+            return false;
           });
         }
       }
@@ -420,31 +427,44 @@ bool bad_unseen(Facts& facts, const Tensor& scores, std::int64_t row) {
   return true;
 }
 
-std::vector<StepId> steps_with_births(Facts& facts) {
+namespace {
+
+/// Steps that hold NaN or Inf and are none but consequences of logits that were bad before.
+std::vector<StepId> steps_to_look_at(Facts& facts) {
   std::set<std::pair<std::int64_t, std::int64_t>> answered_bad;  // request, rank
-  std::vector<StepId> looked_at;
+  std::vector<StepId> found;
   for (const StepId id : facts.run.bad_steps()) {
     const Step* step = facts.run.step(id);
-    if (step == nullptr || looked_at.size() >= kMostSteps) continue;
+    if (step == nullptr) continue;
     const bool over =
         !step->spans.empty() && std::all_of(step->spans.begin(), step->spans.end(), [&](const Span& span) {
           return answered_bad.contains({span.request, step->rank});
         });
     if (over) continue;
-    looked_at.push_back(id);
+    found.push_back(id);
     if (!logits_bad(facts.run, id)) continue;
     for (const Span& span : step->spans) answered_bad.insert({span.request, step->rank});
   }
-  return looked_at;
+  return found;
 }
 
-std::vector<Birth> births_of(Facts& facts) {
-  std::vector<Birth> all;
-  for (const StepId id : steps_with_births(facts)) {
+}  // namespace
+
+Births births_of(Facts& facts) {
+  Births found;
+  std::size_t with_births = 0;
+  for (const StepId id : steps_to_look_at(facts)) {
+    // Steps in which nothing is born are many where a mask is dumped: its -Inf are no reason to stop.
+    if (with_births >= kMostSteps) {
+      found.cut = true;
+      break;
+    }
+    found.steps.push_back(id);
     std::vector<Birth> births = StepWalk(facts, id).births();
-    std::move(births.begin(), births.end(), std::back_inserter(all));
+    with_births += std::any_of(births.begin(), births.end(), [](const Birth& birth) { return birth.matters; }) ? 1 : 0;
+    std::move(births.begin(), births.end(), std::back_inserter(found.all));
   }
-  return all;
+  return found;
 }
 
 }  // namespace nanscope

@@ -23,12 +23,15 @@ struct Birth {
   std::vector<KeyRow> keys;                 ///< those rows of `read` that are bad, and whose they are
 };
 
+struct Births {
+  std::vector<Birth> all;
+  std::vector<StepId> steps;  ///< that were looked at
+  bool cut = false;           ///< there were more steps with NaN or Inf, behind many in which one is born that matters
+};
+
 /// Of all steps that hold NaN or Inf, in order of execution. Of each request the steps up to the first whose logits are
 /// bad: what follows in a request that answers NaN are consequences.
-std::vector<Birth> births_of(Facts& facts);
-
-/// Steps that were looked at for births.
-std::vector<StepId> steps_with_births(Facts& facts);
+Births births_of(Facts& facts);
 
 /// Whether a row of scores is bad for keys alone that it does not see: whether that does harm shows behind the mask.
 bool bad_unseen(Facts& facts, const Tensor& scores, std::int64_t row);

@@ -58,8 +58,11 @@ void merge_layers(std::vector<Finding>& findings) {
     same->explains.insert(same->explains.end(), one.explains.begin(), one.explains.end());
     same->fault.ops.insert(same->fault.ops.end(), one.fault.ops.begin(), one.fault.ops.end());
   }
-  for (const auto& [index, others] : layers)
-    merged[index].fault.evidence.push_back({"more_places", static_cast<std::int64_t>(others.size())});
+  for (auto& [index, others] : layers) {
+    others.erase(merged[index].fault.where.layer.value_or(-1));
+    if (!others.empty())
+      merged[index].fault.evidence.push_back({"more_places", static_cast<std::int64_t>(others.size())});
+  }
   findings = std::move(merged);
 }
 

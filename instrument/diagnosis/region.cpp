@@ -211,20 +211,29 @@ class Describer {
       const auto begin = static_cast<std::size_t>(to) * width;
       for (std::int64_t from = 0; from < count; ++from) {
         if (from == to) continue;
-        const auto& expected = compared_.expected.back();
-        const auto& actual = compared_.actual.back();
-        bool same = true;
-        for (std::size_t c = 0; c < width && same; ++c) {
-          const double a = double{actual[begin + c]};
-          same =
-              std::abs(a - double{expected[static_cast<std::size_t>(from) * width + c]}) <= 0.02 * std::abs(a) + 1e-6;
-        }
-        if (!same) continue;
+        if (!holds_head(begin, static_cast<std::size_t>(from) * width, width)) continue;
         text += fmt::format("{}what head {} should hold in head {}", text.empty() ? "" : ", ", from, to);
         break;
       }
     }
     return text;
+  }
+
+  /// Whether all rows with a wrong element behind column `to` hold there what is right behind column `from`.
+  bool holds_head(std::size_t to, std::size_t from, std::size_t width) const {
+    bool any = false;
+    for (std::size_t i = 0; i < compared_.rows.size(); ++i) {
+      const auto wrong = compared_.wrong[i].begin() + static_cast<std::ptrdiff_t>(to);
+      if (std::find(wrong, wrong + static_cast<std::ptrdiff_t>(width), true) ==
+          wrong + static_cast<std::ptrdiff_t>(width))
+        continue;
+      any = true;
+      for (std::size_t c = 0; c < width; ++c) {
+        const double a = double{compared_.actual[i][to + c]};
+        if (!(std::abs(a - double{compared_.expected[i][from + c]}) <= 0.02 * std::abs(a) + 1e-6)) return false;
+      }
+    }
+    return any;
   }
 
   /// One wrong row that holds what another should, or does.

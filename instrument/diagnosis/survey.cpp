@@ -8,8 +8,8 @@
 namespace nanscope {
 namespace {
 
-constexpr std::size_t kMostDeviations = 64;  ///< that alternatives are tried on
-constexpr double kComesOut = 0.99;           ///< share of elements that an explanation leaves none but rounding of
+constexpr int kMostTried = 64;      ///< outputs that alternatives are tried on
+constexpr double kComesOut = 0.99;  ///< share of elements that an explanation leaves none but rounding of
 
 /// Rows that somebody reads.
 std::vector<std::int64_t> live_rows(Facts& facts, const Tensor& tensor, const std::vector<std::int64_t>& rows) {
@@ -57,8 +57,11 @@ std::vector<const Op*> Survey::ops(OpKind kind) {
 
 Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
   settle_formats(recomputer);
-  Survey survey{facts, recomputer, {}, {}, {}, 0, {}};
-  survey.births = births_of(facts);
+  Survey survey{facts, recomputer, {}, {}, false, {}, {}, recompute, 0, {}};
+  Births births = births_of(facts);
+  survey.births = std::move(births.all);
+  survey.birth_steps = std::move(births.steps);
+  survey.births_cut = births.cut;
   std::erase_if(survey.births, [](const Birth& birth) { return !birth.matters; });
   survey.casts = casts_of(recomputer.values());
   if (!recompute) return survey;
@@ -66,17 +69,20 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
   for (const Step& step : facts.run.steps()) steps.push_back(step.id);
   recomputer.run(steps);
   survey.recomputed = recomputer.results().size();
+  int tried = 0;
+  int tried_in_vain = 0;  // of ops that are not understood, which may be most of a dump
   for (const Recomputed& result : recomputer.results()) {
     if (!deviates(result)) continue;
     const Op& op = *facts.run.op(result.op);
     const Tensor& tensor = *facts.run.tensor(result.tensor);
     Deviation found{op.id, op.step, result.tensor, result, live_rows(facts, tensor, result.bad_rows), {}};
     if (found.rows.empty()) continue;
-    if (survey.deviations.size() < kMostDeviations)
-      found.alternatives = recomputer.alternatives(op, tensor, found.rows);
+    const bool understood = recomputer.understood(op);
+    int& of_its_kind = understood ? tried : tried_in_vain;
+    if (of_its_kind++ < kMostTried) found.alternatives = recomputer.alternatives(op, tensor, found.rows);
     // An op that comes out nowhere is not understood: only what explains it can accuse it.
     const Recomputed* best = found.explanation();
-    if (!recomputer.understood(op) && (best == nullptr || !best->form.fault)) {
+    if (!understood && (best == nullptr || !best->form.fault)) {
       survey.not_understood.push_back(result.tensor);
       continue;
     }

@@ -113,7 +113,7 @@ Findings detect_argmax_nan_fallback(Survey& survey) {
   if (looked_at == 0) {
     out.not_in_dump("no chosen token was dumped with its logits");
   } else {
-    out.excluded(fmt::format("no token of {} is chosen from a row of NaN", counted(looked_at, "choice")));
+    exclude(out, survey, fmt::format("no token of {} is chosen from a row of NaN", counted(looked_at, "choice")));
   }
   return out;
 }

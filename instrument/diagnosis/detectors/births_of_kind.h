@@ -10,6 +10,9 @@ namespace nanscope {
 /// A fault where a birth is, which explains it.
 Finding finding_at(Survey& survey, std::size_t birth);
 
+/// Nothing was found among the births: excluded, or not looked at everywhere, where too many steps have some.
+void exclude(Findings& out, const Survey& survey, std::string figure);
+
 /// "3 rows of TENSOR"; "TENSOR" where it is not known which rows.
 std::string rows_text(const Birth& birth, const std::string& tensor);
 

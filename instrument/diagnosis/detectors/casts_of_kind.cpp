@@ -82,13 +82,13 @@ std::optional<History> history_of(Survey& survey, const Cast& cast) {
 
 bool is_delayed(Survey& survey, const Cast& cast) { return history_of(survey, cast).has_value(); }
 
-void add_cast_evidence(Finding& finding, const Cast& cast, std::int64_t clipped) {
+void add_cast_evidence(Finding& finding, const Cast& cast) {
   auto& evidence = finding.fault.evidence;
   if (find(evidence, "scale") == nullptr && cast.grid) evidence.push_back({"scale", cast.grid->first()});
   if (cast.has_source()) {
     evidence.push_back({"absmax", cast.absmax});
     evidence.push_back({"headroom", cast.headroom()});
-    evidence.push_back({"clipped", clipped});
+    evidence.push_back({"clipped", cast.clipped});
     evidence.push_back({"clip_error", cast.clip_error});
   } else {
     evidence.push_back({"at_top", cast.top});

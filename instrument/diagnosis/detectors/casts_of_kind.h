@@ -24,6 +24,6 @@ std::optional<History> history_of(Survey& survey, const Cast& cast);
 bool is_delayed(Survey& survey, const Cast& cast);
 
 /// absmax, headroom, clipped, share, format ... of a cast.
-void add_cast_evidence(Finding& finding, const Cast& cast, std::int64_t clipped);
+void add_cast_evidence(Finding& finding, const Cast& cast);
 
 }  // namespace nanscope

@@ -38,7 +38,6 @@ Findings detect_delayed_scale_stale(Survey& survey) {
   std::optional<History> history;
   double least = INFINITY;
   std::int64_t looked_at = 0;
-  std::int64_t clipped = 0;
   for (std::size_t i = 0; i < survey.casts.size(); ++i) {
     const Cast& cast = survey.casts[i];
     const auto from = history_of(survey, cast);
@@ -52,7 +51,6 @@ Findings detect_delayed_scale_stale(Survey& survey) {
       finding = finding_at(survey, *survey.run().tensor(cast.codes), cast.clipped_rows);
       finding.fault.breaks = cast.bad > 0;
     }
-    clipped += cast.clipped;
     finding.fault.ops.push_back(cast.op);
     finding.explains.push_back({Symptom::Kind::cast, i});
     for (std::size_t b = 0; b < survey.births.size(); ++b) {
@@ -70,7 +68,7 @@ Findings detect_delayed_scale_stale(Survey& survey) {
                             {"history_absmax", history->largest},
                             {"history_from", history->from},
                             {"weights_grew", growth}};
-  add_cast_evidence(finding, *first, clipped);
+  add_cast_evidence(finding, *first);
   finding.certainty = kProved;
   finding.fault.summary = fmt::format(
       "the scale {:.4g} of {} follows largest values of at most {:.4g} ({}), and they are {:.4g} now: headroom "

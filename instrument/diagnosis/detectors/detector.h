@@ -41,6 +41,7 @@ struct Findings {
   Check check;  ///< without class; `found` is set by the caller
 
   void excluded(std::string figure) { check = {{}, Checked::excluded, std::move(figure)}; }
+  void not_looked_at(std::string reason) { check = {{}, Checked::not_looked_at, std::move(reason)}; }
   void not_in_dump(std::string capture) { check = {{}, Checked::not_in_dump, std::move(capture)}; }
 };
 

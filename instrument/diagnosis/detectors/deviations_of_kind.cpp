@@ -51,9 +51,15 @@ Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index
   return finding;
 }
 
-std::string recomputation_figure(const Survey& survey) {
-  return fmt::format("{} done again from their inputs, {} of them not what those give",
-                     counted(survey.recomputed, "op"), survey.deviations.size());
+void exclude_deviations(Findings& out, const Survey& survey, std::string capture) {
+  if (!survey.recomputing) {
+    out.not_looked_at("ops were not done again");
+  } else if (survey.recomputed == 0) {
+    out.not_in_dump(std::move(capture));
+  } else {
+    out.excluded(fmt::format("{} done again from their inputs, {} of them not what those give",
+                             counted(survey.recomputed, "op"), survey.deviations.size()));
+  }
 }
 
 }  // namespace nanscope

@@ -10,7 +10,7 @@ Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index
 /// The same with the part of the output that is wrong: its channels, and its rows and heads where they are not all.
 Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index, const Region& region);
 
-/// "of 3 ops done again, 2 are explained to 100 %".
-std::string recomputation_figure(const Survey& survey);
+/// No deviation is of the class: excluded with what was done again, or what it takes to do ops again.
+void exclude_deviations(Findings& out, const Survey& survey, std::string capture);
 
 }  // namespace nanscope

@@ -74,6 +74,27 @@ void describe(Finding& finding, const Factors& factors, std::int64_t rows, std::
 
 bool is_half(const Tensor& tensor) { return tensor.format == Format::f16; }
 
+/// NaN and Inf of a birth; of the whole tensor where its rows are not known.
+struct Bad {
+  std::uint64_t nan = 0;
+  std::uint64_t inf = 0;
+};
+
+Bad bad_of(Survey& survey, const Birth& birth) {
+  const Tensor& tensor = survey.tensor(birth);
+  const std::vector<Health>& rows = survey.run().rows(tensor);
+  Bad bad;
+  const auto add = [&](const Health& health) {
+    bad.nan += health.nan;
+    bad.inf += health.pos_inf + health.neg_inf;
+  };
+  for (const std::int64_t row : birth.rows) {
+    if (row < std::ssize(rows)) add(rows[static_cast<std::size_t>(row)]);
+  }
+  if (birth.rows.empty() || rows.empty()) add(tensor.health);
+  return bad;
+}
+
 void look_at_births(Survey& survey, Findings& out) {
   for (std::size_t i = 0; i < survey.births.size(); ++i) {
     const Birth& birth = survey.births[i];
@@ -81,13 +102,13 @@ void look_at_births(Survey& survey, Findings& out) {
     if (!is_half(tensor) || birth.read != 0 || !birth.bad_parameters.empty()) continue;
     const Op& op = survey.op(birth);
     const Factors factors = factors_of(survey, op, tensor, birth.rows);
-    const bool inf = tensor.health.pos_inf + tensor.health.neg_inf > 0;
-    if (factors.largest <= kLargest && !inf) continue;
+    const Bad bad = bad_of(survey, birth);
+    if (factors.largest <= kLargest && bad.inf == 0) continue;
     Finding finding = finding_at(survey, i);
     const bool proved = factors.largest > kLargest && !factors.summed;
     finding.certainty = proved ? kProved : op.kind == OpKind::softmax ? kFallback : kLikely;
     describe(finding, factors, static_cast<std::int64_t>(birth.rows.size()),
-             tensor.health.nan > 0 ? "became Inf and then NaN" : "became Inf");
+             bad.nan > 0 ? "became Inf and then NaN" : "became Inf");
     if (factors.largest <= kLargest) {
       finding.fault.evidence.erase(finding.fault.evidence.begin());
       if (birth.rows.empty()) finding.fault.evidence.pop_back();
@@ -188,7 +209,7 @@ Findings detect_f16_overflow(Survey& survey) {
   if (halves == 0) {
     out.excluded("no tensor of f16 was dumped");
   } else {
-    out.excluded(fmt::format("the largest value of {} in f16 is {:.5g}", counted(halves, "tensor"), largest));
+    exclude(out, survey, fmt::format("the largest value of {} in f16 is {:.5g}", counted(halves, "tensor"), largest));
   }
   return out;
 }

@@ -48,11 +48,7 @@ Findings detect_fp8_format_mismatch(Survey& survey) {
     finding.fault.fix = "write and read in the same fp8 flavour, or convert codes where the hardware changes";
     out.found.push_back(std::move(finding));
   }
-  if (survey.recomputed == 0) {
-    out.not_in_dump("nothing could be done again: dump codes, their scale and what was read of them");
-  } else {
-    out.excluded(recomputation_figure(survey));
-  }
+  exclude_deviations(out, survey, "nothing could be done again: dump codes, their scale and what was read of them");
   return out;
 }
 

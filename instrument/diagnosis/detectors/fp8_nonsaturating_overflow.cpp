@@ -26,7 +26,7 @@ Findings detect_fp8_nonsaturating_overflow(Survey& survey) {
     }
     if (finding.explains.size() == 1) continue;  // nobody's
     finding.fault.evidence.push_back({"codes_bad", cast.bad});
-    add_cast_evidence(finding, cast, cast.clipped);
+    add_cast_evidence(finding, cast);
     finding.fault.summary =
         cast.has_source()
             ? fmt::format(
@@ -45,7 +45,8 @@ Findings detect_fp8_nonsaturating_overflow(Survey& survey) {
   if (looked_at == 0) {
     out.not_in_dump("no codes of fp8 were dumped");
   } else {
-    out.excluded(fmt::format("no code of {} is NaN or Inf and made of a finite value", counted(looked_at, "fp8 cast")));
+    exclude(out, survey,
+            fmt::format("no code of {} is NaN or Inf and made of a finite value", counted(looked_at, "fp8 cast")));
   }
   return out;
 }

@@ -148,12 +148,12 @@ void look_at_attention(Survey& survey, Findings& out, std::int64_t& looked_at) {
       if (tensor == nullptr || !tensor->known || tensor->stated || tensor->heads <= 0) continue;
       Leak leak = leak_of(survey, *op, *tensor, kind == OpKind::attention_scores);
       if (leak.could == 0) continue;
-      ++looked_at;
       leaks[op->name.starts_with("vision") || op->name.starts_with("audio")].push_back(std::move(leak));
     }
   }
   for (auto& [tower, all] : leaks) {
     if (tower || bidirectional(survey, all)) continue;
+    looked_at += static_cast<std::int64_t>(all.size());
     std::vector<const Leak*> real;
     for (const Leak& leak : all) {
       if (leak.rows.empty() || as_everywhere(leak, all)) continue;
@@ -178,6 +178,15 @@ void look_at_deviations(Survey& survey, Findings& out) {
     finding.fault.fix = "let the causal mask end at each token's own position, in every chunk and tile";
     out.found.push_back(std::move(finding));
   }
+}
+
+/// Outputs of attention that their inputs gave or did not give.
+std::int64_t attention_done_again(Survey& survey) {
+  const std::span<const Recomputed> results = survey.recomputer.results();
+  return std::count_if(results.begin(), results.end(), [&](const Recomputed& one) {
+    const OpKind kind = survey.run().op(one.op)->kind;
+    return kind == OpKind::attention || kind == OpKind::softmax;
+  });
 }
 
 /// Two runs whose inputs agree up to a token: rows before it that differ know of it.
@@ -298,12 +307,13 @@ Findings detect_future_leakage(Survey& survey) {
   look_at_attention(survey, out, looked_at);
   look_at_deviations(survey, out);
   merge_alike(out.found);
-  const std::int64_t done_again =
-      static_cast<std::int64_t>(survey.ops(OpKind::attention).size() + survey.ops(OpKind::softmax).size());
+  const std::int64_t done_again = attention_done_again(survey);
   if (looked_at + twins + done_again == 0) {
-    out.not_in_dump("no probabilities, scores or attention outputs were dumped");
+    out.not_in_dump(
+        "no probabilities, scores or attention outputs of tokens that come one after the other were dumped");
   } else {
-    out.excluded(fmt::format("no key behind its token is seen in {}{}", counted(looked_at, "attention op"),
+    out.excluded(fmt::format("no key behind its token is seen in {}, {} done again{}",
+                             counted(looked_at, "attention op"), done_again,
                              twins > 0 ? fmt::format(", {} compared", counted(twins, "pair of runs")) : ""));
   }
   return out;

@@ -68,7 +68,7 @@ Findings detect_invalid_op(Survey& survey) {
     out.found.push_back(std::move(finding));
   }
   merge_alike(out.found);
-  out.excluded("no NaN or Inf is made of finite values in a row of somebody");
+  exclude(out, survey, "no NaN or Inf is made of finite values in a row of somebody");
   return out;
 }
 

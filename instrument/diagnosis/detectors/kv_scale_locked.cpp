@@ -70,7 +70,7 @@ Findings detect_kv_scale_locked(Survey& survey) {
   }
   out.excluded(fmt::format("the least headroom of {} is {:.3g}", counted(looked_at, "KV store"), least));
   if (first == nullptr) return out;
-  add_cast_evidence(finding, *first, clipped);
+  add_cast_evidence(finding, *first);
   // The ledger of a recording says when a scale was set.
   finding.certainty = locked(*first) ? kProved + 6 : kShown;
   const Where& at = finding.fault.where;

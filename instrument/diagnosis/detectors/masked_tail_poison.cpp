@@ -51,7 +51,7 @@ Findings detect_masked_tail_poison(Survey& survey) {
     out.found.push_back(std::move(finding));
   }
   merge_alike(out.found);
-  out.excluded("no NaN is read from a slot that its sequence did not write");
+  exclude(out, survey, "no NaN is read from a slot that its sequence did not write");
   return out;
 }
 

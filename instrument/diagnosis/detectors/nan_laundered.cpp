@@ -77,6 +77,7 @@ class NanRows {
     if ((op.kind == OpKind::kv_store || unseen) && out.known) stored(op, out, one);
     if (!keeps_nan(op) || out.tokens <= 0 || out.stated) return;
     Rows inherited;
+    std::map<std::size_t, const Tensor*> from_input;  // the first input of NaN, by row
     for (const Input& input : op.inputs) {
       const Tensor* in = run_.tensor(input.tensor);
       const auto bad = in != nullptr ? nan_.find(in->id) : nan_.end();
@@ -88,19 +89,20 @@ class NanRows {
             !bad->second[static_cast<std::size_t>(*from)])
           continue;
         inherited[static_cast<std::size_t>(row)] = true;
-        one.in = in;
+        from_input.emplace(static_cast<std::size_t>(row), in);
       }
     }
     if (!out.known) {
-      if (one.in != nullptr) nan_[out.id] = inherited;
+      if (!from_input.empty()) nan_[out.id] = inherited;
       return;
     }
-    if (one.in == nullptr) return;
     const std::vector<Health>& rows = run_.rows(out);
-    for (std::size_t row = 0; row < inherited.size() && row < rows.size(); ++row) {
-      const bool live = survey_.facts.live(out, static_cast<std::int64_t>(row)) &&
-                        !bad_unseen(survey_.facts, *one.in, static_cast<std::int64_t>(row));
-      if (inherited[row] && rows[row].nan == 0 && live) one.rows.push_back(static_cast<std::int64_t>(row));
+    for (const auto& [at, in] : from_input) {
+      const auto row = static_cast<std::int64_t>(at);
+      if (at >= rows.size() || rows[at].nan > 0 || !survey_.facts.live(out, row)) continue;
+      if (bad_unseen(survey_.facts, *in, row)) continue;
+      if (one.in == nullptr) one.in = in;
+      one.rows.push_back(row);
     }
   }
 
@@ -148,7 +150,7 @@ class NanRows {
 /// A row that was NaN and is finite behind an op that cannot have made it so: a cast, a clamp or a maximum hid it.
 Findings detect_nan_laundered(Survey& survey) {
   Findings out;
-  for (const StepId step : steps_with_births(survey.facts)) {
+  for (const StepId step : survey.birth_steps) {
     for (const NanRows::Washed& washed : NanRows(survey, step).washed()) {
       Finding finding = finding_at(survey, *washed.out, washed.rows);
       finding.certainty = kUnlikely;
@@ -181,7 +183,7 @@ Findings detect_nan_laundered(Survey& survey) {
     }
   }
   merge_alike(out.found);
-  out.excluded("no row that was NaN is finite behind an op that keeps NaN");
+  exclude(out, survey, "no row that was NaN is finite behind an op that keeps NaN");
   return out;
 }
 

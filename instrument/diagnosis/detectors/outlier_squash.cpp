@@ -72,7 +72,7 @@ Findings detect_outlier_squash(Survey& survey) {
                            counted(survey.casts.size(), "cast")));
   if (first == nullptr) return out;
   finding.certainty = first->has_source() ? kShown : kLikely;
-  add_cast_evidence(finding, *first, first->clipped);
+  add_cast_evidence(finding, *first);
   if (first->has_source()) {
     finding.fault.evidence.insert(finding.fault.evidence.end(), {{"lost", first->lost},
                                                                  {"coarse", first->coarse},

@@ -39,7 +39,7 @@ Findings detect_prefix_cache_poison(Survey& survey) {
     out.found.push_back(std::move(finding));
   }
   merge_alike(out.found);
-  out.excluded("no NaN is read from a slot that another request wrote");
+  exclude(out, survey, "no NaN is read from a slot that another request wrote");
   return out;
 }
 

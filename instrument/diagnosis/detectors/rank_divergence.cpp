@@ -66,15 +66,29 @@ class Comparer {
     }
   }
 
-  /// Weights that lie outside of passes, one set a rank.
+  /// The first step that reads each weight which lies outside of passes: of which run and rank it is.
+  std::map<TensorId, const Step*> users() {
+    std::map<TensorId, const Step*> found;
+    for (const Step& step : run_.steps()) {
+      for (const Op& op : run_.content(step.id).ops) {
+        for (const Input& input : op.inputs) found.emplace(input.tensor, &step);
+      }
+    }
+    return found;
+  }
+
+  /// Weights that lie outside of passes, one set a rank. Those of two checkpoints side by side differ by right.
   void parameters(std::vector<Pair>& all) {
-    std::map<std::string, const Tensor*> first;
+    const std::map<TensorId, const Step*> used = users();
+    std::map<std::string, std::pair<const Tensor*, std::int64_t>> first;  // with its rank
     for (const Op& op : run_.content(kBeforeSteps).ops) {
       const Tensor* made = run_.result(op);
-      if (made == nullptr) continue;
-      const std::string key = fmt::format("{}|{}", op.layer.value_or(-1), op.name);
-      const auto [at, is_new] = first.emplace(key, made);
-      if (!is_new) add(op, at->second, made, all);
+      const auto user = made != nullptr ? used.find(made->id) : used.end();
+      if (user == used.end()) continue;
+      const Step& step = *user->second;
+      const std::string key = fmt::format("{}|{}|{}", step.run, op.layer.value_or(-1), op.name);
+      const auto [at, is_new] = first.try_emplace(key, made, step.rank);
+      if (!is_new && at->second.second != step.rank) add(op, at->second.first, made, all);
     }
   }
 

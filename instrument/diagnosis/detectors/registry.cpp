@@ -48,6 +48,15 @@ Finding finding_at(Survey& survey, std::size_t birth) {
   return finding;
 }
 
+void exclude(Findings& out, const Survey& survey, std::string figure) {
+  if (!survey.births_cut) {
+    out.excluded(std::move(figure));
+    return;
+  }
+  out.not_looked_at(fmt::format("NaN or Inf is born in many passes, and only {} of those that hold any were looked at",
+                                survey.birth_steps.size()));
+}
+
 std::string rows_text(const Birth& birth, const std::string& tensor) {
   return birth.rows.empty() ? tensor : fmt::format("{} of {}", counted(birth.rows.size(), "row"), tensor);
 }

@@ -50,7 +50,7 @@ Findings detect_router_cancellation(Survey& survey) {
   if (routers == 0) {
     out.not_in_dump("no router was dumped");
   } else {
-    out.excluded(fmt::format("no weight of {} is NaN or Inf", counted(routers, "router op")));
+    exclude(out, survey, fmt::format("no weight of {} is NaN or Inf", counted(routers, "router op")));
   }
   return out;
 }

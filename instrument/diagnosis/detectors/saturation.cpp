@@ -28,7 +28,6 @@ Findings detect_saturation(Survey& survey) {
   Finding finding;
   const Cast* first = nullptr;
   double largest_share = 0;
-  std::int64_t clipped = 0;
   for (std::size_t i = 0; i < survey.casts.size(); ++i) {
     const Cast& cast = survey.casts[i];
     largest_share = std::max(largest_share, cast.share(cast.top));
@@ -40,7 +39,6 @@ Findings detect_saturation(Survey& survey) {
       first = &cast;
       finding = finding_at(survey, *survey.run().tensor(cast.codes), rows);
     }
-    clipped += cast.clipped;
     finding.fault.ops.push_back(cast.op);
     finding.explains.push_back({Symptom::Kind::cast, i});
   }
@@ -51,7 +49,7 @@ Findings detect_saturation(Survey& survey) {
   out.excluded(fmt::format("the largest share of codes at the largest finite one is {:.3g} %, of {}",
                            100 * largest_share, counted(survey.casts.size(), "cast")));
   if (first == nullptr) return out;
-  add_cast_evidence(finding, *first, clipped);
+  add_cast_evidence(finding, *first);
   finding.certainty = kLikely;
   finding.fault.summary =
       first->has_source() && first->clipped > 0

@@ -21,11 +21,7 @@ Findings detect_scale_misapplied(Survey& survey) {
     finding.fault.fix = "apply each scale once, in the direction and with the shape that its codes were written under";
     out.found.push_back(std::move(finding));
   }
-  if (survey.recomputed == 0) {
-    out.not_in_dump("nothing could be done again: dump inputs, outputs and weights of the same ops");
-  } else {
-    out.excluded(recomputation_figure(survey));
-  }
+  exclude_deviations(out, survey, "nothing could be done again: dump inputs, outputs and weights of the same ops");
   return out;
 }
 

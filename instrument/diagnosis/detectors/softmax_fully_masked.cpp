@@ -115,8 +115,22 @@ void describe(Finding& finding, const Emptied& found, bool nan) {
   finding.fault.fix = "give each row at least its own key, or write zeros where a row's sum is zero";
 }
 
+/// Whether the probabilities of a row are the same for every key, in some head: what a softmax makes of nothing.
+bool alike(Survey& survey, const Tensor& probs, std::int64_t row) {
+  const auto values = survey.run().row_values(probs, row);
+  const std::int64_t keys = keys_of(probs);
+  if (!values || keys <= 1) return false;
+  for (std::size_t head = 0; head + static_cast<std::size_t>(keys) <= values->size();
+       head += static_cast<std::size_t>(keys)) {
+    const auto begin = values->begin() + static_cast<std::ptrdiff_t>(head);
+    const auto [least, most] = std::minmax_element(begin, begin + keys);
+    if (*least > 0 && *least == *most) return true;
+  }
+  return false;
+}
+
 /// Rows that come out finite though they have no key: as if all keys were alike.
-void look_at_finite(Survey& survey, const Op& op, Findings& out) {
+void look_at_finite(Survey& survey, const Op& op, Findings& out, std::int64_t& unsure) {
   const Tensor* probs = survey.run().result(op);
   if (probs == nullptr || !probs->known || probs->stated || op.kind == OpKind::token_softmax) return;
   if (op.kind == OpKind::attention && op.input("mask") == 0) return;
@@ -125,7 +139,14 @@ void look_at_finite(Survey& survey, const Op& op, Findings& out) {
     if (survey.facts.live(*probs, row) && row_finite(survey, *probs, row)) rows.push_back(row);
   }
   const Emptied found = emptied(survey, op, *probs, rows);
-  if (found.rows.empty() || found.rows.size() == rows.size()) return;
+  if (found.rows.empty()) return;
+  // A pass without any key at all may be a mask that is read the wrong way round: its probabilities show it.
+  if (found.rows.size() == rows.size() &&
+      !(probs->role == "probs" && std::all_of(found.rows.begin(), found.rows.end(),
+                                              [&](std::int64_t row) { return alike(survey, *probs, row); }))) {
+    ++unsure;
+    return;
+  }
   Finding finding = finding_at(survey, *probs, found.rows);
   finding.certainty = kShown;
   describe(finding, found, false);
@@ -141,11 +162,12 @@ void look_at_finite(Survey& survey, const Op& op, Findings& out) {
 Findings detect_softmax_fully_masked(Survey& survey) {
   Findings out;
   std::int64_t looked_at = 0;
+  std::int64_t unsure = 0;
   for (const OpKind kind : {OpKind::softmax, OpKind::attention}) {
     for (const Op* op : survey.ops(kind)) {
       const Tensor* scores = survey.run().input(*op, "scores");
       looked_at += op->input("mask") != 0 || (scores != nullptr && scores->known) ? 1 : 0;
-      look_at_finite(survey, *op, out);
+      look_at_finite(survey, *op, out, unsure);
     }
   }
   for (std::size_t i = 0; i < survey.births.size(); ++i) {
@@ -166,8 +188,12 @@ Findings detect_softmax_fully_masked(Survey& survey) {
   merge_alike(out.found);
   if (looked_at == 0) {
     out.not_in_dump("no softmax was dumped with its scores or its mask");
+  } else if (unsure > 0) {
+    out.not_looked_at(fmt::format("every row of {} has no key above -Inf, and what comes out does not show it",
+                                  counted(unsure, "softmax op")));
   } else {
-    out.excluded(fmt::format("every row of somebody in {} has a key above -Inf", counted(looked_at, "softmax op")));
+    exclude(out, survey,
+            fmt::format("every row of somebody in {} has a key above -Inf", counted(looked_at, "softmax op")));
   }
   return out;
 }

@@ -148,7 +148,7 @@ Findings detect_variance_collapse(Survey& survey) {
   if (norms == 0) {
     out.not_in_dump("no norm was dumped with its input");
   } else {
-    out.excluded(fmt::format("no row of {} becomes NaN where its variance cancels", counted(norms, "norm")));
+    exclude(out, survey, fmt::format("no row of {} becomes NaN where its variance cancels", counted(norms, "norm")));
   }
   return out;
 }

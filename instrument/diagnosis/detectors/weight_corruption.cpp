@@ -151,19 +151,28 @@ void look_for_outlier(Survey& survey, const Used& used, Findings& out) {
   out.found.push_back(std::move(finding));
 }
 
-/// Bits do not flip in one place of a weight in several layers: a channel that stands out in all of them was trained
-/// so.
-void drop_repeated(std::vector<Finding>& found) {
+/// Bits do not flip in one place of a weight in most layers: a channel that stands out in them was trained so.
+void drop_repeated(const std::vector<Used>& weights, std::vector<Finding>& found) {
   const auto same_place = [](const Finding& a, const Finding& b) {
     const EvidenceValue* x = find(a.fault.evidence, "at");
     const EvidenceValue* y = find(b.fault.evidence, "at");
-    return x != nullptr && y != nullptr && *x == *y && a.fault.where.layer != b.fault.where.layer &&
-           a.fault.where.op == b.fault.where.op && a.fault.where.role == b.fault.where.role;
+    return x != nullptr && y != nullptr && *x == *y && a.fault.where.op == b.fault.where.op &&
+           a.fault.where.role == b.fault.where.role;
+  };
+  const auto by_most_layers = [&](const Finding& one) {
+    std::set<std::optional<std::int64_t>> layers;
+    std::set<std::optional<std::int64_t>> alike;
+    for (const Used& used : weights) {
+      if (used.op->name == one.fault.where.op && used.role == one.fault.where.role) layers.insert(used.op->layer);
+    }
+    for (const Finding& other : found) {
+      if (same_place(one, other)) alike.insert(other.fault.where.layer);
+    }
+    return alike.size() > 1 && 2 * alike.size() > layers.size();
   };
   std::vector<Finding> kept;
   for (const Finding& one : found) {
-    if (std::none_of(found.begin(), found.end(), [&](const Finding& other) { return same_place(one, other); }))
-      kept.push_back(one);
+    if (!by_most_layers(one)) kept.push_back(one);
   }
   found = std::move(kept);
 }
@@ -383,15 +392,16 @@ Findings detect_weight_corruption(Survey& survey) {
     look_at_unseen(survey, used, out, told);
     look_for_outlier(survey, used, out);
   }
-  drop_repeated(out.found);
+  drop_repeated(weights, out.found);
   look_for_zeros(survey, weights, out);
   look_at_rows(survey, out);
   merge_alike(out.found);
   if (weights.empty() && survey.run().weights().empty()) {
     out.not_in_dump("no weight was dumped: dump the checkpoint beside the activations");
   } else {
-    out.excluded(fmt::format("{} hold neither NaN nor Inf, nor an element or a block apart from the others",
-                             counted(weights.size() + survey.run().weights().size(), "weight")));
+    exclude(out, survey,
+            fmt::format("{} hold neither NaN nor Inf, nor an element or a block apart from the others",
+                        counted(weights.size() + survey.run().weights().size(), "weight")));
   }
   return out;
 }

@@ -40,11 +40,7 @@ Findings detect_wrong_result(Survey& survey) {
                                         : "run the op again with a reference kernel on the dumped inputs";
     out.found.push_back(std::move(finding));
   }
-  if (survey.recomputed == 0) {
-    out.not_in_dump("nothing could be done again: dump inputs, outputs and weights of the same ops");
-  } else {
-    out.excluded(recomputation_figure(survey));
-  }
+  exclude_deviations(out, survey, "nothing could be done again: dump inputs, outputs and weights of the same ops");
   return out;
 }
 

@@ -22,11 +22,16 @@ std::vector<Watched> find_outlier_owns_scale(Survey& survey, const IsWatched& wa
     out.severity = lost + coarse;
     out.evidence = {{"outlier", cast->absmax}, {"median", cast->median}, {"ratio", cast->absmax / cast->median},
                     {"share_lost", lost},      {"share_coarse", coarse}, {"scale", cast->grid->first()}};
+    // Where it lies is known of the codes alone, and not in recordings.
+    const std::string at =
+        cast->at_row >= 0 ? fmt::format(", cast to {}[{},{}],", survey.facts.name_of(*survey.run().tensor(cast->codes)),
+                                        cast->at_row, cast->at_channel)
+                          : std::string(",");
     out.summary = fmt::format(
-        "one value of {}, {:.6g} at [{},{}], is {:.3g} times the median and sets the scale: "
+        "one value of {}, {:.6g}{} is {:.3g} times the median and sets the scale: "
         "{:.3g} % of the others became zero, {:.3g} % are left one or two bits",
-        survey.facts.name_of(*survey.run().tensor(cast->source)), cast->absmax, cast->at_row, cast->at_channel,
-        cast->absmax / cast->median, 100 * lost, 100 * coarse);
+        survey.facts.name_of(*survey.run().tensor(cast->source)), cast->absmax, at, cast->absmax / cast->median,
+        100 * lost, 100 * coarse);
     out.advice = "scale per channel or in blocks, or keep the outlier channel apart";
     found.push_back(std::move(out));
   }

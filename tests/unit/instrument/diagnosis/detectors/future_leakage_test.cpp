@@ -128,5 +128,11 @@ TEST(FutureLeakage, AnOutputOfACausalMaskIsClean) {
   EXPECT_EQ(root_of(diagnosis_of(g)), "clean");
 }
 
+TEST(FutureLeakage, AttentionThatWasNotDoneAgainExcludesNothing) {
+  DumpGraph g = attention(0);
+  EXPECT_EQ(testing::check(diagnosis_of(g), "future-leakage").state, Checked::excluded);
+  EXPECT_EQ(testing::check(diagnosis_of(g, false), "future-leakage").state, Checked::not_in_dump);
+}
+
 }  // namespace
 }  // namespace nanscope

@@ -80,5 +80,30 @@ TEST(InvalidOp, MinusInfinityThatHidesIsClean) {
   EXPECT_EQ(root_of(diagnosis_of(g, false)), "clean");
 }
 
+/// As many passes, each with the mask that hides later keys; in the last a projection of healthy numbers is NaN.
+TEST(InvalidOp, PassesThatHoldNothingButAMaskDoNotEndTheSearch) {
+  DumpGraph g;
+  for (std::int64_t pass = 0; pass < 70; ++pass) {
+    g.pass({Span{0, pass, 0, 4, 4 * pass, 4 * pass + 4}});
+    g.op("attention_mask", OpKind::copy, {},
+         {.role = "mask", .fill = [](auto row, auto key) { return key > row ? -testing::kInf : 0.0F; }});
+    const TensorId x = g.source();
+    g.op("q_proj", OpKind::gemm, {{"x", x}}, {.fill = testing::constant(pass == 69 ? testing::kNan : 1.0F)});
+  }
+  EXPECT_EQ(root_of(diagnosis_of(g, false)), "invalid-op");
+}
+
+TEST(InvalidOp, ManyBirthsEndTheSearchAndThatIsSaid) {
+  DumpGraph g;
+  for (std::int64_t pass = 0; pass < 70; ++pass) {
+    g.pass({Span{0, pass, 0, 4, 4 * pass, 4 * pass + 4}});
+    const TensorId x = g.source();
+    g.op("q_proj", OpKind::gemm, {{"x", x}}, {.fill = testing::one_at(1, 1, testing::kNan)});
+  }
+  const Diagnosis found = diagnosis_of(g, false);
+  EXPECT_EQ(testing::check(found, "invalid-op").state, Checked::found);
+  EXPECT_EQ(testing::check(found, "prefix-cache-poison").state, Checked::not_looked_at);
+}
+
 }  // namespace
 }  // namespace nanscope

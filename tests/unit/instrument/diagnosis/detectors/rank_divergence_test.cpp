@@ -64,5 +64,24 @@ TEST(RankDivergence, OfOneRankNothingIsKnown) {
   EXPECT_EQ(testing::check(diagnosis_of(g), "rank-divergence").state, Checked::not_in_dump);
 }
 
+/// Two passes of a norm, each with a weight of its own: of two checkpoints, or of two ranks.
+Diagnosis two_norms(bool ranks) {
+  DumpGraph g;
+  const auto norm = [&](std::uint32_t seed) { return g.parameter("attn_norm.weight", 1, 8, noise(seed)); };
+  const std::vector<TensorId> weights{norm(1), norm(2)};
+  for (const std::int64_t pass : {0, 1}) {
+    g.pass({Span{0, 0, 0, 4, 0, 4}}, 4, 1, ranks ? pass : 0);
+    const TensorId x = g.source({.channels = 8, .fill = noise(3)});
+    g.op("attn_norm", OpKind::layer_norm, {{"x", x}, {"weight", weights[static_cast<std::size_t>(pass)]}},
+         {.channels = 8});
+  }
+  return diagnosis_of(g, false);
+}
+
+TEST(RankDivergence, WeightsOfTwoCheckpointsAreNotOfTwoRanks) {
+  EXPECT_EQ(testing::fault(two_norms(false), "rank-divergence").fault_class, "");
+  EXPECT_EQ(testing::fault(two_norms(true), "rank-divergence").tensor, "p0.attn_norm.weight.weight");
+}
+
 }  // namespace
 }  // namespace nanscope

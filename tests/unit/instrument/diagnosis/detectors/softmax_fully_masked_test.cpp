@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/unit/instrument/diagnosis/found.h"
 #include "tests/unit/instrument/diagnosis/one_step.h"
 #include "tests/unit/instrument/diagnosis/reference.h"
@@ -143,6 +145,28 @@ TEST(SoftmaxFullyMasked, RowsOfARecordingWhoseMaskBeginsTooLate) {
   const Diagnosis found = diagnosis_of(one.b);
   ASSERT_THAT(classes(found), ElementsAre("softmax-fully-masked"));
   EXPECT_EQ(found.faults[0].where.tokens, (Range{0, 1}));
+}
+
+/// One token of a decode whose four keys are all hidden by the most negative number.
+Diagnosis decoded(const testing::Fill& probs) {
+  DumpGraph g;
+  g.pass({Span{0, 0, 0, 1, 3, 4}}, 1);
+  const TensorId scores =
+      g.op("scores", OpKind::attention_scores, {},
+           {.role = "scores", .tokens = 1, .fill = testing::constant(std::numeric_limits<float>::lowest())});
+  g.op("softmax", OpKind::softmax, {{"scores", scores}}, {.role = "probs", .tokens = 1, .fill = probs});
+  return diagnosis_of(g, false);
+}
+
+TEST(SoftmaxFullyMasked, EveryRowOfAPassWhereProbabilitiesShowIt) {
+  const Diagnosis found = decoded(testing::constant(0.25F));
+  EXPECT_THAT(classes(found), ElementsAre("softmax-fully-masked"));
+}
+
+TEST(SoftmaxFullyMasked, EveryRowOfAPassIsNotExcludedWhereTheyDoNot) {
+  const Diagnosis found = decoded([](auto, auto key) { return key == 1 ? 0.7F : 0.1F; });
+  EXPECT_EQ(root_of(found), "clean");
+  EXPECT_EQ(testing::check(found, "softmax-fully-masked").state, Checked::not_looked_at);
 }
 
 }  // namespace

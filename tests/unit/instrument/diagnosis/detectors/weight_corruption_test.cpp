@@ -21,12 +21,12 @@ using testing::number;
 using testing::OneStep;
 using testing::root_of;
 
-/// Three layers of one projection of 32 x 32; the weight of layer 1 is `weight`, and all outputs follow from weights.
-Diagnosis projections(const Fill& weight, bool first_layers_too = false) {
+/// Layers of one projection of 32 x 32; the weight of layer 1 is `weight`, and all outputs follow from weights.
+Diagnosis projections(const Fill& weight, bool first_layers_too = false, std::int64_t layers = 3) {
   DumpGraph g;
   g.pass();
   const TensorId x = g.source({.channels = 32, .fill = noise(1)});
-  for (std::int64_t layer = 0; layer < 3; ++layer) {
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
     g.layer = layer;
     const bool odd = layer == 1 || (first_layers_too && layer == 0);
     const TensorId w =
@@ -117,6 +117,10 @@ TEST(WeightCorruption, OneThatNothingReadsIsClean) {
 TEST(WeightCorruption, AChannelThatStandsOutInEveryLayerWasTrainedSo) {
   EXPECT_EQ(root_of(projections(but(3, 4, 40000))), "weight-corruption");
   EXPECT_EQ(root_of(projections(but(3, 4, 40000), true)), "clean");
+}
+
+TEST(WeightCorruption, TwoLayersOfManyAreNotAllOfThem) {
+  EXPECT_EQ(root_of(projections(but(3, 4, 40000), true, 6)), "weight-corruption");
 }
 
 }  // namespace

@@ -198,5 +198,15 @@ TEST(WrongResult, OfAModuleWithItsOwnInputThatComesOutNowhere) {
   EXPECT_EQ(root_of(of("another")), "clean");
 }
 
+TEST(WrongResult, WhatWasNotToBeDoneAgainWasNotLookedAt) {
+  DumpGraph g;
+  g.pass();
+  testing::linear(g, "q_proj", g.source({.channels = 8, .fill = noise(1)}), 4, 8, 8, 2);
+  for (const std::string fault_class : {"wrong-result", "scale-misapplied", "fp8-format-mismatch"}) {
+    EXPECT_EQ(testing::check(diagnosis_of(g, false), fault_class).state, Checked::not_looked_at) << fault_class;
+    EXPECT_EQ(testing::check(diagnosis_of(g), fault_class).state, Checked::excluded) << fault_class;
+  }
+}
+
 }  // namespace
 }  // namespace nanscope
