@@ -222,6 +222,26 @@ std::int64_t cost_dequantise(Values& values, const Op& op, const Tensor& out) { 
 
 namespace {
 
+/// Which row of the step a row of codes holds, where scales are of the step's rows.
+class StepRows {
+ public:
+  StepRows(Values& values, const Tensor& codes, const RowScale& scale)
+      : mapped_(scale.by_step_row && (codes.axis == Axis::slots || codes.axis == Axis::keys)) {
+    if (mapped_) slots_ = own_slots(values, codes);
+  }
+
+  /// Nothing for a row that another step stored, whose scale it is not.
+  std::optional<std::int64_t> of(std::int64_t row) const {
+    if (!mapped_) return row;
+    const auto found = slots_.find(row);
+    return found == slots_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  bool mapped_;
+  std::unordered_map<std::int64_t, std::int64_t> slots_;
+};
+
 /// code x scale of some rows of `codes`, for the rows of an output.
 bool read_back(Values& values, const Tensor& codes, const RowScale& scale, const Tensor& out, const OpForm& form,
                std::int64_t first, std::int64_t count, Prediction& into) {
@@ -231,11 +251,17 @@ bool read_back(Values& values, const Tensor& codes, const RowScale& scale, const
   const Format as = form.as.value_or(codes.format);
   const double u = roundoff(values.precision(out));
   const Format kept = stored_format(values, out);
+  const StepRows rows(values, codes, scale);
   for (std::int64_t t = 0; t < count; ++t) {
+    const auto step_row = rows.of(first + t);
     for (std::int64_t c = 0; c < data->channels; ++c) {
       const auto at = static_cast<std::size_t>(t * data->channels + c);
+      if (!step_row) {
+        into.bound[at] = -1;
+        continue;
+      }
       const double code = double{decode(as, data->code(t, c))};
-      const double value = code * powered(scale.at(first + t, first + t, c), form.scale_power);
+      const double value = code * powered(scale.at(first + t, *step_row, c), form.scale_power);
       into.value[at] = static_cast<float>(value);
       into.bound[at] = static_cast<float>(1.01 * u * std::abs(value) + 4 * kF32 * std::abs(value) + least_error(kept));
     }
@@ -429,14 +455,18 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
   into.resize(count, out.channels);
   const Format kept = stored_format(values, out);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  const auto rows = cache != nullptr ? std::optional<StepRows>(std::in_place, values, *cache, whole) : std::nullopt;
   for (std::int64_t t = 0; t < count; ++t) {
     const KeyRow key = values.facts().cache.key_row(out, *step, step->spans.front(), first + t, op.layer);
     const Tensor* from = nullptr;
     std::int64_t row = 0;
+    std::int64_t step_row = 0;
     double scale = 1;
     if (cache != nullptr) {
       const auto slot = values.facts().cache.row_of(*cache, *step, step->spans.front(), key.position);
-      if (!slot) continue;
+      const auto own = slot ? rows->of(*slot) : std::nullopt;
+      if (!own) continue;
+      step_row = *own;
       from = cache;
       row = *slot;
     } else if (key.writer != nullptr && key.slot) {
@@ -452,7 +482,7 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
     if (!data || data->channels != out.channels) continue;
     for (std::int64_t c = 0; c < out.channels; ++c) {
       const auto at = static_cast<std::size_t>(t * out.channels + c);
-      const double s = cache != nullptr ? whole.at(row, row, c) : scale;
+      const double s = cache != nullptr ? whole.at(row, step_row, c) : scale;
       const double value =
           double{decode(form.as.value_or(from->format), data->code(0, c))} * powered(s, form.scale_power);
       into.value[at] = static_cast<float>(value);

@@ -83,8 +83,9 @@ const Tensor* cast_of(RunView& run, const Tensor& codes) {
 }
 
 /// Scales of codes that mean something: a zero that scales zeros alone harms nothing.
-std::optional<Invalid> invalid_of(Survey& survey, const Use& use, const ScaleGrid& grid) {
+std::optional<Invalid> invalid_of(Survey& survey, const Use& use, const RowScale& scales) {
   const Tensor& codes = *use.codes;
+  const ScaleGrid& grid = *scales.grid;
   RunView& run = survey.run();
   Invalid out;
   const bool parameter = run.maker(codes) != nullptr && run.maker(codes)->kind == OpKind::parameter;
@@ -103,11 +104,14 @@ std::optional<Invalid> invalid_of(Survey& survey, const Use& use, const ScaleGri
   };
   for (std::int64_t row = 0; row < codes.tokens; ++row) {
     if (!parameter && !pool && !survey.facts.live(codes, row)) continue;
+    const auto stored = own.find(row);
+    if (pool && scales.by_step_row && stored == own.end()) continue;  // of another step, whose scale it is not
+    const std::int64_t step_row = stored != own.end() ? stored->second : row;
     std::shared_ptr<const std::vector<float>> values;
     std::optional<Block> source;
     std::optional<Block> result;
     for (std::int64_t c = 0; c < codes.channels; ++c) {
-      const double scale = grid.at(row, c);
+      const double scale = scales.at(row, step_row, c);
       if (scale_complaint(scale).empty()) continue;
       if (!values) {
         values = run.row_values(codes, row);
@@ -262,7 +266,7 @@ Findings detect_scale_invalid(Survey& survey) {
         std::optional<Invalid> invalid;
         if (use.codes != nullptr && use.codes->known && !second) {
           const RowScale grid = row_scale(survey.values(), op, input.role, *use.codes);
-          if (grid.grid) invalid = invalid_of(survey, use, *grid.grid);
+          if (grid.grid) invalid = invalid_of(survey, use, grid);
         } else if (scale->known && scale->count() == 1) {
           const auto value = run.values(*scale);
           if (value && !scale_complaint(double{value->front()}).empty())

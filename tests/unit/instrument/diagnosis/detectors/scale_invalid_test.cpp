@@ -130,5 +130,28 @@ TEST(ScaleInvalid, TheSameInEveryLayerIsToldOnce) {
   EXPECT_EQ(number(found.faults[0], "more_places"), "1");
 }
 
+/// A scale for each of the step's four tokens over a pool of eight slots, of which they fill the second four.
+TEST(ScaleInvalid, ScalesOfTokensAreThoseOfTheirSlots) {
+  DumpGraph g;
+  KvStoreAttributes blocks;
+  blocks.block_size = 4;
+  g.pass();
+  const TensorId k = g.source({.channels = 5, .fill = noise(6)});
+  const TensorId scale = g.parameter("k_scale", 4, 1, scale_of_two(kNan));
+  g.op("kv_store", OpKind::kv_store, {{"k", k}, {"k_scale", scale}},
+       {.role = "k_cache",
+        .tokens = 8,
+        .channels = 5,
+        .fill = testing::constant(3),
+        .format = Format::e4m3,
+        .axis = Axis::slots},
+       blocks);
+  g.kv(0, 1, 0, 4, 0, KvAction::allocated);
+  g.kv(0, 1, 0, 4, 0, KvAction::written);
+  const Fault found = testing::fault(diagnosis_of(g, false), "scale-invalid");
+  EXPECT_EQ(number(found, "row"), "6");
+  EXPECT_EQ(number(found, "elements"), "5");
+}
+
 }  // namespace
 }  // namespace nanscope
