@@ -213,7 +213,8 @@ std::vector<OpForm> faults_activation(Values& values, const Op& op, const Tensor
     forms.push_back({.text = "no activation", .variant = static_cast<int>(activations().size()) - 1, .fault = true});
   }
   const auto reads = [&](std::string_view role) { return values.run().input(op, role) != nullptr; };
-  if (!reads("maybe_up") && (reads("gate") || reads("gate_up") || reads("product"))) {
+  // Where the activation is dumped before the product, a copy of it may be all that there is.
+  if (!reads("maybe_up") && !reads("product") && (reads("gate") || reads("gate_up"))) {
     OpForm alone = values.recomputer().form_of(op, out);
     alone.text = "the gate alone";
     alone.number = kGateAlone;
