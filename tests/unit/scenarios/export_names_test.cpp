@@ -97,7 +97,7 @@ Planned recorded(const ModelPlan& plan) {
       tensor.role = role;
       tensor.tokens = kTokens;
       tensor.channels = role == "token" ? 1 : kChannels;
-      tensor.heads = 2;
+      tensor.heads = role == "token" ? 1 : 2;
       tensor.health = empty_health();
       const auto value = static_cast<float>(id);
       std::vector<std::byte> bytes;
