@@ -113,7 +113,7 @@ class PassBuilder {
   TensorId layer(TensorId x);
   TensorId norm(std::string_view op, TensorId x);
   /// `own_output`: what the module gave is the product, beside `more`.
-  TensorId linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more = {},
+  TensorId linear(std::string_view op, TensorId x, std::string_view role, const std::vector<Index>& more = {},
                   bool own_output = true);
   TensorId attention(TensorId x);
   TensorId recurrence(TensorId x);

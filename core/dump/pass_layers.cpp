@@ -167,7 +167,7 @@ TensorId PassBuilder::norm(std::string_view op, TensorId x) {
   return emit(std::string(op), OpKind::layer_norm, std::move(inputs), {"out", outs});
 }
 
-TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view role, std::vector<Index> more,
+TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view role, const std::vector<Index>& more,
                              bool own_output) {
   const Operand in = with_forms(op, Port::input, input_of(op, x));
   Inputs inputs{{"x", in.x, {}}, {"codes", in.codes, {}}, {"x_scale", in.scale, {}}};

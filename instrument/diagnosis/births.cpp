@@ -286,7 +286,7 @@ class StepWalk {
       if (in == nullptr || in->axis != Axis::slots || !bad_.contains(in->id) || !apart(*in)) continue;
       for (const Span& span : step_.spans) {
         for (KeyRow& key : facts_.cache.key_rows(*in, step_, span, span.context + in->tokens, op.layer)) {
-          if (!key.in_context && facts_.row_bad(*in, key.row)) tails[role].push_back(std::move(key));
+          if (!key.in_context && facts_.row_bad(*in, key.row)) tails[role].push_back(key);
         }
       }
     }

@@ -187,8 +187,8 @@ class Describer {
         return fmt::format("what the row {} {} should hold", std::abs(shift) == 1 ? "one" : "two",
                            shift < 0 ? "before" : "behind");
     }
-    if (const std::string head = other_head(region); !head.empty()) return head;
-    if (const std::string row = other_row(); !row.empty()) return row;
+    if (std::string head = other_head(region); !head.empty()) return head;
+    if (std::string row = other_row(); !row.empty()) return row;
     return other_step();
   }
 
