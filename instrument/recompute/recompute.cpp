@@ -135,9 +135,15 @@ std::vector<std::pair<OpId, TensorId>> Recomputer::known_readers(const Tensor& o
   return found;
 }
 
-/// A few rows let too much pass: where all of them come out, more are looked at.
+/// A few rows let too much pass: where all of them come out, more are looked at. Of a short pass all rows at once:
+/// a product reads its weight once a run of rows.
 std::optional<Recomputed> Recomputer::judge_sample(const Op& op, const Tensor& out, const OpForm& form,
                                                    std::int64_t rows) {
+  if (op.kind == OpKind::gemm && out.tokens <= kVerifiedRows) {
+    auto all = judge(op, out, form);
+    if (all) judged_whole_[out.id] = *all;
+    return all;
+  }
   auto judged = judge(op, out, form, {}, rows);
   const bool more = judged && judged->explained == judged->elements && out.tokens > rows;
   return more ? judge(op, out, form, {}, kVerifiedRows) : judged;
@@ -287,13 +293,14 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
 }
 
 std::optional<Prediction> Recomputer::predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
-                                              std::int64_t count) {
+                                              std::int64_t count, std::string* why) {
   const Recipe* recipe = recipe_of(op.kind);
   if (recipe == nullptr) return std::nullopt;
   Prediction made;
-  std::string why;
-  if (!recipe->predict(values_, op, out, form, first, count, made, why)) return std::nullopt;
-  return made;
+  std::string reason;
+  if (recipe->predict(values_, op, out, form, first, count, made, reason)) return made;
+  if (why != nullptr) *why = reason.empty() ? "its inputs were not dumped" : reason;
+  return std::nullopt;
 }
 
 std::int64_t Recomputer::rows_allowed(const Op& op, const Tensor& out) {
@@ -353,7 +360,8 @@ std::vector<std::int64_t> Recomputer::own_slot_rows(const Tensor& pool) {
 }
 
 std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, const OpForm& form,
-                                            std::optional<std::vector<std::int64_t>> rows, std::int64_t most_rows) {
+                                            std::optional<std::vector<std::int64_t>> rows, std::int64_t most_rows,
+                                            std::string* why) {
   const Recipe* recipe = recipe_of(op.kind);
   if (recipe == nullptr || !out.known || out.stated) return std::nullopt;
   Recomputed made;
@@ -370,7 +378,7 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
   const std::int64_t at_once = std::max<std::int64_t>(1, kChunk / std::max<std::int64_t>(1, out.channels));
   bool possible = true;
   each_run(*rows, at_once, [&](std::int64_t first, std::int64_t count) {
-    const auto prediction = predict(op, out, form, first, count);
+    const auto prediction = predict(op, out, form, first, count, made.rows == 0 ? why : nullptr);
     possible = prediction.has_value() && prediction->columns == out.channels && !options_.stop.stop_requested();
     if (possible) compare(*prediction, out, first, made);
     return possible;
@@ -419,18 +427,14 @@ void Recomputer::run(std::span<const StepId> steps) {
           not_recomputed_.push_back({id, "no recipe does it again"});
           continue;
         }
-        Prediction probe;
-        std::string why;
+        std::string why = "not all of its rows can be had";
         const OpForm form = form_of(op, *out);
-        if (!recipe->predict(values_, op, *out, form, 0, 1, probe, why)) {
-          not_recomputed_.push_back({id, why.empty() ? "its inputs were not dumped" : why});
-          continue;
-        }
-        auto judged = judge(op, *out, form);
+        const auto before = judged_whole_.find(id);
+        const bool again = before != judged_whole_.end() && before->second.form == form;
+        auto judged = again ? before->second : judge(op, *out, form, {}, 0, &why);
         if (options_.stop.stop_requested()) return;
         if (!judged || judged->elements == 0) {
-          not_recomputed_.push_back(
-              {id, judged ? "none of its elements can be told" : "not all of its rows can be had"});
+          not_recomputed_.push_back({id, judged ? "none of its elements can be told" : why});
           continue;
         }
         by_tensor_[id] = results_.size();

@@ -72,14 +72,16 @@ class Recomputer {
   /// understood.
   bool understood(const Op& op) const;
 
-  /// An output under some form: rows evenly spread, at most `most_rows`, or those given.
+  /// An output under some form: rows evenly spread, at most `most_rows`, or those given. `why`: set where its first
+  /// rows cannot be had.
   std::optional<Recomputed> judge(const Op& op, const Tensor& out, const OpForm& form,
-                                  std::optional<std::vector<std::int64_t>> rows = {}, std::int64_t most_rows = 0);
+                                  std::optional<std::vector<std::int64_t>> rows = {}, std::int64_t most_rows = 0,
+                                  std::string* why = nullptr);
   /// The faults of the op's recipe, best first, with how they come out on the rows that are not explained.
   std::vector<Recomputed> alternatives(const Op& op, const Tensor& out, const std::vector<std::int64_t>& rows);
   /// What rows should be; nothing when the inputs cannot be had.
   std::optional<Prediction> predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
-                                    std::int64_t count);
+                                    std::int64_t count, std::string* why = nullptr);
   Values& values() { return values_; }
   Facts& facts() { return facts_; }
 
@@ -129,6 +131,7 @@ class Recomputer {
   Values values_;
   std::map<std::string, Group> groups_;
   std::set<StepId> grouped_;
+  std::unordered_map<TensorId, Recomputed> judged_whole_;  ///< when forms were chosen
   std::vector<Recomputed> results_;
   std::unordered_map<TensorId, std::size_t> by_tensor_;
   std::vector<NotRecomputed> not_recomputed_;

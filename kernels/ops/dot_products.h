@@ -38,11 +38,14 @@ namespace nanscope::kernels::NANSCOPE_ISA {
 
 /// Rows of the weight by rows of x whose sums the registers hold at once; of those that one warp takes.
 #if defined(__CUDACC__)
+#define NANSCOPE_DOT_TILE NANSCOPE_FN
 inline constexpr int kDotWeights = 2;
 inline constexpr int kDotRows = 4;
 inline constexpr std::int64_t kDotBlockWeights = 2;
 inline constexpr std::int64_t kDotBlockRows = 4;
 #else
+// In one function with all formats and remainders g++ keeps the sums on the stack.
+#define NANSCOPE_DOT_TILE NANSCOPE_CALLED
 #if NANSCOPE_VECTOR_BYTES == 64
 inline constexpr int kDotWeights = 3;
 inline constexpr int kDotRows = 4;
@@ -57,7 +60,7 @@ inline constexpr std::int64_t kDotBlockWeights = 24;
 inline constexpr std::int64_t kDotBlockRows = 32;
 #endif
 /// Elements of a row at a time: four rows of x stay in level 1 while the block's weights pass over them.
-inline constexpr std::int64_t kDotDepth = 2048;
+inline constexpr std::int64_t kDotDepth = 1024;
 
 struct DotProducts {
   using Args = DotProductsArgs;
@@ -96,7 +99,7 @@ struct DotProducts {
 
   /// `next`: what is multiplied after this comes from memory meanwhile.
   template <Format F, int Weights, int Rows>
-  NANSCOPE_FN void tile(const Args& args, const Part& part, const char* next) {
+  NANSCOPE_DOT_TILE void tile(const Args& args, const Part& part, const char* next) {
     constexpr int kBytes = (kFormatTable[static_cast<std::size_t>(F)].bits + 7) / 8;
     F32 total[Weights][Rows];
     NANSCOPE_UNROLL for (int w = 0; w < Weights; ++w) {
@@ -213,6 +216,7 @@ struct DotProducts {
     }
   }
 };
+#undef NANSCOPE_DOT_TILE
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA
 #endif
