@@ -59,6 +59,13 @@ inline Status check(const HealthScanArgs& args) {
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
+#if defined(__CUDACC__)
+#define NANSCOPE_SCAN NANSCOPE_LANE
+#else
+// A function a format: what all of them make of one function takes g++ a minute.
+#define NANSCOPE_SCAN NANSCOPE_CALLED
+#endif
+
 /// Borders between the classes of one format, and decoding without regard to them.
 template <Format F>
 struct HealthFormat {
@@ -369,7 +376,7 @@ struct HealthScan {
 
   /// What the cast from `source` lost.
   template <Format F>
-  NANSCOPE_LANE void count_losses(const Args& args, Health& health, const U32& value, const Mask& valid,
+  NANSCOPE_SCAN void count_losses(const Args& args, Health& health, const U32& value, const Mask& valid,
                                   const Tile& tile, std::int64_t column) {
     const F32 source = load(args.source, tile.row, column, 0.0F);
     const F32 scaled = source / splat_f32(read_scale(args.source_scales, tile.row));
@@ -381,7 +388,7 @@ struct HealthScan {
 
   /// Any tile.
   template <Format F>
-  NANSCOPE_LANE void scan_special(const Args& args, const Tile& tile, Health& health) {
+  NANSCOPE_SCAN void scan_special(const Args& args, const Tile& tile, Health& health) {
     WideSums sums;
     Range range;
     for (std::int64_t column = tile.first; column < tile.last; column += kLanes) {
@@ -412,7 +419,7 @@ struct HealthScan {
   }
 
   template <Format F>
-  NANSCOPE_LANE void scan(const Args& args, const Tile& tile, Health* result) {
+  NANSCOPE_SCAN void scan(const Args& args, const Tile& tile, Health* result) {
     if constexpr (HealthFormat<F>::kFloat) {
       if (!args.source.given() && fits<F>(args, tile)) {
         Summary summary;
