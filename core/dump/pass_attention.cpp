@@ -108,7 +108,15 @@ Health PassBuilder::health_of_part(const Tensor& part) {
 /// Columns of a fused projection: a tensor of its own name where it was dumped, else a view of the whole.
 TensorId PassBuilder::part_of(TensorId fused, std::string_view op, std::string_view role, std::int64_t first,
                               std::int64_t channels) {
-  const std::vector<Index> own = outputs_of(op, role);
+  std::vector<Index> own = outputs_of(op, role);
+  // What attention is called with is behind the rotation, where there is one.
+  if (role != "v" && !seen("pos_embed")) {
+    std::erase_if(own, [&](Index index) {
+      const Tensor* whole = run_.tensor(fused);
+      return tensor(index).at.op == role && whole != nullptr && whole->known && !whole->stated &&
+             first + channels <= whole->channels && !same_columns(*whole, first, index);
+    });
+  }
   SplitAttributes at;
   at.first_channel = first;
   const TensorId id = emit(std::string(op), OpKind::split, {{"x", fused, {}}}, {std::string(role), own}, at);

@@ -374,6 +374,24 @@ bool PassBuilder::same_bytes(const Described& one, const Described& other) {
   return left && right && std::equal(left->begin(), left->end(), right->begin(), right->end(), alike);
 }
 
+/// Whether columns of `whole` from `first` on are the numbers of a tensor.
+bool PassBuilder::same_columns(const Tensor& whole, std::int64_t first, Index index) {
+  const Tensor part = describe(index, whole.role);
+  if (!part.known || part.stated) return true;  // nothing says that they are not
+  if (part.tokens != whole.tokens || part.channels == 0) return false;
+  const std::int64_t rows = std::clamp<std::int64_t>(kCompared / part.channels, 1, part.tokens);
+  const auto wide = first_rows({whole, 0}, rows);
+  const auto narrow = first_rows({part, index}, rows);
+  if (!wide || !narrow || first + part.channels > whole.channels) return false;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto begin = wide->begin() + static_cast<std::ptrdiff_t>(row * whole.channels + first);
+    const auto own = narrow->begin() + static_cast<std::ptrdiff_t>(row * part.channels);
+    const auto alike = [](float p, float q) { return p == q || (std::isnan(p) && std::isnan(q)); };
+    if (!std::equal(own, own + static_cast<std::ptrdiff_t>(part.channels), begin, alike)) return false;
+  }
+  return true;
+}
+
 /// A tensor of this pass that holds the same numbers, the latest first.
 std::optional<TensorId> PassBuilder::same_bytes_before(Index index, TensorId except) {
   const Tensor described = describe(index, tensor(index).at.role);

@@ -104,6 +104,7 @@ class PassBuilder {
   bool same_bytes(const Described& a, const Described& b);
   bool same_bytes(const Tensor& a, Index b) { return same_bytes({a, 0}, {describe(b, a.role), b}); }
   bool same_bytes(Index a, Index b) { return same_bytes({describe(a, "x"), a}, {describe(b, "x"), b}); }
+  bool same_columns(const Tensor& whole, std::int64_t first, Index index);
   std::optional<std::vector<float>> first_rows(const Described& one, std::int64_t rows);
   Tensor* tensor_of(TensorId id);
 

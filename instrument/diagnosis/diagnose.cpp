@@ -36,17 +36,26 @@ std::string made_by(const Finding& finding) {
   return by != nullptr ? to_string(*by) : std::string();
 }
 
+/// Ranks run the same code: an op that is wrong on each of them is one fault.
+bool on_another_rank(const Where& a, const Where& b) {
+  return a.rank != b.rank && a.layer == b.layer && a.op == b.op && a.role == b.role && a.step == b.step;
+}
+
 bool one_fault(const Finding& a, const Finding& b) {
+  if (a.fault.fault_class == "wrong-result" && b.fault.fault_class == "wrong-result" &&
+      on_another_rank(a.fault.where, b.fault.where))
+    return true;
   // Which flavour codes are written in is chosen for all that an op writes.
   const bool beside = a.fault.where.role == b.fault.where.role || a.fault.fault_class == "fp8-format-mismatch";
   return a.fault.fault_class == b.fault.fault_class && a.fault.where.op == b.fault.where.op && beside &&
          made_by(a) == made_by(b) && !made_by(a).empty();
 }
 
-/// One fault that shows in several layers is told once.
-void merge_layers(std::vector<Finding>& findings) {
+/// One fault that shows in several layers, or on several ranks, is told once.
+void merge_places(std::vector<Finding>& findings) {
   std::vector<Finding> merged;
   std::map<std::size_t, std::set<std::int64_t>> layers;
+  std::map<std::size_t, std::set<std::int64_t>> ranks;
   for (Finding& one : findings) {
     const auto same =
         std::find_if(merged.begin(), merged.end(), [&](const Finding& other) { return one_fault(other, one); });
@@ -54,7 +63,9 @@ void merge_layers(std::vector<Finding>& findings) {
       merged.push_back(std::move(one));
       continue;
     }
-    layers[static_cast<std::size_t>(same - merged.begin())].insert(one.fault.where.layer.value_or(-1));
+    const auto index = static_cast<std::size_t>(same - merged.begin());
+    layers[index].insert(one.fault.where.layer.value_or(-1));
+    ranks[index].insert(one.fault.where.rank);
     same->explains.insert(same->explains.end(), one.explains.begin(), one.explains.end());
     same->fault.ops.insert(same->fault.ops.end(), one.fault.ops.begin(), one.fault.ops.end());
   }
@@ -62,6 +73,11 @@ void merge_layers(std::vector<Finding>& findings) {
     others.erase(merged[index].fault.where.layer.value_or(-1));
     if (!others.empty())
       merged[index].fault.evidence.push_back({"more_places", static_cast<std::int64_t>(others.size())});
+  }
+  for (auto& [index, others] : ranks) {
+    others.erase(merged[index].fault.where.rank);
+    if (!others.empty())
+      merged[index].fault.evidence.push_back({"more_ranks", static_cast<std::int64_t>(others.size())});
   }
   findings = std::move(merged);
 }
@@ -97,10 +113,8 @@ Spread spread_of(Survey& survey, const std::vector<Finding>& findings) {
     if (first == nullptr || birth.op < first->op) first = &birth;
   }
   const Finding* earliest = findings.empty() ? nullptr : &findings.front();
-  // Slots of nobody may hold anything: the first that is bad of somebody is what was made of them.
-  const bool of_nobody = earliest != nullptr && earliest->fault.fault_class == "masked-tail-poison";
-  if (of_nobody && earliest->tensor != 0) {
-    spread.first_bad_tensor = survey.facts.name_of(*survey.run().tensor(earliest->tensor));
+  if (earliest != nullptr && earliest->shows_in != 0) {
+    spread.first_bad_tensor = survey.facts.name_of(*survey.run().tensor(earliest->shows_in));
   } else if (earliest != nullptr && (first == nullptr || earliest->fault.ops.front() <= first->op)) {
     spread.first_bad_tensor = earliest->fault.tensor;
   } else if (first != nullptr) {
@@ -231,7 +245,7 @@ Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseO
   std::set<std::string> suspected;
   for (const Finding& one : findings) suspected.insert(one.fault.fault_class);
   findings = resolve(std::move(findings));
-  merge_layers(findings);
+  merge_places(findings);
   fill_faults(survey, findings, diagnosis);
   for (Check& check : diagnosis.checks) {
     const auto of_class = [&](const Fault& fault) { return fault.fault_class == check.fault_class; };

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/numbers/codec.h"
+#include "core/run/ranks.h"
 #include "core/run/scale_grid.h"
 #include "core/run/scales.h"
 #include "instrument/recompute/bounds.h"
@@ -27,6 +28,7 @@ enum Operand : int {
   kHalfSums = 7,         ///< sums of blocks in f16
   kNoSecond = 8,         ///< the scale of the scales is left out
   kRangeOfK = 9,         ///< the k from `shift` on, `heads` of them, are left out of the sums
+  kOverRanks = 10,       ///< each rank has a part of k, and the sum of all
 };
 
 constexpr std::int64_t kOutputsAtOnce = 512;
@@ -231,6 +233,51 @@ std::vector<Partial> partial_sums(Values& values, const Op& op, const Tensor& ou
   return found;
 }
 
+/// The same product on other ranks, where all that it is made of is there.
+std::vector<std::pair<const Op*, const Tensor*>> on_other_ranks(RunView& run, const Op& op, const Tensor& out) {
+  std::vector<std::pair<const Op*, const Tensor*>> found;
+  const Step* step = run.step(op.step);
+  if (step == nullptr) return found;
+  for (const Step* other : steps_of_other_ranks(run, *step)) {
+    const Op* same = run.find_op(other->id, op.layer, op.name);
+    const Tensor* made = same != nullptr ? run.result(*same) : nullptr;
+    if (made == nullptr || made->tokens != out.tokens || made->channels != out.channels) return {};
+    found.emplace_back(same, made);
+  }
+  return found;
+}
+
+/// Where ranks have not the same sum, it is not one of what they have now: such rows are not judged.
+void pass_over_differing(RunView& run, const Tensor& out, const Tensor& other, std::int64_t first, Prediction& into) {
+  for (std::int64_t row = 0; row < into.rows; ++row) {
+    const auto own = run.row_values(out, first + row);
+    const auto its = run.row_values(other, first + row);
+    if (own && its && *own == *its) continue;
+    const auto begin = into.bound.begin() + static_cast<std::ptrdiff_t>(row * into.columns);
+    std::fill(begin, begin + static_cast<std::ptrdiff_t>(into.columns), -1.0F);
+  }
+}
+
+/// Row-parallel products (Megatron-LM, arXiv:1909.08053, section 3): each rank rounds what it has of the sum.
+bool predict_over_ranks(Values& values, const Op& op, const Tensor& out, std::int64_t first, std::int64_t count,
+                        Prediction& into, std::string& why) {
+  if (!predict_gemm(values, op, out, OpForm{}, first, count, into, why)) return false;
+  const double u = stored_roundoff(values, out);
+  for (const auto& [other, made] : on_other_ranks(values.run(), op, out)) {
+    Prediction part;
+    if (!predict_gemm(values, *other, *made, OpForm{.text = {}, .variant = kNoBias}, first, count, part, why))
+      return false;
+    for (std::size_t i = 0; i < into.value.size(); ++i) {
+      into.value[i] += part.value[i];
+      into.bound[i] += part.bound[i] + static_cast<float>(u * std::abs(double{into.value[i]}));
+    }
+  }
+  for (const auto& [other, made] : on_other_ranks(values.run(), op, out)) {
+    if (out.known && made->known) pass_over_differing(values.run(), out, *made, first, into);
+  }
+  return true;
+}
+
 /// A tile of k that is in no sum: the edges between which lies what the outputs lack, by least squares.
 std::optional<OpForm> range_left_out(Values& values, const Op& op, const Tensor& out) {
   constexpr std::int64_t kSmallestTile = 8;
@@ -280,7 +327,7 @@ void add_readings(const Tensor& weight, std::vector<OpForm>& forms) {
 
 }  // namespace
 
-std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor&) {
+std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor& out) {
   std::vector<OpForm> forms;
   if (values.run().input(op, "codes") != nullptr)
     forms.push_back({.text = "of the quantised input", .variant = kCodes});
@@ -292,6 +339,8 @@ std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor&) {
   if (values.run().input(op, "weight_scale_2") != nullptr) {
     forms.push_back({.text = "x W' with the second scale as a divisor", .number = 2, .about = About::scale});
   }
+  if (!on_other_ranks(values.run(), op, out).empty())
+    forms.push_back({.text = "x W' summed over the ranks", .variant = kOverRanks});
   const Tensor* x = values.run().input(op, "x");
   const Tensor* weight = values.run().input(op, "weight");
   if (x != nullptr && weight != nullptr && roundoff(weight->format) > roundoff(x->format) &&
@@ -364,6 +413,7 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
     why = "its weight was not dumped";
     return false;
   }
+  if (form.variant == kOverRanks) return predict_over_ranks(values, op, out, first, count, into, why);
   Block x;
   if (!operand(values, op, out, form, first, count, x, why)) return false;
   Linear linear;

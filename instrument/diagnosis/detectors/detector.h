@@ -30,6 +30,7 @@ struct Symptom {
 struct Finding {
   Fault fault;  ///< without class and because
   TensorId tensor = 0;
+  TensorId shows_in = 0;           ///< what is first bad, where that is not the tensor of the fault
   std::vector<std::int64_t> rows;  ///< of the tensor; empty: all
   std::vector<Symptom> explains;   ///< empty: a fault beside all others
   int certainty = kShown;

@@ -216,23 +216,12 @@ class Twins {
       for (std::size_t i = 0; i < op.outputs.size(); ++i) {
         const Tensor* x = run_.tensor(other->outputs[i]);
         const Tensor* y = run_.tensor(op.outputs[i]);
-        if (x == nullptr || y == nullptr || x->axis == Axis::none || y->axis != x->axis || x->axis == Axis::slots)
-          continue;
-        const std::vector<std::int64_t> rows = differing(*x, *y, *changed.begin());
+        if (x == nullptr || y == nullptr || x->axis == Axis::none || y->axis != x->axis) continue;
+        const std::vector<std::int64_t> rows = x->axis == Axis::slots
+                                                   ? differing_slots({a, *x}, {b, *y}, *changed.begin())
+                                                   : differing(*x, *y, *changed.begin());
         if (rows.empty()) continue;
-        Finding finding = finding_at(survey_, *y, rows);
-        finding.certainty = kProved + 3;
-        finding.fault.ops = {op.id};
-        finding.fault.evidence = {{"rows", static_cast<std::int64_t>(rows.size())},
-                                  {"first_row", rows.front()},
-                                  {"first_changed", *changed.begin()},
-                                  {"other", survey_.facts.name_of(*x)}};
-        finding.fault.summary =
-            fmt::format("{} of {} {} from {}, and {} before token {}, the first that was changed between the runs",
-                        counted(rows.size(), "row"), finding.fault.tensor, rows.size() == 1 ? "differs" : "differ",
-                        survey_.facts.name_of(*x), rows.size() == 1 ? "it stands" : "they stand", *changed.begin());
-        finding.fault.fix =
-            "look for what mixes tokens here: a mask that ends too late, a scale or a block over several tokens";
+        Finding finding = finding_of(op, *x, *y, rows, *changed.begin());
         // What leaks here is no other thing in the layers behind.
         for (std::size_t d = 0; d < survey_.deviations.size(); ++d) {
           if (run_.op(survey_.deviations[d].op)->name == op.name)
@@ -242,6 +231,75 @@ class Twins {
         return;
       }
     }
+  }
+
+  Finding finding_of(const Op& op, const Tensor& x, const Tensor& y, const std::vector<std::int64_t>& rows,
+                     std::int64_t first_changed) {
+    Finding finding = finding_at(survey_, y, rows);
+    const std::string name = finding.fault.tensor;
+    finding.certainty = kProved + 3;
+    finding.fault.ops = {op.id};
+    finding.fault.evidence = {{"rows", static_cast<std::int64_t>(rows.size())},
+                              {"first_row", rows.front()},
+                              {"first_changed", first_changed},
+                              {"other", survey_.facts.name_of(x)}};
+    finding.fault.summary =
+        fmt::format("{} of {} {} from {}, and {} before token {}, the first that was changed between the runs",
+                    counted(rows.size(), "row"), name, rows.size() == 1 ? "differs" : "differ",
+                    survey_.facts.name_of(x), rows.size() == 1 ? "it stands" : "they stand", first_changed);
+    finding.fault.fix =
+        "look for what mixes tokens here: a mask that ends too late, a scale or a block over several tokens";
+    const Tensor* shared = shared_scale(x, y);
+    if (shared == nullptr) return finding;
+    finding.shows_in = y.id;
+    finding.fault.tensor = survey_.facts.name_of(*shared);
+    finding.fault.evidence.push_back({"shows_in", name});
+    finding.fault.summary += fmt::format("; {}, by which all of them were cast, differs too", finding.fault.tensor);
+    finding.fault.fix = "give each token, or each block of tokens that are done, a scale of its own";
+    return finding;
+  }
+
+  /// The scale of codes, where it is one for more than a token and not the same in both runs.
+  const Tensor* shared_scale(const Tensor& x, const Tensor& y) {
+    const auto cast_of = [&](const Tensor& codes) {
+      return std::find_if(survey_.casts.begin(), survey_.casts.end(),
+                          [&](const Cast& cast) { return cast.codes == codes.id && cast.scale != 0; });
+    };
+    const auto a = cast_of(x);
+    const auto b = cast_of(y);
+    if (a == survey_.casts.end() || b == survey_.casts.end()) return nullptr;
+    const Tensor* left = run_.tensor(a->scale);
+    const Tensor* right = run_.tensor(b->scale);
+    if (left == nullptr || right == nullptr || right->count() >= y.tokens) return nullptr;
+    const auto p = run_.values(*left);
+    const auto q = run_.values(*right);
+    return p && q && *p != *q ? right : nullptr;
+  }
+
+  struct Pool {
+    const Step& step;
+    const Tensor& tensor;
+  };
+
+  /// The same of a cache: slots of b's positions before the change.
+  std::vector<std::int64_t> differing_slots(const Pool& a, const Pool& b, std::int64_t end) {
+    std::vector<std::int64_t> slots;
+    if (!a.tensor.known || !b.tensor.known || a.tensor.stated || b.tensor.stated) return slots;
+    if (a.tensor.channels != b.tensor.channels || a.step.spans.size() != b.step.spans.size()) return slots;
+    for (std::size_t s = 0; s < b.step.spans.size(); ++s) {
+      const Span& span = b.step.spans[s];
+      for (std::int64_t row = span.row; row < std::min(end, span.row + span.rows); ++row) {
+        const std::int64_t position = span.first_token + row - span.row;
+        const auto left = survey_.facts.cache.row_of(a.tensor, a.step, a.step.spans[s], position);
+        const auto right = survey_.facts.cache.row_of(b.tensor, b.step, span, position);
+        if (!left || !right) continue;
+        const auto p = run_.row_values(a.tensor, *left);
+        const auto q = run_.row_values(b.tensor, *right);
+        if (!p || !q) return {};
+        if (differ(*p, *q, b.tensor.format)) slots.push_back(*right);
+      }
+    }
+    return slots;
   }
 
   /// Rows whose tokens differ, by their ids, else by what is embedded of them.
@@ -270,25 +328,30 @@ class Twins {
   std::vector<std::int64_t> differing(const Tensor& x, const Tensor& y, std::int64_t end) {
     std::vector<std::int64_t> rows;
     if (!x.known || !y.known || x.stated || y.stated || x.tokens != y.tokens || x.channels != y.channels) return rows;
-    const double u = info(x.format).bits <= 8 || x.format == Format::i32 ? 0 : roundoff(x.format);
     for (std::int64_t row = 0; row < x.tokens; ++row) {
       const RowToken token = run_.token_of(y, row);
       if (token.span == nullptr || token.span->row + token.position - token.span->first_token >= end) continue;
       const auto left = run_.row_values(x, row);
       const auto right = run_.row_values(y, row);
       if (!left || !right) return {};
-      double largest = 0;
-      double off = 0;
-      for (std::size_t c = 0; c < left->size(); ++c) {
-        const double p = double{(*left)[c]};
-        const double q = double{(*right)[c]};
-        if (p == q || (std::isnan(p) && std::isnan(q))) continue;
-        off = std::isfinite(p - q) ? std::max(off, std::abs(p - q)) : INFINITY;
-        largest = std::max({largest, std::abs(p), std::abs(q)});
-      }
-      if (off > 4 * u * largest) rows.push_back(row);
+      if (differ(*left, *right, x.format)) rows.push_back(row);
     }
     return rows;
+  }
+
+  /// By more than another order of summing does.
+  static bool differ(std::span<const float> left, std::span<const float> right, Format format) {
+    const double u = info(format).bits <= 8 || format == Format::i32 ? 0 : roundoff(format);
+    double largest = 0;
+    double off = 0;
+    for (std::size_t c = 0; c < left.size(); ++c) {
+      const double p = double{left[c]};
+      const double q = double{right[c]};
+      if (p == q || (std::isnan(p) && std::isnan(q))) continue;
+      off = std::isfinite(p - q) ? std::max(off, std::abs(p - q)) : INFINITY;
+      largest = std::max({largest, std::abs(p), std::abs(q)});
+    }
+    return off > 4 * u * largest;
   }
 
   Survey& survey_;

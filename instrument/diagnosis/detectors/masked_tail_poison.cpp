@@ -33,6 +33,8 @@ Findings detect_masked_tail_poison(Survey& survey) {
     if (count == 0) continue;
     Finding finding = finding_at(survey, i);
     finding.certainty = count == static_cast<std::ptrdiff_t>(birth.keys.size()) ? kShown : kLikely;
+    // Slots of nobody may hold anything: the first that is bad of somebody is what was made of them.
+    finding.shows_in = finding.tensor;
     const Tensor& read = *survey.run().tensor(birth.read);
     const std::string reader = finding.fault.tensor;
     finding.fault.evidence = {{"keys", static_cast<std::int64_t>(count)},

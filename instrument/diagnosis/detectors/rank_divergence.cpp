@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/counted.h"
+#include "core/run/ranks.h"
 #include "instrument/diagnosis/detectors/detector.h"
 #include "instrument/recompute/bounds.h"
 
@@ -36,24 +37,13 @@ class Comparer {
     std::vector<Pair> all;
     parameters(all);
     for (const Step& a : run_.steps()) {
-      for (const Step& b : run_.steps()) {
-        const bool same = a.rank == 0 && b.rank > 0 && a.run == b.run && a.index() == b.index() && a.rows == b.rows;
-        if (same && sibling(a, b)) compare(a, b, all);
-      }
+      if (a.rank != 0) continue;
+      for (const Step* b : steps_of_other_ranks(run_, a)) compare(a, *b, all);
     }
     return all;
   }
 
  private:
-  /// The same pass but for the rank in its folders' names.
-  bool sibling(const Step& a, const Step& b) {
-    const auto stem = [](std::string text) {
-      const std::size_t at = text.find("|rank");
-      return at == std::string::npos ? text : text.substr(0, at);
-    };
-    return stem(a.pass) == stem(b.pass);
-  }
-
   void compare(const Step& a, const Step& b, std::vector<Pair>& all) {
     for (const Op& op : run_.content(a.id).ops) {
       const Op* other = run_.find_op(b.id, op.layer, op.name);
