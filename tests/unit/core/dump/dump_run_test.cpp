@@ -217,6 +217,38 @@ TEST(DumpRun, QueriesThatAreNotTheProjectionsAreBehindTheRotation) {
   EXPECT_THAT(inputs(*run, at + "scores"), ::testing::Contains("q=" + at + "attn.q"));
 }
 
+/// Keys and values that attention is called with, beside a fused projection of two query heads and one of each other.
+std::unique_ptr<DumpRun> behind_a_fused_projection(bool rotated) {
+  const std::string at = "model.layers.0.self_attn.";
+  MemoryDump dump;
+  std::vector<double> fused(6 * 16);
+  std::iota(fused.begin(), fused.end(), 1.0);
+  const auto columns = [&](std::size_t first, std::size_t count, double factor) {
+    std::vector<double> part;
+    for (std::size_t row = 0; row < 6; ++row) {
+      for (std::size_t c = first; c < first + count; ++c) part.push_back(fused[row * 16 + c] * (row > 0 ? factor : 1));
+    }
+    return part;
+  };
+  const double factor = rotated ? -1 : 1;
+  dump.add(at + "qkv_proj.output", "f32", {6, 16}, fused);
+  dump.add(at + "attn.q", "f32", {6, 2, 4}, columns(0, 8, factor));
+  dump.add(at + "attn.k", "f32", {6, 1, 4}, columns(8, 4, factor));
+  dump.add(at + "attn.v", "f32", {6, 1, 4}, columns(12, 4, 1));
+  dump.add(at + "attn.output", "f32", {6, 8});
+  return dump.run();
+}
+
+TEST(DumpRun, QueriesBehindAFusedProjectionAreItsColumnsOrBehindTheRotation) {
+  const std::string at = "model.layers.0.self_attn.";
+  const auto turned = behind_a_fused_projection(true);
+  EXPECT_EQ(kind(*turned, at + "attn.q"), OpKind::rope);
+  EXPECT_EQ(kind(*turned, at + "attn.k"), OpKind::rope);
+  EXPECT_EQ(kind(*turned, at + "attn.v"), OpKind::split);
+  const auto plain = behind_a_fused_projection(false);
+  for (const char* letter : {"q", "k", "v"}) EXPECT_EQ(kind(*plain, at + "attn." + letter), OpKind::split) << letter;
+}
+
 TEST(DumpRun, ProbabilitiesAreOfTheScoresThatTheirCodesGiveBack) {
   const std::string at = "model.layers.0.self_attn.";
   MemoryDump dump = llama();

@@ -54,6 +54,7 @@ class DumpGraph final : public nanscope::MemoryRun {
     steps_.push_back(std::move(step));
     return steps_.back().id;
   }
+  Step& last_pass() { return steps_.back(); }
   /// One sequence of four tokens from position 0.
   StepId pass() { return pass({Span{0, 0, 0, 4, 0, 4}}); }
 

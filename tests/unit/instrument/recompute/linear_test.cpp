@@ -103,6 +103,47 @@ TEST(RecomputeLinear, OfCodesWithScalesOfBlocks) {
   expect_right(out, "x W' + b", 1024);
 }
 
+/// Two ranks with half of k each; both have the sum, the second one's is changed.
+Case over_ranks(const Change& change) {
+  const auto operands = [](DumpGraph& g, std::uint32_t rank) {
+    g.pass({Span{0, 0, 0, 4, 0, 4}}, 4, 1, rank);
+    const TensorId x = g.source({.channels = kIn, .fill = noise(1 + rank), .format = Format::bf16});
+    return std::pair(x, g.parameter("o_proj.weight", kOut, kIn, noise(7 + rank)));
+  };
+  Case out;
+  out.right = Numbers(4, kOut);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    DumpGraph apart;
+    const auto [x, w] = operands(apart, rank);
+    const Numbers part = testing::product(stored_numbers(apart, x, 4, kIn), stored_numbers(apart, w, kOut, kIn));
+    for (std::size_t i = 0; i < part.v.size(); ++i) out.right.v[i] += part.v[i];
+  }
+  Numbers stored = out.right;
+  change(stored);
+  DumpGraph& g = *out.graph;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const auto [x, w] = operands(g, rank);
+    out.out =
+        g.op("o_proj", OpKind::gemm, {{"x", x}, {"weight", w}},
+             {.channels = kOut, .fill = testing::fill_of(rank == 0 ? out.right : stored), .format = Format::bf16});
+  }
+  return out;
+}
+
+TEST(RecomputeLinear, SumsWhatRanksHaveOfIt) {
+  const Case made = over_ranks(unchanged);
+  expect_right(made, "x W' summed over the ranks", 512);
+}
+
+TEST(RecomputeLinear, JudgesNoRowThatRanksDoNotShare) {
+  const Case made = over_ranks([](Numbers& numbers) { numbers.at(2, 5) += 100; });
+  testing::Again again(*made.graph);
+  const Recomputed* found = again.result(made.out);
+  ASSERT_NE(found, nullptr) << again.why_not(made.out);
+  EXPECT_EQ(found->elements, 3 * kOut);
+  EXPECT_EQ(found->share(), 1.0);
+}
+
 TEST(RecomputeLinear, WithoutItsWeightSaysSo) {
   Case out;
   DumpGraph& g = *out.graph;

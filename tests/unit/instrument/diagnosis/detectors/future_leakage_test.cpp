@@ -128,6 +128,45 @@ TEST(FutureLeakage, AnOutputOfACausalMaskIsClean) {
   EXPECT_EQ(root_of(diagnosis_of(g)), "clean");
 }
 
+/// One prompt twice, the last token another one, and keys cast by one scale for all of them: `scale` in the second run.
+Diagnosis twins(float scale) {
+  DumpGraph g;
+  KvStoreAttributes blocks;
+  blocks.block_size = 4;
+  for (const char* run : {"a", "b"}) {
+    const bool second = run == std::string("b");
+    g.pass({Span{second ? 1 : 0, 0, 0, 4, 0, 4}});
+    g.last_pass().run = run;
+    const Fill numbers = [=](std::int64_t row, std::int64_t channel) {
+      return noise(9, 8)(row, channel) + (second && row == 3 ? 8.0F : 0.0F);
+    };
+    const TensorId k = g.op("embed", OpKind::embedding, {}, {.channels = 16, .fill = numbers});
+    const float used = second ? scale : 0.05F;
+    const TensorId k_scale = g.parameter("k_scale", 1, 1, testing::constant(used));
+    g.op("kv_store", OpKind::kv_store, {{"k", k}, {"k_scale", k_scale}},
+         {.role = "k_cache",
+          .channels = 16,
+          .fill = [=](auto row, auto channel) { return numbers(row, channel) / used; },
+          .format = Format::e4m3,
+          .axis = Axis::slots},
+         blocks);
+    for (const KvAction action : {KvAction::allocated, KvAction::written}) g.kv(second ? 1 : 0, 0, 0, 4, 0, action);
+  }
+  return diagnosis_of(g);
+}
+
+TEST(FutureLeakage, AScaleThatAPromptSharesMovesTheCodesOfItsFirstTokens) {
+  EXPECT_EQ(root_of(twins(0.05F)), "clean");
+  const Diagnosis found = twins(0.06F);
+  ASSERT_EQ(root_of(found), "future-leakage");
+  const Fault& fault = found.faults[0];
+  EXPECT_EQ(fault.tensor, "p2.k_scale.weight");
+  EXPECT_EQ(number(fault, "shows_in"), "p2.kv_store.k_cache");
+  EXPECT_EQ(number(fault, "first_changed"), "3");
+  EXPECT_EQ(number(fault, "rows"), "3");
+  EXPECT_EQ(found.spread.first_bad_tensor, "p2.kv_store.k_cache");
+}
+
 TEST(FutureLeakage, AttentionThatWasNotDoneAgainExcludesNothing) {
   DumpGraph g = attention(0);
   EXPECT_EQ(testing::check(diagnosis_of(g), "future-leakage").state, Checked::excluded);

@@ -17,14 +17,19 @@ using testing::noise;
 using testing::number;
 using testing::root_of;
 
-/// Three layers of a projection of six tokens to 32 channels; layer 1's output is `changed` of the right one.
+/// Three layers of a projection of six tokens to 32 channels; layer 1's output is `changed` of the right one, on each
+/// rank.
 Diagnosis projections(const std::function<float(const testing::Numbers&, std::int64_t, std::int64_t)>& changed,
-                      Format format = Format::bf16) {
+                      Format format = Format::bf16, std::int64_t ranks = 1) {
   DumpGraph g;
-  g.pass({Span{0, 0, 0, 6, 0, 6}}, 6);
-  const TensorId x = g.source({.tokens = 6, .channels = 32, .fill = noise(1), .format = format});
-  for (std::int64_t layer = 0; layer < 3; ++layer) {
+  TensorId x = 0;
+  for (std::int64_t at = 0; at < 3 * ranks; ++at) {
+    const std::int64_t layer = at % 3;
     g.layer = layer;
+    if (layer == 0) {
+      g.pass({Span{0, 0, 0, 6, 0, 6}}, 6, 1, at / 3);
+      x = g.source({.tokens = 6, .channels = 32, .fill = noise(1), .format = format});
+    }
     const TensorId w = g.parameter("o_proj.weight", 32, 32, noise(30 + static_cast<std::uint32_t>(layer), 0.5));
     const testing::Numbers right =
         testing::product(testing::stored_numbers(g, x, 6, 32), testing::stored_numbers(g, w, 32, 32));
@@ -46,6 +51,16 @@ TEST(WrongResult, AnOutputThatRoundingAloneLeavesIsClean) {
   EXPECT_EQ(root_of(projections(right_at)), "clean");
   EXPECT_EQ(root_of(projections(right_at, Format::f32)), "clean");
   EXPECT_EQ(root_of(projections(right_at, Format::f16)), "clean");
+}
+
+TEST(WrongResult, OnEachRankIsOneFault) {
+  const auto zeros = [](const auto& right, auto row, auto channel) {
+    return channel >= 24 ? 0.0F : right_at(right, row, channel);
+  };
+  const Diagnosis found = projections(zeros, Format::bf16, 2);
+  ASSERT_THAT(classes(found), ElementsAre("wrong-result"));
+  EXPECT_EQ(found.faults[0].where.rank, 0);
+  EXPECT_EQ(number(found.faults[0], "more_ranks"), "1");
 }
 
 TEST(WrongResult, ColumnsOfZerosAreTold) {
