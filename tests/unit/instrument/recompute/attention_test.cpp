@@ -2,21 +2,8 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Scores, softmax, mix, and the three in one.
-namespace nanscope {
+namespace nanscope::testing {
 namespace {
-
-using testing::Case;
-using testing::Change;
-using testing::constant;
-using testing::DumpGraph;
-using testing::expect_right;
-using testing::expect_seen;
-using testing::explained_by;
-using testing::kInf;
-using testing::noise;
-using testing::Numbers;
-using testing::stored_numbers;
-using testing::unchanged;
 
 constexpr std::int64_t kTokens = 6;
 constexpr std::int64_t kHeads = 4;
@@ -34,7 +21,7 @@ struct How {
 enum class Part { scores, softmax, mix, fused };
 
 /// The part of `head` of a row of heads side by side.
-Numbers of_head(const Numbers& x, std::int64_t head) { return testing::columns_of(x, head * kHead, kHead); }
+Numbers of_head(const Numbers& x, std::int64_t head) { return columns_of(x, head * kHead, kHead); }
 
 void put(Numbers& into, const Numbers& part, std::int64_t first) {
   for (std::int64_t r = 0; r < part.rows; ++r) {
@@ -65,13 +52,13 @@ Case made(Part part, const How& how, const Change& change) {
     Numbers mix(kTokens, kHeads * kHead);
     for (std::int64_t head = 0; head < kHeads; ++head) {
       const std::int64_t group = how.tiled ? head % kGroups : head / (kHeads / kGroups);
-      Numbers of_one = testing::product(of_head(queries, head), of_head(keys, group));
+      Numbers of_one = product(of_head(queries, head), of_head(keys, group));
       for (double& score : of_one.v) {
         score *= how.factor;
         if (how.cap > 0) score = how.cap * std::tanh(score / how.cap);
       }
-      const Numbers chance = testing::softmax_of(of_one, layer == 2 ? how.ahead : 0);
-      Numbers own = testing::product(chance, testing::transposed(of_head(values, group)));
+      const Numbers chance = softmax_of(of_one, layer == 2 ? how.ahead : 0);
+      Numbers own = product(chance, transposed(of_head(values, group)));
       for (double& one : own.v) one *= layer == 2 ? how.value_scale : 1;
       put(scores, of_one, head * kTokens);
       put(probs, chance, head * kTokens);
@@ -82,13 +69,10 @@ Case made(Part part, const How& how, const Change& change) {
                          const std::string& role, OpAttributes attributes = {}) {
       Numbers stored = right;
       if (layer == 2 && which == part) change(stored);
-      const TensorId id = g.op(name, kind, std::move(inputs),
-                               {.role = role,
-                                .tokens = kTokens,
-                                .channels = right.columns,
-                                .fill = testing::fill_of(stored),
-                                .heads = kHeads},
-                               std::move(attributes));
+      const TensorId id =
+          g.op(name, kind, std::move(inputs),
+               {.role = role, .tokens = kTokens, .channels = right.columns, .fill = fill_of(stored), .heads = kHeads},
+               std::move(attributes));
       if (which == part) {
         out.out = id;
         out.right = right;
@@ -152,16 +136,15 @@ TEST(RecomputeSoftmax, OfFewNumbersOfTheModelsFormatInAWiderOne) {
       out.right.at(r, c) = double{decode(Format::f16, encode(Format::f16, p, Overflow::overflow))};
     }
   }
-  out.out =
-      g.op("softmax", OpKind::softmax, {{"scores", scores}}, {.role = "probs", .fill = testing::fill_of(out.right)});
-  testing::Again again(g);
+  out.out = g.op("softmax", OpKind::softmax, {{"scores", scores}}, {.role = "probs", .fill = fill_of(out.right)});
+  Again again(g);
   ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
   EXPECT_EQ(again.result(out.out)->share(), 1.0);
 }
 
 TEST(RecomputeSoftmax, KnowsAMaskThatLetsLaterKeysIn) {
   const Case wrong = made(Part::softmax, {.ahead = 1}, unchanged);
-  testing::Again again(*wrong.graph);
+  Again again(*wrong.graph);
   const std::vector<Recomputed> tried = again.alternatives(wrong.out);
   ASSERT_FALSE(tried.empty());
   EXPECT_EQ(tried.front().form.about, About::mask);
@@ -185,8 +168,8 @@ TEST(RecomputeSoftmax, BehindADumpedMask) {
       out.right.at(row, key) = hidden(row, key) ? 0 : std::exp(double{g.at(scores, row, key)}) / sum;
   }
   out.out = g.op("softmax", OpKind::softmax, {{"scores", scores}, {"mask", mask}},
-                 {.role = "probs", .fill = testing::fill_of(out.right)});
-  testing::Again again(g);
+                 {.role = "probs", .fill = fill_of(out.right)});
+  Again again(g);
   ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
   EXPECT_EQ(again.result(out.out)->share(), 1.0);
 }
@@ -219,8 +202,8 @@ TEST(RecomputeMix, ValuesReadBackInTheModelsFormat) {
     for (std::int64_t key = 0; key < 4; ++key) out.right.at(i / 32, i % 32) += values.at(key, i % 32) / 4;
   }
   out.out = g.op("attn_mix", OpKind::attention_mix, {{"probs", p}, {"v", codes}, {"v_scale", scale}},
-                 {.channels = 32, .fill = testing::fill_of(out.right)});
-  testing::Again again(g);
+                 {.channels = 32, .fill = fill_of(out.right)});
+  Again again(g);
   ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
   EXPECT_EQ(again.result(out.out)->share(), 1.0);
   EXPECT_EQ(again.result(out.out)->form.text, "values rounded as they were read back");
@@ -250,10 +233,10 @@ TEST(RecomputeScores, OfScoresOfAnotherWidthCannotBeDoneAgain) {
   const TensorId raw = g.op("scores_raw", OpKind::dumped, {}, {.role = "scores", .fill = noise(1)});
   const TensorId out = g.op("scores", OpKind::attention_scores, {{"scores", raw}},
                             {.role = "scores", .channels = 32, .fill = noise(2), .heads = 8});
-  testing::Again again(g);
+  Again again(g);
   EXPECT_EQ(again.result(out), nullptr);
   EXPECT_EQ(again.why_not(out), "what it is made of has another width");
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::testing

@@ -1,20 +1,8 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Copies, splits, residual sums, embeddings and activations.
-namespace nanscope {
+namespace nanscope::testing {
 namespace {
-
-using testing::Case;
-using testing::Change;
-using testing::DumpGraph;
-using testing::expect_right;
-using testing::expect_seen;
-using testing::explained_by;
-using testing::Fill;
-using testing::noise;
-using testing::Numbers;
-using testing::stored_numbers;
-using testing::unchanged;
 
 constexpr std::int64_t kWidth = 16;
 
@@ -31,7 +19,7 @@ Case residual(const Change& change, Format format = Format::bf16) {
   Numbers stored = out.right;
   change(stored);
   out.out = g.op("attn_residual", OpKind::residual_add, {{"a", a}, {"b", b}},
-                 {.channels = kWidth, .fill = testing::fill_of(stored), .format = format});
+                 {.channels = kWidth, .fill = fill_of(stored), .format = format});
   return out;
 }
 
@@ -73,7 +61,7 @@ Case embedding(double factor, const Change& change) {
   Numbers stored = out.right;
   change(stored);
   out.out = g.op("embed", OpKind::embedding, {{"weight", table}, {"tokens", tokens}},
-                 {.channels = kWidth, .fill = testing::fill_of(stored)});
+                 {.channels = kWidth, .fill = fill_of(stored)});
   return out;
 }
 
@@ -115,7 +103,7 @@ Case activation(Function function, Lie lie, const Change& change) {
   if (lie == Lie::fused) inputs = {{"gate_up", both}};
   Numbers stored = out.right;
   change(stored);
-  out.out = g.op("mlp_act", OpKind::activation, inputs, {.channels = kWidth, .fill = testing::fill_of(stored)});
+  out.out = g.op("mlp_act", OpKind::activation, inputs, {.channels = kWidth, .fill = fill_of(stored)});
   return out;
 }
 
@@ -142,7 +130,7 @@ TEST(RecomputeCopy, IsTheSameNumbersInAnotherFormat) {
     Numbers stored = out.right;
     change(stored);
     out.out = g.op("contiguous", OpKind::copy, {{"x", x}},
-                   {.channels = kWidth, .fill = testing::fill_of(stored), .format = Format::bf16});
+                   {.channels = kWidth, .fill = fill_of(stored), .format = Format::bf16});
     return out;
   };
   expect_right(made(unchanged), "", 4);
@@ -155,12 +143,12 @@ TEST(RecomputeSplit, IsItsColumns) {
     DumpGraph& g = *out.graph;
     g.pass();
     const TensorId x = g.op("qkv_proj", OpKind::dumped, {}, {.channels = 3 * kWidth, .fill = noise(1, 3)});
-    out.right = testing::columns_of(stored_numbers(g, x, 4, 3 * kWidth), kWidth, kWidth);
+    out.right = columns_of(stored_numbers(g, x, 4, 3 * kWidth), kWidth, kWidth);
     Numbers stored = out.right;
     change(stored);
     SplitAttributes part;
     part.first_channel = kWidth;
-    out.out = g.op("k_proj", OpKind::split, {{"x", x}}, {.channels = kWidth, .fill = testing::fill_of(stored)}, part);
+    out.out = g.op("k_proj", OpKind::split, {{"x", x}}, {.channels = kWidth, .fill = fill_of(stored)}, part);
     return out;
   };
   expect_right(made(unchanged), "", 4);
@@ -173,8 +161,8 @@ TEST(RecomputeCopy, WhatCannotBeJudgedIsSaid) {
   const TensorId wide = g.source({.channels = 8, .fill = noise(1)});
   const TensorId narrow = g.op("narrow", OpKind::copy, {{"x", wide}}, {.channels = 4, .fill = noise(1)});
   const TensorId x = g.source({.fill = noise(1)});
-  const TensorId nan = g.op("nan", OpKind::copy, {{"x", x}}, {.fill = testing::constant(testing::kNan)});
-  testing::Again again(g);
+  const TensorId nan = g.op("nan", OpKind::copy, {{"x", x}}, {.fill = constant(kNan)});
+  Again again(g);
   EXPECT_EQ(again.result(narrow), nullptr);
   EXPECT_NE(again.why_not(narrow), "");
   EXPECT_EQ(again.result(nan), nullptr);
@@ -201,4 +189,4 @@ TEST(RecomputeActivation, TheGateAloneIsByItsOwnFunction) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::testing

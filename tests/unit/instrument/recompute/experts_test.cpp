@@ -1,19 +1,8 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Mixtures of experts, by their outputs and by their weights.
-namespace nanscope {
+namespace nanscope::testing {
 namespace {
-
-using testing::Case;
-using testing::Change;
-using testing::DumpGraph;
-using testing::expect_right;
-using testing::expect_seen;
-using testing::explained_by;
-using testing::noise;
-using testing::Numbers;
-using testing::stored_numbers;
-using testing::unchanged;
 
 constexpr std::int64_t kTokens = 8;
 constexpr std::int64_t kWidth = 6;
@@ -31,7 +20,7 @@ struct How {
 };
 
 Numbers rows_of(const Numbers& x, std::int64_t first, std::int64_t count) {
-  return testing::transposed(testing::columns_of(testing::transposed(x), first, count));
+  return transposed(columns_of(transposed(x), first, count));
 }
 
 double silu(double x) { return x / (1 + std::exp(-x)); }
@@ -39,11 +28,11 @@ double silu(double x) { return x / (1 + std::exp(-x)); }
 /// down(silu(gate x) * up x), of weights below each other: all gates and ups of an expert, then those of the next.
 Numbers expert_of(const Numbers& x, const Numbers& gate_up, const Numbers& down, std::int64_t expert,
                   std::int64_t down_of) {
-  const Numbers gate = testing::product(x, rows_of(gate_up, expert * 2 * kInner, kInner));
-  const Numbers up = testing::product(x, rows_of(gate_up, expert * 2 * kInner + kInner, kInner));
+  const Numbers gate = product(x, rows_of(gate_up, expert * 2 * kInner, kInner));
+  const Numbers up = product(x, rows_of(gate_up, expert * 2 * kInner + kInner, kInner));
   Numbers h(x.rows, kInner);
   for (std::size_t i = 0; i < h.v.size(); ++i) h.v[i] = silu(gate.v[i]) * up.v[i];
-  return testing::product(h, rows_of(down, down_of * kWidth, kWidth));
+  return product(h, rows_of(down, down_of * kWidth, kWidth));
 }
 
 /// The two experts of a row: all pairs come up.
@@ -65,8 +54,8 @@ double weight(std::int64_t j) { return (j == 0 ? kFirst : kSecond) / (kFirst + k
 /// What the router of a layer gives, and its input.
 Layer routed(DumpGraph& g, std::uint32_t seed) {
   Layer made;
-  const auto add = [&](const std::string& name, const std::string& role, std::int64_t channels,
-                       const testing::Fill& fill, Format format = Format::f32) {
+  const auto add = [&](const std::string& name, const std::string& role, std::int64_t channels, const Fill& fill,
+                       Format format = Format::f32) {
     return g.op(name, OpKind::dumped, {},
                 {.role = role, .tokens = kTokens, .channels = channels, .fill = fill, .format = format});
   };
@@ -91,7 +80,7 @@ Layer layer_of(DumpGraph& g, const How& how, bool faulty, std::uint32_t seed) {
   const Numbers first = stored_numbers(g, gate_up, kExperts * 2 * kInner, kWidth);
   const Numbers second = stored_numbers(g, down, kExperts * kWidth, kInner);
   const auto part = [&](const std::string& name, const Numbers& numbers) {
-    return g.parameter(name + std::to_string(seed), numbers.rows, numbers.columns, testing::fill_of(numbers));
+    return g.parameter(name + std::to_string(seed), numbers.rows, numbers.columns, fill_of(numbers));
   };
   if (how.given == Given::fused)
     made.inputs.insert(made.inputs.end(), {{"expert_gate_up", gate_up}, {"expert_down", down}});
@@ -103,8 +92,8 @@ Layer layer_of(DumpGraph& g, const How& how, bool faulty, std::uint32_t seed) {
     const std::string name = "expert" + std::to_string(e);
     if (how.given == Given::outputs) {
       const Numbers told = expert_of(rows, first, second, e, e);
-      made.inputs.emplace_back("expert", g.op(name, OpKind::dumped, {},
-                                              {.tokens = kTokens, .channels = kWidth, .fill = testing::fill_of(told)}));
+      made.inputs.emplace_back(
+          "expert", g.op(name, OpKind::dumped, {}, {.tokens = kTokens, .channels = kWidth, .fill = fill_of(told)}));
     } else if (how.given == Given::apart) {
       made.inputs.emplace_back("expert_gate", part(name + "gate", rows_of(first, e * 2 * kInner, kInner)));
       made.inputs.emplace_back("expert_up", part(name + "up", rows_of(first, e * 2 * kInner + kInner, kInner)));
@@ -135,7 +124,7 @@ Case mixed(const How& how, const Change& change) {
     Numbers stored = made.right;
     if (layer == 1) change(stored);
     out.out = g.op("experts", OpKind::expert_mix, made.inputs,
-                   {.role = "mlp_out", .tokens = kTokens, .channels = kWidth, .fill = testing::fill_of(stored)});
+                   {.role = "mlp_out", .tokens = kTokens, .channels = kWidth, .fill = fill_of(stored)});
   }
   return out;
 }
@@ -168,4 +157,4 @@ TEST(RecomputeExperts, WhatWentWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::testing

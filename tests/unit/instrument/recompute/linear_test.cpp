@@ -1,20 +1,8 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Products with weights.
-namespace nanscope {
+namespace nanscope::testing {
 namespace {
-
-using testing::Case;
-using testing::Change;
-using testing::constant;
-using testing::DumpGraph;
-using testing::expect_right;
-using testing::expect_seen;
-using testing::explained_by;
-using testing::noise;
-using testing::Numbers;
-using testing::stored_numbers;
-using testing::unchanged;
 
 constexpr std::int64_t kIn = 24;
 constexpr std::int64_t kOut = 40;
@@ -37,7 +25,7 @@ Case made(const How& how, const Change& change) {
     const TensorId weight = g.parameter("up_proj.weight", how.conv ? kIn : kOut, how.conv ? kOut : kIn, noise(seed));
     const Numbers w = stored_numbers(g, weight, how.conv ? kIn : kOut, how.conv ? kOut : kIn);
     std::vector<std::pair<std::string, TensorId>> inputs{{"x", x}, {"weight", weight}};
-    out.right = testing::product(stored_numbers(g, x, 4, kIn), how.conv ? testing::transposed(w) : w);
+    out.right = product(stored_numbers(g, x, 4, kIn), how.conv ? transposed(w) : w);
     if (how.bias) {
       const TensorId bias = g.parameter("up_proj.bias", 1, kOut, noise(seed + 5));
       inputs.emplace_back("bias", bias);
@@ -47,8 +35,7 @@ Case made(const How& how, const Change& change) {
     }
     Numbers stored = out.right;
     if (layer == 1) change(stored);
-    out.out = g.op("up_proj", OpKind::gemm, inputs,
-                   {.channels = kOut, .fill = testing::fill_of(stored), .format = how.format});
+    out.out = g.op("up_proj", OpKind::gemm, inputs, {.channels = kOut, .fill = fill_of(stored), .format = how.format});
   }
   return out;
 }
@@ -97,9 +84,9 @@ TEST(RecomputeLinear, OfCodesWithScalesOfBlocks) {
   for (std::int64_t r = 0; r < 48; ++r) {
     for (std::int64_t c = 0; c < 64; ++c) w.at(r, c) *= double{g.at(scale, r / 32, c / 32)};
   }
-  out.right = testing::product(stored_numbers(g, x, 4, 64), w);
+  out.right = product(stored_numbers(g, x, 4, 64), w);
   out.out = g.op("up_proj", OpKind::gemm, {{"x", x}, {"weight", weight}, {"weight_scale", scale}},
-                 {.channels = 48, .fill = testing::fill_of(out.right)});
+                 {.channels = 48, .fill = fill_of(out.right)});
   expect_right(out, "x W' + b", 1024);
 }
 
@@ -115,7 +102,7 @@ Case over_ranks(const Change& change) {
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     DumpGraph apart;
     const auto [x, w] = operands(apart, rank);
-    const Numbers part = testing::product(stored_numbers(apart, x, 4, kIn), stored_numbers(apart, w, kOut, kIn));
+    const Numbers part = product(stored_numbers(apart, x, 4, kIn), stored_numbers(apart, w, kOut, kIn));
     for (std::size_t i = 0; i < part.v.size(); ++i) out.right.v[i] += part.v[i];
   }
   Numbers stored = out.right;
@@ -123,9 +110,8 @@ Case over_ranks(const Change& change) {
   DumpGraph& g = *out.graph;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     const auto [x, w] = operands(g, rank);
-    out.out =
-        g.op("o_proj", OpKind::gemm, {{"x", x}, {"weight", w}},
-             {.channels = kOut, .fill = testing::fill_of(rank == 0 ? out.right : stored), .format = Format::bf16});
+    out.out = g.op("o_proj", OpKind::gemm, {{"x", x}, {"weight", w}},
+                   {.channels = kOut, .fill = fill_of(rank == 0 ? out.right : stored), .format = Format::bf16});
   }
   return out;
 }
@@ -137,7 +123,7 @@ TEST(RecomputeLinear, SumsWhatRanksHaveOfIt) {
 
 TEST(RecomputeLinear, JudgesNoRowThatRanksDoNotShare) {
   const Case made = over_ranks([](Numbers& numbers) { numbers.at(2, 5) += 100; });
-  testing::Again again(*made.graph);
+  Again again(*made.graph);
   const Recomputed* found = again.result(made.out);
   ASSERT_NE(found, nullptr) << again.why_not(made.out);
   EXPECT_EQ(found->elements, 3 * kOut);
@@ -150,10 +136,10 @@ TEST(RecomputeLinear, WithoutItsWeightSaysSo) {
   g.pass();
   const TensorId x = g.source();
   out.out = g.op("up_proj", OpKind::gemm, {{"x", x}});
-  testing::Again again(g);
+  Again again(g);
   EXPECT_EQ(again.result(out.out), nullptr);
   EXPECT_EQ(again.why_not(out.out), "its weight was not dumped");
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::testing

@@ -1,19 +1,8 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// RMS and layer norms, over rows and over heads.
-namespace nanscope {
+namespace nanscope::testing {
 namespace {
-
-using testing::Case;
-using testing::Change;
-using testing::DumpGraph;
-using testing::expect_right;
-using testing::expect_seen;
-using testing::explained_by;
-using testing::noise;
-using testing::Numbers;
-using testing::stored_numbers;
-using testing::unchanged;
 
 constexpr std::int64_t kWidth = 32;
 
@@ -75,7 +64,7 @@ Case made(const How& how, const Change& change) {
     Numbers stored = out.right;
     if (layer == 2) change(stored);
     out.out = g.op("attn_norm", OpKind::layer_norm, inputs,
-                   {.channels = kWidth, .fill = testing::fill_of(stored), .format = how.format, .heads = how.heads});
+                   {.channels = kWidth, .fill = fill_of(stored), .format = how.format, .heads = how.heads});
   }
   return out;
 }
@@ -96,7 +85,7 @@ TEST(RecomputeNorm, OfHeadsWithOneWeightForAll) { expect_right(made({.heads = 2}
 TEST(RecomputeNorm, TheEpsIsTheOneThatTheNumbersShow) {
   const Case small = made({.eps = 1e-5, .size = 1e-3}, unchanged);
   expect_right(small, "rms norm");
-  testing::Again again(*small.graph);
+  Again again(*small.graph);
   EXPECT_EQ(again.result(small.out)->form.number, 1e-5);
 }
 
@@ -141,13 +130,12 @@ TEST(RecomputeNorm, OfASumThatWasNotDumped) {
   const Numbers none = stored_numbers(g, bias, 1, kWidth);
   const Numbers right =
       normed(sum, stored_numbers(g, weight, 1, kWidth), &none, {.norm = "layer", .eps = 1e-5, .format = Format::f16});
-  const TensorId out =
-      g.op("mlp_norm", OpKind::layer_norm, {{"x", x}, {"weight", weight}, {"bias", bias}},
-           {.tokens = kTokens, .channels = kWidth, .fill = testing::fill_of(right), .format = Format::f16});
-  testing::Again again(g);
+  const TensorId out = g.op("mlp_norm", OpKind::layer_norm, {{"x", x}, {"weight", weight}, {"bias", bias}},
+                            {.tokens = kTokens, .channels = kWidth, .fill = fill_of(right), .format = Format::f16});
+  Again again(g);
   ASSERT_NE(again.result(out), nullptr);
   EXPECT_EQ(again.result(out)->share(), 1.0);
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::testing

@@ -1,19 +1,8 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Rotary positions.
-namespace nanscope {
+namespace nanscope::testing {
 namespace {
-
-using testing::Case;
-using testing::Change;
-using testing::DumpGraph;
-using testing::expect_right;
-using testing::expect_seen;
-using testing::explained_by;
-using testing::noise;
-using testing::Numbers;
-using testing::stored_numbers;
-using testing::unchanged;
 
 constexpr std::int64_t kHeads = 2;
 constexpr std::int64_t kHead = 8;
@@ -76,7 +65,7 @@ Case made(const How& how, const Change& change) {
     Numbers stored = out.right;
     if (layer == 2) change(stored);
     out.out = g.op("q_rope", OpKind::rope, inputs,
-                   {.role = "q_rot", .channels = kHeads * kHead, .fill = testing::fill_of(stored), .heads = heads});
+                   {.role = "q_rot", .channels = kHeads * kHead, .fill = fill_of(stored), .heads = heads});
     if (how.stated) continue;
     const TensorId k = g.op("k_proj", OpKind::dumped, {}, {.channels = kHead, .fill = noise(9, 3)});
     g.op("k_rope", OpKind::rope, {{"x", k}}, {.role = "k_rot", .channels = kHead});
@@ -101,18 +90,18 @@ TEST(RecomputeRope, PositionsThatCountPadding) {
   Case out;
   DumpGraph& g = *out.graph;
   g.pass({Span{0, 0, kFirst, 4, 0, 4}}, kFirst + 4);
-  const testing::Made shape{.tokens = kFirst + 4, .channels = kHeads * kHead, .fill = noise(1, 3), .heads = kHeads};
+  const Made shape{.tokens = kFirst + 4, .channels = kHeads * kHead, .fill = noise(1, 3), .heads = kHeads};
   const TensorId x = g.op("q_proj", OpKind::dumped, {}, shape);
   Numbers all = stored_numbers(g, x, kFirst + 4, kHeads * kHead);
   Numbers tokens(4, all.columns);
   std::copy(all.v.begin() + kFirst * all.columns, all.v.end(), tokens.v.begin());
   tokens = rotated(tokens, {}, 0);
   std::copy(tokens.v.begin(), tokens.v.end(), all.v.begin() + kFirst * all.columns);
-  testing::Made made = shape;
+  Made made = shape;
   made.role = "q_rot";
-  made.fill = testing::fill_of(all);
+  made.fill = fill_of(all);
   out.out = g.op("q_rope", OpKind::rope, {{"x", x}}, made);
-  testing::Again again(g);
+  Again again(g);
   ASSERT_NE(again.result(out.out), nullptr);
   EXPECT_EQ(again.result(out.out)->share(), 1.0);
   EXPECT_EQ(again.result(out.out)->form.text, "base 10000, pairs of halves, positions that count padding");
@@ -133,4 +122,4 @@ TEST(RecomputeRope, KnowsPositionsThatAreOff) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::testing

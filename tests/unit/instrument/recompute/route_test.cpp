@@ -3,17 +3,8 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// The choice of experts, and of tokens.
-namespace nanscope {
+namespace nanscope::testing {
 namespace {
-
-using testing::Case;
-using testing::Change;
-using testing::DumpGraph;
-using testing::expect_right;
-using testing::expect_seen;
-using testing::noise;
-using testing::Numbers;
-using testing::unchanged;
 
 constexpr std::int64_t kExperts = 8;
 constexpr std::int64_t kChosen = 3;
@@ -63,11 +54,11 @@ Case routed(const How& how, const Change& change) {
                                 return static_cast<float>(bias(c));
                               }}));
   }
-  out.out = g.op("route", OpKind::route, inputs,
-                 {.role = "router_weights", .channels = kChosen, .fill = testing::fill_of(stored)});
+  out.out =
+      g.op("route", OpKind::route, inputs, {.role = "router_weights", .channels = kChosen, .fill = fill_of(stored)});
   if (how.ids) {
     g.op("route_ids", OpKind::route, {{"logits", logits}},
-         {.role = "router_ids", .channels = kChosen, .fill = testing::fill_of(ids), .format = Format::i32});
+         {.role = "router_ids", .channels = kChosen, .fill = fill_of(ids), .format = Format::i32});
   }
   return out;
 }
@@ -109,7 +100,7 @@ TEST(RecomputeTokenSoftmax, IsTheSoftmaxOfTheLogits) {
     Numbers stored = out.right;
     change(stored);
     out.out = g.op("token_softmax", OpKind::token_softmax, {{"logits", logits}},
-                   {.role = "token_probs", .channels = 12, .fill = testing::fill_of(stored)});
+                   {.role = "token_probs", .channels = 12, .fill = fill_of(stored)});
     return out;
   };
   expect_right(made(unchanged), "softmax", 256);
@@ -117,4 +108,4 @@ TEST(RecomputeTokenSoftmax, IsTheSoftmaxOfTheLogits) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::testing

@@ -2,19 +2,8 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Codes under scales: casts, reading back, stores and reads of caches.
-namespace nanscope {
+namespace nanscope::testing {
 namespace {
-
-using testing::Case;
-using testing::Change;
-using testing::constant;
-using testing::DumpGraph;
-using testing::explained_by;
-using testing::Fill;
-using testing::noise;
-using testing::Numbers;
-using testing::stored_numbers;
-using testing::unchanged;
 
 constexpr std::int64_t kWidth = 32;
 
@@ -51,12 +40,12 @@ Case cast(Grid grid, Format format, int power = 1) {
     }
   }
   out.out = g.op("x_quantise", OpKind::quantise, {{"x", x}, {"scale", scale}},
-                 {.role = "codes", .channels = kWidth, .fill = testing::fill_of(out.right), .format = format});
+                 {.role = "codes", .channels = kWidth, .fill = fill_of(out.right), .format = format});
   return out;
 }
 
 double share_of(const Case& made) {
-  testing::Again again(*made.graph);
+  Again again(*made.graph);
   EXPECT_NE(again.result(made.out), nullptr) << again.why_not(made.out);
   return again.result(made.out) == nullptr ? -1 : again.result(made.out)->share();
 }
@@ -77,10 +66,9 @@ TEST(RecomputeQuantise, ACodeThatIsOffIsSeen) {
   for (const Input& input : maker.inputs) inputs.emplace_back(input.role, input.tensor);
   Numbers changed = made.right;
   changed.at(2, 9) = changed.at(2, 9) > 0 ? -100 : 100;
-  const TensorId second =
-      g.op("y_quantise", OpKind::quantise, inputs,
-           {.role = "codes", .channels = kWidth, .fill = testing::fill_of(changed), .format = Format::e4m3});
-  testing::Again again(g);
+  const TensorId second = g.op("y_quantise", OpKind::quantise, inputs,
+                               {.role = "codes", .channels = kWidth, .fill = fill_of(changed), .format = Format::e4m3});
+  Again again(g);
   ASSERT_NE(again.result(second), nullptr);
   EXPECT_THAT(again.result(second)->bad_rows, ::testing::ElementsAre(2));
   EXPECT_EQ(again.result(second)->worst.channel, 9);
@@ -111,14 +99,14 @@ Case read_back(Grid grid, Format format, int power = 1, Format as = Format::f32)
     }
   }
   out.out = g.op("x_dequantise", OpKind::dequantise, {{"codes", codes}, {"scale", scale}},
-                 {.channels = kWidth, .fill = testing::fill_of(out.right)});
+                 {.channels = kWidth, .fill = fill_of(out.right)});
   return out;
 }
 
 TEST(RecomputeDequantise, EveryGridAndEveryFormat) {
   for (const Grid grid : {Grid::one, Grid::row, Grid::channel, Grid::block}) {
     for (const Format format : {Format::e4m3, Format::e5m2, Format::int8})
-      testing::expect_right(read_back(grid, format), "the code times its scale", 16);
+      expect_right(read_back(grid, format), "the code times its scale", 16);
   }
 }
 
@@ -154,7 +142,7 @@ struct Paged {
     made.out = g.op("kv_store", OpKind::kv_store, {{"k", k}, {"k_scale", scale}},
                     {.role = "k_cache",
                      .channels = kWidth,
-                     .fill = testing::fill_of(made.right),
+                     .fill = fill_of(made.right),
                      .format = Format::e4m3,
                      .axis = Axis::slots},
                     blocks);
@@ -178,13 +166,13 @@ TEST(RecomputeKvRead, RowsComeOutOfTheirSlots) {
   blocks.block_size = 2;
   const auto add = [&](const Numbers& stored) {
     return g.op("kv_read", OpKind::kv_read, {{"k_cache", paged.made.out}, {"k_scale", paged.scale}},
-                {.role = "k_read", .channels = kWidth, .fill = testing::fill_of(stored), .axis = Axis::keys}, blocks);
+                {.role = "k_read", .channels = kWidth, .fill = fill_of(stored), .axis = Axis::keys}, blocks);
   };
   const TensorId good = add(right);
   Numbers swapped = right;
   for (std::int64_t c = 0; c < kWidth; ++c) std::swap(swapped.at(1, c), swapped.at(2, c));
   const TensorId bad = add(swapped);
-  testing::Again again(g);
+  Again again(g);
   ASSERT_NE(again.result(good), nullptr) << again.why_not(good);
   EXPECT_EQ(again.result(good)->share(), 1.0);
   ASSERT_NE(again.result(bad), nullptr);
@@ -192,4 +180,4 @@ TEST(RecomputeKvRead, RowsComeOutOfTheirSlots) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::testing
