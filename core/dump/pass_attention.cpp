@@ -4,10 +4,24 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/dump/name_words.h"
 #include "core/dump/pass_builder.h"
 #include "core/dump/slot_history.h"
 
 namespace nanscope {
+namespace {
+
+/// Whether a name says so: q_pre_rope, pre_q. The folders in front of it ("prefill") say nothing.
+bool before_rotation(const std::string& name) {
+  std::string words = in_words(std::string_view(name).substr(name.rfind('/') + 1));
+  std::replace(words.begin(), words.end(), '.', '_');
+  const std::vector<std::string_view> all = split(words, '_');
+  return std::any_of(all.begin(), all.end(), [](std::string_view word) {
+    return word == "pre" || word.starts_with("prerope") || word.starts_with("prerot");
+  });
+}
+
+}  // namespace
 
 TensorId PassBuilder::attention(TensorId x) {
   const auto outs = find("self_attn", Port::output);
@@ -54,7 +68,7 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
     if (letter != "v" && !named) {
       const std::vector<Index> made = find(std::string(letter) + "_proj", Port::output);
       std::erase_if(found, [&](Index index) {
-        if (tensor(index).at.op != letter || tensor(index).name.find("pre") != std::string::npos) return false;
+        if (tensor(index).at.op != letter || before_rotation(tensor(index).name)) return false;
         if (rotates) return seen(std::string(letter) + "_proj");
         return !made.empty() && !same_bytes(made.front(), index);
       });

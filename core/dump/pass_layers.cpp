@@ -109,11 +109,12 @@ TensorId PassBuilder::layer(TensorId x) {
   if (!inside) return emit("layer", OpKind::block, {{"x", x, {}}}, {"resid", outs});
   const bool after = seen("attn_post_norm") || seen("mlp_post_norm");
   const bool norm_of_sum = after && !seen("attn_norm");  // BERT, where what is normed is the sum
-  const bool sandwich =
-      after && !(norm_of_sum && seen("attn_post_norm") && [&] {
-        const auto norms = find("attn_post_norm", Port::output);
-        return !norms.empty() && tensor(norms.front()).name.find("output") < tensor(norms.front()).name.rfind("output");
-      }());
+  const bool sandwich = after && !(norm_of_sum && seen("attn_post_norm") && [&] {
+                          const auto norms = find("attn_post_norm", Port::output);
+                          if (norms.empty()) return false;
+                          const std::string& name = tensor(norms.front()).name;
+                          return name.find("output", name.rfind('/') + 1) < name.rfind("output");
+                        }());
   // Norms that no layer dumps are there all the same.
   const auto normed = [&](std::string_view op, TensorId in) {
     if (seen(op)) return norm(op, in);

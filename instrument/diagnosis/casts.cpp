@@ -21,6 +21,14 @@ double rounds_to_top(Format format) {
   return 1 + std::ldexp(0.5, -row.mantissa_bits) / significand;
 }
 
+/// Where codes beside the largest begin: an eighth of the range, and one code at least, which e5m2 has not within it.
+double beside_top(Format format) {
+  const FormatInfo& row = info(format);
+  const double largest = double{row.max_finite};
+  const double step = row.exponent_bits == 0 ? 1 : std::ldexp(1.0, std::ilogb(largest) - row.mantissa_bits);
+  return std::min(0.875 * largest, largest - step);
+}
+
 /// Measures one cast, row by row.
 class Measure {
  public:
@@ -104,6 +112,7 @@ class Measure {
     sourced_ = sourced_ || sourced;
     ++cast_.rows;
     const double largest = double{row_.max_finite};
+    const double beside = beside_top(cast_.format);
     const double fine = row_.exponent_bits > 0 ? double{row_.min_normal} : 3;
     bool clipped = false;
     bool top = false;
@@ -117,7 +126,7 @@ class Measure {
         cast_.bad_of_finite += sourced && std::isfinite(x) ? 1 : 0;
       } else {
         cast_.top += code >= largest ? 1 : 0;
-        cast_.beside_top += code < largest && code >= 0.875 * largest ? 1 : 0;
+        cast_.beside_top += code < largest && code >= beside ? 1 : 0;
         cast_.zero += code == 0 ? 1 : 0;
         cast_.coarse += code > 0 && code < fine ? 1 : 0;
         top = top || code >= largest;

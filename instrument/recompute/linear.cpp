@@ -445,7 +445,9 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
       const double sum = double{made.sums[at]};
       const double value = biased ? sum + double{(*offsets)[static_cast<std::size_t>(n)]} : sum;
       into.value[at] = static_cast<float>(value);
-      const double own = u * std::abs(value) + (biased ? u * std::abs(sum) : 0) + least_error(kept);
+      // Beside a large bias, what is expected is rounded too, and not always the same way.
+      const double offset = biased ? u * std::abs(sum) + kF32 * std::abs(value) : 0;
+      const double own = u * std::abs(value) + offset + least_error(kept);
       into.bound[at] = static_cast<float>(1.01 * own + w_norm * (x_norm * (sums + rounded) + x_off));
     }
   }

@@ -217,6 +217,22 @@ TEST(DumpRun, QueriesThatAreNotTheProjectionsAreBehindTheRotation) {
   EXPECT_THAT(inputs(*run, at + "scores"), ::testing::Contains("q=" + at + "attn.q"));
 }
 
+TEST(DumpRun, AFolderOfAPrefillSaysNothingOfTheRotation) {
+  const std::string at = "prefill/model.layers.0.self_attn.";
+  MemoryDump dump;
+  dump.add(at + "q_proj.output", "f32", {6, 8});
+  dump.add(at + "attn.q", "f32", {6, 8});
+  dump.add(at + "attn.output", "f32", {6, 8});
+  EXPECT_EQ(kind(*dump.run(), at + "attn.q"), OpKind::rope);
+  for (const std::string name : {"attn.pre_q", "attn.q_pre_rope"}) {
+    MemoryDump other;
+    other.add(at + "q_proj.output", "f32", {6, 8});
+    other.add(at + name, "f32", {6, 8});
+    other.add(at + "attn.output", "f32", {6, 8});
+    EXPECT_NE(kind(*other.run(), at + name), OpKind::rope) << name;
+  }
+}
+
 /// Keys and values that attention is called with, beside a fused projection of two query heads and one of each other.
 std::unique_ptr<DumpRun> behind_a_fused_projection(bool rotated) {
   const std::string at = "model.layers.0.self_attn.";

@@ -50,6 +50,27 @@ TEST(RecomputeLinear, WithABiasAndWithWeightsTheOtherWayRound) {
   expect_right(made({.conv = true}, unchanged), "x W' + b");
 }
 
+TEST(RecomputeLinear, ABiasThatOutweighsTheSumsIsRoundedTwice) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId x = g.source({.channels = kIn, .fill = noise(1)});
+  const TensorId weight = g.parameter("up_proj.weight", kOut, kIn, noise(2));
+  const TensorId bias = g.parameter("up_proj.bias", 1, kOut, constant(2739.3F));
+  const Numbers sums = product(stored_numbers(g, x, 4, kIn), stored_numbers(g, weight, kOut, kIn));
+  // The float next to the right one, on the side of the right number: sums in another order give it.
+  const auto fill = [&](std::int64_t row, std::int64_t channel) {
+    const double right = sums.at(row, channel) + double{2739.3F};
+    const auto nearest = static_cast<float>(right);
+    return std::nextafter(nearest, double{nearest} < right ? 3000.0F : 2000.0F);
+  };
+  out.out =
+      g.op("up_proj", OpKind::gemm, {{"x", x}, {"weight", weight}, {"bias", bias}}, {.channels = kOut, .fill = fill});
+  Again again(g);
+  ASSERT_NE(again.result(out.out), nullptr);
+  EXPECT_EQ(again.result(out.out)->share(), 1.0);
+}
+
 TEST(RecomputeLinear, SeesAnElementThatIsOff) {
   expect_seen([](const Change& change) { return made({}, change); }, 2, 31);
   expect_seen([](const Change& change) { return made({.bias = true, .conv = true}, change); }, 0, 0);

@@ -78,6 +78,26 @@ TEST(Saturation, CodesAloneThatHeapUpAtTheTop) {
   EXPECT_EQ(number(found.faults[0], "at_top"), "60");
 }
 
+TEST(Saturation, CodesOfTwoBitsThinOutTowardsTheTopInWideSteps) {
+  // Every third code is the largest e5m2; of those beside it, an eighth of the range lower, there are as many.
+  const auto made = [](float beside) {
+    DumpGraph g;
+    g.pass();
+    g.op("kv_store", OpKind::quantise, {},
+         {.role = "k_codes",
+          .channels = 16,
+          .fill =
+              [=](auto row, auto channel) {
+                const auto at = (16 * row + channel) % 3;
+                return at == 0 ? 57344.0F : at == 1 ? beside : 1024.0F;
+              },
+          .format = Format::e5m2});
+    return diagnosis_of(g).verdict();
+  };
+  EXPECT_EQ(made(49152.0F), Verdict::clean);
+  EXPECT_EQ(made(1024.0F), Verdict::fault);
+}
+
 TEST(Saturation, OneAtTheTopIsWhatAbsmaxScalesLeave) {
   EXPECT_EQ(of_codes(1).verdict(), Verdict::clean);
   EXPECT_EQ(of_codes(2).verdict(), Verdict::clean);
