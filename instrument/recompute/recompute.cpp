@@ -139,7 +139,12 @@ std::vector<std::pair<OpId, TensorId>> Recomputer::known_readers(const Tensor& o
 /// a product reads its weight once a run of rows.
 std::optional<Recomputed> Recomputer::judge_sample(const Op& op, const Tensor& out, const OpForm& form,
                                                    std::int64_t rows) {
-  if (op.kind == OpKind::gemm && out.tokens <= kVerifiedRows) {
+  // What is computed of others may come out differently once their forms are known.
+  const bool given = std::all_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
+    const Tensor* in = facts_.run.tensor(input.tensor);
+    return in != nullptr && in->known;
+  });
+  if (op.kind == OpKind::gemm && given && out.tokens <= kVerifiedRows) {
     auto all = judge(op, out, form);
     if (all) judged_whole_[out.id] = *all;
     return all;
