@@ -127,8 +127,9 @@ TensorId PassBuilder::part_of(TensorId fused, std::string_view op, std::string_v
   if (role != "v" && !seen("pos_embed")) {
     std::erase_if(own, [&](Index index) {
       const Tensor* whole = run_.tensor(fused);
-      return tensor(index).at.op == role && whole != nullptr && whole->known && !whole->stated &&
-             first + channels <= whole->channels && !same_columns(*whole, first, index);
+      if (tensor(index).at.op != role || before_rotation(tensor(index).name)) return false;
+      return whole != nullptr && whole->known && !whole->stated && first + channels <= whole->channels &&
+             !same_columns(*whole, first, index);
     });
   }
   SplitAttributes at;

@@ -251,6 +251,7 @@ std::unique_ptr<DumpRun> behind_a_fused_projection(bool rotated) {
   dump.add(at + "attn.q", "f32", {6, 2, 4}, columns(0, 8, factor));
   dump.add(at + "attn.k", "f32", {6, 1, 4}, columns(8, 4, factor));
   dump.add(at + "attn.v", "f32", {6, 1, 4}, columns(12, 4, 1));
+  if (rotated) dump.add(at + "attn.k_pre_rope", "f32", {6, 1, 4}, columns(4, 4, -1));
   dump.add(at + "attn.output", "f32", {6, 8});
   return dump.run();
 }
@@ -261,6 +262,8 @@ TEST(DumpRun, QueriesBehindAFusedProjectionAreItsColumnsOrBehindTheRotation) {
   EXPECT_EQ(kind(*turned, at + "attn.q"), OpKind::rope);
   EXPECT_EQ(kind(*turned, at + "attn.k"), OpKind::rope);
   EXPECT_EQ(kind(*turned, at + "attn.v"), OpKind::split);
+  // Its name says where it stands, whatever it holds.
+  EXPECT_EQ(kind(*turned, at + "attn.k_pre_rope"), OpKind::split);
   const auto plain = behind_a_fused_projection(false);
   for (const char* letter : {"q", "k", "v"}) EXPECT_EQ(kind(*plain, at + "attn." + letter), OpKind::split) << letter;
 }
