@@ -352,6 +352,17 @@ std::optional<std::vector<float>> PassBuilder::first_rows(const Described& one, 
   return values;
 }
 
+/// Whether two numbers are one, to what the narrower of two formats keeps.
+struct Alike {
+  Alike(Format a, Format b)
+      : slack(a == b ? 0.0F : std::ldexp(1.0F, -std::min(info(a).mantissa_bits, info(b).mantissa_bits))) {}
+  bool operator()(float p, float q) const {
+    if (p == q || (std::isnan(p) && std::isnan(q))) return true;
+    return std::isfinite(p) && std::isfinite(q) && std::abs(p - q) <= slack * std::abs(p);
+  }
+  float slack;
+};
+
 bool PassBuilder::same_bytes(const Described& one, const Described& other) {
   const Tensor& a = one.tensor;
   const Tensor& b = other.tensor;
@@ -365,13 +376,8 @@ bool PassBuilder::same_bytes(const Described& one, const Described& other) {
   const std::int64_t rows = std::clamp<std::int64_t>(kCompared / a.channels, 1, a.tokens);
   const auto left = first_rows(one, rows);
   const auto right = first_rows(other, rows);
-  const int bits = std::min(info(a.format).mantissa_bits, info(b.format).mantissa_bits);
-  const float slack = a.format == b.format ? 0.0F : std::ldexp(1.0F, -bits);
-  const auto alike = [&](float p, float q) {
-    if (p == q || (std::isnan(p) && std::isnan(q))) return true;
-    return std::isfinite(p) && std::isfinite(q) && std::abs(p - q) <= slack * std::abs(p);
-  };
-  return left && right && std::equal(left->begin(), left->end(), right->begin(), right->end(), alike);
+  return left && right &&
+         std::equal(left->begin(), left->end(), right->begin(), right->end(), Alike(a.format, b.format));
 }
 
 /// Whether columns of `whole` from `first` on are the numbers of a tensor.
@@ -386,8 +392,8 @@ bool PassBuilder::same_columns(const Tensor& whole, std::int64_t first, Index in
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto begin = wide->begin() + static_cast<std::ptrdiff_t>(row * whole.channels + first);
     const auto own = narrow->begin() + static_cast<std::ptrdiff_t>(row * part.channels);
-    const auto alike = [](float p, float q) { return p == q || (std::isnan(p) && std::isnan(q)); };
-    if (!std::equal(own, own + static_cast<std::ptrdiff_t>(part.channels), begin, alike)) return false;
+    if (!std::equal(own, own + static_cast<std::ptrdiff_t>(part.channels), begin, Alike(part.format, whole.format)))
+      return false;
   }
   return true;
 }

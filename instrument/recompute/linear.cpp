@@ -233,7 +233,7 @@ std::vector<Partial> partial_sums(Values& values, const Op& op, const Tensor& ou
   return found;
 }
 
-/// The same product on other ranks, where all that it is made of is there.
+/// The same product on all other ranks; none where one of them lacks it.
 std::vector<std::pair<const Op*, const Tensor*>> on_other_ranks(RunView& run, const Op& op, const Tensor& out) {
   std::vector<std::pair<const Op*, const Tensor*>> found;
   const Step* step = run.step(op.step);
@@ -263,7 +263,8 @@ bool predict_over_ranks(Values& values, const Op& op, const Tensor& out, std::in
                         Prediction& into, std::string& why) {
   if (!predict_gemm(values, op, out, OpForm{}, first, count, into, why)) return false;
   const double u = stored_roundoff(values, out);
-  for (const auto& [other, made] : on_other_ranks(values.run(), op, out)) {
+  const auto others = on_other_ranks(values.run(), op, out);
+  for (const auto& [other, made] : others) {
     Prediction part;
     if (!predict_gemm(values, *other, *made, OpForm{.text = {}, .variant = kNoBias}, first, count, part, why))
       return false;
@@ -272,7 +273,7 @@ bool predict_over_ranks(Values& values, const Op& op, const Tensor& out, std::in
       into.bound[i] += part.bound[i] + static_cast<float>(u * std::abs(double{into.value[i]}));
     }
   }
-  for (const auto& [other, made] : on_other_ranks(values.run(), op, out)) {
+  for (const auto& [other, made] : others) {
     if (out.known && made->known) pass_over_differing(values.run(), out, *made, first, into);
   }
   return true;
