@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/investigate.h"
 #include "cli/open_target.h"
+#include "cli/replay_limits.h"
 #include "instrument/diagnosis/baseline.h"
 #include "instrument/diagnosis/detectors/detector.h"
 #include "instrument/files/file.h"
@@ -36,6 +37,7 @@ struct Arguments {
   std::vector<std::string> fail_on;
   std::string baseline;
   std::string format = "text";
+  RunLimits limits = kReplayLimits;
 
   bool document() const { return format != "text" && format != "markdown"; }
 };
@@ -94,13 +96,13 @@ class DiagnoseRun {
   }
 
   Result<scenarios::Analysis> analyse(const std::string& path, report::Diagnosed& one) {
-    const auto target = open_target(path, interrupt_, arguments_.progress);
+    const auto target = open_target(path, interrupt_, arguments_.progress, arguments_.limits);
     if (!target) return tl::unexpected(target.error());
     if (arguments_.counterfactuals && (*target)->recording() == nullptr)
       return fail(path + ": is a dump, which cannot be run again");
     auto analysis = analyse_target(**target, interrupt_, !arguments_.no_recompute, arguments_.progress);
     if (!analysis || !arguments_.counterfactuals) return analysis;
-    auto changes = investigate(*(*target)->recording(), interrupt_);
+    auto changes = investigate(*(*target)->recording(), interrupt_, arguments_.limits);
     if (!changes) return tl::unexpected(changes.error());
     one.changes = std::make_shared<scenarios::Counterfactuals>(std::move(*changes));
     return analysis;
@@ -196,6 +198,7 @@ void add_diagnose_command(CLI::App& app, Action& action) {
                     "Of a recording, run it again with each knob changed: which settings cause it, and what does a "
                     "change cost");
   command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+  add_replay_limits(*command, arguments->limits);
   add_format(*command, arguments->format, {"text", "markdown", "json", "junit", "sarif"});
   command->footer(
       "json, junit and sarif are one document of all targets, those that cannot be read among them.\n"

@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/replay_limits.h"
 #include "core/counted.h"
 #include "core/recording/reader.h"
 #include "scenarios/export_dump.h"
@@ -17,12 +18,13 @@ struct Options {
   std::string recording;
   std::string folder;
   bool force = false;
+  RunLimits limits = kReplayLimits;
 };
 
 int export_recording(const Options& options) {
-  const auto recording = Recording::open(options.recording);
+  const auto recording = Recording::open_checked(options.recording);
   if (!recording) return complain(recording.error().message);
-  scenarios::RecordingTensors tensors(*recording);
+  scenarios::RecordingTensors tensors(*recording, {}, options.limits);
   const Result<std::int64_t> count = [&] {
     ProgressLine line("steps");
     scenarios::ExportOptions exporting;
@@ -44,6 +46,7 @@ void add_export_command(CLI::App& app, Action& action) {
   command->add_option("FILE", options->recording, "A recording")->required();
   command->add_option("-o,--output", options->folder, "A folder, which is made")->required();
   command->add_flag("--force", options->force, "Write into a folder that is not empty");
+  add_replay_limits(*command, options->limits);
   command->footer(
       "Examples:\n"
       "  nanscope export run.nanscope -o dump\n"

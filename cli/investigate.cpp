@@ -7,10 +7,11 @@
 
 namespace nanscope::cli {
 
-Result<scenarios::Counterfactuals> investigate(const Recording& recording, const Interrupt& interrupt) {
+Result<scenarios::Counterfactuals> investigate(const Recording& recording, const Interrupt& interrupt,
+                                               const RunLimits& limits) {
   const auto spec = scenarios::run_spec_of(recording);
   if (!spec) return tl::unexpected(spec.error());
-  auto bench = scenarios::Workbench::open(spec->config);
+  auto bench = scenarios::Workbench::open(spec->config, limits);
   if (!bench) return tl::unexpected(bench.error());
   ProgressLine progress("runs");
   scenarios::CounterfactualOptions options;

@@ -6,7 +6,9 @@
 
 namespace nanscope::cli {
 
-/// Runs the counterfactuals of a recording with a progress line, until they are done or interrupted.
-Result<scenarios::Counterfactuals> investigate(const Recording& recording, const Interrupt& interrupt);
+/// Runs the counterfactuals of a recording with a progress line, until they are done or interrupted. Errors: it, or one
+/// of them, would take more than `limits`.
+Result<scenarios::Counterfactuals> investigate(const Recording& recording, const Interrupt& interrupt,
+                                               const RunLimits& limits);
 
 }  // namespace nanscope::cli

@@ -11,11 +11,12 @@
 namespace nanscope::cli {
 
 Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path, const Interrupt& interrupt,
-                                                        bool progress) {
+                                                        bool progress, const RunLimits& limits) {
   auto opened = [&] {
     ProgressLine line("MiB", progress);
     scenarios::OpenRunOptions options;
     options.stop = interrupt.token();
+    options.limits = limits;
     options.progress = [&line](std::uint64_t done, std::uint64_t total) {
       line.show(static_cast<std::int64_t>(done >> 20), static_cast<std::int64_t>(total >> 20), "");
     };

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/replay_limits.h"
 #include "core/place.h"
 #include "core/recording/reader.h"
 #include "core/run/find_place.h"
@@ -29,12 +30,13 @@ struct ReplayOptions {
   std::string device;
   bool force = false;
   std::string format = "text";
+  RunLimits limits = kReplayLimits;
 };
 
 Result<std::unique_ptr<scenarios::Workbench>> open_workbench(const scenarios::RunSpec& spec,
                                                              const ReplayOptions& options) {
   const std::string& device = options.device.empty() ? spec.config.device : options.device;
-  return scenarios::Workbench::open(device, spec.config.threads);
+  return scenarios::Workbench::open(device, spec.config.threads, options.limits);
 }
 
 int verify(scenarios::Workbench& bench, const Recording& recording, const ReplayOptions& options,
@@ -97,10 +99,10 @@ int change(scenarios::Workbench& bench, const Recording& recording, scenarios::R
     complain(recorded.error().message);
     return interrupt.requested() ? kInterrupted : kBadInput;
   }
-  scenarios::RecordingTensors before_tensors(recording);
+  scenarios::RecordingTensors before_tensors(recording, interrupt.token(), options.limits);
   const auto before = scenarios::analyse(recording, before_tensors, options.file);
   if (!before) return complain(before.error().message);
-  scenarios::RecordingTensors after_tensors(recorded->recording);
+  scenarios::RecordingTensors after_tensors(recorded->recording, interrupt.token(), options.limits);
   const auto after = scenarios::analyse(recorded->recording, after_tensors, options.file);
   if (!after) return complain(after.error().message);
   const report::RunContext context{.command = "replay", .title = {}, .recording = options.output, .missed = {}};
@@ -111,7 +113,7 @@ int change(scenarios::Workbench& bench, const Recording& recording, scenarios::R
 
 int replay_file(const ReplayOptions& options) {
   const Interrupt interrupt;
-  const auto recording = Recording::open(options.file);
+  const auto recording = Recording::open_checked(options.file, interrupt.token());
   if (!recording) return complain(recording.error().message);
   const auto spec = scenarios::run_spec_of(*recording);
   if (!spec) return complain(spec.error().message);
@@ -137,6 +139,7 @@ void add_replay_command(CLI::App& app, Action& action) {
   command->add_option("-o,--output", options->output, "With --set: keep the changed run's recording here")->needs(set);
   command->add_flag("--force", options->force, "With -o: replace an existing file")->needs(set);
   command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)");
+  add_replay_limits(*command, options->limits);
   add_format(*command, options->format, {"text", "json"});
   command->footer(
       "Examples:\n"

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/investigate.h"
 #include "cli/open_target.h"
+#include "cli/replay_limits.h"
 #include "instrument/files/file.h"
 #include "scenarios/analysis.h"
 #include "scenarios/report/html_report.h"
@@ -31,6 +32,7 @@ struct ReportOptions {
   std::string output;
   bool force = false;
   bool counterfactuals = true;
+  RunLimits limits = kReplayLimits;
 };
 
 #ifdef NANSCOPE_GUI
@@ -126,7 +128,7 @@ int write_report(const ReportOptions& options) {
   if (!options.force && fs::exists(output, error)) {
     return complain(fmt::format("{}: exists; name another file with -o, or use --force", output.string()));
   }
-  const auto target = open_target(options.target, interrupt);
+  const auto target = open_target(options.target, interrupt, false, options.limits);
   if (!target) return failed(target.error(), interrupt);
   const auto analysis = analyse_target(**target, interrupt);
   if (!analysis) return failed(analysis.error(), interrupt);
@@ -135,7 +137,7 @@ int write_report(const ReportOptions& options) {
   const bool clean = analysis->diagnosis.verdict() == Verdict::clean;
   std::optional<scenarios::Counterfactuals> changes;
   if (const Recording* recording = (*target)->recording(); options.counterfactuals && recording && !clean) {
-    auto found = investigate(*recording, interrupt);
+    auto found = investigate(*recording, interrupt, options.limits);
     if (!found) return failed(found.error(), interrupt);
     changes = std::move(*found);
   }
@@ -158,6 +160,7 @@ void add_report_command(CLI::App& app, Action& action) {
   command->add_flag("--force", options->force, "Replace the page");
   command->add_flag("--counterfactuals,!--no-counterfactuals", options->counterfactuals,
                     "Of a recording, run it again with each knob changed (the default; takes seconds)");
+  add_replay_limits(*command, options->limits);
   command->footer(
       "Examples:\n"
       "  nanscope report kv-scale-lock.nanscope -o incident.html\n"

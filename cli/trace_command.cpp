@@ -26,7 +26,7 @@ int trace_recording(const Options& options) {
   if (!options.force && std::filesystem::exists(output, error)) {
     return complain(fmt::format("{}: exists; name another file with -o, or use --force", output.string()));
   }
-  const auto recording = Recording::open(options.recording);
+  const auto recording = Recording::open_checked(options.recording);
   if (!recording) return complain(recording.error().message);
   const auto counts = scenarios::export_trace(*recording, output);
   if (!counts) return complain(counts.error().message);

@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/open_target.h"
+#include "cli/replay_limits.h"
 #include "core/run/find_place.h"
 #include "instrument/diagnosis/facts.h"
 #include "instrument/diagnosis/why.h"
@@ -21,6 +22,7 @@ struct WhyOptions {
   std::string place;
   bool brief = false;
   std::string format = "text";
+  RunLimits limits = kReplayLimits;
 };
 
 /// The element that is asked for: of a tensor its first bad one, without a place the run's. Nothing where none is bad.
@@ -62,7 +64,7 @@ void print_path(const WhyPath& path, const WhyOptions& options) {
 
 int explain(const WhyOptions& options) {
   const Interrupt interrupt;
-  const auto target = open_target(options.target, interrupt);
+  const auto target = open_target(options.target, interrupt, false, options.limits);
   if (!target) return failed(target.error(), interrupt);
   RunView& run = (*target)->view();
   const auto element = element_of(run, options.place);
@@ -90,6 +92,7 @@ void add_why_command(CLI::App& app, Action& action) {
   command->add_flag("--brief", options->brief,
                     "Only the hops that matter: both ends, the origin, slots, scales and weights, and where a value "
                     "turns NaN or Inf or is cast");
+  add_replay_limits(*command, options->limits);
   add_format(*command, options->format, {"text", "json"});
   command->footer(
       "Examples:\n"

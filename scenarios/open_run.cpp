@@ -30,13 +30,12 @@ struct OpenRun::Parts {
   std::optional<ViewTensors> dump_tensors;
 
   Status open_recording(const std::filesystem::path& path, const OpenRunOptions& options) {
-    Result<Recording> opened = Recording::open(path);
+    Result<Recording> opened = Recording::open_checked(path, options.stop);
     if (!opened) return tl::unexpected(std::move(opened.error()));
     recording.emplace(std::move(*opened));
-    recording->stop_with(options.stop);
     if (RecordedDump::is_one(*recording)) return open_recorded(options);
     recording_rows.emplace(*recording);
-    recording_tensors.emplace(*recording, options.stop, options.replay_bytes, options.cache_bytes);
+    recording_tensors.emplace(*recording, options.stop, options.limits, options.replay_bytes, options.cache_bytes);
     recording_view.emplace(*recording_rows, *recording_tensors);
     return {};
   }

@@ -27,6 +27,7 @@ struct OpenRunOptions {
   /// Bytes of a recording's elements that are kept: of those that one replay re-made, and of those that were read last.
   std::size_t replay_bytes = ReplayTensors::kBudget;
   std::size_t cache_bytes = RecordingTensors::kCacheBudget;
+  RunLimits limits = kReplayLimits;  ///< what a replay of a recording may take
 };
 
 /// A file of which Recording::open() is to say what is wrong with it, rather than OpenDump: it has a recording's name,

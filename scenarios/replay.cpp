@@ -265,10 +265,17 @@ Result<TensorData> ReplayTensors::fetch(std::int64_t tensor) {
   const auto row = recording_.tensor(tensor);
   if (!row) return tl::unexpected(row.error());
   if (!held_.contains(tensor)) {
-    if (Status run = run_from(tensor); !run) return tl::unexpected(run.error());
+    if (failed_) return tl::unexpected(*failed_);
+    if (Status run = run_from(tensor); !run) {
+      // The next tensor would be asked of the same run, and take as long.
+      failed_ = run.error();
+      return tl::unexpected(std::move(run.error()));
+    }
   }
   const Held& held = held_.at(tensor);
-  if (held.hash == row->hash) return held.data;
+  const bool same_shape =
+      held.data.format == row->format && held.data.tokens == row->tokens && held.data.channels == row->channels;
+  if (same_shape && held.hash == row->hash) return held.data;
   return fail(fmt::format("tensor {}: replay makes {} {:016x}, the recording has {} {:016x}", tensor,
                           shape_text(held.data.format, held.data.tokens, held.data.channels), held.hash,
                           shape_text(row->format, row->tokens, row->channels), row->hash));
@@ -280,7 +287,7 @@ Result<TensorData> RecordingTensors::fetch(std::int64_t tensor) {
   if (no_replay_) return tl::unexpected(*no_replay_);
   if (!replay_) {
     const auto spec = run_spec_of(recording_);
-    auto workbench = spec ? Workbench::open(spec->config) : tl::unexpected(spec.error());
+    auto workbench = spec ? Workbench::open(spec->config, limits_) : tl::unexpected(spec.error());
     if (!workbench) {
       no_replay_ = workbench.error();
       return tl::unexpected(*no_replay_);

@@ -70,6 +70,7 @@ class ReplayTensors final : public TensorSource {
   std::stop_token stop_;
   int replays_ = 0;
   std::map<std::int64_t, Held> held_;
+  std::optional<Error> failed_;  ///< why the run cannot be run, or was stopped
 };
 
 /// Stored bytes, else a replay on a workbench that is opened when it is first needed.
@@ -78,9 +79,16 @@ class RecordingTensors final : public TensorSource {
   static constexpr std::size_t kCacheBudget = std::size_t{256} << 20;
 
   /// `stop` and `budget`: as of ReplayTensors. `cache`: what may be kept of what it gave.
+  /// A run that would take more than `limits` is not run again.
   explicit RecordingTensors(const Recording& recording, std::stop_token stop = {},
-                            std::size_t budget = ReplayTensors::kBudget, std::size_t cache = kCacheBudget)
-      : recording_(recording), stored_(recording), stop_(std::move(stop)), budget_(budget), cache_(cache) {}
+                            const RunLimits& limits = kReplayLimits, std::size_t budget = ReplayTensors::kBudget,
+                            std::size_t cache = kCacheBudget)
+      : recording_(recording),
+        stored_(recording),
+        stop_(std::move(stop)),
+        limits_(limits),
+        budget_(budget),
+        cache_(cache) {}
   Result<TensorData> fetch(std::int64_t tensor) override;
   Result<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) override;
   std::size_t cache_budget() const override { return cache_; }
@@ -89,6 +97,7 @@ class RecordingTensors final : public TensorSource {
   const Recording& recording_;
   StoredTensors stored_;
   std::stop_token stop_;
+  RunLimits limits_;
   std::size_t budget_;
   std::size_t cache_;
   std::unique_ptr<Workbench> workbench_;

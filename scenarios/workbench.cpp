@@ -19,14 +19,14 @@ Result<std::unique_ptr<WeightSource>> weight_source(const ModelConfig& model) {
 
 }  // namespace
 
-Result<std::unique_ptr<Workbench>> Workbench::open(const std::string& device, int threads) {
+Result<std::unique_ptr<Workbench>> Workbench::open(const std::string& device, int threads, const RunLimits& limits) {
   auto made = kernels::make_device(device, threads);
   if (!made) return tl::unexpected(made.error());
-  return std::unique_ptr<Workbench>(new Workbench(std::move(*made)));
+  return std::unique_ptr<Workbench>(new Workbench(std::move(*made), limits));
 }
 
-Result<std::unique_ptr<Workbench>> Workbench::open(const EngineConfig& config) {
-  return open(config.device, config.threads);
+Result<std::unique_ptr<Workbench>> Workbench::open(const EngineConfig& config, const RunLimits& limits) {
+  return open(config.device, config.threads, limits);
 }
 
 Status Workbench::load_tokenizer(const std::string& path) {
@@ -42,6 +42,8 @@ Status Workbench::load_tokenizer(const std::string& path) {
 Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config, kernels::Device& device,
                                                   std::stop_token stop) {
   if (Status loaded = load_tokenizer(config.model.tokenizer); !loaded) return tl::unexpected(loaded.error());
+  const RunCost cost = cost_of_model(config, static_cast<std::int64_t>(tokenizer_->vocab_size()));
+  if (Status affordable = within(cost, limits_); !affordable) return tl::unexpected(affordable.error());
   if (!model_ || !fits(*model_, config)) {
     auto source = weight_source(config.model);
     if (!source) return tl::unexpected(source.error());
@@ -50,7 +52,7 @@ Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config, ke
     model_ = std::move(*model);
     weights_.clear();
   }
-  return Engine::create(config, device, model_, tokenizer_);
+  return Engine::create(config, device, model_, tokenizer_, limits_);
 }
 
 }  // namespace nanscope::scenarios

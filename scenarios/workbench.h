@@ -17,9 +17,10 @@ namespace nanscope::scenarios {
 /// counterfactuals) load it once. Use it from one thread.
 class Workbench {
  public:
-  /// `device` as kernels::make_device() names it; threads 0: one a core.
-  static Result<std::unique_ptr<Workbench>> open(const std::string& device, int threads);
-  static Result<std::unique_ptr<Workbench>> open(const EngineConfig& config);
+  /// `device` as kernels::make_device() names it; threads 0: one a core. Its engines refuse runs beyond the limits, and
+  /// models, before they are loaded.
+  static Result<std::unique_ptr<Workbench>> open(const std::string& device, int threads, const RunLimits& limits = {});
+  static Result<std::unique_ptr<Workbench>> open(const EngineConfig& config, const RunLimits& limits = {});
 
   /// An engine of `config`; it borrows the workbench's device. `stop` ends the load of a model. Errors name the knob
   /// or the file.
@@ -35,10 +36,12 @@ class Workbench {
   WeightFacts& weights() { return weights_; }
 
  private:
-  explicit Workbench(std::unique_ptr<kernels::Device> device) : device_(std::move(device)), weights_(*device_) {}
+  Workbench(std::unique_ptr<kernels::Device> device, const RunLimits& limits)
+      : device_(std::move(device)), limits_(limits), weights_(*device_) {}
   Status load_tokenizer(const std::string& path);
 
   std::unique_ptr<kernels::Device> device_;
+  RunLimits limits_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::string tokenizer_path_;
   std::shared_ptr<const LoadedModel> model_;

@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/recording/decode.h"
 #include "core/recording/reader_impl.h"
 #include "core/recording/schema.h"
+#include "core/tensor/content_hash.h"
 
 /// The parts of a recording that are stored as bytes: health below the tensor, and tensors.
 namespace nanscope {
@@ -38,6 +40,31 @@ bool fits(std::span<const std::byte> blob, std::int64_t expected) {
   return static_cast<std::int64_t>(blob.size()) == expected;
 }
 
+/// Whether rows count what their tensor does. Numbers are not compared: sums depend on the order.
+bool adds_up(const std::vector<Health>& rows, const Health& whole) {
+  Health sum;
+  for (const Health& row : rows) {
+    sum.count += row.count;
+    sum.nan += row.nan;
+    sum.pos_inf += row.pos_inf;
+    sum.neg_inf += row.neg_inf;
+    sum.saturated += row.saturated;
+    sum.subnormal += row.subnormal;
+    sum.zero += row.zero;
+    sum.flushed += row.flushed;
+    sum.clipped += row.clipped;
+  }
+  const auto counts = [](const Health& health) {
+    return std::array{health.count,     health.nan,  health.pos_inf, health.neg_inf, health.saturated,
+                      health.subnormal, health.zero, health.flushed, health.clipped};
+  };
+  return counts(sum) == counts(whole);
+}
+
+std::int64_t bytes_of(const TensorRow& tensor) {
+  return tensor.tokens * tensor.channels * static_cast<std::int64_t>(info(tensor.format).storage_bytes());
+}
+
 }  // namespace
 
 Result<std::vector<Health>> Recording::token_health(std::int64_t id) const {
@@ -58,7 +85,10 @@ Result<std::vector<Health>> Recording::token_health(std::int64_t id) const {
     return impl_->error(fmt::format("damaged: tensor {} has {} token rows, its health {} bytes instead of {}", id,
                                     tensor.tokens, blob.size(), health_bytes(tensor.tokens)));
   }
-  return as_health(blob);
+  std::vector<Health> rows = as_health(blob);
+  if (!adds_up(rows, tensor.health))
+    return impl_->error(fmt::format("damaged: the health of the rows of tensor {} does not add up to its own", id));
+  return rows;
 }
 
 Result<std::optional<TileLevel>> Recording::Impl::stored_tiles(const TensorRow& tensor, int level) {
@@ -121,41 +151,25 @@ Result<TileLevel> Recording::tiles(std::int64_t id, int level) const {
   return found;
 }
 
-Result<std::optional<std::vector<std::byte>>> Recording::tensor_bytes(std::int64_t id) const {
-  auto tensor = this->tensor(id);
-  if (!tensor) return tl::unexpected(std::move(tensor.error()));
-  const auto size =
-      tensor->tokens * tensor->channels * static_cast<std::int64_t>(nanscope::info(tensor->format).storage_bytes());
-  return tensor_bytes(id, 0, size);
-}
-
-Result<std::optional<std::vector<std::byte>>> Recording::tensor_bytes(std::int64_t id, std::int64_t offset,
-                                                                      std::int64_t size) const {
-  auto tensor = this->tensor(id);
-  if (!tensor) return tl::unexpected(std::move(tensor.error()));
-  const auto total =
-      tensor->tokens * tensor->channels * static_cast<std::int64_t>(nanscope::info(tensor->format).storage_bytes());
-  if (offset < 0 || size < 0 || offset > total || size > total - offset) {
-    return impl_->error(
-        fmt::format("tensor {} has {} bytes, {} from offset {} are out of range", id, total, size, offset));
-  }
-  if (!tensor->stored) return std::optional<std::vector<std::byte>>{};
+Result<std::vector<std::byte>> Recording::Impl::read_elements(const TensorRow& tensor, std::int64_t offset,
+                                                              std::int64_t size) {
+  const std::int64_t total = bytes_of(tensor);
   std::vector<std::byte> bytes;
-  auto loan = impl_->prepare("SELECT data FROM chunks WHERE id = ?");
+  auto loan = prepare("SELECT data FROM chunks WHERE id = ?");
   if (!loan) return tl::unexpected(std::move(loan.error()));
-  Statement& statement = **loan.value();
+  sqlite::Statement& statement = **loan.value();
   while (size > 0) {
     // Grows chunk by chunk, each of which is in the file: a lie about the shape allocates nothing.
     const std::int64_t part = offset / schema::kChunkBytes;
     const std::int64_t begin = offset % schema::kChunkBytes;
     const std::int64_t expected = std::min(schema::kChunkBytes, total - part * schema::kChunkBytes);
-    if (part >= schema::kChunksPerTensor) return impl_->error(fmt::format("damaged: tensor {} is too large", id));
-    auto row = statement.bind(1, id * schema::kChunksPerTensor + part).step();
-    if (!row) return impl_->error(row.error().message);
+    if (part >= schema::kChunksPerTensor) return error(fmt::format("damaged: tensor {} is too large", tensor.id));
+    auto row = statement.bind(1, tensor.id * schema::kChunksPerTensor + part).step();
+    if (!row) return error(row.error().message);
     const auto blob = *row ? statement.blob(0) : std::span<const std::byte>{};
     if (!fits(blob, expected)) {
-      return impl_->error(
-          fmt::format("damaged: part {} of tensor {} has {} bytes instead of {}", part, id, blob.size(), expected));
+      return error(fmt::format("damaged: part {} of tensor {} has {} bytes instead of {}", part, tensor.id, blob.size(),
+                               expected));
     }
     const std::int64_t take = std::min(size, expected - begin);
     const auto piece = blob.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(take));
@@ -165,6 +179,51 @@ Result<std::optional<std::vector<std::byte>>> Recording::tensor_bytes(std::int64
     size -= take;
   }
   return bytes;
+}
+
+Status Recording::Impl::compare_hash(const TensorRow& tensor, std::span<const std::byte> whole) {
+  if (compared_.contains(tensor.id)) return {};
+  ContentHash hash;
+  const std::int64_t total = bytes_of(tensor);
+  if (!whole.empty()) hash.add(whole);
+  for (std::int64_t at = 0; whole.empty() && at < total; at += schema::kChunkBytes) {
+    const auto part = read_elements(tensor, at, std::min(schema::kChunkBytes, total - at));
+    if (!part) return tl::unexpected(part.error());
+    hash.add(*part);
+  }
+  const std::uint64_t found = hash.finish();
+  if (found != tensor.hash) {
+    return error(fmt::format("damaged: the elements of tensor {} have the hash {:016x}, recorded was {:016x}",
+                             tensor.id, found, tensor.hash));
+  }
+  compared_.insert(tensor.id);
+  return {};
+}
+
+Result<std::optional<std::vector<std::byte>>> Recording::tensor_bytes(std::int64_t id) const {
+  auto tensor = this->tensor(id);
+  if (!tensor) return tl::unexpected(std::move(tensor.error()));
+  return tensor_bytes(id, 0, bytes_of(*tensor));
+}
+
+Result<std::optional<std::vector<std::byte>>> Recording::tensor_bytes(std::int64_t id, std::int64_t offset,
+                                                                      std::int64_t size) const {
+  auto tensor = this->tensor(id);
+  if (!tensor) return tl::unexpected(std::move(tensor.error()));
+  const std::int64_t total = bytes_of(*tensor);
+  if (offset < 0 || size < 0 || offset > total || size > total - offset) {
+    return impl_->error(
+        fmt::format("tensor {} has {} bytes, {} from offset {} are out of range", id, total, size, offset));
+  }
+  if (!tensor->stored) return std::optional<std::vector<std::byte>>{};
+  auto bytes = impl_->read_elements(*tensor, offset, size);
+  if (!bytes) return tl::unexpected(std::move(bytes.error()));
+  const bool whole = size == total;
+  if (auto same =
+          impl_->compare_hash(*tensor, whole ? std::span<const std::byte>(*bytes) : std::span<const std::byte>());
+      !same)
+    return tl::unexpected(std::move(same.error()));
+  return std::move(*bytes);
 }
 
 }  // namespace nanscope

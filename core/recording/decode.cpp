@@ -18,14 +18,18 @@ namespace {
 constexpr int kTensorHealthAt = 11;
 constexpr int kTensorAxisAt = kTensorHealthAt + schema::kHealthColumns;
 
-std::string tensor_query(std::string_view last_columns) {
+constexpr std::string_view kFirstAxisColumns = "'', -1, '', 1, 0, 0";
+constexpr std::string_view kAxisColumns = "axis, sequence, name, known, guessed, stated";
+
+std::string tensor_query(std::string_view stored, std::string_view last_columns) {
   return fmt::format(
-      "SELECT id, op, role, format, tokens, channels, heads, first_token, hash, detail, "
-      "EXISTS (SELECT 1 FROM chunks WHERE chunks.id = tensors.id * {}), {}, {} FROM tensors",
-      schema::kChunksPerTensor, schema::kHealthColumnNames, last_columns);
+      "SELECT id, op, role, format, tokens, channels, heads, first_token, hash, detail, {}, {}, {} FROM tensors",
+      stored, schema::kHealthColumnNames, last_columns);
 }
-constexpr std::int64_t kMaxSide = std::int64_t{1} << 40;
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
+
+std::string is_stored() {
+  return fmt::format("EXISTS (SELECT 1 FROM chunks WHERE chunks.id = tensors.id * {})", schema::kChunksPerTensor);
+}
 
 Health read_health(const Statement& row, int at) {
   Health health;
@@ -65,6 +69,47 @@ Result<std::vector<std::int32_t>> parse_ids(std::string_view text) {
   return ids;
 }
 
+/// JSON of the one kind that lists of inputs are.
+class ListReader {
+ public:
+  explicit ListReader(std::string_view text) : rest_(text) {}
+
+  bool at(char c) {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(" \n\r\t"), rest_.size()));
+    return !rest_.empty() && rest_.front() == c;
+  }
+  bool ends() { return !at('\0') && rest_.empty(); }
+  bool take(char c) {
+    if (!at(c)) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+  bool number(std::int64_t& into) {
+    if (ends()) return false;
+    const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), into);
+    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    return error == std::errc{};
+  }
+  bool text(std::string& into) {
+    if (!at('"')) return false;
+    std::size_t end = 1;
+    while (end < rest_.size() && rest_[end] != '"') end += rest_[end] == '\\' ? 2 : 1;
+    if (end >= rest_.size()) return false;
+    const std::string_view quoted = rest_.substr(0, end + 1);
+    rest_.remove_prefix(end + 1);
+    into = quoted.substr(1, end - 1);
+    const bool plain = std::all_of(into.begin(), into.end(), [](char c) { return c >= ' ' && c < 0x7f && c != '\\'; });
+    if (plain) return true;
+    const auto decoded = nlohmann::json::parse(quoted, nullptr, false);
+    if (!decoded.is_string()) return false;
+    into = decoded.get<std::string>();
+    return true;
+  }
+
+ private:
+  std::string_view rest_;
+};
+
 Result<Format> read_format(const Statement& row, int column) {
   const std::string text = row.text(column);
   const auto format = format_from_name(text);
@@ -99,8 +144,14 @@ bool plausible(std::int64_t value) { return value >= 0 && value <= kMaxSide; }
 }  // namespace
 
 const std::string& select_tensors(std::uint32_t version) {
-  static const std::string first = tensor_query("'', -1, '', 1, 0, 0");
-  static const std::string second = tensor_query("axis, sequence, name, known, guessed, stated");
+  static const std::string first = tensor_query(is_stored(), kFirstAxisColumns);
+  static const std::string second = tensor_query(is_stored(), kAxisColumns);
+  return version == 1 ? first : second;
+}
+
+const std::string& select_tensors_alone(std::uint32_t version) {
+  static const std::string first = tensor_query("0", kFirstAxisColumns);
+  static const std::string second = tensor_query("0", kAxisColumns);
   return version == 1 ? first : second;
 }
 
@@ -285,25 +336,34 @@ Result<RequestRow> request(const Statement& row) {
   return request;
 }
 
-Result<std::vector<InputRow>> inputs(const Statement& row) {
-  const auto list = nlohmann::json::parse(row.text(1), nullptr, false);
-  const auto damaged = [&] { return fail(fmt::format("damaged: the inputs of op {} are no list", row.integer(0))); };
-  if (!list.is_array()) return damaged();
-  std::vector<InputRow> inputs;
-  for (const auto& pair : list) {
-    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string()) return damaged();
-    InputRow input;
-    input.op = row.integer(0);
-    input.role = pair[0].get<std::string>();
-    if (pair[1].is_number_integer()) {
-      input.tensor = pair[1].get<std::int64_t>();
-    } else if (pair[1].is_string()) {
-      input.weight = pair[1].get<std::string>();
-    } else {
-      return damaged();
-    }
-    inputs.push_back(std::move(input));
+Status each_input(std::int64_t op, std::string_view stored,
+                  const std::function<void(std::string_view, std::int64_t, std::string_view)>& visit) {
+  // A tree of it all would take most of the time in which a recording is checked.
+  ListReader list(stored);
+  bool more = list.take('[') && !list.take(']');
+  const bool empty = !more && stored.size() > 1;
+  while (more) {
+    std::string role;
+    std::string weight;
+    std::int64_t tensor = 0;
+    if (!list.take('[') || !list.text(role) || !list.take(',')) break;
+    if (!(list.at('"') ? list.text(weight) : list.number(tensor)) || !list.take(']')) break;
+    visit(role, tensor, weight);
+    more = list.take(',');
+    if (!more && list.take(']') && list.ends()) return {};
   }
+  if (empty && list.ends()) return {};
+  return fail(fmt::format("damaged: the inputs of op {} are no list", op));
+}
+
+Result<std::vector<InputRow>> inputs(const Statement& row) {
+  std::vector<InputRow> inputs;
+  const std::int64_t op = row.integer(0);
+  const Status read =
+      each_input(op, row.view(1), [&](std::string_view role, std::int64_t tensor, std::string_view weight) {
+        inputs.push_back({op, std::string(role), tensor, std::string(weight)});
+      });
+  if (!read) return tl::unexpected(read.error());
   return inputs;
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,12 +12,24 @@ namespace nanscope::decode {
 
 /// Queries of a schema version, in the order of columns in which the functions below read them; without conditions.
 const std::string& select_tensors(std::uint32_t version);
+/// The same without looking whether elements are stored, which takes as long as the rest.
+const std::string& select_tensors_alone(std::uint32_t version);
 std::string_view select_ops(std::uint32_t version);
 std::string_view select_steps(std::uint32_t version);
 /// Of version 2 and later, in order.
 inline constexpr std::string_view kSelectSpans =
     "SELECT step, request, number, first_row, row_count, first_token, context FROM spans";
 inline constexpr int kTensorDetailColumn = 9;
+inline constexpr int kTensorBadColumn = 12;
+inline constexpr std::string_view kScaleColumns =
+    "step, op, layer, target, policy, format, scale, source, calibrated_request, calibrated_step, calibrated_tokens, "
+    "calibrated_absmax, locked, absmax, headroom";
+inline constexpr std::string_view kKvColumns =
+    "step, request, layer, block, slot_begin, slot_end, first_token, action, writer, format";
+
+/// Rows, channels, positions and layers have no more than 2^40.
+inline constexpr std::int64_t kMaxSide = std::int64_t{1} << 40;
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
 
 /// True when the product fits and nothing is negative: what is computed from it cannot overflow.
 bool plausible_shape(std::int64_t rows, std::int64_t columns);
@@ -40,6 +53,10 @@ Result<RunNote> note(const sqlite::Statement& row);
 /// Gives a step its spans, and what its row says of the first of them. Errors: one lies outside of the step's rows.
 Status take_spans(StepRow& step, std::vector<Span> spans);
 Result<RequestRow> request(const sqlite::Statement& row);
+/// Visits the inputs of an op as they are stored: a role, and a tensor or the name of a weight. Errors: no such list.
+Status each_input(
+    std::int64_t op, std::string_view stored,
+    const std::function<void(std::string_view role, std::int64_t tensor, std::string_view weight)>& visit);
 /// Reads columns op, inputs.
 Result<std::vector<InputRow>> inputs(const sqlite::Statement& row);
 Result<WeightRow> weight(const sqlite::Statement& row);

@@ -68,13 +68,23 @@ Result<Header> read_header(sqlite3* db, const fs::path& path) {
   return header;
 }
 
-Status check_header(const Header& header, const fs::path& path) {
+/// Before SQLite looks at the pages: it may undo what another program left half-written, and make files beside it.
+Status check_owner(const Header& header, const fs::path& path) {
   if (header.word(68) != schema::kApplicationId) {
     return fail(
         fmt::format("{}: an SQLite database, but not a nanscope recording (application id 0x{:08x} at offset "
                     "68, expected 0x{:08x})",
                     path.string(), header.word(68), schema::kApplicationId));
   }
+  if (header.bytes[18] != 1 || header.bytes[19] != 1) {
+    return fail(path.string() +
+                ": in the write-ahead mode of SQLite (offset 18), in which no recording is written; undo it with "
+                "sqlite3 FILE 'PRAGMA journal_mode = DELETE'");
+  }
+  return {};
+}
+
+Status check_header(const Header& header, const fs::path& path) {
   if (header.word(60) > schema::kVersion) {
     return fail(fmt::format("{}: written by a newer nanscope (schema {}, this one reads up to {}); upgrade nanscope",
                             path.string(), header.word(60), schema::kVersion));
@@ -153,9 +163,10 @@ Result<Recording> Recording::open(const fs::path& path) {
   if (auto status = check_kind(path); !status) return tl::unexpected(std::move(status.error()));
   auto db = open_database(path, SQLITE_OPEN_READONLY);
   if (!db) return tl::unexpected(std::move(db.error()));
-  harden(db->get());
   auto header = read_header(db->get(), path);
   if (!header) return tl::unexpected(std::move(header.error()));
+  if (auto status = check_owner(*header, path); !status) return tl::unexpected(std::move(status.error()));
+  harden(db->get());
   int code = probe(db->get());
   if (code == SQLITE_READONLY_ROLLBACK || code == SQLITE_READONLY_RECOVERY || code == SQLITE_CANTOPEN) {
     if (auto status = recover(path); !status) return tl::unexpected(std::move(status.error()));
@@ -164,6 +175,7 @@ Result<Recording> Recording::open(const fs::path& path) {
   // After recovery: a killed transaction may have changed the header or left the file short.
   header = read_header(db->get(), path);
   if (!header) return tl::unexpected(std::move(header.error()));
+  if (auto status = check_owner(*header, path); !status) return tl::unexpected(std::move(status.error()));
   if (auto status = check_header(*header, path); !status) return tl::unexpected(std::move(status.error()));
   if (code != SQLITE_OK) return fail(path.string() + ": " + sqlite::describe(db->get(), code));
   auto impl = Impl::load(std::move(*db), path);

@@ -267,8 +267,7 @@ Result<std::vector<WeightRow>> Recording::weights() const {
 }
 
 Result<std::vector<ScaleRow>> Recording::scales(const ScaleFilter& filter) const {
-  return impl_->all(Query("SELECT step, op, layer, target, policy, format, scale, source, calibrated_request, "
-                          "calibrated_step, calibrated_tokens, calibrated_absmax, locked, absmax, headroom FROM scales")
+  return impl_->all(Query(fmt::format("SELECT {} FROM scales", decode::kScaleColumns))
                         .where("step = ?", filter.step)
                         .where("op = ?", filter.op)
                         .where("layer = ?", filter.layer)
@@ -278,8 +277,7 @@ Result<std::vector<ScaleRow>> Recording::scales(const ScaleFilter& filter) const
 }
 
 Result<std::vector<KvRow>> Recording::kv_history(const KvFilter& filter) const {
-  return impl_->all(Query("SELECT step, request, layer, block, slot_begin, slot_end, first_token, action, writer, "
-                          "format FROM kv")
+  return impl_->all(Query(fmt::format("SELECT {} FROM kv", decode::kKvColumns))
                         .where("block = ?", filter.block)
                         .where("request = ?", filter.request)
                         .where("step = ?", filter.step)

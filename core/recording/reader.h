@@ -79,6 +79,8 @@ class Recording {
   /// Errors, in one line: no such file, a folder, empty, not a recording, of a newer version,
   /// truncated, damaged, in need of recovery in a folder that may not be written.
   static Result<Recording> open(const std::filesystem::path& path);
+  /// The same, and check(), which `stop` ends: what a command does before it believes anything.
+  static Result<Recording> open_checked(const std::filesystem::path& path, std::stop_token stop = {});
   Recording(Recording&&) noexcept;
   Recording& operator=(Recording&&) noexcept;
   ~Recording();
@@ -123,7 +125,7 @@ class Recording {
   Result<std::vector<Health>> token_health(std::int64_t tensor) const;
   /// One level of the tensor's pyramid, exact.
   Result<TileLevel> tiles(std::int64_t tensor, int level) const;
-  /// The stored bytes, row-major; nothing when the tensor was not captured.
+  /// The stored bytes, row-major; nothing when the tensor was not captured. Errors: they have not the recorded hash.
   Result<std::optional<std::vector<std::byte>>> tensor_bytes(std::int64_t tensor) const;
   /// `size` of them from `offset`, without reading the rest.
   Result<std::optional<std::vector<std::byte>>> tensor_bytes(std::int64_t tensor, std::int64_t offset,
@@ -142,7 +144,9 @@ class Recording {
   /// The diagnosis that was written into the recording, see write_events(); empty before.
   Result<std::vector<EventRow>> events() const;
 
-  /// Reads the whole file and compares it with itself: SQLite's own check, then counts and ids.
+  /// Compares all tables with each other: rows with the counts of them, ids with what they refer to, shapes with the
+  /// health and the elements that are stored, positions with ranges. Elements themselves are compared with their hash
+  /// when they are read.
   Status check() const;
 
  private:

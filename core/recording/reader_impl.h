@@ -4,8 +4,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,10 @@ class Recording::Impl {
   };
   Result<std::unique_ptr<Loan>> prepare(const std::string& sql);
 
+  class Cursor;
+  class TensorCheck;
+  class Check;
+
   /// Runs a query; `decode` makes a row of each result, `visit` takes it and returns false to stop.
   template <class Decode, class Visit>
   Status each(const sqlite::Query& query, Decode decode, Visit visit);
@@ -66,6 +72,10 @@ class Recording::Impl {
   Result<std::vector<StepRow>> steps(const sqlite::Query& query);
   /// The stored level of a tensor's tiles that is the nearest at or below `level`, if there is one.
   Result<std::optional<TileLevel>> stored_tiles(const TensorRow& tensor, int level);
+  /// `size` bytes of a tensor's elements from `offset` on, which must be within it.
+  Result<std::vector<std::byte>> read_elements(const TensorRow& tensor, std::int64_t offset, std::int64_t size);
+  /// Once a tensor; `whole`: its elements, if they were read, else they are. Errors: they have not the recorded hash.
+  Status compare_hash(const TensorRow& tensor, std::span<const std::byte> whole);
   /// Size of the file as SQLite sees it, which grows while it is written. Of a database in memory, which is our own,
   /// as large as can be.
   std::uint64_t file_bytes() const;
@@ -87,8 +97,9 @@ class Recording::Impl {
   Status check_schema();
   Status load_info();
   std::map<std::string, sqlite::Statement> statements_;
-  std::uint64_t steps_ = 0;               ///< since a query was prepared
-  std::uint64_t bytes_ = UINT64_MAX / 2;  ///< of the file, when that query was prepared
+  std::unordered_set<std::int64_t> compared_;  ///< tensors whose elements have their hash
+  std::uint64_t steps_ = 0;                    ///< since a query was prepared
+  std::uint64_t bytes_ = UINT64_MAX / 2;       ///< of the file, when that query was prepared
 };
 
 template <class Decode, class Visit>

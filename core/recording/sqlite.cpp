@@ -112,7 +112,9 @@ double Statement::real(int column) const {
   return sqlite3_column_double(statement_.get(), column);
 }
 
-std::string Statement::text(int column) const {
+std::string Statement::text(int column) const { return std::string(view(column)); }
+
+std::string_view Statement::view(int column) const {
   // The text first: SQLite may convert it, which changes the number of bytes.
   const auto* data = sqlite3_column_text(statement_.get(), column);
   if (data == nullptr) return {};

@@ -54,6 +54,8 @@ class Statement {
   std::int64_t integer(int column) const { return sqlite3_column_int64(statement_.get(), column); }
   double real(int column) const;  ///< NULL is NaN
   std::string text(int column) const;
+  /// The same where it lies, until the next step().
+  std::string_view view(int column) const;
   std::span<const std::byte> blob(int column) const;
   bool is_null(int column) const { return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL; }
 

@@ -72,12 +72,12 @@ ScratchFolder::~ScratchFolder() {
 
 Result<BesideRunPtr> run_changed(const fs::path& recording, const std::vector<std::string>& settings,
                                  const std::stop_token& stop, const std::function<void(JobProgress)>& report) {
-  const Result<Recording> original = Recording::open(recording);
+  const Result<Recording> original = Recording::open_checked(recording);
   if (!original) return tl::unexpected(original.error());
   Result<scenarios::RunSpec> spec = scenarios::run_spec_of(*original);
   if (!spec) return tl::unexpected(spec.error());
   if (Status set = scenarios::apply_settings(spec->config, settings); !set) return tl::unexpected(set.error());
-  const auto bench = scenarios::Workbench::open(spec->config);
+  const auto bench = scenarios::Workbench::open(spec->config, kReplayLimits);
   if (!bench) return tl::unexpected(bench.error());
   const auto scratch = ScratchFolder::make();
   if (!scratch) return tl::unexpected(scratch.error());

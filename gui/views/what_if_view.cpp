@@ -29,11 +29,11 @@ using Job = Background<scenarios::Counterfactuals>;
 
 Result<scenarios::Counterfactuals> investigate(const std::filesystem::path& path, const std::stop_token& stop,
                                                const Job::Report& report) {
-  const Result<Recording> recording = Recording::open(path);
+  const Result<Recording> recording = Recording::open_checked(path);
   if (!recording) return tl::unexpected(recording.error());
   const Result<scenarios::RunSpec> spec = scenarios::run_spec_of(*recording);
   if (!spec) return tl::unexpected(spec.error());
-  const auto bench = scenarios::Workbench::open(spec->config);
+  const auto bench = scenarios::Workbench::open(spec->config, kReplayLimits);
   if (!bench) return tl::unexpected(bench.error());
   scenarios::CounterfactualOptions options;
   options.stop = stop;

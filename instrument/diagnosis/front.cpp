@@ -8,8 +8,8 @@
 namespace nanscope {
 namespace {
 
-// A step of more tokens than any context is a damaged row, not a map to draw.
-constexpr std::int64_t kMaxTokens = std::int64_t{1} << 26;
+/// Cells of a map, whatever a recording says of its tokens and layers: a byte each.
+constexpr std::int64_t kMostCells = std::int64_t{1} << 27;
 
 CellHealth cell_of(const Tensor& tensor, const Health& health) {
   if (health.nan > 0) return CellHealth::nan;
@@ -29,6 +29,8 @@ struct Drawn {
   Span span;
 };
 
+void worsen(CellHealth& cell, CellHealth by) { cell = std::max(cell, by); }
+
 /// Worsens the row's cells by what one tensor says of its tokens. Goes over the tokens that are drawn: how many rows a
 /// tensor has may be a damaged number.
 void add(RunView& run, const Tensor& tensor, const Drawn& drawn, FrontRow& row) {
@@ -41,11 +43,19 @@ void add(RunView& run, const Tensor& tensor, const Drawn& drawn, FrontRow& row) 
       row.detailed = false;
     }
   }
+  // Of all tokens alike: to look up the row of each would take most of the time.
+  const bool all_rows = tensor.axis == Axis::rows || tensor.axis == Axis::live;
+  const auto last = drawn.span.first_token + static_cast<std::int64_t>(row.cells.size()) - 1;
+  if (detail == nullptr && all_rows && !row.cells.empty() && run.row_at(tensor, drawn.span, drawn.span.first_token) &&
+      run.row_at(tensor, drawn.span, last)) {
+    for (CellHealth& cell : row.cells) worsen(cell, all);
+    return;
+  }
   for (std::size_t column = 0; column < row.cells.size(); ++column) {
     const auto at = run.row_at(tensor, drawn.span, drawn.span.first_token + static_cast<std::int64_t>(column));
     if (!at) continue;
     const CellHealth cell = detail == nullptr ? all : cell_of(tensor, (*detail)[static_cast<std::size_t>(*at)]);
-    row.cells[column] = std::max(row.cells[column], cell);
+    worsen(row.cells[column], cell);
   }
 }
 
@@ -55,10 +65,6 @@ Result<Front> empty_front(RunView& run, std::int64_t request, std::int64_t step,
   if (row == nullptr) return fail(fmt::format("request {} has no step {}", request, step));
   const auto span = std::find_if(row->spans.begin(), row->spans.end(),
                                  [&](const Span& one) { return one.request == request && one.index == step; });
-  if (span->rows > kMaxTokens) {
-    return fail(
-        fmt::format("request {} step {} claims {} tokens, more than {}", request, step, span->rows, kMaxTokens));
-  }
   found = {row->id, *span};
   Front front;
   front.request = request;
@@ -66,6 +72,14 @@ Result<Front> empty_front(RunView& run, std::int64_t request, std::int64_t step,
   front.first_token = span->first_token;
   front.tokens = std::max<std::int64_t>(span->rows, 0);
   return front;
+}
+
+/// Room for one row more.
+Status grow(const Front& front) {
+  const auto rows = static_cast<std::int64_t>(front.rows.size()) + 1;
+  if (front.tokens <= kMostCells / rows) return {};
+  return fail(fmt::format("request {} step {}: a map of {} tokens and {} rows or more is too large to be drawn",
+                          front.request, front.step, front.tokens, rows));
 }
 
 FrontRow empty_row(const Front& front, std::string label, std::optional<std::int64_t> layer) {
@@ -107,6 +121,7 @@ Result<Front> front(RunView& run, std::int64_t request, std::int64_t step) {
       add(run, op, drawn, made->rows.back());
       continue;
     }
+    if (Status room = grow(*made); !room) return tl::unexpected(room.error());
     FrontRow next = empty_row(*made, std::move(label), op.layer);
     if (!add(run, op, drawn, next)) continue;
     in_layers = in_layers || op.layer.has_value();
@@ -122,6 +137,7 @@ Result<Front> front_of_layer(RunView& run, std::int64_t request, std::int64_t st
   if (!made) return made;
   for (const Op& op : run.content(drawn.step).ops) {
     if (op.layer.value_or(-1) != layer) continue;
+    if (Status room = grow(*made); !room) return tl::unexpected(room.error());
     FrontRow next = empty_row(*made, op.name, op.layer);
     next.op = op.id;
     if (add(run, op, drawn, next)) made->rows.push_back(std::move(next));

@@ -14,7 +14,8 @@ constexpr std::int64_t kProfileTokens = 256;  // of the pass whose workspace kv.
 
 class ReferenceEngine final : public Engine {
  public:
-  explicit ReferenceEngine(EngineParts parts) : parts_(std::move(parts)), workspace_(*parts_.device) {}
+  ReferenceEngine(EngineParts parts, const RunLimits& limits)
+      : parts_(std::move(parts)), limits_(limits), workspace_(*parts_.device) {}
 
   Result<RunResult> run(std::span<const RequestSpec> requests, Probe& probe, const RunControl& control) override;
   Result<ExpectedOps> expected_ops(std::span<const RequestSpec> requests) const override;
@@ -24,7 +25,10 @@ class ReferenceEngine final : public Engine {
   Result<std::vector<Prompt>> prompts(std::span<const RequestSpec> requests) const;
   ExpectedOps count_ops(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const;
 
+  Status check_cost(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const;
+
   EngineParts parts_;
+  RunLimits limits_;
   Workspace workspace_;
 };
 
@@ -77,9 +81,18 @@ Result<ExpectedOps> ReferenceEngine::expected_ops(std::span<const RequestSpec> r
   return count_ops(requests, *all);
 }
 
+Status ReferenceEngine::check_cost(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const {
+  std::vector<RequestSize> sizes;
+  if (parts_.config.kv.warm_up || parts_.config.kv.memory == KvMemory::recycled) sizes.push_back({kProfileTokens, 1});
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    sizes.push_back({static_cast<std::int64_t>(prompts[i].tokens.size()), requests[i].max_tokens});
+  return within(cost_of_run(parts_.config, parts_.model->vocabulary, sizes, parts_.plan.ops_per_step), limits_);
+}
+
 Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, Probe& probe, const RunControl& control) {
   const Result<std::vector<Prompt>> all = prompts(requests);
   if (!all) return tl::unexpected(all.error());
+  if (Status affordable = check_cost(requests, *all); !affordable) return tl::unexpected(affordable.error());
   Result<std::unique_ptr<Session>> session =
       Session::create(parts_, workspace_, probe, control, count_ops(requests, *all).count);
   if (!session) return tl::unexpected(session.error());
@@ -141,13 +154,13 @@ Result<kernels::Buffer> make_recycled_memory(const EngineParts& parts) {
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, kernels::Device& device,
                                                std::shared_ptr<const LoadedModel> model,
-                                               std::shared_ptr<const Tokenizer> tokenizer) {
+                                               std::shared_ptr<const Tokenizer> tokenizer, const RunLimits& limits) {
   if (Status status = check(config); !status) return tl::unexpected(status.error());
   if (model == nullptr || tokenizer == nullptr) return fail("the engine needs a loaded model and a tokenizer");
   if (!fits(*model, config)) return fail("the loaded model was made for other model.* knobs");
   if (model->device != &device.memory()) return fail("the loaded model is on another device");
   EngineParts parts{config, &device, std::move(model), std::move(tokenizer), make_plan(config)};
-  return std::make_unique<ReferenceEngine>(std::move(parts));
+  return std::make_unique<ReferenceEngine>(std::move(parts), limits);
 }
 
 Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,

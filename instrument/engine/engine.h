@@ -10,6 +10,7 @@
 #include "core/recording/rows.h"
 #include "core/result.h"
 #include "instrument/engine/config.h"
+#include "instrument/engine/cost.h"
 #include "instrument/engine/request.h"
 #include "instrument/engine/weight_source.h"
 #include "instrument/probe.h"
@@ -63,10 +64,12 @@ struct ExpectedOps {
 /// weights and the prompts alone: not on time, addresses, the device, threads or probes.
 class Engine {
  public:
-  /// The device must outlive the engine. Errors name the knob that does not fit.
+  /// The device must outlive the engine. Runs that would take more than `limits` are refused before they begin. Errors
+  /// name the knob that does not fit.
   static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, kernels::Device& device,
                                                 std::shared_ptr<const LoadedModel> model,
-                                                std::shared_ptr<const Tokenizer> tokenizer);
+                                                std::shared_ptr<const Tokenizer> tokenizer,
+                                                const RunLimits& limits = {});
   virtual ~Engine() = default;
 
   /// Runs all requests, telling `probe` all that happens. State (KV pool, caches, locked scales) is

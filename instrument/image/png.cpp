@@ -16,7 +16,7 @@ namespace nanscope {
 namespace {
 
 constexpr int kMaxSide = 16384;
-constexpr std::size_t kMaxPixels = std::size_t{64} << 20;
+constexpr std::size_t kMaxPixels = std::size_t{16} << 20;
 constexpr png_alloc_size_t kMaxChunk = 16 << 20;
 
 /// State of one decoding or encoding, shared with libpng's callbacks.

@@ -162,7 +162,7 @@ TEST_F(Damage, RowsThatContradictThemselvesAreNotBelieved) {
   EXPECT_THAT(with("UPDATE tensors SET guessed = 2 WHERE id = 3"), HasSubstr("2 where 0 or 1"));
   EXPECT_THAT(with("UPDATE tensors SET known = 0 WHERE id = 3"), HasSubstr("of 12 tensors"));
   EXPECT_THAT(with("UPDATE ops SET by_name = -1 WHERE id = 3"), HasSubstr("-1 where 0 or 1"));
-  EXPECT_THAT(with("UPDATE ops SET step = 99 WHERE id = 3"), HasSubstr("an op without its step"));
+  EXPECT_THAT(with("UPDATE ops SET step = 99 WHERE id = 3"), HasSubstr("op 3 of step 99 lies among those of step 1"));
   EXPECT_THAT(with("UPDATE ops SET inputs = '[[1,2]]'"), HasSubstr("inputs of op"));
   EXPECT_THAT(with("UPDATE ops SET inputs = '['"), HasSubstr("inputs of op"));
   EXPECT_THAT(with("UPDATE progress SET ops = 13"), HasSubstr("12 of 13 ops"));

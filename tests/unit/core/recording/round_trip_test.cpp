@@ -16,11 +16,21 @@ struct Everything {
   StepRow step{1, 7, 0, StepKind::prefill, 2, 3, 5};
   OpRow op{1, 1, 4, "kv_store", "kv_store", R"({"scale":0.5})"};
   std::vector<InputRow> inputs{{1, "k", 0, ""}, {1, "scale", 0, "layers.4.k_scale"}};
-  TensorRow wide{3, 1, "k_codes", Format::e4m3, 3, 600, 2, 2, 0xfedcba9876543210U, true, sample::health(11, 2)};
-  TensorDetail wide_detail{sample::many(3, 20),
+  TensorDetail wide_detail{sample::many_of(600, 3, 20),
                            sample::many(static_cast<std::size_t>(level_shape(3, 600, 0).tiles()), 40)};
   std::vector<std::byte> wide_bytes = sample::noise(1800, 1);
-  TensorRow single{4, 1, "stats", Format::f32, 1, 8, 1, 4, 1, false, sample::health(12)};
+  TensorRow wide{3,
+                 1,
+                 "k_codes",
+                 Format::e4m3,
+                 3,
+                 600,
+                 2,
+                 2,
+                 sample::hash_of(wide_bytes),
+                 true,
+                 sample::sum_of(wide_detail.tokens)};
+  TensorRow single{4, 1, "stats", Format::f32, 1, 8, 1, 4, 1, false, sample::health_of(8, 12)};
   WeightRow weight{"w", Format::bf16, 3, 4, ~std::uint64_t{0}, sample::health(5)};
   ScaleRow scale{1, 1, 4,  "k",  "locked", Format::e4m3, 0.1,  ScaleSource::calibrated,
                  0, 1, 17, 12.5, true,     900.0,        0.049};
@@ -261,7 +271,7 @@ TEST(RoundTrip, EveryRowTypeInMemory) {
 void add_batch(RecordingWriter& writer) {
   OpRow parameter{1, 0, -1, "lm_head.weight", "parameter", "{}"};
   writer.add(parameter, {});
-  TensorRow weight{1, 1, "weight", Format::bf16, 4, 2, 1, 0, 3, false, sample::health(1)};
+  TensorRow weight{1, 1, "weight", Format::bf16, 4, 2, 1, 0, 3, false, sample::health_of(8, 1)};
   weight.axis = Axis::none;
   weight.name = "model/lm_head.weight";
   writer.add(weight);
@@ -277,7 +287,7 @@ void add_batch(RecordingWriter& writer) {
   op.by_name = false;
   const InputRow inputs[] = {{2, "weight", 1, ""}};
   writer.add(op, inputs);
-  TensorRow out{2, 2, "out", Format::f32, 2, 4, 1, 0, 4, false, sample::health(2)};
+  TensorRow out{2, 2, "out", Format::f32, 2, 4, 1, 0, 4, false, sample::health_of(8, 2)};
   out.axis = Axis::ends;
   out.guessed = true;
   out.health.sum = std::numeric_limits<double>::quiet_NaN();

@@ -1,13 +1,17 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/recording/reader.h"
 #include "core/recording/writer.h"
+#include "core/tensor/content_hash.h"
+#include "core/tensor/pyramid.h"
 #include "tests/temporary_folder.h"
 
 /// A small recording of made-up numbers, for the tests of core/recording.
@@ -38,6 +42,36 @@ inline std::vector<Health> many(std::size_t n, std::uint64_t seed) {
   std::vector<Health> all;
   for (std::size_t i = 0; i < n; ++i) all.push_back(health(seed + i));
   return all;
+}
+
+/// The same of `count` elements: no part of them is more than all.
+inline Health health_of(std::uint64_t count, std::uint64_t seed, std::uint64_t nan = 0) {
+  Health h = health(seed, std::min(nan, count));
+  h.count = count;
+  for (std::uint64_t* part : {&h.pos_inf, &h.neg_inf}) *part = std::min(*part, (count - h.nan) / 2);
+  for (std::uint64_t* part : {&h.saturated, &h.subnormal, &h.zero, &h.flushed, &h.clipped}) *part %= count + 1;
+  h.first_bad = h.bad() > 0 ? static_cast<std::int64_t>(seed % count) : -1;
+  return h;
+}
+
+/// Rows or tiles of `count` elements each.
+inline std::vector<Health> many_of(std::uint64_t count, std::size_t n, std::uint64_t seed) {
+  std::vector<Health> all;
+  for (std::size_t i = 0; i < n; ++i) all.push_back(health_of(count, seed + i));
+  return all;
+}
+
+/// What a tensor of these rows has: the first bad element lies in it, wherever the made-up rows have theirs.
+inline Health sum_of(const std::vector<Health>& rows) {
+  Health h = merge_all(rows);
+  if (h.bad() > 0) h.first_bad %= static_cast<std::int64_t>(h.count);
+  return h;
+}
+
+inline std::uint64_t hash_of(std::span<const std::byte> bytes) {
+  ContentHash hash;
+  hash.add(bytes);
+  return hash.finish();
 }
 
 inline std::vector<std::byte> noise(std::size_t n, unsigned seed) {
@@ -85,13 +119,16 @@ inline void add_step(RecordingWriter& writer, std::int64_t step, std::int64_t re
     tensor.role = i < ops - 1 ? "out" : "logits";
     tensor.tokens = tokens;
     tensor.channels = channels;
-    tensor.hash = 0xf000000000000000U + static_cast<std::uint64_t>(op.id);
-    tensor.health = op.id == bad_op ? health(6, 3) : health(6 * static_cast<std::uint64_t>(op.id));
     const auto width = static_cast<std::size_t>(level_shape(tokens, channels, 0).columns);
-    TensorDetail detail{many(static_cast<std::size_t>(tokens), 1), {}};
+    const auto elements = static_cast<std::uint64_t>(channels);
+    TensorDetail detail{many_of(elements, static_cast<std::size_t>(tokens), 1), {}};
+    if (op.id == bad_op) detail.tokens[0] = health_of(elements, 6, 3);
+    tensor.health = sum_of(detail.tokens);
     if (width > 1) detail.tiles = many(static_cast<std::size_t>(tokens) * width, 2);
     const auto size = static_cast<std::size_t>(tokens * channels) * 4;
-    writer.add(tensor, std::move(detail), bytes ? noise(size, static_cast<unsigned>(op.id)) : std::vector<std::byte>{});
+    auto stored = bytes ? noise(size, static_cast<unsigned>(op.id)) : std::vector<std::byte>{};
+    tensor.hash = bytes ? hash_of(stored) : 0xf000000000000000U + static_cast<std::uint64_t>(op.id);
+    writer.add(tensor, std::move(detail), std::move(stored));
   }
   ASSERT_TRUE(writer.commit_step());
 }

@@ -164,12 +164,23 @@ TEST(Writer, BytesMayFollowTheirTensor) {
   auto writer = RecordingWriter::create_in_memory({}).value();
   sample::add_step(*writer, 1, 0, 0, 2, 3, 8, false);
   sample::add_step(*writer, 2, 0, 1, 2, 3, 8, false);
-  writer->add_bytes(1, sample::noise(96, 1));
+  OpRow op;
+  op.id = 5;
+  op.step = 2;
+  writer->add(op, {});
+  TensorRow tensor;
+  tensor.id = 5;
+  tensor.op = 5;
+  tensor.tokens = 3;
+  tensor.channels = 8;
+  tensor.hash = sample::hash_of(sample::noise(96, 1));
+  writer->add(tensor);
+  writer->add_bytes(5, sample::noise(96, 1));
   ASSERT_TRUE(writer->commit_step());
   const auto recording = writer->finish_in_memory();
-  EXPECT_TRUE(recording->tensor(1)->stored);
+  EXPECT_TRUE(recording->tensor(5)->stored);
   EXPECT_FALSE(recording->tensor(2)->stored);
-  EXPECT_EQ(recording->tensor_bytes(1).value().value(), sample::noise(96, 1));
+  EXPECT_EQ(recording->tensor_bytes(5).value().value(), sample::noise(96, 1));
 }
 
 TEST(Writer, LargeTensorsAreCutIntoChunks) {
@@ -187,6 +198,7 @@ TEST(Writer, LargeTensorsAreCutIntoChunks) {
   tensor.tokens = 1000;
   tensor.channels = 700;
   const auto detail = sample::many(static_cast<std::size_t>(level_shape(1000, 700, 0).tiles()), 0);
+  tensor.hash = sample::hash_of(bytes);
   writer->add(tensor, {sample::many(1000, 0), detail}, bytes);
   ASSERT_TRUE(writer->finish());
   const auto recording = Recording::open(folder / "w.nanscope").value();
@@ -225,6 +237,7 @@ void add_in_parts(RecordingWriter& writer, const std::vector<std::byte>& bytes, 
   tensor.id = tensor.op = 1;
   tensor.tokens = 1;
   tensor.channels = static_cast<std::int64_t>(bytes.size() / 4);
+  tensor.hash = sample::hash_of(bytes);
   writer.add(tensor);
   for (int part = 0; part < parts; ++part) {
     const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(part) * (1 << 20);
@@ -254,7 +267,7 @@ TEST(Writer, TilesOfManyNarrowTokensAreStoredFromLevelOne) {
   auto writer = RecordingWriter::create_in_memory({}).value();
   sample::add_step(*writer, 1, 0, 0, 1, 2000, 64, false);
   const auto recording = writer->finish_in_memory().value();
-  auto level = sample::many(2000, 1);
+  auto level = sample::many_of(64, 2000, 1);
   EXPECT_TRUE(sample::same(recording.token_health(1).value(), level));
   for (int i = 0; i < pyramid_levels(2000, 64); ++i) {
     const auto tiles = recording.tiles(1, i).value();
@@ -281,6 +294,7 @@ TEST(Writer, ErrorsOfAFullDiskAreLatched) {
     tensor.id = tensor.op = step;
     tensor.tokens = 100;
     tensor.channels = 1000;
+    tensor.health.count = 100'000;
     writer->add(tensor, {}, std::vector<std::byte>(400'000));
     std::ignore = writer->commit_step();
     status = writer->flush();

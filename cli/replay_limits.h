@@ -1,0 +1,11 @@
+#pragma once
+#include <CLI/CLI.hpp>
+
+#include "instrument/engine/cost.h"
+
+namespace nanscope::cli {
+
+/// Adds --replay-memory and --replay-work: what running a recording again may take. `limits` must outlive the command.
+void add_replay_limits(CLI::App& command, RunLimits& limits);
+
+}  // namespace nanscope::cli

@@ -1,0 +1,31 @@
+#pragma once
+#include <cstddef>
+#include <string_view>
+
+namespace nanscope {
+
+/// What JSON in a file of ours may be nested: readers copy and print trees by recursion.
+inline constexpr std::size_t kMostJsonDepth = 64;
+
+/// How deeply lists and objects of a JSON text stand in each other, whether or not it is well-formed.
+inline std::size_t json_depth(std::string_view text) {
+  std::size_t depth = 0;
+  std::size_t deepest = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > deepest) deepest = depth;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+}  // namespace nanscope

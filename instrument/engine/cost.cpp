@@ -1,0 +1,89 @@
+#include "instrument/engine/cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace nanscope {
+namespace {
+
+constexpr double kWeightBytes = 4;  // weights and most activations are f32
+constexpr double kLaunch = 1e6;
+constexpr double kGib = 1073741824.0;
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// Weights of one layer.
+double layer_weights(const ModelConfig& model) {
+  const double width = real(model.width);
+  const double queries = real(model.heads) * real(model.head_dim);
+  const double keys = real(model.kv_heads) * real(model.head_dim);
+  const double attention = width * (2 * queries + 2 * keys);
+  const double mlp = (model.mlp == kernels::ActivationKind::swiglu ? 3 : 2) * width * real(model.mlp_width);
+  return std::max(attention, 2 * width * width) + mlp * std::max(1.0, real(model.experts)) + 8 * width +
+         width * real(model.experts);
+}
+
+double all_weights(const ModelConfig& model, std::int64_t vocabulary) {
+  const double patches = 3 * real(model.patch_size) * real(model.patch_size) * real(model.width);
+  return real(model.layers) * layer_weights(model) + 2 * real(vocabulary) * real(model.width) + patches;
+}
+
+double kv_bytes(const EngineConfig& config) {
+  const double slots = real(config.kv.blocks) * real(config.kv.block_size);
+  const double channels = std::max(real(config.model.kv_heads) * real(config.model.head_dim), real(config.model.width));
+  const auto element = static_cast<double>(info(config.kv.format).storage_bytes());
+  return 2 * real(config.model.layers) * slots * (channels * element + kWeightBytes);
+}
+
+/// Every buffer of a pass of so many tokens that sees so many keys.
+double activation_bytes(const ModelConfig& model, std::int64_t vocabulary, double tokens, double keys) {
+  constexpr double kOfWidth = 24;  // buffers as wide as the model, or as the heads
+  constexpr double kOfMlp = 6;
+  const double width = std::max(real(model.width), real(model.heads) * real(model.head_dim));
+  const double row = kOfWidth * width + kOfMlp * real(model.mlp_width) * std::max(1.0, real(model.experts)) +
+                     2 * real(vocabulary) + 2 * real(model.heads) * keys;
+  const double read = 2 * keys * real(model.kv_heads) * real(model.head_dim);
+  return kWeightBytes * (tokens * row + read);
+}
+
+}  // namespace
+
+RunCost cost_of_model(const EngineConfig& config, std::int64_t vocabulary) {
+  const double weights = all_weights(config.model, vocabulary);
+  return {kWeightBytes * weights + kv_bytes(config), weights};
+}
+
+RunCost cost_of_run(const EngineConfig& config, std::int64_t vocabulary, std::span<const RequestSize> requests,
+                    std::int64_t ops_per_step) {
+  RunCost cost = cost_of_model(config, vocabulary);
+  const ModelConfig& model = config.model;
+  const double weights = all_weights(model, vocabulary);
+  double largest = 0;
+  for (const RequestSize& request : requests) {
+    const double prompt = real(request.prompt);
+    const double generated = real(request.generated);
+    const double keys = prompt + generated;
+    const double scores = 4 * keys * real(model.heads) * real(model.head_dim) * real(model.layers);
+    cost.work += keys * (2 * weights + scores) + (generated + 1) * real(ops_per_step) * kLaunch;
+    largest = std::max(largest, activation_bytes(model, vocabulary, prompt, keys));
+  }
+  cost.bytes += largest;
+  return cost;
+}
+
+Status within(const RunCost& cost, const RunLimits& limits) {
+  if (cost.bytes > limits.bytes)
+    return fail(
+        fmt::format("its configuration needs {:.1f} GiB of memory to be run again, more than the {:.1f} GiB of "
+                    "--replay-memory",
+                    cost.bytes / kGib, limits.bytes / kGib));
+  if (cost.work > limits.work)
+    return fail(
+        fmt::format("its configuration needs {:.3g} teraops to be run again, more than the {:.3g} of "
+                    "--replay-work",
+                    cost.work / 1e12, limits.work / 1e12));
+  return {};
+}
+
+}  // namespace nanscope
