@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <functional>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,7 +35,11 @@ Status Recording::Impl::Cursor::next() {
 /// Compares the tables with each other, each in one pass. Errors do not name the file.
 class Recording::Impl::Check {
  public:
-  Check(Impl& impl, const RecordingCounts& counts) : impl_(impl), counts_(counts), tensors_(impl) {}
+  Check(Impl& impl, const RecordingCounts& counts)
+      : impl_(impl),
+        counts_(counts),
+        own_(impl.info.device != kDumpDevice && counts.requests > 0),
+        tensors_(impl, own_) {}
 
   Status run() {
     using Part = Status (Check::*)();
@@ -65,6 +70,7 @@ class Recording::Impl::Check {
         each<RequestRow>("SELECT * FROM requests ORDER BY id", decode::request, [&](const RequestRow& row) -> Status {
           ++there;
           requests_.add(row.id);
+          prompts_.emplace(row.id, static_cast<std::int64_t>(row.prompt_tokens.size()));
           if (json_depth(row.prompt) > kMostJsonDepth)
             return damaged("the prompt of request {} is nested too deeply", row.id);
           const auto prompt = static_cast<std::int64_t>(row.prompt_tokens.size());
@@ -82,10 +88,13 @@ class Recording::Impl::Check {
     steps_ = std::move(*rows);
     std::int64_t spans = 0;
     for (const StepRow& step : steps_) {
+      std::int64_t rows = 0;
       for (const Span& span : step.all_spans()) {
         ++spans;
-        if (span.index < 0) return damaged("step {} is number {} of request {}", step.id, span.index, span.request);
+        rows = std::max(rows + span.rows, step.batch * span.rows);
+        if (Status status = compare_span(step, span); !status) return status;
       }
+      if (own_ && step.tokens > rows) return damaged("step {} of {} tokens has {} rows", step.id, rows, step.tokens);
     }
     const auto there = static_cast<std::int64_t>(steps_.size());
     if (there != counts_.steps) return damaged("{} of {} steps are there", there, counts_.steps);
@@ -93,6 +102,18 @@ class Recording::Impl::Check {
     const auto all = sqlite::query_integer(impl_.db.get(), "SELECT count(*) FROM spans");
     if (!all) return tl::unexpected(all.error());
     if (*all != spans) return damaged("it holds a sequence without its step");
+    return {};
+  }
+
+  /// What is not of a dump runs over the tokens that the recording holds.
+  Status compare_span(const StepRow& step, const Span& span) const {
+    if (span.index < 0) return damaged("step {} is number {} of request {}", step.id, span.index, span.request);
+    if (!own_ || (span.rows == 0 && span.context == 0)) return {};
+    const auto prompt = prompts_.find(span.request);
+    if (prompt == prompts_.end()) return damaged("step {} is of request {}, which is not there", step.id, span.request);
+    if (span.context > prompt->second + span.index || span.rows > span.context)
+      return damaged("step {}, number {} of a request of {} tokens, sees {} of them", step.id, span.index,
+                     prompt->second, span.context);
     return {};
   }
 
@@ -242,9 +263,11 @@ class Recording::Impl::Check {
 
   Impl& impl_;
   RecordingCounts counts_;
+  bool own_;  ///< of an engine, not of a dump
   TensorCheck tensors_;
   std::vector<StepRow> steps_;
   IdRanges requests_;
+  std::unordered_map<std::int64_t, std::int64_t> prompts_;  ///< tokens of the prompt of a request
   IdRanges ops_;
   std::int64_t op_count_ = 0;
   std::int64_t first_tensor_ = 0;

@@ -45,8 +45,13 @@ class Recording::Impl::Cursor {
 /// Tensors beside the parts of their elements and the health of their rows, which lie in the order of their ids.
 class Recording::Impl::TensorCheck {
  public:
-  explicit TensorCheck(Impl& impl)
-      : version_(impl.version), rows_(impl, "tensors"), parts_(impl, "chunks"), details_(impl, "details") {}
+  /// `made_again`: a replay makes its elements, of which the recording need not hold anything.
+  TensorCheck(Impl& impl, bool made_again)
+      : version_(impl.version),
+        made_again_(made_again),
+        rows_(impl, "tensors"),
+        parts_(impl, "chunks"),
+        details_(impl, "details") {}
 
   Status open();
   bool there() const { return rows_.there(); }
@@ -61,10 +66,11 @@ class Recording::Impl::TensorCheck {
 
  private:
   Status compare_health(const TensorRow& tensor) const;
-  Status take_parts(const TensorRow& tensor);
+  Status take_parts(const TensorRow& tensor, bool& any);
   Status take_detail(const TensorRow& tensor);
 
   std::uint32_t version_;
+  bool made_again_;
   Cursor rows_;
   Cursor parts_;
   Cursor details_;

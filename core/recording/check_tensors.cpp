@@ -60,7 +60,12 @@ Status Recording::Impl::TensorCheck::take(const StepRow* step) {
   if (tensor->known) ++known_;
   Status status = compare_place(*tensor, step);
   if (status) status = compare_health(*tensor);
-  if (status) status = take_parts(*tensor);
+  bool backed = made_again_ || !tensor->known || tensor->stated || tensor->tokens * tensor->channels == 0;
+  if (status) status = take_parts(*tensor, backed);
+  backed = backed || rows_.row().integer(decode::kTensorDetailColumn) != schema::kDetailNone;
+  if (status && !backed)
+    return damaged("tensor {} has {} x {} elements, of which it holds nothing", tensor->id, tensor->tokens,
+                   tensor->channels);
   if (status) status = take_detail(*tensor);
   return status ? rows_.next() : status;
 }
@@ -86,7 +91,7 @@ Status Recording::Impl::TensorCheck::compare_health(const TensorRow& tensor) con
   return {};
 }
 
-Status Recording::Impl::TensorCheck::take_parts(const TensorRow& tensor) {
+Status Recording::Impl::TensorCheck::take_parts(const TensorRow& tensor, bool& any) {
   const std::int64_t size =
       tensor.tokens * tensor.channels * static_cast<std::int64_t>(nanscope::info(tensor.format).storage_bytes());
   const std::int64_t first = tensor.id * schema::kChunksPerTensor;
@@ -97,6 +102,7 @@ Status Recording::Impl::TensorCheck::take_parts(const TensorRow& tensor) {
   if (size == 0) ++empty_;
   if (parts_.id() >= first + schema::kChunksPerTensor) return {};
   ++stored_;
+  any = true;
   std::int64_t there = 0;
   for (; parts_.id() < first + schema::kChunksPerTensor;) {
     const std::int64_t bytes = parts_.row().integer(1);

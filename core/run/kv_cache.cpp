@@ -116,10 +116,16 @@ KeyRow KvCache::key_row(const Tensor& read, const Step& step, const Span& span, 
   return key;
 }
 
+std::int64_t KvCache::end_in(const Tensor& read) {
+  constexpr std::int64_t kMostPositions = std::int64_t{1} << 22;  // of a sequence in a pool
+  return read.axis == Axis::slots ? kMostPositions + read.tokens : read.first_token + read.tokens;
+}
+
 std::vector<KeyRow> KvCache::key_rows(const Tensor& read, const Step& step, const Span& span, std::int64_t keys,
                                       std::optional<std::int64_t> layer) {
   std::vector<KeyRow> rows;
-  for (std::int64_t position = 0; position < keys; ++position) {
+  const std::int64_t end = std::min(keys, end_in(read));
+  for (std::int64_t position = 0; position < end; ++position) {
     const auto row = row_of(read, step, span, position);
     if (!row) continue;
     KeyRow key = read.axis == Axis::slots ? KeyRow{} : key_row(read, step, span, *row, layer);

@@ -37,6 +37,9 @@ class KvCache {
 
   /// The row of `read` (what attention takes as keys or values) that holds `position` of a span's sequence.
   std::optional<std::int64_t> row_of(const Tensor& read, const Step& step, const Span& span, std::int64_t position);
+  /// One past the last position of a sequence that can have a row in a tensor of keys. The context of a span is a
+  /// number of a file, and may be any.
+  static std::int64_t end_in(const Tensor& read);
   /// All rows of `read` that attention goes over for a span, `keys` of them, by position.
   std::vector<KeyRow> key_rows(const Tensor& read, const Step& step, const Span& span, std::int64_t keys,
                                std::optional<std::int64_t> layer);

@@ -228,7 +228,8 @@ class StepWalk {
     if (step_.spans.empty()) return;
     std::set<std::int64_t> own;
     for (const Span& span : step_.spans) {
-      for (std::int64_t position = 0; position < span.context; ++position) {
+      const std::int64_t end = std::min(span.context, KvCache::end_in(out));
+      for (std::int64_t position = 0; position < end; ++position) {
         const auto row = facts_.cache.row_of(out, step_, span, position);
         if (!row) continue;
         const KeyRow key = facts_.cache.key_row(out, step_, span, *row, run_.maker(out)->layer);

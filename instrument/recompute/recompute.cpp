@@ -357,7 +357,8 @@ std::vector<std::int64_t> Recomputer::own_slot_rows(const Tensor& pool) {
   const Op* maker = facts_.run.maker(pool);
   const bool written = maker != nullptr && maker->kind == OpKind::kv_store;
   for (const Span& span : step->spans) {
-    for (std::int64_t position = written ? span.first_token : 0; position < span.context; ++position) {
+    const std::int64_t end = std::min(span.context, KvCache::end_in(pool));
+    for (std::int64_t position = written ? span.first_token : 0; position < end; ++position) {
       if (const auto row = facts_.cache.row_of(pool, *step, span, position)) rows.insert(*row);
     }
   }

@@ -74,7 +74,11 @@ TEST_F(Check, RowsThatAreMissing) {
   EXPECT_THAT(with("DELETE FROM chunks WHERE id / 65536 = 3"), HasSubstr("of 11 of 12 tensors"));
   EXPECT_THAT(with("DELETE FROM detail WHERE tensor = 3"), HasSubstr("rows of tensor 3 is missing"));
   EXPECT_THAT(with("DELETE FROM spans WHERE step = 3; INSERT INTO spans SELECT 77, 0, 0, 0, 0, 1, 0, 1"),
-              HasSubstr("a sequence without its step"));
+              HasSubstr("has 5 rows"));
+  EXPECT_THAT(with("INSERT INTO spans SELECT 77, 0, 0, 0, 0, 1, 0, 1"), HasSubstr("a sequence without its step"));
+  EXPECT_THAT(with("DELETE FROM requests; UPDATE progress SET requests = 0; DELETE FROM tokens; DELETE FROM chunks; "
+                   "DELETE FROM detail; UPDATE tensors SET detail = 0; UPDATE progress SET stored_tensors = 0"),
+              HasSubstr("of which it holds nothing"));
 }
 
 TEST_F(Check, IdsThatLeadElsewhere) {
@@ -124,7 +128,10 @@ TEST_F(Check, PlacesThatAreNowhere) {
   EXPECT_THAT(with("UPDATE tensors SET sequence = 1 WHERE id = 2"), HasSubstr("of sequence 1"));
   EXPECT_THAT(with("UPDATE tensors SET axis = 'ends' WHERE id = 2"), HasSubstr("5 rows, its step 1 has 1"));
   EXPECT_THAT(with("UPDATE tensors SET axis = 'rows' WHERE id = 2; UPDATE steps SET tokens = 67108864"),
-              HasSubstr("5 rows, its step 1 has 67108864"));
+              HasSubstr("step 1 of 5 tokens has 67108864 rows"));
+  EXPECT_THAT(with("UPDATE spans SET context = 6 WHERE step = 1"), HasSubstr("a request of 5 tokens, sees 6"));
+  EXPECT_THAT(with("UPDATE tensors SET axis = 'live' WHERE id = 2; UPDATE spans SET row_count = 4"),
+              HasSubstr("step 1 of 4 tokens has 5 rows"));
   EXPECT_THAT(with("UPDATE ops SET layer = -2"), HasSubstr("layer -2"));
   EXPECT_THAT(with("UPDATE spans SET number = -1"), HasSubstr("number -1"));
   EXPECT_THAT(with("UPDATE kv SET slot_end = 1 << 40"), HasSubstr("of block 1"));

@@ -12,7 +12,7 @@ namespace {
 
 /// Writes one of everything to `writer`.
 struct Everything {
-  RequestRow request{7, "image", R"([{"text":"hi"}])", {5, -1, -1, 9}, 2, {}, ""};
+  RequestRow request{7, "image", R"([{"text":"hi"}])", {5, -1, -1, 9, 9}, 2, {}, ""};
   StepRow step{1, 7, 0, StepKind::prefill, 2, 3, 5};
   OpRow op{1, 1, 4, "kv_store", "kv_store", R"({"scale":0.5})"};
   std::vector<InputRow> inputs{{1, "k", 0, ""}, {1, "scale", 0, "layers.4.k_scale"}};
@@ -274,7 +274,7 @@ void add_batch(RecordingWriter& writer) {
   TensorRow weight{1, 1, "weight", Format::bf16, 4, 2, 1, 0, 3, false, sample::health_of(8, 1)};
   weight.axis = Axis::none;
   weight.name = "model/lm_head.weight";
-  writer.add(weight);
+  writer.add(weight, {}, sample::noise(16, 1));
   StepRow step{3, 0, 0, StepKind::decode, 0, 6, 0};
   step.rank = 1;
   step.batch = 2;
@@ -291,7 +291,7 @@ void add_batch(RecordingWriter& writer) {
   out.axis = Axis::ends;
   out.guessed = true;
   out.health.sum = std::numeric_limits<double>::quiet_NaN();
-  writer.add(out);
+  writer.add(out, {}, sample::noise(32, 1));
   TensorRow unknown{3, 2, "hidden", Format::f32, 1, 4, 1, 5, 0, false, empty_health()};
   unknown.axis = Axis::part;
   unknown.sequence = 1;
