@@ -1,5 +1,7 @@
 #include "core/dump/name_words.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -113,6 +115,33 @@ std::optional<FormWords> form_at_beginning(std::string_view text) {
     }
   }
   return best;
+}
+
+std::string calls_apart(std::string_view key) {
+  constexpr std::string_view kAgain = "_again";
+  const std::size_t begin = key.find(kAgain);
+  if (begin == std::string_view::npos) return std::string(key);
+  std::size_t end = begin;
+  while (key.substr(end).starts_with(kAgain)) {
+    end = key.find_first_not_of("0123456789", end + kAgain.size());
+    end = std::min(end, key.size());
+  }
+  const std::string_view call = key.substr(begin + 1, end - begin - 1);
+  std::string_view index = key.substr(end);
+  std::string_view side = key.substr(0, begin);
+  const std::size_t dot = side.rfind('.');
+  if (index.empty() && dot != std::string_view::npos && number(side.substr(dot + 1))) {
+    index = side.substr(dot);
+    side = side.substr(0, dot);
+  }
+  if (!index.empty() && (index.front() != '.' || !number(index.substr(1)))) return std::string(key);
+  for (const std::string_view port : {".input", ".output"}) {
+    if (!side.ends_with(port)) continue;
+    const std::string_view module = side.substr(0, side.size() - port.size());
+    const bool counted = number(module.substr(module.rfind('.') + 1)).has_value();  // "layers.3" stays the layer
+    return fmt::format("{}{}{}{}{}", module, counted ? '.' : '_', call, port, index);
+  }
+  return std::string(key);
 }
 
 std::optional<PlaceWord> place_word(std::string_view word) {

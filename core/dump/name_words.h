@@ -27,6 +27,11 @@ struct FormWords {
 std::optional<FormWords> form_at_end(std::string_view text);
 std::optional<FormWords> form_at_beginning(std::string_view text);
 
+/// The later calls of a module in a step apart from its first, as calls of another: "mlp.output_again2.1" as
+/// "mlp_again2.output.1". Its numbers are not those of the first call said twice. Earlier captures wrote "_again" once
+/// for each call, and behind the index.
+std::string calls_apart(std::string_view key);
+
 /// What a word and its number say about where: "step_003", "rank1", "layer 3".
 enum class PlaceWord : std::uint8_t { request, step, decode, rank, layer };
 std::optional<PlaceWord> place_word(std::string_view word);

@@ -450,7 +450,7 @@ int take_index(Segments& path) {
 }
 
 void take_key(TensorName& name, std::string_view key) {
-  Segments parts = cleaned(key, name);
+  Segments parts = cleaned(calls_apart(key), name);
   for (const std::string& part : parts) {
     if (listed("visual vision_tower vision_model vit vision", part)) name.tower = "vision";
     if (listed("audio_tower audio_model", part)) name.tower = "audio";

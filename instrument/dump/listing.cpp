@@ -12,6 +12,12 @@ namespace {
 constexpr std::size_t kMostFiles = 1'000'000;
 constexpr int kDeepest = 32;
 
+/// What nanscope_capture.py writes a step under until it is whole.
+bool is_unfinished(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  return name.starts_with(".step_") && name.ends_with(".partial");
+}
+
 class Lister {
  public:
   explicit Lister(DumpListing& into) : into_(into) {}
@@ -44,6 +50,8 @@ class Lister {
         leave_out(entry.path(), "a link to a folder, which is not followed: it may lead back");
       } else if (depth + 1 > kDeepest) {
         leave_out(entry.path(), fmt::format("a folder more than {} deep", kDeepest));
+      } else if (is_unfinished(entry.path())) {
+        leave_out(entry.path(), "a step that was not written to its end");
       } else {
         return list(entry.path(), depth + 1);
       }

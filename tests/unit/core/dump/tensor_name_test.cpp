@@ -180,6 +180,39 @@ TEST(TensorName, LeavesOutWhatItDoesNotKnow) {
   }
 }
 
+struct Repeated {
+  std::string name;
+  std::string module;
+  Port port;
+  int index;
+};
+
+/// What a module gives when it is called again in a step is not what it gave at first.
+TEST(TensorName, TakesALaterCallOfAModuleForAnother) {
+  const std::vector<Repeated> cases = {
+      {"model.layers.3.mlp.output_again2", "model.layers.3.mlp_again2", Port::output, 0},
+      {"model.layers.3.mlp.up_proj.input_again12.1", "model.layers.3.mlp.up_proj_again12", Port::input, 1},
+      {"model.layers.3.mlp.output_again", "model.layers.3.mlp_again", Port::output, 0},
+      {"model.layers.3.mlp.output_again_again", "model.layers.3.mlp_again_again", Port::output, 0},
+      {"model.layers.3.mlp.input.1_again", "model.layers.3.mlp_again", Port::input, 1},
+      {"model.layers.3.output_again2", "model.layers.3.again2", Port::output, 0},
+  };
+  for (const Repeated& expected : cases) {
+    const TensorName found = parse_tensor_name("step_00001/" + expected.name);
+    EXPECT_FALSE(found.known) << expected.name;
+    EXPECT_EQ(found.layer, 3) << expected.name;
+    EXPECT_EQ(found.step, 1) << expected.name;
+    EXPECT_EQ(found.module, expected.module) << expected.name;
+    EXPECT_EQ(found.port, expected.port) << expected.name;
+    EXPECT_EQ(found.index, expected.index) << expected.name;
+  }
+  for (const char* odd :
+       {"_again", "_again2", ".output_again", "output_again2.x", "x.output_again2.", "a_again_b.output",
+        "x.output.99999999999999999999_again", "x.output_again99999999999999999999.1"}) {
+    parse_tensor_name(odd);
+  }
+}
+
 TEST(TensorName, NumbersCompareAsNumbers) {
   EXPECT_TRUE(natural_less("step_2", "step_10"));
   EXPECT_FALSE(natural_less("step_10", "step_2"));

@@ -59,6 +59,18 @@ TEST(UnreadFiles, OfUnknownKindsAreNoted) {
   EXPECT_TRUE(noted(**opened, "a.h5", "and 1 more files are of no kind"));
 }
 
+TEST(UnreadFiles, AStepThatWasNotWrittenToItsEndIsLeftOut) {
+  RawDump dump;
+  dump.add("x", "f32", {2, 2});
+  fs::create_directory(dump.root() / ".step_00003.1f2e3d4c.partial");
+  dump.write(".step_00003.1f2e3d4c.partial/tensors.safetensors", "cut off");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message;
+  EXPECT_EQ((*opened)->dump().tensors.size(), 1U);
+  EXPECT_TRUE((*opened)->unread().empty());
+  EXPECT_TRUE(noted(**opened, ".step_00003.1f2e3d4c.partial", "not written to its end"));
+}
+
 TEST(UnreadFiles, LinksAreFollowedToFilesAlone) {
   RawDump dump;
   dump.add("x", "f32", {2, 2});

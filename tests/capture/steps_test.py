@@ -1,0 +1,640 @@
+"""What nanscope_capture writes: whole steps, what modules were given, once each, over nothing. usage: steps_test.py
+
+Exit 77 (skipped) without torch.
+"""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from unittest import mock
+
+from small_models import HERE, PYTHON, X, Apply, CaptureCase, Chain, linears, names_in, nanscope_capture, tensors_in, torch
+
+from torch import nn
+
+REAL_SAVE = nanscope_capture.save_safetensors
+NAN = torch.full((3, 4), float("nan"))
+
+
+def names_of(folders):
+    return [os.path.basename(folder) for folder in folders]
+
+
+def attach_and_call(folder, calls, **options):
+    model = linears()
+    with nanscope_capture.attach(model, folder, **options) as capture:
+        for call in range(calls):
+            model(X + call)
+    return capture
+
+
+class InputsTest(CaptureCase):
+    """Inputs are recorded as they were given, to modules that work in place too."""
+
+    def take(self, model, *args, **kwargs):
+        with torch.no_grad(), nanscope_capture.attach(model, self.path()) as capture:
+            model(*args, **kwargs)
+        return tensors_in(capture.written[-1])
+
+    def test_in_place(self):
+        def by_version(x):
+            return x.mul_(2)
+
+        def by_data(x):  # counts no version
+            x.data.mul_(2)
+            return x
+
+        def by_pointer(x):  # as a kernel that is handed a pointer
+            x.numpy()[:] *= 2
+            return x
+
+        def by_view(x):
+            x[1:].view(-1)[:4] = 7
+            return x
+
+        def by_out(x):
+            return torch.neg(x, out=x)
+
+        for change in (by_version, by_data, by_view, by_out, by_pointer):
+            with self.subTest(change.__name__):
+                if change is by_pointer:
+                    try:
+                        X.numpy()
+                    except RuntimeError:
+                        self.skipTest("NumPy is not installed")
+                given = X.clone()
+                taken = self.take(Chain(nn.Identity(), Apply(change), nn.Identity()), given)
+                self.assertTrue(torch.equal(taken["parts.1.input"], X))
+                self.assertTrue(torch.equal(taken["parts.0.output"], X))
+                self.assertTrue(torch.equal(taken["parts.1.output"], given))
+                self.assertFalse(torch.equal(taken["parts.1.output"], X))
+
+    def test_in_place_under_inference_mode(self):
+        with torch.inference_mode():
+            taken = self.take(Chain(nn.Linear(4, 4), nn.ReLU(inplace=True)), X)
+        self.assertTrue(torch.equal(taken["parts.1.input"], taken["parts.0.output"]))
+        self.assertFalse(torch.equal(taken["parts.1.input"], taken["parts.1.output"]))
+
+    def test_a_fused_sum_and_norm(self):
+        """Both that it is given are changed, and one of them is the other module's result."""
+        def fused(x, residual):
+            residual.add_(x)
+            x.copy_(nn.functional.layer_norm(residual, (4,)))
+            return x, residual
+
+        model = Apply(lambda x: model.norm(model.lin(x), residual), lin=nn.Linear(4, 4), norm=Apply(fused))
+        residual = torch.ones(3, 4)
+        taken = self.take(model, X)
+        self.assertTrue(torch.equal(taken["norm.input"], taken["lin.output"]))
+        self.assertTrue(torch.equal(taken["norm.input.1"], torch.ones(3, 4)))
+        self.assertTrue(torch.equal(taken["norm.output.1"], taken["norm.input"] + 1))
+
+    def test_keywords(self):
+        def spoil(hidden_states, residual=None, pair=()):
+            hidden_states.zero_()
+            residual.fill_(float("nan"))
+            pair[0].fill_(3)
+            return residual
+
+        model = Apply(lambda x: model.inner(hidden_states=x, residual=x + 1, pair=[x + 2, x + 3]), inner=Apply(spoil))
+        taken = self.take(model, X.clone())
+        self.assertTrue(torch.equal(taken["inner.input"], X))
+        self.assertTrue(torch.equal(taken["inner.kwargs.residual"], X + 1))
+        self.assertTrue(torch.equal(taken["inner.kwargs.pair"], X + 2))
+        self.assertTrue(torch.equal(taken["inner.kwargs.pair.1"], X + 3))
+        self.assertTrue(taken["inner.output"].isnan().all())
+
+    def test_what_is_passed_on_changed_is_both(self):
+        """A keyword that a module only hands on is said once; the same tensor with other numbers in it is not the same."""
+        def outer(x, mask=None):
+            if change:
+                mask.add_(1)
+            return model.outer.inner(x, mask=mask)
+
+        for change in (False, True):
+            with self.subTest(change=change):
+                core = Apply(outer, inner=Apply(lambda x, mask=None: x * mask))
+                model = Apply(lambda x: model.outer(x, mask=torch.ones(3, 4)), outer=core)
+                taken = self.take(model, X)
+                self.assertEqual("outer.kwargs.mask" in taken, change)
+                self.assertTrue(torch.equal(taken["outer.inner.kwargs.mask"], torch.full((3, 4), 1.0 + change)))
+
+    def test_arguments_of_the_model(self):
+        model = Chain(Apply(lambda x: x.fill_(float("nan"))))
+        taken = self.take(model, X.clone())
+        self.assertTrue(torch.equal(taken["parts.0.input"], X))
+        self.assertNotIn("x", taken)  # it is that
+        taken = self.take(Apply(lambda x: x.zero_() + 1), X.clone())
+        self.assertTrue(torch.equal(taken["args"], X))
+
+    def test_a_nan_that_is_made_in_place_is_not_blamed_on_what_came_in(self):
+        def spoil(x):
+            x[0, 0] = float("nan")
+            return x
+
+        model = Chain(nn.Linear(4, 4), Apply(spoil))
+        with torch.no_grad(), nanscope_capture.attach(model, self.path()) as capture:
+            model(X)
+        self.assertEqual(capture.fault, (0, "parts.1.output", "NaN"))
+
+    def test_what_is_changed_later_is_as_it_was(self):
+        results = []
+        model = Apply(lambda x: (results.append(model.inner(x)), results[0].zero_())[1], inner=Apply(lambda x: x + 1))
+        self.assertTrue(torch.equal(self.take(model, X)["inner.output"], X + 1))
+
+
+class NumbersTest(CaptureCase):
+    """Nothing that lies in the folder is written over."""
+
+    def test_a_second_capture_goes_on_behind_the_first(self):
+        first = attach_and_call(self.path(), 3)
+        before = {folder: open(os.path.join(folder, "tensors.safetensors"), "rb").read() for folder in first.written}
+        second = attach_and_call(self.path(), 2)
+        self.assertEqual(names_of(second.written), ["step_00003", "step_00004"])
+        for folder, content in before.items():
+            with open(os.path.join(folder, "tensors.safetensors"), "rb") as file:
+                self.assertEqual(file.read(), content)
+
+    def test_two_at_once(self):
+        model = linears()
+        with nanscope_capture.attach(model, self.path()) as first, nanscope_capture.attach(model, self.path()) as second:
+            for _ in range(5):
+                model(X)
+        self.assertEqual(len(set(first.written + second.written)), 10)
+        self.assertEqual(self.steps(), [f"step_{i:05d}" for i in range(10)])
+
+    def test_whatever_has_the_name(self):
+        os.makedirs(self.path("dump", "step_00000"))
+        with open(self.path("dump", "step_00001"), "w", encoding="utf-8") as file:
+            file.write("mine")
+        os.symlink("nowhere", self.path("dump", "step_00002"))
+        os.makedirs(self.path("dump", "step_00009x"))
+        capture = attach_and_call(self.path(), 2)
+        self.assertEqual(names_of(capture.written), ["step_00003", "step_00004"])
+        self.assertEqual(os.listdir(self.path("dump", "step_00000")), [])
+        with open(self.path("dump", "step_00001"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "mine")
+
+    def test_a_name_that_is_taken_meanwhile(self):
+        model = linears()
+        with nanscope_capture.attach(model, self.path(), last_steps=2, after=0) as capture:
+            model(X)
+            os.makedirs(self.path("dump", "step_00001", "mine"))
+            model(NAN)
+        self.assertEqual(names_of(capture.written), ["step_00000", "step_00002"])
+        self.assertEqual(capture.fault[0], 2)  # where it lies
+
+    def test_the_fault_is_told_by_its_folder(self):
+        attach_and_call(self.path(), 4)
+        model = linears()
+        with nanscope_capture.attach(model, self.path(), last_steps=2, after=0) as capture:
+            for x in (X, X, NAN):
+                model(x)
+        self.assertEqual(names_of(capture.written), ["step_00005", "step_00006"])
+        self.assertEqual(capture.fault[0], 6)
+
+    def test_processes_at_once(self):
+        program = f"""
+import sys
+sys.path[:0] = [{HERE!r}, {PYTHON!r}]
+from small_models import X, linears, nanscope_capture, torch
+torch.set_num_threads(1)
+model = linears()
+with nanscope_capture.attach(model, {self.path()!r}) as capture:
+    for _ in range(40):
+        model(X)
+print(*capture.written)
+"""
+        running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        written = [name for one in running for name in one.communicate(timeout=300)[0].split()]
+        self.assertEqual(len(written), 120)
+        self.assertEqual(len(set(written)), 120)
+        self.assertEqual(self.steps(), [f"step_{i:05d}" for i in range(120)])
+        for folder in written:
+            self.assertEqual(len(names_in(folder)), 2)
+
+    def test_a_forked_process(self):
+        """It has neither the threads that held a lock nor the steps that wait to be written."""
+        if not hasattr(os, "fork"):
+            self.skipTest("no fork here")
+        model = linears()
+        with nanscope_capture.attach(model, self.path()) as capture:
+            with mock.patch.object(nanscope_capture, "save_safetensors", side_effect=OSError(28, "full")):
+                model(X)
+            with capture._lock, capture._writer._lock:
+                child = threading.Thread(target=lambda: results.append(os.fork() or self.child(model)))
+                results = []
+                child.start()
+                child.join()
+            pid = results[0]
+            for _ in range(100):
+                done, status = os.waitpid(pid, os.WNOHANG)
+                if done:
+                    break
+                time.sleep(0.1)
+            else:
+                os.kill(pid, 9)
+                os.waitpid(pid, 0)
+                self.fail("the forked process hangs")
+            self.assertEqual(status, 0)
+            model(X)
+        self.assertEqual(len(self.steps()), 3)
+
+    @staticmethod
+    def child(model):
+        try:
+            model(X)
+        finally:
+            os._exit(0)
+
+    def test_nothing_that_is_not_whole_has_a_name(self):
+        model = linears()
+        real = nanscope_capture.save_safetensors
+        seen = []
+
+        def save(tensors, path):
+            real(tensors, path)
+            seen.append([name for name in self.steps() if re.fullmatch(r"step_\d+", name)])
+
+        with mock.patch.object(nanscope_capture, "save_safetensors", save), nanscope_capture.attach(model, self.path()):
+            model(X)
+            model(X)
+        self.assertEqual(seen, [[], ["step_00000"]])
+        self.assertEqual(self.steps(), ["step_00000", "step_00001"])
+
+
+class ThreadsTest(CaptureCase):
+    """Calls at the same time, within each other, or over before they are."""
+
+    def check_whole(self, capture, count, tensors):
+        self.assertEqual([len(names_in(folder)) for folder in capture.written], [tensors] * count)
+        self.assertFalse([name for folder in capture.written for name in names_in(folder) if "_again" in name])
+
+    def test_threads(self):
+        model = linears(10)
+        barrier = threading.Barrier(4)
+
+        def work(which):
+            barrier.wait()
+            for _ in range(10):
+                model(X + which)
+
+        with nanscope_capture.attach(model, self.path()) as capture:
+            threads = [threading.Thread(target=work, args=(which,)) for which in range(4)]
+            for one in threads:
+                one.start()
+            for one in threads:
+                one.join()
+        self.assertEqual(capture.steps, 40)
+        self.check_whole(capture, 40, 20)
+        for folder in capture.written:  # each is of one call
+            tensors = tensors_in(folder)
+            for i in range(1, 10):
+                self.assertTrue(torch.equal(tensors[f"parts.{i}.input"], tensors[f"parts.{i - 1}.output"]))
+
+    def test_a_fault_beside_healthy_calls(self):
+        """The flight recorder writes the step of the fault though others end while it runs."""
+        begun, go_on = threading.Event(), threading.Event()
+
+        def wait(x):
+            if bool(x.isnan().any()):
+                begun.set()
+                go_on.wait(60)
+            return x
+
+        model = Chain(nn.Linear(4, 4), Apply(wait))
+        with nanscope_capture.attach(model, self.path(), last_steps=2, after=0) as capture:
+            faulty = threading.Thread(target=lambda: model(NAN))
+            faulty.start()
+            begun.wait(60)
+            for _ in range(3):
+                model(X)
+            go_on.set()
+            faulty.join()
+            model(X)
+        self.assertIn("step_00000", names_of(capture.written))
+        self.assertEqual(capture.fault[0], 0)
+
+    def test_a_model_that_calls_itself(self):
+        def again(x, depth=2):
+            x = model.inner(x)
+            return model.inner.other(model(x, depth - 1) if depth > 0 else x)
+
+        inner = nn.Linear(4, 4)
+        inner.other = nn.Linear(4, 4)
+        model = Apply(again, inner=inner)
+        with nanscope_capture.attach(model, self.path()) as capture:
+            model(X)
+        self.check_whole(capture, 3, 4)
+        self.assertEqual(sorted(names_of(capture.written)), ["step_00000", "step_00001", "step_00002"])
+
+    def test_tasks(self):
+        model = linears(4)
+
+        async def work():
+            for _ in range(5):
+                model(X)
+                await asyncio.sleep(0)
+                await asyncio.to_thread(model, X)
+
+        async def all_of_them():
+            await asyncio.gather(*[work() for _ in range(4)])
+
+        with nanscope_capture.attach(model, self.path()) as capture:
+            asyncio.run(all_of_them())
+        self.check_whole(capture, 40, 8)
+
+    def test_a_model_that_is_awaited_says_that_it_cannot_be_captured(self):
+        async def forward(x):
+            x = model.inner(x)
+            await asyncio.sleep(0)
+            return model.inner(x)
+
+        model = Apply(forward, inner=nn.Linear(4, 4))
+
+        async def all_of_them():
+            return await asyncio.gather(model(X), model(X + 1))
+
+        before = asyncio.run(all_of_them())
+        with nanscope_capture.attach(model, self.path()) as capture:
+            during = asyncio.run(all_of_them())
+        self.assertTrue(all(map(torch.equal, before, during)))
+        self.assertEqual(capture.written, [])
+        self.assertEqual(len(self.said("async")), 1)
+
+    def test_a_generator_says_so_too(self):
+        def forward(x):
+            yield model.inner(x)
+
+        model = Apply(forward, inner=nn.Linear(4, 4))
+        with nanscope_capture.attach(model, self.path()) as capture:
+            self.assertEqual(len(list(model(X))), 1)
+        self.assertEqual(capture.written, [])
+        self.assertEqual(len(self.said("generator")), 1)
+
+    def test_modules_in_other_threads_say_so(self):
+        def in_a_thread(x):
+            results = []
+            thread = threading.Thread(target=lambda: results.append(model.inner(x)))
+            thread.start()
+            thread.join()
+            return model.inner(results[0])
+
+        model = Apply(in_a_thread, inner=nn.Linear(4, 4))
+        with nanscope_capture.attach(model, self.path()) as capture:
+            model(X)
+        self.check_whole(capture, 1, 3)
+        self.assertEqual(len(self.said("thread")), 1)
+
+    def test_modules_by_themselves_are_no_step(self):
+        model = linears(2)
+        with nanscope_capture.attach(model, self.path()) as capture:
+            model.parts[0](X)
+            model(X)
+            model.parts[1](X)
+        self.check_whole(capture, 1, 4)
+        self.assertEqual(self.said(), [])
+
+    def test_a_call_that_is_interrupted_is_not_the_outer_one_of_the_next(self):
+        interrupt = True
+
+        def stop(x):
+            if interrupt:
+                raise KeyboardInterrupt
+            return x
+
+        model = Chain(nn.Linear(4, 4), Apply(stop), nn.Linear(4, 4))
+        with nanscope_capture.attach(model, self.path()) as capture:
+            for _ in range(3):
+                with self.assertRaises(KeyboardInterrupt):
+                    model(X)
+            self.assertEqual(len(capture._running), 1)
+            interrupt = False
+            model(X)
+            self.assertEqual(capture._running, set())
+        self.assertEqual([len(names_in(folder)) for folder in capture.written], [3, 3, 3, 6])
+
+    def test_an_error_that_the_model_catches(self):
+        def fail(x):
+            raise ValueError
+
+        def catch(x):
+            try:
+                model.first(x)
+            except ValueError:
+                return model.second(x, mask=x)
+
+        model = Apply(catch, first=Apply(lambda x: model.first.inner(x), inner=Apply(fail)), second=Apply(lambda x, mask: x + mask))
+        with nanscope_capture.attach(model, self.path()) as capture:
+            model(X)
+        self.assertEqual(names_in(capture.written[0]), {"first.input", "first.inner.input", "second.input", "second.kwargs.mask",
+                                                        "second.output"})
+
+
+class HeldTest(CaptureCase):
+    """What could not be written is kept, within bounds, and written later."""
+
+    def failing(self, times, error=OSError(28, "No space left on device")):
+        calls = []
+
+        def save(tensors, path):
+            calls.append(path)
+            if len(calls) in times:
+                raise error
+            REAL_SAVE(tensors, path)
+
+        patch = mock.patch.object(nanscope_capture, "save_safetensors", save)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_the_fault_of_a_flight_recorder(self):
+        for times in ({1}, {2}, {3}, {1, 2, 3, 4}):
+            for error in (OSError(28, "full"), MemoryError(), RuntimeError("odd")):
+                with self.subTest(times=times, error=error):
+                    self.failing(times, error)
+                    model = linears()
+                    folder = self.path(f"{len(times)}{type(error).__name__}{min(times)}")
+                    with nanscope_capture.attach(model, folder, last_steps=3, after=2) as capture:
+                        for i in range(9):
+                            model(NAN if i == 4 else X)
+                    self.assertEqual(names_of(sorted(capture.written)), [f"step_{i:05d}" for i in range(2, 7)])
+                    self.assertEqual(capture.dropped, [])
+
+    def test_every_step_and_a_disk_that_is_full_for_a_while(self):
+        self.failing(set(range(4, 9)))
+        model = linears()
+        with nanscope_capture.attach(model, self.path()) as capture:
+            for _ in range(30):
+                model(X)
+            self.assertGreater(len(capture.written), 20)  # not only at the end
+        self.assertEqual(names_of(capture.written), [f"step_{i:05d}" for i in range(30)])
+        self.assertEqual(len(self.said()), 1)
+
+    def test_memory_is_bounded_and_what_is_dropped_is_said(self):
+        self.failing(range(1 << 30))
+        model = linears()
+        size = 2 * X.numel() * 4
+        with nanscope_capture.attach(model, self.path(), max_held_bytes=5 * size) as capture:
+            for i in range(50):
+                model(NAN if i == 20 else X)
+                waiting = [step.number for step in capture._writer._waiting]
+                self.assertLessEqual(len(waiting), 5)
+            self.assertEqual(waiting, [16, 17, 18, 19, 20])  # what led to the fault
+        self.assertEqual(sorted(capture.dropped), list(range(50)))
+        self.assertEqual(len(self.said("lost")), 2)  # when it began, and at the end
+
+    def test_without_a_fault_the_newest_are_kept(self):
+        self.failing(range(1, 20))
+        model = linears()
+        with nanscope_capture.attach(model, self.path(), max_held_bytes=3 * 2 * X.numel() * 4) as capture:
+            for _ in range(10):
+                model(X)
+            self.failing(())
+        self.assertEqual(names_of(capture.written), ["step_00007", "step_00008", "step_00009"])
+        self.assertEqual(capture.dropped, list(range(7)))
+
+    def test_a_slow_disk_is_not_tried_at_every_call(self):
+        calls = []
+
+        def slow(tensors, path):
+            calls.append(path)
+            time.sleep(0.05)
+            raise OSError(5, "Input/output error")
+
+        model = linears()
+        with mock.patch.object(nanscope_capture, "save_safetensors", slow), nanscope_capture.attach(model, self.path()):
+            for _ in range(50):
+                model(X)
+            self.assertLess(len(calls), 10)
+
+    def test_what_is_left_is_written_when_the_process_ends(self):
+        program = f"""
+import sys
+sys.path[:0] = [{HERE!r}, {PYTHON!r}]
+from small_models import X, linears, nanscope_capture
+model, real = linears(), nanscope_capture.save_safetensors
+def full(*_):
+    raise OSError(28, "full")
+nanscope_capture.save_safetensors = full
+nanscope_capture.attach(model, {self.path()!r})
+model(X)
+nanscope_capture.save_safetensors = real
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        self.assertEqual(self.steps(), ["step_00000"], done.stderr)
+
+    def test_a_flight_recorder_that_is_done_takes_no_more(self):
+        model = linears()
+        with nanscope_capture.attach(model, self.path(), last_steps=2, after=1) as capture:
+            for i in range(6):
+                model(NAN if i == 2 else X)
+            with mock.patch.object(nanscope_capture, "_copy_of", side_effect=AssertionError("copied")):
+                model(X)
+            self.assertFalse(capture._kept)
+        self.assertEqual(names_of(capture.written), ["step_00001", "step_00002", "step_00003"])
+        self.assertEqual(self.said(), [])
+
+    def test_a_step_is_no_larger_than_max_bytes(self):
+        model = linears(10)
+        with nanscope_capture.attach(model, self.path(), max_bytes=6 * X.numel() * 4) as capture:
+            model(X)
+            model(X)
+        self.assertEqual([len(names_in(folder)) for folder in capture.written], [6])
+        self.assertEqual(len(self.said("max_bytes")), 2)
+
+    def test_calls_do_not_wait_for_the_disk_before_they_are_over(self):
+        """Another thread's call computes while a step is being written."""
+        model, writing, computed = linears(), threading.Event(), threading.Event()
+        model.parts[0].register_forward_hook(lambda *_: writing.is_set() and computed.set())
+
+        def slow(tensors, path):
+            writing.set()
+            self.assertTrue(computed.wait(60))
+            REAL_SAVE(tensors, path)
+
+        with mock.patch.object(nanscope_capture, "save_safetensors", slow), nanscope_capture.attach(model, self.path()) as capture:
+            first = threading.Thread(target=lambda: model(X))
+            first.start()
+            writing.wait(60)
+            model(X)
+            first.join()
+        self.assertEqual(len(capture.written), 2)
+
+    def test_max_bytes(self):
+        model = linears()
+        with nanscope_capture.attach(model, self.path(), max_bytes=5 * X.numel() * 4) as capture:
+            for _ in range(6):
+                model(X)
+        self.assertEqual(len(capture.written), 2)
+        self.assertEqual(len(self.said("max_bytes")), 1)
+        self.assertEqual(capture.dropped, [])
+
+
+class NamesTest(CaptureCase):
+    """A module that is called often."""
+
+    def loop(self, count):
+        def forward(x):
+            for _ in range(count):
+                x = model.inner(x, x, mask=x)
+            return x
+
+        model = Apply(forward, inner=Apply(lambda *x, mask: (x[0] * 1, mask)[0]))
+        start = time.perf_counter()
+        with torch.no_grad(), nanscope_capture.attach(model, self.path(str(count))) as capture:
+            model(torch.ones(1, 2))
+        return time.perf_counter() - start, capture.written[0]
+
+    def test_names(self):
+        _, folder = self.loop(3)
+        self.assertEqual(names_in(folder), {"inner." + name for again in ("", "_again2", "_again3")
+                                            for name in (f"input{again}", f"input{again}.1", f"kwargs.mask{again}", f"output{again}")})
+
+    def test_size_and_time_grow_with_the_calls(self):
+        self.loop(10)
+        _, small = self.loop(500)
+        seconds, large = self.loop(4000)
+        sizes = [os.path.getsize(os.path.join(folder, "tensors.safetensors")) for folder in (small, large)]
+        self.assertLess(sizes[1], 9 * sizes[0])
+        self.assertLess(seconds, 60)  # some 3 s; quadratic names took minutes
+        self.assertLess(max(map(len, names_in(large))), 30)
+
+    def test_by_hand(self):
+        model = Apply(lambda x: [capture.add("scores", x + i) for i in range(1000)] and x)
+        with nanscope_capture.attach(model, self.path()) as capture:
+            model(X)
+        taken = tensors_in(capture.written[0])
+        self.assertTrue(torch.equal(taken["scores"], X))
+        self.assertTrue(torch.equal(taken["scores_again2"], X + 1))
+        self.assertTrue(torch.equal(taken["scores_again1000"], X + 999))
+
+    def test_a_name_that_is_taken(self):
+        model = Apply(lambda x: (capture.add("s_again2", x), capture.add("s", x + 1), capture.add("s", x + 2), x)[3])
+        with nanscope_capture.attach(model, self.path()) as capture:
+            model(X)
+        self.assertTrue({"s", "s_again2", "s_again3"} <= names_in(capture.written[0]))
+
+    def test_names_that_a_file_cannot_have(self):
+        names = ["__metadata__", 5, "\ud800", "", "a/b", '"\n']
+        model = Apply(lambda x: [capture.add(name, x) for name in names] and x)
+        with nanscope_capture.attach(model, self.path()) as capture:
+            model(X)
+        self.assertEqual(names_in(capture.written[0]), {"args", "__metadata___again2", "5", "?", "", "a/b", '"\n'})
+
+    def test_all_of_a_call_have_its_number(self):
+        """Though the first call gave less than the second."""
+        model = Apply(lambda x: (model.inner(x, one=True), model.inner(x, one=False))[0],
+                      inner=Apply(lambda x, one: x if one else (x, x + 1)))
+        with nanscope_capture.attach(model, self.path()) as capture:
+            model(X)
+        self.assertEqual({name for name in names_in(capture.written[0]) if "output" in name},
+                         {"inner.output", "inner.output_again2", "inner.output_again2.1"})
+
+
+if __name__ == "__main__":
+    unittest.main()
