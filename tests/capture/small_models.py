@@ -19,7 +19,7 @@ except ImportError:  # a test that is run by itself says so to CTest, a collecti
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = os.path.join(HERE, "..", "..", "instrument", "python")
 sys.path.insert(0, PYTHON)
-import nanscope_capture  # noqa: E402
+import nanscope_capture  # noqa: E402, F401
 
 X = torch.arange(12.0).reshape(3, 4) - 5
 
@@ -58,6 +58,10 @@ def header_and_data(folder):
         content = file.read()
     (size,) = struct.unpack("<Q", content[:8])
     return json.loads(content[8:8 + size]), content[8 + size:]
+
+
+def names_of(folders):
+    return [os.path.basename(folder) for folder in folders]
 
 
 def names_in(folder):
