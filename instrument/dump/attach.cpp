@@ -23,6 +23,7 @@ namespace {
 constexpr std::int64_t kBlockBytes = std::int64_t{4} << 20;
 /// Elements that a recording may speak of. A shape that no bytes bear out may be anything.
 constexpr std::int64_t kMostStated = std::int64_t{1} << 48;
+constexpr std::int64_t kMostRows = std::int64_t{1} << 40;  ///< rows and channels
 
 /// Cuts what it is given into the parts of one tensor.
 class PartWriter {
@@ -80,7 +81,11 @@ class Attacher {
     auto tensor = content.tensors.begin();
     for (const Op& op : content.ops) {
       std::vector<InputRow> inputs;
-      for (const Input& input : op.inputs) inputs.push_back({op.id, input.role, input.tensor, input.weight});
+      for (const Input& input : op.inputs) {
+        const Tensor* read = run_.tensor(input.tensor);
+        if (read == nullptr || !is_left_out(*read))
+          inputs.push_back({op.id, input.role, input.tensor, input.weight});
+      }
       writer_.add(row_of(op), inputs);
       ++ops_;
       for (; tensor != content.tensors.end() && tensor->op == op.id; ++tensor) {
@@ -129,9 +134,16 @@ class Attacher {
     return stored;
   }
 
+  /// Of a shape that no bytes bear out and that no recording may speak of.
+  static bool is_left_out(const Tensor& tensor) {
+    if (tensor.known && !tensor.stated) return false;
+    const bool sides = tensor.tokens <= kMostRows && tensor.channels <= kMostRows;
+    return !sides || (tensor.channels > 0 && tensor.tokens > kMostStated / tensor.channels);
+  }
+
   /// Its health is all there is, and its hash is that of the health.
   Status add_without_elements(const Tensor& tensor, TensorRow row) {
-    if (row.channels > 0 && row.tokens > kMostStated / row.channels) {
+    if (is_left_out(tensor)) {
       ++attached_.left_out;
       --attached_.tensors;
       return {};

@@ -474,4 +474,5 @@ struct HealthScan {
 };
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA
+#undef NANSCOPE_SCAN
 #endif

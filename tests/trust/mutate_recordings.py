@@ -1,6 +1,6 @@
 """Changes recordings in every way that a program can think of and runs whole commands on them.
 
-    python3 tests/trust/mutate_recordings.py build/nanscope --scenarios scenarios [--cases 20000] [--seed 1] [--keep DIR]
+    python3 tests/trust/mutate_recordings.py build/nanscope [--cases 20000] [--seed 1] [--asan] [--keep DIR]
 
 A case is one command on one changed recording. It passes when the command ends by itself within its time, with exit code
 0, 1 or 2, with one line on standard error where that is 2, without an internal error, and within its memory. Ends with

@@ -295,6 +295,26 @@ TEST_F(Attach, LeavesNothingHalfWritten) {
   }
 }
 
+/// A shape that no bytes bear out and that no recording may speak of: the tensor is left out, and whoever reads it does
+/// not refer to what is not there.
+TEST_F(Attach, LeavesShapesOutThatNoRecordingHolds) {
+  std::filesystem::copy(kProducers / "msprobe_statistics", folder_ / "dump",
+                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+  const std::filesystem::path json = folder_ / "dump/step0/rank0/dump.json";
+  std::ifstream in(json);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::size_t shape = 0;
+  for (int i = 0; i < 4; ++i) shape = text.find("\"shape\": [", shape + 1);
+  ASSERT_NE(shape, std::string::npos);
+  text.replace(shape, text.find(']', shape) - shape + 1, "\"shape\": [3298534883328, 64]");
+  std::ofstream(json) << text;
+  const Result<Attached> attached = attach_it();
+  ASSERT_TRUE(attached) << attached.error().message;
+  EXPECT_EQ(attached->left_out, 1);
+  const auto recording = Recording::open_checked(recording_);
+  EXPECT_TRUE(recording) << recording.error().message;
+}
+
 /// What msprobe measured comes back as it was, and the diagnosis says the same of the recording.
 TEST_F(Attach, KeepsStatisticsWithoutElements) {
   auto dump = OpenDump::open(kProducers / "msprobe_statistics");
