@@ -206,8 +206,8 @@ class Recording::Impl::Check {
           if (!has_step(row.step))
             return damaged("a row of the KV history is of step {}, which is not there", row.step);
           const bool slots = row.slot_begin >= 0 && row.slot_begin <= row.slot_end && row.slot_end <= kMostSlots;
-          const bool place = row.block >= 0 && row.block <= decode::kMaxSide && row.layer >= -1 &&
-                             row.layer <= decode::kMaxSide;
+          const bool place =
+              row.block >= 0 && row.block <= decode::kMaxSide && row.layer >= -1 && row.layer <= decode::kMaxSide;
           if (!slots || !place || std::abs(row.first_token) > decode::kMaxSide)
             return damaged("a row of the KV history is of slots {} to {} of block {}, layer {}, position {}",
                            row.slot_begin, row.slot_end, row.block, row.layer, row.first_token);
