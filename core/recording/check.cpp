@@ -66,7 +66,7 @@ class Recording::Impl::Check {
   Status requests() {
     if (json_depth(impl_.info.config) > kMostJsonDepth) return damaged("its configuration is nested too deeply");
     std::int64_t there = 0;
-    const Status status =
+    Status status =
         each<RequestRow>("SELECT * FROM requests ORDER BY id", decode::request, [&](const RequestRow& row) -> Status {
           ++there;
           requests_.add(row.id);
@@ -159,11 +159,10 @@ class Recording::Impl::Check {
     if (tensors_.id() < row.integer(3)) return damaged("tensor {} lies before those of its op", tensors_.id());
     if (json_depth(row.view(5)) > kMostJsonDepth) return damaged("the attributes of op {} are nested too deeply", id);
     bool right = true;
-    const Status read =
-        decode::each_input(id, row.view(4), [&](std::string_view, std::int64_t tensor, std::string_view) {
-          right = right && tensor >= 0;
-          if (tensor > 0 && !tensors_.ids().has(tensor)) later_.push_back({id, tensor});
-        });
+    Status read = decode::each_input(id, row.view(4), [&](std::string_view, std::int64_t tensor, std::string_view) {
+      right = right && tensor >= 0;
+      if (tensor > 0 && !tensors_.ids().has(tensor)) later_.push_back({id, tensor});
+    });
     if (read && !right) return damaged("op {} reads a tensor below 0", id);
     return read;
   }

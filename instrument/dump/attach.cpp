@@ -83,8 +83,7 @@ class Attacher {
       std::vector<InputRow> inputs;
       for (const Input& input : op.inputs) {
         const Tensor* read = run_.tensor(input.tensor);
-        if (read == nullptr || !is_left_out(*read))
-          inputs.push_back({op.id, input.role, input.tensor, input.weight});
+        if (read == nullptr || !is_left_out(*read)) inputs.push_back({op.id, input.role, input.tensor, input.weight});
       }
       writer_.add(row_of(op), inputs);
       ++ops_;

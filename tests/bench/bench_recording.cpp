@@ -13,9 +13,9 @@
 #include "core/recording/writer.h"
 #include "tests/bench/bench.h"
 
-/// Measures the recording against its limits (docs/measurements.md): the time to open one of a
-/// million tensors and find the first bad op, the time to check all of it, the write rate against a plain file's in the same
-/// run, and what a run of the flagship's size costs the engine's thread. Exit 1 when a limit is missed.
+/// Measures the recording against its limits (docs/measurements.md): the time to open one of a million tensors and find
+/// the first bad op, the time to check all of it, the write rate against a plain file's in the same run, and what a run
+/// of the flagship's size costs the engine's thread. Exit 1 when a limit is missed.
 namespace nanscope {
 namespace {
 
