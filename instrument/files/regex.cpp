@@ -26,14 +26,16 @@ pcre2_match_data* data_of(const std::shared_ptr<void>& held) { return static_cas
 
 }  // namespace
 
-Result<Regex> Regex::compile(std::string_view pattern, RegexSyntax syntax, const RegexLimits& limits) {
+Result<Regex> Regex::compile(std::string_view pattern, RegexSyntax syntax, const RegexLimits& limits,
+                             RegexSubject subject) {
   if (pattern.empty() || pattern.size() > limits.pattern_bytes) {
     return fail(fmt::format("{} bytes long, expected 1 to {}", pattern.size(), limits.pattern_bytes));
   }
   int error = 0;
   std::size_t offset = 0;
+  const std::uint32_t invalid = subject == RegexSubject::bytes ? PCRE2_MATCH_INVALID_UTF : 0;
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                                   options_of(syntax) | PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr);
+                                   options_of(syntax) | PCRE2_UTF | invalid, &error, &offset, nullptr);
   if (code == nullptr) return fail(fmt::format("wrong at offset {}: {}", offset, pcre2_message(error)));
   Regex regex;
   regex.code_ = std::shared_ptr<const void>(
@@ -55,10 +57,20 @@ Regex::Matcher::Matcher(const Regex& regex) : code_(regex.code_) {
 }
 
 Result<bool> Regex::Matcher::find(std::string_view subject, std::size_t from, bool may_be_empty) {
+  return match(subject, from, may_be_empty ? 0 : PCRE2_NOTEMPTY);
+}
+
+Result<bool> Regex::Matcher::find_in_stretch(std::string_view stretch, std::size_t from, bool begins_text,
+                                             bool ends_text) {
+  return match(stretch, from,
+               PCRE2_NOTEMPTY | PCRE2_NO_UTF_CHECK | (begins_text ? 0 : PCRE2_NOTBOL) | (ends_text ? 0 : PCRE2_NOTEOL));
+}
+
+Result<bool> Regex::Matcher::match(std::string_view subject, std::size_t from, std::uint32_t options) {
   if (!match_ || !context_) return fail("out of memory for a match");
-  const int found = pcre2_match(
-      static_cast<const pcre2_code*>(code_.get()), reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), from,
-      may_be_empty ? 0 : PCRE2_NOTEMPTY, data_of(match_), static_cast<pcre2_match_context*>(context_.get()));
+  const int found =
+      pcre2_match(static_cast<const pcre2_code*>(code_.get()), reinterpret_cast<PCRE2_SPTR>(subject.data()),
+                  subject.size(), from, options, data_of(match_), static_cast<pcre2_match_context*>(context_.get()));
   if (found == PCRE2_ERROR_NOMATCH) return false;
   if (found < 0) return fail(pcre2_message(found));
   return true;

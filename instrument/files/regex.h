@@ -23,10 +23,17 @@ enum class RegexSyntax : std::uint8_t {
   literal,  ///< no metacharacters
 };
 
+/// What an expression is matched against.
+enum class RegexSubject : std::uint8_t {
+  bytes,  ///< any; PCRE2 looks for what is no UTF-8 at every match, so that n matches in one text cost its square
+  utf8,   ///< stretches that the caller knows to be UTF-8
+};
+
 class Regex {
  public:
   /// Errors: too long or empty; no expression, with the offset of what is wrong.
-  static Result<Regex> compile(std::string_view pattern, RegexSyntax syntax, const RegexLimits& limits);
+  static Result<Regex> compile(std::string_view pattern, RegexSyntax syntax, const RegexLimits& limits,
+                               RegexSubject subject = RegexSubject::bytes);
 
   /// Matches of one expression, one after another; reuses its memory.
   class Matcher {
@@ -34,6 +41,9 @@ class Regex {
     explicit Matcher(const Regex& regex);
     /// Whether there is a match at `from` or after it. Error: it takes more than it may.
     Result<bool> find(std::string_view subject, std::size_t from, bool may_be_empty);
+    /// The same for a match that is not empty, in a stretch of a text; of an expression for RegexSubject::utf8. The
+    /// stretch must be UTF-8, `from` at a character. `^` and `$` do not match where the text goes on.
+    Result<bool> find_in_stretch(std::string_view stretch, std::size_t from, bool begins_text, bool ends_text);
     /// Groups of the last match, its whole as group 0.
     std::size_t groups() const;
     /// Where a group begins and ends; kUnset for one that took no part. \K can put a beginning behind its end.
@@ -41,6 +51,8 @@ class Regex {
     std::size_t end(std::size_t group) const;
 
    private:
+    Result<bool> match(std::string_view subject, std::size_t from, std::uint32_t options);
+
     std::shared_ptr<const void> code_;
     std::shared_ptr<void> match_;
     std::shared_ptr<void> context_;

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "instrument/files/utf8.h"
+
 namespace nanscope {
 namespace {
 
@@ -11,7 +13,7 @@ constexpr RegexLimits kLimits{.pattern_bytes = 65536, .steps = 10'000'000, .heap
 }  // namespace
 
 Result<Splitter> Splitter::compile(std::string_view pattern, RegexSyntax syntax, Keep keep) {
-  Result<Regex> regex = Regex::compile(pattern, syntax, kLimits);
+  Result<Regex> regex = Regex::compile(pattern, syntax, kLimits, RegexSubject::utf8);
   if (!regex) return fail("split pattern is " + regex.error().message);
   return Splitter(std::move(*regex), keep);
 }
@@ -31,18 +33,24 @@ Status Splitter::split(std::string_view text, std::vector<std::string_view>& pie
   };
   Regex::Matcher matcher(regex_);
   std::size_t done = 0;  // everything before has become a piece
-  while (done < text.size()) {
-    const Result<bool> found = matcher.find(text, done, false);
-    if (!found) {
-      return fail("split pattern fails at byte " + std::to_string(done) + " of the text: " + found.error().message);
+  for (std::size_t start = 0; start < text.size(); ++start) {
+    const std::string_view stretch = text.substr(start, utf8_prefix(text.substr(start)));
+    const std::size_t end = start + stretch.size();
+    for (std::size_t from = start; from < end; from = done) {
+      const Result<bool> found = matcher.find_in_stretch(stretch, from - start, start == 0, end == text.size());
+      if (!found) {
+        return fail("split pattern fails at byte " + std::to_string(from) + " of the text: " + found.error().message);
+      }
+      if (!*found) break;
+      // \K can put the start of a match behind its end or before the search's start.
+      if (start + matcher.begin(0) < from || matcher.end(0) <= matcher.begin(0)) {
+        return fail("split pattern moves the start of its match");
+      }
+      add(done, start + matcher.begin(0), false);
+      add(start + matcher.begin(0), start + matcher.end(0), true);
+      done = start + matcher.end(0);
     }
-    if (!*found) break;
-    // \K can put the start of a match behind its end or before the search's start.
-    if (matcher.begin(0) < done || matcher.end(0) <= matcher.begin(0))
-      return fail("split pattern moves the start of its match");
-    add(done, matcher.begin(0), false);
-    add(matcher.begin(0), matcher.end(0), true);
-    done = matcher.end(0);
+    start = end;  // and over the byte that is no UTF-8
   }
   add(done, text.size(), false);
   return {};

@@ -16,8 +16,9 @@ inline constexpr std::string_view kGpt2Pattern =
 
 /// Cuts text into pieces with a regular expression (PCRE2, UTF and Unicode properties on). Every
 /// match is a piece, and so is every stretch between matches. Bytes that are no valid UTF-8 match
-/// nothing and stay in such stretches, so no byte is lost. PCRE2 counts U+180E as white space, which
-/// Unicode has not done since version 6.3 and other tokenizers do not: the one known difference.
+/// nothing and stay in such stretches, so no byte is lost; `\A`, `\z` and their like take them for the
+/// text's bounds, `^` and `$` do not. PCRE2 counts U+180E as white space, which Unicode has not done
+/// since version 6.3 and other tokenizers do not: the one known difference.
 class Splitter {
  public:
   /// Which pieces survive.
