@@ -34,6 +34,11 @@ CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<st
   return app.add_option("--format", format, "How to print")->check(CLI::IsMember(allowed))->capture_default_str();
 }
 
+CLI::Option* add_follow_links(CLI::App& app, bool& follow_links) {
+  return app.add_flag("--follow-links", follow_links,
+                      "Of a dump, read files out of its folder that links in it lead to, too");
+}
+
 report::Terminal output_terminal() {
   report::Terminal terminal;
   std::setlocale(LC_CTYPE, "");
@@ -46,13 +51,16 @@ report::Terminal output_terminal() {
   return terminal;
 }
 
-int complain(std::string_view message) {
-  const report::Terminal terminal = output_terminal();
-  const std::string line = fmt::format("nanscope: {}\n", report::printable(message, terminal));
+int complain(std::string_view message, std::string_view who) {
+  const std::string line = fmt::format("{}: {}\n", who, error_line(message, output_terminal().charset()));
   std::fwrite(line.data(), 1, line.size(), stderr);
   return kBadInput;
 }
 
-void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print(std::string_view text) {
+  // Documents are UTF-8 wherever they go; texts for an ASCII terminal are ASCII already.
+  const std::string safe = safe_lines(text, Charset::utf8, output_terminal().color);
+  std::fwrite(safe.data(), 1, safe.size(), stdout);
+}
 
 }  // namespace nanscope::cli

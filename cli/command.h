@@ -34,11 +34,15 @@ void add_trace_command(CLI::App& app, Action& action);
 /// The `--format` option: text, json, and what else the command speaks.
 CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed);
 
+/// The `--follow-links` option of commands that read dumps.
+CLI::Option* add_follow_links(CLI::App& app, bool& follow_links);
+
 /// The terminal on standard output: its width, colour only there, UTF-8 as the locale says.
 report::Terminal output_terminal();
 
-/// Prints `nanscope: message` on standard error and gives kBadInput.
-int complain(std::string_view message);
+/// Prints `nanscope: message` on standard error, one line of at most kLongestError characters, and gives kBadInput.
+int complain(std::string_view message, std::string_view who = "nanscope");
+/// Prints lines that a terminal may see whatever they were made of.
 void print(std::string_view text);
 
 }  // namespace nanscope::cli

@@ -33,8 +33,9 @@ int export_recording(const Options& options) {
     return scenarios::export_dump(*recording, tensors, options.folder, exporting);
   }();
   if (!count) return complain(count.error().message);
-  print(fmt::format("{} in {}\n{} diagnose {}\n", counted(*count, "tensor"), options.folder, output_terminal().program,
-                    options.folder));
+  const std::string folder = one_line(options.folder);
+  print(
+      fmt::format("{} in {}\n{} diagnose {}\n", counted(*count, "tensor"), folder, output_terminal().program, folder));
   return kClean;
 }
 

@@ -32,8 +32,10 @@ std::string list_text(const std::vector<scenarios::Scenario>& all, const report:
   report::Table table({report::Align::left, report::Align::left, report::Align::left});
   for (const scenarios::Scenario& scenario : all) {
     const bool fault = scenario.expect.verdict == Verdict::fault;
-    table.row({scenario.name,
-               fault ? (scenario.expect.fault_class.empty() ? "fault" : scenario.expect.fault_class) : "clean",
+    table.row({report::printable(scenario.name, terminal),
+               !fault                                ? "clean"
+               : scenario.expect.fault_class.empty() ? "fault"
+                                                     : report::printable(scenario.expect.fault_class, terminal),
                report::printable(scenario.title, terminal)});
   }
   std::string text;
@@ -48,17 +50,19 @@ std::string trimmed(const std::string& text) {
 
 std::string one_text(const scenarios::Scenario& scenario, const report::Terminal& terminal) {
   std::string text = report::heading(report::printable(scenario.name, terminal), terminal);
-  text += report::paragraph("", scenario.title, terminal) + '\n';
-  text += report::paragraph("", trimmed(scenario.text), terminal) + '\n';
-  if (!scenario.threads.empty()) {
-    text += report::paragraph("Threads   ", fmt::format("{}", fmt::join(scenario.threads, ", ")), terminal);
-  }
+  const auto add = [&](std::string_view lead, const std::string& line) {
+    text += report::paragraph(lead, report::printable(line, terminal), terminal);
+  };
+  add("", scenario.title);
+  text += '\n' + report::paragraph("", report::safe_lines(trimmed(scenario.text), terminal), terminal) + '\n';
+  if (!scenario.threads.empty()) add("Threads   ", fmt::format("{}", fmt::join(scenario.threads, ", ")));
   std::vector<std::string> knobs;
   for (const scenarios::KnobSetting& knob : scenario.knobs)
     knobs.push_back(fmt::format("{}={}", knob.name, knob.value));
-  if (!knobs.empty()) text += report::paragraph("Settings  ", fmt::format("{}", fmt::join(knobs, " ")), terminal);
+  if (!knobs.empty()) add("Settings  ", fmt::format("{}", fmt::join(knobs, " ")));
   return text + fmt::format("Expected  {} {}\nRun it    nanscope run {}\n", name(scenario.expect.verdict),
-                            scenario.expect.fault_class, scenario.name);
+                            report::printable(scenario.expect.fault_class, terminal),
+                            report::printable(scenario.name, terminal));
 }
 
 nlohmann::ordered_json scenario_json(const scenarios::Scenario& scenario) {

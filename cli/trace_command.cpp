@@ -30,8 +30,8 @@ int trace_recording(const Options& options) {
   if (!recording) return complain(recording.error().message);
   const auto counts = scenarios::export_trace(*recording, output);
   if (!counts) return complain(counts.error().message);
-  std::string text =
-      fmt::format("{} of {} in {}", counted(counts->kernels, "kernel"), counted(counts->ops, "op"), output.string());
+  std::string text = fmt::format("{} of {} in {}", counted(counts->kernels, "kernel"), counted(counts->ops, "op"),
+                                 one_line(output.string()));
   if (counts->dropped > 0) {
     text += fmt::format("; {} dropped while recording: the trace has gaps", counted(counts->dropped, "record"));
   }

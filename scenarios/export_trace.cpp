@@ -14,6 +14,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 
 namespace nanscope::scenarios {
@@ -97,7 +98,9 @@ class TraceText {
   }
 
  private:
-  static std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+  static std::string text_of(const Json& json) {
+    return visible_json(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
   double microseconds(std::int64_t ns) const { return static_cast<double>(ns) / 1e3; }
   Json at(std::int64_t thread, const std::string& name, const char* phase, std::int64_t ns) const {
     return {{"name", name}, {"ph", phase}, {"pid", kProcess}, {"tid", thread}, {"ts", microseconds(ns - origin_)}};

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/numbers/codec.h"
+#include "core/text/safe_text.h"
 #include "instrument/files/json_view.h"
 #include "instrument/files/read_budget.h"
 
@@ -72,9 +73,8 @@ struct Reporter {
 
   /// Names come from the file: keep messages to one short line.
   static std::string printable_name(std::string_view name) {
-    std::string out;
-    for (const char c : name.substr(0, 120)) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-    return name.size() > 120 ? out + "..." : out;
+    constexpr std::size_t kLongestName = 120;
+    return shortened(one_line(name), kLongestName);
   }
 };
 

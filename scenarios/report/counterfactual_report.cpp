@@ -138,7 +138,8 @@ std::string counterfactuals_text(const Counterfactuals& counterfactuals, const T
     text += '\n' + paragraph("  no effect  ", fmt::format("{}", fmt::join(without_effect, ", ")), terminal);
   }
   for (const Outcome* outcome : failed) {
-    text += paragraph("  ", fmt::format("not run: {} ({})", outcome->change.text(), outcome->error), terminal);
+    text += paragraph(
+        "  ", printable(fmt::format("not run: {} ({})", outcome->change.text(), outcome->error), terminal), terminal);
   }
   text += '\n' + paint(terminal, Ink::bold, "Smallest changes that prevent the fault") + '\n';
   if (counterfactuals.minimal.empty()) text += "  none of one or two knobs\n";
@@ -170,7 +171,10 @@ std::string counterfactuals_markdown(const Counterfactuals& counterfactuals) {
   std::string text = fmt::format("| effect | {} |\n|---|---|--:|---|--:|--:|--:|--:|\n", fmt::join(kTitles, " | "));
   bool recorded = true;
   for (CounterfactualRow& row : counterfactual_rows(counterfactuals)) {
-    if (!recorded) row.cells.front() = fmt::format("`{}`", row.cells.front());
+    for (std::string& cell : row.cells) {
+      const bool setting = !recorded && &cell == &row.cells.front();
+      cell = setting ? fmt::format("`{}`", markdown_code(printable(cell, {}))) : markdown_text(cell);
+    }
     text += fmt::format("| {} | {} |\n", recorded ? std::string_view() : to_string(row.effect),
                         fmt::join(row.cells, " | "));
     recorded = false;

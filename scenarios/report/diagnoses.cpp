@@ -44,7 +44,7 @@ JUnitCase case_of(const Diagnosed& one) {
   for (std::size_t i = 0; i < one.diagnosis->faults.size(); ++i) {
     const std::string text = fault_text(one.diagnosis->faults[i]);
     if (accepted(one, i)) {
-      test.output += "accepted: " + text + '\n';
+      test.output += "accepted: " + printable(text, {}) + '\n';
     } else {
       test.failures.push_back(text);
     }

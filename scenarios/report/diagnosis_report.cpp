@@ -229,14 +229,7 @@ std::string notes_text(const Diagnosis& diagnosis, const Terminal& terminal) {
   return block;
 }
 
-std::string markdown_cell(std::string_view text) {
-  std::string escaped;
-  for (const char c : printable(text, {})) {
-    if (c == '|' || c == '<' || c == '`' || c == '*' || c == '_') escaped += '\\';
-    escaped += c;
-  }
-  return escaped;
-}
+std::string markdown_cell(std::string_view text) { return markdown_text(printable(text, {})); }
 
 std::string diagnosis_markdown(const Diagnosis& diagnosis) {
   std::string text;

@@ -82,7 +82,7 @@ std::string front_text(const Front& front, const Terminal& terminal) {
   int label_width = 5;
   bool detailed = true;
   for (const FrontRow& row : front.rows) {
-    label_width = std::max(label_width, display_width(row.label) + (row.detailed ? 0 : 1));
+    label_width = std::max(label_width, display_width(printable(row.label, terminal)) + (row.detailed ? 0 : 1));
     detailed = detailed && row.detailed;
   }
   const auto tokens = static_cast<std::size_t>(std::max<std::int64_t>(front.tokens, 1));

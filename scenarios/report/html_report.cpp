@@ -8,7 +8,6 @@
 #include "instrument/files/base64.h"
 #include "scenarios/report/counterfactual_report.h"
 #include "scenarios/report/diagnosis_report.h"
-#include "scenarios/report/junit.h"
 #include "scenarios/report/run_report.h"
 #include "scenarios/report/text.h"
 
@@ -39,10 +38,10 @@ figcaption { color: var(--dim); margin-top: 6px; } dl { display: grid; grid-temp
 dt { color: var(--dim); } dd { margin: 0 0 8px; }
 )";
 
-std::string safe(std::string_view text) { return xml_escape(text); }
+std::string safe(std::string_view text) { return xml_text(printable(text, {})); }
 
 std::string place_html(const std::string& place) {
-  return place.empty() ? std::string() : fmt::format("<code class=\"place\">{}</code>", safe(printable(place, {})));
+  return place.empty() ? std::string() : fmt::format("<code class=\"place\">{}</code>", safe(place));
 }
 
 std::string heading_html(const scenarios::Analysis& analysis) {
@@ -75,8 +74,7 @@ std::string others_html(const Diagnosis& diagnosis, bool roots) {
     const Fault& fault = diagnosis.faults[i];
     if (i == diagnosis.root_cause || fault.because.has_value() == roots) continue;
     html += fmt::format("{}{} {}<br><span class=\"dim\">{}</span>", html.empty() ? "" : "<br>", safe(fault.fault_class),
-                        place_html(place_of(fault)),
-                        safe(printable(roots ? fault.summary : reason_text(diagnosis, i), {})));
+                        place_html(place_of(fault)), safe(roots ? fault.summary : reason_text(diagnosis, i)));
   }
   return html;
 }
@@ -85,12 +83,11 @@ std::string cause_html(const Diagnosis& diagnosis) {
   std::string html = "<div class=\"card\"><dl>";
   if (diagnosis.faults.empty())
     html += item_html("Result", fmt::format("No fault found in {}.", counted(diagnosis.spread.tokens, "token")));
-  if (diagnosis.completeness.interrupted)
-    html += item_html("Cut off", safe(printable(progress_text(diagnosis.completeness), {})));
+  if (diagnosis.completeness.interrupted) html += item_html("Cut off", safe(progress_text(diagnosis.completeness)));
   if (diagnosis.root_cause) {
     const Fault& fault = diagnosis.faults.at(*diagnosis.root_cause);
-    html += item_html("Cause", safe(printable(fault.summary, {})) + "<br>" + place_html(place_of(fault)));
-    html += item_html("Fix", safe(printable(fault.fix, {})));
+    html += item_html("Cause", safe(fault.summary) + "<br>" + place_html(place_of(fault)));
+    html += item_html("Fix", safe(fault.fix));
   }
   html += item_html("Then", others_html(diagnosis, false)) + item_html("Also", others_html(diagnosis, true));
   if (!diagnosis.faults.empty()) {
@@ -100,9 +97,8 @@ std::string cause_html(const Diagnosis& diagnosis) {
   }
   html += item_html("Coverage", safe(coverage_text(diagnosis.recomputation)));
   for (const Warning& warning : diagnosis.warnings) {
-    html +=
-        item_html("Warning", fmt::format("{}: {}<br><span class=\"dim\">{}</span>", safe(warning.kind),
-                                         safe(printable(warning.summary, {})), safe(printable(warning.advice, {}))));
+    html += item_html("Warning", fmt::format("{}: {}<br><span class=\"dim\">{}</span>", safe(warning.kind),
+                                             safe(warning.summary), safe(warning.advice)));
   }
   return html + "</dl></div>\n";
 }
@@ -111,8 +107,7 @@ std::string cause_html(const Diagnosis& diagnosis) {
 std::string check_text(const Diagnosis& diagnosis, const Check& check) {
   const auto fault = std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(),
                                   [&](const Fault& one) { return one.fault_class == check.fault_class; });
-  return safe(
-      printable(check.state == Checked::found && fault != diagnosis.faults.end() ? fault->summary : check.text, {}));
+  return safe(check.state == Checked::found && fault != diagnosis.faults.end() ? fault->summary : check.text);
 }
 
 std::string checks_html(const Diagnosis& diagnosis) {
@@ -125,8 +120,7 @@ std::string checks_html(const Diagnosis& diagnosis) {
   if (diagnosis.notes.empty()) return html;
   html += "<h2>Notes</h2>\n<ul>";
   for (const RunNote& note : diagnosis.notes)
-    html += fmt::format("<li>{}</li>\n",
-                        safe(printable(note.tensor.empty() ? note.text : note.tensor + ": " + note.text, {})));
+    html += fmt::format("<li>{}</li>\n", safe(note.tensor.empty() ? note.text : note.tensor + ": " + note.text));
   return html + "</ul>\n";
 }
 
@@ -140,8 +134,7 @@ std::string requests_html(std::span<const scenarios::RequestOutcome> requests) {
         "<tr><td class=\"right\">{}</td><td>{}</td><td class=\"right\">{}</td><td class=\"right\">{}</td>"
         "<td class=\"right\">{}</td><td class=\"{}\">{}</td><td class=\"mono\">{}</td></tr>\n",
         request.row.id, safe(request.row.name), request.prompt_tokens, request.image_tokens, request.row.cached_tokens,
-        request.nan_logits ? "bad" : "good", request.nan_logits ? "NaN" : "ok",
-        safe(printable(request.row.output_text, {})));
+        request.nan_logits ? "bad" : "good", request.nan_logits ? "NaN" : "ok", safe(request.row.output_text));
   }
   return html + "</table></div>\n";
 }
@@ -152,7 +145,7 @@ std::string chain_html(const Diagnosis& diagnosis) {
   for (std::size_t i = 0; i < diagnosis.chain.size(); ++i) {
     const Event& event = diagnosis.chain[i];
     html += fmt::format("<li><span class=\"number\">{}</span><b>{}</b> {}<br><span class=\"dim\">{}</span></li>\n",
-                        i + 1, safe(event.kind), place_html(place_of(event)), safe(printable(event.text, {})));
+                        i + 1, safe(event.kind), place_html(place_of(event)), safe(event.text));
   }
   return html + "</ol>\n";
 }
@@ -219,7 +212,7 @@ std::string html_report(const scenarios::Analysis& analysis, const scenarios::Co
   if (!analysis.dumped()) html += requests_html(analysis.requests);
   html += pictures_html(pictures);
   if (pictures.empty() && analysis.front) {
-    html += fmt::format("<h2>Front</h2>\n<pre class=\"scroll\">{}</pre>\n", safe(front_text(*analysis.front, {})));
+    html += fmt::format("<h2>Front</h2>\n<pre class=\"scroll\">{}</pre>\n", xml_text(front_text(*analysis.front, {})));
   }
   html += chain_html(analysis.diagnosis);
   if (changes != nullptr) html += changes_html(*changes);

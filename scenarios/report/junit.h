@@ -16,9 +16,6 @@ struct JUnitCase {
   std::string output;                 ///< shown with the case
 };
 
-/// Characters that XML 1.0 cannot hold become U+FFFD.
-std::string xml_escape(std::string_view text);
-
 std::string junit_xml(std::string_view suite, std::span<const JUnitCase> cases);
 
 }  // namespace nanscope::report

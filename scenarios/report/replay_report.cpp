@@ -138,9 +138,9 @@ nlohmann::ordered_json neighbourhood_json(const TensorRow& tensor, const TensorD
 
 std::string change_text(const scenarios::Analysis& before, const scenarios::Analysis& after,
                         std::span<const std::string> settings, const Terminal& terminal) {
-  std::string text =
-      heading(fmt::format("nanscope replay {} with {}", printable(before.target, terminal), fmt::join(settings, " ")),
-              terminal);
+  std::string text = heading(fmt::format("nanscope replay {} with {}", printable(before.target, terminal),
+                                         printable(fmt::format("{}", fmt::join(settings, " ")), terminal)),
+                             terminal);
   text += paint(terminal, Ink::bold, "Before") + '\n' + requests_text(before.requests, terminal);
   text += paint(terminal, Ink::bold, "After") + '\n' + requests_text(after.requests, terminal);
   const std::vector<Event>& was = before.diagnosis.chain;

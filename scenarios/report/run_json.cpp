@@ -30,7 +30,9 @@ Json requests_json(const std::vector<scenarios::RequestOutcome>& requests) {
 
 }  // namespace
 
-std::string dump_json(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
+std::string dump_json(const Json& json) {
+  return visible_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + '\n';
+}
 
 Json run_json(const scenarios::Analysis& analysis, const RunContext& context) {
   Json json;
@@ -71,7 +73,7 @@ std::string run_markdown(const scenarios::Analysis& analysis, const RunContext& 
     }
     text += '\n';
   }
-  if (analysis.front) text += fmt::format("```\n{}```\n\n", front_text(*analysis.front, {}));
+  if (analysis.front) text += fmt::format("```\n{}```\n\n", markdown_code(front_text(*analysis.front, {})));
   return text + diagnosis_markdown(analysis.diagnosis);
 }
 

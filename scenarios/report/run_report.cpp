@@ -17,7 +17,8 @@ namespace {
 std::string knob(const nlohmann::json& knobs, const char* name) {
   const auto value = knobs.find(name);
   if (value == knobs.end()) return "?";
-  return value->is_string() ? value->get<std::string>() : value->dump();
+  if (value->is_string()) return value->get<std::string>();
+  return value->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 /// "412 of 900 ops", "412 ops".
@@ -49,12 +50,14 @@ std::string setting_line(const scenarios::Analysis& analysis, const Terminal& te
   std::string line;
   if (config.is_object() && config.contains("knobs") && config["knobs"].is_object()) {
     const nlohmann::json& knobs = config["knobs"];
-    line = fmt::format("{} layers of {}, {}{}KV {} {}{}", knob(knobs, "model.layers"), knob(knobs, "model.width"),
-                       knob(knobs, "model.norm"), dot, knob(knobs, "kv.format"), knob(knobs, "kv.policy"), dot);
+    const auto shown = [&](const char* name) { return printable(knob(knobs, name), terminal); };
+    line = fmt::format("{} layers of {}, {}{}KV {} {}{}", shown("model.layers"), shown("model.width"),
+                       shown("model.norm"), dot, shown("kv.format"), shown("kv.policy"), dot);
   }
   const RecordingCounts& counts = analysis.counts;
-  return line + fmt::format("{} {}{}{}, {}, {}", analysis.info.device, analysis.info.isa, dot,
-                            counted(counts.requests, "request"), counted(counts.steps, "step"), ops_text(counts));
+  return line + fmt::format("{} {}{}{}, {}, {}", printable(analysis.info.device, terminal),
+                            printable(analysis.info.isa, terminal), dot, counted(counts.requests, "request"),
+                            counted(counts.steps, "step"), ops_text(counts));
 }
 
 /// "20 tokens (12 image), 16 cached".
@@ -126,7 +129,7 @@ std::string judgement_text(std::span<const scenarios::Missed> missed, const Term
   std::string block =
       paint(terminal, Ink::red, fmt::format("Not as expected: {}.", counted(missed.size(), "difference"))) + '\n';
   for (const scenarios::Missed& item : missed) {
-    block += paragraph("  ", item.what, terminal);
+    block += paragraph("  ", printable(item.what, terminal), terminal);
     block += paragraph("    expected  ", printable(item.expected, terminal), terminal);
     block += paragraph("    found     ", printable(item.found, terminal), terminal);
   }
@@ -186,7 +189,7 @@ std::string run_text(const scenarios::Analysis& analysis, const RunContext& cont
   const std::vector<std::string> commands = next_commands(analysis, context.recording, terminal.program);
   for (std::size_t i = 0; i < commands.size(); ++i) {
     text += fmt::format("{}{}{}\n", i == 0 ? "\n" : "", i == 0 ? "Next      " : "          ",
-                        paint(terminal, Ink::cyan, commands[i]));
+                        paint(terminal, Ink::cyan, one_line(commands[i], terminal.charset())));
   }
   return text;
 }

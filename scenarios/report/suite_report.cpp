@@ -40,24 +40,24 @@ std::string suite_text(std::span<const SuiteEntry> entries, const Terminal& term
     const std::string state = entry.passed() ? paint(terminal, Ink::green, "pass")
                               : entry.run    ? paint(terminal, Ink::red, "FAIL")
                                              : paint(terminal, Ink::red, "ERROR");
-    table.row({state, name_of(entry), entry.run ? found_text(entry) : "",
+    table.row({state, printable(name_of(entry), terminal), entry.run ? printable(found_text(entry), terminal) : "",
                entry.run ? fmt::format("{:.2f} s", entry.run->seconds) : ""});
   }
   std::string text = table.text("  ");
   for (const SuiteEntry& entry : entries) {
     if (entry.passed()) continue;
-    text += '\n' + paint(terminal, Ink::bold, name_of(entry)) + '\n';
+    text += '\n' + paint(terminal, Ink::bold, printable(name_of(entry), terminal)) + '\n';
     if (!entry.run) {
       text += paragraph("  ", printable(entry.error, terminal), terminal);
       continue;
     }
     for (const scenarios::Missed& missed : entry.run->missed) {
-      text += paragraph("  ", missed.what, terminal);
+      text += paragraph("  ", printable(missed.what, terminal), terminal);
       text += paragraph("    expected  ", printable(missed.expected, terminal), terminal);
       text += paragraph("    found     ", printable(missed.found, terminal), terminal);
     }
     if (const std::string command = open_command(entry); !command.empty()) {
-      text += fmt::format("  look at it: {}\n", paint(terminal, Ink::cyan, command));
+      text += fmt::format("  look at it: {}\n", paint(terminal, Ink::cyan, printable(command, terminal)));
     }
   }
   return text + fmt::format("\n{} of {} scenarios as expected\n", passed(entries), entries.size());
@@ -108,9 +108,8 @@ std::string suite_markdown(std::span<const SuiteEntry> entries) {
   std::string text = fmt::format("**{} of {} scenarios as expected**\n\n| scenario | | found |\n|---|---|---|\n",
                                  passed(entries), entries.size());
   for (const SuiteEntry& entry : entries) {
-    std::string found = printable(found_text(entry), {});
-    std::replace(found.begin(), found.end(), '|', '/');
-    text += fmt::format("| {} | {} | {} |\n", name_of(entry), entry.passed() ? "pass" : "**FAIL**", found);
+    text += fmt::format("| {} | {} | {} |\n", markdown_text(name_of(entry)), entry.passed() ? "pass" : "**FAIL**",
+                        markdown_text(printable(found_text(entry), {})));
   }
   return text;
 }

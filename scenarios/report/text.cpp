@@ -14,40 +14,8 @@ namespace {
 
 constexpr char kEscape = '\x1b';
 
-/// One character of UTF-8 text: its length in bytes (at least 1), or -1 in `codepoint` when the
-/// first byte starts none.
-struct Character {
-  std::size_t length = 1;
-  utf8proc_int32_t codepoint = -1;
-};
-
-Character character_at(std::string_view text, std::size_t at) {
-  utf8proc_int32_t codepoint = -1;
-  const auto rest = static_cast<utf8proc_ssize_t>(text.size() - at);
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at;
-  const utf8proc_ssize_t length = utf8proc_iterate(bytes, rest, &codepoint);
-  if (length < 1) return {1, -1};
-  return {static_cast<std::size_t>(length), codepoint};
-}
-
 int columns_of(const Character& character) {
   return character.codepoint < 0 ? 1 : utf8proc_charwidth(character.codepoint);
-}
-
-/// Control, format (bidirectional overrides among them), unassigned, surrogate, private use.
-bool harmless(utf8proc_int32_t codepoint) {
-  switch (utf8proc_category(codepoint)) {
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-      return false;
-    default:
-      return true;
-  }
 }
 
 std::string_view ink_code(Ink ink) {
@@ -78,23 +46,11 @@ int display_width(std::string_view text) {
 }
 
 std::string printable(std::string_view bytes, const Terminal& terminal) {
-  std::string text;
-  for (std::size_t at = 0; at < bytes.size();) {
-    const Character character = character_at(bytes, at);
-    const std::string_view raw = bytes.substr(at, character.length);
-    at += character.length;
-    const bool ascii = character.codepoint >= 0x20 && character.codepoint < 0x7f;
-    if (ascii || (terminal.utf8 && character.codepoint >= 0x80 && harmless(character.codepoint))) {
-      text += raw;
-    } else if (raw == "\n") {
-      text += "\\n";
-    } else if (raw == "\t") {
-      text += "\\t";
-    } else {
-      for (const char byte : raw) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-    }
-  }
-  return text;
+  return shortened(one_line(bytes, terminal.charset()), kLongestField, terminal.charset());
+}
+
+std::string safe_lines(std::string_view text, const Terminal& terminal) {
+  return nanscope::safe_lines(text, terminal.charset(), terminal.color);
 }
 
 std::string elide(std::string_view text, int columns, const Terminal& terminal) {

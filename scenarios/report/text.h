@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/text/safe_text.h"
+
 /// Text for a terminal: widths as a terminal counts them, colour, tables. Pure functions from data
 /// to text; only the command prints.
 namespace nanscope::report {
@@ -15,6 +17,8 @@ struct Terminal {
   bool utf8 = true;                  ///< else plain ASCII
   bool color = false;                ///< ANSI escapes
   std::string program = "nanscope";  ///< as commands to type next name it
+
+  Charset charset() const { return utf8 ? Charset::utf8 : Charset::ascii; }
 };
 
 enum class Ink : std::uint8_t { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
@@ -26,9 +30,12 @@ std::string paint(const Terminal& terminal, Ink ink, std::string_view text);
 /// ANSI escapes made by paint() take none.
 int display_width(std::string_view text);
 
-/// Any bytes as printable UTF-8 (or ASCII): control characters, escapes and bytes that are no
-/// UTF-8 become \n, \t, \xNN. What is recorded is not trusted to be harmless for a terminal.
+/// Any bytes as a part of one line: one_line(), at most kLongestField characters. What is recorded is not trusted to be
+/// harmless for a terminal.
 std::string printable(std::string_view bytes, const Terminal& terminal);
+
+/// safe_lines() with the colours of paint(): what goes out is this, whatever was forgotten before.
+std::string safe_lines(std::string_view text, const Terminal& terminal);
 
 /// The first `columns` columns of `text`, the last of them an ellipsis when something is cut. Escapes are not
 /// understood.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "core/text/safe_text.h"
 #include "instrument/live/inject/session.h"
 
 #ifdef NANSCOPE_LIVE_SCAN
@@ -28,12 +29,12 @@ Session* session = nullptr;
 void initialize() {
   const auto options = live_options([](const char* name) { return std::getenv(name); });
   if (!options) {
-    fmt::print(stderr, "nanscope: {}\n", options.error().message);
+    fmt::print(stderr, "nanscope: {}\n", error_line(options.error().message));
     return;
   }
   auto started = Session::start(*options, scan_ptx());
   if (!started) {
-    fmt::print(stderr, "nanscope: nothing is recorded: {}\n", started.error().message);
+    fmt::print(stderr, "nanscope: nothing is recorded: {}\n", error_line(started.error().message));
     return;
   }
   session = started->release();
@@ -52,7 +53,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   try {
     nanscope::live::initialize();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "nanscope: nothing is recorded: {}\n", error.what());
+    fmt::print(stderr, "nanscope: nothing is recorded: {}\n", nanscope::error_line(error.what()));
   }
   return 1;
 }

