@@ -29,6 +29,7 @@ struct Options {
   bool force = false;
   bool no_elements = false;
   bool progress = false;
+  bool follow_links = false;
 };
 
 std::filesystem::path output_of(const Options& options) {
@@ -46,6 +47,7 @@ int attach_dump(const Options& options) {
   };
   OpenDumpOptions opening;
   opening.stop = interrupt.token();
+  opening.follow_links = options.follow_links;
   Result<std::unique_ptr<OpenDump>> dump = OpenDump::open(options.dump, opening);
   if (!dump) return failed(dump.error());
   for (const RunNote& one : (*dump)->unread()) complain("not read: " + one.text);
@@ -62,12 +64,13 @@ int attach_dump(const Options& options) {
     return attach(**dump, recording, attaching);
   }();
   if (!attached) return failed(attached.error());
-  std::string text = fmt::format("{} in {}", counted(attached->tensors, "tensor"), recording.string());
+  std::string text = fmt::format("{} in {}", counted(attached->tensors, "tensor"), one_line(recording.string()));
   if (attached->converted > 0) text += fmt::format(", {} of them converted to f32 or i32", attached->converted);
   if (attached->stated > 0) text += fmt::format(", {} of them as statistics alone", attached->stated);
   if (attached->left_out > 0) text += fmt::format("; {} left out: integers beyond 32 bits", attached->left_out);
   const std::string program = output_terminal().program;
-  print(fmt::format("{}\n{} gui {}\n{} diagnose {}\n", text, program, recording.string(), program, options.dump));
+  const std::string made = one_line(recording.string());
+  print(fmt::format("{}\n{} gui {}\n{} diagnose {}\n", text, program, made, program, one_line(options.dump)));
   return kClean;
 }
 
@@ -119,6 +122,7 @@ void add_attach_command(CLI::App& app, Action& action) {
                       "The recording (default: DUMP.nanscope here; with --run, live.nanscope)");
   command->add_flag("--force", options->force, "Replace the recording when it exists");
   command->add_flag("--no-elements", options->no_elements, "Record health and hashes alone: a small file");
+  add_follow_links(*command, options->follow_links);
   command->add_flag("--progress", options->progress, "Say how far it is, also where standard error is no terminal");
   command->footer(
       "Examples:\n"

@@ -34,6 +34,7 @@ struct Arguments {
   bool counterfactuals = false;
   bool no_recompute = false;
   bool progress = false;
+  bool follow_links = false;
   std::vector<std::string> fail_on;
   std::string baseline;
   std::string format = "text";
@@ -96,7 +97,7 @@ class DiagnoseRun {
   }
 
   Result<scenarios::Analysis> analyse(const std::string& path, report::Diagnosed& one) {
-    const auto target = open_target(path, interrupt_, arguments_.progress, arguments_.limits);
+    const auto target = open_target(path, interrupt_, arguments_.progress, arguments_.limits, arguments_.follow_links);
     if (!target) return tl::unexpected(target.error());
     if (arguments_.counterfactuals && (*target)->recording() == nullptr)
       return fail(path + ": is a dump, which cannot be run again");
@@ -199,6 +200,7 @@ void add_diagnose_command(CLI::App& app, Action& action) {
                     "change cost");
   command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
   add_replay_limits(*command, arguments->limits);
+  add_follow_links(*command, arguments->follow_links);
   add_format(*command, arguments->format, {"text", "markdown", "json", "junit", "sarif"});
   command->footer(
       "json, junit and sarif are one document of all targets, those that cannot be read among them.\n"

@@ -20,22 +20,35 @@ struct DiffCommandOptions {
   std::string b;
   std::size_t limit = 1;
   std::string format = "text";
+  bool follow_links = false;
 };
 
-int compare_dumps(OpenDump& a, OpenDump& b, const DiffCommandOptions& options, const Interrupt& interrupt) {
+/// Of both, after all that was wanted of them was read.
+Status check(const scenarios::OpenRun& a, const scenarios::OpenRun& b) {
+  if (Status same = a.check(); !same) return same;
+  return b.check();
+}
+
+int compare_dumps(scenarios::OpenRun& run_a, scenarios::OpenRun& run_b, const DiffCommandOptions& options,
+                  const Interrupt& interrupt) {
+  OpenDump& a = *run_a.dump();
+  OpenDump& b = *run_b.dump();
   DumpDiffOptions diff_options;
   diff_options.limit = options.limit;
   const auto found = diff_dumps(a.dump(), a, b.dump(), b, diff_options);
+  if (const Status same = check(run_a, run_b); !same) return failed(same.error(), interrupt);
   if (!found) return failed(found.error(), interrupt);
   print(options.format == "json" ? report::dump_json(to_json(*found))
                                  : report::dump_diff_text(*found, options.a, options.b, output_terminal()));
   return found->same() ? kClean : kFound;
 }
 
-int compare_runs(RunView& a, RunView& b, const DiffCommandOptions& options, const Interrupt& interrupt) {
+int compare_runs(scenarios::OpenRun& a, scenarios::OpenRun& b, const DiffCommandOptions& options,
+                 const Interrupt& interrupt) {
   DiffOptions diff_options;
   diff_options.limit = options.limit;
-  const auto found = diff(a, b, diff_options);
+  const auto found = diff(a.view(), b.view(), diff_options);
+  if (const Status same = check(a, b); !same) return failed(same.error(), interrupt);
   if (!found) return failed(found.error(), interrupt);
   print(options.format == "json" ? report::dump_json(to_json(*found))
                                  : report::diff_text(*found, options.a, options.b, output_terminal()));
@@ -44,13 +57,12 @@ int compare_runs(RunView& a, RunView& b, const DiffCommandOptions& options, cons
 
 int compare_targets(const DiffCommandOptions& options) {
   const Interrupt interrupt;
-  const auto a = open_target(options.a, interrupt);
+  const auto a = open_target(options.a, interrupt, false, kReplayLimits, options.follow_links);
   if (!a) return failed(a.error(), interrupt);
-  const auto b = open_target(options.b, interrupt);
+  const auto b = open_target(options.b, interrupt, false, kReplayLimits, options.follow_links);
   if (!b) return failed(b.error(), interrupt);
-  if ((*a)->dump() != nullptr && (*b)->dump() != nullptr)
-    return compare_dumps(*(*a)->dump(), *(*b)->dump(), options, interrupt);
-  return compare_runs((*a)->view(), (*b)->view(), options, interrupt);
+  const bool dumps = (*a)->dump() != nullptr && (*b)->dump() != nullptr;
+  return dumps ? compare_dumps(**a, **b, options, interrupt) : compare_runs(**a, **b, options, interrupt);
 }
 
 }  // namespace
@@ -63,6 +75,7 @@ void add_diff_command(CLI::App& app, Action& action) {
   command->add_option("-n,--limit", options->limit, "Differences to describe")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  add_follow_links(*command, options->follow_links);
   add_format(*command, options->format, {"text", "json"});
   command->footer(
       "Two dumps are aligned by their tensors' names and compared as numbers: what is no further apart than the "

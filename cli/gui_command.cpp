@@ -67,6 +67,7 @@ void add_gui_command(CLI::App& app, Action& action) {
   command->add_option("--tab", options->app.tab, "The view that the whole window shows below the front");
   command->add_option("--beside", options->app.beside,
                       "Another recording or dump to compare it with, such as a healthy run");
+  add_follow_links(*command, options->app.follow_links);
   command->add_option("--at", options->app.place, "The place that is selected at the start");
   command->add_option("--size", options->size, "In pixels; else as the last window was left, at first 1600x1000");
   command->add_option("--scale", options->app.scale, "Of text and everything else; else the screen's, 1 without one")

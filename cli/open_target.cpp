@@ -1,8 +1,10 @@
 #include "cli/open_target.h"
 
-#include <algorithm>
 #include <cstdint>
+#include <set>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -11,12 +13,13 @@
 namespace nanscope::cli {
 
 Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path, const Interrupt& interrupt,
-                                                        bool progress, const RunLimits& limits) {
+                                                        bool progress, const RunLimits& limits, bool follow_links) {
   auto opened = [&] {
     ProgressLine line("MiB", progress);
     scenarios::OpenRunOptions options;
     options.stop = interrupt.token();
     options.limits = limits;
+    options.follow_links = follow_links;
     options.progress = [&line](std::uint64_t done, std::uint64_t total) {
       line.show(static_cast<std::int64_t>(done >> 20), static_cast<std::int64_t>(total >> 20), "");
     };
@@ -32,11 +35,11 @@ namespace {
 
 /// What could not be read limits every verdict: it is told with it.
 void add_unread(std::span<const RunNote> unread, std::vector<RunNote>& notes) {
+  std::set<std::pair<std::string, std::string>> told;
+  for (const RunNote& one : notes) told.emplace(one.tensor, one.text);
   for (const RunNote& note : unread) {
-    const std::string text = "not read: " + note.text;
-    const bool told = std::any_of(notes.begin(), notes.end(),
-                                  [&](const RunNote& one) { return one.tensor == note.tensor && one.text == text; });
-    if (!told) notes.push_back({note.tensor, text});
+    std::string text = "not read: " + note.text;
+    if (told.emplace(note.tensor, text).second) notes.push_back({note.tensor, std::move(text)});
   }
 }
 
@@ -55,6 +58,7 @@ Result<scenarios::Analysis> analyse_target(scenarios::OpenRun& target, const Int
     };
     return scenarios::analyse(target.view(), options);
   }();
+  if (Status same = target.check(); !same) return tl::unexpected(same.error());
   if (!analysis) return fail(target.target() + ": " + analysis.error().message);
   add_unread(target.unread(), analysis->diagnosis.notes);
   if (target.recording() != nullptr) {

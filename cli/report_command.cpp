@@ -31,6 +31,7 @@ struct ReportOptions {
   std::string target;
   std::string output;
   bool force = false;
+  bool follow_links = false;
   bool counterfactuals = true;
   RunLimits limits = kReplayLimits;
 };
@@ -79,13 +80,14 @@ std::vector<Shot> shots(const Diagnosis& diagnosis) {
 
 /// The pictures that can be taken; a view that cannot show a place is left out, and said on standard error.
 Result<std::vector<report::Picture>> pictures(const std::string& file, const scenarios::Analysis& analysis,
-                                              const fs::path& scratch) {
+                                              const fs::path& scratch, bool follow_links) {
   const std::vector<std::string> views = gui::all_views();
   std::vector<report::Picture> taken;
   for (const Shot& shot : shots(analysis.diagnosis)) {
     if (std::find(views.begin(), views.end(), shot.view) == views.end()) continue;
     gui::AppOptions options;
     options.file = file;
+    options.follow_links = follow_links;
     options.screenshot = scratch;
     options.view = shot.view;
     options.place = shot.place;
@@ -107,7 +109,7 @@ Result<std::vector<report::Picture>> pictures(const std::string& file, const sce
 #else
 
 /// Without the window no view can be drawn: the page shows the front as text.
-Result<std::vector<report::Picture>> pictures(const std::string&, const scenarios::Analysis&, const fs::path&) {
+Result<std::vector<report::Picture>> pictures(const std::string&, const scenarios::Analysis&, const fs::path&, bool) {
   return std::vector<report::Picture>{};
 }
 
@@ -128,11 +130,11 @@ int write_report(const ReportOptions& options) {
   if (!options.force && fs::exists(output, error)) {
     return complain(fmt::format("{}: exists; name another file with -o, or use --force", output.string()));
   }
-  const auto target = open_target(options.target, interrupt, false, options.limits);
+  const auto target = open_target(options.target, interrupt, false, options.limits, options.follow_links);
   if (!target) return failed(target.error(), interrupt);
   const auto analysis = analyse_target(**target, interrupt);
   if (!analysis) return failed(analysis.error(), interrupt);
-  const auto taken = pictures(options.target, *analysis, output.string() + ".png.part");
+  const auto taken = pictures(options.target, *analysis, output.string() + ".png.part", options.follow_links);
   if (!taken) return failed(taken.error(), interrupt);
   const bool clean = analysis->diagnosis.verdict() == Verdict::clean;
   std::optional<scenarios::Counterfactuals> changes;
@@ -145,7 +147,7 @@ int write_report(const ReportOptions& options) {
   if (const Status written = write_file(output, std::as_bytes(std::span(html))); !written) {
     return complain(written.error().message);
   }
-  print(fmt::format("{}\n", output.string()));
+  print(one_line(output.string()) + '\n');
   return clean ? kClean : kFound;
 }
 
@@ -158,6 +160,7 @@ void add_report_command(CLI::App& app, Action& action) {
   command->add_option("TARGET", options->target, "A recording, or a dump")->required();
   command->add_option("-o,--output", options->output, "The page (default: TARGET's name with .html, here)");
   command->add_flag("--force", options->force, "Replace the page");
+  add_follow_links(*command, options->follow_links);
   command->add_flag("--counterfactuals,!--no-counterfactuals", options->counterfactuals,
                     "Of a recording, run it again with each knob changed (the default; takes seconds)");
   add_replay_limits(*command, options->limits);

@@ -21,6 +21,7 @@ struct WhyOptions {
   std::string target;
   std::string place;
   bool brief = false;
+  bool follow_links = false;
   std::string format = "text";
   RunLimits limits = kReplayLimits;
 };
@@ -64,7 +65,7 @@ void print_path(const WhyPath& path, const WhyOptions& options) {
 
 int explain(const WhyOptions& options) {
   const Interrupt interrupt;
-  const auto target = open_target(options.target, interrupt, false, options.limits);
+  const auto target = open_target(options.target, interrupt, false, options.limits, options.follow_links);
   if (!target) return failed(target.error(), interrupt);
   RunView& run = (*target)->view();
   const auto element = element_of(run, options.place);
@@ -74,6 +75,7 @@ int explain(const WhyOptions& options) {
     return kClean;
   }
   const auto path = why(run, **element);
+  if (Status same = (*target)->check(); !same) return failed(same.error(), interrupt);
   if (!path) return failed({options.target + ": " + path.error().message}, interrupt);
   print_path(*path, options);
   return kClean;
@@ -93,6 +95,7 @@ void add_why_command(CLI::App& app, Action& action) {
                     "Only the hops that matter: both ends, the origin, slots, scales and weights, and where a value "
                     "turns NaN or Inf or is cast");
   add_replay_limits(*command, options->limits);
+  add_follow_links(*command, options->follow_links);
   add_format(*command, options->format, {"text", "json"});
   command->footer(
       "Examples:\n"

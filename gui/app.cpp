@@ -101,7 +101,7 @@ Result<std::unique_ptr<Session>> open_session(const AppOptions& options) {
     return session;
   }
   if (!options.file.empty()) {
-    Result<OpenedRun> opened = open_run(options.file);
+    Result<OpenedRun> opened = open_run(options.file, {}, {}, options.follow_links);
     if (!opened) return tl::unexpected(opened.error());
     run = std::move(*opened);
   }

@@ -23,6 +23,7 @@ struct AppOptions {
   float scale = 0;                                  ///< of everything that is drawn; 0: the screen's
   std::string theme;                                ///< empty: as in the last window, at first dark
   std::optional<std::filesystem::path> script;      ///< steps to play, for run_script()
+  bool follow_links = false;                        ///< of a dump, those that lead out of it
   bool on_screen = false;                           ///< the script is played in a real window
 
   /// Pictures and scripts need none, unless it is asked for.

@@ -21,7 +21,7 @@ fs::path tidy_path(const fs::path& path) {
 }
 
 Result<OpenedRun> open_run(const fs::path& path, const std::stop_token& stop,
-                           const std::function<void(JobProgress)>& report) {
+                           const std::function<void(JobProgress)>& report, bool follow_links) {
   OpenedRun opened;
   opened.path = tidy_path(path);
   const std::stop_callback ends(stop, [source = opened.stop]() mutable { source.request_stop(); });
@@ -29,6 +29,7 @@ Result<OpenedRun> open_run(const fs::path& path, const std::stop_token& stop,
   options.stop = opened.stop.get_token();
   options.replay_bytes = RunFacts::kReplayBudget;
   options.cache_bytes = RunFacts::kCacheBudget;
+  options.follow_links = follow_links;
   if (report) {
     options.progress = [&report, name = opened.path.filename().string()](std::uint64_t done, std::uint64_t total) {
       const auto mebibytes = [](std::uint64_t bytes) { return static_cast<std::int64_t>(bytes >> 20U); };

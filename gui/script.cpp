@@ -6,17 +6,18 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
-#include <sstream>
+#include <cstdint>
 
 #include "gui/app.h"
 #include "gui/script_words.h"
+#include "instrument/files/file.h"
 #include "instrument/files/near_names.h"
 
 namespace nanscope::gui {
 namespace {
 
 constexpr double kLongestWait = 600;
+constexpr std::uint64_t kMostScriptBytes = std::uint64_t{16} << 20;
 
 struct NamedKey {
   std::string_view name;
@@ -257,13 +258,9 @@ Result<Script> parse_script(std::string_view text, const std::filesystem::path& 
 }
 
 Result<Script> read_script(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path)) {
-    return fail(fmt::format("{}: the script cannot be read", path.string()));
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_script(text.str(), path);
+  const auto text = read_file(path, kMostScriptBytes);
+  if (!text) return fail(fmt::format("the script cannot be read: {}", text.error().message));
+  return parse_script(as_text(*text), path);
 }
 
 }  // namespace nanscope::gui

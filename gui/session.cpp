@@ -21,6 +21,7 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
                                                Selection start) {
   std::unique_ptr<Session> session(new Session);
   session->traceless_ = options.unattended() || options.script;
+  session->follow_links_ = options.follow_links;
   const SavedLayout saved = session->traceless_ ? SavedLayout{} : read_layout(layout_path());
   const Extent size = options.size.width > 0 ? options.size : saved.size;
   const std::string title = "nanscope";
@@ -110,9 +111,9 @@ void Session::open_wanted() {
   }
   if (!wanted_ || opens_) return;
   opens_ = true;
-  opening_.start([path = *std::exchange(wanted_, std::nullopt), traceless = traceless_](
+  opening_.start([path = *std::exchange(wanted_, std::nullopt), traceless = traceless_, follow_links = follow_links_](
                      const std::stop_token& stop, const Background<OpenedRun>::Report& report) {
-    Result<OpenedRun> run = open_run(path, stop, report);
+    Result<OpenedRun> run = open_run(path, stop, report, follow_links);
     if (run && !traceless) remember(recent_files_path(), run->path);
     return run;
   });

@@ -60,6 +60,7 @@ class Session {
   };
   std::map<std::filesystem::path, Left> left_;
   std::filesystem::path file_;  ///< of the window
+  bool follow_links_ = false;
   bool traceless_ = false;
   bool had_input_ = false;
   std::unique_ptr<Window> window_;

@@ -1,7 +1,5 @@
 #include "scenarios/open_run.h"
 
-#include <array>
-#include <fstream>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -10,6 +8,7 @@
 #include "core/run/recording_view.h"
 #include "core/run/view_rows.h"
 #include "instrument/dump/recorded_dump.h"
+#include "instrument/files/file.h"
 #include "scenarios/replay.h"
 
 namespace nanscope::scenarios {
@@ -45,6 +44,7 @@ struct OpenRun::Parts {
     opening.progress = options.progress;
     opening.stop = options.stop;
     opening.sums = options.sums;
+    opening.follow_links = options.follow_links;
     Result<std::unique_ptr<OpenDump>> opened = OpenDump::open(path, opening);
     if (!opened) return tl::unexpected(std::move(opened.error()));
     dump = std::move(*opened);
@@ -73,10 +73,8 @@ bool looks_like_recording(const std::string& path) {
   // msprobe's databases are SQLite too.
   if (path.ends_with(".vis.db") || path.ends_with(".trend.db")) return false;
   constexpr std::string_view kSqlite = "SQLite format 3";
-  std::array<char, kSqlite.size()> head{};
-  std::ifstream file(path, std::ios::binary);
-  file.read(head.data(), head.size());
-  return path.ends_with(".nanscope") || (file && std::string_view(head.data(), head.size()) == kSqlite);
+  const auto head = read_beginning(path, kSqlite.size());
+  return path.ends_with(".nanscope") || (head && as_text(*head) == kSqlite);
 }
 
 OpenRun::OpenRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -116,5 +114,7 @@ std::span<const RunNote> OpenRun::unread() const {
   if (parts_->dump) return parts_->dump->unread();
   return {};
 }
+
+Status OpenRun::check() const { return parts_->dump ? parts_->dump->check() : Status{}; }
 
 }  // namespace nanscope::scenarios

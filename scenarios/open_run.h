@@ -23,7 +23,8 @@ struct OpenRunOptions {
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
   /// Ends opening, and all reads of the run later on.
   std::stop_token stop;
-  bool sums = false;  ///< health of a dump's activations has sums, which doubles the time of the scan
+  bool follow_links = false;  ///< of a dump, read what links in it lead to out of it too
+  bool sums = false;          ///< health of a dump's activations has sums, which doubles the time of the scan
   /// Bytes of a recording's elements that are kept: of those that one replay re-made, and of those that were read last.
   std::size_t replay_bytes = ReplayTensors::kBudget;
   std::size_t cache_bytes = RecordingTensors::kCacheBudget;
@@ -58,6 +59,8 @@ class OpenRun {
   const std::string& target() const;  ///< the path as it was given
   /// Files and tensors of a dump that could not be read, where others were: to be said aloud.
   std::span<const RunNote> unread() const;
+  /// To be asked when what was read is to be believed: see OpenDump::check().
+  Status check() const;
 
  private:
   struct Parts;

@@ -27,6 +27,11 @@ bool ends_in_a_tail(const Frame& frame, std::int64_t end) {
   return frame.keys % kSmallestBlock == 0 && end >= frame.seen && end <= frame.keys && frame.keys - end < kLargestBlock;
 }
 
+/// Of a step on whichever rank.
+std::string step_key(const TensorName& at) {
+  return fmt::format("{}|{}|{}", at.run, at.step.value_or(-1), at.request.value_or(-1));
+}
+
 }  // namespace
 
 std::string parameter_key(const TensorName& at, std::string_view op, std::string_view role, Form form) {
@@ -36,6 +41,13 @@ std::string parameter_key(const TensorName& at, std::string_view op, std::string
 
 PassBuilder::PassBuilder(DumpRun& run) : run_(run) {
   settle_names();
+  constexpr std::string_view kWritten =
+      "tokens positions mask seq_lens query_start_loc query_lens slot_mapping block_table";
+  for (Index index = 0; index < run_.dump_.tensors.size(); ++index) {
+    const TensorName& at = tensor(index).at;
+    if (at.rank && !at.layer && at.port != Port::input && listed(kWritten, at.role))
+      written_once_[step_key(at)].push_back(index);
+  }
   std::map<std::string, std::vector<const DumpTensor*>> towers;
   for (const DumpTensor& one : run_.dump_.tensors) towers[one.at.tower].push_back(&one);
   for (const auto& [tower, tensors] : towers) geometry_[tower] = geometry_of(tensors);
@@ -70,20 +82,20 @@ std::vector<PassBuilder::Index> PassBuilder::find_role(std::string_view role, Fo
 /// Those of the module, then those that are called by what it makes.
 std::vector<PassBuilder::Index> PassBuilder::outputs_of(std::string_view op, std::string_view role) const {
   std::vector<Index> found = find(op, Port::output);
+  std::set<Index> known(found.begin(), found.end());
   for (const Index index : find_role(role)) {
     const bool output = tensor(index).at.port != Port::input;
-    if (output && std::find(found.begin(), found.end(), index) == found.end()) found.push_back(index);
+    if (output && known.insert(index).second) found.push_back(index);
   }
   return found;
 }
 
 /// Of this pass, else of what lies outside of passes.
 std::optional<PassBuilder::Index> PassBuilder::parameter(std::string_view op, std::string_view role, Form form) {
-  const auto members = members_.find(scope_);
-  if (members != members_.end()) {
-    for (const auto& [key, index] : members->second) {
-      const TensorName& at = tensor(index).at;
-      if (key.op == op && key.form == form && at.role == role && is_parameter(tensor(index))) return index;
+  if (const auto own = shortcuts_.find(scope_); own != shortcuts_.end()) {
+    const auto [begin, end] = own->second.parameters.equal_range({std::string(op), form, std::string(role)});
+    for (auto one = begin; one != end; ++one) {
+      if (tensor(one->second).at.role == role) return one->second;
     }
   }
   TensorName at;
@@ -107,7 +119,10 @@ std::optional<PassBuilder::Index> PassBuilder::parameter(std::string_view op, st
   return std::nullopt;
 }
 
-Tensor* PassBuilder::tensor_of(TensorId id) { return const_cast<Tensor*>(run_.tensor(id)); }  // NOLINT: its own run's
+Tensor* PassBuilder::tensor_of(TensorId id) {
+  numbers_.touched.push_back(id);
+  return const_cast<Tensor*>(run_.tensor(id));  // NOLINT: its own run's
+}
 
 std::vector<PassBuilder::Index> PassBuilder::of_sequence(const std::vector<Index>& all,
                                                          std::optional<std::int64_t> sequence) const {
@@ -298,11 +313,10 @@ TensorId PassBuilder::input_of(std::string_view op, TensorId expected, int index
 
 /// The history of largest values beside a cast.
 std::optional<PassBuilder::Index> PassBuilder::history_of(std::string_view op) {
-  const auto members = members_.find(scope_);
-  if (members == members_.end()) return std::nullopt;
-  for (const auto& [key, at] : members->second) {
-    if (key.op == op && key.form == Form::amax_history) return at;
-  }
+  const auto own = shortcuts_.find(scope_);
+  if (own == shortcuts_.end()) return std::nullopt;
+  const auto found = own->second.forms.find({std::string(op), Form::amax_history});
+  if (found != own->second.forms.end()) return found->second;
   // What attention casts without a name of its own are its scores.
   return op == "scores" ? history_of("attention") : std::nullopt;
 }
@@ -312,9 +326,10 @@ PassBuilder::Operand PassBuilder::with_forms(std::string_view op, Port port, Ten
   const std::vector<Index> raw = find(op, port, Form::raw, index);
   const TensorId source = raw.empty() ? value : copy(value, raw.front(), op);
   std::optional<Index> scale;
-  if (const auto members = members_.find(scope_); members != members_.end()) {
-    for (const auto& [key, at] : members->second) {
-      if (key.op == op && key.form == Form::scale && tensor(at).at.role != "weight") scale = at;
+  if (const auto own = shortcuts_.find(scope_); own != shortcuts_.end()) {
+    const auto [begin, end] = own->second.forms.equal_range({std::string(op), Form::scale});
+    for (auto at = begin; at != end; ++at) {
+      if (tensor(at->second).at.role != "weight") scale = at->second;
     }
   }
   if (!scale) scale = parameter(op, run_.tensor(value) != nullptr ? run_.tensor(value)->role : "x", Form::scale);
@@ -335,6 +350,10 @@ PassBuilder::Operand PassBuilder::with_forms(std::string_view op, Port port, Ten
     out.x = source;
   }
   return out;
+}
+
+std::int64_t PassBuilder::rows_compared(const Tensor& one) {
+  return std::clamp<std::int64_t>(kCompared / one.channels, 1, one.tokens);
 }
 
 std::optional<std::vector<float>> PassBuilder::first_rows(const Described& one, std::int64_t rows) {
@@ -373,7 +392,7 @@ bool PassBuilder::same_bytes(const Described& one, const Described& other) {
     return false;
   if (a.stated || b.stated) return a.stated && b.stated && x.sum == y.sum && x.sum_sq == y.sum_sq;
   if (a.tokens == 0 || a.channels == 0) return true;
-  const std::int64_t rows = std::clamp<std::int64_t>(kCompared / a.channels, 1, a.tokens);
+  const std::int64_t rows = rows_compared(a);
   const auto left = first_rows(one, rows);
   const auto right = first_rows(other, rows);
   return left && right &&
@@ -385,7 +404,7 @@ bool PassBuilder::same_columns(const Tensor& whole, std::int64_t first, Index in
   const Tensor part = describe(index, whole.role);
   if (!part.known || part.stated) return true;  // nothing says that they are not
   if (part.tokens != whole.tokens || part.channels == 0) return false;
-  const std::int64_t rows = std::clamp<std::int64_t>(kCompared / part.channels, 1, part.tokens);
+  const std::int64_t rows = rows_compared(part);
   const auto wide = first_rows({whole, 0}, rows);
   const auto narrow = first_rows({part, index}, rows);
   if (!wide || !narrow || first + part.channels > whole.channels) return false;
@@ -403,11 +422,12 @@ std::optional<TensorId> PassBuilder::same_bytes_before(Index index, TensorId exc
   const Tensor described = describe(index, tensor(index).at.role);
   const Described wanted{described, index};
   const std::vector<Tensor>& all = run_.contents_.rbegin()->second.tensors;
-  for (auto at = all.rbegin(); at != all.rend(); ++at) {
-    if (at->id == except || !at->known || at->axis == Axis::none || at->count() < 8) continue;
+  for (const std::size_t place : with_numbers_of(wanted)) {
+    const Tensor& at = all[place];
+    if (at.id == except || !at.known || at.axis == Axis::none || at.count() < 8) continue;
     // Zeros, and what is constant, tell nothing.
-    if (at->health.min == at->health.max || at->health.count == 0) continue;
-    if (same_bytes({*at, 0}, wanted)) return at->id;
+    if (at.health.min == at.health.max || at.health.count == 0) continue;
+    if (same_bytes({at, 0}, wanted)) return at.id;
   }
   return std::nullopt;
 }
@@ -438,18 +458,16 @@ std::vector<PassBuilder::Index> PassBuilder::shared_by_ranks(const std::vector<s
   std::vector<Index> found;
   const TensorName& own = tensor(tensors.front()).at;
   if (!own.rank) return found;
-  constexpr std::string_view kWritten =
-      "tokens positions mask seq_lens query_start_loc query_lens slot_mapping block_table";
   const auto has = [&](const std::string& role) {
     return std::any_of(tensors.begin(), tensors.end(), [&](Index index) { return tensor(index).at.role == role; });
   };
   std::optional<std::int64_t> from;
-  for (Index index = 0; index < run_.dump_.tensors.size(); ++index) {
+  const auto of_step = written_once_.find(step_key(own));
+  if (of_step == written_once_.end()) return found;
+  for (const Index index : of_step->second) {
     const TensorName& at = tensor(index).at;
-    const bool same_step =
-        at.rank && at.rank != own.rank && at.run == own.run && at.step == own.step && at.request == own.request;
-    if (!same_step || at.layer || at.port == Port::input || !emitted_.contains(index) || !listed(kWritten, at.role))
-      continue;
+    const bool same_step = at.rank != own.rank && at.run == own.run && at.step == own.step && at.request == own.request;
+    if (!same_step || !emitted_.contains(index)) continue;
     if ((from && from != at.rank) || has(at.role)) continue;
     from = at.rank;
     found.push_back(index);
@@ -500,6 +518,7 @@ void PassBuilder::continue_requests(std::int64_t rank, Index any) {
 void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
   members_.clear();
   roles_.clear();
+  numbers_ = {};
   std::vector<const DumpTensor*> pass;
   for (const Index index : tensors) {
     const TensorName& at = tensor(index).at;
@@ -515,6 +534,7 @@ void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
     roles_[scope].insert({{at.role, at.form}, index});
     pass.push_back(&tensor(index));
   }
+  index_members();
   frame_ = frame_of(
       pass, [this](const DumpTensor& one) { return integers_of(one); },
       [this](const DumpTensor& one, std::int64_t count) -> std::optional<std::vector<float>> {

@@ -101,10 +101,34 @@ class PassBuilder {
     const Tensor& tensor;
     Index index = 0;  ///< where it is not in the run yet
   };
+  /// Known tensors of the pass, as places in its content: by shape, and by what else is the same of tensors that hold
+  /// the same in the same format.
+  struct Numbers {
+    using Shape = std::tuple<std::int64_t, std::int64_t, Format>;
+    using Key = std::tuple<Shape, std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t>;
+    /// Where many agree, they are told apart by a hash of what same_bytes() compares.
+    struct Alike {
+      std::vector<std::size_t> places;
+      std::size_t looked_at = 0;                                      ///< of them
+      std::unordered_map<std::size_t, std::set<std::size_t>> hashed;  ///< those by it
+      std::vector<std::size_t> unread;                                ///< and those whose elements cannot be had
+    };
+    std::map<Shape, std::vector<std::size_t>> by_shape;
+    std::map<Key, Alike> by_numbers;
+    std::size_t seen = 0;           ///< tensors of the content that were looked at
+    std::vector<TensorId> touched;  ///< that may have become known since
+  };
+  void index_members();
+  void index_numbers();
+  std::vector<std::size_t> with_numbers_of(const Described& wanted);
+  std::vector<std::size_t> alike(Numbers::Alike& all, const Described& wanted);
+  std::optional<std::size_t> hash_of(const Described& one);
   bool same_bytes(const Described& a, const Described& b);
   bool same_bytes(const Tensor& a, Index b) { return same_bytes({a, 0}, {describe(b, a.role), b}); }
   bool same_bytes(Index a, Index b) { return same_bytes({describe(a, "x"), a}, {describe(b, "x"), b}); }
   bool same_columns(const Tensor& whole, std::int64_t first, Index index);
+  /// Of a tensor with elements.
+  static std::int64_t rows_compared(const Tensor& one);
   std::optional<std::vector<float>> first_rows(const Described& one, std::int64_t rows);
   Tensor* tensor_of(TensorId id);
 
@@ -164,12 +188,21 @@ class PassBuilder {
   std::map<std::string, std::int64_t> requests_;
   std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> progress_;  ///< request: steps so far, context
   std::unordered_map<std::string, Index> shared_;                           ///< parameters outside of passes
+  std::map<std::string, std::vector<Index>> written_once_;                  ///< what may be of all ranks, by its step
 
   // Of the pass at work.
   Frame frame_;
   std::int64_t first_tensor_ = 0;
   std::map<Scope, std::multimap<Key, Index>> members_;
   std::map<Scope, std::multimap<std::pair<std::string, Form>, Index>> roles_;
+  // The same in the order of members_, so that a pass of many tensors is not walked through for each of them.
+  struct Shortcuts {
+    std::multimap<std::pair<std::string, Form>, Index> forms;                     ///< by op
+    std::multimap<std::tuple<std::string, Form, std::string>, Index> parameters;  ///< by op, form and role
+    std::multimap<std::string, std::pair<int, Index>> inputs;                     ///< by module; with Key::index
+  };
+  std::map<Scope, Shortcuts> shortcuts_;
+  Numbers numbers_;
   std::set<Index> placed_;
   std::unordered_map<Index, TensorId> emitted_;
   Scope scope_;

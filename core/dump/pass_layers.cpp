@@ -448,12 +448,12 @@ void PassBuilder::place_leftover(Index index) {
   }
   // Of a module whose inputs were dumped, those; else whatever ran before.
   if (at.port == Port::output && at.form == Form::value) {
-    for (const auto& [key, other] : members_[scope_]) {
-      const TensorName& from = tensor(other).at;
-      if (key.port != Port::input || from.module != at.module) continue;
+    const auto [begin, end] = shortcuts_[scope_].inputs.equal_range(at.module);
+    for (auto one = begin; one != end; ++one) {
+      const auto& [number, other] = one->second;
       place_leftover(other);
       if (emitted_.contains(other))
-        inputs.push_back({key.index == 0 ? "x" : fmt::format("x{}", key.index), emitted_[other], {}});
+        inputs.push_back({number == 0 ? "x" : fmt::format("x{}", number), emitted_[other], {}});
     }
     give_parameter(inputs, "weight", parameter(at.known ? at.op : at.module, "weight"));
     give_parameter(inputs, "bias", parameter(at.known ? at.op : at.module, "bias"));

@@ -1,6 +1,8 @@
 #include "core/run/ranks.h"
 
-#include <string>
+#include <algorithm>
+#include <iterator>
+#include <span>
 
 namespace nanscope {
 namespace {
@@ -9,13 +11,23 @@ std::string without_rank(const std::string& pass) { return pass.substr(0, pass.f
 
 }  // namespace
 
-std::vector<const Step*> steps_of_other_ranks(RunView& run, const Step& step) {
+StepsOfRanks::StepsOfRanks(RunView& run) {
+  const std::span<const Step> all = run.steps();
+  several_ = std::any_of(all.begin(), all.end(), [&](const Step& step) { return step.rank != all.front().rank; });
+  if (!several_) return;
+  for (const Step& step : all) steps_[key_of(step)].push_back(&step);
+}
+
+StepsOfRanks::Key StepsOfRanks::key_of(const Step& step) {
+  return {step.run, step.index(), step.rows, without_rank(step.pass)};
+}
+
+std::vector<const Step*> StepsOfRanks::others(const Step& step) const {
   std::vector<const Step*> found;
-  for (const Step& other : run.steps()) {
-    const bool same = other.rank != step.rank && other.run == step.run && other.index() == step.index() &&
-                      other.rows == step.rows && without_rank(other.pass) == without_rank(step.pass);
-    if (same) found.push_back(&other);
-  }
+  const auto same = several_ ? steps_.find(key_of(step)) : steps_.end();
+  if (same == steps_.end()) return found;
+  std::copy_if(same->second.begin(), same->second.end(), std::back_inserter(found),
+               [&](const Step* other) { return other->rank != step.rank; });
   return found;
 }
 

@@ -239,6 +239,8 @@ Result<Attached> attach(OpenDump& dump, const std::filesystem::path& recording, 
   if (!writer) return tl::unexpected(writer.error());
   Attacher attacher(run, **writer, **device, options);
   Result<Attached> attached = attacher.write();
+  // Of more weight than what failed for it.
+  if (Status same = dump.check(); !same) attached = tl::unexpected(same.error());
   if (attached) {
     if (Status finished = (*writer)->finish(attacher.ops()); !finished) attached = tl::unexpected(finished.error());
   }

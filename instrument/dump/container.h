@@ -51,6 +51,9 @@ class Container {
   /// All bytes of one tensor. Mapped where the file holds them as they are; else (compressed members,
   /// strided views) made on demand, never more than the tensor's size. Thread-safe.
   virtual Result<TensorBytes> bytes(std::size_t tensor) const = 0;
+  /// Error: a file of it was written to or replaced since it was opened, so that what was read may be neither the old
+  /// nor the new.
+  virtual Status check() const { return {}; }
 
  protected:
   std::vector<ContainedTensor> tensors_;

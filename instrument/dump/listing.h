@@ -5,12 +5,14 @@
 
 #include "core/dump/dump.h"
 #include "core/result.h"
+#include "instrument/files/file.h"
 
 namespace nanscope {
 
 struct DumpFile {
   std::filesystem::path path;
-  std::string shown;  ///< its path below the dump, with '/'
+  std::string shown;      ///< its path below the dump, with '/'
+  FileIdentity identity;  ///< when it was listed
 
   std::string folder() const;    ///< of `shown`; empty for the dump's own
   std::string filename() const;  ///< with its extension
@@ -21,12 +23,17 @@ struct DumpFile {
 struct DumpListing {
   std::filesystem::path root;
   std::vector<DumpFile> files;
-  /// Links that lead nowhere or to folders, folders that cannot be read or lie too deep: what is not looked at.
+  /// Links that lead nowhere, out of the dump or to folders, folders that cannot be read or lie too deep, pipes,
+  /// sockets and devices: what is not looked at.
   std::vector<RunNote> left_out;
 };
 
-/// Regular files at or below `path`. Links to folders are not followed: they may lead back.
-/// Errors: nothing there, more than a million files.
-Result<DumpListing> list_dump(const std::filesystem::path& path);
+/// Regular files at or below `path`. Links to folders are not followed: they may lead back; and those to files out of
+/// the dump only where `follow_links` says so: a dump of somebody else's may name any file of this machine.
+/// Errors: nothing there, no file and no folder, more than a million files, no descriptors left.
+Result<DumpListing> list_dump(const std::filesystem::path& path, bool follow_links = false);
+
+/// Whether a path lies below a folder once all links are resolved.
+bool lies_below(const std::filesystem::path& path, const std::filesystem::path& folder);
 
 }  // namespace nanscope

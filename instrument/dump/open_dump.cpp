@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <map>
 #include <set>
 #include <system_error>
@@ -18,18 +17,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kHead = 16;
-
-Result<std::vector<std::byte>> head_of(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return fail(file.string() + ": cannot open");
-  std::array<char, kHead> head{};
-  stream.read(head.data(), head.size());
-  const auto got = static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount()));
-  std::vector<std::byte> bytes(got);
-  std::transform(head.begin(), head.begin() + static_cast<std::ptrdiff_t>(got), bytes.begin(),
-                 [](char c) { return static_cast<std::byte>(c); });
-  return bytes;
-}
 
 std::string without_extension(std::string name, const ContainerKind& kind) {
   for (const std::string_view extension : kind.extensions) {
@@ -112,13 +99,14 @@ Result<bool> OpenDump::open_file(const DumpFile& file, Producer* producer) {
   }
   std::string_view kind_name;
   if (!container) {
-    const auto head = head_of(file.path);
+    const auto head = read_beginning(file.path, kHead);
     if (!head) return tl::unexpected(head.error());
     const ContainerKind* kind = container_kind_of(file.path, *head);
     if (kind == nullptr) return false;
     Result<std::unique_ptr<Container>> opened = kind->open(file.path);
     if (!opened) return tl::unexpected(opened.error());
     container = std::move(*opened);
+    if (Status inside = check_parts(*container); !inside) return tl::unexpected(inside.error());
     kind_name = kind->name;
     if (kind->name == "safetensors-index") shown.shown = without_extension(shown.shown, *kind);
   }
@@ -128,9 +116,20 @@ Result<bool> OpenDump::open_file(const DumpFile& file, Producer* producer) {
   return true;
 }
 
-Status OpenDump::find_files(const fs::path& path) {
-  Result<DumpListing> listing = list_dump(path);
+/// A directory of other files may name one that is a link out of the dump.
+Status OpenDump::check_parts(const Container& container) const {
+  for (const fs::path& part : container.parts()) {
+    if (follow_links_ || lies_below(part, root_)) continue;
+    return fail(part.string() + ": a link to a file out of the dump, which is not read without --follow-links");
+  }
+  return {};
+}
+
+Status OpenDump::find_files(const fs::path& path, bool follow_links) {
+  Result<DumpListing> listing = list_dump(path, follow_links);
   if (!listing) return tl::unexpected(listing.error());
+  root_ = listing->root;
+  follow_links_ = follow_links;
   for (RunNote& note : listing->left_out) dump_.notes.push_back(note);
   producers_ = make_producers();
   const ProducerOptions options{overrides_ ? overrides_->vocabulary() : std::nullopt};
@@ -149,9 +148,13 @@ Status OpenDump::find_files(const fs::path& path) {
     const Result<bool> opened = open_file(file, claimed != producers_.end() ? claimed->get() : nullptr);
     if (!opened) unread_.push_back({file.shown, opened.error().message});
     if (opened && !*opened && !is_text_file(file)) others.push_back(file.shown);
-    for (std::size_t i = before; i < sources_.size(); ++i) {
-      for (const fs::path& part : sources_[i].container->parts()) parts.insert(part);
-    }
+    if (sources_.size() == before) continue;
+    const auto own = sources_.back().container->parts();
+    parts.insert(own.begin(), own.end());
+  }
+  // Before what was wrong with them is believed.
+  for (const DumpFile& file : listing->files) {
+    if (Status same = check_unchanged(file.path, file.identity); !same) return same;
   }
   if (!others.empty()) {
     dump_.notes.push_back({others.front(), others.size() == 1 ? "is of no kind that nanscope reads"
@@ -238,6 +241,7 @@ Status OpenDump::scan(const OpenDumpOptions& options) {
   const auto unscanned = scan_tensors(
       scanned, [&](std::size_t i) { return bytes(*scanned[i]); }, scanning);
   if (!unscanned) return tl::unexpected(unscanned.error());
+  if (Status same = check(); !same) return same;
   std::set<std::size_t> lost;
   for (const UnscannedTensor& one : *unscanned) {
     unread_.push_back({scanned[one.index]->name, one.reason});
@@ -263,7 +267,7 @@ Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const Ope
   Result<std::optional<Overrides>> overrides = Overrides::find(path);
   if (!overrides) return tl::unexpected(overrides.error());
   dump->overrides_ = std::move(*overrides);
-  if (Status found = dump->find_files(path); !found) return tl::unexpected(found.error());
+  if (Status found = dump->find_files(path, options.follow_links); !found) return tl::unexpected(found.error());
   dump->finish_producers();
   if (Status some = dump->refuse_when_empty(path); !some) return tl::unexpected(some.error());
   if (Status named = dump->override_names(); !named) return tl::unexpected(named.error());
@@ -276,6 +280,16 @@ Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const Ope
   dump->dump_.unknown = dump->dump_.tensors.size() - static_cast<std::size_t>(known);
   for (const RunNote& note : dump->unread_) dump->dump_.notes.push_back({note.tensor, "not read: " + note.text});
   return dump;
+}
+
+Status OpenDump::check() const {
+  const Container* last = nullptr;
+  for (const Source& source : sources_) {
+    if (source.container.get() == last) continue;
+    last = source.container.get();
+    if (Status same = last->check(); !same) return same;
+  }
+  return {};
 }
 
 Result<ElementBytes> OpenDump::bytes(const DumpTensor& tensor) {

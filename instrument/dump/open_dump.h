@@ -25,6 +25,8 @@ struct OpenDumpOptions {
   std::stop_token stop;
   /// False: activations' health has no sums (NaN), which halves the time of the scan; weights' has them always.
   bool sums = true;
+  /// Files that links in the dump lead to are read out of it too.
+  bool follow_links = false;
 };
 
 /// A file or folder of tensors, found, named, put in order and scanned. Elements are read when they are asked for.
@@ -38,6 +40,9 @@ class OpenDump final : public DumpElements {
   /// Files and tensors that are damaged, hostile or not to be opened, where others were read: the diagnosis is of
   /// those. Each is among the notes of the dump too, and is to be said aloud.
   std::span<const RunNote> unread() const { return unread_; }
+  /// To be asked when what was read is to be believed. Error: a file was written to, cut off or replaced since it was
+  /// opened; what was read then may be neither the old nor the new.
+  Status check() const;
 
   Result<ElementBytes> bytes(const DumpTensor& tensor) override;
   Result<std::vector<Health>> row_health(const DumpTensor& tensor) override;
@@ -51,9 +56,10 @@ class OpenDump final : public DumpElements {
   };
 
   OpenDump() = default;
-  Status find_files(const std::filesystem::path& path);
+  Status find_files(const std::filesystem::path& path, bool follow_links);
   /// False where the file is of no kind that holds tensors.
   Result<bool> open_file(const DumpFile& file, Producer* producer);
+  Status check_parts(const Container& container) const;
   void add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer);
   void add_tensor(const std::shared_ptr<Container>& container, std::size_t index, const DumpFile& file,
                   Producer* producer);
@@ -72,6 +78,8 @@ class OpenDump final : public DumpElements {
   std::optional<Overrides> overrides_;
   std::vector<std::string> writers_;  ///< names of the producers that claimed a file
   std::unique_ptr<kernels::Device> device_;
+  std::filesystem::path root_;
+  bool follow_links_ = false;
 };
 
 }  // namespace nanscope

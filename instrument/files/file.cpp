@@ -5,11 +5,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
+
+#include "instrument/files/page_guard.h"
 
 namespace nanscope {
 namespace {
@@ -34,12 +39,29 @@ class Descriptor {
   int fd_;
 };
 
-/// Size of an open regular file.
-Result<std::uint64_t> regular_size(const Descriptor& file, const std::filesystem::path& path) {
+FileIdentity identity_from(const struct stat& status) {
+  return {static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino),
+          static_cast<std::uint64_t>(status.st_size), status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+Result<FileIdentity> identity_of(const Descriptor& file, const std::filesystem::path& path) {
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) return system_failure(path, "cannot stat");
   if (!S_ISREG(status.st_mode)) return fail(path.string() + ": not a regular file");
-  return static_cast<std::uint64_t>(status.st_size);
+  return identity_from(status);
+}
+
+/// Fills `bytes` from the file's beginning; fewer where it ends before.
+Result<std::size_t> read_some(const Descriptor& file, std::span<std::byte> bytes, const std::filesystem::path& path) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = ::read(file.get(), bytes.data() + done, bytes.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_failure(path, "cannot read");
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
 }
 
 /// Non-blocking, so that a named pipe is refused instead of waited for.
@@ -47,27 +69,56 @@ constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
 }  // namespace
 
+Result<FileIdentity> identity_of(const std::filesystem::path& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) return system_failure(path, "cannot stat");
+  if (!S_ISREG(status.st_mode)) return fail(path.string() + ": not a regular file");
+  return identity_from(status);
+}
+
+tl::unexpected<Error> changed_while_read(const std::filesystem::path& path) {
+  return fail(path.string() + ": changed while it was read");
+}
+
+Status check_unchanged(const std::filesystem::path& path, const FileIdentity& before) {
+  const Result<FileIdentity> now = identity_of(path);
+  if (!now || *now != before) return changed_while_read(path);
+  return {};
+}
+
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   const Descriptor file(::open(path.c_str(), kOpenFlags));
   if (file.get() < 0) return system_failure(path, "cannot open");
-  const auto size = regular_size(file, path);
-  if (!size) return tl::unexpected(size.error());
-  if (*size > max_bytes) {
-    return fail(path.string() + ": " + std::to_string(*size) + " bytes, expected at most " + std::to_string(max_bytes));
+  const auto before = identity_of(file, path);
+  if (!before) return tl::unexpected(before.error());
+  if (before->size > max_bytes) {
+    return fail(path.string() + ": " + std::to_string(before->size) + " bytes, expected at most " +
+                std::to_string(max_bytes));
   }
-  std::vector<std::byte> bytes(*size);
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t got = ::read(file.get(), bytes.data() + done, bytes.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_failure(path, "cannot read");
-    if (got == 0) {
-      return fail(path.string() + ": ends at offset " + std::to_string(done) + ", expected " +
-                  std::to_string(bytes.size()) + " bytes");
-    }
-    done += static_cast<std::size_t>(got);
+  std::vector<std::byte> bytes(before->size);
+  const auto got = read_some(file, bytes, path);
+  if (!got) return tl::unexpected(got.error());
+  const auto after = identity_of(file, path);
+  if (!after) return tl::unexpected(after.error());
+  if (*after != *before) return changed_while_read(path);
+  if (*got < bytes.size()) {
+    return fail(path.string() + ": ends at offset " + std::to_string(*got) + ", expected " +
+                std::to_string(bytes.size()) + " bytes");
   }
   return bytes;
+}
+
+Result<std::vector<std::byte>> read_beginning(const std::filesystem::path& path, std::size_t bytes) {
+  const Descriptor file(::open(path.c_str(), kOpenFlags));
+  if (file.get() < 0) return system_failure(path, "cannot open");
+  const auto identity = identity_of(file, path);
+  if (!identity) return tl::unexpected(identity.error());
+  // By what it says of its size: files of the system that say 0 may wait for their bytes.
+  std::vector<std::byte> head(std::min<std::uint64_t>(bytes, identity->size));
+  const auto got = read_some(file, head, path);
+  if (!got) return tl::unexpected(got.error());
+  head.resize(*got);
+  return head;
 }
 
 Status write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
@@ -93,26 +144,53 @@ Status write_file(const std::filesystem::path& path, std::span<const std::byte> 
   return {};
 }
 
+/// Where it stays: the guard's pages and flag must.
+struct MappedFile::Mapping {
+  Mapping(std::filesystem::path path_, const FileIdentity& identity_, std::span<const std::byte> pages_)
+      : path(std::move(path_)), identity(identity_), pages(pages_) {
+    if (!pages.empty()) guard.emplace(pages, lost);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    guard.reset();
+    if (!pages.empty()) ::munmap(const_cast<std::byte*>(pages.data()), pages.size());
+  }
+
+  std::filesystem::path path;
+  FileIdentity identity;
+  std::span<const std::byte> pages;
+  std::atomic<bool> lost{false};
+  std::optional<PageGuard> guard;
+};
+
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const Descriptor file(::open(path.c_str(), kOpenFlags));
   if (file.get() < 0) return system_failure(path, "cannot open");
-  const auto size = regular_size(file, path);
-  if (!size) return tl::unexpected(size.error());
-  if (*size == 0) return MappedFile({});
-  void* address = ::mmap(nullptr, *size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED) return system_failure(path, "cannot map");
-  return MappedFile({static_cast<const std::byte*>(address), *size});
+  const auto identity = identity_of(file, path);
+  if (!identity) return tl::unexpected(identity.error());
+  std::span<const std::byte> pages;
+  if (identity->size > 0) {
+    void* address = ::mmap(nullptr, identity->size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    if (address == MAP_FAILED) return system_failure(path, "cannot map");
+    pages = {static_cast<const std::byte*>(address), identity->size};
+  }
+  return MappedFile(std::make_unique<Mapping>(path, *identity, pages));
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+MappedFile::MappedFile(std::unique_ptr<Mapping> mapping) : mapping_(std::move(mapping)) {}
+MappedFile::MappedFile(MappedFile&&) noexcept = default;
+MappedFile& MappedFile::operator=(MappedFile&&) noexcept = default;
+MappedFile::~MappedFile() = default;
 
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
+std::span<const std::byte> MappedFile::bytes() const { return mapping_->pages; }
+const FileIdentity& MappedFile::identity() const { return mapping_->identity; }
+bool MappedFile::lost() const { return mapping_->lost; }
 
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+Status MappedFile::check() const {
+  if (Status same = check_unchanged(mapping_->path, mapping_->identity); !same) return same;
+  if (lost()) return fail(mapping_->path.string() + ": cannot be read");
+  return {};
 }
 
 }  // namespace nanscope

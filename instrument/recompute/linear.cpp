@@ -234,11 +234,12 @@ std::vector<Partial> partial_sums(Values& values, const Op& op, const Tensor& ou
 }
 
 /// The same product on all other ranks; none where one of them lacks it.
-std::vector<std::pair<const Op*, const Tensor*>> on_other_ranks(RunView& run, const Op& op, const Tensor& out) {
+std::vector<std::pair<const Op*, const Tensor*>> on_other_ranks(Values& values, const Op& op, const Tensor& out) {
+  RunView& run = values.run();
   std::vector<std::pair<const Op*, const Tensor*>> found;
   const Step* step = run.step(op.step);
   if (step == nullptr) return found;
-  for (const Step* other : steps_of_other_ranks(run, *step)) {
+  for (const Step* other : values.recomputer().ranks().others(*step)) {
     const Op* same = run.find_op(other->id, op.layer, op.name);
     const Tensor* made = same != nullptr ? run.result(*same) : nullptr;
     if (made == nullptr || made->tokens != out.tokens || made->channels != out.channels) return {};
@@ -263,7 +264,7 @@ bool predict_over_ranks(Values& values, const Op& op, const Tensor& out, std::in
                         Prediction& into, std::string& why) {
   if (!predict_gemm(values, op, out, OpForm{}, first, count, into, why)) return false;
   const double u = stored_roundoff(values, out);
-  const auto others = on_other_ranks(values.run(), op, out);
+  const auto others = on_other_ranks(values, op, out);
   for (const auto& [other, made] : others) {
     Prediction part;
     if (!predict_gemm(values, *other, *made, OpForm{.text = {}, .variant = kNoBias}, first, count, part, why))
@@ -340,7 +341,7 @@ std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor& out) 
   if (values.run().input(op, "weight_scale_2") != nullptr) {
     forms.push_back({.text = "x W' with the second scale as a divisor", .number = 2, .about = About::scale});
   }
-  if (!on_other_ranks(values.run(), op, out).empty())
+  if (!on_other_ranks(values, op, out).empty())
     forms.push_back({.text = "x W' summed over the ranks", .variant = kOverRanks});
   const Tensor* x = values.run().input(op, "x");
   const Tensor* weight = values.run().input(op, "weight");

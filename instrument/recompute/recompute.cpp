@@ -77,8 +77,11 @@ const OpForm& Recomputer::form_of(const Op& op, const Tensor& out) {
     for (const Op& one : facts_.run.content(op.step).ops) {
       for (const TensorId id : one.outputs) {
         const Tensor* made = facts_.run.tensor(id);
-        if (made != nullptr && recipe_of(one.kind) != nullptr)
-          groups_[group_of(one, *made)].ops.emplace_back(one.id, id);
+        if (made == nullptr || recipe_of(one.kind) == nullptr) continue;
+        auto& [name, group] = *groups_.try_emplace(group_of(one, *made)).first;
+        group.ops.emplace_back(one.id, id);
+        auto& [first_name, first_group] = first_groups_[one.id];
+        if (first_group == nullptr || name < first_name) first_name = name, first_group = &group;
       }
     }
   }
@@ -94,15 +97,18 @@ bool Recomputer::settled(const Op& op, const Tensor& out) {
   return group.came_out > 0 || group.only_form || choosing_;
 }
 
+const StepsOfRanks& Recomputer::ranks() {
+  if (!ranks_) ranks_.emplace(facts_.run);
+  return *ranks_;
+}
+
 bool Recomputer::understood(const Op& op) const {
-  for (const auto& [key, group] : groups_) {
-    const auto same = [&](const auto& one) { return one.first == op.id; };
-    if (std::none_of(group.ops.begin(), group.ops.end(), same)) continue;
-    // A base of the rotary embedding that is not the model's turns the first positions nearly alike.
-    const bool searched = op.kind == OpKind::rope && op.input("cos") == 0;
-    return group.came_out > 0 || (group.share > kMostly && !searched) || plain_linear(op);
-  }
-  return false;
+  const auto found = first_groups_.find(op.id);
+  if (found == first_groups_.end()) return false;
+  const Group& group = *found->second.second;
+  // A base of the rotary embedding that is not the model's turns the first positions nearly alike.
+  const bool searched = op.kind == OpKind::rope && op.input("cos") == 0;
+  return group.came_out > 0 || (group.share > kMostly && !searched) || plain_linear(op);
 }
 
 /// A module that was dumped with its own input, weight and output, where others like it come out: there is one way of
@@ -183,20 +189,13 @@ Recomputer::Tried Recomputer::try_form(const OpForm& form, std::vector<std::pair
   return tried;
 }
 
-std::set<std::string> Recomputer::chosen() const {
-  std::set<std::string> names;
-  for (const auto& [name, group] : groups_) {
-    if (group.form) names.insert(name);
-  }
-  return names;
-}
-
-/// Forms that were chosen by their readers since then were chosen under another one that was only tried. Whether there
-/// were any.
-bool Recomputer::forget_since(const std::set<std::string>& before, bool settled_too) {
+/// Of the groups in chosen_ from `before` on, forms that were chosen by their readers were so under another one that
+/// was only tried. Whether there were any.
+bool Recomputer::forget_since(std::size_t before, bool settled_too) {
   bool any = false;
-  for (auto& [name, group] : groups_) {
-    if (!group.form || !group.by_readers || before.contains(name)) continue;
+  for (std::size_t i = before; i < chosen_.size(); ++i) {
+    Group& group = groups_[chosen_[i]];
+    if (!group.form || !group.by_readers) continue;
     if (!settled_too && group.came_out > 0) continue;
     group.form.reset();
     any = true;
@@ -211,7 +210,7 @@ Recomputer::Tried Recomputer::try_form_by_readers(const std::string& key, const 
   const std::vector<std::pair<OpId, TensorId>> members = groups_[key].ops;
   groups_[key].form = form;
   values_.forget();
-  const std::set<std::string> before = chosen();
+  const std::size_t before = chosen_.size();
   for (std::size_t m = 0; m < members.size() && tried.ops < static_cast<int>(kSampleOps); ++m) {
     if (tried.ops >= kSampleReaders && !tried.all()) break;
     const Tensor* made = facts_.run.tensor(members[m].second);
@@ -254,9 +253,10 @@ std::optional<Recomputer::Group> Recomputer::twin_of(const Op& op, const Tensor&
 
 void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor& out) {
   const Recipe* recipe = recipe_of(op.kind);
+  if (!groups_[key].form) chosen_.push_back(key);
   groups_[key].form = OpForm{};
   if (recipe == nullptr) return;
-  const std::set<std::string> before = chosen();
+  const std::size_t before = chosen_.size();
   std::vector<OpForm> forms = recipe->forms(values_, op, out);
   if (forms.empty()) forms.push_back({});
   groups_[key].form = forms.front();

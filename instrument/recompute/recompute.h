@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/run/ranks.h"
 #include "instrument/recompute/recipe.h"
 #include "instrument/recompute/values.h"
 
@@ -83,6 +84,7 @@ class Recomputer {
   std::optional<Prediction> predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                                     std::int64_t count, std::string* why = nullptr);
   Values& values() { return values_; }
+  const StepsOfRanks& ranks();
   Facts& facts() { return facts_; }
 
  private:
@@ -97,8 +99,7 @@ class Recomputer {
   std::string group_of(const Op& op, const Tensor& out) const;
   bool plain_linear(const Op& op) const;
   void choose_form(const std::string& key, const Op& op, const Tensor& out);
-  std::set<std::string> chosen() const;
-  bool forget_since(const std::set<std::string>& before, bool settled_too = true);
+  bool forget_since(std::size_t before, bool settled_too = true);
   std::optional<Group> twin_of(const Op& op, const Tensor& out);
   /// What a form does for the ops that it is tried on.
   struct Tried {
@@ -129,7 +130,10 @@ class Recomputer {
   int choosing_ = 0;  ///< forms are being tried: what is not settled is used all the same
   Options options_;
   Values values_;
+  std::optional<StepsOfRanks> ranks_;  ///< made when it is asked for
   std::map<std::string, Group> groups_;
+  std::unordered_map<OpId, std::pair<std::string, const Group*>> first_groups_;  ///< of an op's outputs, by name
+  std::vector<std::string> chosen_;  ///< groups in the order in which they were given a form; some lost it again
   std::set<StepId> grouped_;
   std::unordered_map<TensorId, Recomputed> judged_whole_;  ///< when forms were chosen
   std::vector<Recomputed> results_;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
+#include <vector>
 
 #include "core/counted.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
@@ -195,13 +197,16 @@ class Twins {
   explicit Twins(Survey& survey) : survey_(survey), run_(survey.run()) {}
 
   void look(Findings& out, std::int64_t& looked_at) {
+    std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::vector<const Step*>> alike;
+    for (const Step& step : run_.steps()) {
+      if (step.rows > 1) alike[{step.rank, step.index(), step.rows}].push_back(&step);
+    }
     for (const Step& a : run_.steps()) {
-      for (const Step& b : run_.steps()) {
-        const bool pair = a.id < b.id && a.run != b.run && a.rank == b.rank && a.index() == b.index() &&
-                          a.rows == b.rows && a.rows > 1;
-        if (!pair) continue;
+      if (a.rows <= 1) continue;
+      for (const Step* b : alike[{a.rank, a.index(), a.rows}]) {
+        if (a.id >= b->id || a.run == b->run) continue;
         ++looked_at;
-        compare(a, b, out);
+        compare(a, *b, out);
       }
     }
   }

@@ -36,9 +36,10 @@ class Comparer {
   std::vector<Pair> pairs() {
     std::vector<Pair> all;
     parameters(all);
+    const StepsOfRanks ranks(run_);
     for (const Step& a : run_.steps()) {
       if (a.rank != 0) continue;
-      for (const Step* b : steps_of_other_ranks(run_, a)) compare(a, *b, all);
+      for (const Step* b : ranks.others(a)) compare(a, *b, all);
     }
     return all;
   }

@@ -4,26 +4,47 @@
 #include <limits>
 #include <utility>
 
-#include "instrument/files/file.h"
-
 namespace nanscope {
 
+namespace {
+
+constexpr std::uint64_t kAlwaysHeld = std::uint64_t{16} << 20;
+
+}  // namespace
+
 Result<FileBytes> map_file(const std::filesystem::path& path) {
-  auto mapped = MappedFile::open(path);
-  if (!mapped) return tl::unexpected(mapped.error());
-  auto owner = std::make_shared<const MappedFile>(std::move(*mapped));
-  return FileBytes{path.string(), owner->bytes(), owner};
+  auto source = SourceFile::open(path);
+  if (!source) return tl::unexpected(source.error());
+  auto held = (*source)->hold();
+  if (!held) return tl::unexpected(held.error());
+  return FileBytes{path.string(), held->bytes, std::move(held->owner), std::move(*source)};
 }
+
+KeptFile::KeptFile(FileBytes file, std::size_t tensors) : file_(std::move(file)), size_(file_.bytes.size()) {
+  if (file_.source == nullptr || size_ >= kAlwaysHeld || tensors >= kMany) return;
+  file_.bytes = {};
+  file_.owner = nullptr;
+}
+
+void KeptFile::keep() {
+  // What cannot be had is said when it is wanted.
+  if (auto held = hold()) file_ = std::move(*held);
+}
+
+Result<FileBytes> KeptFile::hold() const {
+  if (file_.source == nullptr || file_.owner != nullptr) return file_;
+  auto held = file_.source->hold();
+  if (!held) return tl::unexpected(held.error());
+  return FileBytes{file_.name, held->bytes, std::move(held->owner), file_.source};
+}
+
+Status KeptFile::check() const { return file_.source != nullptr ? file_.source->check() : Status{}; }
 
 tl::unexpected<Error> refuse(std::string_view file, std::uint64_t offset, const std::string& what) {
   return fail(std::string(file) + ": offset " + std::to_string(offset) + ": " + what);
 }
 
-std::string printable(std::string_view text, std::size_t limit) {
-  std::string out;
-  for (const char c : text.substr(0, limit)) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  return text.size() > limit ? out + "..." : out;
-}
+std::string printable(std::string_view text, std::size_t limit) { return shortened(one_line(text), limit); }
 
 std::string in_quotes(std::string_view text) {
   std::string out = "'";

@@ -11,6 +11,8 @@
 
 #include "core/dump/dtype.h"
 #include "core/result.h"
+#include "core/text/safe_text.h"
+#include "instrument/files/source_file.h"
 #include "instrument/files/utf8.h"
 
 /// What every reader of a container needs: its file's bytes, errors in one line, sizes that cannot overflow.
@@ -21,14 +23,36 @@ struct FileBytes {
   std::string name;
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
+  std::shared_ptr<const SourceFile> source = nullptr;  ///< where they come from; null for bytes of a program's own
 };
 
 Result<FileBytes> map_file(const std::filesystem::path& path);
 
+/// A file that a container was made of, whose bytes are held while they are used: files that are large or hold many
+/// tensors always, of which the system can map enough at once.
+class KeptFile {
+ public:
+  explicit KeptFile(FileBytes file, std::size_t tensors = 1);
+
+  /// Where it turns out to hold many.
+  static constexpr std::size_t kMany = 64;
+  void keep();
+
+  const std::string& name() const { return file_.name; }
+  std::uint64_t size() const { return size_; }
+  /// All of it. Thread-safe. Error: it is no longer what it was when it was opened.
+  Result<FileBytes> hold() const;
+  Status check() const;
+
+ private:
+  FileBytes file_;  ///< without bytes where they are held while they are used
+  std::uint64_t size_ = 0;
+};
+
 /// "FILE: offset N: what", which should say what was expected and what was found.
 tl::unexpected<Error> refuse(std::string_view file, std::uint64_t offset, const std::string& what);
 
-/// Text of a file as a message can hold it: short, one line, without control characters.
+/// Text of a file as a message can hold it: short, one line, nothing in it that is not visible.
 std::string printable(std::string_view text, std::size_t limit = 120);
 /// The same between single quotes.
 std::string in_quotes(std::string_view text);

@@ -69,7 +69,7 @@ class RawFiles final : public Container {
       return skip(entry.name, "its file " + printable(entry.file) + " is missing", where, offset);
     }
     OpenFile& file = **found;
-    const std::uint64_t size = file.data.bytes.size();
+    const std::uint64_t size = file.data.size();
     const std::uint64_t begin = entry.offset.value_or(0);
     if (begin > size || entry.bytes > size - begin || (!entry.offset && entry.bytes != size)) {
       return refuse(where, offset,
@@ -80,6 +80,7 @@ class RawFiles final : public Container {
     }
     auto apart = take_extent(file, begin, entry, where, offset);
     if (!apart) return apart;
+    if (++file.tensors == KeptFile::kMany) file.data.keep();
     tensors_.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape), begin, {}});
     places_.push_back({&file, entry.first_index_fastest});
     return {};
@@ -88,16 +89,26 @@ class RawFiles final : public Container {
   Result<TensorBytes> bytes(std::size_t tensor) const override {
     const ContainedTensor& wanted = tensors_.at(tensor);
     const Place& place = places_[tensor];
-    const auto elements = place.file->data.bytes.subspan(wanted.offset, wanted.dtype->bytes(wanted.count()));
-    if (!place.first_index_fastest) return TensorBytes{elements, place.file->data.owner};
+    const auto file = place.file->data.hold();
+    if (!file) return tl::unexpected(file.error());
+    const auto elements = file->bytes.subspan(wanted.offset, wanted.dtype->bytes(wanted.count()));
+    if (!place.first_index_fastest) return TensorBytes{elements, file->owner};
     const StridedView view = first_index_fastest(wanted.shape);
-    if (view.contiguous()) return TensorBytes{elements, place.file->data.owner};
-    return gather(elements, view, static_cast<std::size_t>(wanted.dtype->bits / 8), place.file->data.name);
+    if (view.contiguous()) return TensorBytes{elements, file->owner};
+    return gather(elements, view, static_cast<std::size_t>(wanted.dtype->bits / 8), file->name);
+  }
+
+  Status check() const override {
+    for (const auto& [name, file] : files_) {
+      if (Status same = file.data.check(); !same) return same;
+    }
+    return {};
   }
 
  private:
   struct OpenFile {
-    FileBytes data;
+    KeptFile data;
+    std::size_t tensors = 0;
     std::map<std::uint64_t, std::uint64_t> extents;  ///< begin -> end of the tensors in it
   };
   struct Place {
@@ -137,7 +148,7 @@ class RawFiles final : public Container {
     if (!data) return tl::unexpected(data.error());
     parts_.push_back(path);
     budget_.grow(data->bytes.size() + kOpenFile);
-    return &files_.emplace(name, OpenFile{std::move(*data), {}}).first->second;
+    return &files_.emplace(name, OpenFile{KeptFile(std::move(*data)), 0, {}}).first->second;
   }
 
   static Status take_extent(OpenFile& file, std::uint64_t begin, const Entry& entry, std::string_view where,

@@ -257,11 +257,14 @@ class Npy final : public Container {
     tensors_.push_back({"", array.dtype, std::move(array.shape), array.data, std::move(array.note)});
   }
   Result<TensorBytes> bytes(std::size_t tensor) const override {
-    return npy_bytes(tensors_.at(tensor), place_, file_.bytes, file_.owner, file_.name);
+    const auto file = file_.hold();
+    if (!file) return tl::unexpected(file.error());
+    return npy_bytes(tensors_.at(tensor), place_, file->bytes, file->owner, file->name);
   }
+  Status check() const override { return file_.check(); }
 
  private:
-  FileBytes file_;
+  KeptFile file_;
   NpyPlace place_;
 };
 

@@ -47,6 +47,7 @@ class Npz final : public Container {
     if (!content) return tl::unexpected(content.error());
     return npy_bytes(tensors_[tensor], place, content->bytes, content->owner, where(*member));
   }
+  Status check() const override { return archive_.check(); }
 
  private:
   struct Array {

@@ -151,6 +151,7 @@ class Pt final : public Container {
     const std::uint64_t size = listed.dtype->bytes(listed.count());
     return TensorBytes{storage->bytes.subspan(size == 0 ? 0 : wanted.view.first * width, size), storage->owner};
   }
+  Status check() const override { return archive_.check(); }
 
  private:
   ZipArchive archive_;

@@ -11,7 +11,7 @@ namespace {
 
 class Safetensors final : public Container {
  public:
-  Safetensors(FileBytes file, SafetensorsHeader header) : file_(std::move(file)) {
+  Safetensors(FileBytes file, SafetensorsHeader header) : file_(std::move(file), header.entries.size()) {
     metadata_ = std::move(header.metadata);
     tensors_.reserve(header.entries.size());
     for (SafetensorsEntry& entry : header.entries) {
@@ -26,11 +26,14 @@ class Safetensors final : public Container {
 
   Result<TensorBytes> bytes(std::size_t tensor) const override {
     const ContainedTensor& wanted = tensors_.at(tensor);
-    return TensorBytes{file_.bytes.subspan(wanted.offset, wanted.dtype->bytes(wanted.count())), file_.owner};
+    const auto file = file_.hold();
+    if (!file) return tl::unexpected(file.error());
+    return TensorBytes{file->bytes.subspan(wanted.offset, wanted.dtype->bytes(wanted.count())), file->owner};
   }
+  Status check() const override { return file_.check(); }
 
  private:
-  FileBytes file_;
+  KeptFile file_;
 };
 
 /// The header's length, whose upper bytes are zero below the format's limit, and its brace.

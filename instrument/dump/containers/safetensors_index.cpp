@@ -59,6 +59,12 @@ class ShardedSafetensors final : public Container {
     const Place& place = places_.at(tensor);
     return shards_[place.shard]->bytes(place.tensor);
   }
+  Status check() const override {
+    for (const std::unique_ptr<Container>& shard : shards_) {
+      if (Status same = shard->check(); !same) return same;
+    }
+    return {};
+  }
 
  private:
   struct Place {

@@ -347,7 +347,7 @@ Result<ZipArchive> ZipArchive::read(FileBytes file) {
 }
 
 ZipArchive::ZipArchive(FileBytes file, std::vector<ZipMember> members)
-    : file_(std::move(file)), members_(std::move(members)), by_name_(members_.size()) {
+    : file_(std::move(file), members.size()), members_(std::move(members)), by_name_(members_.size()) {
   std::iota(by_name_.begin(), by_name_.end(), 0U);
   std::sort(by_name_.begin(), by_name_.end(),
             [&](std::uint32_t a, std::uint32_t b) { return members_[a].name < members_[b].name; });
@@ -361,10 +361,10 @@ const ZipMember* ZipArchive::find(std::string_view name) const {
 }
 
 Result<TensorBytes> ZipArchive::content(const ZipMember& member) const {
-  if (!member.deflated) return TensorBytes{file_.bytes.subspan(member.data, member.stored), file_.owner};
+  if (!member.deflated) return stored(member, member.stored);
   auto made = unpacked(member, member.size);
   if (made && checksum(made->bytes) != member.crc) {
-    return refuse(file_.name, member.data,
+    return refuse(name(), member.data,
                   "the member " + in_quotes(member.name) + " has another checksum than the directory says");
   }
   return made;
@@ -372,20 +372,27 @@ Result<TensorBytes> ZipArchive::content(const ZipMember& member) const {
 
 Result<TensorBytes> ZipArchive::beginning(const ZipMember& member, std::uint64_t limit) const {
   const std::uint64_t size = std::min(limit, member.size);
-  if (!member.deflated) return TensorBytes{file_.bytes.subspan(member.data, size), file_.owner};
-  return unpacked(member, size);
+  return member.deflated ? unpacked(member, size) : stored(member, size);
+}
+
+Result<TensorBytes> ZipArchive::stored(const ZipMember& member, std::uint64_t size) const {
+  auto file = file_.hold();
+  if (!file) return tl::unexpected(file.error());
+  return TensorBytes{file->bytes.subspan(member.data, size), std::move(file->owner)};
 }
 
 Result<TensorBytes> ZipArchive::unpacked(const ZipMember& member, std::uint64_t size) const {
+  const auto packed = stored(member, member.stored);
+  if (!packed) return packed;
   auto made = std::make_shared<std::vector<std::byte>>();
   try {
     made->resize(size);
   } catch (const std::bad_alloc&) {
-    return refuse(file_.name, member.data,
+    return refuse(name(), member.data,
                   "no memory for the " + std::to_string(size) + " bytes of " + in_quotes(member.name));
   }
-  if (!unpack(file_.bytes.subspan(member.data, member.stored), *made, size == member.size)) {
-    return refuse(file_.name, member.data,
+  if (!unpack(packed->bytes, *made, size == member.size)) {
+    return refuse(name(), member.data,
                   "the member " + in_quotes(member.name) + " does not unpack to the " + std::to_string(member.size) +
                       " bytes that the directory says");
   }

@@ -30,8 +30,10 @@ class ZipArchive {
  public:
   static Result<ZipArchive> read(FileBytes file);
 
-  const std::string& name() const { return file_.name; }
-  std::uint64_t bytes() const { return file_.bytes.size(); }
+  const std::string& name() const { return file_.name(); }
+  std::uint64_t bytes() const { return file_.size(); }
+  /// Error: the file was written to or replaced since it was read.
+  Status check() const { return file_.check(); }
   /// In the order of the directory; folders are left out.
   const std::vector<ZipMember>& members() const { return members_; }
   /// Null when there is none of that name.
@@ -43,11 +45,13 @@ class ZipArchive {
   Result<TensorBytes> beginning(const ZipMember& member, std::uint64_t limit) const;
 
  private:
+  /// Its first bytes as they lie in the file.
+  Result<TensorBytes> stored(const ZipMember& member, std::uint64_t size) const;
   Result<TensorBytes> unpacked(const ZipMember& member, std::uint64_t size) const;
 
   ZipArchive(FileBytes file, std::vector<ZipMember> members);
 
-  FileBytes file_;
+  KeptFile file_;
   std::vector<ZipMember> members_;
   std::vector<std::uint32_t> by_name_;
 };

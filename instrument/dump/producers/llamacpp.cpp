@@ -22,10 +22,15 @@ class RawTensor final : public Container {
   RawTensor(FileBytes file, const Dtype& dtype, std::vector<std::int64_t> shape) : file_(std::move(file)) {
     tensors_.push_back({"", &dtype, std::move(shape), 0, {}});
   }
-  Result<TensorBytes> bytes(std::size_t) const override { return TensorBytes{file_.bytes, file_.owner}; }
+  Result<TensorBytes> bytes(std::size_t) const override {
+    auto file = file_.hold();
+    if (!file) return tl::unexpected(file.error());
+    return TensorBytes{file->bytes, std::move(file->owner)};
+  }
+  Status check() const override { return file_.check(); }
 
  private:
-  FileBytes file_;
+  KeptFile file_;
 };
 
 class LlamaCpp final : public Producer {
