@@ -32,7 +32,7 @@ void add_bits_command(CLI::App& app, Action& action) {
       "  nanscope bits 0x7e -f e4m3\n"
       "  nanscope bits --table e4m3");
   command->callback([arguments, &action] {
-    action = [arguments] {
+    action = [arguments](Interrupt&) {
       if (arguments->bits.input.empty() && arguments->bits.format.empty()) return complain("bits: which number?");
       arguments->bits.overflow = arguments->overflow ? Overflow::overflow : Overflow::saturate;
       arguments->bits.ascii = !output_terminal().utf8;

@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/run_attached.h"
 #include "core/counted.h"
+#include "core/files/output_file.h"
 #include "instrument/dump/attach.h"
 #include "scenarios/version.h"
 
@@ -39,25 +40,26 @@ std::filesystem::path output_of(const Options& options) {
   return name.stem().string() + ".nanscope";
 }
 
-int attach_dump(const Options& options) {
-  const Interrupt interrupt;
+int attach_dump(const Options& options, const Interrupt& interrupt) {
   const auto failed = [&](const Error& error) {
     complain(error.message);
-    return interrupt.requested() ? kInterrupted : kBadInput;
+    return interrupt.requested() ? interrupt.code() : kBadInput;
   };
+  AttachOptions attaching;
+  attaching.output.replace = options.force;
+  attaching.output.inputs = {options.dump};
+  const std::filesystem::path recording = output_of(options);
+  if (Status allowed = check_output(recording, attaching.output); !allowed) return failed(allowed.error());
   OpenDumpOptions opening;
   opening.stop = interrupt.token();
   opening.follow_links = options.follow_links;
   Result<std::unique_ptr<OpenDump>> dump = OpenDump::open(options.dump, opening);
   if (!dump) return failed(dump.error());
   for (const RunNote& one : (*dump)->unread()) complain("not read: " + one.text);
-  AttachOptions attaching;
-  attaching.overwrite = options.force;
   attaching.elements = !options.no_elements;
   attaching.version = scenarios::kVersion;
   attaching.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   attaching.stop = interrupt.token();
-  const std::filesystem::path recording = output_of(options);
   Result<Attached> attached = [&] {
     ProgressLine line("tensors", options.progress);
     attaching.progress = [&line](std::int64_t done, std::int64_t total) { line.show(done, total, ""); };
@@ -74,21 +76,19 @@ int attach_dump(const Options& options) {
   return kClean;
 }
 
-int run_command(Options options) {
+int run_command(Options options, Interrupt& interrupt) {
   if (options.words.empty()) return complain("attach --run needs a command: nanscope attach --run -- python serve.py");
   options.live.output = std::filesystem::absolute(options.output.empty() ? "live.nanscope" : options.output);
   options.live.budget = options.budget_percent / 100;
-  std::error_code ignored;  // what cannot be removed is found to exist
-  if (options.force) std::filesystem::remove(options.live.output, ignored);
-  return run_attached(options.words, options.live);
+  return run_attached(options.words, options.live, options.force, interrupt);
 }
 
-int attach_to(Options options) {
-  if (options.run) return run_command(std::move(options));
+int attach_to(Options options, Interrupt& interrupt) {
+  if (options.run) return run_command(std::move(options), interrupt);
   if (options.words.size() != 1)
     return complain("attach needs one DUMP, or --run and a command (try nanscope attach --help)");
   options.dump = options.words.front();
-  return attach_dump(options);
+  return attach_dump(options, interrupt);
 }
 
 void add_live_options(CLI::App& command, Options& options) {
@@ -130,7 +130,8 @@ void add_attach_command(CLI::App& app, Action& action) {
       "  nanscope gui incident.nanscope\n"
       "  nanscope attach --run -o live.nanscope -- python serve.py\n"
       "  nanscope attach --run --watch --kernels 'gemm|softmax' -- python serve.py");
-  command->callback([options, &action] { action = [options] { return attach_to(*options); }; });
+  command->callback(
+      [options, &action] { action = [options](Interrupt& interrupt) { return attach_to(*options, interrupt); }; });
 }
 
 }  // namespace nanscope::cli

@@ -2,6 +2,8 @@
 
 #include "cli/command.h"
 
+#include "cli/command.h"
+
 namespace nanscope::cli {
 
 int run_bits(const BitsOptions& options, bool json) {

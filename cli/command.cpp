@@ -17,6 +17,9 @@ namespace {
 
 constexpr int kWidth = 100;
 
+/// Of standard output, which is one for the program.
+int first_error = 0;
+
 bool set(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr && *value != '\0';
@@ -60,7 +63,9 @@ int complain(std::string_view message, std::string_view who) {
 void print(std::string_view text) {
   // Documents are UTF-8 wherever they go; texts for an ASCII terminal are ASCII already.
   const std::string safe = safe_lines(text, Charset::utf8, output_terminal().color);
-  std::fwrite(safe.data(), 1, safe.size(), stdout);
+  if (std::fwrite(safe.data(), 1, safe.size(), stdout) != safe.size() && first_error == 0) first_error = errno;
 }
+
+int output_error() { return first_error; }
 
 }  // namespace nanscope::cli

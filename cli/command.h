@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/interrupt.h"
 #include "core/result.h"
 #include "scenarios/report/text.h"
 
@@ -13,10 +14,11 @@ namespace nanscope::cli {
 inline constexpr int kClean = 0;     ///< clean, or as expected
 inline constexpr int kFound = 1;     ///< a fault, or an expectation missed
 inline constexpr int kBadInput = 2;  ///< bad usage or bad input
-inline constexpr int kInterrupted = 130;
+inline constexpr int kReaderGone =
+    141;  ///< of the answer, as head(1) leaves; an interrupted command: Interrupt::code()
 
 /// What the chosen command does, set while the arguments are parsed; returns the exit code.
-using Action = std::function<int()>;
+using Action = std::function<int(Interrupt&)>;
 
 void add_attach_command(CLI::App& app, Action& action);
 void add_export_command(CLI::App& app, Action& action);
@@ -42,7 +44,10 @@ report::Terminal output_terminal();
 
 /// Prints `nanscope: message` on standard error, one line of at most kLongestError characters, and gives kBadInput.
 int complain(std::string_view message, std::string_view who = "nanscope");
-/// Prints lines that a terminal may see whatever they were made of.
+/// To standard output, lines that a terminal may see whatever they were made of. What cannot be written is known at the
+/// end, see close_output().
 void print(std::string_view text);
+/// The reason why something printed was not written, as errno has it; 0: there is none yet.
+int output_error();
 
 }  // namespace nanscope::cli

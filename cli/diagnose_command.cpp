@@ -67,14 +67,14 @@ Result<std::optional<Baseline>> read_baseline(const std::string& path) {
 
 class DiagnoseRun {
  public:
-  DiagnoseRun(const Arguments& arguments, std::optional<Baseline> baseline)
-      : arguments_(arguments), baseline_(std::move(baseline)) {}
+  DiagnoseRun(const Arguments& arguments, std::optional<Baseline> baseline, const Interrupt& interrupt)
+      : arguments_(arguments), baseline_(std::move(baseline)), interrupt_(interrupt) {}
 
   int run() {
     for (const std::string& target : arguments_.targets) {
       all_.push_back(examine(target));
       if (!all_.back().diagnosis) complain(all_.back().error);
-      if (interrupt_.requested()) return kInterrupted;
+      if (interrupt_.requested()) return interrupt_.code();
     }
     print_documents();
     print_gone();
@@ -163,16 +163,16 @@ class DiagnoseRun {
 
   const Arguments& arguments_;
   std::optional<Baseline> baseline_;
-  Interrupt interrupt_;
+  const Interrupt& interrupt_;
   std::vector<report::Diagnosed> all_;
 };
 
-int diagnose_targets(const Arguments& arguments) {
+int diagnose_targets(const Arguments& arguments, const Interrupt& interrupt) {
   if (arguments.brief && arguments.format != "text") return complain("--brief is for --format text");
   if (const Status known = check_classes(arguments.fail_on); !known) return complain(known.error().message);
   auto baseline = read_baseline(arguments.baseline);
   if (!baseline) return complain("--baseline: " + baseline.error().message);
-  return DiagnoseRun(arguments, std::move(*baseline)).run();
+  return DiagnoseRun(arguments, std::move(*baseline), interrupt).run();
 }
 
 }  // namespace
@@ -217,7 +217,9 @@ void add_diagnose_command(CLI::App& app, Action& action) {
       "Exit codes: 0 clean, or only what is accepted; 1 a fault, or an interrupted recording; 2 bad usage, or a "
       "target\n"
       "that cannot be read; 130 interrupted.");
-  command->callback([arguments, &action] { action = [arguments] { return diagnose_targets(*arguments); }; });
+  command->callback([arguments, &action] {
+    action = [arguments](Interrupt& interrupt) { return diagnose_targets(*arguments, interrupt); };
+  });
 }
 
 }  // namespace nanscope::cli

@@ -55,8 +55,7 @@ int compare_runs(scenarios::OpenRun& a, scenarios::OpenRun& b, const DiffCommand
   return found->same() ? kClean : kFound;
 }
 
-int compare_targets(const DiffCommandOptions& options) {
-  const Interrupt interrupt;
+int compare_targets(const DiffCommandOptions& options, const Interrupt& interrupt) {
   const auto a = open_target(options.a, interrupt, false, kReplayLimits, options.follow_links);
   if (!a) return failed(a.error(), interrupt);
   const auto b = open_target(options.b, interrupt, false, kReplayLimits, options.follow_links);
@@ -90,7 +89,9 @@ void add_diff_command(CLI::App& app, Action& action) {
       "  nanscope diff run.nanscope dump/        what came out of nanscope's engine against a server's\n"
       "\n"
       "Exit codes: 0 the same, 1 different, 2 bad usage or bad input, 130 interrupted.");
-  command->callback([options, &action] { action = [options] { return compare_targets(*options); }; });
+  command->callback([options, &action] {
+    action = [options](Interrupt& interrupt) { return compare_targets(*options, interrupt); };
+  });
 }
 
 }  // namespace nanscope::cli

@@ -21,14 +21,16 @@ struct Options {
   RunLimits limits = kReplayLimits;
 };
 
-int export_recording(const Options& options) {
-  const auto recording = Recording::open_checked(options.recording);
+int export_recording(const Options& options, const Interrupt& interrupt) {
+  const auto recording = Recording::open_checked(options.recording, interrupt.token());
   if (!recording) return complain(recording.error().message);
-  scenarios::RecordingTensors tensors(*recording, {}, options.limits);
+  scenarios::RecordingTensors tensors(*recording, interrupt.token(), options.limits);
   const Result<std::int64_t> count = [&] {
     ProgressLine line("steps");
     scenarios::ExportOptions exporting;
-    exporting.overwrite = options.force;
+    exporting.stop = interrupt.token();
+    exporting.output.replace = options.force;
+    exporting.output.inputs = {options.recording};
     exporting.progress = [&line](std::int64_t done, std::int64_t total) { line.show(done, total, ""); };
     return scenarios::export_dump(*recording, tensors, options.folder, exporting);
   }();
@@ -52,7 +54,9 @@ void add_export_command(CLI::App& app, Action& action) {
       "Examples:\n"
       "  nanscope export run.nanscope -o dump\n"
       "  nanscope diagnose dump");
-  command->callback([options, &action] { action = [options] { return export_recording(*options); }; });
+  command->callback([options, &action] {
+    action = [options](Interrupt& interrupt) { return export_recording(*options, interrupt); };
+  });
 }
 
 }  // namespace nanscope::cli

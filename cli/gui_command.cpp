@@ -24,7 +24,8 @@ void say(std::string_view text) {
   std::fflush(stdout);
 }
 
-int show(GuiOptions options) {
+int show(GuiOptions options, const Interrupt& interrupt) {
+  options.app.stop = interrupt.token();
   if (!options.size.empty()) {
     const Result<gui::Extent> size = gui::parse_size(options.size);
     if (!size) return complain(size.error().message);
@@ -62,6 +63,7 @@ void add_gui_command(CLI::App& app, Action& action) {
       ->excludes(screenshot)
       ->excludes(csv);
   command->add_flag("--on-screen", options->app.on_screen, "Play the script in a window that is seen");
+  command->add_flag("--force", options->app.force, "Replace the picture or the table when it exists");
   command->add_option("--view", options->app.view,
                       fmt::format("One view alone: {}", fmt::join(gui::all_views(), ", ")));
   command->add_option("--tab", options->app.tab, "The view that the whole window shows below the front");
@@ -84,7 +86,8 @@ void add_gui_command(CLI::App& app, Action& action) {
       "  nanscope gui kv-scale-lock.nanscope --script steps.txt\n"
       "\n"
       "Exit codes: 0 closed, or the script found what it expected; 1 it did not; 2 bad usage or bad input.");
-  command->callback([options, &action] { action = [options] { return show(*options); }; });
+  command->callback(
+      [options, &action] { action = [options](Interrupt& interrupt) { return show(*options, interrupt); }; });
 }
 
 }  // namespace nanscope::cli

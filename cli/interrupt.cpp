@@ -1,45 +1,114 @@
 #include "cli/interrupt.h"
 
+#include <poll.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <ctime>
+#include <string_view>
+#include <system_error>
 
-#include "cli/command.h"
+#include "core/files/temporary.h"
 
 namespace nanscope::cli {
 
 namespace {
 
-sigset_t watched() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
+using Clock = std::chrono::steady_clock;
+
+/// For work to end cleanly. With what the end itself takes, less than a second.
+constexpr auto kPatience = std::chrono::milliseconds(600);
+
+/// Wakes the watcher when nothing more is to be watched.
+int wake_signal() { return SIGRTMIN; }
+
+sigset_t with_wake(sigset_t signals) {
+  sigaddset(&signals, wake_signal());
   return signals;
 }
 
-void watch(const std::stop_token& end, std::stop_source& source) {
-  const sigset_t signals = watched();
-  const timespec patience{0, 50'000'000};
-  while (!end.stop_requested()) {
-    if (sigtimedwait(&signals, nullptr, &patience) < 0) continue;
-    if (source.stop_requested()) _exit(kInterrupted);
-    source.request_stop();
-  }
+/// A signal or 0: in time there was none.
+int wait_for(const sigset_t& signals, Clock::duration time) {
+  using std::chrono::nanoseconds;
+  const auto left = std::max<std::int64_t>(0, std::chrono::duration_cast<nanoseconds>(time).count());
+  const timespec patience{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+  const int got = sigtimedwait(&signals, nullptr, &patience);
+  return got > 0 ? got : 0;
+}
+
+/// Where that waits for nobody: a full pipe must not keep the program.
+void say_stopped() {
+  pollfd error{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&error, 1, 0) != 1 || (error.revents & POLLOUT) == 0) return;
+  const std::string_view line = isatty(STDERR_FILENO) == 1 ? "\r\x1b[Knanscope: stopped\n" : "nanscope: stopped\n";
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+}
+
+[[noreturn]] void end_at_once(int signal) {
+  temporaries::remove_all();
+  say_stopped();
+  _exit(128 + signal);
 }
 
 }  // namespace
 
-Interrupt::Interrupt() {
-  const sigset_t signals = watched();
-  pthread_sigmask(SIG_BLOCK, &signals, &before_);
-  watcher_ = std::jthread([this](const std::stop_token& end) { watch(end, source_); });
+sigset_t Interrupt::signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  // Of a program under nohup it stays ignored.
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
+  return signals;
 }
 
-Interrupt::~Interrupt() {
-  watcher_.request_stop();
+Interrupt::Interrupt() {
+  const sigset_t blocked = with_wake(signals());
+  pthread_sigmask(SIG_BLOCK, &blocked, &before_);
+  try {
+    watcher_ = std::thread([this] { watch(); });
+  } catch (const std::system_error&) {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+}
+
+Interrupt::~Interrupt() { finish(0); }
+
+void Interrupt::watch() {
+  const sigset_t watched = with_wake(signals());
+  for (;;) {
+    int got = 0;
+    sigwait(&watched, &got);
+    if (got == wake_signal()) return;
+    signal_ = got;
+    source_.request_stop();
+    const int second = wait_for(watched, kPatience);
+    if (second == wake_signal()) return;
+    end_at_once(second != 0 ? second : got);
+  }
+}
+
+void Interrupt::hand_over() {
+  if (!watcher_.joinable()) return;
+  pthread_kill(watcher_.native_handle(), wake_signal());
   watcher_.join();
-  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+void Interrupt::take(int signal) {
+  signal_ = signal;
+  source_.request_stop();
+}
+
+int Interrupt::finish(int code) {
+  if (watcher_.joinable()) {
+    hand_over();
+    // One that came after the last look would end the program as soon as it is no longer blocked.
+    if (const int late = wait_for(signals(), Clock::duration::zero()); late != 0) take(late);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  return requested() ? this->code() : code;
 }
 
 }  // namespace nanscope::cli

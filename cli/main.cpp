@@ -1,10 +1,17 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <new>
+#include <sstream>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/standard_streams.h"
+#include "core/system_reason.h"
 #include "instrument/files/near_names.h"
 #include "scenarios/version.h"
 
@@ -23,7 +30,7 @@ int complain_about(const CLI::App& app, const CLI::ParseError& error, int argc, 
   return cli::complain(fmt::format("unknown command '{}'{}", argv[1], did_you_mean(argv[1], names)));
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   using namespace nanscope::cli;
   CLI::App app{"nanscope finds out why a transformer's numbers went wrong, and replays it.", "nanscope"};
   app.set_version_flag("--version", fmt::format("nanscope {}", nanscope::scenarios::kVersion));
@@ -37,7 +44,8 @@ int run(int argc, char** argv) {
       "  nanscope bits 430 -f e4m3               the anatomy of a number\n"
       "\n"
       "Exit codes: 0 clean or as expected, 1 a fault or an expectation missed, 2 bad usage or bad input,\n"
-      "130 interrupted (Ctrl-C). Each command's help says what that is for it.");
+      "130 interrupted (Ctrl-C), 143 ended by SIGTERM, 141 the reader of the answer is gone. Each command's help says\n"
+      "what that is for it.");
   Action action;
   add_run_command(app, action);
   add_replay_command(app, action);
@@ -56,19 +64,38 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {
-    return app.exit(wanted);
+    std::ostringstream text;
+    const int code = app.exit(wanted, text, text);
+    print(text.str());
+    return code;
   } catch (const CLI::ParseError& error) {
     return complain_about(app, error, argc, argv);
   }
-  return action ? action() : kClean;
+  return action ? action(interrupt) : kClean;
+}
+
+/// What ran out is the machine's and not an error of ours: it is said with what can be done.
+int guarded(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
+  using namespace nanscope;
+  try {
+    return run(argc, argv, interrupt);
+  } catch (const std::bad_alloc& error) {
+    return cli::complain(reason_of(error));
+  } catch (const std::length_error&) {
+    return cli::complain(out_of_memory());
+  } catch (const std::system_error& error) {
+    return cli::complain(reason_of(error));
+  } catch (const std::exception& error) {
+    return cli::complain(fmt::format("internal error: {}", error.what()));
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    return nanscope::cli::complain(fmt::format("internal error: {}", error.what()));
-  }
+  using namespace nanscope::cli;
+  prepare_streams();
+  Interrupt interrupt;
+  const int code = guarded(argc, argv, interrupt);
+  return interrupt.finish(close_output(code));
 }

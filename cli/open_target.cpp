@@ -71,7 +71,7 @@ Result<scenarios::Analysis> analyse_target(scenarios::OpenRun& target, const Int
 
 int failed(const Error& error, const Interrupt& interrupt) {
   complain(error.message);
-  return interrupt.requested() ? kInterrupted : kBadInput;
+  return interrupt.requested() ? interrupt.code() : kBadInput;
 }
 
 }  // namespace nanscope::cli

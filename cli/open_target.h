@@ -20,7 +20,7 @@ Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path,
 Result<scenarios::Analysis> analyse_target(scenarios::OpenRun& target, const Interrupt& interrupt,
                                            bool recompute = true, bool progress = false);
 
-/// Prints an error; kInterrupted after a Ctrl-C, else kBadInput.
+/// Prints an error; Interrupt::code() after a signal, else kBadInput.
 int failed(const Error& error, const Interrupt& interrupt);
 
 }  // namespace nanscope::cli

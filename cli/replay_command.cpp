@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/replay_limits.h"
+#include "core/files/output_file.h"
 #include "core/place.h"
 #include "core/recording/reader.h"
 #include "core/run/find_place.h"
@@ -51,7 +52,7 @@ int verify(scenarios::Workbench& bench, const Recording& recording, const Replay
   }
   if (!report) {
     complain(report.error().message);
-    return interrupt.requested() ? kInterrupted : kBadInput;
+    return interrupt.requested() ? interrupt.code() : kBadInput;
   }
   print(options.format == "json" ? report::dump_json(report::to_json(*report))
                                  : report::replay_text(*report, options.file, output_terminal()));
@@ -91,13 +92,19 @@ int change(scenarios::Workbench& bench, const Recording& recording, scenarios::R
   if (Status done = scenarios::apply_settings(spec.config, options.set); !done) return complain(done.error().message);
   scenarios::RecordOptions record;
   record.path = options.output;
-  record.overwrite = options.force;
+  record.output.replace = options.force;
+  record.output.inputs = {options.file};
+  if (!options.output.empty()) {
+    if (Status allowed = check_output(options.output, record.output); !allowed) {
+      return complain(allowed.error().message);
+    }
+  }
   record.capture = options.output.empty() ? "all" : "ring:1";
   record.control.stop = interrupt.token();
   const auto recorded = scenarios::record(bench, spec, record);
   if (!recorded) {
     complain(recorded.error().message);
-    return interrupt.requested() ? kInterrupted : kBadInput;
+    return interrupt.requested() ? interrupt.code() : kBadInput;
   }
   scenarios::RecordingTensors before_tensors(recording, interrupt.token(), options.limits);
   const auto before = scenarios::analyse(recording, before_tensors, options.file);
@@ -111,8 +118,7 @@ int change(scenarios::Workbench& bench, const Recording& recording, scenarios::R
   return after->diagnosis.verdict() == Verdict::clean ? kClean : kFound;
 }
 
-int replay_file(const ReplayOptions& options) {
-  const Interrupt interrupt;
+int replay_file(const ReplayOptions& options, const Interrupt& interrupt) {
   const auto recording = Recording::open_checked(options.file, interrupt.token());
   if (!recording) return complain(recording.error().message);
   const auto spec = scenarios::run_spec_of(*recording);
@@ -149,7 +155,8 @@ void add_replay_command(CLI::App& app, Action& action) {
       "\n"
       "Exit codes: 0 every hash is the same, or the changed run is clean; 1 not so; 2 bad usage or bad input; 130\n"
       "interrupted.");
-  command->callback([options, &action] { action = [options] { return replay_file(*options); }; });
+  command->callback(
+      [options, &action] { action = [options](Interrupt& interrupt) { return replay_file(*options, interrupt); }; });
 }
 
 }  // namespace nanscope::cli

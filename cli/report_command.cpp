@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,7 @@
 #include "cli/investigate.h"
 #include "cli/open_target.h"
 #include "cli/replay_limits.h"
-#include "instrument/files/file.h"
+#include "core/files/output_file.h"
 #include "scenarios/analysis.h"
 #include "scenarios/report/html_report.h"
 
@@ -37,8 +36,6 @@ struct ReportOptions {
 };
 
 #ifdef NANSCOPE_GUI
-
-constexpr std::size_t kMostPictureBytes = std::size_t{64} << 20;
 
 /// One view at the place where it matters.
 struct Shot {
@@ -79,8 +76,8 @@ std::vector<Shot> shots(const Diagnosis& diagnosis) {
 }
 
 /// The pictures that can be taken; a view that cannot show a place is left out, and said on standard error.
-Result<std::vector<report::Picture>> pictures(const std::string& file, const scenarios::Analysis& analysis,
-                                              const fs::path& scratch, bool follow_links) {
+std::vector<report::Picture> pictures(const std::string& file, const scenarios::Analysis& analysis,
+                                      const Interrupt& interrupt, bool follow_links) {
   const std::vector<std::string> views = gui::all_views();
   std::vector<report::Picture> taken;
   for (const Shot& shot : shots(analysis.diagnosis)) {
@@ -88,29 +85,27 @@ Result<std::vector<report::Picture>> pictures(const std::string& file, const sce
     gui::AppOptions options;
     options.file = file;
     options.follow_links = follow_links;
-    options.screenshot = scratch;
     options.view = shot.view;
     options.place = shot.place;
     options.size = {1400, 860};
     options.theme = "dark";
-    if (const Status drawn = gui::run_app(options); !drawn) {
-      complain(fmt::format("no picture of the {} view: {}", shot.view, drawn.error().message));
+    options.stop = interrupt.token();
+    auto png = gui::take_picture(options);
+    if (interrupt.requested()) break;
+    if (!png) {
+      complain(fmt::format("no picture of the {} view: {}", shot.view, png.error().message));
       continue;
     }
-    auto png = read_file(scratch, kMostPictureBytes);
-    if (!png) return tl::unexpected(png.error());
     taken.push_back({shot.title, shot.caption, std::move(*png)});
   }
-  std::error_code ignored;
-  fs::remove(scratch, ignored);
   return taken;
 }
 
 #else
 
 /// Without the window no view can be drawn: the page shows the front as text.
-Result<std::vector<report::Picture>> pictures(const std::string&, const scenarios::Analysis&, const fs::path&, bool) {
-  return std::vector<report::Picture>{};
+std::vector<report::Picture> pictures(const std::string&, const scenarios::Analysis&, const Interrupt&, bool) {
+  return {};
 }
 
 #endif
@@ -123,19 +118,15 @@ fs::path output_of(const ReportOptions& options) {
   return name.stem().string() + ".html";
 }
 
-int write_report(const ReportOptions& options) {
-  const Interrupt interrupt;
+int write_report(const ReportOptions& options, const Interrupt& interrupt) {
   const fs::path output = output_of(options);
-  std::error_code error;
-  if (!options.force && fs::exists(output, error)) {
-    return complain(fmt::format("{}: exists; name another file with -o, or use --force", output.string()));
-  }
+  const OutputOptions writing{.replace = options.force, .inputs = {options.target}, .durable = true};
+  if (Status allowed = check_output(output, writing); !allowed) return complain(allowed.error().message);
   const auto target = open_target(options.target, interrupt, false, options.limits, options.follow_links);
   if (!target) return failed(target.error(), interrupt);
   const auto analysis = analyse_target(**target, interrupt);
   if (!analysis) return failed(analysis.error(), interrupt);
-  const auto taken = pictures(options.target, *analysis, output.string() + ".png.part", options.follow_links);
-  if (!taken) return failed(taken.error(), interrupt);
+  const auto taken = pictures(options.target, *analysis, interrupt, options.follow_links);
   const bool clean = analysis->diagnosis.verdict() == Verdict::clean;
   std::optional<scenarios::Counterfactuals> changes;
   if (const Recording* recording = (*target)->recording(); options.counterfactuals && recording && !clean) {
@@ -143,11 +134,10 @@ int write_report(const ReportOptions& options) {
     if (!found) return failed(found.error(), interrupt);
     changes = std::move(*found);
   }
-  const std::string html = report::html_report(*analysis, changes ? &*changes : nullptr, *taken);
-  if (const Status written = write_file(output, std::as_bytes(std::span(html))); !written) {
-    return complain(written.error().message);
-  }
-  print(one_line(output.string()) + '\n');
+  if (interrupt.requested()) return failed({"stopped"}, interrupt);
+  const std::string html = report::html_report(*analysis, changes ? &*changes : nullptr, taken);
+  if (const Status written = write_output(output, html, writing); !written) return complain(written.error().message);
+  if (!is_stream(output)) print(one_line(output.string()) + '\n');
   return clean ? kClean : kFound;
 }
 
@@ -171,7 +161,8 @@ void add_report_command(CLI::App& app, Action& action) {
       "  nanscope report dump/ -o incident.html\n"
       "\n"
       "Exit codes: 0 clean, 1 a fault, or an interrupted recording; 2 bad usage or bad input; 130 interrupted.");
-  command->callback([options, &action] { action = [options] { return write_report(*options); }; });
+  command->callback(
+      [options, &action] { action = [options](Interrupt& interrupt) { return write_report(*options, interrupt); }; });
 }
 
 }  // namespace nanscope::cli

@@ -6,13 +6,21 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
-#include <cstring>
+#include <cstdlib>
+#include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <optional>
 #include <system_error>
 
 #include "cli/command.h"
+#include "core/files/output_file.h"
+#include "core/files/temporary.h"
+#include "core/recording/recording_file.h"
+#include "core/system_reason.h"
 
 extern char** environ;
 
@@ -21,7 +29,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using Clock = std::chrono::steady_clock;
+
 constexpr const char* kLibrary = "libnanscope_inject.so";
+constexpr const char* kInjection = "CUDA_INJECTION64_PATH";
+/// For a command that was told to end: its recording is written meanwhile.
+constexpr auto kGrace = std::chrono::seconds(5);
+constexpr timespec kBetweenLooks{0, 20'000'000};
 
 /// Beside the program, as it is built, or in ../lib, as it is installed; empty: in neither.
 fs::path injected_library() {
@@ -55,33 +69,17 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-/// The keyboard's signals are the command's to answer; we wait for it.
-class IgnoredSignals {
- public:
-  IgnoredSignals() : interrupt_(std::signal(SIGINT, SIG_IGN)), quit_(std::signal(SIGQUIT, SIG_IGN)) {}
-  ~IgnoredSignals() {
-    std::signal(SIGINT, interrupt_);
-    std::signal(SIGQUIT, quit_);
-  }
-  IgnoredSignals(const IgnoredSignals&) = delete;
-  IgnoredSignals& operator=(const IgnoredSignals&) = delete;
-
- private:
-  void (*interrupt_)(int);
-  void (*quit_)(int);
-};
-
-/// The started process answers them as this one did before.
+/// The started process answers signals as this one did before, and sees none blocked that was not.
 class SpawnAttributes {
  public:
-  SpawnAttributes() {
+  explicit SpawnAttributes(const sigset_t& blocked) {
     posix_spawnattr_init(&attributes_);
     sigset_t signals;
     sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGQUIT);
+    for (const int signal : {SIGPIPE, SIGXFSZ}) sigaddset(&signals, signal);
     posix_spawnattr_setsigdefault(&attributes_, &signals);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes_, &blocked);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   }
   ~SpawnAttributes() { posix_spawnattr_destroy(&attributes_); }
   SpawnAttributes(const SpawnAttributes&) = delete;
@@ -92,44 +90,120 @@ class SpawnAttributes {
   posix_spawnattr_t attributes_{};
 };
 
-int wait_for(pid_t process) {
-  int status = 0;
-  while (waitpid(process, &status, 0) < 0) {
-    if (errno != EINTR) return kBadInput;
+/// A process and all that it started and that still has it for an ancestor.
+std::vector<pid_t> with_descendants(pid_t process) {
+  std::vector<pid_t> found{process};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    std::error_code error;
+    for (fs::directory_iterator task(fmt::format("/proc/{}/task", found[i]), error), end; !error && task != end;
+         task.increment(error)) {
+      std::ifstream children(task->path() / "children");
+      for (pid_t child = 0; children >> child;) found.push_back(child);
+    }
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return found;
+}
+
+void send(pid_t process, int signal) {
+  for (const pid_t one : with_descendants(process)) ::kill(one, signal);
+}
+
+/// A command that runs while signals are taken here.
+class Attached {
+ public:
+  Attached(pid_t process, Interrupt& interrupt) : process_(process), interrupt_(interrupt) {}
+
+  /// Its exit code.
+  int wait() {
+    const sigset_t signals = Interrupt::signals();
+    for (;;) {
+      int status = 0;
+      const pid_t ended = waitpid(process_, &status, WNOHANG);
+      if (ended < 0 && errno != EINTR) return kBadInput;
+      if (ended == process_) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      siginfo_t about{};
+      const int signal = sigtimedwait(&signals, &about, &kBetweenLooks);
+      if (signal > 0) take(signal, about);
+      if (until_ && Clock::now() >= *until_) send(process_, SIGKILL);
+    }
+  }
+
+ private:
+  void take(int signal, const siginfo_t& about) {
+    const bool keyboard = about.si_code == SI_KERNEL;
+    if (keyboard) return;
+    interrupt_.take(signal);
+    if (until_) return send(process_, SIGKILL);  // the second one
+    until_ = Clock::now() + kGrace;
+    send(process_, signal);
+  }
+
+  pid_t process_;
+  Interrupt& interrupt_;
+  std::optional<Clock::time_point> until_;
+};
+
+/// Where the command records: an existing recording is to be kept until there is a new one.
+Status place_recording(live::LiveOptions& options, const OutputOptions& output) {
+  if (Status allowed = check_output(options.output, output); !allowed) return allowed;
+  if (is_stream(options.output)) return fail(options.output + ": is no regular file");
+  if (Status alone = check_beside(options.output); !alone) return alone;
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(options.output, error))) return {};
+  const auto beside = temporaries::name_beside(options.output);
+  if (!beside) return tl::unexpected(beside.error());
+  options.beside = *beside;
+  return {};
+}
+
+void say_what_is_replaced() {
+  const char* before = std::getenv(kInjection);
+  if (before == nullptr || *before == '\0') return;
+  complain(fmt::format("{} is set to {}: replaced for this command", kInjection, before));
+}
+
+Result<pid_t> start(std::vector<std::string> arguments, const live::LiveOptions& options, const fs::path& library,
+                    const Interrupt& interrupt) {
+  auto added = live::environment_of(options);
+  added.emplace_back(kInjection, library.string());
+  std::vector<std::string> environment = environment_with(added);
+  pid_t process = 0;
+  const SpawnAttributes attributes(interrupt.before());
+  const int failed = posix_spawnp(&process, arguments.front().c_str(), nullptr, attributes.get(),
+                                  pointers(arguments).data(), pointers(environment).data());
+  if (failed != 0) return fail(fmt::format("{}: {}", arguments.front(), system_reason(failed)));
+  return process;
+}
+
+/// The recording gets its name, whole or as far as it came when the command died.
+Status take_recording(const live::LiveOptions& options, const OutputOptions& output) {
+  std::error_code error;
+  if (options.beside.empty() || !fs::exists(options.beside, error)) return {};
+  return rename_recording(options.beside, options.output, output);
 }
 
 }  // namespace
 
-int run_attached(const std::vector<std::string>& command, const live::LiveOptions& options) {
+int run_attached(const std::vector<std::string>& command, live::LiveOptions options, bool replace,
+                 Interrupt& interrupt) {
   const fs::path library = injected_library();
   if (library.empty()) {
     return complain(
         fmt::format("{} is not beside this program: it is built where the CUDA toolkit's headers are found", kLibrary));
   }
   if (auto fits = live::watch_options(options); !fits) return complain(fits.error().message);
+  const OutputOptions output{.replace = replace};
+  if (Status placed = place_recording(options, output); !placed) return complain(placed.error().message);
+  say_what_is_replaced();
+  interrupt.hand_over();
+  const auto process = start(command, options, library, interrupt);
+  if (!process) return complain(process.error().message);
+  const int code = Attached(*process, interrupt).wait();
   std::error_code error;
-  if (fs::exists(options.output, error)) {
-    return complain(fmt::format("{}: exists; name another file with -o, or use --force", options.output));
-  }
-  auto added = live::environment_of(options);
-  added.emplace_back("CUDA_INJECTION64_PATH", library.string());
-  std::vector<std::string> environment = environment_with(added);
-  std::vector<std::string> arguments = command;
-  pid_t process = 0;
-  int code = 0;
-  {
-    const IgnoredSignals ignored;
-    const SpawnAttributes attributes;
-    const int failed = posix_spawnp(&process, arguments.front().c_str(), nullptr, attributes.get(),
-                                    pointers(arguments).data(), pointers(environment).data());
-    if (failed != 0) return complain(fmt::format("{}: {}", command.front(), std::strerror(failed)));
-    code = wait_for(process);
-  }
-  if (!fs::exists(options.output, error)) {
+  if (!fs::exists(options.beside.empty() ? options.output : options.beside, error)) {
     complain(fmt::format("nothing is recorded: {} started no CUDA driver in which CUPTI answered", command.front()));
   }
+  if (Status taken = take_recording(options, output); !taken) return complain(taken.error().message);
   return code;
 }
 

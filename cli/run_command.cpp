@@ -55,8 +55,7 @@ std::string one_junit(const scenarios::ScenarioRun& run) {
   return report::junit_xml("nanscope", std::vector{test});
 }
 
-int run_one(const fs::path& path, const RunOptions& options) {
-  const Interrupt interrupt;
+int run_one(const fs::path& path, const RunOptions& options, const Interrupt& interrupt) {
   const auto scenario = scenarios::load_scenario(path);
   if (!scenario) return complain(scenario.error().message);
   scenarios::RunnerOptions runner = runner_options(options, interrupt);
@@ -72,7 +71,7 @@ int run_one(const fs::path& path, const RunOptions& options) {
   }
   if (!run) {
     complain(run.error().message);
-    return interrupt.requested() ? kInterrupted : kBadInput;
+    return interrupt.requested() ? interrupt.code() : kBadInput;
   }
   report::RunContext context{.command = "run",
                              .title = scenario->title,
@@ -91,8 +90,7 @@ int run_one(const fs::path& path, const RunOptions& options) {
   return run->missed.empty() ? kClean : kFound;
 }
 
-int run_many(const std::vector<fs::path>& paths, const RunOptions& options) {
-  const Interrupt interrupt;
+int run_many(const std::vector<fs::path>& paths, const RunOptions& options, const Interrupt& interrupt) {
   scenarios::SuiteOptions suite;
   suite.output = options.output;
   suite.jobs = options.jobs;
@@ -107,7 +105,7 @@ int run_many(const std::vector<fs::path>& paths, const RunOptions& options) {
   }
   if (!entries) {
     complain(entries.error().message);
-    return interrupt.requested() ? kInterrupted : kBadInput;
+    return interrupt.requested() ? interrupt.code() : kBadInput;
   }
   if (options.format == "json") {
     print(report::dump_json(report::suite_json(*entries)));
@@ -126,7 +124,7 @@ int run_many(const std::vector<fs::path>& paths, const RunOptions& options) {
   return code;
 }
 
-int run_targets(const RunOptions& options) {
+int run_targets(const RunOptions& options, const Interrupt& interrupt) {
   std::vector<fs::path> paths;
   bool many = options.targets.size() > 1;
   for (const std::string& target : options.targets) {
@@ -141,7 +139,7 @@ int run_targets(const RunOptions& options) {
     if (!files) return complain(files.error().message);
     paths.insert(paths.end(), files->begin(), files->end());
   }
-  return many ? run_many(paths, options) : run_one(paths.front(), options);
+  return many ? run_many(paths, options, interrupt) : run_one(paths.front(), options, interrupt);
 }
 
 }  // namespace
@@ -175,7 +173,8 @@ void add_run_command(CLI::App& app, Action& action) {
       "\n"
       "Exit codes: 0 as expected, 1 an expectation missed, 2 bad usage or a scenario that cannot be run, 130 "
       "interrupted.");
-  command->callback([options, &action] { action = [options] { return run_targets(*options); }; });
+  command->callback(
+      [options, &action] { action = [options](Interrupt& interrupt) { return run_targets(*options, interrupt); }; });
 }
 
 }  // namespace nanscope::cli

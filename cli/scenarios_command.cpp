@@ -110,7 +110,7 @@ void add_scenarios_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("scenarios", "The library: what can be run");
   command->add_option("SCENARIO", options->target, "One of them, to read about it; or another folder");
   add_format(*command, options->format, {"text", "json"});
-  command->callback([options, &action] { action = [options] { return list(*options); }; });
+  command->callback([options, &action] { action = [options](Interrupt&) { return list(*options); }; });
 }
 
 }  // namespace nanscope::cli

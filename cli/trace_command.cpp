@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "core/counted.h"
+#include "core/files/output_file.h"
 #include "core/recording/reader.h"
 #include "scenarios/export_trace.h"
 
@@ -18,17 +19,15 @@ struct Options {
   bool force = false;
 };
 
-int trace_recording(const Options& options) {
+int trace_recording(const Options& options, const Interrupt& interrupt) {
   const std::filesystem::path output = options.output.empty()
                                            ? std::filesystem::path(options.recording).stem().string() + ".trace.json"
                                            : options.output;
-  std::error_code error;
-  if (!options.force && std::filesystem::exists(output, error)) {
-    return complain(fmt::format("{}: exists; name another file with -o, or use --force", output.string()));
-  }
-  const auto recording = Recording::open_checked(options.recording);
+  const OutputOptions writing{.replace = options.force, .inputs = {options.recording}};
+  if (Status allowed = check_output(output, writing); !allowed) return complain(allowed.error().message);
+  const auto recording = Recording::open_checked(options.recording, interrupt.token());
   if (!recording) return complain(recording.error().message);
-  const auto counts = scenarios::export_trace(*recording, output);
+  const auto counts = scenarios::export_trace(*recording, output, writing);
   if (!counts) return complain(counts.error().message);
   std::string text = fmt::format("{} of {} in {}", counted(counts->kernels, "kernel"), counted(counts->ops, "op"),
                                  one_line(output.string()));
@@ -38,6 +37,7 @@ int trace_recording(const Options& options) {
   if (counts->senseless > 0) {
     text += fmt::format("; {} left out, whose times are no times", counted(counts->senseless, "row"));
   }
+  if (is_stream(output)) return kClean;  // the trace itself may be what is printed
   print(fmt::format("{}\nopen it in https://ui.perfetto.dev or chrome://tracing\n", text));
   return kClean;
 }
@@ -58,7 +58,9 @@ void add_trace_command(CLI::App& app, Action& action) {
       "Examples:\n"
       "  nanscope run kv-scale-lock --trace\n"
       "  nanscope trace kv-scale-lock.nanscope -o trace.json");
-  command->callback([options, &action] { action = [options] { return trace_recording(*options); }; });
+  command->callback([options, &action] {
+    action = [options](Interrupt& interrupt) { return trace_recording(*options, interrupt); };
+  });
 }
 
 }  // namespace nanscope::cli

@@ -63,8 +63,7 @@ void print_path(const WhyPath& path, const WhyOptions& options) {
   print(report::why_text(path, terminal, options.brief ? report::Hops::that_matter : report::Hops::all));
 }
 
-int explain(const WhyOptions& options) {
-  const Interrupt interrupt;
+int explain(const WhyOptions& options, const Interrupt& interrupt) {
   const auto target = open_target(options.target, interrupt, false, options.limits, options.follow_links);
   if (!target) return failed(target.error(), interrupt);
   RunView& run = (*target)->view();
@@ -105,7 +104,8 @@ void add_why_command(CLI::App& app, Action& action) {
       "  nanscope why dump/ model.layers.3.mlp.output\n"
       "\n"
       "Exit codes: 0 walked, or nothing is bad; 2 bad usage, no such place or bad input; 130 interrupted.");
-  command->callback([options, &action] { action = [options] { return explain(*options); }; });
+  command->callback(
+      [options, &action] { action = [options](Interrupt& interrupt) { return explain(*options, interrupt); }; });
 }
 
 }  // namespace nanscope::cli

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <thread>
 
-#include "gui/export/new_file.h"
+#include "core/files/output_file.h"
 #include "gui/script_player.h"
 #include "gui/session.h"
 #include "gui/views/registry.h"
@@ -31,44 +31,70 @@ constexpr auto kLongestPause = std::chrono::milliseconds(60);
 constexpr auto kPictureDeadline = std::chrono::minutes(5);
 
 /// Draws until all that was asked for is there.
-Status settle(Session& session) {
+Status settle(Session& session, const std::stop_token& stop) {
   const auto deadline = std::chrono::steady_clock::now() + kPictureDeadline;
   auto pause = kShortestPause;
   for (int settled = 0; settled < kSettlingFrames;) {
     session.frame(0);
     settled = session.settled() ? settled + 1 : 0;
     if (settled == 0) std::this_thread::sleep_for(pause);
+    if (stop.stop_requested()) return fail("stopped");
     pause = std::min(pause + kShortestPause, kLongestPause);
     if (std::chrono::steady_clock::now() > deadline) return fail("the run takes too long to read for a picture");
   }
   return {};
 }
 
-Status write_table(const Window& window, const std::string& view, const std::filesystem::path& path) {
+/// What is read is never written.
+OutputOptions output_of(const AppOptions& options) {
+  OutputOptions output{.replace = options.force};
+  for (const std::filesystem::path& read : {options.file, options.beside}) {
+    if (!read.empty()) output.inputs.push_back(read);
+  }
+  if (options.script) output.inputs.push_back(*options.script);
+  return output;
+}
+
+/// Before the work: neither file is one that may not be replaced, and they are two.
+Status check_files(const AppOptions& options) {
+  if (options.csv && options.screenshot && options.csv->lexically_normal() == options.screenshot->lexically_normal()) {
+    return fail(options.csv->string() + ": named for the picture and for the table");
+  }
+  for (const auto& file : {options.csv, options.screenshot}) {
+    if (!file) continue;
+    if (Status allowed = check_output(*file, output_of(options)); !allowed) return allowed;
+  }
+  return {};
+}
+
+Status write_table(const Window& window, const AppOptions& options) {
+  const std::string& view = options.view;
   const std::optional<TableMaker> maker = window.table(view);
-  if (maker) return write_text(path, to_csv((*maker)()));
+  if (maker) return write_output(*options.csv, to_csv((*maker)()), output_of(options));
   const std::string why = window.error();
   return fail(fmt::format("{} has no table{}{}", view, why.empty() ? " for this run" : ": ", why));
 }
 
 /// What was asked for instead of a window.
 Status leave_files(Session& session, const AppOptions& options) {
-  if (Status settled = settle(session); !settled) return settled;
+  if (Status settled = settle(session, options.stop); !settled) return settled;
   if (options.csv) {
-    if (Status written = write_table(*session.window(), options.view, *options.csv); !written) return written;
+    if (Status written = write_table(*session.window(), options); !written) return written;
   }
   if (!options.screenshot) return {};
-  return write_png(*options.screenshot, session.platform().read_pixels());
+  const auto png = encode_png(session.platform().read_pixels());
+  if (!png) return tl::unexpected(png.error());
+  return write_output(*options.screenshot, *png, output_of(options));
 }
 
 /// Draws while something moves; else sleeps until there is input, so that an idle window costs nothing.
-void run_until_closed(Session& session) {
+void run_until_closed(Session& session, const std::stop_token& stop) {
   int lively = kLivelyFrames;
   const auto pause = [&] {
     if (lively > 0 || session.animates()) return kFrameSeconds;
     return session.busy() ? kBusySeconds : kIdleSeconds;
   };
-  while (session.frame(pause())) {
+  while (!stop.stop_requested() && session.frame(pause())) {
     lively = session.had_input() ? kLivelyFrames : std::max(0, lively - 1);
   }
 }
@@ -139,11 +165,20 @@ Result<Extent> parse_size(const std::string& text) {
 }
 
 Status run_app(const AppOptions& options) {
+  if (Status allowed = check_files(options); !allowed) return allowed;
   const Result<std::unique_ptr<Session>> session = open_session(options);
   if (!session) return tl::unexpected(session.error());
   if (options.unattended()) return leave_files(**session, options);
-  run_until_closed(**session);
+  run_until_closed(**session, options.stop);
   return {};
+}
+
+Result<std::vector<std::byte>> take_picture(AppOptions options) {
+  options.unseen = true;
+  const Result<std::unique_ptr<Session>> session = open_session(options);
+  if (!session) return tl::unexpected(session.error());
+  if (Status settled = settle(**session, options.stop); !settled) return tl::unexpected(settled.error());
+  return encode_png((*session)->platform().read_pixels());
 }
 
 Result<ScriptEnd> run_script(const AppOptions& options, const std::function<void(std::string_view)>& say) {
@@ -151,7 +186,8 @@ Result<ScriptEnd> run_script(const AppOptions& options, const std::function<void
   if (!script) return tl::unexpected(script.error());
   const Result<std::unique_ptr<Session>> session = open_session(options);
   if (!session) return tl::unexpected(session.error());
-  const Status played = ScriptPlayer(**session, options.on_screen, say).play(*script);
+  const Status played =
+      ScriptPlayer(**session, options.on_screen, say, {output_of(options), options.stop}).play(*script);
   return ScriptEnd{played ? std::string() : played.error().message};
 }
 

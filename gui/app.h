@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,11 +26,14 @@ struct AppOptions {
   std::optional<std::filesystem::path> script;      ///< steps to play, for run_script()
   bool follow_links = false;                        ///< of a dump, those that lead out of it
   bool on_screen = false;                           ///< the script is played in a real window
+  bool force = false;                               ///< files that exist are replaced
+  bool unseen = false;                              ///< for take_picture()
+  std::stop_token stop;                             ///< ends it as a closed window does
 
   /// Pictures and scripts need none, unless it is asked for.
   bool needs_screen() const { return on_screen || !(unattended() || script); }
   /// Nobody is there to press a button.
-  bool unattended() const { return screenshot || csv; }
+  bool unattended() const { return screenshot || csv || unseen; }
 };
 
 /// Names of the views, as AppOptions::view takes them.
@@ -38,8 +42,11 @@ std::vector<std::string> all_views();
 /// "1600x1000". Errors: not two numbers, or no sensible size.
 Result<Extent> parse_size(const std::string& text);
 
+/// A PNG of what run_app() would show. Errors: as of run_app().
+Result<std::vector<std::byte>> take_picture(AppOptions options);
+
 /// Shows a run until the window is closed, or takes its picture and writes its table. Errors, in one line: the
-/// run, the place, the view or the theme is not there; the view has no table; no display; no OpenGL.
+/// run, the place, the view or the theme is not there; the view has no table; a file exists; no display; no OpenGL.
 Status run_app(const AppOptions& options);
 
 /// How a script ended.

@@ -1,6 +1,4 @@
 #pragma once
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -12,6 +10,7 @@
 #include <utility>
 
 #include "core/result.h"
+#include "core/system_reason.h"
 
 namespace nanscope::gui {
 
@@ -74,7 +73,7 @@ class Background {
         progress_ = std::move(progress);
       });
     } catch (const std::exception& error) {
-      return fail(fmt::format("internal error: {}", error.what()));
+      return fail(reason_of(error));
     }
   }
 

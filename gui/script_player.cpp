@@ -9,6 +9,10 @@
 #include <chrono>
 #include <cmath>
 #include <thread>
+#include <utility>
+
+#include "core/files/output_file.h"
+#include "gui/export/new_file.h"
 
 namespace nanscope::gui {
 namespace {
@@ -28,8 +32,8 @@ std::string shown_place(const Place& place) { return place.op.empty() ? "nothing
 
 }  // namespace
 
-ScriptPlayer::ScriptPlayer(Session& session, bool on_screen, Say say)
-    : session_(session), on_screen_(on_screen), say_(std::move(say)) {
+ScriptPlayer::ScriptPlayer(Session& session, bool on_screen, Say say, ScriptFiles files)
+    : session_(session), on_screen_(on_screen), say_(std::move(say)), files_(std::move(files)) {
   listen_to_drawing(this);
 }
 
@@ -57,8 +61,14 @@ Status ScriptPlayer::play(const Script& script) {
       continue;
     }
     std::string message = fmt::format("{}:{}: {}", script.path.string(), step.line, done.error().message);
-    const fs::path seen = fmt::format("{}-{}.png", script.path.filename().string(), step.line);
-    if (write_png(seen, session_.platform().read_pixels())) message += fmt::format(" (see {})", seen.string());
+    if (files_.stop.stop_requested()) return done;
+    const std::vector<fs::path> here{fs::path()};
+    const auto seen = write_new_file(here, fmt::format("{}-{}", script.path.filename().string(), step.line), "png",
+                                     [this](OutputFile& file) -> Status {
+                                       const auto png = encode_png(session_.platform().read_pixels());
+                                       return png ? file.write(*png) : tl::unexpected(png.error());
+                                     });
+    if (seen) message += fmt::format(" (see {})", seen->string());
     return fail(message);
   }
   return done;
@@ -155,6 +165,7 @@ Status ScriptPlayer::expect(const Step& step) {
 }
 
 Status ScriptPlayer::frame() {
+  if (files_.stop.stop_requested()) return fail("stopped");
   texts_.clear();
   items_.clear();
   if (!session_.frame(on_screen_ ? kFrameSeconds : 0)) return fail("the window is closed");
@@ -205,7 +216,9 @@ Status ScriptPlayer::picture(const fs::path& path) {
   if (!playing()) {
     if (Status settled = settle(); !settled) return settled;
   }
-  return write_png(path, session_.platform().read_pixels());
+  const auto png = encode_png(session_.platform().read_pixels());
+  if (!png) return tl::unexpected(png.error());
+  return write_output(path, *png, files_.output);
 }
 
 Result<Window*> ScriptPlayer::window() const {

@@ -1,14 +1,22 @@
 #pragma once
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/files/output_file.h"
 #include "gui/drawn.h"
 #include "gui/script.h"
 #include "gui/session.h"
 
 namespace nanscope::gui {
+
+/// What a script may write, and when it is to stop.
+struct ScriptFiles {
+  OutputOptions output;
+  std::stop_token stop;
+};
 
 /// Plays a script on a session, frame by frame, as a person would.
 class ScriptPlayer final : public DrawnListener {
@@ -17,7 +25,7 @@ class ScriptPlayer final : public DrawnListener {
 
   /// `say` takes what `where` found. On a screen a person, or a program that plays one, may act too:
   /// what is expected is waited for although nothing moves.
-  ScriptPlayer(Session& session, bool on_screen, Say say);
+  ScriptPlayer(Session& session, bool on_screen, Say say, ScriptFiles files);
   ScriptPlayer(const ScriptPlayer&) = delete;
   ScriptPlayer& operator=(const ScriptPlayer&) = delete;
   ~ScriptPlayer() override { listen_to_drawing(nullptr); }
@@ -64,6 +72,7 @@ class ScriptPlayer final : public DrawnListener {
   Session& session_;
   bool on_screen_;
   Say say_;
+  ScriptFiles files_;
   std::vector<Drawn> texts_;  ///< of the last frame
   std::vector<Drawn> items_;
 };

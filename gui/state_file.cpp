@@ -1,10 +1,11 @@
 #include "gui/state_file.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <system_error>
+#include <tuple>
+
+#include "core/files/output_file.h"
 
 namespace nanscope::gui {
 
@@ -37,12 +38,9 @@ void write_lines(const fs::path& file, std::span<const std::string> lines) {
   if (file.empty()) return;
   std::error_code failed;
   fs::create_directories(file.parent_path(), failed);
-  const fs::path fresh = file.string() + '.' + std::to_string(::getpid());
-  std::ofstream out(fresh, std::ios::trunc);
-  for (const std::string& line : lines) out << line << '\n';
-  out.close();
-  if (out) fs::rename(fresh, file, failed);
-  if (!out || failed) fs::remove(fresh, failed);
+  std::string text;
+  for (const std::string& line : lines) text.append(line).push_back('\n');
+  std::ignore = write_output(file, text, {.replace = true});
 }
 
 }  // namespace nanscope::gui

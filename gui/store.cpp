@@ -16,7 +16,7 @@ Result<PreparedPtr> guarded(const Preparation& work, RunFacts& facts) {
   try {
     return work(facts);
   } catch (const std::exception& error) {
-    return fail(fmt::format("internal error: {}", error.what()));
+    return fail(reason_of(error));
   }
 }
 

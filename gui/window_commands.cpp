@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "gui/export/new_file.h"
 #include "gui/export/tables.h"
 #include "gui/keys_overlay.h"
 #include "gui/recent_files.h"
@@ -197,9 +196,7 @@ void Window::save_picture(Platform& platform, std::size_t view) {
   const Picture whole = platform.read_pixels();
   const bool one = view < panes_.size();
   exporter_.save(one ? std::string(panes_[view].view().name()) : "window", "png",
-                 [picture = one ? cut_out(whole, places_[view]) : whole](const std::filesystem::path& file) {
-                   return write_png(file, picture);
-                 });
+                 [picture = one ? cut_out(whole, places_[view]) : whole] { return encode_png(picture); });
 }
 
 void Window::save_table(const Pane& pane) {
@@ -208,16 +205,14 @@ void Window::save_table(const Pane& pane) {
     message_ = {fmt::format("{} has no table to save", pane.view().title()), true};
     return;
   }
-  exporter_.save(std::string(pane.view().name()), "csv", [make = std::move(*maker)](const std::filesystem::path& file) {
-    return write_text(file, to_csv(make()));
-  });
+  exporter_.save(std::string(pane.view().name()), "csv",
+                 [make = std::move(*maker)] { return bytes_of(to_csv(make())); });
 }
 
 void Window::save_diagnosis(const Answer& answer) {
   const auto text = std::dynamic_pointer_cast<const DiagnosisText>(*answer.result);
   if (!text) return;
-  exporter_.save("diagnosis", "md",
-                 [text](const std::filesystem::path& file) { return write_text(file, text->markdown); });
+  exporter_.save("diagnosis", "md", [text] { return bytes_of(text->markdown); });
 }
 
 void Window::take_saved() {

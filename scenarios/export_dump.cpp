@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "instrument/files/file.h"
+#include "core/files/output_file.h"
 #include "instrument/weights/safetensors.h"
 
 namespace nanscope::scenarios {
@@ -193,31 +193,27 @@ Result<std::vector<Held>> hooked_step(const Recording& recording, TensorSource& 
   return out;
 }
 
-Status write_step(const std::filesystem::path& folder, const std::vector<Held>& held) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return fail(fmt::format("{}: {}", folder.string(), error.message()));
+Status write_step(OutputFolder& folder, const std::filesystem::path& place, const std::vector<Held>& held) {
   std::vector<SafetensorsInput> inputs;
   inputs.reserve(held.size());
   for (const Held& one : held) inputs.push_back({one.name, one.dtype, one.shape, one.bytes});
   const auto bytes = encode_safetensors(std::move(inputs));
   if (!bytes) return tl::unexpected(bytes.error());
-  return write_file(folder / "tensors.safetensors", *bytes);
+  return folder.write(place / "tensors.safetensors", *bytes);
 }
 
 }  // namespace
 
 Result<std::int64_t> export_dump(const Recording& recording, TensorSource& tensors, const std::filesystem::path& folder,
                                  const ExportOptions& options) {
-  std::error_code error;
-  if (!options.overwrite && std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error)) {
-    return fail(fmt::format("{}: is not empty; --force writes into it", folder.string()));
-  }
   const auto steps = recording.steps();
   if (!steps) return tl::unexpected(steps.error());
+  auto output = OutputFolder::create(folder, options.output);
+  if (!output) return tl::unexpected(output.error());
   std::int64_t count = 0;
   for (std::size_t i = 0; i < steps->size(); ++i) {
     const StepRow& step = (*steps)[i];
+    if (options.stop.stop_requested()) return fail("stopped");
     if (options.progress) options.progress(static_cast<std::int64_t>(i), static_cast<std::int64_t>(steps->size()));
     const auto held = hooked_step(recording, tensors, step);
     if (!held) return tl::unexpected(held.error());
@@ -225,9 +221,10 @@ Result<std::int64_t> export_dump(const Recording& recording, TensorSource& tenso
                             : step.request < 0            ? std::string("warm_up")
                                                           : fmt::format("request_{}", step.request);
     const std::string place = fmt::format("{}/step_{}", who, step.index);
-    if (Status written = write_step(folder / place, *held); !written) return tl::unexpected(written.error());
+    if (Status written = write_step(*output, place, *held); !written) return tl::unexpected(written.error());
     count += static_cast<std::int64_t>(held->size());
   }
+  if (Status committed = output->commit(); !committed) return tl::unexpected(committed.error());
   return count;
 }
 

@@ -7,15 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "core/files/output_file.h"
 #include "core/text/safe_text.h"
-#include "instrument/files/file.h"
 
 namespace nanscope::scenarios {
 namespace {
@@ -212,7 +211,8 @@ Status write_ops(TraceText& text, const Recording& recording, Activity& activity
 
 }  // namespace
 
-Result<TraceCounts> export_trace(const Recording& recording, const std::filesystem::path& path) {
+Result<TraceCounts> export_trace(const Recording& recording, const std::filesystem::path& path,
+                                 const OutputOptions& output) {
   auto activity = read_activity(recording);
   if (!activity) return tl::unexpected(activity.error());
   activity->counts.kernels = static_cast<std::int64_t>(activity->rows.size());
@@ -234,9 +234,7 @@ Result<TraceCounts> export_trace(const Recording& recording, const std::filesyst
                       {"scenario", recording.info().scenario},
                       {"dropped_records", activity->counts.dropped}};
   const std::string json = std::move(text).finish(other);
-  if (Status written = write_file(path, std::as_bytes(std::span(json))); !written) {
-    return tl::unexpected(written.error());
-  }
+  if (Status written = write_output(path, json, output); !written) return tl::unexpected(written.error());
   return activity->counts;
 }
 

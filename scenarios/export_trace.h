@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "core/files/output_file.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
 
@@ -19,6 +20,7 @@ struct TraceCounts {
 /// ("Trace Event Format", Google, 2016): a track of steps, one of ops, one for each stream, times in microseconds from
 /// the first start. Ops that hold a NaN or an Inf are marked. Errors: no activity is recorded, rows cannot be read, the
 /// file cannot be written.
-Result<TraceCounts> export_trace(const Recording& recording, const std::filesystem::path& path);
+Result<TraceCounts> export_trace(const Recording& recording, const std::filesystem::path& path,
+                                 const OutputOptions& output = {});
 
 }  // namespace nanscope::scenarios

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/recording/capture_policy.h"
+#include "core/recording/recording_file.h"
 #include "core/recording/writer.h"
 #include "instrument/recorder/recorder_probe.h"
 #include "instrument/trace/launch_trace.h"
@@ -81,11 +82,15 @@ class Tracing {
   std::optional<TracedDevice> traced_;
 };
 
-Result<std::unique_ptr<RecordingWriter>> make_writer(const RecordOptions& options, const RunInfo& info) {
-  if (options.path.empty()) return RecordingWriter::create_in_memory(info);
-  WriterOptions writer;
-  writer.overwrite = options.overwrite;
-  return RecordingWriter::create(options.path, info, writer);
+Result<std::optional<OutputFile>> make_file(const RecordOptions& options) {
+  if (options.path.empty()) return std::nullopt;
+  auto file = create_recording_file(options.path, options.output, true);
+  if (!file) return tl::unexpected(file.error());
+  return std::move(*file);
+}
+
+Result<std::unique_ptr<RecordingWriter>> make_writer(std::optional<OutputFile> file, const RunInfo& info) {
+  return file ? RecordingWriter::create(std::move(*file), info) : RecordingWriter::create_in_memory(info);
 }
 
 }  // namespace
@@ -94,13 +99,16 @@ Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordO
   const auto begin = Clock::now();
   const auto capture = CapturePolicy::parse(options.capture);
   if (!capture) return tl::unexpected(capture.error());
+  // First of all: of two runs into one file the one that began earlier has it.
+  auto file = make_file(options);
+  if (!file) return tl::unexpected(file.error());
   auto tracing = Tracing::make(workbench.device(), options.trace);
   if (!tracing) return tl::unexpected(tracing.error());
   auto engine = workbench.engine(spec.config, (*tracing)->device(), options.control.stop);
   if (!engine) return tl::unexpected(engine.error());
   const auto expected = (*engine)->expected_ops(spec.requests);
   if (!expected) return tl::unexpected(expected.error());
-  auto writer = make_writer(options, info_of(spec, workbench.device().info(), *capture));
+  auto writer = make_writer(std::move(*file), info_of(spec, workbench.device().info(), *capture));
   if (!writer) return tl::unexpected(writer.error());
   (*writer)->set_expected_ops(expected->count);
 

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <string>
 
+#include "core/files/output_file.h"
 #include "core/recording/reader.h"
 #include "core/result.h"
 #include "instrument/engine/engine.h"
@@ -11,10 +12,10 @@
 namespace nanscope::scenarios {
 
 struct RecordOptions {
-  std::filesystem::path path;  ///< empty: in memory
-  bool overwrite = false;
-  std::string capture = "none";  ///< a CapturePolicy's text
-  bool trace = false;            ///< also when the work of each op ran, see instrument/trace
+  std::filesystem::path path;          ///< empty: in memory
+  OutputOptions output{.mode = 0644};  ///< whether an existing file is replaced, and what is read meanwhile
+  std::string capture = "none";        ///< a CapturePolicy's text
+  bool trace = false;                  ///< also when the work of each op ran, see instrument/trace
   RunControl control;
 };
 
@@ -26,7 +27,8 @@ struct Recorded {
 };
 
 /// Runs `spec` and records it. Errors: the file may not be written, the run cannot be started, or
-/// was stopped, or cannot be traced; what was committed until then stays in the file, which counts as interrupted.
+/// was stopped, or cannot be traced; what was committed until then stays in the file, which counts as interrupted,
+/// unless it was to replace another: that stays then.
 Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordOptions& options = {});
 
 }  // namespace nanscope::scenarios

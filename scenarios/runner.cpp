@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "core/files/output_file.h"
 #include "core/recording/reader.h"
+#include "core/system_reason.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
 #include "scenarios/run_spec.h"
@@ -22,14 +25,23 @@ namespace {
 
 constexpr const char* kFailures = "nanscope-failures";
 
-/// Whether a run may replace what stands at `path`.
-Status may_write(const fs::path& path, const Scenario& scenario, bool force) {
+/// What a run may replace at `path`. Errors: what stands there is not to be replaced.
+Result<OutputOptions> may_write(const fs::path& path, const Scenario& scenario, bool force) {
+  OutputOptions output{.replace = force, .inputs = {scenario.path}, .mode = 0644};
   std::error_code error;
-  if (force || !fs::exists(path, error)) return {};
-  const auto there = Recording::open(path);
-  if (there && there->info().scenario == scenario.name) return {};
-  return fail(fmt::format("{}: exists and is no recording of scenario '{}'; name another file with -o, or use --force",
-                          path.string(), scenario.name));
+  if (!force && fs::is_regular_file(path, error) && !is_stream(path)) {
+    const auto there = identity_of(path, false);
+    const auto recording = Recording::open(path);
+    const bool empty = fs::is_empty(path, error);  // of a run that was killed before it had anything to write
+    if (!empty && (!recording || recording->info().scenario != scenario.name)) {
+      return fail(
+          fmt::format("{}: exists and is no recording of scenario '{}'; name another file with -o, or use --force",
+                      path.string(), scenario.name));
+    }
+    output.replaces = there;
+  }
+  if (Status allowed = check_output(path, output); !allowed) return tl::unexpected(allowed.error());
+  return output;
 }
 
 /// Another device than the one that the configuration states: the bits are the same, the place is not.
@@ -87,7 +99,6 @@ void run_entry(Suite& suite, SuiteEntry& entry, Workbenches& benches) {
   }
   RunnerOptions options = suite.options.runner;
   options.output = suite.folder / (scenario->name + ".nanscope");
-  options.force = true;
   const auto bench = benches.get(*scenario, options);
   auto run = bench ? run_scenario(**bench, *scenario, options) : tl::unexpected(bench.error());
   if (!run) {
@@ -110,7 +121,11 @@ void work(Suite& suite) {
     SuiteEntry& entry = suite.entries[index];
     const std::string name = entry.path.stem().string();
     tell(suite, 0, name);
-    run_entry(suite, entry, benches);
+    try {
+      run_entry(suite, entry, benches);
+    } catch (const std::exception& error) {  // no exception leaves the thread
+      entry.error = reason_of(error);
+    }
     tell(suite, 1, name);
   }
 }
@@ -130,12 +145,11 @@ Result<ScenarioRun> run_scenario(Workbench& workbench, const Scenario& scenario,
   ScenarioRun run;
   run.scenario = scenario;
   run.recording = options.output.empty() ? fs::path(scenario.name + ".nanscope") : options.output;
-  if (Status allowed = may_write(run.recording, scenario, options.force); !allowed) {
-    return tl::unexpected(allowed.error());
-  }
+  auto output = may_write(run.recording, scenario, options.force);
+  if (!output) return tl::unexpected(output.error());
   RecordOptions record_options;
   record_options.path = run.recording;
-  record_options.overwrite = true;
+  record_options.output = std::move(*output);
   record_options.capture = options.capture;
   record_options.trace = options.trace;
   record_options.control = options.control;
@@ -154,15 +168,18 @@ Result<std::vector<SuiteEntry>> run_suite(std::span<const fs::path> paths, const
   Suite suite{.paths = paths, .options = options, .folder = {}, .entries = {}, .mutex = {}};
   suite.folder = options.output.empty() ? fs::path(kFailures) : options.output;
   std::error_code error;
-  fs::create_directories(suite.folder, error);
+  const bool made = fs::create_directories(suite.folder, error);
   if (error) return fail(fmt::format("{}: {}", suite.folder.string(), error.message()));
   for (const fs::path& path : paths) suite.entries.push_back({path, "not run", {}});
   const auto jobs = static_cast<std::size_t>(std::max(1, options.jobs));
   std::vector<std::jthread> helpers;
-  for (std::size_t i = 1; i < std::min(jobs, paths.size()); ++i) helpers.emplace_back([&suite] { work(suite); });
+  try {
+    for (std::size_t i = 1; i < std::min(jobs, paths.size()); ++i) helpers.emplace_back([&suite] { work(suite); });
+  } catch (const std::exception&) {  // no more threads are to be had: those that run do all of it
+  }
   work(suite);
   helpers.clear();
-  if (options.output.empty()) fs::remove(suite.folder, error);  // only when nothing was kept in it
+  if (made && options.output.empty()) fs::remove(suite.folder, error);  // only when nothing was kept in it
   for (SuiteEntry& entry : suite.entries) {
     if (entry.run) entry.error.clear();
   }

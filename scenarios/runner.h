@@ -46,7 +46,7 @@ struct SuiteOptions {
   std::filesystem::path output;  ///< folder for the recordings; empty: only those of failures are kept, in
                                  ///< nanscope-failures/ in the current folder
   int jobs = 1;                  ///< scenarios at a time
-  RunnerOptions runner;          ///< `output` and `force` are not used: recordings of the same name are replaced
+  RunnerOptions runner;          ///< `output` is not used
   /// Called when a scenario begins and when it ended, one call at a time.
   std::function<void(std::size_t done, std::size_t total, const std::string& name)> progress;
 };

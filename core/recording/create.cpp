@@ -1,9 +1,5 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <type_traits>
 
 #include "core/recording/insert.h"
@@ -13,26 +9,6 @@ namespace nanscope::insert {
 namespace {
 
 constexpr int kLockTimeoutMs = 60'000;
-
-/// Claims the name: no other writer can take it, and nothing that exists is touched.
-Status claim(const std::filesystem::path& path, bool overwrite) {
-  if (overwrite) {
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);
-  }
-  const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
-  if (file < 0) {
-    if (errno == EEXIST) {
-      return fail(path.string() + ": exists already; choose another name, or ask for it to be replaced");
-    }
-    return fail(fmt::format("{}: cannot be created: {}", path.string(), std::strerror(errno)));
-  }
-  ::close(file);
-  // A journal without its database belongs to nothing, and must not be played into the new one.
-  std::error_code ignored;
-  std::filesystem::remove(path.string() + "-journal", ignored);
-  return {};
-}
 
 std::pair<std::string_view, std::string_view> pair(std::string_view key, const std::string& value) {
   return {key, value};
@@ -67,9 +43,6 @@ std::size_t weight(const AddTensor& item) {
 
 Status Inserter::open(const std::filesystem::path& path, const WriterOptions& options) {
   in_memory_ = path.empty();
-  if (!in_memory_) {
-    if (auto status = claim(path, options.overwrite); !status) return status;
-  }
   auto db = sqlite::open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX);
   if (!db) return tl::unexpected(std::move(db.error()));
   db_ = std::move(*db);

@@ -53,7 +53,7 @@ std::size_t weight(const AddTensor& item);
 /// tells readers that the writer lives.
 class Inserter {
  public:
-  /// Claims the file, which stays empty; an empty path makes a database in memory.
+  /// Of a file that is there and empty; an empty path makes a database in memory.
   static Result<Inserter> create(const std::filesystem::path& path, const WriterOptions& options);
   /// Writes the schema and what is known of the run. The first call, before any row.
   Status begin(const RunInfo& info);

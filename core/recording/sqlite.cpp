@@ -6,6 +6,8 @@
 #include <mutex>
 #include <tuple>
 
+#include "core/system_reason.h"
+
 namespace nanscope::sqlite {
 
 std::string describe(sqlite3* db, int code) {
@@ -20,7 +22,7 @@ std::string describe(sqlite3* db, int code) {
     case SQLITE_LOCKED:
       return "another process holds it locked";
     case SQLITE_NOMEM:
-      return "out of memory";
+      return out_of_memory();
     case SQLITE_IOERR:
       if (code == SQLITE_IOERR_WRITE) return "a write was refused (disk or quota full, or a file size limit)";
       return fmt::format("input/output error ({})", code);
@@ -39,7 +41,10 @@ Result<Database> open(const std::filesystem::path& path, int flags) {
   sqlite3* raw = nullptr;
   const int code = sqlite3_open_v2(name.c_str(), &raw, flags, nullptr);
   Database db(raw);
-  if (code != SQLITE_OK) return fail(describe(db.get(), code));
+  if (code != SQLITE_OK) {
+    const int reason = db ? sqlite3_system_errno(db.get()) : 0;
+    return fail((code & 0xff) == SQLITE_CANTOPEN && reason != 0 ? system_reason(reason) : describe(db.get(), code));
+  }
   sqlite3_extended_result_codes(db.get(), 1);
   return db;
 }

@@ -1,15 +1,23 @@
 #include "core/recording/writer.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 
+#include "core/files/output_file.h"
 #include "core/recording/batch.h"
 #include "core/recording/insert.h"
 #include "core/recording/reader_impl.h"
+#include "core/recording/recording_file.h"
+#include "core/system_reason.h"
 
 namespace nanscope {
 namespace {
@@ -28,12 +36,25 @@ constexpr std::size_t kSpareBatches = 16;
 
 class RecordingWriter::Impl {
  public:
-  Impl(std::filesystem::path path, RunInfo info, const WriterOptions& options, insert::Inserter inserter)
+  /// Without a file in memory. Errors: its thread cannot be started.
+  static Result<std::unique_ptr<Impl>> make(const std::filesystem::path& path, const RunInfo& info,
+                                            const WriterOptions& options, std::optional<OutputFile> file,
+                                            insert::Inserter inserter) {
+    try {
+      return std::make_unique<Impl>(path, info, options, std::move(file), std::move(inserter));
+    } catch (const std::exception& error) {
+      return fail(fmt::format("{}: cannot be written: {}", path.string(), reason_of(error)));
+    }
+  }
+
+  Impl(std::filesystem::path path, RunInfo info, const WriterOptions& options, std::optional<OutputFile> file,
+       insert::Inserter inserter)
       : path_(std::move(path)),
         info_(std::move(info)),
         options_(options),
+        file_(std::move(file)),
         inserter_(std::move(inserter)),
-        thread_([this] { run(); }) {}
+        thread_([this] { run_guarded(); }) {}
 
   ~Impl() { stop(); }
 
@@ -76,7 +97,7 @@ class RecordingWriter::Impl {
     }
     stop();
     if (error_) return tl::unexpected(*error_);
-    return {};
+    return file_ ? give_name() : Status{};
   }
 
   sqlite::Database release() { return inserter_.release(); }
@@ -201,8 +222,18 @@ class RecordingWriter::Impl {
     return flush_target_ > committed_ && ready_.empty();
   }
 
+  /// No exception leaves the thread.
+  void run_guarded() {
+    try {
+      run();
+    } catch (const std::exception& error) {
+      give_up(Error{reason_of(error)});
+    }
+  }
+
   void run() {
     if (auto status = inserter_.begin(info_); !status) return give_up(status.error());
+    if (file_) file_->keep();
     for (;;) {
       auto batch = next();
       if (batch) {
@@ -218,6 +249,15 @@ class RecordingWriter::Impl {
       if (stopping_ && ready_.empty()) break;
     }
     if (auto status = close(); !status) latch(status.error());
+  }
+
+  /// Once SQLite has closed it: it would not find its files again.
+  Status give_name() {
+    inserter_.release().reset();
+    if (file_->path() != path_) {
+      if (Status alone = check_beside(path_); !alone) return alone;
+    }
+    return file_->commit();
   }
 
   /// What the last transaction becomes: a finished recording, or the whole steps of one. A piece of
@@ -239,6 +279,8 @@ class RecordingWriter::Impl {
 
   insert::Batch current_;             // of the thread that adds
   std::atomic<bool> closed_ = false;  // what is added now goes nowhere
+
+  std::optional<OutputFile> file_;  // outlives the database in it
 
   // Of the writing thread alone, until it is joined.
   insert::Inserter inserter_;
@@ -272,18 +314,28 @@ RecordingWriter::~RecordingWriter() = default;
 Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::filesystem::path& path, const RunInfo& info,
                                                                  const WriterOptions& options) {
   if (path.empty()) return fail("a recording needs a file name");
-  auto inserter = insert::Inserter::create(path, options);
-  if (!inserter) return tl::unexpected(std::move(inserter.error()));
-  return std::unique_ptr<RecordingWriter>(
-      new RecordingWriter(std::make_unique<Impl>(path, info, options, std::move(*inserter))));
+  auto file = create_recording_file(path, options.output, options.in_view);
+  if (!file) return tl::unexpected(std::move(file.error()));
+  return create(std::move(*file), info, options);
+}
+
+Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(OutputFile file, const RunInfo& info,
+                                                                 const WriterOptions& options) {
+  const std::filesystem::path path = file.target();
+  auto inserter = insert::Inserter::create(file.path(), options);
+  if (!inserter) return fail(path.string() + ": " + inserter.error().message);
+  auto impl = Impl::make(path, info, options, std::move(file), std::move(*inserter));
+  if (!impl) return tl::unexpected(std::move(impl.error()));
+  return std::unique_ptr<RecordingWriter>(new RecordingWriter(std::move(*impl)));
 }
 
 Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create_in_memory(const RunInfo& info,
                                                                            const WriterOptions& options) {
   auto inserter = insert::Inserter::create({}, options);
   if (!inserter) return tl::unexpected(std::move(inserter.error()));
-  return std::unique_ptr<RecordingWriter>(
-      new RecordingWriter(std::make_unique<Impl>(":memory:", info, options, std::move(*inserter))));
+  auto impl = Impl::make(":memory:", info, options, std::nullopt, std::move(*inserter));
+  if (!impl) return tl::unexpected(std::move(impl.error()));
+  return std::unique_ptr<RecordingWriter>(new RecordingWriter(std::move(*impl)));
 }
 
 void RecordingWriter::add(RequestRow row) { impl_->push(insert::AddRequest{std::move(row), false}); }

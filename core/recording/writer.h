@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/files/output_file.h"
 #include "core/recording/reader.h"
 #include "core/recording/rows.h"
 #include "core/result.h"
@@ -15,8 +16,9 @@
 namespace nanscope {
 
 struct WriterOptions {
-  bool overwrite = false;  ///< replace an existing file; else create() refuses it
-  bool durable = false;    ///< fsync every transaction: survives a power cut, not only a killed process
+  OutputOptions output{.mode = 0644};  ///< whether an existing file is replaced, and what is read meanwhile
+  bool in_view = true;   ///< under its own name while it grows, where no file has that; else when it is complete
+  bool durable = false;  ///< fsync every transaction: survives a power cut, not only a killed process
   std::size_t commit_bytes = std::size_t{32} << 20;  ///< commit whole steps once they hold this much
   std::chrono::milliseconds commit_interval{100};    ///< or this long after the last commit; 0: every step
   std::size_t queue_bytes = std::size_t{64} << 20;   ///< rows in flight before add() waits for the disk
@@ -38,14 +40,20 @@ struct TensorDetail {
 /// committed_steps() may be called by others meanwhile.
 class RecordingWriter {
  public:
-  /// Creates `path`; the thread then writes the schema, and until it has, a reader finds an empty file.
-  /// Errors: it exists (unless options.overwrite), the folder does not exist or may not be written.
+  /// Creates `path`; the thread then writes the schema, and until it has, a reader finds an empty file. A file that is
+  /// to be replaced stays until finish(); without finish() it stays for good. Errors: it exists (unless options.output
+  /// replaces it), another process is writing it, a database's journal lies there, the folder does not exist or may not
+  /// be written.
   static Result<std::unique_ptr<RecordingWriter>> create(const std::filesystem::path& path, const RunInfo& info,
+                                                         const WriterOptions& options = {});
+  /// The same into a file that create_recording_file() made.
+  static Result<std::unique_ptr<RecordingWriter>> create(OutputFile file, const RunInfo& info,
                                                          const WriterOptions& options = {});
   /// A recording in memory, for runs that are looked at and thrown away; see finish_in_memory().
   static Result<std::unique_ptr<RecordingWriter>> create_in_memory(const RunInfo& info,
                                                                    const WriterOptions& options = {});
-  /// Commits the whole steps that were added. Without finish() the recording counts as interrupted.
+  /// Commits the whole steps that were added. Without finish() a recording in view counts as interrupted, another is
+  /// removed.
   ~RecordingWriter();
   RecordingWriter(const RecordingWriter&) = delete;
   RecordingWriter& operator=(const RecordingWriter&) = delete;
@@ -86,8 +94,8 @@ class RecordingWriter {
   void set_expected_ops(std::int64_t ops);
   /// The number of tensors that a dump's producer speaks of.
   void set_expected_tensors(std::int64_t tensors);
-  /// Commits everything, sets the state to complete and closes the file. `expected_ops` 0 keeps
-  /// what was set before.
+  /// Commits everything, sets the state to complete and closes the file, which has its name then. `expected_ops` 0
+  /// keeps what was set before.
   Status finish(std::int64_t expected_ops = 0);
   /// The same for a recording in memory, which is then read through the result.
   Result<Recording> finish_in_memory(std::int64_t expected_ops = 0);

@@ -3,18 +3,25 @@
 #include <fmt/format.h>
 
 #include <exception>
-#include <system_error>
+#include <span>
 #include <utility>
 
+#include "core/files/output_file.h"
+#include "core/system_reason.h"
 #include "gui/export/new_file.h"
 
 namespace nanscope::gui {
 
-Status Exporter::guarded(const Task& task, const std::filesystem::path& file) {
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+Result<std::vector<std::byte>> Exporter::guarded(const Task& task) {
   try {
-    return task.write(file);
+    return task.make();
   } catch (const std::exception& error) {
-    return fail(fmt::format("{} cannot be written: {}", file.string(), error.what()));
+    return fail(fmt::format("{}.{} cannot be written: {}", task.stem, task.extension, reason_of(error)));
   }
 }
 
@@ -28,10 +35,10 @@ Exporter::~Exporter() {
   thread_.join();
 }
 
-void Exporter::save(const std::string& what, std::string extension, Write write) {
+void Exporter::save(const std::string& what, std::string extension, Make make) {
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back({fmt::format("{}-{}", stem_, what), std::move(extension), std::move(write)});
+    waiting_.push_back({fmt::format("{}-{}", stem_, what), std::move(extension), std::move(make)});
   }
   wake_.notify_one();
 }
@@ -63,14 +70,9 @@ void Exporter::serve(const std::stop_token& stop) {
 }
 
 Exporter::Saved Exporter::carry_out(const Task& task) const {
-  Saved file = create_new_file(folders_, task.stem, task.extension);
-  if (!file) return file;
-  if (const Status written = guarded(task, *file); !written) {
-    std::error_code ignored;
-    std::filesystem::remove(*file, ignored);
-    return tl::unexpected(written.error());
-  }
-  return file;
+  const auto content = guarded(task);
+  if (!content) return tl::unexpected(content.error());
+  return write_new_file(folders_, task.stem, task.extension, [&](OutputFile& file) { return file.write(*content); });
 }
 
 }  // namespace nanscope::gui

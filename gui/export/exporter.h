@@ -1,10 +1,12 @@
 #pragma once
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <filesystem>
 #include <functional>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -12,12 +14,14 @@
 
 namespace nanscope::gui {
 
+std::vector<std::byte> bytes_of(std::string_view text);
+
 /// Writes files on a thread of its own, one after another, each under a name that was free. The destructor lets
 /// what was asked for be written.
 class Exporter {
  public:
-  /// Fills the file, which is there and empty.
-  using Write = std::function<Status(const std::filesystem::path&)>;
+  /// What is in the file.
+  using Make = std::function<Result<std::vector<std::byte>>()>;
   /// The file, or why there is none.
   using Saved = Result<std::filesystem::path>;
 
@@ -28,7 +32,7 @@ class Exporter {
   ~Exporter();
 
   /// Into `<recording>-<what>.<extension>`.
-  void save(const std::string& what, std::string extension, Write write);
+  void save(const std::string& what, std::string extension, Make make);
   /// What was saved since the last call.
   std::vector<Saved> poll();
   bool busy() const;
@@ -37,11 +41,11 @@ class Exporter {
   struct Task {
     std::string stem;
     std::string extension;
-    Write write;
+    Make make;
   };
   void serve(const std::stop_token& stop);
   /// No exception leaves the thread.
-  static Status guarded(const Task& task, const std::filesystem::path& file);
+  static Result<std::vector<std::byte>> guarded(const Task& task);
   Saved carry_out(const Task& task) const;
 
   std::string stem_;

@@ -1,14 +1,12 @@
 #include "gui/export/new_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <fstream>
 #include <system_error>
+
+#include "core/files/output_file.h"
 
 namespace nanscope::gui {
 
@@ -18,12 +16,17 @@ namespace {
 
 constexpr int kMostNames = 10'000;
 
-/// 0, or the reason as errno has it.
-int create(const fs::path& path) {
-  const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-  if (file < 0) return errno;
-  ::close(file);
-  return 0;
+/// Gives a file the first name that is free.
+Result<fs::path> name_it(OutputFile& file, const fs::path& folder, const std::string& stem,
+                         std::string_view extension) {
+  for (int number = 1; number <= kMostNames; ++number) {
+    const std::string name =
+        number == 1 ? fmt::format("{}.{}", stem, extension) : fmt::format("{}-{}.{}", stem, number, extension);
+    const Result<bool> named = file.commit_as(folder / name);
+    if (!named) return tl::unexpected(named.error());
+    if (*named) return folder / name;
+  }
+  return fail(fmt::format("{}: all names are taken", (folder / stem).string()));
 }
 
 }  // namespace
@@ -42,30 +45,19 @@ std::vector<fs::path> folders_beside(const fs::path& recording) {
   return folders;
 }
 
-Result<fs::path> create_new_file(std::span<const fs::path> folders, const std::string& stem,
-                                 std::string_view extension) {
+Result<fs::path> write_new_file(std::span<const fs::path> folders, const std::string& stem, std::string_view extension,
+                                const std::function<Status(OutputFile&)>& fill) {
   std::string reasons;
   for (const fs::path& folder : folders) {
-    int reason = EEXIST;
-    for (int number = 1; reason == EEXIST && number <= kMostNames; ++number) {
-      const std::string name =
-          number == 1 ? fmt::format("{}.{}", stem, extension) : fmt::format("{}-{}.{}", stem, number, extension);
-      reason = create(folder / name);
-      if (reason == 0) return folder / name;
+    auto file = OutputFile::create_beside(folder / fmt::format("{}.{}", stem, extension), {});
+    if (!file) {
+      reasons += (reasons.empty() ? "" : "; ") + file.error().message;
+      continue;
     }
-    reasons +=
-        fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", folder.string(), std::generic_category().message(reason));
+    if (Status filled = fill(*file); !filled) return tl::unexpected(filled.error());
+    return name_it(*file, folder, stem, extension);
   }
   return fail(fmt::format("{}.{} cannot be written ({})", stem, extension, reasons.empty() ? "no folder" : reasons));
-}
-
-Status write_text(const fs::path& path, std::string_view text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  if (!out) return fail(fmt::format("{} cannot be written: {}", path.string(), std::generic_category().message(errno)));
-  out << text;
-  out.close();
-  if (!out) return fail(fmt::format("{} cannot be written: is the disk full?", path.string()));
-  return {};
 }
 
 }  // namespace nanscope::gui

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -69,6 +70,6 @@ Result<std::unique_ptr<Platform>> open_egl_platform(Extent size, Drawing drawing
 Result<std::unique_ptr<Platform>> open_window_platform(Extent size, const std::string& title);
 
 /// Errors: the file cannot be written.
-Status write_png(const std::filesystem::path& path, const Picture& picture);
+Result<std::vector<std::byte>> encode_png(const Picture& picture);
 
 }  // namespace nanscope::gui

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <fstream>
 #include <system_error>
 
 #include "core/counted.h"
+#include "core/files/output_file.h"
+#include "core/files/temporary.h"
 #include "core/numbers/format.h"
 #include "gui/export/new_file.h"
 #include "gui/prepare/story.h"
@@ -53,6 +56,17 @@ std::string how(const Difference& first) {
   return "other bits";
 }
 
+Status copy_into(OutputFile& copy, const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> block(std::size_t{1} << 20);
+  while (in) {
+    in.read(block.data(), static_cast<std::streamsize>(block.size()));
+    const auto bytes = std::as_bytes(std::span(block)).first(static_cast<std::size_t>(in.gcount()));
+    if (Status written = copy.write(bytes); !written) return written;
+  }
+  return in.eof() ? Status{} : fail(path.string() + ": cannot be read");
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const ScratchFolder>> ScratchFolder::make() {
@@ -62,12 +76,14 @@ Result<std::shared_ptr<const ScratchFolder>> ScratchFolder::make() {
   if (error || mkdtemp(name.data()) == nullptr) {
     return fail(fmt::format("no folder for the other run can be made in {}", base.string()));
   }
-  return std::shared_ptr<const ScratchFolder>(new ScratchFolder(name));
+  std::shared_ptr<const ScratchFolder> made(new ScratchFolder(name));
+  if (Status entered = temporaries::enter(name); !entered) return tl::unexpected(entered.error());
+  return made;
 }
 
 ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;  // what stays behind among temporary files harms nobody
-  fs::remove_all(path_, ignored);
+  temporaries::discard(path_);
+  temporaries::leave(path_);
 }
 
 Result<BesideRunPtr> run_changed(const fs::path& recording, const std::vector<std::string>& settings,
@@ -97,13 +113,8 @@ Result<BesideRunPtr> run_changed(const fs::path& recording, const std::vector<st
 
 Result<fs::path> keep_beside(const BesideRun& run, const fs::path& recording) {
   const std::string stem = recording.stem().string() + "-" + file_name_of(run.label);
-  Result<fs::path> path = create_new_file(folders_beside(recording), stem, "nanscope");
-  if (!path) return path;
-  std::error_code error;
-  if (fs::copy_file(run.path, *path, fs::copy_options::overwrite_existing, error)) return path;
-  std::error_code ignored;
-  fs::remove(*path, ignored);
-  return fail(fmt::format("{}: {}", path->string(), error.message()));
+  return write_new_file(folders_beside(recording), stem, "nanscope",
+                        [&](OutputFile& file) { return copy_into(file, run.path); });
 }
 
 Result<Divergence> find_divergence(RunView& here, RunView& there) {

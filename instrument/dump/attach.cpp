@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <memory>
 #include <span>
-#include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "core/dump/dump_run.h"
+#include "core/files/output_file.h"
 #include "core/recording/writer.h"
 #include "core/run/view_rows.h"
 #include "core/tensor/content_hash.h"
@@ -210,46 +209,25 @@ RunInfo info_of(DumpRun& run, const kernels::DeviceInfo& device, const AttachOpt
   return info;
 }
 
-/// A database left in the middle of a step leaves SQLite's files beside it as well.
-void remove_unfinished(const std::filesystem::path& partial) {
-  for (const std::string_view suffix : {"", "-journal", "-wal", "-shm"}) {
-    std::filesystem::path file = partial;
-    file += suffix;
-    std::error_code ignored;
-    std::filesystem::remove(file, ignored);
-  }
-}
-
 }  // namespace
 
 Result<Attached> attach(OpenDump& dump, const std::filesystem::path& recording, const AttachOptions& options) {
-  std::error_code error;
-  if (!options.overwrite && std::filesystem::exists(recording, error)) {
-    return fail(fmt::format("{}: exists already; --force replaces it", recording.string()));
-  }
+  WriterOptions writing;
+  writing.output = options.output;
+  writing.output.durable = true;
+  writing.in_view = false;  // half a dump is no evidence
+  if (Status allowed = check_output(recording, writing.output); !allowed) return tl::unexpected(allowed.error());
   Result<std::unique_ptr<kernels::Device>> device = kernels::make_cpu_device();
   if (!device) return tl::unexpected(device.error());
   DumpRun run(dump.dump(), dump, options.stop);
-  // Beside it first: what is there stays whole until the new one is.
-  std::filesystem::path partial = recording;
-  partial += ".partial";
-  WriterOptions writing;
-  writing.overwrite = true;
-  auto writer = RecordingWriter::create(partial, info_of(run, (*device)->info(), options), writing);
+  auto writer = RecordingWriter::create(recording, info_of(run, (*device)->info(), options), writing);
   if (!writer) return tl::unexpected(writer.error());
   Attacher attacher(run, **writer, **device, options);
   Result<Attached> attached = attacher.write();
   // Of more weight than what failed for it.
-  if (Status same = dump.check(); !same) attached = tl::unexpected(same.error());
-  if (attached) {
-    if (Status finished = (*writer)->finish(attacher.ops()); !finished) attached = tl::unexpected(finished.error());
-  }
-  writer->reset();
-  if (attached) {
-    std::filesystem::rename(partial, recording, error);
-    if (error) attached = fail(fmt::format("{}: cannot be written: {}", recording.string(), error.message()));
-  }
-  if (!attached) remove_unfinished(partial);
+  if (Status same = dump.check(); !same) return tl::unexpected(same.error());
+  if (!attached) return attached;
+  if (Status finished = (*writer)->finish(attacher.ops()); !finished) return tl::unexpected(finished.error());
   return attached;
 }
 

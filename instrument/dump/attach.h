@@ -5,15 +5,16 @@
 #include <stop_token>
 #include <string>
 
+#include "core/files/output_file.h"
 #include "instrument/dump/open_dump.h"
 
 namespace nanscope {
 
 struct AttachOptions {
-  bool overwrite = false;
-  bool elements = true;  ///< store the elements; else health and hashes alone
-  std::string version;   ///< of nanscope, for the recording
-  std::string created;   ///< UTC, ISO 8601
+  OutputOptions output{.mode = 0644};  ///< whether an existing file is replaced, and what is read meanwhile
+  bool elements = true;                ///< store the elements; else health and hashes alone
+  std::string version;                 ///< of nanscope, for the recording
+  std::string created;                 ///< UTC, ISO 8601
   std::function<void(std::int64_t done, std::int64_t total)> progress;  ///< tensors
   std::stop_token stop;
 };
@@ -26,8 +27,9 @@ struct Attached {
 };
 
 /// Writes a dump as a recording: what its run looks like as a view, see DumpRun, with elements a block at a time. Its
-/// configuration is empty: it cannot be replayed. Errors: the file exists, cannot be written, stopped, elements cannot
-/// be read; then no file is left.
+/// configuration is empty: it cannot be replayed. Errors: those of
+/// check_output(), the disk is full, stopped, elements cannot be read; then no file is left, and the one that was there
+/// is.
 Result<Attached> attach(OpenDump& dump, const std::filesystem::path& recording, const AttachOptions& options);
 
 }  // namespace nanscope

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/system_reason.h"
 #include "core/tensor/health_of.h"
 #include "kernels/health.h"
 #include "kernels/ops/health_scan.h"
@@ -181,7 +182,10 @@ class Scan {
     }
     {
       std::vector<std::jthread> others;
-      for (std::size_t i = 1; i < scanners.size(); ++i) others.emplace_back([&, i] { work(scanners[i]); });
+      try {
+        for (std::size_t i = 1; i < scanners.size(); ++i) others.emplace_back([&, i] { work(scanners[i]); });
+      } catch (const std::exception&) {  // no more threads are to be had: those that run do all of it
+      }
       work(scanners.front());
     }
     if (error_) return tl::unexpected(*error_);
@@ -211,7 +215,7 @@ class Scan {
         finish(*piece, scanner.scan(tensor, piece->job->held.bytes, first, length, piece->job->sums));
       }
     } catch (const std::exception& exception) {
-      give_up(fmt::format("a scan failed: {}", exception.what()));
+      give_up(reason_of(exception));
     }
   }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/files/output_file.h"
 #include "core/numbers/codec.h"
 #include "instrument/engine/engine.h"
 #include "instrument/engine/reference_weights.h"
@@ -128,7 +129,7 @@ Result<std::string> fit(const std::string& corpus_path, const std::string& out_p
   auto weights =
       ridge_classes(all.features, config.model.width, all.next, static_cast<std::int64_t>(vocabulary), kLambda);
   if (!weights) return tl::unexpected(weights.error());
-  const Status written = write_file(out_path, transposed_bf16(*weights, width, vocabulary));
+  const Status written = write_output(out_path, transposed_bf16(*weights, width, vocabulary), {.replace = true});
   if (!written) return tl::unexpected(written.error());
   return fmt::format("{} windows, {} samples, head {} x {} written to {}", requests.size(), all.next.size(), vocabulary,
                      width, out_path);

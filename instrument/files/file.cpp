@@ -8,19 +8,18 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "core/system_reason.h"
 #include "instrument/files/page_guard.h"
 
 namespace nanscope {
 namespace {
 
 tl::unexpected<Error> system_failure(const std::filesystem::path& path, const char* what) {
-  return fail(path.string() + ": " + what + ": " + std::strerror(errno));
+  return fail(path.string() + ": " + what + ": " + system_reason(errno));
 }
 
 /// Owns a file descriptor.
@@ -33,7 +32,6 @@ class Descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
   int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -119,29 +117,6 @@ Result<std::vector<std::byte>> read_beginning(const std::filesystem::path& path,
   if (!got) return tl::unexpected(got.error());
   head.resize(*got);
   return head;
-}
-
-Status write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  std::string beside = path.string() + ".XXXXXX";
-  Descriptor file(::mkstemp(beside.data()));
-  if (file.get() < 0) return system_failure(path, "cannot create");
-  const auto give_up = [&](const char* what) -> Status {
-    const auto failure = system_failure(path, what);
-    ::unlink(beside.c_str());
-    return failure;
-  };
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t put = ::write(file.get(), bytes.data() + done, bytes.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return give_up("cannot write");
-    done += static_cast<std::size_t>(put);
-  }
-  // mkstemp makes private files; the result should be readable as any other output.
-  if (::fchmod(file.get(), S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH) != 0) return give_up("cannot set permissions");
-  if (::close(file.release()) != 0) return give_up("cannot write");
-  if (std::rename(beside.c_str(), path.c_str()) != 0) return give_up("cannot replace");
-  return {};
 }
 
 /// Where it stays: the guard's pages and flag must.

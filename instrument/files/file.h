@@ -38,9 +38,6 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std:
 /// Its first bytes, or all where it has fewer; what lies behind them may change.
 Result<std::vector<std::byte>> read_beginning(const std::filesystem::path& path, std::size_t bytes);
 
-/// Replaces `path` by `bytes`: written beside it first and renamed, so that a reader never sees half.
-Status write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
-
 inline std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

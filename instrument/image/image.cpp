@@ -1,5 +1,6 @@
 #include "instrument/image/image.h"
 
+#include "core/files/output_file.h"
 #include "instrument/files/file.h"
 
 namespace nanscope {
@@ -17,7 +18,7 @@ Result<Image> read_png(const std::filesystem::path& path) {
 Status write_png(const Image& image, const std::filesystem::path& path) {
   const auto bytes = encode_png(image);
   if (!bytes) return fail(path.string() + ": " + bytes.error().message);
-  return write_file(path, *bytes);
+  return write_output(path, *bytes, {.replace = true});
 }
 
 }  // namespace nanscope

@@ -28,6 +28,7 @@ Status read(const char* text, const char* variable, Number least, Number most, N
 Result<LiveOptions> live_options(const std::function<const char*(const char*)>& get) {
   LiveOptions options;
   if (const char* output = get("NANSCOPE_LIVE_OUTPUT"); output != nullptr && *output != '\0') options.output = output;
+  if (const char* beside = get("NANSCOPE_LIVE_BESIDE"); beside != nullptr) options.beside = beside;
   if (const char* kernels = get("NANSCOPE_LIVE_KERNELS"); kernels != nullptr) options.kernels = kernels;
   std::int64_t watch = 0;
   constexpr std::int64_t kMost = 1'000'000'000;
@@ -46,6 +47,7 @@ Result<LiveOptions> live_options(const std::function<const char*(const char*)>& 
 
 std::vector<std::pair<std::string, std::string>> environment_of(const LiveOptions& options) {
   return {{"NANSCOPE_LIVE_OUTPUT", options.output},
+          {"NANSCOPE_LIVE_BESIDE", options.beside},
           {"NANSCOPE_LIVE_WATCH", options.watch ? "1" : "0"},
           {"NANSCOPE_LIVE_KERNELS", options.kernels},
           {"NANSCOPE_LIVE_EVERY", fmt::format("{}", options.every)},

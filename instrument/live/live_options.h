@@ -15,11 +15,14 @@ namespace nanscope::live {
 
 struct LiveOptions {
   std::string output = "live.nanscope";  ///< NANSCOPE_LIVE_OUTPUT
-  bool watch = false;                    ///< NANSCOPE_LIVE_WATCH, 1 or 0
-  std::string kernels;                   ///< NANSCOPE_LIVE_KERNELS, a regular expression; empty: all
-  std::int64_t every = 1;                ///< NANSCOPE_LIVE_EVERY
-  double budget = 0.05;                  ///< NANSCOPE_LIVE_BUDGET, a share of wall time
-  std::int64_t ring = 16;                ///< NANSCOPE_LIVE_RING, buffers
+  /// NANSCOPE_LIVE_BESIDE: where the first process writes what is to replace `output` later; empty: nothing is
+  /// replaced.
+  std::string beside;
+  bool watch = false;      ///< NANSCOPE_LIVE_WATCH, 1 or 0
+  std::string kernels;     ///< NANSCOPE_LIVE_KERNELS, a regular expression; empty: all
+  std::int64_t every = 1;  ///< NANSCOPE_LIVE_EVERY
+  double budget = 0.05;    ///< NANSCOPE_LIVE_BUDGET, a share of wall time
+  std::int64_t ring = 16;  ///< NANSCOPE_LIVE_RING, buffers
 };
 
 /// Reads them; `get` gives a variable's text, or null. Errors name the variable and what is expected.

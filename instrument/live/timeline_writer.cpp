@@ -5,7 +5,6 @@
 
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 namespace nanscope::live {
@@ -15,9 +14,7 @@ std::string json_text(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::filesystem::path free_path(const std::filesystem::path& path, std::int64_t process) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return path;
+std::filesystem::path with_process(const std::filesystem::path& path, std::int64_t process) {
   std::filesystem::path other = path;
   other.replace_filename(fmt::format("{}.{}{}", path.stem().string(), process, path.extension().string()));
   return other;
@@ -25,7 +22,8 @@ std::filesystem::path free_path(const std::filesystem::path& path, std::int64_t 
 
 }  // namespace
 
-Result<std::unique_ptr<TimelineWriter>> TimelineWriter::create(const std::filesystem::path& path, std::string command,
+Result<std::unique_ptr<TimelineWriter>> TimelineWriter::create(const std::filesystem::path& path,
+                                                               const std::filesystem::path& beside, std::string command,
                                                                std::int64_t process, std::string version) {
   RunInfo info;
   info.nanscope_version = std::move(version);
@@ -33,14 +31,22 @@ Result<std::unique_ptr<TimelineWriter>> TimelineWriter::create(const std::filesy
   info.config = json_text({{"schema", "nanscope.live/1"}, {"command", command}, {"process", process}});
   info.device = "cuda";
   info.capture = "none";
-  const std::filesystem::path free = free_path(path, process);
-  auto writer = RecordingWriter::create(free, info);
-  if (!writer) return tl::unexpected(writer.error());
+  WriterOptions options;
+  options.output.mode = 0600;
+  std::filesystem::path name = path;
+  auto writer = RecordingWriter::create(beside.empty() ? path : beside, info, options);
+  if (!writer) {
+    name = with_process(path, process);
+    auto other = RecordingWriter::create(name, info, options);
+    // Where this fails too it is the folder's fault, which the first one says as well.
+    if (!other) return tl::unexpected(other.error());
+    writer = std::move(other);
+  }
   RequestRow request;
   request.id = 1;
   request.name = std::move(command);
   request.prompt = "[]";
-  std::unique_ptr<TimelineWriter> timeline(new TimelineWriter(free, std::move(*writer), std::move(request)));
+  std::unique_ptr<TimelineWriter> timeline(new TimelineWriter(name, std::move(*writer), std::move(request)));
   return timeline;
 }
 

@@ -21,9 +21,11 @@ class TimelineWriter {
  public:
   static constexpr std::int64_t kStepOps = 1024;
 
-  /// Where `path` exists, the process's id is added to its name: children of one command share the name.
-  /// Errors: the file cannot be made.
-  static Result<std::unique_ptr<TimelineWriter>> create(const std::filesystem::path& path, std::string command,
+  /// Where `path` exists, the process's id is added to its name: children of one command share the name. With `beside`
+  /// the first writes there, under the name `path` to people: what exists stays until that is renamed. Only the user
+  /// can read the file: it says what he runs. Errors: the file cannot be made.
+  static Result<std::unique_ptr<TimelineWriter>> create(const std::filesystem::path& path,
+                                                        const std::filesystem::path& beside, std::string command,
                                                         std::int64_t process, std::string version);
 
   /// The number of the op, from 1. `kind` is the kernel's short name, "memcpy" or "graph"; `attributes` JSON.
@@ -41,6 +43,7 @@ class TimelineWriter {
   Status finish();
 
   std::int64_t ops() const { return ops_; }
+  /// What the file is called, or will be.
   const std::filesystem::path& path() const { return path_; }
 
  private:

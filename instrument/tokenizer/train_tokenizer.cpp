@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/files/output_file.h"
 #include "instrument/files/file.h"
 #include "instrument/tokenizer/bpe_trainer.h"
 
@@ -17,7 +18,7 @@ nanscope::Status train(const std::string& text_path, int merge_count, const std:
   const auto merges = nanscope::train_bpe(nanscope::as_text(*text), merge_count);
   if (!merges) return tl::unexpected(merges.error());
   const std::string json = nanscope::tokenizer_json(*merges, specials);
-  return nanscope::write_file(out_path, std::as_bytes(std::span(json)));
+  return nanscope::write_output(out_path, json, {.replace = true});
 }
 
 }  // namespace

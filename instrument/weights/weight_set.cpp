@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/files/output_file.h"
+
 namespace nanscope {
 namespace {
 
@@ -80,7 +82,7 @@ Status WeightSet::save(const std::filesystem::path& path) const {
   }
   const auto bytes = encode_safetensors(std::move(tensors));
   if (!bytes) return tl::unexpected(bytes.error());
-  return write_file(path, *bytes);
+  return write_output(path, *bytes, {.replace = true});
 }
 
 }  // namespace nanscope

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "core/system_reason.h"
 #include "kernels/cpu/float_environment.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/device.h"
@@ -99,7 +100,7 @@ class CpuDevice final : public Device {
   Result<Buffer> allocate(std::size_t bytes, bool zeroed) override {
     const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
     void* memory = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
-    if (memory == nullptr) return fail(fmt::format("cpu: cannot allocate {} bytes", bytes));
+    if (memory == nullptr) return fail(fmt::format("cpu: cannot allocate {} bytes: {}", bytes, out_of_memory()));
     if (zeroed) std::memset(memory, 0, rounded);
     return Buffer(std::shared_ptr<void>(memory, [](void* p) { std::free(p); }), bytes);
   }
@@ -172,7 +173,7 @@ Result<std::unique_ptr<Device>> make_cpu_device(Isa isa, int threads) {
   try {
     return std::make_unique<CpuDevice>(*build, wanted);
   } catch (const std::exception& error) {
-    return fail(fmt::format("cpu: cannot start {} threads: {}", wanted, error.what()));
+    return fail(fmt::format("cpu: {} threads cannot be started: {}", wanted, reason_of(error)));
   }
 }
 

@@ -14,6 +14,7 @@ class ThreadPool {
  public:
   using RunRange = void (*)(const void* args, std::int64_t begin, std::int64_t end);
 
+  /// Throws what std::thread does when one cannot be started; none runs then.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -35,6 +36,7 @@ class ThreadPool {
 
   void work(const Job& job);
   void worker();
+  void end();
 
   std::vector<std::thread> workers_;
   std::mutex mutex_;

@@ -52,7 +52,7 @@ struct Bench {
   Recorded recorded(const std::string& capture) const {
     RecordOptions options;
     options.path = path;
-    options.overwrite = true;
+    options.output.replace = true;
     options.capture = capture;
     std::filesystem::remove(path);
     return must(record(workbench, spec, options));

@@ -219,7 +219,7 @@ class Bench {
     const std::filesystem::path path = folder_ / "bench_gpu.nanscope";
     RecordOptions all;
     all.path = path;
-    all.overwrite = true;
+    all.output.replace = true;
     all.capture = "all";
     std::vector<double> ratios;
     std::vector<double> rates;

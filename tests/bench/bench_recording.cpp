@@ -128,7 +128,7 @@ void measure_open(const std::filesystem::path& path) {
   run.tensors_per_op = 2;
   run.bad_tensor = 876'543;
   WriterOptions options;
-  options.overwrite = true;
+  options.output.replace = true;
   const double cpu = cpu_seconds();
   const auto begin = Clock::now();
   auto writer = must(RecordingWriter::create(path, {}, options));
@@ -170,7 +170,7 @@ void measure_rate(const std::filesystem::path& path, bool to_disk, std::int64_t 
   std::vector<double> rates;
   for (int i = 0; i < 9; ++i) {
     WriterOptions options;
-    options.overwrite = true;
+    options.output.replace = true;
     const double plain = plain_file(path.string() + ".plain", total, piece, to_disk);
     std::filesystem::remove(path.string() + ".plain");
     std::filesystem::remove(path);
@@ -199,7 +199,7 @@ void measure_flagship(const std::filesystem::path& path) {
   std::vector<double> cpus;
   for (int i = 0; i < 11; ++i) {
     WriterOptions options;
-    options.overwrite = true;
+    options.output.replace = true;
     const double cpu = cpu_seconds();
     const auto begin = Clock::now();
     auto writer = must(RecordingWriter::create(path, {}, options));

@@ -209,7 +209,7 @@ Status write_large(const std::filesystem::path& path, const Plan& plan) {
   info.isa = "none";
   info.capture = "none";
   WriterOptions options;
-  options.overwrite = true;
+  options.output.replace = true;
   auto writer = RecordingWriter::create(path, info, options);
   if (!writer) return tl::unexpected(writer.error());
   LargeRun(**writer, plan).write();

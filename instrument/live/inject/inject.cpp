@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "core/system_reason.h"
 #include "core/text/safe_text.h"
 #include "instrument/live/inject/session.h"
 
@@ -53,7 +54,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   try {
     nanscope::live::initialize();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "nanscope: nothing is recorded: {}\n", nanscope::error_line(error.what()));
+    fmt::print(stderr, "nanscope: nothing is recorded: {}\n", nanscope::error_line(nanscope::reason_of(error)));
   }
   return 1;
 }

@@ -10,10 +10,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
+#include "core/system_reason.h"
 #include "core/text/safe_text.h"
+#include "instrument/live/command_line.h"
 #include "instrument/live/watch_dump.h"
 
 namespace nanscope::live {
@@ -39,13 +40,12 @@ class Inside {
 
 void tell(std::string_view text) { fmt::print(stderr, "nanscope: {}\n", error_line(text)); }
 
-/// As /proc has it, arguments parted by blanks.
+/// As /proc has it, without secrets: the recording may be given to others.
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  for (char& c : text) c = c == '\0' ? ' ' : c;
-  return text.substr(0, 4096);
+  std::vector<std::string> arguments;
+  for (std::string one; std::getline(file, one, '\0');) arguments.push_back(std::move(one));
+  return masked_command(arguments).substr(0, 4096);
 }
 
 constexpr std::array kLaunches = {CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
@@ -88,7 +88,7 @@ Result<std::unique_ptr<Session>> Session::start(const LiveOptions& options, cons
   auto subscriber = cupti::Subscriber::claim(*api, &Session::on_call, session.get());
   if (!subscriber) return tl::unexpected(subscriber.error());
   session->subscriber_.emplace(std::move(*subscriber));
-  auto timeline = TimelineWriter::create(options.output, command_line(), getpid(), NANSCOPE_VERSION);
+  auto timeline = TimelineWriter::create(options.output, options.beside, command_line(), getpid(), NANSCOPE_VERSION);
   if (!timeline) return tl::unexpected(timeline.error());
   session->timeline_ = std::move(*timeline);
   if (options.watch) {
@@ -305,8 +305,9 @@ void Session::report(const Finding& finding) {
   std::filesystem::path folder = timeline_->path();
   folder.replace_extension(finding.kind == FindingKind::born ? ".born" : ".carried");
   const auto written = write_watch_dump(finding, folder);
-  tell(written ? fmt::format("{} tensors in {}; nanscope diagnose {}", *written, folder.string(), folder.string())
-               : written.error().message);
+  if (!written) return tell(written.error().message);
+  const std::string where = written->folder.string();
+  tell(fmt::format("{} tensors in {}; nanscope diagnose {}", written->tensors, where, where));
 }
 
 void Session::write_calls() {
@@ -344,6 +345,15 @@ void Session::write_what_was_said() {
 
 void Session::tick() {
   const Inside guard;
+  try {
+    write_until_stopped();
+  } catch (const std::exception& error) {  // it would end the program
+    active_ = false;
+    tell(fmt::format("the recording ends here: {}", reason_of(error)));
+  }
+}
+
+void Session::write_until_stopped() {
   std::unique_lock lock(stop_mutex_);
   while (!stop_) {
     wake_.wait_for(lock, kTick, [this] { return stop_; });

@@ -72,6 +72,7 @@ class Session {
   void tell_of_the_watch();
   void tell_what_was_lost();
   void tick();
+  void write_until_stopped();
 
   LiveOptions options_;
   std::shared_ptr<const cupti::Api> api_;

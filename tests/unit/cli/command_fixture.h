@@ -1,15 +1,22 @@
 #pragma once
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/temporary_folder.h"
@@ -20,6 +27,49 @@ struct Output {
   int code = -1;
   std::string out;
   std::string err;
+};
+
+/// The program, running beside the test; killed when it is still there at the end.
+class Started {
+ public:
+  Started(const std::filesystem::path& folder, const std::vector<std::string>& arguments) : id_(::fork()) {
+    if (id_ != 0) return;
+    std::vector<std::string> words = arguments;
+    words.insert(words.begin(), NANSCOPE_BINARY);
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    const int nothing = ::open("/dev/null", O_RDWR);
+    for (const int stream : {0, 1, 2}) ::dup2(nothing, stream);
+    if (::chdir(folder.c_str()) == 0) ::execv(NANSCOPE_BINARY, pointers.data());
+    std::_Exit(127);
+  }
+  ~Started() {
+    if (id_ <= 0) return;
+    send(SIGKILL);
+    ::waitpid(id_, nullptr, 0);
+  }
+  Started(const Started&) = delete;
+  Started& operator=(const Started&) = delete;
+
+  void send(int signal) const { ::kill(id_, signal); }
+  /// Its exit code; -1: a signal ended it.
+  int wait() {
+    int status = 0;
+    ::waitpid(std::exchange(id_, 0), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  /// Until a file that it writes holds something, ten seconds at most.
+  static void wait_for(const std::filesystem::path& file) {
+    std::error_code error;
+    for (int i = 0; i < 2000; ++i) {
+      if (std::filesystem::file_size(file, error) > 0 && !error) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+ private:
+  pid_t id_;
 };
 
 class Command : public ::testing::Test {
@@ -80,6 +130,21 @@ max_tokens = 2
 [expect]
 verdict = "clean"
 requests_nan = []
+)";
+
+  /// A run of some seconds.
+  static constexpr const char* kLong = R"(name = "long"
+[model]
+weights = "random"
+layers = 8
+width = 256
+[kv]
+blocks = 512
+[[request]]
+text = "Moons pull tides"
+max_tokens = 4000
+[expect]
+verdict = "clean"
 )";
 
   TemporaryFolder temporary_;

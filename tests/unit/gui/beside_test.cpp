@@ -104,7 +104,7 @@ class RunBeside : public ::testing::Test {
     ASSERT_TRUE(scenario) << scenario.error().message;
     const auto spec = scenarios::resolve(*scenario);
     const auto bench = scenarios::Workbench::open(spec->config);
-    ASSERT_TRUE(scenarios::record(**bench, *spec, {path, false, "none", false, {}}));
+    ASSERT_TRUE(scenarios::record(**bench, *spec, {.path = path, .control = {}}));
   }
   static void TearDownTestSuite() { folder.reset(); }
 

@@ -202,7 +202,7 @@ class PoliciesOfARun : public ::testing::Test {
     ASSERT_TRUE(scenario) << scenario.error().message;
     const auto spec = scenarios::resolve(*scenario);
     const auto bench = scenarios::Workbench::open(spec->config);
-    ASSERT_TRUE(scenarios::record(**bench, *spec, {*folder / "run.nanscope", false, "none", false, {}}));
+    ASSERT_TRUE(scenarios::record(**bench, *spec, {.path = *folder / "run.nanscope", .control = {}}));
   }
   static void TearDownTestSuite() { folder.reset(); }
 

@@ -14,6 +14,8 @@
 namespace nanscope {
 namespace {
 
+namespace fs = std::filesystem;
+
 using testing::HasSubstr;
 
 TEST(Writer, RefusesToOverwrite) {
@@ -25,7 +27,7 @@ TEST(Writer, RefusesToOverwrite) {
   EXPECT_THAT(refused.error().message, HasSubstr("exists already"));
   EXPECT_EQ(std::filesystem::file_size(path), 8U);
   WriterOptions options;
-  options.overwrite = true;
+  options.output.replace = true;
   EXPECT_TRUE(RecordingWriter::create(path, {}, options));
 }
 
@@ -37,13 +39,56 @@ TEST(Writer, SaysWhyAFileCannotBeCreated) {
   EXPECT_FALSE(RecordingWriter::create({}, {}));
 }
 
-TEST(Writer, StaleJournalIsNotPlayedIntoANewFile) {
+TEST(Writer, AJournalOfSomebodyElsesIsNeitherPlayedNorRemoved) {
   const TemporaryFolder folder;
-  std::ofstream(folder / "w.nanscope-journal") << std::string(4096, 'j');
-  auto writer = RecordingWriter::create(folder / "w.nanscope", sample::run_info()).value();
-  sample::add_step(*writer, 1, 0, 0, 2, 3, 8, true);
+  const std::string content(4096, 'j');
+  for (const char* suffix : {"-journal", "-wal"}) {
+    const auto journal = folder / (std::string("w.nanscope") + suffix);
+    std::ofstream(journal) << content;
+    const auto refused = RecordingWriter::create(folder / "w.nanscope", sample::run_info());
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("would be taken for a part of w.nanscope: move it away"));
+    EXPECT_FALSE(fs::exists(folder / "w.nanscope"));
+    EXPECT_EQ(fs::file_size(journal), content.size());
+    fs::remove(journal);
+  }
+  std::ofstream(folder / "w.nanscope-journal") << "";
+  EXPECT_TRUE(RecordingWriter::create(folder / "w.nanscope", sample::run_info())) << "what a killed writer leaves";
+}
+
+TEST(Writer, WhatIsReplacedStaysUntilTheNewOneIsComplete) {
+  const TemporaryFolder folder;
+  const auto path = folder / "w.nanscope";
+  std::ofstream(path) << "mine";
+  WriterOptions options;
+  options.output.replace = true;
+  for (const bool finished : {false, true}) {
+    auto writer = RecordingWriter::create(path, sample::run_info(), options).value();
+    sample::add_step(*writer, 1, 0, 0, 2, 3, 8, true);
+    ASSERT_TRUE(writer->flush());
+    EXPECT_EQ(fs::file_size(path), 4U);
+    if (finished) {
+      ASSERT_TRUE(writer->finish());
+    }
+    writer.reset();
+    EXPECT_EQ(fs::file_size(path) == 4U, !finished);
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1)
+        << "nothing is left beside";
+  }
+  EXPECT_TRUE(Recording::open(path)->check());
+}
+
+TEST(Writer, NobodyReplacesWhatIsBeingWritten) {
+  const TemporaryFolder folder;
+  const auto path = folder / "w.nanscope";
+  auto writer = RecordingWriter::create(path, sample::run_info()).value();
+  WriterOptions options;
+  options.output.replace = true;
+  const auto refused = RecordingWriter::create(path, sample::run_info(), options);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("is being written by another process"));
   ASSERT_TRUE(writer->finish());
-  EXPECT_TRUE(Recording::open(folder / "w.nanscope")->check());
+  EXPECT_TRUE(RecordingWriter::create(path, sample::run_info(), options));
 }
 
 TEST(Writer, IsSeenAliveAndLeavesAnInterruptedRunWhenItGoesAway) {

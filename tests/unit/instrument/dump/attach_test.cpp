@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "core/dump/dump_run.h"
+#include "core/files/output_file.h"
 #include "core/run/recording_view.h"
 #include "core/run/view_rows.h"
 #include "instrument/diagnosis/diagnosis.h"
 #include "instrument/dump/recorded_dump.h"
-#include "instrument/files/file.h"
 #include "instrument/recompute/arithmetic.h"
 #include "instrument/weights/safetensors.h"
 #include "tests/temporary_folder.h"
@@ -155,7 +155,7 @@ class Attach : public testing::Test {
     const auto bytes = encode_safetensors({{key, "F32", std::move(shape), std::as_bytes(std::span(values))}}).value();
     const auto file = folder_ / "dump" / (key + ".safetensors");
     std::filesystem::create_directories(file.parent_path());
-    ASSERT_TRUE(write_file(file, bytes));
+    ASSERT_TRUE(write_output(file, bytes));
   }
   Result<Attached> attach_it(AttachOptions options = {}) {
     auto dump = OpenDump::open(folder_ / "dump");
@@ -167,7 +167,7 @@ class Attach : public testing::Test {
     auto dump = OpenDump::open(path);
     ASSERT_TRUE(dump) << dump.error().message;
     AttachOptions options;
-    options.overwrite = true;
+    options.output.replace = true;
     const Result<Attached> attached = attach(**dump, recording_, options);
     ASSERT_TRUE(attached) << attached.error().message;
     Reread again(recording_);
@@ -264,7 +264,7 @@ TEST_F(Attach, LeavesElementsOutWhenAsked) {
   const TensorRow row = dumped(without.recording);
   EXPECT_FALSE(row.stored);
   EXPECT_EQ(row.health.count, 32U);
-  options.elements = options.overwrite = true;
+  options.elements = options.output.replace = true;
   ASSERT_TRUE(attach_it(options));
   Reread with(recording_);
   EXPECT_EQ(dumped(with.recording).hash, row.hash);
@@ -278,7 +278,7 @@ TEST_F(Attach, ReplacesNothingUnasked) {
   EXPECT_THAT(refused.error().message, HasSubstr("exists already"));
   EXPECT_EQ(std::filesystem::file_size(recording_), 8U);
   AttachOptions options;
-  options.overwrite = true;
+  options.output.replace = true;
   EXPECT_TRUE(attach_it(options));
 }
 

@@ -283,7 +283,7 @@ TEST(Recorder, AFailedWriterEndsTheRun) {
   Rig rig(config());
   const TemporaryFolder folder;
   const auto path = folder / "full.nanscope";
-  auto writer = RecordingWriter::create(path, RunInfo{}, {.overwrite = true, .max_pages = 40}).value();
+  auto writer = RecordingWriter::create(path, RunInfo{}, {.output = {.replace = true}, .max_pages = 40}).value();
   WeightFacts facts(*rig.device);
   RecorderProbe recorder(*writer, *rig.device, facts, CapturePolicy::parse("all").value());
   std::vector<RequestSpec> many;

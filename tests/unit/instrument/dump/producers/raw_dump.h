@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/files/output_file.h"
 #include "instrument/dump/open_dump.h"
 #include "instrument/files/file.h"
 #include "tests/temporary_folder.h"
@@ -33,7 +34,7 @@ class RawDump {
 
   void write(const std::string& name, const std::string& text) const {
     std::filesystem::create_directories((root() / name).parent_path());
-    if (!write_file(root() / name, std::as_bytes(std::span(text)))) throw std::runtime_error("cannot write " + name);
+    if (!write_output(root() / name, std::as_bytes(std::span(text)))) throw std::runtime_error("cannot write " + name);
   }
 
   Result<std::unique_ptr<OpenDump>> open() const {
