@@ -1,11 +1,8 @@
 #include <fmt/format.h>
 
 #include <exception>
-#include <new>
 #include <sstream>
-#include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "cli/command.h"
@@ -79,14 +76,8 @@ int guarded(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   using namespace nanscope;
   try {
     return run(argc, argv, interrupt);
-  } catch (const std::bad_alloc& error) {
-    return cli::complain(reason_of(error));
-  } catch (const std::length_error&) {
-    return cli::complain(out_of_memory());
-  } catch (const std::system_error& error) {
-    return cli::complain(reason_of(error));
   } catch (const std::exception& error) {
-    return cli::complain(fmt::format("internal error: {}", error.what()));
+    return cli::complain(reason_of(error));
   }
 }
 

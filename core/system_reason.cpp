@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <new>
+#include <stdexcept>
 #include <system_error>
 
 namespace nanscope {
@@ -22,17 +23,18 @@ std::string system_reason(int code) {
 }
 
 std::string reason_of(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return out_of_memory();
+  // A length is beyond what memory can hold.
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                      dynamic_cast<const std::length_error*>(&error) != nullptr;
+  if (memory) return out_of_memory();
   const auto* system = dynamic_cast<const std::system_error*>(&error);
-  if (system == nullptr) return error.what();
+  if (system == nullptr) return std::string("internal error: ") + error.what();
   if (system->code() == std::errc::resource_unavailable_try_again) {
     return "no more threads can be started: raise the limits (ulimit -u, ulimit -v, the container's), or ask for fewer";
   }
-  if (system->code().category() == std::generic_category() || system->code().category() == std::system_category()) {
-    const std::string reason = system_reason(system->code().value());
-    return std::string(error.what()).find(reason) == std::string::npos ? error.what() + (": " + reason) : error.what();
-  }
-  return error.what();
+  const bool numbered =
+      system->code().category() == std::generic_category() || system->code().category() == std::system_category();
+  return numbered ? error.what() + (": " + system_reason(system->code().value())) : error.what();
 }
 
 std::string out_of_memory() {

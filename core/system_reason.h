@@ -7,7 +7,8 @@ namespace nanscope {
 /// What the system's error number means; of a limit that was reached, which one and how it is raised.
 std::string system_reason(int code);
 
-/// What an exception says; of memory or threads that ran out, what can be done.
+/// Why work was given up: of memory or threads that ran out, what can be done; of what the system refused, its reason;
+/// any other exception is an internal error.
 std::string reason_of(const std::exception& error);
 
 /// In one line: there was no memory, and which limits to look at.

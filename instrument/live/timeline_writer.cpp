@@ -33,6 +33,7 @@ Result<std::unique_ptr<TimelineWriter>> TimelineWriter::create(const std::filesy
   info.capture = "none";
   WriterOptions options;
   options.output.mode = 0600;
+  options.output.durable = true;
   std::filesystem::path name = path;
   auto writer = RecordingWriter::create(beside.empty() ? path : beside, info, options);
   if (!writer) {

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+
+#include "core/files/output_file.h"
+
 #include FT_FREETYPE_H
 
 namespace nanscope::gui {
@@ -73,6 +76,12 @@ Comparison compare(const Picture& expected, const Picture& found) {
   }
   comparison.worst_block = worst_block(expected, found);
   return comparison;
+}
+
+Status write_picture(const std::filesystem::path& path, const Picture& picture) {
+  const auto png = encode_png(picture);
+  if (!png) return tl::unexpected(png.error());
+  return write_output(path, *png, {.replace = true});
 }
 
 std::string renderer_name() {

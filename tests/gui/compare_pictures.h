@@ -10,6 +10,9 @@ namespace nanscope::gui {
 /// Empty when the file is no PNG.
 Picture read_png(const std::filesystem::path& path);
 
+/// Over what is there.
+Status write_picture(const std::filesystem::path& path, const Picture& picture);
+
 /// Between two pictures of one size.
 struct Comparison {
   std::size_t pixels = 0;  ///< that differ by more than the tolerance

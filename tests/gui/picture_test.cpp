@@ -50,6 +50,7 @@ class Pictures : public ::testing::Test {
     options.file = folder->folder() / "run.nanscope";
     options.screenshot = folder->folder() / "picture.png";
     options.size = {1200, 800};
+    options.force = true;
     const Status drawn = run_app(options);
     EXPECT_TRUE(drawn) << drawn.error().message;
     return read_png(*options.screenshot);
@@ -137,7 +138,7 @@ TEST_F(Pictures, ATableIsTheOneThatTheWindowSaves) {
 TEST_F(Pictures, EveryViewHasATable) {
   if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
   for (const std::string& view : view_names()) {
-    const Output output = run("gui run.nanscope --csv table.csv --screenshot both.png --view " + view);
+    const Output output = run("gui run.nanscope --force --csv table.csv --screenshot both.png --view " + view);
     EXPECT_EQ(output.code, 0) << output.err;
     const std::string table = read("table.csv");
     EXPECT_GT(std::count(table.begin(), table.end(), '\n'), 4) << view;

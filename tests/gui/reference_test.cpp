@@ -82,7 +82,7 @@ TEST_P(References, AreWhatIsDrawn) {
   if (accepting()) {
     fs::create_directories(kReferences);
     std::ofstream(kMadeWith) << renderer_name() << '\n';
-    ASSERT_TRUE(write_png(reference, found));
+    ASSERT_TRUE(write_picture(reference, found));
     GTEST_SKIP() << reference << " is accepted as it is drawn now";
   }
   const Picture expected = read_png(reference);
@@ -95,7 +95,7 @@ TEST_P(References, AreWhatIsDrawn) {
   fs::create_directories(kept);
   const fs::path actual = kept / (sample.name + "-actual.png");
   const fs::path difference = kept / (sample.name + "-difference.png");
-  ASSERT_TRUE(write_png(actual, found) && write_png(difference, comparison.difference));
+  ASSERT_TRUE(write_picture(actual, found) && write_picture(difference, comparison.difference));
   ADD_FAILURE() << comparison.pixels << " pixels differ, at most by " << comparison.largest << "; means of blocks by "
                 << comparison.worst_block << (same_renderer ? "" : " (drawn by " + renderer_name() + ")")
                 << "\nexpected:   " << reference.string() << "\nactual:     " << actual.string()

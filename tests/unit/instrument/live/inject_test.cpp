@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/recording/reader.h"
@@ -34,6 +35,7 @@ class Injected : public testing::Test {
     std::ifstream file(folder_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
+  void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
   Output shell(const std::string& command) {
     const std::string line = "cd '" + folder_.path().string() +
                              "' && export LC_ALL=C LD_LIBRARY_PATH='" NANSCOPE_FAKES "' && " + command +
@@ -43,6 +45,10 @@ class Injected : public testing::Test {
   }
   Output attach(const std::string& options, const std::string& arguments) {
     return shell("'" NANSCOPE_BINARY "' attach --run " + options + " -- '" NANSCOPE_PROGRAM "' " + arguments);
+  }
+  /// Whether the process whose number is in the file runs on; one that ended may not have been waited for by anybody.
+  bool runs(const std::string& name) {
+    return shell("grep -q 'State:.[^Z]' /proc/$(cat " + name + ")/status").code == 0;
   }
   std::vector<OpRow> ops() { return Recording::open(folder_ / "live.nanscope").value().ops().value(); }
 
@@ -91,6 +97,49 @@ TEST_F(Injected, ARecordingIsNotReplacedUnlessForced) {
   EXPECT_EQ(again.code, 2);
   EXPECT_THAT(again.err, HasSubstr("live.nanscope: exists"));
   EXPECT_EQ(attach("--force", "healthy").code, 0);
+}
+
+TEST_F(Injected, WhatIsReplacedStaysUntilThereIsANewOne) {
+  ASSERT_EQ(attach("", "healthy").code, 0);
+  const std::string force = "'" NANSCOPE_BINARY "' attach --run --force -- ";
+  EXPECT_EQ(shell(force + "sh -c 'exit 5'").code, 5);
+  EXPECT_EQ(ops().size(), 3U) << "nothing new was recorded";
+  EXPECT_EQ(shell(force + "/nowhere/program").code, 2);
+  EXPECT_EQ(ops().size(), 3U);
+  EXPECT_EQ(attach("--force", "healthy crash").code, 128 + 6);
+  EXPECT_EQ(Recording::open(folder_ / "live.nanscope").value().state().value(), RunState::interrupted);
+  EXPECT_EQ(shell("ls | grep -c tmp").out, "0\n");
+}
+
+/// The command is a shell that waits for a program of its own.
+TEST_F(Injected, ASignalReachesTheCommandAndWhatItStarted) {
+  write("command.sh", "sleep 30 & echo $! >inner; wait; wait");
+  for (const auto& [signal, code] : {std::pair<std::string, int>{"TERM", 143}, {"HUP", 129}}) {
+    write("outer.sh",
+          "'" NANSCOPE_BINARY "' attach --run -- bash command.sh & sleep 1; kill -" + signal + " $!; wait $!");
+    const Output ended = shell("bash outer.sh");
+    EXPECT_EQ(ended.code, code) << ended.err;
+    EXPECT_FALSE(runs("inner"));
+  }
+}
+
+TEST_F(Injected, ACommandThatDoesNotEndIsKilled) {
+  write("command.sh", "trap '' TERM; echo $$ >inner; while true; do sleep 0.1; done");
+  const Output ended = shell("timeout -s TERM 1 '" NANSCOPE_BINARY "' attach --run -- bash command.sh");
+  EXPECT_EQ(ended.code, 124);
+  EXPECT_FALSE(runs("inner"));
+}
+
+TEST_F(Injected, AnotherInjectionIsSaidToBeReplaced) {
+  const Output run = shell("CUDA_INJECTION64_PATH=/opt/other.so '" NANSCOPE_BINARY "' attach --run -- true");
+  EXPECT_THAT(run.err, HasSubstr("CUDA_INJECTION64_PATH is set to /opt/other.so: replaced for this command"));
+}
+
+/// A command does not inherit what we do with signals.
+TEST_F(Injected, TheCommandAnswersSignalsAsItWould) {
+  const Output mine = shell("grep -E 'SigBlk|SigIgn' /proc/self/status");
+  const Output run = shell("'" NANSCOPE_BINARY "' attach --run -- grep -E 'SigBlk|SigIgn' /proc/self/status");
+  EXPECT_EQ(run.out, mine.out);
 }
 
 TEST_F(Injected, ACrashLeavesWhatWasLaunched) {

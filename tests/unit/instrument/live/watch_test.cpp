@@ -498,6 +498,7 @@ TEST_F(Watch, TheRingKeepsTheLastBuffers) {
 TEST(LiveOptions, AreReadBackFromTheirEnvironment) {
   LiveOptions options;
   options.output = "x.nanscope";
+  options.beside = "x.tmp";
   options.watch = true;
   options.kernels = "^gemm";
   options.every = 5;
@@ -509,6 +510,7 @@ TEST(LiveOptions, AreReadBackFromTheirEnvironment) {
   const auto read = live_options(get);
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->output, options.output);
+  EXPECT_EQ(read->beside, options.beside);
   EXPECT_TRUE(read->watch);
   EXPECT_EQ(read->kernels, options.kernels);
   EXPECT_EQ(read->every, 5);

@@ -1,6 +1,11 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <exception>
 #include <vector>
 
 #include "kernels/cpu/float_environment.h"
@@ -34,6 +39,27 @@ TEST(ThreadPool, EveryIndexIsRunOnce) {
     }
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/// In a process of its own, which would hang.
+TEST(ThreadPool, ThreadsThatCannotBeStartedEndThoseThatWere) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const rlimit limit{rlim_t{1} << 30, rlim_t{1} << 30};  // some hundred stacks
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      const ThreadPool pool(2000);
+      std::_Exit(1);
+    } catch (const std::exception&) {
+      std::_Exit(0);
+    }
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "ended by a signal, or with all of its threads";
+}
+#endif
 
 TEST(ThreadPool, ManySmallRunsInARow) {
   ThreadPool pool(4);
