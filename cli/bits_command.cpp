@@ -2,8 +2,6 @@
 
 #include "cli/command.h"
 
-#include "cli/command.h"
-
 namespace nanscope::cli {
 
 int run_bits(const BitsOptions& options, bool json) {

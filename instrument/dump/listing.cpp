@@ -89,12 +89,12 @@ class Lister {
   }
 
   Status take_file(const fs::path& path) {
-    const Result<FileIdentity> identity = identity_of(path);
-    if (!identity) {
-      leave_out(path, identity.error().message);
+    const Result<FileState> state = state_of(path);
+    if (!state) {
+      leave_out(path, state.error().message);
       return {};
     }
-    into_.files.push_back({path, path.lexically_relative(into_.root).generic_string(), *identity});
+    into_.files.push_back({path, path.lexically_relative(into_.root).generic_string(), *state});
     if (into_.files.size() <= kMostFiles) return {};
     return fail(fmt::format("{}: more than {} files", into_.root.string(), kMostFiles));
   }
@@ -126,10 +126,10 @@ Result<DumpListing> list_dump(const fs::path& path, bool follow_links) {
   }
   DumpListing listing;
   if (fs::is_regular_file(status)) {
-    const Result<FileIdentity> identity = identity_of(path);
-    if (!identity) return tl::unexpected(identity.error());
+    const Result<FileState> state = state_of(path);
+    if (!state) return tl::unexpected(state.error());
     listing.root = path.parent_path();
-    listing.files.push_back({path, path.filename().generic_string(), *identity});
+    listing.files.push_back({path, path.filename().generic_string(), *state});
     return listing;
   }
   if (!fs::is_directory(status)) {

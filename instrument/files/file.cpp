@@ -37,16 +37,16 @@ class Descriptor {
   int fd_;
 };
 
-FileIdentity identity_from(const struct stat& status) {
+FileState state_from(const struct stat& status) {
   return {static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino),
           static_cast<std::uint64_t>(status.st_size), status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
-Result<FileIdentity> identity_of(const Descriptor& file, const std::filesystem::path& path) {
+Result<FileState> state_of(const Descriptor& file, const std::filesystem::path& path) {
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) return system_failure(path, "cannot stat");
   if (!S_ISREG(status.st_mode)) return fail(path.string() + ": not a regular file");
-  return identity_from(status);
+  return state_from(status);
 }
 
 /// Fills `bytes` from the file's beginning; fewer where it ends before.
@@ -67,19 +67,19 @@ constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
 }  // namespace
 
-Result<FileIdentity> identity_of(const std::filesystem::path& path) {
+Result<FileState> state_of(const std::filesystem::path& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0) return system_failure(path, "cannot stat");
   if (!S_ISREG(status.st_mode)) return fail(path.string() + ": not a regular file");
-  return identity_from(status);
+  return state_from(status);
 }
 
 tl::unexpected<Error> changed_while_read(const std::filesystem::path& path) {
   return fail(path.string() + ": changed while it was read");
 }
 
-Status check_unchanged(const std::filesystem::path& path, const FileIdentity& before) {
-  const Result<FileIdentity> now = identity_of(path);
+Status check_unchanged(const std::filesystem::path& path, const FileState& before) {
+  const Result<FileState> now = state_of(path);
   if (!now || *now != before) return changed_while_read(path);
   return {};
 }
@@ -87,7 +87,7 @@ Status check_unchanged(const std::filesystem::path& path, const FileIdentity& be
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   const Descriptor file(::open(path.c_str(), kOpenFlags));
   if (file.get() < 0) return system_failure(path, "cannot open");
-  const auto before = identity_of(file, path);
+  const auto before = state_of(file, path);
   if (!before) return tl::unexpected(before.error());
   if (before->size > max_bytes) {
     return fail(path.string() + ": " + std::to_string(before->size) + " bytes, expected at most " +
@@ -96,7 +96,7 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std:
   std::vector<std::byte> bytes(before->size);
   const auto got = read_some(file, bytes, path);
   if (!got) return tl::unexpected(got.error());
-  const auto after = identity_of(file, path);
+  const auto after = state_of(file, path);
   if (!after) return tl::unexpected(after.error());
   if (*after != *before) return changed_while_read(path);
   if (*got < bytes.size()) {
@@ -109,10 +109,10 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std:
 Result<std::vector<std::byte>> read_beginning(const std::filesystem::path& path, std::size_t bytes) {
   const Descriptor file(::open(path.c_str(), kOpenFlags));
   if (file.get() < 0) return system_failure(path, "cannot open");
-  const auto identity = identity_of(file, path);
-  if (!identity) return tl::unexpected(identity.error());
+  const auto state = state_of(file, path);
+  if (!state) return tl::unexpected(state.error());
   // By what it says of its size: files of the system that say 0 may wait for their bytes.
-  std::vector<std::byte> head(std::min<std::uint64_t>(bytes, identity->size));
+  std::vector<std::byte> head(std::min<std::uint64_t>(bytes, state->size));
   const auto got = read_some(file, head, path);
   if (!got) return tl::unexpected(got.error());
   head.resize(*got);
@@ -121,8 +121,8 @@ Result<std::vector<std::byte>> read_beginning(const std::filesystem::path& path,
 
 /// Where it stays: the guard's pages and flag must.
 struct MappedFile::Mapping {
-  Mapping(std::filesystem::path path_, const FileIdentity& identity_, std::span<const std::byte> pages_)
-      : path(std::move(path_)), identity(identity_), pages(pages_) {
+  Mapping(std::filesystem::path path_, const FileState& state_, std::span<const std::byte> pages_)
+      : path(std::move(path_)), state(state_), pages(pages_) {
     if (!pages.empty()) guard.emplace(pages, lost);
   }
   Mapping(const Mapping&) = delete;
@@ -133,7 +133,7 @@ struct MappedFile::Mapping {
   }
 
   std::filesystem::path path;
-  FileIdentity identity;
+  FileState state;
   std::span<const std::byte> pages;
   std::atomic<bool> lost{false};
   std::optional<PageGuard> guard;
@@ -142,15 +142,15 @@ struct MappedFile::Mapping {
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const Descriptor file(::open(path.c_str(), kOpenFlags));
   if (file.get() < 0) return system_failure(path, "cannot open");
-  const auto identity = identity_of(file, path);
-  if (!identity) return tl::unexpected(identity.error());
+  const auto state = state_of(file, path);
+  if (!state) return tl::unexpected(state.error());
   std::span<const std::byte> pages;
-  if (identity->size > 0) {
-    void* address = ::mmap(nullptr, identity->size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (state->size > 0) {
+    void* address = ::mmap(nullptr, state->size, PROT_READ, MAP_PRIVATE, file.get(), 0);
     if (address == MAP_FAILED) return system_failure(path, "cannot map");
-    pages = {static_cast<const std::byte*>(address), identity->size};
+    pages = {static_cast<const std::byte*>(address), state->size};
   }
-  return MappedFile(std::make_unique<Mapping>(path, *identity, pages));
+  return MappedFile(std::make_unique<Mapping>(path, *state, pages));
 }
 
 MappedFile::MappedFile(std::unique_ptr<Mapping> mapping) : mapping_(std::move(mapping)) {}
@@ -159,11 +159,11 @@ MappedFile& MappedFile::operator=(MappedFile&&) noexcept = default;
 MappedFile::~MappedFile() = default;
 
 std::span<const std::byte> MappedFile::bytes() const { return mapping_->pages; }
-const FileIdentity& MappedFile::identity() const { return mapping_->identity; }
+const FileState& MappedFile::state() const { return mapping_->state; }
 bool MappedFile::lost() const { return mapping_->lost; }
 
 Status MappedFile::check() const {
-  if (Status same = check_unchanged(mapping_->path, mapping_->identity); !same) return same;
+  if (Status same = check_unchanged(mapping_->path, mapping_->state); !same) return same;
   if (lost()) return fail(mapping_->path.string() + ": cannot be read");
   return {};
 }

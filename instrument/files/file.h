@@ -12,23 +12,23 @@
 namespace nanscope {
 
 /// What tells a file from others, and from itself after a write.
-struct FileIdentity {
+struct FileState {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::uint64_t size = 0;
   std::int64_t modified_s = 0;  ///< time of the last write: seconds, and nanoseconds of the next
   std::int64_t modified_ns = 0;
-  bool operator==(const FileIdentity&) const = default;
+  bool operator==(const FileState&) const = default;
 };
 
 /// Of a regular file, links followed. Errors: not there, not a regular file.
-Result<FileIdentity> identity_of(const std::filesystem::path& path);
+Result<FileState> state_of(const std::filesystem::path& path);
 
 /// What a file that was written to, or replaced, between two looks at it is refused with.
 tl::unexpected<Error> changed_while_read(const std::filesystem::path& path);
 
 /// Refuses a file that is no longer what it was.
-Status check_unchanged(const std::filesystem::path& path, const FileIdentity& before);
+Status check_unchanged(const std::filesystem::path& path, const FileState& before);
 
 /// The whole content of a regular file. Refuses what is not a regular file and what is larger than
 /// `max_bytes`, before anything is allocated; never waits for a named pipe or a terminal. A file that is written
@@ -56,7 +56,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const;
   /// As it was when it was opened.
-  const FileIdentity& identity() const;
+  const FileState& state() const;
   /// Whether a page could not be had.
   bool lost() const;
   /// Error: the file is another one now, was written to, or lost pages.

@@ -25,10 +25,10 @@ struct SourceFile::Mapped {
 };
 
 Result<std::shared_ptr<const SourceFile>> SourceFile::open(const std::filesystem::path& path) {
-  const Result<FileIdentity> identity = identity_of(path);
-  if (!identity) return tl::unexpected(identity.error());
+  const Result<FileState> state = state_of(path);
+  if (!state) return tl::unexpected(state.error());
   const std::shared_ptr<SourceFile> file(new SourceFile(path));
-  file->identity_ = *identity;
+  file->state_ = *state;
   return file;
 }
 
@@ -43,24 +43,24 @@ Result<SourceFile::Held> SourceFile::hold() const {
 }
 
 Result<SourceFile::Held> SourceFile::read() const {
-  if (identity_.size <= kSmall) {
+  if (state_.size <= kSmall) {
     Result<std::vector<std::byte>> bytes = read_file(path_, kSmall);
     // Before what reading says: a file that is gone is no longer what it was.
-    if (Status same = check_unchanged(path_, identity_); !same) return tl::unexpected(same.error());
+    if (Status same = check_unchanged(path_, state_); !same) return tl::unexpected(same.error());
     if (!bytes) return tl::unexpected(bytes.error());
     auto owner = std::make_shared<const std::vector<std::byte>>(std::move(*bytes));
     return Held{*owner, owner};
   }
   Result<MappedFile> mapped = MappedFile::open(path_);
   if (!mapped) return tl::unexpected(mapped.error());
-  if (mapped->identity() != identity_) return changed_while_read(path_);
+  if (mapped->state() != state_) return changed_while_read(path_);
   const auto owner = std::make_shared<const Mapped>(std::move(*mapped), shared_from_this());
   mapped_ = owner;
   return Held{owner->file.bytes(), owner};
 }
 
 Status SourceFile::check() const {
-  if (Status same = check_unchanged(path_, identity_); !same) return same;
+  if (Status same = check_unchanged(path_, state_); !same) return same;
   const std::lock_guard lock(mutex_);
   const auto mapped = mapped_.lock();
   if (lost_ || (mapped && mapped->file.lost())) return fail(path_.string() + ": cannot be read");

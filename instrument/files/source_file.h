@@ -24,7 +24,7 @@ class SourceFile : public std::enable_shared_from_this<SourceFile> {
   static Result<std::shared_ptr<const SourceFile>> open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
-  std::uint64_t size() const { return identity_.size; }
+  std::uint64_t size() const { return state_.size; }
   /// The whole file. Thread-safe. Error: it is no longer what was opened.
   Result<Held> hold() const;
   /// Error: it is another one now, was written to, or lost pages while they were held.
@@ -36,7 +36,7 @@ class SourceFile : public std::enable_shared_from_this<SourceFile> {
   Result<Held> read() const;
 
   std::filesystem::path path_;
-  FileIdentity identity_;
+  FileState state_;
   mutable std::mutex mutex_;
   mutable std::weak_ptr<const void> held_;
   mutable std::span<const std::byte> bytes_;  ///< of what is held
