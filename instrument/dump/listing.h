@@ -11,8 +11,8 @@ namespace nanscope {
 
 struct DumpFile {
   std::filesystem::path path;
-  std::string shown;      ///< its path below the dump, with '/'
-  FileState state;  ///< when it was listed
+  std::string shown;  ///< its path below the dump, with '/'
+  FileState state;    ///< when it was listed
 
   std::string folder() const;    ///< of `shown`; empty for the dump's own
   std::string filename() const;  ///< with its extension

@@ -154,7 +154,7 @@ Status OpenDump::find_files(const fs::path& path, bool follow_links) {
   }
   // Before what was wrong with them is believed.
   for (const DumpFile& file : listing->files) {
-    if (Status same = check_unchanged(file.path, file.identity); !same) return same;
+    if (Status same = check_unchanged(file.path, file.state); !same) return same;
   }
   if (!others.empty()) {
     dump_.notes.push_back({others.front(), others.size() == 1 ? "is of no kind that nanscope reads"
