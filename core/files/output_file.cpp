@@ -88,7 +88,7 @@ Status write_stream(const fs::path& path, std::span<const std::byte> bytes) {
   const int file =
       named >= 0 ? ::fcntl(named, F_DUPFD_CLOEXEC, 3) : ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
   if (file < 0) return cannot(path, "cannot be opened", errno);
-  const Status written = write_all(file, bytes, path);
+  Status written = write_all(file, bytes, path);
   ::close(file);
   return written;
 }
@@ -299,7 +299,7 @@ Status OutputFile::commit() {
 
 Result<bool> OutputFile::commit_as(const fs::path& name) {
   if (Status settled = settle(); !settled) return tl::unexpected(settled.error());
-  const auto named = files::rename_to_new(path_, name);
+  auto named = files::rename_to_new(path_, name);
   if (!named || !*named) return named;
   temporaries::leave(path_);
   path_ = name;

@@ -46,10 +46,10 @@ Result<fs::path> name_beside(const fs::path& target) {
 Status enter(const fs::path& path) {
   // Absolute: the process may be elsewhere when it ends.
   std::error_code error;
-  fs::path absolute = fs::absolute(path, error);
+  const fs::path absolute = fs::absolute(path, error);
   const std::lock_guard lock(mutex);
   if (ending) return fail(path.string() + ": stopped");
-  entered.push_back(error ? path : std::move(absolute));
+  entered.push_back(error ? path : absolute);
   return {};
 }
 
