@@ -118,7 +118,8 @@ class Smoke : public ::testing::TestWithParam<fs::path> {
     ASSERT_TRUE(run) << run.error().message;
     const auto session = Session::open(options_, std::move(*run), {});
     ASSERT_TRUE(session) << session.error().message;
-    const Status played = ScriptPlayer(**session, false, [](std::string_view) {}).play(*script);
+    const Status played =
+        ScriptPlayer(**session, false, [](std::string_view) {}, {.output = {}, .stop = {}}).play(*script);
     EXPECT_TRUE(played) << played.error().message << '\n' << text;
   }
 

@@ -155,7 +155,7 @@ class Attach : public testing::Test {
     const auto bytes = encode_safetensors({{key, "F32", std::move(shape), std::as_bytes(std::span(values))}}).value();
     const auto file = folder_ / "dump" / (key + ".safetensors");
     std::filesystem::create_directories(file.parent_path());
-    ASSERT_TRUE(write_output(file, bytes));
+    ASSERT_TRUE(write_output(file, bytes, {.replace = true}));
   }
   Result<Attached> attach_it(AttachOptions options = {}) {
     auto dump = OpenDump::open(folder_ / "dump");

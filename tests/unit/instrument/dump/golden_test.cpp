@@ -87,7 +87,7 @@ TEST(GoldenDumps, EveryPrefixIsRefused) {
     const ContainerKind* kind = kind_of(kDumps / name);
     const auto whole = read_file(kDumps / name, 1 << 22).value();
     const auto path = folder / std::filesystem::path(name).filename().string();
-    ASSERT_TRUE(write_output(path, whole).has_value());
+    ASSERT_TRUE(write_output(path, whole, {.replace = true}).has_value());
     for (std::size_t length = whole.size(); length-- > 0;) {
       std::filesystem::resize_file(path, length);
       EXPECT_EQ(kind_of(path), kind) << length;

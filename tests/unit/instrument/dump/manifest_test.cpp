@@ -21,7 +21,7 @@ class Manifests : public testing::Test {
   void SetUp() override { write("data.bin", std::string(24, '\1')); }
 
   void write(const std::string& name, const std::string& text) {
-    ASSERT_TRUE(write_output(folder_ / name, std::as_bytes(std::span(text))).has_value());
+    ASSERT_TRUE(write_output(folder_ / name, std::as_bytes(std::span(text)), {.replace = true}).has_value());
   }
 
   Result<std::unique_ptr<Container>> open(const std::string& entries) {
@@ -84,7 +84,7 @@ TEST_F(Manifests, FilesStayInTheFolder) {
   EXPECT_THAT(refusal_of("file", "\"/etc/passwd\""), HasSubstr("is absolute"));
   EXPECT_THAT(refusal_of("file", "\"a\\\\b\""), HasSubstr("holds a backslash"));
   const TemporaryFolder other;
-  ASSERT_TRUE(write_output(other / "secret", std::vector<std::byte>(24)).has_value());
+  ASSERT_TRUE(write_output(other / "secret", std::vector<std::byte>(24), {.replace = true}).has_value());
   std::filesystem::create_symlink(other / "secret", folder_ / "link");
   EXPECT_THAT(refusal_of("file", "\"link\""), HasSubstr("is a link out of the manifest's folder"));
   std::filesystem::create_symlink("data.bin", folder_ / "inside");

@@ -21,7 +21,7 @@ class ShardedFiles : public testing::Test {
   }
 
   void write_index(const std::string& text) {
-    ASSERT_TRUE(write_output(index_, std::as_bytes(std::span(text))).has_value());
+    ASSERT_TRUE(write_output(index_, std::as_bytes(std::span(text)), {.replace = true}).has_value());
   }
 
   Result<std::unique_ptr<Container>> open() { return container_kind_of(index_, {})->open(index_); }

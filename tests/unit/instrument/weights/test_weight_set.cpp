@@ -38,7 +38,7 @@ TEST_F(WeightSets, DecodeTheFormatTheyAreStoredIn) {
   const auto bytes = encode_safetensors({{"b", "BF16", {2}, std::as_bytes(std::span(bf16))},
                                          {"e", "F8_E4M3", {2, 1, 1}, std::as_bytes(std::span(e4m3))}});
   const auto path = directory_ / "model.safetensors";
-  ASSERT_TRUE(write_output(path, *bytes).has_value());
+  ASSERT_TRUE(write_output(path, *bytes, {.replace = true}).has_value());
   const auto set = WeightSet::open(path);
   ASSERT_TRUE(set.has_value()) << set.error().message;
   EXPECT_EQ(set->find("b")->format, Format::bf16);
@@ -50,7 +50,7 @@ TEST_F(WeightSets, RefuseOtherDtypes) {
   const std::vector<double> values = {1};
   const auto bytes = encode_safetensors({{"d", "F64", {1}, std::as_bytes(std::span(values))}});
   const auto path = directory_ / "model.safetensors";
-  ASSERT_TRUE(write_output(path, *bytes).has_value());
+  ASSERT_TRUE(write_output(path, *bytes, {.replace = true}).has_value());
   EXPECT_EQ(WeightSet::open(path).error().message,
             path.string() + ": weight 'd' has dtype F64, expected a float format of at most 32 bits, I32 or I8");
 }

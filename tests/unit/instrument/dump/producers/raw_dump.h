@@ -34,7 +34,8 @@ class RawDump {
 
   void write(const std::string& name, const std::string& text) const {
     std::filesystem::create_directories((root() / name).parent_path());
-    if (!write_output(root() / name, std::as_bytes(std::span(text)))) throw std::runtime_error("cannot write " + name);
+    if (!write_output(root() / name, std::as_bytes(std::span(text)), {.replace = true}))
+      throw std::runtime_error("cannot write " + name);
   }
 
   Result<std::unique_ptr<OpenDump>> open() const {
