@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -21,6 +24,19 @@ void settle_journal(const fs::path& recording) {
   if (fs::is_regular_file(recording, ignored)) std::ignore = Recording::open(recording);
 }
 
+/// What a writer leaves that was killed: a journal that is empty, or of a database that was: it undoes nothing.
+bool undoes_nothing(const fs::path& journal) {
+  constexpr std::array<unsigned char, 8> kMagic = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
+  constexpr std::size_t kPagesAt = 16;  // of the database before the transaction, 4 bytes
+  std::array<char, kPagesAt + 4> header{};
+  std::ifstream file(journal, std::ios::binary);
+  file.read(header.data(), header.size());
+  if (file.gcount() == 0) return file.eof();
+  const auto same = [](unsigned char a, char b) { return a == static_cast<unsigned char>(b); };
+  return file && std::equal(kMagic.begin(), kMagic.end(), header.begin(), same) &&
+         std::all_of(header.begin() + kPagesAt, header.end(), [](char byte) { return byte == 0; });
+}
+
 }  // namespace
 
 Status check_beside(const fs::path& recording) {
@@ -29,9 +45,8 @@ Status check_beside(const fs::path& recording) {
     std::error_code error;
     const auto status = fs::symlink_status(beside, error);
     if (!fs::exists(status)) continue;
-    // An empty journal is what a writer leaves that was killed between two transactions.
     const bool journal = std::string_view(suffix) == "-journal" && fs::is_regular_file(status);
-    if (journal && fs::is_empty(beside, error)) continue;
+    if (journal && undoes_nothing(beside)) continue;
     return fail(fmt::format("{}: would be taken for a part of {}: move it away, or name another file", beside.string(),
                             recording.filename().string()));
   }

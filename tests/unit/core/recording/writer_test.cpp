@@ -52,6 +52,15 @@ TEST(Writer, AJournalOfSomebodyElsesIsNeitherPlayedNorRemoved) {
     EXPECT_EQ(fs::file_size(journal), content.size());
     fs::remove(journal);
   }
+  // Of a first transaction: magic, records, nonce, pages of the database before.
+  const std::string first("\xd9\xd5\x05\xf9\x20\xa1\x63\xd7\xff\xff\xff\xff\x01\x02\x03\x04\0\0\0\0\0\0\x02\0", 24);
+  std::ofstream(folder / "w.nanscope-journal", std::ios::binary) << first;
+  {
+    auto writer = RecordingWriter::create(folder / "w.nanscope", sample::run_info());
+    ASSERT_TRUE(writer && (*writer)->finish());
+  }
+  EXPECT_TRUE(Recording::open(folder / "w.nanscope")->check());
+  fs::remove(folder / "w.nanscope");
   std::ofstream(folder / "w.nanscope-journal") << "";
   EXPECT_TRUE(RecordingWriter::create(folder / "w.nanscope", sample::run_info())) << "what a killed writer leaves";
 }
