@@ -277,7 +277,8 @@ class NastyText(unittest.TestCase):
         self.together(jobs)
 
     def test_names_of_files_and_folders(self):
-        names = [NASTY.replace(b"\0", b"").replace(b"/", b"")[i:i + 120] for i in range(0, len(NASTY), 100)]
+        whole = NASTY.replace(b"\0", b"").replace(b"/", b"")
+        names = [b"n" + whole[i:i + 120] for i in range(0, len(whole), 100)]
         names += [b"\xff\xfe", "\u202egpj.exe".encode(), b"a\nINJECTED", b"=1+1"]
         jobs = []
         for n, raw in enumerate(names):
