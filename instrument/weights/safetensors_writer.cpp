@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <unordered_set>
 
 #include "instrument/weights/safetensors.h"
 
@@ -38,11 +40,17 @@ Result<std::vector<std::byte>> encode_safetensors(std::vector<SafetensorsInput> 
 
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
+  // Looking for a key walks through all before it: names are known by the set, and the list is only added to.
+  auto& fields = header.get_ref<nlohmann::ordered_json::object_t&>();
+  std::unordered_set<std::string_view> names;
+  if (!metadata.empty()) names.insert("__metadata__");
   std::uint64_t position = 0;
   for (const SafetensorsInput& tensor : tensors) {
-    if (header.contains(tensor.name)) return fail("safetensors: tensor '" + tensor.name + "' is given twice");
-    header[tensor.name] = {
-        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {position, position + tensor.bytes.size()}}};
+    if (!names.insert(tensor.name).second) return fail("safetensors: tensor '" + tensor.name + "' is given twice");
+    fields.nlohmann::ordered_json::object_t::Container::emplace_back(
+        tensor.name, nlohmann::ordered_json{{"dtype", tensor.dtype},
+                                            {"shape", tensor.shape},
+                                            {"data_offsets", {position, position + tensor.bytes.size()}}});
     position += tensor.bytes.size();
   }
   // Names that are no UTF-8 would throw: they are replaced, as a JSON text cannot hold them.
