@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/text/safe_text.h"
+
 namespace nanscope {
 namespace {
 
@@ -150,11 +152,7 @@ std::string twice_text(std::string_view text, int depth, std::uint64_t hash) {
   constexpr std::size_t kShown = 120;
   Listener search(depth, hash);
   static_cast<void>(read_json(text, search));
-  std::string shown;
-  for (const char c : search.found().substr(0, kShown)) {
-    shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  }
-  return fmt::format("names '{}{}' twice", shown, search.found().size() > kShown ? "..." : "");
+  return fmt::format("names '{}' twice", shortened(one_line(search.found()), kShown));
 }
 
 /// Texts grow while they are read: up to five times their length lives at once.

@@ -19,6 +19,7 @@
 #include <toml++/toml.h>
 
 #include "core/result.h"
+#include "core/text/safe_text.h"
 
 namespace nanscope {
 
@@ -53,9 +54,6 @@ class TomlReader {
 
 /// The root table of a TOML file. Errors: file:line:column and reason, in one line.
 Result<toml::table> parse_toml(std::string_view text, const std::string& file);
-
-/// Text of a file as a message of one line can hold it: blanks for its control characters.
-std::string one_line(std::string_view text);
 
 /// file:line:column of a node.
 std::string toml_location(const std::string& file, const toml::source_region& region);

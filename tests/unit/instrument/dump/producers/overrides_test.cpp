@@ -126,9 +126,9 @@ TEST(Overrides, AreRefusedWithLineAndReason) {
   EXPECT_THAT(error_of("[places]\nsteps = 'x'\n"), HasSubstr("did you mean 'step'?"));
   EXPECT_THAT(error_of("order = 'random'\n"), HasSubstr("nanscope.toml:1:9: order must be"));
   EXPECT_THAT(error_of("x = \n"), HasSubstr("nanscope.toml:1:"));
-  EXPECT_THAT(error_of("\"y\\n\" = 1"), AllOf(HasSubstr("unknown key 'y '"), Not(HasSubstr("\n"))));
+  EXPECT_THAT(error_of("\"y\\n\" = 1"), AllOf(HasSubstr("unknown key 'y\\n'"), Not(HasSubstr("\n"))));
   EXPECT_THAT(error_of("[[name]]\npattern = \"(\\n\"\nrole = 'q'\n"),
-              AllOf(HasSubstr("pattern '( '"), Not(HasSubstr("\n"))));
+              AllOf(HasSubstr("pattern '(\\n'"), Not(HasSubstr("\n"))));
   EXPECT_THAT(error_of("x=t\n"), AllOf(HasSubstr("nanscope.toml:1:"), Not(HasSubstr("\n"))));
   EXPECT_THAT(error_of("[ # no name\n"), HasSubstr("nanscope.toml:1:3: "));
 }
