@@ -29,18 +29,18 @@ constexpr const char* kFailures = "nanscope-failures";
 Result<OutputOptions> may_write(const fs::path& path, const Scenario& scenario, bool force) {
   OutputOptions output{.replace = force, .inputs = {scenario.path}, .mode = 0644};
   std::error_code error;
-  if (!force && fs::is_regular_file(path, error) && !is_stream(path)) {
-    const auto there = identity_of(path, false);
-    const auto recording = Recording::open(path);
-    const bool empty = fs::is_empty(path, error);  // of a run that was killed before it had anything to write
-    if (!empty && (!recording || recording->info().scenario != scenario.name)) {
-      return fail(
-          fmt::format("{}: exists and is no recording of scenario '{}'; name another file with -o, or use --force",
-                      path.string(), scenario.name));
-    }
-    output.replaces = there;
-  }
+  const bool there = !force && fs::is_regular_file(path, error) && !is_stream(path);
+  if (there) output.replaces = identity_of(path, false);
+  // Before it is opened: one that is being written may be locked.
   if (Status allowed = check_output(path, output); !allowed) return tl::unexpected(allowed.error());
+  // An empty one is of a run that was killed before it had anything to write.
+  if (!there || fs::is_empty(path, error)) return output;
+  const auto recording = Recording::open(path);
+  if (!recording || recording->info().scenario != scenario.name) {
+    return fail(
+        fmt::format("{}: exists and is no recording of scenario '{}'; name another file with -o, or use --force",
+                    path.string(), scenario.name));
+  }
   return output;
 }
 
