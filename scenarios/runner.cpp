@@ -33,10 +33,11 @@ Result<OutputOptions> may_write(const fs::path& path, const Scenario& scenario, 
   if (there) output.replaces = identity_of(path, false);
   // Before it is opened: one that is being written may be locked.
   if (Status allowed = check_output(path, output); !allowed) return tl::unexpected(allowed.error());
-  // An empty one is of a run that was killed before it had anything to write.
-  if (!there || fs::is_empty(path, error)) return output;
+  if (!there) return output;
   const auto recording = Recording::open(path);
-  if (!recording || recording->info().scenario != scenario.name) {
+  // Opened, the file of a run that was killed before it had anything to write is empty.
+  const bool own = recording ? recording->info().scenario == scenario.name : fs::is_empty(path, error);
+  if (!own) {
     return fail(
         fmt::format("{}: exists and is no recording of scenario '{}'; name another file with -o, or use --force",
                     path.string(), scenario.name));
