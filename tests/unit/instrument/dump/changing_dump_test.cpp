@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/dump/dump_run.h"
+#include "core/files/output_file.h"
 #include "core/recording/reader.h"
 #include "instrument/diagnosis/diagnosis.h"
 #include "instrument/dump/attach.h"
@@ -43,7 +44,7 @@ class ChangingDump : public testing::Test {
     }
     const auto bytes = encode_safetensors(std::move(inputs)).value();
     fs::create_directories((folder_ / name).parent_path());
-    EXPECT_TRUE(write_file(folder_ / name, bytes));
+    EXPECT_TRUE(write_output(folder_ / name, bytes, {.replace = true}));
     return folder_ / name;
   }
   std::vector<std::string> notes(const OpenDump& dump) {
@@ -153,7 +154,7 @@ TEST_F(ChangingDump, IsAttachedWithTensorsThatHaveNoElements) {
                           {"model.layers.0.mlp.output", "F32", {0, 1024}, {}},
                           {"model.layers.1.mlp.output", "F32", {2, 4}, std::as_bytes(std::span(values))}})
           .value();
-  ASSERT_TRUE(write_file(folder_ / "dump.safetensors", bytes));
+  ASSERT_TRUE(write_output(folder_ / "dump.safetensors", bytes));
   const auto dump = OpenDump::open(folder_ / "dump.safetensors");
   ASSERT_TRUE(dump) << dump.error().message;
   const auto attached = attach(**dump, folder_ / "out.nanscope", {});
