@@ -16,6 +16,7 @@
 
 #include "core/recording/reader.h"
 #include "core/recording/writer.h"
+#include "core/tensor/content_hash.h"
 
 /// kill -9 at random moments of a recording run. A child records steps in a loop and tells through a
 /// pipe how many are committed; the parent kills it, opens what is left and demands that every step
@@ -69,7 +70,11 @@ void add_step(RecordingWriter& writer, std::int64_t id) {
     if (tensor.channels > kTileChannels) {
       detail.tiles.assign(static_cast<std::size_t>(level_shape(kTokens, tensor.channels, 0).tiles()), Health{});
     }
-    writer.add(tensor, std::move(detail), contents(op.id, id));
+    std::vector<std::byte> bytes = contents(op.id, id);
+    ContentHash hash;
+    hash.add(bytes);
+    tensor.hash = hash.finish();
+    writer.add(tensor, std::move(detail), std::move(bytes));
   }
 }
 

@@ -25,6 +25,7 @@ class StoreTest : public ::testing::Test {
     auto writer = RecordingWriter::create(folder_ / "run.nanscope", sample::run_info());
     ASSERT_TRUE(writer) << writer.error().message;
     RequestRow request;
+    request.prompt_tokens = {1, 2, 3, 4};
     (*writer)->add(request);
     sample::add_step(**writer, 1, 0, 0, 3, 4, 8, true);
     ASSERT_TRUE((*writer)->finish());
