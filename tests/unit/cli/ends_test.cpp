@@ -159,7 +159,8 @@ TEST_F(Ends, AnyLackOfMemoryIsALine) {
 #endif
 
 TEST_F(Ends, NoFileDescriptorsAreSaidWithTheLimit) {
-  expect_one_line(shell("ulimit -n 4; $N run small.toml"), "ulimit -n");
+  // Whoever runs the tests may leave descriptors of its own open.
+  expect_one_line(shell("exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n 4; $N run small.toml"), "ulimit -n");
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ class SessionTest : public ::testing::Test {
     auto writer = RecordingWriter::create(folder_ / name, sample::run_info());
     ASSERT_TRUE(writer) << writer.error().message;
     RequestRow request;
+    request.prompt_tokens = {1, 2, 3, 4};
     (*writer)->add(request);
     sample::add_step(**writer, 1, 0, 0, ops, 4, 8, true);
     ASSERT_TRUE((*writer)->finish());

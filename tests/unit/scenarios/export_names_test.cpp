@@ -8,6 +8,7 @@
 #include "core/dump/dump.h"
 #include "core/recording/writer.h"
 #include "core/run/tensor_source.h"
+#include "core/tensor/content_hash.h"
 #include "instrument/dump/open_dump.h"
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/op_plan.h"
@@ -105,6 +106,9 @@ Planned recorded(const ModelPlan& plan) {
         const auto* begin = reinterpret_cast<const std::byte*>(&value);
         bytes.insert(bytes.end(), begin, begin + sizeof(value));
       }
+      ContentHash hash;
+      hash.add(bytes);
+      tensor.hash = hash.finish();
       writer->add(tensor, {{}, {}}, bytes);
       ops.emplace(id, one);
     }

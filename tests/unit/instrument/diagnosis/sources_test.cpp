@@ -7,6 +7,7 @@
 #include "core/run/recording_view.h"
 #include "core/run/run_data.h"
 #include "core/run/tensor_source.h"
+#include "core/tensor/content_hash.h"
 #include "instrument/diagnosis/evidence.h"
 #include "instrument/diagnosis/facts.h"
 #include "instrument/diagnosis/why.h"
@@ -99,10 +100,13 @@ Recording recorded(SmallCascade& made, bool with_bytes) {
       if (op.step != step.id) continue;
       (*writer)->add(op, run.inputs_of(op.id));
       for (; tensor < run.tensor_rows.size() && run.tensor_rows[tensor].op == op.id; ++tensor) {
-        const TensorRow& row = run.tensor_rows[tensor];
-        const std::vector<Health>& rows = run.detail.at(row.id);
-        (*writer)->add(row, {rows, {}},
-                       with_bytes ? made.builder.tensors.data.at(row.id).bytes : std::vector<std::byte>{});
+        TensorRow row = run.tensor_rows[tensor];
+        const std::vector<std::byte> bytes =
+            with_bytes ? made.builder.tensors.data.at(row.id).bytes : std::vector<std::byte>{};
+        ContentHash hash;
+        hash.add(bytes);
+        row.hash = hash.finish();
+        (*writer)->add(row, {run.detail.at(row.id), {}}, bytes);
       }
     }
     for (const ScaleRow& row : run.scale_rows) {
