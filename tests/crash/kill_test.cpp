@@ -66,7 +66,9 @@ void add_step(RecordingWriter& writer, std::int64_t id) {
     tensor.channels = channels(id);
     tensor.health.count = static_cast<std::uint64_t>(kTokens * tensor.channels);
     TensorDetail detail;
-    detail.tokens.assign(kTokens, Health{});
+    Health row;
+    row.count = static_cast<std::uint64_t>(tensor.channels);
+    detail.tokens.assign(kTokens, row);
     if (tensor.channels > kTileChannels) {
       detail.tiles.assign(static_cast<std::size_t>(level_shape(kTokens, tensor.channels, 0).tiles()), Health{});
     }
