@@ -192,7 +192,7 @@ void use(const fs::path& path) {
   if (const auto first = first_bad(known)) std::ignore = why(facts.view(), *first);
   if (facts.recording() != nullptr) {
     scenarios::ExportOptions options;
-    options.overwrite = true;
+    options.output = {.replace = true};
     std::ignore = scenarios::export_dump(*facts.recording(), facts.tensors(), folder() / "dump", options);
   }
   look_at_window(facts);
