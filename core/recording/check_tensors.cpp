@@ -8,6 +8,8 @@ namespace nanscope {
 namespace {
 
 constexpr std::int64_t kHealthBytes = sizeof(Health);
+/// Elements of a tensor that only a replay can give: half a gigabyte of f32.
+constexpr std::int64_t kMostMadeAgain = std::int64_t{1} << 27;
 
 /// Rows of a tensor that lie as its axis says; nothing where any number may be.
 std::optional<std::int64_t> rows_of_axis(Axis axis, const StepRow& step) {
@@ -60,9 +62,14 @@ Status Recording::Impl::TensorCheck::take(const StepRow* step) {
   if (tensor->known) ++known_;
   Status status = compare_place(*tensor, step);
   if (status) status = compare_health(*tensor);
-  bool backed = made_again_ || !tensor->known || tensor->stated || tensor->tokens * tensor->channels == 0;
-  if (status) status = take_parts(*tensor, backed);
-  backed = backed || rows_.row().integer(decode::kTensorDetailColumn) != schema::kDetailNone;
+  bool stored = false;
+  if (status) status = take_parts(*tensor, stored);
+  const std::int64_t elements = tensor->tokens * tensor->channels;
+  if (status && made_again_ && !stored && tensor->known && elements > kMostMadeAgain)
+    return damaged("tensor {} has {} x {} elements, more than a run makes again", tensor->id, tensor->tokens,
+                   tensor->channels);
+  const bool backed = stored || made_again_ || !tensor->known || tensor->stated || elements == 0 ||
+                      rows_.row().integer(decode::kTensorDetailColumn) != schema::kDetailNone;
   if (status && !backed)
     return damaged("tensor {} has {} x {} elements, of which it holds nothing", tensor->id, tensor->tokens,
                    tensor->channels);

@@ -381,6 +381,8 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
     const std::int64_t allowed = rows_allowed(op, out);
     rows = spread(out.tokens, most_rows > 0 ? std::min(most_rows, allowed) : allowed);
   }
+  // Before anything of its size is made: what a recording says of a shape that nothing bears out may be any number.
+  if (!rows->empty() && !facts_.run.read(out, rows->front(), 1)) return std::nullopt;
   const std::int64_t at_once = std::max<std::int64_t>(1, kChunk / std::max<std::int64_t>(1, out.channels));
   bool possible = true;
   each_run(*rows, at_once, [&](std::int64_t first, std::int64_t count) {
