@@ -113,6 +113,18 @@ TEST_F(Check, ShapesThatAreNotThoseOfTheBytes) {
   EXPECT_THAT(with("UPDATE chunks SET id = id + 1 WHERE id = 3 * 65536"), HasSubstr("part 1 of tensor 3"));
 }
 
+/// A run makes again what it does not hold; nothing makes as much as any number says.
+TEST_F(Check, ElementsThatAreNowhere) {
+  const std::string forget =
+      "DELETE FROM chunks; DELETE FROM detail; UPDATE progress SET stored_tensors = 0; UPDATE tensors SET detail = 0, "
+      "bad = 0, nan = 0, pos_inf = 0, neg_inf = 0, first_bad = -1, channels = channels * ";
+  const auto wider = [&](const std::string& times) {
+    return with(forget + times + ", elements = elements * " + times);
+  };
+  EXPECT_EQ(wider("10"), "");
+  EXPECT_THAT(wider("1000000"), HasSubstr("tensor 1 has 5 x 600000000 elements, more than a run makes again"));
+}
+
 TEST_F(Check, CountsThatCannotBe) {
   EXPECT_THAT(with("UPDATE tensors SET nan = nan + 1 WHERE id = 2"), HasSubstr("not the sum"));
   EXPECT_THAT(with("UPDATE tensors SET zero = 4000 WHERE id = 2"), HasSubstr("4000 of 3000"));
