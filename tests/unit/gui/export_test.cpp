@@ -6,13 +6,13 @@
 #include <fstream>
 #include <limits>
 #include <span>
-#include <sstream>
 #include <thread>
 
 #include "gui/export/exporter.h"
 #include "gui/export/new_file.h"
 #include "gui/export/table.h"
 #include "gui/export/tables.h"
+#include "tests/read_text.h"
 #include "tests/temporary_folder.h"
 
 namespace nanscope::gui {
@@ -21,13 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::string cell(const std::string& text) {
   const std::string line = to_csv({{"h"}, {{text}}});
@@ -120,7 +113,7 @@ TEST(ExporterTest, WritesBesideTheRecordingUnderFreeNames) {
   ASSERT_EQ(saved.size(), 2U);
   EXPECT_EQ(saved[0].value(), folder / "a run-scales.csv");
   EXPECT_EQ(saved[1].value(), folder / "a run-scales-2.csv");
-  EXPECT_EQ(read(*saved[1]), "text");
+  EXPECT_EQ(read_text(*saved[1]), "text");
 }
 
 TEST(ExporterTest, WhatWasAskedForIsWrittenWhenTheWindowCloses) {
@@ -129,7 +122,7 @@ TEST(ExporterTest, WhatWasAskedForIsWrittenWhenTheWindowCloses) {
     Exporter exporter(folder / "run.nanscope");
     for (int i = 0; i < 5; ++i) exporter.save("x", "csv", [] { return bytes_of("y"); });
   }
-  EXPECT_EQ(read(folder / "run-x-5.csv"), "y");
+  EXPECT_EQ(read_text(folder / "run-x-5.csv"), "y");
 }
 
 TEST(ExporterTest, AFailureLeavesNoFileAndIsSaid) {

@@ -13,12 +13,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/read_text.h"
 #include "tests/temporary_folder.h"
 
 namespace nanscope {
@@ -26,13 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -59,7 +52,7 @@ class OutputFileTest : public ::testing::Test {
 
 TEST_F(OutputFileTest, WritesAWholeFileAndNothingBeside) {
   ASSERT_TRUE(write_output(folder_ / "a.txt", "text"));
-  EXPECT_EQ(read(folder_ / "a.txt"), "text");
+  EXPECT_EQ(read_text(folder_ / "a.txt"), "text");
   EXPECT_EQ(names(), std::vector<std::string>{"a.txt"});
   struct stat status {};
   ASSERT_EQ(::stat((folder_ / "a.txt").c_str(), &status), 0);
@@ -69,9 +62,9 @@ TEST_F(OutputFileTest, WritesAWholeFileAndNothingBeside) {
 TEST_F(OutputFileTest, WhatExistsIsReplacedWhenThatIsAskedForAlone) {
   const fs::path path = file("a.txt", "mine");
   EXPECT_THAT(refusal(write_output(path, "text")), HasSubstr("a.txt: exists already"));
-  EXPECT_EQ(read(path), "mine");
+  EXPECT_EQ(read_text(path), "mine");
   ASSERT_TRUE(write_output(path, "text", {.replace = true}));
-  EXPECT_EQ(read(path), "text");
+  EXPECT_EQ(read_text(path), "text");
   EXPECT_EQ(names().size(), 1U);
 }
 
@@ -82,7 +75,7 @@ TEST_F(OutputFileTest, ALinkIsNotFollowed) {
   EXPECT_FALSE(write_output(folder_ / "link", "text"));
   EXPECT_FALSE(write_output(folder_ / "dangling", "text"));
   ASSERT_TRUE(write_output(folder_ / "link", "text", {.replace = true}));
-  EXPECT_EQ(read(precious), "mine");
+  EXPECT_EQ(read_text(precious), "mine");
   EXPECT_FALSE(fs::exists(folder_ / "nothing"));
 }
 
@@ -94,7 +87,7 @@ TEST_F(OutputFileTest, AnInputIsNeverReplacedWhateverItsName) {
     const Status written = write_output(folder_ / name, "text", {.replace = true, .inputs = {input}});
     EXPECT_THAT(refusal(written), HasSubstr("is what this command reads")) << name;
   }
-  EXPECT_EQ(read(input), "mine");
+  EXPECT_EQ(read_text(input), "mine");
 }
 
 TEST_F(OutputFileTest, NorIsAFileInAFolderThatIsRead) {
@@ -105,7 +98,7 @@ TEST_F(OutputFileTest, NorIsAFileInAFolderThatIsRead) {
     const Status written = write_output(folder_ / name, "text", {.replace = true, .inputs = {folder_ / "dump"}});
     EXPECT_THAT(refusal(written), HasSubstr("which this command reads")) << name;
   }
-  EXPECT_EQ(read(inside), "mine");
+  EXPECT_EQ(read_text(inside), "mine");
   EXPECT_TRUE(write_output(folder_ / "dump/new.html", "text", {.inputs = {folder_ / "dump"}}));
   const fs::path beside = file("dumped", "theirs");
   EXPECT_TRUE(write_output(beside, "text", {.replace = true, .inputs = {folder_ / "dump"}}));
@@ -124,7 +117,7 @@ TEST_F(OutputFileTest, AFailureLeavesTheOldFileAndNothingElse) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(read(path), "mine");
+  EXPECT_EQ(read_text(path), "mine");
   EXPECT_EQ(names().size(), 1U);
 }
 
@@ -140,7 +133,7 @@ TEST_F(OutputFileTest, OfTwoWritersOneWins) {
     }
     ASSERT_EQ(std::count(won.begin(), won.end(), true), 1);
     const auto winner = static_cast<std::size_t>(std::find(won.begin(), won.end(), true) - won.begin());
-    EXPECT_EQ(read(path), std::to_string(winner));
+    EXPECT_EQ(read_text(path), std::to_string(winner));
   }
   EXPECT_EQ(names().size(), 50U);
 }
@@ -154,7 +147,7 @@ TEST_F(OutputFileTest, AFileThatAnotherPutThereMeanwhileIsNotTheOneThatMayBeRepl
   fs::rename(file("b.txt", "theirs"), path);
   EXPECT_FALSE(output->commit());
   drop(output);
-  EXPECT_EQ(read(path), "theirs");
+  EXPECT_EQ(read_text(path), "theirs");
   EXPECT_EQ(names().size(), 1U);
 }
 
@@ -162,9 +155,9 @@ TEST_F(OutputFileTest, TheOneThatMayBeReplacedIs) {
   const fs::path path = file("a.txt", "old");
   auto output = OutputFile::create(path, {.replaces = identity_of(path)});
   ASSERT_TRUE(output && output->write(bytes("new")));
-  EXPECT_EQ(read(path), "old");
+  EXPECT_EQ(read_text(path), "old");
   ASSERT_TRUE(output->commit());
-  EXPECT_EQ(read(path), "new");
+  EXPECT_EQ(read_text(path), "new");
   EXPECT_EQ(names().size(), 1U);
 }
 
@@ -174,7 +167,7 @@ TEST_F(OutputFileTest, InViewItHasItsNameAtOnceAndNobodyTakesItAway) {
   ASSERT_TRUE(output);
   EXPECT_EQ(output->path(), path);
   ASSERT_TRUE(output->write(bytes("half")));
-  EXPECT_EQ(read(path), "half");
+  EXPECT_EQ(read_text(path), "half");
   const Status other = write_output(path, "theirs", {.replace = true});
   EXPECT_THAT(refusal(other), HasSubstr("is being written by another process"));
   drop(output);
@@ -183,7 +176,7 @@ TEST_F(OutputFileTest, InViewItHasItsNameAtOnceAndNobodyTakesItAway) {
   ASSERT_TRUE(output && output->write(bytes("half")));
   output->keep();
   drop(output);
-  EXPECT_EQ(read(path), "half") << "it stays as far as it came";
+  EXPECT_EQ(read_text(path), "half") << "it stays as far as it came";
   EXPECT_TRUE(write_output(path, "theirs", {.replace = true})) << "nobody writes it any more";
 }
 
@@ -191,9 +184,9 @@ TEST_F(OutputFileTest, InViewOverAnOldOneTheOldOneStays) {
   const fs::path path = file("a", "old");
   auto output = OutputFile::create_in_view(path, {.replace = true});
   ASSERT_TRUE(output && output->write(bytes("new")));
-  EXPECT_EQ(read(path), "old");
+  EXPECT_EQ(read_text(path), "old");
   drop(output);
-  EXPECT_EQ(read(path), "old");
+  EXPECT_EQ(read_text(path), "old");
   EXPECT_EQ(names().size(), 1U);
 }
 
@@ -216,14 +209,14 @@ TEST_F(OutputFileTest, AFolderAndAMissingFolderAreRefused) {
 TEST_F(OutputFileTest, ALongNameIsNoProblem) {
   const fs::path path = folder_ / std::string(255, 'n');
   ASSERT_TRUE(write_output(path, "text"));
-  EXPECT_EQ(read(path), "text");
+  EXPECT_EQ(read_text(path), "text");
 }
 
 TEST_F(OutputFileTest, APipeIsWrittenTo) {
   const fs::path pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   std::string got;
-  std::jthread reader([&] { got = read(pipe); });
+  std::jthread reader([&] { got = read_text(pipe); });
   EXPECT_TRUE(is_stream(pipe));
   EXPECT_TRUE(write_output(pipe, "text"));
   reader.join();
@@ -241,7 +234,7 @@ TEST_F(OutputFileTest, ADescriptorIsWrittenToAndTheLinkToItStays) {
   EXPECT_TRUE(write_output(folder_ / "link", "te"));
   EXPECT_TRUE(write_output(name, "xt", {.replace = true}));
   ::close(opened);
-  EXPECT_EQ(read(path), "text");
+  EXPECT_EQ(read_text(path), "text");
   EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
   EXPECT_FALSE(is_stream(path));
 }

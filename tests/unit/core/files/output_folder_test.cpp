@@ -3,11 +3,11 @@
 
 #include <fstream>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/files/output_file.h"
+#include "tests/read_text.h"
 #include "tests/temporary_folder.h"
 
 namespace nanscope {
@@ -15,13 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -36,7 +29,7 @@ TEST(OutputFolderTest, ItHasItsNameWhenAllIsThere) {
   ASSERT_TRUE(output->write("a/b/file", bytes("text")));
   EXPECT_FALSE(fs::exists(folder / "dump"));
   ASSERT_TRUE(output->commit());
-  EXPECT_EQ(read(folder / "dump/a/b/file"), "text");
+  EXPECT_EQ(read_text(folder / "dump/a/b/file"), "text");
   EXPECT_EQ(entries(folder.path()), 1U);
 }
 
@@ -60,10 +53,10 @@ TEST(OutputFolderTest, WhatIsInAFolderStaysWithoutReplace) {
   EXPECT_THAT(refused.error().message, HasSubstr("dump: is not empty"));
   auto output = OutputFolder::create(folder / "dump", {.replace = true});
   ASSERT_TRUE(output && output->write("a/file", bytes("new")) && output->write("c/file", bytes("more")));
-  EXPECT_EQ(read(folder / "dump/a/file"), "mine");
+  EXPECT_EQ(read_text(folder / "dump/a/file"), "mine");
   ASSERT_TRUE(output->commit());
-  EXPECT_EQ(read(folder / "dump/a/file"), "new");
-  EXPECT_EQ(read(folder / "dump/c/file"), "more");
+  EXPECT_EQ(read_text(folder / "dump/a/file"), "new");
+  EXPECT_EQ(read_text(folder / "dump/c/file"), "more");
   EXPECT_EQ(entries(folder / "dump"), 2U);
 }
 
@@ -75,7 +68,7 @@ TEST(OutputFolderTest, AnInputInItIsNotReplaced) {
   ASSERT_TRUE(output);
   EXPECT_FALSE(output->write("file", bytes("new")));
   output = OutputFolder::create(folder / "other", {});
-  EXPECT_EQ(read(folder / "dump/file"), "mine");
+  EXPECT_EQ(read_text(folder / "dump/file"), "mine");
 }
 
 TEST(OutputFolderTest, AFileOfTheNameOrALinkToNothingIsRefused) {
@@ -84,7 +77,7 @@ TEST(OutputFolderTest, AFileOfTheNameOrALinkToNothingIsRefused) {
   fs::create_symlink(folder / "nothing", folder / "link");
   EXPECT_FALSE(OutputFolder::create(folder / "file", {.replace = true}));
   EXPECT_FALSE(OutputFolder::create(folder / "link", {.replace = true}));
-  EXPECT_EQ(read(folder / "file"), "mine");
+  EXPECT_EQ(read_text(folder / "file"), "mine");
 }
 
 TEST(OutputFolderTest, OneThatAnotherMadeMeanwhileIsNotTouched) {
@@ -94,7 +87,7 @@ TEST(OutputFolderTest, OneThatAnotherMadeMeanwhileIsNotTouched) {
   fs::create_directory(folder / "dump");
   std::ofstream(folder / "dump/file") << "theirs";
   EXPECT_FALSE(output->commit());
-  EXPECT_EQ(read(folder / "dump/file"), "theirs");
+  EXPECT_EQ(read_text(folder / "dump/file"), "theirs");
 }
 
 }  // namespace
