@@ -59,15 +59,13 @@ int run_one(const fs::path& path, const RunOptions& options, const Interrupt& in
   const auto scenario = scenarios::load_scenario(path);
   if (!scenario) return complain(scenario.error().message);
   scenarios::RunnerOptions runner = runner_options(options, interrupt);
-  auto bench = scenarios::workbench_for(*scenario, runner);
-  if (!bench) return complain(bench.error().message);
   Result<scenarios::ScenarioRun> run = fail("");
   {
     ProgressLine progress("ops");
     runner.control.progress = [&](const Progress& now) {
       progress.show(now.ops, now.expected_ops, fmt::format("request {}", now.request));
     };
-    run = scenarios::run_scenario(**bench, *scenario, runner);
+    run = scenarios::run_scenario(*scenario, runner);
   }
   if (!run) {
     complain(run.error().message);

@@ -40,9 +40,7 @@ Result<fs::path> run_one(const fs::path& path, const std::stop_token& stop, cons
   options.control.progress = [&report](const Progress& now) {
     report({now.ops, now.expected_ops, fmt::format("request {}", now.request)});
   };
-  const auto bench = scenarios::workbench_for(*scenario, options);
-  if (!bench) return tl::unexpected(bench.error());
-  const Result<scenarios::ScenarioRun> run = scenarios::run_scenario(**bench, *scenario, options);
+  const Result<scenarios::ScenarioRun> run = scenarios::run_scenario(*scenario, options);
   if (!run) return tl::unexpected(run.error());
   return run->recording;
 }

@@ -82,33 +82,24 @@ class Tracing {
   std::optional<TracedDevice> traced_;
 };
 
-Result<std::optional<OutputFile>> make_file(const RecordOptions& options) {
-  if (options.path.empty()) return std::nullopt;
-  auto file = create_recording_file(options.path, options.output, true);
-  if (!file) return tl::unexpected(file.error());
-  return std::move(*file);
-}
-
 Result<std::unique_ptr<RecordingWriter>> make_writer(std::optional<OutputFile> file, const RunInfo& info) {
   return file ? RecordingWriter::create(std::move(*file), info) : RecordingWriter::create_in_memory(info);
 }
 
-}  // namespace
-
-Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordOptions& options) {
+/// Without a file: in memory.
+Result<Recorded> record_in(std::optional<OutputFile> file, Workbench& workbench, const RunSpec& spec,
+                           const RecordOptions& options) {
   const auto begin = Clock::now();
   const auto capture = CapturePolicy::parse(options.capture);
   if (!capture) return tl::unexpected(capture.error());
-  // First of all: of two runs into one file the one that began earlier has it.
-  auto file = make_file(options);
-  if (!file) return tl::unexpected(file.error());
+  const std::filesystem::path path = file ? file->target() : std::filesystem::path();
   auto tracing = Tracing::make(workbench.device(), options.trace);
   if (!tracing) return tl::unexpected(tracing.error());
   auto engine = workbench.engine(spec.config, (*tracing)->device(), options.control.stop);
   if (!engine) return tl::unexpected(engine.error());
   const auto expected = (*engine)->expected_ops(spec.requests);
   if (!expected) return tl::unexpected(expected.error());
-  auto writer = make_writer(std::move(*file), info_of(spec, workbench.device().info(), *capture));
+  auto writer = make_writer(std::move(file), info_of(spec, workbench.device().info(), *capture));
   if (!writer) return tl::unexpected(writer.error());
   (*writer)->set_expected_ops(expected->count);
 
@@ -117,7 +108,7 @@ Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordO
   auto result = (*tracing)->run(**engine, spec, probe, **writer, options.control);
   const double seconds = seconds_since(start);
   if (!result) return tl::unexpected(result.error());
-  if (options.path.empty()) {
+  if (path.empty()) {
     auto recording = (*writer)->finish_in_memory(result->ops);
     if (!recording) return tl::unexpected(recording.error());
     return Recorded{std::move(*recording), std::move(*result), seconds, seconds_since(begin)};
@@ -125,9 +116,22 @@ Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordO
   if (Status finished = (*writer)->finish(result->ops); !finished) return tl::unexpected(finished.error());
   writer->reset();
   const double total = seconds_since(begin);
-  auto recording = Recording::open(options.path);
+  auto recording = Recording::open(path);
   if (!recording) return tl::unexpected(recording.error());
   return Recorded{std::move(*recording), std::move(*result), seconds, total};
+}
+
+}  // namespace
+
+Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordOptions& options) {
+  if (options.path.empty()) return record_in(std::nullopt, workbench, spec, options);
+  auto file = create_recording_file(options.path, options.output, true);
+  if (!file) return tl::unexpected(file.error());
+  return record_in(std::move(*file), workbench, spec, options);
+}
+
+Result<Recorded> record_to(OutputFile file, Workbench& workbench, const RunSpec& spec, const RecordOptions& options) {
+  return record_in(std::move(file), workbench, spec, options);
 }
 
 }  // namespace nanscope::scenarios

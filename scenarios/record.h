@@ -30,5 +30,7 @@ struct Recorded {
 /// was stopped, or cannot be traced; what was committed until then stays in the file, which counts as interrupted,
 /// unless it was to replace another: that stays then.
 Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordOptions& options = {});
+/// The same into a file that was made for it before; the path and the output of `options` are not used.
+Result<Recorded> record_to(OutputFile file, Workbench& workbench, const RunSpec& spec, const RecordOptions& options);
 
 }  // namespace nanscope::scenarios

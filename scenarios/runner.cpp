@@ -12,6 +12,7 @@
 
 #include "core/files/output_file.h"
 #include "core/recording/reader.h"
+#include "core/recording/recording_file.h"
 #include "core/system_reason.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
@@ -50,6 +51,38 @@ RunSpec with_device(RunSpec spec, const RunnerOptions& options) {
   if (!options.device.empty()) spec.config.device = options.device;
   if (options.threads) spec.config.threads = *options.threads;
   return spec;
+}
+
+/// The file of the recording. Of two runs into one file the one that asks first has it, so it is asked for before
+/// the model is loaded. Errors: what stands there is not to be replaced, or is being written.
+Result<OutputFile> claim(const Scenario& scenario, const RunnerOptions& options) {
+  const fs::path path = options.output.empty() ? fs::path(scenario.name + ".nanscope") : options.output;
+  const auto output = may_write(path, scenario, options.force);
+  if (!output) return tl::unexpected(output.error());
+  return create_recording_file(path, *output, true);
+}
+
+Result<ScenarioRun> record_into(OutputFile file, Workbench& workbench, const Scenario& scenario,
+                                const RunnerOptions& options) {
+  auto resolved = resolve(scenario);
+  if (!resolved) return tl::unexpected(resolved.error());
+  const RunSpec spec = with_device(std::move(*resolved), options);
+  ScenarioRun run;
+  run.scenario = scenario;
+  run.recording = file.target();
+  RecordOptions record_options;
+  record_options.capture = options.capture;
+  record_options.trace = options.trace;
+  record_options.control = options.control;
+  auto recorded = record_to(std::move(file), workbench, spec, record_options);
+  if (!recorded) return fail(fmt::format("{}: {}", scenario.path.string(), recorded.error().message));
+  run.seconds = recorded->seconds;
+  RecordingTensors tensors(recorded->recording);
+  auto analysis = analyse(recorded->recording, tensors, run.recording.string());
+  if (!analysis) return tl::unexpected(analysis.error());
+  run.analysis = std::move(*analysis);
+  run.missed = judge(scenario, run.analysis);
+  return run;
 }
 
 /// What the jobs of a suite share.
@@ -140,29 +173,17 @@ Result<std::unique_ptr<Workbench>> workbench_for(const Scenario& scenario, const
 }
 
 Result<ScenarioRun> run_scenario(Workbench& workbench, const Scenario& scenario, const RunnerOptions& options) {
-  auto resolved = resolve(scenario);
-  if (!resolved) return tl::unexpected(resolved.error());
-  const RunSpec spec = with_device(std::move(*resolved), options);
-  ScenarioRun run;
-  run.scenario = scenario;
-  run.recording = options.output.empty() ? fs::path(scenario.name + ".nanscope") : options.output;
-  auto output = may_write(run.recording, scenario, options.force);
-  if (!output) return tl::unexpected(output.error());
-  RecordOptions record_options;
-  record_options.path = run.recording;
-  record_options.output = std::move(*output);
-  record_options.capture = options.capture;
-  record_options.trace = options.trace;
-  record_options.control = options.control;
-  auto recorded = record(workbench, spec, record_options);
-  if (!recorded) return fail(fmt::format("{}: {}", scenario.path.string(), recorded.error().message));
-  run.seconds = recorded->seconds;
-  RecordingTensors tensors(recorded->recording);
-  auto analysis = analyse(recorded->recording, tensors, run.recording.string());
-  if (!analysis) return tl::unexpected(analysis.error());
-  run.analysis = std::move(*analysis);
-  run.missed = judge(scenario, run.analysis);
-  return run;
+  auto file = claim(scenario, options);
+  if (!file) return tl::unexpected(file.error());
+  return record_into(std::move(*file), workbench, scenario, options);
+}
+
+Result<ScenarioRun> run_scenario(const Scenario& scenario, const RunnerOptions& options) {
+  auto file = claim(scenario, options);
+  if (!file) return tl::unexpected(file.error());
+  auto bench = workbench_for(scenario, options);
+  if (!bench) return tl::unexpected(bench.error());
+  return record_into(std::move(*file), **bench, scenario, options);
 }
 
 Result<std::vector<SuiteEntry>> run_suite(std::span<const fs::path> paths, const SuiteOptions& options) {

@@ -39,6 +39,9 @@ struct ScenarioRun {
 /// `force`. Errors: the scenario, the file, the device.
 Result<ScenarioRun> run_scenario(Workbench& workbench, const Scenario& scenario, const RunnerOptions& options);
 
+/// The same on a workbench of its own, which is opened when the recording's file is certain.
+Result<ScenarioRun> run_scenario(const Scenario& scenario, const RunnerOptions& options);
+
 /// Opens the device that the scenario (or the options) names.
 Result<std::unique_ptr<Workbench>> workbench_for(const Scenario& scenario, const RunnerOptions& options);
 
