@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -25,6 +26,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFailures = "nanscope-failures";
+constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 /// What a run may replace at `path`. Errors: what stands there is not to be replaced.
 Result<OutputOptions> may_write(const fs::path& path, const Scenario& scenario, bool force) {
@@ -53,13 +56,19 @@ RunSpec with_device(RunSpec spec, const RunnerOptions& options) {
   return spec;
 }
 
-/// The file of the recording. Of two runs into one file the one that asks first has it, so it is asked for before
-/// the model is loaded. Errors: what stands there is not to be replaced, or is being written.
+/// Makes the file of the recording, before the model is loaded: of two runs into one file the one that asks first has
+/// it. Of two that were started together nobody knows which that is, so the other waits a while for a short run's end.
+/// Errors: what stands there is not to be replaced, or is still being written.
 Result<OutputFile> claim(const Scenario& scenario, const RunnerOptions& options) {
   const fs::path path = options.output.empty() ? fs::path(scenario.name + ".nanscope") : options.output;
-  const auto output = may_write(path, scenario, options.force);
-  if (!output) return tl::unexpected(output.error());
-  return create_recording_file(path, *output, true);
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    const auto output = may_write(path, scenario, options.force);
+    auto file = output ? create_recording_file(path, *output, true) : tl::unexpected(output.error());
+    const bool waits = !file && is_being_written(path) && std::chrono::steady_clock::now() < patience;
+    if (!waits || options.control.stop.stop_requested()) return file;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 Result<ScenarioRun> record_into(OutputFile file, Workbench& workbench, const Scenario& scenario,

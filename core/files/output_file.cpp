@@ -40,15 +40,6 @@ struct flock lock_of(short kind) {
   return lock;
 }
 
-bool is_being_written(const fs::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return false;
-  struct flock lock = lock_of(F_RDLCK);
-  const bool locked = ::fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-  ::close(file);
-  return locked;
-}
-
 /// The descriptor of this process that /dev/stdout, /dev/fd/5 and the like lead to; -1: it is another name.
 int descriptor_named(fs::path path) {
   std::error_code error;
@@ -153,6 +144,15 @@ std::optional<FileIdentity> identity_of(const fs::path& path, bool follow_link) 
   struct stat status {};
   if (::fstatat(AT_FDCWD, path.c_str(), &status, follow_link ? 0 : AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
   return FileIdentity{status.st_dev, status.st_ino};
+}
+
+bool is_being_written(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return false;
+  struct flock lock = lock_of(F_RDLCK);
+  const bool locked = ::fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  ::close(file);
+  return locked;
 }
 
 bool is_stream(const fs::path& target) { return descriptor_named(target) >= 0 || takes_a_stream(target); }

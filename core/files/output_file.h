@@ -50,6 +50,9 @@ Status write_output(const std::filesystem::path& target, std::string_view text, 
 Status rename_output(const std::filesystem::path& from, const std::filesystem::path& target,
                      const OutputOptions& options);
 
+/// Whether another process has it in view and writes it, see OutputFile::create_in_view().
+bool is_being_written(const std::filesystem::path& path);
+
 /// Whether `target` is what this process's standard output leads to, or another thing that is no file.
 bool is_stream(const std::filesystem::path& target);
 

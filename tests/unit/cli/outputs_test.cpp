@@ -1,5 +1,7 @@
+#include <chrono>
 #include <csignal>
 #include <regex>
+#include <thread>
 
 #include "tests/unit/cli/command_fixture.h"
 
@@ -152,6 +154,18 @@ TEST_F(Outputs, ALiveRecordingIsNotReplaced) {
   started.send(SIGTERM);
   EXPECT_EQ(started.wait(), 143) << "the first one went on";
   EXPECT_EQ(run("diagnose long.nanscope --brief --no-recompute").code, 1);
+}
+
+TEST_F(Outputs, ARunWaitsAWhileForAnotherIntoItsFile) {
+  write("long.toml", kLong);
+  write("other/long.toml", std::regex_replace(std::string(kSmall), std::regex("\"small\""), "\"long\""));
+  Started first(folder_, {"run", "long.toml"});
+  Started::wait_for(folder_ / "long.nanscope");
+  Started second(folder_, {"run", "other/long.toml"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  first.send(SIGTERM);
+  EXPECT_EQ(first.wait(), 143);
+  EXPECT_EQ(second.wait(), 0) << "what the first left was its to replace";
 }
 
 TEST_F(Outputs, ASuiteReplacesItsOwnRecordingsAlone) {
