@@ -1,11 +1,7 @@
 #include "cli/open_target.h"
 
 #include <cstdint>
-#include <set>
-#include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -31,42 +27,17 @@ Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path,
   return opened;
 }
 
-namespace {
-
-/// What could not be read limits every verdict: it is told with it.
-void add_unread(std::span<const RunNote> unread, std::vector<RunNote>& notes) {
-  std::set<std::pair<std::string, std::string>> told;
-  for (const RunNote& one : notes) told.emplace(one.tensor, one.text);
-  for (const RunNote& note : unread) {
-    std::string text = "not read: " + note.text;
-    if (told.emplace(note.tensor, text).second) notes.push_back({note.tensor, std::move(text)});
-  }
-}
-
-}  // namespace
-
 Result<scenarios::Analysis> analyse_target(scenarios::OpenRun& target, const Interrupt& interrupt, bool recompute,
                                            bool progress) {
-  auto analysis = [&] {
-    ProgressLine line("ops", progress);
-    DiagnoseOptions options;
-    options.target = target.target();
-    options.recompute = recompute;
-    options.stop = interrupt.token();
-    options.progress = [&line](std::size_t done, std::size_t total) {
-      line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "done again");
-    };
-    return scenarios::analyse(target.view(), options);
-  }();
-  if (Status same = target.check(); !same) return tl::unexpected(same.error());
-  if (!analysis) return fail(target.target() + ": " + analysis.error().message);
-  add_unread(target.unread(), analysis->diagnosis.notes);
-  if (target.recording() != nullptr) {
-    const auto digest = scenarios::digest_of(*target.recording());
-    if (!digest) return tl::unexpected(digest.error());
-    analysis->digest = *digest;
-  }
-  return analysis;
+  ProgressLine line("ops", progress);
+  DiagnoseOptions options;
+  options.target = target.target();
+  options.recompute = recompute;
+  options.stop = interrupt.token();
+  options.progress = [&line](std::size_t done, std::size_t total) {
+    line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "done again");
+  };
+  return scenarios::analyse(target, options);
 }
 
 int failed(const Error& error, const Interrupt& interrupt) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "core/run/recording_view.h"
@@ -43,6 +45,16 @@ std::optional<Front> front_of(RunView& run, const Diagnosis& diagnosis) {
   if (!shown || !shown->where.request) return std::nullopt;
   auto map = front(run, *shown->where.request, shown->where.step.value_or(0));
   return map ? std::optional(std::move(*map)) : std::nullopt;
+}
+
+/// What could not be read limits every verdict: it is told with it.
+void add_unread(std::span<const RunNote> unread, std::vector<RunNote>& notes) {
+  std::set<std::pair<std::string, std::string>> told;
+  for (const RunNote& one : notes) told.emplace(one.tensor, one.text);
+  for (const RunNote& note : unread) {
+    std::string text = "not read: " + note.text;
+    if (told.emplace(note.tensor, text).second) notes.push_back({note.tensor, std::move(text)});
+  }
 }
 
 }  // namespace
@@ -104,7 +116,9 @@ Result<Analysis> analyse(RunView& run, const DiagnoseOptions& options) {
 
 Result<Analysis> analyse(OpenRun& run, const DiagnoseOptions& options) {
   auto analysis = analyse(run.view(), options);
-  if (!analysis) return analysis;
+  if (Status same = run.check(); !same) return tl::unexpected(same.error());
+  if (!analysis) return fail(run.target() + ": " + analysis.error().message);
+  add_unread(run.unread(), analysis->diagnosis.notes);
   if (run.recording() != nullptr) {
     const auto digest = digest_of(*run.recording());
     if (!digest) return tl::unexpected(digest.error());

@@ -37,7 +37,8 @@ struct Analysis {
 
 /// Diagnoses a run, and gathers what is shown with it. Errors: rows cannot be read; stopped.
 Result<Analysis> analyse(RunView& run, const DiagnoseOptions& options);
-/// The same of an open recording, with its digest, or of an open dump, with the notes of its files.
+/// The same of an open recording, with its digest, or of an open dump, with what of its files could not be read. Errors
+/// begin with the target; a dump that was written to meanwhile is one.
 Result<Analysis> analyse(OpenRun& run, const DiagnoseOptions& options);
 Result<Analysis> analyse(const Recording& recording, TensorSource& tensors, std::string target);
 

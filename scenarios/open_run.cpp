@@ -39,13 +39,16 @@ struct OpenRun::Parts {
     return {};
   }
 
-  Status open_dump(const std::filesystem::path& path, const OpenRunOptions& options) {
+  static OpenDumpOptions dump_options(const OpenRunOptions& options) {
     OpenDumpOptions opening;
     opening.progress = options.progress;
     opening.stop = options.stop;
     opening.sums = options.sums;
     opening.follow_links = options.follow_links;
-    Result<std::unique_ptr<OpenDump>> opened = OpenDump::open(path, opening);
+    return opening;
+  }
+
+  Status take_dump(Result<std::unique_ptr<OpenDump>> opened, const OpenRunOptions& options) {
     if (!opened) return tl::unexpected(std::move(opened.error()));
     dump = std::move(*opened);
     look_at(dump->dump(), *dump, options);
@@ -83,9 +86,20 @@ OpenRun::~OpenRun() = default;
 Result<std::unique_ptr<OpenRun>> OpenRun::open(const std::filesystem::path& path, const OpenRunOptions& options) {
   auto parts = std::make_unique<Parts>();
   parts->target = path.string();
-  const Status opened =
-      looks_like_recording(path.string()) ? parts->open_recording(path, options) : parts->open_dump(path, options);
+  const Status opened = looks_like_recording(path.string())
+                            ? parts->open_recording(path, options)
+                            : parts->take_dump(OpenDump::open(path, Parts::dump_options(options)), options);
   if (!opened) return tl::unexpected(opened.error());
+  return std::unique_ptr<OpenRun>(new OpenRun(std::move(parts)));
+}
+
+Result<std::unique_ptr<OpenRun>> OpenRun::of(std::string target, std::vector<NamedTensor> tensors,
+                                             const OpenRunOptions& options) {
+  auto parts = std::make_unique<Parts>();
+  parts->target = target;
+  const Status taken =
+      parts->take_dump(OpenDump::of(std::move(target), std::move(tensors), Parts::dump_options(options)), options);
+  if (!taken) return tl::unexpected(taken.error());
   return std::unique_ptr<OpenRun>(new OpenRun(std::move(parts)));
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "core/dump/dump_run.h"
 #include "core/recording/reader.h"
@@ -40,6 +41,9 @@ class OpenRun {
  public:
   /// Errors, in one line: those of Recording::open() and OpenDump::open(); stopped.
   static Result<std::unique_ptr<OpenRun>> open(const std::filesystem::path& path, const OpenRunOptions& options = {});
+  /// Tensors in memory as a dump, see OpenDump::of().
+  static Result<std::unique_ptr<OpenRun>> of(std::string target, std::vector<NamedTensor> tensors,
+                                             const OpenRunOptions& options = {});
   OpenRun(const OpenRun&) = delete;
   OpenRun& operator=(const OpenRun&) = delete;
   ~OpenRun();

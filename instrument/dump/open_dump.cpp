@@ -251,14 +251,14 @@ Status OpenDump::scan(const OpenDumpOptions& options) {
   return {};
 }
 
-Status OpenDump::refuse_when_empty(const fs::path& path) const {
+Status OpenDump::refuse_when_empty() const {
   if (!dump_.tensors.empty()) return {};
   if (unread_.size() == 1) return fail(unread_.front().text);
   if (!unread_.empty()) return fail(fmt::format("{} (and {} more like it)", unread_.front().text, unread_.size() - 1));
   return fail(
       fmt::format("{}: holds no tensors that nanscope reads: expected safetensors, .npy, .npz, .pt or raw files with "
                   "a manifest",
-                  path.string()));
+                  dump_.target));
 }
 
 Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const OpenDumpOptions& options) {
@@ -268,13 +268,30 @@ Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const Ope
   if (!overrides) return tl::unexpected(overrides.error());
   dump->overrides_ = std::move(*overrides);
   if (Status found = dump->find_files(path, options.follow_links); !found) return tl::unexpected(found.error());
+  return finished(std::move(dump), options);
+}
+
+Result<std::unique_ptr<OpenDump>> OpenDump::of(std::string target, std::vector<NamedTensor> tensors,
+                                               const OpenDumpOptions& options) {
+  if (tensors.empty()) return fail(target + ": no tensors were given");
+  Result<std::unique_ptr<Container>> memory = memory_container(std::move(tensors));
+  if (!memory) return fail(target + ": " + memory.error().message);
+  std::unique_ptr<OpenDump> dump(new OpenDump());
+  dump->dump_.target = std::move(target);
+  dump->writers_.emplace_back("memory");
+  dump->add_tensors(std::shared_ptr<Container>(std::move(*memory)), {.path = {}, .shown = "tensors", .state = {}},
+                    nullptr);
+  return finished(std::move(dump), options);
+}
+
+Result<std::unique_ptr<OpenDump>> OpenDump::finished(std::unique_ptr<OpenDump> dump, const OpenDumpOptions& options) {
   dump->finish_producers();
-  if (Status some = dump->refuse_when_empty(path); !some) return tl::unexpected(some.error());
+  if (Status some = dump->refuse_when_empty(); !some) return tl::unexpected(some.error());
   if (Status named = dump->override_names(); !named) return tl::unexpected(named.error());
   if (Status sorted = dump->sort(); !sorted) return tl::unexpected(sorted.error());
   dump->tell_same_names_apart();
   if (Status scanned = dump->scan(options); !scanned) return tl::unexpected(scanned.error());
-  if (Status some = dump->refuse_when_empty(path); !some) return tl::unexpected(some.error());
+  if (Status some = dump->refuse_when_empty(); !some) return tl::unexpected(some.error());
   const auto known = std::count_if(dump->dump_.tensors.begin(), dump->dump_.tensors.end(),
                                    [](const DumpTensor& t) { return t.at.known; });
   dump->dump_.unknown = dump->dump_.tensors.size() - static_cast<std::size_t>(known);

@@ -11,6 +11,7 @@
 
 #include "core/dump/dump.h"
 #include "instrument/dump/container.h"
+#include "instrument/dump/containers/memory.h"
 #include "instrument/dump/listing.h"
 #include "instrument/dump/overrides.h"
 #include "instrument/dump/producers/producer.h"
@@ -29,12 +30,17 @@ struct OpenDumpOptions {
   bool follow_links = false;
 };
 
-/// A file or folder of tensors, found, named, put in order and scanned. Elements are read when they are asked for.
+/// A file or folder of tensors, or what somebody holds in memory, found, named, put in order and scanned. Elements are
+/// read when they are asked for.
 class OpenDump final : public DumpElements {
  public:
   /// Errors: nothing there that holds tensors, nothing but files that are damaged or hostile, a wrong nanscope.toml,
   /// stopped.
   static Result<std::unique_ptr<OpenDump>> open(const std::filesystem::path& path, const OpenDumpOptions& options = {});
+  /// Tensors in memory as one file of them would be; `target` is how reports call them. Errors: those of
+  /// memory_container(), no tensors, stopped.
+  static Result<std::unique_ptr<OpenDump>> of(std::string target, std::vector<NamedTensor> tensors,
+                                              const OpenDumpOptions& options = {});
 
   const Dump& dump() const { return dump_; }
   /// Files and tensors that are damaged, hostile or not to be opened, where others were read: the diagnosis is of
@@ -63,12 +69,14 @@ class OpenDump final : public DumpElements {
   void add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer);
   void add_tensor(const std::shared_ptr<Container>& container, std::size_t index, const DumpFile& file,
                   Producer* producer);
+  /// What is left to do when all tensors are known.
+  static Result<std::unique_ptr<OpenDump>> finished(std::unique_ptr<OpenDump> dump, const OpenDumpOptions& options);
   void finish_producers();
   void tell_same_names_apart();
   Status override_names();
   Status sort();
   Status scan(const OpenDumpOptions& options);
-  Status refuse_when_empty(const std::filesystem::path& path) const;
+  Status refuse_when_empty() const;
 
   Dump dump_;
   std::vector<Source> sources_;
