@@ -4,7 +4,7 @@ build_packages=(g++ cmake ninja-build pkg-config libsqlite3-dev libfmt-dev libcl
   libtomlplusplus-dev libexpected-dev libpcre2-dev libutf8proc-dev libxxhash-dev libpng-dev zlib1g-dev
   libimgui-dev libglfw3-dev libegl-dev libgl-dev libfreetype-dev libegl-mesa0 libgl1-mesa-dri fonts-dejavu-core)
 test_packages=(libgtest-dev libgmock-dev sqlite3 libopenblas-dev clang clang-format clang-tidy libclang-rt-14-dev
-  python3 python3-jsonschema libxml2-utils xvfb xdotool libx11-dev chromium)
+  python3 python3-jsonschema python3-dev python3-numpy python3-pytest pybind11-dev libxml2-utils xvfb xdotool libx11-dev chromium)
 
 # install_missing PACKAGE...: installs those that dpkg does not know, and says which.
 install_missing() {
