@@ -137,7 +137,8 @@ std::string body(const std::vector<std::string>& lines) {
   bool literal = false;
   for (const std::string& line : lines) {
     if (const bool indented = line.starts_with("  "); indented != literal) {
-      text += indented ? ".PP\n.nf\n" : ".fi\n.PP\n";
+      if (indented && !text.empty()) text += ".PP\n";
+      text += indented ? ".nf\n" : ".fi\n.PP\n";
       literal = indented;
     }
     text += roff(literal ? line.substr(2) : line) + "\n";

@@ -55,11 +55,10 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
-"Numerical fault diagnosis and replay debugger for transformers
- nanscope records a transformer's run op by op, replays it bit for bit, and walks
- from a NaN back to the setting that caused it. It reads the tensors that a server
- left behind (safetensors, .npy, .npz, .pt), names the fault, its cause and its
- fix, and shows all of it in a window.")
+"nanscope records a transformer's run op by op, replays it bit for bit, and
+ walks from a NaN back to the setting that caused it. It reads the tensors that
+ a server left behind (safetensors, .npy, .npz, .pt), names the fault, its
+ cause and its fix, and shows all of it in a window.")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 if(NANSCOPE_GUI)
   set(CPACK_DEBIAN_PACKAGE_DEPENDS fonts-dejavu-core)  # the window's fonts are opened by their names
