@@ -14,8 +14,8 @@ namespace {
 
 fs::path first_that_exists(const fs::path& installed, const fs::path& built) {
   std::error_code error;
-  for (const fs::path& path : {installed, built}) {
-    if (fs::exists(path, error)) return path.lexically_normal();
+  for (const fs::path& path : {installed.lexically_normal(), built}) {
+    if (fs::exists(path, error)) return path;
   }
   return {};
 }
