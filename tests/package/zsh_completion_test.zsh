@@ -13,7 +13,6 @@ zpty shell 'TERM=dumb zsh -f -i'
 answer() {
   local text
   zpty -w -n shell "$1"$'\t'
-  sleep 0.5
   zpty -w -n shell $'\x18'
   zpty -r -m shell text '*<<*>>*' || return
   print -r -- ${${text##*<<}%%>>*}
