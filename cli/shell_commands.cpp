@@ -48,7 +48,7 @@ int write_pages(const CommandSpec& program, const fs::path& folder) {
   for (const CommandSpec* command : commands) {
     const fs::path file = folder / (manual_name(program, *command) + ".1");
     const std::string page = manual_page(program, *command, scenarios::kVersion);
-    if (const Status written = write_output(file, page, {.replace = true}); !written) {
+    if (const Status written = write_output(file, page); !written) {
       return complain(written.error().message);
     }
   }

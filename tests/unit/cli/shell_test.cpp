@@ -68,6 +68,7 @@ TEST_F(Shell, WritesManualPages) {
   EXPECT_EQ(run("manual --into pages").code, 0);
   for (const std::string& command : commands())
     EXPECT_THAT(read("pages/nanscope-" + command + ".1"), StartsWith(".TH"));
+  expect_refused("manual --into pages", "nanscope.1");
   expect_refused("manual dif", "did you mean 'diff'");
   write("file", "");
   expect_refused("manual --into file/pages", "file/pages");
