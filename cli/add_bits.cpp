@@ -20,7 +20,7 @@ void add_bits_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("bits", "The anatomy of a number: fields, formula, neighbours, what is lost");
   command->add_option("VALUE", arguments->bits.input,
                       "A value (430, nan, 0x1.8p3), a code (0x7e), or with --table a format");
-  command->add_option("-f", arguments->bits.format, "The number format (default: all of them)");
+  command->add_option("-f", arguments->bits.format, "The number format (default: all of them)")->type_name("FORMAT");
   command->add_flag("--table", arguments->bits.table, "The whole table of the format");
   command->add_flag("--all", arguments->bits.all_codes, "With --table: one line a code, for 16-bit formats too");
   command->add_option("--scale", arguments->bits.scale, "real = code value x scale");

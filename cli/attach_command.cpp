@@ -94,8 +94,10 @@ int attach_to(Options options, Interrupt& interrupt) {
 void add_live_options(CLI::App& command, Options& options) {
   command.add_flag("--run", options.run, "Run a command and record what it does on the GPU, without a change in it");
   command.add_flag("--watch", options.live.watch, "With --run: find the first kernel that writes a NaN or +Inf");
-  command.add_option("--kernels", options.live.kernels,
-                     "With --watch: a regular expression of kernel names (default: all)");
+  command
+      .add_option("--kernels", options.live.kernels,
+                  "With --watch: a regular expression of kernel names (default: all)")
+      ->type_name("REGEX");
   command.add_option("--every", options.live.every, "With --watch: look at every n-th of them")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
@@ -115,11 +117,16 @@ void add_attach_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("attach", "Turn a dump from production, or what a command does on the GPU, into a recording");
-  command->add_option("DUMP", options->words,
-                      "A file or folder of safetensors, .npy, .npz, .pt or raw tensors; with --run: -- and a command");
+  command
+      ->add_option("DUMP", options->words,
+                   "A file or folder of safetensors, .npy, .npz, .pt or raw tensors; with --run: -- and a command")
+      ->type_name("COMMAND")
+      ->option_text("...");
   add_live_options(*command, *options);
-  command->add_option("-o,--output", options->output,
-                      "The recording (default: DUMP.nanscope here; with --run, live.nanscope)");
+  command
+      ->add_option("-o,--output", options->output,
+                   "The recording (default: DUMP.nanscope here; with --run, live.nanscope)")
+      ->type_name("FILE");
   command->add_flag("--force", options->force, "Replace the recording when it exists");
   command->add_flag("--no-elements", options->no_elements, "Record health and hashes alone: a small file");
   add_follow_links(*command, options->follow_links);

@@ -33,6 +33,11 @@ void add_gui_command(CLI::App& app, Action& action);  ///< built with NANSCOPE_G
 void add_scenarios_command(CLI::App& app, Action& action);
 void add_trace_command(CLI::App& app, Action& action);
 
+// Not in the help: for packages and shells.
+void add_manual_command(CLI::App& app, Action& action);
+void add_completions_command(CLI::App& app, Action& action);
+void add_complete_command(CLI::App& app, Action& action);
+
 /// The `--format` option: text, json, and what else the command speaks.
 CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed);
 

@@ -188,11 +188,14 @@ void add_diagnose_command(CLI::App& app, Action& action) {
   command
       ->add_option("--fail-on", arguments->fail_on,
                    "Classes of faults, with commas: others are told and do not make the exit code 1")
+      ->type_name("CLASS")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--baseline", arguments->baseline,
-                      "A diagnosis written earlier with --format json: its faults are known and accepted. A fault is "
-                      "known by its class and its place in the model (layer, op, the tensor's name without folders)");
+  command
+      ->add_option("--baseline", arguments->baseline,
+                   "A diagnosis written earlier with --format json: its faults are known and accepted. A fault is "
+                   "known by its class and its place in the model (layer, op, the tensor's name without folders)")
+      ->type_name("FILE");
   command->add_flag("--no-recompute", arguments->no_recompute,
                     "Do no op again from its inputs: faster, but wrong results that are finite stay unseen");
   command->add_flag("--counterfactuals", arguments->counterfactuals,

@@ -47,7 +47,7 @@ void add_export_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("export", "Write a recording's tensors as a dump, as PyTorch hooks would");
   command->add_option("FILE", options->recording, "A recording")->required();
-  command->add_option("-o,--output", options->folder, "A folder, which is made")->required();
+  command->add_option("-o,--output", options->folder, "A folder, which is made")->type_name("FOLDER")->required();
   command->add_flag("--force", options->force, "Write into a folder that is not empty");
   add_replay_limits(*command, options->limits);
   command->footer(

@@ -54,27 +54,36 @@ void add_gui_command(CLI::App& app, Action& action) {
   command->add_option("TARGET", options->app.file,
                       "A recording, or a dump; without one, recent ones and the scenarios to run");
   CLI::Option* screenshot =
-      command->add_option("--screenshot", options->screenshot, "Draw into this PNG; needs no screen");
-  CLI::Option* csv = command->add_option(
-      "--csv", options->csv, "Write the table of the view that --view names into this file; needs no screen");
+      command->add_option("--screenshot", options->screenshot, "Draw into this PNG; needs no screen")
+          ->type_name("FILE");
+  CLI::Option* csv = command
+                         ->add_option("--csv", options->csv,
+                                      "Write the table of the view that --view names into this file; needs no screen")
+                         ->type_name("FILE");
   command
       ->add_option("--script", options->script,
                    "Do what this file says, a step a line: click, key, type, picture, expect ...; needs no screen")
+      ->type_name("FILE")
       ->excludes(screenshot)
       ->excludes(csv);
   command->add_flag("--on-screen", options->app.on_screen, "Play the script in a window that is seen");
   command->add_flag("--force", options->app.force, "Replace the picture or the table when it exists");
-  command->add_option("--view", options->app.view,
-                      fmt::format("One view alone: {}", fmt::join(gui::all_views(), ", ")));
-  command->add_option("--tab", options->app.tab, "The view that the whole window shows below the front");
-  command->add_option("--beside", options->app.beside,
-                      "Another recording or dump to compare it with, such as a healthy run");
+  command->add_option("--view", options->app.view, fmt::format("One view alone: {}", fmt::join(gui::all_views(), ", ")))
+      ->type_name("VIEW");
+  command->add_option("--tab", options->app.tab, "The view that the whole window shows below the front")
+      ->type_name("VIEW");
+  command
+      ->add_option("--beside", options->app.beside,
+                   "Another recording or dump to compare it with, such as a healthy run")
+      ->type_name("FILE");
   add_follow_links(*command, options->app.follow_links);
-  command->add_option("--at", options->app.place, "The place that is selected at the start");
-  command->add_option("--size", options->size, "In pixels; else as the last window was left, at first 1600x1000");
+  command->add_option("--at", options->app.place, "The place that is selected at the start")->type_name("PLACE");
+  command->add_option("--size", options->size, "In pixels; else as the last window was left, at first 1600x1000")
+      ->type_name("WxH");
   command->add_option("--scale", options->app.scale, "Of text and everything else; else the screen's, 1 without one")
       ->check(CLI::Range(0.5, 4.0));
-  command->add_option("--theme", options->app.theme, "dark or light; else as in the last window, at first dark");
+  command->add_option("--theme", options->app.theme, "dark or light; else as in the last window, at first dark")
+      ->type_name("THEME");
   command->footer(
       "Examples:\n"
       "  nanscope gui\n"

@@ -23,7 +23,9 @@ int complain_about(const CLI::App& app, const CLI::ParseError& error, int argc, 
   }
   if (argc < 2 || argv[1][0] == '-') return cli::complain(fmt::format("{} (try nanscope --help)", error.what()));
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  }
   return cli::complain(fmt::format("unknown command '{}'{}", argv[1], did_you_mean(argv[1], names)));
 }
 
@@ -39,6 +41,11 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
       "  nanscope diagnose dump/                 tensors that a server left behind\n"
       "  nanscope why dump/ --brief              from its first NaN back to where that was born\n"
       "  nanscope bits 430 -f e4m3               the anatomy of a number\n"
+      "\n"
+      "Environment:\n"
+      "  NANSCOPE_SCENARIOS   the folder of the scenarios, in place of those that came with the program\n"
+      "  NANSCOPE_CUPTI       the libcupti.so that records what a GPU does\n"
+      "  NO_COLOR             no colours\n"
       "\n"
       "Exit codes: 0 clean or as expected, 1 a fault or an expectation missed, 2 bad usage or bad input,\n"
       "130 interrupted (Ctrl-C), 143 ended by SIGTERM, 141 the reader of the answer is gone. Each command's help says\n"
@@ -58,6 +65,9 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
 #ifdef NANSCOPE_GUI
   add_gui_command(app, action);
 #endif
+  add_manual_command(app, action);
+  add_completions_command(app, action);
+  add_complete_command(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {

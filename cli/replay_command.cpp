@@ -139,12 +139,18 @@ void add_replay_command(CLI::App& app, Action& action) {
                                          "change a knob");
   command->add_option("FILE", options->file, "A recording")->required();
   CLI::Option* at =
-      command->add_option("--at", options->at, "Show the elements around request/step/layer/op.role[token,channel]");
-  CLI::Option* set =
-      command->add_option("--set", options->set, "Change a knob: KNOB=VALUE, repeatable")->take_all()->excludes(at);
-  command->add_option("-o,--output", options->output, "With --set: keep the changed run's recording here")->needs(set);
+      command->add_option("--at", options->at, "Show the elements around request/step/layer/op.role[token,channel]")
+          ->type_name("PLACE");
+  CLI::Option* set = command->add_option("--set", options->set, "Change a knob: KNOB=VALUE, repeatable")
+                         ->type_name("KNOB=VALUE")
+                         ->take_all()
+                         ->excludes(at);
+  command->add_option("-o,--output", options->output, "With --set: keep the changed run's recording here")
+      ->type_name("FILE")
+      ->needs(set);
   command->add_flag("--force", options->force, "With -o: replace an existing file")->needs(set);
-  command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)");
+  command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)")
+      ->type_name("DEVICE");
   add_replay_limits(*command, options->limits);
   add_format(*command, options->format, {"text", "json"});
   command->footer(

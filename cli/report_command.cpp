@@ -148,7 +148,8 @@ void add_report_command(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("report", "One self-contained page: diagnosis, chain, pictures, counterfactuals");
   command->add_option("TARGET", options->target, "A recording, or a dump")->required();
-  command->add_option("-o,--output", options->output, "The page (default: TARGET's name with .html, here)");
+  command->add_option("-o,--output", options->output, "The page (default: TARGET's name with .html, here)")
+      ->type_name("FILE");
   command->add_flag("--force", options->force, "Replace the page");
   add_follow_links(*command, options->follow_links);
   command->add_flag("--counterfactuals,!--no-counterfactuals", options->counterfactuals,

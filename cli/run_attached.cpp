@@ -18,6 +18,7 @@
 
 #include "cli/command.h"
 #include "core/files/output_file.h"
+#include "core/files/program_files.h"
 #include "core/files/temporary.h"
 #include "core/recording/recording_file.h"
 #include "core/system_reason.h"
@@ -36,16 +37,6 @@ constexpr const char* kInjection = "CUDA_INJECTION64_PATH";
 /// For a command that was told to end: its recording is written meanwhile.
 constexpr auto kGrace = std::chrono::seconds(5);
 constexpr timespec kBetweenLooks{0, 20'000'000};
-
-/// Beside the program, as it is built, or in ../lib, as it is installed; empty: in neither.
-fs::path injected_library() {
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& path : {folder / kLibrary, folder.parent_path() / "lib" / kLibrary}) {
-    if (fs::exists(path, error)) return path;
-  }
-  return {};
-}
 
 /// Ours, with the variables replaced.
 std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& added) {
@@ -186,10 +177,10 @@ Status take_recording(const live::LiveOptions& options, const OutputOptions& out
 
 int run_attached(const std::vector<std::string>& command, live::LiveOptions options, bool replace,
                  Interrupt& interrupt) {
-  const fs::path library = injected_library();
+  const fs::path library = library_file(kLibrary);
   if (library.empty()) {
-    return complain(
-        fmt::format("{} is not beside this program: it is built where the CUDA toolkit's headers are found", kLibrary));
+    return complain(fmt::format(
+        "{} is not installed with this program: it is built where the CUDA toolkit's headers are found", kLibrary));
   }
   if (auto fits = live::watch_options(options); !fits) return complain(fits.error().message);
   const OutputOptions output{.replace = replace};

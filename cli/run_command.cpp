@@ -147,14 +147,18 @@ void add_run_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("run", "Run a scenario, record it, explain it, judge it");
   command->add_option("SCENARIO", options->targets, "Scenario files, folders of them, or names of the library")
       ->required();
-  command->add_option("-o,--output", options->output,
-                      "The recording (default: SCENARIO.nanscope here); for several scenarios, a folder");
+  command
+      ->add_option("-o,--output", options->output,
+                   "The recording (default: SCENARIO.nanscope here); for several scenarios, a folder")
+      ->type_name("FILE");
   command->add_flag("--force", options->force, "Replace a file that is no recording of the scenario");
   command->add_option("--capture", options->capture, "Which tensors are stored: none, all, ring:N, named:ROLE,...")
+      ->type_name("CAPTURE")
       ->capture_default_str();
   command->add_flag("--trace", options->trace,
                     "Record when the work of each op ran: launches on the CPU, kernels and copies on a GPU (CUPTI)");
-  command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)");
+  command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)")
+      ->type_name("DEVICE");
   command->add_option("--threads", options->threads, "Threads of the CPU device, 0: one a core")
       ->check(CLI::Range(0, 1024));
   command->add_option("-j,--jobs", options->jobs, "Scenarios at a time")

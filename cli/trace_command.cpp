@@ -52,7 +52,7 @@ void add_trace_command(CLI::App& app, Action& action) {
       ->add_option("FILE", options->recording,
                    "A recording with kernel activity: made with --trace, or by attach --run")
       ->required();
-  command->add_option("-o,--output", options->output, "The trace (default: FILE.trace.json here)");
+  command->add_option("-o,--output", options->output, "The trace (default: FILE.trace.json here)")->type_name("FILE");
   command->add_flag("--force", options->force, "Replace the trace when it exists");
   command->footer(
       "Examples:\n"

@@ -6,9 +6,9 @@
 #include <system_error>
 #include <vector>
 
+#include "core/files/program_files.h"
 #include "instrument/files/near_names.h"
 #include "scenarios/scenario.h"
-#include "scenarios/version.h"
 
 namespace nanscope::scenarios {
 
@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 fs::path library_folder() {
   const char* named = std::getenv("NANSCOPE_SCENARIOS");
   if (named != nullptr && *named != '\0') return named;
-  if (scenario_files("scenarios")) return "scenarios";
-  return kLibraryFolder;
+  const fs::path ours = shared_file("scenarios");
+  return ours.empty() ? fs::path("scenarios") : ours;
 }
 
 Result<fs::path> find_scenario(const std::string& typed) {

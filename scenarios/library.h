@@ -6,8 +6,8 @@
 
 namespace nanscope::scenarios {
 
-/// Where the scenarios that come with nanscope are: the folder that $NANSCOPE_SCENARIOS names, else
-/// `scenarios` here when it holds any, else the folder the program was built with.
+/// Where the scenarios that come with nanscope are: the folder that $NANSCOPE_SCENARIOS names, else the one that was
+/// installed or built with the program, else `scenarios` here.
 std::filesystem::path library_folder();
 
 /// A scenario file or folder as it was typed: a path, or the name of a scenario of the library.

@@ -37,6 +37,9 @@ class GlfwWindow {
     glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
     glfwWindowHint(GLFW_SCALE_TO_MONITOR, GLFW_TRUE);
     glfwWindowHint(GLFW_VISIBLE, GLFW_FALSE);
+    // As which a desktop knows the window, whatever its title: gui/desktop/nanscope.desktop.
+    glfwWindowHintString(GLFW_X11_CLASS_NAME, "nanscope");
+    glfwWindowHintString(GLFW_X11_INSTANCE_NAME, "nanscope");
     window_ = glfwCreateWindow(size.width, size.height, title.c_str(), nullptr, nullptr);
     if (window_ == nullptr) return glfw_failure("no window with OpenGL 3.3");
     glfwMakeContextCurrent(window_);
