@@ -15,6 +15,7 @@
 #include "core/counted.h"
 #include "core/files/output_file.h"
 #include "instrument/dump/attach.h"
+#include "scenarios/target_kind.h"
 #include "scenarios/version.h"
 
 namespace nanscope::cli {
@@ -45,6 +46,8 @@ int attach_dump(const Options& options, const Interrupt& interrupt) {
     complain(error.message);
     return interrupt.requested() ? interrupt.code() : kBadInput;
   };
+  if (Status taken = scenarios::check_target(options.dump, scenarios::Takes::dumps); !taken)
+    return failed(taken.error());
   AttachOptions attaching;
   attaching.output.replace = options.force;
   attaching.output.inputs = {options.dump};
@@ -94,17 +97,22 @@ int attach_to(Options options, Interrupt& interrupt) {
 void add_live_options(CLI::App& command, Options& options) {
   command.add_flag("--run", options.run, "Run a command and record what it does on the GPU, without a change in it");
   command.add_flag("--watch", options.live.watch, "With --run: find the first kernel that writes a NaN or +Inf");
-  command.add_option("--kernels", options.live.kernels,
-                     "With --watch: a regular expression of kernel names (default: all)");
+  command
+      .add_option("--kernels", options.live.kernels,
+                  "With --watch: a regular expression of kernel names (default: all)")
+      ->type_name("REGEX");
   command.add_option("--every", options.live.every, "With --watch: look at every n-th of them")
+      ->type_name("N")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
   command
       .add_option("--budget", options.budget_percent,
                   "With --watch: percent of wall time that it may take; 100: no limit")
+      ->type_name("PERCENT")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command.add_option("--ring", options.live.ring, "With --watch: buffers that are kept for the dump of a finding")
+      ->type_name("N")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
 }
@@ -118,8 +126,10 @@ void add_attach_command(CLI::App& app, Action& action) {
   command->add_option("DUMP", options->words,
                       "A file or folder of safetensors, .npy, .npz, .pt or raw tensors; with --run: -- and a command");
   add_live_options(*command, *options);
-  command->add_option("-o,--output", options->output,
-                      "The recording (default: DUMP.nanscope here; with --run, live.nanscope)");
+  command
+      ->add_option("-o,--output", options->output,
+                   "The recording (default: DUMP.nanscope here; with --run, live.nanscope)")
+      ->type_name("FILE");
   command->add_flag("--force", options->force, "Replace the recording when it exists");
   command->add_flag("--no-elements", options->no_elements, "Record health and hashes alone: a small file");
   add_follow_links(*command, options->follow_links);

@@ -10,6 +10,7 @@
 #include "core/recording/reader.h"
 #include "scenarios/export_dump.h"
 #include "scenarios/replay.h"
+#include "scenarios/target_kind.h"
 
 namespace nanscope::cli {
 namespace {
@@ -22,6 +23,8 @@ struct Options {
 };
 
 int export_recording(const Options& options, const Interrupt& interrupt) {
+  if (Status taken = scenarios::check_target(options.recording, scenarios::Takes::recordings); !taken)
+    return complain(taken.error().message);
   const auto recording = Recording::open_checked(options.recording, interrupt.token());
   if (!recording) return complain(recording.error().message);
   scenarios::RecordingTensors tensors(*recording, interrupt.token(), options.limits);
@@ -47,7 +50,7 @@ void add_export_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("export", "Write a recording's tensors as a dump, as PyTorch hooks would");
   command->add_option("FILE", options->recording, "A recording")->required();
-  command->add_option("-o,--output", options->folder, "A folder, which is made")->required();
+  command->add_option("-o,--output", options->folder, "A folder, which is made")->type_name("DIR")->required();
   command->add_flag("--force", options->force, "Write into a folder that is not empty");
   add_replay_limits(*command, options->limits);
   command->footer(

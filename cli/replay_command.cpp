@@ -18,6 +18,7 @@
 #include "scenarios/replay.h"
 #include "scenarios/report/replay_report.h"
 #include "scenarios/report/run_json.h"
+#include "scenarios/target_kind.h"
 
 namespace nanscope::cli {
 
@@ -119,6 +120,8 @@ int change(scenarios::Workbench& bench, const Recording& recording, scenarios::R
 }
 
 int replay_file(const ReplayOptions& options, const Interrupt& interrupt) {
+  if (Status taken = scenarios::check_target(options.file, scenarios::Takes::recordings); !taken)
+    return complain(taken.error().message);
   const auto recording = Recording::open_checked(options.file, interrupt.token());
   if (!recording) return complain(recording.error().message);
   const auto spec = scenarios::run_spec_of(*recording);
@@ -139,12 +142,18 @@ void add_replay_command(CLI::App& app, Action& action) {
                                          "change a knob");
   command->add_option("FILE", options->file, "A recording")->required();
   CLI::Option* at =
-      command->add_option("--at", options->at, "Show the elements around request/step/layer/op.role[token,channel]");
-  CLI::Option* set =
-      command->add_option("--set", options->set, "Change a knob: KNOB=VALUE, repeatable")->take_all()->excludes(at);
-  command->add_option("-o,--output", options->output, "With --set: keep the changed run's recording here")->needs(set);
+      command->add_option("--at", options->at, "Show the elements around request/step/layer/op.role[token,channel]")
+          ->type_name("PLACE");
+  CLI::Option* set = command->add_option("--set", options->set, "Change a knob: KNOB=VALUE, repeatable")
+                         ->type_name("KNOB=VALUE")
+                         ->take_all()
+                         ->excludes(at);
+  command->add_option("-o,--output", options->output, "With --set: keep the changed run's recording here")
+      ->type_name("FILE")
+      ->needs(set);
   command->add_flag("--force", options->force, "With -o: replace an existing file")->needs(set);
-  command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)");
+  command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)")
+      ->type_name("NAME");
   add_replay_limits(*command, options->limits);
   add_format(*command, options->format, {"text", "json"});
   command->footer(
@@ -153,7 +162,7 @@ void add_replay_command(CLI::App& app, Action& action) {
       "  nanscope replay run.nanscope --at '2/0/1/inner_norm.out[3,0]'\n"
       "  nanscope replay run.nanscope --set kv.format=bf16\n"
       "\n"
-      "Exit codes: 0 every hash is the same, or the changed run is clean; 1 not so; 2 bad usage or bad input; 130\n"
+      "Exit codes: 0 every hash is the same, or the changed run is clean; 1 not so; 2 bad usage or bad input; 130 "
       "interrupted.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return replay_file(*options, interrupt); }; });
