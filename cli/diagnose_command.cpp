@@ -111,7 +111,8 @@ class DiagnoseRun {
       print_now(fmt::format("\n{}\n", report::paint(terminal, report::Ink::bold, "But for which setting?")));
     if (const std::string none = why_none(analysis); !none.empty()) {
       if (arguments_.document()) complain(analysis.target + ": " + none);
-      if (!arguments_.document()) print(report::paragraph(arguments_.format == "text" ? "  " : "\n", none, terminal));
+      if (arguments_.format == "text") print(report::paragraph("  ", none, terminal));
+      if (arguments_.format == "markdown") print('\n' + none + '\n');
       return;
     }
     auto changes =
