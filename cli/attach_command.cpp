@@ -15,6 +15,7 @@
 #include "core/counted.h"
 #include "core/files/output_file.h"
 #include "instrument/dump/attach.h"
+#include "scenarios/target_kind.h"
 #include "scenarios/version.h"
 
 namespace nanscope::cli {
@@ -45,6 +46,8 @@ int attach_dump(const Options& options, const Interrupt& interrupt) {
     complain(error.message);
     return interrupt.requested() ? interrupt.code() : kBadInput;
   };
+  if (Status taken = scenarios::check_target(options.dump, scenarios::Takes::dumps); !taken)
+    return failed(taken.error());
   AttachOptions attaching;
   attaching.output.replace = options.force;
   attaching.output.inputs = {options.dump};
@@ -99,14 +102,17 @@ void add_live_options(CLI::App& command, Options& options) {
                   "With --watch: a regular expression of kernel names (default: all)")
       ->type_name("REGEX");
   command.add_option("--every", options.live.every, "With --watch: look at every n-th of them")
+      ->type_name("N")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
   command
       .add_option("--budget", options.budget_percent,
                   "With --watch: percent of wall time that it may take; 100: no limit")
+      ->type_name("PERCENT")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command.add_option("--ring", options.live.ring, "With --watch: buffers that are kept for the dump of a finding")
+      ->type_name("N")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
 }

@@ -1,21 +1,27 @@
 #include "cli/command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <langinfo.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+
+#include "instrument/files/near_names.h"
 
 namespace nanscope::cli {
 
 namespace {
 
 constexpr int kWidth = 100;
+constexpr int kNarrowest = 60;
+constexpr int kWidest = 140;
 
 /// Of standard output, which is one for the program.
 int first_error = 0;
@@ -25,16 +31,28 @@ bool set(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-int terminal_width() {
+/// What COLUMNS says, as for other programs, or what the terminal is.
+int output_width(bool interactive) {
+  int width = 0;
+  const std::string_view said = set("COLUMNS") ? std::getenv("COLUMNS") : "";
+  const auto [end, wrong] = std::from_chars(said.data(), said.data() + said.size(), width);
+  const bool understood = wrong == std::errc() && end == said.data() + said.size() && width > 0;
   winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWidth;
-  return std::clamp<int>(size.ws_col, 60, 140);
+  if (!understood && interactive && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  return width > 0 ? std::clamp(width, kNarrowest, kWidest) : kWidth;
 }
 
 }  // namespace
 
 CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed) {
-  return app.add_option("--format", format, "How to print")->check(CLI::IsMember(allowed))->capture_default_str();
+  return app.add_option("--format", format, fmt::format("How to print: {}", fmt::join(allowed, ", ")))
+      ->type_name("NAME")
+      ->check([allowed](const std::string& typed) -> std::string {
+        if (std::find(allowed.begin(), allowed.end(), typed) != allowed.end()) return {};
+        return fmt::format("'{}' is none of {}{}", typed, fmt::join(allowed, ", "),
+                           nearest(typed, allowed) != nullptr ? did_you_mean(typed, allowed) : "");
+      })
+      ->capture_default_str();
 }
 
 CLI::Option* add_follow_links(CLI::App& app, bool& follow_links) {
@@ -49,7 +67,7 @@ report::Terminal output_terminal() {
   const bool interactive = isatty(STDOUT_FILENO) == 1;
   const char* term = std::getenv("TERM");
   terminal.color = interactive && !set("NO_COLOR") && !(term && std::string_view(term) == "dumb");
-  terminal.width = interactive ? terminal_width() : kWidth;
+  terminal.width = output_width(interactive);
   terminal.program = program_invocation_name;  // build/nanscope, where that was typed
   return terminal;
 }
@@ -64,6 +82,12 @@ void print(std::string_view text) {
   // Documents are UTF-8 wherever they go; texts for an ASCII terminal are ASCII already.
   const std::string safe = safe_lines(text, Charset::utf8, output_terminal().color);
   if (std::fwrite(safe.data(), 1, safe.size(), stdout) != safe.size() && first_error == 0) first_error = errno;
+}
+
+bool print_now(std::string_view text) {
+  print(text);
+  if (std::fflush(stdout) != 0 && first_error == 0) first_error = errno;
+  return first_error == 0;
 }
 
 int output_error() { return first_error; }

@@ -44,7 +44,8 @@ CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<st
 /// The `--follow-links` option of commands that read dumps.
 CLI::Option* add_follow_links(CLI::App& app, bool& follow_links);
 
-/// The terminal on standard output: its width, colour only there, UTF-8 as the locale says.
+/// The terminal on standard output: its width, which COLUMNS says where it is set, 60 to 140; colour only there, UTF-8
+/// as the locale says.
 report::Terminal output_terminal();
 
 /// Prints `nanscope: message` on standard error, one line of at most kLongestError characters, and gives kBadInput.
@@ -52,6 +53,8 @@ int complain(std::string_view message, std::string_view who = "nanscope");
 /// To standard output, lines that a terminal may see whatever they were made of. What cannot be written is known at the
 /// end, see close_output().
 void print(std::string_view text);
+/// The same at once, for an answer that comes in parts. False: it cannot be written, nobody waits for the rest.
+bool print_now(std::string_view text);
 /// The reason why something printed was not written, as errno has it; 0: there is none yet.
 int output_error();
 

@@ -17,6 +17,8 @@
 #include "instrument/files/file.h"
 #include "instrument/files/near_names.h"
 #include "scenarios/counterfactuals.h"
+#include "scenarios/replay.h"
+#include "scenarios/report/answer.h"
 #include "scenarios/report/counterfactual_report.h"
 #include "scenarios/report/diagnoses.h"
 #include "scenarios/report/diagnosis_lines.h"
@@ -74,9 +76,11 @@ class DiagnoseRun {
     for (const std::string& target : arguments_.targets) {
       all_.push_back(examine(target));
       if (!all_.back().diagnosis) complain(all_.back().error);
-      if (interrupt_.requested()) return interrupt_.code();
+      if (interrupt_.requested()) break;
     }
-    print_documents();
+    // Stopped among counterfactuals, what is there is told; before a diagnosis there is nothing.
+    if (!interrupt_.requested() || all_.back().diagnosis) print_documents();
+    if (interrupt_.requested()) return interrupt_.code();
     print_gone();
     return exit_code();
   }
@@ -85,7 +89,10 @@ class DiagnoseRun {
   report::Diagnosed examine(const std::string& target) {
     report::Diagnosed one;
     one.target = target;
-    auto analysis = analyse(target, one);
+    const auto opened =
+        open_target(target, interrupt_, arguments_.progress, arguments_.limits, arguments_.follow_links);
+    const auto analysis = opened ? analyse_target(**opened, interrupt_, !arguments_.no_recompute, arguments_.progress)
+                                 : tl::unexpected(opened.error());
     if (!analysis) {
       one.error = analysis.error().message;
       return one;
@@ -93,20 +100,41 @@ class DiagnoseRun {
     one.diagnosis = analysis->diagnosis;
     accept(one);
     if (!arguments_.document()) print_text(*analysis, one);
+    if (arguments_.counterfactuals) change_settings(**opened, *analysis, one);
     return one;
   }
 
-  Result<scenarios::Analysis> analyse(const std::string& path, report::Diagnosed& one) {
-    const auto target = open_target(path, interrupt_, arguments_.progress, arguments_.limits, arguments_.follow_links);
-    if (!target) return tl::unexpected(target.error());
-    if (arguments_.counterfactuals && (*target)->recording() == nullptr)
-      return fail(path + ": is a dump, which cannot be run again");
-    auto analysis = analyse_target(**target, interrupt_, !arguments_.no_recompute, arguments_.progress);
-    if (!analysis || !arguments_.counterfactuals) return analysis;
-    auto changes = investigate(*(*target)->recording(), interrupt_, arguments_.limits);
-    if (!changes) return tl::unexpected(changes.error());
+  /// The recording again with each knob changed, below the diagnosis, which is printed by then.
+  void change_settings(const scenarios::OpenRun& opened, const scenarios::Analysis& analysis, report::Diagnosed& one) {
+    const report::Terminal terminal = output_terminal();
+    if (arguments_.format == "text")
+      print_now(fmt::format("\n{}\n", report::paint(terminal, report::Ink::bold, "But for which setting?")));
+    if (const std::string none = why_none(analysis); !none.empty()) {
+      if (arguments_.document()) complain(analysis.target + ": " + none);
+      if (arguments_.format == "text") print(report::paragraph("  ", none, terminal));
+      if (arguments_.format == "markdown") print('\n' + none + '\n');
+      return;
+    }
+    auto changes =
+        investigate(*opened.recording(), interrupt_, arguments_.limits, reader(*opened.recording(), terminal));
+    if (!changes) {
+      complain(changes.error().message);
+      unchanged_ = true;
+      return;
+    }
+    if (arguments_.format == "text") print('\n' + report::counterfactuals_text(*changes, analysis.target, terminal));
+    if (arguments_.format == "markdown") print('\n' + report::counterfactuals_markdown(*changes));
     one.changes = std::make_shared<scenarios::Counterfactuals>(std::move(*changes));
-    return analysis;
+  }
+
+  /// A line for each change as it ends, where a person reads.
+  OutcomeReader reader(const Recording& recording, const report::Terminal& terminal) const {
+    const auto spec = scenarios::run_spec_of(recording);
+    if (arguments_.format != "text" || !spec) return {};
+    auto lines =
+        std::make_shared<report::CounterfactualLines>(scenarios::candidate_changes(*spec, recording), terminal);
+    print_now(lines->titles());
+    return [lines](const scenarios::Outcome& outcome) { return print_now(lines->line(outcome)); };
   }
 
   /// Known faults, and those of classes that are not to fail.
@@ -121,21 +149,19 @@ class DiagnoseRun {
 
   void print_text(const scenarios::Analysis& analysis, const report::Diagnosed& one) const {
     const report::Terminal terminal = output_terminal();
+    report::RunContext context{
+        .command = "diagnose", .title = {}, .recording = analysis.target, .missed = {}, .accepted = one.accepted};
     if (arguments_.brief) {
-      print(report::verdict_line(one, terminal));
+      print(arguments_.targets.size() > 1 ? report::verdict_line(one, terminal)
+                                          : report::answer(analysis, context, terminal).text);
       return;
     }
-    report::RunContext context{.command = "diagnose", .title = {}, .recording = analysis.target, .missed = {}};
     if (arguments_.format == "markdown") {
-      print(report::run_markdown(analysis, context) + report::accepted_markdown(one));
-      if (one.changes) print('\n' + report::counterfactuals_markdown(*one.changes));
+      print_now(report::run_markdown(analysis, context) + report::accepted_markdown(one));
       return;
     }
-    print(report::run_text(analysis, context, terminal));
-    print(report::accepted_text(one, terminal));
-    if (!one.changes) return;
-    print(fmt::format("\n{}\n", report::paint(terminal, report::Ink::bold, "But for which setting?")));
-    print(report::counterfactuals_text(*one.changes, terminal));
+    print_now(std::string(all_.empty() ? "" : "\n") + report::run_text(analysis, context, terminal) +
+              report::accepted_text(one, terminal));
   }
 
   void print_documents() const {
@@ -157,7 +183,7 @@ class DiagnoseRun {
   int exit_code() const {
     const bool unread =
         std::any_of(all_.begin(), all_.end(), [](const report::Diagnosed& one) { return !one.diagnosis; });
-    if (unread) return kBadInput;
+    if (unread || unchanged_) return kBadInput;
     return std::any_of(all_.begin(), all_.end(), report::failed) ? kFound : kClean;
   }
 
@@ -165,10 +191,13 @@ class DiagnoseRun {
   std::optional<Baseline> baseline_;
   const Interrupt& interrupt_;
   std::vector<report::Diagnosed> all_;
+  bool unchanged_ = false;  ///< counterfactuals that were asked for could not be had
 };
 
 int diagnose_targets(const Arguments& arguments, const Interrupt& interrupt) {
   if (arguments.brief && arguments.format != "text") return complain("--brief is for --format text");
+  if (arguments.brief && arguments.counterfactuals)
+    return complain("--brief stops before the counterfactuals: leave one of the two out");
   if (const Status known = check_classes(arguments.fail_on); !known) return complain(known.error().message);
   auto baseline = read_baseline(arguments.baseline);
   if (!baseline) return complain("--baseline: " + baseline.error().message);
@@ -184,7 +213,8 @@ void add_diagnose_command(CLI::App& app, Action& action) {
       ->add_option("TARGET", arguments->targets,
                    "Recordings, or dumps: files or folders of safetensors, .npy, .npz, .pt")
       ->required();
-  command->add_flag("--brief", arguments->brief, "One line a target: its verdict and the root cause");
+  command->add_flag("--brief", arguments->brief,
+                    "The verdict, the place, the cause and the fix, and no more; of several targets a line each");
   command
       ->add_option("--fail-on", arguments->fail_on,
                    "Classes of faults, with commas: others are told and do not make the exit code 1")
@@ -218,8 +248,7 @@ void add_diagnose_command(CLI::App& app, Action& action) {
       "  nanscope diagnose dump/ --format json > known.json; nanscope diagnose later/ --baseline known.json\n"
       "\n"
       "Exit codes: 0 clean, or only what is accepted; 1 a fault, or an interrupted recording; 2 bad usage, or a "
-      "target\n"
-      "that cannot be read; 130 interrupted.");
+      "target that cannot be read; 130 interrupted.");
   command->callback([arguments, &action] {
     action = [arguments](Interrupt& interrupt) { return diagnose_targets(*arguments, interrupt); };
   });

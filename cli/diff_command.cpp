@@ -72,14 +72,14 @@ void add_diff_command(CLI::App& app, Action& action) {
   command->add_option("A", options->a, "A recording, or a dump")->required();
   command->add_option("B", options->b, "Another")->required();
   command->add_option("-n,--limit", options->limit, "Differences to describe")
+      ->type_name("N")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   add_follow_links(*command, options->follow_links);
   add_format(*command, options->format, {"text", "json"});
   command->footer(
       "Two dumps are aligned by their tensors' names and compared as numbers: what is no further apart than the "
-      "coarser\n"
-      "format rounds is the same. Recordings, and a recording and a dump, are aligned by place\n"
+      "coarser format rounds is the same. Recordings, and a recording and a dump, are aligned by place "
       "(request/step/layer/op.role) and compared bit for bit.\n"
       "\n"
       "Examples:\n"

@@ -10,6 +10,7 @@
 #include "core/recording/reader.h"
 #include "scenarios/export_dump.h"
 #include "scenarios/replay.h"
+#include "scenarios/target_kind.h"
 
 namespace nanscope::cli {
 namespace {
@@ -22,6 +23,8 @@ struct Options {
 };
 
 int export_recording(const Options& options, const Interrupt& interrupt) {
+  if (Status taken = scenarios::check_target(options.recording, scenarios::Takes::recordings); !taken)
+    return complain(taken.error().message);
   const auto recording = Recording::open_checked(options.recording, interrupt.token());
   if (!recording) return complain(recording.error().message);
   scenarios::RecordingTensors tensors(*recording, interrupt.token(), options.limits);

@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdio>
-
 #include "cli/command.h"
 #include "gui/app.h"
+#include "scenarios/target_kind.h"
 
 namespace nanscope::cli {
 
@@ -18,14 +17,13 @@ struct GuiOptions {
   std::string size;
 };
 
-/// At once: whoever reads it may be waiting for it.
-void say(std::string_view text) {
-  print(text);
-  std::fflush(stdout);
-}
-
 int show(GuiOptions options, const Interrupt& interrupt) {
   options.app.stop = interrupt.token();
+  for (const auto& target : {options.app.file, options.app.beside}) {
+    if (target.empty()) continue;
+    if (Status taken = scenarios::check_target(target, scenarios::Takes::runs); !taken)
+      return complain(taken.error().message);
+  }
   if (!options.size.empty()) {
     const Result<gui::Extent> size = gui::parse_size(options.size);
     if (!size) return complain(size.error().message);
@@ -35,7 +33,7 @@ int show(GuiOptions options, const Interrupt& interrupt) {
   if (!options.csv.empty()) options.app.csv = options.csv;
   if (!options.script.empty()) {
     options.app.script = options.script;
-    const Result<gui::ScriptEnd> end = gui::run_script(options.app, say);
+    const Result<gui::ScriptEnd> end = gui::run_script(options.app, [](std::string_view text) { print_now(text); });
     if (!end) return complain(end.error().message);
     if (end->failure.empty()) return kClean;
     complain(end->failure);
@@ -75,12 +73,13 @@ void add_gui_command(CLI::App& app, Action& action) {
   command
       ->add_option("--beside", options->app.beside,
                    "Another recording or dump to compare it with, such as a healthy run")
-      ->type_name("FILE");
+      ->type_name("TARGET");
   add_follow_links(*command, options->app.follow_links);
   command->add_option("--at", options->app.place, "The place that is selected at the start")->type_name("PLACE");
   command->add_option("--size", options->size, "In pixels; else as the last window was left, at first 1600x1000")
       ->type_name("WxH");
   command->add_option("--scale", options->app.scale, "Of text and everything else; else the screen's, 1 without one")
+      ->type_name("NUMBER")
       ->check(CLI::Range(0.5, 4.0));
   command->add_option("--theme", options->app.theme, "dark or light; else as in the last window, at first dark")
       ->type_name("THEME");

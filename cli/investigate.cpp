@@ -1,5 +1,6 @@
 #include "cli/investigate.h"
 
+#include <stop_token>
 #include <string>
 
 #include "cli/progress.h"
@@ -8,18 +9,28 @@
 namespace nanscope::cli {
 
 Result<scenarios::Counterfactuals> investigate(const Recording& recording, const Interrupt& interrupt,
-                                               const RunLimits& limits) {
+                                               const RunLimits& limits, const OutcomeReader& reader) {
   const auto spec = scenarios::run_spec_of(recording);
   if (!spec) return tl::unexpected(spec.error());
   auto bench = scenarios::Workbench::open(spec->config, limits);
   if (!bench) return tl::unexpected(bench.error());
+  std::stop_source stop;
+  const std::stop_callback interrupted(interrupt.token(), [&stop] { stop.request_stop(); });
   ProgressLine progress("runs");
   scenarios::CounterfactualOptions options;
-  options.stop = interrupt.token();
+  options.stop = stop.get_token();
   options.progress = [&](std::int64_t done, std::int64_t total, const std::string& change) {
     progress.show(done, total, change);
   };
+  options.ended = [&](const scenarios::Outcome& outcome) {
+    progress.clear();
+    if (reader && !reader(outcome)) stop.request_stop();
+  };
   return scenarios::counterfactuals(**bench, recording, options);
+}
+
+std::string why_none(const scenarios::Analysis& analysis) {
+  return analysis.dumped() ? "Counterfactuals are left out: a dump says nothing of how to run it again." : "";
 }
 
 }  // namespace nanscope::cli

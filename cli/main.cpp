@@ -1,39 +1,25 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <memory>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/standard_streams.h"
 #include "core/system_reason.h"
-#include "instrument/files/near_names.h"
 #include "scenarios/version.h"
 
 namespace {
-
-/// What the parser found wrong, and where help is.
-int complain_about(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  using namespace nanscope;
-  const auto chosen = app.get_subcommands();
-  if (!chosen.empty()) {
-    return cli::complain(fmt::format("{} (try nanscope {} --help)", error.what(), chosen.front()->get_name()));
-  }
-  if (argc < 2 || argv[1][0] == '-') return cli::complain(fmt::format("{} (try nanscope --help)", error.what()));
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (!command->get_group().empty()) names.push_back(command->get_name());
-  }
-  return cli::complain(fmt::format("unknown command '{}'{}", argv[1], did_you_mean(argv[1], names)));
-}
 
 int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   using namespace nanscope::cli;
   CLI::App app{"nanscope finds out why a transformer's numbers went wrong, and replays it.", "nanscope"};
   app.set_version_flag("--version", fmt::format("nanscope {}", nanscope::scenarios::kVersion));
   app.require_subcommand(1);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.footer(
       "Start here:\n"
       "  nanscope run kv-scale-lock              run a scenario, record it, explain it\n"
@@ -46,10 +32,11 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
       "  NANSCOPE_SCENARIOS   the folder of the scenarios, in place of those that came with the program\n"
       "  NANSCOPE_CUPTI       the libcupti.so that records what a GPU does\n"
       "  NO_COLOR             no colours\n"
+      "  COLUMNS              how wide texts are, from 60 on; without it as wide as the terminal\n"
       "\n"
-      "Exit codes: 0 clean or as expected, 1 a fault or an expectation missed, 2 bad usage or bad input,\n"
-      "130 interrupted (Ctrl-C), 143 ended by SIGTERM, 141 the reader of the answer is gone. Each command's help says\n"
-      "what that is for it.");
+      "Exit codes: 0 clean or as expected, 1 a fault or an expectation missed, 2 bad usage or bad input, 130 "
+      "interrupted (Ctrl-C), 143 ended by SIGTERM, 141 the reader of the answer is gone. Each command's help says what "
+      "that is for it.");
   Action action;
   add_run_command(app, action);
   add_replay_command(app, action);
@@ -76,7 +63,7 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
     print(text.str());
     return code;
   } catch (const CLI::ParseError& error) {
-    return complain_about(app, error, argc, argv);
+    return complain(usage_error(app, error, argc, argv));
   }
   return action ? action(interrupt) : kClean;
 }

@@ -5,11 +5,14 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "scenarios/target_kind.h"
 
 namespace nanscope::cli {
 
 Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path, const Interrupt& interrupt,
                                                         bool progress, const RunLimits& limits, bool follow_links) {
+  if (Status taken = scenarios::check_target(path, scenarios::Takes::runs); !taken)
+    return tl::unexpected(taken.error());
   auto opened = [&] {
     ProgressLine line("MiB", progress);
     scenarios::OpenRunOptions options;

@@ -37,8 +37,11 @@ ProgressLine::ProgressLine(std::string unit, bool asked_for)
       enabled_(terminal_ || asked_for),
       start_(Clock::now()) {}
 
-ProgressLine::~ProgressLine() {
+ProgressLine::~ProgressLine() { clear(); }
+
+void ProgressLine::clear() {
   if (shown_ && terminal_) std::fputs("\r\x1b[K", stderr);
+  shown_ = false;
 }
 
 void ProgressLine::show(std::int64_t done, std::int64_t total, std::string_view label) {

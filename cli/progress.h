@@ -17,6 +17,8 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
+  /// Takes the line away, for something else to be printed there.
+  void clear();
   void show(std::int64_t done, std::int64_t total, std::string_view label);
 
  private:

@@ -18,6 +18,7 @@
 #include "scenarios/replay.h"
 #include "scenarios/report/replay_report.h"
 #include "scenarios/report/run_json.h"
+#include "scenarios/target_kind.h"
 
 namespace nanscope::cli {
 
@@ -119,6 +120,8 @@ int change(scenarios::Workbench& bench, const Recording& recording, scenarios::R
 }
 
 int replay_file(const ReplayOptions& options, const Interrupt& interrupt) {
+  if (Status taken = scenarios::check_target(options.file, scenarios::Takes::recordings); !taken)
+    return complain(taken.error().message);
   const auto recording = Recording::open_checked(options.file, interrupt.token());
   if (!recording) return complain(recording.error().message);
   const auto spec = scenarios::run_spec_of(*recording);
@@ -159,7 +162,7 @@ void add_replay_command(CLI::App& app, Action& action) {
       "  nanscope replay run.nanscope --at '2/0/1/inner_norm.out[3,0]'\n"
       "  nanscope replay run.nanscope --set kv.format=bf16\n"
       "\n"
-      "Exit codes: 0 every hash is the same, or the changed run is clean; 1 not so; 2 bad usage or bad input; 130\n"
+      "Exit codes: 0 every hash is the same, or the changed run is clean; 1 not so; 2 bad usage or bad input; 130 "
       "interrupted.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return replay_file(*options, interrupt); }; });

@@ -9,11 +9,13 @@ void add_replay_limits(CLI::App& command, RunLimits& limits) {
       .add_option_function<double>(
           "--replay-memory", [&limits](double gib) { limits.bytes = gib * kGib; },
           "GiB that running a recording again may take, by its configuration (default: 2)")
+      ->type_name("GIB")
       ->check(CLI::NonNegativeNumber);
   command
       .add_option_function<double>(
           "--replay-work", [&limits](double tera) { limits.work = tera * kTera; },
           "10^12 operations that it may take (default: 1, which two cores do in a minute)")
+      ->type_name("TERA")
       ->check(CLI::NonNegativeNumber);
 }
 

@@ -12,6 +12,7 @@
 #include "cli/investigate.h"
 #include "cli/open_target.h"
 #include "cli/replay_limits.h"
+#include "core/counted.h"
 #include "core/files/output_file.h"
 #include "scenarios/analysis.h"
 #include "scenarios/report/html_report.h"
@@ -127,18 +128,22 @@ int write_report(const ReportOptions& options, const Interrupt& interrupt) {
   const auto analysis = analyse_target(**target, interrupt);
   if (!analysis) return failed(analysis.error(), interrupt);
   const auto taken = pictures(options.target, *analysis, interrupt, options.follow_links);
-  const bool clean = analysis->diagnosis.verdict() == Verdict::clean;
+  if (interrupt.requested()) return failed({"stopped"}, interrupt);
+  const bool wanted = options.counterfactuals && analysis->diagnosis.verdict() != Verdict::clean;
+  const std::string left_out = wanted ? why_none(*analysis) : std::string();
   std::optional<scenarios::Counterfactuals> changes;
-  if (const Recording* recording = (*target)->recording(); options.counterfactuals && recording && !clean) {
-    auto found = investigate(*recording, interrupt, options.limits);
+  if (wanted && left_out.empty()) {
+    auto found = investigate(*(*target)->recording(), interrupt, options.limits);
     if (!found) return failed(found.error(), interrupt);
     changes = std::move(*found);
   }
-  if (interrupt.requested()) return failed({"stopped"}, interrupt);
-  const std::string html = report::html_report(*analysis, changes ? &*changes : nullptr, taken);
+  const std::string html = report::html_report(*analysis, changes ? &*changes : nullptr, taken, left_out);
   if (const Status written = write_output(output, html, writing); !written) return complain(written.error().message);
   if (!is_stream(output)) print(one_line(output.string()) + '\n');
-  return clean ? kClean : kFound;
+  if (!interrupt.requested()) return kClean;
+  complain(fmt::format("stopped after {} of {}: the page holds what was run by then", changes->runs,
+                       counted(changes->planned, "run")));
+  return interrupt.code();
 }
 
 }  // namespace
@@ -161,7 +166,9 @@ void add_report_command(CLI::App& app, Action& action) {
       "  nanscope report kv-scale-lock.nanscope --no-counterfactuals\n"
       "  nanscope report dump/ -o incident.html\n"
       "\n"
-      "Exit codes: 0 clean, 1 a fault, or an interrupted recording; 2 bad usage or bad input; 130 interrupted.");
+      "Exit codes: 0 the page is written, whatever it says; 2 bad usage or bad input; 130 interrupted, with what was "
+      "run "
+      "by then in the page where the diagnosis was done.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return write_report(*options, interrupt); }; });
 }

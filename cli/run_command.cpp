@@ -9,6 +9,7 @@
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "scenarios/library.h"
+#include "scenarios/report/answer.h"
 #include "scenarios/report/junit.h"
 #include "scenarios/report/run_json.h"
 #include "scenarios/runner.h"
@@ -28,6 +29,7 @@ struct RunOptions {
   int threads = -1;
   int jobs = 1;
   bool force = false;
+  bool brief = false;
   std::string format = "text";
 };
 
@@ -82,6 +84,8 @@ int run_one(const fs::path& path, const RunOptions& options, const Interrupt& in
     print(one_junit(*run));
   } else if (options.format == "markdown") {
     print(report::run_markdown(run->analysis, context));
+  } else if (options.brief) {
+    print(report::answer(run->analysis, context, output_terminal()).text);
   } else {
     print(report::run_text(run->analysis, context, output_terminal()));
   }
@@ -123,6 +127,7 @@ int run_many(const std::vector<fs::path>& paths, const RunOptions& options, cons
 }
 
 int run_targets(const RunOptions& options, const Interrupt& interrupt) {
+  if (options.brief && options.format != "text") return complain("--brief is for --format text");
   std::vector<fs::path> paths;
   bool many = options.targets.size() > 1;
   for (const std::string& target : options.targets) {
@@ -152,6 +157,9 @@ void add_run_command(CLI::App& app, Action& action) {
                    "The recording (default: SCENARIO.nanscope here); for several scenarios, a folder")
       ->type_name("FILE");
   command->add_flag("--force", options->force, "Replace a file that is no recording of the scenario");
+  command->add_flag("--brief", options->brief,
+                    "The verdict, the place, the cause and the fix, and no more; several scenarios have a line each "
+                    "anyway");
   command->add_option("--capture", options->capture, "Which tensors are stored: none, all, ring:N, named:ROLE,...")
       ->type_name("CAPTURE")
       ->capture_default_str();
@@ -160,8 +168,10 @@ void add_run_command(CLI::App& app, Action& action) {
   command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)")
       ->type_name("DEVICE");
   command->add_option("--threads", options->threads, "Threads of the CPU device, 0: one a core")
+      ->type_name("N")
       ->check(CLI::Range(0, 1024));
   command->add_option("-j,--jobs", options->jobs, "Scenarios at a time")
+      ->type_name("N")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   add_format(*command, options->format, {"text", "json", "junit", "markdown"});

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <vector>
 
 #include "cli/command.h"
@@ -21,13 +20,6 @@ struct ListOptions {
   std::string format = "text";
 };
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 std::string list_text(const std::vector<scenarios::Scenario>& all, const report::Terminal& terminal) {
   report::Table table({report::Align::left, report::Align::left, report::Align::left});
   for (const scenarios::Scenario& scenario : all) {
@@ -38,9 +30,7 @@ std::string list_text(const std::vector<scenarios::Scenario>& all, const report:
                                                      : report::printable(scenario.expect.fault_class, terminal),
                report::printable(scenario.title, terminal)});
   }
-  std::string text;
-  for (const std::string& line : lines_of(table.text(""))) text += report::elide(line, terminal.width, terminal) + '\n';
-  return text + "\nMore about one: nanscope scenarios NAME. Run it: nanscope run NAME.\n";
+  return table.text("", terminal.width) + "\nMore about one: nanscope scenarios NAME. Run it: nanscope run NAME.\n";
 }
 
 std::string trimmed(const std::string& text) {
@@ -110,6 +100,12 @@ void add_scenarios_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("scenarios", "The library: what can be run");
   command->add_option("SCENARIO", options->target, "One of them, to read about it; or another folder");
   add_format(*command, options->format, {"text", "json"});
+  command->footer(
+      "Examples:\n"
+      "  nanscope scenarios\n"
+      "  nanscope scenarios kv-scale-lock\n"
+      "\n"
+      "Exit codes: 0 listed; 2 bad usage, no such scenario, or one that cannot be read.");
   command->callback([options, &action] { action = [options](Interrupt&) { return list(*options); }; });
 }
 

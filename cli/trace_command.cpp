@@ -9,6 +9,7 @@
 #include "core/files/output_file.h"
 #include "core/recording/reader.h"
 #include "scenarios/export_trace.h"
+#include "scenarios/target_kind.h"
 
 namespace nanscope::cli {
 namespace {
@@ -25,6 +26,8 @@ int trace_recording(const Options& options, const Interrupt& interrupt) {
                                            : options.output;
   const OutputOptions writing{.replace = options.force, .inputs = {options.recording}};
   if (Status allowed = check_output(output, writing); !allowed) return complain(allowed.error().message);
+  if (Status taken = scenarios::check_target(options.recording, scenarios::Takes::recordings); !taken)
+    return complain(taken.error().message);
   const auto recording = Recording::open_checked(options.recording, interrupt.token());
   if (!recording) return complain(recording.error().message);
   const auto counts = scenarios::export_trace(*recording, output, writing);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,8 @@
 #include "instrument/diagnosis/facts.h"
 #include "instrument/diagnosis/why.h"
 #include "instrument/diagnosis/why_brief.h"
+#include "instrument/recompute/kernel_arithmetic.h"
+#include "scenarios/report/answer.h"
 #include "scenarios/report/run_json.h"
 #include "scenarios/report/why_report.h"
 
@@ -21,6 +24,7 @@ struct WhyOptions {
   std::string target;
   std::string place;
   bool brief = false;
+  bool all = false;
   bool follow_links = false;
   std::string format = "text";
   RunLimits limits = kReplayLimits;
@@ -51,19 +55,41 @@ void print_nothing_bad(const WhyOptions& options) {
   print("No element of anybody's tokens is NaN or Inf: name a PLACE to walk back from a healthy one.\n");
 }
 
-void print_path(const WhyPath& path, const WhyOptions& options) {
-  if (options.format == "json") {
-    print(report::dump_json(options.brief ? to_brief_json(path) : to_json(path)));
-    return;
-  }
+/// What a fix is said for. The ops are not done again for it: an element is asked for, not a verdict.
+std::optional<Diagnosis> faults_of(RunView& run, const Interrupt& interrupt) {
+  KernelArithmetic arithmetic;
+  DiagnoseOptions options;
+  options.recompute = false;
+  options.stop = interrupt.token();
+  auto diagnosis = diagnose(run, arithmetic, options);
+  return diagnosis ? std::optional(std::move(*diagnosis)) : std::nullopt;
+}
+
+void print_path(RunView& run, const WhyPath& path, const WhyOptions& options, const Interrupt& interrupt) {
   const report::Terminal terminal = output_terminal();
+  const bool bad = !path.hops.empty() && path.hops.front().bad;
+  const std::optional<Diagnosis> diagnosis = bad ? faults_of(run, interrupt) : std::nullopt;
+  const Fault* fault = diagnosis ? report::fault_behind(path, *diagnosis) : nullptr;
+  print(report::answer(path, fault, terminal).text);
+  if (options.brief) return;
   std::string title = "nanscope why " + report::printable(options.target, terminal);
   if (!options.place.empty()) title += ' ' + report::printable(options.place, terminal);
-  print(report::heading(title, terminal));
-  print(report::why_text(path, terminal, options.brief ? report::Hops::that_matter : report::Hops::all));
+  print('\n' + report::heading(title, terminal));
+  print(report::why_text(path, terminal, options.all ? report::Hops::all : report::Hops::that_matter));
+}
+
+/// The two swapped.
+bool are_swapped(const WhyOptions& options) {
+  std::error_code error;
+  return !options.place.empty() && !std::filesystem::exists(options.target, error) &&
+         std::filesystem::exists(options.place, error);
 }
 
 int explain(const WhyOptions& options, const Interrupt& interrupt) {
+  if (are_swapped(options)) {
+    return complain(fmt::format("{}: no such file or folder; did you mean 'nanscope why {} {}'?", options.target,
+                                options.place, options.target));
+  }
   const auto target = open_target(options.target, interrupt, false, options.limits, options.follow_links);
   if (!target) return failed(target.error(), interrupt);
   RunView& run = (*target)->view();
@@ -76,7 +102,11 @@ int explain(const WhyOptions& options, const Interrupt& interrupt) {
   const auto path = why(run, **element);
   if (Status same = (*target)->check(); !same) return failed(same.error(), interrupt);
   if (!path) return failed({options.target + ": " + path.error().message}, interrupt);
-  print_path(*path, options);
+  if (options.format == "json") {
+    print(report::dump_json(options.brief ? to_brief_json(*path) : to_json(*path)));
+  } else {
+    print_path(run, *path, options, interrupt);
+  }
   return kClean;
 }
 
@@ -90,9 +120,14 @@ void add_why_command(CLI::App& app, Action& action) {
                       "request/step/layer/op.role[token,channel], parts may be left out; or a tensor's name as its "
                       "producer wrote it, or the end of that, with [token,channel] or without (default: the first bad "
                       "element of the run)");
-  command->add_flag("--brief", options->brief,
-                    "Only the hops that matter: both ends, the origin, slots, scales and weights, and where a value "
-                    "turns NaN or Inf or is cast");
+  CLI::Option* brief = command->add_flag(
+      "--brief", options->brief,
+      "The element, where it was born, the cause and the fix, and no hop; with --format json the hops that matter");
+  command
+      ->add_flag("--all", options->all,
+                 "Every hop, not only those that matter: both ends, the origin, slots, scales and weights, and where a "
+                 "value turns NaN or Inf or is cast")
+      ->excludes(brief);
   add_replay_limits(*command, options->limits);
   add_follow_links(*command, options->follow_links);
   add_format(*command, options->format, {"text", "json"});

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
+#include <limits>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "core/run/recording_view.h"
@@ -47,7 +50,8 @@ void add_new(std::vector<std::string>& list, const std::string& word) {
   if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
 }
 
-Status look_at(const Recording& recording, TensorSource& tensors, bool recompute, Looked& looked) {
+Status look_at(const Recording& recording, TensorSource& tensors, bool recompute, const std::stop_token& stop,
+               Looked& looked) {
   RecordingRun rows(recording);
   RecordingView run(rows, tensors);
   Outcome& outcome = looked.outcome;
@@ -60,11 +64,13 @@ Status look_at(const Recording& recording, TensorSource& tensors, bool recompute
   KernelArithmetic arithmetic;
   DiagnoseOptions diagnosing;
   diagnosing.recompute = recompute;
+  diagnosing.stop = stop;
   const auto diagnosis = diagnose(run, arithmetic, diagnosing);
   if (!diagnosis) return tl::unexpected(diagnosis.error());
   for (const Fault& fault : diagnosis->faults) add_new(outcome.faults, fault.fault_class);
   for (const Event& event : diagnosis->chain) add_new(outcome.chain, event.kind);
   if (diagnosis->root_cause) looked.root_class = diagnosis->faults.at(*diagnosis->root_cause).fault_class;
+  outcome.tokens = diagnosis->spread.tokens;
   outcome.bad_prompt_tokens = nan_prompt_tokens(run);
   auto logits = prompt_logits(run);
   if (!logits) return tl::unexpected(logits.error());
@@ -102,8 +108,9 @@ class Investigation {
       return looked;
     }
     looked.outcome.kv_bytes_per_token = bytes_per_token(spec.config, recorded->result.kv_bytes);
+    looked.outcome.activation_bits = info(spec.config.activation_format).bits;
     StoredTensors tensors(recorded->recording);
-    if (Status done = look_at(recorded->recording, tensors, recompute_, looked); !done) {
+    if (Status done = look_at(recorded->recording, tensors, recompute_, options_.stop, looked); !done) {
       return tl::unexpected(done.error());
     }
     if (change.settings.empty()) spare_recomputing(recorded->recording, tensors, looked.outcome);
@@ -117,7 +124,7 @@ class Investigation {
   /// What shows in the run as it was without doing its ops again is looked for without it in all others.
   void spare_recomputing(const Recording& recording, TensorSource& tensors, const Outcome& baseline) {
     Looked plain;
-    if (baseline.faults.empty() || !look_at(recording, tensors, false, plain)) return;
+    if (baseline.faults.empty() || !look_at(recording, tensors, false, options_.stop, plain)) return;
     recompute_ = plain.outcome.faults != baseline.faults || plain.outcome.chain != baseline.chain;
   }
 
@@ -153,12 +160,25 @@ bool prevents(const Outcome& baseline, const Outcome& changed) {
   return changed.faulty_requests.empty();
 }
 
+/// Whether what all runs are compared with is as wrong as the recorded one, which nobody's NaN shows.
+bool is_wrong_too(const Looked& baseline, const Looked& unquantized) {
+  const std::vector<std::string>& faults = unquantized.outcome.faults;
+  return baseline.outcome.faulty_requests.empty() && !baseline.root_class.empty() &&
+         std::find(faults.begin(), faults.end(), baseline.root_class) != faults.end();
+}
+
 void finish_outcome(const RunSpec& spec, const Looked& baseline, const Looked& unquantized, Looked& looked) {
   Outcome& outcome = looked.outcome;
   if (!outcome.error.empty()) return;
   outcome.breaks_at = first_missing(baseline.outcome.chain, outcome.chain);
   outcome.effect = effect_of(baseline.outcome, outcome, baseline.root_class);
-  outcome.accuracy = accuracy(looked.logits, unquantized.logits, healthy_requests(spec, outcome));
+  const std::vector<std::int64_t> healthy = healthy_requests(spec, outcome);
+  const std::vector<std::int64_t> recorded = healthy_requests(spec, baseline.outcome);
+  std::vector<std::int64_t> both;
+  std::set_intersection(healthy.begin(), healthy.end(), recorded.begin(), recorded.end(), std::back_inserter(both));
+  outcome.accuracy = accuracy(looked.logits, unquantized.logits, healthy);
+  if (!is_wrong_too(baseline, unquantized))
+    outcome.recorded_accuracy = accuracy(looked.logits, unquantized.logits, both);
 }
 
 /// The bytes of all tensors, to decide how much a run in memory may keep.
@@ -174,7 +194,8 @@ Result<std::string> affordable_capture(const Recording& recording) {
 
 bool by_effect(const Outcome& a, const Outcome& b) {
   if (a.error.empty() != b.error.empty()) return a.error.empty();
-  return a.effect < b.effect;
+  if (a.effect != b.effect) return a.effect < b.effect;
+  return a.error.empty() && a.effect <= Effect::removes_nan && cheaper(a, b);
 }
 
 /// Pairs of the changes that did something without preventing the fault.
@@ -219,6 +240,63 @@ Effect effect_of(const Outcome& baseline, const Outcome& changed, const std::str
   return changed.outputs == baseline.outputs ? Effect::no_effect : Effect::changes_symptom;
 }
 
+bool cheaper(const Outcome& a, const Outcome& b) {
+  const auto cost = [](const Outcome& outcome) {
+    const double error = outcome.accuracy ? outcome.accuracy->rms_error : std::numeric_limits<double>::infinity();
+    return std::tuple(outcome.kv_bytes_per_token, outcome.activation_bits, outcome.tokens,
+                      outcome.change.settings.size(), error);
+  };
+  return cost(a) < cost(b);
+}
+
+namespace {
+
+/// Runs a list of changes and keeps what came of them, also where it is stopped on the way.
+class Comparison {
+ public:
+  Comparison(Investigation& investigation, const RunSpec& spec, const CounterfactualOptions& options, Looked baseline,
+             Looked unquantized)
+      : investigation_(investigation),
+        spec_(spec),
+        options_(options),
+        baseline_(std::move(baseline)),
+        unquantized_(std::move(unquantized)) {
+    finish_outcome(spec_, baseline_, unquantized_, baseline_);
+    result.baseline = baseline_.outcome;
+    result.root_class = baseline_.root_class;
+    result.reference_faulty = is_wrong_too(baseline_, unquantized_);
+    if (options_.ended) options_.ended(baseline_.outcome);
+  }
+
+  Status run(const std::vector<Change>& changes, std::vector<Outcome>& outcomes) {
+    for (const Change& change : changes) {
+      auto looked = investigation_.run(change);
+      result.stopped = options_.stop.stop_requested();
+      if (result.stopped) break;
+      if (!looked) return tl::unexpected(looked.error());
+      finish_outcome(spec_, baseline_, unquantized_, *looked);
+      if (options_.ended) options_.ended(looked->outcome);
+      outcomes.push_back(std::move(looked->outcome));
+    }
+    std::stable_sort(outcomes.begin(), outcomes.end(), by_effect);
+    for (const Outcome& outcome : outcomes) {
+      if (prevents(baseline_.outcome, outcome)) result.minimal.push_back(outcome.change);
+    }
+    return {};
+  }
+
+  Counterfactuals result;
+
+ private:
+  Investigation& investigation_;
+  const RunSpec& spec_;
+  const CounterfactualOptions& options_;
+  Looked baseline_;
+  Looked unquantized_;
+};
+
+}  // namespace
+
 Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& recording,
                                         const CounterfactualOptions& options) {
   const auto spec = run_spec_of(recording);
@@ -232,34 +310,21 @@ Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& r
   auto baseline = investigation.run({});
   if (!baseline) return tl::unexpected(baseline.error());
   if (!baseline->outcome.error.empty()) return fail(baseline->outcome.error);
-  const auto unquantized = investigation.run({{"kv.format=f32", "kv.policy=auto"}});
+  auto unquantized = investigation.run({{"kv.format=f32", "kv.policy=auto"}});
   if (!unquantized) return tl::unexpected(unquantized.error());
-  finish_outcome(*spec, *baseline, *unquantized, *baseline);
 
-  Counterfactuals result;
-  const auto run_all = [&](const std::vector<Change>& changes, std::vector<Outcome>& outcomes) -> Status {
-    for (const Change& change : changes) {
-      auto looked = investigation.run(change);
-      if (!looked) return tl::unexpected(looked.error());
-      finish_outcome(*spec, *baseline, *unquantized, *looked);
-      outcomes.push_back(std::move(looked->outcome));
-    }
-    std::stable_sort(outcomes.begin(), outcomes.end(), by_effect);
-    for (const Outcome& outcome : outcomes) {
-      if (prevents(baseline->outcome, outcome)) result.minimal.push_back(outcome.change);
-    }
-    return {};
-  };
-  if (Status done = run_all(candidates, result.singles); !done) return tl::unexpected(done.error());
-  if (result.minimal.empty() && !baseline->outcome.faults.empty()) {
+  Comparison comparison(investigation, *spec, options, std::move(*baseline), std::move(*unquantized));
+  Counterfactuals& result = comparison.result;
+  if (Status done = comparison.run(candidates, result.singles); !done) return tl::unexpected(done.error());
+  if (!result.stopped && result.minimal.empty() && !result.baseline.faults.empty()) {
     const std::vector<Change> pairs = pair_changes(result.singles);
     investigation.planned += static_cast<std::int64_t>(pairs.size());
-    if (Status done = run_all(pairs, result.pairs); !done) return tl::unexpected(done.error());
+    if (Status done = comparison.run(pairs, result.pairs); !done) return tl::unexpected(done.error());
   }
-  result.baseline = std::move(baseline->outcome);
-  result.runs = investigation.runs;
+  result.runs = result.stopped ? investigation.runs - 1 : investigation.runs;
+  result.planned = investigation.planned;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return result;
+  return std::move(result);
 }
 
 }  // namespace nanscope::scenarios

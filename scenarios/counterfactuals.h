@@ -44,20 +44,29 @@ struct Outcome {
   std::int64_t bad_prompt_tokens = 0;         ///< prompt tokens whose logits hold a NaN
   std::vector<std::string> outputs;           ///< by request, the warm-up's left out
   double kv_bytes_per_token = 0;
-  std::optional<Accuracy> accuracy;
+  std::int64_t activation_bits = 0;           ///< of what ops store between them
+  std::int64_t tokens = 0;                    ///< that were processed, over all steps
+  std::optional<Accuracy> accuracy;           ///< against a cache in f32, over this run's healthy requests
+  std::optional<Accuracy> recorded_accuracy;  ///< the same over those of them that were healthy as recorded
 };
 
 struct Counterfactuals {
-  Outcome baseline;              ///< nothing changed
-  std::vector<Outcome> singles;  ///< strongest effect first, then in the registry's order
+  Outcome baseline;               ///< nothing changed
+  std::string root_class;         ///< of the baseline's root cause; empty: it has none
+  bool reference_faulty = false;  ///< the run with a cache in f32 has a wrong result too: no error is measured by it
+  std::vector<Outcome> singles;  ///< strongest effect first; those that prevent the fault cheapest first, see cheaper()
   std::vector<Outcome> pairs;    ///< run only when no single change leaves no request faulty
   std::vector<Change> minimal;   ///< the smallest sets after which no request is faulty
   std::int64_t runs = 0;
+  std::int64_t planned = 0;  ///< runs, more than `runs` when it was stopped
+  bool stopped = false;      ///< before its end: what had been run is here
   double seconds = 0;
 };
 
 struct CounterfactualOptions {
   std::function<void(std::int64_t done, std::int64_t total, const std::string& change)> progress;
+  /// Called with the run as recorded, then with each change as its run ends.
+  std::function<void(const Outcome&)> ended;
   std::stop_token stop;
 };
 
@@ -66,7 +75,12 @@ struct CounterfactualOptions {
 /// that the recording saw.
 std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& recording);
 
-/// Errors: the recording cannot be replayed; stopped. A change that cannot be run is an Outcome.
+/// Whether a change asks for less than another: KV memory, then activation memory, then tokens to process, then
+/// settings, then error.
+bool cheaper(const Outcome& a, const Outcome& b);
+
+/// Errors: the recording cannot be replayed; stopped before there was anything to compare with. A change that cannot be
+/// run is an Outcome.
 Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& recording,
                                         const CounterfactualOptions& options = {});
 

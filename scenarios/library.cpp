@@ -9,6 +9,7 @@
 #include "core/files/program_files.h"
 #include "instrument/files/near_names.h"
 #include "scenarios/scenario.h"
+#include "scenarios/target_kind.h"
 
 namespace nanscope::scenarios {
 
@@ -23,9 +24,10 @@ fs::path library_folder() {
 
 Result<fs::path> find_scenario(const std::string& typed) {
   std::error_code error;
-  if (fs::exists(typed, error)) return fs::path(typed);
-  if (typed.find('/') != std::string::npos || typed.ends_with(".toml")) {
-    return fail(fmt::format("{}: no such scenario file or folder", typed));
+  const bool path = typed.find('/') != std::string::npos || typed.ends_with(".toml");
+  if (path || fs::exists(typed, error)) {
+    if (Status taken = check_target(typed, Takes::scenarios); !taken) return tl::unexpected(taken.error());
+    return fs::path(typed);
   }
   const fs::path folder = library_folder();
   const fs::path file = folder / (typed + ".toml");

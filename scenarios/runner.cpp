@@ -7,6 +7,7 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -29,6 +30,21 @@ constexpr const char* kFailures = "nanscope-failures";
 constexpr std::chrono::seconds kPatience{5};
 constexpr std::chrono::milliseconds kBetweenLooks{20};
 
+/// What stands in the way of a run, and how to keep it.
+std::string foreign(const fs::path& path, const Result<Recording>& there, const Scenario& scenario) {
+  constexpr std::string_view kAdvice = "name another file with -o (--force replaces it)";
+  if (there) {
+    const std::string& other = there->info().scenario;
+    return fmt::format("{}: exists and is a recording of {}, not of scenario '{}': {}", path.string(),
+                       other.empty() ? std::string("a dump or a live process") : fmt::format("scenario '{}'", other),
+                       scenario.name, kAdvice);
+  }
+  const std::string& reason = there.error().message;
+  if (is_held_locked(there.error())) return reason + ": wait for its end, or name another file with -o";
+  return fmt::format("{}: exists and is no recording of scenario '{}' ({}): {}", path.string(), scenario.name,
+                     reason.substr(std::min(reason.size(), path.string().size() + 2)), kAdvice);
+}
+
 /// What a run may replace at `path`. Errors: what stands there is not to be replaced.
 Result<OutputOptions> may_write(const fs::path& path, const Scenario& scenario, bool force) {
   OutputOptions output{.replace = force, .inputs = {scenario.path}, .mode = 0644};
@@ -41,11 +57,7 @@ Result<OutputOptions> may_write(const fs::path& path, const Scenario& scenario, 
   const auto recording = Recording::open(path);
   // Opened, the file of a run that was killed before it had anything to write is empty.
   const bool own = recording ? recording->info().scenario == scenario.name : fs::is_empty(path, error);
-  if (!own) {
-    return fail(
-        fmt::format("{}: exists and is no recording of scenario '{}'; name another file with -o, or use --force",
-                    path.string(), scenario.name));
-  }
+  if (!own) return fail(foreign(path, recording, scenario));
   return output;
 }
 

@@ -31,6 +31,17 @@ tl::unexpected<Error> cannot(const fs::path& path, const char* what, int reason)
   return fail(fmt::format("{}: {}: {}", path.string(), what, system_reason(reason)));
 }
 
+/// The folder is to blame: it is not there, is none, or may not be written.
+tl::unexpected<Error> cannot_be_in(const fs::path& target, const fs::path& folder, int reason) {
+  if (reason == ENOENT) return fail(fmt::format("{}: there is no folder '{}'", target.string(), folder.string()));
+  if (reason == ENOTDIR) return fail(fmt::format("{}: '{}' is no folder", target.string(), folder.string()));
+  if (reason == EACCES || reason == EROFS) {
+    return fail(fmt::format("{}: the folder '{}' cannot be written: {}", target.string(), folder.string(),
+                            system_reason(reason)));
+  }
+  return cannot(target, "cannot create", reason);
+}
+
 struct flock lock_of(short kind) {
   struct flock lock {};
   lock.l_type = kind;
@@ -112,13 +123,13 @@ Status check_existing(const fs::path& target, const OutputOptions& options) {
   std::error_code ignored;
   if (fs::is_directory(target, ignored)) return fail(target.string() + ": is a folder");
   if (Status apart = check_inputs(target, options); !apart) return apart;
-  const bool allowed = options.replace || (options.replaces && identity_of(target, false) == options.replaces);
-  if (!allowed) return fail(target.string() + ": exists already; name another file, or use --force");
-  const fs::file_status status = fs::status(target, ignored);
-  if (fs::exists(status) && !fs::is_regular_file(status)) return fail(target.string() + ": is no regular file");
   if (is_being_written(target)) {
     return fail(target.string() + ": is being written by another process: name another file, or wait for its end");
   }
+  const bool allowed = options.replace || (options.replaces && identity_of(target, false) == options.replaces);
+  if (!allowed) return fail(target.string() + ": exists already: name another file (--force replaces it)");
+  const fs::file_status status = fs::status(target, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return fail(target.string() + ": is no regular file");
   return {};
 }
 
@@ -162,10 +173,10 @@ Status check_output(const fs::path& target, const OutputOptions& options) {
   if (is_stream(target)) return check_inputs(target, options);
   struct stat status {};
   if (::lstat(target.c_str(), &status) == 0) return check_existing(target, options);
-  if (errno != ENOENT) return cannot(target, "cannot create", errno);
+  const int reason = errno;
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
-    return cannot(target, "cannot create", errno);
+  if (reason != ENOENT) return cannot_be_in(target, folder, reason);
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) return cannot_be_in(target, folder, errno);
   return {};
 }
 
@@ -234,7 +245,7 @@ Result<OutputFile> OutputFile::create_in_view(const fs::path& target, OutputOpti
   std::ignore = ::fcntl(file->file_, F_OFD_SETLK, &lock);
   const auto named = files::rename_to_new(file->path_, target);
   if (!named) return tl::unexpected(named.error());
-  if (!*named) return fail(target.string() + ": exists already; name another file, or use --force");
+  if (!*named) return fail(target.string() + ": exists already: name another file (--force replaces it)");
   temporaries::leave(file->path_);
   file->path_ = target;
   if (Status entered = temporaries::enter(target); !entered) return tl::unexpected(entered.error());

@@ -14,6 +14,8 @@ namespace {
 
 using sqlite::Statement;
 
+constexpr const char* kDeleteJournal = "PRAGMA journal_mode = DELETE";
+
 /// A JSON array of integers: readable in the shell, and its json_each() takes it apart.
 std::string json(const std::vector<std::int32_t>& values) { return fmt::format("[{}]", fmt::join(values, ",")); }
 
@@ -98,7 +100,6 @@ Status Inserter::prepare_all() {
       {kShape, "SELECT tokens * channels, format FROM tensors WHERE id = ?"},
       {kBegin, "BEGIN IMMEDIATE"},
       {kCommit, "COMMIT"},
-      {kRollback, "ROLLBACK"},
   };
   for (const auto& [name, sql] : all) {
     if (auto status = prepare(name, sql); !status) return status;
@@ -137,10 +138,13 @@ Status Inserter::commit() {
   return statements_[kBegin].run();
 }
 
-Status Inserter::rollback() {
+Status Inserter::abandon() {
   progress_ = committed_;
-  if (statements_.empty()) return {};  // begin() failed: closing the database undoes it
-  return statements_[kRollback].run();
+  statements_.clear();
+  if (sqlite3_get_autocommit(db_.get()) == 0) {
+    if (auto status = sqlite::execute(db_.get(), "ROLLBACK"); !status) return status;
+  }
+  return in_memory_ ? Status{} : sqlite::execute(db_.get(), kDeleteJournal);
 }
 
 Status Inserter::complete() {
@@ -150,7 +154,7 @@ Status Inserter::complete() {
   if (auto status = statements_[kCommit].run(); !status) return status;
   statements_.clear();
   if (in_memory_) return {};
-  return sqlite::execute(db_.get(), "PRAGMA journal_mode = DELETE");
+  return sqlite::execute(db_.get(), kDeleteJournal);
 }
 
 sqlite::Database Inserter::release() {

@@ -62,7 +62,7 @@ class Inserter {
   Status apply(const AddOp& item);
   Status apply(const AddTensor& item);
   Status commit();    ///< and begins the next transaction
-  Status rollback();  ///< forgets what came after the last commit
+  Status abandon();   ///< forgets what came after the last commit, and leaves no journal behind; nothing can follow
   Status complete();  ///< sets the state, commits, leaves no journal behind
   /// The database, without the statements that wrote it.
   sqlite::Database release();
@@ -87,7 +87,6 @@ class Inserter {
     kShape,
     kBegin,
     kCommit,
-    kRollback,
     kNameCount
   };
   struct Progress {

@@ -12,6 +12,7 @@
 
 #include "core/files/output_file.h"
 #include "core/recording/reader.h"
+#include "core/recording/sqlite.h"
 
 namespace nanscope {
 namespace {
@@ -52,6 +53,8 @@ Status check_beside(const fs::path& recording) {
   }
   return {};
 }
+
+bool is_held_locked(const Error& error) { return error.message.ends_with(sqlite::kHeldLocked); }
 
 Result<OutputFile> create_recording_file(const fs::path& path, const OutputOptions& options, bool in_view) {
   if (Status allowed = check_output(path, options); !allowed) return tl::unexpected(allowed.error());

@@ -11,6 +11,9 @@ namespace nanscope {
 /// Errors: a journal of somebody else's lies there.
 Status check_beside(const std::filesystem::path& recording);
 
+/// Whether a recording could not be opened because another process holds it locked.
+bool is_held_locked(const Error& error);
+
 /// For a recording at `path`, see WriterOptions. Errors: those of check_output() and check_beside().
 Result<OutputFile> create_recording_file(const std::filesystem::path& path, const OutputOptions& options, bool in_view);
 

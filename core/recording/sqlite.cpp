@@ -20,7 +20,7 @@ std::string describe(sqlite3* db, int code) {
       return "it is no SQLite database";
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return "another process holds it locked";
+      return std::string(kHeldLocked);
     case SQLITE_NOMEM:
       return out_of_memory();
     case SQLITE_IOERR:

@@ -26,6 +26,9 @@ using Database = std::unique_ptr<sqlite3, Close>;
 /// error does not name the file.
 Result<Database> open(const std::filesystem::path& path, int flags);
 
+/// What describe() says of a lock of another process.
+inline constexpr std::string_view kHeldLocked = "another process holds it locked";
+
 /// SQLite's description of the connection's last error, with its extended code's meaning.
 std::string describe(sqlite3* db, int code);
 

@@ -261,16 +261,17 @@ class RecordingWriter::Impl {
   }
 
   /// What the last transaction becomes: a finished recording, or the whole steps of one. A piece of
-  /// a step is never with them, see write(), and goes when the database is closed.
+  /// a step is never with them, see write().
   Status close() {
     if (complete_) return inserter_.complete();
-    return pending_steps_ > 0 ? commit() : Status{};
+    if (Status kept = pending_steps_ > 0 ? commit() : Status{}; !kept) return kept;
+    return inserter_.abandon();
   }
 
   void give_up(const Error& error) {
     latch(error);
     // The transaction's whole steps go too: after a failed write nothing in it can be relied on.
-    std::ignore = inserter_.rollback();
+    std::ignore = inserter_.abandon();
   }
 
   const std::filesystem::path path_;

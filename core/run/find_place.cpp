@@ -237,6 +237,7 @@ class PlaceFinder {
     std::set<std::string> names;
     for (const StepId step : steps_) {
       for (const Op& op : run_.content(step).ops) names.insert(op.name);
+      for (const Tensor& tensor : run_.content(step).tensors) names.insert(tensor.role);
       if (names.size() > kMostNames) break;
     }
     if (names.empty()) return fail("no op was recorded there");

@@ -40,7 +40,9 @@ Result<scenarios::Counterfactuals> investigate(const std::filesystem::path& path
   options.progress = [&report](std::int64_t done, std::int64_t total, const std::string& change) {
     report({done, total, change.empty() ? "as recorded" : change});
   };
-  return scenarios::counterfactuals(**bench, *recording, options);
+  auto found = scenarios::counterfactuals(**bench, *recording, options);
+  if (found && found->stopped) return fail("stopped");
+  return found;
 }
 
 Color tone(const Theme& theme, scenarios::Effect effect) {

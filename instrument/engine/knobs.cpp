@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/text/edit_distance.h"
 #include "instrument/engine/knob_entry.h"
 #include "instrument/engine/scale_policies.h"
+#include "instrument/files/near_names.h"
 
 namespace nanscope::knob_entry {
 
@@ -469,6 +471,30 @@ std::string suggestion(std::string_view unknown) {
   return fmt::format("there are {}", fmt::join(near, ", "));
 }
 
+std::vector<std::string> listed_values(std::string_view allowed) {
+  std::vector<std::string> values;
+  while (allowed.find('|') != std::string_view::npos || !values.empty()) {
+    const std::size_t end = allowed.find('|');
+    if (end != 0 && !allowed.empty()) values.emplace_back(allowed.substr(0, end));
+    if (end == std::string_view::npos) break;
+    allowed.remove_prefix(end + 1);
+  }
+  return values;
+}
+
+/// "; did you mean 'e4m3'?" of fp8: the field has many names for a format, and people for a yes.
+std::string meant(std::string_view typed, const Knob& knob) {
+  const std::vector<std::string> values = listed_values(knob.allowed);
+  const std::string lower = lower_case(typed);
+  std::string wanted = lower;
+  if (const auto format = format_from_name(typed)) wanted = name(*format);
+  for (const std::string_view yes : {"yes", "on", "1", "y", "t"}) wanted = lower == yes ? "true" : wanted;
+  for (const std::string_view no : {"no", "off", "0", "n", "f"}) wanted = lower == no ? "false" : wanted;
+  const bool there = std::find(values.begin(), values.end(), wanted) != values.end();
+  const std::string* near = there ? &wanted : nearest(typed, values);
+  return near != nullptr ? fmt::format("; did you mean '{}'?", *near) : "";
+}
+
 }  // namespace
 
 std::span<const Knob> knobs() {
@@ -486,7 +512,7 @@ Status set_knob(EngineConfig& config, std::string_view name, std::string_view va
   const Knob* knob = find_knob(name);
   if (knob == nullptr) return fail(fmt::format("no knob '{}'; {}", name, suggestion(name)));
   if (!knob->set(config, value, knob->allowed)) {
-    return fail(fmt::format("{}='{}' is refused; allowed: {}", name, value, knob->allowed));
+    return fail(fmt::format("{}='{}' is refused; allowed: {}{}", name, value, knob->allowed, meant(value, *knob)));
   }
   return {};
 }

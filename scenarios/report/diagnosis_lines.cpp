@@ -10,25 +10,14 @@
 namespace nanscope::report {
 namespace {
 
-bool is_accepted(const Diagnosed& one, std::size_t fault) {
-  return std::find(one.accepted.begin(), one.accepted.end(), fault) != one.accepted.end();
-}
-
-/// The fault that a line is about: the root, or where that is accepted, the first that is not.
-std::size_t told_fault(const Diagnosed& one) {
-  const Diagnosis& diagnosis = *one.diagnosis;
-  const std::size_t root = diagnosis.root_cause.value_or(0);
-  if (!is_accepted(one, root)) return root;
-  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
-    if (!is_accepted(one, i)) return i;
-  }
-  return root;
+bool is_accepted(std::span<const std::size_t> accepted, std::size_t fault) {
+  return std::find(accepted.begin(), accepted.end(), fault) != accepted.end();
 }
 
 std::string fault_line(const Diagnosed& one, const Terminal& terminal) {
   const Diagnosis& diagnosis = *one.diagnosis;
-  const std::size_t told = told_fault(one);
-  const bool accepted = is_accepted(one, told);
+  const std::size_t told = told_fault(diagnosis, one.accepted);
+  const bool accepted = is_accepted(one.accepted, told);
   const Fault& fault = diagnosis.faults[told];
   std::string line = fmt::format("{} {}: {}", paint(terminal, accepted ? Ink::yellow : Ink::red, fault.fault_class),
                                  printable(place_of(fault), terminal), printable(fault.summary, terminal));
@@ -39,14 +28,34 @@ std::string fault_line(const Diagnosed& one, const Terminal& terminal) {
 
 /// What a clean verdict rests on.
 std::string coverage(const Diagnosis& diagnosis) {
-  const auto excluded = std::count_if(diagnosis.checks.begin(), diagnosis.checks.end(),
-                                      [](const Check& check) { return check.state == Checked::excluded; });
-  std::string text = fmt::format("{} of {} classes excluded", excluded, diagnosis.checks.size());
+  std::string text = checks_summary(diagnosis);
   if (diagnosis.recomputation.ops > 0) text += ", " + coverage_text(diagnosis.recomputation);
   return text;
 }
 
 }  // namespace
+
+std::size_t told_fault(const Diagnosis& diagnosis, std::span<const std::size_t> accepted) {
+  const std::size_t root = diagnosis.root_cause.value_or(0);
+  if (!is_accepted(accepted, root)) return root;
+  for (std::size_t i = 0; i < diagnosis.faults.size(); ++i) {
+    if (!is_accepted(accepted, i)) return i;
+  }
+  return root;
+}
+
+std::string checks_summary(const Diagnosis& diagnosis) {
+  const auto in_state = [&](Checked state) {
+    return std::count_if(diagnosis.checks.begin(), diagnosis.checks.end(),
+                         [&](const Check& check) { return check.state == state; });
+  };
+  std::string text = fmt::format("{} of {} classes excluded", in_state(Checked::excluded), diagnosis.checks.size());
+  if (const auto missing = in_state(Checked::not_in_dump); missing > 0)
+    text += fmt::format(", {} cannot be told from what is there", missing);
+  if (const auto unseen = in_state(Checked::not_looked_at); unseen > 0)
+    text += fmt::format(", {} not looked at", unseen);
+  return text;
+}
 
 std::string verdict_line(const Diagnosed& one, const Terminal& terminal) {
   const std::string target = paint(terminal, Ink::bold, printable(one.target, terminal));

@@ -8,6 +8,11 @@
 
 namespace nanscope::report {
 
+/// The fault that is told first: the root, or where that is accepted, the first that is not. There must be one.
+std::size_t told_fault(const Diagnosis& diagnosis, std::span<const std::size_t> accepted);
+/// What a verdict rests on: "18 of 21 classes excluded, 3 cannot be told from what is there".
+std::string checks_summary(const Diagnosis& diagnosis);
+
 /// One line for a target: its verdict, and of a fault the root's class, tensor and summary.
 std::string verdict_line(const Diagnosed& one, const Terminal& terminal);
 

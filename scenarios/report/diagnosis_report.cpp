@@ -78,6 +78,15 @@ std::string spread_text(const Spread& spread, const Terminal& terminal) {
                              spread.bad_tokens, spread.tokens);
 }
 
+/// What a fault led to, what is independent of it, and how far it got.
+std::string consequences_text(const Diagnosis& diagnosis, const Terminal& terminal) {
+  std::string block = others_text(diagnosis, false, terminal) + others_text(diagnosis, true, terminal) +
+                      spread_text(diagnosis.spread, terminal);
+  if (diagnosis.completeness.interrupted)
+    block += paragraph("Cut off   ", printable(progress_text(diagnosis.completeness), terminal), terminal);
+  return block;
+}
+
 std::string coverage_block(const Recomputation& made, const Terminal& terminal) {
   std::string block = paragraph("Coverage  ", coverage_text(made), terminal);
   for (std::size_t i = 0; i < std::min(made.not_recomputed.size(), kLeftShown); ++i) {
@@ -163,12 +172,20 @@ std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal)
                         terminal);
       break;
     case Verdict::fault:
-      block = cause_text(diagnosis, terminal) + others_text(diagnosis, false, terminal) +
-              others_text(diagnosis, true, terminal) + spread_text(diagnosis.spread, terminal);
-      if (diagnosis.completeness.interrupted)
-        block += paragraph("Cut off   ", printable(progress_text(diagnosis.completeness), terminal), terminal);
+      block = cause_text(diagnosis, terminal) + consequences_text(diagnosis, terminal);
       break;
   }
+  return block + coverage_block(diagnosis.recomputation, terminal);
+}
+
+std::string details_text(const Diagnosis& diagnosis, bool cause_too, const Terminal& terminal) {
+  std::string block;
+  if (diagnosis.root_cause) {
+    const Fault& cause = diagnosis.faults.at(*diagnosis.root_cause);
+    if (cause_too) block += paragraph("Cause     ", printable(cause.summary, terminal), terminal);
+    if (!cause.evidence.empty()) block += paragraph("Evidence  ", evidence_text(cause.evidence, terminal), terminal);
+  }
+  if (diagnosis.verdict() == Verdict::fault) block += consequences_text(diagnosis, terminal);
   return block + coverage_block(diagnosis.recomputation, terminal);
 }
 
@@ -182,9 +199,10 @@ std::string chain_text(const Diagnosis& diagnosis, const Terminal& terminal) {
     const std::string title = fmt::format("  {:>2} {} {}", i + 1, mark, event.kind);
     const std::string place = printable(place_of(event), terminal);
     const int gap = terminal.width - display_width(title) - display_width(place);
-    block += gap < 2
-                 ? title + '\n'
-                 : title + std::string(static_cast<std::size_t>(gap), ' ') + paint(terminal, Ink::cyan, place) + '\n';
+    block += title;
+    if (gap >= 2) block += std::string(static_cast<std::size_t>(gap), ' ') + paint(terminal, Ink::cyan, place);
+    block += '\n';
+    if (gap < 2) block += paragraph("       ", paint(terminal, Ink::cyan, place), inner);
     if (!event.text.empty()) block += paragraph("       ", printable(event.text, terminal), inner);
   }
   return block;

@@ -11,6 +11,8 @@ namespace nanscope::report {
 
 /// The verdict with its cause, its fix, what it led to and what is independent of it; of a clean run, what was covered.
 std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal);
+/// The same below an answer that said it already. `cause_too`: not all of the cause was said.
+std::string details_text(const Diagnosis& diagnosis, bool cause_too, const Terminal& terminal);
 /// The events from a root cause to the answer, each with its place and one sentence.
 std::string chain_text(const Diagnosis& diagnosis, const Terminal& terminal);
 /// What was looked for: checked and excluded with the figure; not in the dump, with what to capture; not looked at.

@@ -11,8 +11,12 @@ namespace nanscope::report {
 std::string dump_diff_text(const DumpDiff& diff, const std::string& a, const std::string& b, const Terminal& terminal) {
   std::string text =
       heading(fmt::format("nanscope diff {} {}", printable(a, terminal), printable(b, terminal)), terminal);
-  text += fmt::format("{} compared: {} equal, {} within rounding, {} beyond it; {} without a partner\n\n",
-                      counted(diff.compared, "tensor"), diff.equal, diff.rounding, diff.beyond, diff.unmatched);
+  text +=
+      paragraph("",
+                fmt::format("{} compared: {} equal, {} within rounding, {} beyond it; {} without a partner",
+                            counted(diff.compared, "tensor"), diff.equal, diff.rounding, diff.beyond, diff.unmatched),
+                terminal) +
+      '\n';
   if (diff.same()) return text + paint(terminal, Ink::green, "Nothing but rounding lies between the two.") + '\n';
   const auto first = std::find_if(diff.differences.begin(), diff.differences.end(), [](const DumpDifference& one) {
     return one.kind == DumpDifferenceKind::content || one.kind == DumpDifferenceKind::not_finite;

@@ -70,7 +70,8 @@ std::string legend(std::size_t per_character, bool detailed, const std::string& 
   }
   line += '\n';
   if (per_character > 1) {
-    line += fmt::format("{}one character is {} tokens, the worst of them shows\n", margin, per_character);
+    line +=
+        paragraph(margin, fmt::format("one character is {} tokens, the worst of them shows", per_character), terminal);
   }
   if (!detailed) line += margin + "~ known for the whole tensor only\n";
   return line;

@@ -169,8 +169,17 @@ std::string row_html(const std::vector<std::string>& cells) {
   return html + "</tr>\n";
 }
 
+std::string recommended_html(const scenarios::Counterfactuals& changes) {
+  std::string html = "<div class=\"card\"><b>Recommended</b><dl>";
+  for (const RecommendedItem& one : recommended_items(changes)) html += item_html(one.term, safe(one.text));
+  if (changes.stopped)
+    html += item_html("Stopped", fmt::format("after {} of {}", changes.runs, counted(changes.planned, "run")));
+  return html + "</dl></div>\n";
+}
+
 std::string changes_html(const scenarios::Counterfactuals& changes) {
-  std::string html = "<h2>But for which setting?</h2>\n<div class=\"scroll\"><table><tr>";
+  std::string html = "<h2>But for which setting?</h2>\n" + recommended_html(changes);
+  html += "<div class=\"scroll\"><table><tr>";
   for (const std::string& title : counterfactual_titles()) {
     html +=
         fmt::format("<th{}>{}</th>", title == counterfactual_titles().front() ? "" : " class=\"right\"", safe(title));
@@ -191,18 +200,13 @@ std::string changes_html(const scenarios::Counterfactuals& changes) {
   html +=
       ". \"breaks at\" is the first event of the chain that is gone. Errors are in logits of the last prompt token, "
       "top-1 over prompt tokens, both against a cache in f32 and over healthy requests.</p>\n";
-  if (changes.minimal.empty()) return html;
-  html += "<p>Smallest changes that prevent the fault: ";
-  for (std::size_t i = 0; i < changes.minimal.size(); ++i) {
-    html += fmt::format("{}<code>{}</code>", i == 0 ? "" : ", ", safe(changes.minimal[i].text()));
-  }
-  return html + "</p>\n";
+  return html;
 }
 
 }  // namespace
 
 std::string html_report(const scenarios::Analysis& analysis, const scenarios::Counterfactuals* changes,
-                        std::span<const Picture> pictures) {
+                        std::span<const Picture> pictures, std::string_view left_out) {
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>nanscope: {}</title>\n"
@@ -216,6 +220,7 @@ std::string html_report(const scenarios::Analysis& analysis, const scenarios::Co
   }
   html += chain_html(analysis.diagnosis);
   if (changes != nullptr) html += changes_html(*changes);
+  if (!left_out.empty()) html += fmt::format("<h2>But for which setting?</h2>\n<p>{}</p>\n", safe(left_out));
   html += checks_html(analysis.diagnosis);
   return html + "</body></html>\n";
 }

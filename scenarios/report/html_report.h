@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "scenarios/analysis.h"
@@ -17,9 +18,9 @@ struct Picture {
   std::vector<std::byte> png;
 };
 
-/// The page. `changes` is null when no counterfactuals were run. Everything that comes from the recording is
-/// escaped: a recording cannot bring markup into the page.
+/// The page. `changes` is null when no counterfactuals were run; `left_out` says why, where they were wanted.
+/// Everything that comes from the recording is escaped: a recording cannot bring markup into the page.
 std::string html_report(const scenarios::Analysis& analysis, const scenarios::Counterfactuals* changes,
-                        std::span<const Picture> pictures);
+                        std::span<const Picture> pictures, std::string_view left_out = {});
 
 }  // namespace nanscope::report

@@ -58,13 +58,18 @@ std::string health_text(const Health& health) {
 std::string replay_text(const scenarios::ReplayReport& report, const std::string& recording, const Terminal& terminal) {
   std::string text = heading(fmt::format("nanscope replay {}", printable(recording, terminal)), terminal);
   if (report.same()) {
-    text += fmt::format("{}: {} of {} tensors and {} weights have the recorded hashes ({:.2f} s)\n",
-                        paint(terminal, Ink::green, "Same, bit for bit"), report.verified, report.tensors,
-                        report.weights, report.seconds);
+    text += paragraph("",
+                      fmt::format("{}: {} of {} tensors and {} weights have the recorded hashes ({:.2f} s)",
+                                  paint(terminal, Ink::green, "Same, bit for bit"), report.verified, report.tensors,
+                                  report.weights, report.seconds),
+                      terminal);
   } else {
     const scenarios::Divergence& divergence = *report.divergence;
-    text += fmt::format("{} after {} of {} tensors, at {}\n", paint(terminal, Ink::red, "Diverges"), report.verified,
-                        report.tensors, paint(terminal, Ink::bold, printable(divergence.place, terminal)));
+    text += paragraph(
+        "",
+        fmt::format("{} after {} of {} tensors, at {}", paint(terminal, Ink::red, "Diverges"), report.verified,
+                    report.tensors, paint(terminal, Ink::bold, printable(divergence.place, terminal))),
+        terminal);
     text += paragraph("  recorded  ", printable(divergence.expected, terminal), terminal);
     text += paragraph("  replayed  ", printable(divergence.found, terminal), terminal);
   }
@@ -92,8 +97,10 @@ nlohmann::ordered_json to_json(const scenarios::ReplayReport& report) {
 std::string neighbourhood_text(const TensorRow& tensor, const TensorData& data, std::int64_t row, std::int64_t channel,
                                const std::string& place, const Terminal& terminal) {
   std::string text = heading(printable(place, terminal), terminal);
-  text += fmt::format("{}, {} tokens from {} x {} channels, hash {:016x}\n", name(tensor.format), tensor.tokens,
-                      tensor.first_token, tensor.channels, tensor.hash);
+  text += paragraph("",
+                    fmt::format("{}, {} tokens from {} x {} channels, hash {:016x}", name(tensor.format), tensor.tokens,
+                                tensor.first_token, tensor.channels, tensor.hash),
+                    terminal);
   text += paragraph("", health_text(tensor.health), terminal) + '\n';
   const Window rows = window(row, kRowsAround, data.tokens);
   const Window channels = window(channel, kChannelsAround, data.channels);
@@ -110,7 +117,7 @@ std::string neighbourhood_text(const TensorRow& tensor, const TensorData& data, 
     }
     table.row(std::move(cells));
   }
-  return text + table.text("  ");
+  return text + table.text("  ", terminal.width);
 }
 
 nlohmann::ordered_json neighbourhood_json(const TensorRow& tensor, const TensorData& data, std::int64_t row,
@@ -151,8 +158,10 @@ std::string change_text(const scenarios::Analysis& before, const scenarios::Anal
     return std::none_of(is.begin(), is.end(), [&](const Event& other) { return other.kind == event.kind; });
   });
   if (gone != was.end()) {
-    text += paragraph(fmt::format("  breaks at {}  ", gone->kind),
-                      printable(fmt::format("{} was: {}", place_of(*gone), gone->text), terminal), terminal);
+    text += paragraph(
+        "  ",
+        printable(fmt::format("breaks at {}, {}, where it was: {}", gone->kind, place_of(*gone), gone->text), terminal),
+        terminal);
   }
   return text + '\n' + diagnosis_text(after.diagnosis, terminal);
 }

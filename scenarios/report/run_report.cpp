@@ -8,11 +8,16 @@
 #include <nlohmann/json.hpp>
 
 #include "core/counted.h"
+#include "scenarios/report/answer.h"
+#include "scenarios/report/diagnosis_lines.h"
 #include "scenarios/report/diagnosis_report.h"
 
 namespace nanscope::report {
 
 namespace {
+
+constexpr int kLongestName = 40;
+constexpr int kAnswerLines = 3;
 
 std::string knob(const nlohmann::json& knobs, const char* name) {
   const auto value = knobs.find(name);
@@ -98,30 +103,20 @@ std::string header_text(const scenarios::Analysis& analysis, const RunContext& c
       fmt::format("nanscope {} {}", context.command, printable(name.empty() ? analysis.target : name, terminal)),
       terminal);
   if (!context.title.empty()) block += paragraph("", printable(context.title, terminal), terminal);
-  return block + paint(terminal, Ink::dim, elide(setting_line(analysis, terminal), terminal.width, terminal)) + '\n';
+  return block + paragraph("", paint(terminal, Ink::dim, setting_line(analysis, terminal)), terminal);
 }
 
 std::string requests_text(std::span<const scenarios::RequestOutcome> requests, const Terminal& terminal) {
-  int name_width = 4;
-  int tokens_width = 8;
+  Table table({Align::right, Align::left, Align::left, Align::left, Align::left});
   for (const auto& request : requests) {
-    name_width = std::max(name_width, display_width(printable(request.row.name, terminal)));
-    tokens_width = std::max(tokens_width, display_width(tokens_text(request)));
+    const std::string output =
+        elide(printable(request.row.output_text, terminal), kAnswerLines * terminal.width, terminal);
+    table.row({std::to_string(request.row.id),
+               request.nan_logits ? paint(terminal, Ink::red, "NaN") : paint(terminal, Ink::green, "ok"),
+               elide(printable(request.row.name, terminal), kLongestName, terminal), tokens_text(request),
+               '"' + (request.nan_logits ? paint(terminal, Ink::red, output) : output) + '"'});
   }
-  name_width = std::min(name_width, 28);
-  std::string block;
-  for (const auto& request : requests) {
-    const std::string state =
-        request.nan_logits ? paint(terminal, Ink::red, "NaN") : paint(terminal, Ink::green, "ok ");
-    const std::string lead =
-        fmt::format("  {:>2}  {}  {}  {}  ", request.row.id,
-                    pad(elide(printable(request.row.name, terminal), name_width, terminal), name_width),
-                    pad(tokens_text(request), tokens_width), state);
-    const int space = std::max(12, terminal.width - display_width(lead) - 2);
-    const std::string output = elide(printable(request.row.output_text, terminal), space, terminal);
-    block += lead + '"' + (request.nan_logits ? paint(terminal, Ink::red, output) : output) + "\"\n";
-  }
-  return block;
+  return table.text("  ", terminal.width);
 }
 
 std::string judgement_text(std::span<const scenarios::Missed> missed, const Terminal& terminal) {
@@ -162,36 +157,61 @@ std::vector<std::string> next_commands(const scenarios::Analysis& analysis, cons
   return commands;
 }
 
-std::string run_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal) {
-  const Diagnosis& diagnosis = analysis.diagnosis;
-  std::string text = header_text(analysis, context, terminal);
+namespace {
+
+std::string next_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal) {
+  const std::vector<std::string> commands = next_commands(analysis, context.recording, terminal.program);
+  // A command that is to be copied stays in one line.
+  const auto too_wide = [&](const std::string& one) { return 10 + display_width(one) > terminal.width; };
+  const bool below = std::any_of(commands.begin(), commands.end(), too_wide);
+  std::string text = commands.empty() ? "" : below ? "\nNext\n" : "\n";
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    text += fmt::format("{}{}\n",
+                        below    ? "  "
+                        : i == 0 ? "Next      "
+                                 : "          ",
+                        paint(terminal, Ink::cyan, one_line(commands[i], terminal.charset())));
+  }
+  return text;
+}
+
+/// What was asked and answered; in a dump there is none of it.
+std::string requests_block(const scenarios::Analysis& analysis, const Terminal& terminal) {
   const auto answered = [](const scenarios::RequestOutcome& request) {
     return !request.row.name.empty() || request.prompt_tokens > 0 || !request.row.output_tokens.empty();
   };
-  // What was asked and answered is in no dump.
-  if (!analysis.dumped() && std::any_of(analysis.requests.begin(), analysis.requests.end(), answered))
-    text += fmt::format("\n{}\n{}", paint(terminal, Ink::bold, "Requests"), requests_text(analysis.requests, terminal));
-  if (analysis.front) {
-    const Front& front = *analysis.front;
-    text += fmt::format("\n{}: request {}, step {}{}, {}\n", paint(terminal, Ink::bold, "Front"), front.request,
-                        front.step, front.step == 0 ? " (prefill)" : "", counted(front.tokens, "token"));
-    text += front_text(front, terminal);
-  }
+  if (analysis.dumped() || std::none_of(analysis.requests.begin(), analysis.requests.end(), answered)) return {};
+  return fmt::format("\n{}\n{}", paint(terminal, Ink::bold, "Requests"), requests_text(analysis.requests, terminal));
+}
+
+std::string front_block(const Front& front, const Terminal& terminal) {
+  return fmt::format("\n{}: request {}, step {}{}, {}\n", paint(terminal, Ink::bold, "Front"), front.request,
+                     front.step, front.step == 0 ? " (prefill)" : "", counted(front.tokens, "token")) +
+         front_text(front, terminal);
+}
+
+/// Whether the answer was about another fault than the root, which is accepted.
+bool told_another(const Diagnosis& diagnosis, const RunContext& context) {
+  return diagnosis.root_cause && told_fault(diagnosis, context.accepted) != *diagnosis.root_cause;
+}
+
+}  // namespace
+
+std::string run_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal) {
+  const Diagnosis& diagnosis = analysis.diagnosis;
+  const Answer first = answer(analysis, context, terminal);
+  std::string text = first.text + '\n' + header_text(analysis, context, terminal) + requests_block(analysis, terminal);
+  if (analysis.front) text += front_block(*analysis.front, terminal);
   if (const std::string chain = chain_text(diagnosis, terminal); !chain.empty()) {
     text += fmt::format("\n{}: {}\n{}", paint(terminal, Ink::bold, "Chain"), counted(diagnosis.chain.size(), "event"),
                         chain);
   }
-  text += '\n' + diagnosis_text(diagnosis, terminal) + warnings_text(diagnosis, terminal);
-  text += checks_text(diagnosis, terminal) + notes_text(diagnosis, terminal);
+  text += '\n' + details_text(diagnosis, !first.whole || told_another(diagnosis, context), terminal);
+  text += warnings_text(diagnosis, terminal) + checks_text(diagnosis, terminal) + notes_text(diagnosis, terminal);
   if (analysis.digest)
     text += fmt::format("Hash      {:016x} over {} tensors\n", *analysis.digest, analysis.counts.tensors);
   if (context.judged) text += '\n' + judgement_text(context.missed, terminal);
-  const std::vector<std::string> commands = next_commands(analysis, context.recording, terminal.program);
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    text += fmt::format("{}{}{}\n", i == 0 ? "\n" : "", i == 0 ? "Next      " : "          ",
-                        paint(terminal, Ink::cyan, one_line(commands[i], terminal.charset())));
-  }
-  return text;
+  return text + next_text(analysis, context, terminal);
 }
 
 }  // namespace nanscope::report

@@ -7,8 +7,8 @@
 #include "scenarios/judge.h"
 #include "scenarios/report/text.h"
 
-/// A run as a person reads it in a terminal, from the outside in: what it answered, where it went wrong, by which
-/// events, why, and what to do. The same for recordings and dumps.
+/// A run as a person reads it in a terminal: the answer, then from the outside in what the run answered, where it went
+/// wrong, by which events and on what the verdict rests. The same for recordings and dumps.
 namespace nanscope::report {
 
 /// What is known about a run besides its numbers.
@@ -18,8 +18,10 @@ struct RunContext {
   std::string recording;  ///< its path as commands take it, may be empty
   bool judged = false;    ///< there was an expectation
   std::vector<scenarios::Missed> missed;
+  std::vector<std::size_t> accepted = {};  ///< indices of faults, see Diagnosed
 };
 
+/// The answer first (answer.h), then what it rests on.
 std::string run_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal);
 
 // Its parts, each a block of lines that ends with a newline, or empty when there is nothing to say.

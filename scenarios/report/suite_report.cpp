@@ -43,7 +43,7 @@ std::string suite_text(std::span<const SuiteEntry> entries, const Terminal& term
     table.row({state, printable(name_of(entry), terminal), entry.run ? printable(found_text(entry), terminal) : "",
                entry.run ? fmt::format("{:.2f} s", entry.run->seconds) : ""});
   }
-  std::string text = table.text("  ");
+  std::string text = table.text("  ", terminal.width);
   for (const SuiteEntry& entry : entries) {
     if (entry.passed()) continue;
     text += '\n' + paint(terminal, Ink::bold, printable(name_of(entry), terminal)) + '\n';

@@ -124,27 +124,94 @@ std::string paragraph(std::string_view lead, std::string_view text, const Termin
   return block;
 }
 
-std::string Table::text(std::string_view indent) const {
-  std::vector<int> widths(columns_.size(), 0);
+std::string folded(std::string_view lead, std::string_view text, const Terminal& terminal) {
+  if (display_width(lead) + display_width(text) > terminal.width) return paragraph(lead, text, terminal);
+  return fmt::format("{}{}\n", lead, text);
+}
+
+std::vector<int> Table::widths() const {
+  std::vector<int> widths = least_;
+  widths.resize(columns_.size(), 0);
   for (const auto& cells : rows_) {
     for (std::size_t i = 0; i < cells.size() && i < widths.size(); ++i) {
       widths[i] = std::max(widths[i], display_width(cells[i]));
     }
   }
+  return widths;
+}
+
+namespace {
+
+constexpr int kBetweenColumns = 2;
+/// The last column is folded within itself where it has so much room, else it goes on below.
+constexpr int kLeastColumn = 24;
+/// What goes on in a line below is indented by so much more.
+constexpr int kFolded = 4;
+
+/// Columns that stand in one line.
+struct Fold {
+  std::size_t first = 0;
+  std::size_t last = 0;  ///< one past
+};
+
+/// Divides columns into lines of at most `space`, 0: of any length. A column that is too wide for its line is narrowed.
+std::vector<Fold> folds_of(std::vector<int>& widths, int space) {
+  std::vector<Fold> folds = {{0, 0}};
+  int used = 0;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    const int gap = folds.back().first == i ? 0 : kBetweenColumns;
+    const int left = space - (folds.size() > 1 ? kFolded : 0) - used - gap;
+    if (space > 0 && gap > 0 && widths[i] > left && (i + 1 < widths.size() || left < kLeastColumn)) {
+      folds.push_back({i, i});
+      used = 0;
+      widths[i] = std::min(widths[i], std::max(kLeastColumn, space - kFolded));
+    } else {
+      if (space > 0) widths[i] = std::min(widths[i], std::max(kLeastColumn, left));
+      used += gap;
+    }
+    used += widths[i];
+    folds.back().last = i + 1;
+  }
+  return folds;
+}
+
+void add_line(std::string& block, std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  block += line + '\n';
+}
+
+}  // namespace
+
+std::string Table::text(std::string_view indent, int width) const {
+  std::vector<int> columns = widths();
+  const std::vector<Fold> folds = folds_of(columns, width > 0 ? std::max(1, width - display_width(indent)) : 0);
   std::string block;
   for (const auto& cells : rows_) {
-    std::string line(indent);
-    for (std::size_t i = 0; i < cells.size() && i < widths.size(); ++i) {
-      if (i > 0) line += "  ";
-      line += pad(cells[i], widths[i], columns_[i]);
+    if (cells.empty()) add_line(block, "");
+    for (std::size_t f = 0; f < folds.size() && folds[f].first < cells.size(); ++f) {
+      std::string line = std::string(indent) + std::string(f > 0 ? kFolded : 0, ' ');
+      const std::size_t end = std::min(folds[f].last, cells.size());
+      for (std::size_t i = folds[f].first; i + 1 < end; ++i)
+        line += pad(cells[i], columns[i], columns_[i]) + std::string(kBetweenColumns, ' ');
+      const int hanging = display_width(line);
+      const std::size_t last = end - 1;
+      const bool fits = columns_[last] == Align::right || display_width(cells[last]) <= columns[last];
+      const auto parts = fits ? std::vector{cells[last]} : wrap(cells[last], columns[last]);
+      if (f > 0 && parts.front().empty() && line.find_first_not_of(' ') == std::string::npos) continue;
+      add_line(block, line + pad(parts.front(), columns[last], columns_[last]));
+      for (std::size_t i = 1; i < parts.size(); ++i)
+        add_line(block, std::string(static_cast<std::size_t>(hanging), ' ') + parts[i]);
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    block += line + '\n';
   }
   return block;
 }
 
 std::string heading(std::string_view title, const Terminal& terminal) {
+  if (display_width(title) >= terminal.width) {
+    std::string block;
+    for (const std::string& line : wrap(title, terminal.width)) block += paint(terminal, Ink::bold, line) + '\n';
+    return block;
+  }
   std::string line = paint(terminal, Ink::bold, title) + ' ';
   const int rule = std::max(0, terminal.width - display_width(line));
   std::string dashes;

@@ -51,20 +51,30 @@ std::vector<std::string> wrap(std::string_view text, int columns);
 /// wrap() with every line after the first indented by `indent`, each ended by a newline; the first starts with `lead`.
 std::string paragraph(std::string_view lead, std::string_view text, const Terminal& terminal);
 
+/// paragraph() where the line is too wide; else as it is, with the spaces within it.
+std::string folded(std::string_view lead, std::string_view text, const Terminal& terminal);
+
 /// Aligned columns, two spaces apart. Cells may hold paint().
 class Table {
  public:
   explicit Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
   void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  /// Each line starts with `indent` and ends with a newline, without spaces at its end.
-  std::string text(std::string_view indent) const;
+  /// Columns are at least so wide: for rows that are written one by one.
+  void reserve(std::vector<int> widths) { least_ = std::move(widths); }
+  /// Each line starts with `indent` and ends with a newline, without spaces at its end. Rows that are wider than
+  /// `width` are folded: the last column within itself where that leaves it room, others go on in lines below, each
+  /// under its title; 0: there is no limit.
+  std::string text(std::string_view indent, int width = 0) const;
 
  private:
+  std::vector<int> widths() const;
+
   std::vector<Align> columns_;
+  std::vector<int> least_;
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// A title line: its text, then a rule to the terminal's width.
+/// A title line: its text, then a rule to the terminal's width. One that is wider is folded.
 std::string heading(std::string_view title, const Terminal& terminal);
 
 /// 12345678 as "12.3 MB" (powers of 1000).

@@ -22,28 +22,44 @@ std::string numbers_text(const std::vector<Evidence>& numbers, const Terminal& t
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-/// The element by the name that the producer gave its tensor, and its place where that is another.
-std::string hop_title(const Hop& hop, const Terminal& terminal) {
+/// The element by the name that the producer gave its tensor, what it holds, and its place where that is another.
+std::vector<std::string> hop_title(const WhyPath& path, std::size_t number, const Terminal& terminal) {
+  const Hop& hop = path.hops[number];
   const std::string place = place_text(hop.where);
   const std::string tensor = tensor_text(hop.where);
   const bool named = !hop.tensor.empty() && hop.tensor != tensor;
-  std::string title =
-      paint(terminal, Ink::bold, printable(named ? hop.tensor + place.substr(tensor.size()) : place, terminal));
-  if (title.empty()) title = paint(terminal, Ink::bold, name(hop.kind));
+  const std::string element = printable(named ? hop.tensor + place.substr(tensor.size()) : place, terminal);
+  std::vector<std::string> parts = {paint(terminal, Ink::bold, element.empty() ? name(hop.kind) : element)};
   if (hop.code && hop.value) {
     const std::string value = value_and_bits(hop.format, *hop.value, *hop.code);
-    title += fmt::format("  {} {}", name(hop.format), paint(terminal, hop.bad ? Ink::red : Ink::green, value));
+    parts.push_back(fmt::format("{} {}", name(hop.format), paint(terminal, hop.bad ? Ink::red : Ink::green, value)));
   }
-  if (named && hop.where.op_id != 0) title += "  " + paint(terminal, Ink::dim, printable(place, terminal));
-  return title;
+  if (named && hop.where.op_id != 0) parts.push_back(paint(terminal, Ink::dim, printable(place, terminal)));
+  if (path.origin == number)
+    parts.push_back(paint(terminal, Ink::yellow, terminal.utf8 ? "◀ born here" : "<- born here"));
+  return parts;
+}
+
+/// Two spaces apart; what no longer fits goes on below.
+std::string parts_text(std::string_view lead, const std::vector<std::string>& parts, const Terminal& terminal) {
+  std::string block(lead);
+  int used = display_width(lead);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const int width = display_width(parts[i]);
+    if (i > 0 && used + 2 + width > terminal.width) {
+      block += '\n' + std::string(lead.size(), ' ') + parts[i];
+      used = static_cast<int>(lead.size()) + width;
+      continue;
+    }
+    block += (i > 0 ? "  " : "") + parts[i];
+    used += width + (i > 0 ? 2 : 0);
+  }
+  return block + '\n';
 }
 
 std::string hop_text(const WhyPath& path, std::size_t number, const Terminal& terminal) {
   const Hop& hop = path.hops[number];
-  std::string title = hop_title(hop, terminal);
-  if (path.origin == number)
-    title += "  " + paint(terminal, Ink::yellow, terminal.utf8 ? "◀ born here" : "<- born here");
-  std::string text = fmt::format("{:>3}  {}\n", number, title);
+  std::string text = parts_text(fmt::format("{:>3}  ", number), hop_title(path, number, terminal), terminal);
   if (!hop.text.empty()) text += paragraph("     ", printable(hop.text, terminal), terminal);
   if (!hop.numbers.empty()) text += paragraph("     ", numbers_text(hop.numbers, terminal), terminal);
   return text;
@@ -96,11 +112,15 @@ std::string why_text(const WhyPath& path, const Terminal& terminal, Hops hops) {
 std::string diff_text(const DiffReport& report, std::string_view a, std::string_view b, const Terminal& terminal) {
   std::string text =
       heading(fmt::format("nanscope diff {} {}", printable(a, terminal), printable(b, terminal)), terminal);
-  text += fmt::format("{} tensors compared, {} differ, {} in one run alone\n", report.compared, report.differing,
-                      report.unmatched);
+  text += paragraph("",
+                    fmt::format("{} tensors compared, {} differ, {} in one run alone", report.compared,
+                                report.differing, report.unmatched),
+                    terminal);
   if (report.unknown > 0)
-    text += fmt::format("{} could not be compared: there are neither hashes nor elements\n",
-                        counted(report.unknown, "pair"));
+    text += paragraph(
+        "",
+        fmt::format("{} could not be compared: there are neither hashes nor elements", counted(report.unknown, "pair")),
+        terminal);
   if (report.same()) {
     const char* verdict = report.unknown == 0 ? "The runs are the same, bit for bit."
                                               : "What could be compared is the same, bit for bit.";
@@ -108,8 +128,8 @@ std::string diff_text(const DiffReport& report, std::string_view a, std::string_
   }
   for (std::size_t i = 0; i < report.differences.size(); ++i) {
     const Difference& difference = report.differences[i];
-    text += fmt::format("\n{} {}: {}\n", i == 0 ? "First" : "Also ", place_line(difference, terminal),
-                        name(difference.kind));
+    text += '\n' + folded(i == 0 ? "First " : "Also  ",
+                          fmt::format("{}: {}", place_line(difference, terminal), name(difference.kind)), terminal);
     text += paragraph("  ", printable(difference.summary, terminal), terminal);
     text += fmt::format("  A  {}\n  B  {}\n", side(difference.a), side(difference.b));
   }

@@ -107,6 +107,12 @@ TEST_F(DiagnoseDumps, BriefIsALineATarget) {
   EXPECT_EQ(output.code, 1);
   EXPECT_EQ(std::count(output.out.begin(), output.out.end(), '\n'), 2) << output.out;
   EXPECT_THAT(output.out, AllOf(StartsWith("clean: clean: "), HasSubstr("\none: weight-corruption in ")));
+  const Output one = run("diagnose one --brief");
+  EXPECT_THAT(one.out, AllOf(StartsWith("Verdict   one: weight-corruption"), HasSubstr("\nPlace     "),
+                             HasSubstr("\nCause     "), HasSubstr("\nFix       ")));
+  EXPECT_LE(std::count(one.out.begin(), one.out.end(), '\n'), 5) << one.out;
+  EXPECT_THAT(run("diagnose one").out, StartsWith(one.out + '\n'));
+  expect_refused("diagnose one --brief --counterfactuals", "leave one of the two out");
   expect_refused("diagnose one --brief --format json", "--brief is for --format text");
 }
 
@@ -166,8 +172,19 @@ TEST_F(DiagnoseDumps, NothingIsDoneAgainWhereThatIsNotWanted) {
   EXPECT_EQ(json("diagnose clean --no-recompute", 0)["recomputation"]["ops"], 0);
 }
 
-TEST_F(DiagnoseDumps, CounterfactualsAreOfRecordings) {
-  expect_refused("diagnose one --counterfactuals", "one: is a dump, which cannot be run again");
+TEST_F(DiagnoseDumps, CounterfactualsOfADumpAreLeftOutWithASentence) {
+  ASSERT_EQ(run("attach one -o one.nanscope").code, 0);
+  for (const std::string target : {"one", "one.nanscope"}) {
+    const Output text = run("diagnose " + target + " --counterfactuals");
+    EXPECT_EQ(text.code, 1);
+    EXPECT_THAT(text.out, HasSubstr("Counterfactuals are left out: a dump says nothing of how to run it again."));
+    const Output document = run("diagnose " + target + " --counterfactuals --format json");
+    EXPECT_EQ(nlohmann::json::parse(document.out)["verdict"], "fault");
+    EXPECT_EQ(document.err,
+              "nanscope: " + target + ": Counterfactuals are left out: a dump says nothing of how to run it again.\n");
+    EXPECT_EQ(run("report " + target + " -o page.html --force").code, 0);
+    EXPECT_THAT(read("page.html"), HasSubstr("Counterfactuals are left out: a dump says nothing"));
+  }
 }
 
 TEST_F(DiagnoseDumps, WhyBeginsAtTheFirstBadElement) {
@@ -218,7 +235,7 @@ TEST_F(DiagnoseDumps, DiffTakesDumpsByNameAndMixedTargetsByPlace) {
 
 TEST_F(DiagnoseDumps, AReportIsMadeOfADump) {
   const Output written = run("report one/");
-  EXPECT_EQ(written.code, 1) << written.err;
+  EXPECT_EQ(written.code, 0) << written.err;
   EXPECT_EQ(written.out, "one.html\n");
   EXPECT_THAT(read("one.html"), AllOf(HasSubstr("weight-corruption"), HasSubstr("layers.0.input_layernorm.weight")));
   EXPECT_EQ(run("report clean -o clean.html").code, 0);

@@ -92,10 +92,33 @@ TEST_F(Ends, AnInterruptedRunLeavesWhatItRecorded) {
     Started::wait_for(folder_ / "long.nanscope");
     started.send(signal);
     EXPECT_EQ(started.wait(), code);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "long.nanscope-journal"));
     const Output diagnosis = run("diagnose long.nanscope --brief --no-recompute");
     EXPECT_EQ(diagnosis.code, 1) << diagnosis.err;
     EXPECT_THAT(diagnosis.out, HasSubstr("incomplete"));
   }
+}
+
+TEST_F(Ends, AFullDiskLeavesWhatWasRecordedAndNoJournal) {
+  write("long.toml", kLong);
+  for (const std::string blocks : {"20", "200", "4000"}) {
+    std::filesystem::remove(folder_ / "long.nanscope");
+    expect_one_line(shell("ulimit -f " + blocks + "; timeout -k 1 60 $N run long.toml"), "a write was refused");
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "long.nanscope-journal")) << blocks;
+    if (!std::filesystem::exists(folder_ / "long.nanscope")) continue;
+    EXPECT_THAT(run("diagnose long.nanscope --brief --no-recompute").out, HasSubstr("incomplete")) << blocks;
+  }
+}
+
+TEST_F(Ends, CtrlCKeepsTheCounterfactualsThatWereRun) {
+  ASSERT_EQ(shell("$N run kv-scale-lock -o fault.nanscope").code, 0);
+  const Output output = shell(
+      "$N diagnose fault.nanscope --counterfactuals >answer.txt & until grep -q 'no effect' answer.txt; do sleep "
+      "0.05; done; kill -INT $!; wait $!; echo $? >code.txt");
+  EXPECT_EQ(read("code.txt"), "130\n") << output.err;
+  EXPECT_THAT(read("answer.txt"),
+              ::testing::AllOf(StartsWith("Verdict   fault.nanscope: kv-scale-locked"), HasSubstr("(as recorded)"),
+                               HasSubstr("\nStopped after "), HasSubstr("\nRecommended\n")));
 }
 
 /// While the weights are made there is nothing to keep.

@@ -4,7 +4,9 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
+#include "scenarios/report/answer.h"
 #include "scenarios/report/counterfactual_report.h"
 #include "scenarios/report/diagnosis_report.h"
 #include "scenarios/report/run_report.h"
@@ -161,11 +163,65 @@ TEST(Report, RunInColourHasTheSameLetters) {
 }
 
 TEST(Report, NoLineIsWiderThanTheTerminal) {
-  for (const int width : {80, 100}) {
+  for (const int width : {60, 80, 100}) {
     std::istringstream lines(
         run_text(small_analysis(), small_context(), {.width = width, .utf8 = true, .color = false}));
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), width) << line;
+    for (std::string line; std::getline(lines, line);) {
+      const bool to_copy = line.find("  nanscope ") != std::string::npos;
+      EXPECT_TRUE(display_width(line) <= width || to_copy) << line;
+    }
   }
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Report, TheAnswerIsFirstAndFiveLines) {
+  scenarios::Analysis analysis = small_analysis();
+  analysis.diagnosis.faults[0].summary =
+      "the v scale of layer 1 was set where the largest value was 5.359 (request 0, step 0) and clips here, where it "
+      "is "
+      "42.55: 448 x 0.05359 = 24.01 is the largest that fits; 256 values are cut off in 1 store of request 2";
+  RunContext context = small_context();
+  context.missed.clear();
+  const Terminal terminal{.width = 100, .utf8 = true, .color = false};
+  const Answer short_answer = answer(analysis, context, terminal);
+  const std::vector<std::string> lines = lines_of(short_answer.text);
+  ASSERT_EQ(lines.size(), 5U) << short_answer.text;
+  EXPECT_EQ(lines[0], "Verdict   small: kv-scale-locked (+2 more), 1 of 2 requests answers from NaN; as expected");
+  EXPECT_EQ(lines[1], "Place     1/0/1/kv_store.v_codes: request 1, step 0, layer 1");
+  EXPECT_EQ(lines[2].substr(0, 30), "Cause     the v scale of layer");
+  EXPECT_TRUE(lines[3].ends_with("the largest that fits …")) << lines[3] << ": whole clauses, none cut within";
+  EXPECT_EQ(lines[4], "Fix       Set kv.format=bf16.");
+  EXPECT_FALSE(short_answer.whole);
+  const std::string whole = run_text(analysis, context, terminal);
+  EXPECT_TRUE(whole.starts_with(short_answer.text + '\n'));
+  EXPECT_NE(whole.find("cut off in 1 store of"), std::string::npos) << "what was left out stands below";
+}
+
+TEST(Report, WhatWasMissedIsInTheAnswer) {
+  const std::string text = answer(small_analysis(), small_context(), {.width = 100, .utf8 = true, .color = false}).text;
+  EXPECT_NE(text.find("; NOT as expected\nExpected  verdict: clean, found fault (kv-scale-locked)\n"),
+            std::string::npos)
+      << text;
+}
+
+TEST(Report, AHealthyRunSaysWhatItsVerdictRestsOn) {
+  scenarios::Analysis analysis = small_analysis();
+  analysis.diagnosis.faults.clear();
+  analysis.diagnosis.root_cause.reset();
+  RunContext context = small_context();
+  context.missed.clear();
+  const Terminal terminal{.width = 100, .utf8 = true, .color = false};
+  EXPECT_EQ(answer(analysis, context, terminal).text,
+            "Verdict   small: clean, no fault found in 28 tokens; as expected\n"
+            "Checked   1 of 4 classes excluded, 1 cannot be told from what is there, 1 not looked at\n"
+            "Coverage  90 ops done again from dumped inputs, 99.98 % of 5000 elements explained by rounding; 1 op\n"
+            "          not\n");
 }
 
 TEST(Report, FrontShowsTheWorstOfSeveralTokens) {
@@ -204,7 +260,16 @@ TEST(Report, WhyMarksTheOrigin) {
   path.origin = 1;
   path.conclusion = "The scale was locked by request 0.";
   path.stopped = "its inputs are healthy";
-  expect_golden("why.txt", why_text(path, {.width = 100, .utf8 = true, .color = false}));
+  const Terminal terminal{.width = 100, .utf8 = true, .color = false};
+  expect_golden("why.txt", why_text(path, terminal));
+  Fault fault;
+  fault.fault_class = "variance-collapse";
+  fault.fix = "Clamp it.";
+  EXPECT_EQ(answer(path, &fault, terminal).text,
+            "Verdict   4/0/-/lm_head.logits is f32 nan 0x7FFFFFFF; the way back has 2 hops\n"
+            "Place     born 1 hop back, in 4/0/1/inner_norm.out\n"
+            "Cause     variance-collapse: NaN of 256 products\n"
+            "Fix       Clamp it.\n");
 }
 
 TEST(Report, CleanStatesItsCoverage) {
@@ -228,8 +293,12 @@ TEST(Report, WhatWasCutOffIsNotClean) {
 
 TEST(Report, CounterfactualsAreGroupedByEffect) {
   scenarios::Counterfactuals all;
+  all.root_class = "kv-scale-locked";
+  all.baseline.faults = {"kv-scale-locked"};
   all.baseline.kv_bytes_per_token = 2048;
   all.baseline.faulty_requests = {2, 3, 4};
+  all.baseline.recorded_accuracy =
+      scenarios::Accuracy{.requests = 2, .tokens = 17, .max_error = 0.3, .rms_error = 0.04, .top1_agreement = 1};
   scenarios::Outcome cure;
   cure.change = {{"kv.format=bf16"}};
   cure.effect = scenarios::Effect::removes_cause;
@@ -237,6 +306,8 @@ TEST(Report, CounterfactualsAreGroupedByEffect) {
   cure.kv_bytes_per_token = 4096;
   cure.accuracy =
       scenarios::Accuracy{.requests = 5, .tokens = 90, .max_error = 0.01, .rms_error = 0.002, .top1_agreement = 1};
+  cure.recorded_accuracy =
+      scenarios::Accuracy{.requests = 2, .tokens = 17, .max_error = 0.01, .rms_error = 0.001, .top1_agreement = 1};
   scenarios::Outcome symptom;
   symptom.change = {{"engine.argmax_nan=refuse"}};
   symptom.effect = scenarios::Effect::changes_symptom;
@@ -249,7 +320,11 @@ TEST(Report, CounterfactualsAreGroupedByEffect) {
   all.minimal = {cure.change};
   all.runs = 5;
   all.seconds = 1.5;
-  expect_golden("counterfactuals.txt", counterfactuals_text(all, {.width = 100, .utf8 = true, .color = false}));
+  const Terminal terminal{.width = 100, .utf8 = true, .color = false};
+  CounterfactualLines lines(std::vector{cure.change, symptom.change, broken.change}, terminal);
+  std::string text = lines.titles();
+  for (const scenarios::Outcome* outcome : {&all.baseline, &cure, &symptom, &broken}) text += lines.line(*outcome);
+  expect_golden("counterfactuals.txt", text + '\n' + counterfactuals_text(all, "run.nanscope", terminal));
 }
 
 }  // namespace

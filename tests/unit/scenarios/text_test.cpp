@@ -50,6 +50,25 @@ TEST(Text, TableAlignsByColumnsNotBytes) {
   EXPECT_EQ(table.text("  "), "  é     1\n  abc  20\n  x\n");
 }
 
+TEST(Text, ATableThatIsTooWideIsFolded) {
+  Table table({Align::left, Align::right, Align::right});
+  table.row({"change", "memory", "error"});
+  table.row({"kv.format=bf16", "4096", "0.01"});
+  EXPECT_EQ(table.text("  ", 40), table.text("  "));
+  EXPECT_EQ(table.text("  ", 24),
+            "  change          memory\n"
+            "      error\n"
+            "  kv.format=bf16    4096\n"
+            "       0.01\n");
+}
+
+TEST(Text, TheLastColumnIsFoldedWithinItself) {
+  Table table({Align::left, Align::left});
+  table.row({"name", "a sentence that is longer than the line"});
+  EXPECT_EQ(table.text("", 32), "name  a sentence that is longer\n      than the line\n");
+  EXPECT_EQ(table.text("", 26), "name\n    a sentence that is\n    longer than the line\n") << "too narrow for that";
+}
+
 TEST(Text, PaintOnlyWhenAsked) {
   EXPECT_EQ(paint(kUnicode, Ink::red, "x"), "x");
   EXPECT_EQ(paint(kColor, Ink::red, "x"), "\x1b[31mx\x1b[0m");

@@ -61,6 +61,34 @@ class Check : public testing::Test {
   fs::path changed_ = folder_ / "changed";
 };
 
+/// What was checked is what is read.
+TEST_F(Check, ACompleteRecordingStaysAsItIsWhileItIsRead) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(whole_.c_str(), &db), SQLITE_OK);
+  const char* change = "UPDATE run SET value = 'x' WHERE key = 'created'";
+  {
+    const auto recording = Recording::open_checked(whole_);
+    ASSERT_TRUE(recording) << recording.error().message;
+    EXPECT_EQ(sqlite3_exec(db, change, nullptr, nullptr, nullptr), SQLITE_BUSY);
+  }
+  EXPECT_EQ(sqlite3_exec(db, change, nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+/// A writer that waits for a reader would hold up the program that it records.
+TEST_F(Check, ARecordingThatGrowsIsNotHeld) {
+  const fs::path path = folder_ / "growing";
+  auto writer = RecordingWriter::create(path, sample::run_info()).value();
+  writer->add(RequestRow{0, "r", R"([{"text":"a"}])", {1, 2, 3, 4, 5}, 0, {6}, "b"});
+  sample::add_step(*writer, 1, 0, 0, 4, 5, 600, true);
+  ASSERT_TRUE(writer->flush());
+  const auto growing = Recording::open_checked(path);
+  ASSERT_TRUE(growing) << growing.error().message;
+  sample::add_step(*writer, 2, 0, 1, 4, 5, 600, true);
+  const Status finished = writer->finish(8);
+  EXPECT_TRUE(finished) << finished.error().message;
+}
+
 TEST_F(Check, AWholeRecordingIsBelieved) {
   const auto opened = Recording::open_checked(whole_);
   EXPECT_TRUE(opened) << opened.error().message;

@@ -35,7 +35,7 @@ TEST(Writer, SaysWhyAFileCannotBeCreated) {
   const TemporaryFolder folder;
   const auto refused = RecordingWriter::create(folder / "no/such/folder/w.nanscope", {});
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message, HasSubstr("No such file or directory"));
+  EXPECT_THAT(refused.error().message, HasSubstr("there is no folder"));
   EXPECT_FALSE(RecordingWriter::create({}, {}));
 }
 
