@@ -21,7 +21,7 @@
 namespace nanscope::cli {
 namespace {
 
-struct Options {
+struct AttachOptions {
   std::string dump;
   std::vector<std::string> words;  ///< the dump, or with --run a command
   bool run = false;
@@ -34,14 +34,14 @@ struct Options {
   bool follow_links = false;
 };
 
-std::filesystem::path output_of(const Options& options) {
+std::filesystem::path recording_of(const AttachOptions& options) {
   if (!options.output.empty()) return options.output;
   std::filesystem::path name = std::filesystem::path(options.dump).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
   return name.stem().string() + ".nanscope";
 }
 
-int attach_dump(const Options& options, const Interrupt& interrupt) {
+int attach_dump(const AttachOptions& options, const Interrupt& interrupt) {
   const auto failed = [&](const Error& error) {
     complain(error.message);
     return interrupt.requested() ? interrupt.code() : kBadInput;
@@ -51,7 +51,7 @@ int attach_dump(const Options& options, const Interrupt& interrupt) {
   AttachOptions attaching;
   attaching.output.replace = options.force;
   attaching.output.inputs = {options.dump};
-  const std::filesystem::path recording = output_of(options);
+  const std::filesystem::path recording = recording_of(options);
   if (Status allowed = check_output(recording, attaching.output); !allowed) return failed(allowed.error());
   OpenDumpOptions opening;
   opening.stop = interrupt.token();
@@ -79,14 +79,14 @@ int attach_dump(const Options& options, const Interrupt& interrupt) {
   return kClean;
 }
 
-int run_command(Options options, Interrupt& interrupt) {
+int run_command(AttachOptions options, Interrupt& interrupt) {
   if (options.words.empty()) return complain("attach --run needs a command: nanscope attach --run -- python serve.py");
   options.live.output = std::filesystem::absolute(options.output.empty() ? "live.nanscope" : options.output);
   options.live.budget = options.budget_percent / 100;
   return run_attached(options.words, options.live, options.force, interrupt);
 }
 
-int attach_to(Options options, Interrupt& interrupt) {
+int attach_to(AttachOptions options, Interrupt& interrupt) {
   if (options.run) return run_command(std::move(options), interrupt);
   if (options.words.size() != 1)
     return complain("attach needs one DUMP, or --run and a command (try nanscope attach --help)");
@@ -94,7 +94,7 @@ int attach_to(Options options, Interrupt& interrupt) {
   return attach_dump(options, interrupt);
 }
 
-void add_live_options(CLI::App& command, Options& options) {
+void add_live_options(CLI::App& command, AttachOptions& options) {
   command.add_flag("--run", options.run, "Run a command and record what it does on the GPU, without a change in it");
   command.add_flag("--watch", options.live.watch, "With --run: find the first kernel that writes a NaN or +Inf");
   command
@@ -120,7 +120,7 @@ void add_live_options(CLI::App& command, Options& options) {
 }  // namespace
 
 void add_attach_command(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AttachOptions>();
   CLI::App* command =
       app.add_subcommand("attach", "Turn a dump from production, or what a command does on the GPU, into a recording");
   command

@@ -15,14 +15,14 @@
 namespace nanscope::cli {
 namespace {
 
-struct Options {
+struct ExportArguments {
   std::string recording;
   std::string folder;
   bool force = false;
   RunLimits limits = kReplayLimits;
 };
 
-int export_recording(const Options& options, const Interrupt& interrupt) {
+int export_recording(const ExportArguments& options, const Interrupt& interrupt) {
   if (Status taken = scenarios::check_target(options.recording, scenarios::Takes::recordings); !taken)
     return complain(taken.error().message);
   const auto recording = Recording::open_checked(options.recording, interrupt.token());
@@ -47,7 +47,7 @@ int export_recording(const Options& options, const Interrupt& interrupt) {
 }  // namespace
 
 void add_export_command(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportArguments>();
   CLI::App* command = app.add_subcommand("export", "Write a recording's tensors as a dump, as PyTorch hooks would");
   command->add_option("FILE", options->recording, "A recording")->required();
   command->add_option("-o,--output", options->folder, "A folder, which is made")->type_name("FOLDER")->required();

@@ -31,7 +31,7 @@ struct WhyOptions {
 };
 
 /// The element that is asked for: of a tensor its first bad one, without a place the run's. Nothing where none is bad.
-Result<std::optional<Element>> element_of(RunView& run, const std::string& place) {
+Result<std::optional<Element>> element_named(RunView& run, const std::string& place) {
   Facts facts(run);
   if (place.empty()) {
     const std::optional<Element> first = first_bad(facts);
@@ -93,7 +93,7 @@ int explain(const WhyOptions& options, const Interrupt& interrupt) {
   const auto target = open_target(options.target, interrupt, false, options.limits, options.follow_links);
   if (!target) return failed(target.error(), interrupt);
   RunView& run = (*target)->view();
-  const auto element = element_of(run, options.place);
+  const auto element = element_named(run, options.place);
   if (!element) return failed({options.target + ": " + element.error().message}, interrupt);
   if (!*element) {
     print_nothing_bad(options);

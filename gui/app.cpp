@@ -20,9 +20,9 @@ namespace {
 
 constexpr int kLeastSide = 200;
 constexpr int kMostSide = 8192;
-constexpr int kSettlingFrames = 4;  ///< layout depends on what the frame before measured
-constexpr int kLivelyFrames = 30;   ///< after input: tooltips and hovering come with a delay
-constexpr double kFrameSeconds = 1.0 / 120.0;
+constexpr int kAppSettlingFrames = 4;  ///< layout depends on what the frame before measured
+constexpr int kLivelyFrames = 30;      ///< after input: tooltips and hovering come with a delay
+constexpr double kAppFrameSeconds = 1.0 / 120.0;
 constexpr double kBusySeconds = 1.0 / 30.0;  ///< all that moves is a bar of progress
 constexpr double kIdleSeconds = 0.5;
 /// Between two looks at whether a picture is ready: drawing takes time from what is waited for.
@@ -34,7 +34,7 @@ constexpr auto kPictureDeadline = std::chrono::minutes(5);
 Status settle(Session& session, const std::stop_token& stop) {
   const auto deadline = std::chrono::steady_clock::now() + kPictureDeadline;
   auto pause = kShortestPause;
-  for (int settled = 0; settled < kSettlingFrames;) {
+  for (int settled = 0; settled < kAppSettlingFrames;) {
     session.frame(0);
     settled = session.settled() ? settled + 1 : 0;
     if (settled == 0) std::this_thread::sleep_for(pause);
@@ -91,7 +91,7 @@ Status leave_files(Session& session, const AppOptions& options) {
 void run_until_closed(Session& session, const std::stop_token& stop) {
   int lively = kLivelyFrames;
   const auto pause = [&] {
-    if (lively > 0 || session.animates()) return kFrameSeconds;
+    if (lively > 0 || session.animates()) return kAppFrameSeconds;
     return session.busy() ? kBusySeconds : kIdleSeconds;
   };
   while (!stop.stop_requested() && session.frame(pause())) {

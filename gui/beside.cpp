@@ -15,7 +15,7 @@ namespace nanscope::gui {
 namespace {
 
 constexpr float kHeight = 36;
-constexpr float kButton = 24;
+constexpr float kBesideButton = 24;
 constexpr const char* kOpened = "beside";
 constexpr const char* kParting = "divergence";
 constexpr const char* kCompared = "difference";
@@ -170,7 +170,7 @@ BesideClicks Beside::draw(const Look& look, Store& store, Area area) {
   if (job_.running()) {
     const JobProgress progress = job_.progress();
     const float cancel = button_width(look, "Cancel");
-    const Area box{row.right() - cancel, row.y + look.px(6), cancel, look.px(kButton)};
+    const Area box{row.right() - cancel, row.y + look.px(6), cancel, look.px(kBesideButton)};
     const std::string share = progress.total > 0 ? fmt::format("{:.0f} %", 100 * progress.share()) : "starting";
     const Area words{row.x, row.y, row.width - cancel - look.px(16), row.height};
     label(look.fonts.small, words, look.theme.text,
@@ -188,7 +188,7 @@ BesideClicks Beside::draw(const Look& look, Store& store, Area area) {
 }
 
 void Beside::draw_run(const Look& look, Store& store, Area row, BesideClicks& clicks) {
-  const float height = look.px(kButton);
+  const float height = look.px(kBesideButton);
   const float y = row.y + (row.height - height) / 2;
   float x = row.x;
   const auto take = [&](const ImFont* font, std::string_view words, Color ink) {

@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kDigits = 9;  ///< tabs beyond have no key
 
 constexpr std::string_view kRun = "The run";
-constexpr std::string_view kPlace = "The place";
-constexpr std::string_view kViews = "The views";
+constexpr std::string_view kPlaceGroup = "The place";
+constexpr std::string_view kViewsGroup = "The views";
 constexpr std::string_view kFiles = "Files";
 constexpr std::string_view kHelp = "Help";
 
@@ -74,11 +74,12 @@ class Writer {
   }
 
   void place() {
-    add(Action::back, kPlace, "Back to the place before", "back, forward", {alt(GLFW_KEY_LEFT)});
-    add(Action::forward, kPlace, "Forward again", "back, forward", {alt(GLFW_KEY_RIGHT)});
-    add(Action::type_place, kPlace, "Type a place", "type a place", {control(GLFW_KEY_L)});
-    add(Action::copy_place, kPlace, "Copy the place", "copy the place, go to the copied one", {control(GLFW_KEY_C)});
-    add(Action::paste_place, kPlace, "Go to the copied place", "copy the place, go to the copied one",
+    add(Action::back, kPlaceGroup, "Back to the place before", "back, forward", {alt(GLFW_KEY_LEFT)});
+    add(Action::forward, kPlaceGroup, "Forward again", "back, forward", {alt(GLFW_KEY_RIGHT)});
+    add(Action::type_place, kPlaceGroup, "Type a place", "type a place", {control(GLFW_KEY_L)});
+    add(Action::copy_place, kPlaceGroup, "Copy the place", "copy the place, go to the copied one",
+        {control(GLFW_KEY_C)});
+    add(Action::paste_place, kPlaceGroup, "Go to the copied place", "copy the place, go to the copied one",
         {control(GLFW_KEY_V)});
   }
 
@@ -87,18 +88,18 @@ class Writer {
       const std::size_t view = views_.tabs[i];
       std::vector<Chord> chords;
       if (i < kDigits) chords.push_back(key(GLFW_KEY_1 + static_cast<int>(i)));
-      add(Action::show_view, kViews, fmt::format("Show {}", views_.titles[view]), "choose the view below the front",
-          std::move(chords))
+      add(Action::show_view, kViewsGroup, fmt::format("Show {}", views_.titles[view]),
+          "choose the view below the front", std::move(chords))
           .view = view;
     }
     if (!views_.tabs.empty()) {
-      add(Action::enlarge, kViews, "Enlarge the view, or back to all", "enlarge it, or back", {key(GLFW_KEY_F)});
+      add(Action::enlarge, kViewsGroup, "Enlarge the view, or back to all", "enlarge it, or back", {key(GLFW_KEY_F)});
     }
-    add(Action::switch_theme, kViews, views_.dark ? "Light theme" : "Dark theme", "light or dark",
+    add(Action::switch_theme, kViewsGroup, views_.dark ? "Light theme" : "Dark theme", "light or dark",
         {control(GLFW_KEY_T)});
-    by_hand(kViews, "Wheel, drag", "zoom and pan a map");
-    by_hand(kViews, "Shift+wheel, Ctrl+wheel", "zoom its rows, its columns");
-    by_hand(kViews, "Right double click", "show all of a map");
+    by_hand(kViewsGroup, "Wheel, drag", "zoom and pan a map");
+    by_hand(kViewsGroup, "Shift+wheel, Ctrl+wheel", "zoom its rows, its columns");
+    by_hand(kViewsGroup, "Right double click", "show all of a map");
   }
 
   void files() {

@@ -10,13 +10,13 @@ namespace {
 
 constexpr float kColumn = 470;
 constexpr float kLeastColumn = 350;
-constexpr float kRow = 26;
+constexpr float kKeysRow = 26;
 constexpr float kGroup = 12;  ///< above the title of a group
-constexpr float kPad = 28;
-constexpr float kKeys = 160;
-constexpr int kShade = 150;  ///< of what is behind, 0 to 255
+constexpr float kKeysPad = 28;
+constexpr float kKeysWidth = 160;
+constexpr int kKeysShade = 150;  ///< of what is behind, 0 to 255
 
-float height_of(const KeyRow& row) { return row.keys.empty() ? kRow + kGroup : kRow; }
+float height_of(const KeyRow& row) { return row.keys.empty() ? kKeysRow + kGroup : kKeysRow; }
 
 float height_of(std::span<const KeyRow> rows) {
   float height = 0;
@@ -41,14 +41,14 @@ std::size_t middle_of(std::span<const KeyRow> rows) {
 void draw_column(const Look& look, std::span<const KeyRow> rows, Area area, float squeeze) {
   float y = area.y;
   for (const KeyRow& row : rows) {
-    const float height = look.px(kRow) * squeeze;
+    const float height = look.px(kKeysRow) * squeeze;
     if (row.keys.empty()) {
       y += look.px(kGroup) * squeeze;
       label(look.fonts.title, {area.x, y, area.width, height}, look.theme.text, row.words);
     } else {
-      label(look.fonts.mono_small, {area.x, y, look.px(kKeys), height}, look.theme.accent, row.keys);
-      const float room = area.width - look.px(kKeys);
-      label(look.fonts.small, {area.x + look.px(kKeys), y, room, height}, look.theme.text, row.words);
+      label(look.fonts.mono_small, {area.x, y, look.px(kKeysWidth), height}, look.theme.accent, row.keys);
+      const float room = area.width - look.px(kKeysWidth);
+      label(look.fonts.small, {area.x + look.px(kKeysWidth), y, room, height}, look.theme.text, row.words);
     }
     y += height;
   }
@@ -63,8 +63,8 @@ bool draw_keys_overlay(const Look& look, Area window, std::span<const KeyRow> ro
   ImGui::Begin("keys", nullptr,
                ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
                    ImGuiWindowFlags_NoBackground);
-  fill(window, Color::hex(0x000000).alpha(kShade));
-  const float pad = look.px(kPad);
+  fill(window, Color::hex(0x000000).alpha(kKeysShade));
+  const float pad = look.px(kKeysPad);
   const float most = window.width - look.px(40);
   const bool two = most >= 2 * look.px(kLeastColumn) + 3 * pad;
   const std::size_t cut = two ? middle_of(rows) : rows.size();

@@ -15,11 +15,11 @@ namespace {
 constexpr float kWidth = 640;
 constexpr float kTop = 60;
 constexpr float kField = 48;
-constexpr float kRow = 30;
+constexpr float kPaletteRow = 30;
 constexpr std::size_t kRowsShown = 12;
-constexpr std::size_t kMostLines = 400;
-constexpr float kPad = 16;
-constexpr int kShade = 120;  ///< of what is behind, 0 to 255
+constexpr std::size_t kMostPaletteLines = 400;
+constexpr float kPalettePad = 16;
+constexpr int kPaletteShade = 120;  ///< of what is behind, 0 to 255
 constexpr ImGuiWindowFlags kFlags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                                     ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBackground |
                                     ImGuiWindowFlags_NoScrollWithMouse;
@@ -56,7 +56,7 @@ void Palette::open(std::vector<PaletteItem> items, std::string typed) {
 }
 
 void Palette::find() {
-  lines_ = palette_lines(items_, query_, kMostLines);
+  lines_ = palette_lines(items_, query_, kMostPaletteLines);
   found_for_ = query_;
   current_ = 0;
   moved_ = true;
@@ -103,7 +103,7 @@ void Palette::field(const Look& look, Area area) {
 
 void Palette::draw_line(const Look& look, const PaletteLine& line, Area area, bool current) const {
   if (current) fill(area.inset(look.px(6), 0), look.theme.hovered, look.px(5));
-  Area words = area.inset(look.px(kPad + 4), 0);
+  Area words = area.inset(look.px(kPalettePad + 4), 0);
   const std::string& beside = line.item.keys.empty() ? line.item.detail : line.item.keys;
   const bool keys = !line.item.keys.empty();
   const ImFont* font = keys ? look.fonts.mono_small : look.fonts.small;
@@ -145,10 +145,10 @@ std::optional<PaletteItem> Palette::draw(const Look& look, Area window) {
   ImGui::SetNextWindowSize({window.width, window.height});
   if (focus_) ImGui::SetNextWindowFocus();
   ImGui::Begin("palette", nullptr, kFlags);
-  fill(window, Color::hex(0x000000).alpha(kShade));
-  const float row = look.px(kRow);
+  fill(window, Color::hex(0x000000).alpha(kPaletteShade));
+  const float row = look.px(kPaletteRow);
   const float top = window.y + std::min(look.px(kTop), window.height * 0.1F);
-  const float most = std::max(window.bottom() - top - look.px(kField + kPad + 12), row);
+  const float most = std::max(window.bottom() - top - look.px(kField + kPalettePad + 12), row);
   const auto rows = static_cast<float>(std::clamp<std::size_t>(lines_.size(), 1, kRowsShown));
   const float listed = std::min(rows * row, std::floor(most / row) * row);
   const float width = std::min(look.px(kWidth), window.width - look.px(40));
@@ -160,7 +160,7 @@ std::optional<PaletteItem> Palette::draw(const Look& look, Area window) {
   arrows();
   const Area below{card.x, card.y + look.px(kField + 4), card.width, listed};
   if (lines_.empty()) {
-    label(look.fonts.small, below.inset(look.px(kPad + 4), 0), look.theme.muted, "Nothing here is called that.");
+    label(look.fonts.small, below.inset(look.px(kPalettePad + 4), 0), look.theme.muted, "Nothing here is called that.");
   } else {
     list(look, below, row);
   }

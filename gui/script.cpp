@@ -23,7 +23,7 @@ struct NamedKey {
   std::string_view name;
   int key;
 };
-constexpr NamedKey kKeys[] = {
+constexpr NamedKey kNamedKeys[] = {
     {"SPACE", GLFW_KEY_SPACE},   {"ENTER", GLFW_KEY_ENTER},         {"ESCAPE", GLFW_KEY_ESCAPE},
     {"TAB", GLFW_KEY_TAB},       {"LEFT", GLFW_KEY_LEFT},           {"RIGHT", GLFW_KEY_RIGHT},
     {"UP", GLFW_KEY_UP},         {"DOWN", GLFW_KEY_DOWN},           {"HOME", GLFW_KEY_HOME},
@@ -40,7 +40,7 @@ bool take_modifier(std::string_view word, Modifiers& held) {
 }
 
 Result<int> parse_key(std::string_view name) {
-  for (const NamedKey& key : kKeys) {
+  for (const NamedKey& key : kNamedKeys) {
     if (key.name == name) return key.key;
   }
   if (name.size() == 1 && std::isalnum(static_cast<unsigned char>(name[0])) != 0) return static_cast<int>(name[0]);

@@ -20,19 +20,19 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr float kMargin = 48;
-constexpr float kHead = 112;
+constexpr float kScreenMargin = 48;
+constexpr float kScreenHead = 112;
 constexpr float kLeft = 420;
 constexpr float kCard = 58;
 constexpr float kDrop = 128;
-constexpr ImGuiWindowFlags kBare = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
-                                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
-                                   ImGuiWindowFlags_NoBackground;
+constexpr ImGuiWindowFlags kBareScreen = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
+                                         ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
+                                         ImGuiWindowFlags_NoBackground;
 
-using Job = Background<fs::path>;
+using RunJob = Background<fs::path>;
 
 /// The recording lies where the command would put it: beside the user, under the scenario's name.
-Result<fs::path> run_one(const fs::path& path, const std::stop_token& stop, const Job::Report& report) {
+Result<fs::path> run_one(const fs::path& path, const std::stop_token& stop, const RunJob::Report& report) {
   const Result<scenarios::Scenario> scenario = scenarios::load_scenario(path);
   if (!scenario) return tl::unexpected(scenario.error());
   scenarios::RunnerOptions options;
@@ -97,7 +97,7 @@ void StartScreen::take_run() {
 void StartScreen::start(const ScenarioCard& card) {
   error_.clear();
   running_ = card.name;
-  job_.start([path = card.path](const std::stop_token& stop, const Job::Report& report) {
+  job_.start([path = card.path](const std::stop_token& stop, const RunJob::Report& report) {
     return run_one(path, stop, report);
   });
 }
@@ -228,17 +228,17 @@ void StartScreen::frame(Platform& platform) {
   platform.set_ground(theme_.background);
   ImGui::SetNextWindowPos(area.min());
   ImGui::SetNextWindowSize({area.width, area.height});
-  ImGui::Begin("start", nullptr, kBare);
+  ImGui::Begin("start", nullptr, kBareScreen);
   ImGui::PushFont(look_.fonts.text);
   const Theme& theme = look_.theme;
-  const Area inner = area.inset(look_.px(kMargin), look_.px(36));
+  const Area inner = area.inset(look_.px(kScreenMargin), look_.px(36));
   label(look_.fonts.title, {inner.x, inner.y, inner.width, look_.px(26)}, theme.text, "nanscope");
   label(look_.fonts.text, {inner.x, inner.y + look_.px(26), inner.width, look_.px(22)},
         error_.empty() ? theme.muted : theme.cell(kNan),
         error_.empty() ? "where a transformer's numbers went wrong, why, and which setting did it" : printable(error_));
   if (!open_.empty()) draw_back({inner.x, inner.y, inner.width, look_.px(48)});
-  const float top = area.y + look_.px(kHead);
-  const float height = area.height - look_.px(kHead + 28);
+  const float top = area.y + look_.px(kScreenHead);
+  const float height = area.height - look_.px(kScreenHead + 28);
   const float left = std::min(look_.px(kLeft), inner.width * 0.38F);
   draw_open({inner.x, top, left, look_.px(kDrop)});
   const float recent = top + look_.px(kDrop + (opening_ ? 108 : 70));

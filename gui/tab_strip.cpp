@@ -12,17 +12,17 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kPad = 11;
+constexpr float kTabPad = 11;
 constexpr float kLeastPad = 8;
 constexpr float kDigitGap = 6;
-constexpr float kButton = 26;
+constexpr float kTabButton = 26;
 constexpr float kLeastCaption = 140;
 constexpr std::string_view kOthers = "more";
 
 /// Of each tab; without their digits, then nearer to each other, when there is no room.
 struct Widths {
   std::vector<float> tabs;
-  float pad = kPad;
+  float pad = kTabPad;
   bool digits = true;
   float sum() const { return std::accumulate(tabs.begin(), tabs.end(), 0.0F); }
 };
@@ -141,8 +141,8 @@ TabClicks draw_tabs(const Look& look, std::span<const std::string_view> titles, 
                     std::string_view caption, Area area) {
   fill(area, look.theme.panel);
   fill({area.x, area.bottom() - 1, area.width, 1}, look.theme.line);
-  const float button = look.px(kButton);
-  const float room = area.width - look.px(10 + 18 - kPad) - button;
+  const float button = look.px(kTabButton);
+  const float room = area.width - look.px(10 + 18 - kTabPad) - button;
   const Widths widths = widths_of(look, titles, room);
   const float start = area.x + look.px(18 - widths.pad);
   const float others = text_size(look.fonts.text, kOthers).x + look.px(2 * kLeastPad);

@@ -18,9 +18,9 @@ namespace {
 constexpr float kTabHeight = 36;
 constexpr std::size_t kFront = 0;  ///< the first two views have places of their own
 constexpr std::size_t kCascade = 1;
-constexpr ImGuiWindowFlags kBare = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
-                                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
-                                   ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoBackground;
+constexpr ImGuiWindowFlags kBareWindow = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
+                                         ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
+                                         ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoBackground;
 
 /// A typed place, found in the recording.
 struct FoundPlace final : Prepared {
@@ -265,7 +265,7 @@ void Window::frame(Platform& platform) {
   platform.set_ground(setup_.view.empty() ? setup_.theme.background : setup_.theme.panel);
   ImGui::SetNextWindowPos(area.min());
   ImGui::SetNextWindowSize({area.width, area.height});
-  ImGui::Begin("nanscope", nullptr, kBare);
+  ImGui::Begin("nanscope", nullptr, kBareWindow);
   ImGui::PushFont(setup_.fonts.text);
   hint_.clear();
   const Look look{setup_.theme, setup_.fonts, setup_.scale};

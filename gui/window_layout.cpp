@@ -8,7 +8,7 @@ namespace {
 
 constexpr float kTopBar = 52;
 constexpr float kStatusBar = 28;
-constexpr float kGap = 6;
+constexpr float kPaneGap = 6;
 constexpr float kLeastLeft = 176;
 constexpr float kLeastRight = 300;
 constexpr float kLeastCentre = 400;
@@ -17,7 +17,7 @@ constexpr float kLeastHeight = 200;
 }  // namespace
 
 WindowAreas lay_out(Area window, Shares& shares, float scale, bool enlarged) {
-  const float gap = kGap * scale;
+  const float gap = kPaneGap * scale;
   const float top = window.y + kTopBar * scale + gap;
   const float height = window.height - (kTopBar + kStatusBar) * scale - 2 * gap;
   const auto corrected = [](float& share, float whole, float least, float most) {

@@ -3,17 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/run/by_id.h"
+
 namespace nanscope {
-namespace {
-
-template <class Row>
-const Row* by_id(std::span<const Row> rows, std::int64_t id) {
-  const auto at =
-      std::lower_bound(rows.begin(), rows.end(), id, [](const Row& row, std::int64_t key) { return row.id < key; });
-  return at != rows.end() && at->id == id ? &*at : nullptr;
-}
-
-}  // namespace
 
 const StepRow* RunData::step(std::int64_t id) { return by_id(steps(), id); }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/numbers/codec.h"
+#include "core/run/by_id.h"
 
 namespace nanscope {
 namespace {
@@ -16,13 +17,6 @@ constexpr std::int64_t kBlockElements = std::int64_t{1} << 20;
 
 std::size_t bytes_of(const std::shared_ptr<const std::vector<float>>& values) {
   return values ? values->size() * sizeof(float) : 0;
-}
-
-template <class Item>
-const Item* by_id(std::span<const Item> items, std::int64_t id) {
-  const auto at = std::lower_bound(items.begin(), items.end(), id,
-                                   [](const Item& item, std::int64_t key) { return item.id < key; });
-  return at != items.end() && at->id == id ? &*at : nullptr;
 }
 
 }  // namespace

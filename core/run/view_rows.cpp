@@ -10,7 +10,7 @@
 namespace nanscope {
 namespace {
 
-constexpr std::int64_t kBlockElements = std::int64_t{1} << 20;
+constexpr std::int64_t kRowBlockElements = std::int64_t{1} << 20;
 
 bool has_elements(const Tensor& tensor) { return tensor.known && !tensor.stated; }
 
@@ -199,7 +199,8 @@ std::uint64_t ViewRows::hash(const TensorRow& row) {
   const auto [known, is_new] = hashes_.emplace(row.id, 0);
   if (!is_new) return known->second;
   ContentHash hash;
-  const std::int64_t at_once = std::max<std::int64_t>(1, kBlockElements / std::max<std::int64_t>(1, tensor->channels));
+  const std::int64_t at_once =
+      std::max<std::int64_t>(1, kRowBlockElements / std::max<std::int64_t>(1, tensor->channels));
   for (std::int64_t first = 0; first < tensor->tokens && tensor->channels > 0; first += at_once) {
     const Result<TensorData> block = view_.read(*tensor, first, std::min(at_once, tensor->tokens - first));
     if (!block) return 0;

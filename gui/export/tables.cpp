@@ -12,7 +12,7 @@ namespace nanscope::gui {
 namespace {
 
 /// More are no table for people; a spreadsheet ends at 16384 columns.
-constexpr std::int64_t kMostElements = std::int64_t{1} << 20;
+constexpr std::int64_t kMostTableElements = std::int64_t{1} << 20;
 constexpr std::int64_t kMostColumns = 16'000;
 
 /// Gives a float back.
@@ -129,7 +129,7 @@ Table table_of(const RunMap& map, const RunDifference* difference, bool differin
           line.emplace_back(cell_name(difference->cell_there(column, row)));
           line.emplace_back(difference_name(other));
         }
-        if (std::ssize(table.rows) >= kMostElements) return table;
+        if (std::ssize(table.rows) >= kMostTableElements) return table;
       }
     }
   }
@@ -235,7 +235,7 @@ Table table_of(const BitsSheet& bits) {
 }
 
 Table table_of(const TensorSheet& sheet) {
-  const bool small = sheet.columns <= kMostColumns && sheet.rows * sheet.columns <= kMostElements;
+  const bool small = sheet.columns <= kMostColumns && sheet.rows * sheet.columns <= kMostTableElements;
   return sheet.elements && small ? elements_of(sheet) : health_of_rows(sheet);
 }
 

@@ -20,7 +20,7 @@ Cell tone_of(const Anatomy& anatomy) {
   return anatomy.value == 0 ? kZero : kHealthyFirst;
 }
 
-std::string number(double value) { return std::isnan(value) ? "NaN" : fmt::format("{:.6g}", value); }
+std::string number_text(double value) { return std::isnan(value) ? "NaN" : fmt::format("{:.6g}", value); }
 
 /// NaN, then Inf, then the largest magnitude: the first of them in [begin, end).
 std::int64_t worst_of(const TensorData& elements, std::int64_t begin, std::int64_t end) {
@@ -65,9 +65,9 @@ std::int64_t worst_of_all(const Subject& subject, const TensorData& elements) {
   return indices[static_cast<std::size_t>(worst_of(candidates, 0, candidates.tokens))];
 }
 
-class SheetMaker {
+class BitsSheetMaker {
  public:
-  explicit SheetMaker(RunView& run) : run_(run) {}
+  explicit BitsSheetMaker(RunView& run) : run_(run) {}
 
   Result<BitsSheet> make(const Place& place) {
     const Result<Subject> subject = find_subject(run_, place);
@@ -164,10 +164,11 @@ class SheetMaker {
     BitsStage& stage = add(stored, "Stored", stored_selected);
     if (rounding && rounding->clipped) stage.tone = kClipped;
     if (read) {
-      stage.next = scale ? fmt::format("\u00D7 scale {}", number(double{*scale})) : "\u00D7 its scale";
+      stage.next = scale ? fmt::format("\u00D7 scale {}", number_text(double{*scale})) : "\u00D7 its scale";
       add(*read, "Read back", !stored_selected);
     } else if (scale && !before) {
-      stage.next = fmt::format("\u00D7 scale {} = {}", number(double{*scale}), number(double{stored.value() * *scale}));
+      stage.next = fmt::format("\u00D7 scale {} = {}", number_text(double{*scale}),
+                               number_text(double{stored.value() * *scale}));
     }
     measure(stored, rounding);
     if (!rounding || !before) return;
@@ -185,9 +186,9 @@ class SheetMaker {
 
   static std::string storing_words(std::optional<float> scale, const std::optional<Rounding>& rounding) {
     if (!scale) return "\u00F7 the scale of its token";
-    std::string words = fmt::format("\u00F7 scale {}", number(double{*scale}));
+    std::string words = fmt::format("\u00F7 scale {}", number_text(double{*scale}));
     if (!rounding) return words;
-    words += fmt::format(" = {}", number(rounding->value));
+    words += fmt::format(" = {}", number_text(rounding->value));
     if (rounding->clipped) {
       words += fmt::format(", beyond the largest finite {:g}", info(rounding->format).max_finite);
     }
@@ -247,7 +248,7 @@ class SheetMaker {
     const Format format = spot.subject.tensor.format;
     if (rounding) {
       sheet_.verdict = bits::outcome(*rounding);
-      sheet_.bucket = bits::bucket_text(*rounding, number(rounding->value));
+      sheet_.bucket = bits::bucket_text(*rounding, number_text(rounding->value));
       sheet_.ruler = make_ruler(*rounding);
     } else {
       Rounding itself = round_value(format, exact_value(format, spot.code()), Overflow::overflow);
@@ -264,7 +265,7 @@ class SheetMaker {
     const double from = static_cast<double>(before.value());
     if (!std::isfinite(from) || !std::isfinite(to) || from == to) return;
     const double loss = std::abs(to - from);
-    sheet_.lost = fmt::format("{} became {}: {} lost", number(from), number(to), number(loss));
+    sheet_.lost = fmt::format("{} became {}: {} lost", number_text(from), number_text(to), number_text(loss));
     if (from != 0) sheet_.lost += fmt::format(" ({})", bits::percent(loss / std::abs(from)));
   }
 
@@ -274,6 +275,6 @@ class SheetMaker {
 
 }  // namespace
 
-Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place) { return SheetMaker(run).make(place); }
+Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place) { return BitsSheetMaker(run).make(place); }
 
 }  // namespace nanscope::gui

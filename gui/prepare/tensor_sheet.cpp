@@ -9,13 +9,14 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr std::int64_t kMostElements = std::int64_t{48} << 20;  ///< more would take memory away from everything else
+constexpr std::int64_t kMostSheetElements = std::int64_t{48}
+                                            << 20;  ///< more would take memory away from everything else
 
 std::string number(double value) { return fmt::format("{:.6g}", value); }
 
-class SheetMaker {
+class TensorSheetMaker {
  public:
-  SheetMaker(RunView& run, Subject subject, const SheetOptions& options) : run_(run) {
+  TensorSheetMaker(RunView& run, Subject subject, const SheetOptions& options) : run_(run) {
     sheet_.subject = std::move(subject);
     sheet_.ramp = options.ramp;
     sheet_.storing = storing_of(run_, sheet_.subject);
@@ -51,7 +52,7 @@ class SheetMaker {
   void fetch(const TensorSheet* known) {
     if (known != nullptr && known->elements && known->subject.tensor.id == tensor().id) {
       sheet_.elements = known->elements;
-    } else if (tensor().tokens > 0 && tensor().channels > kMostElements / tensor().tokens) {
+    } else if (tensor().tokens > 0 && tensor().channels > kMostSheetElements / tensor().tokens) {
       sheet_.problem = "it has too many elements to show each";
       return;
     } else if (Result<Elements> fetched = fetch_elements(run_, tensor()); fetched) {
@@ -285,7 +286,7 @@ Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunView& run, const
                                                              const SheetOptions& options, const TensorSheet* known) {
   Result<Subject> subject = find_subject(run, place);
   if (!subject) return tl::unexpected(subject.error());
-  return SheetMaker(run, std::move(*subject), options).make(place, options, known);
+  return TensorSheetMaker(run, std::move(*subject), options).make(place, options, known);
 }
 
 std::pair<std::int64_t, std::int64_t> worst_cell(const CellGrid& grid, const FrontRange& range) {

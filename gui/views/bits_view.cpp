@@ -22,7 +22,7 @@ constexpr float kTwoColumns = 760;  ///< from this width on, ruler and histogram
 constexpr float kMostCell = 38;     ///< width of a bit
 constexpr float kWeighted = 30;     ///< bits so wide show their weights
 constexpr float kCellHeight = 26;
-constexpr float kLine = 16;
+constexpr float kBitsLine = 16;
 constexpr float kRulerHeight = 112;
 constexpr float kHistogramHeight = 168;
 constexpr float kMostHistogram = 420;  ///< it takes what room there is
@@ -30,7 +30,7 @@ constexpr float kMostBin = 48;         ///< width of a bar
 constexpr float kNamesHeight = 34;
 constexpr float kApart = 30;  ///< between the numbers and the codes of NaN
 constexpr float kFieldGap = 8;
-constexpr float kPartsHeight = 32;  ///< which run is shown, and how it differs
+constexpr float kBitsPartsHeight = 32;  ///< which run is shown, and how it differs
 
 /// Room on a line that words have taken already.
 class Taken {
@@ -90,7 +90,7 @@ class Drawer {
       line({middle, y + px(3)}, {middle, y + px(19)}, theme().muted, px(1.5F));
       line({middle - px(4), y + px(15)}, {middle, y + px(19)}, theme().muted, px(1.5F));
       line({middle + px(4), y + px(15)}, {middle, y + px(19)}, theme().muted, px(1.5F));
-      label(fonts().mono_small, {area.x + px(30), y + px(3), area.width - px(30), px(kLine)}, theme().muted,
+      label(fonts().mono_small, {area.x + px(30), y + px(3), area.width - px(30), px(kBitsLine)}, theme().muted,
             stage.next);
       y += px(28);
     }
@@ -100,7 +100,7 @@ class Drawer {
   /// Title and place, value and code, the bits, what they mean.
   float draw_stage(const BitsStage& stage, Area area) {
     const FormatInfo& format = info(stage.anatomy.format);
-    const float height = px(10 + 20 + 26 + 8) + cells_height(format, area.width - px(24)) + px(8 + 2 * kLine + 8);
+    const float height = px(10 + 20 + 26 + 8) + cells_height(format, area.width - px(24)) + px(8 + 2 * kBitsLine + 8);
     const Area card{area.x, area.y, area.width, height};
     fill(card, theme().raised.alpha(stage.selected ? 255 : 120), px(6));
     if (stage.selected) fill({card.x, card.y + px(10), px(3), card.height - px(20)}, theme().accent, px(1.5F));
@@ -120,10 +120,11 @@ class Drawer {
     label(fonts().title, {inside.x, y, inside.width - px(130), px(24)}, tone(stage.tone), value_text(stage));
     y += px(28);
     y += draw_cells(stage, {inside.x, y, inside.width, 0}) + px(6);
-    label(fonts().small, {inside.x, y, inside.width, px(kLine)}, theme().muted, bits_note(stage.anatomy, inside.width));
+    label(fonts().small, {inside.x, y, inside.width, px(kBitsLine)}, theme().muted,
+          bits_note(stage.anatomy, inside.width));
     const std::string formula = typeset(stage.anatomy.formula);
     const bool large = text_size(fonts().mono, formula).x <= inside.width;
-    label(large ? fonts().mono : fonts().mono_small, {inside.x, y + px(kLine), inside.width, px(kLine + 2)},
+    label(large ? fonts().mono : fonts().mono_small, {inside.x, y + px(kBitsLine), inside.width, px(kBitsLine + 2)},
           theme().text, formula);
     return height;
   }
@@ -160,7 +161,7 @@ class Drawer {
   }
 
   float cells_height(const FormatInfo& format, float width) const {
-    return px(kCellHeight) + (cell_width(format, width) >= px(kWeighted) ? px(kLine) : 0);
+    return px(kCellHeight) + (cell_width(format, width) >= px(kWeighted) ? px(kBitsLine) : 0);
   }
 
   /// Set bits in full colour, weights below where they fit. Those that the twin has otherwise are underlined.
@@ -184,7 +185,7 @@ class Drawer {
         }
         label(set ? fonts().mono : fonts().mono_small, cell, set ? theme().text : theme().muted, set ? "1" : "0", 0.5F);
         if (weighted) {
-          const Area below{x - px(4), cell.bottom(), width + px(8), px(kLine)};
+          const Area below{x - px(4), cell.bottom(), width + px(8), px(kBitsLine)};
           if (text_size(fonts().mono_small, field.weights[i]).x < below.width) {
             label(fonts().mono_small, below, set ? theme().text : theme().muted, field.weights[i], 0.5F);
           }
@@ -213,8 +214,8 @@ class Drawer {
     }
     for (const std::string* words : {&sheet_.lost, &sheet_.bucket, &sheet_.origin}) {
       for (const std::string& words_line : wrap(fonts().small, *words, area.width, 2)) {
-        label(fonts().small, {area.x, y, area.width, px(kLine)}, theme().muted, words_line);
-        y += px(kLine);
+        label(fonts().small, {area.x, y, area.width, px(kBitsLine)}, theme().muted, words_line);
+        y += px(kBitsLine);
       }
     }
     return y - area.y + px(8);
@@ -232,9 +233,9 @@ class Drawer {
     const Format format = sheet_.stage().anatomy.format;
     const float head = section(area, "Neighbours", fmt::format("what {} can hold around it", name(format)));
     if (ruler.marks.empty()) {
-      label(fonts().small, {area.x, area.y + head, area.width, px(kLine)}, theme().muted,
+      label(fonts().small, {area.x, area.y + head, area.width, px(kBitsLine)}, theme().muted,
             "It is no finite number and has no neighbours.");
-      return head + px(kLine + 18);
+      return head + px(kBitsLine + 18);
     }
     const float y = area.y + head + px(46);  // of the axis
     const auto x = [&](float at) { return std::floor(area.x + at * area.width); };
@@ -432,7 +433,7 @@ class BitsView final : public View {
     }
     const bool beside = pair.there && area.width >= kTwoColumns * context.scale;
     if (!pair.label.empty()) {
-      const float height = kPartsHeight * context.scale;
+      const float height = kBitsPartsHeight * context.scale;
       draw_parts(context, pair, {area.x, area.y, area.width, height}, beside);
       area = {area.x, area.y + height, area.width, area.height - height};
     }

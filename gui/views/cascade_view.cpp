@@ -16,15 +16,15 @@ namespace nanscope::gui {
 namespace {
 
 constexpr float kDisc = 11;              ///< radius of a link's number
-constexpr float kPad = 5;                ///< above and below a link
-constexpr float kTitle = 18;             ///< height of its title
+constexpr float kLinkPad = 5;            ///< above and below a link
+constexpr float kLinkTitle = 18;         ///< height of its title
 constexpr float kSection = 28;           ///< height of a heading
-constexpr float kWideFrom = 820;         ///< from this width on, every link shows its numbers beside it
+constexpr float kCascadeWideFrom = 820;  ///< from this width on, every link shows its numbers beside it
 constexpr float kNumbersWide = 210;      ///< least width of a column of numbers
 constexpr std::size_t kNumbersRows = 2;  ///< beside a link that is not chosen
-constexpr std::size_t kMostNumbers = 12;
+constexpr std::size_t kMostLinkNumbers = 12;
 constexpr std::size_t kMostNotes = 200;
-constexpr int kMostLines = 4;  ///< of a link that is not chosen
+constexpr int kMostLinkLines = 4;  ///< of a link that is not chosen
 
 /// The same op of the same step; the token counts where both places name one.
 bool same_spot(const Place& link, const Place& selected) {
@@ -45,7 +45,7 @@ class Teller {
         area_(area),
         chosen_(chosen),
         y_(area.y),
-        wide_(area.width >= px(kWideFrom)) {}
+        wide_(area.width >= px(kCascadeWideFrom)) {}
 
   void head(const Story& story) {
     const Theme& theme = context_.theme;
@@ -87,7 +87,7 @@ class Teller {
     const bool pointed = interact(link, card);
     if (chosen || pointed) fill(card, chosen ? context_.theme.raised : context_.theme.raised.alpha(140), px(6));
     if (chosen) fill({card.x, card.y + px(8), px(3), card.height - px(16)}, context_.theme.accent, px(1.5F));
-    const ImVec2 center(left() + px(kDisc), top + px(kPad + kDisc - 1));
+    const ImVec2 center(left() + px(kDisc), top + px(kLinkPad + kDisc - 1));
     if (next != nullptr) thread(link, *next, center, top + layout.height);
     disc(link, center);
     write(link, layout, top);
@@ -145,23 +145,23 @@ class Teller {
     Layout layout;
     const bool numbers = !link.evidence.empty();
     layout.summary =
-        wrap(context_.fonts.small, printable(link.summary), text_width(), chosen || wide_ ? 0 : kMostLines);
+        wrap(context_.fonts.small, printable(link.summary), text_width(), chosen || wide_ ? 0 : kMostLinkLines);
     layout.evidence_beside = numbers && wide_;
     layout.evidence_below = numbers && chosen && !wide_;
     const float lines = static_cast<float>(layout.summary.size());
     const float place = text_size(context_.fonts.mono_small, printable(link.place)).x + px(14);
     layout.place_below = !link.place.empty() && title_width(link) + place > text_width();
-    layout.height = px(kPad + kTitle + kPad) + (lines + (layout.place_below ? 1 : 0)) * line_height();
+    layout.height = px(kLinkPad + kLinkTitle + kLinkPad) + (lines + (layout.place_below ? 1 : 0)) * line_height();
     if (layout.evidence_below) layout.columns = text_width() >= px(2 * kNumbersWide) ? 2 : 1;
     if (layout.evidence_beside) {
       layout.columns = std::max<std::size_t>(1, static_cast<std::size_t>(beside().width / px(kNumbersWide)));
     }
-    const std::size_t most = chosen ? kMostNumbers : kNumbersRows * layout.columns;
+    const std::size_t most = chosen ? kMostLinkNumbers : kNumbersRows * layout.columns;
     layout.numbers = std::min(link.evidence.size(), most);
     const std::size_t lines_of_numbers = (layout.numbers + layout.columns - 1) / layout.columns;
     const auto rows = static_cast<float>(lines_of_numbers);
     if (layout.evidence_below) layout.height += px(6) + rows * line_height();
-    if (layout.evidence_beside) layout.height = std::max(layout.height, px(2 * kPad + 4) + rows * line_height());
+    if (layout.evidence_beside) layout.height = std::max(layout.height, px(2 * kLinkPad + 4) + rows * line_height());
     return layout;
   }
 
@@ -181,7 +181,7 @@ class Teller {
   /// From one link's disc to the next; dashed where the next one did not come of it.
   void thread(const StoryLink& link, const StoryLink& next, ImVec2 center, float bottom) const {
     const float from = center.y + px(kDisc + 3);
-    const float to = bottom + px(kPad - 4);
+    const float to = bottom + px(kLinkPad - 4);
     if (next.because == link.number) {
       line({center.x, from}, {center.x, to}, tone(link), px(2));
       return;
@@ -228,14 +228,14 @@ class Teller {
 
   void write(const StoryLink& link, const Layout& layout, float top) const {
     const Theme& theme = context_.theme;
-    float y = top + px(kPad);
-    const Area title{text_left(), y, text_width(), px(kTitle)};
+    float y = top + px(kLinkPad);
+    const Area title{text_left(), y, text_width(), px(kLinkTitle)};
     label(context_.fonts.text, title, theme.text, link.title);
     const float taken = text_size(context_.fonts.text, link.title).x + px(8);
     label(context_.fonts.small, {title.x + taken, y + px(1), title.width - taken, title.height}, theme.muted,
           source_of(link));
     if (!layout.place_below) label(context_.fonts.mono_small, title, theme.accent, printable(link.place), 1);
-    y += px(kTitle);
+    y += px(kLinkTitle);
     if (layout.place_below) {
       label(context_.fonts.mono_small, {text_left(), y, text_width(), line_height()}, theme.accent,
             printable(link.place));
@@ -248,7 +248,7 @@ class Teller {
     if (layout.evidence_below) numbers(link, layout, {text_left(), y + px(4), text_width(), 0});
     if (layout.evidence_beside) {
       Area area = beside();
-      area.y = top + px(kPad + 2);
+      area.y = top + px(kLinkPad + 2);
       numbers(link, layout, area);
     }
   }

@@ -13,10 +13,9 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kMargin = 18;
 constexpr float kHeaderHeight = 46;
-constexpr float kPartsHeight = 32;  ///< which run is shown
-constexpr float kLegendHeight = 34;
+constexpr float kFrontPartsHeight = 32;  ///< which run is shown
+constexpr float kFrontLegendHeight = 34;
 constexpr float kLeastTitle = 56;  ///< of a request, when it is cut
 constexpr float kLabelWidth = 168;
 constexpr float kGroupWidth = 58;
@@ -115,7 +114,7 @@ class FrontView final : public View {
       const Area row{whole.x, whole.y, whole.width, area.y - whole.y};
       draw_front_parts(context, row.inset(scene.px(kMargin), 0), part_);
     }
-    const Area key{area.x, area.bottom() - scene.px(kLegendHeight), area.width, scene.px(kLegendHeight)};
+    const Area key{area.x, area.bottom() - scene.px(kFrontLegendHeight), area.width, scene.px(kFrontLegendHeight)};
     if (differences) {
       draw_difference_key(context, key);
     } else {
@@ -127,7 +126,7 @@ class FrontView final : public View {
  private:
   /// A run that stands beside takes a line of its own.
   static Area below_parts(const ViewContext& context, Area area) {
-    const float height = context.beside ? kPartsHeight * context.scale : 0;
+    const float height = context.beside ? kFrontPartsHeight * context.scale : 0;
     return {area.x, area.y + height, area.width, area.height - height};
   }
   /// What can be shown of what was chosen.
@@ -136,7 +135,7 @@ class FrontView final : public View {
   }
   static Area cells_of(Area area, float scale) {
     return {area.x + kLabelWidth * scale, area.y + kHeaderHeight * scale, area.width - (kLabelWidth + 12) * scale,
-            area.height - (kHeaderHeight + kLegendHeight) * scale};
+            area.height - (kHeaderHeight + kFrontLegendHeight) * scale};
   }
 
   static void draw_lines(const Scene& scene) {

@@ -13,8 +13,7 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kMargin = 18;
-constexpr float kHead = 72;
+constexpr float kTimelineHead = 72;
 constexpr float kLane = 26;
 constexpr float kBar = 14;
 constexpr float kNames = 150;
@@ -25,9 +24,9 @@ constexpr float kTickRoom = 90;
 constexpr int kMostTicks = 5;
 
 /// The lanes while they are drawn downwards.
-class Chart {
+class TimelineChart {
  public:
-  Chart(const ViewContext& context, const ViewActions& actions, Area area, const Timeline& timeline)
+  TimelineChart(const ViewContext& context, const ViewActions& actions, Area area, const Timeline& timeline)
       : context_(context), actions_(actions), timeline_(timeline), area_(area), y_(area.y) {}
 
   float y() const { return y_; }
@@ -145,12 +144,12 @@ class KernelsView final : public View {
       notice(context, area, "Nothing was run", "There are no ops");
       return;
     }
-    const float head = kHead * context.scale;
+    const float head = kTimelineHead * context.scale;
     draw_head(context, timeline, {area.x, area.y, area.width, head});
     ImGui::SetCursorScreenPos({area.x, area.y + head});
     ImGui::BeginChild("lanes", {area.width, area.height - head}, false, ImGuiWindowFlags_NoBackground);
     const ImVec2 at = ImGui::GetCursorScreenPos();
-    Chart chart(context, actions, {at.x, at.y + 6 * context.scale, area.width, 0}, timeline);
+    TimelineChart chart(context, actions, {at.x, at.y + 6 * context.scale, area.width, 0}, timeline);
     std::int64_t most = 1;
     for (const TimelineLane& lane : timeline.lanes) most = std::max(most, lane.ops);
     for (const TimelineLane& lane : timeline.lanes) chart.lane(lane, most);

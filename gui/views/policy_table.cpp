@@ -11,9 +11,9 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kTitle = 24;
-constexpr float kHead = 18;
-constexpr float kRow = 21;
+constexpr float kPolicyTitle = 24;
+constexpr float kPolicyHead = 18;
+constexpr float kPolicyRow = 21;
 constexpr float kCaveat = 22;
 
 struct Column {
@@ -23,16 +23,16 @@ struct Column {
 };
 
 constexpr float kDash = 26;  ///< before the names: how the policy's limit is drawn
-constexpr Column kColumns[] = {{"policy", 116, 0}, {"scale", 120, 1},          {"least headroom", 96, 1},
-                               {"at", 44, 1},      {"steps that clip", 88, 1}, {"tokens that clip", 128, 1}};
+constexpr Column kPolicyColumns[] = {{"policy", 116, 0}, {"scale", 120, 1},          {"least headroom", 96, 1},
+                                     {"at", 44, 1},      {"steps that clip", 88, 1}, {"tokens that clip", 128, 1}};
 constexpr std::size_t kHeadroom = 2;
 constexpr double kClipsBelow = 0.999;  ///< a scale of each token itself is 1 up to rounding
 
 template <class Visit>
 void for_columns(const ViewContext& context, Area row, const Visit& visit) {
   float x = row.x + (6 + kDash) * context.scale;
-  for (std::size_t i = 0; i < std::size(kColumns); ++i) {
-    const float width = kColumns[i].width * context.scale;
+  for (std::size_t i = 0; i < std::size(kPolicyColumns); ++i) {
+    const float width = kPolicyColumns[i].width * context.scale;
     if (x + width > row.right() + 1) return;
     visit(i, Area{x, row.y, width, row.height});
     x += width + 2 * context.scale;
@@ -51,7 +51,8 @@ std::string scale_words(const PolicyLine& policy) {
 }  // namespace
 
 float PolicyTable::height(const ViewContext& context, const PolicyComparison& compared) {
-  return (kTitle + kHead + kCaveat + kRow * static_cast<float>(compared.policies.size())) * context.scale;
+  return (kPolicyTitle + kPolicyHead + kCaveat + kPolicyRow * static_cast<float>(compared.policies.size())) *
+         context.scale;
 }
 
 std::vector<std::size_t> PolicyTable::shown(const PolicyComparison& compared) const {
@@ -67,13 +68,13 @@ void PolicyTable::draw(const ViewContext& context, const ViewActions& actions, c
                        const PolicyComparison& compared, Area area) {
   const auto px = [&](float pixels) { return pixels * context.scale; };
   const LedgerLine& line = ledger.lines[compared.line];
-  label(context.fonts.text, {area.x, area.y, area.width, px(kTitle)}, context.theme.text,
+  label(context.fonts.text, {area.x, area.y, area.width, px(kPolicyTitle)}, context.theme.text,
         fmt::format("{} under every policy", line.name));
-  Area row{area.x, area.y + px(kTitle), area.width, px(kHead)};
+  Area row{area.x, area.y + px(kPolicyTitle), area.width, px(kPolicyHead)};
   for_columns(context, row, [&](std::size_t i, Area cell) {
-    label(context.fonts.small, cell, context.theme.muted, kColumns[i].title, kColumns[i].align);
+    label(context.fonts.small, cell, context.theme.muted, kPolicyColumns[i].title, kPolicyColumns[i].align);
   });
-  row = {area.x, row.bottom(), area.width, px(kRow)};
+  row = {area.x, row.bottom(), area.width, px(kPolicyRow)};
   for (const PolicyLine& policy : compared.policies) {
     draw_row(context, actions, ledger, compared, policy, row);
     row.y += row.height;
@@ -103,7 +104,7 @@ void PolicyTable::draw_row(const ViewContext& context, const ViewActions& action
     fill({row.x + px(6 + x), middle - px(0.75F), px(4), px(1.5F)}, on ? theme.text : theme.muted.alpha(90));
   }
   if (!policy.problem.empty()) {
-    const Area name{row.x + px(6 + kDash), row.y, px(kColumns[0].width), row.height};
+    const Area name{row.x + px(6 + kDash), row.y, px(kPolicyColumns[0].width), row.height};
     label(context.fonts.small, name, theme.text, policy.name);
     label(context.fonts.small, {name.right(), row.y, row.right() - name.right(), row.height}, theme.muted,
           policy.problem);
@@ -129,7 +130,7 @@ void PolicyTable::draw_row(const ViewContext& context, const ViewActions& action
           clips   ? ink_on(theme, kClipped)
           : quiet ? theme.muted
                   : theme.text,
-          cells[i], kColumns[i].align);
+          cells[i], kPolicyColumns[i].align);
   });
 }
 

@@ -8,7 +8,7 @@ struct Entry {
   std::unique_ptr<View> (*make)();
 };
 
-constexpr Entry kViews[] = {
+constexpr Entry kEntries[] = {
     {"front", make_front_view},     {"cascade", make_cascade_view},   {"tensor", make_tensor_view},
     {"bits", make_bits_view},       {"scales", make_scales_view},     {"why", make_why_view},
     {"what-if", make_what_if_view}, {"requests", make_requests_view}, {"kernels", make_kernels_view},
@@ -17,7 +17,7 @@ constexpr Entry kViews[] = {
 }  // namespace
 
 std::unique_ptr<View> make_view(std::string_view name) {
-  for (const Entry& entry : kViews) {
+  for (const Entry& entry : kEntries) {
     if (entry.name == name) return entry.make();
   }
   return nullptr;
@@ -25,7 +25,7 @@ std::unique_ptr<View> make_view(std::string_view name) {
 
 std::vector<std::string> view_names() {
   std::vector<std::string> names;
-  for (const Entry& entry : kViews) names.emplace_back(entry.name);
+  for (const Entry& entry : kEntries) names.emplace_back(entry.name);
   return names;
 }
 

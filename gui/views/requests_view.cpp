@@ -15,12 +15,11 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kMargin = 18;
 constexpr float kTitles = 24;
-constexpr float kLine = 15;
+constexpr float kRequestLine = 15;
 constexpr float kLeastRow = 60;
 constexpr float kMostRow = 132;
-constexpr float kWideFrom = 1000;
+constexpr float kRequestsWideFrom = 1000;
 constexpr float kChipColumn = 66;
 constexpr float kTokenHeight = 36;
 constexpr float kMapTitle = 30;
@@ -52,7 +51,7 @@ Texture& thumbnail(Thumbnails& held, const Image& image) {
   return *texture;
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view trimmed_text(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(' ');
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
@@ -64,7 +63,7 @@ class RequestList {
   RequestList(const ViewContext& context, const ViewActions& actions, Thumbnails& thumbnails, Area area)
       : context_(context), actions_(actions), thumbnails_(thumbnails), area_(area) {
     const float room = area.width - px(2 * kMargin);
-    const float name = px(area.width >= px(kWideFrom) ? 220 : 150);
+    const float name = px(area.width >= px(kRequestsWideFrom) ? 220 : 150);
     const float rest = room - name - px(kChipColumn);
     prompt_ = {area.x + px(kMargin) + name, 0, rest * 0.42F, 0};
     answer_ = {prompt_.right() + px(16), 0, rest * 0.58F - px(16), 0};
@@ -135,15 +134,15 @@ class RequestList {
     std::vector<std::string> facts{counted(request.text_tokens + request.image_tokens, "token")};
     if (request.image_tokens > 0) facts[0] += fmt::format(", {} of images", request.image_tokens);
     if (request.cached_tokens > 0) facts.push_back(fmt::format("{} from the prefix cache", request.cached_tokens));
-    const float height = px(18) + static_cast<float>(facts.size()) * px(kLine);
+    const float height = px(18) + static_cast<float>(facts.size()) * px(kRequestLine);
     const float x = row.x + px(kMargin);
     const float width = prompt_.x - x - px(14);
     float y = row.y + (row.height - height) / 2;
     label(context_.fonts.text, {x, y, width, px(18)}, context_.theme.text, printable(request.name));
     y += px(18);
     for (const std::string& fact : facts) {
-      label(context_.fonts.small, {x, y, width, px(kLine)}, context_.theme.muted, fact);
-      y += px(kLine);
+      label(context_.fonts.small, {x, y, width, px(kRequestLine)}, context_.theme.muted, fact);
+      y += px(kRequestLine);
     }
   }
 
@@ -172,20 +171,20 @@ class RequestList {
       }
       const float share = letters == 0 ? 0 : static_cast<float>(piece.text.size()) / static_cast<float>(letters);
       const float width = std::min(std::max(room * share, std::min(room, px(56))), prompt_.right() - x);
-      x += words(printable(trimmed(piece.text)), {x, row.y, width - px(10), row.height}) + px(10);
+      x += words(printable(trimmed_text(piece.text)), {x, row.y, width - px(10), row.height}) + px(10);
     }
   }
 
   /// Answers the width that was needed.
   float words(std::string_view said, Area box) const {
-    const int most = std::max(1, static_cast<int>((box.height - px(10)) / px(kLine)));
+    const int most = std::max(1, static_cast<int>((box.height - px(10)) / px(kRequestLine)));
     const std::vector<std::string> lines = wrap(context_.fonts.small, said, box.width, most);
-    float y = box.y + (box.height - static_cast<float>(lines.size()) * px(kLine)) / 2;
+    float y = box.y + (box.height - static_cast<float>(lines.size()) * px(kRequestLine)) / 2;
     float used = 0;
     for (const std::string& line : lines) {
-      label(context_.fonts.small, {box.x, y, box.width + 1, px(kLine)}, context_.theme.text, line);
+      label(context_.fonts.small, {box.x, y, box.width + 1, px(kRequestLine)}, context_.theme.text, line);
       used = std::max(used, text_size(context_.fonts.small, line).x);
-      y += px(kLine);
+      y += px(kRequestLine);
     }
     return used;
   }
@@ -258,7 +257,7 @@ class RequestList {
   /// Without the space that most begin with; the tooltip has it. Of a dump only the id is known.
   static std::string shown_text(const OutputToken& token) {
     if (token.text.empty()) return {};
-    const std::string text = printable(trimmed(token.text));
+    const std::string text = printable(trimmed_text(token.text));
     return text.empty() ? std::string("\u00B7") : text;
   }
 

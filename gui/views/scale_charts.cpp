@@ -11,7 +11,7 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kLine = 16;
+constexpr float kChartLine = 16;
 constexpr float kChartTitle = 22;
 constexpr float kAxis = 46;  ///< left of a chart, for the values
 constexpr float kLeastChart = 74;
@@ -27,7 +27,7 @@ std::size_t charts_across(float width, std::size_t lines, float scale) {
 }
 
 /// Colours of a chart's point; healthy ones in the ramp's brightest.
-Color tone(const Theme& theme, Cell cell) { return theme.cell(cell <= kHealthyLast ? kHealthyLast : cell); }
+Color tone_of(const Theme& theme, Cell cell) { return theme.cell(cell <= kHealthyLast ? kHealthyLast : cell); }
 
 std::vector<std::string> words_of(const LedgerEntry& entry) {
   std::vector<std::string> lines;
@@ -153,7 +153,7 @@ class Chart {
     if (!(last > 0) || plot_.height < sheet_.px(kRoomForWords)) return;
     const float above = sheet_.y(plot_, last) - sheet_.px(17);
     label(sheet_.context.fonts.small,
-          {plot_.x, above < plot_.y ? above + sheet_.px(19) : above, plot_.width - sheet_.px(4), sheet_.px(kLine)},
+          {plot_.x, above < plot_.y ? above + sheet_.px(19) : above, plot_.width - sheet_.px(4), sheet_.px(kChartLine)},
           color, sheet_.policies->policies[policy].name, 1);
   }
 
@@ -170,7 +170,7 @@ class Chart {
           line({x(*before), sheet_.y(plot_, columns_[*before].absmax)}, point, theme.cell(kHealthyLast).alpha(150));
         if (column.absmax > column.limit && column.limit > 0) over(point, sheet_.y(plot_, column.limit), pitch);
         const Cell health = column.nan ? kHealthyLast : column.health;
-        dot(point, health == kClipped ? sheet_.px(4) : radius, pitch, tone(theme, health));
+        dot(point, health == kClipped ? sheet_.px(4) : radius, pitch, tone_of(theme, health));
         before = i;
       } else {
         before.reset();
@@ -219,7 +219,7 @@ class Chart {
     const float width = width_of();
     if (width > std::max(room_right, room_left)) return;
     const float left = width <= room_right ? point.x + beside : point.x - beside - width;
-    const Area box{left, std::max(plot_.y, point.y - sheet_.px(8)), width, sheet_.px(kLine)};
+    const Area box{left, std::max(plot_.y, point.y - sheet_.px(8)), width, sheet_.px(kChartLine)};
     fill(box.inset(-sheet_.px(3), 0), sheet_.theme().cell(kAbsent).alpha(225), sheet_.px(3));
     label(sheet_.context.fonts.small, box, sheet_.theme().text, words);
   }
@@ -234,8 +234,8 @@ class Chart {
     if (plot_.height < sheet_.px(48)) return;
     const float above = at.y - sheet_.px(17);
     label(sheet_.context.fonts.small,
-          {at.x + sheet_.px(4), above < plot_.y ? at.y + sheet_.px(2) : above, sheet_.px(60), sheet_.px(kLine)}, color,
-          "locked");
+          {at.x + sheet_.px(4), above < plot_.y ? at.y + sheet_.px(2) : above, sheet_.px(60), sheet_.px(kChartLine)},
+          color, "locked");
   }
 
   void input() const {

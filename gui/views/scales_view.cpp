@@ -16,13 +16,12 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kMargin = 18;
-constexpr float kLine = 16;
+constexpr float kScaleLine = 16;
 constexpr float kLegend = 30;
-constexpr float kWideFrom = 1360;  ///< from this width on, the table stands beside the charts
-constexpr float kTableFrom = 460;  ///< below this height the charts take it all
+constexpr float kScalesWideFrom = 1360;  ///< from this width on, the table stands beside the charts
+constexpr float kTableFrom = 460;        ///< below this height the charts take it all
 constexpr float kTableWide = 640;
-constexpr float kRow = 21;
+constexpr float kLedgerRow = 21;
 
 struct TableColumn {
   const char* title;
@@ -30,9 +29,9 @@ struct TableColumn {
   float align;
 };
 
-constexpr TableColumn kColumns[] = {{"at", 44, 0},       {"layer", 40, 1},      {"", 22, 0.5F},
-                                    {"scale", 66, 1},    {"limit", 58, 1},      {"absmax", 58, 1},
-                                    {"headroom", 68, 1}, {"not finite", 72, 1}, {"set by", 150, 0}};
+constexpr TableColumn kLedgerColumns[] = {{"at", 44, 0},       {"layer", 40, 1},      {"", 22, 0.5F},
+                                          {"scale", 66, 1},    {"limit", 58, 1},      {"absmax", 58, 1},
+                                          {"headroom", 68, 1}, {"not finite", 72, 1}, {"set by", 150, 0}};
 constexpr std::size_t kTargetColumn = 2;
 constexpr float kLongTarget = 112;
 constexpr std::size_t kHeadroomColumn = 6;
@@ -116,7 +115,7 @@ class ScalesView final : public View {
                            shown,  axis_of(ledger, limits)};
     const float top = draw_head(sheet, area);
     const Area rest{area.x, area.y + top, area.width, area.height - top};
-    if (area.width >= sheet.px(kWideFrom)) {
+    if (area.width >= sheet.px(kScalesWideFrom)) {
       const float table = sheet.px(kTableWide + kMargin);
       draw_charts(sheet, {rest.x + sheet.px(6), rest.y, charts_width(area, context.scale), rest.height});
       Area right{rest.right() - table, rest.y, table - sheet.px(6), rest.height};
@@ -140,7 +139,7 @@ class ScalesView final : public View {
 
  private:
   static float charts_width(Area area, float scale) {
-    return area.width - (area.width >= kWideFrom * scale ? kTableWide + kMargin + 16 : 12) * scale;
+    return area.width - (area.width >= kScalesWideFrom * scale ? kTableWide + kMargin + 16 : 12) * scale;
   }
 
   /// The ledger is made once; the policies are compared for the line that is selected.
@@ -177,8 +176,8 @@ class ScalesView final : public View {
           sheet.ledger.below.empty() ? theme.accent : theme.cell(kClipped), sheet.ledger.headline);
     y += sheet.px(24);
     for (const std::string& words : wrap(sheet.context.fonts.small, sheet.ledger.rule, width, 3)) {
-      label(sheet.context.fonts.small, {left, y, width + 1, sheet.px(kLine)}, theme.text, words);
-      y += sheet.px(kLine);
+      label(sheet.context.fonts.small, {left, y, width + 1, sheet.px(kScaleLine)}, theme.text, words);
+      y += sheet.px(kScaleLine);
     }
     draw_legend(sheet, {left, y + sheet.px(2), width, sheet.px(kLegend)});
     return y + sheet.px(kLegend + 4) - area.y;
@@ -194,8 +193,8 @@ class ScalesView final : public View {
     }
     const float titles = area.y + head + sheet.px(4);
     for_columns(sheet, area.x, area.width, [&](std::size_t i, float x, float width) {
-      label(sheet.context.fonts.small, {x, titles, width, sheet.px(18)}, sheet.theme().muted, kColumns[i].title,
-            kColumns[i].align);
+      label(sheet.context.fonts.small, {x, titles, width, sheet.px(18)}, sheet.theme().muted, kLedgerColumns[i].title,
+            kLedgerColumns[i].align);
     });
     const float rows = titles + sheet.px(20);
     fill({area.x, rows - 1, area.width, 1}, sheet.theme().line);
@@ -233,13 +232,13 @@ class ScalesView final : public View {
 
   template <class Visit>
   static void for_columns(const ScaleSheet& sheet, float x, float width, const Visit& visit) {
-    constexpr std::size_t kLast = std::size(kColumns) - 1;
+    constexpr std::size_t kLast = std::size(kLedgerColumns) - 1;
     float at = x + sheet.px(6);
     for (std::size_t i = 0; i <= kLast; ++i) {
-      const float named = i == kTargetColumn && sheet.ledger.names_are_long ? kLongTarget : kColumns[i].width;
+      const float named = i == kTargetColumn && sheet.ledger.names_are_long ? kLongTarget : kLedgerColumns[i].width;
       const float own = i == kLast ? x + width - sheet.px(10) - at : sheet.px(named);
       if (own > 0) visit(i, at, own);
-      at += own + sheet.px(i + 2 == std::size(kColumns) ? 14 : 0);
+      at += own + sheet.px(i + 2 == std::size(kLedgerColumns) ? 14 : 0);
     }
   }
 
@@ -249,7 +248,7 @@ class ScalesView final : public View {
 
   void draw_rows(const ScaleSheet& sheet, float width) {
     const std::size_t count = sheet.ledger.entries.size();
-    const float height = sheet.px(kRow);
+    const float height = sheet.px(kLedgerRow);
     const ImVec2 start = ImGui::GetCursorScreenPos();
     follow(sheet, height);
     const float scrolled = ImGui::GetScrollY();
@@ -300,7 +299,7 @@ class ScalesView final : public View {
                                  entry.nan > 0 ? fmt::format("{} NaN", entry.nan) : "",
                                  set_by_briefly(entry)};
     for_columns(sheet, area.x, area.width, [&](std::size_t i, float x, float width) {
-      const bool words = i + 1 == std::size(kColumns);
+      const bool words = i + 1 == std::size(kLedgerColumns);
       const Area box{x, area.y, width, area.height};
       Cell ground = kAbsent;
       if (i == kHeadroomColumn && entry.row.headroom < kLowHeadroomBelow) {
@@ -314,7 +313,8 @@ class ScalesView final : public View {
       }
       const Color plain = cells[i] == "NaN" ? theme.cell(kNan) : words ? theme.muted : theme.text;
       const Color ink = ground != kAbsent ? ink_on(theme, ground) : plain;
-      label(words ? sheet.context.fonts.small : sheet.context.fonts.mono_small, box, ink, cells[i], kColumns[i].align);
+      label(words ? sheet.context.fonts.small : sheet.context.fonts.mono_small, box, ink, cells[i],
+            kLedgerColumns[i].align);
     });
     if (clicked) choose_entry(sheet, index);
     if (pointed) hover_entry(sheet, index);

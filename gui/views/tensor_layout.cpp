@@ -4,21 +4,21 @@
 #include <iterator>
 
 #include "gui/views/tensor_twin.h"
+#include "gui/views/view.h"
 
 namespace nanscope::gui {
 namespace {
 
-constexpr float kMargin = 18;
 constexpr float kBarHeight = 42;
 constexpr float kNumbersHeight = 44;
 constexpr float kWordsHeight = 20;
 constexpr float kTabsHeight = 28;
-constexpr float kTitleHeight = 24;
+constexpr float kTensorTitleHeight = 24;
 constexpr float kAxisHeight = 20;
 constexpr float kColumnBars = 26;
 constexpr float kRowBars = 34;
 constexpr float kRowNames = 104;
-constexpr float kLegendHeight = 34;
+constexpr float kTensorLegendHeight = 34;
 constexpr float kBetween = 14;          ///< grids that are side by side
 constexpr float kLeastGrid = 180;       ///< narrower ones are shown one at a time
 constexpr float kBarsFromHeight = 620;  ///< with a twin, the shares of rows and columns stand back for the cells
@@ -48,8 +48,8 @@ TensorLayout lay_out_tensor(Area area, float scale, TensorMode mode) {
   if (mode != TensorMode::alone) out.words = take(kWordsHeight);
   if (mode == TensorMode::tabs) out.tabs = take(kTabsHeight);
   const float titles = y;
-  if (side) y += px(kTitleHeight);
-  out.legend = {area.x, area.bottom() - px(kLegendHeight), area.width, px(kLegendHeight)};
+  if (side) y += px(kTensorTitleHeight);
+  out.legend = {area.x, area.bottom() - px(kTensorLegendHeight), area.width, px(kTensorLegendHeight)};
 
   const std::size_t count = side ? std::size(kTwinParts) : 1;
   const float between = px(kBetween);
@@ -70,7 +70,7 @@ TensorLayout lay_out_tensor(Area area, float scale, TensorMode mode) {
     if (i == 0) grid.row_names = {area.x, top, px(kRowNames - 8), height};
     if (bars) grid.row_bars = {x + cells + px(4), top, px(kRowBars), height};
     out.grids.push_back(grid);
-    if (side) out.titles.push_back({x, titles, pitch, px(kTitleHeight)});
+    if (side) out.titles.push_back({x, titles, pitch, px(kTensorTitleHeight)});
   }
   return out;
 }

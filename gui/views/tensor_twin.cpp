@@ -25,7 +25,7 @@ std::string side_words(std::string_view who, const TensorSheet& sheet, std::int6
 }
 
 /// From the largest negative difference to the largest positive one.
-void draw_ramp(const ViewContext& context, Area area) {
+void draw_tensor_ramp(const ViewContext& context, Area area) {
   const Theme colors = difference_theme(context.theme);
   constexpr int kAll = 2 * kDiffSteps;
   for (int i = 0; i < kAll; ++i) {
@@ -78,7 +78,7 @@ float draw_difference_ramp(const ViewContext& context, Area row, const TwinPictu
     if (row.width > ends + px(kRamp + 30)) {
       words_left_of(context, right, row, high);
       right -= px(kRamp);
-      draw_ramp(context, {right, row.y + (row.height - px(kSwatch)) / 2, px(kRamp), px(kSwatch)});
+      draw_tensor_ramp(context, {right, row.y + (row.height - px(kSwatch)) / 2, px(kRamp), px(kSwatch)});
       right -= px(6);
       words_left_of(context, right, row, "\u2212" + high);
     }

@@ -8,7 +8,7 @@ namespace nanscope::gui {
 namespace {
 
 constexpr float kChipHeight = 22;
-constexpr float kGap = 6;
+constexpr float kPartsGap = 6;
 constexpr float kMostChip = 220;  ///< settings of several knobs are long
 
 }  // namespace
@@ -44,7 +44,7 @@ float choose_part(const ViewContext& context, Area row, std::span<const TwinPart
     const float most = std::min(row.right(), x + kMostChip * context.scale);
     const ChipPress chip = chip_button(context, x, most, y, height, name, chosen == part);
     if (chip.pressed) chosen = part;
-    x = chip.right + kGap * context.scale;
+    x = chip.right + kPartsGap * context.scale;
   }
   return x;
 }

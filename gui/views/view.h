@@ -20,6 +20,9 @@
 /// runs. To add a view: one file with a class, one line in registry.cpp.
 namespace nanscope::gui {
 
+/// Between what a view draws and its edges, in points.
+inline constexpr float kMargin = 18;
+
 /// What a view may look at.
 struct ViewContext {
   const Theme& theme;

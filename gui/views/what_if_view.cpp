@@ -15,20 +15,19 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kMargin = 18;
 constexpr float kRoomyLinks = 14;       ///< so many boxes have their full size; more share that room
 constexpr std::size_t kMostLinks = 40;  ///< of the chain
-constexpr float kLine = 22;
-constexpr float kWideFrom = 720;  ///< from this width on there is room for the error
-constexpr float kTable = 860;     ///< width of the table when answers stand beside it
+constexpr float kKnobLine = 22;
+constexpr float kWhatIfWideFrom = 720;  ///< from this width on there is room for the error
+constexpr float kTable = 860;           ///< width of the table when answers stand beside it
 constexpr float kLeastAnswer = 170;
 constexpr float kKnobWidth = 330;      ///< least width of a card
 constexpr std::size_t kMostBoxes = 8;  ///< more requests are told as a number
 
-using Job = Background<scenarios::Counterfactuals>;
+using ReplayJob = Background<scenarios::Counterfactuals>;
 
 Result<scenarios::Counterfactuals> investigate(const std::filesystem::path& path, const std::stop_token& stop,
-                                               const Job::Report& report) {
+                                               const ReplayJob::Report& report) {
   const Result<Recording> recording = Recording::open_checked(path);
   if (!recording) return tl::unexpected(recording.error());
   const Result<scenarios::RunSpec> spec = scenarios::run_spec_of(*recording);
@@ -45,7 +44,7 @@ Result<scenarios::Counterfactuals> investigate(const std::filesystem::path& path
   return found;
 }
 
-Color tone(const Theme& theme, scenarios::Effect effect) {
+Color tone_of_effect(const Theme& theme, scenarios::Effect effect) {
   switch (effect) {
     case scenarios::Effect::removes_cause:
       return theme.accent;
@@ -78,7 +77,7 @@ struct Columns {
 
 Columns columns_of(const ViewContext& context, Area area, std::size_t requests, std::size_t links) {
   const auto px = [&](float pixels) { return pixels * context.scale; };
-  const bool wide = area.width >= px(kWideFrom);
+  const bool wide = area.width >= px(kWhatIfWideFrom);
   Columns columns;
   const auto boxes_of_chain = static_cast<float>(std::min(links, kMostLinks));
   columns.pitch = px(wide ? 13 : 10) * std::min(1.0F, kRoomyLinks / std::max(boxes_of_chain, 1.0F));
@@ -120,7 +119,7 @@ class Sheet {
 
   void titles() {
     const auto title = [&](Area column, std::string_view words, float align) {
-      const Area box{column.x, y_, column.width, px(kLine)};
+      const Area box{column.x, y_, column.width, px(kKnobLine)};
       label(context_.fonts.small, box, context_.theme.muted, words, align);
     };
     title(columns_.change, "change", 0);
@@ -130,12 +129,12 @@ class Sheet {
     title(columns_.top1, "top-1", 1);
     if (columns_.error.width > 0) title(columns_.error, "max error", 1);
     if (answer_of()) title(columns_.answer, fmt::format("request {} answers", *answer_of()), 0);
-    y_ += px(kLine);
+    y_ += px(kKnobLine);
   }
 
   void group(const WhatIfGroup& group) {
     y_ += px(12);
-    const Color ground = tone(context_.theme, group.effect);
+    const Color ground = tone_of_effect(context_.theme, group.effect);
     fill({area_.x + px(kMargin), y_ + px(5), px(4), px(14)}, ground, px(2));
     const Area line{area_.x + px(kMargin + 12), y_, area_.width - px(2 * kMargin + 12), px(24)};
     label(context_.fonts.title, line, context_.theme.text, group.title);
@@ -150,7 +149,7 @@ class Sheet {
     const std::string id = fmt::format("{}", fmt::join(row.settings, " "));
     const float lines = static_cast<float>(std::max<std::size_t>(row.settings.size(), 1));
     const float top = y_;
-    const float height = px(kLine) + (lines - 1) * px(16);
+    const float height = px(kKnobLine) + (lines - 1) * px(16);
     const Area whole{area_.x + px(6), top, area_.width - px(12), height};
     const Area beside = beside_box(id, whole);
     const bool offered = opens && (interact(row, id, whole, beside) || is_beside(id));
@@ -185,7 +184,7 @@ class Sheet {
   /// At the right end of a row: what puts its run beside this one.
   Area beside_box(const std::string& id, Area row) const {
     const float width = chip_width(context_, is_beside(id) ? "stands beside" : "Open beside");
-    return {row.right() - width - px(6), row.y + px(2), width, px(kLine - 4)};
+    return {row.right() - width - px(6), row.y + px(2), width, px(kKnobLine - 4)};
   }
 
   /// Answers whether the row is pointed at or open.
@@ -214,13 +213,13 @@ class Sheet {
   void write_change(const WhatIfRow& row, float top) const {
     const Area& column = columns_.change;
     if (row.settings.empty()) {
-      label(context_.fonts.small, {column.x, top, column.width, px(kLine)}, context_.theme.text, "as recorded");
+      label(context_.fonts.small, {column.x, top, column.width, px(kKnobLine)}, context_.theme.text, "as recorded");
       return;
     }
     float y = top;
     for (const std::string& setting : row.settings) {
-      label(context_.fonts.mono_small, {column.x + px(12), y, column.width - px(12), px(kLine)}, context_.theme.text,
-            (&setting == &row.settings.front() ? "" : "+ ") + setting);
+      label(context_.fonts.mono_small, {column.x + px(12), y, column.width - px(12), px(kKnobLine)},
+            context_.theme.text, (&setting == &row.settings.front() ? "" : "+ ") + setting);
       y += px(16);
     }
   }
@@ -229,8 +228,8 @@ class Sheet {
   void draw_chain(const WhatIfRow& row, float top) const {
     const Theme& theme = context_.theme;
     for (std::size_t i = 0; i < std::min(row.links.size(), kMostLinks); ++i) {
-      const Area box{columns_.chain.x + static_cast<float>(i) * columns_.pitch, top + (px(kLine) - columns_.box) / 2,
-                     columns_.box, columns_.box};
+      const Area box{columns_.chain.x + static_cast<float>(i) * columns_.pitch,
+                     top + (px(kKnobLine) - columns_.box) / 2, columns_.box, columns_.box};
       const int number = static_cast<int>(i) + 1;
       if (row.links[i]) {
         fill(box, tone_of(i), px(2));
@@ -251,8 +250,8 @@ class Sheet {
     const auto& links = context_.story->links;
     const auto told =
         std::find_if(links.begin(), links.end(), [&](const StoryLink& one) { return one.title == table_.chain[link]; });
-    if (told != links.end() && told->tone == LinkTone::cause) return theme.accent;
-    return theme.cell(told != links.end() && told->tone == LinkTone::damage ? kClipped : kNan);
+    if (told != links.end() && told->tone_of_effect == LinkTone::cause) return theme.accent;
+    return theme.cell(told != links.end() && told->tone_of_effect == LinkTone::damage ? kClipped : kNan);
   }
 
   std::string link_hint(const WhatIfRow& row, int number) const {
@@ -265,7 +264,7 @@ class Sheet {
     const Theme& theme = context_.theme;
     const Area& column = columns_.requests;
     if (row.answers.size() > kMostBoxes) {
-      label(context_.fonts.small, {column.x, top, column.width, px(kLine)},
+      label(context_.fonts.small, {column.x, top, column.width, px(kKnobLine)},
             row.faulty > 0 ? theme.cell(kNan) : theme.muted, fmt::format("{} of {}", row.faulty, row.answers.size()));
       return;
     }
@@ -281,7 +280,7 @@ class Sheet {
   void write_numbers(const WhatIfRow& row, float top, bool offered) const {
     const Theme& theme = context_.theme;
     const auto write = [&](Area column, const std::string& words, Color ink) {
-      label(context_.fonts.mono_small, {column.x, top, column.width, px(kLine)}, ink, words, 1);
+      label(context_.fonts.mono_small, {column.x, top, column.width, px(kKnobLine)}, ink, words, 1);
     };
     const bool dearer = row.kv_ratio > 1.2;
     write(columns_.kv, fmt::format("{:.0f}  {:.2f}\u00D7", row.kv_bytes, row.kv_ratio),
@@ -306,7 +305,7 @@ class Sheet {
     const std::optional<std::size_t> request = answer_of();
     if (!request || *request >= row.answers.size()) return;
     const WhatIfAnswer& answer = row.answers[*request];
-    label(context_.fonts.small, {columns_.answer.x, top, columns_.answer.width - taken, px(kLine)},
+    label(context_.fonts.small, {columns_.answer.x, top, columns_.answer.width - taken, px(kKnobLine)},
           answer.faulty ? context_.theme.cell(kNan) : context_.theme.text, in_quotes(answer.text));
   }
 
@@ -388,7 +387,7 @@ class WhatIfView final : public View {
  private:
   void start(const WhatIfPlan& plan) {
     error_.clear();
-    job_.start([path = plan.recording](const std::stop_token& stop, const Job::Report& report) {
+    job_.start([path = plan.recording](const std::stop_token& stop, const ReplayJob::Report& report) {
       return investigate(path, stop, report);
     });
   }
@@ -467,7 +466,7 @@ class WhatIfView final : public View {
     const Area line{area.x + px(kMargin), area.y + px(10), area.width - px(2 * kMargin), px(22)};
     label(context.fonts.title, line, context.theme.text, table.conclusion);
     const float taken = text_size(context.fonts.title, table.conclusion).x + px(24);
-    const bool narrow = area.width < px(kWideFrom);
+    const bool narrow = area.width < px(kWhatIfWideFrom);
     label(context.fonts.small, {line.x + taken, line.y, line.width - taken, line.height}, context.theme.muted,
           narrow ? counted(table.runs, "run")
                  : fmt::format("{} \u00B7 error in logits, top-1 and error against a cache in f32, healthy requests",
@@ -494,7 +493,7 @@ class WhatIfView final : public View {
   std::shared_ptr<const WhatIfTable> table_;
   std::string opened_;  ///< the change whose answers are shown
   std::string error_;
-  Job job_;  ///< last: it is stopped first
+  ReplayJob job_;  ///< last: it is stopped first
 };
 
 }  // namespace

@@ -12,19 +12,18 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kMargin = 18;
-constexpr float kPad = 6;          ///< above and below a hop
-constexpr float kTitle = 18;       ///< height of a hop's first line
-constexpr float kLine = 15;        ///< of its sentence
-constexpr float kHeading = 30;     ///< where the way enters another step
-constexpr float kNumberWide = 24;  ///< room for a hop's number
-constexpr float kMark = 11;        ///< half the width of the marks' column
-constexpr float kWideFrom = 1100;  ///< from this width on, the sentence stands beside the place
-constexpr float kPlaceWide = 330;  ///< column of places and badges, then
+constexpr float kHopPad = 6;          ///< above and below a hop
+constexpr float kHopTitle = 18;       ///< height of a hop's first line
+constexpr float kHopLine = 15;        ///< of its sentence
+constexpr float kHeading = 30;        ///< where the way enters another step
+constexpr float kNumberWide = 24;     ///< room for a hop's number
+constexpr float kMark = 11;           ///< half the width of the marks' column
+constexpr float kWhyWideFrom = 1100;  ///< from this width on, the sentence stands beside the place
+constexpr float kPlaceWide = 330;     ///< column of places and badges, then
 constexpr float kValueWide = 96;
 constexpr float kBitsWide = 108;
 constexpr float kNumberColumn = 190;
-constexpr std::size_t kMostNumbers = 16;
+constexpr std::size_t kMostHopNumbers = 16;
 
 /// The way while it is drawn downwards.
 class Walk {
@@ -35,7 +34,7 @@ class Walk {
         area_(area),
         chosen_(chosen),
         y_(area.y),
-        wide_(area.width >= px(kWideFrom)) {}
+        wide_(area.width >= px(kWhyWideFrom)) {}
 
   void head(const WhyStory& story) {
     const Theme& theme = context_.theme;
@@ -61,7 +60,7 @@ class Walk {
     const bool pointed = interact(hop, index, card);
     if (chosen || pointed) fill(card, chosen ? context_.theme.raised : context_.theme.raised.alpha(140), px(6));
     if (chosen) fill({card.x, card.y + px(8), px(3), card.height - px(16)}, context_.theme.accent, px(1.5F));
-    const ImVec2 center(left() + px(kNumberWide + kMark), y_ + px(pad() + kTitle / 2));
+    const ImVec2 center(left() + px(kNumberWide + kMark), y_ + px(pad() + kHopTitle / 2));
     if (index + 1 < story.hops.size()) thread(story, index, center, y_ + layout.height);
     mark(hop, center);
     write(hop, index, layout);
@@ -73,9 +72,9 @@ class Walk {
     y_ += px(6);
     for (const std::string& words :
          wrap(context_.fonts.small, "The way ends here: " + story.stopped, text_right() - text_left())) {
-      label(context_.fonts.small, {text_left(), y_, text_right() - text_left() + px(4), px(kLine)},
+      label(context_.fonts.small, {text_left(), y_, text_right() - text_left() + px(4), px(kHopLine)},
             context_.theme.muted, words);
-      y_ += px(kLine);
+      y_ += px(kHopLine);
     }
   }
 
@@ -103,10 +102,10 @@ class Walk {
   void fact(std::string_view name, std::string_view words) {
     if (words.empty()) return;
     const float indent = px(56);
-    label(context_.fonts.small, {left(), y_, indent, px(kLine)}, context_.theme.muted, name);
+    label(context_.fonts.small, {left(), y_, indent, px(kHopLine)}, context_.theme.muted, name);
     for (const std::string& line : wrap(context_.fonts.small, words, width() - indent, wide_ ? 3 : 5)) {
-      label(context_.fonts.small, {left() + indent, y_, width() - indent, px(kLine)}, context_.theme.text, line);
-      y_ += px(kLine);
+      label(context_.fonts.small, {left() + indent, y_, width() - indent, px(kHopLine)}, context_.theme.text, line);
+      y_ += px(kHopLine);
     }
   }
 
@@ -124,17 +123,17 @@ class Walk {
     Layout layout;
     layout.sentence = wrap(context_.fonts.small, hop.text, sentence_width(), chosen || wide_ ? 0 : 2);
     const auto lines = static_cast<float>(layout.sentence.size());
-    layout.height =
-        px(2 * pad()) + (wide_ ? std::max(px(kTitle), px(3) + lines * px(kLine)) : px(kTitle) + lines * px(kLine));
+    layout.height = px(2 * pad()) + (wide_ ? std::max(px(kHopTitle), px(3) + lines * px(kHopLine))
+                                           : px(kHopTitle) + lines * px(kHopLine));
     if (hop.numbers.empty() || !(chosen || hop.birth || hop.setting)) return layout;
-    layout.numbers = kMostNumbers;
+    layout.numbers = kMostHopNumbers;
     layout.columns = std::max(1, static_cast<int>(sentence_width() / px(kNumberColumn)));
     const Area room{0, 0, sentence_width(), 0};
     layout.height += px(5) + number_table(context_, room, layout.columns, layout.numbers, hop.numbers, false);
     return layout;
   }
 
-  float pad() const { return wide_ ? 4 : kPad; }
+  float pad() const { return wide_ ? 4 : kHopPad; }
 
   bool interact(const WhyHop& hop, std::size_t index, Area card) {
     if (!hop.target) return false;
@@ -156,7 +155,7 @@ class Walk {
 
   void thread(const WhyStory& story, std::size_t index, ImVec2 center, float bottom) const {
     const bool crosses = !story.hops[index + 1].heading.empty();
-    const float to = bottom + px(pad() + kTitle / 2 + (crosses ? kHeading : 0) - 9);
+    const float to = bottom + px(pad() + kHopTitle / 2 + (crosses ? kHeading : 0) - 9);
     line({center.x, center.y + px(9)}, {center.x, to}, tone(story.hops[index + 1]).alpha(170), px(2));
   }
 
@@ -179,24 +178,24 @@ class Walk {
   void write(const WhyHop& hop, std::size_t index, const Layout& layout) const {
     const Theme& theme = context_.theme;
     const float top = y_ + px(pad());
-    label(context_.fonts.mono_small, {left(), top, px(kNumberWide - 6), px(kTitle)}, theme.muted, std::to_string(index),
-          1);
+    label(context_.fonts.mono_small, {left(), top, px(kNumberWide - 6), px(kHopTitle)}, theme.muted,
+          std::to_string(index), 1);
     const float taken = values(hop, top);
     const std::string_view said = hop.birth ? "born here" : hop.setting ? "the setting" : "";
     const float badge_width = said.empty() ? 0 : chip_width(context_, said) + px(10);
     const float room = line_right() - text_left() - taken - badge_width - px(12);
-    label(context_.fonts.mono_small, {text_left(), top, room, px(kTitle)}, hop.target ? theme.accent : theme.text,
+    label(context_.fonts.mono_small, {text_left(), top, room, px(kHopTitle)}, hop.target ? theme.accent : theme.text,
           hop.place);
     if (!said.empty()) {
       const float x = text_left() + std::min(text_size(context_.fonts.mono_small, hop.place).x, room) + px(10);
-      chip(context_, {x, top, badge_width - px(10), px(kTitle)}, said, hop.birth ? theme.cell(kNan) : theme.accent,
+      chip(context_, {x, top, badge_width - px(10), px(kHopTitle)}, said, hop.birth ? theme.cell(kNan) : theme.accent,
            hop.birth ? theme.on_bad : theme.panel);
     }
-    float y = wide_ ? top + px(1.5F) : top + px(kTitle);
+    float y = wide_ ? top + px(1.5F) : top + px(kHopTitle);
     for (const std::string& words : layout.sentence) {
-      label(context_.fonts.small, {sentence_left(), y, sentence_width() + px(4), px(kLine)},
+      label(context_.fonts.small, {sentence_left(), y, sentence_width() + px(4), px(kHopLine)},
             layout.numbers > 0 ? theme.text : theme.muted, words);
-      y += px(kLine);
+      y += px(kHopLine);
     }
     if (layout.numbers == 0) return;
     const Area below{sentence_left(), y + px(3), sentence_width(), 0};
@@ -209,9 +208,10 @@ class Walk {
     const Theme& theme = context_.theme;
     const float right = line_right();
     const Color ink = hop.bad ? theme.cell(kNan) : theme.text;
-    label(context_.fonts.mono_small, {right - px(kBitsWide), y, px(kBitsWide), px(kTitle)}, theme.muted, hop.bits, 1);
+    label(context_.fonts.mono_small, {right - px(kBitsWide), y, px(kBitsWide), px(kHopTitle)}, theme.muted, hop.bits,
+          1);
     const float value = text_size(context_.fonts.mono, hop.value).x + 1;
-    label(context_.fonts.mono, {right - px(kBitsWide + 8) - value, y, value, px(kTitle)}, ink, hop.value);
+    label(context_.fonts.mono, {right - px(kBitsWide + 8) - value, y, value, px(kHopTitle)}, ink, hop.value);
     return px(kBitsWide + 8) + value;
   }
 

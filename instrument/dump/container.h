@@ -18,6 +18,9 @@
 /// is executed, and an error names file, offset and reason in one line.
 namespace nanscope {
 
+/// Of a tensor; numpy and torch have no more.
+inline constexpr std::size_t kMaxDimensions = 64;
+
 /// One tensor of a file: `shape` elements, row-major, little-endian, without gaps.
 struct ContainedTensor {
   std::string key;  ///< its name in the file; empty in files that hold one tensor without a name

@@ -8,7 +8,7 @@
 namespace nanscope::live {
 namespace {
 
-constexpr RegexLimits kLimits{.pattern_bytes = 4096, .steps = 100'000, .heap_kib = 1024};
+constexpr RegexLimits kRegexLimits{.pattern_bytes = 4096, .steps = 100'000, .heap_kib = 1024};
 
 template <class Number>
 Status read(const char* text, const char* variable, Number least, Number most, Number& into) {
@@ -61,7 +61,7 @@ Result<WatchOptions> watch_options(const LiveOptions& options) {
   watch.budget = options.budget;
   watch.ring = static_cast<std::size_t>(options.ring);
   if (options.kernels.empty()) return watch;
-  auto regex = Regex::compile(options.kernels, RegexSyntax::ascii, kLimits);
+  auto regex = Regex::compile(options.kernels, RegexSyntax::ascii, kRegexLimits);
   if (!regex) return fail(fmt::format("NANSCOPE_LIVE_KERNELS: {}", regex.error().message));
   watch.kernels = std::move(*regex);
   return watch;

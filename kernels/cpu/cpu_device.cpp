@@ -51,11 +51,11 @@ std::string cpu_features() {
 
 #if defined(__x86_64__)
 /// Every CPU with these also has the rest of x86-64-v3 (F16C, MOVBE, LZCNT came with or before them).
-bool has_avx2() {
+[[maybe_unused]] bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
          __builtin_cpu_supports("bmi2");
 }
-bool has_avx512() {
+[[maybe_unused]] bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
@@ -63,9 +63,14 @@ bool has_avx512() {
 
 /// The builds in rising order of speed.
 std::vector<Build> builds() {
-  std::vector<Build> list = {{Isa::baseline, "baseline", &baseline::op_table, true}};
-#if defined(__x86_64__)
+  std::vector<Build> list;
+#if defined(NANSCOPE_LANES_BASELINE)
+  list.push_back({Isa::baseline, "baseline", &baseline::op_table, true});
+#endif
+#if defined(NANSCOPE_LANES_AVX2)
   list.push_back({Isa::avx2, "avx2", &avx2::op_table, has_avx2()});
+#endif
+#if defined(NANSCOPE_LANES_AVX512)
   list.push_back({Isa::avx512, "avx512", &avx512::op_table, has_avx512()});
 #endif
   return list;
@@ -74,14 +79,19 @@ std::vector<Build> builds() {
 Result<Build> choose(Isa isa) {
   const std::vector<Build> list = builds();
   if (isa == Isa::best) {
-    return *std::find_if(list.rbegin(), list.rend(), [](const Build& build) { return build.supported; });
+    const auto best = std::find_if(list.rbegin(), list.rend(), [](const Build& build) { return build.supported; });
+    if (best != list.rend()) return *best;
+    return fail(
+        fmt::format("this build of nanscope has lane code for {} alone, which this CPU lacks (it has: {}); build it "
+                    "with -DNANSCOPE_LANES=all",
+                    list.back().name, cpu_features()));
   }
   for (const Build& build : list) {
     if (build.isa != isa) continue;
     if (build.supported) return build;
     return fail(fmt::format("this CPU has no {} (it has: {}); use device 'cpu'", build.name, cpu_features()));
   }
-  return fail("this build of nanscope has lane code for baseline only; use device 'cpu'");
+  return fail(fmt::format("this build of nanscope has lane code for {} alone; use device 'cpu'", list.back().name));
 }
 
 class CpuDevice final : public Device {

@@ -23,6 +23,12 @@ if(NANSCOPE_SANITIZE)
   target_link_options(nanscope_flags INTERFACE -fsanitize=${NANSCOPE_SANITIZE})
 endif()
 
+# nanscope_waits(target): code that waits for files, people and other programs. Optimised less, a whole build takes a
+# sixth less time, and nobody notices.
+function(nanscope_waits target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+endfunction()
+
 # nanscope_unity(target [ALONE source...]): compiles eight sources of a target at a time, in less than half the time,
 # where NANSCOPE_UNITY is on. ALONE: sources whose file-local names others of the target have too.
 function(nanscope_unity target)

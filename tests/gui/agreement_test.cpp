@@ -25,7 +25,7 @@ TEST(AgreementTest, OverDumpsOfTheCorpus) {
   if (dumps.empty()) GTEST_SKIP() << "there is no corpus in " << NANSCOPE_CORPUS;
   std::sort(dumps.begin(), dumps.end());
   // All of them take minutes.
-  const std::size_t each = std::getenv("NANSCOPE_LONG_TESTS") != nullptr ? 1 : 3;
+  const std::size_t each = std::getenv("NANSCOPE_LONG_TESTS") != nullptr ? 1 : 6;
   for (std::size_t i = 0; i < dumps.size(); i += each) expect_agreement(dumps[i]);
 }
 

@@ -17,7 +17,6 @@ namespace nanscope {
 namespace {
 
 constexpr std::uint64_t kMaxManifest = 64 << 20;
-constexpr std::size_t kMaxDimensions = 64;
 /// What is kept of a file that is named, beside its size: that of a page.
 constexpr std::uint64_t kOpenFile = 4096;
 /// Of a tensor: its name in a set, its extent in a map, beside what Container and Place hold.

@@ -13,9 +13,8 @@ namespace nanscope {
 namespace {
 
 constexpr std::array<std::uint8_t, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
-constexpr std::size_t kMaxDimensions = 64;
 
-bool recognises(std::span<const std::byte> head) {
+bool recognises_npy(std::span<const std::byte> head) {
   return head.size() >= kMagic.size() &&
          std::equal(kMagic.begin(), kMagic.end(), head.begin(),
                     [](auto a, std::byte b) { return a == std::to_integer<std::uint8_t>(b); });
@@ -191,7 +190,7 @@ Result<HeaderText> header_text(std::span<const std::byte> bytes, std::string_vie
     return refuse(name, base + bytes.size(),
                   "the file ends inside the npy header, expected at least " + std::to_string(need) + " bytes");
   };
-  if (!recognises(bytes)) return refuse(name, base, "not a npy file, expected \\x93NUMPY");
+  if (!recognises_npy(bytes)) return refuse(name, base, "not a npy file, expected \\x93NUMPY");
   if (bytes.size() < 12) return truncated(12);
   const int major = std::to_integer<int>(bytes[6]);
   const int minor = std::to_integer<int>(bytes[7]);
@@ -268,7 +267,7 @@ class Npy final : public Container {
   NpyPlace place_;
 };
 
-Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
+Result<std::unique_ptr<Container>> open_npy_file(const std::filesystem::path& path) {
   auto file = map_file(path);
   if (!file) return tl::unexpected(file.error());
   return open_npy(std::move(*file));
@@ -277,7 +276,7 @@ Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
 }  // namespace
 
 std::uint64_t npy_header_bytes(std::span<const std::byte> head) {
-  if (head.size() < 12 || !recognises(head)) return 0;
+  if (head.size() < 12 || !recognises_npy(head)) return 0;
   const bool first = head[6] == std::byte{1};
   const std::uint64_t bytes = first ? 10 + std::uint64_t{little_endian<std::uint16_t>(head, 8)}
                                     : 12 + std::uint64_t{little_endian<std::uint32_t>(head, 8)};
@@ -322,6 +321,6 @@ Result<TensorBytes> npy_bytes(const ContainedTensor& tensor, const NpyPlace& pla
   return gather(elements, view, static_cast<std::size_t>(tensor.dtype->bits / 8), name);
 }
 
-ContainerKind npy_container() { return {"npy", {".npy"}, recognises, open}; }
+ContainerKind npy_container() { return {"npy", {".npy"}, recognises_npy, open_npy_file}; }
 
 }  // namespace nanscope

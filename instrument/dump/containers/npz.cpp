@@ -86,7 +86,7 @@ class Npz final : public Container {
   std::vector<Array> arrays_;
 };
 
-Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
+Result<std::unique_ptr<Container>> open_npz_file(const std::filesystem::path& path) {
   auto file = map_file(path);
   if (!file) return tl::unexpected(file.error());
   return open_npz(std::move(*file));
@@ -105,6 +105,6 @@ Result<std::unique_ptr<Container>> open_npz(FileBytes file) {
   return npz;
 }
 
-ContainerKind npz_container() { return {"npz", {".npz", ".zip"}, is_zip, open}; }
+ContainerKind npz_container() { return {"npz", {".npz", ".zip"}, is_zip, open_npz_file}; }
 
 }  // namespace nanscope

@@ -20,9 +20,8 @@ constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxVisits = 1'000'000;  ///< a value may stand in many places: 2^64 of them in 64 levels
 constexpr std::size_t kMaxMetadataText = 4096;
 constexpr std::size_t kMaxMetadata = 10'000;
-constexpr std::size_t kMaxDimensions = 64;
 constexpr std::uint64_t kMaxRepeat = 4;
-constexpr std::uint64_t kListedName = 80;  ///< a name in a set, beside the text itself
+constexpr std::uint64_t kListedText = 80;  ///< a name in a set, beside the text itself
 
 enum class Name : std::int64_t {
   ordered_dict,
@@ -159,7 +158,7 @@ class Pt final : public Container {
 };
 
 /// What is kept of a tensor: two lists that double as they grow, and its key in a set.
-constexpr std::uint64_t kListedTensor = 3 * (sizeof(ContainedTensor) + sizeof(StoredTensor)) + kListedName;
+constexpr std::uint64_t kListedStorage = 3 * (sizeof(ContainedTensor) + sizeof(StoredTensor)) + kListedText;
 
 /// Walks the pickle's values and gives tensors and metadata to the container.
 class PtWalker {
@@ -230,7 +229,7 @@ class PtWalker {
       } else {
         return refused(name, "a dictionary's key that is neither text nor number");
       }
-      if (!budget_.take(kListedName + text_bytes(text.size()))) return too_much(name);
+      if (!budget_.take(kListedText + text_bytes(text.size()))) return too_much(name);
       if (!names.insert(text).second) return refused(name, "a dictionary with the key " + in_quotes(text) + " twice");
       if (!budget_.fits(key.size() + text.size() + 2)) return too_much(name);
       auto done = visit(pairs[i + 1], joined(key, text), depth + 1);
@@ -298,7 +297,7 @@ class PtWalker {
   }
 
   Status describe(const PickleNode& at, const std::string& key, std::string text) {
-    if (!budget_.take(kListedName + 48 + text_bytes(key.size()) + text_bytes(text.size()))) return too_much(at);
+    if (!budget_.take(kListedText + 48 + text_bytes(key.size()) + text_bytes(text.size()))) return too_much(at);
     into_.describe(key, std::move(text));
     return {};
   }
@@ -381,7 +380,7 @@ class PtWalker {
 
   Status list(const PickleNode& call, StoredTensor tensor, Items arguments, bool v3, const std::string& key) {
     const std::uint64_t texts = 2 * text_bytes(key.size()) + 4 * sizeof(std::int64_t) * tensor.view.shape.size();
-    if (!budget_.take(kListedTensor + texts)) return too_much(call);
+    if (!budget_.take(kListedStorage + texts)) return too_much(call);
     if (!keys_.insert(key).second)
       return refuse(file_, base_, "two tensors with the key " + in_quotes(key) + ", expected one");
     const std::uint64_t bytes = tensor.dtype->bytes(*checked_count(tensor.view.shape, *tensor.dtype));
@@ -459,14 +458,14 @@ bool is_pickle(std::span<const std::byte> head) {
 constexpr std::array<std::uint8_t, 14> kLegacyMagic = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c,
                                                        0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
 
-bool recognises(std::span<const std::byte> head) {
+bool recognises_pt(std::span<const std::byte> head) {
   const bool legacy = head.size() >= kLegacyMagic.size() &&
                       std::equal(kLegacyMagic.begin(), kLegacyMagic.end(), head.begin(),
                                  [](std::uint8_t a, std::byte b) { return a == std::to_integer<std::uint8_t>(b); });
   return legacy || is_zip(head);
 }
 
-Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
+Result<std::unique_ptr<Container>> open_pt_file(const std::filesystem::path& path) {
   auto file = map_file(path);
   if (!file) return tl::unexpected(file.error());
   return open_pt(std::move(*file));
@@ -525,6 +524,6 @@ Result<std::unique_ptr<Container>> open_pt(FileBytes file) {
   return pt;
 }
 
-ContainerKind pt_container() { return {"pt", {".pt", ".pth"}, recognises, open}; }
+ContainerKind pt_container() { return {"pt", {".pt", ".pth"}, recognises_pt, open_pt_file}; }
 
 }  // namespace nanscope

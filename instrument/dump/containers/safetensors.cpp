@@ -37,11 +37,13 @@ class Safetensors final : public Container {
 };
 
 /// The header's length, whose upper bytes are zero below the format's limit, and its brace.
-bool recognises(std::span<const std::byte> head) {
+bool recognises_safetensors(std::span<const std::byte> head) {
   return head.size() > 8 && little_endian<std::uint64_t>(head, 0) <= kMaxSafetensorsHeader && head[8] == std::byte{'{'};
 }
 
-Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) { return open_safetensors(path); }
+Result<std::unique_ptr<Container>> open_safetensors_file(const std::filesystem::path& path) {
+  return open_safetensors(path);
+}
 
 }  // namespace
 
@@ -53,6 +55,8 @@ Result<std::unique_ptr<Container>> open_safetensors(const std::filesystem::path&
   return std::make_unique<Safetensors>(std::move(*file), std::move(*header));
 }
 
-ContainerKind safetensors_container() { return {"safetensors", {".safetensors"}, recognises, open}; }
+ContainerKind safetensors_container() {
+  return {"safetensors", {".safetensors"}, recognises_safetensors, open_safetensors_file};
+}
 
 }  // namespace nanscope

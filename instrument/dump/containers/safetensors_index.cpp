@@ -115,7 +115,7 @@ Result<Shards> read_map(const JsonView& index, std::string_view file, ReadBudget
   return shards;
 }
 
-Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
+Result<std::unique_ptr<Container>> open_index(const std::filesystem::path& path) {
   const auto file = map_file(path);
   if (!file) return tl::unexpected(file.error());
   if (file->bytes.size() > kMaxIndex) {
@@ -154,7 +154,7 @@ Result<std::unique_ptr<Container>> open(const std::filesystem::path& path) {
 }  // namespace
 
 ContainerKind safetensors_index_container() {
-  return {"safetensors-index", {".safetensors.index.json"}, nullptr, open};
+  return {"safetensors-index", {".safetensors.index.json"}, nullptr, open_index};
 }
 
 }  // namespace nanscope

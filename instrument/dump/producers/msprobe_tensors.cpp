@@ -16,7 +16,7 @@
 namespace nanscope {
 namespace {
 
-constexpr int kDeepest = 8;
+constexpr int kDeepestNesting = 8;
 constexpr std::size_t kMaxDimensions = 16;
 constexpr std::size_t kLongestPath = 1000;  ///< of a module: each of its parents is remembered
 constexpr std::uint64_t kSplitName = 64;    ///< of each character of a name, while it is parted at its dots
@@ -181,7 +181,7 @@ Status MsprobeTensors::add_node(const std::string& name, const std::string& fold
 
 Status MsprobeTensors::visit(const JsonView& value, std::string_view port, const Call& call, const std::string& index,
                              int depth) {
-  if (depth > kDeepest) return {};
+  if (depth > kDeepestNesting) return {};
   if (value.is_object() && value.find("shape") && value.find("dtype")) return add(value, port, call, index);
   std::size_t number = 0;
   for (const auto& [key, item] : value.items()) {

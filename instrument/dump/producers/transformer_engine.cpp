@@ -46,16 +46,16 @@ constexpr std::array kModules = {
     Module{"fc2", "fc2"},
 };
 
-struct Parts {
+struct NameParts {
   std::string folder;
   std::string layer;  ///< as it is written
   Kind kind{};
 };
 
 /// Nothing for files that are not named like this.
-std::optional<Parts> parts_of(const DumpFile& file) {
+std::optional<NameParts> name_parts(const DumpFile& file) {
   if (!file.shown.ends_with(".pt")) return std::nullopt;
-  Parts parts{file.folder(), file.stem(), {}};
+  NameParts parts{file.folder(), file.stem(), {}};
   const auto folders = split_at(parts.folder, "/");
   bool rank = false;
   for (const std::string_view one : folders) rank = rank || number_after(one, "rank_");
@@ -93,10 +93,10 @@ class TransformerEngine final : public Producer {
  public:
   std::string_view name() const override { return "TransformerEngine DumpTensors"; }
   void look(const DumpListing&, const ProducerOptions&, ProducerFindings&) override {}
-  bool claims(const DumpFile& file) const override { return parts_of(file).has_value(); }
+  bool claims(const DumpFile& file) const override { return name_parts(file).has_value(); }
 
   Naming name_of(const DumpFile& file, const Container& container, std::size_t tensor) override {
-    const Parts parts = parts_of(file).value_or(Parts{});
+    const NameParts parts = name_parts(file).value_or(NameParts{});
     const std::string& key = container.tensors()[tensor].key;
     Naming naming;
     naming.name = joined_path(parts.folder, dotted(parts.layer));

@@ -24,7 +24,7 @@ using nanscope::testing::MemoryDump;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotADouble = std::numeric_limits<double>::quiet_NaN();
 const std::string kLayer = "model.layers.0.";
 
 /// Two sequences of four and two tokens, the second padded to the left, through a norm and a projection of width 4.
@@ -34,8 +34,8 @@ MemoryDump batch(std::int64_t bad) {
   dump.add("attention_mask", "i64", {2, 4}, {1, 1, 1, 1, 0, 0, 1, 1});
   std::vector<double> normed(32, 1);
   std::vector<double> projected(32, 2);
-  for (std::size_t i = 16; i < 24; ++i) normed[i] = projected[i] = kNotANumber;
-  if (bad >= 0) projected[static_cast<std::size_t>(bad) * 4 + 1] = kNotANumber;
+  for (std::size_t i = 16; i < 24; ++i) normed[i] = projected[i] = kNotADouble;
+  if (bad >= 0) projected[static_cast<std::size_t>(bad) * 4 + 1] = kNotADouble;
   dump.add(kLayer + "input_layernorm.output", "f32", {2, 4, 4}, normed);
   dump.add(kLayer + "self_attn.q_proj.output", "f32", {2, 4, 4}, projected);
   return dump;
@@ -216,7 +216,7 @@ TEST(MapOfRanks, TellsStepsOfOneRequestApart) {
   MemoryDump dump;
   for (const std::string rank : {"rank0/", "rank1/"}) {
     dump.add("request_3/step_000/" + rank + kLayer + "input_layernorm.output", "f32", {2, 8},
-             std::vector<double>(16, rank == "rank1/" ? kNotANumber : 1));
+             std::vector<double>(16, rank == "rank1/" ? kNotADouble : 1));
   }
   Opened opened(std::move(dump));
   const RunMap map = opened.map();
@@ -334,8 +334,8 @@ TEST(KvMapOfADump, ShowsTheSlotsThatABlockTableGives) {
   dump.add("slot_mapping", "i64", {3}, {8, 9, 10});
   dump.add("seq_lens", "i32", {1}, {3});
   std::vector<double> pool(16 * 2, 1);
-  pool[9 * 2] = kNotANumber;  // slot 9: the second token
-  pool[5 * 2] = kNotANumber;  // nobody's
+  pool[9 * 2] = kNotADouble;  // slot 9: the second token
+  pool[5 * 2] = kNotADouble;  // nobody's
   dump.add(kLayer + "self_attn.attn.k", "f32", {3, 2});
   dump.add(kLayer + "self_attn.attn.k_cache", "f32", {4, 4, 1, 2}, pool);
   Opened opened(std::move(dump));
@@ -357,7 +357,7 @@ TEST(KvMapOfADump, ShowsThePrefixThatSomebodyWroteWhoWasNotDumped) {
   dump.add("seq_lens", "i32", {1}, {4});
   dump.add("position_ids", "i64", {2}, {2, 3});
   std::vector<double> pool(16 * 2, 1);
-  pool[8 * 2] = kNotANumber;
+  pool[8 * 2] = kNotADouble;
   dump.add(kLayer + "self_attn.attn.k", "f32", {2, 2});
   dump.add(kLayer + "self_attn.attn.k_cache", "f32", {4, 4, 1, 2}, pool);
   Opened opened(std::move(dump));

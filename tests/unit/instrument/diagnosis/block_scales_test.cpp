@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "core/run/recording_view.h"
 #include "instrument/diagnosis/diagnosis.h"
 #include "instrument/diagnosis/why.h"
@@ -15,10 +13,9 @@ namespace {
 
 using testing::constant;
 using ::testing::HasSubstr;
+using testing::kNan;
 using ::testing::Not;
 using testing::RunBuilder;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// An MLP's product over two tokens and 40 channels: three blocks of 16 and a table of four scales.
 struct Product {

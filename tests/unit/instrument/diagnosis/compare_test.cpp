@@ -18,30 +18,30 @@ TensorData f32(const std::vector<std::uint32_t>& codes) {
   return data;
 }
 
-constexpr std::uint32_t kNan = 0x7fffffff;
+constexpr std::uint32_t kFullNan = 0x7fffffff;
 constexpr std::uint32_t kQuietNan = 0x7fc00000;
 constexpr std::uint32_t kNegativeNan = 0xffc00000;
-constexpr std::uint32_t kInf = 0x7f800000;
+constexpr std::uint32_t kInfCode = 0x7f800000;
 constexpr std::uint32_t kMinusInf = 0xff800000;
 constexpr std::uint32_t kMinusZero = 0x80000000;
 
 TEST(Compare, ANaNEqualsItsOwnBitsAndNothingElse) {
-  EXPECT_EQ(relation(Format::f32, kNan, kNan), Relation::same_bits);
-  EXPECT_EQ(relation(Format::f32, kNan, kQuietNan), Relation::both_nan);
+  EXPECT_EQ(relation(Format::f32, kFullNan, kFullNan), Relation::same_bits);
+  EXPECT_EQ(relation(Format::f32, kFullNan, kQuietNan), Relation::both_nan);
   EXPECT_EQ(relation(Format::f32, kQuietNan, kNegativeNan), Relation::both_nan);
-  EXPECT_EQ(relation(Format::f32, kNan, bits(1)), Relation::nan_against);
-  EXPECT_EQ(relation(Format::f32, bits(1), kNan), Relation::nan_against);
-  EXPECT_EQ(relation(Format::f32, kInf, kNan), Relation::nan_against);
-  EXPECT_EQ(relation(Format::f32, kNan, kMinusInf), Relation::nan_against);
+  EXPECT_EQ(relation(Format::f32, kFullNan, bits(1)), Relation::nan_against);
+  EXPECT_EQ(relation(Format::f32, bits(1), kFullNan), Relation::nan_against);
+  EXPECT_EQ(relation(Format::f32, kInfCode, kFullNan), Relation::nan_against);
+  EXPECT_EQ(relation(Format::f32, kFullNan, kMinusInf), Relation::nan_against);
 }
 
 TEST(Compare, InfinitiesHaveSigns) {
-  EXPECT_EQ(relation(Format::f32, kInf, kInf), Relation::same_bits);
-  EXPECT_EQ(relation(Format::f32, kInf, kMinusInf), Relation::infinity_against);
-  EXPECT_EQ(relation(Format::f32, bits(3.4e38F), kInf), Relation::infinity_against);
-  EXPECT_EQ(ulp_distance(Format::f32, kInf, kMinusInf), std::nullopt);
-  EXPECT_EQ(ulp_distance(Format::f32, kInf, bits(1)), std::nullopt);
-  EXPECT_EQ(ulp_distance(Format::f32, kNan, kNan), std::nullopt);
+  EXPECT_EQ(relation(Format::f32, kInfCode, kInfCode), Relation::same_bits);
+  EXPECT_EQ(relation(Format::f32, kInfCode, kMinusInf), Relation::infinity_against);
+  EXPECT_EQ(relation(Format::f32, bits(3.4e38F), kInfCode), Relation::infinity_against);
+  EXPECT_EQ(ulp_distance(Format::f32, kInfCode, kMinusInf), std::nullopt);
+  EXPECT_EQ(ulp_distance(Format::f32, kInfCode, bits(1)), std::nullopt);
+  EXPECT_EQ(ulp_distance(Format::f32, kFullNan, kFullNan), std::nullopt);
 }
 
 TEST(Compare, ZerosDifferInSignByNoDistance) {
@@ -65,8 +65,8 @@ TEST(Compare, UlpsCountRepresentableValues) {
 }
 
 TEST(Compare, FindsTheFirstAndCountsAll) {
-  const TensorData a = f32({bits(1), bits(2), kNan, 0, bits(5)});
-  const TensorData b = f32({bits(1), bits(2) + 3, kNan, kMinusZero, kNan});
+  const TensorData a = f32({bits(1), bits(2), kFullNan, 0, bits(5)});
+  const TensorData b = f32({bits(1), bits(2) + 3, kFullNan, kMinusZero, kFullNan});
   const TensorComparison found = compare(a, b);
   EXPECT_TRUE(found.comparable);
   EXPECT_EQ(found.compared, 5U);
@@ -81,7 +81,7 @@ TEST(Compare, FindsTheFirstAndCountsAll) {
 
 TEST(Compare, ANaNOnOneSideAloneIsADifferenceBothWays) {
   const TensorData healthy = f32({bits(1)});
-  const TensorData sick = f32({kNan});
+  const TensorData sick = f32({kFullNan});
   EXPECT_EQ(compare(healthy, sick).differing, 1U);
   EXPECT_EQ(compare(sick, healthy).differing, 1U);
   EXPECT_EQ(compare(sick, sick).differing, 0U);

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/run/recording_view.h"
@@ -25,12 +24,11 @@ using testing::diagnosis_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::kNan;
 using testing::number;
 using testing::OneStep;
 using testing::RunBuilder;
 using testing::SmallCascade;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(Diagnose, TheCascadeHasTheLockedScaleAtItsRoot) {
   SmallCascade made;

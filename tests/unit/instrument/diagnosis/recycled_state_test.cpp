@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <limits>
 
 #include "core/run/recording_view.h"
 #include "instrument/diagnosis/why.h"
@@ -17,10 +16,9 @@ using testing::classes;
 using testing::constant;
 using testing::diagnosis_of;
 using ::testing::HasSubstr;
+using testing::kNan;
 using testing::number;
 using testing::RunBuilder;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// Request 0 leaves the states of recurrent layers 1 and 2 in block 4, request 1 gets it for its KV. The pool has the
 /// regions K and V of layer 0: layer 2's state, the second one, lies in V. Slot 1 of V starts at byte 4, the state's

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace nanscope {
@@ -11,9 +10,8 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
+using testing::kInf;
+using testing::kNan;
 
 Hop element(float value, Format format = Format::f32) {
   Hop hop;

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/run/recording_view.h"
@@ -15,11 +14,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::In;
+using testing::kInf;
+using testing::kNan;
 using testing::RunBuilder;
 using testing::SmallCascade;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 WhyPath why_of(RunBuilder& builder, std::int64_t tensor, std::int64_t row, std::int64_t channel) {
   RecordingView run(builder.run, builder.tensors);

@@ -26,7 +26,7 @@ std::string with_shape(const std::string& shape) {
   return "{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + ", }";
 }
 
-std::string refusal(const std::string& file) {
+std::string npy_refusal(const std::string& file) {
   const auto array = parse_npy(std::as_bytes(std::span(file)), file.size(), "x.npy", 0);
   if (array) return array->unreadable;
   EXPECT_THAT(array.error().message, StartsWith("x.npy: offset "));
@@ -35,51 +35,51 @@ std::string refusal(const std::string& file) {
 }
 
 TEST(Npy, HeaderIsParsedStrictly) {
-  EXPECT_EQ(refusal(npy(with_shape("(2, 3)"), 24)), "");
-  EXPECT_EQ(refusal(npy(R"({"shape":(1,),"fortran_order":True,"descr":"<f4"})", 4)), "");
-  EXPECT_THAT(refusal(npy("  ", 0)), HasSubstr("has the end of the header here, expected the '{'"));
-  EXPECT_THAT(refusal(npy("[]", 0)), HasSubstr("expected the '{' of a dictionary"));
-  EXPECT_THAT(refusal(npy(with_shape("[2]"), 8)),
+  EXPECT_EQ(npy_refusal(npy(with_shape("(2, 3)"), 24)), "");
+  EXPECT_EQ(npy_refusal(npy(R"({"shape":(1,),"fortran_order":True,"descr":"<f4"})", 4)), "");
+  EXPECT_THAT(npy_refusal(npy("  ", 0)), HasSubstr("has the end of the header here, expected the '{'"));
+  EXPECT_THAT(npy_refusal(npy("[]", 0)), HasSubstr("expected the '{' of a dictionary"));
+  EXPECT_THAT(npy_refusal(npy(with_shape("[2]"), 8)),
               HasSubstr("offset 60: the header has '[2], }' here, expected the '('"));
-  EXPECT_THAT(refusal(npy(with_shape("(2)"), 8)), HasSubstr("expected ',' or ')'"));
-  EXPECT_THAT(refusal(npy(with_shape("(2,"), 8)), HasSubstr("expected an extent"));
-  EXPECT_THAT(refusal(npy(with_shape("(-2,)"), 8)), HasSubstr("expected an extent"));
-  EXPECT_THAT(refusal(npy(with_shape("(__import__('os'),)"), 8)), HasSubstr("expected an extent"));
-  EXPECT_THAT(refusal(npy(with_shape("(9223372036854775808,)"), 8)), HasSubstr("expected an extent"));
-  EXPECT_THAT(refusal(npy(with_shape("(2,)") + " x", 8)), HasSubstr("expected the end of the header"));
-  EXPECT_THAT(refusal(npy("{'descr': '<f4', 'shape': (), }", 4)), HasSubstr("no 'fortran_order'"));
-  EXPECT_THAT(refusal(npy("{'descr': '<f4', 'descr': '<f4'}", 4)), HasSubstr("names 'descr' twice"));
-  EXPECT_THAT(refusal(npy("{'more': 1}", 4)), HasSubstr("names 'more'"));
-  EXPECT_THAT(refusal(npy("{'descr': '<f\\x34'}", 4)), HasSubstr("without escapes"));
-  EXPECT_THAT(refusal(npy("{'descr': [('a', '<f4')", 4)), HasSubstr("end of a list of fields"));
-  EXPECT_THAT(refusal(npy("{'descr': '<f4', 'fortran_order': 1}", 4)), HasSubstr("expected True or False"));
+  EXPECT_THAT(npy_refusal(npy(with_shape("(2)"), 8)), HasSubstr("expected ',' or ')'"));
+  EXPECT_THAT(npy_refusal(npy(with_shape("(2,"), 8)), HasSubstr("expected an extent"));
+  EXPECT_THAT(npy_refusal(npy(with_shape("(-2,)"), 8)), HasSubstr("expected an extent"));
+  EXPECT_THAT(npy_refusal(npy(with_shape("(__import__('os'),)"), 8)), HasSubstr("expected an extent"));
+  EXPECT_THAT(npy_refusal(npy(with_shape("(9223372036854775808,)"), 8)), HasSubstr("expected an extent"));
+  EXPECT_THAT(npy_refusal(npy(with_shape("(2,)") + " x", 8)), HasSubstr("expected the end of the header"));
+  EXPECT_THAT(npy_refusal(npy("{'descr': '<f4', 'shape': (), }", 4)), HasSubstr("no 'fortran_order'"));
+  EXPECT_THAT(npy_refusal(npy("{'descr': '<f4', 'descr': '<f4'}", 4)), HasSubstr("names 'descr' twice"));
+  EXPECT_THAT(npy_refusal(npy("{'more': 1}", 4)), HasSubstr("names 'more'"));
+  EXPECT_THAT(npy_refusal(npy("{'descr': '<f\\x34'}", 4)), HasSubstr("without escapes"));
+  EXPECT_THAT(npy_refusal(npy("{'descr': [('a', '<f4')", 4)), HasSubstr("end of a list of fields"));
+  EXPECT_THAT(npy_refusal(npy("{'descr': '<f4', 'fortran_order': 1}", 4)), HasSubstr("expected True or False"));
 }
 
 TEST(Npy, SizesAreCheckedBeforeAnythingIsRead) {
-  EXPECT_THAT(refusal(npy(with_shape("(2, 3)"), 23)),
+  EXPECT_THAT(npy_refusal(npy(with_shape("(2, 3)"), 23)),
               HasSubstr("23 bytes of elements, expected 24 for the shape [2, 3] in f32 (truncated?)"));
-  EXPECT_THAT(refusal(npy(with_shape("(2, 3)"), 25)), HasSubstr("25 bytes of elements, expected 24"));
-  EXPECT_THAT(refusal(npy(with_shape("(4294967296, 4294967296)"), 8)), HasSubstr("has too many elements"));
-  EXPECT_THAT(refusal(npy(with_shape("(4611686018427387904,)"), 8)), HasSubstr("has too many elements"));
+  EXPECT_THAT(npy_refusal(npy(with_shape("(2, 3)"), 25)), HasSubstr("25 bytes of elements, expected 24"));
+  EXPECT_THAT(npy_refusal(npy(with_shape("(4294967296, 4294967296)"), 8)), HasSubstr("has too many elements"));
+  EXPECT_THAT(npy_refusal(npy(with_shape("(4611686018427387904,)"), 8)), HasSubstr("has too many elements"));
   // Beside a 0 too, as NumPy refuses them: who counts rows multiplies the others.
-  EXPECT_THAT(refusal(npy(with_shape("(9223372036854775807, 9223372036854775807, 0)"), 0)),
+  EXPECT_THAT(npy_refusal(npy(with_shape("(9223372036854775807, 9223372036854775807, 0)"), 0)),
               HasSubstr("has too many elements"));
-  EXPECT_EQ(refusal(npy(with_shape("(0, 1099511627776)"), 0)), "");
+  EXPECT_EQ(npy_refusal(npy(with_shape("(0, 1099511627776)"), 0)), "");
   std::string zeros = "(";
   for (int i = 0; i < 65; ++i) zeros += "1, ";
-  EXPECT_THAT(refusal(npy(with_shape(zeros + ")"), 4)), HasSubstr("at most 64 extents"));
+  EXPECT_THAT(npy_refusal(npy(with_shape(zeros + ")"), 4)), HasSubstr("at most 64 extents"));
 }
 
 TEST(Npy, LengthAndVersionAreChecked) {
-  EXPECT_THAT(refusal("PK"), HasSubstr("offset 0: not a npy file"));
+  EXPECT_THAT(npy_refusal("PK"), HasSubstr("offset 0: not a npy file"));
   std::string file = npy(with_shape("(1,)"), 4);
   file[6] = 4;
-  EXPECT_THAT(refusal(file), HasSubstr("offset 6: npy version 4.0"));
+  EXPECT_THAT(npy_refusal(file), HasSubstr("offset 6: npy version 4.0"));
   file[6] = 2;
-  EXPECT_THAT(refusal(file), HasSubstr("offset 8: a header of"));
+  EXPECT_THAT(npy_refusal(file), HasSubstr("offset 8: a header of"));
   file[6] = 1;
   file[9] = 1;
-  EXPECT_THAT(refusal(file), HasSubstr("ends inside the npy header"));
+  EXPECT_THAT(npy_refusal(file), HasSubstr("ends inside the npy header"));
 }
 
 /// An empty array in Fortran order of extents whose product does not fit.

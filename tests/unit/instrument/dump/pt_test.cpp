@@ -16,7 +16,7 @@ using namespace std::string_literals;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-const std::filesystem::path kDumps = std::filesystem::path(NANSCOPE_SOURCE_DIR) / "tests/golden/dumps";
+const std::filesystem::path kPtDumps = std::filesystem::path(NANSCOPE_SOURCE_DIR) / "tests/golden/dumps";
 
 /// What torch.save would write around this pickle, with one storage of eight bytes.
 std::string archive_of(const std::string& pickle) {
@@ -30,7 +30,7 @@ Result<std::unique_ptr<Container>> open(const std::string& bytes) {
 }
 
 /// Offsets in messages are in the archive: the pickle begins at 40.
-std::string refusal(const std::string& pickle) {
+std::string pt_refusal(const std::string& pickle) {
   const std::string bytes = archive_of(pickle);
   const auto container = open(bytes);
   if (container) return "";
@@ -58,51 +58,54 @@ std::string tensor(const TensorParts& parts) {
          global("collections", "OrderedDict") + ")RtR";
 }
 
-std::string refusal_of(const TensorParts& parts) { return refusal("\x80\x02" + tensor(parts) + "."); }
+std::string pt_refusal_of(const TensorParts& parts) { return pt_refusal("\x80\x02" + tensor(parts) + "."); }
 
 TEST(PtPickles, AreReadAsData) {
-  EXPECT_EQ(refusal("\x80\x02" + tensor({}) + "."), "");
-  EXPECT_EQ(refusal("\x80\x02}" + text("a") + tensor({}) + "s."), "");
+  EXPECT_EQ(pt_refusal("\x80\x02" + tensor({}) + "."), "");
+  EXPECT_EQ(pt_refusal("\x80\x02}" + text("a") + tensor({}) + "s."), "");
 }
 
 TEST(PtPickles, CodeIsRefusedByNameAndNotRun) {
-  EXPECT_EQ(refusal("\x80\x02" + global("os", "system") + text("true") + "\x85R."),
+  EXPECT_EQ(pt_refusal("\x80\x02" + global("os", "system") + text("true") + "\x85R."),
             "offset 42: the pickle wants os.system, which is not among what tensors need: it is not run");
-  EXPECT_THAT(refusal("\x80\x04" + text("builtins") + text("eval") + "\x93."), HasSubstr("wants builtins.eval"));
-  EXPECT_THAT(refusal("\x80\x02" + global("torch", "load") + "."), HasSubstr("wants torch.load"));
-  EXPECT_THAT(refusal("\x80\x02" + global("torch.storage", "_load_from_bytes") + "."), HasSubstr("_load_from_bytes"));
-  EXPECT_THAT(refusal("\x80\x02" + global("torch", "FloatStorage.x") + "."), HasSubstr("wants torch.FloatStorage.x"));
-  EXPECT_THAT(refusal("\x80\x02(i" + std::string("os\nsystem\n.")), HasSubstr("offset 43: the opcode INST"));
-  EXPECT_THAT(refusal("\x80\x02" + global("collections", "OrderedDict") + ")\x81."), HasSubstr("the opcode NEWOBJ"));
-  EXPECT_THAT(refusal("\x80\x02\x82\x01."), HasSubstr("the opcode EXT1"));
-  EXPECT_THAT(refusal("\x80\x02\xf0."), HasSubstr("the opcode 0xf0"));
+  EXPECT_THAT(pt_refusal("\x80\x04" + text("builtins") + text("eval") + "\x93."), HasSubstr("wants builtins.eval"));
+  EXPECT_THAT(pt_refusal("\x80\x02" + global("torch", "load") + "."), HasSubstr("wants torch.load"));
+  EXPECT_THAT(pt_refusal("\x80\x02" + global("torch.storage", "_load_from_bytes") + "."),
+              HasSubstr("_load_from_bytes"));
+  EXPECT_THAT(pt_refusal("\x80\x02" + global("torch", "FloatStorage.x") + "."),
+              HasSubstr("wants torch.FloatStorage.x"));
+  EXPECT_THAT(pt_refusal("\x80\x02(i" + std::string("os\nsystem\n.")), HasSubstr("offset 43: the opcode INST"));
+  EXPECT_THAT(pt_refusal("\x80\x02" + global("collections", "OrderedDict") + ")\x81."), HasSubstr("the opcode NEWOBJ"));
+  EXPECT_THAT(pt_refusal("\x80\x02\x82\x01."), HasSubstr("the opcode EXT1"));
+  EXPECT_THAT(pt_refusal("\x80\x02\xf0."), HasSubstr("the opcode 0xf0"));
   // Known names, called on something that makes no tensor.
-  EXPECT_THAT(refusal("\x80\x02" + global("torch", "FloatStorage") + ")R."), HasSubstr("expected a tensor"));
-  EXPECT_THAT(refusal("\x80\x02" + text("x") + ")R."), HasSubstr("REDUCE of something else"));
-  EXPECT_THAT(refusal("\x80\x02]}b."), HasSubstr("BUILD of something else"));
+  EXPECT_THAT(pt_refusal("\x80\x02" + global("torch", "FloatStorage") + ")R."), HasSubstr("expected a tensor"));
+  EXPECT_THAT(pt_refusal("\x80\x02" + text("x") + ")R."), HasSubstr("REDUCE of something else"));
+  EXPECT_THAT(pt_refusal("\x80\x02]}b."), HasSubstr("BUILD of something else"));
 }
 
 TEST(PtPickles, MachineKeepsItsStack) {
-  EXPECT_THAT(refusal("\x80\x02."), HasSubstr("more or less than one value"));
-  EXPECT_THAT(refusal("\x80\x02NN."), HasSubstr("more or less than one value"));
-  EXPECT_THAT(refusal("\x80\x02(N."), HasSubstr("more or less than one value"));
-  EXPECT_THAT(refusal("\x80\x02N.N"), HasSubstr("more bytes behind"));
-  EXPECT_THAT(refusal("\x80\x02N"), HasSubstr("truncated?"));
-  EXPECT_THAT(refusal("\x80\x02\x85."), HasSubstr("needs more values"));
-  EXPECT_THAT(refusal("\x80\x02N(\x85."), HasSubstr("needs more values"));  // not across a mark
-  EXPECT_THAT(refusal("\x80\x02t."), HasSubstr("needs a mark"));
-  EXPECT_THAT(refusal("\x80\x02h\x05."), HasSubstr("memo 5 is read before it is written"));
-  EXPECT_THAT(refusal("\x80\x02Nr\xff\xff\xff\x7f."), HasSubstr("skips numbers"));
-  EXPECT_THAT(refusal("\x80\x02Ns."), HasSubstr("needs more values"));
-  EXPECT_THAT(refusal("\x80\x02}(Nu."), HasSubstr("a key without a value"));
-  EXPECT_THAT(refusal("\x80\x02NNa."), HasSubstr("a value that holds none"));
-  EXPECT_THAT(refusal("\x80\x02X\xff\xff\xff\xff."), HasSubstr("truncated?"));
-  EXPECT_THAT(refusal("\x80\x01N."), HasSubstr("no pickle of protocol 2 to 5"));
-  EXPECT_THAT(refusal("\x80\x02" + std::string(2000, '(')), HasSubstr("nested too deeply"));
+  EXPECT_THAT(pt_refusal("\x80\x02."), HasSubstr("more or less than one value"));
+  EXPECT_THAT(pt_refusal("\x80\x02NN."), HasSubstr("more or less than one value"));
+  EXPECT_THAT(pt_refusal("\x80\x02(N."), HasSubstr("more or less than one value"));
+  EXPECT_THAT(pt_refusal("\x80\x02N.N"), HasSubstr("more bytes behind"));
+  EXPECT_THAT(pt_refusal("\x80\x02N"), HasSubstr("truncated?"));
+  EXPECT_THAT(pt_refusal("\x80\x02\x85."), HasSubstr("needs more values"));
+  EXPECT_THAT(pt_refusal("\x80\x02N(\x85."), HasSubstr("needs more values"));  // not across a mark
+  EXPECT_THAT(pt_refusal("\x80\x02t."), HasSubstr("needs a mark"));
+  EXPECT_THAT(pt_refusal("\x80\x02h\x05."), HasSubstr("memo 5 is read before it is written"));
+  EXPECT_THAT(pt_refusal("\x80\x02Nr\xff\xff\xff\x7f."), HasSubstr("skips numbers"));
+  EXPECT_THAT(pt_refusal("\x80\x02Ns."), HasSubstr("needs more values"));
+  EXPECT_THAT(pt_refusal("\x80\x02}(Nu."), HasSubstr("a key without a value"));
+  EXPECT_THAT(pt_refusal("\x80\x02NNa."), HasSubstr("a value that holds none"));
+  EXPECT_THAT(pt_refusal("\x80\x02X\xff\xff\xff\xff."), HasSubstr("truncated?"));
+  EXPECT_THAT(pt_refusal("\x80\x01N."), HasSubstr("no pickle of protocol 2 to 5"));
+  EXPECT_THAT(pt_refusal("\x80\x02" + std::string(2000, '(')), HasSubstr("nested too deeply"));
 }
 
 TEST(PtPickles, LoopsAndBushesEnd) {
-  EXPECT_THAT(refusal("\x80\x02]q"s + '\0' + "h"s + '\0' + "a."), HasSubstr("nested deeper than 64, or in themselves"));
+  EXPECT_THAT(pt_refusal("\x80\x02]q"s + '\0' + "h"s + '\0' + "a."),
+              HasSubstr("nested deeper than 64, or in themselves"));
   // Each list holds the one before it ten times: 10^30 values in a few bytes.
   std::string bush = "\x80\x02N";
   for (int level = 0; level < 30; ++level) {
@@ -111,36 +114,37 @@ TEST(PtPickles, LoopsAndBushesEnd) {
     for (int i = 0; i < 10; ++i) bush += "h" + memo;
     bush += "e";
   }
-  EXPECT_THAT(refusal(bush + "."),
+  EXPECT_THAT(pt_refusal(bush + "."),
               HasSubstr("the tensors and values up to here would take more than four times the file"));
 }
 
 TEST(PtTensors, StayInsideTheirStorage) {
   EXPECT_THAT(
-      refusal_of({.shape = number(3) + "\x85"}),
+      pt_refusal_of({.shape = number(3) + "\x85"}),
       HasSubstr("a tensor of shape [3] and strides [1] from element 0 reaches beyond the 2 elements of its storage"));
-  EXPECT_THAT(refusal_of({.offset = number(1)}), HasSubstr("from element 1 reaches beyond"));
-  EXPECT_THAT(refusal_of({.strides = number(2) + "\x85"}), HasSubstr("reaches beyond"));
-  EXPECT_THAT(refusal_of({.shape = "J\xff\xff\xff\x7f"s + "\x85", .strides = "J\xff\xff\xff\x7f"s + "\x85"}),
+  EXPECT_THAT(pt_refusal_of({.offset = number(1)}), HasSubstr("from element 1 reaches beyond"));
+  EXPECT_THAT(pt_refusal_of({.strides = number(2) + "\x85"}), HasSubstr("reaches beyond"));
+  EXPECT_THAT(pt_refusal_of({.shape = "J\xff\xff\xff\x7f"s + "\x85", .strides = "J\xff\xff\xff\x7f"s + "\x85"}),
               HasSubstr("reaches beyond"));
   const std::string huge = "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f";
-  EXPECT_THAT(refusal_of({.shape = huge + "\x85", .strides = huge + "\x85"}), HasSubstr("reaches beyond"));
-  EXPECT_THAT(refusal_of({.offset = huge}), HasSubstr("reaches beyond"));
-  EXPECT_THAT(refusal_of({.shape = huge + huge + "\x86", .strides = number(0) + number(0) + "\x86"}),
+  EXPECT_THAT(pt_refusal_of({.shape = huge + "\x85", .strides = huge + "\x85"}), HasSubstr("reaches beyond"));
+  EXPECT_THAT(pt_refusal_of({.offset = huge}), HasSubstr("reaches beyond"));
+  EXPECT_THAT(pt_refusal_of({.shape = huge + huge + "\x86", .strides = number(0) + number(0) + "\x86"}),
               HasSubstr("reaches beyond"));
-  EXPECT_THAT(refusal_of({.strides = "J\xff\xff\xff\xff\x85"}), HasSubstr("no numbers from 0"));
-  EXPECT_THAT(refusal_of({.shape = ")"}), HasSubstr("as many strides as extents"));
-  EXPECT_THAT(refusal_of({.shape = "\x8c\x01x\x85"}), HasSubstr("no numbers from 0"));
+  EXPECT_THAT(pt_refusal_of({.strides = "J\xff\xff\xff\xff\x85"}), HasSubstr("no numbers from 0"));
+  EXPECT_THAT(pt_refusal_of({.shape = ")"}), HasSubstr("as many strides as extents"));
+  EXPECT_THAT(pt_refusal_of({.shape = "\x8c\x01x\x85"}), HasSubstr("no numbers from 0"));
 }
 
 TEST(PtTensors, StoragesAreChecked) {
-  EXPECT_THAT(refusal_of({.elements = number(3)}),
+  EXPECT_THAT(pt_refusal_of({.elements = number(3)}),
               HasSubstr("the storage 'a/data/0' of 8 bytes, expected 3 float32 elements"));
-  EXPECT_THAT(refusal_of({.storage_type = global("torch", "DoubleStorage")}), HasSubstr("expected 2 float64 elements"));
-  EXPECT_THAT(refusal_of({.key = text("1")}), HasSubstr("storage 'a/data/1' is not in the archive"));
-  EXPECT_THAT(refusal_of({.key = text("../data.pkl")}), HasSubstr("is not in the archive"));
-  EXPECT_THAT(refusal_of({.storage_type = global("torch", "float32")}), HasSubstr("dtype is not said"));
-  EXPECT_THAT(refusal_of({.elements = "N"}), HasSubstr("storage is not described"));
+  EXPECT_THAT(pt_refusal_of({.storage_type = global("torch", "DoubleStorage")}),
+              HasSubstr("expected 2 float64 elements"));
+  EXPECT_THAT(pt_refusal_of({.key = text("1")}), HasSubstr("storage 'a/data/1' is not in the archive"));
+  EXPECT_THAT(pt_refusal_of({.key = text("../data.pkl")}), HasSubstr("is not in the archive"));
+  EXPECT_THAT(pt_refusal_of({.storage_type = global("torch", "float32")}), HasSubstr("dtype is not said"));
+  EXPECT_THAT(pt_refusal_of({.elements = "N"}), HasSubstr("storage is not described"));
 }
 
 TEST(PtTensors, ExpandedOnesAreSkippedAndSaid) {
@@ -155,18 +159,18 @@ TEST(PtTensors, ExpandedOnesAreSkippedAndSaid) {
 }
 
 TEST(PtTensors, KeysOccurOnce) {
-  EXPECT_THAT(refusal("\x80\x02}(" + text("a") + "N" + text("a") + "Nu."), HasSubstr("the key 'a' twice"));
-  EXPECT_THAT(refusal("\x80\x02}(" + text("a.b") + tensor({}) + text("a") + "}" + text("b") + tensor({}) + "su."),
+  EXPECT_THAT(pt_refusal("\x80\x02}(" + text("a") + "N" + text("a") + "Nu."), HasSubstr("the key 'a' twice"));
+  EXPECT_THAT(pt_refusal("\x80\x02}(" + text("a.b") + tensor({}) + text("a") + "}" + text("b") + tensor({}) + "su."),
               HasSubstr("two tensors with the key 'a.b'"));
-  EXPECT_THAT(refusal("\x80\x02}N" + tensor({}) + "s."), HasSubstr("key that is neither text nor number"));
-  EXPECT_THAT(refusal("\x80\x02}" + text("\xff") + tensor({}) + "s."), HasSubstr("key that is no UTF-8"));
+  EXPECT_THAT(pt_refusal("\x80\x02}N" + tensor({}) + "s."), HasSubstr("key that is neither text nor number"));
+  EXPECT_THAT(pt_refusal("\x80\x02}" + text("\xff") + tensor({}) + "s."), HasSubstr("key that is no UTF-8"));
 }
 
 TEST(PtFiles, OthersAreRefusedWithAWayOut) {
   const auto why = [](const char* name) {
-    const auto container = open_pt(map_file(kDumps / name).value());
+    const auto container = open_pt(map_file(kPtDumps / name).value());
     EXPECT_FALSE(container.has_value());
-    return container ? "" : container.error().message.substr((kDumps / name).string().size());
+    return container ? "" : container.error().message.substr((kPtDumps / name).string().size());
   };
   EXPECT_EQ(why("refused_legacy.pt"),
             ": offset 0: a bare pickle, as torch.save wrote before PyTorch 1.6, expected its zip format: load it and "
@@ -183,7 +187,7 @@ TEST(PtFiles, OthersAreRefusedWithAWayOut) {
 
 /// Views of one storage are the same bytes of the map; nothing is copied but what is not row-major.
 TEST(PtFiles, SharedStoragesAreReadInPlace) {
-  const auto file = map_file(kDumps / "nested2.pt").value();
+  const auto file = map_file(kPtDumps / "nested2.pt").value();
   const auto container = open_pt(file).value();
   const auto tensors = container->tensors();
   const auto place = [&](const std::string& key) {

@@ -19,7 +19,7 @@ Result<ZipArchive> read(const std::string& bytes) {
   return ZipArchive::read({"x.zip", std::as_bytes(std::span(bytes)), nullptr});
 }
 
-std::string refusal(const std::string& bytes) {
+std::string zip_refusal(const std::string& bytes) {
   const auto archive = read(bytes);
   if (archive) return "";
   EXPECT_THAT(archive.error().message, StartsWith("x.zip: offset "));
@@ -27,14 +27,14 @@ std::string refusal(const std::string& bytes) {
   return archive.error().message;
 }
 
-std::string refusal(const Entries& entries) { return refusal(ZipBuilder(entries).bytes); }
+std::string zip_refusal(const Entries& entries) { return zip_refusal(ZipBuilder(entries).bytes); }
 
 /// One member with a field that is wrong.
 template <class Change>
-std::string refusal_of(Change change) {
+std::string zip_refusal_of(Change change) {
   ZipEntry entry{.name = "a", .data = "content"};
   change(entry);
-  return refusal(Entries{entry});
+  return zip_refusal(Entries{entry});
 }
 
 TEST(ZipArchives, MembersAreFoundAndRead) {
@@ -57,61 +57,61 @@ TEST(ZipArchives, MembersAreFoundAndRead) {
 }
 
 TEST(ZipArchives, NamesStayInsideAndOccurOnce) {
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.name = "../../etc/passwd"; }),
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.name = "../../etc/passwd"; }),
               HasSubstr("the member's name '../../etc/passwd' leaves its folder"));
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.name = "a/../../b"; }), HasSubstr("leaves its folder"));
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.name = "/etc/passwd"; }), HasSubstr("is absolute"));
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.name = "a\\b"; }), HasSubstr("holds a backslash"));
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.name = "C:b"; }), HasSubstr("names a drive"));
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.name = std::string("a\0b", 3); }), HasSubstr("holds a NUL"));
-  EXPECT_EQ(refusal_of([](ZipEntry& e) { e.name = "..a/b..c/..."; }), "");
-  EXPECT_THAT(refusal(Entries{{.name = "a", .data = "1"}, {.name = "a", .data = "2"}}),
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.name = "a/../../b"; }), HasSubstr("leaves its folder"));
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.name = "/etc/passwd"; }), HasSubstr("is absolute"));
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.name = "a\\b"; }), HasSubstr("holds a backslash"));
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.name = "C:b"; }), HasSubstr("names a drive"));
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.name = std::string("a\0b", 3); }), HasSubstr("holds a NUL"));
+  EXPECT_EQ(zip_refusal_of([](ZipEntry& e) { e.name = "..a/b..c/..."; }), "");
+  EXPECT_THAT(zip_refusal(Entries{{.name = "a", .data = "1"}, {.name = "a", .data = "2"}}),
               HasSubstr("a second member named 'a'"));
 }
 
 TEST(ZipArchives, OtherKindsAreRefusedByName) {
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.flags = 1; }), HasSubstr("the member 'a' is encrypted"));
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.flags = 1 << 13; }), HasSubstr("is encrypted"));
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.method = 14; }),
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.flags = 1; }), HasSubstr("the member 'a' is encrypted"));
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.flags = 1 << 13; }), HasSubstr("is encrypted"));
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.method = 14; }),
               HasSubstr("compressed by method 14, expected 0 (stored)"));
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.disk = 1; }), HasSubstr("a member on another disk"));
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.disk = 1; }), HasSubstr("a member on another disk"));
   ZipBuilder split(Entries{{.name = "a", .data = "content"}});
   split.bytes[split.end_begin + 4] = 1;
-  EXPECT_THAT(refusal(split.bytes), HasSubstr("split over several files"));
+  EXPECT_THAT(zip_refusal(split.bytes), HasSubstr("split over several files"));
 }
 
 TEST(ZipArchives, LocalHeadersMustAgreeWithTheDirectory) {
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.local_name = "b"; }), HasSubstr("the local header of 'b' differs"));
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.local_shift = 1; }),
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.local_name = "b"; }), HasSubstr("the local header of 'b' differs"));
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.local_shift = 1; }),
               HasSubstr("offset 1: no local header of the member 'a'"));
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.local_shift = 1 << 30; }), HasSubstr("no local header"));
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.local_shift = 1 << 30; }), HasSubstr("no local header"));
   for (const std::size_t field : {8U, 14U, 18U, 22U}) {
     ZipBuilder zip(Entries{{.name = "a", .data = "content"}});
     zip.bytes[field] = static_cast<char>(zip.bytes[field] ^ 8);
-    EXPECT_THAT(refusal(zip.bytes), HasSubstr("differs from the directory's entry")) << field;
+    EXPECT_THAT(zip_refusal(zip.bytes), HasSubstr("differs from the directory's entry")) << field;
   }
 }
 
 TEST(ZipArchives, MembersStayInsideTheFileAndApart) {
-  EXPECT_THAT(refusal_of([](ZipEntry& e) { e.size = 5; }), HasSubstr("stored in 7 bytes, expected its size of 5"));
+  EXPECT_THAT(zip_refusal_of([](ZipEntry& e) { e.size = 5; }), HasSubstr("stored in 7 bytes, expected its size of 5"));
   ZipBuilder longer(Entries{{.name = "a", .data = "content"}});
   for (const std::uint64_t at :
        {std::uint64_t{18}, std::uint64_t{22}, longer.directory_begin + 20, longer.directory_begin + 24}) {
     longer.bytes[at] = 8;
   }
-  EXPECT_THAT(refusal(longer.bytes), HasSubstr("of 8 bytes runs into the directory at"));
+  EXPECT_THAT(zip_refusal(longer.bytes), HasSubstr("of 8 bytes runs into the directory at"));
   // Both entries of the directory point to the first member.
   const Entries twins = {{.name = "a", .data = "1"}, {.name = "b", .data = "1", .local_name = "a", .local_shift = -32}};
-  EXPECT_THAT(refusal(twins), HasSubstr("differs from the directory"));
+  EXPECT_THAT(zip_refusal(twins), HasSubstr("differs from the directory"));
   // An inner archive member: "b" lies in the data of "a".
   const std::string inner = ZipBuilder(Entries{{.name = "b", .data = "1"}}).bytes.substr(0, 32);
   const Entries nested = {{.name = "a", .data = inner}, {.name = "b", .data = "1", .local_shift = -32}};
-  EXPECT_THAT(refusal(nested), HasSubstr("a member that begins inside the one before it"));
+  EXPECT_THAT(zip_refusal(nested), HasSubstr("a member that begins inside the one before it"));
 }
 
 TEST(ZipArchives, BombsAreRefusedBeforeTheyUnpack) {
   const auto claim = [](std::uint32_t size) {
-    return refusal_of([&](ZipEntry& e) {
+    return zip_refusal_of([&](ZipEntry& e) {
       e.method = 8;
       e.size = size;
     });
@@ -124,7 +124,7 @@ TEST(ZipArchives, BombsAreRefusedBeforeTheyUnpack) {
   for (int i = 0; i < 80; ++i) {
     many.push_back({.name = std::to_string(i), .data = zeros, .method = 8, .size = 1U << 24});
   }
-  EXPECT_THAT(refusal(many), HasSubstr("members unpack to more than"));
+  EXPECT_THAT(zip_refusal(many), HasSubstr("members unpack to more than"));
 }
 
 TEST(ZipArchives, UnpackingGivesExactlyWhatTheDirectorySays) {
@@ -147,17 +147,17 @@ TEST(ZipArchives, UnpackingGivesExactlyWhatTheDirectorySays) {
 }
 
 TEST(ZipArchives, EndRecordsAreChecked) {
-  EXPECT_THAT(refusal(std::string()), HasSubstr("offset 0: the file ends without a zip directory"));
-  EXPECT_THAT(refusal("PK\x03\x04"), HasSubstr("the file ends without a zip directory"));
+  EXPECT_THAT(zip_refusal(std::string()), HasSubstr("offset 0: the file ends without a zip directory"));
+  EXPECT_THAT(zip_refusal("PK\x03\x04"), HasSubstr("the file ends without a zip directory"));
   const ZipBuilder zip(Entries{{.name = "a", .data = "content"}});
-  EXPECT_THAT(refusal("x" + zip.bytes), HasSubstr("expected its end here, before its end record"));
-  EXPECT_THAT(refusal(zip.bytes + "x"), HasSubstr("the file ends without a zip directory"));
+  EXPECT_THAT(zip_refusal("x" + zip.bytes), HasSubstr("expected its end here, before its end record"));
+  EXPECT_THAT(zip_refusal(zip.bytes + "x"), HasSubstr("the file ends without a zip directory"));
   std::string more = zip.bytes;
   more[zip.end_begin + 8] = more[zip.end_begin + 10] = 2;
-  EXPECT_THAT(refusal(more), HasSubstr("2 members in a directory of"));
+  EXPECT_THAT(zip_refusal(more), HasSubstr("2 members in a directory of"));
   std::string fewer = zip.bytes;
   fewer[zip.end_begin + 8] = fewer[zip.end_begin + 10] = 0;
-  EXPECT_THAT(refusal(fewer), HasSubstr("more bytes in the directory than its members"));
+  EXPECT_THAT(zip_refusal(fewer), HasSubstr("more bytes in the directory than its members"));
 }
 
 /// zip64: an end record and a locator before the old end record, which then is not believed.
@@ -185,16 +185,16 @@ TEST(ZipArchives, WideNumbersAreReadAndChecked) {
   ZipBuilder zip(Entries{{.name = "a", .data = "content", .extra = field}});
   zip.bytes.replace(zip.directory_begin + 42, 4, "\xff\xff\xff\xff");  // the local header's offset is in the field
   const std::uint64_t bytes = zip.end_begin - zip.directory_begin;
-  EXPECT_EQ(refusal(with_end64(zip, 1, bytes, zip.directory_begin)), "");
-  EXPECT_THAT(refusal(with_end64(zip, 1, bytes + 1, zip.directory_begin)),
+  EXPECT_EQ(zip_refusal(with_end64(zip, 1, bytes, zip.directory_begin)), "");
+  EXPECT_THAT(zip_refusal(with_end64(zip, 1, bytes + 1, zip.directory_begin)),
               HasSubstr("a directory beyond the file's end"));
-  EXPECT_THAT(refusal(with_end64(zip, 1, ~std::uint64_t{0}, 1)), HasSubstr("a directory beyond the file's end"));
-  EXPECT_THAT(refusal(with_end64(zip, std::uint64_t{1} << 63, bytes, zip.directory_begin)),
+  EXPECT_THAT(zip_refusal(with_end64(zip, 1, ~std::uint64_t{0}, 1)), HasSubstr("a directory beyond the file's end"));
+  EXPECT_THAT(zip_refusal(with_end64(zip, std::uint64_t{1} << 63, bytes, zip.directory_begin)),
               HasSubstr("9223372036854775808 members"));
   zip.bytes[zip.directory_begin + 47 + 2] = 4;  // the field is too short for an offset
-  EXPECT_THAT(refusal(with_end64(zip, 1, bytes, zip.directory_begin)), HasSubstr("a zip64 field without the size"));
+  EXPECT_THAT(zip_refusal(with_end64(zip, 1, bytes, zip.directory_begin)), HasSubstr("a zip64 field without the size"));
   zip.bytes[zip.directory_begin + 47 + 2] = 9;
-  EXPECT_THAT(refusal(with_end64(zip, 1, bytes, zip.directory_begin)),
+  EXPECT_THAT(zip_refusal(with_end64(zip, 1, bytes, zip.directory_begin)),
               HasSubstr("an extra field that runs past its entry"));
 }
 

@@ -9,7 +9,7 @@
 namespace nanscope::testing {
 namespace {
 
-const char* const kText = "A storm rises over the sea.";
+const char* const kExpertText = "A storm rises over the sea.";
 
 std::vector<std::int32_t> integers(const Seen& seen) {
   std::vector<std::int32_t> values(seen.bytes.size() / sizeof(std::int32_t));
@@ -24,7 +24,7 @@ EngineConfig experts_config(const Knobs& changes = {}) {
 }
 
 TEST(Experts, TheSumIsThatOfTheChosen) {
-  const CollectProbe seen = collect(experts_config(), {text_request(kText, 2)});
+  const CollectProbe seen = collect(experts_config(), {text_request(kExpertText, 2)});
   for (const std::int64_t step : {0, 1}) {
     const Seen& weights = seen.find(0, step, 1, "route", "weights");
     const std::vector<std::int32_t> ids = integers(seen.find(0, step, 1, "route", "ids"));
@@ -50,7 +50,7 @@ TEST(Experts, TheSumIsThatOfTheChosen) {
 }
 
 TEST(Experts, TheValueOfAChoiceChangesWeightsAlone) {
-  const std::vector<RequestSpec> requests{text_request(kText)};
+  const std::vector<RequestSpec> requests{text_request(kExpertText)};
   const CollectProbe gates = collect(experts_config(), requests);
   const CollectProbe rounded = collect(experts_config({{"moe.weights", "choice_minus_bias"}}), requests);
   EXPECT_EQ(gates.ops, rounded.ops);
@@ -59,7 +59,7 @@ TEST(Experts, TheValueOfAChoiceChangesWeightsAlone) {
 }
 
 TEST(Experts, ADenseModelHasNeitherRouterNorExperts) {
-  const CollectProbe seen = collect(tiny_config(), {text_request(kText)});
+  const CollectProbe seen = collect(tiny_config(), {text_request(kExpertText)});
   for (const std::string& op : seen.ops) {
     EXPECT_EQ(op.find("expert"), std::string::npos) << op;
     EXPECT_NE(op, "router");

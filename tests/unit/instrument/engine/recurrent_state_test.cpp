@@ -8,7 +8,7 @@
 namespace nanscope::testing {
 namespace {
 
-const char* const kText = "A storm rises over the sea.";
+const char* const kStateText = "A storm rises over the sea.";
 
 EngineConfig hybrid(const Knobs& changes = {}) {
   // Two blocks: the second request's state lies where the first one's keys were.
@@ -24,7 +24,7 @@ bool same_logits(const CollectProbe& a, std::int64_t request_a, const CollectPro
 }
 
 TEST(RecurrentState, StartsAtZeroUnlessItIsNotReset) {
-  const std::vector<RequestSpec> twice{text_request(kText, 2), text_request(kText, 2)};
+  const std::vector<RequestSpec> twice{text_request(kStateText, 2), text_request(kStateText, 2)};
   const CollectProbe reset = collect(hybrid(), twice);
   EXPECT_TRUE(same_logits(reset, 0, reset, 1, 0));
   EXPECT_TRUE(same_logits(reset, 0, reset, 1, 1));
@@ -34,7 +34,7 @@ TEST(RecurrentState, StartsAtZeroUnlessItIsNotReset) {
 }
 
 TEST(RecurrentState, AnIndexOneTooSmallIsAnotherBlockWhenDecoding) {
-  const std::vector<RequestSpec> one{text_request(kText, 2)};
+  const std::vector<RequestSpec> one{text_request(kStateText, 2)};
   const CollectProbe own = collect(hybrid(), one);
   const CollectProbe before = collect(hybrid({{"kv.state_index", "minus_one"}}), one);
   EXPECT_TRUE(same_logits(own, 0, before, 0, 0)) << "the prefill is right";

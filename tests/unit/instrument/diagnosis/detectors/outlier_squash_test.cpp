@@ -21,7 +21,7 @@ using testing::root_of;
 using testing::RunBuilder;
 
 /// A recording of one step whose V of 2 x 64 is stored.
-RunBuilder stored(const Fill& values, const ScaleRow& scale) {
+RunBuilder stored_with(const Fill& values, const ScaleRow& scale) {
   RunBuilder b;
   b.request(0, {1, 2}, {7});
   b.step(0, 0, 0, 2);
@@ -33,7 +33,7 @@ RunBuilder stored(const Fill& values, const ScaleRow& scale) {
 }
 
 std::string root(const Fill& values, const ScaleRow& scale) {
-  RunBuilder b = stored(values, scale);
+  RunBuilder b = stored_with(values, scale);
   return root_of(diagnosis_of(b));
 }
 
@@ -43,7 +43,7 @@ Fill outlier(float large, float rest) {
 }
 
 TEST(OutlierSquash, OneValueTakesEveryCodeOfAnInt8) {
-  RunBuilder b = stored(outlier(600, 1.5F), calibrated_scale(5, 1, 600, Format::int8));
+  RunBuilder b = stored_with(outlier(600, 1.5F), calibrated_scale(5, 1, 600, Format::int8));
   const Diagnosis found = diagnosis_of(b);
   ASSERT_EQ(root_of(found), "outlier-squash");
   EXPECT_EQ(number(found.faults[0], "outlier"), "600");
@@ -53,7 +53,7 @@ TEST(OutlierSquash, OneValueTakesEveryCodeOfAnInt8) {
 }
 
 TEST(OutlierSquash, WithoutElementsThePlaceIsTheTensor) {
-  RunBuilder b = stored(outlier(600, 1.5F), calibrated_scale(5, 1, 600, Format::int8));
+  RunBuilder b = stored_with(outlier(600, 1.5F), calibrated_scale(5, 1, 600, Format::int8));
   b.tensors.data.clear();
   const Diagnosis found = diagnosis_of(b);
   ASSERT_EQ(root_of(found), "outlier-squash");
@@ -65,7 +65,7 @@ TEST(OutlierSquash, AFloatFormatKeepsThem) {
 }
 
 TEST(OutlierSquash, OfAFloatFormatCodesOfOneBitCount) {
-  RunBuilder b = stored(outlier(448, 0.006F), calibrated_scale(1, 1, 448));  // the smallest normal e4m3 is 2^-6
+  RunBuilder b = stored_with(outlier(448, 0.006F), calibrated_scale(1, 1, 448));  // the smallest normal e4m3 is 2^-6
   const Diagnosis found = diagnosis_of(b);
   ASSERT_EQ(root_of(found), "outlier-squash");
   EXPECT_EQ(number(found.faults[0], "coarse"), "127");

@@ -22,7 +22,7 @@ using testing::OneStep;
 using testing::root_of;
 
 /// Layers of one projection of 32 x 32; the weight of layer 1 is `weight`, and all outputs follow from weights.
-Diagnosis projections(const Fill& weight, bool first_layers_too = false, std::int64_t layers = 3) {
+Diagnosis projections_of(const Fill& weight, bool first_layers_too = false, std::int64_t layers = 3) {
   DumpGraph g;
   g.pass();
   const TensorId x = g.source({.channels = 32, .fill = noise(1)});
@@ -50,7 +50,7 @@ Fill zeros_in(std::int64_t first_row, std::int64_t rows, std::int64_t first, std
 }
 
 TEST(WeightCorruption, NaNInAWeight) {
-  const Diagnosis found = projections(but(3, 4, kNan));
+  const Diagnosis found = projections_of(but(3, 4, kNan));
   ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
   EXPECT_EQ(found.faults[0].tensor, "p1.o_proj.weight1.weight");
   EXPECT_EQ(number(found.faults[0], "nan"), "1");
@@ -60,25 +60,25 @@ TEST(WeightCorruption, NaNInAWeight) {
 }
 
 TEST(WeightCorruption, AFlippedExponentBit) {
-  const Diagnosis found = projections(but(3, 4, 1e6F));
+  const Diagnosis found = projections_of(but(3, 4, 1e6F));
   ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
   EXPECT_EQ(number(found.faults[0], "largest"), "1e+06");
   EXPECT_FALSE(found.faults[0].breaks);
 }
 
 TEST(WeightCorruption, AnOutlierThatTrainingCouldHaveMadeIsClean) {
-  EXPECT_EQ(root_of(projections(but(3, 4, 40))), "clean");
+  EXPECT_EQ(root_of(projections_of(but(3, 4, 40))), "clean");
 }
 
 TEST(WeightCorruption, RowsOfZerosAloneAmongItsLike) {
-  const Diagnosis found = projections(zeros_in(8, 4, 0, 32));
+  const Diagnosis found = projections_of(zeros_in(8, 4, 0, 32));
   ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
   EXPECT_EQ(number(found.faults[0], "zero_rows"), "4");
   EXPECT_EQ(number(found.faults[0], "first_row"), "8");
 }
 
 TEST(WeightCorruption, ABlockOfZerosAloneAmongItsLike) {
-  const Diagnosis found = projections(zeros_in(8, 16, 16, 16));
+  const Diagnosis found = projections_of(zeros_in(8, 16, 16, 16));
   ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
   EXPECT_EQ(number(found.faults[0], "zero_rows"), "16");
   EXPECT_EQ(number(found.faults[0], "first_channel"), "16");
@@ -86,14 +86,14 @@ TEST(WeightCorruption, ABlockOfZerosAloneAmongItsLike) {
 }
 
 TEST(WeightCorruption, ZerosThatMostOfItsLikeHaveAreOfTheModel) {
-  EXPECT_EQ(root_of(projections(zeros_in(8, 4, 0, 32), true)), "clean");
+  EXPECT_EQ(root_of(projections_of(zeros_in(8, 4, 0, 32), true)), "clean");
 }
 
 TEST(WeightCorruption, ScatteredZerosArePruned) {
   const auto pruned = [](std::int64_t r, std::int64_t c) {
     return (r * 7 + c * 3) % 4 < 2 ? 0.0F : noise(9, 0.5)(r, c);
   };
-  EXPECT_EQ(root_of(projections(pruned)), "clean");
+  EXPECT_EQ(root_of(projections_of(pruned)), "clean");
 }
 
 TEST(WeightCorruption, OfARecordingThatUsesIt) {
@@ -115,12 +115,12 @@ TEST(WeightCorruption, OneThatNothingReadsIsClean) {
 }
 
 TEST(WeightCorruption, AChannelThatStandsOutInEveryLayerWasTrainedSo) {
-  EXPECT_EQ(root_of(projections(but(3, 4, 40000))), "weight-corruption");
-  EXPECT_EQ(root_of(projections(but(3, 4, 40000), true)), "clean");
+  EXPECT_EQ(root_of(projections_of(but(3, 4, 40000))), "weight-corruption");
+  EXPECT_EQ(root_of(projections_of(but(3, 4, 40000), true)), "clean");
 }
 
 TEST(WeightCorruption, TwoLayersOfManyAreNotAllOfThem) {
-  EXPECT_EQ(root_of(projections(but(3, 4, 40000), true, 6)), "weight-corruption");
+  EXPECT_EQ(root_of(projections_of(but(3, 4, 40000), true, 6)), "weight-corruption");
 }
 
 }  // namespace
