@@ -21,7 +21,7 @@
 namespace nanscope::cli {
 namespace {
 
-struct AttachOptions {
+struct AttachArguments {
   std::string dump;
   std::vector<std::string> words;  ///< the dump, or with --run a command
   bool run = false;
@@ -34,14 +34,14 @@ struct AttachOptions {
   bool follow_links = false;
 };
 
-std::filesystem::path recording_of(const AttachOptions& options) {
+std::filesystem::path recording_of(const AttachArguments& options) {
   if (!options.output.empty()) return options.output;
   std::filesystem::path name = std::filesystem::path(options.dump).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
   return name.stem().string() + ".nanscope";
 }
 
-int attach_dump(const AttachOptions& options, const Interrupt& interrupt) {
+int attach_dump(const AttachArguments& options, const Interrupt& interrupt) {
   const auto failed = [&](const Error& error) {
     complain(error.message);
     return interrupt.requested() ? interrupt.code() : kBadInput;
@@ -79,14 +79,14 @@ int attach_dump(const AttachOptions& options, const Interrupt& interrupt) {
   return kClean;
 }
 
-int run_command(AttachOptions options, Interrupt& interrupt) {
+int run_command(AttachArguments options, Interrupt& interrupt) {
   if (options.words.empty()) return complain("attach --run needs a command: nanscope attach --run -- python serve.py");
   options.live.output = std::filesystem::absolute(options.output.empty() ? "live.nanscope" : options.output);
   options.live.budget = options.budget_percent / 100;
   return run_attached(options.words, options.live, options.force, interrupt);
 }
 
-int attach_to(AttachOptions options, Interrupt& interrupt) {
+int attach_to(AttachArguments options, Interrupt& interrupt) {
   if (options.run) return run_command(std::move(options), interrupt);
   if (options.words.size() != 1)
     return complain("attach needs one DUMP, or --run and a command (try nanscope attach --help)");
@@ -94,7 +94,7 @@ int attach_to(AttachOptions options, Interrupt& interrupt) {
   return attach_dump(options, interrupt);
 }
 
-void add_live_options(CLI::App& command, AttachOptions& options) {
+void add_live_options(CLI::App& command, AttachArguments& options) {
   command.add_flag("--run", options.run, "Run a command and record what it does on the GPU, without a change in it");
   command.add_flag("--watch", options.live.watch, "With --run: find the first kernel that writes a NaN or +Inf");
   command
@@ -120,7 +120,7 @@ void add_live_options(CLI::App& command, AttachOptions& options) {
 }  // namespace
 
 void add_attach_command(CLI::App& app, Action& action) {
-  auto options = std::make_shared<AttachOptions>();
+  auto options = std::make_shared<AttachArguments>();
   CLI::App* command =
       app.add_subcommand("attach", "Turn a dump from production, or what a command does on the GPU, into a recording");
   command

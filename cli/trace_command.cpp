@@ -14,13 +14,13 @@
 namespace nanscope::cli {
 namespace {
 
-struct TraceOptions {
+struct TraceArguments {
   std::string recording;
   std::string output;
   bool force = false;
 };
 
-int trace_recording(const TraceOptions& options, const Interrupt& interrupt) {
+int trace_recording(const TraceArguments& options, const Interrupt& interrupt) {
   const std::filesystem::path output = options.output.empty()
                                            ? std::filesystem::path(options.recording).stem().string() + ".trace.json"
                                            : options.output;
@@ -48,7 +48,7 @@ int trace_recording(const TraceOptions& options, const Interrupt& interrupt) {
 }  // namespace
 
 void add_trace_command(CLI::App& app, Action& action) {
-  auto options = std::make_shared<TraceOptions>();
+  auto options = std::make_shared<TraceArguments>();
   CLI::App* command =
       app.add_subcommand("trace", "Write when each op and kernel ran, for Perfetto and chrome://tracing");
   command
