@@ -250,8 +250,8 @@ class Sheet {
     const auto& links = context_.story->links;
     const auto told =
         std::find_if(links.begin(), links.end(), [&](const StoryLink& one) { return one.title == table_.chain[link]; });
-    if (told != links.end() && told->tone_of_effect == LinkTone::cause) return theme.accent;
-    return theme.cell(told != links.end() && told->tone_of_effect == LinkTone::damage ? kClipped : kNan);
+    if (told != links.end() && told->tone == LinkTone::cause) return theme.accent;
+    return theme.cell(told != links.end() && told->tone == LinkTone::damage ? kClipped : kNan);
   }
 
   std::string link_hint(const WhatIfRow& row, int number) const {

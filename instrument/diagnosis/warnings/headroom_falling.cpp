@@ -11,7 +11,7 @@ namespace nanscope::early {
 namespace {
 
 constexpr std::size_t kLeastSteps = 3;
-constexpr double kNear = 8;         ///< beyond this headroom a trend says nothing yet
+constexpr double kFarHeadroom = 8;  ///< beyond this headroom a trend says nothing yet
 constexpr double kLeastFall = 2;    ///< from the first to the last of the steps that fall
 constexpr double kEachStep = 1.05;  ///< a step that falls
 
@@ -29,7 +29,7 @@ std::optional<Watched> trend_of(Survey& survey, const Tensor& tensor, const std:
   const std::size_t steps = falling_steps(headrooms);
   const double first = headrooms[headrooms.size() - steps];
   const double last = headrooms.back();
-  if (steps < kLeastSteps || last > kNear || !(last > 1) || first < kLeastFall * last) return std::nullopt;
+  if (steps < kLeastSteps || last > kFarHeadroom || !(last > 1) || first < kLeastFall * last) return std::nullopt;
   const double factor = std::pow(last / first, 1.0 / static_cast<double>(steps - 1));
   const double left = std::log(last) / -std::log(factor);
   if (left > static_cast<double>(steps)) return std::nullopt;

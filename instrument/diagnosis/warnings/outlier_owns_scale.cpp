@@ -5,8 +5,8 @@
 namespace nanscope::early {
 namespace {
 
-constexpr double kOwns = 64;        ///< largest over the median of what is not zero
-constexpr double kLostShare = 0.1;  ///< of what is not zero, that became zero or one of the codes of one or two steps
+constexpr double kOwns = 64;         ///< largest over the median of what is not zero
+constexpr double kOwnedShare = 0.1;  ///< of what is not zero, that became zero or one of the codes of one or two steps
 
 }  // namespace
 
@@ -14,7 +14,7 @@ constexpr double kLostShare = 0.1;  ///< of what is not zero, that became zero o
 std::vector<Watched> find_outlier_owns_scale(Survey& survey, const IsWatched& watched) {
   std::vector<Watched> found;
   for (const Cast* cast : watched_casts(survey, watched)) {
-    if (!cast->has_source() || cast->absmax < kOwns * cast->median || spoilt_share(*cast) < kLostShare) continue;
+    if (!cast->has_source() || cast->absmax < kOwns * cast->median || spoilt_share(*cast) < kOwnedShare) continue;
     const double lost = static_cast<double>(cast->lost) / static_cast<double>(cast->nonzero);
     const double coarse = static_cast<double>(cast->coarse) / static_cast<double>(cast->nonzero);
     Watched out;

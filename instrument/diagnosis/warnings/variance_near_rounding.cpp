@@ -9,8 +9,8 @@
 namespace nanscope::early {
 namespace {
 
-constexpr double kNear = 4;                                    ///< times what the rounding of one pass can amount to
-constexpr std::int64_t kMostElements = std::int64_t{1} << 22;  ///< looked at, of all tensors
+constexpr double kNearRounding = 4;  ///< times what the rounding of one pass can amount to
+constexpr std::int64_t kMostNormElements = std::int64_t{1} << 22;  ///< looked at, of all tensors
 
 /// Mean of squared distances from the mean, in double: never negative.
 double two_pass_variance(std::span<const float> row) {
@@ -44,7 +44,7 @@ double one_pass_variance(std::span<const float> row) {
 }
 
 /// Whether a norm subtracts the mean: of a row that is nearly flat, only then do both signs come out.
-bool subtracts_mean(std::span<const float> out) {
+bool has_no_mean(std::span<const float> out) {
   const auto negative = std::count_if(out.begin(), out.end(), [](float y) { return y < 0; });
   const auto positive = std::count_if(out.begin(), out.end(), [](float y) { return y > 0; });
   return 10 * std::min(negative, positive) >= static_cast<std::ptrdiff_t>(out.size());
@@ -75,7 +75,7 @@ Flat flattest(Survey& survey, const Tensor& tensor, std::span<const float> in, s
     if (!std::all_of(x.begin(), x.end(), [](float v) { return std::isfinite(v); })) continue;
     const double variance = two_pass_variance(x);
     const double rounding = one_pass_error(x);
-    if (variance > kNear * rounding || rounding == 0 || !subtracts_mean(out.subspan(begin, width))) continue;
+    if (variance > kNearRounding * rounding || rounding == 0 || !has_no_mean(out.subspan(begin, width))) continue;
     ++found.rows;
     if (found.row >= 0 && variance / rounding >= found.variance / found.rounding) continue;
     found.row = row;
@@ -98,7 +98,7 @@ std::vector<Watched> find_variance_near_rounding(Survey& survey, const IsWatched
     const Tensor* out = survey.run().result(*op);
     if (input == nullptr || out == nullptr || !input->known || !out->known || out->stated || !may_cancel(*op)) continue;
     const bool alike = input->tokens == out->tokens && input->channels == out->channels && out->channels > 1;
-    if (!alike || !watched(*out) || out->health.bad() > 0 || looked_at >= kMostElements) continue;
+    if (!alike || !watched(*out) || out->health.bad() > 0 || looked_at >= kMostNormElements) continue;
     const auto x = survey.run().values(*input);
     const auto y = survey.run().values(*out);
     if (!x || !y) continue;
