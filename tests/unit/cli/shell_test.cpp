@@ -63,7 +63,7 @@ TEST_F(Shell, CompletesAlsoWithoutALibrary) {
 
 TEST_F(Shell, WritesManualPages) {
   EXPECT_THAT(run("manual").out, StartsWith(".TH NANSCOPE 1 "));
-  EXPECT_THAT(run("manual diff").out, HasSubstr("\\fB\\-n\\fR, \\fB\\-\\-limit\\fR \\fIUINT\\fR\n"
+  EXPECT_THAT(run("manual diff").out, HasSubstr("\\fB\\-n\\fR, \\fB\\-\\-limit\\fR \\fIN\\fR\n"
                                                 "Differences to describe. In [1 \\- 10000]. Default: "));
   EXPECT_EQ(run("manual --into pages").code, 0);
   for (const std::string& command : commands())
