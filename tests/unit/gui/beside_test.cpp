@@ -22,7 +22,7 @@ using nanscope::testing::RunBuilder;
 using ::testing::HasSubstr;
 
 /// Two ops a step, `steps` of them; the value of `odd` is another one.
-RunBuilder run_of_steps(int steps, int odd = -1) {
+RunBuilder run_of(int steps, int odd = -1) {
   RunBuilder builder;
   builder.request(0, {1});
   for (int step = 0; step < steps; ++step) {
@@ -42,8 +42,8 @@ Divergence divergence(RunBuilder& here, RunBuilder& there) {
 }
 
 TEST(Divergence, IsTheFirstTensorInLogicalOrderWhoseBitsDiffer) {
-  RunBuilder here = run_of_steps(5);
-  RunBuilder there = run_of_steps(5, 3);
+  RunBuilder here = run_of(5);
+  RunBuilder there = run_of(5, 3);
   const Divergence found = divergence(here, there);
   ASSERT_TRUE(found.first);
   EXPECT_EQ(to_string(found.first->place), "0/3/1/q_proj.out");
@@ -51,16 +51,16 @@ TEST(Divergence, IsTheFirstTensorInLogicalOrderWhoseBitsDiffer) {
 }
 
 TEST(Divergence, EqualRunsHaveNone) {
-  RunBuilder here = run_of_steps(2);
-  RunBuilder there = run_of_steps(2);
+  RunBuilder here = run_of(2);
+  RunBuilder there = run_of(2);
   const Divergence found = divergence(here, there);
   EXPECT_FALSE(found.first);
   EXPECT_EQ(found.words, "no difference: 4 tensors have equal bits");
 }
 
 TEST(Divergence, AnotherFormatIsADifference) {
-  RunBuilder here = run_of_steps(2);
-  RunBuilder there = run_of_steps(2);
+  RunBuilder here = run_of(2);
+  RunBuilder there = run_of(2);
   there.run.tensor_rows[1].format = Format::bf16;
   const Divergence found = divergence(here, there);
   EXPECT_EQ(to_string(found.first->place), "0/0/1/q_proj.out");
@@ -68,8 +68,8 @@ TEST(Divergence, AnotherFormatIsADifference) {
 }
 
 TEST(Divergence, GoesOnlyToWhatIsHere) {
-  RunBuilder here = run_of_steps(2);
-  RunBuilder there = run_of_steps(3);
+  RunBuilder here = run_of(2);
+  RunBuilder there = run_of(3);
   Divergence found = divergence(here, there);
   EXPECT_FALSE(found.first) << "the third step is in the other run alone";
   EXPECT_THAT(found.words, HasSubstr("which only the other run has"));
@@ -80,7 +80,7 @@ TEST(Divergence, GoesOnlyToWhatIsHere) {
 }
 
 TEST(Divergence, WhatOnlyTheOtherRunHasIsNoPlaceToGoTo) {
-  RunBuilder here = run_of_steps(2, 0);
+  RunBuilder here = run_of(2, 0);
   RunBuilder there;
   there.request(0, {1});
   there.step(0, 0, 0, 1);

@@ -3,15 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
 namespace {
 
-using nanscope::testing::kNan;
 using nanscope::testing::RunBuilder;
 using ::testing::HasSubstr;
+
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 /// A value projection of 2 tokens x `channels`, and its codes with scale 0.5. Token 1 has `value` in channel 0.
 RunBuilder stored_run(float value, std::int64_t channels = 2) {
@@ -29,7 +32,7 @@ RunBuilder stored_run(float value, std::int64_t channels = 2) {
   return builder;
 }
 
-BitsPair bits_pair_of(RunBuilder& here, RunBuilder& there, const std::string& place) {
+BitsPair pair_of(RunBuilder& here, RunBuilder& there, const std::string& place) {
   const Result<BitsSheet> sheet = make_bits_sheet(BuiltView(here), *parse_place(place));
   EXPECT_TRUE(sheet) << sheet.error().message;
   Result<BitsPair> pair = make_bits_pair(*sheet, BuiltView(there), "other");
@@ -71,7 +74,7 @@ TEST(StagePair, CodesOfTwoFormatsAreComparedByTheirValues) {
 TEST(BitsPair, TellsEachStageApart) {
   RunBuilder here = stored_run(300);  // 600 in units of the scale: clipped at 448
   RunBuilder there = stored_run(224);
-  const BitsPair pair = bits_pair_of(here, there, "0/0/1/kv_store.v_codes[1,0]");
+  const BitsPair pair = pair_of(here, there, "0/0/1/kv_store.v_codes[1,0]");
   ASSERT_TRUE(pair.there);
   EXPECT_EQ(pair.label, "other");
   EXPECT_EQ(pair.words, "equal bits") << "both are stored as 448";
@@ -85,9 +88,9 @@ TEST(BitsPair, TellsEachStageApart) {
 }
 
 TEST(BitsPair, TheTwinOfTheWorstIsTheSameElement) {
-  RunBuilder here = stored_run(kNan);
+  RunBuilder here = stored_run(kNotANumber);
   RunBuilder there = stored_run(1);
-  const BitsPair pair = bits_pair_of(here, there, "0/0/1/v_proj");
+  const BitsPair pair = pair_of(here, there, "0/0/1/v_proj");
   ASSERT_TRUE(pair.there);
   EXPECT_EQ(to_string(pair.there->stages[pair.there->main].target.place), "0/0/1/v_proj.out[1,0]");
   EXPECT_THAT(pair.words, HasSubstr("there: "));
@@ -96,16 +99,16 @@ TEST(BitsPair, TheTwinOfTheWorstIsTheSameElement) {
 TEST(BitsPair, SaysThatThereIsNoTwin) {
   RunBuilder here = stored_run(1);
   RunBuilder narrower = stored_run(1, 1);
-  BitsPair pair = bits_pair_of(here, narrower, "0/0/1/v_proj.out[1,1]");
+  BitsPair pair = pair_of(here, narrower, "0/0/1/v_proj.out[1,1]");
   EXPECT_FALSE(pair.there) << "another element is no twin";
   EXPECT_EQ(pair.words, "the other run has no such element");
   RunBuilder other = stored_run(1);
   other.run.op_rows[0].name = "fused";
-  pair = bits_pair_of(here, other, "0/0/1/v_proj.out[1,1]");
+  pair = pair_of(here, other, "0/0/1/v_proj.out[1,1]");
   EXPECT_FALSE(pair.there);
   EXPECT_EQ(pair.words, "the other run has no such element: The step has no op called v_proj");
   RunBuilder empty;
-  pair = bits_pair_of(empty, other, "0/0/1/v_proj.out[1,1]");
+  pair = pair_of(empty, other, "0/0/1/v_proj.out[1,1]");
   EXPECT_TRUE(pair.here.stages.empty());
 }
 

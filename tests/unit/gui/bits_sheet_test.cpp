@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
@@ -10,8 +12,9 @@ namespace nanscope::gui {
 namespace {
 
 using nanscope::testing::constant;
-using nanscope::testing::kNan;
 using nanscope::testing::RunBuilder;
+
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 /// A value projection, its codes with scale 0.5, and what is read back: two requests of two tokens; the
 /// second shares the first one's block.
@@ -22,7 +25,7 @@ RunBuilder stored_run(const std::string& policy = "locked") {
   builder.step(0, 0, 0, 2);
   builder.op(1, "v_proj", "gemm", {});
   const std::int64_t v = builder.output("out", {2, 2, 0, 1}, [](std::int64_t row, std::int64_t channel) {
-    const float values[] = {215, 300, 1, kNan};
+    const float values[] = {215, 300, 1, kNotANumber};
     return values[row * 2 + channel];
   });
   builder.op(1, "kv_store", "kv_store", {{"v", v}}, R"({"policy":")" + policy + R"(","scale_v":0.5})");
@@ -32,7 +35,7 @@ RunBuilder stored_run(const std::string& policy = "locked") {
   builder.kv(0, 3, 0, 2, 0, KvAction::allocated);
   builder.kv(0, 3, 0, 2, 0, KvAction::written);
   const auto read = [](std::int64_t row, std::int64_t channel) {
-    const float values[] = {208, 224, 1, kNan};
+    const float values[] = {208, 224, 1, kNotANumber};
     return values[row * 2 + channel];
   };
   builder.op(1, "kv_read", "kv_read", {});
@@ -44,7 +47,7 @@ RunBuilder stored_run(const std::string& policy = "locked") {
   return builder;
 }
 
-BitsSheet bits_sheet_of(RunBuilder& builder, const std::string& place) {
+BitsSheet sheet_of(RunBuilder& builder, const std::string& place) {
   Result<BitsSheet> sheet = make_bits_sheet(BuiltView(builder), *parse_place(place));
   EXPECT_TRUE(sheet) << sheet.error().message;
   return sheet ? *sheet : BitsSheet{};
@@ -58,7 +61,7 @@ std::vector<std::string> titles(const BitsSheet& sheet) {
 
 TEST(BitsSheet, FollowsACodeFromBeforeStoringToReadingBack) {
   RunBuilder builder = stored_run();
-  const BitsSheet sheet = bits_sheet_of(builder, "0/0/1/kv_store.v_codes[0,0]");
+  const BitsSheet sheet = sheet_of(builder, "0/0/1/kv_store.v_codes[0,0]");
   EXPECT_THAT(titles(sheet),
               ::testing::ElementsAre("Before storing 0/0/1/v_proj.out[0,0]", "Stored 0/0/1/kv_store.v_codes[0,0]",
                                      "Read back 0/0/1/kv_read.v_read[0,0]"));
@@ -74,7 +77,7 @@ TEST(BitsSheet, FollowsACodeFromBeforeStoringToReadingBack) {
 
 TEST(BitsSheet, SaysWhatClippingLost) {
   RunBuilder builder = stored_run();
-  const BitsSheet sheet = bits_sheet_of(builder, "0/0/1/kv_store.v_codes[0,1]");
+  const BitsSheet sheet = sheet_of(builder, "0/0/1/kv_store.v_codes[0,1]");
   EXPECT_EQ(sheet.stage().tone, kClipped);
   EXPECT_THAT(sheet.verdict, ::testing::HasSubstr("clipped"));
   EXPECT_THAT(sheet.stages[0].next, ::testing::HasSubstr("beyond the largest finite 448"));
@@ -84,7 +87,7 @@ TEST(BitsSheet, SaysWhatClippingLost) {
 
 TEST(BitsSheet, ReadingFindsWhatAnotherRequestStored) {
   RunBuilder builder = stored_run();
-  const BitsSheet sheet = bits_sheet_of(builder, "1/0/1/kv_read.v_read[1,1]");
+  const BitsSheet sheet = sheet_of(builder, "1/0/1/kv_read.v_read[1,1]");
   EXPECT_THAT(titles(sheet),
               ::testing::ElementsAre("Before storing 0/0/1/v_proj.out[1,1]", "Stored 0/0/1/kv_store.v_codes[1,1]",
                                      "Read back 1/0/1/kv_read.v_read[1,1]"));
@@ -96,7 +99,7 @@ TEST(BitsSheet, ReadingFindsWhatAnotherRequestStored) {
 
 TEST(BitsSheet, ClaimsNoRoundingWhereEachTokenHasItsOwnScale) {
   RunBuilder builder = stored_run("per_token");
-  const BitsSheet sheet = bits_sheet_of(builder, "0/0/1/kv_store.v_codes[0,0]");
+  const BitsSheet sheet = sheet_of(builder, "0/0/1/kv_store.v_codes[0,0]");
   EXPECT_EQ(sheet.stages.size(), 3U);
   EXPECT_EQ(sheet.verdict, "");
   EXPECT_THAT(sheet.stages[0].next, ::testing::HasSubstr("its token"));
@@ -106,13 +109,13 @@ TEST(BitsSheet, ClaimsNoRoundingWhereEachTokenHasItsOwnScale) {
 TEST(BitsSheet, ClaimsNoRoundingThatTheCodeContradicts) {
   RunBuilder builder = stored_run();
   builder.run.op_rows[1].attributes = R"({"policy":"locked","scale_v":0.25})";
-  EXPECT_EQ(bits_sheet_of(builder, "0/0/1/kv_store.v_codes[0,0]").verdict, "");
+  EXPECT_EQ(sheet_of(builder, "0/0/1/kv_store.v_codes[0,0]").verdict, "");
 }
 
 TEST(BitsSheet, SaysWhoLeftWhatNobodyStored) {
   RunBuilder builder = stored_run();
   builder.run.kv_rows.erase(builder.run.kv_rows.begin() + 1);
-  const BitsSheet unwritten = bits_sheet_of(builder, "1/0/1/kv_read.v_read[1,1]");
+  const BitsSheet unwritten = sheet_of(builder, "1/0/1/kv_read.v_read[1,1]");
   EXPECT_EQ(unwritten.stages.size(), 1U);
   EXPECT_THAT(unwritten.origin, ::testing::HasSubstr("Nobody wrote"));
   KvRow state = builder.run.kv_rows[0];
@@ -120,13 +123,13 @@ TEST(BitsSheet, SaysWhoLeftWhatNobodyStored) {
   state.writer = "recurrent_state";
   state.format = Format::f32;
   builder.run.kv_rows.insert(builder.run.kv_rows.begin() + 1, state);
-  EXPECT_THAT(bits_sheet_of(builder, "1/0/1/kv_read.v_read[1,1]").origin, ::testing::HasSubstr("recurrent state"));
+  EXPECT_THAT(sheet_of(builder, "1/0/1/kv_read.v_read[1,1]").origin, ::testing::HasSubstr("recurrent state"));
 }
 
 TEST(BitsSheet, TakesTheWorstWhereNoElementIsNamed) {
   RunBuilder builder = stored_run();
-  EXPECT_EQ(to_string(bits_sheet_of(builder, "0/0/1/v_proj").stage().target.place), "0/0/1/v_proj.out[1,1]");
-  const BitsSheet row = bits_sheet_of(builder, "0/0/1/v_proj[0]");
+  EXPECT_EQ(to_string(sheet_of(builder, "0/0/1/v_proj").stage().target.place), "0/0/1/v_proj.out[1,1]");
+  const BitsSheet row = sheet_of(builder, "0/0/1/v_proj[0]");
   EXPECT_EQ(to_string(row.stage().target.place), "0/0/1/v_proj.out[0,1]");
   EXPECT_EQ(row.choice, "the worst of token 0");
   EXPECT_EQ(row.stages.size(), 1U);
@@ -134,9 +137,9 @@ TEST(BitsSheet, TakesTheWorstWhereNoElementIsNamed) {
 
 TEST(BitsSheet, SaysWhyThereIsNothing) {
   RunBuilder builder = stored_run();
-  EXPECT_EQ(bits_sheet_of(builder, "0/0/1/nothing").notice, "The step has no op called nothing");
+  EXPECT_EQ(sheet_of(builder, "0/0/1/nothing").notice, "The step has no op called nothing");
   builder.tensors.data.clear();
-  const BitsSheet sheet = bits_sheet_of(builder, "0/0/1/v_proj[0,0]");
+  const BitsSheet sheet = sheet_of(builder, "0/0/1/v_proj[0,0]");
   EXPECT_EQ(sheet.notice, "The elements of v_proj.out cannot be had");
   EXPECT_NE(sheet.advice, "");
   EXPECT_TRUE(sheet.stages.empty());

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "gui/prepare/requests_sheet.h"
 #include "instrument/engine/request.h"
 #include "tests/unit/gui/built_view.h"
@@ -12,12 +14,13 @@ namespace nanscope::gui {
 namespace {
 
 using nanscope::testing::constant;
-using nanscope::testing::kNan;
 using nanscope::testing::RunBuilder;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 ScaleRow unit_scale() {
   ScaleRow scale;
@@ -27,7 +30,7 @@ ScaleRow unit_scale() {
 
 /// Stores `tokens` keys and values, the key of position `bad` NaN; then reads all keys of the block.
 void attend(RunBuilder& builder, std::int64_t first, std::int64_t tokens, std::int64_t bad) {
-  const auto fill = [=](std::int64_t row, std::int64_t) { return first + row == bad ? kNan : 1.0F; };
+  const auto fill = [=](std::int64_t row, std::int64_t) { return first + row == bad ? kNotANumber : 1.0F; };
   builder.op(0, "k_proj", "gemm", {});
   const std::int64_t k = builder.output("out", {tokens, 2, first, 1}, fill);
   const std::int64_t v = builder.output("v", {tokens, 2, first, 1}, constant(1));
@@ -158,7 +161,7 @@ TEST(KvMap, ASlotIsAsBadAsItsWorstLayer) {
   builder.kv(0, 1, 0, 1, 3, KvAction::written);
   attend(builder, 3, 1, -1);
   builder.op(1, "k_proj", "gemm", {});
-  const std::int64_t k = builder.output("out", {1, 2, 3, 1}, constant(kNan));
+  const std::int64_t k = builder.output("out", {1, 2, 3, 1}, constant(kNotANumber));
   builder.op(1, "kv_store", "kv_store", {{"k", k}});
   builder.store("k", k, unit_scale());
   const KvMap map = map_at(builder, 3);
@@ -174,7 +177,7 @@ TEST(KvMap, AStateThatIsReadAsKeysIsAsBadAsItIsRead) {
   builder.kv(3, 1, 0, 4, 0, KvAction::allocated);
   builder.kv(3, 1, 0, 4, 0, KvAction::written, "recurrent_state", Format::f32, 0);
   builder.op(0, "kv_read", "kv_read", {});
-  builder.output("k_read", {4, 2, 0, 1}, [](std::int64_t row, std::int64_t) { return row == 2 ? kNan : 1.0F; });
+  builder.output("k_read", {4, 2, 0, 1}, [](std::int64_t row, std::int64_t) { return row == 2 ? kNotANumber : 1.0F; });
   const KvMap map = map_at(builder, 3);
   const KvSlot& slot = map.blocks[1].slots[2];
   EXPECT_EQ(slot.health, kNan);

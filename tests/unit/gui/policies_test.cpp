@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "gui/prepare/beside.h"
@@ -19,15 +20,16 @@ namespace nanscope::gui {
 namespace {
 
 namespace fs = std::filesystem;
-using nanscope::testing::kNan;
 using nanscope::testing::RunBuilder;
 using ::testing::HasSubstr;
+
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 /// Largest values of the tokens of each step.
 using Steps = std::vector<std::vector<float>>;
 
 /// Requests with their steps, k alone, stored as e4m3 under a scale of 0.01.
-RunBuilder run_of_policy(const std::vector<Steps>& requests, std::int64_t layer = 0) {
+RunBuilder run_of(const std::vector<Steps>& requests, std::int64_t layer = 0) {
   RunBuilder builder;
   for (std::size_t id = 0; id < requests.size(); ++id) {
     const auto request = static_cast<std::int64_t>(id);
@@ -77,7 +79,7 @@ std::map<std::string, PolicyLine> compared(RunBuilder& builder, const KvConfig& 
 const std::vector<Steps> kRun = {{{2, 1}, {4}}, {{20, 1}, {5}}};
 
 TEST(Policies, LockedKeepsTheFirstScale) {
-  RunBuilder builder = run_of_policy(kRun);
+  RunBuilder builder = run_of(kRun);
   const PolicyLine line = compared(builder).at("locked");
   ASSERT_EQ(line.entries.size(), 4U);
   for (const PolicyEntry& entry : line.entries) EXPECT_FLOAT_EQ(static_cast<float>(entry.scale), 0.01F) << "2 / 200";
@@ -92,7 +94,7 @@ TEST(Policies, LockedKeepsTheFirstScale) {
 }
 
 TEST(Policies, PerRequestTakesEachPrefill) {
-  RunBuilder builder = run_of_policy(kRun);
+  RunBuilder builder = run_of(kRun);
   const PolicyLine line = compared(builder).at("per_request");
   EXPECT_NEAR(line.entries[1].scale, 0.01, 1e-8);
   EXPECT_NEAR(line.entries[3].scale, 0.1, 1e-8) << "20 / 200";
@@ -103,22 +105,22 @@ TEST(Policies, PerRequestTakesEachPrefill) {
 }
 
 TEST(Policies, PerTokenGivesEachItsOwn) {
-  RunBuilder builder = run_of_policy(kRun);
+  RunBuilder builder = run_of(kRun);
   const PolicyLine line = compared(builder).at("per_token");
   EXPECT_NEAR(line.entries[2].scale, 20.0 / 448, 1e-8);
   for (const PolicyEntry& entry : line.entries) EXPECT_NEAR(entry.headroom, 1, 1e-6);
-  RunBuilder rising = run_of_policy({{{1, 20}}});
+  RunBuilder rising = run_of({{{1, 20}}});
   EXPECT_NEAR(compared(rising).at("per_token").entries[0].headroom, 1, 1e-6) << "not the first token's for both";
 }
 
 TEST(Policies, TheLargestFiniteValueItselfDoesNotClip) {
-  RunBuilder builder = run_of_policy({{{448, 449}}});
+  RunBuilder builder = run_of({{{448, 449}}});
   const PolicyLine line = compared(builder).at("auto");
   EXPECT_EQ(line.clipped_tokens, 1);
 }
 
 TEST(Policies, AutoAndStaticAreWhatTheConfigurationSays) {
-  RunBuilder builder = run_of_policy(kRun);
+  RunBuilder builder = run_of(kRun);
   const auto lines = compared(builder);
   EXPECT_EQ(lines.at("auto").least_scale, 1);
   EXPECT_NEAR(lines.at("auto").entries[2].headroom, 448.0 / 20, 1e-6);
@@ -129,7 +131,7 @@ TEST(Policies, AutoAndStaticAreWhatTheConfigurationSays) {
 }
 
 TEST(Policies, WithoutSingleTokensThereAreBounds) {
-  RunBuilder builder = run_of_policy(kRun);
+  RunBuilder builder = run_of(kRun);
   builder.run.detail.clear();
   const auto lines = compared(builder);
   const PolicyLine& locked = lines.at("locked");
@@ -142,7 +144,7 @@ TEST(Policies, WithoutSingleTokensThereAreBounds) {
 }
 
 TEST(Policies, AScaleFromNanIsNan) {
-  RunBuilder builder = run_of_policy({{{2, 1}}, {{3, kNan}, {5}}});
+  RunBuilder builder = run_of({{{2, 1}}, {{3, kNotANumber}, {5}}});
   const auto lines = compared(builder);
   const PolicyLine& per_request = lines.at("per_request");
   EXPECT_EQ(per_request.nan_steps, 2);
@@ -152,7 +154,7 @@ TEST(Policies, AScaleFromNanIsNan) {
 }
 
 TEST(Policies, NothingButZerosHasAllHeadroom) {
-  RunBuilder builder = run_of_policy({{{0, 0}}});
+  RunBuilder builder = run_of({{{0, 0}}});
   const auto lines = compared(builder);
   EXPECT_EQ(lines.at("per_token").entries[0].scale, 1);
   EXPECT_TRUE(std::isinf(lines.at("static").entries[0].headroom));
@@ -160,7 +162,7 @@ TEST(Policies, NothingButZerosHasAllHeadroom) {
 }
 
 TEST(Policies, TheLineOfASelection) {
-  RunBuilder builder = run_of_policy(kRun);
+  RunBuilder builder = run_of(kRun);
   for (ScaleRow& row : builder.run.scale_rows) row.target = row.step > 2 ? "v" : "k";
   const Ledger ledger = *make_ledger(BuiltView(builder));
   ASSERT_EQ(ledger.lines.size(), 2U);
@@ -172,8 +174,8 @@ TEST(Policies, TheLineOfASelection) {
 TEST(Policies, FewColumnsDropNoClipAndNoNan) {
   Steps many(400, {1});
   many[123] = {20};  // beyond 448 x 0.01
-  many[301] = {kNan};
-  RunBuilder builder = run_of_policy({many});
+  many[301] = {kNotANumber};
+  RunBuilder builder = run_of({many});
   const Ledger ledger = *make_ledger(BuiltView(builder));
   const PolicyComparison compared = *compare_policies(BuiltView(builder), ledger, 0, config_of());
   for (const std::size_t columns : {1U, 3U, 64U, 399U, 4000U}) {

@@ -12,13 +12,14 @@
 namespace nanscope::gui {
 namespace {
 
-using nanscope::testing::kNan;
 using nanscope::testing::RunBuilder;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
+
 /// Two ops in each of two steps, of two tokens and of one. The value of token 1 behind q_proj is `odd`.
-RunBuilder run_with_odd(float odd = 1, bool second_step = true) {
+RunBuilder run_of(float odd = 1, bool second_step = true) {
   RunBuilder builder;
   builder.request(0, {5, 6}, {7});
   const auto pass = [&](std::int64_t first, std::int64_t tokens) {
@@ -53,8 +54,8 @@ RunDifference difference(RunBuilder& here, RunBuilder& there) {
 }
 
 TEST(RunDifference, EqualRunsAreEqualInEveryCell) {
-  RunBuilder here = run_with_odd();
-  RunBuilder there = run_with_odd();
+  RunBuilder here = run_of();
+  RunBuilder there = run_of();
   const RunDifference found = difference(here, there);
   EXPECT_THAT(found.cells, Each(kCellEqual));
   EXPECT_EQ(found.cells.size(), 6U);
@@ -62,8 +63,8 @@ TEST(RunDifference, EqualRunsAreEqualInEveryCell) {
 }
 
 TEST(RunDifference, WhatIsWorseHereKeepsTheColourOfItsHealth) {
-  RunBuilder here = run_with_odd(kNan);
-  RunBuilder there = run_with_odd();
+  RunBuilder here = run_of(kNotANumber);
+  RunBuilder there = run_of();
   const RunDifference found = difference(here, there);
   // Rows: norm, q_proj; columns: tokens 0, 1, 2. The other token of the NaN's tensor has the tensor's hash.
   EXPECT_THAT(found.cells, ElementsAre(kCellEqual, kCellEqual, kCellEqual, kCellOtherBits, kNan, kCellEqual));
@@ -73,8 +74,8 @@ TEST(RunDifference, WhatIsWorseHereKeepsTheColourOfItsHealth) {
 }
 
 TEST(RunDifference, WhatIsWorseThereHasOneCode) {
-  RunBuilder here = run_with_odd();
-  RunBuilder there = run_with_odd(kNan);
+  RunBuilder here = run_of();
+  RunBuilder there = run_of(kNotANumber);
   const RunDifference found = difference(here, there);
   EXPECT_EQ(found.cell(1, 1), kCellWorseThere);
   EXPECT_EQ(found.cell_there(1, 1), kNan);
@@ -82,21 +83,21 @@ TEST(RunDifference, WhatIsWorseThereHasOneCode) {
 }
 
 TEST(RunDifference, TheSameTroubleInBothIsNoDifferenceOfHealth) {
-  RunBuilder here = run_with_odd(kNan);
-  RunBuilder there = run_with_odd(kNan);
+  RunBuilder here = run_of(kNotANumber);
+  RunBuilder there = run_of(kNotANumber);
   EXPECT_THAT(difference(here, there).cells, Each(kCellEqual));
 }
 
 TEST(RunDifference, AnotherFormatIsOtherBits) {
-  RunBuilder here = run_with_odd();
-  RunBuilder there = run_with_odd();
+  RunBuilder here = run_of();
+  RunBuilder there = run_of();
   there.run.tensor_rows[3].format = Format::bf16;
   EXPECT_EQ(difference(here, there).cell(2, 1), kCellOtherBits);
 }
 
 TEST(RunDifference, MeetsTokensByPositionAndSaysWhatOneRunLacks) {
-  RunBuilder here = run_with_odd();
-  RunBuilder there = run_with_odd(1, false);
+  RunBuilder here = run_of();
+  RunBuilder there = run_of(1, false);
   // The other run begins one token later, as with a prefix from the cache.
   there.run.step_rows[0].first_token = 1;
   there.run.step_rows[0].tokens = 1;
@@ -110,8 +111,8 @@ TEST(RunDifference, MeetsTokensByPositionAndSaysWhatOneRunLacks) {
 }
 
 TEST(RunDifference, OpsOfOtherNamesDoNotMeet) {
-  RunBuilder here = run_with_odd();
-  RunBuilder there = run_with_odd();
+  RunBuilder here = run_of();
+  RunBuilder there = run_of();
   for (OpRow& op : there.run.op_rows) op.name += "_fused";
   const RunDifference found = difference(here, there);
   EXPECT_THAT(found.cells, Each(kCellOnlyHere));
@@ -119,8 +120,8 @@ TEST(RunDifference, OpsOfOtherNamesDoNotMeet) {
 }
 
 TEST(RunDifference, PositionsThatNoRunHasMeetNothing) {
-  RunBuilder here = run_with_odd();
-  RunBuilder there = run_with_odd();
+  RunBuilder here = run_of();
+  RunBuilder there = run_of();
   const auto move = [](RunBuilder& builder, std::int64_t first) {
     builder.run.step_rows[0].first_token = first;
     for (const std::size_t tensor : {0, 1}) builder.run.tensor_rows[tensor].first_token = first;
@@ -133,19 +134,19 @@ TEST(RunDifference, PositionsThatNoRunHasMeetNothing) {
 }
 
 TEST(FrontTable, HasTheCellsThatAreNotHealthy) {
-  RunBuilder builder = run_with_odd(kNan);
+  RunBuilder builder = run_of(kNotANumber);
   for (TokenRow& token : builder.run.token_rows) token.text = "=lamp\xff";
   const Table table = table_of(*make_run_map(BuiltView(builder), builder.run), nullptr, false);
   EXPECT_THAT(table.header, ElementsAre("request", "step", "layer", "op", "token", "text", "health"));
   ASSERT_EQ(table.rows.size(), 1U);
   EXPECT_THAT(table.rows[0], ElementsAre("0", "0", "0", "q_proj", "1", "=lamp\\xff", "NaN"));
-  RunBuilder healthy = run_with_odd();
+  RunBuilder healthy = run_of();
   EXPECT_TRUE(table_of(*make_run_map(BuiltView(healthy), healthy.run), nullptr, false).rows.empty());
 }
 
 TEST(FrontTable, OfTheDifferenceHasTheCellsThatDiffer) {
-  RunBuilder here = run_with_odd();
-  RunBuilder there = run_with_odd(kNan);
+  RunBuilder here = run_of();
+  RunBuilder there = run_of(kNotANumber);
   const RunMap map = *make_run_map(BuiltView(here), here.run);
   const RunDifference found = difference(here, there);
   EXPECT_TRUE(table_of(map, &found, false).rows.empty()) << "all is healthy here";
@@ -156,7 +157,7 @@ TEST(FrontTable, OfTheDifferenceHasTheCellsThatDiffer) {
 }
 
 TEST(RunDifference, StopsWhenAsked) {
-  RunBuilder builder = run_with_odd();
+  RunBuilder builder = run_of();
   const auto map = std::make_shared<const RunMap>(*make_run_map(BuiltView(builder), builder.run));
   std::stop_source stop;
   BuiltView run(builder);

@@ -15,14 +15,15 @@ namespace nanscope::gui {
 namespace {
 
 using nanscope::testing::constant;
-using nanscope::testing::kNan;
 using nanscope::testing::RunBuilder;
+
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 /// Two requests through embed, one layer of two ops and head; token 1 of request 1 is NaN from the layer on.
 RunBuilder small_run() {
   RunBuilder builder;
   const auto pass = [&](std::int64_t first, std::int64_t tokens, std::int64_t bad) {
-    const auto fill = [bad](std::int64_t row, std::int64_t) { return row == bad ? kNan : 1.0F; };
+    const auto fill = [bad](std::int64_t row, std::int64_t) { return row == bad ? kNotANumber : 1.0F; };
     builder.op(-1, "embed", "embed", {});
     builder.output("out", {tokens, 2, first, 1}, constant(1));
     builder.op(0, "norm", "layer_norm", {});
@@ -95,7 +96,7 @@ TEST(RunMap, KeysThatAreReadConcernAllTokensOfTheStep) {
   builder.request(0, {1, 2});
   builder.step(0, 0, 0, 2);
   builder.op(0, "kv_read", "kv_read", {});
-  builder.output("k_read", {9, 2, 0, 1}, [](std::int64_t row, std::int64_t) { return row == 8 ? kNan : 1.0F; });
+  builder.output("k_read", {9, 2, 0, 1}, [](std::int64_t row, std::int64_t) { return row == 8 ? kNotANumber : 1.0F; });
   const Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
   ASSERT_TRUE(map);
   EXPECT_THAT(map->row(0), ::testing::Each(kNan));

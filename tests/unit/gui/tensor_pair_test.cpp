@@ -17,16 +17,16 @@ namespace nanscope::gui {
 namespace {
 
 using nanscope::testing::constant;
-using nanscope::testing::kNan;
 using nanscope::testing::RunBuilder;
 using ::testing::HasSubstr;
 
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 using Values = std::vector<float>;
 
 /// One op with one row of values.
-RunBuilder run_with_values(const Values& values, Format format = Format::f32, std::int64_t first_token = 0) {
+RunBuilder run_of(const Values& values, Format format = Format::f32, std::int64_t first_token = 0) {
   RunBuilder builder;
   builder.request(0, {1});
   builder.step(0, 0, first_token, 1);
@@ -64,13 +64,13 @@ SheetPair pair_of(RunBuilder& here, RunBuilder& there, const std::string& place 
 }
 
 SheetPair pair_of(const Values& here, const Values& there) {
-  RunBuilder a = run_with_values(here);
-  RunBuilder b = run_with_values(there);
+  RunBuilder a = run_of(here);
+  RunBuilder b = run_of(there);
   return pair_of(a, b);
 }
 
 TEST(TensorPair, EqualBitsAreEqualAlsoNaN) {
-  const SheetPair pair = pair_of({1, kNan, -kInfinity, -0.0F}, {1, kNan, -kInfinity, -0.0F});
+  const SheetPair pair = pair_of({1, kNotANumber, -kInfinity, -0.0F}, {1, kNotANumber, -kInfinity, -0.0F});
   EXPECT_EQ(pair.difference->state, PairState::equal);
   EXPECT_EQ(pair.difference->words, "every element has equal bits");
   EXPECT_THAT(pair.difference->cells, ::testing::Each(kDiffEqual));
@@ -78,8 +78,8 @@ TEST(TensorPair, EqualBitsAreEqualAlsoNaN) {
 }
 
 TEST(TensorPair, SpecialsHaveCodesOfTheirOwn) {
-  const SheetPair pair =
-      pair_of({kNan, 2, kInfinity, kInfinity, -0.0F, 1, kInfinity}, {2, kNan, 2, -kInfinity, 0.0F, 1, kInfinity});
+  const SheetPair pair = pair_of({kNotANumber, 2, kInfinity, kInfinity, -0.0F, 1, kInfinity},
+                                 {2, kNotANumber, 2, -kInfinity, 0.0F, 1, kInfinity});
   const TensorDifference& difference = *pair.difference;
   EXPECT_EQ(difference.cells,
             (std::vector<Cell>{kDiffNanHere, kDiffNanThere, kDiffInf, kDiffInf, kDiffBits, kDiffEqual, kDiffEqual}));
@@ -92,8 +92,8 @@ TEST(TensorPair, SpecialsHaveCodesOfTheirOwn) {
 }
 
 TEST(TensorPair, TwoNaNsOfOtherPayloadMeanTheSame) {
-  RunBuilder a = run_with_values({1, 1});
-  RunBuilder b = run_with_values({1, 1});
+  RunBuilder a = run_of({1, 1});
+  RunBuilder b = run_of({1, 1});
   for (auto* builder : {&a, &b}) {
     auto& bytes = builder->tensors.data.at(1).bytes;
     const auto code = std::bit_cast<std::array<std::byte, 4>>(builder == &a ? 0x7FC00001U : 0xFFC00000U);
@@ -124,7 +124,7 @@ TEST(TensorPair, FiniteDifferencesHaveASignAndAStep) {
 
 TEST(TensorPair, AnElementSaysHowFarApartItIs) {
   const float next = std::nextafter(2.0F, 3.0F);
-  const SheetPair pair = pair_of({next, 3, -0.0F, kNan}, {2, 0, 0, 1});
+  const SheetPair pair = pair_of({next, 3, -0.0F, kNotANumber}, {2, 0, 0, 1});
   const ElementPair first = pair_at(*pair.here, *pair.there, 0, 0);
   EXPECT_EQ(first.ulps, 1U);
   EXPECT_DOUBLE_EQ(*first.difference, static_cast<double>(next) - 2);
@@ -172,7 +172,7 @@ TEST(TensorPair, UnknownScalesAreNotCompared) {
 }
 
 TEST(TensorPair, WithoutATwinThereIsTheSheetAlone) {
-  RunBuilder here = run_with_values({1, 2});
+  RunBuilder here = run_of({1, 2});
   RunBuilder there;
   there.request(0, {1});
   const SheetPair pair = pair_of(here, there);
@@ -182,25 +182,25 @@ TEST(TensorPair, WithoutATwinThereIsTheSheetAlone) {
 }
 
 TEST(TensorPair, AnotherOutputOfTheOpIsNoTwin) {
-  RunBuilder here = run_with_values({1, 2});
-  RunBuilder there = run_with_values({1, 2});
+  RunBuilder here = run_of({1, 2});
+  RunBuilder there = run_of({1, 2});
   there.run.tensor_rows[0].role = "stats";
   EXPECT_EQ(pair_of(here, there).difference->state, PairState::no_twin);
 }
 
 TEST(TensorPair, OtherShapesAndOtherTokensAreSaid) {
-  RunBuilder here = run_with_values({1, 2});
-  RunBuilder longer = run_with_values({1, 2, 3});
+  RunBuilder here = run_of({1, 2});
+  RunBuilder longer = run_of({1, 2, 3});
   const SheetPair other = pair_of(here, longer);
   EXPECT_EQ(other.difference->state, PairState::other_shape);
   EXPECT_EQ(other.difference->words, "shapes differ: 1 \u00D7 2 here, 1 \u00D7 3 there");
-  RunBuilder later = run_with_values({1, 2}, Format::f32, 5);
+  RunBuilder later = run_of({1, 2}, Format::f32, 5);
   EXPECT_EQ(pair_of(here, later).difference->words, "other tokens there than here");
 }
 
 TEST(TensorPair, MissingElementsAreSaid) {
-  RunBuilder here = run_with_values({1, 2});
-  RunBuilder there = run_with_values({1, 2});
+  RunBuilder here = run_of({1, 2});
+  RunBuilder there = run_of({1, 2});
   there.tensors.data.clear();
   const SheetPair pair = pair_of(here, there);
   EXPECT_EQ(pair.difference->state, PairState::not_compared);
@@ -208,8 +208,8 @@ TEST(TensorPair, MissingElementsAreSaid) {
 }
 
 TEST(TensorPair, WhatIsKnownIsUsedAgain) {
-  RunBuilder here = run_with_values({1, 2});
-  RunBuilder there = run_with_values({1, 3});
+  RunBuilder here = run_of({1, 2});
+  RunBuilder there = run_of({1, 3});
   const SheetPair pair = pair_of(here, there);
   const int fetches = here.tensors.fetches + there.tensors.fetches;
   EXPECT_EQ(fetches, 2);
@@ -221,8 +221,8 @@ TEST(TensorPair, WhatIsKnownIsUsedAgain) {
 
 /// What was drawn before the other run came.
 TEST(TensorPair, ASheetThatStoodAloneGetsItsTwin) {
-  RunBuilder here = run_with_values({1, 2});
-  RunBuilder there = run_with_values({1, 3});
+  RunBuilder here = run_of({1, 2});
+  RunBuilder there = run_of({1, 3});
   const SheetPair alone{pair_of(here, there).here, nullptr, nullptr};
   const SheetPair pair = pair_of(here, there, "0/0/1/norm", {}, alone);
   ASSERT_NE(pair.difference, nullptr);
@@ -237,7 +237,7 @@ TEST(TensorPair, OneNanAmongManyIsSeenInTheDifference) {
     builder.step(0, 0, 0, kSide);
     builder.op(1, "norm", "layer_norm", {});
     builder.output("out", {kSide, kSide, 0, 1}, [bad](std::int64_t row, std::int64_t channel) {
-      return bad && row == 333 && channel == 77 ? kNan : static_cast<float>(channel);
+      return bad && row == 333 && channel == 77 ? kNotANumber : static_cast<float>(channel);
     });
     return builder;
   };

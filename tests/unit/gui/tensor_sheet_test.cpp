@@ -13,15 +13,15 @@ namespace nanscope::gui {
 namespace {
 
 using nanscope::testing::constant;
-using nanscope::testing::kNan;
 using nanscope::testing::RunBuilder;
 
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 Place place_of(const std::string& text) { return *parse_place(text); }
 
 /// A step of three tokens: v_proj 1000 in [1,2] and 448 in [2,0], else 3; v_codes with scale 1; scores of two heads.
-RunBuilder sheet_run(bool stale = false) {
+RunBuilder small_run(bool stale = false) {
   RunBuilder builder;
   builder.request(0, {5, 6, 7});
   builder.step(0, 0, 10, 3);
@@ -37,7 +37,7 @@ RunBuilder sheet_run(bool stale = false) {
   builder.store("v", v, scale);
   builder.op(1, "scores", "attention_scores", {});
   builder.output("out", {3, 6, 10, 2}, [](std::int64_t row, std::int64_t channel) {
-    if (channel == 4) return kNan;
+    if (channel == 4) return kNotANumber;
     return row == 0 && channel == 0 ? -kInfinity : 0.0F;
   });
   builder.op(1, "inner_norm", "layer_norm", {});
@@ -54,14 +54,14 @@ std::shared_ptr<const TensorSheet> sheet_of(RunBuilder& builder, const std::stri
 }
 
 TEST(Subject, WithoutARoleTakesTheOutput) {
-  RunBuilder builder = sheet_run();
+  RunBuilder builder = small_run();
   EXPECT_EQ(find_subject(BuiltView(builder), place_of("0/0/1/inner_norm"))->tensor.role, "out");
   EXPECT_EQ(find_subject(BuiltView(builder), place_of("0/0/1/inner_norm.stats"))->tensor.role, "stats");
   EXPECT_EQ(find_subject(BuiltView(builder), place_of("0/0/1/inner_norm"))->outputs.size(), 2U);
 }
 
 TEST(Subject, SaysWhatIsMissing) {
-  RunBuilder builder = sheet_run();
+  RunBuilder builder = small_run();
   EXPECT_EQ(find_subject(BuiltView(builder), {}).error().message, "Nothing is selected");
   EXPECT_THAT(find_subject(BuiltView(builder), place_of("0/7/1/v_proj")).error().message,
               ::testing::HasSubstr("step 7"));
@@ -70,7 +70,7 @@ TEST(Subject, SaysWhatIsMissing) {
 }
 
 TEST(Subject, TokensArePositionsAndOthersAreNoRow) {
-  RunBuilder builder = sheet_run();
+  RunBuilder builder = small_run();
   const Subject subject = *find_subject(BuiltView(builder), place_of("0/0/1/v_proj"));
   EXPECT_EQ(row_of(subject, place_of("0/0/1/v_proj[11,2]")), 1);
   EXPECT_FALSE(row_of(subject, place_of("0/0/1/v_proj[13,2]")));
@@ -79,7 +79,7 @@ TEST(Subject, TokensArePositionsAndOthersAreNoRow) {
 }
 
 TEST(TensorSheet, ClippedIsWhatWasBeyondTheEndAndNotWhatLandedOnIt) {
-  RunBuilder builder = sheet_run();
+  RunBuilder builder = small_run();
   const auto sheet = sheet_of(builder, "0/0/1/kv_store.v_codes");
   ASSERT_TRUE(sheet->elements);
   EXPECT_EQ(sheet->elements->value(1, 2), 448);
@@ -92,7 +92,7 @@ TEST(TensorSheet, ClippedIsWhatWasBeyondTheEndAndNotWhatLandedOnIt) {
 }
 
 TEST(TensorSheet, WithoutTheValueBeforeStoringTheRowTells) {
-  RunBuilder builder = sheet_run();
+  RunBuilder builder = small_run();
   builder.run.op_rows[1].attributes = R"({"policy":"per_token","scale_v":1})";
   const auto sheet = sheet_of(builder, "0/0/1/kv_store.v_codes");
   EXPECT_FALSE(sheet->scale);
@@ -102,14 +102,14 @@ TEST(TensorSheet, WithoutTheValueBeforeStoringTheRowTells) {
 }
 
 TEST(TensorSheet, AScaleOfAnotherStepMakesHeadroomTell) {
-  RunBuilder own = sheet_run(false);
+  RunBuilder own = small_run(false);
   EXPECT_LE(sheet_of(own, "0/0/1/kv_store.v_codes")->cell(2, 0), kHealthyLast);
-  RunBuilder stale = sheet_run(true);
+  RunBuilder stale = small_run(true);
   EXPECT_EQ(sheet_of(stale, "0/0/1/kv_store.v_codes")->cell(2, 0), kLowHeadroom);
 }
 
 TEST(TensorSheet, ShowsScoresByHead) {
-  RunBuilder builder = sheet_run();
+  RunBuilder builder = small_run();
   const auto first = sheet_of(builder, "0/0/1/scores");
   EXPECT_EQ(first->columns, 3);
   EXPECT_EQ(first->heads, 2);
@@ -149,7 +149,7 @@ TEST(TensorSheet, LogarithmicAndLinearRamps) {
 }
 
 TEST(TensorSheet, FetchesKnownElementsOnce) {
-  RunBuilder builder = sheet_run();
+  RunBuilder builder = small_run();
   const auto sheet = sheet_of(builder, "0/0/1/v_proj");
   EXPECT_EQ(builder.tensors.fetches, 1);
   const auto again = sheet_of(builder, "0/0/1/v_proj", {Ramp::linear, {}}, sheet.get());
@@ -160,7 +160,7 @@ TEST(TensorSheet, FetchesKnownElementsOnce) {
 }
 
 TEST(TensorSheet, WithoutElementsShowsTheHealthOfRows) {
-  RunBuilder builder = sheet_run();
+  RunBuilder builder = small_run();
   builder.tensors.data.clear();
   const auto sheet = sheet_of(builder, "0/0/1/kv_store.v_codes");
   EXPECT_FALSE(sheet->elements);
@@ -172,7 +172,7 @@ TEST(TensorSheet, WithoutElementsShowsTheHealthOfRows) {
 }
 
 TEST(TensorSheet, RefusesElementsOfAnotherShape) {
-  RunBuilder builder = sheet_run();
+  RunBuilder builder = small_run();
   for (auto& [id, data] : builder.tensors.data) data.bytes.pop_back();
   const auto sheet = sheet_of(builder, "0/0/1/v_proj");
   EXPECT_FALSE(sheet->elements);
@@ -185,7 +185,7 @@ TEST(TensorPicture, OneNanAmongAMillionIsSeenAndPointedAt) {
   builder.step(0, 0, 0, 1000);
   builder.op(0, "norm", "layer_norm", {});
   builder.output("out", {1000, 1000, 0, 1}, [](std::int64_t row, std::int64_t channel) {
-    return row == 777 && channel == 123 ? kNan : static_cast<float>(channel);
+    return row == 777 && channel == 123 ? kNotANumber : static_cast<float>(channel);
   });
   const auto sheet = sheet_of(builder, "0/0/0/norm");
   const TensorPicture picture = make_tensor_picture(sheet, {}, 60, 40);

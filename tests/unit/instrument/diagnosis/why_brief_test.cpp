@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace nanscope {
@@ -10,8 +11,9 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using testing::kInf;
-using testing::kNan;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
 Hop element(float value, Format format = Format::f32) {
   Hop hop;
