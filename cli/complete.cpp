@@ -13,7 +13,8 @@ namespace nanscope::cli {
 namespace {
 
 /// Values that are no files and that nobody can guess.
-constexpr std::array<std::string_view, 9> kFree = {"INT", "N", "UINT", "FLOAT", "NUMBER", "PLACE", "REGEX", "WxH", "VALUE"};
+constexpr std::array<std::string_view, 9> kFree = {"INT",   "N",     "UINT", "FLOAT", "NUMBER",
+                                                   "PLACE", "REGEX", "WxH",  "VALUE"};
 
 const OptionSpec* find_option(const CommandSpec& command, const std::string& name) {
   for (const OptionSpec& option : command.options) {
