@@ -40,7 +40,8 @@ TEST_F(Files, LimitsAndKindsAreChecked) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(read_file(pipe, 4).error().message, pipe.string() + ": not a regular file");
   const auto nowhere = directory_ / "none" / "file";
-  EXPECT_EQ(write_output(nowhere, "").error().message, nowhere.string() + ": cannot create: No such file or directory");
+  EXPECT_EQ(write_output(nowhere, "").error().message,
+            nowhere.string() + ": there is no folder '" + nowhere.parent_path().string() + "'");
 }
 
 }  // namespace
