@@ -47,11 +47,13 @@ int output_width(bool interactive) {
 CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed) {
   return app.add_option("--format", format, fmt::format("How to print: {}", fmt::join(allowed, ", ")))
       ->type_name("NAME")
-      ->check([allowed](const std::string& typed) -> std::string {
-        if (std::find(allowed.begin(), allowed.end(), typed) != allowed.end()) return {};
-        return fmt::format("'{}' is none of {}{}", typed, fmt::join(allowed, ", "),
-                           nearest(typed, allowed) != nullptr ? did_you_mean(typed, allowed) : "");
-      })
+      ->check(
+          [allowed](const std::string& typed) -> std::string {
+            if (std::find(allowed.begin(), allowed.end(), typed) != allowed.end()) return {};
+            return fmt::format("'{}' is none of {}{}", typed, fmt::join(allowed, ", "),
+                               nearest(typed, allowed) != nullptr ? did_you_mean(typed, allowed) : "");
+          },
+          fmt::format("{{{}}}", fmt::join(allowed, ",")))  // as completions and manual read it
       ->capture_default_str();
 }
 
