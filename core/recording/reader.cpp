@@ -81,7 +81,12 @@ Result<RecordingCounts> Recording::counts() const {
     counts.ops = row.integer(3);
     counts.tensors = row.integer(4);
     counts.stored_tensors = row.integer(5);
-    counts.tensors -= row.integer(6);
+    const std::int64_t unknown = row.integer(6);
+    if (unknown < 0 || unknown > counts.tensors) {
+      return Result<RecordingCounts>(
+          fail(fmt::format("progress: {} of {} tensors are said to be unknown", unknown, counts.tensors)));
+    }
+    counts.tensors -= unknown;
     counts.expected_tensors = row.integer(7);
     return Result<RecordingCounts>(counts);
   };

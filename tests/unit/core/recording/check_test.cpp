@@ -107,6 +107,7 @@ TEST_F(Check, RowsThatAreMissing) {
   EXPECT_THAT(with("DELETE FROM requests; UPDATE progress SET requests = 0; DELETE FROM tokens; DELETE FROM chunks; "
                    "DELETE FROM detail; UPDATE tensors SET detail = 0; UPDATE progress SET stored_tensors = 0"),
               HasSubstr("of which it holds nothing"));
+  EXPECT_THAT(with("UPDATE progress SET unknown_tensors = -9223372036854775808"), HasSubstr("said to be unknown"));
 }
 
 TEST_F(Check, IdsThatLeadElsewhere) {
