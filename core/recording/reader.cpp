@@ -84,7 +84,7 @@ Result<RecordingCounts> Recording::counts() const {
     const std::int64_t unknown = row.integer(6);
     if (unknown < 0 || unknown > counts.tensors) {
       return Result<RecordingCounts>(
-          fail(fmt::format("progress: {} of {} tensors are said to be unknown", unknown, counts.tensors)));
+          fail(fmt::format("damaged: {} of {} tensors are said to be unknown", unknown, counts.tensors)));
     }
     counts.tensors -= unknown;
     counts.expected_tensors = row.integer(7);
