@@ -34,7 +34,8 @@ bool set(const char* variable) {
 /// What COLUMNS says, as for other programs, or what the terminal is.
 int output_width(bool interactive) {
   int width = 0;
-  const std::string_view said = set("COLUMNS") ? std::getenv("COLUMNS") : "";
+  const char* named = std::getenv("COLUMNS");
+  const std::string_view said = named != nullptr ? named : "";
   const auto [end, wrong] = std::from_chars(said.data(), said.data() + said.size(), width);
   const bool understood = wrong == std::errc() && end == said.data() + said.size() && width > 0;
   winsize size{};

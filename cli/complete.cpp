@@ -76,13 +76,11 @@ struct Before {
 Before read(const CommandSpec& command, std::span<const std::string> words) {
   Before before;
   for (const std::string& word : words) {
-    if (before.rest) {
-      ++before.arguments;
-    } else if (std::exchange(before.option, nullptr) != nullptr) {
-      continue;
-    } else if (word == "--") {
+    const bool value = std::exchange(before.option, nullptr) != nullptr;
+    if (value && !before.rest) continue;
+    if (word == "--" && !before.rest) {
       before.rest = true;
-    } else if (!word.starts_with('-') || word == "-") {
+    } else if (before.rest || !word.starts_with('-') || word == "-") {
       ++before.arguments;
     } else if (const OptionSpec* option = find_option(command, word); option != nullptr && !option->value.empty()) {
       before.option = option;
