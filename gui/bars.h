@@ -36,7 +36,6 @@ class TopBar {
  private:
   void jumps(const Look& look, Navigator& navigator, const TopBarAreas& areas) const;
   void place_field(const Look& look, const Navigator& navigator, Area area, const std::function<void(std::string)>& go);
-  void scrubber(const Look& look, Navigator& navigator, Area area) const;
 
   std::string file_;
   std::string typed_;

@@ -11,7 +11,7 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr std::size_t kDigits = 9;  ///< tabs beyond have no key
+constexpr std::size_t kDigits = 10;  ///< tabs beyond have no key
 
 constexpr std::string_view kRun = "The run";
 constexpr std::string_view kPlaceGroup = "The place";
@@ -21,8 +21,10 @@ constexpr std::string_view kHelp = "Help";
 
 Chord key(int number) { return {number, false, false, false, 0}; }
 Chord control(int number) { return {number, true, false, false, 0}; }
+Chord shift(int number) { return {number, false, true, false, 0}; }
 Chord control_shift(int number) { return {number, true, true, false, 0}; }
 Chord alt(int number) { return {number, false, false, true, 0}; }
+Chord typed(char character) { return {0, false, false, false, character}; }
 
 std::string name_of(int number) {
   constexpr std::pair<int, std::string_view> kNames[] = {
@@ -64,10 +66,16 @@ class Writer {
   }
 
   void run() {
-    add(Action::play, kRun, "Play the run, or stop", "play it, or stop", {key(GLFW_KEY_SPACE)});
+    add(Action::play, kRun, "Play the run from the selection, or stop", "play it from the selection, or stop",
+        {key(GLFW_KEY_SPACE)});
+    add(Action::slower, kRun, "Play at half the speed", "play slower, faster", {typed('-')});
+    add(Action::faster, kRun, "Play at twice the speed", "play slower, faster", {typed('+')});
     add(Action::step_back, kRun, "One op back", "step by op", {key(GLFW_KEY_LEFT)}).repeats = true;
     add(Action::step_forward, kRun, "One op forward", "step by op", {key(GLFW_KEY_RIGHT)}).repeats = true;
-    add(Action::next_event, kRun, "To the next event", "to the next link of the cascade", {key(GLFW_KEY_N)});
+    add(Action::next_event, kRun, "To the next event", "to the next link of the cascade, the one before",
+        {key(GLFW_KEY_N)});
+    add(Action::last_event, kRun, "To the event before", "to the next link of the cascade, the one before",
+        {shift(GLFW_KEY_N)});
     add(Action::origin, kRun, "To the origin", "to the origin of the NaN", {key(GLFW_KEY_O)});
     add(Action::first_difference, kRun, "To the first difference from the run beside",
         "to where it parts from the run beside", {key(GLFW_KEY_D)});
@@ -79,6 +87,8 @@ class Writer {
     add(Action::type_place, kPlaceGroup, "Type a place", "type a place", {control(GLFW_KEY_L)});
     add(Action::copy_place, kPlaceGroup, "Copy the place", "copy the place, go to the copied one",
         {control(GLFW_KEY_C)});
+    add(Action::copy_link, kPlaceGroup, "Copy the command that opens this place", "copy the command that opens it",
+        {control_shift(GLFW_KEY_C)});
     add(Action::paste_place, kPlaceGroup, "Go to the copied place", "copy the place, go to the copied one",
         {control(GLFW_KEY_V)});
   }
@@ -87,7 +97,7 @@ class Writer {
     for (std::size_t i = 0; i < views_.tabs.size(); ++i) {
       const std::size_t view = views_.tabs[i];
       std::vector<Chord> chords;
-      if (i < kDigits) chords.push_back(key(GLFW_KEY_1 + static_cast<int>(i)));
+      if (i < kDigits) chords.push_back(key(tab_digit(i)[0]));
       add(Action::show_view, kViewsGroup, fmt::format("Show {}", views_.titles[view]),
           "choose the view below the front", std::move(chords))
           .view = view;
@@ -134,7 +144,7 @@ class Writer {
 
   void help() {
     add(Action::palette, kHelp, "", "find a command or a place", {control(GLFW_KEY_P)});
-    add(Action::list_keys, kHelp, "List the keys", "these keys", {{0, false, false, false, '?'}, key(GLFW_KEY_F1)});
+    add(Action::list_keys, kHelp, "List the keys", "these keys", {typed('?'), key(GLFW_KEY_F1)});
     add(Action::close_topmost, kHelp, "", "close what lies on top", {key(GLFW_KEY_ESCAPE)});
   }
 
@@ -159,6 +169,8 @@ std::string keys_of(const Command& command) {
   for (const Chord& chord : command.chords) keys.push_back(to_string(chord));
   return fmt::format("{}", fmt::join(keys, " or "));
 }
+
+std::string tab_digit(std::size_t tab) { return tab < kDigits ? std::to_string((tab + 1) % kDigits) : std::string(); }
 
 std::vector<Command> all_commands(const CommandViews& views) { return Writer(views).write(); }
 

@@ -15,12 +15,16 @@ enum class Action : std::uint8_t {
   step_back,
   step_forward,
   next_event,
+  last_event,
+  slower,
+  faster,
   origin,
   first_difference,
   back,
   forward,
   type_place,
   copy_place,
+  copy_link,
   paste_place,
   show_view,
   enlarge,
@@ -67,6 +71,9 @@ struct CommandViews {
   bool dark = true;
   bool beside = false;  ///< a run stands beside
 };
+
+/// The key of a tab, "1" to "9" and "0"; empty beyond.
+std::string tab_digit(std::size_t tab);
 
 /// `save_picture` and `save_table` of the shown view have keys; with `view` = titles.size() the picture
 /// is of the whole window.

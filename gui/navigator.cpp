@@ -1,5 +1,7 @@
 #include "gui/navigator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -78,12 +80,32 @@ void Navigator::step(int by) {
   seek(static_cast<std::size_t>(std::clamp<std::int64_t>(target, 0, static_cast<std::int64_t>(ops()) - 1)));
 }
 
+std::optional<std::size_t> Navigator::event() const {
+  const std::vector<StoryEvent>& events = story_->events;
+  const auto at = std::find_if(events.begin(), events.end(),
+                               [this](const StoryEvent& event) { return event.target == selection(); });
+  if (at == events.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - events.begin());
+}
+
 void Navigator::next_event() {
   if (!story_ || story_->events.empty() || ops() == 0) return;
+  const std::vector<StoryEvent>& events = story_->events;
+  if (const auto at = event()) return choose(events[(*at + 1) % events.size()].target);
   const std::int64_t now = map_->ops[position()].id;
-  const auto after = std::find_if(story_->events.begin(), story_->events.end(),
-                                  [now](const StoryEvent& event) { return event.op > now; });
-  choose(after == story_->events.end() ? story_->events.front().target : after->target);
+  const auto after =
+      std::find_if(events.begin(), events.end(), [now](const StoryEvent& each) { return each.op > now; });
+  choose(after == events.end() ? events.front().target : after->target);
+}
+
+void Navigator::last_event() {
+  if (!story_ || story_->events.empty() || ops() == 0) return;
+  const std::vector<StoryEvent>& events = story_->events;
+  if (const auto at = event()) return choose(events[(*at + events.size() - 1) % events.size()].target);
+  const std::int64_t now = map_->ops[position()].id;
+  const auto before = std::find_if(events.rbegin(), events.rend(),
+                                   [now](const StoryEvent& each) { return each.op > 0 && each.op < now; });
+  choose(before == events.rend() ? events.back().target : before->target);
 }
 
 void Navigator::go_to_origin() {
@@ -94,17 +116,28 @@ void Navigator::play(bool on) {
   playing_ = on && ops() > 0;
   if (!playing_) return;
   fraction_ = 0;
+  const std::size_t from = position() + 1 < ops() ? position() : 0;
   history_.choose({selection().place, {}});
-  if (!playhead_ || *playhead_ + 1 >= ops()) seek(0);
+  seek(from);
 }
+
+void Navigator::change_speed(int doublings) {
+  doublings_ = std::clamp(doublings_ + doublings, -kMostDoublings, kMostDoublings);
+}
+
+double Navigator::speed() const { return std::ldexp(1.0, doublings_); }
 
 void Navigator::advance(double seconds) {
   if (!playing_ || !playhead_) return;
-  fraction_ += seconds * static_cast<double>(ops()) / kPlaySeconds;
+  fraction_ += seconds * speed() * static_cast<double>(ops()) / kPlaySeconds;
   const double whole = std::floor(fraction_);
   fraction_ -= whole;
   if (whole > 0) seek(*playhead_ + static_cast<std::size_t>(whole));
   if (*playhead_ + 1 >= ops()) stop();
+}
+
+std::string speed_text(double speed) {
+  return speed < 1 ? fmt::format("\u00D7 1/{:g}", 1 / speed) : fmt::format("\u00D7 {:g}", speed);
 }
 
 }  // namespace nanscope::gui

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "gui/prepare/run_map.h"
 #include "gui/prepare/story.h"
@@ -12,8 +13,9 @@ namespace nanscope::gui {
 /// screen and no clock.
 class Navigator {
  public:
-  /// The whole run plays in so many seconds.
+  /// The whole run plays in so many seconds at speed 1.
   static constexpr double kPlaySeconds = 16;
+  static constexpr int kMostDoublings = 4;
 
   void set_map(std::shared_ptr<const RunMap> map);
   /// Goes to the origin unless something is selected already; where there is none, to what happened first, else to
@@ -36,13 +38,19 @@ class Navigator {
   /// Selects an op without a stop in the history, as scrubbing does, and shows the run up to it.
   void seek(std::size_t op);
   void step(int by);
-  /// To the event after the selected op, from the last one to the first.
+  /// From event to event in the order of the story, from the last one to the first; from elsewhere to the first one
+  /// after the selected op.
   void next_event();
+  /// The other way round.
+  void last_event();
   void go_to_origin();
 
   bool playing() const { return playing_; }
-  /// From where it was stopped, else from the start.
+  /// From the selected op; from the last one, from the start.
   void play(bool on);
+  /// Doubles the speed so many times, halves it when negative; 16 times and a 16th are the ends.
+  void change_speed(int doublings);
+  double speed() const;
   void advance(double seconds);
   /// Up to which op the run is shown; nothing when it is shown whole.
   std::optional<std::size_t> playhead() const { return playhead_; }
@@ -50,6 +58,8 @@ class Navigator {
  private:
   void begin();
   void stop();
+  /// Of the story's events, the one that is selected.
+  std::optional<std::size_t> event() const;
 
   std::shared_ptr<const RunMap> map_;
   std::shared_ptr<const Story> story_;
@@ -57,6 +67,10 @@ class Navigator {
   std::optional<std::size_t> playhead_;
   bool playing_ = false;
   double fraction_ = 0;  ///< of an op, while playing
+  int doublings_ = 0;    ///< of the speed
 };
+
+/// "× 2", "× 1/4"
+std::string speed_text(double speed);
 
 }  // namespace nanscope::gui

@@ -16,6 +16,8 @@ struct Selection {
   Place place;
   /// Row-major index of the chosen element in the tensor that `place` names, once it is resolved.
   std::optional<std::int64_t> element;
+  /// Number of the link of the diagnosis' chain that it was come by: several may be at one place. 0: none.
+  int link = 0;
 
   bool operator==(const Selection&) const = default;
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gui/commands.h"
 #include "gui/drawn.h"
 
 namespace nanscope::gui {
@@ -33,7 +34,7 @@ Widths widths_of(const Look& look, std::span<const std::string_view> titles, flo
     widths.tabs.clear();
     for (std::size_t i = 0; i < titles.size(); ++i) {
       float width = text_size(look.fonts.text, titles[i]).x + look.px(2 * widths.pad);
-      if (widths.digits) width += text_size(look.fonts.mono_small, std::to_string(i + 1)).x + look.px(kDigitGap);
+      if (widths.digits) width += text_size(look.fonts.mono_small, tab_digit(i)).x + look.px(kDigitGap);
       widths.tabs.push_back(width);
     }
   };
@@ -88,7 +89,7 @@ std::optional<std::size_t> list_others(const Look& look, std::span<const std::st
       if (ImGui::IsItemHovered()) fill(row, look.theme.hovered, look.px(5));
       const Area words = row.inset(look.px(10), 0);
       label(look.fonts.text, words, look.theme.text, titles[i]);
-      label(look.fonts.mono_small, words, look.theme.muted, std::to_string(i + 1), 1);
+      label(look.fonts.mono_small, words, look.theme.muted, tab_digit(i), 1);
     }
     ImGui::EndPopup();
   }
@@ -157,7 +158,7 @@ TabClicks draw_tabs(const Look& look, std::span<const std::string_view> titles, 
     const bool hovered = ImGui::IsItemHovered();
     if (hovered && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) clicks.enlarge = true;
     ImGui::PopID();
-    draw_tab(look, titles[i], widths.digits ? std::to_string(i + 1) : "", widths.pad, box, i == current, hovered);
+    draw_tab(look, titles[i], widths.digits ? tab_digit(i) : "", widths.pad, box, i == current, hovered);
     x += box.width;
   }
   if (shown.size() < titles.size()) {

@@ -6,6 +6,7 @@
 
 #include "gui/bars.h"
 #include "gui/drawn.h"
+#include "gui/scrubber.h"
 
 namespace nanscope::gui {
 namespace {
@@ -111,10 +112,11 @@ void TopBar::draw(const Look& look, Navigator& navigator, Area area, const TopBa
   }
   const bool ready = navigator.ops() > 0;
   const bool playing = navigator.playing();
-  if (icon_button(look, "play", playing ? Icon::pause : Icon::play, areas.play, ready, "Play the run (Space)")) {
+  if (icon_button(look, "play", playing ? Icon::pause : Icon::play, areas.play, ready,
+                  "Play the run from here (Space), slower and faster (- and +)")) {
     navigator.play(!playing);
   }
-  scrubber(look, navigator, areas.scrubber);
+  draw_scrubber(look, navigator, areas.scrubber);
   jumps(look, navigator, areas);
   if (icon_button(look, "find", Icon::find, areas.find, true, "Find a command or a place (Ctrl+P)")) actions.find();
 }
@@ -126,7 +128,9 @@ void TopBar::jumps(const Look& look, Navigator& navigator, const TopBarAreas& ar
   };
   const auto& story = navigator.story();
   const bool events = navigator.ops() > 0 && story && !story->events.empty();
-  if (jump("Next event", Icon::next, areas.next, events, "To the next link of the cascade (N)")) navigator.next_event();
+  if (jump("Next event", Icon::next, areas.next, events,
+           "To the next link of the cascade (N), the one before (Shift+N)"))
+    navigator.next_event();
   const bool origin = story && story->origin.has_value();
   if (jump("Origin", Icon::origin, areas.origin, origin, "Where the first NaN or Inf is born (O)")) {
     navigator.go_to_origin();
@@ -150,48 +154,6 @@ void TopBar::place_field(const Look& look, const Navigator& navigator, Area area
   editing_ = ImGui::IsItemActive();
   ImGui::PopStyleVar();
   ImGui::PopFont();
-}
-
-void TopBar::scrubber(const Look& look, Navigator& navigator, Area area) const {
-  const auto& map = navigator.map();
-  const float middle = area.y + area.height / 2;
-  const float thick = look.px(8);
-  const Area track{area.x + look.px(6), middle - thick / 2, area.width - look.px(12), thick};
-  fill(track, look.theme.raised, thick / 2);
-  if (!map || map->ops.size() < 2) return;
-  const auto last = static_cast<float>(map->ops.size() - 1);
-  const auto at = [&](std::size_t op) { return track.x + track.width * static_cast<float>(op) / last; };
-  Cell worst = kAbsent;
-  float from = track.x;
-  for (std::size_t i = 0; i < map->steps.size(); ++i) {  // the worst of what falls on a pixel
-    const std::size_t end = i + 1 < map->steps.size() ? map->steps[i + 1].first_op : map->ops.size() - 1;
-    const float to = at(std::min(end, map->ops.size() - 1));
-    worst = std::max(worst, map->steps[i].worst);
-    if (to - from < 1 && i + 1 < map->steps.size()) continue;
-    if (worst >= kClipped) fill({from, track.y, std::max(to - from, 1.0F), thick}, look.theme.cell(worst).alpha(190));
-    worst = kAbsent;
-    from = to;
-  }
-  if (navigator.story()) {
-    for (const StoryEvent& event : navigator.story()->events) {
-      const auto op = std::lower_bound(map->ops.begin(), map->ops.end(), event.op,
-                                       [](const MapOp& o, std::int64_t id) { return o.id < id; });
-      if (op == map->ops.end()) continue;
-      const float x = at(static_cast<std::size_t>(op - map->ops.begin()));
-      fill({x - look.px(1), track.bottom() + look.px(4), look.px(2), look.px(6)}, look.theme.muted);
-    }
-  }
-  ImGui::SetCursorScreenPos(area.min());
-  ImGui::InvisibleButton("scrubber", {area.width, area.height});
-  tell_item(area, "scrubber");
-  if (ImGui::IsItemActive()) {
-    const float part = std::clamp((ImGui::GetIO().MousePos.x - track.x) / track.width, 0.0F, 1.0F);
-    if (navigator.playing()) navigator.play(false);
-    navigator.seek(static_cast<std::size_t>(std::lround(part * last)));
-  }
-  const ImVec2 knob(at(navigator.position()), middle);
-  ImGui::GetWindowDrawList()->AddCircleFilled(knob, look.px(9), look.theme.panel.packed(), 24);
-  ImGui::GetWindowDrawList()->AddCircleFilled(knob, look.px(6.5F), look.theme.text.packed(), 24);
 }
 
 }  // namespace nanscope::gui

@@ -70,6 +70,7 @@ void draw_too_small(const Look& look, Area window) {
 
 Window::Window(OpenedRun run, WindowSetup setup)
     : setup_(std::move(setup)),
+      run_file_(run.path),
       top_bar_(run.path.filename().string()),
       exporter_(run.path),
       beside_(run.path),
@@ -127,7 +128,7 @@ StatusText Window::status() const {
   if (!message_.text.empty()) return message_;
   return {fmt::format("Space plays the run, N goes to the next event, 1 to {} choose a view, Ctrl+P finds any command "
                       "or place, ? lists the keys",
-                      tabs_.size()),
+                      tabs_.empty() ? "0" : tab_digit(tabs_.size() - 1)),
           false, "Ctrl+P finds any command or place, ? lists the keys"};
 }
 

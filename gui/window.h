@@ -88,6 +88,7 @@ class Window {
   void run(const Command& command, Platform& platform);
   void open_palette(std::string typed);
   void go_to_difference();
+  void change_speed(int doublings);
   void follow(const PaletteItem& item, Platform& platform);
   /// The pane that keys are about: the one below the front.
   const Pane& shown_pane() const { return panes_[tabs_.empty() ? 0 : tabs_[tab_]]; }
@@ -111,6 +112,7 @@ class Window {
   StatusText status() const;
 
   WindowSetup setup_;
+  std::filesystem::path run_file_;
   Navigator navigator_;
   TopBar top_bar_;
   std::vector<Pane> panes_;

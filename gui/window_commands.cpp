@@ -7,6 +7,7 @@
 
 #include "gui/export/tables.h"
 #include "gui/keys_overlay.h"
+#include "gui/place_link.h"
 #include "gui/recent_files.h"
 #include "gui/window.h"
 #include "scenarios/analysis.h"
@@ -107,6 +108,11 @@ void Window::run(const Command& command, Platform& platform) {
       return navigator_.step(1);
     case Action::next_event:
       return navigator_.next_event();
+    case Action::last_event:
+      return navigator_.last_event();
+    case Action::slower:
+    case Action::faster:
+      return change_speed(command.action == Action::faster ? 1 : -1);
     case Action::origin:
       return navigator_.go_to_origin();
     case Action::first_difference:
@@ -119,6 +125,9 @@ void Window::run(const Command& command, Platform& platform) {
       return top_bar_.focus_place();
     case Action::copy_place:
       return platform.set_clipboard(to_string(navigator_.selection().place));
+    case Action::copy_link:
+      platform.set_clipboard(link_to(run_file_, navigator_.selection().place));
+      return say("copied: " + link_to(run_file_, navigator_.selection().place));
     case Action::paste_place:
       return go(platform.clipboard());
     case Action::show_view:
@@ -153,6 +162,12 @@ void Window::run(const Command& command, Platform& platform) {
       listing_keys_ = false;
       return;
   }
+}
+
+void Window::change_speed(int doublings) {
+  navigator_.change_speed(doublings);
+  const double speed = navigator_.speed();
+  say(fmt::format("speed {}: Space plays the whole run in {:g} s", speed_text(speed), Navigator::kPlaySeconds / speed));
 }
 
 void Window::go_to_difference() {

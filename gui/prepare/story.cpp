@@ -96,6 +96,7 @@ void tell_chain(const Diagnosis& diagnosis, const std::vector<Event>& chain, con
     link.tone = i < causes ? LinkTone::cause : nan ? LinkTone::nan : LinkTone::damage;
     link.place = named_place(event.tensor, event.where);
     link.target = targets.of(event.where, event.tensor);
+    if (link.target) link.target->link = link.number;
     link.evidence = numbers_of(event.evidence);
     if (event.because) link.because = static_cast<int>(*event.because) + 1;
     link.fault = event.fault;
@@ -103,18 +104,22 @@ void tell_chain(const Diagnosis& diagnosis, const std::vector<Event>& chain, con
   }
 }
 
-std::vector<StoryEvent> events_of(const Diagnosis& diagnosis, const std::vector<Event>& chain, const Targets& targets) {
-  std::map<std::int64_t, StoryEvent> by_op;
-  const auto add = [&](const Where& where, const std::string& tensor, const std::string& title) {
-    const std::optional<Selection> target = targets.of(where, tensor);
-    if (where.op_id > 0 && target) by_op.try_emplace(where.op_id, StoryEvent{where.op_id, title, *target});
-  };
-  for (const Event& event : chain) add(event.where, event.tensor, words(event.kind));
-  for (const Fault& fault : diagnosis.faults) add(fault.where, fault.tensor, fault.fault_class);
-  std::vector<StoryEvent> events;
-  events.reserve(by_op.size());
-  for (auto& [op, event] : by_op) events.push_back(std::move(event));
-  return events;
+/// To be called when links and faults are told.
+void tell_events(const Diagnosis& diagnosis, const std::vector<Event>& chain, Story& story) {
+  std::vector<bool> told(story.faults.size());
+  for (std::size_t i = 0; i < story.links.size(); ++i) {
+    const StoryLink& link = story.links[i];
+    if (link.fault) told[*link.fault] = true;
+    if (link.target) story.events.push_back({chain[i].where.op_id, link.title, *link.target});
+  }
+  const auto others = static_cast<std::ptrdiff_t>(story.events.size());
+  for (std::size_t i = 0; i < story.faults.size(); ++i) {
+    const StoryFault& fault = story.faults[i];
+    if (told[i] || !fault.target) continue;
+    story.events.push_back({diagnosis.faults[i].where.op_id, fault.fault_class, *fault.target});
+  }
+  std::stable_sort(story.events.begin() + others, story.events.end(),
+                   [](const StoryEvent& a, const StoryEvent& b) { return a.op < b.op; });
 }
 
 void tell_faults(const Diagnosis& diagnosis, const Targets& targets, Story& story) {
@@ -135,6 +140,15 @@ void tell_faults(const Diagnosis& diagnosis, const Targets& targets, Story& stor
     return fault.breaks && fault.where.request.value_or(0) >= 0;  // what nobody asked for breaks nothing
   });
   if (birth != diagnosis.faults.end()) story.origin = targets.of(birth->where, birth->tensor);
+}
+
+/// The origin is a link of the chain, where one is at its place.
+void name_origin(Story& story) {
+  if (!story.origin) return;
+  const auto same = std::find_if(story.links.begin(), story.links.end(), [&](const StoryLink& link) {
+    return link.target && link.target->place == story.origin->place;
+  });
+  if (same != story.links.end()) story.origin->link = same->number;
 }
 
 void tell_checks(const Diagnosis& diagnosis, const Targets& targets, Story& story) {
@@ -218,7 +232,8 @@ Story make_story(const Diagnosis& diagnosis, RunView* run) {
   tell_chain(diagnosis, chain, targets, story);
   tell_checks(diagnosis, targets, story);
   tell_coverage(diagnosis, story);
-  story.events = events_of(diagnosis, chain, targets);
+  tell_events(diagnosis, chain, story);
+  name_origin(story);
   const Spread& spread = diagnosis.spread;
   story.first_bad = spread.first_bad_tensor;
   story.bad_tokens = spread.bad_tokens;

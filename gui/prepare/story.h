@@ -63,9 +63,9 @@ struct StoryWarning {
   std::int64_t more = 0;  ///< tensors that show the same, less
 };
 
-/// Something worth a stop of the scrubber.
+/// Something worth a stop.
 struct StoryEvent {
-  std::int64_t op = 0;  ///< OpRow::id
+  std::int64_t op = 0;  ///< OpRow::id; 0 where it is of none
   std::string title;
   Selection target;
 };
@@ -89,7 +89,7 @@ struct Story final : Prepared {
   std::vector<StoryCheck> not_looked_at;
   std::vector<std::string> coverage;  ///< sentences
   std::vector<RunNote> notes;         ///< names and files that were not understood or not read
-  std::vector<StoryEvent> events;     ///< by op, each op once
+  std::vector<StoryEvent> events;     ///< the links of the chain in their order, then other faults by op
   std::optional<Selection> origin;    ///< where NaN or Inf is born
 
   bool clean() const { return verdict == Verdict::clean; }

@@ -85,6 +85,7 @@ class Teller {
     const Layout layout = lay_out(link, chosen);
     const Area card{area_.x + px(6), top, area_.width - px(12), layout.height};
     const bool pointed = interact(link, card);
+    if (chosen) chosen_card_ = card;
     if (chosen || pointed) fill(card, chosen ? context_.theme.raised : context_.theme.raised.alpha(140), px(6));
     if (chosen) fill({card.x, card.y + px(8), px(3), card.height - px(16)}, context_.theme.accent, px(1.5F));
     const ImVec2 center(left() + px(kDisc), top + px(kLinkPad + kDisc - 1));
@@ -105,8 +106,8 @@ class Teller {
   }
 
   float height() const { return y_ - area_.y; }
-  /// The link that was clicked, 0 when none was.
-  int clicked() const { return clicked_; }
+  /// Of the chosen link; of no width where there is none.
+  Area chosen_card() const { return chosen_card_; }
 
  private:
   struct Layout {
@@ -169,7 +170,6 @@ class Teller {
     if (!link.target) return false;
     ImGui::SetCursorScreenPos(card.min());
     if (ImGui::InvisibleButton(fmt::format("link {}", link.number).c_str(), {card.width, card.height})) {
-      clicked_ = link.number;
       actions_.choose(*link.target);
     }
     if (!ImGui::IsItemHovered()) return false;
@@ -382,8 +382,8 @@ class Teller {
   std::set<std::string>& toggled_;
   Area area_;
   int chosen_;
-  int clicked_ = 0;
   int items_ = 0;
+  Area chosen_card_;
   float y_;
   bool wide_;
 };
@@ -405,34 +405,43 @@ class CascadeView final : public View {
     ImGui::SetCursorScreenPos(area.min());
     ImGui::BeginChild("story", {area.width, area.height}, false, ImGuiWindowFlags_NoBackground);
     const ImVec2 start = ImGui::GetCursorScreenPos();
-    const int chosen = chosen_link(story, context.selection.place);
+    const int chosen = chosen_link(story, context.selection);
     Teller teller(context, actions, {start.x, start.y, area.width, area.height}, chosen, toggled_);
     teller.head(story);
     for (std::size_t i = 0; i < story.links.size(); ++i) {
       teller.tell(story.links[i], i + 1 < story.links.size() ? &story.links[i + 1] : nullptr);
     }
     teller.sections(story);
-    if (teller.clicked() != 0) clicked_ = teller.clicked();
+    if (chosen != followed_) follow(teller.chosen_card(), area);
+    followed_ = chosen;
     ImGui::SetCursorScreenPos({start.x, start.y + teller.height()});
     ImGui::Dummy({1, 8 * context.scale});
     ImGui::EndChild();
   }
 
  private:
-  /// Of the links at the selected place the one that was clicked, else the one of that very place, else the last.
-  int chosen_link(const Story& story, const Place& place) const {
+  /// Scrolls to a link that was chosen elsewhere, if it is not on screen.
+  static void follow(Area card, Area area) {
+    if (card.width <= 0 || (card.y >= area.y && card.bottom() <= area.bottom())) return;
+    const float by = card.y - (area.y + (area.height - card.height) / 2);
+    ImGui::SetScrollY(std::max(0.0F, ImGui::GetScrollY() + by));
+  }
+
+  /// The link that was chosen; of those at a place that was come by otherwise the one of that very place, else the
+  /// last.
+  static int chosen_link(const Story& story, const Selection& selection) {
     int last = 0;
     int same = 0;
     for (const StoryLink& link : story.links) {
-      if (!link.target || !same_spot(link.target->place, place)) continue;
-      if (link.number == clicked_) return clicked_;
+      if (!link.target || !same_spot(link.target->place, selection.place)) continue;
+      if (link.number == selection.link) return link.number;
       last = link.number;
-      if (same == 0 && link.target->place == place) same = link.number;
+      if (same == 0 && link.target->place == selection.place) same = link.number;
     }
     return same != 0 ? same : last;
   }
 
-  int clicked_ = 0;
+  int followed_ = 0;               ///< number of the link that was chosen in the last frame
   std::set<std::string> toggled_;  ///< sections that were opened or closed by hand
 };
 

@@ -79,6 +79,39 @@ TEST_F(NavigatorTest, VisitsEventsInOrderAndStartsAgain) {
   EXPECT_EQ(visited, (std::vector<std::size_t>{60, 90, 10, 60}));
 }
 
+TEST_F(NavigatorTest, VisitsEveryLinkOfTheChainAlsoTwoAtOnePlaceAndOneThatGoesBack) {
+  auto story = std::make_shared<Story>(*story_of(*navigator.map(), {10, 60, 60, 20}));
+  for (std::size_t i = 0; i < story->events.size(); ++i) story->events[i].target.link = static_cast<int>(i) + 1;
+  story->origin = story->events[1].target;
+  navigator.set_story(story);
+  EXPECT_EQ(navigator.selection().link, 2);
+  std::vector<int> links;
+  for (int i = 0; i < 4; ++i) {
+    navigator.next_event();
+    links.push_back(navigator.selection().link);
+  }
+  EXPECT_EQ(links, (std::vector<int>{3, 4, 1, 2}));
+  navigator.last_event();
+  EXPECT_EQ(navigator.selection().link, 1);
+  navigator.last_event();
+  EXPECT_EQ(navigator.selection().link, 4);
+}
+
+TEST_F(NavigatorTest, PlaysFromTheSelectionAtTheSpeedThatWasChosen) {
+  navigator.choose({navigator.map()->place_of_op(50), {}});
+  navigator.change_speed(1);
+  navigator.play(true);
+  EXPECT_EQ(navigator.playhead(), 50U);
+  navigator.advance(Navigator::kPlaySeconds / 8);
+  EXPECT_EQ(navigator.playhead(), 75U) << "a quarter of the run in an eighth of the time";
+  navigator.change_speed(-100);
+  EXPECT_EQ(navigator.speed(), 1.0 / 16);
+  EXPECT_EQ(speed_text(navigator.speed()), "\u00D7 1/16");
+  navigator.choose({navigator.map()->place_of_op(99), {}});
+  navigator.play(true);
+  EXPECT_EQ(navigator.playhead(), 0U) << "from the end, from the start";
+}
+
 TEST_F(NavigatorTest, StepsByOpAndStopsAtTheEnds) {
   navigator.seek(98);
   navigator.step(1);

@@ -86,13 +86,26 @@ TEST(Story, WithoutAChainTheFaultsAreTold) {
   EXPECT_EQ(story.links[1].because, 0);
 }
 
-TEST(Story, EventsAreInTheOrderOfTheRunAndEachOpOnce) {
+TEST(Story, EventsAreTheLinksInTheirOrderWhereverTheyAre) {
   Diagnosis diagnosis = cascade();
   diagnosis.chain.push_back(event("nan in", at(9, "argmax"), 3));
+  diagnosis.chain.push_back(event("nan again", at(6, "argmax"), 3));
   const Story story = make_story(diagnosis);
-  std::vector<std::int64_t> ops;
-  for (const StoryEvent& event : story.events) ops.push_back(event.op);
-  EXPECT_THAT(ops, ElementsAre(5, 6, 8, 9));
+  std::vector<int> links;
+  for (const StoryEvent& event : story.events) links.push_back(event.target.link);
+  EXPECT_THAT(links, ElementsAre(1, 2, 3, 4, 5, 6));
+  for (const StoryLink& link : story.links) EXPECT_EQ(link.target->link, link.number);
+}
+
+TEST(Story, FaultsThatNoLinkTellsAreEventsAfterThem) {
+  Diagnosis diagnosis = cascade();
+  diagnosis.chain.pop_back();
+  Fault other = diagnosis.faults.front();
+  other.fault_class = "another";
+  diagnosis.faults.push_back(other);
+  const Story story = make_story(diagnosis);
+  EXPECT_EQ(story.events.back().title, "another");
+  EXPECT_EQ(story.events.back().target.link, 0);
 }
 
 TEST(Story, OriginIsWhereItBreaksElseTheCause) {
