@@ -27,6 +27,13 @@ inline constexpr int kStepsPerDecade = 8;
 inline constexpr int kRampFrom = -2;
 inline constexpr int kRampTo = kRampFrom + kHealthySteps / kStepsPerDecade;
 
+/// A step of half a ramp with a sign: larger magnitudes are larger cells whatever their sign, so that cells shown as
+/// one are shown as the largest.
+constexpr Cell signed_cell(int step, bool negative) {
+  return static_cast<Cell>(kHealthyFirst + 2 * step + (negative ? 0 : 1));
+}
+inline constexpr int kSignedSteps = kHealthySteps / 2;
+
 /// Headroom below this is low: the next larger input may clip.
 inline constexpr double kLowHeadroomBelow = 1.25;
 

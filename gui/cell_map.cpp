@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace nanscope::gui {
 namespace {
 
-constexpr float kGapFrom = 5;  ///< cells of so many pixels are separated by a line
+constexpr float kLeastMark = 5;  ///< a single NaN among millions of cells is as large
+constexpr float kGapFrom = 5;    ///< cells of so many pixels are separated by a line
 
-void draw_ramp(const ViewContext& context, Area area) {
+void draw_ramp(const ViewContext& context, Area area, bool signs) {
   for (int i = 0; i < kHealthySteps; ++i) {
+    const bool negative = i < kSignedSteps;
+    const Cell cell = signs ? signed_cell(negative ? kSignedSteps - 1 - i : i - kSignedSteps, negative)
+                            : static_cast<Cell>(kHealthyFirst + i);
     const float from = std::floor(area.x + area.width * static_cast<float>(i) / kHealthySteps);
     const float to = std::floor(area.x + area.width * static_cast<float>(i + 1) / kHealthySteps);
-    fill({from, area.y, to - from, area.height}, context.theme.cell(static_cast<Cell>(kHealthyFirst + i)));
+    fill({from, area.y, to - from, area.height}, context.theme.cell(cell));
   }
 }
 
@@ -40,7 +45,7 @@ class LegendWriter {
     if (full_) return;
     words(ramp.words, 10);
     words(ramp.from, 6);
-    draw_ramp(context_, {x_, row_.y + (row_.height - px(11)) / 2, width, px(11)});
+    draw_ramp(context_, {x_, row_.y + (row_.height - px(11)) / 2, width, px(11)}, ramp.signs);
     x_ += width + px(6);
     words(ramp.to, 18);
   }
@@ -68,24 +73,52 @@ std::optional<GridHit> CellMap::input(Area cells) {
   ImGui::SetCursorScreenPos(cells.min());
   ImGui::InvisibleButton("cells", {cells.width, cells.height});
   const ImGuiIO& io = ImGui::GetIO();
-  if (ImGui::IsItemActive() && ImGui::IsMouseDragging(ImGuiMouseButton_Left)) {
+  const double at_x = static_cast<double>((io.MousePos.x - cells.x) / cells.width);
+  const double at_y = static_cast<double>((io.MousePos.y - cells.y) / cells.height);
+  GridHit hit{static_cast<std::int64_t>(std::floor(port.left() + at_x * port.width())),
+              static_cast<std::int64_t>(std::floor(port.top() + at_y * port.height())), false};
+  if (bands && io.KeyShift && ImGui::IsItemActivated()) band_from_ = hit;
+  if (band_from_ && ImGui::IsItemActive()) {
+    if (ImGui::IsMouseDragging(ImGuiMouseButton_Left)) band_ = band_to(hit);
+  } else if (ImGui::IsItemActive() && ImGui::IsMouseDragging(ImGuiMouseButton_Left)) {
     port.pan(static_cast<double>(-io.MouseDelta.x / cells.width), static_cast<double>(-io.MouseDelta.y / cells.height));
     dragged_ = true;
   }
   const bool released = ImGui::IsItemDeactivated();
-  const bool clicked = released && !dragged_;
-  if (released) dragged_ = false;
+  hit.clicked = released && !dragged_ && !band_;
+  if (released) {
+    dragged_ = false;
+    taken_ = std::exchange(band_, std::nullopt);
+    band_from_.reset();
+  }
   if (!ImGui::IsItemHovered() || !cells.holds(io.MousePos)) return std::nullopt;
-  const double at_x = static_cast<double>((io.MousePos.x - cells.x) / cells.width);
-  const double at_y = static_cast<double>((io.MousePos.y - cells.y) / cells.height);
-  const GridHit hit{static_cast<std::int64_t>(port.left() + at_x * port.width()),
-                    static_cast<std::int64_t>(port.top() + at_y * port.height()), clicked};
   if (io.MouseWheel != 0) {
     const double factor = std::pow(1.25, static_cast<double>(io.MouseWheel));
     port.zoom(io.KeyShift ? 1 : factor, io.KeyCtrl ? 1 : factor, at_x, at_y);
   }
   if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Right)) port.show_all();
   return hit;
+}
+
+FrontRange CellMap::band_to(const GridHit& hit) const {
+  const FrontRange shown = port.range();
+  const auto column = [&](std::int64_t at) { return std::clamp(at, shown.column_begin, shown.column_end - 1); };
+  const auto row = [&](std::int64_t at) { return std::clamp(at, shown.row_begin, shown.row_end - 1); };
+  const auto [left, right] = std::minmax({column(band_from_->column), column(hit.column)});
+  const auto [top, bottom] = std::minmax({row(band_from_->row), row(hit.row)});
+  return {left, right + 1, top, bottom + 1};
+}
+
+void CellMap::draw_band(const GridScene& scene, const std::optional<FrontRange>& chosen) const {
+  const std::optional<FrontRange>& band = band_ ? band_ : chosen;
+  if (!band) return;
+  const Area from = scene.cell(band->column_begin, band->row_begin);
+  const Area to = scene.cell(band->column_end - 1, band->row_end - 1);
+  const Area area{from.x, from.y, to.right() - from.x, to.bottom() - from.y};
+  clip(scene.cells);
+  outline(area.inset(-scene.px(1.5F)), scene.context.theme.panel, scene.px(2));
+  outline(area, scene.context.theme.text, scene.px(1.5F));
+  unclip();
 }
 
 void CellMap::upload(const PreparedPtr& prepared, const FrontImage& image, const Theme& theme) {
@@ -120,6 +153,31 @@ void CellMap::draw(const GridScene& scene) const {
     for (std::int64_t r = range.row_begin; r <= range.row_end; ++r) {
       fill({scene.cells.x, std::floor(scene.y(static_cast<double>(r))), scene.cells.width, 1}, thin);
     }
+  }
+  unclip();
+}
+
+void draw_marks(const GridScene& scene, const FrontImage& image) {
+  if (image.width == 0 || image.height == 0) return;
+  const FrontRange& range = image.range;
+  const auto column = [&](int x) {
+    const std::int64_t at = range.column_begin + (range.column_end - range.column_begin) * x / image.width;
+    return static_cast<double>(at);
+  };
+  const auto row = [&](int y) {
+    const std::int64_t at = range.row_begin + (range.row_end - range.row_begin) * y / image.height;
+    return static_cast<double>(at);
+  };
+  clip(scene.cells);
+  for (const FrontMark& mark : image.marks) {
+    Area area{scene.x(column(mark.x)), scene.y(row(mark.y)), 0, 0};
+    area.width = scene.x(column(mark.x + mark.width)) - area.x;
+    area.height = scene.y(row(mark.y + 1)) - area.y;
+    const float least = scene.px(mark.lone ? kLeastMark : 1);
+    const float by_x = std::max(0.0F, least - area.width) / 2;
+    const float by_y = std::max(0.0F, least - area.height) / 2;
+    fill({area.x - by_x, area.y - by_y, area.width + 2 * by_x, area.height + 2 * by_y},
+         scene.context.theme.cell(mark.worst));
   }
   unclip();
 }

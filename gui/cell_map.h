@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "gui/paint.h"
 #include "gui/prepare/front_image.h"
@@ -54,10 +55,15 @@ struct GridHit {
 class CellMap {
  public:
   Viewport port;
+  bool bands = false;  ///< dragging with Shift takes a part of the grid
 
   /// The wheel zooms (with Shift rows alone, with Ctrl columns alone), dragging pans, a double click of
   /// the right button shows all. Answers what is pointed at.
   std::optional<GridHit> input(Area cells);
+  /// The cells that were taken by dragging with Shift, once.
+  std::optional<FrontRange> take_band() { return std::exchange(taken_, std::nullopt); }
+  /// What is being taken, else `chosen`.
+  void draw_band(const GridScene& scene, const std::optional<FrontRange>& chosen) const;
   /// Shows `image` from now on; `prepared` holds it and tells whether it is new.
   void upload(const PreparedPtr& prepared, const FrontImage& image, const Theme& theme);
   /// The picture, and lines between cells that are large enough.
@@ -69,10 +75,19 @@ class CellMap {
   FrontRange range_;
   std::string_view theme_;
   bool dragged_ = false;
+
+  /// The range between two cells, both of it, within what is in view.
+  FrontRange band_to(const GridHit& hit) const;
+  std::optional<GridHit> band_from_;
+  std::optional<FrontRange> band_;   ///< while it is dragged
+  std::optional<FrontRange> taken_;  ///< when it was let go
 };
 
 void clip(Area area);
 void unclip();
+
+/// What is bad, large enough to be seen at any zoom, above lines and frames.
+void draw_marks(const GridScene& scene, const FrontImage& image);
 
 /// A cell that is selected: framed, at least so large that it is seen, on hair lines through the grid.
 void draw_cursor(const GridScene& scene, Area cell, bool along_row, bool along_column);
@@ -82,6 +97,7 @@ struct LegendRamp {
   std::string words;  ///< "healthy, largest |x|"
   std::string from;
   std::string to;
+  bool signs = false;  ///< from the largest negative value to the largest positive one
 };
 struct LegendEntry {
   Cell cell;

@@ -77,6 +77,10 @@ class Writer {
     add(Action::last_event, kRun, "To the event before", "to the next link of the cascade, the one before",
         {shift(GLFW_KEY_N)});
     add(Action::origin, kRun, "To the origin", "to the origin of the NaN", {key(GLFW_KEY_O)});
+    add(Action::next_bad, kRun, "To the next bad or clipped element",
+        "to the next bad element of a tensor, the one before", {key(GLFW_KEY_B)});
+    add(Action::last_bad, kRun, "To the bad or clipped element before",
+        "to the next bad element of a tensor, the one before", {shift(GLFW_KEY_B)});
     add(Action::first_difference, kRun, "To the first difference from the run beside",
         "to where it parts from the run beside", {key(GLFW_KEY_D)});
   }
@@ -110,6 +114,7 @@ class Writer {
     by_hand(kViewsGroup, "Wheel, drag", "zoom and pan a map");
     by_hand(kViewsGroup, "Shift+wheel, Ctrl+wheel", "zoom its rows, its columns");
     by_hand(kViewsGroup, "Right double click", "show all of a map");
+    by_hand(kViewsGroup, "Shift+drag", "take a part of a tensor, for its statistics");
   }
 
   void files() {

@@ -19,6 +19,8 @@ enum class Action : std::uint8_t {
   slower,
   faster,
   origin,
+  next_bad,
+  last_bad,
   first_difference,
   back,
   forward,

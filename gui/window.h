@@ -88,6 +88,7 @@ class Window {
   void run(const Command& command, Platform& platform);
   void open_palette(std::string typed);
   void go_to_difference();
+  void go_to_bad(bool forward);
   void change_speed(int doublings);
   void follow(const PaletteItem& item, Platform& platform);
   /// The pane that keys are about: the one below the front.

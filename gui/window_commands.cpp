@@ -113,6 +113,9 @@ void Window::run(const Command& command, Platform& platform) {
     case Action::slower:
     case Action::faster:
       return change_speed(command.action == Action::faster ? 1 : -1);
+    case Action::next_bad:
+    case Action::last_bad:
+      return go_to_bad(command.action == Action::next_bad);
     case Action::origin:
       return navigator_.go_to_origin();
     case Action::first_difference:
@@ -168,6 +171,14 @@ void Window::change_speed(int doublings) {
   navigator_.change_speed(doublings);
   const double speed = navigator_.speed();
   say(fmt::format("speed {}: Space plays the whole run in {:g} s", speed_text(speed), Navigator::kPlaySeconds / speed));
+}
+
+void Window::go_to_bad(bool forward) {
+  const std::optional<Selection> found = shown_pane().view().next_bad(navigator_.selection(), forward);
+  if (found) return navigator_.choose(*found);
+  if (shows("tensor")) return say("this tensor has no NaN, no Inf and nothing clipped");
+  show_view("tensor");
+  say(fmt::format("the elements of a tensor: {} goes through those that are bad", forward ? "B" : "Shift+B"));
 }
 
 void Window::go_to_difference() {

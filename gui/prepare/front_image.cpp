@@ -9,11 +9,15 @@ constexpr std::size_t kMostMarks = 4096;
 constexpr double kNarrow = 6;  ///< pixels: more than the widest line between steps
 constexpr double kLow = 3;     ///< and between layers
 
-/// Finds what is bad and thin. Texels are `wide` x `high` pixels.
+/// Finds what is bad and thin: cells from `least` to `most`. Texels are `wide` x `high` pixels.
 class MarkFinder {
  public:
-  MarkFinder(FrontImage& image, double wide, double high)
-      : image_(image), narrow_(static_cast<int>(kNarrow / wide)), low_(static_cast<int>(kLow / high)) {}
+  MarkFinder(FrontImage& image, double wide, double high, Cell least, Cell most)
+      : image_(image),
+        narrow_(static_cast<int>(kNarrow / wide)),
+        low_(static_cast<int>(kLow / high)),
+        least_(least),
+        most_(most) {}
 
   void find() {
     for (int y = 0; y < image_.height; ++y) {
@@ -31,7 +35,8 @@ class MarkFinder {
   bool bad(int x, int y) const {
     if (y < 0 || y >= image_.height) return false;
     const auto row = static_cast<std::size_t>(y) * static_cast<std::size_t>(image_.width);
-    return image_.texels[row + static_cast<std::size_t>(x)] >= kInf;
+    const Cell cell = image_.texels[row + static_cast<std::size_t>(x)];
+    return cell >= least_ && cell <= most_;
   }
   /// The bad texels above and below are few.
   bool low(int x, int y) const {
@@ -60,6 +65,8 @@ class MarkFinder {
   FrontImage& image_;
   int narrow_;  ///< texels
   int low_;
+  Cell least_;
+  Cell most_;
 };
 
 }  // namespace
@@ -99,9 +106,11 @@ FrontImage make_image(const CellGrid& grid, FrontRange range, int max_width, int
 FrontImage make_front_image(const CellGrid& grid, FrontRange range, int max_width, int max_height) {
   FrontImage image = make_image(grid, range, max_width, max_height);
   if (!image.texels.empty()) {
-    MarkFinder(image, std::max(1.0, static_cast<double>(max_width) / image.width),
-               std::max(1.0, static_cast<double>(max_height) / image.height))
-        .find();
+    const double wide = std::max(1.0, static_cast<double>(max_width) / image.width);
+    const double high = std::max(1.0, static_cast<double>(max_height) / image.height);
+    // NaN first: of marks there is a limit.
+    MarkFinder(image, wide, high, kInf, kNan).find();
+    MarkFinder(image, wide, high, kClipped, kClipped).find();
   }
   return image;
 }

@@ -16,7 +16,7 @@ struct FrontRange {
   bool operator==(const FrontRange&) const = default;
 };
 
-/// Texels in a row with NaN or Inf that a line between steps or layers could cover, or an eye miss.
+/// Texels in a row with what is bad that a line between steps or layers could cover, or an eye miss.
 struct FrontMark {
   int x = 0;
   int y = 0;

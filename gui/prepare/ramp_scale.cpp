@@ -20,6 +20,17 @@ RampScale::RampScale(Ramp ramp, double smallest, double largest, int steps)
   }
 }
 
+RampScale RampScale::between(Ramp ramp, double low, double high, int steps) {
+  RampScale scale(steps);
+  scale.low_ = low;
+  scale.high_ = high;
+  for (std::size_t i = 0; i < scale.ends_.size(); ++i) {
+    const double part = static_cast<double>(i + 1) / steps;
+    scale.ends_[i] = ramp == Ramp::linear ? low + (high - low) * part : low * std::pow(high / low, part);
+  }
+  return scale;
+}
+
 int RampScale::step(double magnitude) const {
   return static_cast<int>(std::upper_bound(ends_.begin(), ends_.end(), magnitude) - ends_.begin());
 }

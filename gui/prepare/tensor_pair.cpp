@@ -126,7 +126,8 @@ std::shared_ptr<const TensorSheet> twin_of(const Subject& subject, RunView& ther
 
 bool shows(const TensorSheet& sheet, const Subject& subject, const SheetOptions& options) {
   const bool head = !options.head || sheet.heads < 2 || *options.head == sheet.head;
-  return sheet.subject.tensor.id == subject.tensor.id && sheet.ramp == options.ramp && head;
+  return sheet.subject.tensor.id == subject.tensor.id && sheet.ramp == options.ramp && sheet.signs == options.signs &&
+         sheet.range == options.range && head;
 }
 
 }  // namespace
@@ -217,6 +218,7 @@ Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& pla
     common.beside.emplace();
     common.beside->real =
         !same_codes(*pair.here, *pair.there) && !scale_unknown(*pair.here) && !scale_unknown(*pair.there);
+    if (options.range.part) common.range.typed = pair.here->magnitudes;  // both by the part of this one
     for (const TensorSheet* sheet : {pair.here.get(), pair.there.get()}) {
       common.beside->magnitudes.cover(common.beside->real ? real_magnitudes(*sheet) : sheet->magnitudes);
     }

@@ -19,6 +19,8 @@ class TensorSheetMaker {
   TensorSheetMaker(RunView& run, Subject subject, const SheetOptions& options) : run_(run) {
     sheet_.subject = std::move(subject);
     sheet_.ramp = options.ramp;
+    sheet_.signs = options.signs;
+    sheet_.range = options.range;
     sheet_.storing = storing_of(run_, sheet_.subject);
     sheet_.coded = sheet_.storing.has_value();
     if (sheet_.storing) sheet_.scale = sheet_.storing->only_scale();
@@ -130,15 +132,21 @@ class TensorSheetMaker {
   void color() {
     const auto count = static_cast<std::size_t>(sheet_.rows * sheet_.columns);
     std::vector<float> values(count);
+    const bool covers = !sheet_.range.part && !sheet_.range.typed;
+    if (!covers) sheet_.magnitudes = sheet_.range.typed.value_or(MagnitudeRange{});
     for (std::int64_t row = 0; row < sheet_.rows; ++row) {
       for (std::int64_t column = 0; column < sheet_.columns; ++column) {
         const float value = sheet_.elements->value(row, sheet_.channel(column));
         values[static_cast<std::size_t>(row * sheet_.columns + column)] = value;
-        if (nobodys(row)) continue;
+        if (nobodys(row) || !(covers || in_part(row, column))) continue;
         sheet_.magnitudes.cover(static_cast<double>(value) * unit(row, sheet_.channel(column)));
       }
     }
-    const RampScale ramp(sheet_.ramp, sheet_.magnitudes.smallest, sheet_.magnitudes.largest, kHealthySteps);
+    const int steps = sheet_.signs ? kSignedSteps : kHealthySteps;
+    const MagnitudeRange& all = sheet_.magnitudes;
+    const bool typed = sheet_.range.typed && all.smallest < all.largest;
+    const RampScale ramp = typed ? RampScale::between(sheet_.ramp, all.smallest, all.largest, steps)
+                                 : RampScale(sheet_.ramp, all.smallest, all.largest, steps);
     sheet_.low = ramp.low();
     sheet_.high = ramp.high();
     sheet_.cells.resize(count);
@@ -147,8 +155,15 @@ class TensorSheetMaker {
       const std::int64_t channel = sheet_.channel(static_cast<std::int64_t>(i) % sheet_.columns);
       const Cell cell = special(values[i], row, channel);
       const int step = ramp.step(std::abs(static_cast<double>(values[i]) * unit(row, channel)));
-      sheet_.cells[i] = cell != kHealthyFirst ? cell : static_cast<Cell>(kHealthyFirst + step);
+      const Cell healthy = sheet_.signs ? signed_cell(step, values[i] < 0) : static_cast<Cell>(kHealthyFirst + step);
+      sheet_.cells[i] = cell != kHealthyFirst ? cell : healthy;
     }
+  }
+
+  bool in_part(std::int64_t row, std::int64_t column) const {
+    if (!sheet_.range.part || sheet_.range.typed) return false;
+    const FrontRange& part = *sheet_.range.part;
+    return row >= part.row_begin && row < part.row_end && column >= part.column_begin && column < part.column_end;
   }
 
   /// One cell a row, as it was recorded.
@@ -270,6 +285,39 @@ std::vector<LineHealth> bars(const std::vector<LineHealth>& lines, std::int64_t 
 
 }  // namespace
 
+double ramp_part(Cell cell, bool signs) {
+  if (cell < kHealthyFirst) return 0;
+  const int step = std::min<int>(cell, kHealthyLast) - kHealthyFirst;
+  return signs ? static_cast<double>(step / 2) / (kSignedSteps - 1) : static_cast<double>(step) / (kHealthySteps - 1);
+}
+
+std::optional<std::pair<std::int64_t, std::int64_t>> next_bad(const TensorSheet& sheet,
+                                                              std::pair<std::int64_t, std::int64_t> from,
+                                                              bool forward) {
+  const std::vector<Cell>& cells = sheet.cells;
+  if (!sheet.elements || cells.empty()) return std::nullopt;
+  const auto bad = [](Cell cell) { return cell >= kClipped; };
+  const auto size = std::ssize(cells);
+  const std::int64_t at = std::clamp<std::int64_t>(from.first * sheet.columns + from.second, -1, size);
+  std::int64_t found = size;
+  if (forward) {
+    const auto begin = cells.begin() + std::min(at + 1, size);
+    auto next = std::find_if(begin, cells.end(), bad);
+    if (next == cells.end()) next = std::find_if(cells.begin(), begin, bad);
+    if (next == begin && (begin == cells.end() || !bad(*begin))) return std::nullopt;
+    found = next - cells.begin();
+  } else {
+    const auto begin = cells.rbegin() + (size - std::clamp<std::int64_t>(at, 0, size));
+    auto next = std::find_if(begin, cells.rend(), bad);
+    if (next == cells.rend()) {
+      next = std::find_if(cells.rbegin(), begin, bad);
+      if (next == begin) return std::nullopt;
+    }
+    found = cells.rend() - next - 1;
+  }
+  return std::pair{found / sheet.columns, found % sheet.columns};
+}
+
 void MagnitudeRange::cover(double value) {
   const double magnitude = std::abs(value);
   if (!std::isfinite(magnitude) || magnitude == 0) return;
@@ -312,7 +360,7 @@ TensorPicture make_tensor_picture(std::shared_ptr<const TensorSheet> sheet, std:
                                   int height) {
   TensorPicture picture;
   const FrontRange part = range.value_or(FrontRange{0, sheet->columns, 0, sheet->rows});
-  picture.image = make_image({sheet->cells, sheet->columns, sheet->rows}, part, width, height);
+  picture.image = make_front_image({sheet->cells, sheet->columns, sheet->rows}, part, width, height);
   const FrontRange& shown = picture.image.range;
   picture.row_bars = bars(sheet->row_health, shown.row_begin, shown.row_end, picture.image.height);
   picture.column_bars = bars(sheet->column_health, shown.column_begin, shown.column_end, picture.image.width);

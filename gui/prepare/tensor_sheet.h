@@ -40,6 +40,13 @@ struct LineHealth {
   Cell largest = kAbsent;
 };
 
+/// What the ramp covers instead of all elements.
+struct RampRange {
+  std::optional<MagnitudeRange> typed;  ///< from somebody
+  std::optional<FrontRange> part;       ///< of these elements; `typed` comes first
+  bool operator==(const RampRange&) const = default;
+};
+
 /// What is shown of a tensor. Scores and probabilities are shown one head at a time: a query a row, a
 /// key a column.
 struct TensorSheet {
@@ -61,6 +68,8 @@ struct TensorSheet {
   std::vector<LineHealth> column_health;
   MagnitudeRange magnitudes;  ///< that the ramp covers
   bool real = false;          ///< the ramp is of real values, else of the codes' own
+  bool signs = false;         ///< healthy cells tell the sign too: see signed_cell()
+  RampRange range;            ///< that was asked for
   double low = 0;             ///< |x| where the ramp begins; what is smaller takes its first colour
   double high = 0;
   std::vector<SheetNumber> numbers;
@@ -82,13 +91,20 @@ struct TensorSheet {
 struct CommonRamp {
   MagnitudeRange magnitudes;
   bool real = false;  ///< magnitudes are of real values: code value x scale
+  bool operator==(const CommonRamp&) const = default;
 };
 
 struct SheetOptions {
   Ramp ramp = Ramp::log;
   std::optional<std::int64_t> head;  ///< nothing: that of the selected channel, else the first
   std::optional<CommonRamp> beside = std::nullopt;
+  bool signs = false;
+  RampRange range = {};
+  bool operator==(const SheetOptions&) const = default;
 };
+
+/// How far up the ramp a healthy cell stands, 0..1.
+double ramp_part(Cell cell, bool signs);
 
 /// `known` may be null, or a sheet of the same recording: its elements are used again. Errors: as of
 /// find_subject(), rows that cannot be read.
@@ -100,7 +116,13 @@ std::pair<std::int64_t, std::int64_t> worst_cell(const CellGrid& grid, const Fro
 /// The worst element of a range.
 std::pair<std::int64_t, std::int64_t> worst_element(const TensorSheet& sheet, const FrontRange& range);
 
+/// The next element in row-major order that is NaN, infinite or clipped, or the one before; beyond the end it goes on
+/// at the other one. Nothing where there is none, or no elements.
+std::optional<std::pair<std::int64_t, std::int64_t>> next_bad(const TensorSheet& sheet,
+                                                              std::pair<std::int64_t, std::int64_t> from, bool forward);
+
 struct TwinPicture;
+struct TensorStatistics;
 
 /// Part of a sheet at the resolution of a screen.
 struct TensorPicture final : Prepared {
@@ -110,6 +132,7 @@ struct TensorPicture final : Prepared {
   std::vector<LineHealth> row_bars;         ///< one a texel: of the whole rows in it the largest of each share
   std::vector<LineHealth> column_bars;      ///< of the whole columns
   std::shared_ptr<const TwinPicture> twin;  ///< what stands beside; null when nothing does
+  std::shared_ptr<const TensorStatistics> statistics;  ///< null where they were not asked for, or cannot be had
 };
 
 /// Without a range, all of it.

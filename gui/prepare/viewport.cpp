@@ -41,6 +41,14 @@ void Viewport::pan(double by_x, double by_y) {
   keep_inside();
 }
 
+void Viewport::reveal(std::int64_t column, std::int64_t row) {
+  const auto x = static_cast<double>(column);
+  const auto y = static_cast<double>(row);
+  if (x < left_ || x + 1 > left_ + width_) left_ = x + 0.5 - width_ / 2;
+  if (y < top_ || y + 1 > top_ + height_) top_ = y + 0.5 - height_ / 2;
+  keep_inside();
+}
+
 void Viewport::keep_inside() {
   left_ = std::clamp(left_, 0.0, columns_ - width_);
   top_ = std::clamp(top_, 0.0, rows_ - height_);

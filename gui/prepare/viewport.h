@@ -14,6 +14,9 @@ class Viewport {
   /// Moves by fractions of the view.
   void pan(double by_x, double by_y);
 
+  /// Moves so that a cell is seen, and no further than needed when it is already.
+  void reveal(std::int64_t column, std::int64_t row);
+
   double left() const { return left_; }
   double top() const { return top_; }
   double width() const { return width_; }    ///< columns in view

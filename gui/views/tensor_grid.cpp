@@ -112,21 +112,6 @@ void draw_axis(const GridScene& scene, const TensorSheet& sheet, const GridAreas
   unclip();
 }
 
-/// The shares of what is bad from `base` on, none so small that it is not seen; the rest is healthy.
-template <class Draw>
-void draw_shares(const GridScene& scene, const LineHealth& line, float length, const Draw& draw) {
-  const std::pair<float, Cell> parts[] = {
-      {line.nan, kNan}, {line.inf, kInf}, {line.clipped, kClipped}, {line.low_headroom, kLowHeadroom}};
-  float at = 0;
-  for (const auto& [share, cell] : parts) {
-    if (share <= 0) continue;
-    const float wide = std::clamp(std::round(share * length), scene.px(2), std::max(0.0F, length - at));
-    draw(at, wide, scene.context.theme.cell(cell));
-    at += wide;
-  }
-  draw(at, length - at, scene.context.theme.cell(line.largest).alpha(150));
-}
-
 void draw_rows(const GridScene& scene, const TensorSheet& sheet, Area names, const std::optional<GridHit>& hit) {
   const Theme& theme = scene.context.theme;
   const Fonts& fonts = scene.context.fonts;
@@ -163,37 +148,6 @@ void draw_grid_marks(const GridScene& scene, const TensorSheet& sheet, const Gri
   draw_selection(scene, sheet);
   draw_axis(scene, sheet, areas);
   if (areas.row_names.width > 0) draw_rows(scene, sheet, areas.row_names, hit);
-}
-
-void draw_grid_bars(const GridScene& scene, const TensorPicture& picture, const GridAreas& layout) {
-  const FrontRange& range = picture.image.range;
-  const Area& above = layout.column_bars;
-  clip(above);
-  const double columns = static_cast<double>(range.column_end - range.column_begin);
-  for (std::size_t i = 0; i < picture.column_bars.size(); ++i) {
-    const double per = columns / static_cast<double>(picture.column_bars.size());
-    const double at = static_cast<double>(range.column_begin) + per * static_cast<double>(i);
-    const float x = std::floor(scene.x(at));
-    const float width = std::max(1.0F, std::floor(scene.x(at + per)) - x);
-    const float gap = width > scene.px(4) ? 1.0F : 0.0F;
-    draw_shares(scene, picture.column_bars[i], above.height, [&](float from, float high, Color color) {
-      fill({x + gap, above.bottom() - from - high, width - gap, high}, color);
-    });
-  }
-  unclip();
-  clip(layout.row_bars);
-  const double rows = static_cast<double>(range.row_end - range.row_begin);
-  for (std::size_t i = 0; i < picture.row_bars.size(); ++i) {
-    const double per = rows / static_cast<double>(picture.row_bars.size());
-    const double at = static_cast<double>(range.row_begin) + per * static_cast<double>(i);
-    const float y = std::floor(scene.y(at));
-    const float height = std::max(1.0F, std::floor(scene.y(at + per)) - y);
-    const float gap = height > scene.px(4) ? 1.0F : 0.0F;
-    draw_shares(scene, picture.row_bars[i], layout.row_bars.width, [&](float from, float wide, Color color) {
-      fill({layout.row_bars.x + from, y + gap, wide, height - gap}, color);
-    });
-  }
-  unclip();
 }
 
 namespace {

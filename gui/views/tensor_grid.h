@@ -27,9 +27,6 @@ std::string value_text(const TensorSheet& sheet, std::int64_t row, std::int64_t 
 /// All but the cells' colours, which the grid's CellMap draws first. `hit` names the row that is pointed at.
 void draw_grid_marks(const GridScene& scene, const TensorSheet& sheet, const GridAreas& areas, const CellText& text,
                      const std::optional<GridHit>& hit);
-/// The shares of what is bad in rows and columns.
-void draw_grid_bars(const GridScene& scene, const TensorPicture& picture, const GridAreas& areas);
-
 /// Keys beyond the context lie in the tail of a block: read, and not to be attended to.
 bool beyond_context(const TensorSheet& sheet, std::int64_t row, std::int64_t column);
 /// The token of a row in quotes, or what stands there instead; empty when nothing is known.

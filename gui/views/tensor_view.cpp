@@ -9,9 +9,13 @@
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/tensor_pair.h"
+#include "gui/prepare/tensor_statistics.h"
+#include "gui/views/ramp_choice.h"
 #include "gui/views/registry.h"
 #include "gui/views/tensor_grid.h"
 #include "gui/views/tensor_layout.h"
+#include "gui/views/tensor_margins.h"
+#include "gui/views/tensor_panel.h"
 #include "gui/views/tensor_twin.h"
 
 /// The tensor: token x channel, or query x key, coloured by the magnitude and health of each element, and beside it the
@@ -32,12 +36,27 @@ class TensorView final : public View {
     return [sheet = picture->sheet] { return table_of(*sheet); };
   }
 
+  std::optional<Selection> next_bad(const Selection& from, bool forward) const override {
+    if (!known_.here) return std::nullopt;
+    const TensorSheet& sheet = *known_.here;
+    const std::optional<std::int64_t> channel = channel_of(sheet.subject.tensor, from.place);
+    const std::int64_t row = row_of(sheet.subject, from.place).value_or(0);
+    const std::int64_t column = channel ? *channel - sheet.first_channel : (forward ? -1 : 0);
+    const auto found = gui::next_bad(sheet, {row, column}, forward);
+    if (!found) return std::nullopt;
+    const Place place = element_place(sheet.subject, found->first, sheet.channel(found->second));
+    return Selection{place, place.channel ? std::optional(found->first * sheet.subject.tensor.channels + *place.channel)
+                                          : std::nullopt};
+  }
+
   std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
     const Place tensor = tensor_of(context.selection.place);
     if (tensor != tensor_) {
       tensor_ = tensor;
       head_.reset();
+      part_of_grid_.reset();
     }
+    area = split(context, area).grid;
     if (context.beside != beside_) {
       beside_ = context.beside;
       known_ = {};
@@ -46,19 +65,14 @@ class TensorView final : public View {
     const Area cells = lay_out_tensor(area, context.scale, mode).grids.front().cells;
     Question question;
     question.place = context.selection.place;
-    question.options = {ramp_, wanted_head(question.place), {}};
+    question.options = {choice_.ramp(), wanted_head(question.place), {}, choice_.signs(), choice_.range()};
+    question.statistics = counting_;
+    question.part = part_of_grid_;
     question.width = std::clamp(static_cast<int>(cells.width), 1, kTextureLimit);
     question.height = std::clamp(static_cast<int>(cells.height), 1, kTextureLimit);
     question.beside = beside_;
     if (known_.here && !port_.shows_all()) question.range = port_.range();
-    std::string key = fmt::format("{} {} {} {} {} {}", to_string(tensor), static_cast<int>(ramp_),
-                                  question.options.head.value_or(question.place.channel.value_or(0)), question.width,
-                                  question.height, beside_ ? beside_->path.string() : "");
-    if (question.range) {
-      key += fmt::format(" {} {} {} {}", question.range->column_begin, question.range->column_end,
-                         question.range->row_begin, question.range->row_end);
-    }
-    return ViewRequest{std::move(key),
+    return ViewRequest{key_of(question, tensor),
                        [question, known = known_](RunFacts& facts) { return answer(facts, question, known); }};
   }
 
@@ -70,16 +84,25 @@ class TensorView final : public View {
       return;
     }
     known_ = picture.twin ? picture.twin->pair : SheetPair{picture.sheet, nullptr, nullptr};
+    const Split parts = split(context, area);
+    area = parts.grid;
     const TensorMode mode = picture.twin ? twin_mode(area, context.scale) : TensorMode::alone;
     const TensorLayout layout = lay_out_tensor(area, context.scale, mode);
     const bool shows_there = mode == TensorMode::tabs && part_ == TwinPart::there && picture.twin->there;
     draw_bar(context, actions, *picture.sheet, layout.bar);
+    if (parts.panel.width > 0 && picture.statistics) {
+      Area panel = parts.panel;
+      if (parts.instead) panel = {panel.x, layout.numbers.y, panel.width, panel.bottom() - layout.numbers.y};
+      if (panel_.draw(context, *picture.sheet, *picture.statistics, panel)) part_of_grid_.reset();
+      if (parts.instead) return;
+    }
     draw_numbers(context, shows_there ? *picture.twin->there->sheet : *picture.sheet, layout.numbers);
     if (picture.sheet->cells.empty() || layout.grids.front().cells.width < 1) {
       notice(context, area, "The tensor is empty", "It has no elements");
       return;
     }
     port_.set_grid(picture.sheet->columns, picture.sheet->rows);
+    reveal(context.selection, *picture.sheet);
     if (mode != TensorMode::alone) draw_twin_words(context, *picture.twin, layout);
     const Shown shown{context, actions, prepared, picture};
     if (mode == TensorMode::side_by_side) {
@@ -105,6 +128,8 @@ class TensorView final : public View {
     Place place;
     SheetOptions options;
     std::optional<FrontRange> range;
+    bool statistics = false;
+    std::optional<FrontRange> part;  ///< that they are of; nothing: of all
     int width = 1;
     int height = 1;
     BesideRunPtr beside;
@@ -118,7 +143,57 @@ class TensorView final : public View {
     const TensorPicture& picture;
   };
 
+  static std::string key_of(const Question& question, const Place& tensor) {
+    const auto words = [](const std::optional<FrontRange>& range) {
+      return range
+                 ? fmt::format(" {} {} {} {}", range->column_begin, range->column_end, range->row_begin, range->row_end)
+                 : std::string(" -");
+    };
+    const SheetOptions& options = question.options;
+    std::string key =
+        fmt::format("{} {} {} {} {} {} {}", to_string(tensor), static_cast<int>(options.ramp), options.signs,
+                    options.head.value_or(question.place.channel.value_or(0)), question.width, question.height,
+                    question.beside ? question.beside->path.string() : "");
+    if (options.range.typed) key += fmt::format(" {} {}", options.range.typed->smallest, options.range.typed->largest);
+    return key + words(question.range) + words(options.range.part) +
+           (question.statistics ? " counted" + words(question.part) : "");
+  }
+
+  /// Where the statistics are: beside the grid, or instead of it.
+  struct Split {
+    Area grid;
+    Area panel;
+    bool instead = false;
+  };
+  Split split(const ViewContext& context, Area area) const {
+    if (!counting_) return {area, {}};
+    const float width = TensorPanel::kWidth * context.scale;
+    if (area.width < TensorPanel::kBesideFrom * context.scale) return {area, area, true};
+    return {{area.x, area.y, area.width - width, area.height}, {area.right() - width, area.y, width, area.height}};
+  }
+
+  /// Shows an element that was chosen elsewhere.
+  void reveal(const Selection& selection, const TensorSheet& sheet) {
+    if (selection == revealed_) return;
+    revealed_ = selection;
+    const std::optional<std::int64_t> row = row_of(sheet.subject, selection.place);
+    const std::optional<std::int64_t> channel = channel_of(sheet.subject.tensor, selection.place);
+    if (!row) return;
+    const std::int64_t column = channel.value_or(sheet.first_channel) - sheet.first_channel;
+    if (*row < sheet.rows && column >= 0 && column < sheet.columns) port_.reveal(column, *row);
+  }
+
   static Result<PreparedPtr> answer(RunFacts& facts, const Question& question, const SheetPair& known) {
+    Result<PreparedPtr> prepared = picture_of(facts, question, known);
+    if (!prepared || !question.statistics) return prepared;
+    auto picture = std::make_shared<TensorPicture>(static_cast<const TensorPicture&>(**prepared));
+    if (picture->sheet && picture->sheet->elements) {
+      picture->statistics = std::make_shared<const TensorStatistics>(tensor_statistics(*picture->sheet, question.part));
+    }
+    return picture;
+  }
+
+  static Result<PreparedPtr> picture_of(RunFacts& facts, const Question& question, const SheetPair& known) {
     RunView& run = facts.view();
     if (Result<Subject> subject = find_subject(run, question.place); !subject) {
       auto nothing = std::make_shared<TensorPicture>();
@@ -167,13 +242,20 @@ class TensorView final : public View {
     if (&port == &other_port_) port.set_grid(picture->sheet->columns, picture->sheet->rows);
     CellMap& grid = grids_[static_cast<std::size_t>(part)];
     const bool differences = part == TwinPart::difference;
-    const Theme colors = differences ? difference_theme(shown.context.theme) : shown.context.theme;
+    const Theme colors = differences             ? difference_theme(shown.context.theme)
+                         : picture->sheet->signs ? signed_theme(shown.context.theme)
+                                                 : shown.context.theme;
     const ViewContext context = with_theme(shown.context, colors);
     grid.port = port;
     grid.upload(shown.prepared, differences ? twin->difference : picture->image, colors);
     ImGui::PushID(static_cast<int>(part));
+    grid.bands = picture->sheet->elements != nullptr;
     const std::optional<GridHit> hit = grid.input(areas.cells);
     ImGui::PopID();
+    if (const std::optional<FrontRange> band = grid.take_band()) {
+      part_of_grid_ = *band;
+      counting_ = true;
+    }
     const GridScene scene{context, grid.port, areas.cells};
     grid.draw(scene);
     const TensorSheet& sheet = *picture->sheet;
@@ -183,7 +265,9 @@ class TensorView final : public View {
           return differences ? difference_text(twin->pair, row, column) : value_text(sheet, row, column);
         },
         hit);
-    if (!differences && areas.row_bars.width > 0) draw_grid_bars(scene, *picture, areas);
+    draw_marks(scene, differences ? twin->difference : picture->image);
+    grid.draw_band(scene, part_of_grid_);
+    if (!differences && areas.row_bars.width > 0) draw_grid_margins(scene, *picture, areas);
     if (hit) point(shown, part, scene, sheet, *hit);
     port = grid.port;
   }
@@ -207,9 +291,8 @@ class TensorView final : public View {
     const float height = px(22);
     const float y = bar.y + (bar.height - height) / 2;
     float right = bar.right();
-    for (const auto& [ramp, words] : {std::pair{Ramp::linear, "linear"}, std::pair{Ramp::log, "log"}}) {
-      if (button(context, right, y, height, words, ramp_ == ramp)) ramp_ = ramp;
-    }
+    choice_.draw(context, sheet, port_.range(), right, y, height);
+    if (sheet.elements && button(context, right, y, height, "statistics", counting_)) counting_ = !counting_;
     if (sheet.heads > 1) draw_head_choice(context, sheet, right, y, height);
     float x = bar.x;
     const std::string place = named_tensor(sheet.subject);
@@ -281,10 +364,6 @@ class TensorView final : public View {
     }
   }
 
-  static std::string ramp_end(double value) {
-    return value >= 1000 && value < 1e7 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
-  }
-
   static void draw_key(const ViewContext& context, const TensorSheet& sheet, Area row) {
     const LegendEntry first[] = {
         {kNan, "NaN"}, {kInf, "Inf"}, {kClipped, "clipped"}, {kLowHeadroom, "near the largest finite"}};
@@ -295,7 +374,9 @@ class TensorView final : public View {
     const std::string words = !sheet.elements ? "healthy, largest |x| of the row"
                               : sheet.real    ? "healthy |real value|"
                                               : "healthy |x|";
-    draw_legend(context, row, first, {words, ramp_end(sheet.low), ramp_end(sheet.high)}, last);
+    const std::string low = sheet.signs ? "\u2212" + ramp_end(sheet.high) : ramp_end(sheet.low);
+    const Theme colors = sheet.signs ? signed_theme(context.theme) : context.theme;
+    draw_legend(with_theme(context, colors), row, first, {words, low, ramp_end(sheet.high), sheet.signs}, last);
   }
 
   /// A pixel may cover many elements: what is told of is the worst of them, as its colour is.
@@ -344,8 +425,12 @@ class TensorView final : public View {
   Viewport other_port_;  ///< of a twin of another shape
   TwinPart part_ = TwinPart::here;
   BesideRunPtr beside_;
-  Ramp ramp_ = Ramp::log;
-  std::optional<std::int64_t> head_;  ///< chosen by hand, of this tensor
+  RampChoice choice_;
+  TensorPanel panel_;
+  bool counting_ = false;                   ///< the statistics are shown
+  std::optional<FrontRange> part_of_grid_;  ///< that they are of; nothing: of all
+  Selection revealed_;                      ///< that the grids were moved to last
+  std::optional<std::int64_t> head_;        ///< chosen by hand, of this tensor
   Place tensor_;
   SheetPair known_;  ///< that is drawn
 };

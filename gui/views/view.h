@@ -62,6 +62,9 @@ class View {
   virtual bool busy() const { return false; }
   /// Where the last frame showed a place that can be pressed, for scripts.
   virtual std::optional<Area> where(const Place&) const { return std::nullopt; }
+  /// The next element of what is shown that is NaN, infinite or clipped, or the one before; nothing where there is
+  /// none.
+  virtual std::optional<Selection> next_bad(const Selection&, bool /*forward*/) const { return std::nullopt; }
   /// What is shown, as a table; nothing for what is none. `prepared`: the newest answer, which is not null.
   virtual std::optional<TableMaker> table(const PreparedPtr&) const { return std::nullopt; }
   /// Each frame, on the window's thread: cheap. Nothing while there is nothing to ask for.

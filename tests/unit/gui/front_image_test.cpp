@@ -64,8 +64,12 @@ TEST(FrontImage, MarksWhatALineCouldCover) {
     return make_front_image(map, {0, 4000, 0, 300}, width, height).marks;
   };
   EXPECT_TRUE(marks(1000, 300).empty());
-  set(2000, 7, kClipped);
-  EXPECT_TRUE(marks(1000, 300).empty()) << "no NaN, no Inf";
+  set(2000, 7, kLowHeadroom);
+  EXPECT_TRUE(marks(1000, 300).empty()) << "nothing is bad yet";
+  set(100, 200, kClipped);
+  ASSERT_EQ(marks(1000, 300).size(), 1U);
+  EXPECT_EQ(marks(1000, 300)[0].worst, kClipped);
+  set(100, 200, kHealthyFirst);
   set(2001, 8, kNan);
   ASSERT_EQ(marks(1000, 300).size(), 1U);
   EXPECT_EQ(marks(1000, 300)[0].x, 500);
@@ -93,8 +97,10 @@ TEST(FrontImage, MarksNothingThatIsLarge) {
 
 TEST(FrontImage, MarksNoMoreThanAFrameCanDraw) {
   RunMap map = grid(1000, 300, kHealthyFirst);
-  for (std::size_t i = 0; i < map.cells.size(); i += 2) map.cells[i] = kNan;
-  EXPECT_EQ(make_front_image(map, {0, 1000, 0, 300}, 1000, 300).marks.size(), 4096U);
+  for (std::size_t i = 0; i < map.cells.size(); i += 2) map.cells[i] = i < 1000 ? kClipped : kNan;
+  const std::vector<FrontMark> marks = make_front_image(map, {0, 1000, 0, 300}, 1000, 300).marks;
+  EXPECT_EQ(marks.size(), 4096U);
+  EXPECT_EQ(marks.front().worst, kNan) << "the worst come first";
 }
 
 TEST(FrontImage, RangeOutsideTheMapIsCut) {

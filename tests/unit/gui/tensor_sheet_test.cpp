@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "gui/prepare/tensor_statistics.h"
 #include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
@@ -210,6 +211,113 @@ TEST(TensorPicture, AnEmptyTensorIsAnEmptyPicture) {
   builder.output("out", {0, 0, 0, 1}, constant(1));
   const TensorPicture picture = make_tensor_picture(sheet_of(builder, "0/0/0/norm"), {}, 60, 40);
   EXPECT_TRUE(picture.image.texels.empty());
+}
+
+/// One row of eight values under `format`.
+RunBuilder row_of(const std::vector<float>& values, Format format = Format::f32) {
+  RunBuilder builder;
+  builder.request(0, {1});
+  builder.step(0, 0, 0, 1);
+  builder.op(0, "norm", "layer_norm", {});
+  builder.output(
+      "out", {1, std::ssize(values), 0, 1},
+      [values](std::int64_t, std::int64_t channel) { return values[static_cast<std::size_t>(channel)]; }, format);
+  return builder;
+}
+
+TEST(TensorStatistics, CountsWhatIsThereAndNoneOfWhatIsNotFinite) {
+  RunBuilder builder = row_of({1, -3, 0, kNotANumber, kInfinity, -kInfinity, 5, 1.5F});
+  const TensorStatistics all = tensor_statistics(*sheet_of(builder, "0/0/0/norm"));
+  EXPECT_TRUE(all.whole);
+  EXPECT_EQ(all.elements, 8U);
+  EXPECT_EQ(all.finite, 5U);
+  EXPECT_EQ(all.nan, 1U);
+  EXPECT_EQ(all.positive_inf, 1U);
+  EXPECT_EQ(all.negative_inf, 1U);
+  EXPECT_EQ(all.zero, 1U);
+  EXPECT_EQ(all.min, -3);
+  EXPECT_EQ(all.max, 5);
+  EXPECT_EQ(all.absmax, 5);
+  EXPECT_DOUBLE_EQ(all.mean, 0.9);
+  EXPECT_NEAR(all.deviation, 2.5768197453450252, 1e-12) << "numpy.std([1, -3, 0, 5, 1.5])";
+  ASSERT_EQ(all.values.size(), 3U);
+  EXPECT_EQ(all.values[0].exponent, 0);
+  EXPECT_EQ(all.values[0].positive, 2U) << "1 and 1.5";
+  EXPECT_EQ(all.values[1].negative, 1U) << "-3";
+  EXPECT_EQ(all.values[2].positive, 1U) << "5";
+  EXPECT_EQ(all.code_shift, 24);
+  EXPECT_EQ(all.codes[0x3F], 2U) << "the high bytes of 1 and 1.5";
+}
+
+TEST(TensorStatistics, OfAPartAndOfNothing) {
+  RunBuilder builder = row_of({1, 2, 4, 8, 16, 32, 64, 128});
+  const auto sheet = sheet_of(builder, "0/0/0/norm");
+  const TensorStatistics part = tensor_statistics(*sheet, FrontRange{2, 4, 0, 1});
+  EXPECT_FALSE(part.whole);
+  EXPECT_EQ(part.elements, 2U);
+  EXPECT_EQ(part.mean, 6);
+  EXPECT_EQ(tensor_statistics(*sheet, FrontRange{5, 90, -3, 9}).elements, 3U) << "what lies outside is left out";
+  EXPECT_EQ(tensor_statistics(*sheet, FrontRange{4, 4, 0, 1}).finite, 0U);
+  EXPECT_TRUE(tensor_statistics(*sheet, FrontRange{4, 4, 0, 1}).values.empty());
+}
+
+TEST(TensorSheet, GoesFromBadElementToBadElementAndRoundTheEnds) {
+  RunBuilder builder = row_of({1, kNotANumber, 1, 1, kInfinity, 1, 1, 1});
+  const auto sheet = sheet_of(builder, "0/0/0/norm");
+  using At = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(next_bad(*sheet, {0, -1}, true), (At{0, 1}));
+  EXPECT_EQ(next_bad(*sheet, {0, 1}, true), (At{0, 4}));
+  EXPECT_EQ(next_bad(*sheet, {0, 4}, true), (At{0, 1}));
+  EXPECT_EQ(next_bad(*sheet, {0, 7}, true), (At{0, 1}));
+  EXPECT_EQ(next_bad(*sheet, {0, 4}, false), (At{0, 1}));
+  EXPECT_EQ(next_bad(*sheet, {0, 0}, false), (At{0, 4}));
+  RunBuilder one = row_of({kNotANumber, 1});
+  EXPECT_EQ(next_bad(*sheet_of(one, "0/0/0/norm"), {0, 0}, true), (At{0, 0}));
+  EXPECT_EQ(next_bad(*sheet_of(one, "0/0/0/norm"), {0, 0}, false), (At{0, 0}));
+  RunBuilder healthy = row_of({1, 2, 3});
+  EXPECT_FALSE(next_bad(*sheet_of(healthy, "0/0/0/norm"), {0, 1}, true));
+  EXPECT_FALSE(next_bad(*sheet_of(healthy, "0/0/0/norm"), {0, 1}, false));
+}
+
+TEST(TensorSheet, SignsHaveColoursOfTheirOwnAndTheLargerOneWins) {
+  RunBuilder builder = row_of({-4, 4, -1, 1});
+  SheetOptions options;
+  options.signs = true;
+  const auto sheet = sheet_of(builder, "0/0/0/norm", options);
+  EXPECT_EQ(sheet->cell(0, 0), signed_cell(kSignedSteps - 1, true));
+  EXPECT_EQ(sheet->cell(0, 1), signed_cell(kSignedSteps - 1, false));
+  EXPECT_LT(sheet->cell(0, 3), sheet->cell(0, 0)) << "cells shown as one are shown as the largest magnitude";
+  EXPECT_EQ(ramp_part(sheet->cell(0, 0), true), 1);
+  EXPECT_EQ(ramp_part(sheet->cell(0, 2), true), 0);
+}
+
+TEST(TensorSheet, TheRampCoversWhatItIsToldTo) {
+  RunBuilder builder = row_of({0.5F, 1, 2, 1000});
+  SheetOptions options;
+  options.range.typed = MagnitudeRange{1, 2};
+  const auto typed = sheet_of(builder, "0/0/0/norm", options);
+  EXPECT_EQ(typed->low, 1);
+  EXPECT_EQ(typed->high, 2);
+  EXPECT_EQ(typed->cell(0, 0), kHealthyFirst) << "below the ramp";
+  EXPECT_EQ(typed->cell(0, 3), kHealthyLast) << "above it";
+  options.range = {std::nullopt, FrontRange{0, 3, 0, 1}};
+  const auto part = sheet_of(builder, "0/0/0/norm", options);
+  EXPECT_EQ(part->low, 0.5);
+  EXPECT_EQ(part->high, 2);
+}
+
+TEST(TensorPicture, OneInfinityAmongMillionsIsMarked) {
+  RunBuilder builder;
+  builder.request(0, {1});
+  builder.step(0, 0, 0, 512);
+  builder.op(0, "norm", "layer_norm", {});
+  builder.output("out", {512, 4096, 0, 1}, [](std::int64_t row, std::int64_t channel) {
+    return row == 300 && channel == 3001 ? kInfinity : 1.0F;
+  });
+  const TensorPicture picture = make_tensor_picture(sheet_of(builder, "0/0/0/norm"), {}, 500, 300);
+  ASSERT_EQ(picture.image.marks.size(), 1U);
+  EXPECT_TRUE(picture.image.marks[0].lone);
+  EXPECT_EQ(picture.image.marks[0].worst, kInf);
 }
 
 }  // namespace

@@ -44,5 +44,17 @@ TEST(Viewport, KeepsItsPlaceWhileTheGridIsTheSame) {
   EXPECT_TRUE(port.shows_all());
 }
 
+TEST(Viewport, RevealsACellAndStaysWhereItIsSeen) {
+  Viewport port;
+  port.set_grid(100, 100);
+  port.zoom(10, 10, 0, 0);
+  port.reveal(5, 50);
+  EXPECT_EQ(port.left(), 0) << "the column is seen";
+  EXPECT_LE(port.top(), 50);
+  EXPECT_GE(port.top() + port.height(), 51);
+  port.reveal(99, 99);
+  EXPECT_EQ(port.left() + port.width(), 100);
+}
+
 }  // namespace
 }  // namespace nanscope::gui
