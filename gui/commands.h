@@ -27,6 +27,7 @@ enum class Action : std::uint8_t {
   type_place,
   copy_place,
   copy_link,
+  pin,
   paste_place,
   show_view,
   enlarge,

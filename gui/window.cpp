@@ -71,6 +71,7 @@ void draw_too_small(const Look& look, Area window) {
 Window::Window(OpenedRun run, WindowSetup setup)
     : setup_(std::move(setup)),
       run_file_(run.path),
+      pins_(run.path),
       top_bar_(run.path.filename().string()),
       exporter_(run.path),
       beside_(run.path),
@@ -84,6 +85,7 @@ Window::Window(OpenedRun run, WindowSetup setup)
     tabs_.push_back(i);
   }
   places_.resize(panes_.size());
+  if (const std::optional<Error> problem = pins_.take_problem()) say_error(problem->message);
   ask_map(Urgency::now);
   if (!setup_.beside.empty()) open_beside(setup_.beside);
   if (!setup_.unattended) store_.ask("recent", find_recent);
@@ -171,8 +173,17 @@ std::filesystem::path Window::beside_file() const {
 }
 
 ViewContext Window::context() const {
-  return {setup_.theme,       setup_.fonts,          setup_.scale,      navigator_.selection(), navigator_.map(),
-          navigator_.story(), navigator_.playhead(), setup_.unattended, beside_.run(),          beside_.difference()};
+  return {setup_.theme,
+          setup_.fonts,
+          setup_.scale,
+          navigator_.selection(),
+          navigator_.map(),
+          navigator_.story(),
+          navigator_.playhead(),
+          setup_.unattended,
+          beside_.run(),
+          beside_.difference(),
+          &pins_};
 }
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {
@@ -185,13 +196,22 @@ void Window::draw_pane(Pane& pane, Area area, bool titled) {
   if (setup_.view.empty()) fill(area, setup_.theme.panel);  // alone it stands on the platform's ground
   // What a view chooses takes effect after it is drawn: its context refers to the current selection.
   std::optional<Selection> chosen;
+  std::function<Status(Pins&)> edited;
   const ViewActions actions{[&chosen](Selection selection) { chosen = std::move(selection); },
                             [this](std::string text) { hint_ = std::move(text); },
-                            [this](std::vector<std::string> settings) { beside_.try_settings(std::move(settings)); }};
+                            [this](std::vector<std::string> settings) { beside_.try_settings(std::move(settings)); },
+                            [&edited](const Place& place) { edited = [place](Pins& pins) { return pins.add(place); }; },
+                            [&edited](std::size_t pin) { edited = [pin](Pins& pins) { return pins.remove(pin); }; },
+                            [&edited](std::size_t pin, std::string note) {
+                              edited = [pin, note](Pins& pins) { return pins.note(pin, note); };
+                            }};
   pane.draw(store_, context(), actions, area, titled);
   ImGui::PopFont();
   ImGui::EndChild();
   if (chosen) navigator_.choose(std::move(*chosen));
+  if (edited) {
+    if (const Status done = edited(pins_); !done) say_error(done.error().message);
+  }
 }
 
 ImVec2 Window::splitter(const char* id, Area area) const {

@@ -90,6 +90,7 @@ class Window {
   void go_to_difference();
   void go_to_bad(bool forward);
   void change_speed(int doublings);
+  void pin_selection();
   void follow(const PaletteItem& item, Platform& platform);
   /// The pane that keys are about: the one below the front.
   const Pane& shown_pane() const { return panes_[tabs_.empty() ? 0 : tabs_[tab_]]; }
@@ -114,6 +115,7 @@ class Window {
 
   WindowSetup setup_;
   std::filesystem::path run_file_;
+  Pins pins_;
   Navigator navigator_;
   TopBar top_bar_;
   std::vector<Pane> panes_;

@@ -131,6 +131,8 @@ void Window::run(const Command& command, Platform& platform) {
     case Action::copy_link:
       platform.set_clipboard(link_to(run_file_, navigator_.selection().place));
       return say("copied: " + link_to(run_file_, navigator_.selection().place));
+    case Action::pin:
+      return pin_selection();
     case Action::paste_place:
       return go(platform.clipboard());
     case Action::show_view:
@@ -171,6 +173,16 @@ void Window::change_speed(int doublings) {
   navigator_.change_speed(doublings);
   const double speed = navigator_.speed();
   say(fmt::format("speed {}: Space plays the whole run in {:g} s", speed_text(speed), Navigator::kPlaySeconds / speed));
+}
+
+void Window::pin_selection() {
+  const Place& place = navigator_.selection().place;
+  if (place.op.empty()) return say("nothing is selected that could be pinned");
+  const std::optional<std::size_t> pinned = pins_.find(place);
+  const Status done = pinned ? pins_.remove(*pinned) : pins_.add(place);
+  if (!done) return say_error(done.error().message);
+  say(fmt::format("{} {}: Pins shows what is kept, over the steps", pinned ? "taken away" : "pinned",
+                  to_string(place)));
 }
 
 void Window::go_to_bad(bool forward) {

@@ -186,6 +186,20 @@ Table table_of(const RequestsSheet& requests) {
   return table;
 }
 
+Table table_of(const History& history) {
+  Table table{{"place", "request", "step", "value", "largest |x|", "scale", "bad", "clipped", "at"}, {}};
+  for (const auto& pin : history.pins) {
+    for (const HistoryPoint& point : pin->points) {
+      const HistoryStep& step = history.steps[point.step];
+      table.rows.push_back({to_string(pin->place), std::to_string(step.request), std::to_string(step.index),
+                            point.value ? exact(*point.value) : "", exact(point.absmax),
+                            point.scale ? exact(*point.scale) : "", std::to_string(point.bad),
+                            std::to_string(point.clipped), to_string(point.target.place)});
+    }
+  }
+  return table;
+}
+
 Table table_of(const Timeline& timeline) {
   Table table{{"kind", "ops", "ops with NaN or Inf", "kernels", "busy ns"}, {}};
   for (const TimelineLane& lane : timeline.lanes) {

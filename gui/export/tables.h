@@ -3,6 +3,7 @@
 
 #include "gui/export/table.h"
 #include "gui/prepare/bits_sheet.h"
+#include "gui/prepare/pin_history.h"
 #include "gui/prepare/ledger.h"
 #include "gui/prepare/requests_sheet.h"
 #include "gui/prepare/run_difference.h"
@@ -26,6 +27,7 @@ Table table_of(const WhatIfTable& what_if);
 Table table_of(const RequestsSheet& requests);
 /// A kind of op a row.
 Table table_of(const Timeline& timeline);
+Table table_of(const History& history);
 /// A link a row, then a warning and a class that was not found.
 Table table_of(const Story& story);
 /// A hop a row.

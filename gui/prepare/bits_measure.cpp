@@ -18,7 +18,7 @@ constexpr double kBreak = 0.28;  ///< of an axis that does not keep the scale
 constexpr double kBeyond = 0.94;
 
 /// From values to the axis.
-struct Axis {
+struct RulerAxis {
   double low = 0;
   double high = 0;
   double first = kMargin;
@@ -154,7 +154,7 @@ Ruler make_ruler(const Rounding& rounding) {
   const std::vector<std::uint32_t> codes = bits::marks_around(rounding);
   if (codes.empty() || !std::isfinite(rounding.value)) return ruler;
   const auto value_of = [&](std::uint32_t code) { return exact_value(rounding.format, code); };
-  Axis axis{value_of(codes.front()), value_of(codes.back())};
+  RulerAxis axis{value_of(codes.front()), value_of(codes.back())};
   const bool above = rounding.value > axis.high;
   const bool below = rounding.value < axis.low;
   if (above) axis.last -= kBreak;

@@ -8,6 +8,7 @@
 
 #include "gui/export/table.h"
 #include "gui/paint.h"
+#include "gui/pins.h"
 #include "gui/prepare/beside.h"
 #include "gui/prepare/run_difference.h"
 #include "gui/prepare/run_map.h"
@@ -35,6 +36,7 @@ struct ViewContext {
   bool unattended = false;                          ///< a picture is taken: nobody is there to press a button
   BesideRunPtr beside;                              ///< the run that stands beside; null when there is none
   std::shared_ptr<const RunDifference> difference;  ///< from the run beside; null until it is known
+  const Pins* pins = nullptr;                       ///< null where nothing can be pinned
 };
 
 /// What a view asks of the window.
@@ -43,6 +45,10 @@ struct ViewActions {
   std::function<void(std::string)> hint;  ///< text for the status line, for this frame
   /// Runs the recording with these settings changed, and puts what comes of it beside.
   std::function<void(std::vector<std::string>)> try_beside = [](const auto&) {};
+  /// Of ViewContext::pins, by index.
+  std::function<void(const Place&)> pin = [](const Place&) {};
+  std::function<void(std::size_t)> unpin = [](std::size_t) {};
+  std::function<void(std::size_t, std::string)> note = [](std::size_t, const std::string&) {};
 };
 
 /// What a view needs from the store's thread. An equal key is an equal answer: it is asked for once.
