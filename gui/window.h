@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -81,6 +82,7 @@ class Window {
 
  private:
   void take_answers();
+  std::uint64_t ask_place(const std::string& place);
   void ask_map(Urgency urgency);
   /// All that can be done now.
   std::vector<Command> commands() const;
