@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/counted.h"
+
 namespace nanscope::gui {
 namespace {
 
@@ -149,7 +151,45 @@ class TimelineMaker {
   std::vector<Span> kernels_;
 };
 
+/// A name that is no name of a scenario is left to whoever types the command.
+std::string scenario_to_type(const std::string& scenario) {
+  const bool plain = !scenario.empty() && std::all_of(scenario.begin(), scenario.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  });
+  return plain && scenario.front() != '-' ? scenario : "SCENARIO";
+}
+
+TimelineWords words_of_times(const Timeline& timeline) {
+  std::int64_t others = 0;
+  for (const TimelineLane& lane : timeline.lanes) others += lane.ops > 0 ? 0 : lane.kernels;
+  const std::string also = others > 0 ? " and " + counted(others, "other record") : "";
+  return {
+      fmt::format("{}{} in {}", counted(timeline.kernels - others, "kernel"), also, duration_text(timeline.span_ns)),
+      fmt::format("{} of work; red where an output holds a NaN or an Inf", duration_text(timeline.busy_ns)), ""};
+}
+
 }  // namespace
+
+TimelineWords words_of(const Timeline& timeline) {
+  if (timeline.kernels > 0) return words_of_times(timeline);
+  const std::string bars =
+      "The length of a bar is a number of ops, not a time; its red end are those with a NaN or an Inf in an output.";
+  const std::string live = "nanscope attach --run -o live.nanscope -- COMMAND";
+  const std::string on_gpu = " On a GPU, this records when the kernels of the program itself run:";
+  if (timeline.of_dump) {
+    return {"No times: a dump holds none", bars + " It tells what was computed, not when." + on_gpu, live};
+  }
+  if (timeline.scenario.empty()) {
+    return {"No times in this recording",
+            bars + " It was made of a dump or under --watch, and neither tells when a kernel ran." + on_gpu, live};
+  }
+  const std::string what = timeline.on_cpu ? " This records when each op was launched on the CPU; with --device cuda, "
+                                             "when each kernel ran on a GPU (CUPTI):"
+                                           : " This records when each kernel ran (CUPTI):";
+  return {"No times: this was recorded without --trace", bars + what,
+          fmt::format("nanscope run {} --trace{}", scenario_to_type(timeline.scenario),
+                      timeline.on_cpu ? "" : " --device cuda")};
+}
 
 Timeline lay_out_timeline(std::span<const OpRow> ops, std::span<const std::int64_t> bad_ops,
                           std::span<const KernelRow> kernels, std::int64_t columns) {
@@ -180,6 +220,7 @@ Result<Timeline> make_timeline(const Recording& recording, std::int64_t columns)
   timeline.device = recording.info().device;
   timeline.isa = recording.info().isa;
   timeline.on_cpu = timeline.device.starts_with("cpu");
+  timeline.scenario = recording.info().scenario;
   return timeline;
 }
 
