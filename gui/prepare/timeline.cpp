@@ -186,7 +186,7 @@ TimelineWords words_of(const Timeline& timeline) {
   const std::string what = timeline.on_cpu ? " This records when each op was launched on the CPU; with --device cuda, "
                                              "when each kernel ran on a GPU (CUPTI):"
                                            : " This records when each kernel ran (CUPTI):";
-  return {"No times: this was recorded without --trace", bars + what,
+  return {"No times: run without --trace", bars + what,
           fmt::format("nanscope run {} --trace{}", scenario_to_type(timeline.scenario),
                       timeline.on_cpu ? "" : " --device cuda")};
 }

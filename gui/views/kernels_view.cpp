@@ -212,7 +212,7 @@ class KernelsView final : public View {
     for (int tick = 0; tick <= ticks; ++tick) {
       const float share = static_cast<float>(tick) / static_cast<float>(ticks);
       const auto at = static_cast<std::int64_t>(std::llround(static_cast<double>(whole) * share));
-      const float left = x + width * share;
+      const float left = x + width * static_cast<float>(at) / static_cast<float>(std::max<std::int64_t>(whole, 1));
       fill({left, area.bottom() - 5 * scale, 1, 4 * scale}, context.theme.muted);
       const std::string words = tick == 0 ? "0" : times ? duration_text(at) : counted(at, "op");
       label(context.fonts.mono_small, {left - 40 * scale, area.bottom() - 18 * scale, 80 * scale, 12 * scale},

@@ -88,7 +88,7 @@ TEST(Timeline, ForeignTimesDoNoHarm) {
 TEST(TimelineWords, SayWhatRecordsTheTimesThatAreMissing) {
   Timeline timeline;
   timeline.scenario = "kv-scale-lock";
-  EXPECT_EQ(words_of(timeline).title, "No times: this was recorded without --trace");
+  EXPECT_EQ(words_of(timeline).title, "No times: run without --trace");
   EXPECT_EQ(words_of(timeline).command, "nanscope run kv-scale-lock --trace");
   EXPECT_THAT(words_of(timeline).words, HasSubstr("The length of a bar is a number of ops"));
   EXPECT_THAT(words_of(timeline).words, HasSubstr("--device cuda"));
