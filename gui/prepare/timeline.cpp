@@ -30,7 +30,7 @@ class Words {
 };
 
 /// A kernel in few bytes: a recording may hold millions.
-struct Span {
+struct KernelSpan {
   std::int64_t op = 0;
   std::int64_t start_ns = 0;
   std::int64_t duration_ns = 0;
@@ -57,7 +57,7 @@ std::string kind_of(const std::string& name) {
   return "other work";
 }
 
-void add_bar(TimelineLane& lane, std::int64_t first, std::int64_t last, const Span& kernel, const Words& names,
+void add_bar(TimelineLane& lane, std::int64_t first, std::int64_t last, const KernelSpan& kernel, const Words& names,
              bool bad) {
   lane.kernels += 1;
   lane.busy_ns += kernel.duration_ns;
@@ -108,7 +108,7 @@ class TimelineMaker {
     Timeline timeline;
     timeline.columns = std::max<std::int64_t>(columns, 1);
     std::stable_sort(kernels_.begin(), kernels_.end(),
-                     [](const Span& a, const Span& b) { return a.start_ns < b.start_ns; });
+                     [](const KernelSpan& a, const KernelSpan& b) { return a.start_ns < b.start_ns; });
     draw_bars(timeline);
     timeline.kernels = static_cast<std::int64_t>(kernels_.size());
     timeline.lanes = std::move(lanes_);
@@ -128,7 +128,7 @@ class TimelineMaker {
   void draw_bars(Timeline& timeline) {
     if (kernels_.empty()) return;
     const std::int64_t begin = kernels_.front().start_ns;
-    for (const Span& kernel : kernels_) {
+    for (const KernelSpan& kernel : kernels_) {
       timeline.span_ns = std::max(timeline.span_ns, kernel.start_ns - begin + kernel.duration_ns);
     }
     const double scale =
@@ -136,7 +136,7 @@ class TimelineMaker {
     const auto column = [&](std::int64_t at) {
       return std::min(static_cast<std::int64_t>(static_cast<double>(at - begin) * scale), timeline.columns - 1);
     };
-    for (const Span& kernel : kernels_) {
+    for (const KernelSpan& kernel : kernels_) {
       const std::int64_t end = kernel.start_ns + std::max<std::int64_t>(kernel.duration_ns - 1, 0);
       add_bar(lanes_[kernel.lane], column(kernel.start_ns), column(end), kernel, names_, is_bad(bad_ops_, kernel.op));
       timeline.busy_ns += kernel.duration_ns;
@@ -148,7 +148,7 @@ class TimelineMaker {
   Words names_;
   std::vector<TimelineLane> lanes_;
   std::vector<std::pair<std::int64_t, std::uint32_t>> ops_;  ///< id, lane; ascending
-  std::vector<Span> kernels_;
+  std::vector<KernelSpan> kernels_;
 };
 
 /// A name that is no name of a scenario is left to whoever types the command.
