@@ -31,6 +31,7 @@ struct WindowSetup {
   std::filesystem::path beside;  ///< a recording to stand beside; empty: none
   Shares shares;                 ///< of the panes
   bool unattended = false;       ///< for a picture
+  bool printed = false;          ///< that goes into a page
 };
 
 /// All that is on screen for one recording or dump.

@@ -95,7 +95,7 @@ class Drawer {
     density_ = density_for(area.width);
     float y = area.y;
     if (!sheet_.choice.empty()) {
-      const std::string words = fmt::format("No element is selected: this is {}", sheet_.choice);
+      const std::string words = (context_.printed ? "This is " : "No element is selected: this is ") + sheet_.choice;
       label(fonts().small, {area.x, y - px(4), area.width, px(kBitsLine)}, theme().muted, words);
       y += px(kChoice);
     }

@@ -272,7 +272,11 @@ class FrontView final : public View {
     const MapRequest* request = scene.map.request(id);
     if (request == nullptr) return;
     const float gap = band.width > scene.px(12) ? scene.px(4) : scene.px(1);
-    fill({band.x, band.y + scene.px(1), band.width - gap, band.height - scene.px(2)}, theme.raised, scene.px(3));
+    if (scene.context.printed) {
+      fill({band.x, band.bottom() - scene.px(3), band.width - gap, scene.px(1)}, theme.muted);
+    } else {
+      fill({band.x, band.y + scene.px(1), band.width - gap, band.height - scene.px(2)}, theme.raised, scene.px(3));
+    }
     if (request->worst >= kInf) {
       fill({band.x, band.bottom() - scene.px(3), band.width - gap, scene.px(2)}, theme.cell(request->worst));
     }
