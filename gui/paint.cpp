@@ -36,6 +36,26 @@ std::string elided(const ImFont* font, std::string_view text, float width) {
 
 }  // namespace
 
+std::string shortened(const ImFont* font, std::string_view text, float width) {
+  const auto kept = [&](std::size_t count) {
+    std::size_t tail = text.size() - count / 2;
+    while (tail < text.size() && (static_cast<unsigned char>(text[tail]) & 0xC0U) == 0x80U) ++tail;
+    return std::string(text.substr(0, whole(text, count - count / 2))).append(kEllipsis).append(text.substr(tail));
+  };
+  if (text_size(font, text).x <= width) return std::string(text);
+  std::size_t low = 0;
+  std::size_t high = text.size();
+  while (low < high) {
+    const std::size_t middle = (low + high + 1) / 2;
+    if (text_size(font, kept(middle)).x <= width) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low == 0 ? std::string() : kept(low);
+}
+
 void fill(Area area, Color color, float rounding) {
   ImGui::GetWindowDrawList()->AddRectFilled(area.min(), area.max(), color.packed(), rounding);
 }

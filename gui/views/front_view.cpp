@@ -316,7 +316,8 @@ class FrontView final : public View {
       const Area line{area.x + scene.px(kGroupWidth + 18), name.centre - scene.px(8),
                       scene.px(kLabelWidth - kGroupWidth - 26), scene.px(16)};
       const Color ink = name.wanted < pointed ? scene.context.theme.text : scene.context.theme.muted;
-      label(scene.context.fonts.mono_small, line, ink, scene.map.rows[wanted[name.wanted]].op, 1);
+      const ImFont* font = scene.context.fonts.mono_small;
+      label(font, line, ink, shortened(font, scene.map.rows[wanted[name.wanted]].op, line.width), 1);
     }
     unclip();
   }

@@ -19,6 +19,7 @@ namespace {
 constexpr float kTitles = 24;
 constexpr float kRequestLine = 15;
 constexpr float kLeastRow = 60;
+constexpr float kLeastWords = 40;  ///< width of a prompt's piece that is broken into lines
 constexpr float kMostRow = 132;
 constexpr float kRequestsWideFrom = 1000;
 constexpr float kChipColumn = 66;
@@ -189,12 +190,13 @@ class RequestList {
   /// Answers the width that was needed.
   float words(std::string_view said, Area box) const {
     const int most = std::max(1, static_cast<int>((box.height - px(10)) / px(kRequestLine)));
-    const std::vector<std::string> lines = wrap(context_.fonts.small, said, box.width, most);
+    std::vector<std::string> lines{std::string(said)};  // cut: words broken after two letters would say less
+    if (box.width >= px(kLeastWords)) lines = wrap(context_.fonts.small, said, box.width, most);
     float y = box.y + (box.height - static_cast<float>(lines.size()) * px(kRequestLine)) / 2;
     float used = 0;
     for (const std::string& line : lines) {
       label(context_.fonts.small, {box.x, y, box.width + 1, px(kRequestLine)}, context_.theme.text, line);
-      used = std::max(used, text_size(context_.fonts.small, line).x);
+      used = std::max(used, std::min(text_size(context_.fonts.small, line).x, box.width));
       y += px(kRequestLine);
     }
     return used;

@@ -53,6 +53,16 @@ TEST_F(Wrap, EndsWhateverTheTextIs) {
   }
 }
 
+TEST_F(Wrap, AShortenedNameKeepsItsEnds) {
+  const auto short_of = [&](std::string_view text, int letters) {
+    return shortened(font, text, letter * (static_cast<float>(letters) + 0.5F));
+  };
+  EXPECT_EQ(short_of("down_proj", 9), "down_proj");
+  EXPECT_EQ(short_of("down_proj_as_read", 9), "down\u2026read");
+  EXPECT_EQ(short_of("\u00E4\u00E4\u00E4\u00E4\u00E4\u00E4", 3), "\u00E4\u2026\u00E4");
+  EXPECT_EQ(short_of("down_proj", 0), "");
+}
+
 TEST_F(Wrap, TheLastOfAFewLinesSaysThatThereIsMore) {
   const auto lines = wrapped("one two three four", 6, 2);
   ASSERT_THAT(lines, SizeIs(2));
