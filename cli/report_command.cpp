@@ -76,6 +76,10 @@ std::vector<Shot> shots(const Diagnosis& diagnosis) {
   return wanted;
 }
 
+/// Of a picture for a phone, in points: as few as a view can be drawn in.
+constexpr int kPhoneWidth = 440;
+constexpr int kPhoneHeight = 560;
+
 /// The pictures that can be taken; a view that cannot show a place is left out, and said on standard error.
 std::vector<report::Picture> pictures(const std::string& file, const scenarios::Analysis& analysis,
                                       const Interrupt& interrupt, bool follow_links) {
@@ -89,15 +93,20 @@ std::vector<report::Picture> pictures(const std::string& file, const scenarios::
     options.view = shot.view;
     options.place = shot.place;
     options.size = {1400, 860};
-    options.theme = "dark";
+    options.theme = "light";  // as paper
+    options.printed = true;
     options.stop = interrupt.token();
     auto png = gui::take_picture(options);
+    options.size = {2 * kPhoneWidth, 2 * kPhoneHeight};
+    options.scale = 2;
+    auto narrow = png ? gui::take_picture(options) : png;
     if (interrupt.requested()) break;
     if (!png) {
       complain(fmt::format("no picture of the {} view: {}", shot.view, png.error().message));
       continue;
     }
-    taken.push_back({shot.title, shot.caption, std::move(*png)});
+    taken.push_back(
+        {shot.title, shot.caption, std::move(*png), narrow ? std::move(*narrow) : std::vector<std::byte>()});
   }
   return taken;
 }

@@ -28,6 +28,7 @@ struct AppOptions {
   bool on_screen = false;                           ///< the script is played in a real window
   bool force = false;                               ///< files that exist are replaced
   bool unseen = false;                              ///< for take_picture()
+  bool printed = false;                             ///< the picture goes into a page, where nothing can be pressed
   std::stop_token stop;                             ///< ends it as a closed window does
 
   /// Pictures and scripts need none, unless it is asked for.

@@ -1,29 +1,24 @@
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <string>
 
+#include "gui/look.h"
 #include "gui/navigator.h"
 #include "gui/paint.h"
 #include "gui/store.h"
+#include "gui/text_field.h"
 #include "gui/theme.h"
 #include "gui/top_bar_layout.h"
 
 namespace nanscope::gui {
 
-/// What is around the views looks like this.
-struct Look {
-  const Theme& theme;
-  const Fonts& fonts;
-  float scale = 1;
-  float px(float pixels) const { return pixels * scale; }
-};
-
 /// What the top bar asks of the window.
 struct TopBarActions {
-  std::function<void(std::string)> go;    ///< to what was typed
-  std::function<void(std::string)> copy;  ///< the place
-  std::function<void()> find;             ///< opens the palette
-  std::function<void()> home;             ///< to the start screen
+  std::function<std::uint64_t(std::string)> go;  ///< to what was typed; answers the ticket
+  std::function<void(std::string)> copy;         ///< the place
+  std::function<void()> find;                    ///< opens the palette
+  std::function<void()> home;                    ///< to the start screen
 };
 
 /// File, back and forward, the place as text, play and scrubber, jumps.
@@ -31,16 +26,18 @@ class TopBar {
  public:
   explicit TopBar(std::string file) : file_(std::move(file)) {}
   void draw(const Look& look, Navigator& navigator, Area area, const TopBarActions& actions);
-  void focus_place() { focus_ = true; }
+  void focus_place() { place_.focus(); }
+  /// The answer to what was typed: nothing when the place was found. False when it is not what the field waits for.
+  bool take_answer(std::uint64_t ticket, const std::string& error);
+  void stop_waiting() { asked_ = 0; }
 
  private:
   void jumps(const Look& look, Navigator& navigator, const TopBarAreas& areas) const;
-  void place_field(const Look& look, const Navigator& navigator, Area area, const std::function<void(std::string)>& go);
+  void place_field(const Look& look, const Navigator& navigator, Area area, const TopBarActions& actions);
 
   std::string file_;
-  std::string typed_;
-  bool editing_ = false;
-  bool focus_ = false;
+  TextField place_;
+  std::uint64_t asked_ = 0;  ///< ticket of what was typed, 0: nothing is looked for
 };
 
 /// The requests with their answers, and their steps as squares coloured by health.

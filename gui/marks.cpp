@@ -33,12 +33,16 @@ Color ink_on(const Theme& theme, Cell cell) {
 }
 
 void tooltip(const ViewContext& context, const std::string& title, const std::vector<std::string>& lines) {
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(12 * context.scale, 9 * context.scale));
+  tooltip(context.fonts, context.scale, title, lines);
+}
+
+void tooltip(const Fonts& fonts, float scale, const std::string& title, const std::vector<std::string>& lines) {
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(12 * scale, 9 * scale));
   ImGui::BeginTooltip();
-  ImGui::PushFont(context.fonts.mono);
+  ImGui::PushFont(fonts.mono);
   ImGui::TextUnformatted(title.c_str());
   ImGui::PopFont();
-  ImGui::PushFont(context.fonts.small);
+  ImGui::PushFont(fonts.small);
   for (const std::string& words : lines) ImGui::TextUnformatted(words.c_str());
   ImGui::PopFont();
   ImGui::EndTooltip();

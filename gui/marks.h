@@ -17,6 +17,7 @@ Color ink_on(const Theme& theme, Cell cell);
 
 /// Next to the pointer: a title in monospace, below it lines of words.
 void tooltip(const ViewContext& context, const std::string& title, const std::vector<std::string>& lines);
+void tooltip(const Fonts& fonts, float scale, const std::string& title, const std::vector<std::string>& lines);
 
 /// In the middle of a view that has nothing to show: what, and why or what to do.
 void notice(const ViewContext& context, Area area, std::string_view title, std::string_view words);

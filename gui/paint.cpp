@@ -36,6 +36,26 @@ std::string elided(const ImFont* font, std::string_view text, float width) {
 
 }  // namespace
 
+std::string shortened(const ImFont* font, std::string_view text, float width) {
+  const auto kept = [&](std::size_t count) {
+    std::size_t tail = text.size() - count / 2;
+    while (tail < text.size() && (static_cast<unsigned char>(text[tail]) & 0xC0U) == 0x80U) ++tail;
+    return std::string(text.substr(0, whole(text, count - count / 2))).append(kEllipsis).append(text.substr(tail));
+  };
+  if (text_size(font, text).x <= width) return std::string(text);
+  std::size_t low = 0;
+  std::size_t high = text.size();
+  while (low < high) {
+    const std::size_t middle = (low + high + 1) / 2;
+    if (text_size(font, kept(middle)).x <= width) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low == 0 ? std::string() : kept(low);
+}
+
 void fill(Area area, Color color, float rounding) {
   ImGui::GetWindowDrawList()->AddRectFilled(area.min(), area.max(), color.packed(), rounding);
 }
@@ -67,6 +87,28 @@ void label(const ImFont* font, Area area, Color color, std::string_view words, f
   text(font, {area.x + (area.width - size.x) * align, area.y + (area.height - size.y) / 2}, color, shown);
 }
 
+namespace {
+
+/// Of a word that is wider than a line: as much as fits, up to what joins its parts where there is such.
+std::size_t broken(const ImFont* font, std::string_view word, float width) {
+  std::size_t low = whole(word, std::min<std::size_t>(word.size(), 1));
+  std::size_t high = word.size();
+  while (low < high) {
+    const std::size_t middle = (low + high + 1) / 2;
+    if (text_size(font, word.substr(0, whole(word, middle))).x <= width) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  low = std::max<std::size_t>(whole(word, low), 1);
+  while (low < word.size() && (static_cast<unsigned char>(word[low]) & 0xC0U) == 0x80U) ++low;
+  const std::size_t joint = word.substr(0, low).find_last_of("/._-,[(");
+  return joint != std::string_view::npos && joint > low / 2 ? joint + 1 : low;
+}
+
+}  // namespace
+
 std::vector<std::string> wrap(const ImFont* font, std::string_view text, float width, int max_lines) {
   std::vector<std::string> lines;
   while (!text.empty()) {
@@ -77,11 +119,14 @@ std::vector<std::string> wrap(const ImFont* font, std::string_view text, float w
     std::size_t end = text.size();
     while (text_size(font, text.substr(0, end)).x > width) {
       const std::size_t space = text.rfind(' ', end - 1);
-      if (space == std::string_view::npos || space == 0) break;
+      if (space == std::string_view::npos || space == 0) {
+        end = broken(font, text.substr(0, end), width);
+        break;
+      }
       end = space;
     }
     lines.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(text.size(), end + (end < text.size() ? 1 : 0)));
+    text.remove_prefix(end < text.size() && text[end] == ' ' ? end + 1 : end);
   }
   return lines;
 }

@@ -34,8 +34,10 @@ ImVec2 text_size(const ImFont* font, std::string_view text);
 void text(const ImFont* font, ImVec2 at, Color color, std::string_view text);
 /// On one line, vertically centred, cut by an ellipsis when it is too wide.
 void label(const ImFont* font, Area area, Color color, std::string_view text, float align = 0);
-/// Lines of at most `width` pixels, broken at spaces; with `max_lines` the last one ends in an
-/// ellipsis when there is more.
+/// With an ellipsis in its middle when it is too wide: names that begin alike differ at their ends.
+std::string shortened(const ImFont* font, std::string_view text, float width);
+/// Lines of at most `width` pixels, broken at spaces, and within words that are wider than a line; with `max_lines` the
+/// last one ends in an ellipsis when there is more.
 std::vector<std::string> wrap(const ImFont* font, std::string_view text, float width, int max_lines = 0);
 
 /// Text of a recording, which is not trusted to be UTF-8: escapes where it is not.

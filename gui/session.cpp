@@ -39,6 +39,7 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
   setup.start = std::move(start);
   setup.beside = options.beside;
   setup.unattended = options.unattended();
+  setup.printed = options.printed;
   apply_style(setup.theme, setup.scale);
   if (run) {
     if (!session->traceless_) remember(recent_files_path(), run->path);

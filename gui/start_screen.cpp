@@ -4,12 +4,11 @@
 #include <GLFW/glfw3.h>
 #include <fmt/format.h>
 #include <imgui.h>
-#include <imgui_stdlib.h>
 
 #include <algorithm>
 
 #include "gui/controls.h"
-#include "gui/drawn.h"
+#include "gui/marks.h"
 #include "gui/recent_files.h"
 #include "scenarios/library.h"
 #include "scenarios/runner.h"
@@ -25,6 +24,8 @@ constexpr float kScreenHead = 112;
 constexpr float kLeft = 420;
 constexpr float kCard = 58;
 constexpr float kDrop = 128;
+constexpr float kTip = 460;  ///< width of what is told about a scenario
+constexpr int kMostTold = 9;
 constexpr ImGuiWindowFlags kBareScreen = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                                          ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
                                          ImGuiWindowFlags_NoBackground;
@@ -60,28 +61,25 @@ void dashed(Area area, Color color, float dash) {
 
 }  // namespace
 
-std::vector<ScenarioCard> list_scenarios(const fs::path& folder) {
-  std::vector<ScenarioCard> cards;
-  const Result<std::vector<fs::path>> files = scenarios::scenario_files(folder);
-  if (!files) return cards;
-  for (const fs::path& file : *files) {
-    const Result<scenarios::Scenario> scenario = scenarios::load_scenario(file);
-    if (!scenario) continue;
-    cards.push_back({file, scenario->name, scenario->title, scenario->expect.verdict == Verdict::fault});
-  }
-  std::stable_partition(cards.begin(), cards.end(), [](const ScenarioCard& card) { return card.faulty; });
-  return cards;
-}
-
 StartScreen::StartScreen(const Theme& theme, const Fonts& fonts, float scale, std::string open)
     : theme_(theme),
       fonts_(fonts),
       look_{theme_, fonts_, scale},
       scenarios_(list_scenarios(scenarios::library_folder())),
+      found_(find_scenarios(scenarios_, {})),
       recent_(recent_files(recent_files_path())),
       open_(std::move(open)) {}
 
 std::optional<fs::path> StartScreen::take_choice() { return std::exchange(choice_, std::nullopt); }
+
+void StartScreen::say_error(std::string message) {
+  error_.clear();
+  if (std::exchange(typed_, false)) {
+    path_.refuse(std::move(message));
+  } else {
+    error_ = std::move(message);
+  }
+}
 
 void StartScreen::take_run() {
   const std::optional<Result<fs::path>> result = job_.take();
@@ -107,7 +105,7 @@ void StartScreen::draw_back(Area head) {
   const std::string words = fmt::format("Back to {}", printable(open_));
   const float width = std::min(button_width(look_, words), head.width * 0.5F);
   const Area box{head.right() - width, head.y + (head.height - look_.px(30)) / 2, width, look_.px(30)};
-  const bool typing = ImGui::GetIO().WantTextInput;
+  const bool typing = ImGui::GetIO().WantTextInput || !search_.text.empty();
   const bool key =
       !typing && (ImGui::IsKeyPressed(GLFW_KEY_ESCAPE, false) || ImGui::IsKeyPressed(GLFW_KEY_HOME, false));
   if (button(look_, "back", words, box, true) || key) back_ = true;
@@ -123,16 +121,11 @@ void StartScreen::draw_open(Area area) {
         "Drop a recording or a dump here", 0.5F);
   label(look_.fonts.small, {drop.x, middle, drop.width, look_.px(20)}, theme.muted,
         "a .nanscope file, a file of tensors or a folder of them", 0.5F);
-  ImGui::SetCursorScreenPos({drop.x, drop.bottom() + look_.px(14)});
-  ImGui::PushFont(look_.fonts.mono);
-  ImGui::SetNextItemWidth(drop.width);
-  if (ImGui::InputTextWithHint("##path", "or type its path, then Enter", &typed_,
-                               ImGuiInputTextFlags_EnterReturnsTrue) &&
-      !typed_.empty()) {
-    choice_ = typed_;
+  const Area field{drop.x, drop.bottom() + look_.px(14), drop.width, look_.px(26)};
+  if (path_.draw(look_, "path", "or type its path, then Enter", look_.fonts.mono, field) && !path_.text.empty()) {
+    choice_ = path_.text;
+    typed_ = true;
   }
-  tell_item({drop.x, drop.bottom() + look_.px(14), drop.width, look_.fonts.mono->FontSize}, "path");
-  ImGui::PopFont();
   if (!opening_) return;
   JobProgress shown = *opening_;
   shown.what = "opening " + printable(shown.what);
@@ -156,7 +149,10 @@ void StartScreen::draw_recent(Area area) {
     if (y + look_.px(44) > area.bottom()) return;
     const Area row{area.x - look_.px(10), y, area.width + look_.px(20), look_.px(44)};
     ImGui::SetCursorScreenPos(row.min());
-    if (ImGui::InvisibleButton(file.c_str(), {row.width, row.height})) choice_ = file;
+    if (ImGui::InvisibleButton(file.c_str(), {row.width, row.height})) {
+      choice_ = file;
+      typed_ = false;
+    }
     if (ImGui::IsItemHovered()) {
       ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
       fill(row, theme.raised, look_.px(6));
@@ -169,6 +165,32 @@ void StartScreen::draw_recent(Area area) {
   }
 }
 
+/// What it is called, and below what it is about; all of it where it is pointed at.
+void StartScreen::draw_card_words(const ScenarioCard& card, Area words) {
+  const Theme& theme = look_.theme;
+  const Area first{words.x, words.y + look_.px(9), words.width, look_.px(20)};
+  label(look_.fonts.mono, first, theme.text, card.name);
+  const float named = text_size(look_.fonts.mono, card.name).x + look_.px(16);
+  label(look_.fonts.small, {first.x + named, first.y, first.width - named, first.height}, theme.muted,
+        printable(card.formats));
+  const Area second{words.x, words.y + look_.px(30), words.width, look_.px(18)};
+  const std::string fault = printable(card.fault);
+  const Color tone = mix(theme.cell(card.faulty ? kNan : kHealthyLast), theme.text, 0.35F);
+  label(look_.fonts.small, second, tone, fault);
+  const float told = text_size(look_.fonts.small, fault).x + look_.px(10);
+  label(look_.fonts.small, {second.x + told, second.y, second.width - told, second.height}, theme.muted,
+        printable(card.title));
+  if (!ImGui::IsWindowHovered() || !words.holds(ImGui::GetIO().MousePos)) return;
+  std::vector<std::string> lines = wrap(look_.fonts.small, printable(card.title), look_.px(kTip));
+  lines.push_back(card.faulty ? fmt::format("The fault it shows: {}", fault) : "It shows that nothing is wrong: clean");
+  if (!card.formats.empty()) lines.push_back(fmt::format("Its formats: {}", printable(card.formats)));
+  lines.emplace_back();
+  for (std::string& told : wrap(look_.fonts.small, printable(card.text), look_.px(kTip), kMostTold)) {
+    lines.push_back(std::move(told));
+  }
+  tooltip(look_.fonts, look_.scale, card.name, lines);
+}
+
 void StartScreen::draw_card(const ScenarioCard& card, Area box) {
   const Theme& theme = look_.theme;
   fill(box, theme.panel, look_.px(7));
@@ -177,18 +199,42 @@ void StartScreen::draw_card(const ScenarioCard& card, Area box) {
   const bool runs = card.name == running_;
   const float button_wide = button_width(look_, "Run");
   const Area inner = box.inset(look_.px(18), 0);
-  const float room = inner.width - (runs ? look_.px(260) : button_wide) - look_.px(20);
-  label(look_.fonts.mono, {inner.x, box.y + look_.px(9), room, look_.px(20)}, theme.text, card.name);
-  label(look_.fonts.small, {inner.x, box.y + look_.px(30), room, look_.px(18)}, theme.muted, printable(card.title));
+  const float bar_wide = std::min(look_.px(260), inner.width / 2);
+  const float room = inner.width - (runs ? bar_wide : button_wide) - look_.px(20);
+  draw_card_words(card, {inner.x, box.y, room, box.height});
   ImGui::PushID(card.name.c_str());
   if (runs) {
-    const Area bar{inner.right() - look_.px(260), box.y + look_.px(8), look_.px(260), look_.px(44)};
+    const Area bar{inner.right() - bar_wide, box.y + look_.px(8), bar_wide, look_.px(44)};
     if (draw_progress(look_, job_.progress(), "ops", job_.cancelled(), bar)) job_.cancel();
   } else if (running_.empty()) {
     const Area at{inner.right() - button_wide, box.y + (box.height - look_.px(30)) / 2, button_wide, look_.px(30)};
     if (button(look_, "run", "Run", at)) start(card);
   }
   ImGui::PopID();
+}
+
+void StartScreen::draw_search(Area area) {
+  const ImGuiIO& io = ImGui::GetIO();
+  if (io.KeyCtrl && ImGui::IsKeyPressed(GLFW_KEY_F, false)) search_.focus();
+  search_.draw(look_, "search", "search: a name, a fault, a format (Ctrl+F)", look_.fonts.text, area);
+  if (ImGui::IsKeyPressed(GLFW_KEY_ESCAPE, false) && !path_.active()) search_.text.clear();
+  if (search_.text == found_for_) return;
+  found_for_ = search_.text;
+  found_ = find_scenarios(scenarios_, found_for_);
+}
+
+void StartScreen::draw_cards(Area area) {
+  ImGui::SetCursorScreenPos(area.min());
+  ImGui::BeginChild("library", {area.width, area.height}, false, ImGuiWindowFlags_NoBackground);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float pitch = look_.px(kCard + 8);
+  for (std::size_t i = 0; i < found_.size(); ++i) {
+    const Area box{at.x, at.y + static_cast<float>(i) * pitch, area.width - look_.px(14), look_.px(kCard)};
+    if (ImGui::IsRectVisible(box.min(), box.max())) draw_card(scenarios_[found_[i]], box);
+  }
+  ImGui::SetCursorScreenPos({at.x, at.y + static_cast<float>(found_.size()) * pitch});
+  ImGui::Dummy({1, 1});
+  ImGui::EndChild();
 }
 
 void StartScreen::draw_library(Area area) {
@@ -202,23 +248,22 @@ void StartScreen::draw_library(Area area) {
     label(look_.fonts.small, beside, theme.muted, words, 1);
     break;
   }
+  const float top = area.y + look_.px(34);
+  const Area below{area.x, top, area.width, look_.px(20)};
   if (scenarios_.empty()) {
     const std::string words = fmt::format("There are none in {}", scenarios::library_folder().string());
-    label(look_.fonts.small, {area.x, area.y + look_.px(32), area.width, look_.px(20)}, theme.muted, printable(words));
+    label(look_.fonts.small, below, theme.muted, printable(words));
     return;
   }
-  const float top = area.y + look_.px(34);
-  ImGui::SetCursorScreenPos({area.x, top});
-  ImGui::BeginChild("library", {area.width, area.bottom() - top}, false, ImGuiWindowFlags_NoBackground);
-  const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float pitch = look_.px(kCard + 8);
-  for (std::size_t i = 0; i < scenarios_.size(); ++i) {
-    const Area box{at.x, at.y + static_cast<float>(i) * pitch, area.width - look_.px(14), look_.px(kCard)};
-    draw_card(scenarios_[i], box);
+  draw_search({area.x, top, area.width - look_.px(14), look_.px(30)});
+  const float list = top + look_.px(40);
+  if (found_.empty()) {
+    const std::string words = fmt::format("No scenario is called {} or is about it; Esc shows all {} again",
+                                          in_quotes(search_.text), scenarios_.size());
+    label(look_.fonts.small, {area.x, list, area.width, look_.px(20)}, theme.muted, words);
+    return;
   }
-  ImGui::SetCursorScreenPos({at.x, at.y + static_cast<float>(scenarios_.size()) * pitch});
-  ImGui::Dummy({1, 1});
-  ImGui::EndChild();
+  draw_cards({area.x, list, area.width, area.bottom() - list});
 }
 
 void StartScreen::frame(Platform& platform) {

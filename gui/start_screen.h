@@ -8,19 +8,10 @@
 #include "gui/background.h"
 #include "gui/bars.h"
 #include "gui/platform/platform.h"
+#include "gui/scenario_cards.h"
+#include "gui/text_field.h"
 
 namespace nanscope::gui {
-
-/// A scenario of the library as the start screen lists it.
-struct ScenarioCard {
-  std::filesystem::path path;
-  std::string name;
-  std::string title;
-  bool faulty = true;  ///< it shows a fault; else it shows that something is none
-};
-
-/// Those of a folder by name, the faulty ones first; files that are no scenarios are left out.
-std::vector<ScenarioCard> list_scenarios(const std::filesystem::path& folder);
 
 /// What is on screen before there is a recording or a dump: open one, or make one by running a scenario.
 class StartScreen {
@@ -43,7 +34,8 @@ class StartScreen {
   /// Back to what waits behind, once.
   bool take_back() { return std::exchange(back_, false); }
   bool busy() const { return job_.running(); }
-  void say_error(std::string message) { error_ = std::move(message); }
+  /// What was chosen cannot be opened.
+  void say_error(std::string message);
 
  private:
   void take_run();
@@ -52,14 +44,21 @@ class StartScreen {
   void draw_open(Area area);
   void draw_recent(Area area);
   void draw_library(Area area);
+  void draw_search(Area area);
+  void draw_cards(Area area);
   void draw_card(const ScenarioCard& card, Area box);
+  void draw_card_words(const ScenarioCard& card, Area words);
 
   Theme theme_;
   Fonts fonts_;
   Look look_;  ///< refers to both
   std::vector<ScenarioCard> scenarios_;
+  std::vector<std::size_t> found_;  ///< those of the scenarios that are searched for, the best first
+  std::string found_for_;
   std::vector<std::filesystem::path> recent_;
-  std::string typed_;
+  TextField path_;
+  TextField search_;
+  bool typed_ = false;   ///< what was chosen last is the path that was typed
   std::string running_;  ///< name of the scenario that runs
   std::string error_;
   std::string open_;

@@ -1,5 +1,4 @@
 #include <imgui.h>
-#include <imgui_stdlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -106,7 +105,7 @@ void TopBar::draw(const Look& look, Navigator& navigator, Area area, const TopBa
   if (icon_button(look, "forward", Icon::forward, areas.forward, history.can_go_forward(), "Forward (Alt+Right)")) {
     navigator.forward();
   }
-  place_field(look, navigator, areas.place, actions.go);
+  place_field(look, navigator, areas.place, actions);
   if (icon_button(look, "copy", Icon::copy, areas.copy, true, "Copy the place (Ctrl+C)")) {
     actions.copy(to_string(navigator.selection().place));
   }
@@ -137,23 +136,18 @@ void TopBar::jumps(const Look& look, Navigator& navigator, const TopBarAreas& ar
   }
 }
 
-void TopBar::place_field(const Look& look, const Navigator& navigator, Area area,
-                         const std::function<void(std::string)>& go) {
-  if (!editing_) typed_ = to_string(navigator.selection().place);
-  ImGui::SetCursorScreenPos(area.min());
-  ImGui::PushFont(look.fonts.mono);
-  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(look.px(10), (area.height - look.fonts.mono->FontSize) / 2));
-  ImGui::SetNextItemWidth(area.width);
-  if (focus_) ImGui::SetKeyboardFocusHere();
-  focus_ = false;
-  if (ImGui::InputTextWithHint("##place", "request/step/layer/op.role[token,channel]", &typed_,
-                               ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_AutoSelectAll)) {
-    go(typed_);
+void TopBar::place_field(const Look& look, const Navigator& navigator, Area area, const TopBarActions& actions) {
+  if (!place_.engaged() && asked_ == 0) place_.text = to_string(navigator.selection().place);
+  if (place_.draw(look, "place", "request/step/layer/op.role[token,channel]", look.fonts.mono, area)) {
+    asked_ = actions.go(place_.text);
   }
-  tell_item(area, "place");
-  editing_ = ImGui::IsItemActive();
-  ImGui::PopStyleVar();
-  ImGui::PopFont();
+}
+
+bool TopBar::take_answer(std::uint64_t ticket, const std::string& error) {
+  if (asked_ == 0 || ticket != asked_) return false;
+  asked_ = 0;
+  if (!error.empty()) place_.refuse(error);
+  return true;
 }
 
 }  // namespace nanscope::gui

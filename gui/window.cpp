@@ -107,8 +107,9 @@ void Window::take_answers() {
   for (Answer& answer : store_.poll()) {
     for (Pane& pane : panes_) pane.take(answer);
     if (beside_.take(store_, answer)) continue;
+    const bool typed = top_bar_.take_answer(answer.ticket, answer.result ? "" : answer.result.error().message);
     if (!answer.result) {
-      say_error(answer.result.error().message);
+      if (!typed) say_error(answer.result.error().message);
     } else if (answer.kind == "map") {
       navigator_.set_map(std::static_pointer_cast<const RunMap>(*answer.result));
       if (!navigator_.map()->exact) ask_map(Urgency::later);
@@ -135,7 +136,12 @@ StatusText Window::status() const {
 }
 
 void Window::go(const std::string& place) {
-  store_.ask("place", [place](RunFacts& facts) { return find_place(facts, place); });
+  top_bar_.stop_waiting();  // the newest search is the one that is answered
+  ask_place(place);
+}
+
+std::uint64_t Window::ask_place(const std::string& place) {
+  return store_.ask("place", [place](RunFacts& facts) { return find_place(facts, place); });
 }
 
 bool Window::show_view(std::string_view name) {
@@ -183,6 +189,7 @@ ViewContext Window::context() const {
           setup_.unattended,
           beside_.run(),
           beside_.difference(),
+          setup_.printed,
           &pins_};
 }
 
@@ -257,7 +264,7 @@ void Window::layout(Platform& platform, Area area) {
     if (clicks.go) navigator_.choose(*clicks.go);
   }
   top_bar_.draw(look, navigator_, areas.top_bar,
-                {[this](const std::string& text) { go(text); },
+                {[this](const std::string& text) { return ask_place(text); },
                  [&platform](const std::string& text) { platform.set_clipboard(text); }, [this] { open_palette({}); },
                  [this] { leave_ = true; }});
   if (areas.left.width > 0) {

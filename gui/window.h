@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@ struct WindowSetup {
   std::filesystem::path beside;  ///< a recording to stand beside; empty: none
   Shares shares;                 ///< of the panes
   bool unattended = false;       ///< for a picture
+  bool printed = false;          ///< that goes into a page
 };
 
 /// All that is on screen for one recording or dump.
@@ -81,6 +83,7 @@ class Window {
 
  private:
   void take_answers();
+  std::uint64_t ask_place(const std::string& place);
   void ask_map(Urgency urgency);
   /// All that can be done now.
   std::vector<Command> commands() const;

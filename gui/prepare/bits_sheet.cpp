@@ -80,6 +80,7 @@ class BitsSheetMaker {
                      sheet_.advice);
     }
     tell(*spot);
+    if (chosen_) sheet_.choice = choice_words(*spot, place);
     if (Status status = run_.status(); !status) return tl::unexpected(status.error());
     return std::move(sheet_);
   }
@@ -107,8 +108,22 @@ class BitsSheetMaker {
         row ? worst_of(**elements, *row * channels, (*row + 1) * channels) : worst_of_all(subject, **elements);
     spot.row = index / channels;
     spot.channel = index % channels;
-    sheet_.choice = row ? fmt::format("the worst of token {}", *place.token) : "the worst of the tensor";
+    chosen_ = true;
     return spot;
+  }
+
+  /// What the element that was taken is among those that the place names.
+  std::string choice_words(const Spot& spot, const Place& place) const {
+    const auto selected =
+        std::find_if(sheet_.stages.begin(), sheet_.stages.end(), [](const BitsStage& stage) { return stage.selected; });
+    const Cell tone = selected != sheet_.stages.end() ? selected->tone : kHealthyFirst;
+    const Format format = spot.subject.tensor.format;
+    const bool at_end = spot.subject.tensor.health.clipped > 0 && std::abs(spot.value()) == info(format).max_finite;
+    std::string what = "the largest value";
+    if (tone == kNan) what = "the first NaN";
+    if (tone == kInf) what = "the first Inf";
+    if (tone == kClipped || (tone < kClipped && at_end)) what = "the first clipped value";
+    return place.token ? fmt::format("{} of token {}", what, *place.token) : what + " of the tensor";
   }
 
   /// The element (row, channel) of another tensor; nothing when it cannot be had.
@@ -271,6 +286,7 @@ class BitsSheetMaker {
 
   RunView& run_;
   BitsSheet sheet_;
+  bool chosen_ = false;  ///< the place names no element
 };
 
 }  // namespace

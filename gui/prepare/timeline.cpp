@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/counted.h"
+
 namespace nanscope::gui {
 namespace {
 
@@ -28,7 +30,7 @@ class Words {
 };
 
 /// A kernel in few bytes: a recording may hold millions.
-struct BusySpan {
+struct KernelSpan {
   std::int64_t op = 0;
   std::int64_t start_ns = 0;
   std::int64_t duration_ns = 0;
@@ -55,7 +57,7 @@ std::string kind_of(const std::string& name) {
   return "other work";
 }
 
-void add_bar(TimelineLane& lane, std::int64_t first, std::int64_t last, const BusySpan& kernel, const Words& names,
+void add_bar(TimelineLane& lane, std::int64_t first, std::int64_t last, const KernelSpan& kernel, const Words& names,
              bool bad) {
   lane.kernels += 1;
   lane.busy_ns += kernel.duration_ns;
@@ -106,7 +108,7 @@ class TimelineMaker {
     Timeline timeline;
     timeline.columns = std::max<std::int64_t>(columns, 1);
     std::stable_sort(kernels_.begin(), kernels_.end(),
-                     [](const BusySpan& a, const BusySpan& b) { return a.start_ns < b.start_ns; });
+                     [](const KernelSpan& a, const KernelSpan& b) { return a.start_ns < b.start_ns; });
     draw_bars(timeline);
     timeline.kernels = static_cast<std::int64_t>(kernels_.size());
     timeline.lanes = std::move(lanes_);
@@ -126,7 +128,7 @@ class TimelineMaker {
   void draw_bars(Timeline& timeline) {
     if (kernels_.empty()) return;
     const std::int64_t begin = kernels_.front().start_ns;
-    for (const BusySpan& kernel : kernels_) {
+    for (const KernelSpan& kernel : kernels_) {
       timeline.span_ns = std::max(timeline.span_ns, kernel.start_ns - begin + kernel.duration_ns);
     }
     const double scale =
@@ -134,7 +136,7 @@ class TimelineMaker {
     const auto column = [&](std::int64_t at) {
       return std::min(static_cast<std::int64_t>(static_cast<double>(at - begin) * scale), timeline.columns - 1);
     };
-    for (const BusySpan& kernel : kernels_) {
+    for (const KernelSpan& kernel : kernels_) {
       const std::int64_t end = kernel.start_ns + std::max<std::int64_t>(kernel.duration_ns - 1, 0);
       add_bar(lanes_[kernel.lane], column(kernel.start_ns), column(end), kernel, names_, is_bad(bad_ops_, kernel.op));
       timeline.busy_ns += kernel.duration_ns;
@@ -146,10 +148,48 @@ class TimelineMaker {
   Words names_;
   std::vector<TimelineLane> lanes_;
   std::vector<std::pair<std::int64_t, std::uint32_t>> ops_;  ///< id, lane; ascending
-  std::vector<BusySpan> kernels_;
+  std::vector<KernelSpan> kernels_;
 };
 
+/// A name that is no name of a scenario is left to whoever types the command.
+std::string scenario_to_type(const std::string& scenario) {
+  const bool plain = !scenario.empty() && std::all_of(scenario.begin(), scenario.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  });
+  return plain && scenario.front() != '-' ? scenario : "SCENARIO";
+}
+
+TimelineWords words_of_times(const Timeline& timeline) {
+  std::int64_t others = 0;
+  for (const TimelineLane& lane : timeline.lanes) others += lane.ops > 0 ? 0 : lane.kernels;
+  const std::string also = others > 0 ? " and " + counted(others, "other record") : "";
+  return {
+      fmt::format("{}{} in {}", counted(timeline.kernels - others, "kernel"), also, duration_text(timeline.span_ns)),
+      fmt::format("{} of work; red where an output holds a NaN or an Inf", duration_text(timeline.busy_ns)), ""};
+}
+
 }  // namespace
+
+TimelineWords words_of(const Timeline& timeline) {
+  if (timeline.kernels > 0) return words_of_times(timeline);
+  const std::string bars =
+      "The length of a bar is a number of ops, not a time; its red end are those with a NaN or an Inf in an output.";
+  const std::string live = "nanscope attach --run -o live.nanscope -- COMMAND";
+  const std::string on_gpu = " On a GPU, this records when the kernels of the program itself run:";
+  if (timeline.of_dump) {
+    return {"No times: a dump holds none", bars + " It tells what was computed, not when." + on_gpu, live};
+  }
+  if (timeline.scenario.empty()) {
+    return {"No times in this recording",
+            bars + " It was made of a dump or under --watch, and neither tells when a kernel ran." + on_gpu, live};
+  }
+  const std::string what = timeline.on_cpu ? " This records when each op was launched on the CPU; with --device cuda, "
+                                             "when each kernel ran on a GPU (CUPTI):"
+                                           : " This records when each kernel ran (CUPTI):";
+  return {"No times: run without --trace", bars + what,
+          fmt::format("nanscope run {} --trace{}", scenario_to_type(timeline.scenario),
+                      timeline.on_cpu ? "" : " --device cuda")};
+}
 
 Timeline lay_out_timeline(std::span<const OpRow> ops, std::span<const std::int64_t> bad_ops,
                           std::span<const KernelRow> kernels, std::int64_t columns) {
@@ -180,6 +220,7 @@ Result<Timeline> make_timeline(const Recording& recording, std::int64_t columns)
   timeline.device = recording.info().device;
   timeline.isa = recording.info().isa;
   timeline.on_cpu = timeline.device.starts_with("cpu");
+  timeline.scenario = recording.info().scenario;
   return timeline;
 }
 

@@ -45,7 +45,16 @@ struct Timeline final : Prepared {
   std::string isa;
   bool on_cpu = true;
   bool of_dump = false;
+  std::string scenario;  ///< as recorded; empty: no scenario was run
 };
+
+/// What is said above the lanes. Where no times are known: why, what the bars are instead, and what records them.
+struct TimelineWords {
+  std::string title;
+  std::string words;
+  std::string command;  ///< empty: none is needed
+};
+TimelineWords words_of(const Timeline& timeline);
 
 /// Lays kernels out over `columns` columns of time, none sampled away. `bad_ops` are ids in ascending order.
 Timeline lay_out_timeline(std::span<const OpRow> ops, std::span<const std::int64_t> bad_ops,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "core/counted.h"
 #include "core/numbers/bits_drawing.h"
@@ -22,6 +23,8 @@ constexpr float kTwoColumns = 760;  ///< from this width on, ruler and histogram
 constexpr float kMostCell = 38;     ///< width of a bit
 constexpr float kWeighted = 30;     ///< bits so wide show their weights
 constexpr float kCellHeight = 26;
+constexpr float kCardPad = 14;  ///< left and right within a stage
+constexpr float kChoice = 18;   ///< height of the words that say which element was taken
 constexpr float kBitsLine = 16;
 constexpr float kRulerHeight = 112;
 constexpr float kHistogramHeight = 168;
@@ -31,6 +34,13 @@ constexpr float kNamesHeight = 34;
 constexpr float kApart = 30;  ///< between the numbers and the codes of NaN
 constexpr float kFieldGap = 8;
 constexpr float kBitsPartsHeight = 32;  ///< which run is shown, and how it differs
+
+/// How much of a stage is told.
+enum class Density : std::uint8_t {
+  full,
+  compact,  ///< without what the fields mean
+  tight,    ///< without the formula
+};
 
 /// Room on a line that words have taken already.
 class Taken {
@@ -82,41 +92,80 @@ class Drawer {
   Color tone(Cell cell) const { return cell > kHealthyLast ? theme().cell(cell) : theme().text; }
 
   float draw_stages(Area area) {
+    density_ = density_for(area.width);
     float y = area.y;
+    if (!sheet_.choice.empty()) {
+      const std::string words = (context_.printed ? "This is " : "No element is selected: this is ") + sheet_.choice;
+      label(fonts().small, {area.x, y - px(4), area.width, px(kBitsLine)}, theme().muted, words);
+      y += px(kChoice);
+    }
     for (const BitsStage& stage : sheet_.stages) {
       y += draw_stage(stage, {area.x, y, area.width, 0});
       if (stage.next.empty()) continue;
-      const float middle = area.x + px(14);
-      line({middle, y + px(3)}, {middle, y + px(19)}, theme().muted, px(1.5F));
-      line({middle - px(4), y + px(15)}, {middle, y + px(19)}, theme().muted, px(1.5F));
-      line({middle + px(4), y + px(15)}, {middle, y + px(19)}, theme().muted, px(1.5F));
-      label(fonts().mono_small, {area.x + px(30), y + px(3), area.width - px(30), px(kBitsLine)}, theme().muted,
-            stage.next);
-      y += px(28);
+      const float gap = px(next_height(density_));
+      draw_next(stage, {area.x, y, area.width, gap});
+      y += gap;
     }
     return y - area.y + px(10);
   }
 
-  /// Title and place, value and code, the bits, what they mean.
-  float draw_stage(const BitsStage& stage, Area area) {
+  void draw_next(const BitsStage& stage, Area area) const {
+    const float middle = area.x + px(14);
+    const float end = area.bottom() - px(density_ == Density::full ? 9 : 2);
+    line({middle, area.y + px(3)}, {middle, end}, theme().muted, px(1.5F));
+    line({middle - px(4), end - px(4)}, {middle, end}, theme().muted, px(1.5F));
+    line({middle + px(4), end - px(4)}, {middle, end}, theme().muted, px(1.5F));
+    label(fonts().mono_small, {area.x + px(30), area.y + px(2), area.width - px(30), px(kBitsLine)}, theme().muted,
+          stage.next);
+  }
+
+  /// The roomiest in which all stages are seen at once.
+  Density density_for(float width) const {
+    for (const Density density : {Density::full, Density::compact}) {
+      float height = px(kChoice + 12);
+      for (const BitsStage& stage : sheet_.stages) {
+        height += stage_height(stage, width, density) + (stage.next.empty() ? 0 : px(next_height(density)));
+      }
+      if (height <= area_.height) return density;
+    }
+    return Density::tight;
+  }
+
+  static float next_height(Density density) { return density == Density::full ? 28 : 20; }
+
+  float stage_height(const BitsStage& stage, float width, Density density) const {
+    if (density == Density::tight) return px(8 + 20 + 2 + kCellHeight + 6);
+    if (density == Density::compact) return px(8 + 20 + 2 + kCellHeight + 4 + kBitsLine + 4);
     const FormatInfo& format = info(stage.anatomy.format);
-    const float height = px(10 + 20 + 26 + 8) + cells_height(format, area.width - px(24)) + px(8 + 2 * kBitsLine + 8);
-    const Area card{area.x, area.y, area.width, height};
+    return px(10 + 20 + 26 + 8) + cells_height(format, width - px(2 * kCardPad)) + px(8 + 2 * kBitsLine + 8);
+  }
+
+  float draw_stage(const BitsStage& stage, Area area) {
+    const Area card{area.x, area.y, area.width, stage_height(stage, area.width, density_)};
     fill(card, theme().raised.alpha(stage.selected ? 255 : 120), px(6));
     if (stage.selected) fill({card.x, card.y + px(10), px(3), card.height - px(20)}, theme().accent, px(1.5F));
     go_to(stage, {card.x, card.y, card.width, px(30)});
-    const Area inside{card.x + px(14), card.y + px(10), card.width - px(28), px(18)};
-    const std::string title = stage.selected && !sheet_.choice.empty()
-                                  ? fmt::format("{} \u00B7 {}", stage.title, sheet_.choice)
-                                  : stage.title;
+    if (density_ == Density::full) {
+      draw_full(stage, card.inset(px(kCardPad), px(10)));
+    } else {
+      draw_compact(stage, card.inset(px(kCardPad), px(8)));
+    }
+    return card.height;
+  }
+
+  std::string code_words(const BitsStage& stage) const {
+    const FormatInfo& format = info(stage.anatomy.format);
+    return fmt::format("{} {}", format.name, bits::code_text(format.format, stage.anatomy.code));
+  }
+
+  /// Title and place, value and code, the bits, what they mean.
+  void draw_full(const BitsStage& stage, Area inside) const {
     const std::string place = to_string(stage.target.place);
     const float place_width = std::min(text_size(fonts().mono_small, place).x + 1, inside.width * 0.6F);
-    label(fonts().text, {inside.x, inside.y, inside.width - place_width - px(10), inside.height}, theme().text, title);
-    label(fonts().mono_small, {inside.right() - place_width, inside.y, place_width, inside.height}, theme().accent,
-          place, 1);
+    label(fonts().text, {inside.x, inside.y, inside.width - place_width - px(10), px(18)}, theme().text, stage.title);
+    label(fonts().mono_small, {inside.right() - place_width, inside.y, place_width, px(18)}, theme().accent, place, 1);
     float y = inside.y + px(20);
-    const std::string code = fmt::format("{} {}", format.name, bits::code_text(format.format, stage.anatomy.code));
-    label(fonts().mono, {inside.x, y, inside.width, px(24)}, theme().muted, code, 1);
+    label(fonts().mono, {inside.x, y, inside.width, px(24)}, theme().muted, code_words(stage), 1);
     label(fonts().title, {inside.x, y, inside.width - px(130), px(24)}, tone(stage.tone), value_text(stage));
     y += px(28);
     y += draw_cells(stage, {inside.x, y, inside.width, 0}) + px(6);
@@ -126,7 +175,35 @@ class Drawer {
     const bool large = text_size(fonts().mono, formula).x <= inside.width;
     label(large ? fonts().mono : fonts().mono_small, {inside.x, y + px(kBitsLine), inside.width, px(kBitsLine + 2)},
           theme().text, formula);
-    return height;
+  }
+
+  /// On one line title and value, then the code and the place where they fit; below it the bits, and the formula
+  /// where there is room for it.
+  void draw_compact(const BitsStage& stage, Area inside) const {
+    const float top = inside.y;
+    float x = inside.x;
+    label(fonts().text, {x, top, inside.width * 0.4F, px(20)}, theme().text, stage.title);
+    x += std::min(text_size(fonts().text, stage.title).x, inside.width * 0.4F) + px(12);
+    const std::string value = value_text(stage);
+    label(fonts().title, {x, top, inside.right() - x, px(20)}, tone(stage.tone), value);
+    x += text_size(fonts().title, value).x + px(12);
+    float right = inside.right();
+    const auto put = [&](const ImFont* font, Color ink, const std::string& words) {
+      const float width = text_size(font, words).x + 1;
+      if (right - width < x) return;
+      label(font, {right - width, top, width, px(20)}, ink, words, 1);
+      right -= width + px(12);
+    };
+    const std::string code = code_words(stage);
+    const std::string place = to_string(stage.target.place);
+    const float both = text_size(fonts().mono_small, code).x + text_size(fonts().mono_small, place).x + px(13);
+    if (x + both <= right) put(fonts().mono_small, theme().accent, place);
+    put(fonts().mono_small, theme().muted, code);
+    const float below = top + px(22);
+    draw_cells(stage, {inside.x, below, inside.width, 0});
+    if (density_ == Density::tight) return;
+    label(fonts().mono_small, {inside.x, below + px(kCellHeight + 4), inside.width, px(kBitsLine)}, theme().muted,
+          typeset(stage.anatomy.formula));
   }
 
   static std::string value_text(const BitsStage& stage) {
@@ -171,7 +248,7 @@ class Drawer {
     const std::uint32_t differ = twin != nullptr ? twin->differ.value_or(0) : 0;
     const FormatInfo& format = info(anatomy.format);
     const float width = cell_width(format, area.width);
-    const bool weighted = width >= px(kWeighted);
+    const bool weighted = density_ == Density::full && width >= px(kWeighted);
     float x = area.x;
     for (const bits::Field& field : bits::fields_of(format)) {
       const Color ground = theme().field(field.letter);
@@ -406,6 +483,7 @@ class Drawer {
   const BitsPair& pair_;
   const BitsSheet& sheet_;
   Area area_;
+  Density density_ = Density::full;
 };
 
 class BitsView final : public View {

@@ -6,6 +6,7 @@
 #include "core/counted.h"
 #include "gui/cell_map.h"
 #include "gui/export/tables.h"
+#include "gui/prepare/row_labels.h"
 #include "gui/views/front_twin.h"
 #include "gui/views/registry.h"
 
@@ -244,7 +245,11 @@ class FrontView final : public View {
     const MapRequest* request = scene.map.request(id);
     if (request == nullptr) return;
     const float gap = band.width > scene.px(12) ? scene.px(4) : scene.px(1);
-    fill({band.x, band.y + scene.px(1), band.width - gap, band.height - scene.px(2)}, theme.raised, scene.px(3));
+    if (scene.context.printed) {
+      fill({band.x, band.bottom() - scene.px(3), band.width - gap, scene.px(1)}, theme.muted);
+    } else {
+      fill({band.x, band.y + scene.px(1), band.width - gap, band.height - scene.px(2)}, theme.raised, scene.px(3));
+    }
     if (request->worst >= kInf) {
       fill({band.x, band.bottom() - scene.px(3), band.width - gap, scene.px(2)}, theme.cell(request->worst));
     }
@@ -278,21 +283,14 @@ class FrontView final : public View {
         if (const auto row = scene.map.find_row(at.layer.value_or(-1), at.op)) wanted.push_back(*row);
       }
     }
-    std::vector<float> taken;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      const float middle = scene.y(static_cast<double>(wanted[i]) + 0.5);
-      const bool free = std::none_of(taken.begin(), taken.end(), [&](float other) {
-        return std::abs(other - middle) < scene.px(kOpHeight) - 0.5F;
-      });
-      if (!free || wanted[i] >= scene.map.rows.size()) continue;
-      taken.push_back(middle);
-      // A name of the last row stays whole where rows are thinner than it.
-      const float half = scene.px(6);
-      const float centre = std::max(scene.cells.y + half, std::min(middle, scene.cells.bottom() - half));
-      const Area line{area.x + scene.px(kGroupWidth + 18), centre - scene.px(8),
+    std::erase_if(wanted, [&](std::size_t row) { return row >= scene.map.rows.size(); });
+    const RowsOnScreen rows{scene.y(0), scene.cell_height(), scene.cells.y, scene.cells.bottom()};
+    for (const RowLabel& name : place_row_labels(wanted, rows, scene.px(kOpHeight))) {
+      const Area line{area.x + scene.px(kGroupWidth + 18), name.centre - scene.px(8),
                       scene.px(kLabelWidth - kGroupWidth - 26), scene.px(16)};
-      label(scene.context.fonts.mono_small, line, i < pointed ? scene.context.theme.text : scene.context.theme.muted,
-            scene.map.rows[wanted[i]].op, 1);
+      const Color ink = name.wanted < pointed ? scene.context.theme.text : scene.context.theme.muted;
+      const ImFont* font = scene.context.fonts.mono_small;
+      label(font, line, ink, shortened(font, scene.map.rows[wanted[name.wanted]].op, line.width), 1);
     }
     unclip();
   }

@@ -13,7 +13,11 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kTimelineHead = 72;
+constexpr float kTitle = 32;  ///< heights in the head
+constexpr float kWordLine = 16;
+constexpr float kCommandLine = 20;
+constexpr float kTickLine = 24;
+constexpr int kMostWords = 4;
 constexpr float kLane = 26;
 constexpr float kBar = 14;
 constexpr float kNames = 150;
@@ -144,14 +148,16 @@ class KernelsView final : public View {
       notice(context, area, "Nothing was run", "There are no ops");
       return;
     }
-    const float head = kTimelineHead * context.scale;
-    draw_head(context, timeline, {area.x, area.y, area.width, head});
+    const TimelineWords words = words_of(timeline);
+    const float head = head_height(context, words, area);
+    std::int64_t most = 1;
+    for (const TimelineLane& lane : timeline.lanes) most = std::max(most, lane.ops);
+    draw_head(context, timeline, words, {area.x, area.y, area.width, head});
+    draw_ticks(context, timeline, most, {area.x, area.y, area.width, head});
     ImGui::SetCursorScreenPos({area.x, area.y + head});
     ImGui::BeginChild("lanes", {area.width, area.height - head}, false, ImGuiWindowFlags_NoBackground);
     const ImVec2 at = ImGui::GetCursorScreenPos();
     TimelineChart chart(context, actions, {at.x, at.y + 6 * context.scale, area.width, 0}, timeline);
-    std::int64_t most = 1;
-    for (const TimelineLane& lane : timeline.lanes) most = std::max(most, lane.ops);
     for (const TimelineLane& lane : timeline.lanes) chart.lane(lane, most);
     ImGui::SetCursorScreenPos({at.x, chart.y() + 8 * context.scale});
     ImGui::Dummy({1, 1});
@@ -159,49 +165,58 @@ class KernelsView final : public View {
   }
 
  private:
-  static void draw_head(const ViewContext& context, const Timeline& timeline, Area area) {
+  static Area head_line(const ViewContext& context, Area area) {
+    return area.inset(kMargin * context.scale, 10 * context.scale);
+  }
+
+  static std::vector<std::string> head_words(const ViewContext& context, const TimelineWords& words, Area area) {
+    return wrap(context.fonts.small, words.words, head_line(context, area).width, kMostWords);
+  }
+
+  static float head_height(const ViewContext& context, const TimelineWords& words, Area area) {
+    const auto lines = static_cast<float>(head_words(context, words, area).size());
+    return (kTitle + kWordLine * lines + (words.command.empty() ? 0 : kCommandLine) + kTickLine) * context.scale;
+  }
+
+  static void draw_head(const ViewContext& context, const Timeline& timeline, const TimelineWords& words, Area area) {
     const float scale = context.scale;
-    const Area line{area.x + kMargin * scale, area.y + 10 * scale, area.width - 2 * kMargin * scale, 22 * scale};
-    std::string title = timeline.of_dump ? "No kernel times in a dump" : "No kernel times in this recording";
-    std::string words = timeline.of_dump ? "Whoever wrote it wrote tensors alone"
-                        : timeline.on_cpu
-                            ? "A run on the CPU carries none: only a GPU's kernels have times of their own"
-                            : "The GPU's activity was not traced while it was recorded";
-    words += ". Counted instead: the ops of each kind, in red those with a NaN or an Inf in an output.";
-    if (timeline.kernels > 0) {
-      std::int64_t others = 0;
-      for (const TimelineLane& lane : timeline.lanes) others += lane.ops > 0 ? 0 : lane.kernels;
-      const std::string also = others > 0 ? " and " + counted(others, "other record") : "";
-      title = fmt::format("{}{} in {}", counted(timeline.kernels - others, "kernel"), also,
-                          duration_text(timeline.span_ns));
-      words = fmt::format("{} of work; red where an output holds a NaN or an Inf", duration_text(timeline.busy_ns));
-    }
-    label(context.fonts.title, line, context.theme.text, title);
-    label(
-        context.fonts.small, line, context.theme.muted,
-        printable(timeline.isa.empty() ? timeline.device : fmt::format("{} \u00B7 {}", timeline.device, timeline.isa)),
-        1);
+    Area line = head_line(context, area);
+    line.height = 22 * scale;
+    const std::string device =
+        printable(timeline.isa.empty() ? timeline.device : fmt::format("{} \u00B7 {}", timeline.device, timeline.isa));
+    const float named = std::min(text_size(context.fonts.small, device).x, line.width / 3);
+    label(context.fonts.small, {line.right() - named - 1, line.y, named + 1, line.height}, context.theme.muted, device,
+          1);
+    label(context.fonts.title, {line.x, line.y, line.width - named - 12 * scale, line.height}, context.theme.text,
+          words.title);
     float y = line.bottom();
-    for (const std::string& part : wrap(context.fonts.small, words, line.width, timeline.kernels > 0 ? 1 : 2)) {
+    for (const std::string& part : head_words(context, words, area)) {
       label(context.fonts.small, {line.x, y, line.width + 2 * scale, 18 * scale}, context.theme.muted, part);
-      y += 16 * scale;
+      y += kWordLine * scale;
     }
-    if (timeline.kernels > 0) draw_ticks(context, timeline, area);
+    if (!words.command.empty()) {
+      label(context.fonts.mono_small, {line.x, y, line.width, kCommandLine * scale}, context.theme.text, words.command);
+    }
     fill({area.x, area.bottom() - 1, area.width, 1}, context.theme.line);
   }
 
-  static void draw_ticks(const ViewContext& context, const Timeline& timeline, Area area) {
+  /// What the bars' lengths are: time, or numbers of ops.
+  static void draw_ticks(const ViewContext& context, const Timeline& timeline, std::int64_t most, Area area) {
     const float scale = context.scale;
+    const bool times = timeline.kernels > 0;
     const float x = area.x + (kMargin + kNames) * scale;
-    const float width = area.right() - (kMargin + kNumbers) * scale - x;
-    const int ticks = std::clamp(static_cast<int>(width / (kTickRoom * scale)), 1, kMostTicks);
+    const float width = area.right() - (kMargin + (times ? kNumbers : kCounts)) * scale - x;
+    const std::int64_t whole = times ? timeline.span_ns : most;
+    const int room = std::clamp(static_cast<int>(width / (kTickRoom * scale)), 1, kMostTicks);
+    const int ticks = static_cast<int>(std::min<std::int64_t>(room, std::max<std::int64_t>(whole, 1)));
     for (int tick = 0; tick <= ticks; ++tick) {
       const float share = static_cast<float>(tick) / static_cast<float>(ticks);
-      const auto at = static_cast<std::int64_t>(std::llround(static_cast<double>(timeline.span_ns) * share));
-      const float left = x + width * share;
+      const auto at = static_cast<std::int64_t>(std::llround(static_cast<double>(whole) * share));
+      const float left = x + width * static_cast<float>(at) / static_cast<float>(std::max<std::int64_t>(whole, 1));
       fill({left, area.bottom() - 5 * scale, 1, 4 * scale}, context.theme.muted);
+      const std::string words = tick == 0 ? "0" : times ? duration_text(at) : counted(at, "op");
       label(context.fonts.mono_small, {left - 40 * scale, area.bottom() - 18 * scale, 80 * scale, 12 * scale},
-            context.theme.muted, tick == 0 ? "0" : duration_text(at), 0.5F);
+            context.theme.muted, words, 0.5F);
     }
   }
 };

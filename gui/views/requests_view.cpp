@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "core/counted.h"
 #include "gui/export/tables.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr float kTitles = 24;
 constexpr float kRequestLine = 15;
 constexpr float kLeastRow = 60;
+constexpr float kLeastWords = 40;  ///< width of a prompt's piece that is broken into lines
 constexpr float kMostRow = 132;
 constexpr float kRequestsWideFrom = 1000;
 constexpr float kChipColumn = 66;
@@ -69,7 +71,8 @@ class RequestList {
     answer_ = {prompt_.right() + px(16), 0, rest * 0.58F - px(16), 0};
   }
 
-  void draw(const RequestRows& rows) {
+  /// `bring`: the request that is scrolled to.
+  void draw(const RequestRows& rows, std::optional<std::int64_t> bring) {
     titles();
     ImGui::SetCursorScreenPos({area_.x, area_.y + px(kTitles)});
     ImGui::BeginChild("requests", {area_.width, area_.height - px(kTitles)}, false, ImGuiWindowFlags_NoBackground);
@@ -78,6 +81,7 @@ class RequestList {
     const float height = std::clamp((area_.height - px(kTitles)) / count, px(kLeastRow), px(kMostRow));
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Area row{start.x, start.y + static_cast<float>(i) * height, area_.width, height};
+      if (bring && rows[i].id == *bring) scroll_to(static_cast<float>(i) * height, height);
       if (ImGui::IsRectVisible(row.min(), row.max())) draw_row(rows[i], row);
     }
     ImGui::SetCursorScreenPos({start.x, start.y + static_cast<float>(rows.size()) * height - 1});
@@ -88,13 +92,21 @@ class RequestList {
  private:
   float px(float pixels) const { return pixels * context_.scale; }
 
+  static void scroll_to(float at, float height) {
+    const float seen = ImGui::GetWindowHeight();
+    if (at < ImGui::GetScrollY() || at + height > ImGui::GetScrollY() + seen) {
+      ImGui::SetScrollY(std::max(0.0F, at + height / 2 - seen / 2));
+    }
+  }
+
   void titles() const {
     const auto title = [&](float x, float width, std::string_view words) {
       label(context_.fonts.small, {x, area_.y, width, px(kTitles)}, context_.theme.muted, words);
     };
     title(area_.x + px(kMargin), px(140), "request");
     title(prompt_.x, prompt_.width, "prompt");
-    title(answer_.x, answer_.width, "answer, each token with its id");
+    const std::string_view answer = "answer, each token with its id";
+    title(answer_.x, answer_.width, text_size(context_.fonts.small, answer).x <= answer_.width ? answer : "answer");
     fill({area_.x + px(kMargin), area_.y + px(kTitles) - 1, area_.width - px(2 * kMargin), 1}, context_.theme.line);
   }
 
@@ -178,12 +190,13 @@ class RequestList {
   /// Answers the width that was needed.
   float words(std::string_view said, Area box) const {
     const int most = std::max(1, static_cast<int>((box.height - px(10)) / px(kRequestLine)));
-    const std::vector<std::string> lines = wrap(context_.fonts.small, said, box.width, most);
+    std::vector<std::string> lines{std::string(said)};  // cut: words broken after two letters would say less
+    if (box.width >= px(kLeastWords)) lines = wrap(context_.fonts.small, said, box.width, most);
     float y = box.y + (box.height - static_cast<float>(lines.size()) * px(kRequestLine)) / 2;
     float used = 0;
     for (const std::string& line : lines) {
       label(context_.fonts.small, {box.x, y, box.width + 1, px(kRequestLine)}, context_.theme.text, line);
-      used = std::max(used, text_size(context_.fonts.small, line).x);
+      used = std::max(used, std::min(text_size(context_.fonts.small, line).x, box.width));
       y += px(kRequestLine);
     }
     return used;
@@ -562,13 +575,17 @@ class RequestsView final : public View {
     const float below =
         std::clamp(map.wanted(area.width), area.height - most, std::max(area.height * 0.55F, area.height - most));
     const float split = std::max(least, area.height - below);
-    RequestList(context, actions, thumbnails_, {area.x, area.y, area.width, split}).draw(*rows_);
+    const std::optional<std::int64_t> chosen = context.selection.place.request;
+    const bool moved = std::exchange(brought_, chosen) != chosen;
+    RequestList(context, actions, thumbnails_, {area.x, area.y, area.width, split})
+        .draw(*rows_, moved ? chosen : std::nullopt);
     map.draw({area.x, area.y + split, area.width, area.height - split});
   }
 
  private:
   std::shared_ptr<const RequestRows> rows_;
   Thumbnails thumbnails_;
+  std::optional<std::int64_t> brought_;  ///< the request that was last brought into view
 };
 
 }  // namespace

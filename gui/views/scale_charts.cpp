@@ -267,7 +267,11 @@ void draw_requests(const ScaleSheet& sheet, Area area) {
     const float left = sheet.x(plot, i) - half;
     const Area band{left, area.y + sheet.px(2), sheet.x(plot, last) + half - left - sheet.px(2),
                     area.height - sheet.px(5)};
-    fill(band, sheet.theme().raised, sheet.px(3));
+    if (sheet.context.printed) {
+      fill({band.x, band.bottom(), band.width, sheet.px(1)}, sheet.theme().muted);
+    } else {
+      fill(band, sheet.theme().raised, sheet.px(3));
+    }
     const std::string id = steps[i].request.value_or(-1) < 0 ? "" : fmt::format("{}  ", *steps[i].request);
     if (band.width > sheet.px(16)) {
       const bool named = band.width > sheet.px(kRoomForName);
@@ -299,7 +303,7 @@ std::size_t chart_columns(float width, std::size_t lines, float scale) {
   return columns_of(width / across - (kAxis + kRightOfPlot) * scale);
 }
 
-void draw_charts(const ScaleSheet& sheet, Area area) {
+void draw_charts(const ScaleSheet& sheet, Area area, std::optional<std::size_t> bring) {
   const std::size_t across = charts_across(area.width, sheet.ledger.lines.size(), sheet.context.scale);
   const float width = area.width / static_cast<float>(across);
   const float band = sheet.px(kRequestBand);
@@ -311,6 +315,12 @@ void draw_charts(const ScaleSheet& sheet, Area area) {
   const float height = std::clamp(room / static_cast<float>(rows), sheet.px(kLeastChart), sheet.px(kMostChart));
   ImGui::SetCursorScreenPos({area.x, area.y + band});
   ImGui::BeginChild("charts", {area.width, room}, false, ImGuiWindowFlags_NoBackground);
+  if (bring) {
+    const float at = height * static_cast<float>(*bring / across);
+    if (at < ImGui::GetScrollY() || at + height > ImGui::GetScrollY() + room) {
+      ImGui::SetScrollY(std::max(0.0F, at + height / 2 - room / 2));
+    }
+  }
   const ImVec2 start = ImGui::GetCursorScreenPos();
   for (std::size_t i = 0; i < sheet.ledger.lines.size(); ++i) {
     const std::size_t row = i / across;

@@ -38,6 +38,6 @@ inline constexpr float kRequestBand = 24;
 /// How many columns charts in an area of that width show.
 std::size_t chart_columns(float width, std::size_t lines, float scale);
 
-void draw_charts(const ScaleSheet& sheet, Area area);
+void draw_charts(const ScaleSheet& sheet, Area area, std::optional<std::size_t> bring);
 
 }  // namespace nanscope::gui

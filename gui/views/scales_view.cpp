@@ -18,6 +18,7 @@ namespace {
 
 constexpr float kScaleLine = 16;
 constexpr float kLegend = 30;
+constexpr float kLegendFrom = 320;       ///< below this height the charts take its room
 constexpr float kScalesWideFrom = 1360;  ///< from this width on, the table stands beside the charts
 constexpr float kTableFrom = 460;        ///< below this height the charts take it all
 constexpr float kTableWide = 640;
@@ -37,35 +38,47 @@ constexpr float kLongTarget = 112;
 constexpr std::size_t kHeadroomColumn = 6;
 constexpr std::size_t kNanColumn = 7;
 
-/// One line for a reader who has not seen such charts before.
-void draw_legend(const ScaleSheet& sheet, Area area) {
-  float x = area.x;
-  const auto words = [&](std::string_view said) {
-    const float width = text_size(sheet.context.fonts.small, said).x;
-    label(sheet.context.fonts.small, {x, area.y, width + 1, area.height}, sheet.theme().muted, said);
-    x += width + sheet.px(20);
-  };
-  const float middle = area.y + area.height / 2;
-  const auto swatch = [&](Color color) {
-    fill({x, middle - sheet.px(5), sheet.px(10), sheet.px(10)}, color, sheet.px(2));
-    x += sheet.px(16);
-  };
-  if (sheet.ledger.quantized) {
-    line({x, middle}, {x + sheet.px(16), middle}, sheet.theme().accent, sheet.px(1.5F));
-    x += sheet.px(22);
-    words("limit: largest finite \u00D7 scale");
+/// One line for a reader who has not seen such charts before; what has no room is left out.
+class ScaleLegend {
+ public:
+  ScaleLegend(const ScaleSheet& sheet, Area area) : sheet_(sheet), area_(area), x_(area.x) {}
+
+  void draw() {
+    const Theme& theme = sheet_.theme();
+    if (sheet_.ledger.quantized) {
+      add(22, "limit: largest finite \u00D7 scale", [&](float x, float middle) {
+        line({x, middle}, {x + sheet_.px(16), middle}, theme.accent, sheet_.px(1.5F));
+      });
+    }
+    add(14, "largest |value| stored", [&](float x, float middle) {
+      ImGui::GetWindowDrawList()->AddCircleFilled({x + sheet_.px(4), middle}, sheet_.px(3),
+                                                  theme.cell(kHealthyLast).packed(), 16);
+    });
+    const auto swatch = [&](Cell cell) {
+      return [this, cell](float x, float middle) {
+        fill({x, middle - sheet_.px(5), sheet_.px(10), sheet_.px(10)}, sheet_.theme().cell(cell), sheet_.px(2));
+      };
+    };
+    if (sheet_.ledger.quantized) add(16, "beyond the limit: clipped", swatch(kClipped));
+    add(16, "NaN stored", swatch(kNan));
   }
-  ImGui::GetWindowDrawList()->AddCircleFilled({x + sheet.px(4), middle}, sheet.px(3),
-                                              sheet.theme().cell(kHealthyLast).packed(), 16);
-  x += sheet.px(14);
-  words("largest |value| stored");
-  if (sheet.ledger.quantized) {
-    swatch(sheet.theme().cell(kClipped));
-    words("beyond the limit: clipped");
+
+ private:
+  template <class Mark>
+  void add(float mark_width, std::string_view words, const Mark& mark) {
+    const ImFont* font = sheet_.context.fonts.small;
+    const float width = text_size(font, words).x + 1;
+    const float from = x_ + sheet_.px(mark_width);
+    if (from + width > area_.right()) return;
+    mark(x_, area_.y + area_.height / 2);
+    label(font, {from, area_.y, width, area_.height}, sheet_.theme().muted, words);
+    x_ = from + width + sheet_.px(19);
   }
-  swatch(sheet.theme().cell(kNan));
-  words("NaN stored");
-}
+
+  const ScaleSheet& sheet_;
+  Area area_;
+  float x_;
+};
 
 class ScalesView final : public View {
  public:
@@ -113,11 +126,14 @@ class ScalesView final : public View {
     for (const std::size_t policy : shown) limits.push_back(policies->policies[policy].limits);
     const ScaleSheet sheet{ledger, known_->columns,        context, actions, ledger.find(context.selection), policies,
                            shown,  axis_of(ledger, limits)};
+    const std::size_t line = line_of(ledger, context.selection);
+    const std::optional<std::size_t> shown_now = line != brought_ ? std::optional(line) : std::nullopt;
+    brought_ = line;
     const float top = draw_head(sheet, area);
     const Area rest{area.x, area.y + top, area.width, area.height - top};
     if (area.width >= sheet.px(kScalesWideFrom)) {
       const float table = sheet.px(kTableWide + kMargin);
-      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, charts_width(area, context.scale), rest.height});
+      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, charts_width(area, context.scale), rest.height}, shown_now);
       Area right{rest.right() - table, rest.y, table - sheet.px(6), rest.height};
       if (policies != nullptr) {
         const float height = PolicyTable::height(context, *policies);
@@ -126,10 +142,10 @@ class ScalesView final : public View {
       }
       draw_table(sheet, right, true);
     } else if (rest.height < sheet.px(kTableFrom)) {
-      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, charts_width(area, context.scale), rest.height});
+      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, charts_width(area, context.scale), rest.height}, shown_now);
     } else {
       const float charts = std::floor(rest.height * 0.62F);
-      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, charts_width(area, context.scale), charts});
+      draw_charts(sheet, {rest.x + sheet.px(6), rest.y, charts_width(area, context.scale), charts}, shown_now);
       draw_table(
           sheet,
           {rest.x + sheet.px(kMargin), rest.y + charts, rest.width - sheet.px(kMargin + 6), rest.height - charts},
@@ -172,14 +188,19 @@ class ScalesView final : public View {
     const float left = area.x + sheet.px(kMargin);
     const float width = area.width - sheet.px(2 * kMargin);
     float y = area.y + sheet.px(12);
-    label(sheet.context.fonts.title, {left, y, width, sheet.px(20)},
-          sheet.ledger.below.empty() ? theme.accent : theme.cell(kClipped), sheet.ledger.headline);
-    y += sheet.px(24);
-    for (const std::string& words : wrap(sheet.context.fonts.small, sheet.ledger.rule, width, 3)) {
+    for (const std::string& words : wrap(sheet.context.fonts.title, sheet.ledger.headline, width, 2)) {
+      label(sheet.context.fonts.title, {left, y, width + 1, sheet.px(20)},
+            sheet.ledger.below.empty() ? theme.accent : theme.cell(kClipped), words);
+      y += sheet.px(20);
+    }
+    y += sheet.px(4);
+    const bool low = area.height < sheet.px(kLegendFrom);
+    for (const std::string& words : wrap(sheet.context.fonts.small, sheet.ledger.rule, width, 5)) {
       label(sheet.context.fonts.small, {left, y, width + 1, sheet.px(kScaleLine)}, theme.text, words);
       y += sheet.px(kScaleLine);
     }
-    draw_legend(sheet, {left, y + sheet.px(2), width, sheet.px(kLegend)});
+    if (low) return y + sheet.px(6) - area.y;
+    ScaleLegend(sheet, {left, y + sheet.px(2), width, sheet.px(kLegend)}).draw();
     return y + sheet.px(kLegend + 4) - area.y;
   }
 
@@ -218,6 +239,12 @@ class ScalesView final : public View {
       x += width + sheet.px(6);
       return clicked;
     };
+    const std::string count = fmt::format("{} entries", sheet.ledger.entries.size());
+    if (sheet.context.printed) {
+      label(sheet.context.fonts.small, area.inset(sheet.px(6), 0), sheet.theme().muted,
+            count + ", least headroom first");
+      return;
+    }
     const bool narrow = sheet.policies != nullptr && !wide;
     const bool entries = !narrow || !comparing_;
     if (button("least headroom first", entries && !in_order_)) in_order_ = comparing_ = false;
@@ -227,7 +254,7 @@ class ScalesView final : public View {
     }
     if (narrow && button("policies compared", comparing_)) comparing_ = true;
     label(sheet.context.fonts.small, {x, area.y, area.right() - x - sheet.px(12), area.height}, sheet.theme().muted,
-          fmt::format("{} entries", sheet.ledger.entries.size()), 1);
+          count, 1);
   }
 
   template <class Visit>
@@ -325,6 +352,7 @@ class ScalesView final : public View {
   bool in_order_ = false;
   bool comparing_ = false;  ///< where there is no room for both: the policies instead of the entries
   std::optional<std::size_t> followed_;
+  std::optional<std::size_t> brought_;  ///< the chart that was last brought into view
 };
 
 }  // namespace

@@ -36,6 +36,7 @@ struct ViewContext {
   bool unattended = false;                          ///< a picture is taken: nobody is there to press a button
   BesideRunPtr beside;                              ///< the run that stands beside; null when there is none
   std::shared_ptr<const RunDifference> difference;  ///< from the run beside; null until it is known
+  bool printed = false;                             ///< for a page: nothing looks as if it could be pressed
   const Pins* pins = nullptr;                       ///< null where nothing can be pinned
 };
 

@@ -24,6 +24,7 @@ constexpr float kValueWide = 96;
 constexpr float kBitsWide = 108;
 constexpr float kNumberColumn = 190;
 constexpr std::size_t kMostHopNumbers = 16;
+constexpr int kMostCauseLines = 10;  ///< what is below scrolls
 
 /// The way while it is drawn downwards.
 class Walk {
@@ -42,9 +43,13 @@ class Walk {
     const std::string hops = counted(story.hops.size(), "hop");
     const float hops_width = text_size(context_.fonts.small, hops).x + px(2);
     const Color ink = story.hops.front().bad ? theme.cell(kNan) : theme.accent;
-    label(context_.fonts.title, {left(), y_, width() - hops_width - px(10), px(20)}, ink, story.question);
     label(context_.fonts.small, {left(), y_, width(), px(20)}, theme.muted, hops, 1);
-    y_ += px(24);
+    const float room = width() - hops_width - px(10);
+    for (const std::string& words : wrap(context_.fonts.title, story.question, room, 3)) {
+      label(context_.fonts.title, {left(), y_, room + 1, px(20)}, ink, words);
+      y_ += px(20);
+    }
+    y_ += px(4);
     fact("Cause", story.conclusion);
     y_ += px(6);
     fill({area_.x, y_, area_.width, px(1)}, theme.line);
@@ -103,7 +108,7 @@ class Walk {
     if (words.empty()) return;
     const float indent = px(56);
     label(context_.fonts.small, {left(), y_, indent, px(kHopLine)}, context_.theme.muted, name);
-    for (const std::string& line : wrap(context_.fonts.small, words, width() - indent, wide_ ? 3 : 5)) {
+    for (const std::string& line : wrap(context_.fonts.small, words, width() - indent, wide_ ? 3 : kMostCauseLines)) {
       label(context_.fonts.small, {left() + indent, y_, width() - indent, px(kHopLine)}, context_.theme.text, line);
       y_ += px(kHopLine);
     }
@@ -180,14 +185,15 @@ class Walk {
     const float top = y_ + px(pad());
     label(context_.fonts.mono_small, {left(), top, px(kNumberWide - 6), px(kHopTitle)}, theme.muted,
           std::to_string(index), 1);
-    const float taken = values(hop, top);
     const std::string_view said = hop.birth ? "born here" : hop.setting ? "the setting" : "";
     const float badge_width = said.empty() ? 0 : chip_width(context_, said) + px(10);
-    const float room = line_right() - text_left() - taken - badge_width - px(12);
+    const float whole = line_right() - text_left() - badge_width - px(12);
+    const float place = text_size(context_.fonts.mono_small, hop.place).x;
+    const float room = whole - values(hop, top, whole - place);
     label(context_.fonts.mono_small, {text_left(), top, room, px(kHopTitle)}, hop.target ? theme.accent : theme.text,
           hop.place);
     if (!said.empty()) {
-      const float x = text_left() + std::min(text_size(context_.fonts.mono_small, hop.place).x, room) + px(10);
+      const float x = text_left() + std::min(place, room) + px(10);
       chip(context_, {x, top, badge_width - px(10), px(kHopTitle)}, said, hop.birth ? theme.cell(kNan) : theme.accent,
            hop.birth ? theme.on_bad : theme.panel);
     }
@@ -202,17 +208,22 @@ class Walk {
     number_table(context_, below, layout.columns, layout.numbers, hop.numbers, true);
   }
 
-  /// Value and bits, at the right end of the line. Answers the width that they take.
-  float values(const WhyHop& hop, float y) const {
+  /// Value and bits, at the right end of the line; the bits where there is room for both. Answers the width that they
+  /// take.
+  float values(const WhyHop& hop, float y, float room) const {
     if (hop.value.empty()) return 0;
     const Theme& theme = context_.theme;
-    const float right = line_right();
+    float right = line_right();
     const Color ink = hop.bad ? theme.cell(kNan) : theme.text;
-    label(context_.fonts.mono_small, {right - px(kBitsWide), y, px(kBitsWide), px(kHopTitle)}, theme.muted, hop.bits,
-          1);
     const float value = text_size(context_.fonts.mono, hop.value).x + 1;
-    label(context_.fonts.mono, {right - px(kBitsWide + 8) - value, y, value, px(kHopTitle)}, ink, hop.value);
-    return px(kBitsWide + 8) + value;
+    const bool bits = wide_ || px(kBitsWide + 8) + value <= room;
+    if (bits) {
+      label(context_.fonts.mono_small, {right - px(kBitsWide), y, px(kBitsWide), px(kHopTitle)}, theme.muted, hop.bits,
+            1);
+      right -= px(kBitsWide + 8);
+    }
+    label(context_.fonts.mono, {right - value, y, value, px(kHopTitle)}, ink, hop.value);
+    return line_right() - right + value;
   }
 
   const ViewContext& context_;

@@ -33,9 +33,14 @@ td.right, th.right { text-align: right; white-space: nowrap; } tr.group td { fon
 ol { padding: 0; list-style: none; } ol > li { position: relative; padding: 0 0 16px 44px; }
 .number { position: absolute; left: 0; top: 0; width: 28px; height: 28px; border-radius: 14px; text-align: center;
   line-height: 28px; background: var(--bad); color: var(--page); font-size: 13px; font-weight: 600; }
-.place { color: var(--link); } figure { margin: 20px 0; } img { width: 100%; border-radius: 10px; }
+.place { color: var(--link); } figure { margin: 20px 0; } img { display: block; width: 100%; height: auto; border-radius: 10px; }
 figcaption { color: var(--dim); margin-top: 6px; } dl { display: grid; grid-template-columns: 90px 1fr; margin: 0; }
-dt { color: var(--dim); } dd { margin: 0 0 8px; }
+dt { color: var(--dim); } dd { margin: 0 0 8px; overflow-wrap: anywhere; }
+@media (max-width: 640px) { body { padding: 20px 14px 40px; } h1 { font-size: 21px; overflow-wrap: anywhere; }
+  .card { padding: 12px 14px; } dl { grid-template-columns: 1fr; } dd { margin: 0 0 12px; } li { overflow-wrap: anywhere; }
+  .minor { display: none; } th, td { padding-right: 8px; } }
+@media print { :root { color-scheme: light; --ink: #1a2129; --dim: #5b6673; --line: #d5dbe2; --card: #f5f7f9;
+  --bad: #c81e4a; --good: #1b7a4b; --link: #1f5fa8; --page: #ffffff; } figure, li { break-inside: avoid; } }
 )";
 
 std::string safe(std::string_view text) { return xml_text(printable(text, {})); }
@@ -127,12 +132,13 @@ std::string checks_html(const Diagnosis& diagnosis) {
 std::string requests_html(std::span<const scenarios::RequestOutcome> requests) {
   std::string html =
       "<h2>Requests</h2>\n<div class=\"scroll\"><table><tr><th class=\"right\">request</th><th>name</th>"
-      "<th class=\"right\">tokens</th><th class=\"right\">of an image</th><th class=\"right\">cached</th><th></th>"
+      "<th class=\"right\">tokens</th><th class=\"right minor\">of an image</th><th class=\"right "
+      "minor\">cached</th><th></th>"
       "<th>answer</th></tr>\n";
   for (const scenarios::RequestOutcome& request : requests) {
     html += fmt::format(
-        "<tr><td class=\"right\">{}</td><td>{}</td><td class=\"right\">{}</td><td class=\"right\">{}</td>"
-        "<td class=\"right\">{}</td><td class=\"{}\">{}</td><td class=\"mono\">{}</td></tr>\n",
+        "<tr><td class=\"right\">{}</td><td>{}</td><td class=\"right\">{}</td><td class=\"right minor\">{}</td>"
+        "<td class=\"right minor\">{}</td><td class=\"{}\">{}</td><td class=\"mono\">{}</td></tr>\n",
         request.row.id, safe(request.row.name), request.prompt_tokens, request.image_tokens, request.row.cached_tokens,
         request.nan_logits ? "bad" : "good", request.nan_logits ? "NaN" : "ok", safe(request.row.output_text));
   }
@@ -150,13 +156,20 @@ std::string chain_html(const Diagnosis& diagnosis) {
   return html + "</ol>\n";
 }
 
+/// A phone shows the narrow picture, in which the words are larger.
+std::string narrow_html(const Picture& picture) {
+  if (picture.narrow.empty()) return {};
+  return fmt::format("<source media=\"(max-width: 640px)\" srcset=\"data:image/png;base64,{}\">",
+                     to_base64(picture.narrow));
+}
+
 std::string pictures_html(std::span<const Picture> pictures) {
   std::string html;
   for (const Picture& picture : pictures) {
     html += fmt::format(
-        "<h2>{0}</h2>\n<figure><img alt=\"{0}\" src=\"data:image/png;base64,{1}\"><figcaption>{2}</figcaption>"
-        "</figure>\n",
-        safe(picture.title), to_base64(picture.png), safe(picture.caption));
+        "<h2>{0}</h2>\n<figure><picture>{3}<img alt=\"{0}\" src=\"data:image/png;base64,{1}\"></picture>"
+        "<figcaption>{2}</figcaption></figure>\n",
+        safe(picture.title), to_base64(picture.png), safe(picture.caption), narrow_html(picture));
   }
   return html;
 }

@@ -16,6 +16,7 @@ struct Picture {
   std::string title;
   std::string caption;
   std::vector<std::byte> png;
+  std::vector<std::byte> narrow = {};  ///< the same for a phone; empty: there is none
 };
 
 /// The page. `changes` is null when no counterfactuals were run; `left_out` says why, where they were wanted.

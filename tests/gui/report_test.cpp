@@ -106,5 +106,17 @@ TEST_F(Report, HoldsPicturesThatDecode) {
   }
 }
 
+TEST_F(Report, ShowsAPhoneWhatItCanRead) {
+  write("looked.html", program_.read("report.html") + R"(<script>addEventListener('load', () => {
+      for (const i of document.images) document.body.append(`[${i.alt}: ${i.currentSrc.length > 0} ${i.naturalWidth}]`);
+      document.body.append(`[wider: ${document.documentElement.scrollWidth > innerWidth}]`); })</script>)");
+  // The browser makes no window narrower than 500 pixels.
+  const std::string page = opened("looked.html", "on", "--window-size=500,900 --dump-dom");
+  for (const char* name : {"Front", "Scales", "Bits", "Scores"}) {
+    EXPECT_THAT(page, HasSubstr(std::string("[") + name + ": true 880]"));
+  }
+  EXPECT_THAT(page, HasSubstr("[wider: false]")) << "the page must be scrolled sideways";
+}
+
 }  // namespace
 }  // namespace nanscope::gui

@@ -131,8 +131,15 @@ TEST(BitsSheet, TakesTheWorstWhereNoElementIsNamed) {
   EXPECT_EQ(to_string(sheet_of(builder, "0/0/1/v_proj").stage().target.place), "0/0/1/v_proj.out[1,1]");
   const BitsSheet row = sheet_of(builder, "0/0/1/v_proj[0]");
   EXPECT_EQ(to_string(row.stage().target.place), "0/0/1/v_proj.out[0,1]");
-  EXPECT_EQ(row.choice, "the worst of token 0");
+  EXPECT_EQ(row.choice, "the largest value of token 0");
   EXPECT_EQ(row.stages.size(), 1U);
+  EXPECT_EQ(sheet_of(builder, "0/0/1/v_proj[0,1]").choice, "");
+}
+
+TEST(BitsSheet, SaysWhatItTookWhereNoElementIsNamed) {
+  RunBuilder builder = stored_run();
+  EXPECT_EQ(sheet_of(builder, "0/0/1/v_proj").choice, "the first NaN of the tensor");
+  EXPECT_EQ(sheet_of(builder, "0/0/1/kv_store.v_codes[0]").choice, "the first clipped value of token 0");
 }
 
 TEST(BitsSheet, SaysWhyThereIsNothing) {

@@ -1,11 +1,15 @@
 #include "gui/prepare/timeline.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
 namespace nanscope::gui {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const std::vector<OpRow> kOps = {
     {1, 1, -1, "embed", "embedding", "{}"}, {2, 1, 0, "q_proj", "gemm", "{}"}, {3, 1, 0, "k_proj", "gemm", "{}"}};
@@ -79,6 +83,35 @@ TEST(Timeline, ForeignTimesDoNoHarm) {
   const Timeline timeline = lay_out_timeline(kOps, {}, kernels, 10);
   EXPECT_EQ(timeline.kernels, 1);
   EXPECT_EQ(timeline.span_ns, 0);
+}
+
+TEST(TimelineWords, SayWhatRecordsTheTimesThatAreMissing) {
+  Timeline timeline;
+  timeline.scenario = "kv-scale-lock";
+  EXPECT_EQ(words_of(timeline).title, "No times: run without --trace");
+  EXPECT_EQ(words_of(timeline).command, "nanscope run kv-scale-lock --trace");
+  EXPECT_THAT(words_of(timeline).words, HasSubstr("The length of a bar is a number of ops"));
+  EXPECT_THAT(words_of(timeline).words, HasSubstr("--device cuda"));
+  timeline.on_cpu = false;
+  EXPECT_EQ(words_of(timeline).command, "nanscope run kv-scale-lock --trace --device cuda");
+  timeline.of_dump = true;
+  EXPECT_EQ(words_of(timeline).title, "No times: a dump holds none");
+  EXPECT_THAT(words_of(timeline).command, StartsWith("nanscope attach --run"));
+}
+
+TEST(TimelineWords, TrustNoNameOfAScenario) {
+  Timeline timeline;
+  for (const char* name : {"a; rm -rf x", "-o", "$(x)", "\n"}) {
+    timeline.scenario = name;
+    EXPECT_EQ(words_of(timeline).command, "nanscope run SCENARIO --trace");
+  }
+}
+
+TEST(TimelineWords, NeedNoCommandWhereThereAreTimes) {
+  const std::vector<KernelRow> kernels = {{2, "gemm", 1000, 100, "{}"}, {0, "memcpy HtoD", 1100, 500, "{}"}};
+  const TimelineWords words = words_of(lay_out_timeline(kOps, {}, kernels, 100));
+  EXPECT_EQ(words.title, "1 kernel and 1 other record in 600 ns");
+  EXPECT_EQ(words.command, "");
 }
 
 TEST(Timeline, DurationsHaveUnits) {

@@ -82,6 +82,15 @@ TEST(HtmlReport, HoldsAllThatItShows) {
   }
 }
 
+TEST(HtmlReport, GivesAPhoneTheNarrowPictureWhereThereIsOne) {
+  scenarios::Analysis analysis;
+  const Picture pictures[] = {{"Wide alone", "", {std::byte{1}}}, {"Both", "", {std::byte{2}}, {std::byte{3}}}};
+  const std::string html = html_report(analysis, nullptr, pictures);
+  EXPECT_THAT(html, HasSubstr("<h2>Wide alone</h2>\n<figure><picture><img "));
+  EXPECT_THAT(html, HasSubstr("<picture><source media=\"(max-width: 640px)\" srcset=\"data:image/png;base64,Aw==\">"
+                              "<img alt=\"Both\" src=\"data:image/png;base64,Ag==\"></picture>"));
+}
+
 TEST(HtmlReport, WhatWasCutOffIsNotClean) {
   scenarios::Analysis analysis;
   analysis.target = "run.nanscope";
