@@ -179,18 +179,9 @@ std::filesystem::path Window::beside_file() const {
 }
 
 ViewContext Window::context() const {
-  return {setup_.theme,
-          setup_.fonts,
-          setup_.scale,
-          navigator_.selection(),
-          navigator_.map(),
-          navigator_.story(),
-          navigator_.playhead(),
-          setup_.unattended,
-          beside_.run(),
-          beside_.difference(),
-          setup_.printed,
-          &pins_};
+  return {setup_.theme,     setup_.fonts,         setup_.scale,          navigator_.selection(),
+          navigator_.map(), navigator_.story(),   navigator_.playhead(), setup_.unattended,
+          beside_.run(),    beside_.difference(), setup_.printed,        &pins_};
 }
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {

@@ -16,7 +16,7 @@ constexpr float kMostChip = 220;  ///< settings of several knobs are long
 ViewContext with_theme(const ViewContext& context, const Theme& theme) {
   return {theme,          context.fonts,      context.scale,    context.selection,
           context.map,    context.story,      context.playhead, context.unattended,
-          context.beside, context.difference, context.printed, context.pins};
+          context.beside, context.difference, context.printed,  context.pins};
 }
 
 std::string part_name(TwinPart part, std::string_view label) {
