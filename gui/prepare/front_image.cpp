@@ -12,8 +12,8 @@ constexpr double kLow = 3;     ///< and between layers
 /// Finds what is bad and thin. Texels are `wide` x `high` pixels.
 class MarkFinder {
  public:
-  MarkFinder(FrontImage& image, double wide, double high)
-      : image_(image), narrow_(static_cast<int>(kNarrow / wide)), low_(static_cast<int>(kLow / high)) {}
+  MarkFinder(FrontImage& image, double wide, double high, Cell from)
+      : image_(image), from_(from), narrow_(static_cast<int>(kNarrow / wide)), low_(static_cast<int>(kLow / high)) {}
 
   void find() {
     for (int y = 0; y < image_.height; ++y) {
@@ -31,7 +31,7 @@ class MarkFinder {
   bool bad(int x, int y) const {
     if (y < 0 || y >= image_.height) return false;
     const auto row = static_cast<std::size_t>(y) * static_cast<std::size_t>(image_.width);
-    return image_.texels[row + static_cast<std::size_t>(x)] >= kInf;
+    return image_.texels[row + static_cast<std::size_t>(x)] >= from_;
   }
   /// The bad texels above and below are few.
   bool low(int x, int y) const {
@@ -58,6 +58,7 @@ class MarkFinder {
   }
 
   FrontImage& image_;
+  Cell from_;
   int narrow_;  ///< texels
   int low_;
 };
@@ -96,11 +97,11 @@ FrontImage make_image(const CellGrid& grid, FrontRange range, int max_width, int
   return image;
 }
 
-FrontImage make_front_image(const CellGrid& grid, FrontRange range, int max_width, int max_height) {
+FrontImage make_front_image(const CellGrid& grid, FrontRange range, int max_width, int max_height, Cell bad) {
   FrontImage image = make_image(grid, range, max_width, max_height);
   if (!image.texels.empty()) {
     MarkFinder(image, std::max(1.0, static_cast<double>(max_width) / image.width),
-               std::max(1.0, static_cast<double>(max_height) / image.height))
+               std::max(1.0, static_cast<double>(max_height) / image.height), bad)
         .find();
   }
   return image;

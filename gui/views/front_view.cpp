@@ -6,6 +6,7 @@
 #include "core/counted.h"
 #include "gui/cell_map.h"
 #include "gui/export/tables.h"
+#include "gui/grid_marks.h"
 #include "gui/views/front_twin.h"
 #include "gui/views/registry.h"
 
@@ -20,7 +21,6 @@ constexpr float kLeastTitle = 56;  ///< of a request, when it is cut
 constexpr float kLabelWidth = 168;
 constexpr float kGroupWidth = 58;
 constexpr float kOpHeight = 12;  ///< a line of the ops' names
-constexpr float kLeastMark = 5;  ///< a single NaN among millions of cells is as large
 
 /// The map, and where its cells are on screen.
 struct Scene : GridScene {
@@ -164,32 +164,6 @@ class FrontView final : public View {
       if (span.begin < range.column_begin || span.begin > range.column_end) continue;
       const bool request = span.request != scene.map.spans[i - 1].request;
       vertical(span.begin, theme.panel, request ? requests : std::min(requests, scene.px(2)));
-    }
-    unclip();
-  }
-
-  /// What is bad stays on top of the lines, and large enough to be seen.
-  static void draw_marks(const Scene& scene, const FrontImage& image) {
-    if (image.width == 0 || image.height == 0) return;
-    const FrontRange& range = image.range;
-    const auto column = [&](int x) {
-      const std::int64_t at = range.column_begin + (range.column_end - range.column_begin) * x / image.width;
-      return static_cast<double>(at);
-    };
-    const auto row = [&](int y) {
-      const std::int64_t at = range.row_begin + (range.row_end - range.row_begin) * y / image.height;
-      return static_cast<double>(at);
-    };
-    clip(scene.cells);
-    for (const FrontMark& mark : image.marks) {
-      Area area{scene.x(column(mark.x)), scene.y(row(mark.y)), 0, 0};
-      area.width = scene.x(column(mark.x + mark.width)) - area.x;
-      area.height = scene.y(row(mark.y + 1)) - area.y;
-      const float least = scene.px(mark.lone ? kLeastMark : 1);
-      const float by_x = std::max(0.0F, least - area.width) / 2;
-      const float by_y = std::max(0.0F, least - area.height) / 2;
-      fill({area.x - by_x, area.y - by_y, area.width + 2 * by_x, area.height + 2 * by_y},
-           scene.context.theme.cell(mark.worst));
     }
     unclip();
   }
