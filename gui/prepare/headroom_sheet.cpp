@@ -96,6 +96,7 @@ class HeadroomMaker {
     if (b == kNoTensor) return true;
     const auto severity = [this](std::size_t i) { return index_.cell[i] >= kLowHeadroom ? index_.cell[i] : kAbsent; };
     if (severity(a) != severity(b)) return severity(a) > severity(b);
+    if (severity(a) >= kInf) return false;  // the first one is where it came from
     const auto room = [this](std::size_t i) {
       return index_.headroom[i] > 0 ? index_.headroom[i] : std::numeric_limits<double>::infinity();
     };

@@ -75,6 +75,22 @@ TEST(HeadroomSheet, HasARowALayerAndAColumnAStep) {
   EXPECT_LT(cell(1), cell(3));
 }
 
+TEST(HeadroomSheet, ShowsTheFirstOfSeveralThatAreBad) {
+  RunBuilder builder;
+  builder.request(0, {5}, {6});
+  builder.step(0, 0, 0, 1);
+  const auto out = [&](const char* op, float second) {
+    builder.op(0, op, "gemm", {});
+    const auto fill = [second](std::int64_t, std::int64_t c) { return c == 0 ? static_cast<float>(kBirth) : second; };
+    builder.output("out", {1, 2, 0, 1}, fill, Format::f16);
+  };
+  out("q_proj", 1);
+  out("o_proj", 100);
+  const Made made(std::move(builder));
+  EXPECT_EQ(made.place(made.sheet.tensor(StripBy::headroom, 0, 0)), "0/0/0/q_proj.out");
+  EXPECT_EQ(made.place(made.sheet.tensor(StripBy::absmax, 0, 0)), "0/0/0/o_proj.out");
+}
+
 TEST(HeadroomSheet, ColoursByPowersOfTwo) {
   EXPECT_EQ(headroom_cell(1.3), kHealthyLast - 1);
   EXPECT_EQ(headroom_cell(2), kHealthyLast - 4);
