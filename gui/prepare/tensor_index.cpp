@@ -1,7 +1,7 @@
 #include "gui/prepare/tensor_index.h"
 
 #include <algorithm>
-#include <tuple>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 

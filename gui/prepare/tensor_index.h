@@ -6,6 +6,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/place.h"
@@ -31,7 +32,10 @@ struct TensorCounts {
 struct TensorExtent {
   std::int64_t tokens = 0;
   std::int64_t channels = 0;
-  auto operator<=>(const TensorExtent&) const = default;
+  bool operator==(const TensorExtent&) const = default;
+  bool operator<(const TensorExtent& other) const {
+    return std::tie(tokens, channels) < std::tie(other.tokens, other.channels);
+  }
 };
 
 /// A step, or what is before all steps.
