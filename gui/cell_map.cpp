@@ -8,8 +8,7 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr float kLeastMark = 5;  ///< a single NaN among millions of cells is as large
-constexpr float kGapFrom = 5;    ///< cells of so many pixels are separated by a line
+constexpr float kGapFrom = 5;  ///< cells of so many pixels are separated by a line
 
 void draw_ramp(const ViewContext& context, Area area, bool signs) {
   for (int i = 0; i < kHealthySteps; ++i) {
@@ -153,31 +152,6 @@ void CellMap::draw(const GridScene& scene) const {
     for (std::int64_t r = range.row_begin; r <= range.row_end; ++r) {
       fill({scene.cells.x, std::floor(scene.y(static_cast<double>(r))), scene.cells.width, 1}, thin);
     }
-  }
-  unclip();
-}
-
-void draw_marks(const GridScene& scene, const FrontImage& image) {
-  if (image.width == 0 || image.height == 0) return;
-  const FrontRange& range = image.range;
-  const auto column = [&](int x) {
-    const std::int64_t at = range.column_begin + (range.column_end - range.column_begin) * x / image.width;
-    return static_cast<double>(at);
-  };
-  const auto row = [&](int y) {
-    const std::int64_t at = range.row_begin + (range.row_end - range.row_begin) * y / image.height;
-    return static_cast<double>(at);
-  };
-  clip(scene.cells);
-  for (const FrontMark& mark : image.marks) {
-    Area area{scene.x(column(mark.x)), scene.y(row(mark.y)), 0, 0};
-    area.width = scene.x(column(mark.x + mark.width)) - area.x;
-    area.height = scene.y(row(mark.y + 1)) - area.y;
-    const float least = scene.px(mark.lone ? kLeastMark : 1);
-    const float by_x = std::max(0.0F, least - area.width) / 2;
-    const float by_y = std::max(0.0F, least - area.height) / 2;
-    fill({area.x - by_x, area.y - by_y, area.width + 2 * by_x, area.height + 2 * by_y},
-         scene.context.theme.cell(mark.worst));
   }
   unclip();
 }

@@ -86,9 +86,6 @@ class CellMap {
 void clip(Area area);
 void unclip();
 
-/// What is bad, large enough to be seen at any zoom, above lines and frames.
-void draw_marks(const GridScene& scene, const FrontImage& image);
-
 /// A cell that is selected: framed, at least so large that it is seen, on hair lines through the grid.
 void draw_cursor(const GridScene& scene, Area cell, bool along_row, bool along_column);
 

@@ -36,6 +36,16 @@ Result<std::shared_ptr<const RunMap>> RunFacts::map() {
   return map_;
 }
 
+Result<std::shared_ptr<const TensorIndex>> RunFacts::tensor_index() {
+  const bool clips_known = map_ != nullptr && map_->exact;
+  if (index_ && (index_clips_ || !clips_known || map_->clipped_rows.empty())) return index_;
+  Result<TensorIndex> index = make_tensor_index(view(), rows(), clips_known ? &map_->clipped_rows : nullptr, stop());
+  if (!index) return tl::unexpected(index.error());
+  index_ = std::make_shared<const TensorIndex>(std::move(*index));
+  index_clips_ = clips_known;
+  return index_;
+}
+
 DiagnoseOptions RunFacts::diagnosis_options() const {
   DiagnoseOptions options;
   options.target = path().filename().string();

@@ -9,6 +9,7 @@
 #include "gui/prepare/run_difference.h"
 #include "gui/prepare/run_map.h"
 #include "gui/prepare/story.h"
+#include "gui/prepare/tensor_index.h"
 
 namespace nanscope::gui {
 
@@ -36,6 +37,8 @@ class RunFacts {
   /// Answers soon: with a map that is not exact while there is more to read, which each call goes on with.
   Result<std::shared_ptr<const RunMap>> map();
   Result<std::shared_ptr<const Story>> story();
+  /// Every tensor. What casts of a dump clipped is in it once the map is exact.
+  Result<std::shared_ptr<const TensorIndex>> tensor_index();
   /// As of the command that diagnoses.
   DiagnoseOptions diagnosis_options() const;
 
@@ -52,7 +55,9 @@ class RunFacts {
   std::unique_ptr<RunMapMaker> map_maker_;  ///< until the map is exact
   std::shared_ptr<const RunMap> map_;
   std::shared_ptr<const Story> story_;
-  BesideRunPtr beside_run_;  ///< before the recording that is open in its folder
+  std::shared_ptr<const TensorIndex> index_;
+  bool index_clips_ = false;  ///< it knows what casts clipped
+  BesideRunPtr beside_run_;   ///< before the recording that is open in its folder
   std::unique_ptr<RunFacts> beside_;
   std::unique_ptr<RunDifferenceMaker> difference_maker_;  ///< refers to the one beside
   std::shared_ptr<const RunDifference> difference_;

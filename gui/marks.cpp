@@ -19,6 +19,18 @@ void chip(const ViewContext& context, Area area, std::string_view words, Color g
   label(context.fonts.small, area, ink, words, 0.5F);
 }
 
+bool chip_button(const ViewContext& context, Area area, std::string_view words, bool on) {
+  ImGui::SetCursorScreenPos(area.min());
+  ImGui::PushID(words.data(), words.data() + words.size());
+  const bool clicked = ImGui::InvisibleButton("chip", {area.width, area.height});
+  const bool pointed = ImGui::IsItemHovered();
+  ImGui::PopID();
+  const Theme& theme = context.theme;
+  chip(context, area, words, on || pointed ? theme.raised : theme.panel, on ? theme.text : theme.muted);
+  if (on) outline(area, theme.accent, 1, 4 * context.scale);
+  return clicked;
+}
+
 float chip_left_of(const ViewContext& context, float right, float y, float height, std::string_view words, Color ground,
                    Color ink) {
   const float width = chip_width(context, words);

@@ -12,6 +12,8 @@ float chip_left_of(const ViewContext& context, float right, float y, float heigh
                    Color ink);
 float chip_width(const ViewContext& context, std::string_view words);
 void chip(const ViewContext& context, Area area, std::string_view words, Color ground, Color ink);
+/// One that is pressed; true when it was. `on`: what it stands for is shown.
+bool chip_button(const ViewContext& context, Area area, std::string_view words, bool on);
 /// What is read on the colour of a kind of health.
 Color ink_on(const Theme& theme, Cell cell);
 

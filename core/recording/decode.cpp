@@ -215,16 +215,18 @@ Result<TensorGlance> tensor_glance(const Statement& row) {
   if (!format) return tl::unexpected(std::move(format.error()));
   glance.format = *format;
   glance.tokens = row.integer(4);
-  glance.first_token = row.integer(5);
-  glance.detailed = row.integer(6) != schema::kDetailNone;
-  glance.health.count = static_cast<std::uint64_t>(row.integer(7));
-  glance.health.nan = static_cast<std::uint64_t>(row.integer(8));
-  glance.health.pos_inf = static_cast<std::uint64_t>(row.integer(9));
-  glance.health.neg_inf = static_cast<std::uint64_t>(row.integer(10));
-  glance.health.clipped = static_cast<std::uint64_t>(row.integer(11));
-  glance.health.absmax = static_cast<float>(row.real(12));
-  if (!plausible_shape(glance.tokens, 1)) {
-    return fail(fmt::format("damaged: tensor {} has {} tokens", glance.id, glance.tokens));
+  glance.channels = row.integer(5);
+  glance.first_token = row.integer(6);
+  glance.detailed = row.integer(7) != schema::kDetailNone;
+  glance.health.count = static_cast<std::uint64_t>(row.integer(8));
+  glance.health.nan = static_cast<std::uint64_t>(row.integer(9));
+  glance.health.pos_inf = static_cast<std::uint64_t>(row.integer(10));
+  glance.health.neg_inf = static_cast<std::uint64_t>(row.integer(11));
+  glance.health.saturated = static_cast<std::uint64_t>(row.integer(12));
+  glance.health.clipped = static_cast<std::uint64_t>(row.integer(13));
+  glance.health.absmax = static_cast<float>(row.real(14));
+  if (!plausible_shape(glance.tokens, glance.channels)) {
+    return fail(fmt::format("damaged: tensor {} has the shape {} x {}", glance.id, glance.tokens, glance.channels));
   }
   return glance;
 }

@@ -35,7 +35,8 @@ inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
 bool plausible_shape(std::int64_t rows, std::int64_t columns);
 
 Result<TensorRow> tensor(const sqlite::Statement& row);
-/// Reads columns id, op, role, format, tokens, first_token, detail, elements, nan, pos_inf, neg_inf, clipped, absmax.
+/// Reads columns id, op, role, format, tokens, channels, first_token, detail, elements, nan, pos_inf, neg_inf,
+/// saturated, clipped, absmax.
 Result<TensorGlance> tensor_glance(const sqlite::Statement& row);
 /// Reads columns id, format, tokens, channels, hash.
 Result<TensorHash> tensor_hash(const sqlite::Statement& row);

@@ -231,8 +231,8 @@ Status Recording::for_each_glance(std::optional<std::int64_t> step,
                                   const std::function<bool(const TensorGlance&)>& visit) const {
   Ascending order;
   Query query(
-      "SELECT id, op, role, format, tokens, first_token, detail, elements, nan, pos_inf, neg_inf, clipped, absmax "
-      "FROM tensors");
+      "SELECT id, op, role, format, tokens, channels, first_token, detail, elements, nan, pos_inf, neg_inf, saturated, "
+      "clipped, absmax FROM tensors");
   query.where_range(kTensorsOfStep, step, 2).then(" ORDER BY id");
   auto status = impl_->each(query, decode::tensor_glance,
                             [&](const TensorGlance& row) { return order.accept(row.id) && visit(row); });

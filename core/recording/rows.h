@@ -91,9 +91,10 @@ struct TensorGlance {
   std::string role;
   Format format = Format::f32;
   std::int64_t tokens = 0;
+  std::int64_t channels = 0;
   std::int64_t first_token = 0;
   bool detailed = false;  ///< the health of each token row is in the recording
-  Health health;          ///< elements, NaN, Inf, clipped and largest |x|; nothing else
+  Health health;          ///< elements, NaN, Inf, at the largest finite value, clipped, largest |x|; nothing else
 };
 
 /// What two runs must agree on.

@@ -21,6 +21,7 @@ TensorGlance glance_of(const Tensor& tensor) {
   glance.role = tensor.role;
   glance.format = tensor.format;
   glance.tokens = tensor.tokens;
+  glance.channels = tensor.channels;
   glance.first_token = tensor.first_token;
   glance.detailed = has_elements(tensor);
   glance.health = tensor.health;

@@ -253,4 +253,48 @@ Table table_of(const TensorSheet& sheet) {
   return sheet.elements && small ? elements_of(sheet) : health_of_rows(sheet);
 }
 
+Table table_of(const HeadroomSheet& sheet) {
+  const TensorIndex& index = *sheet.index;
+  Table table{{"request", "step", "layer", "tensor", "dtype", "absmax", "limit", "headroom", "health",
+               "largest absmax of the layer", "of tensor"},
+              {}};
+  for (std::int64_t column = 0; column < sheet.columns(); ++column) {
+    for (std::int64_t row = 0; row < sheet.rows(); ++row) {
+      const auto closest = sheet.tensor(StripBy::headroom, column, row);
+      const auto largest = sheet.tensor(StripBy::absmax, column, row);
+      if (!closest || !largest) continue;
+      if (std::ssize(table.rows) >= kMostTableElements) return table;
+      const HeadroomStep& step = sheet.steps[static_cast<std::size_t>(column)];
+      const auto number = [](double value) { return value > 0 ? exact(value) : ""; };
+      table.rows.push_back({step.request ? std::to_string(*step.request) : "", std::to_string(step.index),
+                            sheet.groups[static_cast<std::size_t>(row)], to_string(index.place(*closest)),
+                            std::string(info(index.format[*closest]).name),
+                            exact(static_cast<double>(index.magnitude[*closest])), number(limit_of(index, *closest)),
+                            number(index.headroom[*closest]), std::string(cell_name(index.cell[*closest])),
+                            exact(static_cast<double>(index.magnitude[*largest])), to_string(index.place(*largest))});
+    }
+  }
+  return table;
+}
+
+Table table_of(const TensorList& list) {
+  const TensorIndex& index = *list.index;
+  Table table{{"place", "name", "layer", "role", "dtype", "tokens", "channels", "NaN", "Inf", "clipped", "clipped rows",
+               "at the largest finite value", "absmax", "headroom", "health"},
+              {}};
+  for (const std::uint32_t i : list.shown) {
+    if (std::ssize(table.rows) >= kMostTableElements) break;
+    const TensorCounts& counts = index.counts_of(i);
+    const TensorExtent extent = index.extent(i);
+    table.rows.push_back(
+        {to_string(index.place(i)), index.name(i), index.op(i).layer < 0 ? "" : std::to_string(index.op(i).layer),
+         index.role_of(i), std::string(info(index.format[i]).name), std::to_string(extent.tokens),
+         std::to_string(extent.channels), std::to_string(counts.nan), std::to_string(counts.inf),
+         std::to_string(counts.clipped), std::to_string(counts.clipped_rows), std::to_string(counts.largest),
+         exact(static_cast<double>(index.absmax[i])), index.headroom[i] > 0 ? exact(index.headroom[i]) : "",
+         std::string(cell_name(index.cell[i]))});
+  }
+  return table;
+}
+
 }  // namespace nanscope::gui

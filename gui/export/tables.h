@@ -3,11 +3,13 @@
 
 #include "gui/export/table.h"
 #include "gui/prepare/bits_sheet.h"
-#include "gui/prepare/pin_history.h"
+#include "gui/prepare/headroom_sheet.h"
 #include "gui/prepare/ledger.h"
+#include "gui/prepare/pin_history.h"
 #include "gui/prepare/requests_sheet.h"
 #include "gui/prepare/run_difference.h"
 #include "gui/prepare/story.h"
+#include "gui/prepare/tensor_list.h"
 #include "gui/prepare/tensor_sheet.h"
 #include "gui/prepare/timeline.h"
 #include "gui/prepare/what_if.h"
@@ -36,6 +38,10 @@ Table table_of(const WhyStory& why);
 Table table_of(const BitsSheet& bits);
 /// The elements, a token a row, as decimal numbers that give them back; without elements, a row's health.
 Table table_of(const TensorSheet& sheet);
+/// A tensor a row, as it is sorted and filtered; of more than a table can hold, the first.
+Table table_of(const TensorList& list);
+/// A layer of a step a row, with the tensor that has the least headroom.
+Table table_of(const HeadroomSheet& sheet);
 
 /// `Data` of a prepared answer that is one.
 template <class Data>

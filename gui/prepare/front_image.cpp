@@ -103,14 +103,14 @@ FrontImage make_image(const CellGrid& grid, FrontRange range, int max_width, int
   return image;
 }
 
-FrontImage make_front_image(const CellGrid& grid, FrontRange range, int max_width, int max_height) {
+FrontImage make_front_image(const CellGrid& grid, FrontRange range, int max_width, int max_height, Cell bad) {
   FrontImage image = make_image(grid, range, max_width, max_height);
   if (!image.texels.empty()) {
     const double wide = std::max(1.0, static_cast<double>(max_width) / image.width);
     const double high = std::max(1.0, static_cast<double>(max_height) / image.height);
     // NaN first: of marks there is a limit.
     MarkFinder(image, wide, high, kInf, kNan).find();
-    MarkFinder(image, wide, high, kClipped, kClipped).find();
+    if (bad < kInf) MarkFinder(image, wide, high, bad, kClipped).find();
   }
   return image;
 }

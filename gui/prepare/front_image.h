@@ -44,8 +44,8 @@ struct CellGrid {
 /// At most `max_width` x `max_height` texels. Each shows the worst of the cells it covers, and every
 /// cell of the range is covered by exactly one: a single NaN is seen at any zoom.
 FrontImage make_image(const CellGrid& grid, FrontRange range, int max_width, int max_height);
-/// The same with its marks.
-FrontImage make_front_image(const CellGrid& grid, FrontRange range, int max_width, int max_height);
+/// The same with its marks: of cells that are `bad` or worse, those of NaN and Inf first.
+FrontImage make_front_image(const CellGrid& grid, FrontRange range, int max_width, int max_height, Cell bad = kClipped);
 FrontImage make_front_image(const RunMap& map, FrontRange range, int max_width, int max_height);
 
 }  // namespace nanscope::gui

@@ -10,6 +10,7 @@
 
 #include "core/numbers/format.h"
 #include "core/run/kv_cache.h"
+#include "gui/prepare/foreign_scales.h"
 #include "gui/prepare/requests_told.h"
 #include "gui/prepare/run_map_rows.h"
 #include "gui/prepare/subject.h"
@@ -22,20 +23,6 @@ namespace {
 
 // A map of more cells than this is a damaged recording, or wants memory that the window does not have.
 constexpr std::int64_t kMaxCells = std::int64_t{1} << 26;
-
-/// Which stored codes are held by a scale that was not made for them: there, headroom tells.
-class ForeignScales {
- public:
-  explicit ForeignScales(RunView& run) {
-    for (const ScaleRow& row : run.scales()) {
-      if (row.calibrated_step != row.step) found_.emplace(row.op, row.target);
-    }
-  }
-  bool covers(OpId op, const std::string& role) const { return found_.contains({op, role.substr(0, role.find('_'))}); }
-
- private:
-  std::set<std::pair<std::int64_t, std::string>> found_;
-};
 
 }  // namespace
 
@@ -244,14 +231,9 @@ class RunMapMaker::Impl {
     return map_.cells.data() + std::size_t{row} * static_cast<std::size_t>(map_.columns) + step.first_column;
   }
 
-  double headroom(OpId op, const std::string& role, Format of, const Health& health) {
-    const FormatInfo& format = info(of);
-    if (format.storage_bytes() < 2 && !scales().covers(op, role)) return 0;
-    return health.absmax > 0 ? static_cast<double>(format.max_finite) / static_cast<double>(health.absmax) : 0;
-  }
-  const ForeignScales& scales() {
+  double headroom(OpId op, const std::string& role, Format format, const Health& health) {
     if (!scales_) scales_.emplace(view_);
-    return *scales_;
+    return scales_->headroom(op, role, format, health.absmax);
   }
   Cell cell(const TensorGlance& tensor, const Health& health) {
     return cell_of(health, may_hide(tensor.role), headroom(tensor.op, tensor.role, tensor.format, health));

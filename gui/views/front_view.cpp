@@ -6,6 +6,7 @@
 #include "core/counted.h"
 #include "gui/cell_map.h"
 #include "gui/export/tables.h"
+#include "gui/grid_marks.h"
 #include "gui/prepare/row_labels.h"
 #include "gui/views/front_twin.h"
 #include "gui/views/registry.h"

@@ -12,7 +12,7 @@ constexpr Entry kEntries[] = {
     {"front", make_front_view},     {"cascade", make_cascade_view},   {"tensor", make_tensor_view},
     {"bits", make_bits_view},       {"scales", make_scales_view},     {"why", make_why_view},
     {"what-if", make_what_if_view}, {"requests", make_requests_view}, {"kernels", make_kernels_view},
-    {"pins", make_pins_view},
+    {"tensors", make_tensors_view}, {"headroom", make_headroom_view}, {"pins", make_pins_view},
 };
 
 }  // namespace

@@ -17,6 +17,8 @@ std::unique_ptr<View> make_scales_view();
 std::unique_ptr<View> make_why_view();
 std::unique_ptr<View> make_what_if_view();
 std::unique_ptr<View> make_kernels_view();
+std::unique_ptr<View> make_tensors_view();
+std::unique_ptr<View> make_headroom_view();
 std::unique_ptr<View> make_pins_view();
 
 /// Null when no view has that name.

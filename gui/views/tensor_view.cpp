@@ -7,6 +7,7 @@
 
 #include "core/numbers/bits_input.h"
 #include "gui/export/tables.h"
+#include "gui/grid_marks.h"
 #include "gui/marks.h"
 #include "gui/prepare/tensor_pair.h"
 #include "gui/prepare/tensor_statistics.h"

@@ -81,6 +81,7 @@ void expect_glances(const Recording& r, const std::vector<TensorRow>& tensors) {
     EXPECT_EQ(glances[i].role, tensors[i].role);
     EXPECT_EQ(glances[i].format, tensors[i].format);
     EXPECT_EQ(glances[i].tokens, tensors[i].tokens);
+    EXPECT_EQ(glances[i].channels, tensors[i].channels);
     EXPECT_EQ(glances[i].first_token, tensors[i].first_token);
     EXPECT_TRUE(glances[i].detailed);
     const Health& health = glances[i].health;
@@ -88,6 +89,7 @@ void expect_glances(const Recording& r, const std::vector<TensorRow>& tensors) {
     EXPECT_EQ(health.nan, tensors[i].health.nan);
     EXPECT_EQ(health.pos_inf, tensors[i].health.pos_inf);
     EXPECT_EQ(health.neg_inf, tensors[i].health.neg_inf);
+    EXPECT_EQ(health.saturated, tensors[i].health.saturated);
     EXPECT_EQ(health.clipped, tensors[i].health.clipped);
     EXPECT_EQ(health.absmax, tensors[i].health.absmax);
   }

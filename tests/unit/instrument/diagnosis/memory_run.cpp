@@ -99,8 +99,9 @@ void MemoryRun::each_glance(std::optional<std::int64_t> step, const std::functio
   TensorFilter filter;
   filter.step = step;
   for (const TensorRow& row : tensors(filter)) {
-    const TensorGlance glance{
-        row.id, row.op, row.role, row.format, row.tokens, row.first_token, detail.contains(row.id), row.health};
+    const TensorGlance glance{row.id,     row.op,       row.role,        row.format,
+                              row.tokens, row.channels, row.first_token, detail.contains(row.id),
+                              row.health};
     if (!visit(glance)) return;
   }
 }
