@@ -412,8 +412,9 @@ class CascadeView final : public View {
       teller.tell(story.links[i], i + 1 < story.links.size() ? &story.links[i + 1] : nullptr);
     }
     teller.sections(story);
-    if (chosen != followed_) follow(teller.chosen_card(), area);
-    followed_ = chosen;
+    // At first the cause and its fix are to be read.
+    if (followed_ && chosen != *followed_) follow(teller.chosen_card(), area);
+    if (chosen != 0) followed_ = chosen;
     ImGui::SetCursorScreenPos({start.x, start.y + teller.height()});
     ImGui::Dummy({1, 8 * context.scale});
     ImGui::EndChild();
@@ -441,7 +442,7 @@ class CascadeView final : public View {
     return same != 0 ? same : last;
   }
 
-  int followed_ = 0;               ///< number of the link that was chosen in the last frame
+  std::optional<int> followed_;    ///< number of the link that was chosen last
   std::set<std::string> toggled_;  ///< sections that were opened or closed by hand
 };
 

@@ -292,16 +292,17 @@ class TensorView final : public View {
     const float height = px(22);
     const float y = bar.y + (bar.height - height) / 2;
     float right = bar.right();
-    choice_.draw(context, sheet, port_.range(), right, y, height);
-    if (sheet.elements && button(context, right, y, height, "statistics", counting_)) counting_ = !counting_;
-    if (sheet.heads > 1) draw_head_choice(context, sheet, right, y, height);
+    if (!context.printed) choice_.draw(context, sheet, port_.range(), right, y, height);
+    if (!context.printed && sheet.elements && button(context, right, y, height, "statistics", counting_))
+      counting_ = !counting_;
+    if (sheet.heads > 1 && !context.printed) draw_head_choice(context, sheet, right, y, height);
     float x = bar.x;
     const std::string place = named_tensor(sheet.subject);
     const float place_width = std::min(text_size(context.fonts.mono, place).x + 1, right - x);
     label(context.fonts.mono, {x, bar.y, place_width, bar.height}, context.theme.accent, place);
     x += place_width + px(16);
     for (const Tensor& output : sheet.subject.outputs) {
-      if (sheet.subject.outputs.size() < 2) break;
+      if (sheet.subject.outputs.size() < 2 || context.printed) break;
       float edge = x + chip_width(context, output.role);
       if (edge > right - px(12)) break;
       const float next = edge + px(6);
