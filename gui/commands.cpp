@@ -92,7 +92,7 @@ class Writer {
     add(Action::copy_place, kPlaceGroup, "Copy the place", "copy the place, go to the copied one",
         {control(GLFW_KEY_C)});
     add(Action::copy_link, kPlaceGroup, "Copy the command that opens this place", "copy the command that opens it",
-        {control_shift(GLFW_KEY_C)});
+        {key(GLFW_KEY_L), control_shift(GLFW_KEY_C)});
     add(Action::pin, kPlaceGroup, "Pin the place, or take the pin away", "pin it, or take the pin away",
         {key(GLFW_KEY_P)});
     add(Action::paste_place, kPlaceGroup, "Go to the copied place", "copy the place, go to the copied one",

@@ -90,7 +90,9 @@ const StepContent& RecordingView::content(StepId id) {
   if (step == nullptr && id != kBeforeSteps) return content;
   OpFilter filter;
   filter.step = id;
-  for (OpRow& row : rows_.ops(filter)) {
+  std::vector<OpRow> ops = rows_.ops(filter);
+  content.ops.reserve(ops.size());
+  for (OpRow& row : ops) {
     Op op;
     op.id = row.id;
     op.step = id;
@@ -102,12 +104,14 @@ const StepContent& RecordingView::content(StepId id) {
     for (InputRow& input : rows_.inputs_of(row.id)) {
       op.inputs.push_back({std::move(input.role), input.tensor, std::move(input.weight)});
     }
+    op.inputs.shrink_to_fit();
     for (const TensorRow& output : rows_.tensors_of(row.id)) {
       op.outputs.push_back(output.id);
       content.tensors.push_back(tensor_of(output, op, step));
     }
     content.ops.push_back(std::move(op));
   }
+  content.tensors.shrink_to_fit();  // a large run has hundreds of thousands, and they stay
   if (!content.ops.empty()) first_ops_[content.ops.front().id] = id;
   if (!content.tensors.empty()) first_tensors_[content.tensors.front().id] = id;
   return content;
