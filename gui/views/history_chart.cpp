@@ -164,7 +164,9 @@ const HistoryPoint* HistoryChart::at(std::int64_t request, std::int64_t index) c
 }
 
 std::string point_words(const PinHistory& pin, const HistoryPoint& point) {
-  std::string words = !pin.is_element()          ? fmt::format("largest |x| {:.6g}", point.absmax)
+  const bool nothing = !pin.is_element() && point.bad > 0 && !(point.absmax > 0);
+  std::string words = nothing                    ? std::string("nothing finite")
+                      : !pin.is_element()        ? fmt::format("largest |x| {:.6g}", point.absmax)
                       : !point.value             ? std::string("no value")
                       : std::isnan(*point.value) ? std::string("NaN")
                                                  : fmt::format("{:.7g}", *point.value);

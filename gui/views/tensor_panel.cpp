@@ -161,7 +161,7 @@ bool TensorPanel::draw(const ViewContext& context, const TensorSheet& sheet, con
     x = chip.right + px(6);
   }
   label(context.fonts.small, {x, y, inner.right() - x, px(kPanelChip)}, context.theme.muted,
-        of_codes_ ? "count, log" : "count, log; upper part: negative", 1);
+        of_codes_ ? "count, log" : "count, log; top: negative", 1);
   y += px(kPanelChip + 16);
   const float height = area.bottom() - px(kAxisLine + 10) - y;
   if (height < px(40)) return whole;
