@@ -1,8 +1,12 @@
 #include "instrument/weights/random.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 namespace nanscope {
 namespace {
@@ -14,6 +18,11 @@ PhiloxCounter block(std::uint64_t seed, std::uint64_t stream, std::uint64_t bloc
   return philox4x32({low(block_index), high(block_index), low(stream), high(stream)}, {low(seed), high(seed)});
 }
 
+struct Draws {
+  std::uint64_t seed;
+  std::uint64_t stream;
+};
+
 double open_interval(std::uint32_t bits) { return (static_cast<double>(bits) + 0.5) * 0x1p-32; }
 
 /// Polynomial by Horner's rule, highest coefficient first, one rounding per operation.
@@ -22,6 +31,22 @@ double horner(const std::array<double, n>& coefficients, double x) {
   double sum = coefficients[0];
   for (std::size_t i = 1; i < n; ++i) sum = sum * x + coefficients[i];
   return sum;
+}
+
+/// Each value depends on its index alone, so that parts can be filled in any order.
+void fill_part(std::span<float> values, const Draws& draws, float scale, std::uint64_t first_index) {
+  std::uint64_t cached = 0;
+  PhiloxCounter words{};
+  bool have = false;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint64_t index = first_index + i;
+    if (!have || index / 4 != cached) {
+      cached = index / 4;
+      words = block(draws.seed, draws.stream, cached);
+      have = true;
+    }
+    values[i] = static_cast<float>(normal_quantile(open_interval(words[index % 4]))) * scale;
+  }
 }
 
 }  // namespace
@@ -62,19 +87,24 @@ float gaussian(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
 
 void fill_gaussian(std::span<float> values, std::uint64_t seed, std::string_view name, float scale,
                    std::uint64_t first_index) {
+  constexpr std::size_t kLeastPart = std::size_t{1} << 15;  // less is done before a thread has started
+  constexpr std::size_t kMostThreads = 8;
+  const std::size_t threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMostThreads);
+  const std::size_t parts = std::clamp<std::size_t>(values.size() / kLeastPart, 1, threads);
   const std::uint64_t stream = stream_of(name);
-  std::uint64_t cached = 0;
-  PhiloxCounter words{};
-  bool have = false;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint64_t index = first_index + i;
-    if (!have || index / 4 != cached) {
-      cached = index / 4;
-      words = block(seed, stream, cached);
-      have = true;
-    }
-    values[i] = static_cast<float>(normal_quantile(open_interval(words[index % 4]))) * scale;
+  const auto fill = [&](std::size_t part) {
+    const std::size_t begin = values.size() * part / parts;
+    const std::size_t end = values.size() * (part + 1) / parts;
+    fill_part(values.subspan(begin, end - begin), {seed, stream}, scale, first_index + begin);
+  };
+  std::vector<std::jthread> others;
+  std::size_t part = 1;
+  try {
+    for (; part < parts; ++part) others.emplace_back(fill, part);
+  } catch (const std::system_error&) {  // no thread is to be had: the rest is done here
+    for (; part < parts; ++part) fill(part);
   }
+  fill(0);
 }
 
 double plain_log(double x) {

@@ -30,7 +30,8 @@ double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 /// Standard normal: the quantile of uniform(), rounded to f32 once. |value| <= 6.34.
 float gaussian(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
-/// values[i] = gaussian(seed, stream_of(name), first_index + i) * scale, the product in f32.
+/// values[i] = gaussian(seed, stream_of(name), first_index + i) * scale, the product in f32. Many are filled by several
+/// threads, with the same bits.
 void fill_gaussian(std::span<float> values, std::uint64_t seed, std::string_view name, float scale,
                    std::uint64_t first_index = 0);
 

@@ -115,6 +115,13 @@ TEST(Gaussian, IsAddressable) {
   EXPECT_NE(whole, other);
 }
 
+TEST(Gaussian, IsTheSameByHoweverManyThreads) {
+  std::vector<float> many(200'003);
+  fill_gaussian(many, 5, "many", 2.0F, 3);
+  const std::uint64_t stream = stream_of("many");
+  for (std::size_t i = 0; i < many.size(); ++i) ASSERT_EQ(many[i], gaussian(5, stream, 3 + i) * 2.0F) << i;
+}
+
 /// Pins the bits: another compiler, processor or build must draw the same weights. The digest was
 /// computed in Python (Philox in integers, statistics.NormalDist().inv_cdf, numpy.float32).
 TEST(Gaussian, HasTheSameBitsEverywhere) {
