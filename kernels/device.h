@@ -66,6 +66,8 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
   /// The device whose memory launches work on: itself, unless it stands for another.
   virtual const Device& memory() const { return *this; }
+  /// Whether ops may read memory of the host where it lies, be it mapped from a file.
+  virtual bool reads_host_memory() const { return false; }
   virtual Result<Buffer> allocate(std::size_t bytes, bool zeroed) = 0;
   virtual Status upload(void* device, std::span<const std::byte> host) = 0;
   virtual Status download(std::span<std::byte> host, const void* device) = 0;

@@ -105,6 +105,7 @@ class CpuDevice final : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
+  bool reads_host_memory() const override { return true; }
   bool host_addressable() const override { return true; }
 
   Result<Buffer> allocate(std::size_t bytes, bool zeroed) override {

@@ -1,10 +1,10 @@
 #pragma once
 /// Activations: silu x*sigmoid(x), gelu 0.5x(1+erf(x/sqrt 2)) (Hendrycks and Gimpel 2016), gelu_tanh
-/// (their tanh form), swiglu silu(gate)*up (Shazeer 2020).
+/// (their tanh form), swiglu silu(gate)*up, geglu_tanh gelu_tanh(gate)*up (Shazeer 2020).
 ///
 /// Roundings, each an f32 one: silu s = sigmoid(x), x * s. gelu (0.5 * x) * (1 + erf(x * (1/sqrt 2))).
 /// gelu_tanh (0.5 * x) * (1 + tanh(c * (x + 0.044715 * ((x * x) * x)))), c = sqrt(2/pi). swiglu
-/// (x * sigmoid(x)) * up. sigmoid, erf and tanh are our own, below 1 ulp (kernels/math).
+/// (x * sigmoid(x)) * up, geglu_tanh gelu_tanh(x) * up. sigmoid, erf and tanh are our own, below 1 ulp (kernels/math).
 /// NaN stays NaN. +Inf gives +Inf. -0 gives -0. Subnormals are ordinary numbers.
 /// Traps: at -Inf all of them compute -Inf * 0, a NaN, where the limit is -0. gelu_tanh's cube leaves
 /// f32 beyond |x| = 7e12, harmlessly; swiglu's product leaves it as soon as both factors are large, and
@@ -14,9 +14,14 @@
 
 namespace nanscope::kernels {
 
-enum class ActivationKind : std::uint8_t { silu, gelu, gelu_tanh, swiglu };
+enum class ActivationKind : std::uint8_t { silu, gelu, gelu_tanh, swiglu, geglu_tanh };
 
-/// Shapes: x (gate for swiglu), up (swiglu only), out: (T, D), f32, f16 or bf16.
+/// Whether the kind reads a second input, `up`.
+constexpr bool is_gated(ActivationKind kind) {
+  return kind == ActivationKind::swiglu || kind == ActivationKind::geglu_tanh;
+}
+
+/// Shapes: x (gate for gated kinds), up (those only), out: (T, D), f32, f16 or bf16.
 struct ActivationArgs {
   TensorView x;
   TensorView up;
@@ -27,7 +32,7 @@ struct ActivationArgs {
 inline Status check(const ActivationArgs& args) {
   ArgsCheck check("activation");
   check.floats("x", args.x).floats("out", args.out).shape("x", args.x, args.out.rows, args.out.columns);
-  if (args.kind == ActivationKind::swiglu) {
+  if (is_gated(args.kind)) {
     check.floats("up", args.up).shape("up", args.up, args.out.rows, args.out.columns);
   }
   return check.done();
@@ -75,6 +80,9 @@ struct Activation {
           break;
         case ActivationKind::swiglu:
           y = (x * sigmoid(x)) * load(args.up, row, column, 0.0F);
+          break;
+        case ActivationKind::geglu_tanh:
+          y = gelu_tanh(x) * load(args.up, row, column, 0.0F);
           break;
       }
       store(args.out, row, column, y);

@@ -13,8 +13,8 @@ namespace nanscope::kernels {
 
 /// Shapes: p (T, heads * S), v (S, kv_heads * D) f32, out (T, heads * D); p and out f32, f16 or bf16. Head h
 /// reads value head g = h / (heads / kv_heads).
-/// visible_only: the chain of row t runs over keys [first_key, first_position + t] alone (mask mode
-/// select in kernels that skip masked values); else over all S keys.
+/// visible_only: the chain of row t runs over keys [first_key, first_position + t] alone, and over the last `window` of
+/// them where that is above 0 (mask mode select in kernels that skip masked values); else over all S keys.
 struct AttentionMixArgs {
   TensorView p;
   TensorView v;
@@ -23,6 +23,7 @@ struct AttentionMixArgs {
   std::int64_t kv_heads = 1;
   std::int64_t first_position = 0;
   std::int64_t first_key = 0;
+  std::int64_t window = 0;
   bool visible_only = false;
 };
 
@@ -61,6 +62,11 @@ struct AttentionMix {
   }
   NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.v.rows * kLanes * kRows; }
 
+  /// Whether the row whose own key is `last` may not see `key`.
+  NANSCOPE_LANE bool hidden(const Args& args, std::int64_t key, std::int64_t last) {
+    return key < args.first_key || key > last || (args.window > 0 && key <= last - args.window);
+  }
+
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
     const std::int64_t keys = args.v.rows;
     const std::int64_t heads_a_group = group(args);
@@ -84,7 +90,7 @@ struct AttentionMix {
         const F32 value = load_range(args.v, first + s, kv_head * width(args) + channel, width(args) - channel, 0.0F);
         for (int r = 0; r < rows; ++r) {
           const std::int64_t last = args.first_position + (first_row + r) / heads_a_group;
-          if (args.visible_only && (first + s < args.first_key || first + s > last)) continue;
+          if (args.visible_only && hidden(args, first + s, last)) continue;
           acc[r] = fma(splat_f32(broadcast(weight[r], s)), value, acc[r]);
         }
       }

@@ -1,7 +1,9 @@
 #pragma once
 /// Attention scores: out[t, h * S + s] = (sum_i q[t, h, i] * k[s, g, i]) * factor with g = h / (heads / kv_heads).
 ///
-/// Order: one fma chain over i ascending from +0, then one multiply, then one rounding to out's format.
+/// With a softcap c the score s becomes c * tanh(s / c) (Gemma 2), one rounding an operation.
+///
+/// Order: one fma chain over i ascending from +0, then one multiply, then the cap, then one rounding to out's format.
 /// NaN, Inf: IEEE's: a bad query is a bad row, a bad key a bad column. Unmasked: the mask belongs to softmax.
 /// Traps: the chain may overflow to Inf although factor would have brought it back; with an f16
 /// output the score overflows where an f32 one does not.
@@ -18,6 +20,7 @@ struct AttentionScoresArgs {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   float factor = 1.0F;
+  float softcap = 0.0F;  ///< 0: none
 };
 
 inline Status check(const AttentionScoresArgs& args) {
@@ -28,6 +31,7 @@ inline Status check(const AttentionScoresArgs& args) {
   if (!heads) return check.done();
   check.that(args.k.columns % args.kv_heads == 0, "keys of kv_heads equal heads");
   check.that(args.k.stride <= 0x7fffffff / 32, "keys of at most 67108863 channels");
+  check.that(args.softcap >= 0.0F, "a softcap that is not negative");
   check.shape("q", args.q, args.out.rows, args.k.columns / args.kv_heads * args.heads);
   check.shape("out", args.out, args.q.rows, args.heads * args.k.rows);
   return check.done();
@@ -36,6 +40,7 @@ inline Status check(const AttentionScoresArgs& args) {
 }  // namespace nanscope::kernels
 
 #ifdef NANSCOPE_ISA
+#include "kernels/math/softcap.h"
 #include "kernels/ops/op_helpers.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
@@ -87,8 +92,9 @@ struct AttentionScores {
     for (int r = 0; r < rows; ++r) {
       const std::int64_t token = (first_row + r) / heads_a_group;
       const std::int64_t head = kv_head * heads_a_group + (first_row + r) % heads_a_group;
-      store_range(args.out, token, head * keys(args) + first_key, keys(args) - first_key,
-                  acc[r] * splat_f32(args.factor));
+      F32 score = acc[r] * splat_f32(args.factor);
+      if (args.softcap > 0.0F) score = softcap(score, args.softcap);
+      store_range(args.out, token, head * keys(args) + first_key, keys(args) - first_key, score);
     }
   }
 };

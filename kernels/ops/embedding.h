@@ -1,10 +1,11 @@
 #pragma once
 /// Embedding lookup: row t of the output is row tokens[t] of the table, or, where tokens[t] is -1
-/// (an image token), the next row of `patches` given by patch_rows[t].
+/// (an image token), the next row of `patches` given by patch_rows[t]. A row of the table is multiplied by `scale`
+/// (Gemma: the root of D), a patch is not.
 ///
-/// Rounding: one f32 add where positions are given, one to out's format. NaN in the table becomes the
-/// canonical NaN; -0 stays without positions. An index outside its table reads nothing and gives a row
-/// of +0, a position outside adds nothing: indices come from a sampler that may answer -1.
+/// Rounding: one f32 product where scale is not 1, one f32 add where positions are given, one to out's format. NaN in
+/// the table becomes the canonical NaN; -0 stays without positions. An index outside its table reads nothing and gives
+/// a row of +0, a position outside adds nothing: indices come from a sampler that may answer -1.
 /// Trap: a row of zeros is a healthy-looking answer to a wrong index.
 #include "kernels/check.h"
 #include "kernels/tensor_view.h"
@@ -21,6 +22,7 @@ struct EmbeddingArgs {
   TensorView positions;
   TensorView out;
   std::int64_t first_position = 0;
+  float scale = 1.0F;
 };
 
 inline Status check(const EmbeddingArgs& args) {
@@ -59,6 +61,7 @@ struct Embedding {
     const bool placed = args.positions.given() && position >= 0 && position < args.positions.rows;
     for (std::int64_t column = 0; column < args.out.columns; column += kLanes) {
       F32 value = known ? load(from, source, column, 0.0F) : splat_f32(0.0F);
+      if (args.scale != 1.0F && !is_patch) value = value * splat_f32(args.scale);
       if (placed) value = value + load(args.positions, position, column, -0.0F);
       store(args.out, row, column, value);
     }

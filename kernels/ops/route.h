@@ -1,10 +1,12 @@
 #pragma once
-/// Router of a mixture of experts: the k experts with the largest sigmoid(logit) + bias, and weights for them that
-/// add up to 1. The bias only chooses: it keeps the experts equally busy (DeepSeek-V3, section 2.1.2).
+/// Router of a mixture of experts: the k experts with the largest gate + bias, and weights for them that add up to 1.
+/// The bias only chooses: it keeps the experts equally busy (DeepSeek-V3, section 2.1.2).
 ///
-/// gate = sigmoid(logit), below 1 ulp; choice = gate + bias, one rounding. Chosen by descending choice, ties to the
-/// lowest index; a NaN choice counts as -Inf. value = gate, or with choice_minus_bias the choice less the bias, one
-/// rounding more. total = value[0] + value[1] + ... from +0; weight = value / (total + eps).
+/// gate = sigmoid(logit), below 1 ulp, or with RouterScore::softmax exp(logit - max) / sum over all experts, the sum in
+/// the order of softmax.h (Mixtral, section 2.1; Qwen2-MoE); choice = gate + bias, one rounding. Chosen by descending
+/// choice, ties to the lowest index; a NaN choice counts as -Inf. value = gate, or with choice_minus_bias the choice
+/// less the bias, one rounding more. total = value[0] + value[1] + ... from +0; weight = value / (total + eps), or
+/// value alone where `normalise` is off (Qwen2-MoE's norm_topk_prob).
 /// NaN: a chosen NaN logit makes all weights of its row NaN.
 /// Traps: choice - bias is not the gate. A gate below half an ulp of the bias leaves no trace in the choice: with
 /// biases of 11 to 35, as they drift in training, gates below 1e-6 all become 0, and the weights are 0/0 (vllm #47367,
@@ -14,6 +16,8 @@
 
 namespace nanscope::kernels {
 
+/// What makes a gate of a logit.
+enum class RouterScore : std::uint8_t { sigmoid, softmax };
 /// What a chosen expert is weighed by.
 enum class RouterValue : std::uint8_t { gate, choice_minus_bias };
 
@@ -27,7 +31,9 @@ struct RouteArgs {
   TensorView bias;
   TensorView weights;
   TensorView ids;
+  RouterScore score = RouterScore::sigmoid;
   RouterValue value = RouterValue::gate;
+  bool normalise = true;
   float eps = 0.0F;
 };
 
@@ -47,6 +53,7 @@ inline Status check(const RouteArgs& args) {
 #ifdef NANSCOPE_ISA
 #include <cmath>
 
+#include "kernels/math/exp.h"
 #include "kernels/math/sigmoid.h"
 #include "kernels/ops/op_helpers.h"
 
@@ -66,17 +73,43 @@ struct Route {
     float value = 0.0F;
   };
 
-  NANSCOPE_LANE F32 gates(const Args& args, std::int64_t row, std::int64_t first) {
-    return sigmoid(load(args.logits, row, first, 0.0F));
+  /// A token's logits as gates are made of them.
+  struct Row {
+    const Args& args;
+    std::int64_t row;
+    float max = 0.0F;    ///< of softmax
+    float total = 1.0F;  ///< of softmax
+  };
+
+  NANSCOPE_LANE Row row_of(const Args& args, std::int64_t row) {
+    if (args.score == RouterScore::sigmoid) return {args, row};
+    F32 highest = splat_f32(-HUGE_VALF);
+    for (std::int64_t first = 0; first < args.logits.columns; first += kLanes) {
+      highest = max_propagate(highest, load(args.logits, row, first, -HUGE_VALF));
+    }
+    const float max = max_propagate_across(highest);
+    F32 lanes = splat_f32(-0.0F);
+    for (std::int64_t first = 0; first < args.logits.columns; first += kLanes) {
+      const F32 power = exp(load(args.logits, row, first, -HUGE_VALF) - splat_f32(max));
+      lanes = lanes + select(lanes_below(args.logits.columns - first), power, splat_f32(-0.0F));
+    }
+    return {args, row, max, sum(lanes)};
+  }
+
+  NANSCOPE_LANE F32 gates(const Row& row, std::int64_t first) {
+    const F32 logits = load(row.args.logits, row.row, first, 0.0F);
+    if (row.args.score == RouterScore::sigmoid) return sigmoid(logits);
+    return exp(logits - splat_f32(row.max)) / splat_f32(row.total);
   }
   NANSCOPE_LANE F32 biases(const Args& args, std::int64_t first) {
     return args.bias.given() ? load(args.bias, 0, first, 0.0F) : splat_f32(0.0F);
   }
   /// Choices of 32 experts from `first` on; those that came before `last` in the order of choice, or are none, are
   /// -Inf.
-  NANSCOPE_LANE F32 choices(const Args& args, std::int64_t row, std::int64_t first, const Chosen& last, Mask& left) {
+  NANSCOPE_LANE F32 choices(const Row& row, std::int64_t first, const Chosen& last, Mask& left) {
+    const Args& args = row.args;
     const F32 infinity = splat_f32(-HUGE_VALF);
-    F32 choice = gates(args, row, first) + biases(args, first);
+    F32 choice = gates(row, first) + biases(args, first);
     choice = select(is_nan(choice), infinity, choice);
     const F32 before = splat_f32(last.choice);
     const Mask behind = !lanes_below(last.index + 1 - first);
@@ -84,19 +117,20 @@ struct Route {
     return select(left, choice, infinity);
   }
 
-  NANSCOPE_LANE Chosen next(const Args& args, std::int64_t row, const Chosen& last) {
+  NANSCOPE_LANE Chosen next(const Row& row, const Chosen& last) {
+    const Args& args = row.args;
     F32 lanes = splat_f32(-HUGE_VALF);
     Mask left = lanes_below(0);
     for (std::int64_t first = 0; first < args.logits.columns; first += kLanes) {
-      lanes = max_ignore(lanes, choices(args, row, first, last, left));
+      lanes = max_ignore(lanes, choices(row, first, last, left));
     }
     const float top = max_ignore_across(lanes);
     for (std::int64_t first = 0; first < args.logits.columns; first += kLanes) {
-      const F32 choice = choices(args, row, first, last, left);
+      const F32 choice = choices(row, first, last, left);
       const std::uint32_t hits = ballot((choice == splat_f32(top)) & left);
       if (hits == 0) continue;
       const int lane = first_lane(hits);
-      const F32 gate = gates(args, row, first);
+      const F32 gate = gates(row, first);
       const F32 bias = biases(args, first);
       const F32 value = args.value == RouterValue::gate ? gate : (gate + bias) - bias;
       return {top, first + lane, broadcast(value, lane)};
@@ -108,14 +142,15 @@ struct Route {
     F32 values = splat_f32(0.0F);
     float total = 0.0F;
     Chosen last;
+    const Row scores = row_of(args, row);
     for (std::int64_t j = 0; j < args.ids.columns; ++j) {
-      last = next(args, row, last);
+      last = next(scores, last);
       values = select(lanes_below(j + 1) & !lanes_below(j), splat_f32(last.value), values);
       total = total + last.value;
       store_uniform(static_cast<std::int32_t*>(args.ids.data) + row * args.ids.stride + j,
                     static_cast<std::int32_t>(last.index));
     }
-    store(args.weights, row, 0, values / splat_f32(total + args.eps));
+    store(args.weights, row, 0, args.normalise ? values / splat_f32(total + args.eps) : values);
   }
 };
 

@@ -23,7 +23,8 @@ enum class MaskMode : std::uint8_t { additive, select, multiply };
 /// (fmax, PTX max): a NaN in the row then hides until the sum.
 enum class NanRule : std::uint8_t { propagate, ignore };
 
-/// Shapes: scores, out (T, heads * S). Row t may see keys [first_key, first_position + t].
+/// Shapes: scores, out (T, heads * S). Row t may see keys [first_key, first_position + t], of these with a window the
+/// last `window` alone (Beltagy et al. 2020; Mistral's sliding window); 0: no window.
 /// A row with no visible key is computed like any other: -Inf - -Inf is NaN, 0/0 is NaN.
 struct SoftmaxArgs {
   TensorView scores;
@@ -31,6 +32,7 @@ struct SoftmaxArgs {
   std::int64_t heads = 1;
   std::int64_t first_position = 0;
   std::int64_t first_key = 0;
+  std::int64_t window = 0;
   MaskMode mask = MaskMode::additive;
   NanRule max_nan = NanRule::propagate;
   bool zero_guard = false;
@@ -67,10 +69,11 @@ struct Softmax {
     std::int64_t token;
     std::int64_t first;  ///< column of key 0
     std::int64_t keys;
+    std::int64_t first_visible;
     std::int64_t last_visible;
 
     NANSCOPE_LANE Mask visible(const Row& row, std::int64_t key) {
-      return lanes_below(row.last_visible + 1 - key) & !lanes_below(row.args.first_key - key);
+      return lanes_below(row.last_visible + 1 - key) & !lanes_below(row.first_visible - key);
     }
     /// Scores after an additive or a select mask; lanes beyond the row hold -Inf.
     NANSCOPE_LANE F32 scores(const Row& row, std::int64_t key) {
@@ -89,6 +92,11 @@ struct Softmax {
     }
   };
 
+  NANSCOPE_LANE std::int64_t first_visible(const Args& args, std::int64_t last) {
+    const std::int64_t behind = args.window > 0 ? last - args.window + 1 : 0;
+    return behind > args.first_key ? behind : args.first_key;
+  }
+
   NANSCOPE_LANE F32 row_max(const Row& row) {
     F32 lanes = splat_f32(-HUGE_VALF);
     const bool propagate = row.args.max_nan == NanRule::propagate;
@@ -102,7 +110,8 @@ struct Softmax {
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
     const std::int64_t keys = args.out.columns / args.heads;
     const std::int64_t token = warp / args.heads;
-    const Row row{args, token, warp % args.heads * keys, keys, args.first_position + token};
+    const std::int64_t last = args.first_position + token;
+    const Row row{args, token, warp % args.heads * keys, keys, first_visible(args, last), last};
     const F32 max = row_max(row);
     F32 lanes = splat_f32(-0.0F);
     for (std::int64_t key = 0; key < keys; key += kLanes) {

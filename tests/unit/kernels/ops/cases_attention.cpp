@@ -26,7 +26,7 @@ const Attention kSizes[] = {
     {"zoo", Fill::zoo, 29, 8, 48, 33, 2, 1},
 };
 
-void add_scores(std::vector<OpCase>& cases, const Attention& size) {
+void add_scores(std::vector<OpCase>& cases, const Attention& size, float softcap) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t q_columns = size.heads * size.width;
     const std::int64_t k_columns = size.kv_heads * size.width;
@@ -39,9 +39,11 @@ void add_scores(std::vector<OpCase>& cases, const Attention& size) {
     args.heads = size.heads;
     args.kv_heads = size.kv_heads;
     args.factor = 0.17677669F;
+    args.softcap = softcap;
     memory.launch(args);
   };
-  cases.push_back({"attention_scores_" + size.name, OpId::AttentionScores, build});
+  cases.push_back(
+      {std::string("attention_scores_") + (softcap > 0.0F ? "capped_" : "") + size.name, OpId::AttentionScores, build});
 }
 
 void add_softmax(std::vector<OpCase>& cases, const Attention& size, const std::string& label, MaskMode mask,
@@ -61,6 +63,42 @@ void add_softmax(std::vector<OpCase>& cases, const Attention& size, const std::s
     memory.launch(args);
   };
   cases.push_back({"softmax_" + label + "_" + size.name, OpId::Softmax, build});
+}
+
+/// The last keys alone, under each mask.
+void add_sliding_softmax(std::vector<OpCase>& cases, const Attention& size, MaskMode mask, const std::string& label) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t columns = size.heads * size.keys;
+    SoftmaxArgs args;
+    args.scores = memory.input(Format::f32, size.queries, columns,
+                               fill(size.fill, Format::f32, size.queries, columns, 46, 20.0F), 3);
+    args.out = memory.output("out", Format::f32, size.queries, columns, 3);
+    args.heads = size.heads;
+    args.first_position = size.before;
+    args.window = 3;
+    args.mask = mask;
+    memory.launch(args);
+  };
+  cases.push_back({"softmax_sliding_" + label + "_" + size.name, OpId::Softmax, build});
+}
+
+void add_sliding_mix(std::vector<OpCase>& cases, const Attention& size) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t p_columns = size.heads * size.keys;
+    const std::int64_t v_columns = size.kv_heads * size.width;
+    AttentionMixArgs args;
+    args.p = memory.input(Format::f32, size.queries, p_columns,
+                          fill(Fill::ordinary, Format::f32, size.queries, p_columns, 47));
+    args.v = memory.input(Format::f32, size.keys, v_columns, fill(size.fill, Format::f32, size.keys, v_columns, 48));
+    args.out = memory.output("out", Format::f32, size.queries, size.heads * size.width, 4);
+    args.heads = size.heads;
+    args.kv_heads = size.kv_heads;
+    args.first_position = size.before;
+    args.window = 3;
+    args.visible_only = true;
+    memory.launch(args);
+  };
+  cases.push_back({"attention_mix_sliding_" + size.name, OpId::AttentionMix, build});
 }
 
 void add_mix(std::vector<OpCase>& cases, const Attention& size, bool visible_only) {
@@ -87,7 +125,8 @@ void add_mix(std::vector<OpCase>& cases, const Attention& size, bool visible_onl
 
 void add_attention_cases(std::vector<OpCase>& cases) {
   for (const Attention& size : kSizes) {
-    add_scores(cases, size);
+    add_scores(cases, size, 0.0F);
+    add_scores(cases, size, 5.0F);
     const std::int64_t behind = size.before + size.queries;  // every key masked
     add_softmax(cases, size, "additive", MaskMode::additive, NanRule::propagate, 0);
     add_softmax(cases, size, "additive_ignore", MaskMode::additive, NanRule::ignore, 0);
@@ -101,6 +140,10 @@ void add_attention_cases(std::vector<OpCase>& cases) {
     add_softmax(cases, size, "multiply", MaskMode::multiply, NanRule::propagate, 0);
     add_softmax(cases, size, "multiply_ignore", MaskMode::multiply, NanRule::ignore, 0);
     add_softmax(cases, size, "multiply_empty", MaskMode::multiply, NanRule::propagate, behind);
+    add_sliding_softmax(cases, size, MaskMode::additive, "additive");
+    add_sliding_softmax(cases, size, MaskMode::select, "select");
+    add_sliding_softmax(cases, size, MaskMode::multiply, "multiply");
+    add_sliding_mix(cases, size);
     add_mix(cases, size, false);
     add_mix(cases, size, true);
   }

@@ -4,10 +4,12 @@
 #include "kernels/ops/activation.h"
 #include "kernels/ops/cast.h"
 #include "kernels/ops/expert_mix.h"
+#include "kernels/ops/gated_add.h"
 #include "kernels/ops/recurrent_scan.h"
 #include "kernels/ops/residual_add.h"
 #include "kernels/ops/rope.h"
 #include "kernels/ops/route.h"
+#include "kernels/ops/softcap.h"
 #include "tests/unit/kernels/ops/case_data.h"
 #include "tests/unit/kernels/ops/op_cases.h"
 
@@ -39,12 +41,50 @@ void add_activation(std::vector<OpCase>& cases, const std::string& kind_name, Ac
   const auto build = [=](CaseMemory& memory) {
     ActivationArgs args;
     args.x = data(memory, Format::f32, shape, 33);
-    if (kind == ActivationKind::swiglu) args.up = data(memory, Format::bf16, shape, 34);
+    if (is_gated(kind)) args.up = data(memory, Format::bf16, shape, 34);
     args.out = result(memory, Format::f32, shape);
     args.kind = kind;
     memory.launch(args);
   };
   cases.push_back({"activation_" + kind_name + "_" + shape.name, OpId::Activation, build});
+}
+
+void add_softcap(std::vector<OpCase>& cases, Format format, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    SoftcapArgs args;
+    args.x = data(memory, format, shape, 51);
+    args.out = result(memory, format, shape);
+    args.cap = 3.0F;
+    memory.launch(args);
+  };
+  cases.push_back({"softcap_" + std::string(name(format)) + "_" + shape.name, OpId::Softcap, build});
+}
+
+void add_gated_add(std::vector<OpCase>& cases, Format format, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    GatedAddArgs args;
+    args.a = data(memory, Format::f32, shape, 52);
+    args.b = data(memory, format, shape, 53);
+    args.gate = memory.input(format, shape.rows, 1, fill(shape.fill, format, shape.rows, 1, 54), shape.padding);
+    args.out = result(memory, format, shape);
+    memory.launch(args);
+  };
+  cases.push_back({"gated_add_" + std::string(name(format)) + "_" + shape.name, OpId::GatedAdd, build});
+}
+
+/// Gates by softmax, as they are and so that the chosen ones add up to 1.
+void add_softmax_route(std::vector<OpCase>& cases, bool normalise, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    RouteArgs args;
+    args.logits = data(memory, Format::f32, shape, 55);
+    const std::int64_t chosen = std::min<std::int64_t>(shape.columns, 4);
+    args.weights = memory.output("weights", Format::f32, shape.rows, chosen, shape.padding);
+    args.ids = memory.output("ids", Format::i32, shape.rows, chosen, shape.padding);
+    args.score = RouterScore::softmax;
+    args.normalise = normalise;
+    memory.launch(args);
+  };
+  cases.push_back({std::string("route_softmax_") + (normalise ? "normalised_" : "") + shape.name, OpId::Route, build});
 }
 
 void add_route(std::vector<OpCase>& cases, Format format, RouterValue value, bool bias, const Shape& shape) {
@@ -118,6 +158,25 @@ void add_rope(std::vector<OpCase>& cases, std::int64_t width, std::int64_t posit
   cases.push_back({"rope_" + label + "_" + shape.name, OpId::Rope, build});
 }
 
+/// The first `rotated` of a head's channels turn, by frequencies that are given.
+void add_rope_table(std::vector<OpCase>& cases, std::int64_t width, std::int64_t rotated, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t heads = 2;
+    const std::int64_t columns = heads * width;
+    RopeArgs args;
+    args.x = memory.input(Format::bf16, shape.rows, columns, fill(shape.fill, Format::bf16, shape.rows, columns, 56),
+                          shape.padding);
+    args.frequencies =
+        memory.input(Format::f32, 1, rotated / 2, fill(Fill::ordinary, Format::f32, 1, rotated / 2, 57, 2.0F));
+    args.out = memory.output("out", Format::bf16, shape.rows, columns, shape.padding);
+    args.heads = heads;
+    args.first_position = 1000;
+    args.amplitude = 1.19F;
+    memory.launch(args);
+  };
+  cases.push_back({"rope_table_d" + std::to_string(width) + "_" + shape.name, OpId::Rope, build});
+}
+
 void add_scan(std::vector<OpCase>& cases, bool resume, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     auto decay = fill(Fill::ordinary, Format::f32, 1, shape.columns, 37, 1.0F);
@@ -144,6 +203,9 @@ void add_element_cases(std::vector<OpCase>& cases) {
     add_activation(cases, "gelu", ActivationKind::gelu, shape);
     add_activation(cases, "gelu_tanh", ActivationKind::gelu_tanh, shape);
     add_activation(cases, "swiglu", ActivationKind::swiglu, shape);
+    add_activation(cases, "geglu_tanh", ActivationKind::geglu_tanh, shape);
+    for (const Format format : {Format::f32, Format::f16}) add_softcap(cases, format, shape);
+    for (const Format format : {Format::f32, Format::bf16}) add_gated_add(cases, format, shape);
     for (const FormatInfo& format : formats()) {
       add_cast(cases, Format::f32, format.format, false, Overflow::saturate, shape);
       add_cast(cases, Format::f32, format.format, false, Overflow::overflow, shape);
@@ -154,11 +216,15 @@ void add_element_cases(std::vector<OpCase>& cases) {
     add_rope(cases, 10, 123456, "d10_far", shape);
     add_rope(cases, 64, 300, "d64_stretched", shape, 3.25);
     add_rope(cases, 10, 4, "d10_negative_stretch", shape, -0.5);
+    add_rope_table(cases, 64, 64, shape);
+    add_rope_table(cases, 100, 70, shape);
     add_scan(cases, false, shape);
     add_scan(cases, true, shape);
     add_route(cases, Format::f32, RouterValue::gate, true, shape);
     add_route(cases, Format::f32, RouterValue::choice_minus_bias, true, shape);
     add_route(cases, Format::bf16, RouterValue::gate, false, shape);
+    add_softmax_route(cases, true, shape);
+    add_softmax_route(cases, false, shape);
     add_expert_mix(cases, Format::f32, shape);
     add_expert_mix(cases, Format::f16, shape);
   }

@@ -28,7 +28,7 @@ Floats activate(Floats x, ActivationKind kind, float up_value = 1.0F) {
   Floats out(x.rows, x.columns);
   ActivationArgs args;
   args.x = x.view();
-  if (kind == ActivationKind::swiglu) args.up = up.view();
+  if (is_gated(kind)) args.up = up.view();
   args.out = out.view();
   args.kind = kind;
   test::launch(args);
@@ -43,6 +43,7 @@ double reference(ActivationKind kind, double x) {
     case ActivationKind::gelu:
       return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
     case ActivationKind::gelu_tanh:
+    case ActivationKind::geglu_tanh:
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
   }
   return 0.0;
