@@ -77,12 +77,15 @@ struct RopeAttributes {
   std::optional<double> base, factor, stretch;
   std::optional<std::int64_t> trained, served;
   std::optional<std::int64_t> rotated;  ///< channels of a head that are rotated, from the first
+  std::optional<std::string> scaling;   ///< "linear", "llama3", "yarn", "longrope": angles are a table
+  std::optional<double> amplitude;      ///< of cosine and sine
   std::optional<bool> interleaved;      ///< neighbours are a pair, not halves
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("heads", self.heads), visit("base", self.base), visit("factor", self.factor), visit("trained", self.trained);
     visit("served", self.served), visit("stretch", self.stretch), visit("rotated", self.rotated);
     visit("interleaved", self.interleaved), visit("first_position", self.first_position);
+    visit("scaling", self.scaling), visit("amplitude", self.amplitude);
   }
 };
 
@@ -128,20 +131,22 @@ struct SoftmaxAttributes {
   std::optional<std::string> max_nan;
   std::optional<bool> zero_guard;
   std::optional<std::int64_t> heads, first_position, first_key;
+  std::optional<std::int64_t> window;  ///< keys that a row sees, its own included
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("mask", self.mask), visit("max_nan", self.max_nan), visit("zero_guard", self.zero_guard);
     visit("heads", self.heads), visit("first_position", self.first_position), visit("first_key", self.first_key);
+    visit("window", self.window);
   }
 };
 
 struct MixAttributes {
-  std::optional<std::int64_t> heads, kv_heads, first_position, first_key;
+  std::optional<std::int64_t> heads, kv_heads, first_position, first_key, window;
   std::optional<bool> visible_only;
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("heads", self.heads), visit("kv_heads", self.kv_heads), visit("visible_only", self.visible_only);
-    visit("first_position", self.first_position), visit("first_key", self.first_key);
+    visit("first_position", self.first_position), visit("first_key", self.first_key), visit("window", self.window);
   }
 };
 
@@ -156,9 +161,28 @@ struct ActivationAttributes {
 struct RouteAttributes {
   std::optional<std::string> weights;
   std::optional<double> eps;
+  std::optional<std::string> score;  ///< "sigmoid", "softmax"
+  std::optional<bool> normalise;
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
-    visit("weights", self.weights), visit("eps", self.eps);
+    visit("weights", self.weights), visit("eps", self.eps), visit("score", self.score);
+    visit("normalise", self.normalise);
+  }
+};
+
+struct SoftcapAttributes {
+  std::optional<double> cap;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("cap", self.cap);
+  }
+};
+
+struct EmbeddingAttributes {
+  std::optional<double> scale;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("scale", self.scale);
   }
 };
 
@@ -200,7 +224,7 @@ using OpAttributes =
     std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes, QuantiseAttributes,
                  RopeAttributes, KvStoreAttributes, KvReadAttributes, ScoresAttributes, SoftmaxAttributes,
                  MixAttributes, ActivationAttributes, RouteAttributes, RecurrentAttributes, TokenSoftmaxAttributes,
-                 ArgmaxAttributes, SplitAttributes>;
+                 ArgmaxAttributes, SplitAttributes, SoftcapAttributes, EmbeddingAttributes>;
 
 /// Those of a kind of op, with nothing stated.
 OpAttributes attributes_of(OpKind kind);

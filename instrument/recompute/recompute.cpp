@@ -46,6 +46,14 @@ void each_run(const std::vector<std::int64_t>& rows, std::int64_t at_once, const
   }
 }
 
+/// What an op states that tells it from its like in other layers: layers with a window may have angles of their own.
+std::string stated_apart(const Op& op) {
+  if (const auto* rope = op.get<RopeAttributes>(); rope != nullptr && rope->base)
+    return fmt::format("|{}", *rope->base);
+  const auto* softmax = op.get<SoftmaxAttributes>();
+  return softmax != nullptr && softmax->window ? fmt::format("|{}", *softmax->window) : std::string();
+}
+
 }  // namespace
 
 Recomputer::Recomputer(Facts& facts, Arithmetic& arithmetic, Options options)
@@ -69,7 +77,7 @@ std::string Recomputer::group_of(const Op& op, const Tensor& out) const {
   const std::string_view when = !over_keys || step == nullptr    ? ""
                                 : step->kind == StepKind::decode ? "decode"
                                                                  : "prefill";
-  return fmt::format("{}|{}|{}|{}", nanscope::name(op.kind), name, out.role, when);
+  return fmt::format("{}|{}|{}|{}{}", nanscope::name(op.kind), name, out.role, when, stated_apart(op));
 }
 
 const OpForm& Recomputer::form_of(const Op& op, const Tensor& out) {

@@ -151,6 +151,10 @@ void add_bases(Values& values, const Op& op, const Tensor& out, std::int64_t hea
   for (const int pairing : {kHalves, kNeighbours}) {
     for (const int part : kParts) {
       std::vector<double> bases(kBases.begin(), kBases.end());
+      const auto* stated = op.get<RopeAttributes>();
+      if (stated != nullptr && stated->base && std::find(bases.begin(), bases.end(), *stated->base) == bases.end()) {
+        bases.push_back(*stated->base);
+      }
       if (const auto shown = base_shown(values, op, out, heads, pairing, part)) {
         for (const double one : {rounded_base(*shown, 1), rounded_base(*shown, 2), *shown}) {
           if (std::find(bases.begin(), bases.end(), one) == bases.end()) bases.push_back(one);

@@ -224,7 +224,9 @@ std::vector<OpForm> forms_attention_scores(Values& values, const Op& op, const T
     });
     if (!known && std::isfinite(factor) && factor != 0) forms.push_back(form);
   };
-  if (stated != nullptr && stated->factor) add(*stated->factor, 0, "q k' times the stated factor");
+  if (stated != nullptr && stated->factor) {
+    add(*stated->factor, stated->softcap.value_or(0), "q k' times the stated factor");
+  }
   if (width > 0) add(1 / std::sqrt(static_cast<double>(width)), 0, "q k' over the root of the head's width");
   add(1, 0, "q k' without a factor");
   if (width > 0 && op.layer) {

@@ -18,6 +18,10 @@ std::vector<OpForm> forms_softmax(Values& values, const Op& op, const Tensor& ou
     form.text = std::move(text);
     forms.push_back(std::move(form));
   };
+  const auto* stated = op.get<SoftmaxAttributes>();
+  if (stated != nullptr && stated->window) {
+    add(kWindow, static_cast<double>(*stated->window), "softmax of the scores behind the stated window");
+  }
   add(kNoMask, 0, "softmax of the scores");
   add(kCausal, 0, "softmax of the scores behind a causal mask");
   if (has_mask(values, op, keys_of(out))) {

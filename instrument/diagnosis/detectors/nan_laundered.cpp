@@ -21,6 +21,8 @@ bool keeps_nan(const Op& op) {
     case OpKind::rope:
     case OpKind::activation:
     case OpKind::residual_add:
+    case OpKind::gated_add:
+    case OpKind::softcap:
     case OpKind::copy:
     case OpKind::quantise:
     case OpKind::dequantise:
