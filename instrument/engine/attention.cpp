@@ -1,8 +1,8 @@
 /// The attention half of a layer: projections, rotary embedding, the KV cache, scores and mix.
 #include <array>
-#include <cmath>
 
 #include "instrument/engine/forward.h"
+#include "instrument/model/rope_table.h"
 #include "kernels/ops/attention_mix.h"
 #include "kernels/ops/attention_scores.h"
 #include "kernels/ops/kv_read.h"
@@ -20,11 +20,16 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
   Live k = gemm(plan.k_proj, Slot::k, x, weights.k_proj, model.kv_heads);
   const Live v = gemm(plan.v_proj, Slot::v, x, weights.v_proj, model.kv_heads);
   if (model.qk_norm) {
-    q = norm(plan.q_norm, {Slot::q_norm, Slot::q_stats}, q, weights.q_norm, parts_.config.norm, model.heads);
-    k = norm(plan.k_norm, {Slot::k_norm, Slot::k_stats}, k, weights.k_norm, parts_.config.norm, model.kv_heads);
+    const bool each = model.qk_norm_over == QkNormOver::head;
+    q = norm(plan.q_norm, {Slot::q_norm, Slot::q_stats}, q, weights.q_norm, parts_.config.norm, each ? model.heads : 1);
+    k = norm(plan.k_norm, {Slot::k_norm, Slot::k_stats}, k, weights.k_norm, parts_.config.norm,
+             each ? model.kv_heads : 1);
   }
-  q = rope(plan.q_rope, Slot::q_rope, q, model.heads);
-  k = rope(plan.k_rope, Slot::k_rope, k, model.kv_heads);
+  if (model.positions == 0) {
+    const bool local = window_of(model, plan.scores.layer) > 0;
+    q = rope(plan.q_rope, local, Slot::q_rope, q, model.heads);
+    k = rope(plan.k_rope, local, Slot::k_rope, k, model.kv_heads);
+  }
   kv_store(plan, k, v);
   const auto [k_read, v_read] = kv_read(plan);
   const Live raw = scores(plan, q, k_read);
@@ -37,14 +42,29 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
   return gemm(plan.o_proj, Slot::o_proj, out, weights.o_proj);
 }
 
-Live Forward::rope(const OpPlan& plan, Slot slot, const Live& x, std::int64_t heads) {
+void Forward::upload_rope_tables() {
+  const EngineConfig& config = parts_.config;
+  if (config.model.positions > 0 || !has_rope_table(config.model, config.rope)) return;
+  for (const bool local : {false, true}) {
+    const RopeTable table = rope_table(config.model, config.rope, local, step_.row.context);
+    const TensorView view = matrix(local ? Slot::local_rope_table : Slot::rope_table, Format::f32, 1,
+                                   static_cast<std::int64_t>(table.frequencies.size()));
+    if (emitter_.ok()) emitter_.check(parts_.device.upload(view.data, std::as_bytes(std::span(table.frequencies))));
+    (local ? local_angles_ : global_angles_) = {view, table.amplitude};
+  }
+}
+
+Live Forward::rope(const OpPlan& plan, bool local, Slot slot, const Live& x, std::int64_t heads) {
   const TensorView out = activation(slot, x.view.columns);
+  const Angles& angles = local ? local_angles_ : global_angles_;
   launch(kernels::RopeArgs{.x = x.view,
                            .out = out,
+                           .frequencies = angles.frequencies,
                            .heads = heads,
                            .first_position = step_.row.first_token,
                            .base = parts_.config.model.rope_base,
-                           .stretch = rope_stretch(parts_.config.rope)});
+                           .stretch = rope_stretch(parts_.config.rope),
+                           .amplitude = angles.amplitude});
   return emit(plan, {ProbeInput{"x", x.id, {}}}, "out", out, heads,
               attributes<RopeAttributes>(plan, [&](auto& all) { all.first_position = step_.row.first_token; }));
 }
@@ -154,7 +174,8 @@ Live Forward::scores(const LayerPlan& plan, const Live& q, const Live& k) {
                                       .out = out,
                                       .heads = model.heads,
                                       .kv_heads = model.kv_heads,
-                                      .factor = 1.0F / std::sqrt(static_cast<float>(model.head_dim))});
+                                      .factor = attention_scale(model, plan.scores.layer),
+                                      .softcap = static_cast<float>(model.attention_softcap)});
   return emit(plan.scores, {ProbeInput{"q", q.id, {}}, ProbeInput{"k", k.id, {}}}, "out", out, model.heads);
 }
 
@@ -181,6 +202,7 @@ Live Forward::softmax(const LayerPlan& plan, const Live& scores) {
                               .heads = model.heads,
                               .first_position = last_key,
                               .first_key = step_.first_key,
+                              .window = window_of(model, plan.softmax.layer),
                               .mask = attention.mask,
                               .max_nan = attention.max_nan,
                               .zero_guard = attention.zero_guard});
@@ -203,6 +225,7 @@ Live Forward::mix(const LayerPlan& plan, const Live& probs, const Live& v) {
                                    .kv_heads = model.kv_heads,
                                    .first_position = last_key,
                                    .first_key = step_.first_key,
+                                   .window = window_of(model, plan.attn_mix.layer),
                                    .visible_only = visible_only});
   return emit(plan.attn_mix, {ProbeInput{"probs", probs.id, {}}, ProbeInput{"v", v.id, {}}}, "out", out, model.heads,
               attributes<MixAttributes>(plan.attn_mix, [&](auto& all) {

@@ -18,12 +18,6 @@ NormConfig resolved_inner_norm(const EngineConfig& config) {
   return norm;
 }
 
-double rope_stretch(const RopeConfig& rope) {
-  if (rope.scaling == RopeScaling::none) return 1;
-  if (rope.scaling == RopeScaling::dynamic && rope.served <= rope.trained) return 1;
-  return rope.factor * static_cast<double>(rope.served) / static_cast<double>(rope.trained) - (rope.factor - 1);
-}
-
 Format read_format(const KvConfig& kv) {
   const bool fp8 = info(kv.format).bits == 8 && info(kv.format).exponent_bits > 0;
   return fp8 ? kv.read_format.value_or(kv.format) : kv.format;
@@ -34,20 +28,37 @@ BlockShape block_shape(BlockFormat format) {
   return {format == BlockFormat::mxfp4 ? Format::e2m1 : Format::e4m3, Format::e8m0, 32};
 }
 
-bool is_recurrent(const ModelConfig& model, std::int64_t layer) {
-  return std::find(model.recurrent_layers.begin(), model.recurrent_layers.end(), layer) != model.recurrent_layers.end();
+namespace {
+
+Status check_rope(const EngineConfig& config) {
+  const ModelConfig& model = config.model;
+  const RopeConfig& rope = config.rope;
+  const bool stretches = rope.scaling == RopeScaling::dynamic || rope.scaling == RopeScaling::dynamic_unguarded;
+  if (stretches && model.head_dim == 2) return fail("rope.scaling needs model.head_dim above 2");
+  if (model.rotated % 2 != 0 || model.rotated > model.head_dim) {
+    return fail(fmt::format("model.rotated={} is odd, or more than model.head_dim={}", model.rotated, model.head_dim));
+  }
+  if (rope.scaling != RopeScaling::longrope) return {};
+  const auto pairs = static_cast<std::size_t>((model.rotated > 0 ? model.rotated : model.head_dim) / 2);
+  if (rope.short_factors.size() != pairs || rope.long_factors.size() != pairs) {
+    return fail(
+        fmt::format("rope.scaling=longrope needs {} numbers in rope.short_factors and rope.long_factors, got {} "
+                    "and {}",
+                    pairs, rope.short_factors.size(), rope.long_factors.size()));
+  }
+  return {};
 }
+
+}  // namespace
 
 Status check(const EngineConfig& config) {
   const ModelConfig& model = config.model;
+  if (Status rope = check_rope(config); !rope) return rope;
   if (model.heads % model.kv_heads != 0) {
     return fail(fmt::format("model.heads={} is no multiple of model.kv_heads={}", model.heads, model.kv_heads));
   }
   if (model.head_dim % 2 != 0) {
     return fail(fmt::format("model.head_dim={} is odd; rotary embedding turns pairs of channels", model.head_dim));
-  }
-  if (model.head_dim == 2 && config.rope.scaling != RopeScaling::none) {
-    return fail("rope.scaling needs model.head_dim above 2");
   }
   if (model.experts > 0 && model.experts_per_token > model.experts) {
     return fail(fmt::format("model.experts_per_token={} is more than model.experts={}", model.experts_per_token,

@@ -6,12 +6,11 @@
 
 #include "core/numbers/format.h"
 #include "core/result.h"
-#include "kernels/ops/activation.h"
+#include "instrument/model/model_config.h"
 #include "kernels/ops/argmax.h"
 #include "kernels/ops/block_quantise.h"
 #include "kernels/ops/kv_read.h"
 #include "kernels/ops/layer_norm.h"
-#include "kernels/ops/route.h"
 #include "kernels/ops/softmax.h"
 
 /// Everything that a run of the reference transformer depends on besides its prompts. Plain
@@ -19,8 +18,6 @@
 /// (instrument/engine/knobs.h), which documents it.
 namespace nanscope {
 
-enum class RopeScaling : std::uint8_t { none, dynamic, dynamic_unguarded };
-enum class NormPlacement : std::uint8_t { pre, post, sandwich };
 enum class BlockReuse : std::uint8_t { lifo, fifo };
 enum class KvTail : std::uint8_t { read, skip };
 enum class KvMemory : std::uint8_t { zeroed, recycled };
@@ -35,43 +32,6 @@ enum class EmptyRow : std::uint8_t { keep, mask };
 enum class BlockFormat : std::uint8_t { none, mxfp8, mxfp4, nvfp4 };
 enum class ScaleMemory : std::uint8_t { zeroed, recycled };
 enum class ScaleReads : std::uint8_t { used, tile };
-
-struct ModelConfig {
-  std::int64_t layers = 4;
-  std::int64_t width = 256;
-  std::int64_t heads = 4;
-  std::int64_t kv_heads = 4;
-  std::int64_t head_dim = 64;
-  std::int64_t mlp_width = 512;
-  kernels::NormKind norm = kernels::NormKind::layer_norm;
-  NormPlacement norm_placement = NormPlacement::pre;
-  bool inner_norm = false;
-  bool qk_norm = false;
-  bool bias = false;
-  kernels::ActivationKind mlp = kernels::ActivationKind::swiglu;
-  double rope_base = 10000;
-  std::vector<std::int64_t> recurrent_layers;
-  std::int64_t experts = 0;
-  std::int64_t experts_per_token = 2;
-  std::string weights = "reference";
-  std::uint64_t seed = 1;
-  std::string tokenizer;
-  std::int64_t patch_size = 16;
-  double init_scale = 1;
-};
-
-/// Scaling of the rotary base for more positions than a model was trained for; see rope_stretch().
-struct RopeConfig {
-  RopeScaling scaling = RopeScaling::none;
-  double factor = 1;
-  std::int64_t trained = 2048;
-  std::int64_t served = 2048;
-};
-
-struct MoeConfig {
-  kernels::RouterValue weights = kernels::RouterValue::gate;
-  float eps = 0;
-};
 
 struct NormConfig {
   kernels::VarianceForm variance = kernels::VarianceForm::two_pass;
@@ -161,10 +121,6 @@ struct EngineConfig {
 /// The inner norm's parameters with the empty ones filled in from `config.norm`.
 NormConfig resolved_inner_norm(const EngineConfig& config);
 
-/// What the base of the rotary angles is stretched by: factor * served / trained - (factor - 1), which is negative
-/// where less is served than trained for; 1 without scaling, and when the guard sees that nothing is extended.
-double rope_stretch(const RopeConfig& rope);
-
 /// The format in which attention takes the codes of the cache: kv.read_format where the cache is fp8, else its own.
 Format read_format(const KvConfig& kv);
 
@@ -175,9 +131,6 @@ struct BlockShape {
   std::int64_t block;  ///< channels that share a scale
 };
 BlockShape block_shape(BlockFormat format);
-
-/// Whether `layer` is a gated linear recurrence instead of attention.
-bool is_recurrent(const ModelConfig& model, std::int64_t layer);
 
 /// Refuses shapes that fit no model (heads that kv_heads do not divide, odd head_dim, a recurrent
 /// layer that does not exist ...) in one line that names the knobs.

@@ -19,7 +19,8 @@ double layer_weights(const ModelConfig& model) {
   const double queries = real(model.heads) * real(model.head_dim);
   const double keys = real(model.kv_heads) * real(model.head_dim);
   const double attention = width * (2 * queries + 2 * keys);
-  const double mlp = (model.mlp == kernels::ActivationKind::swiglu ? 3 : 2) * width * real(model.mlp_width);
+  const std::int64_t hidden = std::max(model.mlp_width, model.expert_width);
+  const double mlp = (is_gated(model.mlp) ? 3 : 2) * width * real(hidden);
   return std::max(attention, 2 * width * width) + mlp * std::max(1.0, real(model.experts)) + 8 * width +
          width * real(model.experts);
 }

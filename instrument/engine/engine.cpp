@@ -49,6 +49,11 @@ Result<std::vector<Prompt>> ReferenceEngine::prompts(std::span<const RequestSpec
       return fail(fmt::format("request '{}': {} tokens need {} KV blocks, kv.blocks is {}", request.name, tokens,
                               blocks, kv.blocks));
     }
+    const std::int64_t positions = parts_.config.model.positions;
+    if (positions > 0 && tokens > positions) {
+      return fail(
+          fmt::format("request '{}': {} tokens, but the model has {} positions", request.name, tokens, positions));
+    }
     for (const std::int32_t token : prompt->tokens) {
       if (token >= parts_.model->vocabulary) {
         return fail(fmt::format("request '{}': token {} is not in the model's vocabulary of {}", request.name, token,
@@ -62,7 +67,8 @@ Result<std::vector<Prompt>> ReferenceEngine::prompts(std::span<const RequestSpec
 
 ExpectedOps ReferenceEngine::count_ops(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const {
   ExpectedOps expected;
-  expected.exact = end_token(*parts_.tokenizer) < 0 && parts_.config.argmax_nan != kernels::ArgmaxNan::refuse;
+  expected.exact = end_tokens(parts_.config.model, *parts_.tokenizer).empty() &&
+                   parts_.config.argmax_nan != kernels::ArgmaxNan::refuse;
   if (parts_.config.kv.warm_up) expected.count += parts_.plan.ops_per_step;
   const bool dummies = parts_.config.dummy_batch != DummyBatch::none;
   const bool at_start = parts_.config.dummy_at == DummyAt::start;
@@ -111,6 +117,9 @@ Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, Pr
     Result<RequestRow> row = (*session)->run(static_cast<std::int64_t>(i), requests[i], (*all)[i]);
     if (!row) return tl::unexpected(row.error());
     result.requests.push_back(std::move(*row));
+  }
+  if (parts_.model->checkpoint != nullptr) {
+    if (Status same = parts_.model->checkpoint->check_unchanged(); !same) return tl::unexpected(same.error());
   }
   result.ops = (*session)->ops();
   result.tensors = (*session)->tensors();
@@ -166,7 +175,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, kerne
 Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,
                                                       WeightSource& source, const Tokenizer& tokenizer,
                                                       std::stop_token stop) {
-  return load_model(config, device, source, static_cast<std::int64_t>(tokenizer.vocab_size()), std::move(stop));
+  const auto tokens = static_cast<std::int64_t>(tokenizer.vocab_size());
+  const std::int64_t vocabulary = config.model.vocabulary > 0 ? config.model.vocabulary : tokens;
+  return load_model(config, device, source, vocabulary, std::move(stop));
 }
 
 }  // namespace nanscope

@@ -5,6 +5,7 @@
 #include "instrument/engine/forward.h"
 #include "kernels/ops/activation.h"
 #include "kernels/ops/expert_mix.h"
+#include "kernels/ops/gated_add.h"
 #include "kernels/ops/gemm.h"
 #include "kernels/ops/route.h"
 
@@ -18,15 +19,19 @@ Forward::Routed Forward::route(const LayerPlan& plan, const LayerWeights& weight
   const Live logits = gemm(plan.router, Slot::router, x, weights.router);
   const TensorView values = matrix(Slot::expert_weights, Format::f32, step_.row.tokens, chosen);
   const TensorView ids = matrix(Slot::expert_ids, Format::i32, step_.row.tokens, chosen);
+  const bool biased = weights.router_bias.weight != nullptr;
   launch(kernels::RouteArgs{.logits = logits.view,
-                            .bias = weights.router_bias.weight->view,
+                            .bias = biased ? weights.router_bias.weight->view : TensorView{},
                             .weights = values,
                             .ids = ids,
+                            .score = config.moe.score,
                             .value = config.moe.weights,
+                            .normalise = config.moe.normalise,
                             .eps = config.moe.eps});
   const std::array outputs{emitter_.output("weights", values), emitter_.output("ids", ids)};
-  emitter_.op(plan.route,
-              {ProbeInput{"logits", logits.id, {}}, ProbeInput{"bias", 0, weights.router_bias.weight->name}}, outputs);
+  const std::array inputs{ProbeInput{"logits", logits.id, {}},
+                          ProbeInput{"bias", 0, biased ? weights.router_bias.weight->name : std::string_view()}};
+  emitter_.op(plan.route, std::span(inputs).first(biased ? 2 : 1), outputs);
   return {Live{values, outputs[0].id}, Live{ids, outputs[1].id}};
 }
 
@@ -51,7 +56,20 @@ Live Forward::mixture(const LayerPlan& plan, const LayerWeights& weights, const 
   launch(kernels::ExpertMixArgs{.experts = all, .weights = routed.weights.view, .ids = routed.ids.view, .out = out});
   const ProbeTensor output = emitter_.output("out", out);
   emitter_.op(plan.expert_mix, std::span<const ProbeInput>(inputs), std::span(&output, 1));
-  return {out, output.id};
+  const Live mixed{out, output.id};
+  return model.shared_expert_width > 0 ? with_shared_expert(plan, weights, in, mixed) : mixed;
+}
+
+Live Forward::with_shared_expert(const LayerPlan& plan, const LayerWeights& weights, const Operand& x,
+                                 const Live& mixed) {
+  const std::int64_t width = parts_.config.model.width;
+  const Operand active = activated(plan.shared_expert, weights.shared_expert, x);
+  const Live shared = mlp_product(plan.shared_expert.down_proj, activation(Slot::shared_expert, width), active,
+                                  weights.shared_expert.down_proj);
+  const Live gate = gemm(plan.shared_gate, Slot::shared_gate, x.x, weights.shared_gate);
+  const TensorView out = activation(Slot::shared_sum, width);
+  launch(kernels::GatedAddArgs{.a = mixed.view, .b = shared.view, .gate = gate.view, .out = out});
+  return emit(plan.shared_add, {{"a", mixed.id, {}}, {"b", shared.id, {}}, {"gate", gate.id, {}}}, "out", out);
 }
 
 }  // namespace nanscope

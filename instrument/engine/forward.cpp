@@ -15,6 +15,7 @@
 #include "kernels/ops/patch_embedding.h"
 #include "kernels/ops/recurrent_scan.h"
 #include "kernels/ops/residual_add.h"
+#include "kernels/ops/softcap.h"
 #include "kernels/ops/softmax.h"
 
 namespace nanscope {
@@ -48,6 +49,7 @@ Result<std::int32_t> Forward::run() {
   }
   kv_slots_ = upload_i32(Slot::kv_slots, slots);
   blocks_ = upload_i32(Slot::blocks, step_.blocks);
+  upload_rope_tables();
   Live x = embed();
   for (std::size_t i = 0; i < parts_.plan.layers.size() && emitter_.ok(); ++i) {
     x = layer(parts_.plan.layers[i], parts_.model.layers[i], x);
@@ -93,9 +95,15 @@ Live Forward::embed() {
                              .patch_rows = has_images ? upload_i32(Slot::patch_rows, step_.patch_rows) : TensorView{},
                              .table = view_of(model.embed.weight),
                              .patches = has_images ? embedded : TensorView{},
-                             .positions = {},
+                             .positions = view_of(model.positions.weight),
                              .out = out,
-                             .first_position = step_.row.first_token});
+                             .first_position = step_.row.first_token,
+                             .scale = static_cast<float>(parts_.config.model.embedding_scale)});
+  if (model.positions.weight != nullptr) {
+    return emit(parts_.plan.embed,
+                {weight_input("weight", model.embed.weight), weight_input("positions", model.positions.weight)}, "out",
+                out);
+  }
   return emit(parts_.plan.embed, {weight_input("weight", model.embed.weight), tensor_input("patches", patch)}, "out",
               out);
 }
@@ -103,12 +111,13 @@ Live Forward::embed() {
 Live Forward::layer(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   const NormConfig& form = parts_.config.norm;
   const NormPlacement placement = parts_.config.model.norm_placement;
-  const bool before = placement != NormPlacement::post;
+  const bool before = norms_before(parts_.config.model);
+  const bool on_branch = placement == NormPlacement::sandwich || placement == NormPlacement::branch;
   Live branch = before ? norm(plan.attn_norm, {Slot::attn_norm, Slot::stats}, x, weights.attn_norm, form) : x;
   branch = plan.recurrent ? recurrence(plan, weights, branch) : attention(plan, weights, branch);
   const auto add = [&](const OpPlan& post, Slot post_slot, const Affine& affine, const OpPlan& sum, Slot sum_slot,
                        const Live& input) {
-    if (placement == NormPlacement::sandwich) branch = norm(post, {post_slot, Slot::stats}, branch, affine, form);
+    if (on_branch) branch = norm(post, {post_slot, Slot::stats}, branch, affine, form);
     Live added = residual(sum, sum_slot, input, branch);
     if (placement == NormPlacement::post) added = norm(post, {post_slot, Slot::stats}, added, affine, form);
     return added;
@@ -153,7 +162,7 @@ Live Forward::mlp(const LayerPlan& plan, const LayerWeights& weights, const Live
 
 Forward::Operand Forward::activated(const MlpPlan& plan, const MlpWeights& weights, const Operand& x) {
   const bool gated = weights.gate_proj.weight != nullptr;
-  const std::int64_t width = parts_.config.model.mlp_width;
+  const std::int64_t width = weights.up_proj.weight->view.rows;
   const Live gate = gated ? mlp_product(plan.gate_proj, activation(Slot::gate, width), x, weights.gate_proj) : Live{};
   const Live up = mlp_product(plan.up_proj, activation(Slot::up, width), x, weights.up_proj);
   const TensorView out = activation(Slot::act, width);
@@ -179,8 +188,11 @@ std::int32_t Forward::head(const Live& x) {
                              .bias = {},
                              .out = out,
                              .partial = parts_.config.partial_sums});
-    return emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
-                "logits", out);
+    const bool capped = parts_.config.model.logit_softcap > 0;
+    const Live raw =
+        emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
+             capped ? "raw_logits" : "logits", out);
+    return capped ? capped_logits(raw) : raw;
   }();
   const Live choice = step_.legal.empty() ? logits : token_probabilities(logits);
   const TensorView tokens = matrix(Slot::argmax, Format::i32, choice.view.rows, 1);
@@ -191,6 +203,12 @@ std::int32_t Forward::head(const Live& x) {
   const auto* last = static_cast<const std::int32_t*>(tokens.data) + (tokens.rows - 1);
   emitter_.check(parts_.device.download(std::as_writable_bytes(std::span(&token, 1)), last));
   return token;
+}
+
+Live Forward::capped_logits(const Live& raw) {
+  const TensorView out = activation(Slot::capped_logits, raw.view.columns);
+  launch(kernels::SoftcapArgs{.x = raw.view, .out = out, .cap = static_cast<float>(parts_.config.model.logit_softcap)});
+  return emit(parts_.plan.logits_softcap, {tensor_input("x", raw)}, "logits", out);
 }
 
 /// softmax(logits + mask) of the last token, the only one that is sampled: the mask is 0 where the grammar allows a

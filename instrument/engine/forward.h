@@ -71,6 +71,10 @@ class Forward {
   Live mlp(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   /// The MLP up to its down projection, whose input it is.
   Operand activated(const MlpPlan& plan, const MlpWeights& weights, const Operand& x);
+  /// The gated sum of what the chosen experts made of `x` and what the shared one makes of it.
+  Live with_shared_expert(const LayerPlan& plan, const LayerWeights& weights, const Operand& x, const Live& mixed);
+  /// Uploads the angles of layers with a window and of those without.
+  void upload_rope_tables();
   /// `slots` are those of codes and scales.
   Operand quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x);
   kernels::TensorView scale_table(Slot slot, std::int64_t columns, bool& recycled);
@@ -88,7 +92,7 @@ class Forward {
   /// The same into memory of the caller's.
   Live product(const OpPlan& plan, const kernels::TensorView& out, const Live& x, const Affine& affine,
                std::int64_t heads);
-  Live rope(const OpPlan& plan, Slot slot, const Live& x, std::int64_t heads);
+  Live rope(const OpPlan& plan, bool local, Slot slot, const Live& x, std::int64_t heads);
   Live residual(const OpPlan& plan, Slot slot, const Live& a, const Live& b);
   void kv_store(const LayerPlan& plan, const Live& k, const Live& v);
   std::pair<Live, Live> kv_read(const LayerPlan& plan);
@@ -97,6 +101,7 @@ class Forward {
   std::int64_t last_visible_key(std::int64_t keys) const;
   Live mix(const LayerPlan& plan, const Live& probs, const Live& v);
   std::int32_t head(const Live& x);
+  Live capped_logits(const Live& raw);
   Live token_probabilities(const Live& logits);
 
   ProbeTensor store_target(const LayerPlan& plan, KvTarget target, const Live& rows, ScaleBook::Use& use);
@@ -131,6 +136,12 @@ class Forward {
   NormConfig inner_norm_;
   kernels::TensorView kv_slots_;
   kernels::TensorView blocks_;
+  /// A table of angles on the device; not given where the op makes them.
+  struct Angles {
+    kernels::TensorView frequencies;
+    float amplitude = 1;
+  };
+  Angles global_angles_, local_angles_;
   float scale_k_ = 1;  ///< of the layer that runs, for reading
   float scale_v_ = 1;
   kernels::TensorView freed_;  ///< a tensor of this layer that nothing reads any more

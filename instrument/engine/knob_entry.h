@@ -39,7 +39,10 @@ template <Enumeration E>
 std::string to_text(E value) {
   return std::string(Texts<E>::names[static_cast<std::size_t>(value)]);
 }
-inline std::string to_text(const std::vector<std::int64_t>& value) { return fmt::format("{}", fmt::join(value, ",")); }
+template <Number T>
+std::string to_text(const std::vector<T>& value) {
+  return fmt::format("{}", fmt::join(value, ","));
+}
 template <class T>
 std::string to_text(const std::optional<T>& value) {
   return value ? to_text(*value) : std::string();
@@ -70,7 +73,8 @@ bool parse(std::string_view text, E& value) {
   value = static_cast<E>(found - names.begin());
   return found != names.end();
 }
-inline bool parse(std::string_view text, std::vector<std::int64_t>& value) {
+template <Number T>
+bool parse(std::string_view text, std::vector<T>& value) {
   value.clear();
   while (!text.empty()) {
     const std::string_view item = text.substr(0, text.find(','));

@@ -9,38 +9,20 @@
 
 #include "core/text/edit_distance.h"
 #include "instrument/engine/knob_entry.h"
+#include "instrument/engine/knob_groups.h"
 #include "instrument/engine/scale_policies.h"
 #include "instrument/files/near_names.h"
 
 namespace nanscope::knob_entry {
 
-using kernels::ActivationKind;
 using kernels::ArgmaxNan;
 using kernels::MaskMode;
 using kernels::NanRule;
-using kernels::NormKind;
-using kernels::RouterValue;
 using kernels::ScalePacking;
 using kernels::ScaleUse;
 using kernels::SumOrder;
 using kernels::VarianceForm;
 
-template <>
-struct Texts<NormKind> {
-  static constexpr std::array<std::string_view, 2> names{"layer_norm", "rms_norm"};
-};
-template <>
-struct Texts<RopeScaling> {
-  static constexpr std::array<std::string_view, 3> names{"none", "dynamic", "dynamic_unguarded"};
-};
-template <>
-struct Texts<NormPlacement> {
-  static constexpr std::array<std::string_view, 3> names{"pre", "post", "sandwich"};
-};
-template <>
-struct Texts<ActivationKind> {
-  static constexpr std::array<std::string_view, 4> names{"silu", "gelu", "gelu_tanh", "swiglu"};
-};
 template <>
 struct Texts<VarianceForm> {
   static constexpr std::array<std::string_view, 3> names{"one_pass", "two_pass", "welford"};
@@ -84,10 +66,6 @@ struct Texts<MaskMode> {
 template <>
 struct Texts<NanRule> {
   static constexpr std::array<std::string_view, 2> names{"propagate", "ignore"};
-};
-template <>
-struct Texts<RouterValue> {
-  static constexpr std::array<std::string_view, 2> names{"gate", "choice_minus_bias"};
 };
 template <>
 struct Texts<StateIndex> {
@@ -144,96 +122,6 @@ using knob_entry::knob;
 constexpr const char* kBool = "false|true";
 constexpr const char* kMaybeBool = "|false|true";
 constexpr const char* kCount = "1..1048576";
-
-std::vector<Knob> model_knobs() {
-  return {
-      knob(
-          "model.layers", "1..1024", "number of layers", [](auto& c) -> auto& { return c.model.layers; }),
-      knob(
-          "model.width", kCount, "channels of the residual stream", [](auto& c) -> auto& { return c.model.width; }),
-      knob(
-          "model.heads", "1..4096", "query heads", [](auto& c) -> auto& { return c.model.heads; }),
-      knob(
-          "model.kv_heads", "1..4096", "key and value heads (GQA)", [](auto& c) -> auto& { return c.model.kv_heads; }),
-      knob(
-          "model.head_dim", "2..4096", "channels of a head", [](auto& c) -> auto& { return c.model.head_dim; }),
-      knob(
-          "model.mlp_width", kCount, "hidden channels of the MLP", [](auto& c) -> auto& { return c.model.mlp_width; }),
-      knob(
-          "model.norm", "layer_norm|rms_norm", "kind of every norm", [](auto& c) -> auto& { return c.model.norm; }),
-      knob(
-          "model.norm_placement", "pre|post|sandwich", "where the norms stand",
-          [](auto& c) -> auto& { return c.model.norm_placement; }),
-      knob(
-          "model.inner_norm", kBool, "norm on the attention output before its projection (sub-LN, Magneto, EVA-02)",
-          [](auto& c) -> auto& { return c.model.inner_norm; }),
-      knob(
-          "model.qk_norm", kBool, "norm on each head of Q and K", [](auto& c) -> auto& { return c.model.qk_norm; }),
-      knob(
-          "model.bias", kBool, "projections have biases", [](auto& c) -> auto& { return c.model.bias; }),
-      knob(
-          "model.mlp", "swiglu|gelu|gelu_tanh|silu", "activation of the MLP",
-          [](auto& c) -> auto& { return c.model.mlp; }),
-      knob(
-          "model.rope_base", "1..1e12", "base of the rotary angles",
-          [](auto& c) -> auto& { return c.model.rope_base; }),
-      knob(
-          "model.recurrent_layers", "list", "layers that are gated linear recurrences instead of attention",
-          [](auto& c) -> auto& { return c.model.recurrent_layers; }),
-      knob(
-          "model.experts", "0..256", "experts of every MLP; 0: the MLP is dense",
-          [](auto& c) -> auto& { return c.model.experts; }),
-      knob(
-          "model.experts_per_token", "1..32", "experts that a token has",
-          [](auto& c) -> auto& { return c.model.experts_per_token; }),
-      knob(
-          "model.weights", "text", "reference, random, or a safetensors file",
-          [](auto& c) -> auto& { return c.model.weights; }),
-      knob(
-          "model.seed", "0..18446744073709551615", "seed of generated weights",
-          [](auto& c) -> auto& { return c.model.seed; }),
-      knob(
-          "model.tokenizer", "text", "tokenizer.json; empty: the shipped one",
-          [](auto& c) -> auto& { return c.model.tokenizer; }),
-      knob(
-          "model.patch_size", "1..256", "side of an image patch, in pixels",
-          [](auto& c) -> auto& { return c.model.patch_size; }),
-      knob(
-          "model.init_scale", "number", "factor on generated weights",
-          [](auto& c) -> auto& { return c.model.init_scale; }),
-  };
-}
-
-std::vector<Knob> rope_knobs() {
-  return {
-      knob(
-          "rope.scaling", "none|dynamic|dynamic_unguarded",
-          "whether the base is stretched for more positions than the model was trained for (dynamic NTK): never, when "
-          "more are served, or whatever is served (vllm #52665)",
-          [](auto& c) -> auto& { return c.rope.scaling; }),
-      knob(
-          "rope.factor", "1..1024", "how strongly: base * (factor * served / trained - (factor - 1))^(D/(D-2))",
-          [](auto& c) -> auto& { return c.rope.factor; }),
-      knob(
-          "rope.trained", kCount, "positions that the model was trained for",
-          [](auto& c) -> auto& { return c.rope.trained; }),
-      knob(
-          "rope.served", kCount, "positions that are served (max_model_len); it limits no request here",
-          [](auto& c) -> auto& { return c.rope.served; }),
-  };
-}
-
-std::vector<Knob> moe_knobs() {
-  return {
-      knob(
-          "moe.weights", "gate|choice_minus_bias",
-          "what a chosen expert is weighed by: its sigmoid, or (sigmoid + bias) - bias, which may cancel",
-          [](auto& c) -> auto& { return c.moe.weights; }),
-      knob(
-          "moe.eps", "number", "added to the sum that the chosen experts' weights are divided by",
-          [](auto& c) -> auto& { return c.moe.eps; }),
-  };
-}
 
 std::vector<Knob> norm_knobs() {
   return {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <utility>
@@ -36,6 +39,7 @@ class Loader {
   const Weight* load(std::string name, std::int64_t rows, std::int64_t columns, bool pack) {
     if (status_ && stop_.stop_requested()) status_ = fail("stopped");
     if (!status_) return nullptr;
+    if (model_.checkpoint != nullptr) return load_as_stored(std::move(name), rows, columns);
     Result<std::vector<float>> values = source_.tensor(name, rows, columns);
     if (values && values->size() != static_cast<std::size_t>(rows * columns)) {
       values = fail(fmt::format("weight '{}': expected {} x {} values, got {}", name, rows, columns, values->size()));
@@ -54,15 +58,34 @@ class Loader {
     return &weight;
   }
 
+  /// In the checkpoint's own dtype, where a host's kernels can read it there; else copied to the device.
+  const Weight* load_as_stored(std::string name, std::int64_t rows, std::int64_t columns) {
+    Result<WeightData> data = model_.checkpoint->weight(name, rows, columns);
+    if (!data) {
+      status_ = tl::unexpected(data.error());
+      return nullptr;
+    }
+    Weight& weight = model_.weights.emplace_back();
+    weight.name = std::move(name);
+    weight.view = {const_cast<std::byte*>(data->data), data->format, rows, columns, data->stride};
+    if (device_.reads_host_memory()) {
+      model_.owners.push_back(std::move(data->owner));
+    } else {
+      weight.view.data =
+          copy({data->data, static_cast<std::size_t>(rows * columns) * info(data->format).storage_bytes()});
+    }
+    return &weight;
+  }
+
   Affine norm(const std::string& name, std::int64_t columns) {
     Affine norm{load(name + ".weight", 1, columns, false), nullptr};
     if (model_.config.norm == kernels::NormKind::layer_norm) norm.bias = load(name + ".bias", 1, columns, false);
     return norm;
   }
 
-  Affine linear(const std::string& name, std::int64_t out, std::int64_t in) {
+  Affine linear(const std::string& name, std::int64_t out, std::int64_t in, bool bias) {
     Affine linear{load(name + ".weight", out, in, true), nullptr};
-    if (model_.config.bias) linear.bias = load(name + ".bias", 1, out, false);
+    if (bias || model_.config.bias) linear.bias = load(name + ".bias", 1, out, false);
     return linear;
   }
 
@@ -72,15 +95,19 @@ class Loader {
 
  private:
   TensorView upload(std::span<const float> values, std::int64_t rows, std::int64_t columns) {
-    if (!status_) return {};
-    Result<kernels::Buffer> buffer = device_.allocate(values.size_bytes(), false);
+    return {copy(std::as_bytes(values)), Format::f32, rows, columns, columns};
+  }
+
+  void* copy(std::span<const std::byte> bytes) {
+    if (!status_) return nullptr;
+    Result<kernels::Buffer> buffer = device_.allocate(bytes.size(), false);
     if (!buffer) {
       status_ = tl::unexpected(buffer.error());
-      return {};
+      return nullptr;
     }
-    status_ = device_.upload(buffer->data(), std::as_bytes(values));
+    status_ = device_.upload(buffer->data(), bytes);
     model_.memory.push_back(*buffer);
-    return {buffer->data(), Format::f32, rows, columns, columns};
+    return buffer->data();
   }
 
   LoadedModel& model_;
@@ -93,15 +120,16 @@ class Loader {
 void load_attention(Loader& loader, const ModelConfig& model, const std::string& prefix, LayerWeights& layer) {
   const std::int64_t queries = model.heads * model.head_dim;
   const std::int64_t keys = model.kv_heads * model.head_dim;
-  layer.q_proj = loader.linear(prefix + "q_proj", queries, model.width);
-  layer.k_proj = loader.linear(prefix + "k_proj", keys, model.width);
-  layer.v_proj = loader.linear(prefix + "v_proj", keys, model.width);
+  layer.q_proj = loader.linear(prefix + "q_proj", queries, model.width, model.qkv_bias);
+  layer.k_proj = loader.linear(prefix + "k_proj", keys, model.width, model.qkv_bias);
+  layer.v_proj = loader.linear(prefix + "v_proj", keys, model.width, model.qkv_bias);
   if (model.qk_norm) {
-    layer.q_norm = loader.gain(prefix + "q_norm.weight", model.head_dim);
-    layer.k_norm = loader.gain(prefix + "k_norm.weight", model.head_dim);
+    const bool each = model.qk_norm_over == QkNormOver::head;
+    layer.q_norm = loader.gain(prefix + "q_norm.weight", each ? model.head_dim : queries);
+    layer.k_norm = loader.gain(prefix + "k_norm.weight", each ? model.head_dim : keys);
   }
   if (model.inner_norm) layer.inner_norm = loader.norm(prefix + "inner_norm", queries);
-  layer.o_proj = loader.linear(prefix + "o_proj", model.width, queries);
+  layer.o_proj = loader.linear(prefix + "o_proj", model.width, queries, model.o_bias);
 }
 
 void load_recurrence(Loader& loader, const ModelConfig& model, const std::string& prefix, LayerWeights& layer) {
@@ -110,28 +138,33 @@ void load_recurrence(Loader& loader, const ModelConfig& model, const std::string
   layer.recurrent_out.weight = loader.load(prefix + "recurrent.out_proj.weight", model.width, model.width, true);
 }
 
-MlpWeights load_mlp(Loader& loader, const ModelConfig& model, const std::string& prefix) {
+MlpWeights load_mlp(Loader& loader, const ModelConfig& model, const std::string& prefix, std::int64_t hidden) {
   MlpWeights mlp;
-  if (model.mlp == kernels::ActivationKind::swiglu) {
-    mlp.gate_proj = loader.linear(prefix + "gate_proj", model.mlp_width, model.width);
+  if (is_gated(model.mlp)) {
+    mlp.gate_proj = loader.linear(prefix + "gate_proj", hidden, model.width, model.mlp_bias);
   }
-  mlp.up_proj = loader.linear(prefix + "up_proj", model.mlp_width, model.width);
-  mlp.down_proj = loader.linear(prefix + "down_proj", model.width, model.mlp_width);
+  mlp.up_proj = loader.linear(prefix + "up_proj", hidden, model.width, model.mlp_bias);
+  mlp.down_proj = loader.linear(prefix + "down_proj", model.width, hidden, model.mlp_bias);
   return mlp;
 }
 
-void load_experts(Loader& loader, const ModelConfig& model, const std::string& prefix, LayerWeights& layer) {
+void load_experts(Loader& loader, const EngineConfig& config, const std::string& prefix, LayerWeights& layer) {
+  const ModelConfig& model = config.model;
   layer.router.weight = loader.load(prefix + "router.weight", model.experts, model.width, true);
-  layer.router_bias = loader.gain(prefix + "router.e_score_correction_bias", model.experts);
+  if (config.moe.bias) layer.router_bias = loader.gain(prefix + "router.e_score_correction_bias", model.experts);
   for (std::int64_t e = 0; e < model.experts; ++e) {
-    layer.experts.push_back(load_mlp(loader, model, fmt::format("{}experts.{}.", prefix, e)));
+    layer.experts.push_back(load_mlp(loader, model, fmt::format("{}experts.{}.", prefix, e), expert_width(model)));
   }
+  if (model.shared_expert_width == 0) return;
+  layer.shared_expert = load_mlp(loader, model, prefix + "shared_expert.", model.shared_expert_width);
+  layer.shared_gate.weight = loader.load(prefix + "shared_gate.weight", 1, model.width, false);
 }
 
-LayerWeights load_layer(Loader& loader, const ModelConfig& model, std::int64_t index) {
+LayerWeights load_layer(Loader& loader, const EngineConfig& config, std::int64_t index) {
+  const ModelConfig& model = config.model;
   const std::string prefix = fmt::format("layers.{}.", index);
-  const bool before = model.norm_placement != NormPlacement::post;
-  const bool after = model.norm_placement != NormPlacement::pre;
+  const bool before = norms_before(model);
+  const bool after = norms_after(model);
   LayerWeights layer;
   if (before) layer.attn_norm = loader.norm(prefix + "attn_norm", model.width);
   if (is_recurrent(model, index)) {
@@ -141,17 +174,30 @@ LayerWeights load_layer(Loader& loader, const ModelConfig& model, std::int64_t i
   }
   if (after) layer.attn_post_norm = loader.norm(prefix + "attn_post_norm", model.width);
   if (before) layer.mlp_norm = loader.norm(prefix + "mlp_norm", model.width);
-  if (model.experts > 0) {
-    load_experts(loader, model, prefix, layer);
+  if (has_experts(model, index)) {
+    load_experts(loader, config, prefix, layer);
   } else {
-    layer.mlp = load_mlp(loader, model, prefix);
+    layer.mlp = load_mlp(loader, model, prefix, model.mlp_width);
   }
   if (after) layer.mlp_post_norm = loader.norm(prefix + "mlp_post_norm", model.width);
   return layer;
 }
 
 /// Knobs of the model that no weight depends on.
-bool shapes_no_weight(std::string_view knob) { return knob == "model.rope_base"; }
+bool shapes_no_weight(std::string_view knob) {
+  constexpr std::array kFree = {"model.rope_base",         "model.local_rope_base",   "model.rotated",
+                                "model.embedding_scale",   "model.attention_scale",   "model.scale_by_layer",
+                                "model.attention_softcap", "model.logit_softcap",     "model.window",
+                                "model.full_layers",       "model.experts_per_token", "model.end_tokens"};
+  return std::find(kFree.begin(), kFree.end(), knob) != kFree.end();
+}
+
+Status check_all_used(const LoadedModel& model) {
+  if (model.checkpoint == nullptr) return {};
+  std::set<std::string, std::less<>> names;
+  for (const Weight& weight : model.weights) names.insert(weight.name);
+  return model.checkpoint->check_all_used(names);
+}
 
 }  // namespace
 
@@ -163,17 +209,26 @@ Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config
   model->config = config.model;
   model->vocabulary = vocabulary;
   model->device = &device;
+  model->checkpoint = source.checkpoint();
+  const std::int64_t width = config.model.width;
   const std::int64_t patch_inputs = 3 * config.model.patch_size * config.model.patch_size;
   Loader loader(*model, device, source, std::move(stop));
-  model->patch_embed = {loader.load("patch_embed.weight", config.model.width, patch_inputs, false),
-                        loader.load("patch_embed.bias", 1, config.model.width, false)};
-  model->embed.weight = loader.load("embed.weight", vocabulary, config.model.width, false);
-  for (std::int64_t layer = 0; layer < config.model.layers && loader.status(); ++layer) {
-    model->layers.push_back(load_layer(loader, config.model, layer));
+  if (patch_inputs > 0) {
+    model->patch_embed = {loader.load("patch_embed.weight", width, patch_inputs, false),
+                          loader.load("patch_embed.bias", 1, width, false)};
   }
-  model->final_norm = loader.norm("final_norm", config.model.width);
-  model->lm_head.weight = loader.load("lm_head.weight", vocabulary, config.model.width, true);
+  model->embed.weight = loader.load("embed.weight", vocabulary, width, false);
+  if (config.model.positions > 0) {
+    model->positions.weight = loader.load("positions.weight", config.model.positions, width, false);
+  }
+  for (std::int64_t layer = 0; layer < config.model.layers && loader.status(); ++layer) {
+    model->layers.push_back(load_layer(loader, config, layer));
+  }
+  model->final_norm = loader.norm("final_norm", width);
+  model->lm_head.weight =
+      config.model.tied_head ? model->embed.weight : loader.load("lm_head.weight", vocabulary, width, true);
   if (!loader.status()) return tl::unexpected(loader.status().error());
+  if (Status used = check_all_used(*model); !used) return tl::unexpected(used.error());
   return model;
 }
 

@@ -14,7 +14,8 @@
 
 namespace nanscope {
 
-/// One weight on the device, under its own name; `packed` is the panel form that gemm reads.
+/// One weight on the device, under its own name, in its own dtype; `packed` is the panel form that gemm reads of
+/// weights that were made in f32.
 struct Weight {
   std::string name;
   kernels::TensorView view;
@@ -36,7 +37,9 @@ struct LayerWeights {
   Affine q_proj, k_proj, v_proj, o_proj;
   MlpWeights mlp;
   Affine router, router_bias;
-  std::vector<MlpWeights> experts;  ///< instead of mlp, when the model has any
+  std::vector<MlpWeights> experts;  ///< instead of mlp, when the layer has any
+  MlpWeights shared_expert;
+  Affine shared_gate;
   Affine recurrent_in, recurrent_out, decay;
 };
 
@@ -47,7 +50,9 @@ struct LoadedModel {
   const kernels::Device* device = nullptr;
   std::deque<Weight> weights;  ///< in logical order; a deque, so that the pointers below stay good
   std::vector<kernels::Buffer> memory;
-  Affine embed, patch_embed, final_norm, lm_head;
+  std::shared_ptr<const Checkpoint> checkpoint;     ///< whose files the weights lie in
+  std::vector<std::shared_ptr<const void>> owners;  ///< of weights that were copied out of them
+  Affine embed, positions, patch_embed, final_norm, lm_head;
   std::vector<LayerWeights> layers;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "instrument/engine/knobs.h"
+#include "instrument/model/rope_table.h"
 
 namespace nanscope {
 namespace {
@@ -37,15 +38,22 @@ BlockAttributes block_attributes(const EngineConfig& config, std::int64_t inputs
   return out;
 }
 
-RopeAttributes rope_attributes(const EngineConfig& config, std::int64_t heads) {
+RopeAttributes rope_attributes(const EngineConfig& config, bool local, std::int64_t heads) {
   RopeAttributes out;
   out.heads = heads;
-  out.base = config.model.rope_base;
-  if (config.rope.scaling == RopeScaling::none) return out;
+  const bool own_base = local && config.model.local_rope_base > 0;
+  out.base = own_base ? config.model.local_rope_base : config.model.rope_base;
+  if (config.model.rotated > 0) out.rotated = config.model.rotated;
+  if (config.rope.scaling == RopeScaling::none || own_base) return out;
   out.factor = config.rope.factor;
   out.trained = config.rope.trained;
   out.served = config.rope.served;
-  out.stretch = rope_stretch(config.rope);
+  if (has_rope_table(config.model, config.rope)) {
+    out.scaling = get_knob(config, "rope.scaling");
+    out.amplitude = static_cast<double>(rope_table(config.model, config.rope, local, 1).amplitude);
+  } else {
+    out.stretch = rope_stretch(config.rope);
+  }
   return out;
 }
 
@@ -68,28 +76,33 @@ KvReadAttributes read_attributes(const EngineConfig& config) {
   return out;
 }
 
-ScoresAttributes scores_attributes(const ModelConfig& model) {
+ScoresAttributes scores_attributes(const ModelConfig& model, std::int64_t layer) {
   ScoresAttributes out;
   out.heads = model.heads;
   out.kv_heads = model.kv_heads;
-  out.factor = 1.0 / std::sqrt(static_cast<double>(model.head_dim));
+  const bool stated = model.attention_scale > 0 || model.scale_by_layer;
+  out.factor = stated ? static_cast<double>(attention_scale(model, layer))
+                      : 1.0 / std::sqrt(static_cast<double>(model.head_dim));
+  if (model.attention_softcap > 0) out.softcap = model.attention_softcap;
   return out;
 }
 
-SoftmaxAttributes softmax_attributes(const EngineConfig& config) {
+SoftmaxAttributes softmax_attributes(const EngineConfig& config, std::int64_t window) {
   SoftmaxAttributes out;
   out.mask = get_knob(config, "attention.mask");
   out.max_nan = get_knob(config, "attention.max_nan");
   out.zero_guard = config.attention.zero_guard;
   out.heads = config.model.heads;
+  if (window > 0) out.window = window;
   return out;
 }
 
-MixAttributes mix_attributes(const EngineConfig& config) {
+MixAttributes mix_attributes(const EngineConfig& config, std::int64_t window) {
   MixAttributes out;
   out.heads = config.model.heads;
   out.kv_heads = config.model.kv_heads;
   out.visible_only = config.attention.mask == kernels::MaskMode::select;
+  if (window > 0) out.window = window;
   return out;
 }
 
@@ -133,22 +146,26 @@ class Planner {
   std::int64_t count_ = 0;
 };
 
-void plan_attention(Planner& planner, const EngineConfig& config, LayerPlan& plan) {
+void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t layer, LayerPlan& plan) {
   const ModelConfig& model = config.model;
+  const std::int64_t window = window_of(model, layer);
   plan.q_proj = planner.gemm("q_proj");
   plan.k_proj = planner.gemm("k_proj");
   plan.v_proj = planner.gemm("v_proj");
   if (model.qk_norm) {
-    plan.q_norm = planner.norm("q_norm", model.heads);
-    plan.k_norm = planner.norm("k_norm", model.kv_heads);
+    const bool each = model.qk_norm_over == QkNormOver::head;
+    plan.q_norm = planner.norm("q_norm", each ? model.heads : 1);
+    plan.k_norm = planner.norm("k_norm", each ? model.kv_heads : 1);
   }
-  plan.q_rope = planner.op("q_rope", OpKind::rope, rope_attributes(config, model.heads));
-  plan.k_rope = planner.op("k_rope", OpKind::rope, rope_attributes(config, model.kv_heads));
+  if (model.positions == 0) {
+    plan.q_rope = planner.op("q_rope", OpKind::rope, rope_attributes(config, window > 0, model.heads));
+    plan.k_rope = planner.op("k_rope", OpKind::rope, rope_attributes(config, window > 0, model.kv_heads));
+  }
   plan.kv_store = planner.op("kv_store", OpKind::kv_store, store_attributes(config));
   plan.kv_read = planner.op("kv_read", OpKind::kv_read, read_attributes(config));
-  plan.scores = planner.op("scores", OpKind::attention_scores, scores_attributes(model));
-  plan.softmax = planner.op("softmax", OpKind::softmax, softmax_attributes(config));
-  plan.attn_mix = planner.op("attn_mix", OpKind::attention_mix, mix_attributes(config));
+  plan.scores = planner.op("scores", OpKind::attention_scores, scores_attributes(model, layer));
+  plan.softmax = planner.op("softmax", OpKind::softmax, softmax_attributes(config, window));
+  plan.attn_mix = planner.op("attn_mix", OpKind::attention_mix, mix_attributes(config, window));
   if (model.inner_norm) plan.inner_norm = planner.inner_norm("inner_norm");
   plan.o_proj = planner.gemm("o_proj");
 }
@@ -160,34 +177,40 @@ void plan_recurrence(Planner& planner, LayerPlan& plan) {
 }
 
 /// `prefix` keeps the ops of several experts apart.
-MlpPlan plan_mlp(Planner& planner, const EngineConfig& config, const std::string& prefix) {
+MlpPlan plan_mlp(Planner& planner, const EngineConfig& config, const std::string& prefix, std::int64_t hidden) {
   MlpPlan plan;
-  if (config.model.mlp == kernels::ActivationKind::swiglu) {
+  if (is_gated(config.model.mlp)) {
     plan.gate_proj = planner.mlp_product(prefix + "gate_proj", config.model.width);
   }
   plan.up_proj = planner.mlp_product(prefix + "up_proj", config.model.width);
   plan.mlp_act =
       planner.op(prefix + "mlp_act", OpKind::activation, ActivationAttributes{get_knob(config, "model.mlp")});
-  plan.act_quantise = planner.quantise(prefix + "act_quantise", config.model.mlp_width);
-  plan.down_proj = planner.mlp_product(prefix + "down_proj", config.model.mlp_width);
+  plan.act_quantise = planner.quantise(prefix + "act_quantise", hidden);
+  plan.down_proj = planner.mlp_product(prefix + "down_proj", hidden);
   return plan;
 }
 
 void plan_experts(Planner& planner, const EngineConfig& config, LayerPlan& plan) {
   plan.router = planner.gemm("router");
   plan.mlp_quantise = planner.quantise("mlp_quantise", config.model.width);
-  plan.route = planner.op("route", OpKind::route,
-                          RouteAttributes{get_knob(config, "moe.weights"), static_cast<double>(config.moe.eps)});
+  RouteAttributes route{get_knob(config, "moe.weights"), static_cast<double>(config.moe.eps), {}, {}};
+  if (config.moe.score != kernels::RouterScore::sigmoid) route.score = get_knob(config, "moe.score");
+  if (!config.moe.normalise) route.normalise = false;
+  plan.route = planner.op("route", OpKind::route, route);
   for (std::int64_t e = 0; e < config.model.experts; ++e) {
-    plan.experts.push_back(plan_mlp(planner, config, fmt::format("expert{}_", e)));
+    plan.experts.push_back(plan_mlp(planner, config, fmt::format("expert{}_", e), expert_width(config.model)));
   }
   plan.expert_mix = planner.op("expert_mix", OpKind::expert_mix);
+  if (config.model.shared_expert_width == 0) return;
+  plan.shared_expert = plan_mlp(planner, config, "shared_", config.model.shared_expert_width);
+  plan.shared_gate = planner.gemm("shared_gate");
+  plan.shared_add = planner.op("shared_add", OpKind::gated_add);
 }
 
 LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
   const ModelConfig& model = config.model;
-  const bool before = model.norm_placement != NormPlacement::post;
-  const bool after = model.norm_placement != NormPlacement::pre;
+  const bool before = norms_before(model);
+  const bool after = norms_after(model);
   Planner planner(config, layer);
   LayerPlan plan;
   plan.recurrent = is_recurrent(model, layer);
@@ -195,16 +218,16 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
   if (plan.recurrent) {
     plan_recurrence(planner, plan);
   } else {
-    plan_attention(planner, config, plan);
+    plan_attention(planner, config, layer, plan);
   }
   if (after) plan.attn_post_norm = planner.norm("attn_post_norm");
   plan.attn_residual = planner.op("attn_residual", OpKind::residual_add);
   if (before) plan.mlp_norm = planner.norm("mlp_norm");
-  if (model.experts > 0) {
+  if (has_experts(model, layer)) {
     plan_experts(planner, config, plan);
   } else {
     plan.mlp_quantise = planner.quantise("mlp_quantise", model.width);
-    plan.mlp = plan_mlp(planner, config, "");
+    plan.mlp = plan_mlp(planner, config, "", model.mlp_width);
   }
   if (after) plan.mlp_post_norm = planner.norm("mlp_post_norm");
   plan.mlp_residual = planner.op("mlp_residual", OpKind::residual_add);
@@ -217,9 +240,14 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
 ModelPlan make_plan(const EngineConfig& config) {
   ModelPlan plan;
   Planner outside(config, -1);
-  plan.embed = outside.op("embed", OpKind::embedding);
+  EmbeddingAttributes embedding;
+  if (config.model.embedding_scale != 1) embedding.scale = config.model.embedding_scale;
+  plan.embed = outside.op("embed", OpKind::embedding, embedding);
   plan.final_norm = outside.norm("final_norm");
   plan.lm_head = outside.gemm("lm_head");
+  if (config.model.logit_softcap > 0) {
+    plan.logits_softcap = outside.op("logits_softcap", OpKind::softcap, SoftcapAttributes{config.model.logit_softcap});
+  }
   if (!config.grammar.empty()) plan.token_softmax = outside.op("token_softmax", OpKind::token_softmax);
   plan.argmax = outside.op("argmax", OpKind::argmax, ArgmaxAttributes{get_knob(config, "engine.argmax_nan")});
   plan.ops_per_step = outside.count();

@@ -32,13 +32,14 @@ struct LayerPlan {
   OpPlan recurrent_in, recurrent_scan, recurrent_out;
   OpPlan mlp_norm, mlp_quantise, mlp_post_norm, mlp_residual;
   MlpPlan mlp;
-  OpPlan router, route, expert_mix;
+  OpPlan router, route, expert_mix, shared_gate, shared_add;
+  MlpPlan shared_expert;
   std::vector<MlpPlan> experts;  ///< instead of mlp, when the model has any
   std::int64_t ops = 0;          ///< how many of them a step executes
 };
 
 struct ModelPlan {
-  OpPlan patch_embed, embed, final_norm, lm_head, token_softmax, argmax;
+  OpPlan patch_embed, embed, final_norm, lm_head, logits_softcap, token_softmax, argmax;
   std::vector<LayerPlan> layers;
   std::int64_t ops_per_step = 0;  ///< without patch_embed, which runs once an image
 };

@@ -18,7 +18,15 @@ class Builder {
  public:
   Builder(const EngineConfig& config, const Tokenizer& tokenizer) : config_(config), tokenizer_(tokenizer) {}
 
+  Status operator()(const TokensPart& part) {
+    for (const std::int32_t id : part.ids) add(id, 0, static_cast<std::uint64_t>(id));
+    return {};
+  }
+
   Status operator()(const TextPart& part) {
+    if (tokenizer_.vocab_size() == 0) {
+      return fail("the model's folder has no tokenizer.json: give the prompt as token ids");
+    }
     const Result<std::vector<std::int32_t>> ids = tokenizer_.encode(part.text);
     if (!ids) return tl::unexpected(ids.error());
     for (const std::int32_t id : *ids) add(id, 0, static_cast<std::uint64_t>(id));
@@ -26,6 +34,7 @@ class Builder {
   }
 
   Status operator()(const ImagePart& part) {
+    if (config_.model.patch_size == 0) return fail(fmt::format("image '{}': the model takes no images", part.name));
     const Result<Image> image = decode_png(part.png, part.name);
     if (!image) return tl::unexpected(image.error());
     Result<Patches> patches = make_patches(*image, config_.model.patch_size, SampleRange::unit);
@@ -92,12 +101,13 @@ Prompt warm_up_prompt(std::int64_t tokens) {
   return prompt;
 }
 
-std::int32_t end_token(const Tokenizer& tokenizer) {
+std::vector<std::int32_t> end_tokens(const ModelConfig& model, const Tokenizer& tokenizer) {
+  if (!model.end_tokens.empty()) return {model.end_tokens.begin(), model.end_tokens.end()};
   constexpr std::array kNames{"<|endoftext|>", "<|end|>", "<|im_end|>", "<|eot_id|>", "</s>"};
   for (const char* name : kNames) {
-    if (const auto id = tokenizer.added_token(name)) return *id;
+    if (const auto id = tokenizer.added_token(name)) return {*id};
   }
-  return -2;
+  return {};
 }
 
 }  // namespace nanscope

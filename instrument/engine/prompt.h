@@ -26,7 +26,7 @@ Result<Prompt> make_prompt(const RequestSpec& request, const EngineConfig& confi
 /// `tokens` tokens of id 0: what a warm-up runs on.
 Prompt warm_up_prompt(std::int64_t tokens);
 
-/// The token that ends a request, when the tokenizer has one; -2 otherwise.
-std::int32_t end_token(const Tokenizer& tokenizer);
+/// The tokens that end a request: model.end_tokens, or the one that the tokenizer calls so, or none.
+std::vector<std::int32_t> end_tokens(const ModelConfig& model, const Tokenizer& tokenizer);
 
 }  // namespace nanscope

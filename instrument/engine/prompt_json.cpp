@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -22,7 +23,23 @@ nlohmann::json to_json(const TextPart& part) {
   }
 }
 
+nlohmann::json to_json(const TokensPart& part) { return {{"tokens", part.ids}}; }
+
 nlohmann::json to_json(const ImagePart& part) { return {{"image", part.name}, {"png", to_base64(part.png)}}; }
+
+/// Nothing where it is no list of ids.
+std::optional<TokensPart> tokens_from_json(const nlohmann::json& json) {
+  const auto found = json.is_object() ? json.find("tokens") : json.end();
+  if (!json.is_object() || found == json.end() || !found->is_array()) return std::nullopt;
+  TokensPart part;
+  for (const nlohmann::json& id : *found) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max()) {
+      return std::nullopt;
+    }
+    part.ids.push_back(id.get<std::int32_t>());
+  }
+  return part;
+}
 
 Result<PromptPart> part_from_json(const nlohmann::json& json, std::size_t index) {
   const auto text = [&](const char* key) -> const std::string* {
@@ -35,13 +52,14 @@ Result<PromptPart> part_from_json(const nlohmann::json& json, std::size_t index)
       return TextPart{std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size())};
     }
   }
+  if (auto tokens = tokens_from_json(json)) return std::move(*tokens);
   const std::string* name = text("image");
   const std::string* png = text("png");
   if (name != nullptr && png != nullptr) {
     if (auto bytes = from_base64(*png)) return ImagePart{*name, std::move(*bytes)};
   }
   return fail(
-      fmt::format("prompt part {}: expected {{\"text\": ...}}, {{\"bytes\": base64}} or "
+      fmt::format("prompt part {}: expected {{\"text\": ...}}, {{\"bytes\": base64}}, {{\"tokens\": [id, ...]}} or "
                   "{{\"image\": name, \"png\": base64}}",
                   index));
 }

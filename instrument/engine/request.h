@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -20,7 +21,13 @@ struct ImagePart {
   bool operator==(const ImagePart&) const = default;
 };
 
-using PromptPart = std::variant<TextPart, ImagePart>;
+/// Tokens as the model counts them, where there is no tokenizer, or to say exactly what runs.
+struct TokensPart {
+  std::vector<std::int32_t> ids;  ///< from 0 on
+  bool operator==(const TokensPart&) const = default;
+};
+
+using PromptPart = std::variant<TextPart, ImagePart, TokensPart>;
 
 /// One request of a run: its prompt's parts in order, and how many tokens it may generate.
 struct RequestSpec {
@@ -30,7 +37,7 @@ struct RequestSpec {
 };
 
 /// The prompt as RequestRow::prompt stores it: a JSON array of {"text": ...}, {"bytes": base64} for
-/// text that is no valid UTF-8, or {"image": name, "png": base64}.
+/// text that is no valid UTF-8, {"image": name, "png": base64}, or {"tokens": [id, ...]}.
 std::string prompt_to_json(const std::vector<PromptPart>& parts);
 
 /// Reads it back, byte for byte. Errors say which part is wrong and how.

@@ -33,7 +33,7 @@ Session::Session(const EngineParts& parts, Workspace& workspace, Probe& probe, c
       pool_(std::move(pool)),
       scales_(std::move(scales)),
       allocator_(parts.config.kv.blocks, parts.config.kv.reuse),
-      end_token_(end_token(*parts.tokenizer)) {
+      end_tokens_(end_tokens(parts.config.model, *parts.tokenizer)) {
   if (parts.config.kv.table_blocks > 0) allocator_.take(kNullBlock);
 }
 
@@ -145,14 +145,24 @@ Result<RequestRow> Session::generate(Sequence& sequence, int max_tokens) {
     row.output_tokens.push_back(*token);
     sequence.keys.push_back(static_cast<std::uint64_t>(*token));
     sequence.answer += parts_.tokenizer->token_text(*token);
-    if (*token == end_token_) break;
+    if (ends(*token)) break;
     pending = {*token};
   }
-  row.output_text = parts_.tokenizer->decode(row.output_tokens, true) + row.output_text;
+  row.output_text = text_of(row.output_tokens) + row.output_text;
   release(sequence);
   emitter_.check(emitter_.probe().on_request_end(row));
   if (!emitter_.ok()) return tl::unexpected(emitter_.status().error());
   return row;
+}
+
+bool Session::ends(std::int32_t token) const {
+  return std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end();
+}
+
+/// Without a tokenizer, the ids.
+std::string Session::text_of(std::span<const std::int32_t> tokens) const {
+  if (parts_.tokenizer->vocab_size() == 0) return fmt::format("{}", fmt::join(tokens, " "));
+  return parts_.tokenizer->decode(tokens, true);
 }
 
 void Session::tell_prompt(const Sequence& sequence) {
@@ -257,8 +267,8 @@ std::vector<std::int32_t> Session::legal_tokens(const Sequence& sequence) const 
   for (std::size_t token = 0; token < legal.size(); ++token) {
     const auto id = static_cast<std::int32_t>(token);
     const std::string_view text = parts_.tokenizer->token_text(id);
-    const bool ends = id == end_token_;
-    if (left.empty() ? ends && parts_.config.grammar_stop : !ends && !text.empty() && left.starts_with(text)) {
+    const bool last = ends(id);
+    if (left.empty() ? last && parts_.config.grammar_stop : !last && !text.empty() && left.starts_with(text)) {
       legal[token] = 1;
     }
   }

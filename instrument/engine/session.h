@@ -82,6 +82,8 @@ class Session {
   void release(Sequence& sequence);
   std::uint64_t block_hash(const Sequence& sequence, std::size_t block, std::uint64_t before) const;
   bool caches_prefixes() const;
+  bool ends(std::int32_t token) const;
+  std::string text_of(std::span<const std::int32_t> tokens) const;
   std::string_view writer(const Sequence& sequence) const;
   void tell_kv(const KvRow& row);
 
@@ -96,7 +98,7 @@ class Session {
   PrefixCache cache_;
   Prompt dummy_prompt_;
   Sequence dummy_;
-  std::int32_t end_token_;
+  std::vector<std::int32_t> end_tokens_;
   std::int64_t steps_ = 0;
 };
 

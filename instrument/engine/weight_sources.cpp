@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <span>
 #include <utility>
 
+#include "core/numbers/decode_span.h"
 #include "instrument/engine/reference_weights.h"
 #include "instrument/engine/weight_source.h"
 #include "instrument/weights/random.h"
@@ -74,6 +76,23 @@ class FileWeights final : public WeightSource {
   std::string path_;
 };
 
+class CheckpointWeights final : public WeightSource {
+ public:
+  explicit CheckpointWeights(std::shared_ptr<const Checkpoint> checkpoint) : checkpoint_(std::move(checkpoint)) {}
+
+  Result<std::vector<float>> tensor(std::string_view name, std::int64_t rows, std::int64_t columns) override {
+    const Result<WeightData> data = checkpoint_->weight(name, rows, columns);
+    if (!data) return tl::unexpected(data.error());
+    std::vector<float> values(static_cast<std::size_t>(rows * columns));
+    decode(data->format, std::span(data->data, values.size() * info(data->format).storage_bytes()), values);
+    return values;
+  }
+  std::shared_ptr<const Checkpoint> checkpoint() const override { return checkpoint_; }
+
+ private:
+  std::shared_ptr<const Checkpoint> checkpoint_;
+};
+
 }  // namespace
 
 std::unique_ptr<WeightSource> make_random_weights(const ModelConfig& model) {
@@ -86,7 +105,16 @@ Result<std::unique_ptr<WeightSource>> open_weight_file(const std::filesystem::pa
   return std::make_unique<FileWeights>(std::move(*file), path.string());
 }
 
+Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const ModelConfig& model) {
+  const ModelFamily* family = find_family(model.family);
+  if (family == nullptr) return fail(fmt::format("no family '{}'", model.family));
+  Result<std::shared_ptr<const Checkpoint>> checkpoint = Checkpoint::open(model.weights, *family, model);
+  if (!checkpoint) return tl::unexpected(checkpoint.error());
+  return std::make_unique<CheckpointWeights>(std::move(*checkpoint));
+}
+
 Result<std::unique_ptr<WeightSource>> make_weight_source(const ModelConfig& model) {
+  if (!model.family.empty()) return open_checkpoint_weights(model);
   if (model.weights == "reference") return make_reference_weights(model);
   if (model.weights == "random") return make_random_weights(model);
   return open_weight_file(model.weights);

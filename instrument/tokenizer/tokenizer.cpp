@@ -91,6 +91,8 @@ Result<std::string> normalize_nfc(std::string_view text) {
 
 }  // namespace
 
+Result<Tokenizer> Tokenizer::none() { return Tokenizer(TokenizerParts{BpeModel({}, {}), {}, {}, {}, false, false}); }
+
 Tokenizer::Tokenizer(TokenizerParts parts) : parts_(std::move(parts)), special_(parts_.token_bytes.size()) {
   for (std::size_t i = 0; i < parts_.added.size(); ++i) {
     const AddedToken& token = parts_.added[i];

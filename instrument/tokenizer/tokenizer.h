@@ -52,6 +52,9 @@ class Tokenizer {
   /// The same from the file's text; `file` is what errors call it.
   static Result<Tokenizer> parse(std::string_view json, std::string_view file);
 
+  /// Of a model without one: no text has tokens, no token has text.
+  static Result<Tokenizer> none();
+
   explicit Tokenizer(TokenizerParts parts);
 
   /// The tokens of `text`. Error: a split pattern that gives up on this text.

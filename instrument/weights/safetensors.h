@@ -56,6 +56,8 @@ class SafetensorsFile {
   /// Null when there is no tensor of that name.
   const SafetensorsEntry* find(std::string_view name) const;
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+  /// Error: the file is another one now, or was written to, since it was opened.
+  Status check() const { return file_.check(); }
 
  private:
   SafetensorsFile(MappedFile file, SafetensorsHeader header);

@@ -1,0 +1,13 @@
+#pragma once
+#include <vector>
+
+#include "instrument/engine/knobs.h"
+
+/// Groups of the registry that have a file of their own.
+namespace nanscope {
+
+std::vector<Knob> model_knobs();
+std::vector<Knob> rope_knobs();
+std::vector<Knob> moe_knobs();
+
+}  // namespace nanscope

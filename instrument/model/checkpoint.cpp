@@ -1,0 +1,267 @@
+#include "instrument/model/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "core/json_depth.h"
+#include "core/numbers/decode_span.h"
+#include "core/text/safe_text.h"
+#include "instrument/files/file.h"
+
+namespace nanscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMostIndex = 256u << 20;
+constexpr std::size_t kMostShards = 4096;
+
+/// Tensors that checkpoints carry and no number depends on: buffers that are made anew.
+constexpr std::array<std::string_view, 3> kBuffers = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
+
+/// A file of the same folder, not a path.
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
+}
+
+/// Rows of the stored tensor, and the first of them that the part takes.
+struct Slice {
+  std::int64_t first = 0;
+  std::int64_t total = 0;
+};
+
+Slice slice_of(WeightPart part, const ModelConfig& model, std::int64_t rows) {
+  const std::int64_t queries = model.heads * model.head_dim;
+  const std::int64_t keys = model.kv_heads * model.head_dim;
+  switch (part) {
+    case WeightPart::whole:
+      break;
+    case WeightPart::q:
+      return {0, queries + 2 * keys};
+    case WeightPart::k:
+      return {queries, queries + 2 * keys};
+    case WeightPart::v:
+      return {queries + keys, queries + 2 * keys};
+    case WeightPart::gate:
+      return {0, 2 * rows};
+    case WeightPart::up:
+      return {rows, 2 * rows};
+  }
+  return {0, rows};
+}
+
+/// rows x columns out of a stored (columns, stride) matrix.
+std::shared_ptr<std::vector<std::byte>> transposed(const std::byte* from, std::size_t element, std::int64_t rows,
+                                                   std::int64_t columns, std::int64_t stride) {
+  constexpr std::int64_t kTile = 32;
+  auto copy = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(rows * columns) * element);
+  const auto at = [&](std::int64_t index) { return static_cast<std::size_t>(index) * element; };
+  for (std::int64_t first = 0; first < columns; first += kTile) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t k = first; k < std::min(columns, first + kTile); ++k) {
+        std::memcpy(copy->data() + at(row * columns + k), from + at(k * stride + row), element);
+      }
+    }
+  }
+  return copy;
+}
+
+/// The values as f32, each with the offset added once.
+std::shared_ptr<std::vector<float>> with_offset(const WeightData& data, float offset) {
+  auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(data.rows * data.columns));
+  const std::size_t bytes = values->size() * info(data.format).storage_bytes();
+  decode(data.format, std::span(data.data, bytes), *values);
+  for (float& value : *values) value += offset;
+  return values;
+}
+
+bool runs(Format format) { return format == Format::f32 || format == Format::bf16 || format == Format::f16; }
+
+}  // namespace
+
+Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const fs::path& folder, const ModelFamily& family,
+                                                           const ModelConfig& model) {
+  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(family, model));
+  checkpoint->folder_ = folder.string();
+  const fs::path whole = folder / "model.safetensors";
+  const fs::path index = folder / "model.safetensors.index.json";
+  std::error_code error;
+  if (!fs::exists(whole, error) && !fs::exists(index, error)) {
+    return fail(
+        fmt::format("{}: neither model.safetensors nor model.safetensors.index.json is there", folder.string()));
+  }
+  const Status opened =
+      fs::exists(index, error) ? checkpoint->open_index(folder, index) : checkpoint->add(whole, nullptr);
+  if (!opened) return tl::unexpected(opened.error());
+  return checkpoint;
+}
+
+Status Checkpoint::open_index(const fs::path& folder, const fs::path& index) {
+  const auto bytes = read_file(index, kMostIndex);
+  if (!bytes) return tl::unexpected(bytes.error());
+  const std::string file = index.string();
+  if (json_depth(as_text(*bytes)) > kMostJsonDepth) return fail(file + ": nested too deeply");
+  const nlohmann::json json = nlohmann::json::parse(as_text(*bytes), nullptr, false);
+  const auto map = json.is_object() ? json.find("weight_map") : json.end();
+  if (!json.is_object() || map == json.end() || !map->is_object()) return fail(file + ": no object weight_map");
+  std::map<std::string, std::set<std::string, std::less<>>> shards;
+  for (const auto& [tensor, shard] : map->items()) {
+    if (!shard.is_string() || !is_plain_name(shard.get_ref<const std::string&>())) {
+      return fail(fmt::format("{}: '{}' lies in {}, which is no file of this folder", file, one_line(tensor),
+                              one_line(shard.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))));
+    }
+    shards[shard.get<std::string>()].insert(tensor);
+  }
+  if (shards.empty() || shards.size() > kMostShards) {
+    return fail(fmt::format("{}: names {} files, expected 1 to {}", file, shards.size(), kMostShards));
+  }
+  for (const auto& [shard, tensors] : shards) {
+    if (Status added = add(folder / shard, &tensors); !added) return added;
+  }
+  return {};
+}
+
+Status Checkpoint::add(const fs::path& path, const std::set<std::string, std::less<>>* expected) {
+  Result<SafetensorsFile> content = SafetensorsFile::open(path);
+  if (!content) return tl::unexpected(content.error());
+  files_.push_back(std::make_unique<File>(File{path, std::move(*content)}));
+  const File& file = *files_.back();
+  for (const SafetensorsEntry& entry : file.content.entries()) {
+    if (expected != nullptr && !expected->contains(entry.name)) continue;
+    if (!tensors_.emplace(entry.name, Stored{&file, &entry}).second) {
+      return fail(fmt::format("{}: tensor '{}' lies in another file too", path.string(), one_line(entry.name)));
+    }
+  }
+  if (expected == nullptr) return {};
+  for (const std::string& tensor : *expected) {
+    if (!tensors_.contains(tensor)) {
+      return fail(fmt::format("{}: no tensor '{}', which the index says is there", path.string(), one_line(tensor)));
+    }
+  }
+  return {};
+}
+
+Checkpoint::Stored Checkpoint::find(std::string_view tensor) const {
+  auto found = tensors_.find(tensor);
+  if (found == tensors_.end() && tensor.starts_with(family_.base)) {
+    found = tensors_.find(tensor.substr(family_.base.size()));
+  }
+  return found == tensors_.end() ? Stored{} : found->second;
+}
+
+Result<Checkpoint::Source> Checkpoint::source(std::string_view name) const {
+  const std::size_t dot = name.rfind('.');
+  const std::string_view suffix = dot == std::string_view::npos ? std::string_view() : name.substr(dot);
+  std::string_view stem = name.substr(0, dot);
+  const auto take_number = [&](std::string_view before, std::string& number) {
+    if (!stem.starts_with(before)) return false;
+    const std::size_t end = stem.find('.', before.size());
+    if (end == std::string_view::npos) return false;
+    number = stem.substr(before.size(), end - before.size());
+    stem.remove_prefix(end + 1);
+    return true;
+  };
+  std::string layer;
+  std::string expert;
+  const bool in_layer = take_number("layers.", layer);
+  std::string key(stem);
+  if (in_layer && take_number("experts.", expert)) key = "experts." + std::string(stem);
+  for (const WeightRule& rule : in_layer ? family_.parts : family_.globals) {
+    if (rule.ours != key) continue;
+    std::string theirs(rule.theirs);
+    if (const std::size_t hole = theirs.find("{}"); hole != std::string::npos) theirs.replace(hole, 2, expert);
+    const std::string before = in_layer ? fmt::format("{}{}.", family_.layers, layer) : std::string();
+    return Source{before + theirs + std::string(suffix), rule};
+  }
+  return fail(fmt::format("{}: {} checkpoints have no weight '{}'", folder_, family_.name, name));
+}
+
+Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, std::int64_t columns) const {
+  const Result<Source> from = source(name);
+  if (!from) return tl::unexpected(from.error());
+  const auto [file, entry] = find(from->tensor);
+  if (entry == nullptr) return fail(fmt::format("{}: no tensor '{}'", folder_, from->tensor));
+  const std::string where = fmt::format("{}: tensor '{}'", file->path.string(), entry->name);
+  const WeightRule& rule = from->rule;
+  // Of a vector, what are rows of its matrix are its elements.
+  const bool vector = rows == 1;
+  const Slice slice = slice_of(rule.part, model_, vector ? columns : rows);
+  std::vector<std::int64_t> shape{slice.total, columns};
+  if (vector) {
+    shape = {slice.total};
+  } else if (rule.transposed) {
+    shape = {columns, slice.total};
+  }
+  // A Linear with one output keeps its two dimensions.
+  if (entry->shape != shape && !(vector && entry->shape == std::vector<std::int64_t>{1, slice.total})) {
+    return fail(
+        fmt::format("{} has shape [{}], expected [{}]", where, fmt::join(entry->shape, ","), fmt::join(shape, ",")));
+  }
+  if (!entry->format || !runs(*entry->format)) {
+    return fail(fmt::format("{} is {}; weights in F32, BF16 and F16 are run", where, one_line(entry->dtype)));
+  }
+  const std::size_t element = info(*entry->format).storage_bytes();
+  WeightData data{.format = *entry->format,
+                  .data = file->content.bytes(*entry).data(),
+                  .rows = rows,
+                  .columns = columns,
+                  .stride = columns,
+                  .owner = std::shared_ptr<const void>(),
+                  .mapped = true};
+  const bool flipped = rule.transposed && !vector;
+  data.data += static_cast<std::size_t>(slice.first * (flipped || vector ? 1 : columns)) * element;
+  if (flipped) {
+    const auto copy = transposed(data.data, element, rows, columns, slice.total);
+    data.data = copy->data();
+    data.owner = copy;
+    data.mapped = false;
+  } else if (reinterpret_cast<std::uintptr_t>(data.data) % element != 0) {
+    const auto copy = std::make_shared<std::vector<std::byte>>(
+        data.data, data.data + static_cast<std::size_t>(rows * columns) * element);
+    data.data = copy->data();
+    data.owner = copy;
+    data.mapped = false;
+  }
+  if (rule.offset == 0) return data;
+  const auto values = with_offset(data, rule.offset);
+  data.format = Format::f32;
+  data.data = reinterpret_cast<const std::byte*>(values->data());
+  data.owner = values;
+  data.mapped = false;
+  return data;
+}
+
+Status Checkpoint::check_all_used(const std::set<std::string, std::less<>>& ours) const {
+  std::set<const SafetensorsEntry*> used;
+  for (const std::string& name : ours) {
+    const Result<Source> from = source(name);
+    if (from) used.insert(find(from->tensor).entry);
+  }
+  std::vector<std::string> unused;
+  for (const auto& [name, stored] : tensors_) {
+    const bool buffer = std::any_of(kBuffers.begin(), kBuffers.end(),
+                                    [&, text = std::string_view(name)](auto end) { return text.ends_with(end); });
+    const bool tied = model_.tied_head && name == "lm_head.weight";
+    if (!used.contains(stored.entry) && !buffer && !tied) unused.push_back(one_line(name));
+  }
+  if (unused.empty()) return {};
+  return fail(fmt::format("{}: {} tensors belong to no weight of a {} model with this config.json, '{}' first", folder_,
+                          unused.size(), family_.name, unused.front()));
+}
+
+Status Checkpoint::check_unchanged() const {
+  for (const auto& file : files_) {
+    if (Status same = file->content.check(); !same) return same;
+  }
+  return {};
+}
+
+}  // namespace nanscope

@@ -1,0 +1,77 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/numbers/format.h"
+#include "core/result.h"
+#include "instrument/model/family.h"
+#include "instrument/model/model_config.h"
+#include "instrument/weights/safetensors.h"
+
+namespace nanscope {
+
+/// A weight where it lies: rows x columns, `stride` elements from row to row.
+struct WeightData {
+  Format format = Format::f32;
+  const std::byte* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;
+  std::shared_ptr<const void> owner;  ///< keeps it alive
+  bool mapped = false;                ///< it lies in a file, which another process may change
+};
+
+/// The weights of a Hugging Face checkpoint folder: model.safetensors, or the files that model.safetensors.index.json
+/// names. All files are mapped; a weight is a view of them in its own dtype, unless it is stored the other way round or
+/// with an offset, which make a copy.
+class Checkpoint {
+ public:
+  /// Errors: no such files, an index that names files outside of the folder or files that are not there, a damaged
+  /// file, a tensor in two files.
+  static Result<std::shared_ptr<const Checkpoint>> open(const std::filesystem::path& folder, const ModelFamily& family,
+                                                        const ModelConfig& model);
+
+  /// A weight by our name (docs/weights.md). Errors name the tensor and the file, what was expected and what was found.
+  Result<WeightData> weight(std::string_view name, std::int64_t rows, std::int64_t columns) const;
+
+  /// Refuses a checkpoint with tensors that no weight of the model is made of, by name: what is left out may matter.
+  Status check_all_used(const std::set<std::string, std::less<>>& ours) const;
+
+  /// Refuses files that were changed since they were opened.
+  Status check_unchanged() const;
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    SafetensorsFile content;
+  };
+  struct Stored {
+    const File* file = nullptr;
+    const SafetensorsEntry* entry = nullptr;
+  };
+  /// What one of our names stands for.
+  struct Source {
+    std::string tensor;
+    WeightRule rule;
+  };
+
+  Checkpoint(const ModelFamily& family, ModelConfig model) : family_(family), model_(std::move(model)) {}
+  Status add(const std::filesystem::path& path, const std::set<std::string, std::less<>>* expected);
+  Status open_index(const std::filesystem::path& folder, const std::filesystem::path& index);
+  Result<Source> source(std::string_view name) const;
+  Stored find(std::string_view tensor) const;
+
+  const ModelFamily& family_;
+  ModelConfig model_;
+  std::string folder_;
+  std::vector<std::unique_ptr<File>> files_;
+  std::map<std::string, Stored, std::less<>> tensors_;
+};
+
+}  // namespace nanscope

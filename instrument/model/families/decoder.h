@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+
+#include "instrument/model/config_reader.h"
+#include "instrument/model/family.h"
+#include "instrument/model/model_spec.h"
+
+/// What config.json files of Llama's descendants share: keys, rotary settings, names of weights.
+namespace nanscope {
+
+/// Values of keys that are missing, as a family's configuration class has them.
+struct DecoderDefaults {
+  double norm_eps = 1e-6;
+  double rope_base = 10000;
+  std::int64_t kv_heads = 0;  ///< 0: as many as heads
+  std::int64_t head_dim = 0;  ///< 0: hidden_size / num_attention_heads
+  bool tied = false;
+};
+
+/// Vocabulary, widths, heads, norms (RMSNorm before each branch), SwiGLU, rotary positions.
+void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderDefaults& defaults);
+
+/// All of these but the rotary settings.
+void read_decoder_shapes(ConfigReader& config, ModelSpec& spec, const DecoderDefaults& defaults);
+
+/// One set of rotary settings: `rope_parameters`, or `rope_theta` and `rope_scaling` of older files.
+void read_rope(ConfigReader& config, ModelSpec& spec, double default_base);
+/// The settings in an object of their own.
+void read_rope_parameters(ConfigReader& rope, ModelSpec& spec, std::int64_t max_positions, double default_base);
+
+/// `layer_types`: names which layers see a window. Where it is missing, `full` says which do not.
+void read_layer_types(ConfigReader& config, ModelSpec& spec, const std::function<bool(std::int64_t layer)>& full);
+
+/// `sliding_window`: none where it is null, `otherwise` where it is missing.
+void read_window(ConfigReader& config, ModelSpec& spec, std::int64_t otherwise);
+
+/// Qwen's windows: of layers from `max_window_layers` on, if `use_sliding_window`.
+void read_optional_window(ConfigReader& config, ModelSpec& spec);
+
+/// Router by softmax, and which layers are dense (`decoder_sparse_step`, `mlp_only_layers`).
+void read_experts(ConfigReader& config, ModelSpec& spec, std::int64_t chosen, bool normalise);
+
+inline constexpr WeightRule kDecoderGlobals[] = {
+    {"embed", "model.embed_tokens"}, {"final_norm", "model.norm"}, {"lm_head", "lm_head"}};
+
+}  // namespace nanscope

@@ -1,0 +1,50 @@
+/// Qwen1.5-MoE and Qwen2-MoE (transformers/models/qwen2_moe): a gated expert that every token has beside the chosen
+/// ones.
+#include "instrument/model/families/decoder.h"
+
+namespace nanscope {
+namespace {
+
+Status read(ConfigReader& config, ModelSpec& spec) {
+  read_decoder(config, spec, {.kv_heads = 16});
+  spec.model.qkv_bias = config.flag("qkv_bias", true);
+  read_optional_window(config, spec);
+  read_experts(config, spec, 4, false);
+  const std::int64_t experts = config.integer("num_experts", 60, 0, 256);
+  spec.model.experts = config.integer("num_local_experts", experts, 0, 256);
+  spec.model.expert_width = config.integer("moe_intermediate_size", 1408, 1);
+  spec.model.shared_expert_width = config.integer("shared_expert_intermediate_size", 5632, 1);
+  config.only_text("hidden_act", "silu");
+  return config.status();
+}
+
+constexpr WeightRule kParts[] = {{"attn_norm", "input_layernorm"},
+                                 {"q_proj", "self_attn.q_proj"},
+                                 {"k_proj", "self_attn.k_proj"},
+                                 {"v_proj", "self_attn.v_proj"},
+                                 {"o_proj", "self_attn.o_proj"},
+                                 {"mlp_norm", "post_attention_layernorm"},
+                                 {"gate_proj", "mlp.gate_proj"},
+                                 {"up_proj", "mlp.up_proj"},
+                                 {"down_proj", "mlp.down_proj"},
+                                 {"router", "mlp.gate"},
+                                 {"experts.gate_proj", "mlp.experts.{}.gate_proj"},
+                                 {"experts.up_proj", "mlp.experts.{}.up_proj"},
+                                 {"experts.down_proj", "mlp.experts.{}.down_proj"},
+                                 {"shared_expert.gate_proj", "mlp.shared_expert.gate_proj"},
+                                 {"shared_expert.up_proj", "mlp.shared_expert.up_proj"},
+                                 {"shared_expert.down_proj", "mlp.shared_expert.down_proj"},
+                                 {"shared_gate", "mlp.shared_expert_gate"}};
+
+}  // namespace
+
+extern const ModelFamily family_qwen2_moe;
+const ModelFamily family_qwen2_moe{.name = "qwen2_moe",
+                                   .model_types = "qwen2_moe",
+                                   .read = read,
+                                   .layers = "model.layers.",
+                                   .base = "model.",
+                                   .globals = kDecoderGlobals,
+                                   .parts = kParts};
+
+}  // namespace nanscope

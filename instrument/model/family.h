@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "instrument/model/config_reader.h"
+#include "instrument/model/model_spec.h"
+
+namespace nanscope {
+
+/// The part of a stored tensor that a weight is: rows of a fused projection, in the order of their names.
+enum class WeightPart : std::uint8_t { whole, q, k, v, gate, up };
+
+/// What a checkpoint calls one of our weights (docs/weights.md), both without ".weight" or ".bias" and without what
+/// stands before a layer's parts. `{}` is the number of an expert.
+struct WeightRule {
+  std::string_view ours;
+  std::string_view theirs;
+  WeightPart part = WeightPart::whole;
+  bool transposed = false;  ///< stored as (in, out), as GPT-2's Conv1D does
+  float offset = 0;         ///< added to what is stored: 1 for Gemma's norms
+};
+
+/// A family of checkpoints: how its config.json is read, and what its weights are called. One file of families/ and one
+/// line of families.def each.
+struct ModelFamily {
+  std::string_view name;
+  /// Values of model_type, with a space between them.
+  std::string_view model_types;
+  Status (*read)(ConfigReader& config, ModelSpec& spec);
+  /// Before the number of a layer, as in "model.layers.".
+  std::string_view layers;
+  /// Of names; files that were saved without the head leave it out.
+  std::string_view base;
+  /// Weights outside of layers, then those of a layer.
+  std::span<const WeightRule> globals, parts;
+};
+
+/// All of them, in the order of families.def.
+std::span<const ModelFamily* const> model_families();
+
+/// Null when there is none of that name.
+const ModelFamily* find_family(std::string_view name);
+
+/// Null when no family has this model_type.
+const ModelFamily* family_of_type(std::string_view model_type);
+
+/// "|gpt2|llama|...": the values of the knob model.family.
+std::string model_family_names();
+
+}  // namespace nanscope

@@ -1,0 +1,48 @@
+#include "instrument/model/model_config.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nanscope {
+
+double rope_stretch(const RopeConfig& rope) {
+  if (rope.scaling != RopeScaling::dynamic && rope.scaling != RopeScaling::dynamic_unguarded) return 1;
+  if (rope.scaling == RopeScaling::dynamic && rope.served <= rope.trained) return 1;
+  return rope.factor * static_cast<double>(rope.served) / static_cast<double>(rope.trained) - (rope.factor - 1);
+}
+
+namespace {
+
+bool names(const std::vector<std::int64_t>& layers, std::int64_t layer) {
+  return std::find(layers.begin(), layers.end(), layer) != layers.end();
+}
+
+}  // namespace
+
+bool is_recurrent(const ModelConfig& model, std::int64_t layer) { return names(model.recurrent_layers, layer); }
+
+std::int64_t window_of(const ModelConfig& model, std::int64_t layer) {
+  return names(model.full_layers, layer) ? 0 : model.window;
+}
+
+bool has_experts(const ModelConfig& model, std::int64_t layer) {
+  return model.experts > 0 && !names(model.dense_layers, layer);
+}
+
+bool norms_before(const ModelConfig& model) {
+  return model.norm_placement == NormPlacement::pre || model.norm_placement == NormPlacement::sandwich;
+}
+
+bool norms_after(const ModelConfig& model) { return model.norm_placement != NormPlacement::pre; }
+
+std::int64_t expert_width(const ModelConfig& model) {
+  return model.expert_width > 0 ? model.expert_width : model.mlp_width;
+}
+
+float attention_scale(const ModelConfig& model, std::int64_t layer) {
+  const float scale = model.attention_scale > 0 ? static_cast<float>(model.attention_scale)
+                                                : 1.0F / std::sqrt(static_cast<float>(model.head_dim));
+  return model.scale_by_layer ? scale / static_cast<float>(layer + 1) : scale;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,113 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/ops/activation.h"
+#include "kernels/ops/layer_norm.h"
+#include "kernels/ops/route.h"
+
+/// What a transformer is: shapes, norms, positions, experts. Plain structs; each field is a knob of the same name
+/// (instrument/engine/knobs.h), which documents it. A checkpoint's config.json is read into them (model_spec.h).
+namespace nanscope {
+
+enum class RopeScaling : std::uint8_t { none, dynamic, dynamic_unguarded, linear, llama3, yarn, longrope };
+/// Where the norms of a layer stand: before a branch, after the sum (Vaswani et al. 2017), around the branch (Gemma 2),
+/// or on what comes out of it (OLMo 2).
+enum class NormPlacement : std::uint8_t { pre, post, sandwich, branch };
+/// What a norm on Q and K goes over: each head (Qwen3, Gemma 3) or the whole projection (OLMo 2).
+enum class QkNormOver : std::uint8_t { head, projection };
+
+struct ModelConfig {
+  std::int64_t layers = 4;
+  std::int64_t width = 256;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 4;
+  std::int64_t head_dim = 64;
+  std::int64_t mlp_width = 512;
+  kernels::NormKind norm = kernels::NormKind::layer_norm;
+  NormPlacement norm_placement = NormPlacement::pre;
+  bool inner_norm = false;
+  bool qk_norm = false;
+  QkNormOver qk_norm_over = QkNormOver::head;
+  bool bias = false;      ///< of every projection
+  bool qkv_bias = false;  ///< of these three
+  bool o_bias = false;
+  bool mlp_bias = false;
+  kernels::ActivationKind mlp = kernels::ActivationKind::swiglu;
+  double rope_base = 10000;
+  double local_rope_base = 0;  ///< of layers with a window; 0: rope_base, and its scaling
+  std::int64_t rotated = 0;    ///< channels of a head that are rotated, from the first; 0: all
+  std::int64_t positions = 0;  ///< rows of a learned position table; 0: rotary positions
+  double embedding_scale = 1;
+  double attention_scale = 0;    ///< on scores; 0: 1 / sqrt(head_dim)
+  bool scale_by_layer = false;   ///< scores of layer i are divided by i + 1 too
+  double attention_softcap = 0;  ///< on scores; 0: none
+  double logit_softcap = 0;
+  std::int64_t window = 0;                ///< keys that a token sees, its own included; 0: all before it
+  std::vector<std::int64_t> full_layers;  ///< layers without the window
+  std::vector<std::int64_t> recurrent_layers;
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 2;
+  std::int64_t expert_width = 0;           ///< hidden channels of an expert; 0: mlp_width
+  std::int64_t shared_expert_width = 0;    ///< of an expert that every token has, gated; 0: there is none
+  std::vector<std::int64_t> dense_layers;  ///< layers without experts
+  bool tied_head = false;                  ///< the head is the embedding's table
+  std::string weights = "reference";
+  std::string family;                    ///< of a checkpoint folder; empty: names of docs/weights.md
+  std::int64_t vocabulary = 0;           ///< rows of the embedding; 0: the tokenizer's
+  std::vector<std::int64_t> end_tokens;  ///< any of them ends a request; empty: what the tokenizer calls so
+  std::uint64_t seed = 1;
+  std::string tokenizer;
+  std::int64_t patch_size = 16;
+  double init_scale = 1;
+};
+
+/// Scaling of the rotary angles for more positions than a model was trained for; see rope_stretch() and rope_table().
+struct RopeConfig {
+  RopeScaling scaling = RopeScaling::none;
+  double factor = 1;
+  std::int64_t trained = 2048;
+  std::int64_t served = 2048;
+  double low_factor = 1;              ///< of llama3: waves longer than trained / this are slowed whole
+  double high_factor = 4;             ///< of llama3: waves shorter than trained / this stay
+  double fast = 32;                   ///< of YaRN: turns within `trained` from which on a channel stays
+  double slow = 1;                    ///< of YaRN: turns up to which it is slowed whole
+  bool truncate = true;               ///< of YaRN: these bounds are whole channels
+  double amplitude = 0;               ///< of cosine and sine; 0: what the scaling makes of factor
+  std::vector<double> short_factors;  ///< of LongRoPE, by channel, up to `trained` positions
+  std::vector<double> long_factors;   ///< beyond
+};
+
+struct MoeConfig {
+  kernels::RouterScore score = kernels::RouterScore::sigmoid;
+  kernels::RouterValue weights = kernels::RouterValue::gate;
+  bool bias = true;       ///< the router has a bias for the choice
+  bool normalise = true;  ///< the chosen experts' weights add up to 1
+  float eps = 0;
+};
+
+/// What the base of the rotary angles is stretched by: factor * served / trained - (factor - 1), which is negative
+/// where less is served than trained for; 1 without scaling, and when the guard sees that nothing is extended.
+double rope_stretch(const RopeConfig& rope);
+
+/// Whether `layer` is a gated linear recurrence instead of attention.
+bool is_recurrent(const ModelConfig& model, std::int64_t layer);
+
+/// Keys that `layer` sees, 0: all.
+std::int64_t window_of(const ModelConfig& model, std::int64_t layer);
+
+/// Whether the MLP of `layer` is a mixture of experts.
+bool has_experts(const ModelConfig& model, std::int64_t layer);
+
+/// Whether a norm stands before each branch, and whether one stands behind it or its sum.
+bool norms_before(const ModelConfig& model);
+bool norms_after(const ModelConfig& model);
+
+/// Hidden channels of an expert.
+std::int64_t expert_width(const ModelConfig& model);
+
+/// Factor on the scores of `layer`.
+float attention_scale(const ModelConfig& model, std::int64_t layer);
+
+}  // namespace nanscope

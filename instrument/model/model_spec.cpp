@@ -1,0 +1,127 @@
+#include "instrument/model/model_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "core/json_depth.h"
+#include "core/text/safe_text.h"
+#include "instrument/files/file.h"
+#include "instrument/model/family.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::uint64_t kMostConfig = 16u << 20;
+
+/// Keys of every config.json that no number of a model depends on.
+void ignore_common(ConfigReader& config) {
+  config.ignore({"architectures",
+                 "model_type",
+                 "_name_or_path",
+                 "transformers_version",
+                 "use_cache",
+                 "auto_map",
+                 "initializer_range",
+                 "bos_token_id",
+                 "pad_token_id",
+                 "unk_token_id",
+                 "sep_token_id",
+                 "decoder_start_token_id",
+                 "attention_dropout",
+                 "output_attentions",
+                 "output_hidden_states",
+                 "output_router_logits",
+                 "router_aux_loss_coef",
+                 "return_dict",
+                 "return_dict_in_generate",
+                 "id2label",
+                 "label2id",
+                 "num_labels",
+                 "problem_type",
+                 "task_specific_params",
+                 "finetuning_task",
+                 "prefix",
+                 "torchscript",
+                 "chunk_size_feed_forward",
+                 "cache_implementation",
+                 "_attn_implementation_autoset",
+                 "attn_implementation",
+                 "is_encoder_decoder",
+                 "do_sample",
+                 "temperature",
+                 "top_k",
+                 "top_p",
+                 "max_length",
+                 "min_length",
+                 "use_mlp_bias",
+                 "unsloth_version",
+                 "unsloth_fixed"});
+}
+
+void read_format(ConfigReader& config, ModelSpec& spec) {
+  const std::string older = config.text("torch_dtype", "float32");
+  const std::string dtype = config.text("dtype", older);
+  if (dtype == "bfloat16") {
+    spec.format = Format::bf16;
+  } else if (dtype == "float16") {
+    spec.format = Format::f16;
+  } else if (dtype != "float32") {
+    config.reject("dtype",
+                  fmt::format("'{}' is not supported, only float32, bfloat16 and float16 are", one_line(dtype)));
+  }
+}
+
+std::string known_types() {
+  std::string all;
+  for (const ModelFamily* family : model_families()) all.append(all.empty() ? "" : " ").append(family->model_types);
+  std::replace(all.begin(), all.end(), ' ', '|');
+  return all;
+}
+
+}  // namespace
+
+Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& file) {
+  if (json_depth(text) > kMostJsonDepth) {
+    return fail(fmt::format("{}: lists and objects stand more than {} deep in each other", file, kMostJsonDepth));
+  }
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) return fail(file + ": not a JSON text");
+  ConfigReader config(json, file);
+  const std::string type = config.text("model_type");
+  const ModelFamily* family = family_of_type(type);
+  if (config.status() && family == nullptr) {
+    config.reject("model_type",
+                  fmt::format("'{}' is no family that the engine runs; there are {}", one_line(type), known_types()));
+  }
+  if (config.has("quantization_config")) {
+    config.reject("quantization_config", "quantised weights are not run yet; dequantise the checkpoint first");
+  }
+  if (!config.status()) return tl::unexpected(config.status().error());
+  ModelSpec spec;
+  spec.model.family = family->name;
+  spec.model.patch_size = 0;
+  ignore_common(config);
+  read_format(config, spec);
+  spec.model.end_tokens = config.integer_or_list("eos_token_id");
+  if (Status read = family->read(config, spec); !read) return tl::unexpected(read.error());
+  if (Status finished = config.finish(); !finished) return tl::unexpected(finished.error());
+  return spec;
+}
+
+Result<ModelSpec> read_model_spec(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  const auto bytes = read_file(path, kMostConfig);
+  if (!bytes) return tl::unexpected(bytes.error());
+  Result<ModelSpec> spec = parse_model_spec(as_text(*bytes), path.string());
+  if (!spec) return spec;
+  spec->model.weights = folder.lexically_normal().string();
+  const std::filesystem::path tokenizer = folder / "tokenizer.json";
+  std::error_code error;
+  if (std::filesystem::exists(tokenizer, error)) spec->model.tokenizer = tokenizer.lexically_normal().string();
+  return spec;
+}
+
+}  // namespace nanscope

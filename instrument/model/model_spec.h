@@ -1,0 +1,29 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "core/numbers/format.h"
+#include "core/result.h"
+#include "instrument/model/model_config.h"
+
+namespace nanscope {
+
+/// What a checkpoint says of its model: all that its config.json states, with the defaults of its family.
+struct ModelSpec {
+  ModelConfig model;
+  RopeConfig rope;
+  MoeConfig moe;
+  float norm_eps = 1e-5F;
+  Format format = Format::f32;  ///< that activations are meant to have
+};
+
+/// Reads the config.json of a Hugging Face checkpoint folder. `model.weights` is the folder, `model.tokenizer` its
+/// tokenizer.json if there is one. Errors are one line with the file and the key: a family that is not known, a key
+/// that is missing, has another type, is out of range, or says something that the engine does not do.
+Result<ModelSpec> read_model_spec(const std::filesystem::path& folder);
+
+/// The same from the text of a config.json; `file` is what errors call it. Neither folder nor tokenizer are set.
+Result<ModelSpec> parse_model_spec(std::string_view json, const std::string& file);
+
+}  // namespace nanscope

@@ -1,0 +1,145 @@
+"""Makes the tiny checkpoints of this folder, one a family, with the logits that transformers computes of them.
+
+usage: make_checkpoints.py OUT [--only NAME] [--seed N]    needs torch and transformers (CPU)
+
+Each folder holds what save_pretrained() writes (config.json, model.safetensors), random weights, and expected.safetensors:
+`tokens`, the prompt and the 16 tokens that greedy decoding adds; `logits`, a row for each of the prompt's tokens and each
+decoded one but the last; all in f32 by eager attention. Its metadata names the versions. With --seed, sizes and options
+are drawn at random instead: tests/unit/instrument/model/check_families.py compares many of these.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+PROMPT = 11
+DECODED = 16
+
+
+def rope(**settings):
+    return {"rope_theta": 10000.0, **settings}
+
+
+# Family: configuration class, model class, keyword arguments. Windows are shorter than the run.
+def families(pick):
+    shape = dict(vocab_size=pick(96, 64, 130), hidden_size=pick(32, 48, 64), intermediate_size=pick(48, 40, 72),
+                 num_hidden_layers=pick(2, 1, 3), num_attention_heads=4, num_key_value_heads=pick(2, 1, 4),
+                 max_position_embeddings=128, pad_token_id=None, bos_token_id=None, eos_token_id=None)
+    head_dim = pick(8, 16, 12)
+    square = {**shape, "hidden_size": pick(32, 64)}
+    moe = {**square, "num_hidden_layers": 2}
+    llama3 = rope(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                  original_max_position_embeddings=pick(16, 32))
+    yarn = rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+    linear = rope(rope_type="linear", factor=pick(2.5, 4.0))
+    pairs = {32: 4, 64: 8}[square["hidden_size"]]
+    partial = pick(0.5, 1.0)
+    longrope = rope(rope_type="longrope", short_factor=[1.0 + 0.1 * i for i in range(int(pairs * partial))],
+                    long_factor=[2.0 + 0.7 * i for i in range(int(pairs * partial))],
+                    original_max_position_embeddings=20, partial_rotary_factor=partial)
+    gemma3_layers = ["sliding_attention", "sliding_attention", "full_attention"]
+    gpt2 = dict(vocab_size=96, n_embd=pick(32, 48), n_layer=2, n_head=4, n_positions=64, n_inner=pick(None, 80),
+                bos_token_id=None, eos_token_id=None)
+    return {
+        "gpt2": ("GPT2Config", "GPT2LMHeadModel", gpt2),
+        "gpt2-scaled": ("GPT2Config", "GPT2LMHeadModel", {**gpt2, "scale_attn_by_inverse_layer_idx": True}),
+        "llama2": ("LlamaConfig", "LlamaForCausalLM", {**square, "tie_word_embeddings": pick(False, True)}),
+        "llama3": ("LlamaConfig", "LlamaForCausalLM",
+                   {**shape, "head_dim": head_dim, "rope_parameters": llama3, "attention_bias": pick(True, False),
+                    "mlp_bias": pick(True, False)}),
+        "llama-linear": ("LlamaConfig", "LlamaForCausalLM", {**square, "rope_parameters": linear}),
+        "mistral": ("MistralConfig", "MistralForCausalLM", {**shape, "head_dim": head_dim, "sliding_window": pick(6, 3)}),
+        "qwen2": ("Qwen2Config", "Qwen2ForCausalLM",
+                  {**square, "use_sliding_window": pick(False, True), "sliding_window": 5, "max_window_layers": 1}),
+        "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**shape, "head_dim": head_dim, "rope_parameters": yarn}),
+        "phi3": ("Phi3Config", "Phi3ForCausalLM",
+                 {**square, "rope_parameters": longrope, "original_max_position_embeddings": 20,
+                  "sliding_window": pick(None, 7)}),
+        "gemma2": ("Gemma2Config", "Gemma2ForCausalLM",
+                   {**shape, "head_dim": head_dim, "query_pre_attn_scalar": pick(24, 8), "sliding_window": 6,
+                    "attn_logit_softcapping": 5.0, "final_logit_softcapping": 20.0}),
+        "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM",
+                   {**shape, "num_hidden_layers": 3, "head_dim": head_dim, "query_pre_attn_scalar": 12,
+                    "sliding_window": 6, "layer_types": gemma3_layers}),
+        "olmo2": ("Olmo2Config", "Olmo2ForCausalLM", square),
+        "mixtral": ("MixtralConfig", "MixtralForCausalLM",
+                    {**moe, "num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 24}),
+        "qwen2-moe": ("Qwen2MoeConfig", "Qwen2MoeForCausalLM",
+                      {**moe, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+                       "shared_expert_intermediate_size": 24, "norm_topk_prob": pick(False, True),
+                       "mlp_only_layers": pick([0], [])}),
+        "qwen3-moe": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM",
+                      {**moe, "head_dim": head_dim, "num_experts": 5, "num_experts_per_tok": 2,
+                       "moe_intermediate_size": 16, "norm_topk_prob": pick(True, False), "decoder_sparse_step": 1}),
+    }
+
+
+def randomise(model, generator):
+    """Weights that make logits differ: a healthy spread in every product, gains and biases that are not all alike."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.randn(weight.shape, generator=generator)
+            if weight.dim() == 1:
+                gain = "norm" in name or ".ln_" in name
+                centre = 1.0 if gain and name.endswith("weight") and "Gemma" not in type(model).__name__ else 0.0
+                weight.copy_(centre + 0.2 * noise)
+            else:
+                fan_in = 1 if "embed" in name or "wte" in name or "wpe" in name else weight.shape[-1]
+                weight.copy_(noise * 1.3 / fan_in ** 0.5)
+
+
+def run(model, vocabulary, generator):
+    """The tokens of a greedy run, and the logits of all but the last."""
+    tokens = torch.randint(0, vocabulary, (1, PROMPT), generator=generator)
+    past = None
+    rows = []
+    ids = tokens
+    with torch.no_grad():
+        for _ in range(DECODED):
+            out = model(input_ids=ids, past_key_values=past, use_cache=True)
+            past = out.past_key_values
+            rows.append(out.logits[0])
+            ids = out.logits[:, -1].argmax(-1, keepdim=True)
+            tokens = torch.cat([tokens, ids], dim=1)
+    return tokens[0].to(torch.int32), torch.cat(rows).float()
+
+
+def make(name, folder, config, model_class, settings, seed):
+    generator = torch.Generator().manual_seed(seed)
+    config = getattr(transformers, config)(**settings)
+    config._attn_implementation = "eager"
+    model = getattr(transformers, model_class)(config).eval()
+    randomise(model, generator)
+    tokens, logits = run(model, settings["vocab_size"], generator)
+    os.makedirs(folder, exist_ok=True)
+    model.save_pretrained(folder)
+    generation = os.path.join(folder, "generation_config.json")
+    if os.path.exists(generation):
+        os.remove(generation)
+    versions = {"transformers": transformers.__version__, "torch": torch.__version__, "family": name, "seed": str(seed)}
+    save_file({"tokens": tokens, "logits": logits}, os.path.join(folder, "expected.safetensors"), metadata=versions)
+    size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
+    print(f"{name}: {size // 1024} KiB, logits up to {logits.abs().max():.3f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out")
+    parser.add_argument("--only")
+    parser.add_argument("--seed", type=int, help="draw sizes and options at random")
+    arguments = parser.parse_args()
+    drawn = random.Random(arguments.seed)
+    pick = (lambda *choices: drawn.choice(choices)) if arguments.seed is not None else (lambda first, *rest: first)
+    for name, (config, model, settings) in families(pick).items():
+        if arguments.only in (None, name):
+            make(name, os.path.join(arguments.out, name), config, model, settings, arguments.seed or 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
