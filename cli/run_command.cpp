@@ -1,8 +1,15 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -22,6 +29,11 @@ namespace {
 
 struct RunOptions {
   std::vector<std::string> targets;
+  std::string model;
+  std::vector<std::string> prompts;
+  std::vector<std::string> prompt_tokens;
+  std::vector<std::string> settings;
+  int tokens = 64;
   std::string output;
   std::string capture = "ring:1";
   bool trace = false;
@@ -32,6 +44,22 @@ struct RunOptions {
   bool brief = false;
   std::string format = "text";
 };
+
+Result<std::vector<std::int32_t>> token_ids(std::string_view list) {
+  std::vector<std::int32_t> ids;
+  for (std::string_view left = list; !left.empty();) {
+    const std::string_view item = left.substr(0, left.find(','));
+    std::int32_t id = -1;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
+    if (error != std::errc() || end != item.data() + item.size() || id < 0) {
+      return fail(fmt::format("--prompt-tokens: '{}' is no token id", item));
+    }
+    ids.push_back(id);
+    left.remove_prefix(std::min(left.size(), item.size() + 1));
+  }
+  if (ids.empty()) return fail("--prompt-tokens: no token id");
+  return ids;
+}
 
 scenarios::RunnerOptions runner_options(const RunOptions& options, const Interrupt& interrupt) {
   scenarios::RunnerOptions runner;
@@ -57,9 +85,45 @@ std::string one_junit(const scenarios::ScenarioRun& run) {
   return report::junit_xml("nanscope", std::vector{test});
 }
 
-int run_one(const fs::path& path, const RunOptions& options, const Interrupt& interrupt) {
-  const auto scenario = scenarios::load_scenario(path);
-  if (!scenario) return complain(scenario.error().message);
+/// A run without a scenario file: a checkpoint's model, prompts, and nothing that is expected but health.
+Result<scenarios::Scenario> scenario_of_model(const RunOptions& options) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(options.model, error).lexically_normal();
+  if (!fs::is_directory(folder, error)) {
+    return fail(
+        fmt::format("{}: expected the folder of a checkpoint, with config.json and *.safetensors", options.model));
+  }
+  scenarios::Scenario scenario;
+  scenario.path = folder / "config.json";
+  scenario.name = (folder.filename().empty() ? folder.parent_path() : folder).filename().string();
+  scenario.title = scenario.name;
+  scenario.knobs.push_back({"model.weights", folder.string(), "--model"});
+  for (const std::string& setting : options.settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos) {
+      return fail(fmt::format("--set '{}': expected KNOB=VALUE, for example kv.format=e4m3", setting));
+    }
+    scenario.knobs.push_back({setting.substr(0, equals), setting.substr(equals + 1), "--set"});
+  }
+  const auto add = [&](scenarios::ScenarioPart part) {
+    scenarios::ScenarioRequest request;
+    request.name = fmt::format("request-{}", scenario.requests.size());
+    request.max_tokens = options.tokens;
+    request.parts.push_back(std::move(part));
+    scenario.requests.push_back(std::move(request));
+  };
+  for (const std::string& text : options.prompts) add({text, {}, {}, {}});
+  for (const std::string& list : options.prompt_tokens) {
+    Result<std::vector<std::int32_t>> ids = token_ids(list);
+    if (!ids) return tl::unexpected(ids.error());
+    add({{}, {}, {}, std::move(*ids)});
+  }
+  if (scenario.requests.empty()) return fail("--model needs a prompt: -p PROMPT, or --prompt-tokens ID,ID,...");
+  return scenario;
+}
+
+int run_one(const scenarios::Scenario& scenario, const RunOptions& options, const Interrupt& interrupt) {
+  const bool judged = options.model.empty();
   scenarios::RunnerOptions runner = runner_options(options, interrupt);
   Result<scenarios::ScenarioRun> run = fail("");
   {
@@ -67,17 +131,17 @@ int run_one(const fs::path& path, const RunOptions& options, const Interrupt& in
     runner.control.progress = [&](const Progress& now) {
       progress.show(now.ops, now.expected_ops, fmt::format("request {}", now.request));
     };
-    run = scenarios::run_scenario(*scenario, runner);
+    run = scenarios::run_scenario(scenario, runner);
   }
   if (!run) {
     complain(run.error().message);
     return interrupt.requested() ? interrupt.code() : kBadInput;
   }
   report::RunContext context{.command = "run",
-                             .title = scenario->title,
+                             .title = scenario.title,
                              .recording = run->recording.string(),
-                             .judged = true,
-                             .missed = run->missed};
+                             .judged = judged,
+                             .missed = judged ? run->missed : std::vector<scenarios::Missed>()};
   if (options.format == "json") {
     print(report::dump_json(report::run_json(run->analysis, context)));
   } else if (options.format == "junit") {
@@ -89,6 +153,7 @@ int run_one(const fs::path& path, const RunOptions& options, const Interrupt& in
   } else {
     print(report::run_text(run->analysis, context, output_terminal()));
   }
+  if (!judged) return run->analysis.diagnosis.verdict() == Verdict::clean ? kClean : kFound;
   return run->missed.empty() ? kClean : kFound;
 }
 
@@ -126,8 +191,21 @@ int run_many(const std::vector<fs::path>& paths, const RunOptions& options, cons
   return code;
 }
 
+int run_model(const RunOptions& options, const Interrupt& interrupt) {
+  if (!options.targets.empty()) return complain("--model and a scenario: run one of them");
+  if (options.format == "junit")
+    return complain("--format junit judges scenarios; --model has nothing to be judged by");
+  const auto scenario = scenario_of_model(options);
+  return scenario ? run_one(*scenario, options, interrupt) : complain(scenario.error().message);
+}
+
 int run_targets(const RunOptions& options, const Interrupt& interrupt) {
   if (options.brief && options.format != "text") return complain("--brief is for --format text");
+  if (!options.model.empty()) return run_model(options, interrupt);
+  if (options.targets.empty()) return complain("run needs a SCENARIO, or --model DIR");
+  if (!options.prompts.empty() || !options.prompt_tokens.empty() || !options.settings.empty()) {
+    return complain("-p, --prompt-tokens and --set are for --model; a scenario states its own requests and knobs");
+  }
   std::vector<fs::path> paths;
   bool many = options.targets.size() > 1;
   for (const std::string& target : options.targets) {
@@ -142,16 +220,37 @@ int run_targets(const RunOptions& options, const Interrupt& interrupt) {
     if (!files) return complain(files.error().message);
     paths.insert(paths.end(), files->begin(), files->end());
   }
-  return many ? run_many(paths, options, interrupt) : run_one(paths.front(), options, interrupt);
+  if (many) return run_many(paths, options, interrupt);
+  const auto scenario = scenarios::load_scenario(paths.front());
+  return scenario ? run_one(*scenario, options, interrupt) : complain(scenario.error().message);
 }
 
 }  // namespace
 
 void add_run_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand("run", "Run a scenario, record it, explain it, judge it");
-  command->add_option("SCENARIO", options->targets, "Scenario files, folders of them, or names of the library")
-      ->required();
+  CLI::App* command = app.add_subcommand("run", "Run a scenario or a checkpoint, record it, explain it, judge it");
+  command->add_option("SCENARIO", options->targets, "Scenario files, folders of them, or names of the library");
+  command
+      ->add_option("--model", options->model,
+                   "Run a Hugging Face checkpoint instead: the folder with config.json and *.safetensors")
+      ->type_name("DIR");
+  command->add_option("-p,--prompt", options->prompts, "A request's text; several times for several requests")
+      ->type_name("PROMPT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--prompt-tokens", options->prompt_tokens, "A request as token ids, with commas between them")
+      ->type_name("IDS")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--tokens", options->tokens, "Tokens that a request of --model may answer")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("--set", options->settings, "Change a knob of --model; several times for several knobs")
+      ->type_name("KNOB=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       ->add_option("-o,--output", options->output,
                    "The recording (default: SCENARIO.nanscope here); for several scenarios, a folder")
@@ -180,6 +279,7 @@ void add_run_command(CLI::App& app, Action& action) {
       "  nanscope run kv-scale-lock\n"
       "  nanscope run my-scenario.toml -o run.nanscope\n"
       "  nanscope run scenarios/ --format junit > report.xml\n"
+      "  nanscope run --model ~/Llama-3.2-1B -p \"The capital of France is\" --tokens 8 --set kv.format=e4m3\n"
       "\n"
       "Of several scenarios, the recordings of those that are not as expected are kept in nanscope-failures/.\n"
       "\n"

@@ -17,6 +17,15 @@ namespace {
 constexpr std::array<std::string_view, 8> kGroups = {"rope", "moe",        "norm",      "inner_norm",
                                                      "kv",   "activation", "attention", "engine"};
 
+/// What a model was trained with: no choice of who serves it.
+constexpr std::array<std::string_view, 4> kOfTheModel = {"rope.truncate", "moe.score", "moe.bias", "moe.normalise"};
+constexpr std::array<std::string_view, 4> kTrainedScalings = {"linear", "llama3", "yarn", "longrope"};
+
+template <std::size_t N>
+bool is_among(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 /// Bugs of kernels rather than choices: worth a try only to undo them.
 constexpr std::array<std::string_view, 13> kBugs = {"attention.causal",
                                                     "attention.zero_guard",
@@ -32,7 +41,7 @@ constexpr std::array<std::string_view, 13> kBugs = {"attention.causal",
                                                     "activation.scale_memory",
                                                     "activation.scale_reads"};
 
-bool is_bug(std::string_view name) { return std::find(kBugs.begin(), kBugs.end(), name) != kBugs.end(); }
+bool is_bug(std::string_view name) { return is_among(kBugs, name); }
 
 std::string_view group_of(std::string_view name) { return name.substr(0, name.find('.')); }
 
@@ -51,8 +60,10 @@ bool quantized(const EngineConfig& config) { return config.kv.policy != "auto"; 
 /// Whether the knob means anything in this configuration.
 bool relevant(const EngineConfig& config, std::string_view name) {
   const std::string_view group = group_of(name);
-  if (std::find(kGroups.begin(), kGroups.end(), group) == kGroups.end()) return false;
-  if (group == "rope") return config.rope.scaling != RopeScaling::none;
+  if (!is_among(kGroups, group) || is_among(kOfTheModel, name)) return false;
+  if (group == "rope") {
+    return config.rope.scaling != RopeScaling::none && !is_among(kTrainedScalings, get_knob(config, "rope.scaling"));
+  }
   if (group == "moe") return config.model.experts > 0;
   if (group == "inner_norm") return config.model.inner_norm;
   if (name == "activation.blocks" || name.starts_with("activation.scale_")) {
@@ -101,7 +112,8 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
       const bool follows = value.empty() && !is_bug(knob.name);
       const bool static_alone = knob.name == "kv.policy" && value == "static";
       const bool breaks = is_bug(knob.name) && value != knob.get(EngineConfig{});
-      if (follows || static_alone || breaks || has_value(spec.config, knob, value)) continue;
+      const bool trained = knob.name == "rope.scaling" && is_among(kTrainedScalings, value);
+      if (follows || static_alone || breaks || trained || has_value(spec.config, knob, value)) continue;
       changes.push_back({{fmt::format("{}={}", knob.name, value)}});
     }
   }

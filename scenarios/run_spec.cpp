@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "instrument/engine/knobs.h"
+#include "instrument/engine/model_folder.h"
 #include "instrument/files/near_names.h"
 
 namespace nanscope::scenarios {
@@ -25,8 +29,10 @@ bool names_file(const KnobSetting& knob) {
   return knob.name == "model.weights" && knob.value != "reference" && knob.value != "random";
 }
 
-/// set_knob() with a proposal for a mistyped name.
+/// set_knob() with a proposal for a mistyped name. A folder of weights sets what its config.json says.
 Status set(EngineConfig& config, std::string_view name, std::string_view value) {
+  std::error_code error;
+  if (name == "model.weights" && std::filesystem::is_directory(value, error)) return use_model_folder(config, value);
   if (find_knob(name)) return set_knob(config, name, value);
   std::vector<std::string> names;
   for (const Knob& knob : knobs()) names.push_back(knob.name);
@@ -38,7 +44,9 @@ RequestSpec request_spec(const ScenarioRequest& request) {
   spec.name = request.name;
   spec.max_tokens = request.max_tokens;
   for (const ScenarioPart& part : request.parts) {
-    if (part.image.empty()) {
+    if (!part.tokens.empty()) {
+      spec.parts.emplace_back(TokensPart{part.tokens});
+    } else if (part.image.empty()) {
       spec.parts.emplace_back(TextPart{part.text});
     } else {
       spec.parts.emplace_back(ImagePart{part.image, part.png});
@@ -72,7 +80,11 @@ Result<RequestSpec> request_from_json(const nlohmann::json& json, std::size_t in
 Result<RunSpec> resolve(const Scenario& scenario) {
   RunSpec spec;
   spec.scenario = scenario.name;
-  for (const KnobSetting& knob : scenario.knobs) {
+  // What a checkpoint says of its model comes before what the scenario changes of it.
+  std::vector<KnobSetting> knobs = scenario.knobs;
+  std::stable_partition(knobs.begin(), knobs.end(),
+                        [](const KnobSetting& knob) { return knob.name == "model.weights"; });
+  for (const KnobSetting& knob : knobs) {
     std::string value = knob.value;
     if (names_file(knob)) value = (scenario.path.parent_path() / value).lexically_normal().string();
     if (Status done = set(spec.config, knob.name, value); !done) {

@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint64_t kScenarioBytes = 1u << 20;
 constexpr std::uint64_t kImageBytes = 64u << 20;
 constexpr std::int64_t kMaxTokens = 4096;
+constexpr std::int64_t kMostTokenId = 4'194'303;
 constexpr std::array kKnobTables = {"model",      "rope", "moe",       "norm",  "inner_norm",
                                     "activation", "kv",   "attention", "engine"};
 
@@ -44,14 +45,31 @@ Status read_knobs(Parse& parse, const toml::table& table, const std::string& pre
 Result<ScenarioPart> read_image(const Parse& parse, const std::string& image, const std::string& where) {
   auto bytes = read_file(parse.folder / image, kImageBytes);
   if (!bytes) return fail(fmt::format("{}: image: {}", where, bytes.error().message));
-  return ScenarioPart{{}, image, std::move(*bytes)};
+  return ScenarioPart{{}, image, std::move(*bytes), {}};
+}
+
+Status read_tokens(const toml::array& list, TomlReader& reader, std::vector<ScenarioPart>& parts) {
+  ScenarioPart part;
+  for (const toml::node& item : list) {
+    const auto id = item.value_exact<std::int64_t>();
+    if (!id || *id < 0 || *id > kMostTokenId) {
+      return fail(fmt::format("{}: a token must be a number from 0 to {}", reader.where(item), kMostTokenId));
+    }
+    part.tokens.push_back(static_cast<std::int32_t>(*id));
+  }
+  if (part.tokens.empty()) return fail(fmt::format("{}: tokens is an empty list", reader.where()));
+  parts.push_back(std::move(part));
+  return {};
 }
 
 Status read_content(Parse& parse, TomlReader& reader, std::vector<ScenarioPart>& parts) {
   const auto text = reader.text("text");
   const auto image = reader.text("image");
+  const toml::array* tokens = reader.array("tokens");
+  if (tokens != nullptr && (text || image)) reader.reject("tokens beside text or image: give them an order with parts");
+  if (tokens != nullptr) return read_tokens(*tokens, reader, parts);
   if (text && image) reader.reject("text and image together: give them an order with parts = [{text = ...}, ...]");
-  if (text) parts.push_back({*text, {}, {}});
+  if (text) parts.push_back({*text, {}, {}, {}});
   if (image && !text) {
     auto part = read_image(parse, *image, reader.where());
     if (!part) return tl::unexpected(part.error());
@@ -63,7 +81,7 @@ Status read_content(Parse& parse, TomlReader& reader, std::vector<ScenarioPart>&
 Status read_parts(Parse& parse, const toml::array& list, std::vector<ScenarioPart>& parts) {
   for (const toml::node& item : list) {
     if (!item.is_table()) {
-      return fail(fmt::format("{}: a part must be {{text = ...}} or {{image = ...}}, found {}",
+      return fail(fmt::format("{}: a part must be {{text = ...}}, {{image = ...}} or {{tokens = [...]}}, found {}",
                               toml_location(parse.file, item.source()), toml_kind(item)));
     }
     TomlReader reader(*item.as_table(), parse.file, "a part");
@@ -81,11 +99,12 @@ Status read_request(Parse& parse, const toml::table& table) {
   request.max_tokens = static_cast<int>(reader.integer("max_tokens", 0, kMaxTokens).value_or(request.max_tokens));
   if (Status read = read_content(parse, reader, request.parts); !read) return read;
   if (const toml::array* parts = reader.array("parts")) {
-    if (!request.parts.empty()) reader.reject("parts beside text or image: put everything into parts");
+    if (!request.parts.empty()) reader.reject("parts beside text, image or tokens: put everything into parts");
     if (Status read = read_parts(parse, *parts, request.parts); !read) return read;
   }
   if (Status finished = reader.finish(); !finished) return finished;
-  if (request.parts.empty()) return fail(fmt::format("{}: a request needs text, image or parts", request.where));
+  if (request.parts.empty())
+    return fail(fmt::format("{}: a request needs text, image, tokens or parts", request.where));
   for (const ScenarioRequest& other : parse.scenario.requests) {
     if (other.name == request.name) {
       return fail(fmt::format("{}: a second request named '{}'", request.where, request.name));

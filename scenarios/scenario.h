@@ -21,11 +21,12 @@ struct KnobSetting {
   std::string where;  ///< file:line:column of the value, for messages
 };
 
-/// Text, or the bytes of a PNG file.
+/// Text, the bytes of a PNG file, or token ids.
 struct ScenarioPart {
   std::string text;
   std::string image;           ///< path as the file has it; empty for text
   std::vector<std::byte> png;  ///< its bytes
+  std::vector<std::int32_t> tokens;
 };
 
 struct ScenarioRequest {

@@ -126,6 +126,11 @@ std::string meant(const fs::path& path) {
   return near.empty() ? "" : beside(near);
 }
 
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "config.json", error);
+}
+
 /// What it is, and the command that takes it.
 std::string instead(TargetKind kind, const std::string& path) {
   switch (kind) {
@@ -142,6 +147,7 @@ std::string instead(TargetKind kind, const std::string& path) {
     case TargetKind::recordings:
       return fmt::format("is a folder with recordings: name one of them, such as '{}'", first_recording(path));
     case TargetKind::dump:
+      if (is_checkpoint(path)) return fmt::format("is a checkpoint: 'nanscope run --model {} -p PROMPT' runs it", path);
       return fmt::format("is a dump, which cannot be run: 'nanscope diagnose {}' explains it", path);
     default:
       return {};

@@ -29,9 +29,11 @@ Result<std::unique_ptr<Workbench>> Workbench::open(const EngineConfig& config, c
   return open(config.device, config.threads, limits);
 }
 
-Status Workbench::load_tokenizer(const std::string& path) {
-  if (tokenizer_ && tokenizer_path_ == path) return {};
-  auto loaded = path.empty() ? load_shipped_tokenizer() : Tokenizer::load(path);
+Status Workbench::load_tokenizer(const ModelConfig& model) {
+  const std::string& path = model.tokenizer;
+  const bool none = path.empty() && !model.family.empty();
+  if (tokenizer_ && tokenizer_path_ == path && none == (tokenizer_->vocab_size() == 0)) return {};
+  auto loaded = none ? Tokenizer::none() : path.empty() ? load_shipped_tokenizer() : Tokenizer::load(path);
   if (!loaded) return tl::unexpected(loaded.error());
   tokenizer_ = std::make_shared<const Tokenizer>(std::move(*loaded));
   tokenizer_path_ = path;
@@ -41,8 +43,9 @@ Status Workbench::load_tokenizer(const std::string& path) {
 
 Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config, kernels::Device& device,
                                                   std::stop_token stop) {
-  if (Status loaded = load_tokenizer(config.model.tokenizer); !loaded) return tl::unexpected(loaded.error());
-  const RunCost cost = cost_of_model(config, static_cast<std::int64_t>(tokenizer_->vocab_size()));
+  if (Status loaded = load_tokenizer(config.model); !loaded) return tl::unexpected(loaded.error());
+  const auto tokens = static_cast<std::int64_t>(tokenizer_->vocab_size());
+  const RunCost cost = cost_of_model(config, config.model.vocabulary > 0 ? config.model.vocabulary : tokens);
   if (Status affordable = within(cost, limits_); !affordable) return tl::unexpected(affordable.error());
   if (!model_ || !fits(*model_, config)) {
     auto source = weight_source(config.model);

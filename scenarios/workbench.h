@@ -38,7 +38,7 @@ class Workbench {
  private:
   Workbench(std::unique_ptr<kernels::Device> device, const RunLimits& limits)
       : device_(std::move(device)), limits_(limits), weights_(*device_) {}
-  Status load_tokenizer(const std::string& path);
+  Status load_tokenizer(const ModelConfig& model);
 
   std::unique_ptr<kernels::Device> device_;
   RunLimits limits_;

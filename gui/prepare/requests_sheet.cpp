@@ -29,6 +29,10 @@ std::vector<PromptPiece> pieces_of(const RequestRow& row) {
       pieces.push_back({text->text, nullptr, false});
       continue;
     }
+    if (const auto* tokens = std::get_if<TokensPart>(&part)) {
+      pieces.push_back({fmt::format("{}", fmt::join(tokens->ids, " ")), nullptr, false});
+      continue;
+    }
     const auto& image = std::get<ImagePart>(part);
     PromptPiece piece{image.name, nullptr, true};
     Result<Image> decoded = decode_png(image.png, image.name);

@@ -6,6 +6,7 @@ import concurrent.futures
 import hashlib
 import os
 import pathlib
+import shutil
 import shlex
 import stat
 import struct
@@ -85,6 +86,17 @@ MISTAKES = [
     ("run small.nanscope", 2, "is a recording: 'nanscope diagnose small.nanscope' explains it"),
     ("run attached.nanscope", 2, "is a recording of a dump"),
     ("run dump", 2, "is a dump, which cannot be run: 'nanscope diagnose dump' explains it"),
+    ("run", 2, "run needs a SCENARIO, or --model DIR"),
+    ("run checkpoint", 2, "is a checkpoint: 'nanscope run --model checkpoint -p PROMPT' runs it"),
+    ("run --model checkpoint", 2, "--model needs a prompt: -p PROMPT, or --prompt-tokens ID,ID,..."),
+    ("run --model checkpoint -p hi", 2, "no tokenizer.json: give the prompt as token ids"),
+    ("run --model checkpoint --prompt-tokens 1,x", 2, "'x' is no token id"),
+    ("run --model checkpoint --prompt-tokens 5000", 2, "token 5000 is not in the model's vocabulary of 96"),
+    ("run --model checkpoint --prompt-tokens 1 --set kv.fromat=f32", 2, "did you mean 'kv.format'?"),
+    ("run --model checkpoint small.toml", 2, "--model and a scenario: run one of them"),
+    ("run --model dump --prompt-tokens 1", 2, "dump/config.json"),
+    ("run --model absent -p hi", 2, "absent: expected the folder of a checkpoint"),
+    ("run small.toml -p hi", 2, "are for --model"),
     ("run empty", 2, "empty: no scenario (*.toml) in this folder"),
     ("run note.txt", 2, "note.txt:1:"),
     ("scenarios small.nanscope", 2, "is a recording"),
@@ -213,6 +225,8 @@ class Mistakes(unittest.TestCase):
         (folder / "library" / "b.toml").write_text(SMALL.replace('"small"', '"b"'))
         npy(folder / "library" / "weights" / "w.npy", 2, 2, [1.0] * 4)
         (folder / "note.txt").write_text("to do\n")
+        checkpoints = pathlib.Path(__file__).parents[1] / "instrument" / "model" / "checkpoints"
+        shutil.copytree(checkpoints / "llama2", folder / "checkpoint")
         (folder / "precious").write_text("mine")
         (folder / "zero.nanscope").write_text("")
         (folder / "text.nanscope").write_text("this is no recording")
