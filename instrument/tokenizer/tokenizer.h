@@ -6,33 +6,25 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "core/result.h"
+#include "instrument/tokenizer/added_tokens.h"
 #include "instrument/tokenizer/bpe_model.h"
+#include "instrument/tokenizer/normalizer.h"
 #include "instrument/tokenizer/splitter.h"
 
 namespace nanscope {
-
-/// A token that is cut out of the text before anything else looks at it.
-struct AddedToken {
-  std::int32_t id = 0;
-  std::string content;
-  bool special = false;      ///< a control token: decode() can leave it out
-  bool normalized = false;   ///< looked for in the normalized text
-  bool single_word = false;  ///< only where no word character touches it
-  bool lstrip = false;       ///< takes the white space before it along
-  bool rstrip = false;       ///< takes the white space behind it along
-};
 
 /// What a tokenizer.json says, checked: the input of Tokenizer.
 struct TokenizerParts {
   BpeModel model;
   std::vector<std::string> token_bytes;  ///< by id; empty for an id that no token has
   std::vector<AddedToken> added;
+  AddedTokenFinder raw;         ///< for what is looked for in the text as given
+  AddedTokenFinder normalized;  ///< for what is looked for in the normalized text
+  std::vector<NormalizerStep> normalizer;
   std::vector<Splitter> splitters;  ///< applied one after the other
-  bool nfc = false;                 ///< Unicode normalization form C first
   bool add_prefix_space = false;
 };
 
@@ -70,17 +62,10 @@ class Tokenizer {
   std::size_t vocab_size() const { return parts_.token_bytes.size(); }
 
  private:
-  /// The added tokens that are looked for at one stage, by their first byte, longest first.
-  using Finder = std::unordered_map<char, std::vector<std::size_t>>;
-
+  Status encode_section(std::string_view text, std::vector<std::int32_t>& ids) const;
   Status encode_plain(std::string_view text, std::vector<std::int32_t>& ids) const;
-  Status encode_normalized(std::string_view text, std::vector<std::int32_t>& ids) const;
-  template <class Rest>
-  Status cut_added(std::string_view text, const Finder& finder, std::vector<std::int32_t>& ids, Rest rest) const;
 
   TokenizerParts parts_;
-  Finder raw_;         // looked for in the text as given
-  Finder normalized_;  // looked for in the normalized text
   std::vector<bool> special_;
 };
 

@@ -14,6 +14,7 @@ using nlohmann::json;
 
 constexpr std::uint64_t kMaxFile = std::uint64_t{256} << 20;
 constexpr std::int64_t kMaxId = 4'000'000;
+constexpr std::size_t kMaxAddedToken = 1024;  // bytes: each place of a text may be compared with as many
 
 using Vocabulary = std::unordered_map<std::string, std::int32_t>;
 
@@ -71,6 +72,7 @@ class Reader {
                                  read_pre_tokenizer(member(root_, "pre_tokenizer"), 0), read_decoder()}) {
       if (!status) return tl::unexpected(status.error());
     }
+    if (const Status status = read_sought(); !status) return tl::unexpected(status.error());
     if (!byte_level_) return fail("pre_tokenizer does not end in ByteLevel: only byte-level tokenizers are supported");
     Vocabulary whole;
     if (flag_of(model, "ignore_merges", false)) {
@@ -81,8 +83,10 @@ class Reader {
     return TokenizerParts{BpeModel(byte_tokens_, merges_, std::move(whole)),
                           std::move(token_bytes_),
                           std::move(added_),
+                          AddedTokenFinder(std::move(raw_)),
+                          AddedTokenFinder(std::move(normalized_)),
+                          std::move(normalizer_),
                           std::move(splitters_),
-                          nfc_,
                           add_prefix_space_};
   }
 
@@ -166,6 +170,10 @@ class Reader {
       token.content = text_of(node, "content");
       const auto id = id_of(member(node, "id"));
       if (token.content.empty() || !id) return fail("an added token has no content or no id");
+      if (token.content.size() > kMaxAddedToken) {
+        return fail("added token " + shown(token.content) + " is longer than " + std::to_string(kMaxAddedToken) +
+                    " bytes");
+      }
       token.id = *id;
       token.special = flag_of(node, "special", false);
       token.normalized = flag_of(node, "normalized", !token.special);
@@ -187,11 +195,28 @@ class Reader {
     return {};
   }
 
+  /// What the added tokens look like in a text. Of two that look the same, a special one counts.
+  Status read_sought() {
+    for (const bool special : {true, false}) {
+      for (const AddedToken& token : added_) {
+        if (token.special != special) continue;
+        if (!token.normalized) {
+          raw_.push_back({token.content, token});
+          continue;
+        }
+        auto sought = normalize(token.content, normalizer_);
+        if (!sought) return tl::unexpected(sought.error());
+        normalized_.push_back({std::move(*sought), token});
+      }
+    }
+    return {};
+  }
+
   Status read_normalizer(const json& node, int depth) {
     if (node.is_null()) return {};
     const std::string type = text_of(node, "type");
     if (type == "NFC") {
-      nfc_ = true;
+      normalizer_.push_back({NormalizerStep::Kind::nfc, {}, {}});
       return {};
     }
     const json& sequence = member(node, "normalizers");
@@ -262,8 +287,10 @@ class Reader {
   std::vector<BpeMerge> merges_;
   std::vector<std::string> token_bytes_;
   std::vector<AddedToken> added_;
+  std::vector<AddedTokenFinder::Entry> raw_;
+  std::vector<AddedTokenFinder::Entry> normalized_;
+  std::vector<NormalizerStep> normalizer_;
   std::vector<Splitter> splitters_;
-  bool nfc_ = false;
   bool byte_level_ = false;
   bool add_prefix_space_ = false;
 };

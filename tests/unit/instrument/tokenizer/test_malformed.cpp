@@ -83,6 +83,7 @@ TEST(MalformedTokenizer, AddedTokensAreChecked) {
   EXPECT_THAT(refusal_of("/added_tokens/0/id", nullptr), HasSubstr("no id"));
   EXPECT_THAT(refusal_of("/added_tokens/0/id", 5), HasSubstr("id 5 is given to two tokens"));
   EXPECT_THAT(refusal_of("/added_tokens/0/content", "!"), HasSubstr("the vocabulary says 0"));
+  EXPECT_THAT(refusal_of("/added_tokens/0/content", std::string(1025, 'x')), HasSubstr("is longer than 1024 bytes"));
 }
 
 TEST(MalformedTokenizer, PatternThatBacktracksWithoutEndGivesUp) {
