@@ -5,6 +5,7 @@
 
 #include "instrument/files/file.h"
 #include "instrument/tokenizer/byte_alphabet.h"
+#include "instrument/tokenizer/split_pattern.h"
 #include "instrument/tokenizer/tokenizer.h"
 
 namespace nanscope {
@@ -256,17 +257,22 @@ class Reader {
   }
 
   Status read_split(const json& node) {
-    const std::string behavior = text_of(node, "behavior");
-    auto keep = Splitter::Keep::all;
-    if (behavior == "Removed") {
-      keep = flag_of(node, "invert", false) ? Splitter::Keep::matches : Splitter::Keep::gaps;
-    } else if (behavior != "Isolated") {
-      return fail("Split behavior " + shown(behavior) + " is not supported, expected Isolated or Removed");
-    }
+    using Behavior = SplitRule::Behavior;
+    constexpr std::array<std::pair<std::string_view, Behavior>, 4> kBehaviors = {
+        {{"Isolated", Behavior::isolated},
+         {"Removed", Behavior::removed},
+         {"MergedWithPrevious", Behavior::merged_with_previous},
+         {"MergedWithNext", Behavior::merged_with_next}}};
+    const std::string name = text_of(node, "behavior");
+    const auto* const behavior = std::ranges::find(kBehaviors, name, &std::pair<std::string_view, Behavior>::first);
+    if (behavior == kBehaviors.end()) return fail("Split behavior " + shown(name) + " is not supported");
+    const SplitRule rule{behavior->second, flag_of(node, "invert", false)};
     const json& pattern = member(node, "pattern");
     const std::string regex = text_of(pattern, "Regex");
-    if (!regex.empty()) return add_splitter(Splitter::regex(regex, keep));
-    return add_splitter(Splitter::literal(text_of(pattern, "String"), keep));
+    if (regex.empty()) return add_splitter(Splitter::literal(text_of(pattern, "String"), rule));
+    const Result<std::string> translated = pcre2_pattern(regex);
+    if (!translated) return tl::unexpected(translated.error());
+    return add_splitter(Splitter::regex(*translated, rule));
   }
 
   Status add_splitter(Result<Splitter> splitter) {
