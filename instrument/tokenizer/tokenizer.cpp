@@ -31,9 +31,8 @@ Status Tokenizer::encode_plain(std::string_view text, std::vector<std::int32_t>&
 }
 
 Status Tokenizer::encode_section(std::string_view text, std::vector<std::int32_t>& ids) const {
-  const Result<std::string> normalized = normalize(text, parts_.normalizer);
-  if (!normalized) return tl::unexpected(normalized.error());
-  for (const TextSection& section : parts_.normalized.cut(*normalized)) {
+  const std::string normalized = normalize(text, parts_.normalizer);
+  for (const TextSection& section : parts_.normalized.cut(normalized)) {
     if (section.id >= 0) {
       ids.push_back(section.id);
     } else if (auto status = encode_plain(section.text, ids); !status) {

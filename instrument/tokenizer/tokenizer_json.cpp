@@ -73,7 +73,7 @@ class Reader {
                                  read_pre_tokenizer(member(root_, "pre_tokenizer"), 0), read_decoder()}) {
       if (!status) return tl::unexpected(status.error());
     }
-    if (const Status status = read_sought(); !status) return tl::unexpected(status.error());
+    read_sought();
     if (!byte_level_) return fail("pre_tokenizer does not end in ByteLevel: only byte-level tokenizers are supported");
     Vocabulary whole;
     if (flag_of(model, "ignore_merges", false)) {
@@ -197,7 +197,7 @@ class Reader {
   }
 
   /// What the added tokens look like in a text. Of two that look the same, a special one counts.
-  Status read_sought() {
+  void read_sought() {
     for (const bool special : {true, false}) {
       for (const AddedToken& token : added_) {
         if (token.special != special) continue;
@@ -205,12 +205,9 @@ class Reader {
           raw_.push_back({token.content, token});
           continue;
         }
-        auto sought = normalize(token.content, normalizer_);
-        if (!sought) return tl::unexpected(sought.error());
-        normalized_.push_back({std::move(*sought), token});
+        normalized_.push_back({normalize(token.content, normalizer_), token});
       }
     }
-    return {};
   }
 
   Status read_normalizer(const json& node, int depth) {
