@@ -26,7 +26,9 @@ Status Tokenizer::encode_plain(std::string_view text, std::vector<std::int32_t>&
     }
     pieces = std::move(finer);
   }
-  for (const std::string_view piece : pieces) parts_.model.encode(piece, ids);
+  for (const std::string_view piece : pieces) {
+    if (auto status = parts_.model.encode(piece, ids); !status) return status;
+  }
   return {};
 }
 

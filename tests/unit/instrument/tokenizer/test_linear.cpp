@@ -99,7 +99,7 @@ std::vector<std::int32_t> merge_plainly(const std::vector<BpeMerge>& merges, std
 }
 
 TEST(BpeModel, MergesAsThePlainLoopDoes) {
-  std::array<std::int32_t, 256> bytes{};
+  ByteTokens bytes{};
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::int32_t>(i);
   std::mt19937 random(3);
   for (int round = 0; round < 200; ++round) {
@@ -120,10 +120,43 @@ TEST(BpeModel, MergesAsThePlainLoopDoes) {
       std::string piece(random() % 80, 'a');
       for (char& c : piece) c = static_cast<char>('a' + random() % 3);
       std::vector<std::int32_t> ids;
-      model.encode(piece, ids);
+      ASSERT_TRUE(model.encode(piece, ids).has_value());
       ASSERT_EQ(ids, merge_plainly(merges, piece)) << piece;
     }
   }
+}
+
+TEST(BpeModel, BeginsWithCharactersBytesAndWhatIsUnknown) {
+  CharacterTokens characters;
+  characters.tokens = {{'a', 0}, {0x4E2D, 1}};
+  characters.bytes.fill(-1);
+  const auto encoded = [&](std::string_view piece) {
+    std::vector<std::int32_t> ids;
+    const BpeModel model(characters, {{0, 1, 2}, {3, 4, 5}, {9, 9, 10}}, {{"aaa", 7}});
+    return model.encode(piece, ids) ? ids : std::vector<std::int32_t>{-1};
+  };
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(encoded("a\u4e2da"), (Ids{2, 0}));
+  EXPECT_EQ(encoded("aaa"), Ids{7});
+  EXPECT_EQ(encoded("a\u00e9"), Ids{-1});
+  EXPECT_EQ(encoded("a\xff"), Ids{-1});
+  characters.bytes[0xC3] = 3;
+  EXPECT_EQ(encoded("a\u00e9"), Ids{-1});
+  characters.bytes[0xA9] = 4;
+  EXPECT_EQ(encoded("a\u00e9\xc3"), (Ids{0, 5, 3}));
+  characters.unknown = 9;
+  EXPECT_EQ(encoded("b\xff\xff"
+                    "a"),
+            (Ids{10, 9, 0}));
+  // As in the package bytes come before the unknown token of what stands before them.
+  EXPECT_EQ(encoded("b\u00e9"
+                    "ab"),
+            (Ids{5, 9, 0, 9}));
+  characters.fuse_unknown = true;
+  EXPECT_EQ(encoded("bb\xff"
+                    "ab\u00e9"
+                    "b"),
+            (Ids{9, 0, 5, 9}));
 }
 
 /// A text of 4 MB takes half a second; looking at all of it for each word took twenty minutes.
