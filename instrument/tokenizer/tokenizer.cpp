@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "instrument/tokenizer/character.h"
+
 namespace nanscope {
 
 Result<Tokenizer> Tokenizer::none() { return Tokenizer(TokenizerParts{BpeModel({}, {}), {}, {}, {}, false, false}); }
@@ -12,11 +14,16 @@ Tokenizer::Tokenizer(TokenizerParts parts) : parts_(std::move(parts)), special_(
   }
 }
 
-Status Tokenizer::encode_plain(std::string_view text, std::vector<std::int32_t>& ids) const {
-  std::string prefixed;
-  if (parts_.add_prefix_space && !text.starts_with(' ')) {
-    prefixed.append(1, ' ').append(text);
-    text = prefixed;
+/// What lies between added tokens, normalized.
+Status Tokenizer::encode_plain(std::string_view text, bool begins_text, std::vector<std::int32_t>& ids) const {
+  const SpaceMark& space = parts_.space;
+  std::string marked;
+  if (space.text != " ") text = marked = replace_all(text, " ", space.text);
+  using Prefix = SpaceMark::Prefix;
+  if ((space.prefix == Prefix::always || (space.prefix == Prefix::first && begins_text)) &&
+      !text.starts_with(space.text)) {
+    marked = space.text + std::string(text);
+    text = marked;
   }
   std::vector<std::string_view> pieces{text};
   for (const Splitter& splitter : parts_.splitters) {
@@ -32,12 +39,14 @@ Status Tokenizer::encode_plain(std::string_view text, std::vector<std::int32_t>&
   return {};
 }
 
-Status Tokenizer::encode_section(std::string_view text, std::vector<std::int32_t>& ids) const {
+/// What lies between added tokens that are looked for in the text as given.
+Status Tokenizer::encode_section(std::string_view text, bool begins_text, std::vector<std::int32_t>& ids) const {
   const std::string normalized = normalize(text, parts_.normalizer);
   for (const TextSection& section : parts_.normalized.cut(normalized)) {
     if (section.id >= 0) {
       ids.push_back(section.id);
-    } else if (auto status = encode_plain(section.text, ids); !status) {
+    } else if (auto status = encode_plain(section.text, begins_text && section.text.data() == normalized.data(), ids);
+               !status) {
       return status;
     }
   }
@@ -49,7 +58,7 @@ Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text) const
   for (const TextSection& section : parts_.raw.cut(text)) {
     if (section.id >= 0) {
       ids.push_back(section.id);
-    } else if (const auto status = encode_section(section.text, ids); !status) {
+    } else if (const auto status = encode_section(section.text, section.text.data() == text.data(), ids); !status) {
       return tl::unexpected(status.error());
     }
   }
@@ -68,6 +77,11 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_speci
     if (bytes.empty() || (skip_special && special_[static_cast<std::size_t>(id)])) continue;
     text += bytes;
   }
+  std::string_view stripped = text;
+  for (std::uint64_t left = parts_.strip.count; left > 0 && stripped.starts_with(parts_.strip.text); --left) {
+    stripped.remove_prefix(parts_.strip.text.size());
+  }
+  text.erase(0, text.size() - stripped.size());
   return text;
 }
 

@@ -1,11 +1,18 @@
-#include <algorithm>
+#include <fmt/format.h>
+
+#include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "instrument/files/file.h"
 #include "instrument/tokenizer/byte_alphabet.h"
-#include "instrument/tokenizer/split_pattern.h"
+#include "instrument/tokenizer/character.h"
+#include "instrument/tokenizer/json_fields.h"
+#include "instrument/tokenizer/pipeline_json.h"
 #include "instrument/tokenizer/tokenizer.h"
 
 namespace nanscope {
@@ -18,31 +25,6 @@ constexpr std::int64_t kMaxId = 4'000'000;
 constexpr std::size_t kMaxAddedToken = 1024;  // bytes: each place of a text may be compared with as many
 
 using Vocabulary = std::unordered_map<std::string, std::int32_t>;
-
-/// Short form of a text from the file, for one-line messages.
-std::string shown(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text.substr(0, 60)) out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-  return out + (text.size() > 60 ? "...'" : "'");
-}
-
-/// The member `key` of an object; null when there is none or `node` is no object.
-const json& member(const json& node, const char* key) {
-  static const json none;
-  if (!node.is_object()) return none;
-  const auto found = node.find(key);
-  return found == node.end() ? none : *found;
-}
-
-std::string text_of(const json& node, const char* key) {
-  const json& value = member(node, key);
-  return value.is_string() ? value.get<std::string>() : std::string();
-}
-
-bool flag_of(const json& node, const char* key, bool otherwise) {
-  const json& value = member(node, key);
-  return value.is_boolean() ? value.get<bool>() : otherwise;
-}
 
 /// A token id: a whole number from 0 to kMaxId.
 std::optional<std::int32_t> id_of(const json& value) {
@@ -59,52 +41,55 @@ class Reader {
 
   Result<TokenizerParts> read() {
     if (!root_.is_object()) return fail("not a JSON object");
-    const json& model = member(root_, "model");
-    const std::string type = text_of(model, "type");
+    const json& model = fields::member(root_, "model");
+    const std::string type = fields::text_of(model, "type");
     // Files of early versions leave the type out.
-    if (!model.is_object() || (type != "BPE" && !(type.empty() && member(model, "merges").is_array()))) {
-      return fail("model type " + shown(type) + ", expected 'BPE'");
+    if (!model.is_object() || (type != "BPE" && !(type.empty() && fields::member(model, "merges").is_array()))) {
+      return fail("model type " + fields::shown(type) + ", expected 'BPE'");
     }
-    for (const Status& status : {read_model_options(model), read_vocabulary(member(model, "vocab"))}) {
-      if (!status) return tl::unexpected(status.error());
-    }
-    for (const Status& status : {read_merges(member(model, "merges")), read_added(member(root_, "added_tokens")),
-                                 read_normalizer(member(root_, "normalizer"), 0),
-                                 read_pre_tokenizer(member(root_, "pre_tokenizer"), 0), read_decoder()}) {
-      if (!status) return tl::unexpected(status.error());
-    }
-    read_sought();
-    if (!byte_level_) return fail("pre_tokenizer does not end in ByteLevel: only byte-level tokenizers are supported");
-    Vocabulary whole;
-    if (flag_of(model, "ignore_merges", false)) {
-      for (const auto& [text, id] : vocabulary_) {
-        if (auto bytes = from_alphabet(text)) whole.emplace(std::move(*bytes), id);
-      }
-    }
-    return TokenizerParts{BpeModel(byte_tokens_, merges_, std::move(whole)),
+    auto pipeline = read_pipeline(root_);
+    if (!pipeline) return tl::unexpected(pipeline.error());
+    pipeline_ = std::move(*pipeline);
+    Status status = read_model_options(model);
+    if (status) status = read_vocabulary(fields::member(model, "vocab"));
+    if (status) status = read_alphabet(model);
+    if (status) status = read_merges(fields::member(model, "merges"));
+    if (status) status = read_added(fields::member(root_, "added_tokens"));
+    if (!status) return tl::unexpected(status.error());
+    return TokenizerParts{BpeModel(std::move(alphabet_), merges_, whole_pieces(model)),
                           std::move(token_bytes_),
                           std::move(added_),
                           AddedTokenFinder(std::move(raw_)),
                           AddedTokenFinder(std::move(normalized_)),
-                          std::move(normalizer_),
-                          std::move(splitters_),
-                          add_prefix_space_};
+                          std::move(pipeline_.normalizer),
+                          std::move(pipeline_.space),
+                          std::move(pipeline_.splitters),
+                          std::move(pipeline_.decoder.strip)};
   }
 
  private:
   Status read_model_options(const json& model) {
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      if (!text_of(model, key).empty()) return fail(std::string("model.") + key + " is not supported");
+      if (!fields::text_of(model, key).empty()) return fail(std::string("model.") + key + " is not supported");
     }
-    const json& dropout = member(model, "dropout");
+    const json& dropout = fields::member(model, "dropout");
     if (!dropout.is_null() && dropout != 0.0) return fail("model.dropout is not supported");
     return {};
+  }
+
+  /// The bytes that a token of the vocabulary adds to a text. One that is not written in the byte alphabet can only be
+  /// an added one: its text stands.
+  std::string bytes_of(const std::string& text) const {
+    return pipeline_.byte_level ? from_alphabet(text).value_or(text) : pipeline_.decoder.bytes_of(text);
   }
 
   Status set_bytes(std::int32_t id, std::string bytes) {
     const auto at = static_cast<std::size_t>(id);
     if (at >= token_bytes_.size()) token_bytes_.resize(at + 1);
-    if (!token_bytes_[at].empty()) return fail("id " + std::to_string(id) + " is given to two tokens");
+    // Early files of Gemma give a tab's id to "\t" and to "<0x09>".
+    if (!token_bytes_[at].empty() && (pipeline_.byte_level || token_bytes_[at] != bytes)) {
+      return fail("id " + std::to_string(id) + " is given to two tokens");
+    }
     token_bytes_[at] = std::move(bytes);
     return {};
   }
@@ -113,18 +98,57 @@ class Reader {
     if (!vocab.is_object()) return fail("model.vocab is not a JSON object");
     for (const auto& [text, value] : vocab.items()) {
       const auto id = id_of(value);
-      if (!id) return fail("token " + shown(text) + " has no id from 0 to " + std::to_string(kMaxId));
+      if (!id) return fail("token " + fields::shown(text) + " has no id from 0 to " + std::to_string(kMaxId));
       if (text.empty()) return fail("the empty text is a token");
       vocabulary_.emplace(text, *id);
-      // A token that is not written in the byte alphabet can only be an added one: its text stands.
-      if (auto status = set_bytes(*id, from_alphabet(text).value_or(text)); !status) return status;
-    }
-    for (int byte = 0; byte < 256; ++byte) {
-      const auto found = vocabulary_.find(to_alphabet(std::string(1, static_cast<char>(byte))));
-      if (found == vocabulary_.end()) return fail("no token for byte " + std::to_string(byte));
-      byte_tokens_[static_cast<std::size_t>(byte)] = found->second;
+      if (auto status = set_bytes(*id, bytes_of(text)); !status) return status;
     }
     return {};
+  }
+
+  /// The id of a text in the vocabulary; -1 for one that is not there.
+  std::int32_t token_of(const std::string& text) const {
+    const auto found = vocabulary_.find(text);
+    return found == vocabulary_.end() ? -1 : found->second;
+  }
+
+  Status read_alphabet(const json& model) {
+    if (!pipeline_.byte_level) {
+      alphabet_ = read_characters(model);
+      return {};
+    }
+    ByteTokens bytes{};
+    for (int byte = 0; byte < 256; ++byte) {
+      const std::int32_t token = token_of(to_alphabet(std::string(1, static_cast<char>(byte))));
+      if (token < 0) return fail("no token for byte " + std::to_string(byte));
+      bytes[static_cast<std::size_t>(byte)] = token;
+    }
+    alphabet_ = bytes;
+    return {};
+  }
+
+  CharacterTokens read_characters(const json& model) const {
+    CharacterTokens characters;
+    for (const auto& [text, id] : vocabulary_) {
+      if (is_one_character(text)) characters.tokens.emplace(first_character(text).code_point, id);
+    }
+    const bool byte_fallback = fields::flag_of(model, "byte_fallback", false);
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      characters.bytes[byte] = byte_fallback ? token_of(fmt::format("<0x{:02X}>", byte)) : -1;
+    }
+    characters.unknown = token_of(fields::text_of(model, "unk_token"));
+    characters.fuse_unknown = fields::flag_of(model, "fuse_unk", false);
+    return characters;
+  }
+
+  Vocabulary whole_pieces(const json& model) const {
+    if (!fields::flag_of(model, "ignore_merges", false)) return {};
+    if (!pipeline_.byte_level) return vocabulary_;
+    Vocabulary whole;
+    for (const auto& [text, id] : vocabulary_) {
+      if (auto bytes = from_alphabet(text)) whole.emplace(std::move(*bytes), id);
+    }
+    return whole;
   }
 
   Status read_merges(const json& merges) {
@@ -143,7 +167,7 @@ class Reader {
         const auto& text = merge.get_ref<const std::string&>();
         const std::size_t space = text.find(' ');
         if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
-          return fail(where + " is " + shown(text) + ", expected two tokens and one space");
+          return fail(where + " is " + fields::shown(text) + ", expected two tokens and one space");
         }
         left = text.substr(0, space);
         right = text.substr(space + 1);
@@ -153,9 +177,8 @@ class Reader {
       std::array<std::int32_t, 3> ids{};
       const std::array<std::string, 3> texts = {left, right, left + right};
       for (std::size_t part = 0; part < 3; ++part) {
-        const auto found = vocabulary_.find(texts[part]);
-        if (found == vocabulary_.end()) return fail(where + " needs " + shown(texts[part]) + ", which is no token");
-        ids[part] = found->second;
+        ids[part] = token_of(texts[part]);
+        if (ids[part] < 0) return fail(where + " needs " + fields::shown(texts[part]) + ", which is no token");
       }
       if (!seen.emplace(ids[0], ids[1]).second) return fail(where + " occurs twice");
       merges_.push_back({ids[0], ids[1], ids[2]});
@@ -166,136 +189,58 @@ class Reader {
   Status read_added(const json& tokens) {
     if (tokens.is_null()) return {};
     if (!tokens.is_array()) return fail("added_tokens is not a JSON array");
+    std::unordered_set<std::string> seen;
     for (const json& node : tokens) {
       AddedToken token;
-      token.content = text_of(node, "content");
-      const auto id = id_of(member(node, "id"));
+      token.content = fields::text_of(node, "content");
+      const auto id = id_of(fields::member(node, "id"));
       if (token.content.empty() || !id) return fail("an added token has no content or no id");
       if (token.content.size() > kMaxAddedToken) {
-        return fail("added token " + shown(token.content) + " is longer than " + std::to_string(kMaxAddedToken) +
-                    " bytes");
+        return fail("added token " + fields::shown(token.content) + " is longer than " +
+                    std::to_string(kMaxAddedToken) + " bytes");
+      }
+      if (!seen.insert(token.content).second) {
+        return fail("added token " + fields::shown(token.content) + " occurs twice");
       }
       token.id = *id;
-      token.special = flag_of(node, "special", false);
-      token.normalized = flag_of(node, "normalized", !token.special);
-      token.single_word = flag_of(node, "single_word", false);
-      token.lstrip = flag_of(node, "lstrip", false);
-      token.rstrip = flag_of(node, "rstrip", false);
-      const auto known = vocabulary_.find(token.content);
-      if (known != vocabulary_.end() && known->second != token.id) {
-        return fail("added token " + shown(token.content) + " has id " + std::to_string(token.id) +
-                    ", the vocabulary says " + std::to_string(known->second));
-      }
-      if (known == vocabulary_.end()) {
-        if (auto status = set_bytes(token.id, token.content); !status) return status;
-      } else {
-        token_bytes_[static_cast<std::size_t>(token.id)] = token.content;
-      }
-      added_.push_back(std::move(token));
+      token.special = fields::flag_of(node, "special", false);
+      token.normalized = fields::flag_of(node, "normalized", !token.special);
+      token.single_word = fields::flag_of(node, "single_word", false);
+      token.lstrip = fields::flag_of(node, "lstrip", false);
+      token.rstrip = fields::flag_of(node, "rstrip", false);
+      if (auto status = add(std::move(token)); !status) return status;
     }
     return {};
   }
 
-  /// What the added tokens look like in a text. Of two that look the same, a special one counts.
-  void read_sought() {
-    for (const bool special : {true, false}) {
-      for (const AddedToken& token : added_) {
-        if (token.special != special) continue;
-        if (!token.normalized) {
-          raw_.push_back({token.content, token});
-          continue;
-        }
-        normalized_.push_back({normalize(token.content, normalizer_), token});
-      }
+  Status add(AddedToken token) {
+    const std::int32_t known = token_of(token.content);
+    if (known >= 0 && known != token.id) {
+      return fail("added token " + fields::shown(token.content) + " has id " + std::to_string(token.id) +
+                  ", the vocabulary says " + std::to_string(known));
     }
-  }
-
-  Status read_normalizer(const json& node, int depth) {
-    if (node.is_null()) return {};
-    const std::string type = text_of(node, "type");
-    if (type == "NFC") {
-      normalizer_.push_back({NormalizerStep::Kind::nfc, {}, {}});
-      return {};
+    // Of two tokens that look the same when normalized the first counts; the package takes either.
+    std::string sought = token.normalized ? normalize(token.content, pipeline_.normalizer) : token.content;
+    std::string bytes = pipeline_.byte_level ? sought : pipeline_.decoder.bytes_of(sought);
+    if (known >= 0) {
+      token_bytes_[static_cast<std::size_t>(known)] = std::move(bytes);
+    } else if (auto status = set_bytes(token.id, std::move(bytes)); !status) {
+      return status;
     }
-    const json& sequence = member(node, "normalizers");
-    if (type == "Sequence" && sequence.is_array() && depth == 0) {
-      for (const json& part : sequence) {
-        if (auto status = read_normalizer(part, depth + 1); !status) return status;
-      }
-      return {};
-    }
-    return fail("normalizer " + shown(type) + " is not supported, expected none or NFC");
-  }
-
-  Status read_pre_tokenizer(const json& node, int depth) {
-    const std::string type = text_of(node, "type");
-    const json& sequence = member(node, "pretokenizers");
-    if (type == "Sequence" && sequence.is_array() && depth == 0) {
-      for (const json& part : sequence) {
-        if (auto status = read_pre_tokenizer(part, depth + 1); !status) return status;
-      }
-      return {};
-    }
-    if (byte_level_) return fail("pre_tokenizer " + shown(type) + " behind ByteLevel is not supported");
-    if (splitters_.size() >= 16) return fail("pre_tokenizer has more than 16 steps");
-    if (type == "ByteLevel") {
-      byte_level_ = true;
-      add_prefix_space_ = flag_of(node, "add_prefix_space", true);
-      if (add_prefix_space_ && !splitters_.empty()) {
-        return fail("add_prefix_space behind another pre_tokenizer is not supported");
-      }
-      return flag_of(node, "use_regex", true) ? add_splitter(Splitter::regex(kGpt2Pattern)) : Status{};
-    }
-    if (type == "Split") return read_split(node);
-    if (type == "Digits") {
-      return add_splitter(Splitter::regex(flag_of(node, "individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)"));
-    }
-    return fail("pre_tokenizer " + shown(type) + " is not supported, expected ByteLevel, Split, Digits or a Sequence");
-  }
-
-  Status read_split(const json& node) {
-    using Behavior = SplitRule::Behavior;
-    constexpr std::array<std::pair<std::string_view, Behavior>, 4> kBehaviors = {
-        {{"Isolated", Behavior::isolated},
-         {"Removed", Behavior::removed},
-         {"MergedWithPrevious", Behavior::merged_with_previous},
-         {"MergedWithNext", Behavior::merged_with_next}}};
-    const std::string name = text_of(node, "behavior");
-    const auto* const behavior = std::ranges::find(kBehaviors, name, &std::pair<std::string_view, Behavior>::first);
-    if (behavior == kBehaviors.end()) return fail("Split behavior " + shown(name) + " is not supported");
-    const SplitRule rule{behavior->second, flag_of(node, "invert", false)};
-    const json& pattern = member(node, "pattern");
-    const std::string regex = text_of(pattern, "Regex");
-    if (regex.empty()) return add_splitter(Splitter::literal(text_of(pattern, "String"), rule));
-    const Result<std::string> translated = pcre2_pattern(regex);
-    if (!translated) return tl::unexpected(translated.error());
-    return add_splitter(Splitter::regex(*translated, rule));
-  }
-
-  Status add_splitter(Result<Splitter> splitter) {
-    if (!splitter) return tl::unexpected(splitter.error());
-    splitters_.push_back(std::move(*splitter));
+    (token.normalized ? normalized_ : raw_).push_back({std::move(sought), token});
+    added_.push_back(std::move(token));
     return {};
-  }
-
-  Status read_decoder() {
-    const json& node = member(root_, "decoder");
-    if (node.is_null() || text_of(node, "type") == "ByteLevel") return {};
-    return fail("decoder " + shown(text_of(node, "type")) + " is not supported, expected ByteLevel");
   }
 
   const json& root_;
+  Pipeline pipeline_;
   Vocabulary vocabulary_;
-  std::array<std::int32_t, 256> byte_tokens_{};
+  std::variant<ByteTokens, CharacterTokens> alphabet_;
   std::vector<BpeMerge> merges_;
   std::vector<std::string> token_bytes_;
   std::vector<AddedToken> added_;
   std::vector<AddedTokenFinder::Entry> raw_;
   std::vector<AddedTokenFinder::Entry> normalized_;
-  std::vector<NormalizerStep> normalizer_;
-  std::vector<Splitter> splitters_;
-  bool byte_level_ = false;
-  bool add_prefix_space_ = false;
 };
 
 }  // namespace

@@ -173,5 +173,20 @@ TEST(Tokenizer, TakesTimeInProportionToTheText) {
   }
 }
 
+/// SentencePiece's models see a whole text as one piece.
+TEST(Tokenizer, TakesTimeInProportionToThePieceOverCharacters) {
+  const std::string path = NANSCOPE_SOURCE_DIR "/tests/unit/instrument/tokenizer/checkpoints/llama.json";
+  const Tokenizer tokenizer = Tokenizer::load(path).value();
+  for (const std::string_view part : {"the lighthouse ", " ", "t", "\u4e2d\U0001F600", "\xe4\xb8", "<s> a", "</s"}) {
+    std::string text;
+    while (text.size() < 1'000'000) text += part;
+    const auto start = std::chrono::steady_clock::now();
+    const auto ids = tokenizer.encode(text);
+    ASSERT_TRUE(ids.has_value()) << ids.error().message;
+    EXPECT_EQ(tokenizer.decode(*ids).size(), text.size() + (part == "<s> a" ? text.size() / part.size() : 0)) << part;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << part;
+  }
+}
+
 }  // namespace
 }  // namespace nanscope
