@@ -53,6 +53,18 @@ TEST(SplitPattern, IsTranslatedWhereOnigurumaDiffers) {
   }
 }
 
+/// Oniguruma's own answers.
+TEST(SplitPattern, SplitsAsOnigurumaDoes) {
+  const auto translated = [](std::string_view pattern, std::string_view text) {
+    return pieces(pcre2_pattern(pattern).value(), {}, text);
+  };
+  EXPECT_THAT(translated(R"(\p{Han}+)", "\u4e2d\u3001\u56fd"), ElementsAre("\u4e2d", "\u3001", "\u56fd"));
+  EXPECT_THAT(translated(R"(\p{N}{1,3})", "1234567a12"), ElementsAre("123", "456", "7", "a", "12"));
+  EXPECT_THAT(translated(R"(\p{N}{1,3}+)", "1234567a12"), ElementsAre("1234567", "a", "12"));
+  EXPECT_THAT(translated(R"(\s+$)", "a  \n b \n"), ElementsAre("a", "  ", "\n b", " \n"));
+  EXPECT_THAT(translated(R"((?i:'s))", "a'Sb'\u017f"), ElementsAre("a", "'S", "b", "'\u017f"));
+}
+
 /// Oniguruma's own answers: marks and enclosed letters are word characters, and so are the small digits of Latin-1
 /// unless they are looked for in a class.
 TEST(SplitPattern, TakesWordCharactersAsOnigurumaDoes) {

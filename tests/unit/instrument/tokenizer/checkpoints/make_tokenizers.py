@@ -151,7 +151,9 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 def llama():
     pieces, characters = learned_pieces(420)
-    tokens = ["<unk>", "<s>", "</s>", *BYTES, *pieces, *characters]
+    # Tokens across spaces, which only pieces that are not split at spaces have, and one that merges do not lead to.
+    across = ["e▁", "▁▁", "▁▁▁▁", ",▁", "n▁a"]
+    tokens = ["<unk>", "<s>", "</s>", *BYTES, *across, *pieces, "▁twiddle", *characters]
     vocabulary = {token: i for i, token in enumerate(tokens)}
     merges = [f"{left} {right}" for left, right in sentencepiece_merges(vocabulary)]  # as files before 2024 have them
     model = bpe(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
@@ -275,7 +277,7 @@ def groups(files):
 
 
 NASTY = r"""
-a|The lighthouse| leading|trailing |  two  leading|two trailing  |a b|a  b|a   b|a        b|the tides turn|thethethe
+a|The lighthouse| leading|trailing |  two  leading|two trailing  |a b|a  b|a   b|a        b|the tides turn|thethethe|twiddle a twiddle
 It's we'll they've I'm you'd DON'T don't o'clock 'tis 'S|x2 42 1,000.50 3rd 1234567890 ½ ² Ⅷ ١٢٣ ๓|HTTPServer camelCase ÄÖÜ
 Der Wärter des Leuchtturms|Größe ﬀ ß ẞ|灯塔的看守人|日本語のテキスト、カタカナ|한국어 텍스트|العربية نص|עברית|ภาษาไทยที่|हिन्दी पाठ|Ελληνικά
 emoji 😀|😀😀😀|👩‍🚀 👩‍👩‍👧‍👦|🇫🇷🇩🇪|👍🏽|☃️|a😀b 😀 c|✈|café|cafe\u0301|e\u0301\u0323|\u0301|\u0301a|a\u0323\u0301\u0300|A\u030a Å \u212b
