@@ -6,7 +6,17 @@
 
 namespace nanscope {
 
-Result<Tokenizer> Tokenizer::none() { return Tokenizer(TokenizerParts{BpeModel({}, {}), {}, {}, {}, false, false}); }
+Result<Tokenizer> Tokenizer::none() {
+  return Tokenizer(TokenizerParts{.model = BpeModel(ByteTokens{}, {}),
+                                  .token_bytes = {},
+                                  .added = {},
+                                  .raw = {},
+                                  .normalized = {},
+                                  .normalizer = {},
+                                  .space = {},
+                                  .splitters = {},
+                                  .strip = {}});
+}
 
 Tokenizer::Tokenizer(TokenizerParts parts) : parts_(std::move(parts)), special_(parts_.token_bytes.size()) {
   for (const AddedToken& token : parts_.added) {
