@@ -9,8 +9,8 @@ namespace nanscope {
 
 AddedTokenFinder::AddedTokenFinder(std::vector<Entry> entries) : entries_(std::move(entries)) {
   std::ranges::stable_sort(entries_, {}, &Entry::sought);
-  const auto repeated = std::ranges::unique(entries_, {}, &Entry::sought);
-  entries_.erase(repeated.begin(), repeated.end());
+  const auto alike = [](const Entry& a, const Entry& b) { return a.sought == b.sought; };
+  entries_.erase(std::unique(entries_.begin(), entries_.end(), alike), entries_.end());
   for (const Entry& entry : entries_) begins_[static_cast<unsigned char>(entry.sought.front())] = true;
 }
 
@@ -23,9 +23,9 @@ const AddedTokenFinder::Entry* AddedTokenFinder::longest(std::string_view text) 
     if (begin->sought.size() == depth) best = &*begin++;
     if (depth == text.size()) break;
     const auto byte_at = [&](const Entry& entry) { return static_cast<unsigned char>(entry.sought[depth]); };
-    const auto same = std::ranges::equal_range(begin, end, static_cast<unsigned char>(text[depth]), {}, byte_at);
-    begin = same.begin();
-    end = same.end();
+    const auto byte = static_cast<unsigned char>(text[depth]);
+    begin = std::partition_point(begin, end, [&](const Entry& entry) { return byte_at(entry) < byte; });
+    end = std::partition_point(begin, end, [&](const Entry& entry) { return byte_at(entry) <= byte; });
   }
   return best;
 }

@@ -94,7 +94,8 @@ TEST(ScenarioParsing, NamesTheLineOfWhatIsWrong) {
   EXPECT_THAT(error_of(replaced(kSmall, "max_tokens = 3", "max_tokens = \"3\"")),
               StartsWith("dir/small.toml:17:14: max_tokens in [[request]] must be an integer, found a string"));
   EXPECT_THAT(error_of(replaced(kSmall, "max_tokens = 3", "max_tokens = -1")), HasSubstr("from 0 to 4096, found -1"));
-  EXPECT_THAT(error_of(replaced(kSmall, "text = \"hello\"", "")), HasSubstr("a request needs text, image, tokens or parts"));
+  EXPECT_THAT(error_of(replaced(kSmall, "text = \"hello\"", "")),
+              HasSubstr("a request needs text, image, tokens or parts"));
   EXPECT_THAT(error_of(replaced(kSmall, "text = \"hello\"", "image = \"none.png\"")), HasSubstr("none.png"));
   EXPECT_THAT(error_of(replaced(kSmall, "first = \"world\"", "frist = \"world\"")),
               HasSubstr("no request 'frist'; did you mean 'first'?"));
