@@ -312,7 +312,9 @@ Status OpenDump::check() const {
 Result<ElementBytes> OpenDump::bytes(const DumpTensor& tensor) {
   if (tensor.stated) return fail(tensor.name + ": its producer wrote statistics and no elements");
   const Source& source = sources_[tensor.source];
-  return source.container->bytes(source.tensor);
+  Result<ElementBytes> read = source.container->bytes(source.tensor);
+  if (read) recent_.keep(*read);
+  return read;
 }
 
 Result<std::vector<Health>> OpenDump::row_health(const DumpTensor& tensor) {

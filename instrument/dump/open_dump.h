@@ -15,6 +15,7 @@
 #include "instrument/dump/listing.h"
 #include "instrument/dump/overrides.h"
 #include "instrument/dump/producers/producer.h"
+#include "instrument/dump/recently_read.h"
 #include "kernels/device.h"
 
 namespace nanscope {
@@ -88,6 +89,7 @@ class OpenDump final : public DumpElements {
   std::unique_ptr<kernels::Device> device_;
   std::filesystem::path root_;
   bool follow_links_ = false;
+  RecentlyRead recent_;
 };
 
 }  // namespace nanscope
