@@ -36,6 +36,12 @@ function(nanscope_waits target)
   endif()
 endfunction()
 
+# Sources of eight times the size leave g++ collecting garbage for a tenth of its time. At most 0.5 GiB more a job.
+if(NANSCOPE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  target_compile_options(nanscope_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288 --param ggc-min-expand=100>")
+endif()
+
 # nanscope_unity(target [ALONE source...]): compiles eight sources of a target at a time, in less than half the time,
 # where NANSCOPE_UNITY is on. ALONE: sources whose file-local names others of the target have too.
 function(nanscope_unity target)
