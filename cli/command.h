@@ -32,6 +32,7 @@ void add_bits_command(CLI::App& app, Action& action);
 void add_gui_command(CLI::App& app, Action& action);  ///< built with NANSCOPE_GUI alone
 void add_scenarios_command(CLI::App& app, Action& action);
 void add_trace_command(CLI::App& app, Action& action);
+void add_verify_command(CLI::App& app, Action& action);
 
 // Not in the help: for packages and shells.
 void add_manual_command(CLI::App& app, Action& action);

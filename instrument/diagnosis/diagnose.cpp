@@ -229,7 +229,7 @@ Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseO
   Diagnosis diagnosis;
   diagnosis.target = options.target;
   Facts facts(run);
-  Recomputer recomputer(facts, arithmetic, {options.stop, options.progress});
+  Recomputer recomputer(facts, arithmetic, {options.stop, options.progress, {}});
   Survey survey = survey_of(facts, recomputer, options.recompute);
   std::vector<Finding> findings;
   for (const Detector& detector : detectors()) {

@@ -1,7 +1,6 @@
 #include "instrument/diagnosis/survey.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "instrument/recompute/formats.h"
 
@@ -10,25 +9,6 @@ namespace {
 
 constexpr int kMostTried = 64;      ///< outputs that alternatives are tried on
 constexpr double kComesOut = 0.99;  ///< share of elements that an explanation leaves none but rounding of
-
-/// Rows that somebody reads.
-std::vector<std::int64_t> live_rows(Facts& facts, const Tensor& tensor, const std::vector<std::int64_t>& rows) {
-  const bool of_steps = tensor.axis == Axis::rows || tensor.axis == Axis::live || tensor.axis == Axis::ends;
-  std::vector<std::int64_t> live;
-  for (const std::int64_t row : rows) {
-    if (!of_steps || facts.live(tensor, row)) live.push_back(row);
-  }
-  return live;
-}
-
-/// More than rounding and different libraries do: many elements off, or whole rows, or few by far.
-bool deviates(const Recomputed& result) {
-  constexpr double kFar = 32;  ///< times the bound
-  const std::int64_t off = result.elements - result.explained;
-  if (off == 0) return false;
-  if (result.share() < kExplained) return true;
-  return result.worst.ratio > kFar && (off > 2 || result.worst.ratio > kFar * kFar);
-}
 
 }  // namespace
 

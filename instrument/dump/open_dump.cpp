@@ -226,7 +226,7 @@ Status OpenDump::scan(const OpenDumpOptions& options) {
     if (const auto& stated = sources_[tensor.source].stated) {
       tensor.health = *stated;
       tensor.stated = true;
-    } else {
+    } else if (!of_checkpoint(tensor)) {
       scanned.push_back(&tensor);
       total += tensor.dtype->bytes(static_cast<std::uint64_t>(tensor.count()));
     }
@@ -268,6 +268,10 @@ Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const Ope
   if (!overrides) return tl::unexpected(overrides.error());
   dump->overrides_ = std::move(*overrides);
   if (Status found = dump->find_files(path, options.follow_links); !found) return tl::unexpected(found.error());
+  if (!options.checkpoint.empty()) {
+    if (Status added = dump->add_checkpoint(options.checkpoint); !added) return tl::unexpected(added.error());
+    dump->replace_weights();
+  }
   return finished(std::move(dump), options);
 }
 

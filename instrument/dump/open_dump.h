@@ -29,6 +29,14 @@ struct OpenDumpOptions {
   bool sums = true;
   /// Files that links in the dump lead to are read out of it too.
   bool follow_links = false;
+  /// A checkpoint's folder, whose weights take the place of those that the dump holds: see OpenDump::replaced().
+  std::filesystem::path checkpoint = {};
+};
+
+/// A weight that was dumped where the checkpoint has one of its own, which stands for it.
+struct ReplacedWeight {
+  DumpTensor dumped;
+  DumpTensor own;
 };
 
 /// A file or folder of tensors, or what somebody holds in memory, found, named, put in order and scanned. Elements are
@@ -47,6 +55,9 @@ class OpenDump final : public DumpElements {
   /// Files and tensors that are damaged, hostile or not to be opened, where others were read: the diagnosis is of
   /// those. Each is among the notes of the dump too, and is to be said aloud.
   std::span<const RunNote> unread() const { return unread_; }
+  /// Weights of the dump itself, with those of OpenDumpOptions::checkpoint that are used instead. All are of this dump:
+  /// bytes() gives them.
+  std::span<const ReplacedWeight> replaced() const { return replaced_; }
   /// To be asked when what was read is to be believed. Error: a file was written to, cut off or replaced since it was
   /// opened; what was read then may be neither the old nor the new.
   Status check() const;
@@ -72,6 +83,10 @@ class OpenDump final : public DumpElements {
                   Producer* producer);
   /// What is left to do when all tensors are known.
   static Result<std::unique_ptr<OpenDump>> finished(std::unique_ptr<OpenDump> dump, const OpenDumpOptions& options);
+  /// Weights of a checkpoint, under names of a folder beside the passes.
+  Status add_checkpoint(const std::filesystem::path& folder);
+  void replace_weights();
+  bool of_checkpoint(const DumpTensor& tensor) const;
   void finish_producers();
   void tell_same_names_apart();
   Status override_names();
@@ -88,6 +103,8 @@ class OpenDump final : public DumpElements {
   std::vector<std::string> writers_;  ///< names of the producers that claimed a file
   std::unique_ptr<kernels::Device> device_;
   std::filesystem::path root_;
+  std::optional<std::size_t> first_of_checkpoint_;  ///< of the sources
+  std::vector<ReplacedWeight> replaced_;
   bool follow_links_ = false;
   RecentlyRead recent_;
 };

@@ -150,7 +150,7 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
   OpForm reading;
   reading.rounded = form.rounded;
   OpForm scoring = form;
-  scoring.shift = kInTurn;  // that of the form is the mask's
+  scoring.shift = form.tiled ? kTiled : kInTurn;  // that of the form is the mask's
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     if (span == nullptr) return true;
     const std::int64_t columns = key_columns(values, op, *step, *span);
@@ -173,7 +173,7 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
       for (std::int64_t head = 0; there && head < heads->count; ++head) {
         score_line(q, row - first, *k, *heads, head, scoring, scores);
         if (!softmax_line(scores, *mask, 2 * inner, probs)) continue;
-        const std::int64_t group = heads->group_of(head, false) * width;
+        const std::int64_t group = heads->group_of(head, form.tiled) * width;
         if (!mix_line(probs, *v, group, width, inner, true, line)) continue;
         for (std::int64_t c = 0; c < width; ++c) {
           const auto from = static_cast<std::size_t>(c);

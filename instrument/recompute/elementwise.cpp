@@ -8,13 +8,6 @@
 #include "instrument/recompute/recompute.h"
 
 namespace nanscope {
-namespace {
-
-/// OpForm::number of an activation: whether it is multiplied, where that is not as its inputs say.
-constexpr double kGateAlone = 1;
-constexpr double kTimesUp = 2;
-
-}  // namespace
 
 std::vector<OpForm> forms_copy(Values& values, const Op& op, const Tensor& out) { return one_form(values, op, out); }
 std::vector<OpForm> faults_copy(Values& values, const Op& op, const Tensor& out) {
@@ -87,9 +80,6 @@ bool predict_split(Values& values, const Op& op, const Tensor& out, const OpForm
   return true;
 }
 
-/// OpForm::variant of a sum: which of its terms count how often.
-enum Terms : int { kBoth = 0, kFirstOnly = 1, kSecondOnly = 2, kFirstTwice = 3, kSecondTwice = 4 };
-
 std::vector<OpForm> forms_residual_add(Values& values, const Op& op, const Tensor& out) {
   return one_form(values, op, out);
 }
@@ -158,7 +148,9 @@ bool predict_embedding(Values& values, const Op& op, const Tensor& out, const Op
   const Format kept = stored_format(values, out);
   for (std::int64_t row = 0; row < count; ++row) {
     const std::int64_t at = first + row + form.shift;
-    const double id = at >= 0 && at < out.tokens ? double{(*ids)[static_cast<std::size_t>(at) % ids->size()]} : -1;
+    const double id = at >= 0 && at < out.tokens ? double{(*ids)[static_cast<std::size_t>(at) % ids->size()]} +
+                                                       static_cast<double>(form.ids_off)
+                                                 : -1;
     const auto embedded = id >= 0 && id < static_cast<double>(weight->tokens)
                               ? values.run().row_values(*weight, static_cast<std::int64_t>(id))
                               : nullptr;

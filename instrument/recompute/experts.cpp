@@ -14,17 +14,6 @@
 namespace nanscope {
 namespace {
 
-/// OpForm::number of a mixture: what is wrong. OpForm::variant and shift are those of its activation; of the faults of
-/// one expert, `heads` is that expert and `other` the one in its place.
-enum Mixing : int {
-  kAsRouted = 0,
-  kNotNormalised = 1,
-  kLeftOut = 2,
-  kOtherExpert = 3,
-  kOtherGate = 4,  ///< and up
-  kOtherDown = 5,
-};
-
 constexpr std::int64_t kMostExperts = 256;
 constexpr std::int64_t kOutputsAtOnce = 512;
 constexpr std::size_t kMostFaults = 64;
@@ -238,6 +227,8 @@ class Mixture {
   std::int64_t stand_in(std::int64_t expert, std::initializer_list<int> faults) const {
     const bool replaced =
         expert == form_.heads && std::find(faults.begin(), faults.end(), mixing(form_)) != faults.end();
+    const bool swapped = mixing(form_) == kSwapped && (expert == form_.heads || expert == form_.other);
+    if (swapped) return expert == form_.heads ? form_.other : form_.heads;
     return replaced ? form_.other : expert;
   }
 

@@ -16,21 +16,6 @@
 namespace nanscope {
 namespace {
 
-/// OpForm::variant of a product.
-enum Operand : int {
-  kAsDumped = 0,
-  kCodes = 1,          ///< x is what was quantised of it
-  kScaleOfWeight = 2,  ///< scale_power is that of the weight's scale
-  kScaleOfCodes = 3,   ///< scale_power is that of the codes' scale
-  kNoBias = 4,
-  kTransposedScale = 5,  ///< rows and columns of the table of scales are swapped
-  kRoundedOperand = 6,   ///< x was rounded to the weight's format first
-  kHalfSums = 7,         ///< sums of blocks in f16
-  kNoSecond = 8,         ///< the scale of the scales is left out
-  kRangeOfK = 9,         ///< the k from `shift` on, `heads` of them, are left out of the sums
-  kOverRanks = 10,       ///< each rank has a part of k, and the sum of all
-};
-
 constexpr std::int64_t kOutputsAtOnce = 512;
 
 struct Linear {
@@ -64,6 +49,7 @@ bool linear_of(Values& values, const Op& op, const Tensor& out, const OpForm& fo
   const bool conv = w.name.find("c_attn") != std::string::npos || w.name.find("c_proj") != std::string::npos ||
                     w.name.find("c_fc") != std::string::npos;
   into.transposed = turned && (!plain || conv);
+  if (form.turned && plain && turned) into.transposed = !into.transposed;
   if (!plain && !turned) why = "the shape of its weight is not that of its input and output";
   return plain || turned;
 }
@@ -79,6 +65,20 @@ void leave_out(std::int64_t first, std::int64_t count, Block& x) {
   }
 }
 
+/// Numbers as a cast to a format leaves them; below 16 bits with a scale that the largest of the tensor sets.
+void cast(Format format, double largest, std::span<float> numbers) {
+  const bool scaled = info(format).bits < 16;
+  const auto scale = scaled && largest > 0 ? static_cast<float>(largest / double{info(format).max_finite}) : 1.0F;
+  for (float& one : numbers) one = decode(format, encode(format, one / scale, Overflow::saturate)) * scale;
+}
+
+void cast_rows(RunView& run, const Op& op, Format format, Block& x) {
+  const Tensor* in = run.input(op, "x");
+  double largest = in != nullptr && in->known ? double{in->health.absmax} : 0;
+  for (const float one : x.value) largest = std::max(largest, double{std::abs(one)});
+  cast(format, largest, x.value);
+}
+
 /// x as the product reads it, with what it may be off.
 bool operand(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
              std::int64_t count, Block& x, std::string& why) {
@@ -91,6 +91,7 @@ bool operand(Values& values, const Op& op, const Tensor& out, const OpForm& form
   if (!by_codes || codes == nullptr) {
     if (!input_rows(values, op, "x", out, first, count, x, why)) return false;
     if (form.variant == kRangeOfK) leave_out(form.shift, form.heads, x);
+    if (form.x_as) cast_rows(values.run(), op, *form.x_as, x);
     return true;
   }
   if (!input_rows(values, op, "codes", out, first, count, x, why)) return false;
@@ -122,6 +123,14 @@ bool scaled_rows(Values& values, const Linear& linear, const OpForm& form, std::
     const Result<TensorData> data = values.run().read(*linear.weight, first, count);
     if (!data || info(*form.as).bits != info(linear.weight->format).bits) return false;
     for (std::size_t i = 0; i < into.size(); ++i) into[i] = decode(*form.as, data->code(static_cast<std::int64_t>(i)));
+  }
+  if (form.weight_as) {
+    double largest = 0;
+    values.run().each_block(*linear.weight, [&](std::int64_t, std::span<const float> numbers) {
+      for (const float one : numbers) largest = std::max(largest, double{std::abs(one)});
+      return true;
+    });
+    cast(*form.weight_as, largest, into);
   }
   if (linear.scale == nullptr) return true;
   const auto grid = ScaleGrid::of(values.run(), *linear.scale, *linear.weight);
@@ -157,7 +166,8 @@ bool products(Values& values, const Linear& linear, const OpForm& form, const Bl
   into.sums.resize(static_cast<std::size_t>(x.rows * linear.outputs));
   into.squares.resize(static_cast<std::size_t>(linear.outputs));
   const Tensor& weight = *linear.weight;
-  const auto stored = linear.scale == nullptr && !form.as ? values.run().stored(weight) : std::nullopt;
+  const auto stored =
+      linear.scale == nullptr && !form.as && !form.weight_as ? values.run().stored(weight) : std::nullopt;
   if (stored) {
     const MatrixView view{stored->bytes, weight.format, weight.tokens, weight.channels, weight.channels};
     if (values.arithmetic().product(x.value, x.rows, view, linear.transposed, into.sums, into.squares)) return true;

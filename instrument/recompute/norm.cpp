@@ -11,9 +11,6 @@
 namespace nanscope {
 namespace {
 
-/// OpForm::variant of a norm.
-enum Statistic : int { kRms = 0, kLayer = 1, kL2 = 2 };
-
 constexpr std::array kEps = {1e-5, 1e-6, 1e-12, 1e-8, 0.0};
 
 /// Channels that are normalised together: a head's where the weight has as many, else the row's.
@@ -164,7 +161,7 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
         const double b =
             offset && !offset->empty() ? double{(*offset)[static_cast<std::size_t>(c) % offset->size()]} : 0;
         const double normed = (double{x.row(t)[c]} - s.mean) * s.root;
-        const double value = normed * w + b;
+        const double value = form.variant == kNotNormed ? double{x.row(t)[c]} : normed * w + b;
         into.value[at] = static_cast<float>(value);
         const double rounding = 1.01 * u * std::abs(value) + 1.01 * inner * std::abs(normed * w) +
                                 8 * kF32 * std::abs(w) * (std::abs(normed) + 1 + std::abs(s.mean * s.root));

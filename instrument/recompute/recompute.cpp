@@ -56,6 +56,23 @@ std::string stated_apart(const Op& op) {
 
 }  // namespace
 
+bool deviates(const Recomputed& result) {
+  constexpr double kFar = 32;  ///< times the bound
+  const std::int64_t off = result.elements - result.explained;
+  if (off == 0) return false;
+  if (result.share() < kExplained) return true;
+  return result.worst.ratio > kFar && (off > 2 || result.worst.ratio > kFar * kFar);
+}
+
+std::vector<std::int64_t> live_rows(Facts& facts, const Tensor& tensor, const std::vector<std::int64_t>& rows) {
+  const bool of_steps = tensor.axis == Axis::rows || tensor.axis == Axis::live || tensor.axis == Axis::ends;
+  std::vector<std::int64_t> live;
+  for (const std::int64_t row : rows) {
+    if (!of_steps || facts.live(tensor, row)) live.push_back(row);
+  }
+  return live;
+}
+
 Recomputer::Recomputer(Facts& facts, Arithmetic& arithmetic, Options options)
     : facts_(facts), options_(std::move(options)), values_(facts, arithmetic, *this) {}
 
@@ -66,6 +83,7 @@ const Recomputed* Recomputer::result(TensorId tensor) const {
 
 /// Ops that a model does alike: those of one name, whatever their layer. An expert is like another.
 std::string Recomputer::group_of(const Op& op, const Tensor& out) const {
+  if (options_.forms) return fmt::format("{}|{}", op.id, out.id);
   std::string name = op.name;
   if (name.starts_with("expert")) {
     const std::size_t end = name.find('_');
@@ -100,7 +118,7 @@ const OpForm& Recomputer::form_of(const Op& op, const Tensor& out) {
 
 bool Recomputer::settled(const Op& op, const Tensor& out) {
   const Recipe* recipe = recipe_of(op.kind);
-  if (recipe == nullptr || recipe->determined) return recipe != nullptr;
+  if (recipe == nullptr || recipe->determined || options_.forms) return recipe != nullptr;
   const Group& group = groups_[group_of(op, out)];
   return group.came_out > 0 || group.only_form || choosing_;
 }
@@ -171,7 +189,7 @@ std::optional<Recomputed> Recomputer::judge_sample(const Op& op, const Tensor& o
 /// The best share that any form of an op explains.
 double Recomputer::best_share(const Op& op, const Tensor& out) {
   double best = 0;
-  for (const OpForm& form : recipe_of(op.kind)->forms(values_, op, out)) {
+  for (const OpForm& form : forms_of(op, out)) {
     const auto judged = judge_sample(op, out, form, kSampleRows / 2);
     if (judged && judged->elements > 0) best = std::max(best, judged->share());
     if (best >= kExplained) break;
@@ -259,19 +277,34 @@ std::optional<Recomputer::Group> Recomputer::twin_of(const Op& op, const Tensor&
   return std::nullopt;
 }
 
+std::vector<OpForm> Recomputer::forms_of(const Op& op, const Tensor& out) {
+  return options_.forms ? options_.forms(values_, op, out) : recipe_of(op.kind)->forms(values_, op, out);
+}
+
+void Recomputer::assume(const Op& op, const Tensor& out, const OpForm& form) {
+  form_of(op, out);
+  groups_[group_of(op, out)].form = form;
+  values_.forget();
+}
+
+void Recomputer::release(const Op& op, const Tensor& out) {
+  groups_[group_of(op, out)].form.reset();
+  values_.forget();
+}
+
 void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor& out) {
   const Recipe* recipe = recipe_of(op.kind);
   if (!groups_[key].form) chosen_.push_back(key);
   groups_[key].form = OpForm{};
   if (recipe == nullptr) return;
   const std::size_t before = chosen_.size();
-  std::vector<OpForm> forms = recipe->forms(values_, op, out);
+  std::vector<OpForm> forms = forms_of(op, out);
   if (forms.empty()) forms.push_back({});
   groups_[key].form = forms.front();
   // Forms may be read off operands that were chosen on the way, under no form of this op at all.
-  if (!out.known && forget_since(before)) forms = recipe->forms(values_, op, out);
+  if (!out.known && forget_since(before)) forms = forms_of(op, out);
   if (forms.empty()) forms.push_back({});
-  if (auto twin = twin_of(op, out)) {
+  if (auto twin = options_.forms ? std::nullopt : twin_of(op, out)) {
     Group& own = groups_[key];
     twin->ops = std::move(own.ops);
     own = std::move(*twin);
@@ -344,6 +377,10 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
       ++into.elements;
       const double reachable = std::clamp(expected, -largest, largest);
       const double off = std::abs(value - reachable);
+      if (off > 0) {
+        const double distance = bound > 0 ? std::min(off / bound, kFarthest) : kFarthest;
+        into.squares += distance * distance;
+      }
       if (off <= bound) {
         ++into.explained;
         continue;

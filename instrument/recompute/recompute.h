@@ -19,6 +19,9 @@ namespace nanscope {
 /// Elements that may be off without a finding: rounding that the bound does not cover, a few in a thousand.
 inline constexpr double kExplained = 0.999;
 
+/// Distance, in units of the bound, beyond which an element is as far off as any.
+inline constexpr double kFarthest = 1e3;
+
 /// One element where the recomputed value is furthest off, in units of its bound.
 struct WorstElement {
   std::int64_t row = -1;
@@ -40,6 +43,7 @@ struct Recomputed {
   std::int64_t rows = 0;       ///< looked at
   std::int64_t rows_in_all = 0;
   WorstElement worst;
+  double squares = 0;                  ///< of the distances in units of the bound, none counted as more than kFarthest
   std::vector<std::int64_t> bad_rows;  ///< with elements that are not explained
   double share() const { return elements == 0 ? 1 : static_cast<double>(explained) / static_cast<double>(elements); }
 };
@@ -49,12 +53,20 @@ struct NotRecomputed {
   std::string reason;
 };
 
+/// Whether an output is further off than rounding and different libraries make it: many elements, or few by far.
+bool deviates(const Recomputed& result);
+/// Of rows of a tensor those that are somebody's.
+std::vector<std::int64_t> live_rows(Facts& facts, const Tensor& tensor, const std::vector<std::int64_t>& rows);
+
 /// Does ops again from their dumped inputs and says which elements that explains.
 class Recomputer {
  public:
   struct Options {
     std::stop_token stop;
     std::function<void(std::size_t done, std::size_t total)> progress;  ///< ops
+    /// How the model does an op, where it is known: the form of each op is chosen among these by its own numbers, not
+    /// among all forms of its kind by those of all layers. Not given: it is not known.
+    std::function<std::vector<OpForm>(Values& values, const Op& op, const Tensor& out)> forms;
   };
 
   Recomputer(Facts& facts, Arithmetic& arithmetic, Options options = {});
@@ -83,6 +95,10 @@ class Recomputer {
   /// What rows should be; nothing when the inputs cannot be had.
   std::optional<Prediction> predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                                     std::int64_t count, std::string* why = nullptr);
+  /// Takes an op to be done in this way until release(), whatever its numbers say: for what was not dumped and is
+  /// computed on the way to something that was.
+  void assume(const Op& op, const Tensor& out, const OpForm& form);
+  void release(const Op& op, const Tensor& out);
   Values& values() { return values_; }
   const StepsOfRanks& ranks();
   Facts& facts() { return facts_; }
@@ -98,6 +114,7 @@ class Recomputer {
   };
   std::string group_of(const Op& op, const Tensor& out) const;
   bool plain_linear(const Op& op) const;
+  std::vector<OpForm> forms_of(const Op& op, const Tensor& out);
   void choose_form(const std::string& key, const Op& op, const Tensor& out);
   bool forget_since(std::size_t before, bool settled_too = true);
   std::optional<Group> twin_of(const Op& op, const Tensor& out);

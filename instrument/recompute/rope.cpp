@@ -12,9 +12,6 @@
 namespace nanscope {
 namespace {
 
-/// OpForm::variant of a rotation.
-enum Pairing : int { kHalves = 0, kNeighbours = 1, kNone = 2 };
-
 constexpr std::array kBases = {1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 1.5e5, 8e6, 2e5, 1e3};
 
 /// OpForm::rounded of a rotation: positions of sequences behind padding count their tokens, or their rows in the frame.
@@ -140,6 +137,15 @@ Turns turns_at(std::int64_t position, double base, std::int64_t rotated) {
   return turns;
 }
 
+Turns turns_of(std::int64_t position, const RopeAngles& angles) {
+  Turns turns;
+  for (const float frequency : angles.frequencies) {
+    const double angle = static_cast<double>(position) * double{frequency};
+    turns.emplace_back(std::cos(angle) * double{angles.amplitude}, std::sin(angle) * double{angles.amplitude});
+  }
+  return turns;
+}
+
 /// As configurations have it, in one or two digits.
 double rounded_base(double base, int digits) {
   const double unit = std::pow(10.0, std::floor(std::log10(base)) - digits + 1);
@@ -252,21 +258,22 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
   Block x;
   const Step* step = run.step(out.step);
   if (step == nullptr || !input_rows(values, op, "x", out, first, count, x, why)) return false;
-  const auto given = tables(values, op);
-  if (!given && form.number == 0 && form.variant != kNone) {
+  const auto given = form.angles == nullptr ? tables(values, op) : std::nullopt;
+  if (!given && form.angles == nullptr && form.number == 0 && form.variant != kNone) {
     why = "neither its base nor its cosines and sines are known";
     return false;
   }
   const Tensor* in = run.input(op, "x");
+  const bool halves = form.variant == kHalves || form.variant == kBackwards;
   std::int64_t width = form.heads > 0  ? x.columns / form.heads
                        : out.heads > 1 ? out.width()
                        : in->heads > 1 ? in->width()
                                        : x.columns;
   if (width <= 0 || x.columns % width != 0) width = x.columns;
   std::int64_t rotated = width;
-  if (given)
-    rotated = std::min(width, given->width <= width / 2 && form.variant == kHalves ? 2 * given->width : given->width);
+  if (given) rotated = std::min(width, given->width <= width / 2 && halves ? 2 * given->width : given->width);
   if (!given && form.scale_power > 1) rotated = width / form.scale_power;
+  if (form.angles != nullptr) rotated = std::min(width, 2 * static_cast<std::int64_t>(form.angles->frequencies.size()));
   if (form.variant == kNone) rotated = 0;
   rotated -= rotated % 2;
   into.resize(count, x.columns);
@@ -282,7 +289,9 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
         given ? table_row(*given, *step, first + t + (form.shift != 0 && given->rows == step->rows ? form.shift : 0),
                           position)
               : 0;
-    const auto turns = given || token.span == nullptr ? Turns{} : turns_at(position, form.number, rotated);
+    const auto turns = given || token.span == nullptr ? Turns{}
+                       : form.angles != nullptr       ? turns_of(position, *form.angles)
+                                                      : turns_at(position, form.number, rotated);
     const bool judged = (given ? row >= 0 && row < given->rows : token.span != nullptr) || form.variant == kNone;
     for (std::int64_t c = 0; c < x.columns; ++c) {
       const auto at = static_cast<std::size_t>(t * x.columns + c);
@@ -297,15 +306,15 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
       double off = double{x.off(t, c)};
       if (inside < rotated) {
         const std::int64_t half = rotated / 2;
-        const std::int64_t pair = form.variant == kHalves ? inside % half : inside / 2;
-        const bool low = form.variant == kHalves ? inside < half : inside % 2 == 0;
-        const std::int64_t partner = c + (form.variant == kHalves ? (low ? half : -half) : (low ? 1 : -1));
+        const std::int64_t pair = halves ? inside % half : inside / 2;
+        const bool low = halves ? inside < half : inside % 2 == 0;
+        const std::int64_t partner = c + (halves ? (low ? half : -half) : (low ? 1 : -1));
         double cosine = 0;
         double sine = 0;
         if (given) {
-          const std::int64_t column = given->width >= rotated && form.variant == kHalves ? inside
-                                      : given->width >= rotated                          ? inside
-                                                                                         : pair;
+          const std::int64_t column = given->width >= rotated && halves ? inside
+                                      : given->width >= rotated         ? inside
+                                                                        : pair;
           const auto cell = static_cast<std::size_t>(row * given->width + std::min(column, given->width - 1));
           cosine = double{(*given->cos)[cell]};
           sine = double{(*given->sin)[cell]};
@@ -314,6 +323,7 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
           sine = turns[static_cast<std::size_t>(pair)].second;
         }
         const double other = double{x.row(t)[partner]};
+        if (form.variant == kBackwards) sine = -sine;
         value = own * cosine + (low ? -other : other) * sine;
         magnitude = std::abs(own * cosine) + std::abs(other * sine);
         // An angle in f32 is off by its own size; a cosine may have been rounded to the model's format.

@@ -10,14 +10,6 @@
 namespace nanscope {
 namespace {
 
-/// Bits of OpForm::variant of a router's weights: what becomes of the logits, and of what was chosen.
-enum Routing : int {
-  kSigmoid = 1,  ///< else a softmax
-  kAsGiven = 2,  ///< scores were dumped: nothing is left to do
-  kNormed = 4,   ///< divided by their sum
-  kBiased = 8    ///< chosen by score plus bias, weighed by the score: DeepSeek-V3, arXiv:2412.19437, eq. 16
-};
-
 std::vector<double> softmax(const float* x, std::int64_t n) {
   const double largest = double{*std::max_element(x, x + n)};
   std::vector<double> p(static_cast<std::size_t>(n));

@@ -12,9 +12,6 @@
 namespace nanscope {
 namespace {
 
-/// OpForm::variant of scores. The second is GPT-2's scale_attn_by_inverse_layer_idx; the third adds what a mask adds.
-enum Factor : int { kAlike = 0, kByLayer = 1, kAddsMask = 2 };
-
 /// Scores made of scores: scaled, capped, behind their mask.
 bool predict_of_scores(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                        std::int64_t count, Prediction& into, std::string& why) {

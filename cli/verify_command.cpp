@@ -1,0 +1,197 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/open_target.h"
+#include "cli/progress.h"
+#include "cli/verify_state.h"
+#include "core/files/output_file.h"
+#include "instrument/files/file.h"
+#include "instrument/model/checkpoint.h"
+#include "instrument/recompute/kernel_arithmetic.h"
+#include "instrument/verify/free_run.h"
+#include "instrument/verify/verify.h"
+#include "scenarios/report/verify_report.h"
+#include "scenarios/target_kind.h"
+
+namespace nanscope::cli {
+namespace {
+
+struct Arguments {
+  std::string target;
+  std::string model;
+  std::vector<std::int64_t> layers;
+  std::vector<std::string> ops;
+  bool brief = false;
+  bool json = false;
+  bool progress = false;
+  bool follow_links = false;
+  bool no_free_run = false;
+  std::string junit;
+  std::string resume;
+};
+
+/// A dump with its model's weights beside it.
+struct Opened {
+  ModelSpec spec;
+  std::unique_ptr<OpenDump> dump;
+  std::optional<DumpRun> run;
+};
+
+Result<std::unique_ptr<Opened>> open(const Arguments& arguments, const Interrupt& interrupt) {
+  if (Status taken = scenarios::check_target(arguments.target, scenarios::Takes::dumps); !taken)
+    return tl::unexpected(taken.error());
+  auto spec = read_model_spec(arguments.model);
+  if (!spec) return tl::unexpected(spec.error());
+  const ModelFamily* family = find_family(spec->model.family);
+  // What is wrong with its files is said better here than by who reads any tensors.
+  if (family != nullptr) {
+    if (const auto whole = Checkpoint::open(arguments.model, *family, spec->model); !whole)
+      return tl::unexpected(whole.error());
+  }
+  auto opened = std::make_unique<Opened>();
+  opened->spec = std::move(*spec);
+  OpenDumpOptions options;
+  options.stop = interrupt.token();
+  options.sums = false;
+  options.follow_links = arguments.follow_links;
+  options.checkpoint = arguments.model;
+  auto dump = OpenDump::open(arguments.target, options);
+  if (!dump) return tl::unexpected(dump.error());
+  opened->dump = std::move(*dump);
+  for (const RunNote& one : opened->dump->unread()) complain("not read: " + one.text);
+  opened->run.emplace(opened->dump->dump(), *opened->dump, interrupt.token());
+  return opened;
+}
+
+/// What is checked, and what its files looked like: where any of it changed, nothing of it is known any more.
+std::string about(const Arguments& arguments, const Opened& opened) {
+  std::string text = fmt::format("{}|{}|", arguments.target, arguments.model);
+  for (const std::int64_t layer : arguments.layers) text += fmt::format("{},", layer);
+  for (const std::string& op : arguments.ops) text += op + ',';
+  std::uint64_t bytes = 0;
+  std::int64_t newest = 0;
+  for (const std::string& root : {arguments.target, arguments.model}) {
+    const auto listing = list_dump(root, true);
+    for (std::size_t i = 0; listing && i < listing->files.size(); ++i) {
+      bytes += listing->files[i].state.size;
+      newest = std::max(newest, listing->files[i].state.modified_s);
+    }
+  }
+  return text + fmt::format("|{}|{}|{}", opened.dump->dump().tensors.size(), bytes, newest);
+}
+
+Format served_format(RunView& run) {
+  Facts facts(run);
+  PlainArithmetic arithmetic;
+  Recomputer recomputer(facts, arithmetic, {});
+  return run.steps().empty() ? Format::f32 : recomputer.values().activation_format(run.steps().front().id);
+}
+
+int verify_dump(const Arguments& arguments, const Interrupt& interrupt) {
+  if (arguments.brief && arguments.json) return complain("--brief is for text, leave one of --brief and --json out");
+  if (!arguments.junit.empty()) {
+    if (Status can = check_output(arguments.junit, {.replace = true, .inputs = {arguments.target, arguments.model}});
+        !can)
+      return complain(can.error().message);
+  }
+  auto opened = open(arguments, interrupt);
+  if (!opened) return failed(opened.error(), interrupt);
+  Opened& one = **opened;
+  ProgressLine line("ops", arguments.progress);
+  VerifyOptions options;
+  options.layers = {arguments.layers.begin(), arguments.layers.end()};
+  options.ops = arguments.ops;
+  options.stop = interrupt.token();
+  options.progress = [&line](std::size_t done, std::size_t total) {
+    line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "done again");
+  };
+  std::optional<VerifyState> state;
+  if (!arguments.resume.empty()) {
+    auto known = VerifyState::open(arguments.resume, about(arguments, one));
+    if (!known) return complain(known.error().message);
+    state.emplace(std::move(*known));
+    options.known = [&state](const std::string& name) { return state->known(name); };
+    options.found = [&state](const VerifiedOutput& checked) { state->found(checked); };
+  }
+  KernelArithmetic arithmetic;
+  const auto made = verify(*one.dump, *one.run, one.spec, arithmetic, options);
+  line.clear();
+  if (!made) return failed(made.error(), interrupt);
+  if (interrupt.requested()) {
+    if (state) complain(fmt::format("stopped: --resume {} goes on from here", arguments.resume));
+    return interrupt.code();
+  }
+  FreeRun free;
+  free.why = "not asked for";
+  if (!arguments.no_free_run && !arguments.brief) {
+    auto ran = free_run(*one.run, arguments.model, served_format(*one.run), interrupt.token());
+    if (!ran && interrupt.requested()) return interrupt.code();
+    if (ran) free = std::move(*ran);
+    if (!ran) free.why = ran.error().message;
+  }
+  if (!arguments.junit.empty()) {
+    const Status written = write_output(arguments.junit, report::verify_junit(*made),
+                                        {.replace = true, .inputs = {arguments.target, arguments.model}});
+    if (!written) return complain(written.error().message);
+  }
+  const report::Terminal terminal = output_terminal();
+  print(arguments.json    ? report::verify_json(*made, free)
+        : arguments.brief ? report::verify_answer(*made, terminal)
+                          : report::verify_text(*made, free, terminal));
+  return made->off() > 0 || !made->notes.empty() ? kFound : kClean;
+}
+
+}  // namespace
+
+void add_verify_command(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("verify", "A dump against its own checkpoint, op by op");
+  command->add_option("DUMP", arguments->target, "A dump: a file or a folder of tensors")->required();
+  command
+      ->add_option("--model", arguments->model,
+                   "The checkpoint that was served: a folder with config.json and *.safetensors")
+      ->type_name("DIR")
+      ->required();
+  command->add_option("--layers", arguments->layers, "Only these layers, with commas")
+      ->type_name("N")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--ops", arguments->ops, "Only ops of these names (q_proj, softmax, attn_norm ...), with commas")
+      ->type_name("OP")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_flag("--brief", arguments->brief, "The verdict and what explains it, and no more");
+  command->add_flag("--json", arguments->json, "All of it as JSON: nanscope.verification/1");
+  command->add_option("--junit", arguments->junit, "Write a test case for each output to a JUnit XML file")
+      ->type_name("FILE");
+  command
+      ->add_option("--resume", arguments->resume,
+                   "Write down what is checked as it is, and go on from there the next time")
+      ->type_name("FILE");
+  command->add_flag("--no-free-run", arguments->no_free_run, "Do not run the model freely from the dumped token ids");
+  command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+  add_follow_links(*command, arguments->follow_links);
+  command->footer(
+      "Every dumped op is fed with its dumped inputs and the checkpoint's weights, done as config.json says, and "
+      "compared with its dumped output. What is further off than rounding is told with what the server may have done "
+      "instead.\n"
+      "\n"
+      "Examples:\n"
+      "  nanscope verify dump/ --model ~/models/Llama-3.2-1B\n"
+      "  nanscope verify dump/ --model ~/models/Llama-3.2-1B --layers 0,1 --ops q_proj,softmax\n"
+      "  nanscope verify dump/ --model ~/models/Llama-3.2-1B --resume check.jsonl --junit verify.xml\n"
+      "\n"
+      "Exit codes: 0 all of it is the model's, 1 something is not, 2 bad usage, or a dump or a checkpoint that cannot "
+      "be read, 130 interrupted.");
+  command->callback([arguments, &action] {
+    action = [arguments](Interrupt& interrupt) { return verify_dump(*arguments, interrupt); };
+  });
+}
+
+}  // namespace nanscope::cli

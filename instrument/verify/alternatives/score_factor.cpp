@@ -1,0 +1,36 @@
+/// Another factor on the scores of attention.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "instrument/verify/alternative.h"
+
+namespace nanscope {
+
+std::vector<OpForm> propose_score_factor(const TriedOp& subject);
+
+std::vector<OpForm> propose_score_factor(const TriedOp& subject) {
+  Proposals made(subject);
+  const bool scores = subject.op.kind == OpKind::attention_scores && subject.op.input("scores") == 0;
+  if (!scores && subject.op.kind != OpKind::attention) return {};
+  const ModelConfig& model = subject.config();
+  const auto add = [&](double factor, std::string text) {
+    if (std::abs(factor / subject.form.number - 1) > 1e-6)
+      made.add(std::move(text), [&](OpForm& form) { form.number = factor; });
+  };
+  const auto root = [](std::int64_t width) { return 1 / std::sqrt(static_cast<double>(width)); };
+  add(root(model.head_dim), "scores over the root of the width of a head");
+  add(1, "scores without a factor");
+  add(root(model.width / std::max<std::int64_t>(1, model.heads)), "scores over the root of width / heads");
+  add(root(model.width), "scores over the root of the model's width");
+  add(1 / static_cast<double>(model.head_dim), "scores over the width of a head, not its root");
+  add(subject.form.number * subject.form.number, "scores scaled twice");
+  if (subject.op.layer) {
+    const double number = static_cast<double>(*subject.op.layer) + 1;
+    add(subject.form.number * number, "scores that are not divided by the layer's number");
+    add(subject.form.number / number, "scores divided by the layer's number");
+  }
+  return made.take();
+}
+
+}  // namespace nanscope

@@ -1,0 +1,192 @@
+#include "instrument/verify/free_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "instrument/engine/engine.h"
+#include "instrument/engine/model_folder.h"
+#include "instrument/recompute/bounds.h"
+#include "instrument/tokenizer/tokenizer.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::int64_t kMostTokens = 4096;
+constexpr double kLeaves = 3;            ///< times the error of the layer before
+constexpr double kRoundingsOfLayer = 8;  ///< of a layer's output, each a unit roundoff
+
+/// What comes out of each layer, for all positions.
+class LayersProbe final : public Probe {
+ public:
+  explicit LayersProbe(kernels::Device& device) : device_(device) {}
+
+  Status on_op(const ProbeOp& op) override {
+    if (op.name != "mlp_residual" && op.name != "final_norm") return {};
+    for (const ProbeTensor& one : op.outputs) {
+      if (one.role == "stats" || one.view.format != Format::f32 || one.view.stride != one.view.columns) continue;
+      std::vector<float> values(static_cast<std::size_t>(one.view.elements()));
+      if (Status got = device_.download(std::as_writable_bytes(std::span(values)), one.view.data); !got) return got;
+      auto& all = layers[op.layer];
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return {};
+  }
+
+  std::map<std::int64_t, std::vector<float>> layers;  ///< -1: behind the last norm
+
+ private:
+  kernels::Device& device_;
+};
+
+/// A request of one sequence whose ids were dumped from its beginning on, and its steps.
+struct Served {
+  std::vector<std::int32_t> ids;
+  std::vector<const Step*> steps;
+};
+
+Result<Served> served_of(DumpRun& run) {
+  Served served;
+  std::int64_t request = -1;
+  for (const Step& step : run.steps()) {
+    if (step.spans.size() != 1 || step.rank != 0) continue;
+    const Span& span = step.spans.front();
+    const auto begin = static_cast<std::int64_t>(served.ids.size());
+    if (request >= 0 && (span.request != request || span.first_token != begin)) continue;
+    if (request < 0 && span.first_token != 0) continue;
+    std::shared_ptr<const std::vector<float>> ids;
+    for (const Tensor& tensor : run.content(step.id).tensors) {
+      if (tensor.role == "tokens" && tensor.known && tensor.count() == step.rows) ids = run.values(tensor);
+    }
+    if (!ids) continue;
+    request = span.request;
+    for (std::int64_t row = span.row; row < span.row + span.rows; ++row) {
+      const float id = (*ids)[static_cast<std::size_t>(row)];
+      if (!(id >= 0)) return fail("its ids are not those of tokens");
+      served.ids.push_back(static_cast<std::int32_t>(id));
+    }
+    served.steps.push_back(&step);
+  }
+  if (served.ids.empty()) return fail("no token ids of a whole sequence were dumped");
+  if (static_cast<std::int64_t>(served.ids.size()) > kMostTokens)
+    return fail(fmt::format("its sequence has {} tokens, more than {}", served.ids.size(), kMostTokens));
+  return served;
+}
+
+/// The error of one dumped output over all steps; nothing where it was not dumped.
+std::optional<FreeLayer> compare(DumpRun& run, const Served& served, std::int64_t layer,
+                                 const std::vector<float>& reference) {
+  FreeLayer found;
+  found.layer = layer;
+  const std::optional<std::int64_t> at = layer < 0 ? std::nullopt : std::optional(layer);
+  const std::string_view name = layer < 0 ? "final_norm" : "mlp_residual";
+  const std::size_t width = reference.size() / served.ids.size();
+  double off = 0;
+  double size = 0;
+  double worst = -1;
+  for (const Step* step : served.steps) {
+    const Op* op = run.find_op(step->id, at, name);
+    const Tensor* out = op != nullptr ? run.result(*op) : nullptr;
+    if (out == nullptr || !out->known || static_cast<std::size_t>(out->channels) != width) return std::nullopt;
+    if (found.name.empty()) found.name = out->name;
+    const Span& span = step->spans.front();
+    for (std::int64_t row = 0; row < span.rows; ++row) {
+      const auto own = run.row_at(*out, span, span.first_token + row);
+      const auto values = own ? run.row_values(*out, *own) : nullptr;
+      if (!values || values->size() != width) return std::nullopt;
+      double row_off = 0;
+      double row_size = 0;
+      for (std::size_t c = 0; c < width; ++c) {
+        const double expected = double{reference[static_cast<std::size_t>(span.first_token + row) * width + c]};
+        row_off += std::pow(double{(*values)[c]} - expected, 2);
+        row_size += expected * expected;
+      }
+      if (row_off > worst * row_size)
+        worst = row_off / std::max(row_size, 1e-300), found.worst_row = span.first_token + row;
+      off += row_off;
+      size += row_size;
+    }
+  }
+  found.error = std::sqrt(off / std::max(size, 1e-300));
+  return found;
+}
+
+void judge(FreeRun& free) {
+  double before = 0;
+  std::vector<double> behind;
+  for (const FreeLayer& one : free.layers) {
+    const bool leaves = !(one.error <= kLeaves * before + kRoundingsOfLayer * free.rounding);
+    if (leaves && !free.leaves_at) free.leaves_at = one.layer;
+    if (free.leaves_at) behind.push_back(one.error);
+    before = std::max(before, one.error);
+  }
+  if (behind.size() > 1 && behind.front() > 0)
+    free.growth = std::pow(behind.back() / behind.front(), 1 / static_cast<double>(behind.size() - 1));
+}
+
+}  // namespace
+
+Result<FreeRun> free_run(DumpRun& run, const std::filesystem::path& model, Format served_format, std::stop_token stop) {
+  FreeRun free;
+  const Result<Served> served = served_of(run);
+  if (!served) {
+    free.why = served.error().message;
+    return free;
+  }
+  EngineConfig config;
+  if (Status used = use_model_folder(config, model); !used) return tl::unexpected(used.error());
+  config.activation_format = Format::f32;
+  config.kv.format = Format::f32;
+  config.kv.blocks = std::max(config.kv.blocks, static_cast<std::int64_t>(served->ids.size()) / 16 + 4);
+  const auto device = kernels::make_device("cpu", 0);
+  if (!device) return tl::unexpected(device.error());
+  auto none = Tokenizer::none();
+  const auto source = make_weight_source(config.model);
+  if (!none) return tl::unexpected(none.error());
+  if (!source) return tl::unexpected(source.error());
+  const auto tokenizer = std::make_shared<const Tokenizer>(std::move(*none));
+  const auto loaded = load_model(config, **device, **source, *tokenizer, stop);
+  if (!loaded) return tl::unexpected(loaded.error());
+  const auto engine = Engine::create(config, **device, *loaded, tokenizer);
+  if (!engine) {
+    free.why = engine.error().message;
+    return free;
+  }
+  LayersProbe probe(**device);
+  const std::vector<RequestSpec> requests{{.name = "dump", .parts = {TokensPart{served->ids}}, .max_tokens = 1}};
+  if (const auto ran = (*engine)->run(requests, probe, {.progress = {}, .stop = stop}); !ran)
+    return tl::unexpected(ran.error());
+  free.rounding = roundoff(served_format);
+  for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
+    const auto found = probe.layers.find(layer);
+    if (found == probe.layers.end()) continue;
+    if (auto one = compare(run, *served, layer, found->second)) free.layers.push_back(std::move(*one));
+  }
+  if (const auto last = probe.layers.find(-1); last != probe.layers.end()) {
+    if (auto one = compare(run, *served, -1, last->second)) free.layers.push_back(std::move(*one));
+  }
+  if (free.layers.empty()) free.why = "no layer's output was dumped";
+  judge(free);
+  return free;
+}
+
+std::string free_run_summary(const FreeRun& free) {
+  if (free.layers.empty()) return "not made: " + free.why;
+  const double last = free.layers.back().error;
+  if (!free.leaves_at)
+    return fmt::format(
+        "what was served stays with the model: off by {:.2e} at the end, {:.3g} times what one rounding is", last,
+        last / free.rounding);
+  const auto at = std::find_if(free.layers.begin(), free.layers.end(),
+                               [&](const FreeLayer& one) { return one.layer == *free.leaves_at; });
+  return fmt::format("what was served leaves the model in {}, by {:.2e}, and is off by {:.2e} at the end: {}",
+                     at->layer < 0 ? std::string("the last norm") : fmt::format("layer {}", at->layer), at->error, last,
+                     free.growth > 1.2   ? fmt::format("growing by {:.3g} a layer", free.growth)
+                     : free.growth < 0.8 ? fmt::format("falling by {:.3g} a layer", free.growth)
+                                         : std::string("not growing"));
+}
+
+}  // namespace nanscope

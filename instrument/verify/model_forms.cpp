@@ -1,0 +1,180 @@
+#include "instrument/verify/model_forms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "instrument/model/family.h"
+#include "instrument/model/rope_table.h"
+#include "instrument/recompute/activations.h"
+#include "instrument/recompute/keys.h"
+
+namespace nanscope {
+namespace {
+
+std::string_view activation_name(kernels::ActivationKind kind) {
+  switch (kind) {
+    case kernels::ActivationKind::silu:
+    case kernels::ActivationKind::swiglu:
+      return "silu";
+    case kernels::ActivationKind::gelu:
+      return "gelu";
+    case kernels::ActivationKind::gelu_tanh:
+    case kernels::ActivationKind::geglu_tanh:
+      return "gelu_tanh";
+  }
+  return "silu";
+}
+
+/// Those of the recipe that `keep` says yes to.
+template <class Keep>
+std::vector<OpForm> some_of(std::vector<OpForm> forms, const Keep& keep) {
+  std::erase_if(forms, [&](const OpForm& form) { return !keep(form); });
+  return forms;
+}
+
+std::int64_t layer_of(const Op& op) { return op.layer.value_or(0); }
+
+}  // namespace
+
+int activation_variant(kernels::ActivationKind kind) {
+  const auto all = activations();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Activation& one) { return one.name == activation_name(kind); });
+  return static_cast<int>(found - all.begin());
+}
+
+std::int64_t ModelForms::window(const Op& op) const { return window_of(spec_.model, layer_of(op)); }
+
+bool ModelForms::local(const Op& op) const { return spec_.model.local_rope_base > 0 && window(op) > 0; }
+
+std::shared_ptr<const RopeAngles> ModelForms::angles(bool local, std::int64_t context) const {
+  auto made = std::make_shared<RopeAngles>();
+  RopeTable table = rope_table(spec_.model, spec_.rope, local, context);
+  made->frequencies = std::move(table.frequencies);
+  made->amplitude = table.amplitude;
+  return made;
+}
+
+std::vector<OpForm> ModelForms::norm(const Op& op, const Tensor& out) const {
+  OpForm form;
+  const bool layered = spec_.model.norm == kernels::NormKind::layer_norm;
+  form.text = layered ? "layer norm" : "rms norm";
+  form.variant = layered ? kLayer : kRms;
+  form.number = double{spec_.norm_eps};
+  const ModelFamily* family = find_family(spec_.model.family);
+  const auto plus_one = [&](const WeightRule& rule) { return rule.offset != 0; };
+  if (family != nullptr && std::any_of(family->parts.begin(), family->parts.end(), plus_one))
+    form.scale_power = kOnePlus;
+  const bool per_head = spec_.model.qk_norm && spec_.model.qk_norm_over == QkNormOver::head;
+  if (per_head && (op.name == "q_norm" || op.name == "k_norm")) form.shift = static_cast<int>(spec_.model.head_dim);
+  static_cast<void>(out);
+  return {form};
+}
+
+std::vector<OpForm> ModelForms::rope(Values& values, const Op& op) const {
+  OpForm form;
+  form.text = "the model's rotation";
+  form.variant = kHalves;
+  const Tensor* x = values.run().input(op, "x");
+  const std::int64_t channels = x != nullptr ? x->channels : 0;
+  form.heads = channels > 0 ? std::max<std::int64_t>(1, channels / spec_.model.head_dim) : 0;
+  if (form.heads == 0) form.heads = op.name.starts_with("k") ? spec_.model.kv_heads : spec_.model.heads;
+  if (spec_.model.positions > 0) form.variant = kNone;
+  const bool given = values.run().input(op, "cos") != nullptr && values.run().input(op, "sin") != nullptr;
+  if (given || form.variant == kNone) return {form};
+  const Step* step = values.run().step(op.step);
+  std::int64_t context = 0;
+  for (std::size_t i = 0; step != nullptr && i < step->spans.size(); ++i)
+    context = std::max(context, step->spans[i].context);
+  form.angles = angles(local(op), context);
+  return {form};
+}
+
+std::vector<OpForm> ModelForms::scores(Values& values, const Op& op, const Tensor& out) const {
+  if (op.input("scores") != 0) return recipe_of(op.kind)->forms(values, op, out);
+  OpForm form;
+  form.text = "the model's scores";
+  form.number = double{attention_scale(spec_.model, layer_of(op))};
+  form.cap = spec_.model.attention_softcap;
+  form.heads = spec_.model.heads;
+  return {form};
+}
+
+std::vector<OpForm> ModelForms::softmax(const Op& op) const {
+  OpForm form;
+  form.text = "softmax of the scores that the model's mask leaves";
+  form.variant = kCausal;
+  form.window = window(op);
+  return {form};
+}
+
+std::vector<OpForm> ModelForms::attention(const Op& op) const {
+  std::vector<OpForm> forms;
+  for (const int rounded : {kUnrounded, kToActivations}) {
+    OpForm form;
+    form.text = rounded == kUnrounded ? "the model's attention" : "the model's attention, rounded on the way";
+    form.variant = kCausal;
+    form.window = window(op);
+    form.heads = spec_.model.heads;
+    form.number = double{attention_scale(spec_.model, layer_of(op))};
+    form.cap = spec_.model.attention_softcap;
+    form.rounded = rounded;
+    forms.push_back(std::move(form));
+  }
+  return forms;
+}
+
+std::vector<OpForm> ModelForms::embedding(const Op& op) const {
+  OpForm form;
+  form.text = "the token's row";
+  const bool scaled = spec_.model.embedding_scale != 1 && op.name == "embed";
+  if (scaled) form.number = spec_.model.embedding_scale;
+  if (scaled) form.text = fmt::format("the token's row times {:.6g}", form.number);
+  return {form};
+}
+
+std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& out) const {
+  const Recipe* recipe = recipe_of(op.kind);
+  if (recipe == nullptr) return {};
+  const auto healthy = [&] { return recipe->forms(values, op, out); };
+  const int activation = activation_variant(spec_.model.mlp);
+  switch (op.kind) {
+    case OpKind::layer_norm:
+      return norm(op, out);
+    case OpKind::rope:
+      return rope(values, op);
+    case OpKind::attention_scores:
+      return scores(values, op, out);
+    case OpKind::softmax:
+      return softmax(op);
+    case OpKind::attention:
+      return attention(op);
+    case OpKind::embedding:
+      return embedding(op);
+    case OpKind::activation: {
+      const int none = static_cast<int>(activations().size()) - 1;
+      return some_of(healthy(), [&](const OpForm& form) {
+        return (form.variant == activation || form.variant == none) && form.shift == kGateFirst;
+      });
+    }
+    case OpKind::expert_mix:
+      return some_of(healthy(), [&](const OpForm& form) {
+        return op.input("expert_down") == 0 || (form.variant == activation && form.shift == kGateFirst);
+      });
+    case OpKind::route: {
+      const bool sigmoid = spec_.moe.score == kernels::RouterScore::sigmoid;
+      return some_of(healthy(), [&](const OpForm& form) {
+        const bool scored = (form.variant & kAsGiven) != 0;
+        return ((form.variant & kNormed) != 0) == spec_.moe.normalise &&
+               (scored || ((form.variant & kSigmoid) != 0) == sigmoid);
+      });
+    }
+    default:
+      return healthy();
+  }
+}
+
+}  // namespace nanscope

@@ -1,0 +1,41 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "instrument/model/model_spec.h"
+#include "instrument/recompute/recipe.h"
+
+namespace nanscope {
+
+/// How a model does its ops, in the words of the recomputation: what the diagnosis has to guess (eps, the base of the
+/// rotary angles, masks, the factor of scores, the activation) is known here.
+class ModelForms {
+ public:
+  explicit ModelForms(const ModelSpec& spec) : spec_(spec) {}
+
+  /// Of an output. Several where kernels differ in what they round on the way; that is the only thing left open.
+  std::vector<OpForm> of(Values& values, const Op& op, const Tensor& out) const;
+
+  /// Angles of the layers with a window (`local`), or of the others, for a context of so many tokens.
+  std::shared_ptr<const RopeAngles> angles(bool local, std::int64_t context) const;
+  /// Whether an op is of a layer with a window, and so with angles of its own where the model has some.
+  bool local(const Op& op) const;
+  const ModelSpec& spec() const { return spec_; }
+
+ private:
+  std::vector<OpForm> norm(const Op& op, const Tensor& out) const;
+  std::vector<OpForm> rope(Values& values, const Op& op) const;
+  std::vector<OpForm> scores(Values& values, const Op& op, const Tensor& out) const;
+  std::vector<OpForm> softmax(const Op& op) const;
+  std::vector<OpForm> attention(const Op& op) const;
+  std::vector<OpForm> embedding(const Op& op) const;
+  std::int64_t window(const Op& op) const;
+
+  ModelSpec spec_;
+};
+
+/// The number of an activation of the model as OpForm::variant has it.
+int activation_variant(kernels::ActivationKind kind);
+
+}  // namespace nanscope

@@ -1,0 +1,62 @@
+#include "instrument/verify/rope_variants.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace nanscope {
+namespace {
+
+constexpr std::array kBases = {1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 1.5e5, 8e6, 2e5, 1e3, 500.0, 250000.0};
+
+std::shared_ptr<const RopeAngles> of(const ModelSpec& spec, bool local, std::int64_t context) {
+  return ModelForms(spec).angles(local, context);
+}
+
+}  // namespace
+
+std::vector<RopeVariant> rope_variants(const ModelForms& model, bool local, std::int64_t context) {
+  const ModelSpec& own = model.spec();
+  const double base = local ? own.model.local_rope_base : own.model.rope_base;
+  std::vector<RopeVariant> found;
+  const auto add = [&](std::string text, std::shared_ptr<const RopeAngles> angles) {
+    found.push_back({std::move(text), std::move(angles)});
+  };
+  ModelSpec changed = own;
+  if (own.rope.scaling != RopeScaling::none && !local) {
+    changed.rope.scaling = RopeScaling::none;
+    add("the scaling of the rotary angles left out", of(changed, local, context));
+  }
+  if (own.model.local_rope_base > 0)
+    add(local ? "the rotary angles of layers without a window" : "the rotary angles of layers with a window",
+        of(own, !local, context));
+  if (own.rope.scaling == RopeScaling::longrope) {
+    add("the long factors of LongRoPE", of(own, local, own.rope.trained + 1));
+    add("the short factors of LongRoPE", of(own, local, 1));
+  }
+  for (const bool scaled : {true, false}) {
+    if (!scaled && (own.rope.scaling == RopeScaling::none || local)) continue;
+    for (const double other : kBases) {
+      changed = own;
+      changed.model.rope_base = other;
+      if (local) changed.model.local_rope_base = other;
+      if (!scaled) changed.rope.scaling = RopeScaling::none;
+      if (other == base) continue;
+      add(fmt::format("a base of the rotary angles of {:g} instead of {:g}{}", other, base,
+                      scaled ? "" : ", and no scaling"),
+          of(changed, local, context));
+    }
+  }
+  changed = own;
+  changed.model.rotated = own.model.rotated == 0 ? own.model.head_dim / 2 : 0;
+  add(own.model.rotated == 0 ? "half of a head rotated" : "all of a head rotated", of(changed, local, context));
+  auto plain = std::make_shared<RopeAngles>(*of(own, local, context));
+  if (plain->amplitude != 1) {
+    plain->amplitude = 1;
+    add("the amplitude of cosine and sine left out", plain);
+  }
+  return found;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,143 @@
+#include "instrument/verify/tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "instrument/recompute/bounds.h"
+#include "instrument/verify/rope_variants.h"
+
+namespace nanscope {
+namespace {
+
+/// The rows of a table and where they stand.
+struct Table {
+  const Tensor* tensor = nullptr;
+  const Op* op = nullptr;
+  bool sine = false;
+  std::vector<float> values;
+  std::vector<std::int64_t> positions;  ///< of its rows; -1: nobody's
+  double u = 0;                         ///< of what it was rounded to
+};
+
+std::vector<std::int64_t> positions_of(const Step& step, std::int64_t rows) {
+  const std::int64_t frame = std::max<std::int64_t>(1, step.rows / std::max<std::int64_t>(1, step.batch));
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(rows), -1);
+  if (rows != step.rows && rows != frame) return positions;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const Span* span = step.span_at(row);
+    if (span != nullptr) positions[static_cast<std::size_t>(row)] = span->position(row);
+  }
+  return positions;
+}
+
+Recomputed judge(const Table& table, const RopeAngles& angles, std::int64_t shift) {
+  Recomputed made;
+  made.op = table.op->id;
+  made.step = table.tensor->step;
+  made.tensor = table.tensor->id;
+  made.rows_in_all = table.tensor->tokens;
+  const std::int64_t width = table.tensor->channels;
+  const auto pairs = static_cast<std::int64_t>(angles.frequencies.size());
+  const bool fits = width == pairs || width == 2 * pairs;
+  for (std::int64_t row = 0; row < table.tensor->tokens; ++row) {
+    const std::int64_t position = table.positions[static_cast<std::size_t>(row)];
+    if (position < 0) continue;
+    bool bad = false;
+    ++made.rows;
+    for (std::int64_t c = 0; c < width; ++c) {
+      const auto value = double{table.values[static_cast<std::size_t>(row * width + c)]};
+      ++made.elements;
+      const double frequency = fits ? double{angles.frequencies[static_cast<std::size_t>(c % pairs)]} : 0;
+      const double angle = static_cast<double>(position + shift) * frequency;
+      const double amplitude = double{angles.amplitude};
+      const double expected = amplitude * (table.sine ? std::sin(angle) : std::cos(angle));
+      // The frequency and the angle are rounded to f32, then the value.
+      const double bound = amplitude * 4 * kF32 * (std::abs(angle) + 1) + 1.01 * table.u * std::abs(expected) + 1e-30;
+      const double ratio = fits ? std::abs(value - expected) / bound : kFarthest;
+      made.squares += std::min(ratio * ratio, kFarthest * kFarthest);
+      if (ratio <= 1) {
+        ++made.explained;
+        continue;
+      }
+      bad = true;
+      if (ratio > made.worst.ratio) made.worst = {row, c, value, expected, bound, ratio};
+    }
+    if (bad) made.bad_rows.push_back(row);
+  }
+  return made;
+}
+
+std::vector<ExplainedBy> explain(const Table& table, const ModelForms& model, bool local, std::int64_t context) {
+  std::vector<ExplainedBy> found;
+  const auto keep = [&](std::string_view name, std::string text, const Recomputed& judged) {
+    if (judged.elements == 0 || judged.share() < 0.99) return;
+    found.push_back({std::string(name), std::move(text), table.op->name, judged.share(),
+                     std::sqrt(judged.squares / static_cast<double>(judged.elements))});
+  };
+  const auto own = model.angles(local, context);
+  constexpr std::int64_t kFarthestShift = 64;
+  for (std::int64_t by = 1; by <= kFarthestShift; ++by) {
+    for (const std::int64_t shift : {by, -by})
+      keep("rope-position", fmt::format("positions off by {}", shift), judge(table, *own, shift));
+  }
+  for (const RopeVariant& variant : rope_variants(model, local, context))
+    keep("rope-angles", variant.text, judge(table, *variant.angles, 0));
+  std::stable_sort(found.begin(), found.end(), [](const ExplainedBy& a, const ExplainedBy& b) {
+    return std::pair(-a.share, a.distance) < std::pair(-b.share, b.distance);
+  });
+  return found;
+}
+
+std::optional<Table> table_of(RunView& run, Values& values, const Tensor& tensor, const Step& step) {
+  const bool cosine = tensor.role == "cos";
+  if ((!cosine && tensor.role != "sin") || !tensor.known || tensor.stated || tensor.count() == 0) return std::nullopt;
+  const auto numbers = run.values(tensor);
+  const Op* op = run.maker(tensor);
+  if (!numbers || op == nullptr) return std::nullopt;
+  return Table{&tensor, op, !cosine, *numbers, positions_of(step, tensor.tokens), roundoff(values.precision(tensor))};
+}
+
+}  // namespace
+
+std::vector<VerifiedOutput> check_tables(Recomputer& recomputer, const ModelForms& model, const Step& step) {
+  std::vector<VerifiedOutput> all;
+  RunView& run = recomputer.facts().run;
+  if (model.spec().model.positions > 0 || !step.placed) return all;
+  std::int64_t context = 0;
+  for (const Span& span : step.spans) context = std::max(context, span.context);
+  for (const Tensor& tensor : run.content(step.id).tensors) {
+    const auto table = table_of(run, recomputer.values(), tensor, step);
+    if (!table) continue;
+    // Outside of layers nothing says of which kind of layers they are.
+    const bool two = model.spec().model.local_rope_base > 0;
+    bool local = two && table->op->layer && model.local(*table->op);
+    Recomputed judged = judge(*table, *model.angles(local, context), 0);
+    if (two && !table->op->layer && deviates(judged)) {
+      const Recomputed other = judge(*table, *model.angles(true, context), 0);
+      if (other.share() > judged.share()) judged = other, local = true;
+    }
+    if (judged.elements == 0) continue;
+    VerifiedOutput one;
+    one.tensor = tensor.id;
+    one.name = recomputer.facts().name_of(tensor);
+    one.op = table->sine ? "sin" : "cos";
+    one.kind = "rope_table";
+    one.layer = table->op->layer;
+    one.step = step.id;
+    one.pass = step.pass;
+    one.elements = judged.elements;
+    one.explained = judged.explained;
+    one.distance = std::sqrt(judged.squares / static_cast<double>(judged.elements));
+    one.worst = judged.worst;
+    one.rows = judged.rows;
+    one.bad_rows = judged.bad_rows;
+    one.off = deviates(judged);
+    if (one.off) one.explanations = explain(*table, model, local, context);
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+}  // namespace nanscope

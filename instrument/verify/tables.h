@@ -1,0 +1,12 @@
+#pragma once
+#include <vector>
+
+#include "instrument/verify/alternative.h"
+#include "instrument/verify/verify.h"
+
+namespace nanscope {
+
+/// The cosines and sines that a pass was dumped with, against the model's at the positions of its rows.
+std::vector<VerifiedOutput> check_tables(Recomputer& recomputer, const ModelForms& model, const Step& step);
+
+}  // namespace nanscope

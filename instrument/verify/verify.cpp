@@ -1,0 +1,193 @@
+#include "instrument/verify/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "instrument/verify/explain.h"
+#include "instrument/verify/tables.h"
+#include "instrument/verify/weights.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::size_t kMostExplained = 48;  ///< outputs that alternatives are tried on
+
+class Verifier {
+ public:
+  Verifier(OpenDump& dump, DumpRun& run, const ModelSpec& spec, Arithmetic& arithmetic, const VerifyOptions& options)
+      : dump_(dump),
+        run_(run),
+        model_(spec),
+        options_(options),
+        facts_(run),
+        recomputer_(facts_, arithmetic, recomputer_options()) {}
+
+  Verification all() {
+    out_.target = dump_.dump().target;
+    out_.model = model_.spec().model.weights;
+    out_.family = model_.spec().model.family;
+    for (VerifiedOutput& one : check_weights(dump_, run_)) {
+      if (wanted(one.layer, one.op) && one.elements > 0) add(std::move(one));
+    }
+    for (const Step& step : run_.steps()) total_ += run_.content(step.id).ops.size();
+    for (const Step& step : run_.steps()) {
+      for (VerifiedOutput& one : check_tables(recomputer_, model_, step)) {
+        if (wanted(one.layer, one.op)) add(std::move(one));
+      }
+      check_ids(step);
+      for (const Op& op : run_.content(step.id).ops) {
+        if (options_.stop.stop_requested()) return stopped();
+        if (options_.progress) options_.progress(done_++, total_);
+        if (wanted(op.layer, op.name)) check(op, step);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  Recomputer::Options recomputer_options() {
+    Recomputer::Options made;
+    made.stop = options_.stop;
+    made.forms = [this](Values& values, const Op& op, const Tensor& out) { return model_.of(values, op, out); };
+    return made;
+  }
+
+  Verification stopped() {
+    out_.complete = false;
+    return std::move(out_);
+  }
+
+  bool wanted(std::optional<std::int64_t> layer, const std::string& op) const {
+    if (!options_.layers.empty() && (!layer || !options_.layers.contains(*layer))) return false;
+    return options_.ops.empty() || std::find(options_.ops.begin(), options_.ops.end(), op) != options_.ops.end();
+  }
+
+  void add(VerifiedOutput one) {
+    if (one.off && !one.explanations.empty()) {
+      const ExplainedBy& best = one.explanations.front();
+      one.shared = !seen_.insert(best.op + '|' + best.alternative + '|' + best.text).second;
+    }
+    if (options_.found) options_.found(one);
+    out_.checked.push_back(std::move(one));
+  }
+
+  void check(const Op& op, const Step& step) {
+    if (op.kind == OpKind::parameter) return;
+    for (const TensorId id : op.outputs) {
+      const Tensor* out = run_.tensor(id);
+      if (out == nullptr || !out->known || out->count() == 0) continue;
+      const std::string name = facts_.name_of(*out);
+      if (const auto known = options_.known ? options_.known(name) : std::nullopt) {
+        add(*known);
+        continue;
+      }
+      if (recipe_of(op.kind) == nullptr) {
+        out_.not_checked.push_back({name, "no recipe does it again"});
+        continue;
+      }
+      check(op, step, *out, name);
+    }
+  }
+
+  void check(const Op& op, const Step& step, const Tensor& out, const std::string& name) {
+    std::string why = "not all of its rows can be had";
+    const OpForm form = recomputer_.form_of(op, out);
+    auto judged = recomputer_.judge(op, out, form, {}, 0, &why);
+    if (options_.stop.stop_requested()) return;
+    if (!judged || judged->elements == 0) {
+      out_.not_checked.push_back({name, judged ? "none of its elements can be told" : why});
+      return;
+    }
+    VerifiedOutput one;
+    one.tensor = out.id;
+    one.name = name;
+    one.op = op.name;
+    one.kind = std::string(nanscope::name(op.kind));
+    one.layer = op.layer;
+    one.step = step.id;
+    one.pass = step.pass;
+    one.elements = judged->elements;
+    one.explained = judged->explained;
+    one.distance = std::sqrt(judged->squares / static_cast<double>(judged->elements));
+    one.worst = judged->worst;
+    one.rows = judged->rows;
+    one.bad_rows = live_rows(facts_, out, judged->bad_rows);
+    one.off = deviates(*judged) && !one.bad_rows.empty();
+    if (one.off && explained_++ < kMostExplained) one.explanations = explain(recomputer_, model_, *judged);
+    if (one.off) say_weight_in_memory(op, one);
+    add(std::move(one));
+  }
+
+  /// Where the weight that was dumped is not the file's, that is what explains the product.
+  void say_weight_in_memory(const Op& op, VerifiedOutput& one) const {
+    for (const VerifiedOutput& weight : out_.checked) {
+      if (weight.kind != "weight" || !weight.off || weight.op != op.name || weight.layer != op.layer) continue;
+      one.explanations.insert(one.explanations.begin(),
+                              {"weight-in-memory", weight.name + " is not what the file holds", op.name, 1, 0});
+      return;
+    }
+  }
+
+  /// Ids that no token has.
+  void check_ids(const Step& step) {
+    const std::int64_t most = model_.spec().model.vocabulary;
+    for (const Tensor& tensor : run_.content(step.id).tensors) {
+      if (tensor.role != "tokens" || !tensor.known || most <= 0) continue;
+      const auto ids = run_.values(tensor);
+      const auto bad = [&](float id) { return id >= static_cast<float>(most); };
+      const auto found = ids ? std::find_if(ids->begin(), ids->end(), bad) : std::vector<float>::const_iterator{};
+      if (!ids || found == ids->end()) continue;
+      out_.notes.push_back(fmt::format("{} holds the id {}, and the model has {} tokens", facts_.name_of(tensor),
+                                       static_cast<std::int64_t>(*found), most));
+      return;
+    }
+  }
+
+  OpenDump& dump_;
+  DumpRun& run_;
+  ModelForms model_;
+  const VerifyOptions& options_;
+  Facts facts_;
+  Recomputer recomputer_;
+  Verification out_;
+  std::set<std::string> seen_;  ///< changes that explain something
+  std::size_t explained_ = 0;
+  std::size_t total_ = 0;
+  std::size_t done_ = 0;
+};
+
+}  // namespace
+
+Certainty certainty(const VerifiedOutput& one) {
+  if (one.explanations.empty()) return Certainty::none;
+  if (one.explanations.size() == 1) return Certainty::sure;
+  const ExplainedBy& best = one.explanations[0];
+  const ExplainedBy& next = one.explanations[1];
+  const bool apart = best.share > next.share + 0.002 || next.distance > 1.5 * best.distance + 0.1;
+  return apart ? Certainty::sure : Certainty::likely;
+}
+
+std::size_t Verification::off() const {
+  return static_cast<std::size_t>(
+      std::count_if(checked.begin(), checked.end(), [](const VerifiedOutput& one) { return one.off; }));
+}
+
+const VerifiedOutput* Verification::first() const {
+  const auto found = std::find_if(checked.begin(), checked.end(), [](const VerifiedOutput& one) { return one.off; });
+  return found == checked.end() ? nullptr : &*found;
+}
+
+Result<Verification> verify(OpenDump& dump, DumpRun& run, const ModelSpec& spec, Arithmetic& arithmetic,
+                            const VerifyOptions& options) {
+  Verification made = Verifier(dump, run, spec, arithmetic, options).all();
+  if (const Status same = dump.check(); !same) return tl::unexpected(same.error());
+  if (const Status read = run.status(); !read) return tl::unexpected(read.error());
+  if (made.complete && made.checked.empty() && made.not_checked.empty())
+    return fail(dump.dump().target + ": nothing of it is an op of the model");
+  return made;
+}
+
+}  // namespace nanscope

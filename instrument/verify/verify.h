@@ -1,0 +1,91 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/dump/dump_run.h"
+#include "core/result.h"
+#include "instrument/dump/open_dump.h"
+#include "instrument/model/model_spec.h"
+#include "instrument/recompute/arithmetic.h"
+#include "instrument/recompute/recompute.h"
+
+/// A dump against its own checkpoint: every dumped op is fed with its dumped inputs and the checkpoint's weights, done
+/// as the checkpoint's config.json says, and compared with its dumped output.
+namespace nanscope {
+
+/// Something else that a server may have done, and how much of an output that explains.
+struct ExplainedBy {
+  std::string alternative;  ///< its name in alternatives.def, or "scaled", "low-rank", "weight-in-memory"
+  std::string text;
+  std::string op;       ///< whose change it is: the op itself, or one before it that was not dumped
+  double share = 0;     ///< of the elements
+  double distance = 0;  ///< root mean square, in units of the bound
+};
+
+enum class Certainty : std::uint8_t {
+  none,    ///< nothing that is known explains it
+  likely,  ///< others explain it as well
+  sure,
+};
+
+/// What was checked: an output of an op, a table of cosines and sines, a weight.
+struct VerifiedOutput {
+  TensorId tensor = 0;  ///< 0: a weight
+  std::string name;     ///< as its producer wrote it
+  std::string op;
+  std::string kind;  ///< of the op; "rope_table", "weight"
+  std::optional<std::int64_t> layer;
+  StepId step = 0;
+  std::string pass;
+  std::int64_t elements = 0;
+  std::int64_t explained = 0;
+  double distance = 0;  ///< root mean square of what it is off by, in units of the bound
+  bool off = false;     ///< further than rounding
+  WorstElement worst;
+  std::vector<std::int64_t> bad_rows;
+  std::int64_t rows = 0;
+  std::vector<ExplainedBy> explanations;  ///< of what is off, best first
+  bool shared = false;                    ///< the same change explains another one before it
+};
+
+Certainty certainty(const VerifiedOutput& one);
+
+struct NotChecked {
+  std::string name;
+  std::string reason;
+};
+
+struct Verification {
+  std::string target;
+  std::string model;
+  std::string family;
+  std::vector<VerifiedOutput> checked;  ///< in order of execution, weights first
+  std::vector<NotChecked> not_checked;
+  std::vector<std::string> notes;  ///< ids that no token has, positions that do not begin where they should
+  bool complete = true;            ///< false: it was stopped
+
+  std::size_t off() const;
+  const VerifiedOutput* first() const;  ///< that is off
+};
+
+struct VerifyOptions {
+  std::set<std::int64_t> layers;  ///< empty: all, and what stands outside of layers
+  std::vector<std::string> ops;   ///< their names; empty: all
+  std::stop_token stop;
+  std::function<void(std::size_t done, std::size_t total)> progress;  ///< outputs
+  /// What is known of an output already, and where to what becomes known is told.
+  std::function<std::optional<VerifiedOutput>(const std::string& name)> known;
+  std::function<void(const VerifiedOutput&)> found;
+};
+
+/// Checks an open dump, which OpenDumpOptions::checkpoint gave the weights of the model. Errors: nothing of it is an op
+/// that can be done again.
+Result<Verification> verify(OpenDump& dump, DumpRun& run, const ModelSpec& spec, Arithmetic& arithmetic,
+                            const VerifyOptions& options);
+
+}  // namespace nanscope
