@@ -65,7 +65,12 @@ Result<std::unique_ptr<Opened>> open(const Arguments& arguments, const Interrupt
   if (!dump) return tl::unexpected(dump.error());
   opened->dump = std::move(*dump);
   for (const RunNote& one : opened->dump->unread()) complain("not read: " + one.text);
-  opened->run.emplace(opened->dump->dump(), *opened->dump, interrupt.token());
+  const ModelConfig& model = opened->spec.model;
+  Geometry geometry;
+  geometry.heads = model.heads;
+  geometry.kv_heads = model.kv_heads;
+  geometry.width = model.head_dim;
+  opened->run.emplace(opened->dump->dump(), *opened->dump, interrupt.token(), std::move(geometry));
   return opened;
 }
 

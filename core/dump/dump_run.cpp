@@ -46,8 +46,12 @@ Format run_format(const DumpTensor& tensor) {
   return tensor.dtype->kind == DtypeKind::real ? Format::f32 : Format::i32;
 }
 
-DumpRun::DumpRun(Dump dump, DumpElements& elements, std::stop_token stop)
-    : dump_(std::move(dump)), elements_(elements), stop_(std::move(stop)), by_dumped_(dump_.tensors.size(), 0) {
+DumpRun::DumpRun(Dump dump, DumpElements& elements, std::stop_token stop, Geometry known)
+    : dump_(std::move(dump)),
+      elements_(elements),
+      stop_(std::move(stop)),
+      known_(std::move(known)),
+      by_dumped_(dump_.tensors.size(), 0) {
   info_.scenario = "";
   info_.config = "{}";
   info_.device = "dump";

@@ -19,8 +19,9 @@ namespace nanscope {
 /// where names fail, content decides. What was not dumped stands in the graph as a tensor that is not known.
 class DumpRun final : public MemoryRun {
  public:
-  /// `elements` must outlive it. Once `stop` is asked for, no elements are read any more.
-  DumpRun(Dump dump, DumpElements& elements, std::stop_token stop = {});
+  /// `elements` must outlive it. Once `stop` is asked for, no elements are read any more. `known`: of the language
+  /// model's attention, where more is known than shapes tell.
+  DumpRun(Dump dump, DumpElements& elements, std::stop_token stop = {}, Geometry known = {});
 
   const Dump& dump() const { return dump_; }
   /// The dumped tensor behind one of the run's; null for those that were not dumped.
@@ -53,6 +54,7 @@ class DumpRun final : public MemoryRun {
   Dump dump_;  ///< with names settled by what else is there
   DumpElements& elements_;
   std::stop_token stop_;
+  Geometry known_;
   std::unordered_map<TensorId, Source> sources_;
   std::vector<TensorId> by_dumped_;
   std::vector<RunNote> not_understood_;

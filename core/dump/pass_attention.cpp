@@ -79,8 +79,11 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
     const TensorId fused = linear("qkv_proj", x, "qkv", find_role("qkv"));
     const Geometry& g = geometry_[scope_.tower];
     const std::int64_t q = g.heads * g.width;
-    const std::int64_t kv = g.kv_heads > 0 ? g.kv_heads * g.width : q;
     const Tensor* whole = run_.tensor(fused);
+    // Two parts of one size are what the queries leave.
+    const std::int64_t left = whole != nullptr && whole->known && q > 0 ? whole->channels - q : 0;
+    const bool halves = left > 0 && left % 2 == 0 && left / 2 <= q && left / 2 % g.width == 0;
+    const std::int64_t kv = g.kv_heads > 0 ? g.kv_heads * g.width : halves ? left / 2 : q;
     // Without heads at hand, three parts of one size are the only guess that a width allows.
     const bool thirds = q == 0 && whole != nullptr && whole->known && whole->channels % 3 == 0;
     const std::int64_t rows = thirds ? whole->channels / 3 : q;

@@ -51,6 +51,12 @@ PassBuilder::PassBuilder(DumpRun& run) : run_(run) {
   std::map<std::string, std::vector<const DumpTensor*>> towers;
   for (const DumpTensor& one : run_.dump_.tensors) towers[one.at.tower].push_back(&one);
   for (const auto& [tower, tensors] : towers) geometry_[tower] = geometry_of(tensors);
+  if (run_.known_.width > 0) {
+    Geometry& own = geometry_[""];
+    own.heads = run_.known_.heads;
+    own.kv_heads = run_.known_.kv_heads;
+    own.width = run_.known_.width;
+  }
 }
 
 bool PassBuilder::seen_any(std::span<const std::string_view> ops) const {

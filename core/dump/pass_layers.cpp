@@ -336,7 +336,13 @@ TensorId PassBuilder::mixture(TensorId x) {
     scope_ = whole;
   }
   if (parts.size() == before) give_experts(parts, tensor_of(logits)->channels);
-  return emit("experts", OpKind::expert_mix, std::move(parts), {"mlp_out", find("experts", Port::output)});
+  // An expert that every token has stands beside the chosen ones, and is not the same again.
+  std::vector<Index> outs = find("experts", Port::output);
+  const auto shared = [this](Index index) {
+    return tensor(index).at.module.find("shared_expert") != std::string::npos;
+  };
+  if (!std::all_of(outs.begin(), outs.end(), shared)) std::erase_if(outs, shared);
+  return emit("experts", OpKind::expert_mix, std::move(parts), {"mlp_out", outs});
 }
 
 /// What a dump calls raw is the product; what has the plain name beside it is behind the cap, unless it is the same.

@@ -162,7 +162,10 @@ bool PassBuilder::is_cosine(Index index) const {
   const auto stem = [](const DumpTensor& tensor) {
     return tensor.name.ends_with(".1") ? tensor.name.substr(0, tensor.name.size() - 2) : tensor.name;
   };
-  if (!rotary(one) || one.stated || one.count() == 0 || double{one.health.absmax} > 1.001) return false;
+  if (!rotary(one) || one.stated || one.count() == 0) return false;
+  // YaRN and LongRoPE multiply both by an amplitude, which grows with the root, or the logarithm, of what is stretched.
+  constexpr double kMostAmplitude = 2;
+  if (double{one.health.absmax} > kMostAmplitude) return false;
   const auto partner = std::find_if(run_.dump_.tensors.begin(), run_.dump_.tensors.end(), [&](const DumpTensor& other) {
     return &other != &one && rotary(other) && stem(other) == stem(one) && other.at.pass() == one.at.pass() &&
            other.at.layer == one.at.layer && other.shape == one.shape;
@@ -172,9 +175,11 @@ bool PassBuilder::is_cosine(Index index) const {
   const auto a = run_.elements_.values(one, 0, count);
   const auto b = run_.elements_.values(*partner, 0, count);
   if (!a || !b) return false;
+  const auto square = [&](std::size_t i) {
+    return double{(*a)[i]} * double{(*a)[i]} + double{(*b)[i]} * double{(*b)[i]};
+  };
   for (std::size_t i = 0; i < a->size(); ++i) {
-    const double sum = double{(*a)[i]} * double{(*a)[i]} + double{(*b)[i]} * double{(*b)[i]};
-    if (!(std::abs(sum - 1) < 0.02)) return false;
+    if (!(square(0) > 0.98) || !(std::abs(square(i) / square(0) - 1) < 0.04)) return false;
   }
   return true;
 }

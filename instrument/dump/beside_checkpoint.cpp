@@ -42,9 +42,24 @@ Status OpenDump::add_checkpoint(const std::filesystem::path& folder) {
     const Result<bool> opened = open_file(file, nullptr);
     if (!opened) return tl::unexpected(opened.error());
   }
+  add_tied_head();
   if (sources_.size() == *first_of_checkpoint_)
     return fail(folder.string() + ": neither model.safetensors nor model.safetensors.index.json is there");
   return {};
+}
+
+/// Files leave a head out that is the embedding's table.
+void OpenDump::add_tied_head() {
+  const DumpTensor* table = nullptr;
+  for (const DumpTensor& tensor : dump_.tensors) {
+    if (!of_checkpoint(tensor) || tensor.at.role != "weight") continue;
+    if (tensor.at.op == "lm_head") return;
+    if (tensor.at.op == "embed") table = &tensor;
+  }
+  if (table == nullptr) return;
+  DumpTensor head = *table;
+  head.at = parse_tensor_name("checkpoint/lm_head.weight");
+  dump_.tensors.push_back(std::move(head));
 }
 
 void OpenDump::replace_weights() {

@@ -85,6 +85,7 @@ class OpenDump final : public DumpElements {
   static Result<std::unique_ptr<OpenDump>> finished(std::unique_ptr<OpenDump> dump, const OpenDumpOptions& options);
   /// Weights of a checkpoint, under names of a folder beside the passes.
   Status add_checkpoint(const std::filesystem::path& folder);
+  void add_tied_head();
   void replace_weights();
   bool of_checkpoint(const DumpTensor& tensor) const;
   void finish_producers();

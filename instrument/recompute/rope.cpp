@@ -50,6 +50,16 @@ std::int64_t table_row(const Angles& angles, const Step& step, std::int64_t row,
   return position >= 0 && position < angles.rows ? position : -1;
 }
 
+/// Whether a row of the tables has each angle a second time in its second half, not next to the first.
+bool holds_again_behind(const Angles& angles) {
+  if (angles.rows < 2 || angles.width < 4 || angles.width % 2 != 0) return false;
+  const auto row = static_cast<std::size_t>(angles.width);
+  for (std::size_t c = 0; c < row / 2; ++c) {
+    if ((*angles.cos)[row + c] != (*angles.cos)[row + row / 2 + c]) return false;
+  }
+  return true;
+}
+
 /// How far pair `pair` of a row is turned, over all heads, in radians; nothing when it holds zeros.
 std::optional<double> turned_by(const std::vector<float>& x, const std::vector<float>& out, std::int64_t width,
                                 std::int64_t rotated, int pairing, std::int64_t pair) {
@@ -272,6 +282,8 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
   if (width <= 0 || x.columns % width != 0) width = x.columns;
   std::int64_t rotated = width;
   if (given) rotated = std::min(width, given->width <= width / 2 && halves ? 2 * given->width : given->width);
+  if (given && form.rotated > 0) rotated = std::min(width, form.rotated);
+  const bool again_behind = given && holds_again_behind(*given);
   if (!given && form.scale_power > 1) rotated = width / form.scale_power;
   if (form.angles != nullptr) rotated = std::min(width, 2 * static_cast<std::int64_t>(form.angles->frequencies.size()));
   if (form.variant == kNone) rotated = 0;
@@ -312,9 +324,9 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
         double cosine = 0;
         double sine = 0;
         if (given) {
-          const std::int64_t column = given->width >= rotated && halves ? inside
-                                      : given->width >= rotated         ? inside
-                                                                        : pair;
+          const std::int64_t column = given->width >= rotated && halves          ? inside
+                                      : given->width >= rotated && !again_behind ? inside
+                                                                                 : pair;
           const auto cell = static_cast<std::size_t>(row * given->width + std::min(column, given->width - 1));
           cosine = double{(*given->cos)[cell]};
           sine = double{(*given->sin)[cell]};

@@ -80,7 +80,17 @@ class Trials {
 
   void try_own(const Alternative& one) {
     const TriedOp subject{model_, recomputer_.values(), *own_.op, *own_.out, form_};
-    for (const OpForm& form : one.propose(subject)) keep(one, form, *own_.op, judge(form));
+    for (const OpForm& form : one.propose(subject)) {
+      if (is_new(*own_.op, form)) keep(one, form, *own_.op, judge(form));
+    }
+  }
+
+  /// Alternatives may propose the same under two names: the first counts.
+  bool is_new(const Op& op, const OpForm& form) {
+    std::vector<OpForm>& known = tried_[op.id];
+    if (std::find(known.begin(), known.end(), form) != known.end()) return false;
+    known.push_back(form);
+    return true;
   }
 
   std::optional<Recomputed> judge(const OpForm& form) { return recomputer_.judge(*own_.op, *own_.out, form, rows_); }
@@ -92,6 +102,7 @@ class Trials {
       const TriedOp subject{model_, recomputer_.values(), *place.op, *place.out,
                             recomputer_.form_of(*place.op, *place.out)};
       for (OpForm& form : one.propose(subject)) {
+        if (!is_new(*place.op, form)) continue;
         auto at =
             std::find_if(changes.begin(), changes.end(), [&](const auto& change) { return change.first == form.text; });
         if (at == changes.end()) at = changes.insert(changes.end(), {form.text, {}});
@@ -121,6 +132,7 @@ class Trials {
   OpForm form_;
   std::vector<std::int64_t> rows_;
   std::vector<Place> behind_;
+  std::map<OpId, std::vector<OpForm>> tried_;
   std::vector<ExplainedBy> found_;
 };
 

@@ -84,6 +84,7 @@ std::vector<OpForm> ModelForms::rope(Values& values, const Op& op) const {
   if (form.heads == 0) form.heads = op.name.starts_with("k") ? spec_.model.kv_heads : spec_.model.heads;
   if (spec_.model.positions > 0) form.variant = kNone;
   const bool given = values.run().input(op, "cos") != nullptr && values.run().input(op, "sin") != nullptr;
+  if (given) form.rotated = spec_.model.rotated > 0 ? spec_.model.rotated : spec_.model.head_dim;
   if (given || form.variant == kNone) return {form};
   const Step* step = values.run().step(op.step);
   std::int64_t context = 0;

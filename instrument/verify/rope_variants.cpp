@@ -26,7 +26,11 @@ std::vector<RopeVariant> rope_variants(const ModelForms& model, bool local, std:
   ModelSpec changed = own;
   if (own.rope.scaling != RopeScaling::none && !local) {
     changed.rope.scaling = RopeScaling::none;
-    add("the scaling of the rotary angles left out", of(changed, local, context));
+    auto plain = std::make_shared<RopeAngles>(*of(changed, local, context));
+    add("the scaling of the rotary angles left out", plain);
+    plain = std::make_shared<RopeAngles>(*plain);
+    plain->amplitude = of(own, local, context)->amplitude;
+    add("the scaling of the rotary angles left out, its amplitude kept", plain);
   }
   if (own.model.local_rope_base > 0)
     add(local ? "the rotary angles of layers without a window" : "the rotary angles of layers with a window",

@@ -120,6 +120,9 @@ std::vector<VerifiedOutput> check_weights(OpenDump& dump, DumpRun& run) {
     }
     VerifiedOutput one = compared(dump, pair.dumped, pair.own);
     if (one.off) explain_weight(dump, pair, one);
+    if (one.off && one.explanations.empty())
+      one.explanations.push_back(
+          {"weight-in-memory", "it changed after it was read, or was read from another file", one.op, 1, 0});
     all.push_back(std::move(one));
   }
   return all;

@@ -155,7 +155,7 @@ def causal(window=None, extra=0):
 def norms_without_one(model):
     for module in model.modules():
         if type(module).__name__ == "Gemma3RMSNorm":
-            module.weight.data -= 1
+            module.forward = lambda x, module=module: module._norm(x.float()).type_as(x) * module.weight
 
 
 def layer_norms(model):

@@ -11,6 +11,9 @@ std::vector<OpForm> propose_rope_pairs(const TriedOp& subject) {
   made.add("pairs of neighbours in the rotary embedding instead of halves",
            [](OpForm& form) { form.variant = kNeighbours; });
   made.add("a rotary embedding that turns backwards", [](OpForm& form) { form.variant = kBackwards; });
+  const std::int64_t width = subject.config().head_dim;
+  if (subject.form.rotated > 0 && subject.form.rotated < width)
+    made.add("all of a head rotated", [&](OpForm& form) { form.rotated = width; });
   return made.take();
 }
 
