@@ -12,7 +12,7 @@
 #include "cli/verify_state.h"
 #include "core/files/output_file.h"
 #include "instrument/files/file.h"
-#include "instrument/model/checkpoint.h"
+#include "instrument/model/model_spec.h"
 #include "instrument/recompute/kernel_arithmetic.h"
 #include "instrument/verify/free_run.h"
 #include "instrument/verify/verify.h"
@@ -44,16 +44,8 @@ struct Opened {
 };
 
 Result<std::unique_ptr<Opened>> open(const Arguments& arguments, const Interrupt& interrupt) {
-  if (Status taken = scenarios::check_target(arguments.target, scenarios::Takes::dumps); !taken)
-    return tl::unexpected(taken.error());
   auto spec = read_model_spec(arguments.model);
   if (!spec) return tl::unexpected(spec.error());
-  const ModelFamily* family = find_family(spec->model.family);
-  // What is wrong with its files is said better here than by who reads any tensors.
-  if (family != nullptr) {
-    if (const auto whole = Checkpoint::open(arguments.model, *family, spec->model); !whole)
-      return tl::unexpected(whole.error());
-  }
   auto opened = std::make_unique<Opened>();
   opened->spec = std::move(*spec);
   OpenDumpOptions options;
@@ -105,6 +97,11 @@ int verify_dump(const Arguments& arguments, const Interrupt& interrupt) {
         !can)
       return complain(can.error().message);
   }
+  if (Status taken = scenarios::check_target(arguments.target, scenarios::Takes::dumps); !taken)
+    return complain(taken.error().message);
+  // What is wrong with the checkpoint is said before anything is done.
+  const auto reference = ReferenceModel::load(arguments.model, interrupt.token());
+  if (!reference) return failed(reference.error(), interrupt);
   auto opened = open(arguments, interrupt);
   if (!opened) return failed(opened.error(), interrupt);
   Opened& one = **opened;
@@ -135,7 +132,7 @@ int verify_dump(const Arguments& arguments, const Interrupt& interrupt) {
   FreeRun free;
   free.why = "not asked for";
   if (!arguments.no_free_run && !arguments.brief) {
-    auto ran = free_run(*one.run, arguments.model, served_format(*one.run), interrupt.token());
+    auto ran = (*reference)->run(*one.run, served_format(*one.run), interrupt.token());
     if (!ran && interrupt.requested()) return interrupt.code();
     if (ran) free = std::move(*ran);
     if (!ran) free.why = ran.error().message;

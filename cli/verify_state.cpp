@@ -30,6 +30,7 @@ Json to_json(const VerifiedOutput& one) {
            {"off", one.off},
            {"rows", one.rows},
            {"bad_rows", one.bad_rows},
+           {"not_finite", one.not_finite},
            {"pass", one.pass}};
   out["worst"] = {one.worst.row,      one.worst.channel, one.worst.actual,
                   one.worst.expected, one.worst.bound,   one.worst.ratio};
@@ -53,6 +54,7 @@ VerifiedOutput from_json(const Json& json) {
   one.off = json.at("off").get<bool>();
   one.rows = json.at("rows").get<std::int64_t>();
   one.bad_rows = json.at("bad_rows").get<std::vector<std::int64_t>>();
+  one.not_finite = json.at("not_finite").get<std::vector<std::int64_t>>();
   const Json& worst = json.at("worst");
   one.worst = {worst.at(0).get<std::int64_t>(),
                worst.at(1).get<std::int64_t>(),

@@ -140,7 +140,7 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
   Block x;
   if (!input_rows(values, op, "x", out, first, count, x, why)) return false;
   const auto scale = weight != nullptr ? run.values(*weight) : nullptr;
-  const Tensor* bias = run.input(op, "bias");
+  const Tensor* bias = form.rounded == kNormWithoutBias ? nullptr : run.input(op, "bias");
   const auto offset = bias != nullptr ? run.values(*bias) : nullptr;
   const std::int64_t width = group_width(weight, x.columns, form);
   if (width <= 0 || x.columns % width != 0 || (weight != nullptr && (!scale || scale->empty()))) {

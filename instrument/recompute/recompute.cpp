@@ -365,6 +365,7 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
   const bool hides = may_hide(out.role);
   for (std::int64_t row = 0; row < prediction.rows; ++row) {
     bool row_bad = false;
+    bool row_not_finite = false;
     for (std::int64_t column = 0; column < prediction.columns; ++column) {
       const auto at = static_cast<std::size_t>(row * prediction.columns + column);
       const double bound = double{prediction.bound[at]};
@@ -372,6 +373,9 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
       const double expected = double{prediction.value[at]};
       const double value = double{actual[at]};
       // Where NaN and Inf come from is another question; what is beyond the format is Inf, or its largest number.
+      const bool hidden = hides && value < 0;
+      if (!std::isfinite(value) && std::isfinite(expected) && !hidden && std::abs(expected) < largest)
+        row_not_finite = true;
       if (!std::isfinite(value) || !std::isfinite(expected)) continue;
       if (hides && value <= kHiding) continue;
       ++into.elements;
@@ -391,6 +395,7 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
     }
     ++into.rows;
     if (row_bad) into.bad_rows.push_back(first + row);
+    if (row_not_finite) into.not_finite.push_back(first + row);
   }
 }
 

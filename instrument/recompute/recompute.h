@@ -45,6 +45,9 @@ struct Recomputed {
   WorstElement worst;
   double squares = 0;                  ///< of the distances in units of the bound, none counted as more than kFarthest
   std::vector<std::int64_t> bad_rows;  ///< with elements that are not explained
+  /// Rows that hold a NaN or an Inf where what they are made of gives a number. Their elements are not judged: where
+  /// those come from is another question.
+  std::vector<std::int64_t> not_finite;
   double share() const { return elements == 0 ? 1 : static_cast<double>(explained) / static_cast<double>(elements); }
 };
 

@@ -11,6 +11,9 @@ enum Statistic : int { kRms = 0, kLayer = 1, kL2 = 2, kNotNormed = 3 };
 /// OpForm::scale_power of a norm: the weight as it is stored, or 1 + it.
 enum Gain : int { kAsStored = 1, kOnePlus = 2 };
 
+/// OpForm::rounded of a norm: its bias is not added.
+inline constexpr int kNormWithoutBias = 1;
+
 /// OpForm::variant of a rotation.
 enum Pairing : int { kHalves = 0, kNeighbours = 1, kNone = 2, kBackwards = 3 };
 

@@ -129,44 +129,63 @@ void judge(FreeRun& free) {
 
 }  // namespace
 
-Result<FreeRun> free_run(DumpRun& run, const std::filesystem::path& model, Format served_format, std::stop_token stop) {
+struct ReferenceModel::Parts {
+  EngineConfig config;
+  std::unique_ptr<kernels::Device> device;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const LoadedModel> model;
+};
+
+ReferenceModel::ReferenceModel(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+ReferenceModel::~ReferenceModel() = default;
+
+Result<std::unique_ptr<ReferenceModel>> ReferenceModel::load(const std::filesystem::path& folder,
+                                                             std::stop_token stop) {
+  auto parts = std::make_unique<Parts>();
+  if (Status used = use_model_folder(parts->config, folder); !used) return tl::unexpected(used.error());
+  parts->config.activation_format = Format::f32;
+  parts->config.kv.format = Format::f32;
+  auto device = kernels::make_device("cpu", 0);
+  if (!device) return tl::unexpected(device.error());
+  parts->device = std::move(*device);
+  auto none = Tokenizer::none();
+  if (!none) return tl::unexpected(none.error());
+  parts->tokenizer = std::make_shared<const Tokenizer>(std::move(*none));
+  const auto source = make_weight_source(parts->config.model);
+  if (!source) return tl::unexpected(source.error());
+  auto loaded = load_model(parts->config, *parts->device, **source, *parts->tokenizer, std::move(stop));
+  if (!loaded) return tl::unexpected(loaded.error());
+  parts->model = std::move(*loaded);
+  return std::unique_ptr<ReferenceModel>(new ReferenceModel(std::move(parts)));
+}
+
+Result<FreeRun> ReferenceModel::run(DumpRun& dump, Format served_format, std::stop_token stop) const {
   FreeRun free;
-  const Result<Served> served = served_of(run);
+  const Result<Served> served = served_of(dump);
   if (!served) {
     free.why = served.error().message;
     return free;
   }
-  EngineConfig config;
-  if (Status used = use_model_folder(config, model); !used) return tl::unexpected(used.error());
-  config.activation_format = Format::f32;
-  config.kv.format = Format::f32;
-  config.kv.blocks = std::max(config.kv.blocks, static_cast<std::int64_t>(served->ids.size()) / 16 + 4);
-  const auto device = kernels::make_device("cpu", 0);
-  if (!device) return tl::unexpected(device.error());
-  auto none = Tokenizer::none();
-  const auto source = make_weight_source(config.model);
-  if (!none) return tl::unexpected(none.error());
-  if (!source) return tl::unexpected(source.error());
-  const auto tokenizer = std::make_shared<const Tokenizer>(std::move(*none));
-  const auto loaded = load_model(config, **device, **source, *tokenizer, stop);
-  if (!loaded) return tl::unexpected(loaded.error());
-  const auto engine = Engine::create(config, **device, *loaded, tokenizer);
+  EngineConfig config = parts_->config;
+  constexpr std::int64_t kLeastBlock = 16;
+  config.kv.blocks = std::max(config.kv.blocks, static_cast<std::int64_t>(served->ids.size()) / kLeastBlock + 4);
+  const auto engine = Engine::create(config, *parts_->device, parts_->model, parts_->tokenizer);
   if (!engine) {
     free.why = engine.error().message;
     return free;
   }
-  LayersProbe probe(**device);
+  LayersProbe probe(*parts_->device);
   const std::vector<RequestSpec> requests{{.name = "dump", .parts = {TokensPart{served->ids}}, .max_tokens = 1}};
-  if (const auto ran = (*engine)->run(requests, probe, {.progress = {}, .stop = stop}); !ran)
+  if (const auto ran = (*engine)->run(requests, probe, {.progress = {}, .stop = std::move(stop)}); !ran)
     return tl::unexpected(ran.error());
   free.rounding = roundoff(served_format);
   for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
     const auto found = probe.layers.find(layer);
     if (found == probe.layers.end()) continue;
-    if (auto one = compare(run, *served, layer, found->second)) free.layers.push_back(std::move(*one));
+    if (auto one = compare(dump, *served, layer, found->second)) free.layers.push_back(std::move(*one));
   }
   if (const auto last = probe.layers.find(-1); last != probe.layers.end()) {
-    if (auto one = compare(run, *served, -1, last->second)) free.layers.push_back(std::move(*one));
+    if (auto one = compare(dump, *served, -1, last->second)) free.layers.push_back(std::move(*one));
   }
   if (free.layers.empty()) free.why = "no layer's output was dumped";
   judge(free);

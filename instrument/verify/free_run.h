@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -30,10 +31,23 @@ struct FreeRun {
   double growth = 1;  ///< of the error from layer to layer behind that, geometric mean
 };
 
-/// Runs the model of a checkpoint's folder in f32 over the ids of the first sequence that was dumped from its beginning
-/// on, and compares what came out of each layer. FreeRun::why says what was missing. Errors: the checkpoint cannot be
-/// read or run; stopped.
-Result<FreeRun> free_run(DumpRun& run, const std::filesystem::path& model, Format served, std::stop_token stop);
+/// A checkpoint that is loaded and can be run, in f32.
+class ReferenceModel {
+ public:
+  /// Errors: the folder cannot be read, a weight is missing, is not used or has another shape than config.json says;
+  /// stopped.
+  static Result<std::unique_ptr<ReferenceModel>> load(const std::filesystem::path& folder, std::stop_token stop);
+  ~ReferenceModel();
+
+  /// Runs it over the ids of the first sequence that was dumped from its beginning on, and compares what came out of
+  /// each layer. FreeRun::why says what was missing. Errors: it cannot be run; stopped.
+  Result<FreeRun> run(DumpRun& dump, Format served, std::stop_token stop) const;
+
+ private:
+  struct Parts;
+  explicit ReferenceModel(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
 
 /// In a sentence.
 std::string free_run_summary(const FreeRun& free);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -21,7 +22,9 @@ std::vector<RopeVariant> rope_variants(const ModelForms& model, bool local, std:
   const double base = local ? own.model.local_rope_base : own.model.rope_base;
   std::vector<RopeVariant> found;
   const auto add = [&](std::string text, std::shared_ptr<const RopeAngles> angles) {
-    found.push_back({std::move(text), std::move(angles)});
+    const auto same = [&](const RopeVariant& one) { return *one.angles == *angles; };
+    if (*angles != *model.angles(local, context) && std::none_of(found.begin(), found.end(), same))
+      found.push_back({std::move(text), std::move(angles)});
   };
   ModelSpec changed = own;
   if (own.rope.scaling != RopeScaling::none && !local) {
@@ -55,6 +58,11 @@ std::vector<RopeVariant> rope_variants(const ModelForms& model, bool local, std:
   changed = own;
   changed.model.rotated = own.model.rotated == 0 ? own.model.head_dim / 2 : 0;
   add(own.model.rotated == 0 ? "half of a head rotated" : "all of a head rotated", of(changed, local, context));
+  for (const double factor : {2.0, 4.0, 8.0, 16.0, 32.0, 0.5}) {
+    auto slowed = std::make_shared<RopeAngles>(*of(own, local, context));
+    for (float& frequency : slowed->frequencies) frequency /= static_cast<float>(factor);
+    add(fmt::format("positions divided by {:g}, as linear scaling does", factor), std::move(slowed));
+  }
   auto plain = std::make_shared<RopeAngles>(*of(own, local, context));
   if (plain->amplitude != 1) {
     plain->amplitude = 1;

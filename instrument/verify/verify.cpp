@@ -97,7 +97,7 @@ class Verifier {
     const OpForm form = recomputer_.form_of(op, out);
     auto judged = recomputer_.judge(op, out, form, {}, 0, &why);
     if (options_.stop.stop_requested()) return;
-    if (!judged || judged->elements == 0) {
+    if (!judged || (judged->elements == 0 && judged->not_finite.empty())) {
       out_.not_checked.push_back({name, judged ? "none of its elements can be told" : why});
       return;
     }
@@ -111,12 +111,14 @@ class Verifier {
     one.pass = step.pass;
     one.elements = judged->elements;
     one.explained = judged->explained;
-    one.distance = std::sqrt(judged->squares / static_cast<double>(judged->elements));
+    one.distance = judged->elements > 0 ? std::sqrt(judged->squares / static_cast<double>(judged->elements)) : 0;
     one.worst = judged->worst;
     one.rows = judged->rows;
     one.bad_rows = live_rows(facts_, out, judged->bad_rows);
-    one.off = deviates(*judged) && !one.bad_rows.empty();
-    if (one.off && explained_++ < kMostExplained) one.explanations = explain(recomputer_, model_, *judged);
+    one.not_finite = live_rows(facts_, out, judged->not_finite);
+    one.off = (deviates(*judged) && !one.bad_rows.empty()) || !one.not_finite.empty();
+    if (one.off && !one.bad_rows.empty() && explained_++ < kMostExplained)
+      one.explanations = explain(recomputer_, model_, *judged);
     if (one.off) say_weight_in_memory(op, one);
     add(std::move(one));
   }

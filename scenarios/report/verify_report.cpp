@@ -46,6 +46,9 @@ std::string off_text(const VerifiedOutput& one) {
                        number_text(one.worst.actual), number_text(one.worst.expected), one.worst.row,
                        one.worst.channel);
   }
+  if (off == 0 && !one.not_finite.empty())
+    return fmt::format("{} with a NaN or an Inf where what they are made of gives numbers, the first is row {}",
+                       counted(one.not_finite.size(), "row"), one.not_finite.front());
   return fmt::format("{} of {} elements are off by up to {} times what rounding allows ({} instead of {} at [{},{}])",
                      off, one.elements, number_text(one.worst.ratio), number_text(one.worst.actual),
                      number_text(one.worst.expected), one.worst.row, one.worst.channel);
@@ -93,6 +96,7 @@ Json json_of(const VerifiedOutput& one) {
                   {"bound", number(one.worst.bound)}};
   out["rows_off"] = one.bad_rows.size();
   out["rows"] = one.rows;
+  out["rows_not_finite"] = one.not_finite.size();
   out["certainty"] = word(certainty(one));
   out["explanations"] = Json::array();
   for (const ExplainedBy& each : one.explanations) {

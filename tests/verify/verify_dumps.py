@@ -35,6 +35,8 @@ import nanscope_capture  # noqa: E402
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 FAMILIES = ("gpt2", "gpt2-scaled", "llama2", "llama3", "llama-linear", "mistral", "qwen2", "qwen3", "phi3", "gemma2",
             "gemma3", "olmo2", "mixtral", "qwen2-moe", "qwen3-moe")
+GOLDEN = ("healthy-gemma2-f32", "healthy-mixtral-bf16", "healthy-phi3-f16", "fault-softcap-left-out", "fault-experts-swapped",
+          "fault-stale-adapter", "fault-weight-in-memory", "fault-rope-scaling-left-out")
 PREFILL = 24
 DECODED = 2
 
@@ -266,6 +268,17 @@ def global_angles_everywhere(model):
     wrap(rotary, lambda own, x, position_ids, layer_type=None, **kw: own(x, position_ids, "full_attention", **kw))
 
 
+def all_channels(model):
+    rotary = model.model.rotary_emb
+    dim = model.config.hidden_size // model.config.num_attention_heads
+
+    def forward(own, x, position_ids, *args, **kwargs):
+        angles = position_ids[..., None] * 10000.0 ** -(torch.arange(0, dim, 2) / dim)
+        angles = torch.cat((angles, angles), -1)
+        return angles.cos(), angles.sin()
+    wrap(rotary, forward)
+
+
 def flipped_bit(weight):
     weight = weight.clone()
     weight[3, 5] *= -64
@@ -350,6 +363,44 @@ FAULTS = (
     Fault("eps-in-bf16", "olmo2", lambda m: set_eps(m, 0.05), ("q_norm", "attn_post_norm"), ("eps",), 0, dtype="bf16"),
     Fault("score-factor-of-fused-attention", "llama2", lambda m: [setattr(b.self_attn, "scaling", 1.0) for b in layers_of(m)],
           ("attention",), ("score-factor",), 0, attention="sdpa"),
+    # Planted after all of the above was found, to see how what is not foreseen fares.
+    Fault("unforeseen-token-ids", "qwen2", lambda m: wrap(m.model.embed_tokens, lambda own, ids: own((ids + 1) % 96)),
+          ("embed",), ("other-ids",)),
+    Fault("unforeseen-post-norm-left-out", "olmo2",
+          lambda m: wrap(layers_of(m)[1].post_attention_layernorm, lambda own, x: x), ("attn_post_norm",),
+          ("norm-left-out",), 1),
+    Fault("unforeseen-norm-bias-left-out", "gpt2", lambda m: layers_of(m)[1].ln_2.bias.data.zero_(), ("mlp_norm",),
+          ("norm-bias-left-out", "bias-left-out"), 1),
+    Fault("unforeseen-rotation-of-all-channels", "phi3", all_channels, ("cos", "sin", "softmax"), ("rope-pairs", "rope-angles")),
+    Fault("unforeseen-positions-halved", "llama2",
+          lambda m: wrap(m.model.rotary_emb, lambda own, x, position_ids, **kw: own(x, position_ids / 2, **kw)),
+          ("cos", "sin"), ("rope-angles", "rope-position")),
+    Fault("unforeseen-heads-reversed", "mistral",
+          lambda m: wrap(layers_of(m)[0].self_attn.o_proj,
+                         lambda own, x: own(x.unflatten(-1, (4, -1)).flip(-2).flatten(-2))), ("o_proj",),
+          ("head-order",), 0),
+    Fault("unforeseen-expert-down-transposed", "mixtral",
+          lambda m: layers_of(m)[0].mlp.experts.down_proj.data[1].copy_(
+              layers_of(m)[0].mlp.experts.down_proj.data[1].flip(0)), ("experts",), ("experts",), 0),
+    Fault("unforeseen-output-doubled", "qwen3",
+          lambda m: wrap(layers_of(m)[0].mlp.down_proj, lambda own, x: 2 * own(x)), ("down_proj",), ("scaled",), 0),
+    Fault("unforeseen-relu", "qwen2", other_activation(torch.relu), ("act",), ("activation",), 0),
+    Fault("unforeseen-softmax-in-bf16", "llama3",
+          attention_arguments(scaling=lambda own, module: float(torch.tensor(own).to(torch.float8_e4m3fn))), ("softmax",),
+          ("score-factor",), 0),
+    Fault("unforeseen-value-of-token-before", "llama2",
+          patched("repeat_kv", lambda own: lambda x, n: own(x, n) if x.shape[2] < 3 else own(x.roll(1, 2), n)),
+          ("softmax", "attn_mix"), ("rows-shifted",), 0),
+    Fault("unforeseen-router-temperature", "qwen3-moe",
+          routed(lambda logits, weights, ids: (lambda s: s / s.sum(-1, keepdim=True))(
+              torch.softmax(logits / 2, -1).gather(-1, ids))), ("route",), ("router",), 0),
+    Fault("unforeseen-one-expert-for-two", "qwen3-moe",
+          lambda m: layers_of(m)[1].mlp.experts.gate_up_proj.data[3].copy_(layers_of(m)[1].mlp.experts.gate_up_proj.data[2]),
+          ("experts",), ("experts",), 1),
+    Fault("unforeseen-window-of-other-layers", "gemma2", attention_arguments(mask=causal(6)), ("softmax",), ("window",), 1),
+    Fault("unforeseen-columns-swapped", "llama2",
+          weight_of("model.layers.1.mlp.down_proj", lambda w: w[:, torch.randperm(w.shape[1], generator=torch.Generator().manual_seed(3))]),
+          ("down_proj",), ("weight-permuted",), 1),
 )
 
 
@@ -397,12 +448,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", metavar="OUT")
     parser.add_argument("--only", metavar="NAME", help="cases whose name holds this")
+    parser.add_argument("--golden", action="store_true",
+                        help="those of tests/golden/verify, which are short, those in f32 without their checkpoints")
     options = parser.parse_args()
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
 
+    if options.golden:
+        global PREFILL, DECODED
+        PREFILL, DECODED = 12, 1
+
     def wanted(name):
-        return not options.only or options.only in name
+        return name in GOLDEN if options.golden else not options.only or options.only in name
 
     for family in FAMILIES:
         for dtype in DTYPES:
@@ -415,6 +472,9 @@ def main():
             make(os.path.join(options.out, "fault-" + fault.name), fault.family, fault.dtype, fault.attention,
                  {"healthy": False, "ops": fault.ops, "alternatives": fault.alternatives, "layer": fault.layer},
                  fault.plant, fault.weights, fault.tokens)
+    for name in GOLDEN if options.golden else ():
+        if not name.endswith(("bf16", "f16")):
+            shutil.rmtree(os.path.join(options.out, name, "model"))
     return 0
 
 

@@ -1,0 +1,232 @@
+"""`nanscope verify` on dumps by transformers, and on what is wrong. usage: verify_test.py NANSCOPE
+
+The dumps of tests/golden/verify were made by verify_dumps.py --golden; each says in expected.json what was planted and by
+which versions it was made. Needs nothing but Python.
+"""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GOLDEN = os.path.join(HERE, "..", "golden", "verify")
+CHECKPOINTS = os.path.join(HERE, "..", "unit", "instrument", "model", "checkpoints")
+NANSCOPE = ""
+
+
+def expected_of(name):
+    with open(os.path.join(GOLDEN, name, "expected.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def model_of(name):
+    own = os.path.join(GOLDEN, name, "model")
+    return own if os.path.isdir(own) else os.path.join(CHECKPOINTS, expected_of(name)["family"])
+
+
+def verify(dump, model, *more):
+    return subprocess.run([NANSCOPE, "verify", dump, "--model", model, *more], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=120, check=False)
+
+
+def golden(name, *more):
+    return verify(os.path.join(GOLDEN, name, "dump"), model_of(name), *more)
+
+
+def answer(name, *more):
+    run = golden(name, "--json", *more)
+    return run.returncode, json.loads(run.stdout)
+
+
+class Verdicts(unittest.TestCase):
+    def test_golden_dumps(self):
+        names = sorted(os.listdir(GOLDEN))
+        self.assertGreaterEqual(len(names), 8)
+        for name in names:
+            with self.subTest(name):
+                expected = expected_of(name)
+                code, said = answer(name)
+                self.assertEqual(code, 0 if expected["healthy"] else 1)
+                self.assertGreater(said["checked"], 80)
+                self.assertEqual(said["free_run"]["why_not"], "")
+                if expected["healthy"]:
+                    self.assertEqual((said["off"], said["first"]), (0, None))
+                    self.assertIsNone(said["free_run"]["leaves_at"])
+                    continue
+                first = said["first"]
+                self.assertIn(first["op"], expected["ops"])
+                self.assertIn(first["explanations"][0]["alternative"], expected["alternatives"])
+                self.assertEqual(first["certainty"], "sure")
+                if expected["layer"] is not None:
+                    self.assertEqual(first["layer"], expected["layer"])
+
+    def test_a_fault_shows_in_the_free_run_from_its_layer_on(self):
+        said = answer("fault-experts-swapped")[1]["free_run"]
+        self.assertEqual(said["leaves_at"], 1)
+        errors = {one["layer"]: one["error"] for one in said["layers"]}
+        self.assertLess(errors[0], 1e-5)
+        self.assertGreater(errors[1], 1e-2)
+
+    def test_a_weight_in_memory_is_told_with_its_place(self):
+        first = answer("fault-weight-in-memory")[1]["first"]
+        self.assertEqual((first["kind"], first["elements"] - first["explained"]), ("weight", 1))
+        self.assertEqual((first["worst"]["row"], first["worst"]["channel"]), (3, 5))
+        self.assertAlmostEqual(first["worst"]["value"] / first["worst"]["expected"], -64)
+
+    def test_text(self):
+        text = golden("fault-softcap-left-out", "--brief").stdout
+        self.assertEqual([line.split()[0] for line in text.splitlines() if not line.startswith(" ")],
+                         ["Verdict", "First", "Because", "Also", "Rests"])
+        self.assertIn("sure: the cap of the scores left out", " ".join(text.split()))
+        self.assertIn("Free run", golden("fault-softcap-left-out").stdout)
+
+    def test_nan_where_the_model_has_a_number(self):
+        with tempfile.TemporaryDirectory() as folder:
+            dump = os.path.join(folder, "dump")
+            shutil.copytree(os.path.join(GOLDEN, "healthy-gemma2-f32", "dump"), dump)
+            with open(os.path.join(dump, "step_00000", "tensors.safetensors"), "r+b") as file:
+                size, = struct.unpack("<Q", file.read(8))
+                at = json.loads(file.read(size))["model.layers.1.mlp.up_proj.output"]["data_offsets"][0]
+                file.seek(8 + size + at + 4 * (48 * 7 + 3))
+                file.write(struct.pack("<f", float("nan")))
+            run = verify(dump, model_of("healthy-gemma2-f32"), "--json")
+        first = json.loads(run.stdout)["first"]
+        self.assertEqual((run.returncode, first["tensor"], first["rows_not_finite"]),
+                         (1, "step_00000/model.layers.1.mlp.up_proj.output", 1))
+
+    def test_selection(self):
+        said = answer("fault-softcap-left-out", "--layers", "1", "--ops", "softmax,q_proj")[1]
+        self.assertEqual({one["op"] for one in said["outputs"]}, {"softmax", "q_proj"})
+        self.assertEqual({one["layer"] for one in said["outputs"]}, {1})
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def test_junit_has_a_case_an_output(self):
+        report = self.path("verify.xml")
+        self.assertEqual(golden("fault-softcap-left-out", "--junit", report).returncode, 1)
+        suite = xml.etree.ElementTree.parse(report).getroot()[0]
+        said = answer("fault-softcap-left-out")[1]
+        self.assertEqual((int(suite.get("tests")), int(suite.get("failures"))), (said["checked"], said["off"]))
+
+    def test_resume_goes_on_and_says_the_same(self):
+        state = self.path("state.jsonl")
+        whole = answer("fault-softcap-left-out")[1]
+        self.assertEqual(answer("fault-softcap-left-out", "--resume", state)[1], whole)
+        with open(state, encoding="utf-8") as file:
+            lines = file.readlines()
+        # A run that was killed in the middle of a line.
+        with open(state, "w", encoding="utf-8") as file:
+            file.writelines(lines[:40] + [lines[40][:30]])
+        self.assertEqual(answer("fault-softcap-left-out", "--resume", state)[1], whole)
+        # What is known is not done again: a figure that was changed is told as it stands there.
+        with open(state, encoding="utf-8") as file:
+            text = file.read()
+        with open(state, "w", encoding="utf-8") as file:
+            file.write(text.replace('"explained":384', '"explained":383', 1))
+        self.assertNotEqual(answer("fault-softcap-left-out", "--resume", state)[1], whole)
+        other = golden("healthy-gemma2-f32", "--resume", state)
+        self.assertEqual(other.returncode, 2)
+        self.assertIn("is not the state of this check", other.stderr)
+
+
+class BadInput(Files):
+    """One line on standard error, exit 2, and nothing else."""
+
+    def refused(self, model, part, dump=os.path.join(GOLDEN, "fault-stale-adapter", "dump"), *more):
+        run = verify(dump, model, *more)
+        self.assertEqual((run.returncode, run.stdout), (2, ""), run.stderr)
+        self.assertEqual(len(run.stderr.splitlines()), 1, run.stderr)
+        self.assertIn(part, run.stderr)
+
+    def checkpoint(self, name="llama2"):
+        model = self.path("model")
+        shutil.rmtree(model, ignore_errors=True)
+        shutil.copytree(os.path.join(CHECKPOINTS, name), model)
+        os.remove(os.path.join(model, "expected.safetensors"))
+        return model
+
+    def with_config(self, **changes):
+        model = self.checkpoint()
+        path = os.path.join(model, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(config | changes, file)
+        return model
+
+    def indexed(self, weight_map):
+        model = self.checkpoint()
+        os.rename(os.path.join(model, "model.safetensors"), os.path.join(model, "a.safetensors"))
+        with open(os.path.join(model, "model.safetensors.index.json"), "w", encoding="utf-8") as file:
+            json.dump({"weight_map": weight_map}, file)
+        return model
+
+    def names(self):
+        with open(os.path.join(CHECKPOINTS, "llama2", "model.safetensors"), "rb") as file:
+            size, = struct.unpack("<Q", file.read(8))
+            return [name for name in json.loads(file.read(size)) if name != "__metadata__"]
+
+    def test_no_model(self):
+        self.refused(self.path("nowhere"), "nowhere")
+        self.refused(os.path.join(GOLDEN, "fault-stale-adapter", "dump"), "config.json")
+
+    def test_no_dump(self):
+        model = os.path.join(CHECKPOINTS, "llama2")
+        self.refused(model, "nowhere", self.path("nowhere"))
+        self.refused(model, "holds no tensors", self.folder)
+
+    def test_shards(self):
+        names = self.names()
+        self.refused(self.indexed({name: "a.safetensors" if i else "gone.safetensors" for i, name in enumerate(names)}),
+                     "gone.safetensors")
+        self.refused(self.indexed({name: "../../a.safetensors" for name in names}), "no file of this folder")
+        self.refused(self.indexed({name: "model.safetensors.index.json" for name in names}), "model.safetensors.index.json")
+        self.refused(self.indexed([]), "weight_map")
+        self.refused(self.indexed({"other": "a.safetensors"}), "other")
+
+    def test_truncated(self):
+        model = self.checkpoint()
+        file = os.path.join(model, "model.safetensors")
+        os.truncate(file, os.path.getsize(file) - 100)
+        self.refused(model, "model.safetensors")
+        os.truncate(file, 5)
+        self.refused(model, "model.safetensors")
+
+    def test_shapes_that_do_not_fit(self):
+        self.refused(self.with_config(intermediate_size=47), "mlp")
+        self.refused(self.with_config(vocab_size=95), "embed_tokens")
+        self.refused(self.with_config(num_hidden_layers=3), "layers.2")
+        self.refused(self.with_config(num_hidden_layers=1), "layers.1")
+
+    def test_config(self):
+        self.refused(self.with_config(rms_norm_eps=float("nan")), "config.json")
+        self.refused(self.with_config(num_hidden_layers=10**6), "num_hidden_layers")
+        self.refused(self.with_config(num_hidden_layers=-1), "num_hidden_layers")
+        self.refused(self.with_config(quantization_config={"quant_method": "unheard-of"}), "quantization_config")
+        self.refused(self.with_config(model_type="unheard-of"), "unheard-of")
+
+    def test_options(self):
+        model = os.path.join(CHECKPOINTS, "llama2")
+        dump = os.path.join(GOLDEN, "fault-stale-adapter", "dump")
+        self.refused(model, "--brief", dump, "--brief", "--json")
+        self.refused(model, "no/such", dump, "--junit", self.path("no/such/file.xml"))
+        self.refused(model, "no/such", dump, "--resume", self.path("no/such/state"))
+
+
+if __name__ == "__main__":
+    NANSCOPE = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
