@@ -14,6 +14,7 @@
 #include "instrument/files/file.h"
 #include "instrument/model/model_spec.h"
 #include "instrument/recompute/kernel_arithmetic.h"
+#include "instrument/verify/adapter.h"
 #include "instrument/verify/free_run.h"
 #include "instrument/verify/verify.h"
 #include "scenarios/report/verify_report.h"
@@ -33,6 +34,8 @@ struct Arguments {
   bool follow_links = false;
   bool no_free_run = false;
   std::string junit;
+  std::string adapter;
+  std::string prompt;
   std::string resume;
 };
 
@@ -53,6 +56,11 @@ Result<std::unique_ptr<Opened>> open(const Arguments& arguments, const Interrupt
   options.sums = false;
   options.follow_links = arguments.follow_links;
   options.checkpoint = arguments.model;
+  if (!arguments.adapter.empty()) {
+    auto merged = merged_weights(arguments.adapter, arguments.model);
+    if (!merged) return tl::unexpected(merged.error());
+    options.merged = std::move(*merged);
+  }
   auto dump = OpenDump::open(arguments.target, options);
   if (!dump) return tl::unexpected(dump.error());
   opened->dump = std::move(*dump);
@@ -68,7 +76,7 @@ Result<std::unique_ptr<Opened>> open(const Arguments& arguments, const Interrupt
 
 /// What is checked, and what its files looked like: where any of it changed, nothing of it is known any more.
 std::string about(const Arguments& arguments, const Opened& opened) {
-  std::string text = fmt::format("{}|{}|", arguments.target, arguments.model);
+  std::string text = fmt::format("{}|{}|{}|", arguments.target, arguments.model, arguments.adapter);
   for (const std::int64_t layer : arguments.layers) text += fmt::format("{},", layer);
   for (const std::string& op : arguments.ops) text += op + ',';
   std::uint64_t bytes = 0;
@@ -122,16 +130,22 @@ int verify_dump(const Arguments& arguments, const Interrupt& interrupt) {
     options.found = [&state](const VerifiedOutput& checked) { state->found(checked); };
   }
   KernelArithmetic arithmetic;
-  const auto made = verify(*one.dump, *one.run, one.spec, arithmetic, options);
+  auto made = verify(*one.dump, *one.run, one.spec, arithmetic, options);
   line.clear();
   if (!made) return failed(made.error(), interrupt);
   if (interrupt.requested()) {
     if (state) complain(fmt::format("stopped: --resume {} goes on from here", arguments.resume));
     return interrupt.code();
   }
+  if (!arguments.prompt.empty()) {
+    const auto ids = served_ids(*one.run);
+    const auto wrong = ids ? compare_ids(*ids, arguments.prompt, arguments.model) : tl::unexpected(ids.error());
+    if (!wrong) return complain("--prompt: " + wrong.error().message);
+    if (!wrong->empty()) made->notes.push_back(*wrong);
+  }
   FreeRun free;
-  free.why = "not asked for";
-  if (!arguments.no_free_run && !arguments.brief) {
+  free.why = arguments.adapter.empty() ? "not asked for" : "the engine runs no adapter";
+  if (!arguments.no_free_run && !arguments.brief && arguments.adapter.empty()) {
     auto ran = (*reference)->run(*one.run, served_format(*one.run), interrupt.token());
     if (!ran && interrupt.requested()) return interrupt.code();
     if (ran) free = std::move(*ran);
@@ -168,6 +182,15 @@ void add_verify_command(CLI::App& app, Action& action) {
       ->type_name("OP")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command
+      ->add_option("--adapter", arguments->adapter,
+                   "A LoRA adapter that was served merged: a folder with adapter_config.json and "
+                   "adapter_model.safetensors")
+      ->type_name("DIR");
+  command
+      ->add_option("--prompt", arguments->prompt,
+                   "The text that was asked: are the dumped ids those that the checkpoint's tokenizer gives")
+      ->type_name("PROMPT");
   command->add_flag("--brief", arguments->brief, "The verdict and what explains it, and no more");
   command->add_flag("--json", arguments->json, "All of it as JSON: nanscope.verification/1");
   command->add_option("--junit", arguments->junit, "Write a test case for each output to a JUnit XML file")

@@ -28,10 +28,17 @@ bool OpenDump::of_checkpoint(const DumpTensor& tensor) const {
   return first_of_checkpoint_ && tensor.source >= *first_of_checkpoint_;
 }
 
-Status OpenDump::add_checkpoint(const std::filesystem::path& folder) {
+Status OpenDump::add_checkpoint(const std::filesystem::path& folder, std::vector<NamedTensor> merged) {
   Result<DumpListing> listing = list_dump(folder, true);
   if (!listing) return tl::unexpected(listing.error());
   first_of_checkpoint_ = sources_.size();
+  if (!merged.empty()) {
+    auto container = memory_container(std::move(merged));
+    if (!container) return tl::unexpected(container.error());
+    add_tensors(std::shared_ptr<Container>(std::move(*container)), {.path = {}, .shown = "adapter/merged", .state = {}},
+                nullptr);
+  }
+  const std::size_t before = sources_.size();
   const bool sharded = std::any_of(listing->files.begin(), listing->files.end(),
                                    [](const DumpFile& file) { return file.shown == "model.safetensors.index.json"; });
   for (DumpFile& file : listing->files) {
@@ -43,7 +50,7 @@ Status OpenDump::add_checkpoint(const std::filesystem::path& folder) {
     if (!opened) return tl::unexpected(opened.error());
   }
   add_tied_head();
-  if (sources_.size() == *first_of_checkpoint_)
+  if (sources_.size() == before)
     return fail(folder.string() + ": neither model.safetensors nor model.safetensors.index.json is there");
   return {};
 }

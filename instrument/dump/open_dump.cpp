@@ -270,7 +270,8 @@ Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const Ope
   if (Status found = dump->find_files(path, options.follow_links); !found) return tl::unexpected(found.error());
   if (!options.checkpoint.empty()) {
     if (Status some = dump->refuse_when_empty(); !some) return tl::unexpected(some.error());
-    if (Status added = dump->add_checkpoint(options.checkpoint); !added) return tl::unexpected(added.error());
+    if (Status added = dump->add_checkpoint(options.checkpoint, options.merged); !added)
+      return tl::unexpected(added.error());
     dump->replace_weights();
   }
   return finished(std::move(dump), options);

@@ -31,6 +31,8 @@ struct OpenDumpOptions {
   bool follow_links = false;
   /// A checkpoint's folder, whose weights take the place of those that the dump holds: see OpenDump::replaced().
   std::filesystem::path checkpoint = {};
+  /// Weights that stand for the checkpoint's of the same names, which stay beside them.
+  std::vector<NamedTensor> merged = {};
 };
 
 /// A weight that was dumped where the checkpoint has one of its own, which stands for it.
@@ -84,7 +86,7 @@ class OpenDump final : public DumpElements {
   /// What is left to do when all tensors are known.
   static Result<std::unique_ptr<OpenDump>> finished(std::unique_ptr<OpenDump> dump, const OpenDumpOptions& options);
   /// Weights of a checkpoint, under names of a folder beside the passes.
-  Status add_checkpoint(const std::filesystem::path& folder);
+  Status add_checkpoint(const std::filesystem::path& folder, std::vector<NamedTensor> merged);
   void add_tied_head();
   void replace_weights();
   bool of_checkpoint(const DumpTensor& tensor) const;

@@ -129,6 +129,34 @@ void judge(FreeRun& free) {
 
 }  // namespace
 
+Result<std::vector<std::int32_t>> served_ids(DumpRun& dump) {
+  auto served = served_of(dump);
+  if (!served) return tl::unexpected(served.error());
+  return std::move(served->ids);
+}
+
+Result<std::string> compare_ids(const std::vector<std::int32_t>& ids, const std::string& text,
+                                const std::filesystem::path& folder) {
+  constexpr std::size_t kMostBefore = 64;
+  const auto tokenizer = Tokenizer::load(folder / "tokenizer.json");
+  if (!tokenizer) return tl::unexpected(tokenizer.error());
+  const auto own = tokenizer->encode(text);
+  if (!own) return tl::unexpected(own.error());
+  std::size_t alike = 0;
+  std::size_t begins = 0;
+  for (std::size_t before = 0; before <= std::min(kMostBefore, ids.size()); ++before) {
+    const auto [end, other] =
+        std::mismatch(own->begin(), own->end(), ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end());
+    static_cast<void>(other);
+    const auto count = static_cast<std::size_t>(end - own->begin());
+    if (count == own->size()) return std::string();
+    if (count > alike) alike = count, begins = before;
+  }
+  const std::size_t at = begins + alike;
+  return fmt::format("the ids are not those of the text: {} at position {}, where the tokenizer has {}",
+                     at < ids.size() ? std::to_string(ids[at]) : std::string("none"), at, (*own)[alike]);
+}
+
 struct ReferenceModel::Parts {
   EngineConfig config;
   std::unique_ptr<kernels::Device> device;

@@ -31,6 +31,15 @@ struct FreeRun {
   double growth = 1;  ///< of the error from layer to layer behind that, geometric mean
 };
 
+/// The token ids of the first sequence that was dumped from its beginning on. Errors: there is none.
+Result<std::vector<std::int32_t>> served_ids(DumpRun& dump);
+
+/// What is wrong with ids that are said to be of a text; empty: nothing. Tokens before the text's own are not the
+/// tokenizer's doing but a template's, and are passed over. `folder` holds the tokenizer.json. Errors: there is none,
+/// or it cannot be read.
+Result<std::string> compare_ids(const std::vector<std::int32_t>& ids, const std::string& text,
+                                const std::filesystem::path& folder);
+
 /// A checkpoint that is loaded and can be run, in f32.
 class ReferenceModel {
  public:

@@ -49,7 +49,7 @@ struct VerifiedOutput {
   WorstElement worst;
   std::vector<std::int64_t> bad_rows;
   std::int64_t rows = 0;
-  std::vector<std::int64_t> not_finite;  ///< rows with a NaN or an Inf where the model has a number
+  std::vector<std::int64_t> not_finite;   ///< rows with a NaN or an Inf where the model has a number
   std::vector<ExplainedBy> explanations;  ///< of what is off, best first
   bool shared = false;                    ///< the same change explains another one before it
 };

@@ -73,7 +73,10 @@ void explain_weight(OpenDump& dump, const ReplacedWeight& pair, VerifiedOutput& 
   for (const DumpTensor& other : dump.dump().tensors) {
     const bool fits = other.at.role == dumped.at.role && other.shape == dumped.shape &&
                       other.source != pair.own.source && other.name.starts_with("checkpoint/");
-    if (fits && same(dump, dumped, other)) add("other-weight", "it is " + other.name.substr(other.name.find('/') + 1));
+    if (fits && same(dump, dumped, other))
+      add("other-weight", other.at.module == dumped.at.module
+                              ? std::string("it is the checkpoint's without the adapter")
+                              : "it is " + other.name.substr(other.name.find('/') + 1));
   }
   const std::int64_t rows = dumped.rows();
   const std::int64_t columns = dumped.channels();

@@ -174,10 +174,25 @@ def weight_of(target, source):
     return plant
 
 
-def with_adapter(weight):
+def adapter_of(weight):
     draw = torch.Generator().manual_seed(7)
-    down, up = (torch.randn(shape, generator=draw) for shape in ((3, weight.shape[1]), (weight.shape[0], 3)))
+    return [torch.randn(shape, generator=draw) for shape in ((3, weight.shape[1]), (weight.shape[0], 3))]
+
+
+def with_adapter(weight):
+    down, up = adapter_of(weight)
     return weight + 0.05 * up @ down
+
+
+def save_adapter(weight, module, folder):
+    """What PEFT writes of this adapter."""
+    down, up = adapter_of(weight)
+    os.makedirs(folder)
+    name = "base_model.model." + module
+    save_file({name + ".lora_A.weight": down, name + ".lora_B.weight": up},
+              os.path.join(folder, "adapter_model.safetensors"))
+    with open(os.path.join(folder, "adapter_config.json"), "w", encoding="utf-8") as file:
+        json.dump({"peft_type": "LORA", "r": 3, "lora_alpha": 0.15, "target_modules": [module.split(".")[-1]]}, file)
 
 
 def without_bias(target):
@@ -435,6 +450,9 @@ def make(out, family, dtype, attention, expected, plant=None, weights=(), tokens
     shutil.rmtree(out, ignore_errors=True)
     os.makedirs(out)
     model = model_of(family, dtype, attention, out)
+    if out.endswith("stale-adapter"):
+        module = "model.layers.0.self_attn.v_proj"
+        save_adapter(model.get_submodule(module).weight.data, module, os.path.join(out, "adapter"))
     with torch.no_grad():
         around = plant(model) if plant else None
     with around if hasattr(around, "__enter__") else contextlib.nullcontext():

@@ -100,6 +100,40 @@ class Verdicts(unittest.TestCase):
         self.assertEqual((run.returncode, first["tensor"], first["rows_not_finite"]),
                          (1, "step_00000/model.layers.1.mlp.up_proj.output", 1))
 
+    def test_an_adapter_that_was_merged_explains_what_was_stale(self):
+        adapter = os.path.join(GOLDEN, "fault-stale-adapter", "adapter")
+        code, said = answer("fault-stale-adapter", "--adapter", adapter)
+        self.assertEqual((code, said["off"]), (0, 0))
+
+    def test_ids_of_a_text(self):
+        # A tokenizer of one token a byte, in GPT-2's alphabet: what is not printed is shifted beyond 255.
+        printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        others = [byte for byte in range(256) if byte not in printed]
+        letters = {byte: chr(byte) for byte in printed} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+        order = [*range(33, 127), 32, 10]
+        order += [byte for byte in range(256) if byte not in order]
+        vocabulary = {letters[byte]: i for i, byte in enumerate(order)}
+        tokenizer = {"model": {"type": "BPE", "vocab": vocabulary, "merges": []}, "added_tokens": [], "normalizer": None,
+                     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+                     "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}}
+        dump = os.path.join(GOLDEN, "fault-stale-adapter", "dump")
+        with open(os.path.join(dump, "step_00000", "tensors.safetensors"), "rb") as file:
+            size, = struct.unpack("<Q", file.read(8))
+            begin, end = json.loads(file.read(size))["input_ids"]["data_offsets"]
+            file.seek(8 + size + begin)
+            ids = struct.unpack(f"<{(end - begin) // 8}q", file.read(end - begin))
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "model")
+            shutil.copytree(model_of("fault-stale-adapter"), model)
+            with open(os.path.join(model, "tokenizer.json"), "w", encoding="utf-8") as file:
+                json.dump(tokenizer, file)
+            text = "".join(chr(order[i]) for i in ids)
+            adapter = ("--adapter", os.path.join(GOLDEN, "fault-stale-adapter", "adapter"), "--json")
+            for said, notes in ((text, 0), (text[1:], 0), (text[:4] + "!" + text[5:], 1)):
+                run = verify(dump, model, *adapter, "--prompt=" + said)
+                self.assertEqual((run.returncode, len(json.loads(run.stdout)["notes"])), (notes, notes))
+            self.assertIn("position 4", run.stdout)
+
     def test_selection(self):
         said = answer("fault-softcap-left-out", "--layers", "1", "--ops", "softmax,q_proj")[1]
         self.assertEqual({one["op"] for one in said["outputs"]}, {"softmax", "q_proj"})
@@ -218,6 +252,18 @@ class BadInput(Files):
         self.refused(self.with_config(num_hidden_layers=-1), "num_hidden_layers")
         self.refused(self.with_config(quantization_config={"quant_method": "unheard-of"}), "quantization_config")
         self.refused(self.with_config(model_type="unheard-of"), "unheard-of")
+
+    def test_adapter(self):
+        model = os.path.join(CHECKPOINTS, "llama2")
+        dump = os.path.join(GOLDEN, "fault-stale-adapter", "dump")
+        self.refused(model, "adapter_config.json", dump, "--adapter", self.folder)
+        adapter = self.path("adapter")
+        shutil.copytree(os.path.join(GOLDEN, "fault-stale-adapter", "adapter"), adapter)
+        other = os.path.join(CHECKPOINTS, "qwen2")
+        self.refused(os.path.join(CHECKPOINTS, "gpt2"), "does not have", dump, "--adapter", adapter)
+        with open(os.path.join(adapter, "adapter_config.json"), "w", encoding="utf-8") as file:
+            json.dump({"peft_type": "IA3"}, file)
+        self.refused(other, "peft_type", dump, "--adapter", adapter)
 
     def test_options(self):
         model = os.path.join(CHECKPOINTS, "llama2")

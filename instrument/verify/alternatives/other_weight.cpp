@@ -41,8 +41,10 @@ std::vector<OpForm> propose_other_weight(const TriedOp& subject) {
   for (const auto& [far, other] : found) {
     static_cast<void>(far);
     const auto id = other->id;
-    made.add(fmt::format("the weight {} instead of {}", other->name.substr(other->name.find('/') + 1),
-                         own->name.substr(own->name.find('/') + 1)),
+    const std::string name = other->name.substr(other->name.find('/') + 1);
+    const std::string own_name = own->name.substr(own->name.find('/') + 1);
+    made.add(name == own_name ? std::string("the checkpoint's weight without the adapter")
+                              : fmt::format("the weight {} instead of {}", name, own_name),
              [id, kind](OpForm& form) {
                form.other = id;
                if (kind == OpKind::gemm) form.variant = kAsDumped;
