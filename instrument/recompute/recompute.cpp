@@ -379,6 +379,7 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
       if (!std::isfinite(value) || !std::isfinite(expected)) continue;
       if (hides && value <= kHiding) continue;
       ++into.elements;
+      into.bounds += bound;
       const double reachable = std::clamp(expected, -largest, largest);
       const double off = std::abs(value - reachable);
       if (off > 0) {

@@ -43,6 +43,7 @@ struct Recomputed {
   std::int64_t rows = 0;       ///< looked at
   std::int64_t rows_in_all = 0;
   WorstElement worst;
+  double bounds = 0;                   ///< of all elements, summed
   double squares = 0;                  ///< of the distances in units of the bound, none counted as more than kFarthest
   std::vector<std::int64_t> bad_rows;  ///< with elements that are not explained
   /// Rows that hold a NaN or an Inf where what they are made of gives a number. Their elements are not judged: where

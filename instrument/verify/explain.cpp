@@ -13,6 +13,7 @@ namespace nanscope {
 namespace {
 
 constexpr double kComesOut = 0.99;       ///< share of the elements that an explanation leaves none but rounding of
+constexpr double kWidest = 32;           ///< times the bounds of the model's form
 constexpr std::size_t kBadRows = 48;     ///< that alternatives are tried on
 constexpr std::int64_t kOtherRows = 16;  ///< and of the others
 
@@ -59,6 +60,7 @@ class Trials {
   }
 
   std::vector<ExplainedBy> all() {
+    if (const auto own = judge(form_)) own_bounds_ = own->bounds, own_elements_ = own->elements;
     for (const Alternative& one : alternatives()) {
       try_own(one);
       try_behind(one);
@@ -74,6 +76,8 @@ class Trials {
  private:
   void keep(const Alternative& one, const OpForm& form, const Op& whose, const std::optional<Recomputed>& judged) {
     if (!judged || judged->elements == 0 || judged->share() < kComesOut) return;
+    // What is so uncertain that anything would do, or leaves most of it open, explains nothing.
+    if (judged->bounds > kWidest * own_bounds_ || 2 * judged->elements < own_elements_) return;
     const double distance = std::sqrt(judged->squares / static_cast<double>(judged->elements));
     found_.push_back({std::string(one.name), form.text, whose.name, judged->share(), distance});
   }
@@ -132,6 +136,8 @@ class Trials {
   OpForm form_;
   std::vector<std::int64_t> rows_;
   std::vector<Place> behind_;
+  double own_bounds_ = 0;  ///< of the model's form
+  std::int64_t own_elements_ = 0;
   std::map<OpId, std::vector<OpForm>> tried_;
   std::vector<ExplainedBy> found_;
 };

@@ -6,6 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "core/numbers/codec.h"
+
 namespace nanscope {
 namespace {
 
@@ -58,6 +60,12 @@ std::vector<RopeVariant> rope_variants(const ModelForms& model, bool local, std:
   changed = own;
   changed.model.rotated = own.model.rotated == 0 ? own.model.head_dim / 2 : 0;
   add(own.model.rotated == 0 ? "half of a head rotated" : "all of a head rotated", of(changed, local, context));
+  for (const Format format : {Format::bf16, Format::f16}) {
+    auto rounded = std::make_shared<RopeAngles>(*of(own, local, context));
+    for (float& frequency : rounded->frequencies)
+      frequency = decode(format, encode(format, frequency, Overflow::saturate));
+    add(fmt::format("frequencies of the rotary angles rounded to {}", name(format)), std::move(rounded));
+  }
   for (const double factor : {2.0, 4.0, 8.0, 16.0, 32.0, 0.5}) {
     auto slowed = std::make_shared<RopeAngles>(*of(own, local, context));
     for (float& frequency : slowed->frequencies) frequency /= static_cast<float>(factor);
