@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "core/dump/pass_builder.h"
+#include "instrument/dump/containers/joined.h"
 #include "instrument/dump/open_dump.h"
 
 /// A checkpoint beside a dump: its weights are those that the ops of the dump are fed with.
@@ -50,6 +52,7 @@ Status OpenDump::add_checkpoint(const std::filesystem::path& folder, std::vector
     if (!opened) return tl::unexpected(opened.error());
   }
   add_tied_head();
+  join_projections();
   if (sources_.size() == before)
     return fail(folder.string() + ": neither model.safetensors nor model.safetensors.index.json is there");
   return {};
@@ -67,6 +70,55 @@ void OpenDump::add_tied_head() {
   DumpTensor head = *table;
   head.at = parse_tensor_name("checkpoint/lm_head.weight");
   dump_.tensors.push_back(std::move(head));
+}
+
+/// Servers fuse projections that the files hold apart: where the dump has the fused one, its weight is made of theirs,
+/// which are then nobody's.
+void OpenDump::join_projections() {
+  struct Fused {
+    std::string_view op;
+    std::vector<std::string_view> parts;
+  };
+  const std::array<Fused, 2> known = {Fused{"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
+                                      Fused{"gate_up_proj", {"gate_proj", "up_proj"}}};
+  std::map<std::string, const DumpTensor*> own;
+  for (const DumpTensor& tensor : dump_.tensors) {
+    if (of_checkpoint(tensor) && is_weight(tensor)) own.emplace(key_of(tensor), &tensor);
+  }
+  auto joined = std::make_shared<JoinedContainer>();
+  std::set<std::string> made;
+  std::set<std::size_t> gone;
+  const auto join = [&](const DumpTensor& wanted, const Fused& fused, const std::string& role) {
+    TensorName at = wanted.at;
+    at.run.clear();
+    at.rank.reset();
+    if (own.contains(parameter_key(at, fused.op, role, Form::value))) return;
+    std::vector<JoinedContainer::Part> parts;
+    std::vector<std::size_t> sources;
+    std::string name;
+    for (const std::string_view part : fused.parts) {
+      const auto found = own.find(parameter_key(at, part, role, Form::value));
+      if (found == own.end()) return;
+      const Source& source = sources_[found->second->source];
+      parts.emplace_back(source.container, source.tensor);
+      sources.push_back(found->second->source);
+      if (name.empty()) name = found->second->name.substr(found->second->name.find('/') + 1);
+    }
+    const std::size_t place = name.find(fused.parts.front());
+    if (place == std::string::npos) return;
+    name.replace(place, fused.parts.front().size(), fused.op);
+    if (!made.insert(name).second || !joined->add(name, std::move(parts))) return;
+    gone.insert(sources.begin(), sources.end());
+  };
+  for (const DumpTensor& tensor : dump_.tensors) {
+    for (const Fused& fused : known) {
+      if (of_checkpoint(tensor) || tensor.at.op != fused.op || tensor.at.port != Port::output) continue;
+      for (const char* role : {"weight", "bias"}) join(tensor, fused, role);
+    }
+  }
+  if (made.empty()) return;
+  std::erase_if(dump_.tensors, [&](const DumpTensor& tensor) { return gone.contains(tensor.source); });
+  add_tensors(joined, {.path = {}, .shown = "checkpoint/joined", .state = {}}, nullptr);
 }
 
 void OpenDump::replace_weights() {

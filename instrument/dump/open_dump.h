@@ -88,6 +88,7 @@ class OpenDump final : public DumpElements {
   /// Weights of a checkpoint, under names of a folder beside the passes.
   Status add_checkpoint(const std::filesystem::path& folder, std::vector<NamedTensor> merged);
   void add_tied_head();
+  void join_projections();
   void replace_weights();
   bool of_checkpoint(const DumpTensor& tensor) const;
   void finish_producers();

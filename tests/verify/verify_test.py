@@ -39,6 +39,36 @@ def golden(name, *more):
     return verify(os.path.join(GOLDEN, name, "dump"), model_of(name), *more)
 
 
+def fused(source, target):
+    """A step's tensors with QKV and gate and up fused, as vLLM has them: rows side by side."""
+    with open(source, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(size))
+        data = file.read()
+    header.pop("__metadata__", None)
+    tensors = {name: (one["dtype"], one["shape"], data[slice(*one["data_offsets"])]) for name, one in header.items()}
+    for whole, parts in (("self_attn.qkv_proj", ("q_proj", "k_proj", "v_proj")), ("mlp.gate_up_proj", ("gate_proj", "up_proj"))):
+        module = whole.split(".")[0]
+        for layer in range(2):
+            before = f"model.layers.{layer}."
+            found = [tensors.pop(f"{before}{module}.{part}.output") for part in parts]
+            inputs = [tensors.pop(f"{before}{module}.{part}.input") for part in parts]
+            rows = found[0][1][1]
+            lines = [b"".join(bytes_[len(bytes_) // rows * row:len(bytes_) // rows * (row + 1)] for _, _, bytes_ in found)
+                     for row in range(rows)]
+            width = sum(shape[2] for _, shape, _ in found)
+            tensors[f"{before}{whole}.output"] = (found[0][0], [1, rows, width], b"".join(lines))
+            tensors[f"{before}{whole}.input"] = inputs[0]
+    header, at = {}, 0
+    for name, (dtype, shape, bytes_) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(bytes_)]}
+        at += len(bytes_)
+    text = json.dumps(header).encode()
+    os.makedirs(os.path.dirname(target))
+    with open(target, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(bytes_ for _, _, bytes_ in tensors.values()))
+
+
 def answer(name, *more):
     run = golden(name, "--json", *more)
     return run.returncode, json.loads(run.stdout)
@@ -104,6 +134,21 @@ class Verdicts(unittest.TestCase):
         adapter = os.path.join(GOLDEN, "fault-stale-adapter", "adapter")
         code, said = answer("fault-stale-adapter", "--adapter", adapter)
         self.assertEqual((code, said["off"]), (0, 0))
+
+    def test_projections_that_the_server_fused(self):
+        source = os.path.join(GOLDEN, "fault-stale-adapter")
+        with tempfile.TemporaryDirectory() as folder:
+            for step in sorted(os.listdir(os.path.join(source, "dump"))):
+                fused(os.path.join(source, "dump", step, "tensors.safetensors"),
+                      os.path.join(folder, "dump", step, "tensors.safetensors"))
+            dump = os.path.join(folder, "dump")
+            said = json.loads(verify(dump, model_of("fault-stale-adapter"), "--json").stdout)
+            healthy = verify(dump, model_of("fault-stale-adapter"), "--json", "--adapter", os.path.join(source, "adapter"))
+        self.assertEqual((said["first"]["op"], said["first"]["layer"]), ("qkv_proj", 0))
+        self.assertEqual(said["first"]["explanations"][0]["alternative"], "low-rank")
+        self.assertEqual(healthy.returncode, 0)
+        checked = {one["op"] for one in json.loads(healthy.stdout)["outputs"]}
+        self.assertLess({"qkv_proj", "gate_up_proj", "softmax", "down_proj"}, checked)
 
     def test_ids_of_a_text(self):
         # A tokenizer of one token a byte, in GPT-2's alphabet: what is not printed is shifted beyond 255.
