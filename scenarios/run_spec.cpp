@@ -43,6 +43,7 @@ RequestSpec request_spec(const ScenarioRequest& request) {
   RequestSpec spec;
   spec.name = request.name;
   spec.max_tokens = request.max_tokens;
+  spec.arrive = request.arrive;
   for (const ScenarioPart& part : request.parts) {
     if (!part.tokens.empty()) {
       spec.parts.emplace_back(TokensPart{part.tokens});
@@ -69,6 +70,12 @@ Result<RequestSpec> request_from_json(const nlohmann::json& json, std::size_t in
     return fail(fmt::format("run configuration: request {} has no valid max_tokens", index));
   }
   spec.max_tokens = static_cast<int>(count);
+  if (const auto arrive = json.find("arrive"); arrive != json.end()) {
+    if (!arrive->is_number_integer() || arrive->get<std::int64_t>() < 0) {
+      return fail(fmt::format("run configuration: request {} has no valid arrive", index));
+    }
+    spec.arrive = arrive->get<std::int64_t>();
+  }
   auto parts = prompt_from_json(json.at("parts").dump());
   if (!parts) return fail(fmt::format("run configuration: request {}: {}", index, parts.error().message));
   spec.parts = std::move(*parts);
@@ -119,6 +126,7 @@ std::string to_json(const RunSpec& spec) {
     json["requests"].push_back({{"name", request.name},
                                 {"max_tokens", request.max_tokens},
                                 {"parts", Json::parse(prompt_to_json(request.parts), nullptr, false)}});
+    if (request.arrive > 0) json["requests"].back()["arrive"] = request.arrive;
   }
   return dump(json);
 }

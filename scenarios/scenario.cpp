@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint64_t kScenarioBytes = 1u << 20;
 constexpr std::uint64_t kImageBytes = 64u << 20;
 constexpr std::int64_t kMaxTokens = 4096;
+constexpr std::int64_t kMostSteps = 1048576;
 constexpr std::int64_t kMostTokenId = 4'194'303;
 constexpr std::array kKnobTables = {"model",      "rope", "moe",       "norm",  "inner_norm",
                                     "activation", "kv",   "attention", "engine"};
@@ -97,6 +98,7 @@ Status read_request(Parse& parse, const toml::table& table) {
   request.where = reader.where();
   request.name = reader.text("name").value_or(fmt::format("request-{}", parse.scenario.requests.size()));
   request.max_tokens = static_cast<int>(reader.integer("max_tokens", 0, kMaxTokens).value_or(request.max_tokens));
+  request.arrive = reader.integer("arrive", 0, kMostSteps).value_or(0);
   if (Status read = read_content(parse, reader, request.parts); !read) return read;
   if (const toml::array* parts = reader.array("parts")) {
     if (!request.parts.empty()) reader.reject("parts beside text, image or tokens: put everything into parts");

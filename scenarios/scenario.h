@@ -33,6 +33,7 @@ struct ScenarioRequest {
   std::string name;
   std::vector<ScenarioPart> parts;
   int max_tokens = 8;
+  std::int64_t arrive = 0;  ///< RequestSpec::arrive
   std::string where;
 };
 

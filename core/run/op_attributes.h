@@ -212,6 +212,15 @@ struct ArgmaxAttributes {
   }
 };
 
+struct SampleAttributes {
+  std::optional<double> temperature;
+  std::optional<std::int64_t> seed;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("temperature", self.temperature), visit("seed", self.seed);
+  }
+};
+
 struct SplitAttributes {
   std::optional<std::int64_t> first_channel;
   template <class Self, class Visit>
@@ -224,7 +233,7 @@ using OpAttributes =
     std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes, QuantiseAttributes,
                  RopeAttributes, KvStoreAttributes, KvReadAttributes, ScoresAttributes, SoftmaxAttributes,
                  MixAttributes, ActivationAttributes, RouteAttributes, RecurrentAttributes, TokenSoftmaxAttributes,
-                 ArgmaxAttributes, SplitAttributes, SoftcapAttributes, EmbeddingAttributes>;
+                 ArgmaxAttributes, SampleAttributes, SplitAttributes, SoftcapAttributes, EmbeddingAttributes>;
 
 /// Those of a kind of op, with nothing stated.
 OpAttributes attributes_of(OpKind kind);

@@ -1,4 +1,5 @@
 /// The attention half of a layer: projections, rotary embedding, the KV cache, scores and mix.
+#include <algorithm>
 #include <array>
 
 #include "instrument/engine/forward.h"
@@ -31,46 +32,90 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
     k = rope(plan.k_rope, local, Slot::k_rope, k, model.kv_heads);
   }
   kv_store(plan, k, v);
-  const auto [k_read, v_read] = kv_read(plan);
-  const Live raw = scores(plan, q, k_read);
-  const Live probs = softmax(plan, raw);
-  freed_ = raw.view;
-  Live out = mix(plan, probs, v_read);
+  Live out = attend(plan, q);
   if (model.inner_norm) {
     out = norm(plan.inner_norm, {Slot::inner_norm, Slot::stats}, out, weights.inner_norm, inner_norm_);
   }
   return gemm(plan.o_proj, Slot::o_proj, out, weights.o_proj);
 }
 
+/// Each span over its own keys, one after another: the bits of one do not depend on the others.
+Live Forward::attend(const LayerPlan& plan, const Live& q) {
+  const ModelConfig& model = parts_.config.model;
+  TensorView out;
+  std::vector<ProbeInput> probs_inputs;
+  std::vector<ProbeInput> v_inputs;
+  for (const RowGroup& group : row_groups()) {
+    if (group.input == nullptr) {
+      pad_mix(plan, group, slice(out, group.row, group.rows));
+      continue;
+    }
+    const auto [k_read, v_read] = kv_read(plan, group);
+    const Live raw = scores(plan, group, {slice(q.view, group.row, group.rows), q.id}, k_read);
+    const Live probs = softmax(plan, group, raw);
+    freed_ = raw.view;
+    out = activation(Slot::mix, model.heads * model.head_dim);
+    mix(plan, group, slice(out, group.row, group.rows), probs, v_read);
+    probs_inputs.push_back({"probs", probs.id, {}});
+    v_inputs.push_back({"v", v_read.id, {}});
+  }
+  emitter_.set_place(step_rows());
+  const ProbeTensor mixed = emitter_.output("out", out, model.heads);
+  probs_inputs.insert(probs_inputs.end(), v_inputs.begin(), v_inputs.end());
+  const bool alone = step_.spans.size() == 1;
+  emitter_.op(plan.attn_mix, std::span<const ProbeInput>(probs_inputs), std::span(&mixed, 1),
+              attributes<MixAttributes>(plan.attn_mix, [&](auto& all) {
+                if (!alone) return;
+                const RowGroup group = row_groups().front();
+                all.first_position = last_visible_key(group, keys_of_span(*group.input));
+                all.first_key = group.input->first_key;
+              }));
+  return {out, mixed.id};
+}
+
 void Forward::upload_rope_tables() {
   const EngineConfig& config = parts_.config;
+  global_angles_.resize(step_.spans.size());
+  local_angles_.resize(step_.spans.size());
   if (config.model.positions > 0 || !has_rope_table(config.model, config.rope)) return;
   for (const bool local : {false, true}) {
-    const RopeTable table = rope_table(config.model, config.rope, local, step_.row.context);
-    const TensorView view = matrix(local ? Slot::local_rope_table : Slot::rope_table, Format::f32, 1,
-                                   static_cast<std::int64_t>(table.frequencies.size()));
-    if (emitter_.ok()) emitter_.check(parts_.device.upload(view.data, std::as_bytes(std::span(table.frequencies))));
-    (local ? local_angles_ : global_angles_) = {view, table.amplitude};
+    std::vector<float> frequencies;
+    std::vector<float> amplitudes;
+    for (const Span& span : spans_) {
+      const RopeTable table = rope_table(config.model, config.rope, local, span.context);
+      frequencies.insert(frequencies.end(), table.frequencies.begin(), table.frequencies.end());
+      amplitudes.push_back(table.amplitude);
+    }
+    const auto rows = static_cast<std::int64_t>(spans_.size());
+    const TensorView view = matrix(local ? Slot::local_rope_table : Slot::rope_table, Format::f32, rows,
+                                   static_cast<std::int64_t>(frequencies.size()) / rows);
+    if (emitter_.ok()) emitter_.check(parts_.device.upload(view.data, std::as_bytes(std::span(frequencies))));
+    for (std::size_t i = 0; i < spans_.size(); ++i) {
+      (local ? local_angles_ : global_angles_)[i] = {slice(view, static_cast<std::int64_t>(i), 1), amplitudes[i]};
+    }
   }
 }
 
 Live Forward::rope(const OpPlan& plan, bool local, Slot slot, const Live& x, std::int64_t heads) {
   const TensorView out = activation(slot, x.view.columns);
-  const Angles& angles = local ? local_angles_ : global_angles_;
-  launch(kernels::RopeArgs{.x = x.view,
-                           .out = out,
-                           .frequencies = angles.frequencies,
-                           .heads = heads,
-                           .first_position = step_.row.first_token,
-                           .base = parts_.config.model.rope_base,
-                           .stretch = rope_stretch(parts_.config.rope),
-                           .amplitude = angles.amplitude});
-  return emit(plan, {ProbeInput{"x", x.id, {}}}, "out", out, heads,
-              attributes<RopeAttributes>(plan, [&](auto& all) { all.first_position = step_.row.first_token; }));
+  for (const RowGroup& group : row_groups()) {
+    const Angles& angles = (local ? local_angles_ : global_angles_)[group.index];
+    launch(kernels::RopeArgs{.x = slice(x.view, group.row, group.rows),
+                             .out = slice(out, group.row, group.rows),
+                             .frequencies = angles.frequencies,
+                             .heads = heads,
+                             .first_position = group.first_position,
+                             .base = parts_.config.model.rope_base,
+                             .stretch = rope_stretch(parts_.config.rope),
+                             .amplitude = angles.amplitude});
+  }
+  return emit(plan, {ProbeInput{"x", x.id, {}}}, "out", out, heads, attributes<RopeAttributes>(plan, [&](auto& all) {
+                if (step_.spans.size() == 1) all.first_position = step_.row.first_token;
+              }));
 }
 
 ScaleContext Forward::scale_context(const LayerPlan& plan, KvTarget target) const {
-  return {plan.kv_store.layer, target, step_.row.request, step_.row.id, step_.row.tokens};
+  return {plan.kv_store.layer, target, step_.row.request, step_.row.id, step_.row.tokens, spans_};
 }
 
 ProbeTensor Forward::store_target(const LayerPlan& plan, KvTarget target, const Live& rows, ScaleBook::Use& use) {
@@ -87,19 +132,23 @@ ProbeTensor Forward::store_target(const LayerPlan& plan, KvTarget target, const 
   const KvConfig& kv = parts_.config.kv;
   const float clamp = kv.clamp_nan == kernels::NanRule::ignore ? info(kv.format).max_finite : 0.0F;
   const TensorView codes = emitter_.listening() ? matrix(is_key ? Slot::k_codes : Slot::v_codes,
-                                                         parts_.config.kv.format, step_.row.tokens, rows.view.columns)
+                                                         parts_.config.kv.format, rows_, rows.view.columns)
                                                 : TensorView{};
   // Rows that go nowhere are encoded for listeners, who see what a slot would have got.
-  if (step_.stores || codes.given()) {
-    launch(kernels::KvStoreArgs{.x = rows.view,
-                                .pool = step_.stores ? parts_.pool.region(plan.rank, target) : codes,
-                                .slots = kv_slots_,
-                                .scales = use.scales,
-                                .slot_scales = step_.stores ? parts_.pool.slot_scales(plan.rank, target) : TensorView{},
-                                .codes = step_.stores ? codes : TensorView{},
+  const auto store = [&](std::int64_t first, std::int64_t count, bool stored) {
+    const TensorView own_codes = slice(codes, first, count);
+    const TensorView scales = use.scales.rows == 1 ? use.scales : slice(use.scales, first, count);
+    launch(kernels::KvStoreArgs{.x = slice(rows.view, first, count),
+                                .pool = stored ? parts_.pool.region(plan.rank, target) : own_codes,
+                                .slots = slice(kv_slots_, first, count),
+                                .scales = scales,
+                                .slot_scales = stored ? parts_.pool.slot_scales(plan.rank, target) : TensorView{},
+                                .codes = stored ? own_codes : TensorView{},
                                 .overflow = kv.overflow,
                                 .clamp = clamp});
-  }
+  };
+  if (stored_rows_ > 0) store(0, stored_rows_, true);
+  if (stored_rows_ < rows_ && codes.given()) store(stored_rows_, rows_ - stored_rows_, false);
   ProbeTensor output = emitter_.output(is_key ? "k_codes" : "v_codes", codes, parts_.config.model.kv_heads);
   output.source = rows.view;
   output.source_scales = use.scales;
@@ -116,7 +165,7 @@ void Forward::kv_store(const LayerPlan& plan, const Live& k, const Live& v) {
               attributes<KvStoreAttributes>(plan.kv_store, [&](auto& all) {
                 all.scale_k = static_cast<double>(scale_k_);
                 all.scale_v = static_cast<double>(scale_v_);
-                if (!step_.stores) all.stored = false;
+                if (stored_rows_ == 0) all.stored = false;
               }));
   if (!emitter_.listening()) return;
   const auto tell = [&](KvTarget target, const ScaleBook::Use& use, const Live& rows) {
@@ -129,12 +178,12 @@ void Forward::kv_store(const LayerPlan& plan, const Live& k, const Live& v) {
   tell(KvTarget::v, use_v, v);
 }
 
-void Forward::read_target(const LayerPlan& plan, KvTarget target, const TensorView& out) {
+void Forward::read_target(const LayerPlan& plan, KvTarget target, std::size_t span, const TensorView& out) {
   const KvConfig& kv = parts_.config.kv;
   TensorView pool = parts_.pool.region(plan.rank, target);
   pool.format = read_format(kv);
   launch(kernels::KvReadArgs{.pool = pool,
-                             .blocks = blocks_,
+                             .blocks = blocks_[span],
                              .slot_scales = parts_.pool.slot_scales(plan.rank, target),
                              .out = out,
                              .block_size = kv.block_size,
@@ -142,23 +191,28 @@ void Forward::read_target(const LayerPlan& plan, KvTarget target, const TensorVi
                              .scale_use = kv.read_scale});
 }
 
-std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan) {
+/// That attention goes over: the context, or all of its blocks.
+std::int64_t Forward::keys_of_span(const SpanInput& input) const {
   const KvConfig& kv = parts_.config.kv;
+  if (kv.tail != KvTail::read) return input.span.context;
+  return static_cast<std::int64_t>(input.blocks.size()) * kv.block_size;
+}
+
+std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan, const RowGroup& group) {
   const ModelConfig& model = parts_.config.model;
-  const bool whole_blocks = kv.tail == KvTail::read;
-  const std::int64_t keys =
-      whole_blocks ? static_cast<std::int64_t>(step_.blocks.size()) * kv.block_size : step_.row.context;
+  const SpanInput& input = *group.input;
+  const std::int64_t keys = keys_of_span(input);
   const TensorView k = matrix(Slot::k_read, Format::f32, keys, model.kv_heads * model.head_dim);
   const TensorView v = matrix(Slot::v_read, Format::f32, keys, model.kv_heads * model.head_dim);
-  read_target(plan, KvTarget::k, k);
-  read_target(plan, KvTarget::v, v);
-  emitter_.set_first_token(0);
+  read_target(plan, KvTarget::k, group.index, k);
+  read_target(plan, KvTarget::v, group.index, v);
+  emitter_.set_place(of_span(input, Axis::keys, 0));
   const std::array outputs{emitter_.output("k_read", k, model.kv_heads), emitter_.output("v_read", v, model.kv_heads)};
-  emitter_.set_first_token(step_.row.first_token);
-  emitter_.op(plan.kv_read, {ProbeInput{"pool", 0, {}}}, outputs,
+  emitter_.set_place(of_span(input, Axis::part, input.span.first_token));
+  emitter_.op(plan_of_span(plan.kv_read, input), {ProbeInput{"pool", 0, {}}}, outputs,
               attributes<KvReadAttributes>(plan.kv_read, [&](auto& all) {
-                all.context = step_.row.context;
-                all.blocks.emplace(step_.blocks.begin(), step_.blocks.end());
+                all.context = input.span.context;
+                all.blocks.emplace(input.blocks.begin(), input.blocks.end());
                 all.scale_k = static_cast<double>(scale_k_);
                 all.scale_v = static_cast<double>(scale_v_);
                 all.per_slot = parts_.pool.slot_scales(plan.rank, KvTarget::k).given();
@@ -166,9 +220,9 @@ std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan) {
   return {Live{k, outputs[0].id}, Live{v, outputs[1].id}};
 }
 
-Live Forward::scores(const LayerPlan& plan, const Live& q, const Live& k) {
+Live Forward::scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const Live& k) {
   const ModelConfig& model = parts_.config.model;
-  const TensorView out = activation(Slot::scores, model.heads * k.view.rows);
+  const TensorView out = matrix(Slot::scores, parts_.config.activation_format, group.rows, model.heads * k.view.rows);
   launch(kernels::AttentionScoresArgs{.q = q.view,
                                       .k = k.view,
                                       .out = out,
@@ -176,62 +230,83 @@ Live Forward::scores(const LayerPlan& plan, const Live& q, const Live& k) {
                                       .kv_heads = model.kv_heads,
                                       .factor = attention_scale(model, plan.scores.layer),
                                       .softcap = static_cast<float>(model.attention_softcap)});
-  return emit(plan.scores, {ProbeInput{"q", q.id, {}}, ProbeInput{"k", k.id, {}}}, "out", out, model.heads);
+  return emit(plan_of_span(plan.scores, *group.input), {ProbeInput{"q", q.id, {}}, ProbeInput{"k", k.id, {}}}, "out",
+              out, model.heads);
 }
 
 /// Row t may see keys up to this one plus t.
-std::int64_t Forward::last_visible_key(std::int64_t keys) const {
+std::int64_t Forward::last_visible_key(const RowGroup& group, std::int64_t keys) const {
   switch (parts_.config.attention.causal) {
     case CausalMask::off_by_one:
-      return step_.row.first_token + 1;
+      return group.first_position + 1;
     case CausalMask::none:
       return keys - 1;
     case CausalMask::exact:
       break;
   }
-  return step_.row.first_token;
+  return group.first_position;
 }
 
-Live Forward::softmax(const LayerPlan& plan, const Live& scores) {
+Live Forward::softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores) {
   const ModelConfig& model = parts_.config.model;
   const AttentionConfig& attention = parts_.config.attention;
-  const std::int64_t last_key = last_visible_key(scores.view.columns / model.heads);
-  const TensorView out = activation(Slot::probs, scores.view.columns);
+  const std::int64_t last_key = last_visible_key(group, scores.view.columns / model.heads);
+  const TensorView out = matrix(Slot::probs, parts_.config.activation_format, group.rows, scores.view.columns);
   launch(kernels::SoftmaxArgs{.scores = scores.view,
                               .out = out,
                               .heads = model.heads,
                               .first_position = last_key,
-                              .first_key = step_.first_key,
+                              .first_key = group.input->first_key,
                               .window = window_of(model, plan.softmax.layer),
                               .mask = attention.mask,
                               .max_nan = attention.max_nan,
                               .zero_guard = attention.zero_guard});
-  return emit(plan.softmax, {ProbeInput{"scores", scores.id, {}}}, "probs", out, model.heads,
-              attributes<SoftmaxAttributes>(plan.softmax, [&](auto& all) {
+  return emit(plan_of_span(plan.softmax, *group.input), {ProbeInput{"scores", scores.id, {}}}, "probs", out,
+              model.heads, attributes<SoftmaxAttributes>(plan.softmax, [&](auto& all) {
                 all.first_position = last_key;
-                all.first_key = step_.first_key;
+                all.first_key = group.input->first_key;
               }));
 }
 
-Live Forward::mix(const LayerPlan& plan, const Live& probs, const Live& v) {
+void Forward::mix(const LayerPlan& plan, const RowGroup& group, const TensorView& out, const Live& probs,
+                  const Live& v) {
   const ModelConfig& model = parts_.config.model;
-  const bool visible_only = parts_.config.attention.mask == kernels::MaskMode::select;
-  const std::int64_t last_key = last_visible_key(v.view.rows);
-  const TensorView out = activation(Slot::mix, model.heads * model.head_dim);
   launch(kernels::AttentionMixArgs{.p = probs.view,
                                    .v = v.view,
                                    .out = out,
                                    .heads = model.heads,
                                    .kv_heads = model.kv_heads,
-                                   .first_position = last_key,
-                                   .first_key = step_.first_key,
+                                   .first_position = last_visible_key(group, v.view.rows),
+                                   .first_key = group.input->first_key,
                                    .window = window_of(model, plan.attn_mix.layer),
-                                   .visible_only = visible_only});
-  return emit(plan.attn_mix, {ProbeInput{"probs", probs.id, {}}, ProbeInput{"v", v.id, {}}}, "out", out, model.heads,
-              attributes<MixAttributes>(plan.attn_mix, [&](auto& all) {
-                all.first_position = last_key;
-                all.first_key = step_.first_key;
-              }));
+                                   .visible_only = parts_.config.attention.mask == kernels::MaskMode::select});
+}
+
+/// A kernel that looks at the length of a sequence gives zeros for none; one that takes the softmax of no key does not.
+void Forward::pad_mix(const LayerPlan& plan, const RowGroup& group, const TensorView& out) {
+  const ModelConfig& model = parts_.config.model;
+  const TensorView v = matrix(Slot::v_read, Format::f32, 1, model.kv_heads * model.head_dim);
+  const TensorView p = matrix(Slot::probs, parts_.config.activation_format, group.rows, model.heads);
+  const std::vector<float> zeros(static_cast<std::size_t>(std::max(v.columns, p.rows * p.columns)), 0.0F);
+  const auto clear = [&](const TensorView& view) {
+    const auto bytes = static_cast<std::size_t>(view.elements()) * info(view.format).storage_bytes();
+    if (emitter_.ok()) emitter_.check(parts_.device.upload(view.data, std::as_bytes(std::span(zeros)).first(bytes)));
+  };
+  clear(v);
+  clear(p);
+  if (parts_.config.batch.pad_rows == PadRows::masked) {
+    launch(kernels::SoftmaxArgs{.scores = p,
+                                .out = p,
+                                .heads = model.heads,
+                                .first_position = 0,
+                                .first_key = 1,
+                                .window = window_of(model, plan.softmax.layer),
+                                .mask = parts_.config.attention.mask,
+                                .max_nan = parts_.config.attention.max_nan,
+                                .zero_guard = parts_.config.attention.zero_guard});
+  }
+  launch(kernels::AttentionMixArgs{
+      .p = p, .v = v, .out = out, .heads = model.heads, .kv_heads = model.kv_heads, .visible_only = false});
 }
 
 }  // namespace nanscope

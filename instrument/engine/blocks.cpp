@@ -21,7 +21,7 @@ TensorView Forward::scale_table(Slot slot, std::int64_t columns, bool& recycled)
   const BlockShape shape = block_shape(parts_.config.blocks.format);
   const std::int64_t blocks = (columns + shape.block - 1) / shape.block;
   const std::int64_t width = (blocks + kTile - 1) / kTile * kTile;
-  const std::int64_t rows = step_.row.tokens;
+  const std::int64_t rows = rows_;
   const auto element = static_cast<std::int64_t>(info(freed_.format).storage_bytes());
   const bool fits = freed_.given() && rows * width <= freed_.rows * freed_.columns * element;
   recycled = parts_.config.blocks.memory == ScaleMemory::recycled && fits;
@@ -32,9 +32,8 @@ Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> sl
   const BlockConfig& blocks = parts_.config.blocks;
   if (blocks.format == BlockFormat::none) return {x, {}, {}};
   const BlockShape shape = block_shape(blocks.format);
-  const bool unmasked =
-      blocks.packing == kernels::ScalePacking::unmasked && step_.row.tokens == 1 && shape.scales == Format::e8m0;
-  const TensorView codes = matrix(slots.first, shape.codes, step_.row.tokens, x.view.columns);
+  const bool unmasked = blocks.packing == kernels::ScalePacking::unmasked && rows_ == 1 && shape.scales == Format::e8m0;
+  const TensorView codes = matrix(slots.first, shape.codes, rows_, x.view.columns);
   bool recycled = false;
   const TensorView scales = scale_table(slots.second, x.view.columns, recycled);
   launch(
@@ -57,7 +56,7 @@ Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> sl
 Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Operand& in, const Affine& affine) {
   if (!in.codes.view.given()) return product(plan, out, in.x, affine, 1);
   const BlockConfig& blocks = parts_.config.blocks;
-  const bool read_padding = blocks.reads == ScaleReads::tile && step_.row.tokens <= kSmallRows;
+  const bool read_padding = blocks.reads == ScaleReads::tile && rows_ <= kSmallRows;
   launch(kernels::BlockGemmArgs{.codes = in.codes.view,
                                 .scales = in.scales.view,
                                 .packed = affine.weight->packed,

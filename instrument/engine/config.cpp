@@ -49,11 +49,29 @@ Status check_rope(const EngineConfig& config) {
   return {};
 }
 
+Status check_batch(const EngineConfig& config) {
+  if (!(config.sampling.temperature >= 0)) return fail("sampling.temperature must be 0 or more");
+  if (config.sampling.temperature > 0 && !config.grammar.empty()) {
+    return fail("sampling.temperature and engine.grammar: tokens of a grammar are not drawn");
+  }
+  if (config.batch.requests == 1) {
+    if (config.batch.chunk > 0) return fail("engine.chunk needs engine.batch above 1");
+    if (config.batch.pad_to > 0) return fail("engine.pad_to needs engine.batch above 1");
+    return {};
+  }
+  if (config.dummy_batch != DummyBatch::none && config.dummy_at == DummyAt::decode) {
+    return fail("engine.dummy_at=decode needs engine.batch=1; a batch has rows that pad it, engine.pad_to");
+  }
+  if (config.kv.sleep_after > 0) return fail("kv.sleep_after needs engine.batch=1");
+  return {};
+}
+
 }  // namespace
 
 Status check(const EngineConfig& config) {
   const ModelConfig& model = config.model;
   if (Status rope = check_rope(config); !rope) return rope;
+  if (Status batch = check_batch(config); !batch) return batch;
   if (model.heads % model.kv_heads != 0) {
     return fail(fmt::format("model.heads={} is no multiple of model.kv_heads={}", model.heads, model.kv_heads));
   }

@@ -21,13 +21,15 @@ namespace nanscope {
 enum class BlockReuse : std::uint8_t { lifo, fifo };
 enum class KvTail : std::uint8_t { read, skip };
 enum class KvMemory : std::uint8_t { zeroed, recycled };
-enum class StateIndex : std::uint8_t { own, minus_one };
+enum class StateIndex : std::uint8_t { own, minus_one, unit_stride };
 enum class CausalMask : std::uint8_t { exact, off_by_one, none };
 enum class ResumeState : std::uint8_t { own, warm_up, always };
 enum class WakeScales : std::uint8_t { restored, stale };
 enum class Padding : std::uint8_t { none, left };
 enum class DummyBatch : std::uint8_t { none, masked, slot_0 };
 enum class DummyAt : std::uint8_t { start, decode };
+enum class PadRows : std::uint8_t { zero, masked };
+enum class Preempt : std::uint8_t { recompute, stale };
 enum class EmptyRow : std::uint8_t { keep, mask };
 enum class BlockFormat : std::uint8_t { none, mxfp8, mxfp4, nvfp4 };
 enum class ScaleMemory : std::uint8_t { zeroed, recycled };
@@ -96,6 +98,20 @@ struct BlockConfig {
   ScaleReads reads = ScaleReads::used;
 };
 
+/// Which requests a step works on, and on how much of each.
+struct BatchConfig {
+  std::int64_t requests = 1;  ///< at most in a step; 1: one after another
+  std::int64_t chunk = 0;     ///< most tokens of a prompt in a step; 0: all
+  std::int64_t pad_to = 0;    ///< rows of a step are a multiple of it; 0: no padding
+  PadRows pad_rows = PadRows::zero;
+  Preempt preempt = Preempt::recompute;
+};
+
+struct SamplingConfig {
+  float temperature = 0;  ///< 0: the largest logit
+  std::int64_t seed = 0;
+};
+
 struct EngineConfig {
   ModelConfig model;
   NormConfig norm;
@@ -107,6 +123,8 @@ struct EngineConfig {
   BlockConfig blocks;
   KvConfig kv;
   AttentionConfig attention;
+  BatchConfig batch;
+  SamplingConfig sampling;
   Padding pad = Padding::none;
   DummyBatch dummy_batch = DummyBatch::none;
   DummyAt dummy_at = DummyAt::start;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -15,6 +16,13 @@ namespace nanscope {
 struct Live {
   kernels::TensorView view;
   std::int64_t id = 0;
+};
+
+/// Rows of a tensor: TensorRow's fields of these names. No axis: shapes tell it, as in steps of one sequence.
+struct RowPlace {
+  std::int64_t first_token = 0;
+  std::optional<Axis> axis = {};
+  std::int64_t sequence = -1;
 };
 
 /// Tells the probe what happens, and keeps the run's counters. The first error (of a probe, or
@@ -33,8 +41,8 @@ class Emitter {
 
   std::int64_t ops() const { return ops_; }
   std::int64_t tensors() const { return tensors_; }
-  /// Position of the first row of the tensors that follow.
-  void set_first_token(std::int64_t position) { first_token_ = position; }
+  /// Where the rows of the tensors that follow stand.
+  void set_place(const RowPlace& place) { place_ = place; }
 
   /// The next tensor of the run: an output of the op that op() is called for next.
   ProbeTensor output(std::string_view role, const kernels::TensorView& view, std::int64_t heads = 1) {
@@ -43,7 +51,9 @@ class Emitter {
     tensor.role = role;
     tensor.view = view;
     tensor.heads = heads;
-    tensor.first_token = first_token_;
+    tensor.first_token = place_.first_token;
+    tensor.axis = place_.axis;
+    tensor.sequence = place_.sequence;
     return tensor;
   }
 
@@ -74,7 +84,7 @@ class Emitter {
   bool listening_;
   std::int64_t ops_ = 0;
   std::int64_t tensors_ = 0;
-  std::int64_t first_token_ = 0;
+  RowPlace place_;
   Status status_;
 };
 

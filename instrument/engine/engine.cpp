@@ -73,8 +73,11 @@ ExpectedOps ReferenceEngine::count_ops(std::span<const RequestSpec> requests, st
   const bool dummies = parts_.config.dummy_batch != DummyBatch::none;
   const bool at_start = parts_.config.dummy_at == DummyAt::start;
   if (dummies && at_start) expected.count += parts_.plan.ops_per_step;
+  const BatchConfig& batch = parts_.config.batch;
+  if (batch.requests > 1) expected.exact = false;  // who shares a step, and who is computed twice, turns out
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    expected.count += requests[i].max_tokens * parts_.plan.ops_per_step;
+    const std::int64_t chunks = batch.chunk > 0 ? (std::ssize(prompts[i].tokens) + batch.chunk - 1) / batch.chunk : 1;
+    expected.count += (requests[i].max_tokens + chunks - 1) * parts_.plan.ops_per_step;
     if (dummies && !at_start) expected.count += (requests[i].max_tokens - 1) * parts_.plan.ops_per_step;
     expected.count += static_cast<std::int64_t>(prompts[i].images.size());
   }
@@ -92,7 +95,16 @@ Status ReferenceEngine::check_cost(std::span<const RequestSpec> requests, std::s
   if (parts_.config.kv.warm_up || parts_.config.kv.memory == KvMemory::recycled) sizes.push_back({kProfileTokens, 1});
   for (std::size_t i = 0; i < requests.size(); ++i)
     sizes.push_back({static_cast<std::int64_t>(prompts[i].tokens.size()), requests[i].max_tokens});
-  return within(cost_of_run(parts_.config, parts_.model->vocabulary, sizes, parts_.plan.ops_per_step), limits_);
+  RunCost cost = cost_of_run(parts_.config, parts_.model->vocabulary, sizes, parts_.plan.ops_per_step);
+  if (parts_.config.batch.requests > 1) {
+    RequestSize together;
+    for (const RequestSize& size : sizes) {
+      together.prompt += size.prompt;
+      together.generated = std::max(together.generated, size.generated);
+    }
+    cost.bytes = cost_of_run(parts_.config, parts_.model->vocabulary, std::span(&together, 1), 0).bytes;
+  }
+  return within(cost, limits_);
 }
 
 Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, Probe& probe, const RunControl& control) {
@@ -110,7 +122,12 @@ Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, Pr
     if (Status status = (*session)->dummy_batch(); !status) return tl::unexpected(status.error());
   }
   RunResult result;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
+  if (parts_.config.batch.requests > 1) {
+    Result<std::vector<RequestRow>> rows = (*session)->run_batch(requests, *all);
+    if (!rows) return tl::unexpected(rows.error());
+    result.requests = std::move(*rows);
+  }
+  for (std::size_t i = result.requests.size(); i < requests.size(); ++i) {
     if (i > 0 && static_cast<std::int64_t>(i) == parts_.config.kv.sleep_after) {
       if (Status status = (*session)->sleep_and_wake(); !status) return tl::unexpected(status.error());
     }

@@ -17,8 +17,8 @@ Forward::Routed Forward::route(const LayerPlan& plan, const LayerWeights& weight
   const EngineConfig& config = parts_.config;
   const std::int64_t chosen = config.model.experts_per_token;
   const Live logits = gemm(plan.router, Slot::router, x, weights.router);
-  const TensorView values = matrix(Slot::expert_weights, Format::f32, step_.row.tokens, chosen);
-  const TensorView ids = matrix(Slot::expert_ids, Format::i32, step_.row.tokens, chosen);
+  const TensorView values = matrix(Slot::expert_weights, Format::f32, rows_, chosen);
+  const TensorView ids = matrix(Slot::expert_ids, Format::i32, rows_, chosen);
   const bool biased = weights.router_bias.weight != nullptr;
   launch(kernels::RouteArgs{.logits = logits.view,
                             .bias = biased ? weights.router_bias.weight->view : TensorView{},
@@ -39,7 +39,7 @@ Forward::Routed Forward::route(const LayerPlan& plan, const LayerWeights& weight
 Live Forward::mixture(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   const ModelConfig& model = parts_.config.model;
   const Routed routed = route(plan, weights, x);
-  const std::int64_t tokens = step_.row.tokens;
+  const std::int64_t tokens = rows_;
   const TensorView all = matrix(Slot::experts, parts_.config.activation_format, model.experts * tokens, model.width);
   const Operand in = quantised(plan.mlp_quantise, {Slot::mlp_codes, Slot::mlp_scales}, x);
   std::vector<ProbeInput> inputs{{"weights", routed.weights.id, {}}, {"ids", routed.ids.id, {}}};

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/numbers/decode_span.h"
+#include "instrument/weights/random.h"
 #include "kernels/ops/activation.h"
 #include "kernels/ops/argmax.h"
 #include "kernels/ops/embedding.h"
@@ -32,80 +34,160 @@ ProbeInput weight_input(std::string_view role, const Weight* weight) {
   return {role, 0, weight == nullptr ? std::string_view() : std::string_view(weight->name)};
 }
 
+TensorView last(const TensorView& view, std::size_t rows) {
+  return slice(view, view.rows - static_cast<std::int64_t>(rows), static_cast<std::int64_t>(rows));
+}
+
 }  // namespace
 
 Forward::Forward(const ForwardParts& parts, const StepInput& step)
-    : parts_(parts), step_(step), emitter_(parts.emitter), inner_norm_(resolved_inner_norm(parts.config)) {}
-
-Result<std::int32_t> Forward::run() {
-  emitter_.set_first_token(step_.row.first_token);
-  const std::int64_t block_size = parts_.config.kv.block_size;
-  std::vector<std::int32_t> slots(static_cast<std::size_t>(step_.row.tokens));
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    const std::int64_t position = step_.row.first_token + static_cast<std::int64_t>(i);
-    const std::int64_t block = step_.blocks[static_cast<std::size_t>(position / block_size)];
-    const std::int64_t slot = step_.stores ? block * block_size + position % block_size : static_cast<std::int64_t>(i);
-    slots[i] = static_cast<std::int32_t>(slot);
+    : parts_(parts),
+      step_(step),
+      emitter_(parts.emitter),
+      inner_norm_(resolved_inner_norm(parts.config)),
+      rows_(step.row.tokens) {
+  for (const SpanInput& input : step.spans) {
+    spans_.push_back(input.span);
+    if (input.stores) stored_rows_ = input.span.row + input.span.rows;
   }
-  kv_slots_ = upload_i32(Slot::kv_slots, slots);
-  blocks_ = upload_i32(Slot::blocks, step_.blocks);
+}
+
+Result<std::vector<std::int32_t>> Forward::run() {
+  emitter_.set_place(step_rows());
+  upload_slots();
+  upload_block_tables();
   upload_rope_tables();
   Live x = embed();
   for (std::size_t i = 0; i < parts_.plan.layers.size() && emitter_.ok(); ++i) {
     x = layer(parts_.plan.layers[i], parts_.model.layers[i], x);
   }
-  const std::int32_t token = head(x);
+  std::vector<std::int32_t> tokens = head(x);
   if (!emitter_.ok()) return tl::unexpected(emitter_.status().error());
-  return token;
+  return tokens;
+}
+
+/// Rows that go nowhere have the slots of a matrix of their own, where listeners see what they would have stored.
+void Forward::upload_slots() {
+  const std::int64_t block_size = parts_.config.kv.block_size;
+  std::vector<std::int32_t> slots;
+  for (const SpanInput& input : step_.spans) {
+    for (std::int64_t position = input.span.first_token; input.stores && position < input.span.context; ++position) {
+      const std::int64_t block = input.blocks[static_cast<std::size_t>(position / block_size)];
+      slots.push_back(static_cast<std::int32_t>(block * block_size + position % block_size));
+    }
+  }
+  for (std::int64_t row = stored_rows_; row < rows_; ++row) {
+    slots.push_back(static_cast<std::int32_t>(row - stored_rows_));
+  }
+  kv_slots_ = upload_i32(Slot::kv_slots, slots);
+}
+
+void Forward::upload_block_tables() {
+  std::vector<std::int32_t> tables;
+  for (const SpanInput& input : step_.spans) tables.insert(tables.end(), input.blocks.begin(), input.blocks.end());
+  const TensorView all = upload_i32(Slot::blocks, tables);
+  std::int64_t first = 0;
+  for (const SpanInput& input : step_.spans) {
+    blocks_.push_back(slice(all, first, static_cast<std::int64_t>(input.blocks.size())));
+    first += static_cast<std::int64_t>(input.blocks.size());
+  }
+}
+
+std::vector<Forward::RowGroup> Forward::row_groups() const {
+  std::vector<RowGroup> groups;
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < step_.spans.size(); ++i) {
+    const Span& span = step_.spans[i].span;
+    groups.push_back({&step_.spans[i], i, span.row, span.rows, span.first_token});
+    row = span.row + span.rows;
+  }
+  for (; row < step_.row.tokens; ++row) groups.push_back({nullptr, 0, row, 1, 0});
+  return groups;
+}
+
+RowPlace Forward::step_rows() const {
+  if (step_.batched) return {step_.row.first_token, Axis::rows, -1};
+  return {step_.row.first_token};
+}
+
+RowPlace Forward::of_span(const SpanInput& input, Axis axis, std::int64_t first_token) const {
+  if (!step_.batched) return {first_token};
+  return {first_token, axis, &input - step_.spans.data()};
+}
+
+const OpPlan& Forward::plan_of_span(const OpPlan& plan, const SpanInput& input) {
+  if (step_.spans.size() == 1) return plan;
+  of_span_ = plan;
+  of_span_.name = fmt::format("{}_{}", plan.name, &input - step_.spans.data());
+  return of_span_;
+}
+
+Forward::Patches Forward::embed_images() {
+  const LoadedModel& model = parts_.model;
+  const std::int64_t width = parts_.config.model.width;
+  std::int64_t patches = 0;
+  for (const SpanInput& input : step_.spans) {
+    for (const PromptImage& image : input.images) patches += image.patches;
+  }
+  if (patches == 0) return {};
+  Patches all{matrix(Slot::patch_out, parts_.config.activation_format, patches, width), {}};
+  std::int64_t first_patch = 0;
+  for (const SpanInput& input : step_.spans) {
+    for (const PromptImage& image : input.images) {
+      const std::int64_t inputs = model.patch_embed.weight->view.columns;
+      const TensorView values = matrix(Slot::patches, Format::f32, image.patches, inputs);
+      if (!emitter_.ok()) return {};
+      emitter_.check(parts_.device.upload(values.data, std::as_bytes(std::span(image.values))));
+      const TensorView out = slice(all.values, first_patch, image.patches);
+      launch(kernels::PatchEmbeddingArgs{.patches = values,
+                                         .weight = view_of(model.patch_embed.weight),
+                                         .bias = view_of(model.patch_embed.bias),
+                                         .out = out});
+      emitter_.set_place(of_span(input, Axis::part, image.first_token));
+      all.last = emit(parts_.plan.patch_embed,
+                      {weight_input("weight", model.patch_embed.weight), weight_input("bias", model.patch_embed.bias)},
+                      "out", out);
+      first_patch += image.patches;
+    }
+  }
+  emitter_.set_place(step_rows());
+  return all;
 }
 
 Live Forward::embed() {
   const LoadedModel& model = parts_.model;
-  const std::int64_t width = parts_.config.model.width;
-  std::int64_t patches = 0;
-  for (const PromptImage& image : step_.images) patches += image.patches;
-  const TensorView embedded =
-      patches == 0 ? TensorView{} : matrix(Slot::patch_out, parts_.config.activation_format, patches, width);
-  Live patch;
-  std::int64_t first_patch = 0;
-  for (const PromptImage& image : step_.images) {
-    const std::int64_t inputs = model.patch_embed.weight->view.columns;
-    const TensorView values = matrix(Slot::patches, Format::f32, image.patches, inputs);
-    if (!emitter_.ok()) return {};
-    emitter_.check(parts_.device.upload(values.data, std::as_bytes(std::span(image.values))));
-    const auto offset = static_cast<std::size_t>(first_patch * width) * info(embedded.format).storage_bytes();
-    TensorView out = embedded;
-    out.data = static_cast<std::byte*>(embedded.data) + offset;
-    out.rows = image.patches;
-    launch(kernels::PatchEmbeddingArgs{.patches = values,
-                                       .weight = view_of(model.patch_embed.weight),
-                                       .bias = view_of(model.patch_embed.bias),
-                                       .out = out});
-    emitter_.set_first_token(image.first_token);
-    patch = emit(parts_.plan.patch_embed,
-                 {weight_input("weight", model.patch_embed.weight), weight_input("bias", model.patch_embed.bias)},
-                 "out", out);
-    first_patch += image.patches;
+  const Patches patches = embed_images();
+  std::vector<std::int32_t> patch_rows;
+  std::int32_t first_patch = 0;
+  for (const SpanInput& input : step_.spans) {
+    patch_rows.resize(static_cast<std::size_t>(input.span.row), 0);
+    const auto rows = std::min(static_cast<std::size_t>(input.span.rows), input.patch_rows.size());
+    for (std::size_t i = 0; i < rows; ++i) patch_rows.push_back(first_patch + input.patch_rows[i]);
+    for (const PromptImage& image : input.images) first_patch += static_cast<std::int32_t>(image.patches);
   }
-  emitter_.set_first_token(step_.row.first_token);
-  const bool has_images = !step_.patch_rows.empty();
-  const TensorView out = activation(Slot::embed, width);
-  launch(
-      kernels::EmbeddingArgs{.tokens = upload_i32(Slot::tokens, step_.tokens),
-                             .patch_rows = has_images ? upload_i32(Slot::patch_rows, step_.patch_rows) : TensorView{},
-                             .table = view_of(model.embed.weight),
-                             .patches = has_images ? embedded : TensorView{},
-                             .positions = view_of(model.positions.weight),
-                             .out = out,
-                             .first_position = step_.row.first_token,
-                             .scale = static_cast<float>(parts_.config.model.embedding_scale)});
+  const bool has_images = std::any_of(step_.spans.begin(), step_.spans.end(),
+                                      [](const SpanInput& input) { return !input.patch_rows.empty(); });
+  patch_rows.resize(step_.tokens.size(), 0);
+  const TensorView out = activation(Slot::embed, parts_.config.model.width);
+  const TensorView tokens = upload_i32(Slot::tokens, step_.tokens);
+  const TensorView rows = has_images ? upload_i32(Slot::patch_rows, patch_rows) : TensorView{};
+  for (const RowGroup& group : row_groups()) {
+    launch(kernels::EmbeddingArgs{.tokens = slice(tokens, group.row, group.rows),
+                                  .patch_rows = has_images ? slice(rows, group.row, group.rows) : TensorView{},
+                                  .table = view_of(model.embed.weight),
+                                  .patches = has_images ? patches.values : TensorView{},
+                                  .positions = view_of(model.positions.weight),
+                                  .out = slice(out, group.row, group.rows),
+                                  .first_position = group.first_position,
+                                  .scale = static_cast<float>(parts_.config.model.embedding_scale)});
+  }
   if (model.positions.weight != nullptr) {
     return emit(parts_.plan.embed,
                 {weight_input("weight", model.embed.weight), weight_input("positions", model.positions.weight)}, "out",
                 out);
   }
-  return emit(parts_.plan.embed, {weight_input("weight", model.embed.weight), tensor_input("patches", patch)}, "out",
-              out);
+  return emit(parts_.plan.embed, {weight_input("weight", model.embed.weight), tensor_input("patches", patches.last)},
+              "out", out);
 }
 
 Live Forward::layer(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
@@ -133,23 +215,47 @@ Live Forward::layer(const LayerPlan& plan, const LayerWeights& weights, const Li
 Live Forward::recurrence(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   const Live gated = gemm(plan.recurrent_in, Slot::recurrent_in, x, weights.recurrent_in);
   const TensorView out = activation(Slot::recurrent, parts_.config.model.width);
-  const ResumeState from_start = parts_.config.kv.resume_state;
-  const bool resume = step_.row.first_token > 0 || from_start == ResumeState::always ||
-                      (from_start == ResumeState::warm_up && step_.row.request < 0);
-  launch(kernels::RecurrentScanArgs{.x = gated.view,
-                                    .decay = view_of(weights.decay.weight),
-                                    .state = parts_.pool.state(plan.rank, step_.state_block),
-                                    .out = out,
-                                    .resume = resume});
-  const Live scanned =
-      emit(plan.recurrent_scan,
-           {tensor_input("x", gated), weight_input("decay", weights.decay.weight), ProbeInput{"state", 0, {}}}, "out",
-           out, 1, attributes<RecurrentAttributes>(plan.recurrent_scan, [&](auto& all) {
-             all.resume = resume;
-             all.block = step_.state_block;
-           }));
+  std::vector<ProbeInput> parts;
+  Live scanned{out, 0};
+  for (const RowGroup& group : row_groups()) {
+    scanned.id = scan(plan, weights, group, gated, slice(out, group.row, group.rows)).id;
+    if (group.input != nullptr) parts.push_back({"x", scanned.id, {}});
+  }
+  if (step_.batched) {
+    emitter_.set_place(step_rows());
+    const ProbeTensor all = emitter_.output("out", out);
+    emitter_.op(plan.recurrent_rows, std::span<const ProbeInput>(parts), std::span(&all, 1));
+    scanned.id = all.id;
+  }
   freed_ = gated.view;
   return gemm(plan.recurrent_out, Slot::recurrent_out, scanned, weights.recurrent_out);
+}
+
+Live Forward::scan(const LayerPlan& plan, const LayerWeights& weights, const RowGroup& group, const Live& x,
+                   const TensorView& out) {
+  kernels::RecurrentScanArgs args{.x = slice(x.view, group.row, group.rows),
+                                  .decay = view_of(weights.decay.weight),
+                                  .state = {},
+                                  .out = out,
+                                  .resume = false};
+  if (group.input == nullptr) {
+    args.state = matrix(Slot::pad_state, Format::f32, 1, parts_.config.model.width);
+    launch(args);
+    return {out, 0};
+  }
+  const SpanInput& input = *group.input;
+  const ResumeState from_start = parts_.config.kv.resume_state;
+  args.state = parts_.pool.state(plan.rank, input.state_block);
+  args.resume = input.span.first_token > 0 || from_start == ResumeState::always ||
+                (from_start == ResumeState::warm_up && input.span.request < 0);
+  launch(args);
+  if (step_.batched) emitter_.set_place(of_span(input, Axis::part, input.span.first_token));
+  return emit(plan_of_span(plan.recurrent_scan, input),
+              {tensor_input("x", x), weight_input("decay", weights.decay.weight), ProbeInput{"state", 0, {}}}, "out",
+              out, 1, attributes<RecurrentAttributes>(plan.recurrent_scan, [&](auto& all) {
+                all.resume = args.resume;
+                all.block = input.state_block;
+              }));
 }
 
 Live Forward::mlp(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
@@ -176,10 +282,10 @@ Forward::Operand Forward::activated(const MlpPlan& plan, const MlpWeights& weigh
   return quantised(plan.act_quantise, {Slot::act_codes, Slot::act_scales}, act);
 }
 
-std::int32_t Forward::head(const Live& x) {
+std::vector<std::int32_t> Forward::head(const Live& x) {
   const LoadedModel& model = parts_.model;
   const Live normed =
-      norm(parts_.plan.final_norm, {Slot::final_norm, Slot::stats}, x, model.final_norm, parts_.config.norm);
+      norm(parts_.plan.final_norm, {Slot::final_norm, Slot::stats}, last_rows(x), model.final_norm, parts_.config.norm);
   const Live logits = [&] {
     const TensorView out = activation(Slot::logits, model.vocabulary);
     launch(kernels::GemmArgs{.x = normed.view,
@@ -194,15 +300,65 @@ std::int32_t Forward::head(const Live& x) {
              capped ? "raw_logits" : "logits", out);
     return capped ? capped_logits(raw) : raw;
   }();
-  const Live choice = step_.legal.empty() ? logits : token_probabilities(logits);
+  if (parts_.config.sampling.temperature > 0) return sample(logits);
+  const Live choice = has_grammar() ? token_probabilities(logits) : logits;
   const TensorView tokens = matrix(Slot::argmax, Format::i32, choice.view.rows, 1);
   launch(kernels::ArgmaxArgs{.x = choice.view, .out = tokens, .nan = parts_.config.argmax_nan});
-  emit(parts_.plan.argmax, {tensor_input(step_.legal.empty() ? "logits" : "probs", choice)}, "token", tokens);
-  std::int32_t token = 0;
-  if (!emitter_.ok()) return token;
-  const auto* last = static_cast<const std::int32_t*>(tokens.data) + (tokens.rows - 1);
-  emitter_.check(parts_.device.download(std::as_writable_bytes(std::span(&token, 1)), last));
-  return token;
+  emit(parts_.plan.argmax, {tensor_input(has_grammar() ? "probs" : "logits", choice)}, "token", tokens);
+  std::vector<std::int32_t> chosen(step_.spans.size(), 0);
+  if (!emitter_.ok()) return chosen;
+  const TensorView ends = last(tokens, step_.spans.size());
+  emitter_.check(parts_.device.download(std::as_writable_bytes(std::span(chosen)), ends.data));
+  return chosen;
+}
+
+bool Forward::has_grammar() const { return !step_.spans.empty() && !step_.spans.front().legal.empty(); }
+
+/// The rows whose logits are wanted: in a batch the last one of each span, gathered as an embedding is.
+Live Forward::last_rows(const Live& x) {
+  if (!step_.batched) return x;
+  std::vector<std::int32_t> ends;
+  for (const Span& span : spans_) ends.push_back(static_cast<std::int32_t>(span.row + span.rows - 1));
+  rows_ = static_cast<std::int64_t>(ends.size());
+  const TensorView out = activation(Slot::ends, x.view.columns);
+  launch(kernels::EmbeddingArgs{.tokens = upload_i32(Slot::end_rows, ends),
+                                .patch_rows = {},
+                                .table = x.view,
+                                .patches = {},
+                                .positions = {},
+                                .out = out});
+  emitter_.set_place({step_.row.first_token, Axis::ends, -1});
+  return emit(parts_.plan.last_rows, {tensor_input("x", x)}, "out", out);
+}
+
+/// The Gumbel-max trick: the largest of logit / T - log(-log(u)) is a draw from softmax(logits / T). A draw is
+/// addressed by request, position and token, so that it does not depend on who else is in the step.
+std::vector<std::int32_t> Forward::sample(const Live& logits) {
+  const SamplingConfig& sampling = parts_.config.sampling;
+  const TensorView ends = last(logits.view, step_.spans.size());
+  const auto tokens = static_cast<std::size_t>(ends.columns);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(ends.elements()) * info(ends.format).storage_bytes());
+  std::vector<std::int32_t> chosen(step_.spans.size(), 0);
+  if (!emitter_.ok()) return chosen;
+  emitter_.check(parts_.device.download(bytes, ends.data));
+  std::vector<float> values(static_cast<std::size_t>(ends.elements()));
+  decode(ends.format, bytes, values);
+  for (std::size_t row = 0; row < chosen.size(); ++row) {
+    const std::uint64_t stream = stream_of(fmt::format("sample.{}.{}", spans_[row].request, spans_[row].context));
+    double best = -std::numeric_limits<double>::infinity();
+    for (std::size_t token = 0; token < tokens; ++token) {
+      const double u = uniform(static_cast<std::uint64_t>(sampling.seed), stream, token);
+      const double score =
+          double{values[row * tokens + token]} / double{sampling.temperature} - plain_log(-plain_log(u));
+      if (!(score > best)) continue;
+      best = score;
+      chosen[row] = static_cast<std::int32_t>(token);
+    }
+  }
+  const TensorView out = upload_i32(Slot::argmax, chosen);
+  if (!step_.batched) emitter_.set_place({step_.row.context - 1});
+  emit(parts_.plan.sample, {tensor_input("logits", logits)}, "token", out);
+  return chosen;
 }
 
 Live Forward::capped_logits(const Live& raw) {
@@ -211,28 +367,33 @@ Live Forward::capped_logits(const Live& raw) {
   return emit(parts_.plan.logits_softcap, {tensor_input("x", raw)}, "logits", out);
 }
 
-/// softmax(logits + mask) of the last token, the only one that is sampled: the mask is 0 where the grammar allows a
-/// token and -Inf elsewhere. What follows stands at that token's position too.
+/// softmax(logits + mask) of each span's last token, the only one that is sampled: the mask is 0 where the grammar
+/// allows a token and -Inf elsewhere. What follows stands at that token's position too.
 Live Forward::token_probabilities(const Live& logits) {
-  TensorView last = logits.view;
-  const auto row = static_cast<std::size_t>(last.columns) * info(last.format).storage_bytes();
-  last.data = static_cast<std::byte*>(last.data) + row * static_cast<std::size_t>(last.rows - 1);
-  last.rows = 1;
-  const auto legal = std::count(step_.legal.begin(), step_.legal.end(), 1);
-  const bool masks = legal > 0 || parts_.config.grammar_empty == EmptyRow::mask;
-  std::vector<float> mask(step_.legal.size(), 0.0F);
-  for (std::size_t token = 0; masks && token < mask.size(); ++token) {
-    if (step_.legal[token] == 0) mask[token] = -std::numeric_limits<float>::infinity();
+  const TensorView ends = last(logits.view, step_.spans.size());
+  const auto tokens = static_cast<std::size_t>(ends.columns);
+  std::vector<float> mask(step_.spans.size() * tokens, 0.0F);
+  std::int64_t most_legal = 0;
+  bool masks = false;
+  for (std::size_t row = 0; row < step_.spans.size(); ++row) {
+    const std::vector<std::int32_t>& allowed = step_.spans[row].legal;
+    const auto legal = std::count(allowed.begin(), allowed.end(), 1);
+    const bool masked = legal > 0 || parts_.config.grammar_empty == EmptyRow::mask;
+    most_legal = std::max<std::int64_t>(most_legal, legal);
+    masks = masks || masked;
+    for (std::size_t token = 0; masked && token < tokens; ++token) {
+      if (allowed[token] == 0) mask[row * tokens + token] = -std::numeric_limits<float>::infinity();
+    }
   }
-  const TensorView mask_row = matrix(Slot::token_mask, Format::f32, 1, last.columns);
-  if (emitter_.ok()) emitter_.check(parts_.device.upload(mask_row.data, std::as_bytes(std::span(mask))));
-  const TensorView out = matrix(Slot::token_probs, Format::f32, 1, last.columns);
-  launch(kernels::ResidualAddArgs{.a = last, .b = mask_row, .out = out});
-  launch(kernels::SoftmaxArgs{.scores = out, .out = out, .first_position = last.columns - 1});
-  emitter_.set_first_token(step_.row.context - 1);
+  const TensorView mask_rows = matrix(Slot::token_mask, Format::f32, ends.rows, ends.columns);
+  if (emitter_.ok()) emitter_.check(parts_.device.upload(mask_rows.data, std::as_bytes(std::span(mask))));
+  const TensorView out = matrix(Slot::token_probs, Format::f32, ends.rows, ends.columns);
+  launch(kernels::ResidualAddArgs{.a = ends, .b = mask_rows, .out = out});
+  launch(kernels::SoftmaxArgs{.scores = out, .out = out, .first_position = ends.columns - 1});
+  if (!step_.batched) emitter_.set_place({step_.row.context - 1});
   return emit(parts_.plan.token_softmax, {tensor_input("logits", logits)}, "probs", out, 1,
               attributes<TokenSoftmaxAttributes>(parts_.plan.token_softmax, [&](auto& all) {
-                all.legal = legal;
+                all.legal = most_legal;
                 all.masked = masks;
               }));
 }
@@ -240,7 +401,7 @@ Live Forward::token_probabilities(const Live& logits) {
 Live Forward::norm(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x, const Affine& affine,
                    const NormConfig& form, std::int64_t groups) {
   const TensorView out = activation(slots.first, x.view.columns);
-  const TensorView stats = matrix(slots.second, Format::f32, step_.row.tokens, groups * 3);
+  const TensorView stats = matrix(slots.second, Format::f32, rows_, groups * 3);
   launch(kernels::LayerNormArgs{.x = x.view,
                                 .weight = view_of(affine.weight),
                                 .bias = view_of(affine.bias),
@@ -297,7 +458,7 @@ TensorView Forward::matrix(Slot slot, Format format, std::int64_t rows, std::int
 }
 
 TensorView Forward::activation(Slot slot, std::int64_t columns) {
-  return matrix(slot, parts_.config.activation_format, step_.row.tokens, columns);
+  return matrix(slot, parts_.config.activation_format, rows_, columns);
 }
 
 TensorView Forward::upload_i32(Slot slot, std::span<const std::int32_t> values) {

@@ -25,17 +25,25 @@ struct PromptImage {
   std::vector<float> values;
 };
 
-/// What one forward pass works on.
-struct StepInput {
-  StepRow row;
-  std::span<const std::int32_t> tokens;      ///< row.tokens of them; -1 is an image token
+/// One sequence of a forward pass.
+struct SpanInput {
+  Span span;
   std::span<const std::int32_t> patch_rows;  ///< row of the patches of each image token; empty: no image
   std::span<const PromptImage> images;       ///< to be embedded in this step
-  std::span<const std::int32_t> blocks;      ///< the request's block table, covering row.context tokens
+  std::vector<std::int32_t> blocks;          ///< its block table, covering span.context tokens
   std::int64_t state_block = -1;             ///< block of the recurrent states
   std::int64_t first_key = 0;                ///< keys before it are padding
-  std::span<const std::int32_t> legal;       ///< by token, 1: the grammar allows it; empty: there is no grammar
+  std::vector<std::int32_t> legal;           ///< by token, 1: the grammar allows it; empty: there is no grammar
   bool stores = true;                        ///< else the slot mapping is -1: keys and values go nowhere
+};
+
+/// What one forward pass works on. Rows behind those of the spans are padding: token 0 at position 0, which sees no key
+/// and is stored nowhere.
+struct StepInput {
+  StepRow row;
+  std::vector<std::int32_t> tokens;  ///< row.tokens of them; -1 is an image token
+  std::vector<SpanInput> spans;      ///< one behind the other, from row 0 on
+  bool batched = false;              ///< the head works on the last row of each span, not on all rows
 };
 
 /// The parts of an engine that a pass works with; all outlive it.
@@ -56,8 +64,8 @@ class Forward {
  public:
   Forward(const ForwardParts& parts, const StepInput& step);
 
-  /// The token that follows the last row: -1 when argmax refuses.
-  Result<std::int32_t> run();
+  /// The token that follows the last row of each span: -1 when argmax refuses.
+  Result<std::vector<std::int32_t>> run();
 
  private:
   Live embed();
@@ -73,8 +81,30 @@ class Forward {
   Operand activated(const MlpPlan& plan, const MlpWeights& weights, const Operand& x);
   /// The gated sum of what the chosen experts made of `x` and what the shared one makes of it.
   Live with_shared_expert(const LayerPlan& plan, const LayerWeights& weights, const Operand& x, const Live& mixed);
-  /// Uploads the angles of layers with a window and of those without.
+  /// Uploads the angles of layers with a window and of those without, for each span.
   void upload_rope_tables();
+  void upload_slots();
+  void upload_block_tables();
+  struct Patches {
+    kernels::TensorView values;
+    Live last;  ///< of the image that was embedded last
+  };
+  Patches embed_images();
+  /// Whose rows are consecutive positions: of a span, or each of the padding's.
+  struct RowGroup {
+    const SpanInput* input = nullptr;  ///< null: padding
+    std::size_t index = 0;             ///< of the span
+    std::int64_t row = 0;
+    std::int64_t rows = 0;
+    std::int64_t first_position = 0;
+  };
+  std::vector<RowGroup> row_groups() const;
+  /// The place of all rows of the step.
+  RowPlace step_rows() const;
+  /// That of a tensor of one span alone.
+  RowPlace of_span(const SpanInput& input, Axis axis, std::int64_t first_token) const;
+  /// An op that runs once a span has the span's number in its name, where there are several.
+  const OpPlan& plan_of_span(const OpPlan& plan, const SpanInput& input);
   /// `slots` are those of codes and scales.
   Operand quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x);
   kernels::TensorView scale_table(Slot slot, std::int64_t columns, bool& recycled);
@@ -95,17 +125,27 @@ class Forward {
   Live rope(const OpPlan& plan, bool local, Slot slot, const Live& x, std::int64_t heads);
   Live residual(const OpPlan& plan, Slot slot, const Live& a, const Live& b);
   void kv_store(const LayerPlan& plan, const Live& k, const Live& v);
-  std::pair<Live, Live> kv_read(const LayerPlan& plan);
-  Live scores(const LayerPlan& plan, const Live& q, const Live& k);
-  Live softmax(const LayerPlan& plan, const Live& scores);
-  std::int64_t last_visible_key(std::int64_t keys) const;
-  Live mix(const LayerPlan& plan, const Live& probs, const Live& v);
-  std::int32_t head(const Live& x);
+  Live attend(const LayerPlan& plan, const Live& q);
+  std::pair<Live, Live> kv_read(const LayerPlan& plan, const RowGroup& group);
+  Live scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const Live& k);
+  Live softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores);
+  std::int64_t keys_of_span(const SpanInput& input) const;
+  std::int64_t last_visible_key(const RowGroup& group, std::int64_t keys) const;
+  void mix(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out, const Live& probs,
+           const Live& v);
+  /// What attention gives rows that have no key.
+  void pad_mix(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out);
+  Live scan(const LayerPlan& plan, const LayerWeights& weights, const RowGroup& group, const Live& x,
+            const kernels::TensorView& out);
+  std::vector<std::int32_t> head(const Live& x);
+  Live last_rows(const Live& x);
+  std::vector<std::int32_t> sample(const Live& logits);
+  bool has_grammar() const;
   Live capped_logits(const Live& raw);
   Live token_probabilities(const Live& logits);
 
   ProbeTensor store_target(const LayerPlan& plan, KvTarget target, const Live& rows, ScaleBook::Use& use);
-  void read_target(const LayerPlan& plan, KvTarget target, const kernels::TensorView& out);
+  void read_target(const LayerPlan& plan, KvTarget target, std::size_t span, const kernels::TensorView& out);
 
   kernels::TensorView matrix(Slot slot, Format format, std::int64_t rows, std::int64_t columns);
   kernels::TensorView activation(Slot slot, std::int64_t columns);
@@ -134,14 +174,18 @@ class Forward {
   const StepInput& step_;
   Emitter& emitter_;
   NormConfig inner_norm_;
+  std::int64_t rows_ = 0;         ///< of the activations: the step's, or in the head those of its ends
+  std::int64_t stored_rows_ = 0;  ///< that go into the pool, from the first on
+  std::vector<Span> spans_;
   kernels::TensorView kv_slots_;
-  kernels::TensorView blocks_;
+  std::vector<kernels::TensorView> blocks_;  ///< by span
   /// A table of angles on the device; not given where the op makes them.
   struct Angles {
     kernels::TensorView frequencies;
     float amplitude = 1;
   };
-  Angles global_angles_, local_angles_;
+  std::vector<Angles> global_angles_, local_angles_;  ///< by span
+  OpPlan of_span_;
   float scale_k_ = 1;  ///< of the layer that runs, for reading
   float scale_v_ = 1;
   kernels::TensorView freed_;  ///< a tensor of this layer that nothing reads any more

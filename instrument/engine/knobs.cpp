@@ -69,7 +69,7 @@ struct Texts<NanRule> {
 };
 template <>
 struct Texts<StateIndex> {
-  static constexpr std::array<std::string_view, 2> names{"own", "minus_one"};
+  static constexpr std::array<std::string_view, 3> names{"own", "minus_one", "unit_stride"};
 };
 template <>
 struct Texts<CausalMask> {
@@ -86,6 +86,14 @@ struct Texts<DummyBatch> {
 template <>
 struct Texts<DummyAt> {
   static constexpr std::array<std::string_view, 2> names{"start", "decode"};
+};
+template <>
+struct Texts<PadRows> {
+  static constexpr std::array<std::string_view, 2> names{"zero", "masked"};
+};
+template <>
+struct Texts<Preempt> {
+  static constexpr std::array<std::string_view, 2> names{"recompute", "stale"};
 };
 template <>
 struct Texts<EmptyRow> {
@@ -246,8 +254,10 @@ std::vector<Knob> kv_memory_knobs() {
           "need them; 0: no null block",
           [](auto& c) -> auto& { return c.kv.table_blocks; }),
       knob(
-          "kv.state_index", "own|minus_one",
-          "block of the recurrent states in a decode step: the request's, or the one before it in the pool",
+          "kv.state_index", "own|minus_one|unit_stride",
+          "block of the recurrent states: the request's; in a decode step the one before it in the pool; or of a "
+          "batch's row i entry i of the table of all requests' blocks, a column that is read with unit stride (vllm "
+          "#55357)",
           [](auto& c) -> auto& { return c.kv.state_index; }),
   };
 }
@@ -338,10 +348,41 @@ std::vector<Knob> engine_knobs() {
   };
 }
 
+std::vector<Knob> batch_knobs() {
+  return {
+      knob(
+          "engine.batch", "1..4096", "requests that a step works on at most; 1: they run one after another",
+          [](auto& c) -> auto& { return c.batch.requests; }),
+      knob(
+          "engine.chunk", "0..1048576", "tokens of a prompt that a step of a batch works on at most; 0: all",
+          [](auto& c) -> auto& { return c.batch.chunk; }),
+      knob(
+          "engine.pad_to", "0..4096",
+          "rows of a batch's step are padded to a multiple of this, as captured graphs need it; 0: not at all",
+          [](auto& c) -> auto& { return c.batch.pad_to; }),
+      knob(
+          "engine.pad_rows", "zero|masked",
+          "attention of padding rows, which have no key: zeros, or a softmax over nothing, which is NaN",
+          [](auto& c) -> auto& { return c.batch.pad_rows; }),
+      knob(
+          "engine.preempt", "recompute|stale",
+          "a request of a batch that lost its blocks to others: computed again, or resumed on new blocks as if they "
+          "held what the old ones did",
+          [](auto& c) -> auto& { return c.batch.preempt; }),
+      knob(
+          "sampling.temperature", "number", "of the distribution that tokens are drawn from; 0: the largest logit",
+          [](auto& c) -> auto& { return c.sampling.temperature; }),
+      knob(
+          "sampling.seed", "0..9007199254740991",
+          "of the draws, which depend on it, the request and the position alone",
+          [](auto& c) -> auto& { return c.sampling.seed; }),
+  };
+}
+
 std::vector<Knob> all_knobs() {
   std::vector<Knob> all;
   for (std::vector<Knob> group : {model_knobs(), rope_knobs(), moe_knobs(), norm_knobs(), kv_format_knobs(),
-                                  kv_memory_knobs(), block_knobs(), engine_knobs()}) {
+                                  kv_memory_knobs(), block_knobs(), engine_knobs(), batch_knobs()}) {
     std::move(group.begin(), group.end(), std::back_inserter(all));
   }
   return all;
@@ -355,7 +396,8 @@ std::string suggestion(std::string_view unknown) {
     const std::string_view group = std::string_view(knob.name).substr(0, knob.name.find('.'));
     if (unknown.substr(0, dot) == group) near.emplace_back(knob.name);
   }
-  if (near.empty()) return "its groups are model, rope, moe, norm, inner_norm, kv, activation, attention, engine";
+  if (near.empty())
+    return "its groups are model, rope, moe, norm, inner_norm, kv, activation, attention, engine, sampling";
   return fmt::format("there are {}", fmt::join(near, ", "));
 }
 

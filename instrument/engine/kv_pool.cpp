@@ -26,7 +26,8 @@ std::int64_t region_bytes(const EngineConfig& config) { return aligned(config.kv
 
 }  // namespace
 
-BlockAllocator::BlockAllocator(std::int64_t blocks, BlockReuse reuse) : reuse_(reuse) {
+BlockAllocator::BlockAllocator(std::int64_t blocks, BlockReuse reuse)
+    : reuse_(reuse), users_(static_cast<std::size_t>(blocks), 0) {
   for (std::int64_t block = 0; block < blocks; ++block) free_.push_back(block);
 }
 
@@ -34,22 +35,25 @@ std::optional<std::int64_t> BlockAllocator::take() {
   if (free_.empty()) return std::nullopt;
   const std::int64_t block = free_.front();
   free_.pop_front();
+  users_[static_cast<std::size_t>(block)] = 1;
   return block;
 }
 
-bool BlockAllocator::take(std::int64_t block) {
-  const auto found = std::find(free_.begin(), free_.end(), block);
-  if (found == free_.end()) return false;
-  free_.erase(found);
-  return true;
+void BlockAllocator::share(std::int64_t block) {
+  if (users_[static_cast<std::size_t>(block)]++ == 0) free_.erase(std::find(free_.begin(), free_.end(), block));
 }
 
-void BlockAllocator::give_back(std::span<const std::int64_t> blocks) {
-  if (reuse_ == BlockReuse::lifo) {
-    for (const std::int64_t block : blocks) free_.push_front(block);
-  } else {
-    free_.insert(free_.end(), blocks.rbegin(), blocks.rend());
+std::vector<std::int64_t> BlockAllocator::give_back(std::span<const std::int64_t> blocks) {
+  std::vector<std::int64_t> freed;
+  for (const std::int64_t block : blocks) {
+    if (--users_[static_cast<std::size_t>(block)] == 0) freed.push_back(block);
   }
+  if (reuse_ == BlockReuse::lifo) {
+    for (const std::int64_t block : freed) free_.push_front(block);
+  } else {
+    free_.insert(free_.end(), freed.rbegin(), freed.rend());
+  }
+  return freed;
 }
 
 std::size_t KvPool::bytes_needed(const EngineConfig& config) {

@@ -13,22 +13,24 @@
 
 namespace nanscope {
 
-/// Hands out block numbers. At first in ascending order, then freed ones, newest or oldest first.
+/// Hands out block numbers, and counts who uses each. At first in ascending order, then freed ones, newest or oldest
+/// first.
 class BlockAllocator {
  public:
   BlockAllocator(std::int64_t blocks, BlockReuse reuse);
 
   /// Nothing when none is free.
   std::optional<std::int64_t> take();
-  /// Takes this very block; false when it is not free.
-  bool take(std::int64_t block);
+  /// Takes this very block too, free or in use: it is free again when all who took it gave it back.
+  void share(std::int64_t block);
   /// Gives back a request's blocks, in the order of its tokens. The last ones are reused first, so
-  /// that a shared beginning survives longest.
-  void give_back(std::span<const std::int64_t> blocks);
+  /// that a shared beginning survives longest. Returns those that are free now.
+  std::vector<std::int64_t> give_back(std::span<const std::int64_t> blocks);
   std::int64_t free_blocks() const { return static_cast<std::int64_t>(free_.size()); }
 
  private:
   BlockReuse reuse_;
+  std::vector<std::int64_t> users_;  ///< of each block
   std::deque<std::int64_t> free_;
 };
 

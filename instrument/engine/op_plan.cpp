@@ -170,9 +170,10 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   plan.o_proj = planner.gemm("o_proj");
 }
 
-void plan_recurrence(Planner& planner, LayerPlan& plan) {
+void plan_recurrence(Planner& planner, bool batched, LayerPlan& plan) {
   plan.recurrent_in = planner.gemm("recurrent_in");
   plan.recurrent_scan = planner.op("recurrent", OpKind::recurrent_scan);
+  if (batched) plan.recurrent_rows = planner.op("recurrent_rows", OpKind::copy);
   plan.recurrent_out = planner.gemm("recurrent_out");
 }
 
@@ -216,7 +217,7 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
   plan.recurrent = is_recurrent(model, layer);
   if (before) plan.attn_norm = planner.norm("attn_norm");
   if (plan.recurrent) {
-    plan_recurrence(planner, plan);
+    plan_recurrence(planner, config.batch.requests > 1, plan);
   } else {
     plan_attention(planner, config, layer, plan);
   }
@@ -249,7 +250,13 @@ ModelPlan make_plan(const EngineConfig& config) {
     plan.logits_softcap = outside.op("logits_softcap", OpKind::softcap, SoftcapAttributes{config.model.logit_softcap});
   }
   if (!config.grammar.empty()) plan.token_softmax = outside.op("token_softmax", OpKind::token_softmax);
-  plan.argmax = outside.op("argmax", OpKind::argmax, ArgmaxAttributes{get_knob(config, "engine.argmax_nan")});
+  if (config.sampling.temperature > 0) {
+    plan.sample = outside.op("sample", OpKind::sample,
+                             SampleAttributes{static_cast<double>(config.sampling.temperature), config.sampling.seed});
+  } else {
+    plan.argmax = outside.op("argmax", OpKind::argmax, ArgmaxAttributes{get_knob(config, "engine.argmax_nan")});
+  }
+  if (config.batch.requests > 1) plan.last_rows = outside.op("last_rows", OpKind::copy);
   plan.ops_per_step = outside.count();
   plan.patch_embed = outside.op("patch_embed", OpKind::patch_embedding);
   std::int64_t attention = 0;

@@ -34,6 +34,7 @@ struct RequestSpec {
   std::string name;
   std::vector<PromptPart> parts;
   int max_tokens = 8;
+  std::int64_t arrive = 0;  ///< step of a batch's schedule from which on it may run
 };
 
 /// The prompt as RequestRow::prompt stores it: a JSON array of {"text": ...}, {"bytes": base64} for

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <deque>
+#include <unordered_map>
 
 namespace nanscope {
 namespace {
@@ -71,17 +72,80 @@ class PerRequest final : public ScalePolicy {
  public:
   PerRequest(const KvConfig& config, KvTarget target) : divisor_(divisor(config, target)) {}
   Result<ScaleChoice> choose(const ScaleContext& context, RowMagnitudes& rows) override {
-    if (choice_.origin.step < 0 || choice_.origin.request != context.request) {
-      Result<ScaleChoice> choice = calibrate(context, rows, divisor_, false);
-      if (!choice) return choice;
-      choice_ = *choice;
-    }
-    return choice_;
+    if (context.spans.size() > 1) return choose_each(context, rows);
+    const auto known = choices_.find(context.request);
+    if (known != choices_.end()) return known->second;
+    Result<ScaleChoice> choice = calibrate(context, rows, divisor_, false);
+    if (choice) choices_.emplace(context.request, *choice);
+    return choice;
   }
 
  private:
+  /// A scale a row. The ledger tells of the request whose scale is the largest.
+  Result<ScaleChoice> choose_each(const ScaleContext& context, RowMagnitudes& rows) {
+    const Result<std::span<const float>> each = rows.rows();
+    if (!each) return tl::unexpected(each.error());
+    ScaleChoice all;
+    all.scales.assign(each->size(), 1.0F);
+    double largest = -1;
+    for (const Span& span : context.spans) {
+      const auto own = each->subspan(static_cast<std::size_t>(span.row), static_cast<std::size_t>(span.rows));
+      const auto [known, is_new] = choices_.try_emplace(span.request);
+      if (is_new) known->second = of_rows(own, span, context.step);
+      const ScaleChoice& choice = known->second;
+      std::fill_n(all.scales.begin() + span.row, span.rows, choice.scales[0]);
+      if (largest >= 0 && larger(largest, double{choice.scales[0]}) == largest) continue;
+      largest = double{choice.scales[0]};
+      all.origin = choice.origin;
+    }
+    return all;
+  }
+
+  ScaleChoice of_rows(std::span<const float> magnitudes, const Span& span, std::int64_t step) const {
+    float absmax = 0;
+    for (const float one : magnitudes) absmax = static_cast<float>(larger(double{absmax}, double{one}));
+    return {.scales = {absmax / divisor_},
+            .origin = {.source = ScaleSource::calibrated,
+                       .request = span.request,
+                       .step = step,
+                       .tokens = span.rows,
+                       .absmax = absmax}};
+  }
+
   float divisor_;
-  ScaleChoice choice_;
+  std::unordered_map<std::int64_t, ScaleChoice> choices_;
+};
+
+/// absmax / largest finite value of all rows of a step, whoever's they are: one scale for a tensor, as torch's and
+/// vLLM's dynamic per-tensor quantization computes it. Rows that pad a step count like any other.
+class PerStep final : public ScalePolicy {
+ public:
+  PerStep(const KvConfig& config, KvTarget) : max_finite_(info(config.format).max_finite) {}
+  Result<ScaleChoice> choose(const ScaleContext& context, RowMagnitudes& rows) override {
+    Result<ScaleChoice> choice = calibrate(context, rows, max_finite_, false);
+    if (!choice) return choice;
+    if (choice->scales[0] == 0.0F) choice->scales[0] = 1.0F;
+    if (context.spans.empty()) return choice;
+    const Result<std::span<const float>> each = rows.rows();
+    if (!each) return tl::unexpected(each.error());
+    choice->origin.request = whose(context, *each, choice->origin.absmax);
+    return choice;
+  }
+
+ private:
+  /// The request of the row that set the scale.
+  static std::int64_t whose(const ScaleContext& context, std::span<const float> each, double absmax) {
+    for (std::size_t row = 0; row < each.size(); ++row) {
+      if (each[row] != absmax && !std::isnan(each[row])) continue;
+      for (const Span& span : context.spans) {
+        if (span.has(static_cast<std::int64_t>(row))) return span.request;
+      }
+      return kPaddingRows;
+    }
+    return context.request;
+  }
+
+  float max_finite_;
 };
 
 /// absmax / largest finite value of the steps before, as delayed scaling has it in training (TransformerEngine's
@@ -144,6 +208,8 @@ constexpr std::array kPolicies{
     ScalePolicyEntry{"per_request", "absmax / divisor of each request's prefill", true, make<PerRequest>},
     ScalePolicyEntry{"delayed", "absmax / largest finite value of the last kv.history steps, not of this one", true,
                      make<Delayed>},
+    ScalePolicyEntry{"per_step", "absmax / largest finite value of all rows of each step, whoever's they are", true,
+                     make<PerStep>},
     ScalePolicyEntry{"per_token", "absmax / largest finite value of each token", true, make<PerToken>},
 };
 

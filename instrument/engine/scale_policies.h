@@ -17,6 +17,9 @@ namespace nanscope {
 
 enum class KvTarget : std::uint8_t { k, v };
 
+/// ScaleOrigin::request of rows that pad a step.
+inline constexpr std::int64_t kPaddingRows = -3;
+
 /// The rows that are about to be stored: one layer's K or V of one step.
 struct ScaleContext {
   std::int64_t layer = 0;
@@ -24,6 +27,7 @@ struct ScaleContext {
   std::int64_t request = 0;  ///< -1 is the warm-up
   std::int64_t step = 0;     ///< StepRow::id
   std::int64_t tokens = 0;
+  std::span<const Span> spans = {};  ///< whose the rows are; empty: all are of `request`
 };
 
 /// Magnitudes of those rows, measured on the device when they are asked for. A NaN row gives NaN,

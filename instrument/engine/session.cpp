@@ -34,7 +34,7 @@ Session::Session(const EngineParts& parts, Workspace& workspace, Probe& probe, c
       scales_(std::move(scales)),
       allocator_(parts.config.kv.blocks, parts.config.kv.reuse),
       end_tokens_(end_tokens(parts.config.model, *parts.tokenizer)) {
-  if (parts.config.kv.table_blocks > 0) allocator_.take(kNullBlock);
+  if (parts.config.kv.table_blocks > 0) allocator_.share(kNullBlock);
 }
 
 Status Session::tell_weights() {
@@ -190,7 +190,8 @@ void Session::share_prefix(Sequence& sequence) {
   while (sequence.blocks.size() < shareable) {
     hash = block_hash(sequence, sequence.blocks.size(), hash);
     const std::optional<std::int64_t> block = cache_.find(hash);
-    if (!block || !allocator_.take(*block)) break;
+    if (!block) break;
+    allocator_.share(*block);
     sequence.blocks.push_back(*block);
     sequence.hashes.push_back(hash);
   }
@@ -282,50 +283,121 @@ Result<std::int32_t> Session::step(Sequence& sequence, StepKind kind, std::span<
   if (padded && kind == StepKind::decode && sequence.row.id >= 0) {
     if (Status status = dummy_batch(); !status) return tl::unexpected(status.error());
   }
-  StepInput input;
-  StepRow& row = input.row;
+  const Part part{&sequence, kind, tokens, first};
+  const Result<std::vector<std::int32_t>> chosen = step(std::span(&part, 1), false);
+  if (!chosen) return tl::unexpected(chosen.error());
+  return chosen->front();
+}
+
+StepRow Session::step_row(std::span<const Part> parts, bool batched) {
+  StepRow row;
   row.id = ++steps_;
-  row.request = sequence.row.id;
-  row.index = sequence.steps++;
-  row.kind = kind;
-  row.first_token = first;
-  row.tokens = static_cast<std::int64_t>(tokens.size());
-  row.context = first + row.tokens;
-  emitter_.check(emitter_.probe().on_step_begin(row));
-  if (kind == StepKind::prefill) {
-    for (std::size_t i = 0; i < sequence.blocks.size(); ++i) {
-      const std::int64_t block_size = parts_.config.kv.block_size;
-      tell_kv({row.id, row.request, -1, sequence.blocks[i], 0, block_size, static_cast<std::int64_t>(i) * block_size,
-               row.request == kDummyRequest ? KvAction::allocated : KvAction::shared, std::string(writer(sequence)),
+  std::vector<Span> spans;
+  row.kind = StepKind::decode;
+  for (const Part& part : parts) {
+    Span span{part.sequence->row.id, part.sequence->steps++, row.tokens, std::ssize(part.tokens), part.first, 0};
+    span.context = span.first_token + span.rows;
+    row.tokens += span.rows;
+    if (part.kind == StepKind::prefill) row.kind = StepKind::prefill;
+    spans.push_back(span);
+  }
+  row.request = spans.front().request;
+  row.index = spans.front().index;
+  row.first_token = spans.front().first_token;
+  row.context = spans.front().context;
+  if (!batched) return row;
+  const std::int64_t whole = std::max<std::int64_t>(1, parts_.config.batch.pad_to);
+  row.tokens = (row.tokens + whole - 1) / whole * whole;
+  row.spans = std::move(spans);
+  return row;
+}
+
+/// Of a prompt's images those that the step has a token of; a chunk of a prompt may have none.
+void Session::give_images(const Part& part, SpanInput& input) {
+  const Prompt& prompt = *part.sequence->prompt;
+  const auto end = std::min(part.first + std::ssize(part.tokens), std::ssize(prompt.patch_rows));
+  const std::span<const std::int32_t> known = std::span(prompt.tokens);
+  bool any = false;
+  for (std::int64_t i = part.first; i < end; ++i) any = any || known[static_cast<std::size_t>(i)] < 0;
+  const bool in_a_batch = !part.sequence->tokens.empty();
+  if (in_a_batch && !any) return;
+  input.images = prompt.images;
+  if (part.first < end) input.patch_rows = std::span(prompt.patch_rows).subspan(static_cast<std::size_t>(part.first));
+}
+
+Result<SpanInput> Session::span_input(const Part& part, const Span& span) {
+  Sequence& sequence = *part.sequence;
+  SpanInput input;
+  input.span = span;
+  if (part.kind == StepKind::prefill) {
+    const std::int64_t block_size = parts_.config.kv.block_size;
+    for (std::size_t i = 0; sequence.tells_shared && i < sequence.blocks.size(); ++i) {
+      tell_kv({steps_, span.request, -1, sequence.blocks[i], 0, block_size, static_cast<std::int64_t>(i) * block_size,
+               span.request == kDummyRequest ? KvAction::allocated : KvAction::shared, std::string(writer(sequence)),
                parts_.config.kv.format});
     }
-    input.images = sequence.prompt->images;
-    const std::vector<std::int32_t>& patch_rows = sequence.prompt->patch_rows;
-    if (!patch_rows.empty()) input.patch_rows = std::span(patch_rows).subspan(static_cast<std::size_t>(first));
+    sequence.tells_shared = false;
+    give_images(part, input);
   }
-  if (Status status = take_blocks(sequence, row.context); !status) return tl::unexpected(status.error());
-  const std::vector<std::int32_t> blocks = block_table(sequence);
-  input.tokens = tokens;
-  input.blocks = blocks;
-  input.state_block = state_block(sequence, kind);
+  if (Status status = take_blocks(sequence, span.context); !status) return tl::unexpected(status.error());
+  input.blocks = block_table(sequence);
+  input.state_block = state_block(sequence, part.kind);
   input.first_key = sequence.prompt->padding;
-  const std::vector<std::int32_t> legal = legal_tokens(sequence);
-  input.legal = legal;
+  input.legal = legal_tokens(sequence);
   input.stores = sequence.stores;
+  return input;
+}
+
+Result<std::vector<std::int32_t>> Session::step(std::span<const Part> parts, bool batched) {
+  StepInput input;
+  input.batched = batched;
+  input.row = step_row(parts, batched);
+  const StepRow& row = input.row;
+  const std::vector<Span> spans = row.all_spans();
+  emitter_.check(emitter_.probe().on_step_begin(row));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Result<SpanInput> span = span_input(parts[i], spans[i]);
+    if (!span) return tl::unexpected(span.error());
+    input.spans.push_back(std::move(*span));
+    input.tokens.insert(input.tokens.end(), parts[i].tokens.begin(), parts[i].tokens.end());
+  }
+  input.tokens.resize(static_cast<std::size_t>(row.tokens), 0);
+  if (parts_.config.kv.state_index == StateIndex::unit_stride) read_states_with_unit_stride(input.spans);
   Forward forward({parts_.config, *parts_.model, parts_.plan, *parts_.device, workspace_, pool_, scales_, emitter_},
                   input);
-  Result<std::int32_t> token = forward.run();
-  if (!token) return token;
-  tell_written(sequence, row, input.state_block);
-  if (caches_prefixes() && sequence.row.id >= 0) remember_full_blocks(sequence, row.context);
-  if (*token >= 0 && emitter_.listening()) {
-    const std::string text(parts_.tokenizer->token_text(*token));
-    emitter_.check(emitter_.probe().on_token({row.request, row.context, *token, text, TokenSource::generated}));
+  Result<std::vector<std::int32_t>> tokens = forward.run();
+  if (!tokens) return tokens;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Sequence& sequence = *parts[i].sequence;
+    const Span& span = spans[i];
+    tell_written(sequence, span, input.spans[i].state_block);
+    if (caches_prefixes() && sequence.row.id >= 0) remember_full_blocks(sequence, span.context);
+    // A part that ends before what is known of its sequence asks for no token.
+    const bool wanted = !batched || span.context == std::ssize(sequence.tokens);
+    if (wanted && (*tokens)[i] >= 0 && emitter_.listening()) {
+      const std::string text(parts_.tokenizer->token_text((*tokens)[i]));
+      emitter_.check(
+          emitter_.probe().on_token({span.request, span.context, (*tokens)[i], text, TokenSource::generated}));
+    }
   }
   emitter_.check(emitter_.probe().on_step_end(row));
   if (control_.progress) control_.progress({row.request, row.id, emitter_.ops(), expected_ops_});
   if (!emitter_.ok()) return tl::unexpected(emitter_.status().error());
-  return token;
+  return tokens;
+}
+
+/// The state blocks are the first column of the table of all requests' blocks, a row a request, whose rows lie as far
+/// apart as it is wide. A kernel that does not know reads them one behind the other.
+void Session::read_states_with_unit_stride(std::span<SpanInput> spans) const {
+  std::size_t width = 1;
+  for (const SpanInput& input : spans) width = std::max(width, input.blocks.size() + 1);
+  std::vector<std::int64_t> table;
+  for (const SpanInput& input : spans) {
+    table.push_back(input.state_block);
+    table.insert(table.end(), input.blocks.begin(), input.blocks.end());
+    table.resize((table.size() + width - 1) / width * width, 0);
+  }
+  for (std::size_t i = 0; i < spans.size(); ++i) spans[i].state_block = table[i];
 }
 
 /// The block of the recurrent states in a step, for reading and writing. Index -1 is the last one, as in Python.
@@ -336,13 +408,13 @@ std::int64_t Session::state_block(const Sequence& sequence, StepKind kind) const
   return (sequence.state_block + kv.blocks - 1) % kv.blocks;
 }
 
-void Session::tell_written(const Sequence& sequence, const StepRow& step, std::int64_t state_block) {
+void Session::tell_written(const Sequence& sequence, const Span& span, std::int64_t state_block) {
   if (!emitter_.listening() || !sequence.stores) return;
   const std::int64_t block_size = parts_.config.kv.block_size;
-  for (std::int64_t token = step.first_token; token < step.context;) {
+  for (std::int64_t token = span.first_token; token < span.context;) {
     const std::int64_t block = token / block_size;
-    const std::int64_t end = std::min(step.context, (block + 1) * block_size);
-    tell_kv({step.id, step.request, -1, sequence.blocks[static_cast<std::size_t>(block)], token % block_size,
+    const std::int64_t end = std::min(span.context, (block + 1) * block_size);
+    tell_kv({steps_, span.request, -1, sequence.blocks[static_cast<std::size_t>(block)], token % block_size,
              end - block * block_size, token, KvAction::written, std::string(writer(sequence)),
              parts_.config.kv.format});
     token = end;
@@ -350,7 +422,7 @@ void Session::tell_written(const Sequence& sequence, const StepRow& step, std::i
   if (state_block < 0) return;
   for (std::int64_t layer = 0; layer < parts_.config.model.layers; ++layer) {
     if (!is_recurrent(parts_.config.model, layer)) continue;
-    tell_kv({step.id, step.request, layer, state_block, 0, block_size, step.first_token, KvAction::written,
+    tell_kv({steps_, span.request, layer, state_block, 0, block_size, span.first_token, KvAction::written,
              "recurrent_state", Format::f32});
   }
 }

@@ -41,6 +41,8 @@ class Session {
   /// of one request of its own.
   Status dummy_batch();
   Result<RequestRow> run(std::int64_t id, const RequestSpec& spec, const Prompt& prompt);
+  /// All requests, up to engine.batch of them in a step. Their ids are their indices.
+  Result<std::vector<RequestRow>> run_batch(std::span<const RequestSpec> specs, std::span<const Prompt> prompts);
   /// The server frees its cache and wakes up with an empty one, and with the scales that kv.wake says.
   Status sleep_and_wake();
 
@@ -62,6 +64,23 @@ class Session {
     std::int64_t state_block = -1;
     std::int64_t steps = 0;
     bool stores = true;
+    bool tells_shared = true;  ///< blocks that it has before it took any are to be told of
+    // In a batch:
+    std::vector<std::int32_t> tokens;  ///< by position: the prompt's, then the generated ones
+    std::int64_t computed = 0;         ///< of them
+    std::int64_t preempted_at = 0;     ///< how many were when it lost its blocks
+    int max_tokens = 0;
+    std::int64_t arrive = 0;
+    bool begun = false;
+    bool done = false;
+  };
+
+  /// What a step does for one sequence.
+  struct Part {
+    Sequence* sequence = nullptr;
+    StepKind kind = StepKind::prefill;
+    std::span<const std::int32_t> tokens;
+    std::int64_t first = 0;
   };
 
   Session(const EngineParts& parts, Workspace& workspace, Probe& probe, const RunControl& control,
@@ -76,8 +95,29 @@ class Session {
   Result<std::int64_t> take_block(const Sequence& sequence, std::int64_t first_token, std::string_view writer);
   Result<std::int32_t> step(Sequence& sequence, StepKind kind, std::span<const std::int32_t> tokens,
                             std::int64_t first);
+  /// One forward pass. The token that follows each part, -1 when argmax refuses.
+  Result<std::vector<std::int32_t>> step(std::span<const Part> parts, bool batched);
+  StepRow step_row(std::span<const Part> parts, bool batched);
+  Result<SpanInput> span_input(const Part& part, const Span& span);
+  static void give_images(const Part& part, SpanInput& input);
   std::int64_t state_block(const Sequence& sequence, StepKind kind) const;
-  void tell_written(const Sequence& sequence, const StepRow& step, std::int64_t state_block);
+  void read_states_with_unit_stride(std::span<SpanInput> spans) const;
+
+  // batch_session.cpp
+  /// The parts of the next step: those of running requests first, then of those that wait and for which there is room.
+  std::vector<Part> schedule(std::int64_t now);
+  void schedule_running(std::vector<Part>& parts, std::int64_t& reserved);
+  void admit(std::int64_t now, std::vector<Part>& parts, std::int64_t& reserved);
+  Part next_part(Sequence& sequence) const;
+  /// Blocks that the part needs besides those that its sequence has.
+  std::int64_t missing_blocks(const Part& part) const;
+  void begin(Sequence& sequence);
+  void preempt(Sequence& sequence);
+  void advance(const Part& part, std::int32_t token);
+  void finish(Sequence& sequence);
+  void tell_begin(Sequence& sequence);
+
+  void tell_written(const Sequence& sequence, const Span& span, std::int64_t state_block);
   void remember_full_blocks(Sequence& sequence, std::int64_t context);
   void release(Sequence& sequence);
   std::uint64_t block_hash(const Sequence& sequence, std::size_t block, std::uint64_t before) const;
@@ -99,6 +139,9 @@ class Session {
   Prompt dummy_prompt_;
   Sequence dummy_;
   std::vector<std::int32_t> end_tokens_;
+  // Of a batch, in order of priority:
+  std::vector<Sequence*> waiting_;
+  std::vector<Sequence*> running_;
   std::int64_t steps_ = 0;
 };
 

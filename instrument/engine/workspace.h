@@ -73,8 +73,19 @@ enum class Slot : std::uint8_t {
   token_mask,
   token_probs,
   argmax,
+  end_rows,
+  ends,
+  pad_state,
   count_
 };
+
+/// Rows [first, first + rows) of a matrix.
+inline kernels::TensorView slice(kernels::TensorView view, std::int64_t first, std::int64_t rows) {
+  const std::int64_t row_bytes = view.stride * kernels::storage_size(view.format);
+  if (view.given()) view.data = static_cast<std::byte*>(view.data) + first * row_bytes;
+  view.rows = rows;
+  return view;
+}
 
 /// Device memory of a forward pass, kept between ops, steps and runs. A buffer grows when a step
 /// needs more and is never cleared: every op writes its output whole.

@@ -103,7 +103,9 @@ Status RecorderProbe::record(const ProbeOp& op, const ProbeTensor& tensor) {
   row.channels = view.columns;
   row.heads = tensor.heads;
   row.first_token = tensor.first_token;
-  row.axis = axis_by_shape(row.tokens, row.first_token, op_kind(op.kind).value_or(OpKind::dumped), span_);
+  row.axis = tensor.axis ? tensor.axis
+                         : axis_by_shape(row.tokens, row.first_token, op_kind(op.kind).value_or(OpKind::dumped), span_);
+  row.sequence = tensor.sequence;
   return queue_.observe({.view = view,
                          .source = tensor.source,
                          .scales = tensor.source_scales,

@@ -40,4 +40,15 @@ Explanation explain_argmax(const Subject& subject) {
   return found;
 }
 
+/// A draw: any token whose logit is no NaN may be it.
+Explanation explain_sample(const Subject& subject) {
+  const std::optional<Operand> x = operand(subject, {"logits"});
+  if (!x || !x->row || bad_channel(subject.facts, *x->tensor, *x->row, 0, kWholeRow)) return explain_argmax(subject);
+  const std::int64_t chosen = static_cast<std::int32_t>(subject.code.value_or(0));
+  Explanation found;
+  found.element = Element{x->tensor->id, *x->row, chosen >= 0 && chosen < x->tensor->channels ? chosen : 0};
+  found.text = fmt::format("token {} was drawn from {} logits", chosen, x->tensor->channels);
+  return found;
+}
+
 }  // namespace nanscope

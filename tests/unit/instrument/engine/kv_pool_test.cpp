@@ -37,13 +37,18 @@ TEST(BlockAllocator, FifoReusesFreedBlocksLast) {
   EXPECT_EQ(allocator.take(), 0);
 }
 
-TEST(BlockAllocator, TakesOneBlockByItsNumber) {
+TEST(BlockAllocator, ASharedBlockIsFreeWhenAllGaveItBack) {
   BlockAllocator allocator(3, BlockReuse::lifo);
-  EXPECT_TRUE(allocator.take(1));
-  EXPECT_FALSE(allocator.take(1));
+  allocator.share(1);
+  allocator.share(1);
   EXPECT_EQ(allocator.free_blocks(), 2);
   EXPECT_EQ(allocator.take(), 0);
   EXPECT_EQ(allocator.take(), 2);
+  const std::vector<std::int64_t> shared{1};
+  EXPECT_TRUE(allocator.give_back(shared).empty());
+  EXPECT_EQ(allocator.take(), std::nullopt);
+  EXPECT_EQ(allocator.give_back(shared), shared);
+  EXPECT_EQ(allocator.take(), 1);
 }
 
 TEST(PrefixCache, AHashDependsOnEveryTokenBeforeIt) {

@@ -190,12 +190,13 @@ TEST(ScalePolicies, HeadroomIsTheLargestFiniteValueOverTheLargestStored) {
 
 TEST(ScalePolicies, OnlyChangingScalesAreKeptPerSlot) {
   for (const ScalePolicyEntry& entry : scale_policies()) {
-    EXPECT_EQ(entry.per_slot, entry.name == "per_request" || entry.name == "per_token" || entry.name == "delayed")
+    EXPECT_EQ(entry.per_slot, entry.name == "per_request" || entry.name == "per_step" || entry.name == "per_token" ||
+                                  entry.name == "delayed")
         << entry.name;
     EXPECT_EQ(find_scale_policy(entry.name), &entry);
   }
   EXPECT_EQ(find_scale_policy("none"), nullptr);
-  EXPECT_EQ(scale_policy_names(), "auto|locked|static|per_request|delayed|per_token");
+  EXPECT_EQ(scale_policy_names(), "auto|locked|static|per_request|delayed|per_step|per_token");
 }
 
 }  // namespace
