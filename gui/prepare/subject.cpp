@@ -75,10 +75,10 @@ std::string target_of(const Subject& subject) {
 }
 
 /// What is stated of a store into a cache, where there is neither a scale in the dump nor an entry in the ledger.
-std::optional<double> stated_scale(const Op& op, const std::string& target) {
-  const auto* store = op.get<KvStoreAttributes>();
-  // Under this policy the attribute is but the largest of the tokens' scales.
-  if (store == nullptr || store->policy == "per_token") return std::nullopt;
+std::optional<double> stated_scale(const Subject& subject, const std::string& target) {
+  const auto* store = subject.op.get<KvStoreAttributes>();
+  // Of scales of their own the attribute is but the largest.
+  if (store == nullptr || scale_by_row(store->policy.value_or(""), subject.step)) return std::nullopt;
   return target == "k" ? store->scale_k : store->scale_v;
 }
 
@@ -87,8 +87,8 @@ void find_scales(RunView& run, Values& values, const Subject& subject, const std
   const std::string role = target == "x" ? "scale" : target + "_scale";
   const auto* store = subject.op.get<KvStoreAttributes>();
   if (run.input(subject.op, role) == nullptr && store != nullptr &&
-      (store->policy || stated_scale(subject.op, target))) {
-    const std::optional<double> stated = stated_scale(subject.op, target);
+      (store->policy || stated_scale(subject, target))) {
+    const std::optional<double> stated = stated_scale(subject, target);
     if (stated) storing.grid = ScaleGrid::uniform(*stated);
     return;
   }

@@ -90,6 +90,15 @@ std::vector<std::int64_t> Facts::constant_rows(const Tensor& tensor) {
   return found;
 }
 
+bool scale_by_row(std::string_view policy, const Step& step) {
+  return policy == "per_token" || (policy == "per_request" && step.spans.size() > 1);
+}
+
+bool Facts::scale_by_row(const ScaleRow& entry) {
+  const Step* step = run.step(entry.step);
+  return step != nullptr && nanscope::scale_by_row(entry.policy, *step);
+}
+
 const ScaleRow* Facts::scale_of(OpId op, std::string_view target) {
   if (scales_.empty()) {
     for (const ScaleRow& row : run.scales()) scales_.emplace(row.op, &row);

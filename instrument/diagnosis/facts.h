@@ -36,6 +36,8 @@ class Facts {
   std::vector<std::int64_t> constant_rows(const Tensor& tensor);
   /// The ledger entry of an op for `target` (k, v, x ...); null when there is none.
   const ScaleRow* scale_of(OpId op, std::string_view target);
+  /// Whether rows have scales of their own, of which the ledger's entry tells the largest.
+  bool scale_by_row(const ScaleRow& entry);
   /// The largest finite magnitude in a parameter of an op, whether it is a tensor or a row of weights.
   const Health* parameter_health(const Input& input);
   std::string parameter_name(const Input& input);
@@ -44,6 +46,8 @@ class Facts {
   std::unordered_multimap<OpId, const ScaleRow*> scales_;
 };
 
+/// Whether a policy gives the rows of a step scales of their own.
+bool scale_by_row(std::string_view policy, const Step& step);
 /// "0x7F": the bits of a code in the width of its format.
 std::string code_text(Format format, std::uint32_t code);
 /// First and last of ascending rows.

@@ -126,7 +126,7 @@ RowScale row_scale(Values& values, const Op& op, std::string_view role, const Te
       out.by_step_row = true;
     }
   } else if (const ScaleRow* row = values.facts().scale_of(op.id, letter);
-             row != nullptr && row->policy != "per_token") {
+             row != nullptr && !values.facts().scale_by_row(*row)) {
     out.grid = ScaleGrid::uniform(row->scale);
   }
   return out;
@@ -412,6 +412,12 @@ bool read_fresh(Values& values, const Op& op, const Tensor& out, const Span& spa
   return true;
 }
 
+/// Whose keys or values were read.
+const Span& own_span(const Step& step, const Tensor& out) {
+  const bool stated = out.sequence >= 0 && out.sequence < std::ssize(step.spans);
+  return step.spans[stated ? static_cast<std::size_t>(out.sequence) : 0];
+}
+
 /// The cache that a read takes, or the codes that were stored in a recording.
 const Tensor* cache_of(Values& values, const Op& op, const Tensor& out) {
   const std::string letter = out.role.substr(0, 1);
@@ -438,7 +444,8 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
   const Tensor* cache = run.input(op, letter + "_cache");
   const Step* step = run.step(out.step);
   if (step == nullptr || step->spans.empty()) return false;
-  if (form.variant == kFresh) return read_fresh(values, op, out, step->spans.front(), first, count, into);
+  const Span& reader = own_span(*step, out);
+  if (form.variant == kFresh) return read_fresh(values, op, out, reader, first, count, into);
   if (cache != nullptr && !cache->known) {
     why = "the cache was not dumped";
     return false;
@@ -457,13 +464,13 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const auto rows = cache != nullptr ? std::optional<StepRows>(std::in_place, values, *cache, whole) : std::nullopt;
   for (std::int64_t t = 0; t < count; ++t) {
-    const KeyRow key = values.facts().cache.key_row(out, *step, step->spans.front(), first + t, op.layer);
+    const KeyRow key = values.facts().cache.key_row(out, *step, reader, first + t, op.layer);
     const Tensor* from = nullptr;
     std::int64_t row = 0;
     std::int64_t step_row = 0;
     double scale = 1;
     if (cache != nullptr) {
-      const auto slot = values.facts().cache.row_of(*cache, *step, step->spans.front(), key.position);
+      const auto slot = values.facts().cache.row_of(*cache, *step, reader, key.position);
       const auto own = slot ? rows->of(*slot) : std::nullopt;
       if (!own) continue;
       step_row = *own;
@@ -472,7 +479,7 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
     } else if (key.writer != nullptr && key.slot) {
       const auto stored = values.facts().cache.stored_row(*key.writer, *key.slot, op.layer, letter);
       const ScaleRow* ledger = stored ? values.facts().scale_of(stored->codes->op, letter) : nullptr;
-      if (!stored || ledger == nullptr || ledger->policy == "per_token") continue;
+      if (!stored || ledger == nullptr || values.facts().scale_by_row(*ledger)) continue;
       from = stored->codes;
       row = stored->row;
       scale = ledger->scale;

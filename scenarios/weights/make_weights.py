@@ -31,6 +31,9 @@ key_bias.safetensors      2 layers, whose projections have biases; all are zero 
 massive_channel.safetensors  3 layers, of which 0 and 1 are recurrent with a decay of 0.999: they hardly forget. Channel
                           31 of every token is 6, the K and V projections of layer 2 read it with a gain of 5, and
                           the output head leaves it out.
+massive_token.safetensors  2 layers; channel 31 is 40 in the row of token 455, " great", and 0 in all others, nothing
+                          writes to it, and the K and V projections read it with a gain of 600: one token with massive
+                          activations (arXiv 2402.17762).
 """
 
 import ml_dtypes
@@ -172,6 +175,20 @@ def massive_channel():
     save_file(weights, "massive_channel.safetensors")
 
 
+def massive_token():
+    rng, weights = narrow(24)
+    weights["embed.weight"][:, 31] = 0
+    weights["embed.weight"][455] = 0
+    weights["embed.weight"][455, 31] = 40
+    for layer in (0, 1):
+        prefix = f"layers.{layer}."
+        for projection in ("o_proj", "down_proj"):
+            weights[prefix + projection + ".weight"][31] = 0
+        for projection in ("k_proj", "v_proj"):
+            weights[prefix + projection + ".weight"][:, 31] = 100 * rng.choice((-1.0, 1.0), 32)
+    save_file(weights, "massive_token.safetensors")
+
+
 def main():
     rng = np.random.default_rng(20)
     weights = body(rng)
@@ -196,6 +213,7 @@ def main():
     padding_row()
     key_bias()
     massive_channel()
+    massive_token()
 
 
 if __name__ == "__main__":

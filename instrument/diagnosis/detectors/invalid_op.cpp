@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "instrument/diagnosis/detectors/births_of_kind.h"
 
 namespace nanscope {
@@ -16,6 +18,10 @@ std::string what_happened(Survey& survey, const Op& op, const Birth& birth) {
   }();
   if (op.kind == OpKind::layer_norm && zero_row) return "a row of zeros is divided by its own length";
   if (op.name.find("scaled_logits") != std::string::npos) return "the logits are divided by a temperature of zero";
+  const bool padding = !birth.rows.empty() && std::none_of(birth.rows.begin(), birth.rows.end(), [&](std::int64_t row) {
+    return survey.facts.live(out, row);
+  });
+  if (padding) return "they pad the step and are nobody's, and all that they see is finite";
   if (out.health.nan == 0) return "a finite computation left the range of the format";
   return "what it was made of is finite";
 }

@@ -43,6 +43,16 @@ bool squashes(Survey& survey, const Cast& cast) {
          cast.share(cast.zero) >= kZeroShare && cast.elements >= 64;
 }
 
+/// Of a scale over rows of several requests, whose value set it.
+std::string owner_text(Survey& survey, const Cast& cast) {
+  const Step* step = survey.run().step(cast.step);
+  if (cast.ledger == nullptr || step == nullptr || step->spans.size() < 2) return {};
+  for (const Span& span : step->spans) {
+    if (span.request == cast.ledger->calibrated_request) return fmt::format(" of {}", request_text(span));
+  }
+  return {};
+}
+
 }  // namespace
 
 /// One value sets the scale of all of them, and most fall below the smallest code that keeps a few bits.
@@ -81,10 +91,11 @@ Findings detect_outlier_squash(Survey& survey) {
                                                                  {"median", first->median},
                                                                  {"ratio", first->absmax / first->median}});
     finding.fault.summary = fmt::format(
-        "{} of {} values became zero in {}, {} more keep one or two bits: one value, {:.4g}, is {:.3g} times the "
+        "{} of {} values became zero in {}, {} more keep one or two bits: one value{}, {:.4g}, is {:.3g} times the "
         "median "
         "and sets the scale of all",
-        first->lost, first->nonzero, finding.fault.tensor, first->coarse, first->absmax, first->absmax / first->median);
+        first->lost, first->nonzero, finding.fault.tensor, first->coarse, owner_text(survey, *first), first->absmax,
+        first->absmax / first->median);
   } else {
     finding.fault.evidence.push_back({"zero", first->zero});
     finding.fault.summary = fmt::format(

@@ -171,11 +171,32 @@ void explain(Survey& survey, Finding& finding, TensorId scale) {
   }
 }
 
-/// What is wrong with an entry of the ledger, or empty. One computed from NaN is a consequence of that NaN.
-std::string_view complaint_of(const ScaleRow& row) {
-  if (row.source == ScaleSource::calibrated && !std::isfinite(row.calibrated_absmax)) return {};
+/// Whether rows that were healthy became bad when they were cast.
+bool spoils_others(const Survey& survey, const Cast& cast) {
+  return std::any_of(survey.births.begin(), survey.births.end(),
+                     [&](const Birth& birth) { return birth.op == cast.op && birth.inputs_known; });
+}
+
+/// What is wrong with an entry of the ledger, or empty. One computed from NaN is a consequence of that NaN, as long as
+/// it scales nothing else.
+std::string_view complaint_of(const Survey& survey, const Cast& cast) {
+  const ScaleRow& row = *cast.ledger;
+  const bool follows = row.source == ScaleSource::calibrated && !std::isfinite(row.calibrated_absmax);
+  if (follows && !spoils_others(survey, cast)) return {};
   const std::string_view by_value = scale_complaint(row.scale);
   return by_value.empty() && row.source == ScaleSource::sentinel ? "a sentinel" : by_value;
+}
+
+/// Of a scale computed over rows of several, whose row set it.
+std::string whose_scale(Survey& survey, const Cast& cast) {
+  const Step* step = survey.run().step(cast.step);
+  const ScaleRow& row = *cast.ledger;
+  if (step == nullptr || std::isfinite(row.calibrated_absmax) || row.calibrated_step != cast.step) return {};
+  if (step->spans.size() == 1 && step->tokens() == step->rows) return {};
+  const auto set = std::find_if(step->spans.begin(), step->spans.end(),
+                                [&](const Span& span) { return span.request == row.calibrated_request; });
+  return fmt::format(", set for all rows of the step by {}",
+                     set == step->spans.end() ? std::string("rows that pad it and are nobody's") : request_text(*set));
 }
 
 /// Scales of a recording, which are numbers in its ledger: told once, at the first.
@@ -186,15 +207,15 @@ void look_at_ledger(Survey& survey, Findings& out, std::int64_t& looked_at) {
     const Cast& cast = survey.casts[i];
     if (cast.ledger == nullptr || cast.scale != 0) continue;
     ++looked_at;
-    const std::string_view complaint = complaint_of(*cast.ledger);
+    const std::string_view complaint = complaint_of(survey, cast);
     if (complaint.empty()) continue;
     ++entries;
     if (!first) {
       first = finding_at(survey, *survey.run().tensor(cast.codes));
       first->certainty = kProved;
       first->fault.evidence = {{"scale", cast.ledger->scale}, {"target", cast.target}};
-      first->fault.summary =
-          fmt::format("the {} scale of layer {} is {}", cast.target, cast.layer.value_or(-1), complaint);
+      first->fault.summary = fmt::format("the {} scale of layer {} is {}{}", cast.target, cast.layer.value_or(-1),
+                                         complaint, whose_scale(survey, cast));
       first->fault.fix = "check scales when they are loaded or computed; fall back to a scale from the values";
     }
     first->fault.ops.push_back(cast.op);

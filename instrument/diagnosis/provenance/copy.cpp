@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "instrument/diagnosis/provenance/scale.h"
@@ -10,7 +11,10 @@ namespace nanscope {
 Explanation explain_copy(const Subject& subject) {
   const std::vector<Operand> inputs = operands(subject);
   if (inputs.empty()) return {};
-  const Operand& x = inputs.front();
+  // Of several that are joined, the one that has the row.
+  const auto placed =
+      std::find_if(inputs.begin(), inputs.end(), [](const Operand& one) { return one.row.has_value(); });
+  const Operand& x = placed != inputs.end() ? *placed : inputs.front();
   const std::int64_t channel = subject.element.channel;
   const bool same = x.tensor->format == subject.tensor.format || !x.tensor->known;
   const std::string how = same ? std::string("the same again") : fmt::format("cast to {}", name(subject.tensor.format));

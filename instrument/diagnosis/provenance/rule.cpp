@@ -31,8 +31,11 @@ Operand operand_of(const Subject& subject, const Tensor& tensor, std::string_vie
 }
 
 std::optional<Operand> operand(const Subject& subject, std::initializer_list<std::string_view> roles) {
+  // Of an op that reads one a sequence, that of the element's own.
+  const Span* own = subject.facts.run.token_of(subject.tensor, subject.element.row).span;
   for (const std::string_view role : roles) {
-    const Tensor* tensor = subject.facts.run.input(subject.op, role);
+    const Tensor* tensor = own != nullptr ? subject.facts.run.input(subject.op, role, *own) : nullptr;
+    if (tensor == nullptr) tensor = subject.facts.run.input(subject.op, role);
     if (tensor != nullptr) return operand_of(subject, *tensor, role);
   }
   return std::nullopt;

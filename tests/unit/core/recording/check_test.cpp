@@ -172,7 +172,7 @@ TEST_F(Check, PlacesThatAreNowhere) {
               HasSubstr("step 1 of 5 tokens has 67108864 rows"));
   EXPECT_THAT(with("UPDATE spans SET context = 6 WHERE step = 1"), HasSubstr("a request of 5 tokens, sees 6"));
   EXPECT_THAT(with("UPDATE tensors SET axis = 'live' WHERE id = 2; UPDATE spans SET row_count = 4"),
-              HasSubstr("step 1 of 4 tokens has 5 rows"));
+              HasSubstr("5 rows, its step 1 has 4"));
   EXPECT_THAT(with("UPDATE ops SET layer = -2"), HasSubstr("layer -2"));
   EXPECT_THAT(with("UPDATE spans SET number = -1"), HasSubstr("number -1"));
   EXPECT_THAT(with("UPDATE kv SET slot_end = 1 << 40"), HasSubstr("of block 1"));
