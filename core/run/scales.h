@@ -1,9 +1,13 @@
 #pragma once
 #include <cmath>
+#include <cstdint>
 #include <string_view>
 
 /// What a scale may be, and how often a reader applied it.
 namespace nanscope {
+
+/// ScaleRow::calibrated_request of rows that pad a step.
+inline constexpr std::int64_t kPaddingRows = -3;
 
 /// real = code value x scale^power. 0 left the scale out, 2 took it twice, -1 inverted it.
 inline double powered(double scale, int power) {

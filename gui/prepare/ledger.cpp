@@ -21,6 +21,9 @@
 namespace nanscope::gui {
 namespace {
 
+/// Below it values clip. A scale that is made of the largest value itself is rounded to f32, and gives 1 but for that.
+constexpr double kClips = 1 - 1e-6;
+
 std::string_view source_name(ScaleSource source) {
   switch (source) {
     case ScaleSource::checkpoint:
@@ -39,6 +42,7 @@ std::string_view source_name(ScaleSource source) {
 
 /// Whose values a scale was computed from; a warm-up is request -1.
 std::string calibrator(const ScaleRow& row) {
+  if (row.calibrated_request == kPaddingRows) return "padding";
   return row.calibrated_request < 0 ? "the warm-up" : fmt::format("request {}", row.calibrated_request);
 }
 
@@ -172,7 +176,7 @@ class LedgerMaker {
     entry.row = row;
     entry.name = name_of(row.layer, row.target);
     entry.limit = static_cast<double>(info(row.format).max_finite) * row.scale;
-    entry.clips = row.headroom < 1;
+    entry.clips = row.headroom < kClips;
     const Op* op = run_.op(row.op);
     const Tensor* codes = op != nullptr ? run_.output(*op, row.target + "_codes") : nullptr;
     if (codes != nullptr) {
@@ -316,6 +320,12 @@ class LedgerMaker {
                            ? fmt::format("Nothing was clipped: no headroom is below 1 in {} entries", entries.size())
                            : fmt::format("{} of {} entries fell below headroom 1: values were clipped",
                                          ledger_.below.size(), entries.size());
+    const auto lost = std::count_if(entries.begin(), entries.end(),
+                                    [](const LedgerEntry& entry) { return std::isnan(entry.row.scale); });
+    if (lost > 0 && ledger_.below.empty()) {
+      ledger_.headline =
+          fmt::format("{} of {} scales are NaN: nothing that they scale is a number", lost, entries.size());
+    }
     ledger_.rule = ledger_.below.empty() ? "Closest to clipping: " + reach : reach;
     ledger_.rule += fmt::format(". The scale was {}.", set_by(worst));
   }

@@ -10,6 +10,7 @@
 
 #include "core/numbers/codec.h"
 #include "core/recording/names.h"
+#include "core/run/scales.h"
 #include "instrument/diagnosis/provenance/cache.h"
 #include "instrument/diagnosis/provenance/rule.h"
 #include "instrument/diagnosis/stale_bits.h"
@@ -258,7 +259,7 @@ class Walker {
                    {"policy", scale.policy},
                    {"absmax now", scale.absmax},
                    {"headroom", scale.headroom}};
-    const char* lock = scale.locked ? "locked" : "kept";
+    const char* lock = scale.locked ? "locked" : scale.policy == "per_step" ? "taken for all rows of it" : "kept";
     if (scale.source == ScaleSource::calibrated) {
       hop.numbers.insert(hop.numbers.end(), {{"calibrated by request", scale.calibrated_request},
                                              {"calibrated on tokens", scale.calibrated_tokens},
@@ -279,6 +280,12 @@ class Walker {
 
   std::string calibrated_by(const ScaleRow& scale) {
     const Step* step = facts_.run.step(scale.calibrated_step);
+    const bool padding = scale.calibrated_request == kPaddingRows;
+    if (padding && step != nullptr) return fmt::format("rows that pad {}", request_text(*step));
+    for (std::size_t i = 0; step != nullptr && step->spans.size() > 1 && i < step->spans.size(); ++i) {
+      if (step->spans[i].request != scale.calibrated_request) continue;
+      return fmt::format("{}, in a step of {} requests,", request_text(step->spans[i]), step->spans.size());
+    }
     return step != nullptr ? request_text(*step) : fmt::format("request {}", scale.calibrated_request);
   }
 

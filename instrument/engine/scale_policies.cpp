@@ -6,6 +6,8 @@
 #include <deque>
 #include <unordered_map>
 
+#include "core/run/scales.h"
+
 namespace nanscope {
 namespace {
 

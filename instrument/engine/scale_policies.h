@@ -17,9 +17,6 @@ namespace nanscope {
 
 enum class KvTarget : std::uint8_t { k, v };
 
-/// ScaleOrigin::request of rows that pad a step.
-inline constexpr std::int64_t kPaddingRows = -3;
-
 /// The rows that are about to be stored: one layer's K or V of one step.
 struct ScaleContext {
   std::int64_t layer = 0;
@@ -42,7 +39,7 @@ class RowMagnitudes {
 /// Where a scale comes from, for the ledger.
 struct ScaleOrigin {
   ScaleSource source = ScaleSource::none;
-  std::int64_t request = -1;
+  std::int64_t request = -1;  ///< whose row it is of, or kPaddingRows
   std::int64_t step = -1;
   std::int64_t tokens = 0;
   double absmax = 0;

@@ -91,7 +91,9 @@ std::optional<Finding> finding_of(Survey& survey, const Op& op, const Tensor* ch
 Findings detect_argmax_nan_fallback(Survey& survey) {
   Findings out;
   std::int64_t looked_at = 0;
-  for (const Op* op : survey.ops(OpKind::argmax)) {
+  std::vector<const Op*> choices = survey.ops(OpKind::argmax);
+  for (const Op* draw : survey.ops(OpKind::sample)) choices.push_back(draw);
+  for (const Op* op : choices) {
     const Tensor* logits = survey.run().input(*op, "logits");
     for (const std::string_view role : {"probs", "x"}) {
       if (logits == nullptr) logits = survey.run().input(*op, role);
