@@ -54,15 +54,43 @@ std::span<const float> PromptLogits::row(std::int64_t token) const {
   return std::span(values).subspan(static_cast<std::size_t>(token - first_token) * width, width);
 }
 
+namespace {
+
+/// The step that works on the last token of a request's prompt, which chunks of it may come before.
+const Step* step_of_prompt(RunView& run, const RequestRow& request) {
+  const std::int64_t last = std::ssize(request.prompt_tokens) - 1;
+  for (const Step& step : run.steps()) {
+    for (const Span& span : step.spans) {
+      if (span.request == request.id && span.first_token <= last && last < span.context) return &step;
+    }
+  }
+  return run.find_step(request.id, 0);
+}
+
+/// Of a step's logits the rows of one request.
+PromptLogits own_rows(RunView& run, const Tensor& logits, std::span<const float> values, std::int64_t request) {
+  PromptLogits own{request, 0, 0, logits.channels, {}};
+  const auto width = static_cast<std::size_t>(logits.channels);
+  for (std::int64_t row = 0; row < logits.tokens; ++row) {
+    const RowToken token = run.token_of(logits, row);
+    if (token.span == nullptr || token.span->request != request) continue;
+    if (own.tokens++ == 0) own.first_token = token.position;
+    const auto from = values.subspan(static_cast<std::size_t>(row) * width, width);
+    own.values.insert(own.values.end(), from.begin(), from.end());
+  }
+  return own;
+}
+
+}  // namespace
+
 Result<std::vector<PromptLogits>> prompt_logits(RunView& run) {
   std::vector<PromptLogits> all;
   for (const RequestRow& request : run.requests()) {
-    const Step* step = run.find_step(request.id, 0);
+    const Step* step = step_of_prompt(run, request);
     const Op* head = step != nullptr ? run.find_op(step->id, {}, "lm_head") : nullptr;
     const Tensor* logits = head != nullptr ? run.output(*head, "logits") : nullptr;
     const auto values = logits != nullptr ? run.values(*logits) : nullptr;
-    if (!values) continue;
-    all.push_back({request.id, logits->first_token, logits->tokens, logits->channels, *values});
+    if (values) all.push_back(own_rows(run, *logits, *values, request.id));
   }
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   return all;

@@ -27,7 +27,9 @@ bool is_among(const std::array<std::string_view, N>& names, std::string_view nam
 }
 
 /// Bugs of kernels rather than choices: worth a try only to undo them.
-constexpr std::array<std::string_view, 13> kBugs = {"attention.causal",
+constexpr std::array<std::string_view, 15> kBugs = {"attention.causal",
+                                                    "engine.pad_rows",
+                                                    "engine.preempt",
                                                     "attention.zero_guard",
                                                     "kv.clamp_nan",
                                                     "kv.state_index",
@@ -70,6 +72,8 @@ bool relevant(const EngineConfig& config, std::string_view name) {
     return config.blocks.format != BlockFormat::none;
   }
   if (name == "kv.policy") return quantized(config) || info(config.kv.format).bits == 8;
+  if (name == "engine.pad_rows") return config.batch.pad_to > 0;
+  if (name == "engine.preempt") return config.batch.requests > 1;
   if (name.starts_with("engine.dummy_")) return config.dummy_batch != DummyBatch::none;
   if (name.starts_with("engine.grammar")) return !config.grammar.empty();
   if (name == "norm.contract" || name == "norm.clamp") return config.norm.variance == kernels::VarianceForm::one_pass;
@@ -119,6 +123,13 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
   }
   // What servers add to the sum of the chosen experts' weights (SGLang PR #31001).
   if (relevant(spec.config, "moe.eps") && spec.config.moe.eps == 0) changes.push_back({{"moe.eps=1e-20"}});
+  if (spec.config.batch.requests > 1) {
+    Change alone;
+    if (spec.config.batch.chunk > 0) alone.settings.emplace_back("engine.chunk=0");
+    if (spec.config.batch.pad_to > 0) alone.settings.emplace_back("engine.pad_to=0");
+    alone.settings.emplace_back("engine.batch=1");
+    changes.push_back(std::move(alone));
+  }
   if (auto wide = wide_static_scales(spec.config, recording)) changes.push_back(std::move(*wide));
   return changes;
 }

@@ -243,7 +243,10 @@ Effect effect_of(const Outcome& baseline, const Outcome& changed, const std::str
 bool cheaper(const Outcome& a, const Outcome& b) {
   const auto cost = [](const Outcome& outcome) {
     const double error = outcome.accuracy ? outcome.accuracy->rms_error : std::numeric_limits<double>::infinity();
-    return std::tuple(outcome.kv_bytes_per_token, outcome.activation_bits, outcome.tokens,
+    // To serve requests one after another is what nobody can afford.
+    const auto& settings = outcome.change.settings;
+    const bool alone = std::find(settings.begin(), settings.end(), "engine.batch=1") != settings.end();
+    return std::tuple(alone, outcome.kv_bytes_per_token, outcome.activation_bits, outcome.tokens,
                       outcome.change.settings.size(), error);
   };
   return cost(a) < cost(b);
