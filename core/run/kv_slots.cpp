@@ -1,5 +1,7 @@
 #include "core/run/kv_slots.h"
 
+#include <set>
+
 namespace nanscope {
 
 KvSlots::KvSlots(std::span<const KvRow> history) : history_(history) {
@@ -58,8 +60,14 @@ bool KvSlots::freed_since(const KvRow& write, std::int64_t step) const {
   const auto rows = by_block_.find(write.block);
   if (rows == by_block_.end()) return false;
   const auto index = static_cast<std::size_t>(&write - history_.data());
+  std::set<std::int64_t> holders;
   for (const std::size_t i : rows->second) {
-    if (i > index && history_[i].step <= step && history_[i].action == KvAction::freed) return true;
+    const KvRow& row = history_[i];
+    if (row.step > step) break;
+    if (row.action == KvAction::allocated || row.action == KvAction::shared) holders.insert(row.request);
+    if (row.action != KvAction::freed) continue;
+    holders.erase(row.request);
+    if (i > index && holders.empty()) return true;
   }
   return false;
 }

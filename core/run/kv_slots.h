@@ -32,7 +32,7 @@ class KvSlots {
   const KvRow* last_writer(const Slot& slot, std::int64_t layer, std::int64_t step, bool states) const;
   /// The entry that gave `request` the block by sharing it; null when it did not come that way.
   const KvRow* shared(std::int64_t request, std::int64_t block, std::int64_t step) const;
-  /// Whether the block was freed by somebody between that write and `step`.
+  /// Whether the block was freed, by the last who had it, between that write and `step`.
   bool freed_since(const KvRow& write, std::int64_t step) const;
 
  private:

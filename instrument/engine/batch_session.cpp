@@ -28,6 +28,7 @@ Result<std::vector<RequestRow>> Session::run_batch(std::span<const RequestSpec> 
   for (std::int64_t now = 0; !waiting_.empty() || !running_.empty(); ++now) {
     if (running_.empty()) now = std::max(now, waiting_.front()->arrive);
     const std::vector<Part> parts = schedule(now);
+    if (parts.empty()) return fail("no request fits into the KV pool; raise kv.blocks");
     const Result<std::vector<std::int32_t>> tokens = step(parts, true);
     if (!tokens) return tl::unexpected(tokens.error());
     for (std::size_t i = 0; i < parts.size(); ++i) advance(parts[i], (*tokens)[i]);
@@ -35,6 +36,7 @@ Result<std::vector<RequestRow>> Session::run_batch(std::span<const RequestSpec> 
     if (!emitter_.ok()) return tl::unexpected(emitter_.status().error());
   }
   std::vector<RequestRow> rows;
+  rows.reserve(all.size());
   for (Sequence& sequence : all) rows.push_back(std::move(sequence.row));
   return rows;
 }

@@ -29,6 +29,16 @@ TEST(KvSlots, FindsTheSlotOfAPosition) {
   EXPECT_FALSE(slots.locate(9, 0, 1).has_value());
 }
 
+TEST(KvSlots, ASharedBlockIsFreedByTheLastWhoHasIt) {
+  const std::vector<KvRow> history = {row(1, 0, 5, 0, 16, 0, KvAction::allocated),
+                                      row(1, 0, 5, 0, 16, 0, KvAction::written),
+                                      row(2, 1, 5, 0, 16, 0, KvAction::shared), row(3, 0, 5, 0, 16, 0, KvAction::freed),
+                                      row(4, 1, 5, 0, 16, 0, KvAction::freed)};
+  const KvSlots slots(history);
+  EXPECT_FALSE(slots.freed_since(history[1], 3));
+  EXPECT_TRUE(slots.freed_since(history[1], 4));
+}
+
 TEST(KvSlots, WhatComesLaterIsNotSeen) {
   const std::vector<KvRow> history = {row(1, 0, 5, 0, 16, 0, KvAction::allocated),
                                       row(2, 0, 3, 0, 16, 16, KvAction::allocated),
