@@ -115,9 +115,11 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
     for (const std::string& value : split(knob.allowed, '|')) {
       const bool follows = value.empty() && !is_bug(knob.name);
       const bool static_alone = knob.name == "kv.policy" && value == "static";
+      // Of one request at a time it is a scale that nobody uses.
+      const bool alone = value == "per_step" && spec.config.batch.requests == 1;
       const bool breaks = is_bug(knob.name) && value != knob.get(EngineConfig{});
       const bool trained = knob.name == "rope.scaling" && is_among(kTrainedScalings, value);
-      if (follows || static_alone || breaks || trained || has_value(spec.config, knob, value)) continue;
+      if (follows || static_alone || alone || breaks || trained || has_value(spec.config, knob, value)) continue;
       changes.push_back({{fmt::format("{}={}", knob.name, value)}});
     }
   }

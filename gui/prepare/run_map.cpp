@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <map>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 
 #include "core/numbers/format.h"
@@ -23,6 +25,24 @@ namespace {
 
 // A map of more cells than this is a damaged recording, or wants memory that the window does not have.
 constexpr std::int64_t kMaxCells = std::int64_t{1} << 26;
+
+/// The number behind "scores_" in "scores_1".
+std::optional<std::int32_t> number_behind(std::string_view name, std::string_view stem) {
+  if (name.size() <= stem.size() + 1 || !name.starts_with(stem) || name[stem.size()] != '_') return std::nullopt;
+  const std::string_view digits = name.substr(stem.size() + 1);
+  std::int32_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool all = error == std::errc() && end == digits.data() + digits.size();
+  return all && number >= 0 ? std::optional(number) : std::nullopt;
+}
+
+/// The name of an op that runs once a span, without its span's number.
+std::string_view stem_of(const OpRow& op) {
+  const bool apart =
+      op.kind == "kv_read" || op.kind == "attention_scores" || op.kind == "softmax" || op.kind == "recurrent_scan";
+  const std::size_t bar = op.name.rfind('_');
+  return apart && bar != std::string::npos ? std::string_view(op.name).substr(0, bar) : std::string_view();
+}
 
 }  // namespace
 
@@ -127,6 +147,7 @@ class RunMapMaker::Impl {
     if (stop_.stop_requested()) return fail("stopped");
     const std::vector<std::uint32_t> went = rows.sort_into(map_.rows);
     for (MapOp& op : map_.ops) op.row = went[op.row];
+    for (const std::uint32_t row : once_a_span_) map_.rows[went[row]].once_a_span = true;
     const auto height = static_cast<std::int64_t>(map_.rows.size());
     if (height > 0 && map_.columns > kMaxCells / height) return too_large(map_.columns, height);
     return status_of_reads();
@@ -138,6 +159,7 @@ class RunMapMaker::Impl {
     std::uint32_t step = 0;
     bool known = false;
     bool in_layers = false;
+    std::int32_t spans = 1;
     std::uint32_t row = 0;
     run_.each_op_name([&](const OpRow& op) {
       if (!known || op.step != step_id) {
@@ -148,16 +170,28 @@ class RunMapMaker::Impl {
         known = true;
         step_id = op.step;
         step = at->second;
+        spans = spans_of(step);
         in_layers = false;
         row = std::numeric_limits<std::uint32_t>::max();
       }
       in_layers = in_layers || op.layer >= 0;
-      row = rows.find(op.layer, in_layers, op.name, row + 1);
-      map_.ops.push_back({op.id, step, row});
+      const std::string_view stem = stem_of(op);
+      const auto span = spans > 1 && !stem.empty() ? number_behind(op.name, stem) : std::nullopt;
+      const bool once_a_span = span && *span < spans;
+      row = rows.find(op.layer, in_layers, once_a_span ? std::string(stem) : op.name, row + 1);
+      if (once_a_span) once_a_span_.insert(row);
+      map_.ops.push_back({op.id, step, row, once_a_span ? *span : -1});
       if (op.kind == "kv_read") reads_keys_.insert(op.id);
       return !stop_.stop_requested();
     });
     for (std::size_t i = known ? step + 1 : 0; i < map_.steps.size(); ++i) map_.steps[i].first_op = map_.ops.size();
+  }
+
+  /// Neighbours are of one step.
+  std::int32_t spans_of(std::uint32_t step) const {
+    std::uint32_t end = step + 1;
+    while (end < map_.steps.size() && map_.steps[end].row.id == map_.steps[step].row.id) ++end;
+    return static_cast<std::int32_t>(end - step);
   }
 
   static Status too_large(std::int64_t columns, std::int64_t rows) {
@@ -432,6 +466,7 @@ class RunMapMaker::Impl {
   bool clips_wait_ = false;  ///< casts are still to be looked at
   std::optional<KvCache> cache_;
   std::optional<ForeignScales> scales_;
+  std::set<std::uint32_t> once_a_span_;  ///< rows
   std::set<std::int64_t> reads_keys_;
   std::vector<std::uint32_t> inexact_;  ///< steps, the next one last
   RunMap map_;
@@ -466,17 +501,23 @@ const MapStep* RunMap::find_step(const Place& place) const {
   return place.request && place.step ? find_step(*place.request, *place.step, place.rank) : nullptr;
 }
 
-std::pair<std::int64_t, std::int64_t> RunMap::columns_of(const MapStep& step) const {
+const MapStep* RunMap::first_of(const MapStep& step) const {
   const MapStep* first = &step;
-  const MapStep* last = &step;
   while (first != steps.data() && first[-1].row.id == step.row.id) --first;
+  return first;
+}
+
+std::pair<std::int64_t, std::int64_t> RunMap::columns_of(const MapStep& step) const {
+  const MapStep* first = first_of(step);
+  const MapStep* last = &step;
   while (last + 1 != steps.data() + steps.size() && last[1].row.id == step.row.id) ++last;
   return {first->first_column, last->first_column + last->tokens};
 }
 
 std::optional<std::size_t> RunMap::find_row(std::int64_t layer, const std::string& op) const {
-  const auto at =
-      std::find_if(rows.begin(), rows.end(), [&](const MapRow& row) { return row.layer == layer && row.op == op; });
+  const auto at = std::find_if(rows.begin(), rows.end(), [&](const MapRow& row) {
+    return row.layer == layer && (row.op == op || (row.once_a_span && number_behind(op, row.op)));
+  });
   if (at == rows.end()) return std::nullopt;
   return static_cast<std::size_t>(at - rows.begin());
 }
@@ -486,9 +527,14 @@ std::optional<std::size_t> RunMap::find_op(const Place& place) const {
   const auto row = find_row(place.layer.value_or(-1), place.op);
   if (step == nullptr || !row) return std::nullopt;
   for (std::size_t i = step->first_op; i < ops.size() && steps[ops[i].step].row.id == step->row.id; ++i) {
-    if (ops[i].row == *row) return i;
+    if (ops[i].row == *row && name_of(ops[i]) == place.op) return i;
   }
   return std::nullopt;
+}
+
+std::string RunMap::name_of(const MapOp& op) const {
+  const std::string& name = rows[op.row].op;
+  return op.span < 0 ? name : fmt::format("{}_{}", name, op.span);
 }
 
 std::optional<std::int64_t> RunMap::find_column(const Place& place) const {
@@ -507,7 +553,7 @@ Place RunMap::place_of_op(std::size_t op, const MapStep& step) const {
   place.request = step.row.request;
   place.step = step.row.index;
   place.layer = rows[at.row].layer;
-  place.op = rows[at.row].op;
+  place.op = name_of(at);
   return place;
 }
 
@@ -520,6 +566,11 @@ Place RunMap::place_at(std::int64_t column, std::size_t row) const {
   place.step = step->row.index;
   place.layer = rows[row].layer;
   place.op = rows[row].op;
+  const auto span = static_cast<std::int32_t>(step - first_of(*step));
+  for (std::size_t i = step->first_op; rows[row].once_a_span && i < ops.size(); ++i) {
+    if (steps[ops[i].step].row.id != step->row.id) break;
+    if (ops[i].row == row && ops[i].span == span) place.op = name_of(ops[i]);
+  }
   place.token = step->row.first_token + column - step->first_column;
   return place;
 }

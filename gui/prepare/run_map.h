@@ -24,7 +24,8 @@ namespace nanscope::gui {
 struct MapRow {
   std::string op;
   std::int64_t layer = -1;
-  std::string group;  ///< "embed", "layer 3", "head"
+  std::string group;         ///< "embed", "layer 3", "head"
+  bool once_a_span = false;  ///< of several ops of a step, whose names end in the number of their span
 };
 
 /// What a step does for one request. Its columns are the request's tokens: rows that are nobody's have none.
@@ -52,6 +53,7 @@ struct MapOp {
   std::int64_t id = 0;
   std::uint32_t step = 0;  ///< index in RunMap::steps: of the first request that the op worked for
   std::uint32_t row = 0;   ///< index in RunMap::rows
+  std::int32_t span = -1;  ///< of those of a row that runs once a span: which
 };
 
 struct MapRequest {
@@ -89,15 +91,20 @@ struct RunMap final : Prepared {
   const MapStep* find_step(const Place& place) const;
   /// Columns of all requests that share a step; the end is not included.
   std::pair<std::int64_t, std::int64_t> columns_of(const MapStep& step) const;
+  /// The row of an op by its name.
   std::optional<std::size_t> find_row(std::int64_t layer, const std::string& op) const;
   /// Index in `ops` of the op that the place names in full.
   std::optional<std::size_t> find_op(const Place& place) const;
   /// Column of the place's token, of its step's first token when it names none.
   std::optional<std::int64_t> find_column(const Place& place) const;
+  std::string name_of(const MapOp& op) const;
   Place place_of_op(std::size_t op) const;
   /// As one of the requests that share its step sees it.
   Place place_of_op(std::size_t op, const MapStep& step) const;
   Place place_at(std::int64_t column, std::size_t row) const;
+
+ private:
+  const MapStep* first_of(const MapStep& step) const;
 };
 
 /// Makes a map in two parts, so that there is something to see of a large run at once. The run must outlive it.

@@ -91,6 +91,30 @@ TEST(RunMap, GoesFromCellsToPlacesAndBack) {
   EXPECT_FALSE(map->find_op(Place{}));
 }
 
+TEST(RunMap, OpsThatRunOnceASpanShareARow) {
+  RunBuilder builder;
+  builder.request(0, {5, 6}, {});
+  builder.request(1, {7}, {});
+  builder.step(0, 0, 0, 3);
+  builder.run.step_rows.back().spans = {Span{0, 0, 0, 2, 0, 2}, Span{1, 0, 2, 1, 0, 1}};
+  for (const std::int64_t span : {0, 1}) {
+    builder.op(0, "softmax_" + std::to_string(span), "softmax", {});
+    const std::int64_t probs = builder.output("probs", {2 - span, 2, 0, 1}, constant(span == 1 ? kNotANumber : 1));
+    TensorRow& row = builder.run.tensor_rows[static_cast<std::size_t>(probs - 1)];
+    row.axis = Axis::part;
+    row.sequence = span;
+  }
+  const Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
+  ASSERT_TRUE(map);
+  ASSERT_EQ(map->rows.size(), 1U);
+  EXPECT_EQ(map->rows[0].op, "softmax");
+  EXPECT_EQ(to_string(map->place_at(1, 0)), "0/0/0/softmax_0[1]");
+  EXPECT_EQ(to_string(map->place_at(2, 0)), "1/0/0/softmax_1[0]");
+  EXPECT_EQ(map->find_op(map->place_at(2, 0)), 1U);
+  EXPECT_EQ(map->row(0)[2], kNan);
+  EXPECT_LT(map->row(0)[1], kNan);
+}
+
 TEST(RunMap, KeysThatAreReadConcernAllTokensOfTheStep) {
   RunBuilder builder;
   builder.request(0, {1, 2});
