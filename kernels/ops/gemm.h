@@ -63,7 +63,8 @@ struct Gemm {
   NANSCOPE_HOST std::int64_t row_blocks(const Args& args) { return (args.out.rows + kBlockRows - 1) / kBlockRows; }
   /// Panels of one warp: few when there are few rows, so that a decode step has warps for all threads.
   NANSCOPE_HOST std::int64_t group(const Args& args) {
-    return args.out.rows > 4 || kMaxGroup < 4 ? kMaxGroup : kMaxGroup / 2;
+    if (args.out.rows > 4 || kMaxGroup < 4) return kMaxGroup;
+    return args.packed.given() ? kMaxGroup / 2 : 1;  // whose rows are then read from end to end
   }
 
   /// Warp = a block of rows of a group of panels; neighbours share the panels.

@@ -6,7 +6,7 @@
 /// One warp computes kBlockRows rows of a group of panels. For each block of k it copies the rows of x
 /// as f32 (about 100 KiB, level 2), then takes panel after panel: a slice of kBlockK x 32 weights (32 KiB) stays
 /// in level 1 while all rows pass over it.
-#include "kernels/warp/tensor_access.h"
+#include "kernels/ops/weight_panels.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
@@ -54,6 +54,8 @@ NANSCOPE_FN void add_tile(const float* x, const float* weights, std::int64_t pan
   }
 }
 
+NANSCOPE_FN std::int64_t element_bytes(const TensorView& weight) { return weight.format == Format::f32 ? 4 : 2; }
+
 /// Rows of x as f32, k from first_k on.
 NANSCOPE_CALLED void copy_rows(const TensorView& x, std::int64_t first_row, std::int64_t rows, std::int64_t first_k,
                                std::int64_t depth, float* copy) {
@@ -65,16 +67,27 @@ NANSCOPE_CALLED void copy_rows(const TensorView& x, std::int64_t first_row, std:
   }
 }
 
-/// One panel's slice of weights that are not packed: transposed to (depth, 32), zero beyond N.
-NANSCOPE_CALLED void transpose_weights(const GemmArgs& args, std::int64_t panel, std::int64_t first_k,
-                                       std::int64_t depth, float* slice) {
-  alignas(64) float part[kLanes];
+/// Rows of a panel that are not packed. Lanes beyond N get the last row: no output is made of them.
+NANSCOPE_FN PanelRows panel_rows(const GemmArgs& args, std::int64_t panel) {
+  PanelRows rows;
   for (int n = 0; n < kLanes; ++n) {
     const std::int64_t row = panel * kLanes + n;
+    const std::int64_t inside = row < args.out.columns ? row : args.out.columns - 1;
+    rows.from[n] =
+        static_cast<const char*>(args.weight.data) + inside * args.weight.stride * element_bytes(args.weight);
+  }
+  return rows;
+}
+
+/// Weights that fill no square of words, k in [first_k, first_k + depth), one by one.
+NANSCOPE_CALLED void gather_rest(const TensorView& weight, const PanelRows& rows, std::int64_t first_k,
+                                 std::int64_t depth, float* slice) {
+  for (int n = 0; n < kLanes; ++n) {
+    TensorView row = weight;
+    row.data = const_cast<char*>(rows.from[n]);
     for (std::int64_t k = 0; k < depth; k += kLanes) {
-      const bool inside = row < args.out.columns;
-      const F32 value = inside ? load_range(args.weight, row, first_k + k, depth - k, 0.0F) : splat_f32(0.0F);
-      store_raw_f32(part, value, kLanes);
+      alignas(64) float part[kLanes];
+      store_raw_f32(part, load_range(row, 0, first_k + k, depth - k, 0.0F), kLanes);
       const std::int64_t count = depth - k < kLanes ? depth - k : kLanes;
       for (std::int64_t i = 0; i < count; ++i) slice[(k + i) * kLanes + n] = part[i];
     }
@@ -139,9 +152,35 @@ struct GemmBlock {
       }
       return;
     }
-    for (; p < block.panels; ++p) {
-      transpose_weights(block.args, block.first_panel + p, first_k, depth, slice);
-      add_panels<1>(block, copy, slice, 0, depth, sums + p * kLanes);
+    switch (block.args.weight.format) {
+      case Format::f16:
+        return add_stored<Format::f16>(block, first_k, depth, copy, slice, sums);
+      case Format::bf16:
+        return add_stored<Format::bf16>(block, first_k, depth, copy, slice, sums);
+      default:
+        return add_stored<Format::f32>(block, first_k, depth, copy, slice, sums);
+    }
+  }
+
+  /// Panels of weights as they are stored, decoded once for all rows of the block.
+  template <Format F>
+  NANSCOPE_FN void add_stored(const GemmBlock& block, std::int64_t first_k, std::int64_t depth, const float* copy,
+                              float* slice, float* sums) {
+    const std::int64_t words = depth / kPerWord<F> / kWords * kWords;
+    const std::int64_t whole = words * kPerWord<F>;
+    const std::int64_t first_byte = first_k * element_bytes(block.args.weight);
+    for (std::int64_t p = 0; p < block.panels; ++p) {
+      const PanelRows rows = panel_rows(block.args, block.first_panel + p);
+      float* into = sums + p * kLanes;
+      std::int64_t done = 0;
+      if (block.rows == 1) {
+        add_row<F>(rows, first_byte, words, copy, into);
+        done = whole;
+      } else {
+        decode_panel<F>(rows, first_byte, words, slice);
+      }
+      if (whole < depth) gather_rest(block.args.weight, rows, first_k + whole, depth - whole, slice + whole * kLanes);
+      if (done < depth) add_panels<1>(block, copy + done, slice + done * kLanes, 0, depth - done, into);
     }
   }
 
