@@ -18,8 +18,8 @@ struct ProbeTensor {
   kernels::TensorView view;  ///< device memory, valid during the call only
   std::int64_t heads = 1;
   std::int64_t first_token = 0;
-  std::optional<Axis> axis = {};  ///< nothing: a step of one sequence, whose shapes tell
-  std::int64_t sequence = -1;     ///< TensorRow::sequence
+  std::optional<Axis> axis = {};      ///< nothing: a step of one sequence, whose shapes tell
+  std::int64_t sequence = -1;         ///< TensorRow::sequence
   kernels::TensorView source;         ///< for stored codes: what they were cast from, else not given
   kernels::TensorView source_scales;  ///< the scales of that cast
 };

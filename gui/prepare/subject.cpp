@@ -86,8 +86,7 @@ std::optional<double> stated_scale(const Subject& subject, const std::string& ta
 void find_scales(RunView& run, Values& values, const Subject& subject, const std::string& target, Storing& storing) {
   const std::string role = target == "x" ? "scale" : target + "_scale";
   const auto* store = subject.op.get<KvStoreAttributes>();
-  if (run.input(subject.op, role) == nullptr && store != nullptr &&
-      (store->policy || stated_scale(subject, target))) {
+  if (run.input(subject.op, role) == nullptr && store != nullptr && (store->policy || stated_scale(subject, target))) {
     const std::optional<double> stated = stated_scale(subject, target);
     if (stated) storing.grid = ScaleGrid::uniform(*stated);
     return;
