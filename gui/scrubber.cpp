@@ -93,7 +93,7 @@ class Scrubber {
                     step.row.kind == StepKind::prefill ? "prefill" : "decode", counted(step.tokens, "token"),
                     to_string(map_.place_of_op(op)), op + 1, map_.ops.size());
     const StoryEvent* near = nullptr;
-    for (const StoryEvent& event : story != nullptr ? story->events : std::vector<StoryEvent>{}) {
+    for (const StoryEvent& event : story != nullptr ? std::span(story->events) : std::span<const StoryEvent>()) {
       const auto there = find(event);
       if (there && std::abs(at(*there) - x) <= look_.px(kEventReach)) near = &event;
     }
