@@ -207,6 +207,8 @@ Result<FreeRun> ReferenceModel::run(DumpRun& dump, Format served_format, std::st
   if (const auto ran = (*engine)->run(requests, probe, {.progress = {}, .stop = std::move(stop)}); !ran)
     return tl::unexpected(ran.error());
   free.rounding = roundoff(served_format);
+  const auto first_rows = static_cast<std::ptrdiff_t>(served->steps.front()->spans.front().rows);
+  free.prompt.assign(served->ids.begin(), served->ids.begin() + first_rows);
   for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
     const auto found = probe.layers.find(layer);
     if (found == probe.layers.end()) continue;

@@ -25,7 +25,8 @@ struct FreeLayer {
 struct FreeRun {
   std::string why;  ///< it was not made
   std::vector<FreeLayer> layers;
-  double rounding = 0;  ///< unit roundoff of what was served
+  std::vector<std::int32_t> prompt;  ///< the ids of the first step
+  double rounding = 0;               ///< unit roundoff of what was served
   std::optional<std::int64_t>
       leaves_at;      ///< the first layer that is off by more than the one before and rounding explain
   double growth = 1;  ///< of the error from layer to layer behind that, geometric mean

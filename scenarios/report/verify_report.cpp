@@ -214,11 +214,9 @@ std::string verify_json(const Verification& made, const FreeRun& free) {
   for (const FreeLayer& one : free.layers)
     layers.push_back(
         {{"layer", one.layer}, {"name", one.name}, {"error", number(one.error)}, {"worst_token", one.worst_row}});
-  out["free_run"] = {{"made", !free.layers.empty()},
-                     {"why_not", free.why},
-                     {"rounding", free.rounding},
-                     {"leaves_at", free.leaves_at ? Json(*free.leaves_at) : Json()},
-                     {"layers", std::move(layers)}};
+  out["free_run"] = {{"made", !free.layers.empty()}, {"why_not", free.why},
+                     {"rounding", free.rounding},    {"leaves_at", free.leaves_at ? Json(*free.leaves_at) : Json()},
+                     {"prompt", free.prompt},        {"layers", std::move(layers)}};
   return dump_json(out);
 }
 

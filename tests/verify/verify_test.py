@@ -102,6 +102,7 @@ class Verdicts(unittest.TestCase):
         errors = {one["layer"]: one["error"] for one in said["layers"]}
         self.assertLess(errors[0], 1e-5)
         self.assertGreater(errors[1], 1e-2)
+        self.assertEqual(len(said["prompt"]), 12)
 
     def test_a_weight_in_memory_is_told_with_its_place(self):
         first = answer("fault-weight-in-memory")[1]["first"]
