@@ -152,7 +152,9 @@ std::optional<ExplainedBy> linear_change(Recomputer& recomputer, const Recompute
   const auto sample = sample_of(recomputer, result);
   if (!sample || sample->actual.empty()) return std::nullopt;
   if (auto found = factor(*sample, op)) return found;
-  return op.kind == OpKind::gemm ? low_rank(*sample, op) : std::nullopt;
+  // A tile that is wrong is of low rank, too; an adapter changes all outputs.
+  const bool everywhere = 5 * (result.elements - result.explained) >= result.elements;
+  return op.kind == OpKind::gemm && everywhere ? low_rank(*sample, op) : std::nullopt;
 }
 
 }  // namespace nanscope

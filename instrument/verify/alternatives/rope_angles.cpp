@@ -7,7 +7,7 @@ std::vector<OpForm> propose_rope_angles(const TriedOp& subject);
 
 std::vector<OpForm> propose_rope_angles(const TriedOp& subject) {
   Proposals made(subject);
-  if (subject.op.kind != OpKind::rope || subject.form.angles == nullptr) return {};
+  if (subject.op.kind != OpKind::rope || subject.form.variant != kHalves) return {};
   const Step* step = subject.run().step(subject.op.step);
   std::int64_t context = 0;
   for (std::size_t i = 0; step != nullptr && i < step->spans.size(); ++i)
