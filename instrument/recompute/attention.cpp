@@ -65,7 +65,7 @@ std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& 
   const Tensor* k = values.run().input(op, "k");
   const Step* step = values.run().step(out.step);
   if (q == nullptr || k == nullptr || step == nullptr) return forms;
-  const auto add = [&](std::int64_t heads, int variant, std::string text) {
+  const auto add = [&](std::int64_t heads, int variant, const std::string& text) {
     // In f32 throughout, as fused kernels do, or with scores and probabilities rounded on the way.
     for (const int rounded : {kUnrounded, kToActivations}) {
       OpForm form;

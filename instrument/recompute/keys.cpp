@@ -210,7 +210,7 @@ std::optional<KeyMatrix> gather_keys(Values& values, const Op& op, std::string_v
 
 std::vector<std::int64_t> heads_that_copy(Values& values, const Op& op, std::int64_t query_channels,
                                           std::int64_t key_channels) {
-  const std::vector<std::int64_t> possible = possible_heads(query_channels, key_channels);
+  std::vector<std::int64_t> possible = possible_heads(query_channels, key_channels);
   const Step* step = values.run().step(op.step);
   for (const Op& mix : values.run().content(op.step).ops) {
     if ((mix.kind != OpKind::attention && mix.kind != OpKind::attention_mix) || mix.layer != op.layer) continue;

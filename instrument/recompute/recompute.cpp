@@ -112,8 +112,22 @@ const OpForm& Recomputer::form_of(const Op& op, const Tensor& out) {
     }
   }
   const std::string key = group_of(op, out);
-  if (!groups_[key].form) choose_form(key, op, out);
+  const Group& group = groups_[key];
+  if (!group.form || (group.open && choosing_ == 0 && shows_its_form(op, out))) choose_form(key, op, out);
   return *groups_[key].form;
+}
+
+/// A token at position 0 is not rotated, whatever the base.
+bool Recomputer::shows_its_form(const Op& op, const Tensor& out) const {
+  if (op.kind != OpKind::rope || op.input("cos") != 0) return true;
+  bool first = false;
+  for (std::int64_t row = 0; row < out.tokens; ++row) {
+    const RowToken token = facts_.run.token_of(out, row);
+    if (token.span == nullptr) continue;
+    if (token.position != 0) return true;
+    first = true;
+  }
+  return !first;
 }
 
 bool Recomputer::settled(const Op& op, const Tensor& out) {
@@ -205,7 +219,8 @@ Recomputer::Tried Recomputer::try_form(const OpForm& form, std::vector<std::pair
   for (const auto& [id, tensor] : first ? members : std::span<const std::pair<OpId, TensorId>>(sample)) {
     const Op* one = facts_.run.op(id);
     const Tensor* made = facts_.run.tensor(tensor);
-    if (one == nullptr || made == nullptr || !made->known || made->count() == 0) continue;
+    if (one == nullptr || made == nullptr || !made->known || made->count() == 0 || !shows_its_form(*one, *made))
+      continue;
     const auto judged = judge_sample(*one, *made, form, kSampleRows);
     if (!judged || judged->elements == 0) continue;
     tried.add(judged->share());
@@ -240,7 +255,8 @@ Recomputer::Tried Recomputer::try_form_by_readers(const std::string& key, const 
   for (std::size_t m = 0; m < members.size() && tried.ops < static_cast<int>(kSampleOps); ++m) {
     if (tried.ops >= kSampleReaders && !tried.all()) break;
     const Tensor* made = facts_.run.tensor(members[m].second);
-    if (made == nullptr || made->known) continue;
+    const Op* one = facts_.run.op(members[m].first);
+    if (one == nullptr || made == nullptr || made->known || !shows_its_form(*one, *made)) continue;
     const auto readers = known_readers(*made, 0);
     if (readers.empty()) continue;
     const Op* reader = facts_.run.op(readers.front().first);
@@ -333,6 +349,7 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
   --choosing_;
   groups_[key].form = forms[best];
   groups_[key].came_out = most.came_out;
+  groups_[key].open = most.ops == 0 && !shows_its_form(op, out);
   groups_[key].share = shown && most.ops > 0 ? most.share / most.ops : 0;
   // What it is made of came out under none of the forms that were tried first: under this one it may.
   if (!shown && most.came_out > 0) forget_since(before, false);

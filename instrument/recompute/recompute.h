@@ -115,9 +115,11 @@ class Recomputer {
     double share = 0;  ///< of elements that it explains, over all ops that were tried
     bool only_form = false;
     bool by_readers = false;  ///< not shown by outputs of its own
+    bool open = false;        ///< nothing that was there when it was chosen shows the form
   };
   std::string group_of(const Op& op, const Tensor& out) const;
   bool plain_linear(const Op& op) const;
+  bool shows_its_form(const Op& op, const Tensor& out) const;
   std::vector<OpForm> forms_of(const Op& op, const Tensor& out);
   void choose_form(const std::string& key, const Op& op, const Tensor& out);
   bool forget_since(std::size_t before, bool settled_too = true);

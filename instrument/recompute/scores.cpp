@@ -177,6 +177,7 @@ Fit fit(const std::vector<Sample>& samples, double cap, double factor) {
     out.factor += above / below;
   }
   std::vector<double> left;
+  left.reserve(samples.size());
   for (const Sample& one : samples)
     left.push_back(std::abs(one.difference - bend(out.factor * one.first) + bend(out.factor * one.second)));
   std::nth_element(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(left.size() / 2), left.end());

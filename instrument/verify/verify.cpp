@@ -188,7 +188,9 @@ Result<Verification> verify(OpenDump& dump, DumpRun& run, const ModelSpec& spec,
   if (const Status same = dump.check(); !same) return tl::unexpected(same.error());
   if (const Status read = run.status(); !read) return tl::unexpected(read.error());
   if (made.complete && made.checked.empty() && made.not_checked.empty())
-    return fail(dump.dump().target + ": nothing of it is an op of the model");
+    return fail(dump.dump().target + ": " +
+                (options.layers.empty() && options.ops.empty() ? "nothing of it is an op of the model"
+                                                               : "no op of these layers and names is in it"));
   return made;
 }
 

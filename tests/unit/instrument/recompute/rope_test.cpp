@@ -107,6 +107,26 @@ TEST(RecomputeRope, PositionsThatCountPadding) {
   EXPECT_EQ(again.result(out.out)->form.text, "base 10000, pairs of halves, positions that count padding");
 }
 
+/// A request of one token, decoded: in its first step every base gives the same.
+TEST(RecomputeRope, AFirstTokenShowsNoBase) {
+  DumpGraph g;
+  std::vector<TensorId> outs;
+  for (const std::int64_t position : {0, 1, 2}) {
+    g.pass({Span{0, position, 0, 1, position, position + 1}}, 1);
+    Made made{.tokens = 1, .channels = kHeads * kHead, .fill = noise(3, 3), .heads = kHeads};
+    const TensorId x = g.op("q_proj", OpKind::dumped, {}, made);
+    made.role = "q_rot";
+    made.fill = fill_of(rotated(stored_numbers(g, x, 1, kHeads * kHead), {.base = 5e5}, position - kFirst));
+    outs.push_back(g.op("q_rope", OpKind::rope, {{"x", x}}, made));
+  }
+  const Again again(g);
+  for (const TensorId out : outs) {
+    ASSERT_NE(again.result(out), nullptr);
+    EXPECT_EQ(again.result(out)->share(), 1.0);
+  }
+  EXPECT_EQ(again.result(outs.back())->form.text, "base 500000, pairs of halves");
+}
+
 TEST(RecomputeRope, TheDumpedTables) {
   expect_right(made({.base = 12345, .tables = true}, unchanged), "the dumped cosines and sines, pairs of halves");
 }
