@@ -52,7 +52,9 @@ double activation_bytes(const ModelConfig& model, std::int64_t vocabulary, doubl
 
 RunCost cost_of_model(const EngineConfig& config, std::int64_t vocabulary) {
   const double weights = all_weights(config.model, vocabulary);
-  return {kWeightBytes * weights + kv_bytes(config), weights};
+  // A checkpoint's weights lie in files that are mapped: the system has their pages back whenever it wants them.
+  const bool mapped = !config.model.family.empty();
+  return {(mapped ? 0 : kWeightBytes * weights) + kv_bytes(config), weights};
 }
 
 RunCost cost_of_run(const EngineConfig& config, std::int64_t vocabulary, std::span<const RequestSize> requests,

@@ -10,7 +10,7 @@
 namespace nanscope {
 
 struct RunCost {
-  double bytes = 0;  ///< of the weights, the KV pool and the largest step's activations
+  double bytes = 0;  ///< of weights that are not mapped, the KV pool and the largest step's activations
   double work = 0;   ///< floating-point operations; the launch of an op counts as a million
 };
 

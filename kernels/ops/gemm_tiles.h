@@ -4,7 +4,7 @@
 /// the unfinished sum waits as raw f32 in `sums`.
 ///
 /// One warp computes kBlockRows rows of a group of panels. For each block of k it copies the rows of x
-/// as f32 (about 100 KiB, level 2), then takes panel after panel: a slice of kBlockK x 32 weights (32 KiB) stays
+/// as f32 (about 140 KiB, level 2), then takes panel after panel: a slice of kBlockK x 32 weights (32 KiB) stays
 /// in level 1 while all rows pass over it.
 #include "kernels/ops/weight_panels.h"
 
@@ -19,7 +19,7 @@ inline constexpr int kTileRows = 3;
 #else
 inline constexpr int kTileRows = 1;
 #endif
-inline constexpr std::int64_t kBlockRows = 96;
+inline constexpr std::int64_t kBlockRows = 128;
 inline constexpr std::int64_t kBlockK = 256;
 /// Floats from one copied row of x to the next: no multiple of 4 KiB / 12, so that rows do not compete
 /// for the same cache sets.

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "engine_rig.h"
+#include "instrument/engine/cost.h"
 #include "instrument/image/image.h"
 
 namespace nanscope::testing {
@@ -532,6 +533,15 @@ TEST(Engine, NarrowActivationsAreStoredInTheirFormat) {
       EXPECT_EQ(tensor.format, Format::f16) << tensor.op << "." << tensor.role;
     }
   }
+}
+
+TEST(Engine, WeightsOfAFileAreNoMemoryThatARunNeeds) {
+  EngineConfig config;
+  const RunCost own = cost_of_model(config, 1000);
+  config.model.family = "llama";
+  const RunCost mapped = cost_of_model(config, 1000);
+  EXPECT_DOUBLE_EQ(own.bytes - mapped.bytes, 4 * own.work);
+  EXPECT_GT(mapped.bytes, 0) << "the KV pool";
 }
 
 }  // namespace
