@@ -98,6 +98,18 @@ Format served_format(RunView& run) {
   return run.steps().empty() ? Format::f32 : recomputer.values().activation_format(run.steps().front().id);
 }
 
+/// The free run, or why there is none. Error: it was interrupted.
+Result<FreeRun> run_freely(const Arguments& arguments, ReferenceModel& reference, DumpRun& run,
+                           const Interrupt& interrupt) {
+  FreeRun none;
+  none.why = arguments.adapter.empty() ? "not asked for" : "the engine runs no adapter";
+  if (arguments.no_free_run || arguments.brief || !arguments.adapter.empty()) return none;
+  auto ran = reference.run(run, served_format(run), interrupt.token());
+  if (ran || interrupt.requested()) return ran;
+  none.why = ran.error().message;
+  return none;
+}
+
 int verify_dump(const Arguments& arguments, const Interrupt& interrupt) {
   if (arguments.brief && arguments.json) return complain("--brief is for text, leave one of --brief and --json out");
   if (!arguments.junit.empty()) {
@@ -143,23 +155,17 @@ int verify_dump(const Arguments& arguments, const Interrupt& interrupt) {
     if (!wrong) return complain("--prompt: " + wrong.error().message);
     if (!wrong->empty()) made->notes.push_back(*wrong);
   }
-  FreeRun free;
-  free.why = arguments.adapter.empty() ? "not asked for" : "the engine runs no adapter";
-  if (!arguments.no_free_run && !arguments.brief && arguments.adapter.empty()) {
-    auto ran = (*reference)->run(*one.run, served_format(*one.run), interrupt.token());
-    if (!ran && interrupt.requested()) return interrupt.code();
-    if (ran) free = std::move(*ran);
-    if (!ran) free.why = ran.error().message;
-  }
+  const Result<FreeRun> free = run_freely(arguments, **reference, *one.run, interrupt);
+  if (!free) return interrupt.code();
   if (!arguments.junit.empty()) {
     const Status written = write_output(arguments.junit, report::verify_junit(*made),
                                         {.replace = true, .inputs = {arguments.target, arguments.model}});
     if (!written) return complain(written.error().message);
   }
   const report::Terminal terminal = output_terminal();
-  print(arguments.json    ? report::verify_json(*made, free)
+  print(arguments.json    ? report::verify_json(*made, *free)
         : arguments.brief ? report::verify_answer(*made, terminal)
-                          : report::verify_text(*made, free, terminal));
+                          : report::verify_text(*made, *free, terminal));
   return made->off() > 0 || !made->notes.empty() ? kFound : kClean;
 }
 

@@ -36,7 +36,7 @@ function(nanscope_waits target)
   endif()
 endfunction()
 
-# Sources of eight times the size leave g++ collecting garbage for a tenth of its time. At most 0.5 GiB more a job.
+# Sources of eight times the size leave g++ collecting garbage for a tenth of its time. A job takes 0.1 to 0.2 GiB more.
 if(NANSCOPE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(nanscope_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288 --param ggc-min-expand=100>")
