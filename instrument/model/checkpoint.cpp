@@ -4,33 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
-#include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
-#include "core/json_depth.h"
 #include "core/numbers/decode_span.h"
 #include "core/text/safe_text.h"
-#include "instrument/files/file.h"
 
 namespace nanscope {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMostIndex = 256u << 20;
-constexpr std::size_t kMostShards = 4096;
-
 /// Tensors that checkpoints carry and no number depends on: buffers that are made anew.
 constexpr std::array<std::string_view, 3> kBuffers = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
-
-/// A file of the same folder, not a path.
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
-         name.find('\0') == std::string_view::npos;
-}
 
 /// Rows of the stored tensor, and the first of them that the part takes.
 struct Slice {
@@ -87,74 +71,18 @@ bool runs(Format format) { return format == Format::f32 || format == Format::bf1
 
 }  // namespace
 
-Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const fs::path& folder, const ModelFamily& family,
-                                                           const ModelConfig& model) {
-  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(family, model));
-  checkpoint->folder_ = folder.string();
-  const fs::path whole = folder / "model.safetensors";
-  const fs::path index = folder / "model.safetensors.index.json";
-  std::error_code error;
-  if (!fs::exists(whole, error) && !fs::exists(index, error)) {
-    return fail(
-        fmt::format("{}: neither model.safetensors nor model.safetensors.index.json is there", folder.string()));
-  }
-  const Status opened =
-      fs::exists(index, error) ? checkpoint->open_index(folder, index) : checkpoint->add(whole, nullptr);
-  if (!opened) return tl::unexpected(opened.error());
-  return checkpoint;
+Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::filesystem::path& folder,
+                                                           const ModelFamily& family, const ModelConfig& model) {
+  Result<CheckpointFiles> files = CheckpointFiles::open(folder);
+  if (!files) return tl::unexpected(files.error());
+  return std::shared_ptr<const Checkpoint>(new Checkpoint(folder.string(), std::move(*files), family, model));
 }
 
-Status Checkpoint::open_index(const fs::path& folder, const fs::path& index) {
-  const auto bytes = read_file(index, kMostIndex);
-  if (!bytes) return tl::unexpected(bytes.error());
-  const std::string file = index.string();
-  if (json_depth(as_text(*bytes)) > kMostJsonDepth) return fail(file + ": nested too deeply");
-  const nlohmann::json json = nlohmann::json::parse(as_text(*bytes), nullptr, false);
-  const auto map = json.is_object() ? json.find("weight_map") : json.end();
-  if (!json.is_object() || map == json.end() || !map->is_object()) return fail(file + ": no object weight_map");
-  std::map<std::string, std::set<std::string, std::less<>>> shards;
-  for (const auto& [tensor, shard] : map->items()) {
-    if (!shard.is_string() || !is_plain_name(shard.get_ref<const std::string&>())) {
-      return fail(fmt::format("{}: '{}' lies in {}, which is no file of this folder", file, one_line(tensor),
-                              one_line(shard.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))));
-    }
-    shards[shard.get<std::string>()].insert(tensor);
-  }
-  if (shards.empty() || shards.size() > kMostShards) {
-    return fail(fmt::format("{}: names {} files, expected 1 to {}", file, shards.size(), kMostShards));
-  }
-  for (const auto& [shard, tensors] : shards) {
-    if (Status added = add(folder / shard, &tensors); !added) return added;
-  }
-  return {};
-}
-
-Status Checkpoint::add(const fs::path& path, const std::set<std::string, std::less<>>* expected) {
-  Result<SafetensorsFile> content = SafetensorsFile::open(path);
-  if (!content) return tl::unexpected(content.error());
-  files_.push_back(std::make_unique<File>(File{path, std::move(*content)}));
-  const File& file = *files_.back();
-  for (const SafetensorsEntry& entry : file.content.entries()) {
-    if (expected != nullptr && !expected->contains(entry.name)) continue;
-    if (!tensors_.emplace(entry.name, Stored{&file, &entry}).second) {
-      return fail(fmt::format("{}: tensor '{}' lies in another file too", path.string(), one_line(entry.name)));
-    }
-  }
-  if (expected == nullptr) return {};
-  for (const std::string& tensor : *expected) {
-    if (!tensors_.contains(tensor)) {
-      return fail(fmt::format("{}: no tensor '{}', which the index says is there", path.string(), one_line(tensor)));
-    }
-  }
-  return {};
-}
-
-Checkpoint::Stored Checkpoint::find(std::string_view tensor) const {
-  auto found = tensors_.find(tensor);
-  if (found == tensors_.end() && tensor.starts_with(family_.base)) {
-    found = tensors_.find(tensor.substr(family_.base.size()));
-  }
-  return found == tensors_.end() ? Stored{} : found->second;
+CheckpointFiles::Tensor Checkpoint::find(std::string_view tensor) const {
+  CheckpointFiles::Tensor found = files_.find(tensor);
+  if (found.entry == nullptr && tensor.starts_with(family_.base))
+    found = files_.find(tensor.substr(family_.base.size()));
+  return found;
 }
 
 Result<Checkpoint::Source> Checkpoint::source(std::string_view name) const {
@@ -189,7 +117,7 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
   if (!from) return tl::unexpected(from.error());
   const auto [file, entry] = find(from->tensor);
   if (entry == nullptr) return fail(fmt::format("{}: no tensor '{}'", folder_, from->tensor));
-  const std::string where = fmt::format("{}: tensor '{}'", file->path.string(), entry->name);
+  const std::string where = CheckpointFiles::Tensor{file, entry}.where();
   const WeightRule& rule = from->rule;
   // Of a vector, what are rows of its matrix are its elements.
   const bool vector = rows == 1;
@@ -246,7 +174,7 @@ Status Checkpoint::check_all_used(const std::set<std::string, std::less<>>& ours
     if (from) used.insert(find(from->tensor).entry);
   }
   std::vector<std::string> unused;
-  for (const auto& [name, stored] : tensors_) {
+  for (const auto& [name, stored] : files_.tensors()) {
     const bool buffer = std::any_of(kBuffers.begin(), kBuffers.end(),
                                     [&, text = std::string_view(name)](auto end) { return text.ends_with(end); });
     const bool tied = model_.tied_head && name == "lm_head.weight";
@@ -257,11 +185,6 @@ Status Checkpoint::check_all_used(const std::set<std::string, std::less<>>& ours
                           unused.size(), family_.name, unused.front()));
 }
 
-Status Checkpoint::check_unchanged() const {
-  for (const auto& file : files_) {
-    if (Status same = file->content.check(); !same) return same;
-  }
-  return {};
-}
+Status Checkpoint::check_unchanged() const { return files_.check_unchanged(); }
 
 }  // namespace nanscope

@@ -1,18 +1,16 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/numbers/format.h"
 #include "core/result.h"
 #include "instrument/model/family.h"
 #include "instrument/model/model_config.h"
-#include "instrument/weights/safetensors.h"
+#include "instrument/weights/checkpoint_files.h"
 
 namespace nanscope {
 
@@ -47,31 +45,21 @@ class Checkpoint {
   Status check_unchanged() const;
 
  private:
-  struct File {
-    std::filesystem::path path;
-    SafetensorsFile content;
-  };
-  struct Stored {
-    const File* file = nullptr;
-    const SafetensorsEntry* entry = nullptr;
-  };
   /// What one of our names stands for.
   struct Source {
     std::string tensor;
     WeightRule rule;
   };
 
-  Checkpoint(const ModelFamily& family, ModelConfig model) : family_(family), model_(std::move(model)) {}
-  Status add(const std::filesystem::path& path, const std::set<std::string, std::less<>>* expected);
-  Status open_index(const std::filesystem::path& folder, const std::filesystem::path& index);
+  Checkpoint(std::string folder, CheckpointFiles files, const ModelFamily& family, ModelConfig model)
+      : folder_(std::move(folder)), files_(std::move(files)), family_(family), model_(std::move(model)) {}
   Result<Source> source(std::string_view name) const;
-  Stored find(std::string_view tensor) const;
+  CheckpointFiles::Tensor find(std::string_view tensor) const;
 
+  std::string folder_;
+  CheckpointFiles files_;
   const ModelFamily& family_;
   ModelConfig model_;
-  std::string folder_;
-  std::vector<std::unique_ptr<File>> files_;
-  std::map<std::string, Stored, std::less<>> tensors_;
 };
 
 }  // namespace nanscope
