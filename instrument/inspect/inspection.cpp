@@ -1,0 +1,187 @@
+#include "instrument/inspect/inspection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/text/safe_text.h"
+#include "instrument/files/file.h"
+#include "instrument/inspect/check.h"
+
+namespace nanscope {
+
+namespace {
+
+constexpr std::uint64_t kMostConfig = 16u << 20;
+constexpr std::size_t kNamed = 3;
+
+/// Matrices that every loader leaves as floats: the head, routers and tables of embeddings.
+bool is_kept(const StoredModule& module) {
+  constexpr std::array<std::string_view, 8> kKept = {"lm_head", "gate",     "router",          "shared_expert_gate",
+                                                     "score",   "embed_in", "embed_positions", "classifier"};
+  const std::string_view leaf = module.leaf();
+  return std::find(kKept.begin(), kKept.end(), leaf) != kKept.end() || leaf.find("embed") != std::string_view::npos ||
+         leaf == "wte" || leaf == "wpe" || leaf.find("norm") != std::string_view::npos;
+}
+
+/// Codes of weights, as opposed to floats that a loader converts.
+bool is_coded(const SafetensorsEntry& entry) {
+  return entry.dtype == "U8" || entry.dtype == "I8" || entry.dtype.starts_with("F8_E4") ||
+         entry.dtype.starts_with("F8_E5");
+}
+
+void measure(const InspectSubject& subject, Inspected& one) {
+  const StoredMatrix& matrix = *one.matrix;
+  std::vector<float> values(static_cast<std::size_t>(matrix.columns));
+  double sum = 0;
+  double codes = 0;
+  double count = 0;
+  for (const std::int64_t row : subject.rows_of(matrix)) {
+    matrix.row(row, values);
+    for (const float value : values) sum += double{value} * value;
+    if (matrix.quantized()) matrix.codes_of_row(row, values);
+    for (const float value : values) codes += double{value} * value;
+    count += static_cast<double>(values.size());
+  }
+  one.rms = std::sqrt(sum / count);
+  one.code_rms = std::sqrt(codes / count);
+}
+
+std::uint64_t bytes_of(const StoredModule& module) {
+  std::uint64_t bytes = 0;
+  for (const auto& [part, tensor] : module.tensors) bytes += tensor.entry->end - tensor.entry->begin;
+  return bytes;
+}
+
+Result<std::string> model_type(const std::filesystem::path& folder) {
+  const auto bytes = read_file(folder / "config.json", kMostConfig);
+  if (!bytes) return tl::unexpected(bytes.error());
+  const auto json = nlohmann::json::parse(as_text(*bytes), nullptr, false);
+  const auto found = json.is_object() ? json.find("model_type") : json.end();
+  return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+Fate fate_of(const Inspected& one, const QuantizationConfig& config) {
+  if (!one.matrix) return Fate::unclassified;
+  const bool coded = one.matrix->quantized() || is_coded(*one.module->weight().entry);
+  if (config.method == QuantMethod::none) return coded ? Fate::unclassified : Fate::ignored;
+  if (!coded) return one.candidate && !one.listed ? Fate::unclassified : Fate::ignored;
+  return one.listed || !one.matrix->quantized() ? Fate::unclassified : Fate::quantized;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> InspectSubject::rows_of(const StoredMatrix& matrix) const {
+  const std::int64_t count = rows == 0 ? matrix.rows : std::min(rows, matrix.rows);
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 0; i < count; ++i) all.push_back(i * matrix.rows / count);
+  return all;
+}
+
+std::vector<const Inspected*> InspectSubject::fused_with(const Inspected& first) const {
+  static const std::vector<std::vector<std::string_view>> known = {
+      {"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}, {"w1", "w3"}};
+  for (const auto& parts : known) {
+    if (first.module->leaf() != parts.front()) continue;
+    std::vector<const Inspected*> found;
+    for (const std::string_view part : parts) {
+      const std::string path = std::string(first.module->parent()) + std::string(part);
+      const auto one = by_path.find(path);
+      if (one != by_path.end()) found.push_back(one->second);
+    }
+    if (found.size() > 1) return found;
+  }
+  return {};
+}
+
+bool InspectSubject::is_expert(const StoredModule& module) { return module.path.find(".experts") != std::string::npos; }
+
+std::span<const Check> inspect_checks() {
+  static constexpr std::array all = {
+#define NANSCOPE_CHECK(name) &check_##name,
+#include "instrument/inspect/checks.def"
+#undef NANSCOPE_CHECK
+  };
+  return all;
+}
+
+std::string some_of(std::span<const std::string> names) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kNamed); ++i) text += (i == 0 ? "" : ", ") + one_line(names[i]);
+  if (names.size() > kNamed) text += fmt::format(" and {} more", names.size() - kNamed);
+  return text;
+}
+
+std::size_t Inspection::count(Fate fate) const {
+  return static_cast<std::size_t>(
+      std::count_if(modules.begin(), modules.end(), [&](const InspectedModule& one) { return one.fate == fate; }));
+}
+
+std::size_t Inspection::count(Severity severity) const {
+  return static_cast<std::size_t>(std::count_if(findings.begin(), findings.end(),
+                                                [&](const InspectFinding& one) { return one.severity == severity; }));
+}
+
+Result<Inspection> inspect_checkpoint(const std::filesystem::path& folder, const InspectOptions& options) {
+  const auto config = read_quantization_config(folder);
+  if (!config) return tl::unexpected(config.error());
+  const auto type = model_type(folder);
+  if (!type) return tl::unexpected(type.error());
+  const auto files = CheckpointFiles::open(folder);
+  if (!files) return tl::unexpected(files.error());
+  const std::vector<StoredModule> stored = stored_modules(*files);
+  std::vector<Inspected> modules;
+  modules.reserve(stored.size());
+  std::map<std::string_view, const Inspected*> by_path;
+  for (const StoredModule& module : stored) {
+    Inspected& one = modules.emplace_back();
+    one.module = &module;
+    by_path[module.path] = &one;
+  }
+  const InspectSubject subject{*config, *options.loader, modules, by_path, options.rows};
+  Inspection out{.target = folder.string(),
+                 .model_type = *type,
+                 .quantization = config->text(),
+                 .loader = options.loader,
+                 .modules = {},
+                 .findings = {}};
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    if (options.stop.stop_requested()) return fail("stopped");
+    if (options.progress) options.progress(i, modules.size());
+    Inspected& one = modules[i];
+    const CheckpointFiles::Tensor weight = one.module->weight();
+    if (weight.entry == nullptr || weight.entry->shape.size() < 2) continue;
+    one.candidate = !is_kept(*one.module);
+    one.listed = options.loader->ignores(*config, one.module->path);
+    auto matrix = stored_matrix(*one.module, *config);
+    if (matrix) {
+      one.matrix = *matrix;
+      measure(subject, one);
+    } else {
+      one.why = matrix.error().message;
+    }
+    out.modules.push_back({.path = one.module->path,
+                           .fate = fate_of(one, *config),
+                           .storage = one.matrix ? one.matrix->text() : one.why,
+                           .rows = one.matrix ? one.matrix->rows : 0,
+                           .columns = one.matrix ? one.matrix->columns : 0,
+                           .bytes = bytes_of(*one.module),
+                           .rms = one.rms});
+  }
+  for (const Check check : inspect_checks()) {
+    if (options.stop.stop_requested()) return fail("stopped");
+    check(subject, out.findings);
+  }
+  if (Status same = files->check_unchanged(); !same) return tl::unexpected(same.error());
+  out.files = files->file_count();
+  out.tensors = files->tensors().size();
+  for (const auto& [name, tensor] : files->tensors()) out.bytes += tensor.entry->end - tensor.entry->begin;
+  std::stable_sort(out.findings.begin(), out.findings.end(),
+                   [](const InspectFinding& a, const InspectFinding& b) { return a.severity > b.severity; });
+  return out;
+}
+
+}  // namespace nanscope

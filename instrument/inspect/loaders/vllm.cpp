@@ -1,0 +1,38 @@
+#include "instrument/inspect/loader.h"
+
+/// vLLM: vllm/model_executor/layers/quantization/{fp8,modelopt,kv_cache}.py and compressed_tensors/ of 0.33.
+namespace nanscope {
+namespace {
+
+constexpr KvRules kVllmKv{.neither = "1.0 is used, with a warning"};
+
+bool vllm_ignores(const QuantizationConfig& config, std::string_view module) {
+  if (config.method == QuantMethod::compressed_tensors) return listed_by_expression(config, module);
+  if (config.method == QuantMethod::modelopt) return listed_by_wildcard(config, module);
+  return listed_by_name(config, module);
+}
+
+bool vllm_knows(const QuantizationConfig& config) { return config.method != QuantMethod::other; }
+
+}  // namespace
+
+const Loader& vllm_loader() {
+  static constexpr Loader loader{.name = "vllm",
+                                 .version = "0.33",
+                                 .ignores = vllm_ignores,
+                                 .knows = vllm_knows,
+                                 .unknown_method = "it is not looked at here",
+                                 .missing_scale = "-3.4e38, or memory that nobody wrote, stands where it should be",
+                                 .fp8_tensor_scale = "weight_scale",
+                                 .needs_activation_scheme = true,
+                                 .fused_fp8 = FusedScales::requantized,
+                                 .fused_global = FusedScales::largest,
+                                 .fused_input_largest = true,
+                                 .fused_blocks_whole = true,
+                                 .fused_last_may_be_ragged = true,
+                                 .requantizes_to_powers_of_two = true,
+                                 .kv = &kVllmKv};
+  return loader;
+}
+
+}  // namespace nanscope

@@ -1,0 +1,313 @@
+// What `nanscope inspect` says of checkpoints as their producers wrote them, and of the same with one thing wrong: what
+// users met, by the thread that it is known by.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "instrument/inspect/check.h"
+#include "instrument/inspect/inspection.h"
+#include "tests/unit/instrument/quantized/edited_checkpoint.h"
+
+namespace nanscope {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+Inspection inspect(const std::filesystem::path& folder, std::string_view loader) {
+  InspectOptions options;
+  options.loader = find_loader(loader);
+  auto made = inspect_checkpoint(folder, options);
+  EXPECT_TRUE(made) << (made ? "" : made.error().message);
+  return made ? *made : Inspection{};
+}
+
+std::vector<std::string> ids(const Inspection& made, Severity least = Severity::warning) {
+  std::vector<std::string> found;
+  for (const InspectFinding& one : made.findings) {
+    if (one.severity >= least) found.push_back(one.id);
+  }
+  return found;
+}
+
+const InspectFinding& finding(const Inspection& made, std::string_view id) {
+  static const InspectFinding none;
+  for (const InspectFinding& one : made.findings) {
+    if (one.id == id) return one;
+  }
+  ADD_FAILURE() << "no " << id;
+  return none;
+}
+
+struct Healthy {
+  const char* checkpoint;
+  const char* loader;
+};
+class HealthyCheckpoints : public ::testing::TestWithParam<Healthy> {};
+
+TEST_P(HealthyCheckpoints, HaveNothingWrong) {
+  const auto [checkpoint, loader] = GetParam();
+  const Inspection made = inspect(std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / checkpoint, loader);
+  EXPECT_THAT(ids(made), IsEmpty());
+  EXPECT_EQ(made.count(Fate::quantized), 7U);
+  EXPECT_EQ(made.count(Fate::unclassified), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HealthyCheckpoints,
+                         ::testing::Values(Healthy{"fp8-block", "vllm"}, Healthy{"fp8-block", "sglang"},
+                                           Healthy{"fp8-block", "transformers"}, Healthy{"fp8-tensor", "transformers"},
+                                           Healthy{"ct-fp8-tensor", "sglang"}, Healthy{"ct-fp8-tensor", "transformers"},
+                                           Healthy{"ct-fp8-channel", "vllm"}, Healthy{"ct-nvfp4", "vllm"},
+                                           Healthy{"ct-nvfp4", "sglang"}, Healthy{"ct-nvfp4", "transformers"},
+                                           Healthy{"ct-mxfp4", "vllm"}, Healthy{"ct-mxfp8", "vllm"}));
+
+struct Case {
+  const char* thread;      ///< where users met it, or the loader's source
+  const char* checkpoint;  ///< as its producer wrote it
+  const char* loader;
+  std::function<void(EditedCheckpoint&)> edit;
+  const char* id;    ///< what is found
+  const char* says;  ///< a part of the sentence
+};
+
+constexpr const char* kLayer = "model.layers.0.";
+
+std::string in_layer(const std::string& name) { return kLayer + name; }
+
+/// Scales of the cache beside k_proj and v_proj, as ModelOpt names them.
+void add_kv_scales(EditedCheckpoint& checkpoint, float k, float v) {
+  checkpoint.set(in_layer("self_attn.k_proj.k_scale"), {1}, {k});
+  checkpoint.set(in_layer("self_attn.v_proj.v_scale"), {1}, {v});
+}
+
+void scale_by(EditedCheckpoint& checkpoint, const std::string& name, float factor) {
+  checkpoint.set(name, {1}, {checkpoint.number(name) * factor});
+}
+
+/// The experts of a mixture, out of a dense MLP.
+void to_experts(EditedCheckpoint& checkpoint) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    if (name.find(".mlp.") != std::string::npos) names.push_back(name);
+  }
+  for (const std::string& name : names) {
+    std::string to = name;
+    to.replace(to.find(".mlp."), 5, ".mlp.experts.0.");
+    checkpoint.rename(name, to);
+  }
+}
+
+std::vector<Case> cases() {
+  const std::string up = in_layer("mlp.up_proj");
+  const std::string gate = in_layer("mlp.gate_proj");
+  return {
+      {"vllm-project/vllm #54623", "ct-fp8-channel", "vllm",
+       [](EditedCheckpoint& one) {
+         one.set(in_layer("self_attn.k_cache_scale"), {1}, {0.1F}),
+             one.rename(in_layer("self_attn.k_cache_scale"), in_layer("self_attn.attn_k.k_scale"));
+       },
+       "kv-scale-name", "under names that vllm does not know"},
+      {"vllm-project/vllm #25047", "ct-fp8-channel", "vllm",
+       [](EditedCheckpoint& one) {
+         one.replace_in_config("\"ignore\"", "\"kv_cache_scheme\": {\"num_bits\": 8}, \"ignore\"");
+       },
+       "kv-scale-missing", "1.0 is used"},
+      {"vllm-project/vllm PR 47515", "ct-nvfp4", "vllm",
+       [=](EditedCheckpoint& one) { scale_by(one, up + ".weight_global_scale", 2.14F); }, "global-scales-differ",
+       "by up to 2.14 times in model.layers.0.mlp.gate_proj: that part's weights become up to 2.14 times smaller"},
+      {"sgl-project/sglang PR 29151", "ct-nvfp4", "sglang",
+       [=](EditedCheckpoint& one) {
+         for (const std::string& name : one.ending("")) {
+           if (name.starts_with(gate)) one.tensors.erase(name);
+         }
+         for (const char* part : {".weight_packed", ".weight_scale", ".weight_global_scale", ".input_global_scale"}) {
+           one.rename(up + part, in_layer("mlp.gate_up_proj") + part);
+         }
+       },
+       "fused-scalar", "give it to the first part"},
+      {"vllm-project/vllm #45212, missing", "ct-nvfp4", "vllm",
+       [](EditedCheckpoint& one) {
+         to_experts(one);
+         one.tensors.erase(in_layer("mlp.experts.0.down_proj.input_global_scale"));
+       },
+       "input-scale-missing", "1 of 7 weights"},
+      {"vllm-project/vllm #45212, Inf", "ct-nvfp4", "vllm",
+       [](EditedCheckpoint& one) {
+         one.set(in_layer("mlp.down_proj.input_global_scale"), {1}, {std::numeric_limits<float>::infinity()});
+       },
+       "input-scale-invalid", "is inf"},
+      {"vllm-project/vllm #54189", "ct-nvfp4", "vllm",
+       [](EditedCheckpoint& one) {
+         to_experts(one);
+         for (const std::string& name : one.ending(".input_global_scale")) one.tensors.erase(name);
+         const std::size_t at = one.config.find("\"input_activations\": {");
+         one.config.replace(at, one.config.find('}', at) + 1 - at, "\"input_activations\": null");
+       },
+       "weight-only-experts", "every expert gives 0"},
+      {"huggingface/transformers #48371", "ct-nvfp4", "transformers", to_experts, "global-scale-dropped",
+       "without their scale of the whole"},
+      {"unslothai/unsloth #6200", "fp8-block", "vllm",
+       [=](EditedCheckpoint& one) { one.tensors.erase(gate + ".weight_scale_inv"); }, "scale-missing",
+       "times larger than weights of that width are"},
+      {"huggingface/transformers #47030", "fp8-block", "vllm",
+       [](EditedCheckpoint& one) {
+         for (const std::string& name : one.ending(".weight_scale_inv")) {
+           auto& tensor = one.tensors.at(name);
+           std::vector<float> values(tensor.bytes.size() / sizeof(float));
+           std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+           for (float& value : values) value = std::exp2(std::ceil(std::log2(value)));
+           one.set(name, tensor.shape, values);
+         }
+       },
+       "scale-rounded", "blocks hold the largest code all the same"},
+      {"modular/modular #6600", "ct-nvfp4", "transformers",
+       [=](EditedCheckpoint& one) {
+         // A multiplier under the divisor's name.
+         one.set(up + ".weight_global_scale", {1}, {1 / one.number(up + ".weight_global_scale")});
+       },
+       "scale-inverted", "the other way round"},
+      {"NVIDIA/Model-Optimizer PR 2038", "ct-nvfp4", "vllm",
+       [=](EditedCheckpoint& one) {
+         auto& scale = one.tensors.at(up + ".weight_scale");
+         scale.shape.back() /= 2;
+         scale.bytes.resize(scale.bytes.size() / 2);
+       },
+       "scale-shape", "half as wide"},
+      {"NVIDIA/Model-Optimizer #20", "ct-fp8-channel", "vllm", [](EditedCheckpoint& one) { add_kv_scales(one, 1, 1); },
+       "kv-scale-one", "clipped"},
+      {"vllm kv_cache.py, v_scale of 0", "ct-fp8-channel", "vllm",
+       [](EditedCheckpoint& one) { add_kv_scales(one, 0.1F, 0); }, "kv-scale-v-replaced", "without a word"},
+      {"vllm kv_cache.py, both 0", "ct-fp8-channel", "vllm", [](EditedCheckpoint& one) { add_kv_scales(one, 0, 0); },
+       "kv-scale-zero", "stops at an assertion"},
+      {"sglang kv_cache.py, both 0", "ct-fp8-channel", "sglang",
+       [](EditedCheckpoint& one) { add_kv_scales(one, 0, 0); }, "kv-scale-zero", "1.0 is used"},
+      {"vllm kv_cache.py, NaN", "ct-fp8-channel", "vllm",
+       [](EditedCheckpoint& one) { add_kv_scales(one, std::nanf(""), 0.1F); }, "kv-scale-nan", "not finite"},
+      {"vllm kv_cache.py, v alone", "ct-fp8-channel", "vllm",
+       [](EditedCheckpoint& one) { one.set(in_layer("self_attn.v_proj.v_scale"), {1}, {0.1F}); }, "kv-scale-v-alone",
+       "no k_scale"},
+      {"vllm fp8.py, per tensor under transformers' name", "fp8-tensor", "vllm", [](EditedCheckpoint&) {}, "scale-name",
+       "as 'weight_scale_inv', where vllm looks for 'weight_scale'"},
+      {"transformers, per tensor under vllm's name", "fp8-tensor", "transformers",
+       [](EditedCheckpoint& one) {
+         for (const std::string& name : one.ending(".weight_scale_inv"))
+           one.rename(name, name.substr(0, name.size() - 4));
+       },
+       "scale-name", "as 'weight_scale', where transformers looks for 'weight_scale_inv'"},
+      {"vllm fp8.py, activation_scheme", "fp8-block", "vllm",
+       [](EditedCheckpoint& one) { one.replace_in_config("\"activation_scheme\": \"dynamic\",", ""); },
+       "activation-scheme-missing", "has no activation_scheme"},
+      {"vllm fp8.py, weight_block_size", "fp8-block", "vllm",
+       [](EditedCheckpoint& one) {
+         const std::size_t at = one.config.find("\"weight_block_size\": [");
+         one.config.replace(at, one.config.find(']', at) + 1 - at, "\"weight_block_size\": null");
+       },
+       "scale-shape", "cannot be decoded"},
+      {"vllm quant_utils.py, parts of a fused weight", "fp8-block", "vllm",
+       [](EditedCheckpoint& one) {
+         one.replace_in_config("\"lm_head\"", "\"lm_head\", \"model.layers.0.mlp.up_proj\"");
+       },
+       "fused-partly-listed", "which is refused"},
+      {"a list that covers codes", "fp8-block", "vllm",
+       [](EditedCheckpoint& one) {
+         one.replace_in_config("\"lm_head\"", "\"lm_head\", \"model.layers.0.mlp.down_proj\"");
+       },
+       "listed-but-quantized", "takes the codes for the weights"},
+      {"floats that the list leaves out", "fp8-block", "vllm",
+       [](EditedCheckpoint& one) {
+         one.tensors.erase(in_layer("mlp.down_proj.weight_scale_inv"));
+         one.set(in_layer("mlp.down_proj.weight"), {64, 96}, std::vector<float>(64 * 96, 0.1F));
+       },
+       "plain-but-not-listed", "hold floats where vllm expects codes"},
+      {"no quantization_config", "fp8-block", "vllm",
+       [](EditedCheckpoint& one) { one.replace_in_config("\"quantization_config\"", "\"other\""); }, "config-missing",
+       "has no quantization_config"},
+      {"transformers and ModelOpt", "fp8-tensor", "transformers",
+       [](EditedCheckpoint& one) {
+         one.replace_in_config("\"quant_method\": \"fp8\"", "\"quant_method\": \"modelopt\"");
+       },
+       "method-unknown", "loads the codes as if they were the weights"},
+      {"a scale that is NaN", "fp8-block", "sglang",
+       [=](EditedCheckpoint& one) {
+         one.set(up + ".weight_scale_inv", {3, 2}, {1, 1, std::nanf(""), 1, 1, 1});
+       },
+       "scale-invalid", "has nan at 2, and 1 of 6 in all"},
+      {"fused per tensor", "ct-fp8-tensor", "vllm", [](EditedCheckpoint&) {}, "fused-requantized", "makes anew"},
+  };
+}
+
+class Threads : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Threads, IsFound) {
+  const Case& one = GetParam();
+  EditedCheckpoint checkpoint(one.checkpoint);
+  one.edit(checkpoint);
+  const Inspection made = inspect(checkpoint.write(), one.loader);
+  EXPECT_THAT(finding(made, one.id).text, HasSubstr(one.says)) << one.thread;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Threads, ::testing::ValuesIn(cases()));
+
+/// Rows of a height that is no multiple of the block's: transformers takes another height, vLLM refuses a part of a
+/// fused weight unless it is the last.
+TEST(RaggedBlocks, AreToldByLoader) {
+  EditedCheckpoint checkpoint("fp8-block");
+  const auto make = [&](const std::string& module, std::int64_t rows, std::int64_t columns) {
+    EditedCheckpoint::Tensor codes{"F8_E4M3", {rows, columns}, {}};
+    codes.bytes.resize(static_cast<std::size_t>(rows * columns), std::byte{0x38});
+    checkpoint.tensors[module + ".weight"] = codes;
+    const std::int64_t high = (rows + 31) / 32;
+    const std::int64_t wide = (columns + 31) / 32;
+    checkpoint.set(module + ".weight_scale_inv", {high, wide},
+                   std::vector<float>(static_cast<std::size_t>(high * wide), 0.01F));
+  };
+  make(in_layer("mlp.down_proj"), 48, 96);  // two blocks of 24 rows to transformers
+  const Inspection halves = inspect(checkpoint.write(), "transformers");
+  EXPECT_THAT(finding(halves, "ragged-rows").text, HasSubstr("up to 8 rows or columns of 48"));
+  EXPECT_THAT(ids(inspect(checkpoint.write(), "vllm")), IsEmpty());
+  make(in_layer("mlp.down_proj"), 50, 96);
+  make(in_layer("mlp.gate_proj"), 80, 64);
+  const Inspection refused = inspect(checkpoint.write(), "vllm");
+  EXPECT_THAT(finding(refused, "ragged-fused").modules, ::testing::ElementsAre(in_layer("mlp.gate_proj")));
+  make(in_layer("mlp.down_proj"), 33, 96);
+  EXPECT_THAT(finding(inspect(checkpoint.write(), "transformers"), "ragged-refused").modules,
+              Contains(in_layer("mlp.down_proj")));
+  make(in_layer("mlp.gate_proj"), 96, 64);
+  make(in_layer("mlp.up_proj"), 80, 64);
+  EXPECT_THAT(ids(inspect(checkpoint.write(), "vllm")), Not(Contains("ragged-fused")));
+  EXPECT_THAT(ids(inspect(checkpoint.write(), "sglang")), Contains("ragged-fused"));
+}
+
+/// How each loader reads a list of modules.
+TEST(Lists, AreReadAsEachLoaderDoes) {
+  QuantizationConfig config;
+  config.ignored = {"model.layers.1", "re:.*gate$", "*.self_attn*", "down_proj"};
+  EXPECT_FALSE(listed_by_name(config, "model.layers.1.mlp.up_proj"));
+  EXPECT_TRUE(listed_by_beginning(config, "model.layers.1.mlp.up_proj"));
+  EXPECT_FALSE(listed_by_beginning(config, "model.layers.11.mlp.up_proj"));
+  EXPECT_TRUE(listed_by_beginning(config, "model.layers.11.mlp.down_proj"));
+  EXPECT_TRUE(listed_by_expression(config, "model.layers.0.mlp.gate"));
+  EXPECT_FALSE(listed_by_expression(config, "model.layers.0.mlp.gate_proj"));
+  EXPECT_TRUE(listed_by_wildcard(config, "model.layers.0.self_attn.q_proj"));
+  config.ignored = {"a.q_proj", "a.k_proj"};
+  EXPECT_FALSE(listed_by_name(config, "a.qkv_proj"));
+  config.ignored.emplace_back("a.v_proj");
+  EXPECT_TRUE(listed_by_name(config, "a.qkv_proj"));
+}
+
+/// An expression of the checkpoint that would take for ever, or is none, matches nothing.
+TEST(Lists, HostileExpressionsMatchNothing) {
+  QuantizationConfig config;
+  config.ignored = {"re:(a+)+$", "re:[", "(("};
+  const std::string name(200, 'a');
+  EXPECT_FALSE(listed_by_expression(config, name + "b"));
+  EXPECT_FALSE(listed_by_beginning(config, name + "b"));
+}
+
+}  // namespace
+}  // namespace nanscope
