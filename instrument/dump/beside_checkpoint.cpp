@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/dump/pass_builder.h"
+#include "instrument/dump/containers/decoded.h"
 #include "instrument/dump/containers/joined.h"
 #include "instrument/dump/open_dump.h"
 
@@ -40,6 +41,10 @@ Status OpenDump::add_checkpoint(const std::filesystem::path& folder, std::vector
     add_tensors(std::shared_ptr<Container>(std::move(*container)), {.path = {}, .shown = "adapter/merged", .state = {}},
                 nullptr);
   }
+  auto decoded = DecodedContainer::open(folder);
+  if (!decoded) return tl::unexpected(decoded.error());
+  const std::shared_ptr<DecodedContainer> quantized = std::move(*decoded);
+  if (quantized != nullptr) add_tensors(quantized, {.path = {}, .shown = "checkpoint/decoded", .state = {}}, nullptr);
   const std::size_t before = sources_.size();
   const bool sharded = std::any_of(listing->files.begin(), listing->files.end(),
                                    [](const DumpFile& file) { return file.shown == "model.safetensors.index.json"; });
@@ -50,6 +55,13 @@ Status OpenDump::add_checkpoint(const std::filesystem::path& folder, std::vector
     follow_links_ = true;  // the hub keeps its files elsewhere
     const Result<bool> opened = open_file(file, nullptr);
     if (!opened) return tl::unexpected(opened.error());
+  }
+  if (quantized != nullptr) {
+    std::erase_if(dump_.tensors, [&](const DumpTensor& tensor) {
+      if (tensor.source < before) return false;
+      const Source& source = sources_[tensor.source];
+      return quantized->made_of().contains(source.container->tensors()[source.tensor].key);
+    });
   }
   add_tied_head();
   join_projections();

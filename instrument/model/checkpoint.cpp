@@ -75,7 +75,18 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::filesystem
                                                            const ModelFamily& family, const ModelConfig& model) {
   Result<CheckpointFiles> files = CheckpointFiles::open(folder);
   if (!files) return tl::unexpected(files.error());
-  return std::shared_ptr<const Checkpoint>(new Checkpoint(folder.string(), std::move(*files), family, model));
+  auto quantization = read_quantization_config(folder);
+  if (!quantization) return tl::unexpected(quantization.error());
+  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(folder.string(), std::move(*files), family, model));
+  checkpoint->quantization_ = std::move(*quantization);
+  if (checkpoint->quantization_.method == QuantMethod::none) return checkpoint;
+  for (StoredModule& module : stored_modules(checkpoint->files_)) {
+    if (module.has("weight_packed") || module.has("weight_scale") || module.has("weight_scale_inv")) {
+      std::string path = module.path;
+      checkpoint->quantized_.emplace(std::move(path), std::move(module));
+    }
+  }
+  return checkpoint;
 }
 
 CheckpointFiles::Tensor Checkpoint::find(std::string_view tensor) const {
@@ -112,9 +123,46 @@ Result<Checkpoint::Source> Checkpoint::source(std::string_view name) const {
   return fail(fmt::format("{}: {} checkpoints have no weight '{}'", folder_, family_.name, name));
 }
 
+const StoredModule* Checkpoint::quantized(std::string_view tensor) const {
+  constexpr std::string_view kWeight = ".weight";
+  if (quantized_.empty() || !tensor.ends_with(kWeight)) return nullptr;
+  tensor.remove_suffix(kWeight.size());
+  auto found = quantized_.find(tensor);
+  if (found == quantized_.end() && tensor.starts_with(family_.base)) {
+    found = quantized_.find(tensor.substr(family_.base.size()));
+  }
+  return found == quantized_.end() ? nullptr : &found->second;
+}
+
+Result<WeightData> Checkpoint::decoded(const StoredModule& module, const Source& from, std::int64_t rows,
+                                       std::int64_t columns) const {
+  const auto matrix = stored_matrix(module, quantization_);
+  if (!matrix) return fail(fmt::format("{}: {}", folder_, matrix.error().message));
+  const Slice slice = slice_of(from.rule.part, model_, rows);
+  if (matrix->rows != slice.total || matrix->columns != columns || from.rule.transposed) {
+    return fail(fmt::format("{}: the quantized weight of '{}' has shape [{},{}], expected [{},{}]", folder_,
+                            one_line(module.path), matrix->rows, matrix->columns, slice.total, columns));
+  }
+  const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(rows * columns));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    matrix->row(slice.first + row,
+                std::span(*values).subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns)));
+  }
+  WeightData data;
+  data.data = reinterpret_cast<const std::byte*>(values->data());
+  data.rows = rows;
+  data.columns = columns;
+  data.stride = columns;
+  data.owner = values;
+  return data;
+}
+
 Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, std::int64_t columns) const {
   const Result<Source> from = source(name);
   if (!from) return tl::unexpected(from.error());
+  if (const StoredModule* module = quantized(from->tensor); module != nullptr) {
+    return decoded(*module, *from, rows, columns);
+  }
   const auto [file, entry] = find(from->tensor);
   if (entry == nullptr) return fail(fmt::format("{}: no tensor '{}'", folder_, from->tensor));
   const std::string where = CheckpointFiles::Tensor{file, entry}.where();
@@ -134,7 +182,9 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
         fmt::format("{} has shape [{}], expected [{}]", where, fmt::join(entry->shape, ","), fmt::join(shape, ",")));
   }
   if (!entry->format || !runs(*entry->format)) {
-    return fail(fmt::format("{} is {}; weights in F32, BF16 and F16 are run", where, one_line(entry->dtype)));
+    const bool code = entry->format && info(*entry->format).bits == 8;
+    return fail(fmt::format("{} is {}{}; weights in F32, BF16 and F16 are run, and codes with a scale beside them", where,
+                            one_line(entry->dtype), code ? " without a scale" : ""));
   }
   const std::size_t element = info(*entry->format).storage_bytes();
   WeightData data{.format = *entry->format,
@@ -171,7 +221,12 @@ Status Checkpoint::check_all_used(const std::set<std::string, std::less<>>& ours
   std::set<const SafetensorsEntry*> used;
   for (const std::string& name : ours) {
     const Result<Source> from = source(name);
-    if (from) used.insert(find(from->tensor).entry);
+    if (!from) continue;
+    used.insert(find(from->tensor).entry);
+    const StoredModule* module = quantized(from->tensor);
+    if (module == nullptr) continue;
+    // With scales of the inputs and of the KV cache, which only what quantizes those reads.
+    for (const auto& [part, tensor] : module->tensors) used.insert(tensor.entry);
   }
   std::vector<std::string> unused;
   for (const auto& [name, stored] : files_.tensors()) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 #include "core/result.h"
 #include "instrument/model/family.h"
 #include "instrument/model/model_config.h"
+#include "instrument/quantized/stored_matrix.h"
 #include "instrument/weights/checkpoint_files.h"
 
 namespace nanscope {
@@ -26,8 +28,8 @@ struct WeightData {
 };
 
 /// The weights of a Hugging Face checkpoint folder: model.safetensors, or the files that model.safetensors.index.json
-/// names. All files are mapped; a weight is a view of them in its own dtype, unless it is stored the other way round or
-/// with an offset, which make a copy.
+/// names. All files are mapped; a weight is a view of them in its own dtype, unless it is stored the other way round,
+/// with an offset, or quantized, which make a copy: codes times scales in f32.
 class Checkpoint {
  public:
   /// Errors: no such files, an index that names files outside of the folder or files that are not there, a damaged
@@ -55,11 +57,17 @@ class Checkpoint {
       : folder_(std::move(folder)), files_(std::move(files)), family_(family), model_(std::move(model)) {}
   Result<Source> source(std::string_view name) const;
   CheckpointFiles::Tensor find(std::string_view tensor) const;
+  /// The module whose quantized weight a tensor's name means; null where it is not quantized.
+  const StoredModule* quantized(std::string_view tensor) const;
+  Result<WeightData> decoded(const StoredModule& module, const Source& from, std::int64_t rows,
+                             std::int64_t columns) const;
 
   std::string folder_;
   CheckpointFiles files_;
   const ModelFamily& family_;
   ModelConfig model_;
+  QuantizationConfig quantization_;
+  std::map<std::string, StoredModule, std::less<>> quantized_;  ///< by path
 };
 
 }  // namespace nanscope

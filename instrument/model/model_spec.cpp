@@ -10,6 +10,7 @@
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 #include "instrument/model/family.h"
+#include "instrument/quantized/quantization_config.h"
 
 namespace nanscope {
 namespace {
@@ -96,13 +97,18 @@ Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& fil
     config.reject("model_type",
                   fmt::format("'{}' is no family that the engine runs; there are {}", one_line(type), known_types()));
   }
-  if (config.has("quantization_config")) {
-    config.reject("quantization_config", "quantised weights are not run yet; dequantise the checkpoint first");
+  const auto quantization = parse_quantization_config(text, file, {}, {});
+  if (!quantization) return tl::unexpected(quantization.error());
+  if (config.has("quantization_config") && quantization->method == QuantMethod::other) {
+    config.reject("quantization_config",
+                  fmt::format("weights of the quant_method '{}' are not decoded; those of {} are",
+                              one_line(quantization->name), quant_method_names()));
   }
   if (!config.status()) return tl::unexpected(config.status().error());
   ModelSpec spec;
   spec.model.family = family->name;
   spec.model.patch_size = 0;
+  spec.quantized = quantization->method != QuantMethod::none;
   ignore_common(config);
   read_format(config, spec);
   spec.model.end_tokens = config.integer_or_list("eos_token_id");

@@ -16,6 +16,7 @@ struct ModelSpec {
   MoeConfig moe;
   float norm_eps = 1e-5F;
   Format format = Format::f32;  ///< that activations are meant to have
+  bool quantized = false;       ///< its products' weights are codes with scales
 };
 
 /// Reads the config.json of a Hugging Face checkpoint folder. `model.weights` is the folder, `model.tokenizer` its

@@ -148,6 +148,12 @@ std::string QuantizationConfig::text() const {
   return out;
 }
 
+std::string quant_method_names() {
+  std::string names;
+  for (const auto& [name, method] : kMethods) names.append(names.empty() ? "" : ", ").append(name);
+  return names;
+}
+
 Result<QuantizationConfig> parse_quantization_config(std::string_view config, const std::string& file,
                                                      std::string_view modelopt, const std::string& modelopt_file) {
   const Result<json> parsed = parse(config, file);

@@ -51,6 +51,9 @@ struct QuantizationConfig {
   std::string text() const;
 };
 
+/// "compressed-tensors, fbgemm_fp8, ...": the values of quant_method that are one of QuantMethod.
+std::string quant_method_names();
+
 /// Of a checkpoint folder. Errors: config.json is not there, no JSON, or has a key of the wrong type.
 Result<QuantizationConfig> read_quantization_config(const std::filesystem::path& folder);
 

@@ -135,7 +135,7 @@ TEST(Checkpoint, AWeightThatDoesNotFitIsNamed) {
     return data ? "" : data.error().message;
   };
   EXPECT_THAT(said("final_norm.weight", 1, 3), HasSubstr("'model.norm.weight' has shape [4], expected [3]"));
-  EXPECT_THAT(said("lm_head.weight", 2, 3), HasSubstr("is F8_E4M3; weights in F32, BF16 and F16 are run"));
+  EXPECT_THAT(said("lm_head.weight", 2, 3), HasSubstr("is F8_E4M3 without a scale; weights in F32, BF16 and F16 are run"));
   EXPECT_THAT(said("layers.0.q_proj.weight", 4, 3), HasSubstr("no tensor 'model.layers.0.self_attn.q_proj.weight'"));
   EXPECT_THAT(said("layers.0.q_norm.weight", 1, 2), HasSubstr("llama checkpoints have no weight"));
 }

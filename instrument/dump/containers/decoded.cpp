@@ -1,0 +1,43 @@
+#include "instrument/dump/containers/decoded.h"
+
+#include <utility>
+
+#include "instrument/quantized/stored_matrix.h"
+
+namespace nanscope {
+
+Result<std::unique_ptr<DecodedContainer>> DecodedContainer::open(const std::filesystem::path& folder) {
+  auto config = read_quantization_config(folder);
+  if (!config) return tl::unexpected(config.error());
+  if (config->method == QuantMethod::none) return nullptr;
+  auto files = CheckpointFiles::open(folder);
+  if (!files) return tl::unexpected(files.error());
+  std::unique_ptr<DecodedContainer> made(new DecodedContainer(std::move(*files), std::move(*config)));
+  for (StoredModule& module : stored_modules(made->files_)) {
+    const auto matrix = stored_matrix(module, made->config_);
+    if (!matrix || !matrix->quantized()) continue;
+    ContainedTensor tensor;
+    tensor.key = module.path + ".weight";
+    tensor.dtype = find_dtype("float32");
+    tensor.shape = {matrix->rows, matrix->columns};
+    made->tensors_.push_back(std::move(tensor));
+    for (const auto& [part, one] : module.tensors) {
+      if (part != "bias") made->made_of_.insert(one.entry->name);
+    }
+    made->modules_.push_back(std::move(module));
+  }
+  return made;
+}
+
+Result<TensorBytes> DecodedContainer::bytes(std::size_t tensor) const {
+  const auto matrix = stored_matrix(modules_[tensor], config_);
+  if (!matrix) return tl::unexpected(matrix.error());
+  const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(matrix->rows * matrix->columns));
+  const auto columns = static_cast<std::size_t>(matrix->columns);
+  for (std::int64_t row = 0; row < matrix->rows; ++row) {
+    matrix->row(row, std::span(*values).subspan(static_cast<std::size_t>(row) * columns, columns));
+  }
+  return TensorBytes{std::as_bytes(std::span<const float>(*values)), values};
+}
+
+}  // namespace nanscope
