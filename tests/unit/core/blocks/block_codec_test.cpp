@@ -1,0 +1,230 @@
+#include "core/blocks/block_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/blocks/block_element.h"
+#include "core/blocks/block_elements.h"
+#include "core/blocks/block_packing.h"
+#include "core/blocks/presets.h"
+#include "core/numbers/decode_span.h"
+
+namespace nanscope {
+namespace {
+
+constexpr Format kElements[] = {Format::e4m3, Format::e5m2, Format::e3m2, Format::e2m3, Format::e2m1, Format::int8};
+constexpr Ties kTies[] = {Ties::even, Ties::away, Ties::down};
+
+const BlockFormat& preset(std::string_view name) { return find_block_preset(name)->format; }
+
+/// The quick way: what encode_elements makes of one element under a scale of 1.
+std::uint8_t quick(Format element, Ties ties, float x) {
+  BlockFormat format;
+  format.element = element;
+  format.ties = ties;
+  const BlockPart part{&x, 1, 1, 1, 0};
+  std::uint8_t code = 0;
+  encode_elements(format, part, BlockScale{}, ElementRounding(format, 0), true, &code, 1);
+  return code;
+}
+
+std::uint8_t exact(Format element, Ties ties, float x) {
+  return static_cast<std::uint8_t>(
+      encode_block_element(codec_params(element), ties, std::bit_cast<std::uint32_t>(x), 0U));
+}
+
+float beside(float x, bool up) {
+  return std::nextafter(x, up ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::infinity());
+}
+
+TEST(BlockElements, RoundAtTheMiddlesOfCodesAsTheirTiesSay) {
+  for (const Format element : kElements) {
+    const std::uint32_t count = info(element).max_finite_code;
+    for (std::uint32_t code = 0; code < count; ++code) {
+      const float middle = (decode(element, code) + decode(element, code + 1)) / 2;  // exact
+      for (const Ties ties : kTies) {
+        const bool up = ties == Ties::away || (ties == Ties::even && code % 2 == 1);
+        const std::uint32_t tie = code + (up ? 1 : 0);
+        for (const auto way : {quick, exact}) {
+          EXPECT_EQ(way(element, ties, middle), tie) << name(element) << ' ' << name(ties) << ' ' << middle;
+          EXPECT_EQ(way(element, ties, beside(middle, true)), code + 1) << name(element) << ' ' << middle;
+          EXPECT_EQ(way(element, ties, beside(middle, false)), code) << name(element) << ' ' << middle;
+          if (element != Format::int8) {
+            const std::uint32_t sign = 1U << (info(element).bits - 1);
+            EXPECT_EQ(way(element, ties, -middle), tie | sign) << name(element) << ' ' << -middle;
+          } else {
+            EXPECT_EQ(way(element, ties, -middle), (0U - tie) & 0xffU) << -middle;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(BlockElements, BothWaysAgreeOverAllMagnitudes) {
+  for (const Format element : kElements) {
+    for (const Ties ties : kTies) {
+      for (std::uint32_t bits = 0; bits < 0x7f800000U; bits += 104729) {
+        const float x = std::bit_cast<float>(bits);
+        ASSERT_EQ(quick(element, ties, x), exact(element, ties, x)) << name(element) << ' ' << name(ties) << ' ' << x;
+        ASSERT_EQ(quick(element, ties, -x), exact(element, ties, -x)) << name(element) << ' ' << name(ties) << ' ' << x;
+      }
+    }
+  }
+}
+
+TEST(BlockElements, StochasticRoundingGoesUpAsOftenAsTheRemainderSays) {
+  BlockFormat format = preset("mxfp4");
+  format.ties = Ties::stochastic;
+  std::vector<float> values(8192, 2.25F);  // a quarter of the way from 2 to 3
+  for (std::size_t i = 0; i < values.size(); i += 32) values[i] = 4;
+  const BlockBytes size = block_bytes(format, 256, 32);
+  std::vector<std::byte> codes(size.codes);
+  std::vector<std::byte> scales(size.scales);
+  std::vector<float> read(values.size());
+  std::set<int> counts;
+  for (const std::uint32_t seed : {1U, 2U, 3U}) {
+    encode_blocks(format, values, 256, 32, 1, {codes, scales}, seed);
+    decode_blocks(format, {codes, scales}, 256, 32, 1, read);
+    int up = 0;
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      if (i % 32 == 0) {
+        EXPECT_EQ(read[i], 4) << "a value of the format stays";
+      } else {
+        EXPECT_TRUE(read[i] == 2 || read[i] == 3) << read[i];
+        up += read[i] == 3 ? 1 : 0;
+      }
+    }
+    EXPECT_NEAR(up / (256.0 * 31), 0.25, 0.02);  // four standard deviations
+    counts.insert(up);
+  }
+  EXPECT_GT(counts.size(), 1U) << "seeds differ";
+}
+
+/// A block at the edge is what it is alone, whatever stands beside it.
+TEST(BlockCodec, RaggedBlocksAreThoseOfTheirElementsAlone) {
+  for (const BlockPreset& one : block_presets()) {
+    const BlockFormat& format = one.format;
+    constexpr std::int64_t kRows = 3;
+    constexpr std::int64_t kColumns = 149;
+    std::vector<float> values;
+    for (int i = 0; i < kRows * kColumns; ++i) values.push_back(std::sin(static_cast<float>(i * i)) * 5);
+    const float second = second_block_scale(format, 5);
+    const BlockBytes size = block_bytes(format, kRows, kColumns);
+    std::vector<std::byte> codes(size.codes);
+    std::vector<std::byte> scales(size.scales);
+    std::vector<float> read(values.size());
+    encode_blocks(format, values, kRows, kColumns, second, {codes, scales});
+    decode_blocks(format, {codes, scales}, kRows, kColumns, second, read);
+    const BlockGrid grid = block_grid(format, kRows, kColumns);
+    for (std::int64_t row = 0; row < grid.rows; ++row) {
+      for (std::int64_t column = 0; column < grid.columns; ++column) {
+        std::vector<float> alone;
+        std::vector<float> found;
+        for (std::int64_t r = row * format.block.rows; r < std::min<std::int64_t>(kRows, (row + 1) * format.block.rows);
+             ++r) {
+          const std::int64_t begin = column * format.block.columns;
+          for (std::int64_t c = begin; c < std::min<std::int64_t>(kColumns, begin + format.block.columns); ++c) {
+            alone.push_back(values[static_cast<std::size_t>(r * kColumns + c)]);
+            found.push_back(read[static_cast<std::size_t>(r * kColumns + c)]);
+          }
+        }
+        const EncodedBlock block = encode_block(format, alone, second);
+        for (std::size_t i = 0; i < alone.size(); ++i) {
+          ASSERT_EQ(found[i], block_value(format, block.codes[i], block.scale.code, second)) << one.name;
+          ASSERT_NEAR(found[i], alone[i], 1.3) << one.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(BlockCodec, PackingsHoldCodesWhereTheySay) {
+  BlockFormat format = preset("mxfp4");
+  const std::vector<std::uint8_t> codes = {1, 2, 3, 4, 5};
+  std::vector<std::byte> bytes(packed_bytes(format, 5));
+  ASSERT_EQ(bytes.size(), 3U);
+  pack_codes(format, codes, bytes);
+  EXPECT_THAT(bytes, testing::ElementsAre(std::byte{0x21}, std::byte{0x43}, std::byte{0x05}));
+  format.packing = Packing::high_first;
+  pack_codes(format, codes, bytes);
+  EXPECT_THAT(bytes, testing::ElementsAre(std::byte{0x12}, std::byte{0x34}, std::byte{0x50}));
+  format.packing = Packing::halves;
+  format.block.columns = 4;
+  bytes.resize(packed_bytes(format, 5));
+  ASSERT_EQ(bytes.size(), 4U);
+  pack_codes(format, codes, bytes);
+  EXPECT_THAT(bytes, testing::ElementsAre(std::byte{0x31}, std::byte{0x42}, std::byte{0x05}, std::byte{0}));
+}
+
+TEST(BlockCodec, PackedCodesAreReadBack) {
+  for (const BlockPreset& one : block_presets()) {
+    for (const std::int64_t count : {1, 5, 16, 31, 32, 77}) {
+      std::vector<std::uint8_t> codes;
+      const bool four = one.format.packing == Packing::halves && one.format.element == Format::int8;
+      const std::uint32_t mask = (1U << info(one.format.element).bits) - 1;
+      for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(count); ++i) {
+        codes.push_back(static_cast<std::uint8_t>(four ? i * 7 % 16 - 8 : (i * 37) & mask));
+      }
+      std::vector<std::byte> bytes(packed_bytes(one.format, count));
+      pack_codes(one.format, codes, bytes);
+      std::vector<std::uint8_t> read(codes.size());
+      unpack_codes(one.format, bytes, read);
+      EXPECT_EQ(read, codes) << one.name << ' ' << count;
+    }
+  }
+}
+
+/// The layout as its users state it: (rows / 128, 4, 32, columns / 4, 4), axes 0 3 2 1 4.
+TEST(BlockCodec, SwizzledScalesLieInTilesOf128By4) {
+  constexpr std::int64_t kColumns = 12;
+  std::set<std::size_t> places;
+  for (std::int64_t row = 0; row < 256; ++row) {
+    for (std::int64_t column = 0; column < kColumns; ++column) {
+      const std::int64_t tile = row / 128;
+      const std::int64_t quarter = row % 128 / 32;
+      const std::int64_t line = row % 32;
+      const std::int64_t group = column / 4;
+      const auto expected = (((tile * (kColumns / 4) + group) * 32 + line) * 4 + quarter) * 4 + column % 4;
+      ASSERT_EQ(swizzled_place(row, column, kColumns), static_cast<std::size_t>(expected)) << row << ',' << column;
+      places.insert(swizzled_place(row, column, kColumns));
+    }
+  }
+  EXPECT_EQ(places.size(), swizzled_count(256, kColumns));
+  EXPECT_EQ(swizzled_count(129, 5), 256U * 8);
+}
+
+std::uint32_t scale_of(std::string_view name, float amax) {
+  const std::vector<float> block(32, amax);
+  return encode_block(preset(name), block, 1).scale.code;
+}
+
+/// Bytes that torchao 0.18.0 gave (OCP's floor, and NVIDIA's rounding up).
+TEST(BlockCodec, ScaleRulesDifferWhereTheyShould) {
+  EXPECT_EQ(scale_of("mxfp4", 6), 127U);
+  EXPECT_EQ(scale_of("mxfp4", 6.5F), 127U) << "and 6.5 is clipped to 6";
+  EXPECT_EQ(scale_of("mxfp4-rceil", 6.5F), 128U);
+  EXPECT_EQ(scale_of("mxfp4-torchao-ceil", 6), 128U);
+  EXPECT_EQ(scale_of("mxfp4-torchao-even", 7), 128U);
+  EXPECT_EQ(scale_of("mxfp4-torchao-even", 6.5F), 127U);
+  EXPECT_EQ(scale_of("mxfp8", 448), 127U);
+  EXPECT_EQ(scale_of("mxfp8-ct", 448), 128U) << "rounded to the mantissa of E2M1";
+  EXPECT_EQ(scale_of("mxfp4-gguf", 0x1p-130F), 251U) << "a byte that wrapped";
+}
+
+TEST(BlockPresets, HaveNamesOfTheirOwn) {
+  std::set<std::string_view> names;
+  for (const BlockPreset& one : block_presets()) EXPECT_TRUE(names.insert(one.name).second) << one.name;
+  EXPECT_EQ(find_block_preset("mxfp5"), nullptr);
+  EXPECT_EQ(block_summary(preset("fp8-block")), "128 x 128 e4m3 under f32");
+}
+
+}  // namespace
+}  // namespace nanscope
