@@ -15,10 +15,21 @@ struct GuiOptions {
   std::string csv;
   std::string script;
   std::string size;
+  std::string model;
+  std::string adapter;
 };
 
 int show(GuiOptions options, const Interrupt& interrupt) {
   options.app.stop = interrupt.token();
+  options.app.check.model = options.model;
+  options.app.check.adapter = options.adapter;
+  options.app.check.follow_links = options.app.follow_links;
+  if (options.model.empty() && !options.adapter.empty()) return complain("--adapter is for --model");
+  if (!options.model.empty() && !options.app.file.empty()) {
+    if (!options.app.beside.empty()) return complain("--model stands beside, leave one of --model and --beside out");
+    if (Status taken = scenarios::check_target(options.app.file, scenarios::Takes::dumps); !taken)
+      return complain(taken.error().message);
+  }
   for (const auto& target : {options.app.file, options.app.beside}) {
     if (target.empty()) continue;
     if (Status taken = scenarios::check_target(target, scenarios::Takes::runs); !taken)
@@ -74,6 +85,14 @@ void add_gui_command(CLI::App& app, Action& action) {
       ->add_option("--beside", options->app.beside,
                    "Another recording or dump to compare it with, such as a healthy run")
       ->type_name("TARGET");
+  command
+      ->add_option("--model", options->model,
+                   "Check a dump against the checkpoint that was served, as `verify` does: a folder with config.json "
+                   "and *.safetensors")
+      ->type_name("DIR");
+  command
+      ->add_option("--adapter", options->adapter, "With --model: a LoRA adapter that was served merged, as of `verify`")
+      ->type_name("DIR");
   add_follow_links(*command, options->app.follow_links);
   command->add_option("--at", options->app.place, "The place that is selected at the start")->type_name("PLACE");
   command->add_option("--size", options->size, "In pixels; else as the last window was left, at first 1600x1000")
@@ -88,6 +107,7 @@ void add_gui_command(CLI::App& app, Action& action) {
       "  nanscope gui\n"
       "  nanscope gui kv-scale-lock.nanscope\n"
       "  nanscope gui dump/\n"
+      "  nanscope gui dump/ --model ~/models/Llama-3.2-1B\n"
       "  nanscope gui kv-scale-lock.nanscope --screenshot front.png --view front --theme light\n"
       "  nanscope gui kv-scale-lock.nanscope --csv scales.csv --view scales\n"
       "  nanscope gui kv-scale-lock.nanscope --beside healthy.nanscope\n"

@@ -14,8 +14,8 @@
 #include "instrument/files/file.h"
 #include "instrument/model/model_spec.h"
 #include "instrument/recompute/kernel_arithmetic.h"
-#include "instrument/verify/adapter.h"
 #include "instrument/verify/free_run.h"
+#include "instrument/verify/verified_dump.h"
 #include "instrument/verify/verify.h"
 #include "scenarios/report/verify_report.h"
 #include "scenarios/target_kind.h"
@@ -39,43 +39,20 @@ struct Arguments {
   std::string resume;
 };
 
-/// A dump with its model's weights beside it.
-struct Opened {
-  ModelSpec spec;
-  std::unique_ptr<OpenDump> dump;
-  std::optional<DumpRun> run;
-};
-
-Result<std::unique_ptr<Opened>> open(const Arguments& arguments, const Interrupt& interrupt) {
-  auto spec = read_model_spec(arguments.model);
-  if (!spec) return tl::unexpected(spec.error());
-  auto opened = std::make_unique<Opened>();
-  opened->spec = std::move(*spec);
-  OpenDumpOptions options;
-  options.stop = interrupt.token();
-  options.sums = false;
-  options.follow_links = arguments.follow_links;
-  options.checkpoint = arguments.model;
-  if (!arguments.adapter.empty()) {
-    auto merged = merged_weights(arguments.adapter, arguments.model);
-    if (!merged) return tl::unexpected(merged.error());
-    options.merged = std::move(*merged);
-  }
-  auto dump = OpenDump::open(arguments.target, options);
-  if (!dump) return tl::unexpected(dump.error());
-  opened->dump = std::move(*dump);
-  for (const RunNote& one : opened->dump->unread()) complain("not read: " + one.text);
-  const ModelConfig& model = opened->spec.model;
-  Geometry geometry;
-  geometry.heads = model.heads;
-  geometry.kv_heads = model.kv_heads;
-  geometry.width = model.head_dim;
-  opened->run.emplace(opened->dump->dump(), *opened->dump, interrupt.token(), std::move(geometry));
+Result<std::unique_ptr<VerifiedDump>> open(const Arguments& arguments, const Interrupt& interrupt) {
+  auto opened = VerifiedDump::open({.dump = arguments.target,
+                                    .model = arguments.model,
+                                    .adapter = arguments.adapter,
+                                    .follow_links = arguments.follow_links,
+                                    .stop = interrupt.token(),
+                                    .progress = {}});
+  if (!opened) return opened;
+  for (const RunNote& one : (*opened)->dump->unread()) complain("not read: " + one.text);
   return opened;
 }
 
 /// What is checked, and what its files looked like: where any of it changed, nothing of it is known any more.
-std::string about(const Arguments& arguments, const Opened& opened) {
+std::string about(const Arguments& arguments, const VerifiedDump& opened) {
   std::string text = fmt::format("{}|{}|{}|", arguments.target, arguments.model, arguments.adapter);
   for (const std::int64_t layer : arguments.layers) text += fmt::format("{},", layer);
   for (const std::string& op : arguments.ops) text += op + ',';
@@ -124,7 +101,7 @@ int verify_dump(const Arguments& arguments, const Interrupt& interrupt) {
   if (!reference) return failed(reference.error(), interrupt);
   auto opened = open(arguments, interrupt);
   if (!opened) return failed(opened.error(), interrupt);
-  Opened& one = **opened;
+  VerifiedDump& one = **opened;
   ProgressLine line("ops", arguments.progress);
   VerifyOptions options;
   options.layers = {arguments.layers.begin(), arguments.layers.end()};

@@ -78,6 +78,8 @@ Status write_table(const Window& window, const AppOptions& options) {
 /// What was asked for instead of a window.
 Status leave_files(Session& session, const AppOptions& options) {
   if (Status settled = settle(session, options.stop); !settled) return settled;
+  if (const std::string problem = session.window() ? session.window()->check_problem() : ""; !problem.empty())
+    return fail(problem);
   if (options.csv) {
     if (Status written = write_table(*session.window(), options); !written) return written;
   }
@@ -119,6 +121,10 @@ Result<std::unique_ptr<Session>> open_session(const AppOptions& options) {
   if (options.csv && options.file.empty()) return fail("a table needs a recording or a dump that it is of");
   if (!options.theme.empty() && !find_theme(options.theme)) {
     return fail(fmt::format("there is no theme '{}': expected dark or light", options.theme));
+  }
+  if (!options.check.model.empty()) {
+    if (options.file.empty()) return fail("a model needs a dump that is checked against it: name that first");
+    if (const auto spec = read_model_spec(options.check.model); !spec) return tl::unexpected(spec.error());
   }
   std::optional<OpenedRun> run;
   if (opens_in_window(options)) {

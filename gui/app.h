@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "gui/model_check_options.h"
 #include "gui/platform/platform.h"
 
 namespace nanscope::gui {
@@ -20,6 +21,7 @@ struct AppOptions {
   std::string tab;                                  ///< of the whole window: the view below the front
   std::string place;                                ///< what is selected at the start
   std::filesystem::path beside;                     ///< another run to show beside; empty: none
+  ModelCheckOptions check = {};                     ///< what a dump is checked against; without a model: nothing
   Extent size;                                      ///< of no width: as the last window was left, at first 1600x1000
   float scale = 0;                                  ///< of everything that is drawn; 0: the screen's
   std::string theme;                                ///< empty: as in the last window, at first dark

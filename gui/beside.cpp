@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/counted.h"
 #include "core/run/recording_view.h"
 #include "gui/controls.h"
 #include "gui/drawn.h"
@@ -20,6 +21,8 @@ constexpr const char* kOpened = "beside";
 constexpr const char* kParting = "divergence";
 constexpr const char* kCompared = "difference";
 constexpr const char* kSaved = "saving the other run";
+constexpr const char* kErrors = "errors";
+constexpr auto kMapEvery = std::chrono::milliseconds(250);
 
 /// Where a run was copied to.
 struct SavedFile final : Prepared {
@@ -66,11 +69,48 @@ bool close_button(const Look& look, Area box) {
 }  // namespace
 
 void Beside::open(Store& store, const std::filesystem::path& path) {
+  if (looks_like_checkpoint(path)) {
+    ModelCheckOptions options;
+    options.model = tidy_path(path);
+    return check(store, std::move(options));
+  }
   auto run = std::make_shared<BesideRun>();
   run->path = tidy_path(path);
   run->label = run->path.filename().string();
   coming_ = std::move(run);
   store.ask(kOpened, [opened = coming_](RunFacts& facts) { return put(facts, opened); });
+}
+
+void Beside::check(Store& store, ModelCheckOptions options) {
+  if (scenarios::looks_like_recording(recording_.string())) {
+    words_ = {"a recording is not checked against a checkpoint: a dump is", true};
+    return;
+  }
+  auto run = std::make_shared<BesideRun>();
+  run->path = tidy_path(options.model);
+  run->label = "the model";
+  options.dump = recording_;
+  run->check = std::make_shared<ModelCheck>(std::move(options));
+  coming_ = std::move(run);
+  store.ask(kOpened, [opened = coming_](RunFacts& facts) { return put(facts, opened); });
+}
+
+bool Beside::checking() const {
+  if (!run_ || !run_->check) return coming_ && coming_->check;
+  return run_->check->busy() || mapping_ || run_->check->findings(findings_);
+}
+
+void Beside::follow_check(Store& store) {
+  if (!run_ || !run_->check || mapping_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (run_->check->busy() && now < mapped_at_ + kMapEvery) return;
+  const auto findings = run_->check->findings(findings_);
+  if (!findings) return;
+  findings_ = findings->count();
+  mapping_ = true;
+  mapped_at_ = now;
+  store.ask(
+      kErrors, [findings](RunFacts& facts) -> Result<PreparedPtr> { return facts.errors(findings); }, Urgency::later);
 }
 
 void Beside::try_settings(std::vector<std::string> settings) {
@@ -91,6 +131,7 @@ void Beside::remove(Store& store) {
   coming_.reset();
   divergence_.reset();
   difference_.reset();
+  errors_.reset();
   store.ask(kOpened, [](RunFacts& facts) { return put(facts, nullptr); });
 }
 
@@ -107,6 +148,7 @@ void Beside::save(Store& store) {
 }
 
 void Beside::update(Store& store) {
+  follow_check(store);
   const std::optional<Result<BesideRunPtr>> result = job_.take();
   if (!result) return;
   if (next_) return try_settings(*std::exchange(next_, std::nullopt));
@@ -126,11 +168,20 @@ bool Beside::take(Store& store, const Answer& answer) {
       run_ = std::move(coming_);
       divergence_.reset();
       difference_.reset();
+      errors_.reset();
+      findings_ = 0;
+      mapping_ = false;
       saved_ = false;
-      store.ask(kParting, part, Urgency::later);
-      store.ask(kCompared, compare, Urgency::later);
+      if (!run_->check) {
+        store.ask(kParting, part, Urgency::later);
+        store.ask(kCompared, compare, Urgency::later);
+      }
     }
     coming_.reset();
+    return true;
+  }
+  if (answer.kind == kErrors) {
+    take_errors(answer);
     return true;
   }
   if (answer.kind == kParting) {
@@ -156,6 +207,23 @@ bool Beside::take(Store& store, const Answer& answer) {
     words_ = {answer.result.error().message, true};
   }
   return true;
+}
+
+void Beside::take_errors(const Answer& answer) {
+  mapping_ = false;
+  if (!run_ || !run_->check) return;
+  if (!answer.result) {
+    words_ = {answer.result.error().message, true};
+  } else if (*answer.result) {
+    errors_ = std::static_pointer_cast<const ErrorMap>(*answer.result);
+    auto divergence = std::make_shared<Divergence>();
+    divergence->words = errors_->words();
+    divergence->first = errors_->first();
+    divergence_ = std::move(divergence);
+    if (!problem().empty()) words_ = {problem(), true};
+  } else {
+    findings_ = 0;  // the map is not exact yet
+  }
 }
 
 std::optional<StatusText> Beside::take_words() { return std::exchange(words_, std::nullopt); }
@@ -187,6 +255,21 @@ BesideClicks Beside::draw(const Look& look, Store& store, Area area) {
   return clicks;
 }
 
+std::string Beside::words() const {
+  const std::string said = divergence_ ? divergence_->words : std::string();
+  if (!run_->check) return divergence_ ? said : std::string("comparing\u2026");
+  const JobProgress progress = run_->check->progress();
+  switch (run_->check->phase()) {
+    case ModelCheck::Phase::opening:
+      return progress.total > 0 ? fmt::format("opening: {} of {} MiB", progress.done, progress.total)
+                                : std::string("opening\u2026");
+    case ModelCheck::Phase::checking:
+      return fmt::format("{} of {} \u00B7 {}", progress.done, counted(progress.total, "op"), said);
+    default:
+      return said;
+  }
+}
+
 void Beside::draw_run(const Look& look, Store& store, Area row, BesideClicks& clicks) {
   const float height = look.px(kBesideButton);
   const float y = row.y + (row.height - height) / 2;
@@ -196,9 +279,9 @@ void Beside::draw_run(const Look& look, Store& store, Area row, BesideClicks& cl
     label(font, {x, row.y, std::min(width, row.right() - x), row.height}, ink, words);
     x += width;
   };
-  take(look.fonts.small, "beside", look.theme.muted);
+  take(look.fonts.small, run_->check ? "checked against" : "beside", look.theme.muted);
   x += look.px(8);
-  const std::string name = printable(run_->label);
+  const std::string name = printable(run_->check ? run_->path.filename().string() : run_->label);
   const float wanted = text_size(look.fonts.mono_small, name).x + look.px(20) + height;
   const Area chip{x, y, std::min(wanted, row.width * 0.4F), height};
   fill(chip, look.theme.raised, look.px(5));
@@ -215,10 +298,16 @@ void Beside::draw_run(const Look& look, Store& store, Area row, BesideClicks& cl
     return pressed;
   };
   if (run_->scratch && !saved_ && press("save the other run", "Save")) save(store);
-  if (divergence_ && divergence_->first && press("first difference", "First difference"))
-    clicks.go = divergence_->first;
-  label(look.fonts.small, {x, row.y, right - x, row.height}, look.theme.muted,
-        divergence_ ? printable(divergence_->words) : std::string("comparing\u2026"));
+  const bool checks = run_->check && run_->check->busy() && !run_->check->stopping();
+  if (checks && press("cancel the check", "Cancel")) run_->check->stop();
+  const char* go = run_->check ? "First that is off" : "First difference";
+  if (divergence_ && divergence_->first && press("first difference", go)) clicks.go = divergence_->first;
+  label(look.fonts.small, {x, row.y, right - x, row.height}, look.theme.muted, printable(words()));
+  if (checks) {
+    const float share = std::clamp(run_->check->progress().share(), 0.0F, 1.0F);
+    fill({row.x - look.px(18), row.bottom() - look.px(2), (row.width + look.px(36)) * share, look.px(2)},
+         look.theme.accent);
+  }
   if (away) remove(store);
 }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "gui/model_check.h"
 #include "instrument/recompute/kernel_arithmetic.h"
 
 namespace nanscope::gui {
@@ -86,9 +87,21 @@ Result<std::shared_ptr<const RunDifference>> RunFacts::difference() {
   return difference_;
 }
 
+ReferenceSource* RunFacts::model() const { return beside_run_ ? beside_run_->check.get() : nullptr; }
+
+Result<std::shared_ptr<const ErrorMap>> RunFacts::errors(const std::shared_ptr<const Findings>& findings) {
+  const auto made = map();
+  if (!made) return tl::unexpected(made.error());
+  if (!(*made)->exact) return nullptr;
+  if (!error_maker_) error_maker_ = std::make_unique<ErrorMapMaker>(map_, view());
+  error_maker_->add(findings);
+  if (Status read = view().status(); !read) return tl::unexpected(read.error());
+  return std::make_shared<const ErrorMap>(error_maker_->map());
+}
+
 Status RunFacts::put_beside(BesideRunPtr run) {
   std::unique_ptr<RunFacts> facts;
-  if (run) {
+  if (run && !run->check) {
     Result<OpenedRun> opened = open_run(run->path, stop());
     if (!opened) return tl::unexpected(opened.error());
     opened->stop = run_.stop;
@@ -96,6 +109,7 @@ Status RunFacts::put_beside(BesideRunPtr run) {
   }
   difference_maker_.reset();
   difference_.reset();
+  error_maker_.reset();
   beside_ = std::move(facts);
   beside_run_ = std::move(run);
   return {};

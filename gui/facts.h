@@ -6,6 +6,7 @@
 #include "core/result.h"
 #include "gui/opened_run.h"
 #include "gui/prepare/beside.h"
+#include "gui/prepare/error_map.h"
 #include "gui/prepare/run_difference.h"
 #include "gui/prepare/run_map.h"
 #include "gui/prepare/story.h"
@@ -46,6 +47,10 @@ class RunFacts {
   RunFacts* beside() { return beside_.get(); }
   /// Replaces it; null takes it away. Errors: as of open_run(); what stood there stays.
   Status put_beside(BesideRunPtr run);
+  /// The model that it is checked against; null when none stands beside.
+  ReferenceSource* model() const;
+  /// What a check found, on the map. Answers soon: null while the map is not exact.
+  Result<std::shared_ptr<const ErrorMap>> errors(const std::shared_ptr<const Findings>& findings);
   /// The map against that of the run beside. Answers soon: null while there is more to compare, which each call goes
   /// on with, and when nothing stands beside.
   Result<std::shared_ptr<const RunDifference>> difference();
@@ -61,6 +66,7 @@ class RunFacts {
   std::unique_ptr<RunFacts> beside_;
   std::unique_ptr<RunDifferenceMaker> difference_maker_;  ///< refers to the one beside
   std::shared_ptr<const RunDifference> difference_;
+  std::unique_ptr<ErrorMapMaker> error_maker_;  ///< of what stands beside
 };
 
 }  // namespace nanscope::gui

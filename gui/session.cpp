@@ -38,6 +38,7 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
   setup.shares = saved.shares;
   setup.start = std::move(start);
   setup.beside = options.beside;
+  setup.check = options.check;
   setup.unattended = options.unattended();
   setup.printed = options.printed;
   apply_style(setup.theme, setup.scale);
@@ -57,6 +58,7 @@ void Session::show(OpenedRun run) {
   platform_->set_title(title_of(file_));
   window_.reset();  // before there is another one: both together take twice the memory
   window_ = std::make_unique<Window>(std::move(run), setup_);
+  setup_.check = {};  // of the first one
   start_.reset();
 }
 

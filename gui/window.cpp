@@ -88,6 +88,7 @@ Window::Window(OpenedRun run, WindowSetup setup)
   if (const std::optional<Error> problem = pins_.take_problem()) say_error(problem->message);
   ask_map(Urgency::now);
   if (!setup_.beside.empty()) open_beside(setup_.beside);
+  if (!setup_.check.model.empty()) beside_.check(store_, setup_.check);
   if (!setup_.unattended) store_.ask("recent", find_recent);
   store_.ask(
       "diagnosis", [](RunFacts& facts) -> Result<PreparedPtr> { return facts.story(); }, Urgency::later);
@@ -181,7 +182,8 @@ std::filesystem::path Window::beside_file() const {
 ViewContext Window::context() const {
   return {setup_.theme,     setup_.fonts,         setup_.scale,          navigator_.selection(),
           navigator_.map(), navigator_.story(),   navigator_.playhead(), setup_.unattended,
-          beside_.run(),    beside_.difference(), setup_.printed,        &pins_};
+          beside_.run(),    beside_.difference(), setup_.printed,        &pins_,
+          beside_.errors()};
 }
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {

@@ -29,6 +29,7 @@ struct WindowSetup {
   std::string tab;               ///< the view that is shown below the front; empty: the first
   Selection start;               ///< empty: the origin, once it is known
   std::filesystem::path beside;  ///< a recording to stand beside; empty: none
+  ModelCheckOptions check = {};  ///< what a dump is checked against; without a model: nothing
   Shares shares;                 ///< of the panes
   bool unattended = false;       ///< for a picture
   bool printed = false;          ///< that goes into a page
@@ -68,6 +69,8 @@ class Window {
   /// Shows another recording beside this one.
   void open_beside(const std::filesystem::path& path) { beside_.open(store_, path); }
 
+  /// Why the check of the model beside failed; empty: it did not.
+  std::string check_problem() const { return beside_.problem(); }
   /// What stands beside, unless it was made here; empty when nothing does.
   std::filesystem::path beside_file() const;
   const Selection& selection() const { return navigator_.selection(); }

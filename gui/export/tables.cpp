@@ -7,6 +7,7 @@
 
 #include "gui/cell.h"
 #include "scenarios/report/text.h"
+#include "scenarios/report/verify_words.h"
 
 namespace nanscope::gui {
 namespace {
@@ -132,6 +133,29 @@ Table table_of(const RunMap& map, const RunDifference* difference, bool differin
         if (std::ssize(table.rows) >= kMostTableElements) return table;
       }
     }
+  }
+  return table;
+}
+
+Table table_of(const ErrorMap& errors) {
+  Table table{
+      {"tensor", "op", "output", "layer", "step", "elements", "within the bound", "furthest, in units of the bound",
+       "root mean square, in units of the bound", "off", "certainty", "explanation", "not checked"},
+      {}};
+  for (const auto& one : errors.findings->checked) {
+    const std::string text = one->explanations.empty() ? "" : one->explanations.front().text;
+    table.rows.push_back({one->name, one->op, one->role, one->layer ? std::to_string(*one->layer) : "",
+                          std::to_string(one->step), std::to_string(one->elements), std::to_string(one->explained),
+                          exact(worst_distance(*one)), exact(one->distance), yes(one->off),
+                          one->off ? std::string(report::certainty_word(certainty(*one))) : "", text, ""});
+  }
+  for (const auto& one : errors.findings->not_checked) {
+    std::vector<std::string> row(table.header.size());
+    row[0] = one->name;
+    row[1] = one->op;
+    row[2] = one->role;
+    row.back() = one->reason;
+    table.rows.push_back(std::move(row));
   }
   return table;
 }

@@ -3,6 +3,7 @@
 
 #include "gui/export/table.h"
 #include "gui/prepare/bits_sheet.h"
+#include "gui/prepare/error_map.h"
 #include "gui/prepare/headroom_sheet.h"
 #include "gui/prepare/ledger.h"
 #include "gui/prepare/pin_history.h"
@@ -21,6 +22,8 @@ namespace nanscope::gui {
 /// A cell that is not healthy a row; with a run beside, and `differing`, one whose health or bits differ. Of more than
 /// a table can hold, the first. `difference` may be null.
 Table table_of(const RunMap& map, const RunDifference* difference, bool differing);
+/// An output that was checked against the model a row, then those that were not.
+Table table_of(const ErrorMap& errors);
 /// An entry of the ledger a row.
 Table table_of(const Ledger& ledger);
 /// A run a row, as recorded first.

@@ -32,10 +32,14 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
+class ModelCheck;
+
+/// A run, or the model that a dump is checked against.
 struct BesideRun {
   std::filesystem::path path;
   std::string label;                             ///< "kv.format=bf16", or the name of the file
   std::shared_ptr<const ScratchFolder> scratch;  ///< what the file goes away with; null for a file of the user's
+  std::shared_ptr<ModelCheck> check = nullptr;   ///< of the model in `path`; null for a run
 };
 using BesideRunPtr = std::shared_ptr<const BesideRun>;
 

@@ -13,6 +13,7 @@
 #include "core/numbers/format.h"
 #include "core/run/kv_cache.h"
 #include "gui/prepare/foreign_scales.h"
+#include "gui/prepare/map_tokens.h"
 #include "gui/prepare/requests_told.h"
 #include "gui/prepare/run_map_rows.h"
 #include "gui/prepare/subject.h"
@@ -331,33 +332,9 @@ class RunMapMaker::Impl {
     });
   }
 
-  /// Visits the rows of a tensor that are somebody's, with their columns. Keys are of all tokens of their sequence.
   template <class Visit>
   void each_token(const Painted& at, const Tensor& tensor, const Visit& visit) {
-    const auto step_of = [&](const Span& span) -> const MapStep& {
-      return map_.steps[at.first + static_cast<std::size_t>(&span - at.step.spans.data())];
-    };
-    if (tensor.axis == Axis::slots) {
-      for (const Span& span : at.step.spans) {
-        const MapStep& one = step_of(span);
-        for (std::int64_t i = 0; i < one.tokens; ++i) {
-          const auto row = cache().row_of(tensor, at.step, span, span.first_token + i);
-          if (row) visit(*row, one.first_column + i);
-        }
-      }
-      return;
-    }
-    for (std::int64_t row = 0; row < tensor.tokens; ++row) {
-      const RowToken token = view_.token_of(tensor, row);
-      if (token.span == nullptr) continue;
-      const MapStep& one = step_of(*token.span);
-      if (tensor.axis == Axis::keys) {
-        for (std::int64_t i = 0; i < one.tokens; ++i) visit(row, one.first_column + i);
-        continue;
-      }
-      const std::int64_t column = token.position - token.span->first_token;
-      if (column >= 0 && column < one.tokens) visit(row, one.first_column + column);
-    }
+    each_map_token({map_, view_, cache()}, at.step, at.first, tensor, visit);
   }
 
   KvCache& cache() {

@@ -22,10 +22,14 @@ Theme front_difference_theme(const Theme& theme) {
 }
 
 void draw_front_parts(const ViewContext& context, Area row, TwinPart& part) {
-  const float end = choose_part(context, row, kTwinParts, context.beside->label, part);
+  const bool checked = context.beside->check != nullptr;
+  const float end = checked ? choose_part(context, row, kCheckParts, context.beside->label, part, "error")
+                            : choose_part(context, row, kTwinParts, context.beside->label, part);
   const float x = end + 8 * context.scale;
-  label(context.fonts.small, {x, row.y, row.right() - x, row.height}, context.theme.muted,
-        context.difference ? context.difference->words() : std::string("comparing\u2026"));
+  const std::string words = context.errors       ? context.errors->words()
+                            : context.difference ? context.difference->words()
+                                                 : std::string(checked ? "checking\u2026" : "comparing\u2026");
+  label(context.fonts.small, {x, row.y, row.right() - x, row.height}, context.theme.muted, printable(words));
 }
 
 void draw_difference_key(const ViewContext& context, Area row) {

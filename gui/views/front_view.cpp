@@ -8,6 +8,7 @@
 #include "gui/export/tables.h"
 #include "gui/grid_marks.h"
 #include "gui/prepare/row_labels.h"
+#include "gui/views/front_errors.h"
 #include "gui/views/front_twin.h"
 #include "gui/views/registry.h"
 
@@ -33,7 +34,8 @@ struct FrontPicture final : Prepared {
   TwinPart part = TwinPart::here;
   FrontImage image;
   std::shared_ptr<const RunMap> map;
-  std::shared_ptr<const RunDifference> difference;  ///< null when nothing stands beside
+  std::shared_ptr<const RunDifference> difference;  ///< null when no run stands beside
+  std::shared_ptr<const ErrorMap> errors;           ///< null when no model does
 };
 
 std::string lane_title(const MapRequest& request) {
@@ -49,12 +51,18 @@ class FrontView final : public View {
 
   std::optional<TableMaker> table(const PreparedPtr& prepared) const override {
     return [picture = std::static_pointer_cast<const FrontPicture>(prepared)] {
+      if (picture->errors && picture->part == TwinPart::difference) return table_of(*picture->errors);
       return table_of(*picture->map, picture->difference.get(), picture->part == TwinPart::difference);
     };
   }
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
     if (!context.map) return std::nullopt;
+    if (context.beside != beside_) {
+      const bool checked = context.beside && context.beside->check;
+      if (checked || (beside_ && beside_->check)) part_ = checked ? TwinPart::difference : TwinPart::here;
+      beside_ = context.beside;
+    }
     grid_.port.set_grid(context.map->columns, static_cast<std::int64_t>(context.map->rows.size()));
     const Area cells = cells_of(below_parts(context, area), context.scale);
     const int width = std::clamp(static_cast<int>(cells.width), 1, kTextureLimit);
@@ -64,20 +72,25 @@ class FrontView final : public View {
     std::string key = fmt::format("{} {} {} {} {} {} {} {}", context.map->exact, context.difference != nullptr,
                                   range.column_begin, range.column_end, range.row_begin, range.row_end, width, height);
     if (part != TwinPart::here) key += fmt::format(" {} {}", static_cast<int>(part), context.beside->path.string());
-    return ViewRequest{
-        std::move(key),
-        [map = context.map, twin = context.difference, part, range, width, height](RunFacts&) -> Result<PreparedPtr> {
-          const auto rows = static_cast<std::int64_t>(map->rows.size());
-          const std::vector<Cell>& cells = part == TwinPart::here    ? map->cells
-                                           : part == TwinPart::there ? twin->there
-                                                                     : twin->cells;
-          auto picture = std::make_shared<FrontPicture>();
-          picture->part = part;
-          picture->map = map;
-          picture->difference = twin;
-          picture->image = make_front_image({cells, map->columns, rows}, range, width, height);
-          return picture;
-        }};
+    if (part != TwinPart::here && context.errors) key += fmt::format(" {}", context.errors->findings->count());
+    return ViewRequest{std::move(key),
+                       [map = context.map, twin = context.difference, errors = context.errors, part, range, width,
+                        height](RunFacts&) -> Result<PreparedPtr> {
+                         const auto rows = static_cast<std::int64_t>(map->rows.size());
+                         const bool wrong = errors && part == TwinPart::difference;
+                         const std::vector<Cell>& cells = part == TwinPart::here    ? map->cells
+                                                          : wrong                   ? errors->cells
+                                                          : part == TwinPart::there ? twin->there
+                                                                                    : twin->cells;
+                         auto picture = std::make_shared<FrontPicture>();
+                         picture->part = part;
+                         picture->map = map;
+                         picture->difference = twin;
+                         picture->errors = errors;
+                         const Cell bad = wrong ? kErrorBeyond : kClipped;
+                         picture->image = make_front_image({cells, map->columns, rows}, range, width, height, bad);
+                         return picture;
+                       }};
   }
 
   std::optional<Area> where(const Place& place) const override {
@@ -98,7 +111,10 @@ class FrontView final : public View {
     const RunMap& map = *context.map;
     const auto& picture = static_cast<const FrontPicture&>(*prepared);
     const bool differences = picture.part == TwinPart::difference;
-    const Theme colors = differences ? front_difference_theme(context.theme) : context.theme;
+    const bool wrong = differences && picture.errors;
+    const Theme colors = wrong         ? error_theme(context.theme)
+                         : differences ? front_difference_theme(context.theme)
+                                       : context.theme;
     const ViewContext themed = with_theme(context, colors);
     const Scene scene{{themed, grid_.port, cells_}, map};
     if (map.columns == 0 || map.rows.empty() || scene.cells.width < 1 || scene.cells.height < 1) return;
@@ -107,6 +123,7 @@ class FrontView final : public View {
     grid_.draw(scene);
     draw_lines(scene);
     draw_future(scene);
+    if (wrong) draw_error_marks(scene, *picture.errors);
     draw_selection(scene);
     draw_marks(scene, picture.image);
     draw_header(scene, area);
@@ -116,7 +133,9 @@ class FrontView final : public View {
       draw_front_parts(context, row.inset(scene.px(kMargin), 0), part_);
     }
     const Area key{area.x, area.bottom() - scene.px(kFrontLegendHeight), area.width, scene.px(kFrontLegendHeight)};
-    if (differences) {
+    if (wrong) {
+      draw_error_key(context, key);
+    } else if (differences) {
       draw_difference_key(context, key);
     } else {
       draw_key(context, key);
@@ -132,7 +151,8 @@ class FrontView final : public View {
   }
   /// What can be shown of what was chosen.
   TwinPart part_of(const ViewContext& context) const {
-    return context.beside && context.difference ? part_ : TwinPart::here;
+    const bool known = context.beside && (context.difference || (context.errors && part_ == TwinPart::difference));
+    return known ? part_ : TwinPart::here;
   }
   static Area cells_of(Area area, float scale) {
     return {area.x + kLabelWidth * scale, area.y + kHeaderHeight * scale, area.width - (kLabelWidth + 12) * scale,
@@ -338,6 +358,12 @@ class FrontView final : public View {
       if (said != request->token_text.end() && !said->second.empty())
         token += fmt::format(" {}", in_quotes(said->second));
     }
+    if (const ErrorMap* errors = scene.context.errors.get(); errors != nullptr && scene.context.beside) {
+      const std::string said =
+          error_tooltip(scene.context, place, token, errors->cell(hit.column, row), errors->span_at(hit.column, row));
+      actions.hint(fmt::format("{}   {}", to_string(place), said));
+      return;
+    }
     if (const RunDifference* twin = scene.context.difference.get(); twin != nullptr && scene.context.beside) {
       const std::string both = cell_pair_tooltip(scene.context, place, token, cell, twin->cell_there(hit.column, row),
                                                  twin->cell(hit.column, row));
@@ -351,6 +377,7 @@ class FrontView final : public View {
 
   CellMap grid_;
   TwinPart part_ = TwinPart::here;
+  BesideRunPtr beside_;                ///< that part_ was chosen for
   std::shared_ptr<const RunMap> map_;  ///< of the last frame, as the next
   Area cells_;
 };

@@ -14,14 +14,14 @@ constexpr float kMostChip = 220;  ///< settings of several knobs are long
 }  // namespace
 
 ViewContext with_theme(const ViewContext& context, const Theme& theme) {
-  return {theme,          context.fonts,      context.scale,    context.selection,
-          context.map,    context.story,      context.playhead, context.unattended,
-          context.beside, context.difference, context.printed,  context.pins};
+  return {theme,           context.fonts,    context.scale,      context.selection, context.map,
+          context.story,   context.playhead, context.unattended, context.beside,    context.difference,
+          context.printed, context.pins,     context.errors};
 }
 
-std::string part_name(TwinPart part, std::string_view label) {
+std::string part_name(TwinPart part, std::string_view label, std::string_view difference) {
   if (part == TwinPart::here) return "this run";
-  return part == TwinPart::there ? std::string(label) : "difference";
+  return std::string(part == TwinPart::there ? label : difference);
 }
 
 ChipPress chip_button(const ViewContext& context, float left, float most, float y, float height,
@@ -36,12 +36,12 @@ ChipPress chip_button(const ViewContext& context, float left, float most, float 
 }
 
 float choose_part(const ViewContext& context, Area row, std::span<const TwinPart> parts, std::string_view label,
-                  TwinPart& chosen) {
+                  TwinPart& chosen, std::string_view difference) {
   float x = row.x;
   const float height = std::min(row.height, kChipHeight * context.scale);
   const float y = row.y + (row.height - height) / 2;
   for (const TwinPart part : parts) {
-    const std::string name = printable(part_name(part, label));
+    const std::string name = printable(part_name(part, label, difference));
     const float most = std::min(row.right(), x + kMostChip * context.scale);
     const ChipPress chip = chip_button(context, x, most, y, height, name, chosen == part);
     if (chip.pressed) chosen = part;

@@ -10,16 +10,18 @@ namespace nanscope::gui {
 
 enum class TwinPart : std::uint8_t { here, there, difference };
 inline constexpr TwinPart kTwinParts[] = {TwinPart::here, TwinPart::there, TwinPart::difference};
+inline constexpr TwinPart kCheckParts[] = {TwinPart::here,
+                                           TwinPart::difference};  ///< of a model only what it is off by
 
 /// The same context with another theme.
 ViewContext with_theme(const ViewContext& context, const Theme& theme);
 
-/// "this run", the other run's label, "difference".
-std::string part_name(TwinPart part, std::string_view label);
+/// "this run", the other run's label, "difference", or as it is called.
+std::string part_name(TwinPart part, std::string_view label, std::string_view difference = "difference");
 
 /// A chip for each part, from the left of `row`; the one that is pressed becomes `chosen`. Answers where they end.
 float choose_part(const ViewContext& context, Area row, std::span<const TwinPart> parts, std::string_view label,
-                  TwinPart& chosen);
+                  TwinPart& chosen, std::string_view difference = "difference");
 
 /// A chip that is pressed, from `left`, at most as wide as up to `most`. Answers where it ends.
 struct ChipPress {

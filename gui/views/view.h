@@ -10,6 +10,7 @@
 #include "gui/paint.h"
 #include "gui/pins.h"
 #include "gui/prepare/beside.h"
+#include "gui/prepare/error_map.h"
 #include "gui/prepare/run_difference.h"
 #include "gui/prepare/run_map.h"
 #include "gui/prepare/story.h"
@@ -38,6 +39,7 @@ struct ViewContext {
   std::shared_ptr<const RunDifference> difference;  ///< from the run beside; null until it is known
   bool printed = false;                             ///< for a page: nothing looks as if it could be pressed
   const Pins* pins = nullptr;                       ///< null where nothing can be pinned
+  std::shared_ptr<const ErrorMap> errors = {};      ///< from the model beside; null until some are known
 };
 
 /// What a view asks of the window.

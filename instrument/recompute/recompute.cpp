@@ -355,6 +355,16 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
   if (!shown && most.came_out > 0) forget_since(before, false);
 }
 
+double distance_in_bounds(double value, double expected, double bound, Format format, bool hides) {
+  const bool hidden = hides && value <= kHiding;
+  if (bound < 0 || !std::isfinite(value) || !std::isfinite(expected) || hidden)
+    return std::numeric_limits<double>::quiet_NaN();
+  const double largest = double{info(format).max_finite};
+  const double off = std::abs(value - std::clamp(expected, -largest, largest));
+  if (off == 0) return 0;
+  return bound > 0 ? off / bound : std::numeric_limits<double>::infinity();
+}
+
 std::optional<Prediction> Recomputer::predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                                               std::int64_t count, std::string* why) {
   const Recipe* recipe = recipe_of(op.kind);
@@ -383,6 +393,7 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
   for (std::int64_t row = 0; row < prediction.rows; ++row) {
     bool row_bad = false;
     bool row_not_finite = false;
+    double largest_of_row = std::numeric_limits<double>::quiet_NaN();
     for (std::int64_t column = 0; column < prediction.columns; ++column) {
       const auto at = static_cast<std::size_t>(row * prediction.columns + column);
       const double bound = double{prediction.bound[at]};
@@ -393,25 +404,22 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
       const bool hidden = hides && value < 0;
       if (!std::isfinite(value) && std::isfinite(expected) && !hidden && std::abs(expected) < largest)
         row_not_finite = true;
-      if (!std::isfinite(value) || !std::isfinite(expected)) continue;
-      if (hides && value <= kHiding) continue;
+      const double ratio = distance_in_bounds(value, expected, bound, out.format, hides);
+      if (std::isnan(ratio)) continue;
       ++into.elements;
       into.bounds += bound;
-      const double reachable = std::clamp(expected, -largest, largest);
-      const double off = std::abs(value - reachable);
-      if (off > 0) {
-        const double distance = bound > 0 ? std::min(off / bound, kFarthest) : kFarthest;
-        into.squares += distance * distance;
-      }
-      if (off <= bound) {
+      largest_of_row = std::fmax(largest_of_row, ratio);
+      const double distance = std::min(ratio, kFarthest);
+      into.squares += distance * distance;
+      if (ratio <= 1) {
         ++into.explained;
         continue;
       }
       row_bad = true;
-      const double ratio = bound > 0 ? off / bound : std::numeric_limits<double>::infinity();
       if (ratio > into.worst.ratio) into.worst = {first + row, column, value, expected, bound, ratio};
     }
     ++into.rows;
+    if (options_.distances) into.distances.push_back({first + row, static_cast<float>(largest_of_row)});
     if (row_bad) into.bad_rows.push_back(first + row);
     if (row_not_finite) into.not_finite.push_back(first + row);
   }
@@ -431,6 +439,10 @@ std::vector<std::int64_t> Recomputer::own_slot_rows(const Tensor& pool) {
     }
   }
   return {rows.begin(), rows.end()};
+}
+
+std::vector<std::int64_t> Recomputer::rows_to_judge(const Tensor& out) {
+  return out.axis == Axis::slots ? own_slot_rows(out) : spread(out.tokens, out.tokens);
 }
 
 std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, const OpForm& form,

@@ -32,6 +32,17 @@ struct WorstElement {
   double ratio = 0;  ///< |actual - expected| / bound
 };
 
+/// How far an element is off in units of its bound: infinite where that is 0. NaN where it is not judged: nothing says
+/// what it should be, it is hidden (`hides`: scores far below 0 stand for keys that are not seen), or one of both is
+/// not finite. What is beyond the format it is stored in is taken to be its largest number.
+double distance_in_bounds(double value, double expected, double bound, Format format, bool hides);
+
+/// How far a row is off.
+struct RowDistance {
+  std::int64_t row = 0;
+  float largest = 0;  ///< in units of the bound; infinite where that is 0; NaN: none of its elements is judged
+};
+
 /// An output that was done again.
 struct Recomputed {
   OpId op = 0;
@@ -49,6 +60,7 @@ struct Recomputed {
   /// Rows that hold a NaN or an Inf where what they are made of gives a number. Their elements are not judged: where
   /// those come from is another question.
   std::vector<std::int64_t> not_finite;
+  std::vector<RowDistance> distances;  ///< of the rows that were looked at, with Recomputer::Options::distances
   double share() const { return elements == 0 ? 1 : static_cast<double>(explained) / static_cast<double>(elements); }
 };
 
@@ -62,16 +74,19 @@ bool deviates(const Recomputed& result);
 /// Of rows of a tensor those that are somebody's.
 std::vector<std::int64_t> live_rows(Facts& facts, const Tensor& tensor, const std::vector<std::int64_t>& rows);
 
+struct RecomputerOptions {
+  std::stop_token stop;
+  std::function<void(std::size_t done, std::size_t total)> progress;  ///< ops
+  /// How the model does an op, where it is known: the form of each op is chosen among these by its own numbers, not
+  /// among all forms of its kind by those of all layers. Not given: it is not known.
+  std::function<std::vector<OpForm>(Values& values, const Op& op, const Tensor& out)> forms;
+  bool distances = false;  ///< keep how far each row is off
+};
+
 /// Does ops again from their dumped inputs and says which elements that explains.
 class Recomputer {
  public:
-  struct Options {
-    std::stop_token stop;
-    std::function<void(std::size_t done, std::size_t total)> progress;  ///< ops
-    /// How the model does an op, where it is known: the form of each op is chosen among these by its own numbers, not
-    /// among all forms of its kind by those of all layers. Not given: it is not known.
-    std::function<std::vector<OpForm>(Values& values, const Op& op, const Tensor& out)> forms;
-  };
+  using Options = RecomputerOptions;
 
   Recomputer(Facts& facts, Arithmetic& arithmetic, Options options = {});
 
@@ -99,6 +114,8 @@ class Recomputer {
   /// What rows should be; nothing when the inputs cannot be had.
   std::optional<Prediction> predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                                     std::int64_t count, std::string* why = nullptr);
+  /// Rows of an output that judge() would look at if all could be: of a pool, those that the step wrote, or reads.
+  std::vector<std::int64_t> rows_to_judge(const Tensor& out);
   /// Takes an op to be done in this way until release(), whatever its numbers say: for what was not dumped and is
   /// computed on the way to something that was.
   void assume(const Op& op, const Tensor& out, const OpForm& form);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "instrument/verify/explain.h"
 #include "instrument/verify/tables.h"
@@ -15,16 +17,51 @@ namespace {
 
 constexpr std::size_t kMostExplained = 48;  ///< outputs that alternatives are tried on
 
-class Verifier {
+}  // namespace
+
+class Verifier::Impl {
  public:
-  Verifier(OpenDump& dump, DumpRun& run, const ModelSpec& spec, Arithmetic& arithmetic, const VerifyOptions& options)
+  Impl(OpenDump& dump, DumpRun& run, const ModelSpec& spec, Arithmetic& arithmetic, VerifyOptions options)
       : dump_(dump),
         run_(run),
         model_(spec),
-        options_(options),
+        options_(std::move(options)),
         facts_(run),
         recomputer_(facts_, arithmetic, recomputer_options()) {}
 
+  Result<Verification> check() {
+    Verification made = all();
+    if (const Status same = dump_.check(); !same) return tl::unexpected(same.error());
+    if (const Status read = run_.status(); !read) return tl::unexpected(read.error());
+    if (made.complete && made.checked.empty() && made.not_checked.empty())
+      return fail(dump_.dump().target + ": " +
+                  (options_.layers.empty() && options_.ops.empty() ? "nothing of it is an op of the model"
+                                                                   : "no op of these layers and names is in it"));
+    return made;
+  }
+
+  Result<std::vector<std::int64_t>> rows(const OutputName& output, std::int64_t tokens, std::int64_t channels) {
+    const auto found = find(output);
+    if (!found) return tl::unexpected(found.error());
+    const Tensor& out = **found;
+    if (out.tokens != tokens || out.channels != channels) return fail("beside its model it has another shape");
+    return recomputer_.rows_to_judge(out);
+  }
+
+  Result<Prediction> predict(const OutputName& output, std::int64_t first, std::int64_t count) {
+    const auto found = find(output);
+    if (!found) return tl::unexpected(found.error());
+    const Tensor& out = **found;
+    const Op* op = run_.maker(out);
+    if (op == nullptr || recipe_of(op->kind) == nullptr) return fail("no recipe does it again");
+    std::string why = "not all of its rows can be had";
+    const OpForm form = recomputer_.form_of(*op, out);
+    auto made = recomputer_.predict(*op, out, form, first, count, &why);
+    if (!made || made->columns != out.channels) return fail(std::move(why));
+    return std::move(*made);
+  }
+
+ private:
   Verification all() {
     out_.target = dump_.dump().target;
     out_.model = model_.spec().model.weights;
@@ -39,7 +76,7 @@ class Verifier {
       }
       check_ids(step);
       for (const Op& op : run_.content(step.id).ops) {
-        if (options_.stop.stop_requested()) return stopped();
+        if (options_.stop.stop_requested() || (options_.go_on && !options_.go_on())) return stopped();
         if (options_.progress) options_.progress(done_++, total_);
         if (wanted(op.layer, op.name)) check(op, step);
       }
@@ -47,10 +84,10 @@ class Verifier {
     return std::move(out_);
   }
 
- private:
   Recomputer::Options recomputer_options() {
     Recomputer::Options made;
     made.stop = options_.stop;
+    made.distances = options_.distances;
     made.forms = [this](Values& values, const Op& op, const Tensor& out) { return model_.of(values, op, out); };
     return made;
   }
@@ -74,6 +111,30 @@ class Verifier {
     out_.checked.push_back(std::move(one));
   }
 
+  void skip(NotChecked one) {
+    if (options_.skipped) options_.skipped(one);
+    out_.not_checked.push_back(std::move(one));
+  }
+
+  /// The run's tensor of that name; where a producer gave several outputs one name, op and role tell them apart.
+  Result<const Tensor*> find(const OutputName& output) {
+    if (by_name_.empty()) {
+      for (const Step& step : run_.steps()) {
+        for (const Tensor& tensor : run_.content(step.id).tensors) {
+          if (tensor.known) by_name_.emplace(facts_.name_of(tensor), tensor.id);
+        }
+      }
+    }
+    const auto [begin, end] = by_name_.equal_range(output.name);
+    for (auto at = begin; at != end; ++at) {
+      const Tensor* tensor = run_.tensor(at->second);
+      const Op* op = tensor != nullptr ? run_.maker(*tensor) : nullptr;
+      const bool same = op != nullptr && op->name == output.op && tensor->role == output.role;
+      if (same || (op != nullptr && std::next(begin) == end)) return tensor;
+    }
+    return fail("beside its model there is no such output");
+  }
+
   void check(const Op& op, const Step& step) {
     if (op.kind == OpKind::parameter) return;
     for (const TensorId id : op.outputs) {
@@ -85,7 +146,7 @@ class Verifier {
         continue;
       }
       if (recipe_of(op.kind) == nullptr) {
-        out_.not_checked.push_back({name, "no recipe does it again"});
+        skip({name, "no recipe does it again", op.name, out->role});
         continue;
       }
       check(op, step, *out, name);
@@ -98,13 +159,14 @@ class Verifier {
     auto judged = recomputer_.judge(op, out, form, {}, 0, &why);
     if (options_.stop.stop_requested()) return;
     if (!judged || (judged->elements == 0 && judged->not_finite.empty())) {
-      out_.not_checked.push_back({name, judged ? "none of its elements can be told" : why});
+      skip({name, judged ? "none of its elements can be told" : why, op.name, out.role});
       return;
     }
     VerifiedOutput one;
     one.tensor = out.id;
     one.name = name;
     one.op = op.name;
+    one.role = out.role;
     one.kind = std::string(nanscope::name(op.kind));
     one.layer = op.layer;
     one.step = step.id;
@@ -114,6 +176,7 @@ class Verifier {
     one.distance = judged->elements > 0 ? std::sqrt(judged->squares / static_cast<double>(judged->elements)) : 0;
     one.worst = judged->worst;
     one.rows = judged->rows;
+    one.distances = std::move(judged->distances);
     one.bad_rows = live_rows(facts_, out, judged->bad_rows);
     one.not_finite = live_rows(facts_, out, judged->not_finite);
     one.off = (deviates(*judged) && !one.bad_rows.empty()) || !one.not_finite.empty();
@@ -151,7 +214,7 @@ class Verifier {
   OpenDump& dump_;
   DumpRun& run_;
   ModelForms model_;
-  const VerifyOptions& options_;
+  VerifyOptions options_;
   Facts facts_;
   Recomputer recomputer_;
   Verification out_;
@@ -159,17 +222,30 @@ class Verifier {
   std::size_t explained_ = 0;
   std::size_t total_ = 0;
   std::size_t done_ = 0;
+  std::multimap<std::string, TensorId> by_name_;  ///< made when it is first asked for
 };
 
-}  // namespace
+Verifier::Verifier(OpenDump& dump, DumpRun& run, const ModelSpec& spec, Arithmetic& arithmetic, VerifyOptions options)
+    : impl_(std::make_unique<Impl>(dump, run, spec, arithmetic, std::move(options))) {}
+Verifier::~Verifier() = default;
 
-Certainty certainty(const VerifiedOutput& one) {
-  if (one.explanations.empty()) return Certainty::none;
-  if (one.explanations.size() == 1) return Certainty::sure;
+Result<Verification> Verifier::check() { return impl_->check(); }
+
+Result<std::vector<std::int64_t>> Verifier::rows(const OutputName& output, std::int64_t tokens, std::int64_t channels) {
+  return impl_->rows(output, tokens, channels);
+}
+
+Result<Prediction> Verifier::predict(const OutputName& output, std::int64_t first, std::int64_t count) {
+  return impl_->predict(output, first, count);
+}
+
+HowSure certainty(const VerifiedOutput& one) {
+  if (one.explanations.empty()) return HowSure::none;
+  if (one.explanations.size() == 1) return HowSure::sure;
   const ExplainedBy& best = one.explanations[0];
   const ExplainedBy& next = one.explanations[1];
   const bool apart = best.share > next.share + 0.002 || next.distance > 1.5 * best.distance + 0.1;
-  return apart ? Certainty::sure : Certainty::likely;
+  return apart ? HowSure::sure : HowSure::likely;
 }
 
 std::size_t Verification::off() const {
@@ -184,14 +260,7 @@ const VerifiedOutput* Verification::first() const {
 
 Result<Verification> verify(OpenDump& dump, DumpRun& run, const ModelSpec& spec, Arithmetic& arithmetic,
                             const VerifyOptions& options) {
-  Verification made = Verifier(dump, run, spec, arithmetic, options).all();
-  if (const Status same = dump.check(); !same) return tl::unexpected(same.error());
-  if (const Status read = run.status(); !read) return tl::unexpected(read.error());
-  if (made.complete && made.checked.empty() && made.not_checked.empty())
-    return fail(dump.dump().target + ": " +
-                (options.layers.empty() && options.ops.empty() ? "nothing of it is an op of the model"
-                                                               : "no op of these layers and names is in it"));
-  return made;
+  return Verifier(dump, run, spec, arithmetic, options).check();
 }
 
 }  // namespace nanscope

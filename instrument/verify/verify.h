@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -27,7 +28,7 @@ struct ExplainedBy {
   double distance = 0;  ///< root mean square, in units of the bound
 };
 
-enum class Certainty : std::uint8_t {
+enum class HowSure : std::uint8_t {
   none,    ///< nothing that is known explains it
   likely,  ///< others explain it as well
   sure,
@@ -38,6 +39,7 @@ struct VerifiedOutput {
   TensorId tensor = 0;  ///< 0: a weight
   std::string name;     ///< as its producer wrote it
   std::string op;
+  std::string role;  ///< which of the op's outputs
   std::string kind;  ///< of the op; "rope_table", "weight"
   std::optional<std::int64_t> layer;
   StepId step = 0;
@@ -48,17 +50,20 @@ struct VerifiedOutput {
   bool off = false;     ///< further than rounding
   WorstElement worst;
   std::vector<std::int64_t> bad_rows;
-  std::int64_t rows = 0;
+  std::int64_t rows = 0;                  ///< looked at
+  std::vector<RowDistance> distances;     ///< of these, with VerifyOptions::distances
   std::vector<std::int64_t> not_finite;   ///< rows with a NaN or an Inf where the model has a number
   std::vector<ExplainedBy> explanations;  ///< of what is off, best first
   bool shared = false;                    ///< the same change explains another one before it
 };
 
-Certainty certainty(const VerifiedOutput& one);
+HowSure certainty(const VerifiedOutput& one);
 
 struct NotChecked {
   std::string name;
   std::string reason;
+  std::string op;
+  std::string role;
 };
 
 struct Verification {
@@ -78,14 +83,43 @@ struct VerifyOptions {
   std::set<std::int64_t> layers;  ///< empty: all, and what stands outside of layers
   std::vector<std::string> ops;   ///< their names; empty: all
   std::stop_token stop;
+  std::function<bool()> go_on;  ///< asked between ops; false stops the check, not what is asked of the verifier later
   std::function<void(std::size_t done, std::size_t total)> progress;  ///< outputs
   /// What is known of an output already, and where to what becomes known is told.
   std::function<std::optional<VerifiedOutput>(const std::string& name)> known;
   std::function<void(const VerifiedOutput&)> found;
+  std::function<void(const NotChecked&)> skipped;
+  bool distances = false;  ///< keep how far each row is off
 };
 
-/// Checks an open dump, which OpenDumpOptions::checkpoint gave the weights of the model. Errors: nothing of it is an op
-/// that can be done again.
+/// An output of an op by what is told of it.
+struct OutputName {
+  std::string name;  ///< as its producer wrote it
+  std::string op;
+  std::string role;
+};
+
+/// A dump that is checked, and of which single outputs can be looked at, in between and afterwards. For one thread.
+class Verifier {
+ public:
+  /// All of them must outlive it. OpenDumpOptions::checkpoint gave the dump the weights of the model.
+  Verifier(OpenDump& dump, DumpRun& run, const ModelSpec& spec, Arithmetic& arithmetic, VerifyOptions options);
+  ~Verifier();
+
+  /// Checks all. To be called once. Errors: nothing of it is an op that can be done again.
+  Result<Verification> check();
+  /// Rows of an output that can be done again, all of them or those of a pool that the step wrote or reads. Errors:
+  /// there is no such output, or its shape is another.
+  Result<std::vector<std::int64_t>> rows(const OutputName& output, std::int64_t tokens, std::int64_t channels);
+  /// What rows of it should have been. Errors: why they cannot be had.
+  Result<Prediction> predict(const OutputName& output, std::int64_t first, std::int64_t count);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Verifier::check() of a dump.
 Result<Verification> verify(OpenDump& dump, DumpRun& run, const ModelSpec& spec, Arithmetic& arithmetic,
                             const VerifyOptions& options);
 

@@ -11,6 +11,7 @@
 #include "core/text/safe_text.h"
 #include "scenarios/report/junit.h"
 #include "scenarios/report/run_json.h"
+#include "scenarios/report/verify_words.h"
 
 namespace nanscope::report {
 namespace {
@@ -18,54 +19,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostLines = 24;
-
-std::string_view word(Certainty certainty) {
-  switch (certainty) {
-    case Certainty::sure:
-      return "sure";
-    case Certainty::likely:
-      return "likely";
-    case Certainty::none:
-      break;
-  }
-  return "none";
-}
-
-std::string place_text(const VerifiedOutput& one) {
-  std::string text = one.op;
-  if (one.layer) text += fmt::format(" of layer {}", *one.layer);
-  if (one.step > 0) text += fmt::format(", step {}", one.step);
-  return text;
-}
-
-std::string off_text(const VerifiedOutput& one) {
-  const std::int64_t off = one.elements - one.explained;
-  if (one.kind == "weight") {
-    if (one.worst.row < 0) return "its shape is not that of the file's";
-    return fmt::format("{} of {} elements are not what the file holds, {} instead of {} at [{},{}]", off, one.elements,
-                       number_text(one.worst.actual), number_text(one.worst.expected), one.worst.row,
-                       one.worst.channel);
-  }
-  if (off == 0 && !one.not_finite.empty())
-    return fmt::format("{} with a NaN or an Inf where what they are made of gives numbers, the first is row {}",
-                       counted(one.not_finite.size(), "row"), one.not_finite.front());
-  return fmt::format("{} of {} elements are off by up to {} times what rounding allows ({} instead of {} at [{},{}])",
-                     off, one.elements, number_text(one.worst.ratio), number_text(one.worst.actual),
-                     number_text(one.worst.expected), one.worst.row, one.worst.channel);
-}
-
-std::string because_text(const VerifiedOutput& one) {
-  switch (certainty(one)) {
-    case Certainty::none:
-      return "nothing that is known explains it";
-    case Certainty::likely:
-      return fmt::format("likely: {} (explains {:.4g} %); so would {}", one.explanations[0].text,
-                         100 * one.explanations[0].share, one.explanations[1].text);
-    case Certainty::sure:
-      break;
-  }
-  return fmt::format("sure: {} (explains {:.4g} %)", one.explanations[0].text, 100 * one.explanations[0].share);
-}
 
 std::size_t count_shared(const Verification& made) {
   return static_cast<std::size_t>(std::count_if(made.checked.begin(), made.checked.end(),
@@ -97,7 +50,7 @@ Json json_of(const VerifiedOutput& one) {
   out["rows_off"] = one.bad_rows.size();
   out["rows"] = one.rows;
   out["rows_not_finite"] = one.not_finite.size();
-  out["certainty"] = word(certainty(one));
+  out["certainty"] = certainty_word(certainty(one));
   out["explanations"] = Json::array();
   for (const ExplainedBy& each : one.explanations) {
     out["explanations"].push_back({{"alternative", each.alternative},
@@ -144,9 +97,9 @@ std::string verify_answer(const Verification& made, const Terminal& terminal) {
                       terminal);
     text += paragraph("First     ",
                       fmt::format("{} ({}): {}", printable(first->name, terminal),
-                                  printable(place_text(*first), terminal), off_text(*first)),
+                                  printable(verified_place(*first), terminal), verified_off(*first)),
                       terminal);
-    text += paragraph("Because   ", printable(because_text(*first), terminal), terminal);
+    text += paragraph("Because   ", printable(verified_because(*first), terminal), terminal);
     const std::size_t shared = count_shared(made);
     text += paragraph("Also      ",
                       off == 1 ? std::string("nothing else is off")
@@ -169,11 +122,11 @@ std::string verify_text(const Verification& made, const FreeRun& free, const Ter
     if (!one.off) continue;
     if (lines++ == 0) text += '\n';
     if (lines > kMostLines) break;
-    text +=
-        paragraph("  ",
-                  fmt::format("{} ({}): {}; {}", printable(one.name, terminal), printable(place_text(one), terminal),
-                              off_text(one), printable(because_text(one), terminal)),
-                  terminal);
+    text += paragraph(
+        "  ",
+        fmt::format("{} ({}): {}; {}", printable(one.name, terminal), printable(verified_place(one), terminal),
+                    verified_off(one), printable(verified_because(one), terminal)),
+        terminal);
   }
   if (lines > kMostLines) text += fmt::format("  and {} more: --json has all\n", made.off() - kMostLines);
   const std::string run = free_text(free, terminal);
@@ -226,7 +179,7 @@ std::string verify_junit(const Verification& made) {
     JUnitCase test;
     test.name = one.name;
     test.class_name = one.layer ? fmt::format("layer.{}", *one.layer) : "model";
-    if (one.off) test.failures = {off_text(one), because_text(one)};
+    if (one.off) test.failures = {verified_off(one), verified_because(one)};
     cases.push_back(std::move(test));
   }
   return junit_xml("nanscope verify " + made.target, cases);

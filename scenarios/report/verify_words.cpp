@@ -1,0 +1,58 @@
+#include "scenarios/report/verify_words.h"
+
+#include <fmt/format.h>
+
+#include "core/counted.h"
+#include "scenarios/report/text.h"
+
+namespace nanscope::report {
+
+std::string_view certainty_word(HowSure certainty) {
+  switch (certainty) {
+    case HowSure::sure:
+      return "sure";
+    case HowSure::likely:
+      return "likely";
+    case HowSure::none:
+      break;
+  }
+  return "none";
+}
+
+std::string verified_place(const VerifiedOutput& one) {
+  std::string text = one.op;
+  if (one.layer) text += fmt::format(" of layer {}", *one.layer);
+  if (one.step > 0) text += fmt::format(", step {}", one.step);
+  return text;
+}
+
+std::string verified_off(const VerifiedOutput& one) {
+  const std::int64_t off = one.elements - one.explained;
+  if (one.kind == "weight") {
+    if (one.worst.row < 0) return "its shape is not that of the file's";
+    return fmt::format("{} of {} elements are not what the file holds, {} instead of {} at [{},{}]", off, one.elements,
+                       number_text(one.worst.actual), number_text(one.worst.expected), one.worst.row,
+                       one.worst.channel);
+  }
+  if (off == 0 && !one.not_finite.empty())
+    return fmt::format("{} with a NaN or an Inf where what they are made of gives numbers, the first is row {}",
+                       counted(one.not_finite.size(), "row"), one.not_finite.front());
+  return fmt::format("{} of {} elements are off by up to {} times what rounding allows ({} instead of {} at [{},{}])",
+                     off, one.elements, number_text(one.worst.ratio), number_text(one.worst.actual),
+                     number_text(one.worst.expected), one.worst.row, one.worst.channel);
+}
+
+std::string verified_because(const VerifiedOutput& one) {
+  switch (certainty(one)) {
+    case HowSure::none:
+      return "nothing that is known explains it";
+    case HowSure::likely:
+      return fmt::format("likely: {} (explains {:.4g} %); so would {}", one.explanations[0].text,
+                         100 * one.explanations[0].share, one.explanations[1].text);
+    case HowSure::sure:
+      break;
+  }
+  return fmt::format("sure: {} (explains {:.4g} %)", one.explanations[0].text, 100 * one.explanations[0].share);
+}
+
+}  // namespace nanscope::report
