@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "kernels/ops/activation.h"
+#include "kernels/ops/all_reduce.h"
 #include "kernels/ops/cast.h"
 #include "kernels/ops/expert_mix.h"
 #include "kernels/ops/gated_add.h"
@@ -124,6 +125,20 @@ void add_expert_mix(std::vector<OpCase>& cases, Format format, const Shape& shap
   cases.push_back({"expert_mix_" + std::string(name(format)) + "_" + shape.name, OpId::ExpertMix, build});
 }
 
+void add_all_reduce(std::vector<OpCase>& cases, Format format, std::int64_t ranks, AllReduceOrder order,
+                    const std::string& label, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t rows = ranks * shape.rows;
+    AllReduceArgs args;
+    args.parts = memory.input(format, rows, shape.columns, fill(shape.fill, format, rows, shape.columns, 58));
+    args.out = result(memory, format, shape);
+    args.ranks = ranks;
+    args.order = order;
+    memory.launch(args);
+  };
+  cases.push_back({"all_reduce_" + label + "_" + std::string(name(format)) + "_" + shape.name, OpId::AllReduce, build});
+}
+
 void add_cast(std::vector<OpCase>& cases, Format from, Format to, bool dequantise, Overflow overflow,
               const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
@@ -227,6 +242,11 @@ void add_element_cases(std::vector<OpCase>& cases) {
     add_softmax_route(cases, false, shape);
     add_expert_mix(cases, Format::f32, shape);
     add_expert_mix(cases, Format::f16, shape);
+    add_all_reduce(cases, Format::bf16, 4, AllReduceOrder::rank, "rank4", shape);
+    add_all_reduce(cases, Format::f32, 3, AllReduceOrder::ring, "ring3", shape);
+    add_all_reduce(cases, Format::bf16, 4, AllReduceOrder::ring, "ring4", shape);
+    add_all_reduce(cases, Format::f16, 6, AllReduceOrder::tree, "tree6", shape);
+    add_all_reduce(cases, Format::f32, 8, AllReduceOrder::tree, "tree8", shape);
   }
 }
 
