@@ -229,11 +229,21 @@ struct SplitAttributes {
   }
 };
 
+struct AllReduceAttributes {
+  std::optional<std::int64_t> ranks;
+  std::optional<std::string> order;  ///< "rank", "ring", "tree"
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("ranks", self.ranks), visit("order", self.order);
+  }
+};
+
 using OpAttributes =
     std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes, QuantiseAttributes,
                  RopeAttributes, KvStoreAttributes, KvReadAttributes, ScoresAttributes, SoftmaxAttributes,
                  MixAttributes, ActivationAttributes, RouteAttributes, RecurrentAttributes, TokenSoftmaxAttributes,
-                 ArgmaxAttributes, SampleAttributes, SplitAttributes, SoftcapAttributes, EmbeddingAttributes>;
+                 ArgmaxAttributes, SampleAttributes, SplitAttributes, SoftcapAttributes, EmbeddingAttributes,
+                 AllReduceAttributes>;
 
 /// Those of a kind of op, with nothing stated.
 OpAttributes attributes_of(OpKind kind);

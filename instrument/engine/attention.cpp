@@ -1,6 +1,7 @@
 /// The attention half of a layer: projections, rotary embedding, the KV cache, scores and mix.
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "instrument/engine/forward.h"
 #include "instrument/model/rope_table.h"
@@ -32,11 +33,12 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
     k = rope(plan.k_rope, local, Slot::k_rope, k, model.kv_heads);
   }
   kv_store(plan, k, v);
+  if (foreign_scales_) std::tie(scale_k_, scale_v_) = *foreign_scales_;
   Live out = attend(plan, q);
   if (model.inner_norm) {
     out = norm(plan.inner_norm, {Slot::inner_norm, Slot::stats}, out, weights.inner_norm, inner_norm_);
   }
-  return gemm(plan.o_proj, Slot::o_proj, out, weights.o_proj);
+  return row_parallel(plan.o_proj, Slot::o_proj, out, weights.o_proj);
 }
 
 /// Each span over its own keys, one after another: the bits of one do not depend on the others.

@@ -53,8 +53,9 @@ Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> sl
   return {x, {codes, outputs[0].id}, {scales, outputs[1].id}};
 }
 
-Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Operand& in, const Affine& affine) {
-  if (!in.codes.view.given()) return product(plan, out, in.x, affine, 1);
+Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Operand& in, const Affine& affine,
+                          std::string_view role) {
+  if (!in.codes.view.given()) return product(plan, out, in.x, affine, 1, role);
   const BlockConfig& blocks = parts_.config.blocks;
   const bool read_padding = blocks.reads == ScaleReads::tile && rows_ <= kSmallRows;
   launch(kernels::BlockGemmArgs{.codes = in.codes.view,
@@ -65,7 +66,7 @@ Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Opera
                                 .block = block_shape(blocks.format).block,
                                 .tensor_scale = blocks.format == BlockFormat::nvfp4 ? blocks.tensor_scale : 1.0F,
                                 .read_padding = read_padding});
-  const ProbeTensor output = emitter_.output("out", out);
+  const ProbeTensor output = emitter_.output(role, out);
   const std::array inputs{ProbeInput{"codes", in.codes.id, {}}, ProbeInput{"scales", in.scales.id, {}},
                           ProbeInput{"weight", 0, affine.weight->name},
                           ProbeInput{"bias", 0, affine.bias == nullptr ? std::string_view() : affine.bias->name}};

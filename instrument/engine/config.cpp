@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "instrument/engine/shard.h"
+
 namespace nanscope {
 
 NormConfig resolved_inner_norm(const EngineConfig& config) {
@@ -66,6 +68,17 @@ Status check_batch(const EngineConfig& config) {
   return {};
 }
 
+Status check_ranks(const EngineConfig& config) {
+  const RanksConfig& ranks = config.ranks;
+  if (ranks.stuck_rank >= ranks.count) {
+    return fail(fmt::format("allreduce.stuck_rank={} is no rank; engine.ranks is {}", ranks.stuck_rank, ranks.count));
+  }
+  if (ranks.stuck_bit >= info(config.activation_format).bits) {
+    return fail(fmt::format("allreduce.stuck_bit={} is no bit of {}", ranks.stuck_bit, name(config.activation_format)));
+  }
+  return check_shards(config);
+}
+
 }  // namespace
 
 Status check(const EngineConfig& config) {
@@ -92,7 +105,7 @@ Status check(const EngineConfig& config) {
     return fail(
         "model.recurrent_layers names every layer; at least one layer must be attention, whose pool holds the states");
   }
-  return {};
+  return check_ranks(config);
 }
 
 }  // namespace nanscope

@@ -7,6 +7,7 @@
 #include "core/numbers/format.h"
 #include "core/result.h"
 #include "instrument/model/model_config.h"
+#include "kernels/ops/all_reduce.h"
 #include "kernels/ops/argmax.h"
 #include "kernels/ops/block_quantise.h"
 #include "kernels/ops/kv_read.h"
@@ -34,6 +35,7 @@ enum class EmptyRow : std::uint8_t { keep, mask };
 enum class BlockFormat : std::uint8_t { none, mxfp8, mxfp4, nvfp4 };
 enum class ScaleMemory : std::uint8_t { zeroed, recycled };
 enum class ScaleReads : std::uint8_t { used, tile };
+enum class RankScales : std::uint8_t { own, rank_0 };
 
 struct NormConfig {
   kernels::VarianceForm variance = kernels::VarianceForm::two_pass;
@@ -79,6 +81,7 @@ struct KvConfig {
   WakeScales wake = WakeScales::restored;
   std::int64_t table_blocks = 0;
   StateIndex state_index = StateIndex::own;
+  RankScales rank_scales = RankScales::own;
 };
 
 struct AttentionConfig {
@@ -107,6 +110,15 @@ struct BatchConfig {
   Preempt preempt = Preempt::recompute;
 };
 
+/// Tensor parallelism within the process, and how its sums are made.
+struct RanksConfig {
+  std::int64_t count = 1;
+  kernels::AllReduceOrder order = kernels::AllReduceOrder::rank;
+  std::int64_t stuck_rank = -1;    ///< in whose memory of sums a bit is always 1; -1: in none
+  std::int64_t stuck_element = 0;  ///< of the sum, row-major
+  std::int64_t stuck_bit = 0;
+};
+
 struct SamplingConfig {
   float temperature = 0;  ///< 0: the largest logit
   std::int64_t seed = 0;
@@ -124,6 +136,7 @@ struct EngineConfig {
   KvConfig kv;
   AttentionConfig attention;
   BatchConfig batch;
+  RanksConfig ranks;
   SamplingConfig sampling;
   Padding pad = Padding::none;
   DummyBatch dummy_batch = DummyBatch::none;

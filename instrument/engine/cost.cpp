@@ -63,13 +63,15 @@ RunCost cost_of_run(const EngineConfig& config, std::int64_t vocabulary, std::sp
   const ModelConfig& model = config.model;
   const double weights = all_weights(model, vocabulary);
   double largest = 0;
+  const double ranks = real(config.ranks.count);
+  const double copies = ranks > 1 ? 2 * ranks : 1;  // what a rank above 0 tells is copied first
   for (const RequestSize& request : requests) {
     const double prompt = real(request.prompt);
     const double generated = real(request.generated);
     const double keys = prompt + generated;
     const double scores = 4 * keys * real(model.heads) * real(model.head_dim) * real(model.layers);
     cost.work += keys * (2 * weights + scores) + (generated + 1) * real(ops_per_step) * kLaunch;
-    largest = std::max(largest, activation_bytes(model, vocabulary, prompt, keys));
+    largest = std::max(largest, copies * activation_bytes(model, vocabulary, prompt, keys));
   }
   cost.bytes += largest;
   return cost;

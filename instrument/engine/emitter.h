@@ -41,6 +41,11 @@ class Emitter {
 
   std::int64_t ops() const { return ops_; }
   std::int64_t tensors() const { return tensors_; }
+  /// Ids that another emitter gave, which are told behind those of this one.
+  void advance(std::int64_t ops, std::int64_t tensors) {
+    ops_ += ops;
+    tensors_ += tensors;
+  }
   /// Where the rows of the tensors that follow stand.
   void set_place(const RowPlace& place) { place_ = place; }
 

@@ -15,7 +15,7 @@ constexpr std::int64_t kProfileTokens = 256;  // of the pass whose workspace kv.
 class ReferenceEngine final : public Engine {
  public:
   ReferenceEngine(EngineParts parts, const RunLimits& limits)
-      : parts_(std::move(parts)), limits_(limits), workspace_(*parts_.device) {}
+      : parts_(std::move(parts)), limits_(limits), workspaces_(parts_.shards.size(), Workspace(*parts_.device)) {}
 
   Result<RunResult> run(std::span<const RequestSpec> requests, Probe& probe, const RunControl& control) override;
   Result<ExpectedOps> expected_ops(std::span<const RequestSpec> requests) const override;
@@ -23,13 +23,15 @@ class ReferenceEngine final : public Engine {
 
  private:
   Result<std::vector<Prompt>> prompts(std::span<const RequestSpec> requests) const;
+  /// Of all ranks.
+  std::int64_t ops_per_step() const { return parts_.shards.front().plan.ops_per_step * parts_.config.ranks.count; }
   ExpectedOps count_ops(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const;
 
   Status check_cost(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const;
 
   EngineParts parts_;
   RunLimits limits_;
-  Workspace workspace_;
+  std::vector<Workspace> workspaces_;  ///< by rank
 };
 
 Result<std::vector<Prompt>> ReferenceEngine::prompts(std::span<const RequestSpec> requests) const {
@@ -69,17 +71,17 @@ ExpectedOps ReferenceEngine::count_ops(std::span<const RequestSpec> requests, st
   ExpectedOps expected;
   expected.exact = end_tokens(parts_.config.model, *parts_.tokenizer).empty() &&
                    parts_.config.argmax_nan != kernels::ArgmaxNan::refuse;
-  if (parts_.config.kv.warm_up) expected.count += parts_.plan.ops_per_step;
+  if (parts_.config.kv.warm_up) expected.count += ops_per_step();
   const bool dummies = parts_.config.dummy_batch != DummyBatch::none;
   const bool at_start = parts_.config.dummy_at == DummyAt::start;
-  if (dummies && at_start) expected.count += parts_.plan.ops_per_step;
+  if (dummies && at_start) expected.count += ops_per_step();
   const BatchConfig& batch = parts_.config.batch;
   if (batch.requests > 1) expected.exact = false;  // who shares a step, and who is computed twice, turns out
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const std::int64_t chunks = batch.chunk > 0 ? (std::ssize(prompts[i].tokens) + batch.chunk - 1) / batch.chunk : 1;
-    expected.count += (requests[i].max_tokens + chunks - 1) * parts_.plan.ops_per_step;
-    if (dummies && !at_start) expected.count += (requests[i].max_tokens - 1) * parts_.plan.ops_per_step;
-    expected.count += static_cast<std::int64_t>(prompts[i].images.size());
+    expected.count += (requests[i].max_tokens + chunks - 1) * ops_per_step();
+    if (dummies && !at_start) expected.count += (requests[i].max_tokens - 1) * ops_per_step();
+    expected.count += std::ssize(prompts[i].images) * parts_.config.ranks.count;
   }
   return expected;
 }
@@ -95,7 +97,7 @@ Status ReferenceEngine::check_cost(std::span<const RequestSpec> requests, std::s
   if (parts_.config.kv.warm_up || parts_.config.kv.memory == KvMemory::recycled) sizes.push_back({kProfileTokens, 1});
   for (std::size_t i = 0; i < requests.size(); ++i)
     sizes.push_back({static_cast<std::int64_t>(prompts[i].tokens.size()), requests[i].max_tokens});
-  RunCost cost = cost_of_run(parts_.config, parts_.model->vocabulary, sizes, parts_.plan.ops_per_step);
+  RunCost cost = cost_of_run(parts_.config, parts_.model->vocabulary, sizes, ops_per_step());
   if (parts_.config.batch.requests > 1) {
     RequestSize together;
     for (const RequestSize& size : sizes) {
@@ -112,7 +114,7 @@ Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, Pr
   if (!all) return tl::unexpected(all.error());
   if (Status affordable = check_cost(requests, *all); !affordable) return tl::unexpected(affordable.error());
   Result<std::unique_ptr<Session>> session =
-      Session::create(parts_, workspace_, probe, control, count_ops(requests, *all).count);
+      Session::create(parts_, workspaces_, probe, control, count_ops(requests, *all).count);
   if (!session) return tl::unexpected(session.error());
   if (Status status = (*session)->tell_weights(); !status) return tl::unexpected(status.error());
   if (parts_.config.kv.warm_up) {
@@ -151,13 +153,14 @@ Status run_profile_pass(const EngineParts& parts, const kernels::Buffer& memory)
   profile.config.kv.memory = KvMemory::zeroed;
   profile.config.kv.policy = "auto";
   profile.config.kv.table_blocks = 0;
+  profile.shards = make_shards(profile.config, profile.model);
   const KvConfig& kv = profile.config.kv;
   const std::int64_t state_blocks = parts.config.model.recurrent_layers.empty() ? 0 : 1;
   const std::int64_t tokens = std::min(kProfileTokens, (kv.blocks - state_blocks) * kv.block_size);
   Workspace workspace(*parts.device, memory);
   NullProbe nobody;
   const RunControl control;
-  Result<std::unique_ptr<Session>> session = Session::create(profile, workspace, nobody, control, 0);
+  Result<std::unique_ptr<Session>> session = Session::create(profile, std::span(&workspace, 1), nobody, control, 0);
   if (!session) return tl::unexpected(session.error());
   const Result<RequestRow> row =
       (*session)->run(-1, {.name = "profile", .parts = {}, .max_tokens = 1}, warm_up_prompt(tokens));
@@ -168,7 +171,7 @@ Status run_profile_pass(const EngineParts& parts, const kernels::Buffer& memory)
 
 Result<kernels::Buffer> make_kv_memory(const EngineParts& parts) {
   if (parts.config.kv.memory == KvMemory::recycled) return make_recycled_memory(parts);
-  return parts.device->allocate(KvPool::bytes_needed(parts.config), true);
+  return parts.device->allocate(KvPool::bytes_needed(parts.shards.front().config), true);
 }
 
 Result<kernels::Buffer> make_recycled_memory(const EngineParts& parts) {
@@ -185,7 +188,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, kerne
   if (model == nullptr || tokenizer == nullptr) return fail("the engine needs a loaded model and a tokenizer");
   if (!fits(*model, config)) return fail("the loaded model was made for other model.* knobs");
   if (model->device != &device.memory()) return fail("the loaded model is on another device");
-  EngineParts parts{config, &device, std::move(model), std::move(tokenizer), make_plan(config)};
+  std::vector<Shard> shards = make_shards(config, model);
+  EngineParts parts{config, &device, std::move(model), std::move(tokenizer), std::move(shards)};
   return std::make_unique<ReferenceEngine>(std::move(parts), limits);
 }
 

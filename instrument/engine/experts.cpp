@@ -52,12 +52,13 @@ Live Forward::mixture(const LayerPlan& plan, const LayerWeights& weights, const 
     const Live expert = mlp_product(plan.experts[e].down_proj, out, active, weights.experts[e].down_proj);
     inputs.push_back({"expert", expert.id, {}});
   }
-  const TensorView out = activation(Slot::down, model.width);
+  const bool shared = model.shared_expert_width > 0;
+  const TensorView out = shared ? activation(Slot::down, model.width) : branch_memory(Slot::down);
   launch(kernels::ExpertMixArgs{.experts = all, .weights = routed.weights.view, .ids = routed.ids.view, .out = out});
-  const ProbeTensor output = emitter_.output("out", out);
+  const ProbeTensor output = emitter_.output(shared ? "out" : branch_role(), out);
   emitter_.op(plan.expert_mix, std::span<const ProbeInput>(inputs), std::span(&output, 1));
   const Live mixed{out, output.id};
-  return model.shared_expert_width > 0 ? with_shared_expert(plan, weights, in, mixed) : mixed;
+  return shared ? with_shared_expert(plan, weights, in, mixed) : mixed;
 }
 
 Live Forward::with_shared_expert(const LayerPlan& plan, const LayerWeights& weights, const Operand& x,
@@ -67,9 +68,9 @@ Live Forward::with_shared_expert(const LayerPlan& plan, const LayerWeights& weig
   const Live shared = mlp_product(plan.shared_expert.down_proj, activation(Slot::shared_expert, width), active,
                                   weights.shared_expert.down_proj);
   const Live gate = gemm(plan.shared_gate, Slot::shared_gate, x.x, weights.shared_gate);
-  const TensorView out = activation(Slot::shared_sum, width);
+  const TensorView out = branch_memory(Slot::shared_sum);
   launch(kernels::GatedAddArgs{.a = mixed.view, .b = shared.view, .gate = gate.view, .out = out});
-  return emit(plan.shared_add, {{"a", mixed.id, {}}, {"b", shared.id, {}}, {"gate", gate.id, {}}}, "out", out);
+  return emit(plan.shared_add, {{"a", mixed.id, {}}, {"b", shared.id, {}}, {"gate", gate.id, {}}}, branch_role(), out);
 }
 
 }  // namespace nanscope

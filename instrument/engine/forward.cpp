@@ -10,6 +10,7 @@
 #include "core/numbers/decode_span.h"
 #include "instrument/weights/random.h"
 #include "kernels/ops/activation.h"
+#include "kernels/ops/all_reduce.h"
 #include "kernels/ops/argmax.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/gemm.h"
@@ -52,16 +53,16 @@ Forward::Forward(const ForwardParts& parts, const StepInput& step)
   }
 }
 
-Result<std::vector<std::int32_t>> Forward::run() {
+void Forward::begin() {
   emitter_.set_place(step_rows());
   upload_slots();
   upload_block_tables();
   upload_rope_tables();
-  Live x = embed();
-  for (std::size_t i = 0; i < parts_.plan.layers.size() && emitter_.ok(); ++i) {
-    x = layer(parts_.plan.layers[i], parts_.model.layers[i], x);
-  }
-  std::vector<std::int32_t> tokens = head(x);
+  x_ = embed();
+}
+
+Result<std::vector<std::int32_t>> Forward::finish() {
+  std::vector<std::int32_t> tokens = head(x_);
   if (!emitter_.ok()) return tl::unexpected(emitter_.status().error());
   return tokens;
 }
@@ -190,31 +191,63 @@ Live Forward::embed() {
               "out", out);
 }
 
-Live Forward::layer(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
+void Forward::branch(std::size_t layer, Branch which) {
+  const LayerPlan& plan = parts_.plan.layers[layer];
+  const LayerWeights& weights = parts_.model.layers[layer];
+  const NormConfig& form = parts_.config.norm;
+  const bool before = norms_before(parts_.config.model);
+  if (which == Branch::attention) {
+    const Live in = before ? norm(plan.attn_norm, {Slot::attn_norm, Slot::stats}, x_, weights.attn_norm, form) : x_;
+    branch_ = plan.recurrent ? recurrence(plan, weights, in) : attention(plan, weights, in);
+  } else {
+    const Live in = before ? norm(plan.mlp_norm, {Slot::mlp_norm, Slot::stats}, x_, weights.mlp_norm, form) : x_;
+    branch_ = mlp(plan, weights, in);
+  }
+}
+
+void Forward::add(std::size_t layer, Branch which) {
+  const LayerPlan& plan = parts_.plan.layers[layer];
+  const LayerWeights& weights = parts_.model.layers[layer];
   const NormConfig& form = parts_.config.norm;
   const NormPlacement placement = parts_.config.model.norm_placement;
-  const bool before = norms_before(parts_.config.model);
   const bool on_branch = placement == NormPlacement::sandwich || placement == NormPlacement::branch;
-  Live branch = before ? norm(plan.attn_norm, {Slot::attn_norm, Slot::stats}, x, weights.attn_norm, form) : x;
-  branch = plan.recurrent ? recurrence(plan, weights, branch) : attention(plan, weights, branch);
-  const auto add = [&](const OpPlan& post, Slot post_slot, const Affine& affine, const OpPlan& sum, Slot sum_slot,
-                       const Live& input) {
-    if (on_branch) branch = norm(post, {post_slot, Slot::stats}, branch, affine, form);
-    Live added = residual(sum, sum_slot, input, branch);
-    if (placement == NormPlacement::post) added = norm(post, {post_slot, Slot::stats}, added, affine, form);
-    return added;
+  const auto add = [&](const OpPlan& post, Slot post_slot, const Affine& affine, const OpPlan& sum, Slot sum_slot) {
+    if (on_branch) branch_ = norm(post, {post_slot, Slot::stats}, branch_, affine, form);
+    x_ = residual(sum, sum_slot, x_, branch_);
+    if (placement == NormPlacement::post) x_ = norm(post, {post_slot, Slot::stats}, x_, affine, form);
   };
-  const Live middle = add(plan.attn_post_norm, Slot::attn_post_norm, weights.attn_post_norm, plan.attn_residual,
-                          Slot::attn_residual, x);
-  branch = before ? norm(plan.mlp_norm, {Slot::mlp_norm, Slot::stats}, middle, weights.mlp_norm, form) : middle;
-  branch = mlp(plan, weights, branch);
-  return add(plan.mlp_post_norm, Slot::mlp_post_norm, weights.mlp_post_norm, plan.mlp_residual, Slot::mlp_residual,
-             middle);
+  if (which == Branch::attention) {
+    add(plan.attn_post_norm, Slot::attn_post_norm, weights.attn_post_norm, plan.attn_residual, Slot::attn_residual);
+  } else {
+    add(plan.mlp_post_norm, Slot::mlp_post_norm, weights.mlp_post_norm, plan.mlp_residual, Slot::mlp_residual);
+  }
+}
+
+void Forward::reduce(std::size_t layer, Branch which, const TensorView& parts) {
+  const LayerPlan& plan = parts_.plan.layers[layer];
+  const TensorView out = activation(Slot::reduced, parts.columns);
+  launch(kernels::AllReduceArgs{
+      .parts = parts, .out = out, .ranks = parts_.config.ranks.count, .order = parts_.config.ranks.order});
+  if (parts_.config.ranks.stuck_rank == parts_.rank) stick_bit(out);
+  branch_ = emit(which == Branch::attention ? plan.attn_all_reduce : plan.mlp_all_reduce, {tensor_input("x", branch_)},
+                 "out", out);
+}
+
+/// A cell of this rank's memory that always reads 1.
+void Forward::stick_bit(const TensorView& sum) {
+  const RanksConfig& ranks = parts_.config.ranks;
+  if (ranks.stuck_element >= sum.elements() || !emitter_.ok()) return;
+  const auto bytes = static_cast<std::size_t>(kernels::storage_size(sum.format));
+  std::byte* at = static_cast<std::byte*>(sum.data) + static_cast<std::size_t>(ranks.stuck_element) * bytes;
+  std::array<std::byte, 4> element{};
+  emitter_.check(parts_.device.download(std::span(element).first(bytes), at));
+  element[static_cast<std::size_t>(ranks.stuck_bit / 8)] |= std::byte{1} << (ranks.stuck_bit % 8);
+  emitter_.check(parts_.device.upload(at, std::span(element).first(bytes)));
 }
 
 Live Forward::recurrence(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   const Live gated = gemm(plan.recurrent_in, Slot::recurrent_in, x, weights.recurrent_in);
-  const TensorView out = activation(Slot::recurrent, parts_.config.model.width);
+  const TensorView out = activation(Slot::recurrent, gated.view.columns);
   std::vector<ProbeInput> parts;
   Live scanned{out, 0};
   for (const RowGroup& group : row_groups()) {
@@ -228,7 +261,7 @@ Live Forward::recurrence(const LayerPlan& plan, const LayerWeights& weights, con
     scanned.id = all.id;
   }
   freed_ = gated.view;
-  return gemm(plan.recurrent_out, Slot::recurrent_out, scanned, weights.recurrent_out);
+  return row_parallel(plan.recurrent_out, Slot::recurrent_out, scanned, weights.recurrent_out);
 }
 
 Live Forward::scan(const LayerPlan& plan, const LayerWeights& weights, const RowGroup& group, const Live& x,
@@ -239,7 +272,7 @@ Live Forward::scan(const LayerPlan& plan, const LayerWeights& weights, const Row
                                   .out = out,
                                   .resume = false};
   if (group.input == nullptr) {
-    args.state = matrix(Slot::pad_state, Format::f32, 1, parts_.config.model.width);
+    args.state = matrix(Slot::pad_state, Format::f32, 1, x.view.columns);
     launch(args);
     return {out, 0};
   }
@@ -262,8 +295,7 @@ Live Forward::mlp(const LayerPlan& plan, const LayerWeights& weights, const Live
   if (!plan.experts.empty()) return mixture(plan, weights, x);
   const Operand in = quantised(plan.mlp_quantise, {Slot::mlp_codes, Slot::mlp_scales}, x);
   const Operand active = activated(plan.mlp, weights.mlp, in);
-  return mlp_product(plan.mlp.down_proj, activation(Slot::down, parts_.config.model.width), active,
-                     weights.mlp.down_proj);
+  return mlp_product(plan.mlp.down_proj, branch_memory(Slot::down), active, weights.mlp.down_proj, branch_role());
 }
 
 Forward::Operand Forward::activated(const MlpPlan& plan, const MlpWeights& weights, const Operand& x) {
@@ -429,8 +461,16 @@ Live Forward::gemm(const OpPlan& plan, Slot slot, const Live& x, const Affine& a
   return product(plan, activation(slot, affine.weight->view.rows), x, affine, heads);
 }
 
+Live Forward::row_parallel(const OpPlan& plan, Slot slot, const Live& x, const Affine& affine) {
+  return product(plan, branch_memory(slot), x, affine, 1, branch_role());
+}
+
+TensorView Forward::branch_memory(Slot slot) {
+  return parts_.part.given() ? parts_.part : activation(slot, parts_.config.model.width);
+}
+
 Live Forward::product(const OpPlan& plan, const TensorView& out, const Live& x, const Affine& affine,
-                      std::int64_t heads) {
+                      std::int64_t heads, std::string_view role) {
   launch(kernels::GemmArgs{.x = x.view,
                            .weight = affine.weight->view,
                            .packed = affine.weight->packed,
@@ -438,10 +478,10 @@ Live Forward::product(const OpPlan& plan, const TensorView& out, const Live& x, 
                            .out = out,
                            .partial = parts_.config.partial_sums});
   if (affine.bias == nullptr) {
-    return emit(plan, {tensor_input("x", x), weight_input("weight", affine.weight)}, "out", out, heads);
+    return emit(plan, {tensor_input("x", x), weight_input("weight", affine.weight)}, role, out, heads);
   }
   return emit(plan, {tensor_input("x", x), weight_input("weight", affine.weight), weight_input("bias", affine.bias)},
-              "out", out, heads);
+              role, out, heads);
 }
 
 Live Forward::residual(const OpPlan& plan, Slot slot, const Live& a, const Live& b) {

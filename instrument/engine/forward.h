@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -56,20 +57,37 @@ struct ForwardParts {
   KvPool& pool;
   ScaleBook& scales;
   Emitter& emitter;
+  std::int64_t rank = 0;
+  /// Where this rank's part of a sum over ranks goes, (rows, width); not given where there is one rank.
+  kernels::TensorView part = {};
 };
 
-/// One forward pass over the tokens of a step: launches every op in order, tells the emitter.
+/// The halves of a layer, each a branch that is added to the residual stream.
+enum class Branch : std::uint8_t { attention, mlp };
+
+/// One forward pass of one rank over the tokens of a step: launches every op in order, tells the emitter.
 /// After the first error nothing more is launched; the error is in the emitter's status.
+/// Whoever runs it calls begin(), then for each layer and each of its branches branch(), with several ranks reduce()
+/// once all have come so far, and add(); then finish().
 class Forward {
  public:
   Forward(const ForwardParts& parts, const StepInput& step);
 
+  void begin();
+  void branch(std::size_t layer, Branch which);
+  /// The branch's output is the sum of all ranks' parts, (ranks * rows, width).
+  void reduce(std::size_t layer, Branch which, const kernels::TensorView& parts);
+  void add(std::size_t layer, Branch which);
   /// The token that follows the last row of each span: -1 when argmax refuses.
-  Result<std::vector<std::int32_t>> run();
+  Result<std::vector<std::int32_t>> finish();
+
+  /// Scales that attention of the layer which ran last read keys and values with.
+  std::pair<float, float> read_scales() const { return {scale_k_, scale_v_}; }
+  /// Attention reads with these instead of the scales under which it stores.
+  void read_with(std::pair<float, float> scales) { foreign_scales_ = scales; }
 
  private:
   Live embed();
-  Live layer(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   Live attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   Live recurrence(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   /// What a product of the MLP reads: `x`, or where codes are given what it was quantised to.
@@ -109,7 +127,8 @@ class Forward {
   Operand quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x);
   kernels::TensorView scale_table(Slot slot, std::int64_t columns, bool& recycled);
   /// A product into memory of the caller's.
-  Live mlp_product(const OpPlan& plan, const kernels::TensorView& out, const Operand& in, const Affine& affine);
+  Live mlp_product(const OpPlan& plan, const kernels::TensorView& out, const Operand& in, const Affine& affine,
+                   std::string_view role = "out");
   Live mixture(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   struct Routed {
     Live weights, ids;
@@ -121,8 +140,14 @@ class Forward {
   Live gemm(const OpPlan& plan, Slot slot, const Live& x, const Affine& affine, std::int64_t heads = 1);
   /// The same into memory of the caller's.
   Live product(const OpPlan& plan, const kernels::TensorView& out, const Live& x, const Affine& affine,
-               std::int64_t heads);
+               std::int64_t heads, std::string_view role = "out");
   Live rope(const OpPlan& plan, bool local, Slot slot, const Live& x, std::int64_t heads);
+  /// A product with some of its inputs where there are several ranks: this one's part of the sum.
+  Live row_parallel(const OpPlan& plan, Slot slot, const Live& x, const Affine& affine);
+  /// Memory of what a branch puts out, or of this rank's part of it, and what it is called.
+  kernels::TensorView branch_memory(Slot slot);
+  std::string_view branch_role() const { return parts_.part.given() ? "partial" : "out"; }
+  void stick_bit(const kernels::TensorView& sum);
   Live residual(const OpPlan& plan, Slot slot, const Live& a, const Live& b);
   void kv_store(const LayerPlan& plan, const Live& k, const Live& v);
   Live attend(const LayerPlan& plan, const Live& q);
@@ -173,6 +198,8 @@ class Forward {
   ForwardParts parts_;
   const StepInput& step_;
   Emitter& emitter_;
+  Live x_;       ///< the residual stream
+  Live branch_;  ///< what the branch that ran last put out
   NormConfig inner_norm_;
   std::int64_t rows_ = 0;         ///< of the activations: the step's, or in the head those of its ends
   std::int64_t stored_rows_ = 0;  ///< that go into the pool, from the first on
@@ -188,6 +215,7 @@ class Forward {
   OpPlan of_span_;
   float scale_k_ = 1;  ///< of the layer that runs, for reading
   float scale_v_ = 1;
+  std::optional<std::pair<float, float>> foreign_scales_;
   kernels::TensorView freed_;  ///< a tensor of this layer that nothing reads any more
   std::string attributes_;
 };

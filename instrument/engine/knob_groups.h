@@ -9,5 +9,6 @@ namespace nanscope {
 std::vector<Knob> model_knobs();
 std::vector<Knob> rope_knobs();
 std::vector<Knob> moe_knobs();
+std::vector<Knob> rank_knobs();
 
 }  // namespace nanscope

@@ -382,7 +382,7 @@ std::vector<Knob> batch_knobs() {
 std::vector<Knob> all_knobs() {
   std::vector<Knob> all;
   for (std::vector<Knob> group : {model_knobs(), rope_knobs(), moe_knobs(), norm_knobs(), kv_format_knobs(),
-                                  kv_memory_knobs(), block_knobs(), engine_knobs(), batch_knobs()}) {
+                                  kv_memory_knobs(), block_knobs(), engine_knobs(), batch_knobs(), rank_knobs()}) {
     std::move(group.begin(), group.end(), std::back_inserter(all));
   }
   return all;
@@ -397,7 +397,7 @@ std::string suggestion(std::string_view unknown) {
     if (unknown.substr(0, dot) == group) near.emplace_back(knob.name);
   }
   if (near.empty())
-    return "its groups are model, rope, moe, norm, inner_norm, kv, activation, attention, engine, sampling";
+    return "its groups are model, rope, moe, norm, inner_norm, kv, activation, attention, engine, allreduce, sampling";
   return fmt::format("there are {}", fmt::join(near, ", "));
 }
 

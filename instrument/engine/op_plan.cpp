@@ -138,6 +138,12 @@ class Planner {
   OpPlan inner_norm(std::string name) {
     return op(std::move(name), OpKind::layer_norm, norm_attributes(config_, resolved_inner_norm(config_), 1));
   }
+  /// None, and not counted, where there is one rank.
+  OpPlan all_reduce(std::string name) {
+    if (config_.ranks.count == 1) return {};
+    return op(std::move(name), OpKind::all_reduce,
+              AllReduceAttributes{config_.ranks.count, get_knob(config_, "allreduce.order")});
+  }
   std::int64_t count() const { return count_; }
 
  private:
@@ -221,6 +227,7 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
   } else {
     plan_attention(planner, config, layer, plan);
   }
+  plan.attn_all_reduce = planner.all_reduce(plan.recurrent ? "recurrent_out_all_reduce" : "o_proj_all_reduce");
   if (after) plan.attn_post_norm = planner.norm("attn_post_norm");
   plan.attn_residual = planner.op("attn_residual", OpKind::residual_add);
   if (before) plan.mlp_norm = planner.norm("mlp_norm");
@@ -230,6 +237,7 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
     plan.mlp_quantise = planner.quantise("mlp_quantise", model.width);
     plan.mlp = plan_mlp(planner, config, "", model.mlp_width);
   }
+  plan.mlp_all_reduce = planner.all_reduce(has_experts(model, layer) ? "mlp_all_reduce" : "down_proj_all_reduce");
   if (after) plan.mlp_post_norm = planner.norm("mlp_post_norm");
   plan.mlp_residual = planner.op("mlp_residual", OpKind::residual_add);
   plan.ops = planner.count();

@@ -28,9 +28,9 @@ struct LayerPlan {
   bool recurrent = false;
   std::int64_t rank = 0;  ///< of this layer among the attention, or the recurrent, layers
   OpPlan attn_norm, q_proj, k_proj, v_proj, q_norm, k_norm, q_rope, k_rope, kv_store, kv_read, scores, softmax,
-      attn_mix, inner_norm, o_proj, attn_post_norm, attn_residual;
+      attn_mix, inner_norm, o_proj, attn_all_reduce, attn_post_norm, attn_residual;
   OpPlan recurrent_in, recurrent_scan, recurrent_rows, recurrent_out;
-  OpPlan mlp_norm, mlp_quantise, mlp_post_norm, mlp_residual;
+  OpPlan mlp_norm, mlp_quantise, mlp_all_reduce, mlp_post_norm, mlp_residual;
   MlpPlan mlp;
   OpPlan router, route, expert_mix, shared_gate, shared_add;
   MlpPlan shared_expert;
@@ -41,7 +41,7 @@ struct LayerPlan {
 struct ModelPlan {
   OpPlan patch_embed, embed, last_rows, final_norm, lm_head, logits_softcap, token_softmax, sample, argmax;
   std::vector<LayerPlan> layers;
-  std::int64_t ops_per_step = 0;  ///< of one sequence, without patch_embed, which runs once an image
+  std::int64_t ops_per_step = 0;  ///< of one sequence and one rank, without patch_embed, which runs once an image
 };
 
 ModelPlan make_plan(const EngineConfig& config);

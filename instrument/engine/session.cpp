@@ -11,27 +11,28 @@ constexpr std::int64_t kNullBlock = 0;  // of kv.table_blocks: in a block table 
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::create(const EngineParts& parts, Workspace& workspace, Probe& probe,
-                                                 const RunControl& control, std::int64_t expected_ops) {
-  Result<kernels::Buffer> memory = make_kv_memory(parts);
-  if (!memory) return tl::unexpected(memory.error());
-  Result<KvPool> pool = KvPool::create(parts.config, *parts.device, std::move(*memory));
-  if (!pool) return tl::unexpected(pool.error());
-  Result<ScaleBook> scales = ScaleBook::create(parts.config, *parts.device);
-  if (!scales) return tl::unexpected(scales.error());
-  return std::unique_ptr<Session>(
-      new Session(parts, workspace, probe, control, expected_ops, std::move(*pool), std::move(*scales)));
+Result<std::unique_ptr<Session>> Session::create(const EngineParts& parts, std::span<Workspace> workspaces,
+                                                 Probe& probe, const RunControl& control, std::int64_t expected_ops) {
+  std::unique_ptr<Session> session(new Session(parts, probe, control, expected_ops));
+  for (std::size_t rank = 0; rank < parts.shards.size(); ++rank) {
+    const EngineConfig& config = parts.shards[rank].config;
+    Result<kernels::Buffer> memory = make_kv_memory(parts);
+    if (!memory) return tl::unexpected(memory.error());
+    Result<KvPool> pool = KvPool::create(config, *parts.device, std::move(*memory));
+    if (!pool) return tl::unexpected(pool.error());
+    Result<ScaleBook> scales = ScaleBook::create(config, *parts.device);
+    if (!scales) return tl::unexpected(scales.error());
+    session->ranks_.push_back({&workspaces[rank], std::move(*pool), std::move(*scales),
+                               HeldStep(*parts.device, session->emitter_.listening())});
+  }
+  return session;
 }
 
-Session::Session(const EngineParts& parts, Workspace& workspace, Probe& probe, const RunControl& control,
-                 std::int64_t expected_ops, KvPool pool, ScaleBook scales)
+Session::Session(const EngineParts& parts, Probe& probe, const RunControl& control, std::int64_t expected_ops)
     : parts_(parts),
-      workspace_(workspace),
       control_(control),
       expected_ops_(expected_ops),
       emitter_(probe, control),
-      pool_(std::move(pool)),
-      scales_(std::move(scales)),
       allocator_(parts.config.kv.blocks, parts.config.kv.reuse),
       end_tokens_(end_tokens(parts.config.model, *parts.tokenizer)) {
   if (parts.config.kv.table_blocks > 0) allocator_.share(kNullBlock);
@@ -64,7 +65,6 @@ Status Session::warm_up() {
 Status Session::sleep_and_wake() {
   const KvConfig& kv = parts_.config.kv;
   KvRow row;
-  row.step = steps_;
   row.request = -1;
   row.slot_end = kv.block_size;
   row.action = KvAction::scrubbed;
@@ -72,7 +72,9 @@ Status Session::sleep_and_wake() {
   row.format = kv.format;
   for (row.block = 0; row.block < kv.blocks; ++row.block) {
     cache_.forget(row.block);
-    if (Status status = pool_.scrub(row.block); !status) return status;
+    for (RankState& rank : ranks_) {
+      if (Status status = rank.pool.scrub(row.block); !status) return status;
+    }
     tell_kv(row);
   }
   if (kv.wake == WakeScales::restored) return emitter_.status();
@@ -83,7 +85,7 @@ Status Session::sleep_and_wake() {
   if (Status status = parts_.device->download(std::as_writable_bytes(std::span(scales)), memory->data()); !status) {
     return status;
   }
-  scales_.overwrite(scales);
+  ranks_.front().scales.overwrite(scales);
   return emitter_.status();
 }
 
@@ -223,7 +225,6 @@ Result<std::int64_t> Session::take_block(const Sequence& sequence, std::int64_t 
   }
   cache_.forget(*block);
   KvRow row;
-  row.step = steps_;
   row.request = sequence.row.id;
   row.block = *block;
   row.slot_end = parts_.config.kv.block_size;
@@ -233,7 +234,9 @@ Result<std::int64_t> Session::take_block(const Sequence& sequence, std::int64_t 
   row.action = KvAction::allocated;
   tell_kv(row);
   if (parts_.config.kv.scrub) {
-    if (Status status = pool_.scrub(*block); !status) return tl::unexpected(status.error());
+    for (RankState& rank : ranks_) {
+      if (Status status = rank.pool.scrub(*block); !status) return tl::unexpected(status.error());
+    }
     row.action = KvAction::scrubbed;
     tell_kv(row);
   }
@@ -244,7 +247,6 @@ Result<std::int64_t> Session::take_block(const Sequence& sequence, std::int64_t 
 std::vector<std::int32_t> Session::block_table(const Sequence& sequence) {
   std::vector<std::int32_t> table(sequence.blocks.begin(), sequence.blocks.end());
   KvRow row;
-  row.step = steps_;
   row.request = sequence.row.id;
   row.block = kNullBlock;
   row.slot_end = parts_.config.kv.block_size;
@@ -291,7 +293,7 @@ Result<std::int32_t> Session::step(Sequence& sequence, StepKind kind, std::span<
 
 StepRow Session::step_row(std::span<const Part> parts, bool batched) {
   StepRow row;
-  row.id = ++steps_;
+  row.id = step_id();
   std::vector<Span> spans;
   row.kind = StepKind::decode;
   for (const Part& part : parts) {
@@ -332,7 +334,7 @@ Result<SpanInput> Session::span_input(const Part& part, const Span& span) {
   if (part.kind == StepKind::prefill) {
     const std::int64_t block_size = parts_.config.kv.block_size;
     for (std::size_t i = 0; sequence.tells_shared && i < sequence.blocks.size(); ++i) {
-      tell_kv({steps_, span.request, -1, sequence.blocks[i], 0, block_size, static_cast<std::int64_t>(i) * block_size,
+      tell_kv({0, span.request, -1, sequence.blocks[i], 0, block_size, static_cast<std::int64_t>(i) * block_size,
                span.request == kDummyRequest ? KvAction::allocated : KvAction::shared, std::string(writer(sequence)),
                parts_.config.kv.format});
     }
@@ -349,6 +351,8 @@ Result<SpanInput> Session::span_input(const Part& part, const Span& span) {
 }
 
 Result<std::vector<std::int32_t>> Session::step(std::span<const Part> parts, bool batched) {
+  ++passes_;
+  in_pass_ = true;
   StepInput input;
   input.batched = batched;
   input.row = step_row(parts, batched);
@@ -363,9 +367,14 @@ Result<std::vector<std::int32_t>> Session::step(std::span<const Part> parts, boo
   }
   input.tokens.resize(static_cast<std::size_t>(row.tokens), 0);
   if (parts_.config.kv.state_index == StateIndex::unit_stride) read_states_with_unit_stride(input.spans);
-  Forward forward({parts_.config, *parts_.model, parts_.plan, *parts_.device, workspace_, pool_, scales_, emitter_},
-                  input);
-  Result<std::vector<std::int32_t>> tokens = forward.run();
+  std::vector<StepInput> inputs(ranks_.size(), input);
+  for (std::int64_t rank = 1; rank < ranks(); ++rank) {
+    inputs[static_cast<std::size_t>(rank)].row.id = step_id(rank);
+    inputs[static_cast<std::size_t>(rank)].row.rank = rank;
+  }
+  std::vector<Emitter> emitters;
+  for (std::size_t rank = 1; rank < ranks_.size(); ++rank) emitters.emplace_back(ranks_[rank].held, control_);
+  Result<std::vector<std::int32_t>> tokens = forward(inputs, emitters);
   if (!tokens) return tokens;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Sequence& sequence = *parts[i].sequence;
@@ -380,10 +389,71 @@ Result<std::vector<std::int32_t>> Session::step(std::span<const Part> parts, boo
           emitter_.probe().on_token({span.request, span.context, (*tokens)[i], text, TokenSource::generated}));
     }
   }
-  emitter_.check(emitter_.probe().on_step_end(row));
+  end_step(inputs, emitters);
   if (control_.progress) control_.progress({row.request, row.id, emitter_.ops(), expected_ops_});
   if (!emitter_.ok()) return tl::unexpected(emitter_.status().error());
   return tokens;
+}
+
+/// Ranks run in turn up to where their parts are summed, and wait for each other there.
+Result<std::vector<std::int32_t>> Session::forward(std::span<const StepInput> inputs, std::span<Emitter> others) {
+  const std::int64_t rows = inputs.front().row.tokens;
+  kernels::TensorView parts;
+  if (ranks() > 1) {
+    const Result<kernels::TensorView> memory = ranks_.front().workspace->matrix(
+        Slot::parts, parts_.config.activation_format, ranks() * rows, parts_.config.model.width);
+    if (!memory) return tl::unexpected(memory.error());
+    parts = *memory;
+  }
+  std::vector<Forward> passes;
+  passes.reserve(ranks_.size());
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const Shard& shard = parts_.shards[i];
+    RankState& state = ranks_[i];
+    const auto rank = static_cast<std::int64_t>(i);
+    passes.emplace_back(
+        ForwardParts{shard.config, *shard.model, shard.plan, *parts_.device, *state.workspace, state.pool, state.scales,
+                     i == 0 ? emitter_ : others[i - 1], rank, parts.given() ? slice(parts, rank * rows, rows) : parts},
+        inputs[i]);
+  }
+  for (Forward& pass : passes) pass.begin();
+  const auto layers = static_cast<std::size_t>(parts_.config.model.layers);
+  for (std::size_t layer = 0; layer < layers && emitter_.ok(); ++layer) {
+    for (const Branch which : {Branch::attention, Branch::mlp}) {
+      for (Forward& pass : passes) {
+        if (parts_.config.kv.rank_scales == RankScales::rank_0 && &pass != passes.data())
+          pass.read_with(passes.front().read_scales());
+        pass.branch(layer, which);
+      }
+      for (Forward& pass : passes) {
+        if (ranks() > 1) pass.reduce(layer, which, parts);
+        pass.add(layer, which);
+      }
+    }
+  }
+  Result<std::vector<std::int32_t>> tokens = passes.front().finish();
+  for (std::size_t i = 1; i < passes.size(); ++i) {
+    if (const auto own = passes[i].finish(); !own && tokens) tokens = own;
+  }
+  return tokens;
+}
+
+/// Steps of all ranks are told one after another.
+void Session::end_step(std::span<const StepInput> inputs, std::span<const Emitter> others) {
+  in_pass_ = false;
+  emitter_.check(emitter_.probe().on_step_end(inputs.front().row));
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const StepRow& row = inputs[i + 1].row;
+    emitter_.check(emitter_.probe().on_step_begin(row));
+    emitter_.check(ranks_[i + 1].held.tell(others[i], emitter_));
+    emitter_.check(emitter_.probe().on_step_end(row));
+  }
+}
+
+std::uint64_t Session::kv_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const RankState& rank : ranks_) bytes += rank.pool.bytes();
+  return bytes;
 }
 
 /// The state blocks are the first column of the table of all requests' blocks, a row a request, whose rows lie as far
@@ -414,7 +484,7 @@ void Session::tell_written(const Sequence& sequence, const Span& span, std::int6
   for (std::int64_t token = span.first_token; token < span.context;) {
     const std::int64_t block = token / block_size;
     const std::int64_t end = std::min(span.context, (block + 1) * block_size);
-    tell_kv({steps_, span.request, -1, sequence.blocks[static_cast<std::size_t>(block)], token % block_size,
+    tell_kv({0, span.request, -1, sequence.blocks[static_cast<std::size_t>(block)], token % block_size,
              end - block * block_size, token, KvAction::written, std::string(writer(sequence)),
              parts_.config.kv.format});
     token = end;
@@ -422,8 +492,8 @@ void Session::tell_written(const Sequence& sequence, const Span& span, std::int6
   if (state_block < 0) return;
   for (std::int64_t layer = 0; layer < parts_.config.model.layers; ++layer) {
     if (!is_recurrent(parts_.config.model, layer)) continue;
-    tell_kv({steps_, span.request, layer, state_block, 0, block_size, span.first_token, KvAction::written,
-             "recurrent_state", Format::f32});
+    tell_kv({0, span.request, layer, state_block, 0, block_size, span.first_token, KvAction::written, "recurrent_state",
+             Format::f32});
   }
 }
 
@@ -439,7 +509,6 @@ void Session::remember_full_blocks(Sequence& sequence, std::int64_t context) {
 void Session::release(Sequence& sequence) {
   if (sequence.state_block >= 0) sequence.blocks.push_back(sequence.state_block);
   KvRow row;
-  row.step = steps_;
   row.request = sequence.row.id;
   row.slot_end = parts_.config.kv.block_size;
   row.action = KvAction::freed;
@@ -468,8 +537,13 @@ std::string_view Session::writer(const Sequence& sequence) const {
   return sequence.row.id < 0 ? "warm_up" : "attention";
 }
 
-void Session::tell_kv(const KvRow& row) {
-  if (emitter_.listening() && emitter_.ok()) emitter_.check(emitter_.probe().on_kv(row));
+void Session::tell_kv(KvRow row) {
+  if (!emitter_.listening()) return;
+  for (std::int64_t rank = 0; rank < ranks() && emitter_.ok(); ++rank) {
+    row.step = step_id(rank);
+    const bool held = in_pass_ && rank > 0;
+    emitter_.check(held ? ranks_[static_cast<std::size_t>(rank)].held.on_kv(row) : emitter_.probe().on_kv(row));
+  }
 }
 
 }  // namespace nanscope

@@ -9,9 +9,11 @@
 #include "core/result.h"
 #include "instrument/engine/engine.h"
 #include "instrument/engine/forward.h"
+#include "instrument/engine/held_step.h"
 #include "instrument/engine/kv_pool.h"
 #include "instrument/engine/prefix_cache.h"
 #include "instrument/engine/prompt.h"
+#include "instrument/engine/shard.h"
 
 namespace nanscope {
 
@@ -21,10 +23,10 @@ struct EngineParts {
   kernels::Device* device = nullptr;
   std::shared_ptr<const LoadedModel> model;
   std::shared_ptr<const Tokenizer> tokenizer;
-  ModelPlan plan;
+  std::vector<Shard> shards;  ///< by rank
 };
 
-/// The KV memory of a run, as kv.memory says it begins.
+/// The KV memory of each rank of a run, as kv.memory says it begins.
 Result<kernels::Buffer> make_kv_memory(const EngineParts& parts);
 /// The same memory after a profiling pass used it as its workspace.
 Result<kernels::Buffer> make_recycled_memory(const EngineParts& parts);
@@ -32,8 +34,9 @@ Result<kernels::Buffer> make_recycled_memory(const EngineParts& parts);
 /// One run of an engine: its KV pool, prefix cache, scales and counters, from first to last request.
 class Session {
  public:
-  static Result<std::unique_ptr<Session>> create(const EngineParts& parts, Workspace& workspace, Probe& probe,
-                                                 const RunControl& control, std::int64_t expected_ops);
+  /// A workspace for each rank.
+  static Result<std::unique_ptr<Session>> create(const EngineParts& parts, std::span<Workspace> workspaces,
+                                                 Probe& probe, const RunControl& control, std::int64_t expected_ops);
 
   /// The warm-up request of kv.warm_up: its id is -1 and its result is not returned.
   Status warm_up();
@@ -48,8 +51,8 @@ class Session {
 
   std::int64_t ops() const { return emitter_.ops(); }
   std::int64_t tensors() const { return emitter_.tensors(); }
-  std::int64_t steps() const { return steps_; }
-  std::uint64_t kv_bytes() const { return pool_.bytes(); }
+  std::int64_t steps() const { return passes_ * ranks(); }
+  std::uint64_t kv_bytes() const;
   Status tell_weights();
 
  private:
@@ -83,8 +86,19 @@ class Session {
     std::int64_t first = 0;
   };
 
-  Session(const EngineParts& parts, Workspace& workspace, Probe& probe, const RunControl& control,
-          std::int64_t expected_ops, KvPool pool, ScaleBook scales);
+  /// What a rank keeps from step to step.
+  struct RankState {
+    Workspace* workspace = nullptr;
+    KvPool pool;
+    ScaleBook scales;
+    HeldStep held;  ///< of ranks above 0
+  };
+
+  Session(const EngineParts& parts, Probe& probe, const RunControl& control, std::int64_t expected_ops);
+
+  std::int64_t ranks() const { return std::ssize(parts_.shards); }
+  /// StepRow::id of a rank's part of the pass that is under way, or was last; 0 before the first.
+  std::int64_t step_id(std::int64_t rank = 0) const { return passes_ == 0 ? 0 : (passes_ - 1) * ranks() + rank + 1; }
 
   Result<RequestRow> generate(Sequence& sequence, int max_tokens);
   void tell_prompt(const Sequence& sequence);
@@ -97,6 +111,10 @@ class Session {
                             std::int64_t first);
   /// One forward pass. The token that follows each part, -1 when argmax refuses.
   Result<std::vector<std::int32_t>> step(std::span<const Part> parts, bool batched);
+  /// The pass on all ranks, from the embedding to the tokens, which are rank 0's.
+  Result<std::vector<std::int32_t>> forward(std::span<const StepInput> inputs, std::span<Emitter> others);
+  /// `others` are the emitters of ranks above 0.
+  void end_step(std::span<const StepInput> inputs, std::span<const Emitter> others);
   StepRow step_row(std::span<const Part> parts, bool batched);
   Result<SpanInput> span_input(const Part& part, const Span& span);
   static void give_images(const Part& part, SpanInput& input);
@@ -125,15 +143,15 @@ class Session {
   bool ends(std::int32_t token) const;
   std::string text_of(std::span<const std::int32_t> tokens) const;
   std::string_view writer(const Sequence& sequence) const;
-  void tell_kv(const KvRow& row);
+  /// Of the pool of each rank, in the step of each.
+  void tell_kv(KvRow row);
 
   const EngineParts& parts_;
-  Workspace& workspace_;
   const RunControl& control_;
   std::int64_t expected_ops_;
   Emitter emitter_;
-  KvPool pool_;
-  ScaleBook scales_;
+  std::vector<RankState> ranks_;
+  bool in_pass_ = false;
   BlockAllocator allocator_;
   PrefixCache cache_;
   Prompt dummy_prompt_;
@@ -142,7 +160,7 @@ class Session {
   // Of a batch, in order of priority:
   std::vector<Sequence*> waiting_;
   std::vector<Sequence*> running_;
-  std::int64_t steps_ = 0;
+  std::int64_t passes_ = 0;
 };
 
 }  // namespace nanscope

@@ -44,6 +44,8 @@ enum class Slot : std::uint8_t {
   mix,
   inner_norm,
   o_proj,
+  parts,
+  reduced,
   attn_post_norm,
   attn_residual,
   recurrent_in,

@@ -1,0 +1,182 @@
+#include "instrument/engine/shard.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "kernels/ops/gemm.h"
+
+namespace nanscope {
+namespace {
+
+using kernels::TensorView;
+
+/// The rank's part of a model's shapes.
+ModelConfig part_of(ModelConfig model, std::int64_t ranks) {
+  model.heads /= ranks;
+  model.kv_heads /= ranks;
+  model.mlp_width /= ranks;
+  model.expert_width /= ranks;
+  model.shared_expert_width /= ranks;
+  return model;
+}
+
+TensorView columns_of(TensorView view, std::int64_t first, std::int64_t count) {
+  view.data = static_cast<std::byte*>(view.data) + first * kernels::storage_size(view.format);
+  view.columns = count;
+  return view;
+}
+
+TensorView rows_of(TensorView view, std::int64_t first, std::int64_t count) {
+  view.data = static_cast<std::byte*>(view.data) + first * view.stride * kernels::storage_size(view.format);
+  view.rows = count;
+  return view;
+}
+
+/// Cuts weights of a whole model for one rank.
+class Cutter {
+ public:
+  Cutter(LoadedModel& part, std::int64_t rank, std::int64_t ranks) : part_(part), rank_(rank), ranks_(ranks) {}
+
+  /// Some of the outputs, with their biases.
+  Affine by_outputs(const Affine& affine) {
+    return {cut(affine.weight,
+                [&](const TensorView& weight) {
+                  return rows_of(weight, rank_ * (weight.rows / ranks_), weight.rows / ranks_);
+                }),
+            by_channels(affine.bias)};
+  }
+
+  /// Some of the inputs; what the rank makes of them is its part of a sum, to which rank 0 adds the bias.
+  Affine by_inputs(const Affine& affine) {
+    return {cut(affine.weight,
+                [&](const TensorView& weight) {
+                  return columns_of(weight, rank_ * (weight.columns / ranks_), weight.columns / ranks_);
+                }),
+            rank_ == 0 ? affine.bias : nullptr};
+  }
+
+  /// Of a vector.
+  const Weight* by_channels(const Weight* weight) {
+    return cut(weight, [&](const TensorView& view) {
+      return columns_of(view, rank_ * (view.columns / ranks_), view.columns / ranks_);
+    });
+  }
+
+  MlpWeights mlp(const MlpWeights& whole) {
+    return {by_outputs(whole.gate_proj), by_outputs(whole.up_proj), by_inputs(whole.down_proj)};
+  }
+
+  LayerWeights layer(const LayerWeights& whole) {
+    LayerWeights layer = whole;
+    layer.q_proj = by_outputs(whole.q_proj);
+    layer.k_proj = by_outputs(whole.k_proj);
+    layer.v_proj = by_outputs(whole.v_proj);
+    layer.o_proj = by_inputs(whole.o_proj);
+    layer.recurrent_in = by_outputs(whole.recurrent_in);
+    layer.decay.weight = by_channels(whole.decay.weight);
+    layer.recurrent_out = by_inputs(whole.recurrent_out);
+    layer.mlp = mlp(whole.mlp);
+    for (MlpWeights& expert : layer.experts) expert = mlp(expert);
+    layer.shared_expert = mlp(whole.shared_expert);
+    return layer;
+  }
+
+ private:
+  template <class View>
+  const Weight* cut(const Weight* whole, const View& view) {
+    if (whole == nullptr) return nullptr;
+    Weight& weight = part_.weights.emplace_back();
+    weight.name = whole->name;
+    weight.view = view(whole->view);
+    weight.packed = panels_of(*whole, weight.view);
+    return &weight;
+  }
+
+  /// Whole panels of the outputs, where the part is made of such; else gemm reads the plain weight: the bits are the
+  /// same.
+  static TensorView panels_of(const Weight& whole, const TensorView& part) {
+    const std::int64_t skipped =
+        (static_cast<const std::byte*>(part.data) - static_cast<const std::byte*>(whole.view.data)) /
+        (whole.view.stride * kernels::storage_size(whole.view.format));
+    const bool all_inputs = part.columns == whole.view.columns;
+    if (!whole.packed.given() || !all_inputs || skipped % kernels::kPanelColumns != 0) return {};
+    const std::int64_t panels = (part.rows + kernels::kPanelColumns - 1) / kernels::kPanelColumns;
+    return rows_of(whole.packed, skipped * part.columns / kernels::kPanelColumns, panels * part.columns);
+  }
+
+  LoadedModel& part_;
+  std::int64_t rank_;
+  std::int64_t ranks_;
+};
+
+std::shared_ptr<const LoadedModel> part_of(std::shared_ptr<const LoadedModel> whole, std::int64_t rank,
+                                           std::int64_t ranks) {
+  auto part = std::make_shared<LoadedModel>();
+  part->config = whole->config;
+  part->vocabulary = whole->vocabulary;
+  part->device = whole->device;
+  part->checkpoint = whole->checkpoint;
+  part->embed = whole->embed;
+  part->positions = whole->positions;
+  part->patch_embed = whole->patch_embed;
+  part->final_norm = whole->final_norm;
+  part->lm_head = whole->lm_head;
+  Cutter cutter(*part, rank, ranks);
+  for (const LayerWeights& layer : whole->layers) part->layers.push_back(cutter.layer(layer));
+  part->owners.push_back(std::move(whole));
+  return part;
+}
+
+Status check_settings(const EngineConfig& config) {
+  const auto refuse = [&](std::string_view what) {
+    return fail(fmt::format("engine.ranks={}: {}", config.ranks.count, what));
+  };
+  if (config.model.inner_norm) return refuse("model.inner_norm goes over the heads of all ranks; it needs one rank");
+  if (config.model.qk_norm && config.model.qk_norm_over == QkNormOver::projection) {
+    return refuse("model.qk_norm_over=projection goes over the heads of all ranks; it needs one rank");
+  }
+  if (config.blocks.format != BlockFormat::none) return refuse("activation.blocks needs one rank");
+  if (config.kv.memory == KvMemory::recycled) return refuse("kv.memory=recycled needs one rank");
+  if (config.kv.wake == WakeScales::stale && config.kv.sleep_after > 0) {
+    return refuse("kv.wake=stale needs one rank");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_shards(const EngineConfig& config) {
+  const std::int64_t ranks = config.ranks.count;
+  if (ranks == 1) return {};
+  const ModelConfig& model = config.model;
+  const auto divides = [&](std::string_view knob, std::int64_t value) {
+    if (value % ranks == 0) return Status();
+    return Status(fail(fmt::format("engine.ranks={} does not divide {}={}", ranks, knob, value)));
+  };
+  Status status = divides("model.heads", model.heads);
+  if (status) status = divides("model.kv_heads", model.kv_heads);
+  if (status) status = divides("model.mlp_width", model.mlp_width);
+  if (status) status = divides("model.expert_width", model.expert_width);
+  if (status) status = divides("model.shared_expert_width", model.shared_expert_width);
+  if (status && !model.recurrent_layers.empty()) status = divides("model.width", model.width);
+  return status ? check_settings(config) : status;
+}
+
+std::vector<Shard> make_shards(const EngineConfig& config, std::shared_ptr<const LoadedModel> model) {
+  const std::int64_t ranks = config.ranks.count;
+  std::vector<Shard> shards;
+  if (ranks == 1) {
+    shards.push_back({config, std::move(model), make_plan(config)});
+    return shards;
+  }
+  EngineConfig part = config;
+  part.model = part_of(config.model, ranks);
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    shards.push_back({part, part_of(model, rank, ranks), make_plan(part)});
+  }
+  return shards;
+}
+
+}  // namespace nanscope
