@@ -2,8 +2,9 @@
 
 usage: check_families.py TEST_PROGRAM [--seeds N] [--first SEED]    needs torch and transformers (CPU)
 
-TEST_PROGRAM is the build's test_instrument_model. Prints, by family, how far the worst logit was off in units of the
-largest, over all seeds; exits with 1 where one was off by more than the test allows, or a token differed.
+TEST_PROGRAM is the build's test_instrument_model. Prints, by family, over all seeds, how far the worst logit was off in f32 in
+units of the largest, and in bf16, ours and transformers', in units of what rounding can do; exits with 1 where one was off by
+more than the test allows, or a token differed.
 """
 
 import argparse
@@ -24,6 +25,7 @@ def main():
     parser.add_argument("--first", type=int, default=100)
     arguments = parser.parse_args()
     worst = collections.defaultdict(float)
+    in_bf16 = collections.defaultdict(lambda: (0.0, 0.0))
     failed = []
     for seed in range(arguments.first, arguments.first + arguments.seeds):
         with tempfile.TemporaryDirectory() as folder:
@@ -33,11 +35,13 @@ def main():
                                  env={**os.environ, "NANSCOPE_CHECKPOINTS": folder}, check=False)
         for family, error in re.findall(r"^(\S+) +(\S+) of the largest logit$", run.stdout, re.MULTILINE):
             worst[family] = max(worst[family], float(error))
+        for family, ours, theirs in re.findall(r"^(\S+) +ours (\S+), theirs (\S+) of the bound", run.stdout, re.MULTILINE):
+            in_bf16[family] = tuple(map(max, in_bf16[family], (float(ours), float(theirs))))
         failed += [f"seed {seed}: {name}" for name in re.findall(r"^\[  FAILED  \] (\S+), where", run.stdout, re.MULTILINE)]
         if run.returncode != 0 and not failed:
             failed.append(f"seed {seed}: {run.stdout[-300:]} {run.stderr[-300:]}")
     for family, error in sorted(worst.items()):
-        print(f"{family:16} {error:.2e}")
+        print(f"{family:16} {error:.2e}   bf16: ours {in_bf16[family][0]:.2f}, theirs {in_bf16[family][1]:.2f}")
     for line in failed:
         print("FAILED", line)
     return 1 if failed or not worst else 0

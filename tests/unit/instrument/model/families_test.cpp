@@ -1,17 +1,24 @@
-// Tiny checkpoints of every family against the logits that transformers computed of them (make_checkpoints.py).
+// Tiny checkpoints of every family against the logits that transformers computed of them (make_checkpoints.py): in f32,
+// and in bf16 within what its roundings can do (rounding_bound.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/numbers/codec.h"
+#include "core/numbers/decode_span.h"
 #include "instrument/engine/model_folder.h"
 #include "instrument/model/family.h"
 #include "instrument/weights/safetensors.h"
+#include "tests/read_text.h"
+#include "tests/temporary_folder.h"
 #include "tests/unit/instrument/engine/engine_rig.h"
 
 namespace nanscope {
@@ -32,24 +39,30 @@ std::vector<std::string> folders() {
   return names;
 }
 
+constexpr std::int64_t kDecoded = 16;
+
 /// What transformers says: a row of logits for each token but the last.
 struct Expected {
   std::vector<std::int32_t> tokens;
   std::vector<float> logits;
   std::int64_t vocabulary = 0;
   std::int64_t prompt = 0;
+  std::vector<float> exact, bound;  ///< in bf16: the logits without its roundings, and how far these can move each
 };
 
-Expected expected_of(const fs::path& folder) {
+Expected expected_of(const fs::path& path) {
   Expected expected;
-  const SafetensorsFile file = SafetensorsFile::open(folder / "expected.safetensors").value();
-  const SafetensorsEntry& tokens = *file.find("tokens");
-  const std::vector<float> ids = safetensors_values(tokens, file.bytes(tokens)).value();
-  for (const float id : ids) expected.tokens.push_back(static_cast<std::int32_t>(id));
-  const SafetensorsEntry& logits = *file.find("logits");
-  expected.vocabulary = logits.shape[1];
-  expected.prompt = logits.shape[0] - 15;  // sixteen tokens were decoded, the last of them was not fed back
-  expected.logits = safetensors_values(logits, file.bytes(logits)).value();
+  const SafetensorsFile file = SafetensorsFile::open(path).value();
+  const auto values = [&](std::string_view name) {
+    const SafetensorsEntry* entry = file.find(name);
+    return entry == nullptr ? std::vector<float>() : safetensors_values(*entry, file.bytes(*entry)).value();
+  };
+  for (const float id : values("tokens")) expected.tokens.push_back(static_cast<std::int32_t>(id));
+  expected.vocabulary = file.find("logits")->shape[1];
+  expected.prompt = file.find("logits")->shape[0] + 1 - kDecoded;  // the last one was not fed back
+  expected.logits = values("logits");
+  expected.exact = values("exact");
+  expected.bound = values("bound");
   return expected;
 }
 
@@ -63,7 +76,7 @@ struct Answer {
   std::vector<std::int32_t> tokens;
 };
 
-Answer answer_of(const EngineConfig& config, const Expected& expected) {
+Answer answer_of(const EngineConfig& config, std::span<const std::int32_t> prompt, std::int64_t generated) {
   Answer answer;
   const auto device = kernels::make_device("cpu", 2).value();
   const auto source = make_weight_source(config.model);
@@ -76,19 +89,78 @@ Answer answer_of(const EngineConfig& config, const Expected& expected) {
   const auto engine = Engine::create(config, *device, *model, tokenizer);
   EXPECT_TRUE(engine) << (engine ? "" : engine.error().message);
   if (!engine) return answer;
-  const std::vector<std::int32_t> prompt(expected.tokens.begin(), expected.tokens.begin() + expected.prompt);
+  const RequestSpec request{
+      .name = "ids", .parts = {TokensPart{{prompt.begin(), prompt.end()}}}, .max_tokens = static_cast<int>(generated)};
   testing::CollectProbe probe(*device);
-  const auto run =
-      (*engine)->run(std::vector{RequestSpec{.name = "ids", .parts = {TokensPart{prompt}}, .max_tokens = 16}}, probe);
+  const auto run = (*engine)->run(std::vector{request}, probe);
   EXPECT_TRUE(run) << (run ? "" : run.error().message);
   if (!run) return answer;
   answer.tokens = run->requests.front().output_tokens;
   for (const testing::Seen& seen : probe.tensors) {
     if (seen.role != "logits") continue;
-    const std::vector<float> rows = seen.floats();
+    std::vector<float> rows(static_cast<std::size_t>(seen.rows * seen.columns));
+    decode(seen.format, seen.bytes, rows);
     answer.logits.insert(answer.logits.end(), rows.begin(), rows.end());
   }
   return answer;
+}
+
+/// Logits of a run over the expected tokens, whatever is chosen: of the prompt in one step and of the decoded tokens up
+/// to the first other one, then of all tokens given one by one.
+std::vector<float> forced_logits(EngineConfig config, const Expected& expected) {
+  const std::span<const std::int32_t> tokens = expected.tokens;
+  const auto rows = static_cast<std::int64_t>(tokens.size()) - 1;
+  const Answer free = answer_of(config, tokens.first(static_cast<std::size_t>(expected.prompt)), kDecoded);
+  config.batch.requests = 2;
+  config.batch.chunk = 1;
+  std::vector<float> logits = answer_of(config, tokens.first(static_cast<std::size_t>(rows)), 1).logits;
+  if (std::ssize(logits) != rows * expected.vocabulary || free.logits.size() != logits.size()) return {};
+  const auto other = std::mismatch(free.tokens.begin(), free.tokens.end(), tokens.begin() + expected.prompt);
+  // The row that chose another token is right itself.
+  const std::int64_t same = std::min(rows, expected.prompt + (other.first - free.tokens.begin()));
+  std::copy_n(free.logits.begin(), same * expected.vocabulary, logits.begin());
+  return logits;
+}
+
+/// The checkpoint with its weights rounded to bf16, and activations in bf16.
+void write_in_bf16(const fs::path& from, const fs::path& to) {
+  const SafetensorsFile file = SafetensorsFile::open(from / "model.safetensors").value();
+  std::vector<std::vector<std::uint16_t>> codes;
+  std::vector<SafetensorsInput> inputs;
+  codes.reserve(file.entries().size());
+  for (const SafetensorsEntry& entry : file.entries()) {
+    std::vector<std::uint16_t>& rounded = codes.emplace_back();
+    const std::vector<float> values = safetensors_values(entry, file.bytes(entry)).value();
+    for (const float value : values) {
+      rounded.push_back(static_cast<std::uint16_t>(encode(Format::bf16, value, Overflow::saturate)));
+    }
+    inputs.push_back({entry.name, "BF16", entry.shape, std::as_bytes(std::span(rounded))});
+  }
+  const std::vector<std::byte> bytes = encode_safetensors(inputs).value();
+  std::ofstream(to / "model.safetensors", std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  std::string config = read_text(from / "config.json");
+  const std::size_t dtype = config.find("\"float32\"");
+  ASSERT_NE(dtype, std::string::npos);
+  std::ofstream(to / "config.json") << config.replace(dtype, 9, "\"bfloat16\"");
+}
+
+/// How far a checkpoint's logits are off in bf16, in units of what its roundings can do; a NaN is infinitely far.
+double off_in_bf16(const std::string& name, const Expected& expected, const testing::Knobs& changes = {}) {
+  const TemporaryFolder folder;
+  write_in_bf16(checkpoints() / name, folder.path());
+  EngineConfig config;
+  EXPECT_TRUE(use_model_folder(config, folder.path()));
+  EXPECT_EQ(config.activation_format, Format::bf16);
+  for (const auto& [knob, value] : changes) EXPECT_TRUE(set_knob(config, knob, value)) << knob;
+  const std::vector<float> ours = forced_logits(config, expected);
+  EXPECT_EQ(ours.size(), expected.exact.size());
+  double worst = ours.size() == expected.exact.size() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < ours.size() && std::isfinite(worst); ++i) {
+    const double ratio = std::abs(double{ours[i]} - double{expected.exact[i]}) / double{expected.bound[i]};
+    worst = std::isnan(ratio) ? INFINITY : std::max(worst, ratio);
+  }
+  return worst;
 }
 
 double largest(const std::vector<float>& values) {
@@ -104,9 +176,10 @@ TEST_P(Families, LogitsAreThoseOfTransformers) {
   EngineConfig config;
   const Status used = use_model_folder(config, folder);
   ASSERT_TRUE(used) << used.error().message;
-  const Expected expected = expected_of(folder);
+  const Expected expected = expected_of(folder / "expected.safetensors");
   ASSERT_EQ(config.model.vocabulary, expected.vocabulary);
-  const Answer answer = answer_of(config, expected);
+  const std::span<const std::int32_t> tokens = expected.tokens;
+  const Answer answer = answer_of(config, tokens.first(static_cast<std::size_t>(expected.prompt)), kDecoded);
   EXPECT_EQ(answer.tokens, std::vector(expected.tokens.begin() + expected.prompt, expected.tokens.end()));
   ASSERT_EQ(answer.logits.size(), expected.logits.size());
   double worst = 0;
@@ -119,12 +192,52 @@ TEST_P(Families, LogitsAreThoseOfTransformers) {
   EXPECT_LE(relative, 1e-5);
 }
 
+TEST_P(Families, LogitsInBf16AreWithinWhatItsRoundingsCanDo) {
+  const Expected expected = expected_of(checkpoints() / GetParam() / "expected_bf16.safetensors");
+  ASSERT_EQ(expected.bound.size(), expected.exact.size());
+  const auto judged =
+      std::count_if(expected.bound.begin(), expected.bound.end(), [](float b) { return std::isfinite(b); });
+  // Of freshly made checkpoints a token may have experts that rounding can change.
+  if (std::getenv("NANSCOPE_CHECKPOINTS") == nullptr) {
+    EXPECT_EQ(judged, std::ssize(expected.bound));
+  }
+  double theirs = 0;
+  double bounds = 0;
+  for (std::size_t i = 0; i < expected.bound.size(); ++i) {
+    if (!std::isfinite(expected.bound[i])) continue;
+    theirs =
+        std::max(theirs, std::abs(double{expected.logits[i]} - double{expected.exact[i]}) / double{expected.bound[i]});
+    bounds += double{expected.bound[i]} / static_cast<double>(judged);
+  }
+  const double ours = off_in_bf16(GetParam(), expected);
+  std::printf("%-16s ours %.2f, theirs %.2f of the bound, which is %.3f of the largest logit, mean of %lld\n",
+              GetParam().c_str(), ours, theirs, bounds / largest(expected.exact), static_cast<long long>(judged));
+  EXPECT_LE(ours, 1);
+  EXPECT_LE(theirs, 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Families, ::testing::ValuesIn(folders()), [](const auto& info) {
   std::string name = info.param;
   std::replace_if(
       name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
   return name;
 });
+
+/// A bound that another model keeps to would say nothing.
+TEST(Families, AnotherModelIsBeyondItsBoundInBf16) {
+  struct Other {
+    std::string checkpoint, knob, value;
+  };
+  for (const Other& other : {Other{"llama3", "rope.scaling", "none"}, Other{"llama2", "model.rope_base", "20000"},
+                             Other{"mistral", "model.window", "5"}, Other{"gemma2", "model.logit_softcap", "22"},
+                             Other{"olmo2", "norm.eps", "0.1"}, Other{"qwen2-moe", "moe.normalise", "true"},
+                             Other{"gpt2", "kv.format", "e4m3"}}) {
+    const Expected expected = expected_of(checkpoints() / other.checkpoint / "expected_bf16.safetensors");
+    const double off = off_in_bf16(other.checkpoint, expected, {{other.knob, other.value}});
+    std::printf("%-10s %s=%s: %.2f\n", other.checkpoint.c_str(), other.knob.c_str(), other.value.c_str(), off);
+    EXPECT_GT(off, 1) << other.checkpoint << ' ' << other.knob;
+  }
+}
 
 /// Every family has a checkpoint here.
 TEST(Families, AllAreCompared) {
@@ -135,8 +248,9 @@ TEST(Families, AllAreCompared) {
     EXPECT_TRUE(used) << used.error().message;
     compared.insert(config.model.family);
   }
-  for (const ModelFamily* family : model_families())
+  for (const ModelFamily* family : model_families()) {
     EXPECT_TRUE(compared.contains(std::string(family->name))) << family->name;
+  }
 }
 
 }  // namespace

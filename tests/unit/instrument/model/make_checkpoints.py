@@ -1,11 +1,16 @@
 """Makes the tiny checkpoints of this folder, one a family, with the logits that transformers computes of them.
 
-usage: make_checkpoints.py OUT [--only NAME] [--seed N]    needs torch and transformers (CPU)
+usage: make_checkpoints.py OUT [--only NAME] [--seed N] [--bf16-only]    needs torch and transformers (CPU)
 
 Each folder holds what save_pretrained() writes (config.json, model.safetensors), random weights, and expected.safetensors:
 `tokens`, the prompt and the 16 tokens that greedy decoding adds; `logits`, a row for each of the prompt's tokens and each
 decoded one but the last; all in f32 by eager attention. Its metadata names the versions. With --seed, sizes and options
 are drawn at random instead: tests/unit/instrument/model/check_families.py compares many of these.
+
+expected_bf16.safetensors has the same of the model in bf16, its weights rounded to bf16: `tokens` and `logits`; `exact`, the
+logits in f32 of the rounded weights over the same tokens; and `bound`, how far rounding to bf16 can move each of them
+(rounding_bound.py), inf from the first token on whose choice of experts it can change. Prompts without such a token are
+looked for, and not with --seed. --bf16-only leaves the other files of a folder as they are.
 """
 
 import argparse
@@ -18,8 +23,11 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+import rounding_bound
+
 PROMPT = 11
 DECODED = 16
+PROMPTS = 400  # that are tried
 
 
 def rope(**settings):
@@ -122,10 +130,39 @@ def make(name, folder, config, model_class, settings, seed):
     generation = os.path.join(folder, "generation_config.json")
     if os.path.exists(generation):
         os.remove(generation)
-    versions = {"transformers": transformers.__version__, "torch": torch.__version__, "family": name, "seed": str(seed)}
-    save_file({"tokens": tokens, "logits": logits}, os.path.join(folder, "expected.safetensors"), metadata=versions)
+    save_file({"tokens": tokens, "logits": logits}, os.path.join(folder, "expected.safetensors"), metadata=versions(name, seed))
+
+
+def versions(name, seed):
+    return {"transformers": transformers.__version__, "torch": torch.__version__, "family": name, "seed": str(seed)}
+
+
+def add_bf16(name, folder, seed, prompts):
+    def load(dtype):
+        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+
+    in_bf16, in_f32 = load(torch.bfloat16), load(torch.float32)
+    with torch.no_grad():
+        for weight in in_f32.parameters():
+            weight.copy_(weight.bfloat16())
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(prompts):
+        tokens, logits = run(in_bf16, in_bf16.config.vocab_size, generator)
+        fed = tokens[:-1].long()
+        with torch.no_grad():
+            exact = rounding_bound.run(in_f32, fed)
+        perturbed = rounding_bound.Perturbed(in_bf16, in_f32, fed)
+        certain = perturbed.certain_tokens()
+        if certain == len(fed):
+            break
+    bound = perturbed.bound(perturbed.logits).float()
+    worst = ((logits - exact).abs() / bound)[:certain].max() if certain > 0 else 0
+    bound[certain:] = float("inf")
+    save_file({"tokens": tokens, "logits": logits.bfloat16(), "exact": exact, "bound": bound},
+              os.path.join(folder, "expected_bf16.safetensors"), metadata=versions(name, seed))
     size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
-    print(f"{name}: {size // 1024} KiB, logits up to {logits.abs().max():.3f}", flush=True)
+    print(f"{name}: {size // 1024} KiB, logits up to {exact.abs().max():.3f}, in bf16 off by up to {worst:.2f} of their bound, "
+          f"{certain} of {len(fed)} tokens bounded", flush=True)
 
 
 def main():
@@ -133,12 +170,16 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--only")
     parser.add_argument("--seed", type=int, help="draw sizes and options at random")
+    parser.add_argument("--bf16-only", action="store_true", help="of checkpoints that are there")
     arguments = parser.parse_args()
     drawn = random.Random(arguments.seed)
     pick = (lambda *choices: drawn.choice(choices)) if arguments.seed is not None else (lambda first, *rest: first)
     for name, (config, model, settings) in families(pick).items():
         if arguments.only in (None, name):
-            make(name, os.path.join(arguments.out, name), config, model, settings, arguments.seed or 1)
+            folder = os.path.join(arguments.out, name)
+            if not arguments.bf16_only:
+                make(name, folder, config, model, settings, arguments.seed or 1)
+            add_bf16(name, folder, arguments.seed or 1, PROMPTS if arguments.seed is None else 1)
 
 
 if __name__ == "__main__":
