@@ -2,25 +2,26 @@
 
 #include <utility>
 
-#include "instrument/model/model_spec.h"
-
 namespace nanscope {
 
-Status use_model_folder(EngineConfig& config, const std::filesystem::path& folder) {
-  Result<ModelSpec> spec = read_model_spec(folder);
-  if (!spec) return tl::unexpected(spec.error());
+Status use_model_spec(EngineConfig& config, const ModelSpec& spec) {
   EngineConfig changed = config;
-  changed.model = std::move(spec->model);
-  changed.rope = std::move(spec->rope);
-  changed.moe = spec->moe;
-  changed.norm.eps = spec->norm_eps;
-  changed.activation_format = spec->format;
-  changed.kv.format = spec->format;
-  if (Status fits = check(changed); !fits) {
-    return fail((folder / "config.json").string() + ": " + fits.error().message);
-  }
+  changed.model = spec.model;
+  changed.rope = spec.rope;
+  changed.moe = spec.moe;
+  changed.norm.eps = spec.norm_eps;
+  changed.activation_format = spec.format;
+  changed.kv.format = spec.kv_format.value_or(spec.format);
+  if (Status fits = check(changed); !fits) return fits;
   config = std::move(changed);
   return {};
+}
+
+Status use_model_folder(EngineConfig& config, const std::filesystem::path& folder) {
+  const Result<ModelSpec> spec = read_model_spec(folder);
+  if (!spec) return tl::unexpected(spec.error());
+  const Status used = use_model_spec(config, *spec);
+  return used ? used : fail((folder / "config.json").string() + ": " + used.error().message);
 }
 
 }  // namespace nanscope

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,8 +16,9 @@ struct ModelSpec {
   RopeConfig rope;
   MoeConfig moe;
   float norm_eps = 1e-5F;
-  Format format = Format::f32;  ///< that activations are meant to have
-  bool quantized = false;       ///< its products' weights are codes with scales
+  Format format = Format::f32;      ///< that activations are meant to have
+  bool quantized = false;           ///< its products' weights are codes with scales
+  std::optional<Format> kv_format;  ///< of the cache; not given: that of activations
 };
 
 /// Reads the config.json of a Hugging Face checkpoint folder. `model.weights` is the folder, `model.tokenizer` its

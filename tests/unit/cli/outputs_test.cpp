@@ -190,6 +190,12 @@ TEST_F(Outputs, AnExportIsThereAsAWholeOrNotAtAll) {
   EXPECT_EQ(names_with(".tmp"), 0U);
 }
 
+TEST_F(Outputs, TheReferenceModelIsACheckpointThatRuns) {
+  ASSERT_EQ(run("export --reference-model -o model").code, 0);
+  const Output output = run("run --model model -p Every --tokens 1 -o model.nanscope --brief");
+  EXPECT_EQ(output.code, 0) << output.err;
+}
+
 TEST_F(Outputs, StandardOutputMayBeNamed) {
   const Output report = run("report small.nanscope -o /dev/stdout --no-counterfactuals");
   EXPECT_THAT(report.out, ::testing::StartsWith("<!"));

@@ -239,7 +239,7 @@ TEST(Families, AnotherModelIsBeyondItsBoundInBf16) {
   }
 }
 
-/// Every family has a checkpoint here.
+/// Every family that transformers knows has a checkpoint here.
 TEST(Families, AllAreCompared) {
   std::set<std::string> compared;
   for (const std::string& name : folders()) {
@@ -249,6 +249,7 @@ TEST(Families, AllAreCompared) {
     compared.insert(config.model.family);
   }
   for (const ModelFamily* family : model_families()) {
+    if (family->name == "reference") continue;  // reference_folder_test.cpp
     EXPECT_TRUE(compared.contains(std::string(family->name))) << family->name;
   }
 }
