@@ -3,39 +3,22 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/blocks/block_loops.h"
+
 namespace nanscope {
 namespace {
 
 constexpr std::size_t up(std::size_t count, std::size_t unit) { return (count + unit - 1) / unit; }
-
-/// Eight nibbles from eight bytes, the first lowest.
-std::uint32_t gather_nibbles(std::uint64_t bytes) {
-  bytes &= 0x0f0f0f0f0f0f0f0fULL;
-  bytes = (bytes | bytes >> 4) & 0x00ff00ff00ff00ffULL;
-  bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffffULL;
-  return static_cast<std::uint32_t>(bytes | bytes >> 16);
-}
-
-std::uint64_t spread_nibbles(std::uint32_t nibbles) {
-  std::uint64_t bytes = nibbles;
-  bytes = (bytes | bytes << 16) & 0x0000ffff0000ffffULL;
-  bytes = (bytes | bytes << 8) & 0x00ff00ff00ff00ffULL;
-  return (bytes | bytes << 4) & 0x0f0f0f0f0f0f0f0fULL;
-}
 
 std::uint8_t nibble_at(std::span<const std::uint8_t> codes, std::size_t i) {
   return i < codes.size() ? static_cast<std::uint8_t>(codes[i] & 15U) : std::uint8_t{0};
 }
 
 void pack_nibbles(std::span<const std::uint8_t> from, std::span<std::byte> to, bool low_first) {
-  const std::size_t whole = low_first ? from.size() / 8 * 8 : 0;
-  for (std::size_t i = 0; i < whole; i += 8) {
-    std::uint64_t bytes;
-    std::memcpy(&bytes, from.data() + i, 8);
-    const std::uint32_t packed = gather_nibbles(bytes);
-    std::memcpy(to.data() + i / 2, &packed, 4);
-  }
-  for (std::size_t i = whole; i < from.size(); i += 2) {
+  const std::size_t whole = low_first ? from.size() / 2 : 0;
+  block_loops().pack_low_first(from.data(), static_cast<std::int64_t>(whole),
+                               reinterpret_cast<std::uint8_t*>(to.data()));
+  for (std::size_t i = whole * 2; i < from.size(); i += 2) {
     const std::uint8_t first = nibble_at(from, i);
     const std::uint8_t second = nibble_at(from, i + 1);
     to[i / 2] = static_cast<std::byte>(low_first ? first | second << 4 : first << 4 | second);
@@ -43,60 +26,90 @@ void pack_nibbles(std::span<const std::uint8_t> from, std::span<std::byte> to, b
 }
 
 void unpack_nibbles(std::span<const std::byte> from, std::span<std::uint8_t> to, bool low_first) {
-  const std::size_t whole = low_first ? to.size() / 8 * 8 : 0;
-  for (std::size_t i = 0; i < whole; i += 8) {
-    std::uint32_t packed;
-    std::memcpy(&packed, from.data() + i / 2, 4);
-    const std::uint64_t bytes = spread_nibbles(packed);
-    std::memcpy(to.data() + i, &bytes, 8);
-  }
-  for (std::size_t i = whole; i < to.size(); ++i) {
+  const std::size_t whole = low_first ? to.size() / 2 : 0;
+  block_loops().unpack_low_first(reinterpret_cast<const std::uint8_t*>(from.data()), static_cast<std::int64_t>(whole),
+                                 to.data());
+  for (std::size_t i = whole * 2; i < to.size(); ++i) {
     const auto byte = static_cast<std::uint8_t>(from[i / 2]);
     to[i] = static_cast<std::uint8_t>((i % 2 == 0) == low_first ? byte & 15U : byte >> 4);
   }
 }
 
-/// What is added to a code for its nibble: int8 codes -8..7 are stored from 0 on.
-std::uint8_t nibble_offset(const BlockFormat& format) { return format.element == Format::int8 ? 8 : 0; }
+std::uint64_t word_at(const void* bytes) {
+  std::uint64_t word;
+  std::memcpy(&word, bytes, 8);
+  return word;
+}
+
+constexpr std::uint64_t kNibbles = 0x0f0f0f0f0f0f0f0fULL;
+
+/// Codes of int8, -8..7, are stored from 0 on: 8 more, which is another highest bit.
+std::uint64_t nibble_flip(const BlockFormat& format) {
+  return format.element == Format::int8 ? 0x0808080808080808ULL : 0;
+}
+
+void pack_half_blocks(const BlockFormat& format, std::span<const std::uint8_t> codes, std::span<std::byte> to) {
+  const auto half = static_cast<std::size_t>(format.block.columns / 2);
+  const std::uint64_t flip = nibble_flip(format);
+  for (std::size_t first = 0; first < codes.size(); first += 2 * half) {
+    for (std::size_t i = 0; i < half; i += 8) {
+      const std::uint64_t low = (word_at(codes.data() + first + i) ^ flip) & kNibbles;
+      const std::uint64_t high = (word_at(codes.data() + first + half + i) ^ flip) & kNibbles;
+      const std::uint64_t both = low | high << 4;
+      std::memcpy(to.data() + first / 2 + i, &both, 8);
+    }
+  }
+}
+
+void unpack_half_blocks(const BlockFormat& format, std::span<const std::byte> from, std::span<std::uint8_t> codes) {
+  const auto half = static_cast<std::size_t>(format.block.columns / 2);
+  const bool integer = format.element == Format::int8;
+  const auto store = [&](std::uint8_t* to, std::uint64_t nibbles) {
+    // q - 8: another highest bit, which then is the sign and goes into all bits above it.
+    const std::uint64_t below = ~nibbles & 0x0808080808080808ULL;
+    const std::uint64_t bytes = integer ? (nibbles ^ 0x0808080808080808ULL) | ((below << 5) - (below << 1)) : nibbles;
+    std::memcpy(to, &bytes, 8);
+  };
+  for (std::size_t first = 0; first < codes.size(); first += 2 * half) {
+    for (std::size_t i = 0; i < half; i += 8) {
+      const std::uint64_t both = word_at(from.data() + first / 2 + i);
+      store(codes.data() + first + i, both & kNibbles);
+      store(codes.data() + first + half + i, both >> 4 & kNibbles);
+    }
+  }
+}
 
 void pack_halves(const BlockFormat& format, std::span<const std::uint8_t> from, std::span<std::byte> to) {
   const auto block = static_cast<std::size_t>(format.block.columns);
-  const std::uint8_t offset = nibble_offset(format);
-  for (std::size_t first = 0; first < from.size(); first += block) {
-    std::byte* out = to.data() + first / 2;
-    if (first + block > from.size()) {  // what is not there is 0
-      for (std::size_t i = 0; i < block / 2; ++i) {
-        const auto low = first + i < from.size() ? from[first + i] : std::uint8_t{0};
-        const auto high = first + block / 2 + i < from.size() ? from[first + block / 2 + i] : std::uint8_t{0};
-        out[i] = static_cast<std::byte>(((low + offset) & 15) | ((high + offset) & 15) << 4);
-      }
-      return;
-    }
-    const std::uint8_t* in = from.data() + first;
+  const std::size_t whole = block % 16 == 0 ? from.size() / block * block : 0;
+  pack_half_blocks(format, from.first(whole), to);
+  const auto nibble = [&](std::size_t i) {  // what is not there is 0
+    const std::uint8_t code = i < from.size() ? from[i] : std::uint8_t{0};
+    return static_cast<std::uint32_t>((code ^ (nibble_flip(format) & 15U)) & 15U);
+  };
+  for (std::size_t first = whole; first < from.size(); first += block) {
     for (std::size_t i = 0; i < block / 2; ++i) {
-      out[i] = static_cast<std::byte>(((in[i] + offset) & 15) | ((in[block / 2 + i] + offset) & 15) << 4);
+      to[first / 2 + i] = static_cast<std::byte>(nibble(first + i) | nibble(first + block / 2 + i) << 4);
     }
   }
 }
 
 void unpack_halves(const BlockFormat& format, std::span<const std::byte> from, std::span<std::uint8_t> to) {
   const auto block = static_cast<std::size_t>(format.block.columns);
-  const std::uint8_t offset = nibble_offset(format);
-  for (std::size_t first = 0; first < to.size(); first += block) {
-    const std::byte* in = from.data() + first / 2;
-    const std::size_t half = block / 2;
-    const std::size_t there = to.size() - first;
-    for (std::size_t i = 0; i < std::min(half, there); ++i) {
-      to[first + i] = static_cast<std::uint8_t>((static_cast<unsigned>(in[i]) & 15U) - offset);
-    }
-    for (std::size_t i = half; i < std::min(block, there); ++i) {
-      to[first + i] = static_cast<std::uint8_t>((static_cast<unsigned>(in[i - half]) >> 4) - offset);
-    }
+  const std::size_t whole = block % 16 == 0 ? to.size() / block * block : 0;
+  unpack_half_blocks(format, from, to.first(whole));
+  const std::uint32_t offset = format.element == Format::int8 ? 8 : 0;
+  for (std::size_t i = whole; i < to.size(); ++i) {
+    const std::size_t within = i % block;
+    const auto byte = static_cast<std::uint32_t>(from[(i - within) / 2 + within % (block / 2)]);
+    to[i] = static_cast<std::uint8_t>((within < block / 2 ? byte & 15U : byte >> 4) - offset);
   }
 }
 
 void pack_words(std::span<const std::uint8_t> from, std::span<std::byte> to) {
-  for (std::size_t word = 0; word < up(from.size(), 4); ++word) {
+  const std::size_t whole = from.size() / 16 * 4;
+  block_loops().pack_six_bit(from.data(), static_cast<std::int64_t>(whole), reinterpret_cast<std::uint8_t*>(to.data()));
+  for (std::size_t word = whole; word < up(from.size(), 4); ++word) {
     std::uint32_t bits = 0;
     for (std::size_t i = 0; i < 4 && word * 4 + i < from.size(); ++i) {
       bits |= (from[word * 4 + i] & 63U) << (6 * i);
@@ -106,7 +119,10 @@ void pack_words(std::span<const std::uint8_t> from, std::span<std::byte> to) {
 }
 
 void unpack_words(std::span<const std::byte> from, std::span<std::uint8_t> to) {
-  for (std::size_t word = 0; word < up(to.size(), 4); ++word) {
+  const std::size_t whole = to.size() / 16 * 4;
+  block_loops().unpack_six_bit(reinterpret_cast<const std::uint8_t*>(from.data()), static_cast<std::int64_t>(whole),
+                               to.data());
+  for (std::size_t word = whole; word < up(to.size(), 4); ++word) {
     const auto at = [&](std::size_t i) { return static_cast<std::uint32_t>(from[word * 3 + i]); };
     const std::uint32_t bits = at(0) | at(1) << 8 | at(2) << 16;
     for (std::size_t i = 0; i < 4 && word * 4 + i < to.size(); ++i) {

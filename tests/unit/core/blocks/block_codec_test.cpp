@@ -12,6 +12,7 @@
 
 #include "core/blocks/block_element.h"
 #include "core/blocks/block_elements.h"
+#include "core/blocks/block_loops.h"
 #include "core/blocks/block_packing.h"
 #include "core/blocks/presets.h"
 #include "core/numbers/decode_span.h"
@@ -199,6 +200,52 @@ TEST(BlockCodec, SwizzledScalesLieInTilesOf128By4) {
   }
   EXPECT_EQ(places.size(), swizzled_count(256, kColumns));
   EXPECT_EQ(swizzled_count(129, 5), 256U * 8);
+}
+
+/// All that one set of loops makes of a row, as bytes.
+std::vector<std::byte> all_of(const BlockLoops& loops, const BlockFormat& format, std::span<const float> x) {
+  const BlockPlan plan = make_block_plan(format, second_block_scale(format, 5));
+  const std::int64_t blocks = std::ssize(x) / format.block.columns;
+  const auto room = static_cast<std::size_t>((blocks + 15) / 16 * 16);
+  std::vector<float> extremes(room);
+  std::vector<float> factors(room);
+  std::vector<std::uint32_t> scales(room);
+  std::vector<std::uint32_t> alone(room);
+  std::vector<std::uint8_t> codes(x.size());
+  std::vector<float> values(x.size());
+  std::vector<double> errors(room);
+  const auto find = format.rule == ScaleRule::signed_extreme ? loops.signed_extremes : loops.magnitudes;
+  find(x.data(), blocks, format.block.columns, extremes.data());
+  loops.scales(plan, extremes.data(), blocks, 1, {scales.data(), factors.data(), alone.data()});
+  loops.elements(plan, x.data(), blocks, factors.data(), codes.data());
+  loops.values(plan, codes.data(), blocks, factors.data(), values.data());
+  if (format.four_over_six) loops.errors(plan, x.data(), blocks, codes.data(), factors.data(), errors.data());
+  std::vector<std::byte> all;
+  const auto add = [&](const auto& list) {
+    const auto bytes = std::as_bytes(std::span(list));
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  };
+  add(extremes), add(scales), add(alone), add(codes), add(values), add(errors);
+  return all;
+}
+
+TEST(BlockLoops, EveryInstructionSetMakesTheSameBits) {
+  std::vector<float> x;
+  for (std::uint32_t i = 0; i < 4096; ++i) {
+    const float size = std::ldexp(1.0F, static_cast<int>(i / 128) * 2 - 30);
+    x.push_back(std::sin(static_cast<float>(i * i)) * 3 * size);
+    if (i % 5 == 0) x.back() = std::round(x.back() / size * 4) / 4 * size;  // ties
+    if (i % 97 == 0) x.back() = -0.0F;
+  }
+  for (const BlockPreset& one : block_presets()) {
+    if (!has_block_loops(one.format)) continue;
+    const std::vector<std::byte> first = all_of(*all_block_loops().front(), one.format, x);
+    for (const BlockLoops* loops : all_block_loops()) EXPECT_EQ(all_of(*loops, one.format, x), first) << one.name;
+  }
+}
+
+TEST(BlockLoops, KnowEveryPreset) {
+  for (const BlockPreset& one : block_presets()) EXPECT_TRUE(has_block_loops(one.format)) << one.name;
 }
 
 std::uint32_t scale_of(std::string_view name, float amax) {

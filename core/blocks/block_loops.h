@@ -1,0 +1,65 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "core/blocks/block_format.h"
+
+/// The loops over whole blocks, compiled once for every instruction set; the same bits as encode_block and block_value.
+///
+/// They do what is common: finite blocks of a multiple of 16 columns under an ordinary scale. A block that they cannot
+/// do is marked and done by itself. All arrays of a run of blocks hold room for a multiple of 16 of them.
+namespace nanscope {
+
+/// What the loops need of a format, worked out once for a matrix.
+struct BlockPlan {
+  BlockFormat format;
+  float second = 1;
+  float largest = 6;          ///< of the elements' codes
+  std::int32_t lowest = 127;  ///< exponent field of the smallest normal code
+  std::int32_t kept = 1;      ///< bits of mantissa
+  std::int32_t sign_shift = 3;
+  std::uint32_t max_code = 7;
+  std::uint32_t inf_code = 0;  ///< 0: none
+  bool integer = false;
+};
+
+/// Scales of a run of blocks.
+struct BlockScales {
+  std::uint32_t* codes;
+  float* factors;        ///< what elements are multiplied with, or divided by (divides())
+  std::uint32_t* alone;  ///< not 0 where a block is to be done by itself
+};
+
+struct BlockLoops {
+  /// extremes[b] becomes the largest magnitude of block b, or stays what it is where that is more. A NaN is the
+  /// largest.
+  void (*magnitudes)(const float* x, std::int64_t blocks, std::int64_t width, float* extremes);
+  /// The element of largest magnitude with its sign; NaN where two of either sign are, or where there is a NaN.
+  void (*signed_extremes)(const float* x, std::int64_t blocks, std::int64_t width, float* extremes);
+  /// `expansion`: see block_scale().
+  void (*scales)(const BlockPlan& plan, const float* extremes, std::int64_t blocks, float expansion, BlockScales to);
+  void (*elements)(const BlockPlan& plan, const float* x, std::int64_t blocks, const float* factors,
+                   std::uint8_t* codes);
+  /// Squared errors of SecondScale::amax under `scales`, summed in f64 as 16 lanes are, halves added to halves.
+  void (*errors)(const BlockPlan& plan, const float* x, std::int64_t blocks, const std::uint8_t* codes,
+                 const float* scales, double* sums);
+  /// values = code values x wholes, NaN canonical.
+  void (*values)(const BlockPlan& plan, const std::uint8_t* codes, std::int64_t blocks, const float* wholes,
+                 float* values);
+  /// `bytes` of two codes each, and words of three bytes of four codes each.
+  void (*pack_low_first)(const std::uint8_t* codes, std::int64_t bytes, std::uint8_t* to);
+  void (*unpack_low_first)(const std::uint8_t* from, std::int64_t bytes, std::uint8_t* codes);
+  void (*pack_six_bit)(const std::uint8_t* codes, std::int64_t words, std::uint8_t* to);
+  void (*unpack_six_bit)(const std::uint8_t* from, std::int64_t words, std::uint8_t* codes);
+};
+
+/// Those that this machine can run, the best last.
+std::span<const BlockLoops* const> all_block_loops();
+/// The best of them.
+const BlockLoops& block_loops();
+
+/// Whether the loops know the format.
+bool has_block_loops(const BlockFormat& format);
+BlockPlan make_block_plan(const BlockFormat& format, float second);
+
+}  // namespace nanscope
