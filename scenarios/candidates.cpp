@@ -69,7 +69,7 @@ bool relevant(const EngineConfig& config, std::string_view name) {
   if (group == "moe") return config.model.experts > 0;
   if (group == "inner_norm") return config.model.inner_norm;
   if (name == "activation.blocks" || name.starts_with("activation.scale_")) {
-    return config.blocks.format != BlockFormat::none;
+    return config.blocks.format != ActivationBlocks::none;
   }
   if (name == "kv.policy") return quantized(config) || info(config.kv.format).bits == 8;
   if (name == "engine.pad_rows") return config.batch.pad_to > 0;

@@ -41,6 +41,13 @@ constexpr BlockFormat with_rule(BlockFormat f, ScaleRule rule) {
   return f;
 }
 
+/// cuBLAS, and cvt.rp.satfinite.ue8m0x2: an infinite scale is the largest.
+constexpr BlockFormat rounded_up(BlockFormat f) {
+  f = with_rule(f, ScaleRule::rceil);
+  f.inf = BadBlock::arithmetic;
+  return f;
+}
+
 constexpr BlockFormat nvfp4() {
   BlockFormat f = mx(Format::e2m1, 6);
   f.block = {1, 16};

@@ -18,30 +18,30 @@ constexpr std::int64_t kSmallRows = 32;  // up to which kernels for small batche
 
 /// The table's memory: its own, or that of the tensor which was freed last, where the table fits into it.
 TensorView Forward::scale_table(Slot slot, std::int64_t columns, bool& recycled) {
-  const BlockShape shape = block_shape(parts_.config.blocks.format);
-  const std::int64_t blocks = (columns + shape.block - 1) / shape.block;
+  const BlockFormat& format = block_format(parts_.config.blocks.format);
+  const std::int64_t blocks = (columns + format.block.columns - 1) / format.block.columns;
   const std::int64_t width = (blocks + kTile - 1) / kTile * kTile;
   const std::int64_t rows = rows_;
   const auto element = static_cast<std::int64_t>(info(freed_.format).storage_bytes());
   const bool fits = freed_.given() && rows * width <= freed_.rows * freed_.columns * element;
   recycled = parts_.config.blocks.memory == ScaleMemory::recycled && fits;
-  return recycled ? TensorView{freed_.data, shape.scales, rows, width, width} : matrix(slot, shape.scales, rows, width);
+  return recycled ? TensorView{freed_.data, format.scale, rows, width, width} : matrix(slot, format.scale, rows, width);
 }
 
 Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x) {
   const BlockConfig& blocks = parts_.config.blocks;
-  if (blocks.format == BlockFormat::none) return {x, {}, {}};
-  const BlockShape shape = block_shape(blocks.format);
-  const bool unmasked = blocks.packing == kernels::ScalePacking::unmasked && rows_ == 1 && shape.scales == Format::e8m0;
-  const TensorView codes = matrix(slots.first, shape.codes, rows_, x.view.columns);
+  if (blocks.format == ActivationBlocks::none) return {x, {}, {}};
+  const BlockFormat& format = block_format(blocks.format);
+  const bool unmasked = blocks.packing == kernels::ScalePacking::unmasked && rows_ == 1 && format.scale == Format::e8m0;
+  const TensorView codes = matrix(slots.first, format.element, rows_, x.view.columns);
   bool recycled = false;
   const TensorView scales = scale_table(slots.second, x.view.columns, recycled);
   launch(
       kernels::BlockQuantiseArgs{.x = x.view,
                                  .codes = codes,
                                  .scales = scales,
-                                 .block = shape.block,
-                                 .tensor_scale = blocks.format == BlockFormat::nvfp4 ? blocks.tensor_scale : 1.0F,
+                                 .format = format,
+                                 .second = blocks.format == ActivationBlocks::nvfp4 ? blocks.tensor_scale : 1.0F,
                                  .packing = unmasked ? kernels::ScalePacking::unmasked : kernels::ScalePacking::rounded,
                                  .scale_overflow = blocks.overflow,
                                  .zero_padding = !recycled});
@@ -63,8 +63,8 @@ Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Opera
                                 .packed = affine.weight->packed,
                                 .bias = affine.bias == nullptr ? TensorView{} : affine.bias->view,
                                 .out = out,
-                                .block = block_shape(blocks.format).block,
-                                .tensor_scale = blocks.format == BlockFormat::nvfp4 ? blocks.tensor_scale : 1.0F,
+                                .format = block_format(blocks.format),
+                                .second = blocks.format == ActivationBlocks::nvfp4 ? blocks.tensor_scale : 1.0F,
                                 .read_padding = read_padding});
   const ProbeTensor output = emitter_.output(role, out);
   const std::array inputs{ProbeInput{"codes", in.codes.id, {}}, ProbeInput{"scales", in.scales.id, {}},

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
+#include "core/blocks/presets.h"
 #include "instrument/engine/shard.h"
 
 namespace nanscope {
@@ -25,9 +27,11 @@ Format read_format(const KvConfig& kv) {
   return fp8 ? kv.read_format.value_or(kv.format) : kv.format;
 }
 
-BlockShape block_shape(BlockFormat format) {
-  if (format == BlockFormat::nvfp4) return {Format::e2m1, Format::e4m3, 16};
-  return {format == BlockFormat::mxfp4 ? Format::e2m1 : Format::e4m3, Format::e8m0, 32};
+const BlockFormat& block_format(ActivationBlocks blocks) {
+  const std::string_view name = blocks == ActivationBlocks::nvfp4   ? "nvfp4"
+                                : blocks == ActivationBlocks::mxfp4 ? "mxfp4-rceil"
+                                                                    : "mxfp8-rceil";
+  return find_block_preset(name)->format;
 }
 
 namespace {

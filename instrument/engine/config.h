@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/blocks/block_format.h"
 #include "core/numbers/format.h"
 #include "core/result.h"
 #include "instrument/model/model_config.h"
@@ -32,7 +33,7 @@ enum class DummyAt : std::uint8_t { start, decode };
 enum class PadRows : std::uint8_t { zero, masked };
 enum class Preempt : std::uint8_t { recompute, stale };
 enum class EmptyRow : std::uint8_t { keep, mask };
-enum class BlockFormat : std::uint8_t { none, mxfp8, mxfp4, nvfp4 };
+enum class ActivationBlocks : std::uint8_t { none, mxfp8, mxfp4, nvfp4 };
 enum class ScaleMemory : std::uint8_t { zeroed, recycled };
 enum class ScaleReads : std::uint8_t { used, tile };
 enum class RankScales : std::uint8_t { own, rank_0 };
@@ -93,7 +94,7 @@ struct AttentionConfig {
 
 /// Block-scaled inputs of the MLP's products.
 struct BlockConfig {
-  BlockFormat format = BlockFormat::none;
+  ActivationBlocks format = ActivationBlocks::none;
   float tensor_scale = 1;
   Overflow overflow = Overflow::saturate;
   kernels::ScalePacking packing = kernels::ScalePacking::rounded;
@@ -155,13 +156,9 @@ NormConfig resolved_inner_norm(const EngineConfig& config);
 /// The format in which attention takes the codes of the cache: kv.read_format where the cache is fp8, else its own.
 Format read_format(const KvConfig& kv);
 
-/// What a block format is made of. Of `none` nothing is asked.
-struct BlockShape {
-  Format codes;
-  Format scales;
-  std::int64_t block;  ///< channels that share a scale
-};
-BlockShape block_shape(BlockFormat format);
+/// The block format, as serving kernels have it: e8m0 scales are rounded up (mxfp8-rceil, mxfp4-rceil). Of `none`
+/// nothing is asked.
+const BlockFormat& block_format(ActivationBlocks blocks);
 
 /// Refuses shapes that fit no model (heads that kv_heads do not divide, odd head_dim, a recurrent
 /// layer that does not exist ...) in one line that names the knobs.

@@ -100,7 +100,7 @@ struct Texts<EmptyRow> {
   static constexpr std::array<std::string_view, 2> names{"keep", "mask"};
 };
 template <>
-struct Texts<BlockFormat> {
+struct Texts<ActivationBlocks> {
   static constexpr std::array<std::string_view, 4> names{"none", "mxfp8", "mxfp4", "nvfp4"};
 };
 template <>
@@ -265,7 +265,8 @@ std::vector<Knob> kv_memory_knobs() {
 std::vector<Knob> block_knobs() {
   return {
       knob(
-          "activation.blocks", "none|mxfp8|mxfp4|nvfp4", "block-scaled format of what the MLP's products read",
+          "activation.blocks", "none|mxfp8|mxfp4|nvfp4",
+          "block-scaled format of what the MLP's products read; e8m0 scales are rounded up, as serving kernels do",
           [](auto& c) -> auto& { return c.blocks.format; }),
       knob(
           "activation.tensor_scale", "number", "the scale above those of the blocks, of nvfp4",

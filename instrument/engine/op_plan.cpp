@@ -28,12 +28,12 @@ NormAttributes norm_attributes(const EngineConfig& config, const NormConfig& nor
 
 BlockAttributes block_attributes(const EngineConfig& config, std::int64_t inputs) {
   const BlockConfig& blocks = config.blocks;
-  const std::int64_t block = block_shape(blocks.format).block;
+  const std::int64_t block = block_format(blocks.format).block.columns;
   BlockAttributes out;
   out.format = get_knob(config, "activation.blocks");
   out.block = block;
   out.blocks = (inputs + block - 1) / block;
-  out.tensor_scale = blocks.format == BlockFormat::nvfp4 ? double{blocks.tensor_scale} : 1.0;
+  out.tensor_scale = blocks.format == ActivationBlocks::nvfp4 ? double{blocks.tensor_scale} : 1.0;
   out.scale_overflow = get_knob(config, "activation.scale_overflow");
   return out;
 }
@@ -124,12 +124,12 @@ class Planner {
   }
   /// A product whose `inputs` may be block-scaled.
   OpPlan mlp_product(std::string name, std::int64_t inputs) {
-    if (config_.blocks.format == BlockFormat::none) return gemm(std::move(name));
+    if (config_.blocks.format == ActivationBlocks::none) return gemm(std::move(name));
     return op(std::move(name), OpKind::block_gemm, block_attributes(config_, inputs));
   }
   /// None, and not counted, where no blocks are used.
   OpPlan quantise(std::string name, std::int64_t inputs) {
-    if (config_.blocks.format == BlockFormat::none) return {};
+    if (config_.blocks.format == ActivationBlocks::none) return {};
     return op(std::move(name), OpKind::block_quantise, block_attributes(config_, inputs));
   }
   OpPlan norm(std::string name, std::int64_t groups = 1) {

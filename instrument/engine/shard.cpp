@@ -137,7 +137,7 @@ Status check_settings(const EngineConfig& config) {
   if (config.model.qk_norm && config.model.qk_norm_over == QkNormOver::projection) {
     return refuse("model.qk_norm_over=projection goes over the heads of all ranks; it needs one rank");
   }
-  if (config.blocks.format != BlockFormat::none) return refuse("activation.blocks needs one rank");
+  if (config.blocks.format != ActivationBlocks::none) return refuse("activation.blocks needs one rank");
   if (config.kv.memory == KvMemory::recycled) return refuse("kv.memory=recycled needs one rank");
   if (config.kv.wake == WakeScales::stale && config.kv.sleep_after > 0) {
     return refuse("kv.wake=stale needs one rank");

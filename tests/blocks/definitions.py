@@ -49,13 +49,13 @@ def rceil(x, second, name):
     base = name.removesuffix("-rceil")
     blocks = x.reshape(-1, 32)
     amax = np.abs(blocks).max(-1, keepdims=True)
-    good = np.isfinite(amax)
-    quotient = np.where(good, amax, 1) / LARGEST[base]
+    quotient = np.where(np.isfinite(amax), amax, 1) / LARGEST[base]
     fraction, exponent = np.frexp(quotient.astype(np.float64))
     exponent = np.where(quotient > 0, np.where(fraction == 0.5, exponent - 1, exponent), -127)
-    exponent = np.clip(exponent, -127, 127)
-    scaled = np.where(good, np.where(good, blocks, 0).astype(np.float64) / 2.0 ** exponent, np.nan)
-    scales = np.where(good, exponent + 127, 255).astype(np.uint8)
+    exponent = np.clip(np.where(np.isinf(amax), 127, exponent), -127, 127)  # as cvt.rp.satfinite has it
+    nan = np.isnan(amax)
+    scaled = np.where(nan, np.nan, blocks.astype(np.float64) / 2.0 ** exponent)
+    scales = np.where(nan, 255, exponent + 127).astype(np.uint8)
     return pack(base, cast(scaled, base)), scales.tobytes()
 
 

@@ -14,7 +14,7 @@ struct Blocks {
   std::string name;
   Format codes;
   Format scales;
-  std::int64_t block;
+  std::int32_t block;
   ScalePacking packing = ScalePacking::rounded;
   float tensor_scale = 1;
   Overflow overflow = Overflow::saturate;
@@ -28,6 +28,19 @@ const Blocks kBlocks[] = {
     {"wide", Format::e5m2, Format::e8m0, 40},
     {"unmasked", Format::e4m3, Format::e8m0, 32, ScalePacking::unmasked},
 };
+
+/// As serving kernels have it: e8m0 scales rounded up.
+BlockFormat format_of(const Blocks& blocks) {
+  BlockFormat format;
+  format.element = blocks.codes;
+  format.block.columns = blocks.block;
+  format.scale = blocks.scales;
+  format.second = SecondScale::multiplier;
+  format.rule = blocks.scales == Format::e8m0 ? ScaleRule::rceil : ScaleRule::amax_over_max;
+  format.largest = info(blocks.codes).max_finite;
+  format.inf = BadBlock::arithmetic;
+  return format;
+}
 
 /// Columns of a row's scales: whole tiles of 4, and one tile more.
 std::int64_t scale_columns(const Blocks& blocks, const Shape& shape) {
@@ -44,8 +57,8 @@ void add_quantise(std::vector<OpCase>& cases, const Blocks& blocks, bool zero_pa
     args.codes = memory.output("codes", blocks.codes, shape.rows, shape.columns, shape.padding);
     args.scales = memory.in_out("scales", blocks.scales, shape.rows, columns,
                                 fill(Fill::ordinary, blocks.scales, shape.rows, columns, 72));
-    args.block = blocks.block;
-    args.tensor_scale = blocks.tensor_scale;
+    args.format = format_of(blocks);
+    args.second = blocks.tensor_scale;
     args.packing = blocks.packing;
     args.scale_overflow = blocks.overflow;
     args.zero_padding = zero_padding;
@@ -70,8 +83,8 @@ void add_product(std::vector<OpCase>& cases, const Blocks& blocks, bool read_pad
       args.bias = memory.input(Format::f32, 1, kOutputs, fill(Fill::ordinary, Format::f32, 1, kOutputs, 76));
     }
     args.out = memory.output("out", Format::f32, shape.rows, kOutputs, shape.padding);
-    args.block = blocks.block;
-    args.tensor_scale = blocks.tensor_scale;
+    args.format = format_of(blocks);
+    args.second = blocks.tensor_scale;
     args.read_padding = read_padding;
     memory.launch(args);
   };

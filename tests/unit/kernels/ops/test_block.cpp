@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/blocks/block_codec.h"
+#include "core/blocks/presets.h"
 #include "core/numbers/codec.h"
 #include "kernels/ops/block_gemm.h"
 #include "kernels/ops/block_quantise.h"
@@ -37,6 +39,19 @@ struct How {
   std::uint8_t memory = 0x7F;  ///< what the scales' memory held
 };
 
+/// As serving kernels have it: e8m0 scales rounded up.
+BlockFormat format_of(const How& how) {
+  BlockFormat format;
+  format.element = how.codes;
+  format.block.columns = static_cast<std::int32_t>(how.block);
+  format.scale = how.scales;
+  format.second = SecondScale::multiplier;
+  format.rule = how.scales == Format::e8m0 ? ScaleRule::rceil : ScaleRule::amax_over_max;
+  format.largest = info(how.codes).max_finite;
+  format.inf = BadBlock::arithmetic;
+  return format;
+}
+
 Quantised quantise(Floats x, const How& how) {
   Quantised out{Codes(x.rows, x.columns), Codes(x.rows, how.columns, how.memory)};
   out.codes.format = how.codes;
@@ -45,9 +60,9 @@ Quantised quantise(Floats x, const How& how) {
   args.x = x.view();
   args.codes = out.codes.view();
   args.scales = out.scales.view();
-  args.block = how.block;
+  args.format = format_of(how);
   args.packing = how.packing;
-  args.tensor_scale = how.tensor_scale;
+  args.second = how.tensor_scale;
   args.scale_overflow = how.overflow;
   args.zero_padding = how.zero_padding;
   test::launch(args);
@@ -155,6 +170,65 @@ TEST(BlockQuantise, UnmaskedPackingIsRightForPowersOfTwoAlone) {
   EXPECT_EQ(quantise(with_second_block(1.5F), {}).scales.at(0, 0), 127);
 }
 
+/// Rows that are hard: ties, thresholds of scales, zeros, subnormals, NaN, Inf.
+Floats hard_rows() {
+  Floats x(14, 77, 0.0F);
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    for (std::int64_t i = 0; i < x.columns; ++i) {
+      const float tie = static_cast<float>((row * 31 + i * 17) % 33 - 16) / 4;
+      const float size = std::ldexp(1.0F, static_cast<int>(row * 7 % 40) - 20);
+      x.at(row, i) = row % 2 == 0 ? tie * size : std::sin(static_cast<float>(i * i + row)) * size;
+    }
+  }
+  x.at(8, 5) = std::numeric_limits<float>::infinity();
+  x.at(9, 40) = test::kNan;
+  for (std::int64_t i = 0; i < x.columns; ++i) {
+    x.at(10, i) = i % 2 == 0 ? 0.0F : -0.0F;
+    x.at(11, i) *= 0x1p-120F;
+    x.at(12, i) = std::ldexp(1.75F, static_cast<int>(i) - 30);
+    x.at(13, i) = 448.0F;
+  }
+  return x;
+}
+
+/// The same descriptor, read by the op's lanes and by what writes files.
+TEST(BlockQuantise, IsWhatFilesHoldInEveryPresetThatItTakes) {
+  int taken = 0;
+  for (const BlockPreset& preset : block_presets()) {
+    Floats x = hard_rows();
+    BlockFormat format = preset.format;
+    format.packing = Packing::bytes;
+    format.layout = ScaleLayout::linear;
+    const std::int64_t blocks = block_grid(format, x.rows, x.columns).columns;
+    const auto scale_bytes = static_cast<std::int64_t>(info(format.scale).storage_bytes());
+    Codes codes(x.rows, x.columns);
+    Codes scales(x.rows, blocks * scale_bytes);
+    BlockQuantiseArgs args;
+    args.x = x.view();
+    args.codes = codes.view();
+    args.codes.format = format.element;
+    args.scales = {scales.data.data(), format.scale, x.rows, blocks, blocks};
+    args.format = format;
+    args.second = format.second == SecondScale::divisor ? 300.0F : 0.004F;
+    if (!check(args)) continue;
+    ++taken;
+    test::launch(args);
+    const BlockBytes size = block_bytes(format, x.rows, x.columns);
+    std::vector<std::byte> file_codes(size.codes);
+    std::vector<std::byte> file_scales(size.scales);
+    encode_blocks(format, x.data, x.rows, x.columns, args.second, {file_codes, file_scales});
+    ASSERT_EQ(codes.data.size(), file_codes.size());
+    ASSERT_EQ(scales.data.size(), file_scales.size());
+    for (std::size_t i = 0; i < file_scales.size(); ++i) {
+      ASSERT_EQ(scales.data[i], static_cast<std::uint8_t>(file_scales[i])) << preset.name << " scale " << i;
+    }
+    for (std::size_t i = 0; i < file_codes.size(); ++i) {
+      ASSERT_EQ(codes.data[i], static_cast<std::uint8_t>(file_codes[i])) << preset.name << ": " << x.data[i];
+    }
+  }
+  EXPECT_GE(taken, 25);
+}
+
 #ifdef NANSCOPE_HAVE_CUDA_HEADERS
 /// What CUDA's conversions, which run on the host, make of the same blocks.
 std::uint8_t cuda_scale(float scale, const How& how) {
@@ -226,8 +300,8 @@ Floats product(Quantised x, const Floats& weight, std::int64_t block, bool read_
   args.packed = panels.view();
   if (rest.bias != 0) args.bias = bias.view();
   args.out = out.view();
-  args.block = block;
-  args.tensor_scale = rest.tensor_scale;
+  args.format = format_of({.codes = x.codes.format, .scales = x.scales.format, .block = block});
+  args.second = rest.tensor_scale;
   args.read_padding = read_padding;
   test::launch(args);
   return out;
