@@ -7,6 +7,7 @@
 
 #include "cli/bits_command.h"
 #include "cli/command.h"
+#include "core/blocks/presets.h"
 #include "core/numbers/format.h"
 #include "instrument/files/near_names.h"
 
@@ -16,6 +17,8 @@ namespace {
 
 struct BitsArguments {
   BitsOptions bits;
+  std::vector<std::string> values;
+  BlockReportOptions block;
   bool overflow = false;
   std::string format = "text";
 };
@@ -37,29 +40,65 @@ std::string unknown_format(const std::string& typed) {
                      near ? did_you_mean(typed, names) : "");
 }
 
+std::string unknown_block(const std::string& typed) {
+  std::vector<std::string> names;
+  for (const BlockPreset& one : block_presets()) names.emplace_back(one.name);
+  const bool near = nearest(typed, names) != nullptr;
+  return fmt::format("bits: unknown block format '{}' (--block list names all of them){}", typed,
+                     near ? did_you_mean(typed, names) : "");
+}
+
 }  // namespace
 
 void add_bits_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<BitsArguments>();
   CLI::App* command = app.add_subcommand("bits", "The anatomy of a number: fields, formula, neighbours, what is lost");
-  command->add_option("VALUE", arguments->bits.input,
-                      "A value (430, nan, 0x1.8p3), a code (0x7e), or with --table a format");
+  command->add_option(
+      "VALUE", arguments->values,
+      "A value (430, nan, 0x1.8p3), a code (0x7e), or with --table a format; with --block the elements");
   command
       ->add_option("-f", arguments->bits.format,
                    fmt::format("The number format (default: all of them): {}", fmt::join(format_names(), ", ")))
       ->type_name("FORMAT");
   command->add_flag("--table", arguments->bits.table, "The whole table of the format");
   command->add_flag("--all", arguments->bits.all_codes, "With --table: one line a code, for 16-bit formats too");
-  command->add_option("--scale", arguments->bits.scale, "real = code value x scale")->type_name("NUMBER");
+  command
+      ->add_option("--block", arguments->block.preset,
+                   "The elements share a scale, as in this block format (mxfp4, nvfp4, fp8-block, q8_0, ...; list: all "
+                   "of them): what the "
+                   "scale is, what each element loses, what other rules and producers would make of them")
+      ->type_name("PRESET");
+  auto* scale = command->add_option("--scale", arguments->bits.scale,
+                                    "real = code value x scale; with --block the scale of the tensor (nvfp4)");
+  scale->type_name("NUMBER");
   command->add_flag("--no-saturate", arguments->overflow, "The cast overflows to Inf or NaN instead of saturating");
   add_format(*command, arguments->format, {"text", "json"});
   command->footer(
       "Examples:\n"
       "  nanscope bits 430 -f e4m3\n"
       "  nanscope bits 0x7e -f e4m3\n"
-      "  nanscope bits --table e4m3");
-  command->callback([arguments, &action] {
-    action = [arguments](Interrupt&) {
+      "  nanscope bits --table e4m3\n"
+      "  nanscope bits --block mxfp4 0.1 3 -0.5 6.2");
+  command->callback([arguments, scale, &action] {
+    const bool scaled = scale->count() > 0;
+    action = [arguments, scaled](Interrupt&) {
+      const bool json = arguments->format == "json";
+      if (arguments->block.preset == "list") {
+        print(block_list());
+        return kClean;
+      }
+      if (!arguments->block.preset.empty() && find_block_preset(arguments->block.preset) == nullptr) {
+        return complain(unknown_block(arguments->block.preset));
+      }
+      if (!arguments->block.preset.empty()) {
+        arguments->block.values = arguments->values;
+        if (scaled) arguments->block.second = arguments->bits.scale;
+        arguments->block.ascii = !output_terminal().utf8;
+        return run_block(arguments->block, json);
+      }
+      if (arguments->values.size() > 1)
+        return complain("bits: one value, or --block PRESET for those that share a scale");
+      if (!arguments->values.empty()) arguments->bits.input = arguments->values.front();
       if (arguments->bits.input.empty() && arguments->bits.format.empty())
         return complain("bits: which number? (try nanscope bits --help)");
       for (const std::string* named :
@@ -69,7 +108,7 @@ void add_bits_command(CLI::App& app, Action& action) {
       }
       arguments->bits.overflow = arguments->overflow ? Overflow::overflow : Overflow::saturate;
       arguments->bits.ascii = !output_terminal().utf8;
-      return run_bits(arguments->bits, arguments->format == "json");
+      return run_bits(arguments->bits, json);
     };
   });
 }

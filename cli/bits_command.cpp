@@ -11,4 +11,11 @@ int run_bits(const BitsOptions& options, bool json) {
   return kClean;
 }
 
+int run_block(const BlockReportOptions& options, bool json) {
+  const Result<std::string> report = json ? block_json(options) : block_text(options);
+  if (!report) return complain(report.error().message, "nanscope bits");
+  print(*report);
+  return kClean;
+}
+
 }  // namespace nanscope::cli

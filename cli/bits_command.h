@@ -1,4 +1,5 @@
 #pragma once
+#include "core/blocks/block_report.h"
 #include "core/numbers/bits_report.h"
 
 namespace nanscope::cli {
@@ -6,5 +7,7 @@ namespace nanscope::cli {
 /// `nanscope bits`: prints the anatomy of a number to stdout, or one line to stderr.
 /// Returns the exit code: 0, or 2 for bad usage.
 int run_bits(const BitsOptions& options, bool json);
+/// `nanscope bits --block`: the same of a block.
+int run_block(const BlockReportOptions& options, bool json);
 
 }  // namespace nanscope::cli

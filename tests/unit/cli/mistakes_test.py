@@ -148,6 +148,10 @@ MISTAKES = [
     ("bits 4x0", 2, "'4x0' is no number"),
     ("bits 430 -f e4m4", 2, "did you mean 'e4m3'?"),
     ("bits --table bf61", 2, "did you mean 'bf16'?"),
+    ("bits --block mxfp44 1", 2, "did you mean 'mxfp4'?"),
+    ("bits --block mxfp4", 2, "which values are in the block?"),
+    ("bits --block mxfp4 0.1 x", 2, "'x' is no number"),
+    ("bits 1 2", 2, "one value, or --block PRESET"),
     # Outputs.
     ("run small.toml -o precious", 2, "name another file with -o"),
     ("run small.toml -o attached.nanscope", 2, "is a recording of a dump or a live process, not of scenario 'small'"),
