@@ -256,11 +256,12 @@ NANSCOPE_HD BlockScale block_scale(const BlockFormat& f, float extreme, float se
   return out;
 }
 
-/// The second scale for a tensor whose largest magnitude is `amax`; 1 where the format has none.
+/// The second scale for a tensor whose largest magnitude is `amax`; 1 where the format has none. The divisor is made as
+/// torch divides a number by a tensor: times its reciprocal.
 NANSCOPE_HD float second_block_scale(const BlockFormat& f, float amax) {
   if (f.second == SecondScale::none) return 1.0F;
   if (f.second == SecondScale::amax) return amax;
-  return f.second == SecondScale::multiplier ? amax / f.second_full : f.second_full / amax;
+  return f.second == SecondScale::multiplier ? amax / f.second_full : 1.0F / amax * f.second_full;
 }
 
 }  // namespace nanscope

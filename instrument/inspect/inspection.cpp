@@ -10,6 +10,7 @@
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 #include "instrument/inspect/check.h"
+#include "instrument/quantized/module_kinds.h"
 
 namespace nanscope {
 
@@ -17,15 +18,6 @@ namespace {
 
 constexpr std::uint64_t kMostConfig = 16u << 20;
 constexpr std::size_t kNamed = 3;
-
-/// Matrices that every loader leaves as floats: the head, routers and tables of embeddings.
-bool is_kept(const StoredModule& module) {
-  constexpr std::array<std::string_view, 8> kKept = {"lm_head", "gate",     "router",          "shared_expert_gate",
-                                                     "score",   "embed_in", "embed_positions", "classifier"};
-  const std::string_view leaf = module.leaf();
-  return std::find(kKept.begin(), kKept.end(), leaf) != kKept.end() || leaf.find("embed") != std::string_view::npos ||
-         leaf == "wte" || leaf == "wpe" || leaf.find("norm") != std::string_view::npos;
-}
 
 /// Codes of weights, as opposed to floats that a loader converts.
 bool is_coded(const SafetensorsEntry& entry) {
@@ -82,19 +74,15 @@ std::vector<std::int64_t> InspectSubject::rows_of(const StoredMatrix& matrix) co
 }
 
 std::vector<const Inspected*> InspectSubject::fused_with(const Inspected& first) const {
-  static const std::vector<std::vector<std::string_view>> known = {
-      {"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}, {"w1", "w3"}};
-  for (const auto& parts : known) {
-    if (first.module->leaf() != parts.front()) continue;
-    std::vector<const Inspected*> found;
-    for (const std::string_view part : parts) {
-      const std::string path = std::string(first.module->parent()) + std::string(part);
-      const auto one = by_path.find(path);
-      if (one != by_path.end()) found.push_back(one->second);
-    }
-    if (found.size() > 1) return found;
+  const std::span<const std::string_view> parts = fused_parts(first.module->leaf());
+  if (parts.empty() || first.module->leaf() != parts.front()) return {};
+  std::vector<const Inspected*> found;
+  for (const std::string_view part : parts) {
+    const std::string path = std::string(first.module->parent()) + std::string(part);
+    const auto one = by_path.find(path);
+    if (one != by_path.end()) found.push_back(one->second);
   }
-  return {};
+  return found.size() > 1 ? found : std::vector<const Inspected*>();
 }
 
 bool InspectSubject::is_expert(const StoredModule& module) { return module.path.find(".experts") != std::string::npos; }
@@ -154,7 +142,7 @@ Result<Inspection> inspect_checkpoint(const std::filesystem::path& folder, const
     Inspected& one = modules[i];
     const CheckpointFiles::Tensor weight = one.module->weight();
     if (weight.entry == nullptr || weight.entry->shape.size() < 2) continue;
-    one.candidate = !is_kept(*one.module);
+    one.candidate = !is_kept_as_floats(one.module->leaf());
     one.listed = options.loader->ignores(*config, one.module->path);
     auto matrix = stored_matrix(*one.module, *config);
     if (matrix) {

@@ -72,6 +72,26 @@ class SafetensorsFile {
 /// Error: a dtype without such a reading (packed 4 and 6 bit formats, complex, unknown ones).
 Result<std::vector<float>> safetensors_values(const SafetensorsEntry& entry, std::span<const std::byte> bytes);
 
+/// A file that is to be written: its first bytes, and where each tensor's begin behind them.
+struct SafetensorsLayout {
+  std::vector<std::byte> header;                              ///< with the length before it
+  std::map<std::string, std::uint64_t, std::less<>> offsets;  ///< in the file
+  std::uint64_t size = 0;
+};
+
+/// A tensor by name, dtype and shape.
+struct SafetensorsSpec {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+};
+
+/// Tensors are laid out by falling element width, then by name, as the reference implementation does, so that every
+/// tensor is aligned; the header is padded with spaces to a multiple of 8. Errors: a dtype that is not known, a shape
+/// that cannot be, a name that is there twice.
+Result<SafetensorsLayout> lay_out_safetensors(std::vector<SafetensorsSpec> tensors,
+                                              const std::map<std::string, std::string>& metadata = {});
+
 /// One tensor to write.
 struct SafetensorsInput {
   std::string name;
@@ -80,9 +100,8 @@ struct SafetensorsInput {
   std::span<const std::byte> bytes;
 };
 
-/// The file's bytes. Tensors are laid out by falling element width, then by name, as the reference
-/// implementation does, so that every tensor is aligned; the header is padded with spaces to a
-/// multiple of 8. The same input gives the same bytes in whatever order it is listed.
+/// The file's bytes, as lay_out_safetensors() has them. The same input gives the same bytes in whatever order it is
+/// listed.
 Result<std::vector<std::byte>> encode_safetensors(std::vector<SafetensorsInput> tensors,
                                                   const std::map<std::string, std::string>& metadata = {});
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -66,17 +67,17 @@ class EditedCheckpoint {
     std::vector<SafetensorsInput> inputs;
     for (const auto& [name, tensor] : tensors) inputs.push_back({name, tensor.dtype, tensor.shape, tensor.bytes});
     const std::vector<std::byte> bytes = encode_safetensors(inputs).value();
-    std::ofstream(folder_ / "model.safetensors", std::ios::binary)
+    std::ofstream(*folder_ / "model.safetensors", std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    std::ofstream(folder_ / "config.json") << config;
-    return folder_.path();
+    std::ofstream(*folder_ / "config.json") << config;
+    return folder_->path();
   }
 
   std::map<std::string, Tensor> tensors;
   std::string config;
 
  private:
-  TemporaryFolder folder_;
+  std::shared_ptr<TemporaryFolder> folder_ = std::make_shared<TemporaryFolder>();
 };
 
 }  // namespace nanscope

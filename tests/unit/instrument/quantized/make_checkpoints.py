@@ -197,8 +197,19 @@ def write(folder, made, config, state, decoded):
     print(folder.name, (folder / "model.safetensors").stat().st_size)
 
 
+def plain(folder):
+    """The weights that the others were made of."""
+    made = model()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    save_file({name: weight.contiguous() for name, weight in made.state_dict().items()}, folder / "model.safetensors",
+              metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(made.config.to_dict(), indent=1, sort_keys=True) + "\n")
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
+    plain(out / "plain")
     finegrained(out / "fp8-block", (32, 32))
     finegrained(out / "fp8-tensor", None)
     for preset, folder in (("FP8", "ct-fp8-tensor"), ("FP8_DYNAMIC", "ct-fp8-channel"), ("NVFP4", "ct-nvfp4"),

@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/open_target.h"
+#include "cli/progress.h"
+#include "instrument/engine/compare_models.h"
+#include "instrument/files/file.h"
+#include "instrument/quantize/quantize.h"
+#include "scenarios/report/quantize_report.h"
+
+namespace nanscope::cli {
+namespace {
+
+constexpr std::uint64_t kMostText = 16u << 20;
+
+struct Arguments {
+  std::string checkpoint;
+  std::string output;
+  std::string to;
+  std::string layout;
+  std::vector<std::string> ignore;
+  std::string calibrate;
+  std::size_t tokens = 256;
+  int threads = 0;
+  bool all = false;
+  bool json = false;
+  bool progress = false;
+};
+
+/// Formats, or the layouts of one, in the order of the targets.
+std::vector<std::string> values_of(std::string_view QuantizeTarget::*what, std::string_view to = {}) {
+  std::vector<std::string> names;
+  for (const QuantizeTarget& target : quantize_targets()) {
+    const std::string name(target.*what);
+    if ((to.empty() || target.to == to) && std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(name);
+  }
+  return names;
+}
+
+int quantize(const Arguments& arguments, const Interrupt& interrupt) {
+  QuantizeOptions options;
+  options.target = find_quantize_target(arguments.to, arguments.layout);
+  if (options.target == nullptr) {
+    return complain(fmt::format("--layout: {} is written for {} alone", arguments.to,
+                                fmt::join(values_of(&QuantizeTarget::layout, arguments.to), " and ")));
+  }
+  std::string text;
+  if (!arguments.calibrate.empty()) {
+    const auto bytes = read_file(arguments.calibrate, kMostText);
+    if (!bytes) return complain(bytes.error().message);
+    text = as_text(*bytes);
+  }
+  ProgressLine line("MiB", arguments.progress);
+  options.ignore = arguments.ignore;
+  options.threads = arguments.threads;
+  options.stop = interrupt.token();
+  options.progress = [&line](std::uint64_t done, std::uint64_t total) {
+    line.show(static_cast<std::int64_t>(done >> 20), static_cast<std::int64_t>(total >> 20), "quantized");
+  };
+  const auto made = quantize_checkpoint(arguments.checkpoint, arguments.output, options);
+  line.clear();
+  if (!made && interrupt.requested()) {
+    complain(fmt::format("stopped: the same command goes on from {}.partial", arguments.output));
+    return interrupt.code();
+  }
+  if (!made) return complain(made.error().message);
+  report::QuantizeWords words{arguments.checkpoint, arguments.output, options.target, arguments.all, std::nullopt};
+  if (!text.empty()) {
+    const auto change =
+        compare_models(arguments.checkpoint, arguments.output, text, arguments.tokens, interrupt.token());
+    if (!change && interrupt.requested()) return interrupt.code();
+    if (!change) complain("--calibrate: " + change.error().message);
+    if (change) words.measured = *change;
+  }
+  print(arguments.json ? report::quantize_json(*made, words) : report::quantize_text(*made, words, output_terminal()));
+  return arguments.calibrate.empty() || words.measured ? kClean : kBadInput;
+}
+
+}  // namespace
+
+void add_quantize_command(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("quantize", "Write a checkpoint with its weights as codes and scales");
+  command->add_option("CHECKPOINT", arguments->checkpoint, "A folder with config.json and *.safetensors")->required();
+  command->add_option("-o,--output", arguments->output, "The folder to make; it must not be there")
+      ->type_name("OUT")
+      ->required();
+  command->add_option("--to", arguments->to, "The format of the weights")
+      ->check(CLI::IsMember(values_of(&QuantizeTarget::to)))
+      ->required();
+  command
+      ->add_option("--layout", arguments->layout,
+                   "Whose names and quantization_config (default: the one that most loaders read)")
+      ->check(CLI::IsMember(values_of(&QuantizeTarget::layout)));
+  command
+      ->add_option("--ignore", arguments->ignore,
+                   "Leave modules as they are whose name an expression matches somewhere; several times for several")
+      ->type_name("REGEX")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--calibrate", arguments->calibrate, "Run both models over a text and say how far the logits change")
+      ->type_name("FILE");
+  command->add_option("--tokens", arguments->tokens, "Tokens of the text that are run")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{4096}))
+      ->capture_default_str();
+  command->add_option("--threads", arguments->threads, "Threads, 0: one a core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_flag("--all", arguments->all, "A line for each weight, not for the worst alone");
+  command->add_flag("--json", arguments->json, "All of it as JSON: nanscope.quantization/1");
+  command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+  command->footer(
+      "The weights of products are quantized; the head, routers, embeddings and norms stay as they are, and so does "
+      "every "
+      "other file. A file at a time is read and written, with little memory. What is not finished lies in OUT.partial, "
+      "where the same command goes on.\n"
+      "\n"
+      "Examples:\n"
+      "  nanscope quantize ~/models/Qwen3-8B -o Qwen3-8B-FP8 --to fp8-block\n"
+      "  nanscope quantize ~/models/Qwen3-8B -o Qwen3-8B-NVFP4 --to nvfp4 --ignore 'layers\\.(0|35)\\.' --calibrate "
+      "text.txt\n"
+      "\n"
+      "Exit codes: 0 written, 2 bad usage, a checkpoint that cannot be read, or weights that the format or its loader "
+      "cannot take, 130 interrupted.");
+  command->callback(
+      [arguments, &action] { action = [arguments](Interrupt& interrupt) { return quantize(*arguments, interrupt); }; });
+}
+
+}  // namespace nanscope::cli

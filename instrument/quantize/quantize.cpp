@@ -1,0 +1,366 @@
+#include "instrument/quantize/quantize.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+
+#include "core/files/output_file.h"
+#include "core/system_reason.h"
+#include "core/text/safe_text.h"
+#include "instrument/files/file.h"
+#include "instrument/quantize/encode_weight.h"
+#include "instrument/quantize/plan.h"
+#include "instrument/quantized/quantization_config.h"
+
+namespace nanscope {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint64_t kMostConfig = 16u << 20;
+constexpr std::uint64_t kMostState = 1u << 30;
+constexpr std::string_view kState = "quantize.json";
+
+/// A file of fixed size that is written at places.
+class PlacedFile {
+ public:
+  static Result<PlacedFile> create(const fs::path& path, std::uint64_t size) {
+    PlacedFile file;
+    file.path_ = path;
+    file.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file.fd_ < 0) return fail(fmt::format("{}: {}", path.string(), system_reason(errno)));
+    // So that a full disk is known before the work is done.
+    const int error = ::posix_fallocate(file.fd_, 0, static_cast<off_t>(size));
+    if (error != 0) return fail(fmt::format("{}: {}", path.string(), system_reason(error)));
+    return file;
+  }
+  PlacedFile(PlacedFile&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  PlacedFile(const PlacedFile&) = delete;
+  PlacedFile& operator=(const PlacedFile&) = delete;
+  PlacedFile& operator=(PlacedFile&&) = delete;
+  ~PlacedFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  Status write(std::uint64_t offset, std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t wrote = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (wrote < 0 && errno == EINTR) continue;
+      if (wrote <= 0) return fail(fmt::format("{}: {}", path_.string(), system_reason(errno)));
+      bytes = bytes.subspan(static_cast<std::size_t>(wrote));
+      offset += static_cast<std::uint64_t>(wrote);
+    }
+    return {};
+  }
+
+ private:
+  PlacedFile() = default;
+  fs::path path_;
+  int fd_ = -1;
+};
+
+Json json_of(const QuantizedWeight& one) {
+  return Json{{"module", one.module},   {"rows", one.rows},     {"columns", one.columns},
+              {"signal", one.signal},   {"noise", one.noise},   {"clipped", one.clipped},
+              {"flushed", one.flushed}, {"blocks", one.blocks}, {"owned", one.owned}};
+}
+
+QuantizedWeight weight_of(const Json& json) {
+  QuantizedWeight one;
+  one.module = json.value("module", "");
+  one.rows = json.value("rows", std::int64_t{0});
+  one.columns = json.value("columns", std::int64_t{0});
+  one.signal = json.value("signal", 0.0);
+  one.noise = json.value("noise", 0.0);
+  one.clipped = json.value("clipped", std::int64_t{0});
+  one.flushed = json.value("flushed", std::int64_t{0});
+  one.blocks = json.value("blocks", std::int64_t{0});
+  one.owned = json.value("owned", std::int64_t{0});
+  return one;
+}
+
+class Quantizer {
+ public:
+  Quantizer(fs::path from, fs::path to, const QuantizeOptions& options, CheckpointFiles files, QuantizePlan plan)
+      : from_(std::move(from)),
+        to_(std::move(to)),
+        partial_(to_.string() + ".partial"),
+        options_(options),
+        files_(std::move(files)),
+        plan_(std::move(plan)) {}
+
+  Result<QuantizeReport> run() {
+    if (Status begun = begin(); !begun) return tl::unexpected(begun.error());
+    std::map<std::string, std::vector<std::string>> shards;
+    for (const auto& [name, tensor] : files_.tensors()) {
+      shards[tensor.file->path.filename().string()].push_back(name);
+      total_ += tensor.bytes().size();
+    }
+    for (const auto& [shard, names] : shards) {
+      if (Status done = do_shard(shard, names); !done) return tl::unexpected(done.error());
+    }
+    if (Status ended = end(shards.size() > 1 || shards.begin()->first != "model.safetensors"); !ended) {
+      return tl::unexpected(ended.error());
+    }
+    report_.kept = plan_.kept;
+    report_.bytes_before = total_;
+    return std::move(report_);
+  }
+
+ private:
+  /// What is made of what: where any of it changed, a partial folder is another's.
+  std::string about() const {
+    std::string text =
+        fmt::format("{}|{}|{}", fs::absolute(from_).string(), options_.target->to, options_.target->layout);
+    for (const std::string& one : options_.ignore) text += '|' + one;
+    std::set<std::string> seen;
+    for (const auto& [name, tensor] : files_.tensors()) {
+      if (!seen.insert(tensor.file->path.string()).second) continue;
+      const auto state = state_of(tensor.file->path);
+      if (state)
+        text += fmt::format("|{}:{}:{}.{}", tensor.file->path.filename().string(), state->size, state->modified_s,
+                            state->modified_ns);
+    }
+    return text;
+  }
+
+  Status begin() {
+    std::error_code error;
+    if (fs::exists(fs::symlink_status(to_, error)))
+      return fail(to_.string() + ": is there already, and is not written over");
+    state_["about"] = about();
+    state_["done"] = Json::object();
+    if (!fs::exists(partial_, error)) {
+      fs::create_directories(partial_, error);
+      if (error) return fail(fmt::format("{}: {}", partial_.string(), error.message()));
+      return {};
+    }
+    const auto bytes = read_file(partial_ / kState, kMostState);
+    const Json known = bytes ? Json::parse(as_text(*bytes), nullptr, false) : Json();
+    if (!known.is_object() || known.value("about", Json()) != state_["about"] ||
+        !known.value("done", Json()).is_object()) {
+      return fail(
+          fmt::format("{}: is there, and not of this command with these arguments; move it away", partial_.string()));
+    }
+    state_ = known;
+    return {};
+  }
+
+  Status do_shard(const std::string& shard, const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      const auto weight = plan_.weights.find(name);
+      if (weight == plan_.weights.end()) {
+        map_[name] = shard;
+        continue;
+      }
+      for (const SafetensorsSpec& spec : stored_as(*options_.target, weight->second)) map_[spec.name] = shard;
+    }
+    const auto known = state_["done"].find(shard);
+    std::error_code error;
+    if (known != state_["done"].end() && known->is_array() && fs::exists(partial_ / shard, error)) {
+      for (const Json& one : *known) report_.weights.push_back(weight_of(one));
+      for (const std::string& name : names) read_ += files_.find(name).bytes().size();
+      report_.bytes_after += fs::file_size(partial_ / shard, error);
+      ++report_.resumed;
+      return {};
+    }
+    std::vector<SafetensorsSpec> specs;
+    for (const std::string& name : names) {
+      const auto weight = plan_.weights.find(name);
+      const SafetensorsEntry& entry = *files_.find(name).entry;
+      if (weight == plan_.weights.end()) {
+        specs.push_back({name, entry.dtype, entry.shape});
+        continue;
+      }
+      for (SafetensorsSpec& spec : stored_as(*options_.target, weight->second)) specs.push_back(std::move(spec));
+    }
+    const auto layout =
+        lay_out_safetensors(std::move(specs), files_.find(names.front()).file->content.header().metadata);
+    if (!layout) return tl::unexpected(layout.error());
+    return write_shard(shard, names, *layout);
+  }
+
+  Status write_shard(const std::string& shard, const std::vector<std::string>& names, const SafetensorsLayout& layout) {
+    const fs::path writing = partial_ / (shard + ".writing");
+    const auto file = PlacedFile::create(writing, layout.size);
+    if (!file) return tl::unexpected(file.error());
+    if (Status wrote = file->write(0, layout.header); !wrote) return wrote;
+    Json done = Json::array();
+    for (const std::string& name : names) {
+      if (options_.stop.stop_requested()) return fail("stopped");
+      const auto weight = plan_.weights.find(name);
+      const CheckpointFiles::Tensor tensor = files_.find(name);
+      if (weight == plan_.weights.end()) {
+        if (Status wrote = file->write(layout.offsets.find(name)->second, tensor.bytes()); !wrote) return wrote;
+      } else {
+        const auto lost = write_weight(weight->second, layout, *file);
+        if (!lost) return tl::unexpected(lost.error());
+        done.push_back(json_of(*lost));
+        report_.weights.push_back(*lost);
+      }
+      read_ += tensor.bytes().size();
+      if (options_.progress) options_.progress(read_, total_);
+    }
+    if (Status same = files_.check_unchanged(); !same) return same;
+    std::error_code error;
+    fs::rename(writing, partial_ / shard, error);
+    if (error) return fail(fmt::format("{}: {}", (partial_ / shard).string(), error.message()));
+    report_.bytes_after += layout.size;
+    state_["done"][shard] = std::move(done);
+    return write_output(partial_ / kState, state_.dump(1), {.replace = true});
+  }
+
+  Result<QuantizedWeight> write_weight(const QuantizePlan::Weight& weight, const SafetensorsLayout& layout,
+                                       const PlacedFile& file) {
+    const std::vector<SafetensorsSpec> parts = stored_as(*options_.target, weight);
+    float amax = 0;
+    if (options_.target->whole || !options_.target->second.empty()) {
+      const auto found = amax_of(weight);
+      if (!found) return tl::unexpected(found.error());
+      amax = *found;
+    }
+    return encode_weight(weight, amax, options_,
+                         [&](std::size_t part, std::uint64_t offset, std::span<const std::byte> bytes) {
+                           return file.write(layout.offsets.find(parts[part].name)->second + offset, bytes);
+                         });
+  }
+
+  /// Of all that shares a weight's scale of the whole.
+  Result<float> amax_of(const QuantizePlan::Weight& weight) {
+    float amax = 0;
+    const std::string own = weight.module + ".weight";
+    for (const std::string& name : options_.target->shared ? weight.shared : std::vector<std::string>{own}) {
+      auto known = amax_.find(name);
+      if (known == amax_.end()) {
+        const CheckpointFiles::Tensor tensor = files_.find(name);
+        const auto found = largest_magnitude(tensor, options_);
+        if (!found) return found;
+        if (!std::isfinite(*found)) return fail(tensor.where() + " holds NaN or Inf, which no scale is made of");
+        known = amax_.emplace(name, *found).first;
+      }
+      amax = std::max(amax, known->second);
+    }
+    return amax;
+  }
+
+  Status end(bool sharded) {
+    if (sharded) {
+      Json index;
+      std::uint64_t size = 0;
+      for (const auto& [name, shard] : map_) index["weight_map"][name] = shard;
+      for (const auto& entry : fs::directory_iterator(partial_)) {
+        if (entry.path().extension() == ".safetensors") size += entry.file_size();
+      }
+      index["metadata"] = {{"total_size", size}};
+      const Status wrote =
+          write_output(partial_ / "model.safetensors.index.json", index.dump(2) + "\n", {.replace = true});
+      if (!wrote) return wrote;
+    }
+    if (Status wrote = write_config(); !wrote) return wrote;
+    if (Status copied = copy_others(); !copied) return copied;
+    std::error_code error;
+    fs::remove(partial_ / kState, error);
+    if (fs::exists(fs::symlink_status(to_, error)))
+      return fail(to_.string() + ": was made meanwhile; the result is in " + partial_.string());
+    fs::rename(partial_, to_, error);
+    if (error)
+      return fail(fmt::format("{}: {}; the result is in {}", to_.string(), error.message(), partial_.string()));
+    return {};
+  }
+
+  Status write_config() {
+    const auto bytes = read_file(from_ / "config.json", kMostConfig);
+    if (!bytes) return tl::unexpected(bytes.error());
+    Json config = Json::parse(as_text(*bytes), nullptr, false);
+    if (!config.is_object()) return fail((from_ / "config.json").string() + ": not a JSON object");
+    config["quantization_config"] = options_.target->config(*options_.target, ignored());
+    return write_output(partial_ / "config.json", config.dump(2) + "\n", {.replace = true});
+  }
+
+  /// Of the matrices that stay floats, those that a loader would take for products of the model.
+  std::vector<std::string> ignored() const {
+    std::vector<std::string> names;
+    for (const std::string& module : plan_.kept) {
+      const std::string_view leaf = std::string_view(module).substr(module.rfind('.') + 1);
+      if (leaf.find("embed") == std::string_view::npos && leaf != "wte" && leaf != "wpe") names.push_back(module);
+    }
+    // A tied head is a module without a tensor.
+    if (std::find(names.begin(), names.end(), "lm_head") == names.end()) names.emplace_back("lm_head");
+    return names;
+  }
+
+  /// Tokenizer, generation config and the like.
+  Status copy_others() {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(from_, error)) {
+      const std::string name = entry.path().filename().string();
+      const std::string end = entry.path().extension().string();
+      if (end == ".safetensors" || name == "config.json" || name == "model.safetensors.index.json") continue;
+      const bool weights =
+          end == ".bin" || end == ".pt" || end == ".pth" || end == ".gguf" || end == ".h5" || end == ".msgpack";
+      if (!entry.is_regular_file(error) || weights) {
+        report_.not_copied.push_back(name);
+        continue;
+      }
+      fs::copy_file(entry.path(), partial_ / name, fs::copy_options::overwrite_existing, error);
+      if (error) return fail(fmt::format("{}: {}", (partial_ / name).string(), error.message()));
+    }
+    std::sort(report_.not_copied.begin(), report_.not_copied.end());
+    return {};
+  }
+
+  fs::path from_, to_, partial_;
+  const QuantizeOptions& options_;
+  CheckpointFiles files_;
+  QuantizePlan plan_;
+  QuantizeReport report_;
+  Json state_;
+  std::map<std::string, std::string> map_;  ///< tensor to file
+  std::map<std::string, float> amax_;
+  std::uint64_t read_ = 0;
+  std::uint64_t total_ = 0;
+};
+
+}  // namespace
+
+double QuantizedWeight::error() const { return signal > 0 ? std::sqrt(noise / signal) : 0; }
+
+double QuantizedWeight::snr() const {
+  return noise > 0 ? 10 * std::log10(signal / noise) : std::numeric_limits<double>::infinity();
+}
+
+double QuantizeReport::predicted_error() const {
+  // A branch is what adds to the residual stream: the attention or the MLP of a layer.
+  std::map<std::string, double> branches;
+  for (const QuantizedWeight& one : weights) {
+    branches[one.module.substr(0, one.module.rfind('.'))] += one.signal > 0 ? one.noise / one.signal : 0;
+  }
+  double sum = 0;
+  for (const auto& [name, noise] : branches) sum += noise;
+  return branches.empty() ? 0 : std::sqrt(sum / static_cast<double>(branches.size()));
+}
+
+Result<QuantizeReport> quantize_checkpoint(const fs::path& from, const fs::path& to, const QuantizeOptions& options) {
+  const auto config = read_quantization_config(from);
+  if (!config) return tl::unexpected(config.error());
+  if (config->method != QuantMethod::none) {
+    return fail(fmt::format("{}: is quantized already ({})", (from / "config.json").string(), config->text()));
+  }
+  auto files = CheckpointFiles::open(from);
+  if (!files) return tl::unexpected(files.error());
+  auto plan = plan_quantization(*files, options);
+  if (!plan) return tl::unexpected(plan.error());
+  return Quantizer(from, to.has_filename() ? to : to.parent_path(), options, std::move(*files), std::move(*plan)).run();
+}
+
+}  // namespace nanscope

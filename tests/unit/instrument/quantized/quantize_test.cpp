@@ -1,0 +1,248 @@
+// What `nanscope quantize` writes: byte for byte what compressed-tensors makes of the same weights where it makes the
+// same, nothing that `inspect` finds fault with, and nothing by halves.
+#include "instrument/quantize/quantize.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "instrument/files/file.h"
+#include "instrument/inspect/inspection.h"
+#include "instrument/quantize/loss.h"
+#include "instrument/quantized/stored_matrix.h"
+#include "tests/unit/instrument/quantized/edited_checkpoint.h"
+
+namespace nanscope {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+fs::path checkpoint(const std::string& name) { return fs::path(NANSCOPE_QUANTIZED_DIR) / name; }
+
+Result<QuantizeReport> quantize(const fs::path& from, const fs::path& to, std::string_view format,
+                                std::string_view layout = {}, std::vector<std::string> ignore = {}) {
+  QuantizeOptions options;
+  options.target = find_quantize_target(format, layout);
+  options.ignore = std::move(ignore);
+  options.threads = 2;
+  return quantize_checkpoint(from, to, options);
+}
+
+std::map<std::string, std::string> tensors_of(const fs::path& folder) {
+  std::map<std::string, std::string> all;
+  const auto files = CheckpointFiles::open(folder).value();
+  for (const auto& [name, tensor] : files.tensors()) {
+    all[name] = tensor.entry->dtype + std::string(as_text(tensor.bytes()));
+  }
+  return all;
+}
+
+struct Same {
+  const char* format;
+  const char* theirs;
+};
+class SameAsProducer : public ::testing::TestWithParam<Same> {};
+
+TEST_P(SameAsProducer, ByteForByte) {
+  const TemporaryFolder folder;
+  const fs::path out = folder / "out";
+  const auto made = quantize(checkpoint("plain"), out, GetParam().format, "compressed-tensors");
+  ASSERT_TRUE(made) << made.error().message;
+  const auto ours = tensors_of(out);
+  std::size_t compared = 0;
+  for (const auto& [name, bytes] : tensors_of(checkpoint(GetParam().theirs))) {
+    if (name.find(".input_global_scale") != std::string::npos) continue;
+    ASSERT_TRUE(ours.contains(name)) << name;
+    EXPECT_TRUE(ours.at(name) == bytes) << name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, ours.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(CompressedTensors, SameAsProducer,
+                         ::testing::Values(Same{"nvfp4", "ct-nvfp4"}, Same{"mxfp4", "ct-mxfp4"},
+                                           Same{"mxfp8", "ct-mxfp8"}));
+
+/// Weights whose sides are multiples of 128, with large and small ones among them.
+EditedCheckpoint of_whole_blocks() {
+  EditedCheckpoint made("plain");
+  std::uint32_t state = 1;
+  for (const std::string& name : made.ending("proj.weight")) {
+    std::vector<float> values(128 * 256);
+    for (float& value : values) {
+      state = state * 1664525U + 1013904223U;
+      value = (static_cast<float>(state >> 8) / 0x1p24F - 0.5F) * ((state & 0x7f0U) == 0 ? 4.0F : 0.25F);
+    }
+    made.set(name, {128, 256}, values);
+  }
+  return made;
+}
+
+class Targets : public ::testing::TestWithParam<std::size_t> {};
+
+/// Whom it is written for finds nothing wrong with it, and the loss that was told is that of what was written.
+TEST_P(Targets, AreReadAsTheyWereWritten) {
+  const QuantizeTarget& target = quantize_targets()[GetParam()];
+  const TemporaryFolder folder;
+  const fs::path out = folder / "out";
+  const EditedCheckpoint plain = of_whole_blocks();
+  const fs::path from = plain.write();
+  const auto made = quantize(from, out, target.to, target.layout, {"layers\\.0\\.mlp\\.down"});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->weights.size(), 6U);
+  InspectOptions options;
+  options.loader = find_loader(target.layout == "compressed-tensors" ? "vllm" : target.layout);
+  const Inspection found = inspect_checkpoint(out, options).value();
+  EXPECT_EQ(found.count(Severity::error) + found.count(Severity::warning), 0U)
+      << (found.findings.empty() ? "" : found.findings.front().text);
+  EXPECT_EQ(found.count(Fate::quantized), 6U);
+  const auto config = read_quantization_config(out).value();
+  const auto files = CheckpointFiles::open(out).value();
+  const auto before = CheckpointFiles::open(from).value();
+  for (const StoredModule& module : stored_modules(files)) {
+    for (const QuantizedWeight& weight : made->weights) {
+      if (weight.module != module.path) continue;
+      const auto matrix = stored_matrix(module, config);
+      ASSERT_TRUE(matrix) << matrix.error().message;
+      const auto tensor = before.find(module.path + ".weight");
+      const auto values = safetensors_values(*tensor.entry, tensor.bytes()).value();
+      double noise = 0;
+      std::vector<float> row(static_cast<std::size_t>(matrix->columns));
+      for (std::int64_t r = 0; r < matrix->rows; ++r) {
+        matrix->row(r, row);
+        for (std::size_t c = 0; c < row.size(); ++c) {
+          noise += std::pow(double{row[c]} - values[static_cast<std::size_t>(r) * row.size() + c], 2);
+        }
+      }
+      EXPECT_NEAR(weight.noise, noise, 1e-9 * noise) << module.path;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Targets, ::testing::Range(std::size_t{0}, quantize_targets().size()));
+
+TEST(Quantize, NeverWritesOverAFolder) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "out");
+  const auto made = quantize(checkpoint("plain"), folder / "out", "nvfp4");
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message, HasSubstr("is there already"));
+  EXPECT_TRUE(fs::is_empty(folder / "out"));
+}
+
+TEST(Quantize, GoesOnWhereItWasStopped) {
+  const TemporaryFolder folder;
+  // Two files, the second of which is not finished.
+  EditedCheckpoint whole("plain");
+  EditedCheckpoint first("plain");
+  EditedCheckpoint second("plain");
+  std::string map;
+  for (const auto& [name, tensor] : whole.tensors) {
+    const bool mlp = name.find(".mlp.") != std::string::npos;
+    (mlp ? first : second).tensors.erase(name);
+    map += (map.empty() ? "\"" : ", \"") + name + "\": \"" + (mlp ? "b" : "a") + ".safetensors\"";
+  }
+  const fs::path from = folder / "from";
+  fs::create_directory(from);
+  fs::copy_file(first.write() / "model.safetensors", from / "a.safetensors");
+  fs::copy_file(second.write() / "model.safetensors", from / "b.safetensors");
+  std::ofstream(from / "model.safetensors.index.json") << R"({"weight_map": {)" << map << "}}";
+  std::ofstream(from / "config.json") << whole.config;
+  std::ofstream(from / "tokenizer.json") << "{}";
+  QuantizeOptions options;
+  options.target = find_quantize_target("nvfp4", {});
+  std::stop_source stop;
+  options.stop = stop.get_token();
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (done * 2 > total) stop.request_stop();
+  };
+  const auto stopped = quantize_checkpoint(from, folder / "out", options);
+  ASSERT_FALSE(stopped);
+  EXPECT_FALSE(fs::exists(folder / "out"));
+  ASSERT_TRUE(fs::exists(folder / "out.partial"));
+  // Another format is not mixed with it.
+  const auto other = quantize(from, folder / "out", "mxfp4");
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().message, HasSubstr("not of this command with these arguments"));
+  const auto resumed = quantize(from, folder / "out", "nvfp4");
+  ASSERT_TRUE(resumed) << resumed.error().message;
+  EXPECT_EQ(resumed->resumed, 1U);
+  EXPECT_EQ(resumed->weights.size(), 7U);
+  const auto at_once = quantize(from, folder / "again", "nvfp4");
+  ASSERT_TRUE(at_once);
+  EXPECT_TRUE(tensors_of(folder / "out") == tensors_of(folder / "again"));
+  EXPECT_FALSE(fs::exists(folder / "out.partial"));
+  EXPECT_TRUE(fs::exists(folder / "out" / "tokenizer.json"));
+  EXPECT_EQ(read_text(folder / "out" / "config.json"), read_text(folder / "again" / "config.json"));
+}
+
+TEST(Quantize, RefusesWhatCannotBeStored) {
+  const TemporaryFolder folder;
+  EditedCheckpoint nan = of_whole_blocks();
+  const std::string up = "model.layers.0.mlp.up_proj.weight";
+  std::vector<float> values(128 * 256, 0.1F);
+  values[77] = std::numeric_limits<float>::quiet_NaN();
+  nan.set(up, {128, 256}, values);
+  const auto said = [&](const EditedCheckpoint& from, std::string_view format, std::string_view layout = {},
+                        std::vector<std::string> ignore = {}) {
+    const auto made = quantize(from.write(), folder / "out", format, layout, std::move(ignore));
+    EXPECT_FALSE(made);
+    EXPECT_FALSE(fs::exists(folder / "out"));
+    fs::remove_all(folder / "out.partial");
+    return made ? "" : made.error().message;
+  };
+  for (const char* format : {"nvfp4", "mxfp4", "fp8", "fp8-block"}) {
+    EXPECT_THAT(said(nan, format, format == std::string("fp8-block") ? "transformers" : "compressed-tensors"),
+                HasSubstr("up_proj.weight' holds NaN or Inf"));
+  }
+  EditedCheckpoint odd = of_whole_blocks();
+  odd.set(up, {96, 60}, std::vector<float>(96 * 60, 0.1F));
+  EXPECT_THAT(said(odd, "nvfp4"),
+              HasSubstr("60 columns are no multiple of the block's 16; 1 of 7 weights cannot be stored"));
+  EXPECT_THAT(said(odd, "nvfp4", {}, {"("}), HasSubstr("--ignore '('"));
+  odd.set(up, {192, 64}, std::vector<float>(192 * 64, 0.1F));
+  EXPECT_THAT(said(odd, "fp8-block", "transformers"), HasSubstr("transformers would take blocks of another size"));
+  EXPECT_THAT(said(EditedCheckpoint("plain"), "fp8-block", "vllm"), HasSubstr("servers run it as part of one weight"));
+  EXPECT_THAT(said(EditedCheckpoint("ct-nvfp4"), "nvfp4"), HasSubstr("is quantized already"));
+  EXPECT_THAT(said(EditedCheckpoint("plain"), "nvfp4", {}, {"."}), HasSubstr("no weight of floats"));
+}
+
+TEST(Quantize, AWeightOfZerosStaysZero) {
+  const TemporaryFolder folder;
+  EditedCheckpoint zeros("plain");
+  zeros.set("model.layers.0.mlp.up_proj.weight", {96, 64}, std::vector<float>(96 * 64, 0.0F));
+  zeros.set("model.layers.0.mlp.gate_proj.weight", {96, 64}, std::vector<float>(96 * 64, 0.0F));
+  for (const QuantizeTarget& target : quantize_targets()) {
+    const fs::path out = folder / (std::string(target.to) + std::string(target.layout));
+    if (!quantize(zeros.write(), out, target.to, target.layout)) continue;
+    const auto config = read_quantization_config(out).value();
+    const auto files = CheckpointFiles::open(out).value();
+    for (const StoredModule& module : stored_modules(files)) {
+      if (module.path != "model.layers.0.mlp.up_proj") continue;
+      const auto matrix = stored_matrix(module, config).value();
+      std::vector<float> row(64, 1.0F);
+      matrix.row(5, row);
+      EXPECT_THAT(row, ::testing::Each(0.0F)) << target.to << ' ' << target.layout;
+    }
+  }
+}
+
+TEST(Loss, CountsWhatIsClippedFlushedAndOwned) {
+  QuantizedWeight known;
+  const std::vector<float> values = {8, 1, 1, 1, 2, 2, 2, 2};
+  add_blocks(values, 8, 4, std::vector<float>{6, 6}, known);
+  EXPECT_EQ(known.clipped, 1);
+  EXPECT_EQ(known.blocks, 2);
+  EXPECT_EQ(known.owned, 1);
+  add_loss(values, std::vector<float>{6, 0, 1, 1, 2, 2, 2, 2}, known);
+  EXPECT_EQ(known.flushed, 1);
+  EXPECT_DOUBLE_EQ(known.noise, 4 + 1);
+  EXPECT_DOUBLE_EQ(known.signal, 64 + 3 + 16);
+  EXPECT_NEAR(known.snr(), 10 * std::log10(83.0 / 5), 1e-12);
+}
+
+}  // namespace
+}  // namespace nanscope
