@@ -43,7 +43,7 @@ std::optional<Front> front_of(RunView& run, const Diagnosis& diagnosis) {
   }
   if (!shown && diagnosis.root_cause) shown = &diagnosis.faults.at(*diagnosis.root_cause);
   if (!shown || !shown->where.request) return std::nullopt;
-  auto map = front(run, *shown->where.request, shown->where.step.value_or(0));
+  auto map = front(run, *shown->where.request, shown->where.step.value_or(0), shown->where.rank);
   return map ? std::optional(std::move(*map)) : std::nullopt;
 }
 

@@ -14,8 +14,8 @@ namespace nanscope::scenarios {
 namespace {
 
 /// Groups of knobs that an operator of this model can change. The model itself is not among them.
-constexpr std::array<std::string_view, 8> kGroups = {"rope", "moe",        "norm",      "inner_norm",
-                                                     "kv",   "activation", "attention", "engine"};
+constexpr std::array<std::string_view, 9> kGroups = {"rope",       "moe",       "norm",   "inner_norm", "kv",
+                                                     "activation", "attention", "engine", "allreduce"};
 
 /// What a model was trained with: no choice of who serves it.
 constexpr std::array<std::string_view, 4> kOfTheModel = {"rope.truncate", "moe.score", "moe.bias", "moe.normalise"};
@@ -27,7 +27,7 @@ bool is_among(const std::array<std::string_view, N>& names, std::string_view nam
 }
 
 /// Bugs of kernels rather than choices: worth a try only to undo them.
-constexpr std::array<std::string_view, 15> kBugs = {"attention.causal",
+constexpr std::array<std::string_view, 16> kBugs = {"attention.causal",
                                                     "engine.pad_rows",
                                                     "engine.preempt",
                                                     "attention.zero_guard",
@@ -35,6 +35,7 @@ constexpr std::array<std::string_view, 15> kBugs = {"attention.causal",
                                                     "kv.state_index",
                                                     "kv.read_scale",
                                                     "kv.read_format",
+                                                    "kv.rank_scales",
                                                     "kv.resume_state",
                                                     "kv.wake",
                                                     "activation.partial_sums",
@@ -73,6 +74,7 @@ bool relevant(const EngineConfig& config, std::string_view name) {
   }
   if (name == "kv.policy") return quantized(config) || info(config.kv.format).bits == 8;
   if (name == "engine.pad_rows") return config.batch.pad_to > 0;
+  if (group == "allreduce" || name == "kv.rank_scales") return config.ranks.count > 1;
   if (name == "engine.preempt") return config.batch.requests > 1;
   if (name.starts_with("engine.dummy_")) return config.dummy_batch != DummyBatch::none;
   if (name.starts_with("engine.grammar")) return !config.grammar.empty();
@@ -125,6 +127,13 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
   }
   // What servers add to the sum of the chosen experts' weights (SGLang PR #31001).
   if (relevant(spec.config, "moe.eps") && spec.config.moe.eps == 0) changes.push_back({{"moe.eps=1e-20"}});
+  if (spec.config.ranks.stuck_rank >= 0) changes.push_back({{"allreduce.stuck_rank=-1"}});
+  if (spec.config.ranks.count > 1) {
+    Change whole;
+    if (spec.config.ranks.stuck_rank >= 0) whole.settings.emplace_back("allreduce.stuck_rank=-1");
+    whole.settings.emplace_back("engine.ranks=1");
+    changes.push_back(std::move(whole));
+  }
   if (spec.config.batch.requests > 1) {
     Change alone;
     if (spec.config.batch.chunk > 0) alone.settings.emplace_back("engine.chunk=0");

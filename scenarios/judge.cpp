@@ -72,6 +72,7 @@ void judge_outputs(const Scenario& scenario, const Analysis& analysis, std::vect
 
 /// Whether every part that `wanted` gives is so in `where`.
 bool covers(const Place& wanted, const Where& where) {
+  if (wanted.rank != 0 && wanted.rank != where.rank) return false;
   if (wanted.request && wanted.request != where.request) return false;
   if (wanted.step && wanted.step != where.step) return false;
   if (wanted.layer && *wanted.layer != where.layer.value_or(-1)) return false;

@@ -9,7 +9,7 @@ std::int64_t keys_of(const Tensor& scores) {
   return scores.heads > 0 ? scores.channels / scores.heads : scores.channels;
 }
 
-KvCache::KvCache(RunView& run) : run_(run), slots_(run.kv_history()) {}
+KvCache::KvCache(RunView& run) : run_(run), slots_(run.kv_history(), run.steps()) {}
 
 std::int64_t KvCache::block_size(const Step& step, std::optional<std::int64_t> layer) {
   for (const Op& op : run_.content(step.id).ops) {

@@ -1,14 +1,23 @@
 #include "core/run/kv_slots.h"
 
+#include <algorithm>
 #include <set>
 
 namespace nanscope {
 
-KvSlots::KvSlots(std::span<const KvRow> history) : history_(history) {
+KvSlots::KvSlots(std::span<const KvRow> history, std::span<const Step> steps) : history_(history) {
+  for (const Step& step : steps) {
+    if (step.rank != 0) ranks_.emplace_back(step.id, step.rank);
+  }
   for (std::size_t i = 0; i < history_.size(); ++i) {
     by_block_[history_[i].block].push_back(i);
     by_request_[history_[i].request].push_back(i);
   }
+}
+
+std::int64_t KvSlots::rank_of(std::int64_t step) const {
+  const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), std::pair(step, std::int64_t{0}));
+  return at != ranks_.end() && at->first == step ? at->second : 0;
 }
 
 std::optional<Slot> KvSlots::locate(std::int64_t request, std::int64_t position, std::int64_t step) const {
@@ -17,6 +26,7 @@ std::optional<Slot> KvSlots::locate(std::int64_t request, std::int64_t position,
   std::optional<Slot> found;
   for (const std::size_t i : rows->second) {
     const KvRow& row = history_[i];
+    if (!same_pool(row, step)) continue;
     if (row.step > step) break;
     const bool holds =
         row.writer != kRecurrentState && row.action != KvAction::freed && row.action != KvAction::scrubbed;
@@ -33,6 +43,7 @@ const KvRow* KvSlots::last_writer(const Slot& slot, std::int64_t layer, std::int
   const KvRow* found = nullptr;
   for (const std::size_t i : rows->second) {
     const KvRow& row = history_[i];
+    if (!same_pool(row, step)) continue;
     if (row.step > step) break;
     if (row.action != KvAction::written && row.action != KvAction::scrubbed) continue;
     if (slot.slot < row.slot_begin || slot.slot >= row.slot_end) continue;
@@ -48,6 +59,7 @@ const KvRow* KvSlots::shared(std::int64_t request, std::int64_t block, std::int6
   const KvRow* found = nullptr;
   for (const std::size_t i : rows->second) {
     const KvRow& row = history_[i];
+    if (!same_pool(row, step)) continue;
     if (row.step > step) break;
     if (row.request != request) continue;
     if (row.action == KvAction::shared) found = &row;
@@ -63,6 +75,7 @@ bool KvSlots::freed_since(const KvRow& write, std::int64_t step) const {
   std::set<std::int64_t> holders;
   for (const std::size_t i : rows->second) {
     const KvRow& row = history_[i];
+    if (!same_pool(row, step)) continue;
     if (row.step > step) break;
     if (row.action == KvAction::allocated || row.action == KvAction::shared) holders.insert(row.request);
     if (row.action != KvAction::freed) continue;

@@ -4,9 +4,11 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/recording/rows.h"
+#include "core/run/run.h"
 
 namespace nanscope {
 
@@ -18,10 +20,12 @@ struct Slot {
 
 inline constexpr std::string_view kRecurrentState = "recurrent_state";  ///< KvRow::writer
 
-/// Answers "what lay in this slot when this step read it?" from the KV slot history.
+/// Answers "what lay in this slot when this step read it?" from the KV slot history. Each rank has a pool of its own:
+/// a step sees what steps of its rank did.
 class KvSlots {
  public:
-  explicit KvSlots(std::span<const KvRow> history);
+  /// `steps` say which rank each is of, ids ascending; of none known all are rank 0's.
+  explicit KvSlots(std::span<const KvRow> history, std::span<const Step> steps = {});
 
   /// The slot that holds key position `position` of `request` as of step `step` (StepRow::id);
   /// nothing when the history gives the request no such block.
@@ -36,7 +40,13 @@ class KvSlots {
   bool freed_since(const KvRow& write, std::int64_t step) const;
 
  private:
+  std::int64_t rank_of(std::int64_t step) const;
+  bool same_pool(const KvRow& row, std::int64_t step) const {
+    return ranks_.empty() || rank_of(row.step) == rank_of(step);
+  }
+
   std::span<const KvRow> history_;
+  std::vector<std::pair<StepId, std::int64_t>> ranks_;  ///< of steps above rank 0, ascending
   std::unordered_map<std::int64_t, std::vector<std::size_t>> by_block_;
   std::unordered_map<std::int64_t, std::vector<std::size_t>> by_request_;
 };

@@ -11,6 +11,11 @@ std::string without_rank(const std::string& pass) { return pass.substr(0, pass.f
 
 }  // namespace
 
+std::int64_t rank_of(RunView& run, StepId step) {
+  const Step* found = run.step(step);
+  return found != nullptr ? found->rank : 0;
+}
+
 StepsOfRanks::StepsOfRanks(RunView& run) {
   const std::span<const Step> all = run.steps();
   several_ = std::any_of(all.begin(), all.end(), [&](const Step& step) { return step.rank != all.front().rank; });
@@ -19,7 +24,7 @@ StepsOfRanks::StepsOfRanks(RunView& run) {
 }
 
 StepsOfRanks::Key StepsOfRanks::key_of(const Step& step) {
-  return {step.run, step.index(), step.rows, without_rank(step.pass)};
+  return {step.run, step.request(), step.index(), step.rows, without_rank(step.pass)};
 }
 
 std::vector<const Step*> StepsOfRanks::others(const Step& step) const {

@@ -9,8 +9,11 @@
 
 namespace nanscope {
 
-/// The steps of a run that are one pass on several ranks: of the same run, with the same rows, in folders that differ
-/// in the rank alone. The run must outlive it.
+/// The rank that a step is of; 0 of what is no step.
+std::int64_t rank_of(RunView& run, StepId step);
+
+/// The steps of a run that are one pass on several ranks: of the same run and request, with the same rows, in folders
+/// that differ in the rank alone. The run must outlive it.
 class StepsOfRanks {
  public:
   explicit StepsOfRanks(RunView& run);
@@ -18,7 +21,7 @@ class StepsOfRanks {
   std::vector<const Step*> others(const Step& step) const;
 
  private:
-  using Key = std::tuple<std::string, std::int64_t, std::int64_t, std::string>;
+  using Key = std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::string>;
   static Key key_of(const Step& step);
 
   bool several_ = false;

@@ -163,8 +163,9 @@ const WeightRow* RunView::weight(std::string_view name) {
   return nullptr;
 }
 
-const Step* RunView::find_step(std::int64_t request, std::int64_t index) {
+const Step* RunView::find_step(std::int64_t request, std::int64_t index, std::optional<std::int64_t> rank) {
   for (const Step& one : steps()) {
+    if (rank && one.rank != *rank) continue;
     for (const Span& span : one.spans) {
       if (span.request == request && span.index == index) return &one;
     }

@@ -91,7 +91,8 @@ class RunView {
   std::vector<const Op*> readers(const Tensor& tensor);
   const RequestRow* request(std::int64_t id);
   const WeightRow* weight(std::string_view name);
-  const Step* find_step(std::int64_t request, std::int64_t index);
+  /// Of a rank, or of the first that has one.
+  const Step* find_step(std::int64_t request, std::int64_t index, std::optional<std::int64_t> rank = {});
 
   /// Whose row it is; no span for padding, parameters and rows of which nothing is known.
   RowToken token_of(const Tensor& tensor, std::int64_t row);

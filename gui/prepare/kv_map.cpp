@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/run/ranks.h"
 namespace nanscope::gui {
 namespace {
 
@@ -56,6 +57,7 @@ class KvMapMaker {
     std::int64_t slots = 0;
     std::set<std::int64_t> blocks;
     for (const KvRow& row : facts_.run.kv_history()) {
+      if (rank_of(facts_.run, row.step) != step_.rank) continue;
       blocks.insert(row.block);
       slots = std::max(slots, row.slot_end);
       rows_[row.block].push_back(&row);

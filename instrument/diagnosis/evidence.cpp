@@ -24,7 +24,7 @@ const EvidenceValue* find(const std::vector<Evidence>& evidence, const std::stri
 
 std::string tensor_text(const Where& where) {
   if (where.op.empty()) return {};
-  std::string text;
+  std::string text = where.rank == 0 ? std::string() : fmt::format("@{}/", where.rank);
   if (where.request) text += fmt::format("{}/", *where.request);
   if (where.step) text += fmt::format("{}/", *where.step);
   text += where.layer ? fmt::format("{}/", *where.layer) : std::string("-/");

@@ -59,8 +59,9 @@ void add(RunView& run, const Tensor& tensor, const Drawn& drawn, FrontRow& row) 
   }
 }
 
-Result<Front> empty_front(RunView& run, std::int64_t request, std::int64_t step, Drawn& found) {
-  const Step* row = run.find_step(request, step);
+Result<Front> empty_front(RunView& run, std::int64_t request, std::int64_t step, std::optional<std::int64_t> rank,
+                          Drawn& found) {
+  const Step* row = run.find_step(request, step, rank);
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   if (row == nullptr) return fail(fmt::format("request {} has no step {}", request, step));
   const auto span = std::find_if(row->spans.begin(), row->spans.end(),
@@ -69,6 +70,7 @@ Result<Front> empty_front(RunView& run, std::int64_t request, std::int64_t step,
   Front front;
   front.request = request;
   front.step = step;
+  front.rank = row->rank;
   front.first_token = span->first_token;
   front.tokens = std::max<std::int64_t>(span->rows, 0);
   return front;
@@ -110,9 +112,9 @@ bool Front::clean() const {
   });
 }
 
-Result<Front> front(RunView& run, std::int64_t request, std::int64_t step) {
+Result<Front> front(RunView& run, std::int64_t request, std::int64_t step, std::optional<std::int64_t> rank) {
   Drawn drawn;
-  Result<Front> made = empty_front(run, request, step, drawn);
+  Result<Front> made = empty_front(run, request, step, rank, drawn);
   if (!made) return made;
   bool in_layers = false;
   for (const Op& op : run.content(drawn.step).ops) {
@@ -133,7 +135,7 @@ Result<Front> front(RunView& run, std::int64_t request, std::int64_t step) {
 
 Result<Front> front_of_layer(RunView& run, std::int64_t request, std::int64_t step, std::int64_t layer) {
   Drawn drawn;
-  Result<Front> made = empty_front(run, request, step, drawn);
+  Result<Front> made = empty_front(run, request, step, {}, drawn);
   if (!made) return made;
   for (const Op& op : run.content(drawn.step).ops) {
     if (op.layer.value_or(-1) != layer) continue;

@@ -30,15 +30,17 @@ struct FrontRow {
 /// of one request.
 struct Front {
   std::int64_t request = 0;
-  std::int64_t step = 0;         ///< within the request
+  std::int64_t step = 0;  ///< within the request
+  std::int64_t rank = 0;
   std::int64_t first_token = 0;  ///< position of column 0
   std::int64_t tokens = 0;
   std::vector<FrontRow> rows;
   bool clean() const;  ///< nothing worse than healthy
 };
 
-/// One row a layer. Errors: no such step, rows cannot be read.
-Result<Front> front(RunView& run, std::int64_t request, std::int64_t step);
+/// One row a layer, of one rank: of the first that has the step, where none is given. Errors: no such step, rows cannot
+/// be read.
+Result<Front> front(RunView& run, std::int64_t request, std::int64_t step, std::optional<std::int64_t> rank = {});
 /// One row an op of one layer (-1: the ops outside the layers).
 Result<Front> front_of_layer(RunView& run, std::int64_t request, std::int64_t step, std::int64_t layer);
 

@@ -70,8 +70,8 @@ Result<KvPool> KvPool::create(const EngineConfig& config, kernels::Device& devic
   pool.blocks_ = config.kv.blocks;
   pool.block_size_ = config.kv.block_size;
   pool.channels_ = config.model.kv_heads * config.model.head_dim;
-  pool.width_ = config.model.width;
-  const auto state_bytes = 4 * config.model.width;
+  pool.width_ = config.model.width / config.ranks.count;
+  const auto state_bytes = 4 * pool.width_;
   if (!config.model.recurrent_layers.empty()) {
     const auto recurrent = static_cast<std::int64_t>(config.model.recurrent_layers.size());
     const std::int64_t states_in_a_block = (recurrent + pool.regions_ - 1) / pool.regions_;

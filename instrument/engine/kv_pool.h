@@ -35,9 +35,9 @@ class BlockAllocator {
 };
 
 /// The paged KV memory: for each attention layer K then V, block-major, slot-major, kv_heads *
-/// head_dim values of kv.format. The state of recurrent layer i, width f32 values, lives in region i modulo the number
-/// of regions, in the first bytes of its block from the first address on that is a multiple of 4: regions begin at one,
-/// blocks of codes of 8 bits need not.
+/// head_dim values of kv.format. The state of recurrent layer i, width f32 values (of several ranks: its part), lives
+/// in region i modulo the number of regions, in the first bytes of its block from the first address on that is a
+/// multiple of 4: regions begin at one, blocks of codes of 8 bits need not.
 class KvPool {
  public:
   /// Bytes of memory() that a pool of this configuration needs.

@@ -1,12 +1,15 @@
 /// Codes and their scales: quantised activations, stores into a KV cache, and what is read back of either.
 #include "instrument/recompute/scaled.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <unordered_map>
 
 #include "core/numbers/codec.h"
+#include "core/run/ranks.h"
 #include "core/run/scales.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
@@ -15,8 +18,8 @@
 namespace nanscope {
 namespace {
 
-/// OpForm::variant of a read.
-enum Source : int { kStored = 0, kFresh = 1 };
+/// OpForm::variant of a read. Of kScaleOfRank `shift` is the rank whose scale it is.
+enum Source : int { kStored = 0, kFresh = 1, kScaleOfRank = 2 };
 
 constexpr std::array kFlavours = {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz};
 
@@ -432,8 +435,37 @@ const Tensor* cache_of(Values& values, const Op& op, const Tensor& out) {
 std::vector<OpForm> faults_kv_read(Values& values, const Op& op, const Tensor& out) {
   const Tensor* cache = cache_of(values, op, out);
   if (cache == nullptr || !holds_codes(cache->format)) return {};
-  return reading_faults(cache->format, true, "codes", "read");
+  std::vector<OpForm> forms = reading_faults(cache->format, true, "codes", "read");
+  const Step* step = values.run().step(op.step);
+  if (step == nullptr) return forms;
+  for (const Step* other : values.recomputer().ranks().others(*step)) {
+    forms.push_back({.text = fmt::format("the scale of rank {}", other->rank),
+                     .variant = kScaleOfRank,
+                     .shift = static_cast<int>(other->rank),
+                     .fault = true,
+                     .about = About::scale});
+  }
+  return forms;
 }
+
+namespace {
+
+/// What the ledger says of the store of some codes, or of the same store on another rank.
+const ScaleRow* ledger_of(Values& values, const Tensor& codes, const OpForm& form, const std::string& letter) {
+  RunView& run = values.run();
+  const Op* store = run.maker(codes);
+  const Step* step = run.step(codes.step);
+  if (form.variant == kScaleOfRank && store != nullptr && step != nullptr) {
+    const Op* own = store;
+    store = nullptr;
+    for (const Step* other : values.recomputer().ranks().others(*step)) {
+      if (other->rank == form.shift) store = run.find_op(other->id, own->layer, own->name);
+    }
+  }
+  return store != nullptr ? values.facts().scale_of(store->id, letter) : nullptr;
+}
+
+}  // namespace
 
 std::int64_t cost_kv_read(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 2; }
 
@@ -478,7 +510,7 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
       row = *slot;
     } else if (key.writer != nullptr && key.slot) {
       const auto stored = values.facts().cache.stored_row(*key.writer, *key.slot, op.layer, letter);
-      const ScaleRow* ledger = stored ? values.facts().scale_of(stored->codes->op, letter) : nullptr;
+      const ScaleRow* ledger = stored ? ledger_of(values, *stored->codes, form, letter) : nullptr;
       if (!stored || ledger == nullptr || values.facts().scale_by_row(*ledger)) continue;
       from = stored->codes;
       row = stored->row;

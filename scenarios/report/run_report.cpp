@@ -185,8 +185,9 @@ std::string requests_block(const scenarios::Analysis& analysis, const Terminal& 
 }
 
 std::string front_block(const Front& front, const Terminal& terminal) {
-  return fmt::format("\n{}: request {}, step {}{}, {}\n", paint(terminal, Ink::bold, "Front"), front.request,
-                     front.step, front.step == 0 ? " (prefill)" : "", counted(front.tokens, "token")) +
+  return fmt::format("\n{}: request {}, step {}{}{}, {}\n", paint(terminal, Ink::bold, "Front"), front.request,
+                     front.step, front.step == 0 ? " (prefill)" : "",
+                     front.rank > 0 ? fmt::format(", rank {}", front.rank) : "", counted(front.tokens, "token")) +
          front_text(front, terminal);
 }
 

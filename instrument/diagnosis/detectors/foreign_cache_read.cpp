@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/counted.h"
+#include "core/run/ranks.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
 
 namespace nanscope {
@@ -27,14 +28,14 @@ std::string left_text(const KvRow* left) {
 /// The history of each block, by step.
 class Blocks {
  public:
-  explicit Blocks(std::span<const KvRow> history) {
-    for (const KvRow& row : history) by_block_[row.block].push_back(&row);
+  explicit Blocks(RunView& run) {
+    for (const KvRow& row : run.kv_history()) by_block_[{rank_of(run, row.step), row.block}].push_back(&row);
   }
 
-  /// The last entry of a block before a step that `wanted` takes; null when there is none.
+  /// The last entry of a block of a rank's pool before a step that `wanted` takes; null when there is none.
   template <class Wanted>
-  const KvRow* last(std::int64_t block, StepId before, const Wanted& wanted) const {
-    const auto known = by_block_.find(block);
+  const KvRow* last(std::int64_t rank, std::int64_t block, StepId before, const Wanted& wanted) const {
+    const auto known = by_block_.find({rank, block});
     if (known == by_block_.end()) return nullptr;
     const KvRow* found = nullptr;
     for (const KvRow* row : known->second) {
@@ -44,12 +45,12 @@ class Blocks {
   }
 
  private:
-  std::map<std::int64_t, std::vector<const KvRow*>> by_block_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<const KvRow*>> by_block_;  ///< of a rank
 };
 
 class Reads {
  public:
-  explicit Reads(Survey& survey) : survey_(survey), run_(survey.run()), blocks_(run_.kv_history()) {
+  explicit Reads(Survey& survey) : survey_(survey), run_(survey.run()), blocks_(run_) {
     for (const KvRow& row : run_.kv_history()) {
       if (row.action == KvAction::allocated) given_[{row.step, row.request}].push_back(&row);
     }
@@ -75,9 +76,9 @@ class Reads {
     if (form == nullptr || span == nullptr || !form->block || !form->resume.value_or(false)) return;
     ++looked_at_;
     const std::int64_t layer = op.layer.value_or(-1);
-    const KvRow* given =
-        blocks_.last(*form->block, step.id + 1, [](const KvRow& row) { return row.action == KvAction::allocated; });
-    const KvRow* left = blocks_.last(*form->block, step.id, [&](const KvRow& row) {
+    const KvRow* given = blocks_.last(step.rank, *form->block, step.id + 1,
+                                      [](const KvRow& row) { return row.action == KvAction::allocated; });
+    const KvRow* left = blocks_.last(step.rank, *form->block, step.id, [&](const KvRow& row) {
       return row.action == KvAction::written && (row.writer != kRecurrentState || row.layer == layer);
     });
     const bool own_block = given != nullptr && given->request == span->request && given->writer == kRecurrentState;
@@ -122,7 +123,8 @@ class Reads {
         if (row) rows.push_back(*row);
       }
       if (left != nullptr || block->first_token >= end) continue;
-      left = blocks_.last(block->block, step.id, [](const KvRow& row) { return row.action == KvAction::written; });
+      left = blocks_.last(step.rank, block->block, step.id,
+                          [](const KvRow& row) { return row.action == KvAction::written; });
     }
     if (rows.empty()) return;
     Finding finding = finding_at(survey_, read, rows);

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
+#include <span>
+#include <string>
 
 #include "core/counted.h"
 #include "core/run/ranks.h"
@@ -17,7 +20,9 @@ struct Pair {
   const Op* op = nullptr;
   const Tensor* a = nullptr;
   const Tensor* b = nullptr;
-  std::vector<std::int64_t> rows;  ///< that differ
+  std::vector<std::int64_t> rows;     ///< that differ
+  std::int64_t elements = 0;          ///< of these rows that do, in any bit
+  std::int64_t row = 0, channel = 0;  ///< of the last of them
 };
 
 /// What every rank computes by itself and alike, whatever is sharded.
@@ -96,14 +101,20 @@ class Comparer {
       if (!left || !right) return;
       double largest = 0;
       double off = 0;
+      std::vector<std::int64_t> differing;
       for (std::size_t c = 0; c < left->size(); ++c) {
         const double p = double{(*left)[c]};
         const double q = double{(*right)[c]};
         if (p == q || (std::isnan(p) && std::isnan(q))) continue;
+        differing.push_back(static_cast<std::int64_t>(c));
         off = std::isfinite(p - q) ? std::max(off, std::abs(p - q)) : INFINITY;
         largest = std::max({largest, std::abs(p), std::abs(q)});
       }
-      if (off > 4 * u * largest) pair.rows.push_back(row);
+      if (!(off > 4 * u * largest)) continue;
+      pair.rows.push_back(row);
+      pair.elements += std::ssize(differing);
+      pair.row = row;
+      pair.channel = differing.back();
     }
     all.push_back(std::move(pair));
   }
@@ -113,6 +124,52 @@ class Comparer {
 };
 
 }  // namespace
+
+/// Which of the two is wrong: what is not what its inputs give; else what differs from all other ranks; else rank 0's
+/// is believed.
+const Tensor& culprit(const Survey& survey, std::span<const Pair> pairs, const Pair& pair) {
+  const auto deviates = [&](const Tensor& tensor) {
+    return std::any_of(survey.deviations.begin(), survey.deviations.end(),
+                       [&](const Deviation& one) { return one.tensor == tensor.id; });
+  };
+  if (deviates(*pair.b)) return *pair.b;
+  if (deviates(*pair.a)) return *pair.a;
+  std::int64_t others = 0;
+  std::int64_t differ = 0;
+  for (const Pair& one : pairs) {
+    if (one.a->id != pair.a->id) continue;
+    ++others;
+    differ += one.rows.empty() ? 0 : 1;
+  }
+  return others > 1 && differ == others ? *pair.a : *pair.b;
+}
+
+/// "bit 27 of [2,5]" where one bit of one element differs.
+std::string flipped_bit(RunView& run, const Pair& pair) {
+  if (pair.elements != 1) return {};
+  const Result<TensorData> a = run.read(*pair.a, pair.row, 1);
+  const Result<TensorData> b = run.read(*pair.b, pair.row, 1);
+  if (!a || !b) return {};
+  const std::uint32_t bits = a->code(0, pair.channel) ^ b->code(0, pair.channel);
+  if (!std::has_single_bit(bits)) return {};
+  return fmt::format(", in bit {} of [{},{}] alone", std::countr_zero(bits), pair.row, pair.channel);
+}
+
+/// Sums over ranks that this rank alone has otherwise than their parts give: one fault, however many layers it shows
+/// in.
+void explain_sums(Survey& survey, std::int64_t rank, Finding& finding) {
+  std::int64_t places = 0;
+  for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+    const Deviation& one = survey.deviations[i];
+    const Op* op = survey.run().op(one.op);
+    if (op == nullptr || op->kind != OpKind::all_reduce || rank_of(survey.run(), op->step) != rank) continue;
+    finding.explains.push_back({Symptom::Kind::deviation, i});
+    if (one.op != finding.fault.ops.front()) ++places;
+    if (std::find(finding.fault.ops.begin(), finding.fault.ops.end(), one.op) == finding.fault.ops.end())
+      finding.fault.ops.push_back(one.op);
+  }
+  if (places > 0) finding.fault.evidence.push_back({"more_places", places});
+}
 
 /// Ranks that hold different values of what they should share: the first op whose inputs agreed.
 Findings detect_rank_divergence(Survey& survey) {
@@ -127,18 +184,28 @@ Findings detect_rank_divergence(Survey& survey) {
     const bool is_shared = always_shared(*pair.op, *pair.a) || agreed[pair.op->name + '|' + pair.a->role] > 0;
     shared += is_shared ? 1 : 0;
     if (!is_shared || pair.rows.empty() || !out.found.empty()) continue;
-    Finding finding = finding_at(survey, *pair.b, pair.rows);
+    const Tensor& wrong = culprit(survey, pairs, pair);
+    const Tensor& other = &wrong == pair.a ? *pair.b : *pair.a;
+    Finding finding = finding_at(survey, wrong, pair.rows);
     finding.certainty = kProved + 2;
-    const Step* step = survey.run().step(pair.b->step);
-    finding.fault.where.rank = step != nullptr ? step->rank : 1;
+    finding.fault.where.rank = rank_of(survey.run(), wrong.step);
     finding.fault.evidence = {{"rows", static_cast<std::int64_t>(pair.rows.size())},
                               {"first_row", pair.rows.front()},
-                              {"other", survey.facts.name_of(*pair.a)},
-                              {"other_rank", std::int64_t{0}}};
-    finding.fault.summary =
-        fmt::format("{} of {} {} from {}, which ranks should share", counted(pair.rows.size(), "row"),
-                    finding.fault.tensor, pair.rows.size() == 1 ? "differs" : "differ", survey.facts.name_of(*pair.a));
+                              {"other", survey.facts.name_of(other)},
+                              {"other_rank", rank_of(survey.run(), other.step)}};
+    if (pair.elements == 1) {
+      finding.fault.where.channels = Range{pair.channel, pair.channel};
+      finding.fault.evidence.push_back({"elements", pair.elements});
+    }
+    finding.fault.summary = fmt::format(
+        "{} of {} {} from {}, which ranks should share{}", counted(pair.rows.size(), "row"), finding.fault.tensor,
+        pair.rows.size() == 1 ? "differs" : "differ", survey.facts.name_of(other), flipped_bit(survey.run(), pair));
     finding.fault.fix = "compare what goes into this op on both ranks: the all-reduce before it, its weight, its seed";
+    if (pair.op->kind == OpKind::all_reduce) {
+      finding.fault.fix = "look for a faulty link or memory of this rank, or a kernel that sums otherwise there";
+      finding.fault.ops = {wrong.op};
+      explain_sums(survey, finding.fault.where.rank, finding);
+    }
     for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
       const TensorId at = survey.deviations[i].tensor;
       if (at == pair.a->id || at == pair.b->id) finding.explains.push_back({Symptom::Kind::deviation, i});

@@ -26,8 +26,8 @@ std::string rank_text(const Subject& subject, const Operand& part) {
   return fmt::format("the sum over ranks, of which rank {}", step != nullptr ? step->rank : 0);
 }
 
-/// All parts are healthy: whether their sum left the range.
-void explain_overflow(const Subject& subject, const std::vector<Operand>& parts, Explanation& found) {
+/// All parts are healthy: whether their sum left the range, or was another.
+void explain_sum(const Subject& subject, const std::vector<Operand>& parts, Explanation& found) {
   found.numbers.push_back({"ranks", static_cast<std::int64_t>(parts.size())});
   double sum = 0;
   for (const Operand& part : parts) {
@@ -37,7 +37,13 @@ void explain_overflow(const Subject& subject, const std::vector<Operand>& parts,
     sum += double{*value};
   }
   const double limit = double{info(subject.tensor.format).max_finite};
-  if (!(std::abs(sum) > limit)) return;
+  if (!(std::abs(sum) > limit)) {
+    found.numbers.push_back({"sum", sum});
+    found.text =
+        fmt::format("what {} ranks put in adds up to {:.9g}, which is finite: this rank's copy of the sum is another",
+                    parts.size(), sum);
+    return;
+  }
   found.numbers.insert(found.numbers.end(), {{"sum", sum}, {"largest finite", limit}});
   found.text = fmt::format("what {} ranks put in adds up to {:.9g}, beyond the largest finite {} {:.9g}", parts.size(),
                            sum, name(subject.tensor.format), limit);
@@ -57,7 +63,7 @@ Explanation explain_all_reduce(const Subject& subject) {
       return follow_element(subject, part, channel, rank_text(subject, part));
   }
   Explanation found = follow_element(subject, *own, channel, rank_text(subject, *own));
-  if (found.origin) explain_overflow(subject, parts, found);
+  if (found.origin) explain_sum(subject, parts, found);
   return found;
 }
 

@@ -50,6 +50,7 @@ struct Seen {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::vector<std::byte> bytes;
+  std::int64_t rank = 0;
 
   std::vector<float> floats() const {
     EXPECT_EQ(format, Format::f32) << op << "." << role;
@@ -85,7 +86,8 @@ class CollectProbe final : public Probe {
                 tensor.view.format,
                 tensor.view.rows,
                 tensor.view.columns,
-                {}};
+                {},
+                steps.back().rank};
       EXPECT_EQ(tensor.view.stride, tensor.view.columns);
       seen.bytes.resize(static_cast<std::size_t>(tensor.view.elements()) * info(tensor.view.format).storage_bytes());
       if (Status status = device_.download(seen.bytes, tensor.view.data); !status) return status;
@@ -107,9 +109,10 @@ class CollectProbe final : public Probe {
   }
 
   const Seen& find(std::int64_t request, std::int64_t step, std::int64_t layer, std::string_view op,
-                   std::string_view role) const {
+                   std::string_view role, std::int64_t rank = 0) const {
     for (const Seen& seen : tensors) {
-      if (seen.request == request && seen.step == step && seen.layer == layer && seen.op == op && seen.role == role) {
+      if (seen.request == request && seen.step == step && seen.layer == layer && seen.op == op && seen.role == role &&
+          seen.rank == rank) {
         return seen;
       }
     }
