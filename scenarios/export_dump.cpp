@@ -42,16 +42,21 @@ constexpr std::array kHookNames = {
     HookName{"attn_mix", "out", "self_attn.attn.output"},
     HookName{"inner_norm", "out", "self_attn.inner_norm.output"},
     HookName{"o_proj", "out", "self_attn.o_proj.output"},
+    HookName{"o_proj", "partial", "self_attn.o_proj.partial"},
+    HookName{"o_proj_all_reduce", "out", "self_attn.o_proj.output"},
     HookName{"attn_residual", "out", "post_attention_layernorm.input"},
     HookName{"mlp_norm", "out", "post_attention_layernorm.output"},
     HookName{"gate_proj", "out", "mlp.gate_proj.output"},
     HookName{"up_proj", "out", "mlp.up_proj.output"},
     HookName{"mlp_act", "out", "mlp.act_fn.output"},
     HookName{"down_proj", "out", "mlp.down_proj.output"},
+    HookName{"down_proj", "partial", "mlp.down_proj.partial"},
+    HookName{"down_proj_all_reduce", "out", "mlp.down_proj.output"},
     HookName{"router", "out", "mlp.gate.output"},
     HookName{"route", "weights", "mlp.topk_weights"},
     HookName{"route", "ids", "mlp.topk_ids"},
     HookName{"expert_mix", "out", "mlp.output"},
+    HookName{"mlp_all_reduce", "out", "mlp.output"},
     HookName{"mlp_residual", "out", "output"},
     HookName{"final_norm", "out", "model.norm.output"},
     HookName{"lm_head", "logits", "lm_head.output"},
@@ -211,6 +216,7 @@ Result<std::int64_t> export_dump(const Recording& recording, TensorSource& tenso
   auto output = OutputFolder::create(folder, options.output);
   if (!output) return tl::unexpected(output.error());
   std::int64_t count = 0;
+  const bool ranks = std::any_of(steps->begin(), steps->end(), [](const StepRow& step) { return step.rank != 0; });
   for (std::size_t i = 0; i < steps->size(); ++i) {
     const StepRow& step = (*steps)[i];
     if (options.stop.stop_requested()) return fail("stopped");
@@ -220,7 +226,8 @@ Result<std::int64_t> export_dump(const Recording& recording, TensorSource& tenso
     const std::string who = step.request == kDummyRequest ? std::string("dummy_batch")
                             : step.request < 0            ? std::string("warm_up")
                                                           : fmt::format("request_{}", step.request);
-    const std::string place = fmt::format("{}/step_{}", who, step.index);
+    std::string place = fmt::format("{}/step_{}", who, step.index);
+    if (ranks) place += fmt::format("/rank{}", step.rank);
     if (Status written = write_step(*output, place, *held); !written) return tl::unexpected(written.error());
     count += static_cast<std::int64_t>(held->size());
   }

@@ -36,4 +36,26 @@ std::vector<const Step*> StepsOfRanks::others(const Step& step) const {
   return found;
 }
 
+Moment StepsOfRanks::moment_of(RunView& run, OpId id) const {
+  if (!several_) return {kBeforeSteps, id, 0};
+  const Op* op = run.op(id);
+  const Step* step = op != nullptr ? run.step(op->step) : nullptr;
+  if (step == nullptr) return {kBeforeSteps, id, 0};
+  StepId pass = step->id;
+  for (const Step* other : others(*step)) pass = std::min(pass, other->id);
+  return {pass, id - run.content(step->id).ops.front().id, step->rank};
+}
+
+std::vector<const Tensor*> StepsOfRanks::other_parts(RunView& run, const Op& op) const {
+  std::vector<const Tensor*> parts;
+  const Step* step = op.kind == OpKind::all_reduce ? run.step(op.step) : nullptr;
+  if (step == nullptr) return parts;
+  for (const Step* other : others(*step)) {
+    const Op* same = run.find_op(other->id, op.layer, op.name);
+    const Tensor* x = same != nullptr && same->kind == op.kind ? run.input(*same, "x") : nullptr;
+    if (x != nullptr) parts.push_back(x);
+  }
+  return parts;
+}
+
 }  // namespace nanscope

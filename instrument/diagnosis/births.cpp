@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/run/key_columns.h"
+#include "core/run/ranks.h"
 
 namespace nanscope {
 namespace {
@@ -187,6 +188,7 @@ class StepWalk {
     for (std::int64_t row = 0; row < bad.size(); ++row) {
       if (bad.at(row) && !inherited.at(row)) birth.rows.push_back(row);
     }
+    if (op.kind == OpKind::all_reduce) erase_of_other_ranks(op, out, birth);
     if (birth.rows.empty()) return;
     if (bad.apart()) {
       keep_own(op, out, birth);
@@ -208,6 +210,17 @@ class StepWalk {
     }
     if (op.kind == OpKind::attention && bad.apart()) enter_behind_end(op, out, birth);
     births_.push_back(std::move(birth));
+  }
+
+  /// Without rows that are bad in what another rank put into the sum.
+  void erase_of_other_ranks(const Op& op, const Tensor& out, Birth& birth) {
+    if (!ranks_) ranks_.emplace(run_);
+    for (const Tensor* part : ranks_->other_parts(run_, op)) {
+      std::erase_if(birth.rows, [&](std::int64_t row) {
+        const auto same = run_.same_row(out, row, *part);
+        return same && facts_.row_bad(*part, *same);
+      });
+    }
   }
 
   /// Without rows that somebody else may have filled.
@@ -389,6 +402,7 @@ class StepWalk {
     }
   }
 
+  std::optional<StepsOfRanks> ranks_;  ///< made when a sum over ranks is met
   Facts& facts_;
   RunView& run_;
   const Step& step_;

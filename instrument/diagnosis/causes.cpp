@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <vector>
 
 namespace nanscope {
 namespace {
@@ -33,7 +34,8 @@ using Rows = std::set<std::int64_t>;
 /// Backwards from a finding, nearest first.
 class Walk {
  public:
-  Walk(Survey& survey, bool bad_only) : survey_(survey), run_(survey.run()), bad_only_(bad_only) {}
+  Walk(Survey& survey, const StepsOfRanks& ranks, bool bad_only)
+      : survey_(survey), run_(survey.run()), ranks_(ranks), bad_only_(bad_only) {}
 
   /// Calls `visit` with each op on the way; stops when it returns true.
   template <class Visit>
@@ -60,8 +62,9 @@ class Walk {
 
   void step_back(const Op& op, const Rows& rows) {
     const Tensor* out = run_.result(op);
-    for (const Input& input : op.inputs) {
-      const Tensor* in = run_.tensor(input.tensor);
+    std::vector<const Tensor*> inputs = ranks_.other_parts(run_, op);
+    for (const Input& input : op.inputs) inputs.push_back(run_.tensor(input.tensor));
+    for (const Tensor* in : inputs) {
       const Op* maker = in != nullptr ? run_.maker(*in) : nullptr;
       if (maker == nullptr) continue;
       if (bad_only_ && in->known && !RunView::symptomatic(*in)) continue;
@@ -97,28 +100,32 @@ class Walk {
 
   Survey& survey_;
   RunView& run_;
+  const StepsOfRanks& ranks_;
   bool bad_only_;
   std::map<OpId, Rows> seen_;
   std::set<OpId> visited_;
   std::deque<std::pair<const Op*, Rows>> queue_;
 };
 
-std::optional<std::size_t> cause_of(Survey& survey, const std::vector<Finding>& findings, std::size_t index) {
+std::optional<std::size_t> cause_of(Survey& survey, const StepsOfRanks& ranks, const std::vector<Finding>& findings,
+                                    std::size_t index) {
   const Finding& finding = findings[index];
   const Follows kind = follows(finding.fault.fault_class);
   const Op* start = survey.run().op(finding.fault.ops.front());
   if (kind == Follows::nothing || start == nullptr) return std::nullopt;
+  const Moment now = ranks.moment_of(survey.run(), start->id);
   std::map<OpId, std::size_t> others;
   for (std::size_t i = 0; i < findings.size(); ++i) {
     if (i == index) continue;
     const bool fits = kind == Follows::values || findings[i].fault.breaks;
     for (const OpId op : findings[i].fault.ops) {
-      if (fits && (op < start->id || (op == start->id && i < index))) others.emplace(op, i);
+      // In order of execution: what comes behind is no cause.
+      if (fits && i < index && (op == start->id || ranks.moment_of(survey.run(), op) < now)) others.emplace(op, i);
     }
   }
   if (others.empty()) return std::nullopt;
   std::optional<std::size_t> cause;
-  Walk(survey, kind == Follows::nan).from(*start, {finding.rows.begin(), finding.rows.end()}, [&](const Op& op) {
+  Walk(survey, ranks, kind == Follows::nan).from(*start, {finding.rows.begin(), finding.rows.end()}, [&](const Op& op) {
     const auto found = others.find(op.id);
     if (found == others.end()) return false;
     cause = found->second;
@@ -129,9 +136,10 @@ std::optional<std::size_t> cause_of(Survey& survey, const std::vector<Finding>& 
 
 }  // namespace
 
-std::vector<std::optional<std::size_t>> causes_of(Survey& survey, const std::vector<Finding>& findings) {
+std::vector<std::optional<std::size_t>> causes_of(Survey& survey, const StepsOfRanks& ranks,
+                                                  const std::vector<Finding>& findings) {
   std::vector<std::optional<std::size_t>> causes;
-  for (std::size_t i = 0; i < findings.size(); ++i) causes.push_back(cause_of(survey, findings, i));
+  for (std::size_t i = 0; i < findings.size(); ++i) causes.push_back(cause_of(survey, ranks, findings, i));
   return causes;
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "instrument/diagnosis/causes.h"
 #include "instrument/diagnosis/chain.h"
@@ -193,15 +195,27 @@ void blame_sharing(Survey& survey, Diagnosis& diagnosis) {
   }
 }
 
+void sort_by_execution(RunView& run, const StepsOfRanks& ranks, std::vector<Finding>& findings) {
+  std::vector<std::pair<Moment, std::size_t>> order;
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    order.emplace_back(ranks.moment_of(run, findings[i].fault.ops.front()), i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<Finding> sorted;
+  sorted.reserve(findings.size());
+  for (const auto& [moment, index] : order) sorted.push_back(std::move(findings[index]));
+  findings = std::move(sorted);
+}
+
 /// Faults in order of execution, with their causes, and the root that comes first.
 void fill_faults(Survey& survey, std::vector<Finding>& findings, Diagnosis& diagnosis) {
   for (Finding& one : findings) {
     std::sort(one.fault.ops.begin(), one.fault.ops.end());
     one.fault.ops.erase(std::unique(one.fault.ops.begin(), one.fault.ops.end()), one.fault.ops.end());
   }
-  std::stable_sort(findings.begin(), findings.end(),
-                   [](const Finding& a, const Finding& b) { return a.fault.ops.front() < b.fault.ops.front(); });
-  const auto causes = causes_of(survey, findings);
+  const StepsOfRanks ranks(survey.run());
+  sort_by_execution(survey.run(), ranks, findings);
+  const auto causes = causes_of(survey, ranks, findings);
   for (std::size_t i = 0; i < findings.size(); ++i) {
     diagnosis.faults.push_back(findings[i].fault);
     diagnosis.faults.back().because = causes[i];

@@ -26,12 +26,12 @@ std::vector<Part> parts_of(Values& values, const Op& op) {
   const Tensor* own = run.input(op, "x");
   if (step == nullptr || own == nullptr) return {};
   std::vector<Part> parts{{own, step->rank}};
-  for (const Step* other : values.recomputer().ranks().others(*step)) {
-    const Op* same = run.find_op(other->id, op.layer, op.name);
-    const Tensor* x = same != nullptr && same->kind == op.kind ? run.input(*same, "x") : nullptr;
-    if (x == nullptr || x->tokens != own->tokens || x->channels != own->channels) return {};
-    parts.push_back({x, other->rank});
+  const StepsOfRanks& ranks = values.recomputer().ranks();
+  for (const Tensor* x : ranks.other_parts(run, op)) {
+    if (x->tokens != own->tokens || x->channels != own->channels) return {};
+    parts.push_back({x, rank_of(run, x->step)});
   }
+  if (parts.size() != ranks.others(*step).size() + 1) return {};
   const auto* stated = op.get<AllReduceAttributes>();
   const bool all = stated == nullptr || !stated->ranks || *stated->ranks == std::ssize(parts);
   return all && parts.size() > 1 ? parts : std::vector<Part>{};

@@ -155,20 +155,24 @@ std::string flipped_bit(RunView& run, const Pair& pair) {
   return fmt::format(", in bit {} of [{},{}] alone", std::countr_zero(bits), pair.row, pair.channel);
 }
 
-/// Sums over ranks that this rank alone has otherwise than their parts give: one fault, however many layers it shows
-/// in.
+/// Sums over ranks that this rank alone has otherwise than their parts give, and NaN that is born in them: one fault,
+/// however many layers it shows in.
 void explain_sums(Survey& survey, std::int64_t rank, Finding& finding) {
-  std::int64_t places = 0;
+  std::vector<OpId>& ops = finding.fault.ops;
+  const auto take = [&](OpId id, Symptom symptom) {
+    const Op* op = survey.run().op(id);
+    if (op == nullptr || op->kind != OpKind::all_reduce || rank_of(survey.run(), op->step) != rank) return false;
+    finding.explains.push_back(symptom);
+    if (std::find(ops.begin(), ops.end(), id) == ops.end()) ops.push_back(id);
+    return true;
+  };
   for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
-    const Deviation& one = survey.deviations[i];
-    const Op* op = survey.run().op(one.op);
-    if (op == nullptr || op->kind != OpKind::all_reduce || rank_of(survey.run(), op->step) != rank) continue;
-    finding.explains.push_back({Symptom::Kind::deviation, i});
-    if (one.op != finding.fault.ops.front()) ++places;
-    if (std::find(finding.fault.ops.begin(), finding.fault.ops.end(), one.op) == finding.fault.ops.end())
-      finding.fault.ops.push_back(one.op);
+    take(survey.deviations[i].op, {Symptom::Kind::deviation, i});
   }
-  if (places > 0) finding.fault.evidence.push_back({"more_places", places});
+  for (std::size_t i = 0; i < survey.births.size(); ++i) {
+    if (take(survey.births[i].op, {Symptom::Kind::birth, i})) finding.fault.breaks = true;
+  }
+  if (ops.size() > 1) finding.fault.evidence.push_back({"more_places", std::ssize(ops) - 1});
 }
 
 /// Ranks that hold different values of what they should share: the first op whose inputs agreed.

@@ -69,6 +69,25 @@ TEST(KvSlots, AScrubIsTheLastWrite) {
   EXPECT_EQ(slots.last_writer({5, 1}, 0, 2, false)->action, KvAction::scrubbed);
 }
 
+TEST(KvSlots, EachRankHasAPoolOfItsOwn) {
+  std::vector<Step> steps(4);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    steps[static_cast<std::size_t>(i)].id = i + 1;
+    steps[static_cast<std::size_t>(i)].rank = i % 2;
+  }
+  const std::vector<KvRow> history = {
+      row(1, 0, 5, 0, 16, 0, KvAction::allocated), row(1, 0, 5, 0, 4, 0, KvAction::written),
+      row(2, 0, 5, 0, 16, 0, KvAction::allocated), row(2, 0, 5, 0, 3, 0, KvAction::written),
+      row(1, 0, 5, 0, 16, 0, KvAction::freed)};
+  const KvSlots slots(history, steps);
+  EXPECT_EQ(slots.last_writer({5, 1}, 0, 1, false), &history[1]);
+  EXPECT_EQ(slots.last_writer({5, 1}, 0, 3, false), &history[1]);
+  EXPECT_EQ(slots.last_writer({5, 1}, 0, 4, false), &history[3]);
+  EXPECT_EQ(slots.last_writer({5, 3}, 0, 4, false), nullptr);
+  EXPECT_TRUE(slots.freed_since(history[1], 3));
+  EXPECT_FALSE(slots.freed_since(history[3], 4));
+}
+
 TEST(KvSlots, SharingHoldsUntilTheBlockIsAllocatedAnew) {
   const std::vector<KvRow> history = {row(1, 0, 5, 0, 16, 0, KvAction::allocated),
                                       row(2, 1, 5, 0, 16, 0, KvAction::shared)};

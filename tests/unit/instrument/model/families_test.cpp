@@ -97,7 +97,7 @@ Answer answer_of(const EngineConfig& config, std::span<const std::int32_t> promp
   if (!run) return answer;
   answer.tokens = run->requests.front().output_tokens;
   for (const testing::Seen& seen : probe.tensors) {
-    if (seen.role != "logits") continue;
+    if (seen.role != "logits" || seen.rank != 0) continue;
     std::vector<float> rows(static_cast<std::size_t>(seen.rows * seen.columns));
     decode(seen.format, seen.bytes, rows);
     answer.logits.insert(answer.logits.end(), rows.begin(), rows.end());
@@ -171,12 +171,8 @@ double largest(const std::vector<float>& values) {
 
 class Families : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Families, LogitsAreThoseOfTransformers) {
-  const fs::path folder = checkpoints() / GetParam();
-  EngineConfig config;
-  const Status used = use_model_folder(config, folder);
-  ASSERT_TRUE(used) << used.error().message;
-  const Expected expected = expected_of(folder / "expected.safetensors");
+void expect_logits(const EngineConfig& config, const std::string& name) {
+  const Expected expected = expected_of(checkpoints() / name / "expected.safetensors");
   ASSERT_EQ(config.model.vocabulary, expected.vocabulary);
   const std::span<const std::int32_t> tokens = expected.tokens;
   const Answer answer = answer_of(config, tokens.first(static_cast<std::size_t>(expected.prompt)), kDecoded);
@@ -187,9 +183,24 @@ TEST_P(Families, LogitsAreThoseOfTransformers) {
     worst = std::max(worst, std::abs(static_cast<double>(answer.logits[i]) - static_cast<double>(expected.logits[i])));
   }
   const double relative = worst / largest(expected.logits);
-  RecordProperty("relative_error", std::to_string(relative));
-  std::printf("%-16s %.2e of the largest logit\n", GetParam().c_str(), relative);
+  ::testing::Test::RecordProperty("relative_error", std::to_string(relative));
+  std::printf("%-16s %.2e of the largest logit\n", name.c_str(), relative);
   EXPECT_LE(relative, 1e-5);
+}
+
+TEST_P(Families, LogitsAreThoseOfTransformers) {
+  EngineConfig config;
+  const Status used = use_model_folder(config, checkpoints() / GetParam());
+  ASSERT_TRUE(used) << used.error().message;
+  expect_logits(config, GetParam());
+}
+
+TEST_P(Families, OnTwoRanksTheyAreToo) {
+  EngineConfig config;
+  ASSERT_TRUE(use_model_folder(config, checkpoints() / GetParam()));
+  config.ranks.count = 2;
+  if (const Status cut = check(config); !cut) GTEST_SKIP() << cut.error().message;
+  expect_logits(config, GetParam());
 }
 
 TEST_P(Families, LogitsInBf16AreWithinWhatItsRoundingsCanDo) {

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "tests/unit/instrument/diagnosis/found.h"
 #include "tests/unit/instrument/diagnosis/reference.h"
 
@@ -47,6 +49,36 @@ TEST(RankDivergence, TheFirstThatRanksShareAndHoldDifferently) {
   EXPECT_EQ(fault.where.rank, 1);
   EXPECT_EQ(fault.where.tokens, (Range{2, 2}));
   EXPECT_FALSE(fault.because.has_value());
+}
+
+/// Each rank's part of a sum and the sum; rank `wrong` has one bit of it otherwise.
+Diagnosis sums(std::int64_t wrong, std::uint32_t bit) {
+  DumpGraph g;
+  for (const std::int64_t rank : {0, 1}) {
+    g.pass({Span{0, 0, 0, 4, 0, 4}}, 4, 1, rank);
+    const TensorId x =
+        g.op("o_proj", OpKind::gemm, {}, {.channels = 8, .fill = noise(3 + static_cast<std::uint32_t>(rank))});
+    const auto sum = [=](std::int64_t row, std::int64_t channel) {
+      const float right = noise(3)(row, channel) + noise(4)(row, channel);
+      const bool here = rank == wrong && row == 2 && channel == 5;
+      return here ? std::bit_cast<float>(std::bit_cast<std::uint32_t>(right) ^ (1U << bit)) : right;
+    };
+    const TensorId reduced = g.op("o_proj_all_reduce", OpKind::all_reduce, {{"x", x}}, {.channels = 8, .fill = sum});
+    g.op("attn_residual", OpKind::residual_add, {{"a", reduced}, {"b", reduced}},
+         {.channels = 8, .fill = [=](auto row, auto channel) { return 2 * sum(row, channel); }});
+  }
+  return diagnosis_of(g);
+}
+
+TEST(RankDivergence, TheRankIsNamedWhoseSumItsPartsDoNotGive) {
+  for (const std::int64_t wrong : {0, 1}) {
+    const Diagnosis found = sums(wrong, 22);
+    ASSERT_THAT(classes(found), ElementsAre("rank-divergence"));
+    EXPECT_EQ(found.faults[0].where.rank, wrong);
+    EXPECT_EQ(found.faults[0].where.tokens, (Range{2, 2}));
+    EXPECT_EQ(found.faults[0].where.channels, (Range{5, 5}));
+    EXPECT_THAT(found.faults[0].summary, ::testing::HasSubstr("in bit 22 of [2,5] alone"));
+  }
 }
 
 TEST(RankDivergence, ShardsDifferByRight) {
