@@ -17,6 +17,8 @@ namespace {
 /// Below this many element operations a launch runs in the caller's thread: waking another one costs
 /// more than the work.
 constexpr std::int64_t kInlineWork = 1 << 17;
+/// What a thread takes at least: the last one to finish holds up the launch by no more than that.
+constexpr std::int64_t kLeastWork = kInlineWork / 8;
 constexpr std::size_t kAlignment = 64;
 constexpr int kMaxThreads = 1024;
 
@@ -155,9 +157,7 @@ class CpuDevice final : public Device {
       op.run_range(args, 0, warps);
       return {};
     }
-    // Four helpings a thread, so that a late thread does not hold up the launch.
-    const std::int64_t grain = std::max<std::int64_t>(warps / (std::int64_t{4} * pool_.threads()), 1);
-    pool_.run(op.run_range, args, warps, grain);
+    pool_.run(op.run_range, args, warps, std::max<std::int64_t>(kLeastWork / per_warp, 1));
     return {};
   }
 

@@ -61,10 +61,12 @@ struct Gemm {
 
   NANSCOPE_HOST std::int64_t panels(const Args& args) { return (args.out.columns + kPanelColumns - 1) / kPanelColumns; }
   NANSCOPE_HOST std::int64_t row_blocks(const Args& args) { return (args.out.rows + kBlockRows - 1) / kBlockRows; }
-  /// Panels of one warp: few when there are few rows, so that a decode step has warps for all threads.
+  /// Panels of one warp: few when there are few rows, so that a decode step has warps for all threads. Weights as they
+  /// are stored are read best in one go, so that there are more where enough warps are left.
   NANSCOPE_HOST std::int64_t group(const Args& args) {
     if (args.out.rows > 4 || kMaxGroup < 4) return kMaxGroup;
-    return args.packed.given() ? kMaxGroup / 2 : 1;  // whose rows are then read from end to end
+    if (args.packed.given() || panels(args) >= 128) return kMaxGroup / 2;
+    return panels(args) >= 64 ? kMaxGroup / 4 : 1;
   }
 
   /// Warp = a block of rows of a group of panels; neighbours share the panels.

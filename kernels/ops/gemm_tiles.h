@@ -5,7 +5,10 @@
 ///
 /// One warp computes kBlockRows rows of a group of panels. For each block of k it copies the rows of x
 /// as f32 (about 140 KiB, level 2), then takes panel after panel: a slice of kBlockK x 32 weights (32 KiB) stays
-/// in level 1 while all rows pass over it.
+/// in level 1 while all rows pass over it. Few rows of x take the way of few_rows.h.
+#include <type_traits>
+
+#include "kernels/ops/few_rows.h"
 #include "kernels/ops/weight_panels.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
@@ -26,11 +29,19 @@ inline constexpr std::int64_t kBlockK = 256;
 inline constexpr std::int64_t kCopyStride = kBlockK + 16;
 inline constexpr std::int64_t kMaxGroup = 8;
 
+/// Bytes of a panel's rows that come from memory while something else is computed; nothing when `panel` is null.
+struct RowsAhead {
+  const PanelRows* panel = nullptr;
+  std::int64_t first = 0;
+};
+inline constexpr std::int64_t kLineBytes = 64;
+
 /// Adds one block of k to `Rows` rows of `Panels` panels, starting from the raw sums of the blocks before.
-/// x: rows kCopyStride apart; weights: Panels slices `panel_stride` floats apart; sums: (rows, kMaxGroup * 32).
+/// x: rows kCopyStride apart; weights: Panels slices `panel_stride` floats apart; sums: (rows, kMaxGroup * 32). For
+/// each k one line of `ahead` is asked for: more at a time would wait for one another.
 template <int Rows, int Panels>
 NANSCOPE_FN void add_tile(const float* x, const float* weights, std::int64_t panel_stride, std::int64_t depth,
-                          float* sums) {
+                          float* sums, const RowsAhead& ahead) {
   F32 total[Rows][Panels];
   NANSCOPE_UNROLL for (int r = 0; r < Rows; ++r) {
     NANSCOPE_UNROLL for (int p = 0; p < Panels; ++p) {
@@ -38,6 +49,9 @@ NANSCOPE_FN void add_tile(const float* x, const float* weights, std::int64_t pan
     }
   }
   for (std::int64_t k = 0; k < depth; ++k) {
+    if (ahead.panel != nullptr) {
+      __builtin_prefetch(ahead.panel->from[k % kLanes] + ahead.first + k / kLanes * kLineBytes, 0, 2);
+    }
     F32 row[Panels];
     NANSCOPE_UNROLL for (int p = 0; p < Panels; ++p) {
       row[p] = load_f32(weights + p * panel_stride + k * kLanes, kLanes, 0.0F);
@@ -56,13 +70,13 @@ NANSCOPE_FN void add_tile(const float* x, const float* weights, std::int64_t pan
 
 NANSCOPE_FN std::int64_t element_bytes(const TensorView& weight) { return weight.format == Format::f32 ? 4 : 2; }
 
-/// Rows of x as f32, k from first_k on.
+/// Rows of x as f32, k from first_k on, `stride` floats apart.
 NANSCOPE_CALLED void copy_rows(const TensorView& x, std::int64_t first_row, std::int64_t rows, std::int64_t first_k,
-                               std::int64_t depth, float* copy) {
+                               std::int64_t depth, float* copy, std::int64_t stride) {
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t k = 0; k < depth; k += kLanes) {
       const F32 value = load_range(x, first_row + r, first_k + k, depth - k, 0.0F);
-      store_raw_f32(copy + r * kCopyStride + k, value, kLanes);
+      store_raw_f32(copy + r * stride + k, value, kLanes);
     }
   }
 }
@@ -113,28 +127,24 @@ struct GemmBlock {
 
   /// All rows of the block over `Panels` panels side by side.
   template <int Panels>
-  NANSCOPE_FN void add_panels(const GemmBlock& block, const float* copy, const float* weights,
-                              std::int64_t panel_stride, std::int64_t depth, float* sums) {
+  NANSCOPE_CALLED void add_panels(const GemmBlock& block, const float* copy, const float* weights,
+                                  std::int64_t panel_stride, std::int64_t depth, float* sums, RowsAhead ahead = {}) {
     std::int64_t r = 0;
-    constexpr std::int64_t kSumsStride = kMaxGroup * kLanes;
-    if constexpr (Panels == 1) {
-      for (; r + kTileRows <= block.rows; r += kTileRows) {
-        add_tile<kTileRows, 1>(copy + r * kCopyStride, weights, panel_stride, depth, sums + r * kSumsStride);
+    const auto add = [&]<int Rows>(std::integral_constant<int, Rows>) __attribute__((always_inline)) {
+      for (; r + Rows <= block.rows; r += Rows) {
+        add_tile<Rows, Panels>(copy + r * kCopyStride, weights, panel_stride, depth, sums + r * kMaxGroup * kLanes,
+                               ahead);
+        ahead = {};
       }
-    }
-    if constexpr (kTileRows > 4) {
-      for (; r + 4 <= block.rows; r += 4) {
-        add_tile<4, Panels>(copy + r * kCopyStride, weights, panel_stride, depth, sums + r * kSumsStride);
-      }
-    }
-    for (; r < block.rows; ++r) {
-      add_tile<1, Panels>(copy + r * kCopyStride, weights, panel_stride, depth, sums + r * kSumsStride);
-    }
+    };
+    if constexpr (Panels == 1) add(std::integral_constant<int, kTileRows>{});
+    if constexpr (kTileRows > 4) add(std::integral_constant<int, 4>{});
+    add(std::integral_constant<int, 1>{});
   }
 
   NANSCOPE_FN void add_depth(const GemmBlock& block, std::int64_t first_k, std::int64_t depth, float* copy,
                              float* slice, float* sums) {
-    copy_rows(block.args.x, block.first_row, block.rows, first_k, depth, copy);
+    copy_rows(block.args.x, block.first_row, block.rows, first_k, depth, copy, kCopyStride);
     const std::int64_t panel_stride = block.args.x.columns * kLanes;
     std::int64_t p = 0;
     if (block.args.packed.given()) {
@@ -169,18 +179,65 @@ struct GemmBlock {
     const std::int64_t words = depth / kPerWord<F> / kWords * kWords;
     const std::int64_t whole = words * kPerWord<F>;
     const std::int64_t first_byte = first_k * element_bytes(block.args.weight);
+    PanelRows rows[kMaxGroup];
+    for (std::int64_t p = 0; p < block.panels; ++p) rows[p] = panel_rows(block.args, block.first_panel + p);
     for (std::int64_t p = 0; p < block.panels; ++p) {
-      const PanelRows rows = panel_rows(block.args, block.first_panel + p);
-      float* into = sums + p * kLanes;
-      std::int64_t done = 0;
-      if (block.rows == 1) {
-        add_row<F>(rows, first_byte, words, copy, into);
-        done = whole;
-      } else {
-        decode_panel<F>(rows, first_byte, words, slice);
+      // Next comes the next panel, or the first one's next k.
+      const bool last = p + 1 == block.panels;
+      const RowsAhead ahead{last ? rows : rows + p + 1,
+                            last ? first_byte + depth * element_bytes(block.args.weight) : first_byte};
+      decode_panel<F>(rows[p], first_byte, words, slice);
+      if (whole < depth) {
+        gather_rest(block.args.weight, rows[p], first_k + whole, depth - whole, slice + whole * kLanes);
       }
-      if (whole < depth) gather_rest(block.args.weight, rows, first_k + whole, depth - whole, slice + whole * kLanes);
-      if (done < depth) add_panels<1>(block, copy + done, slice + done * kLanes, 0, depth - done, into);
+      add_panels<1>(block, copy, slice, 0, depth, sums + p * kLanes, ahead);
+    }
+  }
+
+  /// At most `Rows` rows of x over panels of weights as they are stored, which are decoded as they are used.
+  template <Format F, int Rows>
+  NANSCOPE_CALLED void add_few(const GemmBlock& block, float* copy, float* slice, float* sums) {
+    // Of the room for copied rows, most is for long rows, and the rest for what fills no square of words.
+    constexpr std::int64_t kFewDepth = (kBlockRows - kFewRows) * kCopyStride / Rows / kLanes * kLanes;
+    float* rest = copy + (kBlockRows - kFewRows) * kCopyStride;
+    const GemmArgs& args = block.args;
+    const std::int64_t bytes = element_bytes(args.weight);
+    const std::int64_t all = args.x.columns;
+    for (std::int64_t first_k = 0; first_k < all; first_k += kFewDepth) {
+      const std::int64_t depth = all - first_k < kFewDepth ? all - first_k : kFewDepth;
+      const std::int64_t words = depth / kPerWord<F> / kWords * kWords;
+      const std::int64_t whole = words * kPerWord<F>;
+      copy_rows(args.x, block.first_row, block.rows, first_k, depth, copy, kFewDepth);
+      for (std::int64_t r = block.rows; r < Rows; ++r) {  // whose sums nobody reads
+        std::memcpy(copy + r * kFewDepth, copy, static_cast<std::size_t>(depth) * sizeof(float));
+      }
+      copy_rows(args.x, block.first_row, block.rows, first_k + whole, depth - whole, rest, kCopyStride);
+      PanelRows panels[kMaxGroup];
+      for (std::int64_t p = 0; p < block.panels; ++p) panels[p] = panel_rows(args, block.first_panel + p);
+      const std::int64_t behind = first_k + depth < all ? 0 : (kLanes * args.weight.stride - all) * bytes;
+      add_few_rows<F, Rows>({panels, block.panels, first_k * bytes, words, all * bytes, behind, copy, kFewDepth, sums,
+                             kMaxGroup * kLanes});
+      for (std::int64_t p = 0; p < block.panels && whole < depth; ++p) {
+        gather_rest(args.weight, panels[p], first_k + whole, depth - whole, slice);
+        add_panels<1>(block, rest, slice, 0, depth - whole, sums + p * kLanes);
+      }
+    }
+  }
+  /// Two numbers of rows are compiled: one, and as many as there may be.
+  template <int Most>
+  NANSCOPE_FN void add_few(const GemmBlock& block, float* copy, float* slice, float* sums) {
+    if constexpr (Most > 0) {
+      const bool one = block.rows == 1;
+      switch (block.args.weight.format) {
+        case Format::f16:
+          return one ? add_few<Format::f16, 1>(block, copy, slice, sums)
+                     : add_few<Format::f16, Most>(block, copy, slice, sums);
+        case Format::bf16:
+          return one ? add_few<Format::bf16, 1>(block, copy, slice, sums)
+                     : add_few<Format::bf16, Most>(block, copy, slice, sums);
+        default:  // so long in coming from memory that sums nobody asked for take no time
+          return add_few<Format::f32, Most>(block, copy, slice, sums);
+      }
     }
   }
 
@@ -197,7 +254,9 @@ struct GemmBlock {
     }
     const std::int64_t all = block.args.x.columns;
     const std::int64_t depth = in_parts ? kPartialDepth : kBlockK;
-    for (std::int64_t k = 0; k < all; k += depth) {
+    const bool few = block.rows <= kFewRows && !in_parts && !block.args.packed.given();
+    if (few) add_few<kFewRows>(block, copy, slice, sums);
+    for (std::int64_t k = 0; k < all && !few; k += depth) {
       add_depth(block, k, all - k < depth ? all - k : depth, copy, slice, sums);
       if (in_parts) add_partial(totals, sums, count);
     }

@@ -10,8 +10,6 @@ namespace nanscope::kernels::NANSCOPE_ISA {
 
 /// 32 bit words of a register: the side of the square that is transposed in registers.
 inline constexpr int kWords = U32::kWidth;
-/// How far ahead of a row's weights its memory is asked for.
-inline constexpr int kPrefetchBytes = 256;
 using Words = Register<std::uint32_t>;
 using WordSequence = std::make_integer_sequence<int, kWords>;
 
@@ -43,9 +41,14 @@ NANSCOPE_FN Words decode_high_f16(Words code) {
   return finite | (special & 0x7f800000U);
 }
 
-/// A square of words, row i in register i: columns become rows.
-NANSCOPE_FN void transpose_words(Words (&rows)[kWords]) {
-  constexpr int kParts = kWords / 4;  // of 128 bits
+/// Rows of a panel that are transposed together; a square of 16 x 16 words is joined from two strips.
+inline constexpr int kStripRows = kWords < 8 ? kWords : 8;
+inline constexpr bool kJoined = kWords > kStripRows;
+
+/// Columns become rows: of one strip, register i of the result holds word i of all rows, or words i and 8 + i of them
+/// in every second 128 bits where a register holds two strips.
+NANSCOPE_FN void transpose_strip(const Words (&rows)[kStripRows], Words (&strip)[kStripRows]) {
+  constexpr int kParts = kStripRows / 4;
   constexpr WordSequence kAll{};
   constexpr std::make_integer_sequence<int, kWords / 2> kPairs{};
   Words parts[4][kParts];
@@ -62,20 +65,21 @@ NANSCOPE_FN void transpose_words(Words (&rows)[kWords]) {
   // parts[j][g] holds column 4 l + j of rows 4 g to 4 g + 3 in its 128 bits l.
   NANSCOPE_UNROLL for (int j = 0; j < 4; ++j) {
     if constexpr (kParts == 1) {
-      rows[j] = parts[j][0];
-    } else if constexpr (kParts == 2) {
-      rows[j] = detail::every_second<0>(parts[j][0], parts[j][1], kAll);
-      rows[4 + j] = detail::every_second<1>(parts[j][0], parts[j][1], kAll);
+      strip[j] = parts[j][0];
     } else {
-      const Words even = detail::every_second<0>(parts[j][0], parts[j][1], kAll);
-      const Words odd = detail::every_second<1>(parts[j][0], parts[j][1], kAll);
-      const Words next_even = detail::every_second<0>(parts[j][2], parts[j][3], kAll);
-      const Words next_odd = detail::every_second<1>(parts[j][2], parts[j][3], kAll);
-      rows[j] = detail::every_second<0>(even, next_even, kAll);
-      rows[4 + j] = detail::every_second<0>(odd, next_odd, kAll);
-      rows[8 + j] = detail::every_second<1>(even, next_even, kAll);
-      rows[12 + j] = detail::every_second<1>(odd, next_odd, kAll);
+      strip[j] = detail::every_second<0>(parts[j][0], parts[j][1], kAll);
+      strip[4 + j] = detail::every_second<1>(parts[j][0], parts[j][1], kAll);
     }
+  }
+}
+
+/// The square of a strip and the one below it.
+NANSCOPE_FN void join_strips(const Words (&upper)[kStripRows], const Words (&lower)[kStripRows],
+                             Words (&square)[kWords]) {
+  constexpr WordSequence kAll{};
+  NANSCOPE_UNROLL for (int i = 0; i < kStripRows; ++i) {
+    square[i] = detail::every_second<0>(upper[i], lower[i], kAll);
+    square[kWords - kStripRows + i] = detail::every_second<1>(upper[i], lower[i], kAll);
   }
 }
 
@@ -84,15 +88,18 @@ struct PanelRows {
   const char* from[kLanes];
 };
 
-/// A square of one panel's words: rows from `part` * kWords on, bytes from `first` of each. The lines behind it are
-/// asked for early: a CPU's own prefetchers do not follow 32 rows.
-NANSCOPE_FN void load_square(const PanelRows& panel, int part, std::int64_t first, Words (&square)[kWords]) {
-  NANSCOPE_UNROLL for (int i = 0; i < kWords; ++i) {
-    const char* from = panel.from[part * kWords + i] + first;
-    __builtin_prefetch(from + kPrefetchBytes);
-    std::memcpy(&square[i], from, sizeof(Words));
+/// A strip of a panel's words: rows from `row` on, bytes from `first` of each. What lies `ahead` bytes behind them is
+/// asked for: a CPU's own prefetchers do not follow so many rows.
+template <bool Ahead>
+NANSCOPE_FN void load_strip(const PanelRows& panel, int row, std::int64_t first, [[maybe_unused]] std::int64_t ahead,
+                            Words (&strip)[kStripRows]) {
+  Words rows[kStripRows];
+  NANSCOPE_UNROLL for (int i = 0; i < kStripRows; ++i) {
+    const char* from = panel.from[row + i] + first;
+    if constexpr (Ahead) __builtin_prefetch(from + ahead);
+    std::memcpy(&rows[i], from, sizeof(Words));
   }
-  transpose_words(square);
+  transpose_strip(rows, strip);
 }
 
 /// Weights of a row of a transposed square: of 16 bits both, the lower one first.
@@ -112,13 +119,27 @@ NANSCOPE_FN void decode_words(Words words, const Use& use) {
 template <Format F>
 inline constexpr int kPerWord = F == Format::f32 ? 1 : 2;
 
-/// `words` words of each row from byte `first` on, as (depth, 32) f32 at `slice`.
+/// The most words of a row that are decoded at once.
+inline constexpr std::int64_t kMostWords = 256;
+
+/// `words` words of each row from byte `first` on, as (depth, 32) f32 at `slice`. One strip after another: see
+/// few_rows.h for what becomes of 16 rows side by side.
 template <Format F>
 NANSCOPE_CALLED void decode_panel(const PanelRows& panel, std::int64_t first, std::int64_t words, float* slice) {
-  for (std::int64_t word = 0; word < words; word += kWords) {
-    NANSCOPE_UNROLL for (int part = 0; part < U32::kCount; ++part) {
+  Words upper[kJoined ? kMostWords / kWords : 1][kStripRows];
+  for (int part = 0; part < U32::kCount; ++part) {
+    for (std::int64_t word = 0; word < words && kJoined; word += kWords) {
+      load_strip<false>(panel, part * kWords, first + word * 4, 0, upper[word / kWords]);
+    }
+    for (std::int64_t word = 0; word < words; word += kWords) {
       Words square[kWords];
-      load_square(panel, part, first + word * 4, square);
+      Words strip[kStripRows];
+      load_strip<false>(panel, (part + 1) * kWords - kStripRows, first + word * 4, 0, strip);
+      if constexpr (kJoined) {
+        join_strips(upper[word / kWords], strip, square);
+      } else {
+        NANSCOPE_UNROLL for (int i = 0; i < kStripRows; ++i) square[i] = strip[i];
+      }
       NANSCOPE_UNROLL for (int i = 0; i < kWords; ++i) {
         float* to = slice + (word + i) * kPerWord<F> * kLanes + part * kWords;
         decode_words<F>(
@@ -127,28 +148,6 @@ NANSCOPE_CALLED void decode_panel(const PanelRows& panel, std::int64_t first, st
       }
     }
   }
-}
-
-/// The same weights times one row of x, added to 32 sums without being stored.
-template <Format F>
-NANSCOPE_CALLED void add_row(const PanelRows& panel, std::int64_t first, std::int64_t words, const float* x,
-                             float* sums) {
-  F32 total = load_f32(sums, kLanes, 0.0F);
-  for (std::int64_t word = 0; word < words; word += kWords) {
-    NANSCOPE_UNROLL for (int part = 0; part < U32::kCount; ++part) {
-      Words square[kWords];
-      load_square(panel, part, first + word * 4, square);
-      Register<float>& sum = total.v[part];
-      NANSCOPE_UNROLL for (int i = 0; i < kWords; ++i) {
-        const float* values = x + (word + i) * kPerWord<F>;
-        decode_words<F>(
-            square[i], [ values, &sum ](int k, Words weights) __attribute__((always_inline)) {
-              sum = detail::fma(F32(values[k]).v[0], reinterpret_cast<Register<float>>(weights), sum);
-            });
-      }
-    }
-  }
-  store_raw_f32(sums, total, kLanes);
 }
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA

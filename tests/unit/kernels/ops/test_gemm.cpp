@@ -130,6 +130,16 @@ TEST(Gemm, OfStoredWeightsIsOneChainAnOutput) {
                   devices);
     if (HasFatalFailure()) return;
   }
+  // Rows so long that strips of rows are read at columns of their own, warps of several panels, and rows that are
+  // longer than the room for a copy of x.
+  constexpr Product kLong[] = {{1, 1500, 70, 1500, Format::bf16},  {2, 3001, 40, 3010, Format::f16},
+                               {3, 900, 65, 900, Format::f32},     {4, 75, 4100, 75, Format::bf16},
+                               {1, 64, 2050, 64, Format::bf16},    {4, 8500, 33, 8500, Format::bf16},
+                               {1, 34000, 33, 34000, Format::f16}, {6, 1100, 40, 1100, Format::bf16}};
+  for (const Product& shape : kLong) {
+    expect_chains(shape, 1000, devices);
+    if (HasFatalFailure()) return;
+  }
 }
 
 }  // namespace
