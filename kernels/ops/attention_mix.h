@@ -68,17 +68,28 @@ struct AttentionMix {
   }
 
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    const std::int64_t rows_left = args.p.rows * group(args) - warp % row_blocks(args) * kRows;
+    if (rows_left < kRows) return run_rows<false>(args, warp, static_cast<int>(rows_left));
+    run_rows<true>(args, warp, kRows);
+  }
+
+  /// All: rows is kRows, so that their sums stay in registers.
+  template <bool All>
+  NANSCOPE_LANE void run_rows(const Args& args, std::int64_t warp, int some_rows) {
+    const int rows = All ? kRows : some_rows;
     const std::int64_t keys = args.v.rows;
     const std::int64_t heads_a_group = group(args);
     const std::int64_t channel_blocks = div_up(width(args), kLanes);
     const std::int64_t first_row = warp % row_blocks(args) * kRows;
     const std::int64_t channel = warp / row_blocks(args) % channel_blocks * kLanes;
     const std::int64_t kv_head = warp / row_blocks(args) / channel_blocks;
-    const std::int64_t rows_left = args.p.rows * heads_a_group - first_row;
-    const int rows = static_cast<int>(rows_left < kRows ? rows_left : kRows);
 
     F32 acc[kRows];
-    for (int r = 0; r < kRows; ++r) acc[r] = splat_f32(0.0F);
+    std::int64_t last[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      acc[r] = splat_f32(0.0F);
+      last[r] = args.first_position + (first_row + r) / heads_a_group;
+    }
     for (std::int64_t first = 0; first < keys; first += kLanes) {
       F32 weight[kRows];
       for (int r = 0; r < rows; ++r) {
@@ -88,9 +99,9 @@ struct AttentionMix {
       const int count = static_cast<int>(keys - first < kLanes ? keys - first : kLanes);
       for (int s = 0; s < count; ++s) {
         const F32 value = load_range(args.v, first + s, kv_head * width(args) + channel, width(args) - channel, 0.0F);
-        for (int r = 0; r < rows; ++r) {
-          const std::int64_t last = args.first_position + (first_row + r) / heads_a_group;
-          if (args.visible_only && hidden(args, first + s, last)) continue;
+        NANSCOPE_UNROLL for (int r = 0; r < kRows; ++r) {
+          if (!All && r >= rows) break;
+          if (args.visible_only && hidden(args, first + s, last[r])) continue;
           acc[r] = fma(splat_f32(broadcast(weight[r], s)), value, acc[r]);
         }
       }

@@ -62,14 +62,21 @@ struct AttentionScores {
   NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.k.columns / args.kv_heads * kLanes * kRows; }
 
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    const std::int64_t rows_left = args.q.rows * group(args) - warp % row_blocks(args) * kRows;
+    if (rows_left < kRows) return run_rows<false>(args, warp, static_cast<int>(rows_left));
+    run_rows<true>(args, warp, kRows);
+  }
+
+  /// All: rows is kRows, so that their sums stay in registers.
+  template <bool All>
+  NANSCOPE_LANE void run_rows(const Args& args, std::int64_t warp, int some_rows) {
+    const int rows = All ? kRows : some_rows;
     const std::int64_t width = args.k.columns / args.kv_heads;
     const std::int64_t heads_a_group = group(args);
     const std::int64_t key_blocks = div_up(keys(args), kLanes);
     const std::int64_t first_row = warp % row_blocks(args) * kRows;
     const std::int64_t first_key = warp / row_blocks(args) % key_blocks * kLanes;
     const std::int64_t kv_head = warp / row_blocks(args) / key_blocks;
-    const std::int64_t rows_left = args.q.rows * heads_a_group - first_row;
-    const int rows = static_cast<int>(rows_left < kRows ? rows_left : kRows);
 
     const Mask present = lanes_below(keys(args) - first_key);
     const float* key = static_cast<const float*>(args.k.data) + first_key * args.k.stride + kv_head * width;
@@ -86,7 +93,10 @@ struct AttentionScores {
       const int channels = static_cast<int>(width - first < kLanes ? width - first : kLanes);
       for (int i = 0; i < channels; ++i) {
         const F32 channel = gather_f32(key + first + i, lane_offset, present);
-        for (int r = 0; r < rows; ++r) acc[r] = fma(splat_f32(broadcast(query[r], i)), channel, acc[r]);
+        NANSCOPE_UNROLL for (int r = 0; r < kRows; ++r) {
+          if (!All && r >= rows) break;
+          acc[r] = fma(splat_f32(broadcast(query[r], i)), channel, acc[r]);
+        }
       }
     }
     for (int r = 0; r < rows; ++r) {

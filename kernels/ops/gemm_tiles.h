@@ -49,8 +49,9 @@ NANSCOPE_FN void add_tile(const float* x, const float* weights, std::int64_t pan
     }
   }
   for (std::int64_t k = 0; k < depth; ++k) {
-    if (ahead.panel != nullptr) {
-      __builtin_prefetch(ahead.panel->from[k % kLanes] + ahead.first + k / kLanes * kLineBytes, 0, 2);
+    if (ahead.panel !=
+        nullptr) {  // the last byte of 64: the line that it is in, the block before this one did not read
+      __builtin_prefetch(ahead.panel->from[k % kLanes] + ahead.first + (k / kLanes + 1) * kLineBytes - 1, 0, 2);
     }
     F32 row[Panels];
     NANSCOPE_UNROLL for (int p = 0; p < Panels; ++p) {
@@ -73,8 +74,13 @@ NANSCOPE_FN std::int64_t element_bytes(const TensorView& weight) { return weight
 /// Rows of x as f32, k from first_k on, `stride` floats apart.
 NANSCOPE_CALLED void copy_rows(const TensorView& x, std::int64_t first_row, std::int64_t rows, std::int64_t first_k,
                                std::int64_t depth, float* copy, std::int64_t stride) {
+  const std::int64_t bytes = element_bytes(x);
+  constexpr std::int64_t kRowsAhead = 4;  // whose pieces are too short for a CPU's own prefetchers
   for (std::int64_t r = 0; r < rows; ++r) {
+    const auto* ahead = static_cast<const char*>(x.data) +
+                        ((first_row + (r + kRowsAhead < rows ? r + kRowsAhead : r)) * x.stride + first_k) * bytes;
     for (std::int64_t k = 0; k < depth; k += kLanes) {
+      __builtin_prefetch(ahead + k * bytes);
       const F32 value = load_range(x, first_row + r, first_k + k, depth - k, 0.0F);
       store_raw_f32(copy + r * stride + k, value, kLanes);
     }
