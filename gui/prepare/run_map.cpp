@@ -116,6 +116,13 @@ class RunMapMaker::Impl {
     return step.spans.front().row == 0 && step.spans.front().rows == step.rows;
   }
 
+  /// A step prefills if one of its requests does; beside it, others may decode.
+  StepKind kind_of(const Step& step, const Span& span) const {
+    const MapRequest* request = step.spans.size() > 1 ? map_.request(span.request) : nullptr;
+    if (request == nullptr || request->row.prompt_tokens.empty()) return step.kind;
+    return span.first_token >= std::ssize(request->row.prompt_tokens) ? StepKind::decode : step.kind;
+  }
+
   /// Rows and columns, before there is a cell.
   Status lay_out() {
     std::unordered_map<std::int64_t, std::uint32_t> step_of;
@@ -127,7 +134,7 @@ class RunMapMaker::Impl {
         one.row.id = step.id;
         one.row.request = span.request;
         one.row.index = span.index;
-        one.row.kind = step.kind;
+        one.row.kind = kind_of(step, span);
         one.row.first_token = span.first_token;
         one.row.tokens = span.rows;
         one.row.context = span.context;

@@ -115,6 +115,22 @@ TEST(RunMap, OpsThatRunOnceASpanShareARow) {
   EXPECT_LT(map->row(0)[1], kNan);
 }
 
+TEST(RunMap, ARequestDecodesWhereAnotherPrefills) {
+  RunBuilder builder;
+  builder.request(0, {5, 6}, {});
+  builder.request(1, {7}, {8});
+  builder.step(0, 0, 0, 3);
+  builder.run.step_rows.back().spans = {Span{0, 0, 0, 2, 0, 2}, Span{1, 1, 2, 1, 1, 2}};
+  builder.op(0, "norm", "layer_norm", {});
+  builder.output("out", {3, 2, 0, 1}, constant(1));
+  const Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
+  ASSERT_TRUE(map);
+  ASSERT_EQ(map->spans.size(), 2U);
+  EXPECT_EQ(map->spans[0].kind, StepKind::prefill);
+  EXPECT_EQ(map->spans[1].kind, StepKind::decode);
+  EXPECT_EQ(map->spans[1].steps, 1);
+}
+
 TEST(RunMap, KeysThatAreReadConcernAllTokensOfTheStep) {
   RunBuilder builder;
   builder.request(0, {1, 2});
