@@ -19,6 +19,9 @@
 #include "instrument/verify/verify.h"
 #include "scenarios/report/verify_report.h"
 #include "scenarios/target_kind.h"
+#ifdef NANSCOPE_GUI
+#include "gui/app.h"
+#endif
 
 namespace nanscope::cli {
 namespace {
@@ -33,6 +36,7 @@ struct Arguments {
   bool progress = false;
   bool follow_links = false;
   bool no_free_run = false;
+  bool gui = false;
   std::string junit;
   std::string adapter;
   std::string prompt;
@@ -86,6 +90,26 @@ Result<FreeRun> run_freely(const Arguments& arguments, ReferenceModel& reference
   none.why = ran.error().message;
   return none;
 }
+
+#ifdef NANSCOPE_GUI
+/// The same check in the window.
+int show(const Arguments& arguments, const Interrupt& interrupt) {
+  if (Status taken = scenarios::check_target(arguments.target, scenarios::Takes::dumps); !taken)
+    return complain(taken.error().message);
+  gui::AppOptions options;
+  options.file = arguments.target;
+  options.check = {.dump = {},
+                   .model = arguments.model,
+                   .adapter = arguments.adapter,
+                   .layers = {arguments.layers.begin(), arguments.layers.end()},
+                   .ops = arguments.ops,
+                   .follow_links = arguments.follow_links};
+  options.follow_links = arguments.follow_links;
+  options.stop = interrupt.token();
+  const Status shown = gui::run_app(options);
+  return shown ? kClean : complain(shown.error().message);
+}
+#endif
 
 int verify_dump(const Arguments& arguments, const Interrupt& interrupt) {
   if (arguments.brief && arguments.json) return complain("--brief is for text, leave one of --brief and --json out");
@@ -174,6 +198,10 @@ void add_verify_command(CLI::App& app, Action& action) {
       ->add_option("--prompt", arguments->prompt,
                    "The text that was asked: are the dumped ids those that the checkpoint's tokenizer gives")
       ->type_name("PROMPT");
+#ifdef NANSCOPE_GUI
+  CLI::Option* gui =
+      command->add_flag("--gui", arguments->gui, "Check it in the window, where each output can be looked at");
+#endif
   command->add_flag("--brief", arguments->brief, "The verdict and what explains it, and no more");
   command->add_flag("--json", arguments->json, "All of it as JSON: nanscope.verification/1");
   command->add_option("--junit", arguments->junit, "Write a test case for each output to a JUnit XML file")
@@ -185,6 +213,10 @@ void add_verify_command(CLI::App& app, Action& action) {
   command->add_flag("--no-free-run", arguments->no_free_run, "Do not run the model freely from the dumped token ids");
   command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
   add_follow_links(*command, arguments->follow_links);
+#ifdef NANSCOPE_GUI
+  for (const char* other : {"--brief", "--json", "--junit", "--resume", "--prompt"})
+    gui->excludes(command->get_option(other));
+#endif
   command->footer(
       "Every dumped op is fed with its dumped inputs and the checkpoint's weights, done as config.json says, and "
       "compared with its dumped output. What is further off than rounding is told with what the server may have done "
@@ -198,7 +230,12 @@ void add_verify_command(CLI::App& app, Action& action) {
       "Exit codes: 0 all of it is the model's, 1 something is not, 2 bad usage, or a dump or a checkpoint that cannot "
       "be read, 130 interrupted.");
   command->callback([arguments, &action] {
-    action = [arguments](Interrupt& interrupt) { return verify_dump(*arguments, interrupt); };
+    action = [arguments](Interrupt& interrupt) {
+#ifdef NANSCOPE_GUI
+      if (arguments->gui) return show(*arguments, interrupt);
+#endif
+      return verify_dump(*arguments, interrupt);
+    };
   });
 }
 

@@ -26,9 +26,15 @@ void Navigator::begin() {
   } else if (ops() > 0) {
     choose({map_->place_of_op(0), {}});
   }
+  by_itself_ = selection() != Selection{};
+}
+
+void Navigator::prefer(const Selection& selection) {
+  if (by_itself_ || history_.current() == Selection{}) choose(selection);
 }
 
 void Navigator::stop() {
+  by_itself_ = false;
   playing_ = false;
   playhead_.reset();
 }
@@ -69,6 +75,7 @@ std::size_t Navigator::position() const {
 
 void Navigator::seek(std::size_t op) {
   if (ops() == 0) return;
+  by_itself_ = false;
   playhead_ = std::min(op, ops() - 1);
   history_.move({map_->place_of_op(*playhead_), {}});
 }

@@ -27,6 +27,8 @@ class Navigator {
   const Selection& selection() const { return history_.current(); }
   const SelectionHistory& history() const { return history_; }
   void choose(Selection selection);
+  /// Goes there unless somebody has selected something.
+  void prefer(const Selection& selection);
   /// To a step, at the op that is selected now when the step has it.
   void choose_step(const MapStep& step);
   void back();
@@ -64,6 +66,7 @@ class Navigator {
   std::shared_ptr<const RunMap> map_;
   std::shared_ptr<const Story> story_;
   SelectionHistory history_;
+  bool by_itself_ = false;  ///< what is selected was chosen by nobody
   std::optional<std::size_t> playhead_;
   bool playing_ = false;
   double fraction_ = 0;  ///< of an op, while playing

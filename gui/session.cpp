@@ -34,7 +34,8 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
   setup.theme = *find_theme(options.theme.empty() ? saved.theme : options.theme);
   setup.fonts = load_fonts(setup.scale);
   setup.view = options.view;
-  setup.tab = options.tab.empty() ? saved.tab : options.tab;
+  const std::string usual = options.check.model.empty() ? saved.tab : "verify";
+  setup.tab = options.tab.empty() ? usual : options.tab;
   setup.shares = saved.shares;
   setup.start = std::move(start);
   setup.beside = options.beside;

@@ -107,7 +107,11 @@ bool Window::settled() const {
 void Window::take_answers() {
   for (Answer& answer : store_.poll()) {
     for (Pane& pane : panes_) pane.take(answer);
-    if (beside_.take(store_, answer)) continue;
+    if (beside_.take(store_, answer)) {
+      const auto first = beside_.errors() ? beside_.errors()->first() : std::nullopt;
+      if (first) navigator_.prefer(*first);
+      continue;
+    }
     const bool typed = top_bar_.take_answer(answer.ticket, answer.result ? "" : answer.result.error().message);
     if (!answer.result) {
       if (!typed) say_error(answer.result.error().message);
@@ -132,7 +136,7 @@ StatusText Window::status() const {
   if (!message_.text.empty()) return message_;
   return {fmt::format("Space plays the run, N goes to the next event, 1 to {} choose a view, Ctrl+P finds any command "
                       "or place, ? lists the keys",
-                      tabs_.empty() ? "0" : tab_digit(tabs_.size() - 1)),
+                      tabs_.empty() ? "0" : tab_digit(std::min<std::size_t>(tabs_.size(), 10) - 1)),
           false, "Ctrl+P finds any command or place, ? lists the keys"};
 }
 

@@ -19,6 +19,22 @@ namespace {
 
 constexpr double kLeastDistance = 0x1p-8;  ///< what is closer takes the first colour
 
+/// Of each row of a tensor what its cells show.
+std::vector<Cell> rows_of(const ErrorSpan& span, const Tensor& tensor) {
+  Cell others = span.skipped ? kErrorNotChecked : kErrorNotSeen;
+  // Tables and weights are looked at whole, and not row by row.
+  if (span.checked && span.checked->distances.empty()) others = error_cell(worst_distance(*span.checked));
+  std::vector<Cell> rows(static_cast<std::size_t>(tensor.tokens), others);
+  const auto set = [&](std::int64_t at, Cell cell) {
+    if (at >= 0 && at < tensor.tokens) rows[static_cast<std::size_t>(at)] = cell;
+  };
+  if (span.checked) {
+    for (const RowDistance& one : span.checked->distances) set(one.row, error_cell(double{one.largest}));
+    for (const std::int64_t one : span.checked->not_finite) set(one, kErrorNotFinite);
+  }
+  return rows;
+}
+
 }  // namespace
 
 double worst_distance(const VerifiedOutput& one) {
@@ -154,18 +170,15 @@ void ErrorMapMaker::add(ErrorSpan span, const Tensor& tensor) {
   if (first == first_of_step_.end() || row == row_of_.end() || step == nullptr) return;
   span.row = row->second;
   std::tie(span.begin, span.end) = map_->columns_of(map_->steps[first->second]);
-  std::vector<Cell> rows(static_cast<std::size_t>(tensor.tokens), span.skipped ? kErrorNotChecked : kErrorNotSeen);
-  const auto set = [&](std::int64_t at, Cell cell) {
-    if (at >= 0 && at < tensor.tokens) rows[static_cast<std::size_t>(at)] = cell;
-  };
-  if (span.checked) {
-    for (const RowDistance& one : span.checked->distances) set(one.row, error_cell(double{one.largest}));
-    for (const std::int64_t one : span.checked->not_finite) set(one, kErrorNotFinite);
-  }
+  const std::vector<Cell> rows = rows_of(span, tensor);
   Cell* cells = out_.cells.data() + std::size_t{span.row} * static_cast<std::size_t>(out_.columns);
-  each_map_token({*map_, run_, cache_}, *step, first->second, tensor, [&](std::int64_t at, std::int64_t column) {
-    cells[column] = std::max(cells[column], rows[static_cast<std::size_t>(at)]);
-  });
+  const auto worsen = [&](std::int64_t column, Cell by) { cells[column] = std::max(cells[column], by); };
+  if (tensor.axis == Axis::none && !rows.empty()) {  // of all tokens of the step
+    const Cell worst = *std::max_element(rows.begin(), rows.end());
+    for (std::int64_t column = span.begin; column < span.end; ++column) worsen(column, worst);
+  }
+  each_map_token({*map_, run_, cache_}, *step, first->second, tensor,
+                 [&](std::int64_t at, std::int64_t column) { worsen(column, rows[static_cast<std::size_t>(at)]); });
   out_.spans.push_back(std::move(span));
 }
 

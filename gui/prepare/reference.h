@@ -85,6 +85,7 @@ class ReferenceView final : public RunView {
 
   /// Null while it is being made, and where there is none.
   std::shared_ptr<const Reference> reference() const { return asked_.made; }
+  const std::string& problem() const { return asked_.problem; }
 
  protected:
   std::vector<Health> read_rows(const Tensor& tensor) override;

@@ -69,6 +69,7 @@ void count(TensorDifference& difference, Cell cell) {
 
 std::string differing_words(const TensorDifference& difference, const TensorSheet& here) {
   const std::uint64_t all = difference.cells.size();
+  const char* unit = difference.unit == DifferenceUnit::ulp ? " ulp" : "";
   std::string words = difference.differing == all
                           ? fmt::format("all {} differ", counted(all, "element"))
                           : fmt::format("{} of {} differ", difference.differing, counted(all, "element"));
@@ -77,25 +78,33 @@ std::string differing_words(const TensorDifference& difference, const TensorShee
   if (difference.largest) {
     const std::int64_t row = *difference.largest / difference.columns;
     const std::int64_t channel = here.channel(*difference.largest % difference.columns);
-    words += fmt::format(", at most by {:.4g} at [{},{}]", difference.high, here.subject.row_name(row).token, channel);
+    words += fmt::format(", at most by {:.4g}{} at [{},{}]", difference.high, unit, here.subject.row_name(row).token,
+                         channel);
   }
   return words;
 }
 
+/// By how much an element differs in a unit; nothing where that is no finite number.
+std::optional<double> magnitude_of(const ElementPair& pair, DifferenceUnit unit) {
+  if (pair.cell != kDiffFirst && pair.cell != kDiffFirst + 1) return std::nullopt;
+  if (unit == DifferenceUnit::ulp && pair.ulps) return static_cast<double>(*pair.ulps);
+  return std::abs(*pair.difference);
+}
+
 /// Which elements differ, then by how much on a ramp over those that do.
-void compare_elements(TensorDifference& out, const TensorSheet& here, const TensorSheet& there, Ramp ramp) {
-  out.rows = here.rows;
-  out.columns = here.columns;
-  out.cells.resize(here.cells.size());
+void compare_elements(TensorDifference& out, const TensorSheet& here, const TensorSheet& there, Ramp ramp,
+                      const Reference* reference) {
   std::vector<double> magnitudes(out.cells.size());
   MagnitudeRange range;
   for (std::size_t i = 0; i < out.cells.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
+    if (reference != nullptr && !reference->made[static_cast<std::size_t>(at / out.columns)]) continue;
     const ElementPair pair = pair_at(here, there, at / out.columns, at % out.columns);
     out.cells[i] = pair.cell;
     count(out, pair.cell);
-    if (pair.cell != kDiffFirst && pair.cell != kDiffFirst + 1) continue;
-    magnitudes[i] = std::abs(*pair.difference);
+    const std::optional<double> magnitude = magnitude_of(pair, out.unit);
+    if (!magnitude) continue;
+    magnitudes[i] = *magnitude;
     if (!out.largest || magnitudes[i] > range.largest) out.largest = at;
     range.cover(magnitudes[i]);
   }
@@ -105,6 +114,44 @@ void compare_elements(TensorDifference& out, const TensorSheet& here, const Tens
   for (std::size_t i = 0; i < out.cells.size(); ++i) {
     if (magnitudes[i] > 0) out.cells[i] = static_cast<Cell>(out.cells[i] + 2 * scale.step(magnitudes[i]));
   }
+}
+
+/// How far each element is off in units of its bound.
+void measure_errors(TensorDifference& out, const TensorSheet& here, const Reference& reference) {
+  for (std::size_t i = 0; i < out.cells.size(); ++i) {
+    const std::int64_t row = static_cast<std::int64_t>(i) / out.columns;
+    const std::int64_t channel = here.channel(static_cast<std::int64_t>(i) % out.columns);
+    const auto value = double{here.elements->value(row, channel)};
+    const double distance = reference.distance(row, channel, value);
+    out.cells[i] = error_cell(distance);
+    if (std::isnan(distance)) {
+      const bool should_be =
+          reference.judged(row, channel) && !(reference.hides && value < 0) &&
+          std::abs(reference.expected[reference.index(row, channel)]) < nanscope::info(reference.format).max_finite;
+      if (std::isfinite(value) || !should_be) continue;
+      out.cells[i] = kErrorNotFinite;
+      ++out.nan_here;
+    } else {
+      ++out.judged;
+      if (!out.largest || distance > out.high) out.largest = static_cast<std::int64_t>(i), out.high = distance;
+      if (distance <= 1) continue;
+    }
+    ++out.differing;
+  }
+}
+
+std::string error_sentence(const TensorDifference& difference, const TensorSheet& here) {
+  std::string words = fmt::format("{} of {} beyond what rounding explains", difference.differing,
+                                  counted(difference.judged + difference.nan_here, "element"));
+  if (difference.nan_here > 0)
+    words += fmt::format(", {} NaN or Inf where the model has a number", difference.nan_here);
+  if (difference.largest) {
+    const std::int64_t row = *difference.largest / difference.columns;
+    const std::int64_t channel = here.channel(*difference.largest % difference.columns);
+    words +=
+        fmt::format(", at most {:.4g} times at [{},{}]", difference.high, here.subject.row_name(row).token, channel);
+  }
+  return words;
 }
 
 std::string format_words(const TensorSheet& here, const TensorSheet& there) {
@@ -122,6 +169,13 @@ std::shared_ptr<const TensorSheet> twin_of(const Subject& subject, RunView& ther
   if (!found || found->tensor.role != twin.role) return nullptr;
   const auto sheet = make_tensor_sheet(there, twin, options, known);
   return sheet ? *sheet : nullptr;
+}
+
+std::shared_ptr<const TensorDifference> difference_of(const TensorSheet& here, const TensorSheet* there,
+                                                      const SheetOptions& options, const Reference* reference) {
+  auto made = std::make_shared<TensorDifference>(subtract(here, there, options.ramp, options.unit, reference));
+  made->asked = options.unit;
+  return made;
 }
 
 bool shows(const TensorSheet& sheet, const Subject& subject, const SheetOptions& options) {
@@ -172,8 +226,10 @@ std::string words_of(const ElementPair& pair) {
   return words;
 }
 
-TensorDifference subtract(const TensorSheet& here, const TensorSheet* there, Ramp ramp) {
+TensorDifference subtract(const TensorSheet& here, const TensorSheet* there, Ramp ramp, DifferenceUnit unit,
+                          const Reference* reference) {
   TensorDifference out;
+  out.unit = unit == DifferenceUnit::bound && reference == nullptr ? DifferenceUnit::absolute : unit;
   if (there == nullptr) {
     out.state = PairState::no_twin;
     out.words = "the other run has no such tensor";
@@ -187,13 +243,22 @@ TensorDifference subtract(const TensorSheet& here, const TensorSheet* there, Ram
   } else if (scale_unknown(here) || scale_unknown(*there)) {
     out.words = "each token has a scale of its own, which is not recorded: codes stand side by side";
   } else {
-    compare_elements(out, here, *there, ramp);
-    out.state = out.differing > 0 ? PairState::differs : PairState::equal;
+    out.rows = here.rows;
+    out.columns = here.columns;
+    out.cells.assign(here.cells.size(), kDiffAbsent);
     const bool codes = same_codes(here, *there);
-    out.words = out.differing > 0 ? differing_words(out, here)
-                : codes           ? "every element has equal bits"
-                                  : "every element has an equal value";
-    out.words += format_words(here, *there);
+    if (out.unit == DifferenceUnit::ulp && !codes) out.unit = DifferenceUnit::absolute;
+    if (out.unit == DifferenceUnit::bound) {
+      measure_errors(out, here, *reference);
+      out.words = error_sentence(out, here);
+    } else {
+      compare_elements(out, here, *there, ramp, reference);
+      out.words = out.differing > 0 ? differing_words(out, here)
+                  : codes           ? "every element has equal bits"
+                                    : "every element has an equal value";
+      out.words += format_words(here, *there);
+    }
+    out.state = out.differing > 0 ? PairState::differs : PairState::equal;
   }
   return out;
 }
@@ -202,17 +267,26 @@ std::pair<std::int64_t, std::int64_t> worst_difference(const TensorDifference& d
   return worst_cell({difference.cells, difference.columns, difference.rows}, range);
 }
 
-Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& place, const SheetOptions& options,
-                                  const SheetPair& known) {
+namespace {
+
+/// Both sheets on one ramp, and their difference. `there` holds the tensor of `place`, or not.
+Result<SheetPair> pair_of(RunView& run, RunView& there, const Place& place, const SheetOptions& options,
+                          const SheetPair& known, const std::shared_ptr<const Reference>& reference) {
   const Result<Subject> subject = find_subject(run, place);
   if (!subject) return tl::unexpected(subject.error());
   const bool pair_known = known.here && known.difference;  // without a twin there was a sheet alone
-  if (pair_known && shows(*known.here, *subject, options)) return known;
+  if (pair_known && known.reference == reference && shows(*known.here, *subject, options)) {
+    SheetPair pair = known;
+    if (known.difference->asked != options.unit)
+      pair.difference = difference_of(*pair.here, pair.there.get(), options, reference.get());
+    return pair;
+  }
   SheetPair pair;
+  pair.reference = reference;
   auto here = make_tensor_sheet(run, place, options, known.here.get());
   if (!here) return tl::unexpected(here.error());
   pair.here = std::move(*here);
-  pair.there = twin_of(*subject, there, place, options, known.there.get());
+  pair.there = twin_of(*subject, there, place, options, known.reference == reference ? known.there.get() : nullptr);
   if (pair.there) {
     SheetOptions common = options;
     common.beside.emplace();
@@ -227,7 +301,47 @@ Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& pla
     pair.here = std::move(*here);
     pair.there = twin_of(*subject, there, place, common, pair.there.get());
   }
-  pair.difference = std::make_shared<const TensorDifference>(subtract(*pair.here, pair.there.get(), options.ramp));
+  pair.difference = difference_of(*pair.here, pair.there.get(), options, reference.get());
+  return pair;
+}
+
+/// Rows that were not made show nothing.
+std::shared_ptr<const TensorSheet> masked(const std::shared_ptr<const TensorSheet>& sheet, const Reference& reference) {
+  if (std::find(reference.made.begin(), reference.made.end(), false) == reference.made.end()) return sheet;
+  auto masked = std::make_shared<TensorSheet>(*sheet);
+  for (std::int64_t row = 0; row < masked->rows; ++row) {
+    if (reference.made[static_cast<std::size_t>(row)]) continue;
+    const auto begin = masked->cells.begin() + row * masked->columns;
+    std::fill(begin, begin + masked->columns, kAbsent);
+  }
+  return masked;
+}
+
+}  // namespace
+
+Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& place, const SheetOptions& options,
+                                  const SheetPair& known) {
+  return pair_of(run, there, place, options, known, nullptr);
+}
+
+Result<SheetPair> make_model_pair(RunView& run, ReferenceSource& model, const Place& place, const SheetOptions& options,
+                                  const SheetPair& known) {
+  const Result<Subject> subject = find_subject(run, place);
+  if (!subject) return tl::unexpected(subject.error());
+  ReferenceView there(run, model, subject->tensor.id);
+  if (there.reference()) {
+    auto pair = pair_of(run, there, place, options, known, there.reference());
+    if (pair && pair->there) pair->there = masked(pair->there, *pair->reference);
+    return pair;
+  }
+  SheetPair pair;
+  auto here = make_tensor_sheet(run, place, options, known.here.get());
+  if (!here) return tl::unexpected(here.error());
+  pair.here = std::move(*here);
+  auto difference = std::make_shared<TensorDifference>();
+  const std::string& problem = there.problem();
+  difference->words = problem.empty() ? "being done again\u2026" : "not done again: " + problem;
+  pair.difference = std::move(difference);
   return pair;
 }
 
@@ -240,8 +354,10 @@ TensorPicture make_pair_picture(SheetPair pair, std::string label, std::optional
   if (pair.there) twin->there = make_tensor_picture(pair.there, aligned ? range : std::nullopt, width, height);
   const TensorDifference& difference = *pair.difference;
   const FrontRange all{0, difference.columns, 0, difference.rows};
-  twin->difference =
-      make_image({difference.cells, difference.columns, difference.rows}, range.value_or(all), width, height);
+  const CellGrid grid{difference.cells, difference.columns, difference.rows};
+  twin->difference = difference.unit == DifferenceUnit::bound
+                         ? make_front_image(grid, range.value_or(all), width, height, kErrorBeyond)
+                         : make_image(grid, range.value_or(all), width, height);
   twin->pair = std::move(pair);
   picture.twin = std::move(twin);
   return picture;

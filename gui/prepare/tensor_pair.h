@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "gui/prepare/error_map.h"
+#include "gui/prepare/reference.h"
 #include "gui/prepare/tensor_sheet.h"
 #include "instrument/diagnosis/compare.h"
 
@@ -32,17 +34,21 @@ enum class PairState : std::uint8_t {
   not_compared,  ///< a side's elements, or their scales, are not to be had
 };
 
-/// Here minus there, in real values.
+/// Here minus there, in real values or in another unit. In units of the bound, cells are those of error_map.h, `equal`
+/// is what is within it everywhere, and `differing` counts what is beyond it.
 struct TensorDifference {
   PairState state = PairState::not_compared;
+  DifferenceUnit unit = DifferenceUnit::absolute;
   std::string words;      ///< what there is to know, in one sentence
   std::int64_t rows = 0;  ///< 0 unless elements could be compared
   std::int64_t columns = 0;
-  std::vector<Cell> cells;      ///< rows x columns
-  double low = 0;               ///< |difference| where the ramp begins
-  double high = 0;              ///< the largest finite one
-  std::uint64_t differing = 0;  ///< elements that are not kDiffEqual
-  std::uint64_t nan_here = 0;   ///< and no NaN there
+  std::vector<Cell> cells;                          ///< rows x columns
+  double low = 0;                                   ///< |difference| where the ramp begins
+  double high = 0;                                  ///< the largest finite one
+  DifferenceUnit asked = DifferenceUnit::absolute;  ///< the unit that was asked for
+  std::uint64_t judged = 0;                         ///< in units of the bound: elements that have one
+  std::uint64_t differing = 0;                      ///< elements that are not kDiffEqual
+  std::uint64_t nan_here = 0;                       ///< and no NaN there
   std::uint64_t nan_there = 0;
   std::optional<std::int64_t> largest;  ///< cell of the largest finite difference
 
@@ -66,8 +72,10 @@ ElementPair pair_at(const TensorSheet& here, const TensorSheet& there, std::int6
 /// "-0.5 (1.2 % of there), 3 ulp", "NaN here only", "equal bits".
 std::string words_of(const ElementPair& pair);
 
-/// `there` is null when the other run has no such tensor.
-TensorDifference subtract(const TensorSheet& here, const TensorSheet* there, Ramp ramp);
+/// `there` is null when the other run has no such tensor. `reference`: what `there` was made of, beside a model; then
+/// rows that were not made are kDiffAbsent. Without one, the bound is no unit.
+TensorDifference subtract(const TensorSheet& here, const TensorSheet* there, Ramp ramp,
+                          DifferenceUnit unit = DifferenceUnit::absolute, const Reference* reference = nullptr);
 
 /// The worst element of a range by its difference, the first of them in row-major order, as row and column.
 std::pair<std::int64_t, std::int64_t> worst_difference(const TensorDifference& difference, const FrontRange& range);
@@ -77,7 +85,13 @@ struct SheetPair {
   std::shared_ptr<const TensorSheet> here;
   std::shared_ptr<const TensorSheet> there;  ///< null: no such tensor
   std::shared_ptr<const TensorDifference> difference;
+  std::shared_ptr<const Reference> reference = nullptr;  ///< what `there` was made of; null beside a run
 };
+
+/// The tensor of a place beside what the model makes of it. Without a reference yet, or with a reason why there is
+/// none, the pair has no `there`. Errors: as of make_tensor_sheet() for the tensor here.
+Result<SheetPair> make_model_pair(RunView& run, ReferenceSource& model, const Place& place, const SheetOptions& options,
+                                  const SheetPair& known);
 
 /// `there` is the other run. `known` may be empty, or a pair of the same two runs whose parts are
 /// used again. Errors: as of make_tensor_sheet() for the tensor here.

@@ -94,12 +94,20 @@ struct CommonRamp {
   bool operator==(const CommonRamp&) const = default;
 };
 
+/// What the difference from what stands beside is measured in.
+enum class DifferenceUnit : std::uint8_t {
+  absolute,
+  ulp,    ///< steps of the format; of codes that mean different things, absolute
+  bound,  ///< what rounding can explain; beside a model
+};
+
 struct SheetOptions {
   Ramp ramp = Ramp::log;
   std::optional<std::int64_t> head;  ///< nothing: that of the selected channel, else the first
   std::optional<CommonRamp> beside = std::nullopt;
   bool signs = false;
   RampRange range = {};
+  DifferenceUnit unit = DifferenceUnit::absolute;
   bool operator==(const SheetOptions&) const = default;
 };
 

@@ -499,7 +499,7 @@ class BitsView final : public View {
   std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
     const Place place = context.selection.place;
     const BesideRunPtr beside = context.beside;
-    return ViewRequest{fmt::format("{} {}", to_string(place), beside ? beside->path.string() : ""),
+    return ViewRequest{fmt::format("{} {}", to_string(place), beside_key(beside)),
                        [place, beside](RunFacts& facts) { return answer(facts, place, beside); }};
   }
 
@@ -543,8 +543,24 @@ class BitsView final : public View {
     if (!sheet) return tl::unexpected(sheet.error());
     BitsPair alone;
     alone.here = std::move(*sheet);
+    if (beside && facts.model() != nullptr) return beside_model(facts, std::move(alone), place, beside->label);
     if (!beside || facts.beside() == nullptr) return std::make_shared<const BitsPair>(std::move(alone));
     Result<BitsPair> pair = make_bits_pair(std::move(alone.here), facts.beside()->view(), beside->label);
+    if (!pair) return tl::unexpected(pair.error());
+    return std::make_shared<const BitsPair>(std::move(*pair));
+  }
+
+  static Result<PreparedPtr> beside_model(RunFacts& facts, BitsPair alone, const Place& place,
+                                          const std::string& label) {
+    const Result<Subject> subject = find_subject(facts.view(), place);
+    if (!subject) return std::make_shared<const BitsPair>(std::move(alone));
+    ReferenceView there(facts.view(), *facts.model(), subject->tensor.id);
+    if (!there.reference()) {
+      alone.label = label;
+      alone.words = there.problem().empty() ? "being done again\u2026" : "not done again: " + there.problem();
+      return std::make_shared<const BitsPair>(std::move(alone));
+    }
+    Result<BitsPair> pair = make_bits_pair(std::move(alone.here), there, label);
     if (!pair) return tl::unexpected(pair.error());
     return std::make_shared<const BitsPair>(std::move(*pair));
   }

@@ -66,7 +66,7 @@ void draw_error_key(const ViewContext& context, Area row) {
   colors.cells[kLowHeadroom] = errors.cell(kErrorNotChecked);
   colors.cells[kClipped] = errors.cell(kErrorNotSeen);
   const LegendEntry first[] = {{kNan, "NaN here, not there"}};
-  const LegendRamp ramp{"error in units of the bound, quiet to 1", "0", fmt::format("{:.0e}", error_from(kErrorLast))};
+  const LegendRamp ramp{"\u00D7 the bound, quiet to 1", "0", fmt::format("{:.0e}", error_from(kErrorLast))};
   const LegendEntry last[] = {
       {kLowHeadroom, "not checked"}, {kErrorWaits, "to be checked"}, {kClipped, "row left out"}, {kAbsent, "none"}};
   draw_legend(with_theme(context, colors), row, first, ramp, last);
@@ -104,10 +104,13 @@ std::string error_tooltip(const ViewContext& context, const Place& place, const 
   std::vector<std::string> lines{token, error_words(cell)};
   if (span != nullptr && span->checked) {
     const VerifiedOutput& one = *span->checked;
-    lines.push_back(printable(fmt::format("{}: {}", one.role, verified_words(one))));
+    const std::string role = one.role.empty() ? "" : one.role + ": ";
+    lines.push_back(printable(role + verified_words(one)));
     if (one.off) lines.push_back(printable(report::verified_because(one)));
   } else if (span != nullptr) {
     lines.push_back(printable("not checked: " + span->skipped->reason));
+  } else if (cell == kErrorNotChecked) {
+    lines.push_back("the model is given it, or it is left out of this check");
   }
   for (std::string& said : lines) said = shortened(context.fonts.text, said, 560 * context.scale);
   tooltip(context, to_string(place), lines);

@@ -13,6 +13,12 @@ namespace nanscope::gui {
 /// it is the larger one in brown, the darker the smaller the difference.
 Theme difference_theme(const Theme& theme);
 
+/// That of the unit that a difference is in.
+Theme theme_of(const Theme& theme, const TensorDifference& difference);
+
+/// Chips for the units at the right end of a row; the one that is pressed becomes `chosen`. Answers where they begin.
+float choose_unit(const ViewContext& context, Area row, DifferenceUnit& chosen);
+
 /// Above a grid: what it shows, for the difference with its ramp.
 void draw_part_title(const ViewContext& context, Area row, TwinPart part, const TwinPicture& twin);
 

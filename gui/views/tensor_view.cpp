@@ -61,12 +61,13 @@ class TensorView final : public View {
     if (context.beside != beside_) {
       beside_ = context.beside;
       known_ = {};
+      unit_ = beside_ && beside_->check ? DifferenceUnit::bound : DifferenceUnit::absolute;
     }
     const TensorMode mode = beside_ ? twin_mode(area, context.scale) : TensorMode::alone;
     const Area cells = lay_out_tensor(area, context.scale, mode).grids.front().cells;
     Question question;
     question.place = context.selection.place;
-    question.options = {choice_.ramp(), wanted_head(question.place), {}, choice_.signs(), choice_.range()};
+    question.options = {choice_.ramp(), wanted_head(question.place), {}, choice_.signs(), choice_.range(), unit_};
     question.statistics = counting_;
     question.part = part_of_grid_;
     question.width = std::clamp(static_cast<int>(cells.width), 1, kTextureLimit);
@@ -151,10 +152,10 @@ class TensorView final : public View {
                  : std::string(" -");
     };
     const SheetOptions& options = question.options;
-    std::string key =
-        fmt::format("{} {} {} {} {} {} {}", to_string(tensor), static_cast<int>(options.ramp), options.signs,
-                    options.head.value_or(question.place.channel.value_or(0)), question.width, question.height,
-                    question.beside ? question.beside->path.string() : "");
+    std::string key = fmt::format("{} {} {} {} {} {} {}", to_string(tensor), static_cast<int>(options.ramp),
+                                  options.signs, options.head.value_or(question.place.channel.value_or(0)),
+                                  question.width, question.height, beside_key(question.beside));
+    if (question.beside) key += fmt::format(" {}", static_cast<int>(options.unit));
     if (options.range.typed) key += fmt::format(" {} {}", options.range.typed->smallest, options.range.typed->largest);
     return key + words(question.range) + words(options.range.part) +
            (question.statistics ? " counted" + words(question.part) : "");
@@ -201,8 +202,11 @@ class TensorView final : public View {
       nothing->notice = subject.error().message;
       return nothing;
     }
-    if (question.beside && facts.beside() != nullptr) {
-      Result<SheetPair> pair = make_sheet_pair(run, facts.beside()->view(), question.place, question.options, known);
+    if (question.beside && (facts.beside() != nullptr || facts.model() != nullptr)) {
+      Result<SheetPair> pair =
+          facts.model() != nullptr
+              ? make_model_pair(run, *facts.model(), question.place, question.options, known)
+              : make_sheet_pair(run, facts.beside()->view(), question.place, question.options, known);
       if (!pair) return tl::unexpected(pair.error());
       return std::make_shared<const TensorPicture>(
           make_pair_picture(std::move(*pair), question.beside->label, question.range, question.width, question.height));
@@ -218,7 +222,9 @@ class TensorView final : public View {
     const TensorDifference& difference = *twin.pair.difference;
     const bool same = difference.state == PairState::equal;
     std::string words = layout.tabs.width > 0 ? "" : fmt::format("beside {}: ", twin.label);
-    label(context.fonts.small, layout.words, same ? context.theme.muted : context.theme.text,
+    Area said = layout.words;
+    if (difference.rows > 0 && !context.printed) said.width = choose_unit(context, said, unit_) - said.x;
+    label(context.fonts.small, said, same ? context.theme.muted : context.theme.text,
           printable(words + difference.words));
     if (layout.tabs.width <= 0) return;
     const float height = 22 * context.scale;
@@ -234,8 +240,10 @@ class TensorView final : public View {
     if (part == TwinPart::there) picture = twin->there ? &*twin->there : nullptr;
     if (part == TwinPart::difference && twin->pair.difference->rows == 0) picture = nullptr;
     if (picture == nullptr) {
-      notice(shown.context, areas.cells, part == TwinPart::there ? "Not there" : "Not compared",
-             printable(twin->pair.difference->words));
+      const char* title = part == TwinPart::difference ? "Not compared"
+                          : beside_ && beside_->check  ? "No elements"
+                                                       : "Not there";
+      notice(shown.context, areas.cells, title, printable(twin->pair.difference->words));
       return;
     }
     const bool aligned = twin == nullptr || twin->pair.difference->state != PairState::other_shape;
@@ -243,7 +251,7 @@ class TensorView final : public View {
     if (&port == &other_port_) port.set_grid(picture->sheet->columns, picture->sheet->rows);
     CellMap& grid = grids_[static_cast<std::size_t>(part)];
     const bool differences = part == TwinPart::difference;
-    const Theme colors = differences             ? difference_theme(shown.context.theme)
+    const Theme colors = differences             ? theme_of(shown.context.theme, *twin->pair.difference)
                          : picture->sheet->signs ? signed_theme(shown.context.theme)
                                                  : shown.context.theme;
     const ViewContext context = with_theme(shown.context, colors);
@@ -426,6 +434,7 @@ class TensorView final : public View {
   Viewport port_;        ///< of all grids of one shape
   Viewport other_port_;  ///< of a twin of another shape
   TwinPart part_ = TwinPart::here;
+  DifferenceUnit unit_ = DifferenceUnit::absolute;
   BesideRunPtr beside_;
   RampChoice choice_;
   TensorPanel panel_;

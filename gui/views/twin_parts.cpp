@@ -1,8 +1,11 @@
 #include "gui/views/twin_parts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "gui/marks.h"
+#include "gui/model_check.h"
 
 namespace nanscope::gui {
 namespace {
@@ -17,6 +20,12 @@ ViewContext with_theme(const ViewContext& context, const Theme& theme) {
   return {theme,           context.fonts,    context.scale,      context.selection, context.map,
           context.story,   context.playhead, context.unattended, context.beside,    context.difference,
           context.printed, context.pins,     context.errors};
+}
+
+std::string beside_key(const BesideRunPtr& beside) {
+  if (!beside) return {};
+  return beside->check ? fmt::format("{} {}", beside->path.string(), beside->check->references())
+                       : beside->path.string();
 }
 
 std::string part_name(TwinPart part, std::string_view label, std::string_view difference) {

@@ -16,6 +16,9 @@ inline constexpr TwinPart kCheckParts[] = {TwinPart::here,
 /// The same context with another theme.
 ViewContext with_theme(const ViewContext& context, const Theme& theme);
 
+/// What an answer depends on of what stands beside: of a model, what it has made so far.
+std::string beside_key(const BesideRunPtr& beside);
+
 /// "this run", the other run's label, "difference", or as it is called.
 std::string part_name(TwinPart part, std::string_view label, std::string_view difference = "difference");
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "instrument/verify/explain.h"
@@ -41,6 +42,13 @@ class Verifier::Impl {
   }
 
   Result<std::vector<std::int64_t>> rows(const OutputName& output, std::int64_t tokens, std::int64_t channels) {
+    if (const ReplacedWeight* weight = replaced(output)) {
+      if (weight->own.rows() != tokens || weight->own.channels() != channels)
+        return fail("its shape is not the file's");
+      std::vector<std::int64_t> all(static_cast<std::size_t>(tokens));
+      std::iota(all.begin(), all.end(), 0);
+      return all;
+    }
     const auto found = find(output);
     if (!found) return tl::unexpected(found.error());
     const Tensor& out = **found;
@@ -49,6 +57,7 @@ class Verifier::Impl {
   }
 
   Result<Prediction> predict(const OutputName& output, std::int64_t first, std::int64_t count) {
+    if (const ReplacedWeight* weight = replaced(output)) return weight_of_file(dump_, *weight, first, count);
     const auto found = find(output);
     if (!found) return tl::unexpected(found.error());
     const Tensor& out = **found;
@@ -114,6 +123,13 @@ class Verifier::Impl {
   void skip(NotChecked one) {
     if (options_.skipped) options_.skipped(one);
     out_.not_checked.push_back(std::move(one));
+  }
+
+  const ReplacedWeight* replaced(const OutputName& output) const {
+    const auto all = dump_.replaced();
+    const auto at =
+        std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.dumped.name == output.name; });
+    return at == all.end() ? nullptr : &*at;
   }
 
   /// The run's tensor of that name; where a producer gave several outputs one name, op and role tell them apart.

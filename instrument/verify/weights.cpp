@@ -16,6 +16,11 @@ constexpr std::int64_t kMostCompared = std::int64_t{1} << 24;  ///< elements of 
 
 double u_of(const DumpTensor& tensor) { return tensor.format ? roundoff(*tensor.format) : 0; }
 
+/// What a weight that is stored in another format than the file's may be off by, of itself.
+double rounding(const DumpTensor& dumped, const DumpTensor& own) {
+  return dumped.format == own.format ? 0 : std::max(u_of(dumped), u_of(own));
+}
+
 /// How far one is from the other, in units of what the narrower of their formats rounds.
 VerifiedOutput compared(OpenDump& dump, const DumpTensor& dumped, const DumpTensor& own) {
   VerifiedOutput one;
@@ -24,7 +29,7 @@ VerifiedOutput compared(OpenDump& dump, const DumpTensor& dumped, const DumpTens
   one.kind = "weight";
   one.layer = dumped.at.layer;
   one.elements = std::min(dumped.count(), own.count());
-  const double u = dumped.format == own.format ? 0 : std::max(u_of(dumped), u_of(own));
+  const double u = rounding(dumped, own);
   const std::int64_t width = std::max<std::int64_t>(1, dumped.channels());
   double squares = 0;
   for (std::int64_t first = 0; first < one.elements; first += kAtOnce) {
@@ -105,6 +110,19 @@ void explain_weight(OpenDump& dump, const ReplacedWeight& pair, VerifiedOutput& 
 }
 
 }  // namespace
+
+Result<Prediction> weight_of_file(OpenDump& dump, const ReplacedWeight& pair, std::int64_t first, std::int64_t count) {
+  const std::int64_t width = pair.own.channels();
+  const auto values = dump.values(pair.own, first * width, count * width);
+  if (!values) return tl::unexpected(values.error());
+  Prediction made;
+  made.resize(count, width);
+  made.value = *values;
+  const double u = rounding(pair.dumped, pair.own);
+  for (std::size_t i = 0; i < made.value.size(); ++i)
+    made.bound[i] = static_cast<float>(u * std::abs(double{made.value[i]}));
+  return made;
+}
 
 std::vector<VerifiedOutput> check_weights(OpenDump& dump, DumpRun& run) {
   static_cast<void>(run);

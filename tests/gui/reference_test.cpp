@@ -27,6 +27,7 @@ struct Sample {
   std::string theme = "dark";
   Extent size{760, 480};
   bool recording = true;
+  bool checked = false;  ///< a dump beside its model
 };
 
 void PrintTo(const Sample& sample, std::ostream* out) { *out << sample.name; }
@@ -37,6 +38,9 @@ std::vector<Sample> samples() {
   for (const char* view : {"front", "tensor", "bits"}) all.push_back({std::string(view) + "-light", view, "light"});
   all.push_back({"window", "", "dark", {1000, 640}});
   all.push_back({"window-light", "", "light", {1000, 640}});
+  for (const char* view : {"front", "tensor", "verify"})
+    all.push_back({std::string(view) + "-checked", view, "dark", {900, 520}, false, true});
+  all.push_back({"window-checked", "", "light", {1200, 760}, false, true});
   all.push_back({"start", "", "dark", {1000, 640}, false});
   return all;
 }
@@ -64,9 +68,9 @@ class References : public ::testing::TestWithParam<Sample> {
       EXPECT_EQ(program_.run("run kv-scale-lock -o run.nanscope --capture all --device cpu:baseline").code, 0);
     }
     const std::string view = sample.view.empty() ? "" : " --view " + sample.view;
-    const Output output = program_.run(fmt::format("gui {} --screenshot picture.png --size {}x{} --theme {}{}",
-                                                   sample.recording ? "run.nanscope" : "", sample.size.width,
-                                                   sample.size.height, sample.theme, view));
+    const std::string target = sample.recording ? "run.nanscope" : sample.checked ? kCheckedDump : "";
+    const Output output = program_.run(fmt::format("gui {} --screenshot picture.png --size {}x{} --theme {}{}", target,
+                                                   sample.size.width, sample.size.height, sample.theme, view));
     EXPECT_EQ(output.code, 0) << output.err;
     return read_png(program_.folder() / "picture.png");
   }

@@ -6,7 +6,8 @@
 
 #include "tests/gui/program.h"
 
-/// The scripts of scripts/, each on a recording of the flagship scenario; how scripts end.
+/// The scripts of scripts/, each on a recording of the flagship scenario or on a dump beside its model; how scripts
+/// end.
 namespace nanscope::gui {
 namespace {
 
@@ -31,7 +32,8 @@ class Scripts : public ::testing::TestWithParam<std::string> {
 bool begins_without_a_file(const std::string& name) { return name.rfind("start", 0) == 0; }
 
 TEST_P(Scripts, FindWhatTheyExpect) {
-  const std::string file = begins_without_a_file(GetParam()) ? "" : "run.nanscope";
+  std::string file = begins_without_a_file(GetParam()) ? "" : "run.nanscope";
+  if (GetParam().starts_with("verify")) file = kCheckedDump;
   const std::string script = std::string(NANSCOPE_SOURCE_DIR) + "/tests/gui/scripts/" + GetParam();
   const Output output = program_.run("gui " + file + " --script '" + script + "'");
   EXPECT_EQ(output.code, 0) << output.err;

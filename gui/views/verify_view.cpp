@@ -1,0 +1,294 @@
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/counted.h"
+#include "gui/export/tables.h"
+#include "gui/marks.h"
+#include "gui/prepare/verify_list.h"
+#include "gui/views/front_errors.h"
+#include "gui/views/registry.h"
+#include "gui/views/twin_parts.h"
+#include "scenarios/report/verify_words.h"
+
+/// The check of a dump against its model: the verdict, the outputs that are off, and what explains them.
+namespace nanscope::gui {
+namespace {
+
+constexpr float kVerdictLine = 19;
+constexpr float kVerifyChip = 21;
+constexpr float kVerifyRow = 21;
+constexpr float kPlaceColumn = 230;
+constexpr float kLeastPlaceColumn = 150;
+constexpr float kFurthestColumn = 84;
+constexpr float kBeyondColumn = 96;
+constexpr float kVerifyGap = 12;
+constexpr float kDetailsWidth = 380;
+constexpr float kDetailsBesideFrom = 880;
+constexpr float kDetailsBelow = 132;
+constexpr float kDetailsBelowFrom = 300;  ///< lower views have no room for them
+constexpr float kBecauseFrom = 100;       ///< narrower, what explains it is told of the selected one alone
+
+class VerifyView final : public View {
+ public:
+  std::string_view name() const override { return "verify"; }
+  std::string_view title() const override { return "Verify"; }
+  std::string_view caption() const override { return "a dump against its model: what is off, and what explains it"; }
+
+  std::optional<TableMaker> table(const PreparedPtr& prepared) const override {
+    const auto* list = dynamic_cast<const VerifyList*>(prepared.get());
+    if (list == nullptr || !list->errors) return std::nullopt;
+    return [errors = list->errors] { return table_of(*errors); };
+  }
+
+  std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
+    Place place = context.selection.place;
+    place.token.reset();
+    place.channel.reset();
+    std::string key = fmt::format("{} {} {} {}", beside_key(context.beside), static_cast<int>(order_.which),
+                                  order_.furthest_first, to_string(place));
+    if (context.errors) key += fmt::format(" {}", context.errors->findings->count());
+    return ViewRequest{std::move(key),
+                       [errors = context.errors, order = order_, place](RunFacts&) -> Result<PreparedPtr> {
+                         if (!errors) return std::make_shared<const VerifyList>();
+                         return std::make_shared<const VerifyList>(make_verify_list(errors, order, place));
+                       }};
+  }
+
+  void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
+    const auto& list = static_cast<const VerifyList&>(*prepared);
+    if (!list.errors) {
+      if (context.beside && context.beside->check) {
+        notice(context, area, "Checking\u2026", "Outputs are listed as they are done again");
+      } else {
+        notice(context, area, "No model stands beside",
+               "nanscope gui DUMP --model DIR checks a dump against its checkpoint; so does DIR, dropped with Shift");
+      }
+      return;
+    }
+    const float scale = context.scale;
+    Area rest = area.inset(kMargin * scale, 0);
+    rest.y += 8 * scale;
+    rest.height -= 8 * scale;
+    take(rest, draw_verdict(context, list, rest));
+    take(rest, draw_chips(context, list, rest) + 6 * scale);
+    Area details;
+    if (list.of && rest.width >= kDetailsBesideFrom * scale) {
+      const float width = kDetailsWidth * scale;
+      details = {rest.right() - width, rest.y, width, rest.height};
+      rest.width -= width + 18 * scale;
+    } else if (list.of && rest.height >= kDetailsBelowFrom * scale) {
+      const float height = kDetailsBelow * scale;
+      details = {rest.x, rest.bottom() - height, rest.width, height};
+      rest.height -= height + 6 * scale;
+    }
+    draw_list(context, actions, list, rest);
+    if (details.width > 0) draw_details(context, *list.of, details);
+  }
+
+ private:
+  static void take(Area& rest, float height) {
+    rest.y += height;
+    rest.height -= height;
+  }
+
+  /// Answers its height.
+  static float draw_verdict(const ViewContext& context, const VerifyList& list, Area area) {
+    const float line = kVerdictLine * context.scale;
+    const bool off = list.of_filter[0] > 0 || !list.errors->findings->problem.empty();
+    const Color tone = !off                 ? context.theme.text
+                       : context.theme.dark ? context.theme.cell(kClipped)
+                                            : context.theme.cell(kNan);
+    float y = area.y;
+    for (std::size_t i = 0; i < list.verdict.size(); ++i) {
+      const ImFont* font = i == 0 ? context.fonts.title : context.fonts.small;
+      for (const std::string& words : wrap(font, printable(list.verdict[i]), area.width, 2)) {
+        label(font, {area.x, y, area.width + 1, line}, i == 0 ? tone : context.theme.text, words);
+        y += line;
+      }
+    }
+    return y + 4 * context.scale - area.y;
+  }
+
+  /// Answers their height.
+  float draw_chips(const ViewContext& context, const VerifyList& list, Area area) {
+    const float height = kVerifyChip * context.scale;
+    const float gap = 6 * context.scale;
+    float x = area.x;
+    float y = area.y;
+    const auto chip_at = [&](const std::string& words, bool chosen) {
+      const float width = chip_width(context, words);
+      if (x > area.x && x + width > area.right()) {
+        x = area.x;
+        y += height + gap;
+      }
+      const ChipPress chip = chip_button(context, x, area.right(), y, height, words, chosen);
+      x = chip.right + gap;
+      return chip.pressed;
+    };
+    constexpr const char* kWords[] = {"off", "all", "not checked"};
+    for (std::size_t i = 0; i < std::size(kWords); ++i) {
+      const auto which = static_cast<VerifyFilter>(i);
+      if (chip_at(fmt::format("{} {}", kWords[i], list.of_filter[i]), order_.which == which)) order_.which = which;
+    }
+    x += gap;
+    if (chip_at("furthest first", order_.furthest_first)) order_.furthest_first = !order_.furthest_first;
+    return y + height - area.y;
+  }
+
+  void draw_list(const ViewContext& context, const ViewActions& actions, const VerifyList& list, Area area) {
+    const float scale = context.scale;
+    const float titles = 18 * scale;
+    const Columns columns = columns_of(context, list, area.width);
+    if (list.rows.empty()) {
+      const bool none = list.order.which == VerifyFilter::off;
+      notice(context, area, none ? "Nothing is off" : "Nothing to list",
+             none ? "No output is further off than rounding" : "The check has none of these");
+      return;
+    }
+    draw_titles(context, columns, {area.x, area.y, area.width, titles});
+    fill({area.x, area.y + titles, area.width, 1}, context.theme.line);
+    const Area rows{area.x, area.y + titles + 1, area.width, area.height - titles - 1};
+    if (rows.height < kVerifyRow * scale) return;
+    ImGui::SetCursorScreenPos(rows.min());
+    ImGui::BeginChild("outputs", {rows.width, rows.height}, false, ImGuiWindowFlags_NoBackground);
+    const auto height = static_cast<double>(std::floor(kVerifyRow * scale));
+    follow(list, height);
+    const auto scrolled = static_cast<double>(ImGui::GetScrollY());
+    const auto first = static_cast<std::size_t>(std::max(0.0, scrolled / height));
+    const auto seen = static_cast<std::size_t>(static_cast<double>(rows.height) / height) + 2;
+    for (std::size_t i = first; i < std::min(list.rows.size(), first + seen); ++i) {
+      const auto y = static_cast<float>(static_cast<double>(i) * height - scrolled);
+      draw_row(context, actions, list, i, columns, {rows.x, rows.y + y, rows.width, static_cast<float>(height)});
+    }
+    ImGui::SetCursorPosY(static_cast<float>(static_cast<double>(list.rows.size()) * height));
+    ImGui::Dummy({1, 1});
+    ImGui::EndChild();
+  }
+
+  /// Where the columns stand, from the left of a row; those of no width are left out.
+  struct Columns {
+    Area place;
+    Area furthest;
+    Area beyond;
+    Area because;
+  };
+  static Columns columns_of(const ViewContext& context, const VerifyList& list, float width) {
+    const float scale = context.scale;
+    const float gap = kVerifyGap * scale;
+    Columns at;
+    float x = 20 * scale;
+    const bool named = list.order.which == VerifyFilter::not_checked;
+    const float place =
+        named ? width * 0.6F : std::clamp(width * 0.35F, kLeastPlaceColumn * scale, kPlaceColumn * scale);
+    at.place = {x, 0, std::min(place, width - x), 0};
+    x = at.place.right() + gap;
+    const auto next = [&](Area& column, float wanted) {
+      if (named || x + wanted > width) return;
+      column = {x, 0, wanted, 0};
+      x += wanted + gap;
+    };
+    next(at.furthest, kFurthestColumn * scale);
+    next(at.beyond, kBeyondColumn * scale);
+    if (width - x >= kBecauseFrom * scale) at.because = {x, 0, width - x, 0};
+    return at;
+  }
+
+  static void draw_titles(const ViewContext& context, const Columns& columns, Area area) {
+    const auto title = [&](const Area& column, const char* words, float align) {
+      if (column.width <= 0) return;
+      label(context.fonts.small, {area.x + column.x, area.y, column.width, area.height}, context.theme.muted, words,
+            align);
+    };
+    title(columns.place, "output", 0);
+    title(columns.furthest, "\u00D7 the bound", 1);
+    title(columns.beyond, "beyond it", 1);
+    title(columns.because, columns.furthest.width > 0 ? "because" : "why not", 0);
+  }
+
+  /// Scrolls to an output that was chosen elsewhere.
+  void follow(const VerifyList& list, double height) {
+    if (list.chosen == followed_) return;
+    followed_ = list.chosen;
+    if (!list.chosen) return;
+    const double at = static_cast<double>(*list.chosen) * height;
+    const auto top = static_cast<double>(ImGui::GetScrollY());
+    const auto room = static_cast<double>(ImGui::GetWindowHeight());
+    if (at < top || at + height > top + room) ImGui::SetScrollY(static_cast<float>(std::max(0.0, at - room / 2)));
+  }
+
+  void draw_row(const ViewContext& context, const ViewActions& actions, const VerifyList& list, std::size_t index,
+                const Columns& columns, Area area) {
+    const VerifyRow& row = list.rows[index];
+    const Theme& theme = context.theme;
+    const float scale = context.scale;
+    ImGui::SetCursorScreenPos(area.min());
+    ImGui::PushID(static_cast<int>(index));
+    const bool clicked = ImGui::InvisibleButton("output", {area.width, area.height});
+    ImGui::PopID();
+    const bool pointed = ImGui::IsItemHovered();
+    const bool chosen = list.chosen == index;
+    if (chosen || pointed) fill(area, chosen ? theme.raised : theme.raised.alpha(140), 4 * scale);
+    if (chosen) fill({area.x, area.y, 3 * scale, area.height}, theme.accent, 1.5F * scale);
+    const float swatch = 9 * scale;
+    const Area square{area.x + 6 * scale, area.y + (area.height - swatch) / 2, swatch, swatch};
+    fill(square, error_theme(theme).cell(row.cell), 2 * scale);
+    if (row.unexplained) outline(square.inset(-2 * scale), theme.text, scale, 3 * scale);
+    const auto cell = [&](const Area& column, const ImFont* font, Color color, const std::string& words, float align) {
+      if (column.width <= 0 || words.empty()) return;
+      label(font, {area.x + column.x, area.y, column.width, area.height}, color, words, align);
+    };
+    cell(columns.place, context.fonts.mono_small, theme.text,
+         shortened(context.fonts.mono_small, printable(row.place), columns.place.width), 0);
+    cell(columns.furthest, context.fonts.mono_small, theme.text, row.furthest, 1);
+    cell(columns.beyond, context.fonts.mono_small, theme.text, row.beyond, 1);
+    cell(columns.because, context.fonts.small, theme.muted, printable(row.because), 0);
+    if (pointed) actions.hint(printable(row.because.empty() ? row.place : row.because));
+    if (!clicked || list.order.which == VerifyFilter::not_checked) return;
+    if (const auto& place = list.errors->places[row.index]) {
+      followed_ = index;
+      actions.choose(*place);
+    }
+  }
+
+  /// Of the selected output: its name, how far it is off, all that explains it.
+  static void draw_details(const ViewContext& context, const VerifiedOutput& one, Area area) {
+    const float scale = context.scale;
+    const float line = 16 * scale;
+    fill(area, context.theme.raised.alpha(110), 6 * scale);
+    const Area inner = area.inset(12 * scale, 8 * scale);
+    float y = inner.y;
+    const auto say = [&](const ImFont* font, Color color, const std::string& text, int most) {
+      for (const std::string& words : wrap(font, printable(text), inner.width, most)) {
+        if (y + line > inner.bottom()) return;
+        label(font, {inner.x, y, inner.width + 1, line}, color, words);
+        y += line;
+      }
+    };
+    say(context.fonts.mono_small, context.theme.accent, one.name, 2);
+    say(context.fonts.small, context.theme.text, verified_words(one), 3);
+    if (!one.off) return;
+    y += 4 * scale;
+    if (one.explanations.empty()) say(context.fonts.small, context.theme.text, "Nothing that is known explains it.", 2);
+    for (std::size_t i = 0; i < one.explanations.size(); ++i) {
+      const ExplainedBy& each = one.explanations[i];
+      const std::string sure = i == 0 ? fmt::format("{}: ", report::certainty_word(certainty(one))) : "or: ";
+      const std::string whose = each.op == one.op || each.op.empty() ? "" : fmt::format(" (of {})", each.op);
+      say(context.fonts.small, i == 0 ? context.theme.text : context.theme.muted,
+          fmt::format("{}{}{}, explains {:.4g} %, {:.2g} of the bound on average", sure, each.text, whose,
+                      100 * each.share, each.distance),
+          2);
+    }
+  }
+
+  VerifyOrder order_;
+  std::optional<std::size_t> followed_;
+};
+
+}  // namespace
+
+std::unique_ptr<View> make_verify_view() { return std::make_unique<VerifyView>(); }
+
+}  // namespace nanscope::gui
