@@ -72,13 +72,6 @@ std::string about(const Arguments& arguments, const VerifiedDump& opened) {
   return text + fmt::format("|{}|{}|{}", opened.dump->dump().tensors.size(), bytes, newest);
 }
 
-Format served_format(RunView& run) {
-  Facts facts(run);
-  PlainArithmetic arithmetic;
-  Recomputer recomputer(facts, arithmetic, {});
-  return run.steps().empty() ? Format::f32 : recomputer.values().activation_format(run.steps().front().id);
-}
-
 /// The free run, or why there is none. Error: it was interrupted.
 Result<FreeRun> run_freely(const Arguments& arguments, ReferenceModel& reference, DumpRun& run,
                            const Interrupt& interrupt) {

@@ -50,7 +50,33 @@ JobProgress ModelCheck::progress() const {
   return progress_;
 }
 
+void ModelCheck::run_freely() {
+  if (freely_ || phase() == Phase::opening || phase() == Phase::checking || phase() == Phase::failed) return;
+  freely_ = true;
+  free_.start([this](const std::stop_token& stop, const Background<FreeRun>::Report&) -> Result<FreeRun> {
+    if (!options_.adapter.empty()) {
+      FreeRun none;
+      none.why = "the engine runs no adapter";
+      return none;
+    }
+    const auto model = ReferenceModel::load(options_.model, stop);
+    if (!model) return tl::unexpected(model.error());
+    const auto run = opened_->another_run(stop);  // the check's is for its thread
+    return (*model)->run(*run, served_format(*run), stop);
+  });
+}
+
+std::shared_ptr<const FreeRun> ModelCheck::free_run() {
+  if (auto made = free_.take()) {
+    FreeRun none;
+    if (!*made) none.why = made->error().message;
+    free_run_ = std::make_shared<const FreeRun>(*made ? std::move(**made) : std::move(none));
+  }
+  return free_run_;
+}
+
 bool ModelCheck::busy() const {
+  if (free_.running()) return true;
   const std::lock_guard lock(mutex_);
   return phase_ == Phase::opening || phase_ == Phase::checking || wanted_;
 }

@@ -15,6 +15,7 @@
 #include "gui/background.h"
 #include "gui/model_check_options.h"
 #include "gui/prepare/reference.h"
+#include "instrument/verify/free_run.h"
 #include "instrument/verify/verified_dump.h"
 #include "instrument/verify/verify.h"
 
@@ -44,6 +45,13 @@ class ModelCheck final : public ReferenceSource {
   bool busy() const;
   /// What was found so far; null while that is not more than `known`, as counted by Findings::count().
   std::shared_ptr<const Findings> findings(std::size_t known) const;
+
+  /// Runs the model over the dumped ids on another thread, once the check has ended and if it did not fail. To be
+  /// called from one thread, with the two below; a second call does nothing.
+  void run_freely();
+  bool running_freely() const { return free_.running(); }
+  /// Null until it is made. FreeRun::why says why there is none.
+  std::shared_ptr<const FreeRun> free_run();
 
   AskedReference reference(const OutputName& output, const Tensor& served) override;
   std::uint64_t references() const override;
@@ -84,6 +92,10 @@ class ModelCheck final : public ReferenceSource {
   std::uint64_t tickets_ = 0;
   std::deque<Kept> kept_;  ///< the newest last
   std::uint64_t made_ = 0;
+
+  bool freely_ = false;  ///< the free run was asked for
+  std::shared_ptr<const FreeRun> free_run_;
+  Background<FreeRun> free_;
   std::jthread thread_;  ///< last: it uses all of the above
 };
 

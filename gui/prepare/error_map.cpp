@@ -44,6 +44,8 @@ double worst_distance(const VerifiedOutput& one) {
   return worst;
 }
 
+bool is_unexplained(const VerifiedOutput& one) { return one.off && certainty(one) == HowSure::none; }
+
 Cell error_cell(double distance) {
   if (std::isnan(distance)) return kErrorAbsent;
   if (distance <= kLeastDistance) return kErrorFirst;
@@ -91,6 +93,12 @@ const ErrorSpan* ErrorMap::span_at(std::int64_t column, std::size_t row) const {
     if (further) worst = &span;
   }
   return worst;
+}
+
+std::size_t ErrorMap::unexplained() const {
+  if (!findings) return 0;
+  return static_cast<std::size_t>(std::count_if(findings->checked.begin(), findings->checked.end(),
+                                                [](const auto& one) { return is_unexplained(*one); }));
 }
 
 std::string ErrorMap::words() const {

@@ -39,6 +39,7 @@ std::string error_words(Cell cell);
 
 /// Of all elements that were looked at, in units of the bound; infinite where one is not finite and should be.
 double worst_distance(const VerifiedOutput& one);
+bool is_unexplained(const VerifiedOutput& one);
 
 /// An output in the map: of a row of it, the columns of a step.
 struct ErrorSpan {
@@ -63,6 +64,8 @@ struct ErrorMap final : Prepared {
   }
   /// Of the outputs of a cell the one that is furthest off; null when there is none.
   const ErrorSpan* span_at(std::int64_t column, std::size_t row) const;
+  /// Outputs that are off and that nothing known explains.
+  std::size_t unexplained() const;
   /// In one sentence.
   std::string words() const;
   /// Where the first output is that is off.

@@ -32,7 +32,7 @@ VerifyRow row_of(const VerifiedOutput& one, std::size_t index) {
                    ? fmt::format("{} of {}", beyond, one.elements)
                    : fmt::format("{:.3g} %", 100 * static_cast<double>(beyond) / static_cast<double>(one.elements));
   if (one.off) row.because = report::verified_because(one);
-  row.unexplained = one.off && certainty(one) == HowSure::none;
+  row.unexplained = is_unexplained(one);
   return row;
 }
 

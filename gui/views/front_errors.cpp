@@ -78,7 +78,7 @@ void draw_error_marks(const GridScene& scene, const ErrorMap& errors) {
   const bool hatched = scene.cell_height() >= scene.px(kHatchFrom);
   clip(scene.cells);
   for (const ErrorSpan& span : errors.spans) {
-    const bool unexplained = span.checked && span.checked->off && certainty(*span.checked) == HowSure::none;
+    const bool unexplained = span.checked && is_unexplained(*span.checked);
     if (!unexplained && !(hatched && span.skipped)) continue;
     if (span.row < range.row_begin || span.row >= range.row_end || span.end <= range.column_begin ||
         span.begin >= range.column_end)

@@ -29,7 +29,10 @@ void draw_front_parts(const ViewContext& context, Area row, TwinPart& part) {
   const std::string words = context.errors       ? context.errors->words()
                             : context.difference ? context.difference->words()
                                                  : std::string(checked ? "checking\u2026" : "comparing\u2026");
-  label(context.fonts.small, {x, row.y, row.right() - x, row.height}, context.theme.muted, printable(words));
+  const std::string framed = context.errors && context.errors->unexplained() > 0
+                                 ? fmt::format(" \u00B7 framed: {} unexplained", context.errors->unexplained())
+                                 : std::string();
+  label(context.fonts.small, {x, row.y, row.right() - x, row.height}, context.theme.muted, printable(words + framed));
 }
 
 void draw_difference_key(const ViewContext& context, Area row) {

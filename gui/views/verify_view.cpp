@@ -7,6 +7,7 @@
 #include "core/counted.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
+#include "gui/model_check.h"
 #include "gui/prepare/verify_list.h"
 #include "gui/views/front_errors.h"
 #include "gui/views/registry.h"
@@ -29,7 +30,10 @@ constexpr float kDetailsWidth = 380;
 constexpr float kDetailsBesideFrom = 880;
 constexpr float kDetailsBelow = 132;
 constexpr float kDetailsBelowFrom = 300;  ///< lower views have no room for them
-constexpr float kBecauseFrom = 100;       ///< narrower, what explains it is told of the selected one alone
+constexpr float kBesideScrollbar = 14;
+constexpr double kFreeDecades = 6;   ///< of roundings that a bar has room for
+constexpr double kFewRoundings = 8;  ///< as many are no reason to look at a layer, see free_run.cpp
+constexpr float kBecauseFrom = 100;  ///< narrower, what explains it is told of the selected one alone
 
 class VerifyView final : public View {
  public:
@@ -75,15 +79,17 @@ class VerifyView final : public View {
     take(rest, draw_verdict(context, list, rest));
     take(rest, draw_chips(context, list, rest) + 6 * scale);
     Area details;
-    if (list.of && rest.width >= kDetailsBesideFrom * scale) {
+    const bool detailed = list.of && !free_run_;
+    if (detailed && rest.width >= kDetailsBesideFrom * scale) {
       const float width = kDetailsWidth * scale;
       details = {rest.right() - width, rest.y, width, rest.height};
       rest.width -= width + 18 * scale;
-    } else if (list.of && rest.height >= kDetailsBelowFrom * scale) {
+    } else if (detailed && rest.height >= kDetailsBelowFrom * scale) {
       const float height = kDetailsBelow * scale;
       details = {rest.x, rest.bottom() - height, rest.width, height};
       rest.height -= height + 6 * scale;
     }
+    if (free_run_) return draw_free_run(context, actions, list, rest);
     draw_list(context, actions, list, rest);
     if (details.width > 0) draw_details(context, *list.of, details);
   }
@@ -101,10 +107,11 @@ class VerifyView final : public View {
     const Color tone = !off                 ? context.theme.text
                        : context.theme.dark ? context.theme.cell(kClipped)
                                             : context.theme.cell(kNan);
+    const int most = area.height < kDetailsBelowFrom * context.scale ? 1 : 2;  // of lines
     float y = area.y;
     for (std::size_t i = 0; i < list.verdict.size(); ++i) {
       const ImFont* font = i == 0 ? context.fonts.title : context.fonts.small;
-      for (const std::string& words : wrap(font, printable(list.verdict[i]), area.width, 2)) {
+      for (const std::string& words : wrap(font, printable(list.verdict[i]), area.width, most)) {
         label(font, {area.x, y, area.width + 1, line}, i == 0 ? tone : context.theme.text, words);
         y += line;
       }
@@ -131,17 +138,93 @@ class VerifyView final : public View {
     constexpr const char* kWords[] = {"off", "all", "not checked"};
     for (std::size_t i = 0; i < std::size(kWords); ++i) {
       const auto which = static_cast<VerifyFilter>(i);
-      if (chip_at(fmt::format("{} {}", kWords[i], list.of_filter[i]), order_.which == which)) order_.which = which;
+      if (!chip_at(fmt::format("{} {}", kWords[i], list.of_filter[i]), !free_run_ && order_.which == which)) continue;
+      order_.which = which;
+      free_run_ = false;
     }
     x += gap;
     if (chip_at("furthest first", order_.furthest_first)) order_.furthest_first = !order_.furthest_first;
+    x += gap;
+    if (context.beside && context.beside->check && chip_at("free run", free_run_)) free_run_ = !free_run_;
     return y + height - area.y;
+  }
+
+  /// How far each layer is off when the model runs over the ids by itself; it is run when that is asked for.
+  static void draw_free_run(const ViewContext& context, const ViewActions& actions, const VerifyList& list, Area area) {
+    if (!context.beside || !context.beside->check) return;
+    ModelCheck& check = *context.beside->check;
+    check.run_freely();
+    const auto free = check.free_run();
+    if (!free) {
+      notice(context, area,
+             check.running_freely() ? "Running the model over the dumped ids\u2026" : "The check comes first",
+             "In f32, beside the window; then each layer is held to it");
+      return;
+    }
+    const float scale = context.scale;
+    const float line = kVerdictLine * scale;
+    float y = area.y;
+    for (const std::string& words : wrap(context.fonts.small, printable(free_run_summary(*free)), area.width, 2)) {
+      label(context.fonts.small, {area.x, y, area.width + 1, line}, context.theme.text, words);
+      y += line;
+    }
+    const Area rows{area.x, y + 4 * scale, area.width, area.bottom() - y - 4 * scale};
+    if (rows.height < kVerifyRow * scale || free->layers.empty()) return;
+    ImGui::SetCursorScreenPos(rows.min());
+    ImGui::BeginChild("layers", {rows.width, rows.height}, false, ImGuiWindowFlags_NoBackground);
+    const float height = std::floor(kVerifyRow * scale);
+    const float top = ImGui::GetCursorScreenPos().y;
+    for (std::size_t i = 0; i < free->layers.size(); ++i) {
+      const Area row{rows.x, top + static_cast<float>(i) * height, rows.width - kBesideScrollbar * scale, height};
+      ImGui::PushID(static_cast<int>(i));
+      draw_layer(context, actions, list, *free, free->layers[i], row);
+      ImGui::PopID();
+    }
+    ImGui::SetCursorScreenPos({rows.x, top + static_cast<float>(free->layers.size()) * height});
+    ImGui::Dummy({1, 1});
+    ImGui::EndChild();
+  }
+
+  /// Its error as a bar, from one rounding to as much as there is.
+  static void draw_layer(const ViewContext& context, const ViewActions& actions, const VerifyList& list,
+                         const FreeRun& free, const FreeLayer& layer, Area row) {
+    const Theme& theme = context.theme;
+    const float scale = context.scale;
+    ImGui::SetCursorScreenPos(row.min());
+    const bool clicked = ImGui::InvisibleButton("layer", {row.width, row.height});
+    if (ImGui::IsItemHovered()) fill(row, theme.raised.alpha(140), 4 * scale);
+    const double roundings = layer.error / free.rounding;
+    const std::string words = fmt::format("{:.2e}, {:.3g} roundings", layer.error, roundings);
+    const std::string name = layer.layer < 0 ? std::string("last norm") : fmt::format("layer {}", layer.layer);
+    const float names = 84 * scale;
+    const float numbers = 190 * scale;
+    const bool leaves = free.leaves_at == layer.layer;
+    label(context.fonts.mono_small, {row.x + 6 * scale, row.y, names, row.height}, theme.text, name);
+    const Area bar{row.x + names, row.y + 5 * scale, row.width - names - numbers, row.height - 10 * scale};
+    if (bar.width > 20 * scale) {
+      const double part = std::clamp(std::log10(std::max(roundings, 1.0)) / kFreeDecades, 0.0, 1.0);
+      fill(bar, theme.raised, 2 * scale);
+      const Cell cell = error_cell(roundings / kFewRoundings);
+      fill({bar.x, bar.y, std::max(2 * scale, bar.width * static_cast<float>(part)), bar.height},
+           error_theme(theme).cell(cell), 2 * scale);
+    }
+    label(context.fonts.mono_small, {row.right() - numbers + 10 * scale, row.y, numbers - 10 * scale, row.height},
+          leaves ? theme.accent : theme.text, words, 1);
+    if (ImGui::IsItemHovered()) {
+      actions.hint(printable(fmt::format("{}: row {} is furthest off{}", layer.name, layer.worst_row,
+                                         leaves ? "; here what was served leaves the model" : "")));
+    }
+    const auto& checked = list.errors->findings->checked;
+    const auto at =
+        std::find_if(checked.begin(), checked.end(), [&](const auto& one) { return one->name == layer.name; });
+    if (!clicked || at == checked.end()) return;
+    if (const auto& place = list.errors->places[static_cast<std::size_t>(at - checked.begin())]) actions.choose(*place);
   }
 
   void draw_list(const ViewContext& context, const ViewActions& actions, const VerifyList& list, Area area) {
     const float scale = context.scale;
     const float titles = 18 * scale;
-    const Columns columns = columns_of(context, list, area.width);
+    const Columns columns = columns_of(context, list, area.width - kBesideScrollbar * scale);
     if (list.rows.empty()) {
       const bool none = list.order.which == VerifyFilter::off;
       notice(context, area, none ? "Nothing is off" : "Nothing to list",
@@ -284,6 +367,7 @@ class VerifyView final : public View {
   }
 
   VerifyOrder order_;
+  bool free_run_ = false;  ///< shown instead of the list
   std::optional<std::size_t> followed_;
 };
 

@@ -7,9 +7,12 @@
 #include <map>
 #include <memory>
 
+#include "instrument/diagnosis/facts.h"
 #include "instrument/engine/engine.h"
 #include "instrument/engine/model_folder.h"
+#include "instrument/recompute/arithmetic.h"
 #include "instrument/recompute/bounds.h"
+#include "instrument/recompute/recompute.h"
 #include "instrument/tokenizer/tokenizer.h"
 
 namespace nanscope {
@@ -155,6 +158,13 @@ Result<std::string> compare_ids(const std::vector<std::int32_t>& ids, const std:
   const std::size_t at = begins + alike;
   return fmt::format("the ids are not those of the text: {} at position {}, where the tokenizer has {}",
                      at < ids.size() ? std::to_string(ids[at]) : std::string("none"), at, (*own)[alike]);
+}
+
+Format served_format(RunView& run) {
+  Facts facts(run);
+  PlainArithmetic arithmetic;
+  Recomputer recomputer(facts, arithmetic, {});
+  return run.steps().empty() ? Format::f32 : recomputer.values().activation_format(run.steps().front().id);
 }
 
 struct ReferenceModel::Parts {

@@ -35,6 +35,9 @@ struct FreeRun {
 /// The token ids of the first sequence that was dumped from its beginning on. Errors: there is none.
 Result<std::vector<std::int32_t>> served_ids(DumpRun& dump);
 
+/// What the activations of a run were rounded to.
+Format served_format(RunView& run);
+
 /// What is wrong with ids that are said to be of a text; empty: nothing. Tokens before the text's own are not the
 /// tokenizer's doing but a template's, and are passed over. `folder` holds the tokenizer.json. Errors: there is none,
 /// or it cannot be read.

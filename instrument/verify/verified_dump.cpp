@@ -6,6 +6,15 @@
 
 namespace nanscope {
 
+std::unique_ptr<DumpRun> VerifiedDump::another_run(std::stop_token stop) const {
+  const ModelConfig& model = spec.model;
+  Geometry geometry;
+  geometry.heads = model.heads;
+  geometry.kv_heads = model.kv_heads;
+  geometry.width = model.head_dim;
+  return std::make_unique<DumpRun>(dump->dump(), *dump, std::move(stop), std::move(geometry));
+}
+
 Result<std::unique_ptr<VerifiedDump>> VerifiedDump::open(const VerifiedDumpOptions& options) {
   auto spec = read_model_spec(options.model);
   if (!spec) return tl::unexpected(spec.error());
@@ -25,12 +34,7 @@ Result<std::unique_ptr<VerifiedDump>> VerifiedDump::open(const VerifiedDumpOptio
   auto dump = OpenDump::open(options.dump, opening);
   if (!dump) return tl::unexpected(dump.error());
   opened->dump = std::move(*dump);
-  const ModelConfig& model = opened->spec.model;
-  Geometry geometry;
-  geometry.heads = model.heads;
-  geometry.kv_heads = model.kv_heads;
-  geometry.width = model.head_dim;
-  opened->run = std::make_unique<DumpRun>(opened->dump->dump(), *opened->dump, options.stop, std::move(geometry));
+  opened->run = opened->another_run(options.stop);
   return opened;
 }
 

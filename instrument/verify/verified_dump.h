@@ -27,6 +27,9 @@ struct VerifiedDump {
   std::unique_ptr<OpenDump> dump;
   std::unique_ptr<DumpRun> run;
 
+  /// The dump as a run once more, for another thread.
+  std::unique_ptr<DumpRun> another_run(std::stop_token stop) const;
+
   /// Errors: those of read_model_spec(), merged_weights() and OpenDump::open().
   static Result<std::unique_ptr<VerifiedDump>> open(const VerifiedDumpOptions& options);
 };

@@ -65,6 +65,39 @@ TEST(Reference, CountsDistancesInUnitsOfTheBound) {
   EXPECT_TRUE(std::isnan(reference.distance(1, 0, 0))) << "a row that was not made";
 }
 
+TEST(VerifyList, TellsWhatNothingKnownExplains) {
+  auto findings = std::make_shared<Findings>();
+  auto errors = std::make_shared<ErrorMap>();
+  for (const bool explained : {true, false}) {
+    VerifiedOutput one;
+    one.name = explained ? "a" : "b";
+    one.op = "q_proj";
+    one.role = "q";
+    one.layer = 3;
+    one.step = 1;
+    one.elements = 200'000;
+    one.explained = 100'000;
+    one.off = true;
+    one.worst = {1, 2, 3.0, 1.0, 0.5, 4.0};
+    if (explained) one.explanations.push_back({"eps", "an eps of 1e-3", "q_proj", 1, 0.1});
+    findings->checked.push_back(std::make_shared<const VerifiedOutput>(std::move(one)));
+  }
+  errors->findings = findings;
+  errors->places.resize(2);
+  EXPECT_EQ(errors->unexplained(), 1U);
+  EXPECT_EQ(errors->words(), "not the model's: 2 of 2 outputs are further off than rounding so far");
+  const VerifyList list = make_verify_list(errors, {}, {});
+  ASSERT_EQ(list.rows.size(), 2U);
+  EXPECT_FALSE(list.rows[0].unexplained);
+  EXPECT_TRUE(list.rows[1].unexplained);
+  EXPECT_EQ(list.rows[1].place, "layer 3 q_proj.q, step 1");
+  EXPECT_EQ(list.rows[1].furthest, "4");
+  EXPECT_EQ(list.rows[1].beyond, "50 %");
+  EXPECT_EQ(list.rows[1].because, "nothing that is known explains it");
+  EXPECT_EQ(list.rows[1].cell, error_cell(4));
+  EXPECT_FALSE(list.chosen);
+}
+
 /// A window's run of a golden dump, and the check of it.
 class CheckedDump : public ::testing::Test {
  protected:
