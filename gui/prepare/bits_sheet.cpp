@@ -153,6 +153,7 @@ class BitsSheetMaker {
         return;
       }
     }
+    if (chosen.subject.op.kind == OpKind::block_quantise && tell_block(chosen)) return;
     if (storing_of(run_, chosen.subject)) {
       tell_storing(chosen, read_back(chosen), true);
       return;
@@ -188,6 +189,87 @@ class BitsSheetMaker {
     measure(stored, rounding);
     if (!rounding || !before) return;
     tell_loss(*before, read ? double{read->value()} : double{stored.value()} * double{*scale});
+  }
+
+  /// The elements of a block and what they share.
+  struct BlockOfOne {
+    Spot before;
+    Spot stored;
+    Spot scale;
+    std::int64_t first;  ///< channel
+    std::int64_t end;
+    std::int64_t owner;  ///< channel that set the scale
+    float whole;         ///< of scale and scale of the tensor
+  };
+
+  /// That of an element of the codes or of the scales; nothing where the op lacks a tensor of it.
+  std::optional<BlockOfOne> block_of(const Spot& chosen) {
+    const Op& op = chosen.subject.op;
+    const auto* how = op.get<BlockAttributes>();
+    const Tensor* x = run_.input(op, "x");
+    const Tensor* codes = run_.output(op, "codes");
+    const Tensor* scales = run_.output(op, "scales");
+    if (how == nullptr || x == nullptr || codes == nullptr || scales == nullptr) return std::nullopt;
+    const std::int64_t width = std::max<std::int64_t>(how->block.value_or(32), 1);
+    const bool of_scale = chosen.subject.tensor.id == scales->id;
+    const std::int64_t block = of_scale ? chosen.channel : chosen.channel / width;
+    const std::int64_t first = block * width;
+    const std::optional<std::int64_t> row = run_.same_row(chosen.subject.tensor, chosen.row, *x);
+    if (!row || first >= codes->channels) return std::nullopt;
+    const std::optional<Spot> values = spot_of(*x, chosen.subject.span, *row, first);
+    const std::optional<Spot> stored = spot_of(*codes, chosen.subject.span, chosen.row, first);
+    std::optional<Spot> scale = spot_of(*scales, chosen.subject.span, chosen.row, block);
+    if (!values || !stored || !scale) return std::nullopt;
+    const std::int64_t end = std::min({first + width, x->channels, codes->channels});
+    const std::int64_t owner =
+        worst_of(*values->elements, *row * x->channels + first, *row * x->channels + end) % x->channels;
+    BlockOfOne found{*values,
+                     *stored,
+                     *scale,
+                     first,
+                     end,
+                     owner,
+                     scale->value() * static_cast<float>(how->tensor_scale.value_or(1))};
+    found.before.channel = found.stored.channel = of_scale ? owner : chosen.channel;
+    return found;
+  }
+
+  /// The value, its code, the scale of its block and who set it. False when one of them cannot be had.
+  bool tell_block(const Spot& chosen) {
+    const std::optional<BlockOfOne> block = block_of(chosen);
+    if (!block) return false;
+    const bool of_scale = chosen.subject.tensor.id == block->scale.subject.tensor.id;
+    const std::optional<Rounding> rounding =
+        rounding_of(block->before, block->stored, block->whole, Overflow::saturate);
+    add(block->before, "Before storing", false).next = storing_words(block->whole, rounding);
+    BitsStage& stored = add(block->stored, "Stored", !of_scale);
+    if (rounding && rounding->clipped) stored.tone = kClipped;
+    const float read = block->stored.value() * block->whole;
+    stored.next = fmt::format("\u00D7 scale {} = {}", number_text(double{block->whole}), number_text(double{read}));
+    add(block->scale, "Scale of the block", of_scale);
+    sheet_.main = of_scale ? 2 : 1;
+    measure(of_scale ? block->scale : block->stored, of_scale ? std::nullopt : rounding);
+    if (!of_scale && rounding) tell_loss(block->before, double{read});
+    sheet_.block = block_words(*block);
+    return true;
+  }
+
+  static std::string block_words(const BlockOfOne& block) {
+    std::int64_t clipped = 0;
+    std::int64_t flushed = 0;
+    const float most = std::abs(block.whole) * info(block.stored.subject.tensor.format).max_finite;
+    for (std::int64_t channel = block.first; channel < block.end; ++channel) {
+      const float value = block.before.elements->value(block.before.row, channel);
+      const float stored = block.stored.elements->value(block.stored.row, channel);
+      if (std::abs(value) > most) ++clipped;
+      if (stored == 0 && value != 0) ++flushed;
+    }
+    const float owner = block.before.elements->value(block.before.row, block.owner);
+    std::string words = fmt::format("Channel {} set the scale of channels {} to {} with {}", block.owner, block.first,
+                                    block.end - 1, number_text(double{owner}));
+    if (clipped > 0) words += fmt::format("; {} clipped", clipped);
+    if (flushed > 0) words += fmt::format("; {} of {} stored as 0", flushed, block.end - block.first);
+    return words;
   }
 
   /// How kernels store: one division in f32, one rounding. Nothing when the code is not what that

@@ -20,7 +20,7 @@ std::string typeset(std::string_view formula);
 
 /// The element at one point of its way.
 struct BitsStage {
-  std::string title;  ///< "Before storing", "Stored", "Read back", "Value"
+  std::string title;  ///< "Before storing", "Stored", "Read back", "Scale of the block", "Value"
   Selection target;
   Anatomy anatomy;
   Cell tone = kHealthyFirst;  ///< NaN, Inf, clipped or healthy
@@ -71,6 +71,7 @@ struct BitsSheet final : Prepared {
   std::string bucket;    ///< why it fell where it fell
   std::string lost;      ///< how much, in real values
   std::string origin;    ///< of what is read back though no recorded op stored it
+  std::string block;     ///< who of its block set the scale, and what that cost the others
   Ruler ruler;
   Histogram histogram;
 
@@ -78,7 +79,8 @@ struct BitsSheet final : Prepared {
 };
 
 /// The element that a place names, else the worst: of its row, of the tensor. For codes of the KV cache
-/// also the value before storing and the one read back, for what is read back also what was stored.
+/// also the value before storing and the one read back, for what is read back also what was stored; of block
+/// quantisation the value, its code and the scale of its block.
 /// Errors: rows that cannot be read.
 Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place);
 

@@ -276,7 +276,8 @@ class Drawer {
 
   float draw_measures(Area area) {
     float y = area.y;
-    if (!sheet_.verdict.empty() || !sheet_.origin.empty()) y += draw_verdict({area.x, y, area.width, 0});
+    if (!sheet_.verdict.empty() || !sheet_.origin.empty() || !sheet_.block.empty())
+      y += draw_verdict({area.x, y, area.width, 0});
     y += draw_ruler({area.x, y, area.width, px(kRulerHeight)});
     const float room = area_.bottom() - y - px(14);
     y += draw_histogram({area.x, y, area.width, std::clamp(room, px(kHistogramHeight), px(kMostHistogram))});
@@ -289,7 +290,7 @@ class Drawer {
       label(fonts().title, {area.x, y, area.width, px(20)}, tone(sheet_.stage().tone), "Stored: " + sheet_.verdict);
       y += px(22);
     }
-    for (const std::string* words : {&sheet_.lost, &sheet_.bucket, &sheet_.origin}) {
+    for (const std::string* words : {&sheet_.lost, &sheet_.bucket, &sheet_.origin, &sheet_.block}) {
       for (const std::string& words_line : wrap(fonts().small, *words, area.width, 2)) {
         label(fonts().small, {area.x, y, area.width, px(kBitsLine)}, theme().muted, words_line);
         y += px(kBitsLine);

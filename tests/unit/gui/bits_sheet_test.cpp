@@ -213,6 +213,47 @@ TEST(HistogramOfCodes, HasABinForEveryCodeInOrderOfValue) {
   EXPECT_EQ(histogram.most, 2U);
 }
 
+/// A row of 40 values in blocks of 32 of e2m1: channel 5 is 8, the others 0.5.
+RunBuilder block_run() {
+  RunBuilder builder;
+  builder.request(0, {5});
+  builder.step(0, 0, 0, 1);
+  builder.op(1, "up", "gemm", {});
+  const auto value = [](std::int64_t channel) { return channel == 5 ? 8.0F : channel == 33 ? -3.0F : 0.5F; };
+  const std::int64_t x = builder.output("out", {1, 40, 0, 1}, [&](std::int64_t, std::int64_t c) { return value(c); });
+  builder.op(1, "quantise", "block_quantise", {{"x", x}}, R"({"format":"mxfp4","block":32,"tensor_scale":1})");
+  builder.output(
+      "codes", {1, 40, 0, 1}, [&](std::int64_t, std::int64_t c) { return value(c) / (c < 32 ? 2.0F : 0.5F); },
+      Format::e2m1);
+  builder.output(
+      "scales", {1, 2, 0, 1}, [](std::int64_t, std::int64_t c) { return c == 0 ? 2.0F : 0.5F; }, Format::e8m0);
+  return builder;
+}
+
+TEST(BitsSheet, OfABlockItShowsTheScaleAndWhoSetIt) {
+  RunBuilder builder = block_run();
+  const BitsSheet sheet = sheet_of(builder, "0/0/1/quantise.codes[0,7]");
+  EXPECT_THAT(titles(sheet),
+              ::testing::ElementsAre("Before storing 0/0/1/up.out[0,7]", "Stored 0/0/1/quantise.codes[0,7]",
+                                     "Scale of the block 0/0/1/quantise.scales[0,0]"));
+  EXPECT_EQ(sheet.main, 1U);
+  EXPECT_EQ(sheet.stages[0].next, "\u00F7 scale 2 = 0.25");
+  EXPECT_EQ(sheet.stages[1].next, "\u00D7 scale 2 = 0");
+  EXPECT_EQ(sheet.stages[2].anatomy.value, 2);
+  EXPECT_EQ(sheet.block, "Channel 5 set the scale of channels 0 to 31 with 8; 31 of 32 stored as 0");
+  EXPECT_EQ(sheet.lost, "0.5 became 0: 0.5 lost (100 %)");
+}
+
+TEST(BitsSheet, OfAScaleItShowsTheElementThatSetIt) {
+  RunBuilder builder = block_run();
+  const BitsSheet sheet = sheet_of(builder, "0/0/1/quantise.scales[0,1]");
+  ASSERT_EQ(sheet.stages.size(), 3U);
+  EXPECT_EQ(to_string(sheet.stages[1].target.place), "0/0/1/quantise.codes[0,33]");
+  EXPECT_TRUE(sheet.stages[2].selected);
+  EXPECT_EQ(sheet.main, 2U);
+  EXPECT_EQ(sheet.block, "Channel 33 set the scale of channels 32 to 39 with -3");
+}
+
 TEST(HistogramOfCodes, CountsEveryElementOfEveryFormat) {
   for (const FormatInfo& format : formats()) {
     std::vector<std::uint32_t> codes;
