@@ -47,6 +47,7 @@ void add_inspect_command(CLI::App& app, Action& action) {
   std::vector<std::string> names;
   for (const Loader* loader : loaders()) names.emplace_back(loader->name);
   command->add_option("--as", arguments->loader, "Whose rules: those of this loader")
+      ->type_name("LOADER")
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   command

@@ -93,11 +93,13 @@ void add_quantize_command(CLI::App& app, Action& action) {
       ->type_name("OUT")
       ->required();
   command->add_option("--to", arguments->to, "The format of the weights")
+      ->type_name("FORMAT")
       ->check(CLI::IsMember(values_of(&QuantizeTarget::to)))
       ->required();
   command
       ->add_option("--layout", arguments->layout,
                    "Whose names and quantization_config (default: the one that most loaders read)")
+      ->type_name("LAYOUT")
       ->check(CLI::IsMember(values_of(&QuantizeTarget::layout)));
   command
       ->add_option("--ignore", arguments->ignore,

@@ -140,10 +140,10 @@ class Quantizer {
       return fail(to_.string() + ": is there already, and is not written over");
     state_["about"] = about();
     state_["done"] = Json::object();
-    if (!fs::exists(partial_, error)) {
+    if (!fs::exists(partial_, error) || fs::is_empty(partial_, error)) {
       fs::create_directories(partial_, error);
       if (error) return fail(fmt::format("{}: {}", partial_.string(), error.message()));
-      return {};
+      return write_output(partial_ / kState, state_.dump(1));
     }
     const auto bytes = read_file(partial_ / kState, kMostState);
     const Json known = bytes ? Json::parse(as_text(*bytes), nullptr, false) : Json();

@@ -157,7 +157,7 @@ TEST(Quantize, GoesOnWhereItWasStopped) {
   std::stop_source stop;
   options.stop = stop.get_token();
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
-    if (done * 2 > total) stop.request_stop();
+    if (done * 4 > total * 3) stop.request_stop();
   };
   const auto stopped = quantize_checkpoint(from, folder / "out", options);
   ASSERT_FALSE(stopped);
