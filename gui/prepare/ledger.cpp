@@ -150,6 +150,7 @@ class LedgerMaker {
     place.op = op != nullptr ? op->name : "kv_store";
     if (codes != nullptr) place.role = codes->role;
     const std::size_t index = ledger_.entries.size();
+    if (step != nullptr && step->rank > 0) entry.name += fmt::format(" @{}", step->rank);
     if (step == nullptr || step->spans.empty()) ledger_.outside.push_back(index);
     if (step != nullptr && !step->spans.empty()) {
       place.rank = step->rank;

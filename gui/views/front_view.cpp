@@ -243,7 +243,8 @@ class FrontView final : public View {
   static void draw_span(const Scene& scene, const MapSpan& span, Area band) {
     const ImFont* font = scene.context.fonts.small;
     const bool prefill = span.kind == StepKind::prefill;
-    const std::string kind = prefill ? "prefill" : "decode";
+    const std::string kind =
+        (span.rank > 0 ? fmt::format("@{} ", span.rank) : std::string()) + (prefill ? "prefill" : "decode");
     const std::int64_t count = prefill ? span.end - span.begin : span.steps;
     const Area room = band.inset(scene.px(4), 0);
     for (const std::string& words : {fmt::format("{} \u00B7 {}", kind, counted(count, prefill ? "token" : "step")),

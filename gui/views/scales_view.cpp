@@ -314,17 +314,19 @@ class ScalesView final : public View {
     if (chosen || pointed) fill(area, chosen ? theme.raised : theme.raised.alpha(140), sheet.px(4));
     const Place& place = entry.target.place;
     const bool none = entry.row.source == ScaleSource::none;
-    const std::string cells[] = {!place.request       ? "\u2013"
-                                 : *place.request < 0 ? "warm"
-                                                      : fmt::format("{}/{}", *place.request, place.step.value_or(0)),
-                                 entry.row.layer < 0 ? "\u2013" : fmt::format("{}", entry.row.layer),
-                                 entry.row.target,
-                                 none ? "\u2013" : short_number(entry.row.scale),
-                                 short_number(entry.limit),
-                                 short_number(entry.row.absmax),
-                                 none || !has_headroom(entry) ? "\u2013" : headroom_text(entry.row.headroom),
-                                 entry.nan > 0 ? fmt::format("{} NaN", entry.nan) : "",
-                                 set_by_briefly(entry)};
+    const std::string cells[] = {
+        !place.request       ? "\u2013"
+        : *place.request < 0 ? "warm"
+                             : fmt::format("{}{}/{}", place.rank > 0 ? fmt::format("@{} ", place.rank) : std::string(),
+                                           *place.request, place.step.value_or(0)),
+        entry.row.layer < 0 ? "\u2013" : fmt::format("{}", entry.row.layer),
+        entry.row.target,
+        none ? "\u2013" : short_number(entry.row.scale),
+        short_number(entry.limit),
+        short_number(entry.row.absmax),
+        none || !has_headroom(entry) ? "\u2013" : headroom_text(entry.row.headroom),
+        entry.nan > 0 ? fmt::format("{} NaN", entry.nan) : "",
+        set_by_briefly(entry)};
     for_columns(sheet, area.x, area.width, [&](std::size_t i, float x, float width) {
       const bool words = i + 1 == std::size(kLedgerColumns);
       const Area box{x, area.y, width, area.height};

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/run/ranks.h"
 #include "instrument/diagnosis/facts.h"
 #include "instrument/diagnosis/json_parts.h"
 
@@ -48,6 +49,7 @@ class Differ {
     const std::span<const Step> of_b = b_.run.steps();
     std::vector<bool> met(of_b.size(), false);
     for (const Step& step : a_.run.steps()) {
+      if (step.rank == 0) of_earlier_passes_ = report_.differences.size();
       std::optional<StepId> other;
       for (std::size_t i = 0; i < of_b.size() && !other; ++i) {
         if (met[i] || !same_step(of_b[i], step)) continue;
@@ -60,12 +62,32 @@ class Differ {
       if (met[i]) continue;
       for (const Named& one : tensors_of_step(b_.run, of_b[i].id)) only(DifferenceKind::only_in_b, *one.tensor);
     }
+    sort_by_execution();
     return std::move(report_);
   }
 
  private:
+  /// Whether another difference is described: of each rank of a pass as many as of the first, for ranks run beside each
+  /// other.
+  bool has_room() const { return of_earlier_passes_ + report_.differences.size() - of_other_ranks_ < options_.limit; }
+
+  /// Ranks run beside each other, though their steps come one after another.
+  void sort_by_execution() {
+    const StepsOfRanks of_a(a_.run);
+    const StepsOfRanks of_b(b_.run);
+    const auto moment = [&](const Difference& one) {
+      return one.a ? of_a.moment_of(a_.run, one.a->op) : of_b.moment_of(b_.run, one.b->op);
+    };
+    const auto is_matched = [](const Difference& one) { return one.a.has_value(); };
+    const auto end = std::find_if_not(report_.differences.begin(), report_.differences.end(), is_matched);
+    std::stable_sort(report_.differences.begin(), end,
+                     [&](const Difference& x, const Difference& y) { return moment(x) < moment(y); });
+    if (report_.differences.size() > options_.limit) report_.differences.resize(options_.limit);
+  }
+
   /// Merges the two sides' tensors: both lists are in logical order.
   void compare_step(StepId step, std::optional<StepId> other) {
+    of_other_ranks_ = report_.differences.size();
     const std::vector<Named> left = tensors_of_step(a_.run, step);
     const std::vector<Named> right = other ? tensors_of_step(b_.run, *other) : std::vector<Named>{};
     std::map<decltype(Named::key), std::size_t> places;
@@ -98,7 +120,7 @@ class Differ {
     const bool hashes = a.hash && b.hash;
     if (same_shape && hashes && *a.hash == *b.hash) return;
     // Without hashes the elements say whether there is a difference, with them only where it is.
-    const bool told = report_.differences.size() < options_.limit;
+    const bool told = has_room();
     std::optional<TensorComparison> elements;
     if (same_shape && (!hashes || told)) elements = compare_elements(a, b);
     if (same_shape && !hashes) {
@@ -167,7 +189,7 @@ class Differ {
 
   void only(DifferenceKind kind, const Tensor& tensor) {
     ++report_.unmatched;
-    if (report_.differences.size() >= options_.limit) return;
+    if (!has_room()) return;
     const bool in_a = kind == DifferenceKind::only_in_a;
     Difference difference;
     difference.kind = kind;
@@ -181,6 +203,8 @@ class Differ {
   Facts b_;
   DiffOptions options_;
   DiffReport report_;
+  std::size_t of_earlier_passes_ = 0;  ///< differences that were described
+  std::size_t of_other_ranks_ = 0;     ///< and those before the step that is compared
 };
 
 }  // namespace
