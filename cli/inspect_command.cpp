@@ -53,6 +53,7 @@ void add_inspect_command(CLI::App& app, Action& action) {
   command
       ->add_option("--rows", arguments->rows,
                    "Rows of each weight that are decoded for its size and its changes, spread evenly; 0: all")
+      ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30))
       ->capture_default_str();
   command->add_flag("--all", arguments->all, "A line for each weight as well");

@@ -312,7 +312,7 @@ class Mistakes(unittest.TestCase):
             done = self.run_shell(f"{command} --help")
             self.assertEqual(done.returncode, 0, done.stderr)
             for word in ("TEXT", "FLOAT", "UINT", "INT ", "BOOLEAN", "SUBCOMMAND", "Start here"):
-                self.assertNotIn(word, done.stdout, command)
+                self.assertNotRegex(done.stdout, rf"\b{word}", command)
         self.assertIn("text, markdown, json, junit, sarif", self.run_shell("diagnose --help").stdout)
         self.assertIn("e4m3fnuz", self.run_shell("bits --help").stdout)
 
