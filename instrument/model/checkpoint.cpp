@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "core/numbers/decode_span.h"
@@ -40,6 +42,14 @@ Slice slice_of(WeightPart part, const ModelConfig& model, std::int64_t rows) {
       return {rows, 2 * rows};
   }
   return {0, rows};
+}
+
+std::vector<std::int64_t> stored_shape(const WeightRule& rule, const ModelConfig& model, std::int64_t rows,
+                                       std::int64_t columns, bool vector) {
+  if (rule.stacked) return {model.experts, rows, columns};
+  if (vector) return {rows};
+  if (rule.transposed) return {columns, rows};
+  return {rows, columns};
 }
 
 /// rows x columns out of a stored (columns, stride) matrix.
@@ -113,13 +123,18 @@ Result<Checkpoint::Source> Checkpoint::source(std::string_view name) const {
   const bool in_layer = take_number("layers.", layer);
   std::string key(stem);
   if (in_layer && take_number("experts.", expert)) key = "experts." + std::string(stem);
+  std::optional<Source> first;
   for (const WeightRule& rule : in_layer ? family_.parts : family_.globals) {
     if (rule.ours != key) continue;
+    Source one{in_layer ? fmt::format("{}{}.", family_.layers, layer) : std::string(), rule};
+    std::from_chars(expert.data(), expert.data() + expert.size(), one.expert);
     std::string theirs(rule.theirs);
     if (const std::size_t hole = theirs.find("{}"); hole != std::string::npos) theirs.replace(hole, 2, expert);
-    const std::string before = in_layer ? fmt::format("{}{}.", family_.layers, layer) : std::string();
-    return Source{before + theirs + std::string(suffix), rule};
+    one.tensor.append(theirs).append(rule.stacked ? std::string_view() : suffix);
+    if (find(one.tensor).entry != nullptr || quantized(one.tensor) != nullptr) return one;
+    if (!first) first = std::move(one);
   }
+  if (first) return *first;
   return fail(fmt::format("{}: {} checkpoints have no weight '{}'", folder_, family_.name, name));
 }
 
@@ -168,14 +183,9 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
   const std::string where = CheckpointFiles::Tensor{file, entry}.where();
   const WeightRule& rule = from->rule;
   // Of a vector, what are rows of its matrix are its elements.
-  const bool vector = rows == 1;
+  const bool vector = rows == 1 && !rule.stacked;
   const Slice slice = slice_of(rule.part, model_, vector ? columns : rows);
-  std::vector<std::int64_t> shape{slice.total, columns};
-  if (vector) {
-    shape = {slice.total};
-  } else if (rule.transposed) {
-    shape = {columns, slice.total};
-  }
+  const std::vector<std::int64_t> shape = stored_shape(rule, model_, slice.total, columns, vector);
   // A Linear with one output keeps its two dimensions.
   if (entry->shape != shape && !(vector && entry->shape == std::vector<std::int64_t>{1, slice.total})) {
     return fail(
@@ -183,8 +193,8 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
   }
   if (!entry->format || !runs(*entry->format)) {
     const bool code = entry->format && info(*entry->format).bits == 8;
-    return fail(fmt::format("{} is {}{}; weights in F32, BF16 and F16 are run, and codes with a scale beside them", where,
-                            one_line(entry->dtype), code ? " without a scale" : ""));
+    return fail(fmt::format("{} is {}{}; weights in F32, BF16 and F16 are run, and codes with a scale beside them",
+                            where, one_line(entry->dtype), code ? " without a scale" : ""));
   }
   const std::size_t element = info(*entry->format).storage_bytes();
   WeightData data{.format = *entry->format,
@@ -196,6 +206,7 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
                   .mapped = true};
   const bool flipped = rule.transposed && !vector;
   data.data += static_cast<std::size_t>(slice.first * (flipped || vector ? 1 : columns)) * element;
+  if (rule.stacked) data.data += static_cast<std::size_t>(from->expert * slice.total * columns) * element;
   if (flipped) {
     const auto copy = transposed(data.data, element, rows, columns, slice.total);
     data.data = copy->data();

@@ -51,6 +51,7 @@ class Checkpoint {
   struct Source {
     std::string tensor;
     WeightRule rule;
+    std::int64_t expert = 0;
   };
 
   Checkpoint(std::string folder, CheckpointFiles files, const ModelFamily& family, ModelConfig model)

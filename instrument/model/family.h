@@ -14,13 +14,15 @@ namespace nanscope {
 enum class WeightPart : std::uint8_t { whole, q, k, v, gate, up };
 
 /// What a checkpoint calls one of our weights (docs/weights.md), both without ".weight" or ".bias" and without what
-/// stands before a layer's parts. `{}` is the number of an expert.
+/// stands before a layer's parts. `{}` is the number of an expert. Of several rules of one weight the first whose
+/// tensor is there holds.
 struct WeightRule {
   std::string_view ours;
   std::string_view theirs;
   WeightPart part = WeightPart::whole;
   bool transposed = false;  ///< stored as (in, out), as GPT-2's Conv1D does
   float offset = 0;         ///< added to what is stored: 1 for Gemma's norms
+  bool stacked = false;     ///< of all experts in one tensor, experts x rows x columns, whose name has no ".weight"
 };
 
 /// A family of checkpoints: how its config.json is read, and what its weights are called. One file of families/ and one

@@ -44,4 +44,13 @@ void read_experts(ConfigReader& config, ModelSpec& spec, std::int64_t chosen, bo
 inline constexpr WeightRule kDecoderGlobals[] = {
     {"embed", "model.embed_tokens"}, {"final_norm", "model.norm"}, {"lm_head", "lm_head"}};
 
+/// Experts as modules of transformers 5 keep them, and their state_dict() has them; save_pretrained() writes them
+/// apart.
+inline constexpr WeightRule kStackedGate{
+    .ours = "experts.gate_proj", .theirs = "mlp.experts.gate_up_proj", .part = WeightPart::gate, .stacked = true};
+inline constexpr WeightRule kStackedUp{
+    .ours = "experts.up_proj", .theirs = "mlp.experts.gate_up_proj", .part = WeightPart::up, .stacked = true};
+inline constexpr WeightRule kStackedDown{
+    .ours = "experts.down_proj", .theirs = "mlp.experts.down_proj", .stacked = true};
+
 }  // namespace nanscope

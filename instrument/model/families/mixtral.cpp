@@ -23,7 +23,11 @@ constexpr WeightRule kParts[] = {{"attn_norm", "input_layernorm"},
                                  {"router", "block_sparse_moe.gate"},
                                  {"experts.gate_proj", "block_sparse_moe.experts.{}.w1"},
                                  {"experts.up_proj", "block_sparse_moe.experts.{}.w3"},
-                                 {"experts.down_proj", "block_sparse_moe.experts.{}.w2"}};
+                                 {"experts.down_proj", "block_sparse_moe.experts.{}.w2"},
+                                 {"router", "mlp.gate"},
+                                 kStackedGate,
+                                 kStackedUp,
+                                 kStackedDown};
 
 }  // namespace
 

@@ -34,7 +34,10 @@ constexpr WeightRule kParts[] = {{"attn_norm", "input_layernorm"},
                                  {"router", "mlp.gate"},
                                  {"experts.gate_proj", "mlp.experts.{}.gate_proj"},
                                  {"experts.up_proj", "mlp.experts.{}.up_proj"},
-                                 {"experts.down_proj", "mlp.experts.{}.down_proj"}};
+                                 {"experts.down_proj", "mlp.experts.{}.down_proj"},
+                                 kStackedGate,
+                                 kStackedUp,
+                                 kStackedDown};
 
 }  // namespace
 

@@ -34,7 +34,9 @@ class Tensors {
                        std::as_bytes(std::span(*values)).first(static_cast<std::size_t>(count) * bytes)});
     return *this;
   }
+  /// With a config.json, which says how weights are quantized: not at all.
   void write(const std::filesystem::path& path) const {
+    std::ofstream(path.parent_path() / "config.json") << "{}";
     const std::vector<std::byte> bytes = encode_safetensors(inputs_).value();
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
@@ -74,6 +76,29 @@ std::string refusal(const std::filesystem::path& folder, std::string_view family
   const auto checkpoint = Checkpoint::open(folder, *find_family(family), small_model());
   EXPECT_FALSE(checkpoint);
   return checkpoint ? "" : checkpoint.error().message;
+}
+
+/// As state_dict() of transformers 5 names them.
+TEST(Checkpoint, ExpertsMayLieInOneTensor) {
+  const TemporaryFolder folder;
+  Tensors()
+      .add("model.layers.0.mlp.experts.gate_up_proj", {2, 4, 3}, 0)
+      .add("model.layers.0.mlp.experts.down_proj", {2, 3, 2}, 100)
+      .add("model.layers.0.mlp.gate.weight", {2, 3}, 200)
+      .write(folder / "model.safetensors");
+  ModelConfig model = small_model();
+  model.experts = 2;
+  const auto checkpoint = Checkpoint::open(folder.path(), *find_family("mixtral"), model).value();
+  EXPECT_THAT(values_of(*checkpoint, "layers.0.experts.0.gate_proj.weight", 2, 3), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(values_of(*checkpoint, "layers.0.experts.1.up_proj.weight", 2, 3), ElementsAre(18, 19, 20, 21, 22, 23));
+  EXPECT_THAT(values_of(*checkpoint, "layers.0.experts.1.down_proj.weight", 3, 2),
+              ElementsAre(106, 107, 108, 109, 110, 111));
+  EXPECT_EQ(values_of(*checkpoint, "layers.0.router.weight", 2, 3).front(), 200);
+  model.experts = 3;
+  const auto other = Checkpoint::open(folder.path(), *find_family("mixtral"), model).value();
+  const Result<WeightData> missing = other->weight("layers.0.experts.2.down_proj.weight", 3, 2);
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().message, HasSubstr("expected [3,3,2]"));
 }
 
 TEST(Checkpoint, PartsOfFusedProjectionsAreRowsOfThem) {
@@ -135,7 +160,8 @@ TEST(Checkpoint, AWeightThatDoesNotFitIsNamed) {
     return data ? "" : data.error().message;
   };
   EXPECT_THAT(said("final_norm.weight", 1, 3), HasSubstr("'model.norm.weight' has shape [4], expected [3]"));
-  EXPECT_THAT(said("lm_head.weight", 2, 3), HasSubstr("is F8_E4M3 without a scale; weights in F32, BF16 and F16 are run"));
+  EXPECT_THAT(said("lm_head.weight", 2, 3),
+              HasSubstr("is F8_E4M3 without a scale; weights in F32, BF16 and F16 are run"));
   EXPECT_THAT(said("layers.0.q_proj.weight", 4, 3), HasSubstr("no tensor 'model.layers.0.self_attn.q_proj.weight'"));
   EXPECT_THAT(said("layers.0.q_norm.weight", 1, 2), HasSubstr("llama checkpoints have no weight"));
 }
