@@ -95,6 +95,7 @@ Result<scenarios::Scenario> scenario_of_model(const RunOptions& options) {
   }
   scenarios::Scenario scenario;
   scenario.path = folder / "config.json";
+  scenario.has_file = false;
   scenario.name = (folder.filename().empty() ? folder.parent_path() : folder).filename().string();
   scenario.title = scenario.name;
   scenario.knobs.push_back({"model.weights", folder.string(), "--model"});

@@ -99,7 +99,7 @@ Result<RunSpec> resolve(const Scenario& scenario) {
     }
   }
   if (Status shape = check(spec.config); !shape) {
-    return fail(fmt::format("{}: {}", scenario.path.string(), shape.error().message));
+    return fail(scenario.where() + shape.error().message);
   }
   for (const ScenarioRequest& request : scenario.requests) spec.requests.push_back(request_spec(request));
   return spec;

@@ -96,7 +96,7 @@ Result<ScenarioRun> record_into(OutputFile file, Workbench& workbench, const Sce
   record_options.trace = options.trace;
   record_options.control = options.control;
   auto recorded = record_to(std::move(file), workbench, spec, record_options);
-  if (!recorded) return fail(fmt::format("{}: {}", scenario.path.string(), recorded.error().message));
+  if (!recorded) return fail(scenario.where() + recorded.error().message);
   run.seconds = recorded->seconds;
   RecordingTensors tensors(recorded->recording);
   auto analysis = analyse(recorded->recording, tensors, run.recording.string());

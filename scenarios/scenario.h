@@ -64,6 +64,7 @@ struct Expectation {
 
 struct Scenario {
   std::filesystem::path path;  ///< the file it came from
+  bool has_file = true;        ///< else it is made of a command's options: errors name what they are about themselves
   std::string name;            ///< the file's stem must be the same
   std::string title;
   std::string text;                  ///< what happens and which link is documented where
@@ -71,6 +72,9 @@ struct Scenario {
   std::vector<KnobSetting> knobs;
   std::vector<ScenarioRequest> requests;
   Expectation expect;
+
+  /// Before an error of its run: its file, if it has one.
+  std::string where() const { return has_file ? path.string() + ": " : std::string(); }
 };
 
 /// Reads a scenario and the images it names (relative to the file). Errors are one line,

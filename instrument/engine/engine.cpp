@@ -167,15 +167,23 @@ Status run_profile_pass(const EngineParts& parts, const kernels::Buffer& memory)
   return row ? Status() : Status(tl::unexpected(row.error()));
 }
 
+/// Errors name the knobs that its size follows from.
+Result<kernels::Buffer> allocate_pool(kernels::Device& device, const EngineConfig& config) {
+  Result<kernels::Buffer> memory = device.allocate(KvPool::bytes_needed(config), true);
+  if (memory) return memory;
+  return fail(fmt::format("the cache of kv.blocks={} blocks of kv.block_size={} tokens does not fit: {}",
+                          config.kv.blocks, config.kv.block_size, memory.error().message));
+}
+
 }  // namespace
 
 Result<kernels::Buffer> make_kv_memory(const EngineParts& parts) {
   if (parts.config.kv.memory == KvMemory::recycled) return make_recycled_memory(parts);
-  return parts.device->allocate(KvPool::bytes_needed(parts.shards.front().config), true);
+  return allocate_pool(*parts.device, parts.shards.front().config);
 }
 
 Result<kernels::Buffer> make_recycled_memory(const EngineParts& parts) {
-  Result<kernels::Buffer> memory = parts.device->allocate(KvPool::bytes_needed(parts.config), true);
+  Result<kernels::Buffer> memory = allocate_pool(*parts.device, parts.config);
   if (!memory) return memory;
   if (Status status = run_profile_pass(parts, *memory); !status) return tl::unexpected(status.error());
   return memory;

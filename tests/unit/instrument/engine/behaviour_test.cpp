@@ -508,6 +508,15 @@ TEST(Engine, AProbesErrorEndsTheRun) {
   EXPECT_THAT(run.error().message, HasSubstr("no more"));
 }
 
+TEST(Engine, ACacheThatFitsNoMemoryIsRefusedByItsKnobs) {
+  Rig rig(tiny_config({{"kv.blocks", "1048576"}, {"kv.block_size", "4096"}, {"model.head_dim", "4096"}}));
+  NullProbe nobody;
+  const std::vector<RequestSpec> requests{text_request(kStory)};
+  const Result<RunResult> run = rig.engine->run(requests, nobody);
+  ASSERT_FALSE(run);
+  EXPECT_THAT(run.error().message, HasSubstr("kv.blocks=1048576 blocks of kv.block_size=4096"));
+}
+
 TEST(Engine, ImpossibleRequestsAreRefusedByName) {
   Rig rig(tiny_config({{"kv.blocks", "2"}}));
   NullProbe nobody;
