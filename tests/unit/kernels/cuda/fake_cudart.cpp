@@ -280,6 +280,8 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   if (machine().region == nullptr) {
     void* region = ::mmap(nullptr, kRegion, machine().access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (region == MAP_FAILED) std::abort();
+    // In large pages it is opened and closed at once, not page by page: most of the time of a test that runs late.
+    ::madvise(region, kRegion, MADV_HUGEPAGE);
     machine().region = static_cast<std::byte*>(region);
   }
   const std::size_t wanted = (bytes + 511) / 512 * 512;
