@@ -49,8 +49,8 @@ NANSCOPE_FN void add_tile(const float* x, const float* weights, std::int64_t pan
     }
   }
   for (std::int64_t k = 0; k < depth; ++k) {
-    if (ahead.panel !=
-        nullptr) {  // the last byte of 64: the line that it is in, the block before this one did not read
+    if (ahead.panel != nullptr) {
+      // The last byte of 64: the line of the first one came with the block before.
       __builtin_prefetch(ahead.panel->from[k % kLanes] + ahead.first + (k / kLanes + 1) * kLineBytes - 1, 0, 2);
     }
     F32 row[Panels];
