@@ -72,27 +72,40 @@ std::size_t BlockLayout::scales_together() const {
   return static_cast<std::size_t>(format_.layout == ScaleLayout::linear ? grid_.columns : format_.interleave);
 }
 
-template <class Visit>
-void BlockLayout::for_runs(std::size_t codes, const Visit& visit) const {
-  if (format_.layout != ScaleLayout::interleaved) return visit(std::size_t{0}, codes, std::size_t{0}, row_bytes_);
-  const std::size_t group =
-      static_cast<std::size_t>(format_.block.columns) * static_cast<std::size_t>(format_.interleave);
-  std::size_t place = group_bytes_ - group_codes_;
-  for (std::size_t first = 0; first < codes; first += group, place += group_bytes_) {
-    visit(first, std::min(group, codes - first), place, group_codes_);
+template <class Block, class Run>
+void BlockLayout::for_runs(std::size_t codes, const Block& block, const Run& run) const {
+  if (format_.layout != ScaleLayout::interleaved) return run(std::size_t{0}, codes, std::size_t{0}, row_bytes_);
+  const auto width = static_cast<std::size_t>(format_.block.columns);
+  const auto interleave = static_cast<std::size_t>(format_.interleave);
+  const std::size_t block_bytes = group_codes_ / interleave;
+  const bool quick = packs_blocks(format_);
+  std::size_t first = 0;
+  for (std::size_t place = group_bytes_ - group_codes_; first < codes; place += group_bytes_) {
+    if (quick && first + width * interleave <= codes) {
+      for (std::size_t i = 0; i < interleave; ++i) block(first + i * width, place + i * block_bytes);
+    } else {
+      run(first, std::min(width * interleave, codes - first), place, group_codes_);
+    }
+    first += width * interleave;
   }
 }
 
 void BlockLayout::store_row(std::span<const std::uint8_t> codes, std::span<std::byte> row) const {
-  for_runs(codes.size(), [&](std::size_t first, std::size_t count, std::size_t place, std::size_t bytes) {
-    pack_codes(format_, codes.subspan(first, count), row.subspan(place, bytes));
-  });
+  for_runs(
+      codes.size(),
+      [&](std::size_t first, std::size_t place) { pack_block(format_, codes.data() + first, row.data() + place); },
+      [&](std::size_t first, std::size_t count, std::size_t place, std::size_t bytes) {
+        pack_codes(format_, codes.subspan(first, count), row.subspan(place, bytes));
+      });
 }
 
 void BlockLayout::load_row(std::span<const std::byte> row, std::span<std::uint8_t> codes) const {
-  for_runs(codes.size(), [&](std::size_t first, std::size_t count, std::size_t place, std::size_t bytes) {
-    unpack_codes(format_, row.subspan(place, bytes), codes.subspan(first, count));
-  });
+  for_runs(
+      codes.size(),
+      [&](std::size_t first, std::size_t place) { unpack_block(format_, row.data() + place, codes.data() + first); },
+      [&](std::size_t first, std::size_t count, std::size_t place, std::size_t bytes) {
+        unpack_codes(format_, row.subspan(place, bytes), codes.subspan(first, count));
+      });
 }
 
 }  // namespace nanscope

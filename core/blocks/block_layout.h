@@ -26,9 +26,10 @@ class BlockLayout {
  private:
   std::size_t scales_together() const;
   std::size_t scale_place(std::int64_t row, std::int64_t column) const;
-  /// Calls visit(first code, codes, bytes of the row) for every run of codes that lie together.
-  template <class Visit>
-  void for_runs(std::size_t codes, const Visit& visit) const;
+  /// Calls block(first code, byte of the row) for blocks that lie apart, run(first code, codes, byte of the row, bytes)
+  /// for all other codes that lie together.
+  template <class Block, class Run>
+  void for_runs(std::size_t codes, const Block& block, const Run& run) const;
 
   BlockFormat format_;
   BlockGrid grid_;

@@ -10,6 +10,9 @@
 /// do is marked and done by itself. All arrays of a run of blocks hold room for a multiple of 16 of them.
 namespace nanscope {
 
+/// Elements of a run of blocks that is worked on at a time.
+constexpr std::int64_t kBlockPiece = 4096;
+
 /// What the loops need of a format, worked out once for a matrix.
 struct BlockPlan {
   BlockFormat format;

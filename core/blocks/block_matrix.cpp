@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::int64_t up(std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit; }
 
-constexpr std::int64_t kPiece = 4096;  ///< elements
-
 /// A band: the rows of one row of blocks.
 struct Band {
   const float* values;
@@ -36,7 +34,8 @@ class Encoder {
         width_(format.block.columns),
         grid_columns_(up(columns, width_)),
         whole_(has_block_loops(format) ? columns / width_ : 0),
-        scales_(static_cast<std::size_t>(up(grid_columns_, 16) * 16)),
+        scales_(static_cast<std::size_t>(grid_columns_ + 16)),  // loops take 16 at a time, from anywhere
+
         factors_(scales_.size()),
         extremes_(scales_.size()),
         alone_(scales_.size()) {
@@ -66,7 +65,7 @@ class Encoder {
   void quick(const Band& band) {
     std::fill(extremes_.begin(), extremes_.end(), 0.0F);
     // Piece by piece, so that what was read for the scale is still near when the codes are made.
-    const std::int64_t piece = std::max<std::int64_t>(16, kPiece / (width_ * band.rows) / 16 * 16);
+    const std::int64_t piece = std::max<std::int64_t>(1, kBlockPiece / (width_ * band.rows));
     for (std::int64_t first = 0; first < whole_; first += piece) quick(band, first, std::min(piece, whole_ - first));
   }
 

@@ -48,41 +48,35 @@ std::uint64_t nibble_flip(const BlockFormat& format) {
   return format.element == Format::int8 ? 0x0808080808080808ULL : 0;
 }
 
-void pack_half_blocks(const BlockFormat& format, std::span<const std::uint8_t> codes, std::span<std::byte> to) {
-  const auto half = static_cast<std::size_t>(format.block.columns / 2);
-  const std::uint64_t flip = nibble_flip(format);
-  for (std::size_t first = 0; first < codes.size(); first += 2 * half) {
-    for (std::size_t i = 0; i < half; i += 8) {
-      const std::uint64_t low = (word_at(codes.data() + first + i) ^ flip) & kNibbles;
-      const std::uint64_t high = (word_at(codes.data() + first + half + i) ^ flip) & kNibbles;
-      const std::uint64_t both = low | high << 4;
-      std::memcpy(to.data() + first / 2 + i, &both, 8);
-    }
+void pack_half_block(std::size_t half, std::uint64_t flip, const std::uint8_t* codes, std::byte* to) {
+  for (std::size_t i = 0; i < half; i += 8) {
+    const std::uint64_t low = (word_at(codes + i) ^ flip) & kNibbles;
+    const std::uint64_t high = (word_at(codes + half + i) ^ flip) & kNibbles;
+    const std::uint64_t both = low | high << 4;
+    std::memcpy(to + i, &both, 8);
   }
 }
 
-void unpack_half_blocks(const BlockFormat& format, std::span<const std::byte> from, std::span<std::uint8_t> codes) {
-  const auto half = static_cast<std::size_t>(format.block.columns / 2);
-  const bool integer = format.element == Format::int8;
-  const auto store = [&](std::uint8_t* to, std::uint64_t nibbles) {
+void unpack_half_block(std::size_t half, std::uint64_t flip, const std::byte* from, std::uint8_t* codes) {
+  const auto store = [flip](std::uint8_t* to, std::uint64_t nibbles) {
     // q - 8: another highest bit, which then is the sign and goes into all bits above it.
-    const std::uint64_t below = ~nibbles & 0x0808080808080808ULL;
-    const std::uint64_t bytes = integer ? (nibbles ^ 0x0808080808080808ULL) | ((below << 5) - (below << 1)) : nibbles;
+    const std::uint64_t below = ~nibbles & flip;
+    const std::uint64_t bytes = (nibbles ^ flip) | ((below << 5) - (below << 1));
     std::memcpy(to, &bytes, 8);
   };
-  for (std::size_t first = 0; first < codes.size(); first += 2 * half) {
-    for (std::size_t i = 0; i < half; i += 8) {
-      const std::uint64_t both = word_at(from.data() + first / 2 + i);
-      store(codes.data() + first + i, both & kNibbles);
-      store(codes.data() + first + half + i, both >> 4 & kNibbles);
-    }
+  for (std::size_t i = 0; i < half; i += 8) {
+    const std::uint64_t both = word_at(from + i);
+    store(codes + i, both & kNibbles);
+    store(codes + half + i, both >> 4 & kNibbles);
   }
 }
 
 void pack_halves(const BlockFormat& format, std::span<const std::uint8_t> from, std::span<std::byte> to) {
   const auto block = static_cast<std::size_t>(format.block.columns);
   const std::size_t whole = block % 16 == 0 ? from.size() / block * block : 0;
-  pack_half_blocks(format, from.first(whole), to);
+  for (std::size_t i = 0; i < whole; i += block) {
+    pack_half_block(block / 2, nibble_flip(format), from.data() + i, to.data() + i / 2);
+  }
   const auto nibble = [&](std::size_t i) {  // what is not there is 0
     const std::uint8_t code = i < from.size() ? from[i] : std::uint8_t{0};
     return static_cast<std::uint32_t>((code ^ (nibble_flip(format) & 15U)) & 15U);
@@ -97,7 +91,9 @@ void pack_halves(const BlockFormat& format, std::span<const std::uint8_t> from, 
 void unpack_halves(const BlockFormat& format, std::span<const std::byte> from, std::span<std::uint8_t> to) {
   const auto block = static_cast<std::size_t>(format.block.columns);
   const std::size_t whole = block % 16 == 0 ? to.size() / block * block : 0;
-  unpack_half_blocks(format, from, to.first(whole));
+  for (std::size_t i = 0; i < whole; i += block) {
+    unpack_half_block(block / 2, nibble_flip(format), from.data() + i / 2, to.data() + i);
+  }
   const std::uint32_t offset = format.element == Format::int8 ? 8 : 0;
   for (std::size_t i = whole; i < to.size(); ++i) {
     const std::size_t within = i % block;
@@ -175,6 +171,22 @@ void unpack_codes(const BlockFormat& format, std::span<const std::byte> from, st
     default:
       std::memcpy(to.data(), from.data(), to.size());
   }
+}
+
+bool packs_blocks(const BlockFormat& format) {
+  return (format.packing == Packing::halves || format.packing == Packing::bytes) && format.block.columns % 16 == 0;
+}
+
+void pack_block(const BlockFormat& format, const std::uint8_t* codes, std::byte* bytes) {
+  const auto columns = static_cast<std::size_t>(format.block.columns);
+  if (format.packing == Packing::halves) return pack_half_block(columns / 2, nibble_flip(format), codes, bytes);
+  for (std::size_t i = 0; i < columns; i += 16) std::memcpy(bytes + i, codes + i, 16);
+}
+
+void unpack_block(const BlockFormat& format, const std::byte* bytes, std::uint8_t* codes) {
+  const auto columns = static_cast<std::size_t>(format.block.columns);
+  if (format.packing == Packing::halves) return unpack_half_block(columns / 2, nibble_flip(format), bytes, codes);
+  for (std::size_t i = 0; i < columns; i += 16) std::memcpy(codes + i, bytes + i, 16);
 }
 
 std::size_t swizzled_place(std::int64_t row, std::int64_t column, std::int64_t columns) {
