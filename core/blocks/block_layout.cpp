@@ -30,19 +30,22 @@ BlockLayout::BlockLayout(const BlockFormat& format, std::int64_t rows, std::int6
   row_bytes_ = static_cast<std::size_t>((grid_.columns + format.interleave - 1) / format.interleave) * group_bytes_;
 }
 
-std::size_t BlockLayout::scale_place(std::int64_t row, std::int64_t column) const {
-  if (format_.layout == ScaleLayout::swizzled_128x4) return swizzled_place(row, column, grid_.columns) * scale_bytes_;
-  if (format_.layout == ScaleLayout::linear)
-    return static_cast<std::size_t>(row * grid_.columns + column) * scale_bytes_;
-  return static_cast<std::size_t>(row) * row_bytes_ +
-         static_cast<std::size_t>(column / format_.interleave) * group_bytes_;
+std::size_t BlockLayout::scale_place(std::int64_t row) const {
+  if (format_.layout == ScaleLayout::swizzled_128x4) return swizzled_place(row, 0, grid_.columns) * scale_bytes_;
+  if (format_.layout == ScaleLayout::linear) return static_cast<std::size_t>(row * grid_.columns) * scale_bytes_;
+  return static_cast<std::size_t>(row) * row_bytes_;
+}
+
+std::size_t BlockLayout::scale_step() const {
+  return format_.layout == ScaleLayout::swizzled_128x4 ? 512 * scale_bytes_ : group_bytes_;
 }
 
 void BlockLayout::store_scales(std::span<const std::uint32_t> codes, std::int64_t row, std::span<std::byte> to) const {
   const std::size_t together = scales_together();
   with_bytes(scale_bytes_, [&]<class Stored>(Stored) {
-    for (std::size_t first = 0; first < codes.size(); first += together) {
-      std::byte* out = to.data() + scale_place(row, static_cast<std::int64_t>(first));
+    std::size_t place = scale_place(row);
+    for (std::size_t first = 0; first < codes.size(); first += together, place += scale_step()) {
+      std::byte* out = to.data() + place;
       const std::size_t end = std::min(first + together, codes.size());
       for (std::size_t i = first; i < end; ++i, out += sizeof(Stored)) {
         const auto code = static_cast<Stored>(codes[i]);
@@ -55,8 +58,9 @@ void BlockLayout::store_scales(std::span<const std::uint32_t> codes, std::int64_
 void BlockLayout::load_scales(std::span<const std::byte> from, std::int64_t row, std::span<std::uint32_t> codes) const {
   const std::size_t together = scales_together();
   with_bytes(scale_bytes_, [&]<class Stored>(Stored) {
-    for (std::size_t first = 0; first < codes.size(); first += together) {
-      const std::byte* in = from.data() + scale_place(row, static_cast<std::int64_t>(first));
+    std::size_t place = scale_place(row);
+    for (std::size_t first = 0; first < codes.size(); first += together, place += scale_step()) {
+      const std::byte* in = from.data() + place;
       const std::size_t end = std::min(first + together, codes.size());
       for (std::size_t i = first; i < end; ++i, in += sizeof(Stored)) {
         Stored code;

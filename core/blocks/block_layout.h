@@ -24,8 +24,10 @@ class BlockLayout {
   void load_row(std::span<const std::byte> row, std::span<std::uint8_t> codes) const;
 
  private:
+  /// Scales that lie beside each other, where the first of a row lie, and how far the next are.
   std::size_t scales_together() const;
-  std::size_t scale_place(std::int64_t row, std::int64_t column) const;
+  std::size_t scale_place(std::int64_t row) const;
+  std::size_t scale_step() const;
   /// Calls block(first code, byte of the row) for blocks that lie apart, run(first code, codes, byte of the row, bytes)
   /// for all other codes that lie together.
   template <class Block, class Run>

@@ -65,7 +65,8 @@ class Encoder {
   void quick(const Band& band) {
     std::fill(extremes_.begin(), extremes_.end(), 0.0F);
     // Piece by piece, so that what was read for the scale is still near when the codes are made.
-    const std::int64_t piece = std::max<std::int64_t>(1, kBlockPiece / (width_ * band.rows));
+    // Of tall blocks four, for rows that are worth going to.
+    const std::int64_t piece = std::max<std::int64_t>(band.rows > 1 ? 4 : 1, kBlockPiece / (width_ * band.rows));
     for (std::int64_t first = 0; first < whole_; first += piece) quick(band, first, std::min(piece, whole_ - first));
   }
 
