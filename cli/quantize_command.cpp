@@ -110,9 +110,11 @@ void add_quantize_command(CLI::App& app, Action& action) {
       ->add_option("--calibrate", arguments->calibrate, "Run both models over a text and say how far the logits change")
       ->type_name("FILE");
   command->add_option("--tokens", arguments->tokens, "Tokens of the text that are run")
+      ->type_name("N")
       ->check(CLI::Range(std::size_t{1}, std::size_t{4096}))
       ->capture_default_str();
   command->add_option("--threads", arguments->threads, "Threads, 0: one a core")
+      ->type_name("N")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command->add_flag("--all", arguments->all, "A line for each weight, not for the worst alone");

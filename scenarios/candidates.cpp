@@ -107,6 +107,16 @@ std::optional<Change> wide_static_scales(const EngineConfig& config, const Recor
                  fmt::format("kv.scale_v={:.4g}", absmax_v / largest)}};
 }
 
+/// Whether the engine runs the configuration with the change: what it refuses would tell nothing.
+bool can_run(const EngineConfig& config, const Change& change) {
+  EngineConfig changed = config;
+  for (const std::string& setting : change.settings) {
+    const std::size_t equals = setting.find('=');
+    if (!set_knob(changed, setting.substr(0, equals), setting.substr(equals + 1))) return false;
+  }
+  return check(changed).has_value();
+}
+
 }  // namespace
 
 std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& recording) {
@@ -136,6 +146,7 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
     changes.push_back(std::move(alone));
   }
   if (auto wide = wide_static_scales(spec.config, recording)) changes.push_back(std::move(*wide));
+  std::erase_if(changes, [&](const Change& change) { return !can_run(spec.config, change); });
   return changes;
 }
 

@@ -48,6 +48,10 @@ class Pictures : public ::testing::Test {
   /// The picture and, when there can be none on this machine, the reason to skip.
   Picture draw(AppOptions options) {
     options.file = folder->folder() / "run.nanscope";
+    if (options.view == "verify" || options.tab == "verify") {
+      options.file = kOffDump;
+      options.check.model = kItsModel;
+    }
     options.screenshot = folder->folder() / "picture.png";
     options.size = {1200, 800};
     options.force = true;
@@ -138,7 +142,8 @@ TEST_F(Pictures, ATableIsTheOneThatTheWindowSaves) {
 TEST_F(Pictures, EveryViewHasATable) {
   if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
   for (const std::string& view : view_names()) {
-    const Output output = run("gui run.nanscope --force --csv table.csv --screenshot both.png --view " + view);
+    const std::string target = view == "verify" ? kCheckedDump : "run.nanscope";
+    const Output output = run("gui " + target + " --force --csv table.csv --screenshot both.png --view " + view);
     EXPECT_EQ(output.code, 0) << output.err;
     const std::string table = read("table.csv");
     EXPECT_GT(std::count(table.begin(), table.end(), '\n'), 4) << view;

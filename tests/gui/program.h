@@ -24,10 +24,11 @@ inline std::string no_picture() {
   return platform ? "" : platform.error().message;
 }
 
-/// What follows `gui` for a dump that does not keep to its model, beside that.
-inline constexpr const char* kCheckedDump =
-    "'" NANSCOPE_SOURCE_DIR "/tests/golden/verify/fault-softcap-left-out/dump' --model '" NANSCOPE_SOURCE_DIR
-    "/tests/unit/instrument/model/checkpoints/gemma2'";
+/// A dump that does not keep to its model, and that model.
+inline constexpr const char* kOffDump = NANSCOPE_SOURCE_DIR "/tests/golden/verify/fault-softcap-left-out/dump";
+inline constexpr const char* kItsModel = NANSCOPE_SOURCE_DIR "/tests/unit/instrument/model/checkpoints/gemma2";
+/// What follows `gui` for the one beside the other.
+inline const std::string kCheckedDump = std::string("'") + kOffDump + "' --model '" + kItsModel + "'";
 
 /// The built nanscope, run in a folder of its own, without a display, its state below that folder.
 class Program {
