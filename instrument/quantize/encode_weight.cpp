@@ -18,7 +18,7 @@
 namespace nanscope {
 namespace {
 
-constexpr std::int64_t kBandElements = 1 << 20;
+constexpr std::int64_t kBandElements = 1 << 18;  ///< what a core's own cache holds, with what is made of it
 
 /// Rows of a weight that are done at once, and how many such bands there are.
 struct Bands {
@@ -43,6 +43,12 @@ void load_rows(const CheckpointFiles::Tensor& tensor, std::int64_t first, std::s
   decode(format, tensor.bytes().subspan(begin, values.size() * width), values);
 }
 
+/// One weight's band: what it is, what it becomes, and what that reads as. Its memory is used for the next band.
+struct Band {
+  std::vector<float> values, stored, limits;
+  std::vector<std::byte> codes, scales;
+};
+
 /// Does `work` for each band, on several threads. The first error ends it.
 template <class Work>
 Status for_each_band(const Bands& bands, const QuantizeOptions& options, const Work& work) {
@@ -52,8 +58,9 @@ Status for_each_band(const Bands& bands, const QuantizeOptions& options, const W
   std::mutex mutex;
   Status status;
   const auto run = [&] {
+    Band memory;
     for (std::int64_t band = next++; band < bands.count; band = next++) {
-      Status done = options.stop.stop_requested() ? fail("stopped") : work(band, mutex);
+      Status done = options.stop.stop_requested() ? fail("stopped") : work(band, memory, mutex);
       if (done) continue;
       const std::lock_guard lock(mutex);
       if (status) status = done;
@@ -66,12 +73,6 @@ Status for_each_band(const Bands& bands, const QuantizeOptions& options, const W
   others.clear();
   return status;
 }
-
-/// One weight's band: what it is, what it becomes, and what that reads as.
-struct Band {
-  std::vector<float> values, stored, limits;
-  std::vector<std::byte> codes, scales;
-};
 
 class Encoder {
  public:
@@ -146,22 +147,15 @@ class Encoder {
   float whole_;
 };
 
-bool all_finite(std::span<const float> values) {
-  // 0 x NaN and 0 x Inf are NaN, which a sum keeps.
-  float sum = 0;
-  for (const float value : values) sum += 0 * value;
-  return sum == 0;
-}
-
 }  // namespace
 
 Result<float> largest_magnitude(const CheckpointFiles::Tensor& tensor, const QuantizeOptions& options) {
   const Bands bands(tensor.entry->shape[0], tensor.entry->shape[1], 1);
   float largest = 0;
-  const Status done = for_each_band(bands, options, [&](std::int64_t band, std::mutex& mutex) -> Status {
-    std::vector<float> values(static_cast<std::size_t>(bands.size(band) * tensor.entry->shape[1]));
-    load_rows(tensor, bands.first(band), values);
-    const float amax = block_amax(values);
+  const Status done = for_each_band(bands, options, [&](std::int64_t at, Band& band, std::mutex& mutex) -> Status {
+    band.values.resize(static_cast<std::size_t>(bands.size(at) * tensor.entry->shape[1]));
+    load_rows(tensor, bands.first(at), band.values);
+    const float amax = block_amax(band.values);
     const std::lock_guard lock(mutex);
     if (!(amax <= largest)) largest = amax;
     return {};
@@ -182,13 +176,14 @@ Result<QuantizedWeight> encode_weight(const QuantizePlan::Weight& weight, float 
   const Bands bands(known.rows, known.columns, block_rows);
   const BlockBytes a_band = target.whole ? BlockBytes{static_cast<std::size_t>(bands.height * known.columns), 0}
                                          : block_bytes(target.format, bands.height, known.columns);
-  const Status done = for_each_band(bands, options, [&](std::int64_t at, std::mutex& mutex) -> Status {
-    Band band;
+  const Status done = for_each_band(bands, options, [&](std::int64_t at, Band& band, std::mutex& mutex) -> Status {
     const std::int64_t rows = bands.size(at);
     encoder.encode(bands.first(at), rows, band);
-    if (!all_finite(band.values)) return fail(weight.tensor.where() + " holds NaN or Inf, which no scale is made of");
     QuantizedWeight part;
     encoder.measure(rows, band, part);
+    // Squares of f32 are finite in f64: a sum that is not has met NaN or Inf.
+    if (!std::isfinite(part.signal))
+      return fail(weight.tensor.where() + " holds NaN or Inf, which no scale is made of");
     const auto place = static_cast<std::uint64_t>(at);
     if (Status wrote = write(0, place * a_band.codes, band.codes); !wrote) return wrote;
     if (!target.whole) {
