@@ -256,7 +256,7 @@ BesideClicks Beside::draw(const Look& look, Store& store, Area area) {
 }
 
 std::string Beside::words() const {
-  const std::string said = divergence_ ? divergence_->words : std::string();
+  std::string said = divergence_ ? divergence_->words : std::string();
   if (!run_->check) return divergence_ ? said : std::string("comparing\u2026");
   const JobProgress progress = run_->check->progress();
   switch (run_->check->phase()) {

@@ -61,7 +61,8 @@ void draw_error_key(const ViewContext& context, Area row) {
   const Theme errors = colors;
   for (int i = 0; i < kHealthySteps; ++i) {
     const int step = (kErrorLast - kErrorFirst) * i / (kHealthySteps - 1);
-    colors.cells[static_cast<std::size_t>(kHealthyFirst + i)] = errors.cell(static_cast<Cell>(kErrorFirst + step));
+    colors.cells[static_cast<std::size_t>(kHealthyFirst) + static_cast<std::size_t>(i)] =
+        errors.cell(static_cast<Cell>(kErrorFirst + step));
   }
   colors.cells[kLowHeadroom] = errors.cell(kErrorNotChecked);
   colors.cells[kClipped] = errors.cell(kErrorNotSeen);

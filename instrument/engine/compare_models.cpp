@@ -133,7 +133,7 @@ Result<LogitsChange> compare_models(const std::filesystem::path& first, const st
   ids->resize(std::min(ids->size(), most));
   const auto a = logits_of_checkpoint(first, *ids, stop);
   if (!a) return tl::unexpected(a.error());
-  const auto b = logits_of_checkpoint(second, *ids, stop);
+  const auto b = logits_of_checkpoint(second, *ids, std::move(stop));
   if (!b) return tl::unexpected(b.error());
   if (a->size() != b->size() || a->size() % ids->size() != 0 || a->empty()) {
     return fail(

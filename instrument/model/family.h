@@ -21,8 +21,8 @@ struct WeightRule {
   std::string_view theirs;
   WeightPart part = WeightPart::whole;
   bool transposed = false;  ///< stored as (in, out), as GPT-2's Conv1D does
-  float offset = 0;         ///< added to what is stored: 1 for Gemma's norms
   bool stacked = false;     ///< of all experts in one tensor, experts x rows x columns, whose name has no ".weight"
+  float offset = 0;         ///< added to what is stored: 1 for Gemma's norms
 };
 
 /// A family of checkpoints: how its config.json is read, and what its weights are called. One file of families/ and one

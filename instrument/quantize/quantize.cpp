@@ -243,7 +243,7 @@ class Quantizer {
       auto known = amax_.find(name);
       if (known == amax_.end()) {
         const CheckpointFiles::Tensor tensor = files_.find(name);
-        const auto found = largest_magnitude(tensor, options_);
+        auto found = largest_magnitude(tensor, options_);
         if (!found) return found;
         if (!std::isfinite(*found)) return fail(tensor.where() + " holds NaN or Inf, which no scale is made of");
         known = amax_.emplace(name, *found).first;
@@ -262,8 +262,7 @@ class Quantizer {
         if (entry.path().extension() == ".safetensors") size += entry.file_size();
       }
       index["metadata"] = {{"total_size", size}};
-      const Status wrote =
-          write_output(partial_ / "model.safetensors.index.json", index.dump(2) + "\n", {.replace = true});
+      Status wrote = write_output(partial_ / "model.safetensors.index.json", index.dump(2) + "\n", {.replace = true});
       if (!wrote) return wrote;
     }
     if (Status wrote = write_config(); !wrote) return wrote;

@@ -178,7 +178,7 @@ Result<StoredMatrix> stored_matrix(const StoredModule& module, const Quantizatio
     }
     if (!out.scale) return fail(fmt::format("'{}' is packed and has no scale beside it", one_line(entry.name)));
     if (Status global = set_global(module, out); !global) return tl::unexpected(global.error());
-    return with_groups(weight, scale, out.scale == Format::e8m0 ? 32 : 16, std::move(out));
+    return with_groups(weight, scale, out.scale == Format::e8m0 ? 32 : 16, out);
   }
   if (!entry.format || *entry.format == Format::i32) {
     return fail(fmt::format("'{}' is {}, which is no code of a weight", one_line(entry.name), one_line(entry.dtype)));
@@ -186,7 +186,7 @@ Result<StoredMatrix> stored_matrix(const StoredModule& module, const Quantizatio
   out.element = *entry.format;
   if (Status sized = set_size(weight, 1, out); !sized) return tl::unexpected(sized.error());
   if (!out.scale) return out;
-  return with_grid(weight, scale, config, std::move(out));
+  return with_grid(weight, scale, config, out);
 }
 
 void StoredMatrix::codes_of_row(std::int64_t row, std::span<float> values) const {

@@ -102,7 +102,7 @@ struct SafetensorsInput {
 
 /// The file's bytes, as lay_out_safetensors() has them. The same input gives the same bytes in whatever order it is
 /// listed.
-Result<std::vector<std::byte>> encode_safetensors(std::vector<SafetensorsInput> tensors,
+Result<std::vector<std::byte>> encode_safetensors(const std::vector<SafetensorsInput>& tensors,
                                                   const std::map<std::string, std::string>& metadata = {});
 
 /// Bits of one element of a dtype, or none when the dtype is unknown.

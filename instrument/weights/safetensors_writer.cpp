@@ -61,7 +61,7 @@ Result<SafetensorsLayout> lay_out_safetensors(std::vector<SafetensorsSpec> tenso
   return layout;
 }
 
-Result<std::vector<std::byte>> encode_safetensors(std::vector<SafetensorsInput> tensors,
+Result<std::vector<std::byte>> encode_safetensors(const std::vector<SafetensorsInput>& tensors,
                                                   const std::map<std::string, std::string>& metadata) {
   std::vector<SafetensorsSpec> specs;
   specs.reserve(tensors.size());
