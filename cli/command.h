@@ -35,6 +35,7 @@ void add_trace_command(CLI::App& app, Action& action);
 void add_verify_command(CLI::App& app, Action& action);
 void add_inspect_command(CLI::App& app, Action& action);
 void add_quantize_command(CLI::App& app, Action& action);
+void add_scales_command(CLI::App& app, Action& action);
 
 // Not in the help: for packages and shells.
 void add_manual_command(CLI::App& app, Action& action);

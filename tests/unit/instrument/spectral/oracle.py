@@ -1,0 +1,142 @@
+#!/ usr / bin / env python3
+"""Norms of attention's interaction and the bounds of "Rank-Aware Spectral Bounds on Attention Logits", by numpy's SVD on
+expanded keys: nothing is shared with what it checks. Prints the rows that interaction_test.cpp and concentration_test.cpp
+hold, and those of model_scales_test.cpp: the largest norm of a head of each layer of the tiny checkpoints in ../model, read with
+nothing of ours. Run by hand: oracle.py (written with numpy 2.4)."""
+import json
+import math
+import pathlib
+import struct
+
+import numpy as np
+
+
+class Draw:
+    """s = s * 6364136223846793005 + 1442695040888963407 mod 2^64; a value is (s >> 40) / 2^23 - 1, exact in f32."""
+
+    def __init__(self, seed):
+        self.state = seed
+
+    def matrix(self, rows, columns):
+        values = np.empty(rows * columns)
+        for i in range(rows * columns):
+            self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
+            values[i] = (self.state >> 40) / 2**23 - 1
+        return values.reshape(rows, columns)
+
+
+def norms(wq, wk, heads, kv_heads, dim, v0):
+    group = heads // kv_heads
+    wide = np.concatenate([wk[:, h // group * dim : (h // group + 1) * dim] for h in range(heads)], axis=1)
+    layer = wq @ wide.T
+    head = [wq[:, h * dim : (h + 1) * dim] @ wide[:, h * dim : (h + 1) * dim].T for h in range(heads)]
+    v = v0 / np.linalg.norm(v0)
+    iterated = []
+    for _ in range(20):
+        u = layer @ v
+        u /= np.linalg.norm(u)
+        v = layer.T @ u
+        iterated.append(np.linalg.norm(v))
+        v /= iterated[-1]
+    two = lambda m: np.linalg.norm(m, 2)
+    best = int(np.argmax([two(m) for m in head]))
+    m = head[best]
+    spread = math.sqrt(2) * np.linalg.norm((m + m.T) / 2)
+    return (two(layer), iterated[0], iterated[4], iterated[19], two(m), two(wq) * two(wide), best, np.trace(m), spread)
+
+
+def show(name, d, heads, kv_heads, dim, seed, scale=1.0):
+    draw = Draw(seed)
+    wq, wk = draw.matrix(d, heads * dim) * scale, draw.matrix(d, kv_heads * dim) * scale
+    values = norms(wq, wk, heads, kv_heads, dim, draw.matrix(1, d)[0])
+    print(f'{{"{name}", {d}, {heads}, {kv_heads}, {dim}, {seed}, {scale:g}, ' + ", ".join(f"{x:.12g}" for x in values) + "},")
+
+
+def tail(name, d, dim, heads, length, delta):
+    wanted = 2 / dim * math.log(2 * heads * length / delta)
+    low, high = 1.0, 100.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle - 1 - math.log(middle) < wanted else (low, middle)
+    alpha = math.sqrt(2 * high * dim * math.log(4 * heads * length**2 / delta)) / d
+    print(f'{{"{name}", {{{d}, {dim}, {heads}, {length}}}, {delta:g}, {high:.12g}, {alpha:.12g}}},')
+
+
+def tensors(folder):
+    raw = (folder / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    found = {}
+    for name, entry in json.loads(raw[8 : 8 + size]).items():
+        if name == "__metadata__":
+            continue
+        first, last = (8 + size + offset for offset in entry["data_offsets"])
+        if entry["dtype"] == "F32":
+            values = np.frombuffer(raw[first:last], "<f4")
+        elif entry["dtype"] == "BF16":
+            values = (np.frombuffer(raw[first:last], "<u2").astype("<u4") << 16).view("<f4")
+        else:
+            continue
+        found[name] = values.reshape(entry["shape"]).astype(np.float64)
+    return found
+
+
+def of_checkpoint(folder):
+    """(largest norm of a head, largest bound of a head with biases in) of each layer, tokens of norm sqrt(d)."""
+    config = json.loads((folder / "config.json").read_text())
+    all_of = tensors(folder)
+    heads = config.get("num_attention_heads", config.get("n_head"))
+    kv_heads = config.get("num_key_value_heads", heads)
+    d = config.get("hidden_size", config.get("n_embd"))
+    dim = config.get("head_dim") or d // heads
+    rows = []
+    for layer in range(config.get("num_hidden_layers", config.get("n_layer"))):
+        part = lambda name: next((v for k, v in all_of.items() if f".{layer}.{name}" in k or k.startswith(f"h.{layer}.{name}")), None)
+        shift = np.zeros(d)
+        if config["model_type"] == "gpt2":
+            gain, shift = part("ln_1.weight"), part("ln_1.bias")
+            weight, bias = part("attn.c_attn.weight").T, part("attn.c_attn.bias")
+            wq, wk, bq, bk = weight[:d], weight[d : 2 * d], bias[:d], bias[d : 2 * d]
+        elif config["model_type"] == "phi3":
+            gain, weight = part("input_layernorm.weight"), part("self_attn.qkv_proj.weight")
+            wq, wk = weight[: heads * dim], weight[heads * dim : (heads + kv_heads) * dim]
+            bq, bk = np.zeros(heads * dim), np.zeros(kv_heads * dim)
+        else:
+            gain = part("input_layernorm.weight") + (1 if config["model_type"].startswith("gemma") else 0)
+            wq, wk = part("self_attn.q_proj.weight"), part("self_attn.k_proj.weight")
+            bq, bk = part("self_attn.q_proj.bias"), part("self_attn.k_proj.bias")
+            if bq is None:
+                bq, bk = np.zeros(heads * dim), np.zeros(kv_heads * dim)
+        bq, bk = bq + wq @ shift, bk + wk @ shift
+        wq, wk = wq * gain, wk * gain
+        norm = bound = 0
+        for h in range(heads):
+            q = slice(h * dim, (h + 1) * dim)
+            k = slice(h // (heads // kv_heads) * dim, (h // (heads // kv_heads) + 1) * dim)
+            m = np.linalg.norm(wq[q].T @ wk[k], 2)
+            norm = max(norm, m)
+            biases = math.sqrt(d) * (np.linalg.norm(wq[q].T @ bk[k]) + np.linalg.norm(wk[k].T @ bq[q])) + abs(bq[q] @ bk[k])
+            bound = max(bound, (m * d + biases) / math.sqrt(dim))
+        rows.append((norm, bound))
+    return rows
+
+
+if __name__ == "__main__":
+    for family in ("gpt2", "llama3", "qwen2", "phi3", "gemma2"):
+        for layer, (norm, bound) in enumerate(of_checkpoint(pathlib.Path(__file__).parents[1] / "model/checkpoints" / family)):
+            print(f'{{"{family}", {layer}, {norm:.9g}, {bound:.9g}}},')
+    show("one head", 8, 1, 1, 4, 1)
+    show("heads of their own", 16, 4, 4, 4, 2)
+    show("four queries a key", 32, 8, 2, 8, 4)
+    show("the same times 4", 32, 8, 2, 8, 4, 4.0)
+    show("kept apart 1", 48, 6, 3, 16, 101)
+    show("kept apart 2", 24, 3, 1, 6, 102)
+    show("kept apart 3", 64, 4, 4, 16, 103, 0.125)
+    draw = Draw(7)
+    a, wk = draw.matrix(16, 4), draw.matrix(16, 4)
+    values = norms(np.concatenate([a, -a], axis=1), wk, 2, 1, 4, draw.matrix(1, 16)[0])
+    print("cancelling heads:", ", ".join(f"{x:.12g}" for x in values))
+    tail("gpt2-xl", 1600, 64, 1200, 1024, 1e-6)
+    tail("mistral-7b", 4096, 128, 1024, 1024, 1e-6)
+    tail("llama-2-13b", 5120, 128, 1600, 1024, 1e-6)
+    tail("llama-2-70b", 8192, 128, 5120, 1024, 1e-6)
+    tail("small", 64, 16, 8, 33, 1e-3)
