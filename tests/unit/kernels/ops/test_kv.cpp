@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 
 #include "core/numbers/codec.h"
+#include "kernels/ops/hadamard.h"
 #include "kernels/ops/kv_read.h"
 #include "kernels/ops/kv_store.h"
 #include "tests/unit/kernels/ops/op_test.h"
@@ -216,6 +218,156 @@ TEST(KvRead, ReadsStaleBitsOfAnotherFormatAsTheyStand) {
   for (std::size_t i = 0; i < pool.data.size(); ++i) {
     const bool nan = (pool.data[i] & 0x7f) == 0x7f;
     EXPECT_EQ(std::isnan(out.data[i]), nan);
+  }
+}
+
+/// One row of integers through a pool of one slot, its scales and zero points kept with it.
+struct Integers {
+  std::vector<int> codes;
+  std::vector<float> read;
+};
+
+Integers through_integers(std::vector<float> x, const KvStoreArgs& how, std::vector<float> scales,
+                          std::vector<float> zeros = {}) {
+  const auto columns = static_cast<std::int64_t>(x.size());
+  Floats row(1, columns, std::move(x));
+  Codes pool(1, columns);
+  pool.format = Format::int8;
+  Indices slots(1, 1, {0});
+  Indices blocks(1, 1, {0});
+  const auto groups = static_cast<std::int64_t>(scales.size());
+  const auto zero_groups = static_cast<std::int64_t>(zeros.size());
+  Floats scale(1, groups, std::move(scales));
+  Floats zero(1, zero_groups, std::move(zeros));
+  Floats slot_scales(1, groups);
+  Floats slot_zeros(1, zero_groups);
+  KvStoreArgs store = how;
+  store.x = row.view();
+  store.pool = pool.view();
+  store.slots = slots.view();
+  store.scales = scale.view();
+  store.slot_scales = slot_scales.view();
+  Floats out(1, columns);
+  KvReadArgs read;
+  if (zero_groups > 0) {
+    store.zeros = zero.view();
+    store.slot_zeros = slot_zeros.view();
+    read.slot_zeros = slot_zeros.view();
+  }
+  test::launch(store);
+  read.pool = pool.view();
+  read.blocks = blocks.view();
+  read.slot_scales = slot_scales.view();
+  read.out = out.view();
+  read.block_size = 1;
+  read.scale_group = store.scale_group;
+  read.zero_group = store.zero_group;
+  read.zero = store.zero;
+  test::launch(read);
+  Integers result;
+  for (const std::uint8_t code : pool.data) result.codes.push_back(static_cast<std::int8_t>(code));
+  result.read = out.data;
+  return result;
+}
+
+KvStoreArgs integers(std::int32_t low, std::int32_t high, IntRounding rounding = IntRounding::even) {
+  KvStoreArgs args;
+  args.low = low;
+  args.high = high;
+  args.rounding = rounding;
+  return args;
+}
+
+TEST(KvStoreIntegers, TiesGoWhereTheRoundingSays) {
+  const std::vector<float> ties = {0.5F, 1.5F, 2.5F, -0.5F, -1.5F, -2.5F, 0.49999997F, 200, -200, test::kNan};
+  EXPECT_EQ(through_integers(ties, integers(-127, 127), {1}).codes,
+            (std::vector<int>{0, 2, 2, 0, -2, -2, 0, 127, -127, 0}));
+  EXPECT_EQ(through_integers(ties, integers(-127, 127, IntRounding::away), {1}).codes,
+            (std::vector<int>{1, 2, 3, -1, -2, -3, 0, 127, -127, 0}));
+  EXPECT_EQ(
+      through_integers({0.5F, -0.5F, -1.5F, 7.5F, -8, -9, test::kInf}, integers(-8, 7, IntRounding::up), {1}).codes,
+      (std::vector<int>{1, 0, -1, 7, -8, -8, 7}));
+}
+
+TEST(KvStoreIntegers, TheWholeRangeOfAByteIsMade) {
+  EXPECT_EQ(through_integers({-300, -128, 127, 300}, integers(-128, 127), {1}).codes,
+            (std::vector<int>{-128, -128, 127, 127}));
+}
+
+TEST(KvStoreIntegers, EveryGroupHasItsScale) {
+  KvStoreArgs how = integers(-127, 127);
+  how.scale_group = 2;
+  const Integers found = through_integers({1, 2, 10, 20, 100}, how, {0.5F, 2, 50});
+  EXPECT_EQ(found.codes, (std::vector<int>{2, 4, 5, 10, 2}));
+  EXPECT_EQ(found.read, (std::vector<float>{1, 2, 10, 20, 100})) << "the last group is ragged";
+}
+
+TEST(KvStoreIntegers, ZeroPointsAreOfCodesOrOfValues) {
+  KvStoreArgs how = integers(0, 15);
+  how.zero = ZeroPoint::code;
+  EXPECT_EQ(through_integers({-2, 0, 5.5F}, how, {0.5F}, {4}).codes, (std::vector<int>{0, 4, 15}));
+  EXPECT_EQ(through_integers({-2, 0, 5.5F}, how, {0.5F}, {4}).read, (std::vector<float>{-2, 0, 5.5F}));
+  how.zero = ZeroPoint::value;
+  EXPECT_EQ(through_integers({-2, 0, 5.5F}, how, {0.5F}, {-2}).codes, (std::vector<int>{0, 4, 15}));
+  EXPECT_EQ(through_integers({-2, 0, 5.5F}, how, {0.5F}, {-2}).read, (std::vector<float>{-2, 0, 5.5F}));
+}
+
+TEST(KvStoreIntegers, AConstantRowWithoutAnEpsilonIsNanOrItself) {
+  KvStoreArgs how = integers(0, 15);
+  how.zero = ZeroPoint::code;
+  const Integers lmdeploy = through_integers({3, 3, 3}, how, {0}, {-test::kInf});
+  for (const float value : lmdeploy.read) EXPECT_TRUE(std::isnan(value)) << "(0 + Inf) x 0";
+  how.zero = ZeroPoint::value;
+  EXPECT_EQ(through_integers({3, 3, 3}, how, {0}, {3}).read, (std::vector<float>{3, 3, 3})) << "0 x 0 + 3";
+}
+
+TEST(KvStoreIntegers, SlotsMayKeepAnotherScaleThanRowsAreMultipliedBy) {
+  KvStoreArgs how = integers(-127, 127);
+  how.multiply = true;
+  Floats kept(1, 1, {0.75F});
+  how.kept = kept.view();
+  const Integers found = through_integers({1, -2}, how, {2});
+  EXPECT_EQ(found.codes, (std::vector<int>{2, -4}));
+  EXPECT_EQ(found.read, (std::vector<float>{1.5F, -3}));
+}
+
+TEST(KvRead, KeptRowsAndOutliersComeFromThePoolInHighPrecision) {
+  Codes pool(4, 2, std::vector<std::uint8_t>{1, 2, 3, 4, 5, 6, 7, 8});
+  pool.format = Format::int8;
+  Floats kept(4, 2, {0.25F, 0.5F, 1.25F, 100, 20.5F, 30.5F, 70, 80});
+  Floats scales(4, 1, std::vector<float>{1, 1, 1, 1});
+  Indices blocks(2, 1, {1, 0});
+  Floats out(4, 2);
+  KvReadArgs args;
+  args.pool = pool.view();
+  args.kept_rows = kept.view();
+  args.slot_scales = scales.view();
+  args.blocks = blocks.view();
+  args.out = out.view();
+  args.block_size = 2;
+  args.coded_from = 1;
+  args.coded_end = 4;
+  args.outliers_beyond = 15;
+  test::launch(args);
+  EXPECT_EQ(out.data, (std::vector<float>{20.5F, 30.5F, 70, 80, 1, 2, 3, 100}));
+}
+
+TEST(Hadamard, IsTheMatrixOfSignsAndItsOwnInverse) {
+  Floats x = test::random_floats(2, 3 * 64, 71, 3.0F);
+  Floats once(2, 3 * 64);
+  Floats twice(2, 3 * 64);
+  test::launch(HadamardArgs{.x = x.view(), .out = once.view(), .heads = 3});
+  test::launch(HadamardArgs{.x = once.view(), .out = twice.view(), .heads = 3});
+  for (std::int64_t row = 0; row < 2; ++row) {
+    for (std::int64_t i = 0; i < 3 * 64; ++i) {
+      double sum = 0;
+      for (int j = 0; j < 64; ++j) {
+        const int odd = std::popcount(static_cast<unsigned>(i % 64) & static_cast<unsigned>(j)) % 2;
+        sum += (odd == 1 ? -1.0 : 1.0) * double{x.at(row, i / 64 * 64 + j)};
+      }
+      EXPECT_NEAR(double{once.at(row, i)}, sum / 8, 1e-5);
+      EXPECT_NEAR(twice.at(row, i), x.at(row, i), 1e-5F);
+    }
   }
 }
 
