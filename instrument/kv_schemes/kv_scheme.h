@@ -54,7 +54,28 @@ enum class KvLayers : std::uint8_t {
   inner,  ///< all but the first two and the last two
 };
 
-enum class KvRounding : std::uint8_t { even, away };
+/// Ties of integer codes; `up` is floor(x + 0.5) (lmdeploy).
+enum class KvRounding : std::uint8_t { even, away, up };
+
+/// What the zero point of KvStatistic::min_max is.
+enum class KvZero : std::uint8_t {
+  code,     ///< -min / scale, as it is: real = (code value - zero) x scale (lmdeploy)
+  integer,  ///< the same, rounded to a code (vLLM's int4)
+  value,    ///< min itself: real = code value x scale + zero (KIVI, quanto)
+};
+
+/// What attention of the step that brings rows reads of them.
+enum class KvOwn : std::uint8_t {
+  quantized,
+  first,  ///< as they are in the first step of a sequence, its prefill (transformers' fp8)
+  as_is,  ///< as they are: rows are quantized behind the attention of a step (transformers' quanto, KIVI)
+};
+
+/// When rows leave the window of `keep_last` tokens.
+enum class KvWindow : std::uint8_t {
+  sliding,  ///< one by one, or where channels share scales over tokens group by group
+  filled,   ///< all that are in it, once there are `keep_last`; in the first step of a sequence at once (quanto)
+};
 
 /// Real = (code value - zero) x scale; without a zero point, code value x scale.
 struct KvScheme {
@@ -74,20 +95,34 @@ struct KvScheme {
   double fixed_scale = 1;     ///< of KvLifetime::fixed
   double smallest_scale = 0;  ///< scales are not less (vLLM's 1e-6); 0: constant rows of min_max give 0 / 0 (lmdeploy)
   bool reciprocal = false;    ///< x * (1 / scale) for x / scale
+  KvZero zero = KvZero::code;
   KvRounding rounding = KvRounding::even;  ///< of integer codes
-  Format scale_format = Format::f32;       ///< scales are rounded to it
+  Format scale_format = Format::f32;       ///< scales are rounded to it, and zero points that are values
   KvTransform transform = KvTransform::none;
   bool before_rope = false;  ///< keys are stored as they are before their rotation, which is done at reading (KVQuant)
   KvLayers layers = KvLayers::all;
   std::int64_t keep_first = 0;  ///< tokens of a sequence kept as they are: attention sinks
   std::int64_t keep_last = 0;   ///< the newest tokens are kept as they are, and quantized when they leave the window
+  KvWindow window = KvWindow::sliding;
+  KvOwn own = KvOwn::quantized;
+
+  friend bool operator==(const KvScheme&, const KvScheme&) = default;
 };
+
+/// Whether elements become codes that a scale makes numbers of; bf16, f16 and f32 do not.
+bool quantizes(const KvScheme& scheme);
+/// The scheme of one layer: of those that `layers` leaves out f32, rows as they are.
+KvScheme scheme_of_layer(const KvScheme& scheme, std::int64_t layer, std::int64_t layers);
+/// Whether rows are kept as they are beside the codes: windows, first tokens, outliers, groups of tokens, rows that are
+/// read before they are quantized.
+bool keeps_rows(const KvScheme& scheme);
 
 /// Schemes of K and of V under a name.
 struct KvPolicy {
   std::string_view name;
   std::string_view ships_in;  ///< the program that does so, or the paper
   std::string_view doc;
+  std::string_view needs;  ///< what of a model it is for, such as latent attention; empty: any model
   KvScheme k;
   KvScheme v;
 };

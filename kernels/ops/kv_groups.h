@@ -55,11 +55,12 @@ NANSCOPE_FN F32 of_groups(const TensorView& view, std::int64_t row, std::int64_t
   return splat_f32(load_f32_scalar(view, at, group <= 0 ? 0 : column / group));
 }
 
-/// An integer between low and high as its two's complement code; 0 of NaN.
-NANSCOPE_FN U32 integer_code(const F32& quotient, IntRounding rounding, std::int32_t low, std::int32_t high) {
+/// An integer between low and high as its two's complement code; `of_nan` of NaN.
+NANSCOPE_FN U32 integer_code(const F32& quotient, IntRounding rounding, std::int32_t low, std::int32_t high,
+                             std::int32_t of_nan) {
   const F32 bound_low = splat_f32(static_cast<float>(low));
   const F32 bound_high = splat_f32(static_cast<float>(high));
-  const F32 number = select(is_nan(quotient), splat_f32(0.0F), quotient);
+  const F32 number = select(is_nan(quotient), splat_f32(static_cast<float>(of_nan)), quotient);
   const F32 near = max_propagate(bound_low - splat_f32(1.0F), min_propagate(number, bound_high + splat_f32(1.0F)));
   I32 rounded = to_i32_rne(near);
   if (rounding == IntRounding::away) {

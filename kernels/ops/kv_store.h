@@ -7,7 +7,8 @@
 ///
 /// Groups of channels may have scales of their own, and zero points: code = encode(x / scale + zero), or of
 /// ZeroPoint::value encode((x - zero) / scale), one rounding an operation; `multiply`: the scales are what x is
-/// multiplied by. Integers between `low` and `high` are rounded as `rounding` says; NaN has the code 0.
+/// multiplied by. Integers between `low` and `high` are rounded as `rounding` says; NaN has the code 0, and where
+/// zero points are of codes the lowest.
 /// Rows of one launch must name different slots: warps run in any order.
 /// Traps: with a scale locked on an earlier, narrower range, everything beyond 448 * scale becomes the
 /// one value 448 * scale, and equal values are what a one-pass variance cannot stand; a scale of 0 (an
@@ -120,7 +121,10 @@ struct KvStore {
     if (args.clamp > 0.0F) {
       scaled = max_ignore(splat_f32(-args.clamp), min_ignore(scaled, splat_f32(args.clamp)));
     }
-    if (args.integers()) return integer_code(scaled, args.rounding, args.low, args.high);
+    if (args.integers()) {
+      const bool counted_from_low = args.zeros.given() && args.zero == ZeroPoint::code;
+      return integer_code(scaled, args.rounding, args.low, args.high, counted_from_low ? args.low : 0);
+    }
     return encode_lanes(args.pool.format, scaled, args.overflow);
   }
 
