@@ -48,10 +48,10 @@ class Framer {
     find_extent();
     if (frame_.rows == 0) return frame_;
     drop_implausible();
-    if (by_query_starts() || by_mask() || by_lengths() || by_positions()) {
+    if (by_query_starts() || by_mask() || by_lengths() || by_positions() || by_past()) {
       frame_.placed = true;
     } else {
-      by_default();
+      by_default([](std::int64_t) { return std::int64_t{0}; });
     }
     drop_unstored_rows();
     place_by_keys();
@@ -73,7 +73,7 @@ class Framer {
 
   /// Before anything is summed or made of them: a wrong length is a loop of hours, or a sum that wraps.
   void drop_implausible() {
-    for (const std::string_view role : {"positions", "seq_lens", "query_lens", "query_start_loc"}) {
+    for (const std::string_view role : {"positions", "seq_lens", "query_lens", "query_start_loc", "past_length"}) {
       const auto values = integers(role);
       const auto plausible = [](std::int64_t x) { return x >= -kMostContext && x <= kMostContext; };
       if (!values || std::all_of(values->begin(), values->end(), plausible)) continue;
@@ -389,13 +389,25 @@ class Framer {
                   [&](const Span& span) { return span.rows == 1 && longest[span.row / frame_length()] > 1; });
   }
 
-  void by_default() {
+  /// How many tokens the cache held when the pass began: one number, or one a sequence of the batch.
+  bool by_past() {
+    const auto past = integers("past_length");
+    if (!past || past->empty() || *std::min_element(past->begin(), past->end()) < 0) return false;
+    if (past->size() != 1 && static_cast<std::int64_t>(past->size()) != frame_.batch) return false;
+    by_default(
+        [&](std::int64_t b) { return past->size() == 1 ? past->front() : (*past)[static_cast<std::size_t>(b)]; });
+    return true;
+  }
+
+  /// All sequences as long as the frame, behind `before(b)` tokens.
+  template <class Before>
+  void by_default(const Before& before) {
     const auto tokens = integers("tokens");
     const std::int64_t ids = tokens ? static_cast<std::int64_t>(tokens->size()) : frame_.rows;
     const std::int64_t length = frame_length();
     for (std::int64_t b = 0; b < frame_.batch; ++b) {
       const std::int64_t rows = frame_.batch == 1 ? std::min(ids, frame_.rows) : length;
-      add(b * length, rows, 0, rows);
+      add(b * length, rows, before(b), before(b) + rows);
     }
   }
 

@@ -115,7 +115,7 @@ constexpr std::array kOuterModules = {
                   "embed"},
     ModulePattern{"model.norm ln_f final_layernorm final_norm output_norm result_norm norm transformer.norm_f norm_f "
                   "shared_head.norm post_trunk_norm "
-                  "layernorm post_layernorm",
+                  "layernorm post_layernorm layer_norm final_layer_norm",
                   "final_norm", layer_norm, kAfterLayers + 10, "resid", "norm_out"},
     ModulePattern{"^model ^transformer ^language_model ^model.language_model ^language_model.model", "model", block,
                   kAfterLayers + 15, "x", "out", kBeforeLayers + 2},
@@ -188,6 +188,8 @@ constexpr std::array kStateTensors = {
     StatePattern{"query_start_loc cu_seqlens cu_seqlens_q cu_seq_lens qo_indptr query_start", "query_start_loc", 316,
                  Port::state},
     StatePattern{"query_lens q_lens num_scheduled_tokens extend_lens", "query_lens", 316, Port::state},
+    StatePattern{"past_length past_len past_seen_tokens past_key_values_length num_computed_tokens", "past_length", 316,
+                 Port::state},
     StatePattern{"block_size page_size", "block_size", 316, Port::state},
     StatePattern{"input_ids tokens token_ids prompt_token_ids prompt_ids ids inp_tokens", "tokens", kBeforeLayers,
                  Port::state},

@@ -42,7 +42,7 @@ std::string parameter_key(const TensorName& at, std::string_view op, std::string
 PassBuilder::PassBuilder(DumpRun& run) : run_(run) {
   settle_names();
   constexpr std::string_view kWritten =
-      "tokens positions mask seq_lens query_start_loc query_lens slot_mapping block_table";
+      "tokens positions mask seq_lens query_start_loc query_lens past_length slot_mapping block_table";
   for (Index index = 0; index < run_.dump_.tensors.size(); ++index) {
     const TensorName& at = tensor(index).at;
     if (at.rank && !at.layer && at.port != Port::input && listed(kWritten, at.role))

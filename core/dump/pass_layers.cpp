@@ -23,7 +23,7 @@ constexpr std::string_view kMixtureOps[] = {"router",     "router_logits", "rout
 void PassBuilder::build_tower(const std::string& name) {
   scope_ = {name, {}, {}};
   for (const std::string_view role : {"tokens", "positions", "mask", "seq_lens", "query_start_loc", "query_lens",
-                                      "slot_mapping", "block_table", "inv_freq", "cos", "sin"}) {
+                                      "past_length", "slot_mapping", "block_table", "inv_freq", "cos", "sin"}) {
     for (const Index index : find_role(role)) {
       const TensorId id = emit_parameter(index);
       if (role == "cos") cos_ = id;

@@ -89,13 +89,25 @@ std::string Recomputer::group_of(const Op& op, const Tensor& out) const {
     const std::size_t end = name.find('_');
     if (end != std::string::npos) name = name.substr(end + 1);
   }
-  // A prefill goes over its own keys where a decode goes over a cache.
+  return fmt::format("{}|{}|{}|{}{}", nanscope::name(op.kind), name, out.role, circumstance(op), stated_apart(op));
+}
+
+/// What else makes an op one of a kind. A prefill goes over its own keys, before they are quantised or after, where a
+/// decode goes over a cache, and so does a prefill behind a prefix that is there. The stream before the first layer may
+/// be more than the embedding, where it is the layer before it everywhere else.
+std::string_view Recomputer::circumstance(const Op& op) const {
   const Step* step = facts_.run.step(op.step);
   const bool over_keys = op.kind == OpKind::kv_read || op.kind == OpKind::attention || op.kind == OpKind::softmax;
-  const std::string_view when = !over_keys || step == nullptr    ? ""
-                                : step->kind == StepKind::decode ? "decode"
-                                                                 : "prefill";
-  return fmt::format("{}|{}|{}|{}{}", nanscope::name(op.kind), name, out.role, when, stated_apart(op));
+  if (over_keys && step != nullptr) {
+    if (step->kind == StepKind::decode) return "decode";
+    const bool behind =
+        op.kind == OpKind::kv_read &&
+        std::any_of(step->spans.begin(), step->spans.end(), [](const Span& span) { return span.first_token > 0; });
+    return behind ? "prefill behind a prefix" : "prefill";
+  }
+  const Tensor* x = op.kind == OpKind::copy ? facts_.run.input(op, "x") : nullptr;
+  const Op* maker = x != nullptr ? facts_.run.maker(*x) : nullptr;
+  return maker != nullptr && maker->kind == OpKind::embedding ? "embedding" : "";
 }
 
 const OpForm& Recomputer::form_of(const Op& op, const Tensor& out) {

@@ -135,6 +135,7 @@ class Recomputer {
     bool open = false;        ///< nothing that was there when it was chosen shows the form
   };
   std::string group_of(const Op& op, const Tensor& out) const;
+  std::string_view circumstance(const Op& op) const;
   bool plain_linear(const Op& op) const;
   bool shows_its_form(const Op& op, const Tensor& out) const;
   std::vector<OpForm> forms_of(const Op& op, const Tensor& out);

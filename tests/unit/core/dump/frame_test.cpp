@@ -121,6 +121,19 @@ TEST(Frame, RunsOfPositions) {
   EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+3@0/3", "3+1@7/8", "4+2@0/2"));
 }
 
+TEST(Frame, RowsStandBehindWhatTheCacheHeld) {
+  MemoryDump dump = activations({2, 3, 8});
+  dump.add("past_length", "i64", {}, {6});
+  EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+3@6/9", "3+3@6/9"));
+  EXPECT_TRUE(frame_of_all(dump).placed);
+  dump = activations({2, 3, 8});
+  dump.add("past_length", "i64", {2}, {6, 1});
+  EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+3@6/9", "3+3@1/4"));
+  dump = activations({2, 3, 8});
+  dump.add("past_length", "i64", {}, {-6});
+  EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+3@0/3", "3+3@0/3"));
+}
+
 TEST(Frame, RowsThatAreStoredNowhereAreNobodys) {
   MemoryDump dump = activations({4, 8});
   dump.add("positions", "i64", {4}, {0, 1, 2, 3});

@@ -68,6 +68,7 @@ TEST(TensorName, KnowsWhatFamiliesAdd) {
       {"model.layers.4.block_sparse_moe.experts.3.w2.output", "down_proj", "mlp_out", 4, Port::output},
       // DeepSeek V2 and V3, and its prediction of more tokens
       {"model.layers.4.self_attn.q_a_proj.output", "q_a_proj", "q_a", 4, Port::output},
+      {"model.layer_norm.output", "final_norm", "norm_out", -1, Port::output},
       {"model.layers.4.self_attn.q_a_layernorm.input", "q_a_norm", "q_a", 4, Port::input},
       {"model.layers.4.self_attn.kv_b_proj.output", "kv_b_proj", "kv", 4, Port::output},
       {"model.layers.4.self_attn.fused_qkv_a_proj_with_mqa.output", "qkv_proj", "qkv", 4, Port::output},

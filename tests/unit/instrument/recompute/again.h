@@ -49,6 +49,7 @@ class Again {
     }
     return {};
   }
+  bool understood(TensorId out) const { return recomputer_.understood(*graph_.maker(*graph_.tensor(out))); }
   std::vector<Recomputed> alternatives(TensorId out) {
     const Recomputed& made = *result(out);
     const Tensor& tensor = *graph_.tensor(out);

@@ -71,6 +71,19 @@ TEST(RecomputeEmbedding, IsTheTokensRow) {
   expect_seen([](const Change& change) { return embedding(1, change); }, 1, 3);
 }
 
+/// Positions that no dumped module gave may lie between the embedding and the first layer; between layers lies nothing.
+TEST(RecomputeCopy, WhatTheFirstLayerIsGivenMayBeMoreThanTheEmbedding) {
+  DumpGraph g;
+  g.pass();
+  const TensorId embed = g.op("embed", OpKind::embedding, {}, {.channels = kWidth, .fill = noise(1)});
+  const TensorId first = g.op("layer_input", OpKind::copy, {{"x", embed}}, {.channels = kWidth, .fill = noise(2)});
+  const TensorId sum = g.op("mlp_residual", OpKind::residual_add, {}, {.channels = kWidth, .fill = noise(3)});
+  const TensorId second = g.op("layer_input", OpKind::copy, {{"x", sum}}, {.channels = kWidth, .fill = noise(3)});
+  const Again again(g);
+  EXPECT_FALSE(again.understood(first));
+  EXPECT_TRUE(again.understood(second));
+}
+
 using Function = double (*)(double);
 
 double silu(double x) { return x / (1 + std::exp(-x)); }

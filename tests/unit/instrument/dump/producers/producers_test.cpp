@@ -62,6 +62,43 @@ TEST(Producers, PytorchHooks) {
   EXPECT_EQ(cause(*dump), Cause("invalid-op", "step_0/model.layers.1.post_attention_layernorm.output"));
 }
 
+/// Written by tests/golden/dumps/make_fp8_cache.py: transformers' own fp8 cache, whose scale a prompt set for good.
+std::unique_ptr<OpenDump> open_fp8_cache(const std::string& name) { return open("../transformers_fp8_cache/" + name); }
+
+TEST(TransformersFp8Cache, TheLockedScaleIsFoundWhereItClips) {
+  const auto dump = open_fp8_cache("clipped");
+  const auto diagnosis = diagnose_dump(*dump);
+  ASSERT_TRUE(diagnosis && diagnosis->root_cause);
+  ASSERT_EQ(diagnosis->faults.size(), 1U);
+  const Fault& fault = diagnosis->faults.front();
+  EXPECT_EQ(fault.fault_class, "kv-scale-locked");
+  EXPECT_EQ(fault.tensor, "request_2/step_00000/model.layers.0.self_attn.k_cache");
+  EXPECT_EQ(fault.where.layer, 0);
+  EXPECT_EQ(fault.where.tokens, (Range{6, 9}));
+  EXPECT_THAT(fault.summary, HasSubstr("set where the largest value was 7.976 (request 0 step 0)"));
+  EXPECT_EQ(diagnosis->spread.bad_tokens, 0);
+}
+
+TEST(TransformersFp8Cache, OnePassVarianceOfWhatWasClippedEndsInToken0) {
+  const auto dump = open_fp8_cache("nan");
+  const auto diagnosis = diagnose_dump(*dump);
+  ASSERT_TRUE(diagnosis && diagnosis->root_cause);
+  std::vector<std::string> classes;
+  for (const Fault& fault : diagnosis->faults) classes.emplace_back(fault.fault_class);
+  EXPECT_THAT(classes, testing::ElementsAre("kv-scale-locked", "variance-collapse", "argmax-nan-fallback"));
+  EXPECT_EQ(diagnosis->root_cause, 0U);
+  EXPECT_EQ(diagnosis->faults[1].because, 0U);
+  EXPECT_EQ(diagnosis->faults[1].tensor, "request_2/step_00000/model.layers.0.self_attn.inner_attn_ln.output");
+  EXPECT_EQ(diagnosis->faults[2].because, 1U);
+}
+
+TEST(TransformersFp8Cache, ACacheForTheRequestAloneIsHealthy) {
+  const auto dump = open_fp8_cache("healthy");
+  const auto diagnosis = diagnose_dump(*dump);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_TRUE(diagnosis->faults.empty());
+}
+
 TEST(Producers, SglangDumper) {
   const auto dump = open("sglang_dumper");
   EXPECT_EQ(dump->dump().producer, "SGLang dumper");
