@@ -89,8 +89,17 @@ struct RopeAttributes {
   }
 };
 
+struct HadamardAttributes {
+  std::optional<std::int64_t> heads;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("heads", self.heads);
+  }
+};
+
 struct KvStoreAttributes {
   std::optional<std::string> policy, format, overflow, clamp_nan;
+  std::optional<std::string> scheme_k, scheme_v;  ///< texts of KvSchemes: scales and zero points are outputs of the op
   std::optional<std::int64_t> block_size;
   std::optional<double> scale_k, scale_v;
   std::optional<bool> stored;  ///< false: the slot mapping sent it nowhere
@@ -98,7 +107,8 @@ struct KvStoreAttributes {
   static void fields(Self& self, const Visit& visit) {
     visit("policy", self.policy), visit("format", self.format), visit("overflow", self.overflow);
     visit("clamp_nan", self.clamp_nan), visit("block_size", self.block_size), visit("scale_k", self.scale_k);
-    visit("scale_v", self.scale_v), visit("stored", self.stored);
+    visit("scale_v", self.scale_v), visit("stored", self.stored), visit("scheme_k", self.scheme_k);
+    visit("scheme_v", self.scheme_v);
   }
 };
 
@@ -108,11 +118,17 @@ struct KvReadAttributes {
   std::optional<std::vector<std::int64_t>> blocks;
   std::optional<double> scale_k, scale_v;
   std::optional<bool> per_slot;
+  std::optional<std::string> scheme_k, scheme_v;
+  std::optional<std::int64_t> coded_from_k, coded_end_k;  ///< positions that codes are read of, where rows are kept
+  std::optional<std::int64_t> coded_from_v, coded_end_v;
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("tail", self.tail), visit("block_size", self.block_size), visit("read_scale", self.read_scale);
     visit("read_format", self.read_format), visit("context", self.context), visit("blocks", self.blocks);
     visit("scale_k", self.scale_k), visit("scale_v", self.scale_v), visit("per_slot", self.per_slot);
+    visit("scheme_k", self.scheme_k), visit("scheme_v", self.scheme_v), visit("coded_from_k", self.coded_from_k);
+    visit("coded_end_k", self.coded_end_k), visit("coded_from_v", self.coded_from_v);
+    visit("coded_end_v", self.coded_end_v);
   }
 };
 
@@ -240,10 +256,10 @@ struct AllReduceAttributes {
 
 using OpAttributes =
     std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes, QuantiseAttributes,
-                 RopeAttributes, KvStoreAttributes, KvReadAttributes, ScoresAttributes, SoftmaxAttributes,
-                 MixAttributes, ActivationAttributes, RouteAttributes, RecurrentAttributes, TokenSoftmaxAttributes,
-                 ArgmaxAttributes, SampleAttributes, SplitAttributes, SoftcapAttributes, EmbeddingAttributes,
-                 AllReduceAttributes>;
+                 RopeAttributes, HadamardAttributes, KvStoreAttributes, KvReadAttributes, ScoresAttributes,
+                 SoftmaxAttributes, MixAttributes, ActivationAttributes, RouteAttributes, RecurrentAttributes,
+                 TokenSoftmaxAttributes, ArgmaxAttributes, SampleAttributes, SplitAttributes, SoftcapAttributes,
+                 EmbeddingAttributes, AllReduceAttributes>;
 
 /// Those of a kind of op, with nothing stated.
 OpAttributes attributes_of(OpKind kind);

@@ -20,7 +20,7 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
   const ModelConfig& model = parts_.config.model;
   Live q = gemm(plan.q_proj, Slot::q, x, weights.q_proj, model.heads);
   Live k = gemm(plan.k_proj, Slot::k, x, weights.k_proj, model.kv_heads);
-  const Live v = gemm(plan.v_proj, Slot::v, x, weights.v_proj, model.kv_heads);
+  Live v = gemm(plan.v_proj, Slot::v, x, weights.v_proj, model.kv_heads);
   if (model.qk_norm) {
     const bool each = model.qk_norm_over == QkNormOver::head;
     q = norm(plan.q_norm, {Slot::q_norm, Slot::q_stats}, q, weights.q_norm, parts_.config.norm, each ? model.heads : 1);
@@ -30,11 +30,19 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
   if (model.positions == 0) {
     const bool local = window_of(model, plan.scores.layer) > 0;
     q = rope(plan.q_rope, local, Slot::q_rope, q, model.heads);
-    k = rope(plan.k_rope, local, Slot::k_rope, k, model.kv_heads);
+    if (!stores_before_rope(plan)) k = rope(plan.k_rope, local, Slot::k_rope, k, model.kv_heads);
   }
+  if (rotates(plan, KvTarget::k)) {
+    q = hadamard(plan.q_hadamard, Slot::q_hadamard, q, model.heads);
+    k = hadamard(plan.k_hadamard, Slot::k_hadamard, k, model.kv_heads);
+  }
+  if (rotates(plan, KvTarget::v)) v = hadamard(plan.v_hadamard, Slot::v_hadamard, v, model.kv_heads);
   kv_store(plan, k, v);
   if (foreign_scales_) std::tie(scale_k_, scale_v_) = *foreign_scales_;
+  seal(plan, false);
   Live out = attend(plan, q);
+  seal(plan, true);
+  if (rotates(plan, KvTarget::v)) out = hadamard(plan.out_hadamard, Slot::mix_hadamard, out, model.heads);
   if (model.inner_norm) {
     out = norm(plan.inner_norm, {Slot::inner_norm, Slot::stats}, out, weights.inner_norm, inner_norm_);
   }
@@ -158,6 +166,7 @@ ProbeTensor Forward::store_target(const LayerPlan& plan, KvTarget target, const 
 }
 
 void Forward::kv_store(const LayerPlan& plan, const Live& k, const Live& v) {
+  if (parts_.schemes != nullptr) return scheme_store(plan, k, v);
   ScaleBook::Use use_k;
   ScaleBook::Use use_v;
   const std::array outputs{store_target(plan, KvTarget::k, k, use_k), store_target(plan, KvTarget::v, v, use_v)};
@@ -206,8 +215,14 @@ std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan, const RowGroup& gr
   const std::int64_t keys = keys_of_span(input);
   const TensorView k = matrix(Slot::k_read, Format::f32, keys, model.kv_heads * model.head_dim);
   const TensorView v = matrix(Slot::v_read, Format::f32, keys, model.kv_heads * model.head_dim);
-  read_target(plan, KvTarget::k, group.index, k);
-  read_target(plan, KvTarget::v, group.index, v);
+  for (const KvTarget target : {KvTarget::k, KvTarget::v}) {
+    const TensorView& out = target == KvTarget::k ? k : v;
+    if (parts_.schemes != nullptr) {
+      read_scheme(plan, target, group, out);
+    } else {
+      read_target(plan, target, group.index, out);
+    }
+  }
   emitter_.set_place(of_span(input, Axis::keys, 0));
   const std::array outputs{emitter_.output("k_read", k, model.kv_heads), emitter_.output("v_read", v, model.kv_heads)};
   emitter_.set_place(of_span(input, Axis::part, input.span.first_token));
@@ -218,8 +233,10 @@ std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan, const RowGroup& gr
                 all.scale_k = static_cast<double>(scale_k_);
                 all.scale_v = static_cast<double>(scale_v_);
                 all.per_slot = parts_.pool.slot_scales(plan.rank, KvTarget::k).given();
+                tell_coded(plan, group, all);
               }));
-  return {Live{k, outputs[0].id}, Live{v, outputs[1].id}};
+  const Live read{k, outputs[0].id};
+  return {stores_before_rope(plan) ? rope_of_keys(plan, group, read) : read, Live{v, outputs[1].id}};
 }
 
 Live Forward::scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const Live& k) {

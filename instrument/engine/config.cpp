@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/blocks/presets.h"
+#include "instrument/engine/scheme_book.h"
 #include "instrument/engine/shard.h"
 
 namespace nanscope {
@@ -109,6 +110,7 @@ Status check(const EngineConfig& config) {
     return fail(
         "model.recurrent_layers names every layer; at least one layer must be attention, whose pool holds the states");
   }
+  if (Status schemes = check_kv_schemes(config); !schemes) return schemes;
   return check_ranks(config);
 }
 

@@ -60,6 +60,9 @@ struct InnerNormConfig {
 struct KvConfig {
   Format format = Format::bf16;
   std::string policy = "auto";
+  std::string scheme;    ///< a name of instrument/kv_schemes/policies.def; with it format and policy are not looked at
+  std::string scheme_k;  ///< text of a KvScheme, in place of the named one's
+  std::string scheme_v;
   float scale_k = 1;
   float scale_v = 1;
   float divisor_k = 200;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "instrument/engine/scheme_book.h"
+
 namespace nanscope {
 namespace {
 
@@ -34,7 +36,17 @@ double kv_bytes(const EngineConfig& config) {
   const double slots = real(config.kv.blocks) * real(config.kv.block_size);
   const double channels = std::max(real(config.model.kv_heads) * real(config.model.head_dim), real(config.model.width));
   const auto element = static_cast<double>(info(config.kv.format).storage_bytes());
-  return 2 * real(config.model.layers) * slots * (channels * element + kWeightBytes);
+  double bytes = 2 * real(config.model.layers) * slots * (channels * element + kWeightBytes);
+  for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
+    const std::optional<KvSchemes> schemes = kv_schemes(config, layer);
+    if (!schemes) return bytes;
+    for (const KvScheme* scheme : {&schemes->k, &schemes->v}) {
+      const SchemeGroups groups = groups_of(*scheme, config.model);
+      const double kept = keeps_rows(*scheme) ? channels : 0;
+      bytes += slots * kWeightBytes * (channels + kept + real(groups.scales) + real(groups.zeros));
+    }
+  }
+  return bytes;
 }
 
 /// Every buffer of a pass of so many tokens that sees so many keys.

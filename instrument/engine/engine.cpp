@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "instrument/engine/loaded_model.h"
+#include "instrument/engine/scheme_book.h"
 #include "instrument/engine/session.h"
 
 namespace nanscope {
@@ -76,7 +77,8 @@ ExpectedOps ReferenceEngine::count_ops(std::span<const RequestSpec> requests, st
   const bool at_start = parts_.config.dummy_at == DummyAt::start;
   if (dummies && at_start) expected.count += ops_per_step();
   const BatchConfig& batch = parts_.config.batch;
-  if (batch.requests > 1) expected.exact = false;  // who shares a step, and who is computed twice, turns out
+  if (keeps_rows(parts_.config)) expected.exact = false;  // not every step has rows that leave a window
+  if (batch.requests > 1) expected.exact = false;         // who shares a step, and who is computed twice, turns out
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const std::int64_t chunks = batch.chunk > 0 ? (std::ssize(prompts[i].tokens) + batch.chunk - 1) / batch.chunk : 1;
     expected.count += (requests[i].max_tokens + chunks - 1) * ops_per_step();

@@ -15,6 +15,7 @@
 #include "instrument/engine/loaded_model.h"
 #include "instrument/engine/op_plan.h"
 #include "instrument/engine/scale_book.h"
+#include "instrument/engine/scheme_book.h"
 #include "instrument/engine/workspace.h"
 
 namespace nanscope {
@@ -60,6 +61,7 @@ struct ForwardParts {
   std::int64_t rank = 0;
   /// Where this rank's part of a sum over ranks goes, (rows, width); not given where there is one rank.
   kernels::TensorView part = {};
+  SchemeBook* schemes = nullptr;  ///< where kv.scheme says how K and V are kept, instead of `scales`
 };
 
 /// The halves of a layer, each a branch that is added to the residual stream.
@@ -168,6 +170,27 @@ class Forward {
   bool has_grammar() const;
   Live capped_logits(const Live& raw);
   Live token_probabilities(const Live& logits);
+
+  // scheme_attention.cpp
+  const KvScheme& scheme(const LayerPlan& plan, KvTarget target) const;
+  bool rotates(const LayerPlan& plan, KvTarget target) const;
+  bool stores_before_rope(const LayerPlan& plan) const;
+  Live hadamard(const OpPlan& plan, Slot slot, const Live& x, std::int64_t heads);
+  struct Quantized {
+    SchemeBook::Use use;
+    std::vector<ProbeTensor> outputs;
+  };
+  /// The first `stored` of the rows go to their slots in the pool, the others are encoded for listeners alone.
+  Quantized quantize(const LayerPlan& plan, const ScaleContext& context, const kernels::TensorView& rows,
+                     const kernels::TensorView& slots, std::int64_t stored);
+  Quantized keep(const LayerPlan& plan, KvTarget target, const kernels::TensorView& rows);
+  void tell_scale(const LayerPlan& plan, const ScaleContext& context, const SchemeBook::Use& use);
+  void scheme_store(const LayerPlan& plan, const Live& k, const Live& v);
+  void seal(const LayerPlan& plan, bool behind);
+  void seal_rows(const LayerPlan& plan, const RowGroup& group, KvTarget target, std::int64_t from, std::int64_t to);
+  void read_scheme(const LayerPlan& plan, KvTarget target, const RowGroup& group, const kernels::TensorView& out);
+  void tell_coded(const LayerPlan& plan, const RowGroup& group, KvReadAttributes& all) const;
+  Live rope_of_keys(const LayerPlan& plan, const RowGroup& group, const Live& k);
 
   ProbeTensor store_target(const LayerPlan& plan, KvTarget target, const Live& rows, ScaleBook::Use& use);
   void read_target(const LayerPlan& plan, KvTarget target, std::size_t span, const kernels::TensorView& out);

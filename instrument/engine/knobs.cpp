@@ -11,6 +11,7 @@
 #include "instrument/engine/knob_entry.h"
 #include "instrument/engine/knob_groups.h"
 #include "instrument/engine/scale_policies.h"
+#include "instrument/engine/scheme_book.h"
 #include "instrument/files/near_names.h"
 
 namespace nanscope::knob_entry {
@@ -180,6 +181,16 @@ std::vector<Knob> kv_format_knobs() {
           [](auto& c) -> auto& { return c.kv.policy; }),
       knob(
           "kv.scale_k", "number", "K's scale under kv.policy=static", [](auto& c) -> auto& { return c.kv.scale_k; }),
+      knob(
+          "kv.scheme", '|' + kv_policy_names(),
+          "how K and V are kept, whole, as docs/kv-policies.md lists it; empty: as kv.format and kv.policy say",
+          [](auto& c) -> auto& { return c.kv.scheme; }),
+      knob(
+          "kv.scheme_k", "text", "how K is kept, such as int8,axis=token; empty: as kv.scheme has it",
+          [](auto& c) -> auto& { return c.kv.scheme_k; }),
+      knob(
+          "kv.scheme_v", "text", "how V is kept; empty: as kv.scheme has it",
+          [](auto& c) -> auto& { return c.kv.scheme_v; }),
       knob(
           "kv.scale_v", "number", "V's scale under kv.policy=static", [](auto& c) -> auto& { return c.kv.scale_v; }),
       knob(

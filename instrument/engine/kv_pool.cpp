@@ -3,26 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+
+#include "instrument/engine/scheme_book.h"
 
 namespace nanscope {
 namespace {
 
 using kernels::TensorView;
 
-std::int64_t region_count(const ModelConfig& model) {
-  return 2 * (model.layers - static_cast<std::int64_t>(model.recurrent_layers.size()));
-}
-
-std::int64_t block_bytes(const EngineConfig& config) {
-  return config.kv.block_size * config.model.kv_heads * config.model.head_dim *
-         static_cast<std::int64_t>(info(config.kv.format).storage_bytes());
-}
-
 constexpr std::int64_t kStateAlignment = 4;  ///< of f32, which GPUs read at multiples of their size alone
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment; }
-
-std::int64_t region_bytes(const EngineConfig& config) { return aligned(config.kv.blocks * block_bytes(config)); }
 
 }  // namespace
 
@@ -56,78 +48,152 @@ std::vector<std::int64_t> BlockAllocator::give_back(std::span<const std::int64_t
   return freed;
 }
 
+std::vector<KvPool::Region> KvPool::regions_of(const EngineConfig& config) {
+  std::vector<Region> regions;
+  const std::int64_t values = config.kv.block_size * config.model.kv_heads * config.model.head_dim;
+  std::int64_t offset = 0;
+  for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
+    if (is_recurrent(config.model, layer)) continue;
+    const std::optional<KvSchemes> schemes = kv_schemes(config, layer);
+    for (const KvTarget target : {KvTarget::k, KvTarget::v}) {
+      Region region;
+      region.format = schemes ? schemes->of(target).format : config.kv.format;
+      region.offset = offset;
+      region.block_bytes = values * static_cast<std::int64_t>(info(region.format).storage_bytes());
+      offset += aligned(config.kv.blocks * region.block_bytes);
+      regions.push_back(std::move(region));
+    }
+  }
+  return regions;
+}
+
 std::size_t KvPool::bytes_needed(const EngineConfig& config) {
-  return static_cast<std::size_t>(region_count(config.model) * region_bytes(config));
+  const Region last = regions_of(config).back();
+  return static_cast<std::size_t>(last.offset + aligned(config.kv.blocks * last.block_bytes));
+}
+
+/// What slots keep besides codes.
+Status KvPool::allocate_scales(const EngineConfig& config) {
+  const bool per_slot = find_scale_policy(config.kv.policy)->per_slot;
+  const auto allocate = [&](std::int64_t columns, kernels::Buffer& into) -> Status {
+    if (columns == 0) return {};
+    Result<kernels::Buffer> made = device_->allocate(static_cast<std::size_t>(slots() * columns) * sizeof(float), true);
+    if (!made) return tl::unexpected(made.error());
+    into = *made;
+    return {};
+  };
+  std::size_t index = 0;
+  for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
+    if (is_recurrent(config.model, layer)) continue;
+    const std::optional<KvSchemes> schemes = kv_schemes(config, layer);
+    for (const KvTarget target : {KvTarget::k, KvTarget::v}) {
+      Region& region = regions_[index++];
+      if (!schemes) {
+        if (Status status = allocate(per_slot ? 1 : 0, region.scales); !status) return status;
+        continue;
+      }
+      const SchemeGroups groups = groups_of(schemes->of(target), config.model);
+      region.scale_groups = groups.scales;
+      region.zero_groups = groups.zeros;
+      if (Status status = allocate(groups.scales, region.scales); !status) return status;
+      if (Status status = allocate(groups.zeros, region.zeros); !status) return status;
+      if (Status status = allocate(keeps_rows(schemes->of(target)) ? channels_ : 0, region.kept); !status)
+        return status;
+    }
+  }
+  return {};
 }
 
 Result<KvPool> KvPool::create(const EngineConfig& config, kernels::Device& device, kernels::Buffer memory) {
   KvPool pool;
   pool.device_ = &device;
   pool.memory_ = std::move(memory);
-  pool.format_ = config.kv.format;
-  pool.regions_ = region_count(config.model);
-  pool.region_bytes_ = region_bytes(config);
+  pool.regions_ = regions_of(config);
   pool.blocks_ = config.kv.blocks;
   pool.block_size_ = config.kv.block_size;
   pool.channels_ = config.model.kv_heads * config.model.head_dim;
   pool.width_ = config.model.width / config.ranks.count;
   const auto state_bytes = 4 * pool.width_;
   if (!config.model.recurrent_layers.empty()) {
+    const std::int64_t block_bytes = pool.regions_.front().block_bytes;
     const auto recurrent = static_cast<std::int64_t>(config.model.recurrent_layers.size());
-    const std::int64_t states_in_a_block = (recurrent + pool.regions_ - 1) / pool.regions_;
-    const std::int64_t skipped = block_bytes(config) % kStateAlignment == 0 ? 0 : kStateAlignment - 1;
-    if (states_in_a_block * state_bytes + skipped > block_bytes(config)) {
+    const std::int64_t regions = std::ssize(pool.regions_);
+    const std::int64_t states_in_a_block = (recurrent + regions - 1) / regions;
+    const std::int64_t skipped = block_bytes % kStateAlignment == 0 ? 0 : kStateAlignment - 1;
+    if (states_in_a_block * state_bytes + skipped > block_bytes) {
       return fail(fmt::format("a recurrent state of {} bytes does not fit into a KV block of {}; raise kv.block_size",
-                              states_in_a_block * state_bytes + skipped, block_bytes(config)));
+                              states_in_a_block * state_bytes + skipped, block_bytes));
     }
   }
-  if (find_scale_policy(config.kv.policy)->per_slot) {
-    const auto slots = static_cast<std::size_t>(pool.regions_ * pool.blocks_ * pool.block_size_);
-    Result<kernels::Buffer> scales = device.allocate(slots * sizeof(float), true);
-    if (!scales) return tl::unexpected(scales.error());
-    pool.scales_ = *scales;
+  if (Status status = pool.allocate_scales(config); !status) return tl::unexpected(status.error());
+  std::int64_t largest = 0;
+  for (const Region& region : pool.regions_) {
+    const std::int64_t floats =
+        std::max({region.scale_groups, region.zero_groups, region.kept.data() == nullptr ? 0 : pool.channels_});
+    largest = std::max({largest, region.block_bytes, 4 * pool.block_size_ * floats});
   }
-  Result<kernels::Buffer> zeros = device.allocate(
-      static_cast<std::size_t>(std::max<std::int64_t>(block_bytes(config), pool.block_size_ * 4)), true);
+  Result<kernels::Buffer> zeros = device.allocate(static_cast<std::size_t>(largest), true);
   if (!zeros) return tl::unexpected(zeros.error());
   pool.zeros_ = *zeros;
   return pool;
 }
 
-std::int64_t KvPool::block_offset(std::int64_t block) const {
-  return block * block_size_ * channels_ * static_cast<std::int64_t>(info(format_).storage_bytes());
+std::uint64_t KvPool::bytes() const {
+  std::uint64_t bytes = memory_.bytes();
+  for (const Region& region : regions_) bytes += region.scales.bytes() + region.zeros.bytes() + region.kept.bytes();
+  return bytes;
 }
 
-std::byte* KvPool::block_data(std::int64_t region, std::int64_t block) const {
-  return static_cast<std::byte*>(memory_.data()) + region * region_bytes_ + block_offset(block);
+const KvPool::Region& KvPool::region_of(std::int64_t attention_rank, KvTarget target) const {
+  return regions_[static_cast<std::size_t>(2 * attention_rank + (target == KvTarget::v ? 1 : 0))];
+}
+
+std::byte* KvPool::block_data(const Region& region, std::int64_t block) const {
+  return static_cast<std::byte*>(memory_.data()) + region.offset + block * region.block_bytes;
 }
 
 TensorView KvPool::region(std::int64_t attention_rank, KvTarget target) const {
-  const std::int64_t index = 2 * attention_rank + (target == KvTarget::v ? 1 : 0);
-  return {block_data(index, 0), format_, blocks_ * block_size_, channels_, channels_};
+  const Region& region = region_of(attention_rank, target);
+  return {block_data(region, 0), region.format, slots(), channels_, channels_};
 }
 
 TensorView KvPool::slot_scales(std::int64_t attention_rank, KvTarget target) const {
-  if (scales_.data() == nullptr) return {};
-  const std::int64_t index = 2 * attention_rank + (target == KvTarget::v ? 1 : 0);
-  const std::int64_t slots = blocks_ * block_size_;
-  return {static_cast<float*>(scales_.data()) + index * slots, Format::f32, slots, 1, 1};
+  const Region& region = region_of(attention_rank, target);
+  if (region.scales.data() == nullptr) return {};
+  return {region.scales.data(), Format::f32, slots(), region.scale_groups, region.scale_groups};
+}
+
+TensorView KvPool::slot_zeros(std::int64_t attention_rank, KvTarget target) const {
+  const Region& region = region_of(attention_rank, target);
+  if (region.zeros.data() == nullptr) return {};
+  return {region.zeros.data(), Format::f32, slots(), region.zero_groups, region.zero_groups};
+}
+
+TensorView KvPool::kept_rows(std::int64_t attention_rank, KvTarget target) const {
+  const Region& region = region_of(attention_rank, target);
+  if (region.kept.data() == nullptr) return {};
+  return {region.kept.data(), Format::f32, slots(), channels_, channels_};
 }
 
 TensorView KvPool::state(std::int64_t recurrent_rank, std::int64_t block) const {
-  const std::int64_t region = recurrent_rank % regions_;
-  std::byte* data = block_data(region, 0) + aligned(block_offset(block)) + recurrent_rank / regions_ * width_ * 4;
+  const std::int64_t count = std::ssize(regions_);
+  const Region& region = regions_[static_cast<std::size_t>(recurrent_rank % count)];
+  std::byte* data = block_data(region, 0) + aligned(block * region.block_bytes) + recurrent_rank / count * width_ * 4;
   return {data, Format::f32, 1, width_, width_};
 }
 
 Status KvPool::scrub(std::int64_t block) {
-  const auto bytes = static_cast<std::size_t>(block_data(0, 1) - block_data(0, 0));
-  for (std::int64_t region = 0; region < regions_; ++region) {
+  for (const Region& region : regions_) {
+    const auto bytes = static_cast<std::size_t>(region.block_bytes);
     if (Status status = device_->copy(block_data(region, block), zeros_.data(), bytes); !status) return status;
-    if (scales_.data() == nullptr) continue;
-    float* scales = static_cast<float*>(scales_.data()) + (region * blocks_ + block) * block_size_;
-    const auto scale_bytes = static_cast<std::size_t>(block_size_) * sizeof(float);
-    if (Status status = device_->copy(scales, zeros_.data(), scale_bytes); !status) return status;
+    const auto clear = [&](const kernels::Buffer& floats, std::int64_t columns) -> Status {
+      if (floats.data() == nullptr) return {};
+      float* first = static_cast<float*>(floats.data()) + block * block_size_ * columns;
+      return device_->copy(first, zeros_.data(), static_cast<std::size_t>(block_size_ * columns) * sizeof(float));
+    };
+    if (Status status = clear(region.scales, region.scale_groups); !status) return status;
+    if (Status status = clear(region.zeros, region.zero_groups); !status) return status;
+    if (Status status = clear(region.kept, channels_); !status) return status;
   }
   return {};
 }

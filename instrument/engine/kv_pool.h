@@ -8,6 +8,7 @@
 #include "core/result.h"
 #include "instrument/engine/config.h"
 #include "instrument/engine/scale_policies.h"
+#include "instrument/kv_schemes/kv_scheme.h"
 #include "kernels/device.h"
 #include "kernels/tensor_view.h"
 
@@ -35,9 +36,9 @@ class BlockAllocator {
 };
 
 /// The paged KV memory: for each attention layer K then V, block-major, slot-major, kv_heads *
-/// head_dim values of kv.format. The state of recurrent layer i, width f32 values (of several ranks: its part), lives
-/// in region i modulo the number of regions, in the first bytes of its block from the first address on that is a
-/// multiple of 4: regions begin at one, blocks of codes of 8 bits need not.
+/// head_dim values of kv.format, or of the layer's KvScheme. The state of recurrent layer i, width f32 values (of
+/// several ranks: its part), lives in region i modulo the number of regions, in the first bytes of its block from the
+/// first address on that is a multiple of 4: regions begin at one, blocks of codes of 8 bits need not.
 class KvPool {
  public:
   /// Bytes of memory() that a pool of this configuration needs.
@@ -47,29 +48,42 @@ class KvPool {
 
   /// (blocks * block_size, kv_heads * head_dim) of the attention layer with this rank among them.
   kernels::TensorView region(std::int64_t attention_rank, KvTarget target) const;
-  /// (blocks * block_size, 1) f32, or not given when one scale reads all slots.
+  /// (blocks * block_size, 1 or groups of a scheme's channels) f32, or not given when one scale reads all slots.
   kernels::TensorView slot_scales(std::int64_t attention_rank, KvTarget target) const;
+  /// (blocks * block_size, groups of channels) f32, or not given where the scheme has no zero points.
+  kernels::TensorView slot_zeros(std::int64_t attention_rank, KvTarget target) const;
+  /// Rows as they are, of the region's shape in f32, or not given where the scheme keeps none.
+  kernels::TensorView kept_rows(std::int64_t attention_rank, KvTarget target) const;
   /// (1, width) f32 of the recurrent layer with this rank among them.
   kernels::TensorView state(std::int64_t recurrent_rank, std::int64_t block) const;
   /// Zeroes the block in all layers, and its slots' scales.
   Status scrub(std::int64_t block);
 
-  std::uint64_t bytes() const { return memory_.bytes() + scales_.bytes(); }
+  std::uint64_t bytes() const;
   const kernels::Buffer& memory() const { return memory_; }
 
  private:
+  /// One layer's K or V.
+  struct Region {
+    Format format = Format::f32;
+    std::int64_t offset = 0;  ///< of its first block in the memory
+    std::int64_t block_bytes = 0;
+    kernels::Buffer scales, zeros, kept;
+    std::int64_t scale_groups = 1;
+    std::int64_t zero_groups = 0;
+  };
+
   KvPool() = default;
-  /// Bytes from the beginning of the region.
-  std::int64_t block_offset(std::int64_t block) const;
-  std::byte* block_data(std::int64_t region, std::int64_t block) const;
+  static std::vector<Region> regions_of(const EngineConfig& config);
+  Status allocate_scales(const EngineConfig& config);
+  const Region& region_of(std::int64_t attention_rank, KvTarget target) const;
+  std::byte* block_data(const Region& region, std::int64_t block) const;
+  std::int64_t slots() const { return blocks_ * block_size_; }
 
   kernels::Device* device_ = nullptr;
   kernels::Buffer memory_;
-  kernels::Buffer scales_;
-  kernels::Buffer zeros_;
-  Format format_ = Format::f32;
-  std::int64_t regions_ = 0;
-  std::int64_t region_bytes_ = 0;
+  kernels::Buffer zeros_;  ///< what a block is scrubbed with
+  std::vector<Region> regions_;
   std::int64_t blocks_ = 0;
   std::int64_t block_size_ = 0;
   std::int64_t channels_ = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "instrument/engine/knobs.h"
+#include "instrument/engine/scheme_book.h"
 #include "instrument/model/rope_table.h"
 
 namespace nanscope {
@@ -57,8 +58,16 @@ RopeAttributes rope_attributes(const EngineConfig& config, bool local, std::int6
   return out;
 }
 
-KvStoreAttributes store_attributes(const EngineConfig& config) {
+KvStoreAttributes store_attributes(const EngineConfig& config, std::int64_t layer) {
   KvStoreAttributes out;
+  if (const std::optional<KvSchemes> schemes = kv_schemes(config, layer)) {
+    out.scheme_k = to_text(schemes->k);
+    out.scheme_v = to_text(schemes->v);
+    out.overflow = get_knob(config, "kv.overflow");
+    out.clamp_nan = get_knob(config, "kv.clamp_nan");
+    out.block_size = config.kv.block_size;
+    return out;
+  }
   out.policy = get_knob(config, "kv.policy");
   out.format = get_knob(config, "kv.format");
   out.overflow = get_knob(config, "kv.overflow");
@@ -67,8 +76,12 @@ KvStoreAttributes store_attributes(const EngineConfig& config) {
   return out;
 }
 
-KvReadAttributes read_attributes(const EngineConfig& config) {
+KvReadAttributes read_attributes(const EngineConfig& config, std::int64_t layer) {
   KvReadAttributes out;
+  if (const std::optional<KvSchemes> schemes = kv_schemes(config, layer)) {
+    out.scheme_k = to_text(schemes->k);
+    out.scheme_v = to_text(schemes->v);
+  }
   out.tail = get_knob(config, "kv.tail");
   out.block_size = config.kv.block_size;
   out.read_scale = get_knob(config, "kv.read_scale");
@@ -152,9 +165,35 @@ class Planner {
   std::int64_t count_ = 0;
 };
 
+/// Rotations of heads; and rows that leave a window, which not every step has: the count is an upper bound.
+void plan_scheme(Planner& planner, const EngineConfig& config, const KvSchemes& schemes, std::int64_t layer,
+                 LayerPlan& plan) {
+  const ModelConfig& model = config.model;
+  const auto hadamard = [&](std::string name, std::int64_t heads) {
+    return planner.op(std::move(name), OpKind::hadamard, HadamardAttributes{heads});
+  };
+  if (schemes.k.transform == KvTransform::hadamard) {
+    plan.q_hadamard = hadamard("q_hadamard", model.heads);
+    plan.k_hadamard = hadamard("k_hadamard", model.kv_heads);
+  }
+  if (schemes.v.transform == KvTransform::hadamard) {
+    plan.v_hadamard = hadamard("v_hadamard", model.kv_heads);
+    plan.out_hadamard = hadamard("out_hadamard", model.heads);
+  }
+  if (keeps_rows(schemes.k)) {
+    plan.k_leaving = planner.op("k_leaving", OpKind::kv_read, read_attributes(config, layer));
+    plan.k_seal = planner.op("k_seal", OpKind::kv_store, store_attributes(config, layer));
+  }
+  if (keeps_rows(schemes.v)) {
+    plan.v_leaving = planner.op("v_leaving", OpKind::kv_read, read_attributes(config, layer));
+    plan.v_seal = planner.op("v_seal", OpKind::kv_store, store_attributes(config, layer));
+  }
+}
+
 void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t layer, LayerPlan& plan) {
   const ModelConfig& model = config.model;
   const std::int64_t window = window_of(model, layer);
+  const std::optional<KvSchemes> schemes = kv_schemes(config, layer);
   plan.q_proj = planner.gemm("q_proj");
   plan.k_proj = planner.gemm("k_proj");
   plan.v_proj = planner.gemm("v_proj");
@@ -165,10 +204,14 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   }
   if (model.positions == 0) {
     plan.q_rope = planner.op("q_rope", OpKind::rope, rope_attributes(config, window > 0, model.heads));
-    plan.k_rope = planner.op("k_rope", OpKind::rope, rope_attributes(config, window > 0, model.kv_heads));
+    const RopeAttributes of_keys = rope_attributes(config, window > 0, model.kv_heads);
+    const bool at_reading = schemes && schemes->k.before_rope;
+    (at_reading ? plan.k_read_rope : plan.k_rope) =
+        planner.op(at_reading ? "k_read_rope" : "k_rope", OpKind::rope, of_keys);
   }
-  plan.kv_store = planner.op("kv_store", OpKind::kv_store, store_attributes(config));
-  plan.kv_read = planner.op("kv_read", OpKind::kv_read, read_attributes(config));
+  plan.kv_store = planner.op("kv_store", OpKind::kv_store, store_attributes(config, layer));
+  if (schemes) plan_scheme(planner, config, *schemes, layer, plan);
+  plan.kv_read = planner.op("kv_read", OpKind::kv_read, read_attributes(config, layer));
   plan.scores = planner.op("scores", OpKind::attention_scores, scores_attributes(model, layer));
   plan.softmax = planner.op("softmax", OpKind::softmax, softmax_attributes(config, window));
   plan.attn_mix = planner.op("attn_mix", OpKind::attention_mix, mix_attributes(config, window));

@@ -22,8 +22,9 @@ Result<std::unique_ptr<Session>> Session::create(const EngineParts& parts, std::
     if (!pool) return tl::unexpected(pool.error());
     Result<ScaleBook> scales = ScaleBook::create(config, *parts.device);
     if (!scales) return tl::unexpected(scales.error());
-    session->ranks_.push_back({&workspaces[rank], std::move(*pool), std::move(*scales),
+    session->ranks_.push_back({&workspaces[rank], std::move(*pool), std::move(*scales), std::nullopt,
                                HeldStep(*parts.device, session->emitter_.listening())});
+    if (kv_schemes(config, 0)) session->ranks_.back().schemes.emplace(config, *parts.device);
   }
   return session;
 }
@@ -34,8 +35,11 @@ Session::Session(const EngineParts& parts, Probe& probe, const RunControl& contr
       expected_ops_(expected_ops),
       emitter_(probe, control),
       allocator_(parts.config.kv.blocks, parts.config.kv.reuse),
-      end_tokens_(end_tokens(parts.config.model, *parts.tokenizer)) {
+      end_tokens_(end_tokens(parts.config.model, *parts.tokenizer)),
+      slot_format_(parts.config.kv.format) {
   if (parts.config.kv.table_blocks > 0) allocator_.share(kNullBlock);
+  if (const auto schemes = kv_schemes(parts.config, parts.config.model.layers - 1)) slot_format_ = schemes->k.format;
+  keeps_rows_ = keeps_rows(parts.config);
 }
 
 Status Session::tell_weights() {
@@ -69,7 +73,7 @@ Status Session::sleep_and_wake() {
   row.slot_end = kv.block_size;
   row.action = KvAction::scrubbed;
   row.writer = "wake_up";
-  row.format = kv.format;
+  row.format = slot_format_;
   for (row.block = 0; row.block < kv.blocks; ++row.block) {
     cache_.forget(row.block);
     for (RankState& rank : ranks_) {
@@ -230,7 +234,7 @@ Result<std::int64_t> Session::take_block(const Sequence& sequence, std::int64_t 
   row.slot_end = parts_.config.kv.block_size;
   row.first_token = first_token;
   row.writer = writer;
-  row.format = parts_.config.kv.format;
+  row.format = slot_format_;
   row.action = KvAction::allocated;
   tell_kv(row);
   if (parts_.config.kv.scrub) {
@@ -251,7 +255,7 @@ std::vector<std::int32_t> Session::block_table(const Sequence& sequence) {
   row.block = kNullBlock;
   row.slot_end = parts_.config.kv.block_size;
   row.writer = "null_block";
-  row.format = parts_.config.kv.format;
+  row.format = slot_format_;
   row.action = KvAction::allocated;
   while (static_cast<std::int64_t>(table.size()) < parts_.config.kv.table_blocks) {
     row.first_token = static_cast<std::int64_t>(table.size()) * parts_.config.kv.block_size;
@@ -336,7 +340,7 @@ Result<SpanInput> Session::span_input(const Part& part, const Span& span) {
     for (std::size_t i = 0; sequence.tells_shared && i < sequence.blocks.size(); ++i) {
       tell_kv({0, span.request, -1, sequence.blocks[i], 0, block_size, static_cast<std::int64_t>(i) * block_size,
                span.request == kDummyRequest ? KvAction::allocated : KvAction::shared, std::string(writer(sequence)),
-               parts_.config.kv.format});
+               slot_format_});
     }
     sequence.tells_shared = false;
     give_images(part, input);
@@ -413,7 +417,8 @@ Result<std::vector<std::int32_t>> Session::forward(std::span<const StepInput> in
     const auto rank = static_cast<std::int64_t>(i);
     passes.emplace_back(
         ForwardParts{shard.config, *shard.model, shard.plan, *parts_.device, *state.workspace, state.pool, state.scales,
-                     i == 0 ? emitter_ : others[i - 1], rank, parts.given() ? slice(parts, rank * rows, rows) : parts},
+                     i == 0 ? emitter_ : others[i - 1], rank, parts.given() ? slice(parts, rank * rows, rows) : parts,
+                     state.schemes ? &*state.schemes : nullptr},
         inputs[i]);
   }
   for (Forward& pass : passes) pass.begin();
@@ -485,8 +490,7 @@ void Session::tell_written(const Sequence& sequence, const Span& span, std::int6
     const std::int64_t block = token / block_size;
     const std::int64_t end = std::min(span.context, (block + 1) * block_size);
     tell_kv({0, span.request, -1, sequence.blocks[static_cast<std::size_t>(block)], token % block_size,
-             end - block * block_size, token, KvAction::written, std::string(writer(sequence)),
-             parts_.config.kv.format});
+             end - block * block_size, token, KvAction::written, std::string(writer(sequence)), slot_format_});
     token = end;
   }
   if (state_block < 0) return;
@@ -513,7 +517,7 @@ void Session::release(Sequence& sequence) {
   row.slot_end = parts_.config.kv.block_size;
   row.action = KvAction::freed;
   row.writer = writer(sequence);
-  row.format = parts_.config.kv.format;
+  row.format = slot_format_;
   for (std::size_t i = 0; i < sequence.blocks.size(); ++i) {
     row.block = sequence.blocks[i];
     row.first_token = static_cast<std::int64_t>(i) * parts_.config.kv.block_size;
@@ -527,9 +531,10 @@ std::uint64_t Session::block_hash(const Sequence& sequence, std::size_t block, s
   return PrefixCache::chain(before, std::span(sequence.keys).subspan(block * size, size));
 }
 
-/// A recurrent layer's state is in no block of the prefix, so a prefix alone cannot resume it.
+/// A recurrent layer's state is in no block of the prefix, so a prefix alone cannot resume it; and which rows of a
+/// block have codes differs from sequence to sequence where a scheme keeps some as they are.
 bool Session::caches_prefixes() const {
-  return parts_.config.kv.prefix_cache && parts_.config.model.recurrent_layers.empty();
+  return parts_.config.kv.prefix_cache && !keeps_rows_ && parts_.config.model.recurrent_layers.empty();
 }
 
 std::string_view Session::writer(const Sequence& sequence) const {

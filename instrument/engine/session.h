@@ -91,6 +91,7 @@ class Session {
     Workspace* workspace = nullptr;
     KvPool pool;
     ScaleBook scales;
+    std::optional<SchemeBook> schemes;
     HeldStep held;  ///< of ranks above 0
   };
 
@@ -157,6 +158,8 @@ class Session {
   Prompt dummy_prompt_;
   Sequence dummy_;
   std::vector<std::int32_t> end_tokens_;
+  Format slot_format_;       ///< that keys of the last layer are stored in
+  bool keeps_rows_ = false;  ///< beside codes
   // Of a batch, in order of priority:
   std::vector<Sequence*> waiting_;
   std::vector<Sequence*> running_;

@@ -350,6 +350,29 @@ std::vector<float> ScaleChooser::less_means(Rows rows, std::span<const Span> spa
   return less;
 }
 
+double ScaleChooser::headroom(const KvScales& scales, Rows rows) const {
+  if (scheme_.statistic == KvStatistic::min_max) return 1;
+  const double reach = double{code_range(scheme_).largest};
+  const bool apart = scheme_.statistic == KvStatistic::outliers;
+  const bool less_mean = scheme_.transform == KvTransform::minus_mean;
+  double least = std::numeric_limits<double>::infinity();
+  const auto tokens = static_cast<std::int64_t>(rows.size()) / channels_;
+  for (std::int64_t row = 0; row < tokens; ++row) {
+    const std::int64_t scale_row = (scales.rows == 1 ? 0 : row) * scales.groups;
+    const std::int64_t zero_row = (scales.zero_rows <= 1 ? 0 : row) * channels_;
+    for (std::int64_t channel = 0; channel < channels_; ++channel) {
+      const std::int64_t group = scale_group_ == 0 ? 0 : channel / scale_group_;
+      const double to = reach * double{scales.read_scales()[static_cast<std::size_t>(scale_row + group)]};
+      const float zero = less_mean ? scales.zeros[static_cast<std::size_t>(zero_row + channel)] : 0.0F;
+      const float value = std::abs(rows[static_cast<std::size_t>(row * channels_ + channel)] - zero);
+      if (std::isnan(value) || value == 0 || (apart && double{value} > to)) continue;
+      least = std::isnan(to) ? to : std::min(least, to / double{value});
+      if (std::isnan(least)) return least;
+    }
+  }
+  return least;
+}
+
 KvScales ScaleChooser::choose(Rows rows, std::span<const Span> spans, std::int64_t step) {
   KvScales means;
   std::vector<float> less;

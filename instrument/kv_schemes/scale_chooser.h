@@ -49,6 +49,11 @@ class ScaleChooser {
   /// are; rows of none pad the step, and count where a scale is of the step.
   KvScales choose(std::span<const float> rows, std::span<const Span> spans, std::int64_t step);
 
+  /// How far the rows are from clipping under `scales`: the least over groups of what a scale reaches to over the
+  /// largest magnitude in its group; below 1 some clip. 1 of scales with zero points that are minima, which reach by
+  /// definition; elements that are kept apart as outliers do not count. +Inf when all are 0.
+  double headroom(const KvScales& scales, std::span<const float> rows) const;
+
   /// Channels that share a scale and a zero point, as kv_store wants them: 0 is all.
   std::int64_t scale_group() const { return scale_group_; }
   std::int64_t zero_group() const { return zero_group_; }
