@@ -7,12 +7,13 @@
 /// so one bad value in a masked or never written slot reaches its channel of every row. visible_only
 /// shields what the mask hides, and nothing else: a visible key of probability 0 still passes NaN on.
 #include "kernels/check.h"
+#include "kernels/ops/kv_operand.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
 
 /// Shapes: p (T, heads * S), v (S, kv_heads * D) f32, out (T, heads * D); p and out f32, f16 or bf16. Head h
-/// reads value head g = h / (heads / kv_heads).
+/// reads value head g = h / (heads / kv_heads). Instead of v, `cache` may be given: the same bits.
 /// visible_only: the chain of row t runs over keys [first_key, first_position + t] alone, and over the last `window` of
 /// them where that is above 0 (mask mode select in kernels that skip masked values); else over all S keys.
 struct AttentionMixArgs {
@@ -25,17 +26,27 @@ struct AttentionMixArgs {
   std::int64_t first_key = 0;
   std::int64_t window = 0;
   bool visible_only = false;
+  KvOperand cache = {};
+
+  constexpr std::int64_t keys() const { return cache.given() ? cache.slots.rows : v.rows; }
+  constexpr std::int64_t v_columns() const { return cache.given() ? cache.pool.columns : v.columns; }
 };
 
 inline Status check(const AttentionMixArgs& args) {
   ArgsCheck check("attention_mix");
-  check.floats("p", args.p).floats("out", args.out).format("v", args.v, {Format::f32});
+  check.floats("p", args.p).floats("out", args.out);
+  if (args.cache.given()) {
+    check_operand(check, args.cache, args.kv_heads);
+    check.that(!args.v.given(), "values or a cache, not both");
+  } else {
+    check.format("v", args.v, {Format::f32});
+  }
   const bool heads = args.kv_heads > 0 && args.heads > 0 && args.heads % args.kv_heads == 0;
   check.that(heads, "heads to be a multiple of kv_heads");
   if (!heads) return check.done();
-  check.that(args.v.columns % args.kv_heads == 0, "values of kv_heads equal heads");
-  check.shape("p", args.p, args.out.rows, args.heads * args.v.rows);
-  check.shape("out", args.out, args.p.rows, args.v.columns / args.kv_heads * args.heads);
+  check.that(args.v_columns() % args.kv_heads == 0, "values of kv_heads equal heads");
+  check.shape("p", args.p, args.out.rows, args.heads * args.keys());
+  check.shape("out", args.out, args.p.rows, args.v_columns() / args.kv_heads * args.heads);
   return check.done();
 }
 
@@ -52,7 +63,7 @@ struct AttentionMix {
   /// Probability rows (a token's head) that share one load of values.
   static constexpr int kRows = 8;
 
-  NANSCOPE_HOST std::int64_t width(const Args& args) { return args.v.columns / args.kv_heads; }
+  NANSCOPE_HOST std::int64_t width(const Args& args) { return args.v_columns() / args.kv_heads; }
   NANSCOPE_HOST std::int64_t group(const Args& args) { return args.heads / args.kv_heads; }
   NANSCOPE_HOST std::int64_t row_blocks(const Args& args) { return div_up(args.p.rows * group(args), kRows); }
 
@@ -60,11 +71,17 @@ struct AttentionMix {
   NANSCOPE_HOST std::int64_t warps(const Args& args) {
     return args.kv_heads * div_up(width(args), kLanes) * row_blocks(args);
   }
-  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.v.rows * kLanes * kRows; }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.keys() * kLanes * kRows; }
 
   /// Whether the row whose own key is `last` may not see `key`.
   NANSCOPE_LANE bool hidden(const Args& args, std::int64_t key, std::int64_t last) {
     return key < args.first_key || key > last || (args.window > 0 && key <= last - args.window);
+  }
+
+  /// The channels from `column` on, of which `left` are its head's.
+  NANSCOPE_LANE F32 value_of(const Args& args, std::int64_t key, std::int64_t column, std::int64_t left) {
+    if (!args.cache.given()) return load_range(args.v, key, column, left, 0.0F);
+    return cached_row(args.cache, key, column, left < kLanes ? left : kLanes);
   }
 
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
@@ -77,7 +94,7 @@ struct AttentionMix {
   template <bool All>
   NANSCOPE_LANE void run_rows(const Args& args, std::int64_t warp, int some_rows) {
     const int rows = All ? kRows : some_rows;
-    const std::int64_t keys = args.v.rows;
+    const std::int64_t keys = args.keys();
     const std::int64_t heads_a_group = group(args);
     const std::int64_t channel_blocks = div_up(width(args), kLanes);
     const std::int64_t first_row = warp % row_blocks(args) * kRows;
@@ -98,7 +115,7 @@ struct AttentionMix {
       }
       const int count = static_cast<int>(keys - first < kLanes ? keys - first : kLanes);
       for (int s = 0; s < count; ++s) {
-        const F32 value = load_range(args.v, first + s, kv_head * width(args) + channel, width(args) - channel, 0.0F);
+        const F32 value = value_of(args, first + s, kv_head * width(args) + channel, width(args) - channel);
         NANSCOPE_UNROLL for (int r = 0; r < kRows; ++r) {
           if (!All && r >= rows) break;
           if (args.visible_only && hidden(args, first + s, last[r])) continue;

@@ -55,6 +55,12 @@ NANSCOPE_FN F32 of_groups(const TensorView& view, std::int64_t row, std::int64_t
   return splat_f32(load_f32_scalar(view, at, group <= 0 ? 0 : column / group));
 }
 
+/// What a code stands for: one rounding an operation.
+NANSCOPE_FN F32 dequantised(const F32& code, const F32& factor, const F32& zero, bool shifted, ZeroPoint counted) {
+  if (!shifted) return code * factor;
+  return counted == ZeroPoint::code ? (code - zero) * factor : code * factor + zero;
+}
+
 /// An integer between low and high as its two's complement code; `of_nan` of NaN.
 NANSCOPE_FN U32 integer_code(const F32& quotient, IntRounding rounding, std::int32_t low, std::int32_t high,
                              std::int32_t of_nan) {

@@ -118,12 +118,9 @@ struct KvRead {
                              std::int64_t n) {
     const F32 scale = of_groups(args.slot_scales, slot, column, n, args.scale_group, args.scale);
     const F32 factor = factors_of(args.scale_use, scale);
-    F32 code = load_range(pool, slot, column, n, 0.0F);
-    const bool shifted = args.slot_zeros.given();
     const F32 zero = of_groups(args.slot_zeros, slot, column, n, args.zero_group, 0.0F);
-    if (shifted && args.zero == ZeroPoint::code) code = code - zero;
-    F32 value = code * factor;
-    if (shifted && args.zero == ZeroPoint::value) value = value + zero;
+    const F32 value =
+        dequantised(load_range(pool, slot, column, n, 0.0F), factor, zero, args.slot_zeros.given(), args.zero);
     if (args.outliers_beyond == 0.0F) return value;
     const F32 kept = kept_of(args, slot, column, n);
     return select(abs(kept) > splat_f32(args.outliers_beyond) * scale, kept, value);

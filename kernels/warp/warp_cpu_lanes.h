@@ -222,6 +222,16 @@ NANSCOPE_FN F32 gather_f32(const float* base, const I32& index, const Mask& mask
   return r;
 }
 
+/// The same of codes of any size, in the low bits.
+template <class T>
+NANSCOPE_FN U32 gather_code(const T* base, const I32& index, const Mask& mask) {
+  U32 r;
+  NANSCOPE_UNROLL for (int i = 0; i < U32::kCount; ++i) {
+    for (int j = 0; j < U32::kWidth; ++j) r.v[i][j] = mask.v[i][j] != 0 ? base[index.v[i][j]] : 0U;
+  }
+  return r;
+}
+
 /// One value of memory for the whole warp.
 template <class T>
 NANSCOPE_FN T load_scalar(const T* p) {

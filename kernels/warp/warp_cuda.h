@@ -228,6 +228,10 @@ NANSCOPE_FN U64 load_bytes(const std::uint8_t* base, std::int64_t offset, std::i
 }
 
 NANSCOPE_FN F32 gather_f32(const float* base, I32 index, Mask mask) { return mask ? base[index] : 0.0F; }
+template <class T>
+NANSCOPE_FN U32 gather_code(const T* base, I32 index, Mask mask) {
+  return mask ? base[index] : 0U;
+}
 
 template <class T>
 NANSCOPE_FN T load_scalar(const T* p) {

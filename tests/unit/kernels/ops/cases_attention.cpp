@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "kernels/ops/attention_mix.h"
 #include "kernels/ops/attention_scores.h"
 #include "kernels/ops/softmax.h"
@@ -121,6 +123,76 @@ void add_mix(std::vector<OpCase>& cases, const Attention& size, bool visible_onl
       {std::string("attention_mix_") + (visible_only ? "visible_" : "all_") + size.name, OpId::AttentionMix, build});
 }
 
+/// A cache of which attention reads the codes: slots in another order than positions, one of them nowhere.
+struct Cached {
+  const char* name;
+  Format format;
+  std::int64_t scale_group;  ///< -1: one scale for all
+  bool zeros;
+  ZeroPoint counted;
+};
+constexpr Cached kCached[] = {
+    {"e4m3", Format::e4m3, -1, false, ZeroPoint::code},
+    {"bf16_slots", Format::bf16, 0, false, ZeroPoint::code},
+    {"int8_heads", Format::int8, 32, true, ZeroPoint::code},
+    {"e4m3_channels", Format::e4m3, 1, true, ZeroPoint::value},
+};
+
+KvOperand cache_of(CaseMemory& memory, const Cached& kind, Fill values, std::int64_t keys, std::int64_t channels) {
+  const std::int64_t slots = keys + 5;
+  std::vector<std::uint32_t> order(static_cast<std::size_t>(keys));
+  for (std::size_t i = 0; i < order.size(); ++i)
+    order[i] = static_cast<std::uint32_t>((i * 7 + 3) % static_cast<std::size_t>(slots));
+  order[order.size() / 2] = 0xffffffffU;
+  KvOperand cache;
+  cache.pool = memory.input(kind.format, slots, channels, fill(values, kind.format, slots, channels, 49));
+  cache.slots = memory.input(Format::i32, keys, 1, order);
+  cache.scale = 0.037F;
+  if (kind.scale_group < 0) return cache;
+  cache.scale_group = kind.scale_group;
+  const std::int64_t groups = group_count(channels, kind.scale_group);
+  cache.slot_scales =
+      memory.input(Format::f32, slots, groups, fill(Fill::ordinary, Format::f32, slots, groups, 50, 0.05F), 2);
+  if (!kind.zeros) return cache;
+  cache.zero_group = kind.scale_group;
+  cache.zero = kind.counted;
+  cache.slot_zeros = memory.input(Format::f32, slots, groups, fill(Fill::ordinary, Format::f32, slots, groups, 51));
+  return cache;
+}
+
+void add_cached_scores(std::vector<OpCase>& cases, const Cached& kind, Fill values, std::int64_t queries) {
+  const auto build = [=](CaseMemory& memory) {
+    AttentionScoresArgs args;
+    args.heads = 6;
+    args.kv_heads = 3;
+    args.cache = cache_of(memory, kind, values, 37, 96);
+    args.q = memory.input(Format::f32, queries, 192, fill(Fill::ordinary, Format::f32, queries, 192, 52), 3);
+    args.out = memory.output("out", Format::f32, queries, 6 * 37, 2);
+    args.factor = 0.17677669F;
+    memory.launch(args);
+  };
+  cases.push_back(
+      {fmt::format("attention_scores_cached_{}_{}_{}", kind.name, values == Fill::zoo ? "zoo" : "ordinary", queries),
+       OpId::AttentionScores, build});
+}
+
+void add_cached_mix(std::vector<OpCase>& cases, const Cached& kind, Fill values, std::int64_t queries) {
+  const auto build = [=](CaseMemory& memory) {
+    AttentionMixArgs args;
+    args.heads = 6;
+    args.kv_heads = 3;
+    args.cache = cache_of(memory, kind, values, 37, 96);
+    args.p = memory.input(Format::f32, queries, 6 * 37, fill(Fill::ordinary, Format::f32, queries, 6 * 37, 53), 1);
+    args.out = memory.output("out", Format::f32, queries, 192, 4);
+    args.first_position = 30;
+    args.visible_only = true;
+    memory.launch(args);
+  };
+  cases.push_back(
+      {fmt::format("attention_mix_cached_{}_{}_{}", kind.name, values == Fill::zoo ? "zoo" : "ordinary", queries),
+       OpId::AttentionMix, build});
+}
+
 }  // namespace
 
 void add_attention_cases(std::vector<OpCase>& cases) {
@@ -146,6 +218,14 @@ void add_attention_cases(std::vector<OpCase>& cases) {
     add_sliding_mix(cases, size);
     add_mix(cases, size, false);
     add_mix(cases, size, true);
+  }
+  for (const Cached& kind : kCached) {
+    for (const Fill values : {Fill::ordinary, Fill::zoo}) {
+      for (const std::int64_t queries : {1, 5}) {
+        add_cached_scores(cases, kind, values, queries);
+        add_cached_mix(cases, kind, values, queries);
+      }
+    }
   }
 }
 

@@ -2,6 +2,8 @@
 // exact rules by which a NaN crosses, or does not cross, each kind of mask.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "kernels/ops/attention_mix.h"
 #include "kernels/ops/attention_scores.h"
 #include "kernels/ops/softmax.h"
@@ -12,6 +14,7 @@ namespace {
 
 using test::bits;
 using test::Floats;
+using test::Indices;
 using test::kInf;
 using test::kNan;
 
@@ -262,6 +265,109 @@ TEST(Softmax, MultiplyTakesTheMaximumOverMaskedKeysToo) {
   scores.at(0, 3) = 200.0F;  // masked, but exp(0 - 200) underflows to 0 and the row is 0/0
   EXPECT_TRUE(all_canonical_nan(softmax(scores, {MaskMode::multiply, NanRule::propagate, 2})));
   EXPECT_EQ(softmax(scores, {MaskMode::select, NanRule::propagate, 2}).at(0, 0), 1.0F / 3.0F);
+}
+
+/// A pool of random codes whose slots stand in random order, read by attention itself and by kv_read before it.
+struct Pool {
+  test::Matrix<std::uint8_t> codes;
+  Floats scales;
+  Floats zeros;
+  Indices slots;
+  Indices blocks;  ///< of one slot each
+  KvOperand cache;
+
+  Pool(cases::Sequence& random, Format format, std::int64_t keys, std::int64_t channels, std::int64_t group,
+       bool shifted)
+      : codes(keys + 9, channels),
+        scales(keys + 9, group_count(channels, group)),
+        zeros(keys + 9, group_count(channels, group)),
+        slots(keys, 1),
+        blocks(keys, 1) {
+    codes.format = format;
+    for (std::uint8_t& code : codes.data)
+      code = static_cast<std::uint8_t>(static_cast<int>(random.next() * 128) & 0xff);
+    for (float& scale : scales.data) scale = random.next() * 0.1F;
+    for (float& zero : zeros.data) zero = random.next();
+    for (std::int64_t i = 0; i < keys; ++i)
+      slots.at(i, 0) = blocks.at(i, 0) = static_cast<std::int32_t>((i * 5 + 2) % (keys + 9));
+    slots.at(keys - 1, 0) = blocks.at(keys - 1, 0) = -1;
+    cache.pool = codes.view();
+    cache.slots = slots.view();
+    cache.slot_scales = scales.view();
+    cache.scale_group = group;
+    if (!shifted) return;
+    cache.slot_zeros = zeros.view();
+    cache.zero_group = group;
+    cache.zero = random.next() > 0 ? ZeroPoint::code : ZeroPoint::value;
+  }
+
+  Floats read() {
+    Floats out(slots.rows, codes.columns);
+    KvReadArgs args;
+    args.pool = cache.pool;
+    args.blocks = blocks.view();
+    args.block_size = 1;
+    args.slot_scales = cache.slot_scales;
+    args.slot_zeros = cache.slot_zeros;
+    args.scale_use = cache.scale_use;
+    args.scale_group = cache.scale_group;
+    args.zero_group = cache.zero_group;
+    args.zero = cache.zero;
+    args.out = out.view();
+    test::launch(args);
+    return out;
+  }
+};
+
+template <class Args>
+Floats result_of(Args args, std::int64_t rows, std::int64_t columns) {
+  Floats out(rows, columns);
+  args.out = out.view();
+  test::launch(args);
+  return out;
+}
+
+bool same_bits(const Floats& a, const Floats& b) {
+  return a.data.size() == b.data.size() && std::memcmp(a.data.data(), b.data.data(), a.data.size() * 4) == 0;
+}
+
+TEST(Attention, ReadsCodesToTheBitsOfKvReadBefore) {
+  cases::Sequence random(77);
+  for (const Format format : {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::int8}) {
+    for (const std::int64_t width : {24, 64}) {
+      for (const std::int64_t group : {std::int64_t{0}, std::int64_t{1}, width, std::int64_t{2} * width}) {
+        for (const std::int64_t queries : {1, 3, 11}) {
+          const std::int64_t keys = 33 + queries * 7;
+          Pool pool(random, format, keys, 2 * width, group, queries != 3);
+          pool.cache.scale_use = queries == 11 ? ScaleUse::twice : ScaleUse::once;
+          Floats read = pool.read();
+          Floats q = test::random_floats(queries, 4 * width, 78);
+          Floats p = test::random_floats(queries, 4 * keys, 79);
+          AttentionScoresArgs scores{
+              .q = q.view(), .k = read.view(), .out = {}, .heads = 4, .kv_heads = 2, .factor = 0.3F};
+          AttentionMixArgs mix{.p = p.view(), .v = read.view(), .out = {}, .heads = 4, .kv_heads = 2};
+          const Floats scores_before = result_of(scores, queries, 4 * keys);
+          const Floats mix_before = result_of(mix, queries, 4 * width);
+          scores.k = mix.v = {};
+          scores.cache = mix.cache = pool.cache;
+          EXPECT_TRUE(same_bits(result_of(scores, queries, 4 * keys), scores_before)) << width << ' ' << group;
+          EXPECT_TRUE(same_bits(result_of(mix, queries, 4 * width), mix_before)) << width << ' ' << group;
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, RefusesGroupsThatPartAHeadsLanes) {
+  cases::Sequence random(80);
+  Pool pool(random, Format::e4m3, 12, 128, 16, false);
+  Floats q = test::random_floats(1, 128, 81);
+  Floats out(1, 24);
+  const AttentionScoresArgs scores{
+      .q = q.view(), .k = {}, .out = out.view(), .heads = 2, .kv_heads = 2, .cache = pool.cache};
+  const Status status = check(scores);
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().message.find("groups of channels"), std::string::npos) << status.error().message;
 }
 
 TEST(Softmax, OutMayBeTheScores) {
