@@ -60,14 +60,14 @@ Live Forward::attend(const LayerPlan& plan, const Live& q) {
       pad_mix(plan, group, slice(out, group.row, group.rows));
       continue;
     }
-    const auto [k_read, v_read] = kv_read(plan, group);
-    const Live raw = scores(plan, group, {slice(q.view, group.row, group.rows), q.id}, k_read);
+    const auto [keys, values] = kv_read(plan, group);
+    const Live raw = scores(plan, group, {slice(q.view, group.row, group.rows), q.id}, keys);
     const Live probs = softmax(plan, group, raw);
     freed_ = raw.view;
     out = activation(Slot::mix, model.heads * model.head_dim);
-    mix(plan, group, slice(out, group.row, group.rows), probs, v_read);
+    mix(plan, group, slice(out, group.row, group.rows), probs, values);
     probs_inputs.push_back({"probs", probs.id, {}});
-    v_inputs.push_back({"v", v_read.id, {}});
+    v_inputs.push_back({"v", values.read.id, {}});
   }
   emitter_.set_place(step_rows());
   const ProbeTensor mixed = emitter_.output("out", out, model.heads);
@@ -189,17 +189,18 @@ void Forward::kv_store(const LayerPlan& plan, const Live& k, const Live& v) {
   tell(KvTarget::v, use_v, v);
 }
 
-void Forward::read_target(const LayerPlan& plan, KvTarget target, std::size_t span, const TensorView& out) {
+kernels::KvReadArgs Forward::read_args(const LayerPlan& plan, KvTarget target, const RowGroup& group) const {
+  if (parts_.schemes != nullptr) return scheme_read(plan, target, group);
   const KvConfig& kv = parts_.config.kv;
   TensorView pool = parts_.pool.region(plan.rank, target);
   pool.format = read_format(kv);
-  launch(kernels::KvReadArgs{.pool = pool,
-                             .blocks = blocks_[span],
-                             .slot_scales = parts_.pool.slot_scales(plan.rank, target),
-                             .out = out,
-                             .block_size = kv.block_size,
-                             .scale = target == KvTarget::k ? scale_k_ : scale_v_,
-                             .scale_use = kv.read_scale});
+  return {.pool = pool,
+          .blocks = blocks_[group.index],
+          .slot_scales = parts_.pool.slot_scales(plan.rank, target),
+          .out = {},
+          .block_size = kv.block_size,
+          .scale = target == KvTarget::k ? scale_k_ : scale_v_,
+          .scale_use = kv.read_scale};
 }
 
 /// That attention goes over: the context, or all of its blocks.
@@ -209,22 +210,25 @@ std::int64_t Forward::keys_of_span(const SpanInput& input) const {
   return static_cast<std::int64_t>(input.blocks.size()) * kv.block_size;
 }
 
-std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan, const RowGroup& group) {
+std::pair<Forward::KvSource, Forward::KvSource> Forward::kv_read(const LayerPlan& plan, const RowGroup& group) {
   const ModelConfig& model = parts_.config.model;
   const SpanInput& input = *group.input;
-  const std::int64_t keys = keys_of_span(input);
-  const TensorView k = matrix(Slot::k_read, Format::f32, keys, model.kv_heads * model.head_dim);
-  const TensorView v = matrix(Slot::v_read, Format::f32, keys, model.kv_heads * model.head_dim);
-  for (const KvTarget target : {KvTarget::k, KvTarget::v}) {
-    const TensorView& out = target == KvTarget::k ? k : v;
-    if (parts_.schemes != nullptr) {
-      read_scheme(plan, target, group, out);
-    } else {
-      read_target(plan, target, group.index, out);
-    }
-  }
+  const auto source = [&](KvTarget target, Slot slot) {
+    const std::int64_t channels = model.kv_heads * model.head_dim;
+    KvSource of{{{nullptr, Format::f32, keys_of_span(input), channels, channels}, 0}, cached(plan, target, group)};
+    // What attention reads by itself, only listeners see.
+    if (of.cache.given() && !emitter_.listening()) return of;
+    of.read.view = matrix(slot, Format::f32, of.read.view.rows, channels);
+    kernels::KvReadArgs args = read_args(plan, target, group);
+    args.out = of.read.view;
+    launch(args);
+    return of;
+  };
+  KvSource k = source(KvTarget::k, Slot::k_read);
+  KvSource v = source(KvTarget::v, Slot::v_read);
   emitter_.set_place(of_span(input, Axis::keys, 0));
-  const std::array outputs{emitter_.output("k_read", k, model.kv_heads), emitter_.output("v_read", v, model.kv_heads)};
+  const std::array outputs{emitter_.output("k_read", k.read.view, model.kv_heads),
+                           emitter_.output("v_read", v.read.view, model.kv_heads)};
   emitter_.set_place(of_span(input, Axis::part, input.span.first_token));
   emitter_.op(plan_of_span(plan.kv_read, input), {ProbeInput{"pool", 0, {}}}, outputs,
               attributes<KvReadAttributes>(plan.kv_read, [&](auto& all) {
@@ -235,20 +239,24 @@ std::pair<Live, Live> Forward::kv_read(const LayerPlan& plan, const RowGroup& gr
                 all.per_slot = parts_.pool.slot_scales(plan.rank, KvTarget::k).given();
                 tell_coded(plan, group, all);
               }));
-  const Live read{k, outputs[0].id};
-  return {stores_before_rope(plan) ? rope_of_keys(plan, group, read) : read, Live{v, outputs[1].id}};
+  k.read.id = outputs[0].id;
+  v.read.id = outputs[1].id;
+  if (stores_before_rope(plan)) k.read = rope_of_keys(plan, group, k.read);
+  return {k, v};
 }
 
-Live Forward::scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const Live& k) {
+Live Forward::scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const KvSource& keys) {
+  const Live& k = keys.read;
   const ModelConfig& model = parts_.config.model;
   const TensorView out = matrix(Slot::scores, parts_.config.activation_format, group.rows, model.heads * k.view.rows);
   launch(kernels::AttentionScoresArgs{.q = q.view,
-                                      .k = k.view,
+                                      .k = keys.cache.given() ? TensorView{} : k.view,
                                       .out = out,
                                       .heads = model.heads,
                                       .kv_heads = model.kv_heads,
                                       .factor = attention_scale(model, plan.scores.layer),
-                                      .softcap = static_cast<float>(model.attention_softcap)});
+                                      .softcap = static_cast<float>(model.attention_softcap),
+                                      .cache = keys.cache});
   return emit(plan_of_span(plan.scores, *group.input), {ProbeInput{"q", q.id, {}}, ProbeInput{"k", k.id, {}}}, "out",
               out, model.heads);
 }
@@ -288,17 +296,18 @@ Live Forward::softmax(const LayerPlan& plan, const RowGroup& group, const Live& 
 }
 
 void Forward::mix(const LayerPlan& plan, const RowGroup& group, const TensorView& out, const Live& probs,
-                  const Live& v) {
+                  const KvSource& values) {
   const ModelConfig& model = parts_.config.model;
   launch(kernels::AttentionMixArgs{.p = probs.view,
-                                   .v = v.view,
+                                   .v = values.cache.given() ? TensorView{} : values.read.view,
                                    .out = out,
                                    .heads = model.heads,
                                    .kv_heads = model.kv_heads,
-                                   .first_position = last_visible_key(group, v.view.rows),
+                                   .first_position = last_visible_key(group, values.read.view.rows),
                                    .first_key = group.input->first_key,
                                    .window = window_of(model, plan.attn_mix.layer),
-                                   .visible_only = parts_.config.attention.mask == kernels::MaskMode::select});
+                                   .visible_only = parts_.config.attention.mask == kernels::MaskMode::select,
+                                   .cache = values.cache});
 }
 
 /// A kernel that looks at the length of a sequence gives zeros for none; one that takes the softmax of no key does not.

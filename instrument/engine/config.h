@@ -93,6 +93,7 @@ struct AttentionConfig {
   CausalMask causal = CausalMask::exact;
   kernels::NanRule max_nan = kernels::NanRule::propagate;
   bool zero_guard = false;
+  bool fused = false;  ///< it reads codes of the cache itself
 };
 
 /// Block-scaled inputs of the MLP's products.

@@ -57,6 +57,7 @@ void Forward::begin() {
   emitter_.set_place(step_rows());
   upload_slots();
   upload_block_tables();
+  upload_key_slots();
   upload_rope_tables();
   x_ = embed();
 }

@@ -17,6 +17,7 @@
 #include "instrument/engine/scale_book.h"
 #include "instrument/engine/scheme_book.h"
 #include "instrument/engine/workspace.h"
+#include "kernels/ops/kv_operand.h"
 
 namespace nanscope {
 
@@ -153,13 +154,18 @@ class Forward {
   Live residual(const OpPlan& plan, Slot slot, const Live& a, const Live& b);
   void kv_store(const LayerPlan& plan, const Live& k, const Live& v);
   Live attend(const LayerPlan& plan, const Live& q);
-  std::pair<Live, Live> kv_read(const LayerPlan& plan, const RowGroup& group);
-  Live scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const Live& k);
+  /// Keys or values: as kv_read read them, or from the cache.
+  struct KvSource {
+    Live read;
+    kernels::KvOperand cache;
+  };
+  std::pair<KvSource, KvSource> kv_read(const LayerPlan& plan, const RowGroup& group);
+  Live scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const KvSource& k);
   Live softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores);
   std::int64_t keys_of_span(const SpanInput& input) const;
   std::int64_t last_visible_key(const RowGroup& group, std::int64_t keys) const;
   void mix(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out, const Live& probs,
-           const Live& v);
+           const KvSource& v);
   /// What attention gives rows that have no key.
   void pad_mix(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out);
   Live scan(const LayerPlan& plan, const LayerWeights& weights, const RowGroup& group, const Live& x,
@@ -188,12 +194,16 @@ class Forward {
   void scheme_store(const LayerPlan& plan, const Live& k, const Live& v);
   void seal(const LayerPlan& plan, bool behind);
   void seal_rows(const LayerPlan& plan, const RowGroup& group, KvTarget target, std::int64_t from, std::int64_t to);
-  void read_scheme(const LayerPlan& plan, KvTarget target, const RowGroup& group, const kernels::TensorView& out);
+  kernels::KvReadArgs scheme_read(const LayerPlan& plan, KvTarget target, const RowGroup& group) const;
   void tell_coded(const LayerPlan& plan, const RowGroup& group, KvReadAttributes& all) const;
   Live rope_of_keys(const LayerPlan& plan, const RowGroup& group, const Live& k);
 
   ProbeTensor store_target(const LayerPlan& plan, KvTarget target, const Live& rows, ScaleBook::Use& use);
-  void read_target(const LayerPlan& plan, KvTarget target, std::size_t span, const kernels::TensorView& out);
+  /// How K or V of a span is read; `out` is left open.
+  kernels::KvReadArgs read_args(const LayerPlan& plan, KvTarget target, const RowGroup& group) const;
+  /// The same read by attention itself; not given where attention.fused is off, or K or V is no codes alone.
+  kernels::KvOperand cached(const LayerPlan& plan, KvTarget target, const RowGroup& group) const;
+  void upload_key_slots();
 
   kernels::TensorView matrix(Slot slot, Format format, std::int64_t rows, std::int64_t columns);
   kernels::TensorView activation(Slot slot, std::int64_t columns);
@@ -228,7 +238,8 @@ class Forward {
   std::int64_t stored_rows_ = 0;  ///< that go into the pool, from the first on
   std::vector<Span> spans_;
   kernels::TensorView kv_slots_;
-  std::vector<kernels::TensorView> blocks_;  ///< by span
+  std::vector<kernels::TensorView> blocks_;     ///< by span
+  std::vector<kernels::TensorView> key_slots_;  ///< by span, where attention reads the cache itself
   /// A table of angles on the device; not given where the op makes them.
   struct Angles {
     kernels::TensorView frequencies;

@@ -326,6 +326,12 @@ std::vector<Knob> engine_knobs() {
           "a softmax row whose sum is not above 0 becomes zeros, also when the sum is NaN",
           [](auto& c) -> auto& { return c.attention.zero_guard; }),
       knob(
+          "attention.fused", kBool,
+          "attention reads codes and scales of the cache itself, as servers' kernels do: the same bits with less "
+          "memory "
+          "traffic; what is recorded as read by kv_read is made for the recording alone",
+          [](auto& c) -> auto& { return c.attention.fused; }),
+      knob(
           "engine.pad", "none|left", "prompts are padded on the left to whole KV blocks",
           [](auto& c) -> auto& { return c.pad; }),
       knob(

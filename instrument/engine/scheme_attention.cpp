@@ -216,13 +216,13 @@ void Forward::seal_rows(const LayerPlan& plan, const RowGroup& group, KvTarget t
   tell_scale(plan, context, made.use);
 }
 
-void Forward::read_scheme(const LayerPlan& plan, KvTarget target, const RowGroup& group, const TensorView& out) {
+kernels::KvReadArgs Forward::scheme_read(const LayerPlan& plan, KvTarget target, const RowGroup& group) const {
   const KvScheme& of = scheme(plan, target);
   const KvConfig& kv = parts_.config.kv;
   kernels::KvReadArgs args{.pool = parts_.pool.region(plan.rank, target),
                            .blocks = blocks_[group.index],
                            .slot_scales = parts_.pool.slot_scales(plan.rank, target),
-                           .out = out,
+                           .out = {},
                            .block_size = kv.block_size,
                            .scale_use = kv.read_scale};
   const bool fp8 = info(of.format).bits == 8 && info(of.format).exponent_bits > 0;
@@ -237,7 +237,7 @@ void Forward::read_scheme(const LayerPlan& plan, KvTarget target, const RowGroup
     args.coded_from = of.keep_first;
     args.coded_end = parts_.schemes->coded_end(plan.rank, target, group.input->span.request);
   }
-  launch(args);
+  return args;
 }
 
 void Forward::tell_coded(const LayerPlan& plan, const RowGroup& group, KvReadAttributes& all) const {

@@ -15,6 +15,7 @@ enum class Slot : std::uint8_t {
   patch_rows,
   kv_slots,
   blocks,
+  key_slots,
   rope_table,
   local_rope_table,
   patches,

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <ctime>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "core/numbers/codec.h"
 #include "core/tensor/health.h"
 #include "kernels/device.h"
+#include "kernels/ops/attention_mix.h"
+#include "kernels/ops/attention_scores.h"
 #include "kernels/ops/cast.h"
 #include "kernels/ops/content_hash.h"
 #include "kernels/ops/gemm.h"
@@ -240,6 +243,59 @@ void bench_cast(Table& table, Device& device) {
   run(table, measure);
 }
 
+/// A decode step's attention over 4096 keys of 8 heads of 128, 32 query heads: kv_read before it, and codes read by
+/// itself.
+void bench_cached_attention(Table& table, Device& device, Format format) {
+  constexpr std::int64_t kKeys = 4096;
+  constexpr std::int64_t kHeads = 32;
+  constexpr std::int64_t kKvHeads = 8;
+  constexpr std::int64_t kWidth = 128;
+  constexpr std::int64_t kChannels = kKvHeads * kWidth;
+  const auto code_bytes = static_cast<std::int64_t>(info(format).storage_bytes());
+  const Buffer pool = filled(device, kKeys * kChannels * code_bytes, format);
+  const Buffer read = filled(device, kKeys * kChannels * 4, Format::f32);
+  const Buffer scores = filled(device, kHeads * kKeys * 4, Format::f32);
+  const Buffer q = filled(device, kHeads * kWidth * 4, Format::f32);
+  std::vector<std::int32_t> order(static_cast<std::size_t>(kKeys));
+  std::iota(order.begin(), order.end(), 0);
+  const Buffer slots = must(device.allocate(order.size() * 4, false));
+  must(device.upload(slots.data(), std::as_bytes(std::span(order))));
+  const TensorView codes{pool.data(), format, kKeys, kChannels, kChannels};
+  const TensorView positions{slots.data(), Format::i32, kKeys, 1, 1};
+  const TensorView rows{read.data(), Format::f32, kKeys, kChannels, kChannels};
+  const KvReadArgs read_args{
+      .pool = codes, .blocks = positions, .slot_scales = {}, .out = rows, .block_size = 1, .scale = 0.1F};
+  AttentionScoresArgs scores_args{.q = {q.data(), Format::f32, 1, kHeads * kWidth, kHeads * kWidth},
+                                  .k = rows,
+                                  .out = {scores.data(), Format::f32, 1, kHeads * kKeys, kHeads * kKeys},
+                                  .heads = kHeads,
+                                  .kv_heads = kKvHeads,
+                                  .factor = 0.09F};
+  AttentionMixArgs mix_args{
+      .p = scores_args.out, .v = rows, .out = scores_args.q, .heads = kHeads, .kv_heads = kKvHeads};
+  const auto apart = [&, scores_args, mix_args] {
+    launch(device, read_args);
+    launch(device, scores_args);
+    launch(device, read_args);
+    launch(device, mix_args);
+  };
+  scores_args.k = mix_args.v = {};
+  scores_args.cache = mix_args.cache = {.pool = codes, .slots = positions, .scale = 0.1F};
+  const auto itself = [&, scores_args, mix_args] {
+    launch(device, scores_args);
+    launch(device, mix_args);
+  };
+  const double bytes = 2.0 * kKeys * kChannels * static_cast<double>(code_bytes);
+  Measure measure{fmt::format("attention over {} codes / kv_read before it", name(format)),
+                  "GB/s",
+                  bytes,
+                  itself,
+                  bytes,
+                  apart,
+                  1.0};
+  run(table, measure);
+}
+
 void bench_launch(Table& table, Device& device) {
   constexpr int kLaunches = 20000;
   const Buffer data = filled(device, 3 * 64 * 4, Format::f32);
@@ -273,6 +329,8 @@ int bench(const std::string& name) {
   bench_observers(table, *device, Format::e4m3, 0.5);
   bench_observers(table, *device, Format::e4m3, 0.0, true);
   bench_cast(table, *device);
+  bench_cached_attention(table, *device, Format::e4m3);
+  bench_cached_attention(table, *device, Format::bf16);
 #ifndef NANSCOPE_HAS_OPENBLAS
   fmt::print("\nOpenBLAS was not found when this was built: the product has no peer here.\n");
 #endif

@@ -178,6 +178,31 @@ TEST(EngineKvSchemes, UnquantizedRowsAreThoseOfKvFormat) {
   EXPECT_TRUE(testing::same_bits(old.last_logits(0, 3), now.last_logits(0, 3)));
 }
 
+void expect_same_fused(Knobs knobs) {
+  const std::vector<RequestSpec> requests{testing::text_request(std::string(kLong), 5),
+                                          testing::text_request("another", 3)};
+  const CollectProbe apart = testing::collect(testing::tiny_config(knobs), requests);
+  knobs.emplace_back("attention.fused", "true");
+  const CollectProbe fused = testing::collect(testing::tiny_config(knobs), requests);
+  ASSERT_EQ(apart.tensors.size(), fused.tensors.size());
+  for (std::size_t i = 0; i < apart.tensors.size(); ++i) {
+    ASSERT_EQ(apart.tensors[i].bytes, fused.tensors[i].bytes) << knobs[1].second << ' ' << apart.tensors[i].op;
+  }
+}
+
+TEST(EngineKvSchemes, AttentionThatReadsTheCacheItselfGivesTheSameBits) {
+  for (const KvPolicy& policy : kv_policies()) {
+    if (policy.needs.empty())
+      expect_same_fused({{"kv.prefix_cache", "false"}, {"kv.scheme", std::string(policy.name)}});
+  }
+  for (const std::string format : {"f32", "bf16", "e4m3", "int8"}) {
+    for (const std::string kind : {"auto", "locked", "per_token"}) {
+      expect_same_fused({{"kv.format", format}, {"kv.policy", kind}});
+    }
+  }
+  expect_same_fused({{"kv.format", "e4m3"}, {"kv.policy", "locked"}, {"engine.batch", "2"}, {"engine.chunk", "24"}});
+}
+
 std::string refusal(const Knobs& knobs) {
   EngineConfig config = testing::tiny_config();
   for (const auto& [name, value] : knobs) {
