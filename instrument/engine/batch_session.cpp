@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "instrument/engine/session.h"
+#include "instrument/engine/window_cache.h"
 
 namespace nanscope {
 
@@ -98,10 +99,13 @@ Session::Part Session::next_part(Sequence& sequence) const {
 }
 
 std::int64_t Session::missing_blocks(const Part& part) const {
-  const std::int64_t block_size = parts_.config.kv.block_size;
-  const std::int64_t blocks = (part.first + std::ssize(part.tokens) + block_size - 1) / block_size;
+  const Sequence& sequence = *part.sequence;
+  const std::int64_t most = table_blocks(sequence, part.first + std::ssize(part.tokens));
+  std::int64_t missing = most - std::min(most, std::ssize(sequence.blocks));
+  const std::int64_t behind = std::min(blocks_behind(parts_.config, part.first), std::ssize(sequence.blocks));
+  for (std::int64_t i = 0; i < behind; ++i) missing -= sequence.blocks[static_cast<std::size_t>(i)] >= 0 ? 1 : 0;
   const bool state = !parts_.config.model.recurrent_layers.empty() && part.sequence->state_block < 0;
-  return std::max<std::int64_t>(0, blocks - std::ssize(part.sequence->blocks)) + (state ? 1 : 0);
+  return std::max<std::int64_t>(0, missing) + (state ? 1 : 0);
 }
 
 /// From the first token that is in no block of the prefix cache on.

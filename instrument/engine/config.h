@@ -23,6 +23,8 @@ namespace nanscope {
 enum class BlockReuse : std::uint8_t { lifo, fifo };
 enum class KvTail : std::uint8_t { read, skip };
 enum class KvMemory : std::uint8_t { zeroed, recycled };
+/// What becomes of positions that have left a sliding window.
+enum class WindowCache : std::uint8_t { all, ring, rolling };
 enum class StateIndex : std::uint8_t { own, minus_one, unit_stride };
 enum class CausalMask : std::uint8_t { exact, off_by_one, none };
 enum class ResumeState : std::uint8_t { own, warm_up, always };
@@ -84,6 +86,7 @@ struct KvConfig {
   std::int64_t sleep_after = 0;
   WakeScales wake = WakeScales::restored;
   std::int64_t table_blocks = 0;
+  WindowCache window_cache = WindowCache::all;
   StateIndex state_index = StateIndex::own;
   RankScales rank_scales = RankScales::own;
 };

@@ -7,6 +7,7 @@
 #include "instrument/engine/loaded_model.h"
 #include "instrument/engine/scheme_book.h"
 #include "instrument/engine/session.h"
+#include "instrument/engine/window_cache.h"
 
 namespace nanscope {
 namespace {
@@ -42,8 +43,10 @@ Result<std::vector<Prompt>> ReferenceEngine::prompts(std::span<const RequestSpec
     if (!prompt) return tl::unexpected(prompt.error());
     const KvConfig& kv = parts_.config.kv;
     const std::int64_t tokens = static_cast<std::int64_t>(prompt->tokens.size()) + request.max_tokens - 1;
-    const std::int64_t blocks =
-        (tokens + kv.block_size - 1) / kv.block_size + (parts_.config.model.recurrent_layers.empty() ? 0 : 1);
+    // Who is preempted in a batch has its answer so far computed again.
+    const std::int64_t again = parts_.config.batch.requests > 1 ? request.max_tokens : 0;
+    const std::int64_t blocks = most_blocks(parts_.config, std::ssize(prompt->tokens) + again, tokens) +
+                                (parts_.config.model.recurrent_layers.empty() ? 0 : 1);
     if (kv.table_blocks > 0 && blocks > kv.table_blocks) {
       return fail(fmt::format("request '{}': {} tokens need {} KV blocks, kv.table_blocks is {}", request.name, tokens,
                               blocks, kv.table_blocks));

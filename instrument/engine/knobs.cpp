@@ -69,6 +69,10 @@ struct Texts<NanRule> {
   static constexpr std::array<std::string_view, 2> names{"propagate", "ignore"};
 };
 template <>
+struct Texts<WindowCache> {
+  static constexpr std::array<std::string_view, 3> names{"all", "ring", "rolling"};
+};
+template <>
 struct Texts<StateIndex> {
   static constexpr std::array<std::string_view, 3> names{"own", "minus_one", "unit_stride"};
 };
@@ -264,6 +268,12 @@ std::vector<Knob> kv_memory_knobs() {
           "block tables are filled up to this many entries with block 0, which no request gets, as captured graphs "
           "need them; 0: no null block",
           [](auto& c) -> auto& { return c.kv.table_blocks; }),
+      knob(
+          "kv.window_cache", "all|ring|rolling",
+          "positions that have left the window of every layer: they stay, are overwritten in a ring of blocks, or "
+          "their "
+          "blocks are given back",
+          [](auto& c) -> auto& { return c.kv.window_cache; }),
       knob(
           "kv.state_index", "own|minus_one|unit_stride",
           "block of the recurrent states: the request's; in a decode step the one before it in the pool; or of a "

@@ -5,11 +5,6 @@
 #include <algorithm>
 
 namespace nanscope {
-namespace {
-
-constexpr std::int64_t kNullBlock = 0;  // of kv.table_blocks: in a block table it means "none"
-
-}  // namespace
 
 Result<std::unique_ptr<Session>> Session::create(const EngineParts& parts, std::span<Workspace> workspaces,
                                                  Probe& probe, const RunControl& control, std::int64_t expected_ops) {
@@ -186,85 +181,6 @@ void Session::tell_prompt(const Sequence& sequence) {
   }
 }
 
-/// Takes over the leading full blocks that an earlier request computed. At least the last token is
-/// computed anew: its logits are needed.
-void Session::share_prefix(Sequence& sequence) {
-  const std::int64_t block_size = parts_.config.kv.block_size;
-  const auto tokens = static_cast<std::int64_t>(sequence.keys.size());
-  const auto shareable = static_cast<std::size_t>((tokens - 1) / block_size);
-  std::uint64_t hash = 0;
-  while (sequence.blocks.size() < shareable) {
-    hash = block_hash(sequence, sequence.blocks.size(), hash);
-    const std::optional<std::int64_t> block = cache_.find(hash);
-    if (!block) break;
-    allocator_.share(*block);
-    sequence.blocks.push_back(*block);
-    sequence.hashes.push_back(hash);
-  }
-  sequence.row.cached_tokens = static_cast<std::int64_t>(sequence.blocks.size()) * block_size;
-}
-
-Status Session::take_blocks(Sequence& sequence, std::int64_t tokens) {
-  const std::int64_t block_size = parts_.config.kv.block_size;
-  const bool states = !parts_.config.model.recurrent_layers.empty();
-  while (static_cast<std::int64_t>(sequence.blocks.size()) * block_size < tokens) {
-    const std::int64_t first_token = static_cast<std::int64_t>(sequence.blocks.size()) * block_size;
-    const Result<std::int64_t> block = take_block(sequence, first_token, writer(sequence));
-    if (!block) return tl::unexpected(block.error());
-    sequence.blocks.push_back(*block);
-  }
-  if (states && sequence.state_block < 0) {
-    const Result<std::int64_t> block = take_block(sequence, 0, "recurrent_state");
-    if (!block) return tl::unexpected(block.error());
-    sequence.state_block = *block;
-  }
-  return {};
-}
-
-Result<std::int64_t> Session::take_block(const Sequence& sequence, std::int64_t first_token, std::string_view writer) {
-  const std::optional<std::int64_t> block = allocator_.take();
-  if (!block) {
-    return fail(fmt::format("the request needs more KV blocks than kv.blocks={}; raise it, or shorten the prompt",
-                            parts_.config.kv.blocks));
-  }
-  cache_.forget(*block);
-  KvRow row;
-  row.request = sequence.row.id;
-  row.block = *block;
-  row.slot_end = parts_.config.kv.block_size;
-  row.first_token = first_token;
-  row.writer = writer;
-  row.format = slot_format_;
-  row.action = KvAction::allocated;
-  tell_kv(row);
-  if (parts_.config.kv.scrub) {
-    for (RankState& rank : ranks_) {
-      if (Status status = rank.pool.scrub(*block); !status) return tl::unexpected(status.error());
-    }
-    row.action = KvAction::scrubbed;
-    tell_kv(row);
-  }
-  return *block;
-}
-
-/// The request's blocks, filled up with the null block to the width of kv.table_blocks.
-std::vector<std::int32_t> Session::block_table(const Sequence& sequence) {
-  std::vector<std::int32_t> table(sequence.blocks.begin(), sequence.blocks.end());
-  KvRow row;
-  row.request = sequence.row.id;
-  row.block = kNullBlock;
-  row.slot_end = parts_.config.kv.block_size;
-  row.writer = "null_block";
-  row.format = slot_format_;
-  row.action = KvAction::allocated;
-  while (static_cast<std::int64_t>(table.size()) < parts_.config.kv.table_blocks) {
-    row.first_token = static_cast<std::int64_t>(table.size()) * parts_.config.kv.block_size;
-    table.push_back(static_cast<std::int32_t>(kNullBlock));
-    if (sequence.steps == 1) tell_kv(row);
-  }
-  return table;
-}
-
 /// By token, 1 where what the request has answered so far may go on with it; empty without a grammar.
 std::vector<std::int32_t> Session::legal_tokens(const Sequence& sequence) const {
   const std::string_view grammar = parts_.config.grammar;
@@ -345,7 +261,7 @@ Result<SpanInput> Session::span_input(const Part& part, const Span& span) {
     sequence.tells_shared = false;
     give_images(part, input);
   }
-  if (Status status = take_blocks(sequence, span.context); !status) return tl::unexpected(status.error());
+  if (Status status = take_blocks(sequence, span); !status) return tl::unexpected(status.error());
   input.blocks = block_table(sequence);
   input.state_block = state_block(sequence, part.kind);
   input.first_key = sequence.prompt->padding;
@@ -459,82 +375,6 @@ std::uint64_t Session::kv_bytes() const {
   std::uint64_t bytes = 0;
   for (const RankState& rank : ranks_) bytes += rank.pool.bytes();
   return bytes;
-}
-
-/// The state blocks are the first column of the table of all requests' blocks, a row a request, whose rows lie as far
-/// apart as it is wide. A kernel that does not know reads them one behind the other.
-void Session::read_states_with_unit_stride(std::span<SpanInput> spans) const {
-  std::size_t width = 1;
-  for (const SpanInput& input : spans) width = std::max(width, input.blocks.size() + 1);
-  std::vector<std::int64_t> table;
-  for (const SpanInput& input : spans) {
-    table.push_back(input.state_block);
-    table.insert(table.end(), input.blocks.begin(), input.blocks.end());
-    table.resize((table.size() + width - 1) / width * width, 0);
-  }
-  for (std::size_t i = 0; i < spans.size(); ++i) spans[i].state_block = table[i];
-}
-
-/// The block of the recurrent states in a step, for reading and writing. Index -1 is the last one, as in Python.
-std::int64_t Session::state_block(const Sequence& sequence, StepKind kind) const {
-  const KvConfig& kv = parts_.config.kv;
-  const bool before = kv.state_index == StateIndex::minus_one && kind == StepKind::decode;
-  if (!before || sequence.state_block < 0) return sequence.state_block;
-  return (sequence.state_block + kv.blocks - 1) % kv.blocks;
-}
-
-void Session::tell_written(const Sequence& sequence, const Span& span, std::int64_t state_block) {
-  if (!emitter_.listening() || !sequence.stores) return;
-  const std::int64_t block_size = parts_.config.kv.block_size;
-  for (std::int64_t token = span.first_token; token < span.context;) {
-    const std::int64_t block = token / block_size;
-    const std::int64_t end = std::min(span.context, (block + 1) * block_size);
-    tell_kv({0, span.request, -1, sequence.blocks[static_cast<std::size_t>(block)], token % block_size,
-             end - block * block_size, token, KvAction::written, std::string(writer(sequence)), slot_format_});
-    token = end;
-  }
-  if (state_block < 0) return;
-  for (std::int64_t layer = 0; layer < parts_.config.model.layers; ++layer) {
-    if (!is_recurrent(parts_.config.model, layer)) continue;
-    tell_kv({0, span.request, layer, state_block, 0, block_size, span.first_token, KvAction::written, "recurrent_state",
-             Format::f32});
-  }
-}
-
-void Session::remember_full_blocks(Sequence& sequence, std::int64_t context) {
-  const auto full = static_cast<std::size_t>(context / parts_.config.kv.block_size);
-  while (sequence.hashes.size() < full) {
-    const std::size_t block = sequence.hashes.size();
-    sequence.hashes.push_back(block_hash(sequence, block, block == 0 ? 0 : sequence.hashes.back()));
-    cache_.insert(sequence.hashes.back(), sequence.blocks[block]);
-  }
-}
-
-void Session::release(Sequence& sequence) {
-  if (sequence.state_block >= 0) sequence.blocks.push_back(sequence.state_block);
-  KvRow row;
-  row.request = sequence.row.id;
-  row.slot_end = parts_.config.kv.block_size;
-  row.action = KvAction::freed;
-  row.writer = writer(sequence);
-  row.format = slot_format_;
-  for (std::size_t i = 0; i < sequence.blocks.size(); ++i) {
-    row.block = sequence.blocks[i];
-    row.first_token = static_cast<std::int64_t>(i) * parts_.config.kv.block_size;
-    tell_kv(row);
-  }
-  allocator_.give_back(sequence.blocks);
-}
-
-std::uint64_t Session::block_hash(const Sequence& sequence, std::size_t block, std::uint64_t before) const {
-  const auto size = static_cast<std::size_t>(parts_.config.kv.block_size);
-  return PrefixCache::chain(before, std::span(sequence.keys).subspan(block * size, size));
-}
-
-/// A recurrent layer's state is in no block of the prefix, so a prefix alone cannot resume it; and which rows of a
-/// block have codes differs from sequence to sequence where a scheme keeps some as they are.
-bool Session::caches_prefixes() const {
-  return parts_.config.kv.prefix_cache && !keeps_rows_ && parts_.config.model.recurrent_layers.empty();
 }
 
 std::string_view Session::writer(const Sequence& sequence) const {

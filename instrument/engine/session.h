@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
@@ -16,6 +17,8 @@
 #include "instrument/engine/shard.h"
 
 namespace nanscope {
+
+inline constexpr std::int64_t kNullBlock = 0;  ///< of kv.table_blocks: in a block table it means "none"
 
 /// What an engine keeps between runs.
 struct EngineParts {
@@ -104,9 +107,16 @@ class Session {
   Result<RequestRow> generate(Sequence& sequence, int max_tokens);
   void tell_prompt(const Sequence& sequence);
   void share_prefix(Sequence& sequence);
-  Status take_blocks(Sequence& sequence, std::int64_t tokens);
+  /// Blocks for the tokens of a part; of a window, those behind it are given back or overwritten.
+  Status take_blocks(Sequence& sequence, const Span& span);
+  std::int64_t table_blocks(const Sequence& sequence, std::int64_t tokens) const;
+  void give_back_behind(Sequence& sequence, std::int64_t first);
+  /// Its blocks, each once, with the position that they begin at.
+  std::vector<std::pair<std::int64_t, std::int64_t>> held_blocks(const Sequence& sequence) const;
   std::vector<std::int32_t> block_table(const Sequence& sequence);
   std::vector<std::int32_t> legal_tokens(const Sequence& sequence) const;
+  void tell_taken(const Sequence& sequence, std::int64_t block, std::int64_t first_token, std::string_view writer,
+                  KvAction action);
   Result<std::int64_t> take_block(const Sequence& sequence, std::int64_t first_token, std::string_view writer);
   Result<std::int32_t> step(Sequence& sequence, StepKind kind, std::span<const std::int32_t> tokens,
                             std::int64_t first);
