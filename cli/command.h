@@ -37,6 +37,8 @@ void add_inspect_command(CLI::App& app, Action& action);
 void add_quantize_command(CLI::App& app, Action& action);
 void add_scales_command(CLI::App& app, Action& action);
 
+void add_policies_command(CLI::App& app, Action& action);
+
 // Not in the help: for packages and shells.
 void add_manual_command(CLI::App& app, Action& action);
 void add_completions_command(CLI::App& app, Action& action);

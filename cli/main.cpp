@@ -46,6 +46,8 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   add_inspect_command(app, action);
   add_quantize_command(app, action);
   add_scales_command(app, action);
+
+  add_policies_command(app, action);
   add_attach_command(app, action);
   add_export_command(app, action);
   add_trace_command(app, action);
