@@ -11,11 +11,14 @@
 #include "cli/command.h"
 #include "cli/investigate.h"
 #include "cli/open_target.h"
+#include "cli/progress.h"
 #include "cli/replay_limits.h"
 #include "core/counted.h"
 #include "core/files/output_file.h"
 #include "scenarios/analysis.h"
+#include "scenarios/policy_source.h"
 #include "scenarios/report/html_report.h"
+#include "scenarios/report/policies_page.h"
 
 #ifdef NANSCOPE_GUI
 #include "gui/app.h"
@@ -33,6 +36,7 @@ struct ReportOptions {
   bool force = false;
   bool follow_links = false;
   bool counterfactuals = true;
+  bool policies = false;
   RunLimits limits = kReplayLimits;
 };
 
@@ -128,6 +132,28 @@ fs::path output_of(const ReportOptions& options) {
   return name.stem().string() + ".html";
 }
 
+/// The policies on the same run, which is opened for them once more.
+Result<PolicyReport> policies_of(const ReportOptions& options, const Interrupt& interrupt) {
+  scenarios::PolicySourceOptions opening;
+  opening.target = options.target;
+  opening.follow_links = options.follow_links;
+  opening.limits = options.limits;
+  opening.stop = interrupt.token();
+  const auto source = scenarios::PolicySource::open(opening);
+  if (!source) return tl::unexpected(source.error());
+  ProgressLine line("policies of layers");
+  PolicyOptions trying;
+  trying.known = [&source](std::int64_t layer) { return (*source)->known(layer); };
+  trying.again = (*source)->again();
+  trying.stop = interrupt.token();
+  trying.progress = [&line](std::size_t done, std::size_t total) {
+    line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "");
+  };
+  auto made = evaluate_policies((*source)->view(), trying);
+  if (!made) return fail(options.target + ": " + made.error().message);
+  return made;
+}
+
 int write_report(const ReportOptions& options, const Interrupt& interrupt) {
   const fs::path output = output_of(options);
   const OutputOptions writing{.replace = options.force, .inputs = {options.target}, .durable = true};
@@ -146,7 +172,13 @@ int write_report(const ReportOptions& options, const Interrupt& interrupt) {
     if (!found) return failed(found.error(), interrupt);
     changes = std::move(*found);
   }
-  const std::string html = report::html_report(*analysis, changes ? &*changes : nullptr, taken, left_out);
+  std::string section;
+  if (options.policies) {
+    const auto made = policies_of(options, interrupt);
+    if (!made) return failed(made.error(), interrupt);
+    section = report::policies_section(*made);
+  }
+  const std::string html = report::html_report(*analysis, changes ? &*changes : nullptr, taken, left_out, section);
   if (const Status written = write_output(output, html, writing); !written) return complain(written.error().message);
   if (!is_stream(output)) print(one_line(output.string()) + '\n');
   if (!interrupt.requested()) return kClean;
@@ -168,12 +200,14 @@ void add_report_command(CLI::App& app, Action& action) {
   add_follow_links(*command, options->follow_links);
   command->add_flag("--counterfactuals,!--no-counterfactuals", options->counterfactuals,
                     "Of a recording, run it again with each knob changed (the default; takes seconds)");
+  command->add_flag("--policies", options->policies,
+                    "What each KV policy would do to the run, see 'nanscope policies'");
   add_replay_limits(*command, options->limits);
   command->footer(
       "Examples:\n"
       "  nanscope report kv-scale-lock.nanscope -o incident.html\n"
       "  nanscope report kv-scale-lock.nanscope --no-counterfactuals\n"
-      "  nanscope report dump/ -o incident.html\n"
+      "  nanscope report dump/ -o incident.html --policies\n"
       "\n"
       "Exit codes: 0 the page is written, whatever it says; 2 bad usage or bad input; 130 interrupted, with what was "
       "run "

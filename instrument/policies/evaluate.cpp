@@ -161,13 +161,12 @@ class Evaluation {
     }
     for (const std::string& fact : tokens->facts) facts_[fact].push_back(layer);
     if (tokens->rows_not_finite > 0) {
-      report_.left_out.push_back(fmt::format(
-          "layer {}: {} of K or V {} a NaN or an Inf ({}{}), stored as zeros; {} that see them, or do so themselves, "
-          "are not counted",
-          layer, counted(tokens->rows_not_finite, "row"), tokens->rows_not_finite == 1 ? "holds" : "hold",
-          listed(tokens->left_out),
-          static_cast<std::size_t>(tokens->rows_not_finite) > tokens->left_out.size() ? "; ..." : "",
-          tokens->queries_left_out == 1 ? "1 query" : fmt::format("{} queries", tokens->queries_left_out)));
+      report_.left_out.push_back(
+          fmt::format("layer {}: {} of K or V {} a NaN or an Inf ({}), stored as zeros; {} that hold one or see one "
+                      "are not counted",
+                      layer, counted(tokens->rows_not_finite, "row"), tokens->rows_not_finite == 1 ? "holds" : "hold",
+                      listed(tokens->left_out),
+                      tokens->queries_left_out == 1 ? "1 query" : fmt::format("{} queries", tokens->queries_left_out)));
     }
     const LayerReference reference(*tokens);
     for (std::vector<PolicyResult>* results : {&report_.policies, &report_.tried}) {

@@ -5,27 +5,24 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 #include <map>
 #include <set>
 
 #include "instrument/policies/operands.h"
-#include "instrument/recompute/keys.h"
+#include "instrument/policies/query_masks.h"
 
 namespace nanscope {
 namespace {
 
-constexpr std::size_t kMostPlaces = 8;
+constexpr std::size_t kMostPlaces = 4;
 /// Logarithms of probabilities that are kept of a layer's queries.
 constexpr std::int64_t kMostProbabilities = (std::int64_t{256} << 20) / 8;
 
-/// Which keys the rows of a span see.
-struct SpanMask {
-  std::int64_t last_key = 0;  ///< of the first row; one more for each row behind it
-  std::int64_t first_key = 0;
-  std::int64_t window = 0;  ///< 0: none
-  bool stated = false;
-  std::string form;  ///< by which the op came out when it was done again; empty: it was not
+/// A row of K or V with a NaN or an Inf.
+struct BadRow {
+  StepId step = 0;
+  std::int64_t request = 0;
+  std::int64_t position = 0;
 };
 
 /// A row that may be taken as a query.
@@ -43,7 +40,7 @@ bool all_finite(std::span<const float> values) {
 class Collector {
  public:
   Collector(RunView& run, KvCache& cache, std::int64_t layer, const CollectOptions& options)
-      : run_(run), cache_(cache), options_(options) {
+      : run_(run), cache_(cache), options_(options), masks_(run, options) {
     tokens_.layer = layer;
   }
 
@@ -225,7 +222,7 @@ class Collector {
       if (const auto* at = op->get<MixAttributes>()) state(heads, at->heads), state(kv_heads, at->kv_heads);
     }
     std::string source = heads ? "as the run states" : "by its shapes";
-    if (const OpForm* form = form_of(ops.scores.front())) {
+    if (const OpForm* form = masks_.form_of(ops.scores.front())) {
       if (!heads && form->heads > 0) heads = form->heads, source = "as its numbers show";
       if (!factor && form->number > 0) factor = form->number, shown_ = true;
       if (!softcap && form->cap > 0) softcap = form->cap;
@@ -298,122 +295,9 @@ class Collector {
                        values.empty() ? "" : "values", keys.empty() ? values : keys));
   }
 
-  /// How an op is done, where its numbers show it.
-  const OpForm* form_of(const Op* op) {
-    Recomputer* again = options_.again;
-    const Tensor* out = op != nullptr ? run_.result(*op) : nullptr;
-    if (again == nullptr || out == nullptr) return nullptr;
-    const OpForm& form = again->form_of(*op, *out);
-    return again->understood(*op) && !form.text.empty() ? &form : nullptr;
-  }
-
-  /// The op that applies the mask of a span.
-  const Op* masked_op(const AttentionOps& ops, std::size_t span) {
-    const Op* softmax = op_of_span(run_, ops.softmax, span);
-    return softmax != nullptr ? softmax : ops.mix != nullptr && ops.mix->kind == OpKind::attention ? ops.mix : nullptr;
-  }
-
-  /// False: it hides all of the keys.
-  static bool hide(PolicyQuery& query, const std::function<bool(std::int64_t)>& hidden) {
-    std::vector<float> bias(static_cast<std::size_t>(query.last_key - query.first_key + 1), 0.0F);
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < bias.size(); ++i) {
-      if (!hidden(query.first_key + static_cast<std::int64_t>(i))) continue;
-      bias[i] = -INFINITY;
-      ++count;
-    }
-    if (count > 0) query.bias = std::move(bias);
-    return count < static_cast<std::size_t>(query.last_key - query.first_key + 1);
-  }
-
-  /// What a dumped mask adds to the scores of a query's keys. False: it hides all of them.
-  bool add_bias(const AttentionOps& ops, const Candidate& from, PolicyQuery& query) {
-    const Op* op = masked_op(ops, from.span);
-    const OpForm* form = form_of(op);
-    if (form == nullptr) return true;
-    const Step& step = *run_.step(from.id);
-    const Span& span = step.spans[from.span];
-    if (form->variant == kNoMask) {
-      const std::vector<bool> shown = keys_shown(*op, step, span, query.position);
-      return shown.empty() || hide(query, [&](std::int64_t key) { return !shown[static_cast<std::size_t>(key)]; });
-    }
-    if (form->variant != kGivenMask && form->variant != kGivenCausal) return true;
-    const auto positions = column_positions(step, span, key_columns(options_.again->values(), *op, step, span));
-    const std::int64_t row = span.row + query.position - span.first_token;
-    const auto mask = row_mask(options_.again->values(), *op, step, span, row, positions, *form);
-    if (!mask) return false;
-    query.bias.assign(static_cast<std::size_t>(query.last_key - query.first_key + 1), -INFINITY);
-    bool any = false;
-    for (std::size_t column = 0; column < positions.size(); ++column) {
-      const std::int64_t key = positions[column];
-      if (key < query.first_key || key > query.last_key || !mask->visible[column]) continue;
-      query.bias[static_cast<std::size_t>(key - query.first_key)] = mask->added.empty() ? 0.0F : mask->added[column];
-      any = true;
-    }
-    return any;
-  }
-
-  /// By positions, the keys that the dumped scores of a query do not hide; empty: they are not there.
-  std::vector<bool> keys_shown(const Op& softmax, const Step& step, const Span& span, std::int64_t position) {
-    constexpr float kHidden = -1e4F;
-    const Tensor* scores = run_.input(softmax, "scores");
-    const bool there = scores != nullptr && scores->known && !scores->stated;
-    const auto row = there ? run_.row_at(*scores, span, position) : std::nullopt;
-    const auto values = row ? run_.row_values(*scores, *row) : nullptr;
-    if (!values || values->size() != static_cast<std::size_t>(scores->channels)) return {};
-    const auto positions = column_positions(step, span, keys_of(*scores));
-    // Masks hide by -Inf, or by one number that is as good as it; scores themselves may be large, too.
-    float least = 0;
-    for (const float value : *values) least = value < least ? value : least;
-    const float limit = least > kHidden ? -INFINITY : 0.99F * least;
-    std::vector<bool> shown(static_cast<std::size_t>(span.first_token + span.rows), false);
-    for (std::size_t column = 0; column < positions.size(); ++column) {
-      const std::int64_t key = positions[column];
-      if (key >= 0 && key < static_cast<std::int64_t>(shown.size()))
-        shown[static_cast<std::size_t>(key)] = !((*values)[column] <= limit);
-    }
-    return shown;
-  }
-
-  SpanMask mask_of(const AttentionOps& ops, const Step& step, const Span& span, std::size_t index) {
-    SpanMask mask;
-    mask.last_key = span.first_token;
-    const auto state = [&](const auto& at) {
-      if (at.first_position) mask.last_key = *at.first_position;
-      if (at.first_key) mask.first_key = *at.first_key;
-      if (at.window) mask.window = *at.window;
-      mask.stated = mask.stated || at.first_position || at.window;
-    };
-    for (const Op* op : ops.softmax) {
-      const Tensor* out = run_.result(*op);
-      const bool own = out == nullptr || out->sequence < 0 || out->sequence == static_cast<std::int64_t>(index);
-      if (const auto* at = op->get<SoftmaxAttributes>(); own && at != nullptr) state(*at);
-    }
-    if (ops.mix != nullptr && ops.mix->kind == OpKind::attention) {
-      if (const auto* at = ops.mix->get<MixAttributes>()) state(*at);
-    }
-    if (options_.known.window) mask.window = *options_.known.window;
-    const Op* masked = masked_op(ops, index);
-    const OpForm* form = mask.stated ? nullptr : form_of(masked);
-    if (form == nullptr) return mask;
-    mask.form = form->text;
-    if (form->variant == kWindow && form->number > 0) mask.window = static_cast<std::int64_t>(form->number);
-    if (form->window > 0) mask.window = form->window;
-    if (form->variant == kGivenMask) mask.last_key = span.first_token + span.rows - 1;
-    if (form->variant != kNoMask) return mask;
-    // What was dumped before the softmax may be behind its mask already.
-    const std::vector<bool> shown = keys_shown(*masked, step, span, span.first_token);
-    const auto later = static_cast<std::size_t>(span.first_token + 1);
-    const bool any =
-        shown.empty() || std::find(shown.begin() + static_cast<std::ptrdiff_t>(std::min(later, shown.size())),
-                                   shown.end(), true) != shown.end();
-    if (any) mask.last_key = span.first_token + span.rows - 1;
-    return mask;
-  }
-
   void add_candidates(const Step& step, const AttentionOps& ops, std::size_t index, std::size_t sequence) {
     const Span& span = step.spans[index];
-    const SpanMask mask = mask_of(ops, step, span, index);
+    const SpanMask mask = masks_.of_span(ops, step, index);
     fact(mask.stated          ? "masks as the run states"
          : !mask.form.empty() ? "masks as its numbers show: " + mask.form
                               : std::string("a causal mask, as nothing states another"));
@@ -457,6 +341,28 @@ class Collector {
     tokens_.interleaved = at != nullptr && at->interleaved.value_or(false);
   }
 
+  /// "step 17, request 2, positions 0 to 42", the first of them.
+  void tell_left_out() {
+    for (std::size_t i = 0; i < bad_rows_.size();) {
+      std::size_t end = i + 1;
+      const auto follows = [&](const BadRow& a, const BadRow& b) {
+        return a.step == b.step && a.request == b.request && a.position + 1 == b.position;
+      };
+      while (end < bad_rows_.size() && follows(bad_rows_[end - 1], bad_rows_[end])) ++end;
+      const BadRow& first = bad_rows_[i];
+      const std::int64_t last = bad_rows_[end - 1].position;
+      if (tokens_.left_out.size() == kMostPlaces) {
+        tokens_.left_out.emplace_back("...");
+        return;
+      }
+      tokens_.left_out.push_back(fmt::format("step {}, request {}, {}", first.step, first.request,
+                                             last == first.position
+                                                 ? fmt::format("position {}", last)
+                                                 : fmt::format("positions {} to {}", first.position, last)));
+      i = end;
+    }
+  }
+
   /// NaN and Inf that the run itself had: zeros in their place, so that no policy is blamed.
   void leave_out_rows() {
     bad_.resize(tokens_.sequences.size());
@@ -465,6 +371,7 @@ class Collector {
         for (std::int64_t i = 0; i < span.rows; ++i) leave_out_row(step.step, span, i);
       }
     }
+    tell_left_out();
   }
 
   void leave_out_row(StepId step, const StoredSpan& span, std::int64_t i) {
@@ -480,9 +387,7 @@ class Collector {
     for (const std::span<float>& each : {k, v, before}) std::fill(each.begin(), each.end(), 0.0F);
     ++tokens_.rows_not_finite;
     bad_[span.sequence].insert(span.first_position + i);
-    if (tokens_.left_out.size() < kMostPlaces)
-      tokens_.left_out.push_back(fmt::format("step {}, request {}, position {}", step,
-                                             tokens_.sequences[span.sequence].request, span.first_position + i));
+    bad_rows_.push_back({step, tokens_.sequences[span.sequence].request, span.first_position + i});
   }
 
   bool sees_bad(const PolicyQuery& query) const {
@@ -533,7 +438,7 @@ class Collector {
     PolicyQuery query = from.query;
     const bool there = rows.channels() == tokens_.shape.query_channels() &&
                        rows.read(from.query.position, 1, values.data()) && all_finite(values) &&
-                       add_bias(ops, from, query);
+                       masks_.add_bias(ops, step, from.span, query);
     if (!there) {
       ++tokens_.queries_left_out;
       return;
@@ -557,6 +462,7 @@ class Collector {
   RunView& run_;
   KvCache& cache_;
   const CollectOptions& options_;
+  QueryMasks masks_;
   LayerTokens tokens_;
   std::int64_t rows_ = 0;  ///< in k and v
   bool known_ = false;
@@ -567,6 +473,7 @@ class Collector {
   std::set<std::size_t> broken_;                 ///< sequences of which not all rows are there
   std::vector<std::set<std::int64_t>> bad_;      ///< positions of a sequence that hold a NaN or an Inf
   std::vector<Candidate> candidates_;
+  std::vector<BadRow> bad_rows_;
 };
 
 }  // namespace

@@ -67,7 +67,7 @@ struct LayerTokens {
   std::int64_t queries_in_all = 0;    ///< of which those were taken, evenly spread
   std::int64_t rows_not_finite = 0;   ///< of K or V: stored as zeros
   std::int64_t queries_left_out = 0;  ///< not finite themselves, or they see a row that is not
-  std::vector<std::string> left_out;  ///< places of the first of them
+  std::vector<std::string> left_out;  ///< places of the first of these rows
   std::vector<std::string> facts;     ///< how it was read: masks, factor, rotation, what is a default
   std::int64_t longest() const;       ///< keys of the longest sequence
 };

@@ -219,7 +219,7 @@ std::string changes_html(const scenarios::Counterfactuals& changes) {
 }  // namespace
 
 std::string html_report(const scenarios::Analysis& analysis, const scenarios::Counterfactuals* changes,
-                        std::span<const Picture> pictures, std::string_view left_out) {
+                        std::span<const Picture> pictures, std::string_view left_out, std::string_view section) {
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>nanscope: {}</title>\n"
@@ -234,6 +234,7 @@ std::string html_report(const scenarios::Analysis& analysis, const scenarios::Co
   html += chain_html(analysis.diagnosis);
   if (changes != nullptr) html += changes_html(*changes);
   if (!left_out.empty()) html += fmt::format("<h2>But for which setting?</h2>\n<p>{}</p>\n", safe(left_out));
+  html += section;
   html += checks_html(analysis.diagnosis);
   return html + "</body></html>\n";
 }

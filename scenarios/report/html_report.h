@@ -20,8 +20,10 @@ struct Picture {
 };
 
 /// The page. `changes` is null when no counterfactuals were run; `left_out` says why, where they were wanted.
+/// `section` is HTML that stands before what was looked for, such as policies_section().
 /// Everything that comes from the recording is escaped: a recording cannot bring markup into the page.
 std::string html_report(const scenarios::Analysis& analysis, const scenarios::Counterfactuals* changes,
-                        std::span<const Picture> pictures, std::string_view left_out = {});
+                        std::span<const Picture> pictures, std::string_view left_out = {},
+                        std::string_view section = {});
 
 }  // namespace nanscope::report

@@ -47,28 +47,11 @@ Ink ink_of(ClaimVerdict verdict) {
   return verdict == ClaimVerdict::confirmed ? Ink::green : verdict == ClaimVerdict::refuted ? Ink::red : Ink::dim;
 }
 
-std::vector<std::string> policy_cells(const PolicyResult& one) {
-  const LayerScore& worst = one.layers[one.worst];
-  const bool scales = has_scales(one);
-  return {number_text(one.bytes),
-          small_text(one.error),
-          small_text(one.divergence),
-          fmt::format("{:.1f}", 100 * one.agreement),
-          scales ? percent_text(one.clipped) : "-",
-          scales ? percent_text(one.flushed) : "-",
-          scales ? fmt::format("{:.2f}", one.utilization) : "-",
-          fmt::format("{}: {}", worst.layer, small_text(worst.error)),
-          one.not_finite == 0 ? "0" : fmt::format("{}", one.not_finite)};
-}
-
-const std::vector<std::string> kTitles = {"policy", "bytes",   "error", "KL",          "top-1 %",
-                                          "clip %", "flush %", "util",  "worst layer", "NaN"};
-
 std::string policy_table(const PolicyReport& made, const Terminal& terminal) {
-  std::vector<Align> columns(kTitles.size(), Align::right);
+  std::vector<Align> columns(policy_titles().size(), Align::right);
   columns.front() = Align::left;
   Table table(columns);
-  table.row(kTitles);
+  table.row(policy_titles());
   for (const PolicyResult& one : made.policies) {
     if (!was_measured(one)) continue;
     std::vector<std::string> line{(one.on_front ? "* " : "  ") + printable(one.candidate.name, terminal)};
@@ -196,6 +179,27 @@ Json json_of(const LayerFacts& one) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& policy_titles() {
+  static const std::vector<std::string> titles = {"policy", "bytes",   "error", "KL",          "top-1 %",
+                                                  "clip %", "flush %", "util",  "worst layer", "NaN"};
+  return titles;
+}
+
+std::vector<std::string> policy_cells(const PolicyResult& one) {
+  if (!was_measured(one)) return {};
+  const LayerScore& worst = one.layers[one.worst];
+  const bool scales = has_scales(one);
+  return {number_text(one.bytes),
+          small_text(one.error),
+          small_text(one.divergence),
+          fmt::format("{:.1f}", 100 * one.agreement),
+          scales ? percent_text(one.clipped) : "-",
+          scales ? percent_text(one.flushed) : "-",
+          scales ? fmt::format("{:.2f}", one.utilization) : "-",
+          fmt::format("{}: {}", worst.layer, small_text(worst.error)),
+          one.not_finite == 0 ? "0" : fmt::format("{}", one.not_finite)};
+}
 
 std::string policies_text(const PolicyReport& made, const std::string& target, const Terminal& terminal) {
   std::string text = heading(fmt::format("nanscope policies {}", printable(target, terminal)), terminal);
