@@ -27,149 +27,147 @@ TEST_F(Command, HelpAndVersion) {
   EXPECT_THAT(run("--version").out, StartsWith("nanscope "));
   for (const char* name : {"run", "replay", "diagnose", "why", "diff", "verify", "inspect", "quantize", "scales",
                            "policies", "bits", "report", "scenarios"}) {
-       {"run", "replay", "diagnose", "why", "diff", "verify", "inspect", "quantize", "policies", "bits", "report", "scenarios"}) {
-         const Output help = run(std::string(name) + " --help");
-         EXPECT_EQ(help.code, 0) << name;
-         EXPECT_THAT(help.out, HasSubstr("Usage")) << name;
-       }
+    const Output help = run(std::string(name) + " --help");
+    EXPECT_EQ(help.code, 0) << name;
+    EXPECT_THAT(help.out, HasSubstr("Usage")) << name;
   }
+}
 
-  TEST_F(Command, BadUsageIsOneLine) {
-    expect_refused("", "--help");
-    expect_refused("nonsense", "nonsense");
-    expect_refused("run", "SCENARIO");
-    expect_refused("run small.toml --format yaml", "yaml");
-    expect_refused("run absent.toml", "absent.toml");
-    expect_refused("run no-such-name", "no-such-name");
-    expect_refused("diagnose absent.nanscope", "absent.nanscope");
-    expect_refused("bits -f e4m3", "no number");
-    expect_refused("bits", "which number");
-  }
+TEST_F(Command, BadUsageIsOneLine) {
+  expect_refused("", "--help");
+  expect_refused("nonsense", "nonsense");
+  expect_refused("run", "SCENARIO");
+  expect_refused("run small.toml --format yaml", "yaml");
+  expect_refused("run absent.toml", "absent.toml");
+  expect_refused("run no-such-name", "no-such-name");
+  expect_refused("diagnose absent.nanscope", "absent.nanscope");
+  expect_refused("bits -f e4m3", "no number");
+  expect_refused("bits", "which number");
+}
 
-  TEST_F(Command, BadScenariosNameTheirLine) {
-    write("small.toml", replaced(kSmall, "title", "titel"));
-    expect_refused("run small.toml", "small.toml:2:1: unknown key 'titel'");
-    write("small.toml", replaced(kSmall, "layers = 1", "layer = 1"));
-    expect_refused("run small.toml", "small.toml:5:9: unknown knob 'model.layer'; did you mean 'model.layers'?");
-    write("small.toml", replaced(kSmall, "heads = 1", "heads = \"x\""));
-    expect_refused("run small.toml", "model.heads");
-    write("small.toml", replaced(kSmall, "head_dim = 32", "head_dim = 31"));
-    expect_refused("run small.toml", "small.toml");
-    write("small.toml", replaced(kSmall, "weights = \"random\"", "weights = \"absent.safetensors\""));
-    expect_refused("run small.toml", "absent.safetensors");
-  }
+TEST_F(Command, BadScenariosNameTheirLine) {
+  write("small.toml", replaced(kSmall, "title", "titel"));
+  expect_refused("run small.toml", "small.toml:2:1: unknown key 'titel'");
+  write("small.toml", replaced(kSmall, "layers = 1", "layer = 1"));
+  expect_refused("run small.toml", "small.toml:5:9: unknown knob 'model.layer'; did you mean 'model.layers'?");
+  write("small.toml", replaced(kSmall, "heads = 1", "heads = \"x\""));
+  expect_refused("run small.toml", "model.heads");
+  write("small.toml", replaced(kSmall, "head_dim = 32", "head_dim = 31"));
+  expect_refused("run small.toml", "small.toml");
+  write("small.toml", replaced(kSmall, "weights = \"random\"", "weights = \"absent.safetensors\""));
+  expect_refused("run small.toml", "absent.safetensors");
+}
 
-  TEST_F(Command, RunReplayDiagnoseAndDiff) {
-    const Output ran = run("run small.toml");
-    EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
-    EXPECT_EQ(ran.err, "") << "no progress without a terminal";
-    EXPECT_THAT(ran.out, HasSubstr("As expected."));
-    EXPECT_THAT(ran.out, HasSubstr("nanscope replay small.nanscope"));
-    const Output replayed = run("replay small.nanscope --format json");
-    EXPECT_EQ(replayed.code, 0) << replayed.err;
-    const auto report = nlohmann::json::parse(replayed.out);
-    EXPECT_TRUE(report["same"].get<bool>());
-    EXPECT_EQ(report["verified"], report["tensors"]);
-    EXPECT_GT(report["tensors"].get<int>(), 10);
-    EXPECT_EQ(run("diagnose small.nanscope").code, 0);
-    EXPECT_EQ(nlohmann::json::parse(run("diagnose small.nanscope --format json").out)["schema"],
-              "nanscope.diagnosis/2");
-    fs::copy_file(folder_ / "small.nanscope", folder_ / "copy.nanscope");
-    EXPECT_EQ(run("diff small.nanscope copy.nanscope").code, 0);
-    const Output changed = run("replay small.nanscope --set kv.format=e5m2 -o other.nanscope");
-    EXPECT_EQ(changed.code, 0) << changed.out << changed.err;
-    const Output differs = run("diff small.nanscope other.nanscope");
-    EXPECT_EQ(differs.code, 1) << differs.out;
-    EXPECT_THAT(differs.out, HasSubstr("First"));
-    EXPECT_THAT(run("replay small.nanscope --at lm_head").err, HasSubstr("nanscope: "));
-    EXPECT_THAT(run("replay small.nanscope --at '0/0/-/lm_head.logits[0,0]'").out, HasSubstr(">"));
-    EXPECT_EQ(run("why small.nanscope '0/0/-/lm_head.logits[0,0]'").code, 0);
-  }
+TEST_F(Command, RunReplayDiagnoseAndDiff) {
+  const Output ran = run("run small.toml");
+  EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_EQ(ran.err, "") << "no progress without a terminal";
+  EXPECT_THAT(ran.out, HasSubstr("As expected."));
+  EXPECT_THAT(ran.out, HasSubstr("nanscope replay small.nanscope"));
+  const Output replayed = run("replay small.nanscope --format json");
+  EXPECT_EQ(replayed.code, 0) << replayed.err;
+  const auto report = nlohmann::json::parse(replayed.out);
+  EXPECT_TRUE(report["same"].get<bool>());
+  EXPECT_EQ(report["verified"], report["tensors"]);
+  EXPECT_GT(report["tensors"].get<int>(), 10);
+  EXPECT_EQ(run("diagnose small.nanscope").code, 0);
+  EXPECT_EQ(nlohmann::json::parse(run("diagnose small.nanscope --format json").out)["schema"], "nanscope.diagnosis/2");
+  fs::copy_file(folder_ / "small.nanscope", folder_ / "copy.nanscope");
+  EXPECT_EQ(run("diff small.nanscope copy.nanscope").code, 0);
+  const Output changed = run("replay small.nanscope --set kv.format=e5m2 -o other.nanscope");
+  EXPECT_EQ(changed.code, 0) << changed.out << changed.err;
+  const Output differs = run("diff small.nanscope other.nanscope");
+  EXPECT_EQ(differs.code, 1) << differs.out;
+  EXPECT_THAT(differs.out, HasSubstr("First"));
+  EXPECT_THAT(run("replay small.nanscope --at lm_head").err, HasSubstr("nanscope: "));
+  EXPECT_THAT(run("replay small.nanscope --at '0/0/-/lm_head.logits[0,0]'").out, HasSubstr(">"));
+  EXPECT_EQ(run("why small.nanscope '0/0/-/lm_head.logits[0,0]'").code, 0);
+}
 
-  TEST_F(Command, AReportIsAPageThatIsNotOverwritten) {
-    ASSERT_EQ(run("run small.toml").code, 0);
-    const Output written = run("report small.nanscope");
-    EXPECT_EQ(written.code, 0) << written.err;
-    EXPECT_EQ(written.out, "small.html\n");
-    const std::string page = read("small.html");
-    EXPECT_THAT(page, StartsWith("<!doctype html>"));
-    EXPECT_THAT(page, HasSubstr("No fault found"));
-    EXPECT_THAT(page, HasSubstr("</html>"));
-    write("small.html", "precious");
-    expect_refused("report small.nanscope", "--force");
-    EXPECT_EQ(read("small.html"), "precious");
-    EXPECT_EQ(run("report small.nanscope --force").code, 0);
-    expect_refused("report absent.nanscope -o other.html", "absent.nanscope");
-    expect_refused("report small.nanscope -o absent/other.html", "absent/other.html");
-    EXPECT_FALSE(fs::exists(folder_ / "other.html"));
-  }
+TEST_F(Command, AReportIsAPageThatIsNotOverwritten) {
+  ASSERT_EQ(run("run small.toml").code, 0);
+  const Output written = run("report small.nanscope");
+  EXPECT_EQ(written.code, 0) << written.err;
+  EXPECT_EQ(written.out, "small.html\n");
+  const std::string page = read("small.html");
+  EXPECT_THAT(page, StartsWith("<!doctype html>"));
+  EXPECT_THAT(page, HasSubstr("No fault found"));
+  EXPECT_THAT(page, HasSubstr("</html>"));
+  write("small.html", "precious");
+  expect_refused("report small.nanscope", "--force");
+  EXPECT_EQ(read("small.html"), "precious");
+  EXPECT_EQ(run("report small.nanscope --force").code, 0);
+  expect_refused("report absent.nanscope -o other.html", "absent.nanscope");
+  expect_refused("report small.nanscope -o absent/other.html", "absent/other.html");
+  EXPECT_FALSE(fs::exists(folder_ / "other.html"));
+}
 
-  TEST_F(Command, MissedExpectationKeepsTheRecording) {
-    write("small.toml", replaced(kSmall, "requests_nan = []", "requests_nan = [0]"));
-    const Output ran = run("run small.toml");
-    EXPECT_EQ(ran.code, 1);
-    EXPECT_THAT(ran.out, HasSubstr("requests with NaN logits"));
-    fs::create_directory(folder_ / "suite");
-    fs::copy_file(folder_ / "small.toml", folder_ / "suite/small.toml");
-    std::ofstream(folder_ / "suite/other.toml") << replaced(kSmall, "\"small\"", "\"other\"");
-    const Output suite = run("run suite --format junit");
-    EXPECT_EQ(suite.code, 1);
-    EXPECT_THAT(suite.out, HasSubstr("tests=\"2\" failures=\"1\""));
-    EXPECT_THAT(suite.out, HasSubstr("nanscope diagnose nanscope-failures/small.nanscope"));
-    EXPECT_TRUE(fs::exists(folder_ / "nanscope-failures/small.nanscope"));
-    EXPECT_FALSE(fs::exists(folder_ / "nanscope-failures/other.nanscope"));
-  }
+TEST_F(Command, MissedExpectationKeepsTheRecording) {
+  write("small.toml", replaced(kSmall, "requests_nan = []", "requests_nan = [0]"));
+  const Output ran = run("run small.toml");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.out, HasSubstr("requests with NaN logits"));
+  fs::create_directory(folder_ / "suite");
+  fs::copy_file(folder_ / "small.toml", folder_ / "suite/small.toml");
+  std::ofstream(folder_ / "suite/other.toml") << replaced(kSmall, "\"small\"", "\"other\"");
+  const Output suite = run("run suite --format junit");
+  EXPECT_EQ(suite.code, 1);
+  EXPECT_THAT(suite.out, HasSubstr("tests=\"2\" failures=\"1\""));
+  EXPECT_THAT(suite.out, HasSubstr("nanscope diagnose nanscope-failures/small.nanscope"));
+  EXPECT_TRUE(fs::exists(folder_ / "nanscope-failures/small.nanscope"));
+  EXPECT_FALSE(fs::exists(folder_ / "nanscope-failures/other.nanscope"));
+}
 
-  TEST_F(Command, NeverOverwritesWhatIsNotItsOwn) {
-    write("small.nanscope", "precious");
-    expect_refused("run small.toml", "--force");
-    EXPECT_EQ(read("small.nanscope"), "precious");
-    EXPECT_EQ(run("run small.toml --force").code, 0);
-    EXPECT_EQ(run("run small.toml").code, 0) << "a recording of the same scenario is replaced";
-  }
+TEST_F(Command, NeverOverwritesWhatIsNotItsOwn) {
+  write("small.nanscope", "precious");
+  expect_refused("run small.toml", "--force");
+  EXPECT_EQ(read("small.nanscope"), "precious");
+  EXPECT_EQ(run("run small.toml --force").code, 0);
+  EXPECT_EQ(run("run small.toml").code, 0) << "a recording of the same scenario is replaced";
+}
 
-  TEST_F(Command, ADumpIsReadWithoutItsDamagedFiles) {
-    fs::create_directories(folder_ / "dump");
-    write("dump/data.raw", std::string(16, '\0'));
-    write("dump/manifest.jsonl", R"({"name": "x", "file": "data.raw", "dtype": "f32", "shape": [2, 2]})");
-    write("dump/cut.npy", "\x93NUMPY");
-    const Output whole = run("diagnose dump");
-    EXPECT_EQ(whole.code, 0) << whole.err;
-    EXPECT_THAT(whole.out, HasSubstr("cut.npy: not read: "));
-    EXPECT_THAT(whole.err, StartsWith("nanscope: not read: dump/cut.npy: "));
-    EXPECT_EQ(std::count(whole.err.begin(), whole.err.end(), '\n'), 1) << whole.err;
-    expect_refused("diagnose dump/cut.npy", "cut.npy: ");
-    write("dump/nanscope.toml", "[[name]]\npatern = 'x'\n");
-    expect_refused("diagnose dump", "nanscope.toml:1:1: ");
-    write("build_1.vis.db", "SQLite format 3");
-    expect_refused("diagnose build_1.vis.db", "no table of msprobe");
-  }
+TEST_F(Command, ADumpIsReadWithoutItsDamagedFiles) {
+  fs::create_directories(folder_ / "dump");
+  write("dump/data.raw", std::string(16, '\0'));
+  write("dump/manifest.jsonl", R"({"name": "x", "file": "data.raw", "dtype": "f32", "shape": [2, 2]})");
+  write("dump/cut.npy", "\x93NUMPY");
+  const Output whole = run("diagnose dump");
+  EXPECT_EQ(whole.code, 0) << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("cut.npy: not read: "));
+  EXPECT_THAT(whole.err, StartsWith("nanscope: not read: dump/cut.npy: "));
+  EXPECT_EQ(std::count(whole.err.begin(), whole.err.end(), '\n'), 1) << whole.err;
+  expect_refused("diagnose dump/cut.npy", "cut.npy: ");
+  write("dump/nanscope.toml", "[[name]]\npatern = 'x'\n");
+  expect_refused("diagnose dump", "nanscope.toml:1:1: ");
+  write("build_1.vis.db", "SQLite format 3");
+  expect_refused("diagnose build_1.vis.db", "no table of msprobe");
+}
 
-  TEST_F(Command, ATraceIsWrittenOfATracedRunAlone) {
-    ASSERT_EQ(run("run small.toml").code, 0);
-    expect_refused("trace small.nanscope", "no kernel activity is recorded");
-    ASSERT_EQ(run("run small.toml --trace").code, 0);
-    const Output traced = run("trace small.nanscope");
-    EXPECT_EQ(traced.code, 0) << traced.err;
-    EXPECT_THAT(traced.out, HasSubstr("small.trace.json"));
-    EXPECT_FALSE(nlohmann::json::parse(read("small.trace.json"))["traceEvents"].empty());
-    expect_refused("trace small.nanscope", "small.trace.json: exists");
-    EXPECT_EQ(run("trace small.nanscope --force").code, 0);
-    expect_refused("trace absent.nanscope -o t.json", "absent.nanscope");
-  }
+TEST_F(Command, ATraceIsWrittenOfATracedRunAlone) {
+  ASSERT_EQ(run("run small.toml").code, 0);
+  expect_refused("trace small.nanscope", "no kernel activity is recorded");
+  ASSERT_EQ(run("run small.toml --trace").code, 0);
+  const Output traced = run("trace small.nanscope");
+  EXPECT_EQ(traced.code, 0) << traced.err;
+  EXPECT_THAT(traced.out, HasSubstr("small.trace.json"));
+  EXPECT_FALSE(nlohmann::json::parse(read("small.trace.json"))["traceEvents"].empty());
+  expect_refused("trace small.nanscope", "small.trace.json: exists");
+  EXPECT_EQ(run("trace small.nanscope --force").code, 0);
+  expect_refused("trace absent.nanscope -o t.json", "absent.nanscope");
+}
 
-  TEST_F(Command, ForeignAndCutRecordingsAreRefused) {
-    ASSERT_EQ(run("run small.toml").code, 0);
-    const std::string whole = read("small.nanscope");
-    write("cut.nanscope", whole.substr(0, whole.size() / 3));
-    write("text.nanscope", "this is no recording");
-    for (const char* command : {"diagnose", "replay"}) {
-      expect_refused(std::string(command) + " cut.nanscope", "cut.nanscope");
-      expect_refused(std::string(command) + " text.nanscope", "text.nanscope");
-    }
-    expect_refused("why small.nanscope 9/9/9/nothing", "");
-    expect_refused("replay small.nanscope --set kv.fromat=bf16", "did you mean 'kv.format'?");
-    expect_refused("replay small.nanscope --set kv.format", "KNOB=VALUE");
+TEST_F(Command, ForeignAndCutRecordingsAreRefused) {
+  ASSERT_EQ(run("run small.toml").code, 0);
+  const std::string whole = read("small.nanscope");
+  write("cut.nanscope", whole.substr(0, whole.size() / 3));
+  write("text.nanscope", "this is no recording");
+  for (const char* command : {"diagnose", "replay"}) {
+    expect_refused(std::string(command) + " cut.nanscope", "cut.nanscope");
+    expect_refused(std::string(command) + " text.nanscope", "text.nanscope");
   }
+  expect_refused("why small.nanscope 9/9/9/nothing", "");
+  expect_refused("replay small.nanscope --set kv.fromat=bf16", "did you mean 'kv.format'?");
+  expect_refused("replay small.nanscope --set kv.format", "KNOB=VALUE");
+}
 
 }  // namespace
