@@ -60,8 +60,17 @@ std::vector<std::string> split(std::string_view text, char separator) {
 
 bool quantized(const EngineConfig& config) { return config.kv.policy != "auto"; }
 
+/// Whether K and V are kept under schemes, which say format and policy themselves.
+bool has_schemes(const EngineConfig& config) {
+  return !config.kv.scheme.empty() || !config.kv.scheme_k.empty() || !config.kv.scheme_v.empty();
+}
+
+constexpr std::array<std::string_view, 4> kOfSchemes = {"kv.format", "kv.policy", "kv.scale_k", "kv.scale_v"};
+
 /// Whether the knob means anything in this configuration.
 bool relevant(const EngineConfig& config, std::string_view name) {
+  if (name == "kv.scheme") return false;  // other_schemes() has some of its values
+  if (has_schemes(config) && is_among(kOfSchemes, name)) return false;
   const std::string_view group = group_of(name);
   if (!is_among(kGroups, group) || is_among(kOfTheModel, name)) return false;
   if (group == "rope") {
@@ -92,7 +101,7 @@ bool has_value(const EngineConfig& config, const Knob& knob, const std::string& 
 /// Static scales that hold everything the recording saw, with the policy that uses them.
 std::optional<Change> wide_static_scales(const EngineConfig& config, const Recording& recording) {
   const auto ledger = recording.scales();
-  if (!ledger || ledger->empty() || !quantized(config)) return std::nullopt;
+  if (!ledger || ledger->empty() || !quantized(config) || has_schemes(config)) return std::nullopt;
   double absmax_k = 0;
   double absmax_v = 0;
   for (const ScaleRow& row : *ledger) {
@@ -105,6 +114,20 @@ std::optional<Change> wide_static_scales(const EngineConfig& config, const Recor
   if (absmax_k <= 0 || absmax_v <= 0) return std::nullopt;
   return Change{{"kv.policy=static", fmt::format("kv.scale_k={:.4g}", absmax_k / largest),
                  fmt::format("kv.scale_v={:.4g}", absmax_v / largest)}};
+}
+
+/// Other ways to keep K and V, of servers that compute scales from what they scale; and no quantization.
+std::vector<Change> other_schemes(const EngineConfig& config) {
+  std::vector<Change> changes;
+  if (!has_schemes(config)) return changes;
+  for (const std::string_view policy : {"bf16", "vllm-fp8-per-token-head", "vllm-int8-per-token-head"}) {
+    if (config.kv.scheme == policy && config.kv.scheme_k.empty() && config.kv.scheme_v.empty()) continue;
+    Change change{{fmt::format("kv.scheme={}", policy)}};
+    if (!config.kv.scheme_k.empty()) change.settings.emplace_back("kv.scheme_k=");
+    if (!config.kv.scheme_v.empty()) change.settings.emplace_back("kv.scheme_v=");
+    changes.push_back(std::move(change));
+  }
+  return changes;
 }
 
 /// Whether the engine runs the configuration with the change: what it refuses would tell nothing.
@@ -145,6 +168,7 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
     alone.settings.emplace_back("engine.batch=1");
     changes.push_back(std::move(alone));
   }
+  for (Change& change : other_schemes(spec.config)) changes.push_back(std::move(change));
   if (auto wide = wide_static_scales(spec.config, recording)) changes.push_back(std::move(*wide));
   std::erase_if(changes, [&](const Change& change) { return !can_run(spec.config, change); });
   return changes;

@@ -313,7 +313,11 @@ Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& r
   auto baseline = investigation.run({});
   if (!baseline) return tl::unexpected(baseline.error());
   if (!baseline->outcome.error.empty()) return fail(baseline->outcome.error);
-  auto unquantized = investigation.run({{"kv.format=f32", "kv.policy=auto"}});
+  Change plain{{"kv.format=f32", "kv.policy=auto"}};
+  for (const std::string_view knob : {"kv.scheme", "kv.scheme_k", "kv.scheme_v"}) {
+    if (!get_knob(spec->config, knob).empty()) plain.settings.push_back(std::string(knob) + '=');
+  }
+  auto unquantized = investigation.run(plain);
   if (!unquantized) return tl::unexpected(unquantized.error());
 
   Comparison comparison(investigation, *spec, options, std::move(*baseline), std::move(*unquantized));

@@ -148,7 +148,10 @@ std::optional<StoredRow> KvCache::stored_row(const KvRow& write, const Slot& slo
   if (write.action != KvAction::written || write.writer == kRecurrentState) return std::nullopt;
   const Op* store = run_.find_op(write.step, layer, "kv_store");
   const Tensor* codes = store != nullptr ? run_.output(*store, std::string(target) + "_codes") : nullptr;
-  if (codes == nullptr || codes->format != write.format) return std::nullopt;
+  // Under schemes K and V have formats of their own, and rows that wait to be quantized a third.
+  const auto* how = store != nullptr ? store->get<KvStoreAttributes>() : nullptr;
+  const bool own_formats = how != nullptr && how->scheme_k.has_value();
+  if (codes == nullptr || (!own_formats && codes->format != write.format)) return std::nullopt;
   const std::int64_t position = write.first_token + slot.slot - write.slot_begin;
   const Step* step = run_.step(write.step);
   if (step == nullptr) return std::nullopt;

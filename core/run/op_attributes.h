@@ -100,6 +100,9 @@ struct HadamardAttributes {
 struct KvStoreAttributes {
   std::optional<std::string> policy, format, overflow, clamp_nan;
   std::optional<std::string> scheme_k, scheme_v;  ///< texts of KvSchemes: scales and zero points are outputs of the op
+  std::optional<std::int64_t> low_k, high_k, low_v, high_v;  ///< codes of integers, where they do not take all
+  std::optional<std::string> zero_k, zero_v;     ///< "code": code = x / scale + zero; "value": (x - zero) / scale
+  std::optional<bool> unrounded_k, unrounded_v;  ///< codes were made with scales before these were rounded to f16
   std::optional<std::int64_t> block_size;
   std::optional<double> scale_k, scale_v;
   std::optional<bool> stored;  ///< false: the slot mapping sent it nowhere
@@ -108,7 +111,9 @@ struct KvStoreAttributes {
     visit("policy", self.policy), visit("format", self.format), visit("overflow", self.overflow);
     visit("clamp_nan", self.clamp_nan), visit("block_size", self.block_size), visit("scale_k", self.scale_k);
     visit("scale_v", self.scale_v), visit("stored", self.stored), visit("scheme_k", self.scheme_k);
-    visit("scheme_v", self.scheme_v);
+    visit("scheme_v", self.scheme_v), visit("low_k", self.low_k), visit("high_k", self.high_k);
+    visit("low_v", self.low_v), visit("high_v", self.high_v), visit("zero_k", self.zero_k);
+    visit("zero_v", self.zero_v), visit("unrounded_k", self.unrounded_k), visit("unrounded_v", self.unrounded_v);
   }
 };
 

@@ -96,6 +96,9 @@ bool scale_by_row(std::string_view policy, const Step& step) {
 
 bool Facts::scale_by_row(const ScaleRow& entry) {
   const Step* step = run.step(entry.step);
+  const Op* op = run.op(entry.op);
+  const Tensor* made = op != nullptr ? run.output(*op, entry.target + "_scales") : nullptr;
+  if (made != nullptr) return made->count() > 1;
   return step != nullptr && nanscope::scale_by_row(entry.policy, *step);
 }
 

@@ -36,7 +36,7 @@ class Facts {
   std::vector<std::int64_t> constant_rows(const Tensor& tensor);
   /// The ledger entry of an op for `target` (k, v, x ...); null when there is none.
   const ScaleRow* scale_of(OpId op, std::string_view target);
-  /// Whether rows have scales of their own, of which the ledger's entry tells the largest.
+  /// Whether rows, or groups of channels, have scales of their own, of which the ledger's entry tells the largest.
   bool scale_by_row(const ScaleRow& entry);
   /// The largest finite magnitude in a parameter of an op, whether it is a tensor or a row of weights.
   const Health* parameter_health(const Input& input);

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <utility>
 
+#include "core/blocks/presets.h"
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/scheme_book.h"
+#include "instrument/kv_schemes/scheme_ops.h"
 #include "instrument/model/rope_table.h"
 
 namespace nanscope {
@@ -58,11 +60,35 @@ RopeAttributes rope_attributes(const EngineConfig& config, bool local, std::int6
   return out;
 }
 
+/// How codes are made of quotients, as far as their format does not say it.
+struct CodeForm {
+  std::optional<std::int64_t> low, high;
+  std::optional<std::string> zero;
+  std::optional<bool> unrounded;
+};
+
+CodeForm code_form(const KvScheme& scheme) {
+  CodeForm form;
+  if (!quantizes(scheme)) return form;
+  const CodeRange range = code_range(scheme);
+  if (range.high != 0) form.low = range.low, form.high = range.high;
+  const bool mean = scheme.transform == KvTransform::minus_mean;
+  if (mean || scheme.statistic == KvStatistic::min_max)
+    form.zero = mean || scheme.zero == KvZero::value ? "value" : "code";
+  const BlockPreset* preset = scheme.block.empty() ? nullptr : find_block_preset(scheme.block);
+  if (preset != nullptr && preset->format.codes_from_unrounded) form.unrounded = true;
+  return form;
+}
+
 KvStoreAttributes store_attributes(const EngineConfig& config, std::int64_t layer) {
   KvStoreAttributes out;
   if (const std::optional<KvSchemes> schemes = kv_schemes(config, layer)) {
     out.scheme_k = to_text(schemes->k);
     out.scheme_v = to_text(schemes->v);
+    const CodeForm k = code_form(schemes->k);
+    const CodeForm v = code_form(schemes->v);
+    out.low_k = k.low, out.high_k = k.high, out.zero_k = k.zero, out.unrounded_k = k.unrounded;
+    out.low_v = v.low, out.high_v = v.high, out.zero_v = v.zero, out.unrounded_v = v.unrounded;
     out.overflow = get_knob(config, "kv.overflow");
     out.clamp_nan = get_knob(config, "kv.clamp_nan");
     out.block_size = config.kv.block_size;

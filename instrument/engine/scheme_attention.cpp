@@ -81,8 +81,12 @@ Forward::Quantized Forward::quantize(const LayerPlan& plan, const ScaleContext& 
   if (stored > 0) store(0, stored, true);
   if (stored < rows.rows && codes.given()) store(stored, rows.rows - stored, false);
   ProbeTensor made = emitter_.output(role(target, "k_codes", "v_codes"), codes, parts_.config.model.kv_heads);
-  made.source = rows;
-  made.source_scales = out.use.read_with();
+  // What became of each value is counted where one scale and the whole format say it.
+  const TensorView& read_with = out.use.read_with();
+  if (!out.use.zeros.given() && of.bits == 0 && of.block.empty() && read_with.columns <= 1) {
+    made.source = rows;
+    made.source_scales = read_with;
+  }
   out.outputs.push_back(made);
   const auto tell = [&](std::string_view name, const TensorView& view) {
     if (!view.given()) return;

@@ -63,8 +63,8 @@ float divisor_of(const KvScheme& scheme) {
 
 float KvScales::largest() const {
   const std::vector<float>& all = read_scales();
-  float largest = all.empty() ? 1.0F : all.front();
-  for (const float scale : all) largest = larger(largest, scale);
+  float largest = all.empty() ? 1.0F : 0.0F;
+  for (const float scale : all) largest = larger(largest, std::abs(scale));
   return largest;
 }
 
@@ -362,7 +362,7 @@ double ScaleChooser::headroom(const KvScales& scales, Rows rows) const {
     const std::int64_t zero_row = (scales.zero_rows <= 1 ? 0 : row) * channels_;
     for (std::int64_t channel = 0; channel < channels_; ++channel) {
       const std::int64_t group = scale_group_ == 0 ? 0 : channel / scale_group_;
-      const double to = reach * double{scales.read_scales()[static_cast<std::size_t>(scale_row + group)]};
+      const double to = reach * std::abs(double{scales.read_scales()[static_cast<std::size_t>(scale_row + group)]});
       const float zero = less_mean ? scales.zeros[static_cast<std::size_t>(zero_row + channel)] : 0.0F;
       const float value = std::abs(rows[static_cast<std::size_t>(row * channels_ + channel)] - zero);
       if (std::isnan(value) || value == 0 || (apart && double{value} > to)) continue;

@@ -33,7 +33,7 @@ struct KvScales {
   KvScaleOrigin origin;  ///< of the largest scale that is read with
 
   const std::vector<float>& read_scales() const { return kept.empty() ? scales : kept; }
-  /// The largest of them; NaN where one is.
+  /// The largest of their magnitudes (q4_0's have signs); NaN where one is.
   float largest() const;
 };
 

@@ -1,5 +1,7 @@
 /// Ops that move numbers, add them or put them through a function: copies, splits, residual sums, embeddings,
 /// activations.
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "instrument/recompute/activations.h"
@@ -50,6 +52,55 @@ bool predict_copy(Values& values, const Op& op, const Tensor& out, const OpForm&
     const double off = x.error.empty() ? 0.0 : double{x.error[i]};
     into.bound[i] =
         static_cast<float>((same_format ? 0 : 1.01 * u * std::abs(double{x.value[i]}) + least_error(kept)) + off);
+  }
+  return true;
+}
+
+std::vector<OpForm> forms_hadamard(Values& values, const Op& op, const Tensor& out) {
+  return one_form(values, op, out);
+}
+std::vector<OpForm> faults_hadamard(Values& values, const Op& op, const Tensor& out) {
+  return no_forms(values, op, out);
+}
+std::int64_t cost_hadamard(Values& values, const Op& op, const Tensor& out) {
+  return unit_cost(values, op, out) * std::max<std::int64_t>(1, out.width());
+}
+
+/// out = H x / sqrt(D) of each head: a sum of D terms, one rounding each, in any order.
+bool predict_hadamard(Values& values, const Op& op, const Tensor& out, const OpForm&, std::int64_t first,
+                      std::int64_t count, Prediction& into, std::string& why) {
+  const auto* how = op.get<HadamardAttributes>();
+  Block x;
+  if (!input_rows(values, op, "x", out, first, count, x, why)) return false;
+  const std::int64_t heads = how != nullptr ? how->heads.value_or(out.heads) : out.heads;
+  if (heads < 1 || x.columns % heads != 0 || (out.known && x.columns != out.channels)) {
+    why = "its heads are not known";
+    return false;
+  }
+  const std::int64_t width = x.columns / heads;
+  const double root = std::sqrt(static_cast<double>(width));
+  const double u = roundoff(values.precision(out));
+  const double sums = static_cast<double>(width + 4) * kF32;
+  into.resize(count, x.columns);
+  for (std::int64_t t = 0; t < count; ++t) {
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      double sum = 0;
+      double magnitudes = 0;
+      double off = 0;
+      for (std::int64_t j = 0; j < width; ++j) {
+        const std::int64_t from = c / width * width + j;
+        const bool odd = std::popcount(static_cast<std::uint64_t>(c % width) & static_cast<std::uint64_t>(j)) % 2 == 1;
+        const double value = double{x.row(t)[from]};
+        sum += odd ? -value : value;
+        magnitudes += std::abs(value);
+        off += double{x.off(t, from)};
+      }
+      const auto at = static_cast<std::size_t>(t * x.columns + c);
+      into.value[at] = static_cast<float>(sum / root);
+      const double bound = (off + sums * magnitudes) / root + 1.01 * u * std::abs(sum / root);
+      into.bound[at] =
+          std::isfinite(bound) ? static_cast<float>(bound + least_error(stored_format(values, out))) : -1.0F;
+    }
   }
   return true;
 }

@@ -372,7 +372,8 @@ double distance_in_bounds(double value, double expected, double bound, Format fo
   if (bound < 0 || !std::isfinite(value) || !std::isfinite(expected) || hidden)
     return std::numeric_limits<double>::quiet_NaN();
   const double largest = double{info(format).max_finite};
-  const double off = std::abs(value - std::clamp(expected, -largest, largest));
+  const double lowest = format == Format::int8 ? -128 : -largest;  // asymmetric codes take all
+  const double off = std::abs(value - std::clamp(expected, lowest, largest));
   if (off == 0) return 0;
   return bound > 0 ? off / bound : std::numeric_limits<double>::infinity();
 }

@@ -47,21 +47,52 @@ std::vector<OpForm> reading_faults(Format own, bool scaled, std::string_view wha
   return forms;
 }
 
+/// What a store under a scheme says of its codes besides their format.
+struct SchemeForm {
+  bool stated = false;
+  std::optional<std::int64_t> low, high;
+  std::optional<ScaleGrid> zeros;
+  bool zero_is_value = false;
+  bool unrounded = false;
+
+  double zero(std::int64_t row, std::int64_t channel) const { return zeros ? zeros->at(row, channel) : 0; }
+  double within(double quotient) const {
+    return high ? std::clamp(quotient, static_cast<double>(*low), static_cast<double>(*high)) : quotient;
+  }
+};
+
+SchemeForm scheme_form(RunView& run, const Op& store, const Tensor& codes, const std::string& letter) {
+  SchemeForm form;
+  const auto* how = store.get<KvStoreAttributes>();
+  const bool is_key = letter == "k";
+  if (how == nullptr || !(is_key ? how->scheme_k : how->scheme_v)) return form;
+  form.stated = true;
+  form.low = is_key ? how->low_k : how->low_v;
+  form.high = is_key ? how->high_k : how->high_v;
+  if (!form.low || !form.high || *form.low > *form.high) form.low = form.high = std::nullopt;
+  form.zero_is_value = (is_key ? how->zero_k : how->zero_v) == "value";
+  form.unrounded = (is_key ? how->unrounded_k : how->unrounded_v).value_or(false);
+  if (const Tensor* zeros = run.output(store, letter + "_zeros")) form.zeros = ScaleGrid::of(run, *zeros, codes);
+  return form;
+}
+
 /// One code of `scaled` values in `as`, as a reader of `format` sees it, and how far the neighbouring codes are.
 struct Coded {
   double value = 0;
   double bound = 0;
 };
 
-Coded coded(double scaled, double off, Format as, Format format) {
+/// `lowest`: of the codes, where it is not the negative of the largest.
+Coded coded(double scaled, double off, Format as, Format format, std::optional<double> lowest = {}) {
   const FormatInfo& row = info(as);
   const double largest = double{row.max_finite};
-  const double wanted = std::clamp(scaled, -largest, largest);
+  const double least_code = lowest.value_or(-largest);
+  const double wanted = std::clamp(scaled, least_code, largest);
   const double relative = row.exponent_bits > 0 ? std::ldexp(1.0, -row.mantissa_bits - 1) : 0;
   const double least = row.exponent_bits > 0 ? least_error(as) : 0.5;
   // What lies beyond the largest code is the largest code, however uncertain it is out there.
-  const double reach = std::max(std::abs(std::clamp(scaled + off, -largest, largest) - wanted),
-                                std::abs(std::clamp(scaled - off, -largest, largest) - wanted));
+  const double reach = std::max(std::abs(std::clamp(scaled + off, least_code, largest) - wanted),
+                                std::abs(std::clamp(scaled - off, least_code, largest) - wanted));
   if (as == format) return {wanted, 1.02 * (relative * std::abs(wanted) + least) + reach};
   const std::uint32_t code = encode(as, static_cast<float>(wanted), Overflow::saturate);
   const double value = double{decode(format, code)};
@@ -128,6 +159,8 @@ RowScale row_scale(Values& values, const Op& op, std::string_view role, const Te
       out.grid = ScaleGrid::of(run, *scale, fresh);
       out.by_step_row = true;
     }
+  } else if (const Tensor* made = run.output(op, letter + "_scales")) {
+    out.grid = ScaleGrid::of(run, *made, codes);
   } else if (const ScaleRow* row = values.facts().scale_of(op.id, letter);
              row != nullptr && !values.facts().scale_by_row(*row)) {
     out.grid = ScaleGrid::uniform(row->scale);
@@ -331,6 +364,10 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
     why = "what it stores was not dumped";
     return false;
   }
+  if (out.role.ends_with("_scales") || out.role.ends_with("_zeros")) {
+    why = "how a scheme chooses scales is not computed again";
+    return false;
+  }
   const bool codes = holds_codes(out.format);
   const RowScale scale = codes ? row_scale(values, op, letter + "_scale", out) : RowScale{};
   if (codes && !scale.grid) {
@@ -344,6 +381,7 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
   const Format as = form.as.value_or(out.format);
   const double u = in->known ? roundoff(values.precision(*in)) : 0;
   const Format kept = stored_format(values, out);
+  const SchemeForm scheme = scheme_form(run, op, out, letter);
   for (std::int64_t t = 0; t < count; ++t) {
     std::int64_t from = first + t;
     if (pool) {
@@ -370,9 +408,15 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
         continue;
       }
       const double s = powered(scale.at(first + t, row, c), form.scale_power);
-      const Coded code = coded(value / s, own / std::abs(s) + 4 * kF32 * std::abs(value / s), as, out.format);
+      const double zero = scheme.zero(from, c);
+      const double quotient = scheme.zero_is_value ? (value - zero) / s : value / s + zero;
+      const double off = own / std::abs(s) + 4 * kF32 * (std::abs(value / s) + std::abs(zero)) +
+                         (scheme.unrounded ? std::ldexp(std::abs(quotient), -11) : 0);
+      const Coded code = coded(scheme.within(quotient), off, as, out.format, scheme.low);
       into.value[at] = static_cast<float>(code.value);
-      into.bound[at] = std::isfinite(code.bound) ? static_cast<float>(code.bound) : -1.0F;
+      // A scale that was rounded to 0 says nothing of the codes beneath it.
+      const bool told = std::isfinite(code.bound) && (s != 0 || !scheme.stated);
+      into.bound[at] = told ? static_cast<float>(code.bound) : -1.0F;
     }
   }
   return true;
@@ -467,6 +511,66 @@ const ScaleRow* ledger_of(Values& values, const Tensor& codes, const OpForm& for
 
 }  // namespace
 
+namespace {
+
+/// Rows that were stored under a scheme, read back: of those that are kept beside codes the ones that have none yet.
+class SchemeReads {
+ public:
+  SchemeReads(Values& values, const Op& read, const std::string& letter) : values_(values), letter_(letter) {
+    const auto* how = read.get<KvReadAttributes>();
+    if (how == nullptr || !how->scheme_k) return;
+    stated_ = true;
+    from_ = letter == "k" ? how->coded_from_k : how->coded_from_v;
+    end_ = letter == "k" ? how->coded_end_k : how->coded_end_v;
+  }
+
+  bool stated() const { return stated_; }
+
+  void predict(const StoredRow& stored, std::int64_t position, std::int64_t at, const OpForm& form, const Tensor& out,
+               Prediction& into) {
+    if (from_ && end_ && position >= *from_ && position < *end_) return;  // quantized by another op, of another step
+    const Result<TensorData> data = values_.run().read(*stored.codes, stored.row, 1);
+    const Of& of = scales_of(*stored.codes);
+    if (!data || data->channels != out.channels || (holds_codes(stored.codes->format) && !of.scale.grid)) return;
+    const double u = 1.01 * roundoff(values_.precision(out)) + 4 * kF32;
+    const double least = least_error(stored_format(values_, out));
+    for (std::int64_t c = 0; c < out.channels; ++c) {
+      const auto index = static_cast<std::size_t>(at * out.channels + c);
+      const double code = double{decode(form.as.value_or(stored.codes->format), data->code(0, c))};
+      const double s = of.scale.grid ? powered(of.scale.at(stored.row, stored.row, c), form.scale_power) : 1;
+      const double zero = of.form.zero(stored.row, c);
+      const double value = of.form.zero_is_value ? code * s + zero : (code - zero) * s;
+      const double parts = std::abs(code * s) + std::abs(of.form.zero_is_value ? zero : zero * s);
+      into.value[index] = static_cast<float>(value);
+      const double bound = u * parts + least;
+      into.bound[index] = std::isfinite(bound) ? static_cast<float>(bound) : -1.0F;
+    }
+  }
+
+ private:
+  struct Of {
+    RowScale scale;
+    SchemeForm form;
+  };
+
+  const Of& scales_of(const Tensor& codes) {
+    const auto [known, is_new] = of_.try_emplace(codes.id);
+    const Op* store = is_new ? values_.run().maker(codes) : nullptr;
+    if (store != nullptr && holds_codes(codes.format))
+      known->second = {row_scale(values_, *store, letter_ + "_scale", codes),
+                       scheme_form(values_.run(), *store, codes, letter_)};
+    return known->second;
+  }
+
+  Values& values_;
+  std::string letter_;
+  bool stated_ = false;
+  std::optional<std::int64_t> from_, end_;
+  std::unordered_map<TensorId, Of> of_;
+};
+
+}  // namespace
+
 std::int64_t cost_kv_read(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 2; }
 
 bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
@@ -495,6 +599,7 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
   const Format kept = stored_format(values, out);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const auto rows = cache != nullptr ? std::optional<StepRows>(std::in_place, values, *cache, whole) : std::nullopt;
+  SchemeReads reads(values, op, letter);
   for (std::int64_t t = 0; t < count; ++t) {
     const KeyRow key = values.facts().cache.key_row(out, *step, reader, first + t, op.layer);
     const Tensor* from = nullptr;
@@ -510,6 +615,10 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
       row = *slot;
     } else if (key.writer != nullptr && key.slot) {
       const auto stored = values.facts().cache.stored_row(*key.writer, *key.slot, op.layer, letter);
+      if (stored && reads.stated()) {
+        reads.predict(*stored, key.position, t, form, out, into);
+        continue;
+      }
       const ScaleRow* ledger = stored ? ledger_of(values, *stored->codes, form, letter) : nullptr;
       if (!stored || ledger == nullptr || values.facts().scale_by_row(*ledger)) continue;
       from = stored->codes;

@@ -25,7 +25,8 @@ struct RowScale {
   }
 };
 
-/// Of what an op reads as `role` (scale, k_scale, v_scale), or of its entry in the ledger.
+/// Of what an op reads as `role` (scale, k_scale, v_scale), or puts out as k_scales, v_scales, or of its entry in the
+/// ledger.
 RowScale row_scale(Values& values, const Op& op, std::string_view role, const Tensor& codes);
 
 /// The one scale that codes and what was cast show: the median of their ratios, over codes that are neither clipped nor

@@ -56,8 +56,14 @@ std::string setting_line(const scenarios::Analysis& analysis, const Terminal& te
   if (config.is_object() && config.contains("knobs") && config["knobs"].is_object()) {
     const nlohmann::json& knobs = config["knobs"];
     const auto shown = [&](const char* name) { return printable(knob(knobs, name), terminal); };
-    line = fmt::format("{} layers of {}, {}{}KV {} {}{}", shown("model.layers"), shown("model.width"),
-                       shown("model.norm"), dot, shown("kv.format"), shown("kv.policy"), dot);
+    std::string scheme;
+    for (const auto& [name, before] : {std::pair("kv.scheme", ""), {"kv.scheme_k", "K "}, {"kv.scheme_v", "V "}}) {
+      const std::string own = knobs.contains(name) ? shown(name) : "";
+      if (!own.empty()) scheme += fmt::format("{}{}{}", scheme.empty() ? "" : ", ", before, own);
+    }
+    line = fmt::format("{} layers of {}, {}{}KV {}{}{}", shown("model.layers"), shown("model.width"),
+                       shown("model.norm"), dot, scheme.empty() ? shown("kv.format") + ' ' : scheme,
+                       scheme.empty() ? shown("kv.policy") : "", dot);
   }
   const RecordingCounts& counts = analysis.counts;
   return line + fmt::format("{} {}{}{}, {}, {}", printable(analysis.info.device, terminal),

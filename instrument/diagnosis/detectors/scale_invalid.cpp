@@ -267,6 +267,88 @@ void look_at_blocks(Survey& survey, Findings& out, std::int64_t& looked_at) {
   }
 }
 
+/// The scale of an element that a store under a scheme made bad, and what is wrong with it.
+struct SchemeScale {
+  const Op* store = nullptr;
+  const Tensor* scales = nullptr;
+  std::int64_t row = 0;
+  std::int64_t channel = 0;
+  double value = 0;
+  std::string letter;
+};
+
+/// Of a row of codes, or of one that was read of them.
+std::optional<SchemeScale> bad_scale_of(Survey& survey, const Tensor& codes, std::int64_t row) {
+  RunView& run = survey.run();
+  const Op* store = run.maker(codes);
+  if (store == nullptr || store->kind != OpKind::kv_store) return std::nullopt;
+  const std::string letter = codes.role.substr(0, 1);
+  const Tensor* scales = run.output(*store, letter + "_scales");
+  const Tensor* made = run.output(*store, letter + "_codes");
+  if (scales == nullptr || made == nullptr) return std::nullopt;
+  const auto grid = ScaleGrid::of(run, *scales, *made);
+  for (std::int64_t channel = 0; grid && channel < made->channels; ++channel) {
+    const double value = std::abs(grid->at(row, channel));  // q4_0's have signs
+    if (!scale_complaint(value).empty()) return SchemeScale{store, scales, row, channel, value, letter};
+  }
+  return std::nullopt;
+}
+
+std::optional<SchemeScale> bad_scale_behind(Survey& survey, const Birth& birth) {
+  const Op& op = survey.op(birth);
+  const Tensor* tensor = survey.run().tensor(birth.tensor);
+  if (tensor == nullptr || birth.rows.empty()) return std::nullopt;
+  const std::int64_t row = birth.rows.front();
+  if (op.kind == OpKind::kv_store) return bad_scale_of(survey, *tensor, row);
+  if (op.kind != OpKind::kv_read) return std::nullopt;
+  const Step* step = survey.run().step(birth.step);
+  for (const Span& span : step != nullptr ? std::span<const Span>(step->spans) : std::span<const Span>()) {
+    const KeyRow key = survey.facts.cache.key_row(*tensor, *step, span, row, op.layer);
+    if (!key.own || key.writer == nullptr || !key.slot) continue;
+    const auto stored = survey.facts.cache.stored_row(*key.writer, *key.slot, op.layer, tensor->role.substr(0, 1));
+    if (!stored) continue;
+    if (auto scale = bad_scale_of(survey, *stored->codes, stored->row)) return scale;
+  }
+  return std::nullopt;
+}
+
+/// Scales that a scheme chose from the values themselves: of a constant row (max - min) / levels is 0, and 0 / 0 or
+/// 0 x Inf follows. Those that follow from a value that is NaN or Inf are no fault of theirs.
+void look_at_schemes(Survey& survey, Findings& out, std::int64_t& looked_at) {
+  std::optional<Finding> first;
+  std::int64_t stores = 0;
+  for (const Cast& cast : survey.casts) {
+    const Op* op = survey.run().op(cast.op);
+    if (op != nullptr && survey.run().output(*op, cast.target + "_scales") != nullptr) ++looked_at;
+  }
+  for (std::size_t i = 0; i < survey.births.size(); ++i) {
+    const auto scale = bad_scale_behind(survey, survey.births[i]);
+    if (!scale) continue;
+    const Tensor* source = survey.run().input(*scale->store, scale->letter);
+    const auto from =
+        source != nullptr ? survey.values().rows(*source, std::min(scale->row, source->tokens - 1), 1) : std::nullopt;
+    if (from && std::any_of(from->value.begin(), from->value.end(), [](float x) { return !std::isfinite(x); }))
+      continue;
+    ++stores;
+    if (!first) {
+      first = finding_at(survey, *scale->scales, {scale->row});
+      first->certainty = kProved;
+      first->fault.breaks = true;
+      first->fault.evidence = {{"scale", scale->value}, {"target", scale->letter}};
+      first->fault.summary = fmt::format(
+          "the {} scale of a group of channels of layer {} is {}: what it was computed from is all alike, and nothing "
+          "keeps the scale above zero",
+          scale->letter, scale->store->layer.value_or(-1), scale_complaint(scale->value));
+      first->fault.fix = "give scales a smallest value (smallest=1e-6 of a KvScheme), as vLLM's kernels do";
+    }
+    first->fault.ops.push_back(scale->store->id);
+    first->explains.push_back({Symptom::Kind::birth, i});
+  }
+  if (!first) return;
+  first->fault.evidence.push_back({"births", stores});
+  out.found.push_back(std::move(*first));
+}
+
 }  // namespace
 
 /// A scale that is zero, negative, infinite, NaN or a sentinel, and that something was scaled by.
@@ -307,6 +389,7 @@ Findings detect_scale_invalid(Survey& survey) {
   auto scales = static_cast<std::int64_t>(looked_at.size());
   look_at_ledger(survey, out, scales);
   look_at_blocks(survey, out, scales);
+  look_at_schemes(survey, out, scales);
   if (scales == 0) {
     out.not_in_dump("no scale was dumped");
   } else {

@@ -45,6 +45,11 @@ Explanation explain_kv_store(const Subject& subject) {
   const std::optional<Operand> x = operand(subject, {target});
   const std::int64_t channel = subject.element.channel;
   if (!x) return explain_by_inputs(subject);
+  if (subject.tensor.role.ends_with("_scales") || subject.tensor.role.ends_with("_zeros")) {
+    // One for all rows is made of all of them.
+    return x->row && subject.tensor.tokens > 1 ? follow_row(subject, *x, "chosen for the row")
+                                               : explain_by_inputs(subject);
+  }
   std::optional<std::int64_t> row = x->row;
   if (is_cache(subject.tensor)) {
     const Written written = written_by(subject, *x->tensor);

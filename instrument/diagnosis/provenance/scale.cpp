@@ -75,6 +75,16 @@ std::optional<UsedScale> used_scale(const Subject& subject, std::string_view rol
     used.text = fmt::format("{} ({})", to_string(EvidenceValue{used.value}), subject.facts.name_of(*scales));
     return used;
   }
+  // Under a scheme scales are an output of the store; where they are several, the ledger tells the largest alone.
+  const Tensor* made = target.empty() ? nullptr : subject.facts.run.output(subject.op, std::string(target) + "_scales");
+  if (made != nullptr && made->count() > 1) {
+    const std::optional<Element> at = element_of(subject.facts, *made, subject.tensor, subject.element.row, channel);
+    const auto value = at ? value_at(subject.facts, *made, at->row, at->channel) : std::nullopt;
+    if (!value) return std::nullopt;
+    used.value = double{*value};
+    used.text = fmt::format("scale {}", to_string(EvidenceValue{used.value}));
+    return used;
+  }
   used.ledger = subject.facts.scale_of(subject.op.id, target);
   if (used.ledger == nullptr) return std::nullopt;
   used.value = used.ledger->scale;

@@ -201,5 +201,34 @@ TEST(RecomputeActivation, TheGateAloneIsByItsOwnFunction) {
   EXPECT_EQ(explained_by(made), "the gate alone");
 }
 
+/// Two heads of eight, each times the matrix of signs over the root of eight.
+Case rotated_heads(const Change& change) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId x = g.source({.channels = kWidth, .fill = noise(1, 3), .format = Format::f32, .heads = 2});
+  out.right = Numbers(4, kWidth);
+  for (std::int64_t r = 0; r < 4; ++r) {
+    for (std::int64_t c = 0; c < kWidth; ++c) {
+      for (std::int64_t j = 0; j < 8; ++j) {
+        int sign = 1;
+        for (int bit = 0; bit < 3; ++bit) sign *= ((c % 8) >> bit & 1) != 0 && (j >> bit & 1) != 0 ? -1 : 1;
+        out.right.at(r, c) += sign * double{g.at(x, r, c / 8 * 8 + j)} / std::sqrt(8.0);
+      }
+    }
+  }
+  Numbers stored = out.right;
+  change(stored);
+  out.out =
+      g.op("k_hadamard", OpKind::hadamard, {{"x", x}},
+           {.channels = kWidth, .fill = fill_of(stored), .format = Format::f32, .heads = 2}, HadamardAttributes{2});
+  return out;
+}
+
+TEST(RecomputeHadamard, IsEachHeadTimesTheMatrixOfSigns) {
+  expect_right(rotated_heads(unchanged), "");
+  expect_seen([](const Change& change) { return rotated_heads(change); }, 2, 11);
+}
+
 }  // namespace
 }  // namespace nanscope::testing
