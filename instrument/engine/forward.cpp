@@ -326,7 +326,8 @@ std::vector<std::int32_t> Forward::head(const Live& x) {
                              .packed = model.lm_head.weight->packed,
                              .bias = {},
                              .out = out,
-                             .partial = parts_.config.partial_sums});
+                             .partial = parts_.config.partial_sums,
+                             .scaled = model.lm_head.weight->scaled});
     const bool capped = parts_.config.model.logit_softcap > 0;
     const Live raw =
         emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
@@ -477,7 +478,8 @@ Live Forward::product(const OpPlan& plan, const TensorView& out, const Live& x, 
                            .packed = affine.weight->packed,
                            .bias = view_of(affine.bias),
                            .out = out,
-                           .partial = parts_.config.partial_sums});
+                           .partial = parts_.config.partial_sums,
+                           .scaled = affine.weight->scaled});
   if (affine.bias == nullptr) {
     return emit(plan, {tensor_input("x", x), weight_input("weight", affine.weight)}, role, out, heads);
   }

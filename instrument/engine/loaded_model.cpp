@@ -30,6 +30,38 @@ std::vector<float> panels_of(std::span<const float> weight, std::int64_t rows, s
   return packed;
 }
 
+/// Whether products read such codes and scales as they are.
+bool is_multiplied(const StoredMatrix& matrix) {
+  if (!matrix.quantized()) return false;
+  if (matrix.element == Format::e2m1) return matrix.packed;
+  return matrix.element == Format::e4m3 || matrix.element == Format::e5m2 || matrix.element == Format::int8;
+}
+
+/// `rows` rows from `first` on of a stored matrix, of which no more rows than their blocks have are part of the views.
+kernels::ScaledWeight scaled_weight(const StoredMatrix& matrix, std::int64_t first, std::int64_t rows) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  const std::int64_t above = first / matrix.block_rows;
+  const std::int64_t skipped = above * matrix.block_rows;
+  const std::int64_t per_byte = matrix.packed ? 2 : 1;
+  const auto at = [](std::span<const std::byte> bytes, std::int64_t skip) {
+    return const_cast<std::byte*>(bytes.data() + skip);
+  };
+  kernels::ScaledWeight weight;
+  weight.first_row = first - skipped;
+  const std::int64_t kept = weight.first_row + rows;
+  weight.codes = {at(matrix.codes, skipped * matrix.columns / per_byte), matrix.element, kept, matrix.columns,
+                  matrix.columns};
+  const auto width = static_cast<std::int64_t>(info(*matrix.scale).storage_bytes());
+  weight.scales = {at(matrix.scales, above * matrix.scale_columns * width), *matrix.scale,
+                   (kept + matrix.block_rows - 1) / matrix.block_rows, matrix.scale_columns, matrix.scale_columns};
+  weight.block = {static_cast<std::int32_t>(std::min(matrix.block_rows, kMost)),
+                  static_cast<std::int32_t>(std::min(matrix.block_columns, kMost))};
+  if (matrix.global == GlobalScale::divisor) weight.second = SecondScale::divisor;
+  if (matrix.global == GlobalScale::multiplier) weight.second = SecondScale::multiplier;
+  weight.second_scale = matrix.global_scale;
+  return weight;
+}
+
 /// Loads weights in logical order; the first error is kept and everything after it is skipped.
 class Loader {
  public:
@@ -39,7 +71,7 @@ class Loader {
   const Weight* load(std::string name, std::int64_t rows, std::int64_t columns, bool pack) {
     if (status_ && stop_.stop_requested()) status_ = fail("stopped");
     if (!status_) return nullptr;
-    if (model_.checkpoint != nullptr) return load_as_stored(std::move(name), rows, columns);
+    if (model_.checkpoint != nullptr) return load_as_stored(std::move(name), rows, columns, pack);
     Result<std::vector<float>> values = source_.tensor(name, rows, columns);
     if (values && values->size() != static_cast<std::size_t>(rows * columns)) {
       values = fail(fmt::format("weight '{}': expected {} x {} values, got {}", name, rows, columns, values->size()));
@@ -58,8 +90,17 @@ class Loader {
     return &weight;
   }
 
-  /// In the checkpoint's own dtype, where a host's kernels can read it there; else copied to the device.
-  const Weight* load_as_stored(std::string name, std::int64_t rows, std::int64_t columns) {
+  /// In the checkpoint's own dtype, where a host's kernels can read it there; else copied to the device. What a
+  /// product reads may be codes and scales.
+  const Weight* load_as_stored(std::string name, std::int64_t rows, std::int64_t columns, bool product) {
+    if (product) {
+      auto stored = model_.checkpoint->stored(name, rows, columns);
+      if (!stored) {
+        status_ = tl::unexpected(stored.error());
+        return nullptr;
+      }
+      if (*stored && is_multiplied((*stored)->matrix)) return load_scaled(std::move(name), rows, columns, **stored);
+    }
     Result<WeightData> data = model_.checkpoint->weight(name, rows, columns);
     if (!data) {
       status_ = tl::unexpected(data.error());
@@ -73,6 +114,28 @@ class Loader {
     } else {
       weight.view.data =
           copy({data->data, static_cast<std::size_t>(rows * columns) * info(data->format).storage_bytes()});
+    }
+    return &weight;
+  }
+
+  const Weight* load_scaled(std::string name, std::int64_t rows, std::int64_t columns, const StoredWeight& stored) {
+    Weight& weight = model_.weights.emplace_back();
+    weight.name = std::move(name);
+    weight.view = {nullptr, Format::f32, rows, columns, columns};
+    weight.scaled = scaled_weight(stored.matrix, stored.first_row, rows);
+    TensorView& scales = weight.scaled.scales;
+    const std::size_t width = info(scales.format).storage_bytes();
+    const std::span<const std::byte> bytes(static_cast<const std::byte*>(scales.data),
+                                           static_cast<std::size_t>(scales.elements()) * width);
+    if (!device_.reads_host_memory()) {
+      TensorView& codes = weight.scaled.codes;
+      const std::int64_t code_bytes = codes.elements() / (codes.format == Format::e2m1 ? 2 : 1);
+      codes.data = copy({static_cast<const std::byte*>(codes.data), static_cast<std::size_t>(code_bytes)});
+      scales.data = copy(bytes);
+    } else if (reinterpret_cast<std::uintptr_t>(scales.data) % width != 0) {
+      const auto aligned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+      scales.data = aligned->data();
+      model_.owners.push_back(aligned);
     }
     return &weight;
   }
@@ -230,6 +293,22 @@ Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config
   if (!loader.status()) return tl::unexpected(loader.status().error());
   if (Status used = check_all_used(*model); !used) return tl::unexpected(used.error());
   return model;
+}
+
+Result<DecodedWeight> decoded_weight(const LoadedModel& model, const Weight& weight, kernels::Device& device) {
+  if (!weight.scaled.given()) return DecodedWeight{weight.view, {}, {}};
+  const Result<WeightData> data = model.checkpoint->weight(weight.name, weight.view.rows, weight.view.columns);
+  if (!data) return tl::unexpected(data.error());
+  DecodedWeight decoded{weight.view, data->owner, {}};
+  decoded.view.data = const_cast<std::byte*>(data->data);
+  if (device.reads_host_memory()) return decoded;
+  const std::span<const std::byte> bytes(data->data, static_cast<std::size_t>(data->rows * data->columns) * 4);
+  Result<kernels::Buffer> memory = device.allocate(bytes.size(), false);
+  if (!memory) return tl::unexpected(memory.error());
+  if (Status copied = device.upload(memory->data(), bytes); !copied) return tl::unexpected(copied.error());
+  decoded.memory = std::move(*memory);
+  decoded.view.data = decoded.memory.data();
+  return decoded;
 }
 
 bool fits(const LoadedModel& model, const EngineConfig& config) {

@@ -10,16 +10,19 @@
 #include "instrument/engine/config.h"
 #include "instrument/engine/weight_source.h"
 #include "kernels/device.h"
+#include "kernels/scaled_weight.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope {
 
 /// One weight on the device, under its own name, in its own dtype; `packed` is the panel form that gemm reads of
-/// weights that were made in f32.
+/// weights that were made in f32. Of a quantized weight that products read as it is stored there are codes and scales
+/// alone: `view` has the f32 matrix's shape and no memory.
 struct Weight {
   std::string name;
   kernels::TensorView view;
   kernels::TensorView packed;
+  kernels::ScaledWeight scaled = {};
 };
 
 /// A weight and its bias; either may be absent.
@@ -55,6 +58,14 @@ struct LoadedModel {
   Affine embed, positions, patch_embed, final_norm, lm_head;
   std::vector<LayerWeights> layers;
 };
+
+/// A weight's values; of codes and scales those that products make of them, for as long as this lives.
+struct DecodedWeight {
+  kernels::TensorView view;
+  std::shared_ptr<const void> host;
+  kernels::Buffer memory;
+};
+Result<DecodedWeight> decoded_weight(const LoadedModel& model, const Weight& weight, kernels::Device& device);
 
 /// `vocabulary` is the number of rows of the embedding and of the head; `stop` ends it between two weights.
 Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,

@@ -45,7 +45,9 @@ Status Session::tell_weights() {
     row.format = weight.view.format;
     row.rows = weight.view.rows;
     row.columns = weight.view.columns;
-    if (Status status = emitter_.probe().on_weight(row, weight.view); !status) return status;
+    const Result<DecodedWeight> decoded = decoded_weight(*parts_.model, weight, *parts_.device);
+    if (!decoded) return tl::unexpected(decoded.error());
+    if (Status status = emitter_.probe().on_weight(row, decoded->view); !status) return status;
   }
   return {};
 }

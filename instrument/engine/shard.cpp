@@ -22,15 +22,21 @@ ModelConfig part_of(ModelConfig model, std::int64_t ranks) {
   return model;
 }
 
-TensorView columns_of(TensorView view, std::int64_t first, std::int64_t count) {
-  view.data = static_cast<std::byte*>(view.data) + first * kernels::storage_size(view.format);
-  view.columns = count;
-  return view;
-}
+/// What a rank has of a matrix.
+struct Part {
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t first_column = 0;
+  std::int64_t columns = 0;
+};
 
-TensorView rows_of(TensorView view, std::int64_t first, std::int64_t count) {
-  view.data = static_cast<std::byte*>(view.data) + first * view.stride * kernels::storage_size(view.format);
-  view.rows = count;
+TensorView part_of(TensorView view, const Part& part) {
+  if (view.given()) {
+    view.data = static_cast<std::byte*>(view.data) +
+                (part.first_row * view.stride + part.first_column) * kernels::storage_size(view.format);
+  }
+  view.rows = part.rows;
+  view.columns = part.columns;
   return view;
 }
 
@@ -41,27 +47,25 @@ class Cutter {
 
   /// Some of the outputs, with their biases.
   Affine by_outputs(const Affine& affine) {
-    return {cut(affine.weight,
-                [&](const TensorView& weight) {
-                  return rows_of(weight, rank_ * (weight.rows / ranks_), weight.rows / ranks_);
-                }),
-            by_channels(affine.bias)};
+    if (affine.weight == nullptr) return {};
+    const TensorView& whole = affine.weight->view;
+    const std::int64_t rows = whole.rows / ranks_;
+    return {cut(*affine.weight, {rank_ * rows, rows, 0, whole.columns}), by_channels(affine.bias)};
   }
 
   /// Some of the inputs; what the rank makes of them is its part of a sum, to which rank 0 adds the bias.
   Affine by_inputs(const Affine& affine) {
-    return {cut(affine.weight,
-                [&](const TensorView& weight) {
-                  return columns_of(weight, rank_ * (weight.columns / ranks_), weight.columns / ranks_);
-                }),
-            rank_ == 0 ? affine.bias : nullptr};
+    if (affine.weight == nullptr) return {};
+    const TensorView& whole = affine.weight->view;
+    const std::int64_t columns = whole.columns / ranks_;
+    return {cut(*affine.weight, {0, whole.rows, rank_ * columns, columns}), rank_ == 0 ? affine.bias : nullptr};
   }
 
   /// Of a vector.
   const Weight* by_channels(const Weight* weight) {
-    return cut(weight, [&](const TensorView& view) {
-      return columns_of(view, rank_ * (view.columns / ranks_), view.columns / ranks_);
-    });
+    if (weight == nullptr) return nullptr;
+    const std::int64_t columns = weight->view.columns / ranks_;
+    return cut(*weight, {0, weight->view.rows, rank_ * columns, columns});
   }
 
   MlpWeights mlp(const MlpWeights& whole) {
@@ -84,26 +88,25 @@ class Cutter {
   }
 
  private:
-  template <class View>
-  const Weight* cut(const Weight* whole, const View& view) {
-    if (whole == nullptr) return nullptr;
+  const Weight* cut(const Weight& whole, const Part& part) {
     Weight& weight = part_.weights.emplace_back();
-    weight.name = whole->name;
-    weight.view = view(whole->view);
-    weight.packed = panels_of(*whole, weight.view);
+    weight.name = whole.name;
+    weight.view = part_of(whole.view, part);
+    weight.packed = panels_of(whole, part);
+    weight.scaled = whole.scaled;
+    weight.scaled.first_row += part.first_row;
+    weight.scaled.first_column += part.first_column;
     return &weight;
   }
 
   /// Whole panels of the outputs, where the part is made of such; else gemm reads the plain weight: the bits are the
   /// same.
-  static TensorView panels_of(const Weight& whole, const TensorView& part) {
-    const std::int64_t skipped =
-        (static_cast<const std::byte*>(part.data) - static_cast<const std::byte*>(whole.view.data)) /
-        (whole.view.stride * kernels::storage_size(whole.view.format));
+  static TensorView panels_of(const Weight& whole, const Part& part) {
     const bool all_inputs = part.columns == whole.view.columns;
-    if (!whole.packed.given() || !all_inputs || skipped % kernels::kPanelColumns != 0) return {};
+    if (!whole.packed.given() || !all_inputs || part.first_row % kernels::kPanelColumns != 0) return {};
     const std::int64_t panels = (part.rows + kernels::kPanelColumns - 1) / kernels::kPanelColumns;
-    return rows_of(whole.packed, skipped * part.columns / kernels::kPanelColumns, panels * part.columns);
+    return part_of(whole.packed, {part.first_row * part.columns / kernels::kPanelColumns, panels * part.columns, 0,
+                                  whole.packed.columns});
   }
 
   LoadedModel& part_;

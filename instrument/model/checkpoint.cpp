@@ -77,6 +77,22 @@ std::shared_ptr<std::vector<float>> with_offset(const WeightData& data, float of
   return values;
 }
 
+/// Codes times scales.
+WeightData decoded(const StoredWeight& part, std::int64_t rows, std::int64_t columns) {
+  const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(rows * columns));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    part.matrix.row(part.first_row + row, std::span(*values).subspan(static_cast<std::size_t>(row * columns),
+                                                                     static_cast<std::size_t>(columns)));
+  }
+  WeightData data;
+  data.data = reinterpret_cast<const std::byte*>(values->data());
+  data.rows = rows;
+  data.columns = columns;
+  data.stride = columns;
+  data.owner = values;
+  return data;
+}
+
 bool runs(Format format) { return format == Format::f32 || format == Format::bf16 || format == Format::f16; }
 
 }  // namespace
@@ -149,34 +165,34 @@ const StoredModule* Checkpoint::quantized(std::string_view tensor) const {
   return found == quantized_.end() ? nullptr : &found->second;
 }
 
-Result<WeightData> Checkpoint::decoded(const StoredModule& module, const Source& from, std::int64_t rows,
-                                       std::int64_t columns) const {
-  const auto matrix = stored_matrix(module, quantization_);
+Result<StoredWeight> Checkpoint::stored(const StoredModule& module, const Source& from, std::int64_t rows,
+                                        std::int64_t columns) const {
+  auto matrix = stored_matrix(module, quantization_);
   if (!matrix) return fail(fmt::format("{}: {}", folder_, matrix.error().message));
   const Slice slice = slice_of(from.rule.part, model_, rows);
   if (matrix->rows != slice.total || matrix->columns != columns || from.rule.transposed) {
     return fail(fmt::format("{}: the quantized weight of '{}' has shape [{},{}], expected [{},{}]", folder_,
                             one_line(module.path), matrix->rows, matrix->columns, slice.total, columns));
   }
-  const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(rows * columns));
-  for (std::int64_t row = 0; row < rows; ++row) {
-    matrix->row(slice.first + row,
-                std::span(*values).subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns)));
-  }
-  WeightData data;
-  data.data = reinterpret_cast<const std::byte*>(values->data());
-  data.rows = rows;
-  data.columns = columns;
-  data.stride = columns;
-  data.owner = values;
-  return data;
+  return StoredWeight{std::move(*matrix), slice.first};
+}
+
+Result<std::optional<StoredWeight>> Checkpoint::stored(std::string_view name, std::int64_t rows,
+                                                       std::int64_t columns) const {
+  const Result<Source> from = source(name);
+  if (!from) return tl::unexpected(from.error());
+  const StoredModule* module = quantized(from->tensor);
+  if (module == nullptr) return std::optional<StoredWeight>();
+  return stored(*module, *from, rows, columns);
 }
 
 Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, std::int64_t columns) const {
   const Result<Source> from = source(name);
   if (!from) return tl::unexpected(from.error());
   if (const StoredModule* module = quantized(from->tensor); module != nullptr) {
-    return decoded(*module, *from, rows, columns);
+    const auto part = stored(*module, *from, rows, columns);
+    if (!part) return tl::unexpected(part.error());
+    return decoded(*part, rows, columns);
   }
   const auto [file, entry] = find(from->tensor);
   if (entry == nullptr) return fail(fmt::format("{}: no tensor '{}'", folder_, from->tensor));

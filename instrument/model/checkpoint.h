@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -27,9 +28,15 @@ struct WeightData {
   bool mapped = false;                ///< it lies in a file, which another process may change
 };
 
+/// A quantized weight where it lies: some rows of a matrix of codes and scales.
+struct StoredWeight {
+  StoredMatrix matrix;
+  std::int64_t first_row = 0;
+};
+
 /// The weights of a Hugging Face checkpoint folder: model.safetensors, or the files that model.safetensors.index.json
 /// names. All files are mapped; a weight is a view of them in its own dtype, unless it is stored the other way round,
-/// with an offset, or quantized, which make a copy: codes times scales in f32.
+/// with an offset, or quantized, which make a copy: codes times scales in f32. stored() gives the codes and scales.
 class Checkpoint {
  public:
   /// Errors: no such files, an index that names files outside of the folder or files that are not there, a damaged
@@ -39,6 +46,9 @@ class Checkpoint {
 
   /// A weight by our name (docs/weights.md). Errors name the tensor and the file, what was expected and what was found.
   Result<WeightData> weight(std::string_view name, std::int64_t rows, std::int64_t columns) const;
+
+  /// The same of a weight that is quantized; nothing where it is not.
+  Result<std::optional<StoredWeight>> stored(std::string_view name, std::int64_t rows, std::int64_t columns) const;
 
   /// Refuses a checkpoint with tensors that no weight of the model is made of, by name: what is left out may matter.
   Status check_all_used(const std::set<std::string, std::less<>>& ours) const;
@@ -60,8 +70,8 @@ class Checkpoint {
   CheckpointFiles::Tensor find(std::string_view tensor) const;
   /// The module whose quantized weight a tensor's name means; null where it is not quantized.
   const StoredModule* quantized(std::string_view tensor) const;
-  Result<WeightData> decoded(const StoredModule& module, const Source& from, std::int64_t rows,
-                             std::int64_t columns) const;
+  Result<StoredWeight> stored(const StoredModule& module, const Source& from, std::int64_t rows,
+                              std::int64_t columns) const;
 
   std::string folder_;
   CheckpointFiles files_;

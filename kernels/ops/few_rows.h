@@ -7,7 +7,7 @@
 /// early, and the second half of those that a register begins in the middle of, would be thrown out before they are
 /// used. So every strip of 8 rows is at a column of its own, kStripDistance words from the next strip's. A strip that
 /// is ahead of the one it is joined with waits in `waiting`, transposed.
-#include "kernels/ops/weight_panels.h"
+#include "kernels/ops/scaled_panels.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
@@ -34,6 +34,8 @@ struct FewRows {
   std::int64_t x_stride;
   float* sums;  ///< (Rows, sums_stride), 32 a panel
   std::int64_t sums_stride;
+  PanelScales scales = {};         ///< of codes, of the first panel
+  std::int64_t scales_stride = 0;  ///< floats from one panel's to the next
 };
 
 /// What a strip reads next: it goes through all panels without a pause.
@@ -58,15 +60,18 @@ struct FewSums {
   Register<float> row[Rows];
 };
 
-/// Adds a square of weights, columns from `word` on.
+/// Adds a square of weights of the rows of register `part`, at a place.
 template <Format F, int Rows>
-NANSCOPE_FN void multiply_square(const Words (&square)[kWords], const FewRows& rows, std::int64_t word,
+NANSCOPE_FN void multiply_square(const Words (&square)[kWords], const FewRows& rows, int part, const StripPlace& place,
                                  FewSums<Rows>& sums) {
   FewSums<Rows> sum = sums;
+  PanelScales scales = rows.scales;
+  scales.values += place.panel * rows.scales_stride;
   NANSCOPE_UNROLL for (int i = 0; i < kWords; ++i) {
-    const float* x = rows.x + (word + i) * kPerWord<F>;
+    const float* x = rows.x + (place.word + i) * kPerWord<F>;
     decode_words<F>(
-        square[i], [ x, &rows, &sum ](int k, Words weights) __attribute__((always_inline)) {
+        square[i], [ x, &rows, &sum, &scales, &place, i, part ](int k, Words codes) __attribute__((always_inline)) {
+          const Words weights = kScaled<F> ? scales(place.word + i, part, codes) : codes;
           NANSCOPE_UNROLL for (int r = 0; r < Rows; ++r) {
             sum.row[r] =
                 detail::fma(F32(x[r * rows.x_stride + k]).v[0], reinterpret_cast<Register<float>>(weights), sum.row[r]);
@@ -103,7 +108,7 @@ NANSCOPE_FN void add_square(const FewRows& rows, int part, std::int64_t at, FewP
     for (int r = 0; r < Rows && place.word == 0; ++r) {
       std::memcpy(&state.sums.row[r], stored + r * rows.sums_stride, sizeof(Words));
     }
-    multiply_square<F, Rows>(square, rows, place.word, state.sums);
+    multiply_square<F, Rows>(square, rows, part, place, state.sums);
     for (int r = 0; r < Rows && state.lower.word == 0; ++r) {
       std::memcpy(stored + r * rows.sums_stride, &state.sums.row[r], sizeof(Words));
     }

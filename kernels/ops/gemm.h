@@ -6,12 +6,13 @@
 /// the f32 total, k ascending, as kernels do that keep the sum of a block in a half. Beyond 65504 such a sum is Inf
 /// though the inputs and the total may be small (llama.cpp #21652).
 #include "kernels/check.h"
+#include "kernels/scaled_weight.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
 
 /// Shapes: x (T, K) f32/f16/bf16; weight (N, K) f32/f16/bf16, or f32 panels made by pack_weight when
-/// `packed` is given; bias (1, N) or not given; out (T, N).
+/// `packed` is given, or codes and scales of (N, K) when `scaled` is; bias (1, N) or not given; out (T, N).
 /// packed: ceil(N/32) panels of (K, 32) f32, zero-padded: panel p holds weight[32p..32p+31, k] at row k.
 /// It is a view of (ceil(N/32) * K, 32).
 struct GemmArgs {
@@ -21,6 +22,7 @@ struct GemmArgs {
   TensorView bias;
   TensorView out;
   Format partial = Format::f32;  ///< f32: one chain; f16: sums of blocks
+  ScaledWeight scaled = {};
 };
 
 /// Inputs of one partial sum.
@@ -37,6 +39,8 @@ inline Status check(const GemmArgs& args) {
     check.format("packed", args.packed, {Format::f32});
     check.shape("packed", args.packed, panels * args.x.columns, kPanelColumns);
     check.that(args.packed.stride == kPanelColumns, "packed panels without gaps: a row stride of 32");
+  } else if (args.scaled.given()) {
+    check_scaled(check, args.scaled, args.out.columns, args.x.columns);
   } else {
     check.floats("weight", args.weight).shape("weight", args.weight, args.out.columns, args.x.columns);
   }

@@ -19,6 +19,35 @@ NANSCOPE_FN float load_x(const TensorView& x, std::int64_t row, std::int64_t k) 
   }
 }
 
+/// What a code or a scale is worth.
+NANSCOPE_CALLED float code_value(Format format, std::uint32_t code) { return decode_lanes(format, code); }
+
+/// One element of a weight of codes and scales.
+NANSCOPE_FN float scaled_value(const ScaledWeight& weight, std::int64_t n, std::int64_t k) {
+  const std::int64_t row = weight.first_row + n;
+  const std::int64_t column = weight.first_column + k;
+  const bool halves = weight.codes.format == Format::e2m1;
+  const std::int64_t at = row * weight.codes.stride + column;
+  std::uint32_t code = load_scalar(static_cast<const std::uint8_t*>(weight.codes.data) + (halves ? at / 2 : at));
+  if (halves) code = at % 2 == 0 ? code & 15U : code >> 4U;
+  const TensorView& scales = weight.scales;
+  const std::int64_t block = row / weight.block.rows * scales.stride + column / weight.block.columns;
+  float scale = 1;
+  switch (storage_size(scales.format)) {
+    case 4:
+      scale = load_scalar(static_cast<const float*>(scales.data) + block);
+      break;
+    case 2:
+      scale = code_value(scales.format, load_scalar(static_cast<const std::uint16_t*>(scales.data) + block));
+      break;
+    default:
+      scale = code_value(scales.format, load_scalar(static_cast<const std::uint8_t*>(scales.data) + block));
+  }
+  if (weight.second == SecondScale::divisor) scale = scale / weight.second_scale;
+  if (weight.second == SecondScale::multiplier) scale = scale * weight.second_scale;
+  return code_value(weight.codes.format, code) * scale;
+}
+
 struct GemmBlock {
   const GemmArgs& args;
   std::int64_t first_row;
@@ -29,6 +58,7 @@ struct GemmBlock {
   NANSCOPE_FN F32 weights_at(const GemmArgs& args, std::int64_t panel, std::int64_t k) {
     if (args.packed.given()) return load_range(args.packed, panel * args.x.columns + k, 0, kLanes, 0.0F);
     const std::int64_t n = panel * kLanes + lane_id();
+    if (args.scaled.given()) return n < args.out.columns ? scaled_value(args.scaled, n, k) : 0.0F;
     return n < args.out.columns ? load_x(args.weight, n, k) : 0.0F;
   }
 

@@ -8,7 +8,7 @@
 /// in level 1 while all rows pass over it. Few rows of x take the way of few_rows.h.
 #include <type_traits>
 
-#include "kernels/ops/few_rows.h"
+#include "kernels/ops/few_scaled_rows.h"
 #include "kernels/ops/weight_panels.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
@@ -28,6 +28,7 @@ inline constexpr std::int64_t kBlockK = 256;
 /// for the same cache sets.
 inline constexpr std::int64_t kCopyStride = kBlockK + 16;
 inline constexpr std::int64_t kMaxGroup = 8;
+inline constexpr std::int64_t kTableFloats = kBlockRows * kMaxGroup * kLanes;
 
 /// Bytes of a panel's rows that come from memory while something else is computed; nothing when `panel` is null.
 struct RowsAhead {
@@ -168,6 +169,13 @@ struct GemmBlock {
       }
       return;
     }
+    if (block.args.scaled.given()) {
+      return with_code_format(
+          block.args.scaled.codes.format, [&]<Format F>(std::integral_constant<Format, F>)
+                                              __attribute__((always_inline)) {
+                                                add_scaled<F>(block, first_k, depth, copy, slice, sums);
+                                              });
+    }
     switch (block.args.weight.format) {
       case Format::f16:
         return add_stored<Format::f16>(block, first_k, depth, copy, slice, sums);
@@ -197,6 +205,97 @@ struct GemmBlock {
         gather_rest(block.args.weight, rows[p], first_k + whole, depth - whole, slice + whole * kLanes);
       }
       add_panels<1>(block, copy, slice, 0, depth, sums + p * kLanes, ahead);
+    }
+  }
+
+  /// Panels of codes and scales, decoded once for all rows of the block.
+  template <Format F>
+  NANSCOPE_CALLED void add_scaled(const GemmBlock& block, std::int64_t first_k, std::int64_t depth, const float* copy,
+                                  float* slice, float* sums) {
+    const ScaledWeight& weight = block.args.scaled;
+    const std::int64_t rows = block.args.out.columns;
+    const ScaledColumns columns = scaled_columns<F>(weight);
+    const std::int64_t first_word = first_k / kPerWord<F>;  // of 8 at most; first_k is a multiple of 32
+    const std::int64_t words = columns.words ? depth / kPerWord<F> / kWords * kWords : 0;
+    const std::int64_t whole = words * kPerWord<F>;
+    alignas(64) float values[kScaleFloats];
+    for (std::int64_t p = 0; p < block.panels; ++p) {
+      const std::int64_t panel = block.first_panel + p;
+      const PanelRows from = scaled_panel_rows(weight, rows, panel, columns.bytes);
+      for (std::int64_t word = 0; word < words;) {
+        const ScaledPiece piece(columns, first_word + word, words - word, kMostBlocks);
+        fill_scales(weight, rows, panel, weight.first_column / weight.block.columns + piece.block, piece.blocks,
+                    values);
+        decode_panel<F>(from, (first_word + word) * 4, piece.words, slice + word * kPerWord<F> * kLanes,
+                        PanelScales{values, columns.shift, piece.begun});
+        word += piece.words;
+      }
+      if (whole < depth) {
+        gather_scaled(weight, rows, panel, first_k + whole, depth - whole, slice + whole * kLanes);
+      }
+      add_panels<1>(block, copy, slice, 0, depth, sums + p * kLanes);
+    }
+  }
+
+  /// At most `Rows` rows of x over panels of codes and scales, as add_few() below. `table` has room for kTableFloats.
+  template <Format F, int Rows>
+  NANSCOPE_CALLED void add_few_scaled(const GemmBlock& block, float* copy, float* slice, float* table, float* sums) {
+    const GemmArgs& args = block.args;
+    const ScaledWeight& weight = args.scaled;
+    const std::int64_t all = args.x.columns;
+    const ScaledColumns columns = scaled_columns<F>(weight);
+    const std::int64_t words = columns.words ? all / kPerWord<F> / kWords * kWords : 0;
+    const std::int64_t most = kTableFloats / block.panels / kLanes;  // blocks
+    PanelRows panels[kMaxGroup];
+    for (std::int64_t p = 0; p < block.panels; ++p) {
+      panels[p] = scaled_panel_rows(weight, args.out.columns, block.first_panel + p, columns.bytes);
+    }
+    const std::int64_t stride = panels[0].from[1] - panels[0].from[0];
+    for (std::int64_t word = 0; word < words;) {
+      const std::int64_t room = (kBlockRows * kCopyStride) / Rows / kPerWord<F> / kWords * kWords;
+      const ScaledPiece piece(columns, word, words - word < room ? words - word : room, most);
+      const std::int64_t depth = piece.words * kPerWord<F>;
+      copy_rows(args.x, block.first_row, block.rows, word * kPerWord<F>, depth, copy, depth);
+      for (std::int64_t r = block.rows; r < Rows; ++r) {  // whose sums nobody reads
+        std::memcpy(copy + r * depth, copy, static_cast<std::size_t>(depth) * sizeof(float));
+      }
+      for (std::int64_t p = 0; p < block.panels; ++p) {
+        fill_scales(weight, args.out.columns, block.first_panel + p,
+                    weight.first_column / weight.block.columns + piece.block, piece.blocks, table + p * most * kLanes);
+      }
+      const std::int64_t end = all / kPerWord<F> * 4;
+      const std::int64_t behind = word + piece.words < words ? 0 : stride * kLanes - end;
+      FewRows few{panels,
+                  block.panels,
+                  word * 4,
+                  piece.words,
+                  end,
+                  behind,
+                  copy,
+                  depth,
+                  sums,
+                  kMaxGroup * kLanes,
+                  PanelScales{table, columns.shift, piece.begun},
+                  most * kLanes};
+      if constexpr (Rows > 1) {
+        add_few_rows<F, Rows>(few);
+      } else if (block.panels % 2 == 0) {
+        few.panels /= 2;
+        few.behind = behind > 0 ? 2 * stride * kLanes - end : 0;
+        add_scaled_row<F, 2>(few);
+      } else {
+        add_scaled_row<F, 1>(few);
+      }
+      word += piece.words;
+    }
+    // What fills no square of words, in pieces that the slice has room for.
+    for (std::int64_t k = words * kPerWord<F>; k < all; k += kBlockK) {
+      const std::int64_t depth = all - k < kBlockK ? all - k : kBlockK;
+      copy_rows(args.x, block.first_row, block.rows, k, depth, copy, kCopyStride);
+      for (std::int64_t p = 0; p < block.panels; ++p) {
+        gather_scaled(weight, args.out.columns, block.first_panel + p, k, depth, slice);
+        add_panels<1>(block, copy, slice, 0, depth, sums + p * kLanes);
+      }
     }
   }
 
@@ -231,9 +330,18 @@ struct GemmBlock {
   }
   /// Two numbers of rows are compiled: one, and as many as there may be.
   template <int Most>
-  NANSCOPE_FN void add_few(const GemmBlock& block, float* copy, float* slice, float* sums) {
+  NANSCOPE_FN void add_few(const GemmBlock& block, float* copy, float* slice, [[maybe_unused]] float* table,
+                           float* sums) {
     if constexpr (Most > 0) {
       const bool one = block.rows == 1;
+      if (block.args.scaled.given()) {
+        return with_code_format(
+            block.args.scaled.codes.format, [&]<Format F>(std::integral_constant<Format, F>)
+                                                __attribute__((always_inline)) {
+                                                  one ? add_few_scaled<F, 1>(block, copy, slice, table, sums)
+                                                      : add_few_scaled<F, Most>(block, copy, slice, table, sums);
+                                                });
+      }
       switch (block.args.weight.format) {
         case Format::f16:
           return one ? add_few<Format::f16, 1>(block, copy, slice, sums)
@@ -261,7 +369,7 @@ struct GemmBlock {
     const std::int64_t all = block.args.x.columns;
     const std::int64_t depth = in_parts ? kPartialDepth : kBlockK;
     const bool few = block.rows <= kFewRows && !in_parts && !block.args.packed.given();
-    if (few) add_few<kFewRows>(block, copy, slice, sums);
+    if (few) add_few<kFewRows>(block, copy, slice, totals, sums);
     for (std::int64_t k = 0; k < all && !few; k += depth) {
       add_depth(block, k, all - k < depth ? all - k : depth, copy, slice, sums);
       if (in_parts) add_partial(totals, sums, count);

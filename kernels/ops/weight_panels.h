@@ -41,6 +41,65 @@ NANSCOPE_FN Words decode_high_f16(Words code) {
   return finite | (special & 0x7f800000U);
 }
 
+/// The smallest magnitude of a format of 8 bits that is no finite number; 0x80 where all are.
+template <Format F>
+inline constexpr std::uint32_t kFirstSpecial = F == Format::e4m3   ? 0x7f
+                                               : F == Format::e5m2 ? 0x7c
+                                                                   : 0x80;
+
+/// Whether codes of words may be NaN or Inf, gathered in the top bits of their bytes.
+template <Format F>
+NANSCOPE_FN Words special_codes(Words words) {
+  if constexpr (kFirstSpecial<F> == 0x80) return Words{};
+  return (words & 0x7f7f7f7fU) + (0x80 - kFirstSpecial<F>)*0x01010101U;
+}
+NANSCOPE_FN bool any_special(Words gathered) {
+  const auto pairs = reinterpret_cast<Register<std::uint64_t>>(gathered);
+  std::uint64_t all = 0;
+  for (int i = 0; i < kWords / 2; ++i) all |= pairs[i];
+  return (all & 0x8080808080808080U) != 0;
+}
+
+/// A float of few bits to f32, exactly, of codes whose first bit is the highest: the exponent is moved by a
+/// multiplication, which also normalises. What follows a code is passed over. A NaN is some NaN, or where it is known
+/// that all are finite some number.
+template <Format F, bool Finite>
+NANSCOPE_FN Words decode_high_few_bits(Words code) {
+  constexpr CodecParams p = kCodecParams<F>;
+  constexpr std::uint32_t magnitude = ((1U << (p.exponent_bits + p.mantissa_bits)) - 1) << (23 - p.mantissa_bits);
+  constexpr std::uint32_t highest = p.specials == Specials::fn ? magnitude : magnitude & 0x7f800000U;
+  const auto shifted = reinterpret_cast<Words>(reinterpret_cast<Register<std::int32_t>>(code) >> (8 - p.exponent_bits));
+  const Words kept = shifted & (0x80000000U | magnitude);
+  const float exponent = std::bit_cast<float>(static_cast<std::uint32_t>(254 - p.bias) << 23);
+  const auto finite = reinterpret_cast<Words>(reinterpret_cast<Register<float>>(kept) * exponent);
+  if constexpr (Finite || p.specials == Specials::none) return finite;
+  const auto special = reinterpret_cast<Words>((kept & highest) == highest);
+  return finite | (special & 0x7f800000U);
+}
+
+/// Code `k` of each word: four of 8 bits, or eight of 4 bits.
+template <Format F, bool Finite>
+NANSCOPE_FN Words decode_few_bits(Words words, int k) {
+  constexpr int kBits = kFormatTable[static_cast<std::size_t>(F)].bits;
+  const Words high = words << (32 - kBits * (k + 1));
+#if NANSCOPE_VECTOR_BYTES == 64
+  if constexpr (F == Format::e2m1) {  // of an index only the lowest 4 bits count
+    const __m512 values = _mm512_setr_ps(0, 0.5F, 1, 1.5F, 2, 3, 4, 6, -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6);
+    return reinterpret_cast<Words>(_mm512_permutexvar_ps(reinterpret_cast<__m512i>(words >> (kBits * k)), values));
+  }
+#endif
+  if constexpr (F == Format::int8) {
+    const auto value = reinterpret_cast<Register<std::int32_t>>(high) >> 24;
+    return reinterpret_cast<Words>(__builtin_convertvector(value, Register<float>));
+  } else if constexpr (F == Format::e8m0) {  // 0 is a subnormal, and 255 NaN
+    const Words power = (high >> 1) & 0x7f800000U;
+    const auto ends = reinterpret_cast<Words>((power == 0) | (power == 0x7f800000U));
+    return power | (ends & 0x00400000U);
+  } else {
+    return decode_high_few_bits<F, Finite>(high);
+  }
+}
+
 /// Rows of a panel that are transposed together; a square of 16 x 16 words is joined from two strips.
 inline constexpr int kStripRows = kWords < 8 ? kWords : 8;
 inline constexpr bool kJoined = kWords > kStripRows;
@@ -102,30 +161,43 @@ NANSCOPE_FN void load_strip(const PanelRows& panel, int row, std::int64_t first,
   transpose_strip(rows, strip);
 }
 
-/// Weights of a row of a transposed square: of 16 bits both, the lower one first.
-template <Format F, class Use>
+/// Weights that a word holds.
+template <Format F>
+inline constexpr int kPerWord = 32 / kFormatTable[static_cast<std::size_t>(F)].bits;
+/// Whether they are codes that have scales.
+template <Format F>
+inline constexpr bool kScaled = kPerWord<F> > 2;
+
+/// Weights of a row of a transposed square, those in the lower bits of a word first.
+template <Format F, bool Finite = false, class Use>
 NANSCOPE_FN void decode_words(Words words, const Use& use) {
   if constexpr (F == Format::f32) {
     use(0, words);
   } else if constexpr (F == Format::f16) {
     use(0, decode_high_f16(words << 16));
     use(1, decode_high_f16(words));
-  } else {
+  } else if constexpr (F == Format::bf16) {
     use(0, words << 16);
     use(1, words & 0xffff0000U);
+  } else {
+    NANSCOPE_UNROLL for (int k = 0; k < kPerWord<F>; ++k) use(k, decode_few_bits<F, Finite>(words, k));
   }
 }
-
-template <Format F>
-inline constexpr int kPerWord = F == Format::f32 ? 1 : 2;
 
 /// The most words of a row that are decoded at once.
 inline constexpr std::int64_t kMostWords = 256;
 
+/// Weights that are the values of their codes.
+struct Unscaled {
+  __attribute__((always_inline)) Words operator()(std::int64_t, int, Words weights) const { return weights; }
+};
+
 /// `words` words of each row from byte `first` on, as (depth, 32) f32 at `slice`. One strip after another: see
-/// few_rows.h for what becomes of 16 rows side by side.
-template <Format F>
-NANSCOPE_CALLED void decode_panel(const PanelRows& panel, std::int64_t first, std::int64_t words, float* slice) {
+/// few_rows.h for what becomes of 16 rows side by side. scaled(word, part, weights): what weights of a word count from
+/// `first`, of the rows of register `part`, stand for.
+template <Format F, class Scaled = Unscaled>
+NANSCOPE_CALLED void decode_panel(const PanelRows& panel, std::int64_t first, std::int64_t words, float* slice,
+                                  const Scaled& scaled = {}) {
   Words upper[kJoined ? kMostWords / kWords : 1][kStripRows];
   for (int part = 0; part < U32::kCount; ++part) {
     for (std::int64_t word = 0; word < words && kJoined; word += kWords) {
@@ -143,8 +215,10 @@ NANSCOPE_CALLED void decode_panel(const PanelRows& panel, std::int64_t first, st
       NANSCOPE_UNROLL for (int i = 0; i < kWords; ++i) {
         float* to = slice + (word + i) * kPerWord<F> * kLanes + part * kWords;
         decode_words<F>(
-            square[i], [to](int k, Words weights)
-                           __attribute__((always_inline)) { std::memcpy(to + k * kLanes, &weights, sizeof(weights)); });
+            square[i], [ to, &scaled, word, i, part ](int k, Words weights) __attribute__((always_inline)) {
+              const Words values = scaled(word + i, part, weights);
+              std::memcpy(to + k * kLanes, &values, sizeof(values));
+            });
       }
     }
   }

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "instrument/engine/loaded_model.h"
 #include "instrument/engine/model_folder.h"
 #include "tests/unit/instrument/engine/engine_rig.h"
 #include "tests/unit/instrument/quantized/edited_checkpoint.h"
@@ -16,31 +18,86 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The logits of the last token of a prompt.
-std::vector<float> logits_of(const std::filesystem::path& folder, const std::vector<std::int32_t>& prompt) {
+/// The weights of a checkpoint decoded when they are loaded: what products that read codes and scales must agree with.
+class DecodedWeights final : public WeightSource {
+ public:
+  explicit DecodedWeights(std::unique_ptr<WeightSource> from) : from_(std::move(from)) {}
+  Result<std::vector<float>> tensor(std::string_view name, std::int64_t rows, std::int64_t columns) override {
+    return from_->tensor(name, rows, columns);
+  }
+
+ private:
+  std::unique_ptr<WeightSource> from_;
+};
+
+struct Ran {
+  std::vector<std::vector<float>> logits;  ///< of each step
+  std::size_t scaled = 0;                  ///< weights that are codes and scales
+};
+
+/// A prompt and the tokens that follow it.
+Ran run(const std::filesystem::path& folder, const std::vector<std::int32_t>& prompt, int tokens, bool decoded = false,
+        const std::string& on = "cpu", int ranks = 1) {
   EngineConfig config;
   const Status used = use_model_folder(config, folder);
   EXPECT_TRUE(used) << (used ? "" : used.error().message);
   if (!used) return {};
-  const auto device = kernels::make_device("cpu", 1).value();
-  const auto source = make_weight_source(config.model).value();
+  config.ranks.count = ranks;
+  const auto device = kernels::make_device(on, 1).value();
+  auto source = make_weight_source(config.model).value();
+  if (decoded) source = std::make_unique<DecodedWeights>(std::move(source));
   const auto tokenizer = std::make_shared<const Tokenizer>(std::move(Tokenizer::none().value()));
   const auto model = load_model(config, *device, *source, *tokenizer);
   EXPECT_TRUE(model) << (model ? "" : model.error().message);
   if (!model) return {};
   const auto engine = Engine::create(config, *device, *model, tokenizer).value();
   testing::CollectProbe probe(*device);
-  const auto run =
-      engine->run(std::vector{RequestSpec{.name = "ids", .parts = {TokensPart{prompt}}, .max_tokens = 1}}, probe);
-  EXPECT_TRUE(run);
-  std::vector<float> logits;
+  const auto done =
+      engine->run(std::vector{RequestSpec{.name = "ids", .parts = {TokensPart{prompt}}, .max_tokens = tokens}}, probe);
+  EXPECT_TRUE(done) << (done ? "" : done.error().message);
+  Ran ran;
   for (const testing::Seen& seen : probe.tensors) {
-    if (seen.role == "logits") logits = seen.floats();
+    if (seen.role == "logits") ran.logits.push_back(seen.floats());
   }
-  return logits;
+  for (const Weight& weight : (*model)->weights) ran.scaled += weight.scaled.given() ? 1 : 0;
+  return ran;
+}
+
+/// The logits of a prompt.
+std::vector<float> logits_of(const std::filesystem::path& folder, const std::vector<std::int32_t>& prompt) {
+  Ran ran = run(folder, prompt, 1);
+  return ran.logits.empty() ? std::vector<float>() : ran.logits.back();
 }
 
 class QuantizedModels : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(QuantizedModels, ReadAsTheyAreStoredGiveEveryBitOfDecodedOnes) {
+  const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
+  const std::vector<std::int32_t> prompt{5, 3, 8, 1, 2};
+  const Ran expected = run(folder, prompt, 4, true);
+  EXPECT_EQ(expected.scaled, 0U);
+  const auto expect_same = [&](const Ran& found) {
+    EXPECT_EQ(found.scaled, 7U);
+    ASSERT_EQ(found.logits.size(), expected.logits.size());
+    for (std::size_t step = 0; step < expected.logits.size(); ++step) {
+      ASSERT_EQ(found.logits[step].size(), expected.logits[step].size());
+      EXPECT_EQ(std::memcmp(found.logits[step].data(), expected.logits[step].data(),
+                            expected.logits[step].size() * sizeof(float)),
+                0)
+          << "step " << step;
+    }
+  };
+  expect_same(run(folder, prompt, 4));
+  expect_same(run(folder, prompt, 4, false, "cpu:baseline"));
+}
+
+TEST_P(QuantizedModels, AreCutForRanksWhereTheyLie) {
+  const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
+  const Ran expected = run(folder, {5, 3, 8}, 2, true, "cpu", 2);
+  const Ran found = run(folder, {5, 3, 8}, 2, false, "cpu", 2);
+  ASSERT_FALSE(expected.logits.empty());
+  EXPECT_EQ(found.logits, expected.logits);
+}
 
 TEST_P(QuantizedModels, GiveTheLogitsOfTransformers) {
   const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();

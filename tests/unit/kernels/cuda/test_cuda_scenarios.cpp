@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,34 @@ INSTANTIATE_TEST_SUITE_P(Library, CudaScenarios, testing::ValuesIn(scenario_file
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+/// Codes and scales of a checkpoint lie in the GPU's memory.
+TEST(CudaCheckpoints, OfCodesAndScalesRecordTheCpusBits) {
+  const TemporaryFolder folder;
+  for (const char* name : {"fp8-block", "ct-nvfp4"}) {
+    const std::filesystem::path file = folder.path() / "quantized.toml";
+    std::ofstream(file) << "name = \"quantized\"\n[model]\nweights = \"" NANSCOPE_SOURCE_DIR
+                           "/tests/unit/instrument/quantized/checkpoints/"
+                        << name
+                        << "\"\n[[request]]\ntokens = [5, 3, 8]\nmax_tokens = 2\n[expect]\nverdict = \"clean\"\n";
+    const auto scenario = load_scenario(file);
+    ASSERT_TRUE(scenario) << scenario.error().message;
+    const auto spec = resolve(*scenario);
+    ASSERT_TRUE(spec) << spec.error().message;
+    const Recorded expected = run(*spec, "cpu:baseline");
+    fake_cuda::reset(Schedule::late);
+    {
+      const Recorded found = run(*spec, "cuda");
+      expect_same(expected.recording, found.recording);
+      const auto weights = expected.recording.weights();
+      const auto on_gpu = found.recording.weights();
+      ASSERT_TRUE(weights && on_gpu);
+      ASSERT_EQ(weights->size(), on_gpu->size());
+      for (std::size_t i = 0; i < weights->size(); ++i) EXPECT_EQ((*weights)[i].hash, (*on_gpu)[i].hash);
+    }
+    EXPECT_THAT(fake_cuda::problems(), IsEmpty());
+  }
+}
 
 void expect_graphs(const RunSpec& spec, const std::string& capture) {
   SCOPED_TRACE(capture);

@@ -54,6 +54,56 @@ void add_packed(std::vector<OpCase>& cases, const Shape& shape) {
   cases.push_back({"gemm_packed_" + shape.name, OpId::Gemm, build});
 }
 
+/// How a weight of codes and scales is stored.
+struct Stored {
+  std::string name;
+  Format codes;
+  Format scales;
+  BlockShape block;
+  SecondScale second = SecondScale::none;
+};
+
+constexpr std::int32_t kWhole = 1 << 30;
+const Stored kStored[] = {
+    {"e4m3_row", Format::e4m3, Format::bf16, {1, kWhole}},
+    {"e4m3_block", Format::e4m3, Format::f32, {32, 32}},
+    {"e5m2", Format::e5m2, Format::f32, {kWhole, kWhole}},
+    {"int8", Format::int8, Format::f32, {1, kWhole}},
+    {"mxfp8", Format::e4m3, Format::e8m0, {1, 32}},
+    {"mxfp4", Format::e2m1, Format::e8m0, {1, 32}},
+    {"nvfp4", Format::e2m1, Format::e4m3, {1, 16}, SecondScale::divisor},
+};
+
+void add_scaled(std::vector<OpCase>& cases, const Stored& stored, const Shape& shape, Format partial = Format::f32) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t k = shape.columns;
+    const std::int64_t block_rows = (kOutputs + stored.block.rows - 1) / stored.block.rows;
+    const std::int64_t blocks = (k + stored.block.columns - 1) / stored.block.columns;
+    GemmArgs args;
+    args.x = memory.input(Format::f32, shape.rows, k, fill(shape.fill, Format::f32, shape.rows, k, 61), shape.padding);
+    ScaledWeight& weight = args.scaled;
+    if (stored.codes == Format::e2m1) {  // two of them are any byte
+      const std::int64_t bytes = (k + 1) / 2;
+      weight.codes = memory.input(Format::int8, kOutputs, bytes, fill(shape.fill, Format::int8, kOutputs, bytes, 91));
+      weight.codes.format = Format::e2m1;
+      weight.codes.columns = k;
+      weight.codes.stride = 2 * bytes;
+    } else {
+      weight.codes = memory.input(stored.codes, kOutputs, k, fill(shape.fill, stored.codes, kOutputs, k, 91));
+    }
+    weight.scales = memory.input(stored.scales, block_rows, blocks,
+                                 fill(Fill::ordinary, stored.scales, block_rows, blocks, 92, 2.0F));
+    weight.block = stored.block;
+    weight.second = stored.second;
+    weight.second_scale = 0.3F;
+    args.out = memory.output("out", Format::f32, shape.rows, kOutputs, shape.padding);
+    args.partial = partial;
+    memory.launch(args);
+  };
+  const std::string sums = partial == Format::f32 ? "" : "halves_";
+  cases.push_back({"gemm_" + sums + "scaled_" + stored.name + "_" + shape.name, OpId::Gemm, build});
+}
+
 void add_dots(std::vector<OpCase>& cases, Format weight, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t k = shape.columns;
@@ -124,6 +174,8 @@ void add_product_cases(std::vector<OpCase>& cases) {
     add_gemm(cases, Format::f32, Format::f32, true, shape, Format::f16);
     add_gemm(cases, Format::f16, Format::bf16, false, shape, Format::f16);
     add_packed(cases, shape);
+    for (const Stored& stored : kStored) add_scaled(cases, stored, shape);
+    add_scaled(cases, kStored[0], shape, Format::f16);
     for (const Format format : {Format::f32, Format::f16, Format::bf16}) add_dots(cases, format, shape);
     add_patches(cases, shape);
     add_embedding(cases, Format::f32, false, false, shape);
