@@ -124,7 +124,7 @@ struct BlockFormat {
   ScaleCast scale_cast = ScaleCast::nearest_even;
   float smallest_amax = 0;    ///< m is not taken for less
   float smallest_scale = 0;   ///< nor the scale before it is rounded
-  float scale_of_zero = 0;    ///< stored where the scale is 0 before it is rounded
+  float scale_of_zero = 0;    ///< stored where the scale is 0 before it is rounded; of max_over_amax, where m is 0
   float scale_of_code_0 = 0;  ///< stored where it is rounded to 0
 
   Scaling scaling = Scaling::divide;

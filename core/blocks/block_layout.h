@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/blocks/block_codec.h"
+#include "core/blocks/block_loops.h"
 
 namespace nanscope {
 
@@ -28,10 +29,13 @@ class BlockLayout {
   std::size_t scales_together() const;
   std::size_t scale_place(std::int64_t row) const;
   std::size_t scale_step() const;
-  /// Calls block(first code, byte of the row) for blocks that lie apart, run(first code, codes, byte of the row, bytes)
-  /// for all other codes that lie together.
-  template <class Block, class Run>
-  void for_runs(std::size_t codes, const Block& block, const Run& run) const;
+  /// Calls move(first scale, its byte, scales) for all that lie beside each other.
+  template <class Move>
+  void for_scales(std::size_t count, std::int64_t row, const Move& move) const;
+  /// Of the whole blocks of an interleaved row.
+  BlockPlaces places(std::size_t codes) const;
+  template <class Run>
+  void for_rest(std::size_t codes, std::size_t done, const Run& run) const;
 
   BlockFormat format_;
   BlockGrid grid_;
@@ -40,6 +44,7 @@ class BlockLayout {
   std::size_t group_bytes_;  ///< with its scales
   std::size_t row_bytes_;
   bool straight_;
+  bool loops_know_;  ///< interleaved blocks
 };
 
 }  // namespace nanscope

@@ -81,7 +81,8 @@ std::span<const BlockLoops* const> all_block_loops() {
 const BlockLoops& block_loops() { return *all_block_loops().back(); }
 
 bool has_block_loops(const BlockFormat& format) {
-  return format.block.columns % 16 == 0 && knows_scale(format) && knows_elements(format);
+  const std::int32_t columns = format.block.columns;
+  return (columns == 16 || columns == 32 || columns % 64 == 0) && knows_scale(format) && knows_elements(format);
 }
 
 BlockPlan make_block_plan(const BlockFormat& format, float second) {

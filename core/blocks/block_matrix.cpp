@@ -24,6 +24,17 @@ struct Band {
   std::uint8_t* codes;  ///< one a byte, rows `columns` apart
 };
 
+/// The values of all 16 codes under all scales of a byte.
+std::vector<float> all_products(const BlockFormat& f, float second) {
+  std::vector<float> products(std::size_t{16} * 256);
+  std::array<std::uint8_t, 16> codes{};
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i);
+  for (std::uint32_t scale = 0; scale < 256; ++scale) {
+    decode_part(f, codes.data(), 16, scale, second, products.data() + std::size_t{16} * scale);
+  }
+  return products;
+}
+
 class Encoder {
  public:
   Encoder(const BlockFormat& format, std::int64_t columns, float second, std::uint32_t seed)
@@ -40,17 +51,16 @@ class Encoder {
         extremes_(scales_.size()),
         alone_(scales_.size()) {
     if (!format.four_over_six) return;
-    for (std::uint32_t code = 0; code < 256; ++code) scale_values_[code] = block_scale_value(format, code);
+    products_ = all_products(format, second);
     wider_scales_.resize(scales_.size());
     wider_alone_.resize(scales_.size());
-    wider_codes_.resize(static_cast<std::size_t>(columns));
-    errors_.resize(scales_.size() * 2);
+    wider_factors_.resize(scales_.size());
   }
 
   /// Codes into the band, and the codes of its scales.
   std::span<const std::uint32_t> encode(const Band& band) {
-    if (whole_ > 0) quick(band);
-    for (std::int64_t block = 0; block < grid_columns_; ++block) {
+    const bool any_alone = whole_ > 0 && quick(band);
+    for (std::int64_t block = any_alone ? 0 : whole_; block < grid_columns_; ++block) {
       if (block < whole_ && alone_[static_cast<std::size_t>(block)] == 0) continue;
       const std::int64_t column = block * width_;
       const std::int64_t count = std::min(width_, band.columns - column);
@@ -62,52 +72,72 @@ class Encoder {
   }
 
  private:
-  void quick(const Band& band) {
-    std::fill(extremes_.begin(), extremes_.end(), 0.0F);
+  /// Whether there are blocks to be done by themselves.
+  bool quick(const Band& band) {
+    if (band.rows > 1) return tall(band);
     // Piece by piece, so that what was read for the scale is still near when the codes are made.
-    // Of tall blocks four, for rows that are worth going to.
-    const std::int64_t piece = std::max<std::int64_t>(band.rows > 1 ? 4 : 1, kBlockPiece / (width_ * band.rows));
-    for (std::int64_t first = 0; first < whole_; first += piece) quick(band, first, std::min(piece, whole_ - first));
+    const std::int64_t piece = std::max<std::int64_t>(1, kBlockPiece / width_);
+    bool any_alone = false;
+    for (std::int64_t first = 0; first < whole_; first += piece) {
+      any_alone = low(band, first, std::min(piece, whole_ - first)) || any_alone;
+    }
+    return any_alone;
   }
 
-  void quick(const Band& band, std::int64_t first, std::int64_t count) {
+  BlockScales scales_from(std::int64_t first) {
+    return {scales_.data() + first, factors_.data() + first, alone_.data() + first};
+  }
+
+  /// Blocks of one row.
+  bool low(const Band& band, std::int64_t first, std::int64_t count) {
     const BlockLoops& loops = block_loops();
     const float* values = band.values + first * width_;
     std::uint8_t* codes = band.codes + first * width_;
     float* extremes = extremes_.data() + first;
-    float* factors = factors_.data() + first;
-    const BlockScales to = {scales_.data() + first, factors, alone_.data() + first};
+    std::fill_n(extremes, count, 0.0F);
     const auto find = format_.rule == ScaleRule::signed_extreme ? loops.signed_extremes : loops.magnitudes;
-    for (std::int64_t row = 0; row < band.rows; ++row) find(values + row * band.columns, count, width_, extremes);
-    loops.scales(plan_, extremes, count, 1, to);
-    for (std::int64_t row = 0; row < band.rows; ++row) {
-      loops.elements(plan_, values + row * band.columns, count, factors, codes + row * band.columns);
-    }
-    if (format_.four_over_six) choose(values, codes, extremes, count, to);
+    find(values, count, width_, extremes);
+    const BlockScales to = scales_from(first);
+    bool any_alone = loops.scales(plan_, extremes, count, 1, to);
+    if (format_.four_over_six) any_alone = choose(values, extremes, count, to) || any_alone;
+    loops.elements(plan_, values, count, to.factors, codes);
+    return any_alone;
   }
 
-  /// Of the codes just made and those under a scale that is half as large again. A band of one row.
-  void choose(const float* values, std::uint8_t* codes, const float* extremes, std::int64_t count, BlockScales to) {
+  /// Blocks of many rows. They are worked on in pieces that fit into what cores share, not into what each has: a short
+  /// piece of each of many rows is read from memory at a third of the pace of long ones.
+  bool tall(const Band& band) {
+    constexpr std::int64_t kShared = 4 << 20;
+    const std::int64_t piece = std::max<std::int64_t>(1, kShared / std::int64_t{sizeof(float)} / (band.rows * width_));
     const BlockLoops& loops = block_loops();
-    const std::span with_6 = std::span(errors_).first(scales_.size());
-    const std::span with_4 = std::span(errors_).subspan(scales_.size());
-    read_scales(to.codes, count, to.factors);
-    loops.errors(plan_, values, count, codes, to.factors, with_6.data());
-    loops.scales(plan_, extremes, count, 1.5F, {wider_scales_.data(), to.factors, wider_alone_.data()});
-    loops.elements(plan_, values, count, to.factors, wider_codes_.data());
-    read_scales(wider_scales_.data(), count, to.factors);
-    loops.errors(plan_, values, count, wider_codes_.data(), to.factors, with_4.data());
-    for (std::size_t block = 0; block < static_cast<std::size_t>(count); ++block) {
-      to.alone[block] |= wider_alone_[block];
-      if (!(with_4[block] < with_6[block])) continue;
-      to.codes[block] = wider_scales_[block];
-      const std::size_t place = block * static_cast<std::size_t>(width_);
-      std::copy_n(wider_codes_.data() + place, width_, codes + place);
+    std::fill(extremes_.begin(), extremes_.end(), 0.0F);
+    bool any_alone = false;
+    for (std::int64_t first = 0; first < whole_; first += piece) {
+      const std::int64_t count = std::min(piece, whole_ - first);
+      const float* values = band.values + first * width_;
+      std::uint8_t* codes = band.codes + first * width_;
+      for (std::int64_t row = 0; row < band.rows; ++row) {
+        loops.magnitudes(values + row * band.columns, count, width_, extremes_.data() + first);
+      }
+      const BlockScales to = scales_from(first);
+      any_alone = loops.scales(plan_, extremes_.data() + first, count, 1, to) || any_alone;
+      const bool last = first + count == whole_;
+      plan_.ahead = last ? band.rows * band.columns - first * width_ : count * width_;
+      for (std::int64_t row = 0; row < band.rows; ++row) {
+        loops.elements(plan_, values + row * band.columns, count, to.factors, codes + row * band.columns);
+      }
     }
+    return any_alone;
   }
 
-  void read_scales(const std::uint32_t* codes, std::int64_t count, float* scales) const {
-    for (std::int64_t block = 0; block < count; ++block) scales[block] = scale_values_[codes[block] & 0xffU];
+  /// Of the scales just made and those that are half as large again. A band of one row.
+  bool choose(const float* values, const float* extremes, std::int64_t count, BlockScales to) {
+    const BlockLoops& loops = block_loops();
+    const BlockScales wider = {wider_scales_.data(), wider_factors_.data(), wider_alone_.data()};
+    const bool any_alone = loops.scales(plan_, extremes, count, 1.5F, wider);
+    loops.nearer(plan_, products_.data(), values, count, {to.codes, to.factors}, {wider.codes, wider.factors});
+    for (std::int64_t block = 0; any_alone && block < count; ++block) to.alone[block] |= wider.alone[block];
+    return any_alone;
   }
 
   const BlockFormat& format_;
@@ -120,23 +150,64 @@ class Encoder {
   std::vector<std::uint32_t> scales_;
   std::vector<float> factors_;
   std::vector<float> extremes_;
-  std::vector<std::uint32_t> alone_;       ///< not 0: a block to be done by itself
-  std::array<float, 256> scale_values_{};  ///< four-over-six
+  std::vector<std::uint32_t> alone_;  ///< not 0: a block to be done by itself
+  std::vector<float> products_;       ///< four-over-six
   std::vector<std::uint32_t> wider_scales_;
   std::vector<std::uint32_t> wider_alone_;
-  std::vector<std::uint8_t> wider_codes_;
-  std::vector<double> errors_;
+  std::vector<float> wider_factors_;
 };
 
-/// What codes are multiplied by under every scale of one byte.
-std::array<float, 256> all_wholes(const BlockFormat& f, float second) {
-  std::array<float, 256> wholes{};
-  for (std::uint32_t code = 0; code < 256; ++code) {
-    const float alone = block_scale_value(f, code);
-    wholes[code] = f.second == SecondScale::amax ? alone : block_whole(f, alone, second);
+constexpr std::int64_t kWorthATable = 1 << 14;  ///< elements that are decoded
+
+/// Values of a row's whole blocks.
+class Decoder {
+ public:
+  Decoder(const BlockFormat& format, std::int64_t elements, float second, bool small)
+      : format_(format), second_(second), plan_(make_block_plan(format, second)), small_(small) {
+    if (small && info(format.element).bits == 4 && elements >= kWorthATable) {
+      products_ = all_products(format, second);
+      return;
+    }
+    for (std::uint32_t code = 0; small && code < 256; ++code) {
+      const float alone = block_scale_value(format, code);
+      known_[code] = format.second == SecondScale::amax ? alone : block_whole(format, alone, second);
+    }
   }
-  return wholes;
-}
+
+  /// False where there is a scale that is not done here: gguf's 2^128.
+  bool decode(const std::uint8_t* codes, std::span<const std::uint32_t> scales, float* out) {
+    const auto blocks = static_cast<std::int64_t>(scales.size());
+    if (!products_.empty()) {
+      block_loops().products(products_.data(), format_.block.columns, codes, blocks, scales.data(), out);
+      return true;
+    }
+    if (small_ && format_.reading == ScaleReading::ggml && format_.scale == Format::e8m0 &&
+        std::find(scales.begin(), scales.end(), 255U) != scales.end()) {
+      return false;
+    }
+    wholes_.resize((scales.size() + 15) / 16 * 16);
+    if (small_) {
+      for (std::size_t i = 0; i < scales.size(); ++i) wholes_[i] = known_[scales[i]];
+    } else if (format_.scale == Format::f16 && format_.second == SecondScale::none) {
+      block_loops().half_values(scales.data(), blocks, wholes_.data());
+    } else {
+      for (std::size_t i = 0; i < scales.size(); ++i) {
+        wholes_[i] = block_whole(format_, block_scale_value(format_, scales[i]), second_);
+      }
+    }
+    block_loops().values(plan_, codes, blocks, wholes_.data(), out);
+    return true;
+  }
+
+ private:
+  const BlockFormat& format_;
+  float second_;
+  BlockPlan plan_;
+  bool small_;                      ///< scales are of a byte
+  std::array<float, 256> known_{};  ///< what codes are multiplied by under each of them
+  std::vector<float> products_;
+  std::vector<float> wholes_;
+};
 
 }  // namespace
 
@@ -185,31 +256,33 @@ void decode_blocks(const BlockFormat& format, BlockSource from, std::int64_t row
   const BlockLayout layout(format, rows, columns);
   const std::span<const std::byte> scales = format.layout == ScaleLayout::interleaved ? from.codes : from.scales;
   std::vector<std::uint8_t> unpacked(layout.straight() ? 0 : static_cast<std::size_t>(columns));
-  const BlockPlan plan = make_block_plan(format, second);
-  const bool small = layout.scale_bytes() == 1;
-  const bool ggml_powers = format.reading == ScaleReading::ggml && format.scale == Format::e8m0;
-  const std::array<float, 256> known = small ? all_wholes(format, second) : std::array<float, 256>{};
+  Decoder decoder(format, rows * columns, second, layout.scale_bytes() == 1);
   const std::int64_t width = format.block.columns;
   const std::int64_t whole = width % 16 == 0 ? columns / width : 0;
-  std::vector<std::uint32_t> codes_of_scales(static_cast<std::size_t>(grid.columns));
-  std::vector<float> wholes(codes_of_scales.size());
+  // Rows whose swizzled scales lie in the same lines of a cache are read together.
+  const std::int64_t together = format.layout == ScaleLayout::swizzled_128x4 ? 4 : 1;
+  const auto room = static_cast<std::size_t>(up(grid.columns, 16) * 16);
+  std::vector<std::uint32_t> codes_of_scales(room * static_cast<std::size_t>(together));
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::span bytes = from.codes.subspan(static_cast<std::size_t>(row) * layout.row_bytes(), layout.row_bytes());
     if (!layout.straight()) layout.load_row(bytes, unpacked);
     const auto* codes = layout.straight() ? reinterpret_cast<const std::uint8_t*>(bytes.data()) : unpacked.data();
     float* out = values.data() + row * columns;
-    layout.load_scales(scales, row / format.block.rows, codes_of_scales);
-    bool beyond = false;  // gguf's 2^128
-    for (std::size_t block = 0; block < static_cast<std::size_t>(whole); ++block) {
-      const std::uint32_t code = codes_of_scales[block];
-      wholes[block] = small ? known[code] : block_whole(format, block_scale_value(format, code), second);
-      beyond = beyond || (ggml_powers && code == 255);
+    const std::int64_t band = row / format.block.rows;
+    for (std::int64_t i = band; band % together == 0 && i < std::min(band + together, grid.rows); ++i) {
+      layout.load_scales(
+          scales, i,
+          std::span(codes_of_scales)
+              .subspan(static_cast<std::size_t>(i % together) * room, static_cast<std::size_t>(grid.columns)));
     }
-    if (whole > 0) block_loops().values(plan, codes, whole, wholes.data(), out);
-    for (std::int64_t block = beyond ? 0 : whole; block < grid.columns; ++block) {
+    const std::span scales_here =
+        std::span(codes_of_scales)
+            .subspan(static_cast<std::size_t>(band % together) * room, static_cast<std::size_t>(grid.columns));
+    const bool done = whole > 0 && decoder.decode(codes, scales_here.first(static_cast<std::size_t>(whole)), out);
+    for (std::int64_t block = done ? whole : 0; block < grid.columns; ++block) {
       const std::int64_t column = block * width;
       decode_part(format, codes + column, std::min(width, columns - column),
-                  codes_of_scales[static_cast<std::size_t>(block)], second, out + column);
+                  scales_here[static_cast<std::size_t>(block)], second, out + column);
     }
   }
 }

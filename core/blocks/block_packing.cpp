@@ -35,51 +35,26 @@ void unpack_nibbles(std::span<const std::byte> from, std::span<std::uint8_t> to,
   }
 }
 
-std::uint64_t word_at(const void* bytes) {
-  std::uint64_t word;
-  std::memcpy(&word, bytes, 8);
-  return word;
-}
-
-constexpr std::uint64_t kNibbles = 0x0f0f0f0f0f0f0f0fULL;
-
-/// Codes of int8, -8..7, are stored from 0 on: 8 more, which is another highest bit.
-std::uint64_t nibble_flip(const BlockFormat& format) {
-  return format.element == Format::int8 ? 0x0808080808080808ULL : 0;
-}
-
-void pack_half_block(std::size_t half, std::uint64_t flip, const std::uint8_t* codes, std::byte* to) {
-  for (std::size_t i = 0; i < half; i += 8) {
-    const std::uint64_t low = (word_at(codes + i) ^ flip) & kNibbles;
-    const std::uint64_t high = (word_at(codes + half + i) ^ flip) & kNibbles;
-    const std::uint64_t both = low | high << 4;
-    std::memcpy(to + i, &both, 8);
-  }
-}
-
-void unpack_half_block(std::size_t half, std::uint64_t flip, const std::byte* from, std::uint8_t* codes) {
-  const auto store = [flip](std::uint8_t* to, std::uint64_t nibbles) {
-    // q - 8: another highest bit, which then is the sign and goes into all bits above it.
-    const std::uint64_t below = ~nibbles & flip;
-    const std::uint64_t bytes = (nibbles ^ flip) | ((below << 5) - (below << 1));
-    std::memcpy(to, &bytes, 8);
-  };
-  for (std::size_t i = 0; i < half; i += 8) {
-    const std::uint64_t both = word_at(from + i);
-    store(codes + i, both & kNibbles);
-    store(codes + half + i, both >> 4 & kNibbles);
-  }
+/// Blocks whose halves lie beside each other.
+BlockPlaces places_of(const BlockFormat& format, std::size_t blocks) {
+  const auto count = static_cast<std::int64_t>(blocks);
+  const std::int64_t bytes = format.block.columns / 2;
+  return {.blocks = count,
+          .width = format.block.columns,
+          .together = count,
+          .block_bytes = bytes,
+          .group_bytes = bytes * count,
+          .halves = true,
+          .shift = nibble_shift(format)};
 }
 
 void pack_halves(const BlockFormat& format, std::span<const std::uint8_t> from, std::span<std::byte> to) {
   const auto block = static_cast<std::size_t>(format.block.columns);
-  const std::size_t whole = block % 16 == 0 ? from.size() / block * block : 0;
-  for (std::size_t i = 0; i < whole; i += block) {
-    pack_half_block(block / 2, nibble_flip(format), from.data() + i, to.data() + i / 2);
-  }
+  const std::size_t whole = packs_blocks(format) ? from.size() / block * block : 0;
+  block_loops().pack_blocks(places_of(format, whole / block), from.data(), reinterpret_cast<std::uint8_t*>(to.data()));
   const auto nibble = [&](std::size_t i) {  // what is not there is 0
     const std::uint8_t code = i < from.size() ? from[i] : std::uint8_t{0};
-    return static_cast<std::uint32_t>((code ^ (nibble_flip(format) & 15U)) & 15U);
+    return static_cast<std::uint32_t>(code + nibble_shift(format)) & 15U;
   };
   for (std::size_t first = whole; first < from.size(); first += block) {
     for (std::size_t i = 0; i < block / 2; ++i) {
@@ -90,11 +65,10 @@ void pack_halves(const BlockFormat& format, std::span<const std::uint8_t> from, 
 
 void unpack_halves(const BlockFormat& format, std::span<const std::byte> from, std::span<std::uint8_t> to) {
   const auto block = static_cast<std::size_t>(format.block.columns);
-  const std::size_t whole = block % 16 == 0 ? to.size() / block * block : 0;
-  for (std::size_t i = 0; i < whole; i += block) {
-    unpack_half_block(block / 2, nibble_flip(format), from.data() + i / 2, to.data() + i);
-  }
-  const std::uint32_t offset = format.element == Format::int8 ? 8 : 0;
+  const std::size_t whole = packs_blocks(format) ? to.size() / block * block : 0;
+  block_loops().unpack_blocks(places_of(format, whole / block), reinterpret_cast<const std::uint8_t*>(from.data()),
+                              to.data());
+  const std::uint32_t offset = nibble_shift(format);
   for (std::size_t i = whole; i < to.size(); ++i) {
     const std::size_t within = i % block;
     const auto byte = static_cast<std::uint32_t>(from[(i - within) / 2 + within % (block / 2)]);
@@ -128,6 +102,14 @@ void unpack_words(std::span<const std::byte> from, std::span<std::uint8_t> to) {
 }
 
 }  // namespace
+
+std::uint8_t nibble_shift(const BlockFormat& format) { return format.element == Format::int8 ? 8 : 0; }
+
+bool packs_blocks(const BlockFormat& format) {
+  const std::int32_t columns = format.block.columns;
+  if (format.packing == Packing::halves) return columns == 16 || columns % 32 == 0;
+  return format.packing == Packing::bytes && columns % 16 == 0;
+}
 
 std::size_t packed_bytes(const BlockFormat& format, std::int64_t columns) {
   const auto count = static_cast<std::size_t>(columns);
@@ -171,22 +153,6 @@ void unpack_codes(const BlockFormat& format, std::span<const std::byte> from, st
     default:
       std::memcpy(to.data(), from.data(), to.size());
   }
-}
-
-bool packs_blocks(const BlockFormat& format) {
-  return (format.packing == Packing::halves || format.packing == Packing::bytes) && format.block.columns % 16 == 0;
-}
-
-void pack_block(const BlockFormat& format, const std::uint8_t* codes, std::byte* bytes) {
-  const auto columns = static_cast<std::size_t>(format.block.columns);
-  if (format.packing == Packing::halves) return pack_half_block(columns / 2, nibble_flip(format), codes, bytes);
-  for (std::size_t i = 0; i < columns; i += 16) std::memcpy(bytes + i, codes + i, 16);
-}
-
-void unpack_block(const BlockFormat& format, const std::byte* bytes, std::uint8_t* codes) {
-  const auto columns = static_cast<std::size_t>(format.block.columns);
-  if (format.packing == Packing::halves) return unpack_half_block(columns / 2, nibble_flip(format), bytes, codes);
-  for (std::size_t i = 0; i < columns; i += 16) std::memcpy(codes + i, bytes + i, 16);
 }
 
 std::size_t swizzled_place(std::int64_t row, std::int64_t column, std::int64_t columns) {

@@ -16,10 +16,9 @@ void pack_codes(const BlockFormat& format, std::span<const std::uint8_t> from, s
 /// `from` holds packed_bytes(format, to.size()).
 void unpack_codes(const BlockFormat& format, std::span<const std::byte> from, std::span<std::uint8_t> to);
 
-/// One whole block of Packing::halves or Packing::bytes, of a multiple of 16 columns; `bytes` are where it lies.
-void pack_block(const BlockFormat& format, const std::uint8_t* codes, std::byte* bytes);
-void unpack_block(const BlockFormat& format, const std::byte* bytes, std::uint8_t* codes);
-/// Whether the two above know the format.
+/// How much more stored nibbles are than codes: q4_0's are stored from 0 on.
+std::uint8_t nibble_shift(const BlockFormat& format);
+/// Whether BlockLoops::pack_blocks() knows the format.
 bool packs_blocks(const BlockFormat& format);
 
 /// Place of the scale of block (row, column) among those of a matrix with `columns` blocks a row, in

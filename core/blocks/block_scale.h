@@ -188,7 +188,8 @@ NANSCOPE_HD std::uint32_t scale_code(const BlockFormat& f, float m, float second
       break;
   }
   unrounded = unrounded_block_scale(f, m, f.largest, second) * expansion;
-  if (f.scale_of_zero > 0 && unrounded == 0) unrounded = f.scale_of_zero;
+  const bool zero = f.rule == ScaleRule::max_over_amax ? m == 0 : unrounded == 0;
+  if (f.scale_of_zero > 0 && zero) unrounded = f.scale_of_zero;
   if (f.smallest_scale > 0 && unrounded < f.smallest_scale) unrounded = f.smallest_scale;
   return encode_scale(f, unrounded, overflow);
 }
@@ -247,12 +248,13 @@ NANSCOPE_HD BlockScale block_scale(const BlockFormat& f, float extreme, float se
   const float scale = f.codes_from_unrounded ? unrounded : block_scale_value(f, out.code);
   float whole = block_whole(f, scale, second);
   if (f.divisor_at_code_0 > 0 && out.code == 0) whole = f.divisor_at_code_0;
-  if (whole == 0 && !f.divides_by_zero) return filled(out.code, 0);
+  const bool by_inverse = f.rule == ScaleRule::max_over_amax && m != 0;  // infinite where the scale is 0
+  if (whole == 0 && !f.divides_by_zero && !by_inverse) return filled(out.code, 0);
   out.multiply = f.scaling == Scaling::reciprocal || f.scaling == Scaling::reciprocal_second;
   out.factor = whole;
   if (f.scaling == Scaling::reciprocal) out.factor = 1.0F / whole;
   if (f.scaling == Scaling::reciprocal_second) out.factor = (1.0F / second) / scale;
-  if (f.rule == ScaleRule::max_over_amax && m != 0) out.factor = 1.0F / m * f.largest;
+  if (by_inverse) out.factor = 1.0F / m * f.largest;
   return out;
 }
 

@@ -1,4 +1,6 @@
 """Matrices of 64 columns that are hard to quantise: ties, thresholds of scales, zeros, subnormals, NaN, Inf."""
+import functools
+
 import numpy as np
 
 # Largest value, values in units of which ties fall: half a unit of the format at 1.
@@ -72,11 +74,12 @@ def bad(rng, rows, values):
     return x
 
 
-KINDS = [ordinary, spread, ties, thresholds, zeros, small, large,
-         lambda rng, rows: bad(rng, rows, [np.nan, -np.nan]), lambda rng, rows: bad(rng, rows, [np.inf, -np.inf])]
+KINDS = (ordinary, spread, ties, thresholds, zeros, small, large,
+         lambda rng, rows: bad(rng, rows, [np.nan, -np.nan]), lambda rng, rows: bad(rng, rows, [np.inf, -np.inf]))
 FINITE = KINDS[:5]
 
 
+@functools.lru_cache(maxsize=4)
 def matrix(seed, rows, kinds=KINDS):
     """Rows of each kind in turn."""
     rng = np.random.default_rng(seed)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares nanscope's block formats with their producers.
 
-    compare_producers.py TOOL [--blocks 1000000] [--only PRESET ...]    random and hard blocks, a table a preset
+    compare_producers.py TOOL [--blocks 10000000] [--from SEED] [--only PRESET ...]
+                                                                        random and hard blocks, a line a preset
     compare_producers.py TOOL --codes                                   every code under every scale, with gfloat, too
     compare_producers.py --golden DIR                                   writes what block_golden_test.cpp reads
 
@@ -45,6 +46,8 @@ def comparable(name, x, second):
 
 
 def shaped(name, x):
+    if "@" in name:
+        return x
     return np.ascontiguousarray(x.reshape(-1, 256)[: len(x) // 512 * 128]) if name.startswith("fp8-") else x
 
 
@@ -85,28 +88,47 @@ def second_of(name, x):
 
 
 def inputs_of(name, seed, rows):
-    kinds = block_inputs.FINITE if name == "nvfp4-4over6" else block_inputs.KINDS
-    x = block_inputs.matrix(seed, rows, kinds)
+    kinds = block_inputs.KINDS
+    if name.startswith("fp8-") and "@" not in name:  # a block takes two rows or more
+        kinds = (kinds[seed % len(kinds)],)
     if name == "nvfp4-4over6":  # one scale of the tensor for all: rows of alike size
-        x = block_inputs.matrix(seed, rows, [block_inputs.ordinary, block_inputs.zeros, block_inputs.unit_ties])
+        kinds = (block_inputs.ordinary, block_inputs.zeros, block_inputs.unit_ties)
+    x = block_inputs.matrix(seed, rows, kinds)
     second = second_of(name, x)
     x = x[comparable(name, x, second)]
     return shaped(name, x), second
 
 
-def compare(tool, names, blocks):
-    failed = False
-    print(f"| {'preset':<24} | {'elements':>12} | {'differ':>8} |")
-    for name in names:
-        total = count = 0
-        seed = 1
-        while total < blocks * 32:
-            x, second = inputs_of(name, seed, min(65536, max(1024, blocks // 2)))
+def block_size(name):
+    """Elements of a block."""
+    if "@" in name:
+        rows, columns = name.split("@")[1].split("x")
+        return int(rows) * int(columns)
+    if name.startswith("fp8-block"):
+        return 128 * 128
+    return 128 if name.startswith("fp8-group") else 16 if name.startswith("nvfp4") else 32
+
+
+def compare(tool, names, blocks, first):
+    """Every seed makes a matrix, which all presets are tried on: a long run can be done in pieces."""
+    counts = {name: [0, 0] for name in names}  # elements, and how many differ
+    seed = first
+    while True:
+        left = [name for name in names if counts[name][0] < blocks * block_size(name)]
+        if not left:
+            break
+        rows = min(65536, max(1024, max(blocks * block_size(name) for name in left) // 64))
+        for name in left:
+            x, second = inputs_of(name, seed, rows)
             off, elements = differences(tool, name, x, second, producers.PRODUCERS[name](x.copy(), second))
-            total, count, seed = total + elements, count + off, seed + 1
-        failed |= count > 0
-        print(f"| {name:<24} | {total:>12} | {count:>8} |", flush=True)
-    return failed
+            counts[name][0] += elements
+            counts[name][1] += off
+        seed += 1
+    print(f"| {'preset':<28} | {'blocks':>10} | {'elements':>12} | {'differ':>8} |")
+    for name, (total, off) in counts.items():
+        print(f"| {name:<28} | {total // block_size(name):>10} | {total:>12} | {off:>8} |")
+    print(f"matrices {first} to {seed - 1}")
+    return any(off > 0 for _, off in counts.values())
 
 
 def codes(tool):
@@ -167,6 +189,8 @@ def write_golden(folder):
              "# columns, bits of the second scale, which of the 108 rows its values are taken from (over and over, where",
              "# they are too few), 'codes' or 'values', where these begin, where scales begin, where they end."]
     for name in producers.PRODUCERS:
+        if "@" in name:
+            continue  # the same format
         rows, second = golden_rows(name, shared)
         shape = {"fp8-block": (70, 130), "fp8-block-transformers": (128, 128)}.get(name, (int(rows.sum()), 64))
         if name.startswith("fp8-group"):
@@ -198,7 +222,8 @@ def write_golden(folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tool", nargs="?")
-    parser.add_argument("--blocks", type=int, default=1_000_000, help="of 32 elements, a preset")
+    parser.add_argument("--blocks", type=int, default=1_000_000, help="of a preset")
+    parser.add_argument("--from", type=int, default=1, dest="first", metavar="SEED", help="the first matrix")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--codes", action="store_true")
     parser.add_argument("--golden")
@@ -207,7 +232,7 @@ def main():
         return write_golden(options.golden)
     if options.codes:
         return sys.exit(codes(options.tool))
-    return sys.exit(compare(options.tool, options.only or list(producers.PRODUCERS), options.blocks))
+    return sys.exit(compare(options.tool, options.only or list(producers.PRODUCERS), options.blocks, options.first))
 
 
 if __name__ == "__main__":

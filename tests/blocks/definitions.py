@@ -84,9 +84,9 @@ def fp8_blocks(x, height, width):
     return amax.astype(np.float32), lambda scales: np.repeat(np.repeat(scales, height, 0), width, 1)[:rows, :columns]
 
 
-@producer("fp8-block", "fp8-group")
+@producer("fp8-block", "fp8-block@1x32", "fp8-group")
 def deepseek(x, second, name):
-    amax, spread = fp8_blocks(x, *((128, 128) if name == "fp8-block" else (1, 128)))
+    amax, spread = fp8_blocks(x, *{"fp8-block": (128, 128), "fp8-group": (1, 128)}.get(name, (1, 32)))
     scales = amax / np.float32(448)
     with np.errstate(all="ignore"):
         return cast(x / spread(scales), name).astype(np.uint8).tobytes(), scales.tobytes()

@@ -1,7 +1,7 @@
 /// encode_tool encode|decode PRESET ROWS COLUMNS SECOND < IN > OUT, for compare_producers.py.
 ///
 /// encode: f32 values in; codes, then scales out. decode: codes, then scales in; f32 values out. SECOND: the bits of
-/// the second scale as a hexadecimal number.
+/// the second scale as a hexadecimal number. PRESET@RxC has blocks of R x C elements instead of its own.
 #include <fmt/format.h>
 
 #include <bit>
@@ -33,12 +33,18 @@ void write_all(std::span<const std::byte> out) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const BlockPreset* preset = argc == 6 ? find_block_preset(argv[2]) : nullptr;
+  const std::string name = argc == 6 ? argv[2] : "";
+  const BlockPreset* preset = find_block_preset(name.substr(0, name.find('@')));
   if (preset == nullptr) {
     fmt::print(stderr, "usage: encode_tool encode|decode PRESET ROWS COLUMNS SECOND\n");
     return 2;
   }
-  const BlockFormat& format = preset->format;
+  BlockFormat format = preset->format;
+  if (name.find('@') != std::string::npos &&
+      std::sscanf(name.c_str() + name.find('@'), "@%dx%d", &format.block.rows, &format.block.columns) != 2) {
+    fmt::print(stderr, "encode_tool: {}: what stands behind @ is no RxC\n", name);
+    return 2;
+  }
   const std::int64_t rows = std::atoll(argv[3]);
   const std::int64_t columns = std::atoll(argv[4]);
   const auto second = std::bit_cast<float>(static_cast<std::uint32_t>(std::strtoul(argv[5], nullptr, 16)));

@@ -138,11 +138,12 @@ def four_over_six(x, second, name):
     return raw(codes[: len(x)]), raw(scale)
 
 
-@producer("fp8-block-transformers")
+@producer("fp8-block-transformers", "fp8-block-transformers@1x32")
 def transformers_block(x, second, name):
     from types import SimpleNamespace
     from transformers.integrations.finegrained_fp8 import Fp8Quantize
-    config = SimpleNamespace(weight_block_size=(128, 128), scale_fmt="float")
+    size = (1, 32) if name.endswith("@1x32") else (128, 128)
+    config = SimpleNamespace(weight_block_size=size, scale_fmt="float")
     made = Fp8Quantize(SimpleNamespace(quantization_config=config))._quantize_one("a.weight", torch.from_numpy(x))
     return raw(made["a.weight"]), raw(made["a.weight_scale_inv"])
 
