@@ -62,7 +62,7 @@ Live Forward::attend(const LayerPlan& plan, const Live& q) {
     }
     const auto [keys, values] = kv_read(plan, group);
     const Live raw = scores(plan, group, {slice(q.view, group.row, group.rows), q.id}, keys);
-    const Live probs = softmax(plan, group, raw);
+    const Live probs = softmax(plan, group, quantised_scores(plan, group, raw));
     freed_ = raw.view;
     out = activation(Slot::mix, model.heads * model.head_dim);
     mix(plan, group, slice(out, group.row, group.rows), probs, values);

@@ -7,6 +7,7 @@
 
 #include "core/blocks/presets.h"
 #include "instrument/engine/scheme_book.h"
+#include "instrument/engine/score_book.h"
 #include "instrument/engine/shard.h"
 #include "instrument/engine/window_cache.h"
 
@@ -112,6 +113,7 @@ Status check(const EngineConfig& config) {
         "model.recurrent_layers names every layer; at least one layer must be attention, whose pool holds the states");
   }
   if (Status schemes = check_kv_schemes(config); !schemes) return schemes;
+  if (Status scores = check_scores(config); !scores) return scores;
   if (Status window = check_window_cache(config); !window) return window;
   return check_ranks(config);
 }

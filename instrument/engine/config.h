@@ -99,6 +99,20 @@ struct AttentionConfig {
   bool fused = false;  ///< it reads codes of the cache itself
 };
 
+/// Attention's scores as codes of 8 bits; see instrument/spectral/score_policy.h.
+struct ScoresConfig {
+  Format format = Format::f32;  ///< f32: they are not quantized
+  std::string policy = "current";
+  float scale = 1;
+  std::int64_t history = 16;
+  float start = 1;
+  float margin = 0.9F;
+  float utilization = 0.8F;
+  float delta = 1e-6F;
+  std::int64_t length = 1024;
+  Overflow overflow = Overflow::saturate;
+};
+
 /// Block-scaled inputs of the MLP's products.
 struct BlockConfig {
   ActivationBlocks format = ActivationBlocks::none;
@@ -143,6 +157,7 @@ struct EngineConfig {
   BlockConfig blocks;
   KvConfig kv;
   AttentionConfig attention;
+  ScoresConfig scores;
   BatchConfig batch;
   RanksConfig ranks;
   SamplingConfig sampling;

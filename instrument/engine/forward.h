@@ -16,6 +16,7 @@
 #include "instrument/engine/op_plan.h"
 #include "instrument/engine/scale_book.h"
 #include "instrument/engine/scheme_book.h"
+#include "instrument/engine/score_book.h"
 #include "instrument/engine/workspace.h"
 #include "kernels/ops/kv_operand.h"
 
@@ -63,6 +64,7 @@ struct ForwardParts {
   /// Where this rank's part of a sum over ranks goes, (rows, width); not given where there is one rank.
   kernels::TensorView part = {};
   SchemeBook* schemes = nullptr;  ///< where kv.scheme says how K and V are kept, instead of `scales`
+  ScoreBook* scores = nullptr;    ///< where scores.format quantizes them
 };
 
 /// The halves of a layer, each a branch that is added to the residual stream.
@@ -161,6 +163,8 @@ class Forward {
   };
   std::pair<KvSource, KvSource> kv_read(const LayerPlan& plan, const RowGroup& group);
   Live scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const KvSource& k);
+  /// What the softmax reads: the scores, or where they are quantized what their codes stand for.
+  Live quantised_scores(const LayerPlan& plan, const RowGroup& group, const Live& scores);
   Live softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores);
   std::int64_t keys_of_span(const SpanInput& input) const;
   std::int64_t last_visible_key(const RowGroup& group, std::int64_t keys) const;

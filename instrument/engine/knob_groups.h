@@ -10,5 +10,6 @@ std::vector<Knob> model_knobs();
 std::vector<Knob> rope_knobs();
 std::vector<Knob> moe_knobs();
 std::vector<Knob> rank_knobs();
+std::vector<Knob> score_knobs();
 
 }  // namespace nanscope

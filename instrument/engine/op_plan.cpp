@@ -239,6 +239,11 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   if (schemes) plan_scheme(planner, config, *schemes, layer, plan);
   plan.kv_read = planner.op("kv_read", OpKind::kv_read, read_attributes(config, layer));
   plan.scores = planner.op("scores", OpKind::attention_scores, scores_attributes(model, layer));
+  if (config.scores.format != Format::f32) {
+    const QuantiseAttributes codes{std::string(name(config.scores.format))};
+    plan.scores_quantise = planner.op("scores_quantise", OpKind::quantise, codes);
+    plan.scores_dequantise = planner.op("scores_dequantise", OpKind::dequantise, codes);
+  }
   plan.softmax = planner.op("softmax", OpKind::softmax, softmax_attributes(config, window));
   plan.attn_mix = planner.op("attn_mix", OpKind::attention_mix, mix_attributes(config, window));
   if (model.inner_norm) plan.inner_norm = planner.inner_norm("inner_norm");

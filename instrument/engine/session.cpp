@@ -17,8 +17,13 @@ Result<std::unique_ptr<Session>> Session::create(const EngineParts& parts, std::
     if (!pool) return tl::unexpected(pool.error());
     Result<ScaleBook> scales = ScaleBook::create(config, *parts.device);
     if (!scales) return tl::unexpected(scales.error());
-    session->ranks_.push_back({&workspaces[rank], std::move(*pool), std::move(*scales), std::nullopt,
+    session->ranks_.push_back({&workspaces[rank], std::move(*pool), std::move(*scales), std::nullopt, std::nullopt,
                                HeldStep(*parts.device, session->emitter_.listening())});
+    if (config.scores.format != Format::f32) {
+      Result<ScoreBook> scores = ScoreBook::create(config, *parts.device, *parts.shards[rank].model);
+      if (!scores) return tl::unexpected(scores.error());
+      session->ranks_.back().scores = std::move(*scores);
+    }
     if (kv_schemes(config, 0)) session->ranks_.back().schemes.emplace(config, *parts.device);
   }
   return session;
@@ -336,7 +341,7 @@ Result<std::vector<std::int32_t>> Session::forward(std::span<const StepInput> in
     passes.emplace_back(
         ForwardParts{shard.config, *shard.model, shard.plan, *parts_.device, *state.workspace, state.pool, state.scales,
                      i == 0 ? emitter_ : others[i - 1], rank, parts.given() ? slice(parts, rank * rows, rows) : parts,
-                     state.schemes ? &*state.schemes : nullptr},
+                     state.schemes ? &*state.schemes : nullptr, state.scores ? &*state.scores : nullptr},
         inputs[i]);
   }
   for (Forward& pass : passes) pass.begin();

@@ -95,6 +95,7 @@ class Session {
     KvPool pool;
     ScaleBook scales;
     std::optional<SchemeBook> schemes;
+    std::optional<ScoreBook> scores;
     HeldStep held;  ///< of ranks above 0
   };
 

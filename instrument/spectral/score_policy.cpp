@@ -1,0 +1,140 @@
+#include "instrument/spectral/score_policy.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+
+namespace nanscope {
+namespace {
+
+/// A number from a file, right or wrong.
+class Static final : public ScorePolicy {
+ public:
+  explicit Static(const ScorePolicySettings& settings) : scale_(settings.scale) {}
+  double scale(double) override { return scale_; }
+
+ private:
+  double scale_;
+};
+
+/// absmax / largest of the step itself: exact, and a pass over all scores before they are cast.
+class Current final : public ScorePolicy {
+ public:
+  explicit Current(const ScorePolicySettings& settings) : largest_(settings.largest) {}
+  double scale(double absmax) override { return absmax == 0 ? 1 : absmax / largest_; }
+
+ private:
+  double largest_;
+};
+
+/// Largest magnitude of the steps before / (margin x largest) (Micikevicius et al. 2022, 2209.05433; equation 1 of
+/// "Rank-Aware Spectral Bounds on Attention Logits"). The history begins as `start`.
+class Delayed final : public ScorePolicy {
+ public:
+  explicit Delayed(const ScorePolicySettings& settings)
+      : reach_(settings.margin * settings.largest),
+        length_(static_cast<std::size_t>(settings.history)),
+        history_{settings.start} {}
+
+  double scale(double absmax) override {
+    // A NaN in the history is one in the scale, as torch.amax has it.
+    double before = 0;
+    for (const double one : history_) before = std::isnan(one) || std::isnan(before) ? NAN : std::max(before, one);
+    history_.push_back(absmax);
+    // What it began with is no step: it goes when the first one comes.
+    if (!begun_ || history_.size() > length_) history_.pop_front();
+    begun_ = true;
+    return before == 0 ? 1 : before / reach_;
+  }
+
+ private:
+  double reach_;
+  std::size_t length_;
+  std::deque<double> history_;
+  bool begun_ = false;
+};
+
+/// The largest magnitude so far: grows, never shrinks.
+class Monotonic final : public ScorePolicy {
+ public:
+  explicit Monotonic(const ScorePolicySettings& settings)
+      : reach_(settings.margin * settings.largest), largest_(settings.start) {}
+  double scale(double absmax) override {
+    const double now = largest_ / reach_;
+    largest_ = std::isnan(absmax) ? absmax : std::max(largest_, absmax);
+    return now;
+  }
+
+ private:
+  double reach_;
+  double largest_;
+};
+
+/// The calibrated bound / (utilization x largest) (15): of the weights alone, from the first step on.
+class Geometry final : public ScorePolicy {
+ public:
+  explicit Geometry(const ScorePolicySettings& settings)
+      : scale_(settings.calibrated / (settings.utilization * settings.largest)) {}
+  double scale(double) override { return scale_; }
+
+ private:
+  double scale_;
+};
+
+/// geometry while burn_in steps are watched; then alpha is kappa times the largest slack seen, abs(S) over the worst
+/// case (16), for good.
+class AutoAlpha final : public ScorePolicy {
+ public:
+  explicit AutoAlpha(const ScorePolicySettings& settings) : settings_(settings), bound_(settings.calibrated) {}
+  double scale(double absmax) override {
+    const double now = bound_ / (settings_.utilization * settings_.largest);
+    if (steps_ < settings_.burn_in) {
+      ++steps_;
+      slack_ = std::max(slack_, absmax / settings_.worst_case);
+      if (steps_ == settings_.burn_in && slack_ > 0) bound_ = settings_.kappa * slack_ * settings_.worst_case;
+    }
+    return now;
+  }
+
+ private:
+  ScorePolicySettings settings_;
+  double bound_;
+  double slack_ = 0;
+  std::int64_t steps_ = 0;
+};
+
+template <class Policy>
+std::unique_ptr<ScorePolicy> make(const ScorePolicySettings& settings) {
+  return std::make_unique<Policy>(settings);
+}
+
+constexpr std::array kPolicies{
+    ScorePolicyEntry{"static", "a number from the configuration", false, make<Static>},
+    ScorePolicyEntry{"current", "the step's own largest magnitude", false, make<Current>},
+    ScorePolicyEntry{"delayed", "the largest magnitude of the steps before", false, make<Delayed>},
+    ScorePolicyEntry{"monotonic", "the largest magnitude so far", false, make<Monotonic>},
+    ScorePolicyEntry{"geometry", "the calibrated bound of the weights", true, make<Geometry>},
+    ScorePolicyEntry{"auto_alpha", "the weights' bound, tightened by what a burn-in saw", true, make<AutoAlpha>},
+};
+
+}  // namespace
+
+std::span<const ScorePolicyEntry> score_policies() { return kPolicies; }
+
+const ScorePolicyEntry* find_score_policy(std::string_view name) {
+  const auto found = std::find_if(kPolicies.begin(), kPolicies.end(),
+                                  [&](const ScorePolicyEntry& entry) { return entry.name == name; });
+  return found == kPolicies.end() ? nullptr : &*found;
+}
+
+std::string score_policy_names() {
+  std::string names;
+  for (const ScorePolicyEntry& entry : kPolicies) {
+    if (!names.empty()) names += '|';
+    names += entry.name;
+  }
+  return names;
+}
+
+}  // namespace nanscope

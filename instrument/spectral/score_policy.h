@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+/// Who chooses the scale that attention's scores are divided by before they become fp8, from what, and when. Scores S
+/// overflow where abs(S) / scale is beyond the format's largest.
+namespace nanscope {
+
+struct ScorePolicySettings {
+  double largest = 448;        ///< of the format
+  double scale = 1;            ///< of `static`
+  std::int64_t history = 16;   ///< steps that `delayed` remembers
+  double start = 1;            ///< the largest magnitude that an empty history stands for
+  double margin = 0.9;         ///< part of the format that `delayed` and `monotonic` use
+  double utilization = 0.8;    ///< that `geometry` and `auto_alpha` use
+  double worst_case = 0;       ///< bound of the layer's scores, of weights alone: LayerScales::whole().interaction
+  double calibrated = 0;       ///< the same, calibrated
+  std::int64_t burn_in = 100;  ///< steps after which `auto_alpha` freezes what it saw
+  double kappa = 1;            ///< times which
+};
+
+/// One instance serves one layer.
+class ScorePolicy {
+ public:
+  virtual ~ScorePolicy() = default;
+  /// The scale of a step whose scores are `absmax` at most. Only `current` may look at that before; the others remember
+  /// it for later steps.
+  virtual double scale(double absmax) = 0;
+};
+
+struct ScorePolicyEntry {
+  std::string_view name;
+  std::string_view doc;
+  bool of_weights;  ///< it needs the bounds of the settings
+  std::unique_ptr<ScorePolicy> (*make)(const ScorePolicySettings& settings);
+};
+/// static, current, delayed, monotonic, geometry, auto_alpha.
+std::span<const ScorePolicyEntry> score_policies();
+/// Null when there is none of that name.
+const ScorePolicyEntry* find_score_policy(std::string_view name);
+/// "static|current|...".
+std::string score_policy_names();
+
+}  // namespace nanscope

@@ -1,0 +1,78 @@
+#include "instrument/spectral/score_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace nanscope {
+namespace {
+
+std::vector<double> scales(std::string_view name, const ScorePolicySettings& settings,
+                           const std::vector<double>& absmax) {
+  const auto policy = find_score_policy(name)->make(settings);
+  std::vector<double> chosen;
+  for (const double one : absmax) chosen.push_back(policy->scale(one));
+  return chosen;
+}
+
+/// A training run whose weights grow four times at step 10, 8 heads of 32, computed in NumPy: of steps 0, 1, 9, 10 and 11
+/// scores and scales are known, between them the largest score that the scale at 9 tells.
+TEST(ScorePolicy, DelayedIsThatOfAMeasuredTrace) {
+  const std::vector<double> absmax{21.1, 22.7, 21.9, 22.0, 21.6, 21.5, 22.3, 23.87, 21.4, 21.8, 340.7, 344.7};
+  const std::vector<double> chosen = scales("delayed", {}, absmax);
+  EXPECT_NEAR(chosen[0], 0.00248, 1e-5);
+  EXPECT_NEAR(chosen[1], 0.05239, 1e-4);
+  EXPECT_NEAR(chosen[9], 0.05920, 1e-5);
+  EXPECT_NEAR(chosen[10], 0.05920, 1e-5);
+  EXPECT_NEAR(chosen[11], 0.84494, 1e-4);
+  EXPECT_GT(absmax[0] / chosen[0], 448);    // load: 8516
+  EXPECT_GT(absmax[10] / chosen[10], 448);  // spike: 5755
+  EXPECT_LT(absmax[11] / chosen[11], 448);  // one step later it is right again
+}
+
+TEST(ScorePolicy, DelayedForgetsWhatIsOlderThanItsHistory) {
+  ScorePolicySettings settings;
+  settings.history = 2;
+  settings.margin = 1;
+  const std::vector<double> chosen = scales("delayed", settings, {448, 896, 448, 448, 448});
+  EXPECT_EQ(chosen, (std::vector<double>{1 / 448.0, 1, 2, 2, 1}));
+}
+
+TEST(ScorePolicy, MonotonicOnlyGrows) {
+  ScorePolicySettings settings;
+  settings.margin = 1;
+  EXPECT_EQ(scales("monotonic", settings, {448, 896, 224, 224}), (std::vector<double>{1 / 448.0, 1, 2, 2}));
+}
+
+TEST(ScorePolicy, CurrentLooksAtTheStepItself) {
+  EXPECT_EQ(scales("current", {}, {448, 0, 896}), (std::vector<double>{1, 1, 2}));
+}
+
+TEST(ScorePolicy, GeometryDoesNotLookAtScores) {
+  ScorePolicySettings settings;
+  settings.calibrated = 358.4 * 3;
+  const std::vector<double> chosen = scales("geometry", settings, {1, 1e6});
+  EXPECT_DOUBLE_EQ(chosen[0], 3);
+  EXPECT_EQ(chosen[0], chosen[1]);
+}
+
+TEST(ScorePolicy, AutoAlphaIsGeometryUntilItsBurnInEndsAndWhatItSawFromThenOn) {
+  ScorePolicySettings settings;
+  settings.worst_case = 35840;
+  settings.calibrated = 3584;
+  settings.burn_in = 2;
+  const std::vector<double> chosen = scales("auto_alpha", settings, {30, 35.84, 20, 1e6});
+  EXPECT_DOUBLE_EQ(chosen[0], 10);
+  EXPECT_DOUBLE_EQ(chosen[1], 10);
+  EXPECT_DOUBLE_EQ(chosen[2], 0.1);
+  EXPECT_DOUBLE_EQ(chosen[3], 0.1);
+}
+
+TEST(ScorePolicy, ANanInTheHistoryIsOneInTheScale) {
+  const std::vector<double> chosen = scales("delayed", {}, {20, NAN, 20});
+  EXPECT_TRUE(std::isnan(chosen[2]));
+}
+
+}  // namespace
+}  // namespace nanscope
