@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/counted.h"
+#include "scenarios/report/run_json.h"
+#include "scenarios/report/scales_report.h"
+
+namespace nanscope::report {
+namespace {
+
+std::string place_of(const scenarios::ScorePoint& point, RunView& run) {
+  const Step* step = run.step(point.step);
+  if (step == nullptr) return fmt::format("layer {}", point.layer);
+  return fmt::format("{}/{}/{}", step->request(), step->index(), point.layer);
+}
+
+}  // namespace
+
+std::string score_replay_text(const ScoreReplayWords& words, RunView& run, const Terminal& terminal) {
+  std::string text = heading(fmt::format("nanscope scales {}", printable(words.target, terminal)), terminal);
+  std::set<std::int64_t> layers;
+  std::size_t bad = 0;
+  double largest = 0;
+  for (const scenarios::ScorePoint& point : words.points) {
+    layers.insert(point.layer);
+    bad += point.finite ? 0 : 1;
+    largest = std::max(largest, point.absmax);
+  }
+  text += paragraph("Scores    ",
+                    fmt::format("{} in {}, {:.4g} at most, before any mask{}",
+                                counted(words.points.size(), "step of a layer"), counted(layers.size(), "layer"),
+                                largest, bad > 0 ? fmt::format("; {} with NaN or Inf left out", bad) : std::string()),
+                    terminal);
+  text +=
+      paragraph("Overflow  ", fmt::format("a score over its scale is beyond {:g}", words.settings.largest), terminal);
+  Table table({Align::left, Align::right, Align::right, Align::left, Align::right, Align::left});
+  table.row({"policy", "overflows", "largest", "where", "used", ""});
+  for (const scenarios::ScoreTrial& trial : words.trials) {
+    if (!trial.problem.empty()) {
+      table.row({trial.policy, "-", "-", "-", "-", trial.problem});
+      continue;
+    }
+    table.row({trial.policy, std::to_string(trial.overflows), fmt::format("{:.4g}", trial.largest),
+               trial.points.empty() ? "-" : place_of(words.points[trial.worst], run),
+               fmt::format("{:.1f} %", 100 * trial.utilization), ""});
+  }
+  return text + '\n' + table.text("  ", terminal.width);
+}
+
+std::string score_replay_json(const ScoreReplayWords& words) {
+  using Json = nlohmann::ordered_json;
+  Json out;
+  out["schema"] = "nanscope.score-policies/1";
+  out["target"] = words.target;
+  out["largest"] = words.settings.largest;
+  out["points"] = Json::array();
+  for (const scenarios::ScorePoint& point : words.points) {
+    out["points"].push_back(
+        {{"step", point.step}, {"layer", point.layer}, {"absmax", point.absmax}, {"finite", point.finite}});
+  }
+  out["policies"] = Json::array();
+  for (const scenarios::ScoreTrial& trial : words.trials) {
+    Json one{{"name", trial.policy}, {"problem", trial.problem.empty() ? Json() : Json(trial.problem)}};
+    if (trial.problem.empty()) {
+      one["overflows"] = trial.overflows;
+      one["largest"] = trial.largest;
+      one["utilization"] = trial.utilization;
+      one["scales"] = Json::array();
+      for (const scenarios::ScoreTrialPoint& point : trial.points) one["scales"].push_back(point.scale);
+    }
+    out["policies"].push_back(std::move(one));
+  }
+  return dump_json(out);
+}
+
+std::string score_replay_csv(const ScoreReplayWords& words) {
+  std::string text = "step,layer,absmax";
+  for (const scenarios::ScoreTrial& trial : words.trials) {
+    if (trial.problem.empty()) text += fmt::format(",{0}_scale,{0}_scaled", trial.policy);
+  }
+  text += '\n';
+  for (std::size_t i = 0; i < words.points.size(); ++i) {
+    const scenarios::ScorePoint& point = words.points[i];
+    text += fmt::format("{},{},{}", point.step, point.layer, point.absmax);
+    for (const scenarios::ScoreTrial& trial : words.trials) {
+      if (!trial.problem.empty()) continue;
+      text += point.finite ? fmt::format(",{},{}", trial.points[i].scale, trial.points[i].scaled) : ",,";
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace nanscope::report
