@@ -15,10 +15,10 @@ double log_of(double count, double delta) { return std::log(count) - std::log(de
 double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// ln of N T1 (10) and of N T2 (11): nothing underflows.
-double log_atypical(const AttentionShape& shape, double gamma) {
+double log_atypical(const TailShape& shape, double gamma) {
   return std::log(real(shape.heads)) + std::log(real(shape.length)) - real(shape.head_dim) / 2 * exponent(gamma);
 }
-double log_beyond(const AttentionShape& shape, double alpha, double gamma) {
+double log_beyond(const TailShape& shape, double alpha, double gamma) {
   const double reach = real(shape.width) * alpha;
   return std::log(2 * real(shape.heads)) + 2 * std::log(real(shape.length)) -
          reach * reach / (2 * gamma * real(shape.head_dim));
@@ -33,7 +33,7 @@ constexpr std::array kPublished = {
 
 }  // namespace
 
-double typicality(const AttentionShape& shape, double delta) {
+double typicality(const TailShape& shape, double delta) {
   const double wanted = 2 / real(shape.head_dim) * log_of(2 * real(shape.heads) * real(shape.length), delta);
   double low = 1;
   double high = 2;
@@ -45,12 +45,12 @@ double typicality(const AttentionShape& shape, double delta) {
   }
 }
 
-double smallest_alpha(const AttentionShape& shape, double delta) {
+double smallest_alpha(const TailShape& shape, double delta) {
   const double pairs = log_of(4 * real(shape.heads) * real(shape.length) * real(shape.length), delta);
   return std::sqrt(2 * typicality(shape, delta) * real(shape.head_dim) * pairs) / real(shape.width);
 }
 
-double overflow_chance(const AttentionShape& shape, double alpha) {
+double overflow_chance(const TailShape& shape, double alpha) {
   const auto balance = [&](double gamma) { return log_atypical(shape, gamma) - log_beyond(shape, alpha, gamma); };
   double low = 1;
   double high = 2;

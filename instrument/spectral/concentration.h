@@ -9,7 +9,7 @@
 namespace nanscope {
 
 /// Shapes that the tail depends on.
-struct AttentionShape {
+struct TailShape {
   std::int64_t width = 0;     ///< of the model: d
   std::int64_t head_dim = 0;  ///< rank of a head's interaction: d_h
   std::int64_t heads = 0;     ///< query heads of all layers: N
@@ -18,21 +18,21 @@ struct AttentionShape {
 
 /// gamma: the smallest above 1 for which gamma - 1 - ln gamma >= (2 / d_h) ln(2 N L / delta) (12): with it the chance
 /// that any key's projection is longer than sqrt(gamma d_h / d) is at most delta / 2.
-double typicality(const AttentionShape& shape, double delta);
+double typicality(const TailShape& shape, double delta);
 
 /// alpha_min = sqrt(2 gamma d_h ln(4 N L^2 / delta)) / d (13): a score is beyond alpha x the worst case with a chance
 /// of at most delta, over all layers, heads and pairs of tokens.
-double smallest_alpha(const AttentionShape& shape, double delta);
+double smallest_alpha(const TailShape& shape, double delta);
 
 /// The chance that (9) bounds by N (T1 + T2) (10, 11), for an alpha of one's own; at most 1. gamma is the one that
 /// makes the sum smallest.
-double overflow_chance(const AttentionShape& shape, double alpha);
+double overflow_chance(const TailShape& shape, double alpha);
 
 /// A model of the paper's tables 2 and 3, with what they print.
 struct PublishedShape {
   std::string_view name;
   std::int64_t layers, heads;
-  AttentionShape shape;  ///< at the length of its table 8
+  TailShape shape;  ///< at the length of its table 8
   double gamma, alpha_min, alpha_used;
   double norm_mean, norm_max, norm_min;  ///< of its table 6
 };

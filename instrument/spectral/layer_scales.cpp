@@ -148,7 +148,7 @@ void warn_of_layer(LayerScales& layer, const ScaleSettings& settings) {
 
 /// Tokens that meet themselves, or the same token elsewhere, are no independent pairs: x' M x has the mean tr M, and is
 /// beyond tr M + 2 norm_F sqrt(t) + 2 norm t with a chance of e^-t at most (Laurent, Massart 2000, lemma 1).
-void warn_of_head(LayerScales& layer, std::int64_t head, const AttentionShape& shape, const ScaleSettings& settings,
+void warn_of_head(LayerScales& layer, std::int64_t head, const TailShape& shape, const ScaleSettings& settings,
                   double alpha) {
   const HeadNorms& norms = layer.norms[static_cast<std::size_t>(head)];
   const double calibrated = alpha * norms.interaction * static_cast<double>(shape.width);
@@ -236,11 +236,11 @@ Result<QueryKeyWeights> query_key_weights(const ModelConfig& model, std::int64_t
   return all;
 }
 
-double calibration(const AttentionShape& shape, const ScaleSettings& settings) {
+double calibration(const TailShape& shape, const ScaleSettings& settings) {
   return settings.alpha.value_or(std::min(1.0, smallest_alpha(shape, settings.delta)));
 }
 
-AttentionShape attention_shape(const ModelConfig& model, std::int64_t length) {
+TailShape tail_shape(const ModelConfig& model, std::int64_t length) {
   const std::int64_t layers = model.layers - static_cast<std::int64_t>(model.recurrent_layers.size());
   return {model.width, model.head_dim, layers * model.heads, length};
 }
@@ -252,7 +252,7 @@ Result<LayerScales> layer_scales(const ModelConfig& model, const RopeConfig& rop
   layer.rotary = model.positions == 0;
   layer.factor = double{attention_scale(model, index)};
   layer.softcap = model.attention_softcap;
-  const AttentionShape shape = attention_shape(model, settings.length);
+  const TailShape shape = tail_shape(model, settings.length);
   const double alpha = calibration(shape, settings);
   const Result<QueryKeyWeights> folded = query_key_weights(model, index, weights);
   if (!folded) return tl::unexpected(folded.error());

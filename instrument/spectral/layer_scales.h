@@ -77,10 +77,10 @@ using NamedWeights =
 Result<QueryKeyWeights> query_key_weights(const ModelConfig& model, std::int64_t layer, const NamedWeights& weights);
 
 /// alpha: what is asked for, else smallest_alpha(), and 1 where shapes are too small for it: the worst case itself.
-double calibration(const AttentionShape& shape, const ScaleSettings& settings);
+double calibration(const TailShape& shape, const ScaleSettings& settings);
 
 /// The shape of the whole model.
-AttentionShape attention_shape(const ModelConfig& model, std::int64_t length);
+TailShape tail_shape(const ModelConfig& model, std::int64_t length);
 
 /// Errors: those of the weights, values that are not finite (named), or that it was stopped.
 Result<LayerScales> layer_scales(const ModelConfig& model, const RopeConfig& rope, std::int64_t layer,

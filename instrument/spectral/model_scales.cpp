@@ -64,7 +64,7 @@ Result<ModelScales> model_scales(const std::filesystem::path& folder, const Mode
   ModelScales all;
   all.model = spec->model;
   all.settings = options.settings;
-  all.shape = attention_shape(spec->model, options.settings.length);
+  all.shape = tail_shape(spec->model, options.settings.length);
   all.gamma = typicality(all.shape, options.settings.delta);
   all.alpha_min = smallest_alpha(all.shape, options.settings.delta);
   all.alpha = calibration(all.shape, options.settings);

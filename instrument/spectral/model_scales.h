@@ -9,7 +9,7 @@ namespace nanscope {
 
 struct ModelScales {
   ModelConfig model;
-  AttentionShape shape;
+  TailShape shape;
   double gamma = 0;      ///< typicality()
   double alpha_min = 0;  ///< smallest_alpha()
   double alpha = 0;      ///< that the calibrated bounds were made with

@@ -9,7 +9,7 @@ namespace {
 
 struct Row {
   const char* name;
-  AttentionShape shape;
+  TailShape shape;
   double delta, gamma, alpha;
 };
 /// oracle.py.

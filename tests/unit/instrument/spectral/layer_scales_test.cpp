@@ -81,7 +81,7 @@ TEST(LayerScales, BoundsAreInOrderAndTheScaleFollows) {
   EXPECT_EQ(layer->bound, ScoreBound::interaction);
   EXPECT_FALSE(layer->rotary);
   EXPECT_THAT(layer->warnings, IsEmpty());
-  const double alpha = smallest_alpha(attention_shape(model, 64), 1e-6);
+  const double alpha = smallest_alpha(tail_shape(model, 64), 1e-6);
   for (std::size_t head = 0; head < 2; ++head) {
     const HeadBounds& bounds = layer->heads[head];
     EXPECT_DOUBLE_EQ(bounds.interaction, layer->norms[head].interaction * 256 / 4);

@@ -16,8 +16,8 @@ std::vector<double> scales(std::string_view name, const ScorePolicySettings& set
   return chosen;
 }
 
-/// A training run whose weights grow four times at step 10, 8 heads of 32, computed in NumPy: of steps 0, 1, 9, 10 and 11
-/// scores and scales are known, between them the largest score that the scale at 9 tells.
+/// A training run whose weights grow four times at step 10, 8 heads of 32, computed in NumPy: of steps 0, 1, 9, 10 and
+/// 11 scores and scales are known, between them the largest score that the scale at 9 tells.
 TEST(ScorePolicy, DelayedIsThatOfAMeasuredTrace) {
   const std::vector<double> absmax{21.1, 22.7, 21.9, 22.0, 21.6, 21.5, 22.3, 23.87, 21.4, 21.8, 340.7, 344.7};
   const std::vector<double> chosen = scales("delayed", {}, absmax);
