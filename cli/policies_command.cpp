@@ -11,6 +11,7 @@
 #include "cli/replay_limits.h"
 #include "instrument/files/near_names.h"
 #include "instrument/policies/evaluate.h"
+#include "scenarios/policy_answers.h"
 #include "scenarios/policy_source.h"
 #include "scenarios/report/policies_report.h"
 
@@ -28,6 +29,7 @@ struct PolicyArguments {
   std::int64_t heads = 0;
   std::string format = "text";
   bool no_claims = false;
+  bool no_answers = false;
   bool progress = false;
   bool follow_links = false;
   RunLimits limits = kReplayLimits;
@@ -64,6 +66,24 @@ Result<std::vector<PolicyCandidate>> candidates_of(const PolicyArguments& argume
   return wanted;
 }
 
+/// Error: it was interrupted. What cannot be run again is said, and does not count.
+Status add_answers(const scenarios::RunSpec& spec, const PolicyArguments& arguments, const Interrupt& interrupt,
+                   PolicyReport& made) {
+  ProgressLine line("runs", arguments.progress);
+  scenarios::PolicyAnswerOptions options;
+  options.stop = interrupt.token();
+  options.limits = arguments.limits;
+  options.progress = [&line](std::int64_t done, std::int64_t total, const std::string& name) {
+    line.show(done, total, name);
+  };
+  Status run = scenarios::run_policies(spec, made, options);
+  if (!run && !interrupt.requested()) {
+    made.left_out.push_back("answers: " + run.error().message);
+    return {};
+  }
+  return run;
+}
+
 int try_policies(const PolicyArguments& arguments, const Interrupt& interrupt) {
   auto candidates = candidates_of(arguments);
   if (!candidates) return complain(candidates.error().message);
@@ -95,12 +115,15 @@ int try_policies(const PolicyArguments& arguments, const Interrupt& interrupt) {
   options.progress = [&line](std::size_t done, std::size_t total) {
     line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "");
   };
-  const auto made = evaluate_policies((*source)->view(), options);
+  auto made = evaluate_policies((*source)->view(), options);
   line.clear();
   if (!made && interrupt.requested()) return failed(made.error(), interrupt);
   if (!made) return complain(fmt::format("{}: {}", arguments.target, made.error().message));
   if (Status whole = (*source)->check(); !whole) return failed(whole.error(), interrupt);
   if (Status read = (*source)->view().status(); !read) return failed(read.error(), interrupt);
+  if (const scenarios::RunSpec* spec = (*source)->spec(); spec != nullptr && !arguments.no_answers) {
+    if (Status run = add_answers(*spec, arguments, interrupt, *made); !run) return failed(run.error(), interrupt);
+  }
   print(arguments.format == "json"  ? report::policies_json(*made, arguments.target)
         : arguments.format == "csv" ? report::policies_csv(*made)
                                     : report::policies_text(*made, arguments.target, output_terminal()));
@@ -137,6 +160,8 @@ void add_policies_command(CLI::App& app, Action& action) {
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
   command->add_flag("--no-claims", arguments->no_claims, "The table alone, without the claims and what they compare");
+  command->add_flag("--no-answers", arguments->no_answers,
+                    "Do not run a scenario or a recording again under each policy to compare what it answers");
   add_format(*command, arguments->format, {"text", "json", "csv"});
   command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
   add_follow_links(*command, arguments->follow_links);

@@ -14,6 +14,7 @@
 #include "scenarios/library.h"
 #include "scenarios/open_run.h"
 #include "scenarios/record.h"
+#include "scenarios/replay.h"
 #include "scenarios/run_spec.h"
 #include "scenarios/scenario.h"
 #include "scenarios/target_kind.h"
@@ -25,6 +26,8 @@ struct PolicySource::Parts {
   std::optional<ModelSpec> model;
   std::int64_t heads = 0;
   std::vector<RunNote> unread;
+
+  std::optional<RunSpec> spec;
 
   std::unique_ptr<OpenRun> run;
 
@@ -43,8 +46,9 @@ struct PolicySource::Parts {
   Status run_scenario(const std::filesystem::path& path, const PolicySourceOptions& options) {
     const auto scenario = load_scenario(path);
     if (!scenario) return tl::unexpected(scenario.error());
-    const auto spec = resolve(*scenario);
-    if (!spec) return tl::unexpected(spec.error());
+    auto resolved = resolve(*scenario);
+    if (!resolved) return tl::unexpected(resolved.error());
+    spec = std::move(*resolved);
     auto workbench = Workbench::open(spec->config);
     if (!workbench) return fail(scenario->where() + workbench.error().message);
     RecordOptions recording_options;
@@ -74,6 +78,8 @@ struct PolicySource::Parts {
     if (!opened) return tl::unexpected(opened.error());
     run = std::move(*opened);
     unread.assign(run->unread().begin(), run->unread().end());
+    if (run->recording() == nullptr || run->view().info().device == kDumpDevice) return {};
+    if (auto stated = run_spec_of(*run->recording())) spec = std::move(*stated);
     return {};
   }
 
@@ -165,6 +171,8 @@ KnownAttention PolicySource::known(std::int64_t layer) const {
   known.source = "config.json";
   return known;
 }
+
+const RunSpec* PolicySource::spec() const { return parts_->spec ? &*parts_->spec : nullptr; }
 
 const std::vector<RunNote>& PolicySource::unread() const { return parts_->unread; }
 

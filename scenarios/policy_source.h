@@ -11,6 +11,7 @@
 #include "core/run/run_view.h"
 #include "instrument/engine/engine.h"
 #include "instrument/policies/layer_tokens.h"
+#include "scenarios/run_spec.h"
 
 namespace nanscope::scenarios {
 
@@ -40,6 +41,8 @@ class PolicySource {
   Recomputer* again();
   /// As PolicyOptions::known.
   KnownAttention known(std::int64_t layer) const;
+  /// What can be run again; null for a dump.
+  const RunSpec* spec() const;
   /// Files and tensors of a dump that could not be read, where others were.
   const std::vector<RunNote>& unread() const;
   /// To be asked when what was read is to be believed.

@@ -192,6 +192,33 @@ Table table_of(const WhatIfTable& what_if) {
   return table;
 }
 
+Table table_of(const PolicyReport& policies) {
+  Table table{{"policy", "bytes a token", "error of the output", "KL in nats", "top-1 agreement", "clipped", "flushed",
+               "utilization", "worst layer", "error there", "queries made NaN", "on the front", "not tried because"},
+              {}};
+  for (const PolicyResult& one : policies.policies) {
+    std::vector<std::string>& row = table.rows.emplace_back(table.header.size());
+    row.front() = one.candidate.name;
+    row.back() = one.problem;
+    if (one.layers.empty()) continue;
+    const LayerScore& worst = one.layers[one.worst];
+    row = {one.candidate.name,
+           exact(one.bytes),
+           exact(one.error),
+           exact(one.divergence),
+           exact(one.agreement),
+           exact(one.clipped),
+           exact(one.flushed),
+           exact(one.utilization),
+           std::to_string(worst.layer),
+           exact(worst.error),
+           std::to_string(one.not_finite),
+           yes(one.on_front),
+           one.problem};
+  }
+  return table;
+}
+
 Table table_of(const RequestsSheet& requests) {
   Table table{{"block", "slot", "held by requests", "state", "read by the step", "health", "written by request",
                "token", "history"},

@@ -15,6 +15,7 @@
 #include "gui/prepare/timeline.h"
 #include "gui/prepare/what_if.h"
 #include "gui/prepare/why_story.h"
+#include "instrument/policies/evaluate.h"
 
 /// What views show, as tables for a spreadsheet: numbers bare, with their units in the header.
 namespace nanscope::gui {
@@ -28,6 +29,8 @@ Table table_of(const ErrorMap& errors);
 Table table_of(const Ledger& ledger);
 /// A run a row, as recorded first.
 Table table_of(const WhatIfTable& what_if);
+/// A policy a row.
+Table table_of(const PolicyReport& policies);
 /// A slot of the KV cache a row.
 Table table_of(const RequestsSheet& requests);
 /// A kind of op a row.

@@ -35,7 +35,7 @@ struct Words<KvTransform> {
 };
 template <>
 struct Words<KvLayers> {
-  static constexpr std::array names = {"all", "late", "inner"};
+  static constexpr std::array names = {"all", "late", "early", "inner"};
 };
 template <>
 struct Words<KvRounding> {
@@ -240,6 +240,7 @@ bool quantizes(const KvScheme& scheme) { return !is_float(scheme.format); }
 
 KvScheme scheme_of_layer(const KvScheme& scheme, std::int64_t layer, std::int64_t layers) {
   const bool kept = (scheme.layers == KvLayers::late && layer < layers / 2) ||
+                    (scheme.layers == KvLayers::early && layer >= layers / 2) ||
                     (scheme.layers == KvLayers::inner && (layer < 2 || layer >= layers - 2));
   if (!kept) return scheme;
   KvScheme as_is;

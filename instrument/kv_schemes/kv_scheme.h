@@ -51,6 +51,7 @@ enum class KvTransform : std::uint8_t {
 enum class KvLayers : std::uint8_t {
   all,
   late,   ///< the second half
+  early,  ///< the first half
   inner,  ///< all but the first two and the last two
 };
 

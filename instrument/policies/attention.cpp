@@ -28,7 +28,7 @@ std::int64_t rows_of(std::size_t elements, std::int64_t channels) {
 
 }  // namespace
 
-void attention_scores(const AttentionShape& shape, std::span<const float> query, std::span<const float> keys,
+void attention_scores(const AttentionGeometry& shape, std::span<const float> query, std::span<const float> keys,
                       std::span<const float> bias, std::vector<double>& scores) {
   const std::int64_t count = rows_of(keys.size(), shape.key_channels());
   const std::int64_t shared = shape.heads / shape.kv_heads;
@@ -58,8 +58,8 @@ void log_softmax(std::int64_t heads, std::vector<double>& scores) {
   }
 }
 
-void mix_values(const AttentionShape& shape, std::span<const double> log_probabilities, std::span<const float> values,
-                std::vector<double>& out) {
+void mix_values(const AttentionGeometry& shape, std::span<const double> log_probabilities,
+                std::span<const float> values, std::vector<double>& out) {
   const std::int64_t count = rows_of(values.size(), shape.value_channels());
   const std::int64_t shared = shape.heads / shape.kv_heads;
   out.assign(static_cast<std::size_t>(shape.output_channels()), 0.0);

@@ -25,9 +25,14 @@ inline constexpr std::string_view kValuesInt8Token = "V int8 a token and head";
 inline constexpr std::string_view kValuesFp8Token = "V e4m3 a token and head";
 inline constexpr std::string_view kValuesInt8Tensor = "V int8 a tensor";
 inline constexpr std::string_view kValuesInt8Percentile = "V int8 a tensor, 99.5th percentile";
+inline constexpr std::string_view kLateLayersClaim = "late-layers-safer";
 inline constexpr double kClaimNoise = 0.03;
 
 /// `tried`: results of claim_candidates().
 std::vector<PolicyClaim> test_claims(std::span<const PolicyResult> tried, std::span<const LayerFacts> layers);
+
+/// The same claim where the run was made again with K in e4m3 in the first or in the second half of its layers: errors
+/// of the logits.
+void tell_late_layers(double early, double late, PolicyClaim& claim);
 
 }  // namespace nanscope

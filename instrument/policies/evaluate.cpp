@@ -31,7 +31,7 @@ double bytes_of(const KvScheme& scheme, const LayerFacts& layer, bool keys, std:
 
 /// Why a candidate cannot be tried on a layer; empty: it can.
 std::string problem_of(const PolicyCandidate& candidate, const LayerTokens& tokens) {
-  const AttentionShape& shape = tokens.shape;
+  const AttentionGeometry& shape = tokens.shape;
   if (!candidate.needs.empty()) return "it is for " + candidate.needs;
   if (candidate.k_noise == 0 && !candidate.exact_k) {
     if (Status can = check(candidate.k, shape.kv_heads, shape.key_width); !can) return "K: " + can.error().message;

@@ -29,6 +29,18 @@ struct PolicyOptions {
   std::function<void(std::size_t done, std::size_t total)> progress;  ///< layers times policies
 };
 
+/// What the requests of a run answered under a policy, against those of a cache in f32.
+struct PolicyAnswer {
+  std::string problem;  ///< why it was not run; the rest is then empty
+  std::int64_t answers = 0;
+  std::int64_t same_answers = 0;
+  std::int64_t tokens = 0;       ///< of the answers with a cache in f32
+  std::int64_t same_tokens = 0;  ///< up to the first that differs, over all answers
+  bool logits_compared = false;
+  double top1 = 0;         ///< prompt tokens with the same most likely next token
+  double logit_error = 0;  ///< root mean square over the logits of the last prompt tokens
+};
+
 /// One policy, over the layers that could be measured.
 struct PolicyResult {
   PolicyCandidate candidate;
@@ -44,13 +56,14 @@ struct PolicyResult {
       0;  ///< share of K and V that was: windows and groups of tokens that are not full are kept as they are
   double clipped = 0;  ///< shares of the elements that were quantized
   double flushed = 0;
-  double utilization = 0;  ///< mean over layers and over K and V, of those that have scales
-  bool on_front = false;   ///< no other policy has less error and no more bytes
+  double utilization = 0;              ///< mean over layers and over K and V, of those that have scales
+  std::optional<PolicyAnswer> answer;  ///< where it was run
+  bool on_front = false;               ///< no other policy has less error and no more bytes
 };
 
 struct LayerFacts {
   std::int64_t layer = 0;
-  AttentionShape shape;
+  AttentionGeometry shape;
   std::int64_t keys = 0;  ///< of the longest sequence
   std::int64_t rows = 0;  ///< of K that were stored
   std::int64_t queries = 0;

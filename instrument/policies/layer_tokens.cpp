@@ -78,9 +78,9 @@ class Collector {
 
   Status add_span(const Step& step, const AttentionOps& ops, std::size_t index, StoredStep& stored) {
     const Span& span = step.spans[index];
-    const Operand q = find_operand(run_, ops, step, index, "q", options_.again);
-    const Operand k = find_operand(run_, ops, step, index, "k", options_.again);
-    const Operand v = find_operand(run_, ops, step, index, "v", options_.again);
+    const AttentionOperand q = find_operand(run_, ops, step, index, "q", options_.again);
+    const AttentionOperand k = find_operand(run_, ops, step, index, "k", options_.again);
+    const AttentionOperand v = find_operand(run_, ops, step, index, "v", options_.again);
     for (const auto& [operand, what] : {std::pair(&q, "queries"), std::pair(&k, "keys"), std::pair(&v, "values")}) {
       if (operand == &q ? q.own != nullptr : operand->there()) continue;
       missing_ = fmt::format("its {} were not dumped", what);
@@ -200,7 +200,8 @@ class Collector {
     return true;
   }
 
-  Status know_shape(const AttentionOps& ops, const Operand& q, const Operand& k, const Operand& v) {
+  Status know_shape(const AttentionOps& ops, const AttentionOperand& q, const AttentionOperand& k,
+                    const AttentionOperand& v) {
     if (known_) return {};
     known_ = true;
     const Tensor& queries = *q.own;
@@ -237,7 +238,7 @@ class Collector {
       heads = queries.heads;
     const std::int64_t key_width = key_channels / std::max<std::int64_t>(1, keys.heads);
     if (!heads && keys.heads > 1 && query_channels % key_width == 0) heads = query_channels / key_width;
-    AttentionShape& shape = tokens_.shape;
+    AttentionGeometry& shape = tokens_.shape;
     if (!heads || *heads <= 0 || query_channels % *heads != 0)
       return fail(fmt::format("layer {}: how many heads its queries have is not known: say it with --heads, or --model",
                               tokens_.layer));
@@ -259,7 +260,7 @@ class Collector {
   }
 
   void know_scores(const std::optional<double>& factor, const std::optional<double>& softcap) {
-    AttentionShape& shape = tokens_.shape;
+    AttentionGeometry& shape = tokens_.shape;
     const KnownAttention& known = options_.known;
     if (known.factor || factor) {
       shape.factor = known.factor.value_or(factor.value_or(shape.factor));
@@ -275,15 +276,15 @@ class Collector {
     if (shape.softcap > 0) fact(fmt::format("scores capped at {:g}", shape.softcap));
   }
 
-  void tell_rows(const Operand& q, const Operand& k, const Operand& v) {
-    const Operand& turned = q.rotation == Rotation::unknown ? k : q;
+  void tell_rows(const AttentionOperand& q, const AttentionOperand& k, const AttentionOperand& v) {
+    const AttentionOperand& turned = q.rotation == Rotation::unknown ? k : q;
     if (turned.rotation == Rotation::behind) fact("queries and keys behind their rotary embedding");
     if (turned.rotation == Rotation::before)
       fact("queries and keys before any rotary embedding: what is behind it was not dumped");
     if (turned.rotation == Rotation::unknown) fact("nothing says that queries and keys are rotated: taken as they are");
     if (q.computed != nullptr || k.computed != nullptr || v.computed != nullptr)
       fact("what was not dumped of them computed from what is before it");
-    const auto kept = [](const Operand& one) {
+    const auto kept = [](const AttentionOperand& one) {
       if (one.own != nullptr && one.own_scale == nullptr) return std::string();
       return std::string(name(one.own != nullptr ? one.own->format : one.cached->format));
     };
@@ -302,7 +303,7 @@ class Collector {
          : !mask.form.empty() ? "masks as its numbers show: " + mask.form
                               : std::string("a causal mask, as nothing states another"));
     if (mask.window > 0) fact(fmt::format("a window of {} keys", mask.window));
-    const Operand q = find_operand(run_, ops, step, index, "q", options_.again);
+    const AttentionOperand q = find_operand(run_, ops, step, index, "q", options_.again);
     const std::vector<std::int64_t> bad = run_.bad_rows(*q.own);
     for (std::int64_t i = 0; i < span.rows; ++i) {
       const auto row = run_.row_at(*q.own, span, span.first_token + i);
@@ -321,10 +322,10 @@ class Collector {
   }
 
   /// Keys before their rotation, where those are there in every step.
-  void note_before(const Operand& k, const Step& step, const Span& span) {
+  void note_before(const AttentionOperand& k, const Step& step, const Span& span) {
     if (!has_before_) return;
     const Tensor* x = k.own != nullptr && k.rotation == Rotation::behind ? before_rotation(run_, *k.own) : nullptr;
-    Operand before;
+    AttentionOperand before;
     before.own = x;
     const auto channels = static_cast<std::size_t>(tokens_.shape.key_channels());
     const std::size_t wanted = static_cast<std::size_t>(rows_ - span.rows) * channels;
@@ -432,7 +433,7 @@ class Collector {
     auto known = all.find(from.id);
     if (known == all.end()) known = all.emplace(from.id, attention_ops(run_, step, tokens_.layer)).first;
     const AttentionOps& ops = known->second;
-    const Operand q = find_operand(run_, ops, step, from.span, "q", options_.again);
+    const AttentionOperand q = find_operand(run_, ops, step, from.span, "q", options_.again);
     OperandRows rows(run_, cache_, step, span, q);
     std::vector<float> values(static_cast<std::size_t>(tokens_.shape.query_channels()));
     PolicyQuery query = from.query;

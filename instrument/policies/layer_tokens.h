@@ -53,7 +53,7 @@ struct TokenSequence {
 
 struct LayerTokens {
   std::int64_t layer = 0;
-  AttentionShape shape;
+  AttentionGeometry shape;
   std::vector<float> k;         ///< (rows, key_channels), as attention takes them
   std::vector<float> v;         ///< (rows, value_channels)
   std::vector<float> k_before;  ///< before the rotary embedding; empty: not there

@@ -14,7 +14,7 @@ bool of_step(const Tensor& tensor) { return tensor.axis == Axis::rows || tensor.
 bool is_fresh(const Tensor* tensor) { return has_elements(tensor) && of_step(*tensor) && !is_codes(*tensor); }
 
 /// The first of what was not dumped that can be computed.
-void compute(Recomputer& again, std::initializer_list<const Tensor*> wanted, Operand& into) {
+void compute(Recomputer& again, std::initializer_list<const Tensor*> wanted, AttentionOperand& into) {
   for (const Tensor* one : wanted) {
     if (one == nullptr || one->known || !of_step(*one) || !again.values().available(*one)) continue;
     into.computed = again.values().all(*one);
@@ -60,9 +60,9 @@ const Tensor* before_rotation(RunView& run, const Tensor& rotated) {
   return is_fresh(x) ? x : nullptr;
 }
 
-Operand find_operand(RunView& run, const AttentionOps& ops, const Step& step, std::size_t span, std::string_view role,
-                     Recomputer* again) {
-  Operand found;
+AttentionOperand find_operand(RunView& run, const AttentionOps& ops, const Step& step, std::size_t span,
+                              std::string_view role, Recomputer* again) {
+  AttentionOperand found;
   const Op* attention = op_of_span(run, ops.scores, span);
   const Op* reader = role == "v" ? ops.mix : attention;
   const Tensor* stored = ops.store != nullptr ? run.input(*ops.store, role) : nullptr;
@@ -105,7 +105,8 @@ Operand find_operand(RunView& run, const AttentionOps& ops, const Step& step, st
   return found;
 }
 
-OperandRows::OperandRows(RunView& run, KvCache& cache, const Step& step, const Span& span, const Operand& operand)
+OperandRows::OperandRows(RunView& run, KvCache& cache, const Step& step, const Span& span,
+                         const AttentionOperand& operand)
     : run_(run), cache_(cache), step_(step), span_(span), operand_(operand) {
   const auto grid = [&](const Tensor* scale, const Tensor* codes) {
     return scale != nullptr && codes != nullptr ? ScaleGrid::of(run, *scale, *codes) : std::nullopt;
@@ -114,7 +115,7 @@ OperandRows::OperandRows(RunView& run, KvCache& cache, const Step& step, const S
   cached_grid_ = grid(operand.cached_scale, operand.cached);
 }
 
-std::int64_t Operand::channels() const {
+std::int64_t AttentionOperand::channels() const {
   if (computed != nullptr) return computed->columns;
   if (own != nullptr) return own->channels;
   return cached != nullptr ? cached->channels : 0;

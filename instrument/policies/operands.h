@@ -34,7 +34,7 @@ enum class Rotation : std::uint8_t {
 };
 
 /// Rows of one operand of a span.
-struct Operand {
+struct AttentionOperand {
   const Tensor* own = nullptr;  ///< a row for each of the step's tokens
   const Tensor* own_scale = nullptr;
   std::shared_ptr<const Block> computed;  ///< rows of `own`, which was not dumped
@@ -48,8 +48,8 @@ struct Operand {
 
 /// `role` is q, k or v. Values before they were stored are preferred to what a cache made of them.
 /// What was not dumped is computed where `again` knows how.
-Operand find_operand(RunView& run, const AttentionOps& ops, const Step& step, std::size_t span, std::string_view role,
-                     Recomputer* again = nullptr);
+AttentionOperand find_operand(RunView& run, const AttentionOps& ops, const Step& step, std::size_t span,
+                              std::string_view role, Recomputer* again = nullptr);
 /// The one of a span, or the only one; null where there is none.
 const Op* op_of_span(RunView& run, const std::vector<const Op*>& ops, std::size_t span);
 
@@ -59,7 +59,7 @@ const Tensor* before_rotation(RunView& run, const Tensor& rotated);
 /// Reads rows by positions, codes with their scales.
 class OperandRows {
  public:
-  OperandRows(RunView& run, KvCache& cache, const Step& step, const Span& span, const Operand& operand);
+  OperandRows(RunView& run, KvCache& cache, const Step& step, const Span& span, const AttentionOperand& operand);
 
   /// 0 where there are no rows.
   std::int64_t channels() const { return operand_.channels(); }
@@ -74,7 +74,7 @@ class OperandRows {
   KvCache& cache_;
   const Step& step_;
   const Span& span_;
-  Operand operand_;
+  AttentionOperand operand_;
   std::optional<ScaleGrid> own_grid_;
   std::optional<ScaleGrid> cached_grid_;
 };

@@ -313,7 +313,7 @@ LayerReference::LayerReference(const LayerTokens& tokens) : tokens_(tokens) {
   const auto queries = static_cast<std::size_t>(tokens.queries);
   log_probabilities_.resize(queries);
   outputs_.resize(queries);
-  const AttentionShape& shape = tokens.shape;
+  const AttentionGeometry& shape = tokens.shape;
   double deviations = 0;
   for (const StoredStep& step : tokens.steps) {
     for (const PolicyQuery& query : step.queries) {
@@ -368,7 +368,7 @@ std::optional<double> LayerReference::recorded_error() const {
 Result<LayerScore> score_layer(const LayerReference& reference, const PolicyCandidate& candidate, std::int64_t layers,
                                const std::stop_token& stop) {
   const LayerTokens& tokens = reference.tokens();
-  const AttentionShape& shape = tokens.shape;
+  const AttentionGeometry& shape = tokens.shape;
   LayerScore score;
   score.layer = tokens.layer;
   const auto k_store = store_of(tokens, candidate, true, layers);

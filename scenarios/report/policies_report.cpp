@@ -73,6 +73,33 @@ std::string never_coded(const PolicyReport& made, const Terminal& terminal) {
   return names.empty() ? names : names + ": nothing became codes, the run is shorter than what they keep as it is";
 }
 
+/// What was answered under each policy, where that was run.
+std::string answer_table(const PolicyReport& made, const Terminal& terminal) {
+  Table table({Align::left, Align::right, Align::right, Align::right, Align::right});
+  table.row({"run again", "same answers", "same tokens", "prompt top-1 %", "logits off by"});
+  std::string problems;
+  bool any = false;
+  for (const PolicyResult& one : made.policies) {
+    if (!one.answer) continue;
+    const PolicyAnswer& answer = *one.answer;
+    any = any || answer.problem.empty();
+    if (!answer.problem.empty()) {
+      problems += paragraph(
+          "  ",
+          fmt::format("{} not run: {}", printable(one.candidate.name, terminal), printable(answer.problem, terminal)),
+          terminal);
+      continue;
+    }
+    table.row({"  " + printable(one.candidate.name, terminal),
+               fmt::format("{} of {}", answer.same_answers, answer.answers),
+               fmt::format("{} of {}", answer.same_tokens, answer.tokens),
+               answer.logits_compared ? fmt::format("{:.1f}", 100 * answer.top1) : "-",
+               answer.logits_compared ? small_text(answer.logit_error) : "-"});
+  }
+  if (!any) return problems;
+  return '\n' + table.text("", terminal.width) + problems;
+}
+
 std::string joined_facts(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& one : items) text += (text.empty() ? "" : "; ") + one;
@@ -123,6 +150,17 @@ Json counts_json(const KvCounts& counts) {
           {"utilization", json_number(counts.utilization)}};
 }
 
+Json json_of(const PolicyAnswer& one) {
+  if (!one.problem.empty()) return {{"problem", one.problem}};
+  return {{"problem", Json()},
+          {"answers", one.answers},
+          {"same_answers", one.same_answers},
+          {"tokens", one.tokens},
+          {"same_tokens", one.same_tokens},
+          {"top1", one.logits_compared ? json_number(one.top1) : Json()},
+          {"logit_error", one.logits_compared ? json_number(one.logit_error) : Json()}};
+}
+
 Json json_of(const PolicyResult& one) {
   Json out;
   out["name"] = one.candidate.name;
@@ -144,6 +182,7 @@ Json json_of(const PolicyResult& one) {
   out["worst_error"] = json_number(one.layers[one.worst].error);
   out["not_finite"] = one.not_finite;
   out["on_front"] = one.on_front;
+  if (one.answer) out["answer"] = json_of(*one.answer);
   out["layers"] = Json::array();
   for (const LayerScore& score : one.layers) {
     out["layers"].push_back({{"layer", score.layer},
@@ -190,7 +229,7 @@ std::vector<std::string> policy_cells(const PolicyResult& one) {
   if (!was_measured(one)) return {};
   const LayerScore& worst = one.layers[one.worst];
   const bool scales = has_scales(one);
-  return {number_text(one.bytes),
+  return {fmt::format("{:.0f}", one.bytes),
           small_text(one.error),
           small_text(one.divergence),
           fmt::format("{:.1f}", 100 * one.agreement),
@@ -220,6 +259,7 @@ std::string policies_text(const PolicyReport& made, const std::string& target, c
           fmt::format("{} not tried: {}", printable(one.candidate.name, terminal), printable(one.problem, terminal)),
           terminal);
   }
+  text += answer_table(made, terminal);
   if (!made.claims.empty()) text += '\n';
   for (const PolicyClaim& claim : made.claims) {
     text += paragraph(
