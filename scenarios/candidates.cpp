@@ -14,8 +14,11 @@ namespace nanscope::scenarios {
 namespace {
 
 /// Groups of knobs that an operator of this model can change. The model itself is not among them.
-constexpr std::array<std::string_view, 9> kGroups = {"rope",       "moe",       "norm",   "inner_norm", "kv",
-                                                     "activation", "attention", "engine", "allreduce"};
+constexpr std::array<std::string_view, 10> kGroups = {"rope",       "moe",       "norm",   "inner_norm", "kv",
+                                                      "activation", "attention", "scores", "engine",     "allreduce"};
+
+/// Other ways to the same bits: a try would tell nothing.
+constexpr std::array<std::string_view, 2> kSameBits = {"attention.fused", "kv.window_cache"};
 
 /// What a model was trained with: no choice of who serves it.
 constexpr std::array<std::string_view, 4> kOfTheModel = {"rope.truncate", "moe.score", "moe.bias", "moe.normalise"};
@@ -72,7 +75,8 @@ bool relevant(const EngineConfig& config, std::string_view name) {
   if (name == "kv.scheme") return false;  // other_schemes() has some of its values
   if (has_schemes(config) && is_among(kOfSchemes, name)) return false;
   const std::string_view group = group_of(name);
-  if (!is_among(kGroups, group) || is_among(kOfTheModel, name)) return false;
+  if (!is_among(kGroups, group) || is_among(kOfTheModel, name) || is_among(kSameBits, name)) return false;
+  if (group == "scores") return config.scores.format != Format::f32;
   if (group == "rope") {
     return config.rope.scaling != RopeScaling::none && !is_among(kTrainedScalings, get_knob(config, "rope.scaling"));
   }
@@ -106,8 +110,8 @@ std::optional<Change> wide_static_scales(const EngineConfig& config, const Recor
   double absmax_v = 0;
   for (const ScaleRow& row : *ledger) {
     if (!std::isfinite(row.absmax)) continue;
-    double& absmax = row.target == "k" ? absmax_k : absmax_v;
-    absmax = std::max(absmax, row.absmax);
+    if (row.target == "k") absmax_k = std::max(absmax_k, row.absmax);
+    if (row.target == "v") absmax_v = std::max(absmax_v, row.absmax);
   }
   // A thousandth more, so that four digits never round below what is needed.
   const double largest = static_cast<double>(info(config.kv.format).max_finite) / 1.001;
@@ -149,7 +153,7 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
     if (!listed || !knob.numerics || !relevant(spec.config, knob.name)) continue;
     for (const std::string& value : split(knob.allowed, '|')) {
       const bool follows = value.empty() && !is_bug(knob.name);
-      const bool static_alone = knob.name == "kv.policy" && value == "static";
+      const bool static_alone = (knob.name == "kv.policy" || knob.name == "scores.policy") && value == "static";
       // Of one request at a time it is a scale that nobody uses.
       const bool alone = value == "per_step" && spec.config.batch.requests == 1;
       const bool breaks = is_bug(knob.name) && value != knob.get(EngineConfig{});

@@ -21,8 +21,8 @@ constexpr std::uint64_t kImageBytes = 64u << 20;
 constexpr std::int64_t kMaxTokens = 4096;
 constexpr std::int64_t kMostSteps = 1048576;
 constexpr std::int64_t kMostTokenId = 4'194'303;
-constexpr std::array kKnobTables = {"model", "rope",      "moe",    "norm",      "inner_norm", "activation",
-                                    "kv",    "attention", "engine", "allreduce", "sampling"};
+constexpr std::array kKnobTables = {"model", "rope",      "moe",    "norm",   "inner_norm", "activation",
+                                    "kv",    "attention", "scores", "engine", "allreduce",  "sampling"};
 
 /// One parse: what every part of it needs to know.
 struct Parse {

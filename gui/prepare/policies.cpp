@@ -11,6 +11,7 @@
 #include "core/counted.h"
 #include "core/numbers/format.h"
 #include "instrument/engine/scale_policies.h"
+#include "instrument/spectral/score_policy.h"
 
 namespace nanscope::gui {
 namespace {
@@ -103,6 +104,49 @@ void sum_up(PolicyLine& line) {
   }
 }
 
+/// A policy of attention's scores, which chooses one scale from the largest of them.
+class OfScores final : public ScalePolicy {
+ public:
+  explicit OfScores(std::unique_ptr<ScorePolicy> policy) : policy_(std::move(policy)) {}
+  Result<ScaleChoice> choose(const ScaleContext&, RowMagnitudes& rows) override {
+    const Result<float> absmax = rows.tensor();
+    if (!absmax) return tl::unexpected(absmax.error());
+    return ScaleChoice{.scales = {static_cast<float>(policy_->scale(double{*absmax}))}};
+  }
+
+ private:
+  std::unique_ptr<ScorePolicy> policy_;
+};
+
+struct Chooser {
+  std::string_view name, doc;
+  std::unique_ptr<ScalePolicy> policy;  ///< null: what it needs is not in a run
+};
+
+bool is_of_scores(RunView& run, const LedgerEntry& entry) {
+  const Op* op = run.op(entry.row.op);
+  const Tensor* x = op != nullptr ? run.input(*op, "x") : nullptr;
+  const Op* maker = x != nullptr ? run.maker(*x) : nullptr;
+  return maker != nullptr && maker->kind == OpKind::attention_scores;
+}
+
+/// Of scores, or of what goes into the cache.
+std::vector<Chooser> choosers_of(const LedgerLine& line, const LedgerEntry& entry, bool of_scores,
+                                 const KvConfig& config) {
+  std::vector<Chooser> all;
+  if (!of_scores) {
+    const KvTarget target = line.target == "k" ? KvTarget::k : KvTarget::v;
+    for (const ScalePolicyEntry& one : scale_policies()) all.push_back({one.name, one.doc, one.make(config, target)});
+    return all;
+  }
+  ScorePolicySettings settings;
+  settings.largest = double{info(entry.row.format).max_finite};
+  for (const ScorePolicyEntry& one : score_policies()) {
+    all.push_back({one.name, one.doc, one.of_weights ? nullptr : std::make_unique<OfScores>(one.make(settings))});
+  }
+  return all;
+}
+
 }  // namespace
 
 Result<PolicyComparison> compare_policies(RunView& run, const Ledger& ledger, std::size_t line,
@@ -110,24 +154,25 @@ Result<PolicyComparison> compare_policies(RunView& run, const Ledger& ledger, st
   const LedgerLine& of = ledger.lines[line];
   PolicyComparison out;
   out.line = line;
-  const KvTarget target = of.target == "k" ? KvTarget::k : KvTarget::v;
   std::vector<StoredRows> stored;
   for (const std::size_t entry : of.entries) {
     stored.push_back(stored_rows(run, ledger.entries[entry]));
     out.tokens += stored.back().tokens;
   }
-  for (const ScalePolicyEntry& registered : scale_policies()) {
+  const LedgerEntry& first = ledger.entries[of.entries.front()];
+  const bool of_scores = is_of_scores(run, first);
+  for (Chooser& chooser : choosers_of(of, first, of_scores, config)) {
     PolicyLine policy;
-    policy.name = registered.name;
-    policy.doc = registered.doc;
-    policy.recorded = config.policy == registered.name;
-    const std::unique_ptr<ScalePolicy> chooser = registered.make(config, target);
+    policy.name = chooser.name;
+    policy.doc = chooser.doc;
+    policy.recorded = (of_scores ? first.row.policy : config.policy) == chooser.name;
+    if (chooser.policy == nullptr) policy.problem = "it follows from weights: nanscope scales tries it";
     for (std::size_t i = 0; i < stored.size() && policy.problem.empty(); ++i) {
       const LedgerEntry& entry = ledger.entries[of.entries[i]];
       const std::int64_t request = entry.target.place.request.value_or(0);
       RecordedMagnitudes magnitudes(stored[i]);
       const Result<ScaleChoice> choice =
-          chooser->choose({of.layer, target, request, entry.row.step, stored[i].tokens}, magnitudes);
+          chooser.policy->choose({of.layer, KvTarget::k, request, entry.row.step, stored[i].tokens}, magnitudes);
       if (choice && !choice->scales.empty()) {
         policy.entries.push_back(judge(stored[i], *choice, entry.row.format, of.entries[i]));
       } else {
