@@ -29,7 +29,9 @@ NamedWeights weights_of(const LoadedModel& model, kernels::Device& device) {
     const auto found = std::find_if(model.weights.begin(), model.weights.end(),
                                     [&](const Weight& weight) { return weight.name == name; });
     if (found == model.weights.end()) return fail(fmt::format("no weight '{}'", name));
-    const TensorView& view = found->view;
+    const Result<DecodedWeight> decoded = decoded_weight(model, *found, device);
+    if (!decoded) return tl::unexpected(decoded.error());
+    const TensorView& view = decoded->view;
     const std::size_t width = info(view.format).storage_bytes();
     std::vector<std::byte> bytes(static_cast<std::size_t>(columns) * width);
     std::vector<float> values(static_cast<std::size_t>(rows * columns));
