@@ -111,7 +111,7 @@ class OfScores final : public ScalePolicy {
   Result<ScaleChoice> choose(const ScaleContext&, RowMagnitudes& rows) override {
     const Result<float> absmax = rows.tensor();
     if (!absmax) return tl::unexpected(absmax.error());
-    return ScaleChoice{.scales = {static_cast<float>(policy_->scale(double{*absmax}))}};
+    return ScaleChoice{.scales = {static_cast<float>(policy_->scale(double{*absmax}))}, .origin = {}};
   }
 
  private:
