@@ -90,6 +90,7 @@ Status SchemeCache::store(std::span<const KvRows> step) {
   }
   ++steps_;
   std::vector<Sequence*> sequences;
+  sequences.reserve(spans.size());
   for (const Span& span : spans) sequences.push_back(&sequences_[span.request]);
   if (!keeps_rows(scheme_)) return quantize(rows, spans, sequences);
   for (std::size_t i = 0; i < spans.size(); ++i) {
