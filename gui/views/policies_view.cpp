@@ -171,7 +171,7 @@ class PolicyPlot {
       const ImVec2 at = point(*one);
       const float y = std::min(lowest, at.y - px(15));
       // A name far from its point says nothing.
-      if (y < plot_.y - px(8) || at.y - y > px(60)) continue;
+      if (y < plot_.y - px(8) || at.y - y > px(32)) continue;
       lowest = y - px(14);
       const float left = at.x + px(8);
       label(context_.fonts.small, {left, y, plot_.right() + px(kPlotNames) - left, px(15)}, context_.theme.text,
