@@ -3,17 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "core/blocks/block_codec.h"
 #include "core/blocks/block_elements.h"
 #include "core/numbers/decode_span.h"
 #include "instrument/quantize/loss.h"
+#include "instrument/quantize/parallel.h"
+#include "instrument/quantize/weight_loops.h"
 
 namespace nanscope {
 namespace {
@@ -40,6 +39,8 @@ void load_rows(const CheckpointFiles::Tensor& tensor, std::int64_t first, std::s
   const Format format = *tensor.entry->format;
   const std::size_t width = info(format).storage_bytes();
   const auto begin = static_cast<std::size_t>(first * tensor.entry->shape[1]) * width;
+  if (format == Format::bf16)
+    return weight_loops().widen_bf16(tensor.bytes().data() + begin, values.data(), values.size());
   decode(format, tensor.bytes().subspan(begin, values.size() * width), values);
 }
 
@@ -48,31 +49,6 @@ struct Band {
   std::vector<float> values, stored, limits;
   std::vector<std::byte> codes, scales;
 };
-
-/// Does `work` for each band, on several threads. The first error ends it.
-template <class Work>
-Status for_each_band(const Bands& bands, const QuantizeOptions& options, const Work& work) {
-  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const std::int64_t threads = std::min<std::int64_t>(bands.count, options.threads > 0 ? options.threads : cores);
-  std::atomic<std::int64_t> next{0};
-  std::mutex mutex;
-  Status status;
-  const auto run = [&] {
-    Band memory;
-    for (std::int64_t band = next++; band < bands.count; band = next++) {
-      Status done = options.stop.stop_requested() ? fail("stopped") : work(band, memory, mutex);
-      if (done) continue;
-      const std::lock_guard lock(mutex);
-      if (status) status = done;
-      next = bands.count;
-    }
-  };
-  std::vector<std::jthread> others;
-  for (std::int64_t i = 1; i < threads; ++i) others.emplace_back(run);
-  run();
-  others.clear();
-  return status;
-}
 
 class Encoder {
  public:
@@ -152,14 +128,15 @@ class Encoder {
 Result<float> largest_magnitude(const CheckpointFiles::Tensor& tensor, const QuantizeOptions& options) {
   const Bands bands(tensor.entry->shape[0], tensor.entry->shape[1], 1);
   float largest = 0;
-  const Status done = for_each_band(bands, options, [&](std::int64_t at, Band& band, std::mutex& mutex) -> Status {
-    band.values.resize(static_cast<std::size_t>(bands.size(at) * tensor.entry->shape[1]));
-    load_rows(tensor, bands.first(at), band.values);
-    const float amax = block_amax(band.values);
-    const std::lock_guard lock(mutex);
-    if (!(amax <= largest)) largest = amax;
-    return {};
-  });
+  const Status done =
+      for_each_part<Band>(bands.count, options, [&](std::int64_t at, Band& band, std::mutex& mutex) -> Status {
+        band.values.resize(static_cast<std::size_t>(bands.size(at) * tensor.entry->shape[1]));
+        load_rows(tensor, bands.first(at), band.values);
+        const float amax = block_amax(band.values);
+        const std::lock_guard lock(mutex);
+        if (!(amax <= largest)) largest = amax;
+        return {};
+      });
   if (!done) return tl::unexpected(done.error());
   return largest;
 }
@@ -176,28 +153,29 @@ Result<QuantizedWeight> encode_weight(const QuantizePlan::Weight& weight, float 
   const Bands bands(known.rows, known.columns, block_rows);
   const BlockBytes a_band = target.whole ? BlockBytes{static_cast<std::size_t>(bands.height * known.columns), 0}
                                          : block_bytes(target.format, bands.height, known.columns);
-  const Status done = for_each_band(bands, options, [&](std::int64_t at, Band& band, std::mutex& mutex) -> Status {
-    const std::int64_t rows = bands.size(at);
-    encoder.encode(bands.first(at), rows, band);
-    QuantizedWeight part;
-    encoder.measure(rows, band, part);
-    // Squares of f32 are finite in f64: a sum that is not has met NaN or Inf.
-    if (!std::isfinite(part.signal))
-      return fail(weight.tensor.where() + " holds NaN or Inf, which no scale is made of");
-    const auto place = static_cast<std::uint64_t>(at);
-    if (Status wrote = write(0, place * a_band.codes, band.codes); !wrote) return wrote;
-    if (!target.whole) {
-      if (Status wrote = write(1, place * a_band.scales, band.scales); !wrote) return wrote;
-    }
-    const std::lock_guard lock(mutex);
-    known.signal += part.signal;
-    known.noise += part.noise;
-    known.clipped += part.clipped;
-    known.flushed += part.flushed;
-    known.blocks += part.blocks;
-    known.owned += part.owned;
-    return {};
-  });
+  const Status done =
+      for_each_part<Band>(bands.count, options, [&](std::int64_t at, Band& band, std::mutex& mutex) -> Status {
+        const std::int64_t rows = bands.size(at);
+        encoder.encode(bands.first(at), rows, band);
+        QuantizedWeight part;
+        encoder.measure(rows, band, part);
+        // Squares of f32 are finite in f64: a sum that is not has met NaN or Inf.
+        if (!std::isfinite(part.signal))
+          return fail(weight.tensor.where() + " holds NaN or Inf, which no scale is made of");
+        const auto place = static_cast<std::uint64_t>(at);
+        if (Status wrote = write(0, place * a_band.codes, band.codes); !wrote) return wrote;
+        if (!target.whole) {
+          if (Status wrote = write(1, place * a_band.scales, band.scales); !wrote) return wrote;
+        }
+        const std::lock_guard lock(mutex);
+        known.signal += part.signal;
+        known.noise += part.noise;
+        known.clipped += part.clipped;
+        known.flushed += part.flushed;
+        known.blocks += part.blocks;
+        known.owned += part.owned;
+        return {};
+      });
   if (!done) return tl::unexpected(done.error());
   const auto bytes_of = [](const float& value) { return std::as_bytes(std::span(&value, 1)); };
   const float whole = encoder.whole();

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <vector>
 
+#include "instrument/quantize/weight_loops.h"
+
 namespace nanscope {
 namespace {
 
-constexpr std::size_t kLanes = 16;
+constexpr auto kLanes = static_cast<std::int64_t>(kLossLanes);
 constexpr float kOwns = 4;  ///< times every other element of the block
 
 /// The largest and the second largest magnitude of a block.
@@ -19,34 +21,33 @@ struct Largest {
 }  // namespace
 
 void add_loss(std::span<const float> values, std::span<const float> stored, QuantizedWeight& to) {
-  double signal[kLanes] = {};
-  double noise[kLanes] = {};
-  std::int64_t flushed = 0;
-  std::size_t i = 0;
-  for (; i + kLanes <= values.size(); i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      const double off = value - stored[i + lane];
-      signal[lane] += value * value;
-      noise[lane] += off * off;
-      flushed += values[i + lane] != 0 && stored[i + lane] == 0 ? 1 : 0;
-    }
-  }
+  LossSums sums;
+  std::size_t i = values.size() / kLossLanes * kLossLanes;
+  weight_loops().loss(values.data(), stored.data(), i, sums);
   for (; i < values.size(); ++i) {
     const double off = double{values[i]} - stored[i];
-    signal[0] += double{values[i]} * values[i];
-    noise[0] += off * off;
-    flushed += values[i] != 0 && stored[i] == 0 ? 1 : 0;
+    sums.signal[0] += double{values[i]} * values[i];
+    sums.noise[0] += off * off;
+    sums.flushed += values[i] != 0 && stored[i] == 0 ? 1 : 0;
   }
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    to.signal += signal[lane];
-    to.noise += noise[lane];
+  for (std::size_t lane = 0; lane < kLossLanes; ++lane) {
+    to.signal += sums.signal[lane];
+    to.noise += sums.noise[lane];
   }
-  to.flushed += flushed;
+  to.flushed += sums.flushed;
 }
 
 void add_blocks(std::span<const float> values, std::int64_t columns, std::int64_t block_columns,
                 std::span<const float> limits, QuantizedWeight& to) {
+  to.blocks += static_cast<std::int64_t>(limits.size());
+  if (columns % kLanes == 0 && block_columns % kLanes == 0) {
+    BlockCounts counts;
+    const auto rows = static_cast<std::int64_t>(values.size()) / columns;
+    weight_loops().blocks(values.data(), rows, columns, block_columns, limits.data(), kOwns, counts);
+    to.clipped += counts.clipped;
+    to.owned += counts.owned;
+    return;
+  }
   std::vector<Largest> largest(limits.size());
   std::int64_t clipped = 0;
   const auto width = static_cast<std::size_t>(columns);
@@ -65,7 +66,6 @@ void add_blocks(std::span<const float> values, std::int64_t columns, std::int64_
     }
   }
   to.clipped += clipped;
-  to.blocks += static_cast<std::int64_t>(limits.size());
   to.owned += std::count_if(largest.begin(), largest.end(),
                             [](const Largest& one) { return one.first > 0 && one.first >= kOwns * one.second; });
 }

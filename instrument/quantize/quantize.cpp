@@ -18,6 +18,7 @@
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 #include "instrument/quantize/encode_weight.h"
+#include "instrument/quantize/parallel.h"
 #include "instrument/quantize/plan.h"
 #include "instrument/quantized/quantization_config.h"
 
@@ -30,6 +31,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::uint64_t kMostConfig = 16u << 20;
 constexpr std::uint64_t kMostState = 1u << 30;
 constexpr std::string_view kState = "quantize.json";
+constexpr std::size_t kPiece = 1u << 20;  ///< of what is copied
 
 /// A file of fixed size that is written at places.
 class PlacedFile {
@@ -201,7 +203,7 @@ class Quantizer {
       const auto weight = plan_.weights.find(name);
       const CheckpointFiles::Tensor tensor = files_.find(name);
       if (weight == plan_.weights.end()) {
-        if (Status wrote = file->write(layout.offsets.find(name)->second, tensor.bytes()); !wrote) return wrote;
+        if (Status kept = keep(tensor, layout.offsets.find(name)->second, *file); !kept) return kept;
       } else {
         const auto lost = write_weight(weight->second, layout, *file);
         if (!lost) return tl::unexpected(lost.error());
@@ -218,6 +220,17 @@ class Quantizer {
     report_.bytes_after += layout.size;
     state_["done"][shard] = std::move(done);
     return write_output(partial_ / kState, state_.dump(1), {.replace = true});
+  }
+
+  /// Copies a tensor as it is.
+  Status keep(const CheckpointFiles::Tensor& tensor, std::uint64_t offset, const PlacedFile& file) const {
+    struct Nothing {};
+    const std::span<const std::byte> bytes = tensor.bytes();
+    const auto pieces = static_cast<std::int64_t>((bytes.size() + kPiece - 1) / kPiece);
+    return for_each_part<Nothing>(pieces, options_, [&](std::int64_t piece, Nothing&, std::mutex&) {
+      const std::size_t begin = static_cast<std::size_t>(piece) * kPiece;
+      return file.write(offset + begin, bytes.subspan(begin, std::min(kPiece, bytes.size() - begin)));
+    });
   }
 
   Result<QuantizedWeight> write_weight(const QuantizePlan::Weight& weight, const SafetensorsLayout& layout,

@@ -16,7 +16,7 @@
 #include "instrument/weights/safetensors.h"
 #include "tests/bench/bench.h"
 
-/// large_checkpoint OUT --like 7b|1b|tiny: writes a Hugging Face folder of a Llama of that shape with random bf16
+/// large_checkpoint OUT --like 7b|4gib|1b|tiny: writes a Hugging Face folder of a Llama of that shape with random bf16
 /// weights, for bench_model: config.json, and a shard a layer beside model.safetensors.index.json. Gaussian with the
 /// standard deviation 0.02 that Llama's trainers begin with, norms 1; the same bytes everywhere. OUT must not be there.
 /// What is in memory at a time is twice a shard. There is no tokenizer: prompts are token ids.
@@ -34,10 +34,10 @@ struct Shape {
   std::int64_t vocabulary;
   bool tied;
 };
-/// Llama 2 7B, Llama 3.2 1B, and one to try the program with.
-constexpr std::array kShapes = {Shape{"7b", 32, 4096, 11008, 32, 32, 128, 32000, false},
-                                Shape{"1b", 16, 2048, 8192, 32, 8, 64, 128256, true},
-                                Shape{"tiny", 2, 64, 96, 4, 2, 16, 256, false}};
+/// Llama 2 7B, as many of its layers as take 4 GiB, Llama 3.2 1B, and one to try the program with.
+constexpr std::array kShapes = {
+    Shape{"7b", 32, 4096, 11008, 32, 32, 128, 32000, false}, Shape{"4gib", 10, 4096, 11008, 32, 32, 128, 32000, false},
+    Shape{"1b", 16, 2048, 8192, 32, 8, 64, 128256, true}, Shape{"tiny", 2, 64, 96, 4, 2, 16, 256, false}};
 constexpr std::uint64_t kSeed = 1;
 constexpr double kDeviation = 0.02;
 constexpr std::uint32_t kOne = 0x3f80;  // bf16
@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
   const auto* const shape =
       std::find_if(kShapes.begin(), kShapes.end(), [&](const Shape& one) { return one.name == like; });
   if (shape == kShapes.end()) {
-    fmt::print(stderr, "usage: large_checkpoint OUT --like 7b|1b|tiny\n");
+    fmt::print(stderr, "usage: large_checkpoint OUT --like 7b|4gib|1b|tiny\n");
     return 2;
   }
   write(argv[1], *shape);

@@ -230,6 +230,41 @@ TEST(Quantize, AWeightOfZerosStaysZero) {
   }
 }
 
+/// Rows that fill vectors go another way; a block of three vectors and one of one.
+TEST(Loss, OfWholeVectorsIsCountedAsOneByOne) {
+  constexpr std::size_t kRows = 3;
+  constexpr std::size_t kColumns = 64;
+  std::vector<float> values;
+  std::vector<float> stored;
+  std::uint32_t state = 7;
+  for (std::size_t i = 0; i < kRows * kColumns; ++i) {
+    state = state * 1664525U + 1013904223U;
+    const float value = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-29F;
+    values.push_back(i % 11 == 0 ? 0.0F : value);
+    stored.push_back(std::abs(value) < 1 ? 0.0F : std::round(value));
+  }
+  values[70] = 40;  // owns the first block; the largest of the second is no four times the next
+  values[60] = -12;
+  values[kColumns + 61] = 3.5F;
+  const std::vector<float> limits{3, 2};
+  QuantizedWeight expected;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    expected.clipped += std::abs(values[i]) > limits[i % kColumns / 48] ? 1 : 0;
+    expected.flushed += values[i] != 0 && stored[i] == 0 ? 1 : 0;
+    expected.signal += double{values[i]} * values[i];
+    expected.noise += (double{values[i]} - stored[i]) * (double{values[i]} - stored[i]);
+  }
+  QuantizedWeight found;
+  add_blocks(values, kColumns, 48, limits, found);
+  add_loss(values, stored, found);
+  EXPECT_EQ(found.clipped, expected.clipped);
+  EXPECT_EQ(found.flushed, expected.flushed);
+  EXPECT_EQ(found.blocks, 2);
+  EXPECT_EQ(found.owned, 1);
+  EXPECT_NEAR(found.signal, expected.signal, 1e-12 * expected.signal);
+  EXPECT_NEAR(found.noise, expected.noise, 1e-12 * expected.noise);
+}
+
 TEST(Loss, CountsWhatIsClippedFlushedAndOwned) {
   QuantizedWeight known;
   const std::vector<float> values = {8, 1, 1, 1, 2, 2, 2, 2};
