@@ -82,6 +82,7 @@ bool relevant(const EngineConfig& config, std::string_view name) {
   }
   if (group == "moe") return config.model.experts > 0;
   if (group == "inner_norm") return config.model.inner_norm;
+  if (name == "activation.block_ops") return false;  // more of the same
   if (name == "activation.blocks" || name.starts_with("activation.scale_")) {
     return config.blocks.format != ActivationBlocks::none;
   }

@@ -18,9 +18,13 @@ using kernels::TensorView;
 
 Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   const ModelConfig& model = parts_.config.model;
-  Live q = gemm(plan.q_proj, Slot::q, x, weights.q_proj, model.heads);
-  Live k = gemm(plan.k_proj, Slot::k, x, weights.k_proj, model.kv_heads);
-  Live v = gemm(plan.v_proj, Slot::v, x, weights.v_proj, model.kv_heads);
+  const Operand in = projected(plan.attn_quantise, {Slot::attn_codes, Slot::attn_scales}, x);
+  const auto project = [&](const OpPlan& op, Slot slot, const Affine& affine, std::int64_t heads) {
+    return mlp_product(op, activation(slot, affine.weight->view.rows), in, affine, "out", heads);
+  };
+  Live q = project(plan.q_proj, Slot::q, weights.q_proj, model.heads);
+  Live k = project(plan.k_proj, Slot::k, weights.k_proj, model.kv_heads);
+  Live v = project(plan.v_proj, Slot::v, weights.v_proj, model.kv_heads);
   if (model.qk_norm) {
     const bool each = model.qk_norm_over == QkNormOver::head;
     q = norm(plan.q_norm, {Slot::q_norm, Slot::q_stats}, q, weights.q_norm, parts_.config.norm, each ? model.heads : 1);
@@ -46,7 +50,8 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
   if (model.inner_norm) {
     out = norm(plan.inner_norm, {Slot::inner_norm, Slot::stats}, out, weights.inner_norm, inner_norm_);
   }
-  return row_parallel(plan.o_proj, Slot::o_proj, out, weights.o_proj);
+  const Operand mixed = projected(plan.o_quantise, {Slot::o_codes, Slot::o_scales}, out);
+  return mlp_product(plan.o_proj, branch_memory(Slot::o_proj), mixed, weights.o_proj, branch_role());
 }
 
 /// Each span over its own keys, one after another: the bits of one do not depend on the others.

@@ -1,4 +1,5 @@
-/// Block-scaled inputs of the MLP: their quantisation, and the products that read codes and scales.
+/// Block-scaled inputs of the MLP and of the attention's projections: their quantisation, and the products that read
+/// codes and scales.
 #include <array>
 
 #include "instrument/engine/forward.h"
@@ -18,7 +19,7 @@ constexpr std::int64_t kSmallRows = 32;  // up to which kernels for small batche
 
 /// The table's memory: its own, or that of the tensor which was freed last, where the table fits into it.
 TensorView Forward::scale_table(Slot slot, std::int64_t columns, bool& recycled) {
-  const BlockFormat& format = block_format(parts_.config.blocks.format);
+  const BlockFormat& format = block_format(parts_.config.blocks);
   const std::int64_t blocks = (columns + format.block.columns - 1) / format.block.columns;
   const std::int64_t width = (blocks + kTile - 1) / kTile * kTile;
   const std::int64_t rows = rows_;
@@ -31,7 +32,7 @@ TensorView Forward::scale_table(Slot slot, std::int64_t columns, bool& recycled)
 Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x) {
   const BlockConfig& blocks = parts_.config.blocks;
   if (blocks.format == ActivationBlocks::none) return {x, {}, {}};
-  const BlockFormat& format = block_format(blocks.format);
+  const BlockFormat& format = block_format(blocks);
   const bool unmasked = blocks.packing == kernels::ScalePacking::unmasked && rows_ == 1 && format.scale == Format::e8m0;
   const TensorView codes = matrix(slots.first, format.element, rows_, x.view.columns);
   bool recycled = false;
@@ -41,7 +42,7 @@ Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> sl
                                  .codes = codes,
                                  .scales = scales,
                                  .format = format,
-                                 .second = blocks.format == ActivationBlocks::nvfp4 ? blocks.tensor_scale : 1.0F,
+                                 .second = second_scale(blocks),
                                  .packing = unmasked ? kernels::ScalePacking::unmasked : kernels::ScalePacking::rounded,
                                  .scale_overflow = blocks.overflow,
                                  .zero_padding = !recycled});
@@ -53,9 +54,14 @@ Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> sl
   return {x, {codes, outputs[0].id}, {scales, outputs[1].id}};
 }
 
+Forward::Operand Forward::projected(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x) {
+  if (parts_.config.blocks.ops == BlockOps::mlp) return {x, {}, {}};
+  return quantised(plan, slots, x);
+}
+
 Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Operand& in, const Affine& affine,
-                          std::string_view role) {
-  if (!in.codes.view.given()) return product(plan, out, in.x, affine, 1, role);
+                          std::string_view role, std::int64_t heads) {
+  if (!in.codes.view.given()) return product(plan, out, in.x, affine, heads, role);
   const BlockConfig& blocks = parts_.config.blocks;
   const bool read_padding = blocks.reads == ScaleReads::tile && rows_ <= kSmallRows;
   launch(kernels::BlockGemmArgs{.codes = in.codes.view,
@@ -63,10 +69,12 @@ Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Opera
                                 .packed = affine.weight->packed,
                                 .bias = affine.bias == nullptr ? TensorView{} : affine.bias->view,
                                 .out = out,
-                                .format = block_format(blocks.format),
-                                .second = blocks.format == ActivationBlocks::nvfp4 ? blocks.tensor_scale : 1.0F,
-                                .read_padding = read_padding});
-  const ProbeTensor output = emitter_.output(role, out);
+                                .format = block_format(blocks),
+                                .second = second_scale(blocks),
+                                .read_padding = read_padding,
+                                .weight = affine.weight->view,
+                                .scaled = affine.weight->scaled});
+  const ProbeTensor output = emitter_.output(role, out, heads);
   const std::array inputs{ProbeInput{"codes", in.codes.id, {}}, ProbeInput{"scales", in.scales.id, {}},
                           ProbeInput{"weight", 0, affine.weight->name},
                           ProbeInput{"bias", 0, affine.bias == nullptr ? std::string_view() : affine.bias->name}};

@@ -30,11 +30,17 @@ Format read_format(const KvConfig& kv) {
   return fp8 ? kv.read_format.value_or(kv.format) : kv.format;
 }
 
-const BlockFormat& block_format(ActivationBlocks blocks) {
-  const std::string_view name = blocks == ActivationBlocks::nvfp4   ? "nvfp4"
-                                : blocks == ActivationBlocks::mxfp4 ? "mxfp4-rceil"
-                                                                    : "mxfp8-rceil";
+const BlockFormat& block_format(const BlockConfig& blocks) {
+  const BlockPreset* stated = blocks.preset.empty() ? nullptr : find_block_preset(blocks.preset);
+  if (stated != nullptr) return stated->format;
+  const std::string_view name = blocks.format == ActivationBlocks::nvfp4   ? "nvfp4"
+                                : blocks.format == ActivationBlocks::mxfp4 ? "mxfp4-rceil"
+                                                                           : "mxfp8-rceil";
   return find_block_preset(name)->format;
+}
+
+float second_scale(const BlockConfig& blocks) {
+  return block_format(blocks).second == SecondScale::none ? 1.0F : blocks.tensor_scale;
 }
 
 namespace {
@@ -75,6 +81,25 @@ Status check_batch(const EngineConfig& config) {
   return {};
 }
 
+/// A preset that the ops of blocks do as it says.
+Status check_blocks(const BlockConfig& blocks) {
+  if (blocks.preset.empty()) return {};
+  if (find_block_preset(blocks.preset) == nullptr) {
+    return fail("activation.block_preset names no block format; `nanscope bits --block list` has them");
+  }
+  const auto refuse = [&](std::string_view what) {
+    return fail(fmt::format("activation.block_preset={}: {}", blocks.preset, what));
+  };
+  if (blocks.format == ActivationBlocks::none) return refuse("needs activation.blocks");
+  const BlockFormat& f = block_format(blocks);
+  const bool rounds_each = f.block.rows == 1 && f.rule != ScaleRule::signed_extreme && f.scaling != Scaling::bounds &&
+                           !f.four_over_six && f.zero_sign == ZeroSign::kept && !f.divides_by_zero;
+  if (!rounds_each) return refuse("its blocks are not of one row, or its elements are not rounded one by one");
+  const bool read = f.reading == ScaleReading::plain && f.second != SecondScale::amax;
+  if (!read) return refuse("its scales are not read as numbers");
+  return {};
+}
+
 Status check_ranks(const EngineConfig& config) {
   const RanksConfig& ranks = config.ranks;
   if (ranks.stuck_rank >= ranks.count) {
@@ -92,6 +117,7 @@ Status check(const EngineConfig& config) {
   const ModelConfig& model = config.model;
   if (Status rope = check_rope(config); !rope) return rope;
   if (Status batch = check_batch(config); !batch) return batch;
+  if (Status blocks = check_blocks(config.blocks); !blocks) return blocks;
   if (model.heads % model.kv_heads != 0) {
     return fail(fmt::format("model.heads={} is no multiple of model.kv_heads={}", model.heads, model.kv_heads));
   }

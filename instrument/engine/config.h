@@ -36,6 +36,7 @@ enum class PadRows : std::uint8_t { zero, masked };
 enum class Preempt : std::uint8_t { recompute, stale };
 enum class EmptyRow : std::uint8_t { keep, mask };
 enum class ActivationBlocks : std::uint8_t { none, mxfp8, mxfp4, nvfp4 };
+enum class BlockOps : std::uint8_t { mlp, linears };
 enum class ScaleMemory : std::uint8_t { zeroed, recycled };
 enum class ScaleReads : std::uint8_t { used, tile };
 enum class RankScales : std::uint8_t { own, rank_0 };
@@ -113,9 +114,11 @@ struct ScoresConfig {
   Overflow overflow = Overflow::saturate;
 };
 
-/// Block-scaled inputs of the MLP's products.
+/// Block-scaled inputs of the MLP's products, or of the attention's projections as well.
 struct BlockConfig {
   ActivationBlocks format = ActivationBlocks::none;
+  std::string preset;  ///< of core/blocks, instead of what `format` means
+  BlockOps ops = BlockOps::mlp;
   float tensor_scale = 1;
   Overflow overflow = Overflow::saturate;
   kernels::ScalePacking packing = kernels::ScalePacking::rounded;
@@ -180,7 +183,9 @@ Format read_format(const KvConfig& kv);
 
 /// The block format, as serving kernels have it: e8m0 scales are rounded up (mxfp8-rceil, mxfp4-rceil). Of `none`
 /// nothing is asked.
-const BlockFormat& block_format(ActivationBlocks blocks);
+const BlockFormat& block_format(const BlockConfig& blocks);
+/// What stands above the scales of blocks; 1 where nothing does.
+float second_scale(const BlockConfig& blocks);
 
 /// Refuses shapes that fit no model (heads that kv_heads do not divide, odd head_dim, a recurrent
 /// layer that does not exist ...) in one line that names the knobs.

@@ -133,7 +133,9 @@ class Forward {
   kernels::TensorView scale_table(Slot slot, std::int64_t columns, bool& recycled);
   /// A product into memory of the caller's.
   Live mlp_product(const OpPlan& plan, const kernels::TensorView& out, const Operand& in, const Affine& affine,
-                   std::string_view role = "out");
+                   std::string_view role = "out", std::int64_t heads = 1);
+  /// What the attention's projections read.
+  Operand projected(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x);
   Live mixture(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   struct Routed {
     Live weights, ids;

@@ -109,6 +109,10 @@ struct Texts<ActivationBlocks> {
   static constexpr std::array<std::string_view, 4> names{"none", "mxfp8", "mxfp4", "nvfp4"};
 };
 template <>
+struct Texts<BlockOps> {
+  static constexpr std::array<std::string_view, 2> names{"mlp", "linears"};
+};
+template <>
 struct Texts<ScalePacking> {
   static constexpr std::array<std::string_view, 2> names{"rounded", "unmasked"};
 };
@@ -289,6 +293,15 @@ std::vector<Knob> block_knobs() {
           "activation.blocks", "none|mxfp8|mxfp4|nvfp4",
           "block-scaled format of what the MLP's products read; e8m0 scales are rounded up, as serving kernels do",
           [](auto& c) -> auto& { return c.blocks.format; }),
+      knob(
+          "activation.block_preset", "name",
+          "the block format itself, by a name of `nanscope bits --block list`, for the one that activation.blocks "
+          "means: mxfp8 is OCP's floor, mxfp8-torchao-even ...; empty: that one",
+          [](auto& c) -> auto& { return c.blocks.preset; }),
+      knob(
+          "activation.block_ops", "mlp|linears",
+          "whose inputs are block-scaled: the MLP's products, or those of the attention's projections as well",
+          [](auto& c) -> auto& { return c.blocks.ops; }),
       knob(
           "activation.tensor_scale", "number", "the scale above those of the blocks, of nvfp4",
           [](auto& c) -> auto& { return c.blocks.tensor_scale; }),

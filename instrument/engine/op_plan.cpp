@@ -31,12 +31,12 @@ NormAttributes norm_attributes(const EngineConfig& config, const NormConfig& nor
 
 BlockAttributes block_attributes(const EngineConfig& config, std::int64_t inputs) {
   const BlockConfig& blocks = config.blocks;
-  const std::int64_t block = block_format(blocks.format).block.columns;
+  const std::int64_t block = block_format(blocks).block.columns;
   BlockAttributes out;
-  out.format = get_knob(config, "activation.blocks");
+  out.format = blocks.preset.empty() ? get_knob(config, "activation.blocks") : blocks.preset;
   out.block = block;
   out.blocks = (inputs + block - 1) / block;
-  out.tensor_scale = blocks.format == ActivationBlocks::nvfp4 ? double{blocks.tensor_scale} : 1.0;
+  out.tensor_scale = double{second_scale(blocks)};
   out.scale_overflow = get_knob(config, "activation.scale_overflow");
   return out;
 }
@@ -166,6 +166,13 @@ class Planner {
     if (config_.blocks.format == ActivationBlocks::none) return gemm(std::move(name));
     return op(std::move(name), OpKind::block_gemm, block_attributes(config_, inputs));
   }
+  /// One of the attention's projections, and the quantisation of what it reads.
+  OpPlan projection(std::string name, std::int64_t inputs) {
+    return config_.blocks.ops == BlockOps::linears ? mlp_product(std::move(name), inputs) : gemm(std::move(name));
+  }
+  OpPlan quantise_projection(std::string name, std::int64_t inputs) {
+    return config_.blocks.ops == BlockOps::linears ? quantise(std::move(name), inputs) : OpPlan{};
+  }
   /// None, and not counted, where no blocks are used.
   OpPlan quantise(std::string name, std::int64_t inputs) {
     if (config_.blocks.format == ActivationBlocks::none) return {};
@@ -220,9 +227,10 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   const ModelConfig& model = config.model;
   const std::int64_t window = window_of(model, layer);
   const std::optional<KvSchemes> schemes = kv_schemes(config, layer);
-  plan.q_proj = planner.gemm("q_proj");
-  plan.k_proj = planner.gemm("k_proj");
-  plan.v_proj = planner.gemm("v_proj");
+  plan.attn_quantise = planner.quantise_projection("attn_quantise", model.width);
+  plan.q_proj = planner.projection("q_proj", model.width);
+  plan.k_proj = planner.projection("k_proj", model.width);
+  plan.v_proj = planner.projection("v_proj", model.width);
   if (model.qk_norm) {
     const bool each = model.qk_norm_over == QkNormOver::head;
     plan.q_norm = planner.norm("q_norm", each ? model.heads : 1);
@@ -247,7 +255,8 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   plan.softmax = planner.op("softmax", OpKind::softmax, softmax_attributes(config, window));
   plan.attn_mix = planner.op("attn_mix", OpKind::attention_mix, mix_attributes(config, window));
   if (model.inner_norm) plan.inner_norm = planner.inner_norm("inner_norm");
-  plan.o_proj = planner.gemm("o_proj");
+  plan.o_quantise = planner.quantise_projection("o_quantise", model.heads * model.head_dim);
+  plan.o_proj = planner.projection("o_proj", model.heads * model.head_dim);
 }
 
 void plan_recurrence(Planner& planner, bool batched, LayerPlan& plan) {

@@ -15,8 +15,9 @@
 
 namespace nanscope::kernels {
 
-/// Shapes: codes (T, K) of the format's elements; scales (T, S) of its scales, S >= K / block rounded up; packed:
-/// the weight as GemmArgs::packed has it; bias (1, N) f32 or not given; out (T, N) f32, f16 or bf16.
+/// Shapes: codes (T, K) of the format's elements; scales (T, S) of its scales, S >= K / block rounded up; weight,
+/// packed or scaled: the weight in one of the forms that GemmArgs has; bias (1, N) or not given; out (T, N) f32, f16 or
+/// bf16.
 struct BlockGemmArgs {
   TensorView codes;
   TensorView scales;
@@ -26,6 +27,8 @@ struct BlockGemmArgs {
   BlockFormat format;
   float second = 1;
   bool read_padding = false;
+  TensorView weight = {};
+  ScaledWeight scaled = {};
 };
 
 inline Status check(const BlockGemmArgs& args) {
@@ -43,11 +46,8 @@ inline Status check(const BlockGemmArgs& args) {
   check.that(args.scales.rows == args.out.rows, "a row of scales for every row of codes");
   const std::int64_t width = args.format.block.columns;
   check.that(width > 0 && args.scales.columns >= (args.codes.columns + width - 1) / width, "a scale for every block");
-  const std::int64_t panels = (args.out.columns + kPanelColumns - 1) / kPanelColumns;
-  check.format("packed", args.packed, {Format::f32});
-  check.shape("packed", args.packed, panels * args.codes.columns, kPanelColumns);
-  check.that(args.packed.stride == kPanelColumns, "packed panels without gaps: a row stride of 32");
-  if (args.bias.given()) check.format("bias", args.bias, {Format::f32}).shape("bias", args.bias, 1, args.out.columns);
+  check_weight(check, args, args.out.columns, args.codes.columns);
+  if (args.bias.given()) check.floats("bias", args.bias).shape("bias", args.bias, 1, args.out.columns);
   return check.done();
 }
 
@@ -58,47 +58,106 @@ inline Status check(const BlockGemmArgs& args) {
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
+/// The weights of a panel, one k after another. On a CPU pieces of them are decoded first, for all rows of the warp.
+struct BlockPanel {
+#if defined(__CUDACC__)
+  static constexpr std::int64_t kRows = 1;
+  NANSCOPE_FN F32 load(const GemmArgs& args, std::int64_t panel, std::int64_t k) {
+    return GemmBlock::weights_at(args, panel, k);
+  }
+#else
+  static constexpr std::int64_t kRows = 8;
+#endif
+  static constexpr std::int64_t kDepth = 256;
+};
+
 struct BlockGemm {
   using Args = BlockGemmArgs;
 
   NANSCOPE_HOST std::int64_t panels(const Args& args) { return div_up(args.out.columns, kPanelColumns); }
-  /// Warp = a row of one panel.
-  NANSCOPE_HOST std::int64_t warps(const Args& args) { return args.out.rows * panels(args); }
-  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return args.codes.columns * kPanelColumns / 8; }
-
-  /// The 32 outputs of a panel over the columns of one block; 0 behind the last.
-  NANSCOPE_LANE F32 partial(const Args& args, std::int64_t row, const float* panel, std::int64_t block) {
-    const std::int64_t last = (block + 1) * args.format.block.columns;
-    const std::int64_t end = last < args.codes.columns ? last : args.codes.columns;
-    F32 sum = splat_f32(0.0F);
-    for (std::int64_t first = block * args.format.block.columns; first < end; first += kLanes) {
-      const F32 x = decode_lanes(args.codes.format, load_code_range(args.codes, row, first, end - first));
-      const int count = static_cast<int>(end - first < kLanes ? end - first : kLanes);
-      for (int i = 0; i < count; ++i) {
-        const F32 weight = load_f32(panel + (first + i) * kPanelColumns, kLanes, 0.0F);
-        sum = fma(splat_f32(broadcast(x, i)), weight, sum);
-      }
-    }
-    return sum;
+  /// Warp = some rows of one panel.
+  NANSCOPE_HOST std::int64_t warps(const Args& args) { return div_up(args.out.rows, BlockPanel::kRows) * panels(args); }
+  NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) {
+    const std::int64_t rows = args.out.rows < BlockPanel::kRows ? args.out.rows : BlockPanel::kRows;
+    return rows * args.codes.columns * kPanelColumns / 8;
   }
 
-  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
-    const std::int64_t row = warp / panels(args);
-    const std::int64_t panel = warp % panels(args);
+  NANSCOPE_LANE GemmArgs weight_of(const Args& args) {
+    GemmArgs weight{};
+    weight.x.columns = args.codes.columns;
+    weight.weight = args.weight;
+    weight.packed = args.packed;
+    weight.out.columns = args.out.columns;
+    weight.scaled = args.scaled;
+    return weight;
+  }
+
+  /// Where the chains of a row have come to.
+  struct Chains {
+    F32 block = splat_f32(0.0F);  ///< of the block that is summed
+    F32 all = splat_f32(0.0F);
+  };
+
+  NANSCOPE_LANE void add_block(const Args& args, std::int64_t row, std::int64_t block, Chains& chains) {
+    const F32 scale = decode_lanes(args.scales.format, load_code_range(args.scales, row, block, 1));
+    chains.all = fma(splat_f32(broadcast(scale, 0)), chains.block, chains.all);
+    chains.block = splat_f32(0.0F);
+  }
+
+  /// Columns [first, end) of a row. `load` gives the weights of a column.
+  template <class Load>
+  NANSCOPE_LANE void add_columns(const Args& args, std::int64_t row, std::int64_t first, std::int64_t end,
+                                 const Load& load, Chains& chains) {
+    const std::int64_t width = args.format.block.columns;
+    while (first < end) {
+      const std::int64_t block = first / width;
+      std::int64_t last = (block + 1) * width;
+      const bool ends = last <= end || end == args.codes.columns;
+      if (last > end) last = end;
+      for (; first < last; first += kLanes) {
+        const F32 x = decode_lanes(args.codes.format, load_code_range(args.codes, row, first, last - first));
+        const int count = static_cast<int>(last - first < kLanes ? last - first : kLanes);
+        for (int i = 0; i < count; ++i) chains.block = fma(splat_f32(broadcast(x, i)), load(first + i), chains.block);
+      }
+      first = last;
+      if (ends) add_block(args, row, block, chains);
+    }
+  }
+
+  NANSCOPE_LANE void finish(const Args& args, std::int64_t row, std::int64_t panel, Chains& chains) {
     const std::int64_t used = div_up(args.codes.columns, args.format.block.columns);
-    const std::int64_t blocks = args.read_padding ? args.scales.columns : used;
-    const float* weights = static_cast<const float*>(args.packed.data) + panel * args.codes.columns * kPanelColumns;
-    F32 acc = splat_f32(0.0F);
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      const F32 scale = decode_lanes(args.scales.format, load_code_range(args.scales, row, block, 1));
-      acc = fma(splat_f32(broadcast(scale, 0)), partial(args, row, weights, block), acc);
+    for (std::int64_t block = used; args.read_padding && block < args.scales.columns; ++block) {
+      add_block(args, row, block, chains);
     }
     const F32 second = splat_f32(args.second);
-    acc = args.format.second == SecondScale::divisor ? acc / second : acc * second;
+    F32 acc = args.format.second == SecondScale::divisor ? chains.all / second : chains.all * second;
     const std::int64_t column = panel * kPanelColumns;
     const std::int64_t left = args.out.columns - column;
     if (args.bias.given()) acc = acc + load_range(args.bias, 0, column, left, 0.0F);
     store_range(args.out, row, column, left, acc);
+  }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    const std::int64_t first_row = warp / panels(args) * BlockPanel::kRows;
+    const std::int64_t panel = warp % panels(args);
+    const std::int64_t left = args.out.rows - first_row;
+    const std::int64_t rows = left < BlockPanel::kRows ? left : BlockPanel::kRows;
+    const GemmArgs weight = weight_of(args);
+    Chains chains[BlockPanel::kRows];
+    for (std::int64_t first = 0; first < args.codes.columns; first += BlockPanel::kDepth) {
+      const std::int64_t next = first + BlockPanel::kDepth;
+      const std::int64_t end = next < args.codes.columns ? next : args.codes.columns;
+#if defined(__CUDACC__)
+      const auto load = [&](std::int64_t k) NANSCOPE_INLINE_LAMBDA { return BlockPanel::load(weight, panel, k); };
+#else
+      alignas(64) float slice[BlockPanel::kDepth * kLanes];
+      const float* weights = panel_weights(weight, panel, first, end - first, slice);
+      const auto load = [weights, first](std::int64_t k)
+                            NANSCOPE_INLINE_LAMBDA { return load_f32(weights + (k - first) * kLanes, kLanes, 0.0F); };
+#endif
+      for (std::int64_t r = 0; r < rows; ++r) add_columns(args, first_row + r, first, end, load, chains[r]);
+    }
+    for (std::int64_t r = 0; r < rows; ++r) finish(args, first_row + r, panel, chains[r]);
   }
 };
 

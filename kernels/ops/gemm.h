@@ -30,20 +30,25 @@ inline constexpr std::int64_t kPartialDepth = 32;
 /// Output columns of one panel of packed weights.
 inline constexpr std::int64_t kPanelColumns = 32;
 
+/// Checks the weight of a product's arguments, in whichever form it is given: rows x columns.
+inline void check_weight(ArgsCheck& check, const auto& args, std::int64_t rows, std::int64_t columns) {
+  if (args.packed.given()) {
+    const std::int64_t panels = (rows + kPanelColumns - 1) / kPanelColumns;
+    check.format("packed", args.packed, {Format::f32});
+    check.shape("packed", args.packed, panels * columns, kPanelColumns);
+    check.that(args.packed.stride == kPanelColumns, "packed panels without gaps: a row stride of 32");
+  } else if (args.scaled.given()) {
+    check_scaled(check, args.scaled, rows, columns);
+  } else {
+    check.floats("weight", args.weight).shape("weight", args.weight, rows, columns);
+  }
+}
+
 inline Status check(const GemmArgs& args) {
   ArgsCheck check("gemm");
   check.floats("x", args.x).floats("out", args.out);
   check.shape("x", args.x, args.out.rows, args.x.columns);
-  if (args.packed.given()) {
-    const std::int64_t panels = (args.out.columns + kPanelColumns - 1) / kPanelColumns;
-    check.format("packed", args.packed, {Format::f32});
-    check.shape("packed", args.packed, panels * args.x.columns, kPanelColumns);
-    check.that(args.packed.stride == kPanelColumns, "packed panels without gaps: a row stride of 32");
-  } else if (args.scaled.given()) {
-    check_scaled(check, args.scaled, args.out.columns, args.x.columns);
-  } else {
-    check.floats("weight", args.weight).shape("weight", args.weight, args.out.columns, args.x.columns);
-  }
+  check_weight(check, args, args.out.columns, args.x.columns);
   check.that(args.partial == Format::f32 || args.partial == Format::f16, "partial sums in f32 or f16");
   if (args.bias.given()) check.floats("bias", args.bias).shape("bias", args.bias, 1, args.out.columns);
   return check.done();

@@ -115,6 +115,66 @@ NANSCOPE_CALLED void gather_rest(const TensorView& weight, const PanelRows& rows
   }
 }
 
+/// Weights as they are stored, k in [first_k, first_k + depth), as (depth, 32) f32 at `slice`; depth is kBlockK at
+/// most.
+template <Format F>
+NANSCOPE_FN void decode_stored(const TensorView& weight, const PanelRows& rows, std::int64_t first_k,
+                               std::int64_t depth, float* slice) {
+  const std::int64_t words = depth / kPerWord<F> / kWords * kWords;
+  const std::int64_t whole = words * kPerWord<F>;
+  decode_panel<F>(rows, first_k * element_bytes(weight), words, slice);
+  if (whole < depth) gather_rest(weight, rows, first_k + whole, depth - whole, slice + whole * kLanes);
+}
+
+/// The same of codes and scales; first_k is a multiple of 32.
+template <Format F>
+NANSCOPE_CALLED void decode_scaled(const ScaledWeight& weight, std::int64_t rows, std::int64_t panel,
+                                   std::int64_t first_k, std::int64_t depth, float* slice) {
+  const ScaledColumns columns = scaled_columns<F>(weight);
+  const std::int64_t first_word = first_k / kPerWord<F>;
+  const std::int64_t words = columns.words ? depth / kPerWord<F> / kWords * kWords : 0;
+  const std::int64_t whole = words * kPerWord<F>;
+  const PanelRows from = scaled_panel_rows(weight, rows, panel, columns.bytes);
+  alignas(64) float values[kScaleFloats];
+  for (std::int64_t word = 0; word < words;) {
+    const ScaledPiece piece(columns, first_word + word, words - word, kMostBlocks);
+    fill_scales(weight, rows, panel, weight.first_column / weight.block.columns + piece.block, piece.blocks, values);
+    decode_panel<F>(from, (first_word + word) * 4, piece.words, slice + word * kPerWord<F> * kLanes,
+                    PanelScales{values, columns.shift, piece.begun});
+    word += piece.words;
+  }
+  if (whole < depth) {
+    gather_scaled(weight, rows, panel, first_k + whole, depth - whole, slice + whole * kLanes);
+  }
+}
+
+/// The weights of one panel, k in [first_k, first_k + depth), as (depth, 32) f32: where they lie packed, or at `slice`.
+NANSCOPE_CALLED const float* panel_weights(const GemmArgs& args, std::int64_t panel, std::int64_t first_k,
+                                           std::int64_t depth, float* slice) {
+  if (args.packed.given()) {
+    return static_cast<const float*>(args.packed.data) + (panel * args.x.columns + first_k) * kLanes;
+  }
+  if (args.scaled.given()) {
+    with_code_format(
+        args.scaled.codes.format, [&]<Format F>(std::integral_constant<Format, F>) __attribute__((always_inline)) {
+          decode_scaled<F>(args.scaled, args.out.columns, panel, first_k, depth, slice);
+        });
+    return slice;
+  }
+  const PanelRows rows = panel_rows(args, panel);
+  switch (args.weight.format) {
+    case Format::f16:
+      decode_stored<Format::f16>(args.weight, rows, first_k, depth, slice);
+      break;
+    case Format::bf16:
+      decode_stored<Format::bf16>(args.weight, rows, first_k, depth, slice);
+      break;
+    default:
+      decode_stored<Format::f32>(args.weight, rows, first_k, depth, slice);
+  }
+  return slice;
+}
+
 /// Adds the sums of a block of inputs, rounded to f16, to the totals, and starts them anew.
 NANSCOPE_CALLED void add_partial(float* totals, float* sums, std::int64_t count) {
   for (std::int64_t i = 0; i < count; i += kLanes) {
@@ -190,8 +250,6 @@ struct GemmBlock {
   template <Format F>
   NANSCOPE_FN void add_stored(const GemmBlock& block, std::int64_t first_k, std::int64_t depth, const float* copy,
                               float* slice, float* sums) {
-    const std::int64_t words = depth / kPerWord<F> / kWords * kWords;
-    const std::int64_t whole = words * kPerWord<F>;
     const std::int64_t first_byte = first_k * element_bytes(block.args.weight);
     PanelRows rows[kMaxGroup];
     for (std::int64_t p = 0; p < block.panels; ++p) rows[p] = panel_rows(block.args, block.first_panel + p);
@@ -200,10 +258,7 @@ struct GemmBlock {
       const bool last = p + 1 == block.panels;
       const RowsAhead ahead{last ? rows : rows + p + 1,
                             last ? first_byte + depth * element_bytes(block.args.weight) : first_byte};
-      decode_panel<F>(rows[p], first_byte, words, slice);
-      if (whole < depth) {
-        gather_rest(block.args.weight, rows[p], first_k + whole, depth - whole, slice + whole * kLanes);
-      }
+      decode_stored<F>(block.args.weight, rows[p], first_k, depth, slice);
       add_panels<1>(block, copy, slice, 0, depth, sums + p * kLanes, ahead);
     }
   }
@@ -212,27 +267,8 @@ struct GemmBlock {
   template <Format F>
   NANSCOPE_CALLED void add_scaled(const GemmBlock& block, std::int64_t first_k, std::int64_t depth, const float* copy,
                                   float* slice, float* sums) {
-    const ScaledWeight& weight = block.args.scaled;
-    const std::int64_t rows = block.args.out.columns;
-    const ScaledColumns columns = scaled_columns<F>(weight);
-    const std::int64_t first_word = first_k / kPerWord<F>;  // of 8 at most; first_k is a multiple of 32
-    const std::int64_t words = columns.words ? depth / kPerWord<F> / kWords * kWords : 0;
-    const std::int64_t whole = words * kPerWord<F>;
-    alignas(64) float values[kScaleFloats];
     for (std::int64_t p = 0; p < block.panels; ++p) {
-      const std::int64_t panel = block.first_panel + p;
-      const PanelRows from = scaled_panel_rows(weight, rows, panel, columns.bytes);
-      for (std::int64_t word = 0; word < words;) {
-        const ScaledPiece piece(columns, first_word + word, words - word, kMostBlocks);
-        fill_scales(weight, rows, panel, weight.first_column / weight.block.columns + piece.block, piece.blocks,
-                    values);
-        decode_panel<F>(from, (first_word + word) * 4, piece.words, slice + word * kPerWord<F> * kLanes,
-                        PanelScales{values, columns.shift, piece.begun});
-        word += piece.words;
-      }
-      if (whole < depth) {
-        gather_scaled(weight, rows, panel, first_k + whole, depth - whole, slice + whole * kLanes);
-      }
+      decode_scaled<F>(block.args.scaled, block.args.out.columns, block.first_panel + p, first_k, depth, slice);
       add_panels<1>(block, copy, slice, 0, depth, sums + p * kLanes);
     }
   }

@@ -1,12 +1,15 @@
 /// bench_products [FORMAT...]: a decode step's product with weights of every format, on two threads, against plainly
-/// reading the bytes that it moves.
+/// reading the bytes that it moves; then with inputs that are quantized as well, quantizing them included.
 #include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/blocks/presets.h"
 #include "kernels/device.h"
+#include "kernels/ops/block_gemm.h"
+#include "kernels/ops/block_quantise.h"
 #include "kernels/ops/gemm.h"
 #include "tests/bench/plain_read.h"
 
@@ -121,8 +124,65 @@ bool measure(kernels::Device& device, const Stored& stored, std::int64_t rows, s
   const double ratio = median(ratios);
   const auto count = static_cast<double>(weights.products.size());
   return row(fmt::format("{} x {}, {} / plain read", rows, columns, stored.name),
-             fmt::format("{:.2f}, {:.1f} GB/s, {:.2f} ms", ratio, bytes / best / 1e9, best / count * 1e3),
+             fmt::format("{:.2f}, {:.1f} MiB, {:.2f} ms", ratio, bytes / count / 1048576, best / count * 1e3),
              fmt::format(">= {}", kLimit), ratio >= kLimit);
+}
+
+/// Formats of weights and inputs both.
+struct Both {
+  std::string_view weights;
+  std::string_view inputs;  ///< of core/blocks
+};
+constexpr Both kBoth[] = {{"e4m3, f32 scales of 128 x 128", "fp8-group-ue8m0"},
+                          {"mxfp8", "mxfp8-rceil"},
+                          {"mxfp4", "mxfp4-rceil"},
+                          {"nvfp4", "nvfp4"}};
+
+void measure_both(kernels::Device& device, const Both& both, std::int64_t rows, std::int64_t columns) {
+  const Stored& stored = *std::find_if(std::begin(kStored), std::end(kStored),
+                                       [&](const Stored& one) { return one.name == both.weights; });
+  const BlockFormat& format = find_block_preset(both.inputs)->format;
+  Weights weights(device, stored, rows, columns);
+  const std::int64_t blocks = columns / format.block.columns;
+  const auto bytes_of = [&](std::int64_t count) {
+    return must(device.allocate(static_cast<std::size_t>(count) * sizeof(float), true));
+  };
+  const kernels::Buffer x = bytes_of(columns);
+  const kernels::Buffer codes = bytes_of(columns);
+  const kernels::Buffer scales = bytes_of(blocks);
+  const kernels::Buffer out = bytes_of(rows);
+  for (std::int64_t i = 0; i < columns; ++i) static_cast<float*>(x.data())[i] = 0.01F * static_cast<float>(i % 97);
+  const kernels::BlockQuantiseArgs quantise{.x = {x.data(), Format::f32, 1, columns, columns},
+                                            .codes = {codes.data(), format.element, 1, columns, columns},
+                                            .scales = {scales.data(), format.scale, 1, blocks, blocks},
+                                            .format = format,
+                                            .second = 0.01F};
+  double bytes = 0;
+  for (const auto& [data, size] : weights.memory) bytes += static_cast<double>(size);
+  const auto count = static_cast<double>(weights.products.size());
+  const double inputs = static_cast<double>(columns) * (info(format.element).bits == 4 ? 0.5 : 1.0) +
+                        static_cast<double>(blocks * kernels::storage_size(format.scale));
+  std::vector<double> times;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    times.push_back(seconds([&] {
+      for (const kernels::GemmArgs& args : weights.products) {
+        must(device.launch(quantise));
+        must(device.launch(kernels::BlockGemmArgs{.codes = quantise.codes,
+                                                  .scales = quantise.scales,
+                                                  .packed = {},
+                                                  .bias = {},
+                                                  .out = {out.data(), Format::f32, 1, rows, rows},
+                                                  .format = format,
+                                                  .second = 0.01F,
+                                                  .weight = {},
+                                                  .scaled = args.scaled}));
+      }
+    }));
+  }
+  const double best = *std::min_element(times.begin(), times.end());
+  row(fmt::format("{} x {}, {}, inputs {}", rows, columns, stored.name, both.inputs),
+      fmt::format("{:.1f} MiB + {:.1f} KiB, {:.2f} ms", bytes / count / 1048576, inputs / 1024, best / count * 1e3),
+      "none", true);
 }
 
 bool run(std::span<char*> names) {
@@ -134,6 +194,10 @@ bool run(std::span<char*> names) {
                         });
     if (!wanted) continue;
     for (const std::int64_t columns : {4096, 11008}) ok = measure(*device, stored, 4096, columns) && ok;
+  }
+  for (const Both& both : kBoth) {
+    if (!names.empty()) break;
+    for (const std::int64_t columns : {4096, 11008}) measure_both(*device, both, 4096, columns);
   }
   return ok;
 }

@@ -1,4 +1,6 @@
-/// Block-scaled inputs of the MLP in the engine: what is recorded is what was multiplied, and padding is nobody's.
+/// Block-scaled inputs in the engine: what is recorded is what was multiplied, and padding is nobody's.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,6 +73,52 @@ TEST(Blocks, CodesUnderTheirScalesAreTheActivations) {
       EXPECT_NEAR(value(codes, 2, i) * scale, x.row(2)[static_cast<std::size_t>(i)],
                   std::max(std::abs(x.row(2)[static_cast<std::size_t>(i)]) / 16, scale / 1024));
     }
+  }
+}
+
+TEST(Blocks, OfLinearsAreOfTheAttentionToo) {
+  const EngineConfig config = tiny_config({{"activation.blocks", "mxfp8"}, {"activation.block_ops", "linears"}});
+  const CollectProbe seen = collect(config, {text_request(kText)});
+  const auto weights = make_weight_source(config.model).value();
+  const std::pair<const char*, const char*> products[] = {{"attn_quantise", "q_proj"}, {"o_quantise", "o_proj"}};
+  for (const auto& [quantise, product] : products) {
+    const Seen& codes = seen.find(0, 0, 1, quantise, "codes");
+    const Seen& scales = seen.find(0, 0, 1, quantise, "scales");
+    const Seen& out = seen.find(0, 0, 1, product, "out");
+    const std::vector<float> weight =
+        weights->tensor(fmt::format("layers.1.{}.weight", product), out.columns, codes.columns).value();
+    for (std::int64_t n = 0; n < out.columns; ++n) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < codes.columns; ++k) {
+        sum += double{value(codes, 1, k)} * double{value(scales, 1, k / 32)} *
+               double{weight[static_cast<std::size_t>(n * codes.columns + k)]};
+      }
+      EXPECT_NEAR(out.row(1)[static_cast<std::size_t>(n)], sum, 1e-4) << product << " " << n;
+    }
+  }
+}
+
+/// Under OCP's rule a scale is rounded down and what is beyond clips; under the other nothing does.
+TEST(Blocks, ScalesFollowThePresetsRule) {
+  const Knobs knobs{{"activation.blocks", "mxfp8"}, {"activation.block_preset", "mxfp8"}};
+  const CollectProbe floor = collect(tiny_config(knobs), {text_request(kText)});
+  const CollectProbe up = collect(tiny_config({{"activation.blocks", "mxfp8"}}), {text_request(kText)});
+  const Seen& x = floor.find(0, 0, 0, "mlp_norm", "out");
+  const Seen& down_scales = floor.find(0, 0, 0, "mlp_quantise", "scales");
+  const Seen& up_scales = up.find(0, 0, 0, "mlp_quantise", "scales");
+  for (std::int64_t token = 0; token < x.rows; ++token) {
+    float amax = 0;
+    for (std::int64_t i = 0; i < 32; ++i) amax = std::max(amax, std::abs(x.row(token)[static_cast<std::size_t>(i)]));
+    const float exact = std::exp2(std::floor(std::log2(amax)) - 8);
+    EXPECT_EQ(value(down_scales, token, 0), exact);
+    EXPECT_EQ(value(up_scales, token, 0), amax > 448 * exact ? 2 * exact : exact);
+  }
+  EngineConfig config = tiny_config(knobs);
+  for (const char* name : {"mxfp9", "fp8-block", "q4_0", "mxfp4-gguf", "nvfp4-4over6"}) {
+    config.blocks.preset = name;
+    const Status checked = check(config);
+    ASSERT_FALSE(checked) << name;
+    EXPECT_THAT(checked.error().message, ::testing::StartsWith("activation.block_preset"));
   }
 }
 

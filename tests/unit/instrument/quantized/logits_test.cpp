@@ -37,12 +37,15 @@ struct Ran {
 
 /// A prompt and the tokens that follow it.
 Ran run(const std::filesystem::path& folder, const std::vector<std::int32_t>& prompt, int tokens, bool decoded = false,
-        const std::string& on = "cpu", int ranks = 1) {
+        const std::string& on = "cpu", int ranks = 1, ActivationBlocks blocks = ActivationBlocks::none) {
   EngineConfig config;
   const Status used = use_model_folder(config, folder);
   EXPECT_TRUE(used) << (used ? "" : used.error().message);
   if (!used) return {};
   config.ranks.count = ranks;
+  config.blocks.format = blocks;
+  config.blocks.ops = BlockOps::linears;
+  config.blocks.tensor_scale = 0.01F;
   const auto device = kernels::make_device(on, 1).value();
   auto source = make_weight_source(config.model).value();
   if (decoded) source = std::make_unique<DecodedWeights>(std::move(source));
@@ -89,6 +92,20 @@ TEST_P(QuantizedModels, ReadAsTheyAreStoredGiveEveryBitOfDecodedOnes) {
   };
   expect_same(run(folder, prompt, 4));
   expect_same(run(folder, prompt, 4, false, "cpu:baseline"));
+}
+
+TEST_P(QuantizedModels, AreMultipliedWithQuantizedInputs) {
+  const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
+  const std::vector<std::int32_t> prompt{5, 3, 8};
+  const Ran plain = run(folder, prompt, 2);
+  for (const ActivationBlocks blocks : {ActivationBlocks::mxfp8, ActivationBlocks::nvfp4}) {
+    const Ran expected = run(folder, prompt, 2, true, "cpu", 1, blocks);
+    const Ran found = run(folder, prompt, 2, false, "cpu", 1, blocks);
+    ASSERT_FALSE(found.logits.empty());
+    EXPECT_EQ(found.scaled, 7U);
+    EXPECT_EQ(found.logits, expected.logits);
+    EXPECT_NE(found.logits.front(), plain.logits.front());
+  }
 }
 
 TEST_P(QuantizedModels, AreCutForRanksWhereTheyLie) {

@@ -92,10 +92,42 @@ void add_product(std::vector<OpCase>& cases, const Blocks& blocks, bool read_pad
       {"block_gemm_" + blocks.name + (read_padding ? "_padding_" : "_used_") + shape.name, OpId::BlockGemm, build});
 }
 
+/// The same with weights that are no panels: bf16 as stored, or codes and scales of what the inputs have.
+void add_stored_product(std::vector<OpCase>& cases, const Blocks& blocks, bool scaled, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t k = shape.columns;
+    const std::int64_t columns = scale_columns(blocks, shape);
+    BlockGemmArgs args;
+    args.codes =
+        memory.input(blocks.codes, shape.rows, k, fill(shape.fill, blocks.codes, shape.rows, k, 73), shape.padding);
+    args.scales = memory.input(blocks.scales, shape.rows, columns,
+                               fill(shape.fill, blocks.scales, shape.rows, columns, 74, 2.0F));
+    if (scaled) {
+      const std::int64_t each = (k + 31) / 32;
+      args.scaled.codes = memory.input(Format::e4m3, kOutputs, k, fill(Fill::ordinary, Format::e4m3, kOutputs, k, 77));
+      args.scaled.scales =
+          memory.input(Format::e8m0, kOutputs, each, fill(Fill::ordinary, Format::e8m0, kOutputs, each, 78, 2.0F));
+      args.scaled.block = {1, 32};
+    } else {
+      args.weight = memory.input(Format::bf16, kOutputs, k, fill(Fill::ordinary, Format::bf16, kOutputs, k, 75));
+    }
+    args.out = memory.output("out", Format::f32, shape.rows, kOutputs, shape.padding);
+    args.format = format_of(blocks);
+    args.second = blocks.tensor_scale;
+    memory.launch(args);
+  };
+  cases.push_back(
+      {"block_gemm_" + blocks.name + (scaled ? "_scaled_" : "_bf16_") + shape.name, OpId::BlockGemm, build});
+}
+
 }  // namespace
 
 void add_block_cases(std::vector<OpCase>& cases) {
   for (const Shape& shape : shapes()) {
+    for (const bool scaled : {false, true}) {
+      add_stored_product(cases, kBlocks[0], scaled, shape);
+      add_stored_product(cases, kBlocks[2], scaled, shape);
+    }
     for (const Blocks& blocks : kBlocks) {
       add_quantise(cases, blocks, true, shape);
       if (blocks.packing == ScalePacking::rounded) {
