@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "instrument/files/file.h"
 #include "instrument/tokenizer/byte_alphabet.h"
@@ -17,6 +20,16 @@
 
 namespace nanscope {
 namespace {
+
+/// Throws where there is no room for a document, of up to 4 MiB as values. The library's values allocate when they are
+/// destroyed: memory that ran out in the middle of one would end the program.
+void reserve_document(std::size_t bytes) {
+  constexpr std::size_t kOfValues = 32;  // bytes that a byte of text becomes
+  constexpr std::size_t kMost = std::size_t{4} << 20;
+  const std::vector<char> room(std::min(kOfValues * bytes, kMost), '\0');
+  const volatile char* kept = room.data();
+  static_cast<void>(kept);
+}
 
 using nlohmann::json;
 
@@ -246,6 +259,7 @@ class Reader {
 }  // namespace
 
 Result<Tokenizer> Tokenizer::parse(std::string_view text, std::string_view file) {
+  reserve_document(text.size());
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) return fail(std::string(file) + ": not a JSON text");
   auto parts = Reader(root).read();
