@@ -9,6 +9,7 @@
 #include "core/numbers/format.h"
 #include "instrument/diagnosis/detectors/detector.h"
 #include "instrument/engine/knobs.h"
+#include "instrument/kv_schemes/kv_scheme.h"
 #include "scenarios/library.h"
 #include "scenarios/scenario.h"
 #ifdef NANSCOPE_GUI
@@ -59,6 +60,12 @@ std::vector<Candidate> fault_classes() {
   return names;
 }
 
+std::vector<Candidate> kv_policy_names() {
+  std::vector<Candidate> names;
+  for (const KvPolicy& policy : kv_policies()) names.push_back({std::string(policy.name), std::string(policy.doc)});
+  return names;
+}
+
 std::vector<Candidate> plain(std::initializer_list<std::string_view> words) {
   std::vector<Candidate> candidates;
   for (const std::string_view word : words) candidates.push_back({std::string(word), {}});
@@ -80,6 +87,7 @@ std::vector<Candidate> known_values(const std::string& kind, const std::string& 
   if (kind == "KNOB=VALUE") return knob_settings(typed);
   if (kind == "FORMAT") return number_formats();
   if (kind == "CLASS") return fault_classes();
+  if (kind == "POLICY") return kv_policy_names();
   if (kind == "VIEW") return views();
   if (kind == "THEME") return plain({"dark", "light"});
   if (kind == "CAPTURE") return plain({"none", "all", "ring:", "named:"});

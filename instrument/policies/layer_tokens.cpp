@@ -239,7 +239,10 @@ class Collector {
     const std::int64_t key_width = key_channels / std::max<std::int64_t>(1, keys.heads);
     if (!heads && keys.heads > 1 && query_channels % key_width == 0) heads = query_channels / key_width;
     AttentionGeometry& shape = tokens_.shape;
-    if (!heads || *heads <= 0 || query_channels % *heads != 0)
+    if (heads && (*heads <= 0 || query_channels % *heads != 0))
+      return fail(fmt::format("layer {}: {} channels of queries are not {} heads, {}", tokens_.layer, query_channels,
+                              *heads, source));
+    if (!heads)
       return fail(fmt::format("layer {}: how many heads its queries have is not known: say it with --heads, or --model",
                               tokens_.layer));
     shape.heads = *heads;

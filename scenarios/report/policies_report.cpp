@@ -247,8 +247,8 @@ std::string policies_text(const PolicyReport& made, const std::string& target, c
   if (const std::string own = own_text(made); !own.empty()) text += paragraph("This run  ", own, terminal);
   for (const std::string& one : made.left_out) text += paragraph("Left out  ", printable(one, terminal), terminal);
   text += paragraph("Bytes     ",
-                    fmt::format("{} a token of these layers in 16 bits; * is on the front of bytes against error",
-                                number_text(made.kept_bytes)),
+                    fmt::format("{:.0f} a token of these layers in 16 bits; * is on the front of bytes against error",
+                                made.kept_bytes),
                     terminal);
   text += '\n' + policy_table(made, terminal);
   if (const std::string idle = never_coded(made, terminal); !idle.empty()) text += paragraph("  ", idle, terminal);
