@@ -402,6 +402,7 @@ TensorId PassBuilder::mix(TensorId q, const std::vector<TensorId>& k, const std:
     for (const TensorId id : v) keys_and_values.push_back({"v", id, {}});
     keys_and_values.push_back({"v_scale", v_scale, {}});
     give_parameter(keys_and_values, "mask", mask);
+    give_parameter(keys_and_values, "sinks", parameter("sinks", "sinks"));
     return emit("attention", OpKind::attention, std::move(keys_and_values), {"attn_out", outs}, mix_form);
   }
   std::set<std::optional<std::int64_t>> sequences;

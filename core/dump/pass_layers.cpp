@@ -378,6 +378,14 @@ void PassBuilder::give_experts(Inputs& inputs, std::int64_t experts) {
     if (together) each = {*together};
     if (!together && static_cast<std::int64_t>(each.size()) != experts) continue;
     for (const Index index : each) give_parameter(found, role, index);
+    std::vector<Index> biases;
+    for (std::int64_t expert = 0; !together && expert < std::min(experts, kMostExperts); ++expert) {
+      scope_.expert = expert;
+      if (const auto own = parameter(op, "bias")) biases.push_back(*own);
+    }
+    scope_ = whole;
+    if (const auto all = together ? parameter(op, "bias") : std::nullopt) biases = {*all};
+    for (const Index index : biases) give_parameter(found, role + "_bias", index);
   }
   inputs.insert(inputs.end(), found.begin(), found.end());
 }

@@ -277,6 +277,17 @@ bool take_path(TensorName& name, Path path, int index) {
   return take_state(name, path) || take_module(name, path, {Port::output, index});
 }
 
+/// "experts.gate_up_proj_bias", as parameters of all experts in one tensor are called.
+bool take_joined_bias(TensorName& name, Path path) {
+  constexpr std::string_view kBias = "_bias";
+  const std::string& last = path.back();
+  if (last.size() <= kBias.size() || !last.ends_with(kBias)) return false;
+  Segments apart(path.begin(), path.end() - 1);
+  apart.push_back(last.substr(0, last.size() - kBias.size()));
+  apart.emplace_back("bias");
+  return take_state(name, apart);
+}
+
 /// "rotary_emb.q", "key_states_rope": queries and keys behind the rotary embedding.
 bool take_rotated(TensorName& name, Path path) {
   constexpr std::string_view kTurned = "rope roped rot rotated post_rope after_rope embed rope_out";
@@ -307,7 +318,7 @@ bool take_with_form(TensorName& name, Path path, int index, int depth = 0) {
   if (path.empty() && name.layer && name.form == Form::value) return take_module(name, path, {Port::output, index});
   if (path.empty() || depth > 3) return false;
   if (take_path(name, path, index)) return true;
-  if (take_rotated(name, path)) return true;
+  if (take_rotated(name, path) || take_joined_bias(name, path)) return true;
   const auto attempt = [&](const FormWords& form) {
     Segments shorter(path.begin(), path.end() - 1);
     if (!form.stem.empty()) shorter.push_back(form.stem);

@@ -172,10 +172,11 @@ struct MixAttributes {
 };
 
 struct ActivationAttributes {
-  std::optional<std::string> activation;  ///< "swiglu", "gelu", "gelu_tanh", "silu", "relu"
+  std::optional<std::string> activation;  ///< "swiglu", "swiglu_clamped", "gelu", "gelu_tanh", "silu", "relu"
+  std::optional<double> alpha, limit;     ///< of swiglu_clamped
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
-    visit("activation", self.activation);
+    visit("activation", self.activation), visit("alpha", self.alpha), visit("limit", self.limit);
   }
 };
 

@@ -284,7 +284,9 @@ Live Forward::softmax(const LayerPlan& plan, const RowGroup& group, const Live& 
   const AttentionConfig& attention = parts_.config.attention;
   const std::int64_t last_key = last_visible_key(group, scores.view.columns / model.heads);
   const TensorView out = matrix(Slot::probs, parts_.config.activation_format, group.rows, scores.view.columns);
+  const Weight* sinks = sinks_of(plan);
   launch(kernels::SoftmaxArgs{.scores = scores.view,
+                              .sinks = sinks != nullptr ? sinks->view : TensorView{},
                               .out = out,
                               .heads = model.heads,
                               .first_position = last_key,
@@ -293,11 +295,18 @@ Live Forward::softmax(const LayerPlan& plan, const RowGroup& group, const Live& 
                               .mask = attention.mask,
                               .max_nan = attention.max_nan,
                               .zero_guard = attention.zero_guard});
-  return emit(plan_of_span(plan.softmax, *group.input), {ProbeInput{"scores", scores.id, {}}}, "probs", out,
-              model.heads, attributes<SoftmaxAttributes>(plan.softmax, [&](auto& all) {
-                all.first_position = last_key;
-                all.first_key = group.input->first_key;
-              }));
+  const std::string_view told = attributes<SoftmaxAttributes>(plan.softmax, [&](auto& all) {
+    all.first_position = last_key;
+    all.first_key = group.input->first_key;
+  });
+  const OpPlan& own = plan_of_span(plan.softmax, *group.input);
+  const ProbeInput in{"scores", scores.id, {}};
+  if (sinks == nullptr) return emit(own, {in}, "probs", out, model.heads, told);
+  return emit(own, {in, ProbeInput{"sinks", 0, sinks->name}}, "probs", out, model.heads, told);
+}
+
+const Weight* Forward::sinks_of(const LayerPlan& plan) const {
+  return parts_.model.layers[static_cast<std::size_t>(plan.softmax.layer)].sinks.weight;
 }
 
 void Forward::mix(const LayerPlan& plan, const RowGroup& group, const TensorView& out, const Live& probs,
@@ -328,7 +337,9 @@ void Forward::pad_mix(const LayerPlan& plan, const RowGroup& group, const Tensor
   clear(v);
   clear(p);
   if (parts_.config.batch.pad_rows == PadRows::masked) {
+    const Weight* sinks = sinks_of(plan);
     launch(kernels::SoftmaxArgs{.scores = p,
+                                .sinks = sinks != nullptr ? sinks->view : TensorView{},
                                 .out = p,
                                 .heads = model.heads,
                                 .first_position = 0,

@@ -308,7 +308,9 @@ Forward::Operand Forward::activated(const MlpPlan& plan, const MlpWeights& weigh
   launch(kernels::ActivationArgs{.x = gated ? gate.view : up.view,
                                  .up = gated ? up.view : TensorView{},
                                  .out = out,
-                                 .kind = parts_.config.model.mlp});
+                                 .kind = parts_.config.model.mlp,
+                                 .alpha = static_cast<float>(parts_.config.model.swiglu_alpha),
+                                 .limit = static_cast<float>(parts_.config.model.swiglu_limit)});
   const Live act = gated ? emit(plan.mlp_act, {tensor_input("gate", gate), tensor_input("up", up)}, "out", out)
                          : emit(plan.mlp_act, {tensor_input("x", up)}, "out", out);
   freed_ = gated ? gate.view : up.view;

@@ -168,6 +168,8 @@ class Forward {
   /// What the softmax reads: the scores, or where they are quantized what their codes stand for.
   Live quantised_scores(const LayerPlan& plan, const RowGroup& group, const Live& scores);
   Live softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores);
+  /// Null where the model has none.
+  const Weight* sinks_of(const LayerPlan& plan) const;
   std::int64_t keys_of_span(const SpanInput& input) const;
   std::int64_t last_visible_key(const RowGroup& group, std::int64_t keys) const;
   void mix(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out, const Live& probs,

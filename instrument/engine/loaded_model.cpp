@@ -99,7 +99,8 @@ class Loader {
         status_ = tl::unexpected(stored.error());
         return nullptr;
       }
-      if (*stored && is_multiplied((*stored)->matrix)) return load_scaled(std::move(name), rows, columns, **stored);
+      // Products read rows that follow each other.
+      if (*stored && (*stored)->row_step == 1 && is_multiplied((*stored)->matrix)) return load_scaled(std::move(name), rows, columns, **stored);
     }
     Result<WeightData> data = model_.checkpoint->weight(name, rows, columns);
     if (!data) {
@@ -193,6 +194,7 @@ void load_attention(Loader& loader, const ModelConfig& model, const std::string&
   }
   if (model.inner_norm) layer.inner_norm = loader.norm(prefix + "inner_norm", queries);
   layer.o_proj = loader.linear(prefix + "o_proj", model.width, queries, model.o_bias);
+  if (model.attention_sinks) layer.sinks = loader.gain(prefix + "attention.sinks", model.heads);
 }
 
 void load_recurrence(Loader& loader, const ModelConfig& model, const std::string& prefix, LayerWeights& layer) {
@@ -214,6 +216,7 @@ MlpWeights load_mlp(Loader& loader, const ModelConfig& model, const std::string&
 void load_experts(Loader& loader, const EngineConfig& config, const std::string& prefix, LayerWeights& layer) {
   const ModelConfig& model = config.model;
   layer.router.weight = loader.load(prefix + "router.weight", model.experts, model.width, true);
+  if (model.router_bias) layer.router.bias = loader.load(prefix + "router.bias", 1, model.experts, false);
   if (config.moe.bias) layer.router_bias = loader.gain(prefix + "router.e_score_correction_bias", model.experts);
   for (std::int64_t e = 0; e < model.experts; ++e) {
     layer.experts.push_back(load_mlp(loader, model, fmt::format("{}experts.{}.", prefix, e), expert_width(model)));
@@ -251,7 +254,8 @@ bool shapes_no_weight(std::string_view knob) {
   constexpr std::array kFree = {"model.rope_base",         "model.local_rope_base",   "model.rotated",
                                 "model.embedding_scale",   "model.attention_scale",   "model.scale_by_layer",
                                 "model.attention_softcap", "model.logit_softcap",     "model.window",
-                                "model.full_layers",       "model.experts_per_token", "model.end_tokens"};
+                                "model.full_layers",       "model.experts_per_token", "model.end_tokens",
+                                "model.swiglu_alpha",      "model.swiglu_limit"};
   return std::find(kFree.begin(), kFree.end(), knob) != kFree.end();
 }
 

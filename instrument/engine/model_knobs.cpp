@@ -29,7 +29,8 @@ struct Texts<NormPlacement> {
 };
 template <>
 struct Texts<ActivationKind> {
-  static constexpr std::array<std::string_view, 5> names{"silu", "gelu", "gelu_tanh", "swiglu", "geglu_tanh"};
+  static constexpr std::array<std::string_view, 6> names{"silu",   "gelu",       "gelu_tanh",
+                                                         "swiglu", "geglu_tanh", "swiglu_clamped"};
 };
 template <>
 struct Texts<RouterValue> {
@@ -41,7 +42,7 @@ struct Texts<QkNormOver> {
 };
 template <>
 struct Texts<RouterScore> {
-  static constexpr std::array<std::string_view, 2> names{"sigmoid", "softmax"};
+  static constexpr std::array<std::string_view, 3> names{"sigmoid", "softmax", "softmax_of_chosen"};
 };
 
 }  // namespace nanscope::knob_entry
@@ -97,8 +98,18 @@ std::vector<Knob> model_knobs() {
           "model.mlp_bias", kBool, "the projections of the MLP have biases",
           [](auto& c) -> auto& { return c.model.mlp_bias; }),
       knob(
-          "model.mlp", "swiglu|geglu_tanh|gelu|gelu_tanh|silu", "activation of the MLP",
+          "model.mlp", "swiglu|swiglu_clamped|geglu_tanh|gelu|gelu_tanh|silu", "activation of the MLP",
           [](auto& c) -> auto& { return c.model.mlp; }),
+      knob(
+          "model.swiglu_alpha", "number", "swiglu_clamped: factor on the gate within its sigmoid",
+          [](auto& c) -> auto& { return c.model.swiglu_alpha; }),
+      knob(
+          "model.swiglu_limit", "number", "swiglu_clamped: what the gate is held below, and up on both sides",
+          [](auto& c) -> auto& { return c.model.swiglu_limit; }),
+      knob(
+          "model.attention_sinks", kBool,
+          "each head has a learned score that its softmax goes over beside those of the keys",
+          [](auto& c) -> auto& { return c.model.attention_sinks; }),
       knob(
           "model.rope_base", "1..1e12", "base of the rotary angles",
           [](auto& c) -> auto& { return c.model.rope_base; }),
@@ -139,6 +150,9 @@ std::vector<Knob> model_knobs() {
       knob(
           "model.experts", "0..256", "experts of every MLP; 0: the MLP is dense",
           [](auto& c) -> auto& { return c.model.experts; }),
+      knob(
+          "model.router_bias", kBool, "the router's logits have a bias",
+          [](auto& c) -> auto& { return c.model.router_bias; }),
       knob(
           "model.experts_per_token", "1..32", "experts that a token has",
           [](auto& c) -> auto& { return c.model.experts_per_token; }),
@@ -230,8 +244,8 @@ std::vector<Knob> rope_knobs() {
 std::vector<Knob> moe_knobs() {
   return {
       knob(
-          "moe.score", "sigmoid|softmax",
-          "what makes a gate of an expert's logit: its sigmoid, or the softmax over all experts",
+          "moe.score", "sigmoid|softmax|softmax_of_chosen",
+          "what makes a gate of an expert's logit: its sigmoid, or the softmax over all experts or the chosen ones",
           [](auto& c) -> auto& { return c.moe.score; }),
       knob(
           "moe.weights", "gate|choice_minus_bias",

@@ -273,8 +273,12 @@ MlpPlan plan_mlp(Planner& planner, const EngineConfig& config, const std::string
     plan.gate_proj = planner.mlp_product(prefix + "gate_proj", config.model.width);
   }
   plan.up_proj = planner.mlp_product(prefix + "up_proj", config.model.width);
-  plan.mlp_act =
-      planner.op(prefix + "mlp_act", OpKind::activation, ActivationAttributes{get_knob(config, "model.mlp")});
+  ActivationAttributes activation{get_knob(config, "model.mlp"), {}, {}};
+  if (config.model.mlp == kernels::ActivationKind::swiglu_clamped) {
+    activation.alpha = config.model.swiglu_alpha;
+    activation.limit = config.model.swiglu_limit;
+  }
+  plan.mlp_act = planner.op(prefix + "mlp_act", OpKind::activation, std::move(activation));
   plan.act_quantise = planner.quantise(prefix + "act_quantise", hidden);
   plan.down_proj = planner.mlp_product(prefix + "down_proj", hidden);
   return plan;

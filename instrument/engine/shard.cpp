@@ -78,6 +78,7 @@ class Cutter {
     layer.k_proj = by_outputs(whole.k_proj);
     layer.v_proj = by_outputs(whole.v_proj);
     layer.o_proj = by_inputs(whole.o_proj);
+    layer.sinks.weight = by_channels(whole.sinks.weight);
     layer.recurrent_in = by_outputs(whole.recurrent_in);
     layer.decay.weight = by_channels(whole.decay.weight);
     layer.recurrent_out = by_inputs(whole.recurrent_out);

@@ -18,10 +18,11 @@ namespace {
 /// Tensors that checkpoints carry and no number depends on: buffers that are made anew.
 constexpr std::array<std::string_view, 3> kBuffers = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
 
-/// Rows of the stored tensor, and the first of them that the part takes.
+/// Rows of the stored tensor, the first of them that the part takes, and how far apart those are.
 struct Slice {
   std::int64_t first = 0;
   std::int64_t total = 0;
+  std::int64_t step = 1;
 };
 
 Slice slice_of(WeightPart part, const ModelConfig& model, std::int64_t rows) {
@@ -40,28 +41,33 @@ Slice slice_of(WeightPart part, const ModelConfig& model, std::int64_t rows) {
       return {0, 2 * rows};
     case WeightPart::up:
       return {rows, 2 * rows};
+    case WeightPart::gate_in_turns:
+      return {0, 2 * rows, 2};
+    case WeightPart::up_in_turns:
+      return {1, 2 * rows, 2};
   }
   return {0, rows};
 }
 
 std::vector<std::int64_t> stored_shape(const WeightRule& rule, const ModelConfig& model, std::int64_t rows,
                                        std::int64_t columns, bool vector) {
-  if (rule.stacked) return {model.experts, rows, columns};
-  if (vector) return {rows};
-  if (rule.transposed) return {columns, rows};
-  return {rows, columns};
+  std::vector<std::int64_t> shape = {rows};
+  if (!vector) shape = rule.transposed ? std::vector{columns, rows} : std::vector{rows, columns};
+  if (rule.stacked) shape.insert(shape.begin(), model.experts);
+  return shape;
 }
 
-/// rows x columns out of a stored (columns, stride) matrix.
-std::shared_ptr<std::vector<std::byte>> transposed(const std::byte* from, std::size_t element, std::int64_t rows,
-                                                   std::int64_t columns, std::int64_t stride) {
+/// rows x columns out of a stored matrix: where the next row begins there, and the next column.
+std::shared_ptr<std::vector<std::byte>> gathered(const std::byte* from, std::size_t element, std::int64_t rows,
+                                                 std::int64_t columns, std::int64_t next_row,
+                                                 std::int64_t next_column) {
   constexpr std::int64_t kTile = 32;
   auto copy = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(rows * columns) * element);
   const auto at = [&](std::int64_t index) { return static_cast<std::size_t>(index) * element; };
   for (std::int64_t first = 0; first < columns; first += kTile) {
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t k = first; k < std::min(columns, first + kTile); ++k) {
-        std::memcpy(copy->data() + at(row * columns + k), from + at(k * stride + row), element);
+        std::memcpy(copy->data() + at(row * columns + k), from + at(k * next_column + row * next_row), element);
       }
     }
   }
@@ -81,8 +87,9 @@ std::shared_ptr<std::vector<float>> with_offset(const WeightData& data, float of
 WeightData decoded(const StoredWeight& part, std::int64_t rows, std::int64_t columns) {
   const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(rows * columns));
   for (std::int64_t row = 0; row < rows; ++row) {
-    part.matrix.row(part.first_row + row, std::span(*values).subspan(static_cast<std::size_t>(row * columns),
-                                                                     static_cast<std::size_t>(columns)));
+    part.matrix.row(
+        part.first_row + row * part.row_step,
+        std::span(*values).subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns)));
   }
   WeightData data;
   data.data = reinterpret_cast<const std::byte*>(values->data());
@@ -107,7 +114,8 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::filesystem
   checkpoint->quantization_ = std::move(*quantization);
   if (checkpoint->quantization_.method == QuantMethod::none) return checkpoint;
   for (StoredModule& module : stored_modules(checkpoint->files_)) {
-    if (module.has("weight_packed") || module.has("weight_scale") || module.has("weight_scale_inv")) {
+    if (module.has("weight_packed") || module.has("weight_scale") || module.has("weight_scale_inv") ||
+        module.has("blocks")) {
       std::string path = module.path;
       checkpoint->quantized_.emplace(std::move(path), std::move(module));
     }
@@ -146,7 +154,8 @@ Result<Checkpoint::Source> Checkpoint::source(std::string_view name) const {
     std::from_chars(expert.data(), expert.data() + expert.size(), one.expert);
     std::string theirs(rule.theirs);
     if (const std::size_t hole = theirs.find("{}"); hole != std::string::npos) theirs.replace(hole, 2, expert);
-    one.tensor.append(theirs).append(rule.stacked ? std::string_view() : suffix);
+    one.bias = suffix == ".bias";
+    one.tensor.append(theirs).append(!rule.stacked ? suffix : one.bias ? "_bias" : std::string_view());
     if (find(one.tensor).entry != nullptr || quantized(one.tensor) != nullptr) return one;
     if (!first) first = std::move(one);
   }
@@ -156,8 +165,8 @@ Result<Checkpoint::Source> Checkpoint::source(std::string_view name) const {
 
 const StoredModule* Checkpoint::quantized(std::string_view tensor) const {
   constexpr std::string_view kWeight = ".weight";
-  if (quantized_.empty() || !tensor.ends_with(kWeight)) return nullptr;
-  tensor.remove_suffix(kWeight.size());
+  if (quantized_.empty()) return nullptr;
+  if (tensor.ends_with(kWeight)) tensor.remove_suffix(kWeight.size());
   auto found = quantized_.find(tensor);
   if (found == quantized_.end() && tensor.starts_with(family_.base)) {
     found = quantized_.find(tensor.substr(family_.base.size()));
@@ -170,11 +179,14 @@ Result<StoredWeight> Checkpoint::stored(const StoredModule& module, const Source
   auto matrix = stored_matrix(module, quantization_);
   if (!matrix) return fail(fmt::format("{}: {}", folder_, matrix.error().message));
   const Slice slice = slice_of(from.rule.part, model_, rows);
-  if (matrix->rows != slice.total || matrix->columns != columns || from.rule.transposed) {
+  const std::int64_t all_rows = (from.rule.stacked ? model_.experts : 1) * slice.total;
+  const bool turned = from.rule.transposed && !module.has("blocks");
+  if (matrix->rows != all_rows || matrix->columns != columns || turned) {
     return fail(fmt::format("{}: the quantized weight of '{}' has shape [{},{}], expected [{},{}]", folder_,
-                            one_line(module.path), matrix->rows, matrix->columns, slice.total, columns));
+                            one_line(module.path), matrix->rows, matrix->columns, all_rows, columns));
   }
-  return StoredWeight{std::move(*matrix), slice.first};
+  const std::int64_t first = slice.first + (from.rule.stacked ? from.expert * slice.total : 0);
+  return StoredWeight{std::move(*matrix), first, slice.step};
 }
 
 Result<std::optional<StoredWeight>> Checkpoint::stored(std::string_view name, std::int64_t rows,
@@ -199,7 +211,7 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
   const std::string where = CheckpointFiles::Tensor{file, entry}.where();
   const WeightRule& rule = from->rule;
   // Of a vector, what are rows of its matrix are its elements.
-  const bool vector = rows == 1 && !rule.stacked;
+  const bool vector = rows == 1 && (!rule.stacked || from->bias);
   const Slice slice = slice_of(rule.part, model_, vector ? columns : rows);
   const std::vector<std::int64_t> shape = stored_shape(rule, model_, slice.total, columns, vector);
   // A Linear with one output keeps its two dimensions.
@@ -221,10 +233,13 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
                   .owner = std::shared_ptr<const void>(),
                   .mapped = true};
   const bool flipped = rule.transposed && !vector;
-  data.data += static_cast<std::size_t>(slice.first * (flipped || vector ? 1 : columns)) * element;
-  if (rule.stacked) data.data += static_cast<std::size_t>(from->expert * slice.total * columns) * element;
-  if (flipped) {
-    const auto copy = transposed(data.data, element, rows, columns, slice.total);
+  const std::int64_t row_size = vector ? 1 : columns;
+  data.data += static_cast<std::size_t>(slice.first * (flipped ? 1 : row_size)) * element;
+  if (rule.stacked) data.data += static_cast<std::size_t>(from->expert * slice.total * row_size) * element;
+  if (flipped || slice.step > 1) {
+    const std::int64_t next_row = slice.step * (flipped ? 1 : row_size);
+    const std::int64_t next_column = flipped ? slice.total : vector ? slice.step : 1;
+    const auto copy = gathered(data.data, element, rows, columns, next_row, next_column);
     data.data = copy->data();
     data.owner = copy;
     data.mapped = false;

@@ -32,11 +32,13 @@ struct WeightData {
 struct StoredWeight {
   StoredMatrix matrix;
   std::int64_t first_row = 0;
+  std::int64_t row_step = 1;  ///< how far apart its rows are
 };
 
 /// The weights of a Hugging Face checkpoint folder: model.safetensors, or the files that model.safetensors.index.json
 /// names. All files are mapped; a weight is a view of them in its own dtype, unless it is stored the other way round,
-/// with an offset, or quantized, which make a copy: codes times scales in f32. stored() gives the codes and scales.
+/// in turns with another, with an offset, or quantized, which make a copy: codes times scales in f32. stored() gives
+/// the codes and scales.
 class Checkpoint {
  public:
   /// Errors: no such files, an index that names files outside of the folder or files that are not there, a damaged
@@ -62,6 +64,7 @@ class Checkpoint {
     std::string tensor;
     WeightRule rule;
     std::int64_t expert = 0;
+    bool bias = false;
   };
 
   Checkpoint(std::string folder, CheckpointFiles files, const ModelFamily& family, ModelConfig model)

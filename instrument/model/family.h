@@ -10,8 +10,8 @@
 
 namespace nanscope {
 
-/// The part of a stored tensor that a weight is: rows of a fused projection, in the order of their names.
-enum class WeightPart : std::uint8_t { whole, q, k, v, gate, up };
+/// The part of a stored tensor that a weight is: rows of a fused projection, in the order of their names, or in turns.
+enum class WeightPart : std::uint8_t { whole, q, k, v, gate, up, gate_in_turns, up_in_turns };
 
 /// What a checkpoint calls one of our weights (docs/weights.md), both without ".weight" or ".bias" and without what
 /// stands before a layer's parts. `{}` is the number of an expert. Of several rules of one weight the first whose
@@ -20,9 +20,11 @@ struct WeightRule {
   std::string_view ours;
   std::string_view theirs;
   WeightPart part = WeightPart::whole;
-  bool transposed = false;  ///< stored as (in, out), as GPT-2's Conv1D does
-  bool stacked = false;     ///< of all experts in one tensor, experts x rows x columns, whose name has no ".weight"
-  float offset = 0;         ///< added to what is stored: 1 for Gemma's norms
+  bool transposed = false;  ///< stored as (in, out), as GPT-2's Conv1D does; codes in blocks along `in` are not
+  /// Of all experts in one tensor, experts x rows x columns, whose name has no ".weight"; that of biases ends in
+  /// "_bias".
+  bool stacked = false;
+  float offset = 0;  ///< added to what is stored: 1 for Gemma's norms
 };
 
 /// A family of checkpoints: how its config.json is read, and what its weights are called. One file of families/ and one

@@ -35,6 +35,9 @@ struct ModelConfig {
   bool o_bias = false;
   bool mlp_bias = false;
   kernels::ActivationKind mlp = kernels::ActivationKind::swiglu;
+  double swiglu_alpha = 1.702;   ///< of swiglu_clamped
+  double swiglu_limit = 7;       ///< of swiglu_clamped
+  bool attention_sinks = false;  ///< each head has a learned score beside those of the keys
   double rope_base = 10000;
   double local_rope_base = 0;  ///< of layers with a window; 0: rope_base, and its scaling
   std::int64_t rotated = 0;    ///< channels of a head that are rotated, from the first; 0: all
@@ -48,6 +51,7 @@ struct ModelConfig {
   std::vector<std::int64_t> full_layers;  ///< layers without the window
   std::vector<std::int64_t> recurrent_layers;
   std::int64_t experts = 0;
+  bool router_bias = false;  ///< of the router's logits
   std::int64_t experts_per_token = 2;
   std::int64_t expert_width = 0;           ///< hidden channels of an expert; 0: mlp_width
   std::int64_t shared_expert_width = 0;    ///< of an expert that every token has, gated; 0: there is none

@@ -19,6 +19,11 @@ double relu(double x) { return x > 0 ? x : 0; }
 double relu_squared(double x) { return x > 0 ? x * x : 0; }
 double identity(double x) { return x; }
 
+/// Of openai/gpt-oss, gpt_oss/torch/model.py, `swiglu`: alpha, and what gate and up are held to.
+constexpr double kAlpha = 1.702;
+constexpr double kLimit = 7;
+double clamped_swiglu(double x) { return std::min(x, kLimit) * sigmoid(kAlpha * std::min(x, kLimit)); }
+
 constexpr std::array kActivations = {
     Activation{"silu", silu},
     Activation{"gelu", gelu},
@@ -26,6 +31,7 @@ constexpr std::array kActivations = {
     Activation{"quick_gelu", quick_gelu},
     Activation{"relu", relu},
     Activation{"relu squared", relu_squared},
+    Activation{"clamped swiglu", clamped_swiglu},
     Activation{"no activation", identity},
 };
 
@@ -39,6 +45,24 @@ const Activation& activation_at(int variant) {
 
 /// Of these functions at most 1.2, of a square twice its root.
 double slope(const Activation& form, double x) { return form.function == relu_squared ? 2 * std::abs(x) : 1.2; }
+
+bool is_clamped(const Activation& form) { return form.function == clamped_swiglu; }
+
+Gated gated_element(const OpForm& form, double gate, std::optional<double> up) {
+  const Activation& activation = activation_at(form.variant);
+  if (!is_clamped(activation)) {
+    return {gate, activation.function(gate), up.value_or(1), slope(activation, gate), 0};
+  }
+  const double limit = form.limit > 0 ? form.limit : kLimit;
+  Gated made;
+  made.gate = std::min(gate, limit);
+  const double angle = (form.alpha > 0 ? form.alpha : kAlpha) * made.gate;
+  made.active = made.gate * sigmoid(angle);
+  if (up) made.other = std::clamp(*up, -limit, limit) + 1;
+  // The sum with 1, and what the sigmoid is taken of, of which its own relative error is that share.
+  made.roundings = 1 + std::abs(angle) * (1 - sigmoid(angle));
+  return made;
+}
 
 double gelu_tanh_error(double x, double u) {
   const double t = std::tanh(gelu_angle(x));

@@ -159,6 +159,8 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
     if (!k || !v) return false;
     const auto heads = heads_of(q.columns, k->block.columns, form.heads, why);
     if (!heads || v->block.columns % heads->groups != 0) return false;
+    std::shared_ptr<const std::vector<float>> sinks;
+    if (!read_sinks(values, op, form, heads->count, sinks, why)) return false;
     const std::int64_t width = v->block.columns / heads->groups;
     if (heads->count * width != into.columns) return false;
     for (std::int64_t row = begin; row < end; ++row) {
@@ -172,9 +174,10 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
         there = there && (!mask->visible[key] || k->there[key]);
       for (std::int64_t head = 0; there && head < heads->count; ++head) {
         score_line(q, row - first, *k, *heads, head, scoring, scores);
-        if (!softmax_line(scores, *mask, 2 * inner, probs)) continue;
+        const auto sink = sinks ? std::optional(double{(*sinks)[static_cast<std::size_t>(head)]}) : std::nullopt;
+        if (!softmax_line(scores, *mask, 2 * inner, sink, probs)) continue;
         const std::int64_t group = heads->group_of(head, form.tiled) * width;
-        if (!mix_line(probs, *v, group, width, inner, true, line)) continue;
+        if (!mix_line(probs, *v, group, width, inner, !sink, line)) continue;
         for (std::int64_t c = 0; c < width; ++c) {
           const auto from = static_cast<std::size_t>(c);
           const auto at = static_cast<std::size_t>((row - first) * into.columns + head * width + c);

@@ -73,7 +73,19 @@ void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const H
   }
 }
 
-bool softmax_line(const Line& scores, const RowMask& mask, double rounded, Line& into) {
+bool read_sinks(Values& values, const Op& op, const OpForm& form, std::int64_t heads,
+                std::shared_ptr<const std::vector<float>>& into, std::string& why) {
+  into = nullptr;
+  const auto sinks =
+      std::find_if(op.inputs.begin(), op.inputs.end(), [](const Input& input) { return input.role == "sinks"; });
+  if (sinks == op.inputs.end() || form.without_sinks) return true;
+  const Tensor* tensor = values.run().tensor(sinks->tensor);
+  if (tensor != nullptr && tensor->known && tensor->count() >= heads) into = values.run().values(*tensor);
+  if (into == nullptr) why = "its attention sinks were not dumped";
+  return into != nullptr;
+}
+
+bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::optional<double> sink, Line& into) {
   constexpr double kMostOff = 20;
   const std::size_t columns = scores.value.size();
   into.resize(static_cast<std::int64_t>(columns));
@@ -84,10 +96,14 @@ bool softmax_line(const Line& scores, const RowMask& mask, double rounded, Line&
   for (std::size_t c = 0; c < columns; ++c) {
     if (mask.visible[c]) largest = std::max(largest, score(c));
   }
+  if (sink) largest = std::max(largest, *sink);
   if (!std::isfinite(largest)) return false;
-  double sum = 0;
-  double least = 0;
-  double most = 0;
+  const double taken = sink ? std::exp(*sink - largest) : 0;
+  // The sink goes through the same subtraction and sum, in the format of the scores.
+  const double apart = sink ? std::exp(std::min(rounded * std::abs(*sink), kMostOff)) : 1;
+  double sum = taken;
+  double least = taken / apart;
+  double most = taken * apart;
   for (std::size_t c = 0; c < columns; ++c) {
     into.value[c] = mask.visible[c] ? std::exp(score(c) - largest) : 0;
     into.error[c] = std::exp(std::min(scores.error[c] + rounded * std::abs(score(c)), kMostOff));

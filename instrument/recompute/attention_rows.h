@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,12 +49,18 @@ struct Line {
 void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, std::int64_t head,
                 const OpForm& form, Line& into);
 
-/// Softmax over the visible keys. False when there are none: what a kernel gives then is its own affair.
-/// `rounded` is the roundoff of scores that are rounded on the way. Where score j may be off by e_j, probability i is
-/// largest when its own score is up and all others are down, and smallest the other way round:
+/// What an op is told as `sinks`: a learned score a head, which takes its share beside those of the keys and goes
+/// nowhere (gpt-oss). Null where there are none, or the form goes without. False, with the reason, where the op has
+/// some whose numbers are not there, as of a recording.
+bool read_sinks(Values& values, const Op& op, const OpForm& form, std::int64_t heads,
+                std::shared_ptr<const std::vector<float>>& into, std::string& why);
+
+/// Softmax over the visible keys, and over `sink` where there is one. False when there are none: what a kernel gives
+/// then is its own affair. `rounded` is the roundoff of scores that are rounded on the way. Where score j may be off by
+/// e_j, probability i is largest when its own score is up and all others are down, and smallest the other way round:
 /// p_i e^(e_i) / (p_i e^(e_i) + sum over j != i of p_j e^(-e_j)). A token with one key has a probability of 1 whatever
 /// its score.
-bool softmax_line(const Line& scores, const RowMask& mask, double rounded, Line& into);
+bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::optional<double> sink, Line& into);
 
 /// Sum over keys of p v for one head; false in `there` when a key that counts could not be had.
 /// `rounded` is the roundoff of probabilities that are rounded on the way. Where the true ones sum to one as those here

@@ -224,11 +224,15 @@ std::vector<OpForm> forms_activation(Values& values, const Op& op, const Tensor&
   const bool halves = values.run().input(op, "gate_up") != nullptr || values.run().input(op, "half_of") != nullptr;
   const bool product = values.run().input(op, "product") != nullptr;
   const bool maybe_up = values.run().input(op, "maybe_up") != nullptr;
+  const bool gated = values.run().input(op, "gate") != nullptr || values.run().input(op, "gate_up") != nullptr;
+  const auto* stated = op.get<ActivationAttributes>();
   const std::span<const Activation> all = activations();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool none = i + 1 == all.size();
     if (none && !product && op.by_name) continue;
     if (product && !none) continue;
+    const bool clamped = is_clamped(all[i]);
+    if (clamped && (maybe_up || !gated)) continue;
     for (const int lie : {kGateFirst, kUpFirst, kInterleaved}) {
       if (lie != kGateFirst && !halves) continue;
       forms.push_back({.text = std::string(all[i].name) + (lie == kUpFirst       ? ", up first"
@@ -236,6 +240,10 @@ std::vector<OpForm> forms_activation(Values& values, const Op& op, const Tensor&
                                                                                  : ""),
                        .variant = static_cast<int>(i),
                        .shift = lie});
+      if (clamped && stated != nullptr) {
+        forms.back().alpha = stated->alpha.value_or(0);
+        forms.back().limit = stated->limit.value_or(0);
+      }
       if (maybe_up) {
         forms.push_back(forms.back());
         forms.back().number = kTimesUp;
@@ -313,24 +321,24 @@ bool predict_activation(Values& values, const Op& op, const Tensor& out, const O
     why = "gate and up have different widths";
     return false;
   }
-  const Activation& activation = activation_at(form.variant);
   into.resize(count, gate.columns);
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
   for (std::size_t i = 0; i < gate.value.size(); ++i) {
     const double x = double{gate.value[i]};
-    const double active = activation.function(x);
-    const double other = times_up ? double{up.value[i]} : 1;
-    const double value = active * other;
+    const auto made = gated_element(form, x, times_up ? std::optional(double{up.value[i]}) : std::nullopt);
+    const double other = made.other;
+    const double value = made.active * other;
     into.value[i] = static_cast<float>(value);
-    const double x_off = gate.error.empty() ? 0.0 : double{gate.error[i]} * slope(activation, x);
+    const double x_off = gate.error.empty() ? 0.0 : double{gate.error[i]} * made.slope;
     const double up_off = times_up && !up.error.empty() ? double{up.error[i]} : 0.0;
     // The function is rounded before it is multiplied, and inside it a sigmoid is rounded before that.
     const double steps = form.rounded == 1 ? 1.01 * gelu_tanh_error(x, inner) * std::abs(other) : 0.0;
-    const double roundings = 1.01 * (u + 2 * inner) * std::abs(value) + 4 * kF32 * std::abs(x * other) + steps;
+    const double roundings =
+        1.01 * (u + (2 + made.roundings) * inner) * std::abs(value) + 4 * kF32 * std::abs(made.gate * other) + steps;
     into.bound[i] =
-        static_cast<float>(roundings + std::abs(other) * x_off + std::abs(active) * up_off + least_error(kept));
+        static_cast<float>(roundings + std::abs(other) * x_off + std::abs(made.active) * up_off + least_error(kept));
   }
   return true;
 }

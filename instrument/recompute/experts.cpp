@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <span>
 
 #include "instrument/recompute/activations.h"
@@ -35,12 +36,14 @@ struct Products {
   std::vector<float> sums;
   std::vector<float> squares;
   std::vector<float> inherited;
+  std::shared_ptr<const std::vector<float>> bias;  ///< not in the sums
 };
 
 /// Where the matrices of the experts lie: below each other in one tensor, or in one tensor each.
 class Matrices {
  public:
-  Matrices(std::vector<const Tensor*> tensors, std::int64_t experts, std::int64_t inputs)
+  /// `turned`: what those of which the shape says nothing are, (inputs, outputs) instead of (outputs, inputs).
+  Matrices(std::vector<const Tensor*> tensors, std::int64_t experts, std::int64_t inputs, bool turned)
       : tensors_(std::move(tensors)) {
     if (tensors_.empty()) return;
     const Tensor& one = *tensors_.front();
@@ -52,11 +55,14 @@ class Matrices {
       return other->known && !other->stated && info(other->format).bits >= 16 && other->tokens == one.tokens &&
              other->channels == one.channels;
     });
-    turned_ = one.channels != inputs && rows_ == inputs;
+    square_ = one.channels == inputs && rows_ == inputs;
+    turned_ = square_ ? turned : rows_ == inputs;
     fits_ = alike && (one.channels == inputs || turned_);
   }
 
   bool fits() const { return fits_; }
+  bool square() const { return square_; }
+  bool turned() const { return turned_; }
   std::int64_t outputs() const { return turned_ ? tensors_.front()->channels : rows_; }
 
   /// x times the matrix of an expert: `sums`, rows by outputs, and of the weights of each output the sum of squares.
@@ -106,8 +112,33 @@ class Matrices {
  private:
   std::vector<const Tensor*> tensors_;
   std::int64_t rows_ = 0;  ///< of one expert
+  bool square_ = false;
   bool turned_ = false;
   bool fits_ = false;
+};
+
+/// What is added to a product of each expert, in one tensor or in one each; none where there is nothing.
+class Biases {
+ public:
+  Biases(std::vector<const Tensor*> tensors, std::int64_t experts) : tensors_(std::move(tensors)), experts_(experts) {}
+
+  /// Null where there is none. False where there is one that cannot be read.
+  bool of(RunView& run, std::int64_t expert, std::int64_t outputs,
+          std::shared_ptr<const std::vector<float>>& into) const {
+    into = nullptr;
+    if (tensors_.empty()) return true;
+    const bool together = tensors_.size() == 1 && experts_ > 1;
+    const auto at = static_cast<std::size_t>(expert);
+    if (!together && at >= tensors_.size()) return false;
+    const Tensor& tensor = together ? *tensors_.front() : *tensors_[at];
+    if (!tensor.known || tensor.stated) return false;
+    into = together ? run.row_values(tensor, expert) : run.values(tensor);
+    return into != nullptr && static_cast<std::int64_t>(into->size()) == outputs;
+  }
+
+ private:
+  std::vector<const Tensor*> tensors_;
+  std::int64_t experts_;
 };
 
 /// Which experts a row goes to, and how much each counts.
@@ -213,13 +244,20 @@ class Mixture {
     why = "the outputs of its experts were not dumped, nor their weights";
     if (x == nullptr || x->channels <= 0) return false;
     fused_ = op_.input("expert_gate_up") != 0;
-    gate_ = Matrices(inputs_of(run_, op_, fused_ ? "expert_gate_up" : "expert_gate"), experts_, x->channels);
-    up_ = Matrices(inputs_of(run_, op_, "expert_up"), experts_, x->channels);
+    const std::string_view first = fused_ ? "expert_gate_up" : "expert_gate";
+    gate_ = Matrices(inputs_of(run_, op_, first), experts_, x->channels, false);
+    up_ = Matrices(inputs_of(run_, op_, "expert_up"), experts_, x->channels, false);
     if (!gate_.fits() || !(fused_ ? gate_.outputs() % 2 == 0 : up_.fits() && up_.outputs() == gate_.outputs()))
       return false;
     inner_ = fused_ ? gate_.outputs() / 2 : gate_.outputs();
-    down_ = Matrices(inputs_of(run_, op_, "expert_down"), experts_, inner_);
+    down_ = Matrices(inputs_of(run_, op_, "expert_down"), experts_, inner_, gate_.turned());
     if (!down_.fits()) return false;
+    // A model keeps them all alike.
+    if (gate_.square() && !down_.square())
+      gate_ = Matrices(inputs_of(run_, op_, first), experts_, x->channels, down_.turned());
+    gate_bias_ = Biases(inputs_of(run_, op_, std::string(first) + "_bias"), experts_);
+    up_bias_ = Biases(inputs_of(run_, op_, "expert_up_bias"), experts_);
+    down_bias_ = Biases(inputs_of(run_, op_, "expert_down_bias"), experts_);
     if (width_ == 0) width_ = down_.outputs();
     return down_.outputs() == width_;
   }
@@ -262,16 +300,23 @@ class Mixture {
     why = "the weights of its experts cannot be read";
     if (!gate_.product(values_, first, x, gate)) return false;
     if (!fused_ && !up_.product(values_, first, x, up)) return false;
+    if (!gate_bias_.of(run_, first, gate.columns, gate.bias)) return false;
+    if (!fused_ && !up_bias_.of(run_, first, up.columns, up.bias)) return false;
     std::vector<double> norm(own.size());
     std::vector<double> systematic(own.size());
     const Block h = between(gate, fused_ ? gate : up, own, norm, systematic);
-    if (!down_.product(values_, stand_in(expert, {kOtherExpert, kOtherDown}), h, down)) return false;
+    const std::int64_t last = stand_in(expert, {kOtherExpert, kOtherDown});
+    if (!down_.product(values_, last, h, down) || !down_bias_.of(run_, last, width_, down.bias)) return false;
     made_.assign(down.sums.begin(), down.sums.end());
     made_error_.resize(made_.size());
     for (std::size_t at = 0; at < made_.size(); ++at) {
       const std::size_t row = at / static_cast<std::size_t>(width_);
-      const double w_norm = std::sqrt(double{down.squares[at % static_cast<std::size_t>(width_)]});
-      made_error_[at] = 1.01 * inner_roundoff() * std::abs(made_[at]) +
+      const std::size_t column = at % static_cast<std::size_t>(width_);
+      const double w_norm = std::sqrt(double{down.squares[column]});
+      // A product is rounded before its bias is added.
+      const double product = down.bias ? std::abs(made_[at]) : 0;
+      if (down.bias) made_[at] += double{(*down.bias)[column]};
+      made_error_[at] = 1.01 * inner_roundoff() * (std::abs(made_[at]) + product) +
                         w_norm * (sum_error(inner_, kF32) * norm[row] + systematic[row]) +
                         sum_error(0, 1) * std::sqrt(double{down.inherited[at]});
     }
@@ -282,7 +327,6 @@ class Mixture {
   /// what x brought along (`systematic`, a norm of a row).
   Block between(const Products& gate, const Products& up, const std::vector<std::int64_t>& own,
                 std::vector<double>& norm, std::vector<double>& systematic) const {
-    const Activation& activation = activation_at(form_.variant);
     const double u = inner_roundoff();
     Block h{static_cast<std::int64_t>(own.size()), inner_, {}, {}};
     for (std::size_t i = 0; i < own.size(); ++i) {
@@ -291,14 +335,15 @@ class Mixture {
       for (std::int64_t c = 0; c < inner_; ++c) {
         const Part g = part(gate, static_cast<std::int64_t>(i), c, true);
         const Part other = part(up, static_cast<std::int64_t>(i), c, false);
-        const double active = activation.function(g.value);
-        const double value = active * other.value;
-        const double by_gate = std::abs(other.value) * slope(activation, g.value);
+        const Gated at = gated_element(form_, g.value, other.value);
+        const double value = at.active * at.other;
+        const double by_gate = std::abs(at.other) * at.slope;
         // The function is rounded, inside it a sigmoid before that, and the product with up.
-        const double rounded = 3.03 * u * std::abs(value) + 4 * kF32 * std::abs(g.value * other.value) +
-                               by_gate * (1.01 * u * std::abs(g.value) + g.norm * sums) +
-                               std::abs(active) * (1.01 * u * std::abs(other.value) + other.norm * sums);
-        const double brought = (by_gate * g.norm + std::abs(active) * other.norm) * x_off;
+        const double rounded = 1.01 * (3 + at.roundings) * u * std::abs(value) +
+                               4 * kF32 * std::abs(at.gate * at.other) +
+                               by_gate * (1.01 * u * g.rounded + g.norm * sums) +
+                               std::abs(at.active) * (1.01 * u * other.rounded + other.norm * sums);
+        const double brought = (by_gate * g.norm + std::abs(at.active) * other.norm) * x_off;
         h.value.push_back(static_cast<float>(value));
         h.error.push_back(static_cast<float>(rounded));
         norm[i] += value * value;
@@ -310,16 +355,20 @@ class Mixture {
     return h;
   }
 
-  /// One element of gate or up, and the norm of the weights that it is a sum over.
+  /// One element of gate or up, what was rounded on the way to it, and the norm of the weights that it is a sum over.
   struct Part {
     double value = 0;
+    double rounded = 0;
     double norm = 0;
   };
 
   Part part(const Products& made, std::int64_t row, std::int64_t c, bool gate) const {
     const std::int64_t column = fused_ ? place_in_halves(form_.shift, gate, c, inner_) : c;
-    return {double{made.sums[static_cast<std::size_t>(row * made.columns + column)]},
-            std::sqrt(double{made.squares[static_cast<std::size_t>(column)]})};
+    const double product = double{made.sums[static_cast<std::size_t>(row * made.columns + column)]};
+    const double norm = std::sqrt(double{made.squares[static_cast<std::size_t>(column)]});
+    if (!made.bias) return {product, std::abs(product), norm};
+    const double value = product + double{(*made.bias)[static_cast<std::size_t>(column)]};
+    return {value, std::abs(product) + std::abs(value), norm};
   }
 
   double inner_roundoff() const { return std::max(roundoff(values_.activation_format(out_.step)), kF32); }
@@ -362,9 +411,12 @@ class Mixture {
   const Tensor* ids_ = nullptr;
   const Tensor* logits_ = nullptr;
   std::vector<const Tensor*> outputs_;  ///< of all experts; empty: made of weights
-  Matrices gate_{{}, 0, 0};             ///< with up, where they are fused
-  Matrices up_{{}, 0, 0};
-  Matrices down_{{}, 0, 0};
+  Matrices gate_{{}, 0, 0, false};      ///< with up, where they are fused
+  Matrices up_{{}, 0, 0, false};
+  Matrices down_{{}, 0, 0, false};
+  Biases gate_bias_{{}, 0};
+  Biases up_bias_{{}, 0};
+  Biases down_bias_{{}, 0};
   bool fused_ = false;
   std::int64_t experts_ = 0;
   std::int64_t inner_ = 0;

@@ -63,8 +63,8 @@ bool predict_softmax(Values& values, const Op& op, const Tensor& out, const OpFo
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
   const double inner = in->known ? 0 : roundoff(values.activation_format(out.step));
-  const Tensor* sink = run.input(op, "sinks");
-  const auto sinks = sink != nullptr && sink->known && sink->count() >= heads ? run.values(*sink) : nullptr;
+  std::shared_ptr<const std::vector<float>> sinks;
+  if (!read_sinks(values, op, form, heads, sinks, why)) return false;
   Line scores;
   Line line;
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
@@ -75,18 +75,14 @@ bool predict_softmax(Values& values, const Op& op, const Tensor& out, const OpFo
         why = "its mask fits no rows";
         return false;
       }
-      // A sink is one more score that takes its share and goes nowhere.
-      if (sinks) mask->visible.push_back(true);
-      if (sinks && !mask->added.empty()) mask->added.push_back(0);
       for (std::int64_t head = 0; head < heads; ++head) {
         scores.resize(columns);
         for (std::int64_t c = 0; c < columns; ++c) {
           scores.value[static_cast<std::size_t>(c)] = double{s.row(row - first)[head * columns + c]};
           scores.error[static_cast<std::size_t>(c)] = double{s.off(row - first, head * columns + c)};
         }
-        if (sinks) scores.value.push_back(double{(*sinks)[static_cast<std::size_t>(head) % sinks->size()]});
-        if (sinks) scores.error.push_back(0);
-        if (!softmax_line(scores, *mask, inner, line)) continue;
+        const auto sink = sinks ? std::optional(double{(*sinks)[static_cast<std::size_t>(head)]}) : std::nullopt;
+        if (!softmax_line(scores, *mask, inner, sink, line)) continue;
         for (std::int64_t c = 0; c < columns; ++c) {
           const auto from = static_cast<std::size_t>(c);
           const auto at = static_cast<std::size_t>((row - first) * s.columns + head * columns + c);

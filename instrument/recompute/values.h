@@ -33,8 +33,10 @@ enum class About : std::uint8_t { arithmetic, scale, format, mask };
 struct OpForm {
   std::string text;
   int variant = 0;
-  double number = 0;              ///< a factor, a base, an eps
-  double cap = 0;                 ///< of scores, cap * tanh(score / cap); 0: none
+  double number = 0;  ///< a factor, a base, an eps
+  double cap = 0;     ///< of scores, cap * tanh(score / cap); 0: none
+  double alpha = 0;   ///< of a clamped SwiGLU, and what it holds its inputs to; 0: as published
+  double limit = 0;
   int scale_power = 1;            ///< how often a scale is applied
   std::optional<Format> as = {};  ///< in which format codes are read
   TensorId other = 0;             ///< another tensor in the place of a weight, a scale or an operand
@@ -44,8 +46,9 @@ struct OpForm {
   std::int64_t window = 0;        ///< keys that a row sees under a causal mask, its own included; 0: all
   std::int64_t ids_off = 0;       ///< what token ids, or ids of positions, are off by
   bool tiled = false;             ///< heads of attention in one take their keys in turns: head % groups
-  std::int64_t rotated = 0;  ///< channels of a head that tables of cosines are for, from the first; 0: as they show
-  bool turned = false;       ///< a weight is read the other way round than its shape or name says
+  std::int64_t rotated = 0;    ///< channels of a head that tables of cosines are for, from the first; 0: as they show
+  bool without_sinks = false;  ///< a softmax goes over the keys alone
+  bool turned = false;         ///< a weight is read the other way round than its shape or name says
   std::optional<Format> x_as = {};       ///< what a product reads went through this format, with a scale a tensor
   std::optional<Format> weight_as = {};  ///< the same of its weight
   std::shared_ptr<const RopeAngles> angles = {};  ///< instead of a base
@@ -54,11 +57,11 @@ struct OpForm {
   About about = About::arithmetic;
   bool operator==(const OpForm& other_form) const {
     return variant == other_form.variant && number == other_form.number && cap == other_form.cap &&
-           scale_power == other_form.scale_power && as == other_form.as && other == other_form.other &&
-           shift == other_form.shift && heads == other_form.heads && rounded == other_form.rounded &&
-           window == other_form.window && ids_off == other_form.ids_off && tiled == other_form.tiled &&
-           turned == other_form.turned && rotated == other_form.rotated && x_as == other_form.x_as &&
-           weight_as == other_form.weight_as &&
+           alpha == other_form.alpha && limit == other_form.limit && scale_power == other_form.scale_power &&
+           as == other_form.as && other == other_form.other && shift == other_form.shift && heads == other_form.heads &&
+           rounded == other_form.rounded && window == other_form.window && ids_off == other_form.ids_off &&
+           tiled == other_form.tiled && without_sinks == other_form.without_sinks && turned == other_form.turned &&
+           rotated == other_form.rotated && x_as == other_form.x_as && weight_as == other_form.weight_as &&
            (angles == other_form.angles ||
             (angles != nullptr && other_form.angles != nullptr && *angles == *other_form.angles));
   }

@@ -24,6 +24,8 @@ std::string_view activation_name(kernels::ActivationKind kind) {
     case kernels::ActivationKind::gelu_tanh:
     case kernels::ActivationKind::geglu_tanh:
       return "gelu_tanh";
+    case kernels::ActivationKind::swiglu_clamped:
+      return "clamped swiglu";
   }
   return "silu";
 }
@@ -137,6 +139,22 @@ std::vector<OpForm> ModelForms::embedding(const Op& op) const {
   return {form};
 }
 
+int ModelForms::halves(const Op& op, std::string_view fused) const {
+  const ModelFamily* family = find_family(spec_.model.family);
+  const auto in_turns = [](const WeightRule& rule) { return rule.part == WeightPart::gate_in_turns; };
+  const bool turns = family != nullptr && std::any_of(family->parts.begin(), family->parts.end(), in_turns);
+  return turns && op.input(fused) != 0 ? kInterleaved : kGateFirst;
+}
+
+std::vector<OpForm> ModelForms::clamped(std::vector<OpForm> forms) const {
+  if (spec_.model.mlp != kernels::ActivationKind::swiglu_clamped) return forms;
+  for (OpForm& form : forms) {
+    form.alpha = spec_.model.swiglu_alpha;
+    form.limit = spec_.model.swiglu_limit;
+  }
+  return forms;
+}
+
 std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& out) const {
   const Recipe* recipe = recipe_of(op.kind);
   if (recipe == nullptr) return {};
@@ -157,14 +175,15 @@ std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& o
       return embedding(op);
     case OpKind::activation: {
       const int none = static_cast<int>(activations().size()) - 1;
-      return some_of(healthy(), [&](const OpForm& form) {
-        return (form.variant == activation || form.variant == none) && form.shift == kGateFirst;
-      });
+      return clamped(some_of(healthy(), [&](const OpForm& form) {
+        return (form.variant == activation || form.variant == none) && form.shift == halves(op, "gate_up");
+      }));
     }
     case OpKind::expert_mix:
-      return some_of(healthy(), [&](const OpForm& form) {
-        return op.input("expert_down") == 0 || (form.variant == activation && form.shift == kGateFirst);
-      });
+      return clamped(some_of(healthy(), [&](const OpForm& form) {
+        return op.input("expert_down") == 0 ||
+               (form.variant == activation && form.shift == halves(op, "expert_gate_up"));
+      }));
     case OpKind::route: {
       const bool sigmoid = spec_.moe.score == kernels::RouterScore::sigmoid;
       return some_of(healthy(), [&](const OpForm& form) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "instrument/model/model_spec.h"
@@ -31,6 +32,10 @@ class ModelForms {
   std::vector<OpForm> attention(const Op& op) const;
   std::vector<OpForm> embedding(const Op& op) const;
   std::int64_t window(const Op& op) const;
+  /// How gate and up lie in the fused input called so, where the op has it.
+  int halves(const Op& op, std::string_view fused) const;
+  /// With what the model holds gate and up to.
+  std::vector<OpForm> clamped(std::vector<OpForm> forms) const;
 
   ModelSpec spec_;
 };

@@ -5,19 +5,19 @@
 /// gate = sigmoid(logit), below 1 ulp, or with RouterScore::softmax exp(logit - max) / sum over all experts, the sum in
 /// the order of softmax.h (Mixtral, section 2.1; Qwen2-MoE); choice = gate + bias, one rounding. Chosen by descending
 /// choice, ties to the lowest index; a NaN choice counts as -Inf. value = gate, or with choice_minus_bias the choice
-/// less the bias, one rounding more. total = value[0] + value[1] + ... from +0; weight = value / (total + eps), or
-/// value alone where `normalise` is off (Qwen2-MoE's norm_topk_prob).
-/// NaN: a chosen NaN logit makes all weights of its row NaN.
-/// Traps: choice - bias is not the gate. A gate below half an ulp of the bias leaves no trace in the choice: with
-/// biases of 11 to 35, as they drift in training, gates below 1e-6 all become 0, and the weights are 0/0 (vllm #47367,
-/// sglang #30989). An eps of 1e-20 gives zeros instead: the experts are then left out.
+/// less the bias, one rounding more. With RouterScore::softmax_of_chosen (gpt-oss) the logits themselves choose, and
+/// value = exp(logit - that of the first chosen). total = value[0] + value[1] + ... from +0; weight = value / (total +
+/// eps), or value alone where `normalise` is off (Qwen2-MoE's norm_topk_prob). NaN: a chosen NaN logit makes all
+/// weights of its row NaN. Traps: choice - bias is not the gate. A gate below half an ulp of the bias leaves no trace
+/// in the choice: with biases of 11 to 35, as they drift in training, gates below 1e-6 all become 0, and the weights
+/// are 0/0 (vllm #47367, sglang #30989). An eps of 1e-20 gives zeros instead: the experts are then left out.
 #include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
 
 /// What makes a gate of a logit.
-enum class RouterScore : std::uint8_t { sigmoid, softmax };
+enum class RouterScore : std::uint8_t { sigmoid, softmax, softmax_of_chosen };
 /// What a chosen expert is weighed by.
 enum class RouterValue : std::uint8_t { gate, choice_minus_bias };
 
@@ -82,7 +82,7 @@ struct Route {
   };
 
   NANSCOPE_LANE Row row_of(const Args& args, std::int64_t row) {
-    if (args.score == RouterScore::sigmoid) return {args, row};
+    if (args.score != RouterScore::softmax) return {args, row};
     F32 highest = splat_f32(-HUGE_VALF);
     for (std::int64_t first = 0; first < args.logits.columns; first += kLanes) {
       highest = max_propagate(highest, load(args.logits, row, first, -HUGE_VALF));
@@ -98,6 +98,7 @@ struct Route {
 
   NANSCOPE_LANE F32 gates(const Row& row, std::int64_t first) {
     const F32 logits = load(row.args.logits, row.row, first, 0.0F);
+    if (row.args.score == RouterScore::softmax_of_chosen) return logits;
     if (row.args.score == RouterScore::sigmoid) return sigmoid(logits);
     return exp(logits - splat_f32(row.max)) / splat_f32(row.total);
   }
@@ -141,10 +142,15 @@ struct Route {
   NANSCOPE_LANE void run(const Args& args, std::int64_t row) {
     F32 values = splat_f32(0.0F);
     float total = 0.0F;
+    float first_logit = 0.0F;
     Chosen last;
     const Row scores = row_of(args, row);
     for (std::int64_t j = 0; j < args.ids.columns; ++j) {
       last = next(scores, last);
+      if (args.score == RouterScore::softmax_of_chosen) {
+        if (j == 0) first_logit = last.value;
+        last.value = broadcast(exp(splat_f32(last.value - first_logit)), 0);
+      }
       values = select(lanes_below(j + 1) & !lanes_below(j), splat_f32(last.value), values);
       total = total + last.value;
       store_uniform(static_cast<std::int32_t*>(args.ids.data) + row * args.ids.stride + j,

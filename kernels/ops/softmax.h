@@ -7,10 +7,12 @@
 /// NaN: a visible NaN makes the whole row NaN under every rule (with NanRule::ignore it passes the maximum
 /// and surfaces in the sum). A masked NaN crosses an additive and a multiply mask, not a select mask. A
 /// masked +Inf is Inf - Inf under additive, Inf - Inf under multiply. -Inf is a probability of 0.
-/// zero_guard: sum > 0 ? p / sum : 0, which kernels write for rows without keys. A NaN sum is not above 0 either: a
-/// NaN that the maximum passed over, or did not, leaves as a row of zeros.
-/// Traps: a row with no visible key is 0/0 or -Inf - -Inf: NaN in every mode; under multiply a masked
-/// score that exceeds all visible ones by 104 underflows them: 0/0 again.
+/// sinks (Xiao et al. 2023; gpt-oss): one more score a head, a learned one that no key has. The maximum goes over it
+/// too, and its exp(sink - max) is added to the sum last; what it takes goes nowhere. A row without a visible key is
+/// then a row of zeros. A NaN sink makes all rows of its head NaN. zero_guard: sum > 0 ? p / sum : 0, which kernels
+/// write for rows without keys. A NaN sum is not above 0 either: a NaN that the maximum passed over, or did not, leaves
+/// as a row of zeros. Traps: a row with no visible key is 0/0 or -Inf - -Inf: NaN in every mode; under multiply a
+/// masked score that exceeds all visible ones by 104 underflows them: 0/0 again.
 #include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
@@ -23,11 +25,12 @@ enum class MaskMode : std::uint8_t { additive, select, multiply };
 /// (fmax, PTX max): a NaN in the row then hides until the sum.
 enum class NanRule : std::uint8_t { propagate, ignore };
 
-/// Shapes: scores, out (T, heads * S). Row t may see keys [first_key, first_position + t], of these with a window the
-/// last `window` alone (Beltagy et al. 2020; Mistral's sliding window); 0: no window.
-/// A row with no visible key is computed like any other: -Inf - -Inf is NaN, 0/0 is NaN.
+/// Shapes: scores, out (T, heads * S); sinks (1, heads) f32, f16 or bf16, or not given. Row t may see keys [first_key,
+/// first_position + t], of these with a window the last `window` alone (Beltagy et al. 2020; Mistral's sliding window);
+/// 0: no window. A row with no visible key is computed like any other: without a sink -Inf - -Inf is NaN, 0/0 is NaN.
 struct SoftmaxArgs {
   TensorView scores;
+  TensorView sinks = {};
   TensorView out;
   std::int64_t heads = 1;
   std::int64_t first_position = 0;
@@ -43,6 +46,7 @@ inline Status check(const SoftmaxArgs& args) {
   check.floats("scores", args.scores).floats("out", args.out);
   check.shape("scores", args.scores, args.out.rows, args.out.columns);
   check.that(args.heads > 0 && args.out.columns % args.heads == 0, "columns to be a multiple of heads");
+  if (args.sinks.given()) check.floats("sinks", args.sinks).shape("sinks", args.sinks, 1, args.heads);
   return check.done();
 }
 
@@ -71,6 +75,7 @@ struct Softmax {
     std::int64_t keys;
     std::int64_t first_visible;
     std::int64_t last_visible;
+    F32 sink;  ///< in all lanes
 
     NANSCOPE_LANE Mask visible(const Row& row, std::int64_t key) {
       return lanes_below(row.last_visible + 1 - key) & !lanes_below(row.first_visible - key);
@@ -104,20 +109,29 @@ struct Softmax {
       const F32 score = Row::scores(row, key);
       lanes = propagate ? max_propagate(lanes, score) : max_ignore(lanes, score);
     }
+    if (row.args.sinks.given()) lanes = propagate ? max_propagate(lanes, row.sink) : max_ignore(lanes, row.sink);
     return splat_f32(propagate ? max_propagate_across(lanes) : max_ignore_across(lanes));
+  }
+
+  NANSCOPE_LANE F32 sink_of(const Args& args, std::int64_t head) {
+    if (!args.sinks.given()) return splat_f32(-HUGE_VALF);
+    const int lane = static_cast<int>(head % kLanes);
+    return splat_f32(broadcast(load(args.sinks, 0, head - lane, 0.0F), lane));
   }
 
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
     const std::int64_t keys = args.out.columns / args.heads;
     const std::int64_t token = warp / args.heads;
     const std::int64_t last = args.first_position + token;
-    const Row row{args, token, warp % args.heads * keys, keys, first_visible(args, last), last};
+    const std::int64_t head = warp % args.heads;
+    const Row row{args, token, head * keys, keys, first_visible(args, last), last, sink_of(args, head)};
     const F32 max = row_max(row);
     F32 lanes = splat_f32(-0.0F);
     for (std::int64_t key = 0; key < keys; key += kLanes) {
       lanes = lanes + select(lanes_below(keys - key), Row::weight(row, key, max), splat_f32(-0.0F));
     }
-    const float row_sum = sum(lanes);
+    float row_sum = sum(lanes);
+    if (args.sinks.given()) row_sum = row_sum + broadcast(exp(row.sink - max), 0);
     const bool zeros = args.zero_guard && !(row_sum > 0.0F);
     const F32 total = splat_f32(row_sum);
     for (std::int64_t key = 0; key < keys; key += kLanes) {

@@ -34,7 +34,7 @@ import nanscope_capture  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 FAMILIES = ("gpt2", "gpt2-scaled", "llama2", "llama3", "llama-linear", "mistral", "qwen2", "qwen3", "phi3", "gemma2",
-            "gemma3", "olmo2", "mixtral", "qwen2-moe", "qwen3-moe")
+            "gemma3", "olmo2", "mixtral", "qwen2-moe", "qwen3-moe", "gpt-oss")
 GOLDEN = ("healthy-gemma2-f32", "healthy-mixtral-bf16", "healthy-phi3-f16", "fault-softcap-left-out", "fault-experts-swapped",
           "fault-stale-adapter", "fault-weight-in-memory", "fault-rope-scaling-left-out")
 PREFILL = 24
@@ -336,6 +336,10 @@ FAULTS = (
           ("softmax",), ("score-factor",), 1),
     Fault("softcap-left-out", "gemma2", attention_arguments(softcap=lambda own, module: None), ("softmax",),
           ("softcap",), 0),
+    Fault("sinks-left-out", "gpt-oss", lambda m: layers_of(m)[0].self_attn.sinks.data.fill_(-1e9), ("softmax",),
+          ("sinks-left-out",), 0),
+    Fault("clamp-left-out", "gpt-oss", lambda m: setattr(layers_of(m)[1].mlp.experts, "limit", 1e9), ("experts",),
+          ("activation",), 1),
     Fault("heads-in-turns", "llama3", patched("repeat_kv", tiled), ("softmax",), ("head-sharing",), 0),
     Fault("gain-without-one", "gemma3", norms_without_one, ("attn_norm",), ("norm-offset",), 0),
     Fault("layer-norm", "llama2", layer_norms, ("attn_norm",), ("norm-kind",), 1),
@@ -481,7 +485,7 @@ def main():
 
     for family in FAMILIES:
         for dtype in DTYPES:
-            for attention in ("eager", "sdpa") if dtype == "f32" and family != "gemma2" else ("eager",):
+            for attention in ("eager", "sdpa") if dtype == "f32" and family not in ("gemma2", "gpt-oss") else ("eager",):
                 name = f"healthy-{family}-{dtype}" + ("-sdpa" if attention == "sdpa" else "")
                 if wanted(name):
                     make(os.path.join(options.out, name), family, dtype, attention, {"healthy": True})

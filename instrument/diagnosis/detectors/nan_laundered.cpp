@@ -77,7 +77,8 @@ class NanRows {
     const Tensor* cache = op.kind == OpKind::kv_read ? run_.input(op, out.role.substr(0, 1) + "_cache") : nullptr;
     const bool unseen = op.kind == OpKind::kv_read && (cache == nullptr || !cache->known);
     if ((op.kind == OpKind::kv_store || unseen) && out.known) stored(op, out, one);
-    if (!keeps_nan(op) || out.tokens <= 0 || out.stated) return;
+    // Which experts are chosen are integers.
+    if (!keeps_nan(op) || out.tokens <= 0 || out.stated || out.format == Format::i32) return;
     Rows inherited;
     std::map<std::size_t, const Tensor*> from_input;  // the first input of NaN, by row
     for (const Input& input : op.inputs) {

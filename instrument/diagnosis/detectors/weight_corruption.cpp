@@ -76,7 +76,8 @@ void look_for_bad(Survey& survey, Findings& out, std::set<std::string>& told) {
     const Op& op = survey.op(survey.births[i]);
     for (const Input& input : op.inputs) {
       const auto& bad = survey.births[i].bad_parameters;
-      if (!is_weight(input.role) || std::find(bad.begin(), bad.end(), input.role) == bad.end()) continue;
+      const bool learned = is_weight(input.role) || input.role == "sinks";
+      if (!learned || std::find(bad.begin(), bad.end(), input.role) == bad.end()) continue;
       const Health* health = survey.facts.parameter_health(input);
       Finding finding = finding_of(survey, op, input.role, survey.facts.parameter_name(input));
       finding.tensor = input.tensor;

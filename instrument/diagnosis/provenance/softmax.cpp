@@ -84,7 +84,9 @@ Explanation explain_softmax(const Subject& subject) {
     const double last = static_cast<double>(*form.first_position) + static_cast<double>(subject.element.row);
     found.numbers.push_back({"first visible key", first});
     found.numbers.push_back({"last visible key", last});
-    if (subject.bad && first > last) {
+    const bool sinks = std::any_of(subject.op.inputs.begin(), subject.op.inputs.end(),
+                                   [](const Input& input) { return input.role == "sinks"; });
+    if (subject.bad && first > last && !sinks) {
       found.origin = true;
       found.text = fmt::format("head {}: the row has no key to attend to (keys {} to {}): -Inf - -Inf, then 0/0", head,
                                first, last);
@@ -118,6 +120,7 @@ Explanation explain_softmax(const Subject& subject) {
     return found;
   }
   explain_healthy(subject, *scores, head, keys, found);
+  if (found.origin) blame_bad_weight(subject, "the scores of the row are healthy", found);
   return found;
 }
 

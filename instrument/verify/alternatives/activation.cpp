@@ -1,6 +1,8 @@
 /// Another function between the products of the MLP.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "instrument/recompute/activations.h"
 #include "instrument/verify/alternative.h"
 
@@ -18,6 +20,10 @@ std::vector<OpForm> propose_activation(const TriedOp& subject) {
              [&](OpForm& form) { form.variant = static_cast<int>(i); });
   made.add("gate and up in each other's place", [](OpForm& form) { form.shift = kUpFirst; });
   made.add("gate and up in turns", [](OpForm& form) { form.shift = kInterleaved; });
+  if (subject.form.shift != kGateFirst)
+    made.add("the whole gate before up", [](OpForm& form) { form.shift = kGateFirst; });
+  if (is_clamped(activation_at(subject.form.variant)))
+    made.add("the clamp left out", [](OpForm& form) { form.limit = std::numeric_limits<double>::max(); });
   return made.take();
 }
 

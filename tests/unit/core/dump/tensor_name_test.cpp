@@ -68,6 +68,8 @@ TEST(TensorName, KnowsWhatFamiliesAdd) {
       {"model.layers.4.block_sparse_moe.experts.3.w2.output", "down_proj", "mlp_out", 4, Port::output},
       // DeepSeek V2 and V3, and its prediction of more tokens
       {"model.layers.4.self_attn.q_a_proj.output", "q_a_proj", "q_a", 4, Port::output},
+      {"model.layers.3.mlp.experts.gate_up_proj_bias", "gate_up_proj", "bias", 3, Port::state},
+      {"model.layers.3.self_attn.sinks", "sinks", "sinks", 3, Port::state},
       {"model.layer_norm.output", "final_norm", "norm_out", -1, Port::output},
       {"model.layers.4.self_attn.q_a_layernorm.input", "q_a_norm", "q_a", 4, Port::input},
       {"model.layers.4.self_attn.kv_b_proj.output", "kv_b_proj", "kv", 4, Port::output},

@@ -101,6 +101,29 @@ TEST(Checkpoint, ExpertsMayLieInOneTensor) {
   EXPECT_THAT(missing.error().message, HasSubstr("expected [3,3,2]"));
 }
 
+/// gpt-oss: (in, out), gate and up in turns, with biases.
+TEST(Checkpoint, ExpertsMayLieTurnedAndInTurns) {
+  const TemporaryFolder folder;
+  Tensors()
+      .add("model.layers.0.mlp.experts.gate_up_proj", {2, 3, 4}, 0)
+      .add("model.layers.0.mlp.experts.gate_up_proj_bias", {2, 4}, 50)
+      .add("model.layers.0.mlp.experts.down_proj", {2, 2, 3}, 100)
+      .add("model.layers.0.mlp.experts.down_proj_bias", {2, 3}, 150)
+      .add("model.layers.0.self_attn.sinks", {2}, 200)
+      .write(folder / "model.safetensors");
+  ModelConfig model = small_model();
+  model.experts = 2;
+  const auto checkpoint = Checkpoint::open(folder.path(), *find_family("gpt_oss"), model).value();
+  EXPECT_THAT(values_of(*checkpoint, "layers.0.experts.0.gate_proj.weight", 2, 3), ElementsAre(0, 4, 8, 2, 6, 10));
+  EXPECT_THAT(values_of(*checkpoint, "layers.0.experts.1.up_proj.weight", 2, 3), ElementsAre(13, 17, 21, 15, 19, 23));
+  EXPECT_THAT(values_of(*checkpoint, "layers.0.experts.1.down_proj.weight", 3, 2),
+              ElementsAre(106, 109, 107, 110, 108, 111));
+  EXPECT_THAT(values_of(*checkpoint, "layers.0.experts.1.gate_proj.bias", 1, 2), ElementsAre(54, 56));
+  EXPECT_THAT(values_of(*checkpoint, "layers.0.experts.0.up_proj.bias", 1, 2), ElementsAre(51, 53));
+  EXPECT_THAT(values_of(*checkpoint, "layers.0.experts.1.down_proj.bias", 1, 3), ElementsAre(153, 154, 155));
+  EXPECT_THAT(values_of(*checkpoint, "layers.0.attention.sinks", 1, 2), ElementsAre(200, 201));
+}
+
 TEST(Checkpoint, PartsOfFusedProjectionsAreRowsOfThem) {
   const TemporaryFolder folder;
   Tensors()

@@ -81,6 +81,32 @@ TEST(ModelConfigFile, WindowsOfGemmaAlternate) {
   EXPECT_EQ(gemma3.model.attention_softcap, 0);
 }
 
+TEST(ModelConfigFile, GptOssIsReadAsItsFilesHaveIt) {
+  const std::string shapes =
+      R"("vocab_size": 32, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 8)";
+  const ModelSpec bare = spec_of(R"({"model_type": "gpt_oss", )" + shapes + "}");
+  EXPECT_THAT(bare.model.full_layers, ElementsAre(1, 3));
+  EXPECT_EQ(bare.model.window, 128);
+  EXPECT_EQ(bare.model.head_dim, 64);
+  EXPECT_EQ(bare.model.rope_base, 150000);
+  EXPECT_EQ(bare.rope.scaling, RopeScaling::yarn);
+  EXPECT_FALSE(bare.rope.truncate);
+  EXPECT_EQ(bare.model.swiglu_limit, 7);
+  EXPECT_TRUE(bare.model.attention_sinks && bare.model.router_bias && bare.model.mlp_bias && bare.model.qkv_bias);
+  // As openai/gpt-oss-20b states it.
+  const std::string stated = R"(, "experts_per_token": 4, "num_experts_per_tok": 4, "initial_context_length": 4096,
+      "num_local_experts": 32, "rope_theta": 150000, "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
+      "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": false}, "swiglu_limit": 5.0,
+      "quantization_config": {"modules_to_not_convert": ["lm_head"], "quant_method": "mxfp4"}})";
+  const ModelSpec full = spec_of(R"({"model_type": "gpt_oss", )" + shapes + stated);
+  EXPECT_EQ(full.model.experts, 32);
+  EXPECT_EQ(full.rope.factor, 32);
+  EXPECT_EQ(full.model.swiglu_limit, 5);
+  EXPECT_TRUE(full.quantized);
+  EXPECT_THAT(refusal(R"({"model_type": "gpt_oss", )" + shapes + R"(, "experts_per_token": 2})"),
+              HasSubstr("experts_per_token: another number than num_experts_per_tok"));
+}
+
 TEST(ModelConfigFile, DtypesAndEndTokens) {
   EXPECT_EQ(spec_of(llama(R"("torch_dtype": "bfloat16")")).format, Format::bf16);
   EXPECT_EQ(spec_of(llama(R"("dtype": "float16")")).format, Format::f16);

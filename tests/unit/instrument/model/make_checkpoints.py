@@ -51,6 +51,9 @@ def families(pick):
     longrope = rope(rope_type="longrope", short_factor=[1.0 + 0.1 * i for i in range(int(pairs * partial))],
                     long_factor=[2.0 + 0.7 * i for i in range(int(pairs * partial))],
                     original_max_position_embeddings=20, partial_rotary_factor=partial)
+    # Halved and not at whole channels, as gpt-oss has it.
+    oss_yarn = rope(rope_type="yarn", factor=8.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                    original_max_position_embeddings=32)
     gemma3_layers = ["sliding_attention", "sliding_attention", "full_attention"]
     gpt2 = dict(vocab_size=96, n_embd=pick(32, 48), n_layer=2, n_head=4, n_positions=64, n_inner=pick(None, 80),
                 bos_token_id=None, eos_token_id=None)
@@ -82,6 +85,10 @@ def families(pick):
                       {**moe, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
                        "shared_expert_intermediate_size": 24, "norm_topk_prob": pick(False, True),
                        "mlp_only_layers": pick([0], [])}),
+        "gpt-oss": ("GptOssConfig", "GptOssForCausalLM",
+                    {**moe, "head_dim": head_dim, "num_local_experts": 5, "num_experts_per_tok": 2,
+                     "intermediate_size": pick(24, 16), "sliding_window": 6, "rope_parameters": oss_yarn,
+                     "swiglu_limit": pick(1.5, 7.0)}),
         "qwen3-moe": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM",
                       {**moe, "head_dim": head_dim, "num_experts": 5, "num_experts_per_tok": 2,
                        "moe_intermediate_size": 16, "norm_topk_prob": pick(True, False), "decoder_sparse_step": 1}),
@@ -96,7 +103,8 @@ def randomise(model, generator):
             if weight.dim() == 1:
                 gain = "norm" in name or ".ln_" in name
                 centre = 1.0 if gain and name.endswith("weight") and "Gemma" not in type(model).__name__ else 0.0
-                weight.copy_(centre + 0.2 * noise)
+                # Experts that some tokens prefer and rounding does not change.
+                weight.copy_(centre + (3.0 if name.endswith("router.bias") else 0.2) * noise)
             else:
                 fan_in = 1 if "embed" in name or "wte" in name or "wpe" in name else weight.shape[-1]
                 weight.copy_(noise * 1.3 / fan_in ** 0.5)
@@ -152,9 +160,11 @@ def add_bf16(name, folder, seed, prompts):
         with torch.no_grad():
             exact = rounding_bound.run(in_f32, fed)
         perturbed = rounding_bound.Perturbed(in_bf16, in_f32, fed)
-        certain = perturbed.certain_tokens()
-        if certain == len(fed):
+        if prompts > 1 and not perturbed.may_all_be_certain():
+            continue
+        if perturbed.certain_tokens() == len(fed):
             break
+    certain = perturbed.certain_tokens()
     bound = perturbed.bound(perturbed.logits).float()
     worst = ((logits - exact).abs() / bound)[:certain].max() if certain > 0 else 0
     bound[certain:] = float("inf")

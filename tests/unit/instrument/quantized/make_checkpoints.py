@@ -3,7 +3,7 @@
 the weights decode to and the logits that transformers gives for them.
 
 Needs torch, transformers and compressed-tensors (0.20.0 was used), which no test needs:
-  python3 tests/unit/instrument/quantized/make_checkpoints.py tests/unit/instrument/quantized/checkpoints
+  python3 tests/unit/instrument/quantized/make_checkpoints.py tests/unit/instrument/quantized/checkpoints [gpt-oss]
 """
 import json
 import pathlib
@@ -18,6 +18,7 @@ from compressed_tensors.quantization import QuantizationScheme, preset_name_to_s
 from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
 from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 PROMPT = [3, 17, 42, 5, 29, 11, 60, 8]
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
@@ -180,6 +181,46 @@ def finegrained(folder, block):
     write(folder, made, config, state, decoded)
 
 
+def gpt_oss(folder):
+    """Experts in MXFP4 as openai/gpt-oss has them: blocks of 32 along the inputs under each other, the scale by the floor
+    rule of OCP MX 1.0, codes by the nearest; decoded by transformers' own function."""
+    torch.manual_seed(9)
+    config = transformers.GptOssConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=64,
+        sliding_window=4, swiglu_limit=2.0, dtype="float32",
+        rope_parameters={"rope_type": "yarn", "rope_theta": 150000.0, "factor": 4.0, "truncate": False,
+                         "original_max_position_embeddings": 16})
+    config._attn_implementation = "eager"
+    made = transformers.GptOssForCausalLM(config).eval()
+    with torch.no_grad():
+        for name, weight in made.named_parameters():
+            if weight.dim() == 1 or name.endswith("bias"):
+                weight.copy_(0.3 * torch.randn(weight.shape) + ("norm" in name))
+            else:
+                weight.copy_(torch.randn(weight.shape) * (1.0 if "embed" in name else weight.shape[-1] ** -0.5))
+    state, decoded = {}, {}
+    for name, weight in made.state_dict().items():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            state[name] = weight.contiguous()
+            continue
+        blocks = weight.transpose(1, 2).reshape(weight.shape[0], weight.shape[2], -1, 32)
+        exponent = blocks.abs().amax(-1, keepdim=True).log2().floor() - 2  # E2M1's largest is 1.5 * 2^2
+        scaled = (blocks * torch.exp2(-exponent)).clamp(-6, 6)
+        codes = (scaled[..., None] - E2M1).abs().argmin(-1)
+        state[f"{name}_blocks"] = (codes[..., ::2] | codes[..., 1::2] << 4).to(torch.uint8)
+        state[f"{name}_scales"] = (exponent[..., 0] + 127).to(torch.uint8)
+        value = convert_moe_packed_tensors(state[f"{name}_blocks"], state[f"{name}_scales"], dtype=torch.float32)
+        with torch.no_grad():
+            weight.copy_(value)
+        decoded[name] = value.transpose(1, 2).reshape(-1, value.shape[1])
+    settings = config.to_dict()
+    settings["quantization_config"] = {"quant_method": "mxfp4",
+                                       "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                                  "model.embed_tokens", "lm_head"]}
+    write(folder, made, settings, state, decoded)
+
+
 def write(folder, made, config, state, decoded):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -187,7 +228,8 @@ def write(folder, made, config, state, decoded):
     (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     with torch.no_grad():
         for name, value in decoded.items():
-            made.get_submodule(name).weight.copy_(value)
+            if "experts" not in name:  # those are decoded in place
+                made.get_submodule(name).weight.copy_(value)
         logits = made(torch.tensor([PROMPT])).logits[0, -1]
     expected = {"transformers": transformers.__version__, "compressed_tensors": compressed_tensors.__version__,
                 "torch": torch.__version__, "prompt": PROMPT, "logits": [float(x) for x in logits],
@@ -209,6 +251,9 @@ def plain(folder):
 
 def main():
     out = pathlib.Path(sys.argv[1])
+    gpt_oss(out / "gpt-oss-mxfp4")
+    if sys.argv[2:] == ["gpt-oss"]:
+        return
     plain(out / "plain")
     finegrained(out / "fp8-block", (32, 32))
     finegrained(out / "fp8-tensor", None)

@@ -129,6 +129,35 @@ TEST(RecomputeActivation, TheFormThatTheNumbersShow) {
   expect_right(activation(silu, Lie::fused, unchanged), "silu");
 }
 
+/// gpt-oss: (up held to both sides + 1) * gate held from above * sigmoid(alpha * gate).
+TEST(RecomputeActivation, AClampedOneIsKnownApartAndInTurns) {
+  for (const double limit : {7.0, 1.5}) {
+    for (const bool fused : {false, true}) {
+      Case out;
+      DumpGraph& g = *out.graph;
+      g.pass();
+      const TensorId gate = g.op("gate_proj", OpKind::dumped, {}, {.channels = kWidth, .fill = noise(1, 9)});
+      const TensorId up = g.op("up_proj", OpKind::dumped, {}, {.channels = kWidth, .fill = noise(2, 9)});
+      const TensorId both = g.op(
+          "gate_up_proj", OpKind::dumped, {},
+          {.channels = 2 * kWidth, .fill = [&](auto r, auto c) { return g.at(c % 2 == 0 ? gate : up, r, c / 2); }});
+      out.right = Numbers(4, kWidth);
+      for (std::int64_t r = 0; r < 4; ++r) {
+        for (std::int64_t c = 0; c < kWidth; ++c) {
+          const double x = std::min(double{g.at(gate, r, c)}, limit);
+          out.right.at(r, c) = (std::clamp(double{g.at(up, r, c)}, -limit, limit) + 1) * x / (1 + std::exp(-1.702 * x));
+        }
+      }
+      std::vector<std::pair<std::string, TensorId>> inputs{{"gate", gate}, {"up", up}};
+      if (fused) inputs = {{"gate_up", both}};
+      ActivationAttributes told;
+      if (limit != 7) told.limit = limit;
+      out.out = g.op("mlp_act", OpKind::activation, inputs, {.channels = kWidth, .fill = fill_of(out.right)}, told);
+      expect_right(out, fused ? "clamped swiglu, gate and up in turns" : "clamped swiglu");
+    }
+  }
+}
+
 TEST(RecomputeActivation, SeesAnElementThatIsOff) {
   expect_seen([](const Change& change) { return activation(silu, Lie::apart, change); }, 2, 2);
 }

@@ -67,6 +67,26 @@ void add_softmax(std::vector<OpCase>& cases, const Attention& size, const std::s
   cases.push_back({"softmax_" + label + "_" + size.name, OpId::Softmax, build});
 }
 
+/// A learned score a head beside those of the keys, and of one head a NaN.
+void add_sink_softmax(std::vector<OpCase>& cases, const Attention& size, MaskMode mask, const std::string& label) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t columns = size.heads * size.keys;
+    SoftmaxArgs args;
+    args.scores = memory.input(Format::f32, size.queries, columns,
+                               fill(size.fill, Format::f32, size.queries, columns, 59, 20.0F), 3);
+    auto sinks = fill(Fill::ordinary, Format::bf16, 1, size.heads, 60, 20.0F);
+    sinks.back() = 0x7fc1;
+    args.sinks = memory.input(Format::bf16, 1, size.heads, sinks);
+    args.out = memory.output("out", Format::f32, size.queries, columns, 3);
+    args.heads = size.heads;
+    args.first_position = size.before;
+    args.window = 3;
+    args.mask = mask;
+    memory.launch(args);
+  };
+  cases.push_back({"softmax_sinks_" + label + "_" + size.name, OpId::Softmax, build});
+}
+
 /// The last keys alone, under each mask.
 void add_sliding_softmax(std::vector<OpCase>& cases, const Attention& size, MaskMode mask, const std::string& label) {
   const auto build = [=](CaseMemory& memory) {
@@ -215,6 +235,8 @@ void add_attention_cases(std::vector<OpCase>& cases) {
     add_sliding_softmax(cases, size, MaskMode::additive, "additive");
     add_sliding_softmax(cases, size, MaskMode::select, "select");
     add_sliding_softmax(cases, size, MaskMode::multiply, "multiply");
+    add_sink_softmax(cases, size, MaskMode::additive, "additive");
+    add_sink_softmax(cases, size, MaskMode::multiply, "multiply");
     add_sliding_mix(cases, size);
     add_mix(cases, size, false);
     add_mix(cases, size, true);

@@ -73,6 +73,20 @@ void add_gated_add(std::vector<OpCase>& cases, Format format, const Shape& shape
   cases.push_back({"gated_add_" + std::string(name(format)) + "_" + shape.name, OpId::GatedAdd, build});
 }
 
+/// Gates by the softmax of the chosen logits.
+void add_chosen_route(std::vector<OpCase>& cases, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    RouteArgs args;
+    args.logits = data(memory, Format::bf16, shape, 58);
+    const std::int64_t chosen = std::min<std::int64_t>(shape.columns, 4);
+    args.weights = memory.output("weights", Format::f32, shape.rows, chosen, shape.padding);
+    args.ids = memory.output("ids", Format::i32, shape.rows, chosen, shape.padding);
+    args.score = RouterScore::softmax_of_chosen;
+    memory.launch(args);
+  };
+  cases.push_back({"route_softmax_of_chosen_" + shape.name, OpId::Route, build});
+}
+
 /// Gates by softmax, as they are and so that the chosen ones add up to 1.
 void add_softmax_route(std::vector<OpCase>& cases, bool normalise, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
@@ -219,6 +233,7 @@ void add_element_cases(std::vector<OpCase>& cases) {
     add_activation(cases, "gelu_tanh", ActivationKind::gelu_tanh, shape);
     add_activation(cases, "swiglu", ActivationKind::swiglu, shape);
     add_activation(cases, "geglu_tanh", ActivationKind::geglu_tanh, shape);
+    add_activation(cases, "swiglu_clamped", ActivationKind::swiglu_clamped, shape);
     for (const Format format : {Format::f32, Format::f16}) add_softcap(cases, format, shape);
     for (const Format format : {Format::f32, Format::bf16}) add_gated_add(cases, format, shape);
     for (const FormatInfo& format : formats()) {
@@ -240,6 +255,7 @@ void add_element_cases(std::vector<OpCase>& cases) {
     add_route(cases, Format::bf16, RouterValue::gate, false, shape);
     add_softmax_route(cases, true, shape);
     add_softmax_route(cases, false, shape);
+    add_chosen_route(cases, shape);
     add_expert_mix(cases, Format::f32, shape);
     add_expert_mix(cases, Format::f16, shape);
     add_all_reduce(cases, Format::bf16, 4, AllReduceOrder::rank, "rank4", shape);

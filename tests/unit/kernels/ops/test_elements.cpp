@@ -45,6 +45,8 @@ double reference(ActivationKind kind, double x) {
     case ActivationKind::gelu_tanh:
     case ActivationKind::geglu_tanh:
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case ActivationKind::swiglu_clamped:
+      return 2.0 * x / (1.0 + std::exp(-1.702 * x));
   }
   return 0.0;
 }

@@ -89,6 +89,52 @@ TEST(Softmax, AWindowHidesKeysThatAreTooOld) {
   }
 }
 
+/// softmax over the keys and one more, of which the last is dropped, as transformers' gpt-oss does it.
+TEST(Softmax, ASinkTakesItsShareOfEachRow) {
+  constexpr std::int64_t kKeys = 70;
+  constexpr std::int64_t kHeads = 40;
+  const Floats scores = test::random_floats(2, kHeads * kKeys, 76, 8.0F);
+  Floats sinks = test::random_floats(1, kHeads, 77, 8.0F);
+  for (const MaskMode mask : {MaskMode::additive, MaskMode::select, MaskMode::multiply}) {
+    Floats in = scores;
+    Floats out(2, kHeads * kKeys);
+    test::launch(SoftmaxArgs{.scores = in.view(),
+                             .sinks = sinks.view(),
+                             .out = out.view(),
+                             .heads = kHeads,
+                             .first_position = 30,
+                             .mask = mask});
+    for (std::int64_t t = 0; t < 2; ++t) {
+      for (std::int64_t column = 0; column < kHeads * kKeys; ++column) {
+        const std::int64_t head = column / kKeys;
+        double total = std::exp(wide(sinks.at(0, head)));
+        for (std::int64_t s = 0; s <= 30 + t; ++s) total += std::exp(wide(scores.at(t, head * kKeys + s)));
+        const double expected = column % kKeys <= 30 + t ? std::exp(wide(scores.at(t, column))) / total : 0.0;
+        EXPECT_NEAR(out.at(t, column), expected, 4e-7) << column;
+      }
+    }
+  }
+}
+
+TEST(Softmax, WithASinkARowWithoutKeysIsZero) {
+  Floats sinks(1, 2, {3.0F, kNan});
+  for (const MaskMode mask : {MaskMode::additive, MaskMode::select}) {
+    Floats in = test::random_floats(1, 2 * 40, 78);
+    Floats out(1, 2 * 40);
+    test::launch(SoftmaxArgs{.scores = in.view(),
+                             .sinks = sinks.view(),
+                             .out = out.view(),
+                             .heads = 2,
+                             .first_position = 3,
+                             .first_key = 9,
+                             .mask = mask});
+    for (std::int64_t s = 0; s < 40; ++s) {
+      EXPECT_EQ(out.at(0, s), 0.0F);
+      EXPECT_TRUE(std::isnan(out.at(0, 40 + s)));
+    }
+  }
+}
+
 TEST(AttentionMix, AWindowShieldsFromOldKeys) {
   constexpr std::int64_t kKeys = 20;
   Floats p(2, kKeys, 0.5F);
@@ -166,6 +212,57 @@ TEST(Activation, GegluMultipliesTheGate) {
     const double x = wide(gate.data[i]);
     const double gelu = 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
     EXPECT_NEAR(out.data[i], gelu * wide(up.data[i]), 4e-7 * std::abs(x * wide(up.data[i])));
+  }
+}
+
+TEST(Activation, AClampHoldsTheGateFromAboveAndUpFromBoth) {
+  Floats gate = test::random_floats(2, 50, 79, 6.0F);
+  Floats up = test::random_floats(2, 50, 80, 6.0F);
+  gate.data[0] = kInf;
+  gate.data[1] = kNan;
+  up.data[2] = -kInf;
+  up.data[3] = kNan;
+  for (const float limit : {7.0F, 2.5F}) {
+    Floats out(2, 50);
+    ActivationArgs args{.x = gate.view(), .up = up.view(), .out = out.view(), .kind = ActivationKind::swiglu_clamped};
+    args.limit = limit;
+    test::launch(args);
+    for (std::size_t i = 0; i < gate.data.size(); ++i) {
+      if (i == 1 || i == 3) {
+        EXPECT_TRUE(std::isnan(out.data[i]));
+        continue;
+      }
+      const double g = std::min(wide(gate.data[i]), wide(limit));
+      const double u = std::clamp(wide(up.data[i]), -wide(limit), wide(limit));
+      EXPECT_NEAR(out.data[i], (u + 1) * g / (1 + std::exp(-1.702 * g)), 5e-7 * std::abs(g * (std::abs(u) + 1)));
+    }
+  }
+  EXPECT_FALSE(check(ActivationArgs{
+      .x = gate.view(), .up = up.view(), .out = gate.view(), .kind = ActivationKind::swiglu_clamped, .limit = 0.0F}));
+}
+
+TEST(Route, TheSoftmaxMayBeOverTheChosenAlone) {
+  for (const std::int64_t experts : {4, 33, 128}) {
+    Floats logits = test::random_floats(6, experts, 81, 60.0F);
+    logits.at(0, 2) = kNan;
+    Floats weights(6, 3);
+    Indices ids(6, 3);
+    RouteArgs args{.logits = logits.view(), .bias = {}, .weights = weights.view(), .ids = ids.view()};
+    args.score = RouterScore::softmax_of_chosen;
+    test::launch(args);
+    for (std::int64_t t = 0; t < 6; ++t) {
+      std::vector<std::int64_t> order(static_cast<std::size_t>(experts));
+      std::iota(order.begin(), order.end(), 0);
+      const auto key = [&](std::int64_t e) { return std::isnan(logits.at(t, e)) ? -kInf : logits.at(t, e); };
+      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return key(a) > key(b); });
+      double total = 0;
+      for (std::size_t j = 0; j < 3; ++j) total += std::exp(wide(key(order[j])) - wide(key(order[0])));
+      for (std::int64_t j = 0; j < 3; ++j) {
+        const std::int64_t expert = order[static_cast<std::size_t>(j)];
+        EXPECT_EQ(ids.at(t, j), expert);
+        EXPECT_NEAR(weights.at(t, j), std::exp(wide(key(expert)) - wide(key(order[0]))) / total, 4e-7);
+      }
+    }
   }
 }
 
