@@ -439,7 +439,8 @@ std::string suggestion(std::string_view unknown) {
     if (unknown.substr(0, dot) == group) near.emplace_back(knob.name);
   }
   if (near.empty())
-    return "its groups are model, rope, moe, norm, inner_norm, kv, activation, attention, scores, engine, allreduce, sampling";
+    return "its groups are model, rope, moe, norm, inner_norm, kv, activation, attention, scores, engine, allreduce, "
+           "sampling";
   return fmt::format("there are {}", fmt::join(near, ", "));
 }
 

@@ -114,11 +114,13 @@ struct BlockGemm {
       std::int64_t last = (block + 1) * width;
       const bool ends = last <= end || end == args.codes.columns;
       if (last > end) last = end;
+      F32 sum = chains.block;  // in registers: through memory each fma would wait for the store before
       for (; first < last; first += kLanes) {
         const F32 x = decode_lanes(args.codes.format, load_code_range(args.codes, row, first, last - first));
         const int count = static_cast<int>(last - first < kLanes ? last - first : kLanes);
-        for (int i = 0; i < count; ++i) chains.block = fma(splat_f32(broadcast(x, i)), load(first + i), chains.block);
+        for (int i = 0; i < count; ++i) sum = fma(splat_f32(broadcast(x, i)), load(first + i), sum);
       }
+      chains.block = sum;
       first = last;
       if (ends) add_block(args, row, block, chains);
     }
