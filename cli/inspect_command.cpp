@@ -17,6 +17,7 @@ struct Arguments {
   std::string checkpoint;
   std::string loader = "vllm";
   std::int64_t rows = InspectOptions{}.rows;
+  std::string kv_cache_dtype = InspectOptions{}.kv_cache_dtype;
   bool all = false;
   bool json = false;
   bool progress = false;
@@ -27,6 +28,7 @@ int inspect(const Arguments& arguments, const Interrupt& interrupt) {
   InspectOptions options;
   options.loader = find_loader(arguments.loader);
   options.rows = arguments.rows;
+  options.kv_cache_dtype = arguments.kv_cache_dtype;
   options.stop = interrupt.token();
   options.progress = [&line](std::size_t done, std::size_t total) {
     line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "looked at");
@@ -55,6 +57,11 @@ void add_inspect_command(CLI::App& app, Action& action) {
                    "Rows of each weight that are decoded for its size and its changes, spread evenly; 0: all")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30))
+      ->capture_default_str();
+  command->add_option("--kv-cache-dtype", arguments->kv_cache_dtype, "What the server is told to store the KV cache in")
+      ->type_name("DTYPE")
+      ->check(CLI::IsMember({"auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "nvfp4",
+                             "fp8_per_token_head", "int8_per_token_head", "int4_per_token_head"}))
       ->capture_default_str();
   command->add_flag("--all", arguments->all, "A line for each weight as well");
   command->add_flag("--json", arguments->json, "All of it as JSON: nanscope.inspection/1");

@@ -31,7 +31,8 @@ struct InspectSubject {
   const Loader& loader;
   std::span<const Inspected> modules;
   const std::map<std::string_view, const Inspected*>& by_path;
-  std::int64_t rows;  ///< of each weight that are looked at; 0: all
+  std::int64_t rows;                         ///< of each weight that are looked at; 0: all
+  std::string_view kv_cache_dtype = "auto";  ///< what the server is told to store the cache in
 
   /// Rows of a matrix to look at, spread evenly.
   std::vector<std::int64_t> rows_of(const StoredMatrix& matrix) const;

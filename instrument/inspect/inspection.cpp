@@ -129,7 +129,7 @@ Result<Inspection> inspect_checkpoint(const std::filesystem::path& folder, const
     one.module = &module;
     by_path[module.path] = &one;
   }
-  const InspectSubject subject{*config, *options.loader, modules, by_path, options.rows};
+  const InspectSubject subject{*config, *options.loader, modules, by_path, options.rows, options.kv_cache_dtype};
   Inspection out{.target = folder.string(),
                  .model_type = *type,
                  .quantization = config->text(),

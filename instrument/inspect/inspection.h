@@ -60,8 +60,9 @@ struct Inspection {
 };
 
 struct InspectOptions {
-  const Loader* loader = nullptr;  ///< needed
-  std::int64_t rows = 64;          ///< of each weight that are looked at, spread evenly; 0: all
+  const Loader* loader = nullptr;       ///< needed
+  std::int64_t rows = 64;               ///< of each weight that are looked at, spread evenly; 0: all
+  std::string kv_cache_dtype = "auto";  ///< what the server is told to store the cache in: "fp8", "fp8_e5m2" ...
   std::stop_token stop;
   std::function<void(std::size_t done, std::size_t total)> progress;
 };

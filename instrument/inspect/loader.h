@@ -18,8 +18,12 @@ enum class FusedScales : std::uint8_t {
 
 /// Of the checkpoint's scales of the KV cache. Value of one that is left out, or is not used as it is.
 struct KvRules {
-  std::string_view neither;    ///< what is used where neither is there
-  bool zeros_are_one = false;  ///< both 0 mean 1; else they are refused
+  std::string_view neither;             ///< what is used where neither is there
+  std::string_view neither_in_ct = {};  ///< the same for compressed-tensors
+  bool zeros_are_one = false;           ///< both 0 mean 1; else they are refused
+  bool one_number = false;              ///< more than one stops loading, but for compressed-tensors' [heads,1,1]
+  bool makes_scales_of_heads = false;   ///< of a cache with scales of tokens and heads: those of the file are dropped
+  std::string_view q_missing = {};      ///< what is used where there is no q_scale beside the others; empty: not known
 };
 
 /// A program that loads checkpoints, as data. One file of loaders/ and one line of loaders.def each.

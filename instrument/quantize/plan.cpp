@@ -127,10 +127,13 @@ std::vector<SafetensorsSpec> stored_as(const QuantizeTarget& target, const Quant
       {before + std::string(target.codes), std::string(target.codes_dtype), {rows, columns / target.codes_a_byte()}});
   const BlockGrid grid = block_grid(format_of(target, rows, columns), rows, columns);
   std::vector<std::int64_t> shape{grid.rows, grid.columns};
+  if (target.grid_of_four) shape = {grid.rows, 1, grid.columns, 1};
   if (target.whole)
     shape = target.layout == "compressed-tensors" ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{};
   all.push_back({before + std::string(target.scale), std::string(target.scale_dtype), std::move(shape)});
-  if (!target.second.empty()) all.push_back({before + std::string(target.second), "F32", {1}});
+  if (!target.second.empty())
+    all.push_back({before + std::string(target.second), "F32",
+                   target.layout == "modelopt" ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{1}});
   return all;
 }
 

@@ -76,6 +76,33 @@ Json ct_nvfp4(const QuantizeTarget&, const std::vector<std::string>& ignored) {
                                    nullptr, ignored);
 }
 
+/// export/convert_hf_config.py of ModelOpt 0.47: quant_algo as vLLM reads it.
+Json modelopt_config(std::string_view algo, const std::vector<std::string>& ignored) {
+  return Json{{"quant_method", "modelopt"},
+              {"quant_algo", algo},
+              {"producer", {{"name", "nanscope"}}},
+              {"kv_cache_scheme", nullptr},
+              {"ignore", ignored}};
+}
+
+Json modelopt_nvfp4(const QuantizeTarget&, const std::vector<std::string>& ignored) {
+  Json config = modelopt_config("W4A16_NVFP4", ignored);
+  const Json weights{{"dynamic", false}, {"num_bits", 4}, {"type", "float"}, {"group_size", 16}};
+  config["group_size"] = 16;
+  config["config_groups"] = {{"group_0", {{"weights", weights}, {"targets", {"Linear"}}}}};
+  return config;
+}
+
+Json modelopt_mxfp8(const QuantizeTarget&, const std::vector<std::string>& ignored) {
+  Json config = modelopt_config("MXFP8", ignored);
+  config["group_size"] = 32;
+  return config;
+}
+
+Json modelopt_fp8_block(const QuantizeTarget&, const std::vector<std::string>& ignored) {
+  return modelopt_config("FP8_PB_WO", ignored);
+}
+
 BlockFormat preset(std::string_view name) { return find_block_preset(name)->format; }
 
 QuantizeTarget of(std::string_view to, std::string_view layout, std::string_view format, std::string_view scale,
@@ -114,6 +141,17 @@ std::vector<QuantizeTarget> all_targets() {
   nvfp4.second = "weight_global_scale";
   nvfp4.shared = true;
   all.push_back(nvfp4);
+  // Of ModelOpt's layouts those that need no scale of inputs, which only calibration knows.
+  QuantizeTarget modelopt =
+      of("fp8-block", "modelopt", "fp8-block-transformers", "weight_scale", "F32", modelopt_fp8_block);
+  modelopt.grid_of_four = true;
+  all.push_back(modelopt);
+  all.push_back(of("mxfp8", "modelopt", "mxfp8-modelopt", "weight_scale", "U8", modelopt_mxfp8));
+  modelopt = of("nvfp4", "modelopt", "nvfp4-modelopt", "weight_scale", "F8_E4M3", modelopt_nvfp4);
+  modelopt.codes = "weight";
+  modelopt.second = "weight_scale_2";
+  modelopt.shared = true;
+  all.push_back(modelopt);
   return all;
 }
 

@@ -12,10 +12,11 @@ namespace nanscope {
 /// What a checkpoint can be quantized to, and how its tensors and its config are written for whom.
 struct QuantizeTarget {
   std::string_view to;      ///< "fp8-block"
-  std::string_view layout;  ///< whose names and config: "transformers", "vllm", "compressed-tensors"
+  std::string_view layout;  ///< whose names and config: "transformers", "vllm", "compressed-tensors", "modelopt"
   BlockFormat format;
-  bool whole = false;   ///< one scale for the weight; `format.block` is not used
-  bool shared = false;  ///< what servers run as one weight shares the scale of the whole
+  bool whole = false;         ///< one scale for the weight; `format.block` is not used
+  bool shared = false;        ///< what servers run as one weight shares the scale of the whole
+  bool grid_of_four = false;  ///< scales are of shape [rows,1,columns,1]
   std::string_view codes, codes_dtype;
   std::string_view scale, scale_dtype;
   std::string_view second;  ///< f32; empty: none

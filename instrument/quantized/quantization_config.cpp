@@ -33,6 +33,7 @@ const std::map<std::string_view, QuantMethod> kMethods = {
     {"mxfp4", QuantMethod::mxfp4},
     {"gpt_oss_mxfp4", QuantMethod::mxfp4},
     {"fbgemm_fp8", QuantMethod::fbgemm_fp8},
+    {"torchao", QuantMethod::torchao},
 };
 
 Result<json> parse(std::string_view text, const std::string& file) {

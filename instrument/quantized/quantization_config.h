@@ -12,7 +12,17 @@
 namespace nanscope {
 
 /// Who wrote a quantized checkpoint, as its quant_method says.
-enum class QuantMethod : std::uint8_t { none, fp8, mxfp8, compressed_tensors, modelopt, mxfp4, fbgemm_fp8, other };
+enum class QuantMethod : std::uint8_t {
+  none,
+  fp8,
+  mxfp8,
+  compressed_tensors,
+  modelopt,
+  mxfp4,
+  fbgemm_fp8,
+  torchao,
+  other
+};
 
 /// What is quantized at run time of a product's other operand.
 enum class InputScales : std::uint8_t {

@@ -134,6 +134,14 @@ Status set_global(const StoredModule& module, StoredMatrix& out) {
   return {};
 }
 
+/// torchao says in the file's metadata what a tensor is; scales in tiles of 128 x 4 look like any other.
+Status check_layout(const StoredModule& module, const CheckpointFiles::Tensor& scale) {
+  const auto& metadata = scale.file->content.header().metadata;
+  const auto said = metadata.find(module.path + ".weight");
+  if (said == metadata.end() || said->second.find("\"is_swizzled_scales\": true") == std::string::npos) return {};
+  return fail(fmt::format("'{}' is stored in tiles of 128 x 4, which are not read", one_line(scale.entry->name)));
+}
+
 CheckpointFiles::Tensor scale_of(const StoredModule& module) {
   for (const char* part : {"weight_scale_inv", "weight_scale", "scales"}) {
     if (module.has(part)) return module.find(part);
@@ -166,6 +174,7 @@ Result<StoredMatrix> stored_matrix(const StoredModule& module, const Quantizatio
           fmt::format("'{}' is {}, which is no scale", one_line(scale.entry->name), one_line(scale.entry->dtype)));
     }
     out.scales = scale.bytes();
+    if (Status linear = check_layout(module, scale); !linear) return tl::unexpected(linear.error());
   }
   if (entry.dtype == "U8" || (entry.dtype == "I8" && out.scale == Format::e8m0)) {
     out.element = Format::e2m1;

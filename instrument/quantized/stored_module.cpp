@@ -16,11 +16,14 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kJoined =
 }};
 
 /// What others call a part.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOther = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOther = {{
     {"scale", "weight_scale_inv"},          // DeepSeek-V4
     {"qscale_weight", "weight_scale_inv"},  // Mistral
     {"qscale_act", "activation_scale"},
     {"input_scale_2", "input_global_scale"},
+    {"_weight_qdata", "weight"},  // torchao, prototype/safetensors/safetensors_support.py
+    {"_weight_scale", "weight_scale"},
+    {"_weight_per_tensor_scale", "weight_scale_2"},
 }};
 
 std::pair<std::string, std::string> split(std::string_view name) {

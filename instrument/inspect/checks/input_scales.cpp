@@ -24,8 +24,15 @@ const char* part_of(const InspectSubject& subject) {
   return nullptr;
 }
 
+/// ModelOpt's algorithms whose inputs have a scale of their own in the file.
+bool modelopt_fixes_inputs(std::string_view algo) {
+  constexpr std::array<std::string_view, 4> kFixed = {"FP8", "NVFP4", "NVFP4_AWQ", "NVFP4_SVD"};
+  return std::find(kFixed.begin(), kFixed.end(), algo) != kFixed.end();
+}
+
 bool fixed_inputs(const QuantizationConfig& config) {
-  return (config.method == QuantMethod::fp8 && config.inputs == InputScales::fixed) ||
+  return (config.method == QuantMethod::modelopt && modelopt_fixes_inputs(config.format)) ||
+         (config.method == QuantMethod::fp8 && config.inputs == InputScales::fixed) ||
          std::any_of(config.groups.begin(), config.groups.end(),
                      [](const QuantGroup& group) { return group.inputs == InputScales::fixed; });
 }

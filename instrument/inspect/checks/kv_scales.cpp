@@ -16,11 +16,12 @@ namespace nanscope {
 namespace {
 
 struct KvScales {
-  std::optional<float> k, v;
-  bool many = false;  ///< more than one number
+  std::optional<float> k, v, q;
+  bool many = false;   ///< more than one number
+  bool heads = false;  ///< the many are of shape [heads,1,1]
 };
 
-/// "k" or "v" of a tensor that one of the known names stands for, and the attention that it belongs to.
+/// "k", "v" or "q" of a tensor that one of the known names stands for, and the attention that it belongs to.
 struct KvName {
   std::string attention;
   char which = 'k';
@@ -39,6 +40,8 @@ std::optional<KvName> kv_name(std::string_view path, std::string_view part) {
     name.which = 'k';
   } else if (part == "v_scale") {
     name.which = 'v';
+  } else if (part == "q_scale") {
+    name.which = 'q';
   } else if (part == "output_scale" && (path.ends_with(".k_proj") || path.ends_with(".v_proj"))) {
     name.which = path.ends_with(".k_proj") ? 'k' : 'v';
   } else if (part == "weight_scale_inv" && (path.ends_with(".k_cache") || path.ends_with(".v_cache"))) {
@@ -46,7 +49,8 @@ std::optional<KvName> kv_name(std::string_view path, std::string_view part) {
   } else {
     return std::nullopt;
   }
-  for (const char* end : {".k_proj", ".v_proj", ".qkv_proj", ".qkqkv_proj", ".k_cache", ".v_cache", ".attn"}) {
+  for (const char* end :
+       {".q_proj", ".k_proj", ".v_proj", ".qkv_proj", ".qkqkv_proj", ".k_cache", ".v_cache", ".attn"}) {
     if (drop_end(path, end)) break;
   }
   if (!path.ends_with("attn") && !path.ends_with("attention") && !path.ends_with("mixer")) return std::nullopt;
@@ -88,8 +92,10 @@ Found find_scales(const InspectSubject& subject) {
       const auto values = scale_values(tensor);
       if (!values || values->empty()) continue;
       KvScales& scales = found.attentions[name->attention];
+      const std::vector<std::int64_t>& shape = tensor.entry->shape;
       scales.many = scales.many || values->size() > 1;
-      (name->which == 'k' ? scales.k : scales.v) = values->front();
+      scales.heads = shape.size() == 3 && shape[1] == 1 && shape[2] == 1;
+      (name->which == 'k' ? scales.k : name->which == 'v' ? scales.v : scales.q) = values->front();
     }
   }
   return found;
@@ -102,12 +108,10 @@ struct Rule {
   std::string_view text;  ///< what stands behind "N attentions (names) "
 };
 
-constexpr std::array<Rule, 5> kRules = {{
+constexpr std::array<Rule, 4> kRules = {{
     {"kv-scale-nan", Severity::error,
      [](const KvScales& one) { return (one.k && !std::isfinite(*one.k)) || (one.v && !std::isfinite(*one.v)); },
      "have a scale of the KV cache that is not finite: loading stops at an assertion"},
-    {"kv-scale-shape", Severity::error, [](const KvScales& one) { return one.many; },
-     "have more than one number as a scale of the KV cache: loading stops"},
     {"kv-scale-v-alone", Severity::error, [](const KvScales& one) { return one.v && !one.k; },
      "have a v_scale and no k_scale: loading stops at an assertion"},
     {"kv-scale-v-replaced", Severity::warning,
@@ -128,6 +132,16 @@ void check_kv_values(const InspectSubject& subject, const Found& found, std::vec
     finding.text =
         fmt::format("{} ({}) {}", counted(finding.modules.size(), "attention"), some_of(finding.modules), rule.text);
     findings.push_back(std::move(finding));
+  }
+  const bool of_ct = subject.config.method == QuantMethod::compressed_tensors;
+  InspectFinding shape{.id = "kv-scale-shape", .severity = Severity::error, .text = {}, .known_as = {}, .modules = {}};
+  for (const auto& [attention, scales] : found.attentions) {
+    if (scales.many && subject.loader.kv->one_number && !(of_ct && scales.heads)) shape.modules.push_back(attention);
+  }
+  if (!shape.modules.empty()) {
+    shape.text = fmt::format("{} ({}) have more than one number as a scale of the KV cache: loading stops",
+                             counted(shape.modules.size(), "attention"), some_of(shape.modules));
+    findings.push_back(std::move(shape));
   }
   InspectFinding zeros{.id = "kv-scale-zero",
                        .severity = subject.loader.kv->zeros_are_one ? Severity::warning : Severity::error,
@@ -158,6 +172,11 @@ void check_kv_values(const InspectSubject& subject, const Found& found, std::vec
   }
 }
 
+std::string_view without_scales(const InspectSubject& subject) {
+  const bool of_ct = subject.config.method == QuantMethod::compressed_tensors;
+  return of_ct ? subject.loader.kv->neither_in_ct : subject.loader.kv->neither;
+}
+
 void check_kv_names(const InspectSubject& subject, const Found& found, std::vector<InspectFinding>& findings) {
   if (!found.other.empty()) {
     findings.push_back(
@@ -166,7 +185,7 @@ void check_kv_names(const InspectSubject& subject, const Found& found, std::vect
          .text = fmt::format("{} ({}) look like scales of the KV cache, under names that {} does not know: "
                              "they are dropped, and {}",
                              counted(found.other.size(), "tensor"), some_of(found.other), subject.loader.name,
-                             subject.loader.kv->neither),
+                             without_scales(subject)),
          .known_as = "vllm-project/vllm #54623",
          .modules = found.other});
   }
@@ -184,18 +203,8 @@ void check_kv_names(const InspectSubject& subject, const Found& found, std::vect
     missing.text = fmt::format("{} of {} attentions ({}) have no scale of the KV cache{}: {}", missing.modules.size(),
                                found.attentions.size(), some_of(missing.modules),
                                any ? ", which the others have" : ", and the config says that it is quantized",
-                               subject.loader.kv->neither);
+                               without_scales(subject));
     findings.push_back(std::move(missing));
-  }
-  if (any && subject.config.method == QuantMethod::fp8 && subject.config.kv_cache.empty()) {
-    findings.push_back(
-        {.id = "kv-scale-not-used",
-         .severity = Severity::note,
-         .text = fmt::format("the scales of the KV cache are used where an fp8 cache is asked for; {} does "
-                             "not do so of itself for quant_method fp8",
-                             subject.loader.name),
-         .known_as = {},
-         .modules = {}});
   }
   if (any && subject.config.kv_cache.find("NVFP4") != std::string::npos) {
     findings.push_back({.id = "kv-scale-nvfp4",
@@ -208,6 +217,46 @@ void check_kv_names(const InspectSubject& subject, const Found& found, std::vect
   }
 }
 
+void add(std::vector<InspectFinding>& findings, std::string_view id, Severity severity, std::string text) {
+  findings.push_back(
+      {.id = std::string(id), .severity = severity, .text = std::move(text), .known_as = {}, .modules = {}});
+}
+
+/// What the cache is stored in decides whether there is a use for scales at all.
+void check_kv_dtype(const InspectSubject& subject, const Found& found, std::vector<InspectFinding>& findings) {
+  const std::string_view dtype = subject.kv_cache_dtype;
+  const Loader& loader = subject.loader;
+  const bool fp8_weights = subject.config.method == QuantMethod::fp8;
+  if (dtype == "fp8_e5m2" && fp8_weights) {
+    add(findings, "kv-dtype-refused", Severity::error,
+        fmt::format("{} refuses a cache of fp8_e5m2 beside weights of fp8", loader.name));
+  }
+  const auto has = [&](const auto& which) {
+    return std::any_of(found.attentions.begin(), found.attentions.end(),
+                       [&](const auto& one) { return which(one.second); });
+  };
+  if (!has([](const KvScales& one) { return one.k || one.v; })) return;
+  const bool of_heads = dtype.find("per_token_head") != std::string_view::npos;
+  const bool fp8 = dtype.starts_with("fp8") || dtype.starts_with("nvfp4");
+  if (of_heads && loader.kv->makes_scales_of_heads) {
+    add(findings, "kv-scale-not-used", Severity::note,
+        fmt::format("the scales of the KV cache are dropped: {} makes one for each token and head of a cache of {}",
+                    loader.name, one_line(dtype)));
+  } else if (dtype == "auto" && subject.config.kv_cache.empty()) {
+    add(findings, "kv-scale-not-used", Severity::note,
+        fmt::format("the scales of the KV cache are used where an fp8 cache is asked for; the config does not, and {} "
+                    "does not do so of itself for quant_method {}",
+                    loader.name, one_line(subject.config.name)));
+  } else if (dtype != "auto" && !fp8) {
+    add(findings, "kv-scale-not-used", Severity::note,
+        fmt::format("the scales of the KV cache are not used: a cache of {} has none", one_line(dtype)));
+  } else if (!of_heads && !loader.kv->q_missing.empty() &&
+             !has([](const KvScales& one) { return one.q.has_value(); })) {
+    add(findings, "kv-scale-q-missing", Severity::note,
+        fmt::format("there is no q_scale beside them: {}", loader.kv->q_missing));
+  }
+}
+
 }  // namespace
 
 void check_kv_scales(const InspectSubject& subject, std::vector<InspectFinding>& findings) {
@@ -215,6 +264,7 @@ void check_kv_scales(const InspectSubject& subject, std::vector<InspectFinding>&
   if (subject.loader.kv != nullptr) {
     check_kv_values(subject, found, findings);
     check_kv_names(subject, found, findings);
+    check_kv_dtype(subject, found, findings);
     return;
   }
   const bool any = std::any_of(found.attentions.begin(), found.attentions.end(),

@@ -5,7 +5,8 @@
 namespace nanscope {
 namespace {
 
-constexpr KvRules kSglangKv{.neither = "1.0 is used, without a word", .zeros_are_one = true};
+constexpr KvRules kSglangKv{
+    .neither = "1.0 is used, without a word", .neither_in_ct = "1.0 is used, without a word", .zeros_are_one = true};
 
 bool sglang_ignores(const QuantizationConfig& config, std::string_view module) {
   if (config.method == QuantMethod::compressed_tensors) return listed_by_expression(config, module);

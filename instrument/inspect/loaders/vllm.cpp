@@ -4,7 +4,11 @@
 namespace nanscope {
 namespace {
 
-constexpr KvRules kVllmKv{.neither = "1.0 is used, with a warning"};
+constexpr KvRules kVllmKv{.neither = "1.0 is used, with a warning",
+                          .neither_in_ct = "1.0 is used, without a word",
+                          .one_number = true,
+                          .makes_scales_of_heads = true,
+                          .q_missing = "k_scale is announced for it, and 1.0 is used"};
 
 bool vllm_ignores(const QuantizationConfig& config, std::string_view module) {
   if (config.method == QuantMethod::compressed_tensors) return listed_by_expression(config, module);

@@ -66,7 +66,7 @@ class EditedCheckpoint {
   std::filesystem::path write() const {
     std::vector<SafetensorsInput> inputs;
     for (const auto& [name, tensor] : tensors) inputs.push_back({name, tensor.dtype, tensor.shape, tensor.bytes});
-    const std::vector<std::byte> bytes = encode_safetensors(inputs).value();
+    const std::vector<std::byte> bytes = encode_safetensors(inputs, metadata).value();
     std::ofstream(*folder_ / "model.safetensors", std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     std::ofstream(*folder_ / "config.json") << config;
@@ -74,6 +74,7 @@ class EditedCheckpoint {
   }
 
   std::map<std::string, Tensor> tensors;
+  std::map<std::string, std::string> metadata;
   std::string config;
 
  private:

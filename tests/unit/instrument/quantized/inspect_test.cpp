@@ -64,7 +64,10 @@ INSTANTIATE_TEST_SUITE_P(All, HealthyCheckpoints,
                                            Healthy{"ct-fp8-tensor", "sglang"}, Healthy{"ct-fp8-tensor", "transformers"},
                                            Healthy{"ct-fp8-channel", "vllm"}, Healthy{"ct-nvfp4", "vllm"},
                                            Healthy{"ct-nvfp4", "sglang"}, Healthy{"ct-nvfp4", "transformers"},
-                                           Healthy{"ct-mxfp4", "vllm"}, Healthy{"ct-mxfp8", "vllm"}));
+                                           Healthy{"ct-mxfp4", "vllm"}, Healthy{"ct-mxfp8", "vllm"},
+                                           Healthy{"modelopt-nvfp4", "vllm"}, Healthy{"modelopt-nvfp4", "sglang"},
+                                           Healthy{"modelopt-mxfp8", "vllm"}, Healthy{"torchao-fp8", "vllm"},
+                                           Healthy{"torchao-nvfp4", "transformers"}));
 
 struct Case {
   const char* thread;      ///< where users met it, or the loader's source
@@ -237,6 +240,27 @@ std::vector<Case> cases() {
          one.set(up + ".weight_scale_inv", {3, 2}, {1, 1, std::nanf(""), 1, 1, 1});
        },
        "scale-invalid", "has nan at 2, and 1 of 6 in all"},
+      {"ModelOpt, no scale of inputs", "modelopt-nvfp4", "vllm",
+       [](EditedCheckpoint& one) {
+         for (const std::string& name : one.ending(".input_scale")) one.tensors.erase(name);
+       },
+       "input-scale-missing", "7 of 7 weights"},
+      {"ModelOpt, one scale of inputs is infinite", "modelopt-nvfp4", "vllm",
+       [=](EditedCheckpoint& one) { scale_by(one, up + ".input_scale", std::numeric_limits<float>::infinity()); },
+       "input-scale-invalid", "is inf"},
+      {"ModelOpt, second scales that differ", "modelopt-nvfp4", "sglang",
+       [=](EditedCheckpoint& one) { scale_by(one, up + ".weight_scale_2", 0.5F); }, "global-scales-differ",
+       "up to 2 times larger"},
+      {"ModelOpt, the second scale as a divisor", "modelopt-nvfp4", "vllm",
+       [](EditedCheckpoint& one) {
+         for (const std::string& name : one.ending(".weight_scale_2")) one.set(name, {1}, {1 / one.number(name)});
+       },
+       "scale-inverted", "the other way round"},
+      {"ModelOpt, no second scale", "modelopt-nvfp4", "vllm",
+       [](EditedCheckpoint& one) {
+         for (const std::string& name : one.ending(".weight_scale_2")) one.tensors.erase(name);
+       },
+       "global-scale-missing", "have no scale of the whole"},
       {"fused per tensor", "ct-fp8-tensor", "vllm", [](EditedCheckpoint&) {}, "fused-requantized", "makes anew"},
   };
 }
@@ -252,6 +276,154 @@ TEST_P(Threads, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Threads, ::testing::ValuesIn(cases()));
+
+/// What a loader makes of the scales of the KV cache, by what is in the file and what it is told.
+struct KvCase {
+  const char* row;
+  const char* checkpoint;
+  const char* loader;
+  const char* dtype;  ///< of the cache
+  std::function<void(EditedCheckpoint&)> edit;
+  std::vector<std::string> ids;  ///< all that begin with "kv-"
+  const char* says;              ///< a part of the first; empty: there is none
+};
+
+void add_one(EditedCheckpoint& checkpoint, const std::string& name, std::vector<float> values,
+             std::vector<std::int64_t> shape = {1}) {
+  checkpoint.set(in_layer("self_attn." + name), std::move(shape), values);
+}
+
+std::vector<KvCase> kv_cases() {
+  const float nan = std::nanf("");
+  const auto both = [](float k, float v) { return [=](EditedCheckpoint& one) { add_kv_scales(one, k, v); }; };
+  const auto k_alone = [](EditedCheckpoint& one) { add_one(one, "k_proj.k_scale", {0.1F}); };
+  const auto v_alone = [](EditedCheckpoint& one) { add_one(one, "attn.v_scale", {0.1F}); };
+  const auto heads = [](EditedCheckpoint& one) {
+    add_one(one, "k_scale", {0.1F, 0.2F}, {2, 1, 1});
+    add_one(one, "v_scale", {0.1F, 0.2F}, {2, 1, 1});
+  };
+  const auto states = [](EditedCheckpoint& one) {
+    one.replace_in_config("\"ignore\"", "\"kv_cache_scheme\": {\"num_bits\": 8}, \"ignore\"");
+  };
+  const auto nvfp4 = [](EditedCheckpoint& one) {
+    add_kv_scales(one, 0.1F, 0.1F);
+    one.replace_in_config("\"quant_method\": \"fp8\"",
+                          "\"quant_method\": \"modelopt\", \"kv_cache_quant_algo\": \"NVFP4\"");
+  };
+  using Ids = std::vector<std::string>;
+  const Ids no_q = {"kv-scale-q-missing"};
+  return {
+      {"neither", "fp8-tensor", "vllm", "fp8", [](EditedCheckpoint&) {}, {}, ""},
+      {"neither, stated",
+       "ct-fp8-channel",
+       "vllm",
+       "auto",
+       states,
+       {"kv-scale-missing"},
+       "1.0 is used, without a word"},
+      {"neither, stated", "ct-fp8-channel", "sglang", "auto", states, {"kv-scale-missing"}, "1.0 is used, without"},
+      {"k and v", "fp8-tensor", "vllm", "fp8", both(0.1F, 0.2F), no_q, "1.0 is used"},
+      {"k and v", "fp8-tensor", "sglang", "fp8", both(0.1F, 0.2F), {}, ""},
+      {"k, v and q",
+       "fp8-tensor",
+       "vllm",
+       "fp8",
+       [](EditedCheckpoint& one) { add_kv_scales(one, 0.1F, 0.2F), add_one(one, "q_proj.q_scale", {0.3F}); },
+       {},
+       ""},
+      {"only k_scale", "fp8-tensor", "sglang", "fp8", k_alone, {"kv-scale-k-for-both"}, "taken for V as well"},
+      {"only kv_scale",
+       "fp8-tensor",
+       "sglang",
+       "fp8",
+       [](EditedCheckpoint& one) { add_one(one, "kv_scale", {0.1F}); },
+       {"kv-scale-k-for-both"},
+       "taken for V as well"},
+      {"only v_scale", "fp8-tensor", "vllm", "fp8", v_alone, {"kv-scale-v-alone", "kv-scale-q-missing"}, "assertion"},
+      {"only v_scale", "fp8-tensor", "sglang", "fp8", v_alone, {"kv-scale-v-alone"}, "assertion"},
+      {"v is 0",
+       "fp8-tensor",
+       "vllm",
+       "fp8",
+       both(0.1F, 0),
+       {"kv-scale-v-replaced", "kv-scale-q-missing"},
+       "k_scale is taken"},
+      {"v is 0", "fp8-tensor", "sglang", "fp8", both(0.1F, 0), {"kv-scale-v-replaced"}, "k_scale is taken"},
+      {"both 0", "fp8-tensor", "vllm", "fp8", both(0, 0), {"kv-scale-zero", "kv-scale-q-missing"}, "assertion"},
+      {"both 0", "fp8-tensor", "sglang", "fp8", both(0, 0), {"kv-scale-zero"}, "1.0 is used"},
+      {"NaN", "fp8-tensor", "vllm", "fp8", both(0.1F, nan), {"kv-scale-nan", "kv-scale-q-missing"}, "assertion"},
+      {"NaN", "fp8-tensor", "sglang", "fp8", both(nan, 0.1F), {"kv-scale-nan"}, "assertion"},
+      {"two numbers", "fp8-tensor", "vllm", "fp8", heads, {"kv-scale-shape", "kv-scale-q-missing"}, "loading stops"},
+      {"two numbers", "fp8-tensor", "sglang", "fp8", heads, {}, ""},
+      {"of heads, compressed-tensors", "ct-fp8-channel", "vllm", "fp8", heads, no_q, "1.0 is used"},
+      {"no fp8 cache",
+       "fp8-tensor",
+       "vllm",
+       "bfloat16",
+       both(0.1F, 0.2F),
+       {"kv-scale-not-used"},
+       "a cache of bfloat16 has none"},
+      {"auto, quant_method fp8",
+       "fp8-tensor",
+       "vllm",
+       "auto",
+       both(0.1F, 0.2F),
+       {"kv-scale-not-used"},
+       "quant_method fp8"},
+      {"auto, kv_cache_scheme",
+       "ct-fp8-channel",
+       "sglang",
+       "auto",
+       [=](EditedCheckpoint& one) { states(one), add_kv_scales(one, 0.1F, 0.2F); },
+       {},
+       ""},
+      {"by token and head",
+       "fp8-tensor",
+       "vllm",
+       "fp8_per_token_head",
+       both(0.1F, 0.2F),
+       {"kv-scale-not-used"},
+       "are dropped"},
+      {"e5m2 beside fp8", "fp8-tensor", "vllm", "fp8_e5m2", [](EditedCheckpoint&) {}, {"kv-dtype-refused"}, "refuses"},
+      {"NVFP4", "fp8-tensor", "sglang", "auto", nvfp4, {"kv-scale-nvfp4"}, "6 times off"},
+      {"Quark",
+       "fp8-tensor",
+       "sglang",
+       "fp8",
+       [](EditedCheckpoint& one) {
+         add_one(one, "k_proj.output_scale", {0.1F}), add_one(one, "v_proj.output_scale", {0});
+       },
+       {"kv-scale-v-replaced"},
+       "k_scale is taken"},
+      {"a cache's own",
+       "fp8-tensor",
+       "sglang",
+       "fp8",
+       [](EditedCheckpoint& one) { add_one(one, "k_cache.scale", {0.1F}); },
+       {"kv-scale-k-for-both"},
+       "taken for V"},
+  };
+}
+
+class KvScales : public ::testing::TestWithParam<KvCase> {};
+
+TEST_P(KvScales, AreTakenAsTheLoaderDoes) {
+  const KvCase& one = GetParam();
+  EditedCheckpoint checkpoint(one.checkpoint);
+  one.edit(checkpoint);
+  InspectOptions options;
+  options.loader = find_loader(one.loader);
+  options.kv_cache_dtype = one.dtype;
+  const auto made = inspect_checkpoint(checkpoint.write(), options);
+  ASSERT_TRUE(made) << made.error().message;
+  std::vector<std::string> found = ids(*made, Severity::note);
+  std::erase_if(found, [](const std::string& id) { return !id.starts_with("kv-"); });
+  EXPECT_THAT(found, ::testing::ElementsAreArray(one.ids)) << one.row << ", " << one.loader;
+  if (one.ids.empty()) return;
+  EXPECT_THAT(finding(*made, one.ids.front()).text, HasSubstr(one.says)) << one.row;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KvScales, ::testing::ValuesIn(kv_cases()));
 
 /// Rows of a height that is no multiple of the block's: transformers takes another height, vLLM refuses a part of a
 /// fused weight unless it is the last.

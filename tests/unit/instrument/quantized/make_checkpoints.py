@@ -2,7 +2,7 @@
 """Writes the checkpoints in tests/unit/instrument/quantized/checkpoints: a tiny Llama as its producers store it quantized, with what
 the weights decode to and the logits that transformers gives for them.
 
-Needs torch, transformers and compressed-tensors (0.20.0 was used), which no test needs:
+Needs torch, transformers, compressed-tensors (0.20.0 was used), nvidia-modelopt (0.47.0) and torchao (0.18.0), which no test needs:
   python3 tests/unit/instrument/quantized/make_checkpoints.py tests/unit/instrument/quantized/checkpoints [gpt-oss]
 """
 import json
@@ -221,10 +221,68 @@ def gpt_oss(folder):
     write(folder, made, settings, state, decoded)
 
 
-def write(folder, made, config, state, decoded):
+def modelopt(folder, algo):
+    """By ModelOpt's own tensors; NVFP4 with scales of the inputs, as its export writes them (amax / 2688)."""
+    from modelopt.torch.quantization.qtensor import MXFP8QTensor, NVFP4QTensor
+    made = model()
+    inputs = largest_inputs(made)
+    state, decoded = {}, {}
+    for name, weight in made.state_dict().items():
+        weight = weight.detach().clone()
+        module = name[:-len(".weight")]
+        if not is_product(name):
+            state[name] = weight.contiguous()
+        elif algo == "MXFP8":
+            codes, scale = MXFP8QTensor.quantize(weight)
+            state[name] = codes._quantized_data.contiguous()
+            state[f"{module}.weight_scale"] = scale.contiguous()
+            decoded[module] = state[name].float() * torch.exp2(scale.float() - 127).repeat_interleave(32, 1)
+        else:
+            second = fused_maximum(made.state_dict(), name) / (6 * 448)
+            codes, scale, _ = NVFP4QTensor.quantize(weight, 16, weights_scaling_factor_2=second)
+            state[name] = codes._quantized_data.contiguous()
+            state[f"{module}.weight_scale"] = scale.contiguous()
+            state[f"{module}.weight_scale_2"] = second.clone()
+            state[f"{module}.input_scale"] = inputs[module] / (6 * 448)
+            values = E2M1[torch.stack([state[name] & 15, state[name] >> 4], -1).reshape(weight.shape).long()]
+            decoded[module] = values * (scale.float() * second).repeat_interleave(16, 1)
+    config = made.config.to_dict()
+    config["quantization_config"] = {"quant_method": "modelopt", "quant_algo": algo, "ignore": ["lm_head"],
+                                     "producer": {"name": "modelopt"}, "group_size": 16 if algo == "NVFP4" else 32}
+    write(folder, made, config, state, decoded)
+
+
+def torchao(folder, kind):
+    """By torchao's own tensors and its way to put them into safetensors."""
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+    from torchao.quantization import Float8Tensor
+    from torchao.quantization.granularity import PerRow
+    made = model()
+    tensors, decoded = {}, {}
+    for name, weight in made.state_dict().items():
+        weight = weight.detach().clone()
+        tensors[name] = weight
+        if not is_product(name):
+            continue
+        if kind == "Float8":
+            tensors[name] = Float8Tensor.from_hp(weight, granularity=PerRow())
+            decoded[name[:-len(".weight")]] = tensors[name].dequantize()
+        else:
+            tensors[name] = NVFP4Tensor.to_nvfp4(weight, per_tensor_scale=weight.abs().max() / (448 * 6))
+            codes, scale = tensors[name].qdata, tensors[name].scale.float() * tensors[name].per_tensor_scale
+            values = E2M1[torch.stack([codes & 15, codes >> 4], -1).reshape(weight.shape).long()]
+            decoded[name[:-len(".weight")]] = values * scale.reshape(weight.shape[0], -1).repeat_interleave(16, 1)
+    state, metadata = flatten_tensor_state_dict(tensors)
+    config = made.config.to_dict()
+    config["quantization_config"] = {"quant_method": "torchao", "modules_to_not_convert": ["lm_head"]}
+    write(folder, made, config, {name: tensor.contiguous() for name, tensor in state.items()}, decoded, metadata)
+
+
+def write(folder, made, config, state, decoded, metadata=None):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt", **(metadata or {})})
     (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     with torch.no_grad():
         for name, value in decoded.items():
@@ -260,6 +318,10 @@ def main():
     for preset, folder in (("FP8", "ct-fp8-tensor"), ("FP8_DYNAMIC", "ct-fp8-channel"), ("NVFP4", "ct-nvfp4"),
                            ("MXFP4", "ct-mxfp4"), ("MXFP8", "ct-mxfp8")):
         compressed(out / folder, preset)
+    modelopt(out / "modelopt-nvfp4", "NVFP4")
+    modelopt(out / "modelopt-mxfp8", "MXFP8")
+    torchao(out / "torchao-fp8", "Float8")
+    torchao(out / "torchao-nvfp4", "NVFP4")
 
 
 main()

@@ -50,7 +50,8 @@ TEST_P(Producers, DecodeAsTheirPackagesDo) {
 
 INSTANTIATE_TEST_SUITE_P(All, Producers,
                          ::testing::Values("fp8-block", "fp8-tensor", "ct-fp8-tensor", "ct-fp8-channel", "ct-nvfp4",
-                                           "ct-mxfp4", "ct-mxfp8", "gpt-oss-mxfp4"));
+                                           "ct-mxfp4", "ct-mxfp8", "modelopt-nvfp4", "modelopt-mxfp8", "torchao-fp8",
+                                           "torchao-nvfp4", "gpt-oss-mxfp4"));
 
 /// Why a module of an edited checkpoint cannot be decoded.
 std::string refusal(const EditedCheckpoint& checkpoint, std::string_view path) {
@@ -64,6 +65,14 @@ std::string refusal(const EditedCheckpoint& checkpoint, std::string_view path) {
     return matrix ? "" : matrix.error().message;
   }
   return "no such module";
+}
+
+TEST(StoredMatrix, ScalesInTilesAreRefused) {
+  EditedCheckpoint tiles("torchao-nvfp4");
+  tiles.metadata["model.layers.0.mlp.up_proj.weight"] =
+      R"({"_type": "NVFP4Tensor", "_data": {"is_swizzled_scales": true}})";
+  EXPECT_THAT(refusal(tiles, "model.layers.0.mlp.up_proj"),
+              HasSubstr("up_proj._weight_scale' is stored in tiles of 128 x 4"));
 }
 
 TEST(StoredMatrix, AScaleOfAnotherShapeIsNamed) {
