@@ -4,6 +4,7 @@
 #include "core/numbers/anatomy.h"
 #include "core/numbers/bits_input.h"
 #include "core/numbers/bits_report.h"
+#include "core/numbers/casts.h"
 
 namespace nanscope {
 namespace {
@@ -75,6 +76,21 @@ Json rounding_json(const Rounding& r) {
           {"relative_loss", maybe(r.relative_loss)}};
 }
 
+/// What each stack's cast stores.
+Json stacks_json(const bits::Input& input, Format format, const BitsOptions& options) {
+  Json all = Json::array();
+  for (const CastRule& rule : cast_rules(format)) {
+    BitsOptions theirs = options;
+    theirs.overflow = rule.overflow;
+    const Rounding r = bits::cast_input(input, format, theirs);
+    all.push_back({{"stack", rule.stack},
+                   {"overflow", rule.overflow == Overflow::saturate ? "saturate" : "overflow"},
+                   {"code", code_text(format, r.code)},
+                   {"decimal", dissect(format, r.code).decimal}});
+  }
+  return all;
+}
+
 bool holds(const FormatInfo& f, const bits::Input& input) {
   const int width = input.width <= 8 ? 8 : input.width <= 16 ? 16 : 32;
   return static_cast<int>(f.storage_bytes()) * 8 == width && (f.bits == 32 || input.bits < (1u << f.bits));
@@ -120,6 +136,7 @@ Result<std::string> bits_json(const BitsOptions& options) {
     const Rounding r = bits::cast_input(input, f.format, options);
     Json entry = anatomy_json(dissect(f.format, r.code), options.scale);
     entry["rounding"] = rounding_json(r);
+    entry["stacks"] = stacks_json(input, f.format, options);
     json["results"].push_back(std::move(entry));
   }
   return json.dump(1) + "\n";

@@ -10,6 +10,7 @@
 #include "core/numbers/bits_report.h"
 #include "core/numbers/bits_table.h"
 #include "core/numbers/bits_words.h"
+#include "core/numbers/casts.h"
 
 namespace nanscope {
 namespace {
@@ -120,6 +121,27 @@ std::string code_report(Format format, std::uint32_t code, const BitsOptions& op
   return ruler.empty() ? text : text + "\n" + ruler;
 }
 
+/// Who stores what, where they do not agree.
+std::string stack_lines(const Input& input, Format format, const BitsOptions& options) {
+  std::string text;
+  std::uint32_t before = 0;
+  bool differ = false;
+  for (const CastRule& rule : cast_rules(format)) {
+    BitsOptions theirs = options;
+    theirs.overflow = rule.overflow;
+    const Rounding r = bits::cast_input(input, format, theirs);
+    differ = differ || (!text.empty() && r.code != before);
+    if (text.empty() || r.code != before) {
+      text += (text.empty() ? "" : "\n") + fmt::format("  {:<11}{} ({}) by {}", text.empty() ? "stacks" : "",
+                                                       short_decimal(r.stored), code_text(format, r.code), rule.stack);
+    } else {
+      text += fmt::format(", {}", rule.stack);
+    }
+    before = r.code;
+  }
+  return differ ? text + "\n" : "";
+}
+
 std::string value_report(const Input& input, Format format, const BitsOptions& options) {
   const Rounding r = bits::cast_input(input, format, options);
   const std::string label = input_label(input);
@@ -131,8 +153,8 @@ std::string value_report(const Input& input, Format format, const BitsOptions& o
                         short_decimal(r.value), short_decimal(r.stored), real_text(r.stored, options.scale));
   }
   text += '\n';
-  text +=
-      anatomy_text(dissect(format, r.code), options.scale, options.ascii) + rounding_lines(r, in_units, options.scale);
+  text += anatomy_text(dissect(format, r.code), options.scale, options.ascii) +
+          rounding_lines(r, in_units, options.scale) + stack_lines(input, format, options);
   const std::string ruler = std::isfinite(r.value) ? bits::draw_buckets(r, in_units, options.ascii) : "";
   return ruler.empty() ? text : text + "\n" + ruler;
 }

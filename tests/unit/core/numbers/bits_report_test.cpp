@@ -138,6 +138,22 @@ TEST(BitsReport, OverflowModeAndInfinities) {
   EXPECT_THAT(text(options("-1e-30", "e4m3")), HasSubstr("flushed to zero, 100 % lost"));
 }
 
+/// jax-ml/ml_dtypes #400. Codes as torch 2.15.0 and ml_dtypes 0.6.0 gave them.
+TEST(BitsReport, SaysWhichStackStoresWhat) {
+  EXPECT_THAT(text(options("500", "e4m3")),
+              HasSubstr("  stacks     NaN (0x7f) by ml_dtypes (JAX, numpy), torch before 2.13\n"
+                        "             448 (0x7e) by torch from 2.13 on a CPU, CUDA's satfinite"));
+  EXPECT_THAT(text(options("-inf", "e4m3")), HasSubstr("-448 (0xfe) by torch from 2.13"));
+  EXPECT_THAT(text(options("61440", "e5m2")), HasSubstr("Inf (0x7c) by ml_dtypes (JAX, numpy), torch\n"));
+  for (const char* alike : {"464", "nan", "1"}) EXPECT_THAT(text(options(alike, "e4m3")), Not(HasSubstr("stacks")));
+  EXPECT_THAT(text(options("500", "e4m3fnuz")), Not(HasSubstr("stacks")));
+  const auto stacks = json(options("465", "e4m3"))["results"][0]["stacks"];
+  ASSERT_EQ(stacks.size(), 4U);
+  EXPECT_EQ(stacks[0]["code"], "0x7f");
+  EXPECT_EQ(stacks[2]["code"], "0x7e");
+  EXPECT_EQ(stacks[2]["decimal"], "448");
+}
+
 TEST(BitsReport, TablesShowEveryValueOfASmallFormat) {
   BitsOptions o = options("e4m3");
   o.table = true;
