@@ -171,6 +171,7 @@ TEST(CollectTokens, DecodeStepReadsWhatTheCacheHeld) {
   const auto tokens = collect(run);
   ASSERT_TRUE(tokens) << tokens.error().message;
   EXPECT_THAT(tokens->sequences[0].rows, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(tokens->k[3 * 4], 13);
   EXPECT_EQ(tokens->k[5 * 4], 15);
   EXPECT_EQ(tokens->steps.back().queries.at(0).last_key, 5);
   EXPECT_THAT(tokens->facts, ::testing::Contains(HasSubstr("as the cache held them")));
