@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/result.h"
+#include "instrument/engine/cost.h"
 #include "instrument/policies/evaluate.h"
 #include "scenarios/run_spec.h"
 

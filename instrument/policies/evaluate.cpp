@@ -176,7 +176,7 @@ class Evaluation {
           auto score = score_layer(reference, result.candidate, layers_in_all_, options_.stop);
           if (options_.stop.stop_requested()) return fail("stopped");
           if (score) {
-            result.layers.push_back(std::move(*score));
+            result.layers.push_back(*score);
           } else {
             result.problem = score.error().message;
           }

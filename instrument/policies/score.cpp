@@ -147,12 +147,12 @@ class ReadBack {
     together_.clear();
     for (std::int64_t position = first; position < std::min(one.first_position, last + 1); ++position) {
       const auto& [from, at] = one.shared[static_cast<std::size_t>(position)];
-      const auto row = own_rows(from, at, at);
+      auto row = own_rows(from, at, at);
       if (!row) return row;
       together_.insert(together_.end(), row->begin(), row->end());
     }
     if (last < one.first_position) return together_;
-    const auto rest = own_rows(sequence, one.first_position, last);
+    auto rest = own_rows(sequence, one.first_position, last);
     if (!rest) return rest;
     together_.insert(together_.end(), rest->begin(), rest->end());
     return together_;
