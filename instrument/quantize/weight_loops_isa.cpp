@@ -82,7 +82,7 @@ void loss(const float* values, const float* stored, std::size_t count, LossSums&
   D noise[2] = {load<D>(sums.noise), load<D>(sums.noise + 8)};
   I flushed{};
   for (std::size_t i = 0; i < count; i += kChunk) {
-    for (int half = 0; half < 2; ++half) {
+    for (std::size_t half = 0; half < 2; ++half) {
       const D value = widen(values + i + 8 * half);
       const D off = value - widen(stored + i + 8 * half);
       signal[half] += value * value;

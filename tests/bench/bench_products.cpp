@@ -163,6 +163,7 @@ void measure_both(kernels::Device& device, const Both& both, std::int64_t rows, 
   const double inputs = static_cast<double>(columns) * (info(format.element).bits == 4 ? 0.5 : 1.0) +
                         static_cast<double>(blocks * kernels::storage_size(format.scale));
   std::vector<double> times;
+  times.reserve(kTurns);
   for (int turn = 0; turn < kTurns; ++turn) {
     times.push_back(seconds([&] {
       for (const kernels::GemmArgs& args : weights.products) {

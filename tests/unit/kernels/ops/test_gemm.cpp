@@ -157,9 +157,9 @@ struct Scaled {
   Format scales;
   BlockShape block;
   SecondScale second = SecondScale::none;
+  Format partial = Format::f32;
   std::int64_t first_row = 0;
   std::int64_t first_column = 0;
-  Format partial = Format::f32;
 };
 
 /// The matrix, in memory that ends where nobody may read, and what each element of the weight is worth.
@@ -297,12 +297,12 @@ TEST(Gemm, OfCodesAndScalesIsOneChainAnOutput) {
       {6, 1030, 40, Format::int8, Format::f16, {1, kAll}},
       {1, 500, 40, Format::e4m3, Format::f32, {3, 24}},
       {5, 300, 40, Format::e2m1, Format::e4m3, {1, 6}, SecondScale::multiplier},
-      {1, 600, 70, Format::e2m1, Format::e8m0, {1, 32}, SecondScale::none, 40, 64},
-      {1, 600, 70, Format::e2m1, Format::e8m0, {1, 32}, SecondScale::none, 3, 7},
-      {9, 600, 70, Format::e4m3, Format::f32, {128, 128}, SecondScale::none, 100, 128},
-      {1, 600, 70, Format::e4m3, Format::f32, {128, 128}, SecondScale::none, 100, 40},
-      {1, 300, 70, Format::e4m3, Format::e8m0, {1, 32}, SecondScale::none, 0, 0, Format::f16},
-      {8, 300, 40, Format::e2m1, Format::e4m3, {1, 16}, SecondScale::divisor, 0, 0, Format::f16},
+      {1, 600, 70, Format::e2m1, Format::e8m0, {1, 32}, SecondScale::none, Format::f32, 40, 64},
+      {1, 600, 70, Format::e2m1, Format::e8m0, {1, 32}, SecondScale::none, Format::f32, 3, 7},
+      {9, 600, 70, Format::e4m3, Format::f32, {128, 128}, SecondScale::none, Format::f32, 100, 128},
+      {1, 600, 70, Format::e4m3, Format::f32, {128, 128}, SecondScale::none, Format::f32, 100, 40},
+      {1, 300, 70, Format::e4m3, Format::e8m0, {1, 32}, SecondScale::none, Format::f16},
+      {8, 300, 40, Format::e2m1, Format::e4m3, {1, 16}, SecondScale::divisor, Format::f16},
   };
   for (std::uint64_t i = 0; i < std::size(shapes); ++i) {
     expect_scaled(shapes[i], 2000 + i, devices);
