@@ -31,14 +31,18 @@ std::vector<float> panels_of(std::span<const float> weight, std::int64_t rows, s
 }
 
 /// Whether products read such codes and scales as they are.
-bool is_multiplied(const StoredMatrix& matrix) {
-  if (!matrix.quantized()) return false;
+bool is_multiplied(const StoredWeight& stored) {
+  const StoredMatrix& matrix = stored.matrix;
+  if (!matrix.quantized() || (stored.row_step != 1 && matrix.block_rows != 1)) return false;
   if (matrix.element == Format::e2m1) return matrix.packed;
   return matrix.element == Format::e4m3 || matrix.element == Format::e5m2 || matrix.element == Format::int8;
 }
 
-/// `rows` rows from `first` on of a stored matrix, of which no more rows than their blocks have are part of the views.
-kernels::ScaledWeight scaled_weight(const StoredMatrix& matrix, std::int64_t first, std::int64_t rows) {
+/// `rows` rows of a stored matrix, of which no more rows than their blocks have are part of the views.
+kernels::ScaledWeight scaled_weight(const StoredWeight& stored, std::int64_t rows) {
+  const StoredMatrix& matrix = stored.matrix;
+  const std::int64_t first = stored.first_row;
+  const std::int64_t step = stored.row_step;
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
   const std::int64_t above = first / matrix.block_rows;
   const std::int64_t skipped = above * matrix.block_rows;
@@ -50,10 +54,11 @@ kernels::ScaledWeight scaled_weight(const StoredMatrix& matrix, std::int64_t fir
   weight.first_row = first - skipped;
   const std::int64_t kept = weight.first_row + rows;
   weight.codes = {at(matrix.codes, skipped * matrix.columns / per_byte), matrix.element, kept, matrix.columns,
-                  matrix.columns};
+                  step * matrix.columns};
   const auto width = static_cast<std::int64_t>(info(*matrix.scale).storage_bytes());
   weight.scales = {at(matrix.scales, above * matrix.scale_columns * width), *matrix.scale,
-                   (kept + matrix.block_rows - 1) / matrix.block_rows, matrix.scale_columns, matrix.scale_columns};
+                   (kept + matrix.block_rows - 1) / matrix.block_rows, matrix.scale_columns,
+                   step * matrix.scale_columns};
   weight.block = {static_cast<std::int32_t>(std::min(matrix.block_rows, kMost)),
                   static_cast<std::int32_t>(std::min(matrix.block_columns, kMost))};
   if (matrix.global == GlobalScale::divisor) weight.second = SecondScale::divisor;
@@ -61,6 +66,9 @@ kernels::ScaledWeight scaled_weight(const StoredMatrix& matrix, std::int64_t fir
   weight.second_scale = matrix.global_scale;
   return weight;
 }
+
+/// From its first element to its last.
+std::int64_t elements_apart(const TensorView& view) { return (view.rows - 1) * view.stride + view.columns; }
 
 /// Loads weights in logical order; the first error is kept and everything after it is skipped.
 class Loader {
@@ -99,8 +107,7 @@ class Loader {
         status_ = tl::unexpected(stored.error());
         return nullptr;
       }
-      // Products read rows that follow each other.
-      if (*stored && (*stored)->row_step == 1 && is_multiplied((*stored)->matrix)) return load_scaled(std::move(name), rows, columns, **stored);
+      if (*stored && is_multiplied(**stored)) return load_scaled(std::move(name), rows, columns, **stored);
     }
     Result<WeightData> data = model_.checkpoint->weight(name, rows, columns);
     if (!data) {
@@ -123,14 +130,14 @@ class Loader {
     Weight& weight = model_.weights.emplace_back();
     weight.name = std::move(name);
     weight.view = {nullptr, Format::f32, rows, columns, columns};
-    weight.scaled = scaled_weight(stored.matrix, stored.first_row, rows);
+    weight.scaled = scaled_weight(stored, rows);
     TensorView& scales = weight.scaled.scales;
     const std::size_t width = info(scales.format).storage_bytes();
     const std::span<const std::byte> bytes(static_cast<const std::byte*>(scales.data),
-                                           static_cast<std::size_t>(scales.elements()) * width);
+                                           static_cast<std::size_t>(elements_apart(scales)) * width);
     if (!device_.reads_host_memory()) {
       TensorView& codes = weight.scaled.codes;
-      const std::int64_t code_bytes = codes.elements() / (codes.format == Format::e2m1 ? 2 : 1);
+      const std::int64_t code_bytes = elements_apart(codes) / (codes.format == Format::e2m1 ? 2 : 1);
       codes.data = copy({static_cast<const std::byte*>(codes.data), static_cast<std::size_t>(code_bytes)});
       scales.data = copy(bytes);
     } else if (reinterpret_cast<std::uintptr_t>(scales.data) % width != 0) {
