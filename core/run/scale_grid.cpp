@@ -64,12 +64,20 @@ std::optional<ScaleGrid> ScaleGrid::of(RunView& run, const Tensor& scale, const 
   return grid;
 }
 
-double ScaleGrid::at(std::int64_t row, std::int64_t channel) const {
-  if (values_->size() == 1) return double{values_->front()};
+std::size_t ScaleGrid::index_at(std::int64_t row, std::int64_t channel) const {
+  if (values_->size() == 1) return 0;
   const std::int64_t r = rows_a_cell_ > 0 ? std::clamp<std::int64_t>(row / rows_a_cell_, 0, rows_ - 1) : 0;
   const std::int64_t c =
       channels_a_cell_ > 0 ? std::clamp<std::int64_t>(channel / channels_a_cell_, 0, columns_ - 1) : 0;
-  return double{(*values_)[static_cast<std::size_t>(r * columns_ + c)]};
+  return static_cast<std::size_t>(r * columns_ + c);
+}
+
+double ScaleGrid::at(std::int64_t row, std::int64_t channel) const {
+  return double{(*values_)[index_at(row, channel)]};
+}
+
+ScaleGrid::Corner ScaleGrid::corner(std::int64_t index) const {
+  return {index / columns_ * rows_a_cell_, index % columns_ * channels_a_cell_};
 }
 
 std::string ScaleGrid::text() const {

@@ -20,6 +20,14 @@ class ScaleGrid {
   static std::optional<ScaleGrid> of(RunView& run, const Tensor& scale, const Tensor& codes);
 
   double at(std::int64_t row, std::int64_t channel) const;
+  /// Which of values() that is.
+  std::size_t index_at(std::int64_t row, std::int64_t channel) const;
+  /// The first element under one of values().
+  struct Corner {
+    std::int64_t row = 0;
+    std::int64_t channel = 0;
+  };
+  Corner corner(std::int64_t index) const;
   bool single() const { return values_->size() == 1; }
   double first() const { return double{values_->front()}; }
   const std::vector<float>& values() const { return *values_; }

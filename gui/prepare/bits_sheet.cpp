@@ -10,6 +10,7 @@
 #include "core/numbers/bits_words.h"
 #include "gui/prepare/story.h"
 #include "instrument/diagnosis/facts.h"
+#include "instrument/recompute/scaled.h"
 
 namespace nanscope::gui {
 namespace {
@@ -154,6 +155,7 @@ class BitsSheetMaker {
       }
     }
     if (chosen.subject.op.kind == OpKind::block_quantise && tell_block(chosen)) return;
+    if (tell_weight(chosen)) return;
     if (storing_of(run_, chosen.subject)) {
       tell_storing(chosen, read_back(chosen), true);
       return;
@@ -269,6 +271,100 @@ class BitsSheetMaker {
                                     block.end - 1, number_text(double{owner}));
     if (clipped > 0) words += fmt::format("; {} clipped", clipped);
     if (flushed > 0) words += fmt::format("; {} of {} stored as 0", flushed, block.end - block.first);
+    return words;
+  }
+
+  /// A weight's codes under the scales that a product multiplies them by.
+  struct WeightScales {
+    Tensor codes;
+    Tensor scale;
+    std::optional<Tensor> second;
+    ScaleGrid grid;
+  };
+
+  /// Of a tensor that is either of them.
+  std::optional<WeightScales> weight_scales(const Tensor& chosen) {
+    for (const Op* reader : run_.readers(chosen)) {
+      const Tensor* weight = run_.input(*reader, "weight");
+      const Tensor* scale = run_.input(*reader, "weight_scale");
+      if (weight == nullptr || scale == nullptr || !holds_codes(weight->format)) continue;
+      if (chosen.id != weight->id && chosen.id != scale->id) continue;
+      const Tensor* second = run_.input(*reader, "weight_scale_2");
+      std::optional<ScaleGrid> grid = ScaleGrid::of(run_, *scale, *weight);
+      if (!grid) return std::nullopt;
+      return WeightScales{*weight, *scale, second != nullptr ? std::optional(*second) : std::nullopt, *grid};
+    }
+    return std::nullopt;
+  }
+
+  /// Elements of a weight that share a scale.
+  struct WeightBlock {
+    std::int64_t row, end_row, channel, end_channel;
+    std::int64_t owner_row, owner_channel;  ///< of the largest code
+    std::int64_t zeros = 0;
+  };
+
+  static WeightBlock weight_block(const ScaleGrid& grid, const TensorData& codes, std::int64_t cell) {
+    const ScaleGrid::Corner corner = grid.corner(cell);
+    const std::int64_t high = grid.rows_a_cell() > 0 ? grid.rows_a_cell() : codes.tokens;
+    const std::int64_t wide = grid.channels_a_cell() > 0 ? grid.channels_a_cell() : codes.channels;
+    WeightBlock block{corner.row,     std::min(corner.row + high, codes.tokens),
+                      corner.channel, std::min(corner.channel + wide, codes.channels),
+                      corner.row,     corner.channel};
+    const auto badness = [&](std::int64_t index) {
+      const float value = std::abs(codes.value(index));
+      return std::isnan(value) ? std::pair{1, 0.0F} : std::pair{0, value};
+    };
+    std::int64_t owner = corner.row * codes.channels + corner.channel;
+    for (std::int64_t row = block.row; row < block.end_row; ++row) {
+      const std::int64_t begin = row * codes.channels;
+      const std::int64_t worst = worst_of(codes, begin + block.channel, begin + block.end_channel);
+      if (badness(worst) > badness(owner)) owner = worst;
+      for (std::int64_t channel = block.channel; channel < block.end_channel; ++channel) {
+        block.zeros += codes.value(begin + channel) == 0 ? 1 : 0;
+      }
+    }
+    block.owner_row = owner / codes.channels;
+    block.owner_channel = owner % codes.channels;
+    return block;
+  }
+
+  /// The code, the scale of its block and who in the block set it. False when one of them cannot be had.
+  bool tell_weight(const Spot& chosen) {
+    const std::optional<WeightScales> found = weight_scales(chosen.subject.tensor);
+    if (!found || found->grid.by_head()) return false;
+    const bool of_scale = chosen.subject.tensor.id == found->scale.id;
+    const std::int64_t cell = of_scale ? chosen.row * found->scale.channels + chosen.channel
+                                       : static_cast<std::int64_t>(found->grid.index_at(chosen.row, chosen.channel));
+    std::optional<Spot> stored = spot_of(found->codes, chosen.subject.span, 0, 0);
+    const std::optional<Spot> scale =
+        spot_of(found->scale, chosen.subject.span, cell / found->scale.channels, cell % found->scale.channels);
+    if (!stored || !scale) return false;
+    const WeightBlock block = weight_block(found->grid, *stored->elements, cell);
+    stored->row = of_scale ? block.owner_row : chosen.row;
+    stored->channel = of_scale ? block.owner_channel : chosen.channel;
+    const double factor = found->grid.at(stored->row, stored->channel);
+    sheet_.main = of_scale ? 1 : 0;
+    BitsStage& code = add(*stored, "Stored", !of_scale);
+    code.next = fmt::format("\u00D7 scale {} = {}", number_text(factor), number_text(double{stored->value()} * factor));
+    if (found->second) code.next += ", and the scale of the whole weight";
+    add(*scale, "Scale of the block", of_scale);
+    measure(of_scale ? *scale : *stored, std::nullopt);
+    sheet_.block = weight_words(found->grid, *stored->elements, block);
+    return true;
+  }
+
+  static std::string weight_words(const ScaleGrid& grid, const TensorData& codes, const WeightBlock& block) {
+    const auto value = double{codes.value(block.owner_row, block.owner_channel)};
+    const double most = info(codes.format).max_finite;
+    const std::int64_t count = (block.end_row - block.row) * (block.end_channel - block.channel);
+    std::string words = fmt::format("Row {}, channel {} has the largest code, {}, ", block.owner_row,
+                                    block.owner_channel, number_text(value));
+    words += grid.single() ? "of the weight, which has one scale"
+                           : fmt::format("of rows {} to {}, channels {} to {}, which share the scale", block.row,
+                                         block.end_row - 1, block.channel, block.end_channel - 1);
+    if (std::abs(value) < most) words += fmt::format("; the largest of the format, {:g}, is not used", most);
+    if (block.zeros > 0) words += fmt::format("; {} of {} are 0", block.zeros, count);
     return words;
   }
 

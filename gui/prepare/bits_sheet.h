@@ -80,7 +80,7 @@ struct BitsSheet final : Prepared {
 
 /// The element that a place names, else the worst: of its row, of the tensor. For codes of the KV cache
 /// also the value before storing and the one read back, for what is read back also what was stored; of block
-/// quantisation the value, its code and the scale of its block.
+/// quantisation, and of weights under scales, the code, the scale of its block and who of the block set it.
 /// Errors: rows that cannot be read.
 Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place);
 

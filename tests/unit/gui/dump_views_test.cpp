@@ -310,6 +310,52 @@ TEST(LedgerOfADump, ClaimsNothingWhereNoSingleScaleExplainsTheCodes) {
   EXPECT_THAT(ledger->headline, HasSubstr("No scale was dumped"));
 }
 
+/// A weight of 4 x 8 codes in blocks of 2 x 4.
+MemoryDump blocked_weight() {
+  MemoryDump dump;
+  std::vector<double> codes(32, 2);
+  codes[2 * 8 + 5] = 448;  // the block of rows 2 and 3, channels 4 to 7
+  codes[3 * 8 + 6] = 0;
+  codes[7] = -96;  // the largest of rows 0 and 1 there
+  dump.add(kLayer + "mlp.down_proj.input", "f32", {2, 8});
+  dump.add(kLayer + "mlp.down_proj.weight", "e4m3", {4, 8}, codes);
+  dump.add(kLayer + "mlp.down_proj.weight_scale_inv", "f32", {2, 2}, {0.5, 0.25, 0.125, 0.0625});
+  dump.add(kLayer + "mlp.down_proj.output", "f32", {2, 4});
+  return dump;
+}
+
+BitsSheet bits_of(Opened& opened, const std::string& name, std::int64_t row, std::int64_t channel) {
+  const Result<Selection> selection = select(*opened.run, name);
+  EXPECT_TRUE(selection) << selection.error().message;
+  if (!selection) return {};
+  const Subject subject = find_subject(*opened.run, selection->place).value();
+  auto made = make_bits_sheet(*opened.run, element_place(subject, row, channel));
+  EXPECT_TRUE(made) << made.error().message;
+  return made ? *made : BitsSheet{};
+}
+
+TEST(BitsOfADump, ShowTheBlockOfAWeightItsScaleAndWhoSetIt) {
+  Opened opened(blocked_weight());
+  const BitsSheet code = bits_of(opened, kLayer + "mlp.down_proj.weight", 3, 4);
+  ASSERT_EQ(code.stages.size(), 2U);
+  EXPECT_EQ(code.stages[0].title, "Stored");
+  EXPECT_TRUE(code.stages[0].selected);
+  EXPECT_EQ(code.stages[0].anatomy.code, 0x40U);
+  EXPECT_THAT(code.stages[0].next, HasSubstr("scale 0.0625 = 0.125"));
+  EXPECT_EQ(code.stages[1].title, "Scale of the block");
+  EXPECT_EQ(code.stages[1].anatomy.code, 0x3d800000U) << "its bits";
+  EXPECT_EQ(code.block,
+            "Row 2, channel 5 has the largest code, 448, of rows 2 to 3, channels 4 to 7, which share the scale; 1 of "
+            "8 are 0");
+  const BitsSheet scale = bits_of(opened, kLayer + "mlp.down_proj.weight_scale_inv", 0, 1);
+  ASSERT_EQ(scale.stages.size(), 2U);
+  EXPECT_TRUE(scale.stages[1].selected);
+  EXPECT_EQ(scale.main, 1U);
+  EXPECT_EQ(scale.stages[0].anatomy.value, -96) << "who set it";
+  EXPECT_THAT(scale.block, HasSubstr("Row 0, channel 7 has the largest code, -96, of rows 0 to 1, channels 4 to 7"));
+  EXPECT_THAT(scale.block, HasSubstr("the largest of the format, 448, is not used"));
+}
+
 TEST(LedgerOfADump, HoldsWeights) {
   MemoryDump dump;
   dump.add(kLayer + "mlp.down_proj.input", "f32", {2, 8});
