@@ -106,7 +106,9 @@ Result<ScoreBook::Use> ScoreBook::use(const ScaleContext& context, std::int64_t 
   } else if (config_->scores.policy == "static") {
     use.origin = {.source = ScaleSource::fixed, .locked = true};
   } else {
-    use.origin = layer.before.step < 0 ? ScaleOrigin{.source = ScaleSource::fixed} : layer.before;
+    use.origin = layer.before.step < 0
+                     ? ScaleOrigin{.source = ScaleSource::fixed, .absmax = static_cast<double>(config_->scores.start)}
+                     : layer.before;
     // Which of the steps before was the largest, as far as it is still remembered.
     const bool forgotten =
         config_->scores.policy == "delayed" && context.step - layer.before.step >= config_->scores.history;

@@ -186,10 +186,20 @@ std::optional<double> implied_scale(std::span<const float> source, std::span<con
 
 // quantise: x / scale -> code
 
+namespace {
+
+/// Stated as an input in dumps; a quantization that chose it puts it out beside its codes.
+const Tensor* scale_of_quantise(RunView& run, const Op& op) {
+  const Tensor* given = run.input(op, "scale");
+  return given != nullptr ? given : run.output(op, "scale");
+}
+
+}  // namespace
+
 std::vector<OpForm> forms_quantise(Values& values, const Op& op, const Tensor& out) {
   std::vector<OpForm> forms{OpForm{}};
   forms.front().text = "x over its scale, rounded";
-  if (values.run().input(op, "scale") != nullptr || !out.known || out.tokens == 0) return forms;
+  if (scale_of_quantise(values.run(), op) != nullptr || !out.known || out.tokens == 0) return forms;
   // Without a scale in the dump, the one that the codes show.
   const Tensor* x = values.run().input(op, "x");
   if (x == nullptr || !x->known || x->count() != out.count()) return forms;
@@ -201,7 +211,7 @@ std::vector<OpForm> forms_quantise(Values& values, const Op& op, const Tensor& o
 }
 
 std::vector<OpForm> faults_quantise(Values& values, const Op& op, const Tensor& out) {
-  return reading_faults(out.format, values.run().input(op, "scale") != nullptr, "codes", "written");
+  return reading_faults(out.format, scale_of_quantise(values.run(), op) != nullptr, "codes", "written");
 }
 
 std::int64_t cost_quantise(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 4; }
@@ -211,7 +221,7 @@ bool predict_quantise(Values& values, const Op& op, const Tensor& out, const OpF
   Block x;
   const Tensor* in = values.run().input(op, "x");
   if (in == nullptr || !input_rows(values, op, "x", out, first, count, x, why)) return false;
-  const Tensor* scale = values.run().input(op, "scale");
+  const Tensor* scale = scale_of_quantise(values.run(), op);
   const auto grid = scale != nullptr ? ScaleGrid::of(values.run(), *scale, out) : std::nullopt;
   if (scale != nullptr && !grid) {
     why = "the shape of its scale fits no grid";

@@ -79,8 +79,9 @@ std::string tokens_text(const scenarios::RequestOutcome& request) {
   return text;
 }
 
-/// The setting worth trying first for a fault of this class; empty when there is none to name.
-std::string_view remedy(std::string_view fault_class) {
+/// The setting worth trying first for a fault of this class in this tensor; empty when there is none to name.
+std::string_view remedy(std::string_view fault_class, std::string_view tensor) {
+  if (tensor.find("/scores_quantise") != std::string_view::npos) return "scores.policy=geometry";
   constexpr std::array<std::pair<std::string_view, std::string_view>, 12> remedies = {{
       {"kv-scale-locked", "kv.format=bf16"},
       {"scale-invalid", "kv.policy=per_request"},
@@ -156,8 +157,11 @@ std::vector<std::string> next_commands(const scenarios::Analysis& analysis, cons
   } else {
     commands.push_back(fmt::format("{} diagnose {} --counterfactuals", program, recording));
     const Diagnosis& diagnosis = analysis.diagnosis;
-    const std::string_view setting =
-        diagnosis.root_cause ? remedy(diagnosis.faults.at(*diagnosis.root_cause).fault_class) : std::string_view();
+    std::string_view setting;
+    if (diagnosis.root_cause) {
+      const auto& root = diagnosis.faults.at(*diagnosis.root_cause);
+      setting = remedy(root.fault_class, root.tensor);
+    }
     if (!setting.empty()) commands.push_back(fmt::format("{} replay {} --set {}", program, recording, setting));
   }
   return commands;

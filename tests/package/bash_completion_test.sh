@@ -32,7 +32,7 @@ offers 'nanscope run --format j' json junit
 offers 'nanscope run --format=j' json junit
 offers 'nanscope run --force --format ' text json junit markdown
 offers 'nanscope run kv-scale-lock --device cpu:a' avx2 avx512
-offers 'nanscope run kv' kv-scale-lock 'kv one.toml' kvfolder
+offers 'nanscope run kv' kv-asymmetric-no-epsilon kv-percentile-clips-spikes kv-scale-lock 'kv one.toml' kvfolder
 offers 'nanscope run prefix-poison kv-s' kv-scale-lock
 offers 'nanscope scenarios kv-s' kv-scale-lock
 offers 'nanscope bits 430 -f e4m' e4m3 e4m3fnuz

@@ -61,7 +61,8 @@ std::optional<History> history_of(Survey& survey, const Cast& cast) {
   if (cast.ledger != nullptr) {
     if (!always_of_the_past(survey, cast)) return std::nullopt;
     history.largest = cast.ledger->calibrated_absmax;
-    history.from = request_name(survey, cast.ledger->calibrated_step);
+    history.from = cast.ledger->calibrated_step < 0 ? "the start of a history that has seen nothing"
+                                                    : request_name(survey, cast.ledger->calibrated_step);
     return history;
   }
   // A scale that never moved is a locked one, not one that follows a history.
