@@ -51,11 +51,11 @@ double headroom_of(const LedgerEntry& entry) {
   return std::isnan(entry.row.headroom) ? std::numeric_limits<double>::infinity() : entry.row.headroom;
 }
 
-/// "up_proj input" of up_proj_quantise.
+/// "up_proj input" of up_proj_quantise; scores are what they are called.
 std::string activation_name(std::string op) {
   constexpr std::string_view kEnding = "_quantise";
   if (op.ends_with(kEnding)) op.resize(op.size() - kEnding.size());
-  return op + " input";
+  return op == "scores" ? op : op + " input";
 }
 
 std::string name_of(std::int64_t layer, const std::string& target) {
@@ -173,13 +173,18 @@ class LedgerMaker {
 
   /// What a recording states.
   void add(const ScaleRow& row) {
+    const Op* op = run_.op(row.op);
     LedgerEntry entry;
     entry.row = row;
-    entry.name = name_of(row.layer, row.target);
+    if (row.target == "x") {
+      entry.kind = ScaledKind::activation;
+      if (op != nullptr) entry.row.target = activation_name(op->name);
+    }
+    entry.name = name_of(row.layer, entry.row.target);
     entry.limit = static_cast<double>(info(row.format).max_finite) * row.scale;
     entry.clips = row.headroom < kClips;
-    const Op* op = run_.op(row.op);
-    const Tensor* codes = op != nullptr ? run_.output(*op, row.target + "_codes") : nullptr;
+    const Tensor* codes = nullptr;
+    if (op != nullptr) codes = row.target == "x" ? run_.result(*op) : run_.output(*op, row.target + "_codes");
     if (codes != nullptr) {
       entry.elements = codes->health.count;
       entry.clipped = codes->health.clipped;
