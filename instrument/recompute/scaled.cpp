@@ -1,4 +1,4 @@
-/// Codes and their scales: quantised activations, stores into a KV cache, and what is read back of either.
+/// Codes and their scales: quantised activations, and stores into a KV cache.
 #include "instrument/recompute/scaled.h"
 
 #include <fmt/format.h>
@@ -18,12 +18,11 @@
 namespace nanscope {
 namespace {
 
-/// OpForm::variant of a read. Of kScaleOfRank `shift` is the rank whose scale it is.
-enum Source : int { kStored = 0, kFresh = 1, kScaleOfRank = 2 };
-
 constexpr std::array kFlavours = {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz};
 
 bool is_flavour(Format format) { return std::find(kFlavours.begin(), kFlavours.end(), format) != kFlavours.end(); }
+
+}  // namespace
 
 std::vector<OpForm> reading_faults(Format own, bool scaled, std::string_view what, std::string_view verb) {
   std::vector<OpForm> forms;
@@ -47,20 +46,6 @@ std::vector<OpForm> reading_faults(Format own, bool scaled, std::string_view wha
   return forms;
 }
 
-/// What a store under a scheme says of its codes besides their format.
-struct SchemeForm {
-  bool stated = false;
-  std::optional<std::int64_t> low, high;
-  std::optional<ScaleGrid> zeros;
-  bool zero_is_value = false;
-  bool unrounded = false;
-
-  double zero(std::int64_t row, std::int64_t channel) const { return zeros ? zeros->at(row, channel) : 0; }
-  double within(double quotient) const {
-    return high ? std::clamp(quotient, static_cast<double>(*low), static_cast<double>(*high)) : quotient;
-  }
-};
-
 SchemeForm scheme_form(RunView& run, const Op& store, const Tensor& codes, const std::string& letter) {
   SchemeForm form;
   const auto* how = store.get<KvStoreAttributes>();
@@ -75,6 +60,8 @@ SchemeForm scheme_form(RunView& run, const Op& store, const Tensor& codes, const
   if (const Tensor* zeros = run.output(store, letter + "_zeros")) form.zeros = ScaleGrid::of(run, *zeros, codes);
   return form;
 }
+
+namespace {
 
 /// One code of `scaled` values in `as`, as a reader of `format` sees it, and how far the neighbouring codes are.
 struct Coded {
@@ -266,29 +253,17 @@ std::vector<OpForm> faults_dequantise(Values& values, const Op& op, const Tensor
 
 std::int64_t cost_dequantise(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 2; }
 
-namespace {
+StepRows::StepRows(Values& values, const Tensor& codes, const RowScale& scale)
+    : mapped_(scale.by_step_row && (codes.axis == Axis::slots || codes.axis == Axis::keys)) {
+  if (mapped_) slots_ = own_slots(values, codes);
+}
 
-/// Which row of the step a row of codes holds, where scales are of the step's rows.
-class StepRows {
- public:
-  StepRows(Values& values, const Tensor& codes, const RowScale& scale)
-      : mapped_(scale.by_step_row && (codes.axis == Axis::slots || codes.axis == Axis::keys)) {
-    if (mapped_) slots_ = own_slots(values, codes);
-  }
+std::optional<std::int64_t> StepRows::of(std::int64_t row) const {
+  if (!mapped_) return row;
+  const auto found = slots_.find(row);
+  return found == slots_.end() ? std::nullopt : std::optional(found->second);
+}
 
-  /// Nothing for a row that another step stored, whose scale it is not.
-  std::optional<std::int64_t> of(std::int64_t row) const {
-    if (!mapped_) return row;
-    const auto found = slots_.find(row);
-    return found == slots_.end() ? std::nullopt : std::optional(found->second);
-  }
-
- private:
-  bool mapped_;
-  std::unordered_map<std::int64_t, std::int64_t> slots_;
-};
-
-/// code x scale of some rows of `codes`, for the rows of an output.
 bool read_back(Values& values, const Tensor& codes, const RowScale& scale, const Tensor& out, const OpForm& form,
                std::int64_t first, std::int64_t count, Prediction& into) {
   const Result<TensorData> data = values.run().read(codes, first, count);
@@ -314,8 +289,6 @@ bool read_back(Values& values, const Tensor& codes, const RowScale& scale, const
   }
   return true;
 }
-
-}  // namespace
 
 bool predict_dequantise(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                         std::int64_t count, Prediction& into, std::string& why) {
@@ -427,225 +400,6 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
       // A scale that was rounded to 0 says nothing of the codes beneath it.
       const bool told = std::isfinite(code.bound) && (s != 0 || !scheme.stated);
       into.bound[at] = told ? static_cast<float>(code.bound) : -1.0F;
-    }
-  }
-  return true;
-}
-
-// kv_read: what attention reads of slots
-
-std::vector<OpForm> forms_kv_read(Values& values, const Op& op, const Tensor& out) {
-  std::vector<OpForm> forms = {{.text = "the slot's code times its scale"}};
-  // A prefill may go over its own keys and values before they are quantised.
-  const Tensor* own = values.run().input(op, out.role.substr(0, 1));
-  const Step* step = values.run().step(op.step);
-  if (own != nullptr && step != nullptr && step->kind != StepKind::decode)
-    forms.push_back({.text = "what was to be stored, before it was quantised", .variant = kFresh});
-  return forms;
-}
-
-namespace {
-
-/// The rows of this step before they were stored.
-bool read_fresh(Values& values, const Op& op, const Tensor& out, const Span& span, std::int64_t first,
-                std::int64_t count, Prediction& into) {
-  const Step* step = values.run().step(out.step);
-  const Tensor* own = values.run().input(op, out.role.substr(0, 1));
-  const auto block = own != nullptr ? values.all(*own) : nullptr;
-  if (!block || block->columns != out.channels) return false;
-  into.resize(count, out.channels);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
-  for (std::int64_t t = 0; t < count; ++t) {
-    const std::int64_t position = values.facts().cache.key_row(out, *step, span, first + t, op.layer).position;
-    const std::int64_t row = span.row + position - span.first_token;
-    if (position < span.first_token || position >= span.context || row >= block->rows) continue;
-    for (std::int64_t c = 0; c < out.channels; ++c) {
-      const auto at = static_cast<std::size_t>(t * out.channels + c);
-      into.value[at] = block->row(row)[c];
-      into.bound[at] = static_cast<float>(double{block->off(row, c)} + 1.01 * roundoff(values.precision(out)) *
-                                                                           std::abs(double{block->row(row)[c]}));
-    }
-  }
-  return true;
-}
-
-/// Whose keys or values were read.
-const Span& own_span(const Step& step, const Tensor& out) {
-  const bool stated = out.sequence >= 0 && out.sequence < std::ssize(step.spans);
-  return step.spans[stated ? static_cast<std::size_t>(out.sequence) : 0];
-}
-
-/// The cache that a read takes, or the codes that were stored in a recording.
-const Tensor* cache_of(Values& values, const Op& op, const Tensor& out) {
-  const std::string letter = out.role.substr(0, 1);
-  const Tensor* cache = values.run().input(op, letter + "_cache");
-  if (cache != nullptr) return cache;
-  const Op* store = values.run().find_op(op.step, op.layer, "kv_store");
-  return store != nullptr ? values.run().output(*store, letter + "_codes") : nullptr;
-}
-
-}  // namespace
-
-std::vector<OpForm> faults_kv_read(Values& values, const Op& op, const Tensor& out) {
-  const Tensor* cache = cache_of(values, op, out);
-  if (cache == nullptr || !holds_codes(cache->format)) return {};
-  std::vector<OpForm> forms = reading_faults(cache->format, true, "codes", "read");
-  const Step* step = values.run().step(op.step);
-  if (step == nullptr) return forms;
-  for (const Step* other : values.recomputer().ranks().others(*step)) {
-    forms.push_back({.text = fmt::format("the scale of rank {}", other->rank),
-                     .variant = kScaleOfRank,
-                     .shift = static_cast<int>(other->rank),
-                     .fault = true,
-                     .about = About::scale});
-  }
-  return forms;
-}
-
-namespace {
-
-/// What the ledger says of the store of some codes, or of the same store on another rank.
-const ScaleRow* ledger_of(Values& values, const Tensor& codes, const OpForm& form, const std::string& letter) {
-  RunView& run = values.run();
-  const Op* store = run.maker(codes);
-  const Step* step = run.step(codes.step);
-  if (form.variant == kScaleOfRank && store != nullptr && step != nullptr) {
-    const Op* own = store;
-    store = nullptr;
-    for (const Step* other : values.recomputer().ranks().others(*step)) {
-      if (other->rank == form.shift) store = run.find_op(other->id, own->layer, own->name);
-    }
-  }
-  return store != nullptr ? values.facts().scale_of(store->id, letter) : nullptr;
-}
-
-}  // namespace
-
-namespace {
-
-/// Rows that were stored under a scheme, read back: of those that are kept beside codes the ones that have none yet.
-class SchemeReads {
- public:
-  SchemeReads(Values& values, const Op& read, const std::string& letter) : values_(values), letter_(letter) {
-    const auto* how = read.get<KvReadAttributes>();
-    if (how == nullptr || !how->scheme_k) return;
-    stated_ = true;
-    from_ = letter == "k" ? how->coded_from_k : how->coded_from_v;
-    end_ = letter == "k" ? how->coded_end_k : how->coded_end_v;
-  }
-
-  bool stated() const { return stated_; }
-
-  void predict(const StoredRow& stored, std::int64_t position, std::int64_t at, const OpForm& form, const Tensor& out,
-               Prediction& into) {
-    if (from_ && end_ && position >= *from_ && position < *end_) return;  // quantized by another op, of another step
-    const Result<TensorData> data = values_.run().read(*stored.codes, stored.row, 1);
-    const Of& of = scales_of(*stored.codes);
-    if (!data || data->channels != out.channels || (holds_codes(stored.codes->format) && !of.scale.grid)) return;
-    const double u = 1.01 * roundoff(values_.precision(out)) + 4 * kF32;
-    const double least = least_error(stored_format(values_, out));
-    for (std::int64_t c = 0; c < out.channels; ++c) {
-      const auto index = static_cast<std::size_t>(at * out.channels + c);
-      const double code = double{decode(form.as.value_or(stored.codes->format), data->code(0, c))};
-      const double s = of.scale.grid ? powered(of.scale.at(stored.row, stored.row, c), form.scale_power) : 1;
-      const double zero = of.form.zero(stored.row, c);
-      const double value = of.form.zero_is_value ? code * s + zero : (code - zero) * s;
-      const double parts = std::abs(code * s) + std::abs(of.form.zero_is_value ? zero : zero * s);
-      into.value[index] = static_cast<float>(value);
-      const double bound = u * parts + least;
-      into.bound[index] = std::isfinite(bound) ? static_cast<float>(bound) : -1.0F;
-    }
-  }
-
- private:
-  struct Of {
-    RowScale scale;
-    SchemeForm form;
-  };
-
-  const Of& scales_of(const Tensor& codes) {
-    const auto [known, is_new] = of_.try_emplace(codes.id);
-    const Op* store = is_new ? values_.run().maker(codes) : nullptr;
-    if (store != nullptr && holds_codes(codes.format))
-      known->second = {row_scale(values_, *store, letter_ + "_scale", codes),
-                       scheme_form(values_.run(), *store, codes, letter_)};
-    return known->second;
-  }
-
-  Values& values_;
-  std::string letter_;
-  bool stated_ = false;
-  std::optional<std::int64_t> from_, end_;
-  std::unordered_map<TensorId, Of> of_;
-};
-
-}  // namespace
-
-std::int64_t cost_kv_read(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 2; }
-
-bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
-                     std::int64_t count, Prediction& into, std::string& why) {
-  RunView& run = values.run();
-  const std::string letter = out.role.substr(0, 1);
-  const Tensor* cache = run.input(op, letter + "_cache");
-  const Step* step = run.step(out.step);
-  if (step == nullptr || step->spans.empty()) return false;
-  const Span& reader = own_span(*step, out);
-  if (form.variant == kFresh) return read_fresh(values, op, out, reader, first, count, into);
-  if (cache != nullptr && !cache->known) {
-    why = "the cache was not dumped";
-    return false;
-  }
-  const RowScale whole = cache != nullptr ? row_scale(values, op, letter + "_scale", *cache) : RowScale{};
-  const bool codes = cache != nullptr && holds_codes(cache->format);
-  if (codes && !whole.grid) {
-    why = "the scale of the cache was not dumped";
-    return false;
-  }
-  if (cache != nullptr && cache->axis == out.axis && cache->tokens == out.tokens) {
-    return read_back(values, *cache, whole, out, form, first, count, into);
-  }
-  into.resize(count, out.channels);
-  const Format kept = stored_format(values, out);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
-  const auto rows = cache != nullptr ? std::optional<StepRows>(std::in_place, values, *cache, whole) : std::nullopt;
-  SchemeReads reads(values, op, letter);
-  for (std::int64_t t = 0; t < count; ++t) {
-    const KeyRow key = values.facts().cache.key_row(out, *step, reader, first + t, op.layer);
-    const Tensor* from = nullptr;
-    std::int64_t row = 0;
-    std::int64_t step_row = 0;
-    double scale = 1;
-    if (cache != nullptr) {
-      const auto slot = values.facts().cache.row_of(*cache, *step, reader, key.position);
-      const auto own = slot ? rows->of(*slot) : std::nullopt;
-      if (!own) continue;
-      step_row = *own;
-      from = cache;
-      row = *slot;
-    } else if (key.writer != nullptr && key.slot) {
-      const auto stored = values.facts().cache.stored_row(*key.writer, *key.slot, op.layer, letter);
-      if (stored && reads.stated()) {
-        reads.predict(*stored, key.position, t, form, out, into);
-        continue;
-      }
-      const ScaleRow* ledger = stored ? ledger_of(values, *stored->codes, form, letter) : nullptr;
-      if (!stored || ledger == nullptr || values.facts().scale_by_row(*ledger)) continue;
-      from = stored->codes;
-      row = stored->row;
-      scale = ledger->scale;
-    }
-    if (from == nullptr) continue;
-    const Result<TensorData> data = run.read(*from, row, 1);
-    if (!data || data->channels != out.channels) continue;
-    for (std::int64_t c = 0; c < out.channels; ++c) {
-      const auto at = static_cast<std::size_t>(t * out.channels + c);
-      const double s = cache != nullptr ? whole.at(row, step_row, c) : scale;
-      const double value =
-          double{decode(form.as.value_or(from->format), data->code(0, c))} * powered(s, form.scale_power);
-      into.value[at] = static_cast<float>(value);
-      into.bound[at] =
-          static_cast<float>((1.01 * roundoff(values.precision(out)) + 4 * kF32) * std::abs(value) + least_error(kept));
     }
   }
   return true;

@@ -1,11 +1,16 @@
 #pragma once
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "core/numbers/format.h"
 #include "core/run/scale_grid.h"
+#include "instrument/recompute/recipes.h"
 #include "instrument/recompute/values.h"
 
 namespace nanscope {
@@ -32,5 +37,39 @@ RowScale row_scale(Values& values, const Op& op, std::string_view role, const Te
 /// The one scale that codes and what was cast show: the median of their ratios, over codes that are neither clipped nor
 /// subnormal. Nothing when there are fewer than eight.
 std::optional<double> implied_scale(std::span<const float> source, std::span<const float> codes, Format format);
+
+/// What a reader, or a writer, of codes may have got wrong: how often it took the scale, or their flavour of fp8.
+std::vector<OpForm> reading_faults(Format own, bool scaled, std::string_view what, std::string_view verb);
+
+/// What a store under a scheme says of its codes besides their format.
+struct SchemeForm {
+  bool stated = false;
+  std::optional<std::int64_t> low, high;
+  std::optional<ScaleGrid> zeros;
+  bool zero_is_value = false;
+  bool unrounded = false;
+
+  double zero(std::int64_t row, std::int64_t channel) const { return zeros ? zeros->at(row, channel) : 0; }
+  double within(double quotient) const {
+    return high ? std::clamp(quotient, static_cast<double>(*low), static_cast<double>(*high)) : quotient;
+  }
+};
+SchemeForm scheme_form(RunView& run, const Op& store, const Tensor& codes, const std::string& letter);
+
+/// Which row of the step a row of codes holds, where scales are of the step's rows.
+class StepRows {
+ public:
+  StepRows(Values& values, const Tensor& codes, const RowScale& scale);
+  /// Nothing for a row that another step stored, whose scale it is not.
+  std::optional<std::int64_t> of(std::int64_t row) const;
+
+ private:
+  bool mapped_;
+  std::unordered_map<std::int64_t, std::int64_t> slots_;
+};
+
+/// code x scale of some rows of `codes`, for the rows of an output.
+bool read_back(Values& values, const Tensor& codes, const RowScale& scale, const Tensor& out, const OpForm& form,
+               std::int64_t first, std::int64_t count, Prediction& into);
 
 }  // namespace nanscope
