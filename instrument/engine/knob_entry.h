@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <concepts>
 #include <cstddef>
@@ -22,6 +23,10 @@ namespace nanscope::knob_entry {
 /// Texts of an enumeration, in the order of its values.
 template <class E>
 struct Texts;
+template <>
+struct Texts<Overflow> {
+  static constexpr std::array<std::string_view, 2> names{"saturate", "overflow"};
+};
 
 template <class T>
 concept Enumeration = std::is_enum_v<T>;

@@ -33,10 +33,6 @@ struct Texts<SumOrder> {
   static constexpr std::array<std::string_view, 3> names{"sequential", "warp", "pairwise"};
 };
 template <>
-struct Texts<Overflow> {
-  static constexpr std::array<std::string_view, 2> names{"saturate", "overflow"};
-};
-template <>
 struct Texts<ScaleUse> {
   static constexpr std::array<std::string_view, 4> names{"once", "none", "twice", "inverse"};
 };

@@ -73,6 +73,23 @@ const ScalePolicyEntry* find_scale_policy(std::string_view name);
 /// "auto|locked|...": the allowed values of kv.policy.
 std::string scale_policy_names();
 
+/// A line of the ledger of what an op stored, with where its scale comes from; who chose it fills in the rest.
+template <class Origin>
+ScaleRow ledger_row_of(const ScaleContext& context, std::int64_t op, const Origin& origin) {
+  ScaleRow row;
+  row.step = context.step;
+  row.op = op;
+  row.layer = context.layer;
+  row.target.assign(1, context.target == KvTarget::k ? 'k' : 'v');
+  row.source = origin.source;
+  row.calibrated_request = origin.request;
+  row.calibrated_step = origin.step;
+  row.calibrated_tokens = origin.tokens;
+  row.calibrated_absmax = origin.absmax;
+  row.locked = origin.locked;
+  return row;
+}
+
 /// How far values are from clipping: largest finite value of `format` x scale / absmax; below 1 the
 /// largest of them clips. +Inf when all values are 0.
 double headroom(Format format, double scale, double absmax);

@@ -186,21 +186,10 @@ Result<SchemeBook::Use> SchemeBook::use(const ScaleContext& context, std::int64_
 ScaleRow SchemeBook::ledger_row(const ScaleContext& context, std::int64_t attention_rank, std::int64_t op,
                                 const Use& use) const {
   const KvScheme& scheme = kept(attention_rank, context.target).scheme;
-  const KvScaleOrigin& origin = use.chosen.origin;
-  ScaleRow row;
-  row.step = context.step;
-  row.op = op;
-  row.layer = context.layer;
-  row.target.assign(1, context.target == KvTarget::k ? 'k' : 'v');
+  ScaleRow row = ledger_row_of(context, op, use.chosen.origin);
   row.policy = config_->kv.scheme.empty() ? kept(attention_rank, context.target).text : config_->kv.scheme;
   row.format = scheme.format;
   row.scale = use.largest;
-  row.source = origin.source;
-  row.calibrated_request = origin.request;
-  row.calibrated_step = origin.step;
-  row.calibrated_tokens = origin.tokens;
-  row.calibrated_absmax = origin.absmax;
-  row.locked = origin.locked;
   row.absmax = use.absmax;
   row.headroom = use.headroom;
   return row;

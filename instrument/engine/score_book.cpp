@@ -118,20 +118,11 @@ Result<ScoreBook::Use> ScoreBook::use(const ScaleContext& context, std::int64_t 
 }
 
 ScaleRow ScoreBook::ledger_row(const ScaleContext& context, std::int64_t op, const Use& use) const {
-  ScaleRow row;
-  row.step = context.step;
-  row.op = op;
-  row.layer = context.layer;
+  ScaleRow row = ledger_row_of(context, op, use.origin);
   row.target = "x";
   row.policy = config_->scores.policy;
   row.format = config_->scores.format;
   row.scale = use.scale;
-  row.source = use.origin.source;
-  row.calibrated_request = use.origin.request;
-  row.calibrated_step = use.origin.step;
-  row.calibrated_tokens = use.origin.tokens;
-  row.calibrated_absmax = use.origin.absmax;
-  row.locked = use.origin.locked;
   row.absmax = use.absmax;
   row.headroom = headroom(row.format, row.scale, row.absmax);
   return row;

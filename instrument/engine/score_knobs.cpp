@@ -1,5 +1,3 @@
-#include <array>
-#include <string_view>
 #include <vector>
 
 #include "instrument/engine/knob_entry.h"
@@ -7,15 +5,6 @@
 #include "instrument/spectral/score_policy.h"
 
 /// Knobs of attention's scores in 8 bits.
-namespace nanscope::knob_entry {
-
-template <>
-struct Texts<Overflow> {
-  static constexpr std::array<std::string_view, 2> names{"saturate", "overflow"};
-};
-
-}  // namespace nanscope::knob_entry
-
 namespace nanscope {
 
 using knob_entry::knob;
