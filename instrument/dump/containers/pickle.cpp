@@ -45,6 +45,7 @@ enum class Opcode : std::uint8_t {
   binbytes = 'B',
   short_binbytes = 'C',
   proto = 0x80,
+  newobj = 0x81,
   tuple1 = 0x85,
   tuple2 = 0x86,
   tuple3 = 0x87,
@@ -86,8 +87,8 @@ std::string opcode_name(std::uint8_t code) {
 class PickleReader {
  public:
   PickleReader(std::span<const std::byte> bytes, std::string_view file, std::uint64_t base, KnownGlobal known,
-               ReadBudget& budget)
-      : bytes_(bytes), file_(file), base_(base), known_(known), budget_(budget) {
+               ReadBudget& budget, PickleOptions options)
+      : bytes_(bytes), file_(file), base_(base), known_(known), budget_(budget), options_(options) {
     pickle_.bytes = as_text(bytes);
   }
 
@@ -106,7 +107,11 @@ class PickleReader {
       const auto done = run(static_cast<Opcode>(*code));
       if (!done) return tl::unexpected(done.error());
     }
-    if (at_ != bytes_.size()) return refused("more bytes behind the pickle's end, expected none");
+    if (options_.length != nullptr) {
+      *options_.length = at_;
+    } else if (at_ != bytes_.size()) {
+      return refused("more bytes behind the pickle's end, expected none");
+    }
     if (stack_.size() != 1 || !marks_.empty()) return refused("a pickle that ends with more or less than one value");
     pickle_.root = stack_.front();
     return std::move(pickle_);
@@ -377,6 +382,8 @@ class PickleReader {
         return read_stack_global();
       case Opcode::reduce:
         return read_reduce();
+      case Opcode::newobj:
+        return options_.objects ? read_reduce() : run_leaf(code);
       case Opcode::build:
         return read_build();
       case Opcode::binpersid:
@@ -496,6 +503,7 @@ class PickleReader {
   std::uint64_t base_;
   KnownGlobal known_;
   ReadBudget& budget_;
+  PickleOptions options_;
   std::uint64_t at_ = 0;
   std::uint64_t opcode_at_ = 0;
   bool stopped_ = false;
@@ -533,8 +541,8 @@ std::string_view Pickle::text(const PickleNode& node) const {
 }
 
 Result<Pickle> read_pickle(std::span<const std::byte> bytes, std::string_view file, std::uint64_t base,
-                           KnownGlobal known, ReadBudget& budget) {
-  return PickleReader(bytes, file, base, known, budget).read();
+                           KnownGlobal known, ReadBudget& budget, PickleOptions options) {
+  return PickleReader(bytes, file, base, known, budget, options).read();
 }
 
 }  // namespace nanscope

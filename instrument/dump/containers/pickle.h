@@ -63,9 +63,14 @@ inline constexpr std::uint64_t kMaxPickleBytes = 64 << 20;
 /// The caller's number of a global, or nothing when it may not occur.
 using KnownGlobal = std::optional<std::int64_t> (*)(std::string_view module, std::string_view name);
 
+struct PickleOptions {
+  bool objects = false;             ///< NEWOBJ is read as a call of its class, which must be known
+  std::uint64_t* length = nullptr;  ///< set to the pickle's length, behind which there may be more; null: there may not
+};
+
 /// Reads a whole pickle, whose bytes must stay. `file` and `base`, the pickle's offset in it, are for errors. A
 /// pickle whose values would take more than `budget` is refused at the opcode where that is so.
 Result<Pickle> read_pickle(std::span<const std::byte> bytes, std::string_view file, std::uint64_t base,
-                           KnownGlobal known, ReadBudget& budget);
+                           KnownGlobal known, ReadBudget& budget, PickleOptions options = {});
 
 }  // namespace nanscope
