@@ -121,6 +121,11 @@ std::vector<OpForm> faults_attention(Values& values, const Op& op, const Tensor&
   };
   add([](OpForm& form) { form.number = 1; }, "the factor of the scores left out");
   if (chosen.cap > 0) add([](OpForm& form) { form.cap = 0; }, "the cap of the scores left out");
+  const Tensor* q = values.run().input(op, "q");
+  const std::int64_t heads = std::max<std::int64_t>(1, chosen.heads);
+  for (const char* role : {"k", "v"}) {
+    if (q != nullptr) add_rotated_alone(values, op, forms, chosen, role, q->channels / heads);
+  }
   return forms;
 }
 
@@ -149,13 +154,15 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
   Line line;
   OpForm reading;
   reading.rounded = form.rounded;
+  OpForm reading_values = reading;
+  (form.hadamard_of_values ? reading_values : reading).hadamard = form.hadamard;
   OpForm scoring = form;
   scoring.shift = form.tiled ? kTiled : kInTurn;  // that of the form is the mask's
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     if (span == nullptr) return true;
     const std::int64_t columns = key_columns(values, op, *step, *span);
     const auto k = gather_keys(values, op, "k", *step, *span, columns, reading, why);
-    const auto v = gather_keys(values, op, "v", *step, *span, columns, reading, why);
+    const auto v = gather_keys(values, op, "v", *step, *span, columns, reading_values, why);
     if (!k || !v) return false;
     const auto heads = heads_of(q.columns, k->block.columns, form.heads, why);
     if (!heads || v->block.columns % heads->groups != 0) return false;

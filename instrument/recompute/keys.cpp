@@ -87,6 +87,37 @@ class KeyGatherer {
   Format kept_ = Format::f32;  ///< of activations
 };
 
+/// Each `width` channels times H / sqrt(width), H the matrix of signs that multiplies by popcount of the indices' bits
+/// in common (Sylvester's); by sums and differences, of which a stage is one rounding.
+void rotate_by_signs(Block& block, std::int64_t width) {
+  const auto size = static_cast<std::size_t>(width);
+  const double root = std::sqrt(static_cast<double>(width));
+  const double stages = std::log2(static_cast<double>(width)) + 2;
+  std::vector<double> line(size);
+  for (std::size_t first = 0; first + size <= block.value.size(); first += size) {
+    double magnitudes = 0;
+    double off = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      line[i] = double{block.value[first + i]};
+      magnitudes += std::abs(line[i]);
+      off += block.error.empty() ? 0.0 : double{block.error[first + i]};
+    }
+    for (std::size_t half = 1; half < size; half *= 2) {
+      for (std::size_t i = 0; i < size; ++i) {
+        if ((i & half) != 0) continue;
+        const double a = line[i];
+        const double b = line[i + half];
+        line[i] = a + b;
+        line[i + half] = a - b;
+      }
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      block.value[first + i] = static_cast<float>(line[i] / root);
+      if (!block.error.empty()) block.error[first + i] = static_cast<float>((off + stages * kF32 * magnitudes) / root);
+    }
+  }
+}
+
 bool own_of_step(const Tensor* in) { return in != nullptr && in->axis == Axis::rows && info(in->format).bits > 8; }
 
 /// Whether values of shared heads came out as they were (false) or as 8 bits leave them (true); nothing where neither.
@@ -196,6 +227,8 @@ std::optional<KeyMatrix> gather_keys(Values& values, const Op& op, std::string_v
       out.there[static_cast<std::size_t>(column)] = gatherer.row(*before->first, before->second, value, error, errors);
     }
   }
+  // Rotation goes before quantization.
+  if (form.hadamard > 0 && width % form.hadamard == 0) rotate_by_signs(out.block, form.hadamard);
   if (form.rounded == kByCache || form.rounded == kByCoarseCache) {
     const Format cast = form.rounded == kByCache ? Format::e4m3 : Format::e5m2;
     const auto coarse = static_cast<float>(roundoff(cast));
@@ -255,6 +288,28 @@ void add_cached(std::vector<OpForm>& forms, const OpForm& plain, std::string_vie
     form.text += said;
     forms.push_back(std::move(form));
   }
+}
+
+void add_rotated_alone(Values& values, const Op& op, std::vector<OpForm>& forms, const OpForm& chosen,
+                       std::string_view role, std::int64_t width) {
+  const std::int64_t block = width > 0 ? width & -width : 0;
+  if (block < 2) return;
+  OpForm form = chosen;
+  form.hadamard = block;
+  form.hadamard_of_values = role == "v";
+  form.fault = true;
+  form.text = role == "v" ? "values rotated by a Hadamard matrix and the output not turned back (llama.cpp #25382)"
+                          : "keys rotated by a Hadamard matrix and queries not (llama.cpp #25382)";
+  forms.push_back(form);
+  const Step* step = values.run().step(op.step);
+  const bool cached =
+      step != nullptr && own_of_step(values.run().input(op, role)) &&
+      std::any_of(step->spans.begin(), step->spans.end(), [](const Span& span) { return span.first_token > 0; });
+  if (!cached || form.rounded == kByCache || form.rounded == kByCoarseCache) return;
+  form.rounded = kByCache;
+  form.only_whole = true;
+  form.text += ", in a cache of 8 bits";
+  forms.push_back(std::move(form));
 }
 
 std::vector<OpForm> wrong_masks(const OpForm& chosen) {

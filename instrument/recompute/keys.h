@@ -39,6 +39,12 @@ bool reads_scaled_codes(Values& values, const Op& op, std::string_view role);
 std::optional<KeyMatrix> gather_keys(Values& values, const Op& op, std::string_view role, const Step& step,
                                      const Span& span, std::int64_t columns, const OpForm& form, std::string& why);
 
+/// Forms of attention to a cache whose keys, or values (`role`), are rotated by a Hadamard matrix where queries, or
+/// what comes out, are not; heads are `width` channels wide. Of a width that no power of two divides there are none. A
+/// cache that was not dumped, which a step reads tokens before its own from, may have 8 bits besides.
+void add_rotated_alone(Values& values, const Op& op, std::vector<OpForm>& forms, const OpForm& chosen,
+                       std::string_view role, std::int64_t width);
+
 /// Which keys a row may see, and what is added to its scores.
 struct RowMask {
   std::vector<bool> visible;

@@ -23,7 +23,12 @@ std::vector<OpForm> forms_attention_mix(Values& values, const Op& op, const Tens
 }
 
 std::vector<OpForm> faults_attention_mix(Values& values, const Op& op, const Tensor& out) {
-  return wrong_reads(values, op, "v", values.recomputer().form_of(op, out));
+  const OpForm chosen = values.recomputer().form_of(op, out);
+  std::vector<OpForm> forms = wrong_reads(values, op, "v", chosen);
+  const Tensor* probs = values.run().input(op, "probs");
+  if (probs != nullptr && probs->heads > 0)
+    add_rotated_alone(values, op, forms, chosen, "v", out.channels / probs->heads);
+  return forms;
 }
 
 std::int64_t cost_attention_mix(Values& values, const Op& op, const Tensor&) {

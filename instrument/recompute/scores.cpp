@@ -261,6 +261,9 @@ std::vector<OpForm> faults_attention_scores(Values& values, const Op& op, const 
   };
   if (chosen.cap > 0) add([](OpForm& form) { form.cap = 0; }, "the cap of the scores left out");
   add([](OpForm& form) { form.number = 1; }, "the factor of the scores left out");
+  const Tensor* q = values.run().input(op, "q");
+  const std::int64_t heads = std::max<std::int64_t>(1, shape_of(values.run(), op, out).heads);
+  if (q != nullptr) add_rotated_alone(values, op, forms, chosen, "k", q->channels / heads);
   return forms;
 }
 

@@ -15,7 +15,9 @@ struct How {
   double cap = 0;
   std::int64_t ahead = 0;  ///< keys that the last layer's tokens see beyond their own
   bool tiled = false;
-  double value_scale = 1;  ///< of the values that the last layer mixes
+  double value_scale = 1;    ///< of the values that the last layer mixes
+  bool keys_turned = false;  ///< the last layer's keys are rotated by a Hadamard matrix, its queries are not
+  bool values_turned = false;
 };
 
 enum class Part { scores, softmax, mix, fused };
@@ -27,6 +29,21 @@ void put(Numbers& into, const Numbers& part, std::int64_t first) {
   for (std::int64_t r = 0; r < part.rows; ++r) {
     for (std::int64_t c = 0; c < part.columns; ++c) into.at(r, first + c) = part.at(r, c);
   }
+}
+
+/// Each head times the matrix of signs, by its definition.
+Numbers turned(const Numbers& x) {
+  Numbers out(x.rows, x.columns);
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      for (std::int64_t j = 0; j < kHead; ++j) {
+        int sign = 1;
+        for (int bit = 0; bit < 3; ++bit) sign *= (c % kHead >> bit & 1) != 0 && (j >> bit & 1) != 0 ? -1 : 1;
+        out.at(r, c) += sign * x.v[static_cast<std::size_t>(r * x.columns + c / kHead * kHead + j)] / std::sqrt(8.0);
+      }
+    }
+  }
+  return out;
 }
 
 /// Attention of three layers by its definition; `part` of the last one is judged, and changed.
@@ -45,8 +62,10 @@ Case made(Part part, const How& how, const Change& change) {
     const TensorId k = tensor("k_rope", kGroups, 2);
     const TensorId v = tensor("v_proj", kGroups, 3);
     const Numbers queries = stored_numbers(g, q, kTokens, kHeads * kHead);
-    const Numbers keys = stored_numbers(g, k, kTokens, kGroups * kHead);
-    const Numbers values = stored_numbers(g, v, kTokens, kGroups * kHead);
+    Numbers keys = stored_numbers(g, k, kTokens, kGroups * kHead);
+    Numbers values = stored_numbers(g, v, kTokens, kGroups * kHead);
+    if (layer == 2 && how.keys_turned) keys = turned(keys);
+    if (layer == 2 && how.values_turned) values = turned(values);
     Numbers scores(kTokens, kHeads * kTokens);
     Numbers probs(kTokens, kHeads * kTokens);
     Numbers mix(kTokens, kHeads * kHead);
@@ -235,6 +254,19 @@ TEST(RecomputeAttention, ASinkTakesItsShare) {
 TEST(RecomputeAttention, TheThreeInOne) {
   expect_right(made(Part::fused, {}, unchanged), "", 4096);
   expect_seen([](const Change& change) { return made(Part::fused, {}, change); }, 2, 11);
+}
+
+/// llama.cpp #25382: a quantized cache is rotated, and one path of attention does not know.
+TEST(RecomputeAttention, KnowsARotationOfOneSideAlone) {
+  constexpr const char* kKeys = "keys rotated by a Hadamard matrix and queries not (llama.cpp #25382)";
+  constexpr const char* kValues =
+      "values rotated by a Hadamard matrix and the output not turned back (llama.cpp #25382)";
+  for (const Part part : {Part::scores, Part::fused}) {
+    EXPECT_EQ(explained_by(made(part, {.keys_turned = true}, unchanged)), kKeys);
+  }
+  for (const Part part : {Part::mix, Part::fused}) {
+    EXPECT_EQ(explained_by(made(part, {.values_turned = true}, unchanged)), kValues);
+  }
 }
 
 TEST(RecomputeScores, OfScoresOfAnotherWidthCannotBeDoneAgain) {

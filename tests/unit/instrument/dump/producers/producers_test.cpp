@@ -99,6 +99,26 @@ TEST(TransformersFp8Cache, ACacheForTheRequestAloneIsHealthy) {
   EXPECT_TRUE(diagnosis->faults.empty());
 }
 
+/// Written by tests/golden/dumps/make_rotated_cache.py: a path of attention that reads rotated keys beside plain
+/// queries.
+TEST(RotatedCache, KeysThatAloneAreRotatedAreNamed) {
+  const auto dump = open("../rotated_cache/wrong");
+  const auto diagnosis = diagnose_dump(*dump);
+  ASSERT_TRUE(diagnosis && diagnosis->root_cause);
+  const Fault& fault = diagnosis->faults[*diagnosis->root_cause];
+  EXPECT_EQ(fault.fault_class, "wrong-result");
+  EXPECT_EQ(fault.tensor, "step_00001/model.layers.0.self_attn.o_proj.input");
+  EXPECT_THAT(fault.summary, HasSubstr("keys rotated by a Hadamard matrix and queries not (llama.cpp #25382), in a "
+                                       "cache of 8 bits explains 100 % of them"));
+}
+
+TEST(RotatedCache, OneThatIsTurnedBackIsHealthy) {
+  const auto dump = open("../rotated_cache/healthy");
+  const auto diagnosis = diagnose_dump(*dump);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_TRUE(diagnosis->faults.empty());
+}
+
 TEST(Producers, SglangDumper) {
   const auto dump = open("sglang_dumper");
   EXPECT_EQ(dump->dump().producer, "SGLang dumper");
