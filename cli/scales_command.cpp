@@ -11,8 +11,10 @@
 #include "cli/command.h"
 #include "cli/open_target.h"
 #include "cli/progress.h"
+#include "core/files/output_file.h"
 #include "instrument/engine/weight_source.h"
 #include "instrument/spectral/model_scales.h"
+#include "instrument/spectral/scale_file.h"
 #include "scenarios/open_run.h"
 #include "scenarios/replay.h"
 #include "scenarios/report/scales_report.h"
@@ -28,6 +30,9 @@ struct ScalesArguments {
   std::string checkpoint;
   std::string shapes;
   std::string model;
+  std::string output;
+  std::string against;
+  std::vector<std::string> policies;
   ScaleSettings settings;
   double alpha = 0;
   std::vector<std::int64_t> layers;
@@ -39,6 +44,33 @@ struct ScalesArguments {
 std::vector<std::string> shape_names() {
   std::vector<std::string> names{"all"};
   for (const PublishedShape& model : published_shapes()) names.emplace_back(model.name);
+  return names;
+}
+
+/// Those that --policy names, `auto-alpha` being `auto_alpha`; all where it names none.
+std::vector<scenarios::PolicyCandidate> chosen_policies(const ScalesArguments& arguments) {
+  ScorePolicySettings settings;
+  settings.largest = arguments.settings.largest;
+  settings.utilization = arguments.settings.utilization;
+  std::vector<scenarios::PolicyCandidate> all = scenarios::policy_candidates(settings);
+  if (arguments.policies.empty()) return all;
+  std::erase_if(all, [&](const scenarios::PolicyCandidate& one) {
+    return std::none_of(arguments.policies.begin(), arguments.policies.end(), [&](std::string asked) {
+      std::replace(asked.begin(), asked.end(), '-', '_');
+      return asked == one.name;
+    });
+  });
+  return all;
+}
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const scenarios::PolicyCandidate& one : scenarios::policy_candidates({})) {
+    names.push_back(one.name);
+    std::string hyphened = one.name;
+    std::replace(hyphened.begin(), hyphened.end(), '_', '-');
+    if (hyphened != one.name) names.push_back(hyphened);
+  }
   return names;
 }
 
@@ -81,6 +113,12 @@ Result<std::vector<scenarios::ScoreBounds>> bounds_of(const ScalesArguments& arg
   return bounds;
 }
 
+/// What a folder is called, whatever stands before it.
+std::string checkpoint_name(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
+  return (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
+}
+
 /// A run in place of a checkpoint: its scores under each policy.
 int try_on_run(const ScalesArguments& arguments, const Interrupt& interrupt) {
   if (Status taken = scenarios::check_target(arguments.checkpoint, scenarios::Takes::runs); !taken) {
@@ -97,10 +135,11 @@ int try_on_run(const ScalesArguments& arguments, const Interrupt& interrupt) {
   }
   const auto bounds = bounds_of(arguments, **run, points, interrupt);
   if (!bounds) return failed(bounds.error(), interrupt);
+  const std::vector<scenarios::PolicyCandidate> policies = chosen_policies(arguments);
+  const auto trials = scenarios::try_score_policies(points, *bounds, policies);
   ScorePolicySettings settings;
   settings.largest = arguments.settings.largest;
   settings.utilization = arguments.settings.utilization;
-  const auto trials = scenarios::try_score_policies(points, *bounds, settings);
   const report::ScoreReplayWords words{arguments.checkpoint, points, trials, settings};
   print(arguments.format == "json"  ? report::score_replay_json(words)
         : arguments.format == "csv" ? report::score_replay_csv(words)
@@ -113,6 +152,62 @@ bool is_checkpoint(const std::string& path) {
   return std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored);
 }
 
+/// What stands in the way of the file, before anything is measured.
+Status check_asked(const ScalesArguments& arguments, const std::vector<scenarios::PolicyCandidate>& policies) {
+  if (arguments.policies.size() > 1 || policies.size() != 1) {
+    return fail("scales: a checkpoint's scales are of one --policy");
+  }
+  if (arguments.output.empty()) return {};
+  std::error_code ignored;
+  if (std::filesystem::exists(arguments.output, ignored) && !is_stream(arguments.output)) {
+    return fail(arguments.output + ": exists already: name another file");
+  }
+  return check_output(arguments.output, {.inputs = {arguments.checkpoint}});
+}
+
+Status write_scales(const ScalesArguments& arguments, const ModelScales& scales) {
+  const auto bytes = encode_scale_file(scales, checkpoint_name(arguments.checkpoint), scales.policy);
+  if (!bytes) return fail(fmt::format("{}: {}", arguments.checkpoint, bytes.error().message));
+  return write_output(arguments.output, *bytes, {.inputs = {arguments.checkpoint}});
+}
+
+int of_checkpoint(ScalesArguments arguments, const Interrupt& interrupt) {
+  if (arguments.policies.empty()) arguments.policies = {"geometry"};
+  const std::vector<scenarios::PolicyCandidate> policies = chosen_policies(arguments);
+  if (Status asked = check_asked(arguments, policies); !asked) return complain(asked.error().message);
+  ProgressLine line("layers", arguments.progress);
+  ModelScalesOptions options;
+  options.settings = arguments.settings;
+  if (arguments.alpha > 0) options.settings.alpha = arguments.alpha;
+  options.layers = arguments.layers;
+  options.stop = interrupt.token();
+  options.progress = [&line](std::int64_t done, std::int64_t total) { line.show(done, total, "measured"); };
+  auto made = model_scales(arguments.checkpoint, options);
+  line.clear();
+  if (!made) return failed(made.error(), interrupt);
+  const scenarios::PolicyCandidate& policy = policies.front();
+  if (Status used = use_policy(*made, policy.name, *policy.entry, policy.settings); !used) {
+    return complain(used.error().message);
+  }
+  if (!arguments.against.empty()) {
+    const auto file = read_scale_file(arguments.against, made->model);
+    if (!file) return complain(file.error().message);
+    warn_of_other_weights(*file, *made);
+  }
+  if (!arguments.output.empty()) {
+    if (Status written = write_scales(arguments, *made); !written) return complain(written.error().message);
+  }
+  if (arguments.format == "json") {
+    print(report::scales_json(*made, arguments.checkpoint));
+  } else if (arguments.format == "csv") {
+    print(report::scales_csv(*made));
+  } else {
+    print(report::scales_text(*made, arguments.checkpoint, arguments.per_head, output_terminal()));
+    if (!arguments.output.empty()) print(fmt::format("\nScales are in {}.\n", arguments.output));
+  }
+  return made->any_warning() ? kFound : kClean;
+}
+
 int scales(const ScalesArguments& arguments, const Interrupt& interrupt) {
   if (!arguments.shapes.empty()) {
     print(report::published_shapes_text(arguments.shapes == "all" ? "" : arguments.shapes, arguments.settings.delta,
@@ -122,26 +217,11 @@ int scales(const ScalesArguments& arguments, const Interrupt& interrupt) {
   if (arguments.checkpoint.empty()) return complain("scales: give a checkpoint's folder, a run, or --shapes");
   if (!is_checkpoint(arguments.checkpoint) &&
       scenarios::kind_of(arguments.checkpoint) != scenarios::TargetKind::missing) {
+    if (!arguments.output.empty()) return complain("scales: -o is of a checkpoint's folder: a run has no weights");
+    if (!arguments.against.empty()) return complain("scales: --against is of a checkpoint's folder");
     return try_on_run(arguments, interrupt);
   }
-  ProgressLine line("layers", arguments.progress);
-  ModelScalesOptions options;
-  options.settings = arguments.settings;
-  if (arguments.alpha > 0) options.settings.alpha = arguments.alpha;
-  options.layers = arguments.layers;
-  options.stop = interrupt.token();
-  options.progress = [&line](std::int64_t done, std::int64_t total) { line.show(done, total, "measured"); };
-  const auto made = model_scales(arguments.checkpoint, options);
-  line.clear();
-  if (!made) return failed(made.error(), interrupt);
-  if (arguments.format == "json") {
-    print(report::scales_json(*made, arguments.checkpoint));
-  } else if (arguments.format == "csv") {
-    print(report::scales_csv(*made));
-  } else {
-    print(report::scales_text(*made, arguments.checkpoint, arguments.per_head, output_terminal()));
-  }
-  return made->any_warning() ? kFound : kClean;
+  return of_checkpoint(arguments, interrupt);
 }
 
 }  // namespace
@@ -163,6 +243,19 @@ void add_scales_command(CLI::App& app, Action& action) {
       ->add_option("--model", arguments->model,
                    "Of a dump, the folder of the checkpoint that was served: for its weights")
       ->type_name("DIR");
+  command
+      ->add_option("-o,--output", arguments->output,
+                   "Of a checkpoint: write the scales of each layer and head, for scores.scales=FILE")
+      ->type_name("FILE.safetensors");
+  command->add_option("--against", arguments->against, "Of a checkpoint: whether a file's scales are of its weights")
+      ->type_name("FILE.safetensors");
+  command
+      ->add_option("--policy", arguments->policies,
+                   "Whose scales: of a checkpoint one policy's, as they are before anything ran (default: geometry); "
+                   "of a run those that are tried (default: all)")
+      ->type_name("POLICY")
+      ->delimiter(',')
+      ->check(CLI::IsMember(policy_names()));
   command->add_option("--delta", settings.delta, "Chance of a score beyond the calibrated bound, over the whole model")
       ->type_name("CHANCE")
       ->check(CLI::Range(1e-30, 0.5))
@@ -204,7 +297,9 @@ void add_scales_command(CLI::App& app, Action& action) {
       "Examples:\n"
       "  nanscope scales ~/models/Qwen2-7B\n"
       "  nanscope scales ~/models/Llama-3.2-1B --per-head --format csv > scales.csv\n"
-      "  nanscope scales run.nanscope\n"
+      "  nanscope scales ~/models/Qwen2-7B -o scales.safetensors\n"
+      "  nanscope scales ~/models/Qwen2-7B-Instruct --against scales.safetensors\n"
+      "  nanscope scales run.nanscope --policy delayed,geometry\n"
       "  nanscope scales dump/ --model ~/models/Qwen2-7B\n"
       "  nanscope scales --shapes all\n"
       "\n"

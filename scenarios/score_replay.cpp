@@ -7,35 +7,13 @@
 namespace nanscope::scenarios {
 namespace {
 
-struct Candidate {
-  std::string name;
-  const ScorePolicyEntry* entry = nullptr;
-  ScorePolicySettings settings;
-};
-
-std::vector<Candidate> candidates(const ScorePolicySettings& settings) {
-  std::vector<Candidate> all;
-  for (const ScorePolicyEntry& entry : score_policies()) {
-    // A number of somebody's says nothing about a policy.
-    if (entry.name == "static") continue;
-    all.push_back({std::string(entry.name), &entry, settings});
-    if (entry.name != "delayed") continue;
-    ScorePolicySettings defaults = settings;
-    defaults.history = 1024;
-    defaults.margin = 1;
-    defaults.start = settings.largest;
-    all.push_back({"delayed_te", &entry, defaults});
-  }
-  return all;
-}
-
 const ScoreBounds* bounds_of(std::span<const ScoreBounds> bounds, std::int64_t layer) {
   const auto found =
       std::find_if(bounds.begin(), bounds.end(), [&](const ScoreBounds& one) { return one.layer == layer; });
   return found == bounds.end() ? nullptr : &*found;
 }
 
-ScoreTrial try_one(const Candidate& candidate, std::span<const ScorePoint> points,
+ScoreTrial try_one(const PolicyCandidate& candidate, std::span<const ScorePoint> points,
                    std::span<const ScoreBounds> bounds) {
   ScoreTrial trial;
   trial.policy = candidate.name;
@@ -95,10 +73,26 @@ std::vector<ScorePoint> scores_of(RunView& run) {
   return points;
 }
 
+std::vector<PolicyCandidate> policy_candidates(const ScorePolicySettings& settings) {
+  std::vector<PolicyCandidate> all;
+  for (const ScorePolicyEntry& entry : score_policies()) {
+    // A number of somebody's says nothing about a policy.
+    if (entry.name == "static") continue;
+    all.push_back({std::string(entry.name), &entry, settings});
+    if (entry.name != "delayed") continue;
+    ScorePolicySettings defaults = settings;
+    defaults.history = 1024;
+    defaults.margin = 1;
+    defaults.start = settings.largest;
+    all.push_back({"delayed_te", &entry, defaults});
+  }
+  return all;
+}
+
 std::vector<ScoreTrial> try_score_policies(std::span<const ScorePoint> points, std::span<const ScoreBounds> bounds,
-                                           const ScorePolicySettings& settings) {
+                                           std::span<const PolicyCandidate> policies) {
   std::vector<ScoreTrial> trials;
-  for (const Candidate& candidate : candidates(settings)) trials.push_back(try_one(candidate, points, bounds));
+  for (const PolicyCandidate& policy : policies) trials.push_back(try_one(policy, points, bounds));
   return trials;
 }
 

@@ -47,10 +47,18 @@ struct ScoreBounds {
   double calibrated = 0;
 };
 
-/// Every policy of score_policies(), and delayed scaling with TransformerEngine's defaults (1024 steps, no margin,
-/// nothing seen is a scale of 1) as `delayed_te`. Points that are not finite are passed over by `delayed` and the
-/// others.
+/// A policy as it is tried.
+struct PolicyCandidate {
+  std::string name;
+  const ScorePolicyEntry* entry = nullptr;
+  ScorePolicySettings settings;
+};
+/// Every policy of score_policies() but `static`, and delayed scaling with TransformerEngine's defaults (1024 steps, no
+/// margin, nothing seen is a scale of 1) as `delayed_te`.
+std::vector<PolicyCandidate> policy_candidates(const ScorePolicySettings& settings);
+
+/// Points that are not finite are passed over by `delayed` and the others.
 std::vector<ScoreTrial> try_score_policies(std::span<const ScorePoint> points, std::span<const ScoreBounds> bounds,
-                                           const ScorePolicySettings& settings);
+                                           std::span<const PolicyCandidate> policies);
 
 }  // namespace nanscope::scenarios

@@ -50,6 +50,11 @@ double smallest_alpha(const TailShape& shape, double delta) {
   return std::sqrt(2 * typicality(shape, delta) * real(shape.head_dim) * pairs) / real(shape.width);
 }
 
+double smallest_element_alpha(const TailShape& shape, double delta) {
+  const double elements = log_of(4 * real(shape.heads) * real(shape.head_dim) * real(shape.length), delta);
+  return std::sqrt(2 * elements / real(shape.width));
+}
+
 double overflow_chance(const TailShape& shape, double alpha) {
   const auto balance = [&](double gamma) { return log_atypical(shape, gamma) - log_beyond(shape, alpha, gamma); };
   double low = 1;

@@ -24,6 +24,12 @@ double typicality(const TailShape& shape, double delta);
 /// of at most delta, over all layers, heads and pairs of tokens.
 double smallest_alpha(const TailShape& shape, double delta);
 
+/// Of what a token's projection is along one direction, over the direction's length and the token's: beyond it with a
+/// chance of at most delta, over all channels of queries and keys of all heads and tokens. sqrt(2 ln(4 N d_h L / delta)
+/// / d): a cap of the sphere at height t has at most the part exp(-d t^2 / 2) of it (Ball 1997, "An Elementary
+/// Introduction to Modern Convex Geometry", lemma 2.2). Not in the paper.
+double smallest_element_alpha(const TailShape& shape, double delta);
+
 /// The chance that (9) bounds by N (T1 + T2) (10, 11), for an alpha of one's own; at most 1. gamma is the one that
 /// makes the sum smallest.
 double overflow_chance(const TailShape& shape, double alpha);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
+#include "core/tensor/content_hash.h"
 #include "instrument/model/rope_table.h"
 
 namespace nanscope {
@@ -75,18 +77,31 @@ double largest_magnitude(const std::vector<float>& values) {
   return largest;
 }
 
-/// What scores can reach behind norms on Q and K: the product of their longest rows. One over all heads may give one
-/// head everything.
-Result<double> qk_norm_bound(const ModelConfig& model, std::int64_t layer, const NamedWeights& weights) {
+/// Gains of the norms on queries and keys; empty where there are none.
+struct QkGains {
+  std::vector<float> query, key;
+};
+
+Result<QkGains> qk_gains(const ModelConfig& model, std::int64_t layer, const NamedWeights& weights) {
+  QkGains gains;
+  if (!model.qk_norm) return gains;
   const bool each = model.qk_norm_over == QkNormOver::head;
-  double bound = 1;
   for (const bool query : {true, false}) {
     const std::int64_t columns = each ? model.head_dim : model.head_dim * (query ? model.heads : model.kv_heads);
-    const auto gain = finite(weights, prefix_of(layer) + (query ? "q_norm.weight" : "k_norm.weight"), 1, columns);
+    auto gain = finite(weights, prefix_of(layer) + (query ? "q_norm.weight" : "k_norm.weight"), 1, columns);
     if (!gain) return tl::unexpected(gain.error());
-    bound *= largest_magnitude(*gain) * std::sqrt(static_cast<double>(columns));
+    (query ? gains.query : gains.key) = std::move(*gain);
   }
-  return bound;
+  return gains;
+}
+
+/// What scores can reach behind norms on Q and K: the product of their longest rows. One over all heads may give one
+/// head everything.
+double qk_norm_bound(const QkGains& gains) {
+  const auto longest = [](const std::vector<float>& gain) {
+    return largest_magnitude(gain) * std::sqrt(static_cast<double>(gain.size()));
+  };
+  return longest(gains.query) * longest(gains.key);
 }
 
 double capped(double bound, double softcap) { return softcap > 0 ? std::min(bound, softcap) : bound; }
@@ -102,18 +117,53 @@ HeadBounds bounds_of(const HeadNorms& norms, const LayerScales& layer, double le
   return bounds;
 }
 
-RotationProbe rotations_of(const ModelConfig& model, const RopeConfig& rope, std::int64_t layer, std::int64_t length) {
-  RotationProbe probe;
-  const bool local = window_of(model, layer) > 0;
-  const std::int64_t rotated = model.rotated > 0 ? model.rotated : model.head_dim;
+/// How a layer's rotary embedding turns pairs of channels; nothing turns where positions are learned.
+struct Rotary {
+  std::vector<float> frequencies;
+  double amplitude = 1;
+};
+
+Rotary rotary_of(const ModelConfig& model, const RopeConfig& rope, std::int64_t layer, std::int64_t length) {
+  Rotary rotary;
+  if (model.positions > 0) return rotary;
   if (has_rope_table(model, rope)) {
-    probe.frequencies = rope_table(model, rope, local, length).frequencies;
-  } else {
-    for (std::int64_t i = 0; i < rotated / 2; ++i) {
-      const double angle = std::pow(model.rope_base, -2.0 * static_cast<double>(i) / static_cast<double>(rotated));
-      probe.frequencies.push_back(static_cast<float>(angle));
+    RopeTable table = rope_table(model, rope, window_of(model, layer) > 0, length);
+    return {std::move(table.frequencies), double{table.amplitude}};
+  }
+  const std::int64_t rotated = model.rotated > 0 ? model.rotated : model.head_dim;
+  for (std::int64_t i = 0; i < rotated / 2; ++i) {
+    const double angle = std::pow(model.rope_base, -2.0 * static_cast<double>(i) / static_cast<double>(rotated));
+    rotary.frequencies.push_back(static_cast<float>(angle));
+  }
+  return rotary;
+}
+
+/// Behind norms on queries and keys: channels that are not rotated are not amplified either.
+double amplification(const ModelConfig& model, const Rotary& rotary) {
+  const bool all = 2 * std::ssize(rotary.frequencies) == model.head_dim;
+  return all ? rotary.amplitude : std::max(1.0, rotary.amplitude);
+}
+
+/// Into the rows that make the channels which are rotated: rotation and amplitude commute.
+void fold_amplitude(const Rotary& rotary, QueryKeyWeights& weights) {
+  if (rotary.amplitude == 1) return;
+  const auto amplitude = static_cast<float>(rotary.amplitude);
+  for (const bool query : {true, false}) {
+    const std::span<float> rows(query ? weights.q : weights.k);
+    std::vector<float>& bias = query ? weights.q_bias : weights.k_bias;
+    const auto width = static_cast<std::size_t>(weights.width);
+    for (std::size_t row = 0; row < rows.size() / width; ++row) {
+      const auto channel = static_cast<std::int64_t>(row) % weights.head_dim;
+      if (channel >= 2 * std::ssize(rotary.frequencies)) continue;
+      for (float& value : rows.subspan(row * width, width)) value *= amplitude;
+      if (!bias.empty()) bias[row] *= amplitude;
     }
   }
+}
+
+RotationProbe rotations_of(const Rotary& rotary, std::int64_t length) {
+  RotationProbe probe;
+  probe.frequencies = rotary.frequencies;
   for (std::int64_t offset = 1; offset < length; offset *= 2) probe.offsets.push_back(offset);
   return probe;
 }
@@ -129,16 +179,23 @@ void iterate(const QueryKeyWeights& weights, const ScaleSettings& settings, Laye
   layer.settled = layer_norm_of(weights, settings.threads);
 }
 
-void warn_of_layer(LayerScales& layer, const ScaleSettings& settings) {
+/// The part of what scores of norm `found` can reach that a scale has room for which follows from the norm `assumed`: a
+/// softcap holds both.
+bool beyond_room(const LayerScales& layer, double found, double assumed, std::int64_t width, double utilization) {
+  const double reach = layer.factor * static_cast<double>(width);
+  return capped(found * reach, layer.softcap) * utilization > capped(assumed * reach, layer.softcap);
+}
+
+void warn_of_layer(LayerScales& layer, std::int64_t width, const ScaleSettings& settings) {
   const double head = layer.largest_head_norm();
-  if (layer.settled < head * settings.utilization) {
+  if (beyond_room(layer, head, layer.settled, width, settings.utilization)) {
     layer.warnings.push_back({"layer-norm-hides-heads", -1,
                               fmt::format("norm {:.4g} of all heads side by side, {:.4g} of one: they cancel, and a "
                                           "scale from the layer's norm is too small",
                                           layer.settled, head),
                               head / layer.settled});
   }
-  if (layer.cold < layer.settled * settings.utilization) {
+  if (beyond_room(layer, layer.settled, layer.cold, width, settings.utilization)) {
     layer.warnings.push_back({"cold-iteration", -1,
                               fmt::format("{} iterations from a cold start give {:.4g} of {:.4g}", settings.iterations,
                                           layer.cold, layer.settled),
@@ -156,7 +213,7 @@ void warn_of_head(LayerScales& layer, std::int64_t head, const TailShape& shape,
   const double worst = norms.interaction * static_cast<double>(shape.width);
   const double repeated =
       std::min(worst, std::abs(norms.trace) + std::sqrt(2 * t) * norms.spread + 2 * t * norms.interaction);
-  if (repeated > calibrated) {
+  if (capped(layer.factor * repeated, layer.softcap) > capped(layer.factor * calibrated, layer.softcap)) {
     layer.warnings.push_back(
         {"query-like-key", head,
          fmt::format("a token that meets itself, or is repeated, scores {:.4g} on average and up to {:.4g}; alpha "
@@ -164,7 +221,7 @@ void warn_of_head(LayerScales& layer, std::int64_t head, const TailShape& shape,
                      layer.factor * norms.trace, layer.factor * repeated, layer.factor * calibrated),
          repeated / calibrated});
   }
-  if (norms.rotated * settings.utilization > norms.interaction) {
+  if (beyond_room(layer, norms.rotated, norms.interaction, shape.width, settings.utilization)) {
     layer.warnings.push_back({"rotation-aligns", head,
                               fmt::format("norm {:.4g} at position 0, {:.4g} at some distance: only the naive bound "
                                           "holds",
@@ -173,14 +230,52 @@ void warn_of_head(LayerScales& layer, std::int64_t head, const TailShape& shape,
   }
 }
 
-Result<LayerScales> bounded_by_qk_norm(const ModelConfig& model, LayerScales layer, const NamedWeights& weights) {
-  const Result<double> product = qk_norm_bound(model, layer.layer, weights);
-  if (!product) return tl::unexpected(product.error());
+void bound_by_qk_norm(const ModelConfig& model, const QkGains& gains, double amplified, LayerScales& layer) {
   layer.bound = ScoreBound::qk_norm;
+  const double most = layer.factor * amplified * amplified * qk_norm_bound(gains);
   HeadBounds bounds;
-  bounds.naive = bounds.interaction = bounds.calibrated = capped(layer.factor * *product, layer.softcap);
+  bounds.naive = bounds.interaction = bounds.calibrated = capped(most, layer.softcap);
   layer.heads.assign(static_cast<std::size_t>(model.heads), bounds);
-  return layer;
+}
+
+void bound_by_interaction(const ModelConfig& model, const ScaleSettings& settings, LayerScales& layer) {
+  layer.bound = ScoreBound::interaction;
+  const TailShape shape = tail_shape(model, settings.length);
+  const double alpha = calibration(shape, settings);
+  const double length = std::sqrt(static_cast<double>(model.width));
+  for (const HeadNorms& head : layer.norms) layer.heads.push_back(bounds_of(head, layer, length, alpha));
+  warn_of_layer(layer, model.width, settings);
+  for (std::int64_t head = 0; head < model.heads; ++head) warn_of_head(layer, head, shape, settings, alpha);
+}
+
+/// Bounds of what fp8 attention casts before the product, and the scales that follow.
+void bound_elements(const ModelConfig& model, const QueryKeyWeights& folded, const QkGains& gains, const Rotary& rotary,
+                    const ScaleSettings& settings, LayerScales& layer) {
+  ElementForm form{.head_dim = model.head_dim,
+                   .pairs = std::ssize(rotary.frequencies),
+                   .amplitude = rotary.amplitude,
+                   .all_mixed = settings.mixed_channels};
+  const double alpha = std::min(1.0, smallest_element_alpha(tail_shape(model, settings.length), settings.delta));
+  if (model.qk_norm) {
+    layer.queries = element_bounds_of_norm(gains.query, model.heads, form);
+    layer.keys = element_bounds_of_norm(gains.key, model.kv_heads, form);
+  } else {
+    // What it amplifies is folded in.
+    form.amplitude = 1;
+    layer.queries = element_bounds(folded.q, folded.q_bias, folded.width, form, alpha);
+    layer.keys = element_bounds(folded.k, folded.k_bias, folded.width, form, alpha);
+  }
+  for (auto* elements : {&layer.queries, &layer.keys}) {
+    for (ElementBounds& one : *elements) one.scale = one.calibrated / (settings.utilization * settings.largest);
+  }
+}
+
+std::uint64_t identity_of(const QueryKeyWeights& weights, const QkGains& gains) {
+  ContentHash hash;
+  for (const auto* values : {&weights.q, &weights.k, &weights.q_bias, &weights.k_bias, &gains.query, &gains.key}) {
+    hash.add(std::as_bytes(std::span(*values)));
+  }
+  return hash.finish();
 }
 
 }  // namespace
@@ -245,39 +340,46 @@ TailShape tail_shape(const ModelConfig& model, std::int64_t length) {
   return {model.width, model.head_dim, layers * model.heads, length};
 }
 
+Result<std::uint64_t> layer_identity(const ModelConfig& model, std::int64_t layer, const NamedWeights& weights) {
+  const Result<QueryKeyWeights> folded = query_key_weights(model, layer, weights);
+  if (!folded) return tl::unexpected(folded.error());
+  const Result<QkGains> gains = qk_gains(model, layer, weights);
+  if (!gains) return tl::unexpected(gains.error());
+  return identity_of(*folded, *gains);
+}
+
 Result<LayerScales> layer_scales(const ModelConfig& model, const RopeConfig& rope, std::int64_t index,
                                  const NamedWeights& weights, const ScaleSettings& settings, std::stop_token stop) {
   LayerScales layer;
   layer.layer = index;
   layer.rotary = model.positions == 0;
+  const Rotary rotary = rotary_of(model, rope, index, settings.length);
   layer.factor = double{attention_scale(model, index)};
   layer.softcap = model.attention_softcap;
-  const TailShape shape = tail_shape(model, settings.length);
-  const double alpha = calibration(shape, settings);
-  const Result<QueryKeyWeights> folded = query_key_weights(model, index, weights);
+  Result<QueryKeyWeights> folded = query_key_weights(model, index, weights);
   if (!folded) return tl::unexpected(folded.error());
+  const Result<QkGains> gains = qk_gains(model, index, weights);
+  if (!gains) return tl::unexpected(gains.error());
+  layer.identity = identity_of(*folded, *gains);
+  fold_amplitude(rotary, *folded);
   const RotationProbe rotations =
-      layer.rotary && !model.qk_norm ? rotations_of(model, rope, index, settings.length) : RotationProbe{};
+      layer.rotary && !model.qk_norm ? rotations_of(rotary, settings.length) : RotationProbe{};
   Result<std::vector<HeadNorms>> norms = head_norms(*folded, rotations, settings.threads, stop);
   if (!norms) return tl::unexpected(norms.error());
   layer.norms = std::move(*norms);
   iterate(*folded, settings, layer);
   layer.naive_norm = naive_layer_norm(*folded, settings.threads);
-  if (model.qk_norm) {
-    Result<LayerScales> bounded = bounded_by_qk_norm(model, std::move(layer), weights);
-    if (!bounded) return bounded;
-    layer = std::move(*bounded);
-  } else if (input_norm(model, index).empty()) {
+  if (!model.qk_norm && input_norm(model, index).empty()) {
     layer.warnings.push_back({"input-not-normed", -1, "nothing bounds the tokens that attention reads", 1});
     return layer;
+  }
+  if (model.qk_norm) {
+    bound_by_qk_norm(model, *gains, amplification(model, rotary), layer);
   } else {
-    layer.bound = ScoreBound::interaction;
-    const double length = std::sqrt(static_cast<double>(model.width));
-    for (const HeadNorms& head : layer.norms) layer.heads.push_back(bounds_of(head, layer, length, alpha));
-    warn_of_layer(layer, settings);
-    for (std::int64_t head = 0; head < model.heads; ++head) warn_of_head(layer, head, shape, settings, alpha);
+    bound_by_interaction(model, settings, layer);
   }
   for (HeadBounds& head : layer.heads) head.scale = head.calibrated / (settings.utilization * settings.largest);
+  bound_elements(model, *folded, *gains, rotary, settings, layer);
   return layer;
 }
 

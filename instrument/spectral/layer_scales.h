@@ -10,6 +10,7 @@
 #include "core/result.h"
 #include "instrument/model/model_config.h"
 #include "instrument/spectral/concentration.h"
+#include "instrument/spectral/element_bounds.h"
 #include "instrument/spectral/interaction.h"
 
 /// Scales of attention's scores from the weights alone: how large can they become, and by what are they to be divided
@@ -24,6 +25,7 @@ struct ScaleSettings {
   double largest = 448;         ///< of the format
   int iterations = 5;           ///< of the power iteration that starts cold
   int threads = 0;
+  bool mixed_channels = false;  ///< a Hadamard rotation mixes all channels of queries and keys
 };
 
 /// What keeps a layer's scores bounded.
@@ -53,11 +55,14 @@ struct HeadBounds {
 struct LayerScales {
   std::int64_t layer = 0;
   ScoreBound bound = ScoreBound::none;
-  bool rotary = false;  ///< then `interaction` does not hold for all positions, only `naive` does
-  double factor = 0;    ///< on scores
-  double softcap = 0;   ///< 0: none
-  std::vector<HeadNorms> norms;
+  bool rotary = false;           ///< then `interaction` does not hold for all positions, only `naive` does
+  double factor = 0;             ///< on scores
+  double softcap = 0;            ///< 0: none
+  std::vector<HeadNorms> norms;  ///< what rotary embeddings amplify (YaRN, LongRoPE) is folded in
   std::vector<HeadBounds> heads;
+  std::vector<ElementBounds> queries;  ///< by head
+  std::vector<ElementBounds> keys;     ///< by key head
+  std::uint64_t identity = 0;          ///< content hash of the weights that all of this follows from
   double cold_once = 0;   ///< the layer's norm, all heads side by side, after one iteration from a cold start
   double cold = 0;        ///< after ScaleSettings::iterations
   double settled = 0;     ///< what it comes to
@@ -75,6 +80,9 @@ using NamedWeights =
 
 /// A layer's projections with the gain and bias of the norm before it folded in.
 Result<QueryKeyWeights> query_key_weights(const ModelConfig& model, std::int64_t layer, const NamedWeights& weights);
+
+/// LayerScales::identity alone. Errors: those of the weights.
+Result<std::uint64_t> layer_identity(const ModelConfig& model, std::int64_t layer, const NamedWeights& weights);
 
 /// alpha: what is asked for, else smallest_alpha(), and 1 where shapes are too small for it: the worst case itself.
 double calibration(const TailShape& shape, const ScaleSettings& settings);

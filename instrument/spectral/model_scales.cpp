@@ -82,4 +82,25 @@ Result<ModelScales> model_scales(const std::filesystem::path& folder, const Mode
   return all;
 }
 
+Status use_policy(ModelScales& scales, std::string_view name, const ScorePolicyEntry& policy,
+                  const ScorePolicySettings& settings) {
+  if (policy.name == "current" || policy.name == "static") {
+    return fail(fmt::format("{} has no scale before a step's scores are there: give a run", name));
+  }
+  const auto first_scale = [&](double worst_case, double calibrated) {
+    ScorePolicySettings own = settings;
+    own.worst_case = worst_case;
+    own.calibrated = calibrated;
+    return policy.make(own)->scale(0);
+  };
+  scales.policy = name;
+  for (LayerScales& layer : scales.layers) {
+    for (HeadBounds& head : layer.heads) head.scale = first_scale(head.interaction, head.calibrated);
+    for (auto* elements : {&layer.queries, &layer.keys}) {
+      for (ElementBounds& one : *elements) one.scale = first_scale(one.worst_case, one.calibrated);
+    }
+  }
+  return {};
+}
+
 }  // namespace nanscope

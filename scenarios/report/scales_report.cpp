@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -16,20 +17,45 @@ using Json = nlohmann::ordered_json;
 
 std::string figure(double value) { return fmt::format("{:.4g}", value); }
 
-/// Of a layer's largest head norms: what table 6 of the paper prints of its layers.
-std::string norms_text(const ModelScales& scales) {
-  double sum = 0;
-  const LayerScales* largest = &scales.layers.front();
-  const LayerScales* smallest = largest;
+/// What table 6 of the paper prints of a model's layers.
+struct NormSummary {
+  double mean = 0;
+  double largest = 0;
+  double smallest = 0;
+  std::int64_t largest_layer = -1;
+
+  double ratio() const { return largest / smallest; }
+};
+
+template <class Norm>
+NormSummary summary_of(const ModelScales& scales, const Norm& norm) {
+  NormSummary out;
   for (const LayerScales& layer : scales.layers) {
-    sum += layer.largest_head_norm();
-    if (layer.largest_head_norm() > largest->largest_head_norm()) largest = &layer;
-    if (layer.largest_head_norm() < smallest->largest_head_norm()) smallest = &layer;
+    const double value = norm(layer);
+    out.mean += value / static_cast<double>(scales.layers.size());
+    if (out.largest_layer < 0 || value < out.smallest) out.smallest = value;
+    if (out.largest_layer >= 0 && value <= out.largest) continue;
+    out.largest = value;
+    out.largest_layer = layer.layer;
   }
-  return fmt::format("mean {}, largest {} in layer {}, smallest {} in layer {}: a scale for all would be off by {:.3g}",
-                     figure(sum / static_cast<double>(scales.layers.size())), figure(largest->largest_head_norm()),
-                     largest->layer, figure(smallest->largest_head_norm()), smallest->layer,
-                     largest->largest_head_norm() / smallest->largest_head_norm());
+  return out;
+}
+
+/// Of a layer's largest head norm, which bounds follow from, and of the norm of all heads side by side, which is the
+/// paper's.
+std::array<std::pair<std::string_view, NormSummary>, 2> norm_summaries(const ModelScales& scales) {
+  return {{{"norm of a head", summary_of(scales, [](const LayerScales& one) { return one.largest_head_norm(); })},
+           {"side by side", summary_of(scales, [](const LayerScales& one) { return one.settled; })}}};
+}
+
+std::string norm_table(const ModelScales& scales, const Terminal& terminal) {
+  Table table({Align::left, Align::right, Align::right, Align::right, Align::right, Align::right});
+  table.row({"over layers", "mean", "max", "min", "max layer", "max / min"});
+  for (const auto& [name, norms] : norm_summaries(scales)) {
+    table.row({std::string(name), figure(norms.mean), figure(norms.largest), figure(norms.smallest),
+               std::to_string(norms.largest_layer), fmt::format("{:.3g}", norms.ratio())});
+  }
+  return table.text("  ", terminal.width);
 }
 
 std::string bound_text(const ModelScales& scales) {
@@ -56,6 +82,28 @@ std::string bound_text(const ModelScales& scales) {
     text += "; rotary positions: the worst case is that of tokens at one position, only the naive bound holds for all";
   }
   return text;
+}
+
+std::string policy_text(const ModelScales& scales) {
+  if (scales.policy == "geometry") {
+    return fmt::format(
+        "a score divided by its scale takes {:.0f} % of {:g} at the calibrated bound; a layer has the largest of its "
+        "heads",
+        100 * scales.settings.utilization, scales.settings.largest);
+  }
+  double most = 0;
+  std::int64_t layer = -1;
+  for (const LayerScales& one : scales.layers) {
+    for (const HeadBounds& head : one.heads) {
+      if (!(head.calibrated / head.scale > most)) continue;
+      most = head.calibrated / head.scale;
+      layer = one.layer;
+    }
+  }
+  if (layer < 0) return fmt::format("of {} before anything ran", scales.policy);
+  return fmt::format(
+      "of {} before anything ran; a score at the calibrated bound of layer {} would be {} over its scale, of {:g}",
+      scales.policy, layer, figure(most), scales.settings.largest);
 }
 
 std::string layer_table(const ModelScales& scales, const Terminal& terminal) {
@@ -138,15 +186,9 @@ std::string scales_text(const ModelScales& scales, const std::string& checkpoint
   std::string text = heading(fmt::format("nanscope scales {}", printable(checkpoint, terminal)), terminal);
   if (scales.layers.empty()) return text + "No layer has attention.\n";
   text += paragraph("Bounds    ", bound_text(scales), terminal);
-  text += paragraph("Norms     ", norms_text(scales), terminal);
-  text += paragraph(
-      "Scales    ",
-      fmt::format(
-          "a score divided by its scale takes {:.0f} % of {:g} at the calibrated bound; a layer has the largest "
-          "of its heads",
-          100 * scales.settings.utilization, scales.settings.largest),
-      terminal);
+  text += paragraph("Scales    ", policy_text(scales), terminal);
   text += warnings_text(scales, terminal);
+  text += '\n' + norm_table(scales, terminal);
   return text + '\n' + (per_head ? head_table(scales, terminal) : layer_table(scales, terminal));
 }
 
@@ -157,10 +199,17 @@ std::string scales_json(const ModelScales& scales, const std::string& checkpoint
   out["delta"] = scales.settings.delta;
   out["length"] = scales.settings.length;
   out["utilization"] = scales.settings.utilization;
+  out["policy"] = scales.policy;
   out["gamma"] = scales.gamma;
   out["alpha_min"] = scales.alpha_min;
   out["alpha"] = scales.alpha;
   out["chance"] = scales.chance;
+  if (!scales.layers.empty()) {
+    for (const auto& [name, norms] : norm_summaries(scales)) {
+      out["norms"][name == "side by side" ? "side_by_side" : "head"] = {
+          {"mean", norms.mean}, {"max", norms.largest}, {"min", norms.smallest}, {"max_layer", norms.largest_layer}};
+    }
+  }
   out["layers"] = Json::array();
   for (const LayerScales& layer : scales.layers) {
     Json one{{"layer", layer.layer},
@@ -181,6 +230,14 @@ std::string scales_json(const ModelScales& scales, const std::string& checkpoint
     }
     one["heads"] = Json::array();
     for (std::size_t head = 0; head < layer.norms.size(); ++head) one["heads"].push_back(head_json(layer, head));
+    for (const auto& [name, elements] : {std::pair("queries", &layer.queries), {"keys", &layer.keys}}) {
+      if (elements->empty()) continue;
+      one[name] = Json::array();
+      for (const ElementBounds& bound : *elements) {
+        one[name].push_back(
+            {{"worst_case", bound.worst_case}, {"calibrated", bound.calibrated}, {"scale", bound.scale}});
+      }
+    }
     one["warnings"] = Json::array();
     for (const ScaleWarning& warning : layer.warnings) {
       Json told{{"kind", warning.kind}, {"figure", warning.figure}};

@@ -74,6 +74,20 @@ Result<LayerScales> scales(const ModelConfig& model, const Weights& weights) {
   return layer_scales(model, {}, 0, weights.source(), settings());
 }
 
+/// Queries along channel 0 nearly alone, keys along the channel that it is rotated with.
+Weights aligned_by_rotation(const ModelConfig& model) {
+  Weights weights = weights_of(model);
+  std::vector<float>& q = weights.named["layers.0.q_proj.weight"];
+  std::vector<float>& k = weights.named["layers.0.k_proj.weight"];
+  for (std::size_t row = 0; row < 16; ++row) {
+    for (std::size_t i = 0; i < 256; ++i) {
+      if (row != 0) q[row * 256 + i] = 0;
+      if (row != 8) k[row * 256 + i] *= row == 0 ? 0.1F : 0;
+    }
+  }
+  return weights;
+}
+
 TEST(LayerScales, BoundsAreInOrderAndTheScaleFollows) {
   const ModelConfig model = small_model();
   const auto layer = scales(model, weights_of(model));
@@ -139,6 +153,18 @@ TEST(LayerScales, SoftcapsCapTheBound) {
   EXPECT_LE(layer->whole().calibrated, 1.25);
 }
 
+/// Whatever rotation does to the head below, a cap under the bound holds it.
+TEST(LayerScales, ASoftcapBelowTheBoundLeavesNothingToWarnOf) {
+  ModelConfig model = small_model();
+  model.positions = 0;
+  const Weights weights = aligned_by_rotation(model);
+  EXPECT_THAT(scales(model, weights)->warnings, Contains(Field(&ScaleWarning::kind, "rotation-aligns")));
+  model.attention_softcap = 1e-3;
+  const auto layer = scales(model, weights);
+  ASSERT_TRUE(layer);
+  EXPECT_THAT(layer->warnings, Not(Contains(Field(&ScaleWarning::kind, "rotation-aligns"))));
+}
+
 TEST(LayerScales, WithoutANormNothingIsPromised) {
   ModelConfig model = small_model();
   model.norm_placement = NormPlacement::branch;
@@ -161,17 +187,7 @@ TEST(LayerScales, WarnsOfHeadsThatCancel) {
 TEST(LayerScales, WarnsOfRotationsThatAlign) {
   ModelConfig model = small_model();
   model.positions = 0;
-  Weights weights = weights_of(model);
-  // Queries along channel 0 alone, keys along the channel that it is rotated with.
-  std::vector<float>& q = weights.named["layers.0.q_proj.weight"];
-  std::vector<float>& k = weights.named["layers.0.k_proj.weight"];
-  for (std::size_t row = 0; row < 16; ++row) {
-    for (std::size_t i = 0; i < 256; ++i) {
-      if (row != 0) q[row * 256 + i] = 0;
-      if (row != 8) k[row * 256 + i] = 0;
-    }
-  }
-  const auto layer = scales(model, weights);
+  const auto layer = scales(model, aligned_by_rotation(model));
   ASSERT_TRUE(layer);
   EXPECT_TRUE(layer->rotary);
   EXPECT_THAT(layer->warnings, Contains(Field(&ScaleWarning::kind, "rotation-aligns")));

@@ -14,15 +14,23 @@ using ::testing::HasSubstr;
 struct Row {
   const char* family;
   std::size_t layer;
-  double norm, bound;
+  double norm, bound, query, key;
 };
 /// oracle.py, which reads the files by itself: a layer norm's shift and fused, transposed projections; grouped heads;
-/// biases; fused projections; gains of 1 + w and a softcap of 5.
+/// biases; fused projections, half of a head rotated and amplified (LongRoPE); gains of 1 + w and a softcap of 5; YaRN.
 constexpr Row kRows[] = {
-    {"gpt2", 0, 1.31579127, 17.2276801},   {"gpt2", 1, 1.14167535, 15.0940557},  {"llama3", 0, 3.04003717, 37.1057957},
-    {"llama3", 1, 2.91310923, 35.8977464}, {"qwen2", 0, 3.26492085, 39.7915227}, {"qwen2", 1, 3.06415737, 39.6692524},
-    {"phi3", 0, 3.30209206, 37.358907},    {"phi3", 1, 2.87202332, 32.4932347},  {"gemma2", 0, 3.28562142, 37.172563},
-    {"gemma2", 1, 3.02914636, 34.270879},
+    {"gpt2", 0, 1.31579127, 17.2276801, 5.7715405, 5.96911181},
+    {"gpt2", 1, 1.14167535, 15.0940557, 5.88429209, 6.51912186},
+    {"llama3", 0, 3.04003717, 37.1057957, 9.90431668, 9.50657486},
+    {"llama3", 1, 2.91310923, 35.8977464, 9.82030716, 9.91738893},
+    {"qwen2", 0, 3.26492085, 39.7915227, 10.5373295, 10.0696586},
+    {"qwen2", 1, 3.06415737, 39.6692524, 10.4395068, 10.1321955},
+    {"phi3", 0, 4.72953633, 53.5085953, 12.2098715, 12.5403887},
+    {"phi3", 1, 4.29635944, 48.6077583, 12.3053681, 10.866104},
+    {"gemma2", 0, 3.28562142, 37.172563, 9.7834754, 10.0125765},
+    {"gemma2", 1, 3.02914636, 34.270879, 9.86229914, 10.6319732},
+    {"gpt-oss", 0, 4.22725745, 51.9586022, 11.9296154, 11.2752352},
+    {"gpt-oss", 1, 4.0489798, 50.1804892, 10.3245452, 11.6616836},
 };
 
 std::filesystem::path checkpoint(std::string_view family) {
@@ -38,6 +46,13 @@ TEST(ModelScales, AreThoseOfTheFiles) {
     EXPECT_NEAR(layer.largest_head_norm() / row.norm, 1, 1e-6) << row.family << ' ' << row.layer;
     const double bound = layer.softcap > 0 ? std::min(layer.softcap, row.bound) : row.bound;
     EXPECT_NEAR(layer.whole().interaction / bound, 1, 1e-6) << row.family << ' ' << row.layer;
+    const auto largest = [](const std::vector<ElementBounds>& all) {
+      double most = 0;
+      for (const ElementBounds& one : all) most = std::max(most, one.worst_case);
+      return most;
+    };
+    EXPECT_NEAR(largest(layer.queries) / row.query, 1, 1e-6) << row.family << ' ' << row.layer;
+    EXPECT_NEAR(largest(layer.keys) / row.key, 1, 1e-6) << row.family << ' ' << row.layer;
     EXPECT_EQ(layer.rotary, std::string_view(row.family) != "gpt2");
   }
 }
@@ -57,6 +72,20 @@ TEST(ModelScales, EveryFamilyHasABoundInEveryLayer) {
     }
   }
   EXPECT_GE(families, 15);
+}
+
+TEST(ModelScales, APolicyHasItsFirstScaleBeforeAnythingRan) {
+  auto scales = model_scales(checkpoint("llama3"), {});
+  ASSERT_TRUE(scales) << scales.error().message;
+  const double geometry = scales->layers[1].heads[2].scale;
+  ASSERT_TRUE(use_policy(*scales, "auto_alpha", *find_score_policy("auto_alpha"), {}));
+  EXPECT_DOUBLE_EQ(scales->layers[1].heads[2].scale, geometry);
+  ASSERT_TRUE(use_policy(*scales, "delayed", *find_score_policy("delayed"), {}));
+  EXPECT_DOUBLE_EQ(scales->layers[1].heads[2].scale, 1 / (0.9 * 448));
+  EXPECT_DOUBLE_EQ(scales->layers[0].keys[1].scale, 1 / (0.9 * 448));
+  EXPECT_EQ(scales->policy, "delayed");
+  EXPECT_EQ(use_policy(*scales, "current", *find_score_policy("current"), {}).error().message,
+            "current has no scale before a step's scores are there: give a run");
 }
 
 TEST(ModelScales, RefusesLayersThatAreNotThereByFolder) {

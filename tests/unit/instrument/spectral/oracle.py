@@ -1,4 +1,4 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 """Norms of attention's interaction and the bounds of "Rank-Aware Spectral Bounds on Attention Logits", by numpy's SVD on
 expanded keys: nothing is shared with what it checks. Prints the rows that interaction_test.cpp and concentration_test.cpp
 hold, and those of model_scales_test.cpp: the largest norm of a head of each layer of the tiny checkpoints in ../model, read with
@@ -80,14 +80,36 @@ def tensors(folder):
     return found
 
 
+def element(w, b, dim, rotated, d):
+    """Of any element at any position: a rotary embedding turns channels i and i + rotated / 2 into each other."""
+    largest = 0
+    for first in range(0, len(w), dim):
+        for i in range(rotated // 2):
+            pair = [first + i, first + i + rotated // 2]
+            largest = max(largest, np.linalg.norm(w[pair], 2) * math.sqrt(d) + np.linalg.norm(b[pair]))
+        for i in range(first + rotated, first + dim):
+            largest = max(largest, np.linalg.norm(w[i]) * math.sqrt(d) + abs(b[i]))
+    return largest
+
+
 def of_checkpoint(folder):
-    """(largest norm of a head, largest bound of a head with biases in) of each layer, tokens of norm sqrt(d)."""
+    """(largest norm of a head, largest bound of a head with biases in, of an element of a query, of a key) of each layer,
+    tokens of norm sqrt(d)."""
     config = json.loads((folder / "config.json").read_text())
     all_of = tensors(folder)
     heads = config.get("num_attention_heads", config.get("n_head"))
     kv_heads = config.get("num_key_value_heads", heads)
     d = config.get("hidden_size", config.get("n_embd"))
     dim = config.get("head_dim") or d // heads
+    rope = config.get("rope_parameters") or {}
+    original = rope.get("original_max_position_embeddings")
+    amplitude = 1.0
+    if rope.get("rope_type") == "longrope":
+        amplitude = math.sqrt(1 + math.log(config["max_position_embeddings"] / original) / math.log(original))
+    elif rope.get("rope_type") == "yarn":
+        amplitude = 0.1 * math.log(rope["factor"]) + 1
+    rotated = 0 if config["model_type"] == "gpt2" else int(dim * rope.get("partial_rotary_factor", 1))
+    amplified = np.where(np.arange(dim) < rotated, amplitude, 1.0)
     rows = []
     for layer in range(config.get("num_hidden_layers", config.get("n_layer"))):
         part = lambda name: next((v for k, v in all_of.items() if f".{layer}.{name}" in k or k.startswith(f"h.{layer}.{name}")), None)
@@ -108,6 +130,8 @@ def of_checkpoint(folder):
                 bq, bk = np.zeros(heads * dim), np.zeros(kv_heads * dim)
         bq, bk = bq + wq @ shift, bk + wk @ shift
         wq, wk = wq * gain, wk * gain
+        wq, wk = wq * np.tile(amplified, heads)[:, None], wk * np.tile(amplified, kv_heads)[:, None]
+        bq, bk = bq * np.tile(amplified, heads), bk * np.tile(amplified, kv_heads)
         norm = bound = 0
         for h in range(heads):
             q = slice(h * dim, (h + 1) * dim)
@@ -116,14 +140,14 @@ def of_checkpoint(folder):
             norm = max(norm, m)
             biases = math.sqrt(d) * (np.linalg.norm(wq[q].T @ bk[k]) + np.linalg.norm(wk[k].T @ bq[q])) + abs(bq[q] @ bk[k])
             bound = max(bound, (m * d + biases) / math.sqrt(dim))
-        rows.append((norm, bound))
+        rows.append((norm, bound, element(wq, bq, dim, rotated, d), element(wk, bk, dim, rotated, d)))
     return rows
 
 
 if __name__ == "__main__":
-    for family in ("gpt2", "llama3", "qwen2", "phi3", "gemma2"):
-        for layer, (norm, bound) in enumerate(of_checkpoint(pathlib.Path(__file__).parents[1] / "model/checkpoints" / family)):
-            print(f'{{"{family}", {layer}, {norm:.9g}, {bound:.9g}}},')
+    for family in ("gpt2", "llama3", "qwen2", "phi3", "gemma2", "gpt-oss"):
+        for layer, row in enumerate(of_checkpoint(pathlib.Path(__file__).parents[1] / "model/checkpoints" / family)):
+            print(f'{{"{family}", {layer}, ' + ", ".join(f"{x:.9g}" for x in row) + "},")
     show("one head", 8, 1, 1, 4, 1)
     show("heads of their own", 16, 4, 4, 4, 2)
     show("four queries a key", 32, 8, 2, 8, 4)
