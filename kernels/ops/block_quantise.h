@@ -103,8 +103,8 @@ struct BlockQuantise {
     F32 own = splat_f32(0.0F);
     for (int i = 0; i < kGroup; ++i) {
       const F32 real = splat_f32(amaxes[i]) / splat_f32(args.format.largest) / splat_f32(args.second);
-      const U32 bits = raw_bits(real);
-      word = word | (i == 3 ? bits << 1 : bits >> (23 - 8 * i));
+      const U32 seen = bits(real);
+      word = word | (i == 3 ? seen << 1 : seen >> (23 - 8 * i));
       if (i == j) own = real;
     }
     BlockScale scale;

@@ -77,7 +77,8 @@ struct CachedKeys {
 NANSCOPE_FN CachedKeys cached_keys(const KvOperand& cache, std::int64_t first, std::int64_t left) {
   const I32 slot = to_i32(load_code_range(cache.slots, first, 0, left < kLanes ? left : kLanes));
   const Mask in_pool = (slot >= splat_i32(0)) & (slot < splat_i32(static_cast<std::int32_t>(cache.pool.rows)));
-  return {cache, slot, in_pool & lanes_below(left), splat_f32(1.0F), splat_f32(0.0F), -1, -1};
+  const Mask there = in_pool & lanes_below(left);
+  return {cache, slot, there, splat_f32(1.0F), splat_f32(0.0F), -1, -1};
 }
 
 NANSCOPE_FN F32 of_group(const CachedKeys& keys, const TensorView& view, std::int64_t group) {

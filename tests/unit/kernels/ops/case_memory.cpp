@@ -19,12 +19,13 @@ TensorView CaseMemory::place(Block block, std::int64_t padding, std::span<const 
   TensorView& view = block.view;
   view.stride = view.columns + padding;
   const std::size_t element = block.element;
+  const std::size_t begin = block.begin;
   const auto bytes = static_cast<std::size_t>(view.rows * view.stride) * element;
-  block.before.assign(bytes + 2 * kGuard, kPattern);
+  block.before.assign(begin + bytes + kGuard, kPattern);
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const auto row = static_cast<std::int64_t>(i) / view.columns;
     const auto column = static_cast<std::int64_t>(i) % view.columns;
-    const auto at = kGuard + static_cast<std::size_t>(row * view.stride + column) * element;
+    const auto at = begin + static_cast<std::size_t>(row * view.stride + column) * element;
     std::memcpy(block.before.data() + at, &codes[i], element);
   }
   auto buffer = device_.allocate(block.before.size(), false);
@@ -33,8 +34,9 @@ TensorView CaseMemory::place(Block block, std::int64_t padding, std::span<const 
     return view;
   }
   block.buffer = *std::move(buffer);
-  view.data = static_cast<std::byte*>(block.buffer.data()) + kGuard;
+  view.data = static_cast<std::byte*>(block.buffer.data()) + begin;
   if (status_) status_ = device_.upload(block.buffer.data(), block.before);
+  if (placement_.placed) placement_.placed(block.buffer, view, element);
   blocks_.push_back(std::move(block));
   return blocks_.back().view;
 }
@@ -55,6 +57,7 @@ TensorView CaseMemory::in_out(const std::string& name, Format format, std::int64
   block.name = name;
   block.view = {nullptr, format, rows, columns, columns};
   block.element = info(format).storage_bytes();
+  block.begin = kGuard + static_cast<std::size_t>(placement_.shift) * block.element;
   return place(std::move(block), padding, codes);
 }
 
@@ -62,6 +65,7 @@ void* CaseMemory::output_bytes(const std::string& name, std::size_t bytes) {
   Block block;
   block.name = name;
   block.view = {nullptr, Format::int8, 1, static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(bytes)};
+  block.begin = kGuard;
   return place(std::move(block), 0, {}).data;
 }
 
@@ -71,9 +75,10 @@ Status CaseMemory::check(const Block& block, std::span<const std::byte> after) c
   const auto rows = static_cast<std::size_t>(block.view.rows);
   for (std::size_t i = 0; i < after.size(); ++i) {
     if (after[i] == block.before[i]) continue;
-    const bool inside = i >= kGuard && i - kGuard < rows * stride_bytes && (i - kGuard) % stride_bytes < row_bytes;
+    const bool inside =
+        i >= block.begin && i - block.begin < rows * stride_bytes && (i - block.begin) % stride_bytes < row_bytes;
     if (inside && !block.name.empty()) continue;
-    const auto offset = static_cast<std::int64_t>(i) - static_cast<std::int64_t>(kGuard);
+    const auto offset = static_cast<std::int64_t>(i) - static_cast<std::int64_t>(block.begin);
     return fail(fmt::format("{}: byte {} of the memory around it was overwritten, expected {:#04x}, found {:#04x}",
                             block.name.empty() ? "an input" : block.name, offset,
                             static_cast<unsigned>(block.before[i]), static_cast<unsigned>(after[i])));
@@ -93,7 +98,7 @@ Result<std::vector<Output>> CaseMemory::finish() {
     Output output{block.name, block.view.format, block.view.rows, block.view.columns, {}};
     const auto row_bytes = static_cast<std::ptrdiff_t>(block.view.columns) * static_cast<std::ptrdiff_t>(block.element);
     for (std::int64_t row = 0; row < block.view.rows; ++row) {
-      const auto begin = after.begin() + static_cast<std::ptrdiff_t>(kGuard) +
+      const auto begin = after.begin() + static_cast<std::ptrdiff_t>(block.begin) +
                          row * block.view.stride * static_cast<std::ptrdiff_t>(block.element);
       output.bytes.insert(output.bytes.end(), begin, begin + row_bytes);
     }

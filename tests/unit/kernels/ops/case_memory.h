@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,11 +20,18 @@ struct Output {
   std::vector<std::byte> bytes;
 };
 
+/// How the tensors of a case are placed.
+struct Placement {
+  std::int64_t shift = 0;  ///< elements by which a tensor begins behind where it would
+  /// Told of each tensor: its allocation, all of whose bytes are written, and where in it the tensor lies.
+  std::function<void(const Buffer& allocation, const TensorView& view, std::size_t element_bytes)> placed;
+};
+
 /// The tensors of one case on one device. Every tensor lies between two guards and its rows are
 /// padded; guards, padding and inputs must be unchanged after the op.
 class CaseMemory {
  public:
-  explicit CaseMemory(Device& device) : device_(device) {}
+  explicit CaseMemory(Device& device, Placement placement = {}) : device_(device), placement_(std::move(placement)) {}
 
   /// A tensor the op reads: codes, row-major, rows * columns of them.
   TensorView input(Format format, std::int64_t rows, std::int64_t columns, std::span<const std::uint32_t> codes,
@@ -51,13 +59,15 @@ class CaseMemory {
     std::string name;  ///< empty: input
     Buffer buffer;
     std::vector<std::byte> before;  ///< the whole allocation as it was uploaded
-    TensorView view;                ///< data at guard bytes from the start
+    TensorView view;
+    std::size_t begin = 0;  ///< of the view in the allocation
     std::size_t element = 1;
   };
   TensorView place(Block block, std::int64_t padding, std::span<const std::uint32_t> codes);
   Status check(const Block& block, std::span<const std::byte> after) const;
 
   Device& device_;
+  Placement placement_;
   std::vector<Block> blocks_;
   Status status_;
 };

@@ -29,8 +29,8 @@ const std::vector<OpCase>& op_cases() {
   return all;
 }
 
-Result<std::vector<Output>> run_case(const OpCase& op_case, Device& device) {
-  CaseMemory memory(device);
+Result<std::vector<Output>> run_case(const OpCase& op_case, Device& device, const Placement& placement) {
+  CaseMemory memory(device, placement);
   op_case.build(memory);
   return memory.finish();
 }

@@ -21,7 +21,7 @@ struct OpCase {
 const std::vector<OpCase>& op_cases();
 
 /// Runs one case; an error is a failed launch or a touched guard.
-Result<std::vector<Output>> run_case(const OpCase& op_case, Device& device);
+Result<std::vector<Output>> run_case(const OpCase& op_case, Device& device, const Placement& placement = {});
 
 /// FNV-1a over names, shapes and bytes of the outputs.
 std::uint64_t digest(const std::vector<Output>& outputs);

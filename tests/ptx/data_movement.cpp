@@ -1,0 +1,150 @@
+/// mov, selp, cvta, ld and st (PTX ISA 9.7.9). Loads extend to the register, stores cut off; what is not aligned to the
+/// whole access is an error.
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "tests/ptx/instruction_table.h"
+
+namespace nanscope::ptx {
+namespace {
+
+template <class T>
+struct Select {
+  static void run(Lanes& lanes, const Instruction& of) {
+    const std::uint32_t chosen = lanes.predicate(of.operands[3]);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (!lanes.has(lane)) continue;
+      lanes.of<T>(of.operands[0])[lane] = lanes.of<T>(of.operands[(chosen >> lane & 1U) != 0 ? 1 : 2])[lane];
+    }
+  }
+};
+
+template <class T>
+void add_of_width(InstructionTable& table, std::initializer_list<const char*> types) {
+  for (const char* type : types) {
+    add_elementwise<T, T>(table, std::string("mov.") + type, [](T a) { return a; });
+    table[std::string("selp.") + type] = {&Select<T>::run,
+                                          {{sizeof(T), true}, {sizeof(T), false}, {sizeof(T), false}, {0, false}}};
+  }
+}
+
+/// 64 bits as two halves, the lower first.
+void unpack(Lanes& lanes, const Instruction& of) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (!lanes.has(lane)) continue;
+    const std::uint64_t whole = lanes.of<std::uint64_t>(of.operands[2])[lane];
+    lanes.of<std::uint32_t>(of.operands[0])[lane] = static_cast<std::uint32_t>(whole);
+    lanes.of<std::uint32_t>(of.operands[1])[lane] = static_cast<std::uint32_t>(whole >> 32);
+  }
+}
+void pack(Lanes& lanes, const Instruction& of) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (!lanes.has(lane)) continue;
+    const std::uint64_t upper = lanes.of<std::uint32_t>(of.operands[2])[lane];
+    lanes.of<std::uint64_t>(of.operands[0])[lane] = upper << 32 | lanes.of<std::uint32_t>(of.operands[1])[lane];
+  }
+}
+
+/// Of `kCount` elements next to each other; `kSigned`: a load extends their sign. The address is the last operand.
+template <class T, int kCount>
+struct Access {
+  static bool check(const Lanes& lanes, const Instruction& of, std::uint64_t address) {
+    if (address % (sizeof(T) * kCount) != 0) {
+      lanes.report("an address that is not a multiple of the access's size");
+      return false;
+    }
+    const bool local = (address & kLocalWindow) != 0;
+    const bool param = (address & kParamWindow) != 0;
+    const bool fits = of.space == Space::generic || (of.space == Space::local && local) ||
+                      (of.space == Space::param && param) || (of.space == Space::global && !local && !param);
+    if (!fits) lanes.report("an address of another state space");
+    return fits;
+  }
+
+  static void load(Lanes& lanes, const Instruction& of) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (!lanes.has(lane)) continue;
+      const std::uint64_t address =
+          lanes.of<std::uint64_t>(of.operands[kCount])[lane] + static_cast<std::uint64_t>(of.offset);
+      if (!check(lanes, of, address)) return;
+      std::array<T, kCount> values{};
+      const bool own = (address & (kLocalWindow | kParamWindow)) != 0;
+      std::string wrong = own ? lanes.own->load(address, lane, values.data(), sizeof(values))
+                              : lanes.memory->load(address, values.data(), sizeof(values));
+      if (!wrong.empty()) return lanes.report(std::move(wrong));
+      for (int i = 0; i < kCount; ++i) {
+        write_lane(lanes, of.operands[static_cast<std::size_t>(i)], lane,
+                   static_cast<std::uint64_t>(values[static_cast<std::size_t>(i)]));
+      }
+    }
+  }
+
+  static void store(Lanes& lanes, const Instruction& of) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (!lanes.has(lane)) continue;
+      const std::uint64_t address =
+          lanes.of<std::uint64_t>(of.operands[kCount])[lane] + static_cast<std::uint64_t>(of.offset);
+      if (!check(lanes, of, address)) return;
+      std::array<T, kCount> values{};
+      for (int i = 0; i < kCount; ++i) {
+        values[static_cast<std::size_t>(i)] =
+            static_cast<T>(read_lane(lanes, of.operands[static_cast<std::size_t>(i)], lane));
+      }
+      const bool own = (address & (kLocalWindow | kParamWindow)) != 0;
+      std::string wrong = own ? lanes.own->store(address, lane, values.data(), sizeof(values))
+                              : lanes.memory->store(address, values.data(), sizeof(values));
+      if (!wrong.empty()) return lanes.report(std::move(wrong));
+    }
+  }
+};
+
+template <class T, int kCount>
+void add_access(InstructionTable& table, const std::string& type) {
+  const std::string vector = kCount == 1 ? "" : "v" + std::to_string(kCount) + ".";
+  for (const char* space : {"", "global.", "local.", "param."}) {
+    for (const bool stores : {false, true}) {
+      InstructionForm form;
+      form.run = stores ? &Access<T, kCount>::store : &Access<T, kCount>::load;
+      form.operands.assign(kCount, {kAnyWidth, !stores});
+      form.operands.push_back({8, false});
+      form.bytes = sizeof(T);
+      form.elements = kCount;
+      form.stores = stores;
+      table[std::string(stores ? "st." : "ld.") + space + vector + type] = std::move(form);
+    }
+  }
+}
+
+template <class T>
+void add_accesses(InstructionTable& table, std::initializer_list<const char*> types) {
+  for (const char* type : types) {
+    add_access<T, 1>(table, type);
+    add_access<T, 2>(table, type);
+    add_access<T, 4>(table, type);
+  }
+}
+
+}  // namespace
+
+void add_data_movement(InstructionTable& table) {
+  add_of_width<std::uint16_t>(table, {"b16", "u16", "s16"});
+  add_of_width<std::uint32_t>(table, {"b32", "u32", "s32", "f32"});
+  add_of_width<std::uint64_t>(table, {"b64", "u64", "s64", "f64"});
+  // With braces around the halves; the reader writes them behind the name.
+  table["mov.b64{}="] = {&unpack, {{4, true}, {4, true}, {8, false}}};
+  table["mov.b64={}"] = {&pack, {{8, true}, {4, false}, {4, false}}};
+  // An address says by itself where it points.
+  for (const char* name : {"cvta.to.global.u64", "cvta.to.local.u64", "cvta.local.u64", "cvta.param.u64"}) {
+    table[name] = table["mov.u64"];
+  }
+  add_accesses<std::uint8_t>(table, {"b8", "u8"});
+  add_accesses<std::int8_t>(table, {"s8"});
+  add_accesses<std::uint16_t>(table, {"b16", "u16"});
+  add_accesses<std::int16_t>(table, {"s16"});
+  add_accesses<std::uint32_t>(table, {"b32", "u32", "f32"});
+  add_accesses<std::int32_t>(table, {"s32"});
+  add_accesses<std::uint64_t>(table, {"b64", "u64", "f64", "s64"});
+}
+
+}  // namespace nanscope::ptx

@@ -1,0 +1,216 @@
+#include "tests/ptx/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace nanscope::ptx {
+namespace {
+
+/// Lanes that are at the same instruction.
+struct Group {
+  std::uint32_t lanes = 0;
+  std::int32_t at = 0;
+  bool waits = false;  ///< for others that the instruction names
+};
+
+/// The lanes of a function: one group runs, the others are further on, or wait.
+class Groups {
+ public:
+  explicit Groups(std::uint32_t lanes) : running_{lanes, 0, false}, absent_(~lanes) {}
+
+  Group& running() { return running_; }
+  std::uint32_t absent() const { return absent_; }
+  bool parted() const { return !others_.empty(); }
+
+  /// The running lanes part: `taken` go to `target`, the others to the next instruction.
+  void branch(std::uint32_t taken, std::int32_t target) {
+    const std::uint32_t stay = running_.lanes & ~taken;
+    if (taken == 0) {
+      ++running_.at;
+    } else if (stay == 0) {
+      running_.at = target;
+    } else {
+      others_.push_back({taken, target, false});
+      running_ = {stay, running_.at + 1, false};
+    }
+  }
+  /// `lanes` of the running ones are done.
+  void leave(std::uint32_t lanes) {
+    absent_ |= lanes;
+    running_.lanes &= ~lanes;
+    ++running_.at;
+  }
+  /// Those at one instruction meet; the lowest that need not wait runs next. False when none can.
+  bool choose() {
+    if (running_.lanes != 0) others_.push_back(running_);
+    for (std::size_t i = 0; i < others_.size(); ++i) {
+      for (std::size_t j = others_.size(); --j > i;) {
+        if (others_[j].at != others_[i].at) continue;
+        others_[i].lanes |= others_[j].lanes;
+        others_[i].waits = false;
+        others_.erase(others_.begin() + static_cast<std::ptrdiff_t>(j));
+      }
+    }
+    const auto before = [](const Group& a, const Group& b) {
+      return std::pair(a.waits, a.at) < std::pair(b.waits, b.at);
+    };
+    const auto lowest = std::min_element(others_.begin(), others_.end(), before);
+    if (lowest == others_.end()) {
+      running_ = {};
+      return false;
+    }
+    running_ = *lowest;
+    others_.erase(lowest);
+    return !running_.waits;
+  }
+
+ private:
+  Group running_;
+  std::uint32_t absent_;
+  std::vector<Group> others_;
+};
+
+/// The member mask of an instruction of the whole warp: its last operand.
+std::uint32_t members_of(const Lanes& lanes, const Instruction& of) {
+  std::size_t last = of.operands.size() - 1;
+  while (!of.operands[last].given) --last;
+  const std::uint32_t* masks = lanes.of<std::uint32_t>(of.operands[last]);
+  const std::uint32_t members = masks[std::countr_zero(lanes.active)];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (lanes.has(lane) && masks[lane] != members) lanes.report("lanes that name other members");
+  }
+  if ((lanes.active & ~members) != 0) lanes.report("a lane that is not among the members it names");
+  return members;
+}
+
+}  // namespace
+
+Machine::Machine(const Program& program) : program_(&program), own_(program.local_bytes, program.param_bytes) {
+  for (const Function& function : program.functions) registers_.push_back(function.registers);
+}
+
+Status Machine::launch(const Function& kernel, const Launch& launch,
+                       std::span<const std::span<const std::byte>> arguments) {
+  if (arguments.size() != kernel.parameters.size()) return fail(kernel.name + ": takes another number of arguments");
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].size() != kernel.parameter_bytes[i]) {
+      return fail(fmt::format("{}: argument {} has {} bytes, {} are expected", kernel.name, i, arguments[i].size(),
+                              kernel.parameter_bytes[i]));
+    }
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      std::memcpy(own_.param.data() + lane * own_.param_bytes + kernel.parameters[i], arguments[i].data(),
+                  arguments[i].size());
+    }
+  }
+  memory_.begin_launch();
+  for (std::uint32_t block = 0; block < launch.blocks; ++block) {
+    for (std::uint32_t warp = 0; warp * kLanes < launch.threads; ++warp) {
+      if (Status status = run_warp(kernel, block, warp, launch); !status) return status;
+    }
+  }
+  return {};
+}
+
+Status Machine::run_warp(const Function& kernel, std::uint32_t block, std::uint32_t warp, const Launch& launch) {
+  memory_.begin_warp();
+  own_.forget_local();
+  const auto function = static_cast<std::size_t>(&kernel - program_->functions.data());
+  const auto set = [&](const Operand& operand, std::uint32_t first, std::uint32_t step) {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      const std::uint32_t value = first + lane * step;
+      std::memcpy(registers_[function].data() + operand.at + lane * sizeof(value), &value, sizeof(value));
+    }
+  };
+  set(kernel.tid, warp * kLanes, 1);
+  set(kernel.ctaid, block, 0);
+  set(kernel.nctaid, launch.blocks, 0);
+  set(kernel.ntid, launch.threads, 0);
+  problem_.clear();
+  place_.clear();
+  run_function(function, ~0U);
+  if (problem_.empty()) return {};
+  return fail(fmt::format("{}, {}, block {} warp {}: {}", kernel.name, place_, block, warp, problem_));
+}
+
+void Machine::run_function(std::size_t function, std::uint32_t lanes) {
+  const Function& of = program_->functions[function];
+  Groups groups(lanes);
+  Lanes state{registers_[function].data(), 0, &memory_, &own_, &problem_};
+  const auto place = [&](const Instruction& at) {
+    if (place_.empty()) {
+      place_ = fmt::format("line {} ({})", at.line, program_->names[static_cast<std::size_t>(at.name)]);
+    }
+  };
+  while (true) {
+    if (groups.running().lanes == 0 || groups.parted()) {
+      const bool runs = groups.choose();
+      if (groups.running().lanes == 0) return;
+      if (!runs) {
+        problem_ = "a lane is missing: it waits elsewhere";
+        return place(of.code[static_cast<std::size_t>(groups.running().at)]);
+      }
+    }
+    Group& group = groups.running();
+    const Instruction& next = of.code[static_cast<std::size_t>(group.at)];
+    state.active = group.lanes;
+    if (next.guard.given) {
+      const std::uint32_t guard = state.predicate(next.guard);
+      state.active &= next.guard_negated ? ~guard : guard;
+    }
+    if (next.converges) {
+      const std::uint32_t members = state.active == 0 ? 0 : members_of(state, next);
+      if ((members & groups.absent()) != 0) problem_ = "a lane is missing: it has left";
+      if (!problem_.empty()) return place(next);
+      if ((members & ~state.active) != 0) {
+        group.waits = true;
+        if (!groups.parted()) problem_ = "a lane is missing: its predicate is false";
+        if (!problem_.empty()) return place(next);
+        continue;
+      }
+    }
+    ++counts_.warp_instructions;
+    const auto lanes_here = static_cast<std::uint64_t>(std::popcount(state.active));
+    counts_.lane_instructions += lanes_here;
+    if (next.space == Space::global || next.space == Space::generic) counts_.elements += lanes_here * next.elements;
+    switch (next.control) {
+      case Control::none:
+        if (state.active != 0) next.run(state, next);
+        ++group.at;
+        break;
+      case Control::branch:
+        groups.branch(state.active, next.target);
+        break;
+      case Control::call:
+        if (state.active != 0) call(of, next, state.active);
+        ++group.at;
+        break;
+      case Control::ret:
+        groups.leave(state.active);
+        break;
+    }
+    if (!problem_.empty()) return place(next);
+  }
+}
+
+void Machine::call(const Function& from, const Instruction& of, std::uint32_t lanes) {
+  const Call& call = from.calls[static_cast<std::size_t>(of.call)];
+  copy_parameters(call.before, lanes);
+  run_function(static_cast<std::size_t>(of.target), lanes);
+  copy_parameters(call.after, lanes);
+}
+
+void Machine::copy_parameters(std::span<const Call::Copy> copies, std::uint32_t lanes) {
+  for (const Call::Copy& copy : copies) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      if ((lanes >> lane & 1U) == 0) continue;
+      std::byte* own = own_.param.data() + lane * own_.param_bytes;
+      std::memcpy(own + copy.to, own + copy.from, copy.bytes);
+    }
+  }
+}
+
+}  // namespace nanscope::ptx

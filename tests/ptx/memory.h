@@ -1,0 +1,67 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace nanscope::ptx {
+
+/// The memory of a GPU that watches: what was given, what was written, and by which warp of the running launch.
+class Memory {
+ public:
+  /// Of a byte.
+  enum class State : std::uint8_t { forbidden, unwritten, written };
+
+  /// Memory of its own, all `state`.
+  std::byte* allocate(std::size_t bytes, State state);
+  void free(const std::byte* begin);
+  /// Whether all of it lies in one allocation.
+  bool holds(const void* begin, std::size_t bytes) const;
+  void mark(const void* begin, std::size_t bytes, State state);
+
+  /// What was made so far does not race with what comes next.
+  void begin_launch();
+  void begin_warp();
+  /// An access of the running warp, aligned or not; empty, or what is wrong with it.
+  std::string load(std::uint64_t address, void* to, std::size_t bytes);
+  std::string store(std::uint64_t address, const void* from, std::size_t bytes);
+  /// For the host, which may copy gaps that nobody wrote: they read as a pattern.
+  void read(const void* begin, std::span<std::byte> to);
+  /// What nobody wrote is as unwritten behind a copy. Both lie in memory that holds() them.
+  void copy(void* to, const void* from, std::size_t bytes);
+
+ private:
+  struct Block {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t bytes = 0;
+    std::vector<State> states;
+    std::vector<std::uint32_t> writers;  ///< serial numbers of warps
+    std::vector<std::uint32_t> readers;
+  };
+  Block* find(std::uint64_t address, std::size_t bytes);
+
+  std::map<std::uint64_t, Block> blocks_;  ///< by where they begin
+  Block* last_ = nullptr;
+  std::uint64_t last_begin_ = 0;
+  std::uint32_t launch_ = 1;  ///< serial number of the launch's first warp
+  std::uint32_t warp_ = 0;
+};
+
+/// What the lanes of a warp have for themselves: local memory and parameters, a run of bytes each.
+struct WarpMemory {
+  std::uint32_t local_bytes = 0;
+  std::uint32_t param_bytes = 0;
+  std::vector<std::byte> local;
+  std::vector<std::byte> param;
+
+  WarpMemory(std::uint32_t local_size, std::uint32_t param_size);
+  /// Local memory begins as a pattern: compilers copy arrays whole, parts that nobody wrote or reads included.
+  void forget_local();
+  std::string load(std::uint64_t address, int lane, void* to, std::size_t bytes) const;
+  std::string store(std::uint64_t address, int lane, const void* from, std::size_t bytes);
+};
+
+}  // namespace nanscope::ptx

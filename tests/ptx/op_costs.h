@@ -1,0 +1,33 @@
+#pragma once
+#include <fmt/format.h>
+
+#include <string>
+
+#include "tests/ptx/ptx_device.h"
+#include "tests/unit/kernels/ops/op_cases.h"
+
+namespace nanscope::ptx {
+
+/// What a case of the op table executes.
+struct CaseCost {
+  std::string name;
+  Counts counts;
+};
+
+/// Errors: those of run_case().
+inline Result<CaseCost> cost_of(const kernels::cases::OpCase& op_case, PtxDevice& device) {
+  device.machine().forget_counts();
+  const auto outputs = kernels::cases::run_case(op_case, device);
+  if (!outputs) return tl::unexpected(outputs.error());
+  return CaseCost{op_case.name, device.machine().counts()};
+}
+
+/// "gemm_f32_wide lanes 123 elements 45 each 2.73": instructions of lanes, elements of global memory that they load and
+/// store, and the first by the second.
+inline std::string line_of(const CaseCost& cost) {
+  return fmt::format("{} lanes {} elements {} each {:.2f}", cost.name, cost.counts.lane_instructions,
+                     cost.counts.elements,
+                     static_cast<double>(cost.counts.lane_instructions) / static_cast<double>(cost.counts.elements));
+}
+
+}  // namespace nanscope::ptx
