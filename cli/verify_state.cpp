@@ -7,6 +7,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "core/parse_json.h"
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 
@@ -81,7 +82,7 @@ Result<VerifyState> VerifyState::open(const std::string& path, const std::string
     std::string line;
     bool first = true;
     while (std::getline(lines, line)) {
-      const Json json = Json::parse(line, nullptr, false);
+      const Json json = parse_json_or_none<Json>(line);
       if (first && (!json.is_object() || json.value("nanscope.verify", "") != about))
         return fail(path + ": is not the state of this check: another dump, model or selection, or files that changed");
       if (!first && json.is_object()) {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/files/output_file.h"
-#include "core/json_depth.h"
+#include "core/parse_json.h"
 
 namespace nanscope::gui {
 namespace {
@@ -61,7 +61,7 @@ std::filesystem::path pins_file(const std::filesystem::path& run) {
 
 Result<std::vector<Pin>> parse_pins(std::string_view text) {
   if (text.size() > kMostBytes || json_depth(text) > kMostDepth) return fail("no file of pins");
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = parse_json_or_none(text);
   if (!json.is_object() || !json.contains("pins") || !json["pins"].is_array()) return fail("no file of pins");
   if (json["pins"].size() > kMostPins) return fail(fmt::format("more than {} pins", kMostPins));
   std::vector<Pin> pins;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/files/output_file.h"
+#include "core/parse_json.h"
 #include "core/text/safe_text.h"
 
 namespace nanscope::scenarios {
@@ -49,7 +50,7 @@ struct Span {
 
 /// Details are JSON that somebody may have written by hand.
 Json details_of(const KernelRow& row) {
-  Json details = Json::parse(row.details, nullptr, false);
+  Json details = parse_json_or_none<Json>(row.details);
   if (details.is_object()) return details;
   return Json{{"details", row.details}};
 }

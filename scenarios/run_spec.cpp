@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/parse_json.h"
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/model_folder.h"
 #include "instrument/files/near_names.h"
@@ -120,19 +121,19 @@ Status apply_settings(EngineConfig& config, std::span<const std::string> setting
 std::string to_json(const RunSpec& spec) {
   Json json;
   json["schema"] = kSchema;
-  json["knobs"] = Json::parse(config_to_json(spec.config), nullptr, false);
+  json["knobs"] = parse_json_or_none<Json>(config_to_json(spec.config));
   json["requests"] = Json::array();
   for (const RequestSpec& request : spec.requests) {
     json["requests"].push_back({{"name", request.name},
                                 {"max_tokens", request.max_tokens},
-                                {"parts", Json::parse(prompt_to_json(request.parts), nullptr, false)}});
+                                {"parts", parse_json_or_none<Json>(prompt_to_json(request.parts))}});
     if (request.arrive > 0) json["requests"].back()["arrive"] = request.arrive;
   }
   return dump(json);
 }
 
 Result<RunSpec> run_spec_from_json(std::string_view text, std::string scenario) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json_or_none(text);
   if (!json.is_object()) return fail("run configuration: not a JSON object, so this run cannot be replayed");
   if (json.value("schema", nlohmann::json()) != kSchema) {
     return fail(fmt::format("run configuration: its schema is not {}, so this run cannot be replayed", kSchema));

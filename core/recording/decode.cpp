@@ -6,6 +6,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "core/parse_json.h"
 #include "core/recording/names.h"
 #include "core/recording/schema.h"
 
@@ -100,7 +101,7 @@ class ListReader {
     into = quoted.substr(1, end - 1);
     const bool plain = std::all_of(into.begin(), into.end(), [](char c) { return c >= ' ' && c < 0x7f && c != '\\'; });
     if (plain) return true;
-    const auto decoded = nlohmann::json::parse(quoted, nullptr, false);
+    const auto decoded = parse_json_or_none(quoted);
     if (!decoded.is_string()) return false;
     into = decoded.get<std::string>();
     return true;

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/parse_json.h"
+
 namespace nanscope {
 namespace {
 
@@ -125,7 +127,7 @@ std::string to_json(const OpAttributes& attributes) {
 
 OpAttributes attributes_from_json(OpKind kind, std::string_view text) {
   OpAttributes attributes = attributes_of(kind);
-  const Json object = Json::parse(text, nullptr, false);
+  const Json object = parse_json_or_none<Json>(text);
   if (!object.is_object()) return attributes;
   std::visit(
       [&](auto& one) {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/json_depth.h"
+#include "core/parse_json.h"
 
 namespace nanscope {
 namespace {
@@ -52,10 +52,8 @@ KnownFault known_form(const Fault& fault) {
 std::string to_string(const KnownFault& fault) { return fmt::format("{} in {}", fault.fault_class, fault.tensor); }
 
 Result<Baseline> Baseline::parse(std::string_view json) {
-  if (json_depth(json) > kMostJsonDepth) return fail(fmt::format("is nested more than {} deep", kMostJsonDepth));
-  const Json whole = Json::parse(json, nullptr, false);
-  if (whole.is_discarded() || !whole.is_object())
-    return fail("is no JSON object; expected what diagnose --format json prints");
+  const Json whole = parse_json_or_none<Json>(json);
+  if (!whole.is_object()) return fail("is no JSON object; expected what diagnose --format json prints");
   const std::string schema = text(whole, "schema").value_or("");
   Baseline baseline;
   if (schema == kOne) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "core/parse_json.h"
 #include "core/tensor/health_of.h"
 
 namespace nanscope {
@@ -40,7 +41,7 @@ bool RecordedDump::is_one(const Recording& recording) {
 }
 
 Status RecordedDump::add(const OpRow& op) {
-  const auto attributes = Json::parse(op.attributes, nullptr, false);
+  const auto attributes = parse_json_or_none<Json>(op.attributes);
   if (!attributes.is_object() || !attributes.contains("dumped_as") || !attributes["dumped_as"].is_string() ||
       !attributes.contains("shape") || !attributes["shape"].is_array()) {
     return fail(fmt::format("op {}: its attributes do not say what was dumped", op.id));

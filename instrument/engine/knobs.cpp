@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/parse_json.h"
 #include "core/text/edit_distance.h"
 #include "instrument/engine/knob_entry.h"
 #include "instrument/engine/knob_groups.h"
@@ -497,14 +498,14 @@ std::string config_to_json(const EngineConfig& config) {
     const std::string text = knob.get(config);
     const bool plain =
         knob.allowed == kBool || knob.allowed == "number" || knob.allowed.find("..") != std::string::npos;
-    const auto value = plain ? nlohmann::ordered_json::parse(text, nullptr, false) : nlohmann::ordered_json(text);
+    const auto value = plain ? parse_json_or_none<nlohmann::ordered_json>(text) : nlohmann::ordered_json(text);
     json[knob.name] = value.is_discarded() ? nlohmann::ordered_json(text) : value;
   }
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 Result<EngineConfig> config_from_json(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json_or_none(text);
   if (!json.is_object()) return fail("configuration: expected a JSON object of knobs");
   EngineConfig config;
   for (const auto& [name, value] : json.items()) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/parse_json.h"
 #include "instrument/engine/request.h"
 #include "instrument/files/base64.h"
 
@@ -75,7 +76,7 @@ std::string prompt_to_json(const std::vector<PromptPart>& parts) {
 }
 
 Result<std::vector<PromptPart>> prompt_from_json(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json_or_none(text);
   if (!json.is_array()) return fail("prompt: expected a JSON array of parts");
   std::vector<PromptPart> parts;
   for (const auto& item : json) {

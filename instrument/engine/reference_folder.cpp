@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/parse_json.h"
 #include "instrument/engine/engine.h"
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/loaded_model.h"
@@ -39,7 +40,7 @@ std::string config_text(const EngineConfig& config, std::int64_t vocabulary) {
                               {"hidden_act", "silu"},
                               {"norm", get_knob(config, "model.norm")},
                               {"norm_placement", get_knob(config, "model.norm_placement")},
-                              {"norm_eps", nlohmann::ordered_json::parse(get_knob(config, "norm.eps"))},
+                              {"norm_eps", parse_json_or_none<nlohmann::ordered_json>(get_knob(config, "norm.eps"))},
                               {"inner_norm", model.inner_norm},
                               {"rope_theta", model.rope_base},
                               {"tie_word_embeddings", model.tied_head},

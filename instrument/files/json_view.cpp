@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/parse_json.h"
 #include "core/text/safe_text.h"
 
 namespace nanscope {
@@ -205,7 +206,8 @@ JsonKind JsonView::kind() const {
 }
 
 std::string JsonView::text() const {
-  return is_text() ? nlohmann::json::parse(source_).get<std::string>() : std::string();
+  const auto parsed = is_text() ? parse_json_or_none(source_) : nlohmann::json();
+  return parsed.is_string() ? parsed.get<std::string>() : std::string();
 }
 
 bool JsonView::equals(std::string_view text) const {
@@ -227,7 +229,8 @@ std::optional<double> JsonView::number() const {
   if (source_ == kBareWords[0]) return std::numeric_limits<double>::quiet_NaN();
   if (source_ == kBareWords[1]) return std::numeric_limits<double>::infinity();
   if (source_ == kBareWords[2]) return -std::numeric_limits<double>::infinity();
-  return nlohmann::json::parse(source_).get<double>();
+  const auto parsed = parse_json_or_none(source_);
+  return parsed.is_number() ? std::optional(parsed.get<double>()) : std::nullopt;
 }
 
 JsonItems JsonView::items() const {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/parse_json.h"
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 #include "instrument/inspect/check.h"
@@ -51,7 +52,7 @@ std::uint64_t bytes_of(const StoredModule& module) {
 Result<std::string> model_type(const std::filesystem::path& folder) {
   const auto bytes = read_file(folder / "config.json", kMostConfig);
   if (!bytes) return tl::unexpected(bytes.error());
-  const auto json = nlohmann::json::parse(as_text(*bytes), nullptr, false);
+  const auto json = parse_json_or_none(as_text(*bytes));
   const auto found = json.is_object() ? json.find("model_type") : json.end();
   return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }

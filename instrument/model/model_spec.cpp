@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "core/json_depth.h"
+#include "core/parse_json.h"
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 #include "instrument/model/family.h"
@@ -85,12 +85,9 @@ std::string known_types() {
 }  // namespace
 
 Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& file) {
-  if (json_depth(text) > kMostJsonDepth) {
-    return fail(fmt::format("{}: lists and objects stand more than {} deep in each other", file, kMostJsonDepth));
-  }
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) return fail(file + ": not a JSON text");
-  ConfigReader config(json, file);
+  const auto json = parse_json(text);
+  if (!json) return fail(file + ": " + json.error().message);
+  ConfigReader config(*json, file);
   const std::string type = config.text("model_type");
   const ModelFamily* family = family_of_type(type);
   if (config.status() && family == nullptr) {

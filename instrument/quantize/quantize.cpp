@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "core/files/output_file.h"
+#include "core/parse_json.h"
 #include "core/system_reason.h"
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
@@ -148,7 +149,7 @@ class Quantizer {
       return write_output(partial_ / kState, state_.dump(1));
     }
     const auto bytes = read_file(partial_ / kState, kMostState);
-    const Json known = bytes ? Json::parse(as_text(*bytes), nullptr, false) : Json();
+    const Json known = bytes ? parse_json_or_none<Json>(as_text(*bytes)) : Json();
     if (!known.is_object() || known.value("about", Json()) != state_["about"] ||
         !known.value("done", Json()).is_object()) {
       return fail(
@@ -293,7 +294,7 @@ class Quantizer {
   Status write_config() {
     const auto bytes = read_file(from_ / "config.json", kMostConfig);
     if (!bytes) return tl::unexpected(bytes.error());
-    Json config = Json::parse(as_text(*bytes), nullptr, false);
+    Json config = parse_json_or_none<Json>(as_text(*bytes));
     if (!config.is_object()) return fail((from_ / "config.json").string() + ": not a JSON object");
     config["quantization_config"] = options_.target->config(*options_.target, ignored());
     return write_output(partial_ / "config.json", config.dump(2) + "\n", {.replace = true});

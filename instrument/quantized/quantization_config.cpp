@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "core/json_depth.h"
+#include "core/parse_json.h"
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 #include "instrument/model/config_reader.h"
@@ -37,12 +37,9 @@ const std::map<std::string_view, QuantMethod> kMethods = {
 };
 
 Result<json> parse(std::string_view text, const std::string& file) {
-  if (json_depth(text) > kMostJsonDepth) {
-    return fail(fmt::format("{}: lists and objects stand more than {} deep in each other", file, kMostJsonDepth));
-  }
-  json parsed = json::parse(text, nullptr, false);
-  if (parsed.is_discarded()) return fail(file + ": not a JSON text");
-  if (!parsed.is_object()) return fail(file + ": not a JSON object");
+  auto parsed = parse_json(text);
+  if (!parsed) return fail(file + ": " + parsed.error().message);
+  if (!parsed->is_object()) return fail(file + ": not a JSON object");
   return parsed;
 }
 

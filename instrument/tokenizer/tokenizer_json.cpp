@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/parse_json.h"
 #include "instrument/files/file.h"
 #include "instrument/tokenizer/byte_alphabet.h"
 #include "instrument/tokenizer/character.h"
@@ -260,9 +261,9 @@ class Reader {
 
 Result<Tokenizer> Tokenizer::parse(std::string_view text, std::string_view file) {
   reserve_document(text.size());
-  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return fail(std::string(file) + ": not a JSON text");
-  auto parts = Reader(root).read();
+  const auto root = parse_json(text);
+  if (!root) return fail(std::string(file) + ": " + root.error().message);
+  auto parts = Reader(*root).read();
   if (!parts) return fail(std::string(file) + ": " + parts.error().message);
   return Tokenizer(std::move(*parts));
 }

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "core/dump/dtype.h"
-#include "core/json_depth.h"
+#include "core/parse_json.h"
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 #include "instrument/weights/safetensors.h"
@@ -34,8 +34,9 @@ Result<AdapterConfig> read_config(const fs::path& file) {
   const auto bytes = read_file(file, kMostConfig);
   if (!bytes) return tl::unexpected(bytes.error());
   const std::string where = file.string();
-  if (json_depth(as_text(*bytes)) > kMostJsonDepth) return fail(where + ": nested too deeply");
-  const nlohmann::json json = nlohmann::json::parse(as_text(*bytes), nullptr, false);
+  const auto parsed = parse_json(as_text(*bytes));
+  if (!parsed) return fail(where + ": " + parsed.error().message);
+  const nlohmann::json& json = *parsed;
   if (!json.is_object()) return fail(where + ": is no JSON object");
   const auto number = [&](const char* key) {
     const auto found = json.find(key);

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "core/json_depth.h"
+#include "core/parse_json.h"
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 
@@ -49,8 +49,9 @@ Status CheckpointFiles::open_index(const fs::path& folder, const fs::path& index
   const auto bytes = read_file(index, kMostIndex);
   if (!bytes) return tl::unexpected(bytes.error());
   const std::string file = index.string();
-  if (json_depth(as_text(*bytes)) > kMostJsonDepth) return fail(file + ": nested too deeply");
-  const nlohmann::json json = nlohmann::json::parse(as_text(*bytes), nullptr, false);
+  const auto parsed = parse_json(as_text(*bytes));
+  if (!parsed) return fail(file + ": " + parsed.error().message);
+  const nlohmann::json& json = *parsed;
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   if (!json.is_object() || map == json.end() || !map->is_object()) return fail(file + ": no object weight_map");
   std::map<std::string, std::set<std::string, std::less<>>> shards;

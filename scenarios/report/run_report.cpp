@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/counted.h"
+#include "core/parse_json.h"
 #include "scenarios/report/answer.h"
 #include "scenarios/report/diagnosis_lines.h"
 #include "scenarios/report/diagnosis_report.h"
@@ -51,7 +52,7 @@ std::string dump_line(const scenarios::Analysis& analysis, const Terminal& termi
 std::string setting_line(const scenarios::Analysis& analysis, const Terminal& terminal) {
   if (analysis.dumped()) return dump_line(analysis, terminal);
   const std::string dot = terminal.utf8 ? " · " : " | ";
-  const auto config = nlohmann::json::parse(analysis.info.config, nullptr, false);
+  const auto config = parse_json_or_none(analysis.info.config);
   std::string line;
   if (config.is_object() && config.contains("knobs") && config["knobs"].is_object()) {
     const nlohmann::json& knobs = config["knobs"];
