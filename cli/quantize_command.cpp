@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/open_target.h"
 #include "cli/progress.h"
+#include "instrument/engine/calibrate.h"
 #include "instrument/engine/compare_models.h"
 #include "instrument/files/file.h"
 #include "instrument/quantize/quantize.h"
@@ -26,6 +27,7 @@ struct Arguments {
   std::string layout;
   std::vector<std::string> ignore;
   std::string calibrate;
+  bool weights_only = false;
   std::size_t tokens = 256;
   int threads = 0;
   bool all = false;
@@ -56,6 +58,14 @@ int quantize(const Arguments& arguments, const Interrupt& interrupt) {
     const auto bytes = read_file(arguments.calibrate, kMostText);
     if (!bytes) return complain(bytes.error().message);
     text = as_text(*bytes);
+  }
+  if (!text.empty() && !arguments.weights_only && !options.target->input.empty()) {
+    const auto ids = tokens_of_text(arguments.checkpoint, text, arguments.tokens);
+    if (!ids) return complain("--calibrate: " + ids.error().message);
+    auto inputs = calibrate_inputs(arguments.checkpoint, *ids, interrupt.token());
+    if (!inputs && interrupt.requested()) return interrupt.code();
+    if (!inputs) return complain("--calibrate: " + inputs.error().message);
+    options.inputs = std::move(*inputs);
   }
   ProgressLine line("MiB", arguments.progress);
   options.ignore = arguments.ignore;
@@ -107,8 +117,12 @@ void add_quantize_command(CLI::App& app, Action& action) {
       ->type_name("REGEX")
       ->allow_extra_args(false);
   command
-      ->add_option("--calibrate", arguments->calibrate, "Run both models over a text and say how far the logits change")
+      ->add_option("--calibrate", arguments->calibrate,
+                   "Run both models over a text and say how far the logits change; formats that have a scale for what "
+                   "products read (nvfp4, fp8 of modelopt) get it from there")
       ->type_name("FILE");
+  command->add_flag("--weights-only", arguments->weights_only,
+                    "With --calibrate: what products read is not quantized all the same");
   command->add_option("--tokens", arguments->tokens, "Tokens of the text that are run")
       ->type_name("N")
       ->check(CLI::Range(std::size_t{1}, std::size_t{4096}))
@@ -123,7 +137,8 @@ void add_quantize_command(CLI::App& app, Action& action) {
   command->footer(
       "The weights of products are quantized; the head, routers, embeddings and norms stay as they are, and so does "
       "every "
-      "other file. A file at a time is read and written, with little memory. What is not finished lies in OUT.partial, "
+      "other file. With --calibrate, nvfp4 quantizes what products read as well. A file at a time is read and written, "
+      "with little memory. What is not finished lies in OUT.partial, "
       "where the same command goes on.\n"
       "\n"
       "Examples:\n"

@@ -31,7 +31,7 @@ TensorView Forward::scale_table(Slot slot, std::int64_t columns, bool& recycled)
 
 Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x) {
   const BlockConfig& blocks = parts_.config.blocks;
-  if (blocks.format == ActivationBlocks::none) return {x, {}, {}};
+  if (plan.kind != OpKind::block_quantise) return {x, {}, {}};
   const BlockFormat& format = block_format(blocks);
   const bool unmasked = blocks.packing == kernels::ScalePacking::unmasked && rows_ == 1 && format.scale == Format::e8m0;
   const TensorView codes = matrix(slots.first, format.element, rows_, x.view.columns);
@@ -42,7 +42,7 @@ Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> sl
                                  .codes = codes,
                                  .scales = scales,
                                  .format = format,
-                                 .second = second_scale(blocks),
+                                 .second = plan.second,
                                  .packing = unmasked ? kernels::ScalePacking::unmasked : kernels::ScalePacking::rounded,
                                  .scale_overflow = blocks.overflow,
                                  .zero_padding = !recycled});
@@ -52,11 +52,6 @@ Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> sl
                 all.zero_padding = !recycled;
               }));
   return {x, {codes, outputs[0].id}, {scales, outputs[1].id}};
-}
-
-Forward::Operand Forward::projected(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x) {
-  if (parts_.config.blocks.ops == BlockOps::mlp) return {x, {}, {}};
-  return quantised(plan, slots, x);
 }
 
 Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Operand& in, const Affine& affine,
@@ -70,7 +65,7 @@ Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Opera
                                 .bias = affine.bias == nullptr ? TensorView{} : affine.bias->view,
                                 .out = out,
                                 .format = block_format(blocks),
-                                .second = second_scale(blocks),
+                                .second = plan.second,
                                 .read_padding = read_padding,
                                 .weight = affine.weight->view,
                                 .scaled = affine.weight->scaled});

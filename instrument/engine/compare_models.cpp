@@ -8,9 +8,8 @@
 #include <span>
 #include <utility>
 
-#include "instrument/engine/engine.h"
-#include "instrument/engine/model_folder.h"
-#include "instrument/tokenizer/tokenizer.h"
+#include "instrument/engine/calibrate.h"
+#include "instrument/engine/run_checkpoint.h"
 
 namespace nanscope {
 namespace {
@@ -18,22 +17,21 @@ namespace {
 /// Keeps the rows of the logits.
 class LogitsProbe final : public Probe {
  public:
-  explicit LogitsProbe(kernels::Device& device) : device_(device) {}
+  LogitsProbe(kernels::Device& device, std::vector<float>& logits) : device_(device), logits_(logits) {}
 
   Status on_op(const ProbeOp& op) override {
     for (const ProbeTensor& one : op.outputs) {
-      if (one.role != "logits" || one.view.format != Format::f32 || one.view.stride != one.view.columns) continue;
-      std::vector<float> values(static_cast<std::size_t>(one.view.elements()));
-      if (Status got = device_.download(std::as_writable_bytes(std::span(values)), one.view.data); !got) return got;
-      logits.insert(logits.end(), values.begin(), values.end());
+      if (one.role != "logits") continue;
+      const auto values = floats_of(device_, one.view);
+      if (!values) return tl::unexpected(values.error());
+      logits_.insert(logits_.end(), values->begin(), values->end());
     }
     return {};
   }
 
-  std::vector<float> logits;
-
  private:
   kernels::Device& device_;
+  std::vector<float>& logits_;
 };
 
 /// log of the sum of the exponentials, and the mean.
@@ -61,28 +59,12 @@ bool all_finite(std::span<const float> row) {
 
 Result<std::vector<float>> logits_of_checkpoint(const std::filesystem::path& folder,
                                                 const std::vector<std::int32_t>& ids, std::stop_token stop) {
-  constexpr std::int64_t kLeastBlock = 16;
-  EngineConfig config;
-  if (Status used = use_model_folder(config, folder); !used) return tl::unexpected(used.error());
-  config.activation_format = Format::f32;
-  config.kv.format = Format::f32;
-  config.kv.blocks = std::max(config.kv.blocks, static_cast<std::int64_t>(ids.size()) / kLeastBlock + 4);
-  const auto device = kernels::make_device("cpu", 0);
-  if (!device) return tl::unexpected(device.error());
-  auto none = Tokenizer::none();
-  if (!none) return tl::unexpected(none.error());
-  const auto tokenizer = std::make_shared<const Tokenizer>(std::move(*none));
-  const auto source = make_weight_source(config.model);
-  if (!source) return tl::unexpected(source.error());
-  const auto model = load_model(config, **device, **source, *tokenizer, stop);
-  if (!model) return tl::unexpected(model.error());
-  const auto engine = Engine::create(config, **device, *model, tokenizer);
-  if (!engine) return tl::unexpected(engine.error());
-  LogitsProbe probe(**device);
-  const std::vector<RequestSpec> requests{{.name = "text", .parts = {TokensPart{ids}}, .max_tokens = 1}};
-  const auto ran = (*engine)->run(requests, probe, {.progress = {}, .stop = std::move(stop)});
+  std::vector<float> logits;
+  const Status ran = run_checkpoint(folder, ids, std::move(stop), [&](kernels::Device& device, const LoadedModel&) {
+    return std::make_unique<LogitsProbe>(device, logits);
+  });
   if (!ran) return tl::unexpected(ran.error());
-  return std::move(probe.logits);
+  return logits;
 }
 
 LogitsChange compare_logits(const std::vector<float>& first, const std::vector<float>& second, std::size_t columns) {
@@ -125,12 +107,8 @@ LogitsChange compare_logits(const std::vector<float>& first, const std::vector<f
 
 Result<LogitsChange> compare_models(const std::filesystem::path& first, const std::filesystem::path& second,
                                     const std::string& text, std::size_t most, std::stop_token stop) {
-  const auto tokenizer = Tokenizer::load(first / "tokenizer.json");
-  if (!tokenizer) return tl::unexpected(tokenizer.error());
-  auto ids = tokenizer->encode(text);
+  const auto ids = tokens_of_text(first, text, most);
   if (!ids) return tl::unexpected(ids.error());
-  if (ids->empty()) return fail("the text makes no token");
-  ids->resize(std::min(ids->size(), most));
   const auto a = logits_of_checkpoint(first, *ids, stop);
   if (!a) return tl::unexpected(a.error());
   const auto b = logits_of_checkpoint(second, *ids, std::move(stop));

@@ -37,6 +37,7 @@ enum class Preempt : std::uint8_t { recompute, stale };
 enum class EmptyRow : std::uint8_t { keep, mask };
 enum class ActivationBlocks : std::uint8_t { none, mxfp8, mxfp4, nvfp4 };
 enum class BlockOps : std::uint8_t { mlp, linears };
+enum class TensorScales : std::uint8_t { config, checkpoint };
 enum class ScaleMemory : std::uint8_t { zeroed, recycled };
 enum class ScaleReads : std::uint8_t { used, tile };
 enum class RankScales : std::uint8_t { own, rank_0 };
@@ -120,6 +121,7 @@ struct BlockConfig {
   std::string preset;  ///< of core/blocks, instead of what `format` means
   BlockOps ops = BlockOps::mlp;
   float tensor_scale = 1;
+  TensorScales tensor_scales = TensorScales::config;
   Overflow overflow = Overflow::saturate;
   kernels::ScalePacking packing = kernels::ScalePacking::rounded;
   ScaleMemory memory = ScaleMemory::zeroed;
@@ -184,7 +186,7 @@ Format read_format(const KvConfig& kv);
 /// The block format, as serving kernels have it: e8m0 scales are rounded up (mxfp8-rceil, mxfp4-rceil). Of `none`
 /// nothing is asked.
 const BlockFormat& block_format(const BlockConfig& blocks);
-/// What stands above the scales of blocks; 1 where nothing does.
+/// What stands above the scales of blocks where the checkpoint does not say it; 1 where nothing does.
 float second_scale(const BlockConfig& blocks);
 
 /// Refuses shapes that fit no model (heads that kv_heads do not divide, odd head_dim, a recurrent

@@ -128,14 +128,12 @@ class Forward {
   RowPlace of_span(const SpanInput& input, Axis axis, std::int64_t first_token) const;
   /// An op that runs once a span has the span's number in its name, where there are several.
   const OpPlan& plan_of_span(const OpPlan& plan, const SpanInput& input);
-  /// `slots` are those of codes and scales.
+  /// What a product reads: `x`, or where the plan is one of blocks their codes and scales, in `slots`.
   Operand quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x);
   kernels::TensorView scale_table(Slot slot, std::int64_t columns, bool& recycled);
   /// A product into memory of the caller's.
   Live mlp_product(const OpPlan& plan, const kernels::TensorView& out, const Operand& in, const Affine& affine,
                    std::string_view role = "out", std::int64_t heads = 1);
-  /// What the attention's projections read.
-  Operand projected(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x);
   Live mixture(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   struct Routed {
     Live weights, ids;

@@ -110,6 +110,10 @@ struct Texts<BlockOps> {
   static constexpr std::array<std::string_view, 2> names{"mlp", "linears"};
 };
 template <>
+struct Texts<TensorScales> {
+  static constexpr std::array<std::string_view, 2> names{"config", "checkpoint"};
+};
+template <>
 struct Texts<ScalePacking> {
   static constexpr std::array<std::string_view, 2> names{"rounded", "unmasked"};
 };
@@ -302,6 +306,11 @@ std::vector<Knob> block_knobs() {
       knob(
           "activation.tensor_scale", "number", "the scale above those of the blocks, of nvfp4",
           [](auto& c) -> auto& { return c.blocks.tensor_scale; }),
+      knob(
+          "activation.tensor_scales", "config|checkpoint",
+          "where that comes from: activation.tensor_scale, or for each product the checkpoint (input_scale, "
+          "input_global_scale); a product that has none there reads its inputs as they are",
+          [](auto& c) -> auto& { return c.blocks.tensor_scales; }),
       knob(
           "activation.scale_overflow", "saturate|overflow",
           "what the cast of a block's scale does beyond the largest finite value (sglang PR #22927)",

@@ -131,6 +131,12 @@ class Loader {
     weight.name = std::move(name);
     weight.view = {nullptr, Format::f32, rows, columns, columns};
     weight.scaled = scaled_weight(stored, rows);
+    auto input = model_.checkpoint->input_scale(weight.name);
+    if (!input) {
+      status_ = tl::unexpected(input.error());
+      return nullptr;
+    }
+    weight.input = *input;
     TensorView& scales = weight.scaled.scales;
     const std::size_t width = info(scales.format).storage_bytes();
     const std::span<const std::byte> bytes(static_cast<const std::byte*>(scales.data),

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct Weight {
   kernels::TensorView view;
   kernels::TensorView packed;
   kernels::ScaledWeight scaled = {};
+  std::optional<InputScale> input = {};  ///< fixed scale of what a product with it reads
 };
 
 /// A weight and its bias; either may be absent.

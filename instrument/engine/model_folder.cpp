@@ -12,6 +12,11 @@ Status use_model_spec(EngineConfig& config, const ModelSpec& spec) {
   changed.norm.eps = spec.norm_eps;
   changed.activation_format = spec.format;
   changed.kv.format = spec.kv_format.value_or(spec.format);
+  if (spec.nvfp4_inputs) {
+    changed.blocks.format = ActivationBlocks::nvfp4;
+    changed.blocks.ops = BlockOps::linears;
+    changed.blocks.tensor_scales = TensorScales::checkpoint;
+  }
   if (Status fits = check(changed); !fits) return fits;
   config = std::move(changed);
   return {};

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "core/blocks/presets.h"
 #include "instrument/engine/knobs.h"
+#include "instrument/engine/loaded_model.h"
 #include "instrument/engine/scheme_book.h"
 #include "instrument/kv_schemes/scheme_ops.h"
 #include "instrument/model/rope_table.h"
@@ -29,14 +33,14 @@ NormAttributes norm_attributes(const EngineConfig& config, const NormConfig& nor
   return out;
 }
 
-BlockAttributes block_attributes(const EngineConfig& config, std::int64_t inputs) {
+BlockAttributes block_attributes(const EngineConfig& config, std::int64_t inputs, float second) {
   const BlockConfig& blocks = config.blocks;
   const std::int64_t block = block_format(blocks).block.columns;
   BlockAttributes out;
   out.format = blocks.preset.empty() ? get_knob(config, "activation.blocks") : blocks.preset;
   out.block = block;
   out.blocks = (inputs + block - 1) / block;
-  out.tensor_scale = double{second_scale(blocks)};
+  out.tensor_scale = double{second};
   out.scale_overflow = get_knob(config, "activation.scale_overflow");
   return out;
 }
@@ -161,22 +165,13 @@ class Planner {
     if (config_.partial_sums != Format::f32) attributes.partial_sums = "f16";
     return op(std::move(name), OpKind::gemm, attributes);
   }
-  /// A product whose `inputs` may be block-scaled.
-  OpPlan mlp_product(std::string name, std::int64_t inputs) {
-    if (config_.blocks.format == ActivationBlocks::none) return gemm(std::move(name));
-    return op(std::move(name), OpKind::block_gemm, block_attributes(config_, inputs));
-  }
-  /// One of the attention's projections, and the quantisation of what it reads.
-  OpPlan projection(std::string name, std::int64_t inputs) {
-    return config_.blocks.ops == BlockOps::linears ? mlp_product(std::move(name), inputs) : gemm(std::move(name));
-  }
-  OpPlan quantise_projection(std::string name, std::int64_t inputs) {
-    return config_.blocks.ops == BlockOps::linears ? quantise(std::move(name), inputs) : OpPlan{};
+  /// A product whose `inputs` may be block-scaled; `second` is what stands above the scales of their blocks.
+  OpPlan product(std::string name, std::int64_t inputs, std::optional<float> second) {
+    return second ? blocks(std::move(name), OpKind::block_gemm, inputs, *second) : gemm(std::move(name));
   }
   /// None, and not counted, where no blocks are used.
-  OpPlan quantise(std::string name, std::int64_t inputs) {
-    if (config_.blocks.format == ActivationBlocks::none) return {};
-    return op(std::move(name), OpKind::block_quantise, block_attributes(config_, inputs));
+  OpPlan quantise(std::string name, std::int64_t inputs, std::optional<float> second) {
+    return second ? blocks(std::move(name), OpKind::block_quantise, inputs, *second) : OpPlan{};
   }
   OpPlan norm(std::string name, std::int64_t groups = 1) {
     return op(std::move(name), OpKind::layer_norm, norm_attributes(config_, config_.norm, groups));
@@ -193,10 +188,38 @@ class Planner {
   std::int64_t count() const { return count_; }
 
  private:
+  OpPlan blocks(std::string name, OpKind kind, std::int64_t inputs, float second) {
+    OpPlan plan = op(std::move(name), kind, block_attributes(config_, inputs, second));
+    plan.second = second;
+    return plan;
+  }
+
   const EngineConfig& config_;
   std::int64_t layer_;
   std::int64_t count_ = 0;
 };
+
+/// What stands above the scales of blocks of what these products, which are of the attention or not, all read; nothing
+/// where they read no blocks. Of unequal ones in a checkpoint the largest, as servers take it.
+std::optional<float> second_of(const EngineConfig& config, bool attention, std::span<const Affine* const> products) {
+  const BlockConfig& blocks = config.blocks;
+  if (blocks.format == ActivationBlocks::none || (attention && blocks.ops == BlockOps::mlp)) return std::nullopt;
+  if (blocks.tensor_scales == TensorScales::config) return second_scale(blocks);
+  InputScale largest;
+  for (const Affine* one : products) {
+    if (one->weight == nullptr) continue;
+    if (!one->weight->input) return std::nullopt;
+    if (!(one->weight->input->stored <= largest.stored)) largest = *one->weight->input;
+  }
+  return products.empty() ? std::nullopt : std::optional(largest.multiplier());
+}
+
+/// The products of MLPs that read the same: of the mixture's experts, or of one.
+std::vector<const Affine*> first_products(std::span<const MlpWeights> mlps) {
+  std::vector<const Affine*> all;
+  for (const MlpWeights& one : mlps) all.insert(all.end(), {&one.gate_proj, &one.up_proj});
+  return all;
+}
 
 /// Rotations of heads; and rows that leave a window, which not every step has: the count is an upper bound.
 void plan_scheme(Planner& planner, const EngineConfig& config, const KvSchemes& schemes, std::int64_t layer,
@@ -223,14 +246,17 @@ void plan_scheme(Planner& planner, const EngineConfig& config, const KvSchemes& 
   }
 }
 
-void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t layer, LayerPlan& plan) {
+void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t layer, const LayerWeights& weights,
+                    LayerPlan& plan) {
   const ModelConfig& model = config.model;
   const std::int64_t window = window_of(model, layer);
   const std::optional<KvSchemes> schemes = kv_schemes(config, layer);
-  plan.attn_quantise = planner.quantise_projection("attn_quantise", model.width);
-  plan.q_proj = planner.projection("q_proj", model.width);
-  plan.k_proj = planner.projection("k_proj", model.width);
-  plan.v_proj = planner.projection("v_proj", model.width);
+  const std::array<const Affine*, 3> projections{&weights.q_proj, &weights.k_proj, &weights.v_proj};
+  const std::optional<float> second = second_of(config, true, projections);
+  plan.attn_quantise = planner.quantise("attn_quantise", model.width, second);
+  plan.q_proj = planner.product("q_proj", model.width, second);
+  plan.k_proj = planner.product("k_proj", model.width, second);
+  plan.v_proj = planner.product("v_proj", model.width, second);
   if (model.qk_norm) {
     const bool each = model.qk_norm_over == QkNormOver::head;
     plan.q_norm = planner.norm("q_norm", each ? model.heads : 1);
@@ -255,8 +281,10 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   plan.softmax = planner.op("softmax", OpKind::softmax, softmax_attributes(config, window));
   plan.attn_mix = planner.op("attn_mix", OpKind::attention_mix, mix_attributes(config, window));
   if (model.inner_norm) plan.inner_norm = planner.inner_norm("inner_norm");
-  plan.o_quantise = planner.quantise_projection("o_quantise", model.heads * model.head_dim);
-  plan.o_proj = planner.projection("o_proj", model.heads * model.head_dim);
+  const std::array<const Affine*, 1> output{&weights.o_proj};
+  const std::optional<float> second_of_output = second_of(config, true, output);
+  plan.o_quantise = planner.quantise("o_quantise", model.heads * model.head_dim, second_of_output);
+  plan.o_proj = planner.product("o_proj", model.heads * model.head_dim, second_of_output);
 }
 
 void plan_recurrence(Planner& planner, bool batched, LayerPlan& plan) {
@@ -266,42 +294,51 @@ void plan_recurrence(Planner& planner, bool batched, LayerPlan& plan) {
   plan.recurrent_out = planner.gemm("recurrent_out");
 }
 
-/// `prefix` keeps the ops of several experts apart.
-MlpPlan plan_mlp(Planner& planner, const EngineConfig& config, const std::string& prefix, std::int64_t hidden) {
+/// `prefix` keeps the ops of several experts apart; `second` is that of what it reads.
+MlpPlan plan_mlp(Planner& planner, const EngineConfig& config, const std::string& prefix, std::int64_t hidden,
+                 const MlpWeights& weights, std::optional<float> second) {
   MlpPlan plan;
+  const std::array<const Affine*, 1> down{&weights.down_proj};
+  const std::optional<float> second_of_down = second_of(config, false, down);
   if (is_gated(config.model.mlp)) {
-    plan.gate_proj = planner.mlp_product(prefix + "gate_proj", config.model.width);
+    plan.gate_proj = planner.product(prefix + "gate_proj", config.model.width, second);
   }
-  plan.up_proj = planner.mlp_product(prefix + "up_proj", config.model.width);
+  plan.up_proj = planner.product(prefix + "up_proj", config.model.width, second);
   ActivationAttributes activation{get_knob(config, "model.mlp"), {}, {}};
   if (config.model.mlp == kernels::ActivationKind::swiglu_clamped) {
     activation.alpha = config.model.swiglu_alpha;
     activation.limit = config.model.swiglu_limit;
   }
   plan.mlp_act = planner.op(prefix + "mlp_act", OpKind::activation, std::move(activation));
-  plan.act_quantise = planner.quantise(prefix + "act_quantise", hidden);
-  plan.down_proj = planner.mlp_product(prefix + "down_proj", hidden);
+  plan.act_quantise = planner.quantise(prefix + "act_quantise", hidden, second_of_down);
+  plan.down_proj = planner.product(prefix + "down_proj", hidden, second_of_down);
   return plan;
 }
 
-void plan_experts(Planner& planner, const EngineConfig& config, LayerPlan& plan) {
+void plan_experts(Planner& planner, const EngineConfig& config, const LayerWeights& weights, LayerPlan& plan) {
   plan.router = planner.gemm("router");
-  plan.mlp_quantise = planner.quantise("mlp_quantise", config.model.width);
+  std::vector<MlpWeights> mlps = weights.experts;
+  mlps.resize(static_cast<std::size_t>(config.model.experts));
+  mlps.push_back(weights.shared_expert);
+  const std::optional<float> second = second_of(config, false, first_products(mlps));
+  plan.mlp_quantise = planner.quantise("mlp_quantise", config.model.width, second);
   RouteAttributes route{get_knob(config, "moe.weights"), static_cast<double>(config.moe.eps), {}, {}};
   if (config.moe.score != kernels::RouterScore::sigmoid) route.score = get_knob(config, "moe.score");
   if (!config.moe.normalise) route.normalise = false;
   plan.route = planner.op("route", OpKind::route, route);
   for (std::int64_t e = 0; e < config.model.experts; ++e) {
-    plan.experts.push_back(plan_mlp(planner, config, fmt::format("expert{}_", e), expert_width(config.model)));
+    plan.experts.push_back(plan_mlp(planner, config, fmt::format("expert{}_", e), expert_width(config.model),
+                                    mlps[static_cast<std::size_t>(e)], second));
   }
   plan.expert_mix = planner.op("expert_mix", OpKind::expert_mix);
   if (config.model.shared_expert_width == 0) return;
-  plan.shared_expert = plan_mlp(planner, config, "shared_", config.model.shared_expert_width);
+  plan.shared_expert =
+      plan_mlp(planner, config, "shared_", config.model.shared_expert_width, weights.shared_expert, second);
   plan.shared_gate = planner.gemm("shared_gate");
   plan.shared_add = planner.op("shared_add", OpKind::gated_add);
 }
 
-LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
+LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer, const LayerWeights& weights) {
   const ModelConfig& model = config.model;
   const bool before = norms_before(model);
   const bool after = norms_after(model);
@@ -312,17 +349,18 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
   if (plan.recurrent) {
     plan_recurrence(planner, config.batch.requests > 1, plan);
   } else {
-    plan_attention(planner, config, layer, plan);
+    plan_attention(planner, config, layer, weights, plan);
   }
   plan.attn_all_reduce = planner.all_reduce(plan.recurrent ? "recurrent_out_all_reduce" : "o_proj_all_reduce");
   if (after) plan.attn_post_norm = planner.norm("attn_post_norm");
   plan.attn_residual = planner.op("attn_residual", OpKind::residual_add);
   if (before) plan.mlp_norm = planner.norm("mlp_norm");
   if (has_experts(model, layer)) {
-    plan_experts(planner, config, plan);
+    plan_experts(planner, config, weights, plan);
   } else {
-    plan.mlp_quantise = planner.quantise("mlp_quantise", model.width);
-    plan.mlp = plan_mlp(planner, config, "", model.mlp_width);
+    const std::optional<float> second = second_of(config, false, first_products(std::span(&weights.mlp, 1)));
+    plan.mlp_quantise = planner.quantise("mlp_quantise", model.width, second);
+    plan.mlp = plan_mlp(planner, config, "", model.mlp_width, weights.mlp, second);
   }
   plan.mlp_all_reduce = planner.all_reduce(has_experts(model, layer) ? "mlp_all_reduce" : "down_proj_all_reduce");
   if (after) plan.mlp_post_norm = planner.norm("mlp_post_norm");
@@ -333,7 +371,7 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer) {
 
 }  // namespace
 
-ModelPlan make_plan(const EngineConfig& config) {
+ModelPlan make_plan(const EngineConfig& config, const LoadedModel* model) {
   ModelPlan plan;
   Planner outside(config, -1);
   EmbeddingAttributes embedding;
@@ -357,7 +395,9 @@ ModelPlan make_plan(const EngineConfig& config) {
   std::int64_t attention = 0;
   std::int64_t recurrent = 0;
   for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
-    plan.layers.push_back(plan_layer(config, layer));
+    const bool loaded = model != nullptr && static_cast<std::size_t>(layer) < model->layers.size();
+    plan.layers.push_back(
+        plan_layer(config, layer, loaded ? model->layers[static_cast<std::size_t>(layer)] : LayerWeights{}));
     LayerPlan& planned = plan.layers.back();
     planned.rank = planned.recurrent ? recurrent++ : attention++;
     plan.ops_per_step += planned.ops;

@@ -17,6 +17,7 @@ struct OpPlan {
   OpKind kind = OpKind::dumped;
   OpAttributes attributes;
   std::string json = "{}";  ///< of the attributes
+  float second = 1;         ///< of ops of blocks: what stands above the scales of blocks
 };
 
 /// One MLP: gate is for gated activations only, act_quantise for block-scaled inputs.
@@ -46,6 +47,9 @@ struct ModelPlan {
   std::int64_t ops_per_step = 0;  ///< of one sequence and one rank, without patch_embed, which runs once an image
 };
 
-ModelPlan make_plan(const EngineConfig& config);
+struct LoadedModel;
+
+/// `model` is asked for scales of what products read; null where activation.tensor_scales is not `checkpoint`.
+ModelPlan make_plan(const EngineConfig& config, const LoadedModel* model = nullptr);
 
 }  // namespace nanscope

@@ -172,7 +172,8 @@ std::vector<Shard> make_shards(const EngineConfig& config, std::shared_ptr<const
   const std::int64_t ranks = config.ranks.count;
   std::vector<Shard> shards;
   if (ranks == 1) {
-    shards.push_back({config, std::move(model), make_plan(config)});
+    ModelPlan plan = make_plan(config, model.get());
+    shards.push_back({config, std::move(model), std::move(plan)});
     return shards;
   }
   EngineConfig part = config;

@@ -198,6 +198,34 @@ Result<std::optional<StoredWeight>> Checkpoint::stored(std::string_view name, st
   return stored(*module, *from, rows, columns);
 }
 
+Result<std::optional<InputScale>> Checkpoint::input_scale(std::string_view name) const {
+  const Result<Source> from = source(name);
+  if (!from) return tl::unexpected(from.error());
+  const StoredModule* module = quantized(from->tensor);
+  for (const char* part : {"input_global_scale", "input_scale", "activation_scale"}) {
+    const CheckpointFiles::Tensor tensor = module != nullptr ? module->find(part) : CheckpointFiles::Tensor{};
+    if (tensor.entry == nullptr) continue;
+    const auto values = scale_values(tensor);
+    if (!values) return fail(fmt::format("{}: {}", folder_, values.error().message));
+    if (values->size() != 1) {
+      return fail(
+          fmt::format("{} has shape [{}], expected one number", tensor.where(), fmt::join(tensor.entry->shape, ",")));
+    }
+    return InputScale{values->front(), std::string_view(part) == "input_global_scale"};
+  }
+  return std::optional<InputScale>();
+}
+
+Result<std::string> Checkpoint::module_of(std::string_view name) const {
+  constexpr std::string_view kWeight = ".weight";
+  const Result<Source> from = source(name);
+  if (!from) return tl::unexpected(from.error());
+  const CheckpointFiles::Tensor tensor = find(from->tensor);
+  std::string module = tensor.entry != nullptr ? tensor.entry->name : from->tensor;
+  if (module.ends_with(kWeight)) module.resize(module.size() - kWeight.size());
+  return module;
+}
+
 Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, std::int64_t columns) const {
   const Result<Source> from = source(name);
   if (!from) return tl::unexpected(from.error());

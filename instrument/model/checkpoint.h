@@ -35,6 +35,13 @@ struct StoredWeight {
   std::int64_t row_step = 1;  ///< how far apart its rows are
 };
 
+/// A fixed scale of what a product reads, as the checkpoint has it.
+struct InputScale {
+  float stored = 0;
+  bool divisor = false;  ///< compressed-tensors' input_global_scale
+  float multiplier() const { return divisor ? 1 / stored : stored; }
+};
+
 /// The weights of a Hugging Face checkpoint folder: model.safetensors, or the files that model.safetensors.index.json
 /// names. All files are mapped; a weight is a view of them in its own dtype, unless it is stored the other way round,
 /// in turns with another, with an offset, or quantized, which make a copy: codes times scales in f32. stored() gives
@@ -51,6 +58,12 @@ class Checkpoint {
 
   /// The same of a weight that is quantized; nothing where it is not.
   Result<std::optional<StoredWeight>> stored(std::string_view name, std::int64_t rows, std::int64_t columns) const;
+
+  /// That of a quantized weight; nothing where there is none. Errors: it is more than one number.
+  Result<std::optional<InputScale>> input_scale(std::string_view name) const;
+
+  /// The name of the module that holds a weight in the files: "model.layers.0.mlp.up_proj".
+  Result<std::string> module_of(std::string_view name) const;
 
   /// Refuses a checkpoint with tensors that no weight of the model is made of, by name: what is left out may matter.
   Status check_all_used(const std::set<std::string, std::less<>>& ours) const;

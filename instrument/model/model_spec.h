@@ -18,6 +18,7 @@ struct ModelSpec {
   float norm_eps = 1e-5F;
   Format format = Format::f32;      ///< that activations are meant to have
   bool quantized = false;           ///< its products' weights are codes with scales
+  bool nvfp4_inputs = false;        ///< and what they read is to be NVFP4 under scales of the checkpoint
   std::optional<Format> kv_format;  ///< of the cache; not given: that of activations
 };
 

@@ -108,6 +108,18 @@ Result<QuantizePlan> plan_quantization(const CheckpointFiles& files, const Quant
                             refused, plan.weights.size(), options.target->to, options.target->layout));
   }
   if (plan.weights.empty()) return fail("there is no weight of floats to quantize");
+  if (options.target->needs_inputs && options.inputs.empty()) {
+    return fail(
+        fmt::format("{} for {} has a scale of what each product reads, which only a text tells: --calibrate FILE",
+                    options.target->to, options.target->layout));
+  }
+  for (const auto& [name, weight] : plan.weights) {
+    if (!writes_inputs(options) || options.inputs.contains(weight.module)) continue;
+    return fail(
+        fmt::format("{}: no product of the model reads it, so that the scale of its inputs is not known: leave it "
+                    "out with --ignore",
+                    weight.tensor.where()));
+  }
   share(plan);
   return plan;
 }
@@ -118,7 +130,10 @@ BlockFormat format_of(const QuantizeTarget& target, std::int64_t rows, std::int6
   return format;
 }
 
-std::vector<SafetensorsSpec> stored_as(const QuantizeTarget& target, const QuantizePlan::Weight& weight) {
+bool writes_inputs(const QuantizeOptions& options) { return !options.target->input.empty() && !options.inputs.empty(); }
+
+std::vector<SafetensorsSpec> stored_as(const QuantizeOptions& options, const QuantizePlan::Weight& weight) {
+  const QuantizeTarget& target = *options.target;
   const std::int64_t rows = weight.tensor.entry->shape[0];
   const std::int64_t columns = weight.tensor.entry->shape[1];
   const std::string before = weight.module + '.';
@@ -131,9 +146,10 @@ std::vector<SafetensorsSpec> stored_as(const QuantizeTarget& target, const Quant
   if (target.whole)
     shape = target.layout == "compressed-tensors" ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{};
   all.push_back({before + std::string(target.scale), std::string(target.scale_dtype), std::move(shape)});
-  if (!target.second.empty())
-    all.push_back({before + std::string(target.second), "F32",
-                   target.layout == "modelopt" ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{1}});
+  const std::vector<std::int64_t> one =
+      target.layout == "modelopt" ? std::vector<std::int64_t>{} : std::vector{INT64_C(1)};
+  if (!target.second.empty()) all.push_back({before + std::string(target.second), "F32", one});
+  if (writes_inputs(options)) all.push_back({before + std::string(target.input), "F32", one});
   return all;
 }
 

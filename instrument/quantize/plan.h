@@ -26,7 +26,10 @@ struct QuantizePlan {
 Result<QuantizePlan> plan_quantization(const CheckpointFiles& files, const QuantizeOptions& options);
 
 /// The tensors that a weight is stored as.
-std::vector<SafetensorsSpec> stored_as(const QuantizeTarget& target, const QuantizePlan::Weight& weight);
+std::vector<SafetensorsSpec> stored_as(const QuantizeOptions& options, const QuantizePlan::Weight& weight);
+
+/// Whether a scale of inputs is written beside each weight.
+bool writes_inputs(const QuantizeOptions& options);
 
 /// Blocks of a weight.
 BlockFormat format_of(const QuantizeTarget& target, std::int64_t rows, std::int64_t columns);

@@ -116,6 +116,7 @@ class Quantizer {
       return tl::unexpected(ended.error());
     }
     report_.kept = plan_.kept;
+    report_.input_scales = writes_inputs(options_) ? plan_.weights.size() : 0;
     report_.bytes_before = total_;
     return std::move(report_);
   }
@@ -126,6 +127,9 @@ class Quantizer {
     std::string text =
         fmt::format("{}|{}|{}", fs::absolute(from_).string(), options_.target->to, options_.target->layout);
     for (const std::string& one : options_.ignore) text += '|' + one;
+    if (writes_inputs(options_)) {
+      for (const auto& [module, amax] : options_.inputs) text += fmt::format("|{}={:a}", module, amax);
+    }
     std::set<std::string> seen;
     for (const auto& [name, tensor] : files_.tensors()) {
       if (!seen.insert(tensor.file->path.string()).second) continue;
@@ -143,7 +147,7 @@ class Quantizer {
       return fail(to_.string() + ": is there already, and is not written over");
     state_["about"] = about();
     state_["done"] = Json::object();
-    if (!fs::exists(partial_, error) || fs::is_empty(partial_, error)) {
+    if (!fs::exists(partial_, error) || was_only_made()) {
       fs::create_directories(partial_, error);
       if (error) return fail(fmt::format("{}: {}", partial_.string(), error.message()));
       return write_output(partial_ / kState, state_.dump(1));
@@ -156,6 +160,36 @@ class Quantizer {
           fmt::format("{}: is there, and not of this command with these arguments; move it away", partial_.string()));
     }
     state_ = known;
+    return remove_unfinished();
+  }
+
+  /// Whether a call that was killed left no more than the folder, and its state under a name of work.
+  bool was_only_made() const {
+    std::error_code error;
+    std::vector<fs::path> all;
+    for (const auto& entry : fs::directory_iterator(partial_, error)) all.push_back(entry.path());
+    const std::string begun = std::string(kState) + '.';
+    const bool only = !error && std::all_of(all.begin(), all.end(), [&](const fs::path& path) {
+      return path.filename().string().starts_with(begun) && path.extension() == ".tmp";
+    });
+    for (const fs::path& path : all) {
+      if (only) fs::remove(path, error);
+    }
+    return only;
+  }
+
+  /// What a call that was killed had begun: files under names of work, which would become part of the result.
+  Status remove_unfinished() const {
+    std::error_code error;
+    std::vector<fs::path> unfinished;
+    for (const auto& entry : fs::directory_iterator(partial_, error)) {
+      const std::string name = entry.path().filename().string();
+      if (name != kState && !state_["done"].contains(name)) unfinished.push_back(entry.path());
+    }
+    for (const fs::path& path : unfinished) {
+      if (!error) fs::remove(path, error);
+    }
+    if (error) return fail(fmt::format("{}: {}", partial_.string(), error.message()));
     return {};
   }
 
@@ -166,7 +200,7 @@ class Quantizer {
         map_[name] = shard;
         continue;
       }
-      for (const SafetensorsSpec& spec : stored_as(*options_.target, weight->second)) map_[spec.name] = shard;
+      for (const SafetensorsSpec& spec : stored_as(options_, weight->second)) map_[spec.name] = shard;
     }
     const auto known = state_["done"].find(shard);
     std::error_code error;
@@ -185,7 +219,7 @@ class Quantizer {
         specs.push_back({name, entry.dtype, entry.shape});
         continue;
       }
-      for (SafetensorsSpec& spec : stored_as(*options_.target, weight->second)) specs.push_back(std::move(spec));
+      for (SafetensorsSpec& spec : stored_as(options_, weight->second)) specs.push_back(std::move(spec));
     }
     const auto layout =
         lay_out_safetensors(std::move(specs), files_.find(names.front()).file->content.header().metadata);
@@ -236,12 +270,18 @@ class Quantizer {
 
   Result<QuantizedWeight> write_weight(const QuantizePlan::Weight& weight, const SafetensorsLayout& layout,
                                        const PlacedFile& file) {
-    const std::vector<SafetensorsSpec> parts = stored_as(*options_.target, weight);
+    const std::vector<SafetensorsSpec> parts = stored_as(options_, weight);
     float amax = 0;
     if (options_.target->whole || !options_.target->second.empty()) {
       const auto found = amax_of(weight);
       if (!found) return tl::unexpected(found.error());
       amax = *found;
+    }
+    if (writes_inputs(options_)) {
+      const float scale = options_.target->input_scale(options_.inputs.at(weight.module));
+      const std::uint64_t offset = layout.offsets.find(parts.back().name)->second;
+      if (Status wrote = file.write(offset, std::as_bytes(std::span(&scale, 1))); !wrote)
+        return tl::unexpected(wrote.error());
     }
     return encode_weight(weight, amax, options_,
                          [&](std::size_t part, std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -282,12 +322,14 @@ class Quantizer {
     if (Status wrote = write_config(); !wrote) return wrote;
     if (Status copied = copy_others(); !copied) return copied;
     std::error_code error;
-    fs::remove(partial_ / kState, error);
     if (fs::exists(fs::symlink_status(to_, error)))
       return fail(to_.string() + ": was made meanwhile; the result is in " + partial_.string());
     fs::rename(partial_, to_, error);
     if (error)
       return fail(fmt::format("{}: {}; the result is in {}", to_.string(), error.message(), partial_.string()));
+    // Behind the renaming: whoever is killed here leaves a whole folder with one file too many, not one that nobody
+    // knows the state of.
+    fs::remove(to_ / kState, error);
     return {};
   }
 
@@ -296,7 +338,7 @@ class Quantizer {
     if (!bytes) return tl::unexpected(bytes.error());
     Json config = parse_json_or_none<Json>(as_text(*bytes));
     if (!config.is_object()) return fail((from_ / "config.json").string() + ": not a JSON object");
-    config["quantization_config"] = options_.target->config(*options_.target, ignored());
+    config["quantization_config"] = options_.target->config(*options_.target, ignored(), writes_inputs(options_));
     return write_output(partial_ / "config.json", config.dump(2) + "\n", {.replace = true});
   }
 

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -32,7 +33,10 @@ struct QuantizedWeight {
 struct QuantizeOptions {
   const QuantizeTarget* target = nullptr;  ///< needed
   std::vector<std::string> ignore;         ///< expressions; a module that one matches stays as it is
-  int threads = 0;                         ///< 0: one a core
+  /// The largest magnitude of what each module reads (engine/calibrate.h): targets that have a scale for it write it,
+  /// and say that inputs are quantized. Empty: it is not known, and weights alone are.
+  std::map<std::string, float> inputs;
+  int threads = 0;  ///< 0: one a core
   std::stop_token stop;
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;  ///< bytes read
 };
@@ -43,7 +47,8 @@ struct QuantizeReport {
   std::vector<std::string> not_copied;  ///< files of the folder that are not part of the result
   std::uint64_t bytes_before = 0;       ///< of all tensors
   std::uint64_t bytes_after = 0;
-  std::size_t resumed = 0;  ///< files that an earlier call had finished
+  std::size_t resumed = 0;       ///< files that an earlier call had finished
+  std::size_t input_scales = 0;  ///< products whose inputs are quantized by a scale that was written
 
   /// The error that the last layer's output is expected to have, root mean square over its own: branches that add alike
   /// to the residual stream, products whose errors are independent, and each as wrong as its weight.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/blocks/presets.h"
@@ -12,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// FineGrainedFP8Config of transformers 5.24 and Fp8Config of vLLM 0.33 read the same keys.
-Json fp8_config(const QuantizeTarget& target, const std::vector<std::string>& ignored) {
+Json fp8_config(const QuantizeTarget& target, const std::vector<std::string>& ignored, bool) {
   Json config{{"quant_method", "fp8"}, {"activation_scheme", "dynamic"}, {"fmt", "e4m3"}};
   if (target.whole) {
     config["weight_block_size"] = nullptr;
@@ -42,7 +43,7 @@ Json compressed_tensors_config(std::string_view format, Json weights, Json input
               {"config_groups", {{"group_0", group}}}};
 }
 
-Json ct_fp8_block(const QuantizeTarget& target, const std::vector<std::string>& ignored) {
+Json ct_fp8_block(const QuantizeTarget& target, const std::vector<std::string>& ignored, bool) {
   Json weights = scheme(8, "block", false);
   weights["block_structure"] = {target.format.block.rows, target.format.block.columns};
   Json inputs = scheme(8, "group", true);
@@ -50,7 +51,7 @@ Json ct_fp8_block(const QuantizeTarget& target, const std::vector<std::string>& 
   return compressed_tensors_config("float-quantized", weights, inputs, ignored);
 }
 
-Json ct_fp8(const QuantizeTarget&, const std::vector<std::string>& ignored) {
+Json ct_fp8(const QuantizeTarget&, const std::vector<std::string>& ignored, bool) {
   return compressed_tensors_config("float-quantized", scheme(8, "tensor", false), scheme(8, "token", true), ignored);
 }
 
@@ -61,19 +62,24 @@ Json grouped(int bits, std::string_view strategy, int group, const Json& dtype, 
   return one;
 }
 
-Json ct_mxfp8(const QuantizeTarget&, const std::vector<std::string>& ignored) {
+Json ct_mxfp8(const QuantizeTarget&, const std::vector<std::string>& ignored, bool) {
   return compressed_tensors_config("mxfp8-quantized", grouped(8, "group", 32, "torch.uint8", false),
                                    grouped(8, "group", 32, "torch.uint8", true), ignored);
 }
 
-Json ct_mxfp4(const QuantizeTarget&, const std::vector<std::string>& ignored) {
+Json ct_mxfp4(const QuantizeTarget&, const std::vector<std::string>& ignored, bool) {
   return compressed_tensors_config("mxfp4-pack-quantized", grouped(4, "group", 32, "torch.uint8", false), nullptr,
                                    ignored);
 }
 
-Json ct_nvfp4(const QuantizeTarget&, const std::vector<std::string>& ignored) {
+Json ct_nvfp4(const QuantizeTarget&, const std::vector<std::string>& ignored, bool inputs) {
+  Json read;  // what products do
+  if (inputs) {
+    read = grouped(4, "tensor_group", 16, "torch.float8_e4m3fn", "local");
+    read["observer"] = "static_minmax";
+  }
   return compressed_tensors_config("nvfp4-pack-quantized", grouped(4, "tensor_group", 16, "torch.float8_e4m3fn", false),
-                                   nullptr, ignored);
+                                   read, ignored);
 }
 
 /// export/convert_hf_config.py of ModelOpt 0.47: quant_algo as vLLM reads it.
@@ -85,23 +91,34 @@ Json modelopt_config(std::string_view algo, const std::vector<std::string>& igno
               {"ignore", ignored}};
 }
 
-Json modelopt_nvfp4(const QuantizeTarget&, const std::vector<std::string>& ignored) {
-  Json config = modelopt_config("W4A16_NVFP4", ignored);
-  const Json weights{{"dynamic", false}, {"num_bits", 4}, {"type", "float"}, {"group_size", 16}};
+Json modelopt_nvfp4(const QuantizeTarget&, const std::vector<std::string>& ignored, bool inputs) {
+  Json config = modelopt_config(inputs ? "NVFP4" : "W4A16_NVFP4", ignored);
+  const Json blocks{{"dynamic", false}, {"num_bits", 4}, {"type", "float"}, {"group_size", 16}};
   config["group_size"] = 16;
-  config["config_groups"] = {{"group_0", {{"weights", weights}, {"targets", {"Linear"}}}}};
+  Json group{{"weights", blocks}, {"targets", {"Linear"}}};
+  if (inputs) group["input_activations"] = blocks;
+  config["config_groups"] = {{"group_0", group}};
   return config;
 }
 
-Json modelopt_mxfp8(const QuantizeTarget&, const std::vector<std::string>& ignored) {
+Json modelopt_fp8(const QuantizeTarget&, const std::vector<std::string>& ignored, bool) {
+  Json config = modelopt_config("FP8", ignored);
+  const Json whole{{"dynamic", false}, {"num_bits", 8}, {"type", "float"}};
+  config["config_groups"] = {{"group_0", {{"weights", whole}, {"input_activations", whole}, {"targets", {"Linear"}}}}};
+  return config;
+}
+
+Json modelopt_mxfp8(const QuantizeTarget&, const std::vector<std::string>& ignored, bool) {
   Json config = modelopt_config("MXFP8", ignored);
   config["group_size"] = 32;
   return config;
 }
 
-Json modelopt_fp8_block(const QuantizeTarget&, const std::vector<std::string>& ignored) {
+Json modelopt_fp8_block(const QuantizeTarget&, const std::vector<std::string>& ignored, bool) {
   return modelopt_config("FP8_PB_WO", ignored);
 }
+
+constexpr float kNvfp4Range = 448 * 6;  ///< of e4m3 scales times e2m1 codes
 
 BlockFormat preset(std::string_view name) { return find_block_preset(name)->format; }
 
@@ -140,8 +157,9 @@ std::vector<QuantizeTarget> all_targets() {
   QuantizeTarget nvfp4 = of("nvfp4", "compressed-tensors", "nvfp4-ct", "weight_scale", "F8_E4M3", ct_nvfp4);
   nvfp4.second = "weight_global_scale";
   nvfp4.shared = true;
+  nvfp4.input = "input_global_scale";
+  nvfp4.input_range = kNvfp4Range;
   all.push_back(nvfp4);
-  // Of ModelOpt's layouts those that need no scale of inputs, which only calibration knows.
   QuantizeTarget modelopt =
       of("fp8-block", "modelopt", "fp8-block-transformers", "weight_scale", "F32", modelopt_fp8_block);
   modelopt.grid_of_four = true;
@@ -151,11 +169,25 @@ std::vector<QuantizeTarget> all_targets() {
   modelopt.codes = "weight";
   modelopt.second = "weight_scale_2";
   modelopt.shared = true;
+  modelopt.input = "input_scale";
+  modelopt.input_range = kNvfp4Range;
+  all.push_back(modelopt);
+  modelopt = whole(of("fp8", "modelopt", "fp8-block", "weight_scale", "F32", modelopt_fp8), true);
+  modelopt.input = "input_scale";
+  modelopt.input_range = 448;
+  modelopt.needs_inputs = true;
   all.push_back(modelopt);
   return all;
 }
 
 }  // namespace
+
+float QuantizeTarget::input_scale(float amax) const {
+  if (!(amax > 0)) return 1;
+  // compressed_tensors/quantization/utils/helpers.py, generate_gparam: a divisor, 1 where it is not finite.
+  const float scale = format.second == SecondScale::divisor ? input_range / amax : amax / input_range;
+  return std::isfinite(scale) && scale > 0 ? scale : 1;
+}
 
 std::span<const QuantizeTarget> quantize_targets() {
   static const std::vector<QuantizeTarget> all = all_targets();

@@ -66,6 +66,12 @@ std::string quantize_text(const QuantizeReport& made, const QuantizeWords& words
                             made.kept.size(), bytes_text(static_cast<double>(made.bytes_after)),
                             bytes_text(static_cast<double>(made.bytes_before))),
                 terminal);
+  if (made.input_scales > 0) {
+    text += paragraph("Inputs    ",
+                      fmt::format("what {} read is quantized as well, by a scale that the text set",
+                                  counted(made.input_scales, "product")),
+                      terminal);
+  }
   if (made.resumed > 0) {
     text += paragraph("Resumed   ", counted(made.resumed, "file") + " had been finished before", terminal);
   }
@@ -102,6 +108,7 @@ std::string quantize_json(const QuantizeReport& made, const QuantizeWords& words
   out["layout"] = words.target->layout;
   out["bytes_before"] = made.bytes_before;
   out["bytes_after"] = made.bytes_after;
+  out["input_scales"] = made.input_scales;
   out["predicted_error"] = made.predicted_error();
   if (words.measured) {
     const LogitsChange& change = *words.measured;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "instrument/engine/compare_models.h"
 #include "instrument/engine/loaded_model.h"
 #include "instrument/engine/model_folder.h"
 #include "tests/unit/instrument/engine/engine_rig.h"
@@ -44,6 +45,7 @@ Ran run(const std::filesystem::path& folder, const std::vector<std::int32_t>& pr
   EXPECT_TRUE(used) << (used ? "" : used.error().message);
   if (!used) return {};
   config.ranks.count = ranks;
+  config.blocks = {};
   config.blocks.format = blocks;
   config.blocks.ops = BlockOps::linears;
   config.blocks.tensor_scale = 0.01F;
@@ -141,6 +143,50 @@ TEST_P(QuantizedModels, GiveTheLogitsOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(All, QuantizedModels,
                          ::testing::Values("fp8-block", "fp8-tensor", "ct-fp8-tensor", "ct-fp8-channel", "ct-nvfp4",
                                            "ct-mxfp4", "ct-mxfp8", "gpt-oss-mxfp4"));
+
+class QuantizedInputs : public ::testing::TestWithParam<const char*> {};
+
+/// make_input_logits.py: compressed-tensors' own quantization of inputs, under the scales that the checkpoint fixes.
+TEST_P(QuantizedInputs, GiveTheLogitsOfCompressedTensors) {
+  const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
+  const auto json = nlohmann::json::parse(read_text(folder / "../../input_logits.json"));
+  const auto expected = json[GetParam()].get<std::vector<double>>();
+  const auto logits = logits_of_checkpoint(folder, json["prompt"].get<std::vector<std::int32_t>>(), {});
+  ASSERT_TRUE(logits) << logits.error().message;
+  const std::span<const float> last = std::span(*logits).last(expected.size());
+  const std::vector<float> as_floats = logits_of(folder, json["prompt"].get<std::vector<std::int32_t>>());
+  double worst = 0;
+  double largest = 0;
+  double quantized = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    worst = std::max(worst, std::abs(double{last[i]} - expected[i]));
+    quantized = std::max(quantized, std::abs(double{as_floats[as_floats.size() - expected.size() + i]} - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  std::printf("%-16s %.2e of the largest logit; inputs as they are: %.2e\n", GetParam(), worst / largest,
+              quantized / largest);
+  EXPECT_LE(worst, 1e-5 * largest);
+  EXPECT_GT(quantized, 1e-2 * largest);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantizedInputs, ::testing::Values("ct-nvfp4", "modelopt-nvfp4"));
+
+/// Products that the checkpoint leaves as floats, or has no scale of inputs for, read their inputs as they are.
+TEST(QuantizedInput, WhereThereIsNoScaleIsReadAsItIs) {
+  EditedCheckpoint checkpoint("ct-nvfp4");
+  const std::vector<std::int32_t> prompt{5, 3, 8};
+  const auto of = [&] { return logits_of_checkpoint(checkpoint.write(), prompt, {}).value(); };
+  const std::vector<float> all = of();
+  checkpoint.tensors.erase("model.layers.0.mlp.down_proj.input_global_scale");
+  const std::vector<float> but_one = of();
+  EXPECT_NE(but_one, all);
+  for (const std::string& name : checkpoint.ending(".input_global_scale")) checkpoint.tensors.erase(name);
+  EXPECT_NE(of(), but_one);
+  EXPECT_EQ(of(), run(checkpoint.write(), prompt, 1).logits.front());
+  checkpoint.set("model.layers.0.mlp.down_proj.input_global_scale", {2}, {1, 2});
+  EXPECT_THAT(logits_of_checkpoint(checkpoint.write(), prompt, {}).error().message,
+              HasSubstr("input_global_scale' has shape [2], expected one number"));
+}
 
 TEST(QuantizedModel, WhatDoesNotFitIsNamed) {
   EditedCheckpoint checkpoint("fp8-block");

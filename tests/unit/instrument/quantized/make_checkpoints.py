@@ -324,4 +324,5 @@ def main():
     torchao(out / "torchao-nvfp4", "NVFP4")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "instrument/engine/calibrate.h"
+#include "instrument/engine/compare_models.h"
 #include "instrument/files/file.h"
 #include "instrument/inspect/inspection.h"
 #include "instrument/quantize/loss.h"
@@ -23,8 +25,10 @@ using ::testing::HasSubstr;
 fs::path checkpoint(const std::string& name) { return fs::path(NANSCOPE_QUANTIZED_DIR) / name; }
 
 Result<QuantizeReport> quantize(const fs::path& from, const fs::path& to, std::string_view format,
-                                std::string_view layout = {}, std::vector<std::string> ignore = {}) {
+                                std::string_view layout = {}, std::vector<std::string> ignore = {},
+                                std::map<std::string, float> inputs = {}) {
   QuantizeOptions options;
+  options.inputs = std::move(inputs);
   options.target = find_quantize_target(format, layout);
   options.ignore = std::move(ignore);
   options.threads = 2;
@@ -70,6 +74,74 @@ INSTANTIATE_TEST_SUITE_P(All, SameAsProducer,
                                            Same{"nvfp4", "modelopt", "modelopt-nvfp4"},
                                            Same{"mxfp8", "modelopt", "modelopt-mxfp8"}));
 
+class CalibratedAsProducer : public ::testing::TestWithParam<Same> {};
+
+/// With scales of what products read over the producer's prompt: those are of the producer's f32, the rest is its
+/// bytes.
+TEST_P(CalibratedAsProducer, WithItsScalesOfInputs) {
+  const TemporaryFolder folder;
+  const fs::path theirs = checkpoint(GetParam().theirs);
+  const std::vector<std::int32_t> prompt{3, 17, 42, 5, 29, 11, 60, 8};
+  const auto inputs = calibrate_inputs(checkpoint("plain"), prompt, {});
+  ASSERT_TRUE(inputs) << inputs.error().message;
+  EXPECT_EQ(inputs->size(), 8U);  // of the head as well
+  const auto made = quantize(checkpoint("plain"), folder / "out", GetParam().format, GetParam().layout, {}, *inputs);
+  ASSERT_TRUE(made) << made.error().message;
+  const auto ours = CheckpointFiles::open(folder / "out").value();
+  const auto expected = CheckpointFiles::open(theirs).value();
+  EXPECT_EQ(ours.tensors().size(), expected.tensors().size());
+  for (const auto& [name, tensor] : expected.tensors()) {
+    const CheckpointFiles::Tensor found = ours.find(name);
+    ASSERT_NE(found.entry, nullptr) << name;
+    if (!name.ends_with("input_global_scale") && !name.ends_with("input_scale")) continue;
+    EXPECT_EQ(found.entry->shape, tensor.entry->shape) << name;
+    const float scale = scale_values(tensor).value().front();
+    EXPECT_NEAR(scale_values(found).value().front(), scale, 1e-5F * scale) << name;
+  }
+  const QuantizationConfig config = read_quantization_config(folder / "out").value();
+  const QuantizationConfig of_theirs = read_quantization_config(theirs).value();
+  EXPECT_EQ(config.text(), of_theirs.text());
+  const auto logits = logits_of_checkpoint(folder / "out", prompt, {}).value();
+  const auto of_theirs_logits = logits_of_checkpoint(theirs, prompt, {}).value();
+  EXPECT_LT(compare_logits(of_theirs_logits, logits, 64).error, 1e-3);
+  InspectOptions options;
+  options.loader = find_loader("vllm");
+  EXPECT_TRUE(inspect_checkpoint(folder / "out", options).value().findings.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CalibratedAsProducer,
+                         ::testing::Values(Same{"nvfp4", "compressed-tensors", "ct-nvfp4"},
+                                           Same{"nvfp4", "modelopt", "modelopt-nvfp4"}));
+
+TEST(Quantize, ScalesOfInputsAreWrittenAsTheLoadersWantThem) {
+  const TemporaryFolder folder;
+  std::map<std::string, float> inputs;
+  for (const std::string& name : EditedCheckpoint("plain").ending("proj.weight"))
+    inputs[name.substr(0, name.size() - 7)] = 3.5F;
+  const std::string up = "model.layers.0.mlp.up_proj";
+  inputs["model.layers.0.mlp.down_proj"] = 0;  // reads nothing but zeros
+  const auto value = [&](const char* format, const char* layout, const std::string& name) {
+    const fs::path out = folder / (std::string(format) + layout);
+    const bool made = fs::exists(out) || quantize(checkpoint("plain"), out, format, layout, {}, inputs);
+    EXPECT_TRUE(made) << format << ' ' << layout;
+    if (!made) return 0.0F;
+    const auto files = CheckpointFiles::open(out).value();
+    return scale_values(files.find(name)).value().front();
+  };
+  EXPECT_EQ(value("nvfp4", "compressed-tensors", up + ".input_global_scale"), 2688 / 3.5F);
+  EXPECT_EQ(value("nvfp4", "modelopt", up + ".input_scale"), 3.5F / 2688);
+  EXPECT_EQ(value("fp8", "modelopt", up + ".input_scale"), 3.5F / 448);
+  EXPECT_EQ(value("nvfp4", "compressed-tensors", "model.layers.0.mlp.down_proj.input_global_scale"), 1);
+  EXPECT_EQ(read_quantization_config(folder / "fp8modelopt").value().format, "FP8");
+  const auto without = quantize(checkpoint("plain"), folder / "no", "fp8", "modelopt");
+  ASSERT_FALSE(without);
+  EXPECT_THAT(without.error().message, HasSubstr("which only a text tells: --calibrate FILE"));
+  inputs.erase(up);
+  const auto unread = quantize(checkpoint("plain"), folder / "no", "nvfp4", {}, {}, inputs);
+  ASSERT_FALSE(unread);
+  EXPECT_THAT(unread.error().message, HasSubstr("up_proj.weight': no product of the model reads it"));
+}
+
 /// Weights whose sides are multiples of 128, with large and small ones among them.
 EditedCheckpoint of_whole_blocks() {
   EditedCheckpoint made("plain");
@@ -94,7 +166,11 @@ TEST_P(Targets, AreReadAsTheyWereWritten) {
   const fs::path out = folder / "out";
   const EditedCheckpoint plain = of_whole_blocks();
   const fs::path from = plain.write();
-  const auto made = quantize(from, out, target.to, target.layout, {"layers\\.0\\.mlp\\.down"});
+  std::map<std::string, float> inputs;
+  for (const std::string& name : plain.ending("proj.weight")) {
+    if (!target.input.empty()) inputs[name.substr(0, name.size() - 7)] = 2;
+  }
+  const auto made = quantize(from, out, target.to, target.layout, {"layers\\.0\\.mlp\\.down"}, inputs);
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ(made->weights.size(), 6U);
   InspectOptions options;
