@@ -7,6 +7,8 @@ Of each command a half of the trials finds an old file under the output's name (
 scenario), and a half is ended by SIGKILL, the others by SIGTERM. Afterwards
 
 - the old file is whole, or the new one is; nothing but `run` leaves half of one, and that is an interrupted recording;
+- `quantize` leaves no folder under its final name but a whole one, touches no folder that was there, and the same
+  command again goes on from what lies in OUT.partial to the bytes of an undisturbed run;
 - the inputs and the files beside, whatever their names, are as they were;
 - after SIGTERM the command has ended within a second with 143, and no temporary file is left; a killed one may leave
   some, under names that nobody else has.
@@ -22,6 +24,7 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -54,9 +57,10 @@ def digest(path):
 class Writer:
     """A command, and how a whole output of it looks."""
 
-    def __init__(self, name, words, output, whole, partial=False):
+    def __init__(self, name, words, output, whole, partial=False, resumes=False):
         self.name, self.words, self.output, self.whole = name, words, output, whole
         self.partial = partial  # what it leaves without an old file may be an interrupted recording
+        self.resumes = resumes  # it goes on from OUT.partial, and never replaces what is there
 
 
 class Trials:
@@ -91,6 +95,8 @@ class Trials:
         """What was broken, whether a temporary was left, and how long the end took."""
         kept = {name: digest(self.path(name)) for name in os.listdir(self.folder)}
         for suffix in (".part", ".partial", ".tmp", ".png.part", ".1"):
+            if writer.resumes and suffix == ".partial":
+                continue
             with open(self.path(writer.output + suffix), "w", encoding="utf-8") as file:
                 file.write("mine")
             kept[writer.output + suffix] = digest(self.path(writer.output + suffix))
@@ -99,7 +105,8 @@ class Trials:
             (shutil.copytree if os.path.isdir(old) else shutil.copyfile)(old, self.path(writer.output))
             before = digest(old)
         kill = signal.SIGKILL if number // 2 % 2 == 0 else signal.SIGTERM
-        process = subprocess.Popen([self.nanscope, *writer.words, *(["--force"] if with_old else [])], cwd=self.folder,
+        force = ["--force"] if with_old and not writer.resumes else []
+        process = subprocess.Popen([self.nanscope, *writer.words, *force], cwd=self.folder,
                                    env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(self.random.random() * seconds * 1.05)
         sent = time.monotonic()
@@ -113,8 +120,12 @@ class Trials:
                 broken.append(f"{name} is not as it was")
         left = [name for name in names - set(kept) if TEMPORARY.search(name)]
         foreign = names - set(kept) - set(left) - {writer.output, writer.output + "-journal"}
-        if os.path.isdir(self.path(writer.output)):
-            left += [name for name in os.listdir(self.path(writer.output)) if TEMPORARY.search(name)]
+        folders = [writer.output]
+        if writer.resumes:
+            folders.append(writer.output + ".partial")
+            foreign -= set(folders)
+        for name in filter(lambda one: os.path.isdir(self.path(one)), folders):
+            left += [one for one in os.listdir(self.path(name)) if TEMPORARY.search(one)]
         if foreign:
             broken.append(f"{sorted(foreign)} is left")
         if kill == signal.SIGTERM:
@@ -123,7 +134,8 @@ class Trials:
             if took > 1:
                 broken.append(f"{took:.1f} s from SIGTERM to the end")
             # Before main() the signal ends the program as it ends any.
-            if code not in (0, 1, 128 + kill) and not (code == -kill and names - {writer.output} == set(kept)):
+            refused = writer.resumes and with_old and code == 2
+            if code not in (0, 1, 128 + kill) and not refused and not (code == -kill and names - {writer.output} == set(kept)):
                 broken.append(f"exit code {code} after SIGTERM")
         broken += self.look_at_output(writer, before if with_old else None, code)
         self.clean({name for name in kept if not name.startswith(writer.output)})
@@ -131,6 +143,8 @@ class Trials:
 
     def look_at_output(self, writer, before, code):
         there = os.path.lexists(self.path(writer.output))
+        if writer.resumes:
+            return self.look_at_folder(writer, before, there)
         if before is not None:
             if not there:
                 return ["the old file is lost"]
@@ -144,6 +158,17 @@ class Trials:
         if there and writer.partial and os.path.getsize(self.path(writer.output)) > 0 and not self.is_recording(writer.output):
             return ["an interrupted recording cannot be read"]
         return []
+
+
+    def look_at_folder(self, writer, before, there):
+        if before is not None:
+            return [] if there and digest(self.path(writer.output)) == before else ["a folder that was there is another"]
+        if there:
+            return [] if writer.whole() else ["half a folder is there under its final name"]
+        again = self.call(*writer.words)
+        if again.returncode != 0 or not writer.whole():
+            return ["what was left cannot be gone on from: " + again.stderr.decode().strip()]
+        return ["the partial folder is left"] if os.path.lexists(self.path(writer.output + ".partial")) else []
 
 
 def is_json(path):
@@ -163,6 +188,7 @@ def writers(trials):
     path = trials.path
     recording = lambda name: (lambda: trials.is_recording(name))
     reference = digest(path("dump"))
+    quantized = digest(path("quantized"))
     csv = digest(path("reference.csv")) if os.path.exists(path("reference.csv")) else None
     old = hashlib.sha256(b"old").hexdigest()
 
@@ -178,6 +204,9 @@ def writers(trials):
         Writer("replay --set -o", ["replay", "in.nanscope", "--set", "kv.format=bf16", "-o", "out.nanscope"], "out.nanscope",
                recording("out.nanscope"), True),
         Writer("report", ["report", "in.nanscope", "-o", "out.html"], "out.html", lambda: ends_with(path("out.html"), b"</html>")),
+        Writer("quantize", ["quantize", "model", "-o", "fp8", "--to", "fp8-block"], "fp8",
+               lambda: os.path.isdir(path("fp8")) and
+               [one for one in digest(path("fp8")) if one[0] != "quantize.json"] == quantized, resumes=True),
         Writer("trace", ["trace", "in.nanscope", "-o", "out.json"], "out.json", lambda: is_json(path("out.json"))),
     ]
     if csv:
@@ -190,11 +219,35 @@ def writers(trials):
     return found
 
 
+def make_checkpoint(folder):
+    """A file a layer."""
+    os.mkdir(folder)
+    files = {}
+    for layer in range(3):
+        header, data = {}, bytearray()
+        for part, rows in (("mlp.up_proj", 2048), ("mlp.down_proj", 1024), ("input_layernorm", 0)):
+            shape = [rows, 3072 - rows] if rows else [512]
+            size = 2 * shape[0] * (shape[1] if rows else 1)
+            name = f"model.layers.{layer}.{part}.weight"
+            header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(data), len(data) + size]}
+            data += bytes((b"\x12\x3f\xa4\xbe\x77\x3d\x05\xc0" * (size // 8 + 1))[:size])
+            files[name] = f"model-{layer}.safetensors"
+        text = json.dumps(header).encode()
+        with open(os.path.join(folder, f"model-{layer}.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text + data)
+    for name, content in (("model.safetensors.index.json", {"weight_map": files}), ("config.json", {"model_type": "llama"}),
+                          ("tokenizer.json", {"vocabulary": ["x" * 1000] * 1000})):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            json.dump(content, file)
+
+
 def prepare(trials):
+    make_checkpoint(trials.path("model"))
     with open(trials.path("killed.toml"), "w", encoding="utf-8") as file:
         file.write(SCENARIO)
     made = [trials.call("run", "killed.toml", "-o", "in.nanscope", "--capture", "all", "--trace"),
-            trials.call("export", "in.nanscope", "-o", "dump")]
+            trials.call("export", "in.nanscope", "-o", "dump"),
+            trials.call("quantize", "model", "-o", "quantized", "--to", "fp8-block")]
     for one in made:
         if one.returncode not in (0, 1):
             sys.exit("the inputs cannot be made: " + one.stderr.decode())

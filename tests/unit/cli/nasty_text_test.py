@@ -111,6 +111,8 @@ def looks(target, folder, name, recording=True, page_too=True):
     commands += [(["diagnose", target, "--brief"], "text"),
                  (["why", target], "text"), (["why", target, "--format", "json"], "json"),
                  (["diff", target, target, "-n", "3"], "text"), (["diff", target, target, "--format", "json"], "json")]
+    policies = ["policies", target, "--no-answers", "--no-claims", "--policy", "kivi-4", "--queries", "1"]
+    commands += [([*policies, "--format", form], form) for form in ("text", "csv", *(["json"] if ALL else []))]
     if page_too:
         commands += [(["report", target, "-o", page, "--force", *([] if ALL else ["--no-counterfactuals"])], "text")]
     if recording:
@@ -380,7 +382,10 @@ class NastyText(unittest.TestCase):
             (["replay", recording, "--set", "kv.format=" + word], "text"), (["replay", recording, "--device", word], "text"),
             (["run", word], "text"), (["scenarios", word], "text"), (["run", "prefix-poison", "--capture", word], "text"),
             (["diff", recording, word], "text"), (["report", recording, "-o", "/nonexistent/" + word], "text"),
-            (["trace", recording, "-o", "/nonexistent/" + word], "text"), (["attach", word], "text"))]
+            (["trace", recording, "-o", "/nonexistent/" + word], "text"), (["attach", word], "text"),
+            (["policies", word], "text"), (["policies", recording, "--policy", word], "text"),
+            (["policies", recording, "--k", word], "text"), (["policies", recording, "--model", word], "text"),
+            (["quantize", word, "-o", "/nonexistent/x", "--to", "fp8"], "text"), (["inspect", word], "text"))]
         self.together(jobs)
 
     def test_texts_of_megabytes_stand_in_no_line(self):
