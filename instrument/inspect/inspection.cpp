@@ -57,6 +57,16 @@ Result<std::string> model_type(const std::filesystem::path& folder) {
   return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+/// What findings say of single modules.
+void add_to_modules(const InspectFinding& finding, std::map<std::string_view, InspectedModule*>& modules) {
+  for (std::size_t i = 0; i < finding.modules.size(); ++i) {
+    const auto module = modules.find(finding.modules[i]);
+    if (module == modules.end()) continue;
+    if (finding.unfits) module->second->fate = Fate::unclassified;
+    if (i < finding.changes.size()) module->second->change = std::max(module->second->change, finding.changes[i]);
+  }
+}
+
 Fate fate_of(const Inspected& one, const QuantizationConfig& config) {
   if (!one.matrix) return Fate::unclassified;
   const bool coded = one.matrix->quantized() || is_coded(*one.module->weight().entry);
@@ -143,7 +153,9 @@ Result<Inspection> inspect_checkpoint(const std::filesystem::path& folder, const
     Inspected& one = modules[i];
     const CheckpointFiles::Tensor weight = one.module->weight();
     if (weight.entry == nullptr || weight.entry->shape.size() < 2) continue;
-    one.candidate = !is_kept_as_floats(one.module->leaf());
+    // MXFP4 is made of experts alone: their own loaders quantize no other product.
+    one.candidate = !is_kept_as_floats(one.module->leaf()) &&
+                    (config->method != QuantMethod::mxfp4 || InspectSubject::is_expert(*one.module));
     one.listed = options.loader->ignores(*config, one.module->path);
     auto matrix = stored_matrix(*one.module, *config);
     if (matrix) {
@@ -164,6 +176,9 @@ Result<Inspection> inspect_checkpoint(const std::filesystem::path& folder, const
     if (options.stop.stop_requested()) return fail("stopped");
     check(subject, out.findings);
   }
+  std::map<std::string_view, InspectedModule*> told;
+  for (InspectedModule& one : out.modules) told[one.path] = &one;
+  for (const InspectFinding& finding : out.findings) add_to_modules(finding, told);
   if (Status same = files->check_unchanged(); !same) return tl::unexpected(same.error());
   out.files = files->file_count();
   out.tensors = files->tensors().size();

@@ -28,6 +28,7 @@ struct InspectedModule {
   std::int64_t columns = 0;
   std::uint64_t bytes = 0;  ///< of all its tensors
   double rms = 0;           ///< root mean square of the rows that were looked at; 0: of none
+  double change = 0;        ///< that the loader makes in them: root mean square over `rms`; 0: none that is known
 };
 
 enum class Severity : std::uint8_t {
@@ -42,6 +43,8 @@ struct InspectFinding {
   std::string text;
   std::string known_as;              ///< where it was met: "vllm-project/vllm #47515"; may be empty
   std::vector<std::string> modules;  ///< those that it concerns, by path
+  std::vector<double> changes = {};  ///< of each of them, InspectedModule::change; empty: it is not told by a number
+  bool unfits = false;               ///< the loader has no use for their codes: they are Fate::unclassified
 };
 
 struct Inspection {

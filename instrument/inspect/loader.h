@@ -41,10 +41,11 @@ struct Loader {
   bool needs_activation_scheme = false;  ///< under quant_method fp8
   FusedScales fused_fp8 = FusedScales::apart;
   FusedScales fused_global = FusedScales::apart;  ///< of the second scale of blocks of 4-bit codes
-  bool reads_input_scales = true;                 ///< fixed ones, of products whose inputs are quantized
-  bool fused_input_largest = false;               ///< the largest of the parts' input scales is taken for all
-  bool ragged_by_counts = false;                  ///< takes rows over scale rows for the height of a block
-  bool fused_blocks_whole = false;  ///< refuses a part of a fused weight whose rows are no multiple of the block's
+  bool decodes_by_bf16 = false;    ///< compressed-tensors' NVFP4, and codes under scales of 16 bits, whatever the dtype
+  bool reads_input_scales = true;  ///< fixed ones, of products whose inputs are quantized
+  bool fused_input_largest = false;  ///< the largest of the parts' input scales is taken for all
+  bool ragged_by_counts = false;     ///< takes rows over scale rows for the height of a block
+  bool fused_blocks_whole = false;   ///< refuses a part of a fused weight whose rows are no multiple of the block's
   bool fused_last_may_be_ragged = false;      ///< unless it is the last
   bool requantizes_to_powers_of_two = false;  ///< of blocks' scales, on GPUs with products for those alone
   bool fused_scalar_fills_one = false;  ///< of a weight that is fused in the file, one scale fills the first part alone

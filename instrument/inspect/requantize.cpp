@@ -35,6 +35,21 @@ double change_by_scale(const StoredMatrix& matrix, std::span<const std::int64_t>
   return change(matrix, rows, [scale](float) { return scale; });
 }
 
+double change_by_bf16(const StoredMatrix& matrix, std::span<const std::int64_t> rows) {
+  std::vector<float> values(static_cast<std::size_t>(matrix.columns));
+  double lost = 0;
+  double sum = 0;
+  for (const std::int64_t row : rows) {
+    matrix.row(row, values);
+    for (const float value : values) {
+      const double difference = double{cast(Format::bf16, value)} - value;
+      lost += difference * difference;
+      sum += double{value} * value;
+    }
+  }
+  return sum > 0 ? std::sqrt(lost / sum) : 0;
+}
+
 double change_by_powers_of_two(const StoredMatrix& matrix, std::span<const std::int64_t> rows) {
   return change(matrix, rows, [](float scale) { return scale > 0 ? std::exp2(std::ceil(std::log2(scale))) : scale; });
 }

@@ -11,6 +11,9 @@ namespace nanscope {
 /// By one scale for all of it.
 double change_by_scale(const StoredMatrix& matrix, std::span<const std::int64_t> rows, float scale);
 
+/// By decoding through bf16: the product of code and scale is rounded to it.
+double change_by_bf16(const StoredMatrix& matrix, std::span<const std::int64_t> rows);
+
 /// By scales that are the next power of two not below the present ones.
 double change_by_powers_of_two(const StoredMatrix& matrix, std::span<const std::int64_t> rows);
 

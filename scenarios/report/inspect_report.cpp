@@ -72,11 +72,12 @@ std::string inspect_verdict(const Inspection& made, const Terminal& terminal) {
 }
 
 std::string module_table(const Inspection& made, const Terminal& terminal) {
-  Table table({Align::left, Align::left, Align::right, Align::right, Align::left});
-  table.row({"module", "is", "shape", "rms", "stored as"});
+  Table table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::left});
+  table.row({"module", "is", "shape", "rms", "changes", "stored as"});
   for (const InspectedModule& one : made.modules) {
     table.row({printable(one.path, terminal), std::string(fate_word(one.fate)),
-               fmt::format("{} x {}", one.rows, one.columns), number_text(one.rms), printable(one.storage, terminal)});
+               fmt::format("{} x {}", one.rows, one.columns), number_text(one.rms),
+               one.change > 0 ? fmt::format("{:.2g} %", 100 * one.change) : "", printable(one.storage, terminal)});
   }
   return table.text("  ", terminal.width);
 }
@@ -131,6 +132,7 @@ std::string inspect_json(const Inspection& made) {
                                {"text", one.text},
                                {"known_as", one.known_as},
                                {"modules", one.modules}});
+    if (!one.changes.empty()) out["findings"].back()["changes"] = one.changes;
   }
   out["modules"] = Json::array();
   for (const InspectedModule& one : made.modules) {
@@ -140,7 +142,8 @@ std::string inspect_json(const Inspection& made) {
                               {"rows", one.rows},
                               {"columns", one.columns},
                               {"bytes", one.bytes},
-                              {"rms", number_text(one.rms)}});
+                              {"rms", number_text(one.rms)},
+                              {"change", one.change}});
   }
   return dump_json(out);
 }

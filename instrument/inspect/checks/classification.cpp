@@ -19,12 +19,17 @@ bool holds_codes(const Inspected& one) {
 void check_config(const InspectSubject& subject, std::vector<InspectFinding>& findings) {
   const QuantizationConfig& config = subject.config;
   if (!subject.loader.knows(config)) {
-    findings.push_back({.id = "method-unknown",
-                        .severity = Severity::error,
-                        .text = fmt::format("{} knows no quant_method '{}': {}", subject.loader.name,
-                                            one_line(config.name), subject.loader.unknown_method),
-                        .known_as = {},
-                        .modules = {}});
+    InspectFinding unknown{.id = "method-unknown",
+                           .severity = Severity::error,
+                           .text = fmt::format("{} knows no quant_method '{}': {}", subject.loader.name,
+                                               one_line(config.name), subject.loader.unknown_method),
+                           .known_as = {},
+                           .modules = {},
+                           .unfits = true};
+    for (const Inspected& one : subject.modules) {
+      if (holds_codes(one)) unknown.modules.push_back(one.module->path);
+    }
+    findings.push_back(std::move(unknown));
   }
   if (config.method == QuantMethod::fp8 && subject.loader.needs_activation_scheme && !config.states_inputs) {
     findings.push_back({.id = "activation-scheme-missing",

@@ -66,7 +66,8 @@ const Fused& widest(const std::vector<Fused>& all) {
 }
 
 void check_fused_global(const InspectSubject& subject, std::vector<InspectFinding>& findings) {
-  if (subject.loader.fused_global != FusedScales::largest) return;
+  // Which scale torchao's fused tensors get is not known.
+  if (subject.loader.fused_global != FusedScales::largest || subject.config.method == QuantMethod::torchao) return;
   const std::vector<Fused> all = unequal(subject, true);
   if (all.empty()) return;
   const Fused& worst = widest(all);
@@ -76,7 +77,14 @@ void check_fused_global(const InspectSubject& subject, std::vector<InspectFindin
                          .text = {},
                          .known_as = "vllm-project/vllm #47515",
                          .modules = {}};
-  for (const Fused& fused : all) finding.modules.push_back(fused.parts.front()->module->path);
+  for (const Fused& fused : all) {
+    for (const Inspected* part : fused.parts) {
+      const double ratio = double{fused.most} / whole_scale(*part);
+      if (ratio == 1) continue;
+      finding.modules.push_back(part->module->path);
+      finding.changes.push_back(divisor ? 1 - 1 / ratio : ratio - 1);
+    }
+  }
   finding.text = fmt::format(
       "{} runs {} as one weight with the largest of their scales of the whole, and leaves codes and block scales as "
       "they are; they differ in {} of {}, by up to {:.3g} times in {}: that part's weights become up to {:.3g} times "
@@ -100,8 +108,9 @@ void check_fused_codes(const InspectSubject& subject, std::vector<InspectFinding
       if (whole_scale(*part) == fused.most) continue;
       const double change = change_by_scale(*part->matrix, subject.rows_of(*part->matrix), fused.most);
       if (change > worst) worst = change, where = part->module->path;
+      finding.modules.push_back(part->module->path);
+      finding.changes.push_back(change);
     }
-    finding.modules.push_back(fused.parts.front()->module->path);
   }
   finding.text = fmt::format(
       "{} runs {} as one weight, whose codes it makes anew by the largest of their scales; they differ in {} of {}: "

@@ -18,7 +18,8 @@ double times_too_large(const Inspected& one) {
 
 void check_scale_names(const InspectSubject& subject, std::vector<InspectFinding>& findings) {
   if (subject.config.method != QuantMethod::fp8) return;
-  InspectFinding wrong{.id = "scale-name", .severity = Severity::error, .text = {}, .known_as = {}, .modules = {}};
+  InspectFinding wrong{
+      .id = "scale-name", .severity = Severity::error, .text = {}, .known_as = {}, .modules = {}, .unfits = true};
   std::string found;
   for (const Inspected& one : subject.modules) {
     if (!one.matrix || !one.matrix->quantized() || one.matrix->element == Format::e2m1) continue;
@@ -36,8 +37,12 @@ void check_scale_names(const InspectSubject& subject, std::vector<InspectFinding
 }
 
 void check_global_missing(const InspectSubject& subject, std::vector<InspectFinding>& findings) {
-  InspectFinding missing{
-      .id = "global-scale-missing", .severity = Severity::error, .text = {}, .known_as = {}, .modules = {}};
+  InspectFinding missing{.id = "global-scale-missing",
+                         .severity = Severity::error,
+                         .text = {},
+                         .known_as = {},
+                         .modules = {},
+                         .unfits = true};
   for (const Inspected& one : subject.modules) {
     if (one.matrix && one.matrix->packed && one.matrix->scale == Format::e4m3 &&
         one.matrix->global == GlobalScale::none)

@@ -82,7 +82,8 @@ void check_scale_rounding(const InspectSubject& subject, std::vector<InspectFind
     }
     if (subject.loader.requantizes_to_powers_of_two && blocks.powers < blocks.count) {
       remade.modules.push_back(one.module->path);
-      change = std::max(change, change_by_powers_of_two(*one.matrix, subject.rows_of(*one.matrix)));
+      remade.changes.push_back(change_by_powers_of_two(*one.matrix, subject.rows_of(*one.matrix)));
+      change = std::max(change, remade.changes.back());
     }
   }
   if (all.count >= kLeastBlocks && static_cast<double>(all.full) >= kNearlyAll * static_cast<double>(all.count)) {
@@ -95,7 +96,8 @@ void check_scale_rounding(const InspectSubject& subject, std::vector<InspectFind
   if (!remade.modules.empty()) {
     remade.text = fmt::format(
         "where the GPU's products take powers of two alone (Blackwell), {} makes codes and scales of {} ({}) anew: the "
-        "weights change by {:.2g} % (root mean square); an engine that rounds the scales alone is off by up to 2 times",
+        "weights change by up to {:.2g} % (root mean square); an engine that rounds the scales alone is off by up to 2 "
+        "times",
         subject.loader.name, counted(remade.modules.size(), "module"), some_of(remade.modules), 100 * change);
     findings.push_back(std::move(remade));
   }

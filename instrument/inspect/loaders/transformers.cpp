@@ -24,6 +24,7 @@ const Loader& transformers_loader() {
       .unknown_method = "it warns, and loads the codes as if they were the weights",
       .missing_scale = "the load report lists it, and the scale is what the module was made with",
       .fp8_tensor_scale = "weight_scale_inv",
+      .decodes_by_bf16 = true,
       .reads_input_scales = false,
       .ragged_by_counts = true,
       .drops_expert_global = true};

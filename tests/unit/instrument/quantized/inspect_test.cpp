@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(All, HealthyCheckpoints,
                                            Healthy{"ct-mxfp4", "vllm"}, Healthy{"ct-mxfp8", "vllm"},
                                            Healthy{"modelopt-nvfp4", "vllm"}, Healthy{"modelopt-nvfp4", "sglang"},
                                            Healthy{"modelopt-mxfp8", "vllm"}, Healthy{"torchao-fp8", "vllm"},
-                                           Healthy{"torchao-nvfp4", "transformers"}));
+                                           Healthy{"torchao-nvfp4", "transformers"}, Healthy{"torchao-nvfp4", "vllm"}));
 
 struct Case {
   const char* thread;      ///< where users met it, or the loader's source
@@ -424,6 +424,52 @@ TEST_P(KvScales, AreTakenAsTheLoaderDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KvScales, ::testing::ValuesIn(kv_cases()));
+
+/// What openai/gpt-oss ships: its config leaves attention out by names that only transformers reads as expressions.
+TEST(HealthyCheckpoint, OfExpertsAloneIsTakenByAll) {
+  for (const char* loader : {"vllm", "sglang", "transformers"}) {
+    const Inspection made = inspect(std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / "gpt-oss-mxfp4", loader);
+    EXPECT_THAT(ids(made), IsEmpty()) << loader;
+    EXPECT_EQ(made.count(Fate::quantized), 2U);
+    EXPECT_EQ(made.count(Fate::ignored), 7U);
+  }
+}
+
+/// Weights whose scale the loader does not find are neither codes with scales nor floats to it.
+TEST(Fates, OfCodesThatTheLoaderHasNoUseForAreUnclassified) {
+  const std::filesystem::path folder = NANSCOPE_QUANTIZED_DIR;
+  const Inspection unknown = inspect(folder / "modelopt-nvfp4", "transformers");
+  EXPECT_EQ(unknown.count(Fate::unclassified), 7U);
+  EXPECT_EQ(unknown.count(Fate::quantized), 0U);
+  EXPECT_EQ(finding(unknown, "method-unknown").modules.size(), 7U);
+  EXPECT_EQ(inspect(folder / "fp8-tensor", "vllm").count(Fate::unclassified), 7U);
+}
+
+/// Which layers change, and by how much: against the definition, in double precision.
+TEST(Changes, AreToldOfEachModule) {
+  const std::filesystem::path folder = NANSCOPE_QUANTIZED_DIR;
+  const auto change = [](const Inspection& made, const std::string& module) {
+    for (const InspectedModule& one : made.modules) {
+      if (one.path == module) return one.change;
+    }
+    return -1.0;
+  };
+  const Inspection by_bf16 = inspect(folder / "ct-nvfp4", "transformers");
+  EXPECT_EQ(finding(by_bf16, "decoded-by-bf16").changes.size(), 7U);
+  const double rounding = change(by_bf16, in_layer("mlp.up_proj"));
+  EXPECT_GT(rounding, 5e-4);  // bf16 has 8 bits: within 2^-9 of each, 2^-9 / sqrt(3) of many
+  EXPECT_LT(rounding, 0x1p-9);
+  EXPECT_THAT(ids(inspect(folder / "ct-fp8-channel", "transformers"), Severity::note), IsEmpty());  // f32 scales
+  EditedCheckpoint checkpoint("ct-nvfp4");
+  scale_by(checkpoint, in_layer("mlp.up_proj.weight_global_scale"), 2);
+  const Inspection merged = inspect(checkpoint.write(), "vllm");
+  EXPECT_THAT(finding(merged, "global-scales-differ").modules, ::testing::ElementsAre(in_layer("mlp.gate_proj")));
+  EXPECT_DOUBLE_EQ(change(merged, in_layer("mlp.gate_proj")), 0.5);
+  EXPECT_EQ(change(merged, in_layer("mlp.up_proj")), 0);
+  const Inspection fused = inspect(folder / "ct-fp8-tensor", "vllm");
+  // One part of each group has the largest scale and stays.
+  EXPECT_EQ(finding(fused, "fused-requantized").modules.size(), 3U);
+}
 
 /// Rows of a height that is no multiple of the block's: transformers takes another height, vLLM refuses a part of a
 /// fused weight unless it is the last.
