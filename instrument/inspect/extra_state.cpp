@@ -91,10 +91,16 @@ class StateReader {
   }
 
   Status add(std::string_view key, Floats tensor, ExtraState& out) const {
-    if (key == "scale_bwd") out.backwards = tensor.values.size();
-    if (key == "scale_fwd") out.scale = std::move(tensor.values);
-    if (key != "amax_history_fwd") return {};
+    if (key == "scale_bwd") {
+      out.backwards = tensor.values.size();
+      return {};
+    }
+    if (key == "scale_fwd") {
+      out.scale = std::move(tensor.values);
+      return {};
+    }
     if (tensor.shape.size() != 2) return refuse(where_, 0, "a history of amax of shape " + shape_text(tensor.shape));
+    if (tensor.values.empty()) return {};
     out.history = tensor.shape[0];
     out.amax.assign(static_cast<std::size_t>(tensor.shape[1]), 0.0F);
     for (std::size_t i = 0; i < tensor.values.size(); ++i) {

@@ -82,8 +82,8 @@ std::string quantize_text(const QuantizeReport& made, const QuantizeWords& words
   text += paragraph(
       "Predicted ",
       fmt::format("the last layer's output changes by about {:.2g} % (branches that add alike, errors that are "
-                  "independent)",
-                  100 * made.predicted_error()),
+                  "independent{})",
+                  100 * made.predicted_error(), made.input_scales > 0 ? "; of the weights alone" : ""),
       terminal);
   if (words.measured) text += paragraph("Measured  ", measured_text(*words.measured), terminal);
   if (!made.not_copied.empty()) {
