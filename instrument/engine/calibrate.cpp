@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/text/safe_text.h"
+#include "instrument/engine/loaded_model.h"
 #include "instrument/engine/run_checkpoint.h"
 #include "instrument/tokenizer/tokenizer.h"
 
