@@ -1,159 +1,204 @@
 #pragma once
-/// One row of x, as in a decode step, times weights of codes and scales. They are read as few_rows.h reads others; but
-/// of codes that are so short in coming, one chain of sums alone takes longer than their way from memory. So all parts
-/// of one or two panels are multiplied side by side, word by word, while the next squares are loaded and wait in the
-/// level 1 cache.
-#include "kernels/ops/few_rows.h"
+/// One row of x, as in a decode step, times weights of codes and scales. So few bytes come so soon that their way from
+/// memory is not all that takes time, and both have to go on at once:
+///
+/// Four registers of rows are multiplied side by side, word by word: one chain of sums alone would wait for itself.
+/// Between two words a part of the next square is transposed. A CPU looks ahead by some hundred instructions, so that
+/// a whole square would stand between the products instead of beside them.
+///
+/// Memory is asked for along the rows, kAskedBytes of one after another, into the level 2 cache. Where rows are a
+/// multiple of 2 or 4 KiB apart, as in most models, the same column of all rows falls into a few sets of level 1, which
+/// would lose them before they are used; and memory is fastest where bytes that follow each other are read.
+#include "kernels/ops/scaled_panels.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
-/// `Side` panels side by side, in `Side` times as many parts: how far parts are apart, and upper strips ahead of lower
-/// ones, in words.
-template <int Side>
-struct ScaledParts {
-  static constexpr int kParts = Side * U32::kCount;
-  static constexpr std::int64_t kLag = Side == 1 ? kPartLag : kPartLag / 4;  // what waits has to stay in level 1
-  static constexpr std::int64_t kLead = kJoined ? kParts * kLag : 0;
-  struct Part {
-    StripPlace upper;
-    StripPlace lower;
-    Register<float> sum;
-    Words waiting[kJoined ? kLead / kWords : 1][kStripRows];
-  };
-  Part parts[kParts];
+/// Registers of rows that are multiplied side by side, and the panels that they are.
+inline constexpr int kSides = 4;
+inline constexpr int kSidePanels = kWords < 8 ? 1 : kSides * kWords / kLanes;
+/// Bytes of a row that are asked for at a time, and how many squares before they are used at least.
+inline constexpr std::int64_t kAskedBytes = 512;
+inline constexpr std::int64_t kAskedSquares = 4;
+
+/// `groups` times kSidePanels panels: `words` words of each row from byte `first` on, in whole squares.
+struct SideRows {
+  const PanelRows* panels;
+  std::int64_t groups;
+  std::int64_t first;
+  std::int64_t words;
+  std::int64_t stride;  ///< bytes from row to row
+  const char* end;      ///< of all rows: what lies behind is not asked for
 };
 
-/// What the parts multiply next: a square each, of places of their own.
-template <int Side>
-struct ScaledSquares {
-  static constexpr int kParts = Side * U32::kCount;
-  Words square[kParts][kWords];
-  StripPlace place[kParts];
-  bool given[kParts];  ///< else there is none, and what comes of it is nobody's
-  Words special;       ///< as special_codes() has it
+/// Which squares of a group are loaded next: one behind another, through all groups without a pause.
+struct SquareColumn {
+  std::int64_t group = 0;
+  std::int64_t word = 0;
+
+  __attribute__((always_inline)) void advance(const SideRows& rows) {
+    word += kWords;
+    if (word < rows.words) return;
+    word = 0;
+    if (group + 1 < rows.groups) ++group;  // else nobody multiplies what is loaded
+  }
 };
 
-template <int Side>
-NANSCOPE_FN void load_side(const FewRows& rows, int part, int row, StripPlace& place, Words (&strip)[kStripRows]) {
-  const std::int64_t first = rows.first + place.word * 4;
-  const std::int64_t ahead = first + kAheadBytes < rows.end ? kAheadBytes : kAheadBytes + rows.behind;
-  load_strip<true>(rows.from[place.panel * Side + part / U32::kCount], row, first, ahead, strip);
-  place.word += kWords;
-  if (place.word < rows.words) return;
-  place.word = 0;
-  ++place.panel;
+/// What is asked for next: kAskedBytes of each row of a group, then of each its next ones.
+struct AskedRows {
+  const char* from = nullptr;   ///< the first row of the group, at byte SideRows::first
+  const char* piece = nullptr;  ///< of the next row
+  std::int64_t byte = 0;        ///< of the rows, where pieces begin
+  std::int64_t left = 0;        ///< rows that they are still to be asked of
+  std::int64_t owed = 0;        ///< bytes that were loaded since
+
+  /// As many bytes as are loaded now.
+  __attribute__((always_inline)) void ask_for(std::int64_t loaded, const SideRows& rows) {
+    for (owed += loaded; owed > 0;) {
+      if (left == 0) turn(rows);
+      owed -= kAskedBytes;  // or less at a row's end, where the next row's beginning is asked for as well
+      if (piece < rows.end) {
+        NANSCOPE_UNROLL for (std::int64_t i = 0; i < kAskedBytes; i += 64) __builtin_prefetch(piece + i, 0, 2);
+      }
+      piece += rows.stride;
+      --left;
+    }
+  }
+  __attribute__((always_inline)) void turn(const SideRows& rows) {
+    const std::int64_t all = rows.words * 4;
+    owed += byte + kAskedBytes <= all ? 0 : (byte + kAskedBytes - all) * kSides * kWords;
+    byte += kAskedBytes;
+    if (byte >= all) {
+      byte = 0;
+      from += kSides * kWords * rows.stride;
+    }
+    piece = from + byte;
+    left = kSides * kWords;
+  }
+};
+
+/// A square of each register of rows.
+struct SideSquares {
+  Words words[kWords][kSides];
+  Words special;  ///< as special_codes() has it, of all of them
+};
+
+/// Squares that are multiplied, and those after them, which are made meanwhile.
+struct MadeSquares {
+  SideSquares squares[2];
+  Words fours[2][kFours][4];  ///< of one square each, before its rows are joined
+  SquareColumn next;          ///< what is made; of its first register the rows have been loaded
+  SquareColumn after;         ///< what is made after that
+  AskedRows asked;
+  int now = 0;  ///< the squares that are multiplied
+};
+
+/// Rows of one register, at the column that is loaded.
+struct SideRow {
+  const char* const* from;
+  std::int64_t byte;
+
+  __attribute__((always_inline)) SideRow(const SideRows& rows, const SquareColumn& column, int side)
+      : from(rows.panels[column.group * kSidePanels + side / U32::kCount].from + side % U32::kCount * kWords),
+        byte(rows.first + column.word * 4) {}
+
+  /// Rows 4 `four` to 4 `four` + 3.
+  __attribute__((always_inline)) void load(int four, Words (&words)[4]) const {
+    Words loaded[4];
+    NANSCOPE_UNROLL for (int i = 0; i < 4; ++i) std::memcpy(&loaded[i], from[4 * four + i] + byte, sizeof(Words));
+    transpose_four(loaded, words);
+  }
+};
+
+/// Makes the square of register `side` of the next squares and loads the rows of the one after it, in kFours parts,
+/// and calls between(i) after part i.
+template <Format F, class Between>
+NANSCOPE_FN void make_square(const SideRows& rows, int side, MadeSquares& made, const Between& between) {
+  const SideRow row(rows, side + 1 < kSides ? made.next : made.after, (side + 1) % kSides);
+  SideSquares& squares = made.squares[1 - made.now];
+  Words(*square)[kSides] = squares.words;
+  const Words(&fours)[kFours][4] = made.fours[side % 2];
+  Words(&loaded)[kFours][4] = made.fours[(side + 1) % 2];
+  _Pragma("GCC unroll 1") for (int i = 0; i < kFours; ++i) {
+    NANSCOPE_UNROLL for (int j = 4 / kFours * i; j < 4 / kFours * (i + 1); ++j) {
+      Words words[kFours];
+      join_fours(fours, j, words);
+      NANSCOPE_UNROLL for (int l = 0; l < kFours; ++l) {
+        square[4 * l + j][side] = words[l];
+        if constexpr (kHasSpecial<F>) squares.special |= special_codes<F>(words[l]);
+      }
+    }
+    row.load(i, loaded[i]);
+    between(i);
+  }
 }
 
-/// The square of part `part` at `at`, and the upper strip of a later one.
-template <Format F, int Side>
-NANSCOPE_FN void load_scaled_square(const FewRows& rows, int part, std::int64_t at, ScaledParts<Side>& state,
-                                    ScaledSquares<Side>& next) {
-  using Parts = ScaledParts<Side>;
-  const std::int64_t all = rows.panels * rows.words;
-  const int row = part % U32::kCount * kWords;
-  auto& own = state.parts[part];
-  next.given[part] = at >= 0 && at < all;
-  next.place[part] = next.given[part] ? own.lower : StripPlace{};
-  if (next.given[part]) {
-    Words strip[kStripRows];
-    Words square[kWords];
-    load_side<Side>(rows, part, row + kWords - kStripRows, own.lower, strip);
-    if constexpr (kJoined) {
-      join_strips(own.waiting[at / kWords % (Parts::kLead / kWords)], strip, square);
+/// The squares made become those that are multiplied.
+NANSCOPE_FN void turn_squares(const SideRows& rows, MadeSquares& made) {
+  made.squares[made.now].special = Words{};
+  made.now = 1 - made.now;
+  made.next.advance(rows);
+  made.after.advance(rows);
+}
+
+/// Makes the first squares.
+template <Format F>
+NANSCOPE_CALLED void begin_squares(const SideRows& rows, MadeSquares& made) {
+  for (SideSquares& squares : made.squares) squares.special = Words{};
+  made.asked.from = rows.panels[0].from[0] + rows.first;
+  made.asked.piece = made.asked.from;
+  made.asked.ask_for(kAskedSquares * kSides * kWords * kWords * 4, rows);
+  made.after.advance(rows);
+  const SideRow first(rows, made.next, 0);
+  for (int i = 0; i < kFours; ++i) first.load(i, made.fours[0][i]);
+  for (int side = 0; side < kSides; ++side) make_square<F>(rows, side, made, [](int) {});
+  turn_squares(rows, made);
+}
+
+/// Multiplies squares with inputs at x and with scales from `word` on, while the next ones are made.
+template <Format F, bool Finite>
+NANSCOPE_FN void multiply_squares(const SideRows& rows, const float* x, const PanelScales& scales, std::int64_t word,
+                                  MadeSquares& made, Register<float> (&sums)[kSides]) {
+  for (int side = 0; side < kSides; ++side) {
+    made.asked.ask_for(kFours * kSides * kWords * 4, rows);
+    const Words(*words)[kSides] = made.squares[made.now].words + side * kFours;
+    const float* inputs = x + side * kFours * kPerWord<F>;
+    const std::int64_t first = word + side * kFours;
+    make_square<F>(
+        rows, side, made, [ words, inputs, first, &scales, &sums ](int i) __attribute__((always_inline)) {
+          Register<float> scale[kSides];
+          const float* of_word = scales.at(first + i, 0);
+          NANSCOPE_UNROLL for (int s = 0; s < kSides; ++s) {
+            std::memcpy(&scale[s], of_word + s / U32::kCount * kScaleFloats + s % U32::kCount * kWords,
+                        sizeof(scale[s]));
+          }
+          NANSCOPE_UNROLL for (int k = 0; k < kPerWord<F>; ++k) {
+            const Register<float> input = F32(inputs[i * kPerWord<F> + k]).v[0];
+            NANSCOPE_UNROLL for (int s = 0; s < kSides; ++s) {
+              const auto value =
+                  reinterpret_cast<Register<float>>(decode_few_bits<F, Finite>(words[i][s], k)) * scale[s];
+              sums[s] = detail::fma(input, value, sums[s]);
+            }
+          }
+        });
+  }
+}
+
+/// Adds the next `words` words of a group to its sums, (kSidePanels, 32). Scales are of the first panel, those of the
+/// next one are kScaleFloats further.
+template <Format F>
+NANSCOPE_CALLED void add_scaled_row(const SideRows& rows, const float* x, const PanelScales& scales, std::int64_t words,
+                                    MadeSquares& made, float* stored) {
+  Register<float> sums[kSides];
+  std::memcpy(sums, stored, sizeof(sums));
+  for (std::int64_t word = 0; word < words; word += kWords) {
+    if (kHasSpecial<F> && any_special(made.squares[made.now].special)) {
+      multiply_squares<F, false>(rows, x + word * kPerWord<F>, scales, word, made, sums);
     } else {
-      NANSCOPE_UNROLL for (int i = 0; i < kStripRows; ++i) square[i] = strip[i];
+      multiply_squares<F, true>(rows, x + word * kPerWord<F>, scales, word, made, sums);
     }
-    NANSCOPE_UNROLL for (int i = 0; i < kWords; ++i) {
-      next.special |= special_codes<F>(square[i]);
-      next.square[part][i] = square[i];
-    }
+    turn_squares(rows, made);
   }
-  if constexpr (kJoined) {
-    const std::int64_t ahead = at + Parts::kLead;
-    if (ahead >= 0 && ahead < all) {
-      load_side<Side>(rows, part, row, own.upper, own.waiting[ahead / kWords % (Parts::kLead / kWords)]);
-    }
-  }
-}
-
-/// Word `i` of each square, side by side: one chain of sums alone would take longer than its codes from memory.
-template <Format F, bool Finite, int Side>
-NANSCOPE_FN void multiply_words(const ScaledSquares<Side>& now, int i,
-                                const float* const (&x)[ScaledSquares<Side>::kParts],
-                                const PanelScales (&scales)[ScaledSquares<Side>::kParts],
-                                Register<float> (&sums)[ScaledSquares<Side>::kParts]) {
-  constexpr int kParts = ScaledSquares<Side>::kParts;
-  Words words[kParts];
-  Register<float> scale[kParts];
-  NANSCOPE_UNROLL for (int part = 0; part < kParts; ++part) {
-    words[part] = now.square[part][i];
-    std::memcpy(&scale[part], scales[part].at(now.place[part].word + i, part % U32::kCount), sizeof(scale[part]));
-  }
-  NANSCOPE_UNROLL for (int k = 0; k < kPerWord<F>; ++k) {
-    NANSCOPE_UNROLL for (int part = 0; part < kParts; ++part) {
-      const auto value = reinterpret_cast<Register<float>>(decode_few_bits<F, Finite>(words[part], k)) * scale[part];
-      sums[part] = detail::fma(F32(x[part][i * kPerWord<F> + k]).v[0], value, sums[part]);
-    }
-  }
-}
-
-/// Multiplies the squares of one step, while those of the next, at `at`, are loaded.
-template <Format F, bool Finite, int Side>
-NANSCOPE_FN void multiply_squares(const FewRows& rows, const ScaledSquares<Side>& now, std::int64_t at,
-                                  ScaledParts<Side>& state, ScaledSquares<Side>& next) {
-  using Parts = ScaledParts<Side>;
-  constexpr int kParts = Parts::kParts;
-  constexpr int kShare = kWords / kParts;
-  const float* x[kParts];
-  PanelScales scales[kParts];
-  Register<float> sums[kParts];
-  float* stored[kParts];
-  NANSCOPE_UNROLL for (int part = 0; part < kParts; ++part) {
-    const StripPlace& place = now.place[part];
-    const std::int64_t panel = place.panel * Side + part / U32::kCount;
-    stored[part] = rows.sums + panel * kLanes + part % U32::kCount * kWords;
-    x[part] = rows.x + place.word * kPerWord<F>;
-    scales[part] = rows.scales;
-    scales[part].values += panel * rows.scales_stride;
-    sums[part] = state.parts[part].sum;
-    if (place.word == 0) std::memcpy(&sums[part], stored[part], sizeof(Words));
-  }
-  next.special = Words{};
-  for (int part = 0; part < kParts; ++part) {
-    load_scaled_square<F>(rows, part, at - part * Parts::kLag, state, next);
-    for (int i = part * kShare; i < (part + 1) * kShare; ++i) {
-      multiply_words<F, Finite, Side>(now, i, x, scales, sums);
-    }
-  }
-  NANSCOPE_UNROLL for (int part = 0; part < kParts; ++part) {
-    if (!now.given[part]) continue;
-    state.parts[part].sum = sums[part];
-    if (now.place[part].word + kWords == rows.words) std::memcpy(stored[part], &sums[part], sizeof(Words));
-  }
-}
-
-/// One row of x times codes and scales.
-template <Format F, int Side>
-NANSCOPE_CALLED void add_scaled_row(const FewRows& rows) {
-  using Parts = ScaledParts<Side>;
-  const std::int64_t end = rows.panels * rows.words + (Parts::kParts - 1) * Parts::kLag;
-  Parts state;
-  ScaledSquares<Side> squares[2];
-  std::int64_t step = -Parts::kLead;
-  for (; step <= 0; step += kWords) {  // up to the first squares, upper strips alone
-    squares[0].special = Words{};
-    for (int part = 0; part < Parts::kParts; ++part) {
-      load_scaled_square<F>(rows, part, step - part * Parts::kLag, state, squares[0]);
-    }
-  }
-  for (int turn = 0; step - kWords < end; turn = 1 - turn) {
-    if (kFirstSpecial<F> < 0x80 && any_special(squares[turn].special)) {
-      multiply_squares<F, false, Side>(rows, squares[turn], step, state, squares[1 - turn]);
-    } else {
-      multiply_squares<F, true, Side>(rows, squares[turn], step, state, squares[1 - turn]);
-    }
-    step += kWords;
-  }
+  std::memcpy(stored, sums, sizeof(sums));
 }
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA

@@ -8,6 +8,7 @@
 /// in level 1 while all rows pass over it. Few rows of x take the way of few_rows.h.
 #include <type_traits>
 
+#include "kernels/ops/few_rows.h"
 #include "kernels/ops/few_scaled_rows.h"
 #include "kernels/ops/weight_panels.h"
 
@@ -138,9 +139,10 @@ NANSCOPE_CALLED void decode_scaled(const ScaledWeight& weight, std::int64_t rows
   alignas(64) float values[kScaleFloats];
   for (std::int64_t word = 0; word < words;) {
     const ScaledPiece piece(columns, first_word + word, words - word, kMostBlocks);
-    fill_scales(weight, rows, panel, weight.first_column / weight.block.columns + piece.block, piece.blocks, values);
+    const float* scales = fill_scales(weight, rows, panel, weight.first_column / weight.block.columns + piece.block,
+                                      piece.blocks, values);
     decode_panel<F>(from, (first_word + word) * 4, piece.words, slice + word * kPerWord<F> * kLanes,
-                    PanelScales{values, columns.shift, piece.begun});
+                    PanelScales{scales, columns.shift, piece.begun});
     word += piece.words;
   }
   if (whole < depth) {
@@ -281,7 +283,7 @@ struct GemmBlock {
     const std::int64_t all = args.x.columns;
     const ScaledColumns columns = scaled_columns<F>(weight);
     const std::int64_t words = columns.words ? all / kPerWord<F> / kWords * kWords : 0;
-    const std::int64_t most = kTableFloats / block.panels / kLanes;  // blocks
+    const std::int64_t most = kTableFloats / block.panels / kLanes / kScaleBlocks * kScaleBlocks;
     PanelRows panels[kMaxGroup];
     for (std::int64_t p = 0; p < block.panels; ++p) {
       panels[p] = scaled_panel_rows(weight, args.out.columns, block.first_panel + p, columns.bytes);
@@ -295,43 +297,89 @@ struct GemmBlock {
       for (std::int64_t r = block.rows; r < Rows; ++r) {  // whose sums nobody reads
         std::memcpy(copy + r * depth, copy, static_cast<std::size_t>(depth) * sizeof(float));
       }
-      for (std::int64_t p = 0; p < block.panels; ++p) {
-        fill_scales(weight, args.out.columns, block.first_panel + p,
-                    weight.first_column / weight.block.columns + piece.block, piece.blocks, table + p * most * kLanes);
+      const float* scales = nullptr;  // of the first panel
+      for (std::int64_t p = block.panels - 1; p >= 0; --p) {
+        scales = fill_scales(weight, args.out.columns, block.first_panel + p,
+                             weight.first_column / weight.block.columns + piece.block, piece.blocks,
+                             table + p * most * kLanes);
       }
       const std::int64_t end = all / kPerWord<F> * 4;
       const std::int64_t behind = word + piece.words < words ? 0 : stride * kLanes - end;
-      FewRows few{panels,
-                  block.panels,
-                  word * 4,
-                  piece.words,
-                  end,
-                  behind,
-                  copy,
-                  depth,
-                  sums,
-                  kMaxGroup * kLanes,
-                  PanelScales{table, columns.shift, piece.begun},
-                  most * kLanes};
-      if constexpr (Rows > 1) {
-        add_few_rows<F, Rows>(few);
-      } else if (block.panels % 2 == 0) {
-        few.panels /= 2;
-        few.behind = behind > 0 ? 2 * stride * kLanes - end : 0;
-        add_scaled_row<F, 2>(few);
-      } else {
-        add_scaled_row<F, 1>(few);
-      }
+      add_few_rows<F, Rows>({panels, block.panels, word * 4, piece.words, end, behind, copy, depth, sums,
+                             kMaxGroup * kLanes, PanelScales{scales, columns.shift, piece.begun}, most * kLanes});
       word += piece.words;
     }
-    // What fills no square of words, in pieces that the slice has room for.
-    for (std::int64_t k = words * kPerWord<F>; k < all; k += kBlockK) {
+    add_rest(block, words * kPerWord<F>, copy, slice, sums);
+  }
+
+  /// Codes and scales that fill no square of words, from column `first_k` on, in pieces that the slice has room for.
+  NANSCOPE_CALLED void add_rest(const GemmBlock& block, std::int64_t first_k, float* copy, float* slice, float* sums) {
+    const std::int64_t all = block.args.x.columns;
+    for (std::int64_t k = first_k; k < all; k += kBlockK) {
       const std::int64_t depth = all - k < kBlockK ? all - k : kBlockK;
-      copy_rows(args.x, block.first_row, block.rows, k, depth, copy, kCopyStride);
+      copy_rows(block.args.x, block.first_row, block.rows, k, depth, copy, kCopyStride);
       for (std::int64_t p = 0; p < block.panels; ++p) {
-        gather_scaled(weight, args.out.columns, block.first_panel + p, k, depth, slice);
+        gather_scaled(block.args.scaled, block.args.out.columns, block.first_panel + p, k, depth, slice);
         add_panels<1>(block, copy, slice, 0, depth, sums + p * kLanes);
       }
+    }
+  }
+
+  /// One row of x over panels of codes and scales, in the way of few_scaled_rows.h.
+  template <Format F>
+  NANSCOPE_CALLED void add_one_scaled(const GemmBlock& block, float* copy, float* slice, float* sums) {
+    const GemmArgs& args = block.args;
+    const ScaledWeight& weight = args.scaled;
+    const std::int64_t all = args.x.columns;
+    const ScaledColumns columns = scaled_columns<F>(weight);
+    const std::int64_t words = columns.words ? all / kPerWord<F> / kWords * kWords : 0;
+    const std::int64_t groups = (block.panels + kSidePanels - 1) / kSidePanels;
+    PanelRows panels[kMaxGroup];
+    for (std::int64_t p = 0; p < groups * kSidePanels; ++p) {  // where they are too many, nobody reads the sums
+      panels[p] = scaled_panel_rows(weight, args.out.columns, block.first_panel + p, columns.bytes);
+    }
+    const std::int64_t stride = row_bytes(weight);
+    const char* end = static_cast<const char*>(weight.codes.data) + weight.codes.rows * stride;
+    constexpr std::int64_t kRoom = kBlockRows * kCopyStride / kPerWord<F> / kWords * kWords;
+    for (std::int64_t word = 0; word < words; word += kRoom) {
+      const SideRows rows{panels, groups, word * 4, words - word < kRoom ? words - word : kRoom, stride, end};
+      const float* x = copy;
+      if (args.x.format == Format::f32) {
+        x = element_ptr<const float>(args.x, block.first_row, word * kPerWord<F>);
+      } else {
+        copy_rows(args.x, block.first_row, 1, word * kPerWord<F>, rows.words * kPerWord<F>, copy, 0);
+      }
+      MadeSquares made;
+      begin_squares<F>(rows, made);
+      for (std::int64_t group = 0; group < groups; ++group) {
+        const std::int64_t panel = group * kSidePanels;
+        add_group<F>(block, panel, word, rows, columns, x, slice, sums + panel * kLanes, made);
+      }
+    }
+    add_rest(block, words * kPerWord<F>, copy, slice, sums);
+  }
+
+  /// The group that begins with panel `panel` of the block, from word `first` on; piece by piece, as there is room for
+  /// scales in `table`.
+  template <Format F>
+  NANSCOPE_FN void add_group(const GemmBlock& block, std::int64_t panel, std::int64_t first, const SideRows& rows,
+                             const ScaledColumns& columns, const float* x, float* table, float* sums,
+                             MadeSquares& made) {
+    const ScaledWeight& weight = block.args.scaled;
+    const std::int64_t first_block = weight.first_column / weight.block.columns;
+    const std::int64_t first_row = weight.first_row + (block.first_panel + panel) * kLanes;
+    for (std::int64_t word = 0; word < rows.words;) {
+      const ScaledPiece piece(columns, first + word, rows.words - word, kMostBlocks);
+      const float* scales = nullptr;  // of the first panel
+      for (int p = kSidePanels - 1; p >= 0; --p) {
+        scales = fill_scales(weight, block.args.out.columns, block.first_panel + panel + p, first_block + piece.block,
+                             piece.blocks, table + p * kScaleFloats);
+      }
+      const bool last = word + piece.words == rows.words;  // the next group's first scales come next
+      ask_for_scales(weight, first_row + (last ? kSidePanels * kLanes : 0), kSidePanels * kLanes,
+                     last ? first_block : first_block + piece.block + piece.blocks, kMostBlocks);
+      add_scaled_row<F>(rows, x + word * kPerWord<F>, {scales, columns.shift, piece.begun}, piece.words, made, sums);
+      word += piece.words;
     }
   }
 
@@ -374,7 +422,7 @@ struct GemmBlock {
         return with_code_format(
             block.args.scaled.codes.format, [&]<Format F>(std::integral_constant<Format, F>)
                                                 __attribute__((always_inline)) {
-                                                  one ? add_few_scaled<F, 1>(block, copy, slice, table, sums)
+                                                  one ? add_one_scaled<F>(block, copy, slice, sums)
                                                       : add_few_scaled<F, Most>(block, copy, slice, table, sums);
                                                 });
       }

@@ -90,10 +90,15 @@ NANSCOPE_FN std::int64_t scaled_row(const ScaledWeight& weight, std::int64_t row
   return weight.first_row + (row < rows ? row : rows - 1);
 }
 
+/// Bytes from one row of codes to the next.
+NANSCOPE_FN std::int64_t row_bytes(const ScaledWeight& weight) {
+  return weight.codes.format == Format::e2m1 ? weight.codes.stride / 2 : weight.codes.stride;
+}
+
 /// Where the codes of a panel's rows begin, at the weight's first column.
 NANSCOPE_FN PanelRows scaled_panel_rows(const ScaledWeight& weight, std::int64_t rows, std::int64_t panel,
                                         std::int64_t bytes) {
-  const std::int64_t stride = weight.codes.format == Format::e2m1 ? weight.codes.stride / 2 : weight.codes.stride;
+  const std::int64_t stride = row_bytes(weight);
   PanelRows panel_rows;
   for (int n = 0; n < kLanes; ++n) {
     panel_rows.from[n] =
@@ -115,40 +120,133 @@ NANSCOPE_CALLED void load_scales(const ScaledWeight& weight, std::int64_t block_
   store_raw_f32(scales, with_second(weight, load_range(weight.scales, block_row, first, count, 0.0F)), kLanes);
 }
 
-/// Scales of the blocks `first` to `first + count` of a panel, as (count, 32) f32 at `values`.
-NANSCOPE_CALLED void fill_scales(const ScaledWeight& weight, std::int64_t rows, std::int64_t panel, std::int64_t first,
-                                 std::int64_t count, float* values) {
+/// What the second scale makes of scales that were decoded from e4m3 or e8m0.
+template <SecondScale Second>
+struct Seconds {
+  Register<float> second;
+  Register<float> inverse;  ///< of a divisor
+
+  /// A quotient is a product with the inverse, corrected by the remainder, which is exact. That it is rounded as the
+  /// quotient is was found true of all mantissas that e4m3 has and all that a divisor may have; powers of two change
+  /// nothing while a divisor is_moderate().
+  __attribute__((always_inline)) Words operator()(std::int64_t, int, Words scales) const {
+    const auto value = reinterpret_cast<Register<float>>(scales);
+    if constexpr (Second == SecondScale::multiplier) return reinterpret_cast<Words>(value * second);
+    if constexpr (Second == SecondScale::divisor) {
+      const Register<float> quotient = value * inverse;
+      const Register<float> beyond = detail::fma(quotient, second, -value);
+      return reinterpret_cast<Words>(detail::fma(-beyond, inverse, quotient));
+    }
+    return scales;
+  }
+};
+NANSCOPE_FN bool is_moderate(float divisor) { return divisor > 0x1p-60F && divisor < 0x1p60F; }
+
+/// Scales of kScaleBlocks blocks.
+inline constexpr std::int64_t kScaleBlocks = 4 * kWords;
+
+/// Scales of as many rows as a register has, `stride` bytes apart, with the second one applied, as (kScaleBlocks, 32).
+template <Format F, class Second>
+NANSCOPE_FN void decode_scale_square(const char* from, std::int64_t stride, const Second& second, float* to) {
+  Words fours[kFours][4];
+  NANSCOPE_UNROLL for (int g = 0; g < kFours; ++g) {
+    Words rows[4];
+    NANSCOPE_UNROLL for (int i = 0; i < 4; ++i) std::memcpy(&rows[i], from + (4 * g + i) * stride, sizeof(Words));
+    transpose_four(rows, fours[g]);
+  }
+  Words square[kWords];
+  NANSCOPE_UNROLL for (int j = 0; j < 4; ++j) {
+    Words words[kFours];
+    join_fours(fours, j, words);
+    NANSCOPE_UNROLL for (int l = 0; l < kFours; ++l) square[4 * l + j] = words[l];
+  }
+  const bool special = any_special(special_codes<F>(square));
+  for (int i = 0; i < kWords; ++i) {
+    const auto store = [ to, &second, i ](int k, Words scales) __attribute__((always_inline)) {
+      const Words values = second(i, 0, scales);
+      std::memcpy(to + (i * kPerWord<F> + k) * kLanes, &values, sizeof(values));
+    };
+    special ? decode_words<F, false>(square[i], store) : decode_words<F, true>(square[i], store);
+  }
+}
+
+/// The same of the 32 rows of a panel and of `blocks` blocks.
+template <Format F, SecondScale Second>
+NANSCOPE_CALLED void decode_scale_squares(const char* from, std::int64_t stride, std::int64_t blocks, float second,
+                                          float* values) {
+  const Seconds<Second> seconds{F32(second).v[0], F32(1 / second).v[0]};
+  for (int part = 0; part < U32::kCount; ++part) {
+    for (std::int64_t b = 0; b < blocks; b += kScaleBlocks) {
+      decode_scale_square<F>(from + part * kWords * stride + b, stride, seconds, values + b * kLanes + part * kWords);
+    }
+  }
+}
+
+/// Returns whether it could be done.
+template <Format F>
+NANSCOPE_FN bool decode_scales(const ScaledWeight& weight, const char* from, std::int64_t blocks, float* values) {
+  const std::int64_t stride = weight.scales.stride;
+  switch (weight.second) {
+    case SecondScale::none:
+      decode_scale_squares<F, SecondScale::none>(from, stride, blocks, 1, values);
+      return true;
+    case SecondScale::multiplier:
+      decode_scale_squares<F, SecondScale::multiplier>(from, stride, blocks, weight.second_scale, values);
+      return true;
+    default:
+      if (F != Format::e4m3 || kWords < 8 || !is_moderate(weight.second_scale)) return false;
+      decode_scale_squares<F, SecondScale::divisor>(from, stride, blocks, weight.second_scale, values);
+      return true;
+  }
+}
+
+/// Scales of whole squares of blocks from `first` on of a panel whose rows have scales of their own, as
+/// decode_scales(). Returns whether they are of a format that is decoded like this.
+NANSCOPE_FN bool decode_panel_scales(const ScaledWeight& weight, std::int64_t rows, std::int64_t panel,
+                                     std::int64_t first, std::int64_t blocks, float* values) {
+  if (first < 0 || weight.block.rows != 1 || (panel + 1) * kLanes > rows) return false;
+  if (weight.scales.format != Format::e4m3 && weight.scales.format != Format::e8m0) return false;
+  const auto* from = element_ptr<const char>(weight.scales, weight.first_row + panel * kLanes, first);
+  return weight.scales.format == Format::e4m3 ? decode_scales<Format::e4m3>(weight, from, blocks, values)
+                                              : decode_scales<Format::e8m0>(weight, from, blocks, values);
+}
+
+/// Scales of the blocks `first` to `first + count` of a panel, as (count, 32) f32. They begin somewhere in `values`,
+/// which has room for the next multiple of kScaleBlocks, and in the same place for every panel.
+NANSCOPE_CALLED const float* fill_scales(const ScaledWeight& weight, std::int64_t rows, std::int64_t panel,
+                                         std::int64_t first, std::int64_t count, float* values) {
+  // In whole squares, from so many blocks earlier on as it takes.
+  const std::int64_t whole = (count + kScaleBlocks - 1) / kScaleBlocks * kScaleBlocks;
+  float* begin = values + (whole - count) * kLanes;
+  if (decode_panel_scales(weight, rows, panel, first + count - whole, whole, values)) return begin;
   std::int64_t block_rows[kLanes];
   for (int n = 0; n < kLanes; ++n) block_rows[n] = scaled_row(weight, rows, panel, n) / weight.block.rows;
   alignas(64) float row[kLanes];
-  if (block_rows[0] == block_rows[kLanes - 1]) {
+  const bool shared = block_rows[0] == block_rows[kLanes - 1];
+  for (int n = 0; n < (shared ? 1 : kLanes); ++n) {
     for (std::int64_t b = 0; b < count; ++b) {
-      if (b % kLanes == 0) load_scales(weight, block_rows[0], first + b, count - b, row);
-      store_raw_f32(values + b * kLanes, splat_f32(row[b % kLanes]), kLanes);
+      if (b % kLanes == 0) load_scales(weight, block_rows[n], first + b, count - b, row);
+      if (shared) {
+        store_raw_f32(begin + b * kLanes, splat_f32(row[b % kLanes]), kLanes);
+      } else {
+        begin[b * kLanes + n] = row[b % kLanes];
+      }
     }
-    return;
   }
-  const auto decode = [&]<Format F>(std::integral_constant<Format, F>) __attribute__((always_inline)) {
-    PanelRows from;
-    for (int n = 0; n < kLanes; ++n) {
-      from.from[n] = element_ptr<const char>(weight.scales, block_rows[n], first);
-    }
-    const std::int64_t words = count / kPerWord<F> / kWords * kWords;
-    decode_panel<F>(from, 0, words, values);
-    return words * kPerWord<F>;
-  };
-  std::int64_t done = 0;
-  if (weight.scales.format == Format::e4m3) done = decode(std::integral_constant<Format, Format::e4m3>{});
-  if (weight.scales.format == Format::e8m0) done = decode(std::integral_constant<Format, Format::e8m0>{});
-  for (std::int64_t b = 0; b < done && weight.second != SecondScale::none; ++b) {
-    const F32 scale = load_f32(values + b * kLanes, kLanes, 0.0F);
-    store_raw_f32(values + b * kLanes, with_second(weight, scale), kLanes);
-  }
-  for (int n = 0; n < kLanes; ++n) {
-    for (std::int64_t b = done; b < count; ++b) {
-      if ((b - done) % kLanes == 0) load_scales(weight, block_rows[n], first + b, count - b, row);
-      values[b * kLanes + n] = row[(b - done) % kLanes];
-    }
+  return begin;
+}
+
+/// Asks for the scales of `count` blocks of rows of which each has its own.
+NANSCOPE_FN void ask_for_scales(const ScaledWeight& weight, std::int64_t first_row, std::int64_t rows,
+                                std::int64_t first, std::int64_t count) {
+  if (weight.block.rows != 1) return;
+  const std::int64_t last = weight.scales.rows - 1;
+  const std::int64_t bytes = storage_size(weight.scales.format);
+  for (std::int64_t n = 0; n < rows; ++n) {
+    const std::int64_t row = first_row + n < last ? first_row + n : last;
+    const char* from = static_cast<const char*>(weight.scales.data) + (row * weight.scales.stride + first) * bytes;
+    for (std::int64_t i = 0; i < count * bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
+    __builtin_prefetch(from + count * bytes - 1, 0, 2);
   }
 }
 
@@ -156,7 +254,7 @@ NANSCOPE_CALLED void fill_scales(const ScaledWeight& weight, std::int64_t rows, 
 NANSCOPE_CALLED void gather_scaled(const ScaledWeight& weight, std::int64_t rows, std::int64_t panel,
                                    std::int64_t first_k, std::int64_t depth, float* slice) {
   const bool halves = weight.codes.format == Format::e2m1;
-  const std::int64_t stride = halves ? weight.codes.stride / 2 : weight.codes.stride;
+  const std::int64_t stride = row_bytes(weight);
   for (int n = 0; n < kLanes; ++n) {
     const std::int64_t row = scaled_row(weight, rows, panel, n);
     const auto* codes = static_cast<const std::uint8_t*>(weight.codes.data) + row * stride;

@@ -47,11 +47,24 @@ inline constexpr std::uint32_t kFirstSpecial = F == Format::e4m3   ? 0x7f
                                                : F == Format::e5m2 ? 0x7c
                                                                    : 0x80;
 
-/// Whether codes of words may be NaN or Inf, gathered in the top bits of their bytes.
+/// Whether codes have to be told from others to be decoded: NaN and Inf, and in e8m0 what is no power of two that a
+/// normal float can be.
+template <Format F>
+inline constexpr bool kHasSpecial = F == Format::e8m0 || kFirstSpecial<F> < 0x80;
+
+/// Whether codes of words may be special, gathered in the top bits of their bytes.
 template <Format F>
 NANSCOPE_FN Words special_codes(Words words) {
-  if constexpr (kFirstSpecial<F> == 0x80) return Words{};
-  return (words & 0x7f7f7f7fU) + (0x80 - kFirstSpecial<F>)*0x01010101U;
+  if constexpr (!kHasSpecial<F>) return Words{};
+  const Words low = words & 0x7f7f7f7fU;
+  if constexpr (F == Format::e8m0) return ((low + 0x01010101U) & words) | ~((low + 0x7f7f7f7fU) | words);
+  return low + (0x80 - kFirstSpecial<F>)*0x01010101U;
+}
+template <Format F>
+NANSCOPE_FN Words special_codes(const Words (&square)[kWords]) {
+  Words gathered{};
+  NANSCOPE_UNROLL for (int i = 0; i < kWords; ++i) gathered |= special_codes<F>(square[i]);
+  return gathered;
 }
 NANSCOPE_FN bool any_special(Words gathered) {
   const auto pairs = reinterpret_cast<Register<std::uint64_t>>(gathered);
@@ -77,22 +90,35 @@ NANSCOPE_FN Words decode_high_few_bits(Words code) {
   return finite | (special & 0x7f800000U);
 }
 
+#if NANSCOPE_VECTOR_BYTES == 64
+/// Code `k` of eight in each word, from a table. What lies above an index does not count, so that codes of the upper
+/// half, which are looked up as the upper halves of floats, need no shifts but those of the lower half's codes.
+NANSCOPE_FN Words decode_e2m1(Words words, int k) {
+  const __m512 values = _mm512_setr_ps(0, 0.5F, 1, 1.5F, 2, 3, 4, 6, -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6);
+  constexpr auto kHalf = [](float value) { return static_cast<short>(std::bit_cast<std::uint32_t>(value) >> 16); };
+  const __m512i halves = _mm512_broadcast_i64x4(_mm256_setr_epi16(
+      kHalf(0), kHalf(0.5F), kHalf(1), kHalf(1.5F), kHalf(2), kHalf(3), kHalf(4), kHalf(6), kHalf(-0.0F), kHalf(-0.5F),
+      kHalf(-1), kHalf(-1.5F), kHalf(-2), kHalf(-3), kHalf(-4), kHalf(-6)));
+  const auto index = reinterpret_cast<__m512i>(words >> (4 * (k % 4)));
+  if (k < 4) return reinterpret_cast<Words>(_mm512_permutexvar_ps(index, values));
+  return reinterpret_cast<Words>(_mm512_maskz_permutexvar_epi16(0xaaaaaaaaU, index, halves));
+}
+#endif
+
 /// Code `k` of each word: four of 8 bits, or eight of 4 bits.
 template <Format F, bool Finite>
 NANSCOPE_FN Words decode_few_bits(Words words, int k) {
   constexpr int kBits = kFormatTable[static_cast<std::size_t>(F)].bits;
   const Words high = words << (32 - kBits * (k + 1));
 #if NANSCOPE_VECTOR_BYTES == 64
-  if constexpr (F == Format::e2m1) {  // of an index only the lowest 4 bits count
-    const __m512 values = _mm512_setr_ps(0, 0.5F, 1, 1.5F, 2, 3, 4, 6, -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6);
-    return reinterpret_cast<Words>(_mm512_permutexvar_ps(reinterpret_cast<__m512i>(words >> (kBits * k)), values));
-  }
+  if constexpr (F == Format::e2m1) return decode_e2m1(words, k);
 #endif
   if constexpr (F == Format::int8) {
     const auto value = reinterpret_cast<Register<std::int32_t>>(high) >> 24;
     return reinterpret_cast<Words>(__builtin_convertvector(value, Register<float>));
   } else if constexpr (F == Format::e8m0) {  // 0 is a subnormal, and 255 NaN
     const Words power = (high >> 1) & 0x7f800000U;
+    if constexpr (Finite) return power;
     const auto ends = reinterpret_cast<Words>((power == 0) | (power == 0x7f800000U));
     return power | (ends & 0x00400000U);
   } else {
@@ -104,30 +130,59 @@ NANSCOPE_FN Words decode_few_bits(Words words, int k) {
 inline constexpr int kStripRows = kWords < 8 ? kWords : 8;
 inline constexpr bool kJoined = kWords > kStripRows;
 
+/// Of four rows: words 4 l + j of all of them become the 128 bits l of register j.
+NANSCOPE_FN void transpose_four(const Words (&rows)[4], Words (&words)[4]) {
+  constexpr WordSequence kAll{};
+  constexpr std::make_integer_sequence<int, kWords / 2> kPairs{};
+  const Words low = detail::zip<false>(rows[0], rows[1], kAll);
+  const Words high = detail::zip<true>(rows[0], rows[1], kAll);
+  const Words next_low = detail::zip<false>(rows[2], rows[3], kAll);
+  const Words next_high = detail::zip<true>(rows[2], rows[3], kAll);
+  words[0] = detail::zip_pairs<false>(low, next_low, kPairs);
+  words[1] = detail::zip_pairs<true>(low, next_low, kPairs);
+  words[2] = detail::zip_pairs<false>(high, next_high, kPairs);
+  words[3] = detail::zip_pairs<true>(high, next_high, kPairs);
+}
+
+/// Registers of a square whose rows are transposed together.
+inline constexpr int kFours = kWords / 4;
+
+/// Words j, j + 4 and so on of a square, from its rows four by four.
+NANSCOPE_FN void join_fours(const Words (&fours)[kFours][4], int j, Words (&words)[kFours]) {
+  constexpr WordSequence kAll{};
+  if constexpr (kFours == 1) {
+    words[0] = fours[0][j];
+  } else if constexpr (kFours == 2) {
+    words[0] = detail::every_second<0>(fours[0][j], fours[1][j], kAll);
+    words[1] = detail::every_second<1>(fours[0][j], fours[1][j], kAll);
+  } else {
+    const Words upper = detail::every_second<0>(fours[0][j], fours[1][j], kAll);
+    const Words lower = detail::every_second<0>(fours[2][j], fours[3][j], kAll);
+    const Words next_upper = detail::every_second<1>(fours[0][j], fours[1][j], kAll);
+    const Words next_lower = detail::every_second<1>(fours[2][j], fours[3][j], kAll);
+    words[0] = detail::every_second<0>(upper, lower, kAll);
+    words[1] = detail::every_second<0>(next_upper, next_lower, kAll);
+    words[2] = detail::every_second<1>(upper, lower, kAll);
+    words[3] = detail::every_second<1>(next_upper, next_lower, kAll);
+  }
+}
+
 /// Columns become rows: of one strip, register i of the result holds word i of all rows, or words i and 8 + i of them
 /// in every second 128 bits where a register holds two strips.
 NANSCOPE_FN void transpose_strip(const Words (&rows)[kStripRows], Words (&strip)[kStripRows]) {
   constexpr int kParts = kStripRows / 4;
   constexpr WordSequence kAll{};
-  constexpr std::make_integer_sequence<int, kWords / 2> kPairs{};
-  Words parts[4][kParts];
+  Words parts[kParts][4];
   NANSCOPE_UNROLL for (int g = 0; g < kParts; ++g) {
-    const Words low = detail::zip<false>(rows[4 * g], rows[4 * g + 1], kAll);
-    const Words high = detail::zip<true>(rows[4 * g], rows[4 * g + 1], kAll);
-    const Words next_low = detail::zip<false>(rows[4 * g + 2], rows[4 * g + 3], kAll);
-    const Words next_high = detail::zip<true>(rows[4 * g + 2], rows[4 * g + 3], kAll);
-    parts[0][g] = detail::zip_pairs<false>(low, next_low, kPairs);
-    parts[1][g] = detail::zip_pairs<true>(low, next_low, kPairs);
-    parts[2][g] = detail::zip_pairs<false>(high, next_high, kPairs);
-    parts[3][g] = detail::zip_pairs<true>(high, next_high, kPairs);
+    const Words four[4] = {rows[4 * g], rows[4 * g + 1], rows[4 * g + 2], rows[4 * g + 3]};
+    transpose_four(four, parts[g]);
   }
-  // parts[j][g] holds column 4 l + j of rows 4 g to 4 g + 3 in its 128 bits l.
   NANSCOPE_UNROLL for (int j = 0; j < 4; ++j) {
     if constexpr (kParts == 1) {
-      strip[j] = parts[j][0];
+      strip[j] = parts[0][j];
     } else {
-      strip[j] = detail::every_second<0>(parts[j][0], parts[j][1], kAll);
-      strip[4 + j] = detail::every_second<1>(parts[j][0], parts[j][1], kAll);
+      strip[j] = detail::every_second<0>(parts[0][j], parts[1][j], kAll);
+      strip[4 + j] = detail::every_second<1>(parts[0][j], parts[1][j], kAll);
     }
   }
 }
@@ -192,6 +247,19 @@ struct Unscaled {
   __attribute__((always_inline)) Words operator()(std::int64_t, int, Words weights) const { return weights; }
 };
 
+/// The weights of a square of words from `word` on, of the rows of register `part`, to every 32nd float at `to`.
+template <Format F, bool Finite, class Scaled>
+NANSCOPE_FN void decode_square(const Words (&square)[kWords], std::int64_t word, int part, float* to,
+                               const Scaled& scaled) {
+  NANSCOPE_UNROLL for (int i = 0; i < kWords; ++i) {
+    decode_words<F, Finite>(
+        square[i], [ to, &scaled, word, i, part ](int k, Words weights) __attribute__((always_inline)) {
+          const Words values = scaled(word + i, part, weights);
+          std::memcpy(to + (i * kPerWord<F> + k) * kLanes, &values, sizeof(values));
+        });
+  }
+}
+
 /// `words` words of each row from byte `first` on, as (depth, 32) f32 at `slice`. One strip after another: see
 /// few_rows.h for what becomes of 16 rows side by side. scaled(word, part, weights): what weights of a word count from
 /// `first`, of the rows of register `part`, stand for.
@@ -212,13 +280,11 @@ NANSCOPE_CALLED void decode_panel(const PanelRows& panel, std::int64_t first, st
       } else {
         NANSCOPE_UNROLL for (int i = 0; i < kStripRows; ++i) square[i] = strip[i];
       }
-      NANSCOPE_UNROLL for (int i = 0; i < kWords; ++i) {
-        float* to = slice + (word + i) * kPerWord<F> * kLanes + part * kWords;
-        decode_words<F>(
-            square[i], [ to, &scaled, word, i, part ](int k, Words weights) __attribute__((always_inline)) {
-              const Words values = scaled(word + i, part, weights);
-              std::memcpy(to + k * kLanes, &values, sizeof(values));
-            });
+      float* to = slice + word * kPerWord<F> * kLanes + part * kWords;
+      if (kHasSpecial<F> && any_special(special_codes<F>(square))) {
+        decode_square<F, false>(square, word, part, to, scaled);
+      } else {
+        decode_square<F, true>(square, word, part, to, scaled);
       }
     }
   }

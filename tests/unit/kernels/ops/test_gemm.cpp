@@ -160,6 +160,8 @@ struct Scaled {
   Format partial = Format::f32;
   std::int64_t first_row = 0;
   std::int64_t first_column = 0;
+  float second_scale = 3.7F;  ///< of a divisor
+  bool ordinary = false;      ///< no NaN, Inf or zero among codes and scales
 };
 
 /// The matrix, in memory that ends where nobody may read, and what each element of the weight is worth.
@@ -176,7 +178,7 @@ class ScaledMatrix {
         scales_(static_cast<std::size_t>(scale_rows_ * scale_columns_ * storage_size(shape.scales))),
         shape_(shape) {
     cases::Sequence sequence(seed);
-    const float second = shape.second == SecondScale::divisor ? 3.7F : 0.0625F;
+    const float second = shape.second == SecondScale::divisor ? shape.second_scale : 0.0625F;
     view_ = {{codes_.data(), shape.codes, rows_, columns_, stride_},
              {scales_.data(), shape.scales, scale_rows_, scale_columns_, scale_columns_},
              shape.block,
@@ -186,9 +188,10 @@ class ScaledMatrix {
              shape.first_column};
     for (std::size_t i = 0; i < codes_.size(); ++i) codes_.data()[i] = static_cast<std::byte>(any_byte(sequence));
     const auto width = static_cast<std::size_t>(storage_size(shape.scales));
+    const float offset = shape.ordinary ? 1.125F : 0;
     for (std::size_t i = 0; i < scales_.size() / width; ++i) {
-      const float draw = sequence.next();
-      const float scale = draw > 0.995F ? test::kNan : draw < -0.995F ? -0.0F : sequence.next() * 3;
+      const float draw = shape.ordinary ? 0 : sequence.next();
+      const float scale = draw > 0.995F ? test::kNan : draw < -0.995F ? -0.0F : (sequence.next() + offset) * 3;
       const std::uint32_t code = encode(shape.scales, scale, Overflow::saturate);
       std::memcpy(scales_.data() + i * width, &code, width);
     }
@@ -217,7 +220,7 @@ class ScaledMatrix {
   std::uint32_t any_byte(cases::Sequence& sequence) const {
     const auto byte = static_cast<std::uint32_t>((sequence.next() + 1) * 127.99F);
     const bool finite = halves_ || std::isfinite(decode(shape_.codes, byte));
-    return finite || sequence.next() > 0.99F ? byte : byte ^ 0x40U;
+    return finite || (!shape_.ordinary && sequence.next() > 0.99F) ? byte : byte ^ 0x40U;
   }
 
   bool halves_;
@@ -306,6 +309,23 @@ TEST(Gemm, OfCodesAndScalesIsOneChainAnOutput) {
   };
   for (std::uint64_t i = 0; i < std::size(shapes); ++i) {
     expect_scaled(shapes[i], 2000 + i, devices);
+    if (HasFatalFailure()) return;
+    Scaled ordinary = shapes[i];
+    ordinary.ordinary = true;
+    expect_scaled(ordinary, 2500 + i, devices);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// What quotients of scales round to, by divisors of any mantissa and of exponents that leave the normal numbers.
+TEST(Gemm, OfScalesThatAreDividedRoundsOnce) {
+  const auto devices = all_devices();
+  cases::Sequence sequence(3000);
+  const float far[] = {0x1p-140F, 0x1p-126F, 0x1p-60F, 0x1p60F, 0x1p126F, 0x1.fffffep127F, -3, 0, test::kInf};
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    Scaled shape{1, 1100, 64, Format::e2m1, Format::e4m3, {1, 16}, SecondScale::divisor};
+    shape.second_scale = i < std::size(far) ? far[i] : std::exp2(sequence.next() * 20);
+    expect_scaled(shape, 3000 + i, devices);
     if (HasFatalFailure()) return;
   }
 }
