@@ -231,7 +231,10 @@ void encode_blocks(const BlockFormat& format, std::span<const float> values, std
   const BlockGrid grid = block_grid(format, rows, columns);
   const BlockLayout layout(format, rows, columns);
   const std::span<std::byte> scales = format.layout == ScaleLayout::interleaved ? to.codes : to.scales;
-  if (format.layout != ScaleLayout::linear) std::fill(scales.begin(), scales.end(), std::byte{0});
+  // What no block fills.
+  const bool whole = columns % (format.block.columns * std::max<std::int64_t>(format.interleave, 1)) == 0;
+  const bool filled = format.layout == ScaleLayout::linear || (format.layout == ScaleLayout::interleaved && whole);
+  if (!filled) std::fill(scales.begin(), scales.end(), std::byte{0});
   const std::int64_t height = format.block.rows;
   std::vector<std::uint8_t> band(layout.straight() ? 0 : static_cast<std::size_t>(height * columns));
   Encoder encoder(format, columns, second, seed);

@@ -191,18 +191,38 @@ NANSCOPE_LOOP auto largest_of(const T& v) {
   return o[0] > o[1] ? o[0] : o[1];
 }
 
+/// Each quarter of four vectors joined to one element by `join`: four of each vector, in the order of the vectors, in
+/// each quarter of the result.
+template <class T, class Join>
+NANSCOPE_LOOP T joined_quarters(const T& a, const T& b, const T& c, const T& d, const Join& join) {
+  const auto pairs = [&](const T& u, const T& v) __attribute__((always_inline)) {
+    return join(T(__builtin_shufflevector(u, v, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)),
+                T(__builtin_shufflevector(u, v, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)));
+  };
+  const T ab = pairs(a, b);  // a b a b, in each quarter
+  const T cd = pairs(c, d);
+  return join(T(__builtin_shufflevector(ab, cd, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)),
+              T(__builtin_shufflevector(ab, cd, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)));
+}
+
+/// Quarters of each of four vectors joined, in the order of the vectors.
+template <class T, class Join>
+NANSCOPE_LOOP T joined_shares(const T& a, const T& b, const T& c, const T& d, const Join& join) {
+  const auto halves = [&](const T& u, const T& v) __attribute__((always_inline)) {
+    return join(T(__builtin_shufflevector(u, v, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)),
+                T(__builtin_shufflevector(u, v, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)));
+  };
+  const T ab = halves(a, b);
+  const T cd = halves(c, d);
+  return join(T(__builtin_shufflevector(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)),
+              T(__builtin_shufflevector(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)));
+}
+
 /// Each of four vectors joined to 4 elements by `join`, in the order of the vectors; which halves are joined first is
 /// not that of largest_of().
 template <class T, class Join>
 NANSCOPE_LOOP auto joined(const T& a, const T& b, const T& c, const T& d, const Join& join) {
-  const auto pairs = [&](const T& u, const T& v) __attribute__((always_inline)) {
-    return join(__builtin_shufflevector(u, v, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29),
-                __builtin_shufflevector(u, v, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31));
-  };
-  const T ab = pairs(a, b);  // a b a b, in each quarter
-  const T cd = pairs(c, d);
-  const T all = join(__builtin_shufflevector(ab, cd, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
-                     __builtin_shufflevector(ab, cd, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
+  const T all = joined_quarters(a, b, c, d, join);
   const auto half = join(__builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7),
                          __builtin_shufflevector(all, all, 8, 9, 10, 11, 12, 13, 14, 15));
   return join(__builtin_shufflevector(half, half, 0, 1, 2, 3), __builtin_shufflevector(half, half, 4, 5, 6, 7));
@@ -213,12 +233,6 @@ template <class T>
 NANSCOPE_LOOP auto largest_of_four(const T& a, const T& b, const T& c, const T& d) {
   return joined(
       a, b, c, d, [](const auto& u, const auto& v) __attribute__((always_inline)) { return most(u, v); });
-}
-
-/// Sums of each of four vectors.
-NANSCOPE_LOOP auto sums_of_four(const F& a, const F& b, const F& c, const F& d) {
-  return joined(
-      a, b, c, d, [](const auto& u, const auto& v) __attribute__((always_inline)) { return u + v; });
 }
 
 }  // namespace nanscope::NANSCOPE_ISA

@@ -10,7 +10,6 @@ namespace nanscope::NANSCOPE_ISA {
 typedef double D __attribute__((vector_size(128)));  // NOLINT
 typedef double D8 __attribute__((vector_size(64)));  // NOLINT
 typedef double D4 __attribute__((vector_size(32)));  // NOLINT
-typedef float F4 __attribute__((vector_size(16)));   // NOLINT
 
 /// The sum of squared errors in f64, of what reading the codes gives.
 NANSCOPE_LOOP double exact_error(const Rounding& rounding, const float* table, const F& given, std::uint32_t scale,
@@ -31,43 +30,72 @@ NANSCOPE_LOOP bool other_is_nearer(const Rounding& rounding, const float* table,
          exact_error(rounding, table, given, first.scales[block], first.factors[block]);
 }
 
-/// Errors without codes: magnitudes that are not clipped, rounded by the addition of codes_of(), times what 1 is worth.
+NANSCOPE_LOOP F add(const F& a, const F& b) { return a + b; }
+
+/// Magnitudes of at most 7 rounded to values of e2m1; of two that are as near, either.
+NANSCOPE_LOOP F to_e2m1(const F& magnitude, [[maybe_unused]] const Rounding& r) {
+#if defined(__AVX512F__)
+  // Middles between values are 1, 1.25, 1.5 or 1.75 times a power of two from 1/4 to 4: two bits of mantissa and three
+  // of the exponent say which ones are below.
+  constexpr F kFrom2 = {2, 3, 3, 4, 4, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6};
+  constexpr F kFromEighth = {0, 0, 0, 0, 0.5F, 0.5F, 0.5F, 0.5F, 0.5F, 0.5F, 1, 1, 1, 1.5F, 1.5F, 2};
+  const U at = most(as<U>(magnitude), splat(bits_of(0.125F))) >> 21;
+  return as<F>(_mm512_permutex2var_ps(as<__m512>(kFrom2), as<__m512i>(at), as<__m512>(kFromEighth)));
+#else
+  const F anchor = as<F>(most(as<I>(as<U>(magnitude) & 0x7f800000U), r.lowest) + r.finest);
+  return (magnitude + anchor) - anchor;
+#endif
+}
+
+/// Errors without codes: of magnitudes under a scale, which are multiplied by `factor` for it, and times what 1 is
+/// worth.
 NANSCOPE_LOOP F quick_errors(const F& magnitude, float factor, float one, const Rounding& r) {
-  const F scaled = magnitude * factor;
-  const F anchor = as<F>(most(as<I>(as<U>(scaled) & 0x7f800000U), r.lowest) + r.finest);
-  const F rounded = (scaled + anchor) - anchor;
-  return fused(rounded, splat(one), -magnitude);
+  return fused(to_e2m1(magnitude * factor, r), splat(one), -magnitude);
 }
 
 /// e4m3 scales that were rounded by 1/16 of themselves at most, so that no element is clipped by more.
-NANSCOPE_LOOP I4 are_normal(const Words& scales) { return (as<I4>(scales) >= 8) & (as<I4>(scales) < 0x7e); }
+NANSCOPE_LOOP I are_normal(const U& scales) { return (as<I>(scales) >= 8) & (as<I>(scales) < 0x7e); }
 
-/// Four blocks. In f32, where that is safe: with w what 1 is worth, an element is off by w or a little more, and read
-/// as 6 w at most, by 1 / factor for w a few units in the last place apart from what reading the code gives. So 16
-/// squares are off by 16 x 2 x 1.2 w x 6 w x 2^-21 at most, the sums by less: 2^-12 w^2 is more than all.
-NANSCOPE_LOOP I4 nearer_of_four(const Rounding& rounding, const float* table, const float* x, std::int64_t block,
-                                const ScaleChoice& first, const ScaleChoice& other) {
-  const F4 worth = 1.0F / load<F4>(first.factors + block);
-  const F4 other_worth = 1.0F / load<F4>(other.factors + block);
-  float ones[4];
-  float other_ones[4];
-  store(ones, worth);
-  store(other_ones, other_worth);
+/// How much more the sum of squared errors is under the other scale: of four blocks four shares each, in order.
+NANSCOPE_LOOP F shares_of_four(const Rounding& rounding, const float* x, const float* factors, const float* ones,
+                               const float* other_factors, const float* other_ones) {
   F more[4];
   for (int i = 0; i < 4; ++i) {
     const F magnitude = magnitudes_of(load<F>(x + i * kChunk));
-    const F off = quick_errors(magnitude, first.factors[block + i], ones[i], rounding);
-    const F other_off = quick_errors(magnitude, other.factors[block + i], other_ones[i], rounding);
-    more[i] = other_off * other_off - off * off;
+    const F off = quick_errors(magnitude, factors[i], ones[i], rounding);
+    const F other_off = quick_errors(magnitude, other_factors[i], other_ones[i], rounding);
+    more[i] = fused(other_off, other_off, -(off * off));
   }
-  const F4 differences = sums_of_four(more[0], more[1], more[2], more[3]);
-  const F4 bounds = (worth * worth + other_worth * other_worth) * 0x1p-12F;
-  const F4 sizes = as<F4>(as<Words>(differences) & 0x7fffffffU);
-  const I4 safe = are_normal(load<Words>(first.scales + block)) & are_normal(load<Words>(other.scales + block)) &
-                  (sizes > bounds) & (bounds > 0x1p-100F) & (bounds < 0x1p100F);
-  I4 better = differences < 0.0F;
-  if ((safe[0] & safe[1] & safe[2] & safe[3]) == 0) {
-    for (int i = 0; i < 4; ++i) {
+  return joined_quarters(more[0], more[1], more[2], more[3], add);
+}
+
+/// 16 blocks: whether the other scale is the nearer one. In f32, where that is safe: with w what 1 is worth, an element
+/// is off by w or a little more, and read as 6 w at most, by 1 / factor for w a few units in the last place apart from
+/// what reading the code gives. So 16 squares are off by 16 x 2 x 1.2 w x 6 w x 2^-21 at most, the sums by less: 2^-12
+/// w^2 is more than all.
+NANSCOPE_LOOP I nearer_of_sixteen(const Rounding& rounding, const float* table, const float* x, std::int64_t block,
+                                  const ScaleChoice& first, const ScaleChoice& other) {
+  const float* factors = first.factors + block;
+  const float* other_factors = other.factors + block;
+  const F worth = 1.0F / load<F>(factors);
+  const F other_worth = 1.0F / load<F>(other_factors);
+  float ones[kChunk];
+  float other_ones[kChunk];
+  store(ones, worth);
+  store(other_ones, other_worth);
+  F shares[4];
+  for (int i = 0; i < 4; ++i) {
+    shares[i] = shares_of_four(rounding, x + std::int64_t{4} * i * kChunk, factors + 4 * i, ones + 4 * i,
+                               other_factors + 4 * i, other_ones + 4 * i);
+  }
+  const F differences = joined_shares(shares[0], shares[1], shares[2], shares[3], add);
+  const F bounds = (worth * worth + other_worth * other_worth) * 0x1p-12F;
+  const I safe = are_normal(load<U>(first.scales + block)) & are_normal(load<U>(other.scales + block)) &
+                 (magnitudes_of(differences) > bounds) & (bounds > 0x1p-100F) & (bounds < 0x1p100F);
+  I better = differences < 0.0F;
+  if (any(~safe)) {
+    for (int i = 0; i < kChunk; ++i) {
+      if (safe[i] != 0) continue;
       better[i] = other_is_nearer(rounding, table, load<F>(x + i * kChunk), block + i, first, other) ? -1 : 0;
     }
   }
@@ -78,13 +106,11 @@ static void nearer(const BlockPlan& plan, const float* table, const float* x, st
                    ScaleChoice other) {
   const Rounding rounding(plan);
   std::int64_t block = 0;
-  for (; block + 4 <= blocks; block += 4, x += 4 * kChunk) {
+  for (; block + kChunk <= blocks; block += kChunk, x += kChunk * kChunk) {
     // Without a branch: either is as often the nearer one.
-    const I4 better = nearer_of_four(rounding, table, x, block, first, other);
-    const Words scales = better ? load<Words>(other.scales + block) : load<Words>(first.scales + block);
-    const F4 factors = better ? load<F4>(other.factors + block) : load<F4>(first.factors + block);
-    store(first.scales + block, scales);
-    store(first.factors + block, factors);
+    const I better = nearer_of_sixteen(rounding, table, x, block, first, other);
+    store(first.scales + block, pick(better, load<U>(other.scales + block), load<U>(first.scales + block)));
+    store(first.factors + block, pick(better, load<F>(other.factors + block), load<F>(first.factors + block)));
   }
   for (; block < blocks; ++block, x += kChunk) {
     if (!other_is_nearer(rounding, table, load<F>(x), block, first, other)) continue;

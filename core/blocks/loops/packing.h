@@ -7,6 +7,12 @@ namespace nanscope::NANSCOPE_ISA {
 
 static void pack_low_first(const std::uint8_t* codes, std::int64_t bytes, std::uint8_t* to) {
   std::int64_t i = 0;
+#if defined(__AVX512BW__)
+  for (; i + 2 * kChunk <= bytes; i += 2 * kChunk) {
+    const __m512i low = _mm512_and_si512(load<__m512i>(codes + 2 * i), _mm512_set1_epi8(15));
+    store(to + i, _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(low, _mm512_set1_epi16(0x1001))));
+  }
+#endif
   for (; i + kChunk <= bytes; i += kChunk) {
     const Pairs pairs = load<Pairs>(codes + 2 * i);
     store(to + i, __builtin_convertvector((pairs & 0x0fU) | (pairs >> 4 & 0xf0U), Bytes));
@@ -17,6 +23,13 @@ static void pack_low_first(const std::uint8_t* codes, std::int64_t bytes, std::u
 
 static void unpack_low_first(const std::uint8_t* from, std::int64_t bytes, std::uint8_t* codes) {
   std::int64_t i = 0;
+#if defined(__AVX512BW__)
+  for (; i + 2 * kChunk <= bytes; i += 2 * kChunk) {
+    const __m512i pairs = _mm512_cvtepu8_epi16(load<__m256i>(from + i));
+    const __m512i both = _mm512_or_si512(pairs, _mm512_slli_epi16(pairs, 4));
+    store(codes + 2 * i, _mm512_and_si512(both, _mm512_set1_epi8(15)));
+  }
+#endif
   for (; i + kChunk <= bytes; i += kChunk) {
     const Pairs pairs = __builtin_convertvector(load<Bytes>(from + i), Pairs);
     store(codes + 2 * i, (pairs & 0x0fU) | (pairs & 0xf0U) << 4);
