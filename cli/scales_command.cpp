@@ -74,41 +74,46 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
-/// Bounds of the layers that have points, from the weights of the checkpoint `model`, or of the recorded configuration.
-Result<std::vector<scenarios::ScoreBounds>> bounds_of(const ScalesArguments& arguments, const scenarios::OpenRun& run,
-                                                      std::span<const scenarios::ScorePoint> points,
-                                                      const Interrupt& interrupt) {
-  std::vector<scenarios::ScoreBounds> bounds;
+/// Of the layers that have points, from the weights of the checkpoint `model`, or of the recorded configuration; of an
+/// attached dump, which has no weights, nothing.
+Result<ModelScales> scales_of(const ScalesArguments& arguments, const scenarios::OpenRun& run,
+                              std::span<const scenarios::ScorePoint> points, const Interrupt& interrupt) {
   ModelScalesOptions options;
   options.settings = arguments.settings;
   if (arguments.alpha > 0) options.settings.alpha = arguments.alpha;
   options.stop = interrupt.token();
   std::set<std::int64_t> layers;
   for (const scenarios::ScorePoint& point : points) layers.insert(point.layer);
-  const auto add = [&bounds](const LayerScales& layer) {
-    const HeadBounds all = layer.whole();
-    if (layer.bound != ScoreBound::none) bounds.push_back({layer.layer, all.interaction, all.calibrated});
-  };
   if (!arguments.model.empty()) {
     options.layers.assign(layers.begin(), layers.end());
-    const auto made = model_scales(arguments.model, options);
-    if (!made) return tl::unexpected(made.error());
-    std::for_each(made->layers.begin(), made->layers.end(), add);
-    return bounds;
+    return model_scales(arguments.model, options);
   }
-  if (run.recording() == nullptr) return bounds;
+  ModelScales scales;
+  scales.settings = options.settings;
+  if (run.recording() == nullptr) return scales;
   const auto spec = scenarios::run_spec_of(*run.recording());
-  if (!spec) return bounds;  // an attached dump has no weights
+  if (!spec) return scales;
   const auto source = make_weight_source(spec->config.model);
   if (!source) return tl::unexpected(source.error());
   const NamedWeights weights = [&source](std::string_view name, std::int64_t rows, std::int64_t columns) {
     return (*source)->tensor(name, rows, columns);
   };
+  scales.model = spec->config.model;
+  scales.alpha = calibration(tail_shape(scales.model, options.settings.length), options.settings);
   for (const std::int64_t layer : layers) {
-    const auto made =
+    auto made =
         layer_scales(spec->config.model, spec->config.rope, layer, weights, options.settings, interrupt.token());
     if (!made) return tl::unexpected(made.error());
-    add(*made);
+    scales.layers.push_back(std::move(*made));
+  }
+  return scales;
+}
+
+std::vector<scenarios::ScoreBounds> bounds_of(const ModelScales& scales) {
+  std::vector<scenarios::ScoreBounds> bounds;
+  for (const LayerScales& layer : scales.layers) {
+    const HeadBounds all = layer.whole();
+    if (layer.bound != ScoreBound::none) bounds.push_back({layer.layer, all.interaction, all.calibrated});
   }
   return bounds;
 }
@@ -119,8 +124,34 @@ std::string checkpoint_name(const std::string& folder) {
   return (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
 }
 
+/// What stands in the way of the file, before anything is measured.
+Status check_asked(const ScalesArguments& arguments, const std::vector<scenarios::PolicyCandidate>& policies) {
+  if (arguments.policies.size() > 1 || policies.size() != 1) {
+    return fail("scales: the scales of weights are of one --policy");
+  }
+  if (arguments.output.empty()) return {};
+  std::error_code ignored;
+  if (std::filesystem::exists(arguments.output, ignored) && !is_stream(arguments.output)) {
+    return fail(arguments.output + ": exists already: name another file");
+  }
+  return check_output(arguments.output, {.inputs = {arguments.checkpoint}});
+}
+
+Status write_scales(const ScalesArguments& arguments, const scenarios::PolicyCandidate& policy, ModelScales& scales) {
+  if (scales.layers.empty()) return fail(fmt::format("{}: no weights to make scales of", arguments.checkpoint));
+  if (Status used = use_policy(scales, policy.name, *policy.entry, policy.settings); !used) return used;
+  const std::string& of = arguments.model.empty() ? arguments.checkpoint : arguments.model;
+  const auto bytes = encode_scale_file(scales, checkpoint_name(of), scales.policy);
+  if (!bytes) return fail(fmt::format("{}: {}", arguments.checkpoint, bytes.error().message));
+  return write_output(arguments.output, *bytes, {.inputs = {arguments.checkpoint}});
+}
+
 /// A run in place of a checkpoint: its scores under each policy.
 int try_on_run(const ScalesArguments& arguments, const Interrupt& interrupt) {
+  const std::vector<scenarios::PolicyCandidate> policies = chosen_policies(arguments);
+  if (!arguments.output.empty()) {
+    if (Status asked = check_asked(arguments, policies); !asked) return complain(asked.error().message);
+  }
   if (Status taken = scenarios::check_target(arguments.checkpoint, scenarios::Takes::runs); !taken) {
     return complain(taken.error().message);
   }
@@ -133,10 +164,9 @@ int try_on_run(const ScalesArguments& arguments, const Interrupt& interrupt) {
   if (points.empty()) {
     return complain(fmt::format("{}: no attention scores were recorded or dumped", arguments.checkpoint));
   }
-  const auto bounds = bounds_of(arguments, **run, points, interrupt);
-  if (!bounds) return failed(bounds.error(), interrupt);
-  const std::vector<scenarios::PolicyCandidate> policies = chosen_policies(arguments);
-  const auto trials = scenarios::try_score_policies(points, *bounds, policies);
+  auto weights = scales_of(arguments, **run, points, interrupt);
+  if (!weights) return failed(weights.error(), interrupt);
+  const auto trials = scenarios::try_score_policies(points, bounds_of(*weights), policies);
   ScorePolicySettings settings;
   settings.largest = arguments.settings.largest;
   settings.utilization = arguments.settings.utilization;
@@ -144,31 +174,14 @@ int try_on_run(const ScalesArguments& arguments, const Interrupt& interrupt) {
   print(arguments.format == "json"  ? report::score_replay_json(words)
         : arguments.format == "csv" ? report::score_replay_csv(words)
                                     : report::score_replay_text(words, (*run)->view(), output_terminal()));
-  return kClean;
+  if (arguments.output.empty()) return kClean;
+  const Status written = write_scales(arguments, policies.front(), *weights);
+  return written ? kClean : complain(written.error().message);
 }
 
 bool is_checkpoint(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored);
-}
-
-/// What stands in the way of the file, before anything is measured.
-Status check_asked(const ScalesArguments& arguments, const std::vector<scenarios::PolicyCandidate>& policies) {
-  if (arguments.policies.size() > 1 || policies.size() != 1) {
-    return fail("scales: a checkpoint's scales are of one --policy");
-  }
-  if (arguments.output.empty()) return {};
-  std::error_code ignored;
-  if (std::filesystem::exists(arguments.output, ignored) && !is_stream(arguments.output)) {
-    return fail(arguments.output + ": exists already: name another file");
-  }
-  return check_output(arguments.output, {.inputs = {arguments.checkpoint}});
-}
-
-Status write_scales(const ScalesArguments& arguments, const ModelScales& scales) {
-  const auto bytes = encode_scale_file(scales, checkpoint_name(arguments.checkpoint), scales.policy);
-  if (!bytes) return fail(fmt::format("{}: {}", arguments.checkpoint, bytes.error().message));
-  return write_output(arguments.output, *bytes, {.inputs = {arguments.checkpoint}});
 }
 
 int of_checkpoint(ScalesArguments arguments, const Interrupt& interrupt) {
@@ -195,7 +208,7 @@ int of_checkpoint(ScalesArguments arguments, const Interrupt& interrupt) {
     warn_of_other_weights(*file, *made);
   }
   if (!arguments.output.empty()) {
-    if (Status written = write_scales(arguments, *made); !written) return complain(written.error().message);
+    if (Status written = write_scales(arguments, policy, *made); !written) return complain(written.error().message);
   }
   if (arguments.format == "json") {
     print(report::scales_json(*made, arguments.checkpoint));
@@ -217,7 +230,6 @@ int scales(const ScalesArguments& arguments, const Interrupt& interrupt) {
   if (arguments.checkpoint.empty()) return complain("scales: give a checkpoint's folder, a run, or --shapes");
   if (!is_checkpoint(arguments.checkpoint) &&
       scenarios::kind_of(arguments.checkpoint) != scenarios::TargetKind::missing) {
-    if (!arguments.output.empty()) return complain("scales: -o is of a checkpoint's folder: a run has no weights");
     if (!arguments.against.empty()) return complain("scales: --against is of a checkpoint's folder");
     return try_on_run(arguments, interrupt);
   }
@@ -244,8 +256,9 @@ void add_scales_command(CLI::App& app, Action& action) {
                    "Of a dump, the folder of the checkpoint that was served: for its weights")
       ->type_name("DIR");
   command
-      ->add_option("-o,--output", arguments->output,
-                   "Of a checkpoint: write the scales of each layer and head, for scores.scales=FILE")
+      ->add_option(
+          "-o,--output", arguments->output,
+          "Write the scales of each layer and head, of the checkpoint or of a run's weights, for scores.scales=FILE")
       ->type_name("FILE.safetensors");
   command->add_option("--against", arguments->against, "Of a checkpoint: whether a file's scales are of its weights")
       ->type_name("FILE.safetensors");

@@ -7,6 +7,7 @@
 
 #include "core/numbers/format.h"
 #include "instrument/engine/knobs.h"
+#include "instrument/engine/score_book.h"
 #include "scenarios/counterfactuals.h"
 
 namespace nanscope::scenarios {
@@ -18,7 +19,7 @@ constexpr std::array<std::string_view, 10> kGroups = {"rope",       "moe",      
                                                       "activation", "attention", "scores", "engine",     "allreduce"};
 
 /// Other ways to the same bits: a try would tell nothing.
-constexpr std::array<std::string_view, 2> kSameBits = {"attention.fused", "kv.window_cache"};
+constexpr std::array<std::string_view, 3> kSameBits = {"attention.fused", "kv.window_cache", "scores.scales_of"};
 
 /// What a model was trained with: no choice of who serves it.
 constexpr std::array<std::string_view, 4> kOfTheModel = {"rope.truncate", "moe.score", "moe.bias", "moe.normalise"};
@@ -76,7 +77,10 @@ bool relevant(const EngineConfig& config, std::string_view name) {
   if (has_schemes(config) && is_among(kOfSchemes, name)) return false;
   const std::string_view group = group_of(name);
   if (!is_among(kGroups, group) || is_among(kOfTheModel, name) || is_among(kSameBits, name)) return false;
-  if (group == "scores") return config.scores.format != Format::f32;
+  const bool of_qk = name.starts_with("scores.qk_");
+  if (of_qk) return config.scores.qk_format != Format::f32;
+  if (name == "scores.format" || name == "scores.policy") return config.scores.format != Format::f32;
+  if (group == "scores") return quantizes_attention(config.scores);
   if (group == "rope") {
     return config.rope.scaling != RopeScaling::none && !is_among(kTrainedScalings, get_knob(config, "rope.scaling"));
   }
@@ -154,7 +158,7 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
     if (!listed || !knob.numerics || !relevant(spec.config, knob.name)) continue;
     for (const std::string& value : split(knob.allowed, '|')) {
       const bool follows = value.empty() && !is_bug(knob.name);
-      const bool static_alone = (knob.name == "kv.policy" || knob.name == "scores.policy") && value == "static";
+      const bool static_alone = (knob.name == "kv.policy" || group_of(knob.name) == "scores") && value == "static";
       // Of one request at a time it is a scale that nobody uses.
       const bool alone = value == "per_step" && spec.config.batch.requests == 1;
       const bool breaks = is_bug(knob.name) && value != knob.get(EngineConfig{});

@@ -26,7 +26,7 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 
 /// Knobs whose value names a file, unless it is one of the words.
 bool names_file(const KnobSetting& knob) {
-  if (knob.name == "model.tokenizer") return !knob.value.empty();
+  if (knob.name == "model.tokenizer" || knob.name == "scores.scales") return !knob.value.empty();
   return knob.name == "model.weights" && knob.value != "reference" && knob.value != "random";
 }
 

@@ -176,15 +176,17 @@ class LedgerMaker {
     const Op* op = run_.op(row.op);
     LedgerEntry entry;
     entry.row = row;
-    if (row.target == "x") {
+    const bool activation = target_without_head(row.target) == "x";
+    if (activation) {
       entry.kind = ScaledKind::activation;
       if (op != nullptr) entry.row.target = activation_name(op->name);
+      if (const auto head = head_of_target(row.target); head >= 0) entry.row.target += fmt::format(" head {}", head);
     }
     entry.name = name_of(row.layer, entry.row.target);
     entry.limit = static_cast<double>(info(row.format).max_finite) * row.scale;
     entry.clips = row.headroom < kClips;
     const Tensor* codes = nullptr;
-    if (op != nullptr) codes = row.target == "x" ? run_.result(*op) : run_.output(*op, row.target + "_codes");
+    if (op != nullptr) codes = activation ? run_.result(*op) : run_.output(*op, row.target + "_codes");
     if (codes != nullptr) {
       entry.elements = codes->health.count;
       entry.clipped = codes->health.clipped;

@@ -35,7 +35,9 @@ class Measure {
   Measure(Values& values, Cast& cast) : values_(values), run_(values.run()), cast_(cast), row_(info(cast.format)) {}
 
   void run(const Op& op, const Tensor& codes, const Tensor* source, std::string_view scale_role) {
-    const bool pool = codes.axis == Axis::slots || codes.axis == Axis::keys;
+    // Keys that are cast as they were read have a row for each of them on both sides.
+    const bool same_rows = source != nullptr && source->axis == codes.axis && source->tokens == codes.tokens;
+    const bool pool = codes.axis == Axis::slots || (codes.axis == Axis::keys && !same_rows);
     const auto slots = pool ? own_slots(values_, codes) : std::unordered_map<std::int64_t, std::int64_t>{};
     const RowScale scale = row_scale(values_, op, scale_role, codes);
     // A pool alone, of which nothing says who has what: the codes tell all the same.
@@ -261,7 +263,7 @@ void add_cast(Values& values, const Op& op, const Tensor* codes, std::string tar
   if (source != nullptr && !values.available(*source)) source = nullptr;
   cast.source = source != nullptr ? source->id : 0;
   // Scales of groups: the ledger's is the largest alone, and says of each whether it clips.
-  const Tensor* made = run.output(op, cast.target + "_scales");
+  const Tensor* made = run.output(op, cast.target == "x" ? "scale" : cast.target + "_scales");
   const bool grouped = made != nullptr && made->count() > 1;
   constexpr double kCloseToClipping = 0.99;
   cast.clip_by_design = clip_by_design(op, cast.target);

@@ -49,6 +49,8 @@ struct Cast {
 
   /// Largest finite code times the scale over the largest value; below 1 clips. 0 when it is not known.
   double headroom() const { return reach > 0 ? 1 / reach : 0; }
+  /// The scale that says most: of several the ledger's, which clips first.
+  double telling_scale() const { return ledger != nullptr ? ledger->scale : grid->first(); }
   /// Clipping lost more than rounding does anyway, and it is clipping that did: codes of what is clipped are at the
   /// top.
   bool clips() const;

@@ -7,6 +7,7 @@
 
 #include "core/counted.h"
 #include "core/recording/names.h"
+#include "core/run/scales.h"
 
 namespace nanscope {
 namespace {
@@ -241,6 +242,9 @@ Where where_of(Facts& facts, const ScaleRow& scale) {
   return where;
 }
 
+/// Of an attention's queries, keys and scores, which are all called x.
+bool same_op_name(const Op* a, const Op* b) { return a == nullptr || b == nullptr || a->name == b->name; }
+
 }  // namespace
 
 std::string bad_kind(Facts& facts, const Hop& hop) {
@@ -276,7 +280,8 @@ std::vector<Event> events_at(Facts& facts, const Hop& hop) {
 
 std::vector<Event> scale_events(Facts& facts, const ScaleRow& scale) {
   std::vector<Event> events;
-  const std::string what = fmt::format("the {} scale of layer {}", scale.target, scale.layer);
+  const std::string what = "the " + scale_text(scale.target, scale.layer);
+  const Op* op = facts.run.op(scale.op);
   if (scale.source != ScaleSource::calibrated) {
     Event set;
     set.kind = "scale-set";
@@ -293,7 +298,8 @@ std::vector<Event> scale_events(Facts& facts, const ScaleRow& scale) {
   std::int64_t uses = 0;
   for (const ScaleRow& one : facts.run.scales()) {
     const bool same = one.layer == scale.layer && one.target == scale.target &&
-                      one.calibrated_step == scale.calibrated_step && one.source == scale.source;
+                      one.calibrated_step == scale.calibrated_step && one.source == scale.source &&
+                      same_op_name(facts.run.op(one.op), op);
     if (!same || one.step > scale.step) continue;
     if (one.step == one.calibrated_step && made == nullptr) made = &one;
     if (one.step == one.calibrated_step) continue;

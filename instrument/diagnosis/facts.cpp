@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/run/scales.h"
+
 namespace nanscope {
 
 std::string code_text(Format format, std::uint32_t code) {
@@ -102,13 +104,21 @@ bool Facts::scale_by_row(const ScaleRow& entry) {
   return step != nullptr && nanscope::scale_by_row(entry.policy, *step);
 }
 
-const ScaleRow* Facts::scale_of(OpId op, std::string_view target) {
+const ScaleRow* Facts::scale_of(OpId op, std::string_view target, std::int64_t head) {
   if (scales_.empty()) {
     for (const ScaleRow& row : run.scales()) scales_.emplace(row.op, &row);
   }
   const auto [first, last] = scales_.equal_range(op);
-  const auto found = std::find_if(first, last, [&](const auto& entry) { return entry.second->target == target; });
-  return found == last ? nullptr : found->second;
+  const ScaleRow* tightest = nullptr;
+  for (auto entry = first; entry != last; ++entry) {
+    const ScaleRow& row = *entry->second;
+    if (row.target == target) return &row;
+    if (target_without_head(row.target) != target) continue;
+    if (head_of_target(row.target) == head) return &row;
+    // NaN is below all.
+    if (tightest == nullptr || !(row.headroom >= tightest->headroom)) tightest = &row;
+  }
+  return tightest;
 }
 
 const Health* Facts::parameter_health(const Input& input) {

@@ -34,8 +34,9 @@ class Facts {
   bool live(const Tensor& tensor, std::int64_t row) { return run.token_of(tensor, row).span != nullptr; }
   /// Rows whose finite elements are all one value, and which hold more than one element.
   std::vector<std::int64_t> constant_rows(const Tensor& tensor);
-  /// The ledger entry of an op for `target` (k, v, x ...); null when there is none.
-  const ScaleRow* scale_of(OpId op, std::string_view target);
+  /// The ledger entry of an op for `target` (k, v, x, x[3] ...); null when there is none. Where its heads have entries
+  /// of their own, that of `head`, or without one the entry of the least headroom.
+  const ScaleRow* scale_of(OpId op, std::string_view target, std::int64_t head = -1);
   /// Whether rows, or groups of channels, have scales of their own, of which the ledger's entry tells the largest.
   bool scale_by_row(const ScaleRow& entry);
   /// The largest finite magnitude in a parameter of an op, whether it is a tensor or a row of weights.

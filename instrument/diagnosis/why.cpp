@@ -265,17 +265,22 @@ class Walker {
                                              {"calibrated on tokens", scale.calibrated_tokens},
                                              {"absmax then", scale.calibrated_absmax}});
       hop.text = fmt::format(
-          "{} scale {:.6g} of layer {} was computed by {} from {} tokens with absmax {:.6g} and {}; here absmax is "
+          "{} scale {:.6g} of layer {}{} was computed by {} from {} tokens with absmax {:.6g} and {}; here absmax is "
           "{:.6g}, headroom {:.3g}",
-          scale.target, scale.scale, scale.layer, calibrated_by(scale), scale.calibrated_tokens,
-          scale.calibrated_absmax, lock, scale.absmax, scale.headroom);
+          target_without_head(scale.target), scale.scale, scale.layer, of_head(scale), calibrated_by(scale),
+          scale.calibrated_tokens, scale.calibrated_absmax, lock, scale.absmax, scale.headroom);
     } else {
-      hop.text =
-          fmt::format("{} scale {} of layer {} is {} ({}); absmax is {:.6g}, headroom {:.3g}", scale.target,
-                      to_string(EvidenceValue{scale.scale}), scale.layer,
-                      words::word(words::kScaleSources, scale.source), scale.policy, scale.absmax, scale.headroom);
+      hop.text = fmt::format("{} scale {} of layer {}{} is {} ({}); absmax is {:.6g}, headroom {:.3g}",
+                             target_without_head(scale.target), to_string(EvidenceValue{scale.scale}), scale.layer,
+                             of_head(scale), words::word(words::kScaleSources, scale.source), scale.policy,
+                             scale.absmax, scale.headroom);
     }
     path_.hops.push_back(std::move(hop));
+  }
+
+  static std::string of_head(const ScaleRow& scale) {
+    const std::int64_t head = head_of_target(scale.target);
+    return head < 0 ? std::string() : fmt::format(" head {}", head);
   }
 
   std::string calibrated_by(const ScaleRow& scale) {

@@ -65,9 +65,12 @@ Live Forward::attend(const LayerPlan& plan, const Live& q) {
       pad_mix(plan, group, slice(out, group.row, group.rows));
       continue;
     }
-    const auto [keys, values] = kv_read(plan, group);
-    const Live raw = scores(plan, group, {slice(q.view, group.row, group.rows), q.id}, keys);
-    const Live probs = softmax(plan, group, quantised_scores(plan, group, raw));
+    auto [keys, values] = kv_read(plan, group);
+    const Live own{slice(q.view, group.row, group.rows), q.id};
+    const Live queries = quantised_for(ScoreTarget::queries, plan, group, own, group.rows);
+    keys.read = quantised_keys(plan, group, keys.read);
+    const Live raw = scores(plan, group, queries, keys);
+    const Live probs = softmax(plan, group, quantised_for(ScoreTarget::scores, plan, group, raw, group.rows));
     freed_ = raw.view;
     out = activation(Slot::mix, model.heads * model.head_dim);
     mix(plan, group, slice(out, group.row, group.rows), probs, values);

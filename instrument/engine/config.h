@@ -41,6 +41,9 @@ enum class TensorScales : std::uint8_t { config, checkpoint };
 enum class ScaleMemory : std::uint8_t { zeroed, recycled };
 enum class ScaleReads : std::uint8_t { used, tile };
 enum class RankScales : std::uint8_t { own, rank_0 };
+enum class ScoresPer : std::uint8_t { layer, head };
+/// Whose weights a file of scales may be of.
+enum class ScalesOf : std::uint8_t { own, any };
 
 struct NormConfig {
   kernels::VarianceForm variance = kernels::VarianceForm::two_pass;
@@ -101,11 +104,19 @@ struct AttentionConfig {
   bool fused = false;  ///< it reads codes of the cache itself
 };
 
-/// Attention's scores as codes of 8 bits; see instrument/spectral/score_policy.h.
+/// Attention's scores, and the queries and keys that they are made of, as codes of 8 bits; see
+/// instrument/spectral/score_policy.h.
 struct ScoresConfig {
   Format format = Format::f32;  ///< f32: they are not quantized
   std::string policy = "current";
+  ScoresPer per = ScoresPer::layer;
   float scale = 1;
+  Format qk_format = Format::f32;  ///< of queries and keys
+  std::string qk_policy = "current";
+  float q_scale = 1;
+  float k_scale = 1;
+  std::string scales;  ///< a file of instrument/spectral/scale_file.h, instead of the three numbers
+  ScalesOf scales_of = ScalesOf::own;
   std::int64_t history = 16;
   float start = 1;
   float margin = 0.9F;

@@ -64,7 +64,7 @@ struct ForwardParts {
   /// Where this rank's part of a sum over ranks goes, (rows, width); not given where there is one rank.
   kernels::TensorView part = {};
   SchemeBook* schemes = nullptr;  ///< where kv.scheme says how K and V are kept, instead of `scales`
-  ScoreBook* scores = nullptr;    ///< where scores.format quantizes them
+  ScoreBook* scores = nullptr;    ///< where scores, or queries and keys, are quantized
 };
 
 /// The halves of a layer, each a branch that is added to the residual stream.
@@ -163,8 +163,14 @@ class Forward {
   };
   std::pair<KvSource, KvSource> kv_read(const LayerPlan& plan, const RowGroup& group);
   Live scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const KvSource& k);
-  /// What the softmax reads: the scores, or where they are quantized what their codes stand for.
-  Live quantised_scores(const LayerPlan& plan, const RowGroup& group, const Live& scores);
+
+  // quantised_scores.cpp
+  /// What a product or the softmax reads: x, or where it is quantized what its codes stand for. Rows behind `counted`
+  /// are nobody's: they are cast, and say nothing of the scale.
+  Live quantised_for(ScoreTarget target, const LayerPlan& plan, const RowGroup& group, const Live& x,
+                     std::int64_t counted);
+  Live quantised_keys(const LayerPlan& plan, const RowGroup& group, const Live& k);
+
   Live softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores);
   /// Null where the model has none.
   const Weight* sinks_of(const LayerPlan& plan) const;

@@ -272,6 +272,13 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   plan.kv_store = planner.op("kv_store", OpKind::kv_store, store_attributes(config, layer));
   if (schemes) plan_scheme(planner, config, *schemes, layer, plan);
   plan.kv_read = planner.op("kv_read", OpKind::kv_read, read_attributes(config, layer));
+  if (config.scores.qk_format != Format::f32) {
+    const QuantiseAttributes codes{std::string(name(config.scores.qk_format))};
+    plan.q_quantise = planner.op("q_quantise", OpKind::quantise, codes);
+    plan.q_dequantise = planner.op("q_dequantise", OpKind::dequantise, codes);
+    plan.k_quantise = planner.op("k_quantise", OpKind::quantise, codes);
+    plan.k_dequantise = planner.op("k_dequantise", OpKind::dequantise, codes);
+  }
   plan.scores = planner.op("scores", OpKind::attention_scores, scores_attributes(model, layer));
   if (config.scores.format != Format::f32) {
     const QuantiseAttributes codes{std::string(name(config.scores.format))};

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/numbers/decode_span.h"
-#include "instrument/spectral/layer_scales.h"
+#include "instrument/engine/scheme_book.h"
 #include "kernels/ops/absmax.h"
 
 namespace nanscope {
@@ -14,12 +14,14 @@ namespace {
 
 using kernels::TensorView;
 
-ScaleSettings settings_of(const ScoresConfig& scores) {
+ScaleSettings settings_of(const EngineConfig& config, std::int64_t layer) {
+  const ScoresConfig& scores = config.scores;
   ScaleSettings settings;
   settings.delta = static_cast<double>(scores.delta);
   settings.length = scores.length;
   settings.utilization = static_cast<double>(scores.utilization);
-  settings.largest = double{info(scores.format).max_finite};
+  const auto schemes = kv_schemes(config, layer);
+  settings.mixed_channels = schemes && schemes->k.transform == KvTransform::hadamard;
   return settings;
 }
 
@@ -45,97 +47,227 @@ NamedWeights weights_of(const LoadedModel& model, kernels::Device& device) {
   };
 }
 
+/// What a target's bounds are made of, a head each.
+std::vector<HeadBounds> bounds_of(const LayerScales& layer, ScoreTarget target) {
+  if (target == ScoreTarget::scores) return layer.heads;
+  std::vector<HeadBounds> bounds;
+  for (const ElementBounds& one : target == ScoreTarget::queries ? layer.queries : layer.keys) {
+    bounds.push_back({.interaction = one.worst_case, .calibrated = one.calibrated});
+  }
+  return bounds;
+}
+
+const std::vector<float>& filed_scales(const FiledLayer& layer, ScoreTarget target) {
+  return target == ScoreTarget::scores ? layer.scores : target == ScoreTarget::queries ? layer.queries : layer.keys;
+}
+
+std::int64_t heads_of(const ModelConfig& model, ScoreTarget target) {
+  return target == ScoreTarget::keys ? model.kv_heads : model.heads;
+}
+
+float number_of(const ScoresConfig& scores, ScoreTarget target) {
+  return target == ScoreTarget::scores    ? scores.scale
+         : target == ScoreTarget::queries ? scores.q_scale
+                                          : scores.k_scale;
+}
+
+std::string_view knob_of(ScoreTarget target) {
+  return target == ScoreTarget::scores ? "scores.policy" : "scores.qk_policy";
+}
+
+std::string_view words_of(ScoreTarget target) {
+  return target == ScoreTarget::scores ? "scores" : target == ScoreTarget::queries ? "queries" : "keys";
+}
+
+const std::string& policy_of(const ScoresConfig& scores, ScoreTarget target) {
+  return target == ScoreTarget::scores ? scores.policy : scores.qk_policy;
+}
+
+bool any_target(const ScoresConfig& scores, const auto& has) {
+  return std::any_of(kScoreTargets.begin(), kScoreTargets.end(), [&](ScoreTarget target) {
+    return score_format(scores, target) != Format::f32 && has(policy_of(scores, target));
+  });
+}
+
+bool of_weights(const std::string& policy) {
+  const ScorePolicyEntry* entry = find_score_policy(policy);
+  return entry != nullptr && entry->of_weights;
+}
+
+/// The layer of a file, whose scales are of these weights or may be of any.
+Result<const FiledLayer*> filed_layer(const ScaleFile& file, const EngineConfig& config, std::int64_t layer,
+                                      const NamedWeights& weights) {
+  const FiledLayer* found = file.find(layer);
+  if (found == nullptr) return fail(fmt::format("{}: no scales of layer {}", file.file, layer));
+  if (config.scores.scales_of == ScalesOf::any) return found;
+  const auto identity = layer_identity(config.model, layer, weights);
+  if (!identity) return tl::unexpected(identity.error());
+  if (*identity == found->identity) return found;
+  return fail(other_weights_text(file, layer) + ": make them anew, or scores.scales_of=any takes them all the same");
+}
+
 }  // namespace
+
+Format score_format(const ScoresConfig& scores, ScoreTarget target) {
+  return target == ScoreTarget::scores ? scores.format : scores.qk_format;
+}
+
+bool quantizes_attention(const ScoresConfig& scores) {
+  return any_target(scores, [](const std::string&) { return true; });
+}
+
+const std::string& ScoreBook::policy(ScoreTarget target) const { return policy_of(config_->scores, target); }
 
 Result<ScoreBook> ScoreBook::create(const EngineConfig& config, kernels::Device& device, const LoadedModel& model) {
   const ScoresConfig& scores = config.scores;
-  const ScorePolicyEntry* entry = find_score_policy(scores.policy);
-  if (entry == nullptr) return fail(fmt::format("scores.policy='{}' is no policy", scores.policy));
+  const NamedWeights weights = weights_of(model, device);
+  const bool bounded = any_target(scores, of_weights);
+  std::optional<ScaleFile> file;
+  if (!scores.scales.empty() && any_target(scores, [](const std::string& policy) { return policy == "static"; })) {
+    Result<ScaleFile> read = read_scale_file(scores.scales, config.model);
+    if (!read) return fail("scores.scales: " + read.error().message);
+    file = std::move(*read);
+  }
   ScoreBook book(config, device);
   for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
     if (is_recurrent(config.model, layer)) continue;
-    ScorePolicySettings settings{.largest = double{info(scores.format).max_finite},
-                                 .scale = static_cast<double>(scores.scale),
-                                 .history = scores.history,
-                                 .start = static_cast<double>(scores.start),
-                                 .margin = static_cast<double>(scores.margin),
-                                 .utilization = static_cast<double>(scores.utilization)};
-    Layer one;
-    if (entry->of_weights) {
-      const auto bounds =
-          layer_scales(config.model, config.rope, layer, weights_of(model, device), settings_of(scores));
-      if (!bounds) return tl::unexpected(bounds.error());
-      if (bounds->bound == ScoreBound::none) {
-        return fail(fmt::format("scores.policy={}: nothing bounds the scores of layer {}", scores.policy, layer));
-      }
-      settings.worst_case = bounds->whole().interaction;
-      settings.calibrated = one.bound = bounds->whole().calibrated;
+    std::optional<LayerScales> bounds;
+    if (bounded) {
+      auto made = layer_scales(config.model, config.rope, layer, weights, settings_of(config, layer));
+      if (!made) return tl::unexpected(made.error());
+      bounds = std::move(*made);
     }
-    one.policy = entry->make(settings);
-    book.layers_.push_back(std::move(one));
+    const FiledLayer* filed = nullptr;
+    if (file) {
+      const auto found = filed_layer(*file, config, layer, weights);
+      if (!found) return fail("scores.scales: " + found.error().message);
+      filed = *found;
+    }
+    Layer& made = book.layers_.emplace_back();
+    for (const ScoreTarget target : kScoreTargets) {
+      if (score_format(scores, target) == Format::f32) continue;
+      auto scales = book.scales_of(target, layer, bounds ? &*bounds : nullptr, filed);
+      if (!scales) return tl::unexpected(scales.error());
+      made[static_cast<std::size_t>(target)] = std::move(*scales);
+    }
   }
   return book;
 }
 
-Result<ScoreBook::Use> ScoreBook::use(const ScaleContext& context, std::int64_t attention_rank,
-                                      const TensorView& scores, Workspace& workspace) {
-  const Result<TensorView> out = workspace.matrix(Slot::score_absmax, Format::f32, 1, 1);
+Result<std::vector<ScoreBook::Scale>> ScoreBook::scales_of(ScoreTarget target, std::int64_t layer,
+                                                           const LayerScales* bounds, const FiledLayer* file) const {
+  const ScoresConfig& scores = config_->scores;
+  const ScorePolicyEntry* entry = find_score_policy(policy(target));
+  if (entry == nullptr) return fail(fmt::format("{}='{}' is no policy", knob_of(target), policy(target)));
+  const bool each = scores.per == ScoresPer::head;
+  std::vector<Scale> scales(static_cast<std::size_t>(each ? heads_of(config_->model, target) : 1));
+  for (std::size_t head = 0; head < scales.size(); ++head) {
+    ScorePolicySettings settings{.largest = double{info(score_format(scores, target)).max_finite},
+                                 .scale = static_cast<double>(number_of(scores, target)),
+                                 .history = scores.history,
+                                 .start = static_cast<double>(scores.start),
+                                 .margin = static_cast<double>(scores.margin),
+                                 .utilization = static_cast<double>(scores.utilization)};
+    if (file != nullptr) {
+      const std::vector<float>& all = filed_scales(*file, target);
+      settings.scale = double{each ? all[head] : *std::max_element(all.begin(), all.end())};
+    }
+    if (entry->of_weights) {
+      if (bounds == nullptr || bounds->bound == ScoreBound::none) {
+        return fail(fmt::format("{}={}: nothing bounds the {} of layer {}", knob_of(target), policy(target),
+                                words_of(target), layer));
+      }
+      const std::vector<HeadBounds> own = bounds_of(*bounds, target);
+      for (std::size_t i = each ? head : 0; i < (each ? head + 1 : own.size()); ++i) {
+        settings.worst_case = std::max(settings.worst_case, own[i].interaction);
+        settings.calibrated = std::max(settings.calibrated, own[i].calibrated);
+      }
+      scales[head].bound = settings.calibrated;
+    }
+    scales[head].policy = entry->make(settings);
+  }
+  return scales;
+}
+
+Result<std::vector<ScoreBook::Use>> ScoreBook::use(const ScaleContext& context, std::int64_t attention_rank,
+                                                   ScoreTarget target, const TensorView& x, Workspace& workspace) {
+  std::vector<Scale>& scales = layers_[static_cast<std::size_t>(attention_rank)][static_cast<std::size_t>(target)];
+  const std::int64_t count = std::ssize(scales);
+  const Result<TensorView> out = workspace.matrix(Slot::score_absmax, Format::f32, 1, count);
   if (!out) return tl::unexpected(out.error());
-  if (Status status =
-          device_->launch(kernels::AbsmaxArgs{.x = scores, .out = *out, .nan = kernels::NanRule::propagate});
-      !status) {
+  const std::int64_t width = x.columns / count;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const kernels::AbsmaxArgs args{
+        .x = columns_of(x, i * width, width), .out = columns_of(*out, i, 1), .nan = kernels::NanRule::propagate};
+    if (Status status = device_->launch(args); !status) return tl::unexpected(status.error());
+  }
+  std::vector<float> absmax(scales.size());
+  if (Status status = device_->download(std::as_writable_bytes(std::span(absmax)), out->data); !status) {
     return tl::unexpected(status.error());
   }
-  float absmax = 0;
-  if (Status status = device_->download(std::as_writable_bytes(std::span(&absmax, 1)), out->data); !status) {
-    return tl::unexpected(status.error());
+  std::vector<Use> uses;
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    uses.push_back(use_one(context, target, scales[i], double{absmax[i]}));
   }
-  Layer& layer = layers_[static_cast<std::size_t>(attention_rank)];
+  return uses;
+}
+
+ScoreBook::Use ScoreBook::use_one(const ScaleContext& context, ScoreTarget target, Scale& scale, double absmax) const {
   Use use;
-  use.absmax = double{absmax};
-  use.scale = static_cast<float>(layer.policy->scale(use.absmax));
+  use.absmax = absmax;
+  use.scale = static_cast<float>(scale.policy->scale(absmax));
   const ScaleOrigin now{.source = ScaleSource::calibrated,
                         .request = context.request,
                         .step = context.step,
                         .tokens = context.tokens,
-                        .absmax = use.absmax};
-  if (layer.bound > 0) {
-    use.origin = {.source = ScaleSource::checkpoint, .absmax = layer.bound};
-  } else if (config_->scores.policy == "current") {
+                        .absmax = absmax};
+  if (scale.bound > 0) {
+    use.origin = {.source = ScaleSource::checkpoint, .absmax = scale.bound};
+  } else if (policy(target) == "current") {
     use.origin = now;
-  } else if (config_->scores.policy == "static") {
-    use.origin = {.source = ScaleSource::fixed, .locked = true};
+  } else if (policy(target) == "static") {
+    const bool filed = !config_->scores.scales.empty();
+    use.origin = {.source = filed ? ScaleSource::checkpoint : ScaleSource::fixed, .locked = true};
   } else {
-    use.origin = layer.before.step < 0
+    use.origin = scale.before.step < 0
                      ? ScaleOrigin{.source = ScaleSource::fixed, .absmax = static_cast<double>(config_->scores.start)}
-                     : layer.before;
+                     : scale.before;
     // Which of the steps before was the largest, as far as it is still remembered.
-    const bool forgotten =
-        config_->scores.policy == "delayed" && context.step - layer.before.step >= config_->scores.history;
-    if (layer.before.step < 0 || forgotten || !(use.absmax <= layer.before.absmax)) layer.before = now;
+    const bool forgotten = policy(target) == "delayed" && context.step - scale.before.step >= config_->scores.history;
+    if (scale.before.step < 0 || forgotten || !(absmax <= scale.before.absmax)) scale.before = now;
   }
   return use;
 }
 
-ScaleRow ScoreBook::ledger_row(const ScaleContext& context, std::int64_t op, const Use& use) const {
-  ScaleRow row = ledger_row_of(context, op, use.origin);
-  row.target = "x";
-  row.policy = config_->scores.policy;
-  row.format = config_->scores.format;
-  row.scale = use.scale;
-  row.absmax = use.absmax;
-  row.headroom = headroom(row.format, row.scale, row.absmax);
-  return row;
+std::vector<ScaleRow> ScoreBook::ledger_rows(const ScaleContext& context, std::int64_t op, ScoreTarget target,
+                                             const std::vector<Use>& uses) const {
+  std::vector<ScaleRow> rows;
+  for (const Use& use : uses) {
+    ScaleRow row = ledger_row_of(context, op, use.origin);
+    row.target = config_->scores.per == ScoresPer::head ? fmt::format("x[{}]", rows.size()) : "x";
+    row.policy = policy(target);
+    row.format = score_format(config_->scores, target);
+    row.scale = use.scale;
+    row.absmax = use.absmax;
+    row.headroom = headroom(row.format, row.scale, row.absmax);
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 Status check_scores(const EngineConfig& config) {
-  if (config.scores.format == Format::f32) return {};
-  if (config.ranks.count > 1) return fail("scores.format needs one rank");
-  if (!(config.scores.margin > 0 && config.scores.margin <= 1)) return fail("scores.margin must be above 0, at most 1");
-  if (!(config.scores.utilization > 0 && config.scores.utilization <= 1)) {
-    return fail("scores.utilization must be above 0, at most 1");
+  const ScoresConfig& scores = config.scores;
+  if (!quantizes_attention(scores)) return {};
+  if (config.ranks.count > 1) {
+    return fail(fmt::format("{} needs one rank", scores.format != Format::f32 ? "scores.format" : "scores.qk_format"));
   }
-  if (!(config.scores.delta > 0 && config.scores.delta < 1)) return fail("scores.delta must be between 0 and 1");
+  if (scores.qk_format != Format::f32 && config.attention.fused) {
+    return fail("scores.qk_format and attention.fused do not go together: fused attention reads codes of the cache");
+  }
+  if (!(scores.margin > 0 && scores.margin <= 1)) return fail("scores.margin must be above 0, at most 1");
+  if (!(scores.utilization > 0 && scores.utilization <= 1))
+    return fail("scores.utilization must be above 0, at most 1");
+  if (!(scores.delta > 0 && scores.delta < 1)) return fail("scores.delta must be between 0 and 1");
   return {};
 }
 

@@ -1,6 +1,8 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/recording/rows.h"
@@ -8,35 +10,58 @@
 #include "instrument/engine/loaded_model.h"
 #include "instrument/engine/scale_policies.h"
 #include "instrument/engine/workspace.h"
+#include "instrument/spectral/layer_scales.h"
+#include "instrument/spectral/scale_file.h"
 #include "instrument/spectral/score_policy.h"
 #include "kernels/device.h"
 
 namespace nanscope {
 
-/// A run's scales of attention's scores, where scores.format quantizes them: one policy for each attention layer.
+/// What attention quantizes.
+enum class ScoreTarget : std::uint8_t { scores, queries, keys };
+inline constexpr std::array kScoreTargets{ScoreTarget::scores, ScoreTarget::queries, ScoreTarget::keys};
+
+/// The format of a target's codes; f32: it is not quantized.
+Format score_format(const ScoresConfig& scores, ScoreTarget target);
+/// Whether any of them is.
+bool quantizes_attention(const ScoresConfig& scores);
+
+/// A run's scales of attention's scores, queries and keys, where they are quantized: one policy for each attention
+/// layer and target, or under scores.per=head for each head of it.
 class ScoreBook {
  public:
-  /// Policies that follow from weights read those of `model`, each layer's once. Errors: those of layer_scales(), or a
-  /// layer that nothing bounds.
+  /// Policies that follow from weights read those of `model`, each layer's once. Errors: those of layer_scales(), a
+  /// layer that nothing bounds; those of read_scale_file(), a file that lacks a layer, or is of other weights.
   static Result<ScoreBook> create(const EngineConfig& config, kernels::Device& device, const LoadedModel& model);
 
+  /// The scale of a layer, or of one of its heads.
   struct Use {
     float scale = 1;
-    double absmax = 0;  ///< of the scores, NaN where one is
+    double absmax = 0;  ///< of what is cast, NaN where one is
     ScaleOrigin origin;
   };
-  Result<Use> use(const ScaleContext& context, std::int64_t attention_rank, const kernels::TensorView& scores,
-                  Workspace& workspace);
-  ScaleRow ledger_row(const ScaleContext& context, std::int64_t op, const Use& use) const;
+  /// One, or one a head. Shape: x (rows, heads * width).
+  Result<std::vector<Use>> use(const ScaleContext& context, std::int64_t attention_rank, ScoreTarget target,
+                               const kernels::TensorView& x, Workspace& workspace);
+  /// Of each Use. The target is "x", and of head h "x[h]".
+  std::vector<ScaleRow> ledger_rows(const ScaleContext& context, std::int64_t op, ScoreTarget target,
+                                    const std::vector<Use>& uses) const;
 
  private:
   ScoreBook(const EngineConfig& config, kernels::Device& device) : config_(&config), device_(&device) {}
 
-  struct Layer {
+  struct Scale {
     std::unique_ptr<ScorePolicy> policy;
     double bound = 0;    ///< calibrated, of policies that follow from weights
-    ScaleOrigin before;  ///< of the step that had the largest scores so far
+    ScaleOrigin before;  ///< of the step that had the largest values so far
   };
+  using Layer = std::array<std::vector<Scale>, kScoreTargets.size()>;
+
+  /// `bounds` are given where a policy asks for them, `file` where scores.scales names one.
+  Result<std::vector<Scale>> scales_of(ScoreTarget target, std::int64_t layer, const LayerScales* bounds,
+                                       const FiledLayer* file) const;
+  Use use_one(const ScaleContext& context, ScoreTarget target, Scale& scale, double absmax) const;
+  const std::string& policy(ScoreTarget target) const;
 
   const EngineConfig* config_;
   kernels::Device* device_;

@@ -19,7 +19,7 @@ Result<std::unique_ptr<Session>> Session::create(const EngineParts& parts, std::
     if (!scales) return tl::unexpected(scales.error());
     session->ranks_.push_back({&workspaces[rank], std::move(*pool), std::move(*scales), std::nullopt, std::nullopt,
                                HeldStep(*parts.device, session->emitter_.listening())});
-    if (config.scores.format != Format::f32) {
+    if (quantizes_attention(config.scores)) {
       Result<ScoreBook> scores = ScoreBook::create(config, *parts.device, *parts.shards[rank].model);
       if (!scores) return tl::unexpected(scores.error());
       session->ranks_.back().scores = std::move(*scores);

@@ -56,6 +56,12 @@ enum class Slot : std::uint8_t {
   score_codes,
   score_scale,
   score_read,
+  query_codes,
+  query_scale,
+  query_read,
+  key_codes,
+  key_scale,
+  key_read,
   probs,
   mix,
   mix_hadamard,
@@ -107,6 +113,13 @@ inline kernels::TensorView slice(kernels::TensorView view, std::int64_t first, s
   const std::int64_t row_bytes = view.stride * kernels::storage_size(view.format);
   if (view.given()) view.data = static_cast<std::byte*>(view.data) + first * row_bytes;
   view.rows = rows;
+  return view;
+}
+
+/// Columns [first, first + columns) of a matrix.
+inline kernels::TensorView columns_of(kernels::TensorView view, std::int64_t first, std::int64_t columns) {
+  if (view.given()) view.data = static_cast<std::byte*>(view.data) + first * kernels::storage_size(view.format);
+  view.columns = columns;
   return view;
 }
 

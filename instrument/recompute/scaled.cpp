@@ -146,6 +146,8 @@ RowScale row_scale(Values& values, const Op& op, std::string_view role, const Te
       out.grid = ScaleGrid::of(run, *scale, fresh);
       out.by_step_row = true;
     }
+  } else if (const Tensor* chosen = run.output(op, role)) {
+    out.grid = ScaleGrid::of(run, *chosen, codes);
   } else if (const Tensor* made = run.output(op, letter + "_scales")) {
     out.grid = ScaleGrid::of(run, *made, codes);
   } else if (const ScaleRow* row = values.facts().scale_of(op.id, letter);

@@ -27,7 +27,7 @@ namespace nanscope::kernels {
 struct HealthScanArgs {
   TensorView x;
   TensorView source;
-  TensorView source_scales;  ///< (T, 1) or (1, 1) f32; not given: 1
+  TensorView source_scales;  ///< (T, 1), (1, 1) or (1, G) f32, G groups of D / G columns; not given: 1
   Health* tiles = nullptr;
   bool sums = true;  ///< false: sum and sum_sq are NaN, which stands for "not taken"
   /// As ContentHashArgs::chunks, of x; null: no hash.
@@ -42,7 +42,10 @@ inline Status check(const HealthScanArgs& args) {
   }
   if (args.source_scales.given()) {
     check.format("source_scales", args.source_scales, {Format::f32});
-    check.shape("source_scales", args.source_scales, args.source_scales.rows == 1 ? 1 : args.x.rows, 1);
+    const bool groups = args.source_scales.rows == 1 && args.source_scales.columns > 1;
+    check.that(!groups || args.x.columns % args.source_scales.columns == 0, "source_scales of groups that fill a row");
+    const std::int64_t columns = groups ? args.source_scales.columns : 1;
+    check.shape("source_scales", args.source_scales, args.source_scales.rows == 1 ? 1 : args.x.rows, columns);
   }
   return check.done();
 }
@@ -374,12 +377,26 @@ struct HealthScan {
     if (health.first_bad < 0) health.first_bad = index + first_lane(bad);
   }
 
+  /// Of the 32 columns from `column` on.
+  NANSCOPE_LANE F32 scales_of(const Args& args, std::int64_t row, std::int64_t column) {
+    const TensorView& scales = args.source_scales;
+    if (!scales.given() || scales.columns == 1) return splat_f32(read_scale(scales, row));
+    const std::int64_t width = args.x.columns / scales.columns;
+    std::int64_t group = column / width;
+    F32 all = splat_f32(*element_ptr<const float>(scales, 0, group));
+    for (++group; group < scales.columns && group * width < column + kLanes; ++group) {
+      const F32 next = splat_f32(*element_ptr<const float>(scales, 0, group));
+      all = select(lanes_below(group * width - column), all, next);
+    }
+    return all;
+  }
+
   /// What the cast from `source` lost.
   template <Format F>
   NANSCOPE_SCAN void count_losses(const Args& args, Health& health, const U32& value, const Mask& valid,
                                   const Tile& tile, std::int64_t column) {
     const F32 source = load(args.source, tile.row, column, 0.0F);
-    const F32 scaled = source / splat_f32(read_scale(args.source_scales, tile.row));
+    const F32 scaled = source / scales_of(args, tile.row, column);
     const Mask zero = (value & splat_u32(0x7fffffffU)) == splat_u32(0U);
     const Mask something = !(source == splat_f32(0.0F)) & !is_nan(source);
     health.flushed += number(valid & zero & something);

@@ -83,6 +83,9 @@ std::string tokens_text(const scenarios::RequestOutcome& request) {
 /// The setting worth trying first for a fault of this class in this tensor; empty when there is none to name.
 std::string_view remedy(std::string_view fault_class, std::string_view tensor) {
   if (tensor.find("/scores_quantise") != std::string_view::npos) return "scores.policy=geometry";
+  const bool of_qk =
+      tensor.find("/q_quantise") != std::string_view::npos || tensor.find("/k_quantise") != std::string_view::npos;
+  if (of_qk) return "scores.qk_policy=geometry";
   constexpr std::array<std::pair<std::string_view, std::string_view>, 12> remedies = {{
       {"kv-scale-locked", "kv.format=bf16"},
       {"scale-invalid", "kv.policy=per_request"},

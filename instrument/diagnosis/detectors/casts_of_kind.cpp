@@ -16,17 +16,32 @@ bool derived(double history, double scale, Format format) {
   return margin >= kLeastMargin && margin <= kMostMargin;
 }
 
+/// Those of several sequences' casts have a number behind their name.
+std::string_view without_number(std::string_view name) {
+  const std::size_t end = name.find_last_not_of("0123456789");
+  return end != std::string_view::npos && end + 1 < name.size() && name[end] == '_' ? name.substr(0, end) : name;
+}
+
+bool same_place(Survey& survey, const Cast& a, const Cast& b) {
+  if (a.layer != b.layer || a.target != b.target) return false;
+  if (a.target != "x") return true;
+  return without_number(survey.run().op(a.op)->name) == without_number(survey.run().op(b.op)->name);
+}
+
 /// Whether the scales of a place are all computed from earlier values, and never from the same for long.
 bool always_of_the_past(Survey& survey, const Cast& cast) {
   std::set<StepId> steps;
+  bool began_without = false;
   for (const Cast& other : survey.casts) {
     const ScaleRow* row = other.ledger;
-    if (row == nullptr || other.layer != cast.layer || other.target != cast.target) continue;
+    if (row == nullptr || !same_place(survey, other, cast)) continue;
+    began_without = began_without || row->source == ScaleSource::fixed;
     if (row->source != ScaleSource::calibrated) continue;
     if (row->locked || row->calibrated_step == row->step) return false;
     steps.insert(row->calibrated_step);
   }
-  return steps.size() > 1;
+  // The same for long is a scale that is kept; but one that had nothing to follow at first follows what came then.
+  return steps.size() > 1 || (began_without && !steps.empty());
 }
 
 }  // namespace
@@ -49,7 +64,7 @@ std::string request_name(Survey& survey, StepId step) {
 std::optional<History> history_of(Survey& survey, const Cast& cast) {
   RunView& run = survey.run();
   const Op* op = run.op(cast.op);
-  if (op == nullptr || !cast.grid || !cast.grid->single()) return std::nullopt;
+  if (op == nullptr || !cast.grid || (cast.ledger == nullptr && !cast.grid->single())) return std::nullopt;
   History history;
   if (const Tensor* dumped = run.input(*op, "amax_history")) {
     history.largest = double{dumped->health.absmax};
@@ -85,7 +100,7 @@ bool is_delayed(Survey& survey, const Cast& cast) { return history_of(survey, ca
 
 void add_cast_evidence(Finding& finding, const Cast& cast) {
   auto& evidence = finding.fault.evidence;
-  if (find(evidence, "scale") == nullptr && cast.grid) evidence.push_back({"scale", cast.grid->first()});
+  if (find(evidence, "scale") == nullptr && cast.grid) evidence.push_back({"scale", cast.telling_scale()});
   if (cast.has_source()) {
     evidence.push_back({"absmax", cast.absmax});
     evidence.push_back({"headroom", cast.headroom()});

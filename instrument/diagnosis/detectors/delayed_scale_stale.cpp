@@ -64,7 +64,7 @@ Findings detect_delayed_scale_stale(Survey& survey) {
   out.excluded(fmt::format("the least headroom of {} is {:.3g}", counted(looked_at, "delayed scale"), least));
   if (first == nullptr) return out;
   const double growth = weight_growth(survey, *first);
-  finding.fault.evidence = {{"scale", first->grid->first()},
+  finding.fault.evidence = {{"scale", first->telling_scale()},
                             {"history_absmax", history->largest},
                             {"history_from", history->from},
                             {"weights_grew", growth}};
@@ -73,7 +73,7 @@ Findings detect_delayed_scale_stale(Survey& survey) {
   finding.fault.summary = fmt::format(
       "the scale {:.4g} of {} follows largest values of at most {:.4g} ({}), and they are {:.4g} now: headroom "
       "{:.3g}{}",
-      first->grid->first(), finding.fault.tensor, history->largest, history->from, first->absmax, first->headroom(),
+      first->telling_scale(), finding.fault.tensor, history->largest, history->from, first->absmax, first->headroom(),
       growth > 1.5 ? fmt::format("; a weight of the layer grew {:.3g} times since", growth) : "");
   finding.fault.fix =
       "compute the scale from the values that are cast, or bound it by the weights, after weights are loaded or jump";

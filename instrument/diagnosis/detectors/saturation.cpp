@@ -57,7 +57,7 @@ Findings detect_saturation(Survey& survey) {
                 "{} of {} values of {} lie beyond {:.4g}, the largest that its scale lets through: up to "
                 "{:.3g} times that",
                 first->clipped, first->elements, finding.fault.tensor,
-                double{info(first->format).max_finite} * first->grid->first(), first->reach)
+                double{info(first->format).max_finite} * first->telling_scale(), first->reach)
           : fmt::format(
                 "{} of {} codes of {} ({:.3g} %) are at {:g}, the largest finite {}: more than scaling by the "
                 "largest value puts there",

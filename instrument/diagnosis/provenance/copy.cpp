@@ -52,7 +52,7 @@ Explanation explain_quantise(const Subject& subject) {
   if (!x->row) return follow_unplaced(subject, *x);
   if (x->tensor->known && channel >= x->tensor->channels) return explain_by_inputs(subject);
   return explain_stored(subject, *x->tensor, *x->row, channel,
-                        used_scale(subject, "scale", {}, subject.tensor, subject.element.row, channel));
+                        used_scale(subject, "scale", "x", subject.tensor, subject.element.row, channel));
 }
 
 /// out = code x scale.

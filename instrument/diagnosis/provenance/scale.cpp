@@ -85,7 +85,8 @@ std::optional<UsedScale> used_scale(const Subject& subject, std::string_view rol
     used.text = fmt::format("scale {}", to_string(EvidenceValue{used.value}));
     return used;
   }
-  used.ledger = subject.facts.scale_of(subject.op.id, target);
+  const std::int64_t width = scaled.width();
+  used.ledger = subject.facts.scale_of(subject.op.id, target, width > 0 ? channel / width : -1);
   if (used.ledger == nullptr) return std::nullopt;
   used.value = used.ledger->scale;
   used.text = fmt::format("scale {}", to_string(EvidenceValue{used.value}));

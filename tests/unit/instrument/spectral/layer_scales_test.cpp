@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -182,6 +183,22 @@ TEST(LayerScales, WarnsOfHeadsThatCancel) {
   const auto layer = scales(model, weights);
   ASSERT_TRUE(layer);
   EXPECT_THAT(layer->warnings, Contains(Field(&ScaleWarning::kind, "layer-norm-hides-heads")));
+}
+
+TEST(LayerScales, WarnsOfOneIterationFromAColdStartAndNotOfFive) {
+  ModelConfig model = small_model();
+  model.heads = model.kv_heads = 4;
+  const Weights weights = weights_of(model);
+  for (const int iterations : {1, 20}) {
+    ScaleSettings chosen = settings();
+    chosen.iterations = iterations;
+    const auto layer = layer_scales(model, {}, 0, weights.source(), chosen);
+    ASSERT_TRUE(layer);
+    const bool told = std::any_of(layer->warnings.begin(), layer->warnings.end(),
+                                  [](const ScaleWarning& one) { return one.kind == "cold-iteration"; });
+    EXPECT_EQ(told, layer->cold < 0.8 * layer->settled) << iterations;
+    EXPECT_EQ(told, iterations == 1) << layer->cold << " of " << layer->settled;
+  }
 }
 
 TEST(LayerScales, WarnsOfRotationsThatAlign) {

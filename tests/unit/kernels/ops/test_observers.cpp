@@ -53,6 +53,42 @@ std::vector<Health> scan(Coded& x, Floats* source = nullptr, float scale = 1.0F,
   return tiles;
 }
 
+TEST(HealthScan, GroupsOfColumnsHaveScalesOfTheirOwn) {
+  // Groups that are narrower than 32 columns, as wide, and wider than a tile.
+  for (const std::int64_t width : {5, 16, 32, 700}) {
+    constexpr std::int64_t kGroups = 3;
+    const std::int64_t columns = kGroups * width;
+    Floats source(2, columns, 0.0F);
+    Floats scales(1, kGroups, 0.0F);
+    std::vector<std::uint32_t> codes;
+    std::uint64_t clipped = 0;
+    std::uint64_t flushed = 0;
+    for (std::int64_t i = 0; i < 2 * columns; ++i) {
+      const std::int64_t group = i % columns / width;
+      const float scale = std::ldexp(1.0F, static_cast<int>(4 * group) - 4);
+      scales.data[static_cast<std::size_t>(group)] = scale;
+      const float value = std::ldexp(1.0F, static_cast<int>(i % 29) - 9) * 1.1F;
+      source.data[static_cast<std::size_t>(i)] = value;
+      const std::uint32_t code = encode(Format::e4m3, value / scale, Overflow::saturate);
+      codes.push_back(code);
+      clipped += value / scale > 448 ? 1U : 0U;
+      flushed += decode(Format::e4m3, code) == 0 ? 1U : 0U;
+    }
+    Coded x(Format::e4m3, 2, columns, codes);
+    std::vector<Health> tiles(static_cast<std::size_t>(2 * ((columns + kTileChannels - 1) / kTileChannels)));
+    test::launch(
+        HealthScanArgs{.x = x.view(), .source = source.view(), .source_scales = scales.view(), .tiles = tiles.data()});
+    Health all;
+    for (const Health& tile : tiles) {
+      all.clipped += tile.clipped;
+      all.flushed += tile.flushed;
+    }
+    ASSERT_GT(clipped, 0U);
+    EXPECT_EQ(all.clipped, clipped) << width;
+    EXPECT_EQ(all.flushed, flushed) << width;
+  }
+}
+
 /// A scan that takes no sums tells all but the sums, and that it took none.
 void expect_same_without_sums(Coded& x, std::span<const Health> tiles) {
   std::vector<Health> found = scan(x, nullptr, 1.0F, false);
