@@ -23,6 +23,7 @@ const std::vector<OpCase>& op_cases() {
     add_kv_cases(cases);
     add_product_cases(cases);
     add_block_cases(cases);
+    add_tile_cases(cases);
     add_observer_cases(cases);
     return cases;
   }();

@@ -36,6 +36,7 @@ void add_attention_cases(std::vector<OpCase>& cases);
 void add_kv_cases(std::vector<OpCase>& cases);
 void add_product_cases(std::vector<OpCase>& cases);
 void add_block_cases(std::vector<OpCase>& cases);
+void add_tile_cases(std::vector<OpCase>& cases);
 void add_observer_cases(std::vector<OpCase>& cases);
 
 }  // namespace nanscope::kernels::cases
