@@ -6,25 +6,48 @@ namespace nanscope::NANSCOPE_ISA {
 
 /// The largest magnitude of each lane of a block, as bits.
 NANSCOPE_LOOP I largest_lanes(const float* x, std::int64_t width) {
-  I largest = {};
-  for (std::int64_t chunk = 0; chunk < width; chunk += kChunk) {
+  I largest = as<I>(magnitudes_of(load<F>(x)));
+  for (std::int64_t chunk = kChunk; chunk < width; chunk += kChunk) {
     largest = most(as<I>(magnitudes_of(load<F>(x + chunk))), largest);
   }
   return largest;
 }
 
-static void magnitudes(const float* x, std::int64_t blocks, std::int64_t width, float* extremes) {
+/// The largest magnitudes of 16 blocks, as bits.
+NANSCOPE_LOOP I largest_of_sixteen(const float* x, std::int64_t width) {
+  const auto larger = [](const I& u, const I& v) __attribute__((always_inline)) { return most(u, v); };
+  const auto four = [&](std::int64_t block) __attribute__((always_inline)) {
+    const float* from = x + block * width;
+    const I a = largest_lanes(from, width);  // in the order in which they lie in memory
+    const I b = largest_lanes(from + width, width);
+    const I c = largest_lanes(from + 2 * width, width);
+    const I d = largest_lanes(from + 3 * width, width);
+    return joined_quarters(a, b, c, d, larger);
+  };
+  const I a = four(0);
+  const I b = four(4);
+  const I c = four(8);
+  const I d = four(12);
+  return joined_shares(a, b, c, d, larger);
+}
+
+template <std::int64_t kWidth>
+NANSCOPE_LOOP void magnitudes_by(const float* x, std::int64_t blocks, std::int64_t width, float* extremes) {
+  if (kWidth > 0) width = kWidth;
   std::int64_t block = 0;
-  for (; block + 4 <= blocks; block += 4, x += 4 * width) {
-    const I4 now = largest_of_four(largest_lanes(x, width), largest_lanes(x + width, width),
-                                   largest_lanes(x + 2 * width, width), largest_lanes(x + 3 * width, width));
-    store(extremes + block, most(now, load<I4>(extremes + block)));
+  for (; block + kChunk <= blocks; block += kChunk, x += kChunk * width) {
+    store(extremes + block, most(largest_of_sixteen(x, width), load<I>(extremes + block)));
   }
   for (; block < blocks; ++block, x += width) {
     const auto before = static_cast<std::int32_t>(bits_of(extremes[block]));
     const std::int32_t now = largest_of(largest_lanes(x, width));
     extremes[block] = float_of(static_cast<std::uint32_t>(now > before ? now : before));
   }
+}
+
+static void magnitudes(const float* x, std::int64_t blocks, std::int64_t width, float* extremes) {
+  if (width == 16) return magnitudes_by<16>(x, blocks, width, extremes);
+  magnitudes_by<0>(x, blocks, width, extremes);
 }
 
 struct Extremes {
@@ -42,25 +65,42 @@ NANSCOPE_LOOP Extremes both_extremes(const float* x, std::int64_t width) {
   return found;
 }
 
-static void signed_extremes(const float* x, std::int64_t blocks, std::int64_t width, float* extremes) {
-  const auto either = [](const I4& positive, const Words& below) __attribute__((always_inline)) {
-    const Words negative = I4(as<I4>(below) < 0) ? below & 0x7fffffffU : Words{};
-    const Words up = as<Words>(positive);
-    const Words larger = I4(positive > as<I4>(negative)) ? up : negative | 0x80000000U;
-    return Words(I4(up == negative) ? Words{} + kCanonicalNan : larger);
+/// Of 16 blocks.
+NANSCOPE_LOOP Extremes extremes_of_sixteen(const float* x, std::int64_t width) {
+  const auto larger = [](const auto& u, const auto& v) __attribute__((always_inline)) { return most(u, v); };
+  const auto four = [&](std::int64_t block) __attribute__((always_inline)) {
+    const float* from = x + block * width;
+    const Extremes a = both_extremes(from, width);
+    const Extremes b = both_extremes(from + width, width);
+    const Extremes c = both_extremes(from + 2 * width, width);
+    const Extremes d = both_extremes(from + 3 * width, width);
+    return Extremes{joined_quarters(a.positive, b.positive, c.positive, d.positive, larger),
+                    joined_quarters(a.negative, b.negative, c.negative, d.negative, larger)};
   };
+  const Extremes a = four(0);
+  const Extremes b = four(4);
+  const Extremes c = four(8);
+  const Extremes d = four(12);
+  return {joined_shares(a.positive, b.positive, c.positive, d.positive, larger),
+          joined_shares(a.negative, b.negative, c.negative, d.negative, larger)};
+}
+
+/// The larger one, with its sign; NaN where they are as large.
+NANSCOPE_LOOP U either(const Extremes& found) {
+  const U negative = pick(as<I>(found.negative) < 0, found.negative & 0x7fffffffU, U{});
+  const U up = as<U>(found.positive);
+  const U larger = pick(found.positive > as<I>(negative), up, negative | 0x80000000U);
+  return pick(as<I>(up == negative), splat(kCanonicalNan), larger);
+}
+
+static void signed_extremes(const float* x, std::int64_t blocks, std::int64_t width, float* extremes) {
   std::int64_t block = 0;
-  for (; block + 4 <= blocks; block += 4, x += 4 * width) {
-    const Extremes a = both_extremes(x, width);
-    const Extremes b = both_extremes(x + width, width);
-    const Extremes c = both_extremes(x + 2 * width, width);
-    const Extremes d = both_extremes(x + 3 * width, width);
-    store(extremes + block, either(largest_of_four(a.positive, b.positive, c.positive, d.positive),
-                                   largest_of_four(a.negative, b.negative, c.negative, d.negative)));
+  for (; block + kChunk <= blocks; block += kChunk, x += kChunk * width) {
+    store(extremes + block, either(extremes_of_sixteen(x, width)));
   }
   for (; block < blocks; ++block, x += width) {
     const Extremes one = both_extremes(x, width);
-    const Words found = either(I4{} + largest_of(one.positive), Words{} + largest_of(one.negative));
+    const U found = either({splat(largest_of(one.positive)), splat(largest_of(one.negative))});
     extremes[block] = float_of(found[0]);
   }
 }

@@ -218,21 +218,4 @@ NANSCOPE_LOOP T joined_shares(const T& a, const T& b, const T& c, const T& d, co
               T(__builtin_shufflevector(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)));
 }
 
-/// Each of four vectors joined to 4 elements by `join`, in the order of the vectors; which halves are joined first is
-/// not that of largest_of().
-template <class T, class Join>
-NANSCOPE_LOOP auto joined(const T& a, const T& b, const T& c, const T& d, const Join& join) {
-  const T all = joined_quarters(a, b, c, d, join);
-  const auto half = join(__builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7),
-                         __builtin_shufflevector(all, all, 8, 9, 10, 11, 12, 13, 14, 15));
-  return join(__builtin_shufflevector(half, half, 0, 1, 2, 3), __builtin_shufflevector(half, half, 4, 5, 6, 7));
-}
-
-/// The largest of each of four vectors.
-template <class T>
-NANSCOPE_LOOP auto largest_of_four(const T& a, const T& b, const T& c, const T& d) {
-  return joined(
-      a, b, c, d, [](const auto& u, const auto& v) __attribute__((always_inline)) { return most(u, v); });
-}
-
 }  // namespace nanscope::NANSCOPE_ISA

@@ -10,6 +10,9 @@ static void pack_low_first(const std::uint8_t* codes, std::int64_t bytes, std::u
 #if defined(__AVX512BW__)
   for (; i + 2 * kChunk <= bytes; i += 2 * kChunk) {
     const __m512i low = _mm512_and_si512(load<__m512i>(codes + 2 * i), _mm512_set1_epi8(15));
+    if (i % 64 == 0) {
+      __builtin_prefetch(to + bytes + i, 1);  // where the next row will be
+    }
     store(to + i, _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(low, _mm512_set1_epi16(0x1001))));
   }
 #endif
@@ -127,6 +130,8 @@ NANSCOPE_LOOP void for_blocks(const BlockPlaces& places, const Visit& visit) {
 template <std::int64_t kWidth>
 NANSCOPE_LOOP void pack_blocks_of(const BlockPlaces& places, const std::uint8_t* codes, std::uint8_t* to) {
   const std::int64_t width = kWidth > 0 ? kWidth : places.width;
+  const std::int64_t row =
+      places.blocks == 0 ? 0 : (places.blocks + places.together - 1) / places.together * places.group_bytes;
   if (kWidth == 16 && places.halves && places.together % 2 == 0 && places.blocks % 2 == 0) {
     BlockPlaces pairs = places;
     pairs.blocks /= 2;
@@ -134,13 +139,16 @@ NANSCOPE_LOOP void pack_blocks_of(const BlockPlaces& places, const std::uint8_t*
     pairs.block_bytes *= 2;
     pairs.width *= 2;
     for_blocks(
-        pairs, [&](std::int64_t code, std::int64_t place)
-                   __attribute__((always_inline)) { pack_two(places.shift, codes + code, to + place); });
+        pairs, [&](std::int64_t code, std::int64_t place) __attribute__((always_inline)) {
+          __builtin_prefetch(to + place + row, 1);  // where the next row will be
+          pack_two(places.shift, codes + code, to + place);
+        });
     return;
   }
   if (places.halves) {
     for_blocks(
         places, [&](std::int64_t code, std::int64_t place) __attribute__((always_inline)) {
+          __builtin_prefetch(to + place + row, 1);
           pack_half_block(width / 2, places.shift, codes + code, to + place);
         });
     return;

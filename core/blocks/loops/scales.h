@@ -83,7 +83,7 @@ NANSCOPE_LOOP F factors_of(const BlockFormat& f, const F& scale, float second) {
 template <bool kGgml>
 static bool small_scales(const BlockPlan& plan, const float* extremes, std::int64_t blocks, float expansion,
                          BlockScales to) {
-  const BlockFormat& f = plan.format;
+  const BlockFormat f = plan.format;  // that no store may change
   const SmallScales instead = round_e4m3(splat(f.scale_of_code_0));
   I all = {};
   for (std::int64_t block = 0; block < blocks; block += kChunk) {
