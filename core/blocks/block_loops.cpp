@@ -85,6 +85,12 @@ bool has_block_loops(const BlockFormat& format) {
   return (columns == 16 || columns == 32 || columns % 64 == 0) && knows_scale(format) && knows_elements(format);
 }
 
+bool may_pack(const BlockFormat& format) {
+  return has_block_loops(format) && format.packing == Packing::low_first && format.ties == Ties::even &&
+         format.scaling != Scaling::bounds && info(format.element).bits == 4 && format.block.rows == 1 &&
+         format.layout != ScaleLayout::interleaved;
+}
+
 BlockPlan make_block_plan(const BlockFormat& format, float second) {
   const CodecParams codec = codec_params(format.element);
   BlockPlan plan;

@@ -24,6 +24,7 @@ struct BlockPlan {
   std::uint32_t max_code = 7;
   std::uint32_t inf_code = 0;  ///< 0: none
   bool integer = false;
+  bool packed = false;               ///< codes are stored two a byte, low first, where may_pack()
   std::int64_t ahead = kBlockPiece;  ///< elements from what codes are made of to what is read next
 };
 
@@ -90,6 +91,8 @@ const BlockLoops& block_loops();
 
 /// Whether the loops know the format.
 bool has_block_loops(const BlockFormat& format);
+/// Whether the loops can store its codes as they are packed.
+bool may_pack(const BlockFormat& format);
 BlockPlan make_block_plan(const BlockFormat& format, float second);
 
 }  // namespace nanscope

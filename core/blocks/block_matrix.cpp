@@ -21,7 +21,8 @@ struct Band {
   std::int64_t first;  ///< row of the matrix
   std::int64_t rows;
   std::int64_t columns;
-  std::uint8_t* codes;  ///< one a byte, rows `columns` apart
+  std::uint8_t* codes;             ///< one a byte, rows `columns` apart
+  std::uint8_t* packed = nullptr;  ///< two a byte, where one row may be stored at once
 };
 
 /// The values of all 16 codes under all scales of a byte.
@@ -57,9 +58,19 @@ class Encoder {
     wider_factors_.resize(scales_.size());
   }
 
+  /// Whether codes of rows may be stored as they are packed.
+  bool may_pack() const { return whole_ == grid_columns_ && nanscope::may_pack(format_); }
+  /// Whether those of the last band were.
+  bool packed() const { return plan_.packed; }
+
   /// Codes into the band, and the codes of its scales.
   std::span<const std::uint32_t> encode(const Band& band) {
-    const bool any_alone = whole_ > 0 && quick(band);
+    plan_.packed = band.packed != nullptr;
+    bool any_alone = whole_ > 0 && quick(band);
+    if (plan_.packed && any_alone) {  // which are stored one a byte
+      plan_.packed = false;
+      any_alone = quick(band);
+    }
     for (std::int64_t block = any_alone ? 0 : whole_; block < grid_columns_; ++block) {
       if (block < whole_ && alone_[static_cast<std::size_t>(block)] == 0) continue;
       const std::int64_t column = block * width_;
@@ -92,7 +103,7 @@ class Encoder {
   bool low(const Band& band, std::int64_t first, std::int64_t count) {
     const BlockLoops& loops = block_loops();
     const float* values = band.values + first * width_;
-    std::uint8_t* codes = band.codes + first * width_;
+    std::uint8_t* codes = plan_.packed ? band.packed + first * width_ / 2 : band.codes + first * width_;
     float* extremes = extremes_.data() + first;
     std::fill_n(extremes, count, 0.0F);
     const auto find = format_.rule == ScaleRule::signed_extreme ? loops.signed_extremes : loops.magnitudes;
@@ -241,11 +252,13 @@ void encode_blocks(const BlockFormat& format, std::span<const float> values, std
   for (std::int64_t row = 0; row < grid.rows; ++row) {
     const std::int64_t first = row * height;
     const std::int64_t count = std::min(height, rows - first);
-    auto* codes = layout.straight() ? reinterpret_cast<std::uint8_t*>(to.codes.data()) + first * columns : band.data();
+    auto* bytes = reinterpret_cast<std::uint8_t*>(to.codes.data());
+    auto* codes = layout.straight() ? bytes + first * columns : band.data();
+    auto* packed = encoder.may_pack() ? bytes + static_cast<std::size_t>(first) * layout.row_bytes() : nullptr;
     const std::span<const std::uint32_t> made =
-        encoder.encode({values.data() + first * columns, first, count, columns, codes});
+        encoder.encode({values.data() + first * columns, first, count, columns, codes, packed});
     layout.store_scales(made, row, scales);
-    if (layout.straight()) continue;
+    if (layout.straight() || encoder.packed()) continue;
     for (std::int64_t i = 0; i < count; ++i) {
       layout.store_row({codes + i * columns, static_cast<std::size_t>(columns)},
                        to.codes.subspan(static_cast<std::size_t>(first + i) * layout.row_bytes(), layout.row_bytes()));

@@ -1,6 +1,9 @@
 #pragma once
+#include <type_traits>
+
 #include "core/blocks/block_loops.h"
 #include "core/blocks/loops/lanes.h"
+#include "core/blocks/loops/packing.h"
 
 /// Codes of elements under their blocks' scales.
 namespace nanscope::NANSCOPE_ISA {
@@ -95,69 +98,102 @@ NANSCOPE_LOOP U codes_at(const float* x, const Factor& by, const Rounding& round
   return codes_of<kTies, kZero>(scaled, kStep == Step::divided ? given : scaled, rounding);
 }
 
+/// Where codes go: one a byte, or two, the first in the low half.
+struct CodeBytes {
+  std::uint8_t* to;
+  void store_chunk(std::int64_t place, const U& codes) const { store_codes(to + place, codes); }
+  void store_four(std::int64_t place, const U& a, const U& b, const U& c, const U& d) const {
+    store_codes(to + place, a, b, c, d);
+  }
+};
+struct CodeNibbles {
+  std::uint8_t* to;
+  void store_chunk(std::int64_t place, const U& codes) const {
+    std::uint8_t bytes[kChunk];
+    store_codes(bytes, codes);
+    pack_low_first(bytes, kChunk / 2, to + place / 2);
+  }
+  void store_four(std::int64_t place, const U& a, const U& b, const U& c, const U& d) const {
+    std::uint8_t bytes[4 * kChunk];
+    store_codes(bytes, a, b, c, d);
+    ask_for_store(to + place / 2, kBlockPiece / 2);
+    pack_four_chunks(bytes, to + place / 2);
+  }
+};
+
 /// Calls make(place, block), which gives codes, for all chunks and stores them. kWidth: 16, 32, or 64 for a multiple of
 /// it.
-template <std::int64_t kWidth, class Make>
-NANSCOPE_LOOP void make_codes(std::int64_t width, std::int64_t blocks, std::uint8_t* codes, const Make& make) {
+template <std::int64_t kWidth, class Codes, class Make>
+NANSCOPE_LOOP void make_codes(std::int64_t width, std::int64_t blocks, const Codes& codes, const Make& make) {
   constexpr std::int64_t kFour = std::int64_t{4} * kChunk;
   const std::int64_t all = blocks * width;
   std::int64_t place = 0;
   if constexpr (kFours) {
     for (std::int64_t block = 0; place + kFour <= all; place += kFour) {
       constexpr std::int64_t kChunks = kWidth / kChunk;
-      store_codes(codes + place, make(place, block), make(place + kChunk, block + 1 / kChunks),
-                  make(place + 2 * kChunk, block + 2 / kChunks), make(place + 3 * kChunk, block + 3 / kChunks));
+      codes.store_four(place, make(place, block), make(place + kChunk, block + 1 / kChunks),
+                       make(place + 2 * kChunk, block + 2 / kChunks), make(place + 3 * kChunk, block + 3 / kChunks));
       block = kWidth < kFour ? block + kFour / kWidth : (place + kFour) / width;
     }
   }
   for (std::int64_t block = place / width; block < blocks; ++block) {
     for (const std::int64_t end = (block + 1) * width; place < end; place += kChunk) {
-      store_codes(codes + place, make(place, block));
+      codes.store_chunk(place, make(place, block));
     }
   }
 }
 
 /// The same by the width, which is looked at once.
-template <class Make>
-NANSCOPE_LOOP void make_codes(std::int64_t width, std::int64_t blocks, std::uint8_t* codes, const Make& make) {
+template <class Codes, class Make>
+NANSCOPE_LOOP void make_codes(std::int64_t width, std::int64_t blocks, const Codes& codes, const Make& make) {
   if (kFours && width == 16) return make_codes<16>(width, blocks, codes, make);
   if (kFours && width == 32) return make_codes<32>(width, blocks, codes, make);
   make_codes<64>(width, blocks, codes, make);
 }
 
-template <Ties kTies, ZeroSign kZero, Step kStep>
+template <Ties kTies, ZeroSign kZero, Step kStep, class Codes>
 NANSCOPE_LOOP void float_blocks(const Rounding& rounding, std::int64_t width, const float* x, std::int64_t blocks,
-                                const float* factors, const float* inverse, std::uint8_t* codes) {
+                                const float* factors, const float* inverse, const Codes& codes) {
   make_codes(
       width, blocks, codes, [&](std::int64_t place, std::int64_t block) __attribute__((always_inline)) {
         return codes_at<kTies, kZero, kStep>(x + place, factor_of<kStep>(factors, inverse, block), rounding);
       });
 }
 
-template <Ties kTies, ZeroSign kZero>
+template <Ties kTies, ZeroSign kZero, class Codes>
 NANSCOPE_LOOP void divided_blocks(const Rounding& rounding, std::int64_t width, const float* x, std::int64_t blocks,
                                   const float* factors, std::uint8_t* codes) {
+  constexpr std::int64_t kPerByte = std::is_same_v<Codes, CodeNibbles> ? 2 : 1;
   for (std::int64_t first = 0; first < blocks; first += kChunk) {
     const std::int64_t count = blocks - first < kChunk ? blocks - first : kChunk;
     float inverse[kChunk];
     if (reciprocals(factors + first, inverse)) {
-      float_blocks<kTies, kZero, Step::divided>(rounding, width, x, count, factors + first, inverse, codes);
+      float_blocks<kTies, kZero, Step::divided>(rounding, width, x, count, factors + first, inverse, Codes{codes});
     } else {
-      float_blocks<kTies, kZero, Step::divide>(rounding, width, x, count, factors + first, inverse, codes);
+      float_blocks<kTies, kZero, Step::divide>(rounding, width, x, count, factors + first, inverse, Codes{codes});
     }
     x += count * width;
-    codes += count * width;
+    codes += count * width / kPerByte;
   }
+}
+
+template <Ties kTies, ZeroSign kZero, class Codes>
+NANSCOPE_LOOP void float_elements_to(const BlockPlan& plan, const float* x, std::int64_t blocks, const float* factors,
+                                     std::uint8_t* codes) {
+  const Rounding rounding(plan);
+  const std::int64_t width = plan.format.block.columns;
+  const bool divides = plan.format.scaling == Scaling::divide && plan.format.scale != Format::e8m0;
+  if (divides) return divided_blocks<kTies, kZero, Codes>(rounding, width, x, blocks, factors, codes);
+  float_blocks<kTies, kZero, Step::multiply>(rounding, width, x, blocks, factors, nullptr, Codes{codes});
 }
 
 template <Ties kTies, ZeroSign kZero>
 static void float_elements(const BlockPlan& plan, const float* x, std::int64_t blocks, const float* factors,
                            std::uint8_t* codes) {
-  const Rounding rounding(plan);
-  const std::int64_t width = plan.format.block.columns;
-  const bool divides = plan.format.scaling == Scaling::divide && plan.format.scale != Format::e8m0;
-  if (divides) return divided_blocks<kTies, kZero>(rounding, width, x, blocks, factors, codes);
-  float_blocks<kTies, kZero, Step::multiply>(rounding, width, x, blocks, factors, nullptr, codes);
+  if (kTies == Ties::even && plan.packed) {
+    return float_elements_to<kTies, kZero, CodeNibbles>(plan, x, blocks, factors, codes);
+  }
+  float_elements_to<kTies, kZero, CodeBytes>(plan, x, blocks, factors, codes);
 }
 
 /// q4_0's codes -8..7.
@@ -180,7 +216,7 @@ static void integer_elements(const BlockPlan& plan, const float* x, std::int64_t
                              std::uint8_t* codes) {
   make_codes(
       plan.format.block.columns, blocks,
-      codes, [&](std::int64_t place, std::int64_t block) __attribute__((always_inline)) {
+      CodeBytes{codes}, [&](std::int64_t place, std::int64_t block) __attribute__((always_inline)) {
         const F scaled = load<F>(x + place) * factors[block];
         __builtin_prefetch(x + place + plan.ahead);
         return (kOffset ? offset_codes(scaled) : integer_codes(scaled)) & 0xffU;

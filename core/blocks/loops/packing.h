@@ -5,21 +5,32 @@
 /// Codes of fewer than 8 bits to bytes and back, and blocks that lie apart.
 namespace nanscope::NANSCOPE_ISA {
 
+/// Where what is stored after so many bytes more will be: stores wait for memory that nobody has asked for.
+NANSCOPE_LOOP void ask_for_store(const std::uint8_t* to, std::int64_t ahead) { __builtin_prefetch(to + ahead, 1); }
+
+NANSCOPE_LOOP void pack_pairs(const std::uint8_t* codes, std::uint8_t* to) {
+  const Pairs pairs = load<Pairs>(codes);
+  store(to, __builtin_convertvector((pairs & 0x0fU) | (pairs >> 4 & 0xf0U), Bytes));
+}
+
+/// 64 codes.
+NANSCOPE_LOOP void pack_four_chunks(const std::uint8_t* codes, std::uint8_t* to) {
+#if defined(__AVX512BW__)
+  const __m512i low = _mm512_and_si512(load<__m512i>(codes), _mm512_set1_epi8(15));
+  store(to, _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(low, _mm512_set1_epi16(0x1001))));
+#else
+  pack_pairs(codes, to);
+  pack_pairs(codes + 2 * kChunk, to + kChunk);
+#endif
+}
+
 static void pack_low_first(const std::uint8_t* codes, std::int64_t bytes, std::uint8_t* to) {
   std::int64_t i = 0;
-#if defined(__AVX512BW__)
   for (; i + 2 * kChunk <= bytes; i += 2 * kChunk) {
-    const __m512i low = _mm512_and_si512(load<__m512i>(codes + 2 * i), _mm512_set1_epi8(15));
-    if (i % 64 == 0) {
-      __builtin_prefetch(to + bytes + i, 1);  // where the next row will be
-    }
-    store(to + i, _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(low, _mm512_set1_epi16(0x1001))));
+    ask_for_store(to + i, bytes);  // in the next row
+    pack_four_chunks(codes + 2 * i, to + i);
   }
-#endif
-  for (; i + kChunk <= bytes; i += kChunk) {
-    const Pairs pairs = load<Pairs>(codes + 2 * i);
-    store(to + i, __builtin_convertvector((pairs & 0x0fU) | (pairs >> 4 & 0xf0U), Bytes));
-  }
+  for (; i + kChunk <= bytes; i += kChunk) pack_pairs(codes + 2 * i, to + i);
   for (; i < bytes; ++i)
     to[i] = static_cast<std::uint8_t>((codes[2 * i] & 15U) | static_cast<unsigned>(codes[2 * i + 1]) << 4);
 }
@@ -140,7 +151,7 @@ NANSCOPE_LOOP void pack_blocks_of(const BlockPlaces& places, const std::uint8_t*
     pairs.width *= 2;
     for_blocks(
         pairs, [&](std::int64_t code, std::int64_t place) __attribute__((always_inline)) {
-          __builtin_prefetch(to + place + row, 1);  // where the next row will be
+          ask_for_store(to + place, row);
           pack_two(places.shift, codes + code, to + place);
         });
     return;
@@ -148,7 +159,7 @@ NANSCOPE_LOOP void pack_blocks_of(const BlockPlaces& places, const std::uint8_t*
   if (places.halves) {
     for_blocks(
         places, [&](std::int64_t code, std::int64_t place) __attribute__((always_inline)) {
-          __builtin_prefetch(to + place + row, 1);
+          ask_for_store(to + place, row);
           pack_half_block(width / 2, places.shift, codes + code, to + place);
         });
     return;
