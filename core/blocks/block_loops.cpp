@@ -87,7 +87,7 @@ bool has_block_loops(const BlockFormat& format) {
 
 bool may_pack(const BlockFormat& format) {
   return has_block_loops(format) && format.packing == Packing::low_first && format.ties == Ties::even &&
-         format.scaling != Scaling::bounds && info(format.element).bits == 4 && format.block.rows == 1 &&
+         format.scaling != Scaling::bounds && format.element == Format::e2m1 && format.block.rows == 1 &&
          format.layout != ScaleLayout::interleaved;
 }
 

@@ -1,6 +1,4 @@
 #pragma once
-#include <type_traits>
-
 #include "core/blocks/block_loops.h"
 #include "core/blocks/loops/lanes.h"
 #include "core/blocks/loops/packing.h"
@@ -55,6 +53,32 @@ NANSCOPE_LOOP U codes_of(const F& scaled, const F& signs, const Rounding& r) {
   return code | (sign & r.sign);
 }
 
+/// codes_of() of e2m1 with ties to even.
+template <ZeroSign kZero>
+NANSCOPE_LOOP U e2m1_codes_of(const F& scaled, const F& signs, [[maybe_unused]] const Rounding& r) {
+#if defined(__AVX512F__)
+  // All middles between values are quarters, and 2^21 leaves room for no less: how many whole ones there are says which
+  // middles are not above. Where one is met, the even code may be the one below.
+  constexpr I kBelow4 = {0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6};
+  constexpr I kFrom4 = {6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
+  constexpr F kDownBelow4 = {-1, 0.25F, -1, -1, -1, 1.25F, -1, -1, -1, -1, 2.5F, -1, -1, -1, -1, -1};
+  constexpr F kDownFrom4 = {-1, -1, -1, -1, 5, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+  const __m512 magnitude = as<__m512>(least(magnitudes_of(scaled), splat(6.0F)));
+  const __m512i quarters =
+      as<__m512i>(_mm512_add_round_ps(magnitude, _mm512_set1_ps(0x1p21F), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
+  const __m512i up = _mm512_permutex2var_epi32(as<__m512i>(kBelow4), quarters, as<__m512i>(kFrom4));
+  const __m512 down = _mm512_permutex2var_ps(as<__m512>(kDownBelow4), quarters, as<__m512>(kDownFrom4));
+  const __mmask16 is_down = _mm512_cmp_ps_mask(magnitude, down, _CMP_EQ_OQ);
+  const __m512i code = _mm512_mask_sub_epi32(up, is_down, up, _mm512_set1_epi32(1));
+  const __mmask16 negative = kZero == ZeroSign::scaled_positive
+                                 ? _mm512_cmp_ps_mask(as<__m512>(signs), _mm512_setzero_ps(), _CMP_LT_OQ)
+                                 : _mm512_movepi32_mask(as<__m512i>(signs));
+  return as<U>(_mm512_mask_or_epi32(code, negative, code, _mm512_set1_epi32(8)));
+#else
+  return codes_of<Ties::even, kZero>(scaled, signs, r);
+#endif
+}
+
 /// x / divisor without a division, rounded as one: of an estimate within two units two corrections, each by the exact
 /// remainder (P. Markstein, IA-64 and Elementary Functions, 2000: a quotient within a unit becomes the nearest one by
 /// the nearest reciprocal). `divisor` is 2^-60 to 1, so that no quotient is rounded to 0. Not so: -0 becomes 0; an
@@ -74,32 +98,9 @@ NANSCOPE_LOOP bool reciprocals(const float* factors, float* to) {
   return !any((divisors < 0x1p-60F) | (divisors > 1.0F) | (divisors != divisors));
 }
 
-enum class Step : std::uint8_t { multiply, divide, divided };
-
-/// Of a block.
-struct Factor {
-  F factor;
-  F reciprocal;
-};
-
-template <Step kStep>
-NANSCOPE_LOOP Factor factor_of(const float* factors, const float* inverse, std::int64_t block) {
-  return {splat(factors[block]), kStep == Step::divided ? splat(inverse[block]) : F{}};
-}
-
-template <Ties kTies, ZeroSign kZero, Step kStep>
-NANSCOPE_LOOP U codes_at(const float* x, const Factor& by, const Rounding& rounding) {
-  const F given = load<F>(x);
-  __builtin_prefetch(x + rounding.ahead);
-  F scaled;
-  if constexpr (kStep == Step::multiply) scaled = given * by.factor;
-  if constexpr (kStep == Step::divide) scaled = given / by.factor;
-  if constexpr (kStep == Step::divided) scaled = divided(given, by.factor, by.reciprocal);
-  return codes_of<kTies, kZero>(scaled, kStep == Step::divided ? given : scaled, rounding);
-}
-
 /// Where codes go: one a byte, or two, the first in the low half.
 struct CodeBytes {
+  static constexpr bool kE2m1 = false;  ///< of that alone
   std::uint8_t* to;
   void store_chunk(std::int64_t place, const U& codes) const { store_codes(to + place, codes); }
   void store_four(std::int64_t place, const U& a, const U& b, const U& c, const U& d) const {
@@ -107,6 +108,7 @@ struct CodeBytes {
   }
 };
 struct CodeNibbles {
+  static constexpr bool kE2m1 = true;
   std::uint8_t* to;
   void store_chunk(std::int64_t place, const U& codes) const {
     std::uint8_t bytes[kChunk];
@@ -120,6 +122,32 @@ struct CodeNibbles {
     pack_four_chunks(bytes, to + place / 2);
   }
 };
+
+enum class Step : std::uint8_t { multiply, divide, divided };
+
+/// Of a block.
+struct Factor {
+  F factor;
+  F reciprocal;
+};
+
+template <Step kStep>
+NANSCOPE_LOOP Factor factor_of(const float* factors, const float* inverse, std::int64_t block) {
+  return {splat(factors[block]), kStep == Step::divided ? splat(inverse[block]) : F{}};
+}
+
+template <Ties kTies, ZeroSign kZero, Step kStep, class Codes>
+NANSCOPE_LOOP U codes_at(const float* x, const Factor& by, const Rounding& rounding) {
+  const F given = load<F>(x);
+  __builtin_prefetch(x + rounding.ahead);
+  F scaled;
+  if constexpr (kStep == Step::multiply) scaled = given * by.factor;
+  if constexpr (kStep == Step::divide) scaled = given / by.factor;
+  if constexpr (kStep == Step::divided) scaled = divided(given, by.factor, by.reciprocal);
+  const F& signs = kStep == Step::divided ? given : scaled;
+  if constexpr (Codes::kE2m1) return e2m1_codes_of<kZero>(scaled, signs, rounding);
+  return codes_of<kTies, kZero>(scaled, signs, rounding);
+}
 
 /// Calls make(place, block), which gives codes, for all chunks and stores them. kWidth: 16, 32, or 64 for a multiple of
 /// it.
@@ -156,14 +184,14 @@ NANSCOPE_LOOP void float_blocks(const Rounding& rounding, std::int64_t width, co
                                 const float* factors, const float* inverse, const Codes& codes) {
   make_codes(
       width, blocks, codes, [&](std::int64_t place, std::int64_t block) __attribute__((always_inline)) {
-        return codes_at<kTies, kZero, kStep>(x + place, factor_of<kStep>(factors, inverse, block), rounding);
+        return codes_at<kTies, kZero, kStep, Codes>(x + place, factor_of<kStep>(factors, inverse, block), rounding);
       });
 }
 
 template <Ties kTies, ZeroSign kZero, class Codes>
 NANSCOPE_LOOP void divided_blocks(const Rounding& rounding, std::int64_t width, const float* x, std::int64_t blocks,
                                   const float* factors, std::uint8_t* codes) {
-  constexpr std::int64_t kPerByte = std::is_same_v<Codes, CodeNibbles> ? 2 : 1;
+  constexpr std::int64_t kPerByte = Codes::kE2m1 ? 2 : 1;
   for (std::int64_t first = 0; first < blocks; first += kChunk) {
     const std::int64_t count = blocks - first < kChunk ? blocks - first : kChunk;
     float inverse[kChunk];
