@@ -34,10 +34,12 @@ bool is_text_file(const DumpFile& file) {
          file.filename() == "LICENSE";
 }
 
-/// Codes that a producer without such a dtype stored as bytes: in the flavour that their name says, else in the usual
-/// one; what fits them is looked at when they are diagnosed.
+/// Codes and scales that a producer without such a dtype stored as bytes: in the flavour that their name says, else in
+/// the usual one; what fits them is looked at when they are diagnosed.
 std::optional<Format> format_of(const DumpTensor& tensor) {
   if (tensor.dtype->format && *tensor.dtype->format != Format::i32) return tensor.dtype->format;
+  // A byte for a scale is a power of two: E8M0, OCP MX 1.0 section 5.4.1.
+  if (tensor.at.form == Form::scale && tensor.dtype->name == "u8") return Format::e8m0;
   const std::string& role = tensor.at.role;
   const bool cache = tensor.at.form == Form::value && (role == "k_cache" || role == "v_cache" || role == "kv_cache");
   if ((!cache && tensor.at.form != Form::codes) || tensor.dtype->name != "u8") return std::nullopt;

@@ -99,6 +99,15 @@ TEST(TransformersFp8Cache, ACacheForTheRequestAloneIsHealthy) {
   EXPECT_TRUE(diagnosis->faults.empty());
 }
 
+/// MX checkpoints have a byte for 32 elements: E8M0, OCP MX 1.0 section 5.4.1.
+TEST(Bytes, ThatAreScalesArePowersOfTwo) {
+  const auto dump = open("../../../unit/instrument/quantized/checkpoints/ct-mxfp8");
+  const DumpTensor& scale = find(*dump, "model.layers.0.mlp.down_proj.weight_scale");
+  EXPECT_EQ(scale.dtype->name, "u8");
+  EXPECT_EQ(scale.format, Format::e8m0);
+  EXPECT_TRUE(scale.guessed);
+}
+
 /// Written by tests/golden/dumps/make_rotated_cache.py: a path of attention that reads rotated keys beside plain
 /// queries.
 TEST(RotatedCache, KeysThatAloneAreRotatedAreNamed) {
