@@ -136,7 +136,7 @@ class PolicyPlot {
       label(context_.fonts.mono_small, {x - px(30), plot_.bottom() + px(2), px(60), px(14)}, theme.muted,
             short_number(tick), 0.5F);
     }
-    label(context_.fonts.small, {plot_.x, plot_.bottom() + px(16), plot_.width, px(16)}, theme.muted,
+    label(context_.fonts.small, {plot_.x, plot_.bottom() + px(16), plot_.width + px(kPlotNames), px(16)}, theme.muted,
           "bytes a token against error of the output; on the line: beaten by none");
   }
 
