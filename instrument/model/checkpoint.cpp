@@ -186,7 +186,7 @@ Result<StoredWeight> Checkpoint::stored(const StoredModule& module, const Source
                             one_line(module.path), matrix->rows, matrix->columns, all_rows, columns));
   }
   const std::int64_t first = slice.first + (from.rule.stacked ? from.expert * slice.total : 0);
-  return StoredWeight{std::move(*matrix), first, slice.step};
+  return StoredWeight{*matrix, first, slice.step};
 }
 
 Result<std::optional<StoredWeight>> Checkpoint::stored(std::string_view name, std::int64_t rows,
