@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,11 +11,9 @@
 #include "cli/open_target.h"
 #include "cli/progress.h"
 #include "core/files/output_file.h"
-#include "instrument/engine/weight_source.h"
 #include "instrument/spectral/model_scales.h"
 #include "instrument/spectral/scale_file.h"
 #include "scenarios/open_run.h"
-#include "scenarios/replay.h"
 #include "scenarios/report/scales_report.h"
 #include "scenarios/score_replay.h"
 #include "scenarios/target_kind.h"
@@ -74,50 +71,6 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
-/// Of the layers that have points, from the weights of the checkpoint `model`, or of the recorded configuration; of an
-/// attached dump, which has no weights, nothing.
-Result<ModelScales> scales_of(const ScalesArguments& arguments, const scenarios::OpenRun& run,
-                              std::span<const scenarios::ScorePoint> points, const Interrupt& interrupt) {
-  ModelScalesOptions options;
-  options.settings = arguments.settings;
-  if (arguments.alpha > 0) options.settings.alpha = arguments.alpha;
-  options.stop = interrupt.token();
-  std::set<std::int64_t> layers;
-  for (const scenarios::ScorePoint& point : points) layers.insert(point.layer);
-  if (!arguments.model.empty()) {
-    options.layers.assign(layers.begin(), layers.end());
-    return model_scales(arguments.model, options);
-  }
-  ModelScales scales;
-  scales.settings = options.settings;
-  if (run.recording() == nullptr) return scales;
-  const auto spec = scenarios::run_spec_of(*run.recording());
-  if (!spec) return scales;
-  const auto source = make_weight_source(spec->config.model);
-  if (!source) return tl::unexpected(source.error());
-  const NamedWeights weights = [&source](std::string_view name, std::int64_t rows, std::int64_t columns) {
-    return (*source)->tensor(name, rows, columns);
-  };
-  scales.model = spec->config.model;
-  scales.alpha = calibration(tail_shape(scales.model, options.settings.length), options.settings);
-  for (const std::int64_t layer : layers) {
-    auto made =
-        layer_scales(spec->config.model, spec->config.rope, layer, weights, options.settings, interrupt.token());
-    if (!made) return tl::unexpected(made.error());
-    scales.layers.push_back(std::move(*made));
-  }
-  return scales;
-}
-
-std::vector<scenarios::ScoreBounds> bounds_of(const ModelScales& scales) {
-  std::vector<scenarios::ScoreBounds> bounds;
-  for (const LayerScales& layer : scales.layers) {
-    const HeadBounds all = layer.whole();
-    if (layer.bound != ScoreBound::none) bounds.push_back({layer.layer, all.interaction, all.calibrated});
-  }
-  return bounds;
-}
-
 /// What a folder is called, whatever stands before it.
 std::string checkpoint_name(const std::string& folder) {
   const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
@@ -159,23 +112,26 @@ int try_on_run(const ScalesArguments& arguments, const Interrupt& interrupt) {
   opening.stop = interrupt.token();
   const auto run = scenarios::OpenRun::open(arguments.checkpoint, opening);
   if (!run) return failed(run.error(), interrupt);
-  const std::vector<scenarios::ScorePoint> points = scenarios::scores_of((*run)->view());
-  if (Status read = (*run)->view().status(); !read) return failed(read.error(), interrupt);
-  if (points.empty()) {
+  scenarios::ScoreRunOptions options;
+  options.settings = arguments.settings;
+  if (arguments.alpha > 0) options.settings.alpha = arguments.alpha;
+  options.checkpoint = arguments.model;
+  options.stop = interrupt.token();
+  auto scores = scenarios::score_run((*run)->view(), (*run)->recording(), options);
+  if (!scores) return failed(scores.error(), interrupt);
+  if (scores->points.empty()) {
     return complain(fmt::format("{}: no attention scores were recorded or dumped", arguments.checkpoint));
   }
-  auto weights = scales_of(arguments, **run, points, interrupt);
-  if (!weights) return failed(weights.error(), interrupt);
-  const auto trials = scenarios::try_score_policies(points, bounds_of(*weights), policies);
+  const auto trials = scenarios::try_score_policies(*scores, policies);
   ScorePolicySettings settings;
   settings.largest = arguments.settings.largest;
   settings.utilization = arguments.settings.utilization;
-  const report::ScoreReplayWords words{arguments.checkpoint, points, trials, settings};
+  const report::ScoreReplayWords words{arguments.checkpoint, scores->points, trials, settings};
   print(arguments.format == "json"  ? report::score_replay_json(words)
         : arguments.format == "csv" ? report::score_replay_csv(words)
                                     : report::score_replay_text(words, (*run)->view(), output_terminal()));
   if (arguments.output.empty()) return kClean;
-  const Status written = write_scales(arguments, policies.front(), *weights);
+  const Status written = write_scales(arguments, policies.front(), scores->weights);
   return written ? kClean : complain(written.error().message);
 }
 

@@ -66,9 +66,9 @@ class Tracing {
   /// Runs with `probe` and, when tracing, writes what is reported.
   Result<RunResult> run(Engine& engine, const RunSpec& spec, Probe& probe, RecordingWriter& writer,
                         const RunControl& control) {
-    if (!trace_) return engine.run(spec.requests, probe, control);
+    if (!trace_) return engine.run(spec.requests, spec.transients, probe, control);
     TraceProbe tracing(probe, *trace_, ops_, writer);
-    auto result = engine.run(spec.requests, tracing, control);
+    auto result = engine.run(spec.requests, spec.transients, tracing, control);
     if (Status finished = tracing.finish(); !finished && result) return tl::unexpected(finished.error());
     return result;
   }

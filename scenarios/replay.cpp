@@ -228,7 +228,7 @@ Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, co
   VerifyProbe probe(recording, workbench);
   if (Status loaded = probe.load(); !loaded) return tl::unexpected(loaded.error());
   const auto start = std::chrono::steady_clock::now();
-  const auto result = (*engine)->run(spec->requests, probe, control);
+  const auto result = (*engine)->run(spec->requests, spec->transients, probe, control);
   ReplayReport report = std::move(probe.report);
   if (!result && !report.divergence) return tl::unexpected(result.error());
   report.whole = *state == RunState::complete;
@@ -252,7 +252,7 @@ Status ReplayTensors::run_from(std::int64_t tensor) {
   for (const std::int64_t first : {step_start(recording_, tensor), tensor}) {
     held_.clear();  // first: both together would be twice the budget
     GrabProbe probe(workbench_.device(), first, budget_);
-    const auto result = (*engine)->run(spec->requests, probe, {.progress = {}, .stop = stop_});
+    const auto result = (*engine)->run(spec->requests, spec->transients, probe, {.progress = {}, .stop = stop_});
     ++replays_;
     if (!result && !probe.full) return tl::unexpected(result.error());
     for (auto& [id, grabbed] : probe.held) held_.emplace(id, Held{std::move(grabbed.data), grabbed.hash});

@@ -12,6 +12,7 @@
 #include "core/parse_json.h"
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/model_folder.h"
+#include "instrument/engine/score_book.h"
 #include "instrument/files/near_names.h"
 
 namespace nanscope::scenarios {
@@ -103,6 +104,17 @@ Result<RunSpec> resolve(const Scenario& scenario) {
     return fail(scenario.where() + shape.error().message);
   }
   for (const ScenarioRequest& request : scenario.requests) spec.requests.push_back(request_spec(request));
+  spec.transients = scenario.transients;
+  for (Transient& one : spec.transients) {
+    const bool drawn = one.load.empty() || one.load == "reference" || one.load == "random";
+    if (!drawn) one.load = (scenario.path.parent_path() / one.load).lexically_normal().string();
+    if (one.kind == TransientKind::forget_scores && !quantizes_attention(spec.config.scores)) {
+      return fail(scenario.where() + "a transient forgets scales of scores, and scores.format=f32 has none");
+    }
+  }
+  if (Status fitting = check(spec.transients, spec.config); !fitting) {
+    return fail(scenario.where() + fitting.error().message);
+  }
   return spec;
 }
 
@@ -129,6 +141,7 @@ std::string to_json(const RunSpec& spec) {
                                 {"parts", parse_json_or_none<Json>(prompt_to_json(request.parts))}});
     if (request.arrive > 0) json["requests"].back()["arrive"] = request.arrive;
   }
+  if (!spec.transients.empty()) json["transients"] = parse_json_or_none<Json>(to_json(spec.transients));
   return dump(json);
 }
 
@@ -151,6 +164,12 @@ Result<RunSpec> run_spec_from_json(std::string_view text, std::string scenario) 
     auto request = request_from_json(item, spec.requests.size());
     if (!request) return tl::unexpected(request.error());
     spec.requests.push_back(std::move(*request));
+  }
+  if (const auto written = json.find("transients"); written != json.end()) {
+    auto transients = transients_from_json(written->dump());
+    if (!transients) return fail("run configuration: " + transients.error().message);
+    spec.transients = std::move(*transients);
+    if (Status fitting = check(spec.transients, spec.config); !fitting) return tl::unexpected(fitting.error());
   }
   return spec;
 }

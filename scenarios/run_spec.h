@@ -7,6 +7,7 @@
 #include "core/result.h"
 #include "instrument/engine/config.h"
 #include "instrument/engine/request.h"
+#include "instrument/engine/transient.h"
 #include "scenarios/scenario.h"
 
 namespace nanscope::scenarios {
@@ -16,6 +17,7 @@ struct RunSpec {
   std::string scenario;  ///< its name, may be empty
   EngineConfig config;
   std::vector<RequestSpec> requests;
+  std::vector<Transient> transients;  ///< what happens between its steps
 };
 
 /// The configuration and prompts that a scenario states. File names among its knobs are relative to
@@ -26,7 +28,7 @@ Result<RunSpec> resolve(const Scenario& scenario);
 Status apply_settings(EngineConfig& config, std::span<const std::string> settings);
 
 /// RunInfo::config: {"schema": "nanscope.run/1", "knobs": {name: value}, "requests": [{"name", "max_tokens",
-/// "parts"}]}, the parts as prompt_to_json() writes them, images with their bytes.
+/// "parts"}], "transients": [...]}, the parts as prompt_to_json() writes them, images with their bytes.
 std::string to_json(const RunSpec& spec);
 
 /// Reads it back; `scenario` is RunInfo::scenario. Errors say which part is missing or wrong.

@@ -11,6 +11,7 @@
 #include "instrument/files/file.h"
 #include "instrument/files/near_names.h"
 #include "instrument/files/toml_reader.h"
+#include "scenarios/transients.h"
 
 namespace nanscope::scenarios {
 
@@ -254,6 +255,11 @@ Status read_scenario(Parse& parse, const toml::table& root) {
   }
   if (const toml::node* requests = reader.node("request")) {
     if (Status read = read_requests(parse, *requests); !read) return read;
+  }
+  if (const toml::node* transients = reader.node("transient")) {
+    auto read = read_transients(*transients, parse.file);
+    if (!read) return tl::unexpected(read.error());
+    scenario.transients = std::move(*read);
   }
   const toml::table* expect = reader.table("expect");
   if (Status finished = reader.finish(); !finished) return finished;

@@ -9,6 +9,7 @@
 
 #include "core/result.h"
 #include "instrument/diagnosis/diagnosis.h"
+#include "instrument/engine/transient.h"
 
 /// A scenario is a TOML file that states a deployment (knobs, requests) and what must come of it.
 /// It sets only what a deployment sets; docs/adding-a-scenario.md describes the file.
@@ -71,6 +72,7 @@ struct Scenario {
   std::vector<std::string> threads;  ///< owner/repo#number, or an address
   std::vector<KnobSetting> knobs;
   std::vector<ScenarioRequest> requests;
+  std::vector<Transient> transients;
   Expectation expect;
 
   /// Before an error of its run: its file, if it has one.

@@ -1,54 +1,82 @@
 #include "scenarios/score_replay.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 
 namespace nanscope::scenarios {
 namespace {
 
-const ScoreBounds* bounds_of(std::span<const ScoreBounds> bounds, std::int64_t layer) {
-  const auto found =
-      std::find_if(bounds.begin(), bounds.end(), [&](const ScoreBounds& one) { return one.layer == layer; });
-  return found == bounds.end() ? nullptr : &*found;
-}
+// Within half a step of the largest code the cast rounds to it: 448 of e4m3 is 14 steps of 32.
+constexpr double kRoundsDown = 1 + 1.0 / 28;
 
-ScoreTrial try_one(const PolicyCandidate& candidate, std::span<const ScorePoint> points,
-                   std::span<const ScoreBounds> bounds) {
+/// The policy of one layer, as a run goes on.
+class LayerPolicy {
+ public:
+  LayerPolicy(const PolicyCandidate& candidate, const ScoreRun& run, std::int64_t layer) : candidate_(candidate) {
+    for (const ScoreBounds& one : run.bounds) {
+      if (one.layer == layer) bounds_.push_back(one);
+    }
+    losses_ = run.losses;
+    losses_.insert(losses_.begin(), {std::numeric_limits<StepId>::min(), run.start});
+  }
+
+  bool can_be_tried() const { return !candidate_.entry->of_weights || !bounds_.empty(); }
+
+  double scale(const ScorePoint& point) {
+    const std::size_t before = next_bound_;
+    while (next_bound_ < bounds_.size() && bounds_[next_bound_].from <= point.step) ++next_bound_;
+    const std::size_t lost = next_loss_;
+    while (next_loss_ < losses_.size() && losses_[next_loss_].from <= point.step) ++next_loss_;
+    const bool bounded = next_bound_ > 0;
+    const ScoreBounds now = bounded ? bounds_[next_bound_ - 1] : ScoreBounds{};
+    if (next_loss_ != lost) {
+      ScorePolicySettings settings = candidate_.settings;
+      if (candidate_.starts_as_run) settings.start = losses_[next_loss_ - 1].start;
+      settings.worst_case = now.worst_case;
+      settings.calibrated = now.calibrated;
+      policy_ = candidate_.entry->make(settings);
+    } else if (next_bound_ != before) {
+      policy_->weights_changed(now.worst_case, now.calibrated);
+    }
+    return policy_->scale(point.absmax);
+  }
+
+ private:
+  const PolicyCandidate& candidate_;
+  std::vector<ScoreBounds> bounds_;  ///< of the layer
+  std::vector<ScoreLoss> losses_;    ///< the first is the run's beginning
+  std::size_t next_bound_ = 0;
+  std::size_t next_loss_ = 0;
+  std::unique_ptr<ScorePolicy> policy_;
+};
+
+ScoreTrial try_one(const PolicyCandidate& candidate, const ScoreRun& run) {
   ScoreTrial trial;
   trial.policy = candidate.name;
   const double largest = candidate.settings.largest;
-  std::map<std::int64_t, std::unique_ptr<ScorePolicy>> layers;
+  std::map<std::int64_t, LayerPolicy> layers;
   double used = 0;
   std::size_t counted = 0;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const ScorePoint& point = points[i];
-    std::unique_ptr<ScorePolicy>& policy = layers[point.layer];
-    if (policy == nullptr) {
-      ScorePolicySettings settings = candidate.settings;
-      if (candidate.entry->of_weights) {
-        const ScoreBounds* bound = bounds_of(bounds, point.layer);
-        if (bound == nullptr) {
-          trial.problem = "the weights are not known";
-          trial.points.clear();
-          return trial;
-        }
-        settings.worst_case = bound->worst_case;
-        settings.calibrated = bound->calibrated;
-      }
-      policy = candidate.entry->make(settings);
+  for (std::size_t i = 0; i < run.points.size(); ++i) {
+    const ScorePoint& point = run.points[i];
+    LayerPolicy& policy = layers.try_emplace(point.layer, candidate, run, point.layer).first->second;
+    if (!policy.can_be_tried()) {
+      trial.problem = "the weights are not known";
+      trial.points.clear();
+      return trial;
     }
     if (!point.finite) {
       trial.points.push_back({});
       continue;
     }
-    const double scale = policy->scale(point.absmax);
+    const double scale = policy.scale(point);
     const ScoreTrialPoint made{scale, point.absmax / scale};
     trial.points.push_back(made);
     ++counted;
     used += std::min(1.0, made.scaled / largest);
-    // Within half a step of the largest code the cast rounds to it.
-    if (made.scaled > largest * (1 + 1.0 / 28)) ++trial.overflows;
+    if (overflows(made.scaled, largest)) ++trial.overflows;
     if (made.scaled <= trial.largest) continue;
     trial.largest = made.scaled;
     trial.worst = i;
@@ -59,41 +87,36 @@ ScoreTrial try_one(const PolicyCandidate& candidate, std::span<const ScorePoint>
 
 }  // namespace
 
-std::vector<ScorePoint> scores_of(RunView& run) {
-  std::vector<ScorePoint> points;
-  for (const Step& step : run.steps()) {
-    if (step.rank != 0) continue;
-    for (const Op& op : run.content(step.id).ops) {
-      if (op.kind != OpKind::attention_scores || !op.layer) continue;
-      const Tensor* scores = run.result(op);
-      if (scores == nullptr || !scores->known || scores->stated) continue;
-      points.push_back({step.id, *op.layer, double{scores->health.absmax}, scores->health.bad() == 0 || scores->hides});
-    }
-  }
-  return points;
+bool overflows(double scaled, double largest) { return scaled > largest * kRoundsDown; }
+
+std::vector<ScoreTrial> try_score_policies(const ScoreRun& run, const ScorePolicySettings& settings) {
+  std::vector<ScoreTrial> trials;
+  for (const PolicyCandidate& candidate : candidates(settings)) trials.push_back(try_one(candidate, run));
+  return trials;
 }
 
-std::vector<PolicyCandidate> policy_candidates(const ScorePolicySettings& settings) {
-  std::vector<PolicyCandidate> all;
-  for (const ScorePolicyEntry& entry : score_policies()) {
-    // A number of somebody's says nothing about a policy.
-    if (entry.name == "static") continue;
-    all.push_back({std::string(entry.name), &entry, settings});
-    if (entry.name != "delayed") continue;
-    ScorePolicySettings defaults = settings;
-    defaults.history = 1024;
-    defaults.margin = 1;
-    defaults.start = settings.largest;
-    all.push_back({"delayed_te", &entry, defaults});
+std::vector<ScoreLayerTrial> by_layer(const ScoreTrial& trial, std::span<const ScorePoint> points, double largest) {
+  struct Sum {
+    ScoreLayerTrial layer;
+    std::size_t counted = 0;
+  };
+  std::map<std::int64_t, Sum> layers;
+  for (std::size_t i = 0; i < trial.points.size(); ++i) {
+    if (!points[i].finite) continue;
+    const double scaled = trial.points[i].scaled;
+    Sum& sum = layers[points[i].layer];
+    sum.layer.overflows += overflows(scaled, largest) ? 1 : 0;
+    sum.layer.largest = std::max(sum.layer.largest, scaled);
+    sum.layer.utilization += std::min(1.0, scaled / largest);
+    ++sum.counted;
+  }
+  std::vector<ScoreLayerTrial> all;
+  for (auto& [layer, sum] : layers) {
+    sum.layer.layer = layer;
+    sum.layer.utilization /= static_cast<double>(sum.counted);
+    all.push_back(sum.layer);
   }
   return all;
-}
-
-std::vector<ScoreTrial> try_score_policies(std::span<const ScorePoint> points, std::span<const ScoreBounds> bounds,
-                                           std::span<const PolicyCandidate> policies) {
-  std::vector<ScoreTrial> trials;
-  for (const PolicyCandidate& policy : policies) trials.push_back(try_one(policy, points, bounds));
-  return trials;
 }
 
 }  // namespace nanscope::scenarios

@@ -7,6 +7,7 @@
 #include "instrument/engine/loaded_model.h"
 #include "instrument/engine/scheme_book.h"
 #include "instrument/engine/session.h"
+#include "instrument/engine/weight_versions.h"
 #include "instrument/engine/window_cache.h"
 
 namespace nanscope {
@@ -19,7 +20,8 @@ class ReferenceEngine final : public Engine {
   ReferenceEngine(EngineParts parts, const RunLimits& limits)
       : parts_(std::move(parts)), limits_(limits), workspaces_(parts_.shards.size(), Workspace(*parts_.device)) {}
 
-  Result<RunResult> run(std::span<const RequestSpec> requests, Probe& probe, const RunControl& control) override;
+  Result<RunResult> run(std::span<const RequestSpec> requests, std::span<const Transient> transients, Probe& probe,
+                        const RunControl& control) override;
   Result<ExpectedOps> expected_ops(std::span<const RequestSpec> requests) const override;
   const EngineConfig& config() const override { return parts_.config; }
 
@@ -30,6 +32,9 @@ class ReferenceEngine final : public Engine {
   ExpectedOps count_ops(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const;
 
   Status check_cost(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const;
+  /// What would never happen is refused, too.
+  Status check_transients(std::span<const Transient> transients, std::span<const RequestSpec> requests,
+                          std::span<const Prompt> prompts) const;
 
   EngineParts parts_;
   RunLimits limits_;
@@ -114,12 +119,27 @@ Status ReferenceEngine::check_cost(std::span<const RequestSpec> requests, std::s
   return within(cost, limits_);
 }
 
-Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, Probe& probe, const RunControl& control) {
+Status ReferenceEngine::check_transients(std::span<const Transient> transients, std::span<const RequestSpec> requests,
+                                         std::span<const Prompt> prompts) const {
+  if (transients.empty()) return {};
+  if (Status fitting = check(transients, parts_.config); !fitting) return fitting;
+  if (Status known = check_names(transients, *parts_.model); !known) return known;
+  const std::int64_t most = count_ops(requests, prompts).count / ops_per_step();
+  for (std::size_t i = 0; i < transients.size(); ++i) {
+    if (transients[i].step <= most) continue;
+    return fail(fmt::format("transient {}: step {} never comes, the run has {} at most", i, transients[i].step, most));
+  }
+  return {};
+}
+
+Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, std::span<const Transient> transients,
+                                       Probe& probe, const RunControl& control) {
   const Result<std::vector<Prompt>> all = prompts(requests);
   if (!all) return tl::unexpected(all.error());
   if (Status affordable = check_cost(requests, *all); !affordable) return tl::unexpected(affordable.error());
+  if (Status fitting = check_transients(transients, requests, *all); !fitting) return tl::unexpected(fitting.error());
   Result<std::unique_ptr<Session>> session =
-      Session::create(parts_, workspaces_, probe, control, count_ops(requests, *all).count);
+      Session::create(parts_, workspaces_, probe, control, count_ops(requests, *all).count, transients);
   if (!session) return tl::unexpected(session.error());
   if (Status status = (*session)->tell_weights(); !status) return tl::unexpected(status.error());
   if (parts_.config.kv.warm_up) {

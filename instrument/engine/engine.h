@@ -12,6 +12,7 @@
 #include "instrument/engine/config.h"
 #include "instrument/engine/cost.h"
 #include "instrument/engine/request.h"
+#include "instrument/engine/transient.h"
 #include "instrument/engine/weight_source.h"
 #include "instrument/probe.h"
 #include "kernels/device.h"
@@ -72,10 +73,13 @@ class Engine {
                                                 const RunLimits& limits = {});
   virtual ~Engine() = default;
 
-  /// Runs all requests, telling `probe` all that happens. State (KV pool, caches, locked scales) is
-  /// new at the start of every run, so that equal runs are equal.
-  virtual Result<RunResult> run(std::span<const RequestSpec> requests, Probe& probe,
-                                const RunControl& control = {}) = 0;
+  /// Runs all requests, with what happens between steps, telling `probe` all that happens. State (KV pool, caches,
+  /// locked scales, changed weights) is new at the start of every run, so that equal runs are equal.
+  virtual Result<RunResult> run(std::span<const RequestSpec> requests, std::span<const Transient> transients,
+                                Probe& probe, const RunControl& control = {}) = 0;
+  Result<RunResult> run(std::span<const RequestSpec> requests, Probe& probe, const RunControl& control = {}) {
+    return run(requests, {}, probe, control);
+  }
 
   /// An upper bound of the ops of run(requests), before it runs.
   virtual Result<ExpectedOps> expected_ops(std::span<const RequestSpec> requests) const = 0;

@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "core/numbers/decode_span.h"
 #include "instrument/engine/engine.h"
 #include "instrument/engine/knobs.h"
 
@@ -70,6 +71,14 @@ kernels::ScaledWeight scaled_weight(const StoredWeight& stored, std::int64_t row
 /// From its first element to its last.
 std::int64_t elements_apart(const TensorView& view) { return (view.rows - 1) * view.stride + view.columns; }
 
+Result<void*> copy_to(kernels::Device& device, std::span<const std::byte> bytes, std::vector<kernels::Buffer>& memory) {
+  Result<kernels::Buffer> buffer = device.allocate(bytes.size(), false);
+  if (!buffer) return tl::unexpected(buffer.error());
+  if (Status copied = device.upload(buffer->data(), bytes); !copied) return tl::unexpected(copied.error());
+  memory.push_back(*buffer);
+  return buffer->data();
+}
+
 /// Loads weights in logical order; the first error is kept and everything after it is skipped.
 class Loader {
  public:
@@ -88,14 +97,12 @@ class Loader {
       status_ = tl::unexpected(values.error());
       return nullptr;
     }
-    Weight& weight = model_.weights.emplace_back();
-    weight.name = std::move(name);
-    weight.view = upload(*values, rows, columns);
-    if (pack) {
-      const std::vector<float> panels = panels_of(*values, rows, columns);
-      weight.packed = upload(panels, static_cast<std::int64_t>(panels.size()) / kPanel, kPanel);
+    Result<Weight> weight = upload_weight(std::move(name), *values, rows, columns, pack, device_, model_.memory);
+    if (!weight) {
+      status_ = tl::unexpected(weight.error());
+      return nullptr;
     }
-    return &weight;
+    return &model_.weights.emplace_back(std::move(*weight));
   }
 
   /// In the checkpoint's own dtype, where a host's kernels can read it there; else copied to the device. What a
@@ -171,20 +178,12 @@ class Loader {
   const Status& status() const { return status_; }
 
  private:
-  TensorView upload(std::span<const float> values, std::int64_t rows, std::int64_t columns) {
-    return {copy(std::as_bytes(values)), Format::f32, rows, columns, columns};
-  }
-
   void* copy(std::span<const std::byte> bytes) {
     if (!status_) return nullptr;
-    Result<kernels::Buffer> buffer = device_.allocate(bytes.size(), false);
-    if (!buffer) {
-      status_ = tl::unexpected(buffer.error());
-      return nullptr;
-    }
-    status_ = device_.upload(buffer->data(), bytes);
-    model_.memory.push_back(*buffer);
-    return buffer->data();
+    const Result<void*> copied = copy_to(device_, bytes, model_.memory);
+    if (copied) return *copied;
+    status_ = tl::unexpected(copied.error());
+    return nullptr;
   }
 
   LoadedModel& model_;
@@ -290,6 +289,7 @@ Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config
   model->vocabulary = vocabulary;
   model->device = &device;
   model->checkpoint = source.checkpoint();
+  model->versions = std::make_shared<VersionMemo>();
   const std::int64_t width = config.model.width;
   const std::int64_t patch_inputs = 3 * config.model.patch_size * config.model.patch_size;
   Loader loader(*model, device, source, std::move(stop));
@@ -312,6 +312,24 @@ Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config
   return model;
 }
 
+Result<Weight> upload_weight(std::string name, std::span<const float> values, std::int64_t rows, std::int64_t columns,
+                             bool pack, kernels::Device& device, std::vector<kernels::Buffer>& memory) {
+  Weight weight;
+  weight.name = std::move(name);
+  const auto upload = [&](std::span<const float> from, std::int64_t height, std::int64_t width, TensorView& into) {
+    const Result<void*> data = copy_to(device, std::as_bytes(from), memory);
+    if (!data) return Status(tl::unexpected(data.error()));
+    into = {*data, Format::f32, height, width, width};
+    return Status();
+  };
+  if (Status done = upload(values, rows, columns, weight.view); !done) return tl::unexpected(done.error());
+  if (!pack) return weight;
+  const std::vector<float> panels = panels_of(values, rows, columns);
+  const std::int64_t height = static_cast<std::int64_t>(panels.size()) / kPanel;
+  if (Status done = upload(panels, height, kPanel, weight.packed); !done) return tl::unexpected(done.error());
+  return weight;
+}
+
 Result<DecodedWeight> decoded_weight(const LoadedModel& model, const Weight& weight, kernels::Device& device) {
   if (!weight.scaled.given()) return DecodedWeight{weight.view, {}, {}};
   const Result<WeightData> data = model.checkpoint->weight(weight.name, weight.view.rows, weight.view.columns);
@@ -326,6 +344,23 @@ Result<DecodedWeight> decoded_weight(const LoadedModel& model, const Weight& wei
   decoded.memory = std::move(*memory);
   decoded.view.data = decoded.memory.data();
   return decoded;
+}
+
+Result<std::vector<float>> weight_values(const LoadedModel& model, const Weight& weight, kernels::Device& device) {
+  const Result<DecodedWeight> decoded = decoded_weight(model, weight, device);
+  if (!decoded) return tl::unexpected(decoded.error());
+  const TensorView& view = decoded->view;
+  const std::size_t width = info(view.format).storage_bytes();
+  std::vector<std::byte> bytes(static_cast<std::size_t>(view.columns) * width);
+  std::vector<float> values(static_cast<std::size_t>(view.rows * view.columns));
+  for (std::int64_t row = 0; row < view.rows; ++row) {
+    const auto* from = static_cast<const std::byte*>(view.data) + static_cast<std::size_t>(row * view.stride) * width;
+    if (Status status = device.download(bytes, from); !status) return tl::unexpected(status.error());
+    decode(view.format, bytes,
+           std::span(values).subspan(static_cast<std::size_t>(row * view.columns),
+                                     static_cast<std::size_t>(view.columns)));
+  }
+  return values;
 }
 
 bool fits(const LoadedModel& model, const EngineConfig& config) {

@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -48,6 +50,22 @@ struct LayerWeights {
   Affine recurrent_in, recurrent_out, decay;
 };
 
+struct LoadedModel;
+
+/// The model of a step, and which of its weights are new in it, under names of that version (weight_version()). What no
+/// transient names, or leaves as it is, is shared with the model before.
+struct ModelVersion {
+  std::shared_ptr<const LoadedModel> model;
+  std::vector<const Weight*> changed;
+};
+
+/// Versions that a run made of a model, for the next run with the same transients: a replay, a counterfactual.
+struct VersionMemo {
+  std::string transients;  ///< as JSON
+  std::map<std::int64_t, ModelVersion> by_step;
+  std::size_t bytes = 0;  ///< of their changed weights
+};
+
 /// All weights of a model on one device. docs/weights.md lists names and shapes.
 struct LoadedModel {
   ModelConfig config;
@@ -59,6 +77,7 @@ struct LoadedModel {
   std::vector<std::shared_ptr<const void>> owners;  ///< of weights that were copied out of them
   Affine embed, positions, patch_embed, final_norm, lm_head;
   std::vector<LayerWeights> layers;
+  std::shared_ptr<VersionMemo> versions;  ///< null of a version
 };
 
 /// A weight's values; of codes and scales those that products make of them, for as long as this lives.
@@ -68,6 +87,14 @@ struct DecodedWeight {
   kernels::Buffer memory;
 };
 Result<DecodedWeight> decoded_weight(const LoadedModel& model, const Weight& weight, kernels::Device& device);
+
+/// The same on the host, row-major.
+Result<std::vector<float>> weight_values(const LoadedModel& model, const Weight& weight, kernels::Device& device);
+
+/// `rows` x `columns` values as a weight of f32 on the device, with panels where products are to read it; its memory is
+/// added to `memory`.
+Result<Weight> upload_weight(std::string name, std::span<const float> values, std::int64_t rows, std::int64_t columns,
+                             bool pack, kernels::Device& device, std::vector<kernels::Buffer>& memory);
 
 /// `vocabulary` is the number of rows of the embedding and of the head; `stop` ends it between two weights.
 Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/numbers/decode_span.h"
+#include "core/recording/weight_version.h"
 #include "instrument/engine/scheme_book.h"
 #include "kernels/ops/absmax.h"
 
@@ -29,21 +29,12 @@ NamedWeights weights_of(const LoadedModel& model, kernels::Device& device) {
   return [&model, &device](std::string_view name, std::int64_t rows,
                            std::int64_t columns) -> Result<std::vector<float>> {
     const auto found = std::find_if(model.weights.begin(), model.weights.end(),
-                                    [&](const Weight& weight) { return weight.name == name; });
+                                    [&](const Weight& weight) { return weight_of_version(weight.name) == name; });
     if (found == model.weights.end()) return fail(fmt::format("no weight '{}'", name));
-    const Result<DecodedWeight> decoded = decoded_weight(model, *found, device);
-    if (!decoded) return tl::unexpected(decoded.error());
-    const TensorView& view = decoded->view;
-    const std::size_t width = info(view.format).storage_bytes();
-    std::vector<std::byte> bytes(static_cast<std::size_t>(columns) * width);
-    std::vector<float> values(static_cast<std::size_t>(rows * columns));
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const auto* from = static_cast<const std::byte*>(view.data) + static_cast<std::size_t>(row * view.stride) * width;
-      if (Status status = device.download(bytes, from); !status) return tl::unexpected(status.error());
-      decode(view.format, bytes,
-             std::span(values).subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns)));
+    if (found->view.rows != rows || found->view.columns != columns) {
+      return fail(fmt::format("weight '{}' is not {} x {}", name, rows, columns));
     }
-    return values;
+    return weight_values(model, *found, device);
   };
 }
 
@@ -172,21 +163,66 @@ Result<std::vector<ScoreBook::Scale>> ScoreBook::scales_of(ScoreTarget target, s
       const std::vector<float>& all = filed_scales(*file, target);
       settings.scale = double{each ? all[head] : *std::max_element(all.begin(), all.end())};
     }
-    if (entry->of_weights) {
-      if (bounds == nullptr || bounds->bound == ScoreBound::none) {
-        return fail(fmt::format("{}={}: nothing bounds the {} of layer {}", knob_of(target), policy(target),
-                                words_of(target), layer));
-      }
-      const std::vector<HeadBounds> own = bounds_of(*bounds, target);
-      for (std::size_t i = each ? head : 0; i < (each ? head + 1 : own.size()); ++i) {
-        settings.worst_case = std::max(settings.worst_case, own[i].interaction);
-        settings.calibrated = std::max(settings.calibrated, own[i].calibrated);
-      }
-      scales[head].bound = settings.calibrated;
-    }
-    scales[head].policy = entry->make(settings);
+    scales[head].settings = settings;
   }
+  if (entry->of_weights) {
+    if (Status bounded = bound(target, layer, bounds, scales); !bounded) return tl::unexpected(bounded.error());
+  }
+  for (Scale& scale : scales) scale.policy = entry->make(scale.settings);
   return scales;
+}
+
+Status ScoreBook::bound(ScoreTarget target, std::int64_t layer, const LayerScales* bounds,
+                        std::vector<Scale>& scales) const {
+  if (bounds == nullptr || bounds->bound == ScoreBound::none) {
+    return fail(fmt::format("{}={}: nothing bounds the {} of layer {}", knob_of(target), policy(target),
+                            words_of(target), layer));
+  }
+  const std::vector<HeadBounds> own = bounds_of(*bounds, target);
+  const bool each = config_->scores.per == ScoresPer::head;
+  for (std::size_t head = 0; head < scales.size(); ++head) {
+    ScorePolicySettings& settings = scales[head].settings;
+    settings.worst_case = settings.calibrated = 0;
+    for (std::size_t i = each ? head : 0; i < (each ? head + 1 : own.size()); ++i) {
+      settings.worst_case = std::max(settings.worst_case, own[i].interaction);
+      settings.calibrated = std::max(settings.calibrated, own[i].calibrated);
+    }
+    scales[head].bound = settings.calibrated;
+  }
+  return {};
+}
+
+Status ScoreBook::weights_changed(const LoadedModel& model) {
+  if (!any_target(config_->scores, of_weights)) return {};
+  const NamedWeights weights = weights_of(model, *device_);
+  std::size_t rank = 0;
+  for (std::int64_t layer = 0; layer < config_->model.layers; ++layer) {
+    if (is_recurrent(config_->model, layer)) continue;
+    const auto bounds = layer_scales(config_->model, config_->rope, layer, weights, settings_of(*config_, layer));
+    if (!bounds) return tl::unexpected(bounds.error());
+    Layer& all = layers_[rank++];
+    for (const ScoreTarget target : kScoreTargets) {
+      std::vector<Scale>& scales = all[static_cast<std::size_t>(target)];
+      if (scales.empty() || !of_weights(policy(target))) continue;
+      if (Status bounded = bound(target, layer, &*bounds, scales); !bounded) return bounded;
+      for (Scale& scale : scales) {
+        scale.policy->weights_changed(scale.settings.worst_case, scale.settings.calibrated);
+      }
+    }
+  }
+  return {};
+}
+
+void ScoreBook::forget(double start) {
+  for (Layer& layer : layers_) {
+    for (const ScoreTarget target : kScoreTargets) {
+      for (Scale& scale : layer[static_cast<std::size_t>(target)]) {
+        scale.settings.start = start;
+        scale.policy = find_score_policy(policy(target))->make(scale.settings);
+        scale.before = {};
+      }
+    }
+  }
 }
 
 Result<std::vector<ScoreBook::Use>> ScoreBook::use(const ScaleContext& context, std::int64_t attention_rank,
@@ -230,7 +266,7 @@ ScoreBook::Use ScoreBook::use_one(const ScaleContext& context, ScoreTarget targe
     use.origin = {.source = filed ? ScaleSource::checkpoint : ScaleSource::fixed, .locked = true};
   } else {
     use.origin = scale.before.step < 0
-                     ? ScaleOrigin{.source = ScaleSource::fixed, .absmax = static_cast<double>(config_->scores.start)}
+                     ? ScaleOrigin{.source = ScaleSource::fixed, .absmax = scale.settings.start}
                      : scale.before;
     // Which of the steps before was the largest, as far as it is still remembered.
     const bool forgotten = policy(target) == "delayed" && context.step - scale.before.step >= config_->scores.history;

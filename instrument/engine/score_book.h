@@ -34,6 +34,12 @@ class ScoreBook {
   /// layer that nothing bounds; those of read_scale_file(), a file that lacks a layer, or is of other weights.
   static Result<ScoreBook> create(const EngineConfig& config, kernels::Device& device, const LoadedModel& model);
 
+  /// Scales that follow from weights are those of `model` from the next step on. Errors: those of layer_scales(), a
+  /// layer that nothing bounds.
+  Status weights_changed(const LoadedModel& model);
+  /// What was seen of the run is lost: histories begin anew, as `start`.
+  void forget(double start);
+
   /// The scale of a layer, or of one of its heads.
   struct Use {
     float scale = 1;
@@ -52,6 +58,7 @@ class ScoreBook {
 
   struct Scale {
     std::unique_ptr<ScorePolicy> policy;
+    ScorePolicySettings settings;  ///< that it was made with
     double bound = 0;    ///< calibrated, of policies that follow from weights
     ScaleOrigin before;  ///< of the step that had the largest values so far
   };
@@ -60,6 +67,8 @@ class ScoreBook {
   /// `bounds` are given where a policy asks for them, `file` where scores.scales names one.
   Result<std::vector<Scale>> scales_of(ScoreTarget target, std::int64_t layer, const LayerScales* bounds,
                                        const FiledLayer* file) const;
+  /// Sets what policies of weights ask for.
+  Status bound(ScoreTarget target, std::int64_t layer, const LayerScales* bounds, std::vector<Scale>& scales) const;
   Use use_one(const ScaleContext& context, ScoreTarget target, Scale& scale, double absmax) const;
   const std::string& policy(ScoreTarget target) const;
 

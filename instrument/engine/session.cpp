@@ -4,11 +4,15 @@
 
 #include <algorithm>
 
+#include "instrument/engine/weight_versions.h"
+
 namespace nanscope {
 
 Result<std::unique_ptr<Session>> Session::create(const EngineParts& parts, std::span<Workspace> workspaces,
-                                                 Probe& probe, const RunControl& control, std::int64_t expected_ops) {
+                                                 Probe& probe, const RunControl& control, std::int64_t expected_ops,
+                                                 std::span<const Transient> transients) {
   std::unique_ptr<Session> session(new Session(parts, probe, control, expected_ops));
+  session->transients_ = transients;
   for (std::size_t rank = 0; rank < parts.shards.size(); ++rank) {
     const EngineConfig& config = parts.shards[rank].config;
     Result<kernels::Buffer> memory = make_kv_memory(parts);
@@ -45,14 +49,43 @@ Session::Session(const EngineParts& parts, Probe& probe, const RunControl& contr
 Status Session::tell_weights() {
   if (!emitter_.listening()) return {};
   for (const Weight& weight : parts_.model->weights) {
-    WeightRow row;
-    row.name = weight.name;
-    row.format = weight.view.format;
-    row.rows = weight.view.rows;
-    row.columns = weight.view.columns;
-    const Result<DecodedWeight> decoded = decoded_weight(*parts_.model, weight, *parts_.device);
-    if (!decoded) return tl::unexpected(decoded.error());
-    if (Status status = emitter_.probe().on_weight(row, decoded->view); !status) return status;
+    if (Status status = tell_weight(weight); !status) return status;
+  }
+  return {};
+}
+
+Status Session::tell_weight(const Weight& weight) {
+  WeightRow row;
+  row.name = weight.name;
+  row.format = weight.view.format;
+  row.rows = weight.view.rows;
+  row.columns = weight.view.columns;
+  const Result<DecodedWeight> decoded = decoded_weight(*parts_.model, weight, *parts_.device);
+  if (!decoded) return tl::unexpected(decoded.error());
+  return emitter_.probe().on_weight(row, decoded->view);
+}
+
+Status Session::make_transients() {
+  const bool changes = std::any_of(transients_.begin(), transients_.end(),
+                                   [&](const Transient& one) { return one.changes_weights_before(passes_); });
+  RankState& state = ranks_.front();
+  if (changes) {
+    const LoadedModel& before = changed_model_ ? *changed_model_ : *parts_.model;
+    Result<ModelVersion> version = remembered_version(*parts_.model, before, transients_, passes_, *parts_.device);
+    if (!version) return tl::unexpected(version.error());
+    changed_model_ = version->model;
+    for (const Weight* weight : version->changed) {
+      if (!emitter_.listening()) break;
+      if (Status status = tell_weight(*weight); !status) return status;
+    }
+    if (state.scores) {
+      if (Status status = state.scores->weights_changed(*changed_model_); !status) return status;
+    }
+  }
+  for (const Transient& one : transients_) {
+    if (one.kind == TransientKind::forget_scores && one.step == passes_ && state.scores) {
+      state.scores->forget(one.start > 0 ? one.start : double{parts_.config.scores.start});
+    }
   }
   return {};
 }
@@ -279,6 +312,7 @@ Result<SpanInput> Session::span_input(const Part& part, const Span& span) {
 
 Result<std::vector<std::int32_t>> Session::step(std::span<const Part> parts, bool batched) {
   ++passes_;
+  if (Status made = make_transients(); !made) return tl::unexpected(made.error());
   in_pass_ = true;
   StepInput input;
   input.batched = batched;
@@ -339,9 +373,10 @@ Result<std::vector<std::int32_t>> Session::forward(std::span<const StepInput> in
     RankState& state = ranks_[i];
     const auto rank = static_cast<std::int64_t>(i);
     passes.emplace_back(
-        ForwardParts{shard.config, *shard.model, shard.plan, *parts_.device, *state.workspace, state.pool, state.scales,
-                     i == 0 ? emitter_ : others[i - 1], rank, parts.given() ? slice(parts, rank * rows, rows) : parts,
-                     state.schemes ? &*state.schemes : nullptr, state.scores ? &*state.scores : nullptr},
+        ForwardParts{shard.config, changed_model_ ? *changed_model_ : *shard.model, shard.plan, *parts_.device,
+                     *state.workspace, state.pool, state.scales, i == 0 ? emitter_ : others[i - 1], rank,
+                     parts.given() ? slice(parts, rank * rows, rows) : parts, state.schemes ? &*state.schemes : nullptr,
+                     state.scores ? &*state.scores : nullptr},
         inputs[i]);
   }
   for (Forward& pass : passes) pass.begin();

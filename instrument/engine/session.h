@@ -37,9 +37,10 @@ Result<kernels::Buffer> make_recycled_memory(const EngineParts& parts);
 /// One run of an engine: its KV pool, prefix cache, scales and counters, from first to last request.
 class Session {
  public:
-  /// A workspace for each rank.
+  /// A workspace for each rank. The transients outlive it.
   static Result<std::unique_ptr<Session>> create(const EngineParts& parts, std::span<Workspace> workspaces,
-                                                 Probe& probe, const RunControl& control, std::int64_t expected_ops);
+                                                 Probe& probe, const RunControl& control, std::int64_t expected_ops,
+                                                 std::span<const Transient> transients = {});
 
   /// The warm-up request of kv.warm_up: its id is -1 and its result is not returned.
   Status warm_up();
@@ -105,6 +106,9 @@ class Session {
   /// StepRow::id of a rank's part of the pass that is under way, or was last; 0 before the first.
   std::int64_t step_id(std::int64_t rank = 0) const { return passes_ == 0 ? 0 : (passes_ - 1) * ranks() + rank + 1; }
 
+  /// What happens before the pass that begins.
+  Status make_transients();
+  Status tell_weight(const Weight& weight);
   Result<RequestRow> generate(Sequence& sequence, int max_tokens);
   void tell_prompt(const Sequence& sequence);
   void share_prefix(Sequence& sequence);
@@ -159,6 +163,8 @@ class Session {
   void tell_kv(KvRow row);
 
   const EngineParts& parts_;
+  std::span<const Transient> transients_;
+  std::shared_ptr<const LoadedModel> changed_model_;  ///< null while no weight has changed
   const RunControl& control_;
   std::int64_t expected_ops_;
   Emitter emitter_;

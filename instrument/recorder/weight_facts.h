@@ -11,7 +11,8 @@
 namespace nanscope {
 
 /// Hash and health of the weights of one loaded model, looked at once and then remembered: they do not
-/// change from run to run, and are often larger than all that a short run computes.
+/// change from run to run, and are often larger than all that a short run computes. Later versions of a weight are of
+/// one run alone, and are not remembered.
 class WeightFacts {
  public:
   explicit WeightFacts(kernels::Device& device) : observer_(device) {}

@@ -75,15 +75,17 @@ class Monotonic final : public ScorePolicy {
 class Geometry final : public ScorePolicy {
  public:
   explicit Geometry(const ScorePolicySettings& settings)
-      : scale_(settings.calibrated / (settings.utilization * settings.largest)) {}
+      : reach_(settings.utilization * settings.largest), scale_(settings.calibrated / reach_) {}
   double scale(double) override { return scale_; }
+  void weights_changed(double, double calibrated) override { scale_ = calibrated / reach_; }
 
  private:
+  double reach_;
   double scale_;
 };
 
 /// geometry while burn_in steps are watched; then alpha is kappa times the largest slack seen, abs(S) over the worst
-/// case (16), for good.
+/// case (16), for good: where weights change, of the worst case of the new ones.
 class AutoAlpha final : public ScorePolicy {
  public:
   explicit AutoAlpha(const ScorePolicySettings& settings) : settings_(settings), bound_(settings.calibrated) {}
@@ -95,6 +97,11 @@ class AutoAlpha final : public ScorePolicy {
       if (steps_ == settings_.burn_in && slack_ > 0) bound_ = settings_.kappa * slack_ * settings_.worst_case;
     }
     return now;
+  }
+  void weights_changed(double worst_case, double calibrated) override {
+    const bool frozen = steps_ == settings_.burn_in && slack_ > 0;
+    settings_.worst_case = worst_case;
+    bound_ = frozen ? settings_.kappa * slack_ * worst_case : calibrated;
   }
 
  private:

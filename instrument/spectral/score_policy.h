@@ -30,6 +30,8 @@ class ScorePolicy {
   /// The scale of a step whose scores are `absmax` at most. Only `current` may look at that before; the others remember
   /// it for later steps.
   virtual double scale(double absmax) = 0;
+  /// Bounds of the layer's scores from the next step on, as ScorePolicySettings has them.
+  virtual void weights_changed(double /*worst_case*/, double /*calibrated*/) {}
 };
 
 struct ScorePolicyEntry {

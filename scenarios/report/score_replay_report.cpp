@@ -17,22 +17,63 @@ std::string place_of(const scenarios::ScorePoint& point, RunView& run) {
   return fmt::format("{}/{}/{}", step->request(), step->index(), point.layer);
 }
 
+bool overflows_there(const scenarios::ScoreTrial& trial, std::size_t point, double largest) {
+  return trial.problem.empty() && scenarios::overflows(trial.points[point].scaled, largest);
+}
+
+/// The points at which some policy overflows: the largest scaled score of each, those that overflow marked.
+std::string overflow_table(const ScoreReplayWords& words, RunView& run, const Terminal& terminal) {
+  constexpr std::size_t kMostRows = 24;
+  std::vector<Align> columns{Align::left, Align::right};
+  std::vector<std::string> titles{"at", "score"};
+  for (const scenarios::ScoreTrial& trial : words.trials) {
+    if (!trial.problem.empty()) continue;
+    columns.push_back(Align::right);
+    titles.push_back(trial.policy);
+  }
+  Table table(columns);
+  table.row(titles);
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < words.points.size(); ++i) {
+    const bool any = std::any_of(words.trials.begin(), words.trials.end(), [&](const scenarios::ScoreTrial& trial) {
+      return overflows_there(trial, i, words.settings.largest);
+    });
+    if (!any || ++rows > kMostRows) continue;
+    std::vector<std::string> cells{place_of(words.points[i], run), fmt::format("{:.4g}", words.points[i].absmax)};
+    for (const scenarios::ScoreTrial& trial : words.trials) {
+      if (!trial.problem.empty()) continue;
+      cells.push_back(fmt::format("{:.4g}{}", trial.points[i].scaled,
+                                  overflows_there(trial, i, words.settings.largest) ? " !" : "  "));
+    }
+    table.row(cells);
+  }
+  if (rows == 0) return {};
+  std::string text =
+      '\n' +
+      paragraph("Where     ", "a policy overflows (!): the largest score, and what its scale makes of it", terminal);
+  text += '\n' + table.text("  ", terminal.width);
+  if (rows > kMostRows) text += fmt::format("  and {} more, which --format csv lists\n", rows - kMostRows);
+  return text;
+}
+
 }  // namespace
 
 std::string score_replay_text(const ScoreReplayWords& words, RunView& run, const Terminal& terminal) {
   std::string text = heading(fmt::format("nanscope scales {}", printable(words.target, terminal)), terminal);
   std::set<std::int64_t> layers;
+  std::set<StepId> steps;
   std::size_t bad = 0;
   double largest = 0;
   for (const scenarios::ScorePoint& point : words.points) {
     layers.insert(point.layer);
+    steps.insert(point.step);
     bad += point.finite ? 0 : 1;
     largest = std::max(largest, point.absmax);
   }
   text += paragraph("Scores    ",
-                    fmt::format("{} in {}, {:.4g} at most, before any mask{}",
-                                counted(words.points.size(), "step of a layer"), counted(layers.size(), "layer"),
-                                largest, bad > 0 ? fmt::format("; {} with NaN or Inf left out", bad) : std::string()),
+                    fmt::format("{} of {}, {:.4g} at most, before any mask{}", counted(steps.size(), "step"),
+                                counted(layers.size(), "layer"), largest,
+                                bad > 0 ? fmt::format("; {} with NaN or Inf left out", bad) : std::string()),
                     terminal);
   text +=
       paragraph("Overflow  ", fmt::format("a score over its scale is beyond {:g}", words.settings.largest), terminal);
@@ -47,7 +88,7 @@ std::string score_replay_text(const ScoreReplayWords& words, RunView& run, const
                trial.points.empty() ? "-" : place_of(words.points[trial.worst], run),
                fmt::format("{:.1f} %", 100 * trial.utilization), ""});
   }
-  return text + '\n' + table.text("  ", terminal.width);
+  return text + '\n' + table.text("  ", terminal.width) + overflow_table(words, run, terminal);
 }
 
 std::string score_replay_json(const ScoreReplayWords& words) {
@@ -69,7 +110,18 @@ std::string score_replay_json(const ScoreReplayWords& words) {
       one["largest"] = trial.largest;
       one["utilization"] = trial.utilization;
       one["scales"] = Json::array();
-      for (const scenarios::ScoreTrialPoint& point : trial.points) one["scales"].push_back(point.scale);
+      one["scaled"] = Json::array();
+      for (const scenarios::ScoreTrialPoint& point : trial.points) {
+        one["scales"].push_back(point.scale);
+        one["scaled"].push_back(point.scaled);
+      }
+      one["layers"] = Json::array();
+      for (const scenarios::ScoreLayerTrial& layer : scenarios::by_layer(trial, words.points, words.settings.largest)) {
+        one["layers"].push_back({{"layer", layer.layer},
+                                 {"overflows", layer.overflows},
+                                 {"largest", layer.largest},
+                                 {"utilization", layer.utilization}});
+      }
     }
     out["policies"].push_back(std::move(one));
   }

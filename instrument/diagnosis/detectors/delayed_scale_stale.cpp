@@ -4,14 +4,59 @@
 #include <cmath>
 
 #include "core/counted.h"
+#include "core/recording/weight_version.h"
 #include "instrument/diagnosis/detectors/casts_of_kind.h"
 
 namespace nanscope {
 namespace {
 
-/// How much a weight of the layer grew since an earlier pass, 1 when none was dumped twice.
-double weight_growth(Survey& survey, const Cast& cast) {
+double grown(const Health& now, const Health& then) {
+  return then.absmax > 0 ? double{now.absmax} / double{then.absmax} : 1;
+}
+
+/// The weight that an op reads in a role; null when that is none of a recording.
+const WeightRow* weight_of(RunView& run, const Op& op, std::string_view role) {
+  const auto found =
+      std::find_if(op.inputs.begin(), op.inputs.end(), [&](const Input& one) { return one.role == role; });
+  return found == op.inputs.end() || found->weight.empty() ? nullptr : run.weight(found->weight);
+}
+
+/// A weight of the cast's layer whose version is newer than what the scale was made from; empty where none is.
+std::string newer_weight(Survey& survey, const Cast& cast) {
+  if (cast.ledger == nullptr) return {};
+  RunView& run = survey.run();
+  for (const Op& op : run.content(cast.step).ops) {
+    const WeightRow* weight = op.layer == cast.layer ? weight_of(run, op, "weight") : nullptr;
+    if (weight != nullptr && first_step_of_version(weight->name) > std::max<StepId>(0, cast.ledger->calibrated_step)) {
+      return weight->name;
+    }
+  }
+  return {};
+}
+
+/// How much a weight that an op of the cast's layer reads is larger than the version that an earlier step read.
+double version_growth(Survey& survey, const Cast& cast) {
+  RunView& run = survey.run();
+  const std::span<const WeightRow> weights = run.weights();
+  if (std::none_of(weights.begin(), weights.end(), [](const WeightRow& row) { return is_later_version(row.name); })) {
+    return 1;
+  }
   double growth = 1;
+  for (const Op& op : run.content(cast.step).ops) {
+    const WeightRow* now = op.layer == cast.layer ? weight_of(run, op, "weight") : nullptr;
+    for (const Step& before : run.steps()) {
+      if (now == nullptr || before.id >= cast.step) break;
+      const Op* then = run.find_op(before.id, op.layer, op.name);
+      const WeightRow* old = then != nullptr ? weight_of(run, *then, "weight") : nullptr;
+      if (old != nullptr && old != now) growth = std::max(growth, grown(now->health, old->health));
+    }
+  }
+  return growth;
+}
+
+/// How much a weight of the layer grew since an earlier pass, 1 when none was recorded or dumped twice.
+double weight_growth(Survey& survey, const Cast& cast) {
+  double growth = version_growth(survey, cast);
   RunView& run = survey.run();
   for (const Tensor& weight : run.content(cast.step).tensors) {
     const Op* maker = run.maker(weight);
@@ -21,8 +66,7 @@ double weight_growth(Survey& survey, const Cast& cast) {
       if (before.id >= cast.step) break;
       const Op* then = run.find_op(before.id, maker->layer, maker->name);
       const Tensor* old = then != nullptr ? run.result(*then) : nullptr;
-      if (old != nullptr && old->health.absmax > 0)
-        growth = std::max(growth, double{weight.health.absmax} / double{old->health.absmax});
+      if (old != nullptr) growth = std::max(growth, grown(weight.health, old->health));
     }
   }
   return growth;
@@ -64,17 +108,21 @@ Findings detect_delayed_scale_stale(Survey& survey) {
   out.excluded(fmt::format("the least headroom of {} is {:.3g}", counted(looked_at, "delayed scale"), least));
   if (first == nullptr) return out;
   const double growth = weight_growth(survey, *first);
+  const std::string newer = newer_weight(survey, *first);
   finding.fault.evidence = {{"scale", first->telling_scale()},
                             {"history_absmax", history->largest},
                             {"history_from", history->from},
                             {"weights_grew", growth}};
+  if (!newer.empty()) finding.fault.evidence.push_back({"newer_weight", newer});
   add_cast_evidence(finding, *first);
   finding.certainty = kProved;
   finding.fault.summary = fmt::format(
       "the scale {:.4g} of {} follows largest values of at most {:.4g} ({}), and they are {:.4g} now: headroom "
       "{:.3g}{}",
       first->telling_scale(), finding.fault.tensor, history->largest, history->from, first->absmax, first->headroom(),
-      growth > 1.5 ? fmt::format("; a weight of the layer grew {:.3g} times since", growth) : "");
+      growth > 1.5    ? fmt::format("; a weight of the layer grew {:.3g} times since", growth)
+      : newer.empty() ? std::string()
+                      : fmt::format("; {} is newer than that", newer));
   finding.fault.fix =
       "compute the scale from the values that are cast, or bound it by the weights, after weights are loaded or jump";
   out.found.push_back(std::move(finding));

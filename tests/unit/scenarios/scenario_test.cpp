@@ -110,6 +110,42 @@ TEST(ScenarioParsing, NamesTheLineOfWhatIsWrong) {
   EXPECT_THAT(error_of(""), HasSubstr("needs name"));
 }
 
+TEST(ScenarioParsing, ReadsTransients) {
+  const auto with = [](const std::string& table) {
+    return replaced(kSmall, "[expect]", "[[transient]]\n" + table + "\n[expect]");
+  };
+  const auto scenario =
+      parse_scenario(with("step = 3\nuntil = 5\nshift = 0.5\nseed = 7\nweights = \"layers.*.q_proj.weight\"\n"
+                          "[[transient]]\nstep = 9\nmultiply = 4\nweights = [\"a\", \"b\"]\n"
+                          "[[transient]]\nstep = 9\nload = \"random\"\ninit_scale = 2.0\n"
+                          "[[transient]]\nstep = 9\nforget = \"scores\"\nstart = 3"),
+                     "dir/small.toml");
+  ASSERT_TRUE(scenario.has_value()) << scenario.error().message;
+  ASSERT_EQ(scenario->transients.size(), 4u);
+  EXPECT_EQ(scenario->transients[0].kind, TransientKind::shift);
+  EXPECT_EQ(scenario->transients[0].until, 5);
+  EXPECT_EQ(scenario->transients[0].seed, 7u);
+  EXPECT_EQ(scenario->transients[0].weights, std::vector<std::string>{"layers.*.q_proj.weight"});
+  EXPECT_EQ(scenario->transients[1].size, 4);
+  EXPECT_EQ(scenario->transients[1].until, 9);
+  EXPECT_EQ(scenario->transients[2].init_scale, 2);
+  EXPECT_EQ(scenario->transients[3].start, 3);
+  EXPECT_EQ(error_of(with("step = 3")), "dir/small.toml:22:1: a transient needs one of multiply, shift, load, forget");
+  for (const auto& [table, error] :
+       {std::pair("multiply = 2", "a transient needs the step"),
+        {"step = 0\nmultiply = 2", "from 1 to"},
+        {"step = 1\nmultiply = 2\nshift = 1", "needs one of"},
+        {"step = 1\nmultiply = -2", "dir/small.toml:24:12: multiply must be a number above 0"},
+        {"step = 1\nmultiply = 2\nuntil = 3", "until goes with shift"},
+        {"step = 1\nmultiply = 2\nseed = 3", "seed goes with"},
+        {"step = 1\nforget = \"cache\"", "only \"scores\""},
+        {"step = 1\nforget = \"scores\"\nweights = \"a\"", "weights goes with"},
+        {"step = 1\nmultiply = 2\nweigths = \"a\"", "did you mean 'weights'"},
+        {"step = 4\nshift = 2\nuntil = 3", "from 4 to"}}) {
+    EXPECT_THAT(error_of(with(table)), HasSubstr(error)) << table;
+  }
+}
+
 TEST(ScenarioFiles, MissingFileAndEmptyFolderAreErrors) {
   const TemporaryFolder temporary;
   const auto& folder = temporary.path();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Norms of attention's interaction and the bounds of "Rank-Aware Spectral Bounds on Attention Logits", by numpy's SVD on
 expanded keys: nothing is shared with what it checks. Prints the rows that interaction_test.cpp and concentration_test.cpp
-hold, and those of model_scales_test.cpp: the largest norm of a head of each layer of the tiny checkpoints in ../model, read with
+hold, those of score_replay_test.cpp, and those of model_scales_test.cpp: the largest norm of a head of each layer of the tiny checkpoints in ../model, read with
 nothing of ours. Run by hand: oracle.py (written with numpy 2.4)."""
 import json
 import math
@@ -144,7 +144,63 @@ def of_checkpoint(folder):
     return rows
 
 
+def run_of_attention(d=64, heads=4, dim=16, tokens=24, steps=14, spike=8, factor=4.0, lost=11):
+    """(largest score, calibrated bound, worst case) of each step of one layer whose W_Q and W_K grow `factor` times before
+    step `spike`, on tokens of norm sqrt(d) that are new in each step; then scale and overflow under each policy, the
+    scaling state being lost before step `lost`. Everything in double, from the definitions."""
+    draw = Draw(18)
+    wq, wk = draw.matrix(d, heads * dim) / 4, draw.matrix(d, heads * dim) / 4
+    low, high = 1.0, 100.0
+    wanted = 2 / dim * math.log(2 * heads * tokens / 1e-6)
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle - 1 - math.log(middle) < wanted else (low, middle)
+    alpha = min(1.0, math.sqrt(2 * high * dim * math.log(4 * heads * tokens**2 / 1e-6)) / d)
+    rows = []
+    for step in range(steps):
+        if step == spike:
+            wq, wk = wq * factor, wk * factor
+        x = draw.matrix(tokens, d)
+        x *= math.sqrt(d) / np.linalg.norm(x, axis=1, keepdims=True)
+        part = lambda h: slice(h * dim, (h + 1) * dim)
+        scores = [x @ wq[:, part(h)] @ (x @ wk[:, part(h)]).T / math.sqrt(dim) for h in range(heads)]
+        sigma = max(np.linalg.norm(wq[:, part(h)] @ wk[:, part(h)].T, 2) for h in range(heads))
+        worst = sigma * d / math.sqrt(dim)
+        rows.append((max(np.abs(s).max() for s in scores), alpha * worst, worst))
+    return rows, scales_of(rows, lost, 3)
+
+
+def scales_of(rows, lost, burn_in, largest=448.0):
+    """By policy, the scale of each step: a list of the amax that a history holds, forgotten before step `lost`."""
+    of = {name: [] for name in ("current", "delayed", "delayed_te", "monotonic", "geometry", "auto_alpha")}
+    seen, slack = [], []
+    for step, (amax, calibrated, worst) in enumerate(rows):
+        if step == lost:
+            seen, slack = [], []
+        of["current"].append(amax / largest)
+        of["delayed"].append(max(seen[-16:] or [1.0]) / (0.9 * largest))
+        of["delayed_te"].append(max(seen[-1024:]) / largest if seen else 1.0)
+        of["monotonic"].append(max([1.0] + seen) / (0.9 * largest))
+        of["geometry"].append(calibrated / (0.8 * largest))
+        bound = calibrated if len(slack) < burn_in else max(slack[:burn_in]) * worst
+        of["auto_alpha"].append(bound / (0.8 * largest))
+        seen.append(amax)
+        slack.append(amax / worst)
+    return of
+
+
+def show_run():
+    rows, scales = run_of_attention()
+    for step, row in enumerate(rows):
+        print("{" + ", ".join(f"{x:.15g}" for x in (*row, *(scales[name][step] for name in scales))) + "},")
+    for name, chosen in scales.items():
+        scaled = [row[0] / scale for row, scale in zip(rows, chosen)]
+        print(f'{{"{name}", {sum(x > 448 * (1 + 1 / 28) for x in scaled)}, {max(scaled):.15g}, '
+              f"{np.mean([min(1, x / 448) for x in scaled]):.15g}}},")
+
+
 if __name__ == "__main__":
+    show_run()
     for family in ("gpt2", "llama3", "qwen2", "phi3", "gemma2", "gpt-oss"):
         for layer, row in enumerate(of_checkpoint(pathlib.Path(__file__).parents[1] / "model/checkpoints" / family)):
             print(f'{{"{family}", {layer}, ' + ", ".join(f"{x:.9g}" for x in row) + "},")
