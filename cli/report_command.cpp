@@ -19,6 +19,7 @@
 #include "scenarios/policy_source.h"
 #include "scenarios/report/html_report.h"
 #include "scenarios/report/policies_page.h"
+#include "scenarios/report/scores_page.h"
 
 #ifdef NANSCOPE_GUI
 #include "gui/app.h"
@@ -37,6 +38,7 @@ struct ReportOptions {
   bool follow_links = false;
   bool counterfactuals = true;
   bool policies = false;
+  bool scores = false;
   RunLimits limits = kReplayLimits;
 };
 
@@ -154,6 +156,24 @@ Result<PolicyReport> policies_of(const ReportOptions& options, const Interrupt& 
   return made;
 }
 
+/// Policies for the scales of scores; empty where none were recorded or dumped.
+Result<std::string> scores_of(const ReportOptions& options, scenarios::OpenRun& run, const Interrupt& interrupt) {
+  scenarios::ScoreRunOptions trying;
+  trying.stop = interrupt.token();
+  const auto scores = scenarios::score_run(run.view(), run.recording(), trying);
+  if (!scores) return tl::unexpected(scores.error());
+  if (scores->points.empty()) return std::string();
+  const ScorePolicySettings settings;
+  const auto trials = scenarios::try_score_policies(*scores, settings);
+  return report::scores_section({options.target, scores->points, trials, settings});
+}
+
+/// Whether the run kept its scores in 8 bits.
+bool quantizes_scores(const scenarios::OpenRun& run) {
+  const auto spec = run.recording() != nullptr ? scenarios::run_spec_of(*run.recording()) : fail("");
+  return spec && spec->config.scores.format != Format::f32;
+}
+
 int write_report(const ReportOptions& options, const Interrupt& interrupt) {
   const fs::path output = output_of(options);
   const OutputOptions writing{.replace = options.force, .inputs = {options.target}, .durable = true};
@@ -177,6 +197,11 @@ int write_report(const ReportOptions& options, const Interrupt& interrupt) {
     const auto made = policies_of(options, interrupt);
     if (!made) return failed(made.error(), interrupt);
     section = report::policies_section(*made);
+  }
+  if (options.scores || quantizes_scores(**target)) {
+    const auto made = scores_of(options, **target, interrupt);
+    if (!made) return failed(made.error(), interrupt);
+    section += *made;
   }
   const std::string html = report::html_report(*analysis, changes ? &*changes : nullptr, taken, left_out, section);
   if (const Status written = write_output(output, html, writing); !written) return complain(written.error().message);
@@ -202,6 +227,10 @@ void add_report_command(CLI::App& app, Action& action) {
                     "Of a recording, run it again with each knob changed (the default; takes seconds)");
   command->add_flag("--policies", options->policies,
                     "What each KV policy would do to the run, see 'nanscope policies'");
+  command->add_flag(
+      "--scores", options->scores,
+      "What each policy for fp8 scales of attention's scores would do, see 'nanscope scales'; always of a "
+      "run that quantizes them");
   add_replay_limits(*command, options->limits);
   command->footer(
       "Examples:\n"

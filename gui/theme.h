@@ -28,6 +28,7 @@ struct Theme {
   Color exponent_bits;
   Color mantissa_bits;  ///< and the bits of integers
   std::array<Color, kCells> cells;
+  std::array<Color, 6> series;  ///< curves that stand in one chart
 
   Color cell(Cell cell) const { return cells[cell < kCells ? cell : kNan]; }
   /// Of a field of a number by its letter: S, E, M or I.

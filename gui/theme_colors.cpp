@@ -35,6 +35,8 @@ Theme dark_theme() {
   theme.cells[kClipped] = Color::hex(0xFF9D2E);
   theme.cells[kInf] = Color::hex(0xC08BFF);
   theme.cells[kNan] = Color::hex(0xFF4A6E);
+  theme.series = {Color::hex(0x97A1B0), Color::hex(0xF0E442), Color::hex(0xA89A2A),
+                  Color::hex(0xD78FC0), Color::hex(0x56B4E9), Color::hex(0x3FC49A)};
   return theme;
 }
 
@@ -61,6 +63,8 @@ Theme light_theme() {
   theme.cells[kClipped] = Color::hex(0xE8850C);
   theme.cells[kInf] = Color::hex(0x7238C4);
   theme.cells[kNan] = Color::hex(0xCC0B3C);
+  theme.series = {Color::hex(0x5B6675), Color::hex(0xA08A00), Color::hex(0x6E6200),
+                  Color::hex(0xA0478A), Color::hex(0x0B63C5), Color::hex(0x0E7C5A)};
   return theme;
 }
 

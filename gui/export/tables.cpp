@@ -219,6 +219,24 @@ Table table_of(const PolicyReport& policies) {
   return table;
 }
 
+Table table_of(const ScoreCurves& curves) {
+  Table table{{"step", "layer", "largest score"}, {}};
+  for (const scenarios::ScoreTrial& trial : curves.trials) {
+    table.header.push_back(trial.policy + " scale");
+    table.header.push_back(trial.policy + " largest score over scale");
+  }
+  for (std::size_t i = 0; i < curves.points.size(); ++i) {
+    const scenarios::ScorePoint& point = curves.points[i];
+    std::vector<std::string>& row = table.rows.emplace_back();
+    row = {std::to_string(point.step), std::to_string(point.layer), exact(point.absmax)};
+    for (const scenarios::ScoreTrial& trial : curves.trials) {
+      row.push_back(exact(trial.points[i].scale));
+      row.push_back(exact(trial.points[i].scaled));
+    }
+  }
+  return table;
+}
+
 Table table_of(const RequestsSheet& requests) {
   Table table{{"block", "slot", "held by requests", "state", "read by the step", "health", "written by request",
                "token", "history"},

@@ -9,6 +9,7 @@
 #include "gui/prepare/pin_history.h"
 #include "gui/prepare/requests_sheet.h"
 #include "gui/prepare/run_difference.h"
+#include "gui/prepare/score_curves.h"
 #include "gui/prepare/story.h"
 #include "gui/prepare/tensor_list.h"
 #include "gui/prepare/tensor_sheet.h"
@@ -27,6 +28,8 @@ Table table_of(const RunMap& map, const RunDifference* difference, bool differin
 Table table_of(const ErrorMap& errors);
 /// An entry of the ledger a row.
 Table table_of(const Ledger& ledger);
+/// A step of a layer a row, with the scale of each policy and what it makes of the largest score.
+Table table_of(const ScoreCurves& curves);
 /// A run a row, as recorded first.
 Table table_of(const WhatIfTable& what_if);
 /// A policy a row.

@@ -9,6 +9,7 @@
 #include "gui/views/policy_table.h"
 #include "gui/views/registry.h"
 #include "gui/views/scale_charts.h"
+#include "gui/views/score_charts.h"
 #include "scenarios/replay.h"
 
 /// The scale ledger over the steps of the run: how large the stored values were against how large
@@ -23,6 +24,9 @@ constexpr float kScalesWideFrom = 1360;  ///< from this width on, the table stan
 constexpr float kTableFrom = 460;        ///< below this height the charts take it all
 constexpr float kTableWide = 640;
 constexpr float kLedgerRow = 21;
+constexpr float kOther = 22;
+constexpr std::string_view kScoresChip = "scores by policy";
+constexpr std::string_view kLedgerChip = "what was stored";
 
 struct TableColumn {
   const char* title;
@@ -86,12 +90,20 @@ class ScalesView final : public View {
   std::string_view title() const override { return "Scales"; }
   std::string_view caption() const override { return "the largest stored value of each step against its scale"; }
   std::optional<TableMaker> table(const PreparedPtr& prepared) const override {
+    if (dynamic_cast<const ScoreCurves*>(prepared.get()) != nullptr) return table_maker<ScoreCurves>(prepared);
     const auto* sheet = dynamic_cast<const ScalesSheet*>(prepared.get());
     if (sheet == nullptr) return std::nullopt;
     return [ledger = sheet->ledger] { return table_of(*ledger); };
   }
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area area) override {
+    if (scores_) {
+      return ViewRequest{"scores under each policy", [](RunFacts& facts) -> Result<PreparedPtr> {
+                           Result<ScoreCurves> made = make_score_curves(facts.view(), facts.recording(), facts.stop());
+                           if (!made) return tl::unexpected(made.error());
+                           return std::make_shared<const ScoreCurves>(std::move(*made));
+                         }};
+    }
     const float width = charts_width(area, context.scale);
     std::string key = fmt::format("ledger {}", width);
     if (known_ && !known_->ledger->entries.empty()) {
@@ -111,11 +123,17 @@ class ScalesView final : public View {
 
   void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
     if (!prepared) return;
+    if (const auto* curves = dynamic_cast<const ScoreCurves*>(prepared.get())) {
+      draw_scores(context, actions, *curves, area);
+      return;
+    }
     known_ = std::static_pointer_cast<const ScalesSheet>(prepared);
     const Ledger& ledger = *known_->ledger;
     if (ledger.entries.empty()) {
       notice(context, area, "No scale was used",
              "Nothing in this run was stored as scaled codes, neither in a KV cache nor elsewhere.");
+      draw_other(context,
+                 {area.x, area.y + 12 * context.scale, area.width - kMargin * context.scale, kOther * context.scale});
       return;
     }
     const PolicyComparison* policies = ledger.quantized ? known_->policies.get() : nullptr;
@@ -130,6 +148,10 @@ class ScalesView final : public View {
     const std::optional<std::size_t> shown_now = line != brought_ ? std::optional(line) : std::nullopt;
     brought_ = line;
     const float top = draw_head(sheet, area);
+    const float legend = area.y + top - sheet.px(kLegend + 4);
+    const Area other{area.x, legend + (sheet.px(kLegend) - sheet.px(kOther)) / 2, area.width - sheet.px(kMargin),
+                     sheet.px(kOther)};
+    if (area.height >= sheet.px(kLegendFrom)) draw_other(context, other);
     const Area rest{area.x, area.y + top, area.width, area.height - top};
     if (area.width >= sheet.px(kScalesWideFrom)) {
       const float table = sheet.px(kTableWide + kMargin);
@@ -156,6 +178,39 @@ class ScalesView final : public View {
  private:
   static float charts_width(Area area, float scale) {
     return area.width - (area.width >= kScalesWideFrom * scale ? kTableWide + kMargin + 16 : 12) * scale;
+  }
+
+  /// The way to the other side of the view, with its right edge at the area's.
+  void draw_other(const ViewContext& context, Area area) {
+    if (context.printed) return;
+    const std::string_view words = scores_ ? kLedgerChip : kScoresChip;
+    const float width = chip_width(context, words);
+    if (chip_button(context, {area.right() - width, area.y, width, area.height}, words, false)) scores_ = !scores_;
+  }
+
+  /// Policies for the scales of attention's scores.
+  void draw_scores(const ViewContext& context, const ViewActions& actions, const ScoreCurves& curves, Area area) {
+    const auto px = [&](float pixels) { return pixels * context.scale; };
+    const Area inside{area.x + px(kMargin), area.y + px(12), area.width - px(2 * kMargin), area.height - px(12)};
+    if (curves.points.empty() || curves.trials.empty()) {
+      notice(context, area, "No scores to try policies on", "No attention scores were recorded or dumped in this run.");
+      draw_other(context, {inside.x, inside.y, inside.width, px(kOther)});
+      return;
+    }
+    float y = inside.y;
+    const float taken = context.printed ? 0 : chip_width(context, kLedgerChip) + px(12);
+    draw_other(context, {inside.x, y, inside.width, px(kOther)});
+    for (const std::string& words : wrap(context.fonts.title, curves.headline, inside.width - taken, 3)) {
+      label(context.fonts.title, {inside.x, y, inside.width - taken + 1, px(20)}, context.theme.text, words);
+      y += px(20);
+    }
+    for (const std::string& words : wrap(context.fonts.small, curves.caveat, inside.width, 2)) {
+      label(context.fonts.small, {inside.x, y, inside.width, px(kScaleLine)}, context.theme.muted, words);
+      y += px(kScaleLine);
+    }
+    y = std::max(y, inside.y + px(kOther)) + px(6);
+    y += draw_score_legend(context, curves, {inside.x, y, inside.width, px(40)}) + px(8);
+    draw_score_charts(context, actions, curves, {area.x + px(6), y, area.width - px(12), area.bottom() - y});
   }
 
   /// The ledger is made once; the policies are compared for the line that is selected.
@@ -200,7 +255,8 @@ class ScalesView final : public View {
       y += sheet.px(kScaleLine);
     }
     if (low) return y + sheet.px(6) - area.y;
-    ScaleLegend(sheet, {left, y + sheet.px(2), width, sheet.px(kLegend)}).draw();
+    const float other = sheet.context.printed ? 0 : chip_width(sheet.context, kScoresChip) + sheet.px(12);
+    ScaleLegend(sheet, {left, y + sheet.px(2), width - other, sheet.px(kLegend)}).draw();
     return y + sheet.px(kLegend + 4) - area.y;
   }
 
@@ -351,6 +407,7 @@ class ScalesView final : public View {
 
   std::shared_ptr<const ScalesSheet> known_;  ///< that is drawn
   PolicyTable policies_;
+  bool scores_ = false;  ///< policies for scores are shown, not what was stored
   bool in_order_ = false;
   bool comparing_ = false;  ///< where there is no room for both: the policies instead of the entries
   std::optional<std::size_t> followed_;

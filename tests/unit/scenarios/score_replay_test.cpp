@@ -11,13 +11,13 @@
 #include "core/run/recording_view.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
+#include "scenarios/report/scores_page.h"
 #include "scenarios/scenario.h"
 
 namespace nanscope::scenarios {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr std::array kPolicies{"current", "delayed", "delayed_te", "monotonic", "geometry", "auto_alpha"};
@@ -99,6 +99,27 @@ TEST(ScoreReplay, ScalesAreThoseOfTheOracle) {
     EXPECT_EQ(layers[0].overflows, trial.overflows);
     EXPECT_DOUBLE_EQ(layers[0].utilization, trial.utilization);
   }
+}
+
+/// A layer is a picture; a dot stands where a policy overflows.
+TEST(ScoreReplay, ThePageHasADotForEachOverflow) {
+  const ScoreRun run = oracle_run();
+  ScorePolicySettings settings;
+  settings.burn_in = 3;
+  const std::vector<ScoreTrial> trials = try_score_policies(run, settings);
+  const std::string html = report::scores_section({"run", run.points, trials, settings});
+  const auto count = [&html](const std::string& part) {
+    std::size_t found = 0;
+    for (std::size_t at = html.find(part); at != std::string::npos; at = html.find(part, at + 1)) ++found;
+    return static_cast<std::int64_t>(found);
+  };
+  std::int64_t overflows = 0;
+  for (const OraclePolicy& policy : kOutcome) overflows += policy.overflows;
+  EXPECT_EQ(count("<svg"), 1);
+  EXPECT_EQ(count("<circle"), overflows);
+  EXPECT_EQ(count("<path"), 12);
+  EXPECT_THAT(html, HasSubstr(">448</text>"));
+  EXPECT_THAT(html, HasSubstr("step 9: 103.7 over a scale of 0.01419 is 7308"));
 }
 
 /// A run of the library in memory, as it was recorded.
