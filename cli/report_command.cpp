@@ -164,7 +164,7 @@ Result<std::string> scores_of(const ReportOptions& options, scenarios::OpenRun& 
   if (!scores) return tl::unexpected(scores.error());
   if (scores->points.empty()) return std::string();
   const ScorePolicySettings settings;
-  const auto trials = scenarios::try_score_policies(*scores, settings);
+  const auto trials = scenarios::try_score_policies(*scores, scenarios::policy_candidates(settings));
   return report::scores_section({options.target, scores->points, trials, settings});
 }
 

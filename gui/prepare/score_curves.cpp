@@ -74,7 +74,7 @@ Result<ScoreCurves> make_score_curves(RunView& run, const Recording* recording, 
   auto scores = scenarios::score_run(run, recording, options);
   if (!scores) return tl::unexpected(scores.error());
   ScoreCurves curves;
-  for (scenarios::ScoreTrial& trial : scenarios::try_score_policies(*scores, {})) {
+  for (scenarios::ScoreTrial& trial : scenarios::try_score_policies(*scores, scenarios::policy_candidates({}))) {
     if (trial.problem.empty()) {
       curves.trials.push_back(std::move(trial));
     } else {

@@ -106,7 +106,7 @@ TEST(ScoreReplay, ThePageHasADotForEachOverflow) {
   const ScoreRun run = oracle_run();
   ScorePolicySettings settings;
   settings.burn_in = 3;
-  const std::vector<ScoreTrial> trials = try_score_policies(run, settings);
+  const std::vector<ScoreTrial> trials = try_score_policies(run, policy_candidates(settings));
   const std::string html = report::scores_section({"run", run.points, trials, settings});
   const auto count = [&html](const std::string& part) {
     std::size_t found = 0;
