@@ -30,22 +30,19 @@ bool is_among(const std::array<std::string_view, N>& names, std::string_view nam
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// Of attention on block-scaled operands alone.
+constexpr std::array<std::string_view, 4> kOfTiles = {"attention.blocks_axis_k", "attention.blocks_axis_v",
+                                                      "attention.diagonal", "attention.online"};
+
 /// Bugs of kernels rather than choices: worth a try only to undo them.
-constexpr std::array<std::string_view, 16> kBugs = {"attention.causal",
-                                                    "engine.pad_rows",
-                                                    "engine.preempt",
-                                                    "attention.zero_guard",
-                                                    "kv.clamp_nan",
-                                                    "kv.state_index",
-                                                    "kv.read_scale",
-                                                    "kv.read_format",
-                                                    "kv.rank_scales",
-                                                    "kv.resume_state",
-                                                    "kv.wake",
-                                                    "activation.partial_sums",
-                                                    "activation.scale_overflow",
-                                                    "activation.scale_packing",
-                                                    "activation.scale_memory",
+constexpr std::array<std::string_view, 17> kBugs = {"attention.causal",         "attention.blocks_axis_k",
+                                                    "engine.pad_rows",          "engine.preempt",
+                                                    "attention.zero_guard",     "kv.clamp_nan",
+                                                    "kv.state_index",           "kv.read_scale",
+                                                    "kv.read_format",           "kv.rank_scales",
+                                                    "kv.resume_state",          "kv.wake",
+                                                    "activation.partial_sums",  "activation.scale_overflow",
+                                                    "activation.scale_packing", "activation.scale_memory",
                                                     "activation.scale_reads"};
 
 bool is_bug(std::string_view name) { return is_among(kBugs, name); }
@@ -77,6 +74,7 @@ bool relevant(const EngineConfig& config, std::string_view name) {
   if (has_schemes(config) && is_among(kOfSchemes, name)) return false;
   const std::string_view group = group_of(name);
   if (!is_among(kGroups, group) || is_among(kOfTheModel, name) || is_among(kSameBits, name)) return false;
+  if (is_among(kOfTiles, name)) return config.attention.blocks.any();
   const bool of_qk = name.starts_with("scores.qk_");
   if (of_qk) return config.scores.qk_format != Format::f32;
   if (name == "scores.format" || name == "scores.policy") return config.scores.format != Format::f32;

@@ -314,9 +314,11 @@ Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& r
   if (!baseline) return tl::unexpected(baseline.error());
   if (!baseline->outcome.error.empty()) return fail(baseline->outcome.error);
   Change plain{{"kv.format=f32", "kv.policy=auto"}};
-  for (const std::string_view knob : {"kv.scheme", "kv.scheme_k", "kv.scheme_v"}) {
+  for (const std::string_view knob : {"kv.scheme", "kv.scheme_k", "kv.scheme_v", "attention.blocks_q",
+                                      "attention.blocks_k", "attention.blocks_v", "attention.blocks_p"}) {
     if (!get_knob(spec->config, knob).empty()) plain.settings.push_back(std::string(knob) + '=');
   }
+  if (spec->config.attention.blocks.any()) plain.settings.emplace_back("attention.diagonal=quantized");
   auto unquantized = investigation.run(plain);
   if (!unquantized) return tl::unexpected(unquantized.error());
 

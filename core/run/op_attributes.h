@@ -153,21 +153,26 @@ struct SoftmaxAttributes {
   std::optional<bool> zero_guard;
   std::optional<std::int64_t> heads, first_position, first_key;
   std::optional<std::int64_t> window;  ///< keys that a row sees, its own included
+  std::optional<std::int64_t> tile;    ///< keys of a tile
+  std::optional<bool> online;          ///< the maximum runs with the tiles
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("mask", self.mask), visit("max_nan", self.max_nan), visit("zero_guard", self.zero_guard);
     visit("heads", self.heads), visit("first_position", self.first_position), visit("first_key", self.first_key);
-    visit("window", self.window);
+    visit("window", self.window), visit("tile", self.tile), visit("online", self.online);
   }
 };
 
 struct MixAttributes {
   std::optional<std::int64_t> heads, kv_heads, first_position, first_key, window;
   std::optional<bool> visible_only;
+  std::optional<std::int64_t> tile;     ///< keys of a tile
+  std::optional<std::string> diagonal;  ///< "quantized", "exact", "past": what is read of a row's own tile
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("heads", self.heads), visit("kv_heads", self.kv_heads), visit("visible_only", self.visible_only);
     visit("first_position", self.first_position), visit("first_key", self.first_key), visit("window", self.window);
+    visit("tile", self.tile), visit("diagonal", self.diagonal);
   }
 };
 

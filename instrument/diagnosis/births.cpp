@@ -40,7 +40,7 @@ class Rows {
 /// The roles under which an op reads keys or values.
 bool reads_keys(const Op& op, std::string_view role) {
   if (op.kind == OpKind::attention_scores) return role == "k";
-  if (op.kind == OpKind::attention_mix) return role == "v";
+  if (op.kind == OpKind::attention_mix || op.kind == OpKind::tile_mix) return role == "v";
   if (op.kind == OpKind::attention) return role == "k" || role == "v";
   return false;
 }
@@ -89,7 +89,7 @@ class StepWalk {
       return from && visit(in, *from);
     }
     if (by_row(op.kind) || op.kind == OpKind::kv_read || op.kind == OpKind::attention_scores ||
-        op.kind == OpKind::attention_mix || op.kind == OpKind::attention) {
+        op.kind == OpKind::attention_mix || op.kind == OpKind::tile_mix || op.kind == OpKind::attention) {
       if (const auto from = run_.same_row(out, row, in)) return visit(in, *from);
       return (out.axis == Axis::none || in.axis == Axis::none) && each_bad(in, visit);
     }

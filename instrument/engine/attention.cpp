@@ -44,7 +44,7 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
   kv_store(plan, k, v);
   if (foreign_scales_) std::tie(scale_k_, scale_v_) = *foreign_scales_;
   seal(plan, false);
-  Live out = attend(plan, q);
+  Live out = parts_.config.attention.blocks.any() ? attend_tiles(plan, q) : attend(plan, q);
   seal(plan, true);
   if (rotates(plan, KvTarget::v)) out = hadamard(plan.out_hadamard, Slot::mix_hadamard, out, model.heads);
   if (model.inner_norm) {
@@ -214,7 +214,8 @@ kernels::KvReadArgs Forward::read_args(const LayerPlan& plan, KvTarget target, c
 /// That attention goes over: the context, or all of its blocks.
 std::int64_t Forward::keys_of_span(const SpanInput& input) const {
   const KvConfig& kv = parts_.config.kv;
-  if (kv.tail != KvTail::read) return input.span.context;
+  // A tile skips what is masked, and no block of values takes its scale from slots that nobody wrote.
+  if (kv.tail != KvTail::read || parts_.config.attention.blocks.any()) return input.span.context;
   return static_cast<std::int64_t>(input.blocks.size()) * kv.block_size;
 }
 

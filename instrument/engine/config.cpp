@@ -39,6 +39,13 @@ const BlockFormat& block_format(const BlockConfig& blocks) {
   return find_block_preset(name)->format;
 }
 
+BlockFormat attention_block(const std::string& preset, BlockAxis axis) {
+  const BlockPreset* stated = find_block_preset(preset);
+  BlockFormat format = stated != nullptr ? stated->format : BlockFormat{};
+  if (axis == BlockAxis::tokens) format.block = {format.block.columns, 1};
+  return format;
+}
+
 float second_scale(const BlockConfig& blocks) {
   return block_format(blocks).second == SecondScale::none ? 1.0F : blocks.tensor_scale;
 }
@@ -100,6 +107,54 @@ Status check_blocks(const BlockConfig& blocks) {
   return {};
 }
 
+Status check_attention_block(const EngineConfig& config, std::string_view knob, const std::string& preset,
+                             BlockAxis axis) {
+  if (preset.empty()) return {};
+  if (find_block_preset(preset) == nullptr) {
+    return fail(fmt::format("attention.{} names no block format; `nanscope bits --block list` has them", knob));
+  }
+  const auto refuse = [&](std::string_view what) {
+    return fail(fmt::format("attention.{}={}: {}", knob, preset, what));
+  };
+  const BlockFormat& f = find_block_preset(preset)->format;
+  if (f.block.rows != 1 || !kernels::rounds_elementwise(f) || f.divides_by_zero || f.ties == Ties::stochastic) {
+    return refuse("its blocks are not of one row, or its elements are not rounded one by one");
+  }
+  const bool across = axis == BlockAxis::channels && knob != "blocks_p";
+  if (across && config.model.head_dim % f.block.columns != 0) {
+    return refuse(fmt::format("blocks of {} channels cross from head to head; model.head_dim={} is no multiple",
+                              f.block.columns, config.model.head_dim));
+  }
+  if (!across && config.attention.blocks.tile % f.block.columns != 0) {
+    return refuse(fmt::format("attention.tile={} is no multiple of its blocks of {}", config.attention.blocks.tile,
+                              f.block.columns));
+  }
+  return {};
+}
+
+Status check_attention_blocks(const EngineConfig& config) {
+  const AttentionConfig& attention = config.attention;
+  const AttentionBlocks& blocks = attention.blocks;
+  if (!blocks.any()) {
+    if (blocks.diagonal != kernels::Diagonal::quantized) {
+      return fail("attention.diagonal needs one of attention.blocks_q, blocks_k, blocks_v, blocks_p");
+    }
+    return {};
+  }
+  if (blocks.tile % 32 != 0) return fail(fmt::format("attention.tile={} is no multiple of 32", blocks.tile));
+  if (attention.mask != kernels::MaskMode::select) {
+    return fail("attention.blocks_*: tiles skip masked keys; attention.mask must be select");
+  }
+  if (attention.fused) return fail("attention.blocks_* quantizes what kv_read gives; attention.fused must be false");
+  if (blocks.diagonal == kernels::Diagonal::past && !blocks.k.empty() && blocks.k_axis == BlockAxis::tokens) {
+    return fail("attention.diagonal=past is of values; with attention.blocks_axis_k=tokens use exact");
+  }
+  if (Status q = check_attention_block(config, "blocks_q", blocks.q, BlockAxis::channels); !q) return q;
+  if (Status k = check_attention_block(config, "blocks_k", blocks.k, blocks.k_axis); !k) return k;
+  if (Status v = check_attention_block(config, "blocks_v", blocks.v, blocks.v_axis); !v) return v;
+  return check_attention_block(config, "blocks_p", blocks.p, BlockAxis::channels);
+}
+
 Status check_ranks(const EngineConfig& config) {
   const RanksConfig& ranks = config.ranks;
   if (ranks.stuck_rank >= ranks.count) {
@@ -141,6 +196,7 @@ Status check(const EngineConfig& config) {
   if (Status schemes = check_kv_schemes(config); !schemes) return schemes;
   if (Status scores = check_scores(config); !scores) return scores;
   if (Status window = check_window_cache(config); !window) return window;
+  if (Status blocks = check_attention_blocks(config); !blocks) return blocks;
   return check_ranks(config);
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/ops/kv_read.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/softmax.h"
+#include "kernels/ops/tile_mix.h"
 
 /// Everything that a run of the reference transformer depends on besides its prompts. Plain
 /// structs whose defaults are a healthy deployment; each field is a knob of the same name
@@ -96,12 +97,29 @@ struct KvConfig {
   RankScales rank_scales = RankScales::own;
 };
 
+/// Along what the elements of a block lie.
+enum class BlockAxis : std::uint8_t { channels, tokens };
+
+/// Attention on block-scaled operands, tile by tile. Each of q, k, v and p names a preset of core/blocks; all empty:
+/// attention is not tiled.
+struct AttentionBlocks {
+  std::string q, k, v, p;
+  BlockAxis k_axis = BlockAxis::channels;
+  BlockAxis v_axis = BlockAxis::tokens;
+  kernels::Diagonal diagonal = kernels::Diagonal::quantized;
+  std::int64_t tile = 32;
+  bool online = true;  ///< the maximum runs with the tiles, and p is divided by its sum at the end
+
+  bool any() const { return !(q.empty() && k.empty() && v.empty() && p.empty()); }
+};
+
 struct AttentionConfig {
   kernels::MaskMode mask = kernels::MaskMode::select;
   CausalMask causal = CausalMask::exact;
   kernels::NanRule max_nan = kernels::NanRule::propagate;
   bool zero_guard = false;
   bool fused = false;  ///< it reads codes of the cache itself
+  AttentionBlocks blocks;
 };
 
 /// Attention's scores, and the queries and keys that they are made of, as codes of 8 bits; see
@@ -199,6 +217,13 @@ Format read_format(const KvConfig& kv);
 const BlockFormat& block_format(const BlockConfig& blocks);
 /// What stands above the scales of blocks where the checkpoint does not say it; 1 where nothing does.
 float second_scale(const BlockConfig& blocks);
+
+/// Whether scores of a row's own tile are those of unquantized keys.
+inline bool reads_exact_scores(const AttentionBlocks& blocks) {
+  return blocks.diagonal == kernels::Diagonal::exact && !blocks.k.empty() && blocks.k_axis == BlockAxis::tokens;
+}
+/// Of an operand of attention: `preset` with its blocks along the axis.
+BlockFormat attention_block(const std::string& preset, BlockAxis axis);
 
 /// Refuses shapes that fit no model (heads that kv_heads do not divide, odd head_dim, a recurrent
 /// layer that does not exist ...) in one line that names the knobs.

@@ -38,6 +38,7 @@ class Emitter {
     if (!status && status_) status_ = std::move(status);
   }
   Probe& probe() { return probe_; }
+  const RunControl& control() const { return control_; }
 
   std::int64_t ops() const { return ops_; }
   std::int64_t tensors() const { return tensors_; }

@@ -44,6 +44,9 @@ struct Progress {
 struct RunControl {
   std::function<void(const Progress&)> progress;
   std::stop_token stop;
+  /// Changes rows of an embedding's output (rows, width) in device memory, before anything reads them; of rank 0 of a
+  /// step. Empty: nothing is changed.
+  std::function<Status(kernels::Device&, const kernels::TensorView&, const StepRow&)> edit_embedding = {};
 };
 
 struct RunResult {

@@ -183,6 +183,10 @@ Live Forward::embed() {
                                   .first_position = group.first_position,
                                   .scale = static_cast<float>(parts_.config.model.embedding_scale)});
   }
+  const RunControl& control = emitter_.control();
+  if (control.edit_embedding && emitter_.ok()) {
+    emitter_.check(control.edit_embedding(parts_.device, out, step_.row));
+  }
   if (model.positions.weight != nullptr) {
     return emit(parts_.plan.embed,
                 {weight_input("weight", model.embed.weight), weight_input("positions", model.positions.weight)}, "out",

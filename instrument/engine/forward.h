@@ -178,6 +178,27 @@ class Forward {
   std::int64_t last_visible_key(const RowGroup& group, std::int64_t keys) const;
   void mix(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out, const Live& probs,
            const KvSource& v);
+  // tiled_attention.cpp
+  /// Where an operand's codes and scales go, and what attention reads of them.
+  struct BlockSlots {
+    Slot codes, scales, read;
+  };
+  struct BlockPlans {
+    const OpPlan& quantise;
+    const OpPlan& dequantise;
+  };
+  /// What attention reads of `x` in blocks of `preset`: x itself where that is empty. `rows`: what x's rows are.
+  Live in_blocks(const BlockPlans& plans, const BlockSlots& slots, const RowGroup& group, Axis rows, const Live& x,
+                 const std::string& preset, BlockAxis axis, std::int64_t heads);
+  struct Tiles {
+    Live probs, exact_probs, max, sum;
+  };
+  Tiles tile_softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores, const Live& exact_scores);
+  /// What attn_mix is told of a span that it read.
+  void mix_tiles(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out, const Tiles& tiles,
+                 const Live& v, const Live& exact_v, std::vector<ProbeInput>& inputs);
+  Live exact_scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const Live& k);
+  Live attend_tiles(const LayerPlan& plan, const Live& q);
   /// What attention gives rows that have no key.
   void pad_mix(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out);
   Live scan(const LayerPlan& plan, const LayerWeights& weights, const RowGroup& group, const Live& x,

@@ -11,5 +11,6 @@ std::vector<Knob> rope_knobs();
 std::vector<Knob> moe_knobs();
 std::vector<Knob> rank_knobs();
 std::vector<Knob> score_knobs();
+std::vector<Knob> attention_block_knobs();
 
 }  // namespace nanscope

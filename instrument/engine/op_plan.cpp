@@ -112,7 +112,7 @@ KvReadAttributes read_attributes(const EngineConfig& config, std::int64_t layer)
     out.scheme_k = to_text(schemes->k);
     out.scheme_v = to_text(schemes->v);
   }
-  out.tail = get_knob(config, "kv.tail");
+  out.tail = config.attention.blocks.any() ? "skip" : get_knob(config, "kv.tail");
   out.block_size = config.kv.block_size;
   out.read_scale = get_knob(config, "kv.read_scale");
   out.read_format = get_knob(config, "kv.read_format");
@@ -246,6 +246,39 @@ void plan_scheme(Planner& planner, const EngineConfig& config, const KvSchemes& 
   }
 }
 
+/// An operand's blocks, and what attention reads of them; none where it has none.
+void plan_operand(Planner& planner, const std::string& operand, const std::string& preset, BlockAxis axis,
+                  OpPlan& quantise, OpPlan& dequantise) {
+  if (preset.empty()) return;
+  const BlockFormat format = attention_block(preset, axis);
+  BlockAttributes blocks;
+  blocks.format = preset;
+  blocks.block = std::max(format.block.rows, format.block.columns);
+  const bool down = axis == BlockAxis::tokens;
+  quantise = planner.op(operand + "_quantise", down ? OpKind::quantise_columns : OpKind::block_quantise, blocks);
+  dequantise = planner.op(operand + "_dequantise", OpKind::block_dequantise, blocks);
+}
+
+void plan_tiles(Planner& planner, const EngineConfig& config, std::int64_t window, LayerPlan& plan) {
+  const AttentionBlocks& blocks = config.attention.blocks;
+  plan_operand(planner, "q", blocks.q, BlockAxis::channels, plan.q_quantise, plan.q_dequantise);
+  plan_operand(planner, "k", blocks.k, blocks.k_axis, plan.k_quantise, plan.k_dequantise);
+  plan_operand(planner, "v", blocks.v, blocks.v_axis, plan.v_quantise, plan.v_dequantise);
+  if (reads_exact_scores(blocks)) {
+    plan.exact_scores =
+        planner.op("exact_scores", OpKind::attention_scores, scores_attributes(config.model, plan.scores.layer));
+  }
+  SoftmaxAttributes softmax = softmax_attributes(config, window);
+  softmax.tile = blocks.tile;
+  softmax.online = blocks.online;
+  plan.softmax = planner.op("softmax", OpKind::tile_softmax, softmax);
+  plan_operand(planner, "p", blocks.p, BlockAxis::channels, plan.p_quantise, plan.p_dequantise);
+  MixAttributes mix = mix_attributes(config, window);
+  mix.tile = blocks.tile;
+  mix.diagonal = get_knob(config, "attention.diagonal");
+  plan.attn_mix = planner.op("attn_mix", OpKind::tile_mix, mix);
+}
+
 void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t layer, const LayerWeights& weights,
                     LayerPlan& plan) {
   const ModelConfig& model = config.model;
@@ -285,8 +318,12 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
     plan.scores_quantise = planner.op("scores_quantise", OpKind::quantise, codes);
     plan.scores_dequantise = planner.op("scores_dequantise", OpKind::dequantise, codes);
   }
-  plan.softmax = planner.op("softmax", OpKind::softmax, softmax_attributes(config, window));
-  plan.attn_mix = planner.op("attn_mix", OpKind::attention_mix, mix_attributes(config, window));
+  if (config.attention.blocks.any()) {
+    plan_tiles(planner, config, window, plan);
+  } else {
+    plan.softmax = planner.op("softmax", OpKind::softmax, softmax_attributes(config, window));
+    plan.attn_mix = planner.op("attn_mix", OpKind::attention_mix, mix_attributes(config, window));
+  }
   if (model.inner_norm) plan.inner_norm = planner.inner_norm("inner_norm");
   const std::array<const Affine*, 1> output{&weights.o_proj};
   const std::optional<float> second_of_output = second_of(config, true, output);

@@ -10,6 +10,7 @@
 #include "core/counted.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
 #include "instrument/diagnosis/detectors/deviations_of_kind.h"
+#include "instrument/diagnosis/detectors/leaking_blocks.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/keys.h"
 
@@ -135,7 +136,8 @@ bool as_everywhere(const Leak& leak, const std::vector<Leak>& all) {
 /// Whether the probabilities that scores became were dumped and hide later keys: the mask came behind the scores.
 bool hidden_behind(Survey& survey, const Leak& leak) {
   for (const Op* reader : survey.run().readers(*leak.tensor)) {
-    const Tensor* probs = reader->kind == OpKind::softmax ? survey.run().result(*reader) : nullptr;
+    const bool weighs = reader->kind == OpKind::softmax || reader->kind == OpKind::tile_softmax;
+    const Tensor* probs = weighs ? survey.run().result(*reader) : nullptr;
     if (probs == nullptr || !probs->known || probs->stated || probs->heads <= 0) continue;
     return leak_of(survey, *reader, *probs, false).rows.empty();
   }
@@ -144,7 +146,7 @@ bool hidden_behind(Survey& survey, const Leak& leak) {
 
 void look_at_attention(Survey& survey, Findings& out, std::int64_t& looked_at) {
   std::map<bool, std::vector<Leak>> leaks;  // of towers apart
-  for (const OpKind kind : {OpKind::softmax, OpKind::attention_scores}) {
+  for (const OpKind kind : {OpKind::softmax, OpKind::tile_softmax, OpKind::attention_scores}) {
     for (const Op* op : survey.ops(kind)) {
       const Tensor* tensor = survey.run().result(*op);
       if (tensor == nullptr || !tensor->known || tensor->stated || tensor->heads <= 0) continue;
@@ -374,15 +376,19 @@ Findings detect_future_leakage(Survey& survey) {
   Twins(survey).look(out, twins);
   look_at_attention(survey, out, looked_at);
   look_at_deviations(survey, out);
+  std::int64_t blocks = 0;
+  look_at_blocks(survey, out, blocks);
   merge_alike(out.found);
   const std::int64_t done_again = attention_done_again(survey);
-  if (looked_at + twins + done_again == 0) {
+  if (looked_at + twins + done_again + blocks == 0) {
     out.not_in_dump(
         "no probabilities, scores or attention outputs of tokens that come one after the other were dumped");
   } else {
-    out.excluded(fmt::format("no key behind its token is seen in {}, {} done again{}",
-                             counted(looked_at, "attention op"), done_again,
-                             twins > 0 ? fmt::format(", {} compared", counted(twins, "pair of runs")) : ""));
+    out.excluded(fmt::format(
+        "no key behind its token is seen in {}, {} done again{}{}", counted(looked_at, "attention op"), done_again,
+        blocks > 0 ? fmt::format(", no scale is a later token's in {} over tokens", counted(blocks, "quantization"))
+                   : "",
+        twins > 0 ? fmt::format(", {} compared", counted(twins, "pair of runs")) : ""));
   }
   return out;
 }
