@@ -1,19 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/model_scenario.h"
 #include "cli/progress.h"
 #include "scenarios/library.h"
 #include "scenarios/report/answer.h"
@@ -45,22 +44,6 @@ struct RunOptions {
   std::string format = "text";
 };
 
-Result<std::vector<std::int32_t>> token_ids(std::string_view list) {
-  std::vector<std::int32_t> ids;
-  for (std::string_view left = list; !left.empty();) {
-    const std::string_view item = left.substr(0, left.find(','));
-    std::int32_t id = -1;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
-    if (error != std::errc() || end != item.data() + item.size() || id < 0) {
-      return fail(fmt::format("--prompt-tokens: '{}' is no token id", item));
-    }
-    ids.push_back(id);
-    left.remove_prefix(std::min(left.size(), item.size() + 1));
-  }
-  if (ids.empty()) return fail("--prompt-tokens: no token id");
-  return ids;
-}
-
 scenarios::RunnerOptions runner_options(const RunOptions& options, const Interrupt& interrupt) {
   scenarios::RunnerOptions runner;
   runner.output = options.output;
@@ -83,44 +66,6 @@ std::string one_junit(const scenarios::ScenarioRun& run) {
   for (const scenarios::Missed& missed : run.missed) test.failures.push_back(to_string(missed));
   if (!run.missed.empty()) test.output = fmt::format("nanscope diagnose {}", run.recording.string());
   return report::junit_xml("nanscope", std::vector{test});
-}
-
-/// A run without a scenario file: a checkpoint's model, prompts, and nothing that is expected but health.
-Result<scenarios::Scenario> scenario_of_model(const RunOptions& options) {
-  std::error_code error;
-  const fs::path folder = fs::absolute(options.model, error).lexically_normal();
-  if (!fs::is_directory(folder, error)) {
-    return fail(
-        fmt::format("{}: expected the folder of a checkpoint, with config.json and *.safetensors", options.model));
-  }
-  scenarios::Scenario scenario;
-  scenario.path = folder / "config.json";
-  scenario.has_file = false;
-  scenario.name = (folder.filename().empty() ? folder.parent_path() : folder).filename().string();
-  scenario.title = scenario.name;
-  scenario.knobs.push_back({"model.weights", folder.string(), "--model"});
-  for (const std::string& setting : options.settings) {
-    const std::size_t equals = setting.find('=');
-    if (equals == std::string::npos) {
-      return fail(fmt::format("--set '{}': expected KNOB=VALUE, for example kv.format=e4m3", setting));
-    }
-    scenario.knobs.push_back({setting.substr(0, equals), setting.substr(equals + 1), "--set"});
-  }
-  const auto add = [&](scenarios::ScenarioPart part) {
-    scenarios::ScenarioRequest request;
-    request.name = fmt::format("request-{}", scenario.requests.size());
-    request.max_tokens = options.tokens;
-    request.parts.push_back(std::move(part));
-    scenario.requests.push_back(std::move(request));
-  };
-  for (const std::string& text : options.prompts) add({text, {}, {}, {}});
-  for (const std::string& list : options.prompt_tokens) {
-    Result<std::vector<std::int32_t>> ids = token_ids(list);
-    if (!ids) return tl::unexpected(ids.error());
-    add({{}, {}, {}, std::move(*ids)});
-  }
-  if (scenario.requests.empty()) return fail("--model needs a prompt: -p PROMPT, or --prompt-tokens ID,ID,...");
-  return scenario;
 }
 
 int run_one(const scenarios::Scenario& scenario, const RunOptions& options, const Interrupt& interrupt) {
@@ -196,7 +141,8 @@ int run_model(const RunOptions& options, const Interrupt& interrupt) {
   if (!options.targets.empty()) return complain("--model and a scenario: run one of them");
   if (options.format == "junit")
     return complain("--format junit judges scenarios; --model has nothing to be judged by");
-  const auto scenario = scenario_of_model(options);
+  const auto scenario =
+      scenario_of_model({options.model, options.settings, options.prompts, options.prompt_tokens, options.tokens});
   return scenario ? run_one(*scenario, options, interrupt) : complain(scenario.error().message);
 }
 

@@ -26,7 +26,7 @@ TEST_F(Command, HelpAndVersion) {
   EXPECT_EQ(run("--help").code, 0);
   EXPECT_THAT(run("--version").out, StartsWith("nanscope "));
   for (const char* name : {"run", "replay", "diagnose", "why", "diff", "verify", "inspect", "quantize", "scales",
-                           "policies", "bits", "report", "scenarios"}) {
+                           "causality", "policies", "bits", "report", "scenarios"}) {
     const Output help = run(std::string(name) + " --help");
     EXPECT_EQ(help.code, 0) << name;
     EXPECT_THAT(help.out, HasSubstr("Usage")) << name;
