@@ -141,6 +141,7 @@ void add_causality_command(CLI::App& app, Action& action) {
   command
       ->add_option("--change", arguments->change,
                    "What becomes of the token's embedding: another token's, negated, times 8, NaN")
+      ->type_name("NAME")
       ->check(CLI::IsMember({"value", "sign", "size", "nan", "all"}))
       ->capture_default_str();
   command->add_option("--request", arguments->request, "Which request's prompt, from 0 on; those before it run first")
