@@ -189,8 +189,11 @@ class Comparer final : public PrefillProbe {
       // The first of its layer; in a layer before, where nothing came of it, it was read by nobody.
       std::optional<LeakPlace>& first = operand == 'k' ? keys_ : values_;
       if (!first || first->layer != place->layer) first = std::move(place);
+    } else if (kept.keys > 0) {
+      // Scores tell no token anything before the softmax reads them, which may read others in their place.
+      if (!scores_ || scores_->layer != place->layer) scores_ = std::move(place);
     } else {
-      born = std::move(place);
+      born = scores_ && scores_->layer == place->layer ? std::move(scores_) : std::move(place);
     }
     return {};
   }
@@ -198,7 +201,7 @@ class Comparer final : public PrefillProbe {
   const std::vector<Kept>& base_;
   std::int64_t token_;
   std::size_t next_ = 0;
-  std::optional<LeakPlace> keys_, values_;
+  std::optional<LeakPlace> keys_, values_, scores_;
 };
 
 /// Changes one row of the embedding in device memory.
@@ -298,7 +301,7 @@ class Check {
 
   Status influence(Engine& engine, const std::vector<Kept>& base, std::int64_t token, TokenChange change) {
     Comparer compared(workbench_.device(), request_, base, token);
-    const Status done = pass(engine, compared, [&](kernels::Device& device, const auto& view, const StepRow& step) {
+    Status done = pass(engine, compared, [&](kernels::Device& device, const auto& view, const StepRow& step) {
       const bool here = step.request == request_ && step.kind == StepKind::prefill && token < view.rows;
       return here ? change_row(device, view, token, change) : Status{};
     });

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <set>
@@ -12,7 +11,7 @@
 #include "core/blocks/block_scale.h"
 #include "core/blocks/presets.h"
 #include "core/counted.h"
-#include "instrument/recompute/keys.h"
+#include "instrument/diagnosis/region.h"
 
 namespace nanscope {
 namespace {
@@ -24,8 +23,7 @@ struct BlockLeak {
   const Tensor* reader = nullptr;  ///< output of the op that reads what was quantized
   std::string operand;
   std::set<std::int64_t> tokens;  ///< that read it
-  std::set<std::int64_t> blocks;
-  std::int64_t could = 0;  ///< tokens with later ones in their block
+  std::int64_t could = 0;         ///< tokens with later ones in their block
   // Of the largest ratio of scales:
   std::int64_t block = -1;
   std::int64_t channel = -1;
@@ -91,7 +89,6 @@ void look_at_block(const BlockFormat& format, const Rows& rows, const std::vecto
       const float own = block_scale_value(format, block_scale(format, past, 1.0F, 0).code);
       if (own == stored[c]) continue;
       leak.tokens.insert(token);
-      leak.blocks.insert(rows.number);
       const auto ratio = [](double scale, double of) { return of > 0 ? scale / of : HUGE_VAL; };
       const double now = ratio(double{stored[c]}, double{own});
       if (leak.token >= 0 && !(now > ratio(leak.scale, leak.past_scale))) continue;
@@ -146,15 +143,13 @@ BlockLeak leak_of_blocks(Survey& survey, const Op& op, bool& looked) {
 }
 
 Finding finding_of_blocks(Survey& survey, const BlockLeak& leak) {
-  std::vector<std::int64_t> rows(leak.blocks.begin(), leak.blocks.end());
-  Finding finding = finding_at(survey, *leak.scales, rows);
+  Finding finding = finding_at(survey, *leak.scales, {leak.block});
   finding.certainty = kProved;
   const std::vector<std::int64_t> tokens(leak.tokens.begin(), leak.tokens.end());
   const std::string what = leak.operand == "v" ? "values" : "keys";
   finding.fault.where.channels = Range{leak.channel, leak.channel};
-  finding.fault.where.tokens = Range{tokens.front(), tokens.back()};
   finding.fault.evidence = {{"operand", leak.operand},      {"rows", static_cast<std::int64_t>(tokens.size())},
-                            {"sharing", leak.could},          {"wrong_rows", ranges_text(tokens)},
+                            {"sharing", leak.could},        {"wrong_rows", ranges_text(tokens)},
                             {"block", leak.block},          {"token", leak.token},
                             {"owner", leak.owner},          {"scale", leak.scale},
                             {"past_scale", leak.past_scale}};
