@@ -146,6 +146,9 @@ Status check_attention_blocks(const EngineConfig& config) {
     return fail("attention.blocks_*: tiles skip masked keys; attention.mask must be select");
   }
   if (attention.fused) return fail("attention.blocks_* quantizes what kv_read gives; attention.fused must be false");
+  if (config.scores.qk_format != Format::f32) {
+    return fail("attention.blocks_* and scores.qk_format quantize the same operands; use one of them");
+  }
   if (blocks.diagonal == kernels::Diagonal::past && !blocks.k.empty() && blocks.k_axis == BlockAxis::tokens) {
     return fail("attention.diagonal=past is of values; with attention.blocks_axis_k=tokens use exact");
   }

@@ -142,7 +142,8 @@ Live Forward::attend_tiles(const LayerPlan& plan, const Live& q) {
         in_blocks({plan.v_quantise, plan.v_dequantise}, {Slot::v_block_codes, Slot::v_block_scales, Slot::v_block_read},
                   group, Axis::keys, values.read, blocks.v, blocks.v_axis, model.kv_heads);
     emitter_.set_place(of_span(*group.input, Axis::part, group.input->span.first_token));
-    const Live scored = quantised_scores(plan, group, scores(plan, group, read_q, {k, {}}));
+    const Live scored =
+        quantised_for(ScoreTarget::scores, plan, group, scores(plan, group, read_q, {k, {}}), group.rows);
     Live exact;
     if (reads_exact_scores(blocks)) exact = exact_scores(plan, group, own_q, keys.read);
     const Tiles tiles = tile_softmax(plan, group, scored, exact);
