@@ -12,7 +12,6 @@
 #include "core/parse_json.h"
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/model_folder.h"
-#include "instrument/engine/score_book.h"
 #include "instrument/files/near_names.h"
 
 namespace nanscope::scenarios {
@@ -108,7 +107,9 @@ Result<RunSpec> resolve(const Scenario& scenario) {
   for (Transient& one : spec.transients) {
     const bool drawn = one.load.empty() || one.load == "reference" || one.load == "random";
     if (!drawn) one.load = (scenario.path.parent_path() / one.load).lexically_normal().string();
-    if (one.kind == TransientKind::forget_scores && !quantizes_attention(spec.config.scores)) {
+    const ScoresConfig& scores = spec.config.scores;
+    const bool scaled = scores.format != Format::f32 || scores.qk_format != Format::f32;
+    if (one.kind == TransientKind::forget_scores && !scaled) {
       return fail(scenario.where() + "a transient forgets scales of scores, and scores.format=f32 has none");
     }
   }

@@ -89,9 +89,25 @@ ScoreTrial try_one(const PolicyCandidate& candidate, const ScoreRun& run) {
 
 bool overflows(double scaled, double largest) { return scaled > largest * kRoundsDown; }
 
-std::vector<ScoreTrial> try_score_policies(const ScoreRun& run, const ScorePolicySettings& settings) {
+std::vector<PolicyCandidate> policy_candidates(const ScorePolicySettings& settings) {
+  std::vector<PolicyCandidate> all;
+  for (const ScorePolicyEntry& entry : score_policies()) {
+    // A number of somebody's says nothing about a policy.
+    if (entry.name == "static") continue;
+    all.push_back({std::string(entry.name), &entry, settings, true});
+    if (entry.name != "delayed") continue;
+    ScorePolicySettings defaults = settings;
+    defaults.history = 1024;
+    defaults.margin = 1;
+    defaults.start = settings.largest;
+    all.push_back({"delayed_te", &entry, defaults, false});
+  }
+  return all;
+}
+
+std::vector<ScoreTrial> try_score_policies(const ScoreRun& run, std::span<const PolicyCandidate> policies) {
   std::vector<ScoreTrial> trials;
-  for (const PolicyCandidate& candidate : candidates(settings)) trials.push_back(try_one(candidate, run));
+  for (const PolicyCandidate& policy : policies) trials.push_back(try_one(policy, run));
   return trials;
 }
 

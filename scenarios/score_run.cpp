@@ -32,8 +32,7 @@ Status add_recorded(const RunSpec& spec, const std::set<std::int64_t>& layers, c
     const auto weights = weights_at(spec.config.model, spec.transients, from);
     if (!weights) return tl::unexpected(weights.error());
     for (const std::int64_t layer : layers) {
-      auto made =
-          layer_scales(spec.config.model, spec.config.rope, layer, *weights, options.settings, options.stop);
+      auto made = layer_scales(spec.config.model, spec.config.rope, layer, *weights, options.settings, options.stop);
       if (!made) return tl::unexpected(made.error());
       add(*made, from, run.bounds);
       if (from == 0) run.weights.layers.push_back(std::move(*made));

@@ -26,16 +26,16 @@ ScaleSettings settings_of(const EngineConfig& config, std::int64_t layer) {
 }
 
 NamedWeights weights_of(const LoadedModel& model, kernels::Device& device) {
-  return [&model, &device](std::string_view name, std::int64_t rows,
-                           std::int64_t columns) -> Result<std::vector<float>> {
-    const auto found = std::find_if(model.weights.begin(), model.weights.end(),
-                                    [&](const Weight& weight) { return weight_of_version(weight.name) == name; });
-    if (found == model.weights.end()) return fail(fmt::format("no weight '{}'", name));
-    if (found->view.rows != rows || found->view.columns != columns) {
-      return fail(fmt::format("weight '{}' is not {} x {}", name, rows, columns));
-    }
-    return weight_values(model, *found, device);
-  };
+  return
+      [&model, &device](std::string_view name, std::int64_t rows, std::int64_t columns) -> Result<std::vector<float>> {
+        const auto found = std::find_if(model.weights.begin(), model.weights.end(),
+                                        [&](const Weight& weight) { return weight_of_version(weight.name) == name; });
+        if (found == model.weights.end()) return fail(fmt::format("no weight '{}'", name));
+        if (found->view.rows != rows || found->view.columns != columns) {
+          return fail(fmt::format("weight '{}' is not {} x {}", name, rows, columns));
+        }
+        return weight_values(model, *found, device);
+      };
 }
 
 /// What a target's bounds are made of, a head each.
@@ -265,9 +265,8 @@ ScoreBook::Use ScoreBook::use_one(const ScaleContext& context, ScoreTarget targe
     const bool filed = !config_->scores.scales.empty();
     use.origin = {.source = filed ? ScaleSource::checkpoint : ScaleSource::fixed, .locked = true};
   } else {
-    use.origin = scale.before.step < 0
-                     ? ScaleOrigin{.source = ScaleSource::fixed, .absmax = scale.settings.start}
-                     : scale.before;
+    use.origin = scale.before.step < 0 ? ScaleOrigin{.source = ScaleSource::fixed, .absmax = scale.settings.start}
+                                       : scale.before;
     // Which of the steps before was the largest, as far as it is still remembered.
     const bool forgotten = policy(target) == "delayed" && context.step - scale.before.step >= config_->scores.history;
     if (scale.before.step < 0 || forgotten || !(absmax <= scale.before.absmax)) scale.before = now;

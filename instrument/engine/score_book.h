@@ -59,8 +59,8 @@ class ScoreBook {
   struct Scale {
     std::unique_ptr<ScorePolicy> policy;
     ScorePolicySettings settings;  ///< that it was made with
-    double bound = 0;    ///< calibrated, of policies that follow from weights
-    ScaleOrigin before;  ///< of the step that had the largest values so far
+    double bound = 0;              ///< calibrated, of policies that follow from weights
+    ScaleOrigin before;            ///< of the step that had the largest values so far
   };
   using Layer = std::array<std::vector<Scale>, kScoreTargets.size()>;
 

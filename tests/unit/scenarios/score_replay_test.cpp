@@ -171,7 +171,8 @@ TEST(ScoreReplay, OnlyHistoriesFailInTransients) {
   for (const char* name : {"fp8-scores-weight-spike", "fp8-scores-rate-spike", "fp8-scores-weights-loaded",
                            "fp8-scores-resumed", "fp8-scores-new-data"}) {
     const Recorder recorder(name);
-    const std::vector<ScoreTrial> trials = try_score_policies(scores_of_run(recorder.recorded()), policy_candidates({}));
+    const std::vector<ScoreTrial> trials =
+        try_score_policies(scores_of_run(recorder.recorded()), policy_candidates({}));
     for (const ScoreTrial& trial : trials) {
       const bool of_history = trial.policy == "delayed" || trial.policy == "delayed_te";
       const bool grows = trial.policy == "monotonic";
