@@ -34,15 +34,13 @@ std::optional<ScaleGrid> ScaleGrid::of(RunView& run, const Tensor& scale, const 
   if (count == 1) return grid;
   const bool table = scale.tokens > 1 && scale.channels > 1;
   if (!table) {
-    if (count == codes.heads && scale.heads == count && scale.tokens == 1) {
-      // It says that it is of heads, however many rows there are.
-      grid.columns_ = count;
-      grid.channels_a_cell_ = codes.width();
-      grid.period_ = codes.width();
-    } else if (count == rows && (count != channels || scale.channels == 1)) {
+    const bool of_heads = count == codes.heads;
+    // Of as many rows as heads, it says itself that it is of heads.
+    const bool says_heads = of_heads && scale.heads == count && scale.tokens == 1;
+    if (count == rows && (count != channels || scale.channels == 1) && !says_heads) {
       grid.rows_ = count;
       grid.rows_a_cell_ = 1;
-    } else if (count == codes.heads) {
+    } else if (of_heads) {
       grid.columns_ = count;
       grid.channels_a_cell_ = codes.width();
       grid.period_ = codes.width();

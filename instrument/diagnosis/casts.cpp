@@ -267,13 +267,12 @@ void add_cast(Values& values, const Op& op, const Tensor* codes, std::string tar
   const bool grouped = made != nullptr && made->count() > 1;
   constexpr double kCloseToClipping = 0.99;
   cast.clip_by_design = clip_by_design(op, cast.target);
-  if (grouped && source != nullptr && cast.ledger != nullptr && cast.ledger->headroom < kCloseToClipping) {
+  const bool near_clipping = cast.ledger != nullptr && cast.ledger->headroom < kCloseToClipping;
+  if (cast.ledger == nullptr || (grouped && source != nullptr && near_clipping)) {
     Measure(values, cast).run(op, *codes, source, scale_role);
-  } else if (cast.ledger != nullptr) {
+  } else {
     by_health(run, cast, *codes, source);
     if (grouped) cast.cells = made->count();
-  } else {
-    Measure(values, cast).run(op, *codes, source, scale_role);
   }
   if (cast.elements > 0) into.push_back(std::move(cast));
 }

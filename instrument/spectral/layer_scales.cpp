@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "core/tensor/content_hash.h"
 #include "instrument/model/rope_table.h"
@@ -364,7 +365,7 @@ Result<LayerScales> layer_scales(const ModelConfig& model, const RopeConfig& rop
   fold_amplitude(rotary, *folded);
   const RotationProbe rotations =
       layer.rotary && !model.qk_norm ? rotations_of(rotary, settings.length) : RotationProbe{};
-  Result<std::vector<HeadNorms>> norms = head_norms(*folded, rotations, settings.threads, stop);
+  Result<std::vector<HeadNorms>> norms = head_norms(*folded, rotations, settings.threads, std::move(stop));
   if (!norms) return tl::unexpected(norms.error());
   layer.norms = std::move(*norms);
   iterate(*folded, settings, layer);

@@ -34,8 +34,8 @@ std::string identity_text(std::uint64_t identity) { return fmt::format("{:016x}"
 
 template <class Value, class Of>
 std::vector<float> column(const std::vector<Value>& all, const Of& of) {
-  std::vector<float> values;
-  for (const Value& one : all) values.push_back(static_cast<float>(of(one)));
+  std::vector<float> values(all.size());
+  std::transform(all.begin(), all.end(), values.begin(), [&](const Value& one) { return static_cast<float>(of(one)); });
   return values;
 }
 
@@ -134,6 +134,7 @@ Result<std::vector<std::byte>> encode_scale_file(const ModelScales& scales, std:
     metadata[prefix + "identity"] = identity_text(layer.identity);
   }
   std::vector<SafetensorsInput> inputs;
+  inputs.reserve(tensors.size());
   for (const auto& [name, values] : tensors) {
     inputs.push_back({name, "F32", {std::ssize(values)}, std::as_bytes(std::span(values))});
   }

@@ -35,6 +35,7 @@ TEST_F(Outputs, NoCommandReplacesAFileWithoutForce) {
        {"attach dump -o precious", "run small.toml -o precious",
         "replay small.nanscope --set kv.format=bf16 -o precious", "report small.nanscope -o precious",
         "trace small.nanscope -o precious", "export small.nanscope -o precious",
+        "scales small.nanscope --policy geometry -o precious",
 #ifdef NANSCOPE_GUI
         "gui small.nanscope --screenshot precious", "gui small.nanscope --csv precious --view scales",
 #endif
