@@ -54,6 +54,21 @@ TEST(ScaleGrid, OneAHead) {
   EXPECT_EQ(found->at(5, 17), 2);
 }
 
+/// A prompt of four tokens, and four heads: scores by head look like scores by row.
+TEST(ScaleGrid, OfAsManyRowsAsHeadsTheScaleSaysWhichItIsOf) {
+  DumpGraph g;
+  g.pass();
+  const TensorId made = g.parameter("scale", 1, 4, [](auto, auto c) { return static_cast<float>(c); });
+  const TensorId codes = g.source({.tokens = 4, .channels = 32, .heads = 4});
+  Tensor scale = *g.tensor(made);
+  EXPECT_EQ(ScaleGrid::of(g, scale, *g.tensor(codes))->at(3, 17), 3);
+  scale.heads = 4;
+  const auto found = ScaleGrid::of(g, scale, *g.tensor(codes));
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->by_head());
+  EXPECT_EQ(found->at(3, 17), 2);
+}
+
 TEST(ScaleGrid, OneARowAndHead) {
   const auto found = grid(6, 4, 6, 32, 4);
   ASSERT_TRUE(found);
