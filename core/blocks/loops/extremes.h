@@ -4,6 +4,28 @@
 /// The largest magnitudes of blocks.
 namespace nanscope::NANSCOPE_ISA {
 
+/// Vectors of one register: g++ 12 takes comparisons of wider ones apart, element by element.
+#if defined(__AVX2__)
+typedef std::int32_t OwnI __attribute__((vector_size(32)));   // NOLINT
+typedef std::uint32_t OwnU __attribute__((vector_size(32)));  // NOLINT
+#else
+typedef I4 OwnI;     // NOLINT
+typedef Words OwnU;  // NOLINT
+#endif
+
+/// The largest of `width` elements' bits under a mask, as signed or unsigned numbers.
+template <class V>
+NANSCOPE_LOOP auto largest_bits(const float* x, std::int64_t width, std::uint32_t mask) {
+  V largest = {};
+  for (std::int64_t i = 0; i < width; i += std::int64_t{sizeof(V)} / 4) {
+    const V bits = as<V>(load<OwnU>(x + i) & mask);
+    largest = bits > largest ? bits : largest;
+  }
+  auto most_of = largest[0];
+  for (std::size_t i = 1; i < sizeof(V) / 4; ++i) most_of = largest[i] > most_of ? largest[i] : most_of;
+  return most_of;
+}
+
 /// The largest magnitude of each lane of a block, as bits.
 NANSCOPE_LOOP I largest_lanes(const float* x, std::int64_t width) {
   I largest = as<I>(magnitudes_of(load<F>(x)));
@@ -35,12 +57,12 @@ template <std::int64_t kWidth>
 NANSCOPE_LOOP void magnitudes_by(const float* x, std::int64_t blocks, std::int64_t width, float* extremes) {
   if (kWidth > 0) width = kWidth;
   std::int64_t block = 0;
-  for (; block + kChunk <= blocks; block += kChunk, x += kChunk * width) {
+  for (; kFours && block + kChunk <= blocks; block += kChunk, x += kChunk * width) {
     store(extremes + block, most(largest_of_sixteen(x, width), load<I>(extremes + block)));
   }
   for (; block < blocks; ++block, x += width) {
     const auto before = static_cast<std::int32_t>(bits_of(extremes[block]));
-    const std::int32_t now = largest_of(largest_lanes(x, width));
+    const std::int32_t now = largest_bits<OwnI>(x, width, 0x7fffffffU);
     extremes[block] = float_of(static_cast<std::uint32_t>(now > before ? now : before));
   }
 }
@@ -95,13 +117,14 @@ NANSCOPE_LOOP U either(const Extremes& found) {
 
 static void signed_extremes(const float* x, std::int64_t blocks, std::int64_t width, float* extremes) {
   std::int64_t block = 0;
-  for (; block + kChunk <= blocks; block += kChunk, x += kChunk * width) {
+  for (; kFours && block + kChunk <= blocks; block += kChunk, x += kChunk * width) {
     store(extremes + block, either(extremes_of_sixteen(x, width)));
   }
   for (; block < blocks; ++block, x += width) {
-    const Extremes one = both_extremes(x, width);
-    const U found = either({splat(largest_of(one.positive)), splat(largest_of(one.negative))});
-    extremes[block] = float_of(found[0]);
+    const auto up = static_cast<std::uint32_t>(largest_bits<OwnI>(x, width, 0xffffffffU));
+    const std::uint32_t bits = largest_bits<OwnU>(x, width, 0xffffffffU);
+    const std::uint32_t down = bits < 0x80000000U ? 0 : bits & 0x7fffffffU;
+    extremes[block] = float_of(up == down ? kCanonicalNan : up > down ? up : bits);
   }
 }
 

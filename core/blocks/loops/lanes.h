@@ -57,6 +57,29 @@ NANSCOPE_LOOP float float_of(std::uint32_t bits) { return __builtin_bit_cast(flo
 NANSCOPE_LOOP F least(const F& a, const F& b) { return as<F>(_mm512_min_ps(as<__m512>(a), as<__m512>(b))); }
 NANSCOPE_LOOP I most(const I& a, const I& b) { return as<I>(_mm512_max_epi32(as<__m512i>(a), as<__m512i>(b))); }
 NANSCOPE_LOOP U most(const U& a, const U& b) { return as<U>(_mm512_max_epu32(as<__m512i>(a), as<__m512i>(b))); }
+#elif defined(__AVX2__)
+/// By halves: g++ 12 takes comparisons of vectors that are wider than registers apart, element by element.
+template <class Half, class T, class Join>
+NANSCOPE_LOOP T by_halves(const T& a, const T& b, const Join& join) {
+  Half x[2];
+  Half y[2];
+  std::memcpy(x, &a, sizeof(T));
+  std::memcpy(y, &b, sizeof(T));
+  const Half joined[2] = {join(x[0], y[0]), join(x[1], y[1])};
+  return load<T>(joined);
+}
+NANSCOPE_LOOP F least(const F& a, const F& b) {
+  return by_halves<__m256>(
+      a, b, [](__m256 u, __m256 v) __attribute__((always_inline)) { return _mm256_min_ps(u, v); });
+}
+NANSCOPE_LOOP I most(const I& a, const I& b) {
+  return by_halves<__m256i>(
+      a, b, [](__m256i u, __m256i v) __attribute__((always_inline)) { return _mm256_max_epi32(u, v); });
+}
+NANSCOPE_LOOP U most(const U& a, const U& b) {
+  return by_halves<__m256i>(
+      a, b, [](__m256i u, __m256i v) __attribute__((always_inline)) { return _mm256_max_epu32(u, v); });
+}
 #else
 NANSCOPE_LOOP F least(const F& a, const F& b) { return pick(a < b, a, b); }
 NANSCOPE_LOOP I most(const I& a, const I& b) { return pick(a > b, a, b); }
@@ -170,25 +193,6 @@ NANSCOPE_LOOP void store_quarters(float* to, const F& v) {
   store(to + 4, Quarter(__builtin_shufflevector(v, v, 4, 5, 6, 7)));
   store(to + 8, Quarter(__builtin_shufflevector(v, v, 8, 9, 10, 11)));
   store(to + 12, Quarter(__builtin_shufflevector(v, v, 12, 13, 14, 15)));
-}
-
-/// The four largest of a vector's quarters' elements of the same place.
-template <class T>
-NANSCOPE_LOOP auto largest_quarter(const T& v) {
-  const auto a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
-  const auto b = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-  const auto m = a > b ? a : b;
-  const auto c = __builtin_shufflevector(m, m, 0, 1, 2, 3);
-  const auto d = __builtin_shufflevector(m, m, 4, 5, 6, 7);
-  return c > d ? c : d;
-}
-
-template <class T>
-NANSCOPE_LOOP auto largest_of(const T& v) {
-  const auto n = largest_quarter(v);
-  const auto e = __builtin_shufflevector(n, n, 2, 3, 0, 1);
-  const auto o = n > e ? n : e;
-  return o[0] > o[1] ? o[0] : o[1];
 }
 
 /// Each quarter of four vectors joined to one element by `join`: four of each vector, in the order of the vectors, in
