@@ -18,7 +18,8 @@ using kernels::TensorView;
 
 Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   const ModelConfig& model = parts_.config.model;
-  const Operand in = quantised(plan.attn_quantise, {Slot::attn_codes, Slot::attn_scales}, x);
+  const Operand in =
+      quantised(plan.attn_quantise, plan.attn_dequantise, {Slot::attn_codes, Slot::attn_scales, Slot::attn_read}, x);
   const auto project = [&](const OpPlan& op, Slot slot, const Affine& affine, std::int64_t heads) {
     return mlp_product(op, activation(slot, affine.weight->view.rows), in, affine, "out", heads);
   };
@@ -50,7 +51,8 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
   if (model.inner_norm) {
     out = norm(plan.inner_norm, {Slot::inner_norm, Slot::stats}, out, weights.inner_norm, inner_norm_);
   }
-  const Operand mixed = quantised(plan.o_quantise, {Slot::o_codes, Slot::o_scales}, out);
+  const Operand mixed =
+      quantised(plan.o_quantise, plan.o_dequantise, {Slot::o_codes, Slot::o_scales, Slot::o_read}, out);
   return mlp_product(plan.o_proj, branch_memory(Slot::o_proj), mixed, weights.o_proj, branch_role());
 }
 

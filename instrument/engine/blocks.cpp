@@ -1,10 +1,12 @@
 /// Block-scaled inputs of the MLP and of the attention's projections: their quantisation, and the products that read
 /// codes and scales.
 #include <array>
+#include <span>
 
 #include "instrument/engine/forward.h"
 #include "kernels/ops/block_gemm.h"
 #include "kernels/ops/block_quantise.h"
+#include "kernels/ops/cast.h"
 
 namespace nanscope {
 
@@ -29,14 +31,37 @@ TensorView Forward::scale_table(Slot slot, std::int64_t columns, bool& recycled)
   return recycled ? TensorView{freed_.data, format.scale, rows, width, width} : matrix(slot, format.scale, rows, width);
 }
 
-Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x) {
+/// One scale, which is known before: e4m3 codes, and what they stand for.
+Forward::Operand Forward::cast(const OpPlan& plan, const OpPlan& back, OperandSlots slots, const Live& x) {
+  const TensorView codes = matrix(slots.codes, Format::e4m3, rows_, x.view.columns);
+  const TensorView scale = matrix(slots.scales, Format::f32, 1, 1);
+  if (emitter_.ok()) {
+    emitter_.check(parts_.device.upload(scale.data, std::as_bytes(std::span(&plan.second, 1))));
+  }
+  launch(kernels::CastArgs{.x = x.view, .out = codes, .scale = plan.second, .overflow = parts_.config.blocks.overflow});
+  ProbeTensor stored = emitter_.output("codes", codes);
+  stored.source = x.view;
+  stored.source_scales = scale;
+  ProbeTensor told = emitter_.output("scale", scale);
+  told.first_token = 0;
+  told.axis = Axis::none;
+  told.sequence = -1;
+  const std::array outputs{stored, told};
+  emitter_.op(plan, {ProbeInput{"x", x.id, {}}}, outputs);
+  const TensorView read = matrix(slots.read, Format::f32, rows_, x.view.columns);
+  launch(kernels::CastArgs{.x = codes, .out = read, .scale = plan.second, .dequantise = true});
+  return {x, {}, {}, emit(back, {ProbeInput{"codes", stored.id, {}}, ProbeInput{"scale", told.id, {}}}, "out", read)};
+}
+
+Forward::Operand Forward::quantised(const OpPlan& plan, const OpPlan& back, OperandSlots slots, const Live& x) {
+  if (plan.kind == OpKind::quantise) return cast(plan, back, slots, x);
   const BlockConfig& blocks = parts_.config.blocks;
   if (plan.kind != OpKind::block_quantise) return {x, {}, {}};
   const BlockFormat& format = block_format(blocks);
   const bool unmasked = blocks.packing == kernels::ScalePacking::unmasked && rows_ == 1 && format.scale == Format::e8m0;
-  const TensorView codes = matrix(slots.first, format.element, rows_, x.view.columns);
+  const TensorView codes = matrix(slots.codes, format.element, rows_, x.view.columns);
   bool recycled = false;
-  const TensorView scales = scale_table(slots.second, x.view.columns, recycled);
+  const TensorView scales = scale_table(slots.scales, x.view.columns, recycled);
   launch(
       kernels::BlockQuantiseArgs{.x = x.view,
                                  .codes = codes,
@@ -56,7 +81,7 @@ Forward::Operand Forward::quantised(const OpPlan& plan, std::pair<Slot, Slot> sl
 
 Live Forward::mlp_product(const OpPlan& plan, const TensorView& out, const Operand& in, const Affine& affine,
                           std::string_view role, std::int64_t heads) {
-  if (!in.codes.view.given()) return product(plan, out, in.x, affine, heads, role);
+  if (!in.codes.view.given()) return product(plan, out, in.read.view.given() ? in.read : in.x, affine, heads, role);
   const BlockConfig& blocks = parts_.config.blocks;
   const bool read_padding = blocks.reads == ScaleReads::tile && rows_ <= kSmallRows;
   launch(kernels::BlockGemmArgs{.codes = in.codes.view,

@@ -47,7 +47,8 @@ BlockFormat attention_block(const std::string& preset, BlockAxis axis) {
 }
 
 float second_scale(const BlockConfig& blocks) {
-  return block_format(blocks).second == SecondScale::none ? 1.0F : blocks.tensor_scale;
+  const bool none = blocks.format != ActivationBlocks::fp8 && block_format(blocks).second == SecondScale::none;
+  return none ? 1.0F : blocks.tensor_scale;
 }
 
 namespace {
@@ -98,6 +99,7 @@ Status check_blocks(const BlockConfig& blocks) {
     return fail(fmt::format("activation.block_preset={}: {}", blocks.preset, what));
   };
   if (blocks.format == ActivationBlocks::none) return refuse("needs activation.blocks");
+  if (blocks.format == ActivationBlocks::fp8) return refuse("activation.blocks=fp8 has no blocks");
   const BlockFormat& f = block_format(blocks);
   const bool rounds_each = f.block.rows == 1 && f.rule != ScaleRule::signed_extreme && f.scaling != Scaling::bounds &&
                            !f.four_over_six && f.zero_sign == ZeroSign::kept && !f.divides_by_zero;

@@ -36,7 +36,7 @@ enum class DummyAt : std::uint8_t { start, decode };
 enum class PadRows : std::uint8_t { zero, masked };
 enum class Preempt : std::uint8_t { recompute, stale };
 enum class EmptyRow : std::uint8_t { keep, mask };
-enum class ActivationBlocks : std::uint8_t { none, mxfp8, mxfp4, nvfp4 };
+enum class ActivationBlocks : std::uint8_t { none, mxfp8, mxfp4, nvfp4, fp8 };
 enum class BlockOps : std::uint8_t { mlp, linears };
 enum class TensorScales : std::uint8_t { config, checkpoint };
 enum class ScaleMemory : std::uint8_t { zeroed, recycled };
@@ -212,8 +212,8 @@ NormConfig resolved_inner_norm(const EngineConfig& config);
 /// The format in which attention takes the codes of the cache: kv.read_format where the cache is fp8, else its own.
 Format read_format(const KvConfig& kv);
 
-/// The block format, as serving kernels have it: e8m0 scales are rounded up (mxfp8-rceil, mxfp4-rceil). Of `none`
-/// nothing is asked.
+/// The block format, as serving kernels have it: e8m0 scales are rounded up (mxfp8-rceil, mxfp4-rceil). Of `none` and
+/// of `fp8`, which has one scale for all, nothing is asked.
 const BlockFormat& block_format(const BlockConfig& blocks);
 /// What stands above the scales of blocks where the checkpoint does not say it; 1 where nothing does.
 float second_scale(const BlockConfig& blocks);

@@ -41,7 +41,8 @@ Live Forward::mixture(const LayerPlan& plan, const LayerWeights& weights, const 
   const Routed routed = route(plan, weights, x);
   const std::int64_t tokens = rows_;
   const TensorView all = matrix(Slot::experts, parts_.config.activation_format, model.experts * tokens, model.width);
-  const Operand in = quantised(plan.mlp_quantise, {Slot::mlp_codes, Slot::mlp_scales}, x);
+  const Operand in =
+      quantised(plan.mlp_quantise, plan.mlp_dequantise, {Slot::mlp_codes, Slot::mlp_scales, Slot::mlp_read}, x);
   std::vector<ProbeInput> inputs{{"weights", routed.weights.id, {}}, {"ids", routed.ids.id, {}}};
   for (std::size_t e = 0; e < plan.experts.size(); ++e) {
     const Operand active = activated(plan.experts[e], weights.experts[e], in);

@@ -298,7 +298,8 @@ Live Forward::scan(const LayerPlan& plan, const LayerWeights& weights, const Row
 
 Live Forward::mlp(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   if (!plan.experts.empty()) return mixture(plan, weights, x);
-  const Operand in = quantised(plan.mlp_quantise, {Slot::mlp_codes, Slot::mlp_scales}, x);
+  const Operand in =
+      quantised(plan.mlp_quantise, plan.mlp_dequantise, {Slot::mlp_codes, Slot::mlp_scales, Slot::mlp_read}, x);
   const Operand active = activated(plan.mlp, weights.mlp, in);
   return mlp_product(plan.mlp.down_proj, branch_memory(Slot::down), active, weights.mlp.down_proj, branch_role());
 }
@@ -318,7 +319,7 @@ Forward::Operand Forward::activated(const MlpPlan& plan, const MlpWeights& weigh
   const Live act = gated ? emit(plan.mlp_act, {tensor_input("gate", gate), tensor_input("up", up)}, "out", out)
                          : emit(plan.mlp_act, {tensor_input("x", up)}, "out", out);
   freed_ = gated ? gate.view : up.view;
-  return quantised(plan.act_quantise, {Slot::act_codes, Slot::act_scales}, act);
+  return quantised(plan.act_quantise, plan.act_dequantise, {Slot::act_codes, Slot::act_scales, Slot::act_read}, act);
 }
 
 std::vector<std::int32_t> Forward::head(const Live& x) {

@@ -95,9 +95,14 @@ class Forward {
   Live embed();
   Live attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   Live recurrence(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
-  /// What a product of the MLP reads: `x`, or where codes are given what it was quantised to.
+  /// What a product reads: `x`, or where codes are given those of its blocks, or where `read` is what codes of one
+  /// scale stand for.
   struct Operand {
-    Live x, codes, scales;
+    Live x, codes, scales, read = {};
+  };
+  /// Memory of codes, scales and what is read back.
+  struct OperandSlots {
+    Slot codes, scales, read;
   };
   Live mlp(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   /// The MLP up to its down projection, whose input it is.
@@ -128,8 +133,9 @@ class Forward {
   RowPlace of_span(const SpanInput& input, Axis axis, std::int64_t first_token) const;
   /// An op that runs once a span has the span's number in its name, where there are several.
   const OpPlan& plan_of_span(const OpPlan& plan, const SpanInput& input);
-  /// What a product reads: `x`, or where the plan is one of blocks their codes and scales, in `slots`.
-  Operand quantised(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x);
+  /// `x` as the plans have products read it: of `back`, what codes of one scale stand for.
+  Operand quantised(const OpPlan& plan, const OpPlan& back, OperandSlots slots, const Live& x);
+  Operand cast(const OpPlan& plan, const OpPlan& back, OperandSlots slots, const Live& x);
   kernels::TensorView scale_table(Slot slot, std::int64_t columns, bool& recycled);
   /// A product into memory of the caller's.
   Live mlp_product(const OpPlan& plan, const kernels::TensorView& out, const Operand& in, const Affine& affine,

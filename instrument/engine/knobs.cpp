@@ -103,7 +103,7 @@ struct Texts<EmptyRow> {
 };
 template <>
 struct Texts<ActivationBlocks> {
-  static constexpr std::array<std::string_view, 4> names{"none", "mxfp8", "mxfp4", "nvfp4"};
+  static constexpr std::array<std::string_view, 5> names{"none", "mxfp8", "mxfp4", "nvfp4", "fp8"};
 };
 template <>
 struct Texts<BlockOps> {
@@ -291,8 +291,10 @@ std::vector<Knob> kv_memory_knobs() {
 std::vector<Knob> block_knobs() {
   return {
       knob(
-          "activation.blocks", "none|mxfp8|mxfp4|nvfp4",
-          "block-scaled format of what the MLP's products read; e8m0 scales are rounded up, as serving kernels do",
+          "activation.blocks", "none|mxfp8|mxfp4|nvfp4|fp8",
+          "block-scaled format of what the MLP's products read, or e4m3 under one scale; e8m0 scales are rounded up, "
+          "as "
+          "serving kernels do",
           [](auto& c) -> auto& { return c.blocks.format; }),
       knob(
           "activation.block_preset", "name",
@@ -304,7 +306,7 @@ std::vector<Knob> block_knobs() {
           "whose inputs are block-scaled: the MLP's products, or those of the attention's projections as well",
           [](auto& c) -> auto& { return c.blocks.ops; }),
       knob(
-          "activation.tensor_scale", "number", "the scale above those of the blocks, of nvfp4",
+          "activation.tensor_scale", "number", "the scale above those of the blocks, of nvfp4, or the one of fp8",
           [](auto& c) -> auto& { return c.blocks.tensor_scale; }),
       knob(
           "activation.tensor_scales", "config|checkpoint",

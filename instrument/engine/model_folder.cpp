@@ -12,8 +12,8 @@ Status use_model_spec(EngineConfig& config, const ModelSpec& spec) {
   changed.norm.eps = spec.norm_eps;
   changed.activation_format = spec.format;
   changed.kv.format = spec.kv_format.value_or(spec.format);
-  if (spec.nvfp4_inputs) {
-    changed.blocks.format = ActivationBlocks::nvfp4;
+  if (spec.nvfp4_inputs || spec.fp8_inputs) {
+    changed.blocks.format = spec.nvfp4_inputs ? ActivationBlocks::nvfp4 : ActivationBlocks::fp8;
     changed.blocks.ops = BlockOps::linears;
     changed.blocks.tensor_scales = TensorScales::checkpoint;
   }

@@ -167,11 +167,19 @@ class Planner {
   }
   /// A product whose `inputs` may be block-scaled; `second` is what stands above the scales of their blocks.
   OpPlan product(std::string name, std::int64_t inputs, std::optional<float> second) {
-    return second ? blocks(std::move(name), OpKind::block_gemm, inputs, *second) : gemm(std::move(name));
+    const bool blocked = second && config_.blocks.format != ActivationBlocks::fp8;
+    return blocked ? blocks(std::move(name), OpKind::block_gemm, inputs, *second) : gemm(std::move(name));
   }
   /// None, and not counted, where no blocks are used.
   OpPlan quantise(std::string name, std::int64_t inputs, std::optional<float> second) {
+    if (second && config_.blocks.format == ActivationBlocks::fp8)
+      return cast(std::move(name), OpKind::quantise, *second);
     return second ? blocks(std::move(name), OpKind::block_quantise, inputs, *second) : OpPlan{};
+  }
+  /// Of codes that have one scale: products read what they stand for. None, and not counted, elsewhere.
+  OpPlan dequantise(std::string name, std::optional<float> second) {
+    if (!second || config_.blocks.format != ActivationBlocks::fp8) return {};
+    return cast(std::move(name), OpKind::dequantise, *second);
   }
   OpPlan norm(std::string name, std::int64_t groups = 1) {
     return op(std::move(name), OpKind::layer_norm, norm_attributes(config_, config_.norm, groups));
@@ -188,6 +196,11 @@ class Planner {
   std::int64_t count() const { return count_; }
 
  private:
+  OpPlan cast(std::string name, OpKind kind, float second) {
+    OpPlan plan = op(std::move(name), kind, QuantiseAttributes{std::string(nanscope::name(Format::e4m3))});
+    plan.second = second;
+    return plan;
+  }
   OpPlan blocks(std::string name, OpKind kind, std::int64_t inputs, float second) {
     OpPlan plan = op(std::move(name), kind, block_attributes(config_, inputs, second));
     plan.second = second;
@@ -287,6 +300,7 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   const std::array<const Affine*, 3> projections{&weights.q_proj, &weights.k_proj, &weights.v_proj};
   const std::optional<float> second = second_of(config, true, projections);
   plan.attn_quantise = planner.quantise("attn_quantise", model.width, second);
+  plan.attn_dequantise = planner.dequantise("attn_dequantise", second);
   plan.q_proj = planner.product("q_proj", model.width, second);
   plan.k_proj = planner.product("k_proj", model.width, second);
   plan.v_proj = planner.product("v_proj", model.width, second);
@@ -328,6 +342,7 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   const std::array<const Affine*, 1> output{&weights.o_proj};
   const std::optional<float> second_of_output = second_of(config, true, output);
   plan.o_quantise = planner.quantise("o_quantise", model.heads * model.head_dim, second_of_output);
+  plan.o_dequantise = planner.dequantise("o_dequantise", second_of_output);
   plan.o_proj = planner.product("o_proj", model.heads * model.head_dim, second_of_output);
 }
 
@@ -355,6 +370,7 @@ MlpPlan plan_mlp(Planner& planner, const EngineConfig& config, const std::string
   }
   plan.mlp_act = planner.op(prefix + "mlp_act", OpKind::activation, std::move(activation));
   plan.act_quantise = planner.quantise(prefix + "act_quantise", hidden, second_of_down);
+  plan.act_dequantise = planner.dequantise(prefix + "act_dequantise", second_of_down);
   plan.down_proj = planner.product(prefix + "down_proj", hidden, second_of_down);
   return plan;
 }
@@ -366,6 +382,7 @@ void plan_experts(Planner& planner, const EngineConfig& config, const LayerWeigh
   mlps.push_back(weights.shared_expert);
   const std::optional<float> second = second_of(config, false, first_products(mlps));
   plan.mlp_quantise = planner.quantise("mlp_quantise", config.model.width, second);
+  plan.mlp_dequantise = planner.dequantise("mlp_dequantise", second);
   RouteAttributes route{get_knob(config, "moe.weights"), static_cast<double>(config.moe.eps), {}, {}};
   if (config.moe.score != kernels::RouterScore::sigmoid) route.score = get_knob(config, "moe.score");
   if (!config.moe.normalise) route.normalise = false;
@@ -404,6 +421,7 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer, const Layer
   } else {
     const std::optional<float> second = second_of(config, false, first_products(std::span(&weights.mlp, 1)));
     plan.mlp_quantise = planner.quantise("mlp_quantise", model.width, second);
+    plan.mlp_dequantise = planner.dequantise("mlp_dequantise", second);
     plan.mlp = plan_mlp(planner, config, "", model.mlp_width, weights.mlp, second);
   }
   plan.mlp_all_reduce = planner.all_reduce(has_experts(model, layer) ? "mlp_all_reduce" : "down_proj_all_reduce");

@@ -17,18 +17,20 @@ struct OpPlan {
   OpKind kind = OpKind::dumped;
   OpAttributes attributes;
   std::string json = "{}";  ///< of the attributes
-  float second = 1;         ///< of ops of blocks: what stands above the scales of blocks
+  float second = 1;         ///< of quantized inputs: what stands above the scales of blocks, or the one scale
 };
 
-/// One MLP: gate is for gated activations only, act_quantise for block-scaled inputs.
+/// One MLP: gate is for gated activations only, act_quantise for inputs that are quantized, act_dequantise for those
+/// that have one scale.
 struct MlpPlan {
-  OpPlan gate_proj, up_proj, mlp_act, act_quantise, down_proj;
+  OpPlan gate_proj, up_proj, mlp_act, act_quantise, act_dequantise, down_proj;
 };
 
 struct LayerPlan {
   bool recurrent = false;
   std::int64_t rank = 0;             ///< of this layer among the attention, or the recurrent, layers
-  OpPlan attn_quantise, o_quantise;  ///< of the projections' inputs, where these are block-scaled
+  OpPlan attn_quantise, o_quantise;  ///< of the projections' inputs, where these are quantized
+  OpPlan attn_dequantise, o_dequantise, mlp_dequantise;  ///< where they have one scale: what is read back
   OpPlan attn_norm, q_proj, k_proj, v_proj, q_norm, k_norm, q_rope, k_rope, q_hadamard, k_hadamard, v_hadamard,
       kv_store, kv_read, k_read_rope, k_leaving, v_leaving, k_seal, v_seal, q_quantise, q_dequantise, k_quantise,
       k_dequantise, v_quantise, v_dequantise, scores, scores_quantise, scores_dequantise, softmax, attn_mix,

@@ -82,6 +82,14 @@ bool has_nvfp4_inputs(const QuantizationConfig& config) {
                      [](const QuantGroup& group) { return group.inputs == InputScales::fixed; });
 }
 
+bool has_fp8_inputs(const QuantizationConfig& config) {
+  if (config.method == QuantMethod::modelopt) return config.format == "FP8";
+  if (config.method == QuantMethod::fp8) return config.inputs == InputScales::fixed;
+  return config.method == QuantMethod::compressed_tensors && config.format == "float-quantized" &&
+         std::any_of(config.groups.begin(), config.groups.end(),
+                     [](const QuantGroup& group) { return group.inputs == InputScales::fixed; });
+}
+
 std::string known_types() {
   std::string all;
   for (const ModelFamily* family : model_families()) all.append(all.empty() ? "" : " ").append(family->model_types);
@@ -114,6 +122,7 @@ Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& fil
   spec.model.patch_size = 0;
   spec.quantized = quantization->method != QuantMethod::none;
   spec.nvfp4_inputs = has_nvfp4_inputs(*quantization);
+  spec.fp8_inputs = has_fp8_inputs(*quantization);
   ignore_common(config);
   read_format(config, spec);
   spec.model.end_tokens = config.integer_or_list("eos_token_id");

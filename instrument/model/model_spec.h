@@ -19,6 +19,7 @@ struct ModelSpec {
   Format format = Format::f32;      ///< that activations are meant to have
   bool quantized = false;           ///< its products' weights are codes with scales
   bool nvfp4_inputs = false;        ///< and what they read is to be NVFP4 under scales of the checkpoint
+  bool fp8_inputs = false;          ///< or e4m3 under one scale of the checkpoint for each product
   std::optional<Format> kv_format;  ///< of the cache; not given: that of activations
 };
 

@@ -146,7 +146,8 @@ INSTANTIATE_TEST_SUITE_P(All, QuantizedModels,
 
 class QuantizedInputs : public ::testing::TestWithParam<const char*> {};
 
-/// make_input_logits.py: compressed-tensors' own quantization of inputs, under the scales that the checkpoint fixes.
+/// make_input_logits.py: compressed-tensors' own quantization of inputs, or torch's cast, under the scales that the
+/// checkpoint fixes.
 TEST_P(QuantizedInputs, GiveTheLogitsOfCompressedTensors) {
   const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
   const auto json = nlohmann::json::parse(read_text(folder / "../../input_logits.json"));
@@ -159,6 +160,7 @@ TEST_P(QuantizedInputs, GiveTheLogitsOfCompressedTensors) {
   double largest = 0;
   double quantized = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(last[i])) << i;
     worst = std::max(worst, std::abs(double{last[i]} - expected[i]));
     quantized = std::max(quantized, std::abs(double{as_floats[as_floats.size() - expected.size() + i]} - expected[i]));
     largest = std::max(largest, std::abs(expected[i]));
@@ -166,10 +168,10 @@ TEST_P(QuantizedInputs, GiveTheLogitsOfCompressedTensors) {
   std::printf("%-16s %.2e of the largest logit; inputs as they are: %.2e\n", GetParam(), worst / largest,
               quantized / largest);
   EXPECT_LE(worst, 1e-5 * largest);
-  EXPECT_GT(quantized, 1e-2 * largest);
+  EXPECT_GT(quantized, 5e-3 * largest);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantizedInputs, ::testing::Values("ct-nvfp4", "modelopt-nvfp4"));
+INSTANTIATE_TEST_SUITE_P(All, QuantizedInputs, ::testing::Values("ct-nvfp4", "modelopt-nvfp4", "ct-fp8-tensor"));
 
 /// Products that the checkpoint leaves as floats, or has no scale of inputs for, read their inputs as they are.
 TEST(QuantizedInput, WhereThereIsNoScaleIsReadAsItIs) {
