@@ -173,6 +173,7 @@ std::vector<std::int64_t> layers_shown(const ScoreReplayWords& words, const std:
     }
   }
   std::vector<std::int64_t> shown;
+  shown.reserve(layers.size());
   for (const auto& [layer, points] : layers) shown.push_back(layer);
   std::stable_sort(shown.begin(), shown.end(),
                    [&](std::int64_t a, std::int64_t b) { return overflows[a] > overflows[b]; });
