@@ -37,7 +37,8 @@ Tensor tensor_of(const TensorRow& row, const Op& op, const Step* step) {
   out.axis = axis_of(row, op.kind, step);
   out.sequence = row.sequence;
   out.health = row.health;
-  out.hides = op.kind == OpKind::attention_scores;
+  // Nor does the maximum of tiles mean anything before the first key that a row sees.
+  out.hides = op.kind == OpKind::attention_scores || (op.kind == OpKind::tile_softmax && row.role == "max");
   out.hash = row.hash;
   out.known = row.known;
   out.guessed = row.guessed;

@@ -11,12 +11,15 @@ namespace nanscope {
 namespace {
 
 bool is_softmax(OpKind kind) {
-  return kind == OpKind::softmax || kind == OpKind::attention || kind == OpKind::token_softmax;
+  return kind == OpKind::softmax || kind == OpKind::tile_softmax || kind == OpKind::attention ||
+         kind == OpKind::token_softmax;
 }
 
 /// The op that chooses among the keys for `op`: of a mix over probabilities that were not dumped, the softmax before
-/// it.
+/// it; of tiles, whose sum divides at the end, the one that made the sum.
 const Op& softmax_of(Survey& survey, const Op& op) {
+  const Tensor* sum = op.kind == OpKind::tile_mix ? survey.run().input(op, "sum") : nullptr;
+  if (const Op* tiles = sum != nullptr ? survey.run().maker(*sum) : nullptr; tiles != nullptr) return *tiles;
   const Tensor* probs = op.kind == OpKind::attention_mix ? survey.run().input(op, "probs") : nullptr;
   const Op* softmax = probs != nullptr && !probs->known ? survey.run().maker(*probs) : nullptr;
   return softmax != nullptr ? *softmax : op;
@@ -163,11 +166,12 @@ Findings detect_softmax_fully_masked(Survey& survey) {
   Findings out;
   std::int64_t looked_at = 0;
   std::int64_t unsure = 0;
-  for (const OpKind kind : {OpKind::softmax, OpKind::attention}) {
+  for (const OpKind kind : {OpKind::softmax, OpKind::tile_softmax, OpKind::attention}) {
     for (const Op* op : survey.ops(kind)) {
       const Tensor* scores = survey.run().input(*op, "scores");
       looked_at += op->input("mask") != 0 || (scores != nullptr && scores->known) ? 1 : 0;
-      look_at_finite(survey, *op, out, unsure);
+      // Tiles leave zeros of no key, and what divides by their sum shows it.
+      if (kind != OpKind::tile_softmax) look_at_finite(survey, *op, out, unsure);
     }
   }
   for (std::size_t i = 0; i < survey.births.size(); ++i) {

@@ -164,6 +164,13 @@ TEST(LeakingBlocks, AreNotFoundWhereTheDiagonalDoesNotReadThem) {
   }
 }
 
+TEST(Tiles, ThatARowDoesNotSeeAreNoFaultAndARowWithoutKeysIsOne) {
+  EXPECT_EQ(analysis_of({"attention.diagonal=exact", "model.window=20"}).diagnosis.verdict(), Verdict::clean);
+  const Diagnosis padded = analysis_of({"attention.diagonal=exact", "engine.pad=left"}).diagnosis;
+  ASSERT_TRUE(padded.root_cause.has_value());
+  EXPECT_EQ(padded.faults[*padded.root_cause].fault_class, "softmax-fully-masked");
+}
+
 TEST(LeakingBlocks, AreWalkedBackToTheLaterToken) {
   RecordOptions options;
   options.capture = "all";
