@@ -245,6 +245,10 @@ class Check {
     }
     spec_.requests.resize(options_.request + 1);
     spec_.requests.back().max_tokens = 1;
+    // What would come after is refused.
+    std::int64_t steps = 0;
+    for (const RequestSpec& request : spec_.requests) steps += request.max_tokens;
+    std::erase_if(spec_.transients, [steps](const Transient& one) { return one.step > steps; });
     spec_.config.kv.prefix_cache = false;
     const BatchConfig asked = spec_.config.batch;
     spec_.config.batch = {};
@@ -293,7 +297,7 @@ class Check {
     RunControl control;
     control.stop = options_.stop;
     control.edit_embedding = std::move(edit);
-    const auto done = engine.run(spec_.requests, probe, control);
+    const auto done = engine.run(spec_.requests, spec_.transients, probe, control);
     ++report_.runs;
     if (options_.progress) options_.progress(report_.runs, total_);
     return done ? Status{} : Status(tl::unexpected(done.error()));
