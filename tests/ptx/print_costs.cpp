@@ -30,6 +30,8 @@ int main() {
     if (cost->counts.lane_instructions > known.counts.lane_instructions) known = *cost;
   }
   fmt::print("{}\n", (*device)->program().compiler);
-  for (const ptx::CaseCost& cost : large) longest.insert_or_assign(cost.name, cost);
-  for (const auto& [op, cost] : longest) fmt::print("{}\n", ptx::line_of(cost));
+  std::map<std::string, ptx::CaseCost> table;
+  for (const auto& [op, cost] : longest) table.emplace(cost.name, cost);
+  for (const ptx::CaseCost& cost : large) table.emplace(cost.name, cost);
+  for (const auto& [name, cost] : table) fmt::print("{}\n", ptx::line_of(cost));
 }
