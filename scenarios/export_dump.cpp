@@ -74,9 +74,10 @@ std::string expert_name(std::string_view op) {
   return fmt::format("mlp.experts.{}.{}", number, part == "mlp_act" ? std::string_view("act_fn") : part);
 }
 
-/// Empty for what no hook sees: statistics within an op, and what a block-scaled product quantises its input to.
+/// Empty for what no hook sees: statistics within an op, and the blocks that products and attention quantise their inputs
+/// to.
 std::string hook_name(const OpRow& op, const TensorRow& tensor) {
-  if (tensor.role == "stats" || op.kind == "block_quantise") return {};
+  if (tensor.role == "stats" || op.kind == "block_quantise" || op.kind == "quantise_columns") return {};
   const auto known = std::find_if(kHookNames.begin(), kHookNames.end(),
                                   [&](const HookName& one) { return one.op == op.name && one.role == tensor.role; });
   const std::string expert = expert_name(op.name);
@@ -134,14 +135,15 @@ void add(std::vector<Held>& all, Held held) {
   known->bytes.insert(known->bytes.end(), held.bytes.begin(), held.bytes.end());
 }
 
-/// The ledger's scales of a step, for caches that are stored in codes.
+/// The ledger's scales of a step, for caches that are stored in codes; casts within attention have theirs beside them.
 Status add_scales(const Recording& recording, const StepRow& step, std::vector<Held>& out) {
   ScaleFilter filter;
   filter.step = step.id;
   const auto scales = recording.scales(filter);
   if (!scales) return tl::unexpected(scales.error());
   for (const ScaleRow& row : *scales) {
-    if (info(row.format).bits > 8 || std::isnan(row.scale)) continue;
+    const bool of_cache = row.target == "k" || row.target == "v";
+    if (!of_cache || info(row.format).bits > 8 || std::isnan(row.scale)) continue;
     const auto scale = static_cast<float>(row.scale);
     const auto bytes = std::as_bytes(std::span(&scale, 1));
     out.push_back({fmt::format("model.layers.{}.self_attn.attn.{}_scale", row.layer, row.target),

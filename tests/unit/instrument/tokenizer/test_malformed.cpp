@@ -40,7 +40,7 @@ TEST(MalformedTokenizer, IsRefusedInOneLineThatNamesTheFile) {
     EXPECT_THAT(message, StartsWith("broken.json: ")) << text;
     EXPECT_EQ(message.find('\n'), std::string::npos);
   }
-  EXPECT_THAT(refusal(std::string(1'000'000, '[')), HasSubstr("not a JSON"));
+  EXPECT_THAT(refusal(std::string(1'000'000, '[')), HasSubstr("nested too deeply"));
 }
 
 TEST(MalformedTokenizer, VocabularyIsChecked) {
