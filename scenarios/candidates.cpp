@@ -85,6 +85,8 @@ bool relevant(const EngineConfig& config, std::string_view name) {
   if (group == "moe") return config.model.experts > 0;
   if (group == "inner_norm") return config.model.inner_norm;
   if (name == "activation.block_ops") return false;  // more of the same
+  // Other checkpoints have none.
+  if (name == "activation.tensor_scales") return config.blocks.tensor_scales == TensorScales::checkpoint;
   if (name == "activation.blocks" || name.starts_with("activation.scale_")) {
     return config.blocks.format != ActivationBlocks::none;
   }

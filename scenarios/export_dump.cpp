@@ -74,8 +74,8 @@ std::string expert_name(std::string_view op) {
   return fmt::format("mlp.experts.{}.{}", number, part == "mlp_act" ? std::string_view("act_fn") : part);
 }
 
-/// Empty for what no hook sees: statistics within an op, and the blocks that products and attention quantise their inputs
-/// to.
+/// Empty for what no hook sees: statistics within an op, and the blocks that products and attention quantise their
+/// inputs to.
 std::string hook_name(const OpRow& op, const TensorRow& tensor) {
   if (tensor.role == "stats" || op.kind == "block_quantise" || op.kind == "quantise_columns") return {};
   const auto known = std::find_if(kHookNames.begin(), kHookNames.end(),
