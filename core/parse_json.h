@@ -17,7 +17,8 @@ namespace nanscope {
 template <class Json = nlohmann::json>
 Result<Json> parse_json(std::string_view text) {
   if (json_depth(text) > kMostJsonDepth) {
-    return fail(fmt::format("nested too deeply, lists and objects stand more than {} deep in each other", kMostJsonDepth));
+    return fail(
+        fmt::format("nested too deeply, lists and objects stand more than {} deep in each other", kMostJsonDepth));
   }
   try {
     Json parsed = Json::parse(text, nullptr, false);
