@@ -85,6 +85,8 @@ std::optional<OpKind> op_kind(std::string_view word) {
   return std::nullopt;
 }
 
+// Cases of a table may say the same.
+// NOLINTBEGIN(bugprone-branch-clone, bugprone-macro-parentheses)
 bool by_row(OpKind kind) {
   enum class Rows : std::uint8_t { by_row, mixed };
   switch (kind) {
@@ -107,6 +109,7 @@ OpAttributes attributes_of(OpKind kind) {
   }
   return NoAttributes{};
 }
+// NOLINTEND(bugprone-branch-clone, bugprone-macro-parentheses)
 
 std::string to_json(const OpAttributes& attributes) {
   // An engine writes thousands a second: no tree is built.

@@ -19,7 +19,7 @@ struct KnownFault {
   std::optional<std::int64_t> layer;
   std::string op;
   std::string tensor;  ///< its name behind the last '/' or ':'
-  auto operator<=>(const KnownFault&) const = default;
+  auto operator<=>(const KnownFault&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 KnownFault known_form(const Fault& fault);
