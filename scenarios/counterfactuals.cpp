@@ -14,6 +14,7 @@
 
 #include "core/run/recording_view.h"
 #include "instrument/diagnosis/diagnosis.h"
+#include "instrument/engine/knobs.h"
 #include "instrument/recompute/kernel_arithmetic.h"
 #include "scenarios/analysis.h"
 #include "scenarios/record.h"

@@ -204,7 +204,7 @@ Status write_step(OutputFolder& folder, const std::filesystem::path& place, cons
   std::vector<SafetensorsInput> inputs;
   inputs.reserve(held.size());
   for (const Held& one : held) inputs.push_back({one.name, one.dtype, one.shape, one.bytes});
-  const auto bytes = encode_safetensors(std::move(inputs));
+  const auto bytes = encode_safetensors(inputs);
   if (!bytes) return tl::unexpected(bytes.error());
   return folder.write(place / "tensors.safetensors", *bytes);
 }

@@ -18,7 +18,7 @@ struct KnownFault {
   std::string fault_class;
   std::optional<std::int64_t> layer;
   std::string op;
-  std::string tensor;  ///< its name behind the last '/' or ':'
+  std::string tensor;                                   ///< its name behind the last '/' or ':'
   auto operator<=>(const KnownFault&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
