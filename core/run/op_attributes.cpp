@@ -79,7 +79,7 @@ std::string_view name(OpKind kind) {
 
 std::optional<OpKind> op_kind(std::string_view word) {
 #define NANSCOPE_OP_KIND(enumerator, text, rows, attributes) \
-  if (word == text) return OpKind::enumerator;
+  if (word == (text)) return OpKind::enumerator;
 #include "core/run/op_kinds.def"
 #undef NANSCOPE_OP_KIND
   return std::nullopt;
