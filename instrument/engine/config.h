@@ -180,6 +180,45 @@ struct SamplingConfig {
   std::int64_t seed = 0;
 };
 
+/// What becomes of the learning rate after the warm-up.
+enum class LearningRateDecay : std::uint8_t { none, linear, cosine };
+/// dynamic: halved at a step whose gradients are not finite, which is skipped; doubled after `loss_scale_growth` steps
+/// without one (Micikevicius et al. 2018, 3.2).
+enum class LossScaling : std::uint8_t { fixed, dynamic };
+/// Where sequences of a training step are taken from.
+enum class TextOrder : std::uint8_t { shuffled, sequential };
+
+/// Training: AdamW on the cross-entropy of the next token of a text. No steps: nothing is trained.
+struct TrainConfig {
+  std::int64_t steps = 0;
+  std::string text;          ///< a file
+  std::int64_t batch = 8;    ///< sequences of a step
+  std::int64_t length = 64;  ///< tokens of a sequence that have a target
+  TextOrder order = TextOrder::shuffled;
+  std::int64_t seed = 0;  ///< of the order, and of stochastic rounding
+  std::string ignore;     ///< targets on lines that begin with it have no loss; empty: all have
+  float learning_rate = 1e-3F;
+  std::int64_t warm_up = 0;  ///< steps in which the learning rate rises to its value
+  LearningRateDecay decay = LearningRateDecay::none;
+  std::int64_t spike_step = -1;  ///< step, from 0, whose learning rate is multiplied
+  float spike = 1;
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float eps = 1e-8F;
+  float weight_decay = 0.01F;
+  float clip = 1;  ///< largest norm of all gradients; 0: they are not clipped
+  LossScaling loss_scaling = LossScaling::fixed;
+  float loss_scale = 1;  ///< at the start
+  std::int64_t loss_scale_growth = 2000;
+  bool skip_overflow = true;             ///< a step whose gradients are not finite changes no weight
+  Format gradient_format = Format::f32;  ///< of the gradients of activations
+  Format state_format = Format::f32;     ///< of the optimizer's moments
+  std::string blocks;            ///< preset that the backward products read their operands in; empty: as they are
+  bool stochastic = false;       ///< their elements are rounded stochastically
+  bool hadamard = false;         ///< operands are rotated before they are quantized
+  bool attention_blocks = true;  ///< gradients of attention are made on blocks where attention itself is
+};
+
 struct EngineConfig {
   ModelConfig model;
   NormConfig norm;
@@ -195,6 +234,7 @@ struct EngineConfig {
   BatchConfig batch;
   RanksConfig ranks;
   SamplingConfig sampling;
+  TrainConfig train;
   Padding pad = Padding::none;
   DummyBatch dummy_batch = DummyBatch::none;
   DummyAt dummy_at = DummyAt::start;

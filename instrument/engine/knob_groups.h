@@ -12,5 +12,6 @@ std::vector<Knob> moe_knobs();
 std::vector<Knob> rank_knobs();
 std::vector<Knob> score_knobs();
 std::vector<Knob> attention_block_knobs();
+std::vector<Knob> train_knobs();
 
 }  // namespace nanscope

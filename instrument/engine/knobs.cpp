@@ -432,7 +432,7 @@ std::vector<Knob> all_knobs() {
   std::vector<Knob> all;
   for (std::vector<Knob> group :
        {model_knobs(), rope_knobs(), moe_knobs(), norm_knobs(), kv_format_knobs(), kv_memory_knobs(), block_knobs(),
-        engine_knobs(), batch_knobs(), rank_knobs(), score_knobs(), attention_block_knobs()}) {
+        engine_knobs(), batch_knobs(), rank_knobs(), score_knobs(), attention_block_knobs(), train_knobs()}) {
     std::move(group.begin(), group.end(), std::back_inserter(all));
   }
   return all;
