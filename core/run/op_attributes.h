@@ -265,12 +265,54 @@ struct AllReduceAttributes {
   }
 };
 
+struct LossAttributes {
+  std::optional<std::int64_t> targets;
+  std::optional<double> mean;        ///< of the losses of all targets
+  std::optional<double> loss_scale;  ///< what the gradient is multiplied by
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("targets", self.targets), visit("mean", self.mean), visit("loss_scale", self.loss_scale);
+  }
+};
+
+struct BackwardAttributes {
+  std::optional<std::string> blocks;  ///< preset that the operands are read in
+  std::optional<bool> stochastic, hadamard;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("blocks", self.blocks), visit("stochastic", self.stochastic), visit("hadamard", self.hadamard);
+  }
+};
+
+struct GradientNormAttributes {
+  std::optional<double> clip, loss_scale;
+  std::optional<bool> skipped;  ///< not finite: no weight is changed
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("clip", self.clip), visit("loss_scale", self.loss_scale), visit("skipped", self.skipped);
+  }
+};
+
+struct AdamWAttributes {
+  std::optional<std::int64_t> step;  ///< from 1
+  std::optional<double> learning_rate, beta1, beta2, eps, weight_decay;
+  std::optional<double> gradient_scale;  ///< what a gradient is multiplied by: clipping over the loss's scale
+  std::optional<std::string> state;      ///< format of the moments
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("step", self.step), visit("learning_rate", self.learning_rate), visit("beta1", self.beta1);
+    visit("beta2", self.beta2), visit("eps", self.eps), visit("weight_decay", self.weight_decay);
+    visit("gradient_scale", self.gradient_scale), visit("state", self.state);
+  }
+};
+
 using OpAttributes =
     std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes, QuantiseAttributes,
                  RopeAttributes, HadamardAttributes, KvStoreAttributes, KvReadAttributes, ScoresAttributes,
                  SoftmaxAttributes, MixAttributes, ActivationAttributes, RouteAttributes, RecurrentAttributes,
                  TokenSoftmaxAttributes, ArgmaxAttributes, SampleAttributes, SplitAttributes, SoftcapAttributes,
-                 EmbeddingAttributes, AllReduceAttributes>;
+                 EmbeddingAttributes, AllReduceAttributes, LossAttributes, BackwardAttributes, GradientNormAttributes,
+                 AdamWAttributes>;
 
 /// Those of a kind of op, with nothing stated.
 OpAttributes attributes_of(OpKind kind);

@@ -322,25 +322,28 @@ Forward::Operand Forward::activated(const MlpPlan& plan, const MlpWeights& weigh
   return quantised(plan.act_quantise, plan.act_dequantise, {Slot::act_codes, Slot::act_scales, Slot::act_read}, act);
 }
 
-std::vector<std::int32_t> Forward::head(const Live& x) {
+Live Forward::finish_with_logits() { return logits(x_); }
+
+Live Forward::logits(const Live& x) {
   const LoadedModel& model = parts_.model;
   const Live normed =
-      norm(parts_.plan.final_norm, {Slot::final_norm, Slot::stats}, last_rows(x), model.final_norm, parts_.config.norm);
-  const Live logits = [&] {
-    const TensorView out = activation(Slot::logits, model.vocabulary);
-    launch(kernels::GemmArgs{.x = normed.view,
-                             .weight = model.lm_head.weight->view,
-                             .packed = model.lm_head.weight->packed,
-                             .bias = {},
-                             .out = out,
-                             .partial = parts_.config.partial_sums,
-                             .scaled = model.lm_head.weight->scaled});
-    const bool capped = parts_.config.model.logit_softcap > 0;
-    const Live raw =
-        emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
-             capped ? "raw_logits" : "logits", out);
-    return capped ? capped_logits(raw) : raw;
-  }();
+      norm(parts_.plan.final_norm, {Slot::final_norm, Slot::stats}, x, model.final_norm, parts_.config.norm);
+  const TensorView out = activation(Slot::logits, model.vocabulary);
+  launch(kernels::GemmArgs{.x = normed.view,
+                           .weight = model.lm_head.weight->view,
+                           .packed = model.lm_head.weight->packed,
+                           .bias = {},
+                           .out = out,
+                           .partial = parts_.config.partial_sums,
+                           .scaled = model.lm_head.weight->scaled});
+  const bool capped = parts_.config.model.logit_softcap > 0;
+  const Live raw = emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
+                        capped ? "raw_logits" : "logits", out);
+  return capped ? capped_logits(raw) : raw;
+}
+
+std::vector<std::int32_t> Forward::head(const Live& x) {
+  const Live logits = this->logits(last_rows(x));
   if (parts_.config.sampling.temperature > 0) return sample(logits);
   const Live choice = has_grammar() ? token_probabilities(logits) : logits;
   const TensorView tokens = matrix(Slot::argmax, Format::i32, choice.view.rows, 1);

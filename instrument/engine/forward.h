@@ -85,6 +85,8 @@ class Forward {
   void add(std::size_t layer, Branch which);
   /// The token that follows the last row of each span: -1 when argmax refuses.
   Result<std::vector<std::int32_t>> finish();
+  /// Instead of finish(): the logits of every row, and no token.
+  Live finish_with_logits();
 
   /// Scales that attention of the layer which ran last read keys and values with.
   std::pair<float, float> read_scales() const { return {scale_k_, scale_v_}; }
@@ -210,6 +212,7 @@ class Forward {
   Live scan(const LayerPlan& plan, const LayerWeights& weights, const RowGroup& group, const Live& x,
             const kernels::TensorView& out);
   std::vector<std::int32_t> head(const Live& x);
+  Live logits(const Live& x);
   Live last_rows(const Live& x);
   std::vector<std::int32_t> sample(const Live& logits);
   bool has_grammar() const;

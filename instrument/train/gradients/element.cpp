@@ -1,0 +1,63 @@
+#include <array>
+#include <vector>
+
+#include "instrument/train/gradients.h"
+#include "kernels/ops/activation_gradient.h"
+#include "kernels/ops/softcap_gradient.h"
+
+namespace nanscope::train {
+
+void activation_gradient(Backward& backward, const TapedOp& op) {
+  using kernels::TensorView;
+  const Live dout = backward.gradient(op.outputs.front());
+  const ModelConfig& model = backward.config().model;
+  const bool gated = kernels::is_gated(model.mlp);
+  const std::int64_t x = op.input(gated ? "gate" : "x");
+  const TensorView x_value = backward.value(x);
+  const TensorView up = gated ? backward.value(op.input("up")) : TensorView{};
+  if (!backward.ok()) return;
+  const Format format = backward.config().train.gradient_format;
+  const TensorView dx = backward.memory(format, x_value.rows, x_value.columns);
+  const TensorView dup = gated ? backward.memory(format, x_value.rows, x_value.columns) : TensorView{};
+  backward.launch(kernels::ActivationGradientArgs{.x = x_value,
+                                                  .up = up,
+                                                  .dout = dout.view,
+                                                  .out = dx,
+                                                  .up_out = dup,
+                                                  .kind = model.mlp,
+                                                  .alpha = static_cast<float>(model.swiglu_alpha),
+                                                  .limit = static_cast<float>(model.swiglu_limit)});
+  backward.at_rows();
+  std::vector<ProbeTensor> outputs{backward.output("dx", dx)};
+  std::vector<ProbeInput> inputs{{"dout", dout.id, {}}, {gated ? "gate" : "x", x, {}}};
+  if (gated) {
+    outputs.push_back(backward.output("dup", dup));
+    inputs.push_back({"up", op.input("up"), {}});
+  }
+  backward.emit(op, OpKind::activation_gradient, inputs, outputs, op.attributes);
+  backward.add(x, {dx, outputs[0].id});
+  if (gated) backward.add(op.input("up"), {dup, outputs[1].id});
+}
+
+/// Both summands have the gradient of the sum.
+void residual_add_gradient(Backward& backward, const TapedOp& op) {
+  const Live dout = backward.gradient(op.outputs.front());
+  for (const TapedInput& input : op.inputs) backward.add(input.tensor, dout);
+}
+
+void softcap_gradient(Backward& backward, const TapedOp& op) {
+  const Live dout = backward.gradient(op.outputs.front());
+  const kernels::TensorView y = backward.value(op.outputs.front().id);
+  if (!backward.ok()) return;
+  const auto* told = std::get_if<SoftcapAttributes>(&op.attributes);
+  const double cap = told != nullptr ? told->cap.value_or(0) : 0;
+  const kernels::TensorView dx = backward.memory(dout.view.format, y.rows, y.columns);
+  backward.launch(kernels::SoftcapGradientArgs{.y = y, .dout = dout.view, .out = dx, .cap = static_cast<float>(cap)});
+  backward.at_rows();
+  const ProbeTensor out = backward.output("dx", dx);
+  const std::array inputs{ProbeInput{"dout", dout.id, {}}, ProbeInput{"y", op.outputs.front().id, {}}};
+  backward.emit(op, OpKind::softcap_gradient, inputs, std::span(&out, 1), op.attributes);
+  backward.add(op.inputs.front().tensor, {dx, out.id});
+}
+
+}  // namespace nanscope::train

@@ -1,0 +1,94 @@
+#include "kernels/ops/gemm.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/blocks/presets.h"
+#include "instrument/train/gradients.h"
+#include "kernels/ops/block_dequantise.h"
+#include "kernels/ops/block_quantise.h"
+#include "kernels/ops/column_sum.h"
+#include "kernels/ops/hadamard.h"
+#include "kernels/ops/transpose.h"
+
+namespace nanscope::train {
+namespace {
+
+using kernels::TensorView;
+
+TensorView transposed(Backward& backward, const TensorView& x) {
+  const TensorView out = backward.scratch(x.format, x.columns, x.rows);
+  backward.launch(kernels::TransposeArgs{.x = x, .out = out});
+  return out;
+}
+
+/// What a backward product reads of an operand whose rows it sums along: train.blocks says in what blocks, and whether
+/// pieces of rows as long as a block are rotated before, which both operands are, so that their product is the same.
+TensorView operand(Backward& backward, const TensorView& x, bool is_gradient) {
+  const TrainConfig& train = backward.config().train;
+  if (train.blocks.empty()) return x;
+  const BlockPreset* preset = find_block_preset(train.blocks);
+  BlockFormat format = preset->format;
+  const std::int64_t width = format.block.columns;
+  TensorView read = x;
+  if (train.hadamard && x.columns % width == 0) {
+    read = backward.scratch(Format::f32, x.rows, x.columns);
+    backward.launch(kernels::HadamardArgs{.x = x, .out = read, .heads = x.columns / width});
+  }
+  if (train.stochastic && is_gradient) format.ties = Ties::stochastic;
+  const std::int64_t blocks = (x.columns + width - 1) / width;
+  const TensorView codes = backward.scratch(format.element, x.rows, x.columns);
+  const TensorView scales = backward.scratch(format.scale, x.rows, blocks);
+  const TensorView out = backward.scratch(Format::f32, x.rows, x.columns);
+  backward.launch(kernels::BlockQuantiseArgs{
+      .x = read, .codes = codes, .scales = scales, .format = format, .seed = backward.next_seed()});
+  backward.launch(kernels::BlockDequantiseArgs{.codes = codes, .scales = scales, .out = out, .format = format});
+  return out;
+}
+
+/// out = a b^T, both as the backward products read them.
+void product(Backward& backward, const TensorView& a, const TensorView& b, const TensorView& out) {
+  backward.launch(kernels::GemmArgs{.x = a, .weight = b, .packed = {}, .bias = {}, .out = out});
+}
+
+}  // namespace
+
+/// y = x W^T + b: dx = dy W, dW = dy^T x, db the sums of dy's columns.
+void gemm_gradient(Backward& backward, const TapedOp& op) {
+  const Live dout = backward.gradient(op.outputs.front());
+  const std::int64_t x = op.input("x");
+  const Weight* weight = backward.weight(op.weight("weight"));
+  if (weight == nullptr) return backward.fail_with("op " + op.name + ": its weight is not of the model");
+  const TensorView x_value = backward.value(x);
+  if (!backward.ok()) return;
+  const TensorView& dy = dout.view;
+  std::vector<ProbeTensor> outputs;
+  const TensorView dx = backward.memory(backward.config().train.gradient_format, dy.rows, x_value.columns);
+  product(backward, operand(backward, dy, true), operand(backward, transposed(backward, weight->view), false), dx);
+  backward.at_rows();
+  outputs.push_back(backward.output("dx", dx));
+  const TensorView dweight = backward.memory(Format::f32, dy.columns, x_value.columns);
+  product(backward, operand(backward, transposed(backward, dy), true),
+          operand(backward, transposed(backward, x_value), false), dweight);
+  backward.at_parameter();
+  outputs.push_back(backward.output("dweight", dweight));
+  const std::string_view bias = op.weight("bias");
+  TensorView dbias;
+  if (!bias.empty()) {
+    dbias = backward.memory(Format::f32, 1, dy.columns);
+    backward.launch(kernels::ColumnSumArgs{.x = dy, .out = dbias});
+    outputs.push_back(backward.output("dbias", dbias));
+  }
+  const TrainConfig& train = backward.config().train;
+  BackwardAttributes attributes;
+  if (!train.blocks.empty()) attributes = {train.blocks, train.stochastic, train.hadamard};
+  const std::array inputs{ProbeInput{"dout", dout.id, {}}, ProbeInput{"x", x, {}},
+                          ProbeInput{"weight", 0, op.weight("weight")}};
+  backward.emit(op, OpKind::gemm_gradient, inputs, outputs, attributes);
+  backward.add(x, {dx, outputs[0].id});
+  backward.add_to_weight(op.weight("weight"), {dweight, outputs[1].id});
+  if (!bias.empty()) backward.add_to_weight(bias, {dbias, outputs[2].id});
+}
+
+}  // namespace nanscope::train
