@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/counted.h"
+#include "core/recording/names.h"
 #include "gui/drawn.h"
 #include "gui/prepare/requests_told.h"
 
@@ -89,10 +90,9 @@ class Scrubber {
     const std::size_t op = op_at(x);
     const MapOp& at_op = map_.ops[op];
     const MapStep& step = map_.steps[at_op.step];
-    std::string words =
-        fmt::format("{}, step {} ({} of {})\n{}   op {} of {}", request_words(step), step.row.index,
-                    step.row.kind == StepKind::prefill ? "prefill" : "decode", counted(step.tokens, "token"),
-                    to_string(map_.place_of_op(op)), op + 1, map_.ops.size());
+    std::string words = fmt::format("{}, step {} ({} of {})\n{}   op {} of {}", request_words(step), step.row.index,
+                                    words::word(words::kStepKinds, step.row.kind), counted(step.tokens, "token"),
+                                    to_string(map_.place_of_op(op)), op + 1, map_.ops.size());
     const StoryEvent* near = nullptr;
     for (const StoryEvent& event : story != nullptr ? std::span(story->events) : std::span<const StoryEvent>()) {
       const auto there = find(event);

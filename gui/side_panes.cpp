@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/counted.h"
+#include "core/recording/names.h"
 #include "gui/bars.h"
 #include "gui/prepare/requests_told.h"
 
@@ -94,7 +95,7 @@ class RequestCard {
     ImGui::PopID();
     if (!ImGui::IsItemHovered()) return;
     hint_(fmt::format("request {} step {}, {} of {}: {}", step.row.request, step.row.index,
-                      step.row.kind == StepKind::prefill ? "prefill" : "decode", counted(step.tokens, "token"),
+                      words::word(words::kStepKinds, step.row.kind), counted(step.tokens, "token"),
                       cell_name(step.worst)));
   }
 

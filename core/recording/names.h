@@ -8,7 +8,7 @@
 /// The words that stand for enumerators in a recording.
 namespace nanscope::words {
 
-inline constexpr std::array<std::string_view, 2> kStepKinds = {"prefill", "decode"};
+inline constexpr std::array<std::string_view, 5> kStepKinds = {"prefill", "decode", "forward", "backward", "optimizer"};
 inline constexpr std::array<std::string_view, 7> kAxes = {"rows", "live", "ends", "keys", "part", "slots", "none"};
 inline constexpr std::array<std::string_view, 5> kScaleSources = {"checkpoint", "fixed", "calibrated", "sentinel",
                                                                   "none"};

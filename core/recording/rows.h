@@ -129,9 +129,13 @@ struct RequestRow {
   std::string output_text;
 };
 
-enum class StepKind : std::uint8_t { prefill, decode };
+/// The last three are those of a training step. Its sequences are requests of their own, and forward, backward and
+/// optimizer are the numbers 0, 1 and 2 within them.
+enum class StepKind : std::uint8_t { prefill, decode, forward, backward, optimizer };
 
-/// One forward pass of one rank. Request, index, first token and context are those of its first span.
+/// One pass of one rank. Request, index, first token and context are those of its first span. An optimizer step works
+/// on weights and has no rows: its one span, of none, is of the training step's first sequence, which gives its ops a
+/// place.
 struct StepRow {
   std::int64_t id = 0;  ///< ascending over the run, from 1
   std::int64_t request = 0;

@@ -118,6 +118,7 @@ class RunMapMaker::Impl {
 
   /// A step prefills if one of its requests does; beside it, others may decode.
   StepKind kind_of(const Step& step, const Span& span) const {
+    if (step.kind != StepKind::prefill) return step.kind;
     const MapRequest* request = step.spans.size() > 1 ? map_.request(span.request) : nullptr;
     if (request == nullptr || request->row.prompt_tokens.empty()) return step.kind;
     return span.first_token >= std::ssize(request->row.prompt_tokens) ? StepKind::decode : step.kind;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "core/recording/names.h"
 #include "gui/prepare/requests_told.h"
 #include "gui/prepare/story.h"
 #include "gui/prepare/subject.h"
@@ -66,8 +67,10 @@ std::string heading_of(RunView& run, const Where& where) {
   std::string text = fmt::format("request {}", *where.request);
   if (!name.empty()) text += fmt::format(" \u00B7 {}", name);
   const Step* step = run.find_step(*where.request, *where.step);
-  const bool prefill = step == nullptr ? *where.step == 0 : step->kind == StepKind::prefill;
-  return text + (prefill ? " \u00B7 prefill" : fmt::format(" \u00B7 decode step {}", *where.step));
+  const StepKind by_number = *where.step == 0 ? StepKind::prefill : StepKind::decode;
+  const StepKind kind = step == nullptr ? by_number : step->kind;
+  text += fmt::format(" \u00B7 {}", words::word(words::kStepKinds, kind));
+  return kind == StepKind::decode ? text + fmt::format(" step {}", *where.step) : text;
 }
 
 std::string question_of(const WhyHop& first) {

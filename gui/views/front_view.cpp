@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/counted.h"
+#include "core/recording/names.h"
 #include "gui/cell_map.h"
 #include "gui/export/tables.h"
 #include "gui/grid_marks.h"
@@ -242,12 +243,12 @@ class FrontView final : public View {
   /// The longest of its names that fits.
   static void draw_span(const Scene& scene, const MapSpan& span, Area band) {
     const ImFont* font = scene.context.fonts.small;
-    const bool prefill = span.kind == StepKind::prefill;
-    const std::string kind =
-        (span.rank > 0 ? fmt::format("@{} ", span.rank) : std::string()) + (prefill ? "prefill" : "decode");
-    const std::int64_t count = prefill ? span.end - span.begin : span.steps;
+    const bool by_step = span.kind == StepKind::decode;
+    const std::string_view word = words::word(words::kStepKinds, span.kind);
+    const std::string kind = span.rank > 0 ? fmt::format("@{} {}", span.rank, word) : std::string(word);
+    const std::int64_t count = by_step ? span.steps : span.end - span.begin;
     const Area room = band.inset(scene.px(4), 0);
-    for (const std::string& words : {fmt::format("{} \u00B7 {}", kind, counted(count, prefill ? "token" : "step")),
+    for (const std::string& words : {fmt::format("{} \u00B7 {}", kind, counted(count, by_step ? "step" : "token")),
                                      fmt::format("{} {}", kind, count), kind}) {
       if (text_size(font, words).x > room.width) continue;
       label(font, room, scene.context.theme.muted, words);

@@ -70,6 +70,7 @@ Result<Front> empty_front(RunView& run, std::int64_t request, std::int64_t step,
   Front front;
   front.request = request;
   front.step = step;
+  front.kind = row->kind;
   front.rank = row->rank;
   front.first_token = span->first_token;
   front.tokens = std::max<std::int64_t>(span->rows, 0);

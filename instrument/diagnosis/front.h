@@ -31,6 +31,7 @@ struct FrontRow {
 struct Front {
   std::int64_t request = 0;
   std::int64_t step = 0;  ///< within the request
+  StepKind kind = StepKind::prefill;
   std::int64_t rank = 0;
   std::int64_t first_token = 0;  ///< position of column 0
   std::int64_t tokens = 0;

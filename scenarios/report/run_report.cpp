@@ -9,6 +9,7 @@
 
 #include "core/counted.h"
 #include "core/parse_json.h"
+#include "core/recording/names.h"
 #include "scenarios/report/answer.h"
 #include "scenarios/report/diagnosis_lines.h"
 #include "scenarios/report/diagnosis_report.h"
@@ -199,9 +200,11 @@ std::string requests_block(const scenarios::Analysis& analysis, const Terminal& 
 }
 
 std::string front_block(const Front& front, const Terminal& terminal) {
+  const std::string kind =
+      front.kind == StepKind::decode ? std::string() : fmt::format(" ({})", words::word(words::kStepKinds, front.kind));
   return fmt::format("\n{}: request {}, step {}{}{}, {}\n", paint(terminal, Ink::bold, "Front"), front.request,
-                     front.step, front.step == 0 ? " (prefill)" : "",
-                     front.rank > 0 ? fmt::format(", rank {}", front.rank) : "", counted(front.tokens, "token")) +
+                     front.step, kind, front.rank > 0 ? fmt::format(", rank {}", front.rank) : "",
+                     counted(front.tokens, "token")) +
          front_text(front, terminal);
 }
 

@@ -90,7 +90,7 @@ bool bidirectional(Survey& survey, const std::vector<Leak>& leaks) {
   });
   if (!everywhere) return false;
   for (const Step& step : survey.run().steps()) {
-    if (step.kind == StepKind::decode) return false;
+    if (step.kind != StepKind::prefill) return false;
     const std::vector<Op>& ops = survey.run().content(step.id).ops;
     const auto any = [&](const auto& is) { return std::any_of(ops.begin(), ops.end(), is); };
     // The largest logit of a pass over an image alone is its class, and no token that follows.

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/recording/names.h"
 #include "core/run/op_attributes.h"
 #include "core/run/run.h"
 #include "instrument/python/extension/bind.h"
@@ -23,8 +24,7 @@ void bind_steps(py::module_& module) {
       .def_readonly("context", &Span::context);
   py::class_<Step>(module, "StepRow")
       .def_readonly("id", &Step::id)
-      .def_property_readonly("kind",
-                             [](const Step& step) { return step.kind == StepKind::prefill ? "prefill" : "decode"; })
+      .def_property_readonly("kind", [](const Step& step) { return words::word(words::kStepKinds, step.kind); })
       .def_readonly("rank", &Step::rank)
       .def_readonly("name", &Step::pass)
       .def_readonly("rows", &Step::rows)

@@ -74,7 +74,7 @@ class Step:
     def __init__(self, run: Run, row: _nanscope.StepRow) -> None:
         self._run = run
         self.id: int = row.id
-        self.kind: str = row.kind  #: "prefill" or "decode"
+        self.kind: str = row.kind  #: "prefill" or "decode"; of training "forward", "backward" or "optimizer"
         self.rank: int = row.rank
         self.name: str = row.name  #: as the dump's folders call it; empty in recordings
         self.rows: int = row.rows  #: of its activations

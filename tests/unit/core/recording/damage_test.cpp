@@ -122,7 +122,7 @@ TEST_F(Damage, AlteredSchemaIsRefused) {
   sql(path_, "CREATE VIEW kernels AS SELECT 1");
   EXPECT_THAT(open_error(path_), HasSubstr("'kernels' is missing"));
   sql(path_, "DROP VIEW kernels; CREATE TABLE kernels (id)");
-  EXPECT_THAT(open_error(path_), HasSubstr("not defined as schema 2"));
+  EXPECT_THAT(open_error(path_), HasSubstr("not defined as schema 3"));
 }
 
 TEST_F(Damage, RowsThatContradictThemselvesAreNotBelieved) {
