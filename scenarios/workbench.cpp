@@ -8,6 +8,7 @@
 #include "instrument/engine/weight_source.h"
 #include "instrument/tokenizer/shipped.h"
 #include "instrument/tokenizer/tokenizer.h"
+#include "instrument/train/trainer.h"
 
 namespace nanscope::scenarios {
 
@@ -55,6 +56,7 @@ Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config, ke
     model_ = std::move(*model);
     weights_.clear();
   }
+  if (config.train.steps > 0) return train::make_training_engine(config, device, model_, tokenizer_, limits_);
   return Engine::create(config, device, model_, tokenizer_, limits_);
 }
 

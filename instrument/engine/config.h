@@ -185,6 +185,8 @@ enum class LearningRateDecay : std::uint8_t { none, linear, cosine };
 /// dynamic: halved at a step whose gradients are not finite, which is skipped; doubled after `loss_scale_growth` steps
 /// without one (Micikevicius et al. 2018, 3.2).
 enum class LossScaling : std::uint8_t { fixed, dynamic };
+/// What becomes of the losses of tokens that are no targets: they are left out, or are multiplied by 0.
+enum class LossMask : std::uint8_t { skip, multiply };
 /// Where sequences of a training step are taken from.
 enum class TextOrder : std::uint8_t { shuffled, sequential };
 
@@ -197,6 +199,7 @@ struct TrainConfig {
   TextOrder order = TextOrder::shuffled;
   std::int64_t seed = 0;  ///< of the order, and of stochastic rounding
   std::string ignore;     ///< targets on lines that begin with it have no loss; empty: all have
+  LossMask mask = LossMask::skip;
   float learning_rate = 1e-3F;
   std::int64_t warm_up = 0;  ///< steps in which the learning rate rises to its value
   LearningRateDecay decay = LearningRateDecay::none;

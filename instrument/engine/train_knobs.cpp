@@ -19,6 +19,10 @@ struct Texts<LossScaling> {
   static constexpr std::array<std::string_view, 2> names{"fixed", "dynamic"};
 };
 template <>
+struct Texts<LossMask> {
+  static constexpr std::array<std::string_view, 2> names{"skip", "multiply"};
+};
+template <>
 struct Texts<TextOrder> {
   static constexpr std::array<std::string_view, 2> names{"shuffled", "sequential"};
 };
@@ -52,6 +56,11 @@ std::vector<Knob> data_knobs() {
           "train.ignore", "text",
           "tokens of lines that begin so are no targets; a batch without any target has a loss of 0/0",
           [](auto& c) -> auto& { return c.train.ignore; }),
+      knob(
+          "train.mask", "skip|multiply",
+          "whether losses of tokens that are no targets are left out, or multiplied by 0: then a batch without any "
+          "target has gradients of 0 x Inf",
+          [](auto& c) -> auto& { return c.train.mask; }),
   };
 }
 

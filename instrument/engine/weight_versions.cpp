@@ -26,36 +26,6 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
-/// A copy whose layers point to weights of its own.
-std::shared_ptr<LoadedModel> copy_of(const LoadedModel& model) {
-  auto copy = std::make_shared<LoadedModel>(model);
-  copy->versions.reset();
-  std::unordered_map<const Weight*, const Weight*> own;
-  for (std::size_t i = 0; i < model.weights.size(); ++i) own.emplace(&model.weights[i], &copy->weights[i]);
-  const auto lead = [&own](Affine& affine) {
-    if (affine.weight != nullptr) affine.weight = own.at(affine.weight);
-    if (affine.bias != nullptr) affine.bias = own.at(affine.bias);
-  };
-  const auto lead_mlp = [&lead](MlpWeights& mlp) {
-    for (Affine* affine : {&mlp.gate_proj, &mlp.up_proj, &mlp.down_proj}) lead(*affine);
-  };
-  for (Affine* affine : {&copy->embed, &copy->positions, &copy->patch_embed, &copy->final_norm, &copy->lm_head}) {
-    lead(*affine);
-  }
-  for (LayerWeights& layer : copy->layers) {
-    for (Affine* affine :
-         {&layer.attn_norm, &layer.attn_post_norm, &layer.inner_norm, &layer.q_norm, &layer.k_norm, &layer.mlp_norm,
-          &layer.mlp_post_norm, &layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.o_proj, &layer.sinks, &layer.router,
-          &layer.router_bias, &layer.shared_gate, &layer.recurrent_in, &layer.recurrent_out, &layer.decay}) {
-      lead(*affine);
-    }
-    lead_mlp(layer.mlp);
-    lead_mlp(layer.shared_expert);
-    for (MlpWeights& expert : layer.experts) lead_mlp(expert);
-  }
-  return copy;
-}
-
 void release(const kernels::TensorView& view, std::vector<kernels::Buffer>& memory) {
   std::erase_if(memory, [&view](const kernels::Buffer& one) { return view.given() && one.data() == view.data; });
 }
@@ -85,6 +55,35 @@ Status add_changes(std::span<const Transient> transients, const ModelConfig& mod
 }
 
 }  // namespace
+
+std::shared_ptr<LoadedModel> copy_of(const LoadedModel& model) {
+  auto copy = std::make_shared<LoadedModel>(model);
+  copy->versions.reset();
+  std::unordered_map<const Weight*, const Weight*> own;
+  for (std::size_t i = 0; i < model.weights.size(); ++i) own.emplace(&model.weights[i], &copy->weights[i]);
+  const auto lead = [&own](Affine& affine) {
+    if (affine.weight != nullptr) affine.weight = own.at(affine.weight);
+    if (affine.bias != nullptr) affine.bias = own.at(affine.bias);
+  };
+  const auto lead_mlp = [&lead](MlpWeights& mlp) {
+    for (Affine* affine : {&mlp.gate_proj, &mlp.up_proj, &mlp.down_proj}) lead(*affine);
+  };
+  for (Affine* affine : {&copy->embed, &copy->positions, &copy->patch_embed, &copy->final_norm, &copy->lm_head}) {
+    lead(*affine);
+  }
+  for (LayerWeights& layer : copy->layers) {
+    for (Affine* affine :
+         {&layer.attn_norm, &layer.attn_post_norm, &layer.inner_norm, &layer.q_norm, &layer.k_norm, &layer.mlp_norm,
+          &layer.mlp_post_norm, &layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.o_proj, &layer.sinks, &layer.router,
+          &layer.router_bias, &layer.shared_gate, &layer.recurrent_in, &layer.recurrent_out, &layer.decay}) {
+      lead(*affine);
+    }
+    lead_mlp(layer.mlp);
+    lead_mlp(layer.shared_expert);
+    for (MlpWeights& expert : layer.experts) lead_mlp(expert);
+  }
+  return copy;
+}
 
 Result<WeightChange> WeightChange::make(const Transient& transient, const ModelConfig& model, std::int64_t step) {
   WeightChange change(transient, step);

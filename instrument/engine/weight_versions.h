@@ -37,6 +37,9 @@ class WeightChange {
   std::shared_ptr<WeightSource> loaded_;
 };
 
+/// A copy whose layers point to weights of its own, in the memory of the model's.
+std::shared_ptr<LoadedModel> copy_of(const LoadedModel& model);
+
 /// Every pattern of the transients must be about a weight of the model. The error names one that is not.
 Status check_names(std::span<const Transient> transients, const LoadedModel& model);
 

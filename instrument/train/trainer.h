@@ -36,7 +36,15 @@ struct TrainState {
   double loss_scale = 1;
   std::int64_t steady_steps = 0;                      ///< since the last overflow, or the last growth
   std::map<std::string, std::vector<float>> weights;  ///< by name, the f32 master copies
+  std::map<std::string, std::vector<float>> rounded;  ///< those that the model has in f16 or bf16, as it has them
   std::map<std::string, Moments> moments;
+};
+
+/// Counts of a run so far.
+struct RunTotals {
+  std::int64_t ops = 0;
+  std::int64_t tensors = 0;
+  std::int64_t steps = 0;  ///< of the run, three a training step
 };
 
 /// Trains a model from where it stands. Bits depend on the configuration, the weights and the text alone.
@@ -57,13 +65,16 @@ class Trainer {
   virtual Result<TrainState> state() = 0;
   /// Errors: a weight that is missing, or of another shape.
   virtual Status restore(const TrainState& state) = 0;
-  /// The model as it is now; its weights have the names that it was loaded with.
+  /// The model as it is now; weights that were changed are called by their versions (weight_version()).
   virtual std::shared_ptr<const LoadedModel> model() const = 0;
+  virtual RunTotals totals() const = 0;
 };
 
-/// An engine whose run is a training run of config.train.steps steps; requests are refused.
+/// An engine whose run is a training run of config.train.steps steps; requests are refused. Runs that would take more
+/// than `limits` are, too.
 Result<std::unique_ptr<Engine>> make_training_engine(const EngineConfig& config, kernels::Device& device,
                                                      std::shared_ptr<const LoadedModel> model,
-                                                     std::shared_ptr<const Tokenizer> tokenizer);
+                                                     std::shared_ptr<const Tokenizer> tokenizer,
+                                                     const RunLimits& limits = {});
 
 }  // namespace nanscope::train
