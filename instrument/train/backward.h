@@ -12,6 +12,7 @@
 #include "instrument/engine/emitter.h"
 #include "instrument/engine/loaded_model.h"
 #include "instrument/engine/op_plan.h"
+#include "instrument/engine/workspace.h"
 #include "instrument/train/arena.h"
 #include "instrument/train/tape.h"
 
