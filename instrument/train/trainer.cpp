@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/blocks/presets.h"
+#include "core/recording/weight_version.h"
 #include "instrument/engine/prompt.h"
 #include "instrument/engine/weight_versions.h"
 #include "instrument/model/rope_table.h"

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "instrument/engine/loaded_model.h"
 #include "instrument/engine/op_plan.h"
 #include "instrument/train/trainer.h"
 
