@@ -25,10 +25,10 @@ namespace nanscope::kernels {
 /// or bf16, each its own. alpha and limit: of swiglu_clamped.
 struct ActivationGradientArgs {
   TensorView x;
-  TensorView up;
+  TensorView up = {};
   TensorView dout;
   TensorView out;
-  TensorView up_out;
+  TensorView up_out = {};
   ActivationKind kind = ActivationKind::silu;
   float alpha = 1.702F;
   float limit = 7.0F;

@@ -1,7 +1,7 @@
 #pragma once
 /// One step of AdamW: Adam (Kingma and Ba 2015) with decoupled weight decay (Loshchilov and Hutter 2019), in the order
 /// of torch.optim.AdamW. With correction = 1 - beta^step:
-///   w -= (learning_rate * weight_decay) * w                       one fma
+///   w -= (learning_rate * weight_decay) * w                       one fma; nothing where that product is 0
 ///   g  = gradient * gradient_scale
 ///   m  = beta1 * m + (1 - beta1) * g
 ///   v  = beta2 * v + ((1 - beta2) * g) * g
@@ -12,7 +12,8 @@
 /// are used, and so is eps, to nearest even. out is rounded to nearest even or, stochastic, up with the probability of
 /// the remainder, drawn from a counter of seed and element (core/blocks/block_element.h: block_draw); what to nearest
 /// is Inf or NaN is so then, too.
-/// NaN, Inf: IEEE's, and in their element alone; a NaN in m or v stays there for good. Traps: an eps below the state's
+/// NaN, Inf: IEEE's, and in their element alone; a NaN in m or v stays there for good, and a weight of Inf is Inf - Inf
+/// under decay. Traps: an eps below the state's
 /// format is 0 there, as 1e-8 in f16, and so is a v below it: an element whose gradient has been 0 is then 0/0, a NaN,
 /// and one with a small gradient m/0, an Inf. In bf16 a v under beta2 = 0.999 never shrinks: 0.001 v is less than half
 /// an ulp of it. Rounded to nearest, what is below half an ulp of `out` changes nothing there, though the f32 weight
@@ -30,7 +31,7 @@ struct AdamWArgs {
   TensorView weight;
   TensorView m;
   TensorView v;
-  TensorView out;
+  TensorView out = {};
   float learning_rate = 1e-3F;
   float beta1 = 0.9F;
   float beta2 = 0.999F;
@@ -114,6 +115,7 @@ struct AdamW {
     const std::int64_t row = warp / chunks(args);
     const std::int64_t first = warp % chunks(args) * kChunk;
     const std::int64_t end = first + kChunk < args.weight.columns ? first + kChunk : args.weight.columns;
+    const bool decays = args.learning_rate * args.weight_decay != 0.0F;
     const F32 decay = splat_f32(-(args.learning_rate * args.weight_decay));
     const F32 step = splat_f32(args.learning_rate / args.correction1);
     const F32 root_correction = splat_f32(sqrt_uniform(args.correction2));
@@ -130,7 +132,7 @@ struct AdamW {
       const F32 old_weight = load_range(args.weight, row, column, left, 0.0F);
       const F32 m = keep(args.m, row, column, left, beta1 * old_m + rest1 * g);
       const F32 v = keep(args.v, row, column, left, beta2 * old_v + (rest2 * g) * g);
-      const F32 decayed = fma(decay, old_weight, old_weight);
+      const F32 decayed = decays ? fma(decay, old_weight, old_weight) : old_weight;
       const F32 weight = decayed - (step * m) / (sqrt(v) / root_correction + eps);
       store_range(args.weight, row, column, left, weight);
       if (args.out.given()) store_rounded(args, row, column, left, weight);

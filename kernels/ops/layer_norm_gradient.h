@@ -19,7 +19,7 @@ namespace nanscope::kernels {
 /// (T, groups * 3) f32: mean, variance (not read), inverse. All but stats f32, f16 or bf16.
 struct LayerNormGradientArgs {
   TensorView x;
-  TensorView weight;
+  TensorView weight = {};
   TensorView stats;
   TensorView dout;
   TensorView out;

@@ -19,7 +19,7 @@ struct LayerNormWeightGradientArgs {
   TensorView stats;
   TensorView dout;
   TensorView weight_out;
-  TensorView bias_out;
+  TensorView bias_out = {};
   std::int64_t groups = 1;
   NormKind kind = NormKind::layer_norm;
 };

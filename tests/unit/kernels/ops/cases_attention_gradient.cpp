@@ -1,5 +1,6 @@
 #include "kernels/ops/attention_mix.h"
 #include "kernels/ops/attention_mix_gradient.h"
+#include "kernels/ops/softmax.h"
 #include "kernels/ops/softmax_gradient.h"
 #include "tests/unit/kernels/ops/case_data.h"
 #include "tests/unit/kernels/ops/op_cases.h"
@@ -34,22 +35,34 @@ const Masked kMasked[] = {
     {"zoo_sliding", Fill::zoo, Format::f32, 29, 0, 29, 40, 2, 2, 1, 9},
 };
 
-void add_softmax_gradient(std::vector<OpCase>& cases, const Masked& size) {
+/// Of probabilities that sum to 1, as a softmax leaves them, or of any numbers.
+void add_softmax_gradient(std::vector<OpCase>& cases, const Masked& size, bool sums_to_one) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t columns = size.heads * size.keys;
     SoftmaxGradientArgs args;
-    args.probs = memory.input(size.format, size.queries, columns,
-                              fill(Fill::ordinary, size.format, size.queries, columns, 81, 1.0F), 3);
-    args.dprobs =
-        memory.input(Format::f32, size.queries, columns, fill(size.fill, Format::f32, size.queries, columns, 82), 1);
-    args.out = memory.output("out", size.format, size.queries, columns, 2);
     args.heads = size.heads;
     args.first_position = size.before;
     args.first_key = size.first_key;
     args.window = size.window;
+    const auto values = fill(Fill::ordinary, size.format, size.queries, columns, 81, sums_to_one ? 20.0F : 1.0F);
+    args.probs = memory.input(size.format, size.queries, columns, values, 3);
+    if (sums_to_one) {
+      SoftmaxArgs softmax;
+      softmax.scores = args.probs;
+      softmax.out = args.probs = memory.output("probs", size.format, size.queries, columns, 3);
+      softmax.heads = size.heads;
+      softmax.first_position = size.before;
+      softmax.first_key = size.first_key;
+      softmax.window = size.window;
+      memory.launch(softmax);
+    }
+    args.dprobs =
+        memory.input(Format::f32, size.queries, columns, fill(size.fill, Format::f32, size.queries, columns, 82), 1);
+    args.out = memory.output("out", size.format, size.queries, columns, 2);
     memory.launch(args);
   };
-  cases.push_back({"softmax_gradient_" + size.name, OpId::SoftmaxGradient, build});
+  cases.push_back(
+      {std::string("softmax_gradient_") + (sums_to_one ? "" : "any_") + size.name, OpId::SoftmaxGradient, build});
 }
 
 void add_mix_gradient(std::vector<OpCase>& cases, const Masked& size) {
@@ -99,7 +112,8 @@ void add_scaled_mix(std::vector<OpCase>& cases, const Masked& size) {
 
 void add_attention_gradient_cases(std::vector<OpCase>& cases) {
   for (const Masked& size : kMasked) {
-    add_softmax_gradient(cases, size);
+    add_softmax_gradient(cases, size, true);
+    add_softmax_gradient(cases, size, false);
     add_mix_gradient(cases, size);
     add_scaled_mix(cases, size);
   }

@@ -32,7 +32,9 @@ void expect_nan_at(const Floats& found, const std::function<bool(std::int64_t, s
     for (std::int64_t column = 0; column < found.columns; ++column) {
       const float value = found.at(row, column);
       EXPECT_EQ(std::isnan(value), expected(row, column)) << row << ", " << column;
-      if (std::isnan(value)) EXPECT_EQ(bits(value), kCanonical);
+      if (std::isnan(value)) {
+        EXPECT_EQ(bits(value), kCanonical);
+      }
     }
   }
 }
@@ -70,7 +72,9 @@ TEST(GradientNan, MaskedPoisonDoesNotReachTheScores) {
   expect_nan_at(ds, [](std::int64_t, std::int64_t) { return false; });
   for (std::int64_t t = 0; t < kPoisonQueries; ++t) {
     for (std::int64_t at = 0; at < 2 * kPoisonKeys; ++at) {
-      if (!sees(t, at % kPoisonKeys)) EXPECT_EQ(bits(ds.at(t, at)), 0U) << t << ", " << at;
+      if (!sees(t, at % kPoisonKeys)) {
+        EXPECT_EQ(bits(ds.at(t, at)), 0U) << t << ", " << at;
+      }
     }
   }
 }

@@ -358,8 +358,8 @@ TEST_F(Gradients, OfALinearLayer) {
   Floats dx(rows, in);
   Floats dweight(out, in);
   Floats dbias(1, out);
-  test::launch(GemmArgs{.x = dy.view(), .weight = weight_t.view(), .out = dx.view()});
-  test::launch(GemmArgs{.x = dy_t.view(), .weight = x_t.view(), .out = dweight.view()});
+  test::launch(GemmArgs{.x = dy.view(), .weight = weight_t.view(), .packed = {}, .bias = {}, .out = dx.view()});
+  test::launch(GemmArgs{.x = dy_t.view(), .weight = x_t.view(), .packed = {}, .bias = {}, .out = dweight.view()});
   test::launch(ColumnSumArgs{dy.view(), dbias.view()});
   Doubles formula[3] = {Doubles(dx.data.size()), Doubles(dweight.data.size()), Doubles(dbias.data.size())};
   const auto loss = [&](const Doubles& xs, const Doubles& weights, const Doubles& biases, bool slopes = false) {
@@ -464,8 +464,12 @@ TEST_F(Gradients, OfRope) {
     Floats dout = random_floats(4, 3 * turn.width, 141);
     Floats dx(4, 3 * turn.width);
     Floats frequencies = random_floats(1, std::max<std::int64_t>(turn.rotated / 2, 1), 142, 2.0F);
-    RopeArgs args{
-        .x = dout.view(), .out = dx.view(), .heads = 3, .first_position = turn.position, .stretch = turn.stretch};
+    RopeArgs args{.x = dout.view(),
+                  .out = dx.view(),
+                  .frequencies = {},
+                  .heads = 3,
+                  .first_position = turn.position,
+                  .stretch = turn.stretch};
     if (turn.rotated > 0) args.frequencies = frequencies.view();
     args.amplitude = 1.19F;
     args.inverse = true;

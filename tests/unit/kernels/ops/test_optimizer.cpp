@@ -32,9 +32,7 @@ struct AdamState {
 
   explicit AdamState(std::int64_t count) : gradient(1, count), weight(1, count), m(1, count), v(1, count) {}
 
-  AdamWArgs args() {
-    return {.gradient = gradient.view(), .weight = weight.view(), .m = m.view(), .v = v.view(), .out = {}};
-  }
+  AdamWArgs args() { return {.gradient = gradient.view(), .weight = weight.view(), .m = m.view(), .v = v.view()}; }
 };
 
 Doubles listed(const double (&values)[adamw_oracle::kCount]) { return {std::begin(values), std::end(values)}; }
