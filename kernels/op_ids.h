@@ -3,12 +3,12 @@
 
 namespace nanscope::kernels {
 
-#define NANSCOPE_OP(Name, stem) struct Name##Args;
+#define NANSCOPE_OP(Name, stem, gradient) struct Name##Args;
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
 
 enum class OpId : std::uint8_t {
-#define NANSCOPE_OP(Name, stem) Name,
+#define NANSCOPE_OP(Name, stem, gradient) Name,
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
 };
@@ -16,7 +16,7 @@ enum class OpId : std::uint8_t {
 /// Maps an op's argument struct to its id, so that Device::launch needs no other registration.
 template <class Args>
 struct OpOf;
-#define NANSCOPE_OP(Name, stem)            \
+#define NANSCOPE_OP(Name, stem, gradient)  \
   template <>                              \
   struct OpOf<Name##Args> {                \
     static constexpr OpId id = OpId::Name; \

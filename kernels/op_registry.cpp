@@ -18,7 +18,7 @@ Status check_one(const void* args) {
 
 const char* op_name(OpId id) {
   static constexpr const char* kNames[] = {
-#define NANSCOPE_OP(Name, stem) #stem,
+#define NANSCOPE_OP(Name, stem, gradient) #stem,
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
   };
@@ -27,7 +27,7 @@ const char* op_name(OpId id) {
 
 Status check_args(OpId id, const void* args) {
   static constexpr Status (*kChecks[])(const void*) = {
-#define NANSCOPE_OP(Name, stem) check_one<Name##Args>,
+#define NANSCOPE_OP(Name, stem, gradient) check_one<Name##Args>,
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
   };

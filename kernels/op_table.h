@@ -6,7 +6,7 @@
 
 namespace nanscope::kernels {
 
-#define NANSCOPE_OP(Name, stem) +1  // NOLINT(bugprone-macro-parentheses)
+#define NANSCOPE_OP(Name, stem, gradient) +1  // NOLINT(bugprone-macro-parentheses)
 inline constexpr int kOpCount = 0
 #include "kernels/ops.def"
     ;

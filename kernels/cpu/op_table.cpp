@@ -3,12 +3,12 @@
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
-#define NANSCOPE_OP(Name, stem) extern const OpEntry entry_of_##Name;
+#define NANSCOPE_OP(Name, stem, gradient) extern const OpEntry entry_of_##Name;
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
 
 const OpTable op_table = {{
-#define NANSCOPE_OP(Name, stem) &entry_of_##Name,
+#define NANSCOPE_OP(Name, stem, gradient) &entry_of_##Name,
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
 }};

@@ -28,7 +28,7 @@ Kernel kernel() {
 }  // namespace
 
 const Kernels kernels = {{
-#define NANSCOPE_OP(Name, stem) kernel<Name>(),
+#define NANSCOPE_OP(Name, stem, gradient) kernel<Name>(),
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
 }};

@@ -1,8 +1,9 @@
 #pragma once
-/// Attention mix: out[t, h * D + i] = sum_s p[t, h * S + s] * v[s, g, i], one fma chain over s ascending from +0.
+/// Attention mix: out[t, h * D + i] = factor * sum_s p[t, h * S + s] * v[s, g, i], one fma chain over s ascending from
+/// +0. A factor other than 1 is for the gradient of the queries, dQ = factor * dS K.
 ///
-/// Order: the chain, whatever the tiling: kRows rows of probabilities share each load of values. One
-/// rounding to out's format at the end.
+/// Order: the chain, whatever the tiling: kRows rows of probabilities share each load of values. One product with
+/// factor and one rounding to out's format at the end.
 /// NaN, Inf: IEEE's. Traps: a probability of zero does not shield a value: 0 * NaN and 0 * Inf are NaN,
 /// so one bad value in a masked or never written slot reaches its channel of every row. visible_only
 /// shields what the mask hides, and nothing else: a visible key of probability 0 still passes NaN on.
@@ -22,6 +23,7 @@ struct AttentionMixArgs {
   TensorView out;
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
+  float factor = 1.0F;
   std::int64_t first_position = 0;
   std::int64_t first_key = 0;
   std::int64_t window = 0;
@@ -126,7 +128,7 @@ struct AttentionMix {
     for (int r = 0; r < rows; ++r) {
       const std::int64_t head = kv_head * heads_a_group + (first_row + r) % heads_a_group;
       store_range(args.out, (first_row + r) / heads_a_group, head * width(args) + channel, width(args) - channel,
-                  acc[r]);
+                  acc[r] * splat_f32(args.factor));
     }
   }
 };

@@ -12,7 +12,8 @@
 ///
 /// The angle is computed in f64 from own exp/log (exp(-2i/d * log(base)) * position), its sine and cosine
 /// are rounded to f32; the rotation is x1*cos - x2*sin and x2*cos + x1*sin with one rounding an
-/// operation. May run in place. NaN and Inf stay in their pair (Inf * 0 at position 0 is NaN).
+/// operation. inverse rotates by the negative angle, with the same amplitude: that is the gradient of the rotation, its
+/// matrix transposed. May run in place. NaN and Inf stay in their pair (Inf * 0 at position 0 is NaN).
 /// Traps: an f32 angle is wrong by 0.004 at position 100000; pairing neighbours (GPT-J) instead of halves
 /// gives healthy-looking nonsense.
 #include "kernels/check.h"
@@ -31,6 +32,7 @@ struct RopeArgs {
   double base = 10000.0;
   double stretch = 1.0;
   float amplitude = 1.0F;
+  bool inverse = false;
 };
 
 inline Status check(const RopeArgs& args) {
@@ -86,7 +88,8 @@ struct Rope {
     for (std::int64_t first = 0; first < half; first += kLanes) {
       const F64 angle = position * frequency(args, width, base, first);
       const F32 cosine = to_f32(cos(angle)) * splat_f32(args.amplitude);
-      const F32 sine = to_f32(sin(angle)) * splat_f32(args.amplitude);
+      const F32 forward = to_f32(sin(angle)) * splat_f32(args.amplitude);
+      const F32 sine = args.inverse ? -forward : forward;
       for (std::int64_t head = 0; head < args.heads; ++head) {
         const std::int64_t low = head * width + first;
         const F32 x1 = load_range(args.x, row, low, half - first, 0.0F);

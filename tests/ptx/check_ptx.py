@@ -44,7 +44,7 @@ def main():
     parser.add_argument("--source", type=pathlib.Path, required=True)
     args = parser.parse_args()
     ptx = args.ptx.read_text()
-    stems = dict(re.findall(r"^NANSCOPE_OP\((\w+),\s*(\w+)\)", (args.source / "kernels/ops.def").read_text(), re.M))
+    stems = dict(re.findall(r"^NANSCOPE_OP\((\w+),\s*(\w+),", (args.source / "kernels/ops.def").read_text(), re.M))
     problems, found = [], []
     for line in ptx.splitlines():
         if re.search(r"\bapprox\b|\.ftz\b", line):

@@ -17,7 +17,7 @@ namespace {
 using kernels::Buffer;
 
 constexpr std::array kOpClasses = {
-#define NANSCOPE_OP(Name, stem) #Name,
+#define NANSCOPE_OP(Name, stem, gradient) #Name,
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
 };

@@ -18,7 +18,7 @@ Kernel kernel() {
 }  // namespace
 
 const Kernels kernels = {{
-#define NANSCOPE_OP(Name, stem) kernel<Name##Args>(),
+#define NANSCOPE_OP(Name, stem, gradient) kernel<Name##Args>(),
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
 }};

@@ -25,6 +25,9 @@ const std::vector<OpCase>& op_cases() {
     add_block_cases(cases);
     add_tile_cases(cases);
     add_observer_cases(cases);
+    add_gradient_cases(cases);
+    add_attention_gradient_cases(cases);
+    add_optimizer_cases(cases);
     return cases;
   }();
   return all;

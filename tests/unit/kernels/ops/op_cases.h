@@ -38,5 +38,8 @@ void add_product_cases(std::vector<OpCase>& cases);
 void add_block_cases(std::vector<OpCase>& cases);
 void add_tile_cases(std::vector<OpCase>& cases);
 void add_observer_cases(std::vector<OpCase>& cases);
+void add_gradient_cases(std::vector<OpCase>& cases);
+void add_attention_gradient_cases(std::vector<OpCase>& cases);
+void add_optimizer_cases(std::vector<OpCase>& cases);
 
 }  // namespace nanscope::kernels::cases

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "tests/unit/kernels/ops/op_cases.h"
@@ -82,7 +83,26 @@ TEST(OpCaseTable, NamesAreUniqueAndFilterable) {
 TEST(OpCaseTable, CoversEveryOp) {
   std::set<OpId> seen;
   for (const OpCase& op_case : op_cases()) seen.insert(op_case.op);
-#define NANSCOPE_OP(Name, stem) EXPECT_TRUE(seen.count(OpId::Name)) << #Name;
+#define NANSCOPE_OP(Name, stem, gradient) EXPECT_TRUE(seen.count(OpId::Name)) << #Name;
+#include "kernels/ops.def"
+#undef NANSCOPE_OP
+}
+
+/// "Gradient|of|ops", or one of the words of ops.def.
+TEST(OpCaseTable, EveryGradientIsAnOp) {
+  std::set<std::string> known = {"identity", "none"};
+#define NANSCOPE_OP(Name, stem, gradient) known.insert(#Name);
+#include "kernels/ops.def"
+#undef NANSCOPE_OP
+  const auto expect_known = [&](const std::string& op, const std::string& gradient) {
+    std::istringstream words(gradient);
+    std::string word;
+    int count = 0;
+    for (; std::getline(words, word, '|'); ++count) EXPECT_TRUE(known.count(word)) << op << ": " << word;
+    EXPECT_TRUE(count == 1 || (gradient.find("none") == std::string::npos)) << op << ": " << gradient;
+    EXPECT_GT(count, 0) << op;
+  };
+#define NANSCOPE_OP(Name, stem, gradient) expect_known(#Name, #gradient);
 #include "kernels/ops.def"
 #undef NANSCOPE_OP
 }
