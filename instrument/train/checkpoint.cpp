@@ -16,6 +16,7 @@
 
 #include "core/files/output_file.h"
 #include "core/parse_json.h"
+#include "core/recording/weight_version.h"
 #include "core/tensor/content_hash.h"
 #include "instrument/engine/knobs.h"
 #include "instrument/files/file.h"
@@ -146,7 +147,7 @@ Status same_run(const fs::path& folder, const RunFile& run, const EngineConfig& 
 /// rows x columns of a weight of the model.
 Result<std::vector<std::int64_t>> shape_of(const LoadedModel& model, const std::string& name, std::size_t elements) {
   for (const Weight& weight : model.weights) {
-    if (weight.name != name) continue;
+    if (weight_of_version(weight.name) != name) continue;
     if (std::cmp_not_equal(weight.view.rows * weight.view.columns, elements)) break;
     return std::vector<std::int64_t>{weight.view.rows, weight.view.columns};
   }

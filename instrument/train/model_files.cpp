@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/recording/weight_version.h"
 #include "instrument/engine/reference_folder.h"
 #include "instrument/files/file.h"
 #include "instrument/model/checkpoint.h"
@@ -100,8 +101,9 @@ Status put(const Weight& weight, const WeightPlace& place, std::vector<std::byte
 /// Under a name of our own, or of the checkpoint's where there is one.
 Result<WeightPlace> place_of_weight(const Weight& weight, const Checkpoint* checkpoint) {
   const kernels::TensorView& view = weight.view;
-  if (checkpoint != nullptr) return checkpoint->place(weight.name, view.rows, view.columns);
-  WeightPlace place{weight.name, {view.columns}, 0, view.columns, 1};
+  const std::string_view name = weight_of_version(weight.name);
+  if (checkpoint != nullptr) return checkpoint->place(name, view.rows, view.columns);
+  WeightPlace place{std::string(name), {view.columns}, 0, view.columns, 1};
   if (view.rows > 1) place.shape.insert(place.shape.begin(), view.rows);
   return place;
 }
