@@ -194,6 +194,7 @@ enum class TextOrder : std::uint8_t { shuffled, sequential };
 struct TrainConfig {
   std::int64_t steps = 0;
   std::string text;          ///< a file
+  std::string text_hash;     ///< of its bytes, as train::text_hash(); not a knob. Empty: whatever it holds
   std::int64_t batch = 8;    ///< sequences of a step
   std::int64_t length = 64;  ///< tokens of a sequence that have a target
   TextOrder order = TextOrder::shuffled;

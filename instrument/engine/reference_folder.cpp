@@ -59,6 +59,9 @@ Status check_stated(const EngineConfig& config, std::string_view text, std::int6
   written.model.weights = read.model.weights;
   written.model.tokenizer = read.model.tokenizer;
   written.model.vocabulary = vocabulary;
+  // What drew the weights is not stated: they are written.
+  written.model.seed = read.model.seed;
+  written.model.init_scale = read.model.init_scale;
   for (const Knob& knob : knobs()) {
     const bool of_model = knob.name.starts_with("model.") || knob.name.starts_with("rope.") ||
                           knob.name.starts_with("moe.") || knob.name == "norm.eps" ||
@@ -86,14 +89,20 @@ std::vector<SafetensorsInput> tensors_of(const LoadedModel& model) {
 
 }  // namespace
 
+Result<std::string> reference_config_json(const EngineConfig& config, std::int64_t vocabulary) {
+  std::string text = config_text(config, vocabulary);
+  if (Status stated = check_stated(config, text, vocabulary); !stated) return tl::unexpected(stated.error());
+  return text;
+}
+
 Status write_reference_folder(const EngineConfig& config, const std::filesystem::path& folder,
                               const OutputOptions& output, std::stop_token stop) {
   if (config.model.weights != "reference") return fail("model.weights must be reference");
   const Result<Tokenizer> tokenizer = load_shipped_tokenizer();
   if (!tokenizer) return tl::unexpected(tokenizer.error());
   const auto vocabulary = static_cast<std::int64_t>(tokenizer->vocab_size());
-  const std::string text = config_text(config, vocabulary);
-  if (Status stated = check_stated(config, text, vocabulary); !stated) return stated;
+  const Result<std::string> text = reference_config_json(config, vocabulary);
+  if (!text) return tl::unexpected(text.error());
   Result<OutputFolder> files = OutputFolder::create(folder, output);
   if (!files) return tl::unexpected(files.error());
   const auto device = kernels::make_device("cpu", 1);
@@ -105,7 +114,7 @@ Status write_reference_folder(const EngineConfig& config, const std::filesystem:
   const auto weights = encode_safetensors(tensors_of(**model), {{"format", "pt"}});
   if (!weights) return tl::unexpected(weights.error());
   const auto write = [&](const char* name, std::span<const std::byte> bytes) { return files->write(name, bytes); };
-  if (Status done = write("config.json", std::as_bytes(std::span(text))); !done) return done;
+  if (Status done = write("config.json", std::as_bytes(std::span(*text))); !done) return done;
   if (Status done = write("model.safetensors", *weights); !done) return done;
   if (Status done = write("tokenizer.json", std::as_bytes(std::span(shipped_tokenizer_json()))); !done) return done;
   return files->commit();

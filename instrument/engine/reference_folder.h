@@ -1,12 +1,18 @@
 #pragma once
 #include <filesystem>
 #include <stop_token>
+#include <string>
 
 #include "core/files/output_file.h"
 #include "core/result.h"
 #include "instrument/engine/config.h"
 
 namespace nanscope {
+
+/// The config.json of a model whose weights have our own names, as the family "reference" reads it: model, norm.eps,
+/// activation.format and kv.format of `config`, with `vocabulary` rows of the embedding. Errors: a knob of the model
+/// that the family cannot state, by name.
+Result<std::string> reference_config_json(const EngineConfig& config, std::int64_t vocabulary);
 
 /// Writes the reference model as the folder of a checkpoint that read_model_spec() reads: config.json, its weights in
 /// f32 as model.safetensors, and the shipped tokenizer.json. A run of the folder has the bits of a run of `config`, of

@@ -226,6 +226,38 @@ Result<std::string> Checkpoint::module_of(std::string_view name) const {
   return module;
 }
 
+Result<WeightPlace> Checkpoint::place_of(const Source& from, std::int64_t rows, std::int64_t columns) const {
+  const auto [file, entry] = find(from.tensor);
+  if (entry == nullptr) return fail(fmt::format("{}: no tensor '{}'", folder_, from.tensor));
+  const WeightRule& rule = from.rule;
+  // Of a vector, what are rows of its matrix are its elements.
+  const bool vector = rows == 1 && (!rule.stacked || from.bias);
+  const Slice slice = slice_of(rule.part, model_, vector ? columns : rows);
+  const std::vector<std::int64_t> shape = stored_shape(rule, model_, slice.total, columns, vector);
+  // A Linear with one output keeps its two dimensions.
+  if (entry->shape != shape && !(vector && entry->shape == std::vector<std::int64_t>{1, slice.total})) {
+    return fail(fmt::format("{} has shape [{}], expected [{}]", CheckpointFiles::Tensor{file, entry}.where(),
+                            fmt::join(entry->shape, ","), fmt::join(shape, ",")));
+  }
+  const bool flipped = rule.transposed && !vector;
+  const std::int64_t row_size = vector ? 1 : columns;
+  WeightPlace place{entry->name, entry->shape, slice.first * (flipped ? 1 : row_size)};
+  if (rule.stacked) place.first += from.expert * slice.total * row_size;
+  place.next_row = slice.step * (flipped ? 1 : row_size);
+  place.next_column = flipped ? slice.total : vector ? slice.step : 1;
+  place.offset = rule.offset;
+  return place;
+}
+
+Result<WeightPlace> Checkpoint::place(std::string_view name, std::int64_t rows, std::int64_t columns) const {
+  const Result<Source> from = source(name);
+  if (!from) return tl::unexpected(from.error());
+  if (quantized(from->tensor) != nullptr) {
+    return fail(fmt::format("{}: the weight '{}' is quantized, and can be read alone", folder_, from->tensor));
+  }
+  return place_of(*from, rows, columns);
+}
+
 Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, std::int64_t columns) const {
   const Result<Source> from = source(name);
   if (!from) return tl::unexpected(from.error());
@@ -234,19 +266,10 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
     if (!part) return tl::unexpected(part.error());
     return decoded(*part, rows, columns);
   }
+  const Result<WeightPlace> place = place_of(*from, rows, columns);
+  if (!place) return tl::unexpected(place.error());
   const auto [file, entry] = find(from->tensor);
-  if (entry == nullptr) return fail(fmt::format("{}: no tensor '{}'", folder_, from->tensor));
   const std::string where = CheckpointFiles::Tensor{file, entry}.where();
-  const WeightRule& rule = from->rule;
-  // Of a vector, what are rows of its matrix are its elements.
-  const bool vector = rows == 1 && (!rule.stacked || from->bias);
-  const Slice slice = slice_of(rule.part, model_, vector ? columns : rows);
-  const std::vector<std::int64_t> shape = stored_shape(rule, model_, slice.total, columns, vector);
-  // A Linear with one output keeps its two dimensions.
-  if (entry->shape != shape && !(vector && entry->shape == std::vector<std::int64_t>{1, slice.total})) {
-    return fail(
-        fmt::format("{} has shape [{}], expected [{}]", where, fmt::join(entry->shape, ","), fmt::join(shape, ",")));
-  }
   if (!entry->format || !runs(*entry->format)) {
     const bool code = entry->format && info(*entry->format).bits == 8;
     return fail(fmt::format("{} is {}{}; weights in F32, BF16 and F16 are run, and codes with a scale beside them",
@@ -260,14 +283,9 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
                   .stride = columns,
                   .owner = std::shared_ptr<const void>(),
                   .mapped = true};
-  const bool flipped = rule.transposed && !vector;
-  const std::int64_t row_size = vector ? 1 : columns;
-  data.data += static_cast<std::size_t>(slice.first * (flipped ? 1 : row_size)) * element;
-  if (rule.stacked) data.data += static_cast<std::size_t>(from->expert * slice.total * row_size) * element;
-  if (flipped || slice.step > 1) {
-    const std::int64_t next_row = slice.step * (flipped ? 1 : row_size);
-    const std::int64_t next_column = flipped ? slice.total : vector ? slice.step : 1;
-    const auto copy = gathered(data.data, element, rows, columns, next_row, next_column);
+  data.data += static_cast<std::size_t>(place->first) * element;
+  if (place->next_column != 1 || (rows > 1 && place->next_row != columns)) {
+    const auto copy = gathered(data.data, element, rows, columns, place->next_row, place->next_column);
     data.data = copy->data();
     data.owner = copy;
     data.mapped = false;
@@ -278,8 +296,8 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
     data.owner = copy;
     data.mapped = false;
   }
-  if (rule.offset == 0) return data;
-  const auto values = with_offset(data, rule.offset);
+  if (place->offset == 0) return data;
+  const auto values = with_offset(data, place->offset);
   data.format = Format::f32;
   data.data = reinterpret_cast<const std::byte*>(values->data());
   data.owner = values;

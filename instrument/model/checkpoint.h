@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/numbers/format.h"
 #include "core/result.h"
@@ -33,6 +34,17 @@ struct StoredWeight {
   StoredMatrix matrix;
   std::int64_t first_row = 0;
   std::int64_t row_step = 1;  ///< how far apart its rows are
+};
+
+/// Where the elements of a weight lie in the tensor of a checkpoint that holds it: (row, column) at
+/// first + row * next_row + column * next_column, row-major.
+struct WeightPlace {
+  std::string tensor;               ///< its name in the files
+  std::vector<std::int64_t> shape;  ///< of the tensor
+  std::int64_t first = 0;
+  std::int64_t next_row = 0;
+  std::int64_t next_column = 0;
+  float offset = 0;  ///< the weight is this much more than what is stored
 };
 
 /// A fixed scale of what a product reads, as the checkpoint has it.
@@ -65,6 +77,9 @@ class Checkpoint {
   /// The name of the module that holds a weight in the files: "model.layers.0.mlp.up_proj".
   Result<std::string> module_of(std::string_view name) const;
 
+  /// Where a weight is to be written in a checkpoint like this one. Errors: as of weight(), and one that is quantized.
+  Result<WeightPlace> place(std::string_view name, std::int64_t rows, std::int64_t columns) const;
+
   /// Refuses a checkpoint with tensors that no weight of the model is made of, by name: what is left out may matter.
   Status check_all_used(const std::set<std::string, std::less<>>& ours) const;
 
@@ -83,6 +98,7 @@ class Checkpoint {
   Checkpoint(std::string folder, CheckpointFiles files, const ModelFamily& family, ModelConfig model)
       : folder_(std::move(folder)), files_(std::move(files)), family_(family), model_(std::move(model)) {}
   Result<Source> source(std::string_view name) const;
+  Result<WeightPlace> place_of(const Source& from, std::int64_t rows, std::int64_t columns) const;
   CheckpointFiles::Tensor find(std::string_view tensor) const;
   /// The module whose quantized weight a tensor's name means; null where it is not quantized.
   const StoredModule* quantized(std::string_view tensor) const;

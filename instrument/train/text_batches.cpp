@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/tensor/content_hash.h"
 #include "instrument/files/file.h"
 #include "instrument/weights/random.h"
 
@@ -16,6 +17,12 @@ namespace nanscope::train {
 namespace {
 
 constexpr std::uint64_t kLargestText = std::uint64_t{1} << 30;
+
+std::string hash_of(std::span<const std::byte> bytes) {
+  ContentHash hash;
+  hash.add(bytes);
+  return fmt::format("{:016x}", hash.finish());
+}
 
 /// By byte of `text`, whether it lies on a line that begins with `prefix`; a line has the line feed that ends it.
 std::vector<std::uint8_t> bytes_of_lines(std::string_view text, std::string_view prefix) {
@@ -89,10 +96,22 @@ Result<TrainingText> make_training_text(const TrainConfig& config, const Tokeniz
   return made;
 }
 
+Result<std::string> text_hash(const std::filesystem::path& path) {
+  if (path.empty()) return fail("train.text: names no file; train.steps > 0 needs a text to train on");
+  const auto bytes = read_file(path, kLargestText);
+  if (!bytes) return fail("train.text: " + bytes.error().message);
+  return hash_of(*bytes);
+}
+
 Result<TrainingText> load_training_text(const TrainConfig& config, const Tokenizer& tokenizer) {
   if (config.text.empty()) return fail("train.text: names no file; train.steps > 0 needs a text to train on");
   const auto bytes = read_file(config.text, kLargestText);
   if (!bytes) return fail("train.text: " + bytes.error().message);
+  const std::string found = hash_of(*bytes);
+  if (!config.text_hash.empty() && config.text_hash != found) {
+    return fail(fmt::format("train.text: {}: is not the text of this run, its hash is {} instead of {}", config.text,
+                            found, config.text_hash));
+  }
   return make_training_text(config, tokenizer, as_text(*bytes));
 }
 

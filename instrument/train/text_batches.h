@@ -17,7 +17,11 @@ struct TrainingText {
   std::vector<std::uint8_t> ignored;  ///< by token, 1: of a line that begins with train.ignore
 };
 
-/// Reads and tokenizes train.text. Errors: the file, or a text that is shorter than one sequence and its last target.
+/// Which text a file holds: the content hash of its bytes in 16 hexadecimal digits. Errors: it cannot be read.
+Result<std::string> text_hash(const std::filesystem::path& path);
+
+/// Reads and tokenizes train.text. Errors: the file, another one than train.text_hash says, or a text that is shorter
+/// than one sequence and its last target.
 Result<TrainingText> load_training_text(const TrainConfig& config, const Tokenizer& tokenizer);
 /// The same of a text in memory.
 Result<TrainingText> make_training_text(const TrainConfig& config, const Tokenizer& tokenizer, std::string_view text);

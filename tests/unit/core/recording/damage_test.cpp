@@ -113,7 +113,7 @@ TEST_F(Damage, WhatIsNoRecordingIsSaidInOneLine) {
 
 TEST_F(Damage, NewerSchemaNamesBothVersions) {
   sql(path_, "PRAGMA user_version = 7");
-  EXPECT_THAT(open_error(path_), HasSubstr("schema 7, this one reads up to 2"));
+  EXPECT_THAT(open_error(path_), HasSubstr("schema 7, this one reads up to 3"));
 }
 
 TEST_F(Damage, AlteredSchemaIsRefused) {

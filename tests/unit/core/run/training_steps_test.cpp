@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/place.h"
@@ -13,14 +13,16 @@
 #include "core/recording/writer.h"
 #include "core/run/find_place.h"
 #include "core/run/recording_view.h"
+#include "core/run/run_data.h"
+#include "core/run/tensor_source.h"
 #include "tests/temporary_folder.h"
 
 /// A recording of a training run: two training steps of two sequences of three tokens, three steps each.
 namespace nanscope {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Health finite(std::int64_t elements) {
   Health health;
@@ -28,7 +30,7 @@ Health finite(std::int64_t elements) {
   return health;
 }
 
-class TrainingSteps : public testing::Test {
+class TrainingSteps : public ::testing::Test {
  protected:
   TrainingSteps() {
     auto writer = RecordingWriter::create(path_, {}).value();
@@ -114,7 +116,9 @@ TEST_F(TrainingSteps, AreReadAsTheyWereWritten) {
 
 TEST_F(TrainingSteps, HavePlaces) {
   const Recording recording = Recording::open_checked(path_).value();
-  RecordingView run(recording);
+  RecordingRun rows(recording);
+  StoredTensors elements(recording);
+  RecordingView run(rows, elements);
   for (const char* place : {"2/0/-/cross_entropy.loss", "3/1/-/embed_gradient", "2/2/-/embed_update.weight"}) {
     const Result<FoundPlace> found = find_place(run, place);
     ASSERT_TRUE(found) << found.error().message;

@@ -144,6 +144,12 @@ TEST(TextBatches, FilesAreReadAndErrorsNameThem) {
   const auto read = load_training_text(config, tokenizer);
   ASSERT_TRUE(read.has_value()) << read.error().message;
   EXPECT_EQ(tokenizer.decode(read->tokens), "The light turns.");
+  config.text_hash = text_hash(config.text).value();
+  EXPECT_TRUE(load_training_text(config, tokenizer).has_value());
+  std::ofstream(config.text) << "The light turned.";
+  EXPECT_THAT(load_training_text(config, tokenizer).error().message,
+              HasSubstr("text.txt: is not the text of this run, its hash is " + text_hash(config.text).value() +
+                        " instead of " + config.text_hash));
 }
 
 }  // namespace
