@@ -189,10 +189,10 @@ void query_gradient(Backward& backward, const TapedOp& op, const ScoresOperands&
                                               .out = out,
                                               .heads = heads,
                                               .kv_heads = config.model.kv_heads,
+                                              .factor = factor,
                                               .first_position = first_position,
                                               .window = window,
-                                              .visible_only = true,
-                                              .factor = factor});
+                                              .visible_only = true});
     return;
   }
   // Tile by tile as the mix is made, with maxima of 0, which change nothing, and 1 / factor for a sum.

@@ -16,9 +16,14 @@ namespace nanscope::kernels {
 
 /// Shapes: weights (T, heads * S), x (T, heads * D), both f32, f16 or bf16; out (S, kv_heads * D) f32. Row t sees keys
 /// [first_key, first_position + t], of these with a window above 0 the last `window` alone, as in SoftmaxArgs.
+/// With a tile, rows read exact_weights and exact_x, of the same shapes, for keys of the tile of their own position,
+/// own_position + t, and weights and x elsewhere: on operands in blocks along the rows the tile on the diagonal is
+/// where a later row decides on what an earlier one gives.
 struct AttentionMixGradientArgs {
   TensorView weights;
+  TensorView exact_weights = {};
   TensorView x;
+  TensorView exact_x = {};
   TensorView out;
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
@@ -26,6 +31,8 @@ struct AttentionMixGradientArgs {
   std::int64_t first_position = 0;
   std::int64_t first_key = 0;
   std::int64_t window = 0;
+  std::int64_t own_position = 0;
+  std::int64_t tile = 0;  ///< keys of one, a multiple of 32; 0: there are none
 };
 
 inline Status check(const AttentionMixGradientArgs& args) {
@@ -37,6 +44,11 @@ inline Status check(const AttentionMixGradientArgs& args) {
   check.that(args.out.columns % args.kv_heads == 0, "an output of kv_heads equal heads");
   check.shape("weights", args.weights, args.x.rows, args.heads * args.out.rows);
   check.shape("x", args.x, args.weights.rows, args.out.columns / args.kv_heads * args.heads);
+  if (args.tile == 0) return check.done();
+  check.that(args.tile > 0 && args.tile % 32 == 0, "tiles of a multiple of 32 keys");
+  check.floats("exact_weights", args.exact_weights).floats("exact_x", args.exact_x);
+  check.shape("exact_weights", args.exact_weights, args.weights.rows, args.weights.columns);
+  check.shape("exact_x", args.exact_x, args.x.rows, args.x.columns);
   return check.done();
 }
 
@@ -95,9 +107,10 @@ struct AttentionMixGradient {
     NANSCOPE_UNROLL for (int k = 0; k < kKeys; ++k) acc[k] = splat_f32(0.0F);
     for (std::int64_t head = kv_head * group(args); head < (kv_head + 1) * group(args); ++head) {
       for (std::int64_t t = begin; t < end; ++t) {
-        const F32 x = load_range(args.x, t, head * width(args) + channel, left, 0.0F);
+        const bool own = args.tile > 0 && (args.own_position + t) / args.tile == key / args.tile;
+        const F32 x = load_range(own ? args.exact_x : args.x, t, head * width(args) + channel, left, 0.0F);
         F32 weights[kKeys];
-        load_weights(args.weights, t, head * args.out.rows + key, weights);
+        load_weights(own ? args.exact_weights : args.weights, t, head * args.out.rows + key, weights);
         // The keys that a row sees lie together: it sees all between two that it sees.
         if (sees(args, t, key) && sees(args, t, key + kKeys - 1)) {
           NANSCOPE_UNROLL for (int k = 0; k < kKeys; ++k) acc[k] = fma(weights[k], x, acc[k]);
