@@ -1,0 +1,209 @@
+/// bench_leakage TEXT [STEPS [SEEDS [CSV]]]: the table of "Future leakage in block-quantized attention": small models
+/// are trained alike (data, initial weights, steps) with attention on MXFP4, with the tile on the diagonal unquantized,
+/// and without blocks. The loss of text that none of them saw, all positions at once and token by token.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "instrument/engine/knobs.h"
+#include "instrument/engine/weight_source.h"
+#include "instrument/tokenizer/shipped.h"
+#include "instrument/train/trainer.h"
+
+namespace nanscope {
+namespace {
+
+constexpr std::int64_t kHeldOutSequences = 24;
+
+struct Mode {
+  std::string_view name;
+  std::vector<std::pair<std::string_view, std::string_view>> knobs;
+};
+
+const std::vector<Mode>& modes() {
+  const std::vector<std::pair<std::string_view, std::string_view>> blocks{{"attention.blocks_q", "mxfp4"},
+                                                                          {"attention.blocks_k", "mxfp4"},
+                                                                          {"attention.blocks_v", "mxfp4"},
+                                                                          {"attention.blocks_p", "mxfp4"},
+                                                                          {"train.stochastic", "true"}};
+  static const std::vector<Mode> all = [&] {
+    std::vector<Mode> made{{"leaky", blocks}, {"fixed", blocks}, {"unquantized", {}}};
+    made[1].knobs.emplace_back("attention.diagonal", "exact");
+    return made;
+  }();
+  return all;
+}
+
+constexpr std::pair<std::string_view, std::string_view> kModel[] = {
+    {"model.weights", "random"},  {"model.layers", "2"},
+    {"model.width", "64"},        {"model.heads", "2"},
+    {"model.kv_heads", "2"},      {"model.head_dim", "32"},
+    {"model.mlp_width", "256"},   {"model.norm", "rms"},
+    {"kv.format", "f32"},         {"kv.prefix_cache", "false"},
+    {"train.batch", "4"},         {"train.length", "128"},
+    {"train.warm_up", "20"},      {"train.decay", "cosine"},
+    {"train.beta2", "0.95"},      {"train.learning_rate", "0.004"},
+    {"train.weight_decay", "0.1"}};
+
+struct Losses {
+  double parallel = 0;
+  double autoregressive = 0;
+  double last_training = 0;
+  double seconds = 0;
+};
+
+struct Series {
+  std::vector<double> values;
+
+  double mean() const {
+    double sum = 0;
+    for (const double one : values) sum += one;
+    return sum / static_cast<double>(values.size());
+  }
+  /// Of the mean.
+  double standard_error() const {
+    const double center = mean();
+    double squares = 0;
+    for (const double one : values) squares += (one - center) * (one - center);
+    const auto n = static_cast<double>(values.size());
+    return n > 1 ? std::sqrt(squares / (n - 1) / n) : 0;
+  }
+};
+
+[[noreturn]] void stop(const std::string& why) {
+  fmt::print(stderr, "bench_leakage: {}\n", why);
+  std::exit(2);
+}
+
+template <class T>
+T value_of(Result<T> result) {
+  if (!result) stop(result.error().message);
+  return std::move(*result);
+}
+
+/// What is trained on, and sequences that are not.
+struct Text {
+  train::TrainingText trained;
+  std::vector<std::vector<std::int32_t>> held_out;
+};
+
+Text split(const train::TrainingText& all, std::int64_t length) {
+  Text text;
+  const auto room = static_cast<std::ptrdiff_t>(kHeldOutSequences * (length + 1));
+  if (std::ssize(all.tokens) < 4 * room) stop("the text is too short");
+  const auto border = all.tokens.end() - room;
+  text.trained.tokens.assign(all.tokens.begin(), border);
+  text.trained.ignored.assign(text.trained.tokens.size(), 0);
+  for (auto at = border; at != all.tokens.end(); at += length + 1) text.held_out.emplace_back(at, at + length + 1);
+  return text;
+}
+
+class Bench {
+ public:
+  Bench(std::string path, std::int64_t steps)
+      : path_(std::move(path)),
+        steps_(steps),
+        device_(value_of(kernels::make_device("cpu", 0))),
+        tokenizer_(std::make_shared<const Tokenizer>(value_of(load_shipped_tokenizer()))) {}
+
+  Losses run(const Mode& mode, std::int64_t seed) {
+    const auto begin = std::chrono::steady_clock::now();
+    const EngineConfig config = config_of(mode, seed);
+    const Text text = split(value_of(train::load_training_text(config.train, *tokenizer_)), config.train.length);
+    auto source = value_of(make_weight_source(config.model));
+    const auto model = value_of(load_model(config, *device_, *source, *tokenizer_));
+    auto trainer = value_of(train::Trainer::create(config, *device_, model, tokenizer_, text.trained));
+    NullProbe nobody;
+    Losses losses;
+    for (std::int64_t step = 0; step < steps_; ++step) {
+      losses.last_training = value_of(trainer->step(nobody, {})).loss;
+    }
+    losses.parallel = value_of(trainer->evaluate(text.held_out, false));
+    losses.autoregressive = value_of(trainer->evaluate(text.held_out, true));
+    losses.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return losses;
+  }
+
+ private:
+  EngineConfig config_of(const Mode& mode, std::int64_t seed) const {
+    EngineConfig config;
+    const auto set = [&](std::string_view name, std::string_view value) {
+      if (Status done = set_knob(config, name, value); !done) stop(done.error().message);
+    };
+    for (const auto& [name, value] : kModel) set(name, value);
+    for (const auto& [name, value] : mode.knobs) set(name, value);
+    set("train.text", path_);
+    set("train.steps", fmt::format("{}", steps_));
+    set("train.seed", fmt::format("{}", seed));
+    set("model.seed", fmt::format("{}", seed));
+    if (Status done = check(config); !done) stop(done.error().message);
+    return config;
+  }
+
+  std::string path_;
+  std::int64_t steps_;
+  std::unique_ptr<kernels::Device> device_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+};
+
+void print_row(const Mode& mode, const Series& parallel, const Series& autoregressive, const Series& gap) {
+  const double error = gap.standard_error();
+  const bool all_zero = gap.mean() == 0 && error == 0;
+  fmt::print("{:<12} {:>7.4f} +- {:.4f}   {:>7.4f} +- {:.4f}   {:>+8.5f} +- {:.5f}   {}\n", mode.name, parallel.mean(),
+             parallel.standard_error(), autoregressive.mean(), autoregressive.standard_error(), gap.mean(), error,
+             all_zero    ? std::string("equal in every bit")
+             : error > 0 ? fmt::format("{:.1f} standard errors", gap.mean() / error)
+                         : std::string("one seed"));
+}
+
+int run(std::span<char*> args) {
+  if (args.size() < 2) stop("usage: bench_leakage TEXT [STEPS [SEEDS [CSV]]]");
+  const auto number = [&](std::size_t i, std::int64_t otherwise) {
+    const std::int64_t given = args.size() > i ? std::strtoll(args[i], nullptr, 10) : otherwise;
+    if (given < 1) stop(fmt::format("'{}' is no number above 0", args[i]));
+    return given;
+  };
+  const std::int64_t steps = number(2, 600);
+  const std::int64_t seeds = number(3, 5);
+  std::FILE* csv = args.size() > 4 ? std::fopen(args[4], "w") : nullptr;
+  if (csv != nullptr) fmt::print(csv, "mode,seed,parallel,autoregressive,gap\n");
+  Bench bench(args[1], steps);
+  std::vector<std::string> rows;
+  fmt::print("{} steps, {} seeds, mean and standard error over seeds, nats a token\n", steps, seeds);
+  fmt::print("{:<12} {:>17}   {:>17}   {:>19}\n", "attention", "parallel", "autoregressive", "gap");
+  for (const Mode& mode : modes()) {
+    Series parallel;
+    Series autoregressive;
+    Series gap;
+    for (std::int64_t seed = 1; seed <= seeds; ++seed) {
+      const Losses losses = bench.run(mode, seed);
+      fmt::print(stderr, "{} seed {}: {:.0f} s, last training loss {:.3f}, {:.5f} / {:.5f}\n", mode.name, seed,
+                 losses.seconds, losses.last_training, losses.parallel, losses.autoregressive);
+      parallel.values.push_back(losses.parallel);
+      autoregressive.values.push_back(losses.autoregressive);
+      gap.values.push_back(losses.autoregressive - losses.parallel);
+      if (csv != nullptr) {
+        fmt::print(csv, "{},{},{:.17g},{:.17g},{:.17g}\n", mode.name, seed, losses.parallel, losses.autoregressive,
+                   gap.values.back());
+      }
+    }
+    print_row(mode, parallel, autoregressive, gap);
+    std::fflush(stdout);
+  }
+  if (csv != nullptr && std::fclose(csv) != 0) stop(fmt::format("{}: cannot be written", args[4]));
+  return 0;
+}
+
+}  // namespace
+}  // namespace nanscope
+
+int main(int argc, char** argv) { return nanscope::run({argv, static_cast<std::size_t>(argc)}); }
