@@ -47,7 +47,7 @@ constexpr std::pair<std::string_view, std::string_view> kModel[] = {
     {"model.weights", "random"},  {"model.layers", "2"},
     {"model.width", "64"},        {"model.heads", "2"},
     {"model.kv_heads", "2"},      {"model.head_dim", "32"},
-    {"model.mlp_width", "256"},   {"model.norm", "rms"},
+    {"model.mlp_width", "256"},   {"model.norm", "rms_norm"},
     {"kv.format", "f32"},         {"kv.prefix_cache", "false"},
     {"train.batch", "4"},         {"train.length", "128"},
     {"train.warm_up", "20"},      {"train.decay", "cosine"},

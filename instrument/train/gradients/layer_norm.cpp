@@ -18,8 +18,7 @@ void layer_norm_gradient(Backward& backward, const TapedOp& op) {
   if (op.outputs.size() < 2) return backward.fail_with("op " + op.name + " has no statistics to train with");
   const TensorView stats = backward.value(op.outputs[1].id);
   if (!backward.ok()) return;
-  const bool rms = told != nullptr && told->norm == "rms";
-  const auto kind = rms ? kernels::NormKind::rms_norm : kernels::NormKind::layer_norm;
+  const kernels::NormKind kind = backward.config().model.norm;
   const std::int64_t groups = told != nullptr ? told->groups.value_or(1) : 1;
   const Weight* weight = backward.weight(op.weight("weight"));
   const TensorView scale = weight != nullptr ? weight->view : TensorView{};
