@@ -10,6 +10,7 @@
 
 #include "core/numbers/codec.h"
 #include "core/recording/names.h"
+#include "core/recording/weight_version.h"
 #include "core/run/scales.h"
 #include "instrument/diagnosis/provenance/cache.h"
 #include "instrument/diagnosis/provenance/rule.h"
@@ -88,11 +89,29 @@ class Walker {
     if (found.key) return add_slot(subject, *found.key, found.reader);
     if (!found.weight.empty()) {
       add_weight(found.weight);
+      if (const auto made = optimized(found.weight)) return made;
       path_.stopped = "a weight is bad";
       return std::nullopt;
     }
     if (!found.element) path_.stopped = "nothing before it was recorded";
     return found.element;
+  }
+
+  /// The first bad element of a weight's version where the optimizer put it out, in the step before the first that
+  /// reads it.
+  std::optional<Element> optimized(std::string_view weight) {
+    if (!is_later_version(weight)) return std::nullopt;
+    RunView& run = facts_.run;
+    for (const Op& op : run.content(first_step_of_version(weight) - 1).ops) {
+      const bool same = std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
+        return !input.weight.empty() && weight_of_version(input.weight) == weight_of_version(weight);
+      });
+      if (op.kind != OpKind::adamw || !same || op.outputs.empty()) continue;
+      const Tensor* made = run.tensor(op.outputs.front());
+      if (made == nullptr) return std::nullopt;
+      return first_bad_element(facts_, *made);
+    }
+    return std::nullopt;
   }
 
   Hop make_hop(Subject& subject) {

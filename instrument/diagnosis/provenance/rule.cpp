@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/recording/weight_version.h"
+
 namespace nanscope {
 
 #define NANSCOPE_PROVENANCE(kind) Explanation explain_##kind(const Subject& subject);
@@ -214,6 +216,8 @@ void blame_bad_weight(const Subject& subject, std::string_view healthy, Explanat
     found.element = part;
     found.weight = tensor != nullptr ? std::string() : name;
     found.danger = true;
+    // What training made of a weight has an origin of its own.
+    if (is_later_version(found.weight)) found.origin = false;
     const bool scale = tensor != nullptr && is_scale(subject.facts, *tensor);
     found.text = fmt::format("{}, the {} {} holds NaN or Inf", healthy, scale ? "scale" : "weight", name);
   }
