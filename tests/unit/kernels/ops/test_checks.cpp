@@ -4,16 +4,29 @@
 #include <string>
 
 #include "kernels/ops/absmax.h"
+#include "kernels/ops/activation_gradient.h"
+#include "kernels/ops/adamw.h"
 #include "kernels/ops/argmax.h"
+#include "kernels/ops/attention_mix_gradient.h"
 #include "kernels/ops/attention_scores.h"
 #include "kernels/ops/cast.h"
+#include "kernels/ops/column_sum.h"
+#include "kernels/ops/cross_entropy.h"
+#include "kernels/ops/cross_entropy_gradient.h"
 #include "kernels/ops/dot_products.h"
+#include "kernels/ops/embedding_gradient.h"
 #include "kernels/ops/health_scan.h"
 #include "kernels/ops/kv_read.h"
 #include "kernels/ops/kv_store.h"
 #include "kernels/ops/layer_norm.h"
+#include "kernels/ops/layer_norm_gradient.h"
+#include "kernels/ops/layer_norm_weight_gradient.h"
 #include "kernels/ops/rope.h"
+#include "kernels/ops/softcap_gradient.h"
 #include "kernels/ops/softmax.h"
+#include "kernels/ops/softmax_gradient.h"
+#include "kernels/ops/sum_of_squares.h"
+#include "kernels/ops/transpose.h"
 #include "tests/unit/kernels/ops/op_test.h"
 
 namespace nanscope::kernels {
@@ -132,6 +145,38 @@ TEST(ArgumentChecks, WrongFormatsAndMissingTensors) {
   store.pool = d.out.view();
   store.slots = d.column.view();
   expect_refused(refusal(store), "kv_store", "'slots'");
+}
+
+TEST(ArgumentChecks, GradientsOfWhatDoesNotFit) {
+  Data d;
+  const TensorView x = d.x.view();
+  const TensorView out = d.out.view();
+  const TensorView narrow = d.narrow.view();
+  const TensorView column = d.column.view();
+  const TensorView indices = d.indices.view();
+  expect_refused(refusal(TransposeArgs{x, out}), "transpose", "'x'");
+  expect_refused(refusal(ColumnSumArgs{x, column}), "column_sum", "'out'");
+  expect_refused(refusal(EmbeddingGradientArgs{indices, x, narrow}), "embedding_gradient", "'out'");
+  expect_refused(refusal(EmbeddingGradientArgs{column, x, out}), "embedding_gradient", "'tokens'");
+  expect_refused(refusal(LayerNormGradientArgs{.x = x, .stats = column, .dout = x, .out = out}), "layer_norm_gradient",
+                 "'stats'");
+  expect_refused(refusal(LayerNormWeightGradientArgs{.x = x, .stats = column, .dout = x, .weight_out = out}),
+                 "layer_norm_weight_gradient", "'weight_out'");
+  expect_refused(refusal(SoftmaxGradientArgs{x, x, out, 3}), "softmax_gradient", "heads");
+  expect_refused(refusal(AttentionMixGradientArgs{.weights = x, .x = x, .out = out, .heads = 3, .kv_heads = 2}),
+                 "attention_mix_gradient", "kv_heads");
+  expect_refused(refusal(AttentionMixGradientArgs{.weights = x, .x = x, .out = out}), "attention_mix_gradient",
+                 "'weights'");
+  expect_refused(refusal(ActivationGradientArgs{.x = x, .dout = x, .out = out, .kind = ActivationKind::swiglu}),
+                 "activation_gradient", "'up'");
+  expect_refused(refusal(SoftcapGradientArgs{x, x, out, 0.0F}), "softcap_gradient", "cap");
+  expect_refused(refusal(CrossEntropyArgs{x, column, column}), "cross_entropy", "'targets'");
+  expect_refused(refusal(CrossEntropyGradientArgs{x, indices, narrow}), "cross_entropy_gradient", "'logits'");
+  expect_refused(refusal(SumOfSquaresArgs{x, out}), "sum_of_squares", "'out'");
+  expect_refused(refusal(AdamWArgs{.gradient = x, .weight = out, .m = out, .v = narrow}), "adamw", "'v'");
+  AdamWArgs uncorrected{.gradient = x, .weight = out, .m = out, .v = out};
+  uncorrected.correction2 = 0.0F;
+  expect_refused(refusal(uncorrected), "adamw", "corrections");
 }
 
 TEST(ArgumentChecks, MoreRowsThanTheBlockTableCovers) {
