@@ -1,8 +1,10 @@
-/// bench_leakage TEXT [STEPS [SEEDS [CSV]]]: the table of "Future leakage in block-quantized attention": small models
-/// are trained alike (data, initial weights, steps) with attention on MXFP4, with the tile on the diagonal unquantized,
-/// and without blocks. The loss of text that none of them saw, all positions at once and token by token.
+/// bench_leakage TEXT [STEPS [SEEDS [CSV [KNOB=VALUE]...]]]: the table of "Future leakage in block-quantized
+/// attention": small models are trained alike (data, initial weights, steps) with attention on MXFP4, with the tile on
+/// the diagonal unquantized, and without blocks. The loss of text that none of them saw, all positions at once and
+/// token by token.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -109,8 +111,9 @@ Text split(const train::TrainingText& all, std::int64_t length) {
 
 class Bench {
  public:
-  Bench(std::string path, std::int64_t steps)
+  Bench(std::string path, std::int64_t steps, std::span<char*> settings)
       : path_(std::move(path)),
+        settings_(settings.begin(), settings.end()),
         steps_(steps),
         device_(value_of(kernels::make_device("cpu", 0))),
         tokenizer_(std::make_shared<const Tokenizer>(value_of(load_shipped_tokenizer()))) {}
@@ -145,11 +148,16 @@ class Bench {
     set("train.steps", fmt::format("{}", steps_));
     set("train.seed", fmt::format("{}", seed));
     set("model.seed", fmt::format("{}", seed));
+    for (const std::string_view one : settings_) {
+      const std::size_t equals = std::min(one.find('='), one.size());
+      set(one.substr(0, equals), one.substr(std::min(equals + 1, one.size())));
+    }
     if (Status done = check(config); !done) stop(done.error().message);
     return config;
   }
 
   std::string path_;
+  std::vector<std::string> settings_;
   std::int64_t steps_;
   std::unique_ptr<kernels::Device> device_;
   std::shared_ptr<const Tokenizer> tokenizer_;
@@ -166,7 +174,7 @@ void print_row(const Mode& mode, const Series& parallel, const Series& autoregre
 }
 
 int run(std::span<char*> args) {
-  if (args.size() < 2) stop("usage: bench_leakage TEXT [STEPS [SEEDS [CSV]]]");
+  if (args.size() < 2) stop("usage: bench_leakage TEXT [STEPS [SEEDS [CSV [KNOB=VALUE]...]]]");
   const auto number = [&](std::size_t i, std::int64_t otherwise) {
     const std::int64_t given = args.size() > i ? std::strtoll(args[i], nullptr, 10) : otherwise;
     if (given < 1) stop(fmt::format("'{}' is no number above 0", args[i]));
@@ -176,7 +184,7 @@ int run(std::span<char*> args) {
   const std::int64_t seeds = number(3, 5);
   std::FILE* csv = args.size() > 4 ? std::fopen(args[4], "w") : nullptr;
   if (csv != nullptr) fmt::print(csv, "mode,seed,parallel,autoregressive,gap\n");
-  Bench bench(args[1], steps);
+  Bench bench(args[1], steps, args.size() > 5 ? args.subspan(5) : std::span<char*>());
   std::vector<std::string> rows;
   fmt::print("{} steps, {} seeds, mean and standard error over seeds, nats a token\n", steps, seeds);
   fmt::print("{:<12} {:>17}   {:>17}   {:>19}\n", "attention", "parallel", "autoregressive", "gap");
