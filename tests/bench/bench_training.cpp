@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "instrument/engine/knobs.h"
+#include "instrument/engine/loaded_model.h"
 #include "instrument/engine/weight_source.h"
 #include "instrument/tokenizer/shipped.h"
 #include "instrument/train/trainer.h"
