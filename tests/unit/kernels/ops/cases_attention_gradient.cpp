@@ -86,6 +86,27 @@ void add_mix_gradient(std::vector<OpCase>& cases, const Masked& size) {
   cases.push_back({"attention_mix_gradient_" + size.name, OpId::AttentionMixGradient, build});
 }
 
+/// Rows 20 to 89 of 90, whose own tile of 32 keys is read from elsewhere.
+void add_tiled_mix_gradient(std::vector<OpCase>& cases, Fill kind, const std::string& label) {
+  const auto build = [=](CaseMemory& memory) {
+    const auto given_rows = [&](Format format, std::int64_t columns, std::uint64_t seed) {
+      return memory.input(format, 70, columns, fill(kind, format, 70, columns, seed), 3);
+    };
+    AttentionMixGradientArgs args;
+    args.weights = given_rows(Format::bf16, 2 * 90, 87);
+    args.exact_weights = given_rows(Format::f32, 2 * 90, 88);
+    args.x = given_rows(Format::f32, 2 * 33, 89);
+    args.exact_x = given_rows(Format::f16, 2 * 33, 90);
+    args.out = memory.output("out", Format::f32, 90, 33, 1);
+    args.heads = 2;
+    args.first_position = 20;
+    args.own_position = 20;
+    args.tile = 32;
+    memory.launch(args);
+  };
+  cases.push_back({"attention_mix_gradient_tiled_" + label, OpId::AttentionMixGradient, build});
+}
+
 /// The mix as the gradient of the queries.
 void add_scaled_mix(std::vector<OpCase>& cases, const Masked& size) {
   const auto build = [=](CaseMemory& memory) {
@@ -111,6 +132,8 @@ void add_scaled_mix(std::vector<OpCase>& cases, const Masked& size) {
 }  // namespace
 
 void add_attention_gradient_cases(std::vector<OpCase>& cases) {
+  add_tiled_mix_gradient(cases, Fill::ordinary, "ordinary");
+  add_tiled_mix_gradient(cases, Fill::zoo, "zoo");
   for (const Masked& size : kMasked) {
     add_softmax_gradient(cases, size, true);
     add_softmax_gradient(cases, size, false);

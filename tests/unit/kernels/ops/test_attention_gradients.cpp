@@ -259,6 +259,37 @@ TEST_F(AttentionGradients, OfTheMixAndTheScores) {
   }
 }
 
+/// Keys of the tile of a row's own position are read from elsewhere.
+TEST_F(AttentionGradients, OfATileOfItsOwn) {
+  const MaskedSize size{"tiled", 70, 20, 90, 33, 2, 1, 0, 0};
+  Operands elsewhere(size);
+  Operands exact(size);
+  for (float& value : exact.weights.data) value = 3 * value + 1;
+  for (float& value : exact.x.data) value = 1 - value;
+  Floats out(size.keys, size.width, 7.0F);
+  test::launch(AttentionMixGradientArgs{.weights = elsewhere.weights.view(),
+                                        .exact_weights = exact.weights.view(),
+                                        .x = elsewhere.x.view(),
+                                        .exact_x = exact.x.view(),
+                                        .out = out.view(),
+                                        .heads = size.heads,
+                                        .first_position = size.before,
+                                        .own_position = size.before,
+                                        .tile = 32});
+  Doubles expected(out.data.size());
+  for (std::int64_t at = 0; at < size.queries * size.heads * size.keys; ++at) {
+    const std::int64_t s = at % size.keys;
+    const std::int64_t h = at / size.keys % size.heads;
+    const std::int64_t t = at / size.keys / size.heads;
+    const Operands& of = (size.before + t) / 32 == s / 32 ? exact : elsewhere;
+    for (std::int64_t i = 0; i < size.width && size.sees(t, s); ++i) {
+      expected[static_cast<std::size_t>(s * size.width + i)] +=
+          double{of.weights.at(t, h * size.keys + s)} * of.x.at(t, h * size.width + i);
+    }
+  }
+  EXPECT_LE(test::relative_error(wide(out), expected), 1e-6);
+}
+
 // ---- Cross entropy ----
 
 TEST_F(AttentionGradients, OfTheCrossEntropy) {
