@@ -24,7 +24,7 @@
 namespace nanscope {
 namespace {
 
-constexpr std::int64_t kHeldOutSequences = 24;
+constexpr std::int64_t kHeldOutTokens = 4096;
 
 struct Mode {
   std::string_view name;
@@ -100,7 +100,7 @@ struct Text {
 
 Text split(const train::TrainingText& all, std::int64_t length) {
   Text text;
-  const auto room = static_cast<std::ptrdiff_t>(kHeldOutSequences * (length + 1));
+  const auto room = static_cast<std::ptrdiff_t>(kHeldOutTokens / length * (length + 1));
   if (std::ssize(all.tokens) < 4 * room) stop("the text is too short");
   const auto border = all.tokens.end() - room;
   text.trained.tokens.assign(all.tokens.begin(), border);
