@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/run/recording_view.h"
 #include "core/tensor/pyramid.h"
@@ -41,7 +42,8 @@ Status RecorderProbe::on_request_end(const RequestRow& row) {
 
 Status RecorderProbe::on_step_begin(const StepRow& row) {
   step_ = row.id;
-  span_ = row.all_spans().front();
+  const std::vector<Span> spans = row.all_spans();
+  span_ = spans.empty() ? Span{} : spans.front();
   writer_.add(row);
   return {};
 }

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <span>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "core/numbers/codec.h"
@@ -42,6 +46,22 @@ Status put(kernels::Device& device, const TensorView& view, const std::vector<fl
   for (std::size_t i = 0; i < values.size(); ++i)
     codes[i] = static_cast<std::uint16_t>(encode(view.format, values[i], Overflow::overflow));
   return device.upload(view.data, std::as_bytes(std::span(codes)));
+}
+
+/// Layer and name of the op that changes a weight: "layers.3.q_proj.weight" is changed by q_proj_weight_adamw of
+/// layer 3.
+std::pair<std::int64_t, std::string> place_of_update(std::string_view weight) {
+  constexpr std::string_view kLayers = "layers.";
+  std::int64_t layer = -1;
+  if (weight.starts_with(kLayers)) {
+    weight.remove_prefix(kLayers.size());
+    const char* end = weight.data() + weight.size();
+    const auto [after, error] = std::from_chars(weight.data(), end, layer);
+    weight.remove_prefix(static_cast<std::size_t>(after - weight.data()) + (after != end ? 1 : 0));
+  }
+  std::string name(weight);
+  std::replace(name.begin(), name.end(), '.', '_');
+  return {layer, name + "_adamw"};
 }
 
 }  // namespace
@@ -146,7 +166,7 @@ Status Optimizer::step(const Gradients& gradients, float scale, float learning_r
     attributes.state = std::string(name(config_.state_format));
     const std::string base(weight_of_version(held.weight->name));
     OpPlan plan;
-    plan.name = base + "_adamw";
+    std::tie(plan.layer, plan.name) = place_of_update(base);
     plan.kind = OpKind::adamw;
     plan.json = to_json(attributes);
     const std::array inputs{ProbeInput{"gradient", found->second.id, {}}, ProbeInput{"weight", 0, found->first}};

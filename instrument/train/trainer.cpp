@@ -286,6 +286,10 @@ Status ReferenceTrainer::backward(const Batch& batch, Probe& probe, const RunCon
   StepRow row = batch.row;
   row.id = kPhases * step_ + 2;
   row.kind = StepKind::backward;
+  row.index = 1;
+  if (row.spans) {
+    for (Span& span : *row.spans) span.index = 1;
+  }
   gradients_.reset();
   scratch_.reset();
   Emitter emitter = this->emitter(probe, control);
@@ -365,7 +369,7 @@ Status ReferenceTrainer::optimize(const Batch& batch, Probe& probe, const RunCon
   row.id = kPhases * step_ + 3;
   row.kind = StepKind::optimizer;
   row.request = batch.row.request;
-  row.spans.emplace();
+  row.index = 2;
   Emitter emitter = this->emitter(probe, control);
   emitter.check(probe.on_step_begin(row));
   emitter.set_place({0, Axis::none, -1});
