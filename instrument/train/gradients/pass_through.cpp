@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "instrument/train/gradients.h"
 
 /// Codes and what they stand for have the gradient of what they were made of (straight-through, Bengio et al. 2013).
@@ -31,8 +33,10 @@ void kv_read_gradient(Backward& backward, const TapedOp& op) {
   if (store == nullptr) return backward.fail_with("op " + op.name + " reads keys that no op of the step stored");
   const std::size_t index = backward.sequence_of(op.outputs.front());
   const std::int64_t first = backward.parts().spans[index].row;
-  const Live dk = backward.gradient(op.outputs[0]);
-  const Live dv = backward.gradient(op.outputs[1]);
+  // Whole blocks of the cache are read: what lies behind the last token is nobody's.
+  Live dk = backward.gradient(op.outputs[0]);
+  Live dv = backward.gradient(op.outputs[1]);
+  for (Live* one : {&dk, &dv}) one->view.rows = std::min(one->view.rows, backward.parts().spans[index].rows);
   backward.add_rows(store->input("k"), first, dk);
   backward.add_rows(store->input("v"), first, dv);
 }
