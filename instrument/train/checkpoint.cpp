@@ -237,13 +237,18 @@ std::string state_file_name(const fs::path& folder, const RunFile& run) {
   return taken ? fmt::format("{}{}-again.safetensors", kOptimizer, run.step) : name;
 }
 
-/// States of other steps, and what a process that was killed left of any.
-void remove_other_states(const fs::path& folder, const std::string& current) {
+/// States of other steps, and what a process that was killed left of any file.
+void remove_left_over(const fs::path& folder, const std::vector<FolderFile>& files) {
   std::error_code error;
   std::vector<fs::path> old;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (name.starts_with(kOptimizer) && name != current) old.push_back(entry->path());
+    const auto is = [&](const FolderFile& file) { return file.name == name; };
+    const auto unfinished = [&](const FolderFile& file) {
+      return name.starts_with(file.name + '.') && name.ends_with(".tmp");
+    };
+    const bool state = name.starts_with(kOptimizer) && std::none_of(files.begin(), files.end(), is);
+    if (state || std::any_of(files.begin(), files.end(), unfinished)) old.push_back(entry->path());
   }
   for (const fs::path& path : old) fs::remove(path, error);
 }
@@ -290,7 +295,7 @@ Status save_checkpoint(const fs::path& folder, const EngineConfig& config, const
   for (const FolderFile& file : *files) {
     if (Status done = write_output(folder / file.name, file.bytes, options); !done) return done;
   }
-  remove_other_states(folder, run.optimizer);
+  remove_left_over(folder, *files);
   return {};
 }
 

@@ -123,6 +123,7 @@ TEST_F(TrainCheckpoint, LaterStepsReplaceEarlierOnes) {
   ASSERT_TRUE(save(7));
   std::ofstream(path_ / "losses.csv") << "mine";
   std::ofstream(path_ / "optimizer-8.safetensors.Ab3dEf.tmp") << "left by a process that was killed";
+  std::ofstream(path_ / "model.safetensors.qwertyuiop22.tmp") << "so is this";
   const Status saved = save(8);
   ASSERT_TRUE(saved) << saved.error().message;
   expect_same(load_checkpoint(path_, config_).value(), state_of(*model_, 8));
