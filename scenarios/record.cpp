@@ -24,21 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-RunInfo info_of(const RunSpec& spec, const kernels::DeviceInfo& device, const CapturePolicy& capture) {
-  RunInfo info;
-  info.nanscope_version = kVersion;
-  info.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  info.scenario = spec.scenario;
-  info.config = to_json(spec);
-  info.device = device.name;
-  info.isa = device.isa;
-  info.build = kBuild;
-  info.cpu_features = device.cpu_features;
-  info.float_environment = device.float_environment;
-  info.capture = capture.text();
-  return info;
-}
-
 /// Where the engine's ops run, and who is told: traced only when that is wanted.
 class Tracing {
  public:
@@ -99,7 +84,7 @@ Result<Recorded> record_in(std::optional<OutputFile> file, Workbench& workbench,
   if (!engine) return tl::unexpected(engine.error());
   const auto expected = (*engine)->expected_ops(spec.requests);
   if (!expected) return tl::unexpected(expected.error());
-  auto writer = make_writer(std::move(file), info_of(spec, workbench.device().info(), *capture));
+  auto writer = make_writer(std::move(file), run_info_of(spec, workbench.device().info(), *capture));
   if (!writer) return tl::unexpected(writer.error());
   (*writer)->set_expected_ops(expected->count);
 
@@ -122,6 +107,21 @@ Result<Recorded> record_in(std::optional<OutputFile> file, Workbench& workbench,
 }
 
 }  // namespace
+
+RunInfo run_info_of(const RunSpec& spec, const kernels::DeviceInfo& device, const CapturePolicy& capture) {
+  RunInfo info;
+  info.nanscope_version = kVersion;
+  info.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  info.scenario = spec.scenario;
+  info.config = to_json(spec);
+  info.device = device.name;
+  info.isa = device.isa;
+  info.build = kBuild;
+  info.cpu_features = device.cpu_features;
+  info.float_environment = device.float_environment;
+  info.capture = capture.text();
+  return info;
+}
 
 Result<Recorded> record(Workbench& workbench, const RunSpec& spec, const RecordOptions& options) {
   if (options.path.empty()) return record_in(std::nullopt, workbench, spec, options);

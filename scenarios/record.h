@@ -3,9 +3,12 @@
 #include <string>
 
 #include "core/files/output_file.h"
+#include "core/recording/capture_policy.h"
 #include "core/recording/reader.h"
+#include "core/recording/rows.h"
 #include "core/result.h"
 #include "instrument/engine/engine.h"
+#include "kernels/device.h"
 #include "scenarios/run_spec.h"
 #include "scenarios/workbench.h"
 
@@ -25,6 +28,9 @@ struct Recorded {
   double seconds = 0;        ///< of the run itself, the model being loaded
   double total_seconds = 0;  ///< from the engine's making to the closed file
 };
+
+/// What a recording of `spec` says of itself when it is begun.
+RunInfo run_info_of(const RunSpec& spec, const kernels::DeviceInfo& device, const CapturePolicy& capture);
 
 /// Runs `spec` and records it. Errors: the file may not be written, the run cannot be started, or
 /// was stopped, or cannot be traced; what was committed until then stays in the file, which counts as interrupted,

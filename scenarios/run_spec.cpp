@@ -13,6 +13,7 @@
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/model_folder.h"
 #include "instrument/files/near_names.h"
+#include "instrument/train/text_batches.h"
 
 namespace nanscope::scenarios {
 
@@ -26,7 +27,8 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 
 /// Knobs whose value names a file, unless it is one of the words.
 bool names_file(const KnobSetting& knob) {
-  if (knob.name == "model.tokenizer" || knob.name == "scores.scales") return !knob.value.empty();
+  if (knob.name == "model.tokenizer" || knob.name == "scores.scales" || knob.name == "train.text")
+    return !knob.value.empty();
   return knob.name == "model.weights" && knob.value != "reference" && knob.value != "random";
 }
 
@@ -38,6 +40,16 @@ Status set(EngineConfig& config, std::string_view name, std::string_view value) 
   std::vector<std::string> names;
   for (const Knob& knob : knobs()) names.push_back(knob.name);
   return fail(fmt::format("unknown knob '{}'{}", name, did_you_mean(name, names)));
+}
+
+/// States which text is trained on, so that a replay does not train on another.
+Status hash_text(EngineConfig& config) {
+  config.train.text_hash.clear();
+  if (config.train.steps == 0) return {};
+  auto hash = train::text_hash(config.train.text);
+  if (!hash) return tl::unexpected(hash.error());
+  config.train.text_hash = std::move(*hash);
+  return {};
 }
 
 RequestSpec request_spec(const ScenarioRequest& request) {
@@ -102,6 +114,7 @@ Result<RunSpec> resolve(const Scenario& scenario) {
   if (Status shape = check(spec.config); !shape) {
     return fail(scenario.where() + shape.error().message);
   }
+  if (Status hashed = hash_text(spec.config); !hashed) return fail(scenario.where() + hashed.error().message);
   for (const ScenarioRequest& request : scenario.requests) spec.requests.push_back(request_spec(request));
   spec.transients = scenario.transients;
   for (Transient& one : spec.transients) {
@@ -127,8 +140,10 @@ Status apply_settings(EngineConfig& config, std::span<const std::string> setting
     }
     const std::string_view text = setting;
     if (Status done = set(config, text.substr(0, equals), text.substr(equals + 1)); !done) return done;
+    if (text.starts_with("train.text=")) config.train.text_hash.clear();
   }
-  return check(config);
+  if (Status fits = check(config); !fits) return fits;
+  return config.train.text_hash.empty() ? hash_text(config) : Status();
 }
 
 std::string to_json(const RunSpec& spec) {
@@ -142,6 +157,7 @@ std::string to_json(const RunSpec& spec) {
                                 {"parts", parse_json_or_none<Json>(prompt_to_json(request.parts))}});
     if (request.arrive > 0) json["requests"].back()["arrive"] = request.arrive;
   }
+  if (!spec.config.train.text_hash.empty()) json["train_text"] = {{"hash", spec.config.train.text_hash}};
   if (!spec.transients.empty()) json["transients"] = parse_json_or_none<Json>(to_json(spec.transients));
   return dump(json);
 }
@@ -161,6 +177,11 @@ Result<RunSpec> run_spec_from_json(std::string_view text, std::string scenario) 
   if (!config) return tl::unexpected(config.error());
   spec.config = std::move(*config);
   if (Status shape = check(spec.config); !shape) return tl::unexpected(shape.error());
+  if (const auto text_of = json.find("train_text"); text_of != json.end()) {
+    const nlohmann::json hash = text_of->is_object() ? text_of->value("hash", nlohmann::json()) : nlohmann::json();
+    if (!hash.is_string()) return fail("run configuration: train_text has no hash");
+    spec.config.train.text_hash = hash.get<std::string>();
+  }
   for (const nlohmann::json& item : json.at("requests")) {
     auto request = request_from_json(item, spec.requests.size());
     if (!request) return tl::unexpected(request.error());

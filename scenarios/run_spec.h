@@ -28,7 +28,8 @@ Result<RunSpec> resolve(const Scenario& scenario);
 Status apply_settings(EngineConfig& config, std::span<const std::string> settings);
 
 /// RunInfo::config: {"schema": "nanscope.run/1", "knobs": {name: value}, "requests": [{"name", "max_tokens",
-/// "parts"}], "transients": [...]}, the parts as prompt_to_json() writes them, images with their bytes.
+/// "parts"}], "train_text": {"hash"}, "transients": [...]}, the parts as prompt_to_json() writes them, images with
+/// their bytes.
 std::string to_json(const RunSpec& spec);
 
 /// Reads it back; `scenario` is RunInfo::scenario. Errors say which part is missing or wrong.

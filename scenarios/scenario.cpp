@@ -22,14 +22,15 @@ constexpr std::uint64_t kImageBytes = 64u << 20;
 constexpr std::int64_t kMaxTokens = 4096;
 constexpr std::int64_t kMostSteps = 1048576;
 constexpr std::int64_t kMostTokenId = 4'194'303;
-constexpr std::array kKnobTables = {"model", "rope",      "moe",    "norm",   "inner_norm", "activation",
-                                    "kv",    "attention", "scores", "engine", "allreduce",  "sampling"};
+constexpr std::array kKnobTables = {"model",     "rope",   "moe",    "norm",      "inner_norm", "activation", "kv",
+                                    "attention", "scores", "engine", "allreduce", "sampling",   "train"};
 
 /// One parse: what every part of it needs to know.
 struct Parse {
   std::string file;
   std::filesystem::path folder;
   Scenario scenario;
+  bool to_train = false;  ///< nothing is judged: it need not say what it is, nor what must come of it
 };
 
 Status read_knobs(Parse& parse, const toml::table& table, const std::string& prefix) {
@@ -235,10 +236,25 @@ Status read_expect(Parse& parse, const toml::table& table) {
   return reader.finish();
 }
 
+/// A run answers requests or trains, not both.
+Status check_requests(const Parse& parse) {
+  const Scenario& scenario = parse.scenario;
+  const auto steps = std::find_if(scenario.knobs.begin(), scenario.knobs.end(),
+                                  [](const KnobSetting& knob) { return knob.name == "train.steps"; });
+  const bool trains = parse.to_train || (steps != scenario.knobs.end() && steps->value != "0");
+  if (trains && !scenario.requests.empty()) {
+    return fail(fmt::format("{}: a run that trains (train.steps above 0) answers no requests; leave [[request]] out",
+                            scenario.requests.front().where));
+  }
+  if (trains || !scenario.requests.empty()) return {};
+  return fail(fmt::format("{}: a scenario needs at least one [[request]], or train.steps above 0", parse.file));
+}
+
 Status read_scenario(Parse& parse, const toml::table& root) {
   TomlReader reader(root, parse.file, "the scenario");
   Scenario& scenario = parse.scenario;
-  const auto name = reader.text("name");
+  auto name = reader.text("name");
+  if (!name && parse.to_train) name = scenario.path.stem().string();
   scenario.name = name.value_or("");
   scenario.title = reader.text("title").value_or("");
   scenario.text = reader.text("text").value_or("");
@@ -263,15 +279,19 @@ Status read_scenario(Parse& parse, const toml::table& root) {
   }
   const toml::table* expect = reader.table("expect");
   if (Status finished = reader.finish(); !finished) return finished;
-  if (scenario.requests.empty()) return fail(fmt::format("{}: a scenario needs at least one [[request]]", parse.file));
+  if (Status requests = check_requests(parse); !requests) return requests;
+  if (!expect && parse.to_train) return {};
   if (!expect) return fail(fmt::format("{}: a scenario needs [expect] with a verdict", parse.file));
   return read_expect(parse, *expect);
 }
 
 }  // namespace
 
-Result<Scenario> parse_scenario(std::string_view text, const std::filesystem::path& path) {
+namespace {
+
+Result<Scenario> parse_file(std::string_view text, const std::filesystem::path& path, bool to_train) {
   Parse parse;
+  parse.to_train = to_train;
   parse.file = path.string();
   parse.folder = path.parent_path();
   parse.scenario.path = path;
@@ -281,10 +301,22 @@ Result<Scenario> parse_scenario(std::string_view text, const std::filesystem::pa
   return std::move(parse.scenario);
 }
 
+}  // namespace
+
+Result<Scenario> parse_scenario(std::string_view text, const std::filesystem::path& path) {
+  return parse_file(text, path, false);
+}
+
 Result<Scenario> load_scenario(const std::filesystem::path& path) {
   const auto bytes = read_file(path, kScenarioBytes);
   if (!bytes) return tl::unexpected(bytes.error());
-  return parse_scenario(as_text(*bytes), path);
+  return parse_file(as_text(*bytes), path, false);
+}
+
+Result<Scenario> load_training_scenario(const std::filesystem::path& path) {
+  const auto bytes = read_file(path, kScenarioBytes);
+  if (!bytes) return tl::unexpected(bytes.error());
+  return parse_file(as_text(*bytes), path, true);
 }
 
 Result<std::vector<std::filesystem::path>> scenario_files(const std::filesystem::path& folder) {

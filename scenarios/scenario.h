@@ -84,6 +84,8 @@ struct Scenario {
 /// that cannot be read, a request that does not exist. Knob names and values are checked by
 /// resolve() (scenarios/resolve.h).
 Result<Scenario> load_scenario(const std::filesystem::path& path);
+/// The same of a file to be trained by: name and [expect] may be left out, and requests are refused.
+Result<Scenario> load_training_scenario(const std::filesystem::path& path);
 /// The same for text in memory; `path` only names it and gives the folder of its images.
 Result<Scenario> parse_scenario(std::string_view text, const std::filesystem::path& path);
 

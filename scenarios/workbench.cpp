@@ -42,20 +42,31 @@ Status Workbench::load_tokenizer(const ModelConfig& model) {
   return {};
 }
 
-Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config, kernels::Device& device,
-                                                  std::stop_token stop) {
-  if (Status loaded = load_tokenizer(config.model); !loaded) return tl::unexpected(loaded.error());
+Status Workbench::load(const EngineConfig& config, std::stop_token stop) {
+  if (Status loaded = load_tokenizer(config.model); !loaded) return loaded;
   const auto tokens = static_cast<std::int64_t>(tokenizer_->vocab_size());
   const RunCost cost = cost_of_model(config, config.model.vocabulary > 0 ? config.model.vocabulary : tokens);
-  if (Status affordable = within(cost, limits_); !affordable) return tl::unexpected(affordable.error());
-  if (!model_ || !fits(*model_, config)) {
-    auto source = weight_source(config.model);
-    if (!source) return tl::unexpected(source.error());
-    auto model = load_model(config, *device_, **source, *tokenizer_, std::move(stop));
-    if (!model) return tl::unexpected(model.error());
-    model_ = std::move(*model);
-    weights_.clear();
-  }
+  if (Status affordable = within(cost, limits_); !affordable) return affordable;
+  if (model_ && fits(*model_, config)) return {};
+  auto source = weight_source(config.model);
+  if (!source) return tl::unexpected(source.error());
+  auto model = load_model(config, *device_, **source, *tokenizer_, std::move(stop));
+  if (!model) return tl::unexpected(model.error());
+  model_ = std::move(*model);
+  weights_.clear();
+  return {};
+}
+
+Result<std::unique_ptr<train::Trainer>> Workbench::trainer(const EngineConfig& config, std::stop_token stop) {
+  if (Status loaded = load(config, std::move(stop)); !loaded) return tl::unexpected(loaded.error());
+  auto text = train::load_training_text(config.train, *tokenizer_);
+  if (!text) return tl::unexpected(text.error());
+  return train::Trainer::create(config, *device_, model_, tokenizer_, std::move(*text));
+}
+
+Result<std::unique_ptr<Engine>> Workbench::engine(const EngineConfig& config, kernels::Device& device,
+                                                  std::stop_token stop) {
+  if (Status loaded = load(config, std::move(stop)); !loaded) return tl::unexpected(loaded.error());
   if (config.train.steps > 0) return train::make_training_engine(config, device, model_, tokenizer_, limits_);
   return Engine::create(config, device, model_, tokenizer_, limits_);
 }

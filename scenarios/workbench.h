@@ -9,6 +9,7 @@
 #include "instrument/engine/engine.h"
 #include "instrument/recorder/weight_facts.h"
 #include "instrument/tokenizer/tokenizer.h"
+#include "instrument/train/trainer.h"
 #include "kernels/device.h"
 
 namespace nanscope::scenarios {
@@ -31,6 +32,10 @@ class Workbench {
   Result<std::unique_ptr<Engine>> engine(const EngineConfig& config, kernels::Device& device,
                                          std::stop_token stop = {});
 
+  /// Trains the model of `config` from where its weights stand, step by step; it borrows the workbench's device. `stop`
+  /// ends the load of a model. Errors: as of engine(), and those of the text and of Trainer::create().
+  Result<std::unique_ptr<train::Trainer>> trainer(const EngineConfig& config, std::stop_token stop = {});
+
   kernels::Device& device() { return *device_; }
   /// Of the model that the last engine uses.
   WeightFacts& weights() { return weights_; }
@@ -39,6 +44,8 @@ class Workbench {
   Workbench(std::unique_ptr<kernels::Device> device, const RunLimits& limits)
       : device_(std::move(device)), limits_(limits), weights_(*device_) {}
   Status load_tokenizer(const ModelConfig& model);
+  /// Tokenizer and model, where the last ones are others.
+  Status load(const EngineConfig& config, std::stop_token stop);
 
   std::unique_ptr<kernels::Device> device_;
   RunLimits limits_;

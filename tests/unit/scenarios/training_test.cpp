@@ -1,0 +1,181 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "scenarios/record.h"
+#include "scenarios/replay.h"
+#include "scenarios/training_run.h"
+#include "tests/read_text.h"
+#include "tests/temporary_folder.h"
+
+/// Scenarios that train: their files, their runs, their recordings.
+namespace nanscope::scenarios {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr std::string_view kModel = R"([model]
+weights = "random"
+layers = 1
+width = 16
+heads = 2
+kv_heads = 2
+head_dim = 8
+mlp_width = 24
+[train]
+text = "data/text.txt"
+steps = 4
+batch = 2
+length = 8
+learning_rate = 1e-2
+)";
+
+class TrainingScenario : public ::testing::Test {
+ protected:
+  TrainingScenario() {
+    fs::create_directory(folder_ / "data");
+    write_text("The light turns once in twelve seconds, and the keeper counts them all, night after night.\n");
+  }
+
+  void write_text(std::string_view text) const { std::ofstream(folder_ / "data/text.txt") << text; }
+  fs::path write_file(const std::string& text) const {
+    const fs::path path = folder_ / "small.toml";
+    std::ofstream(path) << text;
+    return path;
+  }
+  RunSpec spec() const {
+    const auto scenario = load_training_scenario(write_file(std::string(kModel)));
+    EXPECT_TRUE(scenario) << scenario.error().message;
+    auto spec = resolve(*scenario);
+    EXPECT_TRUE(spec) << spec.error().message;
+    return *spec;
+  }
+  std::unique_ptr<Workbench> workbench() const { return Workbench::open("cpu", 1).value(); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainingScenario, NeedsNoRequestsAndTakesNone) {
+  const std::string head = "name = \"small\"\n" + std::string(kModel);
+  const std::string tail = "[expect]\nverdict = \"clean\"\n";
+  const auto scenario = parse_scenario(head + tail, folder_ / "small.toml");
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  EXPECT_TRUE(scenario->requests.empty());
+  EXPECT_THAT(parse_scenario(head + "[[request]]\ntext = \"a\"\n" + tail, folder_ / "small.toml").error().message,
+              HasSubstr("small.toml:16:1: a run that trains (train.steps above 0) answers no requests"));
+  EXPECT_THAT(parse_scenario("name = \"small\"\n" + tail, folder_ / "small.toml").error().message,
+              HasSubstr("at least one [[request]], or train.steps above 0"));
+  EXPECT_THAT(load_scenario(write_file(std::string(kModel))).error().message, HasSubstr("needs name"))
+      << "what is judged says what it is";
+}
+
+TEST_F(TrainingScenario, ItsTextLiesBesideTheFile) {
+  const RunSpec found = spec();
+  EXPECT_EQ(found.scenario, "small");
+  EXPECT_EQ(found.config.train.text, (folder_ / "data/text.txt").string());
+  EXPECT_EQ(found.config.train.text_hash.size(), 16U);
+  const auto again = run_spec_from_json(to_json(found), "small");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->config.train.text_hash, found.config.train.text_hash);
+  EXPECT_EQ(to_json(*again), to_json(found));
+
+  EngineConfig changed = found.config;
+  std::ofstream(folder_ / "other.txt") << "Another text, which is long enough to be trained on for a while.";
+  ASSERT_TRUE(apply_settings(changed, std::vector{"train.text=" + (folder_ / "other.txt").string()}));
+  EXPECT_NE(changed.train.text_hash, found.config.train.text_hash);
+  fs::remove(folder_ / "data/text.txt");
+  const auto scenario = load_training_scenario(folder_ / "small.toml");
+  EXPECT_THAT(resolve(*scenario).error().message, HasSubstr("train.text: " + (folder_ / "data/text.txt").string()));
+}
+
+TEST_F(TrainingScenario, IsRecordedAndReplayed) {
+  const auto bench = workbench();
+  RecordOptions options;
+  options.path = folder_ / "run.nanscope";
+  auto recorded = record(*bench, spec(), options);
+  ASSERT_TRUE(recorded) << recorded.error().message;
+  const auto recording = Recording::open_checked(folder_ / "run.nanscope");
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_EQ(recording->steps().value().size(), 12U);
+  EXPECT_EQ(recording->requests().value().size(), 8U);
+  const auto replayed = replay(*workbench(), *recording);
+  ASSERT_TRUE(replayed) << replayed.error().message;
+  EXPECT_TRUE(replayed->same());
+  EXPECT_EQ(replayed->verified, replayed->tensors);
+  EXPECT_GT(replayed->tensors, 100);
+
+  write_text("The light turns once in thirteen seconds, and the keeper counts them all, night after night.\n");
+  EXPECT_THAT(replay(*workbench(), *recording).error().message, HasSubstr("is not the text of this run"));
+  fs::remove(folder_ / "data/text.txt");
+  EXPECT_THAT(replay(*workbench(), *recording).error().message, HasSubstr("data/text.txt"));
+}
+
+std::vector<std::uint64_t> bits_of(const train::StepReport& report) {
+  return {static_cast<std::uint64_t>(report.step),
+          std::bit_cast<std::uint64_t>(report.loss),
+          std::bit_cast<std::uint64_t>(report.gradient_norm),
+          std::bit_cast<std::uint64_t>(report.learning_rate),
+          std::bit_cast<std::uint64_t>(report.loss_scale),
+          static_cast<std::uint64_t>(report.skipped)};
+}
+
+TEST_F(TrainingScenario, GoesOnWhereItWasSaved) {
+  const RunSpec of = spec();
+  const auto steps = [&](TrainingRun& run, int count) {
+    std::vector<std::vector<std::uint64_t>> all;
+    for (int i = 0; i < count; ++i) {
+      const auto report = run.step();
+      EXPECT_TRUE(report) << report.error().message;
+      all.push_back(bits_of(*report));
+    }
+    return all;
+  };
+  const auto bench = workbench();
+  auto whole = TrainingRun::create(*bench, of).value();
+  auto expected = steps(*whole, 4);
+  ASSERT_TRUE(whole->save(folder_ / "whole", false));
+
+  const auto first_bench = workbench();
+  auto first = TrainingRun::create(*first_bench, of).value();
+  auto found = steps(*first, 2);
+  ASSERT_TRUE(first->save(folder_ / "part", false));
+  first.reset();
+  const auto second_bench = workbench();
+  auto second = TrainingRun::create(*second_bench, of).value();
+  const Status resumed = second->resume(folder_ / "part");
+  ASSERT_TRUE(resumed) << resumed.error().message;
+  EXPECT_EQ(second->done(), 2);
+  for (auto& one : steps(*second, 2)) found.push_back(std::move(one));
+  ASSERT_TRUE(second->save(folder_ / "part", false));
+  EXPECT_EQ(found, expected);
+  for (const char* file : {"model.safetensors", "optimizer-4.safetensors", "trainer.json"}) {
+    EXPECT_EQ(read_text(folder_ / "part" / file), read_text(folder_ / "whole" / file)) << file;
+  }
+}
+
+TEST_F(TrainingScenario, ARecordingBeginsWithItsRun) {
+  const RunSpec of = spec();
+  const auto bench = workbench();
+  auto run = TrainingRun::create(*bench, of, {.path = folder_ / "run.nanscope"}).value();
+  ASSERT_TRUE(run->step());
+  ASSERT_TRUE(run->save(folder_ / "model", false));
+  run.reset();
+  const auto cut = Recording::open_checked(folder_ / "run.nanscope");
+  ASSERT_TRUE(cut) << cut.error().message;
+  EXPECT_EQ(cut->state().value(), RunState::interrupted);
+  EXPECT_EQ(cut->steps().value().size(), 3U);
+
+  auto second = TrainingRun::create(*bench, of, {.path = folder_ / "second.nanscope"}).value();
+  EXPECT_THAT(second->resume(folder_ / "model").error().message, HasSubstr("a recording begun now would lack"));
+}
+
+}  // namespace
+}  // namespace nanscope::scenarios
