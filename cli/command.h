@@ -37,6 +37,7 @@ void add_inspect_command(CLI::App& app, Action& action);
 void add_quantize_command(CLI::App& app, Action& action);
 void add_scales_command(CLI::App& app, Action& action);
 void add_causality_command(CLI::App& app, Action& action);
+void add_train_command(CLI::App& app, Action& action);
 
 void add_policies_command(CLI::App& app, Action& action);
 

@@ -84,7 +84,12 @@ void Interrupt::watch() {
     if (got == wake_signal()) return;
     signal_ = got;
     source_.request_stop();
-    const int second = wait_for(watched, kPatience);
+    int second = 0;
+    if (patient_) {
+      sigwait(&watched, &second);
+    } else {
+      second = wait_for(watched, kPatience);
+    }
     if (second == wake_signal()) return;
     end_at_once(second != 0 ? second : got);
   }

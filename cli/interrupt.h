@@ -24,6 +24,9 @@ class Interrupt {
   /// The exit code of a command that was stopped: 128 and the signal's number.
   int code() const { return 128 + signal_; }
 
+  /// From now on a clean stop may take as long as it does: a second signal ends the program at once, time does not.
+  void be_patient() { patient_ = true; }
+
   /// From now on signals wait for someone who takes them: sigtimedwait() on signals(). None ends the program.
   void hand_over();
   /// One that was taken: the command counts as stopped.
@@ -40,6 +43,7 @@ class Interrupt {
 
   std::stop_source source_;
   std::atomic<int> signal_ = 0;
+  std::atomic<bool> patient_ = false;
   sigset_t before_{};
   std::thread watcher_;  ///< none where no thread could be started: the signals then end the program as ever
 };

@@ -47,6 +47,7 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   add_quantize_command(app, action);
   add_scales_command(app, action);
   add_causality_command(app, action);
+  add_train_command(app, action);
 
   add_policies_command(app, action);
   add_attach_command(app, action);

@@ -385,7 +385,8 @@ class NastyText(unittest.TestCase):
             (["trace", recording, "-o", "/nonexistent/" + word], "text"), (["attach", word], "text"),
             (["policies", word], "text"), (["policies", recording, "--policy", word], "text"),
             (["policies", recording, "--k", word], "text"), (["policies", recording, "--model", word], "text"),
-            (["quantize", word, "-o", "/nonexistent/x", "--to", "fp8"], "text"), (["inspect", word], "text"))]
+            (["quantize", word, "-o", "/nonexistent/x", "--to", "fp8"], "text"), (["inspect", word], "text"),
+            (["train", word], "text"))]
         self.together(jobs)
 
     def test_texts_of_megabytes_stand_in_no_line(self):

@@ -1,0 +1,252 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/training_log.h"
+#include "instrument/train/checkpoint.h"
+#include "scenarios/library.h"
+#include "scenarios/training_run.h"
+
+namespace nanscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct TrainArguments {
+  std::string file;
+  std::string output;
+  std::vector<std::string> settings;
+  std::int64_t steps = 0;
+  std::int64_t save_every = 100;
+  std::int64_t log_every = 0;
+  std::string csv;
+  std::string record;
+  std::string capture = "none";
+  std::string device;
+  int threads = -1;
+  bool resume = false;
+  bool force = false;
+};
+
+Result<scenarios::RunSpec> spec_of(const TrainArguments& arguments) {
+  const auto path = scenarios::find_scenario(arguments.file);
+  if (!path) return tl::unexpected(path.error());
+  if (fs::is_directory(*path)) return fail(path->string() + ": is a folder; name one file");
+  const auto scenario = scenarios::load_training_scenario(*path);
+  if (!scenario) return tl::unexpected(scenario.error());
+  auto spec = scenarios::resolve(*scenario);
+  if (!spec) return spec;
+  std::vector<std::string> settings = arguments.settings;
+  if (arguments.steps > 0) settings.push_back(fmt::format("train.steps={}", arguments.steps));
+  if (Status set = scenarios::apply_settings(spec->config, settings); !set) return tl::unexpected(set.error());
+  if (!arguments.device.empty()) spec->config.device = arguments.device;
+  if (arguments.threads >= 0) spec->config.threads = arguments.threads;
+  if (spec->config.train.steps > 0) return spec;
+  return fail(path->string() + ": train.steps is 0, so nothing is trained; set it there, or give --steps N");
+}
+
+/// Whether the folder may be written, before there is anything to lose.
+Status check_folder(const TrainArguments& arguments) {
+  std::error_code error;
+  const fs::path& folder = arguments.output;
+  const fs::file_status status = fs::status(folder, error);
+  if (!fs::exists(status)) return {};
+  if (!fs::is_directory(status)) return fail(folder.string() + ": exists and is no folder");
+  if (fs::is_empty(folder, error) || arguments.force) return {};
+  if (!train::has_checkpoint(folder)) {
+    return fail(folder.string() + ": is not empty and holds no checkpoint; name another folder, or give --force");
+  }
+  if (arguments.resume) return {};
+  return fail(folder.string() + ": holds a checkpoint; --resume goes on from it, --force begins anew");
+}
+
+/// One run of the command.
+class Training {
+ public:
+  Training(const TrainArguments& arguments, Interrupt& interrupt) : arguments_(arguments), interrupt_(interrupt) {}
+
+  Result<int> run() {
+    auto spec = spec_of(arguments_);
+    if (!spec) return tl::unexpected(spec.error());
+    if (Status allowed = check_folder(arguments_); !allowed) return tl::unexpected(allowed.error());
+    auto workbench = scenarios::Workbench::open(spec->config);
+    if (!workbench) return tl::unexpected(workbench.error());
+    workbench_ = std::move(*workbench);
+    const scenarios::TrainingRecord record{
+        .path = arguments_.record,
+        .output = {.replace = arguments_.force, .inputs = {arguments_.file, spec->config.train.text}, .mode = 0644},
+        .capture = arguments_.capture};
+    auto training = scenarios::TrainingRun::create(*workbench_, *spec, record, interrupt_.token());
+    if (!training) return tl::unexpected(training.error());
+    training_ = std::move(*training);
+    if (Status begun = begin(); !begun) return tl::unexpected(begun.error());
+    // A step that was begun is finished and saved, which may take longer than a command that is told to end may.
+    interrupt_.be_patient();
+    const Status trained = train(spec->config);
+    if (!trained) return tl::unexpected(trained.error());
+    return end(spec->config.train.steps);
+  }
+
+ private:
+  Status begin() {
+    const bool goes_on = arguments_.resume && train::has_checkpoint(arguments_.output);
+    if (goes_on) {
+      if (Status resumed = training_->resume(arguments_.output); !resumed) return resumed;
+    }
+    replace_ = arguments_.force && !goes_on;
+    if (arguments_.csv.empty()) return {};
+    auto curves = TrainingCurves::open(arguments_.csv, training_->done(), goes_on, arguments_.force);
+    if (!curves) return tl::unexpected(curves.error());
+    curves_ = std::move(*curves);
+    return {};
+  }
+
+  Status train(const EngineConfig& config) {
+    const std::int64_t steps = config.train.steps;
+    TrainingLog log(training_->done(), steps, arguments_.log_every, config.train.batch * config.train.length);
+    first_ = training_->done();
+    while (training_->done() < steps && !interrupt_.requested()) {
+      const auto start = Clock::now();
+      auto report = training_->step();
+      if (!report) return tl::unexpected(report.error());
+      last_ = std::move(*report);
+      if (curves_) {
+        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        if (Status added = curves_->add(*last_, seconds); !added) return added;
+      }
+      log.show(*last_);
+      const bool due = arguments_.save_every > 0 && training_->done() % arguments_.save_every == 0;
+      if (due || training_->done() == steps || interrupt_.requested()) {
+        if (Status saved = save(); !saved) return saved;
+      }
+    }
+    return {};
+  }
+
+  Status save() {
+    if (Status saved = training_->save(arguments_.output, replace_); !saved) return saved;
+    replace_ = false;
+    return {};
+  }
+
+  Result<int> end(std::int64_t steps) {
+    if (training_->done() < steps) {
+      if (last_) {
+        complain(fmt::format("stopped after {} of {} steps; the same command with --resume goes on from {}",
+                             training_->done(), steps, arguments_.output));
+      }
+      return interrupt_.code();
+    }
+    if (Status finished = training_->finish(); !finished) return tl::unexpected(finished.error());
+    if (!last_) {
+      print(fmt::format("{}: its {} steps are done already\n", arguments_.output, steps));
+      return kClean;
+    }
+    print(fmt::format("trained {} steps: {}\n{} is the model, and goes on with --resume and more --steps\n",
+                      steps - first_, step_text(*last_), arguments_.output));
+    return std::isfinite(last_->loss) ? kClean : kFound;
+  }
+
+  const TrainArguments& arguments_;
+  Interrupt& interrupt_;
+  std::unique_ptr<scenarios::Workbench> workbench_;
+  std::unique_ptr<scenarios::TrainingRun> training_;  ///< on the workbench
+  std::optional<TrainingCurves> curves_;
+  std::optional<train::StepReport> last_;
+  std::int64_t first_ = 0;
+  bool replace_ = false;  ///< what another run left in the folder
+};
+
+int train_model(TrainArguments arguments, Interrupt& interrupt) {
+  if (arguments.output.empty()) arguments.output = fs::path(arguments.file).stem().string() + "-trained";
+  if (arguments.resume && arguments.force) return complain("--resume and --force: go on, or begin anew");
+  const auto code = Training(arguments, interrupt).run();
+  if (code) return *code;
+  if (interrupt.requested() && code.error().message == "stopped") return interrupt.code();
+  return complain(code.error().message);
+}
+
+void add_outputs(CLI::App& command, TrainArguments& arguments) {
+  command
+      .add_option("-o,--output", arguments.output,
+                  "The folder of the trained model and of the run's state (default: TRAIN-trained here)")
+      ->type_name("FOLDER");
+  command.add_flag("--resume", arguments.resume, "Go on from FOLDER, bit for bit; where it holds nothing yet, begin");
+  command
+      .add_option("--save-every", arguments.save_every,
+                  "Write FOLDER after so many steps, besides at the end and when stopped; 0: only then")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000}))
+      ->capture_default_str();
+  command
+      .add_option("--csv", arguments.csv,
+                  "A row a step: step,loss,gradient_norm,learning_rate,loss_scale,skipped,seconds")
+      ->type_name("FILE");
+  command
+      .add_option("--record", arguments.record, "Record every op of the run, for diagnose, why, replay and the window")
+      ->type_name("FILE");
+  command
+      .add_option("--capture", arguments.capture,
+                  "Which tensors --record stores: none, all, ring:N, named:ROLE,...; others are made again by a replay")
+      ->type_name("CAPTURE")
+      ->capture_default_str();
+  command.add_flag("--force", arguments.force, "Replace what another run left in FOLDER, and files that exist");
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command = app.add_subcommand("train", "Train a model on a text, step by step");
+  command->add_option("TRAIN", arguments->file, "A scenario file with a [train] table, or a name of the library")
+      ->required();
+  add_outputs(*command, *arguments);
+  command->add_option("--steps", arguments->steps, "Train so many steps in all (train.steps)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}));
+  command->add_option("--set", arguments->settings, "Change a knob; several times for several knobs")
+      ->type_name("KNOB=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--log-every", arguments->log_every,
+                   "Where standard error is no terminal, say a line after so many steps; 0: twenty in all")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000}))
+      ->capture_default_str();
+  command->add_option("--device", arguments->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)")
+      ->type_name("DEVICE");
+  command->add_option("--threads", arguments->threads, "Threads of the CPU device, 0: one a core")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024));
+  command->footer(
+      "Interrupted (Ctrl-C), it finishes its step, writes FOLDER and ends; a second Ctrl-C ends it at once. FOLDER is "
+      "whole at every moment, after kill -9 too. It is a model for `nanscope run --model FOLDER`.\n"
+      "\n"
+      "Examples:\n"
+      "  nanscope train shakespeare.toml -o model --csv curves.csv\n"
+      "  nanscope train shakespeare.toml -o model --csv curves.csv --resume\n"
+      "  nanscope train shakespeare.toml --steps 20 --set train.loss_scale=65536 --record run.nanscope\n"
+      "\n"
+      "Exit codes: 0 trained, 1 trained to a loss that is no number, 2 bad usage, bad input or a FOLDER of another "
+      "run, "
+      "130 interrupted.");
+  command->callback([arguments, &action] {
+    action = [arguments](Interrupt& interrupt) { return train_model(*arguments, interrupt); };
+  });
+}
+
+}  // namespace nanscope::cli

@@ -1,0 +1,105 @@
+#include "cli/training_log.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "core/files/output_file.h"
+#include "instrument/files/file.h"
+
+namespace nanscope::cli {
+
+namespace {
+
+constexpr std::string_view kHeader = "step,loss,gradient_norm,learning_rate,loss_scale,skipped,seconds\n";
+constexpr std::uint64_t kMostCurves = std::uint64_t{1} << 30;
+
+/// The rows of a file of curves that are of steps before `first_step`; what a process that was killed left of a row is
+/// none.
+Result<std::string> rows_before(const std::filesystem::path& path, std::int64_t first_step) {
+  const auto bytes = read_file(path, kMostCurves);
+  if (!bytes) return tl::unexpected(bytes.error());
+  std::string_view text = as_text(*bytes);
+  if (!text.starts_with(kHeader)) return fail(path.string() + ": holds no curves of a training run");
+  text.remove_prefix(kHeader.size());
+  std::string rows(kHeader);
+  for (;;) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return rows;
+    const std::string_view row = text.substr(0, end + 1);
+    std::int64_t step = -1;
+    const auto [after, error] = std::from_chars(row.data(), row.data() + row.size(), step);
+    if (error != std::errc() || *after != ',') return fail(path.string() + ": holds no curves of a training run");
+    if (step >= first_step) return rows;
+    rows += row;
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
+Result<TrainingCurves> TrainingCurves::open(const std::filesystem::path& path, std::int64_t first_step, bool resume,
+                                            bool force) {
+  std::error_code error;
+  std::string rows(kHeader);
+  OutputOptions options{.replace = force};
+  if (resume && std::filesystem::is_regular_file(path, error)) {
+    auto kept = rows_before(path, first_step);
+    if (!kept) return tl::unexpected(kept.error());
+    rows = std::move(*kept);
+    options.replace = true;
+  }
+  TrainingCurves curves(path);
+  if (is_stream(path)) {
+    curves.file_.open(path, std::ios::binary);
+    curves.file_ << rows << std::flush;
+  } else {
+    if (Status begun = write_output(path, rows, options); !begun) return tl::unexpected(begun.error());
+    curves.file_.open(path, std::ios::binary | std::ios::app);
+  }
+  if (!curves.file_) return fail(path.string() + ": cannot be written");
+  return curves;
+}
+
+Status TrainingCurves::add(const train::StepReport& report, double seconds) {
+  // The shortest digits that give a double back.
+  file_ << fmt::format("{},{},{},{},{},{},{:.6f}\n", report.step, report.loss, report.gradient_norm,
+                       report.learning_rate, report.loss_scale, report.skipped ? 1 : 0, seconds)
+        << std::flush;
+  return file_ ? Status() : fail(path_.string() + ": cannot be written, is the disk full?");
+}
+
+std::string step_text(const train::StepReport& report) {
+  std::string text = fmt::format("loss {:.5g}, gradient norm {:.3g}, learning rate {:.3g}", report.loss,
+                                 report.gradient_norm, report.learning_rate);
+  if (report.loss_scale != 1) text += fmt::format(", loss scale {:g}", report.loss_scale);
+  return report.skipped ? text + ", skipped" : text;
+}
+
+TrainingLog::TrainingLog(std::int64_t first_step, std::int64_t steps, std::int64_t every, std::int64_t tokens_a_step)
+    : first_step_(first_step),
+      steps_(steps),
+      every_(every > 0 ? every : std::max<std::int64_t>(1, (steps - first_step) / 20)),
+      tokens_(tokens_a_step),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      line_("steps"),
+      start_(Clock::now()) {}
+
+void TrainingLog::show(const train::StepReport& report) {
+  const std::int64_t done = report.step + 1;
+  const std::int64_t here = done - first_step_;
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  const double rate = seconds > 0 ? static_cast<double>(here * tokens_) / seconds : 0;
+  const std::string label = fmt::format("{}, {:.3g} tokens/s", step_text(report), rate);
+  if (terminal_) return line_.show(here, steps_ - first_step_, label);
+  if (here % every_ != 0 && done != steps_) return;
+  const std::string line = fmt::format("step {} of {}: {}\n", done, steps_, label);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+}  // namespace nanscope::cli
