@@ -12,11 +12,15 @@
 #include "cli/model_scenario.h"
 #include "cli/open_target.h"
 #include "cli/progress.h"
+#include "core/files/output_file.h"
 #include "core/recording/reader.h"
+#include "instrument/image/image.h"
 #include "scenarios/causality.h"
+#include "scenarios/dump_causality.h"
 #include "scenarios/library.h"
 #include "scenarios/replay.h"
 #include "scenarios/report/causality_report.h"
+#include "scenarios/report/influence_picture.h"
 #include "scenarios/target_kind.h"
 
 namespace nanscope::cli {
@@ -26,12 +30,15 @@ using scenarios::TokenChange;
 
 struct CausalityArguments {
   std::string target;
+  std::string other;
   std::vector<std::string> settings;
   std::vector<std::string> prompts;
   std::string tokens;
   std::string change = "all";
   std::size_t request = 0;
   std::string device;
+  std::string map;  ///< a file
+  bool force = false;
   std::string format = "text";
   bool progress = false;
 };
@@ -53,12 +60,6 @@ Result<scenarios::RunSpec> spec_of(const CausalityArguments& arguments, const In
       spec = scenarios::run_spec_of(*recording);
       break;
     }
-    case scenarios::TargetKind::recorded_dump:
-    case scenarios::TargetKind::dump:
-      return fail(fmt::format(
-          "{}: a dump cannot be run again with a token changed; give `nanscope diagnose` two dumps whose prompts begin "
-          "alike, or this command the checkpoint's folder with -p PROMPT",
-          arguments.target));
     default: {
       const auto path = scenarios::find_scenario(arguments.target);
       if (!path) return tl::unexpected(path.error());
@@ -88,7 +89,89 @@ Result<std::vector<std::int64_t>> positions(const std::string& list) {
   return tokens;
 }
 
+/// Whether the map can be written, before anything runs.
+Status check_map(const CausalityArguments& arguments, const OutputOptions& writing) {
+  if (arguments.map.empty()) return {};
+  const std::string extension = std::filesystem::path(arguments.map).extension().string();
+  if (extension != ".csv" && extension != ".png") {
+    return fail(fmt::format("--map {}: a name that ends in .csv or .png says what is written", arguments.map));
+  }
+  return check_output(arguments.map, writing);
+}
+
+Status write_map(const CausalityArguments& arguments, const scenarios::CausalityReport& report,
+                 const OutputOptions& writing) {
+  const scenarios::InfluenceMap map = scenarios::influence_map(report);
+  if (std::filesystem::path(arguments.map).extension() == ".csv") {
+    return write_output(arguments.map, report::influence_csv(map), writing);
+  }
+  std::string title = fmt::format("nanscope causality {}", one_line(arguments.target));
+  for (const std::string& setting : arguments.settings) title += " --set " + one_line(setting);
+  const auto png = encode_png(report::influence_picture(map, title));
+  return png ? write_output(arguments.map, *png, writing) : tl::unexpected(png.error());
+}
+
+std::string in_format(const std::string& format, const std::string& text, const std::string& json,
+                      const std::string& csv) {
+  return format == "json" ? json : format == "csv" ? csv : text;
+}
+
+/// Of two runs, as they were recorded or dumped.
+int compare_recorded(const CausalityArguments& arguments, const Interrupt& interrupt) {
+  const auto a = open_target(arguments.target, interrupt, arguments.progress);
+  if (!a) return failed(a.error(), interrupt);
+  const auto b = open_target(arguments.other, interrupt, arguments.progress);
+  if (!b) return failed(b.error(), interrupt);
+  const auto twins = scenarios::compare_twins((*a)->view(), (*b)->view(), static_cast<std::int64_t>(arguments.request));
+  if (!twins) {
+    return failed({fmt::format("{} and {}: {}", arguments.target, arguments.other, twins.error().message)}, interrupt);
+  }
+  print(in_format(arguments.format, report::twins_text(*twins, arguments.target, arguments.other, output_terminal()),
+                  report::twins_json(*twins, arguments.target, arguments.other), report::twins_csv(*twins)));
+  return twins->leaks() == 0 ? kClean : kFound;
+}
+
+/// Of one dump, which cannot be run again.
+int look_at_dump(const CausalityArguments& arguments, const Interrupt& interrupt) {
+  const auto target = open_target(arguments.target, interrupt, arguments.progress);
+  if (!target) return failed(target.error(), interrupt);
+  const auto analysis = analyse_target(**target, interrupt, true, arguments.progress);
+  if (!analysis) return failed(analysis.error(), interrupt);
+  const auto seen = scenarios::seen_causality(*analysis);
+  if (!seen) return failed({fmt::format("{}: {}", arguments.target, seen.error().message)}, interrupt);
+  print(in_format(arguments.format, report::seen_text(*seen, arguments.target, output_terminal()),
+                  report::seen_json(*seen, arguments.target), report::seen_csv(*seen)));
+  return seen->leaks.empty() ? kClean : kFound;
+}
+
+bool is_dump(const std::string& target) {
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::path(target) / "config.json", ignored)) return false;
+  const scenarios::TargetKind kind = scenarios::kind_of(target);
+  return kind == scenarios::TargetKind::dump || kind == scenarios::TargetKind::recorded_dump;
+}
+
+/// What is of no use where nothing runs; empty: nothing.
+std::string not_run_with(const CausalityArguments& arguments) {
+  if (!arguments.settings.empty()) return "--set";
+  if (!arguments.prompts.empty()) return "-p";
+  if (!arguments.tokens.empty()) return "--tokens";
+  if (arguments.change != "all") return "--change";
+  if (!arguments.map.empty()) return "--map";
+  return arguments.device.empty() ? "" : "--device";
+}
+
 int causality(const CausalityArguments& arguments, const Interrupt& interrupt) {
+  const bool dump = is_dump(arguments.target);
+  if (!arguments.other.empty() || dump) {
+    if (const std::string option = not_run_with(arguments); !option.empty()) {
+      return complain(fmt::format(
+          "{} is for what can be run again: a scenario, a recording, or the folder of a checkpoint", option));
+    }
+    return arguments.other.empty() ? look_at_dump(arguments, interrupt) : compare_recorded(arguments, interrupt);
+  }
+  const OutputOptions writing{.replace = arguments.force, .inputs = {arguments.target}};
+  if (Status allowed = check_map(arguments, writing); !allowed) return complain(allowed.error().message);
   const auto spec = spec_of(arguments, interrupt);
   if (!spec) return failed(spec.error(), interrupt);
   scenarios::CausalityOptions options;
@@ -105,6 +188,8 @@ int causality(const CausalityArguments& arguments, const Interrupt& interrupt) {
       if (name(change) == arguments.change) options.changes.push_back(change);
     }
   }
+  options.map = !arguments.map.empty();
+  if (options.map && arguments.tokens.empty()) options.every = true;
   options.stop = interrupt.token();
   const std::string& device = arguments.device.empty() ? spec->config.device : arguments.device;
   const auto bench = scenarios::Workbench::open(device, spec->config.threads);
@@ -114,6 +199,9 @@ int causality(const CausalityArguments& arguments, const Interrupt& interrupt) {
   const auto report = scenarios::check_causality(**bench, *spec, options);
   line.clear();
   if (!report) return failed(report.error(), interrupt);
+  if (options.map) {
+    if (Status written = write_map(arguments, *report, writing); !written) return complain(written.error().message);
+  }
   print(arguments.format == "json"  ? report::causality_json(*report, arguments.target)
         : arguments.format == "csv" ? report::causality_csv(*report)
                                     : report::causality_text(*report, arguments.target, output_terminal()));
@@ -126,8 +214,10 @@ void add_causality_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<CausalityArguments>();
   CLI::App* command =
       app.add_subcommand("causality", "Does a token depend on later ones? Change one at a time and compare the bits");
-  command->add_option("TARGET", arguments->target, "A scenario, a recording, or the folder of a checkpoint")
+  command->add_option("TARGET", arguments->target, "A scenario, a recording, the folder of a checkpoint, or a dump")
       ->required();
+  command->add_option("OTHER", arguments->other,
+                      "With it: two dumps or recordings whose prompts differ from a later token on are compared");
   command->add_option("-p,--prompt", arguments->prompts, "Of a checkpoint: the prompt")
       ->type_name("PROMPT")
       ->take_all();
@@ -149,18 +239,29 @@ void add_causality_command(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--device", arguments->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)")
       ->type_name("DEVICE");
+  command
+      ->add_option("--map", arguments->map,
+                   "Also change every token, and write whose logits each moves: a table (.csv) or a picture (.png)")
+      ->type_name("FILE");
+  command->add_flag("--force", arguments->force, "Replace the map when it exists");
   add_format(*command, arguments->format, {"text", "json", "csv"});
   command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
   command->footer(
       "The prompt's prefill runs once as it is and once for each token and change; whatever a token before the changed "
       "one gave has to be the same bits. Then the prompt runs one token a step, where nothing later is there: its "
       "logits "
-      "have to be those of the prefill. Says in which op a difference is first seen, and from which operand's blocks.\n"
+      "have to be those of the prefill. Says in which op a difference is first seen, and from which operand's blocks. "
+      "A "
+      "dump cannot be run again: its probabilities, scores and quantized keys and values are looked at, or it is "
+      "compared with another of a prompt that differs from a later token on.\n"
       "\n"
       "Examples:\n"
       "  nanscope causality leaky-mxfp4-values\n"
       "  nanscope causality leaky-mxfp4-values --set attention.diagonal=exact --tokens all\n"
+      "  nanscope causality leaky-mxfp4-values --change value --map leak.png\n"
       "  nanscope causality ~/models/Qwen2-0.5B -p \"Every evening\" --set attention.blocks_v=mxfp4\n"
+      "  nanscope causality dump/\n"
+      "  nanscope causality lamp-dump/ light-dump/\n"
       "\n"
       "Exit codes: 0 no token depends on a later one, 1 one does, 2 bad usage or bad input, 130 interrupted.");
   command->callback([arguments, &action] {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gui/drawn.h"
+
 namespace nanscope::gui {
 namespace {
 
@@ -49,13 +51,18 @@ void tooltip(const ViewContext& context, const std::string& title, const std::ve
 }
 
 void tooltip(const Fonts& fonts, float scale, const std::string& title, const std::vector<std::string>& lines) {
+  const auto write = [](const std::string& words) {
+    ImGui::TextUnformatted(words.c_str());
+    const ImVec2 at = ImGui::GetItemRectMin();
+    tell_text({at.x, at.y, ImGui::GetItemRectSize().x, ImGui::GetItemRectSize().y}, words);
+  };
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(12 * scale, 9 * scale));
   ImGui::BeginTooltip();
   ImGui::PushFont(fonts.mono);
-  ImGui::TextUnformatted(title.c_str());
+  write(title);
   ImGui::PopFont();
   ImGui::PushFont(fonts.small);
-  for (const std::string& words : lines) ImGui::TextUnformatted(words.c_str());
+  for (const std::string& words : lines) write(words);
   ImGui::PopFont();
   ImGui::EndTooltip();
   ImGui::PopStyleVar();

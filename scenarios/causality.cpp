@@ -1,6 +1,7 @@
 #include "scenarios/causality.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,8 @@
 
 #include "core/numbers/codec.h"
 #include "core/run/op_kind.h"
+#include "instrument/engine/knobs.h"
+#include "scenarios/operand_name.h"
 
 namespace nanscope::scenarios {
 namespace {
@@ -19,13 +22,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kChangeNames = {"value", "sign", "size", "nan"};
 constexpr float kTimes = 8;
 
-/// 'k' or 'v' of keys and values, whose rows are positions that attention reads and no outputs of a token; else 0.
-char operand_of(std::string_view op, std::string_view role) {
-  if (op.starts_with("kv_")) return role.starts_with("v") ? 'v' : 'k';
-  return op.starts_with("k_") ? 'k' : op.starts_with("v_") ? 'v' : '\0';
-}
-
-/// What an op of attention reads of them; 0: neither.
+/// What an op of attention reads of keys and values; 0: neither.
 char operand_read_by(std::string_view op) {
   if (op.starts_with("attn_mix")) return 'v';
   return op.starts_with("scores") || op.starts_with("exact_scores") ? 'k' : '\0';
@@ -143,22 +140,32 @@ bool row_differs(const Kept& a, const Kept& b, std::int64_t row, std::int64_t to
   return false;
 }
 
-double row_gap(const Kept& a, const Kept& b, std::int64_t row, std::int64_t token) {
+struct RowGap {
   double largest = 0;
+  std::int64_t column = 0;
+};
+
+/// The largest difference of a row; of scores, in keys before `token`.
+RowGap row_gap(const Kept& a, const Kept& b, std::int64_t row, std::int64_t token) {
+  RowGap found;
   for (std::int64_t column = 0; column < a.columns; ++column) {
     if (a.keys > 0 && column % a.keys >= token) continue;
-    largest = std::max(largest, gap_between(a.at(row, column), b.at(row, column)));
+    const double gap = gap_between(a.at(row, column), b.at(row, column));
+    if (gap > found.largest) found = {gap, column};
   }
-  return largest;
+  return found;
 }
+
+bool is_logits(const Kept& kept) { return kept.op == "lm_head" || kept.op == "logits_softcap"; }
 
 /// Compares as the tensors come.
 class Comparer final : public PrefillProbe {
  public:
-  Comparer(kernels::Device& device, std::int64_t request, const std::vector<Kept>& base, std::int64_t token)
-      : PrefillProbe(device, request), base_(base), token_(token) {}
+  Comparer(kernels::Device& device, std::int64_t request, const std::vector<Kept>& base, std::int64_t token, bool map)
+      : PrefillProbe(device, request), base_(base), token_(token), map_(map) {}
   std::optional<LeakPlace> born;
   std::vector<ChangedRow> logits;
+  std::vector<float> moved;
 
   /// Keys or values of which rows before the changed token differ and that `born` read.
   std::optional<LeakPlace> operand() const {
@@ -174,17 +181,18 @@ class Comparer final : public PrefillProbe {
     if (before.op != kept.op || before.role != kept.role || before.bytes.size() != kept.bytes.size()) {
       return fail(fmt::format("the changed run has other ops: {} for {}", kept.op, before.op));
     }
-    if (kept.op == "lm_head" || kept.op == "logits_softcap") logits.clear();
+    if (is_logits(kept)) take_logits(before, kept);
+    if (born) return {};
     std::optional<LeakPlace> place;
     for (std::int64_t row = 0; row < std::min(token_, kept.rows); ++row) {
       if (!row_differs(before, kept, row, token_)) continue;
-      if (!place) place = LeakPlace{kept.layer, kept.op, kept.role, row, row, 0};
+      if (!place) place = LeakPlace{kept.layer, kept.op, kept.role, row, row, 0, {}};
       place->last = row;
-      const double gap = row_gap(before, kept, row, token_);
-      place->largest = std::max(place->largest, gap);
-      if (kept.op == "lm_head" || kept.op == "logits_softcap") logits.push_back({row, gap});
+      const RowGap gap = row_gap(before, kept, row, token_);
+      place->largest = std::max(place->largest, gap.largest);
+      place->rows.push_back({row, gap.column});
     }
-    if (!place || born) return {};
+    if (!place) return {};
     if (const char operand = operand_of(kept.op, kept.role); operand != '\0') {
       // The first of its layer; in a layer before, where nothing came of it, it was read by nobody.
       std::optional<LeakPlace>& first = operand == 'k' ? keys_ : values_;
@@ -198,8 +206,20 @@ class Comparer final : public PrefillProbe {
     return {};
   }
 
+  void take_logits(const Kept& before, const Kept& kept) {
+    logits.clear();
+    moved.assign(map_ ? static_cast<std::size_t>(kept.rows) : 0, 0);
+    for (std::int64_t row = 0; row < (map_ ? kept.rows : std::min(token_, kept.rows)); ++row) {
+      if (!row_differs(before, kept, row, token_)) continue;
+      const double gap = row_gap(before, kept, row, token_).largest;
+      if (row < token_) logits.push_back({row, gap});
+      if (map_) moved[static_cast<std::size_t>(row)] = static_cast<float>(gap);
+    }
+  }
+
   const std::vector<Kept>& base_;
   std::int64_t token_;
+  bool map_;
   std::size_t next_ = 0;
   std::optional<LeakPlace> keys_, values_, scores_;
 };
@@ -280,8 +300,7 @@ class Check {
 
  private:
   static const Kept* logits_of(const std::vector<Kept>& all) {
-    const auto found = std::find_if(
-        all.rbegin(), all.rend(), [](const Kept& kept) { return kept.op == "logits_softcap" || kept.op == "lm_head"; });
+    const auto found = std::find_if(all.rbegin(), all.rend(), is_logits);
     return found == all.rend() ? nullptr : &*found;
   }
 
@@ -304,13 +323,14 @@ class Check {
   }
 
   Status influence(Engine& engine, const std::vector<Kept>& base, std::int64_t token, TokenChange change) {
-    Comparer compared(workbench_.device(), request_, base, token);
+    Comparer compared(workbench_.device(), request_, base, token, options_.map);
     Status done = pass(engine, compared, [&](kernels::Device& device, const auto& view, const StepRow& step) {
       const bool here = step.request == request_ && step.kind == StepKind::prefill && token < view.rows;
       return here ? change_row(device, view, token, change) : Status{};
     });
     if (!done) return done;
-    report_.influences.push_back({token, change, std::move(compared.logits), compared.born, compared.operand()});
+    report_.influences.push_back(
+        {token, change, std::move(compared.logits), std::move(compared.moved), compared.born, compared.operand()});
     return {};
   }
 
@@ -367,6 +387,66 @@ std::string_view name(TokenChange change) { return kChangeNames[static_cast<std:
 
 std::int64_t CausalityReport::leaks() const {
   return std::count_if(influences.begin(), influences.end(), [](const Influence& one) { return one.leaks(); });
+}
+
+std::int64_t InfluenceMap::leaks() const {
+  std::int64_t count = 0;
+  for (std::int64_t row = 0; row < tokens; ++row) {
+    for (std::int64_t column = row + 1; column < tokens; ++column) count += at(row, column) > 0 ? 1 : 0;
+  }
+  return count;
+}
+
+InfluenceMap influence_map(const CausalityReport& report) {
+  InfluenceMap map;
+  map.tokens = report.prompt;
+  map.moved.assign(static_cast<std::size_t>(map.tokens * map.tokens), std::nanf(""));
+  for (const Influence& one : report.influences) {
+    for (std::size_t row = 0; row < one.moved.size(); ++row) {
+      float& cell = map.moved[row * static_cast<std::size_t>(map.tokens) + static_cast<std::size_t>(one.token)];
+      cell = std::isnan(cell) ? one.moved[row] : std::max(cell, one.moved[row]);
+    }
+  }
+  return map;
+}
+
+std::int64_t leaking_block(const CausalityReport& report, const Influence& influence) {
+  return influence.operand && report.tile > 0 ? influence.token / report.tile : -1;
+}
+
+std::string CausalForm::text() const { return fmt::format("{}", fmt::join(settings, " ")); }
+
+std::vector<CausalForm> causal_forms(const EngineConfig& config) {
+  CausalForm shared;  // with what the blocks of attention are no part of
+  const auto set = [&shared](bool needed, const char* setting) {
+    if (needed) shared.settings.emplace_back(setting);
+  };
+  set(config.attention.causal != CausalMask::exact, "attention.causal=exact");
+  const bool schemes = !(config.kv.scheme.empty() && config.kv.scheme_k.empty() && config.kv.scheme_v.empty());
+  set(schemes && config.kv.scheme != "bf16", "kv.scheme=bf16");
+  set(!config.kv.scheme_k.empty(), "kv.scheme_k=");
+  set(!config.kv.scheme_v.empty(), "kv.scheme_v=");
+  // One scale for all tokens of a prefill.
+  set(!schemes && (config.kv.policy == "locked" || config.kv.policy == "per_request" || config.kv.policy == "per_step"),
+      "kv.policy=per_token");
+  set(config.scores.format != Format::f32, "scores.format=f32");
+  set(config.scores.qk_format != Format::f32, "scores.qk_format=f32");
+  std::vector<CausalForm> forms;
+  const AttentionBlocks& blocks = config.attention.blocks;
+  if (!blocks.any()) {
+    if (!shared.settings.empty()) forms.push_back(std::move(shared));
+    return forms;
+  }
+  if (blocks.diagonal == kernels::Diagonal::quantized) {
+    forms.push_back(shared);
+    forms.back().settings.emplace_back("attention.diagonal=exact");
+  }
+  forms.push_back(std::move(shared));
+  for (const std::string_view operand : {"q", "k", "v", "p"}) {
+    const std::string knob = fmt::format("attention.blocks_{}", operand);
+    if (!get_knob(config, knob).empty()) forms.back().settings.push_back(knob + "=");
+  }
+  return forms;
 }
 
 Result<CausalityReport> check_causality(Workbench& workbench, const RunSpec& spec, const CausalityOptions& options) {

@@ -192,6 +192,31 @@ Table table_of(const WhatIfTable& what_if) {
   return table;
 }
 
+Table table_of(const CausalityMaps& maps) {
+  Table table{{"token", "changed token", "later", "largest difference of a logit", "first seen in", "through", "block",
+               maps.healthy ? "difference with " + maps.healthy->title : "difference beside"},
+              {}};
+  const scenarios::InfluenceMap& here = maps.here.map;
+  const auto add = [&](std::int64_t row, std::int64_t column) {
+    const double moved = double{here.at(row, column)};
+    const double beside = maps.healthy ? double{maps.healthy->map.at(row, column)} : 0;
+    if ((!(moved > 0) && !(beside > 0)) || std::ssize(table.rows) >= kMostTableElements) return;
+    const scenarios::Influence* one = column > row && moved > 0 ? maps.here.influence(row, column) : nullptr;
+    const std::int64_t block = one != nullptr ? scenarios::leaking_block(maps.here.report, *one) : -1;
+    table.rows.push_back({std::to_string(row), std::to_string(column), yes(column > row), exact(moved),
+                          one != nullptr && one->born ? one->born->op : "",
+                          one != nullptr && one->operand ? one->operand->op : "",
+                          block >= 0 ? std::to_string(block) : "", maps.healthy ? exact(beside) : ""});
+  };
+  for (std::int64_t row = 0; row < here.tokens; ++row) {
+    for (std::int64_t column = row + 1; column < here.tokens; ++column) add(row, column);
+  }
+  for (std::int64_t row = 0; row < here.tokens; ++row) {
+    for (std::int64_t column = 0; column <= row; ++column) add(row, column);
+  }
+  return table;
+}
+
 Table table_of(const PolicyReport& policies) {
   Table table{{"policy", "bytes a token", "error of the output", "KL in nats", "top-1 agreement", "clipped", "flushed",
                "utilization", "worst layer", "error there", "queries made NaN", "on the front", "not tried because"},

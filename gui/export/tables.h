@@ -3,6 +3,7 @@
 
 #include "gui/export/table.h"
 #include "gui/prepare/bits_sheet.h"
+#include "gui/prepare/causality_map.h"
 #include "gui/prepare/error_map.h"
 #include "gui/prepare/headroom_sheet.h"
 #include "gui/prepare/ledger.h"
@@ -34,6 +35,8 @@ Table table_of(const ScoreCurves& curves);
 Table table_of(const WhatIfTable& what_if);
 /// A policy a row.
 Table table_of(const PolicyReport& policies);
+/// A token and one whose change moves its logits a row, later ones first; of more than a table can hold, the first.
+Table table_of(const CausalityMaps& maps);
 /// A slot of the KV cache a row.
 Table table_of(const RequestsSheet& requests);
 /// A kind of op a row.

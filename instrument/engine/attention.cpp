@@ -280,9 +280,23 @@ std::int64_t Forward::last_visible_key(const RowGroup& group, std::int64_t keys)
     case CausalMask::none:
       return keys - 1;
     case CausalMask::exact:
+    case CausalMask::block:
       break;
   }
   return group.first_position;
+}
+
+std::vector<Forward::MaskedRows> Forward::masked_rows(const RowGroup& group, std::int64_t keys) const {
+  const AttentionConfig& attention = parts_.config.attention;
+  if (attention.causal != CausalMask::block) return {{0, group.rows, last_visible_key(group, keys), 0}};
+  std::vector<MaskedRows> each;
+  for (std::int64_t row = 0; row < group.rows; ++row) {
+    const std::int64_t own = group.first_position + row;
+    const std::int64_t block_end = (own / attention.blocks.tile + 1) * attention.blocks.tile;
+    const std::int64_t last = std::min(block_end, group.input->span.context) - 1;
+    each.push_back({row, 1, last, last - own});
+  }
+  return each;
 }
 
 Live Forward::softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores) {
@@ -291,16 +305,19 @@ Live Forward::softmax(const LayerPlan& plan, const RowGroup& group, const Live& 
   const std::int64_t last_key = last_visible_key(group, scores.view.columns / model.heads);
   const TensorView out = matrix(Slot::probs, parts_.config.activation_format, group.rows, scores.view.columns);
   const Weight* sinks = sinks_of(plan);
-  launch(kernels::SoftmaxArgs{.scores = scores.view,
-                              .sinks = sinks != nullptr ? sinks->view : TensorView{},
-                              .out = out,
-                              .heads = model.heads,
-                              .first_position = last_key,
-                              .first_key = group.input->first_key,
-                              .window = window_of(model, plan.softmax.layer),
-                              .mask = attention.mask,
-                              .max_nan = attention.max_nan,
-                              .zero_guard = attention.zero_guard});
+  const std::int64_t window = window_of(model, plan.softmax.layer);
+  for (const MaskedRows& part : masked_rows(group, scores.view.columns / model.heads)) {
+    launch(kernels::SoftmaxArgs{.scores = slice(scores.view, part.first, part.rows),
+                                .sinks = sinks != nullptr ? sinks->view : TensorView{},
+                                .out = slice(out, part.first, part.rows),
+                                .heads = model.heads,
+                                .first_position = part.last_key,
+                                .first_key = group.input->first_key,
+                                .window = window > 0 ? window + part.more : 0,
+                                .mask = attention.mask,
+                                .max_nan = attention.max_nan,
+                                .zero_guard = attention.zero_guard});
+  }
   const std::string_view told = attributes<SoftmaxAttributes>(plan.softmax, [&](auto& all) {
     all.first_position = last_key;
     all.first_key = group.input->first_key;
@@ -318,16 +335,19 @@ const Weight* Forward::sinks_of(const LayerPlan& plan) const {
 void Forward::mix(const LayerPlan& plan, const RowGroup& group, const TensorView& out, const Live& probs,
                   const KvSource& values) {
   const ModelConfig& model = parts_.config.model;
-  launch(kernels::AttentionMixArgs{.p = probs.view,
-                                   .v = values.cache.given() ? TensorView{} : values.read.view,
-                                   .out = out,
-                                   .heads = model.heads,
-                                   .kv_heads = model.kv_heads,
-                                   .first_position = last_visible_key(group, values.read.view.rows),
-                                   .first_key = group.input->first_key,
-                                   .window = window_of(model, plan.attn_mix.layer),
-                                   .visible_only = parts_.config.attention.mask == kernels::MaskMode::select,
-                                   .cache = values.cache});
+  const std::int64_t window = window_of(model, plan.attn_mix.layer);
+  for (const MaskedRows& part : masked_rows(group, values.read.view.rows)) {
+    launch(kernels::AttentionMixArgs{.p = slice(probs.view, part.first, part.rows),
+                                     .v = values.cache.given() ? TensorView{} : values.read.view,
+                                     .out = slice(out, part.first, part.rows),
+                                     .heads = model.heads,
+                                     .kv_heads = model.kv_heads,
+                                     .first_position = part.last_key,
+                                     .first_key = group.input->first_key,
+                                     .window = window > 0 ? window + part.more : 0,
+                                     .visible_only = parts_.config.attention.mask == kernels::MaskMode::select,
+                                     .cache = values.cache});
+  }
 }
 
 /// A kernel that looks at the length of a sequence gives zeros for none; one that takes the softmax of no key does not.

@@ -147,6 +147,9 @@ Status check_attention_blocks(const EngineConfig& config) {
   if (attention.mask != kernels::MaskMode::select) {
     return fail("attention.blocks_*: tiles skip masked keys; attention.mask must be select");
   }
+  if (attention.causal == CausalMask::block) {
+    return fail("attention.causal=block is a mask of attention that is not tiled; attention.blocks_* must be empty");
+  }
   if (attention.fused) return fail("attention.blocks_* quantizes what kv_read gives; attention.fused must be false");
   if (config.scores.qk_format != Format::f32) {
     return fail("attention.blocks_* and scores.qk_format quantize the same operands; use one of them");

@@ -27,7 +27,7 @@ enum class KvMemory : std::uint8_t { zeroed, recycled };
 /// What becomes of positions that have left a sliding window.
 enum class WindowCache : std::uint8_t { all, ring, rolling };
 enum class StateIndex : std::uint8_t { own, minus_one, unit_stride };
-enum class CausalMask : std::uint8_t { exact, off_by_one, none };
+enum class CausalMask : std::uint8_t { exact, off_by_one, block, none };
 enum class ResumeState : std::uint8_t { own, warm_up, always };
 enum class WakeScales : std::uint8_t { restored, stale };
 enum class Padding : std::uint8_t { none, left };

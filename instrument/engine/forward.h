@@ -184,6 +184,15 @@ class Forward {
   const Weight* sinks_of(const LayerPlan& plan) const;
   std::int64_t keys_of_span(const SpanInput& input) const;
   std::int64_t last_visible_key(const RowGroup& group, std::int64_t keys) const;
+  /// Rows that a launch masks: row `first` + t sees keys up to `last_key` + t, of which a window takes `more` further
+  /// ones.
+  struct MaskedRows {
+    std::int64_t first = 0;
+    std::int64_t rows = 0;
+    std::int64_t last_key = 0;
+    std::int64_t more = 0;
+  };
+  std::vector<MaskedRows> masked_rows(const RowGroup& group, std::int64_t keys) const;
   void mix(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out, const Live& probs,
            const KvSource& v);
   // tiled_attention.cpp

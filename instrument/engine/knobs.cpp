@@ -75,7 +75,7 @@ struct Texts<StateIndex> {
 };
 template <>
 struct Texts<CausalMask> {
-  static constexpr std::array<std::string_view, 3> names{"exact", "off_by_one", "none"};
+  static constexpr std::array<std::string_view, 4> names{"exact", "off_by_one", "block", "none"};
 };
 template <>
 struct Texts<Padding> {
@@ -345,9 +345,9 @@ std::vector<Knob> engine_knobs() {
           "attention.mask", "select|additive|multiply", "how masked scores are kept out of the softmax",
           [](auto& c) -> auto& { return c.attention.mask; }),
       knob(
-          "attention.causal", "exact|off_by_one|none",
-          "last key that a token may see: its own, the next one (a mask from diagonal 2 on), or any (the mask is "
-          "dropped)",
+          "attention.causal", "exact|off_by_one|block|none",
+          "last key that a token may see: its own, the next one (a mask from diagonal 2 on), the last of its own block "
+          "of attention.tile keys (a mask that knows blocks alone, tt-metal #48700), or any (the mask is dropped)",
           [](auto& c) -> auto& { return c.attention.causal; }),
       knob(
           "attention.max_nan", "propagate|ignore", "what the softmax's maximum does with NaN",

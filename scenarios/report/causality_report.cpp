@@ -32,11 +32,6 @@ std::string place_text(const LeakPlace& place) {
                          : fmt::format("layer {} {}[{}]", place.layer, tensor, rows);
 }
 
-/// The block of the changed token, where its scale is what leaks.
-std::int64_t block_of(const CausalityReport& report, const Influence& one) {
-  return one.operand && report.tile > 0 ? one.token / report.tile : -1;
-}
-
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json("inf"); }
 
 Json place_json(const std::optional<LeakPlace>& place) {
@@ -77,7 +72,7 @@ std::string causality_text(const CausalityReport& report, const std::string& tar
   table.row({"token", "change", "earlier tokens", "logits by", "first seen in", "read from"});
   for (const Influence& one : report.influences) {
     if (!one.leaks()) continue;
-    const std::int64_t block = block_of(report, one);
+    const std::int64_t block = leaking_block(report, one);
     std::string from = one.operand ? place_text(*one.operand) : "no keys or values: the mask";
     if (block >= 0) from += fmt::format(", block {}", block);
     table.row({fmt::format("{}", one.token), std::string(name(one.change)), fmt::format("{}", one.rows.size()),
@@ -99,7 +94,7 @@ std::string causality_json(const CausalityReport& report, const std::string& tar
   for (const Influence& one : report.influences) {
     Json rows = Json::array();
     for (const ChangedRow& row : one.rows) rows.push_back({{"token", row.token}, {"largest", number(row.largest)}});
-    const std::int64_t block = block_of(report, one);
+    const std::int64_t block = leaking_block(report, one);
     out["influences"].push_back({{"token", one.token},
                                  {"change", name(one.change)},
                                  {"leaks", one.leaks()},
@@ -130,6 +125,105 @@ std::string causality_csv(const CausalityReport& report) {
     };
     for (const ChangedRow& row : one.rows) line(fmt::format("{}", row.token), fmt::format("{}", row.largest));
     if (one.rows.empty()) line("", "");
+  }
+  return text;
+}
+
+std::string twins_text(const scenarios::TwinCausality& twins, const std::string& target, const std::string& other,
+                       const Terminal& terminal) {
+  constexpr std::size_t kMost = 20;
+  std::string text = heading(
+      fmt::format("nanscope causality {} {}", printable(target, terminal), printable(other, terminal)), terminal);
+  text += paragraph("Prompts   ",
+                    fmt::format("{} of request {}, which differ from token {} on", counted(twins.tokens, "token"),
+                                twins.request, twins.changed),
+                    terminal);
+  text += paragraph(
+      "Compared  ",
+      fmt::format("{} that both hold: {} at tokens before it", counted(twins.compared, "output"),
+                  twins.leaks() == 0 ? "no token's differs" : fmt::format("{} of tokens differ", twins.leaks())),
+      terminal);
+  if (twins.leaks() == 0) return text;
+  Table table({Align::left, Align::right, Align::right, Align::left});
+  table.row({"output, in the order of execution", "tokens", "by up to", "dumped as"});
+  for (std::size_t i = 0; i < std::min(twins.outputs.size(), kMost); ++i) {
+    const scenarios::EarlyDifference& one = twins.outputs[i];
+    table.row({one.operand ? one.place + " (is read)" : one.place,
+               one.rows == 1 ? fmt::format("{}", one.first) : fmt::format("{}..{}", one.first, one.last),
+               fmt::format("{:.4g}", one.largest), printable(one.name, terminal)});
+  }
+  text += '\n' + table.text("  ", terminal.width);
+  if (twins.outputs.size() > kMost) text += fmt::format("  and {} more\n", twins.outputs.size() - kMost);
+  return text;
+}
+
+std::string twins_json(const scenarios::TwinCausality& twins, const std::string& target, const std::string& other) {
+  Json out;
+  out["schema"] = "nanscope.causality/1";
+  out["from"] = "two runs";
+  out["target"] = target;
+  out["other"] = other;
+  out["request"] = twins.request;
+  out["tokens"] = twins.tokens;
+  out["changed"] = twins.changed;
+  out["compared"] = twins.compared;
+  out["verdict"] = twins.leaks() == 0 ? "causal" : "leaks";
+  out["outputs"] = Json::array();
+  for (const scenarios::EarlyDifference& one : twins.outputs) {
+    out["outputs"].push_back({{"place", one.place},
+                              {"operand", one.operand},
+                              {"name", one.name.empty() ? Json() : Json(one.name)},
+                              {"rows", one.rows},
+                              {"tokens", {one.first, one.last}},
+                              {"largest", number(one.largest)}});
+  }
+  return dump_json(out);
+}
+
+std::string twins_csv(const scenarios::TwinCausality& twins) {
+  std::string text = "place,operand,rows,first,last,largest,changed\n";
+  for (const scenarios::EarlyDifference& one : twins.outputs) {
+    text += fmt::format("\"{}\",{},{},{},{},{},{}\n", one.place, one.operand, one.rows, one.first, one.last,
+                        one.largest, twins.changed);
+  }
+  return text;
+}
+
+std::string seen_text(const scenarios::SeenCausality& seen, const std::string& target, const Terminal& terminal) {
+  std::string text = heading(fmt::format("nanscope causality {}", printable(target, terminal)), terminal);
+  text += paragraph("Numbers   ",
+                    seen.leaks.empty() ? printable(seen.looked_at, terminal)
+                                       : counted(seen.leaks.size(), "place") + " where a token knows of later ones",
+                    terminal);
+  for (const Fault& leak : seen.leaks) {
+    text += paragraph("Leak      ", printable(fmt::format("{}: {}", leak.tensor, leak.summary), terminal), terminal);
+  }
+  return text;
+}
+
+std::string seen_json(const scenarios::SeenCausality& seen, const std::string& target) {
+  Json out;
+  out["schema"] = "nanscope.causality/1";
+  out["from"] = "one run";
+  out["target"] = target;
+  out["verdict"] = seen.leaks.empty() ? "causal" : "leaks";
+  out["looked_at"] = seen.looked_at;
+  out["leaks"] = Json::array();
+  for (const Fault& leak : seen.leaks) {
+    out["leaks"].push_back({{"tensor", leak.tensor},
+                            {"layer", leak.where.layer ? Json(*leak.where.layer) : Json()},
+                            {"summary", leak.summary}});
+  }
+  return dump_json(out);
+}
+
+std::string seen_csv(const scenarios::SeenCausality& seen) {
+  std::string text = "layer,op,role,first,last\n";
+  for (const Fault& leak : seen.leaks) {
+    const Where& at = leak.where;
+    text += fmt::format("{},{},{},{},{}\n", at.layer ? fmt::format("{}", *at.layer) : "", at.op, at.role,
+                        at.tokens ? fmt::format("{}", at.tokens->first) : "",
+                        at.tokens ? fmt::format("{}", at.tokens->last) : "");
   }
   return text;
 }

@@ -28,6 +28,7 @@ struct Sample {
   Extent size{760, 480};
   bool recording = true;
   bool checked = false;  ///< a dump beside its model
+  std::string scenario = "kv-scale-lock";
 };
 
 void PrintTo(const Sample& sample, std::ostream* out) { *out << sample.name; }
@@ -41,6 +42,8 @@ std::vector<Sample> samples() {
   for (const char* view : {"front", "tensor", "verify"})
     all.push_back({std::string(view) + "-checked", view, "dark", {900, 520}, false, true});
   all.push_back({"window-checked", "", "light", {1200, 760}, false, true});
+  all.push_back({"causality-leaks", "causality", "dark", {1000, 560}, true, false, "leaky-mxfp4-values"});
+  all.push_back({"causality-leaks-light", "causality", "light", {1000, 560}, true, false, "leaky-mxfp4-values"});
   all.push_back({"start", "", "dark", {1000, 640}, false});
   return all;
 }
@@ -65,7 +68,8 @@ class References : public ::testing::TestWithParam<Sample> {
 
   Picture draw(const Sample& sample) {
     if (sample.recording) {  // on a device that every machine has: the kernels view names it
-      EXPECT_EQ(program_.run("run kv-scale-lock -o run.nanscope --capture all --device cpu:baseline").code, 0);
+      EXPECT_EQ(program_.run("run " + sample.scenario + " -o run.nanscope --capture all --device cpu:baseline").code,
+                0);
     }
     const std::string view = sample.view.empty() ? "" : " --view " + sample.view;
     const std::string target = sample.recording ? "run.nanscope" : sample.checked ? kCheckedDump : "";

@@ -33,6 +33,10 @@ bool begins_without_a_file(const std::string& name) { return name.rfind("start",
 
 TEST_P(Scripts, FindWhatTheyExpect) {
   std::string file = begins_without_a_file(GetParam()) ? "" : "run.nanscope";
+  if (GetParam().starts_with("causality")) {
+    file = "leaky.nanscope";
+    ASSERT_EQ(program_.run("run leaky-mxfp4-values -o leaky.nanscope").code, 0);
+  }
   if (GetParam().starts_with("verify")) file = kCheckedDump;
   const std::string script = std::string(NANSCOPE_SOURCE_DIR) + "/tests/gui/scripts/" + GetParam();
   const Output output = program_.run("gui " + file + " --script '" + script + "'");

@@ -31,6 +31,11 @@ struct Leak {
   std::int64_t head = -1;
   std::int64_t key = -1;
   double value = 0;
+  /// Of rows that have later keys: own position, the last key that is seen, and the last there is.
+  struct End {
+    std::int64_t own, seen, last;
+  };
+  std::vector<End> ends = {};
 
   double share() const { return could > 0 ? static_cast<double>(rows.size()) / static_cast<double>(could) : 0; }
 };
@@ -51,6 +56,7 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
     if (!values) return leak;
     bool later = false;
     std::int64_t seen = 0;
+    Leak::End end{token.position, token.position, token.span->context - 1};
     for (std::size_t c = 0; c < values->size(); ++c) {
       const auto key = static_cast<std::int64_t>(c) % keys;
       const std::int64_t position = positions[static_cast<std::size_t>(key)];
@@ -63,6 +69,7 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
       hidden += visible ? 0 : 1;
       if (!visible) continue;
       ++seen;
+      end.seen = std::max(end.seen, position);
       if (leak.row >= 0 && double{value} <= leak.value) continue;
       leak.row = row;
       leak.head = static_cast<std::int64_t>(c) / keys;
@@ -71,6 +78,7 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
     }
     leak.could += later ? 1 : 0;
     leak.seen += seen;
+    if (later) leak.ends.push_back(end);
     if (seen > 0) leak.rows.push_back(row);
   }
   // Scores that hide nothing are not masked yet, and say neither that later keys are seen nor that they are not.
@@ -102,6 +110,26 @@ bool bidirectional(Survey& survey, const std::vector<Leak>& leaks) {
   return true;
 }
 
+/// How the mask is wrong, where all rows agree on it: "1 key too late", "at whole blocks of 32 keys"; else empty.
+std::string mask_end(const Leak& leak) {
+  const auto all = [&](const auto& end_of) {
+    return std::all_of(leak.ends.begin(), leak.ends.end(),
+                       [&](const Leak::End& end) { return end.seen == std::min(end_of(end.own), end.last); });
+  };
+  if (leak.ends.size() < 2) return {};
+  constexpr std::int64_t kMostShift = 8;
+  for (std::int64_t shift = 1; shift <= kMostShift; ++shift) {
+    if (leak.ends.front().own + shift > leak.ends.front().last) break;
+    if (all([shift](std::int64_t own) { return own + shift; })) return counted(shift, "key") + " too late";
+  }
+  // Of a block that holds everything nothing says where it ends.
+  for (std::int64_t block = 4; block <= leak.ends.front().last; block *= 2) {
+    if (all([block](std::int64_t own) { return (own / block + 1) * block - 1; }))
+      return fmt::format("at whole blocks of {} keys", block);
+  }
+  return {};
+}
+
 Finding finding_of(Survey& survey, const Leak& leak) {
   Finding finding = finding_at(survey, *leak.tensor, leak.rows);
   finding.certainty = kProved;
@@ -116,6 +144,10 @@ Finding finding_of(Survey& survey, const Leak& leak) {
   finding.fault.summary = fmt::format(
       "{} of {} {} later tokens: token {} sees key {} in head {} with {:.3g}", counted(leak.rows.size(), "token"),
       finding.fault.tensor, leak.rows.size() == 1 ? "attends to" : "attend to", own, leak.key, leak.head, leak.value);
+  if (const std::string ends = mask_end(leak); !ends.empty()) {
+    finding.fault.evidence.push_back({"mask_ends", ends});
+    finding.fault.summary += "; the mask ends " + ends;
+  }
   finding.fault.fix = "let the causal mask end at each token's own position, in every chunk and tile";
   for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
     if (survey.deviations[i].tensor == leak.tensor->id) finding.explains.push_back({Symptom::Kind::deviation, i});

@@ -16,12 +16,13 @@
 namespace nanscope {
 namespace {
 
-/// Where a token reads a block under another scale than it has without later tokens.
+/// Where a token reads a block under another scale than it has without rows that the mask hides from it.
 struct BlockLeak {
   const Op* op = nullptr;
   const Tensor* scales = nullptr;
   const Tensor* reader = nullptr;  ///< output of the op that reads what was quantized
   std::string operand;
+  bool padding = false;           ///< the rows are those that pad the prompt, else later tokens
   std::set<std::int64_t> tokens;  ///< that read it
   std::int64_t could = 0;         ///< tokens with later ones in their block
   // Of the largest ratio of scales:
@@ -33,20 +34,34 @@ struct BlockLeak {
   double past_scale = 0;  ///< of the tokens up to `token` alone
 };
 
-/// The op that attends to what the codes stand for, where it reads it in the tile of a row's own as elsewhere.
-const Op* leaking_reader(Survey& survey, const Op& quantise, std::string& operand) {
+/// The op that attends to what codes stand for.
+struct Reader {
+  const Op* op = nullptr;
+  std::string operand;
+  bool own_tile = true;        ///< it reads them in the tile of a row's own as elsewhere
+  std::int64_t first_key = 0;  ///< what stands before pads the prompt, and is hidden
+};
+
+std::int64_t first_key_of(const std::vector<const Op*>& behind) {
+  for (const Op* op : behind) {
+    const auto* form = op->kind == OpKind::tile_softmax ? op->get<SoftmaxAttributes>() : nullptr;
+    if (form != nullptr) return form->first_key.value_or(0);
+  }
+  return 0;
+}
+
+Reader reader_of(Survey& survey, const Op& quantise) {
   RunView& run = survey.run();
   const Tensor* codes = run.output(quantise, "codes");
-  if (codes == nullptr) return nullptr;
+  if (codes == nullptr) return {};
   for (const Op* back : run.readers(*codes)) {
     const Tensor* read = back->kind == OpKind::block_dequantise ? run.result(*back) : nullptr;
     if (read == nullptr) continue;
     for (const Op* reader : run.readers(*read)) {
       if (reader->kind == OpKind::tile_mix) {
         const auto* form = reader->get<MixAttributes>();
-        if (form == nullptr || form->diagonal.value_or("quantized") != "quantized") continue;
-        operand = "v";
-        return reader;
+        if (form == nullptr) continue;
+        return {reader, "v", form->diagonal.value_or("quantized") == "quantized", form->first_key.value_or(0)};
       }
       if (reader->kind != OpKind::attention_scores) continue;
       const Tensor* scores = run.result(*reader);
@@ -54,12 +69,10 @@ const Op* leaking_reader(Survey& survey, const Op& quantise, std::string& operan
       const bool exact = std::any_of(behind.begin(), behind.end(), [&](const Op* op) {
         return op->kind == OpKind::tile_softmax && run.input(*op, "exact_scores") != nullptr;
       });
-      if (exact) continue;
-      operand = "k";
-      return reader;
+      return {reader, "k", !exact, first_key_of(behind)};
     }
   }
-  return nullptr;
+  return {};
 }
 
 /// One block of rows of x, of positions from `first` on.
@@ -102,6 +115,35 @@ void look_at_block(const BlockFormat& format, const Rows& rows, const std::vecto
   }
 }
 
+/// Compares the scale of each channel with that of the rows from `first_key` on, which every token reads that stands
+/// there or behind.
+void look_at_padding(const BlockFormat& format, const Rows& rows, const std::vector<float>& stored,
+                     std::int64_t first_key, std::int64_t end, BlockLeak& leak) {
+  const auto size = static_cast<std::int64_t>(rows.values.size());
+  const std::int64_t padding = std::min(first_key - rows.first, size);
+  if (padding <= 0 || padding == size) return;
+  leak.could += end - first_key;
+  for (std::size_t c = 0; c < stored.size(); ++c) {
+    const auto at = [&](std::int64_t r) { return std::abs(rows.values[static_cast<std::size_t>(r)][c]); };
+    float past = 0;
+    std::int64_t owner = 0;
+    for (std::int64_t row = 0; row < padding; ++row) owner = at(row) > at(owner) ? row : owner;
+    for (std::int64_t row = padding; row < size; ++row) past = std::max(past, at(row));
+    const float own = block_scale_value(format, block_scale(format, past, 1.0F, 0).code);
+    if (!(at(owner) > past) || own == stored[c]) continue;
+    leak.padding = true;
+    for (std::int64_t token = first_key; token < end; ++token) leak.tokens.insert(token);
+    const auto ratio = [](double scale, double of) { return of > 0 ? scale / of : HUGE_VAL; };
+    if (leak.token >= 0 && !(ratio(double{stored[c]}, double{own}) > ratio(leak.scale, leak.past_scale))) continue;
+    leak.block = rows.number;
+    leak.channel = static_cast<std::int64_t>(c);
+    leak.token = first_key;
+    leak.owner = rows.first + owner;
+    leak.scale = double{stored[c]};
+    leak.past_scale = double{own};
+  }
+}
+
 /// Whose span the keys that an op quantized are.
 const Span* span_of_keys(const Step& step, const Tensor& x) {
   if (step.spans.size() == 1) return &step.spans.front();
@@ -109,37 +151,65 @@ const Span* span_of_keys(const Step& step, const Tensor& x) {
   return at < step.spans.size() ? &step.spans[at] : nullptr;
 }
 
-BlockLeak leak_of_blocks(Survey& survey, const Op& op, bool& looked) {
-  BlockLeak leak;
+/// What an op that quantizes in blocks leaks: of later tokens, and of rows that pad the prompt.
+struct BlockLeaks {
+  BlockLeak later, padding;
+  bool looked = false;
+};
+
+BlockLeaks leaks_of_blocks(Survey& survey, const Op& op) {
+  BlockLeaks leaks;
   RunView& run = survey.run();
-  leak.op = &op;
   const Tensor* x = run.input(op, "x");
-  leak.scales = run.output(op, "scales");
+  const Tensor* scales = run.output(op, "scales");
   const auto* form = op.get<BlockAttributes>();
   const BlockPreset* preset = form != nullptr && form->format ? find_block_preset(*form->format) : nullptr;
-  const Op* reader = leaking_reader(survey, op, leak.operand);
   const Step* step = run.step(op.step);
-  const bool known = x != nullptr && leak.scales != nullptr && x->known && leak.scales->known;
-  if (!known || preset == nullptr || step == nullptr) return leak;
-  looked = true;
-  if (reader == nullptr) return leak;
+  const bool known = x != nullptr && scales != nullptr && x->known && scales->known;
+  if (!known || preset == nullptr || step == nullptr) return leaks;
+  leaks.looked = true;
+  const Reader reader = reader_of(survey, op);
   const Span* span = span_of_keys(*step, *x);
   const std::int64_t size = preset->format.block.columns;
-  if (span == nullptr || size < 1) return leak;
-  leak.reader = run.result(*reader);
+  if (reader.op == nullptr || span == nullptr || size < 1) return leaks;
+  for (BlockLeak* leak : {&leaks.later, &leaks.padding}) {
+    leak->op = &op;
+    leak->scales = scales;
+    leak->reader = run.result(*reader.op);
+    leak->operand = reader.operand;
+  }
   const std::int64_t end = std::min(x->tokens, span->context);
-  for (std::int64_t block = span->first_token / size; block * size < end; ++block) {
+  const std::int64_t from = std::max(span->first_token, reader.first_key);
+  // In a decode, the block that padding shares with tokens stands before what is new.
+  std::set<std::int64_t> blocks;
+  for (std::int64_t block = span->first_token / size; block * size < end; ++block) blocks.insert(block);
+  if (reader.first_key > 0) blocks.insert(reader.first_key / size);
+  for (const std::int64_t block : blocks) {
     Rows rows{block, block * size, {}};
     for (std::int64_t row = rows.first; row < std::min(rows.first + size, end); ++row) {
       const auto values = run.row_values(*x, row);
-      if (!values || static_cast<std::int64_t>(values->size()) != leak.scales->channels) return leak;
+      if (!values || static_cast<std::int64_t>(values->size()) != scales->channels) return leaks;
       rows.values.emplace_back(values->begin(), values->end());
     }
-    const auto stored = run.row_values(*leak.scales, block);
-    if (!stored) return leak;
-    look_at_block(preset->format, rows, {stored->begin(), stored->end()}, span->first_token, leak);
+    const auto stored = run.row_values(*scales, block);
+    if (!stored) return leaks;
+    const std::vector<float> of_channels(stored->begin(), stored->end());
+    const bool own = reader.own_tile && rows.first + size > from;
+    if (own) look_at_block(preset->format, rows, of_channels, from, leaks.later);
+    look_at_padding(preset->format, rows, of_channels, reader.first_key, end, leaks.padding);
   }
-  return leak;
+  return leaks;
+}
+
+Finding of_padding(const BlockLeak& leak, const std::string& what, Finding finding) {
+  finding.fault.evidence.push_back({"padding", leak.owner});
+  finding.fault.summary = fmt::format(
+      "{} read a block of {} under a scale that hidden rows, which pad the prompt, decide on: block {} of {} has the "
+      "scale {:.4g}, which is padding row {}'s, where its tokens alone have {:.4g}",
+      counted(leak.tokens.size(), "token"), what, leak.block, finding.fault.tensor, leak.scale, leak.owner,
+      leak.past_scale);
+  finding.fault.fix = "set rows that pad a prompt to zero before a block of tokens is quantized, or do not pad";
+  return finding;
 }
 
 Finding finding_of_blocks(Survey& survey, const BlockLeak& leak) {
@@ -154,6 +224,7 @@ Finding finding_of_blocks(Survey& survey, const BlockLeak& leak) {
                             {"owner", leak.owner},          {"scale", leak.scale},
                             {"past_scale", leak.past_scale}};
   if (leak.reader != nullptr) finding.shows_in = leak.reader->id;
+  if (leak.padding) return of_padding(leak, what, std::move(finding));
   finding.fault.summary = fmt::format(
       "{} of {} that share a block of {} with later ones read it under a scale that those decide on: block {} of {} "
       "has "
@@ -170,10 +241,11 @@ Finding finding_of_blocks(Survey& survey, const BlockLeak& leak) {
 
 void look_at_blocks(Survey& survey, Findings& out, std::int64_t& looked_at) {
   for (const Op* op : survey.ops(OpKind::quantise_columns)) {
-    bool looked = false;
-    const BlockLeak leak = leak_of_blocks(survey, *op, looked);
-    looked_at += looked ? 1 : 0;
-    if (!leak.tokens.empty()) out.found.push_back(finding_of_blocks(survey, leak));
+    const BlockLeaks leaks = leaks_of_blocks(survey, *op);
+    looked_at += leaks.looked ? 1 : 0;
+    for (const BlockLeak* leak : {&leaks.later, &leaks.padding}) {
+      if (!leak->tokens.empty()) out.found.push_back(finding_of_blocks(survey, *leak));
+    }
   }
 }
 

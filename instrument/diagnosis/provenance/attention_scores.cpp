@@ -66,6 +66,28 @@ Explanation explain_bad_query(const Subject& subject, const Pair& pair, std::int
   return found;
 }
 
+struct LeakingTerm {
+  std::int64_t channel = 0;
+  std::int64_t owner = 0;  ///< the later token
+};
+
+/// Of the channels whose scale a token behind the query decides on, that with the largest product.
+std::optional<LeakingTerm> leaking_term(const Subject& subject, const Pair& pair) {
+  const std::optional<SharedScales> shared = shared_scales(subject.facts, pair.k);
+  if (!shared) return std::nullopt;
+  std::optional<LeakingTerm> best;
+  float largest = -1;
+  for (std::int64_t i = 0; i < pair.width; ++i) {
+    const std::int64_t owner = shared->owner(subject.facts, *pair.k_row, pair.k_first + i);
+    const std::optional<float> a = value_at(subject.facts, pair.q, pair.q_row, pair.q_first + i);
+    const std::optional<float> b = value_at(subject.facts, pair.k, *pair.k_row, pair.k_first + i);
+    if (owner <= position_of(subject) || !a || !b || !(std::abs(*a * *b) > largest)) continue;
+    largest = std::abs(*a * *b);
+    best = LeakingTerm{pair.k_first + i, owner};
+  }
+  return best;
+}
+
 /// Neither is bad where this head reads it.
 Explanation explain_healthy(const Subject& subject, const Pair& pair) {
   Facts& facts = subject.facts;
@@ -81,6 +103,14 @@ Explanation explain_healthy(const Subject& subject, const Pair& pair) {
     if (!found.element) continue;
     found.text = fmt::format("{}: query and key are finite where this head should read them, and {}", pair.text,
                              said_of(facts, *tensor, row, found.element->channel));
+    return found;
+  }
+  if (const auto leak = subject.bad ? std::nullopt : leaking_term(subject, pair)) {
+    found.element = Element{pair.k.id, *pair.k_row, leak->channel};
+    found.text = fmt::format(
+        "{}: query and key are finite; the key's channel {} is under a scale that row {} decides "
+        "on, a later one than the query",
+        pair.text, leak->channel, leak->owner);
     return found;
   }
   found.origin = subject.bad;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 namespace nanscope {
@@ -102,6 +103,29 @@ std::optional<std::int64_t> row_of_key(const Subject& subject, const Tensor& kv,
   // Scores over what this step computed alone count its rows.
   const bool fresh = (kv.axis == Axis::rows || kv.axis == Axis::live) && keys == span->rows;
   return subject.facts.cache.row_of(kv, step, *span, fresh ? span->first_token + key : key);
+}
+
+std::int64_t SharedScales::owner(Facts& facts, std::int64_t row, std::int64_t channel) const {
+  const std::int64_t first = row / block * block;
+  std::int64_t found = first;
+  float largest = -1;
+  for (std::int64_t at = first; at < std::min(first + block, source->tokens); ++at) {
+    const std::optional<float> value = value_at(facts, *source, at, channel);
+    if (!value || !(std::abs(*value) > largest)) continue;
+    largest = std::abs(*value);
+    found = at;
+  }
+  return found;
+}
+
+std::optional<SharedScales> shared_scales(Facts& facts, const Tensor& kv) {
+  const Op* back = facts.run.maker(kv);
+  const Tensor* codes = back != nullptr ? facts.run.input(*back, "codes") : nullptr;
+  const Op* made = codes != nullptr ? facts.run.maker(*codes) : nullptr;
+  if (made == nullptr || made->kind != OpKind::quantise_columns) return std::nullopt;
+  const Tensor* x = facts.run.input(*made, "x");
+  if (x == nullptr || !x->known) return std::nullopt;
+  return SharedScales{x, std::max<std::int64_t>(count(attributes<BlockAttributes>(*made).block, 32), 1)};
 }
 
 std::vector<KeyAt> bad_keys(const Subject& subject, const Tensor& kv) {

@@ -44,6 +44,17 @@ struct KeyAt {
   bool padding = false;  ///< of the sequence's frame in a batch
 };
 
+/// Keys or values that were quantized in blocks along the tokens.
+struct SharedScales {
+  const Tensor* source = nullptr;  ///< before that
+  std::int64_t block = 1;          ///< rows
+
+  /// The row that decides on the scale of another one's block, in a channel: that of the largest magnitude.
+  std::int64_t owner(Facts& facts, std::int64_t row, std::int64_t channel) const;
+};
+/// Nothing where those that are read were not, or are not known.
+std::optional<SharedScales> shared_scales(Facts& facts, const Tensor& kv);
+
 /// Bad rows among those that the sequence attends to, the ones that the explained row may see before the others, and
 /// last those between the sequence's end and that of its last block.
 std::vector<KeyAt> bad_keys(const Subject& subject, const Tensor& kv);

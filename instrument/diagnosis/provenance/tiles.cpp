@@ -71,11 +71,24 @@ std::int64_t heaviest(const Subject& subject, const Operand& p, std::int64_t col
 
 /// Whether values lie in blocks along the tokens, and a row reads them in the tile of its own.
 bool shares_scales(const Subject& subject, const Tensor& v) {
-  const Op* back = subject.facts.run.maker(v);
-  const Tensor* codes = back != nullptr ? subject.facts.run.input(*back, "codes") : nullptr;
-  const Op* made = codes != nullptr ? subject.facts.run.maker(*codes) : nullptr;
-  return made != nullptr && made->kind == OpKind::quantise_columns &&
+  return shared_scales(subject.facts, v).has_value() &&
          attributes<MixAttributes>(subject.op).diagonal.value_or("quantized") == "quantized";
+}
+
+/// The same of the keys that probabilities are made of, quantized themselves or not.
+bool of_shared_keys(Facts& facts, const Tensor& p) {
+  const Op* maker = facts.run.maker(p);
+  for (const std::string_view role : {"codes", "x"}) {
+    const Tensor* in =
+        maker != nullptr && maker->kind != OpKind::tile_softmax ? facts.run.input(*maker, role) : nullptr;
+    if (in != nullptr) maker = facts.run.maker(*in);
+  }
+  if (maker == nullptr || maker->kind != OpKind::tile_softmax) return false;
+  if (facts.run.input(*maker, "exact_scores") != nullptr) return false;
+  const Tensor* scores = facts.run.input(*maker, "scores");
+  const Op* product = scores != nullptr ? facts.run.maker(*scores) : nullptr;
+  const Tensor* k = product != nullptr ? facts.run.input(*product, "k") : nullptr;
+  return k != nullptr && shared_scales(facts, *k).has_value();
 }
 
 }  // namespace
@@ -112,8 +125,17 @@ Explanation explain_tile_mix(const Subject& subject) {
   }
   const std::int64_t tile = std::max<std::int64_t>(count(form.tile, 32), 1);
   const bool shared = !subject.bad && shares_scales(subject, *v->tensor);
-  if (shared) seen.first = std::max(seen.first, position_of(subject) / tile * tile);
+  const bool keys_share = !subject.bad && !shared && of_shared_keys(facts, *p->tensor);
+  if (shared || keys_share) seen.first = std::max(seen.first, position_of(subject) / tile * tile);
   const std::int64_t key = heaviest(subject, *p, column, seen);
+  if (keys_share) {
+    found.element = Element{p->tensor->id, *p->row, column + key};
+    found.text = fmt::format(
+        "head {}: a mix of finite values under probabilities of keys that share scales; in the "
+        "row's own tile key {} weighs most, {}",
+        at.head, key, value_text(facts, *p->tensor, *p->row, column + key));
+    return found;
+  }
   found.element = Element{v->tensor->id, key, channel};
   found.origin = subject.bad;
   found.text = fmt::format("head {}: a mix of finite values, most {}of key {}: {}", at.head,

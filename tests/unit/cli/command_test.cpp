@@ -102,6 +102,31 @@ TEST_F(Command, AReportIsAPageThatIsNotOverwritten) {
   EXPECT_FALSE(fs::exists(folder_ / "other.html"));
 }
 
+TEST_F(Command, CausalityWritesAMapAndTakesDumps) {
+  const Output mapped = run("causality future-leakage --change value --map leak.csv");
+  EXPECT_EQ(mapped.code, 1) << mapped.err;
+  EXPECT_THAT(read("leak.csv"), StartsWith("token,0,1,2,3,4,5,6,7,8,9,10,11,12\n0,"));
+  EXPECT_EQ(run("causality future-leakage --change value --tokens 3 --map leak.png").code, 1);
+  EXPECT_THAT(read("leak.png"), StartsWith("\x89PNG"));
+  expect_refused("causality future-leakage --map leak.csv", "leak.csv");
+  expect_refused("causality future-leakage --map leak.txt", "ends in .csv or .png");
+  ASSERT_EQ(run("run future-leakage -o leak.nanscope --capture all").code, 0);
+  ASSERT_EQ(run("export leak.nanscope -o dump").code, 0);
+  const Output one = run("causality dump --format json");
+  EXPECT_EQ(one.code, 1) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("\"from\": \"one run\""));
+  EXPECT_THAT(run("causality dump").out, HasSubstr("the mask ends 1 key too late"));
+  // Its two requests differ in their last token alone.
+  const Output two = run("causality dump/request_0 dump/request_1");
+  EXPECT_EQ(two.code, 1) << two.err;
+  EXPECT_THAT(two.out, HasSubstr("which differ from token 12 on"));
+  expect_refused("causality dump dump", "the prompts are the same");
+  expect_refused("causality dump --map leak.csv --force", "--map is for what can be run again");
+  expect_refused("causality dump absent", "absent");
+  write("x.npy", "\x93NUMPY");
+  expect_refused("causality x.npy", "x.npy");
+}
+
 TEST_F(Command, MissedExpectationKeepsTheRecording) {
   write("small.toml", replaced(kSmall, "requests_nan = []", "requests_nan = [0]"));
   const Output ran = run("run small.toml");
