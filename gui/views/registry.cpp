@@ -13,7 +13,7 @@ constexpr Entry kEntries[] = {
     {"bits", make_bits_view},       {"scales", make_scales_view},     {"why", make_why_view},
     {"what-if", make_what_if_view}, {"requests", make_requests_view}, {"kernels", make_kernels_view},
     {"tensors", make_tensors_view}, {"headroom", make_headroom_view}, {"pins", make_pins_view},
-    {"verify", make_verify_view},   {"policies", make_policies_view},
+    {"verify", make_verify_view},   {"policies", make_policies_view}, {"training", make_training_view},
 };
 
 }  // namespace
