@@ -56,11 +56,13 @@ struct BlockAttributes {
   std::optional<double> tensor_scale;
   std::optional<std::string> scale_overflow, packing;
   std::optional<bool> zero_padding, read_padding;
+  std::optional<bool> stochastic;  ///< elements are rounded stochastically
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("format", self.format), visit("block", self.block), visit("blocks", self.blocks);
     visit("tensor_scale", self.tensor_scale), visit("scale_overflow", self.scale_overflow);
     visit("packing", self.packing), visit("zero_padding", self.zero_padding), visit("read_padding", self.read_padding);
+    visit("stochastic", self.stochastic);
   }
 };
 

@@ -294,6 +294,18 @@ Table table_of(const History& history) {
   return table;
 }
 
+Table table_of(const TrainingCurves& curves) {
+  Table table{{"step", "loss", "gradient norm", "learning rate", "loss scale", "skipped"}, {}};
+  for (std::size_t step = 0; step < curves.points.size(); ++step) {
+    const TrainingPoint& point = curves.points[step];
+    std::vector<std::string>& row = table.rows.emplace_back();
+    row.push_back(std::to_string(step));
+    for (std::size_t i = 0; i < kTrainingCurves; ++i) row.push_back(point.told[i] ? exact(point.values[i]) : "");
+    row.push_back(yes(point.skipped));
+  }
+  return table;
+}
+
 Table table_of(const Timeline& timeline) {
   Table table{{"kind", "ops", "ops with NaN or Inf", "kernels", "busy ns"}, {}};
   for (const TimelineLane& lane : timeline.lanes) {

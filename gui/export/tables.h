@@ -15,6 +15,7 @@
 #include "gui/prepare/tensor_list.h"
 #include "gui/prepare/tensor_sheet.h"
 #include "gui/prepare/timeline.h"
+#include "gui/prepare/training_curves.h"
 #include "gui/prepare/what_if.h"
 #include "gui/prepare/why_story.h"
 #include "instrument/policies/evaluate.h"
@@ -54,6 +55,8 @@ Table table_of(const TensorSheet& sheet);
 Table table_of(const TensorList& list);
 /// A layer of a step a row, with the tensor that has the least headroom.
 Table table_of(const HeadroomSheet& sheet);
+/// A training step a row.
+Table table_of(const TrainingCurves& curves);
 
 /// `Data` of a prepared answer that is one.
 template <class Data>

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/recording/weight_version.h"
 #include "core/run/key_columns.h"
 #include "core/run/ranks.h"
 
@@ -66,8 +67,19 @@ class StepWalk {
   bool each_source(const Op& op, const Tensor& out, std::int64_t row, const Visit& visit) {
     return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
       const Tensor* in = run_.tensor(input.tensor);
+      if (in != nullptr && in->step != step_.id) note_earlier(*in);
       return in != nullptr && bad_.contains(in->id) && each_source_in(op, input.role, *in, out, row, visit);
     });
+  }
+
+  /// The backward pass reads tensors of the forward pass, and the optimizer those of the backward pass.
+  void note_earlier(const Tensor& in) {
+    if (!in.known || bad_.contains(in.id) || !RunView::symptomatic(in)) return;
+    Rows bad(in.tokens, apart(in));
+    const std::vector<std::int64_t> rows = run_.bad_rows(in);
+    for (const std::int64_t row : rows) bad.mark(row);
+    if (rows.empty()) bad.mark_all();
+    bad_.emplace(in.id, std::move(bad));
   }
 
   bool each_source_in(const Op& op, std::string_view role, const Tensor& in, const Tensor& out, std::int64_t row,
@@ -202,6 +214,8 @@ class StepWalk {
     for (const Input& input : op.inputs) {
       const Health* health = facts_.parameter_health(input);
       if (health != nullptr && (health->nan + health->pos_inf > 0 || (health->neg_inf > 0 && input.role != "mask"))) {
+        // What training made of a weight was born in the optimizer, or before it.
+        if (is_later_version(input.weight)) return;
         birth.bad_parameters.push_back(input.role);
       }
       const Tensor* in = run_.tensor(input.tensor);
@@ -351,6 +365,9 @@ class StepWalk {
   }
 
   bool is_sink(const Tensor& tensor, std::int64_t row) {
+    // Gradients of weights, and weights: all later steps read them.
+    if (tensor.axis == Axis::none && (step_.kind == StepKind::backward || step_.kind == StepKind::optimizer))
+      return true;
     // Where nothing says whose rows a step has, none can be told to be padding.
     if (step_.spans.empty()) return tensor.axis != Axis::slots;
     if (!apart(tensor)) {

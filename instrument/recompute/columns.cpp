@@ -13,6 +13,7 @@ namespace {
 
 struct Columns {
   const Tensor* x = nullptr;
+  const Tensor* codes = nullptr;
   const Tensor* scales = nullptr;
   const BlockFormat* format = nullptr;
   std::int64_t block = 1;  ///< rows
@@ -21,6 +22,7 @@ struct Columns {
 bool columns_of(Values& values, const Op& op, Columns& into, std::string& why) {
   RunView& run = values.run();
   into.x = run.input(op, "x");
+  into.codes = run.output(op, "codes");
   into.scales = run.output(op, "scales");
   const auto* form = op.get<BlockAttributes>();
   const BlockPreset* preset = form != nullptr && form->format ? find_block_preset(*form->format) : nullptr;
@@ -30,7 +32,7 @@ bool columns_of(Values& values, const Op& op, Columns& into, std::string& why) {
   }
   into.format = &preset->format;
   into.block = std::max<std::int64_t>(preset->format.block.columns, 1);
-  if (into.x == nullptr || into.scales == nullptr) {
+  if (into.x == nullptr || into.codes == nullptr || into.scales == nullptr) {
     why = "what it quantizes was not dumped";
     return false;
   }
@@ -60,10 +62,14 @@ void put(Prediction& into, std::int64_t row, std::int64_t column, const Rounded&
 bool predict_scales(Values& values, const Columns& columns, std::int64_t first, std::int64_t count, Prediction& into,
                     std::string& why) {
   into.resize(count, columns.x->channels);
+  RunView& run = values.run();
+  const Tensor& codes = *columns.codes;
   const double u = columns.x->known ? 0 : roundoff(values.precision(*columns.x));
   for (std::int64_t t = 0; t < count; ++t) {
     const std::int64_t row = (first + t) * columns.block;
-    const auto x = values.rows(*columns.x, row, std::min(columns.block, columns.x->tokens - row));
+    // One sequence may have been quantized of rows of several.
+    const std::int64_t from = run.same_row(codes, row, *columns.x).value_or(row);
+    const auto x = values.rows(*columns.x, from, std::min(columns.block, codes.tokens - row));
     if (!x) {
       why = "what it quantizes cannot be had";
       return false;
@@ -138,6 +144,11 @@ bool predict_quantise_columns(Values& values, const Op& op, const Tensor& out, c
   Columns columns;
   if (!columns_of(values, op, columns, why)) return false;
   if (out.role == "scales") return predict_scales(values, columns, first, count, into, why);
+  const auto* form = op.get<BlockAttributes>();
+  if (form != nullptr && form->stochastic.value_or(false)) {
+    why = "its elements are rounded stochastically";
+    return false;
+  }
   if (!columns.scales->known) {
     why = "its scales were not dumped";
     return false;

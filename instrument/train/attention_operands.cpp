@@ -62,6 +62,7 @@ Live in_blocks(Backward& backward, const TapedOp& op, std::size_t index, const O
   attributes.format = preset;
   attributes.block = along_tokens ? format.block.rows : format.block.columns;
   attributes.blocks = along_tokens ? block_rows : blocks;
+  if (format.ties == Ties::stochastic) attributes.stochastic = true;
   TapedOp own = of_sequence(backward, op, index);
   own.name += fmt::format("_{}", operand.name);
   const TapedOp named = own;
@@ -123,7 +124,7 @@ std::int64_t last_key_of_first_row(const Backward& backward, std::int64_t keys) 
   return 0;
 }
 
-TensorView probabilities(Backward& backward, std::int64_t probs) {
+Live probabilities(Backward& backward, std::int64_t probs) {
   const TapedOp* op = backward.maker(probs);
   while (op != nullptr && op->kind != OpKind::softmax && op->kind != OpKind::tile_softmax) {
     op = op->inputs.empty() ? nullptr : backward.maker(op->inputs.front().tensor);
@@ -132,19 +133,36 @@ TensorView probabilities(Backward& backward, std::int64_t probs) {
     backward.fail_with("a mix of values reads probabilities that no softmax made");
     return {};
   }
-  if (op->kind == OpKind::softmax) return backward.value(op->outputs.front().id);
+  const TapedTensor& made = op->outputs.front();
+  if (op->kind == OpKind::softmax) return {backward.value(made.id), made.id};
+  Live& again = backward.remade(made.id);
+  if (again.view.given()) return again;
   const TensorView scores = backward.value(op->input("scores"));
   if (!backward.ok()) return {};
   const EngineConfig& config = backward.config();
-  const TensorView out = backward.scratch(Format::f32, scores.rows, scores.columns);
-  backward.launch(
-      kernels::SoftmaxArgs{.scores = scores,
-                           .out = out,
-                           .heads = config.model.heads,
-                           .first_position = last_key_of_first_row(backward, scores.columns / config.model.heads),
-                           .window = window_of(config.model, op->layer),
-                           .mask = kernels::MaskMode::select});
-  return out;
+  const std::int64_t heads = config.model.heads;
+  again.view = backward.memory(Format::f32, scores.rows, scores.columns);
+  SoftmaxAttributes attributes;
+  attributes.mask = "select";
+  attributes.heads = heads;
+  attributes.first_position = last_key_of_first_row(backward, scores.columns / heads);
+  attributes.first_key = 0;
+  if (const std::int64_t window = window_of(config.model, op->layer); window > 0) attributes.window = window;
+  backward.launch(kernels::SoftmaxArgs{.scores = scores,
+                                       .out = again.view,
+                                       .heads = heads,
+                                       .first_position = *attributes.first_position,
+                                       .window = attributes.window.value_or(0),
+                                       .mask = kernels::MaskMode::select});
+  backward.at_sequence(backward.sequence_of(made));
+  const ProbeTensor out = backward.output("probs", again.view, heads);
+  again.id = out.id;
+  TapedOp own;
+  own.layer = op->layer;
+  own.name = op->name + "_again";
+  const ProbeInput in{"scores", op->input("scores"), {}};
+  backward.emit(own, OpKind::softmax, std::span(&in, 1), std::span(&out, 1), attributes);
+  return again;
 }
 
 MixOperands mix_operands(Backward& backward, const TapedOp& op, std::size_t index, const Live& dout, const Live& p,

@@ -13,7 +13,7 @@ namespace nanscope::train {
 
 /// Probabilities of a sequence, (rows, heads * keys): those of the tape, or, of a tiled softmax, which leaves them
 /// without their sum, made again from the scores.
-kernels::TensorView probabilities(Backward& backward, std::int64_t probs);
+Live probabilities(Backward& backward, std::int64_t probs);
 
 /// The last key that the first row of a sequence sees.
 std::int64_t last_key_of_first_row(const Backward& backward, std::int64_t keys);

@@ -93,6 +93,8 @@ class Backward {
   std::size_t sequence_of(const TapedTensor& tensor) const {
     return tensor.sequence < 0 ? 0 : static_cast<std::size_t>(tensor.sequence);
   }
+  /// A tensor of the forward pass that the backward pass made again in another form; empty at first.
+  Live& remade(std::int64_t tensor) { return remade_[tensor]; }
   /// A seed of stochastic rounding that no other rounding of the step has.
   std::uint32_t next_seed() { return parts_.seed + ++seeds_ * 0x9e3779b9U; }
 
@@ -109,6 +111,7 @@ class Backward {
   BackwardParts parts_;
   Emitter& emitter_;
   std::unordered_map<std::int64_t, Gradient> gradients_;
+  std::unordered_map<std::int64_t, Live> remade_;
   std::map<std::string, Live, std::less<>> weights_;
   std::uint32_t seeds_ = 0;
 };

@@ -51,7 +51,7 @@ constexpr std::pair<std::string_view, std::string_view> kModel[] = {
     {"model.kv_heads", "2"},      {"model.head_dim", "32"},
     {"model.mlp_width", "256"},   {"model.norm", "rms_norm"},
     {"kv.format", "f32"},         {"kv.prefix_cache", "false"},
-    {"train.batch", "4"},         {"train.length", "128"},
+    {"train.batch", "16"},         {"train.length", "32"},
     {"train.warm_up", "20"},      {"train.decay", "cosine"},
     {"train.beta2", "0.95"},      {"train.learning_rate", "0.004"},
     {"train.weight_decay", "0.1"}};
@@ -180,7 +180,7 @@ int run(std::span<char*> args) {
     if (given < 1) stop(fmt::format("'{}' is no number above 0", args[i]));
     return given;
   };
-  const std::int64_t steps = number(2, 600);
+  const std::int64_t steps = number(2, 1500);
   const std::int64_t seeds = number(3, 5);
   std::FILE* csv = args.size() > 4 ? std::fopen(args[4], "w") : nullptr;
   if (csv != nullptr) fmt::print(csv, "mode,seed,parallel,autoregressive,gap\n");

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "core/blocks/block_scale.h"
@@ -239,7 +241,38 @@ Finding finding_of_blocks(Survey& survey, const BlockLeak& leak) {
 
 }  // namespace
 
+namespace {
+
+/// The name of an op without the number of its sequence.
+std::string_view of_all_sequences(std::string_view op) {
+  const std::size_t end = op.find_last_not_of("0123456789");
+  return end != std::string_view::npos && end + 1 < op.size() && op[end] == '_' ? op.substr(0, end) : op;
+}
+
+/// Of a training run, which does the same to every sequence of every step: the first of each op stays.
+void merge_training(Survey& survey, std::vector<Finding>& found) {
+  std::vector<Finding> kept;
+  for (Finding& one : found) {
+    const Step* step = survey.run().step(survey.run().tensor(one.tensor)->step);
+    const auto same = std::find_if(kept.begin(), kept.end(), [&](const Finding& other) {
+      return other.fault.where.layer == one.fault.where.layer &&
+             of_all_sequences(other.fault.where.op) == of_all_sequences(one.fault.where.op);
+    });
+    const bool trains = step != nullptr && step->kind != StepKind::prefill && step->kind != StepKind::decode;
+    if (!trains || same == kept.end()) {
+      kept.push_back(std::move(one));
+      continue;
+    }
+    same->explains.insert(same->explains.end(), one.explains.begin(), one.explains.end());
+    same->fault.ops.insert(same->fault.ops.end(), one.fault.ops.begin(), one.fault.ops.end());
+  }
+  found = std::move(kept);
+}
+
+}  // namespace
+
 void look_at_blocks(Survey& survey, Findings& out, std::int64_t& looked_at) {
+  std::vector<Finding> found;
   for (const Op* op : survey.ops(OpKind::quantise_columns)) {
     const BlockLeaks leaks = leaks_of_blocks(survey, *op);
     looked_at += leaks.looked ? 1 : 0;

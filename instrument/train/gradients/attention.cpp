@@ -38,7 +38,7 @@ void attention_mix_gradient(Backward& backward, const TapedOp& op) {
     const Span& span = backward.parts().spans[i];
     const Live own{slice(dout.view, span.row, span.rows), dout.id};
     const Live v{backward.value(values[i]), values[i]};
-    const Live p{probabilities(backward, probs[i]), probs[i]};
+    const Live p = probabilities(backward, probs[i]);
     if (!backward.ok()) return;
     const MixOperands read = mix_operands(backward, op, i, own, p, v);
     const TensorView dp = backward.memory(backward.config().train.gradient_format, span.rows, p.view.columns);
@@ -80,7 +80,8 @@ void softmax_gradient(Backward& backward, const TapedOp& op) {
   const Live dprobs = backward.gradient(op.outputs.front());
   const ModelConfig& model = backward.config().model;
   const std::int64_t probs = op.outputs.front().id;
-  const TensorView p = probabilities(backward, probs);
+  const Live remade = probabilities(backward, probs);
+  const TensorView& p = remade.view;
   if (!backward.ok()) return;
   const TensorView ds = backward.memory(backward.config().train.gradient_format, p.rows, p.columns);
   backward.launch(
@@ -92,7 +93,7 @@ void softmax_gradient(Backward& backward, const TapedOp& op) {
                                    .window = window_of(model, op.layer)});
   backward.at_sequence(backward.sequence_of(op.outputs.front()));
   const ProbeTensor out = backward.output("dscores", ds, model.heads);
-  const std::array inputs{ProbeInput{"dprobs", dprobs.id, {}}, ProbeInput{"probs", probs, {}}};
+  const std::array inputs{ProbeInput{"dprobs", dprobs.id, {}}, ProbeInput{"probs", remade.id, {}}};
   backward.emit(op, OpKind::softmax_gradient, inputs, std::span(&out, 1), op.attributes);
   backward.add(op.input("scores"), {ds, out.id});
 }

@@ -1,0 +1,142 @@
+#include "tests/unit/cli/command_fixture.h"
+
+/// What the command that trains says, leaves behind, and refuses. tests/train/kill_train.py ends it at any moment.
+namespace nanscope::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kTrain = R"([model]
+weights = "random"
+layers = 1
+width = 16
+heads = 2
+kv_heads = 2
+head_dim = 8
+mlp_width = 24
+[train]
+text = "text.txt"
+steps = 6
+batch = 2
+length = 8
+)";
+
+class TrainCommand : public Command {
+ protected:
+  void SetUp() override {
+    write("train.toml", kTrain);
+    write("text.txt", "The light turns once in twelve seconds, and the keeper counts them all, night after night.\n");
+  }
+
+  /// The curves without the seconds, which are the last column.
+  std::vector<std::string> rows(const std::string& file) {
+    std::vector<std::string> rows;
+    std::istringstream text(read(file));
+    for (std::string row; std::getline(text, row);) rows.push_back(row.substr(0, row.rfind(',')));
+    return rows;
+  }
+};
+
+TEST_F(TrainCommand, SaysHowItGoesAndWhatItLeft) {
+  const Output output = run("train train.toml -o model --csv curves.csv --log-every 2");
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_THAT(output.out, StartsWith("trained 6 steps: loss "));
+  EXPECT_THAT(output.err, HasSubstr("step 2 of 6: loss "));
+  EXPECT_THAT(output.err, HasSubstr("tokens/s\nstep 6 of 6: loss "));
+  EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 3) << output.err;
+  const std::vector<std::string> curves = rows("curves.csv");
+  ASSERT_EQ(curves.size(), 7U);
+  EXPECT_EQ(curves[0], "step,loss,gradient_norm,learning_rate,loss_scale,skipped");
+  EXPECT_THAT(curves[6], StartsWith("5,"));
+  EXPECT_EQ(run("run --model model -p light --tokens 2 -o answer.nanscope").code, 0);
+}
+
+TEST_F(TrainCommand, GoesOnWhereItWasAndReplacesNothingElse) {
+  ASSERT_EQ(run("train train.toml -o whole --csv whole.csv --steps 9").code, 0);
+  ASSERT_EQ(run("train train.toml -o part --csv part.csv --steps 4").code, 0);
+  EXPECT_THAT(run("train train.toml -o part").err, HasSubstr("--resume goes on from it, --force begins anew"));
+  EXPECT_THAT(run("train train.toml -o part --resume --set train.batch=3").err,
+              HasSubstr("was trained with train.batch=2, not with 3"));
+  EXPECT_THAT(run("train train.toml -o part --resume --steps 3").err, HasSubstr("has done 4 steps already"));
+  EXPECT_THAT(run("train train.toml -o part --resume --record r.nanscope").err, HasSubstr("record a run from its"));
+  EXPECT_EQ(run("train train.toml -o part --csv part.csv --steps 9 --resume").code, 0);
+  EXPECT_EQ(rows("part.csv"), rows("whole.csv"));
+  EXPECT_EQ(read("part/model.safetensors"), read("whole/model.safetensors"));
+  EXPECT_EQ(read("part/optimizer-9.safetensors"), read("whole/optimizer-9.safetensors"));
+  EXPECT_THAT(run("train train.toml -o part --resume --steps 9").out, HasSubstr("its 9 steps are done already"));
+  EXPECT_EQ(run("train train.toml -o part --force").code, 0);
+  EXPECT_NE(read("part/model.safetensors"), read("whole/model.safetensors"));
+
+  write("mine/notes.txt", "mine");
+  EXPECT_THAT(run("train train.toml -o mine").err, HasSubstr("is not empty and holds no checkpoint"));
+  EXPECT_THAT(run("train train.toml -o new --csv text.txt").err, HasSubstr("text.txt"));
+  EXPECT_THAT(read("text.txt"), StartsWith("The light")) << "what is there needs --force";
+}
+
+/// A process that was killed may have written rows of steps that it did not save, and a part of one.
+TEST_F(TrainCommand, WritesEachRowOnce) {
+  ASSERT_EQ(run("train train.toml -o model --csv curves.csv --steps 3").code, 0);
+  const std::string saved = read("curves.csv");
+  write("curves.csv", saved + "3,1,1,1,1,0,0.5\n4,1.0");
+  ASSERT_EQ(run("train train.toml -o model --csv curves.csv --resume").code, 0);
+  const std::vector<std::string> curves = rows("curves.csv");
+  ASSERT_EQ(curves.size(), 7U);
+  for (std::size_t step = 0; step < 6; ++step) EXPECT_THAT(curves[step + 1], StartsWith(std::to_string(step) + ","));
+  EXPECT_THAT(read("curves.csv"), StartsWith(saved));
+  write("curves.csv", "my own\n");
+  EXPECT_THAT(run("train train.toml -o model --csv curves.csv --resume --steps 8").err,
+              HasSubstr("holds no curves of a training run"));
+}
+
+TEST_F(TrainCommand, ASignalFinishesTheStepAndSaves) {
+  for (const auto& [signal, code] : {std::pair(SIGTERM, 143), std::pair(SIGINT, 130)}) {
+    const std::string name = std::to_string(code);
+    Started training(folder_, {"train", "train.toml", "-o", name, "--csv", name + ".csv", "--steps", "1000000",
+                               "--save-every", "0"});
+    for (int i = 0; i < 2000 && rows(name + ".csv").size() < 3; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    training.send(signal);
+    EXPECT_EQ(training.wait(), code);
+    const std::size_t done = rows(name + ".csv").size() - 1;
+    EXPECT_TRUE(std::filesystem::exists(folder_ / (name + "/optimizer-" + std::to_string(done) + ".safetensors")));
+    const std::string more = std::to_string(done + 1);
+    EXPECT_EQ(run("train train.toml -o " + name + " --resume --steps " + more).code, 0);
+  }
+}
+
+TEST_F(TrainCommand, RecordsWhatReplaysAndIsDiagnosed) {
+  ASSERT_EQ(run("train train.toml -o model --record run.nanscope").code, 0);
+  EXPECT_THAT(run("replay run.nanscope").out, HasSubstr("Same, bit for bit"));
+  EXPECT_EQ(run("diagnose run.nanscope").code, 0);
+  EXPECT_THAT(run("why run.nanscope 2/2/0/q_proj_weight_adamw.weight[3,5]").out, HasSubstr("q_proj_grad.dweight[3,5] is"));
+  write("text.txt", "Another text that is long enough.");
+  const Output changed = run("replay run.nanscope");
+  EXPECT_EQ(changed.code, 2);
+  EXPECT_THAT(changed.err, HasSubstr("text.txt: is not the text of this run"));
+}
+
+TEST_F(TrainCommand, ALossThatIsNoNumberIsAFinding) {
+  const Output output = run("train train.toml -o model --set train.learning_rate=1e9 --set train.clip=0 --steps 40");
+  EXPECT_EQ(output.code, 1) << output.out << output.err;
+  EXPECT_THAT(output.out, HasSubstr("loss nan"));
+}
+
+TEST_F(TrainCommand, MistakesAreOneLine) {
+  for (const auto& [words, part] : std::vector<std::pair<std::string, std::string>>{
+           {"train nothing.toml", "nothing.toml"},
+           {"train train.toml --resume --force", "go on, or begin anew"},
+           {"train train.toml --set train.steps=0", "train.steps is 0"},
+           {"train train.toml --set train.text=gone.txt", "gone.txt"},
+           {"train train.toml --set train.length=4000", "train.text: has"},
+           {"train train.toml --set model.experts=4", "it cannot be trained"}}) {
+    const Output output = run(words);
+    EXPECT_EQ(output.code, 2) << words;
+    EXPECT_THAT(output.err, HasSubstr(part)) << words;
+    EXPECT_EQ(std::count(output.err.begin(), output.err.end(), '\n'), 1) << output.err;
+  }
+}
+
+}  // namespace
+}  // namespace nanscope::testing
