@@ -9,12 +9,12 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {"front", make_front_view},     {"cascade", make_cascade_view},   {"tensor", make_tensor_view},
-    {"bits", make_bits_view},       {"scales", make_scales_view},     {"why", make_why_view},
-    {"what-if", make_what_if_view}, {"requests", make_requests_view}, {"kernels", make_kernels_view},
-    {"tensors", make_tensors_view}, {"headroom", make_headroom_view}, {"pins", make_pins_view},
-    {"verify", make_verify_view},   {"policies", make_policies_view}, {"causality", make_causality_view},
-    {"verify", make_verify_view},   {"policies", make_policies_view}, {"training", make_training_view},
+    {"front", make_front_view},       {"cascade", make_cascade_view},   {"tensor", make_tensor_view},
+    {"bits", make_bits_view},         {"scales", make_scales_view},     {"why", make_why_view},
+    {"what-if", make_what_if_view},   {"requests", make_requests_view}, {"kernels", make_kernels_view},
+    {"tensors", make_tensors_view},   {"headroom", make_headroom_view}, {"pins", make_pins_view},
+    {"verify", make_verify_view},     {"policies", make_policies_view}, {"causality", make_causality_view},
+    {"training", make_training_view},
 };
 
 }  // namespace
