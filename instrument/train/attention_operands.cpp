@@ -119,6 +119,7 @@ std::int64_t last_key_of_first_row(const Backward& backward, std::int64_t keys) 
     case CausalMask::none:
       return keys - 1;
     case CausalMask::exact:
+    case CausalMask::block:  // which is not trained with
       break;
   }
   return 0;

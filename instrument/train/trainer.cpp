@@ -40,6 +40,9 @@ Status check_trainable(const EngineConfig& config) {
   if (config.ranks.count > 1) return refuse(fmt::format("engine.ranks={}", config.ranks.count));
   if (config.attention.mask != kernels::MaskMode::select) return fail("training needs attention.mask=select");
   if (config.attention.fused) return fail("training needs attention.fused=false");
+  if (config.attention.causal == CausalMask::block) {
+    return fail("training needs attention.causal=exact, off_by_one or none");
+  }
   if (!config.kv.scheme.empty()) return refuse("kv.scheme=" + config.kv.scheme);
   const AttentionBlocks& blocks = config.attention.blocks;
   if (blocks.any() && config.train.attention_blocks && config.train.length % blocks.tile != 0) {
