@@ -72,7 +72,7 @@ std::string form_words(const scenarios::CausalForm& form) {
 CausalityPlan plan_causality(const Recording* recording, std::int64_t request) {
   CausalityPlan plan;
   if (recording == nullptr) {
-    plan.notice = "a dump cannot be run again with a token changed";
+    plan.notice = "a dump cannot be run again with a token changed; nanscope causality looks at what it holds";
     return plan;
   }
   plan.recording = recording->path();
