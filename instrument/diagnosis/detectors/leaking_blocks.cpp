@@ -277,9 +277,11 @@ void look_at_blocks(Survey& survey, Findings& out, std::int64_t& looked_at) {
     const BlockLeaks leaks = leaks_of_blocks(survey, *op);
     looked_at += leaks.looked ? 1 : 0;
     for (const BlockLeak* leak : {&leaks.later, &leaks.padding}) {
-      if (!leak->tokens.empty()) out.found.push_back(finding_of_blocks(survey, *leak));
+      if (!leak->tokens.empty()) found.push_back(finding_of_blocks(survey, *leak));
     }
   }
+  merge_training(survey, found);
+  for (Finding& one : found) out.found.push_back(std::move(one));
 }
 
 }  // namespace nanscope
