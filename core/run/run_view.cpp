@@ -42,9 +42,9 @@ TensorId Op::input(std::string_view role) const {
 }
 
 bool may_hide(std::string_view role) {
-  constexpr std::string_view kHiding[] = {"scores",     "logits",          "router_scores", "router_logits",
-                                          "mask",       "scaled_logits",   "row_max",       "lse",
-                                          "scores_raw", "processed_logits"};
+  constexpr std::string_view kHiding[] = {"scores", "logits",        "router_scores",   "router_logits",
+                                          "mask",   "scaled_logits", "row_max",         "lse",
+                                          "max",    "scores_raw",    "processed_logits"};
   return std::find(std::begin(kHiding), std::end(kHiding), role) != std::end(kHiding);
 }
 
