@@ -260,6 +260,7 @@ class Check {
       : workbench_(workbench), spec_(spec), options_(options), request_(static_cast<std::int64_t>(options.request)) {}
 
   Result<CausalityReport> run() {
+    if (spec_.config.train.steps > 0) return fail("a run that trains has no prompt whose tokens could be changed");
     if (options_.request >= spec_.requests.size()) {
       return fail(fmt::format("there is no request {}; the run has {}, from 0 on", request_, spec_.requests.size()));
     }

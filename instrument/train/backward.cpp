@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -152,9 +153,11 @@ Live Backward::gradient(const TapedTensor& tensor) {
   Gradient& gradient = found->second;
   const TapedOp* op = maker(tensor.id);
   if (!gradient.parts.empty()) join_rows(*op, gradient);
-  while (gradient.whole.size() > 1 && emitter_.ok()) {
+  for (int sums = 1; gradient.whole.size() > 1 && emitter_.ok(); ++sums) {
     at_rows();
-    gradient.whole[0] = sum(op->name, op->layer, gradient.whole[0], gradient.whole[1]);
+    // Each op of a layer has a place of its own.
+    const std::string name = sums == 1 ? op->name : fmt::format("{}_{}", op->name, sums);
+    gradient.whole[0] = sum(name, op->layer, gradient.whole[0], gradient.whole[1]);
     gradient.whole.erase(gradient.whole.begin() + 1);
   }
   return gradient.whole.empty() ? Live{} : gradient.whole.front();
@@ -168,7 +171,9 @@ void Backward::add_to_weight(std::string_view name, const Live& gradient) {
   }
   at_parameter();
   const std::string base(name.substr(0, name.find('@')));
-  found->second = sum(base, -1, found->second, gradient);
+  std::string place = base;
+  std::replace(place.begin(), place.end(), '.', '_');
+  found->second = sum(place, -1, found->second, gradient);
 }
 
 }  // namespace nanscope::train

@@ -106,11 +106,29 @@ TEST_F(TrainCommand, ASignalFinishesTheStepAndSaves) {
   }
 }
 
+/// Other commands have 0.6 s to end in; a second signal ends this one too.
+TEST_F(TrainCommand, ALongStepIsFinishedUnlessASecondSignalComes) {
+  for (const bool twice : {false, true}) {
+    const std::string name = twice ? "twice" : "once";
+    Started training(folder_, {"train", "train.toml", "-o", name, "--csv", name + ".csv", "--save-every", "0", "--set",
+                               "train.batch=4096", "--threads", "1"});
+    for (int i = 0; i < 2000 && rows(name + ".csv").size() < 2; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    training.send(SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (twice) training.send(SIGTERM);
+    EXPECT_EQ(training.wait(), 143);
+    EXPECT_EQ(std::filesystem::exists(folder_ / (name + "/optimizer-2.safetensors")), !twice);
+  }
+}
+
 TEST_F(TrainCommand, RecordsWhatReplaysAndIsDiagnosed) {
   ASSERT_EQ(run("train train.toml -o model --record run.nanscope").code, 0);
   EXPECT_THAT(run("replay run.nanscope").out, HasSubstr("Same, bit for bit"));
   EXPECT_EQ(run("diagnose run.nanscope").code, 0);
-  EXPECT_THAT(run("why run.nanscope 2/2/0/q_proj_weight_adamw.weight[3,5]").out, HasSubstr("q_proj_grad.dweight[3,5] is"));
+  EXPECT_THAT(run("why run.nanscope 2/2/0/q_proj_weight_adamw.weight[3,5]").out,
+              HasSubstr("q_proj_grad.dweight[3,5] is"));
   write("text.txt", "Another text that is long enough.");
   const Output changed = run("replay run.nanscope");
   EXPECT_EQ(changed.code, 2);

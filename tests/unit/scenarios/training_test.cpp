@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "scenarios/record.h"
@@ -98,14 +100,22 @@ TEST_F(TrainingScenario, ItsTextLiesBesideTheFile) {
 
 TEST_F(TrainingScenario, IsRecordedAndReplayed) {
   const auto bench = workbench();
+  RunSpec tied = spec();
+  tied.config.model.tied_head = true;  // its gradient has two parts
   RecordOptions options;
   options.path = folder_ / "run.nanscope";
-  auto recorded = record(*bench, spec(), options);
+  auto recorded = record(*bench, tied, options);
   ASSERT_TRUE(recorded) << recorded.error().message;
   const auto recording = Recording::open_checked(folder_ / "run.nanscope");
   ASSERT_TRUE(recording) << recording.error().message;
   EXPECT_EQ(recording->steps().value().size(), 12U);
   EXPECT_EQ(recording->requests().value().size(), 8U);
+  std::set<std::tuple<std::int64_t, std::int64_t, std::string>> places;
+  const std::vector<OpRow> ops = recording->ops({}).value();
+  for (const OpRow& op : ops) {
+    EXPECT_TRUE(places.emplace(op.step, op.layer, op.name).second) << op.step << '/' << op.layer << '/' << op.name;
+    EXPECT_EQ(op.name.find('.'), std::string::npos) << op.name << ": a place ends there";
+  }
   const auto replayed = replay(*workbench(), *recording);
   ASSERT_TRUE(replayed) << replayed.error().message;
   EXPECT_TRUE(replayed->same());
