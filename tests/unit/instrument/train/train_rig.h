@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "instrument/engine/knobs.h"
+#include "instrument/engine/loaded_model.h"
+#include "instrument/engine/weight_source.h"
 #include "instrument/train/trainer.h"
 #include "kernels/device.h"
 #include "tests/unit/instrument/engine/engine_rig.h"
@@ -100,7 +102,8 @@ inline std::map<std::string, std::vector<float>> first_gradients(Knobs changes, 
   TrainRig rig(train_config(changes), text);
   rig.step();
   std::map<std::string, std::vector<float>> gradients;
-  for (auto& [name, moments] : rig.state().moments) gradients[name] = std::move(moments.first);
+  TrainState state = rig.state();
+  for (auto& [name, moments] : state.moments) gradients[name] = std::move(moments.first);
   return gradients;
 }
 
