@@ -1,15 +1,19 @@
 /// bench_training TEXT: time of a training step with health and hash of every tensor recorded, over one that nobody
 /// listens to.
-/// bench_training TEXT FOLDER: trains 50 steps and writes what another program needs to do the same (losses_torch.py):
-/// weights.safetensors at the start, run.json with shapes, settings, batches, losses and seconds.
+/// bench_training TEXT FOLDER [KNOB=VALUE...]: trains 50 steps (or train.steps) and writes what another program needs
+/// to do the same (losses_torch.py): weights.safetensors at the start, run.json with the knobs that were set and all of
+/// them, batches, losses and seconds.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "instrument/engine/knobs.h"
@@ -28,17 +32,24 @@ namespace {
 
 constexpr std::int64_t kSteps = 50;
 
-EngineConfig config_for(const std::string& text, std::int64_t steps) {
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+Settings settings_for(const std::string& text, std::int64_t steps) {
+  return {{"model.weights", "random"}, {"model.seed", "5"},
+          {"model.layers", "3"},       {"model.width", "128"},
+          {"model.heads", "4"},        {"model.kv_heads", "2"},
+          {"model.head_dim", "32"},    {"model.mlp_width", "384"},
+          {"model.norm", "rms_norm"},  {"model.patch_size", "0"},
+          {"kv.format", "f32"},        {"kv.prefix_cache", "false"},
+          {"train.text", text},        {"train.steps", std::to_string(steps)},
+          {"train.batch", "8"},        {"train.length", "128"},
+          {"train.warm_up", "10"},     {"train.learning_rate", "0.002"},
+          {"train.seed", "5"},         {"train.weight_decay", "0.1"}};
+}
+
+EngineConfig config_for(const Settings& settings) {
   EngineConfig config;
-  const std::pair<std::string_view, std::string> knobs[] = {
-      {"model.weights", "random"}, {"model.seed", "5"},           {"model.layers", "3"},
-      {"model.width", "128"},      {"model.heads", "4"},          {"model.kv_heads", "2"},
-      {"model.head_dim", "32"},    {"model.mlp_width", "384"},    {"model.norm", "rms_norm"},
-      {"kv.format", "f32"},        {"kv.prefix_cache", "false"},  {"train.text", text},
-      {"train.batch", "8"},        {"train.length", "128"},       {"train.learning_rate", "0.002"},
-      {"train.warm_up", "10"},     {"train.weight_decay", "0.1"}, {"train.seed", "5"}};
-  for (const auto& [name, value] : knobs) must(set_knob(config, name, value));
-  config.train.steps = steps;
+  for (const auto& [name, value] : settings) must(set_knob(config, name, value));
   must(check(config));
   return config;
 }
@@ -73,16 +84,17 @@ void write_weights(train::Trainer& trainer, const std::filesystem::path& path) {
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
-int export_run(const std::string& text, const std::filesystem::path& folder) {
-  const EngineConfig config = config_for(text, kSteps);
+int export_run(const Settings& settings, const std::filesystem::path& folder) {
+  const EngineConfig config = config_for(settings);
   Parts parts = parts_of(config);
   std::filesystem::create_directories(folder);
   write_weights(*parts.trainer, folder / "weights.safetensors");
   nlohmann::ordered_json run;
+  for (const auto& [name, value] : settings) run["set"][name] = value;
   run["knobs"] = nlohmann::ordered_json::parse(config_to_json(config));
   NullProbe nobody;
   double total = 0;
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < config.train.steps; ++step) {
     nlohmann::ordered_json batch = nlohmann::ordered_json::array();
     for (const train::Sequence& one : train::batch_of_step(config.train, parts.text, step)) {
       batch.push_back({{"tokens", one.tokens}, {"targets", one.targets}});
@@ -96,8 +108,8 @@ int export_run(const std::string& text, const std::filesystem::path& folder) {
   }
   run["seconds"] = total;
   std::ofstream(folder / "run.json") << run.dump();
-  fmt::print("{} steps in {:.2f} s, loss {:.4f} to {:.4f}\n", kSteps, total, run["losses"].front().get<double>(),
-             run["losses"].back().get<double>());
+  fmt::print("{} steps in {:.2f} s, loss {:.4f} to {:.4f}\n", config.train.steps, total,
+             run["losses"].front().get<double>(), run["losses"].back().get<double>());
   return 0;
 }
 
@@ -119,7 +131,7 @@ double recorded_seconds(const EngineConfig& config) {
 }
 
 int compare_recording(const std::string& text) {
-  const EngineConfig config = config_for(text, 12);
+  const EngineConfig config = config_for(settings_for(text, 12));
   std::vector<double> ratios;
   for (int run = 0; run < 5; ++run) {
     const double plain = plain_seconds(config);
@@ -138,8 +150,16 @@ int compare_recording(const std::string& text) {
 }  // namespace nanscope
 
 int main(int argc, char** argv) {
-  if (argc == 2) return nanscope::compare_recording(argv[1]);
-  if (argc == 3) return nanscope::export_run(argv[1], argv[2]);
-  fmt::print(stderr, "usage: bench_training TEXT [FOLDER]\n");
-  return 2;
+  using namespace nanscope;
+  if (argc == 2) return compare_recording(argv[1]);
+  if (argc < 3) {
+    fmt::print(stderr, "usage: bench_training TEXT [FOLDER [KNOB=VALUE...]]\n");
+    return 2;
+  }
+  Settings settings = settings_for(argv[1], kSteps);
+  for (const std::string_view setting : std::span(argv, static_cast<std::size_t>(argc)).subspan(3)) {
+    const std::size_t equals = std::min(setting.find('='), setting.size() - 1);
+    settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  return export_run(settings, argv[2]);
 }

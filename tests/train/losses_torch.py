@@ -4,10 +4,15 @@ losses and gradient norms of every step.
 
     losses_torch.py FOLDER [--threads N] [--golden FILE]    (needs torch, numpy, safetensors)
 
+--golden writes the knobs and torch's losses and norms, none of ours, as tests/golden/training/ has them:
+
+    bench_training scenarios/texts/village.txt FOLDER KNOB=VALUE... && losses_torch.py FOLDER --golden FILE
+
 Exit 1 where a loss differs by more than 1e-4 of it.
 """
 import argparse
 import json
+import math
 import pathlib
 import sys
 import time
@@ -18,8 +23,31 @@ from safetensors.torch import load_file
 LIMIT = 1e-4
 
 
+ACTIVATIONS = {
+    "silu": torch.nn.functional.silu, "swiglu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "geglu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+}
+
+
+def angles(knobs, local, width):
+    """Of a turn by one position, by pair of channels."""
+    base = knobs["model.local_rope_base"] if local and knobs["model.local_rope_base"] else knobs["model.rope_base"]
+    turns = base ** (-2 * torch.arange(width // 2, dtype=torch.float64) / width)
+    factor, scaling = knobs["rope.factor"], knobs["rope.scaling"]
+    if scaling == "none" or local and knobs["model.local_rope_base"]:
+        return turns
+    if scaling == "linear":
+        return turns / factor
+    assert scaling == "llama3", scaling  # transformers.modeling_rope_utils._compute_llama3_parameters
+    waves = 2 * math.pi / turns
+    low, high, trained = knobs["rope.low_factor"], knobs["rope.high_factor"], knobs["rope.trained"]
+    smooth = ((trained / waves - low) / (high - low)).clamp(0, 1)
+    return (1 - smooth) * turns / factor + smooth * turns
+
+
 class Model(torch.nn.Module):
-    """Pre-norm transformer with RMSNorm, rotary embedding in halves, grouped queries and SwiGLU."""
+    """A dense transformer, as the model's knobs describe it (docs/reference-model.md)."""
 
     def __init__(self, knobs, weights):
         super().__init__()
@@ -28,47 +56,87 @@ class Model(torch.nn.Module):
             {name.replace(".", "/"): torch.nn.Parameter(value if value.shape[0] > 1 else value[0])
              for name, value in weights.items()})
 
+    def knob(self, name):
+        return self.knobs["model." + name]
+
     def weight(self, name):
         return self.weights[name.replace(".", "/")]
 
-    def norm(self, x, name):
-        return torch.nn.functional.rms_norm(x, x.shape[-1:], self.weight(name + ".weight"), self.knobs["norm.eps"])
+    def linear(self, x, name):
+        bias = name + ".bias"
+        return torch.nn.functional.linear(
+            x, self.weight(name + ".weight"), self.weight(bias) if bias.replace(".", "/") in self.weights else None)
 
-    def rotate(self, x):
+    def norm(self, x, name):
+        weight, eps = self.weight(name + ".weight"), self.knobs["norm.eps"]
+        if self.knob("norm") == "rms_norm":
+            return torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
+        return torch.nn.functional.layer_norm(x, weight.shape, weight, self.weight(name + ".bias"), eps)
+
+    def window(self, number):
+        return 0 if str(number) in str(self.knob("full_layers")).split(",") else self.knob("window")
+
+    def rotate(self, x, number):
+        if self.knob("positions"):
+            return x
         length, width = x.shape[-2], x.shape[-1]
-        pairs = torch.arange(width // 2, dtype=torch.float64)
-        angle = torch.arange(length, dtype=torch.float64)[:, None] * self.knobs["model.rope_base"] ** (-2 * pairs / width)
+        angle = torch.arange(length, dtype=torch.float64)[:, None] * angles(self.knobs, self.window(number) > 0, width)
         cosine, sine = angle.cos().float(), angle.sin().float()
         low, high = x.chunk(2, dim=-1)
         return torch.cat([low * cosine - high * sine, high * cosine + low * sine], dim=-1)
 
-    def attention(self, x, layer):
+    def attention(self, x, number):
         batch, length, _ = x.shape
-        heads, groups, width = (self.knobs["model." + name] for name in ("heads", "kv_heads", "head_dim"))
+        layer, heads, groups, width = f"layers.{number}", self.knob("heads"), self.knob("kv_heads"), self.knob("head_dim")
 
         def project(name, count):
-            y = torch.nn.functional.linear(x, self.weight(f"{layer}.{name}.weight"))
-            return y.view(batch, length, count, width).transpose(1, 2)
+            y = self.linear(x, f"{layer}.{name}_proj")
+            normed, each = self.knob("qk_norm") and name != "v", self.knob("qk_norm_over") == "head"
+            if normed and not each:
+                y = self.norm(y, f"{layer}.{name}_norm")
+            y = y.view(batch, length, count, width)
+            if normed and each:
+                y = self.norm(y, f"{layer}.{name}_norm")
+            y = y.transpose(1, 2)
+            return y if name == "v" else self.rotate(y, number)
 
-        q, k = self.rotate(project("q_proj", heads)), self.rotate(project("k_proj", groups))
-        v = project("v_proj", groups).repeat_interleave(heads // groups, dim=1)
-        k = k.repeat_interleave(heads // groups, dim=1)
-        scores = q @ k.transpose(-1, -2) / width ** 0.5
-        scores = scores.masked_fill(torch.ones(length, length, dtype=torch.bool).triu(1), -torch.inf)
-        out = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, -1)
-        return torch.nn.functional.linear(out, self.weight(f"{layer}.o_proj.weight"))
+        q, k, v = project("q", heads), project("k", groups), project("v", groups)
+        k, v = (one.repeat_interleave(heads // groups, dim=1) for one in (k, v))
+        scores = q @ k.transpose(-1, -2) * (self.knob("attention_scale") or width ** -0.5)
+        scores = softcap(scores, self.knob("attention_softcap"))
+        hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+        if self.window(number):
+            hidden |= torch.ones(length, length, dtype=torch.bool).tril(-self.window(number))
+        out = (scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v).transpose(1, 2).reshape(batch, length, -1)
+        return self.linear(out, f"{layer}.o_proj")
 
-    def mlp(self, x, layer):
-        gate, up = (torch.nn.functional.linear(x, self.weight(f"{layer}.{name}_proj.weight")) for name in ("gate", "up"))
-        return torch.nn.functional.linear(torch.nn.functional.silu(gate) * up, self.weight(f"{layer}.down_proj.weight"))
+    def mlp(self, x, number):
+        layer, kind = f"layers.{number}", self.knob("mlp")
+        up = self.linear(x, f"{layer}.up_proj")
+        if kind in ("swiglu", "geglu_tanh"):
+            return self.linear(ACTIVATIONS[kind](self.linear(x, f"{layer}.gate_proj")) * up, f"{layer}.down_proj")
+        return self.linear(ACTIVATIONS[kind](up), f"{layer}.down_proj")
+
+    def branch(self, x, number, branch, name):
+        placement = self.knob("norm_placement")
+        before, behind = f"layers.{number}.{name}_norm", f"layers.{number}.{name}_post_norm"
+        y = branch(self.norm(x, before) if placement in ("pre", "sandwich") else x, number)
+        y = x + (self.norm(y, behind) if placement in ("sandwich", "branch") else y)
+        return self.norm(y, behind) if placement == "post" else y
 
     def forward(self, tokens):
-        x = self.weight("embed.weight")[tokens] * self.knobs["model.embedding_scale"]
-        for number in range(self.knobs["model.layers"]):
-            layer = f"layers.{number}"
-            x = x + self.attention(self.norm(x, layer + ".attn_norm"), layer)
-            x = x + self.mlp(self.norm(x, layer + ".mlp_norm"), layer)
-        return torch.nn.functional.linear(self.norm(x, "final_norm"), self.weight("lm_head.weight"))
+        x = self.weight("embed.weight")[tokens] * self.knob("embedding_scale")
+        if self.knob("positions"):
+            x = x + self.weight("positions.weight")[: tokens.shape[-1]]
+        for number in range(self.knob("layers")):
+            x = self.branch(x, number, self.attention, "attn")
+            x = self.branch(x, number, self.mlp, "mlp")
+        head = self.weight("embed.weight" if self.knob("tied_head") else "lm_head.weight")
+        return softcap(torch.nn.functional.linear(self.norm(x, "final_norm"), head), self.knob("logit_softcap"))
+
+
+def softcap(x, cap):
+    return cap * torch.tanh(x / cap) if cap else x
 
 
 def optimizer_of(model, knobs):
@@ -115,8 +183,9 @@ def main():
     print(f"largest relative difference: loss {max(apart):.2e} (limit {LIMIT:.0e}), gradient norm {max(norms_apart):.2e}")
     print(f"seconds: {run['seconds']:.2f} here, {seconds:.2f} torch, ratio {run['seconds'] / seconds:.2f}")
     if options.golden:
-        lines = [f"{loss!r} {norm!r}" for loss, norm in zip(losses, norms)]
-        options.golden.write_text("\n".join([f"# loss and gradient norm by step, torch {torch.__version__}"] + lines) + "\n")
+        by = f"tests/train/losses_torch.py, torch {torch.__version__}, f32, CPU"
+        golden = {"made_by": by, "knobs": run["set"], "losses": losses, "norms": norms}
+        options.golden.write_text(json.dumps(golden, indent=0) + "\n")
     return 0 if len(apart) == len(losses) and max(apart) <= LIMIT else 1
 
 

@@ -1,0 +1,65 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/unit/instrument/train/train_rig.h"
+
+/// What cannot be trained is refused before anything runs, in one line that names the knob.
+namespace nanscope::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::Knobs;
+using ::testing::Not;
+using testing::train_config;
+
+std::string refusal(const Knobs& knobs) {
+  const EngineConfig config = train_config(knobs);
+  const auto device = kernels::make_device("cpu", 1).value();
+  const auto tokenizer = nanscope::testing::shipped_tokenizer();
+  const auto trainer = Trainer::create(config, *device, testing::loaded_model(config, *device), tokenizer,
+                                       make_training_text(config.train, *tokenizer, testing::kText).value());
+  return trainer ? "trained" : trainer.error().message;
+}
+
+void expect_refused(const Knobs& knobs, const std::string& said) {
+  EXPECT_THAT(refusal(knobs), AllOf(HasSubstr(said), Not(HasSubstr("\n"))));
+}
+
+TEST(Trainable, IsADenseTransformer) {
+  EXPECT_EQ(refusal({}), "trained");
+  expect_refused({{"model.recurrent_layers", "1"}},
+                 "model.recurrent_layers has recurrent layers: it cannot be trained");
+  expect_refused({{"model.experts", "4"}}, "model.experts=4 is a mixture of experts: it cannot be trained");
+  expect_refused({{"model.attention_sinks", "true"}}, "model.attention_sinks=true: it cannot be trained");
+  expect_refused({{"engine.ranks", "2"}}, "engine.ranks=2: it cannot be trained");
+}
+
+TEST(Trainable, IsAttentionWhoseOpsHaveGradients) {
+  expect_refused({{"attention.mask", "additive"}}, "training needs attention.mask=select");
+  expect_refused({{"attention.fused", "true"}}, "training needs attention.fused=false");
+  expect_refused({{"kv.scheme", "kivi-2"}}, "kv.scheme=kivi-2: it cannot be trained");
+  const Knobs values{{"attention.blocks_v", "mxfp4"}, {"train.length", "48"}};
+  expect_refused(values, "train.length=48 is no multiple of attention.tile=32, which gradients on blocks need");
+  Knobs plain = values;
+  plain.emplace_back("train.attention_blocks", "false");
+  EXPECT_EQ(refusal(plain), "trained") << "no gradient is on blocks";
+  expect_refused({{"attention.blocks_k", "mxfp4"},
+                  {"attention.blocks_axis_k", "tokens"},
+                  {"attention.diagonal", "exact"},
+                  {"train.length", "32"}},
+                 "training with attention.diagonal=exact needs attention.blocks_axis_k=channels");
+}
+
+TEST(Trainable, HasBlocksOfOneRow) {
+  expect_refused({{"train.blocks", "mxfp5"}}, "train.blocks=mxfp5 is no block format of one row");
+  expect_refused({{"train.blocks", "fp8-block"}}, "train.blocks=fp8-block is no block format of one row");
+  for (const char* format : {"mxfp4", "mxfp8", "nvfp4", "mxfp4-rceil"}) {
+    EXPECT_EQ(refusal({{"train.blocks", format}}), "trained") << format;
+  }
+}
+
+}  // namespace
+}  // namespace nanscope::train
