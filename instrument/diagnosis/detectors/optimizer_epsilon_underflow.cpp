@@ -49,7 +49,18 @@ Findings detect_optimizer_epsilon_underflow(Survey& survey) {
     finding.fault.fix = "keep the optimizer's state in f32, or take an eps that the format has (1e-4 in f16)";
     out.found.push_back(std::move(finding));
   }
-  merge_alike(out.found);
+  // It befalls all weights of a step together: the first is told, with the others' symptoms.
+  for (std::size_t i = 1; i < out.found.size(); ++i) {
+    Finding& first = out.found.front();
+    const Finding& other = out.found[i];
+    first.explains.insert(first.explains.end(), other.explains.begin(), other.explains.end());
+    first.fault.ops.insert(first.fault.ops.end(), other.fault.ops.begin(), other.fault.ops.end());
+  }
+  if (out.found.size() > 1) {
+    out.found.front().fault.summary +=
+        fmt::format(", and {} more are like it", counted(out.found.size() - 1, "weight"));
+    out.found.erase(out.found.begin() + 1, out.found.end());
+  }
   if (steps.empty()) {
     out.excluded("no optimizer ran");
   } else {
