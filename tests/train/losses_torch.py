@@ -30,20 +30,34 @@ ACTIVATIONS = {
 }
 
 
+def yarn(knobs, base, turns, width):
+    """transformers.modeling_rope_utils._compute_yarn_parameters."""
+    factor = knobs["rope.factor"]
+
+    def pair(count):
+        return width * math.log(knobs["rope.trained"] / (count * 2 * math.pi)) / (2 * math.log(base))
+
+    low, high = max(math.floor(pair(knobs["rope.fast"])), 0), min(math.ceil(pair(knobs["rope.slow"])), width - 1)
+    ramp = ((torch.arange(width // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
+    return turns / factor * ramp + turns * (1 - ramp), 0.1 * math.log(factor) + 1
+
+
 def angles(knobs, local, width):
-    """Of a turn by one position, by pair of channels."""
+    """Of a turn by one position, by pair of channels, and what cosine and sine are multiplied by."""
     base = knobs["model.local_rope_base"] if local and knobs["model.local_rope_base"] else knobs["model.rope_base"]
     turns = base ** (-2 * torch.arange(width // 2, dtype=torch.float64) / width)
     factor, scaling = knobs["rope.factor"], knobs["rope.scaling"]
     if scaling == "none" or local and knobs["model.local_rope_base"]:
-        return turns
+        return turns, 1
     if scaling == "linear":
-        return turns / factor
+        return turns / factor, 1
+    if scaling == "yarn":
+        return yarn(knobs, base, turns, width)
     assert scaling == "llama3", scaling  # transformers.modeling_rope_utils._compute_llama3_parameters
     waves = 2 * math.pi / turns
     low, high, trained = knobs["rope.low_factor"], knobs["rope.high_factor"], knobs["rope.trained"]
     smooth = ((trained / waves - low) / (high - low)).clamp(0, 1)
-    return (1 - smooth) * turns / factor + smooth * turns
+    return (1 - smooth) * turns / factor + smooth * turns, 1
 
 
 class Model(torch.nn.Module):
@@ -79,11 +93,12 @@ class Model(torch.nn.Module):
     def rotate(self, x, number):
         if self.knob("positions"):
             return x
-        length, width = x.shape[-2], x.shape[-1]
-        angle = torch.arange(length, dtype=torch.float64)[:, None] * angles(self.knobs, self.window(number) > 0, width)
-        cosine, sine = angle.cos().float(), angle.sin().float()
-        low, high = x.chunk(2, dim=-1)
-        return torch.cat([low * cosine - high * sine, high * cosine + low * sine], dim=-1)
+        length, width = x.shape[-2], self.knob("rotated") or x.shape[-1]
+        turns, amplitude = angles(self.knobs, self.window(number) > 0, width)
+        angle = torch.arange(length, dtype=torch.float64)[:, None] * turns
+        cosine, sine = (angle.cos() * amplitude).float(), (angle.sin() * amplitude).float()
+        low, high = x[..., :width].chunk(2, dim=-1)
+        return torch.cat([low * cosine - high * sine, high * cosine + low * sine, x[..., width:]], dim=-1)
 
     def attention(self, x, number):
         batch, length, _ = x.shape
@@ -102,17 +117,23 @@ class Model(torch.nn.Module):
 
         q, k, v = project("q", heads), project("k", groups), project("v", groups)
         k, v = (one.repeat_interleave(heads // groups, dim=1) for one in (k, v))
-        scores = q @ k.transpose(-1, -2) * (self.knob("attention_scale") or width ** -0.5)
+        scale = (self.knob("attention_scale") or width ** -0.5) / (number + 1 if self.knob("scale_by_layer") else 1)
+        scores = q @ k.transpose(-1, -2) * scale
         scores = softcap(scores, self.knob("attention_softcap"))
         hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
         if self.window(number):
             hidden |= torch.ones(length, length, dtype=torch.bool).tril(-self.window(number))
         out = (scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v).transpose(1, 2).reshape(batch, length, -1)
-        return self.linear(out, f"{layer}.o_proj")
+        return self.linear(self.norm(out, f"{layer}.inner_norm") if self.knob("inner_norm") else out, f"{layer}.o_proj")
 
     def mlp(self, x, number):
         layer, kind = f"layers.{number}", self.knob("mlp")
         up = self.linear(x, f"{layer}.up_proj")
+        if kind == "swiglu_clamped":  # GptOssExperts of transformers
+            limit = self.knob("swiglu_limit")
+            gate = self.linear(x, f"{layer}.gate_proj").clamp(max=limit)
+            gated = gate * torch.sigmoid(gate * self.knob("swiglu_alpha"))
+            return self.linear((up.clamp(-limit, limit) + 1) * gated, f"{layer}.down_proj")
         if kind in ("swiglu", "geglu_tanh"):
             return self.linear(ACTIVATIONS[kind](self.linear(x, f"{layer}.gate_proj")) * up, f"{layer}.down_proj")
         return self.linear(ACTIVATIONS[kind](up), f"{layer}.down_proj")

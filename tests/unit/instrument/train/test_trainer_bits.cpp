@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <list>
@@ -97,6 +99,31 @@ TEST_P(TrainingBits, AreThoseOfEveryMachine) {
     rig.steps(3);
     expect_same_bits(rig.state(), expected, std::string(isa) + " " + std::to_string(threads));
   }
+}
+
+/// Each rounded weight is one of the two bf16 numbers beside its master weight, and not always the nearer one.
+TEST(TrainingState, RoundsABf16ModelsWeightsStochastically) {
+  TemporaryFolder folder;
+  TrainRig rig(everything_rounded(folder / "model", "exact"));
+  rig.step();
+  const TrainState state = rig.state();
+  double up = 0;
+  double expected = 0;
+  std::size_t farther = 0;
+  for (const auto& [name, master] : state.weights) {
+    const std::vector<float>& rounded = state.rounded.at(name);
+    for (std::size_t i = 0; i < master.size(); ++i) {
+      const auto low = std::bit_cast<float>(std::bit_cast<std::uint32_t>(master[i]) & 0xffff0000U);
+      const auto high = std::bit_cast<float>((std::bit_cast<std::uint32_t>(master[i]) & 0xffff0000U) + 0x10000U);
+      ASSERT_TRUE(rounded[i] == low || rounded[i] == high) << name << " " << i;
+      const double share = (double{master[i]} - double{low}) / (double{high} - double{low});
+      up += rounded[i] == high && share > 0 ? 1 : 0;
+      expected += share;
+      farther += (rounded[i] == high) != (share >= 0.5) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(farther, 1000U);
+  EXPECT_NEAR(up / expected, 1, 0.05);
 }
 
 INSTANTIATE_TEST_SUITE_P(Diagonal, TrainingBits, ::testing::Values("quantized", "exact"));
