@@ -51,7 +51,7 @@ constexpr std::pair<std::string_view, std::string_view> kModel[] = {
     {"model.kv_heads", "2"},      {"model.head_dim", "32"},
     {"model.mlp_width", "256"},   {"model.norm", "rms_norm"},
     {"kv.format", "f32"},         {"kv.prefix_cache", "false"},
-    {"train.batch", "16"},         {"train.length", "32"},
+    {"train.batch", "16"},        {"train.length", "32"},
     {"train.warm_up", "20"},      {"train.decay", "cosine"},
     {"train.beta2", "0.95"},      {"train.learning_rate", "0.004"},
     {"train.weight_decay", "0.1"}};
