@@ -12,12 +12,15 @@
 
 #include "core/blocks/presets.h"
 #include "core/recording/weight_version.h"
+#include "instrument/engine/knobs.h"
 #include "instrument/engine/prompt.h"
+#include "instrument/engine/score_book.h"
 #include "instrument/engine/weight_versions.h"
 #include "instrument/model/rope_table.h"
 #include "instrument/train/backward.h"
 #include "instrument/train/forward_pass.h"
 #include "instrument/train/optimizer.h"
+#include "kernels/ops/column_scales.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/cross_entropy_gradient.h"
 
@@ -44,6 +47,14 @@ Status check_trainable(const EngineConfig& config) {
     return fail("training needs attention.causal=exact, off_by_one or none");
   }
   if (!config.kv.scheme.empty()) return refuse("kv.scheme=" + config.kv.scheme);
+  if (quantizes_attention(config.scores)) return fail("training needs scores.format=f32 and scores.qk_format=f32");
+  if (config.blocks.format != ActivationBlocks::none) {
+    return refuse("activation.blocks=" + get_knob(config, "activation.blocks"));
+  }
+  if (model.positions > 0 && config.train.length > model.positions) {
+    return fail(fmt::format("train.length={} is longer than the model's table of model.positions={}",
+                            config.train.length, model.positions));
+  }
   const AttentionBlocks& blocks = config.attention.blocks;
   if (blocks.any() && config.train.attention_blocks && config.train.length % blocks.tile != 0) {
     return fail(fmt::format("train.length={} is no multiple of attention.tile={}, which gradients on blocks need",
@@ -54,10 +65,17 @@ Status check_trainable(const EngineConfig& config) {
   }
   if (config.train.blocks.empty()) return {};
   const BlockPreset* preset = find_block_preset(config.train.blocks);
-  if (preset == nullptr || preset->format.block.rows != 1) {
-    return fail(fmt::format("train.blocks={} is no block format of one row", config.train.blocks));
+  if (preset == nullptr || preset->format.block.rows != 1 || !kernels::rounds_elementwise(preset->format)) {
+    return fail(fmt::format("train.blocks={} is no block format of one row that is rounded element by element",
+                            config.train.blocks));
   }
   return {};
+}
+
+Status check_tokens(const TrainingText& text, std::int64_t vocabulary) {
+  const auto largest = std::max_element(text.tokens.begin(), text.tokens.end());
+  if (largest == text.tokens.end() || *largest < vocabulary) return {};
+  return fail(fmt::format("train.text: token {} is not in the model's vocabulary of {}", *largest, vocabulary));
 }
 
 class ReferenceTrainer final : public Trainer {
@@ -455,6 +473,9 @@ Result<double> ReferenceTrainer::evaluate(const std::vector<std::vector<std::int
   std::size_t longest = 0;
   for (const auto& one : sequences) longest = std::max(longest, one.size());
   if (longest < 2) return fail("no sequence has a target");
+  if (const std::int64_t rows = config_.model.positions; rows > 0 && std::cmp_greater(longest, rows + 1)) {
+    return fail(fmt::format("a sequence of {} tokens is longer than model.positions={}", longest, rows));
+  }
   auto pass = ForwardPass::create(config_, device_, *model_, 1, static_cast<std::int64_t>(longest));
   if (!pass) return tl::unexpected(pass.error());
   std::vector<float> losses;
@@ -492,6 +513,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const EngineConfig& config, ker
                                                  std::shared_ptr<const LoadedModel> model,
                                                  std::shared_ptr<const Tokenizer> tokenizer, TrainingText text) {
   if (Status trainable = check_trainable(config); !trainable) return tl::unexpected(trainable.error());
+  if (Status known = check_tokens(text, model->vocabulary); !known) return tl::unexpected(known.error());
   auto trainer =
       std::make_unique<ReferenceTrainer>(config, device, copy_of(*model), std::move(tokenizer), std::move(text));
   if (Status ready = trainer->prepare(); !ready) return tl::unexpected(ready.error());

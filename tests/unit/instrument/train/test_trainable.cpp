@@ -1,8 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "core/blocks/presets.h"
 #include "tests/unit/instrument/train/train_rig.h"
 
 /// What cannot be trained is refused before anything runs, in one line that names the knob.
@@ -41,6 +45,10 @@ TEST(Trainable, IsAttentionWhoseOpsHaveGradients) {
   expect_refused({{"attention.mask", "additive"}}, "training needs attention.mask=select");
   expect_refused({{"attention.fused", "true"}}, "training needs attention.fused=false");
   expect_refused({{"kv.scheme", "kivi-2"}}, "kv.scheme=kivi-2: it cannot be trained");
+  expect_refused({{"scores.format", "e4m3"}}, "training needs scores.format=f32 and scores.qk_format=f32");
+  expect_refused({{"scores.qk_format", "e4m3"}}, "training needs scores.format=f32 and scores.qk_format=f32");
+  expect_refused({{"activation.blocks", "mxfp8"}, {"model.mlp_width", "64"}},
+                 "activation.blocks=mxfp8: it cannot be trained");
   const Knobs values{{"attention.blocks_v", "mxfp4"}, {"train.length", "48"}};
   expect_refused(values, "train.length=48 is no multiple of attention.tile=32, which gradients on blocks need");
   Knobs plain = values;
@@ -51,6 +59,36 @@ TEST(Trainable, IsAttentionWhoseOpsHaveGradients) {
                   {"attention.diagonal", "exact"},
                   {"train.length", "32"}},
                  "training with attention.diagonal=exact needs attention.blocks_axis_k=channels");
+}
+
+/// Beyond a table there is nothing to look up, and nothing would say so.
+TEST(Trainable, StaysInsideItsTables) {
+  const Knobs positions{{"model.positions", "16"}};
+  EXPECT_EQ(refusal(positions), "trained");
+  expect_refused({{"model.positions", "16"}, {"train.length", "17"}},
+                 "train.length=17 is longer than the model's table of model.positions=16");
+  testing::TrainRig rig(train_config(positions));
+  EXPECT_TRUE(rig.trainer->evaluate({std::vector<std::int32_t>(17, 1)}, false));
+  EXPECT_EQ(rig.trainer->evaluate({std::vector<std::int32_t>(18, 1)}, true).error().message,
+            "a sequence of 18 tokens is longer than model.positions=16");
+  const auto tokenizer = nanscope::testing::shipped_tokenizer();
+  const auto text = make_training_text(train_config().train, *tokenizer, testing::kText).value();
+  const std::int64_t largest = *std::max_element(text.tokens.begin(), text.tokens.end());
+  EXPECT_EQ(refusal({{"model.vocabulary", std::to_string(largest + 1)}}), "trained");
+  expect_refused({{"model.vocabulary", std::to_string(largest)}},
+                 "train.text: token " + std::to_string(largest) + " is not in the model's vocabulary of ");
+}
+
+/// What is let through, trains: no format of blocks is refused by an op of the first step.
+TEST(Trainable, RunsWhatItDoesNotRefuse) {
+  for (const BlockPreset& preset : block_presets()) {
+    const std::string format(preset.name);
+    if (refusal({{"train.blocks", format}}) != "trained") continue;
+    testing::TrainRig rig(train_config({{"train.blocks", format}, {"train.stochastic", "true"}}));
+    NullProbe nobody;
+    const auto report = rig.trainer->step(nobody, {});
+    EXPECT_TRUE(report) << format << ": " << report.error().message;
+  }
 }
 
 TEST(Trainable, HasBlocksOfOneRow) {
