@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/recording/weight_version.h"
 #include "instrument/diagnosis/provenance/rule.h"
 
 namespace nanscope {
@@ -50,6 +51,8 @@ void blame_table(const Subject& subject, const std::optional<std::int64_t>& toke
     }
     found.danger = true;
     found.text += ", whose row of " + name + " holds NaN or Inf";
+    // What training made of a table has an origin of its own.
+    if (is_later_version(found.weight)) found.origin = false;
   }
 }
 

@@ -6,11 +6,14 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "instrument/diagnosis/why.h"
+#include "scenarios/open_run.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
 #include "scenarios/training_run.h"
@@ -168,6 +171,33 @@ TEST_F(TrainingScenario, IsReplayedWithEveryRounding) {
   ASSERT_TRUE(replayed) << replayed.error().message;
   EXPECT_TRUE(replayed->same());
   EXPECT_EQ(replayed->verified, replayed->tensors);
+}
+
+/// AdamW's eps is 0 in f16, so that its first step makes NaN of weights whose gradient is 0 there: the way back from a
+/// logit of the second training step leads over the weight's version to the optimizer, of bits that a replay re-made.
+TEST_F(TrainingScenario, ANanIsFollowedFromALaterStepIntoTheOptimizer) {
+  RunSpec broken = spec();
+  ASSERT_TRUE(apply_settings(broken.config, std::vector<std::string>{"train.state_format=f16", "train.steps=2"}));
+  RecordOptions options;
+  options.path = folder_ / "run.nanscope";
+  ASSERT_TRUE(record(*workbench(), broken, options));
+  const auto run = OpenRun::open(folder_ / "run.nanscope").value();
+  std::optional<Element> logit;
+  for (const Op& op : run->view().content(4).ops) {
+    const Tensor* out = op.outputs.empty() ? nullptr : run->view().tensor(op.outputs.front());
+    if (op.kind != OpKind::gemm || out == nullptr || out->role != "logits") continue;
+    const std::vector<std::int64_t> rows = run->view().bad_rows(*out);
+    ASSERT_FALSE(rows.empty());
+    logit = Element{out->id, rows.front(), 0};
+  }
+  ASSERT_TRUE(logit);
+  const auto path = why(run->view(), *logit);
+  ASSERT_TRUE(path) << path.error().message;
+  ASSERT_TRUE(path->origin) << path->conclusion;
+  const Hop& origin = path->hops[*path->origin];
+  EXPECT_EQ(origin.op_kind, OpKind::adamw);
+  EXPECT_EQ(path->hops[*path->origin - 1].kind, HopKind::weight);
+  EXPECT_THAT(path->conclusion, HasSubstr("eps = 1e-08 is 0 in f16"));
 }
 
 std::vector<std::uint64_t> bits_of(const train::StepReport& report) {

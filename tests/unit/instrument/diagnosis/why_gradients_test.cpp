@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -236,6 +237,28 @@ TEST(WhyWeight, GoesBackOverTheOptimizerToTheToken) {
   EXPECT_THAT(elements_of(updated.t.path(updated.logits, 0, 2)),
               ElementsAre("lm_head.logits[0,2]", "weight", "head_weight_adamw.weight[2,1]", "head_grad.dweight[2,1]",
                           "loss_grad.dlogits[1,2]"));
+}
+
+/// The version that the optimizer made is where the row of the table comes from; what a run began with is an origin.
+TEST(WhyWeight, OfATableGoesBackOverTheOptimizer) {
+  for (const bool trained : {true, false}) {
+    TrainedStep t;
+    t.step(StepKind::backward);
+    t.b.op(-1, "embed_grad", "embedding_gradient", {});
+    const auto gradient = t.of_weight("dweight", nan_at(3, 0));
+    t.b.op(-1, "embed_weight_adamw", "adamw", {{"gradient", gradient}, {"weight", 0, "embed.weight"}}, kAdamW);
+    t.of_weight("weight", nan_at(3, 0));
+    const std::string name = trained ? "embed.weight@2" : "embed.weight";
+    t.b.weight(name, 1);
+    t.step(StepKind::forward);
+    const auto out = t.of_tokens("embed", "embedding", {{"weight", 0, name}}, "out", nan_at(1, 0));
+    const WhyPath path = t.path(out, 1, 0);
+    const std::vector<std::string> born{"embed.out[1,0]", "weight"};
+    std::vector<std::string> made = born;
+    made.insert(made.end(), {"embed_weight_adamw.weight[3,0]", "embed_grad.dweight[3,0]"});
+    EXPECT_EQ(elements_of(path), trained ? made : born);
+    EXPECT_EQ(path.origin == std::optional<std::size_t>(0), !trained);
+  }
 }
 
 TEST(WhyWeight, IsBornWhereEpsIsNoughtInTheStatesFormat) {
