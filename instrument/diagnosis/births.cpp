@@ -67,14 +67,17 @@ class StepWalk {
   bool each_source(const Op& op, const Tensor& out, std::int64_t row, const Visit& visit) {
     return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
       const Tensor* in = run_.tensor(input.tensor);
-      if (in != nullptr && in->step != step_.id) note_earlier(*in);
+      if (in != nullptr && trains()) note_earlier(*in);
       return in != nullptr && bad_.contains(in->id) && each_source_in(op, input.role, *in, out, row, visit);
     });
   }
 
   /// The backward pass reads tensors of the forward pass, and the optimizer those of the backward pass.
+  bool trains() const { return step_.kind == StepKind::backward || step_.kind == StepKind::optimizer; }
   void note_earlier(const Tensor& in) {
-    if (!in.known || bad_.contains(in.id) || !RunView::symptomatic(in)) return;
+    if (in.step == step_.id || in.step == kBeforeSteps || !in.known || bad_.contains(in.id) ||
+        !RunView::symptomatic(in))
+      return;
     Rows bad(in.tokens, apart(in));
     const std::vector<std::int64_t> rows = run_.bad_rows(in);
     for (const std::int64_t row : rows) bad.mark(row);
@@ -366,8 +369,7 @@ class StepWalk {
 
   bool is_sink(const Tensor& tensor, std::int64_t row) {
     // Gradients of weights, and weights: all later steps read them.
-    if (tensor.axis == Axis::none && (step_.kind == StepKind::backward || step_.kind == StepKind::optimizer))
-      return true;
+    if (tensor.axis == Axis::none && trains()) return true;
     // Where nothing says whose rows a step has, none can be told to be padding.
     if (step_.spans.empty()) return tensor.axis != Axis::slots;
     if (!apart(tensor)) {
