@@ -8,6 +8,7 @@
 #include "core/numbers/format.h"
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/score_book.h"
+#include "instrument/train/trainer.h"
 #include "scenarios/counterfactuals.h"
 
 namespace nanscope::scenarios {
@@ -15,8 +16,8 @@ namespace nanscope::scenarios {
 namespace {
 
 /// Groups of knobs that an operator of this model can change. The model itself is not among them.
-constexpr std::array<std::string_view, 10> kGroups = {"rope",       "moe",       "norm",   "inner_norm", "kv",
-                                                      "activation", "attention", "scores", "engine",     "allreduce"};
+constexpr std::array<std::string_view, 11> kGroups = {
+    "rope", "moe", "norm", "inner_norm", "kv", "activation", "attention", "scores", "engine", "allreduce", "train"};
 
 /// Other ways to the same bits: a try would tell nothing.
 constexpr std::array<std::string_view, 3> kSameBits = {"attention.fused", "kv.window_cache", "scores.scales_of"};
@@ -83,6 +84,8 @@ bool relevant(const EngineConfig& config, std::string_view name) {
     return config.rope.scaling != RopeScaling::none && !is_among(kTrainedScalings, get_knob(config, "rope.scaling"));
   }
   if (group == "moe") return config.model.experts > 0;
+  // Another order is another text.
+  if (group == "train") return config.train.steps > 0 && name != "train.order";
   if (group == "inner_norm") return config.model.inner_norm;
   if (name == "activation.block_ops") return false;  // more of the same
   // Other checkpoints have none.
@@ -146,6 +149,7 @@ bool can_run(const EngineConfig& config, const Change& change) {
     const std::size_t equals = setting.find('=');
     if (!set_knob(changed, setting.substr(0, equals), setting.substr(equals + 1))) return false;
   }
+  if (changed.train.steps > 0 && !train::check_trainable(changed)) return false;
   return check(changed).has_value();
 }
 

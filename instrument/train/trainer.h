@@ -47,6 +47,9 @@ struct RunTotals {
   std::int64_t steps = 0;  ///< of the run, three a training step
 };
 
+/// Refuses what has no gradient, or would be trained as something else, in one line that names the knob.
+Status check_trainable(const EngineConfig& config);
+
 /// Trains a model from where it stands. Bits depend on the configuration, the weights and the text alone.
 class Trainer {
  public:
