@@ -133,7 +133,8 @@ class Training {
         if (Status saved = save(); !saved) return saved;
       }
     }
-    return {};
+    // One that was killed behind its last step may have left files that a save removes.
+    return !last_ && training_->done() == steps ? save() : Status();
   }
 
   Status save() {
