@@ -70,7 +70,7 @@ TEST_F(Pictures, EveryViewShowsSomethingInBothThemes) {
   std::vector<std::string> views = view_names();
   views.emplace_back();  // the whole window
   for (const std::string& view : views) {
-    if (view == "training") continue;  // the run does not train; the picture of one that does is a reference
+    if (view == "training") continue;  // the run does not train
     for (const Theme& theme : {dark_theme(), light_theme()}) {
       AppOptions options;
       options.view = view;
