@@ -3,8 +3,10 @@
 were written for it. Who does what is drawn, so that every sentence has words that nothing before it tells.
 
     make_village.py > village.txt
+    make_village.py 7 1500 > held-out.txt     other days: the seed that draws them, and how many
 """
 import random
+import sys
 
 PEOPLE = ["Anna", "Ben", "Clara", "David", "Emil", "Frida", "Gustav", "Hanna"]
 TRADES = ["baker", "miller", "sailor", "teacher", "doctor", "smith", "fisher", "keeper"]
@@ -42,8 +44,9 @@ def day(draw, number):
 
 
 def main():
-    draw = random.Random(20261126)
-    for number in range(500):
+    seed, days = (int(one) for one in sys.argv[1:3] or ("20261126", "500"))
+    draw = random.Random(seed)
+    for number in range(days):
         print(day(draw, number))
 
 

@@ -1,4 +1,4 @@
-/// bench_leakage TEXT [STEPS [SEEDS [CSV [KNOB=VALUE]...]]]: the table of "Future leakage in block-quantized
+/// bench_leakage TEXT HELD_OUT [STEPS [SEEDS [CSV [KNOB=VALUE]...]]]: the table of "Future leakage in block-quantized
 /// attention": small models are trained alike (data, initial weights, steps) with attention on MXFP4, with the tile on
 /// the diagonal unquantized, and without blocks. The loss of text that none of them saw, all positions at once and
 /// token by token.
@@ -24,7 +24,7 @@
 namespace nanscope {
 namespace {
 
-constexpr std::int64_t kHeldOutTokens = 4096;
+constexpr std::int64_t kHeldOutTokens = 32768;
 
 struct Mode {
   std::string_view name;
@@ -92,27 +92,21 @@ T value_of(Result<T> result) {
   return std::move(*result);
 }
 
-/// What is trained on, and sequences that are not.
-struct Text {
-  train::TrainingText trained;
-  std::vector<std::vector<std::int32_t>> held_out;
-};
-
-Text split(const train::TrainingText& all, std::int64_t length) {
-  Text text;
-  const auto room = static_cast<std::ptrdiff_t>(kHeldOutTokens / length * (length + 1));
-  if (std::ssize(all.tokens) < 4 * room) stop("the text is too short");
-  const auto border = all.tokens.end() - room;
-  text.trained.tokens.assign(all.tokens.begin(), border);
-  text.trained.ignored.assign(text.trained.tokens.size(), 0);
-  for (auto at = border; at != all.tokens.end(); at += length + 1) text.held_out.emplace_back(at, at + length + 1);
-  return text;
+std::vector<std::vector<std::int32_t>> sequences_of(const train::TrainingText& text, std::int64_t length) {
+  std::vector<std::vector<std::int32_t>> sequences;
+  const std::int64_t most = std::min(kHeldOutTokens, std::ssize(text.tokens)) / (length + 1);
+  for (std::int64_t i = 0; i < most; ++i) {
+    const auto at = text.tokens.begin() + i * (length + 1);
+    sequences.emplace_back(at, at + length + 1);
+  }
+  return sequences;
 }
 
 class Bench {
  public:
-  Bench(std::string path, std::int64_t steps, std::span<char*> settings)
+  Bench(std::string path, std::string held_out, std::int64_t steps, std::span<char*> settings)
       : path_(std::move(path)),
+        held_out_(std::move(held_out)),
         settings_(settings.begin(), settings.end()),
         steps_(steps),
         device_(value_of(kernels::make_device("cpu", 0))),
@@ -121,17 +115,21 @@ class Bench {
   Losses run(const Mode& mode, std::int64_t seed) {
     const auto begin = std::chrono::steady_clock::now();
     const EngineConfig config = config_of(mode, seed);
-    const Text text = split(value_of(train::load_training_text(config.train, *tokenizer_)), config.train.length);
+    train::TrainingText text = value_of(train::load_training_text(config.train, *tokenizer_));
+    EngineConfig other = config;
+    other.train.text = held_out_;
+    const auto held_out =
+        sequences_of(value_of(train::load_training_text(other.train, *tokenizer_)), config.train.length);
     auto source = value_of(make_weight_source(config.model));
     const auto model = value_of(load_model(config, *device_, *source, *tokenizer_));
-    auto trainer = value_of(train::Trainer::create(config, *device_, model, tokenizer_, text.trained));
+    auto trainer = value_of(train::Trainer::create(config, *device_, model, tokenizer_, std::move(text)));
     NullProbe nobody;
     Losses losses;
     for (std::int64_t step = 0; step < steps_; ++step) {
       losses.last_training = value_of(trainer->step(nobody, {})).loss;
     }
-    losses.parallel = value_of(trainer->evaluate(text.held_out, false));
-    losses.autoregressive = value_of(trainer->evaluate(text.held_out, true));
+    losses.parallel = value_of(trainer->evaluate(held_out, false));
+    losses.autoregressive = value_of(trainer->evaluate(held_out, true));
     losses.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return losses;
   }
@@ -157,6 +155,7 @@ class Bench {
   }
 
   std::string path_;
+  std::string held_out_;
   std::vector<std::string> settings_;
   std::int64_t steps_;
   std::unique_ptr<kernels::Device> device_;
@@ -174,17 +173,17 @@ void print_row(const Mode& mode, const Series& parallel, const Series& autoregre
 }
 
 int run(std::span<char*> args) {
-  if (args.size() < 2) stop("usage: bench_leakage TEXT [STEPS [SEEDS [CSV [KNOB=VALUE]...]]]");
+  if (args.size() < 3) stop("usage: bench_leakage TEXT HELD_OUT [STEPS [SEEDS [CSV [KNOB=VALUE]...]]]");
   const auto number = [&](std::size_t i, std::int64_t otherwise) {
     const std::int64_t given = args.size() > i ? std::strtoll(args[i], nullptr, 10) : otherwise;
     if (given < 1) stop(fmt::format("'{}' is no number above 0", args[i]));
     return given;
   };
-  const std::int64_t steps = number(2, 1500);
-  const std::int64_t seeds = number(3, 5);
-  std::FILE* csv = args.size() > 4 ? std::fopen(args[4], "w") : nullptr;
+  const std::int64_t steps = number(3, 1500);
+  const std::int64_t seeds = number(4, 5);
+  std::FILE* csv = args.size() > 5 ? std::fopen(args[5], "w") : nullptr;
   if (csv != nullptr) fmt::print(csv, "mode,seed,parallel,autoregressive,gap\n");
-  Bench bench(args[1], steps, args.size() > 5 ? args.subspan(5) : std::span<char*>());
+  Bench bench(args[1], args[2], steps, args.size() > 6 ? args.subspan(6) : std::span<char*>());
   std::vector<std::string> rows;
   fmt::print("{} steps, {} seeds, mean and standard error over seeds, nats a token\n", steps, seeds);
   fmt::print("{:<12} {:>17}   {:>17}   {:>19}\n", "attention", "parallel", "autoregressive", "gap");
@@ -207,7 +206,7 @@ int run(std::span<char*> args) {
     print_row(mode, parallel, autoregressive, gap);
     std::fflush(stdout);
   }
-  if (csv != nullptr && std::fclose(csv) != 0) stop(fmt::format("{}: cannot be written", args[4]));
+  if (csv != nullptr && std::fclose(csv) != 0) stop(fmt::format("{}: cannot be written", args[5]));
   return 0;
 }
 
