@@ -90,8 +90,8 @@ TEST(Knobs, EachChangesItsOwnFieldAlone) {
   for (const Knob& changed : knobs()) {
     EngineConfig config;
     const std::string before = get_knob(config, changed.name);
-    for (const std::string& candidate :
-         {std::string("7"), std::string("2"), std::string("0.5"), listed(changed.allowed).front(), listed(changed.allowed).back()}) {
+    for (const std::string& candidate : {std::string("7"), std::string("2"), std::string("0.5"),
+                                         listed(changed.allowed).front(), listed(changed.allowed).back()}) {
       if (set_knob(config, changed.name, candidate) && get_knob(config, changed.name) != before) break;
     }
     for (const Knob& other : knobs()) {
