@@ -133,6 +133,11 @@ TEST_P(Smoke, TheWindowSaysOfItsDumpWhatTheDiagnosisSays) {
   Result<OpenedRun> run = open_run(options_.file);
   ASSERT_TRUE(run) << run.error().message;
   RunFacts facts(std::move(*run));
+  const auto steps = facts.recording()->steps();
+  ASSERT_TRUE(steps) << steps.error().message;
+  if (!steps->empty() && steps->front().kind == StepKind::forward) {
+    GTEST_SKIP() << "folders of dumps have no word for the steps of training";
+  }
   const auto exported = scenarios::export_dump(*facts.recording(), facts.tensors(), folder_ / "dump");
   ASSERT_TRUE(exported) << exported.error().message;
   expect_agreement(folder_ / "dump");
