@@ -122,7 +122,7 @@ class Training {
       const auto start = Clock::now();
       auto report = training_->step();
       if (!report) return tl::unexpected(report.error());
-      last_ = std::move(*report);
+      last_ = *report;
       if (curves_) {
         const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
         if (Status added = curves_->add(*last_, seconds); !added) return added;

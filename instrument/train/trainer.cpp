@@ -423,7 +423,7 @@ Status ReferenceTrainer::evaluate(ForwardPass& pass, const std::vector<std::int3
     return add(pass.run(row, tokens, emitter), {sequence.begin() + 1, sequence.end()});
   }
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const Status added = add(pass.run_next(static_cast<std::int64_t>(i), tokens[i], emitter), {sequence[i + 1]});
+    Status added = add(pass.run_next(static_cast<std::int64_t>(i), tokens[i], emitter), {sequence[i + 1]});
     if (!added) return added;
   }
   return {};
@@ -509,7 +509,7 @@ Status check_trainable(const EngineConfig& config) {
 }
 
 Result<std::unique_ptr<Trainer>> Trainer::create(const EngineConfig& config, kernels::Device& device,
-                                                 std::shared_ptr<const LoadedModel> model,
+                                                 const std::shared_ptr<const LoadedModel>& model,
                                                  std::shared_ptr<const Tokenizer> tokenizer, TrainingText text) {
   if (Status trainable = check_trainable(config); !trainable) return tl::unexpected(trainable.error());
   if (Status known = check_tokens(text, model->vocabulary); !known) return tl::unexpected(known.error());

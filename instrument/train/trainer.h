@@ -55,7 +55,7 @@ class Trainer {
  public:
   /// `device` and `probe` outlive it. Errors name the knob, or the kind of op or weight that has no gradient.
   static Result<std::unique_ptr<Trainer>> create(const EngineConfig& config, kernels::Device& device,
-                                                 std::shared_ptr<const LoadedModel> model,
+                                                 const std::shared_ptr<const LoadedModel>& model,
                                                  std::shared_ptr<const Tokenizer> tokenizer, TrainingText text);
   virtual ~Trainer() = default;
 
