@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <span>
 #include <utility>
@@ -246,8 +245,8 @@ Result<double> ReferenceTrainer::forward(const Batch& batch, Probe& probe, const
   if (!rows) return tl::unexpected(rows.error());
   double total = 0;
   for (std::size_t i = 0; i < rows->size(); ++i) total += batch.targets[i] < 0 ? 0.0 : double{(*rows)[i]};
-  const double mean =
-      batch.counted > 0 ? total / static_cast<double>(batch.counted) : std::numeric_limits<double>::quiet_NaN();
+  // Of no target at all 0 / 0, whose sign is the machine's and says nothing.
+  const double mean = std::abs(total / static_cast<double>(batch.counted));
   OpPlan plan;
   plan.name = "loss";
   plan.kind = OpKind::cross_entropy;

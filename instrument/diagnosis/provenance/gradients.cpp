@@ -97,15 +97,4 @@ Explanation explain_adamw(const Subject& subject) {
   return found;
 }
 
-Explanation explain_embedding_gradient(const Subject& subject) { return explain_by_inputs(subject); }
-Explanation explain_rope_gradient(const Subject& subject) { return explain_by_inputs(subject); }
-Explanation explain_attention_scores_gradient(const Subject& subject) { return explain_by_inputs(subject); }
-Explanation explain_softmax_gradient(const Subject& subject) { return explain_by_inputs(subject); }
-Explanation explain_attention_mix_gradient(const Subject& subject) { return explain_by_inputs(subject); }
-Explanation explain_activation_gradient(const Subject& subject) { return explain_by_inputs(subject); }
-Explanation explain_softcap_gradient(const Subject& subject) { return explain_by_inputs(subject); }
-Explanation explain_gradient_sum(const Subject& subject) { return explain_by_inputs(subject); }
-Explanation explain_gradient_rows(const Subject& subject) { return explain_by_inputs(subject); }
-Explanation explain_gradient_norm(const Subject& subject) { return explain_by_inputs(subject); }
-
 }  // namespace nanscope

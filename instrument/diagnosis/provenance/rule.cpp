@@ -9,7 +9,9 @@
 namespace nanscope {
 
 #define NANSCOPE_PROVENANCE(kind) Explanation explain_##kind(const Subject& subject);
+#define NANSCOPE_PROVENANCE_BY_INPUTS(kind)
 #include "instrument/diagnosis/provenance/provenance.def"
+#undef NANSCOPE_PROVENANCE_BY_INPUTS
 #undef NANSCOPE_PROVENANCE
 
 Rule provenance_rule(OpKind kind) {
@@ -17,7 +19,11 @@ Rule provenance_rule(OpKind kind) {
 #define NANSCOPE_PROVENANCE(name) \
   case OpKind::name:              \
     return explain_##name;
+#define NANSCOPE_PROVENANCE_BY_INPUTS(name) \
+  case OpKind::name:                        \
+    return explain_by_inputs;
 #include "instrument/diagnosis/provenance/provenance.def"
+#undef NANSCOPE_PROVENANCE_BY_INPUTS
 #undef NANSCOPE_PROVENANCE
   }
   return explain_by_inputs;

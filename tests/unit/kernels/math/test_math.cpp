@@ -22,9 +22,14 @@
 namespace nanscope::kernels {
 
 std::vector<MathBuild> math_builds() {
-  std::vector<MathBuild> builds = {{"baseline", &baseline::math_table}};
-#if defined(__x86_64__)
+  std::vector<MathBuild> builds;
+#if defined(NANSCOPE_LANES_BASELINE)
+  builds.push_back({"baseline", &baseline::math_table});
+#endif
+#if defined(NANSCOPE_LANES_AVX2)
   if (make_cpu_device(Isa::avx2, 1)) builds.push_back({"avx2", &avx2::math_table});
+#endif
+#if defined(NANSCOPE_LANES_AVX512)
   if (make_cpu_device(Isa::avx512, 1)) builds.push_back({"avx512", &avx512::math_table});
 #endif
   return builds;

@@ -16,9 +16,14 @@
 namespace nanscope::kernels {
 
 std::vector<WarpBuild> warp_builds() {
-  std::vector<WarpBuild> builds = {{"baseline", &baseline::warp_table}};
-#if defined(__x86_64__)
+  std::vector<WarpBuild> builds;
+#if defined(NANSCOPE_LANES_BASELINE)
+  builds.push_back({"baseline", &baseline::warp_table});
+#endif
+#if defined(NANSCOPE_LANES_AVX2)
   if (make_cpu_device(Isa::avx2, 1)) builds.push_back({"avx2", &avx2::warp_table});
+#endif
+#if defined(NANSCOPE_LANES_AVX512)
   if (make_cpu_device(Isa::avx512, 1)) builds.push_back({"avx512", &avx512::warp_table});
 #endif
   return builds;
