@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/recording/decode.h"
+#include "core/recording/detail_codec.h"
 #include "core/recording/reader_impl.h"
 #include "core/recording/schema.h"
 #include "core/tensor/content_hash.h"
@@ -25,14 +25,6 @@ Result<Detail> decode_detail(const Statement& row) {
   if (!tensor) return tl::unexpected(std::move(tensor.error()));
   return Detail{std::move(*tensor), row.integer(decode::kTensorDetailColumn)};
 }
-
-std::vector<Health> as_health(std::span<const std::byte> bytes) {
-  std::vector<Health> health(bytes.size() / sizeof(Health));
-  if (!health.empty()) std::memcpy(health.data(), bytes.data(), health.size() * sizeof(Health));
-  return health;
-}
-
-std::int64_t health_bytes(std::int64_t entries) { return entries * static_cast<std::int64_t>(sizeof(Health)); }
 
 /// The check that stands before every allocation: the file holds as much as the shape promises.
 bool fits(std::span<const std::byte> blob, std::int64_t expected) {
@@ -72,18 +64,21 @@ Result<std::vector<Health>> Recording::token_health(std::int64_t id) const {
   auto row = statement.bind(1, id).step();
   if (!row) return impl_->error(row.error().message);
   const auto blob = *row ? statement.blob(0) : std::span<const std::byte>{};
-  if (!fits(blob, health_bytes(tensor.tokens))) {
+  const std::int64_t expected = tensor.tokens * detail_codec::record_bytes((*detail)->kind);
+  if (!fits(blob, expected)) {
     return impl_->error(fmt::format("damaged: tensor {} has {} token rows, its health {} bytes instead of {}", id,
-                                    tensor.tokens, blob.size(), health_bytes(tensor.tokens)));
+                                    tensor.tokens, blob.size(), expected));
   }
-  std::vector<Health> rows = as_health(blob);
+  std::vector<Health> rows =
+      detail_codec::decode(blob, (*detail)->kind, detail_codec::token_rows_shape(tensor), tensor);
   if (!adds_up(rows, tensor.health))
     return impl_->error(fmt::format("damaged: the health of the rows of tensor {} does not add up to its own", id));
   return rows;
 }
 
 Result<std::optional<TileLevel>> Recording::Impl::stored_tiles(const TensorRow& tensor, int level) {
-  auto loan = prepare("SELECT levels, tiles FROM detail WHERE tensor = ?");
+  auto loan =
+      prepare("SELECT d.levels, d.tiles, t.detail FROM detail d JOIN tensors t ON t.id = d.tensor WHERE d.tensor = ?");
   if (!loan) return tl::unexpected(std::move(loan.error()));
   Statement& statement = **loan.value();
   auto row = statement.bind(1, tensor.id).step();
@@ -93,6 +88,8 @@ Result<std::optional<TileLevel>> Recording::Impl::stored_tiles(const TensorRow& 
   const int first = shape_of(0).columns > 1 ? 0 : 1;  // level 0 is the token rows where it can be
   const std::int64_t count = statement.integer(0);
   const auto blob = statement.blob(1);
+  const std::int64_t kind = statement.integer(2);
+  const std::int64_t record = detail_codec::record_bytes(kind);
   const bool plausible = count >= 0 && count <= pyramid_levels(tensor.tokens, tensor.channels) - first;
   std::optional<TileLevel> found;
   std::int64_t begin = 0;
@@ -102,15 +99,16 @@ Result<std::optional<TileLevel>> Recording::Impl::stored_tiles(const TensorRow& 
       begin = end;
       found = TileLevel{shape_of(i), {}};
     }
-    end += health_bytes(shape_of(i).tiles());
+    end += shape_of(i).tiles() * record;
   }
   if (!plausible || !fits(blob, end)) {
     return error(fmt::format("damaged: tensor {} has {} bytes of tiles in {} levels, expected {}", tensor.id,
                              blob.size(), count, end));
   }
   if (found) {
-    found->tiles = as_health(
-        blob.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(health_bytes(found->shape.tiles()))));
+    found->tiles = detail_codec::decode(
+        blob.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(found->shape.tiles() * record)), kind,
+        found->shape, tensor);
   }
   return found;
 }

@@ -1,13 +1,13 @@
 #include <algorithm>
 
 #include "core/recording/check.h"
+#include "core/recording/detail_codec.h"
 #include "core/recording/schema.h"
 #include "core/tensor/pyramid.h"
 
 namespace nanscope {
 namespace {
 
-constexpr std::int64_t kHealthBytes = sizeof(Health);
 /// Elements of a tensor that only a replay can give: half a gigabyte of f32.
 constexpr std::int64_t kMostMadeAgain = std::int64_t{1} << 27;
 
@@ -126,24 +126,26 @@ Status Recording::Impl::TensorCheck::take_parts(const TensorRow& tensor, bool& a
 Status Recording::Impl::TensorCheck::take_detail(const TensorRow& tensor) {
   if (details_.id() < tensor.id) return damaged("it holds health of rows without their tensor ({})", details_.id());
   const std::int64_t kind = rows_.row().integer(decode::kTensorDetailColumn);
-  if (kind < schema::kDetailNone || kind > schema::kDetailStored)
+  if (kind < schema::kDetailNone || kind > schema::kDetailNumbers)
     return damaged("tensor {} has its health in place {}", tensor.id, kind);
   if (kind == schema::kDetailSelf && (tensor.tokens != 1 || level_shape(1, tensor.channels, 0).columns > 1))
     return damaged("tensor {} of {} x {} has the health of one tile", tensor.id, tensor.tokens, tensor.channels);
-  if ((kind == schema::kDetailStored) != (details_.id() == tensor.id))
+  const bool stored = kind >= schema::kDetailStored;
+  if (stored != (details_.id() == tensor.id))
     return damaged("the health of the rows of tensor {} is {}", tensor.id,
-                   kind == schema::kDetailStored ? "missing" : "there and not mentioned");
-  if (kind != schema::kDetailStored) return {};
+                   stored ? "missing" : "there and not mentioned");
+  if (!stored) return {};
+  const std::int64_t record = detail_codec::record_bytes(kind);
   const std::int64_t rows = details_.row().integer(1);
-  if (rows != tensor.tokens * kHealthBytes)
+  if (rows != tensor.tokens * record)
     return damaged("tensor {} has {} rows, their health {} bytes instead of {}", tensor.id, tensor.tokens, rows,
-                   tensor.tokens * kHealthBytes);
+                   tensor.tokens * record);
   const std::int64_t levels = details_.row().integer(2);
   const int first = level_shape(tensor.tokens, tensor.channels, 0).columns > 1 ? 0 : 1;
   std::int64_t tiles = 0;
   const bool plausible = levels >= 0 && levels <= pyramid_levels(tensor.tokens, tensor.channels) - first;
   for (int i = first; plausible && i < first + levels; ++i)
-    tiles += level_shape(tensor.tokens, tensor.channels, i).tiles() * kHealthBytes;
+    tiles += level_shape(tensor.tokens, tensor.channels, i).tiles() * record;
   if (!plausible || details_.row().integer(3) != tiles)
     return damaged("tensor {} has {} bytes of tiles in {} levels, expected {}", tensor.id, details_.row().integer(3),
                    levels, tiles);

@@ -233,27 +233,12 @@ Status Inserter::apply(const AddOp& item) {
       .run();
 }
 
-Status Inserter::write_detail(const TensorRow& row, const TensorDetail& detail) {
-  const LevelShape base = level_shape(row.tokens, row.channels, 0);
-  const std::vector<Health>& finest = detail.tiles.empty() ? detail.tokens : detail.tiles;
-  std::vector<Health> stored;  // from level 0, or from level 1 when level 0 is the token rows
-  std::int64_t levels = 0;
-  if (base.columns > 1) {
-    stored = finest;
-    levels = 1;
-  }
-  if (base.tiles() > schema::kStoredPyramidTiles) {
-    std::vector<Health> level = finest;
-    for (int i = 1; i < pyramid_levels(row.tokens, row.channels); ++i, ++levels) {
-      level = merge_level(level, level_shape(row.tokens, row.channels, i - 1));
-      stored.insert(stored.end(), level.begin(), level.end());
-    }
-  }
+Status Inserter::write_detail(const TensorRow& row, const detail_codec::Encoded& detail) {
   return statements_[kDetail]
       .bind(1, row.id)
-      .bind(2, as_bytes(detail.tokens))
-      .bind(3, levels)
-      .bind(4, as_bytes(stored))
+      .bind(2, detail.token_rows)
+      .bind(3, detail.levels)
+      .bind(4, detail.tiles)
       .run();
 }
 
@@ -292,9 +277,13 @@ Status Inserter::apply(const AddTensor& item) {
   if (row.id <= last_tensor_) return out_of_order("tensor", row.id, "tensor", last_tensor_);
   if (row.op != last_op_) return out_of_order(fmt::format("tensor {} of op", row.id), row.op, "op", last_op_);
   last_tensor_ = row.id;
-  std::int64_t kind = schema::kDetailNone;
+  detail_codec::Encoded encoded{.kind = schema::kDetailNone};
   if (!detail.tokens.empty()) {
-    kind = base.tiles() == 1 && same(detail.tokens[0], row.health) ? schema::kDetailSelf : schema::kDetailStored;
+    if (base.tiles() == 1 && same(detail.tokens[0], row.health)) {
+      encoded.kind = schema::kDetailSelf;
+    } else {
+      encoded = encoder_.encode(row, detail);
+    }
   }
   ++progress_.tensors;
   if (!row.known) ++progress_.unknown_tensors;
@@ -308,7 +297,7 @@ Status Inserter::apply(const AddTensor& item) {
       .bind(7, row.heads)
       .bind(8, row.first_token)
       .bind(9, static_cast<std::int64_t>(row.hash))
-      .bind(10, kind);
+      .bind(10, encoded.kind);
   bind_health(statement, 11, row.health);
   constexpr int kAxisAt = 11 + schema::kHealthColumns;
   statement.bind(kAxisAt, row.axis ? words::word(words::kAxes, *row.axis) : std::string_view())
@@ -318,7 +307,7 @@ Status Inserter::apply(const AddTensor& item) {
       .bind(kAxisAt + 4, std::int64_t{row.guessed})
       .bind(kAxisAt + 5, std::int64_t{row.stated});
   auto status = statement.run();
-  if (status && kind == schema::kDetailStored) status = write_detail(row, detail);
+  if (status && encoded.kind >= schema::kDetailStored) status = write_detail(row, encoded);
   if (status && !item.bytes.empty()) status = write_chunks(row.id, item.bytes);
   return status;
 }

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/recording/detail_codec.h"
 #include "core/recording/sqlite.h"
 #include "core/recording/writer.h"
 
@@ -108,7 +109,7 @@ class Inserter {
   /// The bytes that the shape of a tensor that was added needs.
   Result<std::size_t> bytes_of(std::int64_t tensor);
   Status write_chunks(std::int64_t tensor, std::span<const std::byte> bytes);
-  Status write_detail(const TensorRow& row, const TensorDetail& detail);
+  Status write_detail(const TensorRow& row, const detail_codec::Encoded& detail);
 
   Status write(const AddRequest& item);
   Status write(const AddBytes& item);
@@ -126,6 +127,7 @@ class Inserter {
 
   sqlite::Database db_;
   std::vector<sqlite::Statement> statements_;
+  detail_codec::Encoder encoder_;
   Progress progress_;
   Progress committed_;
   bool in_memory_ = false;

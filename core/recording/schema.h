@@ -9,7 +9,7 @@
 namespace nanscope::schema {
 
 inline constexpr std::uint32_t kApplicationId = 0x4e414e53;  ///< "NANS", offset 68 of the file
-inline constexpr std::uint32_t kVersion = 3;                 ///< PRAGMA user_version, offset 60 of the file
+inline constexpr std::uint32_t kVersion = 4;                 ///< PRAGMA user_version, offset 60 of the file
 
 /// A table or index that readers insist on.
 struct Object {
@@ -17,8 +17,8 @@ struct Object {
   std::string sql;  ///< exactly as it stands in sqlite_schema
 };
 
-/// Of a version from 1 to kVersion, tables before their indexes. Those of 1 are read and never written; 2 has those of
-/// 3, and lacks words.
+/// Of a version from 1 to kVersion, tables before their indexes. Those of 1 are read and never written; 2 and 3
+/// have those of 4, and lack words and kinds of detail.
 std::span<const Object> objects(std::uint32_t version = kVersion);
 /// CREATE VIEW statements, for people and the stock shell; readers never use them.
 std::span<const std::string> views();
@@ -30,9 +30,10 @@ inline constexpr std::string_view kHealthColumnNames =
     "min, max, absmax";
 
 /// tensors.detail: where the health of the token rows and tiles is.
-inline constexpr std::int64_t kDetailNone = 0;    ///< not recorded
-inline constexpr std::int64_t kDetailSelf = 1;    ///< one token row of one tile: the tensor's own
-inline constexpr std::int64_t kDetailStored = 2;  ///< table detail
+inline constexpr std::int64_t kDetailNone = 0;     ///< not recorded
+inline constexpr std::int64_t kDetailSelf = 1;     ///< one token row of one tile: the tensor's own
+inline constexpr std::int64_t kDetailStored = 2;   ///< table detail, whole records
+inline constexpr std::int64_t kDetailNumbers = 3;  ///< table detail, numbers alone: see detail_codec.h
 
 /// Tensor bytes are cut into chunks of this many; chunks.id = tensor * kChunksPerTensor + part.
 inline constexpr std::int64_t kChunkBytes = std::int64_t{1} << 20;

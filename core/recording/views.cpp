@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/recording/detail_codec.h"
 #include "core/recording/schema.h"
 #include "core/tensor/health.h"
 
@@ -128,27 +129,45 @@ std::string token_health() {
       {"elements", 0},   {"nan", 8},   {"pos_inf", 16}, {"neg_inf", 24}, {"saturated", 32},
       {"subnormal", 40}, {"zero", 48}, {"flushed", 56}, {"clipped", 64}, {"first_bad", 72}};
   const std::pair<const char*, std::size_t> singles[] = {{"min", 96}, {"max", 100}, {"absmax", 104}};
+  const std::pair<const char*, std::size_t> numbers[] = {{"min", 16}, {"max", 20}};
   std::string own;
   std::string decoded;
+  std::string rest;  // of a record that is numbers alone
   for (const auto& [name, offset] : counts) {
     own += fmt::format(", t.{0} AS {0}", name);
     decoded += fmt::format(", {} AS {}", little_endian("r.value", offset, 8), name);
+    const std::string_view column = name;
+    rest += fmt::format(", {} AS {}", column == "elements" ? "t.channels" : column == "first_bad" ? "-1" : "0", name);
   }
   for (const auto& [name, offset] : singles) {
     own += fmt::format(", t.{0} AS {0}", name);
     decoded += fmt::format(", {} AS {}", single(little_endian("r.value", offset, 4)), name);
   }
+  std::string largest;
+  for (const auto& [name, offset] : numbers) {
+    const std::string number = single(little_endian("r.value", offset, 4));
+    rest += fmt::format(", {} AS {}", number, name);
+    largest += fmt::format("{}abs({})", largest.empty() ? "" : ", ", number);
+  }
+  rest += fmt::format(", max({}) AS absmax", largest);
   // An array of as many elements as the tensor has rows stands in for a counting loop.
-  const std::string rows = fmt::format(
-      "json_each((SELECT json_group_array(hex(substr(d.token_rows, n.key * {0} + 1, {0}))) FROM "
-      "json_each('[' || substr(replace(hex(zeroblob(t.tokens)), '00', ',0'), 2) || ']') n))",
-      sizeof(Health));
+  const auto rows = [](std::size_t record) {
+    return fmt::format(
+        "json_each((SELECT json_group_array(hex(substr(d.token_rows, n.key * {0} + 1, {0}))) FROM "
+        "json_each('[' || substr(replace(hex(zeroblob(t.tokens)), '00', ',0'), 2) || ']') n))",
+        record);
+  };
   const std::string columns = fmt::format("t.id AS tensor, {} || '.' || t.role AS place", kPlace);
-  return view("v_token_health",
-              fmt::format("SELECT {0}, t.first_token AS token{1} {2} WHERE t.detail = {3} UNION ALL "
-                          "SELECT {0}, t.first_token + r.key AS token{4} {2} JOIN detail d ON d.tensor = t.id, {5} r "
-                          "WHERE t.detail = {6}",
-                          columns, own, kTensorJoin, kDetailSelf, decoded, rows, kDetailStored));
+  const auto stored = [&](std::string_view record, std::size_t size, std::int64_t kind) {
+    return fmt::format(
+        " UNION ALL SELECT {}, t.first_token + r.key AS token{} {} JOIN detail d ON d.tensor = t.id, {} r WHERE "
+        "t.detail = {}",
+        columns, record, kTensorJoin, rows(size), kind);
+  };
+  return view("v_token_health", fmt::format("SELECT {0}, t.first_token AS token{1} {2} WHERE t.detail = {3}", columns,
+                                            own, kTensorJoin, kDetailSelf) +
+                                    stored(decoded, sizeof(Health), kDetailStored) +
+                                    stored(rest, sizeof(detail_codec::Numbers), kDetailNumbers));
 }
 
 std::string scales() {

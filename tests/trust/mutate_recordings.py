@@ -376,7 +376,7 @@ class Structure:
         kind, name = rng.choice(self.names)
         statements = [f"DROP {kind} {name}", f"CREATE TABLE extra_{rng.randrange(9)} (x)",
                       "CREATE TRIGGER harm AFTER INSERT ON events BEGIN DELETE FROM tensors; END",
-                      f"PRAGMA user_version = {rng.choice([0, 1, 2, 4, 1 << 30])}", "PRAGMA application_id = 1",
+                      f"PRAGMA user_version = {rng.choice([0, 1, 2, 3, 5, 1 << 30])}", "PRAGMA application_id = 1",
                       "PRAGMA auto_vacuum = FULL; VACUUM", "PRAGMA encoding = 'UTF-16'", "REINDEX", "PRAGMA journal_mode = WAL"]
         if kind == "table":
             statements += [f"ALTER TABLE {name} ADD COLUMN extra INTEGER", f"DELETE FROM {name}",

@@ -113,7 +113,7 @@ TEST_F(Damage, WhatIsNoRecordingIsSaidInOneLine) {
 
 TEST_F(Damage, NewerSchemaNamesBothVersions) {
   sql(path_, "PRAGMA user_version = 7");
-  EXPECT_THAT(open_error(path_), HasSubstr("schema 7, this one reads up to 3"));
+  EXPECT_THAT(open_error(path_), HasSubstr("schema 7, this one reads up to 4"));
 }
 
 TEST_F(Damage, AlteredSchemaIsRefused) {
@@ -122,7 +122,7 @@ TEST_F(Damage, AlteredSchemaIsRefused) {
   sql(path_, "CREATE VIEW kernels AS SELECT 1");
   EXPECT_THAT(open_error(path_), HasSubstr("'kernels' is missing"));
   sql(path_, "DROP VIEW kernels; CREATE TABLE kernels (id)");
-  EXPECT_THAT(open_error(path_), HasSubstr("not defined as schema 3"));
+  EXPECT_THAT(open_error(path_), HasSubstr("is not defined as schema 4"));
 }
 
 TEST_F(Damage, RowsThatContradictThemselvesAreNotBelieved) {

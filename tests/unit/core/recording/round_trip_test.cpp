@@ -315,7 +315,7 @@ TEST(RoundTrip, SequencesRanksAndWhatWasNotDumped) {
   ASSERT_TRUE(writer->commit_step());
   const auto r = writer->finish_in_memory();
   ASSERT_TRUE(r) << r.error().message;
-  EXPECT_EQ(r->schema(), 3U);
+  EXPECT_EQ(r->schema(), 4U);
   const auto whole = r->check();
   EXPECT_TRUE(whole) << whole.error().message;
 

@@ -1,5 +1,5 @@
 application_id 1312902739;
-user_version 3;
+user_version 4;
 CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL, expected_ops INTEGER NOT NULL, requests INTEGER NOT NULL, steps INTEGER NOT NULL, ops INTEGER NOT NULL, tensors INTEGER NOT NULL, stored_tensors INTEGER NOT NULL, unknown_tensors INTEGER NOT NULL, expected_tensors INTEGER NOT NULL) STRICT;
 CREATE TABLE requests (id INTEGER PRIMARY KEY, name TEXT NOT NULL, prompt TEXT NOT NULL, prompt_tokens TEXT NOT NULL, cached_tokens INTEGER NOT NULL, output_tokens TEXT NOT NULL, output_text TEXT NOT NULL) STRICT;
