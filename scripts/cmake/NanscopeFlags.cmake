@@ -42,13 +42,16 @@ if(NANSCOPE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288 --param ggc-min-expand=100>")
 endif()
 
-# nanscope_unity(target [ALONE source...]): compiles eight sources of a target at a time, in less than half the time,
-# where NANSCOPE_UNITY is on. ALONE: sources whose file-local names others of the target have too.
+# nanscope_unity(target [BATCH count] [ALONE source...]): compiles eight (or BATCH) sources of a target at a time, in
+# less than half the time, where NANSCOPE_UNITY is on. ALONE: sources whose file-local names others of the target have.
 function(nanscope_unity target)
-  cmake_parse_arguments(ARG "" "" "ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "" "BATCH" "ALONE" ${ARGN})
   if(NOT NANSCOPE_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  if(NOT ARG_BATCH)
+    set(ARG_BATCH 8)
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ARG_BATCH})
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

@@ -152,7 +152,8 @@ int compare_recording(const std::string& text) {
                recorded.until_closed);
   }
   std::filesystem::remove(path);
-  row("the same until the file is closed, the model's loading included", fmt::format("{:.2f}", median(closed)), "none", true);
+  row("the same until the file is closed, the model's loading included", fmt::format("{:.2f}", median(closed)), "none",
+      true);
   const double ratio = median(ratios);
   return row("training with health and hash of every tensor / without", fmt::format("{:.2f}", ratio), "<= 1.25",
              ratio <= 1.25)
