@@ -295,13 +295,41 @@ NANSCOPE_FN float sqrt_uniform(float a) { return __builtin_sqrtf(a); }
 NANSCOPE_FN double sqrt_uniform(double a) { return __builtin_sqrt(a); }
 
 namespace detail {
+#if NANSCOPE_VECTOR_BYTES == 16 && defined(__x86_64__)
+/// a * b + c of values of f32, rounded to odd, which once more rounded to f32 is what one rounding gives (Boldo and
+/// Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). An x86
+/// without the instruction calls the C library for each lane else, four times as slow.
+NANSCOPE_FN __m128d fma_to_odd(__m128d a, __m128d b, __m128d c) {
+  const __m128d product = a * b;  // exact: 48 bits
+  const __m128d sum = product + c;
+  const __m128d back = sum - product;
+  const __m128d lost =
+      (product - (sum - back)) + (c - back);  // exact (Knuth's TwoSum); NaN where the sum is not finite
+  const __m128i bits = _mm_castpd_si128(sum);
+  const __m128i one = _mm_set1_epi64x(1);
+  // All ones where something was lost and the last bit is even.
+  const __m128i some =
+      _mm_castpd_si128(_mm_or_pd(_mm_cmplt_pd(lost, _mm_setzero_pd()), _mm_cmpgt_pd(lost, _mm_setzero_pd())));
+  const __m128i odd = _mm_and_si128(some, _mm_sub_epi64(_mm_and_si128(bits, one), one));
+  // A unit away from zero where what was lost has the sum's sign, else towards it.
+  const __m128i differ = _mm_srli_epi64(_mm_xor_si128(bits, _mm_castpd_si128(lost)), 63);
+  const __m128i unit = _mm_sub_epi64(one, _mm_add_epi64(differ, differ));
+  return _mm_castsi128_pd(_mm_add_epi64(bits, _mm_and_si128(odd, unit)));
+}
+#endif
+
 NANSCOPE_FN Register<float> fma(Register<float> a, Register<float> b, Register<float> c) {
 #if NANSCOPE_VECTOR_BYTES == 64
   return _mm512_fmadd_ps(a, b, c);
 #elif NANSCOPE_VECTOR_BYTES == 32
   return _mm256_fmadd_ps(a, b, c);
+#elif defined(__x86_64__)
+  const __m128d low = fma_to_odd(_mm_cvtps_pd(a), _mm_cvtps_pd(b), _mm_cvtps_pd(c));
+  const __m128d high = fma_to_odd(_mm_cvtps_pd(_mm_movehl_ps(a, a)), _mm_cvtps_pd(_mm_movehl_ps(b, b)),
+                                  _mm_cvtps_pd(_mm_movehl_ps(c, c)));
+  return _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
 #else
-  for (int j = 0; j < F32::kWidth; ++j) c[j] = __builtin_fmaf(a[j], b[j], c[j]);  // exact, by the C library
+  for (int j = 0; j < F32::kWidth; ++j) c[j] = __builtin_fmaf(a[j], b[j], c[j]);
   return c;
 #endif
 }

@@ -120,6 +120,39 @@ TEST(Warp, F32OperationsOnTheZoo) {
   }
 }
 
+/// a * b + c where two roundings differ from one: c is half a unit of the product's last place in f32, more or less
+/// by very little, and where the sum cancels, underflows or overflows.
+TEST(Warp, FmaRoundsOnce) {
+  for (const WarpBuild& build : warp_builds()) {
+    std::uint64_t state = 11;
+    for (int round = 0; round < 4000; ++round) {
+      Lanes32 a;
+      Lanes32 b;
+      Lanes32 c;
+      for (std::size_t i = 0; i < kWarp; ++i) {
+        const auto bits = next_random(state);
+        const auto small = next_random(state);
+        const int scale = static_cast<int>(small % 5) * 60 - 120;
+        a[i] = std::ldexp(1.0F + static_cast<float>(bits & 0xfffU) * 0x1p-12F, scale / 2);
+        b[i] = std::ldexp(1.0F + static_cast<float>(bits >> 20) * 0x1p-12F, scale - scale / 2);
+        const double product = static_cast<double>(a[i]) * static_cast<double>(b[i]);
+        const int kind = static_cast<int>(small >> 8 & 7U);
+        const auto rounded = static_cast<float>(product);
+        if (kind == 0) c[i] = -rounded;                               // what rounding lost is left
+        if (kind == 1) c[i] = static_cast<float>(product * 0x1p-60);  // a tie, and a little
+        if (kind == 2) c[i] = static_cast<float>(product * -0x1p-60);
+        if (kind == 3) c[i] = static_cast<float>(std::ldexp(product, 24 + static_cast<int>(small >> 16 & 3U)));
+        if (kind == 4) c[i] = -static_cast<float>(std::ldexp(product, 24 + static_cast<int>(small >> 16 & 3U)));
+        if (kind == 5) c[i] = std::bit_cast<float>(small >> 9);  // subnormal
+        if (kind == 6) c[i] = std::nextafter(-rounded, 0.0F);
+        if (kind == 7) c[i] = std::bit_cast<float>(0x7f7fffffU) * (small & 0x10000U ? 1.0F : -1.0F);
+        if (small & 0x20000U) a[i] = -a[i];
+      }
+      expect_f32(build, a, b, c);
+    }
+  }
+}
+
 TEST(Warp, F32OperationsOnRandomBits) {
   for (const WarpBuild& build : warp_builds()) {
     std::uint64_t state = 7;
