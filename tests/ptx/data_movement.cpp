@@ -49,6 +49,13 @@ void pack(Lanes& lanes, const Instruction& of) {
 /// Of `kCount` elements next to each other; `kSigned`: a load extends their sign. The address is the last operand.
 template <class T, int kCount>
 struct Access {
+  using Values = std::array<T, kCount>;
+
+  static std::uint64_t address_of(const Lanes& lanes, const Instruction& of, int lane) {
+    const std::uint64_t address = read_lane(lanes, of.operands[kCount], lane) + static_cast<std::uint64_t>(of.offset);
+    return of.operands[kCount].width == 4 ? address & 0xffffffffU : address;
+  }
+
   static bool check(const Lanes& lanes, const Instruction& of, std::uint64_t address) {
     if (address % (sizeof(T) * kCount) != 0) {
       lanes.report("an address that is not a multiple of the access's size");
@@ -56,44 +63,54 @@ struct Access {
     }
     const bool local = (address & kLocalWindow) != 0;
     const bool param = (address & kParamWindow) != 0;
+    const bool shared = (address & kSharedWindow) != 0;
     const bool fits = of.space == Space::generic || (of.space == Space::local && local) ||
-                      (of.space == Space::param && param) || (of.space == Space::global && !local && !param);
+                      (of.space == Space::param && param) || (of.space == Space::shared && !local && !param) ||
+                      (of.space == Space::global && !local && !param && !shared);
     if (!fits) lanes.report("an address of another state space");
     return fits;
   }
 
-  static void load(Lanes& lanes, const Instruction& of) {
+  static std::string load(const Lanes& lanes, const Instruction& of, std::uint64_t address, int lane, Values& values) {
+    if (of.space == Space::shared || (address & kSharedWindow) != 0) {
+      return lanes.shared->load(address, values.data(), sizeof(values));
+    }
+    const bool own = (address & (kLocalWindow | kParamWindow)) != 0;
+    return own ? lanes.own->load(address, lane, values.data(), sizeof(values))
+               : lanes.memory->load(address, values.data(), sizeof(values));
+  }
+  static std::string store(const Lanes& lanes, const Instruction& of, std::uint64_t address, int lane,
+                           const Values& values) {
+    if (of.space == Space::shared || (address & kSharedWindow) != 0) {
+      return lanes.shared->store(address, values.data(), sizeof(values));
+    }
+    const bool own = (address & (kLocalWindow | kParamWindow)) != 0;
+    return own ? lanes.own->store(address, lane, values.data(), sizeof(values))
+               : lanes.memory->store(address, values.data(), sizeof(values));
+  }
+
+  static void load_all(Lanes& lanes, const Instruction& of) {
     for (int lane = 0; lane < kLanes; ++lane) {
       if (!lanes.has(lane)) continue;
-      const std::uint64_t address =
-          lanes.of<std::uint64_t>(of.operands[kCount])[lane] + static_cast<std::uint64_t>(of.offset);
+      const std::uint64_t address = address_of(lanes, of, lane);
       if (!check(lanes, of, address)) return;
-      std::array<T, kCount> values{};
-      const bool own = (address & (kLocalWindow | kParamWindow)) != 0;
-      std::string wrong = own ? lanes.own->load(address, lane, values.data(), sizeof(values))
-                              : lanes.memory->load(address, values.data(), sizeof(values));
+      Values values{};
+      std::string wrong = load(lanes, of, address, lane, values);
       if (!wrong.empty()) return lanes.report(std::move(wrong));
-      for (int i = 0; i < kCount; ++i) {
-        write_lane(lanes, of.operands[static_cast<std::size_t>(i)], lane,
-                   static_cast<std::uint64_t>(values[static_cast<std::size_t>(i)]));
+      for (std::size_t i = 0; i < kCount; ++i) {
+        write_lane(lanes, of.operands[i], lane, static_cast<std::uint64_t>(values[i]));
       }
     }
   }
 
-  static void store(Lanes& lanes, const Instruction& of) {
+  static void store_all(Lanes& lanes, const Instruction& of) {
     for (int lane = 0; lane < kLanes; ++lane) {
       if (!lanes.has(lane)) continue;
-      const std::uint64_t address =
-          lanes.of<std::uint64_t>(of.operands[kCount])[lane] + static_cast<std::uint64_t>(of.offset);
+      const std::uint64_t address = address_of(lanes, of, lane);
       if (!check(lanes, of, address)) return;
-      std::array<T, kCount> values{};
-      for (int i = 0; i < kCount; ++i) {
-        values[static_cast<std::size_t>(i)] =
-            static_cast<T>(read_lane(lanes, of.operands[static_cast<std::size_t>(i)], lane));
-      }
-      const bool own = (address & (kLocalWindow | kParamWindow)) != 0;
-      std::string wrong = own ? lanes.own->store(address, lane, values.data(), sizeof(values))
-                              : lanes.memory->store(address, values.data(), sizeof(values));
+      Values values{};
+      for (std::size_t i = 0; i < kCount; ++i) values[i] = static_cast<T>(read_lane(lanes, of.operands[i], lane));
+      std::string wrong = store(lanes, of, address, lane, values);
       if (!wrong.empty()) return lanes.report(std::move(wrong));
     }
   }
@@ -102,10 +119,10 @@ struct Access {
 template <class T, int kCount>
 void add_access(InstructionTable& table, const std::string& type) {
   const std::string vector = kCount == 1 ? "" : "v" + std::to_string(kCount) + ".";
-  for (const char* space : {"", "global.", "local.", "param."}) {
+  for (const char* space : {"", "global.", "local.", "param.", "shared."}) {
     for (const bool stores : {false, true}) {
       InstructionForm form;
-      form.run = stores ? &Access<T, kCount>::store : &Access<T, kCount>::load;
+      form.run = stores ? &Access<T, kCount>::store_all : &Access<T, kCount>::load_all;
       form.operands.assign(kCount, {kAnyWidth, !stores});
       form.operands.push_back({8, false});
       form.bytes = sizeof(T);
@@ -138,6 +155,10 @@ void add_data_movement(InstructionTable& table) {
   for (const char* name : {"cvta.to.global.u64", "cvta.to.local.u64", "cvta.local.u64", "cvta.param.u64"}) {
     table[name] = table["mov.u64"];
   }
+  add_elementwise<std::uint64_t, std::uint64_t>(table, "cvta.shared.u64",
+                                                [](std::uint64_t a) { return a | kSharedWindow; });
+  add_elementwise<std::uint64_t, std::uint64_t>(table, "cvta.to.shared.u64",
+                                                [](std::uint64_t a) { return a & ~kSharedWindow; });
   add_accesses<std::uint8_t>(table, {"b8", "u8"});
   add_accesses<std::int8_t>(table, {"s8"});
   add_accesses<std::uint16_t>(table, {"b16", "u16"});

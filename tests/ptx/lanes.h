@@ -13,6 +13,7 @@ struct Lanes {
   std::uint32_t active = 0;
   Memory* memory = nullptr;
   WarpMemory* own = nullptr;
+  SharedMemory* shared = nullptr;
   std::string* problem = nullptr;  ///< what is wrong, once something is
 
   template <class T>

@@ -17,6 +17,8 @@ struct Group {
   bool waits = false;  ///< for others that the instruction names
 };
 
+}  // namespace
+
 /// The lanes of a function: one group runs, the others are further on, or wait.
 class Groups {
  public:
@@ -25,6 +27,9 @@ class Groups {
   Group& running() { return running_; }
   std::uint32_t absent() const { return absent_; }
   bool parted() const { return !others_.empty(); }
+  bool at_barrier() const { return at_barrier_; }
+  /// All are there, or go on from it.
+  void set_at_barrier(bool at_barrier) { at_barrier_ = at_barrier; }
 
   /// The running lanes part: `taken` go to `target`, the others to the next instruction.
   void branch(std::uint32_t taken, std::int32_t target) {
@@ -72,10 +77,14 @@ class Groups {
   Group running_;
   std::uint32_t absent_;
   std::vector<Group> others_;
+  bool at_barrier_ = false;
 };
+
+namespace {
 
 /// The member mask of an instruction of the whole warp: its last operand.
 std::uint32_t members_of(const Lanes& lanes, const Instruction& of) {
+  if (of.control == Control::barrier) return ~0U;
   std::size_t last = of.operands.size() - 1;
   while (!of.operands[last].given) --last;
   const std::uint32_t* masks = lanes.of<std::uint32_t>(of.operands[last]);
@@ -87,9 +96,34 @@ std::uint32_t members_of(const Lanes& lanes, const Instruction& of) {
   return members;
 }
 
+/// Which thread each lane is.
+void place_warp(const Function& kernel, std::uint32_t block, std::uint32_t warp, const Machine::Launch& launch,
+                std::span<std::byte> registers) {
+  const auto set = [&](const Operand& operand, std::uint32_t first, std::uint32_t step) {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      const std::uint32_t value = first + lane * step;
+      std::memcpy(registers.data() + operand.at + lane * sizeof(value), &value, sizeof(value));
+    }
+  };
+  set(kernel.tid, warp * kLanes, 1);
+  set(kernel.ctaid, block, 0);
+  set(kernel.nctaid, launch.blocks, 0);
+  set(kernel.ntid, launch.threads, 0);
+}
+
 }  // namespace
 
-Machine::Machine(const Program& program) : program_(&program), own_(program.local_bytes, program.param_bytes) {
+/// A warp between two turns.
+struct Machine::WaitingWarp {
+  Groups groups{~0U};
+  std::vector<std::byte> registers;  ///< of the kernel
+  WarpMemory own;
+  std::uint32_t serial = 0;  ///< in global memory
+  bool done = false;
+};
+
+Machine::Machine(const Program& program)
+    : program_(&program), shared_(program.shared_bytes), own_(program.local_bytes, program.param_bytes) {
   for (const Function& function : program.functions) registers_.push_back(function.registers);
 }
 
@@ -107,7 +141,12 @@ Status Machine::launch(const Function& kernel, const Launch& launch,
     }
   }
   memory_.begin_launch();
+  shared_.end_block();
   for (std::uint32_t block = 0; block < launch.blocks; ++block) {
+    if (kernel.has_barriers) {
+      if (Status status = run_block(kernel, block, launch); !status) return status;
+      continue;
+    }
     for (std::uint32_t warp = 0; warp * kLanes < launch.threads; ++warp) {
       if (Status status = run_warp(kernel, block, warp, launch); !status) return status;
     }
@@ -115,31 +154,71 @@ Status Machine::launch(const Function& kernel, const Launch& launch,
   return {};
 }
 
-Status Machine::run_warp(const Function& kernel, std::uint32_t block, std::uint32_t warp, const Launch& launch) {
-  memory_.begin_warp();
-  own_.forget_local();
-  const auto function = static_cast<std::size_t>(&kernel - program_->functions.data());
-  const auto set = [&](const Operand& operand, std::uint32_t first, std::uint32_t step) {
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-      const std::uint32_t value = first + lane * step;
-      std::memcpy(registers_[function].data() + operand.at + lane * sizeof(value), &value, sizeof(value));
-    }
-  };
-  set(kernel.tid, warp * kLanes, 1);
-  set(kernel.ctaid, block, 0);
-  set(kernel.nctaid, launch.blocks, 0);
-  set(kernel.ntid, launch.threads, 0);
-  problem_.clear();
-  place_.clear();
-  run_function(function, ~0U);
+std::size_t Machine::index_of(const Function& function) const {
+  return static_cast<std::size_t>(&function - program_->functions.data());
+}
+
+Status Machine::told(const Function& kernel, std::uint32_t block, std::uint32_t warp) const {
   if (problem_.empty()) return {};
   return fail(fmt::format("{}, {}, block {} warp {}: {}", kernel.name, place_, block, warp, problem_));
 }
 
-void Machine::run_function(std::size_t function, std::uint32_t lanes) {
+Status Machine::run_warp(const Function& kernel, std::uint32_t block, std::uint32_t warp, const Launch& launch) {
+  memory_.begin_warp();
+  own_.forget_local();
+  place_warp(kernel, block, warp, launch, registers_[index_of(kernel)]);
+  problem_.clear();
+  place_.clear();
+  Groups groups(~0U);
+  run_function(index_of(kernel), groups);
+  return told(kernel, block, warp);
+}
+
+Status Machine::run_block(const Function& kernel, std::uint32_t block, const Launch& launch) {
+  shared_.begin_block();
+  own_.forget_local();
+  std::vector<WaitingWarp> warps;
+  for (std::uint32_t warp = 0; warp * kLanes < launch.threads; ++warp) {
+    warps.push_back({Groups(~0U), kernel.registers, own_, memory_.begin_warp(), false});
+    place_warp(kernel, block, warp, launch, warps.back().registers);
+  }
+  while (true) {
+    std::size_t waiting = 0;
+    for (std::uint32_t warp = 0; warp < warps.size(); ++warp) {
+      if (warps[warp].done) continue;
+      if (Status status = run_turn(kernel, block, warp, warps[warp]); !status) return status;
+      if (!warps[warp].done) ++waiting;
+    }
+    if (waiting == 0) return {};
+    if (waiting != warps.size()) {
+      return fail(fmt::format("{}, block {}: {} of {} warps wait at a barrier, the others have left", kernel.name,
+                              block, waiting, warps.size()));
+    }
+    shared_.pass_barrier();
+  }
+}
+
+Status Machine::run_turn(const Function& kernel, std::uint32_t block, std::uint32_t warp, WaitingWarp& state) {
+  const std::size_t function = index_of(kernel);
+  const auto swap = [&] {
+    std::swap(registers_[function], state.registers);
+    std::swap(own_, state.own);
+  };
+  memory_.resume_warp(state.serial);
+  shared_.begin_warp();
+  problem_.clear();
+  place_.clear();
+  state.groups.set_at_barrier(false);
+  swap();
+  run_function(function, state.groups);
+  swap();
+  state.done = !state.groups.at_barrier();
+  return told(kernel, block, warp);
+}
+
+void Machine::run_function(std::size_t function, Groups& groups) {
   const Function& of = program_->functions[function];
-  Groups groups(lanes);
-  Lanes state{registers_[function].data(), 0, &memory_, &own_, &problem_};
+  Lanes state{registers_[function].data(), 0, &memory_, &own_, &shared_, &problem_};
   const auto place = [&](const Instruction& at) {
     if (place_.empty()) {
       place_ = fmt::format("line {} ({})", at.line, program_->names[static_cast<std::size_t>(at.name)]);
@@ -161,7 +240,7 @@ void Machine::run_function(std::size_t function, std::uint32_t lanes) {
       const std::uint32_t guard = state.predicate(next.guard);
       state.active &= next.guard_negated ? ~guard : guard;
     }
-    if (next.converges) {
+    if (next.converges || next.control == Control::barrier) {
       const std::uint32_t members = state.active == 0 ? 0 : members_of(state, next);
       if ((members & groups.absent()) != 0) problem_ = "a lane is missing: it has left";
       if (!problem_.empty()) return place(next);
@@ -176,6 +255,8 @@ void Machine::run_function(std::size_t function, std::uint32_t lanes) {
     const auto lanes_here = static_cast<std::uint64_t>(std::popcount(state.active));
     counts_.lane_instructions += lanes_here;
     if (next.space == Space::global || next.space == Space::generic) counts_.elements += lanes_here * next.elements;
+    if (next.space == Space::shared) counts_.shared_elements += lanes_here * next.elements;
+    if (next.fma) counts_.fmas += lanes_here;
     switch (next.control) {
       case Control::none:
         if (state.active != 0) next.run(state, next);
@@ -191,6 +272,10 @@ void Machine::run_function(std::size_t function, std::uint32_t lanes) {
       case Control::ret:
         groups.leave(state.active);
         break;
+      case Control::barrier:
+        ++group.at;
+        groups.set_at_barrier(true);
+        return;
     }
     if (!problem_.empty()) return place(next);
   }
@@ -199,7 +284,9 @@ void Machine::run_function(std::size_t function, std::uint32_t lanes) {
 void Machine::call(const Function& from, const Instruction& of, std::uint32_t lanes) {
   const Call& call = from.calls[static_cast<std::size_t>(of.call)];
   copy_parameters(call.before, lanes);
-  run_function(static_cast<std::size_t>(of.target), lanes);
+  Groups groups(lanes);
+  run_function(static_cast<std::size_t>(of.target), groups);
+  if (groups.at_barrier()) problem_ = "a barrier in a function that is called is not known";
   copy_parameters(call.after, lanes);
 }
 

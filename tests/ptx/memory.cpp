@@ -70,8 +70,7 @@ void Memory::mark(const void* begin, std::size_t bytes, State state) {
   std::fill_n(block->states.begin() + at, bytes, state);
 }
 
-void Memory::begin_launch() { launch_ = warp_ + 1; }
-void Memory::begin_warp() { ++warp_; }
+void Memory::begin_launch() { launch_ = warps_ + 1; }
 
 std::string Memory::load(std::uint64_t address, void* to, std::size_t bytes) {
   Block* block = find(address, bytes);
@@ -140,6 +139,28 @@ void Memory::copy(void* to, const void* from, std::size_t bytes) {
   std::copy(copied.begin(), copied.end(),
             target->states.begin() + static_cast<std::ptrdiff_t>(std::bit_cast<std::uint64_t>(to) - last_begin_));
   std::memmove(to, from, bytes);
+}
+
+void SharedMemory::end_block() {
+  if (begin_ != nullptr) memory_.free(begin_);
+  begin_ = nullptr;
+}
+
+void SharedMemory::begin_block() {
+  end_block();
+  begin_ = memory_.allocate(bytes_, Memory::State::unwritten);
+  memory_.begin_launch();
+}
+
+std::string SharedMemory::load(std::uint64_t address, void* to, std::size_t bytes) {
+  const std::string wrong = memory_.load(std::bit_cast<std::uint64_t>(begin_) + (address & ~kSharedWindow), to, bytes);
+  return wrong.empty() ? wrong : "in shared memory, " + wrong;
+}
+
+std::string SharedMemory::store(std::uint64_t address, const void* from, std::size_t bytes) {
+  const std::string wrong =
+      memory_.store(std::bit_cast<std::uint64_t>(begin_) + (address & ~kSharedWindow), from, bytes);
+  return wrong.empty() ? wrong : "in shared memory, " + wrong;
 }
 
 WarpMemory::WarpMemory(std::uint32_t local_size, std::uint32_t param_size)

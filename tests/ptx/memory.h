@@ -24,7 +24,9 @@ class Memory {
 
   /// What was made so far does not race with what comes next.
   void begin_launch();
-  void begin_warp();
+  /// The number by which resume_warp() knows it.
+  std::uint32_t begin_warp() { return warp_ = ++warps_; }
+  void resume_warp(std::uint32_t warp) { warp_ = warp; }
   /// An access of the running warp, aligned or not; empty, or what is wrong with it.
   std::string load(std::uint64_t address, void* to, std::size_t bytes);
   std::string store(std::uint64_t address, const void* from, std::size_t bytes);
@@ -47,7 +49,32 @@ class Memory {
   Block* last_ = nullptr;
   std::uint64_t last_begin_ = 0;
   std::uint32_t launch_ = 1;  ///< serial number of the launch's first warp
-  std::uint32_t warp_ = 0;
+  std::uint32_t warp_ = 0;    ///< that runs
+  std::uint32_t warps_ = 0;   ///< so far
+};
+
+/// The memory that the warps of a block share. What warps do between two barriers is in no order: there none reads or
+/// writes what another writes.
+class SharedMemory {
+ public:
+  explicit SharedMemory(std::uint32_t bytes) : bytes_(bytes) {}
+
+  /// Nothing of it is written.
+  void begin_block();
+  /// There is none: without barriers it is of no use.
+  void end_block();
+  /// All warps are at a barrier.
+  void pass_barrier() { memory_.begin_launch(); }
+  /// What a warp does until the next barrier.
+  void begin_warp() { memory_.begin_warp(); }
+  /// Empty, or what is wrong.
+  std::string load(std::uint64_t address, void* to, std::size_t bytes);
+  std::string store(std::uint64_t address, const void* from, std::size_t bytes);
+
+ private:
+  std::uint32_t bytes_;
+  Memory memory_;
+  std::byte* begin_ = nullptr;
 };
 
 /// What the lanes of a warp have for themselves: local memory and parameters, a run of bytes each.

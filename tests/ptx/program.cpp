@@ -130,6 +130,10 @@ class Reader {
     if (word == ".version" || word == ".target" || word == ".address_size") {
       take();
       while (take_if(",")) take();
+    } else if (word == ".shared") {
+      declare(kSharedWindow, program_.shared_bytes);
+      expect(";");
+      shared_ = symbols_;
     } else if (word == ".visible" || word == ".weak" || word == ".extern") {
       return;
     } else if (word == ".entry" || word == ".func") {
@@ -175,7 +179,7 @@ class Reader {
   void function(bool entry) {
     Function made;
     made.entry = entry;
-    symbols_.clear();
+    symbols_ = shared_;
     registers_.clear();
     constants_.clear();
     labels_.clear();
@@ -252,10 +256,12 @@ class Reader {
       labels_[std::string(word.substr(0, word.size() - 1))] = static_cast<std::int32_t>(function.code.size());
     } else if (take_if(".reg")) {
       registers(function);
-    } else if (word == ".local" || word == ".param") {
+    } else if (word == ".local" || word == ".param" || word == ".shared") {
       take();
       if (word == ".local") {
         declare(kLocalWindow, program_.local_bytes);
+      } else if (word == ".shared") {
+        declare(kSharedWindow, program_.shared_bytes);
       } else {
         declare(kParamWindow, program_.param_bytes);
       }
@@ -286,12 +292,19 @@ class Reader {
     } else if (name == "call.uni" || name == "call") {
       made.control = Control::call;
       call(function, made);
+    } else if (name == "bar.sync") {  // of all threads of the block
+      made.control = Control::barrier;
+      function.has_barriers = true;
+      if (const std::string_view barrier = take(); barrier != "0") {
+        return report(fmt::format("barrier {} is not known", barrier));
+      }
     } else {
       const bool halves = name == "mov.b64" && halves_follow();
       const InstructionForm* form = instruction_form(!halves ? name : peek() == "{" ? "mov.b64{}=" : "mov.b64={}");
       if (form == nullptr) return report(fmt::format("instruction '{}' is not known", name));
       made.run = form->run;
       made.converges = form->converges;
+      made.fma = name == "fma.rn.f32";
       if (form->bytes > 0) {
         access(function, made, *form, name);
       } else {
@@ -329,10 +342,11 @@ class Reader {
   void access(Function& function, Instruction& made, const InstructionForm& form, const std::string& name) {
     made.elements = form.elements;
     const auto space = [&](std::string_view word) { return name.find("." + std::string(word)) != std::string::npos; };
-    made.space = space("global")  ? Space::global
-                 : space("local") ? Space::local
-                 : space("param") ? Space::param
-                                  : Space::generic;
+    made.space = space("global")   ? Space::global
+                 : space("local")  ? Space::local
+                 : space("param")  ? Space::param
+                 : space("shared") ? Space::shared
+                                   : Space::generic;
     if (form.stores) {
       address(function, made, form.elements);
       expect(",");
@@ -356,7 +370,7 @@ class Reader {
 
   void address(Function& function, Instruction& made, std::size_t index) {
     expect("[");
-    made.operands[index] = operand(function, {8, false});
+    made.operands[index] = operand(function, {made.space == Space::shared ? kAnyWidth : std::uint8_t{8}, false}, 8);
     if (take_if("+")) made.offset = take_integer();
     expect("]");
   }
@@ -481,6 +495,7 @@ class Reader {
   std::string problem_;
   Program program_;
   std::map<std::string, Symbol> symbols_;
+  std::map<std::string, Symbol> shared_;  ///< those of the module
   std::map<std::string, Operand> registers_;
   std::map<std::pair<std::uint64_t, std::uint8_t>, Operand> constants_;
   std::map<std::string, std::int32_t> labels_;

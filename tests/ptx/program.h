@@ -16,10 +16,11 @@ namespace nanscope::ptx {
 inline constexpr int kLanes = 32;
 
 /// State spaces as addresses: an address says by its upper bits where it points, so that cvta changes nothing. Global
-/// addresses are those of the host.
-enum class Space : std::uint8_t { generic, global, local, param };
+/// addresses are those of the host; of shared memory, addresses without the window count too, as 32 bits hold them.
+enum class Space : std::uint8_t { generic, global, local, param, shared };
 inline constexpr std::uint64_t kLocalWindow = std::uint64_t{1} << 60;
 inline constexpr std::uint64_t kParamWindow = std::uint64_t{1} << 61;
+inline constexpr std::uint64_t kSharedWindow = std::uint64_t{1} << 62;
 
 /// What an instruction works on: the lanes of a register or of a constant. Each lane takes `width` bytes; a predicate
 /// (`width` 0) is one word with a bit a lane.
@@ -34,12 +35,13 @@ struct Lanes;
 /// Runs an instruction on the active lanes.
 using Handler = void (*)(Lanes& lanes, const Instruction& instruction);
 
-enum class Control : std::uint8_t { none, branch, call, ret };
+enum class Control : std::uint8_t { none, branch, call, ret, barrier };
 
 struct Instruction {
   Handler run = nullptr;
   Control control = Control::none;
   bool converges = false;  ///< all lanes of its member mask have to arrive
+  bool fma = false;        ///< in f32
   std::array<Operand, 7> operands;
   Operand guard;
   bool guard_negated = false;
@@ -64,6 +66,7 @@ struct Call {
 struct Function {
   std::string name;
   bool entry = false;
+  bool has_barriers = false;
   std::vector<Instruction> code;
   std::vector<Call> calls;
   std::vector<std::byte> registers;       ///< with the constants in them
@@ -78,6 +81,7 @@ struct Program {
   std::vector<std::string> names;  ///< of instructions
   std::uint32_t local_bytes = 0;   ///< of a lane, over all functions
   std::uint32_t param_bytes = 0;
+  std::uint32_t shared_bytes = 0;  ///< of a block, over all functions
 
   /// The kernel whose mangled name has this part; null where none has.
   const Function* entry(std::string_view part) const;

@@ -390,7 +390,7 @@ TEST(PtxInstructions, EveryOneThatTheKernelsUseIsTestedHere) {
   for (const Row& row : rows()) tested.insert(row.name);
   for (const char* elsewhere :
        {"mov.b64{}=", "shfl.sync.bfly.b32", "shfl.sync.idx.b32", "vote.sync.ballot.b32", "vote.sync.any.pred",
-        "redux.sync.min.s32", "redux.sync.max.s32", "bra", "bra.uni", "ret", "call.uni"}) {
+        "redux.sync.min.s32", "redux.sync.max.s32", "bra", "bra.uni", "ret", "call.uni", "bar.sync"}) {
     tested.insert(elsewhere);
   }
   std::ifstream file(NANSCOPE_OPS_PTX);

@@ -217,6 +217,120 @@ TEST(PtxMachine, ReportsALaneThatIsNotAmongItsMembers) {
   EXPECT_THAT(problem("shfl.sync.bfly.b32 %r5, %r1, 1, 31, 0xffff;", 1, 1), HasSubstr("not among the members"));
 }
 
+/// Each warp of two hands its words to the other, four at a time; 64 threads take 1 KiB of shared memory.
+constexpr const char* kHandOver = R"(
+ .shared .align 16 .b8 tile[1024];
+ mov.u32 %r3, tile;
+ shl.b32 %r4, %r1, 4;
+ add.s32 %r5, %r3, %r4;
+ add.s32 %r6, %r1, 100;
+ st.shared.v4.u32 [%r5], {%r1, %r6, %r1, %r1};
+ BARRIER
+ xor.b32 %r7, %r4, 528;
+ add.s32 %r8, %r3, %r7;
+ ld.shared.v4.u32 {%r9, %r10, %r11, %r12}, [%r8];
+ add.s32 %r13, %r9, %r10;
+ ld.shared.u32 %r14, [tile+1008];
+ add.s32 %r13, %r13, %r14;
+ cvt.u64.u32 %rd4, %r8;
+ cvta.shared.u64 %rd5, %rd4;
+ ld.u32 %r15, [%rd5+4];
+ sub.s32 %r13, %r13, %r15;
+ st.global.u32 [%rd3], %r13;)";
+
+std::string hand_over(const std::string& barrier) {
+  std::string body = kHandOver;
+  return body.replace(body.find("BARRIER"), 7, barrier);
+}
+
+TEST(PtxMachine, WarpsOfABlockMeetAtABarrier) {
+  const Ran ran = run(kernel(hand_over("bar.sync 0;")), 128, 0, {1, 64});
+  ASSERT_TRUE(ran.status) << ran.status.error().message;
+  // What thread i ^ 33 left: its number and 100 more, of which the 100 more are taken off again, and 63 of the last.
+  for (std::uint32_t i = 0; i < 64; ++i) EXPECT_EQ(ran.words[i], (i ^ 33U) + 63) << i;
+}
+
+/// A loop keeps what a warp has in registers and in local memory from barrier to barrier.
+TEST(PtxMachine, AWarpKeepsWhatIsItsOwnAtBarriers) {
+  const Ran ran = run(kernel(R"(
+ .shared .align 4 .b8 sum[4];
+ mov.u64 %rd4, depot;
+ st.local.u32 [%rd4+8], %r1;
+ mov.u32 %r3, 0;
+ mov.u32 %r4, 0;
+$loop:
+ setp.ne.u32 %p1, %r1, %r4;
+ @!%p1 st.shared.u32 [sum], %r1;
+ bar.sync 0;
+ ld.shared.u32 %r5, [sum];
+ add.s32 %r3, %r3, %r5;
+ bar.sync 0;
+ add.s32 %r4, %r4, 32;
+ setp.lt.u32 %p1, %r4, 128;
+ @%p1 bra $loop;
+ ld.local.u32 %r6, [%rd4+8];
+ mul.lo.s32 %r7, %r6, 1000;
+ add.s32 %r7, %r7, %r3;
+ st.global.u32 [%rd3], %r7;)"),
+                      128, 0, {1, 128});
+  ASSERT_TRUE(ran.status) << ran.status.error().message;
+  for (std::uint32_t i = 0; i < 128; ++i) EXPECT_EQ(ran.words[i], 1000 * i + 32 + 64 + 96) << i;
+}
+
+TEST(PtxMachine, EachBlockHasSharedMemoryOfItsOwn) {
+  const char* body = R"(
+ .shared .align 4 .b8 word[4];
+ setp.eq.u32 %p1, %r2, 0;
+ @%p1 st.shared.u32 [word], %r2;
+ bar.sync 0;
+ ld.shared.u32 %r3, [word];)";
+  EXPECT_EQ(problem(body, 1, 1, {1, 32}), "");
+  EXPECT_THAT(problem(body, 1, 1, {2, 32}),
+              HasSubstr("block 1 warp 0: in shared memory, a load of memory that nobody"));
+}
+
+TEST(PtxMachine, ReportsWarpsThatMeetInSharedMemoryWithoutABarrier) {
+  // The first warp has read what the second one overwrites.
+  EXPECT_THAT(problem(hand_over("bar.sync 0;\n st.shared.u32 [%r5], %r1;"), 128, 0, {1, 64}),
+              HasSubstr("block 0 warp 1: in shared memory, a store to what another warp of the launch reads"));
+  const char* both = ".shared .align 4 .b8 word[4];\n bar.sync 0;\n st.shared.u32 [word], %r1;";
+  EXPECT_EQ(problem(both, 1, 1, {1, 32}), "");
+  EXPECT_THAT(problem(both, 1, 1, {1, 64}), HasSubstr("in shared memory, a store to what another warp"));
+  const char* after = R"(
+ .shared .align 4 .b8 word[4];
+ setp.eq.u32 %p1, %r1, 0;
+ @%p1 st.shared.u32 [word], %r1;
+ bar.sync 0;
+ ld.shared.u32 %r3, [word];
+ setp.eq.u32 %p2, %r1, 32;
+ BARRIER
+ @%p2 st.shared.u32 [word], %r1;)";
+  std::string body = after;
+  EXPECT_EQ(problem(body.replace(body.find("BARRIER"), 7, "bar.sync 0;"), 1, 1, {1, 64}), "");
+  body = after;
+  EXPECT_THAT(problem(body.replace(body.find("BARRIER"), 7, ""), 1, 1, {1, 64}),
+              HasSubstr("in shared memory, a store to what another warp of the launch reads"));
+}
+
+TEST(PtxMachine, ReportsSharedMemoryThatIsNotThere) {
+  EXPECT_THAT(problem(".shared .align 4 .b8 word[4];\n bar.sync 0;\n st.shared.u32 [word+4], %r1;", 1, 1),
+              HasSubstr("in shared memory, a store outside"));
+  EXPECT_THAT(
+      problem(".shared .align 16 .b8 tile[32];\n bar.sync 0;\n st.shared.v4.u32 [tile+8], {%r1, %r1, %r1, %r1};", 1, 1),
+      HasSubstr("not a multiple"));
+  EXPECT_THAT(
+      problem(".shared .align 4 .b8 word[4];\n mov.u64 %rd4, word;\n bar.sync 0;\n ld.global.u32 %r3, [%rd4];", 1, 1),
+      HasSubstr("another state space"));
+}
+
+TEST(PtxMachine, ReportsWhoIsMissingAtABarrier) {
+  EXPECT_THAT(problem("setp.eq.u32 %p1, %r1, 3;\n @%p1 ret;\n bar.sync 0;", 1, 1),
+              HasSubstr("a lane is missing: it has left"));
+  EXPECT_THAT(problem("setp.lt.u32 %p1, %r1, 32;\n @%p1 ret;\n bar.sync 0;", 1, 1, {1, 64}),
+              HasSubstr("block 0: 1 of 2 warps wait at a barrier, the others have left"));
+  EXPECT_THAT(problem("setp.lt.u32 %p1, %r1, 16;\n @%p1 bar.sync 0;", 1, 1), HasSubstr("a lane is missing"));
+}
+
 TEST(PtxMachine, SaysWhere) {
   const std::string text = problem("ld.global.u32 %r3, [%rd3];", 32, 0, {2, 64});
   EXPECT_THAT(text, HasSubstr("test, line 19 (ld.global.u32), block 0 warp 0: "));
@@ -224,7 +338,8 @@ TEST(PtxMachine, SaysWhere) {
 
 TEST(PtxProgram, StopsAtWhatItDoesNotKnow) {
   for (const auto& [body, what] :
-       {std::pair("bar.sync 0;", "instruction 'bar.sync' is not known"),
+       {std::pair("bar.arrive 0, 64;", "instruction 'bar.arrive' is not known"),
+        std::pair("bar.sync 1;", "barrier 1 is not known"),
         std::pair("atom.global.add.u32 %r3, [%rd1], 1;", "'atom.global.add.u32' is not known"),
         std::pair("add.ftz.f32 %f1, %f2, %f3;", "'add.ftz.f32' is not known"),
         std::pair("add.s64 %rd1, %rd2, %r1;", "register %r1 is not as wide as the instruction"),
