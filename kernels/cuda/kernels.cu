@@ -7,7 +7,7 @@
 namespace nanscope::kernels::cuda {
 namespace {
 
-static_assert(kThreadsPerBlock == kWarpsPerBlock * kLanes);
+static_assert(kThreadsPerBlock == kWarpsPerBlock * kLanes && kWarpsPerBlock == kBlockWarps);
 
 template <class Op>
 __global__ void __launch_bounds__(kThreadsPerBlock) run_op(const typename Op::Args args, std::int64_t warps) {

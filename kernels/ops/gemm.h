@@ -58,10 +58,9 @@ inline Status check(const GemmArgs& args) {
 
 #ifdef NANSCOPE_ISA
 #if defined(__CUDACC__)
-#include "kernels/ops/gemm_gpu.h"
+#include "kernels/ops/gemm_gpu_tiles.h"
 #else
 #include "kernels/ops/gemm_tiles.h"
-#endif
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
@@ -73,7 +72,7 @@ struct Gemm {
   /// Panels of one warp: few when there are few rows, so that a decode step has warps for all threads. Weights as they
   /// are stored are read best in one go, so that there are more where enough warps are left.
   NANSCOPE_HOST std::int64_t group(const Args& args) {
-    if (args.out.rows > 4 || kMaxGroup < 4) return kMaxGroup;
+    if (args.out.rows > 4) return kMaxGroup;
     if (args.packed.given() || panels(args) >= 128) return kMaxGroup / 2;
     return panels(args) >= 64 ? kMaxGroup / 4 : 1;
   }
@@ -98,4 +97,5 @@ struct Gemm {
 };
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif
 #endif

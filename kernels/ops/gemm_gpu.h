@@ -1,13 +1,10 @@
 #pragma once
-/// The product of gemm.h on a GPU: a lane is a column, kBlockRows chains in registers, one block of k.
+/// The operands of a product on a GPU, element by element.
 #include "kernels/warp/tensor_access.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
-inline constexpr std::int64_t kBlockRows = 8;
-inline constexpr std::int64_t kMaxGroup = 1;
-
-/// One value of x for the whole warp.
+/// One value of f32, f16 or bf16.
 NANSCOPE_FN float load_x(const TensorView& x, std::int64_t row, std::int64_t k) {
   switch (x.format) {
     case Format::f16:
@@ -48,49 +45,17 @@ NANSCOPE_FN float scaled_value(const ScaledWeight& weight, std::int64_t n, std::
   return code_value(weight.codes.format, code) * scale;
 }
 
-struct GemmBlock {
-  const GemmArgs& args;
-  std::int64_t first_row;
-  std::int64_t rows;
-  std::int64_t first_panel;
-  std::int64_t panels;
+/// One element of the weight, in whichever form it is given.
+NANSCOPE_FN float weight_at(const GemmArgs& args, std::int64_t n, std::int64_t k) {
+  if (args.packed.given()) return load_x(args.packed, n / kPanelColumns * args.x.columns + k, n % kPanelColumns);
+  if (args.scaled.given()) return scaled_value(args.scaled, n, k);
+  return load_x(args.weight, n, k);
+}
 
-  NANSCOPE_FN F32 weights_at(const GemmArgs& args, std::int64_t panel, std::int64_t k) {
-    if (args.packed.given()) return load_range(args.packed, panel * args.x.columns + k, 0, kLanes, 0.0F);
-    const std::int64_t n = panel * kLanes + lane_id();
-    if (args.scaled.given()) return n < args.out.columns ? scaled_value(args.scaled, n, k) : 0.0F;
-    return n < args.out.columns ? load_x(args.weight, n, k) : 0.0F;
-  }
-
-  NANSCOPE_FN void run(const GemmBlock& block) {
-    const GemmArgs& args = block.args;
-    F32 total[kBlockRows];
-    F32 parts[kBlockRows];  // of partial sums that are rounded
-    const bool in_parts = args.partial != Format::f32;
-    NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) total[r] = parts[r] = splat_f32(0.0F);
-    for (std::int64_t k = 0; k < args.x.columns; ++k) {
-      const F32 row = weights_at(args, block.first_panel, k);
-      NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) {
-        // Rows beyond the last repeat it: no branch around an fma.
-        const std::int64_t t = r < block.rows ? r : block.rows - 1;
-        total[r] = fma(load_x(args.x, block.first_row + t, k), row, total[r]);
-      }
-      if (!in_parts || ((k + 1) % kPartialDepth != 0 && k + 1 != args.x.columns)) continue;
-      NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) {
-        parts[r] = parts[r] + decode_f16(encode_bits<Format::f16>(raw_bits(total[r]), Overflow::overflow));
-        total[r] = splat_f32(0.0F);
-      }
-    }
-    if (in_parts) {
-      NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) total[r] = parts[r];
-    }
-    const std::int64_t column = block.first_panel * kLanes;
-    NANSCOPE_UNROLL for (int r = 0; r < kBlockRows; ++r) {
-      if (r >= block.rows) break;
-      if (args.bias.given()) total[r] = total[r] + load(args.bias, 0, column, 0.0F);
-      store(args.out, block.first_row + r, column, total[r]);
-    }
-  }
-};
+/// A lane is a row of the weight; +0 beyond the last.
+NANSCOPE_FN F32 weights_at(const GemmArgs& args, std::int64_t panel, std::int64_t k) {
+  const std::int64_t n = panel * kLanes + lane_id();
+  return n < args.out.columns ? weight_at(args, n, k) : 0.0F;
+}
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA

@@ -247,4 +247,12 @@ NANSCOPE_FN bool is_nan_uniform(float value) { return is_nan(value); }
 NANSCOPE_FN float canonical_uniform(float value) { return canonical(value); }
 NANSCOPE_FN void warp_sync() { __syncwarp(); }
 
+// --- Blocks, which a CPU does not have: for what only a GPU's path of an op does ---
+
+/// Warps 4i to 4i + 3 run in one block, side by side. Where an op's warps() is a multiple of it, each warp of a block
+/// has as many tasks as the others, and they may share memory and barriers.
+inline constexpr int kBlockWarps = 4;
+NANSCOPE_FN U32 block_warp() { return threadIdx.x / kLanes; }
+NANSCOPE_FN void block_sync() { __syncthreads(); }
+
 }  // namespace nanscope::kernels::NANSCOPE_ISA

@@ -20,6 +20,10 @@ void add_wrapping(InstructionTable& table) {
   add_binary<T>(table, "sub", [](T a, T b) { return static_cast<T>(Unsigned<T>(a) - Unsigned<T>(b)); });
   add_binary<T>(table, "mul.lo",
                 [](T a, T b) { return static_cast<T>(std::uint64_t{Unsigned<T>(a)} * std::uint64_t{Unsigned<T>(b)}); });
+  add_elementwise<T, T, T, T>(table, std::string("mad.lo.") + TypeName<T>::value, [](T a, T b, T c) {
+    return static_cast<T>(std::uint64_t{Unsigned<T>(a)} * std::uint64_t{Unsigned<T>(b)} +
+                          std::uint64_t{Unsigned<T>(c)});
+  });
   add_binary<T>(table, "min", [](T a, T b) { return std::min(a, b); });
   add_binary<T>(table, "max", [](T a, T b) { return std::max(a, b); });
 }

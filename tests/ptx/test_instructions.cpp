@@ -90,6 +90,8 @@ const std::vector<Row>& rows() {
       {"sub.s64", {1, 2}, ~Bits{0}},
       {"mul.lo.s32", {0x10000, 0x10001}, 0x10000},
       {"mul.lo.s64", {~Bits{0}, 5}, ~Bits{4}},
+      {"mad.lo.s32", {0xffffffff, 7, 5}, 0xfffffffe},
+      {"mad.lo.s32", {0x10000, 0x10001, 0xffffffff}, 0xffff},
       {"mul.wide.u16", {0xffff, 0xffff}, 0xfffe0001},
       {"mul.wide.u32", {0xffffffff, 0xffffffff}, 0xfffffffe00000001},
       {"mul.wide.s32", {0xffffffff, 7}, ~Bits{6}},

@@ -14,14 +14,14 @@ namespace {
 constexpr std::int64_t kOutputs = 83;
 
 void add_gemm(std::vector<OpCase>& cases, Format x, Format weight, bool bias, const Shape& shape,
-              Format partial = Format::f32) {
+              Format partial = Format::f32, std::int64_t outputs = kOutputs) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t k = shape.columns;
     GemmArgs args;
     args.x = memory.input(x, shape.rows, k, fill(shape.fill, x, shape.rows, k, 61), shape.padding);
-    args.weight = memory.input(weight, kOutputs, k, fill(Fill::ordinary, weight, kOutputs, k, 62));
-    if (bias) args.bias = memory.input(Format::f32, 1, kOutputs, fill(Fill::ordinary, Format::f32, 1, kOutputs, 63));
-    args.out = memory.output("out", x, shape.rows, kOutputs, shape.padding);
+    args.weight = memory.input(weight, outputs, k, fill(Fill::ordinary, weight, outputs, k, 62));
+    if (bias) args.bias = memory.input(Format::f32, 1, outputs, fill(Fill::ordinary, Format::f32, 1, outputs, 63));
+    args.out = memory.output("out", x, shape.rows, outputs, shape.padding);
     args.partial = partial;
     memory.launch(args);
   };
@@ -182,6 +182,9 @@ void add_product_cases(std::vector<OpCase>& cases) {
     add_embedding(cases, Format::f32, true, true, shape);
     add_embedding(cases, Format::bf16, true, false, shape);
   }
+  // Enough of them for a GPU's large tiles.
+  const Shape tall{"tall", Fill::ordinary, 1000, 32, 0};
+  add_gemm(cases, Format::f32, Format::f32, true, tall, Format::f32, 512);
 }
 
 }  // namespace nanscope::kernels::cases

@@ -1,0 +1,149 @@
+// The product's tiles on executed PTX against the CPU: random shapes around the tiles' edges, in every form of
+// operands, aligned or not.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "kernels/ops/gemm.h"
+#include "tests/ptx/ptx_device.h"
+#include "tests/unit/kernels/ops/case_data.h"
+#include "tests/unit/kernels/ops/op_cases.h"
+
+namespace nanscope::ptx {
+namespace {
+
+using kernels::GemmArgs;
+using kernels::cases::CaseMemory;
+using kernels::cases::Fill;
+using kernels::cases::OpCase;
+using kernels::cases::Placement;
+
+struct Product {
+  std::int64_t rows;
+  std::int64_t depth;
+  std::int64_t outputs;
+  Format x;
+  Format weight;
+  Format out;
+  bool bias;
+  Format partial;
+  std::int64_t padding;  ///< of the rows of each
+};
+
+std::string name_of(const Product& of) {
+  return fmt::format("{} x {} x {}, {} by {} to {}{}, sums in {}, {} behind each row", of.rows, of.depth, of.outputs,
+                     name(of.x), name(of.weight), name(of.out), of.bias ? " with a bias" : "", name(of.partial),
+                     of.padding);
+}
+
+OpCase case_of(const Product& of) {
+  return {"product", kernels::OpId::Gemm, [=](CaseMemory& memory) {
+            const auto input = [&](Format format, std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
+              return memory.input(format, rows, columns, fill(Fill::zoo, format, rows, columns, seed), of.padding);
+            };
+            GemmArgs args;
+            args.x = input(of.x, of.rows, of.depth, 1);
+            args.weight = input(of.weight, of.outputs, of.depth, 2);
+            if (of.bias) args.bias = input(of.x, 1, of.outputs, 3);
+            args.out = memory.output("out", of.out, of.rows, of.outputs, of.padding);
+            args.partial = of.partial;
+            memory.launch(args);
+          }};
+}
+
+class PtxGemm : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    auto made = PtxDevice::create(NANSCOPE_OPS_PTX);
+    ASSERT_TRUE(made) << made.error().message;
+    device_ = std::move(*made);
+    auto cpu = kernels::make_cpu_device(kernels::Isa::best, 1);
+    ASSERT_TRUE(cpu) << cpu.error().message;
+    cpu_ = std::move(*cpu);
+  }
+  static void TearDownTestSuite() {
+    device_.reset();
+    cpu_.reset();
+  }
+
+  static void expect_the_cpus_bits(const Product& product, std::int64_t shift) {
+    const OpCase op_case = case_of(product);
+    const auto expected = run_case(op_case, *cpu_);
+    ASSERT_TRUE(expected) << name_of(product) << ": " << expected.error().message;
+    Placement placement;
+    placement.shift = shift;
+    const auto found = run_case(op_case, *device_, placement);
+    ASSERT_TRUE(found) << name_of(product) << ": " << found.error().message;
+    EXPECT_EQ(first_difference(*expected, *found), "") << name_of(product) << ", shifted by " << shift;
+  }
+
+  static std::unique_ptr<PtxDevice> device_;
+  static std::unique_ptr<kernels::Device> cpu_;
+};
+std::unique_ptr<PtxDevice> PtxGemm::device_;
+std::unique_ptr<kernels::Device> PtxGemm::cpu_;
+
+TEST_F(PtxGemm, RandomShapesHaveTheCpusBits) {
+  std::mt19937_64 random(20);
+  const auto below = [&](std::int64_t end) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
+  };
+  constexpr std::array kFormats = {Format::f32, Format::f16, Format::bf16};
+  for (int i = 0; i < 60; ++i) {
+    Product product{1 + below(70),
+                    1 + below(70),
+                    1 + below(140),
+                    kFormats[random() % 3],
+                    kFormats[random() % 3],
+                    kFormats[random() % 3],
+                    random() % 2 == 0,
+                    random() % 4 == 0 ? Format::f16 : Format::f32,
+                    below(4)};
+    // Half of them with rows that quads fit in.
+    if (random() % 2 == 0) product.padding = (4 - product.depth % 4) % 4;
+    expect_the_cpus_bits(product, below(3));
+  }
+}
+
+/// As many outputs as make the large tiles be taken, whole and ragged, one k and several stages of it.
+TEST_F(PtxGemm, LargeTilesHaveTheCpusBits) {
+  const Format f32 = Format::f32;
+  expect_the_cpus_bits({929, 1, 460, f32, f32, f32, true, f32, 3}, 0);
+  expect_the_cpus_bits({1024, 20, 512, f32, f32, f32, false, f32, 0}, 0);
+  expect_the_cpus_bits({1000, 19, 500, Format::bf16, Format::f16, f32, true, f32, 0}, 1);
+  expect_the_cpus_bits({900, 36, 512, f32, Format::bf16, Format::bf16, true, f32, 0}, 0);
+}
+
+/// What 32 more of k cost in large tiles, where everything is aligned. A multiprocessor of sm_90 starts four warps'
+/// instructions a clock, all of which may be fmas, and moves 128 bytes a clock to or from shared memory; 16 bytes a
+/// lane take a warp four clocks at worst. docs/measurements.md derives what follows of it.
+TEST_F(PtxGemm, HalfOfThePeakIsLeftByInstructionsAndSharedMemory) {
+  const auto counts = [&](std::int64_t depth) {
+    device_->machine().forget_counts();
+    const Format f32 = Format::f32;
+    const auto ran = run_case(case_of({1024, depth, 512, f32, f32, f32, false, f32, 0}), *device_);
+    EXPECT_TRUE(ran) << ran.error().message;
+    return device_->machine().counts();
+  };
+  const Counts before = counts(16);
+  const Counts after = counts(48);
+  const auto a_fma = [&](std::uint64_t Counts::*what) {
+    return static_cast<double>(after.*what - before.*what) / static_cast<double>(after.fmas - before.fmas);
+  };
+  ASSERT_EQ(after.fmas - before.fmas, std::uint64_t{1024} * 512 * 32);
+  const double by_instructions = 1 / a_fma(&Counts::lane_instructions);
+  const double by_shared_memory = 1 / (4 * a_fma(&Counts::shared_elements));
+  fmt::print(
+      "a fma: {:.3f} instructions, {:.4f} elements of shared memory, {:.4f} of global; of the peak {:.2f}, {:.2f}\n",
+      a_fma(&Counts::lane_instructions), a_fma(&Counts::shared_elements), a_fma(&Counts::elements), by_instructions,
+      by_shared_memory);
+  EXPECT_GE(by_instructions, 0.8);
+  EXPECT_GE(by_shared_memory, 0.8);
+}
+
+}  // namespace
+}  // namespace nanscope::ptx
