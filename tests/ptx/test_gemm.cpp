@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "kernels/ops/gemm.h"
 #include "tests/ptx/ptx_device.h"
@@ -116,6 +120,30 @@ TEST_F(PtxGemm, LargeTilesHaveTheCpusBits) {
   expect_the_cpus_bits({1024, 20, 512, f32, f32, f32, false, f32, 0}, 0);
   expect_the_cpus_bits({1000, 19, 500, Format::bf16, Format::f16, f32, true, f32, 0}, 1);
   expect_the_cpus_bits({900, 36, 512, f32, Format::bf16, Format::bf16, true, f32, 0}, 0);
+}
+
+/// -2^-100 x 2^-100 from +0 on is a number below 0 that rounds to -0, and stays one: what fills a stage is no summand.
+TEST_F(PtxGemm, SumsOfMinusZeroStayMinusZero) {
+  for (const std::int64_t depth : {1, 3, 16, 17}) {
+    const OpCase op_case{"minus_zero", kernels::OpId::Gemm, [=](CaseMemory& memory) {
+                           const auto all = [&](std::int64_t rows, float value) {
+                             const std::vector<std::uint32_t> codes(static_cast<std::size_t>(rows * depth),
+                                                                    std::bit_cast<std::uint32_t>(value));
+                             return memory.input(Format::f32, rows, depth, codes);
+                           };
+                           GemmArgs args;
+                           args.x = all(2, -0x1p-100F);
+                           args.weight = all(3, 0x1p-100F);
+                           args.out = memory.output("out", Format::f32, 2, 3);
+                           memory.launch(args);
+                         }};
+    const auto found = run_case(op_case, *device_);
+    ASSERT_TRUE(found) << found.error().message;
+    std::array<std::uint32_t, 6> codes{};
+    ASSERT_EQ(found->front().bytes.size(), sizeof(codes));
+    std::memcpy(codes.data(), found->front().bytes.data(), sizeof(codes));
+    for (const std::uint32_t code : codes) EXPECT_EQ(code, 0x80000000U) << depth;
+  }
 }
 
 /// What 32 more of k cost in large tiles, where everything is aligned. A multiprocessor of sm_90 starts four warps'
