@@ -59,7 +59,8 @@ inline Status check(const AttentionMixArgs& args) {
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
-struct AttentionMix {
+/// The mix, rows by rows.
+struct AttentionMixRows {
   using Args = AttentionMixArgs;
 
   /// Probability rows (a token's head) that share one load of values.
@@ -134,4 +135,12 @@ struct AttentionMix {
 };
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA
+
+#if defined(__CUDACC__)
+#include "kernels/ops/attention_mix_gpu.h"
+#else
+namespace nanscope::kernels::NANSCOPE_ISA {
+struct AttentionMix : AttentionMixRows {};
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif
 #endif

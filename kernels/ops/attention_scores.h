@@ -52,6 +52,9 @@ inline Status check(const AttentionScoresArgs& args) {
 }  // namespace nanscope::kernels
 
 #ifdef NANSCOPE_ISA
+#if defined(__CUDACC__)
+#include "kernels/ops/attention_scores_gpu.h"
+#else
 #include "kernels/math/softcap.h"
 #include "kernels/ops/op_helpers.h"
 
@@ -154,4 +157,5 @@ struct AttentionScores {
 };
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA
+#endif
 #endif

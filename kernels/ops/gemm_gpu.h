@@ -1,20 +1,8 @@
 #pragma once
 /// The operands of a product on a GPU, element by element.
-#include "kernels/warp/tensor_access.h"
+#include "kernels/ops/product_tiles_gpu.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
-
-/// One value of f32, f16 or bf16.
-NANSCOPE_FN float load_x(const TensorView& x, std::int64_t row, std::int64_t k) {
-  switch (x.format) {
-    case Format::f16:
-      return decode_f16(load_scalar(element_ptr<const std::uint16_t>(x, row, k)));
-    case Format::bf16:
-      return decode_bf16(load_scalar(element_ptr<const std::uint16_t>(x, row, k)));
-    default:
-      return load_scalar(element_ptr<const float>(x, row, k));
-  }
-}
 
 /// What a code or a scale is worth.
 NANSCOPE_CALLED float code_value(Format format, std::uint32_t code) { return decode_lanes(format, code); }
@@ -47,9 +35,9 @@ NANSCOPE_FN float scaled_value(const ScaledWeight& weight, std::int64_t n, std::
 
 /// One element of the weight, in whichever form it is given.
 NANSCOPE_FN float weight_at(const GemmArgs& args, std::int64_t n, std::int64_t k) {
-  if (args.packed.given()) return load_x(args.packed, n / kPanelColumns * args.x.columns + k, n % kPanelColumns);
+  if (args.packed.given()) return load_float(args.packed, n / kPanelColumns * args.x.columns + k, n % kPanelColumns);
   if (args.scaled.given()) return scaled_value(args.scaled, n, k);
-  return load_x(args.weight, n, k);
+  return load_float(args.weight, n, k);
 }
 
 /// A lane is a row of the weight; +0 beyond the last.

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/ops/attention_mix.h"
+#include "kernels/ops/attention_scores.h"
 #include "kernels/ops/gemm.h"
 #include "tests/ptx/ptx_device.h"
 #include "tests/unit/kernels/ops/case_data.h"
@@ -45,7 +47,7 @@ std::string name_of(const Product& of) {
 }
 
 OpCase case_of(const Product& of) {
-  return {"product", kernels::OpId::Gemm, [=](CaseMemory& memory) {
+  return {name_of(of), kernels::OpId::Gemm, [=](CaseMemory& memory) {
             const auto input = [&](Format format, std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
               return memory.input(format, rows, columns, fill(Fill::zoo, format, rows, columns, seed), of.padding);
             };
@@ -59,7 +61,7 @@ OpCase case_of(const Product& of) {
           }};
 }
 
-class PtxGemm : public testing::Test {
+class PtxTiles : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     auto made = PtxDevice::create(NANSCOPE_OPS_PTX);
@@ -74,24 +76,23 @@ class PtxGemm : public testing::Test {
     cpu_.reset();
   }
 
-  static void expect_the_cpus_bits(const Product& product, std::int64_t shift) {
-    const OpCase op_case = case_of(product);
+  static void expect_the_cpus_bits(const OpCase& op_case, std::int64_t shift) {
     const auto expected = run_case(op_case, *cpu_);
-    ASSERT_TRUE(expected) << name_of(product) << ": " << expected.error().message;
+    ASSERT_TRUE(expected) << op_case.name << ": " << expected.error().message;
     Placement placement;
     placement.shift = shift;
     const auto found = run_case(op_case, *device_, placement);
-    ASSERT_TRUE(found) << name_of(product) << ": " << found.error().message;
-    EXPECT_EQ(first_difference(*expected, *found), "") << name_of(product) << ", shifted by " << shift;
+    ASSERT_TRUE(found) << op_case.name << ": " << found.error().message;
+    EXPECT_EQ(first_difference(*expected, *found), "") << op_case.name << ", shifted by " << shift;
   }
 
   static std::unique_ptr<PtxDevice> device_;
   static std::unique_ptr<kernels::Device> cpu_;
 };
-std::unique_ptr<PtxDevice> PtxGemm::device_;
-std::unique_ptr<kernels::Device> PtxGemm::cpu_;
+std::unique_ptr<PtxDevice> PtxTiles::device_;
+std::unique_ptr<kernels::Device> PtxTiles::cpu_;
 
-TEST_F(PtxGemm, RandomShapesHaveTheCpusBits) {
+TEST_F(PtxTiles, RandomShapesHaveTheCpusBits) {
   std::mt19937_64 random(20);
   const auto below = [&](std::int64_t end) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
@@ -109,21 +110,70 @@ TEST_F(PtxGemm, RandomShapesHaveTheCpusBits) {
                     below(4)};
     // Half of them with rows that quads fit in.
     if (random() % 2 == 0) product.padding = (4 - product.depth % 4) % 4;
-    expect_the_cpus_bits(product, below(3));
+    expect_the_cpus_bits(case_of(product), below(3));
   }
 }
 
 /// As many outputs as make the large tiles be taken, whole and ragged, one k and several stages of it.
-TEST_F(PtxGemm, LargeTilesHaveTheCpusBits) {
+TEST_F(PtxTiles, LargeTilesHaveTheCpusBits) {
   const Format f32 = Format::f32;
-  expect_the_cpus_bits({929, 1, 460, f32, f32, f32, true, f32, 3}, 0);
-  expect_the_cpus_bits({1024, 20, 512, f32, f32, f32, false, f32, 0}, 0);
-  expect_the_cpus_bits({1000, 19, 500, Format::bf16, Format::f16, f32, true, f32, 0}, 1);
-  expect_the_cpus_bits({900, 36, 512, f32, Format::bf16, Format::bf16, true, f32, 0}, 0);
+  expect_the_cpus_bits(case_of({929, 1, 460, f32, f32, f32, true, f32, 3}), 0);
+  expect_the_cpus_bits(case_of({1024, 20, 512, f32, f32, f32, false, f32, 0}), 0);
+  expect_the_cpus_bits(case_of({1000, 19, 500, Format::bf16, Format::f16, f32, true, f32, 0}), 1);
+  expect_the_cpus_bits(case_of({900, 36, 512, f32, Format::bf16, Format::bf16, true, f32, 0}), 0);
+}
+
+struct Attention {
+  std::int64_t tokens;
+  std::int64_t keys;
+  std::int64_t width;  ///< of a head
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  Format format;  ///< of queries and scores, or of probabilities and outputs
+};
+
+OpCase scores_of(const Attention& of) {
+  return {fmt::format("scores of {} by {}", of.tokens, of.keys), kernels::OpId::AttentionScores,
+          [=](CaseMemory& memory) {
+            kernels::AttentionScoresArgs args;
+            const std::int64_t queries = of.heads * of.width;
+            const std::int64_t channels = of.kv_heads * of.width;
+            args.q = memory.input(of.format, of.tokens, queries, fill(Fill::zoo, of.format, of.tokens, queries, 1), 4);
+            args.k = memory.input(Format::f32, of.keys, channels, fill(Fill::zoo, Format::f32, of.keys, channels, 2));
+            args.out = memory.output("out", of.format, of.tokens, of.heads * of.keys);
+            args.heads = of.heads;
+            args.kv_heads = of.kv_heads;
+            args.factor = 0.3F;
+            args.softcap = of.format == Format::f32 ? 0.0F : 30.0F;
+            memory.launch(args);
+          }};
+}
+
+OpCase mix_of(const Attention& of) {
+  return {fmt::format("mix of {} by {}", of.tokens, of.keys), kernels::OpId::AttentionMix, [=](CaseMemory& memory) {
+            kernels::AttentionMixArgs args;
+            const std::int64_t scores = of.heads * of.keys;
+            const std::int64_t channels = of.kv_heads * of.width;
+            args.p = memory.input(of.format, of.tokens, scores, fill(Fill::zoo, of.format, of.tokens, scores, 3));
+            args.v =
+                memory.input(Format::f32, of.keys, channels, fill(Fill::zoo, Format::f32, of.keys, channels, 4), 1);
+            args.out = memory.output("out", of.format, of.tokens, of.heads * of.width);
+            args.heads = of.heads;
+            args.kv_heads = of.kv_heads;
+            args.factor = 0.7F;
+            memory.launch(args);
+          }};
+}
+
+TEST_F(PtxTiles, LargeTilesOfAttentionHaveTheCpusBits) {
+  expect_the_cpus_bits(scores_of({131, 250, 20, 8, 8, Format::f32}), 0);
+  expect_the_cpus_bits(scores_of({66, 512, 12, 8, 4, Format::bf16}), 1);
+  expect_the_cpus_bits(mix_of({130, 36, 100, 16, 16, Format::f32}), 0);
+  expect_the_cpus_bits(mix_of({65, 19, 128, 32, 16, Format::f16}), 3);
 }
 
 /// -2^-100 x 2^-100 from +0 on is a number below 0 that rounds to -0, and stays one: what fills a stage is no summand.
-TEST_F(PtxGemm, SumsOfMinusZeroStayMinusZero) {
+TEST_F(PtxTiles, SumsOfMinusZeroStayMinusZero) {
   for (const std::int64_t depth : {1, 3, 16, 17}) {
     const OpCase op_case{"minus_zero", kernels::OpId::Gemm, [=](CaseMemory& memory) {
                            const auto all = [&](std::int64_t rows, float value) {
@@ -149,7 +199,7 @@ TEST_F(PtxGemm, SumsOfMinusZeroStayMinusZero) {
 /// What 32 more of k cost in large tiles, where everything is aligned. A multiprocessor of sm_90 starts four warps'
 /// instructions a clock, all of which may be fmas, and moves 128 bytes a clock to or from shared memory; 16 bytes a
 /// lane take a warp four clocks at worst. docs/measurements.md derives what follows of it.
-TEST_F(PtxGemm, HalfOfThePeakIsLeftByInstructionsAndSharedMemory) {
+TEST_F(PtxTiles, HalfOfThePeakIsLeftByInstructionsAndSharedMemory) {
   const auto counts = [&](std::int64_t depth) {
     device_->machine().forget_counts();
     const Format f32 = Format::f32;
