@@ -174,6 +174,7 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
   // What servers add to the sum of the chosen experts' weights (SGLang PR #31001).
   if (relevant(spec.config, "moe.eps") && spec.config.moe.eps == 0) changes.push_back({{"moe.eps=1e-20"}});
   if (spec.config.ranks.stuck_rank >= 0) changes.push_back({{"allreduce.stuck_rank=-1"}});
+  if (spec.config.train.unreduced_rank >= 0) changes.push_back({{"train.unreduced_rank=-1"}});
   if (spec.config.batch.requests > 1) {
     Change alone;
     if (spec.config.batch.chunk > 0) alone.settings.emplace_back("engine.chunk=0");

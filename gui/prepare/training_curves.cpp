@@ -37,7 +37,9 @@ class CurveMaker {
  public:
   explicit CurveMaker(RunData& rows) : rows_(rows) {}
 
+  /// Ranks of data parallelism train alike: the first is drawn.
   void take(const StepRow& step) {
+    if (step.rank > 0) return;
     if (step.kind == StepKind::forward) curves_.points.emplace_back();
     if (curves_.points.empty()) return;
     if (step.kind == StepKind::forward) take_forward(step);

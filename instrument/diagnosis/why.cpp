@@ -11,6 +11,7 @@
 #include "core/numbers/codec.h"
 #include "core/recording/names.h"
 #include "core/recording/weight_version.h"
+#include "core/run/ranks.h"
 #include "core/run/scales.h"
 #include "instrument/diagnosis/provenance/cache.h"
 #include "instrument/diagnosis/provenance/rule.h"
@@ -97,12 +98,22 @@ class Walker {
     return found.element;
   }
 
-  /// The first bad element of a weight's version where the optimizer put it out, in the step before the first that
+  /// The optimizer's last step on the rank of a step, before it; kBeforeSteps where there is none.
+  StepId optimizer_before(StepId step) {
+    StepId last = kBeforeSteps;
+    for (const Step& one : facts_.run.steps()) {
+      if (one.id >= step) break;
+      if (one.kind == StepKind::optimizer && one.rank == rank_of(facts_.run, step)) last = one.id;
+    }
+    return last;
+  }
+
+  /// The first bad element of a weight's version where the optimizer put it out, in its step before the first that
   /// reads it.
   std::optional<Element> optimized(std::string_view weight) {
     if (!is_later_version(weight)) return std::nullopt;
     RunView& run = facts_.run;
-    for (const Op& op : run.content(first_step_of_version(weight) - 1).ops) {
+    for (const Op& op : run.content(optimizer_before(first_step_of_version(weight))).ops) {
       const bool same = std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
         return !input.weight.empty() && weight_of_version(input.weight) == weight_of_version(weight);
       });

@@ -193,10 +193,13 @@ enum class TextOrder : std::uint8_t { shuffled, sequential };
 /// Training: AdamW on the cross-entropy of the next token of a text. No steps: nothing is trained.
 struct TrainConfig {
   std::int64_t steps = 0;
-  std::string text;          ///< a file
-  std::string text_hash;     ///< of its bytes, as train::text_hash(); not a knob. Empty: whatever it holds
-  std::int64_t batch = 8;    ///< sequences of a step
-  std::int64_t length = 64;  ///< tokens of a sequence that have a target
+  std::string text;                  ///< a file
+  std::string text_hash;             ///< of its bytes, as train::text_hash(); not a knob. Empty: whatever it holds
+  std::int64_t batch = 8;            ///< sequences of a step
+  std::int64_t length = 64;          ///< tokens of a sequence that have a target
+  std::int64_t ranks = 1;            ///< of data parallelism, which share a step's sequences
+  std::int64_t unreduced_rank = -1;  ///< whose optimizer reads gradients before their sum over ranks; -1: none
+  std::string unreduced;             ///< the weight that has them; empty: all
   TextOrder order = TextOrder::shuffled;
   std::int64_t seed = 0;  ///< of the order, and of stochastic rounding
   std::string ignore;     ///< targets on lines that begin with it have no loss; empty: all have

@@ -64,6 +64,24 @@ std::vector<Knob> data_knobs() {
   };
 }
 
+std::vector<Knob> data_parallel_knobs() {
+  return {
+      knob(
+          "train.ranks", "1..8",
+          "ranks of data parallelism, each with its share of a step's sequences and a replica of the model; gradients "
+          "are summed over them",
+          [](auto& c) -> auto& { return c.train.ranks; }),
+      knob(
+          "train.unreduced_rank", "-1..7",
+          "rank whose optimizer reads a gradient before its sum over ranks has been written, so that it steps with its "
+          "own; -1: none",
+          [](auto& c) -> auto& { return c.train.unreduced_rank; }),
+      knob(
+          "train.unreduced", "text", "weights whose gradients these are, as a pattern with *; empty: every weight",
+          [](auto& c) -> auto& { return c.train.unreduced; }),
+  };
+}
+
 std::vector<Knob> optimizer_knobs() {
   return {
       knob(
@@ -140,7 +158,7 @@ std::vector<Knob> backward_knobs() {
 
 std::vector<Knob> train_knobs() {
   std::vector<Knob> all = data_knobs();
-  for (const std::vector<Knob>& group : {optimizer_knobs(), backward_knobs()}) {
+  for (const std::vector<Knob>& group : {data_parallel_knobs(), optimizer_knobs(), backward_knobs()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

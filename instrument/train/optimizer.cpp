@@ -48,9 +48,9 @@ Status put(kernels::Device& device, const TensorView& view, const std::vector<fl
   return device.upload(view.data, std::as_bytes(std::span(codes)));
 }
 
-/// Layer and name of the op that changes a weight: "layers.3.q_proj.weight" is changed by q_proj_weight_adamw of
-/// layer 3.
-std::pair<std::int64_t, std::string> place_of_update(std::string_view weight) {
+}  // namespace
+
+std::pair<std::int64_t, std::string> place_of_weight(std::string_view weight, std::string_view what) {
   constexpr std::string_view kLayers = "layers.";
   std::int64_t layer = -1;
   if (weight.starts_with(kLayers)) {
@@ -61,10 +61,8 @@ std::pair<std::int64_t, std::string> place_of_update(std::string_view weight) {
   }
   std::string name(weight);
   std::replace(name.begin(), name.end(), '.', '_');
-  return {layer, name + "_adamw"};
+  return {layer, fmt::format("{}_{}", name, what)};
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Optimizer>> Optimizer::create(const TrainConfig& config, std::shared_ptr<LoadedModel> model,
                                                      kernels::Device& device) {
@@ -166,7 +164,7 @@ Status Optimizer::step(const Gradients& gradients, float scale, float learning_r
     attributes.state = std::string(name(config_.state_format));
     const std::string base(weight_of_version(held.weight->name));
     OpPlan plan;
-    std::tie(plan.layer, plan.name) = place_of_update(base);
+    std::tie(plan.layer, plan.name) = place_of_weight(base, "adamw");
     plan.kind = OpKind::adamw;
     plan.json = to_json(attributes);
     const std::array inputs{ProbeInput{"gradient", found->second.id, {}}, ProbeInput{"weight", 0, found->first}};

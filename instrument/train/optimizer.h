@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "instrument/engine/emitter.h"
@@ -12,6 +13,10 @@
 #include "instrument/train/trainer.h"
 
 namespace nanscope::train {
+
+/// Layer and name of the op that does `what` with a weight: "layers.3.q_proj.weight" is changed by
+/// q_proj_weight_adamw of layer 3.
+std::pair<std::int64_t, std::string> place_of_weight(std::string_view weight, std::string_view what);
 
 /// The weights of a training run and what AdamW (Loshchilov and Hutter 2019) keeps of them.
 class Optimizer {

@@ -5,21 +5,21 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <numbers>
 #include <span>
 #include <utility>
 
-#include "core/blocks/presets.h"
 #include "core/recording/weight_version.h"
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/prompt.h"
-#include "instrument/engine/score_book.h"
 #include "instrument/engine/weight_versions.h"
 #include "instrument/model/rope_table.h"
 #include "instrument/train/backward.h"
 #include "instrument/train/forward_pass.h"
+#include "instrument/train/gradient_sum.h"
 #include "instrument/train/optimizer.h"
-#include "kernels/ops/column_scales.h"
+#include "instrument/train/replica.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/cross_entropy_gradient.h"
 
@@ -29,7 +29,7 @@ using kernels::TensorView;
 
 namespace {
 
-/// Steps of the run that a training step is.
+/// Steps of the run that a training step is, of each rank.
 constexpr std::int64_t kPhases = 3;
 
 Status check_tokens(const TrainingText& text, std::int64_t vocabulary) {
@@ -38,20 +38,28 @@ Status check_tokens(const TrainingText& text, std::int64_t vocabulary) {
   return fail(fmt::format("train.text: token {} is not in the model's vocabulary of {}", *largest, vocabulary));
 }
 
+/// The first sequence of a rank's share: shares are consecutive sequences, and differ by one at most.
+std::int64_t first_of_share(const TrainConfig& train, std::int64_t rank) { return rank * train.batch / train.ranks; }
+
+std::int64_t largest_share(const TrainConfig& train) { return (train.batch + train.ranks - 1) / train.ranks; }
+
+/// Of no target at all 0 / 0, whose sign is the machine's and says nothing.
+double mean_loss(double total, std::int64_t targets) { return std::abs(total / static_cast<double>(targets)); }
+
 class ReferenceTrainer final : public Trainer {
  public:
   ReferenceTrainer(const EngineConfig& config, kernels::Device& device, std::shared_ptr<LoadedModel> model,
                    std::shared_ptr<const Tokenizer> tokenizer, TrainingText text)
       : config_(config),
         device_(device),
-        model_(std::move(model)),
         tokenizer_(std::move(tokenizer)),
         text_(std::move(text)),
-        tape_(device),
-        inputs_(device),
-        gradients_(device),
-        scratch_(device),
-        loss_scale_(double{config.train.loss_scale}) {}
+        loss_scale_(double{config.train.loss_scale}) {
+    replicas_.emplace_back(device, 0, std::move(model));
+    while (std::ssize(replicas_) < config.train.ranks) {
+      replicas_.emplace_back(device, std::ssize(replicas_), copy_of(*replicas_.front().model));
+    }
+  }
 
   Status prepare();
 
@@ -59,31 +67,43 @@ class ReferenceTrainer final : public Trainer {
   Result<double> evaluate(const std::vector<std::vector<std::int32_t>>& sequences, bool autoregressive) override;
   Result<TrainState> state() override;
   Status restore(const TrainState& state) override;
-  std::shared_ptr<const LoadedModel> model() const override { return model_; }
-  RunTotals totals() const override { return {ops_, tensors_, kPhases * step_}; }
+  std::shared_ptr<const LoadedModel> model() const override { return replicas_.front().model; }
+  RunTotals totals() const override { return {ops_, tensors_, kPhases * ranks() * step_}; }
 
  private:
-  /// A training step while it runs.
+  /// A rank's share of a training step while it runs.
   struct Batch {
     StepRow row;
     std::vector<Span> spans;
     std::vector<std::int32_t> tokens, targets, positions;
-    std::int64_t counted = 0;  ///< targets
+    std::int64_t counted = 0;  ///< targets of the share
+    std::int64_t targets_of_all = 0;
+    double loss = 0;  ///< of the share's targets, added up
     TensorView token_view, target_view, position_view;
   };
-  Result<Batch> make_batch();
+  std::int64_t ranks() const { return std::ssize(replicas_); }
+  /// StepRow::id of a rank's first step of a training step: phase by phase, ranks behind each other in each.
+  std::int64_t first_step(std::int64_t step, const Replica& replica) const {
+    return kPhases * ranks() * step + replica.rank + 1;
+  }
+  /// One a rank.
+  Result<std::vector<Batch>> make_batches();
+  Batch share(std::span<const Sequence> sequences, const Replica& replica) const;
   Status tell_requests(const Batch& batch, Probe& probe, bool begin) const;
-  Status tell_weights(Probe& probe) const;
-  Result<TensorView> upload(const std::vector<std::int32_t>& values);
+  Status tell_weights(const Replica& replica, Probe& probe) const;
+  Result<TensorView> upload(Replica& replica, const std::vector<std::int32_t>& values);
   /// The loss, and the logits' tensor.
-  Result<double> forward(const Batch& batch, Probe& probe, const RunControl& control);
-  Status backward(const Batch& batch, Probe& probe, const RunControl& control);
-  Status optimize(const Batch& batch, Probe& probe, const RunControl& control, StepReport& report);
-  void emit_norm(const StepReport& report, const TensorView& norm, Emitter& emitter) const;
+  Status forward(Replica& replica, Batch& batch, Probe& probe, const RunControl& control);
+  Status backward(Replica& replica, const Batch& batch, Probe& probe, const RunControl& control);
+  Status optimize(Replica& replica, std::span<const Optimizer::Gradients> parts, Probe& probe,
+                  const RunControl& control, StepReport& report);
+  /// Of all ranks; the report is rank 0's.
+  Status optimize(Probe& probe, const RunControl& control, StepReport& report);
+  void emit_norm(const Replica& replica, const StepReport& report, const TensorView& norm, Emitter& emitter) const;
   void adapt_loss_scale(bool finite);
   double learning_rate() const;
-  /// By row; they are in losses_, too.
-  Result<std::vector<float>> losses_of(const TensorView& logits, const TensorView& targets);
+  /// By row; they are in the replica's, too.
+  Result<std::vector<float>> losses_of(Replica& replica, const TensorView& logits, const TensorView& targets);
   /// Losses of a sequence's targets, told to nobody.
   Status evaluate(ForwardPass& pass, const std::vector<std::int32_t>& sequence, bool autoregressive,
                   std::vector<float>& losses);
@@ -101,20 +121,13 @@ class ReferenceTrainer final : public Trainer {
 
   EngineConfig config_;
   kernels::Device& device_;
-  std::shared_ptr<LoadedModel> model_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   TrainingText text_;
-  std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<ForwardPass> pass_;
-  Tape tape_;
-  Arena inputs_, gradients_, scratch_;
+  std::deque<Replica> replicas_;  ///< by rank
   TensorView rope_, local_rope_;
   float rope_amplitude_ = 1;
   float local_rope_amplitude_ = 1;
   std::vector<kernels::Buffer> tables_;
-  std::int64_t logits_ = 0;  ///< tensor of the forward pass
-  TensorView losses_;
-  Optimizer::Gradients weight_gradients_;
   std::int64_t step_ = 0;
   double loss_scale_;
   std::int64_t steady_steps_ = 0;
@@ -123,12 +136,15 @@ class ReferenceTrainer final : public Trainer {
 };
 
 Status ReferenceTrainer::prepare() {
-  auto optimizer = Optimizer::create(config_.train, model_, device_);
-  if (!optimizer) return tl::unexpected(optimizer.error());
-  optimizer_ = std::move(*optimizer);
-  auto pass = ForwardPass::create(config_, device_, *model_, config_.train.batch, config_.train.length);
-  if (!pass) return tl::unexpected(pass.error());
-  pass_ = std::move(*pass);
+  for (Replica& replica : replicas_) {
+    auto optimizer = Optimizer::create(config_.train, replica.model, device_);
+    if (!optimizer) return tl::unexpected(optimizer.error());
+    replica.optimizer = std::move(*optimizer);
+    auto pass =
+        ForwardPass::create(config_, device_, *replica.model, largest_share(config_.train), config_.train.length);
+    if (!pass) return tl::unexpected(pass.error());
+    replica.pass = std::move(*pass);
+  }
   if (config_.model.positions > 0 || !has_rope_table(config_.model, config_.rope)) return {};
   for (const bool local : {false, true}) {
     const RopeTable table = rope_table(config_.model, config_.rope, local, config_.train.length);
@@ -143,8 +159,8 @@ Status ReferenceTrainer::prepare() {
   return {};
 }
 
-Result<TensorView> ReferenceTrainer::upload(const std::vector<std::int32_t>& values) {
-  auto view = inputs_.matrix(Format::i32, std::ssize(values), 1);
+Result<TensorView> ReferenceTrainer::upload(Replica& replica, const std::vector<std::int32_t>& values) {
+  auto view = replica.inputs.matrix(Format::i32, std::ssize(values), 1);
   if (!view) return view;
   if (Status done = device_.upload(view->data, std::as_bytes(std::span(values))); !done) {
     return tl::unexpected(done.error());
@@ -152,12 +168,12 @@ Result<TensorView> ReferenceTrainer::upload(const std::vector<std::int32_t>& val
   return view;
 }
 
-Result<ReferenceTrainer::Batch> ReferenceTrainer::make_batch() {
-  const TrainConfig& train = config_.train;
+/// The share of a rank as its forward pass reads it, before anything is uploaded.
+ReferenceTrainer::Batch ReferenceTrainer::share(std::span<const Sequence> sequences, const Replica& replica) const {
   Batch batch;
   std::vector<Span>& spans = batch.spans;
-  std::int64_t request = step_ * train.batch;
-  for (const Sequence& one : batch_of_step(train, text_, step_)) {
+  std::int64_t request = step_ * config_.train.batch + first_of_share(config_.train, replica.rank);
+  for (const Sequence& one : sequences) {
     const std::int64_t rows = std::ssize(one.tokens);
     spans.push_back({request++, 0, std::ssize(batch.tokens), rows, 0, rows});
     batch.tokens.insert(batch.tokens.end(), one.tokens.begin(), one.tokens.end());
@@ -165,34 +181,53 @@ Result<ReferenceTrainer::Batch> ReferenceTrainer::make_batch() {
     for (std::int64_t i = 0; i < rows; ++i) batch.positions.push_back(static_cast<std::int32_t>(i));
   }
   batch.counted = std::count_if(batch.targets.begin(), batch.targets.end(), [](auto one) { return one >= 0; });
-  // Losses times a mask of zeros: every row has a gradient, and it is 0 x (scale / 0).
-  if (batch.counted == 0 && train.mask == LossMask::multiply) std::ranges::fill(batch.targets, 0);
   StepRow& row = batch.row;
-  row.id = kPhases * step_ + 1;
+  row.id = first_step(step_, replica);
+  row.rank = replica.rank;
   row.kind = StepKind::forward;
   row.request = spans.front().request;
   row.tokens = std::ssize(batch.tokens);
   row.context = spans.front().context;
   if (spans.size() > 1) row.spans = spans;
-  inputs_.reset();
-  for (const auto& [values, view] :
-       {std::pair{&batch.tokens, &batch.token_view}, std::pair{&batch.targets, &batch.target_view},
-        std::pair{&batch.positions, &batch.position_view}}) {
-    auto uploaded = upload(*values);
-    if (!uploaded) return tl::unexpected(uploaded.error());
-    *view = *uploaded;
-  }
   return batch;
+}
+
+Result<std::vector<ReferenceTrainer::Batch>> ReferenceTrainer::make_batches() {
+  const TrainConfig& train = config_.train;
+  const std::vector<Sequence> sequences = batch_of_step(train, text_, step_);
+  std::vector<Batch> batches;
+  std::int64_t targets = 0;
+  for (const Replica& replica : replicas_) {
+    const std::int64_t first = first_of_share(train, replica.rank);
+    const std::int64_t count = first_of_share(train, replica.rank + 1) - first;
+    batches.push_back(
+        share(std::span(sequences).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), replica));
+    targets += batches.back().counted;
+  }
+  for (Replica& replica : replicas_) {
+    Batch& batch = batches[static_cast<std::size_t>(replica.rank)];
+    batch.targets_of_all = targets;
+    // Losses times a mask of zeros: every row has a gradient, and it is 0 x (scale / 0).
+    if (targets == 0 && train.mask == LossMask::multiply) std::ranges::fill(batch.targets, 0);
+    replica.inputs.reset();
+    for (const auto& [values, view] :
+         {std::pair{&batch.tokens, &batch.token_view}, std::pair{&batch.targets, &batch.target_view},
+          std::pair{&batch.positions, &batch.position_view}}) {
+      auto uploaded = upload(replica, *values);
+      if (!uploaded) return tl::unexpected(uploaded.error());
+      *view = *uploaded;
+    }
+  }
+  return batches;
 }
 
 Status ReferenceTrainer::tell_requests(const Batch& batch, Probe& probe, bool begin) const {
   if (!probe.listening()) return {};
-  std::int64_t sequence = 0;
   for (const Span& span : batch.spans) {
     const auto first = batch.tokens.begin() + span.row;
     RequestRow row;
     row.id = span.request;
-    row.name = fmt::format("step {} sequence {}", step_, sequence++);
+    row.name = fmt::format("step {} sequence {}", step_, span.request - step_ * config_.train.batch);
     row.prompt_tokens.assign(first, first + span.rows);
     row.prompt = prompt_to_json({TokensPart{row.prompt_tokens}});
     if (Status told = begin ? probe.on_request_begin(row) : probe.on_request_end(row); !told) return told;
@@ -205,11 +240,11 @@ Status ReferenceTrainer::tell_requests(const Batch& batch, Probe& probe, bool be
   return {};
 }
 
-/// Those that the step is the first to read.
-Status ReferenceTrainer::tell_weights(Probe& probe) const {
-  if (!probe.listening()) return {};
-  for (const Weight& weight : model_->weights) {
-    if (step_ > 0 && first_step_of_version(weight.name) != kPhases * step_ + 1) continue;
+/// Those that the rank's step is the first to read: all ranks begin with the same.
+Status ReferenceTrainer::tell_weights(const Replica& replica, Probe& probe) const {
+  if (!probe.listening() || (step_ == 0 && replica.rank > 0)) return {};
+  for (const Weight& weight : replica.model->weights) {
+    if (step_ > 0 && first_step_of_version(weight.name) != first_step(step_, replica)) continue;
     WeightRow row;
     row.name = weight.name;
     row.format = weight.view.format;
@@ -220,84 +255,83 @@ Status ReferenceTrainer::tell_weights(Probe& probe) const {
   return {};
 }
 
-Result<std::vector<float>> ReferenceTrainer::losses_of(const TensorView& logits, const TensorView& targets) {
-  losses_ = {};
-  const auto view = inputs_.matrix(Format::f32, logits.rows, 1);
+Result<std::vector<float>> ReferenceTrainer::losses_of(Replica& replica, const TensorView& logits,
+                                                       const TensorView& targets) {
+  replica.losses = {};
+  const auto view = replica.inputs.matrix(Format::f32, logits.rows, 1);
   if (!view) return tl::unexpected(view.error());
-  losses_ = *view;
-  const kernels::CrossEntropyArgs args{.logits = logits, .targets = targets, .loss = losses_};
+  replica.losses = *view;
+  const kernels::CrossEntropyArgs args{.logits = logits, .targets = targets, .loss = replica.losses};
   if (Status done = device_.launch(args); !done) return tl::unexpected(done.error());
   std::vector<float> rows(static_cast<std::size_t>(logits.rows));
-  if (Status done = device_.download(std::as_writable_bytes(std::span(rows)), losses_.data); !done) {
+  if (Status done = device_.download(std::as_writable_bytes(std::span(rows)), replica.losses.data); !done) {
     return tl::unexpected(done.error());
   }
   return rows;
 }
 
-Result<double> ReferenceTrainer::forward(const Batch& batch, Probe& probe, const RunControl& control) {
-  tape_.begin(probe);
-  Emitter emitter = this->emitter(tape_, control);
+Status ReferenceTrainer::forward(Replica& replica, Batch& batch, Probe& probe, const RunControl& control) {
+  replica.tape.begin(probe);
+  Emitter emitter = this->emitter(replica.tape, control);
   emitter.check(probe.on_step_begin(batch.row));
-  const auto logits = pass_->run(batch.row, batch.tokens, emitter);
+  const auto logits = replica.pass->run(batch.row, batch.tokens, emitter);
   if (!logits) return tl::unexpected(logits.error());
-  logits_ = logits->id;
-  const auto rows = losses_of(logits->view, batch.target_view);
+  replica.logits = logits->id;
+  const auto rows = losses_of(replica, logits->view, batch.target_view);
   if (!rows) return tl::unexpected(rows.error());
-  double total = 0;
+  double& total = batch.loss;
   for (std::size_t i = 0; i < rows->size(); ++i) total += batch.targets[i] < 0 ? 0.0 : double{(*rows)[i]};
-  // Of no target at all 0 / 0, whose sign is the machine's and says nothing.
-  const double mean = std::abs(total / static_cast<double>(batch.counted));
   OpPlan plan;
   plan.name = "loss";
   plan.kind = OpKind::cross_entropy;
   LossAttributes attributes;
   attributes.targets = batch.counted;
-  attributes.mean = mean;
+  attributes.mean = mean_loss(total, batch.counted);
   plan.json = to_json(attributes);
   const ProbeInput in{"logits", logits->id, {}};
-  const ProbeTensor out = emitter.output("loss", losses_);
+  const ProbeTensor out = emitter.output("loss", replica.losses);
   emitter.op(plan, std::span(&in, 1), std::span(&out, 1));
   emitter.check(probe.on_step_end(batch.row));
   count(emitter);
-  if (!emitter.ok()) return tl::unexpected(emitter.status().error());
-  return mean;
+  return emitter.status();
 }
 
-Status ReferenceTrainer::backward(const Batch& batch, Probe& probe, const RunControl& control) {
+Status ReferenceTrainer::backward(Replica& replica, const Batch& batch, Probe& probe, const RunControl& control) {
   StepRow row = batch.row;
-  row.id = kPhases * step_ + 2;
+  row.id = batch.row.id + ranks();
   row.kind = StepKind::backward;
   row.index = 1;
   if (row.spans) {
     for (Span& span : *row.spans) span.index = 1;
   }
-  gradients_.reset();
-  scratch_.reset();
+  replica.gradients.reset();
+  replica.scratch.reset();
   Emitter emitter = this->emitter(probe, control);
   emitter.check(probe.on_step_begin(row));
-  const TensorView logits = tape_.find(logits_)->view;
-  const auto dlogits = gradients_.matrix(config_.train.gradient_format, logits.rows, logits.columns);
+  const TensorView logits = replica.tape.find(replica.logits)->view;
+  const auto dlogits = replica.gradients.matrix(config_.train.gradient_format, logits.rows, logits.columns);
   if (!dlogits) return tl::unexpected(dlogits.error());
-  float factor = static_cast<float>(loss_scale_) / static_cast<float>(batch.counted);
-  if (batch.counted == 0) factor = 0.0F * factor;
+  float factor = static_cast<float>(loss_scale_) / static_cast<float>(batch.targets_of_all);
+  if (batch.targets_of_all == 0) factor = 0.0F * factor;
   emitter.check(device_.launch(kernels::CrossEntropyGradientArgs{
       .logits = logits, .targets = batch.target_view, .out = *dlogits, .factor = factor}));
-  Backward pass({config_, *model_, device_, tape_, gradients_, scratch_, emitter, batch.spans, batch.token_view,
-                 batch.position_view, rope_, local_rope_, rope_amplitude_, local_rope_amplitude_,
-                 static_cast<std::uint32_t>(config_.train.seed * 1000003 + step_ * 8191)});
+  Backward pass({config_, *replica.model, device_, replica.tape, replica.gradients, replica.scratch, emitter,
+                 batch.spans, batch.token_view, batch.position_view, rope_, local_rope_, rope_amplitude_,
+                 local_rope_amplitude_,
+                 static_cast<std::uint32_t>(config_.train.seed * 1000003 + step_ * 8191 + replica.rank * 131071)});
   pass.at_rows();
   OpPlan plan;
   plan.name = "loss_grad";
   plan.kind = OpKind::cross_entropy_gradient;
   LossAttributes attributes;
-  attributes.targets = batch.counted;
+  attributes.targets = batch.targets_of_all;
   attributes.loss_scale = loss_scale_;
   plan.json = to_json(attributes);
-  const ProbeInput in{"logits", logits_, {}};
+  const ProbeInput in{"logits", replica.logits, {}};
   const ProbeTensor out = emitter.output("dlogits", *dlogits);
   emitter.op(plan, std::span(&in, 1), std::span(&out, 1));
-  pass.run(logits_, {*dlogits, out.id});
-  weight_gradients_ = pass.weight_gradients();
+  pass.run(replica.logits, {*dlogits, out.id});
+  replica.weight_gradients = pass.weight_gradients();
   emitter.check(probe.on_step_end(row));
   count(emitter);
   return emitter.status();
@@ -329,7 +363,8 @@ void ReferenceTrainer::adapt_loss_scale(bool finite) {
   }
 }
 
-void ReferenceTrainer::emit_norm(const StepReport& report, const TensorView& norm, Emitter& emitter) const {
+void ReferenceTrainer::emit_norm(const Replica& replica, const StepReport& report, const TensorView& norm,
+                                 Emitter& emitter) const {
   OpPlan plan;
   plan.name = "gradient_norm";
   plan.kind = OpKind::gradient_norm;
@@ -339,63 +374,100 @@ void ReferenceTrainer::emit_norm(const StepReport& report, const TensorView& nor
   attributes.skipped = report.skipped;
   plan.json = to_json(attributes);
   std::vector<ProbeInput> inputs;
-  for (const auto& [name, gradient] : weight_gradients_) inputs.push_back({"gradient", gradient.id, {}});
+  for (const auto& [name, gradient] : replica.weight_gradients) inputs.push_back({"gradient", gradient.id, {}});
   const ProbeTensor out = emitter.output("norm", norm);
   emitter.op(plan, inputs, std::span(&out, 1));
 }
 
-Status ReferenceTrainer::optimize(const Batch& batch, Probe& probe, const RunControl& control, StepReport& report) {
+Status ReferenceTrainer::optimize(Replica& replica, std::span<const Optimizer::Gradients> parts, Probe& probe,
+                                  const RunControl& control, StepReport& report) {
   const TrainConfig& train = config_.train;
   StepRow row;
-  row.id = kPhases * step_ + 3;
+  row.id = first_step(step_, replica) + 2 * ranks();
+  row.rank = replica.rank;
   row.kind = StepKind::optimizer;
-  row.request = batch.row.request;
+  row.request = step_ * train.batch;
   row.index = 2;
   Emitter emitter = this->emitter(probe, control);
   emitter.check(probe.on_step_begin(row));
   emitter.set_place({0, Axis::none, -1});
-  scratch_.reset();
-  const auto norm = optimizer_->norm(weight_gradients_, report.loss_scale, scratch_);
+  replica.scratch.reset();
+  if (parts.size() > 1) emitter.check(sum_over_ranks(config_, device_, parts, replica, emitter));
+  if (!emitter.ok()) return emitter.status();
+  const Optimizer::Gradients& gradients = replica.weight_gradients;
+  const auto norm = replica.optimizer->norm(gradients, report.loss_scale, replica.scratch);
   if (!norm) return tl::unexpected(norm.error());
   report.gradient_norm = *norm;
-  const bool finite = std::isfinite(*norm);
-  report.skipped = !finite && train.skip_overflow;
-  const auto view = scratch_.matrix(Format::f32, 1, 1);
+  report.skipped = !std::isfinite(*norm) && train.skip_overflow;
+  const auto view = replica.scratch.matrix(Format::f32, 1, 1);
   if (!view) return tl::unexpected(view.error());
   const auto rounded = static_cast<float>(*norm);
   emitter.check(device_.upload(view->data, std::as_bytes(std::span(&rounded, 1))));
-  emit_norm(report, *view, emitter);
+  emit_norm(replica, report, *view, emitter);
   if (!report.skipped) {
     // torch.nn.utils.clip_grad_norm_: the norm has 1e-6 added, and a coefficient of NaN stays one.
     double coefficient = train.clip > 0 ? double{train.clip} / (*norm + 1e-6) : 1.0;
     if (coefficient > 1) coefficient = 1;
-    emitter.check(optimizer_->step(weight_gradients_, static_cast<float>(coefficient / report.loss_scale),
-                                   static_cast<float>(report.learning_rate), step_, row.id + 1, emitter));
+    emitter.check(replica.optimizer->step(gradients, static_cast<float>(coefficient / report.loss_scale),
+                                          static_cast<float>(report.learning_rate), step_,
+                                          first_step(step_ + 1, replica), emitter));
   }
-  adapt_loss_scale(finite);
   emitter.check(probe.on_step_end(row));
   count(emitter);
   return emitter.status();
 }
 
+Status ReferenceTrainer::optimize(Probe& probe, const RunControl& control, StepReport& report) {
+  std::vector<Optimizer::Gradients> parts;
+  for (const Replica& replica : replicas_) parts.push_back(replica.weight_gradients);
+  bool finite = true;
+  for (Replica& replica : replicas_) {
+    StepReport own = report;
+    if (Status done = optimize(replica, parts, probe, control, own); !done) return done;
+    finite = finite && std::isfinite(own.gradient_norm);
+    if (replica.rank > 0) continue;
+    report.gradient_norm = own.gradient_norm;
+    report.skipped = own.skipped;
+  }
+  adapt_loss_scale(finite);
+  return {};
+}
+
+/// Every phase of all ranks before the next, as ranks wait for each other's gradients.
 Result<StepReport> ReferenceTrainer::step(Probe& probe, const RunControl& control) {
   StepReport report;
   report.step = step_;
   report.loss_scale = loss_scale_;
   report.learning_rate = learning_rate();
-  const auto batch = make_batch();
-  if (!batch) return tl::unexpected(batch.error());
-  report.targets = batch->counted;
-  if (Status told = tell_weights(probe); !told) return tl::unexpected(told.error());
-  if (Status told = tell_requests(*batch, probe, true); !told) return tl::unexpected(told.error());
-  const auto loss = forward(*batch, probe, control);
-  if (!loss) return tl::unexpected(loss.error());
-  report.loss = *loss;
-  if (Status done = backward(*batch, probe, control); !done) return tl::unexpected(done.error());
-  if (Status done = optimize(*batch, probe, control, report); !done) return tl::unexpected(done.error());
-  if (Status told = tell_requests(*batch, probe, false); !told) return tl::unexpected(told.error());
+  auto batches = make_batches();
+  if (!batches) return tl::unexpected(batches.error());
+  for (const Replica& replica : replicas_) {
+    if (Status told = tell_weights(replica, probe); !told) return tl::unexpected(told.error());
+  }
+  for (const Batch& batch : *batches) {
+    if (Status told = tell_requests(batch, probe, true); !told) return tl::unexpected(told.error());
+  }
+  double loss = 0;
+  for (Replica& replica : replicas_) {
+    Batch& batch = (*batches)[static_cast<std::size_t>(replica.rank)];
+    if (Status done = forward(replica, batch, probe, control); !done) return tl::unexpected(done.error());
+    loss += batch.loss;
+  }
+  report.targets = batches->front().targets_of_all;
+  report.loss = mean_loss(loss, report.targets);
+  for (Replica& replica : replicas_) {
+    const Batch& batch = (*batches)[static_cast<std::size_t>(replica.rank)];
+    if (Status done = backward(replica, batch, probe, control); !done) return tl::unexpected(done.error());
+  }
+  if (Status done = optimize(probe, control, report); !done) return tl::unexpected(done.error());
+  for (const Batch& batch : *batches) {
+    if (Status told = tell_requests(batch, probe, false); !told) return tl::unexpected(told.error());
+  }
   ++step_;
-  if (control.progress) control.progress({batch->row.request, batch->row.id, ops_, ops_ / step_ * config_.train.steps});
+  if (control.progress) {
+    const std::int64_t last = first_step(step_, replicas_.front()) - 1;
+    control.progress({(step_ - 1) * config_.train.batch, last, ops_, ops_ / step_ * config_.train.steps});
+  }
   return report;
 }
 
@@ -406,10 +478,11 @@ Status ReferenceTrainer::evaluate(ForwardPass& pass, const std::vector<std::int3
   Emitter emitter(nobody, control);
   const auto add = [&](const Result<Live>& logits, const std::vector<std::int32_t>& targets) -> Status {
     if (!logits) return tl::unexpected(logits.error());
-    inputs_.reset();
-    const auto view = upload(targets);
+    Replica& replica = replicas_.front();
+    replica.inputs.reset();
+    const auto view = upload(replica, targets);
     if (!view) return tl::unexpected(view.error());
-    const auto rows = losses_of(logits->view, *view);
+    const auto rows = losses_of(replica, logits->view, *view);
     if (!rows) return tl::unexpected(rows.error());
     losses.insert(losses.end(), rows->begin(), rows->end());
     return {};
@@ -436,7 +509,7 @@ Result<double> ReferenceTrainer::evaluate(const std::vector<std::vector<std::int
   if (const std::int64_t rows = config_.model.positions; rows > 0 && std::cmp_greater(longest, rows + 1)) {
     return fail(fmt::format("a sequence of {} tokens is longer than model.positions={}", longest, rows));
   }
-  auto pass = ForwardPass::create(config_, device_, *model_, 1, static_cast<std::int64_t>(longest));
+  auto pass = ForwardPass::create(config_, device_, *replicas_.front().model, 1, static_cast<std::int64_t>(longest));
   if (!pass) return tl::unexpected(pass.error());
   std::vector<float> losses;
   for (const auto& one : sequences) {
@@ -453,13 +526,14 @@ Result<TrainState> ReferenceTrainer::state() {
   state.step = step_;
   state.loss_scale = loss_scale_;
   state.steady_steps = steady_steps_;
-  if (Status saved = optimizer_->save(state); !saved) return tl::unexpected(saved.error());
+  if (Status saved = replicas_.front().optimizer->save(state); !saved) return tl::unexpected(saved.error());
   return state;
 }
 
 Status ReferenceTrainer::restore(const TrainState& state) {
-  if (Status restored = optimizer_->restore(state, state.step > 0 ? kPhases * state.step + 1 : 0); !restored) {
-    return restored;
+  for (Replica& replica : replicas_) {
+    const std::int64_t version = state.step > 0 ? first_step(state.step, replica) : 0;
+    if (Status restored = replica.optimizer->restore(state, version); !restored) return restored;
   }
   step_ = state.step;
   loss_scale_ = state.loss_scale;
@@ -468,44 +542,6 @@ Status ReferenceTrainer::restore(const TrainState& state) {
 }
 
 }  // namespace
-
-Status check_trainable(const EngineConfig& config) {
-  const ModelConfig& model = config.model;
-  const auto refuse = [](std::string_view what) { return fail(fmt::format("{}: it cannot be trained", what)); };
-  if (!model.recurrent_layers.empty()) return refuse("model.recurrent_layers has recurrent layers");
-  if (model.experts > 0) return refuse(fmt::format("model.experts={} is a mixture of experts", model.experts));
-  if (model.attention_sinks) return refuse("model.attention_sinks=true");
-  if (config.ranks.count > 1) return refuse(fmt::format("engine.ranks={}", config.ranks.count));
-  if (config.attention.mask != kernels::MaskMode::select) return fail("training needs attention.mask=select");
-  if (config.attention.fused) return fail("training needs attention.fused=false");
-  if (config.attention.causal == CausalMask::block) {
-    return fail("training needs attention.causal=exact, off_by_one or none");
-  }
-  if (!config.kv.scheme.empty()) return refuse("kv.scheme=" + config.kv.scheme);
-  if (quantizes_attention(config.scores)) return fail("training needs scores.format=f32 and scores.qk_format=f32");
-  if (config.blocks.format != ActivationBlocks::none) {
-    return refuse("activation.blocks=" + get_knob(config, "activation.blocks"));
-  }
-  if (model.positions > 0 && config.train.length > model.positions) {
-    return fail(fmt::format("train.length={} is longer than the model's table of model.positions={}",
-                            config.train.length, model.positions));
-  }
-  const AttentionBlocks& blocks = config.attention.blocks;
-  if (blocks.any() && config.train.attention_blocks && config.train.length % blocks.tile != 0) {
-    return fail(fmt::format("train.length={} is no multiple of attention.tile={}, which gradients on blocks need",
-                            config.train.length, blocks.tile));
-  }
-  if (reads_exact_scores(blocks)) {
-    return fail("training with attention.diagonal=exact needs attention.blocks_axis_k=channels");
-  }
-  if (config.train.blocks.empty()) return {};
-  const BlockPreset* preset = find_block_preset(config.train.blocks);
-  if (preset == nullptr || preset->format.block.rows != 1 || !kernels::rounds_elementwise(preset->format)) {
-    return fail(fmt::format("train.blocks={} is no block format of one row that is rounded element by element",
-                            config.train.blocks));
-  }
-  return {};
-}
 
 Result<std::unique_ptr<Trainer>> Trainer::create(const EngineConfig& config, kernels::Device& device,
                                                  const std::shared_ptr<const LoadedModel>& model,

@@ -56,11 +56,12 @@ class TrainingEngine final : public Engine {
 };
 
 /// An upper bound: an op of the forward pass has at most one of its gradient, a sum and a join of rows; attention's
-/// are there once a sequence, with up to eight quantizations.
+/// are there once a sequence, with up to eight quantizations. Each rank has them all, but the sequences.
 std::int64_t most_ops(const EngineConfig& config, const LoadedModel& model) {
   const std::int64_t once = make_plan(config, &model).ops_per_step;
   const std::int64_t each = config.model.layers * (config.attention.blocks.any() ? 40 : 8);
-  return config.train.steps * (4 * once + config.train.batch * each + std::ssize(model.weights) + 8);
+  const std::int64_t of_rank = 4 * once + 2 * std::ssize(model.weights) + 8;
+  return config.train.steps * (config.train.ranks * of_rank + config.train.batch * each);
 }
 
 }  // namespace
@@ -74,7 +75,7 @@ Result<std::unique_ptr<Engine>> make_training_engine(const EngineConfig& config,
   const TrainConfig& train = config.train;
   const std::int64_t ops = most_ops(config, *model);
   RunCost cost = cost_of_run(config, model->vocabulary, std::array{RequestSize{train.batch * train.length, 1}}, 0);
-  cost.bytes *= 4;  // the tape, gradients and the optimizer's state
+  cost.bytes *= 4 * static_cast<double>(train.ranks);  // the tape, gradients and the optimizer's state
   cost.work *= 3 * static_cast<double>(train.steps);
   if (Status affordable = within(cost, limits); !affordable) return tl::unexpected(affordable.error());
   return std::make_unique<TrainingEngine>(config, device, std::move(model), std::move(tokenizer), std::move(*text),

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/counted.h"
+#include "core/recording/weight_version.h"
 #include "core/run/ranks.h"
 #include "instrument/diagnosis/detectors/detector.h"
 #include "instrument/recompute/bounds.h"
@@ -24,6 +25,12 @@ struct Pair {
   std::int64_t elements = 0;          ///< of these rows that do, in any bit
   std::int64_t row = 0, channel = 0;  ///< of the last of them
 };
+
+/// Rows of weights and of their gradients are nobody's, and all of them matter.
+bool of_weights(RunView& run, const Op& op) {
+  const Step* step = run.step(op.step);
+  return op.kind == OpKind::parameter || (step != nullptr && step->kind == StepKind::optimizer);
+}
 
 /// What every rank computes by itself and alike, whatever is sharded.
 bool always_shared(const Op& op, const Tensor& tensor) {
@@ -94,8 +101,9 @@ class Comparer {
     Pair pair{&op, x, y, {}};
     const bool exact = info(x->format).bits <= 8 || x->format == Format::i32;
     const double u = exact ? 0 : roundoff(x->format);
+    const bool everybodys = of_weights(run_, op);
     for (std::int64_t row = 0; row < x->tokens; ++row) {
-      if (op.kind != OpKind::parameter && !survey_.facts.live(*x, row)) continue;
+      if (!everybodys && !survey_.facts.live(*x, row)) continue;
       const auto left = run_.row_values(*x, row);
       const auto right = run_.row_values(*y, row);
       if (!left || !right) return;
@@ -155,6 +163,38 @@ std::string flipped_bit(RunView& run, const Pair& pair) {
   return fmt::format(", in bit {} of [{},{}] alone", std::countr_zero(bits), pair.row, pair.channel);
 }
 
+/// The weight whose gradient a tensor of the optimizer's step is; empty where it is none.
+std::string weight_of_gradient(RunView& run, const Tensor& gradient) {
+  for (const Op& op : run.content(gradient.step).ops) {
+    const Tensor* read = op.kind == OpKind::adamw ? run.input(op, "gradient") : nullptr;
+    if (read == nullptr || read->id != gradient.id) continue;
+    for (const Input& input : op.inputs) {
+      if (!input.weight.empty()) return std::string(weight_of_version(input.weight));
+    }
+  }
+  return {};
+}
+
+/// Which of the parts a sum has, where that is not all of them.
+void tell_parts(Survey& survey, const Tensor& sum, Finding& finding) {
+  const auto found = std::find_if(survey.deviations.begin(), survey.deviations.end(),
+                                  [&](const Deviation& one) { return one.tensor == sum.id; });
+  const Recomputed* best = found != survey.deviations.end() ? found->explanation() : nullptr;
+  if (best == nullptr || !best->form.fault) return;
+  finding.fault.evidence.push_back({"explained_by", best->form.text});
+  finding.fault.summary += fmt::format(": this rank has the sum with {}", best->form.text);
+}
+
+/// A rank that steps with another gradient than the others has other weights from then on.
+void tell_weight(Survey& survey, const Tensor& sum, Finding& finding) {
+  const std::string weight = weight_of_gradient(survey.run(), sum);
+  if (weight.empty()) return;
+  finding.fault.evidence.push_back({"weight", weight});
+  finding.fault.summary += fmt::format("; its optimizer changes {} by it, and the ranks' replicas part", weight);
+  finding.fault.fix =
+      "let the optimizer wait for the sums of all gradients over ranks, and look for weights that none of them covers";
+}
+
 /// Sums over ranks that this rank alone has otherwise than their parts give, and NaN that is born in them: one fault,
 /// however many layers it shows in.
 void explain_sums(Survey& survey, std::int64_t rank, Finding& finding) {
@@ -208,6 +248,8 @@ Findings detect_rank_divergence(Survey& survey) {
     if (pair.op->kind == OpKind::all_reduce) {
       finding.fault.fix = "look for a faulty link or memory of this rank, or a kernel that sums otherwise there";
       finding.fault.ops = {wrong.op};
+      tell_parts(survey, wrong, finding);
+      tell_weight(survey, wrong, finding);
       explain_sums(survey, finding.fault.where.rank, finding);
     }
     for (std::size_t i = 0; i < survey.deviations.size(); ++i) {

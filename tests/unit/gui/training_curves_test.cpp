@@ -71,6 +71,18 @@ TEST(TrainingCurves, AreWhatOpsState) {
   EXPECT_THAT(table.rows[1], ElementsAre("1", "nan", "inf", "", "1024", "yes"));
 }
 
+TEST(TrainingCurves, OfSeveralRanksAreTheFirstOnes) {
+  RunBuilder run;
+  add_training_step(run, 0, "5.5", 2.0F, false);
+  const std::size_t of_rank_0 = run.run.step_rows.size();
+  add_training_step(run, 1, "4.5", 3.0F, false);
+  for (std::size_t i = of_rank_0; i < run.run.step_rows.size(); ++i) run.run.step_rows[i].rank = 1;
+  const auto curves = make_training_curves(run.run, {});
+  ASSERT_TRUE(curves) << curves.error().message;
+  ASSERT_EQ(curves->points.size(), 1U);
+  EXPECT_THAT(curves->points[0].values, ElementsAre(5.5, 2.0, 0.001, 1024.0));
+}
+
 TEST(TrainingCurves, AnAnswerHasNone) {
   RunBuilder run;
   run.request(0, {1, 2});

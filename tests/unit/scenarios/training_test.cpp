@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -173,31 +174,66 @@ TEST_F(TrainingScenario, IsReplayedWithEveryRounding) {
   EXPECT_EQ(replayed->verified, replayed->tensors);
 }
 
-/// AdamW's eps is 0 in f16, so that its first step makes NaN of weights whose gradient is 0 there: the way back from a
-/// logit of the second training step leads over the weight's version to the optimizer, of bits that a replay re-made.
-TEST_F(TrainingScenario, ANanIsFollowedFromALaterStepIntoTheOptimizer) {
-  RunSpec broken = spec();
-  ASSERT_TRUE(apply_settings(broken.config, std::vector<std::string>{"train.state_format=f16", "train.steps=2"}));
+/// Ranks of data parallelism are steps of their own, and what one of them has of a gradient is followed into its own
+/// backward and forward pass.
+TEST_F(TrainingScenario, RanksAreReplayedAndFollowed) {
+  RunSpec ranks = spec();
+  for (const char* setting : {"train.ranks=2", "train.steps=2"}) {
+    ASSERT_TRUE(apply_settings(ranks.config, std::vector<std::string>{setting})) << setting;
+  }
   RecordOptions options;
   options.path = folder_ / "run.nanscope";
-  ASSERT_TRUE(record(*workbench(), broken, options));
+  ASSERT_TRUE(record(*workbench(), ranks, options));
+  const auto recording = Recording::open_checked(folder_ / "run.nanscope");
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_EQ(recording->steps().value().size(), 12U);
+  const auto replayed = replay(*workbench(), *recording);
+  ASSERT_TRUE(replayed) << replayed.error().message;
+  EXPECT_TRUE(replayed->same());
+  EXPECT_EQ(replayed->verified, replayed->tensors);
+
   const auto run = OpenRun::open(folder_ / "run.nanscope").value();
-  std::optional<Element> logit;
-  for (const Op& op : run->view().content(4).ops) {
-    const Tensor* out = op.outputs.empty() ? nullptr : run->view().tensor(op.outputs.front());
-    if (op.kind != OpKind::gemm || out == nullptr || out->role != "logits") continue;
-    const std::vector<std::int64_t> rows = run->view().bad_rows(*out);
-    ASSERT_FALSE(rows.empty());
-    logit = Element{out->id, rows.front(), 0};
-  }
-  ASSERT_TRUE(logit);
-  const auto path = why(run->view(), *logit);
+  const Step* step = run->view().find_step(2, 2, 1);
+  ASSERT_NE(step, nullptr) << "the second training step's optimizer on rank 1";
+  const Op* op = run->view().find_op(step->id, 0, "q_proj_weight_adamw");
+  ASSERT_NE(op, nullptr);
+  const auto path = why(run->view(), Element{op->outputs.front(), 1, 2});
   ASSERT_TRUE(path) << path.error().message;
-  ASSERT_TRUE(path->origin) << path->conclusion;
-  const Hop& origin = path->hops[*path->origin];
-  EXPECT_EQ(origin.op_kind, OpKind::adamw);
-  EXPECT_EQ(path->hops[*path->origin - 1].kind, HopKind::weight);
-  EXPECT_THAT(path->conclusion, HasSubstr("eps = 1e-08 is 0 in f16"));
+  ASSERT_GE(path->hops.size(), 3U);
+  EXPECT_EQ(place_text(path->hops[1].where), "@1/2/2/0/q_proj_weight_all_reduce.out[1,2]");
+  EXPECT_EQ(place_text(path->hops[2].where), "@1/3/1/0/q_proj_grad.dweight[1,2]");
+}
+
+/// The second forward pass of the last rank: AdamW's eps is 0 in f16, so that its first step makes NaN of weights whose
+/// gradient is 0 there: the way back from a logit of the second training step leads over the weight's version to the
+/// optimizer, of bits that a replay re-made.
+TEST_F(TrainingScenario, ANanIsFollowedFromALaterStepIntoTheOptimizer) {
+  for (const std::int64_t ranks : {1, 2}) {
+    RunSpec broken = spec();
+    ASSERT_TRUE(apply_settings(broken.config, std::vector<std::string>{"train.state_format=f16", "train.steps=2",
+                                                                       fmt::format("train.ranks={}", ranks)}));
+    RecordOptions options;
+    options.path = folder_ / fmt::format("ranks-{}.nanscope", ranks);
+    ASSERT_TRUE(record(*workbench(), broken, options));
+    const auto run = OpenRun::open(options.path).value();
+    std::optional<Element> logit;
+    for (const Op& op : run->view().content(4 * ranks).ops) {
+      const Tensor* out = op.outputs.empty() ? nullptr : run->view().tensor(op.outputs.front());
+      if (op.kind != OpKind::gemm || out == nullptr || out->role != "logits") continue;
+      const std::vector<std::int64_t> rows = run->view().bad_rows(*out);
+      ASSERT_FALSE(rows.empty());
+      logit = Element{out->id, rows.front(), 0};
+    }
+    ASSERT_TRUE(logit);
+    const auto path = why(run->view(), *logit);
+    ASSERT_TRUE(path) << path.error().message;
+    ASSERT_TRUE(path->origin) << path->conclusion;
+    const Hop& origin = path->hops[*path->origin];
+    EXPECT_EQ(origin.op_kind, OpKind::adamw);
+    EXPECT_EQ(origin.where.rank, ranks - 1) << "the optimizer of the rank whose forward pass read it";
+    EXPECT_EQ(path->hops[*path->origin - 1].kind, HopKind::weight);
+    EXPECT_THAT(path->conclusion, HasSubstr("eps = 1e-08 is 0 in f16"));
+  }
 }
 
 std::vector<std::uint64_t> bits_of(const train::StepReport& report) {

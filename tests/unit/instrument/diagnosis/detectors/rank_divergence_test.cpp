@@ -2,8 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <string>
+#include <vector>
 
+#include "core/run/recording_view.h"
+#include "instrument/diagnosis/births.h"
 #include "tests/unit/instrument/diagnosis/found.h"
+#include "tests/unit/instrument/diagnosis/memory_run.h"
 #include "tests/unit/instrument/diagnosis/reference.h"
 
 namespace nanscope {
@@ -94,6 +99,92 @@ TEST(RankDivergence, OfOneRankNothingIsKnown) {
   g.pass();
   g.source();
   EXPECT_EQ(testing::check(diagnosis_of(g), "rank-divergence").state, Checked::not_in_dump);
+}
+
+/// A training step of `ranks` ranks: what each has of a weight's gradient, the sum, and the optimizer's step with it.
+/// Rank `own` steps with its own; with NaN, that of rank 0's gradient has one element so.
+testing::RunBuilder training(std::int64_t ranks, std::int64_t own, bool nan = false) {
+  testing::RunBuilder b;
+  std::vector<std::int64_t> parts;
+  const auto step = [&](std::int64_t request, StepKind kind, std::int64_t rank, std::int64_t rows) {
+    b.step(request, kind == StepKind::optimizer ? 2 : 1, 0, rows);
+    b.run.step_rows.back().kind = kind;
+    b.run.step_rows.back().rank = rank;
+  };
+  const auto of_weight = [&](const std::string& role, const testing::Fill& fill) {
+    const std::int64_t id = b.output(role, {4, 8, 0, 1}, fill);
+    b.run.tensor_rows.back().axis = Axis::none;
+    return id;
+  };
+  const auto part = [nan](std::int64_t rank) {
+    return [=](std::int64_t row, std::int64_t channel) {
+      return nan && rank == 0 && row == 1 && channel == 3 ? testing::kNan
+                                                          : noise(7 + static_cast<std::uint32_t>(rank))(row, channel);
+    };
+  };
+  for (std::int64_t rank = 0; rank < ranks; ++rank) b.request(rank, {5, 6, 7});
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    step(rank, StepKind::backward, rank, 3);
+    b.op(0, "q_proj_grad", "gemm_gradient", {});
+    parts.push_back(of_weight("dweight", part(rank)));
+  }
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    step(0, StepKind::optimizer, rank, 0);
+    b.op(0, "q_proj_weight_all_reduce", "all_reduce", {{"x", parts[static_cast<std::size_t>(rank)]}},
+         "{\"ranks\": " + std::to_string(ranks) + ", \"order\": \"rank\"}");
+    const std::int64_t sum = of_weight("out", [=](std::int64_t row, std::int64_t channel) {
+      float total = 0;
+      for (std::int64_t one = 0; one < ranks; ++one) {
+        if (rank != own || one == own) total += part(one)(row, channel);
+      }
+      return total;
+    });
+    b.op(0, "q_proj_weight_adamw", "adamw", {{"gradient", sum}, {"weight", 0, "layers.0.q_proj.weight"}});
+    of_weight("weight", [=](auto row, auto channel) {
+      const bool bad = nan && row == 1 && channel == 3;
+      return bad ? testing::kNan : noise(9)(row, channel) + (rank == own ? 0.1F : 0.0F);
+    });
+  }
+  return b;
+}
+
+Diagnosis trained(std::int64_t ranks, std::int64_t own) {
+  testing::RunBuilder b = training(ranks, own);
+  return diagnosis_of(b, true);
+}
+
+TEST(RankDivergence, OfAGradientThatOneRankDidNotSum) {
+  const Diagnosis two = trained(2, 1);
+  ASSERT_THAT(classes(two), ElementsAre("rank-divergence"));
+  const Fault& fault = two.faults[0];
+  EXPECT_EQ(fault.where.rank, 1);
+  EXPECT_EQ(fault.where.op, "q_proj_weight_all_reduce");
+  EXPECT_EQ(number(fault, "rows"), "4");
+  EXPECT_EQ(number(fault, "weight"), "layers.0.q_proj.weight");
+  EXPECT_EQ(number(fault, "explained_by"), "the part of rank 0 left out");
+  EXPECT_THAT(fault.fix, ::testing::HasSubstr("wait for the sums of all gradients"));
+
+  const Diagnosis four = trained(4, 0);
+  ASSERT_THAT(classes(four), ElementsAre("rank-divergence"));
+  EXPECT_EQ(four.faults[0].where.rank, 0);
+  EXPECT_EQ(number(four.faults[0], "explained_by"), "the part of rank 0 alone");
+}
+
+TEST(RankDivergence, OfGradientsThatAreSummedAlikeIsNone) {
+  const Diagnosis found = trained(4, -1);
+  EXPECT_EQ(found.verdict(), Verdict::clean);
+  EXPECT_EQ(testing::check(found, "rank-divergence").state, Checked::excluded);
+  EXPECT_THAT(testing::check(found, "rank-divergence").text,
+              ::testing::HasSubstr("6 tensors that ranks share are the same"));
+}
+
+TEST(RankDivergence, ANanOfOneRanksGradientIsNotBornInAnothersSum) {
+  testing::RunBuilder b = training(2, -1, true);
+  RecordingView run(b.run, b.tensors);
+  Facts facts(run);
+  std::vector<std::string> born;
+  for (const Birth& birth : births_of(facts).all) born.push_back(run.op(birth.op)->name);
+  EXPECT_THAT(born, ElementsAre("q_proj_grad"));
 }
 
 /// Two passes of a norm, each with a weight of its own: of two checkpoints, or of two ranks.
