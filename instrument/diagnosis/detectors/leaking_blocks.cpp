@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct BlockLeak {
   const Tensor* scales = nullptr;
   const Tensor* reader = nullptr;  ///< output of the op that reads what was quantized
   std::string operand;
+  bool gradient = false;          ///< what they read it for is the gradient of their queries
   bool padding = false;           ///< the rows are those that pad the prompt, else later tokens
   std::set<std::int64_t> tokens;  ///< that read it
   std::int64_t could = 0;         ///< tokens with later ones in their block
@@ -36,12 +38,16 @@ struct BlockLeak {
   double past_scale = 0;  ///< of the tokens up to `token` alone
 };
 
-/// The op that attends to what codes stand for.
+/// The op that attends to what codes stand for; or, in a backward pass, makes the gradient of queries of keys, dq = ds
+/// k, in which the keys of a block share a scale as well. The other products of attention's gradient sum over a token's
+/// own channels, or over the queries behind a key.
 struct Reader {
   const Op* op = nullptr;
   std::string operand;
   bool own_tile = true;        ///< it reads them in the tile of a row's own as elsewhere
   std::int64_t first_key = 0;  ///< what stands before pads the prompt, and is hidden
+
+  bool is_gradient() const { return op != nullptr && op->kind == OpKind::attention_scores_gradient; }
 };
 
 std::int64_t first_key_of(const std::vector<const Op*>& behind) {
@@ -64,6 +70,9 @@ Reader reader_of(Survey& survey, const Op& quantise) {
         const auto* form = reader->get<MixAttributes>();
         if (form == nullptr) continue;
         return {reader, "v", form->diagonal.value_or("quantized") == "quantized", form->first_key.value_or(0)};
+      }
+      if (reader->kind == OpKind::attention_scores_gradient && run.input(*reader, "k") == read) {
+        return {reader, "k", run.input(*reader, "exact_k") == nullptr};
       }
       if (reader->kind != OpKind::attention_scores) continue;
       const Tensor* scores = run.result(*reader);
@@ -179,6 +188,7 @@ BlockLeaks leaks_of_blocks(Survey& survey, const Op& op) {
     leak->scales = scales;
     leak->reader = run.result(*reader.op);
     leak->operand = reader.operand;
+    leak->gradient = reader.is_gradient();
   }
   const std::int64_t end = std::min(x->tokens, span->context);
   const std::int64_t from = std::max(span->first_token, reader.first_key);
@@ -228,14 +238,14 @@ Finding finding_of_blocks(Survey& survey, const BlockLeak& leak) {
   if (leak.reader != nullptr) finding.shows_in = leak.reader->id;
   if (leak.padding) return of_padding(leak, what, std::move(finding));
   finding.fault.summary = fmt::format(
-      "{} of {} that share a block of {} with later ones read it under a scale that those decide on: block {} of {} "
-      "has "
-      "the scale {:.4g}, which is token {}'s, where the tokens up to {} alone have {:.4g}",
-      counted(tokens.size(), "token"), leak.could, what, leak.block, finding.fault.tensor, leak.scale, leak.owner,
-      leak.token, leak.past_scale);
+      "{} of {} that share a block of {} with later ones read it{} under a scale that those decide on: block {} of {} "
+      "has the scale {:.4g}, which is token {}'s, where the tokens up to {} alone have {:.4g}",
+      counted(tokens.size(), "token"), leak.could, what, leak.gradient ? " for the gradient of their queries" : "",
+      leak.block, finding.fault.tensor, leak.scale, leak.owner, leak.token, leak.past_scale);
   finding.fault.fix =
       "read the tile on the diagonal unquantized, quantize a token's own block from its past alone, or lay the blocks "
       "along the channels";
+  if (leak.gradient) finding.fault.fix = "read the tile on the diagonal unquantized in the gradient, too, or all of it";
   return finding;
 }
 
@@ -243,10 +253,17 @@ Finding finding_of_blocks(Survey& survey, const BlockLeak& leak) {
 
 namespace {
 
-/// The name of an op without the number of its sequence.
-std::string_view of_all_sequences(std::string_view op) {
-  const std::size_t end = op.find_last_not_of("0123456789");
-  return end != std::string_view::npos && end + 1 < op.size() && op[end] == '_' ? op.substr(0, end) : op;
+/// The name of an op without the number of its sequence: "k_quantise_1", "scores_1_k_quantise_grad".
+std::string of_all_sequences(std::string_view op) {
+  std::string name;
+  while (!op.empty()) {
+    const std::size_t end = std::min(op.find('_', 1), op.size());
+    const std::string_view part = op.substr(0, end);
+    const bool number = part.size() > 1 && part.find_first_not_of("0123456789", 1) == std::string_view::npos;
+    if (!number) name += part;
+    op.remove_prefix(end);
+  }
+  return name;
 }
 
 /// Of a training run, which does the same to every sequence of every step: the first of each op stays.

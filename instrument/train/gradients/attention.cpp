@@ -145,8 +145,11 @@ void attention_scores_gradient(Backward& backward, const TapedOp& op) {
   const ProbeTensor out_q = backward.output("dq", dq, model.heads);
   backward.at_sequence(index, Axis::keys);
   const std::array outputs{out_q, backward.output("dk", dk, model.kv_heads)};
-  const std::array inputs{ProbeInput{"dscores", read.ds_keys.id, {}}, ProbeInput{"q", read.q_tokens.id, {}},
-                          ProbeInput{"k", read.k_tokens.id, {}}};
+  std::vector<ProbeInput> inputs{
+      {"dscores", read.ds_keys.id, {}}, {"q", read.q_tokens.id, {}}, {"k", read.k_tokens.id, {}}};
+  if (read.exact_diagonal) {
+    inputs.insert(inputs.end(), {{"exact_dscores", ds.id, {}}, {"exact_q", q.id, {}}, {"exact_k", k.id, {}}});
+  }
   backward.emit(op, OpKind::attention_scores_gradient, inputs, outputs, op.attributes);
   if (whole) {
     backward.add_rows(q_id, span.row, {dq, outputs[0].id});

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -11,9 +13,13 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "instrument/diagnosis/diagnosis.h"
 #include "instrument/diagnosis/why.h"
+#include "instrument/recompute/arithmetic.h"
 #include "scenarios/open_run.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
@@ -233,6 +239,64 @@ TEST_F(TrainingScenario, ANanIsFollowedFromALaterStepIntoTheOptimizer) {
     EXPECT_EQ(origin.where.rank, ranks - 1) << "the optimizer of the rank whose forward pass read it";
     EXPECT_EQ(path->hops[*path->origin - 1].kind, HopKind::weight);
     EXPECT_THAT(path->conclusion, HasSubstr("eps = 1e-08 is 0 in f16"));
+  }
+}
+
+/// With keys on blocks along the channels the forward pass leaks nothing; the gradient of queries reads them in blocks
+/// along the tokens. A block's scale in MXFP4 is that of its largest magnitude (OCP MX 1.0: 2^(floor(log2 max) - 2), at
+/// least E8M0's 2^-127).
+TEST_F(TrainingScenario, AGradientThatReadsKeysUnderLaterTokensScalesLeaks) {
+  write_text(
+      "The light turns once in twelve seconds, and the keeper counts them all, night after night, until the morning.\n"
+      "A ship comes in at noon with salt, rope and letters; the harbour master weighs the salt and reads the "
+      "letters.\n");
+  const auto found = [&](const std::string& more) {
+    RunSpec spec = this->spec();
+    for (const std::string& setting :
+         {std::string("model.width=64"), std::string("model.head_dim=32"), std::string("train.length=32"),
+          std::string("train.steps=1"), std::string("attention.blocks_q=mxfp4"),
+          std::string("attention.blocks_k=mxfp4"), std::string("attention.blocks_p=mxfp4"), more}) {
+      EXPECT_TRUE(apply_settings(spec.config, std::vector<std::string>{setting})) << setting;
+    }
+    RecordOptions options;
+    options.path = folder_ / (more + ".nanscope");
+    EXPECT_TRUE(record(*workbench(), spec, options));
+    auto run = OpenRun::open(options.path).value();
+    PlainArithmetic arithmetic;
+    auto diagnosis = diagnose(run->view(), arithmetic);
+    EXPECT_TRUE(diagnosis) << diagnosis.error().message;
+    return std::pair(std::move(run), std::move(*diagnosis));
+  };
+  auto [run, leaks] = found("train.attention_blocks=true");
+  ASSERT_EQ(leaks.faults.size(), 1U) << "all sequences do alike";
+  const Fault& fault = leaks.faults.front();
+  EXPECT_EQ(fault.fault_class, "future-leakage");
+  EXPECT_EQ(fault.where.step, 1) << "the backward pass";
+  EXPECT_THAT(fault.where.op, HasSubstr("_k_quantise_grad"));
+  EXPECT_THAT(fault.summary, HasSubstr("for the gradient of their queries"));
+  const auto count = [&](const char* name) { return std::get<std::int64_t>(*find(fault.evidence, name)); };
+  EXPECT_EQ(std::get<std::string>(*find(fault.evidence, "operand")), "k");
+  EXPECT_EQ(count("block"), 0);
+
+  const Op* op = run->view().op(fault.where.op_id);
+  ASSERT_NE(op, nullptr);
+  const Tensor* keys = run->view().input(*op, "x");
+  ASSERT_NE(keys, nullptr);
+  const auto scale_up_to = [&](std::int64_t last) {
+    double largest = 0;
+    for (std::int64_t row = 0; row <= last; ++row) {
+      const auto values = run->view().row_values(*keys, row);
+      largest = std::max(largest, std::abs(double{(*values)[static_cast<std::size_t>(fault.where.channels->first)]}));
+    }
+    return std::exp2(std::max(std::floor(std::log2(largest)) - 2, -127.0));
+  };
+  EXPECT_EQ(std::get<double>(*find(fault.evidence, "scale")), scale_up_to(31));
+  EXPECT_EQ(std::get<double>(*find(fault.evidence, "scale")), scale_up_to(count("owner")));
+  EXPECT_EQ(std::get<double>(*find(fault.evidence, "past_scale")), scale_up_to(count("token")));
+  EXPECT_LT(count("token"), count("owner"));
+
+  for (const char* healthy : {"train.attention_blocks=false", "attention.diagonal=exact"}) {
+    EXPECT_EQ(found(healthy).second.verdict(), Verdict::clean) << healthy;
   }
 }
 

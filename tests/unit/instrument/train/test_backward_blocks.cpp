@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -165,6 +166,59 @@ TEST(BackwardBlocks, RoundingToNearestIsTheSameForEverySeed) {
   EXPECT_EQ(first_gradients(knobs), first_gradients(joined(knobs, {{"train.seed", "9"}})));
   const Knobs drawn = joined(knobs, {{"train.stochastic", "true"}});
   EXPECT_NE(first_gradients(drawn), first_gradients(joined(drawn, {{"train.seed", "9"}})));
+}
+
+/// Tokens of a sequence of 32, and the gradients of their queries, of a model of one layer.
+struct QueryGradients {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::vector<float>> rows;
+  std::vector<std::vector<float>> logits;
+};
+
+QueryGradients query_gradients(const Knobs& more, const std::string& text) {
+  Knobs knobs = joined(block_shape(), {{"train.batch", "1"},
+                                       {"attention.blocks_q", "mxfp4"},
+                                       {"attention.blocks_k", "mxfp4"},
+                                       {"attention.blocks_p", "mxfp4"}});
+  TrainRig rig(train_config(joined(knobs, more)), text);
+  CollectProbe probe(*rig.device);
+  rig.step(probe);
+  QueryGradients found;
+  for (const TokenRow& token : probe.tokens) found.tokens.push_back(token.token);
+  const auto& dq = probe.find(0, 1, 0, "scores_grad", "dq");
+  const auto& logits = probe.find(0, 0, -1, "lm_head", "logits");
+  for (std::int64_t row = 0; row < dq.rows; ++row) {
+    found.rows.push_back(dq.row(row));
+    found.logits.push_back(logits.row(row));
+  }
+  return found;
+}
+
+/// In a model of one layer the gradient of a token's query is made of that token's loss and of keys up to its own: what
+/// stands behind the token's target has no part in it. Keys on blocks along the tokens give it one, where the forward
+/// pass, whose blocks lie along the channels, has none.
+TEST(BackwardBlocks, OfQueriesReadLaterTokensThroughTheScalesOfKeys) {
+  const std::string begin = "The light turns once in twelve";
+  const std::string one = begin + " seconds, and the keeper counts them all, night after night, until the morning.";
+  const std::string other = begin + " days; a ship comes in at noon with salt, rope and letters, stone upon stone.";
+  const auto changed_rows = [&](const Knobs& more) {
+    const QueryGradients a = query_gradients(more, one);
+    const QueryGradients b = query_gradients(more, other);
+    const auto same = std::mismatch(a.tokens.begin(), a.tokens.end(), b.tokens.begin()).first - a.tokens.begin();
+    EXPECT_GT(same, 8);
+    EXPECT_LT(same, 28);
+    int changed = 0;
+    for (std::ptrdiff_t row = 0; row + 1 < same; ++row) {
+      const auto at = static_cast<std::size_t>(row);
+      EXPECT_EQ(a.logits[at], b.logits[at]) << "the forward pass is causal: row " << row;
+      changed += a.rows[at] != b.rows[at] ? 1 : 0;
+    }
+    EXPECT_NE(a.rows.back(), b.rows.back());
+    return changed;
+  };
+  EXPECT_GT(changed_rows({}), 0);
+  EXPECT_EQ(changed_rows({{"train.attention_blocks", "false"}}), 0);
+  EXPECT_EQ(changed_rows({{"attention.diagonal", "exact"}}), 0);
 }
 
 /// The straight-through gradient of attention on fine blocks is near that of attention without, and with
