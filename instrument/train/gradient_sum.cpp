@@ -57,6 +57,7 @@ Status sum_over_ranks(const EngineConfig& config, kernels::Device& device, Gradi
   plan.json = to_json(AllReduceAttributes{ranks, get_knob(config, "allreduce.order")});
   for (auto& [name, gradient] : replica.weight_gradients) {
     const std::string_view weight = weight_of_version(name);
+    replica.scratch.reset();
     const auto all = gathered(device, parts, weight, gradient.view, replica.scratch);
     if (!all) return tl::unexpected(all.error());
     const auto out = replica.gradients.matrix(gradient.view.format, gradient.view.rows, gradient.view.columns);
