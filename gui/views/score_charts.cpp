@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/log_chart.h"
 #include "gui/marks.h"
 #include "gui/place_link.h"
 
@@ -59,9 +60,6 @@ class ScoreChart {
 
  private:
   float px(float pixels) const { return pixels * context_.scale; }
-  static LogAxis axis_of(const LogRange& range) {
-    return range.highest > 0 ? LogAxis(range.lowest, range.highest) : LogAxis(1, 2);
-  }
   float at_step(std::size_t step) const {
     return plot_.x + plot_.width * (static_cast<float>(step) + 0.5F) / static_cast<float>(curves_.steps.size());
   }
@@ -91,13 +89,7 @@ class ScoreChart {
 
   void grid() const {
     const Theme& theme = context_.theme;
-    fill(plot_, theme.cell(kAbsent), px(3));
-    for (const double tick : axis_.ticks(static_cast<std::size_t>(std::max(plot_.height, 0.0F) / px(19)))) {
-      const float at = std::floor(y(tick));
-      fill({plot_.x, at, plot_.width, 1}, theme.line.alpha(150));
-      label(context_.fonts.mono_small, {area_.x, at - px(7), px(kScoreAxis - 6), px(14)}, theme.muted,
-            short_number(tick), 1);
-    }
+    draw_ground(context_, plot_, axis_, area_.x);
     for (const LedgerBand& band : curves_.bands) {
       if (band.first == 0) continue;
       fill({std::floor((at_step(band.first - 1) + at_step(band.first)) / 2), plot_.y, px(2), plot_.height},
@@ -118,22 +110,16 @@ class ScoreChart {
   }
 
   void curve(std::size_t trial) const {
-    const Color color = policy_color(context_.theme, trial);
     const float width = px(kCurve + kCurveBelow * static_cast<float>(trial * trial));
     const bool dots = plot_.width / static_cast<float>(curves_.steps.size()) >= px(kPointsFrom);
-    std::optional<ImVec2> before;
+    CurveLine drawn(policy_color(context_.theme, trial), width, width / 2 + px(1), dots);
     for (const std::size_t point : layer_.points) {
       const double one = value(trial, point);
-      if (!(one > 0) || !std::isfinite(one)) {
-        before.reset();
-        continue;
+      if (one > 0 && std::isfinite(one)) {
+        drawn.to({x(point), y(one)});
+      } else {
+        drawn.interrupt();
       }
-      const ImVec2 here(x(point), y(one));
-      // Of thousands of steps many share a pixel.
-      if (before && std::abs(before->x - here.x) < 0.5F && std::abs(before->y - here.y) < 0.5F) continue;
-      if (before) line(*before, here, color, width);
-      if (dots || !before) ImGui::GetWindowDrawList()->AddCircleFilled(here, width / 2 + px(1), color.packed(), 12);
-      before = here;
     }
   }
 

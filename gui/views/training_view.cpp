@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gui/export/tables.h"
+#include "gui/log_chart.h"
 #include "gui/marks.h"
 #include "gui/place_link.h"
 #include "gui/prepare/training_curves.h"
@@ -32,7 +33,7 @@ class TrainingChart {
         area_(area),
         plot_{area.x + px(kTrainingAxis), area.y + px(kTrainingTitle), area.width - px(kTrainingAxis + kMargin),
               area.height - px(kTrainingTitle + kTrainingFoot)},
-        axis_(axis_of_range(curves.ranges[curve])) {}
+        axis_(axis_of(curves.ranges[curve])) {}
 
   void draw() const {
     title();
@@ -58,9 +59,6 @@ class TrainingChart {
 
  private:
   float px(float pixels) const { return pixels * context_.scale; }
-  static LogAxis axis_of_range(const LogRange& range) {
-    return range.highest > 0 ? LogAxis(range.lowest, range.highest) : LogAxis(1, 2);
-  }
   float y(double value) const { return plot_.bottom() - plot_.height * static_cast<float>(axis_.at(value)); }
   double value(std::size_t step) const { return curves_.points[step].values[curve_]; }
   bool bad(std::size_t step) const { return curves_.points[step].told[curve_] && !std::isfinite(value(step)); }
@@ -85,38 +83,24 @@ class TrainingChart {
   }
 
   void grid() const {
-    const Theme& theme = context_.theme;
-    fill(plot_, theme.cell(kAbsent), px(3));
-    for (const double tick : axis_.ticks(static_cast<std::size_t>(std::max(plot_.height, 0.0F) / px(19)))) {
-      const float at = std::floor(y(tick));
-      fill({plot_.x, at, plot_.width, 1}, theme.line.alpha(150));
-      label(context_.fonts.mono_small, {area_.x, at - px(7), px(kTrainingAxis - 6), px(14)}, theme.muted,
-            short_number(tick), 1);
-    }
+    draw_ground(context_, plot_, axis_, area_.x);
     const Place& selected = context_.selection.place;
     for (std::size_t step = 0; step < curves_.points.size(); ++step) {
       const Place& place = curves_.points[step].places[curve_];
       if (!selected.request || place.op.empty() || selected.request != place.request) continue;
-      fill({std::floor(x(step)), plot_.y, 1, plot_.height}, theme.text.alpha(120));
+      fill({std::floor(x(step)), plot_.y, 1, plot_.height}, context_.theme.text.alpha(120));
     }
   }
 
   void line_of_values() const {
-    const Color color = context_.theme.accent;
     const bool dots = plot_.width / static_cast<float>(curves_.points.size()) >= px(kTrainingDotsFrom);
-    std::optional<ImVec2> before;
+    CurveLine curve(context_.theme.accent, px(kTrainingCurve), px(kTrainingCurve + 0.7F), dots);
     for (std::size_t step = 0; step < curves_.points.size(); ++step) {
-      if (!(value(step) > 0) || !std::isfinite(value(step))) {
-        before.reset();
-        continue;
+      if (value(step) > 0 && std::isfinite(value(step))) {
+        curve.to({x(step), y(value(step))});
+      } else {
+        curve.interrupt();
       }
-      const ImVec2 here(x(step), y(value(step)));
-      // Of thousands of steps many share a pixel.
-      if (before && std::abs(before->x - here.x) < 0.5F && std::abs(before->y - here.y) < 0.5F) continue;
-      if (before) line(*before, here, color, px(kTrainingCurve));
-      if (dots || !before)
-        ImGui::GetWindowDrawList()->AddCircleFilled(here, px(kTrainingCurve + 0.7F), color.packed(), 12);
-      before = here;
     }
   }
 
