@@ -267,7 +267,9 @@ TEST_F(TrainingScenario, AGradientThatReadsKeysUnderLaterTokensScalesLeaks) {
     EXPECT_TRUE(diagnosis) << diagnosis.error().message;
     return std::pair(std::move(run), std::move(*diagnosis));
   };
-  auto [run, leaks] = found("train.attention_blocks=true");
+  const auto leaking = found("train.attention_blocks=true");
+  const auto& run = leaking.first;
+  const Diagnosis& leaks = leaking.second;
   ASSERT_EQ(leaks.faults.size(), 1U) << "all sequences do alike";
   const Fault& fault = leaks.faults.front();
   EXPECT_EQ(fault.fault_class, "future-leakage");
