@@ -50,6 +50,7 @@ void pack(Lanes& lanes, const Instruction& of) {
 template <class T, int kCount>
 struct Access {
   using Values = std::array<T, kCount>;
+  static constexpr std::uint64_t kNoAddress = ~std::uint64_t{0};
 
   static std::uint64_t address_of(const Lanes& lanes, const Instruction& of, int lane) {
     const std::uint64_t address = read_lane(lanes, of.operands[kCount], lane) + static_cast<std::uint64_t>(of.offset);
@@ -90,13 +91,17 @@ struct Access {
   }
 
   static void load_all(Lanes& lanes, const Instruction& of) {
+    Values values{};
+    std::uint64_t loaded = kNoAddress;  // by the lane before, and not of its own memory
     for (int lane = 0; lane < kLanes; ++lane) {
       if (!lanes.has(lane)) continue;
       const std::uint64_t address = address_of(lanes, of, lane);
-      if (!check(lanes, of, address)) return;
-      Values values{};
-      std::string wrong = load(lanes, of, address, lane, values);
-      if (!wrong.empty()) return lanes.report(std::move(wrong));
+      if (address != loaded) {
+        if (!check(lanes, of, address)) return;
+        std::string wrong = load(lanes, of, address, lane, values);
+        if (!wrong.empty()) return lanes.report(std::move(wrong));
+        loaded = (address & (kLocalWindow | kParamWindow)) == 0 ? address : kNoAddress;
+      }
       for (std::size_t i = 0; i < kCount; ++i) {
         write_lane(lanes, of.operands[i], lane, static_cast<std::uint64_t>(values[i]));
       }

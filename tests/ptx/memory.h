@@ -44,6 +44,9 @@ class Memory {
     std::vector<std::uint32_t> readers;
   };
   Block* find(std::uint64_t address, std::size_t bytes);
+  /// Whether the running warp, or several, were seen to load these bytes in this launch: a store since would have been
+  /// an error, so that nothing is left to check.
+  bool has_read(const Block& block, std::size_t at, std::size_t bytes) const;
 
   std::map<std::uint64_t, Block> blocks_;  ///< by where they begin
   Block* last_ = nullptr;
