@@ -274,6 +274,9 @@ struct ProductTile {
   NANSCOPE_FN void run(const Problem& of, std::int64_t index, float4* memory) {
     ProductTile tile = begin(of, index);
     const std::int64_t depth = Problem::depth(of);
+    // Of the whole warp: some have none at the edges of the outputs.
+    const bool has_outputs = tile.first_row + block_warp() % 2 * 8 * Rows < Problem::rows(of) &&
+                             tile.first_column + block_warp() / 2 * (kTileColumns / 2) < Problem::columns(of);
     Totals total;
     Totals parts;
     clear(total);
@@ -286,7 +289,7 @@ struct ProductTile {
     for (std::int64_t k = 0; k < depth; k += kTileDepth) {
       const bool more = k + kTileDepth < depth;
       if (more) fetch_stage(tile, k + kTileDepth);
-      add_stage(memory + current * kStageQuads, total);
+      if (has_outputs) add_stage(memory + current * kStageQuads, total);
       current ^= 1;
       if (more) put_stage(tile, k + kTileDepth, memory + current * kStageQuads);
       if (kInParts && ((k + kTileDepth) % kPartDepth == 0 || !more)) add_part(total, parts);
