@@ -62,9 +62,7 @@ namespace nanscope::kernels::NANSCOPE_ISA {
 struct BlockPanel {
 #if defined(__CUDACC__)
   static constexpr std::int64_t kRows = 1;
-  NANSCOPE_FN F32 load(const GemmArgs& args, std::int64_t panel, std::int64_t k) {
-    return weights_at(args, panel, k);
-  }
+  NANSCOPE_FN F32 load(const GemmArgs& args, std::int64_t panel, std::int64_t k) { return weights_at(args, panel, k); }
 #else
   static constexpr std::int64_t kRows = 8;
 #endif
