@@ -1,6 +1,8 @@
 #include "core/recording/detail_codec.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 
 #include "core/recording/schema.h"
@@ -36,6 +38,11 @@ bool each_record(const LevelShape& shape, const TensorRow& row, const Visit& vis
 
 }  // namespace
 
+bool same_bits(const Health& a, const Health& b) {
+  using Words = std::array<std::uint64_t, sizeof(Health) / sizeof(std::uint64_t)>;
+  return std::bit_cast<Words>(a) == std::bit_cast<Words>(b);
+}
+
 std::int64_t record_bytes(std::int64_t kind) {
   return static_cast<std::int64_t>(kind == schema::kDetailNumbers ? sizeof(Numbers) : sizeof(Health));
 }
@@ -48,8 +55,7 @@ bool Encoder::to_numbers(std::span<const Health> records, const LevelShape& shap
   return each_record(shape, row, [&](std::size_t at, std::int64_t elements) {
     const Health& health = records[at];
     const Numbers numbers{health.sum, health.sum_sq, health.min, health.max};
-    const Health again = from_numbers(numbers, elements);
-    if (std::memcmp(&again, &health, sizeof(Health)) != 0) return false;
+    if (!same_bits(from_numbers(numbers, elements), health)) return false;
     numbers_.push_back(numbers);
     return true;
   });

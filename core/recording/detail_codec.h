@@ -10,6 +10,9 @@
 /// Health of token rows and tiles as table `detail` stores it (docs/recording.md, "Health"). Private to core/recording.
 namespace nanscope::detail_codec {
 
+/// By bits: 0 and -0 differ.
+bool same_bits(const Health& a, const Health& b);
+
 /// Where nothing but finite numbers was counted, a record is these; the rest of its Health follows from the elements
 /// that it covers.
 struct Numbers {

@@ -61,13 +61,6 @@ std::string parameters(int count) {
   return text;
 }
 
-std::span<const std::byte> as_bytes(std::span<const Health> health) { return std::as_bytes(health); }
-
-/// By bits: 0 and -0 differ.
-bool same(const Health& a, const Health& b) {
-  return std::ranges::equal(as_bytes(std::span(&a, 1)), as_bytes(std::span(&b, 1)));
-}
-
 }  // namespace
 
 Status Inserter::prepare_all() {
@@ -188,16 +181,16 @@ Status Inserter::write(const StepRow& row) {
       return fail(fmt::format("step {}: a sequence of {} rows from row {} in {} rows", row.id, span.rows, span.row,
                               row.tokens));
     }
-    const Status added = statements_[kSpan]
-                             .bind(1, row.id)
-                             .bind(2, at++)
-                             .bind(3, span.request)
-                             .bind(4, span.index)
-                             .bind(5, span.row)
-                             .bind(6, span.rows)
-                             .bind(7, span.first_token)
-                             .bind(8, span.context)
-                             .run();
+    Status added = statements_[kSpan]
+                       .bind(1, row.id)
+                       .bind(2, at++)
+                       .bind(3, span.request)
+                       .bind(4, span.index)
+                       .bind(5, span.row)
+                       .bind(6, span.rows)
+                       .bind(7, span.first_token)
+                       .bind(8, span.context)
+                       .run();
     if (!added) return added;
   }
   return statements_[kStep]
@@ -279,7 +272,7 @@ Status Inserter::apply(const AddTensor& item) {
   last_tensor_ = row.id;
   detail_codec::Encoded encoded{.kind = schema::kDetailNone};
   if (!detail.tokens.empty()) {
-    if (base.tiles() == 1 && same(detail.tokens[0], row.health)) {
+    if (base.tiles() == 1 && detail_codec::same_bits(detail.tokens[0], row.health)) {
       encoded.kind = schema::kDetailSelf;
     } else {
       encoded = encoder_.encode(row, detail);
