@@ -298,7 +298,7 @@ namespace detail {
 #if NANSCOPE_VECTOR_BYTES == 16 && defined(__x86_64__)
 /// a * b + c of values of f32, rounded to odd, which once more rounded to f32 is what one rounding gives (Boldo and
 /// Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). An x86
-/// without the instruction calls the C library for each lane else, four times as slow.
+/// without the instruction calls the C library for each lane else, in twice the time.
 NANSCOPE_FN __m128d fma_to_odd(__m128d a, __m128d b, __m128d c) {
   const __m128d product = a * b;  // exact: 48 bits
   const __m128d sum = product + c;
