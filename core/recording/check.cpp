@@ -282,11 +282,13 @@ class Recording::Impl::Check {
 };
 
 Status Recording::check() const {
-  // In one transaction: a writer that lives goes on between two queries.
-  if (auto status = sqlite::execute(impl_->db.get(), "BEGIN"); !status) return impl_->error(status.error().message);
+  // In one transaction, that of open_checked() or another: a writer that lives goes on between two queries.
+  const bool own = sqlite3_get_autocommit(impl_->db.get()) != 0;
+  if (auto status = own ? sqlite::execute(impl_->db.get(), "BEGIN") : Status{}; !status)
+    return impl_->error(status.error().message);
   auto counts = this->counts();
   Status status = counts ? Impl::Check(*impl_, *counts).run() : tl::unexpected(counts.error());
-  std::ignore = sqlite::execute(impl_->db.get(), "COMMIT");
+  if (own) std::ignore = sqlite::execute(impl_->db.get(), "COMMIT");
   if (status || !counts) return status;
   return impl_->error(status.error().message);
 }

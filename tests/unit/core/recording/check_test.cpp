@@ -199,6 +199,15 @@ TEST_F(Check, ElementsAreComparedWithTheirHashWhenTheyAreRead) {
   EXPECT_FALSE(changed.tensor_bytes(3, 8, 4)) << "a part of them too";
 }
 
+TEST_F(Check, CanBeMadeAgain) {
+  const Result<Recording> recording = Recording::open_checked(whole_);
+  ASSERT_TRUE(recording) << recording.error().message;
+  for (int time = 0; time < 2; ++time) {
+    const Status again = recording->check();
+    EXPECT_TRUE(again) << again.error().message;
+  }
+}
+
 TEST_F(Check, HealthOfRowsIsComparedWithTheTensorsWhenItIsRead) {
   EXPECT_EQ(with("UPDATE detail SET token_rows = zeroblob(560) WHERE tensor = 3"), "");
   const auto rows = Recording::open_checked(changed_)->token_health(3);
