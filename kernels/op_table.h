@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "core/result.h"
+#include "kernels/op_entry.h"
 #include "kernels/op_ids.h"
 
 namespace nanscope::kernels {
@@ -11,13 +12,6 @@ inline constexpr int kOpCount = 0
 #include "kernels/ops.def"
     ;
 #undef NANSCOPE_OP
-
-/// One op as one instruction set runs it. `args` points to the op's argument struct.
-struct OpEntry {
-  std::int64_t (*warps)(const void* args);
-  std::int64_t (*work_per_warp)(const void* args);
-  void (*run_range)(const void* args, std::int64_t begin, std::int64_t end);
-};
 
 /// All ops of one build of the lane code, indexed by OpId.
 struct OpTable {

@@ -2,7 +2,7 @@
 /// Makes one op's entry in the table of its instruction set. Included by the sources that CMake writes,
 /// one an op: everything in them is forced inline or lives in the instruction set's namespace, because a
 /// function shared with an object built for a newer CPU would run its instructions on an older one.
-#include "kernels/op_table.h"
+#include "kernels/op_entry.h"
 
 #ifndef NANSCOPE_ISA
 #error "lane code is compiled once per instruction set: define NANSCOPE_ISA"
