@@ -65,6 +65,38 @@ void add_softmax_gradient(std::vector<OpCase>& cases, const Masked& size, bool s
       {std::string("softmax_gradient_") + (sums_to_one ? "" : "any_") + size.name, OpId::SoftmaxGradient, build});
 }
 
+/// Beside a sink: one a head, of which some are above all scores and some below.
+void add_sink_gradient(std::vector<OpCase>& cases, const Masked& size) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t columns = size.heads * size.keys;
+    SoftmaxArgs softmax;
+    softmax.scores = memory.input(size.format, size.queries, columns,
+                                  fill(size.fill, size.format, size.queries, columns, 91, 9.0F), 3);
+    softmax.sinks = memory.input(Format::bf16, 1, size.heads, fill(size.fill, Format::bf16, 1, size.heads, 92, 20.0F));
+    softmax.out = memory.output("probs", Format::f32, size.queries, columns, 3);
+    softmax.heads = size.heads;
+    softmax.first_position = size.before;
+    softmax.first_key = size.first_key;
+    softmax.window = size.window;
+    softmax.mask = MaskMode::select;
+    memory.launch(softmax);
+    SoftmaxGradientArgs args;
+    args.probs = softmax.out;
+    args.dprobs = memory.input(Format::f32, size.queries, columns,
+                               fill(Fill::ordinary, Format::f32, size.queries, columns, 93), 1);
+    args.out = memory.output("out", size.format, size.queries, columns, 2);
+    args.heads = size.heads;
+    args.first_position = size.before;
+    args.first_key = size.first_key;
+    args.window = size.window;
+    args.sinks = softmax.sinks;
+    args.scores = softmax.scores;
+    args.sink_out = memory.output("sink", Format::f32, size.queries, size.heads, 1);
+    memory.launch(args);
+  };
+  cases.push_back({"softmax_gradient_sinks_" + size.name, OpId::SoftmaxGradient, build});
+}
+
 void add_mix_gradient(std::vector<OpCase>& cases, const Masked& size) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t p_columns = size.heads * size.keys;
@@ -137,6 +169,7 @@ void add_attention_gradient_cases(std::vector<OpCase>& cases) {
   for (const Masked& size : kMasked) {
     add_softmax_gradient(cases, size, true);
     add_softmax_gradient(cases, size, false);
+    add_sink_gradient(cases, size);
     add_mix_gradient(cases, size);
     add_scaled_mix(cases, size);
   }

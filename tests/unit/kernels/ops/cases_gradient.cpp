@@ -1,13 +1,19 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/ops/activation_gradient.h"
 #include "kernels/ops/column_sum.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/cross_entropy_gradient.h"
 #include "kernels/ops/embedding_gradient.h"
+#include "kernels/ops/expert_mix_gradient.h"
+#include "kernels/ops/gated_add_gradient.h"
 #include "kernels/ops/layer_norm_gradient.h"
 #include "kernels/ops/layer_norm_weight_gradient.h"
 #include "kernels/ops/rope.h"
+#include "kernels/ops/route.h"
+#include "kernels/ops/route_gradient.h"
 #include "kernels/ops/softcap_gradient.h"
 #include "kernels/ops/sum_of_squares.h"
 #include "kernels/ops/transpose.h"
@@ -168,6 +174,92 @@ void add_softcap_gradient(std::vector<OpCase>& cases, Format format, const Shape
   cases.push_back({"softcap_gradient_" + std::string(name(format)) + "_" + shape.name, OpId::SoftcapGradient, build});
 }
 
+void add_gated_add_gradient(std::vector<OpCase>& cases, Format format, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    GatedAddGradientArgs args;
+    args.b = given(memory, format, shape, shape.columns, 76);
+    args.gate = given(memory, format, shape, 1, 77);
+    args.dout = given(memory, Format::f32, shape, shape.columns, 78);
+    args.b_out = wanted(memory, "b", format, shape, shape.columns);
+    args.gate_out = wanted(memory, "gate", Format::f32, shape, 1);
+    memory.launch(args);
+  };
+  cases.push_back(
+      {"gated_add_gradient_" + std::string(name(format)) + "_" + shape.name, OpId::GatedAddGradient, build});
+}
+
+void add_expert_mix_gradient(std::vector<OpCase>& cases, Format format, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    constexpr std::int64_t kExperts = 5;
+    constexpr std::int64_t kChosen = 3;
+    const std::int64_t rows = kExperts * shape.rows;
+    ExpertMixGradientArgs args;
+    args.experts = memory.input(format, rows, shape.columns, fill(shape.fill, format, rows, shape.columns, 79));
+    args.weights = memory.input(Format::f32, shape.rows, kChosen,
+                                fill(shape.fill, Format::f32, shape.rows, kChosen, 80), shape.padding);
+    std::vector<std::uint32_t> ids;
+    for (std::int64_t i = 0; i < shape.rows * kChosen; ++i) ids.push_back(static_cast<std::uint32_t>(i * 7 % 6));
+    args.ids = memory.input(Format::i32, shape.rows, kChosen, ids, shape.padding);  // 5 names no expert
+    args.dout = given(memory, Format::f32, shape, shape.columns, 81);
+    args.weights_out = wanted(memory, "weights", format, shape, kChosen);
+    args.experts_out = memory.output("experts", format, rows, shape.columns, shape.padding);
+    memory.launch(args);
+  };
+  cases.push_back(
+      {"expert_mix_gradient_" + std::string(name(format)) + "_" + shape.name, OpId::ExpertMixGradient, build});
+}
+
+/// How a router weighs, and how its gradient is taken.
+struct RouteCase {
+  const char* name;
+  RouterScore score;
+  RouterValue value;
+  bool normalise;
+  float eps;
+  Format format;
+};
+constexpr RouteCase kRouteCases[] = {
+    {"sigmoid", RouterScore::sigmoid, RouterValue::gate, true, 0.0F, Format::f32},
+    {"sigmoid_minus_bias", RouterScore::sigmoid, RouterValue::choice_minus_bias, true, 1e-20F, Format::bf16},
+    {"sigmoid_as_is", RouterScore::sigmoid, RouterValue::gate, false, 0.0F, Format::f16},
+    {"softmax", RouterScore::softmax, RouterValue::gate, true, 0.0F, Format::f32},
+    {"softmax_eps", RouterScore::softmax, RouterValue::gate, true, 0.1F, Format::f32},
+    {"softmax_as_is", RouterScore::softmax, RouterValue::gate, false, 0.0F, Format::f32},
+    {"of_chosen", RouterScore::softmax_of_chosen, RouterValue::gate, true, 0.0F, Format::bf16},
+};
+
+void add_route_gradient(std::vector<OpCase>& cases, const RouteCase& form, const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t chosen = std::min<std::int64_t>(shape.columns, 5);
+    RouteArgs route;
+    route.logits = given(memory, form.format, shape, shape.columns, 94);
+    if (form.value == RouterValue::choice_minus_bias) {
+      route.bias =
+          memory.input(Format::f32, 1, shape.columns, fill(Fill::ordinary, Format::f32, 1, shape.columns, 95, 20.0F));
+    }
+    route.weights = wanted(memory, "weights", Format::f32, shape, chosen);
+    route.ids = wanted(memory, "ids", Format::i32, shape, chosen);
+    route.score = form.score;
+    route.value = form.value;
+    route.normalise = form.normalise;
+    route.eps = form.eps;
+    memory.launch(route);
+    RouteGradientArgs args;
+    args.logits = route.logits;
+    args.bias = route.bias;
+    args.ids = route.ids;
+    args.dweights = memory.input(Format::f32, shape.rows, chosen,
+                                 fill(Fill::ordinary, Format::f32, shape.rows, chosen, 96), shape.padding);
+    args.out = wanted(memory, "out", form.format, shape, shape.columns);
+    args.score = form.score;
+    args.value = form.value;
+    args.normalise = form.normalise;
+    args.eps = form.eps;
+    memory.launch(args);
+  };
+  cases.push_back({fmt::format("route_gradient_{}_{}", form.name, shape.name), OpId::RouteGradient, build});
+}
+
 void add_cross_entropy(std::vector<OpCase>& cases, Format format, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     CrossEntropyArgs args;
@@ -236,10 +328,13 @@ void add_gradient_cases(std::vector<OpCase>& cases) {
     for (const Format format : {Format::f32, Format::bf16}) {
       add_embedding_gradient(cases, format, shape);
       add_softcap_gradient(cases, format, shape);
+      add_gated_add_gradient(cases, format, shape);
+      add_expert_mix_gradient(cases, format, shape);
       add_cross_entropy(cases, format, shape);
       add_cross_entropy_gradient(cases, format, shape);
       add_sum_of_squares(cases, format, shape);
     }
+    for (const RouteCase& form : kRouteCases) add_route_gradient(cases, form, shape);
     add_inverse_rope(cases, shape);
   }
 }

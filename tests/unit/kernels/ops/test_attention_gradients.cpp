@@ -66,6 +66,7 @@ Doubles softmax_row(const Doubles& scores, const std::vector<bool>& visible, std
 
 struct SoftmaxSums {
   Doubles differences, formula;
+  Doubles sink_differences, sink_formula;  ///< of each row and head
 };
 
 SoftmaxSums softmax_reference(const MaskedSize& size, const Floats& scores, const Floats& dp, const Floats* sinks) {
@@ -78,18 +79,25 @@ SoftmaxSums softmax_reference(const MaskedSize& size, const Floats& scores, cons
     std::optional<double> sink;
     if (sinks != nullptr) sink = sinks->at(0, head);
     const Doubles d = wide(dp, t, head * size.keys, size.keys);
-    const auto loss = [&](const Doubles& row) {
-      const Doubles p = softmax_row(row, visible, sink);
+    const auto loss_with = [&](const Doubles& row, std::optional<double> beside) {
+      const Doubles p = softmax_row(row, visible, beside);
       double total = 0;
       for (std::size_t s = 0; s < p.size(); ++s) total += visible[s] ? p[s] * d[s] : 0;
       return total;
     };
+    const auto loss = [&](const Doubles& row) { return loss_with(row, sink); };
     const Doubles row = wide(scores, t, head * size.keys, size.keys);
     const Doubles slopes = central_differences(row, loss);
     sums.differences.insert(sums.differences.end(), slopes.begin(), slopes.end());
     const Doubles p = softmax_row(row, visible, sink);
     const double along = loss(row);
     for (std::size_t s = 0; s < p.size(); ++s) sums.formula.push_back(visible[s] ? p[s] * (d[s] - along) : 0);
+    if (!sink) continue;
+    const auto of_sink = [&](const Doubles& v) { return loss_with(row, v[0]); };
+    sums.sink_differences.push_back(central_differences({*sink}, of_sink)[0]);
+    double total = 0;
+    for (std::size_t s = 0; s < p.size(); ++s) total += visible[s] ? std::exp(row[s] - *sink) : 0;
+    sums.sink_formula.push_back(-along / (1 + total));
   }
   return sums;
 }
@@ -97,13 +105,12 @@ SoftmaxSums softmax_reference(const MaskedSize& size, const Floats& scores, cons
 TEST_F(AttentionGradients, OfSoftmax) {
   for (const MaskedSize& size : kMaskedSizes) {
     for (const bool with_sinks : {false, true}) {
-      // Of a sink the op knows what the others' probabilities leave of 1, whose rounding is all that is left of 20.
-      const float amplitude = with_sinks ? 4.0F : 20.0F;
-      Floats scores = random_floats(size.queries, size.heads * size.keys, 201, amplitude);
-      Floats sinks = random_floats(1, size.heads, 202, amplitude);
+      Floats scores = random_floats(size.queries, size.heads * size.keys, 201, 20.0F);
+      Floats sinks = random_floats(1, size.heads, 202, 10.0F);
       Floats dp = random_floats(size.queries, size.heads * size.keys, 203);
       Floats p(size.queries, size.heads * size.keys);
       Floats ds(size.queries, size.heads * size.keys, 7.0F);
+      Floats dsink(size.queries, size.heads, 7.0F);
       test::launch(SoftmaxArgs{.scores = scores.view(),
                                .sinks = with_sinks ? sinks.view() : TensorView{},
                                .out = p.view(),
@@ -118,10 +125,53 @@ TEST_F(AttentionGradients, OfSoftmax) {
                                        .heads = size.heads,
                                        .first_position = size.before,
                                        .first_key = size.first_key,
-                                       .window = size.window});
+                                       .window = size.window,
+                                       .sinks = with_sinks ? sinks.view() : TensorView{},
+                                       .scores = with_sinks ? scores.view() : TensorView{},
+                                       .sink_out = with_sinks ? dsink.view() : TensorView{}});
       const SoftmaxSums reference = softmax_reference(size, scores, dp, with_sinks ? &sinks : nullptr);
-      expect_gradient(with_sinks ? "softmax_gradient, sinks" : "softmax_gradient", size.name, reference.differences,
-                      reference.formula, wide(ds));
+      expect_gradient(with_sinks ? "softmax_gradient beside sinks" : "softmax_gradient", size.name,
+                      reference.differences, reference.formula, wide(ds));
+      if (!with_sinks) continue;
+      expect_gradient("softmax_gradient, sinks", size.name, reference.sink_differences, reference.sink_formula,
+                      wide(dsink));
+    }
+  }
+}
+
+/// A sink that has next to all of the row, next to none of it, and whose row sees no key.
+TEST_F(AttentionGradients, OfSinksThatTakeAllOrNothing) {
+  Floats scores(3, 4, {1, 2, 3, 0.5F, 1, 2, 3, 0.5F, 1, 2, 3, 0.5F});
+  Floats dp(3, 4, {0.5F, -1, 2, 0.25F, 0.5F, -1, 2, 0.25F, 0.5F, -1, 2, 0.25F});
+  for (const float sink : {-60.0F, -9.0F, 40.0F, 80.0F}) {
+    Floats sinks(1, 1, sink);
+    Floats p(3, 4);
+    Floats ds(3, 4, 7.0F);
+    Floats dsink(3, 1, 7.0F);
+    test::launch(SoftmaxArgs{.scores = scores.view(),
+                             .sinks = sinks.view(),
+                             .out = p.view(),
+                             .first_position = -1,
+                             .mask = MaskMode::select});
+    test::launch(SoftmaxGradientArgs{.probs = p.view(),
+                                     .dprobs = dp.view(),
+                                     .out = ds.view(),
+                                     .first_position = -1,
+                                     .sinks = sinks.view(),
+                                     .scores = scores.view(),
+                                     .sink_out = dsink.view()});
+    EXPECT_EQ(test::bits(dsink.at(0, 0)), 0U) << "no key, no gradient";
+    for (std::int64_t t = 1; t < 3; ++t) {
+      double total = 1;
+      double along = 0;
+      for (std::int64_t s = 0; s < t; ++s) total += std::exp(double{scores.at(t, s)} - double{sink});
+      for (std::int64_t s = 0; s < t; ++s)
+        along += std::exp(double{scores.at(t, s)} - double{sink}) / total * dp.at(t, s);
+      EXPECT_NEAR(dsink.at(t, 0), -along / total, 1e-6 * std::abs(along / total)) << sink << " " << t;
+      for (std::int64_t s = 0; s < t; ++s) {
+        const double expected = std::exp(double{scores.at(t, s)} - double{sink}) / total * (dp.at(t, s) - along);
+        EXPECT_NEAR(ds.at(t, s), expected, 2e-6 * std::abs(expected)) << sink << " " << t;
+      }
     }
   }
 }

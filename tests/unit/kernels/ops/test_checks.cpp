@@ -15,6 +15,8 @@
 #include "kernels/ops/cross_entropy_gradient.h"
 #include "kernels/ops/dot_products.h"
 #include "kernels/ops/embedding_gradient.h"
+#include "kernels/ops/expert_mix_gradient.h"
+#include "kernels/ops/gated_add_gradient.h"
 #include "kernels/ops/health_scan.h"
 #include "kernels/ops/kv_read.h"
 #include "kernels/ops/kv_store.h"
@@ -22,6 +24,7 @@
 #include "kernels/ops/layer_norm_gradient.h"
 #include "kernels/ops/layer_norm_weight_gradient.h"
 #include "kernels/ops/rope.h"
+#include "kernels/ops/route_gradient.h"
 #include "kernels/ops/softcap_gradient.h"
 #include "kernels/ops/softmax.h"
 #include "kernels/ops/softmax_gradient.h"
@@ -163,6 +166,8 @@ TEST(ArgumentChecks, GradientsOfWhatDoesNotFit) {
   expect_refused(refusal(LayerNormWeightGradientArgs{.x = x, .stats = column, .dout = x, .weight_out = out}),
                  "layer_norm_weight_gradient", "'weight_out'");
   expect_refused(refusal(SoftmaxGradientArgs{x, x, out, 3}), "softmax_gradient", "heads");
+  expect_refused(refusal(SoftmaxGradientArgs{.probs = x, .dprobs = x, .out = out, .sinks = column, .scores = x}),
+                 "softmax_gradient", "'sinks'");
   expect_refused(refusal(AttentionMixGradientArgs{.weights = x, .x = x, .out = out, .heads = 3, .kv_heads = 2}),
                  "attention_mix_gradient", "kv_heads");
   expect_refused(refusal(AttentionMixGradientArgs{.weights = x, .x = x, .out = out}), "attention_mix_gradient",
@@ -170,6 +175,14 @@ TEST(ArgumentChecks, GradientsOfWhatDoesNotFit) {
   expect_refused(refusal(ActivationGradientArgs{.x = x, .dout = x, .out = out, .kind = ActivationKind::swiglu}),
                  "activation_gradient", "'up'");
   expect_refused(refusal(SoftcapGradientArgs{x, x, out, 0.0F}), "softcap_gradient", "cap");
+  expect_refused(refusal(GatedAddGradientArgs{.b = x, .gate = x, .dout = x, .b_out = out, .gate_out = column}),
+                 "gated_add_gradient", "'gate'");
+  expect_refused(
+      refusal(ExpertMixGradientArgs{
+          .experts = x, .weights = column, .ids = indices, .dout = x, .weights_out = column, .experts_out = narrow}),
+      "expert_mix_gradient", "'experts_out'");
+  expect_refused(refusal(RouteGradientArgs{.logits = x, .bias = {}, .ids = column, .dweights = column, .out = out}),
+                 "route_gradient", "'ids'");
   expect_refused(refusal(CrossEntropyArgs{x, column, column}), "cross_entropy", "'targets'");
   expect_refused(refusal(CrossEntropyGradientArgs{x, indices, narrow}), "cross_entropy_gradient", "'logits'");
   expect_refused(refusal(SumOfSquaresArgs{x, out}), "sum_of_squares", "'out'");

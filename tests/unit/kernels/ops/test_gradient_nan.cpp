@@ -8,8 +8,11 @@
 #include "kernels/ops/column_sum.h"
 #include "kernels/ops/cross_entropy_gradient.h"
 #include "kernels/ops/embedding_gradient.h"
+#include "kernels/ops/expert_mix_gradient.h"
+#include "kernels/ops/gated_add_gradient.h"
 #include "kernels/ops/layer_norm_gradient.h"
 #include "kernels/ops/layer_norm_weight_gradient.h"
+#include "kernels/ops/route_gradient.h"
 #include "kernels/ops/softcap_gradient.h"
 #include "kernels/ops/softmax_gradient.h"
 #include "kernels/ops/transpose.h"
@@ -77,6 +80,94 @@ TEST(GradientNan, MaskedPoisonDoesNotReachTheScores) {
       }
     }
   }
+}
+
+/// A sink's part of a row is that of what the row sees.
+TEST(GradientNan, OfASinkIsThatOfWhatItsRowSees) {
+  Floats sinks(1, 2, 0.5F);
+  for (const bool poisoned : {false, true}) {
+    Floats p = masked_poison(231);
+    Floats dp = masked_poison(232);
+    Floats scores = masked_poison(240);
+    if (poisoned) dp.at(17, kPoisonKeys + 19) = kNan;
+    Floats out(kPoisonQueries, 2 * kPoisonKeys, 7.0F);
+    Floats dsink(kPoisonQueries, 2, 7.0F);
+    test::launch(SoftmaxGradientArgs{.probs = p.view(),
+                                     .dprobs = dp.view(),
+                                     .out = out.view(),
+                                     .heads = 2,
+                                     .first_position = 3,
+                                     .first_key = 2,
+                                     .window = kPoisonWindow,
+                                     .sinks = sinks.view(),
+                                     .scores = scores.view(),
+                                     .sink_out = dsink.view()});
+    expect_nan_at(out, [&](std::int64_t t, std::int64_t at) {
+      return poisoned && t == 17 && at >= kPoisonKeys && sees(t, at - kPoisonKeys);
+    });
+    expect_nan_at(dsink, [&](std::int64_t t, std::int64_t head) { return poisoned && t == 17 && head == 1; });
+  }
+}
+
+TEST(GradientNan, OfAnExpertIsNobodysWhoDidNotChooseIt) {
+  Floats experts = random_floats(3 * 4, 40, 241);
+  Indices ids(4, 2, {0, 1, 1, 2, 2, 0, 0, 2});
+  Floats weights = random_floats(4, 2, 242);
+  Floats dout = random_floats(4, 40, 243);
+  for (std::int64_t i = 0; i < 40; ++i) experts.at(2 * 4 + 0, i) = i % 2 == 0 ? kNan : kInf;  // of token 0
+  dout.at(3, 5) = kNan;
+  Floats dweights(4, 2, 7.0F);
+  Floats dexperts(12, 40, 7.0F);
+  test::launch(ExpertMixGradientArgs{.experts = experts.view(),
+                                     .weights = weights.view(),
+                                     .ids = ids.view(),
+                                     .dout = dout.view(),
+                                     .weights_out = dweights.view(),
+                                     .experts_out = dexperts.view()});
+  expect_nan_at(dweights, [](std::int64_t token, std::int64_t) { return token == 3; });
+  expect_nan_at(dexperts, [](std::int64_t row, std::int64_t column) {
+    return (row == 0 * 4 + 3 || row == 2 * 4 + 3) && column == 5;
+  });
+  for (const std::int64_t row : {0 * 4 + 1, 1 * 4 + 2, 1 * 4 + 3, 2 * 4 + 0}) {
+    for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(bits(dexperts.at(row, i)), 0U) << row << ", " << i;
+  }
+}
+
+TEST(GradientNan, OfARouterIsInItsRow) {
+  Floats logits = random_floats(5, 40, 244);
+  Indices ids(5, 2, {3, 7, 3, 7, 3, 7, 3, 40, 3, -1});
+  Floats dweights = random_floats(5, 2, 245);
+  logits.at(1, 7) = kNan;
+  dweights.at(2, 0) = kNan;
+  dweights.at(3, 1) = kNan;  // of an id that names nobody
+  for (const RouterScore score : {RouterScore::sigmoid, RouterScore::softmax, RouterScore::softmax_of_chosen}) {
+    Floats out(5, 40, 7.0F);
+    test::launch(RouteGradientArgs{.logits = logits.view(),
+                                   .bias = {},
+                                   .ids = ids.view(),
+                                   .dweights = dweights.view(),
+                                   .out = out.view(),
+                                   .score = score});
+    const bool all = score == RouterScore::softmax;
+    expect_nan_at(out, [&](std::int64_t row, std::int64_t expert) {
+      return (row == 1 || row == 2) && (all || expert == 3 || expert == 7);
+    });
+  }
+}
+
+TEST(GradientNan, OfAGatedSumIsInItsRow) {
+  Floats b = random_floats(4, 40, 246);
+  Floats gate = random_floats(4, 1, 247);
+  Floats dout = random_floats(4, 40, 248);
+  b.at(0, 3) = kNan;
+  dout.at(1, 4) = kNan;
+  gate.at(2, 0) = kNan;
+  Floats db(4, 40);
+  Floats dgate(4, 1);
+  test::launch(GatedAddGradientArgs{
+      .b = b.view(), .gate = gate.view(), .dout = dout.view(), .b_out = db.view(), .gate_out = dgate.view()});
+  expect_nan_at(db, [](std::int64_t row, std::int64_t column) { return row == 2 || (row == 1 && column == 4); });
+  expect_nan_at(dgate, [](std::int64_t row, std::int64_t) { return row < 3; });
 }
 
 TEST(GradientNan, AVisibleOneIsInItsRowAlone) {
