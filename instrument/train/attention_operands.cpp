@@ -149,7 +149,9 @@ Live probabilities(Backward& backward, std::int64_t probs) {
   attributes.first_position = last_key_of_first_row(backward, scores.columns / heads);
   attributes.first_key = 0;
   if (const std::int64_t window = window_of(config.model, op->layer); window > 0) attributes.window = window;
+  const Weight* sinks = backward.weight(op->weight("sinks"));
   backward.launch(kernels::SoftmaxArgs{.scores = scores,
+                                       .sinks = sinks != nullptr ? sinks->view : TensorView{},
                                        .out = again.view,
                                        .heads = heads,
                                        .first_position = *attributes.first_position,
@@ -161,8 +163,9 @@ Live probabilities(Backward& backward, std::int64_t probs) {
   TapedOp own;
   own.layer = op->layer;
   own.name = op->name + "_again";
-  const ProbeInput in{"scores", op->input("scores"), {}};
-  backward.emit(own, OpKind::softmax, std::span(&in, 1), std::span(&out, 1), attributes);
+  const std::array inputs{ProbeInput{"scores", op->input("scores"), {}}, ProbeInput{"sinks", 0, op->weight("sinks")}};
+  backward.emit(own, OpKind::softmax, std::span(inputs).first(sinks != nullptr ? 2 : 1), std::span(&out, 1),
+                attributes);
   return again;
 }
 

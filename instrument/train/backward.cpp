@@ -102,8 +102,14 @@ void Backward::emit(const TapedOp& op, OpKind kind, std::span<const ProbeInput> 
   emitter_.op(plan, inputs, outputs);
 }
 
-void Backward::add(std::int64_t tensor, const Live& gradient) {
-  if (tensor != 0 && gradient.view.given()) gradients_[tensor].whole.push_back(gradient);
+void Backward::add(std::int64_t tensor, const Live& gradient, const RowSelection* rows) {
+  if (tensor != 0 && gradient.view.given()) gradients_[tensor].whole.push_back({gradient, rows});
+}
+
+const RowSelection* Backward::rows_of(const TapedTensor& tensor) const {
+  const auto found = gradients_.find(tensor.id);
+  if (found == gradients_.end() || found->second.whole.size() != 1 || !found->second.parts.empty()) return nullptr;
+  return found->second.whole.front().rows;
 }
 
 void Backward::add_rows(std::int64_t tensor, std::int64_t first, const Live& part) {
@@ -131,7 +137,7 @@ void Backward::join_rows(const TapedOp& op, Gradient& gradient) {
   joined.layer = op.layer;
   joined.name = op.name + "_rows";
   emit(joined, OpKind::gradient_rows, gradient.parts, std::span(&out, 1), NoAttributes{});
-  gradient.whole.push_back({gradient.rows.view, out.id});
+  gradient.whole.push_back({{gradient.rows.view, out.id}});
   gradient.parts.clear();
 }
 
@@ -157,10 +163,10 @@ Live Backward::gradient(const TapedTensor& tensor) {
     at_rows();
     // Each op of a layer has a place of its own.
     const std::string name = sums == 1 ? op->name : fmt::format("{}_{}", op->name, sums);
-    gradient.whole[0] = sum(name, op->layer, gradient.whole[0], gradient.whole[1]);
+    gradient.whole[0] = {sum(name, op->layer, gradient.whole[0].live, gradient.whole[1].live)};
     gradient.whole.erase(gradient.whole.begin() + 1);
   }
-  return gradient.whole.empty() ? Live{} : gradient.whole.front();
+  return gradient.whole.empty() ? Live{} : gradient.whole.front().live;
 }
 
 void Backward::add_to_weight(std::string_view name, const Live& gradient) {
@@ -173,6 +179,8 @@ void Backward::add_to_weight(std::string_view name, const Live& gradient) {
   const std::string base(name.substr(0, name.find('@')));
   std::string place = base;
   std::replace(place.begin(), place.end(), '.', '_');
+  const int sums = ++weight_sums_[base];
+  if (sums > 1) place += fmt::format("_{}", sums);
   found->second = sum(place, -1, found->second, gradient);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -35,6 +36,14 @@ struct BackwardParts {
   std::uint32_t seed = 0;  ///< of stochastic rounding, of this step
 };
 
+/// Rows of a gradient that are not all there is: of what an expert computed, tokens that it was chosen for. The other
+/// rows are zeros, which say nothing of the expert, and what the forward pass has in them nobody asked for.
+struct RowSelection {
+  std::int64_t count = 0;
+  kernels::TensorView rows;    ///< (count, 1) i32, ascending
+  kernels::TensorView places;  ///< (all rows, 1) i32: which of `rows` a row is, -1 for none
+};
+
 /// Gradients of what an op of the forward pass put out, walked back from the loss: each kind of op has a function in
 /// gradients.def that reads the gradient of its output and adds those of its inputs. Ops of the backward pass are told
 /// to the emitter under the name NAME_grad. Quantization to codes and back has the gradient of what it stands for
@@ -59,7 +68,9 @@ class Backward {
   const Weight* weight(std::string_view name) const;
   /// The gradient of a tensor, all that came to it added up; not given where nothing did.
   Live gradient(const TapedTensor& tensor);
-  void add(std::int64_t tensor, const Live& gradient);
+  /// Which rows of that gradient there are; null for all, and where several gradients are added up.
+  const RowSelection* rows_of(const TapedTensor& tensor) const;
+  void add(std::int64_t tensor, const Live& gradient, const RowSelection* rows = nullptr);
   /// The part of a sequence, whose rows of the tensor begin at row `first`.
   void add_rows(std::int64_t tensor, std::int64_t first, const Live& gradient);
   void add_to_weight(std::string_view name, const Live& gradient);
@@ -95,12 +106,18 @@ class Backward {
   }
   /// A tensor of the forward pass that the backward pass made again in another form; empty at first.
   Live& remade(std::int64_t tensor) { return remade_[tensor]; }
+  /// For as long as the pass lasts.
+  const RowSelection& keep(const RowSelection& rows) { return selections_.emplace_back(rows); }
   /// A seed of stochastic rounding that no other rounding of the step has.
   std::uint32_t next_seed() { return parts_.seed + ++seeds_ * 0x9e3779b9U; }
 
  private:
+  struct Part {
+    Live live;
+    const RowSelection* rows = nullptr;
+  };
   struct Gradient {
-    std::vector<Live> whole;  ///< to be added up
+    std::vector<Part> whole;  ///< to be added up
     Live rows;                ///< parts of sequences lie in it; its id is not given yet
     std::vector<ProbeInput> parts;
   };
@@ -112,7 +129,9 @@ class Backward {
   Emitter& emitter_;
   std::unordered_map<std::int64_t, Gradient> gradients_;
   std::unordered_map<std::int64_t, Live> remade_;
+  std::deque<RowSelection> selections_;
   std::map<std::string, Live, std::less<>> weights_;
+  std::map<std::string, int, std::less<>> weight_sums_;  ///< how many were added to a weight's first
   std::uint32_t seeds_ = 0;
 };
 

@@ -37,7 +37,8 @@ Status Tape::keep(const ProbeTensor& output, TapedTensor& kept) {
   kept = {output.id, std::string(output.role), {}, output.heads, output.first_token, output.axis, output.sequence};
   const kernels::TensorView& view = output.view;
   const bool number = view.format == Format::f32 || view.format == Format::f16 || view.format == Format::bf16;
-  if (!view.given() || !number) return {};
+  // Integers are the experts that a router chose.
+  if (!view.given() || !(number || view.format == Format::i32)) return {};
   Result<kernels::TensorView> copy = memory_.matrix(view.format, view.rows, view.columns);
   if (!copy) return tl::unexpected(copy.error());
   kept.view = *copy;

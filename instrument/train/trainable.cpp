@@ -27,8 +27,6 @@ Status check_trainable(const EngineConfig& config) {
   const ModelConfig& model = config.model;
   const auto refuse = [](std::string_view what) { return fail(fmt::format("{}: it cannot be trained", what)); };
   if (!model.recurrent_layers.empty()) return refuse("model.recurrent_layers has recurrent layers");
-  if (model.experts > 0) return refuse(fmt::format("model.experts={} is a mixture of experts", model.experts));
-  if (model.attention_sinks) return refuse("model.attention_sinks=true");
   if (config.ranks.count > 1) return refuse(fmt::format("engine.ranks={}", config.ranks.count));
   if (config.attention.mask != kernels::MaskMode::select) return fail("training needs attention.mask=select");
   if (config.attention.fused) return fail("training needs attention.fused=false");

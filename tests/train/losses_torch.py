@@ -61,7 +61,7 @@ def angles(knobs, local, width):
 
 
 class Model(torch.nn.Module):
-    """A dense transformer, as the model's knobs describe it (docs/reference-model.md)."""
+    """A transformer, as the model's knobs describe it (docs/reference-model.md). Experts see their own tokens alone."""
 
     def __init__(self, knobs, weights):
         super().__init__()
@@ -123,20 +123,59 @@ class Model(torch.nn.Module):
         hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
         if self.window(number):
             hidden |= torch.ones(length, length, dtype=torch.bool).tril(-self.window(number))
-        out = (scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v).transpose(1, 2).reshape(batch, length, -1)
+        scores = scores.masked_fill(hidden, -torch.inf)
+        if self.knob("attention_sinks"):  # eager_attention_forward of transformers' gpt_oss
+            sinks = self.weight(f"{layer}.attention.sinks").view(1, heads, 1, 1).expand(batch, heads, length, 1)
+            probs = torch.cat([scores, sinks], dim=-1).softmax(-1)[..., :-1]
+        else:
+            probs = scores.softmax(-1)
+        out = (probs @ v).transpose(1, 2).reshape(batch, length, -1)
         return self.linear(self.norm(out, f"{layer}.inner_norm") if self.knob("inner_norm") else out, f"{layer}.o_proj")
 
-    def mlp(self, x, number):
-        layer, kind = f"layers.{number}", self.knob("mlp")
-        up = self.linear(x, f"{layer}.up_proj")
+    def expert(self, x, name):
+        kind = self.knob("mlp")
+        up = self.linear(x, f"{name}.up_proj")
         if kind == "swiglu_clamped":  # GptOssExperts of transformers
             limit = self.knob("swiglu_limit")
-            gate = self.linear(x, f"{layer}.gate_proj").clamp(max=limit)
+            gate = self.linear(x, f"{name}.gate_proj").clamp(max=limit)
             gated = gate * torch.sigmoid(gate * self.knob("swiglu_alpha"))
-            return self.linear((up.clamp(-limit, limit) + 1) * gated, f"{layer}.down_proj")
+            return self.linear((up.clamp(-limit, limit) + 1) * gated, f"{name}.down_proj")
         if kind in ("swiglu", "geglu_tanh"):
-            return self.linear(ACTIVATIONS[kind](self.linear(x, f"{layer}.gate_proj")) * up, f"{layer}.down_proj")
-        return self.linear(ACTIVATIONS[kind](up), f"{layer}.down_proj")
+            return self.linear(ACTIVATIONS[kind](self.linear(x, f"{name}.gate_proj")) * up, f"{name}.down_proj")
+        return self.linear(ACTIVATIONS[kind](up), f"{name}.down_proj")
+
+    def route(self, x, layer):
+        """Weights of all experts, 0 of those that were not chosen: MixtralTopKRouter, GptOssTopKRouter of transformers,
+        and for sigmoids DeepseekV3TopkRouter with one group."""
+        logits = self.linear(x, f"{layer}.router")
+        score, chosen = self.knobs["moe.score"], self.knob("experts_per_token")
+        gates = {"sigmoid": torch.sigmoid, "softmax": lambda one: one.softmax(-1), "softmax_of_chosen": lambda one: one}
+        gates = gates[score](logits)
+        bias = f"{layer}.router.e_score_correction_bias"
+        choice = gates + self.weight(bias).detach() if bias.replace(".", "/") in self.weights else gates
+        ids = choice.topk(chosen, dim=-1).indices
+        weights = gates.gather(-1, ids)
+        if score == "softmax_of_chosen":
+            weights = weights.softmax(-1)
+        elif self.knobs["moe.normalise"]:
+            weights = weights / (weights.sum(-1, keepdim=True) + self.knobs["moe.eps"])
+        return torch.zeros_like(logits).scatter(-1, ids, weights), ids
+
+    def mlp(self, x, number):
+        layer = f"layers.{number}"
+        if not self.knob("experts") or str(number) in str(self.knob("dense_layers")).split(","):
+            return self.expert(x, layer)
+        shape, x = x.shape, x.flatten(0, -2)
+        weights, ids = self.route(x, layer)
+        out = torch.zeros_like(x)
+        for number in range(self.knob("experts")):
+            rows = (ids == number).any(-1).nonzero()[:, 0]
+            y = self.expert(x[rows], f"{layer}.experts.{number}")
+            out = out.index_add(0, rows, y * weights[rows, number][:, None])
+        if self.knob("shared_expert_width"):  # Qwen2MoeSparseMoeBlock
+            gate = torch.nn.functional.linear(x, self.weight(f"{layer}.shared_gate.weight").view(1, -1))
+            out = out + torch.sigmoid(gate) * self.expert(x, f"{layer}.shared_expert")
+        return out.view(shape)
 
     def branch(self, x, number, branch, name):
         placement = self.knob("norm_placement")

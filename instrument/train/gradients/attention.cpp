@@ -8,6 +8,7 @@
 #include "kernels/ops/attention_mix.h"
 #include "kernels/ops/attention_mix_gradient.h"
 #include "kernels/ops/attention_scores.h"
+#include "kernels/ops/column_sum.h"
 #include "kernels/ops/softcap_gradient.h"
 #include "kernels/ops/softmax_gradient.h"
 #include "kernels/ops/tile_mix.h"
@@ -84,18 +85,34 @@ void softmax_gradient(Backward& backward, const TapedOp& op) {
   const TensorView& p = remade.view;
   if (!backward.ok()) return;
   const TensorView ds = backward.memory(backward.config().train.gradient_format, p.rows, p.columns);
-  backward.launch(
-      kernels::SoftmaxGradientArgs{.probs = p,
-                                   .dprobs = dprobs.view,
-                                   .out = ds,
-                                   .heads = model.heads,
-                                   .first_position = last_key_of_first_row(backward, p.columns / model.heads),
-                                   .window = window_of(model, op.layer)});
+  kernels::SoftmaxGradientArgs args{.probs = p,
+                                    .dprobs = dprobs.view,
+                                    .out = ds,
+                                    .heads = model.heads,
+                                    .first_position = last_key_of_first_row(backward, p.columns / model.heads),
+                                    .window = window_of(model, op.layer)};
+  const std::int64_t scores = op.input("scores");
+  const Weight* sinks = backward.weight(op.weight("sinks"));
+  TensorView dsinks;
+  if (sinks != nullptr) {
+    args.sinks = sinks->view;
+    args.scores = backward.value(scores);
+    args.sink_out = backward.scratch(Format::f32, p.rows, model.heads);
+    dsinks = backward.memory(Format::f32, 1, model.heads);
+  }
+  backward.launch(args);
   backward.at_sequence(backward.sequence_of(op.outputs.front()));
-  const ProbeTensor out = backward.output("dscores", ds, model.heads);
-  const std::array inputs{ProbeInput{"dprobs", dprobs.id, {}}, ProbeInput{"probs", remade.id, {}}};
-  backward.emit(op, OpKind::softmax_gradient, inputs, std::span(&out, 1), op.attributes);
-  backward.add(op.input("scores"), {ds, out.id});
+  std::vector<ProbeTensor> outputs{backward.output("dscores", ds, model.heads)};
+  std::vector<ProbeInput> inputs{{"dprobs", dprobs.id, {}}, {"probs", remade.id, {}}};
+  if (sinks != nullptr) {
+    backward.launch(kernels::ColumnSumArgs{.x = args.sink_out, .out = dsinks});
+    backward.at_parameter();
+    outputs.push_back(backward.output("dsinks", dsinks));
+    inputs.insert(inputs.end(), {{"scores", scores, {}}, {"sinks", 0, op.weight("sinks")}});
+  }
+  backward.emit(op, OpKind::softmax_gradient, inputs, outputs, op.attributes);
+  backward.add(scores, {ds, outputs[0].id});
+  if (sinks != nullptr) backward.add_to_weight(op.weight("sinks"), {dsinks, outputs[1].id});
 }
 
 void tile_softmax_gradient(Backward& backward, const TapedOp& op) { softmax_gradient(backward, op); }

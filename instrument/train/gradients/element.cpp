@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "instrument/train/gradients.h"
+#include "instrument/train/row_selection.h"
 #include "kernels/ops/activation_gradient.h"
 #include "kernels/ops/softcap_gradient.h"
 
@@ -9,6 +10,7 @@ namespace nanscope::train {
 
 void activation_gradient(Backward& backward, const TapedOp& op) {
   using kernels::TensorView;
+  const RowSelection* rows = backward.rows_of(op.outputs.front());
   const Live dout = backward.gradient(op.outputs.front());
   const ModelConfig& model = backward.config().model;
   const bool gated = kernels::is_gated(model.mlp);
@@ -17,16 +19,20 @@ void activation_gradient(Backward& backward, const TapedOp& op) {
   const TensorView up = gated ? backward.value(op.input("up")) : TensorView{};
   if (!backward.ok()) return;
   const Format format = backward.config().train.gradient_format;
-  const TensorView dx = backward.memory(format, x_value.rows, x_value.columns);
-  const TensorView dup = gated ? backward.memory(format, x_value.rows, x_value.columns) : TensorView{};
-  backward.launch(kernels::ActivationGradientArgs{.x = x_value,
-                                                  .up = up,
-                                                  .dout = dout.view,
-                                                  .out = dx,
-                                                  .up_out = dup,
-                                                  .kind = model.mlp,
-                                                  .alpha = static_cast<float>(model.swiglu_alpha),
-                                                  .limit = static_cast<float>(model.swiglu_limit)});
+  const TensorView part = memory_of(backward, rows, format, x_value.rows, x_value.columns);
+  const TensorView up_part = gated ? memory_of(backward, rows, format, x_value.rows, x_value.columns) : TensorView{};
+  if (part.rows > 0) {
+    backward.launch(kernels::ActivationGradientArgs{.x = selected(backward, rows, x_value),
+                                                    .up = selected(backward, rows, up),
+                                                    .dout = selected(backward, rows, dout.view),
+                                                    .out = part,
+                                                    .up_out = up_part,
+                                                    .kind = model.mlp,
+                                                    .alpha = static_cast<float>(model.swiglu_alpha),
+                                                    .limit = static_cast<float>(model.swiglu_limit)});
+  }
+  const TensorView dx = put_back(backward, rows, part);
+  const TensorView dup = put_back(backward, rows, up_part);
   backward.at_rows();
   std::vector<ProbeTensor> outputs{backward.output("dx", dx)};
   std::vector<ProbeInput> inputs{{"dout", dout.id, {}}, {gated ? "gate" : "x", x, {}}};
@@ -35,8 +41,8 @@ void activation_gradient(Backward& backward, const TapedOp& op) {
     inputs.push_back({"up", op.input("up"), {}});
   }
   backward.emit(op, OpKind::activation_gradient, inputs, outputs, op.attributes);
-  backward.add(x, {dx, outputs[0].id});
-  if (gated) backward.add(op.input("up"), {dup, outputs[1].id});
+  backward.add(x, {dx, outputs[0].id}, rows);
+  if (gated) backward.add(op.input("up"), {dup, outputs[1].id}, rows);
 }
 
 /// Both summands have the gradient of the sum.

@@ -6,6 +6,7 @@
 
 #include "core/blocks/presets.h"
 #include "instrument/train/gradients.h"
+#include "instrument/train/row_selection.h"
 #include "kernels/ops/block_dequantise.h"
 #include "kernels/ops/block_quantise.h"
 #include "kernels/ops/column_sum.h"
@@ -52,32 +53,49 @@ void product(Backward& backward, const TensorView& a, const TensorView& b, const
   backward.launch(kernels::GemmArgs{.x = a, .weight = b, .packed = {}, .bias = {}, .out = out});
 }
 
+/// dW = dy^T x; zeros where no row came to it.
+TensorView weight_gradient(Backward& backward, const TensorView& dy, const TensorView& x) {
+  if (dy.rows == 0) return zeros(backward, dy.columns, x.columns);
+  const TensorView dweight = backward.memory(Format::f32, dy.columns, x.columns);
+  product(backward, operand(backward, transposed(backward, dy), true),
+          operand(backward, transposed(backward, x), false), dweight);
+  return dweight;
+}
+
+TensorView bias_gradient(Backward& backward, const TensorView& dy) {
+  if (dy.rows == 0) return zeros(backward, 1, dy.columns);
+  const TensorView dbias = backward.memory(Format::f32, 1, dy.columns);
+  backward.launch(kernels::ColumnSumArgs{.x = dy, .out = dbias});
+  return dbias;
+}
+
 }  // namespace
 
 /// y = x W^T + b: dx = dy W, dW = dy^T x, db the sums of dy's columns.
 void gemm_gradient(Backward& backward, const TapedOp& op) {
+  const RowSelection* rows = backward.rows_of(op.outputs.front());
   const Live dout = backward.gradient(op.outputs.front());
   const std::int64_t x = op.input("x");
   const Weight* weight = backward.weight(op.weight("weight"));
   if (weight == nullptr) return backward.fail_with("op " + op.name + ": its weight is not of the model");
   const TensorView x_value = backward.value(x);
   if (!backward.ok()) return;
-  const TensorView& dy = dout.view;
+  const TensorView dy = selected(backward, rows, dout.view);
   std::vector<ProbeTensor> outputs;
-  const TensorView dx = backward.memory(backward.config().train.gradient_format, dy.rows, x_value.columns);
-  product(backward, operand(backward, dy, true), operand(backward, transposed(backward, weight->view), false), dx);
+  const TensorView part = memory_of(backward, rows, backward.config().train.gradient_format, dy.rows, x_value.columns);
+  if (dy.rows > 0) {
+    product(backward, operand(backward, dy, true), operand(backward, transposed(backward, weight->view), false), part);
+  }
+  const TensorView dx = put_back(backward, rows, part);
   backward.at_rows();
   outputs.push_back(backward.output("dx", dx));
-  const TensorView dweight = backward.memory(Format::f32, dy.columns, x_value.columns);
-  product(backward, operand(backward, transposed(backward, dy), true),
-          operand(backward, transposed(backward, x_value), false), dweight);
+  const TensorView dweight = weight_gradient(backward, dy, selected(backward, rows, x_value));
   backward.at_parameter();
   outputs.push_back(backward.output("dweight", dweight));
   const std::string_view bias = op.weight("bias");
   TensorView dbias;
   if (!bias.empty()) {
-    dbias = backward.memory(Format::f32, 1, dy.columns);
-    backward.launch(kernels::ColumnSumArgs{.x = dy, .out = dbias});
+    dbias = bias_gradient(backward, dy);
     outputs.push_back(backward.output("dbias", dbias));
   }
   const TrainConfig& train = backward.config().train;
@@ -86,7 +104,7 @@ void gemm_gradient(Backward& backward, const TapedOp& op) {
   const std::array inputs{ProbeInput{"dout", dout.id, {}}, ProbeInput{"x", x, {}},
                           ProbeInput{"weight", 0, op.weight("weight")}};
   backward.emit(op, OpKind::gemm_gradient, inputs, outputs, attributes);
-  backward.add(x, {dx, outputs[0].id});
+  backward.add(x, {dx, outputs[0].id}, rows);
   backward.add_to_weight(op.weight("weight"), {dweight, outputs[1].id});
   if (!bias.empty()) backward.add_to_weight(bias, {dbias, outputs[2].id});
 }

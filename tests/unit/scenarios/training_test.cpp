@@ -180,6 +180,71 @@ TEST_F(TrainingScenario, IsReplayedWithEveryRounding) {
   EXPECT_EQ(replayed->verified, replayed->tensors);
 }
 
+/// Experts and sinks: every op is made again to the bit, nothing in the recording looks like a fault, and the gradient
+/// of an expert's weight leads back over the router's choice.
+TEST_F(TrainingScenario, ExpertsAreReplayedDiagnosedAndFollowed) {
+  RunSpec mixture = spec();
+  for (const char* setting : {"model.experts=3", "model.experts_per_token=1", "model.expert_width=8",
+                              "model.shared_expert_width=12", "model.router_bias=true", "model.attention_sinks=true",
+                              "moe.score=softmax", "moe.normalise=false", "train.batch=3"}) {
+    ASSERT_TRUE(apply_settings(mixture.config, std::vector<std::string>{setting})) << setting;
+  }
+  RecordOptions options;
+  options.path = folder_ / "run.nanscope";
+  const auto recorded = record(*workbench(), mixture, options);
+  ASSERT_TRUE(recorded) << recorded.error().message;
+  const auto recording = Recording::open_checked(options.path);
+  ASSERT_TRUE(recording) << recording.error().message;
+  std::set<std::tuple<std::int64_t, std::int64_t, std::string>> places;
+  for (const OpRow& op : recording->ops({}).value()) {
+    EXPECT_TRUE(places.emplace(op.step, op.layer, op.name).second) << op.step << '/' << op.layer << '/' << op.name;
+  }
+  const auto replayed = replay(*workbench(), *recording);
+  ASSERT_TRUE(replayed) << replayed.error().message;
+  EXPECT_TRUE(replayed->same());
+  EXPECT_EQ(replayed->verified, replayed->tensors);
+
+  const auto run = OpenRun::open(options.path).value();
+  PlainArithmetic arithmetic;
+  const auto diagnosis = diagnose(run->view(), arithmetic);
+  ASSERT_TRUE(diagnosis) << diagnosis.error().message;
+  EXPECT_EQ(diagnosis->verdict(), Verdict::clean);
+
+  const Op* mix = run->view().find_op(2, 0, "expert_mix_grad");
+  const Op* router = run->view().find_op(2, 0, "route_grad");
+  const Op* softmax = run->view().find_op(2, 0, "softmax_0_grad");
+  ASSERT_TRUE(mix != nullptr && router != nullptr && softmax != nullptr);
+  EXPECT_EQ(mix->outputs.size(), 4U) << "of the weights and of three experts";
+  EXPECT_EQ(softmax->outputs.size(), 2U) << "of the scores and of the sinks";
+  const auto path = why(run->view(), Element{router->outputs.front(), 1, 2});
+  ASSERT_TRUE(path) << path.error().message;
+  ASSERT_GE(path->hops.size(), 2U);
+  EXPECT_THAT(place_text(path->hops[0].where), HasSubstr("/route_grad.dlogits[1,2]"));
+  EXPECT_THAT(place_text(path->hops[1].where), HasSubstr("/expert_mix_grad.dweights[1,0]"));
+}
+
+/// What an expert puts out in a later step is NaN of weights that the optimizer made so.
+TEST_F(TrainingScenario, ANanOfAnExpertIsFollowedIntoItsGradient) {
+  RunSpec broken = spec();
+  for (const char* setting : {"model.experts=3", "train.state_format=f16", "train.steps=2"}) {
+    ASSERT_TRUE(apply_settings(broken.config, std::vector<std::string>{setting})) << setting;
+  }
+  RecordOptions options;
+  options.path = folder_ / "run.nanscope";
+  ASSERT_TRUE(record(*workbench(), broken, options));
+  const auto run = OpenRun::open(options.path).value();
+  const Op* expert = run->view().find_op(4, 0, "expert1_down_proj");
+  ASSERT_NE(expert, nullptr);
+  const Tensor* out = run->view().result(*expert);
+  const std::vector<std::int64_t> rows = run->view().bad_rows(*out);
+  ASSERT_FALSE(rows.empty());
+  const auto path = why(run->view(), Element{out->id, rows.front(), 0});
+  ASSERT_TRUE(path) << path.error().message;
+  ASSERT_TRUE(path->origin) << path->conclusion;
+  EXPECT_EQ(path->hops[*path->origin].op_kind, OpKind::adamw);
+  EXPECT_THAT(path->conclusion, HasSubstr("eps = 1e-08 is 0 in f16"));
+}
+
 /// Ranks of data parallelism are steps of their own, and what one of them has of a gradient is followed into its own
 /// backward and forward pass.
 TEST_F(TrainingScenario, RanksAreReplayedAndFollowed) {

@@ -32,12 +32,12 @@ void expect_refused(const Knobs& knobs, const std::string& said) {
   EXPECT_THAT(refusal(knobs), AllOf(HasSubstr(said), Not(HasSubstr("\n"))));
 }
 
-TEST(Trainable, IsADenseTransformer) {
+TEST(Trainable, IsATransformer) {
   EXPECT_EQ(refusal({}), "trained");
+  EXPECT_EQ(refusal({{"model.experts", "4"}}), "trained");
+  EXPECT_EQ(refusal({{"model.attention_sinks", "true"}}), "trained");
   expect_refused({{"model.recurrent_layers", "1"}},
                  "model.recurrent_layers has recurrent layers: it cannot be trained");
-  expect_refused({{"model.experts", "4"}}, "model.experts=4 is a mixture of experts: it cannot be trained");
-  expect_refused({{"model.attention_sinks", "true"}}, "model.attention_sinks=true: it cannot be trained");
   expect_refused({{"engine.ranks", "2"}}, "engine.ranks=2: it cannot be trained");
 }
 
