@@ -65,13 +65,15 @@ Status Inserter::create_schema(const RunInfo& run) {
   for (const auto& view : schema::views()) sql += view + ";\n";
   if (auto status = sqlite::execute(db_.get(), sql); !status) return status;
   const std::string tile_channels = std::to_string(kTileChannels);
+  // Recordings from before have none: there the squares of e5m2 and e5m2fnuz were added up lane by lane.
+  const std::string code_sums = "exact";
   auto insert = sqlite::Statement::prepare(db_.get(), "INSERT INTO run VALUES (?, ?)");
   if (!insert) return tl::unexpected(std::move(insert.error()));
   for (const auto& [key, value] :
        {pair("nanscope_version", run.nanscope_version), pair("created", run.created), pair("scenario", run.scenario),
         pair("config", run.config), pair("device", run.device), pair("isa", run.isa), pair("build", run.build),
         pair("cpu_features", run.cpu_features), pair("float_environment", run.float_environment),
-        pair("capture", run.capture), pair("tile_channels", tile_channels)}) {
+        pair("capture", run.capture), pair("tile_channels", tile_channels), pair("code_sums", code_sums)}) {
     if (auto status = insert->bind(1, key).bind(2, value).run(); !status) return status;
   }
   return {};

@@ -139,8 +139,13 @@ NANSCOPE_FN float sum(F32 a) {
 NANSCOPE_FN double sum(F64 a) {
   return detail::reduce(a, [](F64 x, F64 y) { return __dadd_rn(x, y); });
 }
-NANSCOPE_FN std::uint32_t sum_u32(U32 a) {
-  return detail::reduce(a, [](U32 x, U32 y) { return x + y; });
+/// Both sums by one butterfly: after its first step the lower lanes hold a's, the upper ones b's.
+NANSCOPE_FN void sum_both(F64 a, F64 b, double& sum_a, double& sum_b) {
+  const bool upper = (lane_id() & 16U) != 0;
+  F64 kept = __dadd_rn(upper ? b : a, xor_lane(upper ? a : b, 16));
+  NANSCOPE_UNROLL for (int m = 8; m > 0; m >>= 1) kept = __dadd_rn(kept, xor_lane(kept, m));
+  sum_a = broadcast(kept, 0);
+  sum_b = broadcast(kept, 16);
 }
 NANSCOPE_FN std::uint64_t sum_u64(U64 a) {
   return detail::reduce(a, [](U64 x, U64 y) { return x + y; });
@@ -157,7 +162,8 @@ NANSCOPE_FN float max_ignore_across(F32 a) {
 NANSCOPE_FN float min_ignore_across(F32 a) {
   return detail::reduce(a, [](F32 x, F32 y) { return min_ignore(x, y); });
 }
-// Minima and maxima of integers are exact, so that the hardware's order is as good as the butterfly's.
+// Integers are exact, so that the hardware's order is as good as the butterfly's.
+NANSCOPE_FN std::uint32_t sum_u32(U32 a) { return __reduce_add_sync(kWholeWarp, a); }
 NANSCOPE_FN std::int32_t min_i32_across(I32 a) { return __reduce_min_sync(kWholeWarp, a); }
 NANSCOPE_FN std::int32_t max_i32_across(I32 a) { return __reduce_max_sync(kWholeWarp, a); }
 NANSCOPE_FN std::uint32_t min_u32_across(U32 a) { return __reduce_min_sync(kWholeWarp, a); }

@@ -90,8 +90,8 @@ void run(Table& table, const Measure& measure) {
 }
 
 /// Device memory with values as a calibrated scale leaves them: bell-shaped, at most 400, one MiB of them
-/// repeated. `zeros`: every 64th is 0, so that no tile is without a value that must be counted.
-Buffer filled(Device& device, std::int64_t bytes, Format format, bool zeros = false) {
+/// repeated. `small`: of 64 values one is 0 and one subnormal, so that no tile is without values that must be counted.
+Buffer filled(Device& device, std::int64_t bytes, Format format, bool small = false) {
   const auto element = static_cast<std::size_t>(storage_size(format));
   std::vector<std::byte> block(static_cast<std::size_t>(std::min(bytes, kMiB)));
   std::uint64_t state = 1;
@@ -100,8 +100,11 @@ Buffer filled(Device& device, std::int64_t bytes, Format format, bool zeros = fa
     return static_cast<float>(state >> 40) * 0x1p-23F - 1.0F;
   };
   for (std::size_t i = 0; i + element <= block.size(); i += element) {
-    const float bell = 100.0F * (uniform() + uniform() + uniform() + uniform());
-    const std::uint32_t code = encode(format, zeros && i / element % 64 == 0 ? 0.0F : bell, Overflow::saturate);
+    float value = 100.0F * (uniform() + uniform() + uniform() + uniform());
+    if (format == Format::int8) value *= 0.3F;
+    if (small && i / element % 64 == 0) value = 0.0F;
+    if (small && i / element % 64 == 32) value = -info(format).min_subnormal;
+    const std::uint32_t code = encode(format, value, Overflow::saturate);
     std::memcpy(block.data() + i, &code, element);
   }
   Buffer buffer = must(device.allocate(static_cast<std::size_t>(bytes), false));
@@ -196,9 +199,10 @@ void bench_decode(Table& table, Device& device) {
   run(table, measure);
 }
 
-/// The observers: one pass over 256 MiB against the plain read of the same memory.
-void bench_observers(Table& table, Device& device, Format format, double limit, bool zeros = false) {
-  const Buffer data = filled(device, kScanBytes, format, zeros);
+/// The observers: one pass over 256 MiB against the plain read of the same memory. `limit` is that of health alone,
+/// `both_limit` of health and hash.
+void bench_observers(Table& table, Device& device, Format format, double limit, double both_limit, bool small = false) {
+  const Buffer data = filled(device, kScanBytes, format, small);
   constexpr std::int64_t kColumns = 4096;
   const std::int64_t rows = kScanBytes / storage_size(format) / kColumns;
   const TensorView view{data.data(), format, rows, kColumns, kColumns};
@@ -213,12 +217,12 @@ void bench_observers(Table& table, Device& device, Format format, double limit, 
   std::function<void()> peer;
   if (device.host_addressable()) peer = [&] { read_all(data.data(), kScanBytes); };
   const auto bytes = static_cast<double>(kScanBytes);
-  run(table, {fmt::format("health scan 256 MiB {}{} / plain read", name(format), zeros ? ", zeros" : ""), "GB/s", bytes,
+  run(table, {fmt::format("health scan 256 MiB {}{} / plain read", name(format), small ? ", small" : ""), "GB/s", bytes,
               [&] { launch(device, scan); }, bytes, peer, limit});
   HealthScanArgs both = scan;
   both.chunks = hash.chunks;
-  run(table, {fmt::format("health + hash 256 MiB {}{} / plain read", name(format), zeros ? ", zeros" : ""), "GB/s",
-              bytes, [&] { launch(device, both); }, bytes, peer, 0});
+  run(table, {fmt::format("health + hash 256 MiB {}{} / plain read", name(format), small ? ", small" : ""), "GB/s",
+              bytes, [&] { launch(device, both); }, bytes, peer, both_limit});
   if (format != Format::f32) return;
   run(table, {"content hash 256 MiB / plain read", "GB/s", bytes, [&] { launch(device, hash); }, bytes, peer, 0.8});
 }
@@ -324,10 +328,12 @@ int bench(const std::string& name) {
   bench_launch(table, *device);
   bench_gemm(table, *device);
   bench_decode(table, *device);
-  bench_observers(table, *device, Format::f32, 0.8);
-  bench_observers(table, *device, Format::bf16, 0.6);
-  bench_observers(table, *device, Format::e4m3, 0.5);
-  bench_observers(table, *device, Format::e4m3, 0.0, true);
+  bench_observers(table, *device, Format::f32, 0.8, 0.85);
+  bench_observers(table, *device, Format::bf16, 0.6, 0.75);
+  for (const Format format : {Format::e4m3, Format::e5m2, Format::int8}) {
+    bench_observers(table, *device, format, 0.5, 0.7);
+    bench_observers(table, *device, format, 0.5, 0.7, true);
+  }
   bench_cast(table, *device);
   bench_cached_attention(table, *device, Format::e4m3);
   bench_cached_attention(table, *device, Format::bf16);

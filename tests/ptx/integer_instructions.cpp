@@ -166,6 +166,14 @@ void add_integer_instructions(InstructionTable& table) {
   // With shiftamt: by how much to shift left for the highest bit to be at the top; all ones for 0.
   add_elementwise<U, U>(table, "bfind.shiftamt.u32",
                         [](U a) { return a == 0 ? ~U{0} : static_cast<U>(std::countl_zero(a)); });
+  // Four products of signed bytes, added to c modulo 2^32.
+  add_elementwise<U, U, U, U>(table, "dp4a.s32.s32", [](U a, U b, U c) {
+    for (int at = 0; at < 32; at += 8) {
+      const int product = static_cast<std::int8_t>(a >> at) * static_cast<std::int8_t>(b >> at);
+      c += static_cast<U>(product);
+    }
+    return c;
+  });
   // The low `length` bits of a, put into b at `at`.
   add_elementwise<U, U, U, U, U>(table, "bfi.b32", [](U a, U b, U at, U length) {
     at &= 0xff;

@@ -138,6 +138,8 @@ const std::vector<Row>& rows() {
       {"brev.b32", {0x0000000d}, 0xb0000000},
       {"bfind.shiftamt.u32", {0x00010000}, 15},
       {"bfind.shiftamt.u32", {0}, 0xffffffff},
+      {"dp4a.s32.s32", {0x01ff7f80, 0x01ff7f80, 5}, 32520},  // 1 + 1 + 127^2 + 128^2 + 5
+      {"dp4a.s32.s32", {0x02038080, 0xfe017f80, 0}, 127},    // -4 + 3 - 128 * 127 + 128^2
       {"bfi.b32", {0xff, 0x12345678, 8, 8}, 0x1234ff78},
       {"bfi.b32", {0xff, 0x12345678, 28, 8}, 0xf2345678},
       {"bfi.b32", {0xff, 0x12345678, 8, 0}, 0x12345678},
@@ -232,6 +234,7 @@ const std::vector<Row>& rows() {
       {"cvt.u16.u32", {0x12345678}, 0x5678},
       {"cvt.u32.u16", {0xffff}, 0xffff},
       {"cvt.s32.s16", {0xffff}, 0xffffffff},
+      {"cvt.s32.s8", {0x80}, 0xffffff80},
       {"cvt.u32.u64", {0x123456789abcdef0}, 0x9abcdef0},
       {"cvt.u64.u32", {0xffffffff}, 0xffffffff},
       {"cvt.s64.s32", {0xffffffff}, ~Bits{0}},
@@ -239,6 +242,7 @@ const std::vector<Row>& rows() {
       {"cvt.rn.f32.s64", {~Bits{0}}, f(-1)},
       {"cvt.rn.f64.s32", {0xffffffff}, d(-1)},
       {"cvt.rn.f64.s64", {(Bits{1} << 53) + 1}, d(0x1p53)},
+      {"cvt.rn.f64.u64", {(Bits{1} << 63) + 1}, d(0x1p63)},
       {"cvt.rzi.u32.f32", {f(3.99F)}, 3},
       {"cvt.rzi.u32.f32", {f(-1)}, 0},
       {"cvt.rzi.u32.f32", {f(0x1p40F)}, 0xffffffff},
@@ -379,7 +383,8 @@ TEST(PtxInstructions, VotesAndReductions) {
   EXPECT_EQ(all.get(0, 0), 0U);
   for (const auto& [name, expected] :
        {std::pair("redux.sync.min.s32", Bits{0xfffffff0}), std::pair("redux.sync.max.s32", Bits{15}),
-        std::pair("redux.sync.min.u32", Bits{0}), std::pair("redux.sync.max.u32", Bits{0xffffffff})}) {
+        std::pair("redux.sync.min.u32", Bits{0}), std::pair("redux.sync.max.u32", Bits{0xffffffff}),
+        std::pair("redux.sync.add.s32", Bits{0xfffffff0}), std::pair("redux.sync.add.u32", Bits{0xfffffff0})}) {
     Bench bench(name);
     for (int lane = 0; lane < kLanes; ++lane) bench.set(1, lane, static_cast<std::uint32_t>(lane - 16));
     bench.run(~0U);
@@ -390,9 +395,9 @@ TEST(PtxInstructions, VotesAndReductions) {
 TEST(PtxInstructions, EveryOneThatTheKernelsUseIsTestedHere) {
   std::set<std::string> tested;
   for (const Row& row : rows()) tested.insert(row.name);
-  for (const char* elsewhere :
-       {"mov.b64{}=", "shfl.sync.bfly.b32", "shfl.sync.idx.b32", "vote.sync.ballot.b32", "vote.sync.any.pred",
-        "redux.sync.min.s32", "redux.sync.max.s32", "bra", "bra.uni", "ret", "call.uni", "bar.sync"}) {
+  for (const char* elsewhere : {"mov.b64{}=", "shfl.sync.bfly.b32", "shfl.sync.idx.b32", "vote.sync.ballot.b32",
+                                "vote.sync.any.pred", "redux.sync.min.s32", "redux.sync.max.s32", "redux.sync.add.s32",
+                                "redux.sync.add.u32", "bra", "bra.uni", "ret", "call.uni", "bar.sync"}) {
     tested.insert(elsewhere);
   }
   std::ifstream file(NANSCOPE_OPS_PTX);

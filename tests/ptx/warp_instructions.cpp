@@ -93,12 +93,21 @@ struct Larger {
   }
 };
 
+/// Modulo 2^32, of either sign.
+struct Sum {
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+  }
+};
+
 template <class T>
 void add_reductions(InstructionTable& table) {
   const std::vector<OperandForm> operands = {{4, true}, {4, false}, {4, false}};
   const std::string type = TypeName<T>::value;
   table["redux.sync.min." + type] = {&reduce<T, Smaller>, operands, true};
   table["redux.sync.max." + type] = {&reduce<T, Larger>, operands, true};
+  table["redux.sync.add." + type] = {&reduce<T, Sum>, operands, true};
 }
 
 }  // namespace

@@ -29,6 +29,26 @@ std::string dump(const std::filesystem::path& path) {
   return text;
 }
 
+std::string code_sums(const std::filesystem::path& path) {
+  sqlite3* db = nullptr;
+  sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READONLY, nullptr);
+  std::string text;
+  const auto value = [](void* into, int, char** row, char**) {
+    *static_cast<std::string*>(into) += row[0];
+    return 0;
+  };
+  sqlite3_exec(db, "SELECT value FROM run WHERE key = 'code_sums'", value, &text, nullptr);
+  sqlite3_close(db);
+  return text;
+}
+
+TEST(Schema, ARecordingSaysThatSumsOfCodesAreExact) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(RecordingWriter::create(folder / "s.nanscope", {}).value()->finish());
+  EXPECT_EQ(code_sums(folder / "s.nanscope"), "exact");
+  EXPECT_EQ(code_sums(NANSCOPE_SOURCE_DIR "/tests/golden/recordings/schema3.nanscope"), "");
+}
+
 /// A difference here means that files of the two versions differ: docs/recording.md has the
 /// checklist of what to change with it.
 TEST(Schema, IsTheGoldenOne) {

@@ -1,0 +1,96 @@
+#pragma once
+/// Registers of 32 codes of a byte, for what counts and adds rows of codes in integers. With AVX-512 too they have 256
+/// bits: one source for both. The baseline, which cannot look bytes up, has none of this.
+#include <cstdint>
+
+#include "kernels/warp/warp.h"
+
+#if !defined(__CUDACC__) && NANSCOPE_VECTOR_BYTES >= 32
+#define NANSCOPE_CODE_REGISTERS
+
+namespace nanscope::kernels::NANSCOPE_ISA {
+
+using Codes = std::uint8_t __attribute__((vector_size(32)));
+using Words = std::int16_t __attribute__((vector_size(32)));
+using Dwords = std::int32_t __attribute__((vector_size(32)));
+inline constexpr int kCodesAtOnce = 32;
+
+/// 16 bytes that lookup() finds by their place.
+struct ByteTable {
+  std::uint8_t of[16];
+};
+
+NANSCOPE_FN Codes load_codes(const std::uint8_t* p) {
+  return reinterpret_cast<Codes>(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+NANSCOPE_FN Codes splat_code(std::uint8_t value) {
+  return reinterpret_cast<Codes>(_mm256_set1_epi8(static_cast<char>(value)));
+}
+NANSCOPE_FN Words splat_word(std::int16_t value) { return reinterpret_cast<Words>(_mm256_set1_epi16(value)); }
+NANSCOPE_FN Codes load_table(const ByteTable& table) {
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table.of));
+  return reinterpret_cast<Codes>(_mm256_broadcastsi128_si256(half));
+}
+
+/// Of each byte, an index below 16.
+NANSCOPE_FN Codes lookup(Codes table, Codes index) {
+  return reinterpret_cast<Codes>(
+      _mm256_shuffle_epi8(reinterpret_cast<__m256i>(table), reinterpret_cast<__m256i>(index)));
+}
+/// Bits 3 to 6 of each byte.
+NANSCOPE_FN Codes high_four(Codes code) {
+  const __m256i shifted = _mm256_srli_epi16(reinterpret_cast<__m256i>(code), 3);
+  return reinterpret_cast<Codes>(shifted) & splat_code(0x0f);
+}
+NANSCOPE_FN Codes lower_code(Codes a, Codes b) {
+  return reinterpret_cast<Codes>(_mm256_min_epu8(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+NANSCOPE_FN Codes higher_code(Codes a, Codes b) {
+  return reinterpret_cast<Codes>(_mm256_max_epu8(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+/// The same of bytes in two's complement.
+NANSCOPE_FN Codes lower_signed(Codes a, Codes b) {
+  return reinterpret_cast<Codes>(_mm256_min_epi8(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+NANSCOPE_FN Codes higher_signed(Codes a, Codes b) {
+  return reinterpret_cast<Codes>(_mm256_max_epi8(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+/// -a where the sign bit of `code` is set, 0 where `code` is 0.
+NANSCOPE_FN Codes signed_as(Codes a, Codes code) {
+  return reinterpret_cast<Codes>(_mm256_sign_epi8(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(code)));
+}
+/// Of each pair of bytes a[0] * b[0] + a[1] * b[1], a unsigned and b signed; the sum must fit 16 bits.
+NANSCOPE_FN Words multiply_pairs(Codes a, Codes b) {
+  return reinterpret_cast<Words>(_mm256_maddubs_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+/// Of each pair of words, signed.
+NANSCOPE_FN Dwords multiply_pairs(Words a, Words b) {
+  return reinterpret_cast<Dwords>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+/// Sums of 8 bytes each, in every second dword.
+NANSCOPE_FN Dwords sum_of_eights(Codes a) {
+  return reinterpret_cast<Dwords>(_mm256_sad_epu8(reinterpret_cast<__m256i>(a), _mm256_setzero_si256()));
+}
+
+/// The sums of four registers, which must fit.
+struct FourSums {
+  std::int32_t of[4];
+};
+NANSCOPE_FN FourSums sums_across(Dwords a, Dwords b, Dwords c, Dwords d) {
+  const __m256i ab = _mm256_hadd_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b));
+  const __m256i cd = _mm256_hadd_epi32(reinterpret_cast<__m256i>(c), reinterpret_cast<__m256i>(d));
+  const __m256i all = _mm256_hadd_epi32(ab, cd);
+  FourSums sums;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(sums.of),
+                   _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
+  return sums;
+}
+NANSCOPE_FN int lowest_code(Codes a) {
+  const __m256i whole = reinterpret_cast<__m256i>(a);
+  const __m128i half = _mm_min_epu8(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+  return _mm_cvtsi128_si32(_mm_minpos_epu16(_mm_min_epu8(half, _mm_srli_epi16(half, 8)))) & 0xff;
+}
+
+}  // namespace nanscope::kernels::NANSCOPE_ISA
+
+#endif

@@ -1,0 +1,167 @@
+// Health of formats with at most 256 codes: sums are exact, rounded once, whatever the instruction set, the order of
+// the codes and their place in memory. The oracle adds integers of 128 bits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "core/numbers/codec.h"
+#include "kernels/ops/health_scan.h"
+#include "tests/unit/kernels/ops/case_data.h"
+#include "tests/unit/kernels/ops/op_test.h"
+
+namespace nanscope::kernels {
+namespace {
+
+__extension__ using Wide = __int128;
+
+/// Binary places of the format's smallest magnitude.
+int places(Format format) {
+  const FormatInfo& of = info(format);
+  return -std::ilogb(of.min_subnormal > 0 ? of.min_subnormal : of.min_normal);
+}
+
+/// One code after the other. Every value is a multiple of the smallest one, and every square of its square.
+Health expected_health(Format format, std::span<const std::uint8_t> codes) {
+  const FormatInfo& of = info(format);
+  const int shift = places(format);
+  Health health = empty_health();
+  Wide sum = 0;
+  Wide squares = 0;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const float value = decode(format, codes[i]);
+    ++health.count;
+    if (!std::isfinite(value)) {
+      health.nan += std::isnan(value) ? 1U : 0U;
+      health.pos_inf += value > 0 ? 1U : 0U;
+      health.neg_inf += value < 0 ? 1U : 0U;
+      if (health.first_bad < 0) health.first_bad = static_cast<std::int64_t>(i);
+      continue;
+    }
+    const auto units = static_cast<std::int64_t>(std::ldexp(value, shift));
+    sum += units;
+    squares += static_cast<Wide>(units) * units;
+    health.saturated += std::abs(value) >= of.max_finite ? 1U : 0U;
+    health.zero += value == 0 ? 1U : 0U;
+    health.subnormal += value != 0 && std::abs(value) < of.min_normal ? 1U : 0U;
+    // A zero counts as +0.
+    health.min = std::min(health.min, value + 0.0F);
+    health.max = std::max(health.max, value + 0.0F);
+    health.absmax = std::max(health.absmax, std::abs(value));
+  }
+  // The conversion of a whole number to double rounds to nearest even, once.
+  health.sum = std::ldexp(static_cast<double>(sum), -shift);
+  health.sum_sq = std::ldexp(static_cast<double>(squares), -2 * shift);
+  return health;
+}
+
+std::vector<std::unique_ptr<Device>> devices() {
+  std::vector<std::unique_ptr<Device>> found;
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (auto device = make_cpu_device(isa, 1)) found.push_back(*std::move(device));
+  }
+  return found;
+}
+
+class HealthCodes : public testing::TestWithParam<Format> {
+ protected:
+  /// Rows of one tile each and no gap, `offset` bytes from a multiple of 64.
+  void expect_exact(const std::vector<std::uint8_t>& codes, std::size_t columns, std::size_t offset) {
+    alignas(64) static std::uint8_t memory[1 << 20];
+    ASSERT_LE(codes.size() + offset, sizeof memory);
+    std::memcpy(memory + offset, codes.data(), codes.size());
+    const std::size_t rows = codes.size() / columns;
+    for (const auto& device : devices_) {
+      for (const bool sums : {true, false}) {
+        std::vector<Health> tiles(rows);
+        const HealthScanArgs args{.x = {memory + offset, GetParam(), static_cast<std::int64_t>(rows),
+                                        static_cast<std::int64_t>(columns), static_cast<std::int64_t>(columns)},
+                                  .source = {},
+                                  .source_scales = {},
+                                  .tiles = tiles.data(),
+                                  .sums = sums};
+        ASSERT_TRUE(device->launch(args));
+        ASSERT_TRUE(device->synchronize());
+        for (std::size_t row = 0; row < rows; ++row) {
+          Health expected = expected_health(GetParam(), std::span(codes).subspan(row * columns, columns));
+          if (expected.first_bad >= 0) expected.first_bad += static_cast<std::int64_t>(row * columns);
+          if (!sums) {
+            EXPECT_TRUE(std::isnan(tiles[row].sum) && std::isnan(tiles[row].sum_sq));
+            tiles[row].sum = expected.sum;
+            tiles[row].sum_sq = expected.sum_sq;
+          }
+          EXPECT_EQ(std::memcmp(&tiles[row], &expected, sizeof expected), 0)
+              << device->info().isa << " row " << row << " of " << columns << " columns: sums " << tiles[row].sum << " "
+              << tiles[row].sum_sq << ", not " << expected.sum << " " << expected.sum_sq << "; min " << tiles[row].min
+              << " max " << tiles[row].max << " zero " << tiles[row].zero << " subnormal " << tiles[row].subnormal
+              << " saturated " << tiles[row].saturated;
+        }
+      }
+    }
+  }
+
+  std::uint8_t next_code() {
+    const auto bits = static_cast<std::uint32_t>(static_cast<std::int32_t>(sequence_.next() * 0x1p22F));
+    return static_cast<std::uint8_t>(bits >> 3 & ((1U << info(GetParam()).bits) - 1U));
+  }
+  bool finite(std::uint8_t code) const { return std::isfinite(decode(GetParam(), code)); }
+
+  cases::Sequence sequence_{91};
+  std::vector<std::unique_ptr<Device>> devices_ = devices();
+};
+
+TEST_P(HealthCodes, SumsOfRandomCodesAreExact) {
+  for (const std::size_t columns : {1U, 2U, 31U, 32U, 33U, 64U, 100U, 127U, 128U, 160U, 255U, 480U, 511U, 512U}) {
+    std::vector<std::uint8_t> codes(columns * 40);
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      do codes[i] = next_code();
+      while (!finite(codes[i]) && i / columns % 8 != 7);  // every eighth row may hold NaN and Inf
+    }
+    for (const std::size_t offset : {0U, 1U, 4U}) expect_exact(codes, columns, offset);
+  }
+}
+
+/// The largest sums of products that any path adds up, ranges of one sign, and nothing but zeros or subnormals.
+TEST_P(HealthCodes, SumsOfOneCodeAreExact) {
+  const int all = 1 << info(GetParam()).bits;
+  for (const std::size_t columns : {512U, 77U}) {
+    std::vector<std::uint8_t> codes;
+    for (int code = 0; code < all; ++code) codes.insert(codes.end(), columns, static_cast<std::uint8_t>(code));
+    expect_exact(codes, columns, 0);
+  }
+}
+
+/// Pairs of codes that meet in the same registers with both signs.
+TEST_P(HealthCodes, SumsOfTwoCodesAreExact) {
+  const int all = 1 << info(GetParam()).bits;
+  for (int first = 0; first < all; first += 5) {
+    std::vector<std::uint8_t> codes;
+    for (int second = 0; second < all; ++second) {
+      if (!finite(static_cast<std::uint8_t>(second))) continue;
+      for (int i = 0; i < 96; ++i) codes.push_back(static_cast<std::uint8_t>(i % 3 == 0 ? first : second));
+    }
+    expect_exact(codes, 96, 0);
+  }
+}
+
+/// Few zeros and subnormals among ordinary values, as caches hold them.
+TEST_P(HealthCodes, ZerosAndSubnormalsAmongOrdinaryValues) {
+  std::vector<std::uint8_t> codes(512 * 64);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const float bell = (sequence_.next() + sequence_.next() + sequence_.next()) * info(GetParam()).max_finite / 4;
+    const float value = i % 64 == 7 ? 0.0F : i % 64 == 30 ? -info(GetParam()).min_normal / 2 : bell;
+    codes[i] = static_cast<std::uint8_t>(encode(GetParam(), value, Overflow::saturate));
+  }
+  expect_exact(codes, 512, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HealthCodes,
+                         testing::Values(Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz, Format::e3m2,
+                                         Format::e2m3, Format::e2m1, Format::int8),
+                         [](const testing::TestParamInfo<Format>& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace nanscope::kernels
