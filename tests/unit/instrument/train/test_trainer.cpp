@@ -37,7 +37,7 @@ TEST_P(TorchTraining, HasTheSameLossesAndNorms) {
 
 INSTANTIATE_TEST_SUITE_P(Families, TorchTraining,
                          ::testing::Values("llama", "gpt2", "gemma", "olmo2", "post", "window-llama3", "window-linear",
-                                           "yarn"),
+                                           "yarn", "sinks", "mixtral", "qwen2-moe", "gpt-oss", "sigmoid-moe"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
