@@ -196,7 +196,8 @@ TEST_F(TrainingScenario, ExpertsAreReplayedDiagnosedAndFollowed) {
   const auto recording = Recording::open_checked(options.path);
   ASSERT_TRUE(recording) << recording.error().message;
   std::set<std::tuple<std::int64_t, std::int64_t, std::string>> places;
-  for (const OpRow& op : recording->ops({}).value()) {
+  const std::vector<OpRow> ops = recording->ops({}).value();
+  for (const OpRow& op : ops) {
     EXPECT_TRUE(places.emplace(op.step, op.layer, op.name).second) << op.step << '/' << op.layer << '/' << op.name;
   }
   const auto replayed = replay(*workbench(), *recording);
