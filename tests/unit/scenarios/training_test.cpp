@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -377,8 +378,9 @@ std::vector<std::uint64_t> bits_of(const train::StepReport& report) {
           static_cast<std::uint64_t>(report.skipped)};
 }
 
-TEST_F(TrainingScenario, GoesOnWhereItWasSaved) {
-  const RunSpec of = spec();
+/// Trains four steps, and two steps twice with a folder in between: losses and files are the same.
+void expect_same_over_a_stop(const RunSpec& of, const fs::path& folder,
+                             const std::function<std::unique_ptr<Workbench>()>& open) {
   const auto steps = [&](TrainingRun& run, int count) {
     std::vector<std::vector<std::uint64_t>> all;
     for (int i = 0; i < count; ++i) {
@@ -388,27 +390,37 @@ TEST_F(TrainingScenario, GoesOnWhereItWasSaved) {
     }
     return all;
   };
-  const auto bench = workbench();
+  const auto bench = open();
   auto whole = TrainingRun::create(*bench, of).value();
   auto expected = steps(*whole, 4);
-  ASSERT_TRUE(whole->save(folder_ / "whole", false));
+  ASSERT_TRUE(whole->save(folder / "whole", false));
 
-  const auto first_bench = workbench();
+  const auto first_bench = open();
   auto first = TrainingRun::create(*first_bench, of).value();
   auto found = steps(*first, 2);
-  ASSERT_TRUE(first->save(folder_ / "part", false));
+  ASSERT_TRUE(first->save(folder / "part", false));
   first.reset();
-  const auto second_bench = workbench();
+  const auto second_bench = open();
   auto second = TrainingRun::create(*second_bench, of).value();
-  const Status resumed = second->resume(folder_ / "part");
+  const Status resumed = second->resume(folder / "part");
   ASSERT_TRUE(resumed) << resumed.error().message;
   EXPECT_EQ(second->done(), 2);
   for (auto& one : steps(*second, 2)) found.push_back(std::move(one));
-  ASSERT_TRUE(second->save(folder_ / "part", false));
+  ASSERT_TRUE(second->save(folder / "part", false));
   EXPECT_EQ(found, expected);
   for (const char* file : {"model.safetensors", "optimizer-4.safetensors", "trainer.json"}) {
-    EXPECT_EQ(read_text(folder_ / "part" / file), read_text(folder_ / "whole" / file)) << file;
+    EXPECT_EQ(read_text(folder / "part" / file), read_text(folder / "whole" / file)) << file;
   }
+}
+
+TEST_F(TrainingScenario, GoesOnWhereItWasSaved) {
+  for (const char* folder : {"dense", "mixture"}) fs::create_directory(folder_ / folder);
+  expect_same_over_a_stop(spec(), folder_ / "dense", [&] { return workbench(); });
+  RunSpec mixture = spec();
+  for (const char* setting : {"model.experts=3", "model.attention_sinks=true", "moe.score=softmax_of_chosen"}) {
+    ASSERT_TRUE(apply_settings(mixture.config, std::vector<std::string>{setting})) << setting;
+  }
+  expect_same_over_a_stop(mixture, folder_ / "mixture", [&] { return workbench(); });
 }
 
 TEST_F(TrainingScenario, ARecordingBeginsWithItsRun) {
