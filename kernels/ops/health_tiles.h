@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "core/tensor/health.h"
 #include "kernels/ops/op_helpers.h"
@@ -163,14 +164,72 @@ struct HealthTiles {
     for (std::int64_t column = tile.first; column < tile.last; column += kWidth) body(column);
   }
 
+#if defined(NANSCOPE_VECTOR_BYTES) && NANSCOPE_VECTOR_BYTES < 64
+  /// The lanes of one register, over all columns of the tile: accumulators of 32 lanes do not fit 16 registers. What is
+  /// made here of the other lanes is dropped by the compiler.
+  template <Format F, bool kSums, int kPart>
+  NANSCOPE_LANE void add_part(const Args& args, const Tile& tile, WideSums& sums, Range& range, I32& least, I32& most) {
+    constexpr int kBytes = (WideFormat<F>::kInfo.bits + 7) / 8;
+    Register<float> min = range.min.v[kPart];
+    Register<float> max = range.max.v[kPart];
+    Register<std::int32_t> lowest = least.v[kPart];
+    Register<std::int32_t> highest = most.v[kPart];
+    Register<double> sum[2] = {sums.sum.v[2 * kPart], sums.sum.v[2 * kPart + 1]};
+    Register<double> squares[2] = {sums.sum_sq.v[2 * kPart], sums.sum_sq.v[2 * kPart + 1]};
+    for (std::int64_t column = tile.first; column < tile.last; column += kLanes) {
+      if constexpr (kPart == 0) {
+        const char* next = element_ptr<const char>(args.x, 0, 0) + (tile.row * args.x.stride + column) * kBytes;
+        for (int line = 0; line < kLanes * kBytes; line += 64) prefetch_ahead(next + line);
+      }
+      const F32 all = from_bits(WideFormat<F>::decode_ordinary(load_whole_codes<F>(args.x, tile.row, column)));
+      const Register<float> x = all.v[kPart];
+      if constexpr (kSums) {
+        const F64 wide = to_f64(all);
+        NANSCOPE_UNROLL for (int half = 0; half < 2; ++half) {
+          const Register<double> one = wide.v[2 * kPart + half];
+          sum[half] = sum[half] + one;
+#if NANSCOPE_VECTOR_BYTES == 16
+          squares[half] = one * one + squares[half];
+#else
+          squares[half] = detail::fma(one, one, squares[half]);
+#endif
+        }
+      }
+      min = x < min ? x : min;
+      max = x > max ? x : max;
+      const Register<std::int32_t> magnitude = to_i32(raw_bits(abs(all))).v[kPart];
+      lowest = magnitude < lowest ? magnitude : lowest;
+      if constexpr (!kSums && WideFormat<F>::kExact) highest = highest < magnitude ? magnitude : highest;
+    }
+    range.min.v[kPart] = min;
+    range.max.v[kPart] = max;
+    least.v[kPart] = lowest;
+    most.v[kPart] = highest;
+    for (int half = 0; half < 2; ++half) {
+      sums.sum.v[2 * kPart + half] = sum[half];
+      sums.sum_sq.v[2 * kPart + half] = squares[half];
+    }
+  }
+  template <Format F, bool kSums, int... kParts>
+  NANSCOPE_LANE void add_parts(const Args& args, const Tile& tile, WideSums& sums, Range& range, I32& least, I32& most,
+                               std::integer_sequence<int, kParts...>) {
+    (add_part<F, kSums, kParts>(args, tile, sums, range, least, most), ...);
+  }
+#endif
+
   /// A tile whose columns are a multiple of 32, as if all were finite normal numbers. The answer is
   /// whether some were zero or subnormal. Where no sum would show a NaN, the range reaches Inf for it.
   template <Format F, class Sums>
   NANSCOPE_LANE bool add_ordinary(const Args& args, const Tile& tile, Sums& sums, Range& range) {
     constexpr bool kSums = !std::is_same_v<Sums, NoSums>;
-    constexpr int kBytes = (WideFormat<F>::kInfo.bits + 7) / 8;
+    [[maybe_unused]] constexpr int kBytes = (WideFormat<F>::kInfo.bits + 7) / 8;
     I32 least = splat_i32(kInfinity);  // smallest magnitude, as bits
     I32 most = splat_i32(0);
+#if defined(NANSCOPE_VECTOR_BYTES) && NANSCOPE_VECTOR_BYTES < 64
+    WideSums wide;
+    add_parts<F, kSums>(args, tile, wide, range, least, most, std::make_integer_sequence<int, F32::kCount>{});
+    if constexpr (kSums) sums = wide;
+#else
     for_steps<kLanes>(tile, [&](std::int64_t column) NANSCOPE_INLINE_LAMBDA {
       const char* next = element_ptr<const char>(args.x, 0, 0) + (tile.row * args.x.stride + column) * kBytes;
       for (int line = 0; line < kLanes * kBytes; line += 64) prefetch_ahead(next + line);
@@ -186,6 +245,7 @@ struct HealthTiles {
       least = select(magnitude < least, magnitude, least);
       if constexpr (!kSums && WideFormat<F>::kExact) most = select(most < magnitude, magnitude, most);
     });
+#endif
     if constexpr (!kSums && WideFormat<F>::kExact) {
       range.max = select(most < splat_i32(kInfinity), range.max, splat_f32(HUGE_VALF));
     }
