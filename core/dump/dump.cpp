@@ -8,6 +8,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/dump/natural_order.h"
+
 namespace nanscope {
 namespace {
 

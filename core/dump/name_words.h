@@ -16,6 +16,7 @@ std::vector<std::string_view> split(std::string_view text, char by);
 /// Whether `word` is one of the words of `list`, which spaces separate.
 bool listed(std::string_view list, std::string_view word);
 std::optional<std::int64_t> number(std::string_view text);
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Words of a form at the end ("k_cache_dequant") or the beginning ("dequant_k_cache") of `text`, and what is left.
 struct FormWords {

@@ -16,8 +16,6 @@ namespace {
 using Segments = std::vector<std::string>;
 using Path = std::span<const std::string>;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// A word and the number behind it, together or apart by '_': "step_003", "l3".
 struct Counted {
   std::string_view word;
@@ -560,45 +558,6 @@ TensorName scale_of(const TensorName& name) {
   scale.order = name.order - 1;
   scale.known = true;
   return scale;
-}
-
-bool natural_less(std::string_view a, std::string_view b) {
-  std::size_t i = 0;
-  std::size_t j = 0;
-  const auto digits = [](std::string_view text, std::size_t begin) {
-    std::size_t end = begin;
-    while (end < text.size() && is_digit(text[end])) ++end;
-    while (begin + 1 < end && text[begin] == '0') ++begin;
-    return text.substr(begin, end - begin);
-  };
-  // Words of phases are letters of their own behind the d, or the others would not be in one order with them.
-  struct Letter {
-    int place = 0;
-    std::size_t length = 1;
-  };
-  const auto letter = [](std::string_view text) -> Letter {
-    for (const std::string_view phase : {"prefill", "decode"}) {
-      if (text.starts_with(phase)) return {4 * 'd' + (phase == "prefill" ? 1 : 2), phase.size()};
-    }
-    return {4 * static_cast<unsigned char>(text.front()), 1};
-  };
-  while (i < a.size() && j < b.size()) {
-    if (is_digit(a[i]) && is_digit(b[j])) {
-      const std::string_view x = digits(a, i);
-      const std::string_view y = digits(b, j);
-      if (x.size() != y.size()) return x.size() < y.size();
-      if (x != y) return x < y;
-      while (i < a.size() && is_digit(a[i])) ++i;
-      while (j < b.size() && is_digit(b[j])) ++j;
-      continue;
-    }
-    const Letter first = letter(a.substr(i));
-    const Letter second = letter(b.substr(j));
-    if (first.place != second.place) return first.place < second.place;
-    i += first.length;
-    j += second.length;
-  }
-  return a.size() - i < b.size() - j;
 }
 
 }  // namespace nanscope

@@ -69,7 +69,4 @@ bool state_role(TensorName& name, std::string_view role);
 /// What the scale of a tensor of this name is.
 TensorName scale_of(const TensorName& name);
 
-/// Numbers in the texts compare as numbers, prefill comes before decode: "step_2" before "step_10".
-bool natural_less(std::string_view a, std::string_view b);
-
 }  // namespace nanscope

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "core/dump/natural_order.h"
+
 namespace nanscope {
 namespace fs = std::filesystem;
 namespace {

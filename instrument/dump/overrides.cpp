@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/dump/name_table.h"
+#include "core/dump/natural_order.h"
 
 namespace nanscope {
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/dump/dump.h"
+#include "core/dump/natural_order.h"
 
 namespace nanscope {
 namespace {
