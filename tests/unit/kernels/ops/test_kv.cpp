@@ -83,7 +83,7 @@ TEST(KvStore, AZeroScaleTurnsZerosIntoNanAndTheRestIntoTheLargest) {
 TEST(KvStore, AClampThatPassesOverNanStoresTheLargestNumber) {
   Floats x(1, 6, {test::kNan, -test::kNan, test::kInf, -test::kInf, 500.0F, 1.0F});
   Codes pool(1, 6);
-  Indices slots(1, 1, {0});
+  Indices slots(1, 1, 0);
   KvStoreArgs args;
   args.x = x.view();
   args.pool = pool.view();
@@ -163,7 +163,7 @@ TEST(KvRead, FollowsTheBlockTableAndTheSlotsScales) {
 
 TEST(KvRead, ReadersThatErrUseTheScaleAsTheyDo) {
   Codes pool(1, 3, {0x40, 0x80, 0xc8});  // e4m3: 2, -0, -4; as e4m3fnuz: 1, NaN, -2
-  Indices blocks(1, 1, {0});
+  Indices blocks(1, 1, 0);
   const auto read = [&](ScaleUse use, Format as) {
     Floats out(1, 3);
     KvReadArgs args;
@@ -188,8 +188,8 @@ TEST(KvRead, ReadersThatErrUseTheScaleAsTheyDo) {
 
 TEST(KvRead, TwoSentinelsAreOneInfiniteFactor) {
   // finfo.min squared, as vllm-omni PR #5262 met it: 0 * Inf is NaN.
-  Codes pool(1, 1, {0x00});
-  Indices blocks(1, 1, {0});
+  Codes pool(1, 1, 0x00);
+  Indices blocks(1, 1, 0);
   Floats out(1, 1);
   KvReadArgs args;
   args.pool = pool.view();
@@ -208,7 +208,7 @@ TEST(KvRead, ReadsStaleBitsOfAnotherFormatAsTheyStand) {
   Floats before = test::random_floats(4, 8, 43, 100.0F);
   Codes pool(4, 32);
   std::memcpy(pool.data.data(), before.data.data(), pool.data.size());
-  Indices blocks(1, 1, {0});
+  Indices blocks(1, 1, 0);
   Floats out(4, 32);
   KvReadArgs args;
   args.pool = pool.view();
@@ -233,8 +233,8 @@ Integers through_integers(std::vector<float> x, const KvStoreArgs& how, std::vec
   Floats row(1, columns, std::move(x));
   Codes pool(1, columns);
   pool.format = Format::int8;
-  Indices slots(1, 1, {0});
-  Indices blocks(1, 1, {0});
+  Indices slots(1, 1, 0);
+  Indices blocks(1, 1, 0);
   const auto groups = static_cast<std::int64_t>(scales.size());
   const auto zero_groups = static_cast<std::int64_t>(zeros.size());
   Floats scale(1, groups, std::move(scales));
@@ -324,7 +324,7 @@ TEST(KvStoreIntegers, AConstantRowWithoutAnEpsilonIsNanOrItself) {
 TEST(KvStoreIntegers, SlotsMayKeepAnotherScaleThanRowsAreMultipliedBy) {
   KvStoreArgs how = integers(-127, 127);
   how.multiply = true;
-  Floats kept(1, 1, {0.75F});
+  Floats kept(1, 1, 0.75F);
   how.kept = kept.view();
   const Integers found = through_integers({1, -2}, how, {2});
   EXPECT_EQ(found.codes, (std::vector<int>{2, -4}));
