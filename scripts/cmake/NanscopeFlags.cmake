@@ -36,13 +36,13 @@ function(nanscope_waits target)
   endif()
 endfunction()
 
-# Sources of eight times the size leave g++ collecting garbage for a tenth of its time. A job takes 0.1 to 0.2 GiB more.
+# Sources of many times the size leave g++ collecting garbage for a tenth of its time. A job takes 0.1 to 0.2 GiB more.
 if(NANSCOPE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(nanscope_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288 --param ggc-min-expand=100>")
 endif()
 
-# nanscope_unity(target [BATCH count] [ALONE source...]): compiles eight (or BATCH) sources of a target at a time, in
+# nanscope_unity(target [BATCH count] [ALONE source...]): compiles sixteen (or BATCH) sources of a target at a time, in
 # less than half the time, where NANSCOPE_UNITY is on. ALONE: sources whose file-local names others of the target have.
 function(nanscope_unity target)
   cmake_parse_arguments(ARG "" "BATCH" "ALONE" ${ARGN})
@@ -50,7 +50,7 @@ function(nanscope_unity target)
     return()
   endif()
   if(NOT ARG_BATCH)
-    set(ARG_BATCH 8)
+    set(ARG_BATCH 16)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ARG_BATCH})
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

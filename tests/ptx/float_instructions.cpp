@@ -46,7 +46,7 @@ void add_arithmetic(InstructionTable& table) {
 }
 
 template <class T, class Compare, bool kUnordered>
-struct Comparison {
+struct FloatComparison {
   static void run(Lanes& lanes, const Instruction& of) {
     std::uint32_t bits = 0;
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -61,21 +61,21 @@ struct Comparison {
 
 /// "lt" is false where one is NaN, "ltu" true.
 template <class T, class Compare>
-void add_comparison(InstructionTable& table, const std::string& name) {
+void add_float_comparison(InstructionTable& table, const std::string& name) {
   const std::vector<OperandForm> operands = {{0, true}, {sizeof(T), false}, {sizeof(T), false}};
-  table["setp." + name + "." + TypeName<T>::value] = {&Comparison<T, Compare, false>::run, operands};
-  table["setp." + name + "u." + TypeName<T>::value] = {&Comparison<T, Compare, true>::run, operands};
+  table["setp." + name + "." + TypeName<T>::value] = {&FloatComparison<T, Compare, false>::run, operands};
+  table["setp." + name + "u." + TypeName<T>::value] = {&FloatComparison<T, Compare, true>::run, operands};
 }
 
 template <class T>
 void add_all(InstructionTable& table) {
   add_arithmetic<T>(table);
-  add_comparison<T, std::equal_to<T>>(table, "eq");
-  add_comparison<T, std::not_equal_to<T>>(table, "ne");
-  add_comparison<T, std::less<T>>(table, "lt");
-  add_comparison<T, std::less_equal<T>>(table, "le");
-  add_comparison<T, std::greater<T>>(table, "gt");
-  add_comparison<T, std::greater_equal<T>>(table, "ge");
+  add_float_comparison<T, std::equal_to<T>>(table, "eq");
+  add_float_comparison<T, std::not_equal_to<T>>(table, "ne");
+  add_float_comparison<T, std::less<T>>(table, "lt");
+  add_float_comparison<T, std::less_equal<T>>(table, "le");
+  add_float_comparison<T, std::greater<T>>(table, "gt");
+  add_float_comparison<T, std::greater_equal<T>>(table, "ge");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace nanscope {
 namespace {
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_gemma2(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.kv_heads = 4, .head_dim = 256, .tied = true});
   read_gemma(config, spec, 50, 30);
   read_window(config, spec, 4096);
@@ -18,7 +18,7 @@ Status read(ConfigReader& config, ModelSpec& spec) {
 extern const ModelFamily family_gemma2;
 const ModelFamily family_gemma2{.name = "gemma2",
                                 .model_types = "gemma2",
-                                .read = read,
+                                .read = read_gemma2,
                                 .layers = "model.layers.",
                                 .base = "model.",
                                 .globals = kGemmaGlobals,

@@ -27,7 +27,7 @@ void read_two_ropes(ConfigReader& config, ModelSpec& spec) {
   spec.model.local_rope_base = local.model.rope_base;
 }
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_gemma3(ConfigReader& config, ModelSpec& spec) {
   read_decoder_shapes(config, spec, {.kv_heads = 4, .head_dim = 256, .tied = true});
   read_gemma(config, spec, 0, 0);
   spec.model.qk_norm = true;
@@ -44,7 +44,7 @@ Status read(ConfigReader& config, ModelSpec& spec) {
 extern const ModelFamily family_gemma3;
 const ModelFamily family_gemma3{.name = "gemma3",
                                 .model_types = "gemma3_text",
-                                .read = read,
+                                .read = read_gemma3,
                                 .layers = "model.layers.",
                                 .base = "model.",
                                 .globals = kGemmaGlobals,

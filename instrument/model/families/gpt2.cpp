@@ -5,7 +5,7 @@
 namespace nanscope {
 namespace {
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_gpt2(ConfigReader& config, ModelSpec& spec) {
   ModelConfig& model = spec.model;
   model.norm = kernels::NormKind::layer_norm;
   model.mlp = kernels::ActivationKind::gelu_tanh;
@@ -36,24 +36,24 @@ constexpr WeightRule kGlobals[] = {{"embed", "transformer.wte"},
                                    {"positions", "transformer.wpe"},
                                    {"final_norm", "transformer.ln_f"},
                                    {"lm_head", "lm_head"}};
-constexpr WeightRule kParts[] = {{"attn_norm", "ln_1"},
-                                 {"q_proj", "attn.c_attn", WeightPart::q, true},
-                                 {"k_proj", "attn.c_attn", WeightPart::k, true},
-                                 {"v_proj", "attn.c_attn", WeightPart::v, true},
-                                 {"o_proj", "attn.c_proj", WeightPart::whole, true},
-                                 {"mlp_norm", "ln_2"},
-                                 {"up_proj", "mlp.c_fc", WeightPart::whole, true},
-                                 {"down_proj", "mlp.c_proj", WeightPart::whole, true}};
+constexpr WeightRule kGpt2Parts[] = {{"attn_norm", "ln_1"},
+                                     {"q_proj", "attn.c_attn", WeightPart::q, true},
+                                     {"k_proj", "attn.c_attn", WeightPart::k, true},
+                                     {"v_proj", "attn.c_attn", WeightPart::v, true},
+                                     {"o_proj", "attn.c_proj", WeightPart::whole, true},
+                                     {"mlp_norm", "ln_2"},
+                                     {"up_proj", "mlp.c_fc", WeightPart::whole, true},
+                                     {"down_proj", "mlp.c_proj", WeightPart::whole, true}};
 
 }  // namespace
 
 extern const ModelFamily family_gpt2;
 const ModelFamily family_gpt2{.name = "gpt2",
                               .model_types = "gpt2",
-                              .read = read,
+                              .read = read_gpt2,
                               .layers = "transformer.h.",
                               .base = "transformer.",
                               .globals = kGlobals,
-                              .parts = kParts};
+                              .parts = kGpt2Parts};
 
 }  // namespace nanscope

@@ -5,7 +5,7 @@
 namespace nanscope {
 namespace {
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_gpt_oss(ConfigReader& config, ModelSpec& spec) {
   ModelConfig& model = spec.model;
   const bool scaled = config.has("rope_parameters") || config.has("rope_scaling");
   read_decoder(config, spec, {.norm_eps = 1e-5, .rope_base = 150000, .kv_heads = 8, .head_dim = 64});
@@ -39,7 +39,7 @@ Status read(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kParts[] = {
+constexpr WeightRule kGptOssParts[] = {
     {"attn_norm", "input_layernorm"},
     {"q_proj", "self_attn.q_proj"},
     {"k_proj", "self_attn.k_proj"},
@@ -65,10 +65,10 @@ constexpr WeightRule kParts[] = {
 extern const ModelFamily family_gpt_oss;
 const ModelFamily family_gpt_oss{.name = "gpt_oss",
                                  .model_types = "gpt_oss",
-                                 .read = read,
+                                 .read = read_gpt_oss,
                                  .layers = "model.layers.",
                                  .base = "model.",
                                  .globals = kDecoderGlobals,
-                                 .parts = kParts};
+                                 .parts = kGptOssParts};
 
 }  // namespace nanscope

@@ -4,7 +4,7 @@
 namespace nanscope {
 namespace {
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_llama(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {});
   const bool bias = config.flag("attention_bias", false);
   spec.model.qkv_bias = bias;
@@ -15,7 +15,7 @@ Status read(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kParts[] = {
+constexpr WeightRule kLlamaParts[] = {
     {"attn_norm", "input_layernorm"}, {"q_proj", "self_attn.q_proj"}, {"k_proj", "self_attn.k_proj"},
     {"v_proj", "self_attn.v_proj"},   {"o_proj", "self_attn.o_proj"}, {"mlp_norm", "post_attention_layernorm"},
     {"gate_proj", "mlp.gate_proj"},   {"up_proj", "mlp.up_proj"},     {"down_proj", "mlp.down_proj"}};
@@ -25,10 +25,10 @@ constexpr WeightRule kParts[] = {
 extern const ModelFamily family_llama;
 const ModelFamily family_llama{.name = "llama",
                                .model_types = "llama",
-                               .read = read,
+                               .read = read_llama,
                                .layers = "model.layers.",
                                .base = "model.",
                                .globals = kDecoderGlobals,
-                               .parts = kParts};
+                               .parts = kLlamaParts};
 
 }  // namespace nanscope

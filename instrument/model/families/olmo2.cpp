@@ -4,7 +4,7 @@
 namespace nanscope {
 namespace {
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_olmo2(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.norm_eps = 1e-5});
   spec.model.norm_placement = NormPlacement::branch;
   spec.model.qk_norm = true;
@@ -16,27 +16,27 @@ Status read(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kParts[] = {{"attn_post_norm", "post_attention_layernorm"},
-                                 {"mlp_post_norm", "post_feedforward_layernorm"},
-                                 {"q_proj", "self_attn.q_proj"},
-                                 {"k_proj", "self_attn.k_proj"},
-                                 {"v_proj", "self_attn.v_proj"},
-                                 {"o_proj", "self_attn.o_proj"},
-                                 {"q_norm", "self_attn.q_norm"},
-                                 {"k_norm", "self_attn.k_norm"},
-                                 {"gate_proj", "mlp.gate_proj"},
-                                 {"up_proj", "mlp.up_proj"},
-                                 {"down_proj", "mlp.down_proj"}};
+constexpr WeightRule kOlmo2Parts[] = {{"attn_post_norm", "post_attention_layernorm"},
+                                      {"mlp_post_norm", "post_feedforward_layernorm"},
+                                      {"q_proj", "self_attn.q_proj"},
+                                      {"k_proj", "self_attn.k_proj"},
+                                      {"v_proj", "self_attn.v_proj"},
+                                      {"o_proj", "self_attn.o_proj"},
+                                      {"q_norm", "self_attn.q_norm"},
+                                      {"k_norm", "self_attn.k_norm"},
+                                      {"gate_proj", "mlp.gate_proj"},
+                                      {"up_proj", "mlp.up_proj"},
+                                      {"down_proj", "mlp.down_proj"}};
 
 }  // namespace
 
 extern const ModelFamily family_olmo2;
 const ModelFamily family_olmo2{.name = "olmo2",
                                .model_types = "olmo2",
-                               .read = read,
+                               .read = read_olmo2,
                                .layers = "model.layers.",
                                .base = "model.",
                                .globals = kDecoderGlobals,
-                               .parts = kParts};
+                               .parts = kOlmo2Parts};
 
 }  // namespace nanscope

@@ -4,7 +4,7 @@
 namespace nanscope {
 namespace {
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_phi3(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.norm_eps = 1e-5});
   read_window(config, spec, 0);
   config.only_text("hidden_act", "silu");
@@ -13,25 +13,25 @@ Status read(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kParts[] = {{"attn_norm", "input_layernorm"},
-                                 {"q_proj", "self_attn.qkv_proj", WeightPart::q},
-                                 {"k_proj", "self_attn.qkv_proj", WeightPart::k},
-                                 {"v_proj", "self_attn.qkv_proj", WeightPart::v},
-                                 {"o_proj", "self_attn.o_proj"},
-                                 {"mlp_norm", "post_attention_layernorm"},
-                                 {"gate_proj", "mlp.gate_up_proj", WeightPart::gate},
-                                 {"up_proj", "mlp.gate_up_proj", WeightPart::up},
-                                 {"down_proj", "mlp.down_proj"}};
+constexpr WeightRule kPhi3Parts[] = {{"attn_norm", "input_layernorm"},
+                                     {"q_proj", "self_attn.qkv_proj", WeightPart::q},
+                                     {"k_proj", "self_attn.qkv_proj", WeightPart::k},
+                                     {"v_proj", "self_attn.qkv_proj", WeightPart::v},
+                                     {"o_proj", "self_attn.o_proj"},
+                                     {"mlp_norm", "post_attention_layernorm"},
+                                     {"gate_proj", "mlp.gate_up_proj", WeightPart::gate},
+                                     {"up_proj", "mlp.gate_up_proj", WeightPart::up},
+                                     {"down_proj", "mlp.down_proj"}};
 
 }  // namespace
 
 extern const ModelFamily family_phi3;
 const ModelFamily family_phi3{.name = "phi3",
                               .model_types = "phi3",
-                              .read = read,
+                              .read = read_phi3,
                               .layers = "model.layers.",
                               .base = "model.",
                               .globals = kDecoderGlobals,
-                              .parts = kParts};
+                              .parts = kPhi3Parts};
 
 }  // namespace nanscope

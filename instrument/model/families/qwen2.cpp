@@ -4,7 +4,7 @@
 namespace nanscope {
 namespace {
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_qwen2(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.kv_heads = 32});
   spec.model.qkv_bias = true;
   read_optional_window(config, spec);
@@ -12,7 +12,7 @@ Status read(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kParts[] = {
+constexpr WeightRule kQwen2Parts[] = {
     {"attn_norm", "input_layernorm"}, {"q_proj", "self_attn.q_proj"}, {"k_proj", "self_attn.k_proj"},
     {"v_proj", "self_attn.v_proj"},   {"o_proj", "self_attn.o_proj"}, {"mlp_norm", "post_attention_layernorm"},
     {"gate_proj", "mlp.gate_proj"},   {"up_proj", "mlp.up_proj"},     {"down_proj", "mlp.down_proj"}};
@@ -22,10 +22,10 @@ constexpr WeightRule kParts[] = {
 extern const ModelFamily family_qwen2;
 const ModelFamily family_qwen2{.name = "qwen2",
                                .model_types = "qwen2",
-                               .read = read,
+                               .read = read_qwen2,
                                .layers = "model.layers.",
                                .base = "model.",
                                .globals = kDecoderGlobals,
-                               .parts = kParts};
+                               .parts = kQwen2Parts};
 
 }  // namespace nanscope

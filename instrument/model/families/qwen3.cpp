@@ -4,7 +4,7 @@
 namespace nanscope {
 namespace {
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_qwen3(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.kv_heads = 32, .head_dim = 128});
   spec.model.qk_norm = true;
   const bool bias = config.flag("attention_bias", false);
@@ -15,22 +15,22 @@ Status read(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kParts[] = {{"attn_norm", "input_layernorm"}, {"q_proj", "self_attn.q_proj"},
-                                 {"k_proj", "self_attn.k_proj"},   {"v_proj", "self_attn.v_proj"},
-                                 {"o_proj", "self_attn.o_proj"},   {"q_norm", "self_attn.q_norm"},
-                                 {"k_norm", "self_attn.k_norm"},   {"mlp_norm", "post_attention_layernorm"},
-                                 {"gate_proj", "mlp.gate_proj"},   {"up_proj", "mlp.up_proj"},
-                                 {"down_proj", "mlp.down_proj"}};
+constexpr WeightRule kQwen3Parts[] = {{"attn_norm", "input_layernorm"}, {"q_proj", "self_attn.q_proj"},
+                                      {"k_proj", "self_attn.k_proj"},   {"v_proj", "self_attn.v_proj"},
+                                      {"o_proj", "self_attn.o_proj"},   {"q_norm", "self_attn.q_norm"},
+                                      {"k_norm", "self_attn.k_norm"},   {"mlp_norm", "post_attention_layernorm"},
+                                      {"gate_proj", "mlp.gate_proj"},   {"up_proj", "mlp.up_proj"},
+                                      {"down_proj", "mlp.down_proj"}};
 
 }  // namespace
 
 extern const ModelFamily family_qwen3;
 const ModelFamily family_qwen3{.name = "qwen3",
                                .model_types = "qwen3",
-                               .read = read,
+                               .read = read_qwen3,
                                .layers = "model.layers.",
                                .base = "model.",
                                .globals = kDecoderGlobals,
-                               .parts = kParts};
+                               .parts = kQwen3Parts};
 
 }  // namespace nanscope

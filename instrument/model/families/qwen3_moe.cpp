@@ -4,7 +4,7 @@
 namespace nanscope {
 namespace {
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_qwen3_moe(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.kv_heads = 4});
   spec.model.qk_norm = true;
   const bool bias = config.flag("attention_bias", false);
@@ -20,34 +20,34 @@ Status read(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kParts[] = {{"attn_norm", "input_layernorm"},
-                                 {"q_proj", "self_attn.q_proj"},
-                                 {"k_proj", "self_attn.k_proj"},
-                                 {"v_proj", "self_attn.v_proj"},
-                                 {"o_proj", "self_attn.o_proj"},
-                                 {"q_norm", "self_attn.q_norm"},
-                                 {"k_norm", "self_attn.k_norm"},
-                                 {"mlp_norm", "post_attention_layernorm"},
-                                 {"gate_proj", "mlp.gate_proj"},
-                                 {"up_proj", "mlp.up_proj"},
-                                 {"down_proj", "mlp.down_proj"},
-                                 {"router", "mlp.gate"},
-                                 {"experts.gate_proj", "mlp.experts.{}.gate_proj"},
-                                 {"experts.up_proj", "mlp.experts.{}.up_proj"},
-                                 {"experts.down_proj", "mlp.experts.{}.down_proj"},
-                                 kStackedGate,
-                                 kStackedUp,
-                                 kStackedDown};
+constexpr WeightRule kQwen3MoeParts[] = {{"attn_norm", "input_layernorm"},
+                                         {"q_proj", "self_attn.q_proj"},
+                                         {"k_proj", "self_attn.k_proj"},
+                                         {"v_proj", "self_attn.v_proj"},
+                                         {"o_proj", "self_attn.o_proj"},
+                                         {"q_norm", "self_attn.q_norm"},
+                                         {"k_norm", "self_attn.k_norm"},
+                                         {"mlp_norm", "post_attention_layernorm"},
+                                         {"gate_proj", "mlp.gate_proj"},
+                                         {"up_proj", "mlp.up_proj"},
+                                         {"down_proj", "mlp.down_proj"},
+                                         {"router", "mlp.gate"},
+                                         {"experts.gate_proj", "mlp.experts.{}.gate_proj"},
+                                         {"experts.up_proj", "mlp.experts.{}.up_proj"},
+                                         {"experts.down_proj", "mlp.experts.{}.down_proj"},
+                                         kStackedGate,
+                                         kStackedUp,
+                                         kStackedDown};
 
 }  // namespace
 
 extern const ModelFamily family_qwen3_moe;
 const ModelFamily family_qwen3_moe{.name = "qwen3_moe",
                                    .model_types = "qwen3_moe",
-                                   .read = read,
+                                   .read = read_qwen3_moe,
                                    .layers = "model.layers.",
                                    .base = "model.",
                                    .globals = kDecoderGlobals,
-                                   .parts = kParts};
+                                   .parts = kQwen3MoeParts};
 
 }  // namespace nanscope

@@ -20,7 +20,7 @@ T choice(ConfigReader& config, std::string_view key, const std::array<std::pair<
   return choices.front().second;
 }
 
-Status read(ConfigReader& config, ModelSpec& spec) {
+Status read_reference(ConfigReader& config, ModelSpec& spec) {
   using kernels::NormKind;
   read_decoder(config, spec, {});
   ModelConfig& model = spec.model;
@@ -42,28 +42,28 @@ Status read(ConfigReader& config, ModelSpec& spec) {
 
 constexpr WeightRule kGlobals[] = {
     {"patch_embed", "patch_embed"}, {"embed", "embed"}, {"final_norm", "final_norm"}, {"lm_head", "lm_head"}};
-constexpr WeightRule kParts[] = {{"attn_norm", "attn_norm"},
-                                 {"q_proj", "q_proj"},
-                                 {"k_proj", "k_proj"},
-                                 {"v_proj", "v_proj"},
-                                 {"inner_norm", "inner_norm"},
-                                 {"o_proj", "o_proj"},
-                                 {"attn_post_norm", "attn_post_norm"},
-                                 {"mlp_norm", "mlp_norm"},
-                                 {"gate_proj", "gate_proj"},
-                                 {"up_proj", "up_proj"},
-                                 {"down_proj", "down_proj"},
-                                 {"mlp_post_norm", "mlp_post_norm"}};
+constexpr WeightRule kReferenceParts[] = {{"attn_norm", "attn_norm"},
+                                          {"q_proj", "q_proj"},
+                                          {"k_proj", "k_proj"},
+                                          {"v_proj", "v_proj"},
+                                          {"inner_norm", "inner_norm"},
+                                          {"o_proj", "o_proj"},
+                                          {"attn_post_norm", "attn_post_norm"},
+                                          {"mlp_norm", "mlp_norm"},
+                                          {"gate_proj", "gate_proj"},
+                                          {"up_proj", "up_proj"},
+                                          {"down_proj", "down_proj"},
+                                          {"mlp_post_norm", "mlp_post_norm"}};
 
 }  // namespace
 
 extern const ModelFamily family_reference;
 const ModelFamily family_reference{.name = "reference",
                                    .model_types = "nanscope_reference",
-                                   .read = read,
+                                   .read = read_reference,
                                    .layers = "layers.",
                                    .base = "",
                                    .globals = kGlobals,
-                                   .parts = kParts};
+                                   .parts = kReferenceParts};
 
 }  // namespace nanscope

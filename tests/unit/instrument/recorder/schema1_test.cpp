@@ -18,11 +18,11 @@
 namespace nanscope {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-class Schema1 : public testing::Test {
+class Schema1 : public ::testing::Test {
  protected:
   void SetUp() override {
     std::filesystem::copy_file(std::filesystem::path(NANSCOPE_SOURCE_DIR) / "tests/golden/recordings/schema1.nanscope",
