@@ -143,8 +143,8 @@ std::vector<KeyRow> KvCache::key_rows(const Tensor& read, const Step& step, cons
   return rows;
 }
 
-std::optional<StoredRow> KvCache::stored_row(const KvRow& write, const Slot& slot, std::optional<std::int64_t> layer,
-                                             std::string_view target) {
+std::optional<StoredRow> KvCache::stored_row(const KvRow& write, const PoolSlot& slot,
+                                             std::optional<std::int64_t> layer, std::string_view target) {
   if (write.action != KvAction::written || write.writer == kRecurrentState) return std::nullopt;
   const Op* store = run_.find_op(write.step, layer, "kv_store");
   const Tensor* codes = store != nullptr ? run_.output(*store, std::string(target) + "_codes") : nullptr;

@@ -16,7 +16,7 @@ namespace nanscope {
 struct KeyRow {
   std::int64_t row = 0;           ///< of the tensor that is read
   std::int64_t position = 0;      ///< in the sequence that reads it
-  std::optional<Slot> slot;       ///< nothing when the history does not say
+  std::optional<PoolSlot> slot;   ///< nothing when the history does not say
   const KvRow* writer = nullptr;  ///< null: never written, as far as was recorded
   bool in_context = false;        ///< the step may attend to it; else it is the tail of a block
   bool own = false;               ///< the sequence itself wrote it, in this step or an earlier one
@@ -46,7 +46,7 @@ class KvCache {
   KeyRow key_row(const Tensor& read, const Step& step, const Span& span, std::int64_t row,
                  std::optional<std::int64_t> layer);
   /// The codes (`target` k or v) that a write put into `slot`; nothing when no recorded store did.
-  std::optional<StoredRow> stored_row(const KvRow& write, const Slot& slot, std::optional<std::int64_t> layer,
+  std::optional<StoredRow> stored_row(const KvRow& write, const PoolSlot& slot, std::optional<std::int64_t> layer,
                                       std::string_view target);
   const KvSlots& slots() { return slots_; }
   /// Slots of a block in the pool of a layer; 0 when it is not known.

@@ -20,10 +20,10 @@ std::int64_t KvSlots::rank_of(std::int64_t step) const {
   return at != ranks_.end() && at->first == step ? at->second : 0;
 }
 
-std::optional<Slot> KvSlots::locate(std::int64_t request, std::int64_t position, std::int64_t step) const {
+std::optional<PoolSlot> KvSlots::locate(std::int64_t request, std::int64_t position, std::int64_t step) const {
   const auto rows = by_request_.find(request);
   if (rows == by_request_.end()) return std::nullopt;
-  std::optional<Slot> found;
+  std::optional<PoolSlot> found;
   for (const std::size_t i : rows->second) {
     const KvRow& row = history_[i];
     if (!same_pool(row, step)) continue;
@@ -32,12 +32,12 @@ std::optional<Slot> KvSlots::locate(std::int64_t request, std::int64_t position,
         row.writer != kRecurrentState && row.action != KvAction::freed && row.action != KvAction::scrubbed;
     if (!holds) continue;
     const std::int64_t slot = row.slot_begin + (position - row.first_token);
-    if (slot >= row.slot_begin && slot < row.slot_end) found = Slot{row.block, slot};
+    if (slot >= row.slot_begin && slot < row.slot_end) found = PoolSlot{row.block, slot};
   }
   return found;
 }
 
-const KvRow* KvSlots::last_writer(const Slot& slot, std::int64_t layer, std::int64_t step, bool states) const {
+const KvRow* KvSlots::last_writer(const PoolSlot& slot, std::int64_t layer, std::int64_t step, bool states) const {
   const auto rows = by_block_.find(slot.block);
   if (rows == by_block_.end()) return nullptr;
   const KvRow* found = nullptr;

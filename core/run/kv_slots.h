@@ -13,7 +13,7 @@
 namespace nanscope {
 
 /// A slot of the paged KV pool.
-struct Slot {
+struct PoolSlot {
   std::int64_t block = 0;
   std::int64_t slot = 0;  ///< within the block
 };
@@ -29,11 +29,11 @@ class KvSlots {
 
   /// The slot that holds key position `position` of `request` as of step `step` (StepRow::id);
   /// nothing when the history gives the request no such block.
-  std::optional<Slot> locate(std::int64_t request, std::int64_t position, std::int64_t step) const;
+  std::optional<PoolSlot> locate(std::int64_t request, std::int64_t position, std::int64_t step) const;
   /// The entry of the last write or scrub that a read of `layer` in `step` sees; null: never written.
   /// A recurrent state is written under its own layer but lies in the memory of an attention layer:
   /// with `states`, such a write counts whatever its layer.
-  const KvRow* last_writer(const Slot& slot, std::int64_t layer, std::int64_t step, bool states) const;
+  const KvRow* last_writer(const PoolSlot& slot, std::int64_t layer, std::int64_t step, bool states) const;
   /// The entry that gave `request` the block by sharing it; null when it did not come that way.
   const KvRow* shared(std::int64_t request, std::int64_t block, std::int64_t step) const;
   /// Whether the block was freed, by the last who had it, between that write and `step`.

@@ -131,7 +131,7 @@ class KvMapMaker {
 
   void fill(KvBlock& block, std::size_t index) {
     KvSlot& slot = block.slots[index];
-    const Slot at{block.id, static_cast<std::int64_t>(index)};
+    const PoolSlot at{block.id, static_cast<std::int64_t>(index)};
     const KvRow* write = facts_.cache.slots().last_writer(at, -1, step_.id, true);
     if (write == nullptr) {
       slot.words.emplace_back(dumped() ? "never written, as far as was dumped" : "never written");
@@ -254,7 +254,7 @@ class KvMapMaker {
 
   /// The pools as this step dumped them. What lies in slots that nobody wrote, or that were given back, harms nobody
   /// while it is not read.
-  void look_at_pools(KvSlot& slot, const Slot& at, bool somebodys) {
+  void look_at_pools(KvSlot& slot, const PoolSlot& at, bool somebodys) {
     std::vector<std::string> bad;
     for (const auto& [op, pool, block] : pools()) {
       const std::int64_t row = at.block * block + at.slot;
@@ -342,7 +342,7 @@ class KvMapMaker {
 
   /// What is read although no write of it was dumped: a prefix that both have, or what somebody left behind.
   void take_unknown(KvSlot& slot, const Span& span, std::int64_t position) {
-    const std::optional<Slot>& at = places_.at({span.request, position});
+    const std::optional<PoolSlot>& at = places_.at({span.request, position});
     slot.words.resize(1);
     look_at_pools(slot, *at, true);
     const bool prefix = position < span.context;
@@ -397,7 +397,7 @@ class KvMapMaker {
     slot.target = std::move(target);
   }
 
-  KvSlot* find(const std::optional<Slot>& slot) {
+  KvSlot* find(const std::optional<PoolSlot>& slot) {
     if (!slot) return nullptr;
     const auto block = index_.find(slot->block);
     if (block == index_.end()) return nullptr;
@@ -425,7 +425,7 @@ class KvMapMaker {
   std::unordered_map<std::int64_t, std::vector<const KvRow*>> rows_;
   std::unordered_map<std::int64_t, std::size_t> index_;
   std::unordered_map<const KvRow*, std::vector<Stored>> stored_;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::optional<Slot>> places_;  ///< by request and position
+  std::map<std::pair<std::int64_t, std::int64_t>, std::optional<PoolSlot>> places_;  ///< by request and position
   std::optional<std::vector<Pool>> pools_;
   std::set<std::int64_t> going_on_;  ///< requests that have a step from this one on
 };

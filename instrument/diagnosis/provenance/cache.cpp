@@ -22,7 +22,7 @@ bool same_pool(const Subject& subject, const Step& step) {
   return step.rank == subject.step.rank && step.run == subject.step.run;
 }
 
-const KvRow* last_writer(const Subject& subject, const Slot& slot) {
+const KvRow* last_writer(const Subject& subject, const PoolSlot& slot) {
   const KvRow* found = nullptr;
   for (const KvRow& row : subject.facts.run.kv_history()) {
     if (row.step > subject.step.id) break;
@@ -77,7 +77,7 @@ Written of_slot(const Subject& subject, const Tensor& stored) {
   if (block <= 0) return out;
   KeyRow key;
   key.row = subject.element.row;
-  key.slot = Slot{subject.element.row / block, subject.element.row % block};
+  key.slot = PoolSlot{subject.element.row / block, subject.element.row % block};
   const auto holder = holder_of(subject.facts, subject.step, subject.op.layer, subject.element.row);
   if (holder) out.reader = holder->span;
   key.writer = last_writer(subject, *key.slot);
@@ -111,7 +111,7 @@ bool is_cache(const Tensor& tensor) { return tensor.axis == Axis::slots || tenso
 std::optional<Holder> holder_of(Facts& facts, const Step& step, std::optional<std::int64_t> layer, std::int64_t row) {
   const std::int64_t block = facts.cache.block_size(step, layer);
   if (block <= 0 || row < 0) return std::nullopt;
-  const Slot slot{row / block, row % block};
+  const PoolSlot slot{row / block, row % block};
   for (const KvRow& one : facts.run.kv_history()) {
     if (one.step != step.id || one.block != slot.block) continue;
     if (slot.slot < one.slot_begin || slot.slot >= one.slot_end) continue;
@@ -126,7 +126,7 @@ Written written_by(const Subject& subject, const Tensor& stored) {
   return subject.tensor.axis == Axis::slots ? of_slot(subject, stored) : of_position(subject, stored);
 }
 
-std::optional<Element> stored_elsewhere(const Subject& subject, const KvRow& write, const Slot& slot) {
+std::optional<Element> stored_elsewhere(const Subject& subject, const KvRow& write, const PoolSlot& slot) {
   if (write.action != KvAction::written || write.step >= subject.step.id) return std::nullopt;
   const Tensor* cache = same_cache(subject, write.step);
   if (cache != nullptr && cache->axis == Axis::slots && cache->tokens == subject.tensor.tokens)

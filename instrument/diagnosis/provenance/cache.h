@@ -30,7 +30,7 @@ struct Written {
 Written written_by(const Subject& subject, const Tensor& stored);
 
 /// What a write of another pass put into a slot: its cache as that pass left it, else what it stored.
-std::optional<Element> stored_elsewhere(const Subject& subject, const KvRow& write, const Slot& slot);
+std::optional<Element> stored_elsewhere(const Subject& subject, const KvRow& write, const PoolSlot& slot);
 
 /// The first pass before this one in whose cache the explained row is bad already; null when there is none.
 const Tensor* bad_before(const Subject& subject);

@@ -7,7 +7,7 @@
 namespace nanscope {
 namespace {
 
-std::string slot_name(const Slot& slot) { return fmt::format("block {} slot {}", slot.block, slot.slot); }
+std::string slot_name(const PoolSlot& slot) { return fmt::format("block {} slot {}", slot.block, slot.slot); }
 
 /// Whether NaN or Inf was made of codes that are neither, in a slot that the request wrote: by the scale, or by taking
 /// them for another format.
