@@ -159,13 +159,18 @@ struct HealthCodes : CodeParts<Kind> {
   }
 
   NANSCOPE_LANE std::uint64_t count_saturated(const CodeFormat& format, const std::uint8_t* codes, std::int64_t count) {
-    std::uint64_t saturated = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
+    const auto reaches = [&](auto code) {
       // Of int8 127, -128 and -127.
-      const bool is = Kind == CodeKind::int8 ? static_cast<std::uint8_t>(codes[i] - 0x7f) <= 2
-                                             : (codes[i] & 0x7f) >= format.largest;
-      saturated += is ? 1U : 0U;
-    }
+      if constexpr (Kind == CodeKind::int8) return static_cast<decltype(code)>(code - 0x7f) <= 2;
+      return (code & 0x7f) >= static_cast<std::uint8_t>(format.largest);
+    };
+    Codes found = {};  // 255 for each, so that the steps of a tile fit
+    std::int64_t at = 0;
+    for (; at + kCodesAtOnce <= count; at += kCodesAtOnce)
+      found += reinterpret_cast<Codes>(reaches(load_codes(codes + at)));
+    const Dwords sums = sum_of_eights(Codes{} - found);
+    auto saturated = static_cast<std::uint64_t>(sums_across(sums, sums, sums, sums).of[0]);
+    for (; at < count; ++at) saturated += reaches(codes[at]) ? 1U : 0U;
     return saturated;
   }
 
