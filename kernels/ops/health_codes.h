@@ -70,9 +70,9 @@ struct HealthCodes : CodeParts<Kind> {
   static constexpr unsigned kNormal = Kind == CodeKind::e4m3 ? 8 : 1;  ///< what a normal number adds to the count
 
   struct Totals {
-    Words sum[kGroups] = {};
-    Dwords whole_sum[kGroups] = {};
-    Dwords squares[kGroups] = {};
+    CodeWords sum[kGroups] = {};
+    CodeDwords whole_sum[kGroups] = {};
+    CodeDwords squares[kGroups] = {};
     Codes nonzero = {};
     Codes normal = {};
     Codes most = {};                  ///< unsigned
@@ -105,9 +105,9 @@ struct HealthCodes : CodeParts<Kind> {
     const Codes even = with_sign & reinterpret_cast<Codes>(splat_word(0xff));
     NANSCOPE_UNROLL for (int group = 0; group < kGroups; ++group) {
       const Codes weight = Kind == CodeKind::int8 ? one : lookup(load_table(kWeights[group]), h);
-      const Words pair = multiply_pairs(weight, with_sign);
-      const Words first = multiply_pairs(weight, even);
-      const Words second = pair - first;
+      const CodeWords pair = multiply_pairs(weight, with_sign);
+      const CodeWords first = multiply_pairs(weight, even);
+      const CodeWords second = pair - first;
       totals.sum[group] += pair;
       totals.squares[group] += multiply_pairs(first, first) + multiply_pairs(second, second);
     }
@@ -116,7 +116,7 @@ struct HealthCodes : CodeParts<Kind> {
   NANSCOPE_LANE void carry(Totals& totals) {
     NANSCOPE_UNROLL for (int group = 0; group < kGroups; ++group) {
       totals.whole_sum[group] += multiply_pairs(totals.sum[group], splat_word(1));
-      totals.sum[group] = Words{};
+      totals.sum[group] = CodeWords{};
     }
   }
 
@@ -168,7 +168,7 @@ struct HealthCodes : CodeParts<Kind> {
     std::int64_t at = 0;
     for (; at + kCodesAtOnce <= count; at += kCodesAtOnce)
       found += reinterpret_cast<Codes>(reaches(load_codes(codes + at)));
-    const Dwords sums = sum_of_eights(Codes{} - found);
+    const CodeDwords sums = sum_of_eights(Codes{} - found);
     auto saturated = static_cast<std::uint64_t>(sums_across(sums, sums, sums, sums).of[0]);
     for (; at < count; ++at) saturated += reaches(codes[at]) ? 1U : 0U;
     return saturated;
@@ -184,7 +184,7 @@ struct HealthCodes : CodeParts<Kind> {
     if (top >= format.special || most >= 128 + format.special || (format.fnuz && bottom == -128)) return false;
 
     // Both counts fit 16 bits.
-    const Dwords counts = sum_of_eights(totals.normal) + (sum_of_eights(totals.nonzero) << 16);
+    const CodeDwords counts = sum_of_eights(totals.normal) + (sum_of_eights(totals.nonzero) << 16);
     std::int64_t sum = 0;
     double squares = 0;
     std::uint32_t counted = 0;
@@ -200,7 +200,8 @@ struct HealthCodes : CodeParts<Kind> {
     } else {
       constexpr int kHigh = kGroups - 1;
       // At most 512 times 15 * 2^14.
-      const Dwords whole = kGroups == 1 ? totals.whole_sum[0] : totals.whole_sum[0] + (totals.whole_sum[kHigh] << 8);
+      const CodeDwords whole =
+          kGroups == 1 ? totals.whole_sum[0] : totals.whole_sum[0] + (totals.whole_sum[kHigh] << 8);
       const FourSums of = sums_across(whole, totals.squares[0], totals.squares[kHigh], counts);
       sum = of.of[0];
       squares = static_cast<double>(of.of[1] + (kGroups == 1 ? 0 : static_cast<std::int64_t>(of.of[2]) << 16));

@@ -11,8 +11,8 @@
 namespace nanscope::kernels::NANSCOPE_ISA {
 
 using Codes = std::uint8_t __attribute__((vector_size(32)));
-using Words = std::int16_t __attribute__((vector_size(32)));
-using Dwords = std::int32_t __attribute__((vector_size(32)));
+using CodeWords = std::int16_t __attribute__((vector_size(32)));
+using CodeDwords = std::int32_t __attribute__((vector_size(32)));
 inline constexpr int kCodesAtOnce = 32;
 
 /// 16 bytes that lookup() finds by their place.
@@ -26,7 +26,7 @@ NANSCOPE_FN Codes load_codes(const std::uint8_t* p) {
 NANSCOPE_FN Codes splat_code(std::uint8_t value) {
   return reinterpret_cast<Codes>(_mm256_set1_epi8(static_cast<char>(value)));
 }
-NANSCOPE_FN Words splat_word(std::int16_t value) { return reinterpret_cast<Words>(_mm256_set1_epi16(value)); }
+NANSCOPE_FN CodeWords splat_word(std::int16_t value) { return reinterpret_cast<CodeWords>(_mm256_set1_epi16(value)); }
 NANSCOPE_FN Codes load_table(const ByteTable& table) {
   const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table.of));
   return reinterpret_cast<Codes>(_mm256_broadcastsi128_si256(half));
@@ -60,23 +60,23 @@ NANSCOPE_FN Codes signed_as(Codes a, Codes code) {
   return reinterpret_cast<Codes>(_mm256_sign_epi8(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(code)));
 }
 /// Of each pair of bytes a[0] * b[0] + a[1] * b[1], a unsigned and b signed; the sum must fit 16 bits.
-NANSCOPE_FN Words multiply_pairs(Codes a, Codes b) {
-  return reinterpret_cast<Words>(_mm256_maddubs_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+NANSCOPE_FN CodeWords multiply_pairs(Codes a, Codes b) {
+  return reinterpret_cast<CodeWords>(_mm256_maddubs_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 }
 /// Of each pair of words, signed.
-NANSCOPE_FN Dwords multiply_pairs(Words a, Words b) {
-  return reinterpret_cast<Dwords>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+NANSCOPE_FN CodeDwords multiply_pairs(CodeWords a, CodeWords b) {
+  return reinterpret_cast<CodeDwords>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 }
 /// Sums of 8 bytes each, in every second dword.
-NANSCOPE_FN Dwords sum_of_eights(Codes a) {
-  return reinterpret_cast<Dwords>(_mm256_sad_epu8(reinterpret_cast<__m256i>(a), _mm256_setzero_si256()));
+NANSCOPE_FN CodeDwords sum_of_eights(Codes a) {
+  return reinterpret_cast<CodeDwords>(_mm256_sad_epu8(reinterpret_cast<__m256i>(a), _mm256_setzero_si256()));
 }
 
 /// The sums of four registers, which must fit.
 struct FourSums {
   std::int32_t of[4];
 };
-NANSCOPE_FN FourSums sums_across(Dwords a, Dwords b, Dwords c, Dwords d) {
+NANSCOPE_FN FourSums sums_across(CodeDwords a, CodeDwords b, CodeDwords c, CodeDwords d) {
   const __m256i ab = _mm256_hadd_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b));
   const __m256i cd = _mm256_hadd_epi32(reinterpret_cast<__m256i>(c), reinterpret_cast<__m256i>(d));
   const __m256i all = _mm256_hadd_epi32(ab, cd);
