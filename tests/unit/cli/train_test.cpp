@@ -148,7 +148,7 @@ TEST_F(TrainCommand, MistakesAreOneLine) {
            {"train train.toml --set train.steps=0", "train.steps is 0"},
            {"train train.toml --set train.text=gone.txt", "gone.txt"},
            {"train train.toml --set train.length=4000", "train.text: has"},
-           {"train train.toml --set model.experts=4", "it cannot be trained"}}) {
+           {"train train.toml --set engine.ranks=2", "it cannot be trained"}}) {
     const Output output = run(words);
     EXPECT_EQ(output.code, 2) << words;
     EXPECT_THAT(output.err, HasSubstr(part)) << words;
