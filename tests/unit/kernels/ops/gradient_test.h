@@ -16,6 +16,8 @@ namespace nanscope::kernels::test {
 
 using Doubles = std::vector<double>;
 
+inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
 inline Doubles wide(const Floats& matrix) { return {matrix.data.begin(), matrix.data.end()}; }
 
 /// Part of a row.

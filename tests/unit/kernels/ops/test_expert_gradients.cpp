@@ -16,15 +16,12 @@ using test::Doubles;
 using test::every;
 using test::Floats;
 using test::Indices;
+using test::logistic;
 using test::random_floats;
 using test::step_for;
 using test::wide;
 
 class ExpertGradients : public test::GradientTest {};
-
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
-
-// ---- The gated sum ----
 
 TEST_F(ExpertGradients, OfTheGatedSum) {
   for (const cases::Shape& shape : cases::shapes()) {
@@ -57,8 +54,6 @@ TEST_F(ExpertGradients, OfTheGatedSum) {
     expect_gradient("gated_add_gradient, gate", shape.name, differences[1], formula[1], wide(dgate));
   }
 }
-
-// ---- The weighed sum of experts ----
 
 struct MixSize {
   const char* name;
@@ -143,8 +138,6 @@ TEST_F(ExpertGradients, OfAnExpertThatIsNamedTwice) {
   EXPECT_EQ(dweights.at(0, 0), dweights.at(0, 1));
   EXPECT_EQ(dweights.at(0, 2), 0.0F) << "it names no expert";
 }
-
-// ---- The router ----
 
 struct RouterForm {
   const char* name;

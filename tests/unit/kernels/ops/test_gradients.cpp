@@ -23,6 +23,7 @@ using test::Doubles;
 using test::every;
 using test::Floats;
 using test::Indices;
+using test::logistic;
 using test::random_floats;
 using test::step_for;
 using test::wide;
@@ -40,8 +41,6 @@ std::vector<cases::Shape> ordinary_shapes() {
   }
   return ordinary;
 }
-
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // ---- Activations ----
 
