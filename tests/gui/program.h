@@ -30,6 +30,12 @@ inline constexpr const char* kItsModel = NANSCOPE_SOURCE_DIR "/tests/unit/instru
 /// What follows `gui` for the one beside the other.
 inline const std::string kCheckedDump = std::string("'") + kOffDump + "' --model '" + kItsModel + "'";
 
+/// A scenario of few ops: what a view computes of a run (what-if: the run again, once a setting) takes 1 s, of the
+/// flagship 12.
+inline constexpr const char* kSmallScenario = "onepass-variance";
+/// One that trains.
+inline constexpr const char* kTrainingScenario = "optimizer-epsilon-f16";
+
 /// The built nanscope, run in a folder of its own, without a display, its state below that folder.
 class Program {
  public:

@@ -35,7 +35,11 @@ void PrintTo(const Sample& sample, std::ostream* out) { *out << sample.name; }
 
 std::vector<Sample> samples() {
   std::vector<Sample> all;
-  for (const std::string& view : view_names()) all.push_back({view, view});
+  for (const std::string& view : view_names()) {
+    all.push_back({view, view});
+    if (view == "what-if") all.back().scenario = kSmallScenario;
+    if (view == "training") all.back().scenario = kTrainingScenario;
+  }
   for (const char* view : {"front", "tensor", "bits"}) all.push_back({std::string(view) + "-light", view, "light"});
   all.push_back({"window", "", "dark", {1000, 640}});
   all.push_back({"window-light", "", "light", {1000, 640}});

@@ -66,11 +66,22 @@ class Report : public ::testing::Test {
     return without_pictures(output.out);
   }
 
+  void check_without_scripts();
+  void check_pictures();
+  void check_phone();
+
   Program program_;
   std::string browser_;
 };
 
-TEST_F(Report, IsReadableWithScriptsOff) {
+/// One recording and one report for all that is asked of it: they take longer than the browser.
+TEST_F(Report, IsReadOnADeskOnAPhoneAndWithScriptsOff) {
+  check_without_scripts();
+  check_pictures();
+  check_phone();
+}
+
+void Report::check_without_scripts() {
   ASSERT_THAT(opened("probe.html", "off"), HasSubstr("<p id=\"p\">off</p>")) << "scripts are not off";
   const std::string page = opened("report.html", "off");
   EXPECT_THAT(page, HasSubstr("kv-scale-locked"));
@@ -90,7 +101,7 @@ TEST_F(Report, IsReadableWithScriptsOff) {
   EXPECT_GT(colors.size(), 200U);
 }
 
-TEST_F(Report, HoldsPicturesThatDecode) {
+void Report::check_pictures() {
   // The report has no scripts of its own; a copy is given one that looks at it.
   write("looked.html", program_.read("report.html") + R"(<script>addEventListener('load', () => {
       for (const i of document.images) document.body.append(`[${i.alt}: ${i.naturalWidth}x${i.naturalHeight}]`);
@@ -106,7 +117,7 @@ TEST_F(Report, HoldsPicturesThatDecode) {
   }
 }
 
-TEST_F(Report, ShowsAPhoneWhatItCanRead) {
+void Report::check_phone() {
   write("looked.html", program_.read("report.html") + R"(<script>addEventListener('load', () => {
       for (const i of document.images) document.body.append(`[${i.alt}: ${i.currentSrc.length > 0} ${i.naturalWidth}]`);
       document.body.append(`[wider: ${document.documentElement.scrollWidth > innerWidth}]`); })</script>)");

@@ -86,18 +86,22 @@ class TrainingBits : public ::testing::TestWithParam<const char*> {
 
 TEST_P(TrainingBits, AreThoseOfEveryMachine) {
   const EngineConfig config = everything_rounded(folder_ / "model", GetParam());
-  TrainRig first(config, testing::kText, "cpu:baseline", 1);
+  // A build may hold lane code of one instruction set alone (NANSCOPE_LANES).
+  std::vector<std::string> machines;
+  for (const char* isa : {"cpu:baseline", "cpu:avx2", "cpu:avx512"}) {
+    if (kernels::make_device(isa, 1)) machines.emplace_back(isa);
+  }
+  ASSERT_FALSE(machines.empty());
+  TrainRig first(config, testing::kText, machines[0], 1);
   const TrainState start = first.state();
   for (const StepReport& report : first.steps(3)) EXPECT_FALSE(report.skipped);
   const TrainState expected = first.state();
   EXPECT_FALSE(expected.rounded.empty());
   EXPECT_NE(expected.rounded, start.rounded);
-  const std::pair<const char*, int> machines[] = {{"cpu:baseline", 2}, {"cpu:avx2", 1}, {"cpu:avx512", 2}};
-  for (const auto& [isa, threads] : machines) {
-    if (!kernels::make_device(isa, 1)) continue;
-    TrainRig rig(config, testing::kText, isa, threads);
+  for (const std::string& isa : machines) {
+    TrainRig rig(config, testing::kText, isa, 2);
     rig.steps(3);
-    expect_same_bits(rig.state(), expected, std::string(isa) + " " + std::to_string(threads));
+    expect_same_bits(rig.state(), expected, isa);
   }
 }
 

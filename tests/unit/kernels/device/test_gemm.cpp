@@ -49,14 +49,26 @@ float element(const TensorView& view, std::int64_t row, std::int64_t column) {
   return decode(view.format, code);
 }
 
+std::vector<float> values_of(const TensorView& view) {
+  std::vector<float> values;
+  for (std::int64_t row = 0; row < view.rows; ++row) {
+    for (std::int64_t column = 0; column < view.columns; ++column) values.push_back(element(view, row, column));
+  }
+  return values;
+}
+
 void expect_chains(const GemmArgs& args, const std::string& what) {
+  const std::int64_t depth = args.x.columns;
+  const std::vector<float> x = values_of(args.x);
+  const std::vector<float> weight = values_of(args.weight);
   for (std::int64_t t = 0; t < args.out.rows; ++t) {
     for (std::int64_t n = 0; n < args.out.columns; ++n) {
       float total = 0.0F;
       float parts = 0.0F;
-      for (std::int64_t k = 0; k < args.x.columns; ++k) {
-        total = std::fma(element(args.x, t, k), element(args.weight, n, k), total);
-        if (args.partial == Format::f32 || (k % 32 != 31 && k + 1 != args.x.columns)) continue;
+      for (std::int64_t k = 0; k < depth; ++k) {
+        total = std::fma(x[static_cast<std::size_t>(t * depth + k)], weight[static_cast<std::size_t>(n * depth + k)],
+                         total);
+        if (args.partial == Format::f32 || (k % 32 != 31 && k + 1 != depth)) continue;
         parts += decode(Format::f16, encode(Format::f16, total, Overflow::overflow));
         total = 0.0F;
       }
