@@ -1,16 +1,21 @@
 #pragma once
-/// Attention mix on a GPU: for each head of values, the product of its rows of probabilities (a token's head each) and
-/// its values, whose channels lie side by side. Where hidden keys are left out, rows have chains of their own lengths,
-/// and take AttentionMixRows.
+/// Attention mix on a GPU: for each head of values, and each block of keys where they are split, the product of its
+/// rows of probabilities (a token's head each) and its values, whose channels lie side by side. Where hidden keys are
+/// left out, rows have chains of their own lengths, and take AttentionMixRows.
 #include "kernels/ops/kv_operand_gpu.h"
 #include "kernels/ops/product_tiles_gpu.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
+/// kSplit: of one block of keys; a problem of its own, so that what all keys are one for does not pay for it.
+template <bool kSplit>
 struct MixProblem {
   const AttentionMixArgs& args;
   std::int64_t kv_head;
+  std::int64_t block = 0;
+  std::int64_t blocks = 1;
 
+  NANSCOPE_FN std::int64_t first_key(const MixProblem& of) { return kSplit ? of.block * of.args.split : 0; }
   NANSCOPE_HOST std::int64_t group(const AttentionMixArgs& args) { return args.heads / args.kv_heads; }
   NANSCOPE_HOST std::int64_t width(const AttentionMixArgs& args) { return args.v_columns() / args.kv_heads; }
   NANSCOPE_FN std::int64_t token_of(const MixProblem& of, std::int64_t row) { return row / group(of.args); }
@@ -20,15 +25,19 @@ struct MixProblem {
 
   NANSCOPE_FN std::int64_t rows(const MixProblem& of) { return of.args.p.rows * group(of.args); }
   NANSCOPE_FN std::int64_t columns(const MixProblem& of) { return width(of.args); }
-  NANSCOPE_FN std::int64_t depth(const MixProblem& of) { return of.args.keys(); }
+  NANSCOPE_FN std::int64_t depth(const MixProblem& of) {
+    if (!kSplit) return of.args.keys();
+    const std::int64_t left = of.args.keys() - first_key(of);
+    return left < of.args.split ? left : of.args.split;
+  }
 
   NANSCOPE_FN Format x_format(const MixProblem& of) { return of.args.p.format; }
   NANSCOPE_FN bool x_whole(const MixProblem& of) { return has_quads(of.args.p) && of.args.keys() % 4 == 0; }
   NANSCOPE_FN const char* x_row(const MixProblem& of, std::int64_t row) {
-    return address_of(of.args.p, token_of(of, row), head_of(of, row) * of.args.keys());
+    return address_of(of.args.p, token_of(of, row), head_of(of, row) * of.args.keys() + first_key(of));
   }
   NANSCOPE_FN float x_at(const MixProblem& of, std::int64_t row, std::int64_t key) {
-    return load_float(of.args.p, token_of(of, row), head_of(of, row) * of.args.keys() + key);
+    return load_float(of.args.p, token_of(of, row), head_of(of, row) * of.args.keys() + first_key(of) + key);
   }
 
   NANSCOPE_FN Format weight_format(const MixProblem& /*of*/) { return Format::f32; }
@@ -37,16 +46,18 @@ struct MixProblem {
     return of.args.v.stride * static_cast<std::int64_t>(sizeof(float));
   }
   NANSCOPE_FN const char* weight_row(const MixProblem& of, std::int64_t channel) {
-    return address_of(of.args.v, 0, of.kv_head * width(of.args) + channel);
+    return address_of(of.args.v, first_key(of), of.kv_head * width(of.args) + channel);
   }
   NANSCOPE_FN float weight_at(const MixProblem& of, std::int64_t channel, std::int64_t key) {
     const std::int64_t column = of.kv_head * width(of.args) + channel;
-    return of.args.cache.given() ? cached_value(of.args.cache, key, column) : load_f32_scalar(of.args.v, key, column);
+    const std::int64_t row = first_key(of) + key;
+    return of.args.cache.given() ? cached_value(of.args.cache, row, column) : load_f32_scalar(of.args.v, row, column);
   }
 
   /// Where the row's channels begin.
   NANSCOPE_FN std::int64_t out_row(const MixProblem& of, std::int64_t row) {
-    return token_of(of, row) * of.args.out.stride + head_of(of, row) * width(of.args);
+    const std::int64_t part = kSplit ? head_of(of, row) * of.blocks + of.block : head_of(of, row);
+    return token_of(of, row) * of.args.out.stride + part * width(of.args);
   }
   NANSCOPE_FN float summand(const MixProblem& /*of*/, std::int64_t /*channel*/) { return 0.0F; }
   NANSCOPE_FN void store(const MixProblem& of, std::int64_t out_row, std::int64_t channel, float /*summand*/,
@@ -59,7 +70,8 @@ struct AttentionMix {
   using Args = AttentionMixArgs;
 
   NANSCOPE_HOST ProductShape shape(const Args& args) {
-    return {args.p.rows * MixProblem::group(args), MixProblem::width(args), args.keys(), args.kv_heads};
+    return {args.p.rows * MixProblem<false>::group(args), MixProblem<false>::width(args), args.keys_a_block(),
+            args.kv_heads * args.blocks()};
   }
   NANSCOPE_HOST std::int64_t warps(const Args& args) {
     return args.visible_only ? AttentionMixRows::warps(args) : tile_warps(shape(args));
@@ -71,7 +83,13 @@ struct AttentionMix {
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
     __shared__ float4 memory[kTileMemory];
     if (args.visible_only) return AttentionMixRows::run(args, warp);
-    run_tile(shape(args), warp, memory, [&](std::int64_t kv_head) { return MixProblem{args, kv_head}; });
+    if (args.split > 0) {
+      const std::int64_t blocks = args.blocks();
+      return run_tile(shape(args), warp, memory, [&](std::int64_t batch) {
+        return MixProblem<true>{args, batch / blocks, batch % blocks, blocks};
+      });
+    }
+    run_tile(shape(args), warp, memory, [&](std::int64_t kv_head) { return MixProblem<false>{args, kv_head}; });
   }
 };
 

@@ -20,6 +20,7 @@ const std::vector<OpCase>& op_cases() {
     add_norm_cases(cases);
     add_element_cases(cases);
     add_attention_cases(cases);
+    add_attention_split_cases(cases);
     add_kv_cases(cases);
     add_product_cases(cases);
     add_block_cases(cases);

@@ -33,6 +33,7 @@ std::string first_difference(const std::vector<Output>& expected, const std::vec
 void add_norm_cases(std::vector<OpCase>& cases);
 void add_element_cases(std::vector<OpCase>& cases);
 void add_attention_cases(std::vector<OpCase>& cases);
+void add_attention_split_cases(std::vector<OpCase>& cases);
 void add_kv_cases(std::vector<OpCase>& cases);
 void add_product_cases(std::vector<OpCase>& cases);
 void add_block_cases(std::vector<OpCase>& cases);
