@@ -24,7 +24,7 @@ constexpr float kTimes = 8;
 
 /// What an op of attention reads of keys and values; 0: neither.
 char operand_read_by(std::string_view op) {
-  if (op.starts_with("attn_mix")) return 'v';
+  if (op.starts_with("attn_mix") || op.starts_with("mix_partials")) return 'v';
   return op.starts_with("scores") || op.starts_with("exact_scores") ? 'k' : '\0';
 }
 

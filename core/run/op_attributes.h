@@ -157,11 +157,13 @@ struct SoftmaxAttributes {
   std::optional<std::int64_t> window;  ///< keys that a row sees, its own included
   std::optional<std::int64_t> tile;    ///< keys of a tile
   std::optional<bool> online;          ///< the maximum runs with the tiles
+  std::optional<std::int64_t> split;   ///< keys of a block that has statistics of its own
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("mask", self.mask), visit("max_nan", self.max_nan), visit("zero_guard", self.zero_guard);
     visit("heads", self.heads), visit("first_position", self.first_position), visit("first_key", self.first_key);
     visit("window", self.window), visit("tile", self.tile), visit("online", self.online);
+    visit("split", self.split);
   }
 };
 
@@ -170,11 +172,12 @@ struct MixAttributes {
   std::optional<bool> visible_only;
   std::optional<std::int64_t> tile;     ///< keys of a tile
   std::optional<std::string> diagonal;  ///< "quantized", "exact", "past": what is read of a row's own tile
+  std::optional<std::int64_t> split;    ///< keys of a block that has a sum of its own
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("heads", self.heads), visit("kv_heads", self.kv_heads), visit("visible_only", self.visible_only);
     visit("first_position", self.first_position), visit("first_key", self.first_key), visit("window", self.window);
-    visit("tile", self.tile), visit("diagonal", self.diagonal);
+    visit("tile", self.tile), visit("diagonal", self.diagonal), visit("split", self.split);
   }
 };
 

@@ -37,8 +37,9 @@ Tensor tensor_of(const TensorRow& row, const Op& op, const Step* step) {
   out.axis = axis_of(row, op.kind, step);
   out.sequence = row.sequence;
   out.health = row.health;
-  // Nor does the maximum of tiles mean anything before the first key that a row sees.
-  out.hides = op.kind == OpKind::attention_scores || (op.kind == OpKind::tile_softmax && row.role == "max");
+  // Nor does the maximum of tiles mean anything before the first key that a row sees, or of blocks where it sees none.
+  const bool by_parts = op.kind == OpKind::tile_softmax || op.kind == OpKind::softmax_partials;
+  out.hides = op.kind == OpKind::attention_scores || (by_parts && row.role == "max");
   out.hash = row.hash;
   out.known = row.known;
   out.guessed = row.guessed;

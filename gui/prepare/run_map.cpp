@@ -39,8 +39,8 @@ std::optional<std::int32_t> number_behind(std::string_view name, std::string_vie
 
 /// The name of an op that runs once a span, without its span's number.
 std::string_view stem_of(const OpRow& op) {
-  const bool apart =
-      op.kind == "kv_read" || op.kind == "attention_scores" || op.kind == "softmax" || op.kind == "recurrent_scan";
+  const bool apart = op.kind == "kv_read" || op.kind == "attention_scores" || op.kind == "softmax" ||
+                     op.kind == "softmax_partials" || op.kind == "mix_partials" || op.kind == "recurrent_scan";
   const std::size_t bar = op.name.rfind('_');
   return apart && bar != std::string::npos ? std::string_view(op.name).substr(0, bar) : std::string_view();
 }

@@ -38,10 +38,15 @@ class Rows {
   std::vector<bool> flags_;
 };
 
+/// Whether an op reads probabilities and the values of their keys.
+bool mixes_values(OpKind kind) {
+  return kind == OpKind::attention_mix || kind == OpKind::mix_partials || kind == OpKind::tile_mix;
+}
+
 /// The roles under which an op reads keys or values.
 bool reads_keys(const Op& op, std::string_view role) {
   if (op.kind == OpKind::attention_scores) return role == "k";
-  if (op.kind == OpKind::attention_mix || op.kind == OpKind::tile_mix) return role == "v";
+  if (mixes_values(op.kind)) return role == "v";
   if (op.kind == OpKind::attention) return role == "k" || role == "v";
   return false;
 }
@@ -103,8 +108,8 @@ class StepWalk {
       const auto from = row_read(out, row, in);
       return from && visit(in, *from);
     }
-    if (by_row(op.kind) || op.kind == OpKind::kv_read || op.kind == OpKind::attention_scores ||
-        op.kind == OpKind::attention_mix || op.kind == OpKind::tile_mix || op.kind == OpKind::attention) {
+    if (by_row(op.kind) || op.kind == OpKind::kv_read || op.kind == OpKind::attention_scores || mixes_values(op.kind) ||
+        op.kind == OpKind::attention) {
       if (const auto from = run_.same_row(out, row, in)) return visit(in, *from);
       return (out.axis == Axis::none || in.axis == Axis::none) && each_bad(in, visit);
     }
@@ -132,7 +137,8 @@ class StepWalk {
     const auto [known, is_new] = keys_.emplace(std::tuple(op.id, in.id, span.row), std::vector<KeyRow>{});
     if (!is_new) return known->second;
     std::int64_t keys = span.context;
-    const Tensor* scores = op.kind == OpKind::attention_mix ? run_.input(op, "probs") : run_.result(op);
+    const bool mix = op.kind == OpKind::attention_mix || op.kind == OpKind::mix_partials;
+    const Tensor* scores = mix ? run_.input(op, "probs") : run_.result(op);
     if (scores != nullptr && op.kind != OpKind::attention && scores->known) keys = std::max(keys, keys_of(*scores));
     if (in.axis == Axis::keys && step_.batch <= 1) keys = std::max(keys, in.tokens);
     known->second = facts_.cache.key_rows(in, step_, span, std::min(keys, span.context + in.tokens), op.layer);

@@ -62,6 +62,7 @@ std::string_view passage(const Op& op, const Tensor& tensor) {
     case OpKind::softmax:
       return "softmax";
     case OpKind::attention_mix:
+    case OpKind::mix_partials:
     case OpKind::attention:
       return "attention";
     case OpKind::layer_norm:

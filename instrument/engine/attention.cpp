@@ -72,20 +72,29 @@ Live Forward::attend(const LayerPlan& plan, const Live& q) {
     const Live queries = quantised_for(ScoreTarget::queries, plan, group, own, group.rows);
     keys.read = quantised_keys(plan, group, keys.read);
     const Live raw = scores(plan, group, queries, keys);
-    const Live probs = softmax(plan, group, quantised_for(ScoreTarget::scores, plan, group, raw, group.rows));
+    const Live read = quantised_for(ScoreTarget::scores, plan, group, raw, group.rows);
+    const Live probs = softmax(plan, group, read, softmax_partials(plan, group, read));
     freed_ = raw.view;
     out = activation(Slot::mix, model.heads * model.head_dim);
-    mix(plan, group, slice(out, group.row, group.rows), probs, values);
+    const TensorView own_out = slice(out, group.row, group.rows);
+    if (parts_.config.attention.split > 0) {
+      probs_inputs.push_back({"partials", mix_in_blocks(plan, group, own_out, probs, values).id, {}});
+      continue;
+    }
+    mix(plan, group, own_out, probs, values);
     probs_inputs.push_back({"probs", probs.id, {}});
     v_inputs.push_back({"v", values.read.id, {}});
   }
-  emitter_.set_place(step_rows());
-  const ProbeTensor mixed = emitter_.output("out", out, model.heads);
   probs_inputs.insert(probs_inputs.end(), v_inputs.begin(), v_inputs.end());
-  const bool alone = step_.spans.size() == 1;
-  emitter_.op(plan.attn_mix, std::span<const ProbeInput>(probs_inputs), std::span(&mixed, 1),
-              attributes<MixAttributes>(plan.attn_mix, [&](auto& all) {
-                if (!alone) return;
+  return emit_mix(plan, out, probs_inputs);
+}
+
+Live Forward::emit_mix(const LayerPlan& plan, const TensorView& out, std::span<const ProbeInput> inputs) {
+  emitter_.set_place(step_rows());
+  const ProbeTensor mixed = emitter_.output("out", out, parts_.config.model.heads);
+  const bool told = step_.spans.size() == 1 && plan.attn_mix.kind != OpKind::combine_partials;
+  emitter_.op(plan.attn_mix, inputs, std::span(&mixed, 1), attributes<MixAttributes>(plan.attn_mix, [&](auto& all) {
+                if (!told) return;
                 const RowGroup group = row_groups().front();
                 all.first_position = last_visible_key(group, keys_of_span(*group.input));
                 all.first_key = group.input->first_key;
@@ -299,7 +308,8 @@ std::vector<Forward::MaskedRows> Forward::masked_rows(const RowGroup& group, std
   return each;
 }
 
-Live Forward::softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores) {
+Live Forward::softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores,
+                      const SoftmaxStatistics& blocks) {
   const ModelConfig& model = parts_.config.model;
   const AttentionConfig& attention = parts_.config.attention;
   const std::int64_t last_key = last_visible_key(group, scores.view.columns / model.heads);
@@ -316,16 +326,23 @@ Live Forward::softmax(const LayerPlan& plan, const RowGroup& group, const Live& 
                                 .window = window > 0 ? window + part.more : 0,
                                 .mask = attention.mask,
                                 .max_nan = attention.max_nan,
-                                .zero_guard = attention.zero_guard});
+                                .zero_guard = attention.zero_guard,
+                                .split = attention.split,
+                                .max = slice(blocks.max.view, part.first, part.rows),
+                                .sum = slice(blocks.sum.view, part.first, part.rows)});
   }
   const std::string_view told = attributes<SoftmaxAttributes>(plan.softmax, [&](auto& all) {
     all.first_position = last_key;
     all.first_key = group.input->first_key;
   });
   const OpPlan& own = plan_of_span(plan.softmax, *group.input);
-  const ProbeInput in{"scores", scores.id, {}};
-  if (sinks == nullptr) return emit(own, {in}, "probs", out, model.heads, told);
-  return emit(own, {in, ProbeInput{"sinks", 0, sinks->name}}, "probs", out, model.heads, told);
+  std::vector<ProbeInput> inputs{{"scores", scores.id, {}}};
+  if (sinks != nullptr) inputs.push_back({"sinks", 0, sinks->name});
+  if (blocks.max.view.given()) inputs.push_back({"max", blocks.max.id, {}});
+  if (blocks.sum.view.given()) inputs.push_back({"sum", blocks.sum.id, {}});
+  const ProbeTensor probs = emitter_.output("probs", out, model.heads);
+  emitter_.op(own, std::span<const ProbeInput>(inputs), std::span(&probs, 1), told);
+  return {out, probs.id};
 }
 
 const Weight* Forward::sinks_of(const LayerPlan& plan) const {
@@ -346,7 +363,8 @@ void Forward::mix(const LayerPlan& plan, const RowGroup& group, const TensorView
                                      .first_key = group.input->first_key,
                                      .window = window > 0 ? window + part.more : 0,
                                      .visible_only = parts_.config.attention.mask == kernels::MaskMode::select,
-                                     .cache = values.cache});
+                                     .cache = values.cache,
+                                     .split = parts_.config.attention.split});
   }
 }
 

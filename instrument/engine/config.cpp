@@ -163,6 +163,18 @@ Status check_attention_blocks(const EngineConfig& config) {
   return check_attention_block(config, "blocks_p", blocks.p, BlockAxis::channels);
 }
 
+Status check_split(const AttentionConfig& attention) {
+  if (attention.split == 0) return {};
+  if (attention.split % 32 != 0) return fail(fmt::format("attention.split={} is no multiple of 32", attention.split));
+  if (attention.blocks.any()) {
+    return fail("attention.split and attention.blocks_*: tiles have an order of their own; use one of them");
+  }
+  if (attention.causal == CausalMask::block) {
+    return fail("attention.split and attention.causal=block: that mask is of attention in one piece; use one of them");
+  }
+  return {};
+}
+
 Status check_ranks(const EngineConfig& config) {
   const RanksConfig& ranks = config.ranks;
   if (ranks.stuck_rank >= ranks.count) {
@@ -205,6 +217,7 @@ Status check(const EngineConfig& config) {
   if (Status scores = check_scores(config); !scores) return scores;
   if (Status window = check_window_cache(config); !window) return window;
   if (Status blocks = check_attention_blocks(config); !blocks) return blocks;
+  if (Status split = check_split(config.attention); !split) return split;
   return check_ranks(config);
 }
 

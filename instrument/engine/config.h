@@ -119,6 +119,8 @@ struct AttentionConfig {
   kernels::NanRule max_nan = kernels::NanRule::propagate;
   bool zero_guard = false;
   bool fused = false;  ///< it reads codes of the cache itself
+  /// Keys of a block that has statistics and a sum of its own (kernels/ops/softmax_partials.h); 0: there are none.
+  std::int64_t split = 0;
   AttentionBlocks blocks;
 };
 

@@ -50,12 +50,14 @@ double kv_bytes(const EngineConfig& config) {
 }
 
 /// Every buffer of a pass of so many tokens that sees so many keys.
-double activation_bytes(const ModelConfig& model, std::int64_t vocabulary, double tokens, double keys) {
+double activation_bytes(const EngineConfig& config, std::int64_t vocabulary, double tokens, double keys) {
+  const ModelConfig& model = config.model;
   constexpr double kOfWidth = 24;  // buffers as wide as the model, or as the heads
   constexpr double kOfMlp = 6;
   const double width = std::max(real(model.width), real(model.heads) * real(model.head_dim));
+  const double blocks = config.attention.split > 0 ? keys / real(config.attention.split) + 1 : 0;
   const double row = kOfWidth * width + kOfMlp * real(model.mlp_width) * std::max(1.0, real(model.experts)) +
-                     2 * real(vocabulary) + 2 * real(model.heads) * keys;
+                     2 * real(vocabulary) + real(model.heads) * (2 * keys + blocks * (real(model.head_dim) + 2));
   const double read = 2 * keys * real(model.kv_heads) * real(model.head_dim);
   return kWeightBytes * (tokens * row + read);
 }
@@ -83,7 +85,7 @@ RunCost cost_of_run(const EngineConfig& config, std::int64_t vocabulary, std::sp
     const double keys = prompt + generated;
     const double scores = 4 * keys * real(model.heads) * real(model.head_dim) * real(model.layers);
     cost.work += keys * (2 * weights + scores) + (generated + 1) * real(ops_per_step) * kLaunch;
-    largest = std::max(largest, copies * activation_bytes(model, vocabulary, prompt, keys));
+    largest = std::max(largest, copies * activation_bytes(config, vocabulary, prompt, keys));
   }
   cost.bytes += largest;
   return cost;

@@ -179,7 +179,11 @@ class Forward {
                      std::int64_t counted);
   Live quantised_keys(const LayerPlan& plan, const RowGroup& group, const Live& k);
 
-  Live softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores);
+  /// Of blocks of keys; not given where attention.split is 0.
+  struct SoftmaxStatistics {
+    Live max, sum;
+  };
+  Live softmax(const LayerPlan& plan, const RowGroup& group, const Live& scores, const SoftmaxStatistics& blocks);
   /// Null where the model has none.
   const Weight* sinks_of(const LayerPlan& plan) const;
   std::int64_t keys_of_span(const SpanInput& input) const;
@@ -195,6 +199,15 @@ class Forward {
   std::vector<MaskedRows> masked_rows(const RowGroup& group, std::int64_t keys) const;
   void mix(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out, const Live& probs,
            const KvSource& v);
+  /// Tells attn_mix, of all spans, what it read.
+  Live emit_mix(const LayerPlan& plan, const kernels::TensorView& out, std::span<const ProbeInput> inputs);
+
+  // split_attention.cpp
+  SoftmaxStatistics softmax_partials(const LayerPlan& plan, const RowGroup& group, const Live& scores);
+  /// mix() by blocks of keys, whose results are added to `out`'s: those results.
+  Live mix_in_blocks(const LayerPlan& plan, const RowGroup& group, const kernels::TensorView& out, const Live& probs,
+                     const KvSource& v);
+
   // tiled_attention.cpp
   /// Where an operand's codes and scales go, and what attention reads of them.
   struct BlockSlots {

@@ -363,6 +363,11 @@ std::vector<Knob> engine_knobs() {
           "traffic; what is recorded as read by kv_read is made for the recording alone",
           [](auto& c) -> auto& { return c.attention.fused; }),
       knob(
+          "attention.split", "0..1048576",
+          "keys of a block whose softmax statistics and mix are a GPU warp's own, put together block by block in their "
+          "order, as flash-decoding does: another order of sums, for long contexts; a multiple of 32, 0: none",
+          [](auto& c) -> auto& { return c.attention.split; }),
+      knob(
           "engine.pad", "none|left", "prompts are padded on the left to whole KV blocks",
           [](auto& c) -> auto& { return c.pad; }),
       knob(

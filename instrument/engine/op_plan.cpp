@@ -292,6 +292,20 @@ void plan_tiles(Planner& planner, const EngineConfig& config, std::int64_t windo
   plan.attn_mix = planner.op("attn_mix", OpKind::tile_mix, mix);
 }
 
+void plan_split(Planner& planner, const EngineConfig& config, std::int64_t window, LayerPlan& plan) {
+  SoftmaxAttributes softmax = softmax_attributes(config, window);
+  softmax.split = config.attention.split;
+  plan.softmax_partials = planner.op("softmax_partials", OpKind::softmax_partials, softmax);
+  plan.softmax = planner.op("softmax", OpKind::softmax, softmax);
+  MixAttributes mix = mix_attributes(config, window);
+  mix.split = config.attention.split;
+  plan.mix_partials = planner.op("mix_partials", OpKind::mix_partials, mix);
+  MixAttributes combined;
+  combined.heads = mix.heads;
+  combined.split = mix.split;
+  plan.attn_mix = planner.op("attn_mix", OpKind::combine_partials, combined);
+}
+
 void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t layer, const LayerWeights& weights,
                     LayerPlan& plan) {
   const ModelConfig& model = config.model;
@@ -334,6 +348,8 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   }
   if (config.attention.blocks.any()) {
     plan_tiles(planner, config, window, plan);
+  } else if (config.attention.split > 0) {
+    plan_split(planner, config, window, plan);
   } else {
     plan.softmax = planner.op("softmax", OpKind::softmax, softmax_attributes(config, window));
     plan.attn_mix = planner.op("attn_mix", OpKind::attention_mix, mix_attributes(config, window));

@@ -33,9 +33,9 @@ struct LayerPlan {
   OpPlan attn_dequantise, o_dequantise, mlp_dequantise;  ///< where they have one scale: what is read back
   OpPlan attn_norm, q_proj, k_proj, v_proj, q_norm, k_norm, q_rope, k_rope, q_hadamard, k_hadamard, v_hadamard,
       kv_store, kv_read, k_read_rope, k_leaving, v_leaving, k_seal, v_seal, q_quantise, q_dequantise, k_quantise,
-      k_dequantise, v_quantise, v_dequantise, scores, scores_quantise, scores_dequantise, softmax, attn_mix,
-      exact_scores, p_quantise, p_dequantise, out_hadamard, inner_norm, o_proj, attn_all_reduce, attn_post_norm,
-      attn_residual;
+      k_dequantise, v_quantise, v_dequantise, scores, scores_quantise, scores_dequantise, softmax_partials, softmax,
+      mix_partials, attn_mix, exact_scores, p_quantise, p_dequantise, out_hadamard, inner_norm, o_proj, attn_all_reduce,
+      attn_post_norm, attn_residual;
   OpPlan recurrent_in, recurrent_scan, recurrent_rows, recurrent_out;
   OpPlan mlp_norm, mlp_quantise, mlp_all_reduce, mlp_post_norm, mlp_residual;
   MlpPlan mlp;

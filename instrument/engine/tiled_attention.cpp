@@ -149,17 +149,7 @@ Live Forward::attend_tiles(const LayerPlan& plan, const Live& q) {
     const Tiles tiles = tile_softmax(plan, group, scored, exact);
     mix_tiles(plan, group, slice(out, group.row, group.rows), tiles, v, values.read, inputs);
   }
-  emitter_.set_place(step_rows());
-  const ProbeTensor mixed = emitter_.output("out", out, model.heads);
-  const bool alone = step_.spans.size() == 1;
-  emitter_.op(plan.attn_mix, std::span<const ProbeInput>(inputs), std::span(&mixed, 1),
-              attributes<MixAttributes>(plan.attn_mix, [&](auto& all) {
-                if (!alone) return;
-                const RowGroup group = row_groups().front();
-                all.first_position = last_visible_key(group, keys_of_span(*group.input));
-                all.first_key = group.input->first_key;
-              }));
-  return {out, mixed.id};
+  return emit_mix(plan, out, inputs);
 }
 
 Live Forward::exact_scores(const LayerPlan& plan, const RowGroup& group, const Live& q, const Live& k) {

@@ -36,7 +36,8 @@ AttentionOps attention_ops(RunView& run, const Step& step, std::int64_t layer) {
     if (is(OpKind::kv_store, "kv_store")) found.store = &op;
     if (is(OpKind::attention_scores, "scores") && op.input("q") != 0) found.scores.push_back(&op);
     if (is(OpKind::softmax, "softmax")) found.softmax.push_back(&op);
-    if (is(OpKind::attention_mix, "attn_mix")) found.mix = &op;
+    if (is(OpKind::attention_mix, "attn_mix") || is(OpKind::combine_partials, "attn_mix")) found.mix = &op;
+    if (is(OpKind::mix_partials, "mix_partials")) found.partial_mixes.push_back(&op);
     if (is(OpKind::attention, "attention")) {
       found.scores.push_back(&op);
       found.mix = &op;
@@ -64,7 +65,8 @@ AttentionOperand find_operand(RunView& run, const AttentionOps& ops, const Step&
                               std::string_view role, Recomputer* again) {
   AttentionOperand found;
   const Op* attention = op_of_span(run, ops.scores, span);
-  const Op* reader = role == "v" ? ops.mix : attention;
+  const Op* mix = ops.partial_mixes.empty() ? ops.mix : op_of_span(run, ops.partial_mixes, span);
+  const Op* reader = role == "v" ? mix : attention;
   const Tensor* stored = ops.store != nullptr ? run.input(*ops.store, role) : nullptr;
   const Tensor* read = reader != nullptr ? run.input(*reader, role, step.spans[span]) : nullptr;
   const std::string name(role);

@@ -20,7 +20,8 @@ struct AttentionOps {
   const Op* store = nullptr;
   std::vector<const Op*> scores;  ///< with queries and keys: of each span, or of all; ops of attention in one as well
   std::vector<const Op*> softmax;
-  const Op* mix = nullptr;
+  const Op* mix = nullptr;               ///< whose output is the attention's
+  std::vector<const Op*> partial_mixes;  ///< of each span, where its values are read block by block
 };
 
 /// Those of the language model: towers beside it have names that begin with theirs.

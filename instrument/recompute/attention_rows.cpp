@@ -127,7 +127,7 @@ bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::
 }
 
 bool mix_line(const Line& p, const KeyMatrix& values, std::int64_t group, std::int64_t width, double rounded,
-              bool sums_to_one, Line& into) {
+              bool sums_to_one, Line& into, std::int64_t first) {
   const auto columns = static_cast<std::int64_t>(p.value.size());
   into.resize(width);
   std::vector<double> magnitude(static_cast<std::size_t>(width), 0.0);
@@ -137,9 +137,10 @@ bool mix_line(const Line& p, const KeyMatrix& values, std::int64_t group, std::i
       const double weight = p.value[static_cast<std::size_t>(key)];
       const double slack = p.error[static_cast<std::size_t>(key)];
       if (weight == 0 && slack == 0) continue;
-      there = there && values.there[static_cast<std::size_t>(key)];
-      const float* row = values.block.row(key) + group;
-      for (std::int64_t c = 0; c < width; ++c) visit(static_cast<std::size_t>(c), double{row[c]}, weight, slack, key);
+      there = there && values.there[static_cast<std::size_t>(first + key)];
+      const float* row = values.block.row(first + key) + group;
+      for (std::int64_t c = 0; c < width; ++c)
+        visit(static_cast<std::size_t>(c), double{row[c]}, weight, slack, first + key);
     }
   };
   each_key([&](std::size_t c, double term, double weight, double, std::int64_t key) {

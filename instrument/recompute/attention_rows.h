@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -62,11 +63,11 @@ bool read_sinks(Values& values, const Op& op, const OpForm& form, std::int64_t h
 /// its score.
 bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::optional<double> sink, Line& into);
 
-/// Sum over keys of p v for one head; false in `there` when a key that counts could not be had.
-/// `rounded` is the roundoff of probabilities that are rounded on the way. Where the true ones sum to one as those here
-/// do, what they are off by sums to zero: v counts by how far it is from the mix.
+/// Sum over keys of p v for one head, p's first key being number `first`; false in `there` when a key that counts could
+/// not be had. `rounded` is the roundoff of probabilities that are rounded on the way. Where the true ones sum to one
+/// as those here do, what they are off by sums to zero: v counts by how far it is from the mix.
 bool mix_line(const Line& p, const KeyMatrix& values, std::int64_t group, std::int64_t width, double rounded,
-              bool sums_to_one, Line& into);
+              bool sums_to_one, Line& into, std::int64_t first = 0);
 
 /// Visits the rows of an output span by span: visit(span or null, first row, end row); stops at false.
 template <class Visit>
@@ -80,6 +81,15 @@ bool each_span(Values& values, const Tensor& out, std::int64_t first, std::int64
     row = end;
   }
   return true;
+}
+
+/// The keys of a block of an op that goes over blocks of them; 0 where that is not stated. Kept where it can be
+/// computed with: a recording may state anything.
+template <class Attributes>
+std::int64_t split_of(const Op& op) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  const auto* stated = op.get<Attributes>();
+  return stated != nullptr ? std::clamp<std::int64_t>(stated->split.value_or(0), 0, kMost) : 0;
 }
 
 /// The row of the step that a row of an output stands at.

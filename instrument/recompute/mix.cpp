@@ -36,8 +36,11 @@ std::int64_t cost_attention_mix(Values& values, const Op& op, const Tensor&) {
   return p != nullptr ? std::max<std::int64_t>(1, keys_of(*p)) : 1;
 }
 
-bool predict_attention_mix(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
-                           std::int64_t count, Prediction& into, std::string& why) {
+namespace {
+
+/// Of both kinds of mix: `split` keys are a block, whose sum stands by itself; 0: all are one.
+bool predict_mix(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t split,
+                 std::int64_t first, std::int64_t count, Prediction& into, std::string& why) {
   RunView& run = values.run();
   const Step* step = run.step(out.step);
   const Tensor* probs = run.input(op, "probs");
@@ -47,12 +50,13 @@ bool predict_attention_mix(Values& values, const Op& op, const Tensor& out, cons
     return false;
   }
   const std::int64_t heads = std::max<std::int64_t>(1, probs->heads);
-  const std::int64_t width = out.known ? out.channels / heads : v->heads > 0 ? v->width() : 0;
+  const std::int64_t blocks = split > 0 ? (keys_of(*probs) + split - 1) / split : 1;
+  const std::int64_t width = out.known ? out.channels / heads / blocks : v->heads > 0 ? v->width() : 0;
   if (width <= 0) {
     why = "how many heads its values have is not known";
     return false;
   }
-  into.resize(count, heads * width);
+  into.resize(count, heads * blocks * width);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
@@ -74,18 +78,22 @@ bool predict_attention_mix(Values& values, const Op& op, const Tensor& out, cons
     if (!rows) return false;
     const auto shared = heads_of(heads * width, rows->block.columns, heads, why);
     if (!shared) return false;
+    const std::int64_t size = split > 0 ? split : columns;
     for (std::int64_t row = begin; row < end; ++row) {
-      for (std::int64_t head = 0; head < heads; ++head) {
-        weights.resize(columns);
-        for (std::int64_t c = 0; c < columns; ++c) {
-          weights.value[static_cast<std::size_t>(c)] = double{p.row(row - begin)[head * columns + c]};
-          weights.error[static_cast<std::size_t>(c)] = double{p.off(row - begin, head * columns + c)};
+      for (std::int64_t part = 0; part < heads * blocks; ++part) {
+        const std::int64_t head = part / blocks;
+        const std::int64_t key = part % blocks * size;
+        weights.resize(std::clamp<std::int64_t>(columns - key, 0, size));
+        for (std::size_t c = 0; c < weights.value.size(); ++c) {
+          const std::int64_t at = head * columns + key + static_cast<std::int64_t>(c);
+          weights.value[c] = double{p.row(row - begin)[at]};
+          weights.error[c] = double{p.off(row - begin, at)};
         }
         const std::int64_t group = shared->group_of(head, form.shift == kTiled) * width;
-        if (!mix_line(weights, *rows, group, width, rounded, false, line)) continue;
+        if (!mix_line(weights, *rows, group, width, rounded, false, line, key)) continue;
         for (std::int64_t c = 0; c < width; ++c) {
           const auto from = static_cast<std::size_t>(c);
-          const auto at = static_cast<std::size_t>((row - first) * into.columns + head * width + c);
+          const auto at = static_cast<std::size_t>((row - first) * into.columns + part * width + c);
           into.value[at] = static_cast<float>(line.value[from]);
           into.bound[at] = static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] +
                                               least_error_of_sum(kept, columns));
@@ -94,6 +102,33 @@ bool predict_attention_mix(Values& values, const Op& op, const Tensor& out, cons
     }
     return true;
   });
+}
+
+}  // namespace
+
+bool predict_attention_mix(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                           std::int64_t count, Prediction& into, std::string& why) {
+  return predict_mix(values, op, out, form, 0, first, count, into, why);
+}
+
+// mix_partials
+
+std::vector<OpForm> forms_mix_partials(Values& values, const Op& op, const Tensor& out) {
+  return forms_attention_mix(values, op, out);
+}
+std::vector<OpForm> faults_mix_partials(Values& values, const Op& op, const Tensor& out) {
+  return wrong_reads(values, op, "v", values.recomputer().form_of(op, out));
+}
+std::int64_t cost_mix_partials(Values&, const Op& op, const Tensor&) {
+  return std::max<std::int64_t>(1, split_of<MixAttributes>(op));
+}
+
+bool predict_mix_partials(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                          std::int64_t count, Prediction& into, std::string& why) {
+  const std::int64_t split = split_of<MixAttributes>(op);
+  if (split > 0) return predict_mix(values, op, out, form, split, first, count, into, why);
+  why = "how many keys a block has is not stated";
+  return false;
 }
 
 }  // namespace nanscope

@@ -30,6 +30,7 @@ Status check_trainable(const EngineConfig& config) {
   if (config.ranks.count > 1) return refuse(fmt::format("engine.ranks={}", config.ranks.count));
   if (config.attention.mask != kernels::MaskMode::select) return fail("training needs attention.mask=select");
   if (config.attention.fused) return fail("training needs attention.fused=false");
+  if (config.attention.split > 0) return fail("training needs attention.split=0");
   if (config.attention.causal == CausalMask::block) {
     return fail("training needs attention.causal=exact, off_by_one or none");
   }

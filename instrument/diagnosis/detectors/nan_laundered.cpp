@@ -28,6 +28,7 @@ bool keeps_nan(const Op& op) {
     case OpKind::dequantise:
     case OpKind::token_softmax:
     case OpKind::softmax:
+    case OpKind::combine_partials:
     case OpKind::route:
     case OpKind::all_reduce:
       return true;

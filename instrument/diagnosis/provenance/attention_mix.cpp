@@ -15,7 +15,9 @@ struct Mix {
   std::int64_t head = 0;
   std::int64_t keys = 1;
   std::int64_t channel = 0;  ///< of the value
-  double first = 0;          ///< keys that are added up
+  std::int64_t begin = 0;    ///< the block of keys
+  std::int64_t end = 1;
+  double first = 0;  ///< keys of it that are added up
   double last = 0;
 };
 
@@ -64,7 +66,8 @@ bool find_beside(const Subject& subject, const Mix& mix, Explanation& found) {
 void follow_largest(const Subject& subject, const Mix& mix, Explanation& found) {
   Facts& facts = subject.facts;
   const std::int64_t first = mix.head * mix.keys;
-  const std::int64_t best = largest_channel(facts, *mix.p.tensor, mix.row, first, mix.keys) - first;
+  const std::int64_t best =
+      largest_channel(facts, *mix.p.tensor, mix.row, first + mix.begin, mix.end - mix.begin) - first;
   found.danger = is_constant(facts, subject.tensor, subject.element.row);
   found.numbers.push_back({"key", best});
   const std::optional<float> weight = value_at(facts, *mix.p.tensor, mix.row, first + best);
@@ -77,10 +80,8 @@ void follow_largest(const Subject& subject, const Mix& mix, Explanation& found) 
   if (subject.bad && found.element) blame_scale(subject, {"v_scale"}, *found.element, found);
 }
 
-}  // namespace
-
-/// out[t, h*D + i] = sum over s of p[t, h*S + s] * v[s, g, i]. A probability of 0 does not shield a NaN value.
-Explanation explain_attention_mix(const Subject& subject) {
+/// Both kinds of mix: `split` keys are a block, and what a block gave stands by itself; 0: all are one.
+Explanation explain_mix(const Subject& subject, std::int64_t split) {
   const std::optional<Operand> p = operand(subject, {"probs", "p"});
   const std::optional<Operand> v = operand(subject, {"v"});
   if (!p || !v) return explain_by_inputs(subject);
@@ -91,18 +92,24 @@ Explanation explain_attention_mix(const Subject& subject) {
   const bool fits =
       !v->tensor->known || whole_heads(subject.tensor.channels, heads, v->tensor->channels, form.kv_heads);
   if (of_dump(subject.tensor) && !fits) return explain_by_inputs(subject);
-  const std::int64_t width = std::max<std::int64_t>(subject.tensor.channels / heads, 1);
-  const HeadPlace at = head_place(subject, heads, form.kv_heads, *v->tensor, subject.element.channel / width, width);
   Mix mix{*p, *v};
   mix.row = *p->row;
-  mix.head = at.head;
   // Probabilities that were not dumped go over as many keys as there are.
   mix.keys = std::max<std::int64_t>(p->tensor->known ? p->tensor->channels / heads : v->tensor->tokens, 1);
+  const std::int64_t blocks = split > 0 ? (mix.keys + split - 1) / split : 1;
+  const std::int64_t width = std::max<std::int64_t>(subject.tensor.channels / heads / blocks, 1);
+  const std::int64_t block = subject.element.channel / width % blocks;
+  mix.begin = std::min(mix.keys, block * split);
+  mix.end = split > 0 ? std::min(mix.keys, mix.begin + split) : mix.keys;
+  const HeadPlace at =
+      head_place(subject, heads, form.kv_heads, *v->tensor, subject.element.channel / width / blocks, width);
+  mix.head = at.head;
   mix.channel = v->tensor->known ? at.kv_head * at.width + at.inside : 0;
   Explanation found;
   found.numbers = {{"head", at.head}};
-  const std::int64_t p_first = p->tensor->known ? at.head * mix.keys : 0;
-  if (const auto bad = bad_channel(facts, *p->tensor, mix.row, p_first, mix.keys)) {
+  if (split > 0) found.numbers.push_back({"block", block});
+  const std::int64_t p_first = p->tensor->known ? at.head * mix.keys + mix.begin : 0;
+  if (const auto bad = bad_channel(facts, *p->tensor, mix.row, p_first, mix.end - mix.begin)) {
     found.element = Element{p->tensor->id, mix.row, *bad};
     found.text =
         p->tensor->known
@@ -112,8 +119,8 @@ Explanation explain_attention_mix(const Subject& subject) {
     return found;
   }
   const bool visible_only = form.visible_only.value_or(false);
-  mix.first = visible_only ? static_cast<double>(count(form.first_key, 0)) : 0;
-  mix.last = static_cast<double>(visible_only ? position_of(subject) : mix.keys - 1);
+  mix.first = static_cast<double>(std::max(mix.begin, visible_only ? count(form.first_key, 0) : 0));
+  mix.last = static_cast<double>(std::min(mix.end - 1, visible_only ? position_of(subject) : mix.keys - 1));
   if (subject.bad && find_bad_value(subject, mix, found)) return found;
   const bool placed = row_of_key(subject, *v->tensor, 0, mix.keys).has_value();
   if (subject.bad && !placed && RunView::symptomatic(*v->tensor)) return follow_unplaced(subject, {"v", v->tensor, {}});
@@ -121,6 +128,16 @@ Explanation explain_attention_mix(const Subject& subject) {
   found.origin = subject.bad;
   follow_largest(subject, mix, found);
   return found;
+}
+
+}  // namespace
+
+/// out[t, h*D + i] = sum over s of p[t, h*S + s] * v[s, g, i]. A probability of 0 does not shield a NaN value.
+Explanation explain_attention_mix(const Subject& subject) { return explain_mix(subject, 0); }
+
+/// The same of a block of keys: partials[t, (h*B + b)*D + i].
+Explanation explain_mix_partials(const Subject& subject) {
+  return explain_mix(subject, std::max<std::int64_t>(0, count(attributes<MixAttributes>(subject.op).split, 0)));
 }
 
 }  // namespace nanscope

@@ -65,6 +65,25 @@ void explain_healthy(const Subject& subject, const Operand& scores, std::int64_t
 
 }  // namespace
 
+/// Of a softmax that was given statistics of blocks of keys: on to a bad one of the head, which the whole row has of
+/// it.
+bool find_bad_statistic(const Subject& subject, std::int64_t head, std::int64_t heads, Explanation& found) {
+  for (const std::string_view role : {"sum", "max"}) {
+    const std::optional<Operand> of = operand(subject, {role});
+    if (!of || !of->row || !of->tensor->known) continue;
+    const std::int64_t blocks = std::max<std::int64_t>(of->tensor->channels / heads, 1);
+    const auto bad = bad_channel(subject.facts, *of->tensor, *of->row, head * blocks, blocks);
+    if (!bad) continue;
+    found.numbers.push_back({"block", *bad % blocks});
+    found.element = Element{of->tensor->id, *of->row, *bad};
+    found.text = fmt::format("head {}: the {} of block {} of {} is {}, and the whole row is made of it", head,
+                             role == "sum" ? "sum" : "maximum", *bad % blocks, blocks,
+                             value_text(subject.facts, *of->tensor, *of->row, *bad));
+    return true;
+  }
+  return false;
+}
+
 /// p = exp(s - max) / sum over a row of keys: one NaN score makes the row NaN, and so does a row without keys.
 Explanation explain_softmax(const Subject& subject) {
   const std::optional<Operand> scores = operand(subject, {"scores", "x"});
@@ -93,6 +112,7 @@ Explanation explain_softmax(const Subject& subject) {
       return found;
     }
   }
+  if (subject.bad && find_bad_statistic(subject, head, heads, found)) return found;
   // A selecting mask replaces the scores of hidden keys: those cannot have decided anything.
   const std::string mask = form.mask.value_or("");
   const bool select = mask == "select" && told;

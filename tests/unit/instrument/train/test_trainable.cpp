@@ -44,6 +44,7 @@ TEST(Trainable, IsATransformer) {
 TEST(Trainable, IsAttentionWhoseOpsHaveGradients) {
   expect_refused({{"attention.mask", "additive"}}, "training needs attention.mask=select");
   expect_refused({{"attention.fused", "true"}}, "training needs attention.fused=false");
+  expect_refused({{"attention.split", "32"}}, "training needs attention.split=0");
   expect_refused({{"kv.scheme", "kivi-2"}}, "kv.scheme=kivi-2: it cannot be trained");
   expect_refused({{"scores.format", "e4m3"}}, "training needs scores.format=f32 and scores.qk_format=f32");
   expect_refused({{"scores.qk_format", "e4m3"}}, "training needs scores.format=f32 and scores.qk_format=f32");
