@@ -253,6 +253,27 @@ NANSCOPE_FN bool is_nan_uniform(float value) { return is_nan(value); }
 NANSCOPE_FN float canonical_uniform(float value) { return canonical(value); }
 NANSCOPE_FN void warp_sync() { __syncwarp(); }
 
+// --- Tensor cores: kernels/ops/gemm_tensor_core.h says what they are taken to do; warp_cpu_mma.h is the CPU's half ---
+
+/// d += A B of 16 x 16 and 16 x 8 elements, two in each word, the lower first. As the PTX ISA lays them out, where
+/// g = lane / 4 and t = lane % 4: a[0] is A's row g, columns 2t and 2t + 1; a[1] row g + 8; a[2] and a[3] the same
+/// rows, columns 2t + 8 and 2t + 9; b[0] B's rows 2t and 2t + 1 of column g, b[1] rows 2t + 8 and 2t + 9; d[0] and d[1]
+/// columns 2t and 2t + 1 of row g, d[2] and d[3] of row g + 8.
+NANSCOPE_FN void mma_m16n8k16_bf16(float (&d)[4], const U32 (&a)[4], const U32 (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+NANSCOPE_FN void mma_m16n8k16_f16(float (&d)[4], const U32 (&a)[4], const U32 (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 // --- Blocks, which a CPU does not have: for what only a GPU's path of an op does ---
 
 /// Warps 4i to 4i + 3 run in one block, side by side. Where an op's warps() is a multiple of it, each warp of a block

@@ -84,7 +84,7 @@ namespace {
 
 /// The member mask of an instruction of the whole warp: its last operand.
 std::uint32_t members_of(const Lanes& lanes, const Instruction& of) {
-  if (of.control == Control::barrier) return ~0U;
+  if (of.control == Control::barrier || of.whole_warp) return ~0U;
   std::size_t last = of.operands.size() - 1;
   while (!of.operands[last].given) --last;
   const std::uint32_t* masks = lanes.of<std::uint32_t>(of.operands[last]);
@@ -257,6 +257,7 @@ void Machine::run_function(std::size_t function, Groups& groups) {
     if (next.space == Space::global || next.space == Space::generic) counts_.elements += lanes_here * next.elements;
     if (next.space == Space::shared) counts_.shared_elements += lanes_here * next.elements;
     if (next.fma) counts_.fmas += lanes_here;
+    if (next.mma) ++counts_.mmas;
     switch (next.control) {
       case Control::none:
         if (state.active != 0) next.run(state, next);

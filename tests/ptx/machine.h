@@ -16,6 +16,7 @@ struct Counts {
   std::uint64_t elements = 0;           ///< of global memory, loaded and stored
   std::uint64_t shared_elements = 0;    ///< of a block's shared memory
   std::uint64_t fmas = 0;               ///< of lanes, in f32
+  std::uint64_t mmas = 0;               ///< of warps
 };
 
 class Groups;

@@ -23,11 +23,13 @@ inline Result<CaseCost> cost_of(const kernels::cases::OpCase& op_case, PtxDevice
 }
 
 /// "gemm_f32_wide lanes 123 elements 45 each 2.73": instructions of lanes, elements of global memory that they load and
-/// store, and the first by the second. Where a block shares memory also "shared 23 fmas 64".
+/// store, and the first by the second. Where a block shares memory also "shared 23 fmas 64", and
+/// "mmas 12" of those that tensor cores make, a warp at a time.
 inline std::string line_of(const CaseCost& cost) {
   const Counts& counts = cost.counts;
-  const std::string shared =
+  std::string shared =
       counts.shared_elements == 0 ? "" : fmt::format(" shared {} fmas {}", counts.shared_elements, counts.fmas);
+  if (counts.mmas > 0) shared += fmt::format(" mmas {}", counts.mmas);
   return fmt::format("{} lanes {} elements {} each {:.2f}{}", cost.name, counts.lane_instructions, counts.elements,
                      static_cast<double>(counts.lane_instructions) / static_cast<double>(counts.elements), shared);
 }

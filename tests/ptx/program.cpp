@@ -304,7 +304,9 @@ class Reader {
       if (form == nullptr) return report(fmt::format("instruction '{}' is not known", name));
       made.run = form->run;
       made.converges = form->converges;
+      made.whole_warp = form->whole_warp;
       made.fma = name == "fma.rn.f32";
+      made.mma = name.starts_with("mma.sync.");
       if (form->bytes > 0) {
         access(function, made, *form, name);
       } else {

@@ -40,9 +40,11 @@ enum class Control : std::uint8_t { none, branch, call, ret, barrier };
 struct Instruction {
   Handler run = nullptr;
   Control control = Control::none;
-  bool converges = false;  ///< all lanes of its member mask have to arrive
-  bool fma = false;        ///< in f32
-  std::array<Operand, 7> operands;
+  bool converges = false;   ///< all lanes of its member mask have to arrive
+  bool whole_warp = false;  ///< it has no mask: all of the warp
+  bool fma = false;         ///< in f32
+  bool mma = false;
+  std::array<Operand, 14> operands;
   Operand guard;
   bool guard_negated = false;
   std::int64_t offset = 0;    ///< of a memory access, beside the address
@@ -102,6 +104,7 @@ struct InstructionForm {
   Handler run = nullptr;
   std::vector<OperandForm> operands;
   bool converges = false;
+  bool whole_warp = false;
   std::uint8_t bytes = 0;     ///< a memory access: of an element
   std::uint8_t elements = 0;  ///< and how many
   bool stores = false;

@@ -69,7 +69,7 @@ class Bench {
  private:
   const InstructionForm* form_;
   Instruction of_;
-  alignas(64) std::array<std::byte, 256 * 7> registers_{};
+  alignas(64) std::array<std::byte, 256 * 14> registers_{};
   Lanes lanes_;
   std::string problem_;
 };
@@ -395,12 +395,127 @@ TEST(PtxInstructions, VotesAndReductions) {
   }
 }
 
+constexpr const char* kBrainProduct = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
+constexpr const char* kHalfProduct = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
+
+/// Sets half a word: which of A's eight elements of a lane, or of B's four.
+void set_element(Bench& bench, std::size_t first_operand, int lane, int element, Bits code) {
+  const std::size_t operand = first_operand + static_cast<std::size_t>(element) / 2;
+  const int shift = element % 2 * 16;
+  bench.set(operand, lane, (bench.get(operand, lane) & ~(Bits{0xffff} << shift)) | code << shift);
+}
+constexpr std::size_t kA = 4, kB = 8, kC = 10;
+
+/// Where elements of A, B and D lie, as the figures of the ISA's "Matrix Fragments for mma.m16n8k16 with floating point
+/// type" have it, read off for some lanes: A's (row, column) is element i of lane t, and so on.
+TEST(PtxInstructions, MatrixFragmentsLieWhereTheIsaSays) {
+  struct Element {
+    int row, column, lane, i;
+  };
+  const Element of_a[] = {{0, 0, 0, 0}, {0, 1, 0, 1},    {0, 7, 3, 1},  {8, 0, 0, 2},   {0, 8, 0, 4},   {0, 15, 3, 5},
+                          {8, 8, 0, 6}, {15, 15, 31, 7}, {7, 6, 31, 0}, {15, 9, 28, 7}, {5, 12, 22, 4}, {13, 3, 21, 3}};
+  for (const Element& a : of_a) {
+    // All of B's row `a.column` is 1: row a.row of D is the element.
+    Bench bench(kBrainProduct);
+    ASSERT_TRUE(bench.known());
+    set_element(bench, kA, a.lane, a.i, 0x40a0);  // 5
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        if (lane % 4 * 2 + i % 2 + (i < 2 ? 0 : 8) == a.column) set_element(bench, kB, lane, i, 0x3f80);
+      }
+    }
+    bench.run(~0U);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        const bool in_row = lane / 4 + (i < 2 ? 0 : 8) == a.row;
+        EXPECT_EQ(bench.get(static_cast<std::size_t>(i), lane), in_row ? f(5) : 0) << a.row << ", " << a.column;
+      }
+    }
+  }
+  const Element of_b[] = {{0, 0, 0, 0}, {1, 0, 0, 1}, {8, 0, 0, 2}, {15, 7, 31, 3}, {7, 4, 19, 1}, {10, 2, 9, 2}};
+  for (const Element& b : of_b) {
+    // A's column b.row is 1, 2, ... 16: so is D's column b.column.
+    Bench bench(kHalfProduct);
+    set_element(bench, kB, b.lane, b.i, 0x3c00);  // 1
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int i = 0; i < 8; ++i) {
+        const int row = lane / 4 + (i % 4 < 2 ? 0 : 8);
+        const int column = lane % 4 * 2 + i % 2 + (i < 4 ? 0 : 8);
+        constexpr std::array<Bits, 16> kOneTo16 = {0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700, 0x4800,
+                                                   0x4880, 0x4900, 0x4980, 0x4a00, 0x4a80, 0x4b00, 0x4b80, 0x4c00};
+        if (column == b.row) set_element(bench, kA, lane, i, kOneTo16[static_cast<std::size_t>(row)]);
+      }
+    }
+    bench.run(~0U);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + (i < 2 ? 0 : 8);
+        const bool in_column = lane % 4 * 2 + i % 2 == b.column;
+        EXPECT_EQ(bench.get(static_cast<std::size_t>(i), lane), in_column ? f(static_cast<float>(row + 1)) : 0)
+            << b.row << ", " << b.column;
+      }
+    }
+  }
+}
+
+/// D[0, 0] of up to 16 products and an accumulator.
+Bits first_sum(const char* name, const std::vector<std::pair<Bits, Bits>>& products, Bits c) {
+  Bench bench(name);
+  for (std::size_t k = 0; k < products.size(); ++k) {
+    const int lane = static_cast<int>(k) % 8 / 2;
+    const int i = static_cast<int>(k) % 2;
+    set_element(bench, kA, lane, i + (k < 8 ? 0 : 4), products[k].first);
+    set_element(bench, kB, lane, i + (k < 8 ? 0 : 2), products[k].second);
+  }
+  bench.set(kC, 0, c);
+  bench.run(~0U);
+  EXPECT_EQ(bench.problem(), "");
+  return bench.get(0, 0);
+}
+
+/// The model of kernels/ops/gemm_tensor_core.h, by hand.
+TEST(PtxInstructions, MatrixProductsAreCutOffBelowTheLargest) {
+  // bf16: 1 = 3f80, -1 = bf80, 2^-12 = 3980, 2^-13 = 3900, 2^14 = 4680; its negative c680.
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x3f80, 0x4000}, {0x4040, 0x4080}}, f(0.5F)), f(14.5F));
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x3f80, 0x3f80}, {0x3980, 0x3980}, {0x3980, 0x3980}}, 0), 0x3f800001U);
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x39e0, 0x3980}}, f(1)), f(1)) << "1.75 * 2^-24, to nearest 1 + 2^-23";
+  EXPECT_EQ(first_sum(kBrainProduct, {{0xb900, 0x3980}}, f(1)), 0x3f7fffffU) << "1 - 2^-25, towards zero";
+  EXPECT_EQ(first_sum(kBrainProduct, {{0xb900, 0x3900}}, f(1)), f(1)) << "2^-26 is cut off";
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x4680, 0x4680}, {0x3f80, 0x3f80}, {0xc680, 0x4680}}, 0), 0U);
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x4680, 0x4680}, {0xc680, 0x4680}}, f(7)), 0U) << "the accumulator too";
+  // 16 of 2^-24 beside 1: all count, one by one none would.
+  std::vector<std::pair<Bits, Bits>> many(15, {0x3980, 0x3980});
+  many.push_back({0x3f80, 0x3f80});
+  EXPECT_EQ(first_sum(kBrainProduct, many, 0), 0x3f800007U) << "1 + 15 * 2^-24, cut off to 1 + 7 * 2^-23";
+  // f16: 1.5 = 3e00, 2^-12 = 0c00, 2^-13 = 0800.
+  EXPECT_EQ(first_sum(kHalfProduct, {{0x3e00, 0x3e00}, {0x0c00, 0x0800}, {0xbe00, 0x3e00}}, 0), f(0x1p-25F));
+}
+
+TEST(PtxInstructions, MatrixProductsKnowSubnormalsInfAndNan) {
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x0001, 0x3f80}}, 0), f(0x1p-133F));
+  EXPECT_EQ(first_sum(kHalfProduct, {{0x0001, 0x0001}}, 0), f(0x1p-48F));
+  EXPECT_EQ(first_sum(kHalfProduct, {{0x0001, 0x7800}, {0x0c00, 0x0800}}, 0), f(0x1p-9F)) << "2^-25 below 2^1";
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x1a00, 0x1a80}}, 0), 1U) << "2^-75 * 2^-74";
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x9a00, 0x1a00}}, 0), kMinusZero) << "-2^-150";
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x8000, 0x3f80}}, kMinusZero), 0U);
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x5f80, 0x5f00}, {0x5f80, 0x5f00}}, 0), kInf) << "2^127 + 2^127";
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x5f80, 0x5f80}, {0xdf80, 0x5f00}}, 0), f(0x1p127F)) << "2^128 - 2^127";
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x7f80, 0x3f80}}, 0), kInf);
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x7f80, 0xbf80}}, f(1)), kInf | kMinusZero);
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x7f80, 0x0000}}, 0), kNan);
+  EXPECT_EQ(first_sum(kBrainProduct, {{0x7f80, 0x3f80}}, kInf | kMinusZero), kNan);
+  EXPECT_EQ(first_sum(kHalfProduct, {{0x7e01, 0x0000}}, 0), kNan);
+  EXPECT_EQ(first_sum(kHalfProduct, {}, kOtherNan), kNan);
+  EXPECT_EQ(first_sum(kHalfProduct, {{0x7c00, 0x3c00}}, 0), kInf);
+}
+
 TEST(PtxInstructions, EveryOneThatTheKernelsUseIsTestedHere) {
   std::set<std::string> tested;
   for (const Row& row : rows()) tested.insert(row.name);
-  for (const char* elsewhere : {"mov.b64{}=", "shfl.sync.bfly.b32", "shfl.sync.idx.b32", "vote.sync.ballot.b32",
-                                "vote.sync.any.pred", "redux.sync.min.s32", "redux.sync.max.s32", "redux.sync.add.s32",
-                                "redux.sync.add.u32", "bra", "bra.uni", "ret", "call.uni", "bar.sync"}) {
+  for (const char* elsewhere :
+       {"mov.b64{}=", "shfl.sync.bfly.b32", "shfl.sync.idx.b32", "vote.sync.ballot.b32", "vote.sync.any.pred",
+        kBrainProduct, kHalfProduct, "redux.sync.min.s32", "redux.sync.max.s32", "redux.sync.add.s32",
+        "redux.sync.add.u32", "bra", "bra.uni", "ret", "call.uni", "bar.sync"}) {
     tested.insert(elsewhere);
   }
   std::ifstream file(NANSCOPE_OPS_PTX);

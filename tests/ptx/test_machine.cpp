@@ -213,6 +213,16 @@ $end:)",
               HasSubstr("a lane is missing: it waits elsewhere"));
 }
 
+/// A matrix product has no mask: it is of all lanes.
+TEST(PtxMachine, ReportsALaneThatIsMissingAtAMatrixProduct) {
+  const std::string product =
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r3, %r3, %r3, %r3}, {%r3, %r3}, "
+      "{%f1, %f2, %f3, %f4};";
+  EXPECT_EQ(problem("mov.u32 %r3, 0;\n" + product, 1, 1), "");
+  EXPECT_THAT(problem("setp.eq.s32 %p1, %r1, 3;\n @%p1 ret;\n" + product, 1, 1), HasSubstr("a lane is missing"));
+  EXPECT_THAT(problem("setp.eq.s32 %p1, %r1, 3;\n @%p1 " + product, 1, 1), HasSubstr("its predicate is false"));
+}
+
 TEST(PtxMachine, ReportsALaneThatIsNotAmongItsMembers) {
   EXPECT_THAT(problem("shfl.sync.bfly.b32 %r5, %r1, 1, 31, 0xffff;", 1, 1), HasSubstr("not among the members"));
 }

@@ -15,6 +15,7 @@
 #include "kernels/ops/attention_mix.h"
 #include "kernels/ops/attention_scores.h"
 #include "kernels/ops/gemm.h"
+#include "kernels/ops/gemm_tensor_core.h"
 #include "tests/ptx/ptx_device.h"
 #include "tests/unit/kernels/ops/case_data.h"
 #include "tests/unit/kernels/ops/op_cases.h"
@@ -194,6 +195,69 @@ TEST_F(PtxTiles, SumsOfMinusZeroStayMinusZero) {
     std::memcpy(codes.data(), found->front().bytes.data(), sizeof(codes));
     for (const std::uint32_t code : codes) EXPECT_EQ(code, 0x80000000U) << depth;
   }
+}
+
+/// Tensor cores: operands of any format and alignment, both sizes of tiles, edges in all directions.
+OpCase matrix_case_of(const Product& of) {
+  return {name_of(of), kernels::OpId::GemmTensorCore, [=](CaseMemory& memory) {
+            const auto input = [&](Format format, std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
+              return memory.input(format, rows, columns, fill(Fill::zoo, format, rows, columns, seed), of.padding);
+            };
+            kernels::GemmTensorCoreArgs args;
+            args.x = input(of.x, of.rows, of.depth, 1);
+            args.weight = input(of.weight, of.outputs, of.depth, 2);
+            if (of.bias) args.bias = input(of.x, 1, of.outputs, 3);
+            args.out = memory.output("out", of.out, of.rows, of.outputs, of.padding);
+            memory.launch(args);
+          }};
+}
+
+TEST_F(PtxTiles, MatrixProductsHaveTheCpusBits) {
+  std::mt19937_64 random(22);
+  const auto below = [&](std::int64_t end) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
+  };
+  constexpr std::array kFormats = {Format::f32, Format::f16, Format::bf16};
+  for (int i = 0; i < 40; ++i) {
+    const Product product{1 + below(70),
+                          1 + below(100),
+                          1 + below(140),
+                          kFormats[random() % 3],
+                          kFormats[random() % 3],
+                          kFormats[random() % 3],
+                          random() % 2 == 0,
+                          Format::f32,
+                          below(4)};
+    expect_the_cpus_bits(matrix_case_of(product), below(4));
+  }
+  expect_the_cpus_bits(matrix_case_of({1000, 40, 500, Format::bf16, Format::bf16, Format::bf16, true, Format::f32, 0}),
+                       0);
+  expect_the_cpus_bits(matrix_case_of({1100, 19, 450, Format::f16, Format::f16, Format::f32, false, Format::f32, 1}),
+                       1);
+}
+
+/// What 64 more of k cost in large tiles of bf16, where everything is aligned; docs/measurements.md derives what
+/// follows.
+TEST_F(PtxTiles, MatrixProductsLoadLittleForEachInstruction) {
+  const auto counts = [&](std::int64_t depth) {
+    device_->machine().forget_counts();
+    const Format bf16 = Format::bf16;
+    const auto ran = run_case(matrix_case_of({1024, depth, 512, bf16, bf16, bf16, false, Format::f32, 0}), *device_);
+    EXPECT_TRUE(ran) << ran.error().message;
+    return device_->machine().counts();
+  };
+  const Counts before = counts(32);
+  const Counts after = counts(96);
+  const auto mmas = static_cast<double>(after.mmas - before.mmas);
+  ASSERT_EQ(after.mmas - before.mmas, std::uint64_t{1024} / 16 * 512 / 8 * 64 / 16);
+  const double instructions = static_cast<double>(after.warp_instructions - before.warp_instructions) / mmas;
+  const double shared = static_cast<double>(after.shared_elements - before.shared_elements) / mmas;
+  const double global = static_cast<double>(after.elements - before.elements) / mmas;
+  fmt::print("a matrix product: {:.2f} instructions of the warp, {:.1f} words of shared memory, {:.2f} of global\n",
+             instructions, shared, global);
+  EXPECT_LE(instructions, 6.5);
+  EXPECT_LE(shared, 72);
+  EXPECT_LE(global, 24);
 }
 
 /// What 32 more of k cost in large tiles, where everything is aligned. A multiprocessor of sm_90 starts four warps'

@@ -134,6 +134,7 @@ InstructionTable all_instructions() {
   add_conversions(table);
   add_data_movement(table);
   add_warp_instructions(table);
+  add_matrix_instructions(table);
   return table;
 }
 

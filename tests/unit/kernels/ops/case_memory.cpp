@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 namespace nanscope::kernels::cases {
 namespace {
@@ -95,12 +96,19 @@ Result<std::vector<Output>> CaseMemory::finish() {
     if (auto status = device_.download(after, block.buffer.data()); !status) return tl::unexpected(status.error());
     if (auto status = check(block, after); !status) return tl::unexpected(status.error());
     if (block.name.empty()) continue;
-    Output output{block.name, block.view.format, block.view.rows, block.view.columns, {}};
+    Output output;
+    output.name = block.name;
+    output.format = block.view.format;
+    output.rows = block.view.rows;
+    output.columns = block.view.columns;
     const auto row_bytes = static_cast<std::ptrdiff_t>(block.view.columns) * static_cast<std::ptrdiff_t>(block.element);
     for (std::int64_t row = 0; row < block.view.rows; ++row) {
       const auto begin = after.begin() + static_cast<std::ptrdiff_t>(block.begin) +
                          row * block.view.stride * static_cast<std::ptrdiff_t>(block.element);
       output.bytes.insert(output.bytes.end(), begin, begin + row_bytes);
+    }
+    if (const auto bounded = bounded_.find(block.name); bounded != bounded_.end()) {
+      std::tie(output.products, output.magnitude) = bounded->second;
     }
     outputs.push_back(std::move(output));
   }

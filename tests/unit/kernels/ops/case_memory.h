@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
@@ -18,6 +20,9 @@ struct Output {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::vector<std::byte> bytes;
+  std::int64_t products = 0;  ///< where tensor cores make it: of each element; 0 elsewhere
+  /// The tensor_core_magnitude() of an element of such.
+  std::function<double(std::int64_t row, std::int64_t column)> magnitude = {};
 };
 
 /// How the tensors of a case are placed.
@@ -45,6 +50,12 @@ class CaseMemory {
   /// Untyped memory that the op writes, such as health tiles.
   void* output_bytes(const std::string& name, std::size_t bytes);
 
+  /// The output of that name is made by tensor cores, which have bits of their own on each kind of device.
+  void by_tensor_cores(const std::string& output, std::int64_t products,
+                       std::function<double(std::int64_t, std::int64_t)> magnitude) {
+    bounded_[output] = {products, std::move(magnitude)};
+  }
+
   /// Launches, remembering the first failure.
   template <class Args>
   void launch(const Args& args) {
@@ -69,6 +80,7 @@ class CaseMemory {
   Device& device_;
   Placement placement_;
   std::vector<Block> blocks_;
+  std::map<std::string, std::pair<std::int64_t, std::function<double(std::int64_t, std::int64_t)>>> bounded_;
   Status status_;
 };
 

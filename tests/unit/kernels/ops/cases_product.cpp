@@ -1,9 +1,15 @@
+#include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include "core/numbers/codec.h"
 #include "kernels/ops/dot_products.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/gemm.h"
+#include "kernels/ops/gemm_tensor_core.h"
 #include "kernels/ops/patch_embedding.h"
+#include "kernels/tensor_core_bound.h"
 #include "tests/unit/kernels/ops/case_data.h"
 #include "tests/unit/kernels/ops/op_cases.h"
 
@@ -29,6 +35,50 @@ void add_gemm(std::vector<OpCase>& cases, Format x, Format weight, bool bias, co
   cases.push_back(
       {"gemm_" + sums + std::string(name(x)) + "_" + std::string(name(weight)) + (bias ? "_bias_" : "_") + shape.name,
        OpId::Gemm, build});
+}
+
+/// Operands of tensor cores as values that they read.
+struct MmaValues {
+  Format operand;
+  std::int64_t depth;
+  std::vector<float> x, weight;
+
+  static std::vector<float> of(Format operand, Format format, const std::vector<std::uint32_t>& codes) {
+    std::vector<float> values;
+    for (const std::uint32_t code : codes) {
+      const float value = decode(format, code);
+      values.push_back(decode(operand, encode(operand, value, Overflow::overflow)));
+    }
+    return values;
+  }
+  double magnitude(std::int64_t row, std::int64_t column) const {
+    const auto width = static_cast<std::size_t>(depth);
+    return tensor_core_magnitude(operand, std::span(x).subspan(static_cast<std::size_t>(row) * width, width),
+                                 std::span(weight).subspan(static_cast<std::size_t>(column) * width, width));
+  }
+};
+
+void add_tensor_core(std::vector<OpCase>& cases, Format x, Format weight, bool bias, const Shape& shape,
+                     std::int64_t outputs = kOutputs) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t k = shape.columns;
+    const auto x_codes = fill(shape.fill, x, shape.rows, k, 71);
+    const auto weight_codes = fill(Fill::ordinary, weight, outputs, k, 72);
+    GemmTensorCoreArgs args;
+    args.x = memory.input(x, shape.rows, k, x_codes, shape.padding);
+    args.weight = memory.input(weight, outputs, k, weight_codes);
+    if (bias) args.bias = memory.input(Format::f32, 1, outputs, fill(Fill::ordinary, Format::f32, 1, outputs, 73));
+    args.out = memory.output("out", x, shape.rows, outputs, shape.padding);
+    const Format operand = tensor_core_operand(x, weight);
+    memory.by_tensor_cores("out", k,
+                           [values = MmaValues{operand, k, MmaValues::of(operand, x, x_codes),
+                                               MmaValues::of(operand, weight, weight_codes)}](
+                               std::int64_t row, std::int64_t column) { return values.magnitude(row, column); });
+    memory.launch(args);
+  };
+  cases.push_back({"gemm_tensor_core_" + std::string(name(x)) + "_" + std::string(name(weight)) +
+                       (bias ? "_bias_" : "_") + shape.name,
+                   OpId::GemmTensorCore, build});
 }
 
 /// The same product from packed panels: the digest must be that of the unpacked case.
@@ -173,6 +223,11 @@ void add_product_cases(std::vector<OpCase>& cases) {
     add_gemm(cases, Format::bf16, Format::bf16, false, shape);
     add_gemm(cases, Format::f32, Format::f32, true, shape, Format::f16);
     add_gemm(cases, Format::f16, Format::bf16, false, shape, Format::f16);
+    add_tensor_core(cases, Format::f32, Format::f32, true, shape);
+    add_tensor_core(cases, Format::f32, Format::bf16, false, shape);
+    add_tensor_core(cases, Format::bf16, Format::bf16, true, shape);
+    add_tensor_core(cases, Format::f16, Format::f16, false, shape);
+    add_tensor_core(cases, Format::f16, Format::bf16, true, shape);
     add_packed(cases, shape);
     for (const Stored& stored : kStored) add_scaled(cases, stored, shape);
     add_scaled(cases, kStored[0], shape, Format::f16);
@@ -185,6 +240,7 @@ void add_product_cases(std::vector<OpCase>& cases) {
   // Enough of them for a GPU's large tiles.
   const Shape tall{"tall", Fill::ordinary, 1000, 32, 0};
   add_gemm(cases, Format::f32, Format::f32, true, tall, Format::f32, 512);
+  add_tensor_core(cases, Format::bf16, Format::bf16, true, tall, 512);
 }
 
 }  // namespace nanscope::kernels::cases

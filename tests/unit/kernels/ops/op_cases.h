@@ -26,8 +26,10 @@ Result<std::vector<Output>> run_case(const OpCase& op_case, Device& device, cons
 /// FNV-1a over names, shapes and bytes of the outputs.
 std::uint64_t digest(const std::vector<Output>& outputs);
 
-/// First difference between two runs of a case, "" when there is none.
-std::string first_difference(const std::vector<Output>& expected, const std::vector<Output>& found);
+/// First difference between two runs of a case, "" when there is none. `other_kind`: of two kinds of devices, where
+/// what tensor cores make may differ within the bound of kernels/tensor_core_bound.h.
+std::string first_difference(const std::vector<Output>& expected, const std::vector<Output>& found,
+                             bool other_kind = false);
 
 /// Parts of the table, one a file.
 void add_norm_cases(std::vector<OpCase>& cases);

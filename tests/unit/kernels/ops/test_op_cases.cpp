@@ -2,6 +2,7 @@
 // written outside the outputs. A failure's case name is its filter: --gtest_filter='*<name>'.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -157,6 +158,26 @@ TEST(CaseMemory, AcceptsWhatIsInside) {
   const TensorView out = memory.output("out", Format::f32, 2, 8, 4);
   static_cast<float*>(out.data)[12] = 1.0F;
   EXPECT_TRUE(memory.finish());
+}
+
+/// Between two kinds of devices products of tensor cores may differ within their bound, and nothing else may.
+TEST(FirstDifference, OfOtherTensorCoresIsOneBeyondTheBound) {
+  const auto outputs_of = [](const std::string& name) {
+    const auto& all = op_cases();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const OpCase& one) { return one.name == name; });
+    return run_case(*found, first_device()).value();
+  };
+  const auto changed = [](std::vector<Output> outputs, std::size_t byte, int by) {
+    outputs.front().bytes[byte] = static_cast<std::byte>(std::to_integer<int>(outputs.front().bytes[byte]) ^ by);
+    return outputs;
+  };
+  const auto product = outputs_of("gemm_tensor_core_f32_f32_bias_ordinary");
+  EXPECT_EQ(first_difference(product, product, true), "");
+  EXPECT_NE(first_difference(product, changed(product, 40, 1), false), "") << "on devices of one kind";
+  EXPECT_EQ(first_difference(product, changed(product, 40, 1), true), "");
+  EXPECT_NE(first_difference(product, changed(product, 42, 0x40), true), "") << "half of itself";
+  const auto exact = outputs_of("gemm_f32_f32_bias_ordinary");
+  EXPECT_NE(first_difference(exact, changed(exact, 40, 1), true), "");
 }
 
 }  // namespace
