@@ -35,8 +35,8 @@ bool is_among(const std::array<std::string_view, N>& names, std::string_view nam
 constexpr std::array<std::string_view, 4> kOfTiles = {"attention.blocks_axis_k", "attention.blocks_axis_v",
                                                       "attention.diagonal", "attention.online"};
 
-/// Bugs of kernels rather than choices: worth a try only to undo them.
-constexpr std::array<std::string_view, 17> kBugs = {"attention.causal",         "attention.blocks_axis_k",
+/// Bugs of kernels, and kernels of other bits, rather than choices: worth a try only to undo them.
+constexpr std::array<std::string_view, 18> kBugs = {"attention.causal",         "attention.blocks_axis_k",
                                                     "engine.pad_rows",          "engine.preempt",
                                                     "attention.zero_guard",     "kv.clamp_nan",
                                                     "kv.state_index",           "kv.read_scale",
@@ -44,7 +44,7 @@ constexpr std::array<std::string_view, 17> kBugs = {"attention.causal",         
                                                     "kv.resume_state",          "kv.wake",
                                                     "activation.partial_sums",  "activation.scale_overflow",
                                                     "activation.scale_packing", "activation.scale_memory",
-                                                    "activation.scale_reads"};
+                                                    "activation.scale_reads",   "engine.kernel_form"};
 
 bool is_bug(std::string_view name) { return is_among(kBugs, name); }
 

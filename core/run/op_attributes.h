@@ -44,9 +44,11 @@ struct NormAttributes {
 struct GemmAttributes {
   std::optional<std::string> partial_sums;  ///< "f16": sums of blocks are rounded to it
   std::optional<bool> transposed;           ///< the weight is (in, out), as GPT-2's Conv1D has it
+  std::optional<std::string> kernel_form;   ///< "tensor_core": its bits are those of the device
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("partial_sums", self.partial_sums), visit("transposed", self.transposed);
+    visit("kernel_form", self.kernel_form);
   }
 };
 

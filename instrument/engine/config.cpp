@@ -175,6 +175,19 @@ Status check_split(const AttentionConfig& attention) {
   return {};
 }
 
+/// Tensor cores make plain products of f16 and bf16 here, and what else there is is not quietly made by other kernels.
+Status check_kernel_form(const EngineConfig& config) {
+  if (config.kernel_form == KernelForm::exact) return {};
+  const auto refuse = [](std::string_view what) {
+    return fail(fmt::format("engine.kernel_form=tensor_core {}; engine.kernel_form must be exact", what));
+  };
+  if (config.train.steps > 0) return refuse("has no gradients (train.steps)");
+  if (config.blocks.format != ActivationBlocks::none) return refuse("does not read codes (activation.blocks)");
+  if (config.partial_sums != Format::f32) return refuse("has no sums of halves (activation.partial_sums)");
+  if (config.ranks.count > 1) return refuse("is not known of several ranks (engine.ranks)");
+  return {};
+}
+
 Status check_ranks(const EngineConfig& config) {
   const RanksConfig& ranks = config.ranks;
   if (ranks.stuck_rank >= ranks.count) {
@@ -193,6 +206,7 @@ Status check(const EngineConfig& config) {
   if (Status rope = check_rope(config); !rope) return rope;
   if (Status batch = check_batch(config); !batch) return batch;
   if (Status blocks = check_blocks(config.blocks); !blocks) return blocks;
+  if (Status form = check_kernel_form(config); !form) return form;
   if (model.heads % model.kv_heads != 0) {
     return fail(fmt::format("model.heads={} is no multiple of model.kv_heads={}", model.heads, model.kv_heads));
   }

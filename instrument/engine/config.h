@@ -43,6 +43,8 @@ enum class ScaleMemory : std::uint8_t { zeroed, recycled };
 enum class ScaleReads : std::uint8_t { used, tile };
 enum class RankScales : std::uint8_t { own, rank_0 };
 enum class ScoresPer : std::uint8_t { layer, head };
+/// Which kernel makes the products of linear layers and of the head.
+enum class KernelForm : std::uint8_t { exact, tensor_core };
 /// Whose weights a file of scales may be of.
 enum class ScalesOf : std::uint8_t { own, any };
 
@@ -236,6 +238,7 @@ struct EngineConfig {
   MoeConfig moe;
   Format activation_format = Format::f32;
   Format partial_sums = Format::f32;
+  KernelForm kernel_form = KernelForm::exact;
   BlockConfig blocks;
   KvConfig kv;
   AttentionConfig attention;

@@ -200,6 +200,18 @@ Result<kernels::Buffer> allocate_pool(kernels::Device& device, const EngineConfi
                           config.kv.blocks, config.kv.block_size, memory.error().message));
 }
 
+/// Weights of codes and scales have no tensor-core form.
+Status check_weights_of(const EngineConfig& config, const LoadedModel& model) {
+  if (config.kernel_form == KernelForm::exact) return {};
+  const auto scaled = std::find_if(model.weights.begin(), model.weights.end(),
+                                   [](const Weight& weight) { return weight.scaled.given(); });
+  if (scaled == model.weights.end()) return {};
+  return fail(
+      fmt::format("engine.kernel_form=tensor_core reads weights of f32, f16 and bf16, and {} is of codes and "
+                  "scales; engine.kernel_form must be exact",
+                  scaled->name));
+}
+
 }  // namespace
 
 Result<kernels::Buffer> make_kv_memory(const EngineParts& parts) {
@@ -221,6 +233,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, kerne
   if (model == nullptr || tokenizer == nullptr) return fail("the engine needs a loaded model and a tokenizer");
   if (!fits(*model, config)) return fail("the loaded model was made for other model.* knobs");
   if (model->device != &device.memory()) return fail("the loaded model is on another device");
+  if (Status form = check_weights_of(config, *model); !form) return tl::unexpected(form.error());
   std::vector<Shard> shards = make_shards(config, model);
   EngineParts parts{config, &device, std::move(model), std::move(tokenizer), std::move(shards)};
   return std::make_unique<ReferenceEngine>(std::move(parts), limits);

@@ -14,6 +14,7 @@
 #include "kernels/ops/argmax.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/gemm.h"
+#include "kernels/ops/gemm_tensor_core.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/patch_embedding.h"
 #include "kernels/ops/recurrent_scan.h"
@@ -329,13 +330,7 @@ Live Forward::logits(const Live& x) {
   const Live normed =
       norm(parts_.plan.final_norm, {Slot::final_norm, Slot::stats}, x, model.final_norm, parts_.config.norm);
   const TensorView out = activation(Slot::logits, model.vocabulary);
-  launch(kernels::GemmArgs{.x = normed.view,
-                           .weight = model.lm_head.weight->view,
-                           .packed = model.lm_head.weight->packed,
-                           .bias = {},
-                           .out = out,
-                           .partial = parts_.config.partial_sums,
-                           .scaled = model.lm_head.weight->scaled});
+  multiply(normed.view, {model.lm_head.weight, nullptr}, out);
   const bool capped = parts_.config.model.logit_softcap > 0;
   const Live raw = emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
                         capped ? "raw_logits" : "logits", out);
@@ -473,6 +468,21 @@ Live Forward::gemm(const OpPlan& plan, Slot slot, const Live& x, const Affine& a
   return product(plan, activation(slot, affine.weight->view.rows), x, affine, heads);
 }
 
+void Forward::multiply(const TensorView& x, const Affine& affine, const TensorView& out) {
+  const Weight& weight = *affine.weight;
+  if (parts_.config.kernel_form == KernelForm::tensor_core) {
+    launch(kernels::GemmTensorCoreArgs{.x = x, .weight = weight.view, .bias = view_of(affine.bias), .out = out});
+    return;
+  }
+  launch(kernels::GemmArgs{.x = x,
+                           .weight = weight.view,
+                           .packed = weight.packed,
+                           .bias = view_of(affine.bias),
+                           .out = out,
+                           .partial = parts_.config.partial_sums,
+                           .scaled = weight.scaled});
+}
+
 Live Forward::row_parallel(const OpPlan& plan, Slot slot, const Live& x, const Affine& affine) {
   return product(plan, branch_memory(slot), x, affine, 1, branch_role());
 }
@@ -483,13 +493,7 @@ TensorView Forward::branch_memory(Slot slot) {
 
 Live Forward::product(const OpPlan& plan, const TensorView& out, const Live& x, const Affine& affine,
                       std::int64_t heads, std::string_view role) {
-  launch(kernels::GemmArgs{.x = x.view,
-                           .weight = affine.weight->view,
-                           .packed = affine.weight->packed,
-                           .bias = view_of(affine.bias),
-                           .out = out,
-                           .partial = parts_.config.partial_sums,
-                           .scaled = affine.weight->scaled});
+  multiply(x.view, affine, out);
   if (affine.bias == nullptr) {
     return emit(plan, {tensor_input("x", x), weight_input("weight", affine.weight)}, role, out, heads);
   }

@@ -151,6 +151,8 @@ class Forward {
   Live norm(const OpPlan& plan, std::pair<Slot, Slot> slots, const Live& x, const Affine& affine,
             const NormConfig& form, std::int64_t groups = 1);
   Live gemm(const OpPlan& plan, Slot slot, const Live& x, const Affine& affine, std::int64_t heads = 1);
+  /// Launches a product with a weight, by the kernel that engine.kernel_form names.
+  void multiply(const kernels::TensorView& x, const Affine& affine, const kernels::TensorView& out);
   /// The same into memory of the caller's.
   Live product(const OpPlan& plan, const kernels::TensorView& out, const Live& x, const Affine& affine,
                std::int64_t heads, std::string_view role = "out");

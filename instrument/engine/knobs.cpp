@@ -126,6 +126,10 @@ struct Texts<ScaleReads> {
   static constexpr std::array<std::string_view, 2> names{"used", "tile"};
 };
 template <>
+struct Texts<KernelForm> {
+  static constexpr std::array<std::string_view, 2> names{"exact", "tensor_core"};
+};
+template <>
 struct Texts<ArgmaxNan> {
   static constexpr std::array<std::string_view, 3> names{"first_greater", "propagate", "refuse"};
 };
@@ -393,6 +397,12 @@ std::vector<Knob> engine_knobs() {
       knob(
           "engine.argmax_nan", "first_greater|propagate|refuse", "what argmax does with NaN logits",
           [](auto& c) -> auto& { return c.argmax_nan; }),
+      knob(
+          "engine.kernel_form", "exact|tensor_core",
+          "what makes the products of linear layers and of the head: one f32 fma after another, the same bits "
+          "everywhere, or tensor cores, whose bits are the hardware's own and on a CPU those of a model of them "
+          "(docs/tensor-cores.md)",
+          [](auto& c) -> auto& { return c.kernel_form; }),
       knob(
           "engine.device", "text", "cpu, cpu:baseline, cpu:avx2, cpu:avx512, cuda, cuda:N, cuda:nograph",
           [](auto& c) -> auto& { return c.device; }, false),

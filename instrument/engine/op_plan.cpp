@@ -163,6 +163,7 @@ class Planner {
   OpPlan gemm(std::string name) {
     GemmAttributes attributes;
     if (config_.partial_sums != Format::f32) attributes.partial_sums = "f16";
+    if (config_.kernel_form != KernelForm::exact) attributes.kernel_form = get_knob(config_, "engine.kernel_form");
     return op(std::move(name), OpKind::gemm, attributes);
   }
   /// A product whose `inputs` may be block-scaled; `second` is what stands above the scales of their blocks.

@@ -57,6 +57,7 @@ TEST(Knobs, DefaultsAreThoseOfAHealthyDeployment) {
                                                                   {"attention.causal", "exact"},
                                                                   {"attention.zero_guard", "false"},
                                                                   {"activation.partial_sums", "f32"},
+                                                                  {"engine.kernel_form", "exact"},
                                                                   {"model.experts", "0"},
                                                                   {"moe.weights", "gate"},
                                                                   {"engine.pad", "none"},

@@ -115,6 +115,23 @@ TEST_P(QuantizedModels, AreMultipliedWithQuantizedInputs) {
   }
 }
 
+/// Tensor cores make products of weights that are numbers: of codes and scales they are not made by another kernel.
+TEST_P(QuantizedModels, AreRefusedByTensorCores) {
+  EngineConfig config;
+  ASSERT_TRUE(use_model_folder(config, std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam()));
+  config.blocks = {};
+  config.kernel_form = KernelForm::tensor_core;
+  const auto device = kernels::make_device("cpu", 1).value();
+  const auto source = make_weight_source(config.model).value();
+  const auto tokenizer = std::make_shared<const Tokenizer>(std::move(Tokenizer::none().value()));
+  const auto model = load_model(config, *device, *source, *tokenizer).value();
+  const auto engine = Engine::create(config, *device, model, tokenizer);
+  ASSERT_FALSE(engine);
+  EXPECT_NE(engine.error().message.find("engine.kernel_form=tensor_core reads weights of f32, f16 and bf16"),
+            std::string::npos)
+      << engine.error().message;
+}
+
 TEST_P(QuantizedModels, AreCutForRanksWhereTheyLie) {
   const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
   const Ran expected = run(folder, {5, 3, 8}, 2, true, "cpu", 2);
