@@ -162,6 +162,8 @@ void add_replay_command(CLI::App& app, Action& action) {
       "  nanscope replay run.nanscope --at '2/0/1/inner_norm.out[3,0]'\n"
       "  nanscope replay run.nanscope --set kv.format=bf16\n"
       "\n"
+      "Products by tensor cores of another kind of device than recorded them are held to a bound, which is said.\n"
+      "\n"
       "Exit codes: 0 every hash is the same, or the changed run is clean; 1 not so; 2 bad usage or bad input; 130 "
       "interrupted.");
   command->callback(

@@ -43,7 +43,8 @@ struct ProbeOp {
 
 /// What the engine tells while it runs; every hook has an empty default. Calls come in logical
 /// order from the thread that runs the engine. A probe only reads: with or without one the run's
-/// bits are the same. Returning an error stops the run with it.
+/// bits are the same. (A replay of products of other tensor cores is the exception: it puts the recorded output in the
+/// place of the one that on_op() tells of, scenarios/tensor_core_replay.h.) Returning an error stops the run with it.
 class Probe {
  public:
   virtual ~Probe() = default;

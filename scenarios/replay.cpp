@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "core/place.h"
 #include "instrument/probe.h"
 #include "instrument/recorder/observation_queue.h"
+#include "scenarios/tensor_core_replay.h"
 
 namespace nanscope::scenarios {
 
@@ -26,8 +28,10 @@ std::string shape_text(Format format, std::int64_t tokens, std::int64_t channels
 /// Compares a run with a recording as it goes.
 class VerifyProbe final : public Probe {
  public:
-  VerifyProbe(const Recording& recording, Workbench& workbench)
+  /// `products`: where those are compared that have bits of another kind of device; null where there are none.
+  VerifyProbe(const Recording& recording, Workbench& workbench, TensorCoreReplay* products)
       : recording_(recording),
+        products_(products),
         facts_(workbench.weights()),
         queue_(workbench.device(), [this](const Observation& observation) { return compare(observation.hash); }, {}) {}
 
@@ -42,6 +46,7 @@ class VerifyProbe final : public Probe {
   }
 
   Status on_weight(const WeightRow& weight, const kernels::TensorView& view) override {
+    if (products_ != nullptr) products_->on_weight(weight.name, view);
     const auto recorded = weights_.find(weight.name);
     if (recorded == weights_.end()) return {};
     const auto found = facts_.of(weight, view);
@@ -55,15 +60,24 @@ class VerifyProbe final : public Probe {
   }
 
   Status on_op(const ProbeOp& op) override {
+    if (products_ != nullptr) products_->on_outputs(op);
     for (const ProbeTensor& tensor : op.outputs) {
       if (next_ == expected_.size()) return {};  // past the end of an interrupted recording
       if (Status same = compare_shape(op, tensor, expected_[next_]); !same) return same;
-      ++next_;
+      if (products_ != nullptr && op.kind == name(OpKind::gemm)) {
+        if (Status same = compare_product(op); !same) return same;
+        ++next_;
+        continue;
+      }
+      asked_.push_back(next_++);
       if (Status asked = queue_.observe({.view = tensor.view, .health = false}); !asked) return asked;
     }
     return {};
   }
-  Status on_step_end(const StepRow&) override { return queue_.finish(); }
+  Status on_step_end(const StepRow&) override {
+    if (products_ != nullptr) products_->on_step_end();
+    return queue_.finish();
+  }
   Status on_request_end(const RequestRow&) override { return queue_.finish(); }
 
   /// Whether the run went through everything that was recorded.
@@ -102,9 +116,26 @@ class VerifyProbe final : public Probe {
                    shape_text(view.format, view.rows, view.columns));
   }
 
+  Status compare_product(const ProbeOp& op) {
+    // What was asked for before may differ before.
+    if (Status before = queue_.finish(); !before) return before;
+    const auto compared = products_->product(op);
+    if (!compared) return tl::unexpected(compared.error());
+    if (!compared->within) {
+      const auto row = recording_.tensor(expected_[next_].id);
+      const auto at = row ? place_of(recording_, *row, compared->row * row->channels + compared->column) : fail("");
+      return diverge(at ? to_string(*at) : place(expected_[next_].id), compared->expected,
+                     fmt::format("{}, beyond the bound of tensor cores", compared->found));
+    }
+    ++(compared->equal ? report.verified : report.within);
+    report.share = std::max(report.share, compared->share);
+    return {};
+  }
+
   /// The next hash that was asked for.
   Status compare(std::uint64_t hash) {
-    const TensorHash& expected = expected_[static_cast<std::size_t>(report.verified)];
+    const TensorHash& expected = expected_[asked_.front()];
+    asked_.pop_front();
     if (hash != expected.hash) {
       return diverge(place(expected.id), fmt::format("{:016x}", expected.hash), fmt::format("{:016x}", hash));
     }
@@ -113,10 +144,12 @@ class VerifyProbe final : public Probe {
   }
 
   const Recording& recording_;
+  TensorCoreReplay* products_;
   WeightFacts& facts_;
   std::unordered_map<std::string, std::uint64_t> weights_;
   std::vector<TensorHash> expected_;
-  std::size_t next_ = 0;  ///< of expected_, to be asked for
+  std::size_t next_ = 0;           ///< of expected_, to be asked for
+  std::deque<std::size_t> asked_;  ///< of expected_, whose hashes are to come
   ObservationQueue queue_;
 };
 
@@ -206,6 +239,12 @@ std::int64_t step_start(const Recording& recording, std::int64_t tensor) {
   return first && !first->empty() ? first->front().id : tensor;
 }
 
+/// Whether products of the run have bits that this device does not make.
+bool of_other_tensor_cores(const RunSpec& spec, const Recording& recording, const kernels::Device& device) {
+  return spec.config.kernel_form == KernelForm::tensor_core &&
+         device_kind(recording.info().isa) != device_kind(device.info().isa);
+}
+
 }  // namespace
 
 Result<RunSpec> run_spec_of(const Recording& recording) {
@@ -225,7 +264,9 @@ Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, co
   if (!state) return tl::unexpected(state.error());
   auto engine = workbench.engine(spec->config, control.stop);
   if (!engine) return tl::unexpected(engine.error());
-  VerifyProbe probe(recording, workbench);
+  std::optional<TensorCoreReplay> products;
+  if (of_other_tensor_cores(*spec, recording, workbench.device())) products.emplace(recording, workbench.device());
+  VerifyProbe probe(recording, workbench, products ? &*products : nullptr);
   if (Status loaded = probe.load(); !loaded) return tl::unexpected(loaded.error());
   const auto start = std::chrono::steady_clock::now();
   const auto result = (*engine)->run(spec->requests, spec->transients, probe, control);
@@ -233,6 +274,7 @@ Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, co
   if (!result && !report.divergence) return tl::unexpected(result.error());
   report.whole = *state == RunState::complete;
   report.tensors = probe.tensors();
+  if (products) report.recorded_on = recording.info().isa;
   if (result) {
     probe.report = report;
     probe.finish();
@@ -246,6 +288,13 @@ Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, co
 Status ReplayTensors::run_from(std::int64_t tensor) {
   const auto spec = run_spec_of(recording_);
   if (!spec) return tl::unexpected(spec.error());
+  if (of_other_tensor_cores(*spec, recording_, workbench_.device())) {
+    return fail(fmt::format(
+        "{}: recorded on {} with engine.kernel_form=tensor_core, whose bits {} does not make: what it does not hold "
+        "can "
+        "be made on {} alone",
+        recording_.path().string(), recording_.info().isa, workbench_.device().info().isa, recording_.info().isa));
+  }
   auto engine = workbench_.engine(spec->config, stop_);
   if (!engine) return tl::unexpected(engine.error());
   // What was asked for must come out even when its step alone is larger than the budget.

@@ -32,7 +32,12 @@ struct Divergence {
 struct ReplayReport {
   std::int64_t tensors = 0;   ///< in the recording
   std::int64_t verified = 0;  ///< with equal hashes, up to the divergence
-  std::int64_t weights = 0;   ///< with equal hashes
+  /// Products of tensor cores of another kind of device than recorded them, which differ in bits and are within the
+  /// bound; up to the divergence.
+  std::int64_t within = 0;
+  double share = 0;          ///< the largest of their differences by its bound
+  std::string recorded_on;   ///< where there may be such: what the recording was made by, such as sm_90
+  std::int64_t weights = 0;  ///< with equal hashes
   std::optional<Divergence> divergence;
   bool whole = true;  ///< the recording is complete; else only what it has was compared
   double seconds = 0;
@@ -40,7 +45,10 @@ struct ReplayReport {
 };
 
 /// Executes the run again and compares every weight and every tensor with its hash, stopping at the
-/// first difference. Errors: it cannot be run (see run_spec_of(), Workbench::engine()), or was stopped.
+/// first difference. Of engine.kernel_form=tensor_core on another kind of device than recorded it, products are
+/// compared within the bound, by their recorded elements, and all else that is made of these by its hash as ever.
+/// Errors: it cannot be run (see run_spec_of(), Workbench::engine()), the recording lacks such elements, or was
+/// stopped.
 Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, const RunControl& control = {});
 
 /// Elements that a recording does not hold, re-made by running it again. One replay fetches what

@@ -61,11 +61,12 @@ std::string heading_html(const scenarios::Analysis& analysis) {
   const std::string made = analysis.dumped() ? std::string("of a dump")
                                              : fmt::format("recorded {} by nanscope {}", safe(analysis.info.created),
                                                            safe(analysis.info.nanscope_version));
-  return fmt::format("<h1>{}: {}</h1>\n<p class=\"dim\">{} · {} {} · {}, {}, {} · {}{}</p>\n",
+  return fmt::format("<h1>{}: {}</h1>\n<p class=\"dim\">{} · {} {}{} · {}, {}, {} · {}{}</p>\n",
                      safe(analysis.info.scenario.empty() ? analysis.target : analysis.info.scenario), verdict,
                      safe(analysis.target), safe(analysis.info.device), safe(analysis.info.isa),
-                     counted(counts.requests, "request"), counted(counts.steps, "step"), counted(counts.ops, "op"),
-                     made, analysis.digest ? fmt::format(" · hash {:016x}", *analysis.digest) : std::string());
+                     kernel_form_text(analysis.info), counted(counts.requests, "request"),
+                     counted(counts.steps, "step"), counted(counts.ops, "op"), made,
+                     analysis.digest ? fmt::format(" · hash {:016x}", *analysis.digest) : std::string());
 }
 
 std::string item_html(std::string_view term, const std::string& html) {

@@ -57,7 +57,16 @@ std::string health_text(const Health& health) {
 
 std::string replay_text(const scenarios::ReplayReport& report, const std::string& recording, const Terminal& terminal) {
   std::string text = heading(fmt::format("nanscope replay {}", printable(recording, terminal)), terminal);
-  if (report.same()) {
+  if (report.same() && report.within > 0) {
+    text += paragraph(
+        "",
+        fmt::format("{}: {} of {} tensors and {} weights have the recorded hashes; {} of tensor cores have other bits "
+                    "than those that {} made and recorded, and differ by at most {:.2g} of the bound ({:.2f} s)",
+                    paint(terminal, Ink::green, "Within the bound, not identical"), report.verified, report.tensors,
+                    report.weights, counted(report.within, "product"), report.recorded_on, report.share,
+                    report.seconds),
+        terminal);
+  } else if (report.same()) {
     text += paragraph("",
                       fmt::format("{}: {} of {} tensors and {} weights have the recorded hashes ({:.2f} s)",
                                   paint(terminal, Ink::green, "Same, bit for bit"), report.verified, report.tensors,
@@ -65,11 +74,11 @@ std::string replay_text(const scenarios::ReplayReport& report, const std::string
                       terminal);
   } else {
     const scenarios::Divergence& divergence = *report.divergence;
-    text += paragraph(
-        "",
-        fmt::format("{} after {} of {} tensors, at {}", paint(terminal, Ink::red, "Diverges"), report.verified,
-                    report.tensors, paint(terminal, Ink::bold, printable(divergence.place, terminal))),
-        terminal);
+    text += paragraph("",
+                      fmt::format("{} after {} of {} tensors, at {}", paint(terminal, Ink::red, "Diverges"),
+                                  report.verified + report.within, report.tensors,
+                                  paint(terminal, Ink::bold, printable(divergence.place, terminal))),
+                      terminal);
     text += paragraph("  recorded  ", printable(divergence.expected, terminal), terminal);
     text += paragraph("  replayed  ", printable(divergence.found, terminal), terminal);
   }
@@ -80,10 +89,12 @@ std::string replay_text(const scenarios::ReplayReport& report, const std::string
 nlohmann::ordered_json to_json(const scenarios::ReplayReport& report) {
   nlohmann::ordered_json json;
   json["schema"] = "nanscope.replay/1";
-  json["same"] = report.same();
+  json["same"] = report.same() && report.within == 0;
   json["tensors"] = report.tensors;
   json["verified"] = report.verified;
   json["weights"] = report.weights;
+  json["within_bound"] = report.within;
+  json["share_of_bound"] = report.share;
   json["complete"] = report.whole;
   json["divergence"] = nullptr;
   if (report.divergence) {

@@ -68,9 +68,9 @@ std::string setting_line(const scenarios::Analysis& analysis, const Terminal& te
                        scheme.empty() ? shown("kv.policy") : "", dot);
   }
   const RecordingCounts& counts = analysis.counts;
-  return line + fmt::format("{} {}{}{}, {}, {}", printable(analysis.info.device, terminal),
-                            printable(analysis.info.isa, terminal), dot, counted(counts.requests, "request"),
-                            counted(counts.steps, "step"), ops_text(counts));
+  return line + fmt::format("{} {}{}{}{}, {}, {}", printable(analysis.info.device, terminal),
+                            printable(analysis.info.isa, terminal), kernel_form_text(analysis.info), dot,
+                            counted(counts.requests, "request"), counted(counts.steps, "step"), ops_text(counts));
 }
 
 /// "20 tokens (12 image), 16 cached".
@@ -108,6 +108,13 @@ std::string_view remedy(std::string_view fault_class, std::string_view tensor) {
 }
 
 }  // namespace
+
+std::string kernel_form_text(const RunInfo& info) {
+  const auto config = parse_json_or_none(info.config);
+  const bool has_knobs = config.is_object() && config.contains("knobs") && config["knobs"].is_object();
+  const std::string form = has_knobs ? knob(config["knobs"], "engine.kernel_form") : "";
+  return form == "tensor_core" ? ", products by tensor cores" : "";
+}
 
 std::string header_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal) {
   const std::string& name = analysis.info.scenario;

@@ -25,6 +25,8 @@ struct RunContext {
 std::string run_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal);
 
 // Its parts, each a block of lines that ends with a newline, or empty when there is nothing to say.
+/// ", products by tensor cores" where the run's bits are those of the device that recorded it; else empty.
+std::string kernel_form_text(const RunInfo& info);
 std::string header_text(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal);
 std::string requests_text(std::span<const scenarios::RequestOutcome> requests, const Terminal& terminal);
 /// The token x layer map, one character a cell. When the tokens do not fit the width, a character

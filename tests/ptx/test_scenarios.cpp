@@ -8,6 +8,7 @@
 #include <string>
 
 #include "scenarios/record.h"
+#include "scenarios/replay.h"
 #include "scenarios/scenario.h"
 #include "scenarios/workbench.h"
 #include "tests/ptx/ptx_device.h"
@@ -64,6 +65,29 @@ TEST(PtxScenarios, TheFlagshipsFirstTwoRequests) {
   ASSERT_GT(spec.requests.size(), 2U);
   spec.requests.resize(2);
   expect_the_cpus_hashes(spec);
+}
+
+/// What executes the PTX has the CPU's model of a tensor core, and so its bits; replay takes it for a device of another
+/// kind all the same, whose memory it can only copy from.
+TEST(PtxScenarios, TheFlagshipsFirstRequestByTensorCores) {
+  RunSpec spec = spec_of(NANSCOPE_SOURCE_DIR "/scenarios/kv-scale-lock.toml");
+  spec.requests.resize(1);
+  spec.requests.front().max_tokens = 2;
+  spec.config.kernel_form = KernelForm::tensor_core;
+  expect_the_cpus_hashes(spec);
+  const auto bench = Workbench::open("cpu", 1);
+  ASSERT_TRUE(bench) << bench.error().message;
+  RecordOptions options;
+  options.capture = "all";
+  const auto recorded = record(**bench, spec, options);
+  ASSERT_TRUE(recorded) << recorded.error().message;
+  const auto other = Workbench::open("cuda", 1);
+  ASSERT_TRUE(other) << other.error().message;
+  const auto report = replay(**other, recorded->recording);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_TRUE(report->same());
+  EXPECT_EQ(report->recorded_on, recorded->recording.info().isa);
+  EXPECT_EQ(report->verified, report->tensors);
 }
 
 TEST(PtxScenarios, TheWholeLibrary) {
