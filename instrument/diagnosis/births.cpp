@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -24,18 +25,25 @@ constexpr std::size_t kMostSteps = 64;
 class Rows {
  public:
   Rows(std::int64_t count, bool apart)
-      : apart_(apart), flags_(apart ? static_cast<std::size_t>(std::max<std::int64_t>(0, count)) : 1, false) {}
+      : apart_(apart), flags_(apart ? static_cast<std::size_t>(std::max<std::int64_t>(0, count)) : 1) {}
 
   bool apart() const { return apart_; }
   std::int64_t size() const { return static_cast<std::int64_t>(flags_.size()); }
-  bool at(std::int64_t row) const { return row >= 0 && row < size() && flags_[static_cast<std::size_t>(row)]; }
-  void mark(std::int64_t row) { flags_[static_cast<std::size_t>(row)] = true; }
-  void mark_all() { flags_.assign(flags_.size(), true); }
-  bool any() const { return std::find(flags_.begin(), flags_.end(), true) != flags_.end(); }
+  bool at(std::int64_t row) const { return row >= 0 && row < size() && flags_[static_cast<std::size_t>(row)] != 0; }
+  void mark(std::int64_t row) {
+    flags_[static_cast<std::size_t>(row)] = 1;
+    any_ = true;
+  }
+  void mark_all() {
+    flags_.assign(flags_.size(), 1);
+    any_ = !flags_.empty();
+  }
+  bool any() const { return any_; }
 
  private:
   bool apart_;
-  std::vector<bool> flags_;
+  bool any_ = false;
+  std::vector<std::uint8_t> flags_;  // of weights as many as they have rows, and asked for each: bits would be slow
 };
 
 /// Whether an op reads probabilities and the values of their keys.

@@ -60,9 +60,11 @@ std::string_view passage(const Op& op, const Tensor& tensor) {
     case OpKind::attention_scores:
       return "scores";
     case OpKind::softmax:
+    case OpKind::softmax_partials:
       return "softmax";
     case OpKind::attention_mix:
     case OpKind::mix_partials:
+    case OpKind::combine_partials:
     case OpKind::attention:
       return "attention";
     case OpKind::layer_norm:

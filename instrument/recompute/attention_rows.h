@@ -83,6 +83,12 @@ bool each_span(Values& values, const Tensor& out, std::int64_t first, std::int64
   return true;
 }
 
+/// A number of tokens that an op states, kept where it can be computed with: a recording may state anything.
+inline std::int64_t tokens_of(const std::optional<std::int64_t>& stated) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  return std::clamp<std::int64_t>(stated.value_or(0), -kMost, kMost);
+}
+
 /// The keys of a block of an op that goes over blocks of them; 0 where that is not stated. Kept where it can be
 /// computed with: a recording may state anything.
 template <class Attributes>

@@ -38,6 +38,26 @@ std::int64_t cost_attention_mix(Values& values, const Op& op, const Tensor&) {
 
 namespace {
 
+/// Probabilities of `size` keys of a head, from `key` on, as many as there are.
+void gather_weights(const Block& p, std::int64_t row, std::int64_t head, std::int64_t columns, std::int64_t key,
+                    std::int64_t size, Line& weights) {
+  weights.resize(std::clamp<std::int64_t>(columns - key, 0, size));
+  for (std::size_t c = 0; c < weights.value.size(); ++c) {
+    const std::int64_t at = head * columns + key + static_cast<std::int64_t>(c);
+    weights.value[c] = double{p.row(row)[at]};
+    weights.error[c] = double{p.off(row, at)};
+  }
+}
+
+/// From number `first` of the prediction on: sums that are rounded by `u` of themselves, or by `least`.
+void put(const Line& sums, double u, double least, std::int64_t first, Prediction& into) {
+  for (std::size_t c = 0; c < sums.value.size(); ++c) {
+    const std::size_t at = static_cast<std::size_t>(first) + c;
+    into.value[at] = static_cast<float>(sums.value[c]);
+    into.bound[at] = static_cast<float>(u * std::abs(sums.value[c]) + sums.error[c] + least);
+  }
+}
+
 /// Of both kinds of mix: `split` keys are a block, whose sum stands by itself; 0: all are one.
 bool predict_mix(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t split,
                  std::int64_t first, std::int64_t count, Prediction& into, std::string& why) {
@@ -47,6 +67,10 @@ bool predict_mix(Values& values, const Op& op, const Tensor& out, const OpForm& 
   const Tensor* v = run.input(op, "v");
   if (step == nullptr || probs == nullptr || v == nullptr) {
     why = "its probabilities or its values were not dumped";
+    return false;
+  }
+  if (split > 0 && keys_of(*probs) <= 0) {
+    why = "its probabilities go over no key";
     return false;
   }
   const std::int64_t heads = std::max<std::int64_t>(1, probs->heads);
@@ -83,21 +107,10 @@ bool predict_mix(Values& values, const Op& op, const Tensor& out, const OpForm& 
       for (std::int64_t part = 0; part < heads * blocks; ++part) {
         const std::int64_t head = part / blocks;
         const std::int64_t key = part % blocks * size;
-        weights.resize(std::clamp<std::int64_t>(columns - key, 0, size));
-        for (std::size_t c = 0; c < weights.value.size(); ++c) {
-          const std::int64_t at = head * columns + key + static_cast<std::int64_t>(c);
-          weights.value[c] = double{p.row(row - begin)[at]};
-          weights.error[c] = double{p.off(row - begin, at)};
-        }
+        gather_weights(p, row - begin, head, columns, key, size, weights);
         const std::int64_t group = shared->group_of(head, form.shift == kTiled) * width;
         if (!mix_line(weights, *rows, group, width, rounded, false, line, key)) continue;
-        for (std::int64_t c = 0; c < width; ++c) {
-          const auto from = static_cast<std::size_t>(c);
-          const auto at = static_cast<std::size_t>((row - first) * into.columns + part * width + c);
-          into.value[at] = static_cast<float>(line.value[from]);
-          into.bound[at] = static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] +
-                                              least_error_of_sum(kept, columns));
-        }
+        put(line, 1.01 * u, least_error_of_sum(kept, columns), (row - first) * into.columns + part * width, into);
       }
     }
     return true;
@@ -119,8 +132,8 @@ std::vector<OpForm> forms_mix_partials(Values& values, const Op& op, const Tenso
 std::vector<OpForm> faults_mix_partials(Values& values, const Op& op, const Tensor& out) {
   return wrong_reads(values, op, "v", values.recomputer().form_of(op, out));
 }
-std::int64_t cost_mix_partials(Values&, const Op& op, const Tensor&) {
-  return std::max<std::int64_t>(1, split_of<MixAttributes>(op));
+std::int64_t cost_mix_partials(Values& values, const Op& op, const Tensor& out) {
+  return std::clamp<std::int64_t>(split_of<MixAttributes>(op), 1, cost_attention_mix(values, op, out));
 }
 
 bool predict_mix_partials(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,

@@ -17,42 +17,54 @@ std::vector<OpForm> forms_softmax_partials(Values& values, const Op& op, const T
   return forms;
 }
 std::vector<OpForm> faults_softmax_partials(Values&, const Op&, const Tensor&) { return {}; }
-std::int64_t cost_softmax_partials(Values&, const Op& op, const Tensor&) {
-  return std::max<std::int64_t>(1, split_of<SoftmaxAttributes>(op)) * 8;
+std::int64_t cost_softmax_partials(Values& values, const Op& op, const Tensor&) {
+  const Tensor* scores = values.run().input(op, "scores");
+  const std::int64_t keys = scores != nullptr ? scores->channels / std::max<std::int64_t>(1, scores->heads) : 1;
+  return std::max<std::int64_t>(1, std::min(keys, split_of<SoftmaxAttributes>(op))) * 8;
 }
 
 namespace {
 
+struct BlockStatistics {
+  double value = 0;
+  double off = 0;
+};
+
 /// Scores of a block of one head, and of what keys it is.
 struct ScoreBlock {
-  const float* scores = nullptr;
+  const Block* scores = nullptr;
+  std::int64_t row = 0;
+  std::int64_t column = 0;  ///< of the head's first key
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t first_visible = 0;
   std::int64_t last_visible = 0;
   bool hidden_count = false;  ///< for the maximum: the mask multiplies
 
+  double score(std::int64_t key) const { return double{scores->row(row)[column + key]}; }
+  double off(std::int64_t key) const { return double{scores->off(row, column + key)}; }
   bool sees(std::int64_t key) const { return key >= first_visible && key <= last_visible; }
 };
 
-/// Maximum and sum, and how far the sum may be off: a difference of scores by a rounding of itself, exp by one more,
-/// what is summed by all of theirs. False where a score is not finite, whose way is the mask's own.
-bool statistics_of(const ScoreBlock& block, double& max, double& sum, double& off) {
-  max = -HUGE_VAL;
+/// Maximum and sum, and how far each may be off: the maximum by what the scores are, of the sum a difference of scores
+/// by that on both sides and a rounding of itself, exp by one more, what is summed by all of theirs. False where a
+/// score is not finite, whose way is the mask's own.
+bool statistics_of(const ScoreBlock& block, BlockStatistics& max, BlockStatistics& sum) {
+  max = {-HUGE_VAL, 0};
   for (std::int64_t key = block.begin; key < block.end; ++key) {
-    const double score = double{block.scores[key]};
+    const double score = block.score(key);
     if (!std::isfinite(score)) return false;
-    if (block.hidden_count || block.sees(key)) max = std::max(max, score);
+    max.off = std::max(max.off, block.off(key));
+    if (block.hidden_count || block.sees(key)) max.value = std::max(max.value, score);
   }
-  sum = 0;
-  off = 0;
+  sum = {};
   for (std::int64_t key = block.begin; key < block.end; ++key) {
     if (!block.sees(key)) continue;
-    const double below = max - double{block.scores[key]};
-    sum += std::exp(-below);
-    off += std::exp(-below) * kF32 * (below + 4);
+    const double below = max.value - block.score(key);
+    sum.value += std::exp(-below);
+    sum.off += std::exp(-below) * (kF32 * (below + 4) + std::expm1(max.off + block.off(key)));
   }
-  off += sum * sum_error(block.end - block.begin, kF32);
+  sum.off += sum.value * sum_error(block.end - block.begin, kF32);
   return true;
 }
 
@@ -76,24 +88,25 @@ bool predict_softmax_partials(Values& values, const Op& op, const Tensor& out, c
   into.resize(count, out.channels);
   for (std::int64_t t = 0; t < count; ++t) {
     ScoreBlock block;
-    block.last_visible = *form->first_position + first + t;
-    const std::int64_t behind = form->window ? block.last_visible - *form->window + 1 : 0;
+    block.scores = &scores;
+    block.row = t;
+    block.last_visible = tokens_of(form->first_position) + first + t;
+    const std::int64_t behind = form->window ? block.last_visible - tokens_of(form->window) + 1 : 0;
     block.first_visible = std::max<std::int64_t>(form->first_key.value_or(0), behind);
     block.hidden_count = form->mask.value_or("") == "multiply";
     for (std::int64_t c = 0; c < out.channels; ++c) {
-      block.scores = scores.row(t) + c / blocks * keys;
+      block.column = c / blocks * keys;
       block.begin = c % blocks * split;
       block.end = std::min(keys, block.begin + split);
-      double max = 0;
-      double sum = 0;
-      double off = 0;
+      BlockStatistics max;
+      BlockStatistics sum;
       const auto at = static_cast<std::size_t>(t * out.channels + c);
-      if (!statistics_of(block, max, sum, off)) {
+      if (!statistics_of(block, max, sum)) {
         into.bound[at] = -1;
         continue;
       }
-      into.value[at] = static_cast<float>(out.role == "max" ? max : sum);
-      if (out.role != "max") into.bound[at] = static_cast<float>(1.01 * off + 1e-12);
+      into.value[at] = static_cast<float>(out.role == "max" ? max.value : sum.value);
+      into.bound[at] = static_cast<float>(out.role == "max" ? 1.01 * max.off : 1.01 * sum.off + 1e-12);
     }
   }
   return true;
@@ -138,16 +151,19 @@ bool predict_combine_partials(Values& values, const Op& op, const Tensor& out, c
       for (std::int64_t c = 0; c < out.channels; ++c) {
         double sum = 0;
         double size = 0;
+        double off = 0;
         for (std::int64_t block = 0; block < blocks; ++block) {
-          const double part = double{parts.row(row - begin)[(c / width * blocks + block) * width + c % width]};
+          const std::int64_t column = (c / width * blocks + block) * width + c % width;
+          const double part = double{parts.row(row - begin)[column]};
           sum += part;
           size += std::abs(part);
+          off += double{parts.off(row - begin, column)};
         }
         if (!std::isfinite(sum)) continue;
         const auto at = static_cast<std::size_t>((row - first) * out.channels + c);
         into.value[at] = static_cast<float>(sum);
         into.bound[at] =
-            static_cast<float>(1.01 * u * std::abs(sum) + sum_error(blocks, kF32) * size + least_error(kept));
+            static_cast<float>(1.01 * (u * std::abs(sum) + off) + sum_error(blocks, kF32) * size + least_error(kept));
       }
     }
     return true;

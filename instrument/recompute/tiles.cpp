@@ -151,8 +151,8 @@ bool predict_tile_softmax(Values& values, const Op& op, const Tensor& out, const
     const std::int64_t own = run.token_of(out, first + t).position / tile;
     TileRow row;
     row.tile = tile;
-    row.last = *form->first_position + first + t;
-    const std::int64_t behind = form->window ? row.last - *form->window + 1 : 0;
+    row.last = tokens_of(form->first_position) + first + t;
+    const std::int64_t behind = form->window ? row.last - tokens_of(form->window) + 1 : 0;
     row.first = std::max<std::int64_t>(form->first_key.value_or(0), behind);
     for (std::int64_t head = 0; head < heads; ++head) {
       row.scores.clear();

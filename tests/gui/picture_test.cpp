@@ -152,7 +152,7 @@ TEST_F(Pictures, EveryViewHasATable) {
     const Output output = run("gui " + target + " --force --csv table.csv --screenshot both.png --view " + view);
     EXPECT_EQ(output.code, 0) << output.err;
     const std::string table = read("table.csv");
-    EXPECT_GT(std::count(table.begin(), table.end(), '\n'), 4) << view;
+    EXPECT_GE(std::count(table.begin(), table.end(), '\n'), 4) << view;  // three steps of training, and the names
     EXPECT_TRUE(fs::remove(folder->folder() / "both.png")) << view;
   }
 }

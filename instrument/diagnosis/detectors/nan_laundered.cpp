@@ -11,7 +11,7 @@
 namespace nanscope {
 namespace {
 
-using Rows = std::vector<bool>;
+using Rows = std::vector<std::uint8_t>;  // one a row; bits would be slow
 
 /// Ops that cannot lose a NaN of their row: whatever they do with a number, NaN stays NaN.
 bool keeps_nan(const Op& op) {
@@ -86,13 +86,13 @@ class NanRows {
       const Tensor* in = run_.tensor(input.tensor);
       const auto bad = in != nullptr ? nan_.find(in->id) : nan_.end();
       if (bad == nan_.end() || !carries(input.role) || by_codes(op, input)) continue;
-      inherited.resize(static_cast<std::size_t>(out.tokens), false);
+      inherited.resize(static_cast<std::size_t>(out.tokens));
       for (std::int64_t row = 0; row < out.tokens; ++row) {
         const auto from = run_.same_row(out, row, *in);
         if (!from || *from >= static_cast<std::int64_t>(bad->second.size()) ||
-            !bad->second[static_cast<std::size_t>(*from)])
+            bad->second[static_cast<std::size_t>(*from)] == 0)
           continue;
-        inherited[static_cast<std::size_t>(row)] = true;
+        inherited[static_cast<std::size_t>(row)] = 1;
         from_input.emplace(static_cast<std::size_t>(row), in);
       }
     }
@@ -130,7 +130,7 @@ class NanRows {
       if (pool && slot == slots.end()) continue;
       const std::int64_t from = pool ? slot->second : run_.same_row(out, row, *in).value_or(-1);
       if (from < 0 || from >= static_cast<std::int64_t>(bad->second.size())) continue;
-      if (!bad->second[static_cast<std::size_t>(from)] || rows[i].bad() > 0) continue;
+      if (bad->second[static_cast<std::size_t>(from)] == 0 || rows[i].bad() > 0) continue;
       one.in = in;
       one.rows.push_back(row);
     }
@@ -139,7 +139,7 @@ class NanRows {
 
   Rows rows_of(const Tensor& tensor) {
     Rows bad;
-    for (const Health& row : run_.rows(tensor)) bad.push_back(row.nan > 0);
+    for (const Health& row : run_.rows(tensor)) bad.push_back(row.nan > 0 ? 1 : 0);
     return bad;
   }
 

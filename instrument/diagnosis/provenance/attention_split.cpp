@@ -25,7 +25,7 @@ Explanation explain_softmax_partials(const Subject& subject) {
   // A selecting mask replaces the scores of hidden keys: those cannot have decided anything.
   if (form.mask.value_or("") == "select" && form.first_key && form.first_position) {
     const std::int64_t last = count(form.first_position, 0) + subject.element.row;
-    const std::int64_t behind = form.window ? last - *form.window + 1 : 0;
+    const std::int64_t behind = form.window ? last - count(form.window, 0) + 1 : 0;
     begin = std::max({begin, count(form.first_key, 0), behind});
     end = std::min(end, last + 1);
   }

@@ -63,8 +63,6 @@ void explain_healthy(const Subject& subject, const Operand& scores, std::int64_t
                             is_flags(*mask->tensor) ? "is 0 for" : "hides", keys);
 }
 
-}  // namespace
-
 /// Of a softmax that was given statistics of blocks of keys: on to a bad one of the head, which the whole row has of
 /// it.
 bool find_bad_statistic(const Subject& subject, std::int64_t head, std::int64_t heads, Explanation& found) {
@@ -83,6 +81,8 @@ bool find_bad_statistic(const Subject& subject, std::int64_t head, std::int64_t 
   }
   return false;
 }
+
+}  // namespace
 
 /// p = exp(s - max) / sum over a row of keys: one NaN score makes the row NaN, and so does a row without keys.
 Explanation explain_softmax(const Subject& subject) {

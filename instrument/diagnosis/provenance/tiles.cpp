@@ -21,7 +21,7 @@ Seen seen_keys(const Subject& subject, const Form& form, std::int64_t keys) {
       form.first_position ? count(form.first_position, 0) + subject.element.row : position_of(subject);
   Seen seen;
   seen.last = std::clamp<std::int64_t>(last, 0, std::max<std::int64_t>(keys - 1, 0));
-  const std::int64_t behind = form.window ? last - *form.window + 1 : 0;
+  const std::int64_t behind = form.window ? last - count(form.window, 0) + 1 : 0;
   seen.first = std::clamp<std::int64_t>(std::max(count(form.first_key, 0), behind), 0, seen.last);
   return seen;
 }

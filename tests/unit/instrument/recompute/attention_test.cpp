@@ -228,6 +228,29 @@ TEST(RecomputeMix, ValuesReadBackInTheModelsFormat) {
   EXPECT_EQ(again.result(out.out)->form.text, "values rounded as they were read back");
 }
 
+/// A recording may state anything; docs/recording.md promises that nothing worse than a sentence comes of it.
+TEST(RecomputeAttention, BlocksThatCannotBeAreNotDoneAgain) {
+  DumpGraph g;
+  g.pass();
+  const TensorId v = g.op("v_proj", OpKind::gemm, {}, {.role = "v", .channels = 32, .fill = noise(2, 3)});
+  const TensorId no_keys = g.op("softmax", OpKind::softmax, {}, {.role = "probs", .channels = 0});
+  MixAttributes blocks;
+  blocks.split = 32;
+  const TensorId mix = g.op("attn_mix", OpKind::mix_partials, {{"probs", no_keys}, {"v", v}},
+                            {.channels = 32, .fill = noise(1, 1)}, blocks);
+  const TensorId scores = g.op("scores", OpKind::attention_scores, {}, {.channels = 4, .fill = noise(1, 5)});
+  SoftmaxAttributes far;
+  far.split = std::numeric_limits<std::int64_t>::max();
+  far.first_position = std::numeric_limits<std::int64_t>::max();
+  far.window = std::numeric_limits<std::int64_t>::min();
+  const TensorId statistics = g.op("softmax", OpKind::softmax_partials, {{"scores", scores}},
+                                   {.role = "max", .channels = 1, .fill = noise(1, 6)}, far);
+  Again again(g);
+  EXPECT_EQ(again.result(mix), nullptr);
+  EXPECT_EQ(again.why_not(mix), "its probabilities go over no key");
+  EXPECT_TRUE(again.result(statistics) != nullptr || !again.why_not(statistics).empty());
+}
+
 TEST(RecomputeAttention, AProbabilityIsOffByWhatAllScoresCanDoTogether) {
   const RowMask all{{true, true}, {}};
   Line line;
