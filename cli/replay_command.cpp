@@ -13,6 +13,7 @@
 #include "core/recording/reader.h"
 #include "core/run/find_place.h"
 #include "core/run/recording_view.h"
+#include "core/run/tensor_source.h"
 #include "scenarios/analysis.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
@@ -66,6 +67,11 @@ std::int64_t element_of(const FoundPlace& place) {
   return std::max<std::int64_t>(0, place.tensor->health.first_bad);
 }
 
+/// What is stored needs no run, which another kind of device may not be able to make: products of tensor cores.
+Result<TensorData> elements_of(const Recording& recording, const TensorRow& tensor, scenarios::ReplayTensors& remade) {
+  return tensor.stored ? StoredTensors(recording).fetch(tensor.id) : remade.fetch(tensor.id);
+}
+
 int show_place(scenarios::Workbench& bench, const Recording& recording, const ReplayOptions& options) {
   scenarios::ReplayTensors tensors(bench, recording);
   RecordingRun rows(recording);
@@ -75,7 +81,7 @@ int show_place(scenarios::Workbench& bench, const Recording& recording, const Re
   const auto tensor = recording.tensor(place->tensor->id);
   if (!tensor) return complain(tensor.error().message);
   if (tensor->tokens == 0 || tensor->channels == 0) return complain(options.at + ": the tensor is empty");
-  const auto data = tensors.fetch(tensor->id);
+  const auto data = elements_of(recording, *tensor, tensors);
   if (!data) return complain(data.error().message);
   const std::int64_t element = element_of(*place);
   const auto full = place_of(recording, *tensor, element);
@@ -152,7 +158,9 @@ void add_replay_command(CLI::App& app, Action& action) {
       ->type_name("FILE")
       ->needs(set);
   command->add_flag("--force", options->force, "With -o: replace an existing file")->needs(set);
-  command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)")
+  command
+      ->add_option("--device", options->device,
+                   "cpu, cpu:avx2, cuda, ... (the bits are the same, but for engine.kernel_form=tensor_core)")
       ->type_name("DEVICE");
   add_replay_limits(*command, options->limits);
   add_format(*command, options->format, {"text", "json"});
@@ -162,10 +170,11 @@ void add_replay_command(CLI::App& app, Action& action) {
       "  nanscope replay run.nanscope --at '2/0/1/inner_norm.out[3,0]'\n"
       "  nanscope replay run.nanscope --set kv.format=bf16\n"
       "\n"
-      "Products by tensor cores of another kind of device than recorded them are held to a bound, which is said.\n"
+      "Products by tensor cores (engine.kernel_form=tensor_core) have other bits on another kind of device than the "
+      "recorded one. There each is held to a bound, for which the recording must hold its elements (--capture all).\n"
       "\n"
-      "Exit codes: 0 every hash is the same, or the changed run is clean; 1 not so; 2 bad usage or bad input; 130 "
-      "interrupted.");
+      "Exit codes: 0 every hash is the same, products within that bound aside, or the changed run is "
+      "clean; 1 not so; 2 bad usage or bad input; 130 interrupted.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return replay_file(*options, interrupt); }; });
 }

@@ -211,7 +211,9 @@ void add_run_command(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_flag("--trace", options->trace,
                     "Record when the work of each op ran: launches on the CPU, kernels and copies on a GPU (CUPTI)");
-  command->add_option("--device", options->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)")
+  command
+      ->add_option("--device", options->device,
+                   "cpu, cpu:avx2, cuda, ... (the bits are the same, but for engine.kernel_form=tensor_core)")
       ->type_name("DEVICE");
   command->add_option("--threads", options->threads, "Threads of the CPU device, 0: one a core")
       ->type_name("N")

@@ -19,17 +19,23 @@
 /// d = 22 * 2^-24 and the error before counted in the accumulator, n = ceil(K / 16) instructions are off by at most
 /// ((1 + d)^n - 1) S, and by n * 2^-148 where sums are subnormal. Both devices may be off by that. The bias and the
 /// rounding to out's format add half a unit in the last place each, on both.
+///
+/// All this is of sums below 2^128. Where S, with its errors, reaches that, a sum on the way may be Inf on one device
+/// and finite on another, which adds 16 at once what the other adds in two steps: 2^127 four times, the last two
+/// negative and in the other half, is 0 at once and Inf in steps. Of such products an output that is not finite says
+/// nothing, and anything is within beside it; two that are finite are held to the bound.
 namespace nanscope::kernels {
 
-/// The sum over k of |x|+ |w|+ of one output; x and weight are K values of `operand` (f16 or bf16).
+/// The sum over k of |x|+ |w|+ of one output; x and weight are K values of `operand` (f16 or bf16). Products with NaN
+/// or Inf are left out: of these all devices make the same.
 double tensor_core_magnitude(Format operand, std::span<const float> x, std::span<const float> weight);
 
 /// How far apart two outputs of format `out` may be that are `a` and `b`, finite, and made of `depth` products.
 double tensor_core_bound(Format out, std::int64_t depth, double magnitude, float a, float b);
 
 /// Whether they may both be what tensor cores make of the same: NaN is NaN on all; Inf is Inf of the same sign, or
-/// beside it what reaches beyond the largest finite number by the bound. `share`: the difference by the bound, 0 of
-/// equal bits.
+/// beside it what reaches beyond the largest finite number by the bound; beside either is anything where a sum on the
+/// way may overflow. `share`: the difference by the bound, 0 of equal bits and where one is not finite.
 bool within_tensor_core_bound(Format out, std::int64_t depth, double magnitude, float a, float b, double& share);
 
 }  // namespace nanscope::kernels

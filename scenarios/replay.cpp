@@ -64,8 +64,9 @@ class VerifyProbe final : public Probe {
     for (const ProbeTensor& tensor : op.outputs) {
       if (next_ == expected_.size()) return {};  // past the end of an interrupted recording
       if (Status same = compare_shape(op, tensor, expected_[next_]); !same) return same;
+      // The configuration tells the form of them all; the attribute kernel_form is for who reads the recording.
       if (products_ != nullptr && op.kind == name(OpKind::gemm)) {
-        if (Status same = compare_product(op); !same) return same;
+        if (Status same = compare_product(op, tensor); !same) return same;
         ++next_;
         continue;
       }
@@ -116,10 +117,10 @@ class VerifyProbe final : public Probe {
                    shape_text(view.format, view.rows, view.columns));
   }
 
-  Status compare_product(const ProbeOp& op) {
+  Status compare_product(const ProbeOp& op, const ProbeTensor& tensor) {
     // What was asked for before may differ before.
     if (Status before = queue_.finish(); !before) return before;
-    const auto compared = products_->product(op);
+    const auto compared = products_->product(op, tensor);
     if (!compared) return tl::unexpected(compared.error());
     if (!compared->within) {
       const auto row = recording_.tensor(expected_[next_].id);
@@ -290,9 +291,8 @@ Status ReplayTensors::run_from(std::int64_t tensor) {
   if (!spec) return tl::unexpected(spec.error());
   if (of_other_tensor_cores(*spec, recording_, workbench_.device())) {
     return fail(fmt::format(
-        "{}: recorded on {} with engine.kernel_form=tensor_core, whose bits {} does not make: what it does not hold "
-        "can "
-        "be made on {} alone",
+        "{}: recorded on {} with engine.kernel_form=tensor_core, whose bits {} does not make: "
+        "what it does not hold can be made on {} alone",
         recording_.path().string(), recording_.info().isa, workbench_.device().info().isa, recording_.info().isa));
   }
   auto engine = workbench_.engine(spec->config, stop_);

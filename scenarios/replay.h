@@ -31,7 +31,7 @@ struct Divergence {
 
 struct ReplayReport {
   std::int64_t tensors = 0;   ///< in the recording
-  std::int64_t verified = 0;  ///< with equal hashes, up to the divergence
+  std::int64_t verified = 0;  ///< with equal hashes, or bytes that have the recorded one, up to the divergence
   /// Products of tensor cores of another kind of device than recorded them, which differ in bits and are within the
   /// bound; up to the divergence.
   std::int64_t within = 0;
@@ -47,8 +47,8 @@ struct ReplayReport {
 /// Executes the run again and compares every weight and every tensor with its hash, stopping at the
 /// first difference. Of engine.kernel_form=tensor_core on another kind of device than recorded it, products are
 /// compared within the bound, by their recorded elements, and all else that is made of these by its hash as ever.
-/// Errors: it cannot be run (see run_spec_of(), Workbench::engine()), the recording lacks such elements, or was
-/// stopped.
+/// Errors: it cannot be run (see run_spec_of(), Workbench::engine()), the recording lacks such elements or they have
+/// not the recorded hash, or was stopped.
 Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, const RunControl& control = {});
 
 /// Elements that a recording does not hold, re-made by running it again. One replay fetches what

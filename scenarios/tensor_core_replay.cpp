@@ -71,6 +71,7 @@ Result<std::vector<std::byte>> TensorCoreReplay::bytes_of(const TensorView& view
 }
 
 Status TensorCoreReplay::feed(const TensorView& view, const TensorData& data) {
+  if (view.stride == view.columns) return device_.upload(view.data, data.bytes);
   const std::size_t element = info(view.format).storage_bytes();
   const std::size_t row_bytes = static_cast<std::size_t>(view.columns) * element;
   for (std::int64_t row = 0; row < view.rows; ++row) {
@@ -106,23 +107,28 @@ Result<TensorCoreReplay::Operands> TensorCoreReplay::operands(const ProbeOp& op)
   return of;
 }
 
-Result<TensorCoreReplay::Compared> TensorCoreReplay::product(const ProbeOp& op) {
-  const ProbeTensor& out = op.outputs.front();
-  const auto recorded = stored_.fetch(out.id);
-  if (!recorded) {
-    const auto row = recording_.tensor(out.id);
-    const auto place = row ? place_of(recording_, *row) : fail("");
-    return fail(
-        fmt::format("{}: recorded on {} with engine.kernel_form=tensor_core, whose bits are that device's own, without "
-                    "the elements "
-                    "of {}: nothing can be compared on {}; record with --capture all, or replay on {}",
-                    recording_.path().string(), recording_.info().isa, place ? to_string(*place) : std::string(op.name),
-                    device_.info().isa, recording_.info().isa));
-  }
+/// A recording gives no elements that have not the recorded hash, so that what is equal to them, or is put in an
+/// output's place, has it too.
+Result<TensorData> TensorCoreReplay::recorded(const ProbeOp& op, const ProbeTensor& out) {
+  const auto row = recording_.tensor(out.id);
+  if (!row) return tl::unexpected(row.error());
+  if (row->stored) return stored_.fetch(out.id);
+  const auto place = place_of(recording_, *row);
+  return fail(
+      fmt::format("{}: recorded on {} with engine.kernel_form=tensor_core, whose bits are that device's own, "
+                  "without the elements of {}: nothing can be compared on {}; "
+                  "record with --capture all, or replay on {}",
+                  recording_.path().string(), recording_.info().isa, place ? to_string(*place) : std::string(op.name),
+                  device_.info().isa, recording_.info().isa));
+}
+
+Result<TensorCoreReplay::Compared> TensorCoreReplay::product(const ProbeOp& op, const ProbeTensor& out) {
+  const auto expected = recorded(op, out);
+  if (!expected) return tl::unexpected(expected.error());
   const auto bytes = bytes_of(out.view);
   if (!bytes) return tl::unexpected(bytes.error());
   Compared compared;
-  compared.equal = recorded->bytes == *bytes;
+  compared.equal = expected->bytes == *bytes;
   if (compared.equal) return compared;
   const auto of = operands(op);
   if (!of) return tl::unexpected(of.error());
@@ -130,22 +136,22 @@ Result<TensorCoreReplay::Compared> TensorCoreReplay::product(const ProbeOp& op) 
   for (std::int64_t column = 0; column < out.view.columns; ++column) {
     std::vector<float> weights;
     for (std::int64_t row = 0; row < out.view.rows; ++row) {
-      if (found.code(row, column) == recorded->code(row, column)) continue;
+      if (found.code(row, column) == expected->code(row, column)) continue;
       if (weights.empty()) weights = of->weights(column);
       double share = 0;
       const bool within =
           kernels::within_tensor_core_bound(out.view.format, of->depth, of->magnitude(row, weights),
-                                            recorded->value(row, column), found.value(row, column), share);
+                                            expected->value(row, column), found.value(row, column), share);
       if (within && share <= compared.share && !compared.expected.empty()) continue;
       compared.within = within;
       compared.share = std::max(compared.share, share);
       compared.row = row, compared.column = column;
-      compared.expected = value_with_code(found.format, recorded->value(row, column), recorded->code(row, column));
+      compared.expected = value_with_code(found.format, expected->value(row, column), expected->code(row, column));
       compared.found = value_with_code(found.format, found.value(row, column), found.code(row, column));
       if (!within) return compared;
     }
   }
-  if (Status fed = feed(out.view, *recorded); !fed) return tl::unexpected(fed.error());
+  if (Status fed = feed(out.view, *expected); !fed) return tl::unexpected(fed.error());
   return compared;
 }
 

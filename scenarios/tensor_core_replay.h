@@ -39,12 +39,14 @@ class TensorCoreReplay {
     std::int64_t row = 0, column = 0;  ///< of the element beyond it, or else of that difference
     std::string expected, found;       ///< that element and its bits
   };
-  /// Compares the output of a product that was just launched, whose shape is the recorded one. Errors: the recording
-  /// does not hold it, or the device's memory cannot be read or written.
-  Result<Compared> product(const ProbeOp& op);
+  /// Compares `out`, an output of a product that was just launched, whose shape is the recorded one. Errors: the
+  /// recording does not hold its elements, or they have not the recorded hash; the device's memory cannot be read or
+  /// written.
+  Result<Compared> product(const ProbeOp& op, const ProbeTensor& out);
 
  private:
   struct Operands;
+  Result<TensorData> recorded(const ProbeOp& op, const ProbeTensor& out);
   Result<std::vector<std::byte>> bytes_of(const kernels::TensorView& view);
   Status feed(const kernels::TensorView& view, const TensorData& data);
   Result<Operands> operands(const ProbeOp& op);

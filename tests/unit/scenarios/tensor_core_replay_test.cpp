@@ -2,17 +2,23 @@
 // what was recorded. The other device is the CPU with products of its own, one f32 fma after another.
 #include "scenarios/tensor_core_replay.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/numbers/codec.h"
+#include "core/recording/schema.h"
 #include "kernels/ops/gemm_tensor_core.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
@@ -129,6 +135,36 @@ Result<ReplayReport> replayed_on(const Recording& recording, const std::string& 
   return replay(**bench, recording);
 }
 
+void update(const fs::path& recording, const char* sql) {
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(recording.string().c_str(), &database), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(database, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(database);
+  sqlite3_close(database);
+}
+
+/// Flips the last bit of a stored tensor's first element, which is f32.
+void change_elements(const fs::path& recording, std::int64_t tensor) {
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(recording.string().c_str(), &database), SQLITE_OK);
+  sqlite3_blob* blob = nullptr;
+  ASSERT_EQ(sqlite3_blob_open(database, "main", "chunks", "data", tensor * schema::kChunksPerTensor, 1, &blob),
+            SQLITE_OK)
+      << sqlite3_errmsg(database);
+  unsigned char lowest = 0;
+  EXPECT_EQ(sqlite3_blob_read(blob, &lowest, 1, 0), SQLITE_OK);
+  lowest ^= 1U;
+  EXPECT_EQ(sqlite3_blob_write(blob, &lowest, 1, 0), SQLITE_OK);
+  sqlite3_blob_close(blob);
+  sqlite3_close(database);
+}
+
+/// The output of the run's first op of that name.
+std::int64_t first_output(const Recording& recording, std::string_view name) {
+  const std::vector<OpRow> ops = recording.ops().value();
+  const auto op = std::find_if(ops.begin(), ops.end(), [&](const OpRow& one) { return one.name == name; });
+  return recording.tensors_of(op->id).value().front().id;
+}
+
 class TensorCoreReplays : public ::testing::Test {
  protected:
   void TearDown() override { kernels::OtherTensorCores::off = 0; }
@@ -198,6 +234,26 @@ TEST_F(TensorCoreReplays, TheElementsOfProductsAreEnough) {
   EXPECT_GT(report->within, 20);
 }
 
+/// The names that docs/tensor-cores.md gives for models that are not dense transformers.
+TEST_F(TensorCoreReplays, TheElementsOfAllProductsAreNeeded) {
+  const std::string dense = "named:q_proj.*,k_proj.*,v_proj.*,o_proj.*,gate_proj.*,up_proj.*,down_proj.*,lm_head.*";
+  const std::pair<nanscope::testing::Knobs, std::string> models[] = {
+      {{{"model.experts", "2"}, {"model.experts_per_token", "1"}, {"model.shared_expert_width", "16"}},
+       ",router.*,expert0_gate_proj.*,expert0_up_proj.*,expert0_down_proj.*,expert1_gate_proj.*,expert1_up_proj.*,"
+       "expert1_down_proj.*,shared_gate.*,shared_gate_proj.*,shared_up_proj.*,shared_down_proj.*"},
+      {{{"model.recurrent_layers", "0"}}, ",recurrent_in.*,recurrent_out.*"}};
+  for (const auto& [knobs, more] : models) {
+    SCOPED_TRACE(more);
+    const auto refused = replayed_on(recorded_on(spec_of(knobs), "cuda", dense).recording, "cpu");
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("without the elements of 0/0/0/"));
+    const auto report = replayed_on(recorded_on(spec_of(knobs), "cuda", dense + more).recording, "cpu");
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_TRUE(report->same());
+    EXPECT_GT(report->within, 0);
+  }
+}
+
 TEST_F(TensorCoreReplays, OfHashesAloneNothingCanBeCompared) {
   const Recorded recorded = recorded_on(spec_of(), "cuda", "none");
   const auto report = replayed_on(recorded.recording, "cpu");
@@ -223,19 +279,38 @@ TEST_F(TensorCoreReplays, AnythingElseThatDiffersDiverges) {
   const TemporaryFolder folder;
   const fs::path path = folder / "run.nanscope";
   { const Recorded recorded = recorded_on(spec_of(), "cuda", "all", path); }
-  sqlite3* database = nullptr;
-  ASSERT_EQ(sqlite3_open(path.string().c_str(), &database), SQLITE_OK);
-  ASSERT_EQ(sqlite3_exec(database,
-                         "UPDATE tensors SET hash = ~hash WHERE op = (SELECT id FROM ops WHERE name = 'mlp_residual' "
-                         "LIMIT 1)",
-                         nullptr, nullptr, nullptr),
-            SQLITE_OK);
-  sqlite3_close(database);
+  update(path, "UPDATE tensors SET hash = ~hash WHERE op = (SELECT id FROM ops WHERE name = 'mlp_residual' LIMIT 1)");
   const auto report = replayed_on(Recording::open(path).value(), "cpu");
   ASSERT_TRUE(report) << report.error().message;
   ASSERT_FALSE(report->same());
   EXPECT_THAT(report->divergence->place, HasSubstr("0/0/0/mlp_residual"));
   EXPECT_GT(report->within, 0);
+}
+
+/// Equal bytes and those within the bound are no proof where they are not those that were recorded.
+TEST_F(TensorCoreReplays, ElementsThatHaveNotTheRecordedHashAreRefused) {
+  const TemporaryFolder folder;
+  for (const bool of_hash : {true, false}) {
+    const fs::path path = folder / (of_hash ? "hash.nanscope" : "elements.nanscope");
+    { const Recorded recorded = recorded_on(spec_of(), "cuda", "all", path); }
+    const std::int64_t tensor = first_output(Recording::open(path).value(), "q_proj");
+    if (of_hash) {
+      update(path, fmt::format("UPDATE tensors SET hash = ~hash WHERE id = {}", tensor).c_str());
+    } else {
+      change_elements(path, tensor);
+    }
+    for (const char* device : {"cpu", "cuda"}) {
+      const auto report = replayed_on(Recording::open(path).value(), device);
+      const bool same_kind = std::string_view(device) == "cuda";
+      ASSERT_EQ(report.has_value(), same_kind);
+      if (same_kind) {
+        EXPECT_EQ(report->same(), !of_hash) << "elements are not looked at where hashes are compared";
+        continue;
+      }
+      EXPECT_THAT(report.error().message, HasSubstr(fmt::format("the elements of tensor {} have the hash", tensor)));
+      EXPECT_THAT(report.error().message, Not(HasSubstr("without the elements")));
+    }
+  }
 }
 
 TEST_F(TensorCoreReplays, ElementsAreNotMadeAgainOnAnotherKindOfDevice) {

@@ -398,6 +398,52 @@ TEST(GemmTensorCore, TheBoundKnowsNanAndInf) {
             0x1p-14 + 6);
 }
 
+/// 2^127 twice, and -2^127 twice in the other half: 16 at once cancel, and 8 and 8 are Inf before they do.
+TEST(GemmTensorCore, ASumThatOverflowsOnOneDeviceAloneIsWithinTheBound) {
+  std::vector<std::pair<float, float>> pairs(16, {0.0F, 0x1p63F});
+  pairs[0].first = pairs[1].first = 0x1p64F;
+  pairs[8].first = pairs[9].first = -0x1p64F;
+  const float at_once = one_output(Format::bf16, pairs);
+  EXPECT_EQ(at_once, 0.0F);
+  const float first_half = one_output(Format::bf16, {pairs.begin(), pairs.begin() + 8});
+  const float second_half = one_output(Format::bf16, {pairs.begin() + 8, pairs.end()});
+  EXPECT_EQ(first_half, test::kInf);
+  EXPECT_EQ(second_half, -test::kInf);
+  std::vector<float> x;
+  std::vector<float> weight;
+  for (const auto& [a, b] : pairs) {
+    x.push_back(a);
+    weight.push_back(b);
+  }
+  const double magnitude = tensor_core_magnitude(Format::bf16, x, weight);
+  EXPECT_EQ(magnitude, 0x1p129);
+  double share = 1;
+  const auto within = [&](double sum, float a, float b) {
+    return within_tensor_core_bound(Format::f32, 16, sum, a, b, share);
+  };
+  for (const float in_steps : {first_half, second_half, first_half + second_half}) {
+    EXPECT_TRUE(within(magnitude, at_once, in_steps));
+    EXPECT_EQ(share, 0);
+    EXPECT_TRUE(within(magnitude, in_steps, at_once));
+    EXPECT_TRUE(within(magnitude, test::kInf, in_steps));
+    EXPECT_TRUE(within(0x1.fffffep127, at_once, in_steps)) << "with its errors it reaches 2^128";
+    EXPECT_FALSE(within(0x1.fffp127, at_once, in_steps));
+  }
+  EXPECT_FALSE(within(magnitude, 0.0F, 0x1p126F)) << "both finite: 2^130 * 22 * 2^-24 is less than 2^111";
+  EXPECT_GT(share, 1);
+}
+
+/// What no device can make finite is not excused by the size of the rest, nor does it widen the bound.
+TEST(GemmTensorCore, InfAndNanAmongTheOperandsHaveNoPartInTheMagnitude) {
+  const std::array weight{2.0F, 1.0F, 0.0F, 1.0F};
+  const double magnitude =
+      tensor_core_magnitude(Format::bf16, std::array{3.0F, test::kInf, -test::kInf, test::kNan}, weight);
+  EXPECT_EQ(magnitude, 6);
+  double share = 0;
+  EXPECT_FALSE(within_tensor_core_bound(Format::f32, 4, magnitude, test::kInf, 5.0F, share));
+  EXPECT_FALSE(within_tensor_core_bound(Format::f32, 4, magnitude, test::kNan, test::kInf, share));
+}
+
 /// Operands of f32 are rounded to bf16, and those of f16 beside them, before all else.
 TEST(GemmTensorCore, OperandsAreRoundedToOneFormatFirst) {
   Floats x = test::random_floats(5, 70, 11);
