@@ -52,6 +52,15 @@ if(NANSCOPE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288 --param ggc-min-expand=100>")
 endif()
 
+# Seventy programs take as long to link as ten sources to compile, by GNU's older linker; gold takes half of that.
+if(NANSCOPE_UNITY AND NOT NANSCOPE_SANITIZE)
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -fuse-ld=gold NANSCOPE_HAS_GOLD)
+  if(NANSCOPE_HAS_GOLD)
+    target_link_options(nanscope_flags INTERFACE -fuse-ld=gold)
+  endif()
+endif()
+
 # nanscope_unity(target [BATCH count] [ALONE source...]): compiles sixteen (or BATCH) sources of a target at a time, in
 # less than half the time, where NANSCOPE_UNITY is on. ALONE: sources whose file-local names others of the target have.
 function(nanscope_unity target)

@@ -64,12 +64,12 @@ expect no text "internal error"
                      view, view);
 }
 
-/// Every third view of a scenario, so that each view is toured on a third of them; NANSCOPE_LONG_TESTS=1 tours all on
+/// Every fifth view of a scenario, so that each view is toured on a fifth of them; NANSCOPE_LONG_TESTS=1 tours all on
 /// all.
 std::string whole_tour(const fs::path& scenario, const TemporaryFolder& folder) {
   const std::vector<fs::path> scenarios = library();
   const auto place = std::find(scenarios.begin(), scenarios.end(), scenario) - scenarios.begin();
-  const std::size_t stride = std::getenv("NANSCOPE_LONG_TESTS") != nullptr ? 1 : 3;
+  const std::size_t stride = std::getenv("NANSCOPE_LONG_TESTS") != nullptr ? 1 : 5;
   const std::vector<std::string> views = view_names();
   std::string tour = "wait settled\n";
   for (std::size_t i = static_cast<std::size_t>(place) % stride; i < views.size(); i += stride)

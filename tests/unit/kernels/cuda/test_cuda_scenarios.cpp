@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -66,6 +67,15 @@ std::vector<std::filesystem::path> scenario_files() {
   return files;
 }
 
+/// Of the two ways in which a GPU may be behind, a scenario meets one and its neighbours in the library the other;
+/// NANSCOPE_LONG_TESTS=1 tries both on all.
+std::vector<Schedule> schedules_of(const std::filesystem::path& scenario) {
+  if (std::getenv("NANSCOPE_LONG_TESTS") != nullptr) return {Schedule::late, Schedule::random};
+  const std::vector<std::filesystem::path> all = scenario_files();
+  const auto place = std::find(all.begin(), all.end(), scenario) - all.begin();
+  return {place % 2 == 0 ? Schedule::late : Schedule::random};
+}
+
 class CudaScenarios : public testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(CudaScenarios, RecordTheCpusBits) {
@@ -74,7 +84,7 @@ TEST_P(CudaScenarios, RecordTheCpusBits) {
   const auto spec = resolve(*scenario);
   ASSERT_TRUE(spec) << spec.error().message;
   const Recorded expected = run(*spec, "cpu:baseline");
-  for (const Schedule schedule : {Schedule::late, Schedule::random}) {
+  for (const Schedule schedule : schedules_of(GetParam())) {
     fake_cuda::reset(schedule, 3);
     {
       const Recorded found = run(*spec, "cuda");
