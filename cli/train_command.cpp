@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -92,7 +93,7 @@ class Training {
     auto training = scenarios::TrainingRun::create(*workbench_, *spec, record, interrupt_.token());
     if (!training) return tl::unexpected(training.error());
     training_ = std::move(*training);
-    if (Status begun = begin(); !begun) return tl::unexpected(begun.error());
+    if (Status begun = begin(spec->config.train.steps); !begun) return tl::unexpected(begun.error());
     // A step that was begun is finished and saved, which may take longer than a command that is told to end may.
     interrupt_.be_patient();
     const Status trained = train(spec->config);
@@ -101,14 +102,18 @@ class Training {
   }
 
  private:
-  Status begin() {
+  Status begin(std::int64_t steps) {
     const bool goes_on = arguments_.resume && train::has_checkpoint(arguments_.output);
     if (goes_on) {
       if (Status resumed = training_->resume(arguments_.output); !resumed) return resumed;
     }
     replace_ = arguments_.force && !goes_on;
     if (arguments_.csv.empty()) return {};
-    auto curves = TrainingCurves::open(arguments_.csv, training_->done(), goes_on, arguments_.force);
+    // A run that was killed before it saved anything has left curves of the steps before that, and no more.
+    const std::int64_t first_save = arguments_.save_every > 0 ? std::min(arguments_.save_every, steps) : steps;
+    const std::int64_t end_step = goes_on ? std::numeric_limits<std::int64_t>::max() : first_save;
+    auto curves =
+        TrainingCurves::open(arguments_.csv, training_->done(), end_step, arguments_.resume, arguments_.force);
     if (!curves) return tl::unexpected(curves.error());
     curves_ = std::move(*curves);
     return {};

@@ -21,7 +21,7 @@ constexpr std::uint64_t kMostCurves = std::uint64_t{1} << 30;
 
 /// The rows of a file of curves that are of steps before `first_step`; what a process that was killed left of a row is
 /// none.
-Result<std::string> rows_before(const std::filesystem::path& path, std::int64_t first_step) {
+Result<std::string> rows_before(const std::filesystem::path& path, std::int64_t first_step, std::int64_t end_step) {
   const auto bytes = read_file(path, kMostCurves);
   if (!bytes) return tl::unexpected(bytes.error());
   std::string_view text = as_text(*bytes);
@@ -35,21 +35,22 @@ Result<std::string> rows_before(const std::filesystem::path& path, std::int64_t 
     std::int64_t step = -1;
     const auto [after, error] = std::from_chars(row.data(), row.data() + row.size(), step);
     if (error != std::errc() || *after != ',') return fail(path.string() + ": holds no curves of a training run");
-    if (step >= first_step) return rows;
-    rows += row;
+    if (step >= end_step)
+      return fail(path.string() + ": holds curves of another run, of which no step is saved; name another file");
+    if (step < first_step) rows += row;
     text.remove_prefix(end + 1);
   }
 }
 
 }  // namespace
 
-Result<TrainingCurves> TrainingCurves::open(const std::filesystem::path& path, std::int64_t first_step, bool resume,
-                                            bool force) {
+Result<TrainingCurves> TrainingCurves::open(const std::filesystem::path& path, std::int64_t first_step,
+                                            std::int64_t end_step, bool resume, bool force) {
   std::error_code error;
   std::string rows(kHeader);
   OutputOptions options{.replace = force};
   if (resume && std::filesystem::is_regular_file(path, error)) {
-    auto kept = rows_before(path, first_step);
+    auto kept = rows_before(path, first_step, end_step);
     if (!kept) return tl::unexpected(kept.error());
     rows = std::move(*kept);
     options.replace = true;

@@ -14,10 +14,11 @@ namespace nanscope::cli {
 /// The curves of a training run as CSV, a row a step, each written when its step is done.
 class TrainingCurves {
  public:
-  /// Begins the file, or goes on with one whose rows of steps before `first_step` are kept. Errors: it exists and
-  /// neither `resume` nor `force` is set, it is no such file, it cannot be written.
-  static Result<TrainingCurves> open(const std::filesystem::path& path, std::int64_t first_step, bool resume,
-                                     bool force);
+  /// Begins the file, or, of a run that goes on, cuts it behind the rows of steps before `first_step`: what comes
+  /// after them is made again. Errors: it exists and neither `resume` nor `force` is set, it is no such file, it has a
+  /// step from `end_step` on, which the run cannot have done, it cannot be written.
+  static Result<TrainingCurves> open(const std::filesystem::path& path, std::int64_t first_step, std::int64_t end_step,
+                                     bool resume, bool force);
 
   /// Errors: the disk is full.
   Status add(const train::StepReport& report, double seconds);

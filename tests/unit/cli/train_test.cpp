@@ -89,6 +89,23 @@ TEST_F(TrainCommand, WritesEachRowOnce) {
               HasSubstr("holds no curves of a training run"));
 }
 
+/// Killed before it saved anything, a run has left curves alone: they are its own, and made again. Of a run that saved
+/// they cannot be.
+TEST_F(TrainCommand, CurvesOfWhatWasNeverSavedAreMadeAgain) {
+  ASSERT_EQ(run("train train.toml -o whole --csv whole.csv --steps 4 --save-every 3").code, 0);
+  const std::string whole = read("whole.csv");
+  const std::string begun = whole.substr(0, whole.find("\n2,") + 1);  // of steps 0 and 1
+  write("curves.csv", begun + "2,4.1");
+  EXPECT_EQ(run("train train.toml -o new --csv curves.csv --steps 4 --save-every 3").code, 2) << "without --resume";
+  EXPECT_EQ(read("curves.csv"), begun + "2,4.1");
+  EXPECT_EQ(run("train train.toml -o new --csv curves.csv --steps 4 --save-every 3 --resume").code, 0);
+  EXPECT_EQ(rows("curves.csv"), rows("whole.csv"));
+  const Output refused = run("train train.toml -o other --csv whole.csv --steps 4 --save-every 3 --resume");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("whole.csv: holds curves of another run"));
+  EXPECT_EQ(read("whole.csv"), whole);
+}
+
 TEST_F(TrainCommand, ASignalFinishesTheStepAndSaves) {
   for (const auto& [signal, code] : {std::pair(SIGTERM, 143), std::pair(SIGINT, 130)}) {
     const std::string name = std::to_string(code);
