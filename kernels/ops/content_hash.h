@@ -7,6 +7,7 @@
 /// with a full-width mixer in their order.
 /// The multiplication is the only wide one that every instruction set and a GPU has.
 #include <span>
+#include <utility>
 
 #include "kernels/check.h"
 #include "kernels/tensor_view.h"
@@ -57,6 +58,7 @@ namespace nanscope::kernels::NANSCOPE_ISA {
 
 /// The hash of one chunk while it is made, a step of kHashStep bytes at a time: a word a lane.
 struct ChunkHash {
+  static constexpr std::uint64_t kNextSecret = 0x9e3779b97f4a7c15U * 64;
   U64 secret = lane_secret();
   U64 total = lane_secret();
 
@@ -72,8 +74,50 @@ struct ChunkHash {
   NANSCOPE_LANE void add(ChunkHash& hash, const U64& word) {
     const U64 keyed = word ^ hash.secret;
     hash.total = hash.total + mul_low(keyed, keyed >> 32) + swap_halves(word);
-    hash.secret = hash.secret + splat_u64(0x9e3779b97f4a7c15U * 64);
+    hash.secret = hash.secret + splat_u64(kNextSecret);
   }
+
+#if defined(NANSCOPE_VECTOR_BYTES)
+  /// Registers [kFirst, kFirst + kPart) of the lanes, over all steps: secrets and sums of 32 lanes do not fit the
+  /// registers of a CPU.
+  static constexpr int kPart = 4;
+  template <int kFirst>
+  NANSCOPE_LANE void add_part(ChunkHash& hash, const std::uint64_t* words, std::int64_t count) {
+    Register<std::uint64_t> secret[kPart];
+    Register<std::uint64_t> total[kPart];
+    NANSCOPE_UNROLL for (int i = 0; i < kPart; ++i) {
+      secret[i] = hash.secret.v[kFirst + i];
+      total[i] = hash.total.v[kFirst + i];
+    }
+    for (const std::uint64_t* at = words; at < words + count; at += kLanes) {
+      NANSCOPE_UNROLL for (int i = 0; i < kPart; ++i) {
+        Register<std::uint64_t> word;
+        __builtin_memcpy(&word, at + (kFirst + i) * U64::kWidth, sizeof word);
+        const Register<std::uint64_t> keyed = word ^ secret[i];
+        total[i] = total[i] + detail::mul_low(keyed, keyed >> 32) + detail::swap_halves(word);
+        secret[i] = secret[i] + kNextSecret;
+      }
+    }
+    NANSCOPE_UNROLL for (int i = 0; i < kPart; ++i) {
+      hash.secret.v[kFirst + i] = secret[i];
+      hash.total.v[kFirst + i] = total[i];
+    }
+  }
+  template <int... kParts>
+  NANSCOPE_LANE void add_parts(ChunkHash& hash, const std::uint64_t* words, std::int64_t count,
+                               std::integer_sequence<int, kParts...>) {
+    (add_part<kParts * kPart>(hash, words, count), ...);
+  }
+  /// `count` words, a multiple of 32, of contiguous memory.
+  NANSCOPE_LANE void add_all(ChunkHash& hash, const std::uint64_t* words, std::int64_t count) {
+    add_parts(hash, words, count, std::make_integer_sequence<int, U64::kCount / kPart>{});
+  }
+#else
+  NANSCOPE_LANE void add_all(ChunkHash& hash, const std::uint64_t* words, std::int64_t count) {
+    for (std::int64_t at = 0; at < count; at += kLanes) add(hash, load_u64(words + at, kLanes));
+  }
+#endif
+
   NANSCOPE_LANE std::uint64_t folded(const ChunkHash& hash) {
     const U64 of_lane = lane_secret();
     return sum_u64(mix(mix(hash.total ^ (of_lane >> 7)) + of_lane));
@@ -107,8 +151,15 @@ struct ContentHash {
     const bool words = contiguous && reinterpret_cast<std::uintptr_t>(base) % 8 == 0;
 
     ChunkHash hash;
-    for (std::int64_t offset = begin; offset < end; offset += kHashStep) {
-      prefetch(base + offset);
+    std::int64_t offset = begin;
+#if defined(NANSCOPE_VECTOR_BYTES)
+    constexpr std::int64_t kAtOnce = 4 * kHashStep;
+    for (; words && end - offset >= kAtOnce; offset += kAtOnce) {
+      for (std::int64_t step = 0; step < kAtOnce; step += kHashStep) prefetch(base + offset + step);
+      ChunkHash::add_all(hash, reinterpret_cast<const std::uint64_t*>(base + offset), kAtOnce / 8);
+    }
+#endif
+    for (; offset < end; offset += kHashStep) {
       const U64 word = words && end - offset >= kHashStep
                            ? load_u64(reinterpret_cast<const std::uint64_t*>(base + offset), kLanes)
                            : load_bytes(base, offset, end, row_bytes, args.x.stride * element);

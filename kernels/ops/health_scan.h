@@ -54,6 +54,7 @@ inline Status check(const HealthScanArgs& args) {
 #include "kernels/ops/health_codes.h"
 #include "kernels/ops/health_codes_gpu.h"
 #include "kernels/ops/health_tiles.h"
+#include "kernels/ops/health_wide.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
@@ -190,8 +191,15 @@ struct HealthScan {
   template <Format F>
   NANSCOPE_LANE bool scan_wide(const Args& args, const Tile& tile, Health* result) {
     if ((tile.last - tile.first) % kLanes != 0) return false;
+#if defined(NANSCOPE_WIDE_REGISTERS)
+    const auto* first = element_ptr<const std::byte>(args.x, 0, 0) +
+                        (tile.row * args.x.stride + tile.first) * HealthWide<F, true>::kBytes;
+    return args.sums ? HealthWide<F, true>::scan(first, tile.last - tile.first, result)
+                     : HealthWide<F, false>::scan(first, tile.last - tile.first, result);
+#else
     return args.sums ? HealthTiles::scan_wide<F, true>(args, tile, result)
                      : HealthTiles::scan_wide<F, false>(args, tile, result);
+#endif
   }
 
   NANSCOPE_LANE void scan_any(const Args& args, const Tile& tile, Health* result) {
@@ -227,7 +235,7 @@ struct HealthScan {
   NANSCOPE_LANE void add_tile(ChunkHash& hash, const Args& args, std::int64_t tile, std::int64_t bytes) {
     const auto* words =
         reinterpret_cast<const std::uint64_t*>(static_cast<const std::byte*>(args.x.data) + tile * bytes);
-    for (std::int64_t at = 0; at < bytes / 8; at += kLanes) ChunkHash::add(hash, load_u64(words + at, kLanes));
+    ChunkHash::add_all(hash, words, bytes / 8);
   }
 
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {

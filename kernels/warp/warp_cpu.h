@@ -437,12 +437,21 @@ NANSCOPE_FN U32 halves(const U64& a, std::integer_sequence<int, I...>) {
 }  // namespace detail
 
 NANSCOPE_FN F64 to_f64(const F32& a) {
-#if NANSCOPE_VECTOR_BYTES == 64  // GCC 12 takes the generic conversion apart into 128 bit ones
+  // GCC 12 takes the generic conversion apart into 128 bit ones.
+#if NANSCOPE_VECTOR_BYTES == 64
   F64 r;
   NANSCOPE_UNROLL for (int i = 0; i < F32::kCount; ++i) {
     const __m512d whole = reinterpret_cast<__m512d>(a.v[i]);
     r.v[2 * i] = _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_castpd512_pd256(whole)));
     r.v[2 * i + 1] = _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(whole, 1)));
+  }
+  return r;
+#elif NANSCOPE_VECTOR_BYTES == 32
+  F64 r;
+  NANSCOPE_UNROLL for (int i = 0; i < F32::kCount; ++i) {
+    const __m256 whole = a.v[i];
+    r.v[2 * i] = _mm256_cvtps_pd(_mm256_castps256_ps128(whole));
+    r.v[2 * i + 1] = _mm256_cvtps_pd(_mm256_extractf128_ps(whole, 1));
   }
   return r;
 #else
@@ -458,6 +467,12 @@ NANSCOPE_FN F32 to_f32(const F64& a) {
     const __m256d low = _mm256_castps_pd(_mm512_cvtpd_ps(a.v[2 * i]));
     const __m256d high = _mm256_castps_pd(_mm512_cvtpd_ps(a.v[2 * i + 1]));
     r.v[i] = reinterpret_cast<Register<float>>(_mm512_insertf64x4(_mm512_castpd256_pd512(low), high, 1));
+  }
+  return r;
+#elif NANSCOPE_VECTOR_BYTES == 32
+  F32 r;
+  NANSCOPE_UNROLL for (int i = 0; i < F32::kCount; ++i) {
+    r.v[i] = _mm256_set_m128(_mm256_cvtpd_ps(a.v[2 * i + 1]), _mm256_cvtpd_ps(a.v[2 * i]));
   }
   return r;
 #else
@@ -478,23 +493,28 @@ NANSCOPE_FN F32 to_f32(const U32& a) { return to_f32(to_f64(a)); }
 NANSCOPE_FN I32 to_i32_rne(const F64& a) { return to_i32(low_u32(raw_bits(a + splat_f64(0x1.8p52)))); }
 /// The same for f32, |a| < 2^31.
 NANSCOPE_FN I32 to_i32_rne(const F32& a) { return to_i32_rne(to_f64(a)); }
+namespace detail {
+NANSCOPE_FN Register<std::uint64_t> mul_low(Register<std::uint64_t> a, Register<std::uint64_t> b) {
+#if NANSCOPE_VECTOR_BYTES == 64
+  return reinterpret_cast<Register<std::uint64_t>>(
+      _mm512_mul_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif NANSCOPE_VECTOR_BYTES == 32
+  return reinterpret_cast<Register<std::uint64_t>>(
+      _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#elif defined(__x86_64__)
+  return reinterpret_cast<Register<std::uint64_t>>(
+      _mm_mul_epu32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#else
+  return (a & 0xffffffffU) * (b & 0xffffffffU);
+#endif
+}
+NANSCOPE_FN Register<std::uint64_t> swap_halves(Register<std::uint64_t> a) { return (a << 32) | (a >> 32); }
+}  // namespace detail
+
 /// Product of the low halves: 32 x 32 -> 64 bit.
 NANSCOPE_FN U64 mul_low(const U64& a, const U64& b) {
   U64 r;
-  NANSCOPE_UNROLL for (int i = 0; i < U64::kCount; ++i) {
-#if NANSCOPE_VECTOR_BYTES == 64
-    r.v[i] = reinterpret_cast<Register<std::uint64_t>>(
-        _mm512_mul_epu32(reinterpret_cast<__m512i>(a.v[i]), reinterpret_cast<__m512i>(b.v[i])));
-#elif NANSCOPE_VECTOR_BYTES == 32
-    r.v[i] = reinterpret_cast<Register<std::uint64_t>>(
-        _mm256_mul_epu32(reinterpret_cast<__m256i>(a.v[i]), reinterpret_cast<__m256i>(b.v[i])));
-#elif defined(__x86_64__)
-    r.v[i] = reinterpret_cast<Register<std::uint64_t>>(
-        _mm_mul_epu32(reinterpret_cast<__m128i>(a.v[i]), reinterpret_cast<__m128i>(b.v[i])));
-#else
-    r.v[i] = (a.v[i] & 0xffffffffU) * (b.v[i] & 0xffffffffU);
-#endif
-  }
+  NANSCOPE_UNROLL for (int i = 0; i < U64::kCount; ++i) r.v[i] = detail::mul_low(a.v[i], b.v[i]);
   return r;
 }
 

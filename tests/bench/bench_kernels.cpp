@@ -21,6 +21,7 @@
 #include "kernels/ops/residual_add.h"
 #include "kernels/pack.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/plain_read.h"
 
 #ifdef NANSCOPE_HAS_OPENBLAS
 #include <cblas.h>
@@ -115,16 +116,8 @@ Buffer filled(Device& device, std::int64_t bytes, Format format, bool small = fa
   return buffer;
 }
 
-/// The plain read: sums 8 byte words with enough accumulators to be limited by memory alone.
 void read_all(const void* data, std::int64_t bytes) {
-  const auto* words = static_cast<const std::uint64_t*>(data);
-  std::uint64_t sums[8] = {};
-  for (std::int64_t i = 0; i < bytes / 8; i += 8) {
-    for (int j = 0; j < 8; ++j) sums[j] += words[i + j];
-  }
-  std::uint64_t total = 0;
-  for (const std::uint64_t sum : sums) total += sum;
-  asm volatile("" : : "r"(total));  // the sum is wanted
+  read_once({static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes)});
 }
 
 using Vector = std::uint32_t __attribute__((vector_size(16)));

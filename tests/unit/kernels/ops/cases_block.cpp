@@ -122,8 +122,8 @@ void add_stored_product(std::vector<OpCase>& cases, const Blocks& blocks, bool s
 
 }  // namespace
 
-void add_block_cases(std::vector<OpCase>& cases) {
-  for (const Shape& shape : shapes()) {
+void add_block_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes) {
+  for (const Shape& shape : shapes) {
     for (const bool scaled : {false, true}) {
       add_stored_product(cases, kBlocks[0], scaled, shape);
       add_stored_product(cases, kBlocks[2], scaled, shape);

@@ -225,8 +225,8 @@ void add_scan(std::vector<OpCase>& cases, bool resume, const Shape& shape) {
 
 }  // namespace
 
-void add_element_cases(std::vector<OpCase>& cases) {
-  for (const Shape& shape : shapes()) {
+void add_element_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes) {
+  for (const Shape& shape : shapes) {
     for (const Format format : {Format::f32, Format::f16, Format::bf16}) add_residual(cases, format, shape);
     add_activation(cases, "silu", ActivationKind::silu, shape);
     add_activation(cases, "gelu", ActivationKind::gelu, shape);

@@ -192,10 +192,10 @@ void add_hadamard(std::vector<OpCase>& cases, Format format, std::int64_t heads,
 
 }  // namespace
 
-void add_kv_cases(std::vector<OpCase>& cases) {
+void add_kv_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes) {
   const Format stored[] = {Format::f32,      Format::f16,      Format::bf16, Format::e4m3, Format::e5m2,
                            Format::e4m3fnuz, Format::e5m2fnuz, Format::int8, Format::e2m1};
-  for (const Shape& shape : shapes()) {
+  for (const Shape& shape : shapes) {
     for (const Format format : stored) {
       add_store(cases, format, Overflow::saturate, false, shape);
       add_read(cases, format, false, 29, shape);

@@ -55,7 +55,7 @@ void add_groups(std::vector<OpCase>& cases, Format format, const Shape& shape) {
 
 }  // namespace
 
-void add_norm_cases(std::vector<OpCase>& cases) {
+void add_norm_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes) {
   const auto layer = NormKind::layer_norm;
   const Form forms[] = {
       {"one_pass", layer, VarianceForm::one_pass, false, false, false},
@@ -67,13 +67,13 @@ void add_norm_cases(std::vector<OpCase>& cases) {
       {"rms", NormKind::rms_norm, VarianceForm::two_pass, false, false, false},
   };
   for (const Form& form : forms) {
-    for (const Shape& shape : shapes()) {
+    for (const Shape& shape : shapes) {
       add(cases, form, "sequential", SumOrder::sequential, shape);
       add(cases, form, "warp", SumOrder::warp, shape);
       add(cases, form, "pairwise", SumOrder::pairwise, shape);
     }
   }
-  for (const Shape& shape : shapes()) {
+  for (const Shape& shape : shapes) {
     add_groups(cases, Format::f16, shape);
     add_groups(cases, Format::bf16, shape);
   }

@@ -214,8 +214,8 @@ void add_embedding(std::vector<OpCase>& cases, Format table, bool positions, boo
 
 }  // namespace
 
-void add_product_cases(std::vector<OpCase>& cases) {
-  for (const Shape& shape : shapes()) {
+void add_product_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes) {
+  for (const Shape& shape : shapes) {
     add_gemm(cases, Format::f32, Format::f32, true, shape);
     add_gemm(cases, Format::f32, Format::f32, false, shape);
     add_gemm(cases, Format::f32, Format::bf16, true, shape);

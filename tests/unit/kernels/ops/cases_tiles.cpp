@@ -158,8 +158,8 @@ void add_tile_mix(std::vector<OpCase>& cases, const Tiles& size, Diagonal diagon
 
 }  // namespace
 
-void add_tile_cases(std::vector<OpCase>& cases) {
-  for (const Shape& shape : shapes()) {
+void add_tile_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes) {
+  for (const Shape& shape : shapes) {
     for (const TileBlocks& blocks : tile_blocks()) add_columns(cases, blocks, shape);
     add_rows_back(cases, shape);
   }

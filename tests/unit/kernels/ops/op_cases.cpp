@@ -17,23 +17,25 @@ void hash(std::uint64_t& state, std::span<const std::byte> bytes) {
 
 }  // namespace
 
+std::vector<OpCase> op_cases_of(std::span<const Shape> shapes) {
+  std::vector<OpCase> cases;
+  add_norm_cases(cases, shapes);
+  add_element_cases(cases, shapes);
+  add_attention_cases(cases);
+  add_attention_split_cases(cases);
+  add_kv_cases(cases, shapes);
+  add_product_cases(cases, shapes);
+  add_block_cases(cases, shapes);
+  add_tile_cases(cases, shapes);
+  add_observer_cases(cases, shapes);
+  add_gradient_cases(cases, shapes);
+  add_attention_gradient_cases(cases);
+  add_optimizer_cases(cases, shapes);
+  return cases;
+}
+
 const std::vector<OpCase>& op_cases() {
-  static const std::vector<OpCase> all = [] {
-    std::vector<OpCase> cases;
-    add_norm_cases(cases);
-    add_element_cases(cases);
-    add_attention_cases(cases);
-    add_attention_split_cases(cases);
-    add_kv_cases(cases);
-    add_product_cases(cases);
-    add_block_cases(cases);
-    add_tile_cases(cases);
-    add_observer_cases(cases);
-    add_gradient_cases(cases);
-    add_attention_gradient_cases(cases);
-    add_optimizer_cases(cases);
-    return cases;
-  }();
+  static const std::vector<OpCase> all = op_cases_of(shapes());
   return all;
 }
 

@@ -1,0 +1,76 @@
+// Every op of the table that takes a shape, on executed PTX against the CPU: random rows, columns, gaps between rows,
+// special values and misaligned tensors. NANSCOPE_LONG_TESTS=1 draws ten times as many shapes, and others each time.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/ptx/ptx_device.h"
+#include "tests/unit/kernels/ops/op_cases.h"
+
+namespace nanscope::ptx {
+namespace {
+
+using kernels::cases::Fill;
+using kernels::cases::op_cases;
+using kernels::cases::OpCase;
+using kernels::cases::Placement;
+using kernels::cases::Shape;
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  std::int64_t below(std::int64_t end) {
+    return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(end));
+  }
+  Shape shape() {
+    Shape of{"", below(2) == 0 ? Fill::ordinary : Fill::zoo, 1 + below(6), 1 + below(below(4) == 0 ? 700 : 140), 0};
+    if (below(2) == 0) of.padding = 1 + below(7);
+    of.name =
+        fmt::format("{}x{}_padding_{}_{}", of.rows, of.columns, of.padding, of.fill == Fill::zoo ? "zoo" : "ordinary");
+    return of;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+TEST(PtxShapes, RandomOnesHaveTheCpusBitsInEveryOp) {
+  const auto ptx = PtxDevice::create(NANSCOPE_OPS_PTX);
+  ASSERT_TRUE(ptx) << ptx.error().message;
+  const auto cpu = kernels::make_cpu_device(kernels::Isa::best, 1);
+  ASSERT_TRUE(cpu) << cpu.error().message;
+  const bool many = std::getenv("NANSCOPE_LONG_TESTS") != nullptr;
+  const std::uint64_t seed = many ? std::random_device{}() : 7;
+  Draw draw(seed);
+  std::vector<Shape> shapes;
+  for (int i = 0; i < (many ? 30 : 3); ++i) shapes.push_back(draw.shape());
+  std::set<std::string> fixed;
+  for (const OpCase& op_case : op_cases()) fixed.insert(op_case.name);
+
+  std::set<kernels::OpId> ran;
+  for (const OpCase& op_case : kernels::cases::op_cases_of(shapes)) {
+    if (fixed.contains(op_case.name)) continue;
+    const auto expected = run_case(op_case, **cpu);
+    ASSERT_TRUE(expected) << op_case.name << ": " << expected.error().message;
+    Placement placement;
+    placement.shift = draw.below(4);
+    const auto found = run_case(op_case, **ptx, placement);
+    if (!found) {
+      ADD_FAILURE() << op_case.name << ", seed " << seed << ": " << found.error().message;
+      continue;
+    }
+    EXPECT_EQ(first_difference(*expected, *found), "")
+        << op_case.name << ", shifted by " << placement.shift << ", seed " << seed;
+    ran.insert(op_case.op);
+  }
+  EXPECT_GE(ran.size(), 30U);
+}
+
+}  // namespace
+}  // namespace nanscope::ptx
