@@ -1,5 +1,7 @@
 #include "tests/unit/kernels/ops/case_data.h"
 
+#include <cmath>
+
 #include "core/numbers/codec.h"
 
 namespace nanscope::kernels::cases {
@@ -56,8 +58,12 @@ std::vector<std::uint32_t> fill(Fill kind, Format format, std::int64_t rows, std
                                 float amplitude) {
   Sequence sequence(seed);
   std::vector<std::uint32_t> codes(static_cast<std::size_t>(rows * columns));
-  for (auto& code : codes) code = encode(format, sequence.next() * amplitude, Overflow::saturate);
-  if (kind == Fill::ordinary) return codes;
+  for (auto& code : codes) {
+    const float value = sequence.next() * amplitude;
+    const int binade = kind == Fill::wide ? static_cast<int>(sequence.next() * 20.0F) : 0;
+    code = encode(format, std::ldexp(value, binade), Overflow::saturate);
+  }
+  if (kind != Fill::zoo) return codes;
   const auto zoo = specials(format);
   for (std::int64_t row = 0; row + 1 < rows; ++row) {
     codes[static_cast<std::size_t>(row * columns + row * 7 % columns)] =

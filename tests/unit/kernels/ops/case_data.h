@@ -19,8 +19,8 @@ class Sequence {
 };
 
 /// What a tensor holds. ordinary: finite values. zoo: ordinary rows with one special value each,
-/// then a row of nothing else.
-enum class Fill : std::uint8_t { ordinary, zoo };
+/// then a row of nothing else. wide: finite values over forty binades, whose sums round at almost every step.
+enum class Fill : std::uint8_t { ordinary, zoo, wide };
 
 /// The specials of a format, as codes: several NaNs, infinities, signed zeros, smallest and largest
 /// subnormal, smallest normal, largest finite, 1 and its neighbours, where the format has them.
