@@ -126,6 +126,7 @@ Status Inserter::Parts::check() const {
 Status Inserter::commit() {
   if (auto status = parts_.check(); !status) return status;
   if (auto status = write_progress(); !status) return status;
+  chunk_.close();
   if (auto status = statements_[kCommit].run(); !status) return status;
   committed_ = progress_;
   return statements_[kBegin].run();
@@ -133,6 +134,7 @@ Status Inserter::commit() {
 
 Status Inserter::abandon() {
   progress_ = committed_;
+  chunk_.close();
   statements_.clear();
   if (sqlite3_get_autocommit(db_.get()) == 0) {
     if (auto status = sqlite::execute(db_.get(), "ROLLBACK"); !status) return status;
@@ -144,6 +146,7 @@ Status Inserter::complete() {
   if (auto status = parts_.check(); !status) return status;
   progress_.state = words::word(words::kRunStates, RunState::complete);
   if (auto status = write_progress(); !status) return status;
+  chunk_.close();
   if (auto status = statements_[kCommit].run(); !status) return status;
   statements_.clear();
   if (in_memory_) return {};
@@ -151,6 +154,7 @@ Status Inserter::complete() {
 }
 
 sqlite::Database Inserter::release() {
+  chunk_.close();
   statements_.clear();
   return std::move(db_);
 }
@@ -235,12 +239,21 @@ Status Inserter::write_detail(const TensorRow& row, const detail_codec::Encoded&
       .run();
 }
 
+Status Inserter::write_chunk(std::int64_t id, std::span<const std::byte> bytes) {
+  // Below, a handle on the blob costs as much as the copy that it saves.
+  constexpr std::size_t kInPlace = std::size_t{256} << 10;
+  Statement& statement = statements_[kChunk].bind(1, id);
+  if (bytes.size() < kInPlace) return statement.bind(2, bytes).run();
+  if (auto status = statement.bind_zeros(2, bytes.size()).run(); !status) return status;
+  return chunk_.write(db_.get(), id, bytes);
+}
+
 Status Inserter::write_chunks(std::int64_t tensor, std::span<const std::byte> bytes) {
   ++progress_.stored_tensors;
   std::int64_t id = tensor * schema::kChunksPerTensor;
   while (!bytes.empty()) {
     const auto part = bytes.first(std::min(bytes.size(), static_cast<std::size_t>(schema::kChunkBytes)));
-    if (auto status = statements_[kChunk].bind(1, id++).bind(2, part).run(); !status) return status;
+    if (auto status = write_chunk(id++, part); !status) return status;
     bytes = bytes.subspan(part.size());
   }
   return {};
@@ -345,7 +358,7 @@ Status Inserter::write(const AddPart& item) {
   const auto part = static_cast<std::int64_t>(parts_.written) / schema::kChunkBytes;
   if (part >= schema::kChunksPerTensor) return fail(fmt::format("tensor {}: too large to be stored", item.tensor));
   parts_.written += item.bytes.size();
-  return statements_[kChunk].bind(1, item.tensor * schema::kChunksPerTensor + part).bind(2, item.bytes).run();
+  return write_chunk(item.tensor * schema::kChunksPerTensor + part, item.bytes);
 }
 
 Status Inserter::write(const WeightRow& row) {

@@ -109,6 +109,7 @@ class Inserter {
   /// The bytes that the shape of a tensor that was added needs.
   Result<std::size_t> bytes_of(std::int64_t tensor);
   Status write_chunks(std::int64_t tensor, std::span<const std::byte> bytes);
+  Status write_chunk(std::int64_t id, std::span<const std::byte> bytes);
   Status write_detail(const TensorRow& row, const detail_codec::Encoded& detail);
 
   Status write(const AddRequest& item);
@@ -127,6 +128,7 @@ class Inserter {
 
   sqlite::Database db_;
   std::vector<sqlite::Statement> statements_;
+  sqlite::BlobWriter chunk_{"chunks", "data"};
   detail_codec::Encoder encoder_;
   Progress progress_;
   Progress committed_;

@@ -87,6 +87,11 @@ Statement& Statement::bind(int index, std::span<const std::byte> blob) {
   return *this;
 }
 
+Statement& Statement::bind_zeros(int index, std::size_t bytes) {
+  note(sqlite3_bind_zeroblob64(statement_.get(), index, bytes));
+  return *this;
+}
+
 Statement& Statement::bind_null(int index) {
   note(sqlite3_bind_null(statement_.get(), index));
   return *this;
@@ -131,6 +136,23 @@ std::span<const std::byte> Statement::blob(int column) const {
   const auto* data = static_cast<const std::byte*>(sqlite3_column_blob(statement_.get(), column));
   if (data == nullptr) return {};
   return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
+
+Status BlobWriter::write(sqlite3* db, std::int64_t row, std::span<const std::byte> bytes) {
+  int code = SQLITE_OK;
+  if (blob_) {
+    code = sqlite3_blob_reopen(blob_.get(), row);
+  } else {
+    sqlite3_blob* raw = nullptr;
+    code = sqlite3_blob_open(db, "main", table_.c_str(), column_.c_str(), row, 1, &raw);
+    blob_.reset(raw);
+  }
+  if (code == SQLITE_OK) {
+    code = sqlite3_blob_write(blob_.get(), bytes.data(), static_cast<int>(bytes.size()), 0);
+  }
+  if (code == SQLITE_OK) return {};
+  blob_.reset();
+  return fail(describe(db, code));
 }
 
 Result<std::int64_t> query_integer(sqlite3* db, std::string_view sql, std::int64_t otherwise) {

@@ -20,6 +20,9 @@ struct Close {
 struct Finalize {
   void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 };
+struct CloseBlob {
+  void operator()(sqlite3_blob* blob) const { sqlite3_blob_close(blob); }
+};
 using Database = std::unique_ptr<sqlite3, Close>;
 
 /// Opens a file, or a database in memory when `path` is empty. `flags` as sqlite3_open_v2() takes them. The
@@ -46,6 +49,8 @@ class Statement {
   Statement& bind_real(int index, double value);  ///< NaN is stored as NULL
   Statement& bind(int index, std::string_view text);
   Statement& bind(int index, std::span<const std::byte> blob);
+  /// A blob of as many zeros, which take no memory; BlobWriter puts others there.
+  Statement& bind_zeros(int index, std::size_t bytes);
   Statement& bind_null(int index);
 
   /// True when there is a row; an error of an earlier bind() is returned here.
@@ -68,6 +73,21 @@ class Statement {
   }
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
   int error_ = SQLITE_OK;
+};
+
+/// Writes blobs of one column where they lie. One that is bound to a statement SQLite copies once more, into a row. A
+/// transaction cannot be committed before close().
+class BlobWriter {
+ public:
+  BlobWriter(std::string table, std::string column) : table_(std::move(table)), column_(std::move(column)) {}
+  /// Over the whole blob of a row that is there, which has as many bytes.
+  Status write(sqlite3* db, std::int64_t row, std::span<const std::byte> bytes);
+  void close() { blob_.reset(); }
+
+ private:
+  std::string table_;
+  std::string column_;
+  std::unique_ptr<sqlite3_blob, CloseBlob> blob_;
 };
 
 /// A single integer: the first column of the first row, `otherwise` when there is no row.
