@@ -91,9 +91,7 @@ def test_scales(command):
     number = nanscope.bits(40, "e4m3", scale=0.0535920)
     assert (number.value, number.rounding.clipped) == (448, True)
     assert number.real == pytest.approx(24.0092, abs=1e-4)
-    assert str(number) == command.run("bits", "40", "-f", "e4m3", "--scale", "0.0535920").stdout.replace(
-        "40 as", "40 as"
-    )
+    assert str(number) == command.run("bits", "40", "-f", "e4m3", "--scale", "0.0535920").stdout
 
 
 def test_errors(command):

@@ -10,13 +10,14 @@ import pytest
 
 
 class Command:
-    """The nanscope command."""
+    """The nanscope command, called as one that is installed is: texts lay out what to type next by its name."""
 
     def __init__(self, path):
         self.path = path
 
     def run(self, *arguments, cwd=None):
-        return subprocess.run([self.path, *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd)
+        return subprocess.run(["nanscope", *map(str, arguments)], executable=self.path, capture_output=True, text=True,
+                              check=False, cwd=cwd)
 
     def json(self, *arguments):
         return json.loads(self.run(*arguments, "--format", "json").stdout)
@@ -36,14 +37,23 @@ def command():
     return Command(os.path.abspath(path))
 
 
+def record(command, folder, capture):
+    path = folder / f"{capture}.nanscope"
+    done = command.run("run", "kv-scale-lock", "-o", path, "--capture", capture, "--brief")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return path
+
+
 @pytest.fixture(scope="session")
-def recordings(command, tmp_path_factory):
-    """The flagship, with the elements of all tensors stored, and with none, which replay makes again."""
-    folder = tmp_path_factory.mktemp("recordings")
-    for capture in ("all", "none"):
-        done = command.run("run", "kv-scale-lock", "-o", folder / f"{capture}.nanscope", "--capture", capture)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+def stored(command, tmp_path_factory):
+    """A recording of the flagship, with the elements of all tensors."""
+    return record(command, tmp_path_factory.mktemp("stored"), "all")
+
+
+@pytest.fixture(scope="session")
+def unstored(command, tmp_path_factory):
+    """The same without elements, which replay makes again."""
+    return record(command, tmp_path_factory.mktemp("unstored"), "none")
 
 
 @pytest.fixture(scope="session")

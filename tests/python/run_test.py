@@ -15,8 +15,8 @@ import nanscope
 
 
 @pytest.fixture
-def run(recordings):
-    with nanscope.open(recordings / "all.nanscope") as run:
+def run(stored):
+    with nanscope.open(stored) as run:
         yield run
 
 
@@ -68,8 +68,8 @@ def test_health_of_every_tensor_is_that_of_its_elements(run):
         assert (found.nan, found.zero, found.saturated, found.absmax) == counted
 
 
-def test_what_is_not_stored_is_made_again_with_the_same_bits(run, recordings):
-    with nanscope.open(recordings / "none.nanscope") as other:
+def test_what_is_not_stored_is_made_again_with_the_same_bits(run, unstored):
+    with nanscope.open(unstored) as other:
         assert other.info.stored_tensors == 0
         for place in ("2/0/1/inner_norm.stats", "2/0/1/kv_store.v_codes", "4/0/-/lm_head.logits"):
             np.testing.assert_array_equal(other[place].bits(), run[place].bits())
@@ -85,11 +85,11 @@ def test_fp8_is_of_ml_dtypes(run):
     assert (array.view(np.uint8) & 0x7F).max() == 0x7E
 
 
-def test_fp8_without_ml_dtypes_says_what_its_bits_are(recordings):
+def test_fp8_without_ml_dtypes_says_what_its_bits_are(stored):
     code = (
         "import sys; sys.modules['ml_dtypes'] = None\n"
         "import nanscope\n"
-        f"with nanscope.open({str(recordings / 'all.nanscope')!r}) as run:\n"
+        f"with nanscope.open({str(stored)!r}) as run:\n"
         "    array = run['2/0/1/kv_store.v_codes'].numpy()\n"
         "    print(array.dtype, run['2/0/1/kv_store.v_codes'].values().max())\n"
     )
@@ -97,8 +97,8 @@ def test_fp8_without_ml_dtypes_says_what_its_bits_are(recordings):
     assert done.stdout == "[('e4m3_bits', 'u1')] 448.0\n"
 
 
-def test_arrays_outlive_the_run_and_cannot_be_written(recordings):
-    with nanscope.open(recordings / "all.nanscope") as run:
+def test_arrays_outlive_the_run_and_cannot_be_written(stored):
+    with nanscope.open(stored) as run:
         array = run["4/0/0/logits"].numpy()
         expected = array.copy()
     del run
@@ -139,8 +139,8 @@ def test_rows_have_a_health_of_their_own(run):
     assert sum(row.nan for row in rows) == tensor.health.nan
 
 
-def test_a_closed_run_answers_no_more(recordings):
-    run = nanscope.open(recordings / "all.nanscope")
+def test_a_closed_run_answers_no_more(stored):
+    run = nanscope.open(stored)
     run.close()
     run.close()
     assert run.closed
@@ -149,14 +149,14 @@ def test_a_closed_run_answers_no_more(recordings):
 
 
 @pytest.mark.parametrize("damage", ["nowhere", "empty", "text", "cut off", "flipped"])
-def test_damaged_recordings_are_refused_with_the_commands_line(command, recordings, tmp_path, damage):
+def test_damaged_recordings_are_refused_with_the_commands_line(command, unstored, tmp_path, damage):
     path = tmp_path / "run.nanscope"
     if damage == "empty":
         path.touch()
     elif damage == "text":
         path.write_text("not a recording\n")
     elif damage != "nowhere":
-        shutil.copy(recordings / "none.nanscope", path)
+        shutil.copy(unstored, path)
         data = bytearray(path.read_bytes())
         if damage == "cut off":
             del data[len(data) // 2 :]
@@ -168,9 +168,9 @@ def test_damaged_recordings_are_refused_with_the_commands_line(command, recordin
     assert str(error.value) == command.error("diagnose", path)
 
 
-def test_elements_that_were_changed_are_made_again(run, recordings, tmp_path):
+def test_elements_that_were_changed_are_made_again(run, stored, tmp_path):
     path = tmp_path / "run.nanscope"
-    shutil.copy(recordings / "all.nanscope", path)
+    shutil.copy(stored, path)
     tensor = run["4/0/0/logits"].id
     database = sqlite3.connect(path)
     (data,) = database.execute("SELECT data FROM chunks WHERE id = ?", (tensor * 65536,)).fetchone()
@@ -233,20 +233,20 @@ def test_pictures(run):
         run.first_bad.png(0, 10)
 
 
-def test_the_front(run, command, recordings):
+def test_the_front(run, command, stored):
     front = run.front()
     assert (front.request, front.step) == (2, 0)
     assert front.cells.shape == (len(front.rows), next(step for step in run.steps if step.request == 2).rows)
     assert nanscope.Front.STATES[front.cells.max()] == "nan"
     assert front.rows[0].label == "embed"
-    assert front.text() in command.run("diagnose", recordings / "all.nanscope").stdout
+    assert front.text() in command.run("diagnose", stored).stdout
     clean = run.front(0)
     assert nanscope.Front.STATES[clean.cells.max()] != "nan"
     with pytest.raises(nanscope.Error, match="request 99 has no step 0"):
         run.front(99)
 
 
-def test_the_front_of_a_diagnosis(recordings):
-    found = nanscope.diagnose(recordings / "none.nanscope")
+def test_the_front_of_a_diagnosis(unstored):
+    found = nanscope.diagnose(unstored)
     assert found.front.request == 2
     assert png_size(found.front.png())

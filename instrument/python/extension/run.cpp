@@ -15,6 +15,7 @@
 #include "scenarios/analysis.h"
 #include "scenarios/report/diagnoses.h"
 #include "scenarios/report/run_json.h"
+#include "scenarios/target_kind.h"
 
 namespace py = pybind11;
 
@@ -42,7 +43,10 @@ std::unique_ptr<Run> open(const std::filesystem::path& path, bool follow_links) 
   OpenRunOptions options;
   options.stop = stop.get_token();
   options.follow_links = follow_links;
-  auto run = run_interruptibly(stop, [&] { return value_of(OpenRun::open(path, options)); });
+  auto run = run_interruptibly(stop, [&] {
+    throw_if(scenarios::check_target(path.string(), scenarios::Takes::runs));
+    return value_of(OpenRun::open(path, options));
+  });
   return std::make_unique<Run>(std::move(run), stop);
 }
 
