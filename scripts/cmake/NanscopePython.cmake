@@ -32,6 +32,10 @@ if(NANSCOPE_SANITIZE)
 else()
   # pybind11 asks FindPython only when it is told to.
   set(PYBIND11_FINDPYTHON ON)
+  # FindPython keeps the headers that it found for another interpreter.
+  if(NOT "${_Python_EXECUTABLE}" STREQUAL "${Python_EXECUTABLE}")
+    unset(_Python_INCLUDE_DIR CACHE)
+  endif()
   find_package(Python 3.9 COMPONENTS Interpreter Development.Module QUIET)
   if(Python_Development.Module_FOUND)
     find_package(pybind11 2.10 CONFIG QUIET)
