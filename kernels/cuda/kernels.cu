@@ -9,8 +9,16 @@ namespace {
 
 static_assert(kThreadsPerBlock == kWarpsPerBlock * kLanes && kWarpsPerBlock == kBlockWarps);
 
+/// Blocks that shall fit a multiprocessor at once, where an op says so: the fewer, the more registers ptxas may take.
 template <class Op>
-__global__ void __launch_bounds__(kThreadsPerBlock) run_op(const typename Op::Args args, std::int64_t warps) {
+constexpr int blocks_at_once() {
+  if constexpr (requires { Op::kBlocksAtOnce; }) return Op::kBlocksAtOnce;
+  return 0;
+}
+
+template <class Op>
+__global__ void __launch_bounds__(kThreadsPerBlock, blocks_at_once<Op>())
+    run_op(const typename Op::Args args, std::int64_t warps) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kWarpsPerBlock + threadIdx.x / kLanes;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kWarpsPerBlock;
   for (std::int64_t warp = first; warp < warps; warp += step) Op::run(args, warp);

@@ -51,9 +51,11 @@ inline Status check(const HealthScanArgs& args) {
 }  // namespace nanscope::kernels
 
 #ifdef NANSCOPE_ISA
+#include "kernels/ops/health_code_tiles_gpu.h"
 #include "kernels/ops/health_codes.h"
 #include "kernels/ops/health_codes_gpu.h"
 #include "kernels/ops/health_tiles.h"
+#include "kernels/ops/health_tiles_gpu.h"
 #include "kernels/ops/health_wide.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
@@ -61,6 +63,9 @@ namespace nanscope::kernels::NANSCOPE_ISA {
 struct HealthScan {
   using Args = HealthScanArgs;
   using Tile = HealthTile;
+
+  /// ptxas left to itself takes 96 registers and spills.
+  static constexpr int kBlocksAtOnce = 3;
 
   NANSCOPE_HOST std::int64_t tiles_per_row(const Args& args) { return div_up(args.x.columns, kTileChannels); }
   NANSCOPE_HOST std::int64_t tiles(const Args& args) { return args.x.rows * tiles_per_row(args); }
@@ -80,8 +85,41 @@ struct HealthScan {
     return static_cast<int>(kHashChunk) / static_cast<int>(bytes);
   }
 
-  /// Warp = one chunk where tiles_per_chunk() says so; else one tile and, after all tiles, one chunk.
+  /// How warps of a GPU share a large tensor: the first `warps` take 2^`shift` whole chunks each, scanned and hashed
+  /// together; each chunk that they leave has a warp of its own. `warps` is 0 where there is no such form.
+  struct LargeForm {
+    int shift = 0;
+    std::int64_t chunks = 0;
+    std::int64_t warps = 0;
+  };
+#if defined(__CUDACC__)
+  NANSCOPE_HOST LargeForm large_form(const Args& args) {
+    const TensorView& x = args.x;
+    // One test of all that must be 0, because each warp makes it.
+    const auto addresses = reinterpret_cast<std::uintptr_t>(x.data) | reinterpret_cast<std::uintptr_t>(args.tiles);
+    const auto ragged = static_cast<std::uint64_t>((x.columns % kTileChannels) | (x.stride ^ x.columns));
+    const auto source = reinterpret_cast<std::uintptr_t>(args.source.data);
+    if ((addresses % 16 | ragged | source) != 0 || args.chunks == nullptr) return {};
+    const bool codes = x.format == Format::e4m3 || x.format == Format::int8;
+    const bool halves = x.format == Format::bf16 || x.format == Format::f16;
+    if (!codes && !halves && x.format != Format::f32) return {};
+    const std::uint64_t bytes = static_cast<std::uint64_t>(x.elements()) << (codes ? 0 : halves ? 1 : 2);
+    const auto chunks = static_cast<std::int64_t>((bytes + kHashChunk - 1) / kHashChunk);
+    const int shift = codes ? 1 : 3;
+    return {shift, chunks, chunks < kFusedChunks ? 0 : static_cast<std::int64_t>(bytes / kHashChunk >> shift)};
+  }
+#else
+  NANSCOPE_HOST LargeForm large_form(const Args&) { return {}; }
+#endif
+
+  /// Warp = one chunk where tiles_per_chunk() says so, or several where large_form() does; else one tile and, after all
+  /// tiles, one chunk.
   NANSCOPE_HOST std::int64_t warps(const Args& args) {
+    const LargeForm form = large_form(args);
+    if (form.warps > 0) {  // whole blocks, whose warps share memory
+      constexpr std::int64_t kTogether = 4;
+      return div_up(form.chunks - (form.warps << form.shift) + form.warps, kTogether) * kTogether;
+    }
     if (args.chunks == nullptr) return tiles(args);
     return tiles_per_chunk(args) > 0 ? hash_chunks(args.x) : tiles(args) + hash_chunks(args.x);
   }
@@ -238,28 +276,100 @@ struct HealthScan {
     ChunkHash::add_all(hash, words, bytes / 8);
   }
 
-  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
-    const std::int64_t all = tiles(args);
+#if defined(__CUDACC__)
+  /// Scans and hashes the chunks of a warp of large_form(). The answer has a bit for each tile that scan() must see.
+  NANSCOPE_LANE std::uint64_t run_large(const Args& args, std::int64_t warp, uint4* memory) {
+    switch (args.x.format) {
+      case Format::f32:
+        return HealthTilesGpu<Format::f32>::run(args, warp, memory);
+      case Format::f16:
+        return HealthTilesGpu<Format::f16>::run(args, warp, memory);
+      case Format::bf16:
+        return HealthTilesGpu<Format::bf16>::run(args, warp, memory);
+      case Format::e4m3:
+        return HealthCodeTilesGpu<E4m3Tile>::run(args, warp, WideMemory::of_warp(memory));
+      default:
+        return HealthCodeTilesGpu<Int8Tile>::run(args, warp, WideMemory::of_warp(memory));
+    }
+  }
+#endif
+
+  /// Tiles [begin, end), those of a chunk if it is hashed, and of these only the ones that have a bit in `wanted`.
+  struct Task {
+    std::int64_t begin;
+    std::int64_t end;
+    std::uint64_t wanted;
+  };
+
+  /// Those of a chunk, of which one warp takes all.
+  NANSCOPE_LANE Task task_of(const Args& args, std::int64_t chunk) {
     const std::int64_t fused = tiles_per_chunk(args);
-    if (fused == 0 && warp >= all) return ContentHash::run({args.x, args.chunks}, warp - all);
-    const std::int64_t begin = fused == 0 ? warp : warp * fused;
-    const std::int64_t end = fused == 0 ? warp + 1 : begin + fused < all ? begin + fused : all;
+    const std::int64_t begin = fused == 0 ? chunk : chunk * fused;
+    const std::int64_t end = begin + (fused == 0 ? 1 : fused);
+    return {begin, end < tiles(args) ? end : tiles(args), ~std::uint64_t{0}};
+  }
+
+  /// `chunk`: where their hash goes, if that is wanting; else below 0.
+  NANSCOPE_LANE void scan_all(const Args& args, const Task& task, std::int64_t chunk) {
     // A division takes a GPU as long as a tenth of a tile: one a warp, not one a tile.
-    const std::int64_t row = begin / tiles_per_row(args);
-    const std::int64_t first = begin % tiles_per_row(args) * kTileChannels;
+    const std::int64_t row = task.begin / tiles_per_row(args);
+    const std::int64_t first = task.begin % tiles_per_row(args) * kTileChannels;
+    const std::int64_t fused = tiles_per_chunk(args);
+    const bool hashed = fused > 0 && chunk >= 0;
     const std::int64_t tile_bytes = kHashChunk / (fused == 0 ? 1 : fused);
     ChunkHash hash;
     Tile at{row, first, 0};
-    for (std::int64_t tile = begin; tile < end; ++tile) {
+    std::uint64_t wanted = task.wanted;
+    for (std::int64_t tile = task.begin; tile < task.end; ++tile) {
       at.last = at.first + kTileChannels < args.x.columns ? at.first + kTileChannels : args.x.columns;
-      scan(args, at, args.tiles + tile);
-      if (fused > 0) add_tile(hash, args, tile, tile_bytes);
+      if ((wanted & 1U) != 0) scan(args, at, args.tiles + tile);
+      if (hashed) add_tile(hash, args, tile, tile_bytes);
+      wanted >>= 1;
       at.first = at.last;
       if (at.first < args.x.columns) continue;
       at.first = 0;
       ++at.row;
     }
-    if (fused > 0) store_uniform(args.chunks + warp, ChunkHash::folded(hash));
+    if (hashed) store_uniform(args.chunks + chunk, ChunkHash::folded(hash));
+  }
+
+  /// A warp of a chunk, or of a tile or chunk where both have warps of their own.
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+#if defined(__CUDACC__)
+    const LargeForm form = large_form(args);
+    std::int64_t chunk = warp;
+    Task task{};
+    if (form.warps > 0) {
+      __shared__ uint4 memory[WideMemory::kAll];
+      if (form.shift > 1 && first_task(warp)) {
+        WideMemory::make_secrets(memory);
+        block_sync();
+      }
+      if (warp < form.warps) {
+        task.wanted = run_large(args, warp, memory);
+        if (task.wanted == 0) return;
+        const std::int64_t some = tiles_per_chunk(args) << form.shift;
+        task.begin = warp * some;
+        task.end = task.begin + some;
+        chunk = -1;
+      } else {
+        chunk += (form.warps << form.shift) - form.warps;
+        if (chunk >= form.chunks) return;
+      }
+    }
+    if (chunk >= 0) {
+      if (tiles_per_chunk(args) == 0 && warp >= tiles(args)) {
+        return ContentHash::run({args.x, args.chunks}, warp - tiles(args));
+      }
+      task = task_of(args, chunk);
+    }
+    scan_all(args, task, chunk);
+#else
+    if (tiles_per_chunk(args) == 0 && warp >= tiles(args)) {
+      return ContentHash::run({args.x, args.chunks}, warp - tiles(args));
+    }
+    scan_all(args, task_of(args, warp), warp);
+#endif
   }
 };
 

@@ -281,5 +281,9 @@ NANSCOPE_FN void mma_m16n8k16_f16(float (&d)[4], const U32 (&a)[4], const U32 (&
 inline constexpr int kBlockWarps = 4;
 NANSCOPE_FN U32 block_warp() { return threadIdx.x / kLanes; }
 NANSCOPE_FN void block_sync() { __syncthreads(); }
+/// Whether a task is the first that this warp has.
+NANSCOPE_FN bool first_task(std::int64_t task) {
+  return task == static_cast<std::int64_t>(blockIdx.x) * kBlockWarps + block_warp();
+}
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA

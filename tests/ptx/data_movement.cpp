@@ -29,13 +29,14 @@ void add_of_width(InstructionTable& table, std::initializer_list<const char*> ty
   }
 }
 
-/// 64 bits as two halves, the lower first.
+/// A register as two halves, the lower first.
+template <class Whole, class Half>
 void unpack(Lanes& lanes, const Instruction& of) {
   for (int lane = 0; lane < kLanes; ++lane) {
     if (!lanes.has(lane)) continue;
-    const std::uint64_t whole = lanes.of<std::uint64_t>(of.operands[2])[lane];
-    lanes.of<std::uint32_t>(of.operands[0])[lane] = static_cast<std::uint32_t>(whole);
-    lanes.of<std::uint32_t>(of.operands[1])[lane] = static_cast<std::uint32_t>(whole >> 32);
+    const Whole whole = lanes.of<Whole>(of.operands[2])[lane];
+    lanes.of<Half>(of.operands[0])[lane] = static_cast<Half>(whole);
+    lanes.of<Half>(of.operands[1])[lane] = static_cast<Half>(whole >> (8 * sizeof(Half)));
   }
 }
 void pack(Lanes& lanes, const Instruction& of) {
@@ -154,7 +155,8 @@ void add_data_movement(InstructionTable& table) {
   add_of_width<std::uint32_t>(table, {"b32", "u32", "s32", "f32"});
   add_of_width<std::uint64_t>(table, {"b64", "u64", "s64", "f64"});
   // With braces around the halves; the reader writes them behind the name.
-  table["mov.b64{}="] = {&unpack, {{4, true}, {4, true}, {8, false}}};
+  table["mov.b64{}="] = {&unpack<std::uint64_t, std::uint32_t>, {{4, true}, {4, true}, {8, false}}};
+  table["mov.b32{}="] = {&unpack<std::uint32_t, std::uint16_t>, {{2, true}, {2, true}, {4, false}}};
   table["mov.b64={}"] = {&pack, {{8, true}, {4, false}, {4, false}}};
   // An address says by itself where it points.
   for (const char* name : {"cvta.to.global.u64", "cvta.to.local.u64", "cvta.local.u64", "cvta.param.u64"}) {

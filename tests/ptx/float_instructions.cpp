@@ -45,6 +45,13 @@ void add_arithmetic(InstructionTable& table) {
                               [](T a, T b, T c) { return made(std::fma(a, b, c)); });
 }
 
+/// Of the magnitudes; the sign is that of the product.
+float smaller_magnitude(float a, float b) {
+  const float smaller_one = smaller(std::abs(a), std::abs(b));
+  return std::isnan(smaller_one) ? smaller_one
+                                 : std::copysign(smaller_one, std::signbit(a) == std::signbit(b) ? 1.0F : -1.0F);
+}
+
 template <class T, class Compare, bool kUnordered>
 struct FloatComparison {
   static void run(Lanes& lanes, const Instruction& of) {
@@ -83,6 +90,7 @@ void add_all(InstructionTable& table) {
 void add_float_instructions(InstructionTable& table) {
   add_all<float>(table);
   add_all<double>(table);
+  add_binary<float>(table, "min.xorsign.abs", [](float a, float b) { return smaller_magnitude(a, b); });
 }
 
 }  // namespace nanscope::ptx

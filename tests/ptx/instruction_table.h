@@ -18,6 +18,7 @@ void add_conversions(InstructionTable& table);
 void add_data_movement(InstructionTable& table);
 void add_warp_instructions(InstructionTable& table);
 void add_matrix_instructions(InstructionTable& table);
+void add_packed_instructions(InstructionTable& table);
 
 /// "s64" and the like, by type.
 template <class T>

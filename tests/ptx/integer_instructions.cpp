@@ -78,6 +78,10 @@ template <class Wide, class T>
 void add_wide_product(InstructionTable& table) {
   add_elementwise<Wide, T, T>(table, std::string("mul.wide.") + TypeName<T>::value,
                               [](T a, T b) { return static_cast<Wide>(static_cast<Wide>(a) * static_cast<Wide>(b)); });
+  add_elementwise<Wide, T, T, Wide>(table, std::string("mad.wide.") + TypeName<T>::value, [](T a, T b, Wide c) {
+    using Modulo = Unsigned<Wide>;
+    return static_cast<Wide>(Modulo(static_cast<Wide>(a) * static_cast<Wide>(b)) + Modulo(c));
+  });
 }
 
 template <class T, class Compare>
@@ -120,6 +124,36 @@ void add_on_predicates(InstructionTable& table, const std::string& name, Operati
   std::vector<OperandForm> operands = {{0, true}, {0, false}};
   if (binary) operands.push_back({0, false});
   table[name] = {&OnPredicates<Operation>::run, operands};
+}
+
+/// Four products of bytes, added to c modulo 2^32.
+template <class Byte>
+void add_byte_products(InstructionTable& table, const std::string& name) {
+  using U = std::uint32_t;
+  add_elementwise<U, U, U, U>(table, name, [](U a, U b, U c) {
+    for (int at = 0; at < 32; at += 8) {
+      const int product = static_cast<Byte>(a >> at) * static_cast<Byte>(b >> at);
+      c += static_cast<U>(product);
+    }
+    return c;
+  });
+}
+
+/// Two numbers of 16 bits in a register, each by itself.
+template <class T, bool kMax>
+std::uint32_t extreme_halves(std::uint32_t a, std::uint32_t b) {
+  const auto one = [](std::uint32_t x, std::uint32_t y) {
+    const T left = static_cast<T>(x);
+    const T right = static_cast<T>(y);
+    return static_cast<std::uint16_t>(kMax ? std::max(left, right) : std::min(left, right));
+  };
+  return std::uint32_t{one(a >> 16, b >> 16)} << 16 | one(a, b);
+}
+template <class T>
+void add_halves(InstructionTable& table, const std::string& type) {
+  using U = std::uint32_t;
+  add_elementwise<U, U, U>(table, "min." + type, [](U a, U b) { return extreme_halves<T, false>(a, b); });
+  add_elementwise<U, U, U>(table, "max." + type, [](U a, U b) { return extreme_halves<T, true>(a, b); });
 }
 
 template <class... T, class Add>
@@ -166,14 +200,19 @@ void add_integer_instructions(InstructionTable& table) {
   // With shiftamt: by how much to shift left for the highest bit to be at the top; all ones for 0.
   add_elementwise<U, U>(table, "bfind.shiftamt.u32",
                         [](U a) { return a == 0 ? ~U{0} : static_cast<U>(std::countl_zero(a)); });
-  // Four products of signed bytes, added to c modulo 2^32.
-  add_elementwise<U, U, U, U>(table, "dp4a.s32.s32", [](U a, U b, U c) {
-    for (int at = 0; at < 32; at += 8) {
-      const int product = static_cast<std::int8_t>(a >> at) * static_cast<std::int8_t>(b >> at);
-      c += static_cast<U>(product);
+  add_byte_products<std::int8_t>(table, "dp4a.s32.s32");
+  add_byte_products<std::uint8_t>(table, "dp4a.u32.u32");
+  // Bit i of the table is what three bits give that are i as a number, a's first.
+  add_elementwise<U, U, U, U, U>(table, "lop3.b32", [](U a, U b, U c, U truth) {
+    U out = 0;
+    for (int at = 0; at < 32; ++at) {
+      const U bits = (a >> at & 1U) << 2 | (b >> at & 1U) << 1 | (c >> at & 1U);
+      out |= (truth >> bits & 1U) << at;
     }
-    return c;
+    return out;
   });
+  add_halves<std::int16_t>(table, "s16x2");
+  add_halves<std::uint16_t>(table, "u16x2");
   // The low `length` bits of a, put into b at `at`.
   add_elementwise<U, U, U, U, U>(table, "bfi.b32", [](U a, U b, U at, U length) {
     at &= 0xff;

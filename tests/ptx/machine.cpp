@@ -142,9 +142,15 @@ Status Machine::launch(const Function& kernel, const Launch& launch,
   }
   memory_.begin_launch();
   shared_.end_block();
+  // Made once a launch: registers of a large kernel are megabytes.
+  std::vector<WaitingWarp> waiting;
+  if (kernel.has_barriers) {
+    const WaitingWarp one{Groups(~0U), kernel.registers, own_, 0, false};
+    waiting.assign(launch.threads / kLanes, one);
+  }
   for (std::uint32_t block = 0; block < launch.blocks; ++block) {
     if (kernel.has_barriers) {
-      if (Status status = run_block(kernel, block, launch); !status) return status;
+      if (Status status = run_block(kernel, block, launch, waiting); !status) return status;
       continue;
     }
     for (std::uint32_t warp = 0; warp * kLanes < launch.threads; ++warp) {
@@ -174,13 +180,16 @@ Status Machine::run_warp(const Function& kernel, std::uint32_t block, std::uint3
   return told(kernel, block, warp);
 }
 
-Status Machine::run_block(const Function& kernel, std::uint32_t block, const Launch& launch) {
+Status Machine::run_block(const Function& kernel, std::uint32_t block, const Launch& launch,
+                          std::vector<WaitingWarp>& warps) {
   shared_.begin_block();
-  own_.forget_local();
-  std::vector<WaitingWarp> warps;
-  for (std::uint32_t warp = 0; warp * kLanes < launch.threads; ++warp) {
-    warps.push_back({Groups(~0U), kernel.registers, own_, memory_.begin_warp(), false});
-    place_warp(kernel, block, warp, launch, warps.back().registers);
+  for (std::uint32_t warp = 0; warp < warps.size(); ++warp) {
+    WaitingWarp& one = warps[warp];
+    one.groups = Groups(~0U);
+    one.own.forget_local();
+    one.serial = memory_.begin_warp();
+    one.done = false;
+    place_warp(kernel, block, warp, launch, one.registers);
   }
   while (true) {
     std::size_t waiting = 0;

@@ -47,7 +47,7 @@ class Machine {
   /// Of a kernel without barriers.
   Status run_warp(const Function& kernel, std::uint32_t block, std::uint32_t warp, const Launch& launch);
   /// Of a kernel with barriers.
-  Status run_block(const Function& kernel, std::uint32_t block, const Launch& launch);
+  Status run_block(const Function& kernel, std::uint32_t block, const Launch& launch, std::vector<WaitingWarp>& warps);
   /// Until its next barrier, or its end.
   Status run_turn(const Function& kernel, std::uint32_t block, std::uint32_t warp, WaitingWarp& state);
   Status told(const Function& kernel, std::uint32_t block, std::uint32_t warp) const;

@@ -25,7 +25,7 @@ int main() {
       fmt::print(stderr, "{}: {}\n", op_case.name, cost.error().message);
       return 1;
     }
-    if (op_case.name.ends_with("_hash_large") || op_case.name.ends_with("_tall")) large.push_back(*cost);
+    if (op_case.name.ends_with("_large") || op_case.name.ends_with("_tall")) large.push_back(*cost);
     ptx::CaseCost& known = longest[kernels::op_name(op_case.op)];
     if (cost->counts.lane_instructions > known.counts.lane_instructions) known = *cost;
   }

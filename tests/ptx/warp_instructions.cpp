@@ -113,6 +113,8 @@ void add_reductions(InstructionTable& table) {
 }  // namespace
 
 void add_warp_instructions(InstructionTable& table) {
+  // The lanes of a warp are at one instruction at a time, so that what one has stored the others see.
+  table["bar.warp.sync"] = {[](Lanes&, const Instruction&) {}, {{4, false}}, true};
   const std::vector<OperandForm> operands = {{4, true}, {0, true}, {4, false}, {4, false}, {4, false}, {4, false}};
   table["shfl.sync.up.b32"] = {&shuffle<Shuffle::up>, operands, true};
   table["shfl.sync.down.b32"] = {&shuffle<Shuffle::down>, operands, true};
@@ -135,6 +137,7 @@ InstructionTable all_instructions() {
   add_data_movement(table);
   add_warp_instructions(table);
   add_matrix_instructions(table);
+  add_packed_instructions(table);
   return table;
 }
 

@@ -113,6 +113,18 @@ void add_observer_cases(std::vector<OpCase>& cases, std::span<const Shape> shape
   add_both(cases, Format::f32, {"large", Fill::ordinary, 4100, 128, 0});
   add_both(cases, Format::bf16, {"large", Fill::zoo, 1027, 1024, 0});
   add_both(cases, Format::e4m3, {"large", Fill::zoo, 259, 8192, 0});
+  // Tiles of which a GPU's warp takes eight or more at once; behind the warps that do, some chunks are left over. In
+  // the zoo most rows have a tile that such a warp has to scan in another way.
+  add_both(cases, Format::f32, {"ordinary_large", Fill::ordinary, 529, 1024, 0});
+  add_both(cases, Format::f32, {"zoo_large", Fill::zoo, 531, 1024, 0});
+  for (const Format format : {Format::f16, Format::bf16}) {
+    add_both(cases, format, {"ordinary_large", Fill::ordinary, 1061, 1024, 0});
+  }
+  add_both(cases, Format::f16, {"zoo_large", Fill::zoo, 525, 2048, 0});
+  for (const Format format : {Format::e4m3, Format::int8}) {
+    add_both(cases, format, {"ordinary_large", Fill::ordinary, 473, 4608, 0});
+  }
+  add_both(cases, Format::int8, {"zoo_large", Fill::zoo, 473, 4608, 0});
 }
 
 }  // namespace nanscope::kernels::cases
