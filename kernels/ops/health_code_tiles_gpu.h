@@ -154,9 +154,9 @@ struct HealthCodeTilesGpu {
 
   /// The hash of a chunk whose tiles the eight fours of lanes have shared: a lane of the hash for each lane here, its
   /// eight parts added by way of shared memory.
-  NANSCOPE_LANE std::uint64_t folded(const PieceHash& hash, uint4* own) {
+  NANSCOPE_LANE std::uint64_t folded(const PieceHash& hash, uint4* memory) {
     constexpr int kPitch = kTilesAtOnce + 1;
-    auto* parts = reinterpret_cast<U64*>(own);
+    auto* parts = reinterpret_cast<U64*>(memory) + block_warp() * (kLanes * kPitch);
     U64* to = parts + place_in_tile() * PieceHash::kOwn * kPitch + tile_of_lane();
     NANSCOPE_UNROLL for (int i = 0; i < PieceHash::kOwn; ++i) to[i * kPitch] = hash.totals[i];
     warp_sync();
@@ -167,15 +167,16 @@ struct HealthCodeTilesGpu {
     NANSCOPE_UNROLL for (int i = 1; i < kTilesAtOnce; ++i) total += from[i];
     warp_sync();
     const U32 lane = one / 2 * 8 + 2 * place + one % 2;
-    return sum_u64(PieceHash::folded(total, static_cast<U64>(2 * lane + 1) * kSecretStep));
+    const U64 secret = static_cast<U64>(2 * lane + 1) * kSecretStep;
+    return sum_u64(PieceHash::folded(total + secret, secret));
   }
 
   /// The hash of a chunk; its tiles' Health to `result`. Adds to `again` bits of those that must be scanned in another
   /// way, in their order from bit `bit` on.
-  NANSCOPE_LANE std::uint64_t run_chunk(const uint4* from, Health* result, bool sums, uint4* own, std::uint64_t& again,
-                                        int bit) {
+  NANSCOPE_LANE std::uint64_t run_chunk(const uint4* from, Health* result, bool sums, uint4* memory,
+                                        std::uint64_t& again, int bit) {
     U64 secret = static_cast<U64>(tile_of_lane() * (kTileBytes / 4) + 4 * place_in_tile() + 1) * kSecretStep;
-    PieceHash hash;
+    PieceHash hash{};
     for (int round = 0; round < kRounds; ++round) {
       Tile tile;
       scan(tile, hash, from, secret);
@@ -195,19 +196,19 @@ struct HealthCodeTilesGpu {
       result += kTilesAtOnce;
       secret += kSecretStep * static_cast<std::uint64_t>(kTilesAtOnce * kTileBytes / 4);
     }
-    return folded(hash, own);
+    return folded(hash, memory);
   }
 
   /// The whole chunks of a warp, where addresses are multiples of 16. The answer has a bit for each of their tiles, in
   /// their order, that must be scanned in another way.
-  NANSCOPE_LANE std::uint64_t run(const HealthScanArgs& args, std::int64_t warp, uint4* own) {
+  NANSCOPE_LANE std::uint64_t run(const HealthScanArgs& args, std::int64_t warp, uint4* memory) {
     const std::int64_t chunk = warp * kChunks;
     const auto* from = reinterpret_cast<const uint4*>(args.x.data) + chunk * (kHashChunk / 16) +
                        tile_of_lane() * (kTileBytes / 16) + place_in_tile();
     Health* result = args.tiles + chunk * kChunkTiles + tile_of_lane();
     std::uint64_t again = 0;
     for (int i = 0; i < kChunks; ++i) {
-      const std::uint64_t hash = run_chunk(from, result, args.sums, own, again, i * kChunkTiles);
+      const std::uint64_t hash = run_chunk(from, result, args.sums, memory, again, i * kChunkTiles);
       store_uniform(args.chunks + chunk + i, hash);
       from += kHashChunk / 16;
       result += kChunkTiles;

@@ -25,7 +25,7 @@ NANSCOPE_FN U32 place_in_tile() { return lane_id() % kTileLanes; }
 /// The hash of the bytes that a lane has loaded.
 struct PieceHash {
   static constexpr int kOwn = 8;  ///< lanes of the hash that belong to one here
-  U64 totals[kOwn] = {};          ///< of piece i, word w: i % 4 * 2 + w
+  U64 totals[kOwn];               ///< of piece i, word w: i % 4 * 2 + w
 
   /// Two words and their secrets, each the lower half first.
   NANSCOPE_LANE void add(PieceHash& hash, int piece, const uint4& words, const uint4& secrets) {
@@ -36,19 +36,9 @@ struct PieceHash {
   NANSCOPE_LANE void add_word(U64& total, U32 low, U32 high, U32 secret_low, U32 secret_high) {
     total = mad_wide(low ^ secret_low, high ^ secret_high, total) + join_halves(high, low);
   }
-  /// What lane `own` of those that belong to this one adds to the chunk's hash, as ChunkHash::folded().
+  /// What a lane of the hash adds to that of the chunk, as ChunkHash::folded(). `total` began with the lane's secret.
   NANSCOPE_LANE U64 folded(U64 total, U64 secret) {
-    return ChunkHash::mix(ChunkHash::mix((total + secret) ^ (secret >> 7)) + secret);
-  }
-  /// Where all pieces of a chunk were this tile's: the sum of all of its lanes.
-  NANSCOPE_LANE std::uint64_t folded(const PieceHash& hash) {
-    const U64 first = static_cast<U64>(4 * place_in_tile() + 1) * kSecretStep;
-    U64 sum = 0;
-    NANSCOPE_UNROLL for (int own = 0; own < kOwn; ++own) {
-      sum += folded(hash.totals[own], first + kSecretStep * static_cast<std::uint64_t>(own / 2 * 16 + own % 2 * 2));
-    }
-    NANSCOPE_UNROLL for (int m = 1; m < kTileLanes; m *= 2) sum += xor_lane(sum, m);
-    return sum;
+    return ChunkHash::mix(ChunkHash::mix(total ^ (secret >> 7)) + secret);
   }
 };
 

@@ -9,8 +9,10 @@
 /// saturated counts |x| at or above the largest finite value, so int8's -128 too.
 /// Half of the time of f32 and bf16 are the two sums, which is why who needs none can leave them out.
 /// With `chunks` the content hash of the same bytes is made too, in the same launch; where tiles and chunks share
-/// their borders each tile is hashed right after it was scanned, so that memory is read once.
-/// Checked against plain loops over all codes of every format of 16 bits or fewer.
+/// their borders each tile is hashed right after it was scanned, so that memory is read once. On a GPU large tensors of
+/// whole tiles have forms of their own (health_tiles_gpu.h, health_code_tiles_gpu.h), in which a lane stands for
+/// several and a warp takes several chunks: else the end of a tile, of which a lane has 16 elements, takes longer than
+/// the tile. Checked against plain loops over all codes of every format of 16 bits or fewer.
 #include "core/tensor/health.h"
 #include "kernels/check.h"
 #include "kernels/ops/content_hash.h"
@@ -95,17 +97,21 @@ struct HealthScan {
 #if defined(__CUDACC__)
   NANSCOPE_HOST LargeForm large_form(const Args& args) {
     const TensorView& x = args.x;
-    // One test of all that must be 0, because each warp makes it.
+    // Of each format four bits: 1 and the binary logarithm of its bytes, 0 where it has no form. One test of all that
+    // must be 0 follows, because each warp makes them.
+    constexpr auto kBits = [](Format format, std::uint64_t bits) {
+      return bits << (4 * static_cast<unsigned>(format));
+    };
+    constexpr std::uint64_t kForms = kBits(Format::f32, 3) | kBits(Format::f16, 2) | kBits(Format::bf16, 2) |
+                                     kBits(Format::e4m3, 1) | kBits(Format::int8, 1);
+    const auto form = static_cast<unsigned>(kForms >> (4 * static_cast<unsigned>(x.format))) & 15U;
     const auto addresses = reinterpret_cast<std::uintptr_t>(x.data) | reinterpret_cast<std::uintptr_t>(args.tiles);
-    const auto ragged = static_cast<std::uint64_t>((x.columns % kTileChannels) | (x.stride ^ x.columns));
+    const auto ragged = static_cast<std::uint64_t>((x.columns & (kTileChannels - 1)) | (x.stride ^ x.columns));
     const auto source = reinterpret_cast<std::uintptr_t>(args.source.data);
-    if ((addresses % 16 | ragged | source) != 0 || args.chunks == nullptr) return {};
-    const bool codes = x.format == Format::e4m3 || x.format == Format::int8;
-    const bool halves = x.format == Format::bf16 || x.format == Format::f16;
-    if (!codes && !halves && x.format != Format::f32) return {};
-    const std::uint64_t bytes = static_cast<std::uint64_t>(x.elements()) << (codes ? 0 : halves ? 1 : 2);
+    if ((addresses % 16 | ragged | source) != 0 || args.chunks == nullptr || form == 0) return {};
+    const std::uint64_t bytes = static_cast<std::uint64_t>(x.elements()) << (form - 1);
     const auto chunks = static_cast<std::int64_t>((bytes + kHashChunk - 1) / kHashChunk);
-    const int shift = codes ? 1 : 3;
+    const int shift = form == 1 ? 1 : 3;
     return {shift, chunks, chunks < kFusedChunks ? 0 : static_cast<std::int64_t>(bytes / kHashChunk >> shift)};
   }
 #else
@@ -250,22 +256,23 @@ struct HealthScan {
     HealthTiles::scan_any<HealthTiles::Unknown>(args, tile, result);
   }
 
-  NANSCOPE_LANE void scan(const Args& args, const Tile& tile, Health* result) {
-    bool done = false;
+  /// A tile without NaN and Inf; false where scan_any() must see it.
+  NANSCOPE_LANE bool scan_good(const Args& args, const Tile& tile, Health* result) {
     switch (args.x.format) {
       case Format::f32:
-        done = scan_wide<Format::f32>(args, tile, result);
-        break;
+        return scan_wide<Format::f32>(args, tile, result);
       case Format::f16:
-        done = scan_wide<Format::f16>(args, tile, result);
-        break;
+        return scan_wide<Format::f16>(args, tile, result);
       case Format::bf16:
-        done = scan_wide<Format::bf16>(args, tile, result);
-        break;
+        return scan_wide<Format::bf16>(args, tile, result);
       default:
-        done = scan_codes(args, tile, result);
+        return scan_codes(args, tile, result);
     }
-    if (!done) scan_any(args, tile, result);
+  }
+
+  /// `bad`: it is known to hold NaN or Inf.
+  NANSCOPE_LANE void scan(const Args& args, const Tile& tile, bool bad, Health* result) {
+    if (bad || !scan_good(args, tile, result)) scan_any(args, tile, result);
     if (args.source.given()) count_losses(args, tile, result);
   }
 
@@ -287,9 +294,9 @@ struct HealthScan {
       case Format::bf16:
         return HealthTilesGpu<Format::bf16>::run(args, warp, memory);
       case Format::e4m3:
-        return HealthCodeTilesGpu<E4m3Tile>::run(args, warp, WideMemory::of_warp(memory));
+        return HealthCodeTilesGpu<E4m3Tile>::run(args, warp, memory);
       default:
-        return HealthCodeTilesGpu<Int8Tile>::run(args, warp, WideMemory::of_warp(memory));
+        return HealthCodeTilesGpu<Int8Tile>::run(args, warp, memory);
     }
   }
 #endif
@@ -322,7 +329,7 @@ struct HealthScan {
     std::uint64_t wanted = task.wanted;
     for (std::int64_t tile = task.begin; tile < task.end; ++tile) {
       at.last = at.first + kTileChannels < args.x.columns ? at.first + kTileChannels : args.x.columns;
-      if ((wanted & 1U) != 0) scan(args, at, args.tiles + tile);
+      if ((wanted & 1U) != 0) scan(args, at, chunk < 0, args.tiles + tile);
       if (hashed) add_tile(hash, args, tile, tile_bytes);
       wanted >>= 1;
       at.first = at.last;

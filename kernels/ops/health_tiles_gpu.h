@@ -12,26 +12,26 @@
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
-/// Where the warps of a block keep what they share, in units of 16 bytes.
+/// What the warps of a block share, in units of 16 bytes: the hash's secrets; a lane's parts of sums, in rows of each
+/// place in a tile; ranges, in such rows too. Rows are one longer than there are threads or tiles, so that places lie
+/// in different banks.
 struct WideMemory {
+  static constexpr int kThreads = kBlockWarps * kLanes;
   static constexpr int kSecrets = static_cast<int>(kHashChunk) / 16;
-  /// Sums of a place: of each tile 4 or 8, and one so that the places' lie in different banks.
-  static constexpr int kSumPitch = kTilesAtOnce * 8 + 1;
-  static constexpr int kRangePitch = kTilesAtOnce + 1;
-  static constexpr int kWarp = kTileLanes * (kSumPitch + kRangePitch);
-  static constexpr int kAll = kSecrets + kBlockWarps * kWarp;
+  static constexpr int kSumPitch = kThreads + 1;
+  static constexpr int kSums = 2 * kTileLanes * kSumPitch;
+  static constexpr int kRangePitch = kThreads / kTileLanes + 1;
+  static constexpr int kAll = kSecrets + kSums + kTileLanes * kRangePitch;
 
-  /// The hash's secrets of all words of a chunk, by all warps of the block. The caller waits for the others.
+  /// The secrets of all words of a chunk, by all warps of the block. The caller waits for the others.
   NANSCOPE_FN void make_secrets(uint4* memory) {
     auto* secrets = reinterpret_cast<ulonglong2*>(memory);
-    constexpr int kThreads = kBlockWarps * kLanes;
     U64 secret = static_cast<U64>(4 * threadIdx.x + 1) * kSecretStep;
     NANSCOPE_UNROLL for (int i = 0; i < kSecrets / kThreads; ++i) {
       secrets[i * kThreads + threadIdx.x] = {secret, secret + 2 * kSecretStep};
       secret += 4 * kThreads * kSecretStep;
     }
   }
-  NANSCOPE_FN uint4* of_warp(uint4* memory) { return memory + kSecrets + block_warp() * kWarp; }
 };
 
 template <Format F>
@@ -97,7 +97,7 @@ struct HealthTilesGpu {
       double2* slot = to + which * 2 + odd;
       if constexpr (kHalves) {
         slot[0] = {sums[odd], sums[odd + 4]};
-        slot[kLanes] = {sums[odd + 2], sums[odd + 6]};
+        slot[kTileLanes * WideMemory::kSumPitch] = {sums[odd + 2], sums[odd + 6]};
       } else {
         slot[0] = {sums[odd] + sums[odd + 4], sums[odd + 2] + sums[odd + 6]};
       }
@@ -139,26 +139,45 @@ struct HealthTilesGpu {
 
   /// The four lanes' parts of a tile become its Health, which the first of them stores; the answer is what it found.
   /// NaN and Inf show in the sum of squares, which no finite f32 overflows.
-  NANSCOPE_LANE U32 finish(const Tile& tile, bool sums, uint4* own, Health* result) {
-    auto* places = reinterpret_cast<double2*>(own);
-    uint4* ranges = own + kTileLanes * WideMemory::kSumPitch;
-    double2* to = places + place_in_tile() * WideMemory::kSumPitch + tile_of_lane() * kTileLanes;
+  NANSCOPE_LANE U32 finish(const Tile& tile, bool sums, uint4* memory, Health* result) {
+    auto* places = reinterpret_cast<double2*>(memory + WideMemory::kSecrets);
+    uint4* ranges = memory + WideMemory::kSecrets + WideMemory::kSums + threadIdx.x / kTileLanes;
+    double2* to = places + place_in_tile() * WideMemory::kSumPitch + threadIdx.x / kTileLanes * kTileLanes;
     leave(tile.sum, 0, to);
     leave(tile.squares, 1, to);
-    ranges[place_in_tile() * WideMemory::kRangePitch + tile_of_lane()] = {tile.min, tile.max, tile.least, 0};
+    ranges[place_in_tile() * WideMemory::kRangePitch] = {tile.min, tile.max, tile.least, 0};
     warp_sync();
-    F64 part = sum_places(places + lane_id());
-    if constexpr (kHalves) part += sum_places(places + lane_id() + kLanes);
+    F64 part = sum_places(places + threadIdx.x);
+    if constexpr (kHalves) part += sum_places(places + kTileLanes * WideMemory::kSumPitch + threadIdx.x);
     const F64 sum = part + xor_lane(part, 1);
     const F64 squares = xor_lane(sum, 2);
     U32 found = 0;
     if (place_in_tile() == 0) {
-      const Range range = range_of(ranges + tile_of_lane());
+      const Range range = range_of(ranges);
       found = squares < HUGE_VAL ? found_in<F>(range.min, range.max, range.least) : kBad;
       store_health(result, sums, sum, squares, range.min, range.max, 0);
     }
     warp_sync();
     return found;
+  }
+
+  /// The secrets of the hash's lanes that belong to this one are those of its first four pieces.
+  NANSCOPE_LANE void begin_hash(PieceHash& hash, const uint4* secrets) {
+    NANSCOPE_UNROLL for (int i = 0; i < PieceHash::kOwn / 2; ++i) {
+      const auto two = reinterpret_cast<const ulonglong2*>(secrets)[i * kTileLanes];
+      hash.totals[2 * i] = two.x;
+      hash.totals[2 * i + 1] = two.y;
+    }
+  }
+  /// The hash of the chunk whose pieces the four lanes share.
+  NANSCOPE_LANE std::uint64_t folded(const PieceHash& hash, const uint4* secrets) {
+    U64 sum = 0;
+    NANSCOPE_UNROLL for (int i = 0; i < PieceHash::kOwn / 2; ++i) {
+      const auto two = reinterpret_cast<const ulonglong2*>(secrets)[i * kTileLanes];
+      sum += PieceHash::folded(hash.totals[2 * i], two.x) + PieceHash::folded(hash.totals[2 * i + 1], two.y);
+    }
+    NANSCOPE_UNROLL for (int m = 1; m < kTileLanes; m *= 2) sum += xor_lane(sum, m);
+    return sum;
   }
 
   /// The eight whole chunks of a warp, where addresses are multiples of 16. The answer has a bit for each of their
@@ -169,11 +188,12 @@ struct HealthTilesGpu {
     const uint4* secrets = memory + place_in_tile();
     Health* result = args.tiles + chunk * kChunkTiles;
     PieceHash hash;
+    begin_hash(hash, secrets);
     std::uint64_t again = 0;
     for (int at = 0; at < kChunkTiles; ++at) {
       Tile tile;
       scan(tile, hash, from, secrets);
-      const U32 found = finish(tile, args.sums, WideMemory::of_warp(memory), result);
+      const U32 found = finish(tile, args.sums, memory, result);
       if (any(found != 0)) {
         count_found<F>(from, kPieces, kHalves ? 0x80008000U : 0x80000000U, found, place_in_tile() == 0, result);
         again |= marked_tiles(found == kBad, kChunkTiles) << at;
@@ -182,8 +202,8 @@ struct HealthTilesGpu {
       secrets += kTileBytes / 16;
       ++result;
     }
-    const std::uint64_t folded = PieceHash::folded(hash);
-    if (place_in_tile() == 0) args.chunks[chunk] = folded;
+    const std::uint64_t all = folded(hash, memory + place_in_tile());
+    if (place_in_tile() == 0) args.chunks[chunk] = all;
     return again;
   }
 };
