@@ -81,7 +81,7 @@ U16 half_of_e4m3(U32 code) {
   const U32 fraction = magnitude & 7U;
   const U32 significand = field == 0 ? fraction : fraction + 8U;
   if (significand == 0) return static_cast<U16>(code << 8 & 0x8000U);
-  const int leading = std::bit_width(significand) - 1;
+  const int leading = static_cast<int>(std::bit_width(significand)) - 1;
   const int exponent = (field == 0 ? 1 : static_cast<int>(field)) - 7 - 3 + leading;
   const U32 rest = (significand << (10 - leading)) & 0x3ffU;
   return static_cast<U16>((code << 8 & 0x8000U) | static_cast<U32>(exponent + 15) << 10 | rest);
