@@ -276,11 +276,15 @@ struct HealthScan {
     if (args.source.given()) count_losses(args, tile, result);
   }
 
-  /// The bytes of a tile that was just scanned.
-  NANSCOPE_LANE void add_tile(ChunkHash& hash, const Args& args, std::int64_t tile, std::int64_t bytes) {
+  /// Bytes of tiles that are hashed together, after their scan: a CPU brings the hash's state into registers for them.
+  static constexpr std::int64_t kHashedTogether = 2048;
+
+  /// The bytes of `count` tiles that were just scanned.
+  NANSCOPE_LANE void add_tiles(ChunkHash& hash, const Args& args, std::int64_t first, std::int64_t count,
+                               std::int64_t bytes) {
     const auto* words =
-        reinterpret_cast<const std::uint64_t*>(static_cast<const std::byte*>(args.x.data) + tile * bytes);
-    ChunkHash::add_all(hash, words, bytes / 8);
+        reinterpret_cast<const std::uint64_t*>(static_cast<const std::byte*>(args.x.data) + first * bytes);
+    ChunkHash::add_all(hash, words, count * bytes / 8);
   }
 
 #if defined(__CUDACC__)
@@ -327,10 +331,14 @@ struct HealthScan {
     ChunkHash hash;
     Tile at{row, first, 0};
     std::uint64_t wanted = task.wanted;
+    std::int64_t unhashed = 0;  // tiles
     for (std::int64_t tile = task.begin; tile < task.end; ++tile) {
       at.last = at.first + kTileChannels < args.x.columns ? at.first + kTileChannels : args.x.columns;
       if ((wanted & 1U) != 0) scan(args, at, chunk < 0, args.tiles + tile);
-      if (hashed) add_tile(hash, args, tile, tile_bytes);
+      if (hashed && (++unhashed * tile_bytes >= kHashedTogether || tile + 1 == task.end)) {
+        add_tiles(hash, args, tile + 1 - unhashed, unhashed, tile_bytes);
+        unhashed = 0;
+      }
       wanted >>= 1;
       at.first = at.last;
       if (at.first < args.x.columns) continue;

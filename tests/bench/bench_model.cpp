@@ -23,6 +23,7 @@
 #include "instrument/tokenizer/tokenizer.h"
 #include "kernels/ops/gemm.h"
 #include "kernels/pack.h"
+#include "tests/bench/bench.h"
 #include "tests/bench/plain_read.h"
 
 /// bench_model MEASURE FOLDER: one measure of a checkpoint that large_checkpoint wrote, on two threads, against its

@@ -11,6 +11,7 @@
 #include "kernels/ops/block_gemm.h"
 #include "kernels/ops/block_quantise.h"
 #include "kernels/ops/gemm.h"
+#include "tests/bench/bench.h"
 #include "tests/bench/plain_read.h"
 
 namespace nanscope {
