@@ -151,8 +151,9 @@ Status BlobWriter::write(sqlite3* db, std::int64_t row, std::span<const std::byt
     code = sqlite3_blob_write(blob_.get(), bytes.data(), static_cast<int>(bytes.size()), 0);
   }
   if (code == SQLITE_OK) return {};
+  auto failed = fail(describe(db, code));
   blob_.reset();
-  return fail(describe(db, code));
+  return failed;
 }
 
 Result<std::int64_t> query_integer(sqlite3* db, std::string_view sql, std::int64_t otherwise) {

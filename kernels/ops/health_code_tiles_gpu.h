@@ -2,6 +2,8 @@
 /// Health and hash of e4m3 and int8 on a GPU, where a tensor is large: a warp takes two chunks of the hash, one after
 /// the other, eight tiles at once, four lanes each. For health_scan.h, which says when; health_codes_gpu.h is for any
 /// tile.
+#include <bit>
+
 #include "kernels/ops/health_pieces_gpu.h"
 
 #if defined(__CUDACC__)
@@ -189,6 +191,7 @@ struct HealthCodeTilesGpu {
         store_health(result, sums, all.sum, all.sum_sq, all.min, all.max, all.zero);
       }
       if (any(found != 0)) {
+        warp_sync();  // what is counted is stored after what was
         Tile::count(from, kPieces, found, first, result);
         again |= marked_tiles(found == kBad, 1) << (bit + round * kTilesAtOnce);
       }

@@ -5,6 +5,8 @@
 ///
 /// Eight of the hash's lanes belong to one lane here: of piece i it has words 8i + 2p and 8i + 2p + 1, where p is its
 /// place among the four.
+#include <cstddef>
+
 #include "kernels/ops/content_hash.h"
 #include "kernels/warp/warp.h"
 

@@ -32,6 +32,9 @@ struct HealthScanArgs {
   bool sums = true;  ///< false: sum and sum_sq are NaN, which stands for "not taken"
   /// As ContentHashArgs::chunks, of x; null: no hash.
   std::uint64_t* chunks = nullptr;
+  /// Warps from which on each of a GPU scans and hashes several chunks at once; fewer would leave most of it idle. A
+  /// guess until one has run it, by the 1584 warps that an H200 holds. Tests have less memory.
+  std::int64_t several_from = 1024;
 };
 
 inline Status check(const HealthScanArgs& args) {
@@ -102,6 +105,7 @@ struct HealthScan {
     constexpr auto kBits = [](Format format, std::uint64_t bits) {
       return bits << (4 * static_cast<unsigned>(format));
     };
+    static_assert(4 * kFormatCount <= 64);
     constexpr std::uint64_t kForms = kBits(Format::f32, 3) | kBits(Format::f16, 2) | kBits(Format::bf16, 2) |
                                      kBits(Format::e4m3, 1) | kBits(Format::int8, 1);
     const auto form = static_cast<unsigned>(kForms >> (4 * static_cast<unsigned>(x.format))) & 15U;
@@ -112,7 +116,8 @@ struct HealthScan {
     const std::uint64_t bytes = static_cast<std::uint64_t>(x.elements()) << (form - 1);
     const auto chunks = static_cast<std::int64_t>((bytes + kHashChunk - 1) / kHashChunk);
     const int shift = form == 1 ? 1 : 3;
-    return {shift, chunks, chunks < kFusedChunks ? 0 : static_cast<std::int64_t>(bytes / kHashChunk >> shift)};
+    const auto warps = static_cast<std::int64_t>(bytes / kHashChunk >> shift);
+    return {shift, chunks, chunks < kFusedChunks || warps < args.several_from ? 0 : warps};
   }
 #else
   NANSCOPE_HOST LargeForm large_form(const Args&) { return {}; }
@@ -124,13 +129,18 @@ struct HealthScan {
     const LargeForm form = large_form(args);
     if (form.warps > 0) {  // whole blocks, whose warps share memory
       constexpr std::int64_t kTogether = 4;
+#if defined(__CUDACC__)
+      static_assert(kTogether == kBlockWarps);
+#endif
       return div_up(form.chunks - (form.warps << form.shift) + form.warps, kTogether) * kTogether;
     }
     if (args.chunks == nullptr) return tiles(args);
     return tiles_per_chunk(args) > 0 ? hash_chunks(args.x) : tiles(args) + hash_chunks(args.x);
   }
   NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) {
-    return tiles_per_chunk(args) > 0 ? tiles_per_chunk(args) * kTileChannels : kTileChannels;
+    const std::int64_t chunk = tiles_per_chunk(args) > 0 ? tiles_per_chunk(args) * kTileChannels : kTileChannels;
+    const LargeForm form = large_form(args);
+    return form.warps > 0 ? chunk << form.shift : chunk;
   }
 
   /// Of the 32 columns from `column` on.
@@ -363,6 +373,7 @@ struct HealthScan {
       if (warp < form.warps) {
         task.wanted = run_large(args, warp, memory);
         if (task.wanted == 0) return;
+        warp_sync();  // what another lane has stored of these tiles is stored before
         const std::int64_t some = tiles_per_chunk(args) << form.shift;
         task.begin = warp * some;
         task.end = task.begin + some;

@@ -8,6 +8,7 @@
 #include "kernels/ops/health_pieces_gpu.h"
 
 #if defined(__CUDACC__)
+#include <cmath>
 #include <type_traits>
 
 namespace nanscope::kernels::NANSCOPE_ISA {

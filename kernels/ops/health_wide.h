@@ -5,6 +5,10 @@
 /// registers. First the least and the largest code, which say whether a NaN or an Inf is there and whether something
 /// must be counted; then the sums, half of the lanes at a time, four columns to a register of f64, in the order that
 /// the definition gives.
+#include <cstddef>
+#include <limits>
+#include <type_traits>
+
 #include "kernels/warp/warp_cpu_wide.h"
 
 #if defined(NANSCOPE_WIDE_REGISTERS)
@@ -52,7 +56,7 @@ struct HealthWide {
 
   /// Lanes [0, 16) of all columns from `at` on; of the other half where `at` is 16 columns further.
   NANSCOPE_LANE Sums add_half(const std::byte* at, std::int64_t count) {
-    const Quad none = Quad{} - 0.0;
+    const Quad none = Quad{};
     Sums sums{{none, none, none, none}, {none, none, none, none}};
     for (std::int64_t column = 0; column < count; column += kLanes) {
       const SixteenColumns x = columns(at);

@@ -16,7 +16,7 @@ function(nanscope_has_packages result interpreter)
 endfunction()
 
 if(Python_EXECUTABLE)
-  set(NANSCOPE_INTERPRETER ${Python_EXECUTABLE} CACHE FILEPATH "The Python that tests run with")
+  set(NANSCOPE_INTERPRETER ${Python_EXECUTABLE} CACHE FILEPATH "The Python that tests run with" FORCE)
 endif()
 find_program(NANSCOPE_INTERPRETER python3 VALIDATOR nanscope_has_packages DOC "The Python that tests run with")
 if(NANSCOPE_INTERPRETER AND NOT Python_EXECUTABLE)
@@ -32,7 +32,7 @@ if(NANSCOPE_SANITIZE)
 else()
   # pybind11 asks FindPython only when it is told to.
   set(PYBIND11_FINDPYTHON ON)
-  # FindPython keeps the headers that it found for another interpreter.
+  # FindPython keeps the headers that it found for another interpreter, by names of its own.
   if(NOT "${_Python_EXECUTABLE}" STREQUAL "${Python_EXECUTABLE}")
     unset(_Python_INCLUDE_DIR CACHE)
   endif()

@@ -4,8 +4,7 @@
 #include <vector>
 
 /// The plain read that benchmarks compare with: it sums 8 byte words with enough accumulators to be limited by memory
-/// alone. Compiled at -O3 whatever the preset is: at -Og it took a quarter longer, and flattered what it is held
-/// against.
+/// alone. Compiled at -O3 whatever the preset is: at -Og it flatters what it is held against.
 namespace nanscope {
 
 /// Memory that is read.

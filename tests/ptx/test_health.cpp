@@ -89,6 +89,7 @@ OpCase case_of(const Scan& of) {
               args.chunks = static_cast<std::uint64_t*>(memory.output_bytes("chunks", chunks * sizeof(std::uint64_t)));
             }
             args.sums = of.sums;
+            args.several_from = 1;
             memory.launch(args);
           }};
 }

@@ -1,8 +1,10 @@
 // Every op of the table that takes a shape, on executed PTX against the CPU: random rows, columns, gaps between rows,
-// special values and misaligned tensors. NANSCOPE_LONG_TESTS=1 draws ten times as many shapes, and others each time.
+// special values and misaligned tensors. NANSCOPE_LONG_TESTS=1 draws ten times as many shapes, and others each time;
+// NANSCOPE_SEED=N repeats them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <random>
@@ -49,7 +51,8 @@ TEST(PtxShapes, RandomOnesHaveTheCpusBitsInEveryOp) {
   const auto cpu = kernels::make_cpu_device(kernels::Isa::best, 1);
   ASSERT_TRUE(cpu) << cpu.error().message;
   const bool many = std::getenv("NANSCOPE_LONG_TESTS") != nullptr;
-  const std::uint64_t seed = many ? std::random_device{}() : 7;
+  const char* given = std::getenv("NANSCOPE_SEED");
+  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : many ? std::random_device{}() : 7;
   Draw draw(seed);
   std::vector<Shape> shapes;
   for (int i = 0; i < (many ? 30 : 3); ++i) shapes.push_back(draw.shape(i % 3 == 0));

@@ -47,6 +47,7 @@ void add_both(std::vector<OpCase>& cases, Format format, const Shape& shape) {
     args.tiles = static_cast<Health*>(memory.output_bytes("tiles", tiles * sizeof(Health)));
     const auto chunks = static_cast<std::size_t>(hash_chunks(args.x));
     args.chunks = static_cast<std::uint64_t*>(memory.output_bytes("chunks", chunks * sizeof(std::uint64_t)));
+    args.several_from = 1;
     memory.launch(args);
   };
   cases.push_back({fmt::format("health_scan_{}_hash_{}", name(format), shape.name), OpId::HealthScan, build});
