@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/ops/health_scan.h"
-#include "tests/ptx/ptx_device.h"
+#include "tests/ptx/against_cpu.h"
 #include "tests/unit/kernels/ops/case_data.h"
 #include "tests/unit/kernels/ops/op_cases.h"
 
@@ -23,7 +22,6 @@ using kernels::HealthScanArgs;
 using kernels::cases::CaseMemory;
 using kernels::cases::Fill;
 using kernels::cases::OpCase;
-using kernels::cases::Placement;
 
 struct Scan {
   Format format;
@@ -94,37 +92,7 @@ OpCase case_of(const Scan& of) {
           }};
 }
 
-class PtxHealth : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    auto made = PtxDevice::create(NANSCOPE_OPS_PTX);
-    ASSERT_TRUE(made) << made.error().message;
-    device_ = std::move(*made);
-    auto cpu = kernels::make_cpu_device(kernels::Isa::best, 1);
-    ASSERT_TRUE(cpu) << cpu.error().message;
-    cpu_ = std::move(*cpu);
-  }
-  static void TearDownTestSuite() {
-    device_.reset();
-    cpu_.reset();
-  }
-
-  static void expect_the_cpus_bits(const Scan& of, std::int64_t shift) {
-    const OpCase op_case = case_of(of);
-    const auto expected = run_case(op_case, *cpu_);
-    ASSERT_TRUE(expected) << op_case.name << ": " << expected.error().message;
-    Placement placement;
-    placement.shift = shift;
-    const auto found = run_case(op_case, *device_, placement);
-    ASSERT_TRUE(found) << op_case.name << ": " << found.error().message;
-    EXPECT_EQ(first_difference(*expected, *found), "") << op_case.name << ", shifted by " << shift;
-  }
-
-  static std::unique_ptr<PtxDevice> device_;
-  static std::unique_ptr<kernels::Device> cpu_;
-};
-std::unique_ptr<PtxDevice> PtxHealth::device_;
-std::unique_ptr<kernels::Device> PtxHealth::cpu_;
+class PtxHealth : public AgainstCpu {};
 
 TEST_F(PtxHealth, RandomShapesHaveTheCpusBits) {
   std::mt19937_64 random(31);
@@ -145,7 +113,7 @@ TEST_F(PtxHealth, RandomShapesHaveTheCpusBits) {
               60};
     // Half of them have tiles that are whole, or a multiple of what a warp takes at once.
     if (random() % 2 == 0) scan.columns = 32 * (1 + below(4)) * (random() % 2 == 0 ? 1 : 8);
-    expect_the_cpus_bits(scan, random() % 2 == 0 ? 0 : below(5));
+    expect_the_cpus_bits(case_of(scan), random() % 2 == 0 ? 0 : below(5));
   }
 }
 
@@ -157,7 +125,7 @@ TEST_F(PtxHealth, LargeTensorsHaveTheCpusBits) {
     const std::int64_t columns = kTileChannels * static_cast<std::int64_t>(1 + random() % 11);
     const std::int64_t chunks = 256 + static_cast<std::int64_t>(random() % 12);
     const std::int64_t rows = chunks * kernels::kHashChunk / bytes / columns + 1;
-    expect_the_cpus_bits({format, rows, columns, 0, random() % 2 == 0, true, false, random(), 10}, 0);
+    expect_the_cpus_bits(case_of({format, rows, columns, 0, random() % 2 == 0, true, false, random(), 10}), 0);
   }
 }
 

@@ -6,13 +6,12 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "tests/ptx/ptx_device.h"
+#include "tests/ptx/against_cpu.h"
 #include "tests/unit/kernels/ops/op_cases.h"
 
 namespace nanscope::ptx {
@@ -21,7 +20,6 @@ namespace {
 using kernels::cases::Fill;
 using kernels::cases::op_cases;
 using kernels::cases::OpCase;
-using kernels::cases::Placement;
 using kernels::cases::Shape;
 
 class Draw {
@@ -45,14 +43,13 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-TEST(PtxShapes, RandomOnesHaveTheCpusBitsInEveryOp) {
-  const auto ptx = PtxDevice::create(NANSCOPE_OPS_PTX);
-  ASSERT_TRUE(ptx) << ptx.error().message;
-  const auto cpu = kernels::make_cpu_device(kernels::Isa::best, 1);
-  ASSERT_TRUE(cpu) << cpu.error().message;
+class PtxShapes : public AgainstCpu {};
+
+TEST_F(PtxShapes, RandomOnesHaveTheCpusBitsInEveryOp) {
   const bool many = std::getenv("NANSCOPE_LONG_TESTS") != nullptr;
   const char* given = std::getenv("NANSCOPE_SEED");
   const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : many ? std::random_device{}() : 7;
+  SCOPED_TRACE(fmt::format("seed {}", seed));
   Draw draw(seed);
   std::vector<Shape> shapes;
   for (int i = 0; i < (many ? 30 : 3); ++i) shapes.push_back(draw.shape(i % 3 == 0));
@@ -62,17 +59,7 @@ TEST(PtxShapes, RandomOnesHaveTheCpusBitsInEveryOp) {
   std::set<kernels::OpId> ran;
   for (const OpCase& op_case : kernels::cases::op_cases_of(shapes)) {
     if (fixed.contains(op_case.name)) continue;
-    const auto expected = run_case(op_case, **cpu);
-    ASSERT_TRUE(expected) << op_case.name << ": " << expected.error().message;
-    Placement placement;
-    placement.shift = draw.below(4);
-    const auto found = run_case(op_case, **ptx, placement);
-    if (!found) {
-      ADD_FAILURE() << op_case.name << ", seed " << seed << ": " << found.error().message;
-      continue;
-    }
-    EXPECT_EQ(first_difference(*expected, *found), "")
-        << op_case.name << ", shifted by " << placement.shift << ", seed " << seed;
+    expect_the_cpus_bits(op_case, draw.below(4));
     ran.insert(op_case.op);
   }
   EXPECT_GE(ran.size(), 30U);

@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,7 +15,7 @@
 #include "kernels/ops/attention_scores.h"
 #include "kernels/ops/gemm.h"
 #include "kernels/ops/gemm_tensor_core.h"
-#include "tests/ptx/ptx_device.h"
+#include "tests/ptx/against_cpu.h"
 #include "tests/unit/kernels/ops/case_data.h"
 #include "tests/unit/kernels/ops/op_cases.h"
 
@@ -27,7 +26,6 @@ using kernels::GemmArgs;
 using kernels::cases::CaseMemory;
 using kernels::cases::Fill;
 using kernels::cases::OpCase;
-using kernels::cases::Placement;
 
 struct Product {
   std::int64_t rows;
@@ -62,36 +60,7 @@ OpCase case_of(const Product& of) {
           }};
 }
 
-class PtxTiles : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    auto made = PtxDevice::create(NANSCOPE_OPS_PTX);
-    ASSERT_TRUE(made) << made.error().message;
-    device_ = std::move(*made);
-    auto cpu = kernels::make_cpu_device(kernels::Isa::best, 1);
-    ASSERT_TRUE(cpu) << cpu.error().message;
-    cpu_ = std::move(*cpu);
-  }
-  static void TearDownTestSuite() {
-    device_.reset();
-    cpu_.reset();
-  }
-
-  static void expect_the_cpus_bits(const OpCase& op_case, std::int64_t shift) {
-    const auto expected = run_case(op_case, *cpu_);
-    ASSERT_TRUE(expected) << op_case.name << ": " << expected.error().message;
-    Placement placement;
-    placement.shift = shift;
-    const auto found = run_case(op_case, *device_, placement);
-    ASSERT_TRUE(found) << op_case.name << ": " << found.error().message;
-    EXPECT_EQ(first_difference(*expected, *found), "") << op_case.name << ", shifted by " << shift;
-  }
-
-  static std::unique_ptr<PtxDevice> device_;
-  static std::unique_ptr<kernels::Device> cpu_;
-};
-std::unique_ptr<PtxDevice> PtxTiles::device_;
-std::unique_ptr<kernels::Device> PtxTiles::cpu_;
+class PtxTiles : public AgainstCpu {};
 
 TEST_F(PtxTiles, RandomShapesHaveTheCpusBits) {
   std::mt19937_64 random(20);
