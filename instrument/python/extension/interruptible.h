@@ -13,7 +13,7 @@ inline constexpr std::chrono::milliseconds kBetweenSignals{50};
 /// Does `work` on a thread of its own, without the interpreter's lock, and answers signals meanwhile: one that raises,
 /// as Ctrl+C does in the main thread, asks `stop`, waits for `work` to end, and is raised. To be called with the lock.
 template <class Work>
-auto run_interruptibly(std::stop_source stop, const Work& work) {
+auto run_interruptibly(const std::stop_source& stop, const Work& work) {
   auto answer = std::async(std::launch::async, work);
   const pybind11::gil_scoped_release released;
   while (answer.wait_for(kBetweenSignals) != std::future_status::ready) {

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
@@ -32,7 +33,7 @@ std::vector<NamedTensor> named(const std::vector<GivenTensor>& given) {
   std::vector<NamedTensor> tensors;
   for (const auto& [name, dtype, shape, buffer] : given) {
     const Dtype* found = find_dtype(dtype);
-    if (found == nullptr) throw Failure("'" + name + "': unknown dtype '" + dtype + "'");
+    if (found == nullptr) throw Failure(fmt::format("'{}': unknown dtype '{}'", name, dtype));
     tensors.push_back({name, found, shape, bytes_of(buffer)});
   }
   return tensors;
