@@ -323,7 +323,8 @@ Result<Weight> upload_weight(std::string name, std::span<const float> values, st
     return Status();
   };
   if (Status done = upload(values, rows, columns, weight.view); !done) return tl::unexpected(done.error());
-  if (!pack) return weight;
+  // Panels are made for a CPU's registers: a GPU reads rows as fast, and keeps its memory.
+  if (!pack || !device.host_addressable()) return weight;
   const std::vector<float> panels = panels_of(values, rows, columns);
   const std::int64_t height = static_cast<std::int64_t>(panels.size()) / kPanel;
   if (Status done = upload(panels, height, kPanel, weight.packed); !done) return tl::unexpected(done.error());

@@ -33,9 +33,9 @@ class Parameters {
   std::array<void*, 2> pointers_;
 };
 
-cudaKernelNodeParams node_of(int op, std::int64_t warps, Parameters& parameters) {
+cudaKernelNodeParams node_of(int op, const std::uint64_t* args, std::int64_t warps, Parameters& parameters) {
   cudaKernelNodeParams node{};
-  node.func = const_cast<void*>(kernel(op).function);  // CUDA reads it only
+  node.func = const_cast<void*>(kernel(op).form(args).function);  // CUDA reads it only
   node.gridDim = dim3(blocks(warps));
   node.blockDim = dim3(kThreadsPerBlock);
   node.kernelParams = parameters.pointers();
@@ -135,9 +135,10 @@ Status LaunchBatch::launch_each() {
       const Copy copy = copy_of(launch);
       error = cudaMemcpyAsync(copy.to, copy.from, copy.bytes, cudaMemcpyDeviceToDevice, stream_);
     } else {
-      Parameters parameters(&gathered_.args[launch.args], launch.warps);
-      error = cudaLaunchKernel(kernel(launch.kind).function, dim3(blocks(launch.warps)), dim3(kThreadsPerBlock),
-                               parameters.pointers(), 0, stream_);
+      const std::uint64_t* args = &gathered_.args[launch.args];
+      Parameters parameters(args, launch.warps);
+      error = cudaLaunchKernel(kernel(launch.kind).form(args).function, dim3(blocks(launch.warps)),
+                               dim3(kThreadsPerBlock), parameters.pointers(), 0, stream_);
     }
     const auto what = [&] { return fmt::format("launching {}", name_of(launch.kind)); };
     Status launched = checked(error, what, kFaultHint);
@@ -188,8 +189,9 @@ Status LaunchBatch::add_node(Sequence& sequence, const Launch& launch) {
     error = cudaGraphAddMemcpyNode1D(&node, sequence.graph.get(), before, count, copy.to, copy.from, copy.bytes,
                                      cudaMemcpyDeviceToDevice);
   } else {
-    Parameters parameters(&gathered_.args[launch.args], launch.warps);
-    const cudaKernelNodeParams params = node_of(launch.kind, launch.warps, parameters);
+    const std::uint64_t* args = &gathered_.args[launch.args];
+    Parameters parameters(args, launch.warps);
+    const cudaKernelNodeParams params = node_of(launch.kind, args, launch.warps, parameters);
     error = cudaGraphAddKernelNode(&node, sequence.graph.get(), before, count, &params);
   }
   sequence.nodes.push_back(node);
@@ -216,8 +218,9 @@ bool LaunchBatch::renew_node(Sequence& sequence, std::size_t index) {
     return cudaGraphExecMemcpyNodeSetParams1D(sequence.exec.get(), sequence.nodes[index], copy.to, copy.from,
                                               copy.bytes, cudaMemcpyDeviceToDevice) == cudaSuccess;
   }
-  Parameters parameters(&gathered_.args[launch.args], launch.warps);
-  const cudaKernelNodeParams params = node_of(launch.kind, launch.warps, parameters);
+  const std::uint64_t* args = &gathered_.args[launch.args];
+  Parameters parameters(args, launch.warps);
+  const cudaKernelNodeParams params = node_of(launch.kind, args, launch.warps, parameters);
   return cudaGraphExecKernelNodeSetParams(sequence.exec.get(), sequence.nodes[index], &params) == cudaSuccess;
 }
 

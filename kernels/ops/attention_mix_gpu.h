@@ -15,7 +15,7 @@ struct MixProblem {
   std::int64_t block = 0;
   std::int64_t blocks = 1;
 
-  NANSCOPE_FN std::int64_t first_key(const MixProblem& of) { return kSplit ? of.block * of.args.split : 0; }
+  NANSCOPE_HOST std::int64_t first_key(const MixProblem& of) { return kSplit ? of.block * of.args.split : 0; }
   NANSCOPE_HOST std::int64_t group(const AttentionMixArgs& args) { return args.heads / args.kv_heads; }
   NANSCOPE_HOST std::int64_t width(const AttentionMixArgs& args) { return args.v_columns() / args.kv_heads; }
   NANSCOPE_FN std::int64_t token_of(const MixProblem& of, std::int64_t row) { return row / group(of.args); }
@@ -24,8 +24,8 @@ struct MixProblem {
   }
 
   NANSCOPE_FN std::int64_t rows(const MixProblem& of) { return of.args.p.rows * group(of.args); }
-  NANSCOPE_FN std::int64_t columns(const MixProblem& of) { return width(of.args); }
-  NANSCOPE_FN std::int64_t depth(const MixProblem& of) {
+  NANSCOPE_HOST std::int64_t columns(const MixProblem& of) { return width(of.args); }
+  NANSCOPE_HOST std::int64_t depth(const MixProblem& of) {
     if (!kSplit) return of.args.keys();
     const std::int64_t left = of.args.keys() - first_key(of);
     return left < of.args.split ? left : of.args.split;
@@ -40,12 +40,12 @@ struct MixProblem {
     return load_float(of.args.p, token_of(of, row), head_of(of, row) * of.args.keys() + first_key(of) + key);
   }
 
-  NANSCOPE_FN Format weight_format(const MixProblem& /*of*/) { return Format::f32; }
-  NANSCOPE_FN bool weight_whole(const MixProblem& of) { return !of.args.cache.given(); }
-  NANSCOPE_FN std::int64_t weight_step(const MixProblem& of) {
+  NANSCOPE_HOST Format weight_format(const MixProblem& /*of*/) { return Format::f32; }
+  NANSCOPE_HOST bool weight_whole(const MixProblem& of) { return !of.args.cache.given(); }
+  NANSCOPE_HOST std::int64_t weight_step(const MixProblem& of) {
     return of.args.v.stride * static_cast<std::int64_t>(sizeof(float));
   }
-  NANSCOPE_FN const char* weight_row(const MixProblem& of, std::int64_t channel) {
+  NANSCOPE_HOST const char* weight_row(const MixProblem& of, std::int64_t channel) {
     return address_of(of.args.v, first_key(of), of.kv_head * width(of.args) + channel);
   }
   NANSCOPE_FN float weight_at(const MixProblem& of, std::int64_t channel, std::int64_t key) {
@@ -66,30 +66,38 @@ struct MixProblem {
   }
 };
 
-struct AttentionMix {
+/// kSplit: the products of blocks of keys.
+template <bool kSplit>
+struct AttentionMixSource {
   using Args = AttentionMixArgs;
 
   NANSCOPE_HOST ProductShape shape(const Args& args) {
-    return {args.p.rows * MixProblem<false>::group(args), MixProblem<false>::width(args), args.keys_a_block(),
+    return {args.p.rows * MixProblem<kSplit>::group(args), MixProblem<kSplit>::width(args), args.keys_a_block(),
             args.kv_heads * args.blocks()};
   }
+  NANSCOPE_HOST MixProblem<kSplit> problem(const Args& args, std::int64_t batch) {
+    if (!kSplit) return {args, batch};
+    const std::int64_t blocks = args.blocks();
+    return {args, batch / blocks, batch % blocks, blocks};
+  }
+};
+
+struct AttentionMix {
+  using Args = AttentionMixArgs;
+  using Whole = AttentionMixSource<false>;
+  using Products = ProductForms<Whole, FewWeights::f32_along_columns, FewWeights::each>;
+  using Split = ProductForms<AttentionMixSource<true>, FewWeights::f32_along_columns, FewWeights::each>;
+  using Forms = JoinedForms<Products::List, Split::List, FormList<AttentionMixRows>>;
+
+  NANSCOPE_HOST int form(const Args& args) {
+    if (args.visible_only) return Products::kCount + Split::kCount;
+    return args.split > 0 ? Products::kCount + Split::form(args) : Products::form(args);
+  }
   NANSCOPE_HOST std::int64_t warps(const Args& args) {
-    return args.visible_only ? AttentionMixRows::warps(args) : tile_warps(shape(args));
+    return args.visible_only ? AttentionMixRows::warps(args) : tile_warps(Whole::shape(args));
   }
   NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) {
-    return args.visible_only ? AttentionMixRows::work_per_warp(args) : tile_work(shape(args));
-  }
-
-  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
-    __shared__ float4 memory[kTileMemory];
-    if (args.visible_only) return AttentionMixRows::run(args, warp);
-    if (args.split > 0) {
-      const std::int64_t blocks = args.blocks();
-      return run_tile(shape(args), warp, memory, [&](std::int64_t batch) {
-        return MixProblem<true>{args, batch / blocks, batch % blocks, blocks};
-      });
-    }
-    run_tile(shape(args), warp, memory, [&](std::int64_t kv_head) { return MixProblem<false>{args, kv_head}; });
+    return args.visible_only ? AttentionMixRows::work_per_warp(args) : tile_work(Whole::shape(args));
   }
 };
 

@@ -20,8 +20,8 @@ struct ScoresProblem {
   }
 
   NANSCOPE_FN std::int64_t rows(const ScoresProblem& of) { return of.args.q.rows * group(of.args); }
-  NANSCOPE_FN std::int64_t columns(const ScoresProblem& of) { return of.args.keys(); }
-  NANSCOPE_FN std::int64_t depth(const ScoresProblem& of) { return width(of.args); }
+  NANSCOPE_HOST std::int64_t columns(const ScoresProblem& of) { return of.args.keys(); }
+  NANSCOPE_HOST std::int64_t depth(const ScoresProblem& of) { return width(of.args); }
 
   NANSCOPE_FN Format x_format(const ScoresProblem& of) { return of.args.q.format; }
   NANSCOPE_FN bool x_whole(const ScoresProblem& of) { return has_quads(of.args.q) && width(of.args) % 4 == 0; }
@@ -32,12 +32,12 @@ struct ScoresProblem {
     return load_float(of.args.q, token_of(of, row), head_of(of, row) * width(of.args) + k);
   }
 
-  NANSCOPE_FN Format weight_format(const ScoresProblem& /*of*/) { return Format::f32; }
-  NANSCOPE_FN bool weight_whole(const ScoresProblem& of) {
+  NANSCOPE_HOST Format weight_format(const ScoresProblem& /*of*/) { return Format::f32; }
+  NANSCOPE_HOST bool weight_whole(const ScoresProblem& of) {
     return !of.args.cache.given() && has_quads(of.args.k) && width(of.args) % 4 == 0;
   }
-  NANSCOPE_FN std::int64_t weight_step(const ScoresProblem& /*of*/) { return 0; }
-  NANSCOPE_FN const char* weight_row(const ScoresProblem& of, std::int64_t key) {
+  NANSCOPE_HOST std::int64_t weight_step(const ScoresProblem& /*of*/) { return 0; }
+  NANSCOPE_HOST const char* weight_row(const ScoresProblem& of, std::int64_t key) {
     return address_of(of.args.k, key, of.kv_head * width(of.args));
   }
   NANSCOPE_FN float weight_at(const ScoresProblem& of, std::int64_t key, std::int64_t k) {
@@ -59,17 +59,17 @@ struct ScoresProblem {
 
 struct AttentionScores {
   using Args = AttentionScoresArgs;
+  using Products = ProductForms<AttentionScores, FewWeights::f32_along_k, FewWeights::each>;
+  using Forms = Products::List;
 
   NANSCOPE_HOST ProductShape shape(const Args& args) {
     return {args.q.rows * ScoresProblem::group(args), args.keys(), ScoresProblem::width(args), args.kv_heads};
   }
+  NANSCOPE_HOST ScoresProblem problem(const Args& args, std::int64_t kv_head) { return {args, kv_head}; }
+
+  NANSCOPE_HOST int form(const Args& args) { return Products::form(args); }
   NANSCOPE_HOST std::int64_t warps(const Args& args) { return tile_warps(shape(args)); }
   NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return tile_work(shape(args)); }
-
-  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
-    __shared__ float4 memory[kTileMemory];
-    run_tile(shape(args), warp, memory, [&](std::int64_t kv_head) { return ScoresProblem{args, kv_head}; });
-  }
 };
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA

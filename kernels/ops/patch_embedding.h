@@ -39,9 +39,19 @@ namespace nanscope::kernels::NANSCOPE_ISA {
 struct PatchEmbedding {
   using Args = PatchEmbeddingArgs;
 
+#if defined(__CUDACC__)
+  using Products = GemmProducts<PatchEmbedding>;
+  using Forms = Products::List;
+  NANSCOPE_HOST ProductShape shape(const Args& args) { return Gemm::shape(as_gemm(args)); }
+  NANSCOPE_HOST GemmProblem problem(const Args& args, std::int64_t batch) {
+    return Gemm::problem(as_gemm(args), batch);
+  }
+  NANSCOPE_HOST int form(const Args& args) { return Products::form(args); }
+#else
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) { Gemm::run(as_gemm(args), warp); }
+#endif
   NANSCOPE_HOST std::int64_t warps(const Args& args) { return Gemm::warps(as_gemm(args)); }
   NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) { return Gemm::work_per_warp(as_gemm(args)); }
-  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) { Gemm::run(as_gemm(args), warp); }
 };
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA

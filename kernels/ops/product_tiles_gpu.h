@@ -17,7 +17,8 @@
 ///   x_at(row, k), weight_at(column, k)
 ///   out_row(row), summand(column)       what store() is told again; out_row() may be of a row beyond the last
 ///   store(out_row, column, summand, total)
-#include "kernels/ops/op_helpers.h"
+#include "kernels/ops/few_rows_tiles_gpu.h"
+#include "kernels/ops/product_operands_gpu.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
@@ -31,8 +32,8 @@ inline constexpr int kStagedRows = kBlockWarps * 8;
 inline constexpr std::int64_t kPartDepth = 32;
 inline constexpr int kThreadColumns = kTileColumns / 8;
 
-/// Two stages, the larger of tiles: while one is added, the other is filled.
-inline constexpr int kTileMemory = 2 * (16 * 8 + kTileColumns) * kTilePitch;
+/// Two stages of tiles whose threads have so many rows: while one is added, the other is filled.
+NANSCOPE_HOST constexpr int tile_memory(int thread_rows) { return 2 * (16 * thread_rows + kTileColumns) * kTilePitch; }
 
 /// What this thread brings of x or the weight: a quad of each of `Count` rows, kStagedRows apart.
 template <int Count>
@@ -45,28 +46,6 @@ struct StagedRows {
 
 NANSCOPE_FN int staged_row() { return static_cast<int>(block_warp() * 8 + lane_id() % 8); }
 NANSCOPE_FN int staged_quad() { return static_cast<int>(lane_id() / 8); }
-NANSCOPE_FN std::int64_t float_bytes(Format format) { return format == Format::f32 ? 4 : 2; }
-
-/// One value of f32, f16 or bf16.
-NANSCOPE_FN float load_float(const TensorView& view, std::int64_t row, std::int64_t column) {
-  switch (view.format) {
-    case Format::f16:
-      return decode_f16(load_scalar(element_ptr<const std::uint16_t>(view, row, column)));
-    case Format::bf16:
-      return decode_bf16(load_scalar(element_ptr<const std::uint16_t>(view, row, column)));
-    default:
-      return load_scalar(element_ptr<const float>(view, row, column));
-  }
-}
-
-/// Whether quads of a row that begin at multiples of four lie in memory as they are read.
-NANSCOPE_FN bool has_quads(const TensorView& view) {
-  return view.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(view.data) % (4 * float_bytes(view.format)) == 0;
-}
-NANSCOPE_FN const char* address_of(const TensorView& view, std::int64_t row, std::int64_t column) {
-  return static_cast<const char*>(view.data) + (row * view.stride + column) * float_bytes(view.format);
-}
-
 /// Rows beyond the last repeat it, as here, or are 0: no output is made of them.
 template <int Count, class RowAt>
 NANSCOPE_FN void begin_rows(StagedRows<Count>& rows, Format format, std::int64_t first_row, std::int64_t count,
@@ -108,17 +87,6 @@ NANSCOPE_FN void fetch(Format format, StagedRows<Count>& rows) {
   });
 }
 
-NANSCOPE_FN float4 decode_quad(Format format, const float4& quad) {
-  const U32 first = raw_bits(quad.x);
-  const U32 second = raw_bits(quad.y);
-  if (format == Format::f16) {
-    return make_float4(decode_f16(first & 0xffffU), decode_f16(first >> 16), decode_f16(second & 0xffffU),
-                       decode_f16(second >> 16));
-  }
-  return make_float4(decode_bf16(first & 0xffffU), decode_bf16(first >> 16), decode_bf16(second & 0xffffU),
-                     decode_bf16(second >> 16));
-}
-
 template <int Count>
 NANSCOPE_FN void put(Format format, const StagedRows<Count>& rows, float4* tile) {
   float4* to = tile + staged_row() * kTilePitch + staged_quad();
@@ -139,22 +107,6 @@ NANSCOPE_FN void put_each(float4* tile, std::int64_t first_k, std::int64_t depth
     const int row = staged_row() + i / 4 * kStagedRows;
     const int k = staged_quad() * 4 + i % 4;
     values[row * kTilePitch * 4 + k] = first_k + k < depth ? at(row, first_k + k) : beyond;
-  }
-}
-
-/// The code of f16 or bf16.
-NANSCOPE_CALLED U32 half_code(bool is_half, float value) {
-  return is_half ? encode_bits<Format::f16>(raw_bits(value), Overflow::overflow)
-                 : encode_bits<Format::bf16>(raw_bits(value), Overflow::overflow);
-}
-
-/// Rounds to the view's format, which is f32, f16 or bf16.
-NANSCOPE_FN void store_element(const TensorView& out, std::int64_t row, std::int64_t column, float value) {
-  if (out.format == Format::f32) {
-    *element_ptr<float>(out, row, column) = canonical(value);
-  } else {
-    *element_ptr<std::uint16_t>(out, row, column) =
-        static_cast<std::uint16_t>(half_code(out.format == Format::f16, value));
   }
 }
 
@@ -270,7 +222,7 @@ struct ProductTile {
     return tile;
   }
 
-  /// `memory` has room for kTileMemory.
+  /// `memory` has room for tile_memory(Rows).
   NANSCOPE_FN void run(const Problem& of, std::int64_t index, float4* memory) {
     ProductTile tile = begin(of, index);
     const std::int64_t depth = Problem::depth(of);
@@ -311,6 +263,7 @@ inline constexpr int kLargeRows = 8;  ///< of a thread
 inline constexpr int kSmallRows = 2;
 inline constexpr std::int64_t kEnoughTiles = 64;  ///< for a GPU of a hundred multiprocessors
 
+NANSCOPE_HOST bool has_few_rows(const ProductShape& shape) { return shape.rows <= kFewRowsAtMost; }
 /// Tiles of one product whose threads have `thread_rows` rows.
 NANSCOPE_HOST std::int64_t tile_count(const ProductShape& shape, int thread_rows) {
   return div_up(shape.rows, 16 * thread_rows) * div_up(shape.columns, kTileColumns);
@@ -320,26 +273,73 @@ NANSCOPE_HOST int thread_rows(const ProductShape& shape) {
   const bool large = shape.rows > 16 * kSmallRows && tile_count(shape, kLargeRows) * shape.batches >= kEnoughTiles;
   return large ? kLargeRows : kSmallRows;
 }
+/// Tiles of one product.
+NANSCOPE_HOST std::int64_t tile_count(const ProductShape& shape) {
+  return has_few_rows(shape) ? div_up(shape.columns, kFewColumns) : tile_count(shape, thread_rows(shape));
+}
 /// kBlockWarps warps have a tile.
 NANSCOPE_HOST std::int64_t tile_warps(const ProductShape& shape) {
-  return kBlockWarps * tile_count(shape, thread_rows(shape)) * shape.batches;
+  return kBlockWarps * tile_count(shape) * shape.batches;
 }
 NANSCOPE_HOST std::int64_t tile_work(const ProductShape& shape) {
   const std::int64_t most = 16 * thread_rows(shape);
   const std::int64_t rows = shape.rows < most ? shape.rows : most;
-  return rows * kTileColumns / kBlockWarps * shape.depth / 8;  // an fma is cheaper than an element of other ops
+  const std::int64_t columns = has_few_rows(shape) ? kFewColumns : kTileColumns;
+  return rows * columns / kBlockWarps * shape.depth / 8;  // an fma is cheaper than an element of other ops
 }
 
-/// Runs what the warp has of a tile; problem_of(batch) makes the Problem of one product.
-template <class ProblemOf>
-NANSCOPE_FN void run_tile(const ProductShape& shape, std::int64_t warp, float4* memory, ProblemOf problem_of) {
+/// Forms of a product, kernels of their own, as they want registers and shared memory of their own. Of a Source:
+///   Args, shape(args), problem(args, batch)
+template <class Source, class RunTile>
+NANSCOPE_FN void run_tile_of(const typename Source::Args& args, std::int64_t warp, RunTile run_tile) {
   const std::int64_t tile = warp / kBlockWarps;
-  const int rows = thread_rows(shape);
-  const std::int64_t tiles = tile_count(shape, rows);
-  const auto problem = problem_of(tile / tiles);
-  using Problem = std::remove_const_t<decltype(problem)>;
-  if (rows == kLargeRows) return ProductTile<Problem, kLargeRows, false>::run(problem, tile % tiles, memory);
-  ProductTile<Problem, kSmallRows, false>::run(problem, tile % tiles, memory);
+  const std::int64_t tiles = tile_count(Source::shape(args));
+  run_tile(Source::problem(args, tile / tiles), tile % tiles);
 }
+
+template <class Source, int Rows>
+struct ProductTilesForm {
+  using Args = typename Source::Args;
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    __shared__ float4 memory[tile_memory(Rows)];
+    run_tile_of<Source>(args, warp, [&](const auto& problem, std::int64_t tile) {
+      ProductTile<std::remove_cvref_t<decltype(problem)>, Rows, false>::run(problem, tile, memory);
+    });
+  }
+};
+
+template <class Source, FewWeights kWeights>
+struct FewRowsForm {
+  using Args = typename Source::Args;
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    __shared__ float4 memory[2 * kFewStageQuads];
+    run_tile_of<Source>(args, warp, [&](const auto& problem, std::int64_t tile) {
+      FewRowsTile<std::remove_cvref_t<decltype(problem)>, kWeights>::run(problem, tile, memory);
+    });
+  }
+};
+
+/// The forms of a source whose weights may lie in the ways of `kWeights`, one of them FewWeights::each.
+template <class Source, FewWeights... kWeights>
+struct ProductForms {
+  using List = FormList<ProductTilesForm<Source, kLargeRows>, ProductTilesForm<Source, kSmallRows>,
+                        FewRowsForm<Source, kWeights>...>;
+  static constexpr int kCount = 2 + sizeof...(kWeights);
+
+  /// Its index in the list. All products of a launch lie in memory as the first does.
+  NANSCOPE_HOST int form(const typename Source::Args& args) {
+    const ProductShape shape = Source::shape(args);
+    if (!has_few_rows(shape)) return thread_rows(shape) == kLargeRows ? 0 : 1;
+    const FewWeights weights = few_weights(Source::problem(args, 0));
+    int index = 2;
+    for (const FewWeights known : {kWeights...}) {
+      if (known == weights) return index;
+      ++index;
+    }
+    return kCount - 1;
+  }
+};
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA

@@ -27,6 +27,17 @@ using Mask = bool;
 
 inline constexpr std::uint32_t kWholeWarp = 0xffffffffU;
 
+/// Kernels of one op, each a struct with the op's Args and run(): as its `Forms`. form(args), the op's, is the index of
+/// the one to launch. For an op whose paths want registers and shared memory of their own.
+template <class... Forms>
+struct FormList {
+  template <class... More>
+  FormList<Forms..., More...> operator+(FormList<More...> more) const;
+};
+/// The forms of all lists, one after the other.
+template <class... Lists>
+using JoinedForms = decltype((Lists{} + ...));
+
 // --- Uniform to varying ---
 
 NANSCOPE_FN F32 splat_f32(float value) { return value; }

@@ -78,6 +78,7 @@ class Bench {
     observers(Format::bf16, 0.85);
     observers(Format::e4m3, 0.7);
     gemm();
+    few_rows();
     prefill();
     decode();
     return missed_ ? 1 : 0;
@@ -164,8 +165,7 @@ class Bench {
     const auto matrix = [&](const kernels::Buffer& buffer) {
       return kernels::TensorView{buffer.data(), Format::f32, size, size, size};
     };
-    const kernels::GemmArgs args{
-        matrix(x), {}, kernels::packed_view(static_cast<float*>(weight.data()), size, size), {}, matrix(out)};
+    const kernels::GemmArgs args{matrix(x), matrix(weight), {}, {}, matrix(out)};
     const Cublas cublas;
     std::vector<double> ours;
     std::vector<double> ratios;
@@ -190,6 +190,34 @@ class Bench {
 #ifdef NANSCOPE_CUDA
     must(bench::wait_for_gpu());
 #endif
+  }
+
+  /// A decode step's products, whose time is the weight's way from memory.
+  void few_rows() {
+    const std::int64_t size = gpu_ ? 4096 : 128;
+    const std::int64_t columns = gpu_ ? 11008 : 256;
+    const auto bytes = static_cast<std::size_t>(size * columns) * sizeof(float);
+    const kernels::Buffer weight = memory(bytes);
+    for (const std::int64_t rows : {1, 4}) {
+      const kernels::Buffer x = memory(static_cast<std::size_t>(rows * size) * sizeof(float));
+      const kernels::Buffer out = memory(static_cast<std::size_t>(rows * columns) * sizeof(float));
+      const kernels::GemmArgs args{{x.data(), Format::f32, rows, size, size},
+                                   {weight.data(), Format::f32, columns, size, size},
+                                   {},
+                                   {},
+                                   {out.data(), Format::f32, rows, columns, columns}};
+      std::vector<double> ours;
+      std::vector<double> ratios;
+      for (int turn = 0; turn <= kTurns; ++turn) {
+        const double plain = read(weight);
+        const double time = seconds([&] { launch(args); });
+        if (turn == 0) continue;
+        ours.push_back(static_cast<double>(bytes) / time * 1e-9);
+        ratios.push_back(plain / time);
+      }
+      row(fmt::format("gemm f32 {}x{}x{} / plain read of the weight", rows, columns, size), median(ratios), 0, true,
+          fmt::format("{:.0f} GB/s", median(ours)));
+    }
   }
 
   /// Two layers as wide as those of a 7B Llama; on a CPU two small ones.

@@ -13,8 +13,8 @@
 #include "kernels/ops/health_scan.h"
 #include "tests/bench/bench.h"
 
-/// bench_health [DEVICE]: how fast tensors of each size are scanned and hashed, in GB/s of their elements, medians: on a
-/// GPU by warps that take several chunks at once and by those that take one, so that it shows from which size on the
+/// bench_health [DEVICE]: how fast tensors of each size are scanned and hashed, in GB/s of their elements, medians: on
+/// a GPU by warps that take several chunks at once and by those that take one, so that it shows from which size on the
 /// first are worth it (HealthScanArgs::several_from). Launches follow one another on one tensor, which stays in the
 /// GPU's cache where it fits, as a tensor does that was just written. Nothing is judged.
 namespace nanscope::kernels {

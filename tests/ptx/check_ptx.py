@@ -9,21 +9,13 @@ import pathlib
 import re
 import sys
 
+from kernel_names import forms_of, op_of, ops_of
+
 
 def kernels(ptx):
-    """Yields (op name, text) of every kernel; device functions count to the kernel before them."""
-    name, lines = None, []
-    for line in ptx.splitlines():
-        found = re.search(r"\.entry\s+(\w+)", line)
-        if found:
-            if name:
-                yield name, "\n".join(lines)
-            mangled = found.group(1)
-            length, rest = re.search(r"run_opINS\w*?_(\d+)(\w+)", mangled).groups()
-            name, lines = rest[: int(length)], []
-        lines.append(line)
-    if name:
-        yield name, "\n".join(lines)
+    """Pairs (form, text) of all kernels; device functions count to the kernel before them."""
+    parts = re.split(r"^.*\.entry\s+(\w+)", ptx, flags=re.M)
+    return list(zip(forms_of(parts[1::2]), parts[2::2]))
 
 
 def names_fma(source, header, seen):
@@ -44,18 +36,19 @@ def main():
     parser.add_argument("--source", type=pathlib.Path, required=True)
     args = parser.parse_args()
     ptx = args.ptx.read_text()
-    stems = dict(re.findall(r"^NANSCOPE_OP\((\w+),\s*(\w+),", (args.source / "kernels/ops.def").read_text(), re.M))
-    problems, found = [], []
+    ops = ops_of(args.source)
+    problems, found = [], set()
     for line in ptx.splitlines():
         if re.search(r"\bapprox\b|\.ftz\b", line):
             problems.append(f"approximate instruction: {line.strip()}")
-    for op, text in kernels(ptx):
-        found.append(op)
+    for form, text in kernels(ptx):
+        op = op_of(form, ops)
+        found.add(op)
         uses = len(re.findall(r"\bfma\.rn\b|\bmad\.f", text))
-        if uses and not names_fma(args.source, f"kernels/ops/{stems[op]}.h", set()):
-            problems.append(f"{op}: {uses} fma instructions, but its source names none")
-        print(f"{op}: {uses} fma")
-    missing = set(stems) - set(found)
+        if uses and not names_fma(args.source, f"kernels/ops/{ops[op]}.h", set()):
+            problems.append(f"{form}: {uses} fma instructions, but its source names none")
+        print(f"{form}: {uses} fma")
+    missing = set(ops) - found
     if missing:
         problems.append(f"no kernel for: {', '.join(sorted(missing))}")
     for problem in problems:

@@ -1,12 +1,15 @@
 #include "tests/ptx/ptx_device.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
 
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/op_table.h"
@@ -16,18 +19,24 @@ namespace {
 
 using kernels::Buffer;
 
-constexpr std::array kOpClasses = {
-#define NANSCOPE_OP(Name, stem, gradient) #Name,
-#include "kernels/ops.def"
-#undef NANSCOPE_OP
-};
+std::string demangled(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
+  return status == 0 ? text.get() : name;
+}
 
 }  // namespace
 
-const Function* kernel_of(const Program& program, kernels::OpId id) {
-  const std::string_view name = kOpClasses[static_cast<std::size_t>(id)];
-  // As mangling has it: the length stands before the name.
-  return program.entry(fmt::format("_{}{}E", name.size(), name));
+const Function* kernel_of(const Program& program, const kernels::cuda::KernelForm& form) {
+  const std::string wanted = "run_op<" + demangled(form.name);
+  for (const Function& function : program.functions) {
+    if (!function.entry) continue;
+    const std::string name = demangled(function.name.c_str());
+    const std::size_t at = name.find(wanted);
+    if (at != std::string::npos && (name[at + wanted.size()] == '>' || name[at + wanted.size()] == ' '))
+      return &function;
+  }
+  return nullptr;
 }
 
 PtxDevice::PtxDevice(Program program)
@@ -103,7 +112,10 @@ Status PtxDevice::launch_raw(kernels::OpId id, const void* args) {
   const kernels::cuda::Kernel& kernel = kernels::cuda::kernels.ops[static_cast<int>(id)];
   const std::int64_t warps = kernel.warps(args);
   if (warps <= 0) return {};
-  const Function* function = kernel_of(*program_, id);
+  const kernels::cuda::KernelForm form = kernel.form(args);
+  const auto [known, unknown] = functions_.try_emplace(form.function, nullptr);
+  if (unknown) known->second = kernel_of(*program_, form);
+  const Function* function = known->second;
   if (function == nullptr) return fail(fmt::format("no kernel of {} in the PTX", kernels::op_name(id)));
   const std::int64_t blocks =
       std::min((warps + kernels::cuda::kWarpsPerBlock - 1) / kernels::cuda::kWarpsPerBlock, kernels::cuda::kMaxBlocks);

@@ -1,10 +1,12 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "core/result.h"
+#include "kernels/cuda/kernel_table.h"
 #include "kernels/device.h"
 #include "tests/ptx/machine.h"
 
@@ -38,10 +40,11 @@ class PtxDevice final : public kernels::Device {
 
   kernels::DeviceInfo info_;
   std::unique_ptr<const Program> program_;
-  std::shared_ptr<Machine> machine_;  ///< memory may be freed after the device
+  std::map<const void*, const Function*> functions_;  ///< of forms that were launched, by KernelForm::function
+  std::shared_ptr<Machine> machine_;                  ///< memory may be freed after the device
 };
 
-/// The kernel of an op, by its class: "Gemm". Null where there is none.
-const Function* kernel_of(const Program& program, kernels::OpId id);
+/// The kernel of a form in the PTX; null where there is none.
+const Function* kernel_of(const Program& program, const kernels::cuda::KernelForm& form);
 
 }  // namespace nanscope::ptx

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""What ptxas gives each op's kernel for sm_90: registers and bytes of a thread, bytes of shared memory of a block.
+"""What ptxas gives each kernel for sm_90: registers and bytes of a thread, bytes of shared memory of a block.
 
-  ptx_resources.py make --ptxas PTXAS --ptx PTX --source DIR --out TABLE    writes the table, one op a line
+A kernel is named by its op, or, where an op has several, by the op and the form as C++ has it.
+
+  ptx_resources.py make --ptxas PTXAS --ptx PTX --source DIR --out TABLE    writes the table, one kernel a line
   ptx_resources.py compare --made TABLE --golden TABLE                      fails where they differ; 77 where another
                                                                             ptxas made them, or there is none
 """
@@ -11,6 +13,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+from kernel_names import forms_of, op_of, ops_of
 
 SKIPPED = 77
 
@@ -27,22 +31,24 @@ def report(ptxas, ptx):
 
 
 def resources(text):
-    """Yields (class of the op, line) of each kernel that `ptxas -v` reports on."""
-    for part in text.split("Compiling entry function ")[1:]:
-        length, rest = re.search(r"run_opINS\w*?_(\d+)(\w+)", part.splitlines()[0]).groups()
+    """Yields (struct whose run() the kernel is, line) of each kernel that `ptxas -v` reports on."""
+    parts = text.split("Compiling entry function ")[1:]
+    for form, part in zip(forms_of([part.split("'")[1] for part in parts]), parts):
         stack, stores, loads = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads",
                                          part).groups()
         registers = re.search(r"Used (\d+) registers", part).group(1)
         shared = re.search(r"(\d+) bytes smem", part)
-        yield rest[: int(length)], (f"registers {registers} stack {stack} spills {int(stores) + int(loads)} "
-                                    f"shared {shared.group(1) if shared else 0}")
+        yield form, (f"registers {registers} stack {stack} spills {int(stores) + int(loads)} "
+                     f"shared {shared.group(1) if shared else 0}")
 
 
 def make(args):
-    stems = dict(re.findall(r"^NANSCOPE_OP\((\w+),\s*(\w+),", (args.source / "kernels/ops.def").read_text(), re.M))
-    rows = {stems[op]: line for op, line in resources(report(args.ptxas, args.ptx))}
-    lines = [release(args.ptxas), *(f"{op} {rows[op]}" for op in sorted(rows))]
-    args.out.write_text("\n".join(lines) + "\n")
+    ops = ops_of(args.source)
+    rows = []
+    for form, line in resources(report(args.ptxas, args.ptx)):
+        name = ops[op_of(form, ops)]
+        rows.append(f"{name} {line}" if form in ops else f"{name} {form} {line}")
+    args.out.write_text("\n".join([release(args.ptxas), *sorted(rows)]) + "\n")
 
 
 def compare(args):

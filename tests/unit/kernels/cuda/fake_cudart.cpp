@@ -158,7 +158,7 @@ cudaError_t begin(const std::string& call) {
 
 int op_of(const void* function) {
   for (int id = 0; id < kernels::kOpCount; ++id) {
-    if (kernels::cuda::kernels.ops[id].function == function) return id;
+    if (kernels::cuda::kernels.ops[id].form(nullptr).function == function) return id;
   }
   std::abort();
 }
@@ -186,7 +186,7 @@ Launch launch_of(const void* function, dim3 grid, dim3 block, void** parameters)
   Launch launch;
   launch.function = function;
   for (const kernels::cuda::Kernel& kernel : kernels::cuda::kernels.ops) {
-    if (kernel.function != function) continue;
+    if (kernel.form(nullptr).function != function) continue;
     launch.args.resize((kernel.args_bytes + 7) / 8);
     std::memcpy(launch.args.data(), parameters[0], kernel.args_bytes);
     std::memcpy(&launch.warps, parameters[1], sizeof(launch.warps));
