@@ -74,7 +74,8 @@ class Device {
   virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;
   /// Copies rows to where they lie one after the other, without the gaps.
   virtual Status gather(void* to, const void* from, const Rows& rows) = 0;
-  /// Host memory that start_download() fills: pinned on a GPU.
+  /// Host memory that start_download() fills: pinned on a GPU, and kept for the next who asks once it is freed, so that
+  /// who frees it has waited for its copies.
   virtual Result<Buffer> allocate_host(std::size_t bytes) = 0;
   /// Begins to copy what all launches until now leave at `device`; later launches run beside it. Until wait(), `host`,
   /// which lies in allocate_host() memory, means nothing and `device` must not be written.

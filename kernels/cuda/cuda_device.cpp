@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/cuda/launch_batch.h"
+#include "kernels/cuda/pinned_pool.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/device.h"
@@ -71,9 +72,9 @@ class CudaDevice final : public Device {
   }
   Result<Buffer> allocate_host(std::size_t bytes) override {
     if (Status set = select(); !set) return tl::unexpected(set.error());
-    Result<cuda::Pinned> memory = cuda::make_pinned(bytes == 0 ? 1 : bytes);
+    Result<std::shared_ptr<void>> memory = pinned_->take(bytes == 0 ? 1 : bytes);
     if (!memory) return tl::unexpected(memory.error());
-    return Buffer(std::shared_ptr<void>(memory->release(), [](void* p) { cudaFreeHost(p); }), bytes);
+    return Buffer(std::move(*memory), bytes);
   }
 
   Status upload(void* device, std::span<const std::byte> host) override {
@@ -155,6 +156,7 @@ class CudaDevice final : public Device {
   }
 
   std::shared_ptr<Queue> queue_;
+  std::shared_ptr<cuda::PinnedPool> pinned_ = std::make_shared<cuda::PinnedPool>();
   DeviceInfo info_;
   bool graphs_;
 };

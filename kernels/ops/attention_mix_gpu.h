@@ -54,6 +54,22 @@ struct MixProblem {
     return of.args.cache.given() ? cached_value(of.args.cache, row, column) : load_f32_scalar(of.args.v, row, column);
   }
 
+  /// Of a cache: whether four channels of a position are read as one; where it lies, below 0 if nowhere; and the
+  /// reading, in two halves.
+  NANSCOPE_HOST bool codes_whole(const MixProblem& of) {
+    return of.args.cache.given() && has_code_quads(of.args.cache, width(of.args));
+  }
+  NANSCOPE_FN std::int64_t slot_of(const MixProblem& of, std::int64_t key) {
+    const std::int64_t slot = read_index(of.args.cache.slots, first_key(of) + key);
+    return slot < of.args.cache.pool.rows ? slot : -1;
+  }
+  NANSCOPE_FN float4 load_codes(const MixProblem& of, std::int64_t slot, std::int64_t channel) {
+    return load_code_quad(of.args.cache, slot, of.kv_head * width(of.args) + channel);
+  }
+  NANSCOPE_FN float4 decode_codes(const MixProblem& of, const float4& quad) {
+    return decode_code_quad(of.args.cache, quad);
+  }
+
   /// Where the row's channels begin.
   NANSCOPE_FN std::int64_t out_row(const MixProblem& of, std::int64_t row) {
     const std::int64_t part = kSplit ? head_of(of, row) * of.blocks + of.block : head_of(of, row);
@@ -85,8 +101,10 @@ struct AttentionMixSource {
 struct AttentionMix {
   using Args = AttentionMixArgs;
   using Whole = AttentionMixSource<false>;
-  using Products = ProductForms<Whole, FewWeights::f32_along_columns, FewWeights::each>;
-  using Split = ProductForms<AttentionMixSource<true>, FewWeights::f32_along_columns, FewWeights::each>;
+  using Products =
+      ProductForms<Whole, FewWeights::f32_along_columns, FewWeights::codes_along_columns, FewWeights::each>;
+  using Split = ProductForms<AttentionMixSource<true>, FewWeights::f32_along_columns, FewWeights::codes_along_columns,
+                             FewWeights::each>;
   using Forms = JoinedForms<Products::List, Split::List, FormList<AttentionMixRows>>;
 
   NANSCOPE_HOST int form(const Args& args) {

@@ -22,14 +22,15 @@ enum class FewWeights : std::uint8_t {
   f32_along_k,
   halves_along_k,
   f32_along_columns,
-  each,  ///< in none of these ways: it is asked for every element
+  codes_along_columns,  ///< of a cache, four codes at once
+  each,                 ///< in none of these ways: it is asked for every element
 };
-inline constexpr int kFewWeights = 4;
 
 template <class Problem, FewWeights kWeights>
 struct FewRowsTile {
   static constexpr bool kAlongK = kWeights == FewWeights::f32_along_k || kWeights == FewWeights::halves_along_k;
-  static constexpr bool kAlongColumns = kWeights == FewWeights::f32_along_columns;
+  static constexpr bool kCodes = kWeights == FewWeights::codes_along_columns;
+  static constexpr bool kAlongColumns = kWeights == FewWeights::f32_along_columns || kCodes;
   static constexpr int kQuads = kFewDepth / 4;
   static constexpr int kAcross = kFewColumns / 4;         ///< quads of the columns of one k
   static constexpr int kOwn = kFewColumns / kBlockWarps;  ///< quads of the weight that a thread brings
@@ -43,10 +44,11 @@ struct FewRowsTile {
   const char*
       weight[kOwn];  ///< along k, the columns that the warp brings; along columns, the thread's first quad alone
 
-  /// On its way from memory; halves as codes, two in each of x and y.
+  /// On its way from memory; halves as codes, two in each of x and y; codes of a cache as load_code_quad() has them.
   struct Fetched {
     float4 x;
     float4 weight[kOwn];
+    U32 present;  ///< a bit for each quad of a cache that is in its pool
   };
 
   NANSCOPE_FN int lane() { return static_cast<int>(lane_id()); }
@@ -64,13 +66,15 @@ struct FewRowsTile {
         const std::int64_t column = tile.first_column + warp() * kOwn + i;
         tile.weight[i] = Problem::weight_row(of, column < columns ? column : columns - 1);
       }
-    } else if constexpr (kAlongColumns) {
-      const std::int64_t column = tile.first_column + thread() % kAcross * 4;
+    } else if constexpr (kAlongColumns && !kCodes) {
+      const std::int64_t column = own_column(tile);
       tile.weight[0] = Problem::weight_row(of, column < columns ? column : columns - 4) + own_k(0) * step(of);
     }
     return tile;
   }
 
+  /// The first of the four columns that the thread brings of some k.
+  NANSCOPE_FN std::int64_t own_column(const FewRowsTile& tile) { return tile.first_column + thread() % kAcross * 4; }
   NANSCOPE_FN std::int64_t step(const Problem& of) { return Problem::weight_step(of); }
   /// The k of the first quad of columns that the thread brings.
   NANSCOPE_FN std::int64_t own_k(std::int64_t first_k) { return first_k + thread() / kAcross; }
@@ -91,6 +95,8 @@ struct FewRowsTile {
       NANSCOPE_UNROLL for (int i = 0; i < kOwn; ++i) {
         next.weight[i] = load_quad(kWeights == FewWeights::halves_along_k, tile.weight[i], k);
       }
+    } else if constexpr (kCodes) {
+      fetch_codes(tile, first_k, next);
     } else if constexpr (kAlongColumns) {
       const std::int64_t next_quad = kOwnSteps * step(tile.of);
       const char* from = tile.weight[0] + first_k * step(tile.of);
@@ -98,6 +104,23 @@ struct FewRowsTile {
         if (own_k(first_k) + i * kOwnSteps < tile.depth) next.weight[i] = *reinterpret_cast<const float4*>(from);
         from += next_quad;
       }
+    }
+  }
+
+  /// All slots are asked for before the first code, which lies where its slot says.
+  NANSCOPE_FN void fetch_codes(const FewRowsTile& tile, std::int64_t first_k, Fetched& next) {
+    std::int64_t slots[kOwn];
+    NANSCOPE_UNROLL for (int i = 0; i < kOwn; ++i) {
+      const std::int64_t k = own_k(first_k) + i * kOwnSteps;
+      slots[i] = k < tile.depth ? Problem::slot_of(tile.of, k) : -1;
+    }
+    const std::int64_t columns = Problem::columns(tile.of);
+    const std::int64_t column = own_column(tile) < columns ? own_column(tile) : columns - 4;
+    next.present = 0;
+    NANSCOPE_UNROLL for (int i = 0; i < kOwn; ++i) {
+      if (slots[i] < 0) continue;
+      next.weight[i] = Problem::load_codes(tile.of, slots[i], column);
+      next.present |= 1U << i;
     }
   }
 
@@ -125,7 +148,12 @@ struct FewRowsTile {
     const float4 none = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
     const std::int64_t k = first_k + lane() * 4;
     float4* to = weights + warp() * kOwn * kFewPitch + lane();
-    if constexpr (kAlongColumns) {
+    if constexpr (kCodes) {
+      NANSCOPE_UNROLL for (int i = 0; i < kOwn; ++i) {
+        const bool given = ((from.present >> i) & 1U) != 0;
+        weights[thread() + i * kFewColumns * kBlockWarps] = given ? Problem::decode_codes(of, from.weight[i]) : none;
+      }
+    } else if constexpr (kAlongColumns) {
       NANSCOPE_UNROLL for (int i = 0; i < kOwn; ++i) {
         const bool given = own_k(first_k) + i * kOwnSteps < tile.depth;
         weights[thread() + i * kFewColumns * kBlockWarps] = given ? from.weight[i] : none;
@@ -209,6 +237,9 @@ struct FewRowsTile {
 /// Quads fill both k and the columns, or there are none.
 template <class Problem>
 NANSCOPE_HOST FewWeights few_weights(const Problem& of) {
+  if constexpr (requires { Problem::codes_whole(of); }) {
+    if (Problem::codes_whole(of)) return FewWeights::codes_along_columns;
+  }
   if (!Problem::weight_whole(of)) return FewWeights::each;
   const std::int64_t step = Problem::weight_step(of);
   if (step == 0) {

@@ -40,7 +40,7 @@ struct PatchEmbedding {
   using Args = PatchEmbeddingArgs;
 
 #if defined(__CUDACC__)
-  using Products = GemmProducts<PatchEmbedding>;
+  using Products = ProductForms<PatchEmbedding, FewWeights::f32_along_k, FewWeights::halves_along_k, FewWeights::each>;
   using Forms = Products::List;
   NANSCOPE_HOST ProductShape shape(const Args& args) { return Gemm::shape(as_gemm(args)); }
   NANSCOPE_HOST GemmProblem problem(const Args& args, std::int64_t batch) {

@@ -55,6 +55,10 @@ Result<std::unique_ptr<PtxDevice>> PtxDevice::create(const std::filesystem::path
   return std::unique_ptr<PtxDevice>(new PtxDevice(std::move(*program)));
 }
 
+bool PtxDevice::launched(const Function& kernel) const {
+  return std::any_of(functions_.begin(), functions_.end(), [&](const auto& one) { return one.second == &kernel; });
+}
+
 Result<Buffer> PtxDevice::allocate(std::size_t bytes, bool zeroed) {
   std::byte* memory = machine_->memory().allocate(bytes, zeroed ? Memory::State::written : Memory::State::unwritten);
   if (zeroed) std::memset(memory, 0, bytes);

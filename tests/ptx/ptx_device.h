@@ -21,6 +21,8 @@ class PtxDevice final : public kernels::Device {
 
   Machine& machine() { return *machine_; }
   const Program& program() const { return *program_; }
+  /// Whether the kernel was launched yet.
+  bool launched(const Function& kernel) const;
 
   const kernels::DeviceInfo& info() const override { return info_; }
   bool host_addressable() const override { return false; }

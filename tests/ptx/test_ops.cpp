@@ -41,6 +41,13 @@ void forbid_around(Memory& memory, const Buffer& allocation, const TensorView& v
   }
 }
 
+/// Of an op with several kernels, cases take each.
+void expect_all_launched(const PtxDevice& device) {
+  for (const Function& function : device.program().functions) {
+    EXPECT_TRUE(!function.entry || device.launched(function)) << function.name;
+  }
+}
+
 class PtxOps : public testing::TestWithParam<std::int64_t> {
  protected:
   static void SetUpTestSuite() {
@@ -77,6 +84,7 @@ TEST_P(PtxOps, LeaveTheBytesThatAreCheckedIn) {
     }
     EXPECT_EQ(digest(*outputs), golden.at(op_case.name)) << op_case.name;
   }
+  if (placement.shift == 0) expect_all_launched(*device_);
 }
 
 /// A kernel that takes more instructions than it did shows in a diff of the table.

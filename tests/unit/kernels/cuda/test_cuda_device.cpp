@@ -184,6 +184,24 @@ TEST_P(CudaDevice, SynchronizeWaitsForCopiesToo) {
   EXPECT_EQ(fake_cuda::pending(), 0U);
 }
 
+TEST_P(CudaDevice, PinnedMemoryIsUsedAgain) {
+  const int before = fake_cuda::calls("cudaMallocHost");
+  const void* first = nullptr;
+  {
+    const Buffer host = *device_->allocate_host(1000);
+    const Buffer other = *device_->allocate_host(1000);
+    EXPECT_NE(host.data(), other.data());
+    first = host.data();
+  }
+  const Buffer again = *device_->allocate_host(600);
+  const Buffer larger = *device_->allocate_host(1001);
+  const Buffer smaller = *device_->allocate_host(499);
+  EXPECT_EQ(fake_cuda::calls("cudaMallocHost"), before + 4) << "neither what is too small nor what is far too large";
+  const Buffer last = *device_->allocate_host(1000);
+  EXPECT_EQ(fake_cuda::calls("cudaMallocHost"), before + 4);
+  EXPECT_TRUE(again.data() == first || last.data() == first);
+}
+
 TEST_P(CudaDevice, MemoryFreedAfterALaunchWasStillThereForIt) {
   const TensorView sum = vector(0);
   const TensorView two = vector(2);

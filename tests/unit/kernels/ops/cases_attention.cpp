@@ -213,6 +213,64 @@ void add_cached_mix(std::vector<OpCase>& cases, const Cached& kind, Fill values,
        OpId::AttentionMix, build});
 }
 
+/// Rows without gaps, as an engine has them: what kernels of a GPU read in whole vectors. `queries` with a context of
+/// `keys`; split: keys of a block, 0 for one block.
+struct Whole {
+  const char* name;
+  std::int64_t queries;
+  std::int64_t keys;
+  std::int64_t width;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t split;
+};
+/// Few rows, of more keys than a GPU takes at once and a part of as many more, and enough of them for its large tiles.
+constexpr Whole kWhole[] = {{"few", 1, 300, 32, 8, 2, 0},
+                            {"few_split", 1, 300, 32, 8, 2, 160},
+                            {"large", 600, 16, 64, 16, 8, 0},
+                            {"large_split", 300, 64, 32, 16, 8, 32}};
+
+void add_whole_scores(std::vector<OpCase>& cases, const Whole& size) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t q_columns = size.heads * size.width;
+    const std::int64_t k_columns = size.kv_heads * size.width;
+    AttentionScoresArgs args;
+    args.q = memory.input(Format::f32, size.queries, q_columns,
+                          fill(Fill::ordinary, Format::f32, size.queries, q_columns, 121));
+    args.k = memory.input(Format::f32, size.keys, k_columns, fill(Fill::zoo, Format::f32, size.keys, k_columns, 122));
+    args.out = memory.output("out", Format::f32, size.queries, size.heads * size.keys);
+    args.heads = size.heads;
+    args.kv_heads = size.kv_heads;
+    args.factor = 0.17677669F;
+    memory.launch(args);
+  };
+  cases.push_back({std::string("attention_scores_whole_") + size.name, OpId::AttentionScores, build});
+}
+
+/// `kind`: of a cache, of which the codes are read; null: values.
+void add_whole_mix(std::vector<OpCase>& cases, const Whole& size, const Cached* kind) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t p_columns = size.heads * size.keys;
+    const std::int64_t v_columns = size.kv_heads * size.width;
+    AttentionMixArgs args;
+    args.p = memory.input(Format::f32, size.queries, p_columns,
+                          fill(Fill::ordinary, Format::f32, size.queries, p_columns, 123));
+    if (kind != nullptr) {
+      args.cache = cache_of(memory, *kind, Fill::zoo, size.keys, v_columns);
+    } else {
+      args.v = memory.input(Format::f32, size.keys, v_columns, fill(Fill::zoo, Format::f32, size.keys, v_columns, 124));
+    }
+    args.heads = size.heads;
+    args.kv_heads = size.kv_heads;
+    args.split = size.split;
+    args.out = memory.output("out", Format::f32, size.queries, size.heads * size.width * args.blocks());
+    memory.launch(args);
+  };
+  cases.push_back({fmt::format("attention_mix_whole_{}{}{}", size.name, kind == nullptr ? "" : "_cached_",
+                               kind == nullptr ? "" : kind->name),
+                   OpId::AttentionMix, build});
+}
+
 }  // namespace
 
 void add_attention_cases(std::vector<OpCase>& cases) {
@@ -248,6 +306,12 @@ void add_attention_cases(std::vector<OpCase>& cases) {
         add_cached_mix(cases, kind, values, queries);
       }
     }
+  }
+  for (const Whole& size : kWhole) {
+    if (size.split == 0) add_whole_scores(cases, size);
+    add_whole_mix(cases, size, nullptr);
+    if (size.queries > 1) continue;
+    for (const Cached& kind : kCached) add_whole_mix(cases, size, &kind);
   }
 }
 

@@ -82,23 +82,23 @@ void add_tensor_core(std::vector<OpCase>& cases, Format x, Format weight, bool b
 }
 
 /// The same product from packed panels: the digest must be that of the unpacked case.
-void add_packed(std::vector<OpCase>& cases, const Shape& shape) {
+void add_packed(std::vector<OpCase>& cases, const Shape& shape, std::int64_t outputs = kOutputs) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t k = shape.columns;
-    const auto codes = fill(Fill::ordinary, Format::f32, kOutputs, k, 62);
-    const std::int64_t panels = (kOutputs + 31) / 32;
+    const auto codes = fill(Fill::ordinary, Format::f32, outputs, k, 62);
+    const std::int64_t panels = (outputs + 31) / 32;
     std::vector<std::uint32_t> packed(static_cast<std::size_t>(panels * k * 32), 0U);
-    for (std::int64_t n = 0; n < kOutputs; ++n) {
+    for (std::int64_t n = 0; n < outputs; ++n) {
       for (std::int64_t i = 0; i < k; ++i) {
         packed[static_cast<std::size_t>((n / 32 * k + i) * 32 + n % 32)] = codes[static_cast<std::size_t>(n * k + i)];
       }
     }
     GemmArgs args;
     args.x = memory.input(Format::f32, shape.rows, k, fill(shape.fill, Format::f32, shape.rows, k, 61), shape.padding);
-    args.weight = memory.input(Format::f32, kOutputs, k, codes);
+    args.weight = memory.input(Format::f32, outputs, k, codes);
     args.packed = memory.input(Format::f32, panels * k, 32, packed);
-    args.bias = memory.input(Format::f32, 1, kOutputs, fill(Fill::ordinary, Format::f32, 1, kOutputs, 63));
-    args.out = memory.output("out", Format::f32, shape.rows, kOutputs, shape.padding);
+    args.bias = memory.input(Format::f32, 1, outputs, fill(Fill::ordinary, Format::f32, 1, outputs, 63));
+    args.out = memory.output("out", Format::f32, shape.rows, outputs, shape.padding);
     memory.launch(args);
   };
   cases.push_back({"gemm_packed_" + shape.name, OpId::Gemm, build});
@@ -168,15 +168,16 @@ void add_dots(std::vector<OpCase>& cases, Format weight, const Shape& shape) {
       {"dot_products_" + std::string(name(weight)) + "_" + std::string(shape.name), OpId::DotProducts, build});
 }
 
-void add_patches(std::vector<OpCase>& cases, const Shape& shape) {
+void add_patches(std::vector<OpCase>& cases, const Shape& shape, Format weight = Format::bf16,
+                 std::int64_t outputs = kOutputs) {
   const auto build = [=](CaseMemory& memory) {
     const std::int64_t k = shape.columns;
     PatchEmbeddingArgs args;
     args.patches =
         memory.input(Format::f32, shape.rows, k, fill(shape.fill, Format::f32, shape.rows, k, 64), shape.padding);
-    args.weight = memory.input(Format::bf16, kOutputs, k, fill(Fill::ordinary, Format::bf16, kOutputs, k, 65));
-    args.bias = memory.input(Format::f32, 1, kOutputs, fill(Fill::ordinary, Format::f32, 1, kOutputs, 66));
-    args.out = memory.output("out", Format::f32, shape.rows, kOutputs, shape.padding);
+    args.weight = memory.input(weight, outputs, k, fill(Fill::ordinary, weight, outputs, k, 65));
+    args.bias = memory.input(Format::f32, 1, outputs, fill(Fill::ordinary, Format::f32, 1, outputs, 66));
+    args.out = memory.output("out", Format::f32, shape.rows, outputs, shape.padding);
     memory.launch(args);
   };
   cases.push_back({"patch_embedding_" + shape.name, OpId::PatchEmbedding, build});
@@ -241,6 +242,13 @@ void add_product_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes
   const Shape tall{"tall", Fill::ordinary, 1000, 32, 0};
   add_gemm(cases, Format::f32, Format::f32, true, tall, Format::f32, 512);
   add_tensor_core(cases, Format::bf16, Format::bf16, true, tall, 512);
+  add_patches(cases, {"tall", Fill::ordinary, 1000, 12, 0}, Format::f32, 512);
+  // Few of them, whose weight a GPU reads in whole vectors, two stages of k and a part of a third.
+  const Shape few{"few", Fill::zoo, 3, 300, 0};
+  add_gemm(cases, Format::f32, Format::f32, true, few, Format::f32, 72);
+  add_gemm(cases, Format::bf16, Format::bf16, false, few, Format::f32, 72);
+  add_packed(cases, few, 72);
+  add_patches(cases, few, Format::f32, 72);
 }
 
 }  // namespace nanscope::kernels::cases
