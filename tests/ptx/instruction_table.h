@@ -12,6 +12,7 @@ namespace nanscope::ptx {
 
 using InstructionTable = std::unordered_map<std::string, InstructionForm>;
 
+void add_async_instructions(InstructionTable& table);
 void add_integer_instructions(InstructionTable& table);
 void add_float_instructions(InstructionTable& table);
 void add_conversions(InstructionTable& table);

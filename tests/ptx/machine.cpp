@@ -144,12 +144,13 @@ Status Machine::launch(const Function& kernel, const Launch& launch,
   shared_.end_block();
   // Made once a launch: registers of a large kernel are megabytes.
   std::vector<WaitingWarp> waiting;
-  if (kernel.has_barriers) {
+  const bool by_blocks = kernel.has_barriers || kernel.has_shared;
+  if (by_blocks) {
     const WaitingWarp one{Groups(~0U), kernel.registers, own_, 0, false};
     waiting.assign(launch.threads / kLanes, one);
   }
   for (std::uint32_t block = 0; block < launch.blocks; ++block) {
-    if (kernel.has_barriers) {
+    if (by_blocks) {
       if (Status status = run_block(kernel, block, launch, waiting); !status) return status;
       continue;
     }
@@ -171,7 +172,7 @@ Status Machine::told(const Function& kernel, std::uint32_t block, std::uint32_t 
 
 Status Machine::run_warp(const Function& kernel, std::uint32_t block, std::uint32_t warp, const Launch& launch) {
   memory_.begin_warp();
-  own_.forget_local();
+  own_.begin_warp();
   place_warp(kernel, block, warp, launch, registers_[index_of(kernel)]);
   problem_.clear();
   place_.clear();
@@ -186,7 +187,7 @@ Status Machine::run_block(const Function& kernel, std::uint32_t block, const Lau
   for (std::uint32_t warp = 0; warp < warps.size(); ++warp) {
     WaitingWarp& one = warps[warp];
     one.groups = Groups(~0U);
-    one.own.forget_local();
+    one.own.begin_warp();
     one.serial = memory_.begin_warp();
     one.done = false;
     place_warp(kernel, block, warp, launch, one.registers);

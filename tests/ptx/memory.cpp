@@ -192,13 +192,20 @@ std::string SharedMemory::store(std::uint64_t address, const void* from, std::si
   return wrong.empty() ? wrong : "in shared memory, " + wrong;
 }
 
+void SharedMemory::forget(std::uint64_t address, std::size_t bytes) {
+  memory_.mark(begin_ + (address & ~kSharedWindow), bytes, Memory::State::unwritten);
+}
+
 WarpMemory::WarpMemory(std::uint32_t local_size, std::uint32_t param_size)
     : local_bytes(local_size),
       param_bytes(param_size),
       local(std::size_t{local_size} * kLanes),
       param(std::size_t{param_size} * kLanes) {}
 
-void WarpMemory::forget_local() { std::fill(local.begin(), local.end(), kPattern); }
+void WarpMemory::begin_warp() {
+  std::fill(local.begin(), local.end(), kPattern);
+  copies.clear();
+}
 
 std::string WarpMemory::load(std::uint64_t address, int lane, void* to, std::size_t bytes) const {
   const bool is_param = (address & kParamWindow) != 0;

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -64,7 +65,7 @@ class SharedMemory {
 
   /// Nothing of it is written.
   void begin_block();
-  /// There is none: without barriers it is of no use.
+  /// There is none, as a kernel has that declares none.
   void end_block();
   /// All warps are at a barrier.
   void pass_barrier() { memory_.begin_launch(); }
@@ -73,11 +74,21 @@ class SharedMemory {
   /// Empty, or what is wrong.
   std::string load(std::uint64_t address, void* to, std::size_t bytes);
   std::string store(std::uint64_t address, const void* from, std::size_t bytes);
+  /// As if nobody had written it, of what store() took.
+  void forget(std::uint64_t address, std::size_t bytes);
 
  private:
   std::uint32_t bytes_;
   Memory memory_;
   std::byte* begin_ = nullptr;
+};
+
+/// Of a lane, on its way to shared memory.
+struct AsyncCopy {
+  int lane = 0;
+  std::uint32_t group = 0;
+  std::uint64_t to = 0;
+  std::array<std::byte, 16> data;
 };
 
 /// What the lanes of a warp have for themselves: local memory and parameters, a run of bytes each.
@@ -86,10 +97,13 @@ struct WarpMemory {
   std::uint32_t param_bytes = 0;
   std::vector<std::byte> local;
   std::vector<std::byte> param;
+  std::vector<AsyncCopy> copies;           ///< that were not waited for
+  std::array<std::uint32_t, 32> groups{};  ///< of copies that each lane has closed
+  std::uint32_t carries = 0;               ///< of the last addition of each lane that keeps it
 
   WarpMemory(std::uint32_t local_size, std::uint32_t param_size);
   /// Local memory begins as a pattern: compilers copy arrays whole, parts that nobody wrote or reads included.
-  void forget_local();
+  void begin_warp();
   std::string load(std::uint64_t address, int lane, void* to, std::size_t bytes) const;
   std::string store(std::uint64_t address, int lane, const void* from, std::size_t bytes);
 };

@@ -262,6 +262,7 @@ class Reader {
         declare(kLocalWindow, program_.local_bytes);
       } else if (word == ".shared") {
         declare(kSharedWindow, program_.shared_bytes);
+        function.has_shared = true;
       } else {
         declare(kParamWindow, program_.param_bytes);
       }
@@ -307,7 +308,9 @@ class Reader {
       made.whole_warp = form->whole_warp;
       made.fma = name == "fma.rn.f32";
       made.mma = name.starts_with("mma.sync.");
-      if (form->bytes > 0) {
+      if (form->copies) {
+        copy(function, made);
+      } else if (form->bytes > 0) {
         access(function, made, *form, name);
       } else {
         operands(function, made, *form);
@@ -358,6 +361,20 @@ class Reader {
       expect(",");
       address(function, made, form.elements);
     }
+  }
+
+  /// "cp.async.cg.shared.global [%r1], [%rd1+8], 16;"
+  void copy(Function& function, Instruction& made) {
+    made.elements = 4;  // as a load of four words
+    made.space = Space::shared;
+    address(function, made, 0);
+    std::swap(made.offset, made.second_offset);
+    made.space = Space::global;
+    expect(",");
+    address(function, made, 1);
+    std::swap(made.offset, made.second_offset);
+    expect(",");
+    if (take_integer() != 16) report("a copy of other than 16 bytes is not known");
   }
 
   void elements(Function& function, Instruction& made, const InstructionForm& form) {

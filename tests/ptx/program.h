@@ -47,8 +47,9 @@ struct Instruction {
   std::array<Operand, 14> operands;
   Operand guard;
   bool guard_negated = false;
-  std::int64_t offset = 0;    ///< of a memory access, beside the address
-  std::uint8_t elements = 0;  ///< that it accesses in each lane
+  std::int64_t offset = 0;         ///< of a memory access, beside the address
+  std::int64_t second_offset = 0;  ///< and of where a copy is from
+  std::uint8_t elements = 0;       ///< that it accesses in each lane
   Space space = Space::generic;
   std::int32_t target = -1;  ///< of a branch: index of an instruction; of a call: of a function
   std::int32_t call = -1;    ///< index into Function::calls
@@ -69,6 +70,7 @@ struct Function {
   std::string name;
   bool entry = false;
   bool has_barriers = false;
+  bool has_shared = false;  ///< memory, of its blocks
   std::vector<Instruction> code;
   std::vector<Call> calls;
   std::vector<std::byte> registers;       ///< with the constants in them
@@ -108,6 +110,7 @@ struct InstructionForm {
   std::uint8_t bytes = 0;     ///< a memory access: of an element
   std::uint8_t elements = 0;  ///< and how many
   bool stores = false;
+  bool copies = false;  ///< 16 bytes, from global to shared memory
 };
 
 /// By the name with all of its suffixes, such as "add.s64" or "ld.global.v2.u32"; null where it is not known.

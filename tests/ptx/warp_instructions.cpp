@@ -131,6 +131,7 @@ namespace {
 
 InstructionTable all_instructions() {
   InstructionTable table;
+  add_async_instructions(table);
   add_integer_instructions(table);
   add_float_instructions(table);
   add_conversions(table);
