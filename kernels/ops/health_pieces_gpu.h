@@ -56,20 +56,31 @@ NANSCOPE_FN U32 found_in(float min, float max, float least) {
          (least == 0.0F ? kZero : 0U);
 }
 
-/// A whole tile, stored by one lane, 16 bytes at a time. `sum` and `sum_sq` may be -0, `min` and `max` too.
-NANSCOPE_FN void store_health(Health* result, bool sums, double sum, double sum_sq, float min, float max,
-                              std::uint64_t zero) {
-  static_assert(offsetof(Health, sum) == 80 && offsetof(Health, min) == 96 && offsetof(Health, zero) == 48);
+/// What is known of a finite tile before small and zero ones are counted in it, where `found` says that it has some.
+struct TileSummary {
+  double sum;  ///< this and the next three may be -0
+  double sum_sq;
+  float min;
+  float max;
+  U32 zero;
+  U32 saturated;
+  U32 found;
+};
+
+/// A whole tile, stored by one lane, 16 bytes at a time.
+NANSCOPE_FN void store_health(Health* result, bool sums, const TileSummary& tile) {
+  static_assert(offsetof(Health, saturated) == 32 && offsetof(Health, zero) == 48);
+  static_assert(offsetof(Health, sum) == 80 && offsetof(Health, min) == 96);
   constexpr std::uint64_t kNotTaken = 0x7ff8000000000000U;
-  const float least = min + 0.0F;
-  const float most = max + 0.0F;
+  const float least = tile.min + 0.0F;
+  const float most = tile.max + 0.0F;
   auto* to = reinterpret_cast<ulonglong2*>(result);
   to[0] = {kTileChannels, 0};
   to[1] = {0, 0};
-  to[2] = {0, 0};
-  to[3] = {zero, 0};
+  to[2] = {tile.saturated, 0};
+  to[3] = {tile.zero, 0};
   to[4] = {0, ~0ULL};
-  to[5] = {sums ? raw_bits(sum + 0.0) : kNotTaken, sums ? raw_bits(sum_sq + 0.0) : kNotTaken};
+  to[5] = {sums ? raw_bits(tile.sum + 0.0) : kNotTaken, sums ? raw_bits(tile.sum_sq + 0.0) : kNotTaken};
   to[6] = {join_halves(raw_bits(least), raw_bits(most)), raw_bits(-least > most ? -least : most)};
 }
 
@@ -90,21 +101,25 @@ NANSCOPE_FN U32 count_marked(const uint4* from, int pieces, U32 bits, const Mark
   return all / 128U;
 }
 
-/// Counts what some lane has found in its tile of floats, and adds it to what is stored. `signs`: the sign bits of a
-/// word; `first`: whether the lane is the one that stores. Of a tile that is bad it means nothing.
+/// Counts what some lane has found in its tile of floats, and puts it into what is stored, which the lane that does so
+/// has written or is behind a warp_sync(). `from`: the lane's quad of the first piece. Of a tile that is bad it means
+/// nothing. Rare, so that it is a function of its own, out of the way of a kernel's loop.
 template <Format F>
-NANSCOPE_FN void count_found(const uint4* from, int pieces, U32 signs, U32 found, bool first, Health* result) {
+NANSCOPE_CALLED void count_tile(const uint4* from, U32 found, Health* result) {
   constexpr FormatInfo kInfo = kFormatTable[static_cast<std::size_t>(F)];
   constexpr auto kCount = static_cast<U32>(kTileChannels);
+  constexpr int kPieces = static_cast<int>(kTileChannels) * kInfo.bits / 8 / kPieceBytes;
   constexpr U32 kSign = 1U << (kInfo.bits - 1);
+  constexpr U32 kEach = 0xffffffffU / (0xffffffffU >> (32 - kInfo.bits));  // a 1 in each element
+  constexpr U32 kSigns = kSign * kEach;
   constexpr U32 kNormalCode = 1U << kInfo.mantissa_bits;
   // e4m3 has all codes below its NaN, the others none of the largest exponent.
   constexpr U32 kLargestCode = kInfo.bits == 8 ? kSign - 2 : kSign - 1 - kNormalCode;
-  const U32 each = signs / kSign;  // a 1 in each element
   // Magnitudes of `code` and more carry into the sign bit.
   const auto at_least = [&](U32 code) {
-    return count_marked(from, pieces, signs, [&](U32 word) { return (word & ~signs) + (kSign - code) * each; });
+    return count_marked(from, kPieces, kSigns, [&](U32 word) { return (word & ~kSigns) + (kSign - code) * kEach; });
   };
+  const bool first = place_in_tile() == 0;
   if (any((found & kSaturated) != 0)) {
     const U32 saturated = at_least(kLargestCode);
     if (first) result->saturated = saturated;
@@ -115,15 +130,6 @@ NANSCOPE_FN void count_found(const uint4* from, int pieces, U32 signs, U32 found
     if (first) result->zero = kCount - nonzero;
     if (first) result->subnormal = nonzero - normal;
   }
-}
-
-/// A bit for each lane that is the first of a tile of which `mark` holds, moved to bit `step` * tile.
-NANSCOPE_FN std::uint64_t marked_tiles(bool mark, int step) {
-  std::uint64_t tiles = 0;
-  for (U32 lanes = ballot(mark); lanes != 0; lanes &= lanes - 1) {
-    tiles |= std::uint64_t{1} << ((__ffs(static_cast<int>(lanes)) - 1) / kTileLanes * step);
-  }
-  return tiles;
 }
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA

@@ -32,9 +32,10 @@ struct HealthScanArgs {
   bool sums = true;  ///< false: sum and sum_sq are NaN, which stands for "not taken"
   /// As ContentHashArgs::chunks, of x; null: no hash.
   std::uint64_t* chunks = nullptr;
-  /// Warps from which on each of a GPU scans and hashes several chunks at once; fewer would leave most of it idle. A
-  /// guess until one has run it, by the 1584 warps that an H200 holds. Tests have less memory.
-  std::int64_t several_from = 1024;
+  /// Warps from which on each of a GPU scans and hashes several chunks at once; fewer would leave most of it idle. Of
+  /// an H200: with 64 warps one chunk a warp takes less time for f32, f16 and bf16, with 256 the half more; e4m3 and
+  /// int8 gain from the least that they may have (docs/measurements.md). Tests have less memory.
+  std::int64_t several_from = 128;
 };
 
 inline Status check(const HealthScanArgs& args) {
@@ -65,12 +66,16 @@ inline Status check(const HealthScanArgs& args) {
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
+/// The kernel of a large tensor on a GPU. Tiles: HealthTilesGpu or HealthCodeTilesGpu.
+template <class Tiles>
+struct HealthScanLarge;
+
 struct HealthScan {
   using Args = HealthScanArgs;
   using Tile = HealthTile;
 
-  /// ptxas left to itself takes 96 registers and spills.
-  static constexpr int kBlocksAtOnce = 3;
+  /// ptxas left to itself takes 72 registers and spills.
+  static constexpr int kBlocksAtOnce = 6;
 
   NANSCOPE_HOST std::int64_t tiles_per_row(const Args& args) { return div_up(args.x.columns, kTileChannels); }
   NANSCOPE_HOST std::int64_t tiles(const Args& args) { return args.x.rows * tiles_per_row(args); }
@@ -90,34 +95,47 @@ struct HealthScan {
     return static_cast<int>(kHashChunk) / static_cast<int>(bytes);
   }
 
-  /// How warps of a GPU share a large tensor: the first `warps` take 2^`shift` whole chunks each, scanned and hashed
-  /// together; each chunk that they leave has a warp of its own. `warps` is 0 where there is no such form.
+  /// How warps of a GPU share a large tensor, and which of Forms they run: the first `warps` take `together` whole
+  /// chunks each; each chunk that they leave has a warp of its own. `warps` is 0 where there is no such form.
   struct LargeForm {
-    int shift = 0;
-    std::int64_t chunks = 0;
+    int index = 0;
+    int together = 0;
     std::int64_t warps = 0;
   };
 #if defined(__CUDACC__)
+  using Forms = FormList<HealthScan, HealthScanLarge<HealthTilesGpu<Format::f32>>,
+                         HealthScanLarge<HealthTilesGpu<Format::f16>>, HealthScanLarge<HealthTilesGpu<Format::bf16>>,
+                         HealthScanLarge<HealthCodeTilesGpu<E4m3Tile>>, HealthScanLarge<HealthCodeTilesGpu<Int8Tile>>>;
+
+  template <class Tiles>
+  NANSCOPE_HOST LargeForm large_form_of(const Args& args, int index) {
+    const std::int64_t warps = HealthScanLarge<Tiles>::whole_warps(args.x);
+    const bool few = hash_chunks(args.x) < kFusedChunks || warps < args.several_from;
+    return {index, Tiles::kChunks, few ? 0 : warps};
+  }
   NANSCOPE_HOST LargeForm large_form(const Args& args) {
     const TensorView& x = args.x;
-    // Of each format four bits: 1 and the binary logarithm of its bytes, 0 where it has no form. One test of all that
-    // must be 0 follows, because each warp makes them.
-    constexpr auto kBits = [](Format format, std::uint64_t bits) {
-      return bits << (4 * static_cast<unsigned>(format));
-    };
-    static_assert(4 * kFormatCount <= 64);
-    constexpr std::uint64_t kForms = kBits(Format::f32, 3) | kBits(Format::f16, 2) | kBits(Format::bf16, 2) |
-                                     kBits(Format::e4m3, 1) | kBits(Format::int8, 1);
-    const auto form = static_cast<unsigned>(kForms >> (4 * static_cast<unsigned>(x.format))) & 15U;
     const auto addresses = reinterpret_cast<std::uintptr_t>(x.data) | reinterpret_cast<std::uintptr_t>(args.tiles);
-    const auto ragged = static_cast<std::uint64_t>((x.columns & (kTileChannels - 1)) | (x.stride ^ x.columns));
-    const auto source = reinterpret_cast<std::uintptr_t>(args.source.data);
-    if ((addresses % 16 | ragged | source) != 0 || args.chunks == nullptr || form == 0) return {};
-    const std::uint64_t bytes = static_cast<std::uint64_t>(x.elements()) << (form - 1);
-    const auto chunks = static_cast<std::int64_t>((bytes + kHashChunk - 1) / kHashChunk);
-    const int shift = form == 1 ? 1 : 3;
-    const auto warps = static_cast<std::int64_t>(bytes / kHashChunk >> shift);
-    return {shift, chunks, chunks < kFusedChunks || warps < args.several_from ? 0 : warps};
+    const bool whole_tiles = x.columns % kTileChannels == 0 && x.stride == x.columns;
+    if (addresses % 16 != 0 || !whole_tiles || args.chunks == nullptr || args.source.given()) return {};
+    switch (x.format) {
+      case Format::f32:
+        return large_form_of<HealthTilesGpu<Format::f32>>(args, 1);
+      case Format::f16:
+        return large_form_of<HealthTilesGpu<Format::f16>>(args, 2);
+      case Format::bf16:
+        return large_form_of<HealthTilesGpu<Format::bf16>>(args, 3);
+      case Format::e4m3:
+        return large_form_of<HealthCodeTilesGpu<E4m3Tile>>(args, 4);
+      case Format::int8:
+        return large_form_of<HealthCodeTilesGpu<Int8Tile>>(args, 5);
+      default:
+        return {};
+    }
+  }
+  NANSCOPE_HOST int form(const Args& args) {
+    const LargeForm large = large_form(args);
+    return large.warps > 0 ? large.index : 0;
   }
 #else
   NANSCOPE_HOST LargeForm large_form(const Args&) { return {}; }
@@ -128,11 +146,11 @@ struct HealthScan {
   NANSCOPE_HOST std::int64_t warps(const Args& args) {
     const LargeForm form = large_form(args);
     if (form.warps > 0) {  // whole blocks, whose warps share memory
-      constexpr std::int64_t kTogether = 4;
+      constexpr std::int64_t kBlock = 4;
 #if defined(__CUDACC__)
-      static_assert(kTogether == kBlockWarps);
+      static_assert(kBlock == kBlockWarps);
 #endif
-      return div_up(form.chunks - (form.warps << form.shift) + form.warps, kTogether) * kTogether;
+      return div_up(hash_chunks(args.x) - form.warps * (form.together - 1), kBlock) * kBlock;
     }
     if (args.chunks == nullptr) return tiles(args);
     return tiles_per_chunk(args) > 0 ? hash_chunks(args.x) : tiles(args) + hash_chunks(args.x);
@@ -140,7 +158,7 @@ struct HealthScan {
   NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) {
     const std::int64_t chunk = tiles_per_chunk(args) > 0 ? tiles_per_chunk(args) * kTileChannels : kTileChannels;
     const LargeForm form = large_form(args);
-    return form.warps > 0 ? chunk << form.shift : chunk;
+    return form.warps > 0 ? chunk * form.together : chunk;
   }
 
   /// Of the 32 columns from `column` on.
@@ -297,24 +315,6 @@ struct HealthScan {
     ChunkHash::add_all(hash, words, count * bytes / 8);
   }
 
-#if defined(__CUDACC__)
-  /// Scans and hashes the chunks of a warp of large_form(). The answer has a bit for each tile that scan() must see.
-  NANSCOPE_LANE std::uint64_t run_large(const Args& args, std::int64_t warp, uint4* memory) {
-    switch (args.x.format) {
-      case Format::f32:
-        return HealthTilesGpu<Format::f32>::run(args, warp, memory);
-      case Format::f16:
-        return HealthTilesGpu<Format::f16>::run(args, warp, memory);
-      case Format::bf16:
-        return HealthTilesGpu<Format::bf16>::run(args, warp, memory);
-      case Format::e4m3:
-        return HealthCodeTilesGpu<E4m3Tile>::run(args, warp, memory);
-      default:
-        return HealthCodeTilesGpu<Int8Tile>::run(args, warp, memory);
-    }
-  }
-#endif
-
   /// Tiles [begin, end), those of a chunk if it is hashed, and of these only the ones that have a bit in `wanted`.
   struct Task {
     std::int64_t begin;
@@ -360,44 +360,75 @@ struct HealthScan {
 
   /// A warp of a chunk, or of a tile or chunk where both have warps of their own.
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
-#if defined(__CUDACC__)
-    const LargeForm form = large_form(args);
-    std::int64_t chunk = warp;
-    Task task{};
-    if (form.warps > 0) {
-      __shared__ uint4 memory[WideMemory::kAll];
-      if (form.shift > 1 && first_task(warp)) {
-        WideMemory::make_secrets(memory);
-        block_sync();
-      }
-      if (warp < form.warps) {
-        task.wanted = run_large(args, warp, memory);
-        if (task.wanted == 0) return;
-        warp_sync();  // what another lane has stored of these tiles is stored before
-        const std::int64_t some = tiles_per_chunk(args) << form.shift;
-        task.begin = warp * some;
-        task.end = task.begin + some;
-        chunk = -1;
-      } else {
-        chunk += (form.warps << form.shift) - form.warps;
-        if (chunk >= form.chunks) return;
-      }
-    }
-    if (chunk >= 0) {
-      if (tiles_per_chunk(args) == 0 && warp >= tiles(args)) {
-        return ContentHash::run({args.x, args.chunks}, warp - tiles(args));
-      }
-      task = task_of(args, chunk);
-    }
-    scan_all(args, task, chunk);
-#else
     if (tiles_per_chunk(args) == 0 && warp >= tiles(args)) {
       return ContentHash::run({args.x, args.chunks}, warp - tiles(args));
     }
     scan_all(args, task_of(args, warp), warp);
-#endif
   }
 };
+
+#if defined(__CUDACC__)
+template <class Tiles>
+struct HealthScanLarge {
+  using Args = HealthScanArgs;
+  static constexpr int kBlocksAtOnce = Tiles::kBlocksAtOnce;
+
+  /// Warps of Tiles::kChunks whole chunks.
+  NANSCOPE_HOST std::int64_t whole_warps(const TensorView& x) {
+    constexpr std::int64_t kBytes = kFormatTable[static_cast<std::size_t>(Tiles::kFormat)].bits / 8;
+    return x.rows * x.columns * kBytes / (Tiles::kChunks * kHashChunk);
+  }
+
+  /// What scan_all() needs, by value: of what it had the address of, each thread would make a copy in memory.
+  struct Some {
+    const void* data;
+    std::int64_t rows;
+    std::int64_t columns;
+    Health* tiles;
+    std::uint64_t* chunks;
+    bool sums;
+    HealthScan::Task task;
+    std::int64_t chunk;
+  };
+  /// As HealthScan::scan_all(). Rarely wanted, so that it is a function of its own, out of the way of the loop's
+  /// registers.
+  NANSCOPE_CALLED void scan_all(Some some) {
+    Args args;
+    args.x = {const_cast<void*>(some.data), Tiles::kFormat, some.rows, some.columns, some.columns};
+    args.tiles = some.tiles;
+    args.chunks = some.chunks;
+    args.sums = some.sums;
+    HealthScan::scan_all(args, some.task, some.chunk);
+  }
+  NANSCOPE_LANE void scan_all(const Args& args, const HealthScan::Task& task, std::int64_t chunk) {
+    scan_all({args.x.data, args.x.rows, args.x.columns, args.tiles, args.chunks, args.sums, task, chunk});
+  }
+
+  NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
+    __shared__ uint4 memory[Tiles::Memory::kAll];
+    const std::int64_t warps = whole_warps(args.x);
+    const bool whole = warp < warps;
+    typename Tiles::Ring ring;
+    if (whole) ring = Tiles::begin(args, warp, memory);
+    if (first_task(warp)) {
+      make_secrets(memory);
+      block_sync();
+    }
+    if (!whole) {
+      const std::int64_t chunk = warp + warps * (Tiles::kChunks - 1);
+      const std::int64_t begin = chunk * Tiles::kChunkTiles;
+      const std::int64_t tiles = args.x.rows * args.x.columns / kTileChannels;
+      const std::int64_t end = begin + Tiles::kChunkTiles;
+      if (begin < tiles) scan_all(args, {begin, end < tiles ? end : tiles, ~std::uint64_t{0}}, chunk);
+      return;
+    }
+    const std::uint64_t again = Tiles::run(args, warp, memory, ring);
+    if (again == 0) return;
+    warp_sync();  // what another lane has stored of these tiles is stored before
+    scan_all(args, {warp * Tiles::kTiles, (warp + 1) * Tiles::kTiles, again}, -1);
+  }
+};
+#endif
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA
 #undef NANSCOPE_SCAN

@@ -11,6 +11,11 @@ NANSCOPE_FN U64 mad_wide(U32 a, U32 b, U64 c) {
   asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(d) : "r"(a), "r"(b), "l"(c));
   return d;
 }
+/// Adds a * a to the number of 64 bits that `low` and `high` are. For sums of many squares: nvcc keeps those of
+/// mad_wide() in pairs of registers that it copies.
+NANSCOPE_FN void add_square(U32 a, U32& low, U32& high) {
+  asm("mad.lo.cc.u32 %0, %2, %2, %0;\n madc.hi.u32 %1, %2, %2, %1;" : "+&r"(low), "+r"(high) : "r"(a));
+}
 NANSCOPE_FN U64 join_halves(U32 low, U32 high) {
   U64 d;
   asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low), "r"(high));
@@ -56,7 +61,7 @@ struct F32Bits {
   }
 };
 
-/// The larger and the smaller of two signed 16-bit numbers in each half.
+/// The larger and the smaller of two signed 16-bit numbers in each half; the larger of two unsigned ones.
 NANSCOPE_FN U32 max_s16x2(U32 a, U32 b) {
   U32 d;
   asm("max.s16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
@@ -65,6 +70,12 @@ NANSCOPE_FN U32 max_s16x2(U32 a, U32 b) {
 NANSCOPE_FN U32 min_s16x2(U32 a, U32 b) {
   U32 d;
   asm("min.s16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  return d;
+}
+
+NANSCOPE_FN U32 max_u16x2(U32 a, U32 b) {
+  U32 d;
+  asm("max.u16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
   return d;
 }
 

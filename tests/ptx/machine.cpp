@@ -295,10 +295,23 @@ void Machine::run_function(std::size_t function, Groups& groups) {
 void Machine::call(const Function& from, const Instruction& of, std::uint32_t lanes) {
   const Call& call = from.calls[static_cast<std::size_t>(of.call)];
   copy_parameters(call.before, lanes);
+  copy_place(from, static_cast<std::size_t>(of.target));
   Groups groups(lanes);
   run_function(static_cast<std::size_t>(of.target), groups);
   if (groups.at_barrier()) problem_ = "a barrier in a function that is called is not known";
   copy_parameters(call.after, lanes);
+}
+
+void Machine::copy_place(const Function& from, std::size_t to) {
+  const std::byte* here = registers_[index_of(from)].data();
+  const Function& called = program_->functions[to];
+  const auto copy = [&](const Operand& special, const Operand& there) {
+    std::memcpy(registers_[to].data() + there.at, here + special.at, std::size_t{special.width} * kLanes);
+  };
+  copy(from.tid, called.tid);
+  copy(from.ctaid, called.ctaid);
+  copy(from.nctaid, called.nctaid);
+  copy(from.ntid, called.ntid);
 }
 
 void Machine::copy_parameters(std::span<const Call::Copy> copies, std::uint32_t lanes) {

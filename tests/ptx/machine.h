@@ -55,6 +55,8 @@ class Machine {
   /// The groups' lanes, until each has returned, all are at a barrier, or something is wrong.
   void run_function(std::size_t function, Groups& groups);
   void call(const Function& from, const Instruction& of, std::uint32_t lanes);
+  /// The registers that say which thread of which block it is.
+  void copy_place(const Function& from, std::size_t to);
   void copy_parameters(std::span<const Call::Copy> copies, std::uint32_t lanes);
 
   const Program* program_;

@@ -86,8 +86,10 @@ const std::vector<Row>& rows() {
       {"add.s32", {0xffffffff, 2}, 1},
       {"add.s64", {~Bits{0}, 3}, 2},
       {"add.u64", {Bits{1} << 63, Bits{1} << 63}, 0},
+      {"sub.s16", {1, 2}, 0xffff},
       {"sub.s32", {1, 2}, 0xffffffff},
       {"sub.s64", {1, 2}, ~Bits{0}},
+      {"mul.lo.s16", {0x7fff, 3}, 0x7ffd},
       {"mul.lo.s32", {0x10000, 0x10001}, 0x10000},
       {"mul.lo.s64", {~Bits{0}, 5}, ~Bits{4}},
       {"mad.lo.s32", {0xffffffff, 7, 5}, 0xfffffffe},
@@ -128,6 +130,8 @@ const std::vector<Row>& rows() {
       {"shl.b32", {1, 32}, 0},
       {"shl.b64", {1, 63}, Bits{1} << 63},
       {"shl.b64", {1, 64}, 0},
+      {"shr.u16", {0x8000, 15}, 1},
+      {"shr.u16", {0x8000, 16}, 0},
       {"shr.u32", {0x80000000, 31}, 1},
       {"shr.u32", {0x80000000, 32}, 0},
       {"shr.s32", {0x80000000, 4}, 0xf8000000},
@@ -151,6 +155,8 @@ const std::vector<Row>& rows() {
       {"min.s16x2", {0x80010005, 0x7fff0003}, 0x80010003},
       {"max.s16x2", {0x80010005, 0x7fff0003}, 0x7fff0005},
       {"max.s16x2", {0xffff8000, 0xfffe7fff}, 0xffff7fff},
+      {"max.u16x2", {0x80010005, 0x7fff0003}, 0x80010005},
+      {"max.u16x2", {0xfffe7fff, 0xffff8000}, 0xffff8000},
       {"bfi.b32", {0xff, 0x12345678, 8, 8}, 0x1234ff78},
       {"bfi.b32", {0xff, 0x12345678, 28, 8}, 0xf2345678},
       {"bfi.b32", {0xff, 0x12345678, 8, 0}, 0x12345678},
@@ -269,6 +275,7 @@ const std::vector<Row>& rows() {
       {"cvt.s32.s16", {0xffff}, 0xffffffff},
       {"cvt.s32.s8", {0x80}, 0xffffff80},
       {"cvt.u32.u64", {0x123456789abcdef0}, 0x9abcdef0},
+      {"cvt.u64.u16", {0xffff}, 0xffff},
       {"cvt.u64.u32", {0xffffffff}, 0xffffffff},
       {"cvt.s64.s32", {0xffffffff}, ~Bits{0}},
       {"cvt.rn.f32.s32", {0x01000001}, f(0x1p24F)},
@@ -559,7 +566,9 @@ TEST(PtxInstructions, EveryOneThatTheKernelsUseIsTestedHere) {
   for (const char* elsewhere :
        {"mov.b32{}=", "mov.b64{}=", "bar.warp.sync", "shfl.sync.bfly.b32", "shfl.sync.idx.b32", "vote.sync.ballot.b32",
         "vote.sync.any.pred", kBrainProduct, kHalfProduct, "redux.sync.min.s32", "redux.sync.max.s32",
-        "redux.sync.add.s32", "redux.sync.add.u32", "bra", "bra.uni", "ret", "call.uni", "bar.sync"}) {
+        "redux.sync.add.s32", "redux.sync.add.u32", "bra", "bra.uni", "ret", "call.uni", "bar.sync",
+        // in test_machine.cpp
+        "cp.async.cg.shared.global", "cp.async.commit_group", "cp.async.wait_group", "mad.lo.cc.u32", "madc.hi.u32"}) {
     tested.insert(elsewhere);
   }
   std::ifstream file(NANSCOPE_OPS_PTX);

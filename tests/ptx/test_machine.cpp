@@ -1,4 +1,5 @@
 // The machine on small programs: lanes that part and meet, calls, memory of each kind, and each error that it knows.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -122,6 +123,50 @@ $five:
   ASSERT_TRUE(ran.status) << ran.status.error().message;
   EXPECT_EQ(ran.words[5], 55U);
   EXPECT_EQ(ran.words[31], 62U);
+}
+
+/// A function that a function calls, in the second warp of the second block.
+TEST(PtxMachine, CalledFunctionsKnowTheirThread) {
+  const std::string functions = R"(
+.func (.param .b32 out) place()
+{
+ .reg .b32 %r<9>;
+ mov.u32 %r1, %tid.x;
+ mov.u32 %r2, %ctaid.x;
+ mov.u32 %r3, %ntid.x;
+ mov.u32 %r4, %nctaid.x;
+ mad.lo.s32 %r5, %r2, %r3, %r1;
+ mad.lo.s32 %r6, %r4, 1000, %r5;
+ st.param.b32 [out], %r6;
+ ret;
+}
+.func (.param .b32 out) caller()
+{
+ .reg .b32 %r<4>;
+ {
+ .param .b32 retval0;
+ call.uni (retval0), place;
+ ld.param.b32 %r3, [retval0];
+ }
+ st.param.b32 [out], %r3;
+ ret;
+}
+)";
+  const Ran ran = run(kernel(R"(
+ {
+ .param .b32 retval0;
+ call.uni (retval0), caller;
+ ld.param.b32 %r3, [retval0];
+ }
+ shl.b32 %r4, %r2, 6;
+ add.s32 %r4, %r4, %r1;
+ mul.wide.u32 %rd4, %r4, 4;
+ add.s64 %rd5, %rd1, %rd4;
+ st.global.u32 [%rd5], %r3;)",
+                             functions),
+                      128, 0, {2, 64});
+  ASSERT_TRUE(ran.status) << ran.status.error().message;
+  for (std::uint32_t i = 0; i < 128; ++i) EXPECT_EQ(ran.words[i], 2000 + i) << i;
 }
 
 TEST(PtxMachine, LoadsExtendAndStoresCutOff) {
@@ -331,6 +376,85 @@ TEST(PtxMachine, ReportsSharedMemoryThatIsNotThere) {
   EXPECT_THAT(
       problem(".shared .align 4 .b8 word[4];\n mov.u64 %rd4, word;\n bar.sync 0;\n ld.global.u32 %r3, [%rd4];", 1, 1),
       HasSubstr("another state space"));
+}
+
+/// Lane i copies words 4i to 4i + 3, then the 128 words behind all of these as a group of its own; what `last` does
+/// follows. %r5 and %r6 are the lane's addresses in shared memory, words of the first group are stored to word i.
+std::string copies(const std::string& between, const std::string& last = "") {
+  return R"(
+ .shared .align 16 .b8 tile[1024];
+ mov.u64 %rd4, tile;
+ cvt.u32.u64 %r4, %rd4;
+ shl.b32 %r3, %r1, 4;
+ add.s32 %r5, %r4, %r3;
+ mul.wide.u32 %rd5, %r1, 16;
+ add.s64 %rd6, %rd1, %rd5;
+ cp.async.cg.shared.global [%r5+0], [%rd6+0], 16;
+ cp.async.commit_group;
+ cp.async.cg.shared.global [%r5+512], [%rd6+512], 16;
+ cp.async.commit_group;)" +
+         between + R"(
+ bar.warp.sync -1;
+ xor.b32 %r6, %r5, 16;
+ ld.shared.u32 %r7, [%r6+4];
+ st.global.u32 [%rd3], %r7;)" +
+         last;
+}
+
+TEST(PtxMachine, CopiesAreThereOnceTheyAreWaitedFor) {
+  // Of the last two groups one may be on its way.
+  const Ran ran = run(kernel(copies(" cp.async.wait_group 1;")), 256, 256);
+  ASSERT_TRUE(ran.status) << ran.status.error().message;
+  for (std::uint32_t i = 0; i < 32; ++i) EXPECT_EQ(ran.words[i], 4 * (i ^ 1U) + 1) << i;
+  const Ran second = run(kernel(copies(" cp.async.wait_group 0;",
+                                       " ld.shared.u32 %r8, [%r6+520];\n"
+                                       " st.global.u32 [%rd3], %r8;")),
+                         256, 256);
+  ASSERT_TRUE(second.status) << second.status.error().message;
+  for (std::uint32_t i = 0; i < 32; ++i) EXPECT_EQ(second.words[i], 128 + 4 * (i ^ 1U) + 2) << i;
+  // A group without copies is one.
+  EXPECT_EQ(problem(copies(" cp.async.commit_group;\n cp.async.wait_group 2;"), 256, 256), "");
+}
+
+TEST(PtxMachine, ReportsWhatACopyHasNotBroughtYet) {
+  EXPECT_THAT(problem(copies(""), 256, 256), HasSubstr("in shared memory, a load of memory that nobody"));
+  EXPECT_THAT(problem(copies(" cp.async.wait_group 2;"), 256, 256),
+              HasSubstr("in shared memory, a load of memory that nobody"));
+  EXPECT_THAT(problem(copies(" cp.async.wait_group 1;", " ld.shared.u32 %r8, [%r6+520];"), 256, 256),
+              HasSubstr("in shared memory, a load of memory that nobody"));
+  // What was there is lost from the copy on, not from the wait on.
+  const char* again = " cp.async.wait_group 0;\n cp.async.cg.shared.global [%r5+0], [%rd6+0], 16;\n";
+  EXPECT_THAT(problem(copies(again), 256, 256), HasSubstr("in shared memory, a load of memory that nobody"));
+}
+
+TEST(PtxMachine, ReportsCopiesFromAndToOtherPlaces) {
+  const auto one = [](const char* to, const char* from) {
+    return fmt::format(" cp.async.wait_group 0;\n cp.async.cg.shared.global [{}], [{}], 16;\n", to, from);
+  };
+  EXPECT_THAT(problem(copies(one("%r5+0", "%rd6+4")), 256, 256), HasSubstr("not a multiple of 16"));
+  EXPECT_THAT(problem(copies(one("%r5+8", "%rd6+0")), 256, 256), HasSubstr("not a multiple of 16"));
+  EXPECT_THAT(problem(copies(one("%r5+1024", "%rd6+0")), 256, 256), HasSubstr("in shared memory, a store outside"));
+  EXPECT_THAT(problem(copies(one("%r5+0", "%rd6+1024")), 256, 256), HasSubstr("a load outside"));
+  EXPECT_THAT(problem(copies(""), 256, 128), HasSubstr("a load of memory that nobody"));
+}
+
+/// Squares are added to a number of 64 bits by halves: the carry goes from one instruction to the next, lane by lane.
+TEST(PtxMachine, CarriesGoOnToTheUpperHalf) {
+  const Ran ran = run(kernel(R"(
+ mov.u32 %r3, 0xfffffff0;
+ mov.u32 %r4, 7;
+ add.s32 %r5, %r1, 65534;
+ mad.lo.cc.u32 %r3, %r5, %r5, %r3;
+ madc.hi.u32 %r4, %r5, %r5, %r4;
+ st.global.u32 [%rd3], %r3;
+ st.global.u32 [%rd3+128], %r4;)"),
+                      64, 0);
+  ASSERT_TRUE(ran.status) << ran.status.error().message;
+  for (std::uint64_t i = 0; i < 32; ++i) {
+    const std::uint64_t sum = 0x7fffffff0U + (i + 65534) * (i + 65534);
+    EXPECT_EQ(ran.words[i], static_cast<std::uint32_t>(sum)) << i;
+    EXPECT_EQ(ran.words[32 + i], sum >> 32) << i;
+  }
 }
 
 TEST(PtxMachine, ReportsWhoIsMissingAtABarrier) {
