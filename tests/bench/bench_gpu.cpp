@@ -26,7 +26,7 @@
 #endif
 
 /// bench_gpu [DEVICE [FOLDER]]: what observing costs on a GPU, each figure against a peer or a limit measured in the
-/// same run, in turns (docs/measurements.md). Medians of wall clock. On a CPU, for trying the program itself,
+/// same run, in turns (docs/measurements-gpu.md). Medians of wall clock. On a CPU, for trying the program itself,
 /// everything is small and nothing is judged. Exit 1 when a limit is missed.
 namespace nanscope::scenarios {
 namespace {

@@ -131,7 +131,7 @@ class PtxSplit : public testing::Test {
 };
 std::unique_ptr<PtxDevice> PtxSplit::device_;
 
-/// docs/measurements.md has the table.
+/// docs/measurements-gpu.md has the table.
 TEST_F(PtxSplit, ADecodeStepOfALongContextHasWarpsToRunAndAShortPath) {
   const std::uint64_t whole = told(0, decode_step(0));
   std::uint64_t best = whole;

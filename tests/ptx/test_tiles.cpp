@@ -205,7 +205,7 @@ TEST_F(PtxTiles, MatrixProductsHaveTheCpusBits) {
                        1);
 }
 
-/// What 64 more of k cost in large tiles of bf16, where everything is aligned; docs/measurements.md derives what
+/// What 64 more of k cost in large tiles of bf16, where everything is aligned; docs/measurements-gpu.md derives what
 /// follows.
 TEST_F(PtxTiles, MatrixProductsLoadLittleForEachInstruction) {
   const auto counts = [&](std::int64_t depth) {
@@ -231,7 +231,7 @@ TEST_F(PtxTiles, MatrixProductsLoadLittleForEachInstruction) {
 
 /// What 32 more of k cost in large tiles, where everything is aligned. A multiprocessor of sm_90 starts four warps'
 /// instructions a clock, all of which may be fmas, and moves 128 bytes a clock to or from shared memory; 16 bytes a
-/// lane take a warp four clocks at worst. docs/measurements.md derives what follows of it.
+/// lane take a warp four clocks at worst. docs/measurements-gpu.md derives what follows of it.
 TEST_F(PtxTiles, HalfOfThePeakIsLeftByInstructionsAndSharedMemory) {
   const auto counts = [&](std::int64_t depth) {
     device_->machine().forget_counts();
