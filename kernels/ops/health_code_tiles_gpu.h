@@ -265,7 +265,7 @@ struct HealthCodeTilesGpu {
   /// The warp's first loads.
   NANSCOPE_LANE Ring begin(const HealthScanArgs& args, std::int64_t warp, uint4* memory) {
     Ring ring = Ring::begin(Memory::own(memory), first_byte(args, warp));
-    NANSCOPE_UNROLL for (int i = 0; i < Ring::kAhead; ++i) Ring::fetch(ring, i, true, forward(i));
+    NANSCOPE_UNROLL for (int i = 0; i < Ring::kAhead; ++i) Ring::fetch(ring, Ring::place(i), true, forward(i));
     return ring;
   }
   /// The whole chunks of a warp, where addresses are multiples of 16. The answer has a bit for each of their tiles, in

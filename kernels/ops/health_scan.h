@@ -405,7 +405,7 @@ struct HealthScanLarge {
   }
 
   NANSCOPE_LANE void run(const Args& args, std::int64_t warp) {
-    __shared__ uint4 memory[Tiles::Memory::kAll];
+    __shared__ __align__(kRingAlignment) uint4 memory[Tiles::Memory::kAll];
     const std::int64_t warps = whole_warps(args.x);
     const bool whole = warp < warps;
     typename Tiles::Ring ring;

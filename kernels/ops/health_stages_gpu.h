@@ -18,7 +18,8 @@ inline constexpr int kStageBytes = kStagePieces * kPieceBytes;  ///< of a tile
 
 /// A warp's ring: a stage is kStageBytes of each of its eight tiles, in rows. Rows::of(tile) is where a tile's bytes
 /// begin, after those of tile 0. Lanes copy 256 bytes side by side, each not what it reads itself. In odd rows the
-/// quads of two pieces have changed places, so that two tiles' are read from different banks.
+/// quads of two pieces have changed places, so that two tiles' are read from different banks. Registers are scarce and
+/// each step counts: addresses are those of shared memory, and what follows from another is not kept.
 template <class Rows, int kStages>
 struct StageRing {
   static constexpr int kRow = kStageBytes / 16;  ///< quads
@@ -27,43 +28,43 @@ struct StageRing {
   static constexpr int kAhead = kStages - 1;
   static constexpr int kCopies = kStage / kLanes;
 
-  U32 to;                ///< shared address of the lane's first quad of a stage
-  const char* from;      ///< what the lane copies next
-  const uint4* even;     ///< the lane's quad in pieces 0 and 2 of a stage
-  const uint4* odd;      ///< in pieces 1 and 3
-  int fetched = kAhead;  ///< the stage to copy to next, where the loop's turns do not tell
-  int taken = 0;
+  U32 to;                    ///< the lane's first quad of the first stage, as it copies
+  U32 even;                  ///< its quad in pieces 0 and 2 of the first stage, as it reads
+  const char* from;          ///< what it copies next
+  U32 last = place(kAhead);  ///< the stage taken last, where the loop's turns do not tell
 
-  /// `base`: the first byte of tile 0, a multiple of 16.
-  NANSCOPE_LANE StageRing begin(uint4* memory, const void* base) {
+  /// In bytes, of a stage.
+  NANSCOPE_LANE constexpr U32 place(int stage) { return static_cast<U32>(stage * kStage * 16); }
+
+  /// `memory`: a multiple of kRingAlignment. `base`: the first byte of tile 0, a multiple of 16.
+  NANSCOPE_LANE StageRing begin(const uint4* memory, const void* base) {
     static_assert(kLanes == 2 * kRow, "a copy of all lanes has an even row and an odd one");
     const U32 row = lane_id() / kRow;
     const U32 quad = lane_id() % kRow;
-    const U32 moved = tile_of_lane() % 2 * kTileLanes;
-    uint4* own = memory + tile_of_lane() * kRow + place_in_tile();
-    return {shared_address(memory) + (row * kRow + (quad ^ (kTileLanes * row))) * 16,
-            static_cast<const char*>(base) + Rows::of(static_cast<int>(row)) + quad * 16, own + moved,
-            own + kTileLanes - moved};
+    const U32 own = tile_of_lane() * kRow + place_in_tile() + tile_of_lane() % 2 * kTileLanes;
+    return {shared_address(memory) + (row * kRow + (quad ^ (kTileLanes * row))) * 16, shared_address(memory) + own * 16,
+            static_cast<const char*>(base) + Rows::of(static_cast<int>(row)) + quad * 16};
   }
 
   template <int... i>
   NANSCOPE_LANE void copy(U32 to, const char* from, std::integer_sequence<int, i...> /*copies*/) {
     (copy_async<i* static_cast<int>(kLanes) * 16, Rows::of(2 * i)>(to, from), ...);
   }
-  /// Begins to fill a stage, or leaves it as it is; then moves on by `forward` bytes.
-  NANSCOPE_LANE void fetch(StageRing& ring, int stage, bool some, int forward) {
-    if (some) {
-      copy(ring.to + static_cast<U32>(stage * kStage) * 16, ring.from, std::make_integer_sequence<int, kCopies>{});
-    }
+  /// Begins to fill the stage at `place`, or leaves it as it is; then moves on by `forward` bytes.
+  NANSCOPE_LANE void fetch(StageRing& ring, U32 place, bool some, int forward) {
+    if (some) copy(ring.to + place, ring.from, std::make_integer_sequence<int, kCopies>{});
     commit_async();  // an empty group too, so that wait_async() counts right
     ring.from += forward;
   }
-  NANSCOPE_LANE void take(const StageRing& ring, int stage, uint4 (&pieces)[kStagePieces]) {
-    NANSCOPE_UNROLL for (int i = 0; i < kStagePieces; ++i) {
-      pieces[i] = (i % 2 == 0 ? ring.even : ring.odd)[stage * kStage + i / 2 * 2 * kTileLanes];
-    }
+  NANSCOPE_LANE void take(const StageRing& ring, U32 place, uint4 (&pieces)[kStagePieces]) {
+    static_assert(kStagePieces == 4);
+    const U32 even = ring.even + place;
+    const U32 odd = even ^ kPieceBytes;
+    pieces[0] = load_shared<0>(even);
+    pieces[1] = load_shared<0>(odd);
+    pieces[2] = load_shared<2 * kPieceBytes>(even);
+    pieces[3] = load_shared<2 * kPieceBytes>(odd);
   }
-  NANSCOPE_LANE int next(int stage) { return stage + 1 == kStages ? 0 : stage + 1; }
 
   /// Takes step `step` of the kTurn in a loop's turn, all of which begin with the same, and fetches, if there is
   /// `some`, that kAhead steps on. The lanes' barrier does both: what they have copied of this step is there for all,
@@ -73,22 +74,24 @@ struct StageRing {
     wait_async<kAhead - 1>();
     warp_sync();
     if constexpr (kTurn % kStages == 0) {
-      fetch(ring, (step + kAhead) % kStages, some, forward);
-      take(ring, step % kStages, pieces);
+      fetch(ring, place((step + kAhead) % kStages), some, forward);
+      take(ring, place(step % kStages), pieces);
     } else {
-      fetch(ring, ring.fetched, some, forward);
-      take(ring, ring.taken, pieces);
-      ring.fetched = next(ring.fetched);
-      ring.taken = next(ring.taken);
+      fetch(ring, ring.last, some, forward);
+      ring.last = ring.last == place(kAhead) ? 0 : ring.last + place(1);
+      take(ring, ring.last, pieces);
     }
   }
 };
+/// So that a bit of an address is that of a piece.
+inline constexpr int kRingAlignment = 2 * kPieceBytes;
 
 /// Shared memory of a block, in quads: the secrets of all words of a chunk, then what each warp has of its own.
 inline constexpr int kSecretQuads = static_cast<int>(kHashChunk) / 16;
 template <int kWarpQuads>
 struct LargeMemory {
   static constexpr int kAll = kSecretQuads + kBlockWarps * kWarpQuads;
+  static_assert(kSecretQuads * 16 % kRingAlignment == 0 && kWarpQuads * 16 % kRingAlignment == 0);
   NANSCOPE_LANE uint4* own(uint4* memory) { return memory + kSecretQuads + block_warp() * kWarpQuads; }
 };
 /// By all warps of the block. The caller waits for the others.

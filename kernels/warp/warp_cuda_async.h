@@ -11,6 +11,17 @@ namespace nanscope::kernels::NANSCOPE_ISA {
 /// An address of shared memory as instructions of its own take it.
 NANSCOPE_FN U32 shared_address(const void* memory) { return static_cast<U32>(__cvta_generic_to_shared(memory)); }
 
+/// 16 bytes at `from` + kFrom, a multiple of 16.
+template <int kFrom>
+NANSCOPE_FN uint4 load_shared(U32 from) {
+  uint4 d;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4+%5];"
+               : "=r"(d.x), "=r"(d.y), "=r"(d.z), "=r"(d.w)
+               : "r"(from), "n"(kFrom)
+               : "memory");
+  return d;
+}
+
 /// 16 bytes from `from` + kFrom to `to` + kTo, multiples of 16; not by way of the first cache.
 template <int kTo, int kFrom>
 NANSCOPE_FN void copy_async(U32 to, const void* from) {
