@@ -16,8 +16,9 @@ class LiveDriver {
   virtual ~LiveDriver() = default;
   /// Work on the stream is being captured into a graph: nothing may be launched or waited for.
   virtual bool capturing(std::uint64_t stream) = 0;
-  /// Scans each extent after all that was launched on the stream, and waits for it.
-  virtual Status scan(std::uint64_t stream, std::span<const Extent> extents, std::span<ScanCounts> counts) = 0;
+  /// Scans each extent after all that was launched on the stream, and waits for it. `again`: the extents of the call
+  /// before, of which it also says what has changed at their beginnings since.
+  virtual Status scan(std::uint64_t stream, std::span<const Extent> extents, bool again, std::span<Scan> scans) = 0;
   /// Copies what is at `address` after all that was launched on the stream.
   virtual Status copy(std::uint64_t stream, std::uint64_t address, std::span<std::byte> to) = 0;
   virtual std::int64_t now_ns() = 0;

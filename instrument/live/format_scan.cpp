@@ -15,4 +15,16 @@ ScanCounts scan_bytes(const void* data, std::size_t bytes) {
   return counts;
 }
 
+void scan_on_cpu(const ScanJob& job) {
+  const std::uint64_t first = job.range.first_word() * 4;
+  for (int pass = 0; pass < job.passes(); ++pass) {
+    for (std::uint64_t i = 0; i < job.words(pass); ++i) {
+      std::uint32_t word = 0;
+      // An address of the host that is a number. NOLINTNEXTLINE(performance-no-int-to-ptr)
+      std::memcpy(&word, reinterpret_cast<const void*>(first + 4 * i), sizeof word);
+      job.look(job.scan->of(pass), word, i, pass);
+    }
+  }
+}
+
 }  // namespace nanscope::live

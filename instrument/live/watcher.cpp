@@ -10,32 +10,58 @@ namespace {
 
 constexpr std::size_t kMostArguments = 64;
 
-/// What of a buffer is sick, as the plausible formats have it.
-struct Judged {
-  FormatViews views;
-  Sickness sickness;
-};
-
-Judged judged(const ScanCounts& counts) {
-  const FormatViews views = view_formats(counts);
-  return {views, sickness(views)};
-}
-
 std::size_t index_of(const FormatViews& views, Format format) {
   const auto found =
       std::find_if(views.begin(), views.end(), [&](const FormatView& one) { return one.format == format; });
   return static_cast<std::size_t>(found - views.begin());
 }
 
+std::uint64_t made(const FormatCounts& counts) { return counts.nan() - counts.payload_nan() + counts.pos_inf(); }
+
 /// Whether the bytes are sicker than before in every plausible format of what they are now.
 bool sicker(const ScanCounts& before, const ScanCounts& now, const FormatViews& views) {
   bool any = false;
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (!views.at(i).plausible) continue;
-    if (now.as[i].nan + now.as[i].pos_inf <= before.as[i].nan + before.as[i].pos_inf) return false;
+    if (made(now.as[i]) <= made(before.as[i])) return false;
     any = true;
   }
   return any;
+}
+
+/// Whether what was written may be of the format that all is in, and cannot be of another one.
+bool alike(const FormatViews& written, const FormatViews& all) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (written.at(i).plausible != all.at(i).plausible) return false;
+  }
+  return true;
+}
+
+/// What a kernel left in an argument.
+struct Left {
+  Sickness sickness = Sickness::none;
+  const ScanCounts* by = nullptr;  ///< the counts that say so
+};
+
+/// What was written is judged by itself: behind a tensor lies what other tensors left. Where that is too little to tell
+/// or goes on beyond the beginning, the whole is judged, if what was written may be of it.
+Left left_of(const Scan& before, const Scan& now) {
+  const FormatViews all = view_formats(now.all);
+  if (now.written.words == 0) {
+    const Sickness sick = sickness(all);
+    if (sick != Sickness::certain || sicker(before.all, now.all, all)) return {sick, &now.all};
+    return {Sickness::none, &now.all};
+  }
+  const FormatViews written = view_formats(now.written);
+  const Sickness sick = sickness(written);
+  if (sick == Sickness::certain && sicker(now.replaced, now.written, written)) return {sick, &now.written};
+  ;
+  const auto format = best_format(all);
+  const bool wide = format && info(*format).storage_bytes() > 1;
+  if (wide && alike(written, all) && sickness(all) == Sickness::certain && sicker(before.all, now.all, all)) {
+    return {Sickness::certain, &now.all};
+  }
+  return {sick == Sickness::none ? sick : Sickness::possible, &now.written};
 }
 
 std::uint64_t total_bytes(const std::vector<PointerArgument>& arguments) {
@@ -94,8 +120,8 @@ std::optional<Watcher::Before> Watcher::before(const Launch& launch) {
     ++counts_.over_budget;
     return std::nullopt;
   }
-  seen.counts.resize(seen.arguments.size());
-  const Status scanned = driver_.scan(launch.stream, extents_of(seen.arguments), seen.counts);
+  const Status scanned = look(launch, seen.arguments, false, seen.scans);
+  seen.look = looks_;
   budget_.spend(driver_.now_ns() - start, bytes);
   if (!scanned) {
     ++counts_.failed;
@@ -105,10 +131,18 @@ std::optional<Watcher::Before> Watcher::before(const Launch& launch) {
   return seen;
 }
 
+Status Watcher::look(const Launch& launch, const std::vector<PointerArgument>& arguments, bool again,
+                     std::vector<Scan>& scans) {
+  ++looks_;
+  scans.resize(arguments.size());
+  return driver_.scan(launch.stream, extents_of(arguments), again, scans);
+}
+
 std::optional<Finding> Watcher::after(const Launch& launch, const Before& before) {
   const std::int64_t start = driver_.now_ns();
-  std::vector<ScanCounts> now(before.arguments.size());
-  const Status scanned = driver_.scan(launch.stream, extents_of(before.arguments), now);
+  std::vector<Scan> now;
+  // Another thread may have launched meanwhile: the beginnings that are kept are then those of its buffers.
+  const Status scanned = look(launch, before.arguments, before.look == looks_, now);
   if (!scanned) {
     ++counts_.failed;
     return std::nullopt;
@@ -120,18 +154,22 @@ std::optional<Finding> Watcher::after(const Launch& launch, const Before& before
   return finding;
 }
 
-std::optional<Finding> Watcher::judge(const Launch& launch, const Before& before, const std::vector<ScanCounts>& now) {
+std::optional<Finding> Watcher::judge(const Launch& launch, const Before& before, const std::vector<Scan>& now) {
   std::optional<std::size_t> sick_before;
   std::optional<std::size_t> sicker_now;
+  const ScanCounts* by = nullptr;
   bool possible = false;
   for (std::size_t i = 0; i < now.size(); ++i) {
-    const Judged after = judged(now[i]);
     // What the kernel wrote over was nothing that it was given: memory is handed out with what it last held.
-    const bool healed = after.sickness == Sickness::none && before.counts[i].checksum != now[i].checksum;
-    if (judged(before.counts[i]).sickness == Sickness::certain && !healed && !sick_before) sick_before = i;
-    possible = possible || after.sickness == Sickness::possible;
-    if (after.sickness == Sickness::certain && !sicker_now && sicker(before.counts[i], now[i], after.views)) {
+    const bool healed =
+        sickness(view_formats(now[i].all)) == Sickness::none && before.scans[i].all.checksum != now[i].all.checksum;
+    const bool sick = sickness(view_formats(before.scans[i].all)) == Sickness::certain;
+    if (sick && !healed && !sick_before) sick_before = i;
+    const Left left = left_of(before.scans[i], now[i]);
+    possible = possible || left.sickness == Sickness::possible;
+    if (left.sickness == Sickness::certain && !sicker_now) {
       sicker_now = i;
+      by = left.by;
     }
   }
   if (possible) ++counts_.possible;
@@ -142,20 +180,24 @@ std::optional<Finding> Watcher::judge(const Launch& launch, const Before& before
   // What comes after a birth carries it: that is no news.
   if (told || born_) return std::nullopt;
   told = true;
-  const std::size_t at = sick_before ? *sick_before : *sicker_now;
-  const ScanCounts& counts = sick_before ? before.counts[at] : now[at];
+  if (sick_before) return found(kind, launch, before.arguments[*sick_before], before.scans[*sick_before].all);
+  return found(kind, launch, before.arguments[*sicker_now], *by);
+}
+
+Finding Watcher::found(FindingKind kind, const Launch& launch, const PointerArgument& argument,
+                       const ScanCounts& counts) const {
   const FormatViews views = view_formats(counts);
   Finding finding;
   finding.kind = kind;
   finding.launch = launch.number;
   finding.kernel = launch.name;
-  finding.argument = before.arguments[at].parameter;
-  finding.extent = before.arguments[at].extent;
+  finding.argument = argument.parameter;
+  finding.extent = argument.extent;
   finding.format = best_format(views).value_or(Format::f32);
   const FormatCounts& as = counts.as[index_of(views, finding.format)];
-  finding.elements = as.elements;
-  finding.nan = as.nan;
-  finding.pos_inf = as.pos_inf;
+  finding.elements = counts.words * sizeof(std::uint32_t) / info(finding.format).storage_bytes();
+  finding.nan = as.nan();
+  finding.pos_inf = as.pos_inf();
   finding.ring.assign(ring_.begin(), ring_.end());
   // A model computes in few formats: where bytes may be several, that of the finding is the likeliest.
   for (KeptBuffer& kept : finding.ring) {
@@ -164,7 +206,7 @@ std::optional<Finding> Watcher::judge(const Launch& launch, const Before& before
   return finding;
 }
 
-void Watcher::keep(const Launch& launch, const Before& before, const std::vector<ScanCounts>& now) {
+void Watcher::keep(const Launch& launch, const Before& before, const std::vector<Scan>& now) {
   for (std::size_t i = 0; i < now.size(); ++i) {
     const PointerArgument& argument = before.arguments[i];
     if (options_.ring == 0 || argument.extent.bytes > options_.ring_bytes) continue;
@@ -173,8 +215,8 @@ void Watcher::keep(const Launch& launch, const Before& before, const std::vector
     kept.kernel = short_name(launch.name);
     kept.argument = argument.parameter;
     kept.offset = argument.offset;
-    kept.written = before.counts[i].checksum != now[i].checksum;
-    kept.views = view_formats(now[i]);
+    kept.written = before.scans[i].all.checksum != now[i].all.checksum;
+    kept.views = view_formats(now[i].written.words > 0 ? now[i].written : now[i].all);
     kept.format = best_format(kept.views).value_or(Format::f32);
     kept.bytes.resize(argument.extent.bytes);
     if (!driver_.copy(launch.stream, argument.extent.address, kept.bytes)) continue;

@@ -83,7 +83,8 @@ class Watcher {
   /// What was seen before a launch, to be given to after().
   struct Before {
     std::vector<PointerArgument> arguments;
-    std::vector<ScanCounts> counts;
+    std::vector<Scan> scans;
+    std::int64_t look = 0;  ///< the number of the scan
   };
   /// Nothing when this launch is not looked at.
   std::optional<Before> before(const Launch& launch);
@@ -99,8 +100,12 @@ class Watcher {
  private:
   bool selects(const Launch& launch);
   bool matches(std::string_view name);
-  std::optional<Finding> judge(const Launch& launch, const Before& before, const std::vector<ScanCounts>& now);
-  void keep(const Launch& launch, const Before& before, const std::vector<ScanCounts>& now);
+  Status look(const Launch& launch, const std::vector<PointerArgument>& arguments, bool again,
+              std::vector<Scan>& scans);
+  std::optional<Finding> judge(const Launch& launch, const Before& before, const std::vector<Scan>& now);
+  Finding found(FindingKind kind, const Launch& launch, const PointerArgument& argument,
+                const ScanCounts& counts) const;
+  void keep(const Launch& launch, const Before& before, const std::vector<Scan>& now);
 
   LiveDriver& driver_;
   WatchOptions options_;
@@ -110,6 +115,7 @@ class Watcher {
   TimeBudget budget_;
   WatchCounts counts_;
   std::deque<KeptBuffer> ring_;
+  std::int64_t looks_ = 0;
   bool born_ = false;
   bool carried_ = false;
 };

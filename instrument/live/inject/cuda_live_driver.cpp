@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 
@@ -13,6 +12,7 @@ namespace {
 constexpr unsigned kThreads = 256;
 constexpr std::uint64_t kWordsPerThread = 16;
 constexpr std::uint64_t kMostBlocks = 4096;
+constexpr std::uint64_t kBeginningBytes = kBeginningWords * sizeof(std::uint32_t);
 
 /// The watcher keeps CUDA's handles as numbers, so that it needs no header of CUDA's.
 CUstream stream_of(std::uint64_t handle) {
@@ -69,37 +69,42 @@ Result<CudaLiveDriver::Loaded> CudaLiveDriver::loaded() {
     Status done = checked(api_, api_.load_module(&module, ptx_), "loading the scan");
     if (done)
       done = checked(api_, api_.get_function(&made.function, module, "nanscope_format_scan"), "finding the scan");
-    if (done) done = checked(api_, api_.allocate(&made.counts, kMostExtents * sizeof(ScanCounts)), "allocating");
+    if (done) done = checked(api_, api_.allocate(&made.scans, kMostExtents * sizeof(Scan)), "allocating");
+    if (done) done = checked(api_, api_.allocate(&made.beginnings, kMostExtents * kBeginningBytes), "allocating");
     if (!done) return tl::unexpected(done.error());
     return made;
   };
   return contexts_.emplace(context, load()).first->second;
 }
 
-Status CudaLiveDriver::scan(std::uint64_t stream, std::span<const Extent> extents, std::span<ScanCounts> counts) {
-  if (extents.size() > kMostExtents || counts.size() != extents.size()) return fail("cuda: too many extents");
+Status CudaLiveDriver::scan(std::uint64_t stream, std::span<const Extent> extents, bool again, std::span<Scan> scans) {
+  if (extents.size() > kMostExtents || scans.size() != extents.size()) return fail("cuda: too many extents");
   const OutsideCaptures outside(api_);
   const Result<Loaded> ours = loaded();
   if (!ours) return tl::unexpected(ours.error());
-  const std::size_t bytes = extents.size() * sizeof(ScanCounts);
-  if (Status cleared = checked(api_, api_.fill(ours->counts, 0, bytes, stream_of(stream)), "clearing"); !cleared) {
+  if (Status cleared = checked(api_, api_.fill(ours->scans, 0, scans.size_bytes(), stream_of(stream)), "clearing");
+      !cleared) {
     return cleared;
   }
   for (std::size_t i = 0; i < extents.size(); ++i) {
-    ScanRange range{extents[i].address, extents[i].bytes};
-    CUdeviceptr into = ours->counts + i * sizeof(ScanCounts);
-    std::array<void*, 2> arguments = {&range, &into};
-    const std::uint64_t wanted = (range.words() + kThreads * kWordsPerThread - 1) / (kThreads * kWordsPerThread);
+    ScanJob job;
+    job.range = {extents[i].address, extents[i].bytes};
+    // Addresses of the device, which the host only passes on. NOLINTBEGIN(performance-no-int-to-ptr)
+    job.scan = reinterpret_cast<Scan*>(ours->scans + i * sizeof(Scan));
+    job.beginning = reinterpret_cast<std::uint32_t*>(ours->beginnings + i * kBeginningBytes);
+    // NOLINTEND(performance-no-int-to-ptr)
+    job.again = again ? 1 : 0;
+    void* argument = &job;
+    const std::uint64_t wanted = (job.range.words() + kThreads * kWordsPerThread - 1) / (kThreads * kWordsPerThread);
     const auto blocks = static_cast<unsigned>(std::clamp<std::uint64_t>(wanted, 1, kMostBlocks));
     if (Status launched = checked(
-            api_,
-            api_.launch(ours->function, blocks, 1, 1, kThreads, 1, 1, 0, stream_of(stream), arguments.data(), nullptr),
+            api_, api_.launch(ours->function, blocks, 1, 1, kThreads, 1, 1, 0, stream_of(stream), &argument, nullptr),
             "launching the scan");
         !launched) {
       return launched;
     }
   }
-  return copy(stream, ours->counts, std::as_writable_bytes(counts));
+  return copy(stream, ours->scans, std::as_writable_bytes(scans));
 }
 
 Status CudaLiveDriver::copy(std::uint64_t stream, std::uint64_t address, std::span<std::byte> to) {

@@ -20,7 +20,7 @@ class CudaLiveDriver final : public LiveDriver {
   CudaLiveDriver(CudaApi api, const char* ptx) : api_(api), ptx_(ptx) {}
 
   bool capturing(std::uint64_t stream) override;
-  Status scan(std::uint64_t stream, std::span<const Extent> extents, std::span<ScanCounts> counts) override;
+  Status scan(std::uint64_t stream, std::span<const Extent> extents, bool again, std::span<Scan> scans) override;
   Status copy(std::uint64_t stream, std::uint64_t address, std::span<std::byte> to) override;
   std::int64_t now_ns() override;
 
@@ -32,7 +32,8 @@ class CudaLiveDriver final : public LiveDriver {
   /// What a context has of ours.
   struct Loaded {
     CUfunction function = nullptr;
-    CUdeviceptr counts = 0;
+    CUdeviceptr scans = 0;       ///< kMostExtents
+    CUdeviceptr beginnings = 0;  ///< as many times kBeginningWords
   };
   static constexpr std::size_t kMostExtents = 64;
   Result<Loaded> loaded();

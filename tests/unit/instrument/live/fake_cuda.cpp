@@ -15,9 +15,7 @@
 #include "../cupti/fake_cupti.h"
 #include "instrument/live/format_scan.h"
 
-using nanscope::live::add_word;
-using nanscope::live::ScanCounts;
-using nanscope::live::ScanRange;
+using nanscope::live::ScanJob;
 
 struct CUfunc_st {
   std::string name;
@@ -51,10 +49,11 @@ CUresult api(CUpti_CallbackId id, Params params, const char* symbol, Body body) 
 
 /// The scan that the injected library brings along, as PTX: a CPU cannot run it, but it can do the same.
 void scan(void** arguments) {
-  const auto& range = *static_cast<const ScanRange*>(arguments[0]);
-  auto* counts = reinterpret_cast<ScanCounts*>(*static_cast<CUdeviceptr*>(arguments[1]));
-  const auto* words = reinterpret_cast<const std::uint32_t*>(range.first_word() * 4);
-  for (std::uint64_t i = 0; i < range.words(); ++i) add_word(*counts, range.masked(words[i], i), i);
+  const auto& job = *static_cast<const ScanJob*>(arguments[0]);
+  const auto* words = reinterpret_cast<const std::uint32_t*>(job.range.first_word() * 4);
+  for (int pass = 0; pass < job.passes(); ++pass) {
+    for (std::uint64_t i = 0; i < job.words(pass); ++i) job.look(job.scan->of(pass), words[i], i, pass);
+  }
 }
 
 void report_kernel(const CUfunc_st& function, std::uint32_t id, unsigned grid, unsigned block) {
@@ -130,8 +129,8 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return CUDA_SUCCESS;
 }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
-  static const std::size_t sizes[] = {sizeof(ScanRange), sizeof(CUdeviceptr)};
-  *function = fake_cuda_kernel(name, &scan, sizes, 2);
+  static const std::size_t sizes[] = {sizeof(ScanJob)};
+  *function = fake_cuda_kernel(name, &scan, sizes, 1);
   return CUDA_SUCCESS;
 }
 CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t* offset, std::size_t* size) {
