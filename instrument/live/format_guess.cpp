@@ -110,7 +110,8 @@ FormatView view(const FormatCounts& counts, std::uint64_t words, const Limits& l
       std::max({all.spread, moments(counts.lanes[0]).spread, moments(counts.lanes[1]).spread}) <= limits.spread &&
       (limits.bits > 8 || same_places(counts)) && (both.finite == 0 || highest - all.mean <= kBeyondMean) &&
       (limits.highest == 0 || highest <= limits.highest);
-  if (both.finite > 0 && (all.mean < limits.lowest || all.mean > limits.most)) result.bad = result.made = 0;
+  result.integers = both.finite > 0 && (all.mean < limits.lowest || all.mean > limits.most);
+  if (result.integers) result.bad = result.made = 0;
   const std::uint64_t places = words * (limits.bits == 8 ? 2 : 1);
   result.certain = result.made > 0 &&
                    evidence(counts.lanes[0], places, limits) + evidence(counts.lanes[1], places, limits) >= kCertain;

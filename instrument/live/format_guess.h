@@ -20,7 +20,8 @@ struct FormatView {
   double spread = 0;       ///< standard deviation of the exponents of finite elements but zeros
   std::uint64_t bad = 0;   ///< NaN and +Inf. -Inf is not: masks are made of it
   std::uint64_t made = 0;  ///< of these, what arithmetic makes: a NaN with a payload is memory of something else
-  bool plausible = false;  ///< the bytes may be in this format
+  bool plausible = false;  ///< the bytes may be in this format, or `integers`
+  bool integers = false;   ///< or scales of one byte: no tensor of this format has such exponents, and nothing is bad
   bool certain = false;    ///< bits of any kind would not look like this by chance: what is bad is meant
 };
 
@@ -28,9 +29,9 @@ using FormatViews = std::array<FormatView, kReadings>;
 
 /// A format is plausible when its exponents spread no more than a tensor's do, at even places, at odd places and over
 /// all, none lies 2^40 above their mean, those of f32 and bf16 stay below 2^90, and most of its NaN are such as
-/// arithmetic makes. f32 and bf16 whose exponents are hardly above 0 are integers, and never bad. A plausible narrower
-/// format excludes the wider ones of which its elements are parts, unless its even places may be mantissas: their
-/// exponents spread as chance has it, or either places are zero far more often than the others.
+/// arithmetic makes. f32 and bf16 whose exponents are hardly above 0 are integers, and so are bytes that are hardly
+/// below the highest. A plausible narrower format excludes the wider ones of which its elements are parts where it fits
+/// the exponents better; where its even or odd places are zero far more often than the others, they exclude it.
 FormatViews view_formats(const ScanCounts& counts);
 
 enum class Sickness : std::uint8_t {

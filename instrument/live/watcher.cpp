@@ -33,6 +33,7 @@ bool sicker(const ScanCounts& before, const ScanCounts& now, const FormatViews& 
 bool alike(const FormatViews& written, const FormatViews& all) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (written.at(i).plausible != all.at(i).plausible) return false;
+    if (written.at(i).plausible && written.at(i).integers != all.at(i).integers) return false;
   }
   return true;
 }

@@ -29,8 +29,8 @@ def options_of(arguments):
     parser.add_argument("nanscope", metavar="NANSCOPE", help="the nanscope program")
     parser.add_argument("--python", default=sys.executable, metavar="PATH",
                         help="a Python with torch (default: the one that runs this)")
-    parser.add_argument("--pairs", type=int, default=7, metavar="N",
-                        help="runs alone and runs watched, in turns, 5 or more (default: 7)")
+    parser.add_argument("--pairs", type=int, default=5, metavar="N",
+                        help="runs alone and runs watched, in turns, 5 or more (default: 5)")
     parser.add_argument("--limit", type=float, default=1.05, metavar="R", help="of watched / alone (default: 1.05)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="where it decodes (default: cuda)")
     parser.add_argument("--layers", default="8", metavar="N", help="layers of the model (default: 8)")

@@ -331,6 +331,32 @@ TEST_F(Watch, FreedMemoryIsNeverRead) {
   EXPECT_EQ(driver_.scans, 0);
 }
 
+/// Threads launch at once, and one place keeps beginnings: what another launch left there is not compared with.
+TEST_F(Watch, AnotherLaunchBetweenTheTwoLooksMakesNoFinding) {
+  start();
+  std::uint64_t pointers[] = {address(0), address(1)};
+  Launch launches[2];
+  for (int i = 0; i < 2; ++i) {
+    launches[i].number = i + 1;
+    launches[i].name = "k";
+    launches[i].parameters = [&pointers, i] {
+      return std::vector<Parameter>{{0, std::as_bytes(std::span(&pointers[i], 1))}};
+    };
+  }
+  put(0, 5, kNan);  // of before
+  const auto first = watcher_->before(launches[0]);
+  const auto second = watcher_->before(launches[1]);
+  ASSERT_TRUE(first && second);
+  EXPECT_FALSE(watcher_->after(launches[0], *first));
+  const auto bytes = codes(Format::f16, normal(kCount, 1, 9));
+  std::memcpy(buffers_[1].bytes.get(), bytes.data(), bytes.size());
+  put(1, 5, kNan);
+  const auto finding = watcher_->after(launches[1], *second);
+  ASSERT_TRUE(finding) << "the whole tells";
+  EXPECT_EQ(finding->argument, 0);
+  EXPECT_EQ(finding->launch, 2);
+}
+
 TEST_F(Watch, TheBudgetIsKept) {
   budget_ = 0.05;
   driver_.cost_ns = 300'000;
