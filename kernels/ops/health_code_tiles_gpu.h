@@ -148,6 +148,7 @@ struct E4m3Tile {
     const F32 magnitude = abs(from_bits(F32Bits::smaller_magnitude(smallest[0], smallest[1])));
     const bool some_positive = most < 0x8000U;
     const bool some_negative = least >= 0x8000U;
+    // A NaN of either sign: the PTX ISA does not say which its conversion gives.
     const bool bad = (some_positive && most > kInfinity) || least > (kInfinity | 0x8000U);
     const F32 highest = some_positive ? from_bits(max) : -magnitude;
     const F32 lowest = some_negative ? from_bits(min) : magnitude;

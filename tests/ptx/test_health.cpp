@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct Scan {
   bool source;
   std::uint64_t seed;
   unsigned special_tiles;  ///< in a hundred
+  bool alone = false;      ///< instead each tile has one special code, or of 8 bits one of all, each in its turn
 };
 
 /// A number of f32 or bf16 between 2^-27 and 2^29: sums of such round, so that their order shows.
@@ -43,9 +45,25 @@ std::uint32_t wide_code(Format format, std::uint64_t random) {
   return format == Format::f32 ? single : single >> 16;
 }
 
+/// Small codes, and in each tile one that is told by the tile's number.
+std::vector<std::uint32_t> codes_alone(const Scan& of) {
+  std::mt19937_64 random(of.seed);
+  auto codes = fill(Fill::ordinary, of.format, of.rows, of.columns, of.seed, 4.0F);
+  std::vector<std::uint32_t> each = kernels::cases::specials(of.format);
+  if (info(of.format).bits == 8) {
+    each.resize(256);
+    std::iota(each.begin(), each.end(), 0U);
+  }
+  for (std::size_t tile = 0; tile * kTileChannels < codes.size(); ++tile) {
+    codes[tile * kTileChannels + random() % kTileChannels] = each[tile % each.size()];
+  }
+  return codes;
+}
+
 /// Ordinary codes; in some tiles a few are special ones, any at all, or all of them are of one kind. A third of the
 /// tiles of f32 and bf16 spans many exponents.
 std::vector<std::uint32_t> codes_of(const Scan& of) {
+  if (of.alone) return codes_alone(of);
   std::mt19937_64 random(of.seed);
   constexpr std::array kAmplitudes = {0.1F, 4.0F, 100.0F, 440.0F};
   auto codes = fill(Fill::ordinary, of.format, of.rows, of.columns, of.seed, kAmplitudes[random() % 4]);
@@ -126,6 +144,14 @@ TEST_F(PtxHealth, LargeTensorsHaveTheCpusBits) {
     const std::int64_t chunks = 256 + static_cast<std::int64_t>(random() % 12);
     const std::int64_t rows = chunks * kernels::kHashChunk / bytes / columns + 1;
     expect_the_cpus_bits(case_of({format, rows, columns, 0, random() % 2 == 0, true, false, random(), 10}), 0);
+  }
+}
+
+TEST_F(PtxHealth, EachCodeAloneInATileOfALargeTensorHasTheCpusBits) {
+  for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::e4m3, Format::int8}) {
+    const std::int64_t columns = 2 * kTileChannels;
+    const std::int64_t rows = 257 * kernels::kHashChunk / info(format).storage_bytes() / columns;
+    expect_the_cpus_bits(case_of({format, rows, columns, 0, true, true, false, 33, 0, true}), 0);
   }
 }
 
