@@ -8,8 +8,10 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/numbers/codec.h"
@@ -183,6 +185,42 @@ TEST(FormatGuess, TextAndZerosAreNotSick) {
   EXPECT_EQ(sickness(view_formats(ScanCounts{})), Sickness::none);
 }
 
+Sickness sickness_of(const std::vector<std::byte>& bytes) {
+  return sickness(view_formats(scan_bytes(bytes.data(), bytes.size())));
+}
+
+TEST(FormatGuess, InfIsOfTheElementThatHasAWholeWord) {
+  const auto bytes = codes(Format::f32, std::vector<float>(64, std::numeric_limits<float>::infinity()));
+  const FormatViews views = view_formats(scan_bytes(bytes.data(), bytes.size()));
+  EXPECT_EQ(sickness(views), Sickness::certain) << "its bytes are a NaN of e4m3, at every other place";
+  EXPECT_EQ(best_format(views), Format::f32);
+}
+
+TEST(FormatGuess, NearTheTopOfF16NothingIsBf16) {
+  std::vector<float> values(64, 60000.0F);
+  values[7] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(sickness_of(codes(Format::f16, values)), Sickness::certain);
+}
+
+/// Slots of a cache, one after the other: narrow as bytes of e4m3, among which one is a NaN.
+TEST(FormatGuess, IntegersInARowAreNoBytes) {
+  std::vector<std::byte> bytes;
+  for (std::uint32_t low = 0x40; low < 0x80; ++low) {
+    for (const std::uint32_t byte : {low, 0x5aU, 0x5aU, 0U}) bytes.push_back(static_cast<std::byte>(byte));
+  }
+  EXPECT_NE(sickness_of(bytes), Sickness::certain);
+}
+
+TEST(FormatGuess, BytesThatDifferByTheirPlaceAreNoElements) {
+  std::mt19937 random(3);
+  std::vector<std::byte> bytes;
+  for (int i = 0; i < 200; ++i) {
+    bytes.push_back(static_cast<std::byte>(random() % 0x20));
+    bytes.push_back(static_cast<std::byte>(i == 77 ? 0x7f : 0x28 + random() % 0x10));
+  }
+  EXPECT_NE(sickness_of(bytes), Sickness::certain);
+}
+
 /// Memory as PyTorch leaves it, of known dtypes: tests/golden/live_buffers/make.py says how it was made.
 struct LiveBuffer {
   std::string name;
@@ -246,6 +284,41 @@ TEST(LiveBuffers, WhatPyTorchLeavesIsFoundWhereItIsSickAndNowhereElse) {
     EXPECT_EQ(finding->nan, buffer.nan) << buffer.name;
     EXPECT_EQ(finding->pos_inf, buffer.pos_inf) << buffer.name;
   }
+}
+
+LiveBuffer over(std::vector<std::byte> before, const std::vector<std::byte>& written) {
+  LiveBuffer buffer;
+  buffer.after = before;
+  std::copy(written.begin(), written.end(), buffer.after.begin());
+  buffer.before = std::move(before);
+  return buffer;
+}
+
+/// What lies behind the last of an odd number of elements, in its word, was not written.
+TEST(LiveBuffers, ANanThatWasThereIsNotFound) {
+  const auto before = codes(Format::f16, std::vector<float>(256, std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_FALSE(watched(over(before, codes(Format::f16, normal(201, 1, 4)))));
+}
+
+TEST(LiveBuffers, WhatLiesBehindIsNoEvidence) {
+  const std::vector<std::byte> grey(256, std::byte{127});
+  EXPECT_FALSE(watched(over(codes(Format::e4m3, normal(2048, 30, 4)), grey)));
+  std::vector<std::byte> integers;
+  for (int i = 0; i < 64; ++i) {
+    const std::uint32_t value = i % 5 == 0 ? 0x7fffffffU : static_cast<std::uint32_t>(100 + i);
+    for (int at = 0; at < 4; ++at) integers.push_back(static_cast<std::byte>(value >> (8 * at)));
+  }
+  EXPECT_FALSE(watched(over(codes(Format::f32, normal(4096, 1, 4)), integers)));
+}
+
+/// Beyond what is kept, the whole is judged.
+TEST(LiveBuffers, ANanFarBehindIsFound) {
+  std::vector<float> values = normal(4 * kBeginningWords, 1, 6);
+  values[3 * kBeginningWords] = std::numeric_limits<float>::quiet_NaN();
+  const auto finding = watched(over(std::vector<std::byte>(2 * values.size()), codes(Format::f16, values)));
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->format, Format::f16);
+  EXPECT_EQ(finding->nan, 1U);
 }
 
 }  // namespace
