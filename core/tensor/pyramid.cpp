@@ -55,9 +55,8 @@ std::vector<Health> merge_rows(std::span<const Health> tiles, const LevelShape& 
   assert(static_cast<std::int64_t>(tiles.size()) == shape.tiles());
   std::vector<Health> rows(static_cast<std::size_t>(shape.rows), empty_health());
   for (std::int64_t row = 0; row < shape.rows; ++row) {
-    for (std::int64_t column = 0; column < shape.columns; ++column) {
-      merge(rows[static_cast<std::size_t>(row)], tiles[static_cast<std::size_t>(row * shape.columns + column)]);
-    }
+    const auto columns = static_cast<std::size_t>(shape.columns);
+    merge(rows[static_cast<std::size_t>(row)], tiles.subspan(static_cast<std::size_t>(row) * columns, columns));
   }
   return rows;
 }

@@ -169,6 +169,8 @@ struct HealthCodeTilesGpu {
   static constexpr int kChunks = 2;  ///< of a warp
   static constexpr int kTiles = kChunks * kChunkTiles;
   static constexpr int kBlocksAtOnce = 5;
+  /// On an H200 256 warps take a third of what one chunk a warp does (docs/measurements-gpu.md); fewer were not tried.
+  static constexpr std::int64_t kSeveralFrom = 128;
   static_assert(kTiles == kLanes);
 
   static constexpr int kChunkTilesAtOnce = kTilesAtOnce / kChunks;

@@ -32,10 +32,9 @@ struct HealthScanArgs {
   bool sums = true;  ///< false: sum and sum_sq are NaN, which stands for "not taken"
   /// As ContentHashArgs::chunks, of x; null: no hash.
   std::uint64_t* chunks = nullptr;
-  /// Warps from which on each of a GPU scans and hashes several chunks at once; fewer would leave most of it idle. Of
-  /// an H200: with 64 warps one chunk a warp takes less time for f32, f16 and bf16, with 256 the half more; e4m3 and
-  /// int8 gain from the least that they may have (docs/measurements.md). Tests have less memory.
-  std::int64_t several_from = 128;
+  /// Warps from which on each of a GPU scans and hashes several chunks at once; fewer would leave most of it idle. 0:
+  /// as the form of each format has it. Tests have less memory.
+  std::int64_t several_from = 0;
 };
 
 inline Status check(const HealthScanArgs& args) {
@@ -110,7 +109,8 @@ struct HealthScan {
   template <class Tiles>
   NANSCOPE_HOST LargeForm large_form_of(const Args& args, int index) {
     const std::int64_t warps = HealthScanLarge<Tiles>::whole_warps(args.x);
-    const bool few = hash_chunks(args.x) < kFusedChunks || warps < args.several_from;
+    const std::int64_t least = args.several_from > 0 ? args.several_from : Tiles::kSeveralFrom;
+    const bool few = hash_chunks(args.x) < kFusedChunks || warps < least;
     return {index, Tiles::kChunks, few ? 0 : warps};
   }
   NANSCOPE_HOST LargeForm large_form(const Args& args) {
