@@ -54,8 +54,8 @@ std::vector<Health> merge_level(std::span<const Health> tiles, const LevelShape&
 std::vector<Health> merge_rows(std::span<const Health> tiles, const LevelShape& shape) {
   assert(static_cast<std::int64_t>(tiles.size()) == shape.tiles());
   std::vector<Health> rows(static_cast<std::size_t>(shape.rows), empty_health());
+  const auto columns = static_cast<std::size_t>(shape.columns);
   for (std::int64_t row = 0; row < shape.rows; ++row) {
-    const auto columns = static_cast<std::size_t>(shape.columns);
     merge(rows[static_cast<std::size_t>(row)], tiles.subspan(static_cast<std::size_t>(row) * columns, columns));
   }
   return rows;

@@ -56,7 +56,6 @@ Left left_of(const Scan& before, const Scan& now) {
   const FormatViews written = view_formats(now.written);
   const Sickness sick = sickness(written);
   if (sick == Sickness::certain && sicker(now.replaced, now.written, written)) return {sick, &now.written};
-  ;
   const auto format = best_format(all);
   const bool wide = format && info(*format).storage_bytes() > 1;
   if (wide && alike(written, all) && sickness(all) == Sickness::certain && sicker(before.all, now.all, all)) {

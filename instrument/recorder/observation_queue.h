@@ -35,8 +35,8 @@ struct ObservationRequest {
 /// each is handed on at once. Either way in the order in which they were asked for, on the thread that asks.
 class ObservationQueue {
  public:
-  /// Bytes of results that are gathered before they are copied; one tensor may need more. What a bus copies in 0.1 ms:
-  /// a run waits for this memory to be pinned, which takes far longer.
+  /// Bytes of results that are gathered before they are copied; one tensor may need more. A run waits for
+  /// this memory to be pinned, which takes far longer than to copy it.
   static constexpr std::size_t kHalfBytes = std::size_t{4} << 20;
 
   using Deliver = std::function<Status(Observation)>;

@@ -117,7 +117,10 @@ class CudaDevice final : public Device {
       then(cudaMemcpyAsync(host.data(), device, host.size(), cudaMemcpyDeviceToHost, copies), "copying from the GPU");
     }
     if (status) then(cudaEventRecord(copied.get(), copies), "marking a copy");
-    if (!status) return tl::unexpected(status.error());
+    if (!status) {
+      cudaStreamSynchronize(copies);  // the copy may have begun, and nobody else could wait for it
+      return tl::unexpected(status.error());
+    }
     return Transfer(copied);
   }
   Status wait(const Transfer& transfer) override {

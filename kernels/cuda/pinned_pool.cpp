@@ -21,7 +21,7 @@ PinnedPool::Block PinnedPool::find(std::size_t bytes) {
 
 void PinnedPool::give_back(Block block) {
   const std::scoped_lock lock(mutex_);
-  if (waiting_bytes_ + block.bytes > kMostWaiting) return;
+  if (waiting_bytes_ + block.bytes > most_waiting_) return;
   waiting_bytes_ += block.bytes;
   waiting_.push_back(std::move(block));
 }

@@ -45,8 +45,8 @@ struct HealthTilesGpu {
   static constexpr int kChunks = kTilesAtOnce;  ///< of a warp
   static constexpr int kTiles = kChunks * kChunkTiles;
   static constexpr int kBlocksAtOnce = 4;
-  /// On an H200 256 warps take 1.3 times what one chunk a warp does, 1024 the half to two thirds
-  /// (docs/measurements-gpu.md).
+  /// On an H200 256 warps take 1.3 times what one chunk a warp does, 1024 take 0.5 to 0.7
+  /// (docs/measurements-gpu.md); between them nothing was measured.
   static constexpr std::int64_t kSeveralFrom = 512;
 
   /// Of a lane. An f32 in a register, or two f16 or bf16.

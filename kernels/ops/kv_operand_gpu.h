@@ -1,5 +1,5 @@
 #pragma once
-/// Single elements of a cache of codes, for a GPU whose lanes have elements of their own.
+/// Elements of a cache of codes, single or four side by side, for a GPU whose lanes have elements of their own.
 #include "kernels/ops/kv_operand.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {

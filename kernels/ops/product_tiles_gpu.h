@@ -5,18 +5,23 @@
 ///
 /// Behind the end of k lie -0 in x and +0 in the weight: fma(-0, +0, c) is c, whatever c is.
 ///
-/// The operands are a `Problem`'s, whose functions take it as their first argument:
+/// The operands are a `Problem`'s, whose functions take it as their first argument. The host too asks columns(),
+/// depth(), codes_whole() and all of the weight but weight_at(), of the first problem of a launch: what they say of how
+/// memory lies holds for all.
 ///   rows(), columns(), depth()          of the outputs, and k
 ///   x_format(), weight_format()         f32, f16 or bf16 of operands that are whole
-///   x_whole(), weight_whole()           whether four of k lie side by side, aligned as one; else x_at() and
-///   weight_at()
-///                                       are asked for every element. weight_whole() with weight_step() only says that
-///                                       the weight is f32 in memory
+///   x_whole(), weight_whole()           whether four of k lie side by side, aligned as one; else every element is
+///                                       asked for, of x_at() and weight_at(). weight_whole() with weight_step() only
+///                                       says that the weight is f32 in memory
 ///   x_row(row), weight_row(column)      where k = 0 lies
 ///   weight_step()                       bytes from one k to the next; 0: side by side
 ///   x_at(row, k), weight_at(column, k)
 ///   out_row(row), summand(column)       what store() is told again; out_row() may be of a row beyond the last
 ///   store(out_row, column, summand, total)
+/// and, where the weight may be codes of a cache, four columns of a k in one quad:
+///   codes_whole()                       whether it is
+///   slot_of(k)                          where it lies, below 0: nowhere, which is +0
+///   load_codes(slot, column), decode_codes(quad)
 #include "kernels/ops/few_rows_tiles_gpu.h"
 #include "kernels/ops/product_operands_gpu.h"
 
@@ -263,7 +268,7 @@ inline constexpr int kLargeRows = 8;  ///< of a thread
 inline constexpr int kSmallRows = 2;
 inline constexpr std::int64_t kEnoughTiles = 64;  ///< for a GPU of a hundred multiprocessors
 
-NANSCOPE_HOST bool has_few_rows(const ProductShape& shape) { return shape.rows <= kFewRowsAtMost; }
+NANSCOPE_HOST bool has_few_rows(const ProductShape& shape) { return shape.rows > 0 && shape.rows <= kFewRowsAtMost; }
 /// Tiles of one product whose threads have `thread_rows` rows.
 NANSCOPE_HOST std::int64_t tile_count(const ProductShape& shape, int thread_rows) {
   return div_up(shape.rows, 16 * thread_rows) * div_up(shape.columns, kTileColumns);

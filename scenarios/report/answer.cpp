@@ -91,7 +91,9 @@ std::string harm(const scenarios::Analysis& analysis) {
                          faulty == 1 ? "answers" : "answer");
   }
   const Spread& spread = analysis.diagnosis.spread;
-  if (spread.bad_tokens == 0) return ", no NaN or Inf";
+  // Of a few buffers it is not known which tokens they hold.
+  if (spread.tokens == 0) return {};
+  if (spread.bad_tokens == 0) return ", no token holds a NaN or an Inf";
   return fmt::format(", {}{} of {} tokens hold a NaN or an Inf", spread.at_least ? "at least " : "", spread.bad_tokens,
                      spread.tokens);
 }

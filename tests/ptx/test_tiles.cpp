@@ -60,6 +60,18 @@ OpCase case_of(const Product& of) {
           }};
 }
 
+/// The weight in panels alone, as an engine has it on a CPU.
+OpCase packed_case_of(const Product& of) {
+  return {"packed " + name_of(of), kernels::OpId::Gemm, [=](CaseMemory& memory) {
+            const std::int64_t rows = (of.outputs + 31) / 32 * of.depth;
+            GemmArgs args;
+            args.x = memory.input(of.x, of.rows, of.depth, fill(Fill::zoo, of.x, of.rows, of.depth, 1));
+            args.packed = memory.input(Format::f32, rows, 32, fill(Fill::zoo, Format::f32, rows, 32, 2));
+            args.out = memory.output("out", of.out, of.rows, of.outputs);
+            memory.launch(args);
+          }};
+}
+
 class PtxTiles : public AgainstCpu {};
 
 TEST_F(PtxTiles, RandomShapesHaveTheCpusBits) {
@@ -82,6 +94,50 @@ TEST_F(PtxTiles, RandomShapesHaveTheCpusBits) {
     if (random() % 2 == 0) product.padding = (4 - product.depth % 4) % 4;
     expect_the_cpus_bits(case_of(product), below(3));
   }
+}
+
+/// Several stages of k, and parts of one, weights along k, in panels of columns, and element by element.
+TEST_F(PtxTiles, FewRowsHaveTheCpusBits) {
+  std::mt19937_64 random(23);
+  const auto below = [&](std::int64_t end) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
+  };
+  constexpr std::array kFormats = {Format::f32, Format::f16, Format::bf16};
+  for (int i = 0; i < 30; ++i) {
+    Product product{1 + below(4),
+                    1 + below(600),
+                    1 + below(140),
+                    kFormats[random() % 3],
+                    kFormats[random() % 3],
+                    kFormats[random() % 3],
+                    random() % 2 == 0,
+                    Format::f32,
+                    0};
+    if (random() % 2 == 0) product.padding = (4 - product.depth % 4) % 4;
+    expect_the_cpus_bits(case_of(product), random() % 4 == 0 ? 1 : 0);
+  }
+  for (const std::int64_t depth : {128, 256, 257, 384, 512}) {
+    const Format f32 = Format::f32;
+    expect_the_cpus_bits(case_of({3, depth, 64, f32, f32, f32, false, f32, (4 - depth % 4) % 4}), 0);
+    expect_the_cpus_bits(packed_case_of({3, depth, 64, f32, f32, f32, false, f32, 0}), 0);
+  }
+}
+
+/// No rows are no launch, whatever x points to.
+TEST_F(PtxTiles, NoRowsAreNothingToDo) {
+  const std::uint64_t before = device_->machine().counts().warp_instructions;
+  kernels::cases::OpCase none = case_of({1, 64, 32, Format::f32, Format::f32, Format::f32, false, Format::f32, 0});
+  none.build = [](CaseMemory& memory) {
+    GemmArgs args;
+    args.x = memory.input(Format::f32, 1, 64, fill(Fill::zoo, Format::f32, 1, 64, 1));
+    args.weight = memory.input(Format::f32, 32, 64, fill(Fill::zoo, Format::f32, 32, 64, 2));
+    args.out = memory.output("out", Format::f32, 1, 32);
+    args.x.rows = args.out.rows = 0;
+    memory.launch(args);
+  };
+  const auto ran = run_case(none, *device_);
+  ASSERT_TRUE(ran) << ran.error().message;
+  EXPECT_EQ(device_->machine().counts().warp_instructions, before);
 }
 
 /// As many outputs as make the large tiles be taken, whole and ragged, one k and several stages of it.
@@ -143,8 +199,12 @@ TEST_F(PtxTiles, LargeTilesOfAttentionHaveTheCpusBits) {
 }
 
 /// -2^-100 x 2^-100 from +0 on is a number below 0 that rounds to -0, and stays one: what fills a stage is no summand.
-TEST_F(PtxTiles, SumsOfMinusZeroStayMinusZero) {
-  for (const std::int64_t depth : {1, 3, 16, 17}) {
+class PtxMinusZero : public PtxTiles, public testing::WithParamInterface<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Rows, PtxMinusZero, testing::Values(2, 6));
+
+TEST_P(PtxMinusZero, SumsOfMinusZeroStayMinusZero) {
+  const std::int64_t x_rows = GetParam();  // few, which have a kernel of their own, and more
+  for (const std::int64_t depth : {1, 3, 4, 16, 17, 130, 132}) {
     const OpCase op_case{"minus_zero", kernels::OpId::Gemm, [=](CaseMemory& memory) {
                            const auto all = [&](std::int64_t rows, float value) {
                              const std::vector<std::uint32_t> codes(static_cast<std::size_t>(rows * depth),
@@ -152,16 +212,16 @@ TEST_F(PtxTiles, SumsOfMinusZeroStayMinusZero) {
                              return memory.input(Format::f32, rows, depth, codes);
                            };
                            GemmArgs args;
-                           args.x = all(2, -0x1p-100F);
+                           args.x = all(x_rows, -0x1p-100F);
                            args.weight = all(3, 0x1p-100F);
-                           args.out = memory.output("out", Format::f32, 2, 3);
+                           args.out = memory.output("out", Format::f32, x_rows, 3);
                            memory.launch(args);
                          }};
     const auto found = run_case(op_case, *device_);
     ASSERT_TRUE(found) << found.error().message;
-    std::array<std::uint32_t, 6> codes{};
-    ASSERT_EQ(found->front().bytes.size(), sizeof(codes));
-    std::memcpy(codes.data(), found->front().bytes.data(), sizeof(codes));
+    std::vector<std::uint32_t> codes(static_cast<std::size_t>(3 * x_rows));
+    ASSERT_EQ(found->front().bytes.size(), codes.size() * sizeof(codes[0]));
+    std::memcpy(codes.data(), found->front().bytes.data(), found->front().bytes.size());
     for (const std::uint32_t code : codes) EXPECT_EQ(code, 0x80000000U) << depth;
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/launch_batch.h"
+#include "kernels/cuda/pinned_pool.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/device.h"
 #include "kernels/ops/absmax.h"
@@ -200,6 +201,19 @@ TEST_P(CudaDevice, PinnedMemoryIsUsedAgain) {
   const Buffer last = *device_->allocate_host(1000);
   EXPECT_EQ(fake_cuda::calls("cudaMallocHost"), before + 4);
   EXPECT_TRUE(again.data() == first || last.data() == first);
+}
+
+TEST(PinnedPool, KeepsNoMoreThanItMay) {
+  fake_cuda::reset(Schedule::late, 1);
+  const auto pool = std::make_shared<cuda::PinnedPool>(1000);
+  const int before = fake_cuda::calls("cudaMallocHost");
+  {
+    const auto kept = *pool->take(600);
+    const auto over = *pool->take(600);
+  }
+  const auto again = *pool->take(600);
+  const auto anew = *pool->take(600);
+  EXPECT_EQ(fake_cuda::calls("cudaMallocHost"), before + 3);
 }
 
 TEST_P(CudaDevice, MemoryFreedAfterALaunchWasStillThereForIt) {
