@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -278,6 +279,25 @@ TEST_P(CudaGraphs, NodesAreToldOfOtherSizesToo) {
   const std::vector<float> last = read(chain_.back());
   EXPECT_EQ(last[2], 5.0F * (1 << kOps));
   EXPECT_EQ(last[3], 2.0F * (1 << kOps)) << "beyond the three columns";
+}
+
+TEST_P(CudaGraphs, NodesAreToldOfAnotherKernelOfTheirOp) {
+  make_chain();
+  expect_step(1);
+  expect_step(2);
+  TensorView x = vector(5);
+  const auto as_two_rows = [](TensorView& view) {
+    view.rows = 2;
+    view.columns = view.stride = kColumns / 2;
+  };
+  as_two_rows(x);
+  std::for_each(chain_.begin(), chain_.end(), as_two_rows);
+  step(x);
+  TensorView last = chain_.back();
+  last.rows = 1;
+  last.columns = last.stride = kColumns;
+  EXPECT_EQ(read(last), std::vector<float>(kColumns, 5.0F * (1 << kOps)));
+  EXPECT_GT(fake_cuda::calls("cudaGraphExecKernelNodeSetParams"), kOps - 1);
 }
 
 TEST_P(CudaGraphs, OneThatCouldNotBeChangedAsAWholeIsMadeAnew) {
