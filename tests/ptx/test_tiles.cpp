@@ -74,46 +74,40 @@ OpCase packed_case_of(const Product& of) {
 
 class PtxTiles : public AgainstCpu {};
 
+std::int64_t below(std::mt19937_64& random, std::int64_t end) {
+  return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
+}
+
+/// Half of them with rows that quads fit in.
+Product random_product(std::mt19937_64& random, std::int64_t most_rows, std::int64_t most_depth) {
+  constexpr std::array kFormats = {Format::f32, Format::f16, Format::bf16};
+  Product product{1 + below(random, most_rows),
+                  1 + below(random, most_depth),
+                  1 + below(random, 140),
+                  kFormats[random() % 3],
+                  kFormats[random() % 3],
+                  kFormats[random() % 3],
+                  random() % 2 == 0,
+                  random() % 4 == 0 ? Format::f16 : Format::f32,
+                  below(random, 4)};
+  if (random() % 2 == 0) product.padding = (4 - product.depth % 4) % 4;
+  return product;
+}
+
 TEST_F(PtxTiles, RandomShapesHaveTheCpusBits) {
   std::mt19937_64 random(20);
-  const auto below = [&](std::int64_t end) {
-    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
-  };
-  constexpr std::array kFormats = {Format::f32, Format::f16, Format::bf16};
   for (int i = 0; i < 60; ++i) {
-    Product product{1 + below(70),
-                    1 + below(70),
-                    1 + below(140),
-                    kFormats[random() % 3],
-                    kFormats[random() % 3],
-                    kFormats[random() % 3],
-                    random() % 2 == 0,
-                    random() % 4 == 0 ? Format::f16 : Format::f32,
-                    below(4)};
-    // Half of them with rows that quads fit in.
-    if (random() % 2 == 0) product.padding = (4 - product.depth % 4) % 4;
-    expect_the_cpus_bits(case_of(product), below(3));
+    const OpCase op_case = case_of(random_product(random, 70, 70));
+    expect_the_cpus_bits(op_case, below(random, 3));
   }
 }
 
 /// Several stages of k, and parts of one, weights along k, in panels of columns, and element by element.
 TEST_F(PtxTiles, FewRowsHaveTheCpusBits) {
   std::mt19937_64 random(23);
-  const auto below = [&](std::int64_t end) {
-    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
-  };
-  constexpr std::array kFormats = {Format::f32, Format::f16, Format::bf16};
   for (int i = 0; i < 30; ++i) {
-    Product product{1 + below(4),
-                    1 + below(600),
-                    1 + below(140),
-                    kFormats[random() % 3],
-                    kFormats[random() % 3],
-                    kFormats[random() % 3],
-                    random() % 2 == 0,
-                    Format::f32,
-                    0};
-    if (random() % 2 == 0) product.padding = (4 - product.depth % 4) % 4;
+    Product product = random_product(random, 4, 600);
+    product.partial = Format::f32;
     expect_the_cpus_bits(case_of(product), random() % 4 == 0 ? 1 : 0);
   }
   for (const std::int64_t depth : {128, 256, 257, 384, 512}) {
