@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "core/dump/masked_scores.h"
 #include "core/dump/pass_builder.h"
 #include "core/tensor/health_of.h"
 
@@ -206,6 +207,19 @@ void DumpRun::build() {
     if (!outside(pass)) builder.add_pass(pass);
   }
   add_request_rows();
+  find_masked_scores();
+}
+
+/// Scores under a name that tells nothing: their -Inf would be taken for the first fault of a healthy attention.
+void DumpRun::find_masked_scores() {
+  for (auto& [id, content] : contents_) {
+    if (id == kBeforeSteps) continue;
+    for (Tensor& tensor : content.tensors) {
+      const Op* made_by = maker(tensor);
+      if (made_by != nullptr && made_by->kind == OpKind::dumped && !tensor.hides && !may_hide(tensor.role))
+        tensor.hides = looks_masked(*this, tensor);
+    }
+  }
 }
 
 void DumpRun::add_request_rows() {

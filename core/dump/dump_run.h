@@ -49,6 +49,7 @@ class DumpRun final : public MemoryRun {
 
   void build();
   void add_request_rows();
+  void find_masked_scores();
   std::vector<Health> rows_by_elements(const Tensor& tensor);
 
   Dump dump_;  ///< with names settled by what else is there
