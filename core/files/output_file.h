@@ -77,6 +77,8 @@ class OutputFile {
   /// Where it is now, and where it is to be.
   const std::filesystem::path& path() const { return path_; }
   const std::filesystem::path& target() const { return target_; }
+  /// Open for reading and writing until commit(); -1 then.
+  int descriptor() const { return file_; }
   /// What is in view has content from here on that is worth to be kept without commit(). Others are not changed.
   void keep();
   Status write(std::span<const std::byte> bytes);

@@ -41,9 +41,16 @@ std::size_t weight(const AddTensor& item) {
   return sizeof item + item.bytes.size() + (item.detail.tokens.size() + item.detail.tiles.size()) * sizeof(Health);
 }
 
-Status Inserter::open(const std::filesystem::path& path, const WriterOptions& options) {
-  in_memory_ = path.empty();
-  auto db = sqlite::open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX);
+Status Inserter::open(const OutputFile* file, const WriterOptions& options) {
+  in_memory_ = file == nullptr;
+  if (file != nullptr) {
+    auto made = sqlite::WriteBehind::make(file->descriptor(), options.direct_bytes);
+    if (!made) return tl::unexpected(std::move(made.error()));
+    file_system_ = std::move(*made);
+  }
+  auto db = sqlite::open(file != nullptr ? file->path() : std::filesystem::path(),
+                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                         file_system_ ? file_system_->name().c_str() : nullptr);
   if (!db) return tl::unexpected(std::move(db.error()));
   db_ = std::move(*db);
   sqlite3_busy_timeout(db_.get(), kLockTimeoutMs);
@@ -79,9 +86,9 @@ Status Inserter::create_schema(const RunInfo& run) {
   return {};
 }
 
-Result<Inserter> Inserter::create(const std::filesystem::path& path, const WriterOptions& options) {
+Result<Inserter> Inserter::create(const OutputFile* file, const WriterOptions& options) {
   Inserter inserter;
-  if (auto status = inserter.open(path, options); !status) return tl::unexpected(std::move(status.error()));
+  if (auto status = inserter.open(file, options); !status) return tl::unexpected(std::move(status.error()));
   return inserter;
 }
 

@@ -241,7 +241,7 @@ Status Inserter::write_detail(const TensorRow& row, const detail_codec::Encoded&
 
 Status Inserter::write_chunk(std::int64_t id, std::span<const std::byte> bytes) {
   // Below, a handle on the blob costs as much as the copy that it saves.
-  constexpr std::size_t kInPlace = std::size_t{256} << 10;
+  constexpr std::size_t kInPlace = std::size_t{48} << 10;
   Statement& statement = statements_[kChunk].bind(1, id);
   if (bytes.size() < kInPlace) return statement.bind(2, bytes).run();
   if (auto status = statement.bind_zeros(2, bytes.size()).run(); !status) return status;

@@ -1,12 +1,13 @@
 #pragma once
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "core/recording/detail_codec.h"
 #include "core/recording/sqlite.h"
+#include "core/recording/write_behind.h"
 #include "core/recording/writer.h"
 
 /// Rows into tables: what the writer's thread does. Private to core/recording.
@@ -54,8 +55,8 @@ std::size_t weight(const AddTensor& item);
 /// tells readers that the writer lives.
 class Inserter {
  public:
-  /// Of a file that is there and empty; an empty path makes a database in memory.
-  static Result<Inserter> create(const std::filesystem::path& path, const WriterOptions& options);
+  /// Of a file that is there and empty, and stays open while this lives; none makes a database in memory.
+  static Result<Inserter> create(const OutputFile* file, const WriterOptions& options);
   /// Writes the schema and what is known of the run. The first call, before any row.
   Status begin(const RunInfo& info);
 
@@ -102,7 +103,7 @@ class Inserter {
     std::int64_t expected_tensors = 0;
   };
 
-  Status open(const std::filesystem::path& path, const WriterOptions& options);
+  Status open(const OutputFile* file, const WriterOptions& options);
   Status create_schema(const RunInfo& info);
   Status prepare_all();
   Status write_progress();
@@ -126,6 +127,7 @@ class Inserter {
   Status write(const ExpectedTensors& item);
   Status write(const EndStep&) { return {}; }
 
+  std::unique_ptr<sqlite::WriteBehind> file_system_;  // before what it is for
   sqlite::Database db_;
   std::vector<sqlite::Statement> statements_;
   sqlite::BlobWriter chunk_{"chunks", "data"};

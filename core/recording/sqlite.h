@@ -25,9 +25,9 @@ struct CloseBlob {
 };
 using Database = std::unique_ptr<sqlite3, Close>;
 
-/// Opens a file, or a database in memory when `path` is empty. `flags` as sqlite3_open_v2() takes them. The
-/// error does not name the file.
-Result<Database> open(const std::filesystem::path& path, int flags);
+/// Opens a file, or a database in memory when `path` is empty. `flags` as sqlite3_open_v2() takes them, and the name of
+/// a virtual file system; null: SQLite's own. The error does not name the file.
+Result<Database> open(const std::filesystem::path& path, int flags, const char* file_system = nullptr);
 
 /// What describe() says of a lock of another process.
 inline constexpr std::string_view kHeldLocked = "another process holds it locked";

@@ -323,7 +323,7 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::file
 Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(OutputFile file, const RunInfo& info,
                                                                  const WriterOptions& options) {
   const std::filesystem::path path = file.target();
-  auto inserter = insert::Inserter::create(file.path(), options);
+  auto inserter = insert::Inserter::create(&file, options);
   if (!inserter) return fail(path.string() + ": " + inserter.error().message);
   auto impl = Impl::make(path, info, options, std::move(file), std::move(*inserter));
   if (!impl) return tl::unexpected(std::move(impl.error()));
@@ -332,7 +332,7 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(OutputFile file
 
 Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create_in_memory(const RunInfo& info,
                                                                            const WriterOptions& options) {
-  auto inserter = insert::Inserter::create({}, options);
+  auto inserter = insert::Inserter::create(nullptr, options);
   if (!inserter) return tl::unexpected(std::move(inserter.error()));
   auto impl = Impl::make(":memory:", info, options, std::nullopt, std::move(*inserter));
   if (!impl) return tl::unexpected(std::move(impl.error()));

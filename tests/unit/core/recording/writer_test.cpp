@@ -367,14 +367,21 @@ TEST(Writer, ErrorsOfAFullDiskAreLatched) {
   EXPECT_TRUE(recording->check());
 }
 
-TEST(Writer, RefusedWritesAreLatched) {
+class WriterThreads : public ::testing::TestWithParam<std::size_t> {};
+
+/// Pages written by the thread that makes them, by another, and first by one and then by the other.
+INSTANTIATE_TEST_SUITE_P(Writer, WriterThreads, ::testing::Values(WriterOptions{}.direct_bytes, 0, 3 << 20));
+
+TEST_P(WriterThreads, RefusedWritesAreLatched) {
   const TemporaryFolder folder;
+  WriterOptions options;
+  options.direct_bytes = GetParam();
   const pid_t pid = fork();
   if (pid == 0) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{8 << 20, 8 << 20};
     setrlimit(RLIMIT_FSIZE, &limit);
-    auto writer = RecordingWriter::create(folder / "w.nanscope", {}).value();
+    auto writer = RecordingWriter::create(folder / "w.nanscope", {}, options).value();
     sample::add_step(*writer, 1, 0, 0, 2, 10, 100, true);
     if (!writer->flush()) _exit(1);
     StepRow step;
@@ -401,6 +408,43 @@ TEST(Writer, RefusedWritesAreLatched) {
   ASSERT_TRUE(recording) << recording.error().message;
   EXPECT_EQ(recording->counts()->steps, 1);
   EXPECT_TRUE(recording->check());
+}
+
+/// More than SQLite's cache holds, committed often and read meanwhile: whoever sees a step sees all of its bytes.
+TEST_P(WriterThreads, WhatIsCommittedIsInTheFile) {
+  const TemporaryFolder folder;
+  WriterOptions options;
+  options.direct_bytes = GetParam();
+  options.commit_bytes = std::size_t{4} << 20;
+  auto writer = RecordingWriter::create(folder / "w.nanscope", sample::run_info(), options).value();
+  constexpr std::int64_t kSteps = 24;
+  const auto bytes_of = [](std::int64_t step) { return sample::noise(1 << 20, static_cast<std::uint32_t>(step)); };
+  for (std::int64_t step = 1; step <= kSteps; ++step) {
+    StepRow row;
+    row.id = step;
+    writer->add(row);
+    OpRow op;
+    op.id = op.step = step;
+    writer->add(op, {});
+    TensorRow tensor;
+    tensor.id = tensor.op = step;
+    tensor.tokens = 256;
+    tensor.channels = 1024;
+    tensor.health.count = 256 * 1024;
+    tensor.hash = sample::hash_of(bytes_of(step));
+    writer->add(tensor, {}, bytes_of(step));
+    ASSERT_TRUE(writer->commit_step());
+    if (step % 8 != 0) continue;
+    ASSERT_TRUE(writer->flush());
+    const auto recording = Recording::open(folder / "w.nanscope").value();
+    ASSERT_EQ(recording.counts()->steps, step);
+    for (std::int64_t seen = 1; seen <= step; ++seen)
+      ASSERT_TRUE(recording.tensor_bytes(seen).value().value() == bytes_of(seen)) << seen << " of " << step;
+  }
+  ASSERT_TRUE(writer->finish());
+  const auto recording = Recording::open(folder / "w.nanscope").value();
+  EXPECT_TRUE(recording.check());
+  EXPECT_EQ(recording.counts()->steps, kSteps);
 }
 
 TEST(Writer, OthersMayAskWhileOneThreadAdds) {
