@@ -20,14 +20,40 @@ void Batch::add(const OpRow& row, std::span<const InputRow> inputs) {
   bytes_ += weight(op);
 }
 
-void Batch::add(const TensorRow& row, const TensorDetail& detail, std::vector<std::byte> bytes) {
+AddTensor& Batch::next_tensor(const TensorRow& row) {
   if (tensor_count_ == tensors_.size()) tensors_.emplace_back();
   AddTensor& tensor = tensors_[tensor_count_++];
   tensor.row = row;
-  tensor.detail = detail;
-  tensor.bytes = std::move(bytes);
+  return tensor;
+}
+
+void Batch::added(const AddTensor& tensor) {
   order_.push_back(Kind::tensor);
   bytes_ += weight(tensor);
+}
+
+void Batch::add(const TensorRow& row, const TensorDetail& detail, std::vector<std::byte> bytes) {
+  AddTensor& tensor = next_tensor(row);
+  tensor.detail = detail;
+  tensor.bytes = std::move(bytes);
+  tensor.health = {tensor.detail.tokens, tensor.detail.tiles};
+  tensor.elements = tensor.bytes;
+  tensor.merged = true;
+  added(tensor);
+}
+
+void Batch::add(const TensorRow& row, ObservedTensor&& observed) {
+  AddTensor& tensor = next_tensor(row);
+  tensor.bytes = std::move(observed.bytes);
+  tensor.elements = tensor.bytes.empty() ? observed.elements : tensor.bytes;
+  tensor.health = {{}, observed.tiles};
+  tensor.merged = false;
+  tensor.lent = std::move(observed.memory);
+  if (!tensor.lent) {
+    tensor.detail.tiles.assign(observed.tiles.begin(), observed.tiles.end());
+    tensor.health.tiles = tensor.detail.tiles;
+  }
+  added(tensor);
 }
 
 std::vector<std::vector<std::byte>> Batch::take_elements() {
@@ -45,6 +71,7 @@ std::vector<std::vector<std::byte>> Batch::take_elements() {
 }
 
 void Batch::clear() {
+  for (std::size_t i = 0; i < tensor_count_; ++i) tensors_[i].lent.reset();
   order_.clear();
   others_.clear();
   op_count_ = 0;

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/recording/insert.h"
@@ -17,14 +18,15 @@ class Batch {
   void add(Item item);
   void add(const OpRow& row, std::span<const InputRow> inputs);
   void add(const TensorRow& row, const TensorDetail& detail, std::vector<std::byte> bytes);
+  void add(const TensorRow& row, ObservedTensor&& observed);
 
   bool empty() const { return order_.empty(); }
   std::size_t bytes() const { return bytes_; }
   bool ends_step() const { return ends_step_; }
 
-  /// Calls visit(row) in order, until it fails.
+  /// Calls visit(row) in order, until it fails. A tensor's health is merged right before.
   template <class Visit>
-  Status each(const Visit& visit) const {
+  Status each(const Visit& visit) {
     std::size_t op = 0;
     std::size_t tensor = 0;
     std::size_t other = 0;
@@ -35,7 +37,8 @@ class Batch {
           status = visit(ops_[op++]);
           break;
         case Kind::tensor:
-          status = visit(tensors_[tensor++]);
+          merge_health(tensors_[tensor]);
+          status = visit(std::as_const(tensors_[tensor++]));
           break;
         case Kind::other:
           status = visit(others_[other++]);
@@ -48,9 +51,13 @@ class Batch {
 
   /// Gives away the elements of all tensors.
   std::vector<std::vector<std::byte>> take_elements();
+  /// Lent memory is let go of.
   void clear();
 
  private:
+  AddTensor& next_tensor(const TensorRow& row);
+  void added(const AddTensor& tensor);
+
   enum class Kind : std::uint8_t { op, tensor, other };
 
   std::vector<Kind> order_;

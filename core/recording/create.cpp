@@ -38,7 +38,7 @@ std::size_t weight(const AddOp& item) {
 }
 
 std::size_t weight(const AddTensor& item) {
-  return sizeof item + item.bytes.size() + (item.detail.tokens.size() + item.detail.tiles.size()) * sizeof(Health);
+  return sizeof item + item.elements.size() + item.health.tokens.size_bytes() + item.health.tiles.size_bytes();
 }
 
 Status Inserter::open(const OutputFile* file, const WriterOptions& options) {

@@ -21,6 +21,17 @@ Health from_numbers(const Numbers& numbers, std::int64_t elements) {
   return health;
 }
 
+/// Whether it is from_numbers() of its own numbers, by bits. Without branches: it is asked of every tile of a run.
+bool is_of_numbers(const Health& health, std::int64_t elements) {
+  const float absmax = -health.min > health.max ? -health.min : health.max;
+  const std::uint64_t others = health.nan | health.pos_inf | health.neg_inf | health.saturated | health.subnormal |
+                               health.zero | health.flushed | health.clipped | health.reserved;
+  const std::uint64_t differ = (health.count ^ static_cast<std::uint64_t>(elements)) |
+                               (static_cast<std::uint64_t>(health.first_bad) + 1) |
+                               (std::bit_cast<std::uint32_t>(health.absmax) ^ std::bit_cast<std::uint32_t>(absmax));
+  return (others | differ) == 0;
+}
+
 /// Calls visit(record, elements) for each record of a level in its order, until it is false.
 template <class Visit>
 bool each_record(const LevelShape& shape, const TensorRow& row, const Visit& visit) {
@@ -52,47 +63,67 @@ LevelShape token_rows_shape(const TensorRow& row) {
 }
 
 bool Encoder::to_numbers(std::span<const Health> records, const LevelShape& shape, const TensorRow& row) {
+  const std::size_t begin = numbers_.size();
+  numbers_.resize(begin + records.size());
   return each_record(shape, row, [&](std::size_t at, std::int64_t elements) {
     const Health& health = records[at];
-    const Numbers numbers{health.sum, health.sum_sq, health.min, health.max};
-    if (!same_bits(from_numbers(numbers, elements), health)) return false;
-    numbers_.push_back(numbers);
-    return true;
+    numbers_[begin + at] = {health.sum, health.sum_sq, health.min, health.max};
+    return is_of_numbers(health, elements);
   });
 }
 
-Encoded Encoder::encode(const TensorRow& row, const TensorDetail& detail) {
+bool Encoder::to_numbers(const TensorRow& row, const HealthView& detail) {
+  numbers_.clear();
+  if (!to_numbers(detail.tokens, token_rows_shape(row), row)) return false;
+  if (!detail.tiles.empty() && !to_numbers(detail.tiles, level_shape(row.tokens, row.channels, 0), row)) return false;
+  std::span<const Health> left = levels_;
+  for (int level = 1; !left.empty(); ++level) {
+    const LevelShape shape = level_shape(row.tokens, row.channels, level);
+    const auto tiles = static_cast<std::size_t>(shape.tiles());
+    if (!to_numbers(left.first(tiles), shape, row)) return false;
+    left = left.subspan(tiles);
+  }
+  return true;
+}
+
+void Encoder::merge_levels(const TensorRow& row, std::span<const Health> finest) {
+  std::size_t tiles = 0;
+  for (int level = 1; level < pyramid_levels(row.tokens, row.channels); ++level) {
+    tiles += static_cast<std::size_t>(level_shape(row.tokens, row.channels, level).tiles());
+  }
+  levels_.resize(tiles);
+  std::span<const Health> below = finest;
+  std::span<Health> left = levels_;
+  for (int level = 1; !left.empty(); ++level) {
+    const auto count = static_cast<std::size_t>(level_shape(row.tokens, row.channels, level).tiles());
+    merge_level(below, level_shape(row.tokens, row.channels, level - 1), left.first(count));
+    below = left.first(count);
+    left = left.subspan(count);
+  }
+}
+
+Encoded Encoder::encode(const TensorRow& row, const HealthView& detail) {
   const LevelShape base = level_shape(row.tokens, row.channels, 0);
-  const std::vector<Health>& finest = detail.tiles.empty() ? detail.tokens : detail.tiles;
-  // Level 0 is the token rows where it has one column.
-  const bool whole_rows = base.columns == 1;
   Encoded encoded;
   levels_.clear();
-  if (!whole_rows) {
-    levels_ = finest;
-    encoded.levels = 1;
-  }
   if (base.tiles() > schema::kStoredPyramidTiles) {
-    std::vector<Health> level = finest;
-    for (int i = 1; i < pyramid_levels(row.tokens, row.channels); ++i, ++encoded.levels) {
-      level = merge_level(level, level_shape(row.tokens, row.channels, i - 1));
-      levels_.insert(levels_.end(), level.begin(), level.end());
-    }
+    merge_levels(row, detail.tiles.empty() ? detail.tokens : detail.tiles);
+    encoded.levels = pyramid_levels(row.tokens, row.channels) - 1;
   }
-
-  numbers_.clear();
-  bool numbers = to_numbers(detail.tokens, token_rows_shape(row), row);
-  const std::size_t rows = numbers_.size();
-  std::span<const Health> left = levels_;
-  for (int i = whole_rows ? 1 : 0; numbers && !left.empty(); ++i) {
-    const LevelShape shape = level_shape(row.tokens, row.channels, i);
-    numbers = to_numbers(left, shape, row);
-    left = left.subspan(static_cast<std::size_t>(shape.tiles()));
+  // Level 0 is the token rows where it has one column.
+  const std::span<const Health> tiles = base.columns > 1 ? detail.tiles : std::span<const Health>();
+  if (!tiles.empty()) ++encoded.levels;
+  if (to_numbers(row, {detail.tokens, tiles})) {
+    const std::span<const Numbers> all = numbers_;
+    encoded.kind = schema::kDetailNumbers;
+    encoded.token_rows = std::as_bytes(all.first(detail.tokens.size()));
+    encoded.tiles = std::as_bytes(all.subspan(detail.tokens.size()));
+    return encoded;
   }
-  encoded.kind = numbers ? schema::kDetailNumbers : schema::kDetailStored;
-  const std::span<const Numbers> all = numbers_;
-  encoded.token_rows = numbers ? std::as_bytes(all.first(rows)) : std::as_bytes(std::span(detail.tokens));
-  encoded.tiles = numbers ? std::as_bytes(all.subspan(rows)) : std::as_bytes(std::span(levels_));
+  encoded.kind = schema::kDetailStored;
+  encoded.token_rows = std::as_bytes(detail.tokens);
+  encoded.tiles = std::as_bytes(tiles);
+  encoded.upper = std::as_bytes(std::span<const Health>(levels_));
   return encoded;
 }
 

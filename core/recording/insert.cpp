@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/recording/names.h"
 #include "core/recording/schema.h"
@@ -13,6 +14,11 @@ namespace nanscope::insert {
 namespace {
 
 using sqlite::Statement;
+
+/// Of a smaller blob a handle costs as much as the copy that it saves.
+constexpr std::size_t kInPlace = std::size_t{256} << 10;
+/// A larger one does not stay in SQLite's cache until it is written: its zeros would go to the disk, and come back.
+constexpr std::size_t kMostInPlace = std::size_t{2} << 20;
 
 constexpr const char* kDeleteJournal = "PRAGMA journal_mode = DELETE";
 
@@ -123,10 +129,15 @@ Status Inserter::Parts::check() const {
   return fail(fmt::format("tensor {}: {} of {} bytes were added", tensor, written, expected));
 }
 
+void Inserter::close_blobs() {
+  chunk_.close();
+  tiles_.close();
+}
+
 Status Inserter::commit() {
   if (auto status = parts_.check(); !status) return status;
   if (auto status = write_progress(); !status) return status;
-  chunk_.close();
+  close_blobs();
   if (auto status = statements_[kCommit].run(); !status) return status;
   committed_ = progress_;
   return statements_[kBegin].run();
@@ -134,7 +145,7 @@ Status Inserter::commit() {
 
 Status Inserter::abandon() {
   progress_ = committed_;
-  chunk_.close();
+  close_blobs();
   statements_.clear();
   if (sqlite3_get_autocommit(db_.get()) == 0) {
     if (auto status = sqlite::execute(db_.get(), "ROLLBACK"); !status) return status;
@@ -146,7 +157,7 @@ Status Inserter::complete() {
   if (auto status = parts_.check(); !status) return status;
   progress_.state = words::word(words::kRunStates, RunState::complete);
   if (auto status = write_progress(); !status) return status;
-  chunk_.close();
+  close_blobs();
   if (auto status = statements_[kCommit].run(); !status) return status;
   statements_.clear();
   if (in_memory_) return {};
@@ -154,7 +165,7 @@ Status Inserter::complete() {
 }
 
 sqlite::Database Inserter::release() {
-  chunk_.close();
+  close_blobs();
   statements_.clear();
   return std::move(db_);
 }
@@ -231,21 +242,23 @@ Status Inserter::apply(const AddOp& item) {
 }
 
 Status Inserter::write_detail(const TensorRow& row, const detail_codec::Encoded& detail) {
-  return statements_[kDetail]
-      .bind(1, row.id)
-      .bind(2, detail.token_rows)
-      .bind(3, detail.levels)
-      .bind(4, detail.tiles)
-      .run();
+  Statement& statement = statements_[kDetail].bind(1, row.id).bind(2, detail.token_rows).bind(3, detail.levels);
+  const std::size_t bytes = detail.tiles.size() + detail.upper.size();
+  if (bytes >= kInPlace && bytes <= kMostInPlace) {
+    if (auto status = statement.bind_zeros(4, bytes).run(); !status) return status;
+    return tiles_.write(db_.get(), row.id, {detail.tiles, detail.upper});
+  }
+  if (detail.upper.empty()) return statement.bind(4, detail.tiles).run();
+  joined_.assign(detail.tiles.begin(), detail.tiles.end());
+  joined_.insert(joined_.end(), detail.upper.begin(), detail.upper.end());
+  return statement.bind(4, joined_).run();
 }
 
 Status Inserter::write_chunk(std::int64_t id, std::span<const std::byte> bytes) {
-  // Below, a handle on the blob costs as much as the copy that it saves.
-  constexpr std::size_t kInPlace = std::size_t{48} << 10;
   Statement& statement = statements_[kChunk].bind(1, id);
   if (bytes.size() < kInPlace) return statement.bind(2, bytes).run();
   if (auto status = statement.bind_zeros(2, bytes.size()).run(); !status) return status;
-  return chunk_.write(db_.get(), id, bytes);
+  return chunk_.write(db_.get(), id, {bytes});
 }
 
 Status Inserter::write_chunks(std::int64_t tensor, std::span<const std::byte> bytes) {
@@ -259,12 +272,29 @@ Status Inserter::write_chunks(std::int64_t tensor, std::span<const std::byte> by
   return {};
 }
 
+void merge_health(AddTensor& tensor) {
+  if (std::exchange(tensor.merged, true)) return;
+  TensorRow& row = tensor.row;
+  detail_codec::HealthView& health = tensor.health;
+  const LevelShape base = level_shape(row.tokens, row.channels, 0);
+  // Of another size they are an error, which apply() tells.
+  if (health.tiles.size() != static_cast<std::size_t>(base.tiles())) return;
+  if (base.columns == 1) {
+    health.tokens = std::exchange(health.tiles, {});
+  } else {
+    tensor.detail.tokens.resize(static_cast<std::size_t>(base.rows));
+    merge_rows(health.tiles, base, tensor.detail.tokens);
+    health.tokens = tensor.detail.tokens;
+  }
+  row.health = merge_all(health.tokens);
+}
+
 Status Inserter::apply(const AddTensor& item) {
   const TensorRow& row = item.row;
   const LevelShape base = level_shape(row.tokens, row.channels, 0);
   const auto rows = static_cast<std::size_t>(row.tokens);
   const std::size_t elements = rows * static_cast<std::size_t>(row.channels);
-  const auto& detail = item.detail;
+  const auto& detail = item.health;
   if (!detail.tokens.empty() && detail.tokens.size() != rows) {
     return fail(fmt::format("tensor {}: {} token rows of health for {} tokens", row.id, detail.tokens.size(), rows));
   }
@@ -276,8 +306,8 @@ Status Inserter::apply(const AddTensor& item) {
   if (!detail.tokens.empty() && detail.tiles.empty() && base.columns > 1) {
     return fail(fmt::format("tensor {}: {} channels need tiles of health, not token rows alone", row.id, row.channels));
   }
-  if (!item.bytes.empty() && item.bytes.size() != elements * info(row.format).storage_bytes()) {
-    return fail(fmt::format("tensor {}: {} bytes for {} x {} elements of {}", row.id, item.bytes.size(), row.tokens,
+  if (!item.elements.empty() && item.elements.size() != elements * info(row.format).storage_bytes()) {
+    return fail(fmt::format("tensor {}: {} bytes for {} x {} elements of {}", row.id, item.elements.size(), row.tokens,
                             row.channels, name(row.format)));
   }
   if (row.id <= last_tensor_) return out_of_order("tensor", row.id, "tensor", last_tensor_);
@@ -314,7 +344,7 @@ Status Inserter::apply(const AddTensor& item) {
       .bind(kAxisAt + 5, std::int64_t{row.stated});
   auto status = statement.run();
   if (status && encoded.kind >= schema::kDetailStored) status = write_detail(row, encoded);
-  if (status && !item.bytes.empty()) status = write_chunks(row.id, item.bytes);
+  if (status && !item.elements.empty()) status = write_chunks(row.id, item.elements);
   return status;
 }
 

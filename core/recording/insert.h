@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -23,9 +24,15 @@ struct AddOp {
 };
 struct AddTensor {
   TensorRow row;
-  TensorDetail detail;
-  std::vector<std::byte> bytes;
+  detail_codec::HealthView health;        ///< in `detail` or in `lent`
+  std::span<const std::byte> elements;    ///< in `bytes` or in `lent`
+  bool merged = true;                     ///< else `health` has tiles alone, and the row none
+  TensorDetail detail;                    ///< memory, kept from one row to the next
+  std::vector<std::byte> bytes;           ///< memory that is given away when it is written
+  std::shared_ptr<const void> lent = {};  ///< memory of others
 };
+/// Merges the health of token rows and of the tensor, where that is yet to be done.
+void merge_health(AddTensor& tensor);
 struct AddBytes {
   std::int64_t tensor = 0;
   std::vector<std::byte> bytes;
@@ -106,6 +113,7 @@ class Inserter {
   Status open(const OutputFile* file, const WriterOptions& options);
   Status create_schema(const RunInfo& info);
   Status prepare_all();
+  void close_blobs();
   Status write_progress();
   /// The bytes that the shape of a tensor that was added needs.
   Result<std::size_t> bytes_of(std::int64_t tensor);
@@ -131,7 +139,9 @@ class Inserter {
   sqlite::Database db_;
   std::vector<sqlite::Statement> statements_;
   sqlite::BlobWriter chunk_{"chunks", "data"};
+  sqlite::BlobWriter tiles_{"detail", "tiles"};
   detail_codec::Encoder encoder_;
+  std::vector<std::byte> joined_;  ///< tiles of several levels
   Progress progress_;
   Progress committed_;
   bool in_memory_ = false;

@@ -138,7 +138,7 @@ std::span<const std::byte> Statement::blob(int column) const {
   return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column))};
 }
 
-Status BlobWriter::write(sqlite3* db, std::int64_t row, std::span<const std::byte> bytes) {
+Status BlobWriter::write(sqlite3* db, std::int64_t row, std::initializer_list<std::span<const std::byte>> parts) {
   int code = SQLITE_OK;
   if (blob_) {
     code = sqlite3_blob_reopen(blob_.get(), row);
@@ -147,8 +147,11 @@ Status BlobWriter::write(sqlite3* db, std::int64_t row, std::span<const std::byt
     code = sqlite3_blob_open(db, "main", table_.c_str(), column_.c_str(), row, 1, &raw);
     blob_.reset(raw);
   }
-  if (code == SQLITE_OK) {
-    code = sqlite3_blob_write(blob_.get(), bytes.data(), static_cast<int>(bytes.size()), 0);
+  int at = 0;
+  for (const std::span part : parts) {
+    const auto bytes = static_cast<int>(part.size());
+    if (code == SQLITE_OK && bytes > 0) code = sqlite3_blob_write(blob_.get(), part.data(), bytes, at);
+    at += bytes;
   }
   if (code == SQLITE_OK) return {};
   auto failed = fail(describe(db, code));

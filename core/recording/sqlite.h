@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -80,8 +81,8 @@ class Statement {
 class BlobWriter {
  public:
   BlobWriter(std::string table, std::string column) : table_(std::move(table)), column_(std::move(column)) {}
-  /// Over the whole blob of a row that is there, which has as many bytes.
-  Status write(sqlite3* db, std::int64_t row, std::span<const std::byte> bytes);
+  /// Over the whole blob of a row that is there, which has as many bytes as all parts.
+  Status write(sqlite3* db, std::int64_t row, std::initializer_list<std::span<const std::byte>> parts);
   void close() { blob_.reset(); }
 
  private:

@@ -184,7 +184,7 @@ class RecordingWriter::Impl {
     return {};
   }
 
-  Status write(const insert::Batch& batch) {
+  Status write(insert::Batch& batch) {
     // Whole steps that wait for their commit must not share a transaction with a piece of a step
     // that may never end.
     if (!batch.ends_step() && !mid_step_ && pending_steps_ > 0) {
@@ -345,6 +345,9 @@ void RecordingWriter::add(StepRow row) { impl_->push(std::move(row)); }
 void RecordingWriter::add(const OpRow& row, std::span<const InputRow> inputs) { impl_->push(row, inputs); }
 void RecordingWriter::add(const TensorRow& row, const TensorDetail& detail, std::vector<std::byte> bytes) {
   impl_->push(row, detail, std::move(bytes));
+}
+void RecordingWriter::add_observed(const TensorRow& row, ObservedTensor observed) {
+  impl_->push(row, std::move(observed));
 }
 void RecordingWriter::add_bytes(std::int64_t tensor, std::vector<std::byte> bytes) {
   impl_->push(insert::AddBytes{tensor, std::move(bytes)});

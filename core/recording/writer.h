@@ -33,6 +33,16 @@ struct TensorDetail {
                                ///< (tensors of at most kTileChannels channels)
 };
 
+/// A tensor as a device left it, whose health is yet to be merged.
+struct ObservedTensor {
+  std::span<const Health> tiles;             ///< level 0 of the pyramid, row-major
+  std::vector<std::byte> bytes = {};         ///< as add() takes them
+  std::span<const std::byte> elements = {};  ///< the same in `memory`, where `bytes` is empty
+  /// What tiles and elements lie in, so that they need not be copied: any thread lets go of it, once they are written
+  /// or dropped. Without it the tiles are copied.
+  std::shared_ptr<const void> memory = {};
+};
+
 /// One background thread owns the database, and of a large recording another writes its pages; add() copies a row into
 /// its queue and returns. Steps, ops and tensors are added in logical order: ops of step 0, then a step, its ops, after
 /// each op its outputs, all with ascending ids. An error (disk full, a row that contradicts itself) is latched:
@@ -66,6 +76,8 @@ class RecordingWriter {
   /// `bytes` is empty, or the tensor's tokens * channels * storage_bytes(format) bytes, row-major.
   /// `row.stored` is ignored: it is true of a tensor exactly when its bytes are in the file.
   void add(const TensorRow& row, const TensorDetail& detail = {}, std::vector<std::byte> bytes = {});
+  /// The same, and the background thread makes row.health and that of token rows of the tiles.
+  void add_observed(const TensorRow& row, ObservedTensor observed);
   /// Bytes of a tensor whose row was added before: a capture ring that was flushed by a fault.
   void add_bytes(std::int64_t tensor, std::vector<std::byte> bytes);
   /// The next bytes of a tensor that is too large to be held, whose row was added before without bytes. Parts come one

@@ -38,32 +38,45 @@ LevelShape level_shape(std::int64_t tokens, std::int64_t channels, int level) {
 }
 
 std::vector<Health> merge_level(std::span<const Health> tiles, const LevelShape& shape) {
-  assert(static_cast<std::int64_t>(tiles.size()) == shape.tiles());
-  const std::int64_t rows = divide_up(shape.rows, kPyramidFan);
-  const std::int64_t columns = divide_up(shape.columns, kPyramidFan);
-  std::vector<Health> merged(static_cast<std::size_t>(rows * columns), empty_health());
-  for (std::int64_t row = 0; row < shape.rows; ++row) {
-    for (std::int64_t column = 0; column < shape.columns; ++column) {
-      Health& into = merged[static_cast<std::size_t>(row / kPyramidFan * columns + column / kPyramidFan)];
-      merge(into, tiles[static_cast<std::size_t>(row * shape.columns + column)]);
-    }
-  }
+  std::vector<Health> merged(
+      static_cast<std::size_t>(divide_up(shape.rows, kPyramidFan) * divide_up(shape.columns, kPyramidFan)));
+  merge_level(tiles, shape, merged);
   return merged;
 }
 
-std::vector<Health> merge_rows(std::span<const Health> tiles, const LevelShape& shape) {
+void merge_level(std::span<const Health> tiles, const LevelShape& shape, std::span<Health> merged) {
   assert(static_cast<std::int64_t>(tiles.size()) == shape.tiles());
-  std::vector<Health> rows(static_cast<std::size_t>(shape.rows), empty_health());
   const auto columns = static_cast<std::size_t>(shape.columns);
-  for (std::int64_t row = 0; row < shape.rows; ++row) {
-    merge(rows[static_cast<std::size_t>(row)], tiles.subspan(static_cast<std::size_t>(row) * columns, columns));
+  const auto fan = static_cast<std::size_t>(kPyramidFan);
+  const auto merged_columns = static_cast<std::size_t>(divide_up(shape.columns, kPyramidFan));
+  std::fill(merged.begin(), merged.end(), empty_health());
+  for (std::size_t row = 0; row < static_cast<std::size_t>(shape.rows); ++row) {
+    const std::span parts = tiles.subspan(row * columns, columns);
+    const std::span into = merged.subspan(row / fan * merged_columns, merged_columns);
+    for (std::size_t first = 0; first < columns; first += fan) {
+      merge(into[first / fan], parts.subspan(first, std::min(fan, columns - first)));
+    }
   }
+}
+
+std::vector<Health> merge_rows(std::span<const Health> tiles, const LevelShape& shape) {
+  std::vector<Health> rows(static_cast<std::size_t>(shape.rows));
+  merge_rows(tiles, shape, rows);
   return rows;
+}
+
+void merge_rows(std::span<const Health> tiles, const LevelShape& shape, std::span<Health> rows) {
+  assert(static_cast<std::int64_t>(tiles.size()) == shape.tiles());
+  const auto columns = static_cast<std::size_t>(shape.columns);
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    rows[row] = empty_health();
+    merge(rows[row], tiles.subspan(row * columns, columns));
+  }
 }
 
 Health merge_all(std::span<const Health> parts) {
   Health all = empty_health();
-  for (const Health& part : parts) merge(all, part);
+  merge(all, parts);
   return all;
 }
 

@@ -33,9 +33,13 @@ LevelShape level_shape(std::int64_t tokens, std::int64_t channels, int level);
 /// Merges the tiles of one level (`shape.tiles()` of them) into those of the next. Within a tile
 /// the parts are merged in row-major order, so the sums are a function of the data and the shape.
 std::vector<Health> merge_level(std::span<const Health> tiles, const LevelShape& shape);
+/// The same into `merged`, which has as many as the next level.
+void merge_level(std::span<const Health> tiles, const LevelShape& shape, std::span<Health> merged);
 
 /// Merges each row of level-0 tiles into the health of its token row, in ascending channel order.
 std::vector<Health> merge_rows(std::span<const Health> tiles, const LevelShape& shape);
+/// The same into `rows`, which has `shape.rows`.
+void merge_rows(std::span<const Health> tiles, const LevelShape& shape, std::span<Health> rows);
 
 /// Merges all of them in order: the health of the tensor from that of its token rows.
 Health merge_all(std::span<const Health> parts);

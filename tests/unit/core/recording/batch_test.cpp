@@ -11,7 +11,7 @@ namespace nanscope::insert {
 namespace {
 
 /// Writes down what a batch holds, in order.
-std::string contents(const Batch& batch) {
+std::string contents(Batch& batch) {
   std::string text;
   const Status walked = batch.each([&text](const auto& row) -> Status {
     using Row = std::decay_t<decltype(row)>;

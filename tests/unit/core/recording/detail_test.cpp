@@ -108,18 +108,24 @@ TEST_F(Details, OfFiniteNumbersAreStoredInTwentyFourBytes) {
 }
 
 TEST_F(Details, AreStoredWholeWhereOneTileCountsMore) {
-  const Shape shape{40, 1300};
-  for (std::uint64_t Health::*count : {&Health::zero, &Health::nan, &Health::saturated, &Health::clipped}) {
-    TensorDetail detail = finite_detail(shape);
-    detail.tiles[100].*count = 1;
-    if (count == &Health::nan) detail.tiles[100].first_bad = 33 * 1300 + 600;
-    detail.tokens = merge_rows(detail.tiles, level_shape(shape.tokens, shape.channels, 0));
-    {
-      const Recording recording = written(shape, detail);
-      expect_same(recording, shape, detail);
+  // One level of tiles, and several: few bytes and many.
+  for (const Shape& shape : {Shape{40, 1300}, Shape{700, 1024}, Shape{1500, 1024}}) {
+    SCOPED_TRACE(testing::Message() << shape.tokens << " x " << shape.channels);
+    for (std::uint64_t Health::*count : {&Health::zero, &Health::nan, &Health::saturated, &Health::clipped}) {
+      TensorDetail detail = finite_detail(shape);
+      detail.tiles[100].*count = 1;
+      const std::int64_t columns = level_shape(shape.tokens, shape.channels, 0).columns;
+      const std::int64_t bad = 100 / columns * shape.channels + 100 % columns * kTileChannels + 88;
+      if (count == &Health::nan) detail.tiles[100].first_bad = bad;
+      detail.tokens = merge_rows(detail.tiles, level_shape(shape.tokens, shape.channels, 0));
+      {
+        const Recording recording = written(shape, detail);
+        expect_same(recording, shape, detail);
+      }
+      EXPECT_EQ(asked("SELECT length(token_rows) FROM detail"),
+                std::to_string(static_cast<std::int64_t>(sizeof(Health)) * shape.tokens));
+      std::filesystem::remove(path_);
     }
-    EXPECT_EQ(asked("SELECT length(token_rows) FROM detail"), std::to_string(sizeof(Health) * 40));
-    std::filesystem::remove(path_);
   }
 }
 
