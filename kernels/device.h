@@ -30,6 +30,8 @@ class Buffer {
   Buffer(std::shared_ptr<void> memory, std::size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
   void* data() const { return memory_.get(); }
   std::size_t bytes() const { return bytes_; }
+  /// Keeps the memory when the buffer is gone.
+  const std::shared_ptr<void>& memory() const { return memory_; }
 
  private:
   std::shared_ptr<void> memory_;

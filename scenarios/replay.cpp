@@ -201,7 +201,7 @@ class GrabProbe final : public Probe {
   Status keep(Observation observation) {
     const Waiting tensor = waiting_.front();
     waiting_.pop_front();
-    TensorData data{tensor.format, tensor.rows, tensor.columns, std::move(observation.bytes)};
+    TensorData data{tensor.format, tensor.rows, tensor.columns, std::move(observation).take_bytes()};
     held.emplace(tensor.id, Grabbed{std::move(data), observation.hash});
     return {};
   }

@@ -1,6 +1,7 @@
 #include "instrument/recorder/observation_queue.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -21,6 +22,10 @@ T* at(const kernels::Buffer& buffer, std::size_t offset) {
 }
 
 }  // namespace
+
+std::vector<std::byte> Observation::take_bytes() && {
+  return bytes.empty() ? std::vector<std::byte>(elements.begin(), elements.end()) : std::move(bytes);
+}
 
 ObservationQueue::ObservationQueue(kernels::Device& device, Deliver deliver, MakeBytes make_bytes,
                                    std::size_t half_bytes)
@@ -101,22 +106,35 @@ Status ObservationQueue::observe_at_once(const ObservationRequest& request) {
 
 Status ObservationQueue::grow(Half& half, std::size_t bytes) {
   if (half.device.data() != nullptr && bytes <= half.device.bytes()) return {};
-  // Room to spare, so that a run whose tensors grow does not pin memory anew for each.
+  // Room to spare, so that a run whose tensors grow does not free and allocate, for which the GPU is waited, for each.
   const std::size_t wanted = std::max(half_bytes_, bytes + bytes / 2);
   half.device = {};
-  half.host = {};
   Result<kernels::Buffer> device = device_.allocate(wanted, false);
   if (!device) return tl::unexpected(device.error());
-  Result<kernels::Buffer> host = device_.allocate_host(wanted);
-  if (!host) return tl::unexpected(host.error());
   half.device = std::move(*device);
-  half.host = std::move(*host);
   return {};
+}
+
+std::size_t ObservationQueue::host_bytes(std::size_t used) const {
+  if (used <= half_bytes_) return std::bit_ceil(used);
+  return (used + half_bytes_ - 1) / half_bytes_ * half_bytes_;
+}
+
+bool ObservationQueue::lent(const Entry& entry) { return entry.end - entry.tiles >= kLentBytes; }
+
+bool ObservationQueue::worth_lending(const Half& half) {
+  std::size_t lent_bytes = 0;
+  for (const Entry& entry : half.entries) lent_bytes += lent(entry) ? entry.end - entry.tiles : 0;
+  return lent_bytes >= half.used / 2;
 }
 
 Status ObservationQueue::swap() {
   Half& full = halves_[present_];
   if (full.used > 0) {
+    // What was lent is not written over: it is back among the device's pinned memory when nobody holds it.
+    Result<kernels::Buffer> host = device_.allocate_host(host_bytes(full.used));
+    if (!host) return tl::unexpected(host.error());
+    full.host = std::move(*host);
     Result<kernels::Transfer> begun =
         device_.start_download(std::span(at<std::byte>(full.host, 0), full.used), full.device.data());
     if (!begun) return tl::unexpected(begun.error());
@@ -128,19 +146,29 @@ Status ObservationQueue::swap() {
 
 Status ObservationQueue::empty(Half& half) {
   if (Status waited = device_.wait(std::exchange(half.transfer, {})); !waited) return waited;
+  const bool lending = worth_lending(half);
+  const kernels::Buffer host = std::exchange(half.host, {});
   half.used = 0;
   for (const Entry& entry : std::exchange(half.entries, {})) {
-    const std::span chunks(at<const std::uint64_t>(half.host, entry.chunks), entry.chunk_count);
-    Observation observation;
-    observation.hash = kernels::combine_hash(chunks, entry.tensor_bytes);
-    observation.tiles = std::span(at<const Health>(half.host, entry.tiles), entry.tile_count);
-    if (entry.byte_count > 0) {
-      observation.bytes = make_bytes_(entry.byte_count);
-      std::memcpy(observation.bytes.data(), at<std::byte>(half.host, entry.bytes), entry.byte_count);
-    }
-    if (Status delivered = deliver_(std::move(observation)); !delivered) return delivered;
+    if (Status delivered = deliver_(observation_of(entry, host, lending)); !delivered) return delivered;
   }
   return {};
+}
+
+Observation ObservationQueue::observation_of(const Entry& entry, const kernels::Buffer& host, bool lending) const {
+  const std::span chunks(at<const std::uint64_t>(host, entry.chunks), entry.chunk_count);
+  const std::span elements(at<const std::byte>(host, entry.bytes), entry.byte_count);
+  Observation observation;
+  observation.hash = kernels::combine_hash(chunks, entry.tensor_bytes);
+  observation.tiles = std::span(at<const Health>(host, entry.tiles), entry.tile_count);
+  if (lending && lent(entry)) {
+    observation.memory = host.memory();
+    observation.elements = elements;
+  } else if (!elements.empty()) {
+    observation.bytes = make_bytes_(elements.size());
+    std::memcpy(observation.bytes.data(), elements.data(), elements.size());
+  }
+  return observation;
 }
 
 Status ObservationQueue::finish() {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,14 @@ namespace nanscope {
 struct Observation {
   std::uint64_t hash = 0;         ///< what TensorRow::hash holds
   std::span<const Health> tiles;  ///< level 0 of the health pyramid, row-major; empty where not asked for
-  std::vector<std::byte> bytes;   ///< of the elements, row-major without padding; empty where not asked for
+  std::vector<std::byte> bytes;   ///< of the elements, row-major without padding; empty where not asked for or lent
+  std::span<const std::byte> elements;  ///< the same, lent: in `memory`
+  /// Of a large tensor what the device copied to, which stays as it is while this is held. None: tiles hold during the
+  /// call alone.
+  std::shared_ptr<const void> memory;
+
+  /// The elements in memory of their own.
+  std::vector<std::byte> take_bytes() &&;
 };
 
 /// What is asked of a tensor; its hash always is.
@@ -32,12 +40,16 @@ struct ObservationRequest {
 
 /// Looks at live tensors without holding up the device. On a GPU the results of many tensors gather in device memory,
 /// and are copied to pinned memory and handed on while later ops run into the other half of a pair of buffers. On a CPU
-/// each is handed on at once. Either way in the order in which they were asked for, on the thread that asks.
+/// each is handed on at once. Either way in the order in which they were asked for, on the thread that asks. That
+/// thread launches the ops, so that little may be done on it: what a GPU says of a large tensor is not even copied, but
+/// lent.
 class ObservationQueue {
  public:
   /// Bytes of results that are gathered before they are copied; one tensor may need more. A run waits for
   /// this memory to be pinned, which takes far longer than to copy it.
   static constexpr std::size_t kHalfBytes = std::size_t{4} << 20;
+  /// Results of a tensor that are lent from this size on: to copy fewer takes less than to need pinned memory anew.
+  static constexpr std::size_t kLentBytes = std::size_t{64} << 10;
 
   using Deliver = std::function<Status(Observation)>;
   using MakeBytes = std::function<std::vector<std::byte>(std::size_t)>;
@@ -69,7 +81,7 @@ class ObservationQueue {
   };
   struct Half {
     kernels::Buffer device;
-    kernels::Buffer host;
+    kernels::Buffer host;  ///< of a copy that was begun
     kernels::Transfer transfer;
     std::vector<Entry> entries;
     std::size_t used = 0;
@@ -82,6 +94,12 @@ class ObservationQueue {
   /// Begins to copy what the present half gathered, and makes the other one, emptied, the present one.
   Status swap();
   Status empty(Half& half);
+  /// Of host memory for a half of which so much is used: few sizes, so that who wants some finds what others gave back.
+  std::size_t host_bytes(std::size_t used) const;
+  static bool lent(const Entry& entry);
+  /// Whether what is lent of it is half of what is kept by that.
+  static bool worth_lending(const Half& half);
+  Observation observation_of(const Entry& entry, const kernels::Buffer& host, bool lending) const;
 
   kernels::Device& device_;
   TensorObserver observer_;

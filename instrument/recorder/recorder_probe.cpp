@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/run/recording_view.h"
-#include "core/tensor/pyramid.h"
 
 namespace nanscope {
 
@@ -117,20 +116,16 @@ Status RecorderProbe::record(const ProbeOp& op, const ProbeTensor& tensor) {
 Status RecorderProbe::observed(Observation observation) {
   TensorRow& row = waiting_[first_].tensor;
   row.hash = observation.hash;
-  const LevelShape shape = level_shape(row.tokens, row.channels, 0);
-  if (shape.columns == 1) {
-    detail_.tokens.assign(observation.tiles.begin(), observation.tiles.end());
-    detail_.tiles.clear();
-  } else {
-    detail_.tiles.assign(observation.tiles.begin(), observation.tiles.end());
-    detail_.tokens = merge_rows(observation.tiles, shape);
-  }
-  row.health = merge_all(detail_.tokens);
+  ObservedTensor tensor{.tiles = observation.tiles, .memory = observation.memory};
   if (waiting_[first_].capture != Capture::hold) {
-    writer_.add(row, detail_, std::move(observation.bytes));
+    tensor.bytes = std::move(observation.bytes);
+    tensor.elements = observation.elements;
+    writer_.add_observed(row, std::move(tensor));
   } else {
-    writer_.add(row, detail_);
-    for (CaptureRing::Tensor& held : ring_->push(step_, row.health.bad() > 0, {row.id, std::move(observation.bytes)})) {
+    const bool bad =
+        std::any_of(tensor.tiles.begin(), tensor.tiles.end(), [](const Health& health) { return health.bad() > 0; });
+    writer_.add_observed(row, std::move(tensor));
+    for (CaptureRing::Tensor& held : ring_->push(step_, bad, {row.id, std::move(observation).take_bytes()})) {
       writer_.add_bytes(held.id, std::move(held.bytes));
     }
   }

@@ -61,7 +61,6 @@ class RecorderProbe final : public Probe {
   std::optional<CaptureRing> ring_;
   std::int64_t step_ = 0;
   Span span_;  ///< the sequence that the step works on
-  TensorDetail detail_;
   // A ring: from first_ on, count_ of them.
   std::vector<Waiting> waiting_;
   std::size_t first_ = 0;

@@ -131,6 +131,48 @@ TEST(CudaCheckpoints, OfCodesAndScalesRecordTheCpusBits) {
   }
 }
 
+/// A prefill whose tensors are so large that the writer is lent what the GPU's results lie in.
+RunSpec wide_prefill() {
+  RunSpec spec;
+  spec.config.model.weights = "random";
+  spec.config.model.layers = 1;
+  spec.config.model.width = 128;
+  spec.config.model.heads = spec.config.model.kv_heads = 32;
+  spec.config.model.head_dim = 4;
+  spec.config.model.mlp_width = 600;
+  RequestSpec request;
+  request.name = "prompt";
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "Every evening the old keeper lights the great lamp. ";
+  request.parts.emplace_back(TextPart{text});
+  request.max_tokens = 1;
+  spec.requests.push_back(std::move(request));
+  return spec;
+}
+
+TEST(CudaRecording, OfLargeTensorsHasTheCpusHealthAndElements) {
+  const RunSpec spec = wide_prefill();
+  for (const char* capture : {"none", "all", "ring:1"}) {
+    SCOPED_TRACE(capture);
+    const Recorded expected = run(spec, "cpu:baseline", capture);
+    fake_cuda::reset(Schedule::late);
+    {
+      const Recorded found = run(spec, "cuda", capture);
+      expect_same(expected.recording, found.recording);
+      for (std::int64_t id = 1; id <= expected.result.tensors; ++id) {
+        const auto tiles = expected.recording.tiles(id, 0);
+        const auto on_gpu = found.recording.tiles(id, 0);
+        ASSERT_TRUE(tiles && on_gpu);
+        ASSERT_TRUE(
+            std::equal(tiles->tiles.begin(), tiles->tiles.end(), on_gpu->tiles.begin(), on_gpu->tiles.end(), same_bits))
+            << "tensor " << id;
+      }
+    }
+    EXPECT_THAT(fake_cuda::problems(), IsEmpty());
+    EXPECT_EQ(fake_cuda::allocations(), 0U);
+  }
+}
+
 void expect_graphs(const RunSpec& spec, const std::string& capture) {
   SCOPED_TRACE(capture);
   fake_cuda::reset(Schedule::late);

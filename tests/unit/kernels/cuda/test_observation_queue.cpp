@@ -89,6 +89,56 @@ TEST(ObservationQueue, OfAGpuAreThoseOfTheCpuInTheSameOrder) {
   }
 }
 
+/// A writer takes its time with what it was lent, while later tensors are copied and their memory freed.
+TEST(ObservationQueue, WhatIsLentStaysWhileItIsHeld) {
+  constexpr std::int64_t kRows = 320;
+  constexpr std::int64_t kColumns = 1024;
+  const auto observe = [](kernels::Device& device) {
+    const kernels::Buffer buffer = *device.allocate(kRows * kColumns * sizeof(float), false);
+    const std::vector<float> ones(kRows * kColumns, 1.0F);
+    EXPECT_TRUE(device.upload(buffer.data(), std::as_bytes(std::span(ones))));
+    std::vector<Observation> held;
+    std::vector<Kept> kept;
+    const auto keep = [&](Observation observation) {
+      const std::vector<Health> tiles(observation.tiles.begin(), observation.tiles.end());
+      const bool lent = observation.memory != nullptr;
+      EXPECT_EQ(lent, !device.host_addressable());
+      if (lent) {
+        held.push_back(std::move(observation));
+      } else {
+        kept.push_back({observation.hash, tiles, std::move(observation).take_bytes()});
+      }
+      return Status{};
+    };
+    ObservationQueue queue(
+        device, keep, [](std::size_t bytes) { return std::vector<std::byte>(bytes); }, std::size_t{100} << 10);
+    for (int turn = 0; turn < 12; ++turn) {
+      const std::int64_t columns = turn % 3 == 0 ? kColumns / 2 : kColumns;
+      const TensorView view{buffer.data(), Format::f32, kRows * kColumns / columns, columns, columns};
+      EXPECT_TRUE(device.launch(kernels::ResidualAddArgs{view, view, view}));
+      EXPECT_TRUE(queue.observe({.view = view, .bytes = turn % 2 == 0}));
+    }
+    EXPECT_TRUE(queue.finish());
+    for (Observation& one : held) {
+      kept.push_back({one.hash, {one.tiles.begin(), one.tiles.end()}, std::move(one).take_bytes()});
+    }
+    return kept;
+  };
+  const auto cpu = kernels::make_device("cpu:baseline", 1);
+  ASSERT_TRUE(cpu);
+  const std::vector<Kept> expected = observe(**cpu);
+  for (const Schedule schedule : {Schedule::late, Schedule::eager}) {
+    fake_cuda::reset(schedule);
+    {
+      const auto gpu = kernels::make_device("cuda");
+      ASSERT_TRUE(gpu);
+      EXPECT_EQ(observe(**gpu) == expected, true);
+    }
+    EXPECT_THAT(fake_cuda::problems(), IsEmpty());
+    EXPECT_EQ(fake_cuda::allocations(), 0U);
+  }
+}
+
 /// A GPU is not waited for while there is room.
 TEST(ObservationQueue, WaitsOnlyWhenAHalfIsFull) {
   fake_cuda::reset(Schedule::late);
