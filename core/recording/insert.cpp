@@ -16,7 +16,7 @@ namespace {
 using sqlite::Statement;
 
 /// Of a smaller blob a handle costs as much as the copy that it saves.
-constexpr std::size_t kInPlace = std::size_t{256} << 10;
+constexpr std::size_t kInPlace = std::size_t{48} << 10;
 /// A larger one does not stay in SQLite's cache until it is written: its zeros would go to the disk, and come back.
 constexpr std::size_t kMostInPlace = std::size_t{2} << 20;
 
