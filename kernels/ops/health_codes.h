@@ -1,115 +1,134 @@
 #pragma once
 /// Health of a tile of 8 bit codes in integers: e4m3, e5m2, their fnuz kinds and int8. For health_scan.h.
 ///
-/// A code is a sign, four bits h and three bits l below them. Its magnitude in units of the format is
-/// multiple(h, l) * weight(h): of e4m3 multiple is 8 + l (l where h is 0), and weight 2^(h - 1); of e5m2, whose last
-/// bit of exponent is in l, it is (4 + l mod 4) * 2^(l / 4), and 4^h. Weights of eight bits each make a group:
-/// multiples times weights of a group are words, whose sums and squares' sums fit 32 bits for a tile. Groups are put
-/// together at the end, exactly; a sum of squares of more than 53 bits is rounded once.
+/// A code of a float is a sign, four bits h and three bits l below them. Its magnitude in units of the format's
+/// smallest is a multiple, which l and a bit from h give, times a weight of h. Weights of one byte each, with a bit of
+/// the multiple, make a group: multiples times weights of a group are words, whose sums and squares' sums fit 32 bits
+/// for a tile. A pair of codes gives its sum and its difference, whose squares add up to twice the pair's. Groups are
+/// put together at the end, exactly; a sum of squares of more than 53 bits is rounded once.
+///
+/// What few tiles have is not counted on the way but in another pass over those: largest values, zeros and subnormals
+/// of e5m2, and the least magnitude where all codes have one sign.
 #include "kernels/warp/warp_cpu_bytes.h"
 
 #if defined(NANSCOPE_CODE_REGISTERS)
 #include "core/tensor/health.h"
+#include "kernels/ops/health_store.h"
+#include "kernels/ops/op_helpers.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
-/// Formats that are taken apart in the same way.
-enum class CodeKind : std::uint8_t { e4m3, e5m2, int8 };
+/// Floats that are taken apart in the same way.
+enum class CodeKind : std::uint8_t { e4m3, e5m2 };
 
 /// What differs between the formats of a kind; codes without the sign.
 struct CodeFormat {
-  int largest;  ///< of the largest finite value
-  int special;  ///< the first that is Inf or NaN; 128 when there is none
-  bool fnuz;    ///< 0x80 is NaN
-  float unit;
+  int largest;     ///< of the largest finite value
+  int special;     ///< the first that is Inf or NaN; 128 when there is none
+  bool fnuz;       ///< 0x80 is NaN
+  float unit;      ///< the smallest subnormal
+  float exponent;  ///< 2 to the power of 127 less the format's bias: from f32's exponent to the format's
 };
 
 /// The parts of a code and what they stand for.
 template <CodeKind Kind>
 struct CodeParts {
-  static constexpr int multiple(int h, int l) {
-    if (Kind == CodeKind::e4m3) return h == 0 ? l : 8 + l;
-    return h == 0 && l < 4 ? 2 * l : (4 + l % 4) << (l / 4);
-  }
-  static constexpr int exponent(int h) { return Kind == CodeKind::e5m2 ? 2 * h : h == 0 ? 0 : h - 1; }
+  static constexpr bool kTwoBits = Kind == CodeKind::e5m2;  ///< of mantissa; the exponent's last bit is in l
+  static constexpr int kGroups = kTwoBits ? 3 : 2;
+  /// Of h: of e4m3 0 to 8 and 9 to 15; of e5m2 1 to 5, 6 to 10 and 11 to 15, and none of 0: those few codes are their
+  /// own multiples of the unit.
+  static constexpr int group_of(int h) { return kTwoBits ? (h + 4) / 5 - 1 : h / 9; }
+  /// Binary places of a multiple above the unit's; of e5m2 the exponent's last bit is in the multiple.
+  static constexpr int places(int h) { return h == 0 ? 0 : kTwoBits ? 2 * h - 1 : h - 1; }
+  /// The same of a group's.
+  static constexpr int shift(int group) { return kTwoBits ? 1 + 10 * group : 8 * group; }
+  /// A byte has no 256: of e5m2's last h of a group the multiple is fourfold instead.
+  static constexpr bool fourfold(int h) { return kTwoBits && h % 5 == 0; }
 
+  /// A table of byte(i) at each place i.
+  template <class Byte>
+  static constexpr ByteTable table(const Byte& byte) {
+    ByteTable table{};
+    for (int i = 0; i < kCodesAtOnce; ++i) table.of[i] = static_cast<std::uint8_t>(byte(i % 16));
+    return table;
+  }
   /// Weights of one group by h; 0 in the others.
   static constexpr ByteTable weights(int group) {
-    ByteTable table{};
-    for (int h = 0; h < 16; ++h) {
-      if (exponent(h) / 8 == group) table.of[h] = static_cast<std::uint8_t>(1 << exponent(h) % 8);
-    }
-    return table;
+    return table(
+        [group](int h) { return group_of(h) == group ? 1 << (places(h) - shift(group) - (fourfold(h) ? 2 : 0)) : 0; });
   }
-  /// Multiples by l, and by l + 8 where h is not 0.
-  static constexpr ByteTable multiples() {
-    ByteTable table{};
-    for (int i = 0; i < 16; ++i) table.of[i] = static_cast<std::uint8_t>(multiple(i / 8, i % 8));
-    return table;
-  }
-  /// 8 where h is not 0.
+  /// By h, what is put above l: the implicit bit of e4m3; of e5m2 the bit that says fourfold, or one with which
+  /// lookup() finds nothing.
   static constexpr ByteTable above() {
-    ByteTable table{};
-    for (int h = 1; h < 16; ++h) table.of[h] = 8;
-    return table;
+    return table([](int h) {
+      if (h == 0) return kTwoBits ? 0x80 : 0;
+      return !kTwoBits || fourfold(h) ? 8 : 0;
+    });
+  }
+  /// Of e5m2: multiples by l and the bit above.
+  static constexpr ByteTable multiples() {
+    return table([](int i) { return (4 + i % 4) << (i / 4 % 2 + (i < 8 ? 0 : 2)); });
   }
 };
 
+/// Bytes from a code to what is asked for early: the tiles after it, and what is hashed meanwhile.
+inline constexpr std::int64_t kAhead = 3072;
+
+/// body(codes) for all registers of `count` codes, the last filled up with `rest`.
+template <class Body>
+NANSCOPE_LANE void for_codes(const std::uint8_t* codes, std::int64_t count, std::uint8_t rest, const Body& body) {
+  std::int64_t at = 0;
+  for (; at + kCodesAtOnce <= count; at += kCodesAtOnce) body(load_codes(codes + at));
+  if (at == count) return;
+  alignas(kCodesAtOnce) std::uint8_t last[kCodesAtOnce];
+  for (int i = 0; i < kCodesAtOnce; ++i) last[i] = at + i < count ? codes[at + i] : rest;
+  body(load_codes(last));
+}
+
 template <CodeKind Kind>
 struct HealthCodes : CodeParts<Kind> {
-  using CodeParts<Kind>::multiple;
-  using CodeParts<Kind>::exponent;
-  static constexpr int kGroups = Kind == CodeKind::e4m3 ? 2 : Kind == CodeKind::e5m2 ? 4 : 1;
-  /// Steps of 32 codes whose sums of a group fit 16 bits: two products of at most 15 * 128 each.
-  static constexpr int kSteps = 8;
-  static_assert(kTileChannels <= 2 * kSteps * kCodesAtOnce, "counts fit a byte, and sums of squares 32 bits");
-  static constexpr ByteTable kWeights[4] = {CodeParts<Kind>::weights(0), CodeParts<Kind>::weights(1),
-                                            CodeParts<Kind>::weights(2), CodeParts<Kind>::weights(3)};
+  using CodeParts<Kind>::kTwoBits;
+  using CodeParts<Kind>::kGroups;
+  using CodeParts<Kind>::shift;
+  /// Registers whose sums of a group fit 16 bits: two products of at most 15 * 2^7 each, or 14 * 2^8.
+  static constexpr int kSteps = kTwoBits ? 4 : 8;
+  static_assert(kTileChannels <= 16 * kCodesAtOnce, "counts fit a byte, and sums of squares 32 bits");
+  static constexpr ByteTable kWeights[3] = {CodeParts<Kind>::weights(0), CodeParts<Kind>::weights(1),
+                                            CodeParts<Kind>::weights(2)};
   static constexpr ByteTable kMultiples = CodeParts<Kind>::multiples();
   static constexpr ByteTable kAbove = CodeParts<Kind>::above();
-  static constexpr unsigned kNormal = Kind == CodeKind::e4m3 ? 8 : 1;  ///< what a normal number adds to the count
 
   struct Totals {
     CodeWords sum[kGroups] = {};
     CodeDwords whole_sum[kGroups] = {};
-    CodeDwords squares[kGroups] = {};
-    Codes nonzero = {};
-    Codes normal = {};
-    Codes most = {};                  ///< unsigned
-    Codes top = splat_code(0x80);     ///< signed
-    Codes bottom = splat_code(0x7f);  ///< signed
+    CodeDwords squares[kGroups] = {};  ///< twice
+    Codes nonzero = {};                ///< of e4m3
+    Codes above = {};                  ///< of e4m3 8 for each normal number; of e5m2 all of the bits
+    Codes most = {};                   ///< unsigned
+    Codes top = splat_code(0x80);      ///< signed
   };
 
-  /// `ranged` is `code` where only some of it are of the tile: then the others repeat one that is.
-  NANSCOPE_LANE void add(Totals& totals, Codes code, Codes ranged) {
-    totals.most = higher_code(totals.most, ranged);
-    totals.top = higher_signed(totals.top, ranged);
-    totals.bottom = lower_signed(totals.bottom, ranged);
-    const Codes one = splat_code(1);
-    Codes with_sign = code;
+  NANSCOPE_LANE void add(Totals& totals, Codes code) {
+    totals.most = higher_code(totals.most, code);
+    totals.top = higher_signed(totals.top, code);
     const Codes h = high_four(code);
-    if constexpr (Kind == CodeKind::int8) {
-      totals.nonzero += lower_code(code, one);
+    const Codes above = lookup(load_table(kAbove), h);
+    Codes multiple = (code & splat_code(7)) | above;
+    if constexpr (kTwoBits) {
+      multiple = lookup(load_table(kMultiples), multiple);
+      totals.above |= above;
     } else {
-      const Codes above = lookup(load_table(kAbove), h);
-      Codes multiple = (code & splat_code(7)) | above;
-      if constexpr (Kind == CodeKind::e5m2) {
-        multiple = lookup(load_table(kMultiples), multiple);
-        totals.normal += lower_code(code & splat_code(0x7c), one);
-      } else {
-        totals.normal += above;
-      }
-      totals.nonzero += lower_code(multiple, one);
-      with_sign = signed_as(multiple, code);
+      totals.above += above;
+      totals.nonzero += lower_code(multiple, splat_code(1));
     }
-    const Codes even = with_sign & reinterpret_cast<Codes>(splat_word(0xff));
+    const Codes both = signed_as(multiple, code);
+    const Codes apart = alternating(both);
     NANSCOPE_UNROLL for (int group = 0; group < kGroups; ++group) {
-      const Codes weight = Kind == CodeKind::int8 ? one : lookup(load_table(kWeights[group]), h);
-      const CodeWords pair = multiply_pairs(weight, with_sign);
-      const CodeWords first = multiply_pairs(weight, even);
-      const CodeWords second = pair - first;
-      totals.sum[group] += pair;
-      totals.squares[group] += multiply_pairs(first, first) + multiply_pairs(second, second);
+      const Codes weight = lookup(load_table(kWeights[group]), h);
+      const CodeWords sum = multiply_pairs(weight, both);
+      const CodeWords difference = multiply_pairs(weight, apart);
+      totals.sum[group] += sum;
+      totals.squares[group] += multiply_pairs(sum, sum) + multiply_pairs(difference, difference);
     }
   }
   /// Before the sums leave 16 bits.
@@ -119,108 +138,267 @@ struct HealthCodes : CodeParts<Kind> {
       totals.sum[group] = CodeWords{};
     }
   }
-
+  /// `count` is a multiple of 32.
   NANSCOPE_LANE void add_tile(Totals& totals, const std::uint8_t* codes, std::int64_t count) {
-    std::int64_t at = 0;
-    for (int step = 0; at + kCodesAtOnce <= count; at += kCodesAtOnce) {
-      __builtin_prefetch(codes + at + 1024);
-      const Codes code = load_codes(codes + at);
-      add(totals, code, code);
-      if (++step % kSteps == 0) carry(totals);
+    const std::uint8_t* end = codes + count;
+    while (codes < end) {
+      const std::uint8_t* next = codes + kSteps * kCodesAtOnce < end ? codes + kSteps * kCodesAtOnce : end;
+      for (; codes < next; codes += kCodesAtOnce) {
+        __builtin_prefetch(codes + kAhead);
+        add(totals, load_codes(codes));
+      }
+      carry(totals);
     }
-    if (at < count) {
-      alignas(kCodesAtOnce) std::uint8_t rest[kCodesAtOnce] = {};
-      alignas(kCodesAtOnce) std::uint8_t ranged[kCodesAtOnce];
-      for (int i = 0; i < kCodesAtOnce; ++i) ranged[i] = codes[at + i < count ? at + i : 0];
-      for (int i = 0; at + i < count; ++i) rest[i] = codes[at + i];
-      add(totals, load_codes(rest), load_codes(ranged));
-    }
-    carry(totals);
   }
 
   /// Of a code that is a number.
   NANSCOPE_LANE float value(const CodeFormat& format, int code) {
-    if constexpr (Kind == CodeKind::int8) return static_cast<float>(static_cast<std::int8_t>(code));
-    const int h = code >> 3 & 15;
-    const auto units = static_cast<std::int64_t>(multiple(h, code & 7)) << exponent(h);
-    return static_cast<float>(code < 128 ? units : -units) * format.unit;
+    const float magnitude =
+        from_bits_uniform((static_cast<std::uint32_t>(code) & 0x7fU) << (kTwoBits ? 21 : 20)) * format.exponent;
+    return (code < 128 ? magnitude : -magnitude) + 0.0F;
   }
 
-  /// Minimum and maximum, which stand for the values' order in two's complement (int8) or sign and magnitude.
-  NANSCOPE_LANE void set_range(Health& health, const CodeFormat& format, int most, int top, int bottom) {
-    if constexpr (Kind == CodeKind::int8) {
-      health.min = value(format, bottom);
-      health.max = value(format, top);
+  /// Of e5m2, codes whose h is 0.
+  struct Small {
+    std::int64_t zero = 0;
+    std::int64_t subnormal = 0;
+    std::int64_t sum = 0;  ///< in units, as the next
+    std::int64_t squares = 0;
+  };
+  NANSCOPE_LANE Small count_small(const std::uint8_t* codes, std::int64_t count) {
+    Codes zero = {};
+    Codes below = {};
+    Codes sum = {};  // signed, at most 16 * 7
+    CodeWords squares = {};
+    for_codes(codes, count, 0x7f, [&](Codes code) NANSCOPE_INLINE_LAMBDA {
+      const Codes magnitude = code & splat_code(0x7f);
+      zero -= below_code(magnitude, 1);
+      below -= below_code(magnitude, 4);
+      const Codes multiple = magnitude & below_code(magnitude, 8);
+      sum += signed_as(multiple, code);
+      squares += multiply_pairs(multiple, multiple);
+    });
+    const FourDwords of = sums_across(sum_of_eights(zero), sum_of_eights(below), sum_of_eights(sum ^ splat_code(0x80)),
+                                      multiply_pairs(squares, splat_word(1)));
+    return {of[0], of[1] - of[0], of[2] - 0x80 * kCodesAtOnce, of[3]};
+  }
+
+  NANSCOPE_CALLED std::int64_t count_saturated(const CodeFormat& format, const std::uint8_t* codes,
+                                               std::int64_t count) {
+    Codes below = {};
+    for_codes(codes, count, 0xff,
+              [&](Codes code) NANSCOPE_INLINE_LAMBDA { below -= below_code(code & splat_code(0x7f), format.largest); });
+    const CodeDwords of = sum_of_eights(below);
+    return count - sums_across(of, of, of, of)[0];
+  }
+
+  NANSCOPE_CALLED bool some_code(const std::uint8_t* codes, std::int64_t count, std::uint8_t which) {
+    Codes found = {};
+    for_codes(codes, count, 0,
+              [&](Codes code) NANSCOPE_INLINE_LAMBDA { found |= reinterpret_cast<Codes>(code == splat_code(which)); });
+    return some_negative(found);
+  }
+
+  /// The largest codes, without sign and signed, and the least without: that of the least magnitude where all have one
+  /// sign.
+  struct Ends {
+    int most;
+    int top;
+    int least;
+  };
+  NANSCOPE_LANE int highest_signed(Codes top) { return 127 - lowest_code(top ^ splat_code(0x7f)); }
+  NANSCOPE_CALLED Ends find_ends(const std::uint8_t* codes, std::int64_t count) {
+    Codes most = {};
+    Codes top = splat_code(0x80);
+    Codes least = splat_code(0xff);
+    for_codes(codes, count, codes[0], [&](Codes code) NANSCOPE_INLINE_LAMBDA {
+      most = higher_code(most, code);
+      top = higher_signed(top, code);
+      least = lower_code(least, code);
+    });
+    return {255 - lowest_code(~most), highest_signed(top), lowest_code(least)};
+  }
+
+  NANSCOPE_LANE void set_sums(const CodeFormat& format, const Totals& totals, const std::uint8_t* codes,
+                              FiniteHealth& health) {
+    const auto unit = static_cast<double>(format.unit);
+    if constexpr (kTwoBits) {
+      Small small;
+      if (some_negative(totals.above)) small = count_small(codes, health.count);
+      health.zero = small.zero;
+      health.subnormal = small.subnormal;
+      const TwoSums sums = {sum_of(totals, small.sum), squares_of(totals, small.squares)};
+      health.sums = sums * TwoSums{unit, unit * unit};
     } else {
-      health.min = value(format, most < 128 ? bottom : most);
-      health.max = value(format, top < 0 ? bottom & 0xff : top);
+      constexpr double kHigher = static_cast<double>(std::int64_t{1} << 2 * shift(1));
+      // At most 512 times 15 * 2^14, and 512 times (15 * 2^7)^2.
+      const CodeDwords sum = totals.whole_sum[0] + (totals.whole_sum[1] << shift(1));
+      const CodeDwords counts = sum_of_eights(totals.above) + (sum_of_eights(totals.nonzero) << 16);
+      const FourDwords of = sums_across(sum, halves(totals.squares[0]), halves(totals.squares[1]), counts);
+      const FourDoubles units = to_doubles(of) * FourDoubles{unit, unit * unit, unit * unit * kHigher, 0.0};
+      health.sums = TwoSums{units[0], units[1] + units[2]};
+      const std::int64_t nonzero = of[3] >> 16;
+      health.zero = health.count - nonzero;
+      health.subnormal = nonzero - (of[3] & 0xffff) / 8;
     }
-    health.absmax = -health.min > health.max ? -health.min : health.max;
+  }
+  NANSCOPE_LANE double sum_of(const Totals& totals, std::int64_t small) {
+    const FourDwords of =
+        sums_across(totals.whole_sum[0], totals.whole_sum[1], totals.whole_sum[kGroups - 1], CodeDwords{});
+    const auto upper = static_cast<std::int64_t>(of[2]) * (1 << shift(2));
+    return static_cast<double>(upper + of[1] * (1LL << shift(1)) + of[0] * (1LL << shift(0)) + small);
+  }
+  /// In units, rounded once.
+  NANSCOPE_LANE double squares_of(const Totals& totals, std::int64_t small) {
+    // The upper of at most 34 bits; from 41 bits on the lower, of 55, is the upper's.
+    constexpr int kBorder = 2 * shift(2) - 1;
+    const CodeLongs lowest = sums_of_two(totals.squares[0]) << (2 * shift(0) - 1);
+    const CodeLongs low = lowest + (sums_of_two(totals.squares[1]) << (2 * shift(1) - 1));
+    const TwoLongs of = sums_across(low, sums_of_two(totals.squares[kGroups - 1]));
+    const std::int64_t lower = of[0] + small;
+    const std::int64_t upper = of[1] + (lower >> kBorder);
+    return static_cast<double>(upper) * static_cast<double>(std::int64_t{1} << kBorder) +
+           static_cast<double>(lower & ((std::int64_t{1} << kBorder) - 1));
   }
 
-  NANSCOPE_LANE std::uint64_t count_saturated(const CodeFormat& format, const std::uint8_t* codes, std::int64_t count) {
-    const auto reaches = [&](auto code) {
-      // Of int8 127, -128 and -127.
-      if constexpr (Kind == CodeKind::int8) return static_cast<decltype(code)>(code - 0x7f) <= 2;
-      return (code & 0x7f) >= static_cast<std::uint8_t>(format.largest);
-    };
-    Codes found = {};  // 255 for each, so that the steps of a tile fit
-    std::int64_t at = 0;
-    for (; at + kCodesAtOnce <= count; at += kCodesAtOnce)
-      found += reinterpret_cast<Codes>(reaches(load_codes(codes + at)));
-    const CodeDwords sums = sum_of_eights(Codes{} - found);
-    auto saturated = static_cast<std::uint64_t>(sums_across(sums, sums, sums, sums).of[0]);
-    for (; at < count; ++at) saturated += reaches(codes[at]) ? 1U : 0U;
-    return saturated;
+  /// Whether nothing is to be looked for in a tile but what its totals say.
+  NANSCOPE_LANE bool ordinary(const CodeFormat& format, const Ends& ends) {
+    return !format.fnuz && ends.top >= 0 && ends.top < format.largest && ends.most >= 128 &&
+           ends.most < 128 + format.largest;
+  }
+  /// Another tile.
+  NANSCOPE_CALLED bool scan_rare(const CodeFormat& format, const std::uint8_t* codes, std::int64_t count,
+                                 const Totals& totals, Ends ends, Health* result) {
+    if (ends.top >= format.special || ends.most >= 128 + format.special) return false;
+    if (format.fnuz && some_code(codes, count, 0x80)) return false;
+    if (ends.top < 0 || ends.most < 128) ends = find_ends(codes, count);
+    const int min = ends.most < 128 ? ends.least : ends.most;
+    const int max = ends.top < 0 ? ends.least : ends.top;
+    FiniteHealth health{count, 0, 0, 0, {}, value(format, min), value(format, max)};
+    set_sums(format, totals, codes, health);
+    const bool largest = ends.top >= format.largest || ends.most >= 128 + format.largest;
+    if (largest) health.saturated = count_saturated(format, codes, count);
+    store_finite(result, health);
+    return true;
+  }
+
+  /// A tile that does not fill registers.
+  NANSCOPE_CALLED bool scan_part(const CodeFormat& format, const std::uint8_t* codes, std::int64_t count,
+                                 Health* result) {
+    alignas(kCodesAtOnce) std::uint8_t filled[kTileChannels];
+    const std::int64_t whole = (count + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce;
+    for (std::int64_t i = 0; i < whole; ++i) filled[i] = i < count ? codes[i] : std::uint8_t{0};
+    Totals totals;
+    add_tile(totals, filled, whole);
+    return scan_rare(format, codes, count, totals, find_ends(codes, count), result);
   }
 
   /// Health of `count` codes, at most a tile of them; false where some are Inf or NaN, and nothing is written.
-  NANSCOPE_CALLED bool scan(const CodeFormat& format, const std::uint8_t* codes, std::int64_t count, Health* result) {
+  NANSCOPE_LANE bool scan(const CodeFormat& format, const std::uint8_t* codes, std::int64_t count, Health* result) {
+    if (count % kCodesAtOnce != 0) return scan_part(format, codes, count, result);
     Totals totals;
     add_tile(totals, codes, count);
-    const int most = 255 - lowest_code(~totals.most);
+    const Ends ends{255 - lowest_code(~totals.most), highest_signed(totals.top), 0};
+    if (!ordinary(format, ends)) {
+      const Totals copy = totals;  // so that those of the others stay in registers
+      return scan_rare(format, codes, count, copy, ends, result);
+    }
+    FiniteHealth health{count, 0, 0, 0, {}, value(format, ends.most), value(format, ends.top)};
+    set_sums(format, totals, codes, health);
+    store_finite(result, health);
+    return true;
+  }
+  /// Of tiles of `columns` codes that follow one another; the answer is how many there are before one of which scan()
+  /// says false.
+  NANSCOPE_CALLED std::int64_t scan_tiles(const CodeFormat& format, const std::uint8_t* codes, std::int64_t columns,
+                                          std::int64_t tiles, Health* results) {
+    std::int64_t done = 0;
+    while (done < tiles && scan(format, codes + done * columns, columns, results + done)) ++done;
+    return done;
+  }
+};
+
+/// int8, in one group. Squares are of magnitudes in bytes, as which -128 would be negative: in those tiles they are
+/// put right afterwards.
+struct HealthInt8 {
+  struct Totals {
+    CodeWords sum = {};
+    CodeDwords squares = {};
+    Codes nonzero = {};
+    Codes top = splat_code(0x80);     ///< signed
+    Codes bottom = splat_code(0x7f);  ///< signed
+  };
+
+  NANSCOPE_LANE void add(Totals& totals, Codes code) {
+    totals.top = higher_signed(totals.top, code);
+    totals.bottom = lower_signed(totals.bottom, code);
+    totals.nonzero += lower_code(code, splat_code(1));
+    totals.sum += multiply_pairs(splat_code(1), code);
+    const Codes magnitude = magnitudes(code);
+    totals.squares += multiply_pairs(multiply_pairs(magnitude, magnitude), splat_word(1));
+  }
+
+  /// How many are -128, and how many that or 127 or -127.
+  struct Largest {
+    std::int64_t lowest = 0;
+    std::int64_t saturated = 0;
+  };
+  NANSCOPE_CALLED Largest count_largest(const std::uint8_t* codes, std::int64_t count) {
+    Codes lowest = {};
+    Codes saturated = {};
+    const Codes largest = splat_code(0x7f);
+    for_codes(codes, count, 0, [&](Codes code) NANSCOPE_INLINE_LAMBDA {
+      lowest -= reinterpret_cast<Codes>(code == splat_code(0x80));
+      saturated -= reinterpret_cast<Codes>(lower_code(magnitudes(code), largest) == largest);
+    });
+    const CodeDwords of = sum_of_eights(saturated);
+    const FourDwords both = sums_across(sum_of_eights(lowest), of, of, of);
+    return {both[0], both[1]};
+  }
+
+  NANSCOPE_LANE void finish(const Totals& totals, std::int64_t count, int bottom, int top, const Largest& largest,
+                            Health* result) {
+    const CodeDwords nonzero = sum_of_eights(totals.nonzero);
+    const FourDwords of = sums_across(multiply_pairs(totals.sum, splat_word(1)), totals.squares, nonzero, nonzero);
+    const std::int64_t squares = of[1] + largest.lowest * (2 * 128 * 128);
+    const TwoSums sums = {static_cast<double>(of[0]), static_cast<double>(squares)};
+    store_finite(result, {count, largest.saturated, 0, count - of[2], sums, static_cast<float>(bottom),
+                          static_cast<float>(top)});
+  }
+
+  /// A tile that does not fill registers: what is added to fill them is 0, which may widen the range.
+  NANSCOPE_CALLED void scan_part(const std::uint8_t* codes, std::int64_t count, Health* result) {
+    Totals totals;
+    for_codes(codes, count, 0, [&](Codes code) NANSCOPE_INLINE_LAMBDA { add(totals, code); });
+    int top = -128;
+    int bottom = 127;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto code = static_cast<std::int8_t>(codes[i]);
+      top = code > top ? code : top;
+      bottom = code < bottom ? code : bottom;
+    }
+    finish(totals, count, bottom, top, count_largest(codes, count), result);
+  }
+
+  /// Health of `count` codes, at most a tile of them.
+  NANSCOPE_LANE void scan(const std::uint8_t* codes, std::int64_t count, Health* result) {
+    if (count % kCodesAtOnce != 0) return scan_part(codes, count, result);
+    Totals totals;
+    for (const std::uint8_t* at = codes; at < codes + count; at += kCodesAtOnce) {
+      __builtin_prefetch(at + kAhead);
+      add(totals, load_codes(at));
+    }
     const int top = 127 - lowest_code(totals.top ^ splat_code(0x7f));
     const int bottom = lowest_code(totals.bottom ^ splat_code(0x80)) - 128;
-    if (top >= format.special || most >= 128 + format.special || (format.fnuz && bottom == -128)) return false;
-
-    // Both counts fit 16 bits.
-    const CodeDwords counts = sum_of_eights(totals.normal) + (sum_of_eights(totals.nonzero) << 16);
-    std::int64_t sum = 0;
-    double squares = 0;
-    std::uint32_t counted = 0;
-    if constexpr (kGroups == 4) {
-      const FourSums sums =
-          sums_across(totals.whole_sum[0], totals.whole_sum[1], totals.whole_sum[2], totals.whole_sum[3]);
-      const FourSums of = sums_across(totals.squares[0], totals.squares[1], totals.squares[2], totals.squares[3]);
-      for (int group = 0; group < 4; ++group) sum += static_cast<std::int64_t>(sums.of[group]) * (1LL << 8 * group);
-      const std::int64_t low = of.of[0] + (static_cast<std::int64_t>(of.of[1]) << 16);
-      const std::int64_t high = of.of[2] + (static_cast<std::int64_t>(of.of[3]) << 16);
-      squares = static_cast<double>(high) * 0x1p32 + static_cast<double>(low);
-      counted = static_cast<std::uint32_t>(sums_across(counts, counts, counts, counts).of[0]);
-    } else {
-      constexpr int kHigh = kGroups - 1;
-      // At most 512 times 15 * 2^14.
-      const CodeDwords whole =
-          kGroups == 1 ? totals.whole_sum[0] : totals.whole_sum[0] + (totals.whole_sum[kHigh] << 8);
-      const FourSums of = sums_across(whole, totals.squares[0], totals.squares[kHigh], counts);
-      sum = of.of[0];
-      squares = static_cast<double>(of.of[1] + (kGroups == 1 ? 0 : static_cast<std::int64_t>(of.of[2]) << 16));
-      counted = static_cast<std::uint32_t>(of.of[3]);
-    }
-    Health health;
-    health.count = static_cast<std::uint64_t>(count);
-    const std::uint64_t nonzero = counted >> 16;
-    health.zero = health.count - nonzero;
-    if constexpr (Kind != CodeKind::int8) health.subnormal = nonzero - (counted & 0xffff) / kNormal;
-    const bool largest =
-        Kind == CodeKind::int8 ? bottom <= -127 || top == 127 : top >= format.largest || most >= 128 + format.largest;
-    if (largest) health.saturated = count_saturated(format, codes, count);
-    const auto unit = static_cast<double>(format.unit);
-    health.sum = static_cast<double>(sum) * unit;
-    health.sum_sq = squares * (unit * unit);
-    set_range(health, format, most, top, bottom);
-    *result = health;
-    return true;
+    Largest largest;
+    if (top == 127 || bottom <= -127) largest = count_largest(codes, count);
+    finish(totals, count, bottom, top, largest, result);
+  }
+  /// As HealthCodes::scan_tiles().
+  NANSCOPE_CALLED std::int64_t scan_tiles(const std::uint8_t* codes, std::int64_t columns, std::int64_t tiles,
+                                          Health* results) {
+    for (std::int64_t tile = 0; tile < tiles; ++tile) scan(codes + tile * columns, columns, results + tile);
+    return tiles;
   }
 };
 

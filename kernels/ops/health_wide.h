@@ -3,7 +3,8 @@
 ///
 /// A tile is read three times, from the first level of the cache but for the first: what is added up in one go fits 16
 /// registers. First the least and the largest code, which say whether a NaN or an Inf is there and whether something
-/// must be counted; then the sums, half of the lanes at a time, four columns to a register of f64, in the order that
+/// must be counted, and for the next two f32 of bf16 and f16: from memory a conversion to f64 takes half as long as
+/// from a register. Then the sums, half of the lanes at a time, four columns to a register of f64, in the order that
 /// the definition gives.
 #include <cstddef>
 #include <limits>
@@ -12,7 +13,7 @@
 #include "kernels/warp/warp_cpu_wide.h"
 
 #if defined(NANSCOPE_WIDE_REGISTERS)
-#include "core/tensor/health.h"
+#include "kernels/ops/health_store.h"
 #include "kernels/ops/op_helpers.h"
 
 namespace nanscope::kernels::NANSCOPE_ISA {
@@ -38,33 +39,31 @@ struct HealthWide {
     Quad squares[4];
   };
 
-  NANSCOPE_LANE CodeRange range(const std::byte* first, std::int64_t count) {
+  /// `wide`: where the f32 go, if they are wanting; of bf16 of each 16 columns the even ones, then the odd ones.
+  NANSCOPE_LANE CodeRange range(const std::byte* first, std::int64_t count, float* wide) {
     Extremes extremes;
     for (const std::byte* at = first; at < first + count * kBytes; at += 64) {
       prefetch(at + kAhead);
-      Extremes::add(extremes, at);
-      Extremes::add(extremes, at + 32);
+      NANSCOPE_UNROLL for (int half = 0; half < 64; half += 32) {
+        Extremes::add(extremes, at + half);
+        if constexpr (kSums && F == Format::bf16) store_bf16(at + half, wide);
+        if constexpr (kSums && F == Format::f16) store_f16(at + half, wide);
+        wide += 16;
+      }
     }
     return range_across(extremes);
   }
 
-  NANSCOPE_LANE SixteenColumns columns(const std::byte* at) {
-    if constexpr (F == Format::f32) return widen(reinterpret_cast<const float*>(at));
-    if constexpr (F == Format::bf16) return widen_bf16(at);
-    return widen_f16(at);
-  }
-
   /// Lanes [0, 16) of all columns from `at` on; of the other half where `at` is 16 columns further.
-  NANSCOPE_LANE Sums add_half(const std::byte* at, std::int64_t count) {
+  NANSCOPE_LANE Sums add_half(const float* at, std::int64_t count) {
     const Quad none = Quad{};
     Sums sums{{none, none, none, none}, {none, none, none, none}};
-    for (std::int64_t column = 0; column < count; column += kLanes) {
-      const SixteenColumns x = columns(at);
+    for (const float* end = at + count; at < end; at += kLanes) {
+      const SixteenColumns x = widen(at);
       NANSCOPE_UNROLL for (int i = 0; i < 4; ++i) {
         sums.sum[i] = sums.sum[i] + x.of[i];
         sums.squares[i] = fma(x.of[i], x.of[i], sums.squares[i]);
       }
-      at += kLanes * kBytes;
     }
     return sums;
   }
@@ -83,7 +82,7 @@ struct HealthWide {
   NANSCOPE_LANE float value(std::uint32_t code) { return from_bits_uniform(decode_bits<F>(code)); }
 
   /// Zeros, subnormals and largest values of a tile without NaN or Inf.
-  NANSCOPE_LANE void count_finite(const std::byte* first, std::int64_t count, Health& health) {
+  NANSCOPE_LANE void count_finite(const std::byte* first, std::int64_t count, FiniteHealth& health) {
     CodeRegister zero = {};
     CodeRegister below = {};
     CodeRegister largest = {};
@@ -106,24 +105,29 @@ struct HealthWide {
   /// Health of `count` elements from `first` on, a multiple of 32 and at most a tile; false where some are NaN or Inf,
   /// and nothing is written.
   NANSCOPE_LANE bool scan(const std::byte* first, std::int64_t count, Health* result) {
-    const CodeRange range = HealthWide::range(first, count);
+    alignas(32) float converted[kFourBytes ? 1 : kTileChannels];
+    const CodeRange range = HealthWide::range(first, count, converted);
     if (range.largest >= kInfinite) return false;
-    Health health;
+    FiniteHealth health{count, 0, 0, 0, {}, value(range.min) + 0.0F, value(range.max) + 0.0F};
     if (range.smallest < kNormal || range.largest == kInfo.max_finite_code) count_finite(first, count, health);
-    health.count = static_cast<std::uint64_t>(count);
-    health.sum = health.sum_sq = std::numeric_limits<double>::quiet_NaN();
+    constexpr double kNotTaken = std::numeric_limits<double>::quiet_NaN();
+    health.sums = TwoSums{kNotTaken, kNotTaken};
     if constexpr (kSums) {
-      const Sums low = add_half(first, count);
-      const Sums high = add_half(first + kHalf * kBytes, count);
+      const float* wide = kFourBytes ? reinterpret_cast<const float*>(first) : converted;
+      const Sums low = add_half(wide, count);
+      const Sums high = add_half(wide + kHalf, count);
       // Zero is reported as +0, so that merging has no order.
-      health.sum = across(low.sum, high.sum) + 0.0;
-      health.sum_sq = across(low.squares, high.squares) + 0.0;
+      health.sums = TwoSums{across(low.sum, high.sum), across(low.squares, high.squares)} + TwoSums{0.0, 0.0};
     }
-    health.min = value(range.min) + 0.0F;
-    health.max = value(range.max) + 0.0F;
-    health.absmax = value(range.largest);
-    *result = health;
+    store_finite(result, health);
     return true;
+  }
+  /// As HealthCodes::scan_tiles().
+  NANSCOPE_CALLED std::int64_t scan_tiles(const std::byte* first, std::int64_t columns, std::int64_t tiles,
+                                          Health* results) {
+    std::int64_t done = 0;
+    while (done < tiles && scan(first + done * columns * kBytes, columns, results + done)) ++done;
+    return done;
   }
 };
 

@@ -508,7 +508,17 @@ NANSCOPE_FN Register<std::uint64_t> mul_low(Register<std::uint64_t> a, Register<
   return (a & 0xffffffffU) * (b & 0xffffffffU);
 #endif
 }
-NANSCOPE_FN Register<std::uint64_t> swap_halves(Register<std::uint64_t> a) { return (a << 32) | (a >> 32); }
+NANSCOPE_FN Register<std::uint64_t> swap_halves(Register<std::uint64_t> a) {
+#if NANSCOPE_VECTOR_BYTES == 64
+  return reinterpret_cast<Register<std::uint64_t>>(_mm512_shuffle_epi32(reinterpret_cast<__m512i>(a), _MM_PERM_CDAB));
+#elif NANSCOPE_VECTOR_BYTES == 32
+  return reinterpret_cast<Register<std::uint64_t>>(_mm256_shuffle_epi32(reinterpret_cast<__m256i>(a), 0xb1));
+#elif defined(__x86_64__)
+  return reinterpret_cast<Register<std::uint64_t>>(_mm_shuffle_epi32(reinterpret_cast<__m128i>(a), 0xb1));
+#else
+  return (a << 32) | (a >> 32);
+#endif
+}
 }  // namespace detail
 
 /// Product of the low halves: 32 x 32 -> 64 bit.
@@ -519,7 +529,11 @@ NANSCOPE_FN U64 mul_low(const U64& a, const U64& b) {
 }
 
 /// The two 32 bit halves change places.
-NANSCOPE_FN U64 swap_halves(const U64& a) { return (a << 32) | (a >> 32); }
+NANSCOPE_FN U64 swap_halves(const U64& a) {
+  U64 r;
+  NANSCOPE_UNROLL for (int i = 0; i < U64::kCount; ++i) r.v[i] = detail::swap_halves(a.v[i]);
+  return r;
+}
 
 // --- Classes of a float, by its bits ---
 

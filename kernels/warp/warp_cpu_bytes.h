@@ -15,9 +15,9 @@ using CodeWords = std::int16_t __attribute__((vector_size(32)));
 using CodeDwords = std::int32_t __attribute__((vector_size(32)));
 inline constexpr int kCodesAtOnce = 32;
 
-/// 16 bytes that lookup() finds by their place.
+/// 16 bytes that lookup() finds by their place, for both halves of a register.
 struct ByteTable {
-  std::uint8_t of[16];
+  alignas(kCodesAtOnce) std::uint8_t of[kCodesAtOnce];
 };
 
 NANSCOPE_FN Codes load_codes(const std::uint8_t* p) {
@@ -28,10 +28,15 @@ NANSCOPE_FN Codes splat_code(std::uint8_t value) {
 }
 NANSCOPE_FN CodeWords splat_word(std::int16_t value) { return reinterpret_cast<CodeWords>(_mm256_set1_epi16(value)); }
 NANSCOPE_FN Codes load_table(const ByteTable& table) {
-  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table.of));
-  return reinterpret_cast<Codes>(_mm256_broadcastsi128_si256(half));
+  return reinterpret_cast<Codes>(_mm256_load_si256(reinterpret_cast<const __m256i*>(table.of)));
 }
 
+/// All ones where a is below `border`, both below 128.
+NANSCOPE_FN Codes below_code(Codes a, int border) {
+  return reinterpret_cast<Codes>(
+      _mm256_cmpgt_epi8(_mm256_set1_epi8(static_cast<char>(border)), reinterpret_cast<__m256i>(a)));
+}
+NANSCOPE_FN bool some_negative(Codes a) { return _mm256_movemask_epi8(reinterpret_cast<__m256i>(a)) != 0; }
 /// Of each byte, an index below 16.
 NANSCOPE_FN Codes lookup(Codes table, Codes index) {
   return reinterpret_cast<Codes>(
@@ -59,6 +64,12 @@ NANSCOPE_FN Codes higher_signed(Codes a, Codes b) {
 NANSCOPE_FN Codes signed_as(Codes a, Codes code) {
   return reinterpret_cast<Codes>(_mm256_sign_epi8(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(code)));
 }
+/// Every second one negated, in two's complement; none is -128.
+NANSCOPE_FN Codes alternating(Codes a) {
+  return reinterpret_cast<Codes>(_mm256_sign_epi8(reinterpret_cast<__m256i>(a), _mm256_set1_epi16(-0xff)));
+}
+/// Of bytes in two's complement; 128, without sign, of -128.
+NANSCOPE_FN Codes magnitudes(Codes a) { return reinterpret_cast<Codes>(_mm256_abs_epi8(reinterpret_cast<__m256i>(a))); }
 /// Of each pair of bytes a[0] * b[0] + a[1] * b[1], a unsigned and b signed; the sum must fit 16 bits.
 NANSCOPE_FN CodeWords multiply_pairs(Codes a, Codes b) {
   return reinterpret_cast<CodeWords>(_mm256_maddubs_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
@@ -72,18 +83,34 @@ NANSCOPE_FN CodeDwords sum_of_eights(Codes a) {
   return reinterpret_cast<CodeDwords>(_mm256_sad_epu8(reinterpret_cast<__m256i>(a), _mm256_setzero_si256()));
 }
 
+using FourDwords = std::int32_t __attribute__((vector_size(16)));
+using FourDoubles = double __attribute__((vector_size(32)));
+using CodeLongs = std::int64_t __attribute__((vector_size(32)));
+using TwoLongs = std::int64_t __attribute__((vector_size(16)));
+
 /// The sums of four registers, which must fit.
-struct FourSums {
-  std::int32_t of[4];
-};
-NANSCOPE_FN FourSums sums_across(CodeDwords a, CodeDwords b, CodeDwords c, CodeDwords d) {
+NANSCOPE_FN FourDwords sums_across(CodeDwords a, CodeDwords b, CodeDwords c, CodeDwords d) {
   const __m256i ab = _mm256_hadd_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b));
   const __m256i cd = _mm256_hadd_epi32(reinterpret_cast<__m256i>(c), reinterpret_cast<__m256i>(d));
   const __m256i all = _mm256_hadd_epi32(ab, cd);
-  FourSums sums;
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(sums.of),
-                   _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
-  return sums;
+  return reinterpret_cast<FourDwords>(_mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
+}
+NANSCOPE_FN FourDoubles to_doubles(FourDwords a) { return _mm256_cvtepi32_pd(reinterpret_cast<__m128i>(a)); }
+/// Without sign.
+NANSCOPE_FN CodeDwords halves(CodeDwords a) {
+  return reinterpret_cast<CodeDwords>(_mm256_srli_epi32(reinterpret_cast<__m256i>(a), 1));
+}
+/// Of each two dwords, without sign.
+NANSCOPE_FN CodeLongs sums_of_two(CodeDwords a) {
+  const __m256i whole = reinterpret_cast<__m256i>(a);
+  const __m256i low = _mm256_blend_epi32(whole, _mm256_setzero_si256(), 0xaa);
+  return reinterpret_cast<CodeLongs>(_mm256_add_epi64(low, _mm256_srli_epi64(whole, 32)));
+}
+NANSCOPE_FN TwoLongs sums_across(CodeLongs a, CodeLongs b) {
+  const __m256i low = _mm256_unpacklo_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b));
+  const __m256i high = _mm256_unpackhi_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b));
+  const __m256i both = _mm256_add_epi64(low, high);
+  return reinterpret_cast<TwoLongs>(_mm_add_epi64(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)));
 }
 NANSCOPE_FN int lowest_code(Codes a) {
   const __m256i whole = reinterpret_cast<__m256i>(a);

@@ -17,8 +17,6 @@ struct SixteenColumns {
   Quad of[4];
 };
 
-NANSCOPE_FN Quad low_quad(__m256 x) { return _mm256_cvtps_pd(_mm256_castps256_ps128(x)); }
-NANSCOPE_FN Quad high_quad(__m256 x) { return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)); }
 NANSCOPE_FN Quad fma(Quad a, Quad b, Quad c) { return _mm256_fmadd_pd(a, b, c); }
 
 /// Ascending.
@@ -26,19 +24,18 @@ NANSCOPE_FN SixteenColumns widen(const float* p) {
   return {{_mm256_cvtps_pd(_mm_loadu_ps(p)), _mm256_cvtps_pd(_mm_loadu_ps(p + 4)), _mm256_cvtps_pd(_mm_loadu_ps(p + 8)),
            _mm256_cvtps_pd(_mm_loadu_ps(p + 12))}};
 }
-/// Codes of f16, ascending.
-NANSCOPE_FN SixteenColumns widen_f16(const void* p) {
+/// 16 codes of f16 as f32, ascending.
+NANSCOPE_FN void store_f16(const void* p, float* to) {
   const auto* half = static_cast<const __m128i*>(p);
-  const __m256 low = _mm256_cvtph_ps(_mm_loadu_si128(half));
-  const __m256 high = _mm256_cvtph_ps(_mm_loadu_si128(half + 1));
-  return {{low_quad(low), high_quad(low), low_quad(high), high_quad(high)}};
+  _mm256_store_ps(to, _mm256_cvtph_ps(_mm_loadu_si128(half)));
+  _mm256_store_ps(to + 8, _mm256_cvtph_ps(_mm_loadu_si128(half + 1)));
 }
-/// Codes of bf16: the even columns 0 to 6 and 8 to 14, then the odd ones, which is how they lie in a register.
-NANSCOPE_FN SixteenColumns widen_bf16(const void* p) {
+/// 16 codes of bf16 as f32: the even columns, then the odd ones, which is how they lie in a register.
+NANSCOPE_FN void store_bf16(const void* p, float* to) {
   const __m256i codes = _mm256_loadu_si256(static_cast<const __m256i*>(p));
-  const __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 16));
-  const __m256 odd = _mm256_castsi256_ps(_mm256_blend_epi16(codes, _mm256_setzero_si256(), 0x55));
-  return {{low_quad(even), high_quad(even), low_quad(odd), high_quad(odd)}};
+  const __m256i odd = _mm256_blend_epi16(codes, _mm256_setzero_si256(), 0x55);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm256_slli_epi32(codes, 16));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(to + 8), odd);
 }
 
 /// Lanes 0 to 3 added as the butterfly does: 0 + 2 and 1 + 3, then both.

@@ -103,6 +103,53 @@ class HealthCodes : public testing::TestWithParam<Format> {
     }
   }
 
+  /// Tiles of `width` columns of a tensor without gaps that holds the first `period` codes again and again, with the
+  /// f32 that it was cast from.
+  std::vector<Health> expected_tiles(std::span<const std::uint8_t> codes, std::span<const float> source,
+                                     std::size_t width, std::size_t period) const {
+    std::vector<Health> expected;
+    for (std::size_t at = 0; at < codes.size(); at += width) {
+      if (at >= period) {
+        expected.push_back(expected[(at - period) / width]);
+        if (expected.back().first_bad >= 0) expected.back().first_bad += static_cast<std::int64_t>(period);
+        continue;
+      }
+      Health health = expected_health(GetParam(), codes.subspan(at, width));
+      if (health.first_bad >= 0) health.first_bad += static_cast<std::int64_t>(at);
+      for (std::size_t i = at; i < at + width; ++i) {
+        const bool something = source[i] != 0 && !std::isnan(source[i]);
+        health.flushed += decode(GetParam(), codes[i]) == 0 && something ? 1U : 0U;
+        health.clipped += std::abs(source[i]) > info(GetParam()).max_finite ? 1U : 0U;
+      }
+      expected.push_back(health);
+    }
+    return expected;
+  }
+  /// In the launch that hashes the tensor too.
+  void expect_tiles(std::vector<std::uint8_t>& codes, std::vector<float>& source, std::int64_t columns,
+                    const std::vector<Health>& expected) {
+    const auto rows = static_cast<std::int64_t>(codes.size()) / columns;
+    HealthScanArgs args;
+    args.x = {codes.data(), GetParam(), rows, columns, columns};
+    args.source = {source.data(), Format::f32, rows, columns, columns};
+    for (const auto& device : devices_) {
+      std::vector<Health> tiles(expected.size());
+      std::vector<std::uint64_t> chunks(static_cast<std::size_t>(hash_chunks(args.x)));
+      std::vector<std::uint64_t> hashed(chunks.size());
+      args.tiles = tiles.data();
+      args.chunks = chunks.data();
+      ASSERT_TRUE(device->launch(args) && device->launch(ContentHashArgs{args.x, hashed.data()}));
+      ASSERT_TRUE(device->synchronize());
+      EXPECT_EQ(chunks, hashed) << device->info().isa;
+      for (std::size_t tile = 0; tile < tiles.size(); ++tile) {
+        ASSERT_EQ(std::memcmp(&tiles[tile], &expected[tile], sizeof(Health)), 0)
+            << device->info().isa << " tile " << tile << " of " << columns << " columns: sums " << tiles[tile].sum
+            << " " << tiles[tile].sum_sq << ", not " << expected[tile].sum << " " << expected[tile].sum_sq
+            << "; flushed " << tiles[tile].flushed << ", not " << expected[tile].flushed;
+      }
+    }
+  }
+
   std::uint8_t next_code() {
     const auto bits = static_cast<std::uint32_t>(static_cast<std::int32_t>(sequence_.next() * 0x1p22F));
     return static_cast<std::uint8_t>(bits >> 3 & ((1U << info(GetParam()).bits) - 1U));
@@ -147,6 +194,25 @@ TEST_P(HealthCodes, SumsOfTwoCodesAreExact) {
   }
 }
 
+/// Rows of one code, a few above it and some far below, so that sums of squares have a few bits more than f64: what is
+/// rounded twice shows.
+TEST_P(HealthCodes, SumsAreRoundedOnce) {
+  constexpr std::size_t kColumns = 512;
+  const auto sign = static_cast<std::uint8_t>(1 << (info(GetParam()).bits - 1));
+  const int largest = static_cast<int>(info(GetParam()).max_finite_code & (sign - 1U));
+  std::vector<std::uint8_t> codes;
+  for (int code = 7; code <= largest; code += 8) {
+    for (std::size_t i = 0; i < 100 * kColumns; ++i) {
+      const std::uint8_t any = next_code();
+      const int above = std::min(code + 1 + any % 24, largest);
+      const int below = any % (code / 2 + 1);
+      const int magnitude = i % kColumns < i / kColumns % 4 ? above : i % 8 == any % 8 ? below : code;
+      codes.push_back(static_cast<std::uint8_t>(magnitude | (any & sign)));
+    }
+  }
+  expect_exact(codes, kColumns, 0);
+}
+
 /// Few zeros and subnormals among ordinary values, as caches hold them.
 TEST_P(HealthCodes, ZerosAndSubnormalsAmongOrdinaryValues) {
   std::vector<std::uint8_t> codes(512 * 64);
@@ -156,6 +222,35 @@ TEST_P(HealthCodes, ZerosAndSubnormalsAmongOrdinaryValues) {
     codes[i] = static_cast<std::uint8_t>(encode(GetParam(), value, Overflow::saturate));
   }
   expect_exact(codes, 512, 0);
+}
+
+/// A tensor large enough to be scanned and hashed by the same warps, tiles of 256 columns and of 512, each of another
+/// kind: what one tile holds must not show in the next.
+TEST_P(HealthCodes, TilesOfALargeTensorThatIsHashed) {
+  const auto sign = static_cast<std::uint8_t>(1 << (info(GetParam()).bits - 1));
+  constexpr std::size_t kPeriod = 7 * 8192;
+  std::vector<std::uint8_t> codes(37 * kPeriod);
+  std::vector<float> source(codes.size());
+  for (std::size_t i = 0; i < kPeriod; ++i) {
+    const std::size_t kind = i / 256 % 7;
+    const auto wanted = [&](std::uint8_t code) {
+      if (kind == 1) return true;  // NaN and Inf too
+      return finite(code) && (kind != 2 || code < sign) && (kind != 3 || code >= sign);
+    };
+    do codes[i] = next_code();
+    while (!wanted(codes[i]));
+    if (kind == 4 && i % 5 == 0) codes[i] = 0;
+    if (kind == 5 && i % 3 == 0) codes[i] = static_cast<std::uint8_t>(info(GetParam()).max_finite_code);
+    source[i] = i % 8 == 1 ? 1.0F : i % 16 == 2 ? -2e9F : i % 32 == 3 ? NAN : 0.0F;
+  }
+  for (std::size_t i = kPeriod; i < codes.size(); ++i) {
+    codes[i] = codes[i - kPeriod];
+    source[i] = source[i - kPeriod];
+  }
+  for (const std::int64_t columns : {256, 1024}) {
+    const auto width = static_cast<std::size_t>(std::min(columns, kTileChannels));
+    expect_tiles(codes, source, columns, expected_tiles(codes, source, width, kPeriod));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HealthCodes,
