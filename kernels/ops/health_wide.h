@@ -43,7 +43,7 @@ struct HealthWide {
   NANSCOPE_LANE CodeRange range(const std::byte* first, std::int64_t count, float* wide) {
     Extremes extremes;
     for (const std::byte* at = first; at < first + count * kBytes; at += 64) {
-      prefetch(at + kAhead);
+      if constexpr (!kSums) prefetch(at + kAhead);
       NANSCOPE_UNROLL for (int half = 0; half < 64; half += 32) {
         Extremes::add(extremes, at + half);
         if constexpr (kSums && F == Format::bf16) store_bf16(at + half, wide);
@@ -54,11 +54,15 @@ struct HealthWide {
     return range_across(extremes);
   }
 
-  /// Lanes [0, 16) of all columns from `at` on; of the other half where `at` is 16 columns further.
-  NANSCOPE_LANE Sums add_half(const float* at, std::int64_t count) {
+  /// Lanes [0, 16) of all columns from `at` on; of the other half where `at` is 16 columns further. `early`: the half
+  /// of a tile that is asked for meanwhile, a line at a time: more at once would wait for each other, and then memory
+  /// for the sums.
+  NANSCOPE_LANE Sums add_half(const float* at, std::int64_t count, const std::byte* early) {
     const Quad none = Quad{};
     Sums sums{{none, none, none, none}, {none, none, none, none}};
     for (const float* end = at + count; at < end; at += kLanes) {
+      prefetch(early);
+      early += kHalf * kBytes;
       const SixteenColumns x = widen(at);
       NANSCOPE_UNROLL for (int i = 0; i < 4; ++i) {
         sums.sum[i] = sums.sum[i] + x.of[i];
@@ -114,8 +118,8 @@ struct HealthWide {
     health.sums = TwoSums{kNotTaken, kNotTaken};
     if constexpr (kSums) {
       const float* wide = kFourBytes ? reinterpret_cast<const float*>(first) : converted;
-      const Sums low = add_half(wide, count);
-      const Sums high = add_half(wide + kHalf, count);
+      const Sums low = add_half(wide, count, first + kAhead);
+      const Sums high = add_half(wide + kHalf, count, first + kAhead + count * kBytes / 2);
       // Zero is reported as +0, so that merging has no order.
       health.sums = TwoSums{across(low.sum, high.sum), across(low.squares, high.squares)} + TwoSums{0.0, 0.0};
     }
