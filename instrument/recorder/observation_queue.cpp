@@ -28,12 +28,13 @@ std::vector<std::byte> Observation::take_bytes() && {
 }
 
 ObservationQueue::ObservationQueue(kernels::Device& device, Deliver deliver, MakeBytes make_bytes,
-                                   std::size_t half_bytes)
+                                   std::size_t half_bytes, std::size_t most_lent)
     : device_(device),
       observer_(device),
       deliver_(std::move(deliver)),
       make_bytes_(std::move(make_bytes)),
-      half_bytes_(half_bytes) {}
+      half_bytes_(half_bytes),
+      most_lent_(most_lent) {}
 
 ObservationQueue::~ObservationQueue() {
   // A run that failed leaves copies on their way; nobody is left to be told of another error.
@@ -128,6 +129,17 @@ bool ObservationQueue::worth_lending(const Half& half) {
   return lent_bytes >= half.used / 2;
 }
 
+std::shared_ptr<const void> ObservationQueue::lend(const Half& half) const {
+  const std::size_t bytes = half.host.bytes();
+  // This thread alone adds to it.
+  if (bytes == 0 || !worth_lending(half) || *lent_bytes_ + bytes > most_lent_) return {};
+  *lent_bytes_ += bytes;
+  return {half.host.data(), [memory = half.host.memory(), lent_bytes = lent_bytes_, bytes](const void*) mutable {
+            memory.reset();
+            *lent_bytes -= bytes;
+          }};
+}
+
 Status ObservationQueue::swap() {
   Half& full = halves_[present_];
   if (full.used > 0) {
@@ -146,23 +158,24 @@ Status ObservationQueue::swap() {
 
 Status ObservationQueue::empty(Half& half) {
   if (Status waited = device_.wait(std::exchange(half.transfer, {})); !waited) return waited;
-  const bool lending = worth_lending(half);
+  const std::shared_ptr<const void> lent_memory = lend(half);
   const kernels::Buffer host = std::exchange(half.host, {});
   half.used = 0;
   for (const Entry& entry : std::exchange(half.entries, {})) {
-    if (Status delivered = deliver_(observation_of(entry, host, lending)); !delivered) return delivered;
+    if (Status delivered = deliver_(observation_of(entry, host, lent_memory)); !delivered) return delivered;
   }
   return {};
 }
 
-Observation ObservationQueue::observation_of(const Entry& entry, const kernels::Buffer& host, bool lending) const {
+Observation ObservationQueue::observation_of(const Entry& entry, const kernels::Buffer& host,
+                                             const std::shared_ptr<const void>& lent_memory) const {
   const std::span chunks(at<const std::uint64_t>(host, entry.chunks), entry.chunk_count);
   const std::span elements(at<const std::byte>(host, entry.bytes), entry.byte_count);
   Observation observation;
   observation.hash = kernels::combine_hash(chunks, entry.tensor_bytes);
   observation.tiles = std::span(at<const Health>(host, entry.tiles), entry.tile_count);
-  if (lending && lent(entry)) {
-    observation.memory = host.memory();
+  if (lent_memory && lent(entry)) {
+    observation.memory = lent_memory;
     observation.elements = elements;
   } else if (!elements.empty()) {
     observation.bytes = make_bytes_(elements.size());

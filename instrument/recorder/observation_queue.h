@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -50,12 +51,16 @@ class ObservationQueue {
   static constexpr std::size_t kHalfBytes = std::size_t{4} << 20;
   /// Results of a tensor that are lent from this size on: to copy fewer takes less than to need pinned memory anew.
   static constexpr std::size_t kLentBytes = std::size_t{64} << 10;
+  /// Pinned memory that is lent at a time; with the halves' own it is what a device keeps for the next run. Where who
+  /// was lent it is behind by more, results are copied.
+  static constexpr std::size_t kMostLent = std::size_t{128} << 20;
 
   using Deliver = std::function<Status(Observation)>;
   using MakeBytes = std::function<std::vector<std::byte>(std::size_t)>;
 
   /// `deliver` gets each observation; its views hold during the call. `make_bytes` gives memory for elements.
-  ObservationQueue(kernels::Device& device, Deliver deliver, MakeBytes make_bytes, std::size_t half_bytes = kHalfBytes);
+  ObservationQueue(kernels::Device& device, Deliver deliver, MakeBytes make_bytes, std::size_t half_bytes = kHalfBytes,
+                   std::size_t most_lent = kMostLent);
   /// Waits for copies that are on their way.
   ~ObservationQueue();
   ObservationQueue(const ObservationQueue&) = delete;
@@ -99,13 +104,18 @@ class ObservationQueue {
   static bool lent(const Entry& entry);
   /// Whether what is lent of it is half of what is kept by that.
   static bool worth_lending(const Half& half);
-  Observation observation_of(const Entry& entry, const kernels::Buffer& host, bool lending) const;
+  /// None where nothing of the half is lent.
+  std::shared_ptr<const void> lend(const Half& half) const;
+  Observation observation_of(const Entry& entry, const kernels::Buffer& host,
+                             const std::shared_ptr<const void>& lent_memory) const;
 
   kernels::Device& device_;
   TensorObserver observer_;
   Deliver deliver_;
   MakeBytes make_bytes_;
   std::size_t half_bytes_;
+  std::size_t most_lent_;
+  std::shared_ptr<std::atomic<std::size_t>> lent_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
   std::array<Half, 2> halves_;
   std::size_t present_ = 0;
 };

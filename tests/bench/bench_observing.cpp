@@ -138,27 +138,34 @@ class NoTimeGpu final : public kernels::Device {
     Clock::time_point begin_ = Clock::now();
   };
 
-  /// Blocks that were freed wait for the next who wants as much, as pinned memory does.
+  /// Blocks that were freed wait for the next who wants half as much or more, as pinned memory does.
   struct Pool {
+    struct Block {
+      std::size_t bytes = 0;
+      std::unique_ptr<std::byte[]> memory;
+    };
     std::mutex mutex;
-    std::vector<std::pair<std::size_t, std::unique_ptr<std::byte[]>>> waiting;
+    std::vector<Block> waiting;
     std::size_t made = 0;
 
     std::shared_ptr<void> take(std::size_t bytes, const std::shared_ptr<Pool>& self) {
       const std::scoped_lock lock(mutex);
-      std::unique_ptr<std::byte[]> block;
-      const auto found = std::find_if(waiting.begin(), waiting.end(), [&](const auto& b) { return b.first == bytes; });
-      if (found != waiting.end()) {
-        block = std::move(found->second);
-        waiting.erase(found);
-      } else {
-        block = std::make_unique<std::byte[]>(bytes);
-        made += bytes;
+      auto best = waiting.end();
+      for (auto block = waiting.begin(); block != waiting.end(); ++block) {
+        const bool fits = block->bytes >= bytes && block->bytes / 2 <= bytes;
+        if (fits && (best == waiting.end() || block->bytes < best->bytes)) best = block;
       }
-      std::byte* memory = block.release();
-      return {memory, [self, bytes](void* freed) {
+      auto block = std::make_shared<Block>();
+      if (best == waiting.end()) {
+        *block = {bytes, std::make_unique<std::byte[]>(bytes)};
+        made += bytes;
+      } else {
+        *block = std::move(*best);
+        waiting.erase(best);
+      }
+      return {block->memory.get(), [self, block](void*) {
                 const std::scoped_lock back(self->mutex);
-                self->waiting.emplace_back(bytes, static_cast<std::byte*>(freed));
+                self->waiting.push_back(std::move(*block));
               }};
     }
   };

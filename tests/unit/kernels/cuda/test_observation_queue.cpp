@@ -139,6 +139,39 @@ TEST(ObservationQueue, WhatIsLentStaysWhileItIsHeld) {
   }
 }
 
+/// Who is behind is not lent all that there is: what comes then is copied, until some was given back.
+TEST(ObservationQueue, LendsNoMoreThanItMay) {
+  fake_cuda::reset(Schedule::late);
+  {
+    const auto gpu = kernels::make_device("cuda");
+    ASSERT_TRUE(gpu);
+    constexpr std::int64_t kColumns = 32768;  // 128 KiB of elements: a half, and host memory, of 256 KiB
+    const kernels::Buffer buffer = *(*gpu)->allocate(kColumns * sizeof(float), true);
+    const TensorView view{buffer.data(), Format::f32, 1, kColumns, kColumns};
+    std::vector<Observation> held;
+    std::vector<bool> lent;
+    ObservationQueue queue(
+        **gpu,
+        [&](Observation observation) {
+          lent.push_back(observation.memory != nullptr);
+          if (observation.memory) held.push_back(observation);
+          EXPECT_EQ(std::move(observation).take_bytes(), std::vector<std::byte>(kColumns * sizeof(float)));
+          return Status{};
+        },
+        [](std::size_t bytes) { return std::vector<std::byte>(bytes); }, std::size_t{1} << 18, std::size_t{1} << 19);
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_TRUE(queue.observe({.view = view, .bytes = true}));
+      ASSERT_TRUE(queue.finish());
+    }
+    held.clear();
+    ASSERT_TRUE(queue.observe({.view = view, .bytes = true}));
+    ASSERT_TRUE(queue.finish());
+    EXPECT_EQ(lent, (std::vector<bool>{true, true, false, false, true}));
+  }
+  EXPECT_THAT(fake_cuda::problems(), IsEmpty());
+  EXPECT_EQ(fake_cuda::allocations(), 0U);
+}
+
 /// A GPU is not waited for while there is room.
 TEST(ObservationQueue, WaitsOnlyWhenAHalfIsFull) {
   fake_cuda::reset(Schedule::late);
