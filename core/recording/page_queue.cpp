@@ -104,7 +104,7 @@ void PageQueue::run() {
     lock.unlock();
     const int code = write(next, offset);
     lock.lock();
-    error_ = code;
+    if (code != 0) error_ = code;
     const std::size_t gone = code == 0 ? count : count_;
     first_ = (first_ + gone) % kPages;
     count_ -= gone;

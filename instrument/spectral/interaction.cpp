@@ -39,6 +39,9 @@ Matrix product(const Rows& a, const Rows& b) {
   return sum;
 }
 
+/// One product for every use: each new pair of expressions would be a kernel more to compile.
+Matrix times(const Matrix& a, const Matrix& b) { return a * b; }
+
 /// S with S S' = G, for G that is positive semidefinite but for rounding.
 Matrix square_root(const Matrix& gram) {
   const Eigen::SelfAdjointEigenSolver<Matrix> solver(gram);
@@ -102,7 +105,7 @@ Result<std::vector<HeadNorms>> head_norms(const QueryKeyWeights& weights, const 
     if (stop.stop_requested()) return;
     KeyHead& key = keys[static_cast<std::size_t>(head)];
     key.root = square_root(gram(head_rows(weights.k, head, dim, weights.width)));
-    key.norm = root_of_largest_eigenvalue(key.root.transpose() * key.root);
+    key.norm = root_of_largest_eigenvalue(times(key.root.transpose(), key.root));
   });
   if (!done) return tl::unexpected(done.error());
   std::vector<HeadNorms> norms(static_cast<std::size_t>(weights.heads));
@@ -116,11 +119,12 @@ Result<std::vector<HeadNorms>> head_norms(const QueryKeyWeights& weights, const 
     const Matrix query_gram = gram(query_rows);
     one.query = root_of_largest_eigenvalue(query_gram);
     one.key = key.norm;
-    one.interaction = root_of_largest_eigenvalue(key.root.transpose() * query_gram * key.root);
+    const Matrix inner = times(times(key.root.transpose(), query_gram), key.root);
+    one.interaction = root_of_largest_eigenvalue(inner);
     // M = Q' K in rows of d: tr M = tr(K Q'), norm_F(M)^2 = tr(Q Q' K K'), tr(M M) = tr((K Q')^2).
     const Matrix cross = product(key_rows, query_rows);
     one.trace = cross.trace();
-    const double frobenius = (key.root.transpose() * query_gram * key.root).trace();
+    const double frobenius = inner.trace();
     one.spread = std::sqrt(std::max(0.0, frobenius + cross.cwiseProduct(cross.transpose()).sum()));
     if (!rotations.offsets.empty()) {
       const Matrix query_root = square_root(query_gram);
