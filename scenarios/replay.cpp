@@ -201,8 +201,9 @@ class GrabProbe final : public Probe {
   Status keep(Observation observation) {
     const Waiting tensor = waiting_.front();
     waiting_.pop_front();
+    const std::uint64_t hash = observation.hash;
     TensorData data{tensor.format, tensor.rows, tensor.columns, std::move(observation).take_bytes()};
-    held.emplace(tensor.id, Grabbed{std::move(data), observation.hash});
+    held.emplace(tensor.id, Grabbed{std::move(data), hash});
     return {};
   }
 

@@ -190,7 +190,7 @@ class RecordingWriter::Impl {
     if (!batch.ends_step() && !mid_step_ && pending_steps_ > 0) {
       if (auto status = commit(); !status) return status;
     }
-    const auto status = batch.each([this](const auto& row) { return inserter_.apply(row); });
+    auto status = batch.each([this](const auto& row) { return inserter_.apply(row); });
     if (!status) return status;
     pending_bytes_ += batch.bytes();
     mid_step_ = !batch.ends_step();
