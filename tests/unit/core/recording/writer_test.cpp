@@ -330,6 +330,24 @@ TEST(Writer, TilesOfManyNarrowTokensAreStoredFromLevelOne) {
   }
 }
 
+/// A step of one op with one tensor of f32; all have the same id.
+void add_step_of_one(RecordingWriter& writer, std::int64_t id, std::int64_t tokens, std::int64_t channels,
+                     std::vector<std::byte> bytes) {
+  StepRow step;
+  step.id = id;
+  writer.add(step);
+  OpRow op;
+  op.id = op.step = id;
+  writer.add(op, {});
+  TensorRow tensor;
+  tensor.id = tensor.op = id;
+  tensor.tokens = tokens;
+  tensor.channels = channels;
+  tensor.health.count = static_cast<std::uint64_t>(tokens * channels);
+  tensor.hash = sample::hash_of(bytes);
+  writer.add(tensor, {}, std::move(bytes));
+}
+
 TEST(Writer, ErrorsOfAFullDiskAreLatched) {
   const TemporaryFolder folder;
   WriterOptions options;
@@ -338,18 +356,7 @@ TEST(Writer, ErrorsOfAFullDiskAreLatched) {
   auto writer = RecordingWriter::create(folder / "w.nanscope", sample::run_info(), options).value();
   Status status;
   for (int step = 1; step <= 200 && status; ++step) {
-    StepRow row;
-    row.id = step;
-    writer->add(row);
-    OpRow op;
-    op.id = op.step = step;
-    writer->add(op, {});
-    TensorRow tensor;
-    tensor.id = tensor.op = step;
-    tensor.tokens = 100;
-    tensor.channels = 1000;
-    tensor.health.count = 100'000;
-    writer->add(tensor, {}, std::vector<std::byte>(400'000));
+    add_step_of_one(*writer, step, 100, 1000, std::vector<std::byte>(400'000));
     std::ignore = writer->commit_step();
     status = writer->flush();
   }
@@ -420,19 +427,7 @@ TEST_P(WriterThreads, WhatIsCommittedIsInTheFile) {
   constexpr std::int64_t kSteps = 24;
   const auto bytes_of = [](std::int64_t step) { return sample::noise(1 << 20, static_cast<std::uint32_t>(step)); };
   for (std::int64_t step = 1; step <= kSteps; ++step) {
-    StepRow row;
-    row.id = step;
-    writer->add(row);
-    OpRow op;
-    op.id = op.step = step;
-    writer->add(op, {});
-    TensorRow tensor;
-    tensor.id = tensor.op = step;
-    tensor.tokens = 256;
-    tensor.channels = 1024;
-    tensor.health.count = 256 * 1024;
-    tensor.hash = sample::hash_of(bytes_of(step));
-    writer->add(tensor, {}, bytes_of(step));
+    add_step_of_one(*writer, step, 256, 1024, bytes_of(step));
     ASSERT_TRUE(writer->commit_step());
     if (step % 8 != 0) continue;
     ASSERT_TRUE(writer->flush());
