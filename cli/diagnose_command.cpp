@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t kMostBaselineBytes = std::size_t{256} << 20;
 
-struct Arguments {
+struct DiagnoseArguments {
   std::vector<std::string> targets;
   bool brief = false;
   bool counterfactuals = false;
@@ -69,7 +69,7 @@ Result<std::optional<Baseline>> read_baseline(const std::string& path) {
 
 class DiagnoseRun {
  public:
-  DiagnoseRun(const Arguments& arguments, std::optional<Baseline> baseline, const Interrupt& interrupt)
+  DiagnoseRun(const DiagnoseArguments& arguments, std::optional<Baseline> baseline, const Interrupt& interrupt)
       : arguments_(arguments), baseline_(std::move(baseline)), interrupt_(interrupt) {}
 
   int run() {
@@ -187,14 +187,14 @@ class DiagnoseRun {
     return std::any_of(all_.begin(), all_.end(), report::failed) ? kFound : kClean;
   }
 
-  const Arguments& arguments_;
+  const DiagnoseArguments& arguments_;
   std::optional<Baseline> baseline_;
   const Interrupt& interrupt_;
   std::vector<report::Diagnosed> all_;
   bool unchanged_ = false;  ///< counterfactuals that were asked for could not be had
 };
 
-int diagnose_targets(const Arguments& arguments, const Interrupt& interrupt) {
+int diagnose_targets(const DiagnoseArguments& arguments, const Interrupt& interrupt) {
   if (arguments.brief && arguments.format != "text") return complain("--brief is for --format text");
   if (arguments.brief && arguments.counterfactuals)
     return complain("--brief stops before the counterfactuals: leave one of the two out");
@@ -207,7 +207,7 @@ int diagnose_targets(const Arguments& arguments, const Interrupt& interrupt) {
 }  // namespace
 
 void add_diagnose_command(CLI::App& app, Action& action) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DiagnoseArguments>();
   CLI::App* command = app.add_subcommand("diagnose", "The fault, its origin, its cause, its fix");
   command
       ->add_option("TARGET", arguments->targets,

@@ -13,7 +13,7 @@
 namespace nanscope::cli {
 namespace {
 
-struct Arguments {
+struct InspectArguments {
   std::string checkpoint;
   std::string loader = "vllm";
   std::int64_t rows = InspectOptions{}.rows;
@@ -23,7 +23,7 @@ struct Arguments {
   bool progress = false;
 };
 
-int inspect(const Arguments& arguments, const Interrupt& interrupt) {
+int inspect(const InspectArguments& arguments, const Interrupt& interrupt) {
   ProgressLine line("modules", arguments.progress);
   InspectOptions options;
   options.loader = find_loader(arguments.loader);
@@ -43,7 +43,7 @@ int inspect(const Arguments& arguments, const Interrupt& interrupt) {
 }  // namespace
 
 void add_inspect_command(CLI::App& app, Action& action) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InspectArguments>();
   CLI::App* command = app.add_subcommand("inspect", "What a loader will do with a checkpoint's tensors");
   command->add_option("CHECKPOINT", arguments->checkpoint, "A folder with config.json and *.safetensors")->required();
   std::vector<std::string> names;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t kMostText = 16u << 20;
 
-struct Arguments {
+struct QuantizeArguments {
   std::string checkpoint;
   std::string output;
   std::string to;
@@ -46,7 +46,7 @@ std::vector<std::string> values_of(std::string_view QuantizeTarget::*what, std::
   return names;
 }
 
-int quantize(const Arguments& arguments, const Interrupt& interrupt) {
+int quantize(const QuantizeArguments& arguments, const Interrupt& interrupt) {
   QuantizeOptions options;
   options.target = find_quantize_target(arguments.to, arguments.layout);
   if (options.target == nullptr) {
@@ -96,7 +96,7 @@ int quantize(const Arguments& arguments, const Interrupt& interrupt) {
 }  // namespace
 
 void add_quantize_command(CLI::App& app, Action& action) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<QuantizeArguments>();
   CLI::App* command = app.add_subcommand("quantize", "Write a checkpoint with its weights as codes and scales");
   command->add_option("CHECKPOINT", arguments->checkpoint, "A folder with config.json and *.safetensors")->required();
   command->add_option("-o,--output", arguments->output, "The folder to make; it must not be there")

@@ -26,7 +26,7 @@
 namespace nanscope::cli {
 namespace {
 
-struct Arguments {
+struct VerifyArguments {
   std::string target;
   std::string model;
   std::vector<std::int64_t> layers;
@@ -43,7 +43,7 @@ struct Arguments {
   std::string resume;
 };
 
-Result<std::unique_ptr<VerifiedDump>> open(const Arguments& arguments, const Interrupt& interrupt) {
+Result<std::unique_ptr<VerifiedDump>> open(const VerifyArguments& arguments, const Interrupt& interrupt) {
   auto opened = VerifiedDump::open({.dump = arguments.target,
                                     .model = arguments.model,
                                     .adapter = arguments.adapter,
@@ -56,7 +56,7 @@ Result<std::unique_ptr<VerifiedDump>> open(const Arguments& arguments, const Int
 }
 
 /// What is checked, and what its files looked like: where any of it changed, nothing of it is known any more.
-std::string about(const Arguments& arguments, const VerifiedDump& opened) {
+std::string about(const VerifyArguments& arguments, const VerifiedDump& opened) {
   std::string text = fmt::format("{}|{}|{}|", arguments.target, arguments.model, arguments.adapter);
   for (const std::int64_t layer : arguments.layers) text += fmt::format("{},", layer);
   for (const std::string& op : arguments.ops) text += op + ',';
@@ -73,7 +73,7 @@ std::string about(const Arguments& arguments, const VerifiedDump& opened) {
 }
 
 /// The free run, or why there is none. Error: it was interrupted.
-Result<FreeRun> run_freely(const Arguments& arguments, ReferenceModel& reference, DumpRun& run,
+Result<FreeRun> run_freely(const VerifyArguments& arguments, ReferenceModel& reference, DumpRun& run,
                            const Interrupt& interrupt) {
   FreeRun none;
   none.why = arguments.adapter.empty() ? "not asked for" : "the engine runs no adapter";
@@ -86,7 +86,7 @@ Result<FreeRun> run_freely(const Arguments& arguments, ReferenceModel& reference
 
 #ifdef NANSCOPE_GUI
 /// The same check in the window.
-int show(const Arguments& arguments, const Interrupt& interrupt) {
+int show(const VerifyArguments& arguments, const Interrupt& interrupt) {
   if (Status taken = scenarios::check_target(arguments.target, scenarios::Takes::dumps); !taken)
     return complain(taken.error().message);
   gui::AppOptions options;
@@ -104,7 +104,7 @@ int show(const Arguments& arguments, const Interrupt& interrupt) {
 }
 #endif
 
-int verify_dump(const Arguments& arguments, const Interrupt& interrupt) {
+int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   if (arguments.brief && arguments.json) return complain("--brief is for text, leave one of --brief and --json out");
   if (!arguments.junit.empty()) {
     if (Status can = check_output(arguments.junit, {.replace = true, .inputs = {arguments.target, arguments.model}});
@@ -166,7 +166,7 @@ int verify_dump(const Arguments& arguments, const Interrupt& interrupt) {
 }  // namespace
 
 void add_verify_command(CLI::App& app, Action& action) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<VerifyArguments>();
   CLI::App* command = app.add_subcommand("verify", "A dump against its own checkpoint, op by op");
   command->add_option("DUMP", arguments->target, "A dump: a file or a folder of tensors")->required();
   command

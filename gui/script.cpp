@@ -99,7 +99,7 @@ Result<Target> parse_target(Words& words) {
   return target;
 }
 
-Status read_target(Words& words, Step& step) {
+Status read_target(Words& words, ScriptStep& step) {
   Result<Target> target = parse_target(words);
   if (!target) return tl::unexpected(target.error());
   step.target = std::move(*target);
@@ -107,26 +107,26 @@ Status read_target(Words& words, Step& step) {
 }
 
 /// Modifiers that are held while the mouse does something.
-void read_held(Words& words, Step& step) {
+void read_held(Words& words, ScriptStep& step) {
   while (words.peek() != nullptr && !words.peek()->quoted && take_modifier(words.peek()->text, step.press.held)) {
     words.take();
   }
 }
 
-Status read_words(Words& words, Step& step, std::string_view expected) {
+Status read_words(Words& words, ScriptStep& step, std::string_view expected) {
   Result<std::string> text = words.take_text(expected);
   if (!text) return tl::unexpected(text.error());
   step.words = std::move(*text);
   return {};
 }
 
-Status read_place(Words& words, Step& step) { return read_words(words, step, "a place"); }
-Status read_name(Words& words, Step& step) { return read_words(words, step, "a view's name"); }
-Status read_text(Words& words, Step& step) { return read_words(words, step, "a text"); }
-Status read_path(Words& words, Step& step) { return read_words(words, step, "a file"); }
-Status read_nothing(Words&, Step&) { return {}; }
+Status read_place(Words& words, ScriptStep& step) { return read_words(words, step, "a place"); }
+Status read_name(Words& words, ScriptStep& step) { return read_words(words, step, "a view's name"); }
+Status read_text(Words& words, ScriptStep& step) { return read_words(words, step, "a text"); }
+Status read_path(Words& words, ScriptStep& step) { return read_words(words, step, "a file"); }
+Status read_nothing(Words&, ScriptStep&) { return {}; }
 
-Status read_press(Words& words, Step& step) {
+Status read_press(Words& words, ScriptStep& step) {
   if (Status read = read_words(words, step, "a key"); !read) return read;
   const Result<KeyPress> press = parse_press(step.words);
   if (!press) return tl::unexpected(press.error());
@@ -134,7 +134,7 @@ Status read_press(Words& words, Step& step) {
   return {};
 }
 
-Status read_click(Words& words, Step& step) {
+Status read_click(Words& words, ScriptStep& step) {
   for (int i = 0; i < 2; ++i) {
     if (words.take_if("double")) step.clicks = 2;
     if (words.take_if("right")) step.button = 1;
@@ -143,7 +143,7 @@ Status read_click(Words& words, Step& step) {
   return read_target(words, step);
 }
 
-Status read_drag(Words& words, Step& step) {
+Status read_drag(Words& words, ScriptStep& step) {
   read_held(words, step);
   if (Status read = read_target(words, step); !read) return read;
   if (words.take_if("by")) step.verb = Verb::drag_by;
@@ -155,7 +155,7 @@ Status read_drag(Words& words, Step& step) {
   return {};
 }
 
-Status read_wheel(Words& words, Step& step) {
+Status read_wheel(Words& words, ScriptStep& step) {
   read_held(words, step);
   const std::optional<double> notches = words.take_number();
   if (!notches) return fail("expected how many notches, up or (negative) down");
@@ -163,7 +163,7 @@ Status read_wheel(Words& words, Step& step) {
   return read_target(words, step);
 }
 
-Status read_size(Words& words, Step& step) {
+Status read_size(Words& words, ScriptStep& step) {
   if (Status read = read_words(words, step, "a size"); !read) return read;
   const Result<Extent> size = parse_size(step.words);
   if (!size) return tl::unexpected(size.error());
@@ -171,7 +171,7 @@ Status read_size(Words& words, Step& step) {
   return {};
 }
 
-Status read_wait(Words& words, Step& step) {
+Status read_wait(Words& words, ScriptStep& step) {
   if (words.take_if("settled")) return {};
   const std::optional<double> seconds = words.take_number();
   if (!seconds || *seconds < 0 || *seconds > kLongestWait) {
@@ -182,7 +182,7 @@ Status read_wait(Words& words, Step& step) {
   return {};
 }
 
-Status read_expect(Words& words, Step& step) {
+Status read_expect(Words& words, ScriptStep& step) {
   const bool not_there = words.take_if("no");
   const std::pair<std::string_view, Verb> kinds[] = {{"place", Verb::expect_place},
                                                      {"view", Verb::expect_view},
@@ -200,7 +200,7 @@ Status read_expect(Words& words, Step& step) {
 struct Form {
   std::string_view name;
   Verb verb;
-  Status (*read)(Words&, Step&);
+  Status (*read)(Words&, ScriptStep&);
 };
 constexpr Form kForms[] = {
     {"select", Verb::select, read_place},
@@ -221,11 +221,11 @@ constexpr Form kForms[] = {
     {"close", Verb::close, read_nothing},
 };
 
-Result<Step> parse_step(Words words) {
+Result<ScriptStep> parse_step(Words words) {
   const std::string name = words.take()->text;
   for (const Form& form : kForms) {
     if (form.name != name) continue;
-    Step step;
+    ScriptStep step;
     step.verb = form.verb;
     if (Status read = form.read(words, step); !read) return tl::unexpected(read.error());
     if (!words.done()) return fail(fmt::format("'{}' is one word too many", words.peek()->text));
@@ -249,7 +249,7 @@ Result<Script> parse_script(std::string_view text, const std::filesystem::path& 
     if (!words) return wrong(words.error());
     text.remove_prefix(std::min(end + 1, text.size()));
     if (words->empty()) continue;
-    Result<Step> step = parse_step(Words(std::move(*words)));
+    Result<ScriptStep> step = parse_step(Words(std::move(*words)));
     if (!step) return wrong(step.error());
     step->line = line;
     script.steps.push_back(std::move(*step));

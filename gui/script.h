@@ -58,7 +58,7 @@ enum class Verb {
   close,
 };
 
-struct Step {
+struct ScriptStep {
   int line = 0;
   Verb verb = Verb::close;
   std::string words;  ///< place, name, text or path
@@ -73,7 +73,7 @@ struct Step {
 
 struct Script {
   std::filesystem::path path;
-  std::vector<Step> steps;
+  std::vector<ScriptStep> steps;
 };
 
 /// Errors name the line and what was expected there.

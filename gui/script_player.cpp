@@ -54,7 +54,7 @@ void ScriptPlayer::on_text(Area where, std::string_view words) {
 
 Status ScriptPlayer::play(const Script& script) {
   Status done = frames(kSettlingFrames);
-  for (const Step& step : script.steps) {
+  for (const ScriptStep& step : script.steps) {
     if (done) done = run(step);
     if (done) {
       if (step.verb == Verb::close) return done;
@@ -74,7 +74,7 @@ Status ScriptPlayer::play(const Script& script) {
   return done;
 }
 
-Status ScriptPlayer::run(const Step& step) {
+Status ScriptPlayer::run(const ScriptStep& step) {
   SyntheticInput& input = session_.platform().synthetic();
   switch (step.verb) {
     case Verb::select:
@@ -122,7 +122,7 @@ Status ScriptPlayer::run(const Step& step) {
   }
 }
 
-Status ScriptPlayer::expect(const Step& step) {
+Status ScriptPlayer::expect(const ScriptStep& step) {
   const std::string& words = step.words;
   const auto drawn = [this, &words] {
     return std::any_of(texts_.begin(), texts_.end(),
@@ -275,7 +275,7 @@ Result<ImVec2> ScriptPlayer::await(const Target& target) {
   return found;
 }
 
-Status ScriptPlayer::select(const Step& step) {
+Status ScriptPlayer::select(const ScriptStep& step) {
   const Result<Window*> shown = window();
   if (!shown) return tl::unexpected(shown.error());
   (*shown)->say_error("");
@@ -295,7 +295,7 @@ Status ScriptPlayer::press(const KeyPress& press) {
   return frames(2);
 }
 
-Status ScriptPlayer::click(const Step& step) {
+Status ScriptPlayer::click(const ScriptStep& step) {
   const Result<ImVec2> at = await(step.target);
   if (!at) return tl::unexpected(at.error());
   SyntheticInput& input = session_.platform().synthetic();
@@ -313,7 +313,7 @@ Status ScriptPlayer::click(const Step& step) {
   return drawn;
 }
 
-Status ScriptPlayer::drag(const Step& step) {
+Status ScriptPlayer::drag(const ScriptStep& step) {
   const Result<ImVec2> from = await(step.target);
   if (!from) return tl::unexpected(from.error());
   ImVec2 to(from->x + step.to.x, from->y + step.to.y);
@@ -338,7 +338,7 @@ Status ScriptPlayer::drag(const Step& step) {
   return drawn;
 }
 
-Status ScriptPlayer::wheel(const Step& step) {
+Status ScriptPlayer::wheel(const ScriptStep& step) {
   const Result<ImVec2> at = await(step.target);
   if (!at) return tl::unexpected(at.error());
   SyntheticInput& input = session_.platform().synthetic();
@@ -351,14 +351,14 @@ Status ScriptPlayer::wheel(const Step& step) {
   return frames(2);
 }
 
-Status ScriptPlayer::drop(const Step& step) {
+Status ScriptPlayer::drop(const ScriptStep& step) {
   session_.platform().synthetic().drop(step.words);
   Status drawn = frames(2);
   while (drawn && session_.opening()) drawn = frame();
   return drawn;
 }
 
-Status ScriptPlayer::where(const Step& step) {
+Status ScriptPlayer::where(const ScriptStep& step) {
   const Result<ImVec2> at = await(step.target);
   if (!at) return tl::unexpected(at.error());
   say_(fmt::format("{:.0f} {:.0f}\n", at->x, at->y));

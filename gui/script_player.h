@@ -44,8 +44,8 @@ class ScriptPlayer final : public DrawnListener {
   };
   using Condition = std::function<Status()>;
 
-  Status run(const Step& step);
-  Status expect(const Step& step);
+  Status run(const ScriptStep& step);
+  Status expect(const ScriptStep& step);
   /// Draws until the condition holds. Errors: its last one, when nothing moves any more.
   Status await(const Condition& condition);
   /// Draws until all that was asked for is on screen.
@@ -59,15 +59,15 @@ class ScriptPlayer final : public DrawnListener {
   Result<Window*> window() const;
   bool playing() const;
 
-  Status select(const Step& step);
+  Status select(const ScriptStep& step);
   Status press(const KeyPress& press);
   Status type(const std::string& text);
-  Status click(const Step& step);
-  Status drag(const Step& step);
-  Status wheel(const Step& step);
-  Status drop(const Step& step);
+  Status click(const ScriptStep& step);
+  Status drag(const ScriptStep& step);
+  Status wheel(const ScriptStep& step);
+  Status drop(const ScriptStep& step);
   Status wait(double seconds);
-  Status where(const Step& step);
+  Status where(const ScriptStep& step);
 
   Session& session_;
   bool on_screen_;

@@ -21,9 +21,9 @@ namespace {
 
 constexpr std::string_view kSchema = "nanscope.run/1";
 
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Ordered& json) { return json.dump(-1, ' ', false, Ordered::error_handler_t::replace); }
 
 /// Knobs whose value names a file, unless it is one of the words.
 bool names_file(const KnobSetting& knob) {
@@ -147,18 +147,18 @@ Status apply_settings(EngineConfig& config, std::span<const std::string> setting
 }
 
 std::string to_json(const RunSpec& spec) {
-  Json json;
+  Ordered json;
   json["schema"] = kSchema;
-  json["knobs"] = parse_json_or_none<Json>(config_to_json(spec.config));
-  json["requests"] = Json::array();
+  json["knobs"] = parse_json_or_none<Ordered>(config_to_json(spec.config));
+  json["requests"] = Ordered::array();
   for (const RequestSpec& request : spec.requests) {
     json["requests"].push_back({{"name", request.name},
                                 {"max_tokens", request.max_tokens},
-                                {"parts", parse_json_or_none<Json>(prompt_to_json(request.parts))}});
+                                {"parts", parse_json_or_none<Ordered>(prompt_to_json(request.parts))}});
     if (request.arrive > 0) json["requests"].back()["arrive"] = request.arrive;
   }
   if (!spec.config.train.text_hash.empty()) json["train_text"] = {{"hash", spec.config.train.text_hash}};
-  if (!spec.transients.empty()) json["transients"] = parse_json_or_none<Json>(to_json(spec.transients));
+  if (!spec.transients.empty()) json["transients"] = parse_json_or_none<Ordered>(to_json(spec.transients));
   return dump(json);
 }
 

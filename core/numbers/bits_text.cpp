@@ -17,7 +17,6 @@ namespace {
 
 using bits::code_text;
 using bits::fields_note;
-using bits::Input;
 using bits::InputKind;
 using bits::outcome;
 using bits::percent;
@@ -99,7 +98,7 @@ std::string rounding_lines(const Rounding& r, const std::string& label, double s
   return text;
 }
 
-std::string input_label(const Input& input) {
+std::string input_label(const bits::Input& input) {
   if (input.kind == InputKind::value) return short_decimal(input.value);
   const double value = static_cast<double>(std::bit_cast<float>(input.bits));
   return fmt::format("f32 0x{:08x} ({})", input.bits, short_decimal(value));
@@ -122,7 +121,7 @@ std::string code_report(Format format, std::uint32_t code, const BitsOptions& op
 }
 
 /// Who stores what, where they do not agree.
-std::string stack_lines(const Input& input, Format format, const BitsOptions& options) {
+std::string stack_lines(const bits::Input& input, Format format, const BitsOptions& options) {
   std::string text;
   std::uint32_t before = 0;
   bool differ = false;
@@ -142,7 +141,7 @@ std::string stack_lines(const Input& input, Format format, const BitsOptions& op
   return differ ? text + "\n" : "";
 }
 
-std::string value_report(const Input& input, Format format, const BitsOptions& options) {
+std::string value_report(const bits::Input& input, Format format, const BitsOptions& options) {
   const Rounding r = bits::cast_input(input, format, options);
   const std::string label = input_label(input);
   const std::string in_units = options.scale == 1.0 ? label : short_decimal(r.value);
@@ -159,7 +158,7 @@ std::string value_report(const Input& input, Format format, const BitsOptions& o
   return ruler.empty() ? text : text + "\n" + ruler;
 }
 
-std::string every_format(const Input& input, const BitsOptions& options) {
+std::string every_format(const bits::Input& input, const BitsOptions& options) {
   const std::string scaled = options.scale == 1.0 ? "" : fmt::format(", scale {}", options.scale);
   std::string text = fmt::format("{} in every format ({}{})\n\n", input_label(input), mode_text(options), scaled);
   text += fmt::format("  {:<9} {:<11} {:<23} {:<12} {}\n", "format", "code", "stored", "gap above", "");
@@ -176,7 +175,7 @@ std::string every_format(const Input& input, const BitsOptions& options) {
 
 /// A code typed without a format: what it means to each format of its width. Reading codes of one
 /// flavour as another is a fault of its own.
-std::string every_reading(const Input& input, const BitsOptions& options) {
+std::string every_reading(const bits::Input& input, const BitsOptions& options) {
   const int width = input.width <= 8 ? 8 : input.width <= 16 ? 16 : 32;
   std::string text = fmt::format("code {} read as\n\n  {:<9} {:<24} {:<10} {}\n", options.input, "format", "value",
                                  "class", "formula");
@@ -189,7 +188,7 @@ std::string every_reading(const Input& input, const BitsOptions& options) {
     text += fmt::format("  {:<9} {:<24} {:<10} {}\n", f.name, value, name(a.kind), a.formula);
   }
   if (width < 32) return text;
-  Input pattern = input;
+  bits::Input pattern = input;
   pattern.kind = InputKind::f32_bits;
   return text + "\n" + every_format(pattern, options);
 }
@@ -204,7 +203,7 @@ Result<std::string> bits_text(const BitsOptions& options) {
   }
   const Result<bits::Request> request = bits::parse_request(options);
   if (!request) return tl::unexpected(request.error());
-  const Input& input = request->input;
+  const bits::Input& input = request->input;
   if (!request->format) {
     return input.kind == InputKind::code ? every_reading(input, options) : every_format(input, options);
   }

@@ -99,6 +99,13 @@ bool by_row(OpKind kind) {
   return false;
 }
 
+OpAttributes::OpAttributes() = default;
+OpAttributes::OpAttributes(const OpAttributes& other) = default;
+OpAttributes::OpAttributes(OpAttributes&& other) noexcept = default;
+OpAttributes& OpAttributes::operator=(const OpAttributes& other) = default;
+OpAttributes& OpAttributes::operator=(OpAttributes&& other) noexcept = default;
+OpAttributes::~OpAttributes() = default;
+
 OpAttributes attributes_of(OpKind kind) {
   switch (kind) {
 #define NANSCOPE_OP_KIND(enumerator, word, rows, attributes) \

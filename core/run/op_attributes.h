@@ -313,13 +313,24 @@ struct AdamWAttributes {
   }
 };
 
-using OpAttributes =
-    std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes, QuantiseAttributes,
-                 RopeAttributes, HadamardAttributes, KvStoreAttributes, KvReadAttributes, ScoresAttributes,
-                 SoftmaxAttributes, MixAttributes, ActivationAttributes, RouteAttributes, RecurrentAttributes,
-                 TokenSoftmaxAttributes, ArgmaxAttributes, SampleAttributes, SplitAttributes, SoftcapAttributes,
-                 EmbeddingAttributes, AllReduceAttributes, LossAttributes, BackwardAttributes, GradientNormAttributes,
-                 AdamWAttributes>;
+/// What an op states: one of the above. A class of its own, so that the copies of 27 alternatives are compiled once and
+/// not in every source that holds an op.
+class OpAttributes
+    : public std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes,
+                          QuantiseAttributes, RopeAttributes, HadamardAttributes, KvStoreAttributes, KvReadAttributes,
+                          ScoresAttributes, SoftmaxAttributes, MixAttributes, ActivationAttributes, RouteAttributes,
+                          RecurrentAttributes, TokenSoftmaxAttributes, ArgmaxAttributes, SampleAttributes,
+                          SplitAttributes, SoftcapAttributes, EmbeddingAttributes, AllReduceAttributes, LossAttributes,
+                          BackwardAttributes, GradientNormAttributes, AdamWAttributes> {
+ public:
+  using variant::variant;
+  OpAttributes();
+  OpAttributes(const OpAttributes& other);
+  OpAttributes(OpAttributes&& other) noexcept;
+  OpAttributes& operator=(const OpAttributes& other);
+  OpAttributes& operator=(OpAttributes&& other) noexcept;
+  ~OpAttributes();
+};
 
 /// Those of a kind of op, with nothing stated.
 OpAttributes attributes_of(OpKind kind);

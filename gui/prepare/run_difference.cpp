@@ -17,7 +17,7 @@
 namespace nanscope::gui {
 namespace {
 
-constexpr std::int64_t kAtOnce = std::int64_t{1} << 22;  ///< elements that are read at once
+constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 22;  ///< elements that are read at once
 
 std::uint64_t combine(std::uint64_t seed, std::uint64_t with) {
   return seed ^ (with + 0x9e3779b97f4a7c15U + (seed << 6U) + (seed >> 2U));
@@ -30,7 +30,7 @@ std::uint64_t hash_of(RunView& run, const Tensor& tensor, const std::stop_token&
   const auto add = [&hash](std::span<const std::byte> bytes) {
     hash = combine(hash, std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
   };
-  const std::int64_t at_once = std::max<std::int64_t>(1, kAtOnce / std::max<std::int64_t>(1, tensor.channels));
+  const std::int64_t at_once = std::max<std::int64_t>(1, kElementsAtOnce / std::max<std::int64_t>(1, tensor.channels));
   for (std::int64_t first = 0; first < tensor.tokens; first += at_once) {
     const Result<TensorData> data = run.read(tensor, first, std::min(at_once, tensor.tokens - first));
     if (!data || stop.stop_requested()) return 0;

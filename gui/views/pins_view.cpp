@@ -22,8 +22,8 @@ constexpr float kCardHeight = 124;
 constexpr float kStackedChart = 106;
 constexpr float kCardGap = 8;
 constexpr float kWordsWidth = 300;
-constexpr float kLeastChart = 220;  ///< narrower: the words stand above the chart
-constexpr float kAxisWords = 96;    ///< right of a chart
+constexpr float kLeastChartWidth = 220;  ///< narrower: the words stand above the chart
+constexpr float kAxisWords = 96;         ///< right of a chart
 constexpr float kPinChip = 20;
 constexpr auto kHistorySlice =
     std::chrono::milliseconds(60);  ///< of the store's thread, so that others are served, too
@@ -74,7 +74,7 @@ class PinsView final : public View {
     ImGui::SetCursorScreenPos(area.min());
     ImGui::BeginChild("pins", {area.width, area.height}, false, ImGuiWindowFlags_NoBackground);
     const ImVec2 start = ImGui::GetCursorScreenPos();
-    const bool stacked = area.width < (kWordsWidth + kAxisWords + kLeastChart) * context.scale;
+    const bool stacked = area.width < (kWordsWidth + kAxisWords + kLeastChartWidth) * context.scale;
     float y = start.y + 8 * context.scale;
     for (const Card& card : cards) {
       const float height = (stacked ? words_height(card) + kStackedChart : kCardHeight) * context.scale;

@@ -21,7 +21,7 @@ namespace {
 constexpr float kPolicyLine = 18;
 constexpr float kPolicyTitles = 20;
 constexpr float kNameColumn = 178;
-constexpr float kDot = 4;
+constexpr float kOutcomeDot = 4;
 constexpr float kBesideFrom = 1040;  ///< from this width on plot and table stand side by side
 constexpr float kPlotAxis = 56;
 constexpr float kPlotFoot = 34;
@@ -78,9 +78,10 @@ class PolicyPlot {
       if (!on_plot(one)) continue;
       const ImVec2 at = point(one);
       const bool large = chosen == i;
-      ImGui::GetWindowDrawList()->AddCircleFilled(at, px(large ? kDot + 2 : kDot), tone(one).packed(), 24);
+      ImGui::GetWindowDrawList()->AddCircleFilled(at, px(large ? kOutcomeDot + 2 : kOutcomeDot), tone(one).packed(),
+                                                  24);
       const ImVec2 mouse = ImGui::GetIO().MousePos;
-      if (std::hypot(mouse.x - at.x, mouse.y - at.y) < px(kDot + 3)) pointed = i;
+      if (std::hypot(mouse.x - at.x, mouse.y - at.y) < px(kOutcomeDot + 3)) pointed = i;
     }
     names(chosen);
     return pointed;

@@ -14,7 +14,7 @@ namespace {
 constexpr float kChartLine = 16;
 constexpr float kChartTitle = 22;
 constexpr float kAxis = 46;  ///< left of a chart, for the values
-constexpr float kLeastChart = 74;
+constexpr float kLeastChartHeight = 74;
 constexpr float kMostChart = 420;
 constexpr float kRoomForWords = 72;  ///< a chart of this height has room for words
 constexpr float kRoomForName = 58;   ///< a request's band of this width holds more than its number
@@ -312,7 +312,7 @@ void draw_charts(const ScaleSheet& sheet, Area area, std::optional<std::size_t> 
   }
   const std::size_t rows = (sheet.ledger.lines.size() + across - 1) / across;
   const float room = area.height - band;
-  const float height = std::clamp(room / static_cast<float>(rows), sheet.px(kLeastChart), sheet.px(kMostChart));
+  const float height = std::clamp(room / static_cast<float>(rows), sheet.px(kLeastChartHeight), sheet.px(kMostChart));
   ImGui::SetCursorScreenPos({area.x, area.y + band});
   ImGui::BeginChild("charts", {area.width, room}, false, ImGuiWindowFlags_NoBackground);
   if (bring) {

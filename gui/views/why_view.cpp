@@ -22,7 +22,7 @@ constexpr float kWhyWideFrom = 1100;  ///< from this width on, the sentence stan
 constexpr float kPlaceWide = 330;     ///< column of places and badges, then
 constexpr float kValueWide = 96;
 constexpr float kBitsWide = 108;
-constexpr float kNumberColumn = 190;
+constexpr float kNumbersWidth = 190;
 constexpr std::size_t kMostHopNumbers = 16;
 constexpr int kMostCauseLines = 10;  ///< what is below scrolls
 
@@ -132,7 +132,7 @@ class Walk {
                                            : px(kHopTitle) + lines * px(kHopLine));
     if (hop.numbers.empty() || !(chosen || hop.birth || hop.setting)) return layout;
     layout.numbers = kMostHopNumbers;
-    layout.columns = std::max(1, static_cast<int>(sentence_width() / px(kNumberColumn)));
+    layout.columns = std::max(1, static_cast<int>(sentence_width() / px(kNumbersWidth)));
     const Area room{0, 0, sentence_width(), 0};
     layout.height += px(5) + number_table(context_, room, layout.columns, layout.numbers, hop.numbers, false);
     return layout;

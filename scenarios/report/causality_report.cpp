@@ -32,7 +32,7 @@ std::string place_text(const LeakPlace& place) {
                          : fmt::format("layer {} {}[{}]", place.layer, tensor, rows);
 }
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json("inf"); }
+Json finite_or_inf(double value) { return std::isfinite(value) ? Json(value) : Json("inf"); }
 
 Json place_json(const std::optional<LeakPlace>& place) {
   if (!place) return {};
@@ -40,7 +40,7 @@ Json place_json(const std::optional<LeakPlace>& place) {
           {"op", place->op},
           {"role", place->role},
           {"tokens", {place->first, place->last}},
-          {"largest", number(place->largest)}};
+          {"largest", finite_or_inf(place->largest)}};
 }
 
 std::string gap_text(const CausalityReport& report) {
@@ -93,7 +93,8 @@ std::string causality_json(const CausalityReport& report, const std::string& tar
   out["influences"] = Json::array();
   for (const Influence& one : report.influences) {
     Json rows = Json::array();
-    for (const ChangedRow& row : one.rows) rows.push_back({{"token", row.token}, {"largest", number(row.largest)}});
+    for (const ChangedRow& row : one.rows)
+      rows.push_back({{"token", row.token}, {"largest", finite_or_inf(row.largest)}});
     const std::int64_t block = leaking_block(report, one);
     out["influences"].push_back({{"token", one.token},
                                  {"change", name(one.change)},
@@ -104,9 +105,9 @@ std::string causality_json(const CausalityReport& report, const std::string& tar
                                  {"block", block >= 0 ? Json(block) : Json()}});
   }
   Json gaps = Json::array();
-  for (const double gap : report.gap.rows) gaps.push_back(number(gap));
+  for (const double gap : report.gap.rows) gaps.push_back(finite_or_inf(gap));
   out["parallel"] = {{"problem", report.gap.problem.empty() ? Json() : Json(report.gap.problem)},
-                     {"largest", number(report.gap.largest)},
+                     {"largest", finite_or_inf(report.gap.largest)},
                      {"differ", report.gap.differ},
                      {"gaps", std::move(gaps)}};
   return dump_json(out);
@@ -175,7 +176,7 @@ std::string twins_json(const scenarios::TwinCausality& twins, const std::string&
                               {"name", one.name.empty() ? Json() : Json(one.name)},
                               {"rows", one.rows},
                               {"tokens", {one.first, one.last}},
-                              {"largest", number(one.largest)}});
+                              {"largest", finite_or_inf(one.largest)}});
   }
   return dump_json(out);
 }

@@ -32,10 +32,10 @@ Status read_gpt2(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kGlobals[] = {{"embed", "transformer.wte"},
-                                   {"positions", "transformer.wpe"},
-                                   {"final_norm", "transformer.ln_f"},
-                                   {"lm_head", "lm_head"}};
+constexpr WeightRule kGpt2Globals[] = {{"embed", "transformer.wte"},
+                                       {"positions", "transformer.wpe"},
+                                       {"final_norm", "transformer.ln_f"},
+                                       {"lm_head", "lm_head"}};
 constexpr WeightRule kGpt2Parts[] = {{"attn_norm", "ln_1"},
                                      {"q_proj", "attn.c_attn", WeightPart::q, true},
                                      {"k_proj", "attn.c_attn", WeightPart::k, true},
@@ -53,7 +53,7 @@ const ModelFamily family_gpt2{.name = "gpt2",
                               .read = read_gpt2,
                               .layers = "transformer.h.",
                               .base = "transformer.",
-                              .globals = kGlobals,
+                              .globals = kGpt2Globals,
                               .parts = kGpt2Parts};
 
 }  // namespace nanscope

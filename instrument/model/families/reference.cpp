@@ -40,7 +40,7 @@ Status read_reference(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kGlobals[] = {
+constexpr WeightRule kReferenceGlobals[] = {
     {"patch_embed", "patch_embed"}, {"embed", "embed"}, {"final_norm", "final_norm"}, {"lm_head", "lm_head"}};
 constexpr WeightRule kReferenceParts[] = {{"attn_norm", "attn_norm"},
                                           {"q_proj", "q_proj"},
@@ -63,7 +63,7 @@ const ModelFamily family_reference{.name = "reference",
                                    .read = read_reference,
                                    .layers = "layers.",
                                    .base = "",
-                                   .globals = kGlobals,
+                                   .globals = kReferenceGlobals,
                                    .parts = kReferenceParts};
 
 }  // namespace nanscope

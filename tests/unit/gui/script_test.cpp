@@ -13,7 +13,7 @@ constexpr int kGlfwP = 80;
 constexpr int kGlfwLeft = 263;
 constexpr int kGlfwF1 = 290;
 
-Step only(std::string_view line) {
+ScriptStep only(std::string_view line) {
   const Result<Script> script = parse_script(line, "s.txt");
   EXPECT_TRUE(script) << script.error().message;
   if (!script || script->steps.size() != 1) return {};
@@ -78,20 +78,20 @@ TEST(ScriptText, PointsAtPixelsWordsItemsAndCells) {
 }
 
 TEST(ScriptText, TellsHowTheMouseIsUsed) {
-  const Step twice = only("click double 1 2");
+  const ScriptStep twice = only("click double 1 2");
   EXPECT_EQ(twice.clicks, 2);
   EXPECT_EQ(twice.button, 0);
-  const Step right = only("click double right SHIFT 1 2");
+  const ScriptStep right = only("click double right SHIFT 1 2");
   EXPECT_EQ(right.clicks, 2);
   EXPECT_EQ(right.button, 1);
   EXPECT_TRUE(right.press.held.shift);
-  const Step by = only("drag 1 2 by 30 -40");
+  const ScriptStep by = only("drag 1 2 by 30 -40");
   EXPECT_EQ(by.verb, Verb::drag_by);
   EXPECT_EQ(by.to.y, -40);
-  const Step to = only("drag item scrubber to \"Origin\"");
+  const ScriptStep to = only("drag item scrubber to \"Origin\"");
   EXPECT_EQ(to.verb, Verb::drag_to);
   EXPECT_EQ(to.to.words, "Origin");
-  const Step wheel = only("wheel CTRL -3 5 6");
+  const ScriptStep wheel = only("wheel CTRL -3 5 6");
   EXPECT_EQ(wheel.amount, -3);
   EXPECT_TRUE(wheel.press.held.ctrl);
   EXPECT_EQ(wheel.target.y, 6);

@@ -2,19 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <cstddef>
+#include <cstdlib>
+#include <string>
+
+#include "core/system_reason.h"
 
 namespace nanscope {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// As a tree that there is no memory for.
-struct TooLarge {
-  static TooLarge parse(std::string_view, std::nullptr_t, bool) { throw std::bad_alloc(); }
-  bool is_discarded() const { return false; }
-};
 
 TEST(ParseJson, WhatIsNoneOrTooMuchIsSaidInOneLine) {
   EXPECT_EQ(parse_json(R"({"a": [1, "x"]})").value()["a"][1], "x");
@@ -24,9 +24,27 @@ TEST(ParseJson, WhatIsNoneOrTooMuchIsSaidInOneLine) {
   EXPECT_THAT(parse_json(std::string(65, '[') + std::string(65, ']')).error().message, HasSubstr("more than 64 deep"));
   EXPECT_TRUE(parse_json(std::string(64, '[') + std::string(64, ']')));
   EXPECT_TRUE(parse_json("\"" + std::string(100, '[') + "\""));
-  EXPECT_EQ(parse_json<TooLarge>("{}").error().message, out_of_memory());
   EXPECT_TRUE(parse_json_or_none(std::string(100'000, '{')).is_discarded());
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/// In a process of its own, which has memory for the text and not for the tree.
+TEST(ParseJson, ATreeThatThereIsNoMemoryForIsAnErrorToo) {
+  std::string text = "[";
+  for (int i = 0; i < 10'000'000; ++i) text += "0,";
+  text += "0]";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{rlim_t{1} << 28, rlim_t{1} << 28};
+    ::setrlimit(RLIMIT_AS, &limit);
+    const auto parsed = parse_json(text);
+    std::_Exit(parsed ? 1 : parsed.error().message == out_of_memory() ? 0 : 2);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "ended by a signal, or with a tree, or with another error";
+}
+#endif
 
 }  // namespace
 }  // namespace nanscope

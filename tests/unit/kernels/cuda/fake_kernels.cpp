@@ -1,4 +1,5 @@
-// The kernel table of the fake GPU: each op is known by an address that nobody calls, and runs as the CPU's baseline.
+// The kernel table of the fake GPU: each op is known by an address that nobody calls, and runs as the CPU's
+// (NANSCOPE_FAKE_LANES: the fastest instruction set of this machine).
 #include <array>
 
 #include "kernels/all_ops.h"  // made by CMake from ops.def: the header of every op
@@ -14,9 +15,9 @@ constexpr std::array<char, 2> kAddress = {};
 template <class Args>
 Kernel kernel() {
   constexpr OpId kId = OpOf<Args>::id;
-  const OpEntry& entry = *baseline::op_table.ops[static_cast<int>(kId)];
+  const OpEntry& entry = *NANSCOPE_FAKE_LANES::op_table.ops[static_cast<int>(kId)];
   const auto form = [](const void* args) {
-    const bool more = args != nullptr && baseline::op_table.ops[static_cast<int>(kId)]->warps(args) > 1;
+    const bool more = args != nullptr && NANSCOPE_FAKE_LANES::op_table.ops[static_cast<int>(kId)]->warps(args) > 1;
     return KernelForm{&kAddress<kId>[more ? 1 : 0], "fake"};
   };
   return {form, sizeof(Args), entry.warps, entry.work_per_warp};

@@ -83,7 +83,7 @@ TEST_P(CudaScenarios, RecordTheCpusBits) {
   ASSERT_TRUE(scenario) << scenario.error().message;
   const auto spec = resolve(*scenario);
   ASSERT_TRUE(spec) << spec.error().message;
-  const Recorded expected = run(*spec, "cpu:baseline");
+  const Recorded expected = run(*spec, "cpu");
   for (const Schedule schedule : schedules_of(GetParam())) {
     fake_cuda::reset(schedule, 3);
     {
@@ -116,7 +116,7 @@ TEST(CudaCheckpoints, OfCodesAndScalesRecordTheCpusBits) {
     ASSERT_TRUE(scenario) << scenario.error().message;
     const auto spec = resolve(*scenario);
     ASSERT_TRUE(spec) << spec.error().message;
-    const Recorded expected = run(*spec, "cpu:baseline");
+    const Recorded expected = run(*spec, "cpu");
     fake_cuda::reset(Schedule::late);
     {
       const Recorded found = run(*spec, "cuda");
@@ -154,7 +154,7 @@ TEST(CudaRecording, OfLargeTensorsHasTheCpusHealthAndElements) {
   const RunSpec spec = wide_prefill();
   for (const char* capture : {"none", "all", "ring:1"}) {
     SCOPED_TRACE(capture);
-    const Recorded expected = run(spec, "cpu:baseline", capture);
+    const Recorded expected = run(spec, "cpu", capture);
     fake_cuda::reset(Schedule::late);
     {
       const Recorded found = run(spec, "cuda", capture);
@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, CudaReplay, testing::Values(Schedule::late, 
                          });
 
 TEST_P(CudaReplay, HasEveryHashOfTheRecording) {
-  const Recorded recorded = run(flagship(), "cpu:baseline", "none");
+  const Recorded recorded = run(flagship(), "cpu", "none");
   const auto report = replay(*workbench_, recorded.recording);
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_TRUE(report->same());
@@ -233,7 +233,7 @@ TEST_P(CudaReplay, TellsTheFirstTensorThatDiffers) {
   const std::filesystem::path path = folder / "changed.nanscope";
   std::int64_t changed = 0;
   {
-    const auto cpu = Workbench::open("cpu:baseline", 1);
+    const auto cpu = Workbench::open("cpu", 1);
     ASSERT_TRUE(cpu);
     RecordOptions options;
     options.path = path;
@@ -257,8 +257,8 @@ TEST_P(CudaReplay, TellsTheFirstTensorThatDiffers) {
 }
 
 TEST_P(CudaReplay, RemakesElements) {
-  const Recorded all = run(flagship(), "cpu:baseline", "all");
-  const Recorded none = run(flagship(), "cpu:baseline", "none");
+  const Recorded all = run(flagship(), "cpu", "all");
+  const Recorded none = run(flagship(), "cpu", "none");
   // One budget holds a step and more, the other is spent in the middle of one.
   for (const std::size_t budget : {std::size_t{1} << 22, std::size_t{1} << 16}) {
     ReplayTensors tensors(*workbench_, none.recording, budget);
