@@ -283,7 +283,10 @@ TEST(Recorder, AFailedWriterEndsTheRun) {
   Rig rig(config());
   const TemporaryFolder folder;
   const auto path = folder / "full.nanscope";
-  auto writer = RecordingWriter::create(path, RunInfo{}, {.output = {.replace = true}, .max_pages = 40}).value();
+  // A queue that is soon full: else the run may be over before the writer is.
+  auto writer =
+      RecordingWriter::create(path, RunInfo{}, {.output = {.replace = true}, .queue_bytes = 1 << 16, .max_pages = 40})
+          .value();
   WeightFacts facts(*rig.device);
   RecorderProbe recorder(*writer, *rig.device, facts, CapturePolicy::parse("all").value());
   std::vector<RequestSpec> many;
