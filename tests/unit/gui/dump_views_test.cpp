@@ -17,7 +17,7 @@
 
 /// What the window prepares of dumps: several sequences in a step, padding, ranks, scales that are tensors, paged
 /// caches.
-namespace nanscope::gui {
+namespace nanscope::gui::dump_views_test {
 namespace {
 
 using nanscope::testing::MemoryDump;
@@ -455,4 +455,4 @@ TEST(DifferenceOfDumps, ReadsElementsWhereThereAreNoHashes) {
 }
 
 }  // namespace
-}  // namespace nanscope::gui
+}  // namespace nanscope::gui::dump_views_test

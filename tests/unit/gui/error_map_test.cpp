@@ -14,7 +14,7 @@
 #include "gui/prepare/tensor_pair.h"
 #include "gui/prepare/verify_list.h"
 
-namespace nanscope::gui {
+namespace nanscope::gui::error_map_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -248,4 +248,4 @@ TEST_F(CheckedDump, ChecksOnlyWhatIsWanted) {
 }
 
 }  // namespace
-}  // namespace nanscope::gui
+}  // namespace nanscope::gui::error_map_test

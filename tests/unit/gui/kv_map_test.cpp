@@ -10,7 +10,7 @@
 #include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
-namespace nanscope::gui {
+namespace nanscope::gui::kv_map_test {
 namespace {
 
 using nanscope::testing::constant;
@@ -232,4 +232,4 @@ TEST(RequestRows, DamagedPromptsAreSaidNotShown) {
 }
 
 }  // namespace
-}  // namespace nanscope::gui
+}  // namespace nanscope::gui::kv_map_test

@@ -10,7 +10,7 @@
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 #include "tests/unit/instrument/diagnosis/small_cascade.h"
 
-namespace nanscope::gui {
+namespace nanscope::gui::ledger_test {
 namespace {
 
 using nanscope::testing::constant;
@@ -214,4 +214,4 @@ TEST(LogAxis, HoldsUnderAnyEnds) {
 }
 
 }  // namespace
-}  // namespace nanscope::gui
+}  // namespace nanscope::gui::ledger_test

@@ -9,7 +9,7 @@
 #include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
-namespace nanscope::gui {
+namespace nanscope::gui::run_difference_test {
 namespace {
 
 using nanscope::testing::RunBuilder;
@@ -167,4 +167,4 @@ TEST(RunDifference, StopsWhenAsked) {
 }
 
 }  // namespace
-}  // namespace nanscope::gui
+}  // namespace nanscope::gui::run_difference_test

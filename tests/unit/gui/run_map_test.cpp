@@ -11,7 +11,7 @@
 #include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
-namespace nanscope::gui {
+namespace nanscope::gui::run_map_test {
 namespace {
 
 using nanscope::testing::constant;
@@ -248,4 +248,4 @@ TEST(RunMap, StopsWhenAsked) {
 }
 
 }  // namespace
-}  // namespace nanscope::gui
+}  // namespace nanscope::gui::run_map_test

@@ -13,7 +13,7 @@
 #include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
-namespace nanscope::gui {
+namespace nanscope::gui::tensor_pair_test {
 namespace {
 
 using nanscope::testing::constant;
@@ -256,4 +256,4 @@ TEST(TensorPair, OneNanAmongManyIsSeenInTheDifference) {
 }
 
 }  // namespace
-}  // namespace nanscope::gui
+}  // namespace nanscope::gui::tensor_pair_test

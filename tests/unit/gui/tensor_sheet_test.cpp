@@ -10,7 +10,7 @@
 #include "tests/unit/gui/built_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
-namespace nanscope::gui {
+namespace nanscope::gui::tensor_sheet_test {
 namespace {
 
 using nanscope::testing::constant;
@@ -321,4 +321,4 @@ TEST(TensorPicture, OneInfinityAmongMillionsIsMarked) {
 }
 
 }  // namespace
-}  // namespace nanscope::gui
+}  // namespace nanscope::gui::tensor_sheet_test

@@ -1,7 +1,7 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Mixtures of experts, by their outputs and by their weights.
-namespace nanscope::testing {
+namespace nanscope::testing::experts_test {
 namespace {
 
 constexpr std::int64_t kTokens = 8;
@@ -157,4 +157,4 @@ TEST(RecomputeExperts, WhatWentWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace nanscope::testing
+}  // namespace nanscope::testing::experts_test

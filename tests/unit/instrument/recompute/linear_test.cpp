@@ -1,7 +1,7 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Products with weights.
-namespace nanscope::testing {
+namespace nanscope::testing::linear_test {
 namespace {
 
 constexpr std::int64_t kIn = 24;
@@ -163,4 +163,4 @@ TEST(RecomputeLinear, WithoutItsWeightSaysSo) {
 }
 
 }  // namespace
-}  // namespace nanscope::testing
+}  // namespace nanscope::testing::linear_test

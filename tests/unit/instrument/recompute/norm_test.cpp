@@ -1,7 +1,7 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// RMS and layer norms, over rows and over heads.
-namespace nanscope::testing {
+namespace nanscope::testing::norm_test {
 namespace {
 
 constexpr std::int64_t kWidth = 32;
@@ -138,4 +138,4 @@ TEST(RecomputeNorm, OfASumThatWasNotDumped) {
 }
 
 }  // namespace
-}  // namespace nanscope::testing
+}  // namespace nanscope::testing::norm_test

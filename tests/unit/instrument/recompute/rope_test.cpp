@@ -1,7 +1,7 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Rotary positions.
-namespace nanscope::testing {
+namespace nanscope::testing::rope_test {
 namespace {
 
 constexpr std::int64_t kHeads = 2;
@@ -142,4 +142,4 @@ TEST(RecomputeRope, KnowsPositionsThatAreOff) {
 }
 
 }  // namespace
-}  // namespace nanscope::testing
+}  // namespace nanscope::testing::rope_test

@@ -3,7 +3,7 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// The choice of experts, and of tokens.
-namespace nanscope::testing {
+namespace nanscope::testing::route_test {
 namespace {
 
 constexpr std::int64_t kExperts = 8;
@@ -108,4 +108,4 @@ TEST(RecomputeTokenSoftmax, IsTheSoftmaxOfTheLogits) {
 }
 
 }  // namespace
-}  // namespace nanscope::testing
+}  // namespace nanscope::testing::route_test

@@ -2,7 +2,7 @@
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Codes under scales: casts, reading back, stores and reads of caches.
-namespace nanscope::testing {
+namespace nanscope::testing::scaled_test {
 namespace {
 
 constexpr std::int64_t kWidth = 32;
@@ -180,4 +180,4 @@ TEST(RecomputeKvRead, RowsComeOutOfTheirSlots) {
 }
 
 }  // namespace
-}  // namespace nanscope::testing
+}  // namespace nanscope::testing::scaled_test
