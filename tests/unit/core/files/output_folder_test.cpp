@@ -10,7 +10,7 @@
 #include "tests/read_text.h"
 #include "tests/temporary_folder.h"
 
-namespace nanscope {
+namespace nanscope::output_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -91,4 +91,4 @@ TEST(OutputFolderTest, OneThatAnotherMadeMeanwhileIsNotTouched) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::output_folder_test

@@ -9,7 +9,7 @@
 #include "tests/unit/instrument/diagnosis/found.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
-namespace nanscope {
+namespace nanscope::recycled_state_test {
 namespace {
 
 using testing::classes;
@@ -111,4 +111,4 @@ TEST(RecycledState, OfABlockThatBeginsAtNoMultipleOfFour) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::recycled_state_test

@@ -6,11 +6,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace nanscope {
+namespace nanscope::why_brief_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -94,4 +94,4 @@ TEST(WhyBrief, JsonNumbersTheHopsOfTheWholeWalk) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::why_brief_test

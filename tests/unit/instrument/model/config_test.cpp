@@ -6,7 +6,7 @@
 
 #include "instrument/model/model_spec.h"
 
-namespace nanscope {
+namespace nanscope::config_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -142,4 +142,4 @@ TEST(ModelConfigFile, BadInputIsOneLine) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::config_test

@@ -11,7 +11,7 @@
 #include "instrument/inspect/inspection.h"
 #include "tests/unit/instrument/quantized/edited_checkpoint.h"
 
-namespace nanscope {
+namespace nanscope::inspect_test {
 namespace {
 
 using ::testing::Contains;
@@ -528,4 +528,4 @@ TEST(Lists, HostileExpressionsMatchNothing) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::inspect_test

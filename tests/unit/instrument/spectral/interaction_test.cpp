@@ -6,7 +6,7 @@
 
 #include "tests/unit/instrument/spectral/draw.h"
 
-namespace nanscope {
+namespace nanscope::interaction_test {
 namespace {
 
 struct Row {
@@ -142,4 +142,4 @@ TEST(InteractionNorm, BiasesStandApart) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::interaction_test

@@ -15,7 +15,7 @@
 #include "tests/temporary_folder.h"
 #include "tests/unit/instrument/spectral/draw.h"
 
-namespace nanscope {
+namespace nanscope::model_scales_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -154,4 +154,4 @@ TEST(ModelScales, RefusesLayersThatAreNotThereByFolder) {
 }
 
 }  // namespace
-}  // namespace nanscope
+}  // namespace nanscope::model_scales_test

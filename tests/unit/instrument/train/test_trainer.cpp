@@ -8,7 +8,7 @@
 #include "tests/unit/instrument/train/train_rig.h"
 
 /// Losses and gradient norms by PyTorch (tests/train/losses_torch.py --golden), of the knobs that the file states.
-namespace nanscope::train {
+namespace nanscope::train::test_trainer {
 namespace {
 
 using testing::TrainRig;
@@ -45,4 +45,4 @@ INSTANTIATE_TEST_SUITE_P(Families, TorchTraining,
                          });
 
 }  // namespace
-}  // namespace nanscope::train
+}  // namespace nanscope::train::test_trainer

@@ -9,7 +9,7 @@
 
 #include "tests/unit/kernels/math/math_lanes.h"
 
-namespace nanscope::kernels {
+namespace nanscope::kernels::test_math_f64 {
 namespace {
 
 struct Function {
@@ -84,4 +84,4 @@ TEST(MathF64, EdgesOfTheDomain) {
 }
 
 }  // namespace
-}  // namespace nanscope::kernels
+}  // namespace nanscope::kernels::test_math_f64

@@ -11,7 +11,7 @@
 #include "core/numbers/codec.h"
 #include "tests/unit/kernels/warp/warp_lanes.h"
 
-namespace nanscope::kernels {
+namespace nanscope::kernels::test_warp_memory {
 namespace {
 
 constexpr std::size_t kWarp = 32;
@@ -177,4 +177,4 @@ TEST(WarpMemory, ViewsStoreRoundedAndLanesEncode) {
 }
 
 }  // namespace
-}  // namespace nanscope::kernels
+}  // namespace nanscope::kernels::test_warp_memory
