@@ -3,6 +3,7 @@
 build_packages=(g++ cmake ninja-build pkg-config libsqlite3-dev libfmt-dev libcli11-dev nlohmann-json3-dev
   libtomlplusplus-dev libexpected-dev libpcre2-dev libutf8proc-dev libxxhash-dev libeigen3-dev libpng-dev zlib1g-dev
   libimgui-dev libglfw3-dev libegl-dev libgl-dev libfreetype-dev libegl-mesa0 libgl1-mesa-dri fonts-dejavu-core)
+demo_packages=(clang)
 test_packages=(libgtest-dev libgmock-dev sqlite3 libopenblas-dev clang clang-format clang-tidy libclang-rt-14-dev
   python3 python3-jsonschema python3-dev python3-numpy python3-pytest pybind11-dev libxml2-utils xvfb xdotool libx11-dev chromium
   man-db zsh fish desktop-file-utils)

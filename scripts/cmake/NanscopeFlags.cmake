@@ -34,7 +34,7 @@ endif()
 # nanscope_waits(target): code that waits for files, people and other programs. Optimised less, a whole build takes a
 # sixth less time, and nobody notices. The presets that build soon optimise nothing more than that anyway.
 function(nanscope_waits target)
-  if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O[1g]")
+  if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O[01g]")
     return()
   endif()
   target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
@@ -45,7 +45,7 @@ endfunction()
 
 # nanscope_computes(target): what a diagnosis waits for. The presets that build soon optimise it all the same.
 function(nanscope_computes target)
-  if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O[1g]")
+  if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O[01g]")
     target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O2>)
   endif()
 endfunction()

@@ -1,7 +1,7 @@
 # Headers that most sources include, parsed once. Only where a whole build matters more than a small one: these are the
 # builds that compile several sources at a time and optimise little (`soon` in CMakePresets.json). What a source forgets to
 # include shows in the others.
-if(NANSCOPE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-Og" AND NOT NANSCOPE_SANITIZE)
+if(NANSCOPE_UNITY AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-O[0g]" AND NOT NANSCOPE_SANITIZE)
   set(NANSCOPE_PRECOMPILED ON)
 else()
   set(NANSCOPE_PRECOMPILED OFF)
@@ -22,6 +22,10 @@ function(nanscope_own_headers owner)
   file(CONFIGURE OUTPUT ${owner}.cpp CONTENT "// the object that owns the precompiled headers\n")
   add_library(${owner} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${owner}.cpp)
   target_link_libraries(${owner} PRIVATE nanscope_flags fmt::fmt nlohmann_json::nlohmann_json tl::expected)
+  # By its contents, not by the time of day: else a compiler cache returns what clang takes for out of date.
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    target_compile_options(${owner} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  endif()
   target_precompile_headers(${owner} PRIVATE ${NANSCOPE_COMMON_HEADERS})
 endfunction()
 if(NANSCOPE_PRECOMPILED)
