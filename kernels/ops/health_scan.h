@@ -83,10 +83,17 @@ struct HealthScan {
   /// processors idle, and a CPU has them in its cache for the second look.
   static constexpr std::int64_t kFusedChunks = 256;
 
-  /// Tiles in a chunk where one warp both scans and hashes them; 0 where scans and hashes have warps of their own.
+#if defined(NANSCOPE_CODE_REGISTERS)
+  static constexpr bool kInRuns = true;  ///< tiles are scanned several to a call, with a hash or without
+#else
+  static constexpr bool kInRuns = false;
+#endif
+
+  /// Tiles in a chunk where one warp takes all, and hashes them where that is asked for; 0 where tiles, and the hash's
+  /// chunks, have warps of their own.
   NANSCOPE_HOST std::int64_t tiles_per_chunk(const Args& args) {
     const TensorView& x = args.x;
-    if (args.chunks == nullptr || hash_chunks(x) < kFusedChunks) return 0;
+    if ((args.chunks == nullptr && !kInRuns) || hash_chunks(x) < kFusedChunks) return 0;
     const bool whole_tiles = x.columns < kTileChannels || x.columns % kTileChannels == 0;
     const std::int64_t bytes = (x.columns < kTileChannels ? x.columns : kTileChannels) * storage_size(x.format);
     const bool aligned = x.stride == x.columns && reinterpret_cast<std::uintptr_t>(x.data) % 8 == 0;
@@ -152,8 +159,8 @@ struct HealthScan {
 #endif
       return div_up(hash_chunks(args.x) - form.warps * (form.together - 1), kBlock) * kBlock;
     }
-    if (args.chunks == nullptr) return tiles(args);
-    return tiles_per_chunk(args) > 0 ? hash_chunks(args.x) : tiles(args) + hash_chunks(args.x);
+    if (tiles_per_chunk(args) > 0) return hash_chunks(args.x);
+    return args.chunks == nullptr ? tiles(args) : tiles(args) + hash_chunks(args.x);
   }
   NANSCOPE_HOST std::int64_t work_per_warp(const Args& args) {
     const std::int64_t chunk = tiles_per_chunk(args) > 0 ? tiles_per_chunk(args) * kTileChannels : kTileChannels;
@@ -347,7 +354,7 @@ struct HealthScan {
     const std::int64_t row = task.begin / tiles_per_row(args);
     const std::int64_t first = task.begin % tiles_per_row(args) * kTileChannels;
     const std::int64_t fused = tiles_per_chunk(args);
-    const bool hashed = fused > 0 && chunk >= 0;
+    const bool hashed = args.chunks != nullptr && fused > 0 && chunk >= 0;
     const std::int64_t tile_bytes = kHashChunk / (fused == 0 ? 1 : fused);
     ChunkHash hash;
     Tile at{row, first, 0};
@@ -421,9 +428,9 @@ struct HealthScan {
       for (std::int64_t tile = first; args.source.given() && tile < end; ++tile) {
         count_losses(args, tile_at(args, tile), args.tiles + tile);
       }
-      add_tiles(hash, args, first, end - first, bytes);
+      if (args.chunks != nullptr) add_tiles(hash, args, first, end - first, bytes);
     }
-    store_uniform(args.chunks + chunk, ChunkHash::folded(hash));
+    if (args.chunks != nullptr) store_uniform(args.chunks + chunk, ChunkHash::folded(hash));
   }
   NANSCOPE_LANE Tile tile_at(const Args& args, std::int64_t tile) {
     const std::int64_t first = tile % tiles_per_row(args) * kTileChannels;

@@ -8,6 +8,7 @@
 
 #include "core/tensor/health.h"
 #include "kernels/warp/warp.h"
+#include "kernels/warp/warp_cpu_bytes.h"
 
 #if !defined(__CUDACC__)
 
@@ -43,6 +44,34 @@ NANSCOPE_LANE void store_finite(Health* to, const FiniteHealth& health) {
   __builtin_memcpy(bytes + 64, &rest, sizeof rest);
   __builtin_memcpy(bytes + 96, &range, sizeof range);
 }
+
+#if defined(NANSCOPE_CODE_REGISTERS)
+/// Of four tiles of `count`, a lane each, the first `tiles`; neither of their sums is -0, and none is saturated.
+NANSCOPE_LANE void store_four(Health* to, std::int64_t tiles, std::int64_t count, FourDwords zero, FourDwords subnormal,
+                              FourDoubles sum, FourDoubles squares, FourFloats min, FourFloats max) {
+  const __m256i seen = _mm256_setr_epi64x(count, 0, 0, 0);
+  const __m256i none_bad = _mm256_setr_epi64x(0, -1, 0, 0);
+  const FourFloats none = {};
+  const FourFloats furthest = -min > max ? -min : max;
+  alignas(32) TwoSums sums[4];
+  alignas(16) FourDwords counts[4];
+  alignas(16) FourFloats range[4];
+  NANSCOPE_UNROLL for (int i = 0; i < 4; ++i) {
+    sums[i] = TwoSums{sum[i], squares[i]};
+    counts[i] = FourDwords{0, subnormal[i], zero[i], 0};
+    range[i] = FourFloats{min[i], max[i], furthest[i], none[i]};
+  }
+  for (std::int64_t i = 0; i < tiles; ++i) {
+    auto* bytes = reinterpret_cast<char*>(to + i);
+    const __m256i rest = _mm256_inserti128_si256(none_bad, reinterpret_cast<__m128i>(sums[i]), 1);
+    const __m256i longs = _mm256_cvtepi32_epi64(reinterpret_cast<__m128i>(counts[i]));
+    __builtin_memcpy(bytes, &seen, sizeof seen);
+    __builtin_memcpy(bytes + 32, &longs, sizeof longs);
+    __builtin_memcpy(bytes + 64, &rest, sizeof rest);
+    __builtin_memcpy(bytes + 96, &range[i], sizeof range[i]);
+  }
+}
+#endif
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA
 

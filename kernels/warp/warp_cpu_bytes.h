@@ -85,6 +85,7 @@ NANSCOPE_FN CodeDwords sum_of_eights(Codes a) {
 
 using FourDwords = std::int32_t __attribute__((vector_size(16)));
 using FourDoubles = double __attribute__((vector_size(32)));
+using FourFloats = float __attribute__((vector_size(16)));
 using CodeLongs = std::int64_t __attribute__((vector_size(32)));
 using TwoLongs = std::int64_t __attribute__((vector_size(16)));
 
@@ -96,6 +97,14 @@ NANSCOPE_FN FourDwords sums_across(CodeDwords a, CodeDwords b, CodeDwords c, Cod
   return reinterpret_cast<FourDwords>(_mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
 }
 NANSCOPE_FN FourDoubles to_doubles(FourDwords a) { return _mm256_cvtepi32_pd(reinterpret_cast<__m128i>(a)); }
+NANSCOPE_FN CodeLongs to_longs(FourDwords a) {
+  return reinterpret_cast<CodeLongs>(_mm256_cvtepi32_epi64(reinterpret_cast<__m128i>(a)));
+}
+/// Rounded to nearest.
+NANSCOPE_FN FourDoubles to_doubles(CodeLongs a) {
+  return FourDoubles{static_cast<double>(a[0]), static_cast<double>(a[1]), static_cast<double>(a[2]),
+                     static_cast<double>(a[3])};
+}
 /// Without sign.
 NANSCOPE_FN CodeDwords halves(CodeDwords a) {
   return reinterpret_cast<CodeDwords>(_mm256_srli_epi32(reinterpret_cast<__m256i>(a), 1));
@@ -112,11 +121,42 @@ NANSCOPE_FN TwoLongs sums_across(CodeLongs a, CodeLongs b) {
   const __m256i both = _mm256_add_epi64(low, high);
   return reinterpret_cast<TwoLongs>(_mm_add_epi64(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)));
 }
+/// The sums of four registers.
+NANSCOPE_FN CodeLongs sums_across(CodeLongs a, CodeLongs b, CodeLongs c, CodeLongs d) {
+  const auto ab =
+      reinterpret_cast<CodeLongs>(_mm256_unpacklo_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b))) +
+      reinterpret_cast<CodeLongs>(_mm256_unpackhi_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+  const auto cd =
+      reinterpret_cast<CodeLongs>(_mm256_unpacklo_epi64(reinterpret_cast<__m256i>(c), reinterpret_cast<__m256i>(d))) +
+      reinterpret_cast<CodeLongs>(_mm256_unpackhi_epi64(reinterpret_cast<__m256i>(c), reinterpret_cast<__m256i>(d)));
+  const __m256i low = _mm256_permute2x128_si256(reinterpret_cast<__m256i>(ab), reinterpret_cast<__m256i>(cd), 0x20);
+  const __m256i high = _mm256_permute2x128_si256(reinterpret_cast<__m256i>(ab), reinterpret_cast<__m256i>(cd), 0x31);
+  return reinterpret_cast<CodeLongs>(low) + reinterpret_cast<CodeLongs>(high);
+}
+namespace detail {
+/// Of each two, the highest of 4 bytes, without sign, next to each other.
+NANSCOPE_FN __m256i highest_of_two(Codes a, Codes b) {
+  return _mm256_max_epu8(_mm256_unpacklo_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)),
+                         _mm256_unpackhi_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+}  // namespace detail
+/// The highest byte, without sign, of each of four registers.
+NANSCOPE_FN FourDwords highest_codes(Codes a, Codes b, Codes c, Codes d) {
+  const __m256i ab = detail::highest_of_two(a, b);
+  const __m256i cd = detail::highest_of_two(c, d);
+  const __m256i all = _mm256_max_epu8(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+  __m128i of = _mm_max_epu8(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+  of = _mm_max_epu8(of, _mm_srli_epi32(of, 16));
+  of = _mm_max_epu8(of, _mm_srli_epi32(of, 8));
+  return reinterpret_cast<FourDwords>(of) & 0xff;
+}
+NANSCOPE_FN bool some_negative(FourDwords a) { return _mm_movemask_ps(reinterpret_cast<__m128>(a)) != 0; }
 NANSCOPE_FN int lowest_code(Codes a) {
   const __m256i whole = reinterpret_cast<__m256i>(a);
   const __m128i half = _mm_min_epu8(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
   return _mm_cvtsi128_si32(_mm_minpos_epu16(_mm_min_epu8(half, _mm_srli_epi16(half, 8)))) & 0xff;
 }
+NANSCOPE_FN int highest_code(Codes a) { return 255 - lowest_code(~a); }
 
 }  // namespace nanscope::kernels::NANSCOPE_ISA
 

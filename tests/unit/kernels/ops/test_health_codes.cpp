@@ -125,7 +125,7 @@ class HealthCodes : public testing::TestWithParam<Format> {
     }
     return expected;
   }
-  /// In the launch that hashes the tensor too.
+  /// In the launch that hashes the tensor too, and in one that does not.
   void expect_tiles(std::vector<std::uint8_t>& codes, std::vector<float>& source, std::int64_t columns,
                     const std::vector<Health>& expected) {
     const auto rows = static_cast<std::int64_t>(codes.size()) / columns;
@@ -147,6 +147,11 @@ class HealthCodes : public testing::TestWithParam<Format> {
             << " " << tiles[tile].sum_sq << ", not " << expected[tile].sum << " " << expected[tile].sum_sq
             << "; flushed " << tiles[tile].flushed << ", not " << expected[tile].flushed;
       }
+      std::vector<Health> unhashed(expected.size());
+      args.tiles = unhashed.data();
+      args.chunks = nullptr;
+      ASSERT_TRUE(device->launch(args) && device->synchronize());
+      EXPECT_EQ(std::memcmp(unhashed.data(), tiles.data(), tiles.size() * sizeof(Health)), 0) << device->info().isa;
     }
   }
 
@@ -250,6 +255,46 @@ TEST_P(HealthCodes, TilesOfALargeTensorThatIsHashed) {
   for (const std::int64_t columns : {256, 1024}) {
     const auto width = static_cast<std::size_t>(std::min(columns, kTileChannels));
     expect_tiles(codes, source, columns, expected_tiles(codes, source, width, kPeriod));
+  }
+}
+
+/// Four tiles that are put together, of which the first begins with one exponent and the others hold another: all of
+/// it with one sign, which gives the largest sums; mixed; and once in a tile.
+TEST_P(HealthCodes, TilesOfTwoExponents) {
+  constexpr std::size_t kTile = 512;
+  const auto sign = static_cast<std::uint8_t>(1 << (info(GetParam()).bits - 1));
+  const auto largest = static_cast<std::uint8_t>(info(GetParam()).max_finite_code & (sign - 1U));
+  const auto code_of = [&](std::size_t exponent, std::size_t low, bool negative) {
+    const auto magnitude = static_cast<std::uint8_t>(std::min<std::size_t>(exponent << 3 | low, largest));
+    return static_cast<std::uint8_t>(magnitude | (negative ? sign : 0));
+  };
+  std::vector<std::uint8_t> codes;
+  for (std::size_t first = 0; first < 16; ++first) {
+    for (std::size_t other = 0; other < 16; ++other) {
+      for (std::size_t i = 0; i < 4 * kTile; ++i) {
+        const std::size_t at = i % kTile;
+        const bool any = next_code() % 2 == 0;
+        switch (i / kTile) {
+          case 0:
+            codes.push_back(code_of(first, at % 8, any));
+            break;
+          case 1:
+            codes.push_back(code_of(other, 7, other % 2 == 0));
+            break;
+          case 2:
+            codes.push_back(code_of(any ? first : other, at / 2 % 8, at % 2 == 0));
+            break;
+          default:
+            codes.push_back(code_of(at == other * 30 ? other : first, other % 8, any));
+        }
+      }
+    }
+  }
+  const std::size_t period = codes.size();
+  for (std::size_t i = 0; i < 4 * period; ++i) codes.push_back(codes[i]);
+  std::vector<float> source(codes.size(), 0.0F);
+  for (const std::int64_t columns : {256, 512}) {
+    expect_tiles(codes, source, columns, expected_tiles(codes, source, static_cast<std::size_t>(columns), period));
   }
 }
 
