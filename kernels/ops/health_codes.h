@@ -1,5 +1,5 @@
 #pragma once
-/// Health of a tile of 8 bit codes in integers: e4m3, e5m2, their fnuz kinds and int8. For health_scan.h.
+/// Health of tiles of 8 bit floats in integers: e4m3, e5m2 and their fnuz kinds. For health_scan.h.
 ///
 /// A code of a float is a sign, four bits h and three bits l below them. Its magnitude in units of the format's
 /// smallest is a multiple, which l and a bit from h give, times a weight of h. Weights of one byte each, with a bit of
@@ -22,7 +22,7 @@
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
-__extension__ using Wide = __int128;
+__extension__ using WideInteger = __int128;
 
 /// Floats that are taken apart in the same way.
 enum class CodeKind : std::uint8_t { e4m3, e5m2 };
@@ -133,7 +133,7 @@ struct HealthCodes : CodeParts<Kind> {
 
   struct Totals {
     CodeWords sum[kGroups] = {};
-    CodeDwords whole_sum[kGroups] = {};
+    CodeDwords whole_sum = {};
     CodeDwords squares[kGroups] = {};  ///< twice
     Codes nonzero = {};                ///< of e4m3
     Codes above = {};                  ///< of e4m3 8 for each normal number; of e5m2 all of the bits
@@ -151,7 +151,7 @@ struct HealthCodes : CodeParts<Kind> {
     Codes top;
   };
   NANSCOPE_LANE void store(const Totals& totals, TileTotals* to) {
-    to->sum = totals.whole_sum[0] + (totals.whole_sum[1] << kUpper);
+    to->sum = totals.whole_sum;
     to->squares[0] = totals.squares[0];
     to->squares[1] = totals.squares[1];
     to->nonzero = totals.nonzero;
@@ -194,36 +194,38 @@ struct HealthCodes : CodeParts<Kind> {
   }
   /// Before the sums leave 16 bits.
   NANSCOPE_LANE void carry(Totals& totals) {
-    NANSCOPE_UNROLL for (int group = 0; group < kGroups; ++group) {
-      totals.whole_sum[group] += multiply_pairs(totals.sum[group], splat_word(1));
-      totals.sum[group] = CodeWords{};
-    }
+    totals.whole_sum += multiply_pairs(totals.sum[0], splat_word(1)) +
+                        multiply_pairs(totals.sum[1], splat_word(std::int16_t{1} << kUpper));
+    totals.sum[0] = totals.sum[1] = CodeWords{};
   }
-  /// `count` is a multiple of 32. A function of its own: what comes before and after it would take its registers.
-  NANSCOPE_CALLED void add_tile(int lowest, const std::uint8_t* codes, std::int64_t count, TileTotals* result) {
+  /// Of tiles of `count` codes, a multiple of 32, that follow one another. A function of its own: what comes before and
+  /// after it would take its registers.
+  NANSCOPE_CALLED void add_tiles(int lowest, const std::uint8_t* codes, std::int64_t count, std::int64_t tiles,
+                                 TileTotals* results) {
     const Tables tables = tables_of(lowest);
-    Totals totals;
-    const std::uint8_t* end = codes + count;
-    while (end - codes >= kSteps * kCodesAtOnce) {
-      _Pragma("GCC unroll 2") for (int step = 0; step < kSteps; ++step, codes += kCodesAtOnce) {
-        __builtin_prefetch(codes + kAhead);
-        add(totals, tables, load_codes(codes));
+    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+      Totals totals;
+      const std::uint8_t* end = codes + count;
+      while (end - codes >= kSteps * kCodesAtOnce) {
+        _Pragma("GCC unroll 2") for (int step = 0; step < kSteps; ++step, codes += kCodesAtOnce) {
+          __builtin_prefetch(codes + kAhead);
+          add(totals, tables, load_codes(codes));
+        }
+        carry(totals);
       }
-      carry(totals);
+      for (; codes < end; codes += kCodesAtOnce) {
+        add(totals, tables, load_codes(codes));
+        carry(totals);
+      }
+      store(totals, results + tile);
     }
-    for (; codes < end; codes += kCodesAtOnce) {
-      add(totals, tables, load_codes(codes));
-      carry(totals);
-    }
-    store(totals, result);
   }
-
   /// The same of any count.
   NANSCOPE_CALLED void add_part(int lowest, const std::uint8_t* codes, std::int64_t count, TileTotals* result) {
     alignas(kCodesAtOnce) std::uint8_t filled[kTileChannels];
     const std::int64_t whole = (count + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce;
     for (std::int64_t i = 0; i < whole; ++i) filled[i] = i < count ? codes[i] : std::uint8_t{0};
-    add_tile(lowest, filled, whole, result);
+    add_tiles(lowest, filled, whole, 1, result);
   }
 
   /// Of a code that is a number.
@@ -242,7 +244,7 @@ struct HealthCodes : CodeParts<Kind> {
   struct SmallTotals {
     CodeDwords zero;
     CodeDwords below;  ///< zeros and subnormals
-    CodeDwords sum;    ///< in units, as the next; of each code 128 is added for each register of the tile
+    CodeDwords sum;    ///< in units, as the next, and 128 for each byte of a register
     CodeDwords squares;
     Codes next;  ///< of the others the least magnitude, less 8
   };
@@ -252,11 +254,13 @@ struct HealthCodes : CodeParts<Kind> {
     Codes sum = {};  // signed, at most 16 * 7
     CodeWords squares = {};
     Codes next = splat_code(0xff);  // less 8 the small ones are the largest
+    const Codes normal = border_code(4);
+    const Codes large = border_code(8);
     for_codes(codes, count, 0x7f, [&](Codes code) NANSCOPE_INLINE_LAMBDA {
       const Codes magnitude = code & splat_code(0x7f);
-      zero -= below_code(magnitude, 1);
-      below -= below_code(magnitude, 4);
-      const Codes multiple = magnitude & below_code(magnitude, 8);
+      zero -= reinterpret_cast<Codes>(magnitude == Codes{});
+      below -= below_code(magnitude, normal);
+      const Codes multiple = magnitude & below_code(magnitude, large);
       sum += signed_as(multiple, code);
       squares += multiply_pairs(multiple, multiple);
       next = lower_code(next, magnitude - splat_code(8));
@@ -288,8 +292,9 @@ struct HealthCodes : CodeParts<Kind> {
   NANSCOPE_CALLED std::int64_t count_saturated(const CodeFormat& format, const std::uint8_t* codes,
                                                std::int64_t count) {
     Codes below = {};
+    const Codes largest = border_code(format.largest);
     for_codes(codes, count, 0xff,
-              [&](Codes code) NANSCOPE_INLINE_LAMBDA { below -= below_code(code & splat_code(0x7f), format.largest); });
+              [&](Codes code) NANSCOPE_INLINE_LAMBDA { below -= below_code(code & splat_code(0x7f), largest); });
     const CodeDwords of = sum_of_eights(below);
     return count - sums_across(of, of, of, of)[0];
   }
@@ -390,21 +395,21 @@ struct HealthCodes : CodeParts<Kind> {
     const auto unit = static_cast<double>(format.unit);
     ends.zero = small.zero;
     ends.subnormal = small.subnormal;
-    ends.sum = to_doubles((to_longs(sums_of(of)) << shift) + to_longs(small.sum)) * unit;
+    ends.sum = small_to_doubles((to_longs(sums_of(of)) << shift) + to_longs(small.sum)) * unit;
     ends.squares = to_doubles((squares << (2 * shift)) + to_longs(small.squares)) * (unit * unit);
     return true;
   }
 
   /// Sums in units and in their squares.
   struct UnitSums {
-    Wide sum = 0;
-    Wide squares = 0;
+    WideInteger sum = 0;
+    WideInteger squares = 0;
   };
   NANSCOPE_LANE void add(UnitSums& sums, int lowest, const TileTotals& totals) {
     const CodeDwords sum = totals.sum;
     const CodeLongs squares = sums_of_two(totals.squares[0]) + (sums_of_two(totals.squares[1]) << (2 * kUpper));
-    sums.sum += static_cast<Wide>(sums_across(sum, sum, sum, sum)[0]) << Parts::shift(lowest);
-    sums.squares += static_cast<Wide>(sums_across(squares, squares)[0] >> 1) << (2 * Parts::shift(lowest));
+    sums.sum += static_cast<WideInteger>(sums_across(sum, sum, sum, sum)[0]) << Parts::shift(lowest);
+    sums.squares += static_cast<WideInteger>(sums_across(squares, squares)[0] >> 1) << (2 * Parts::shift(lowest));
   }
   /// Of e5m2, any tile: of two windows that hold all codes whose h is not 0.
   NANSCOPE_CALLED void count_all(const CodeFormat& format, const std::uint8_t* codes, std::int64_t count,
@@ -463,7 +468,7 @@ struct HealthCodes : CodeParts<Kind> {
                                        std::int64_t tiles, Health* results) {
     TileTotals totals[4];
     const int lowest = window_for(codes);
-    for (std::int64_t i = 0; i < tiles; ++i) add_tile(lowest, codes + i * count, count, totals + i);
+    add_tiles(lowest, codes, count, tiles, totals);
     const TileTotals* of[4];
     for (int i = 0; i < 4; ++i) of[i] = totals + (i < tiles ? i : 0);
     FourEnds ends = ends_of(format, lowest, count, of);
@@ -513,90 +518,6 @@ struct HealthCodes : CodeParts<Kind> {
       if (good < some) break;
     }
     return done;
-  }
-};
-
-/// int8, in one group. Squares are of magnitudes in bytes, as which -128 would be negative: in those tiles they are
-/// put right afterwards.
-struct HealthInt8 {
-  struct Totals {
-    CodeWords sum = {};
-    CodeDwords squares = {};
-    Codes nonzero = {};
-    Codes top = splat_code(0x80);     ///< signed
-    Codes bottom = splat_code(0x7f);  ///< signed
-  };
-
-  NANSCOPE_LANE void add(Totals& totals, Codes code) {
-    totals.top = higher_signed(totals.top, code);
-    totals.bottom = lower_signed(totals.bottom, code);
-    totals.nonzero += lower_code(code, splat_code(1));
-    totals.sum += multiply_pairs(splat_code(1), code);
-    const Codes magnitude = magnitudes(code);
-    totals.squares += multiply_pairs(multiply_pairs(magnitude, magnitude), splat_word(1));
-  }
-
-  /// How many are -128, and how many that or 127 or -127.
-  struct Largest {
-    std::int64_t lowest = 0;
-    std::int64_t saturated = 0;
-  };
-  NANSCOPE_CALLED Largest count_largest(const std::uint8_t* codes, std::int64_t count) {
-    Codes lowest = {};
-    Codes saturated = {};
-    const Codes largest = splat_code(0x7f);
-    for_codes(codes, count, 0, [&](Codes code) NANSCOPE_INLINE_LAMBDA {
-      lowest -= reinterpret_cast<Codes>(code == splat_code(0x80));
-      saturated -= reinterpret_cast<Codes>(lower_code(magnitudes(code), largest) == largest);
-    });
-    const CodeDwords of = sum_of_eights(saturated);
-    const FourDwords both = sums_across(sum_of_eights(lowest), of, of, of);
-    return {both[0], both[1]};
-  }
-
-  NANSCOPE_LANE void finish(const Totals& totals, std::int64_t count, int bottom, int top, const Largest& largest,
-                            Health* result) {
-    const CodeDwords nonzero = sum_of_eights(totals.nonzero);
-    const FourDwords of = sums_across(multiply_pairs(totals.sum, splat_word(1)), totals.squares, nonzero, nonzero);
-    const std::int64_t squares = of[1] + largest.lowest * (2 * 128 * 128);
-    const TwoSums sums = {static_cast<double>(of[0]), static_cast<double>(squares)};
-    store_finite(result, {count, largest.saturated, 0, count - of[2], sums, static_cast<float>(bottom),
-                          static_cast<float>(top)});
-  }
-
-  /// A tile that does not fill registers: what is added to fill them is 0, which may widen the range.
-  NANSCOPE_CALLED void scan_part(const std::uint8_t* codes, std::int64_t count, Health* result) {
-    Totals totals;
-    for_codes(codes, count, 0, [&](Codes code) NANSCOPE_INLINE_LAMBDA { add(totals, code); });
-    int top = -128;
-    int bottom = 127;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto code = static_cast<std::int8_t>(codes[i]);
-      top = code > top ? code : top;
-      bottom = code < bottom ? code : bottom;
-    }
-    finish(totals, count, bottom, top, count_largest(codes, count), result);
-  }
-
-  /// Health of `count` codes, at most a tile of them.
-  NANSCOPE_LANE void scan(const std::uint8_t* codes, std::int64_t count, Health* result) {
-    if (count % kCodesAtOnce != 0) return scan_part(codes, count, result);
-    Totals totals;
-    for (const std::uint8_t* at = codes; at < codes + count; at += kCodesAtOnce) {
-      __builtin_prefetch(at + kAhead);
-      add(totals, load_codes(at));
-    }
-    const int top = 127 - lowest_code(totals.top ^ splat_code(0x7f));
-    const int bottom = lowest_code(totals.bottom ^ splat_code(0x80)) - 128;
-    Largest largest;
-    if (top == 127 || bottom <= -127) largest = count_largest(codes, count);
-    finish(totals, count, bottom, top, largest, result);
-  }
-  /// As HealthCodes::scan_tiles().
-  NANSCOPE_CALLED std::int64_t scan_tiles(const std::uint8_t* codes, std::int64_t columns, std::int64_t tiles,
-                                          Health* results) {
-    for (std::int64_t tile = 0; tile < tiles; ++tile) scan(codes + tile * columns, columns, results + tile);
-    return tiles;
   }
 };
 

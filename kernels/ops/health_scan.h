@@ -59,6 +59,7 @@ inline Status check(const HealthScanArgs& args) {
 #include "kernels/ops/health_code_tiles_gpu.h"
 #include "kernels/ops/health_codes.h"
 #include "kernels/ops/health_codes_gpu.h"
+#include "kernels/ops/health_int8.h"
 #include "kernels/ops/health_tiles.h"
 #include "kernels/ops/health_tiles_gpu.h"
 #include "kernels/ops/health_wide.h"

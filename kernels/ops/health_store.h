@@ -51,24 +51,22 @@ NANSCOPE_LANE void store_four(Health* to, std::int64_t tiles, std::int64_t count
                               FourDoubles sum, FourDoubles squares, FourFloats min, FourFloats max) {
   const __m256i seen = _mm256_setr_epi64x(count, 0, 0, 0);
   const __m256i none_bad = _mm256_setr_epi64x(0, -1, 0, 0);
-  const FourFloats none = {};
-  const FourFloats furthest = -min > max ? -min : max;
-  alignas(32) TwoSums sums[4];
-  alignas(16) FourDwords counts[4];
-  alignas(16) FourFloats range[4];
+  const auto even = reinterpret_cast<__m256i>(_mm256_unpacklo_pd(sum, squares));
+  const auto odd = reinterpret_cast<__m256i>(_mm256_unpackhi_pd(sum, squares));
+  const __m256i rest[4] = {
+      _mm256_permute2x128_si256(none_bad, even, 0x20), _mm256_permute2x128_si256(none_bad, odd, 0x20),
+      _mm256_permute2x128_si256(none_bad, even, 0x30), _mm256_permute2x128_si256(none_bad, odd, 0x30)};
+  const FourDwords none = {};
+  const FourRows<FourDwords> counts = rows_of(none, subnormal, zero, none);
+  const FourRows<FourFloats> range = rows_of(min, max, -min > max ? -min : max, FourFloats{});
   NANSCOPE_UNROLL for (int i = 0; i < 4; ++i) {
-    sums[i] = TwoSums{sum[i], squares[i]};
-    counts[i] = FourDwords{0, subnormal[i], zero[i], 0};
-    range[i] = FourFloats{min[i], max[i], furthest[i], none[i]};
-  }
-  for (std::int64_t i = 0; i < tiles; ++i) {
+    if (i >= tiles) break;
     auto* bytes = reinterpret_cast<char*>(to + i);
-    const __m256i rest = _mm256_inserti128_si256(none_bad, reinterpret_cast<__m128i>(sums[i]), 1);
-    const __m256i longs = _mm256_cvtepi32_epi64(reinterpret_cast<__m128i>(counts[i]));
+    const CodeLongs longs = to_longs(counts.of[i]);
     __builtin_memcpy(bytes, &seen, sizeof seen);
     __builtin_memcpy(bytes + 32, &longs, sizeof longs);
-    __builtin_memcpy(bytes + 64, &rest, sizeof rest);
-    __builtin_memcpy(bytes + 96, &range[i], sizeof range[i]);
+    __builtin_memcpy(bytes + 64, &rest[i], sizeof rest[i]);
+    __builtin_memcpy(bytes + 96, &range.of[i], sizeof range.of[i]);
   }
 }
 #endif

@@ -31,10 +31,15 @@ NANSCOPE_FN Codes load_table(const ByteTable& table) {
   return reinterpret_cast<Codes>(_mm256_load_si256(reinterpret_cast<const __m256i*>(table.of)));
 }
 
+/// A border for below_code(). Of a comparison with a number that it knows g++ makes two instructions.
+NANSCOPE_FN Codes border_code(int value) {
+  __m256i border = _mm256_set1_epi8(static_cast<char>(value));
+  asm("" : "+x"(border));
+  return reinterpret_cast<Codes>(border);
+}
 /// All ones where a is below `border`, both below 128.
-NANSCOPE_FN Codes below_code(Codes a, int border) {
-  return reinterpret_cast<Codes>(
-      _mm256_cmpgt_epi8(_mm256_set1_epi8(static_cast<char>(border)), reinterpret_cast<__m256i>(a)));
+NANSCOPE_FN Codes below_code(Codes a, Codes border) {
+  return reinterpret_cast<Codes>(_mm256_cmpgt_epi8(reinterpret_cast<__m256i>(border), reinterpret_cast<__m256i>(a)));
 }
 NANSCOPE_FN bool some_negative(Codes a) { return _mm256_movemask_epi8(reinterpret_cast<__m256i>(a)) != 0; }
 /// Of each byte, an index below 16.
@@ -100,10 +105,35 @@ NANSCOPE_FN FourDoubles to_doubles(FourDwords a) { return _mm256_cvtepi32_pd(rei
 NANSCOPE_FN CodeLongs to_longs(FourDwords a) {
   return reinterpret_cast<CodeLongs>(_mm256_cvtepi32_epi64(reinterpret_cast<__m128i>(a)));
 }
-/// Rounded to nearest.
+/// Without sign, rounded once: both halves are exact where they are set into the places of 2^84 and 2^52.
 NANSCOPE_FN FourDoubles to_doubles(CodeLongs a) {
-  return FourDoubles{static_cast<double>(a[0]), static_cast<double>(a[1]), static_cast<double>(a[2]),
-                     static_cast<double>(a[3])};
+  const __m256i high = _mm256_or_si256(_mm256_srli_epi64(reinterpret_cast<__m256i>(a), 32),
+                                       reinterpret_cast<__m256i>(_mm256_set1_pd(0x1p84)));
+  const __m256i low =
+      _mm256_blend_epi32(reinterpret_cast<__m256i>(_mm256_set1_pd(0x1p52)), reinterpret_cast<__m256i>(a), 0x55);
+  return (reinterpret_cast<FourDoubles>(high) - (0x1p84 + 0x1p52)) + reinterpret_cast<FourDoubles>(low);
+}
+/// With sign, of at most 50 bits, exact.
+NANSCOPE_FN FourDoubles small_to_doubles(CodeLongs a) {
+  const __m256d place = _mm256_set1_pd(0x1.8p52);
+  return reinterpret_cast<FourDoubles>(_mm256_add_epi64(reinterpret_cast<__m256i>(a), _mm256_castpd_si256(place))) -
+         place;
+}
+/// Row i: lane i of each.
+template <class Four>
+struct FourRows {
+  Four of[4];
+};
+template <class Four>
+NANSCOPE_FN FourRows<Four> rows_of(Four a, Four b, Four c, Four d) {
+  const __m128i low_ab = _mm_unpacklo_epi32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b));
+  const __m128i low_cd = _mm_unpacklo_epi32(reinterpret_cast<__m128i>(c), reinterpret_cast<__m128i>(d));
+  const __m128i high_ab = _mm_unpackhi_epi32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b));
+  const __m128i high_cd = _mm_unpackhi_epi32(reinterpret_cast<__m128i>(c), reinterpret_cast<__m128i>(d));
+  return {{reinterpret_cast<Four>(_mm_unpacklo_epi64(low_ab, low_cd)),
+           reinterpret_cast<Four>(_mm_unpackhi_epi64(low_ab, low_cd)),
+           reinterpret_cast<Four>(_mm_unpacklo_epi64(high_ab, high_cd)),
+           reinterpret_cast<Four>(_mm_unpackhi_epi64(high_ab, high_cd))}};
 }
 /// Without sign.
 NANSCOPE_FN CodeDwords halves(CodeDwords a) {
