@@ -80,15 +80,15 @@ struct HealthScan {
   NANSCOPE_HOST std::int64_t tiles_per_row(const Args& args) { return div_up(args.x.columns, kTileChannels); }
   NANSCOPE_HOST std::int64_t tiles(const Args& args) { return args.x.rows * tiles_per_row(args); }
 
-  /// Chunks from which on one warp scans and hashes the same bytes. Of fewer, a GPU would leave most of its
-  /// processors idle, and a CPU has them in its cache for the second look.
-  static constexpr std::int64_t kFusedChunks = 256;
-
 #if defined(NANSCOPE_CODE_REGISTERS)
   static constexpr bool kInRuns = true;  ///< tiles are scanned several to a call, with a hash or without
 #else
   static constexpr bool kInRuns = false;
 #endif
+
+  /// Chunks from which on one warp scans and hashes the same bytes. Of fewer, a GPU would leave most of its
+  /// processors idle, and a CPU has them in its cache for the second look; but runs of tiles are worth it at once.
+  static constexpr std::int64_t kFusedChunks = kInRuns ? 1 : 256;
 
   /// Tiles in a chunk where one warp takes all, and hashes them where that is asked for; 0 where tiles, and the hash's
   /// chunks, have warps of their own.
@@ -355,7 +355,7 @@ struct HealthScan {
     const std::int64_t row = task.begin / tiles_per_row(args);
     const std::int64_t first = task.begin % tiles_per_row(args) * kTileChannels;
     const std::int64_t fused = tiles_per_chunk(args);
-    const bool hashed = args.chunks != nullptr && fused > 0 && chunk >= 0;
+    const bool hashed = (!kInRuns || args.chunks != nullptr) && fused > 0 && chunk >= 0;
     const std::int64_t tile_bytes = kHashChunk / (fused == 0 ? 1 : fused);
     ChunkHash hash;
     Tile at{row, first, 0};
