@@ -112,6 +112,7 @@ class Inserter {
 
   Status open(const OutputFile* file, const WriterOptions& options);
   Status create_schema(const RunInfo& info);
+  Status add_views();
   Status prepare_all();
   void close_blobs();
   Status write_progress();

@@ -11,17 +11,17 @@ namespace nanscope::schema {
 inline constexpr std::uint32_t kApplicationId = 0x4e414e53;  ///< "NANS", offset 68 of the file
 inline constexpr std::uint32_t kVersion = 4;                 ///< PRAGMA user_version, offset 60 of the file
 
-/// A table or index that readers insist on.
+/// A table, an index or a view.
 struct Object {
   std::string_view name;
   std::string sql;  ///< exactly as it stands in sqlite_schema
 };
 
-/// Of a version from 1 to kVersion, tables before their indexes. Those of 1 are read and never written; 2 and 3
-/// have those of 4, and lack words and kinds of detail.
+/// What readers insist on, of a version from 1 to kVersion, tables before their indexes. Those of 1 are read and never
+/// written; 2 and 3 have those of 4, and lack words and kinds of detail.
 std::span<const Object> objects(std::uint32_t version = kVersion);
-/// CREATE VIEW statements, for people and the stock shell; readers never use them.
-std::span<const std::string> views();
+/// For people and the stock shell; readers never use them.
+std::span<const Object> views();
 
 /// Health columns in the order in which they are bound and read: see bind_health().
 inline constexpr int kHealthColumns = 16;

@@ -55,11 +55,11 @@ std::string step_join(std::string_view id) {
   return fmt::format("LEFT JOIN steps s ON s.id = {0} LEFT JOIN spans p ON p.step = {0} AND p.span = 0", id);
 }
 
-std::string view(std::string_view name, const std::string& select) {
-  return fmt::format("CREATE VIEW {} AS {}", name, select);
+Object view(std::string_view name, const std::string& select) {
+  return {name, fmt::format("CREATE VIEW {} AS {}", name, select)};
 }
 
-std::string completeness() {
+Object completeness() {
   return view("v_completeness",
               "SELECT CASE state WHEN 'recording' THEN 'recording, or interrupted if no process writes it' ELSE state "
               "END AS state, ops || ' of ' || CASE expected_ops WHEN 0 THEN 'an unknown number of' ELSE expected_ops "
@@ -67,13 +67,13 @@ std::string completeness() {
               "stored_tensors FROM progress");
 }
 
-std::string requests() {
+Object requests() {
   return view("v_requests",
               "SELECT id AS request, name, output_text, json_array_length(prompt_tokens) AS prompt_tokens, "
               "cached_tokens, json_array_length(output_tokens) AS output_tokens, prompt FROM requests ORDER BY id");
 }
 
-std::string steps() {
+Object steps() {
   return view("v_steps",
               "SELECT s.id AS id, s.kind AS phase, s.rank AS rank, s.run AS run, s.pass AS pass, s.tokens AS rows, "
               "s.batch AS batch, p.request AS request, p.number AS step, p.first_row || '..' || (p.first_row + "
@@ -81,14 +81,14 @@ std::string steps() {
               "p.context AS context FROM steps s LEFT JOIN spans p ON p.step = s.id ORDER BY s.id, p.span");
 }
 
-std::string ops() {
+Object ops() {
   return view("v_ops", fmt::format("SELECT o.id AS id, {} AS place, p.request AS request, p.number AS step, "
                                    "s.kind AS phase, {} AS layer, o.name AS op, o.kind AS kind, "
                                    "o.attributes AS attributes FROM ops o {} ORDER BY o.id",
                                    kPlace, kLayer, step_join("o.step")));
 }
 
-std::string inputs() {
+Object inputs() {
   return view("v_inputs",
               fmt::format("SELECT o.id AS op, {} AS place, i.key AS slot, json_extract(i.value, '$[0]') AS role, "
                           "CASE json_type(i.value, '$[1]') WHEN 'integer' THEN json_extract(i.value, '$[1]') END "
@@ -108,13 +108,13 @@ const std::string kTensorSelect = fmt::format(
     kPlace, kLayer);
 const std::string kTensorJoin = "FROM tensors t JOIN ops o ON o.id = t.op " + step_join("o.step");
 
-std::string tensors() {
+Object tensors() {
   return view("v_tensors", fmt::format("{}, EXISTS (SELECT 1 FROM chunks c WHERE c.id = t.id * {}) AS stored {} "
                                        "ORDER BY t.id",
                                        kTensorSelect, kChunksPerTensor, kTensorJoin));
 }
 
-std::string bad() {
+Object bad() {
   return view("v_bad",
               fmt::format("SELECT t.id AS id, {} || '.' || t.role || '[' || (t.first_token + t.first_bad / t.channels) "
                           "|| ',' || (t.first_bad % t.channels) || ']' AS first_bad, t.bad AS bad, t.elements AS "
@@ -124,7 +124,7 @@ std::string bad() {
                           kPlace, step_join("o.step")));
 }
 
-std::string token_health() {
+Object token_health() {
   const std::pair<const char*, std::size_t> counts[] = {
       {"elements", 0},   {"nan", 8},   {"pos_inf", 16}, {"neg_inf", 24}, {"saturated", 32},
       {"subnormal", 40}, {"zero", 48}, {"flushed", 56}, {"clipped", 64}, {"first_bad", 72}};
@@ -170,7 +170,7 @@ std::string token_health() {
                                     stored(rest, sizeof(detail_codec::Numbers), kDetailNumbers));
 }
 
-std::string scales() {
+Object scales() {
   return view("v_scales",
               fmt::format("SELECT c.id AS id, {} AS place, c.target AS target, c.policy AS policy, c.format AS format, "
                           "c.scale AS scale, c.source AS source, c.calibrated_request AS calibrated_request, "
@@ -182,7 +182,7 @@ std::string scales() {
                           kPlace, step_join("c.step")));
 }
 
-std::string kv() {
+Object kv() {
   return view(
       "v_kv",
       fmt::format("SELECT k.id AS id, k.block AS block, k.slot_begin || '..' || (k.slot_end - 1) AS slots, k.action AS "
@@ -192,20 +192,20 @@ std::string kv() {
                   step_join("k.step")));
 }
 
-std::string tokens() {
+Object tokens() {
   return view("v_tokens", "SELECT request, position, token, text, source FROM tokens ORDER BY request, position");
 }
 
-std::string kernels() {
+Object kernels() {
   return view("v_kernels", fmt::format("SELECT k.id AS id, {} AS place, k.name AS kernel, k.start_ns AS start_ns, "
                                        "k.duration_ns / 1000.0 AS microseconds, k.details AS details FROM kernels k "
                                        "LEFT JOIN ops o ON o.id = k.op {} ORDER BY k.id",
                                        kPlace, step_join("o.step")));
 }
 
-std::string notes() { return view("v_notes", "SELECT id, tensor, text FROM notes ORDER BY id"); }
+Object notes() { return view("v_notes", "SELECT id, tensor, text FROM notes ORDER BY id"); }
 
-std::string events() {
+Object events() {
   return view("v_events",
               fmt::format("SELECT e.id AS id, e.fault AS fault, {} || '.' || t.role AS place, e.because AS because, "
                           "e.summary AS summary, e.evidence AS evidence FROM events e LEFT JOIN tensors t ON t.id = "
@@ -215,11 +215,11 @@ std::string events() {
 
 }  // namespace
 
-std::span<const std::string> views() {
+std::span<const Object> views() {
   // Never destroyed: see objects().
-  static const std::vector<std::string>& all =
-      *new std::vector<std::string>{completeness(), requests(), steps(), ops(),    inputs(),  tensors(), bad(),
-                                    token_health(), scales(),   kv(),    tokens(), kernels(), events(),  notes()};
+  static const std::vector<Object>& all =
+      *new std::vector<Object>{completeness(), requests(), steps(), ops(),    inputs(),  tensors(), bad(),
+                               token_health(), scales(),   kv(),    tokens(), kernels(), events(),  notes()};
   return all;
 }
 
