@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "core/recording/insert.h"
@@ -38,7 +37,7 @@ class Batch {
           break;
         case Kind::tensor:
           merge_health(tensors_[tensor]);
-          status = visit(std::as_const(tensors_[tensor++]));
+          status = visit(tensors_[tensor++]);
           break;
         case Kind::other:
           status = visit(others_[other++]);

@@ -20,6 +20,8 @@ constexpr std::size_t kInPlace = std::size_t{48} << 10;
 /// A larger one does not stay in SQLite's cache until it is written: its zeros would go to the disk, and come back.
 constexpr std::size_t kMostInPlace = std::size_t{2} << 20;
 
+constexpr std::size_t kPageBytes = sqlite::PageQueue::kPageBytes;
+
 constexpr const char* kDeleteJournal = "PRAGMA journal_mode = DELETE";
 
 /// A JSON array of integers: readable in the shell, and its json_each() takes it apart.
@@ -120,8 +122,8 @@ Status Inserter::write_progress() {
       .run();
 }
 
-Status Inserter::apply(const Item& item) {
-  return std::visit([this](const auto& one) { return write(one); }, item);
+Status Inserter::apply(Item& item) {
+  return std::visit([this](auto& one) { return write(one); }, item);
 }
 
 Status Inserter::Parts::check() const {
@@ -134,16 +136,24 @@ void Inserter::close_blobs() {
   tiles_.close();
 }
 
+Status Inserter::end_transaction() {
+  close_blobs();
+  if (auto status = statements_[kCommit].run(); !status) return status;
+  if (file_system_ && !file_system_->lent().empty())
+    return fail("this SQLite lays out rows in another way than its file format; use another build of it");
+  return {};
+}
+
 Status Inserter::commit() {
   if (auto status = parts_.check(); !status) return status;
   if (auto status = write_progress(); !status) return status;
-  close_blobs();
-  if (auto status = statements_[kCommit].run(); !status) return status;
+  if (auto status = end_transaction(); !status) return status;
   committed_ = progress_;
   return statements_[kBegin].run();
 }
 
 Status Inserter::abandon() {
+  if (file_system_) file_system_->lent().forget();
   progress_ = committed_;
   close_blobs();
   statements_.clear();
@@ -157,8 +167,7 @@ Status Inserter::complete() {
   if (auto status = parts_.check(); !status) return status;
   progress_.state = words::word(words::kRunStates, RunState::complete);
   if (auto status = write_progress(); !status) return status;
-  close_blobs();
-  if (auto status = statements_[kCommit].run(); !status) return status;
+  if (auto status = end_transaction(); !status) return status;
   statements_.clear();
   if (in_memory_) return {};
   return sqlite::execute(db_.get(), kDeleteJournal);
@@ -254,20 +263,43 @@ Status Inserter::write_detail(const TensorRow& row, const detail_codec::Encoded&
   return statement.bind(4, joined_).run();
 }
 
-Status Inserter::write_chunk(std::int64_t id, std::span<const std::byte> bytes) {
-  Statement& statement = statements_[kChunk].bind(1, id);
-  if (bytes.size() < kInPlace) return statement.bind(2, bytes).run();
-  if (auto status = statement.bind_zeros(2, bytes.size()).run(); !status) return status;
-  return chunk_.write(db_.get(), id, {bytes});
+sqlite::Lent Inserter::lend(std::vector<std::byte>& bytes) {
+  const std::span<const std::byte> elements = bytes;
+  if (in_memory_ || elements.size() < kInPlace) return {elements, {}};
+  return {elements, elements_->lend(std::move(bytes))};
 }
 
-Status Inserter::write_chunks(std::int64_t tensor, std::span<const std::byte> bytes) {
+Status Inserter::write_chunk(std::int64_t id, const sqlite::Lent& elements) {
+  Statement& statement = statements_[kChunk].bind(1, id);
+  if (elements.bytes.size() < kInPlace) return statement.bind(2, elements.bytes).run();
+  if (auto status = statement.bind_zeros(2, elements.bytes.size()).run(); !status) return status;
+  if (file_system_ && elements.memory) return lend_chunk(id, elements);
+  return chunk_.write(db_.get(), id, {elements.bytes});
+}
+
+Status Inserter::lend_chunk(std::int64_t id, const sqlite::Lent& elements) {
+  const std::span<const std::byte> bytes = elements.bytes;
+  if (auto status = chunk_.seek(db_.get(), id); !status) return status;
+  std::size_t at = sqlite::bytes_in_row(bytes.size(), kPageBytes);
+  if (auto status = chunk_.put(db_.get(), bytes.first(at), 0); !status) return status;
+  while (at < bytes.size()) {
+    const auto piece = bytes.subspan(at, std::min(bytes.size() - at, kPageBytes - sqlite::LentPages::kLinkBytes));
+    const bool marked = piece.size() >= sqlite::LentPages::kMarkBytes;
+    const auto mark = marked ? file_system_->lent().add({piece, elements.memory}) : sqlite::LentPages::Mark{};
+    auto status = chunk_.put(db_.get(), marked ? std::span<const std::byte>(mark) : piece, at);
+    if (!status) return status;
+    at += piece.size();
+  }
+  return {};
+}
+
+Status Inserter::write_chunks(std::int64_t tensor, const sqlite::Lent& elements) {
   ++progress_.stored_tensors;
   std::int64_t id = tensor * schema::kChunksPerTensor;
-  while (!bytes.empty()) {
-    const auto part = bytes.first(std::min(bytes.size(), static_cast<std::size_t>(schema::kChunkBytes)));
-    if (auto status = write_chunk(id++, part); !status) return status;
-    bytes = bytes.subspan(part.size());
+  constexpr auto kChunk = static_cast<std::size_t>(schema::kChunkBytes);
+  for (auto left = elements.bytes; !left.empty(); left = left.subspan(std::min(left.size(), kChunk))) {
+    auto status = write_chunk(id++, {left.first(std::min(left.size(), kChunk)), elements.memory});
+    if (!status) return status;
   }
   return {};
 }
@@ -289,7 +321,7 @@ void merge_health(AddTensor& tensor) {
   row.health = merge_all(health.tokens);
 }
 
-Status Inserter::apply(const AddTensor& item) {
+Status Inserter::apply(AddTensor& item) {
   const TensorRow& row = item.row;
   const LevelShape base = level_shape(row.tokens, row.channels, 0);
   const auto rows = static_cast<std::size_t>(row.tokens);
@@ -344,7 +376,9 @@ Status Inserter::apply(const AddTensor& item) {
       .bind(kAxisAt + 5, std::int64_t{row.stated});
   auto status = statement.run();
   if (status && encoded.kind >= schema::kDetailStored) status = write_detail(row, encoded);
-  if (status && !item.elements.empty()) status = write_chunks(row.id, item.elements);
+  if (status && !item.elements.empty()) {
+    status = write_chunks(row.id, item.bytes.empty() ? sqlite::Lent{item.elements, item.lent} : lend(item.bytes));
+  }
   return status;
 }
 
@@ -363,16 +397,16 @@ Result<std::size_t> Inserter::bytes_of(std::int64_t tensor) {
   return expected;
 }
 
-Status Inserter::write(const AddBytes& item) {
+Status Inserter::write(AddBytes& item) {
   const Result<std::size_t> expected = bytes_of(item.tensor);
   if (!expected) return tl::unexpected(expected.error());
   if (*expected != item.bytes.size()) {
     return fail(fmt::format("tensor {}: {} bytes, its shape needs {}", item.tensor, item.bytes.size(), *expected));
   }
-  return item.bytes.empty() ? Status{} : write_chunks(item.tensor, item.bytes);
+  return item.bytes.empty() ? Status{} : write_chunks(item.tensor, lend(item.bytes));
 }
 
-Status Inserter::write(const AddPart& item) {
+Status Inserter::write(AddPart& item) {
   if (item.tensor != parts_.tensor) {
     if (auto status = parts_.check(); !status) return status;
     const Result<std::size_t> expected = bytes_of(item.tensor);
@@ -388,7 +422,7 @@ Status Inserter::write(const AddPart& item) {
   const auto part = static_cast<std::int64_t>(parts_.written) / schema::kChunkBytes;
   if (part >= schema::kChunksPerTensor) return fail(fmt::format("tensor {}: too large to be stored", item.tensor));
   parts_.written += item.bytes.size();
-  return write_chunk(item.tensor * schema::kChunksPerTensor + part, item.bytes);
+  return write_chunk(item.tensor * schema::kChunksPerTensor + part, lend(item.bytes));
 }
 
 Status Inserter::write(const WeightRow& row) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/recording/detail_codec.h"
+#include "core/recording/element_pool.h"
 #include "core/recording/sqlite.h"
 #include "core/recording/write_behind.h"
 #include "core/recording/writer.h"
@@ -67,14 +68,17 @@ class Inserter {
   /// Writes the schema and what is known of the run. The first call, before any row.
   Status begin(const RunInfo& info);
 
-  Status apply(const Item& item);
+  /// Elements that an item owns may be taken from it.
+  Status apply(Item& item);
   Status apply(const AddOp& item);
-  Status apply(const AddTensor& item);
+  Status apply(AddTensor& item);
   Status commit();    ///< and begins the next transaction
   Status abandon();   ///< forgets what came after the last commit, and leaves no journal behind; nothing can follow
   Status complete();  ///< sets the state, commits, leaves no journal behind
   /// The database, without the statements that wrote it.
   sqlite::Database release();
+  /// Where memory of elements comes back to.
+  ElementPool& elements() { return *elements_; }
 
  private:
   enum Name {
@@ -115,16 +119,21 @@ class Inserter {
   Status add_views();
   Status prepare_all();
   void close_blobs();
+  Status end_transaction();
   Status write_progress();
   /// The bytes that the shape of a tensor that was added needs.
   Result<std::size_t> bytes_of(std::int64_t tensor);
-  Status write_chunks(std::int64_t tensor, std::span<const std::byte> bytes);
-  Status write_chunk(std::int64_t id, std::span<const std::byte> bytes);
+  /// Elements and what holds them, so that they need not be copied.
+  Status write_chunks(std::int64_t tensor, const sqlite::Lent& elements);
+  Status write_chunk(std::int64_t id, const sqlite::Lent& elements);
+  Status lend_chunk(std::int64_t id, const sqlite::Lent& elements);
+  /// Elements that lie in `bytes`.
+  sqlite::Lent lend(std::vector<std::byte>& bytes);
   Status write_detail(const TensorRow& row, const detail_codec::Encoded& detail);
 
   Status write(const AddRequest& item);
-  Status write(const AddBytes& item);
-  Status write(const AddPart& item);
+  Status write(AddBytes& item);
+  Status write(AddPart& item);
   Status write(const StepRow& row);
   Status write(const WeightRow& row);
   Status write(const ScaleRow& row);
@@ -136,6 +145,7 @@ class Inserter {
   Status write(const ExpectedTensors& item);
   Status write(const EndStep&) { return {}; }
 
+  std::shared_ptr<ElementPool> elements_ = std::make_shared<ElementPool>();
   std::unique_ptr<sqlite::WriteBehind> file_system_;  // before what it is for
   sqlite::Database db_;
   std::vector<sqlite::Statement> statements_;

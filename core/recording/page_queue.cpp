@@ -29,21 +29,25 @@ PageQueue::~PageQueue() {
   if (thread_.joinable()) thread_.join();
 }
 
-int PageQueue::push(std::span<const std::byte> bytes, std::int64_t offset) {
+int PageQueue::push(std::span<const std::byte> page, std::int64_t offset, Lent lent) {
   if (!thread_.joinable()) {
-    const bool direct = bytes.size() <= direct_;
-    if (direct) direct_ -= bytes.size();
-    if (direct || !start()) return write(bytes, offset);
+    const bool direct = page.size() <= direct_;
+    if (direct) direct_ -= page.size();
+    if (direct || !start()) {
+      Parts parts;
+      parts.add_page(page.data(), page.size(), lent);
+      return write(parts, offset);
+    }
   }
   std::unique_lock lock(mutex_);
   done_.wait(lock, [this] { return count_ < kPages || error_ != 0; });
   if (error_ != 0) return take_error();
   const std::size_t slot = (first_ + count_) % kPages;
   lock.unlock();  // the slot is nobody's until it is counted
-  std::memcpy(memory(slot, bytes.size()).data(), bytes.data(), bytes.size());
+  std::memcpy(memory(slot), page.data(), lent.bytes.empty() ? page.size() : LentPages::kLinkBytes);
   lock.lock();
   if (error_ != 0) return take_error();
-  pages_[slot] = {offset, bytes.size()};
+  pages_[slot] = {offset, page.size(), std::move(lent)};
   if (++count_ == kTogether) work_.notify_one();
   return 0;
 }
@@ -98,11 +102,12 @@ void PageQueue::run() {
     if (count_ == 0) return;
     const std::size_t count = together();
     const std::int64_t offset = pages_[first_].offset;
-    std::size_t bytes = 0;
-    for (std::size_t i = 0; i < count; ++i) bytes += pages_[first_ + i].bytes;
-    const std::span<const std::byte> next = memory(first_, bytes);
+    Parts parts;
+    for (std::size_t slot = first_; slot < first_ + count; ++slot)
+      parts.add_page(memory(slot), pages_[slot].bytes, pages_[slot].lent);
     lock.unlock();
-    const int code = write(next, offset);
+    const int code = write(parts, offset);
+    for (std::size_t slot = first_; slot < first_ + count; ++slot) pages_[slot].lent = {};  // no slot of push()
     lock.lock();
     if (code != 0) error_ = code;
     const std::size_t gone = code == 0 ? count : count_;
@@ -112,9 +117,7 @@ void PageQueue::run() {
   }
 }
 
-std::span<std::byte> PageQueue::memory(std::size_t slot, std::size_t bytes) {
-  return {memory_.get() + slot * kPageBytes, bytes};
-}
+std::byte* PageQueue::memory(std::size_t slot) { return memory_.get() + slot * kPageBytes; }
 
 std::size_t PageQueue::together() const {
   const std::size_t most = std::min({count_, kTogether, kPages - first_});
@@ -125,15 +128,34 @@ std::size_t PageQueue::together() const {
   return count;
 }
 
+void PageQueue::Parts::add(const std::byte* data, std::size_t size) {
+  if (size == 0) return;
+  all[count++] = {const_cast<std::byte*>(data), size};  // what is written is not changed, whatever the type says
+  bytes += static_cast<std::int64_t>(size);
+}
+
+void PageQueue::Parts::add_page(const std::byte* copied, std::size_t size, const Lent& lent) {
+  static constexpr std::array<std::byte, kPageBytes> kZeros{};
+  if (lent.bytes.empty()) return add(copied, size);
+  add(copied, LentPages::kLinkBytes);
+  add(lent.bytes.data(), lent.bytes.size());
+  add(kZeros.data(), size - LentPages::kLinkBytes - lent.bytes.size());
+}
+
 /// The system's error number, 0 where all is written.
-int PageQueue::write(std::span<const std::byte> bytes, std::int64_t offset) {
-  reserve(offset, offset + std::ssize(bytes));
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(file_, bytes.data(), bytes.size(), offset);
+int PageQueue::write(Parts& parts, std::int64_t offset) {
+  reserve(offset, offset + parts.bytes);
+  std::span<iovec> left = std::span(parts.all).first(parts.count);
+  while (!left.empty()) {
+    const ssize_t written = ::pwritev(file_, left.data(), static_cast<int>(left.size()), offset);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return written < 0 ? errno : ENOSPC;
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
     offset += written;
+    auto done = static_cast<std::size_t>(written);
+    for (; !left.empty() && done >= left.front().iov_len; left = left.subspan(1)) done -= left.front().iov_len;
+    if (left.empty()) break;
+    left.front().iov_base = static_cast<std::byte*>(left.front().iov_base) + done;
+    left.front().iov_len -= done;
   }
   return 0;
 }

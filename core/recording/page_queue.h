@@ -1,4 +1,7 @@
 #pragma once
+#include <sys/uio.h>
+
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -6,6 +9,8 @@
 #include <mutex>
 #include <span>
 #include <thread>
+
+#include "core/recording/lent_pages.h"
 
 /// Pages on their way from SQLite to the file. Private to core/recording.
 namespace nanscope::sqlite {
@@ -25,7 +30,9 @@ class PageQueue {
 
   /// Copies the bytes, waits where too many are on their way, and returns 0; or the system's error number of a page
   /// that was pushed before: then what was pushed since is gone, and the error is told once.
-  int push(std::span<const std::byte> bytes, std::int64_t offset);
+  int push(std::span<const std::byte> bytes, std::int64_t offset) { return push(bytes, offset, {}); }
+  /// The same of a page of which only the link is copied: `lent` takes the place of what is behind it.
+  int push(std::span<const std::byte> page, std::int64_t offset, Lent lent);
   /// Until everything is in the file. Returns what push() does.
   int drain();
   /// The same where something of these bytes of the file is on its way; else at once.
@@ -40,14 +47,25 @@ class PageQueue {
   struct Page {
     std::int64_t offset = 0;
     std::size_t bytes = 0;
+    Lent lent;
+  };
+  /// What is written at once. Without memory of its own: SQLite calls from C, through which no exception may pass.
+  struct Parts {
+    std::array<iovec, 3 * kTogether> all;
+    std::size_t count = 0;
+    std::int64_t bytes = 0;
+
+    void add(const std::byte* data, std::size_t size);
+    /// A page; what is copied of it, all or the link alone, begins at `copied`.
+    void add_page(const std::byte* copied, std::size_t size, const Lent& lent);
   };
 
   bool start();
   void run();
-  std::span<std::byte> memory(std::size_t slot, std::size_t bytes);
+  std::byte* memory(std::size_t slot);
   /// How many pages from first_ on lie side by side, here and in the file.
   std::size_t together() const;
-  int write(std::span<const std::byte> bytes, std::int64_t offset);
+  int write(Parts& parts, std::int64_t offset);
   void reserve(std::int64_t offset, std::int64_t end);
   int drain(std::unique_lock<std::mutex>& lock);
   int take_error();

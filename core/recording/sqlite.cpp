@@ -138,7 +138,7 @@ std::span<const std::byte> Statement::blob(int column) const {
   return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column))};
 }
 
-Status BlobWriter::write(sqlite3* db, std::int64_t row, std::initializer_list<std::span<const std::byte>> parts) {
+Status BlobWriter::seek(sqlite3* db, std::int64_t row) {
   int code = SQLITE_OK;
   if (blob_) {
     code = sqlite3_blob_reopen(blob_.get(), row);
@@ -147,16 +147,30 @@ Status BlobWriter::write(sqlite3* db, std::int64_t row, std::initializer_list<st
     code = sqlite3_blob_open(db, "main", table_.c_str(), column_.c_str(), row, 1, &raw);
     blob_.reset(raw);
   }
-  int at = 0;
-  for (const std::span part : parts) {
-    const auto bytes = static_cast<int>(part.size());
-    if (code == SQLITE_OK && bytes > 0) code = sqlite3_blob_write(blob_.get(), part.data(), bytes, at);
-    at += bytes;
-  }
+  return checked(db, code);
+}
+
+Status BlobWriter::put(sqlite3* db, std::span<const std::byte> bytes, std::size_t offset) {
+  if (bytes.empty()) return {};
+  return checked(
+      db, sqlite3_blob_write(blob_.get(), bytes.data(), static_cast<int>(bytes.size()), static_cast<int>(offset)));
+}
+
+Status BlobWriter::checked(sqlite3* db, int code) {
   if (code == SQLITE_OK) return {};
   auto failed = fail(describe(db, code));
   blob_.reset();
   return failed;
+}
+
+Status BlobWriter::write(sqlite3* db, std::int64_t row, std::initializer_list<std::span<const std::byte>> parts) {
+  Status status = seek(db, row);
+  std::size_t at = 0;
+  for (const std::span part : parts) {
+    if (status) status = put(db, part, at);
+    at += part.size();
+  }
+  return status;
 }
 
 Result<std::int64_t> query_integer(sqlite3* db, std::string_view sql, std::int64_t otherwise) {

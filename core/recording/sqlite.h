@@ -83,9 +83,14 @@ class BlobWriter {
   BlobWriter(std::string table, std::string column) : table_(std::move(table)), column_(std::move(column)) {}
   /// Over the whole blob of a row that is there, which has as many bytes as all parts.
   Status write(sqlite3* db, std::int64_t row, std::initializer_list<std::span<const std::byte>> parts);
+  /// The blob of a row that is there is what put() writes to from now on.
+  Status seek(sqlite3* db, std::int64_t row);
+  Status put(sqlite3* db, std::span<const std::byte> bytes, std::size_t offset);
   void close() { blob_.reset(); }
 
  private:
+  Status checked(sqlite3* db, int code);
+
   std::string table_;
   std::string column_;
   std::unique_ptr<sqlite3_blob, CloseBlob> blob_;

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 namespace nanscope::sqlite {
 namespace {
@@ -13,10 +14,13 @@ namespace {
 struct DatabaseFile {
   sqlite3_file base;
   PageQueue* queue;
+  LentPages* lent;
+  void* unused;  ///< so that the system's file is aligned
 };
 static_assert(sizeof(DatabaseFile) % alignof(std::max_align_t) == 0);
 
 PageQueue& queue_of(sqlite3_file* file) { return *reinterpret_cast<DatabaseFile*>(file)->queue; }
+LentPages& lent_of(sqlite3_file* file) { return *reinterpret_cast<DatabaseFile*>(file)->lent; }
 sqlite3_file* system_file(sqlite3_file* file) {
   return reinterpret_cast<sqlite3_file*>(reinterpret_cast<DatabaseFile*>(file) + 1);
 }
@@ -52,6 +56,12 @@ int read_page(sqlite3_file* file, void* bytes, int size, sqlite3_int64 offset) {
 
 int write_page(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
   const std::span page(static_cast<const std::byte*>(bytes), static_cast<std::size_t>(size));
+  LentPages& lent = lent_of(file);
+  if (page.size() == PageQueue::kPageBytes && lent.marks(page)) {
+    auto taken = lent.take(page);
+    // SQLite writes such a page once; were it otherwise, its elements are gone, and the mark must not take their place.
+    return taken ? code_of(queue_of(file).push(page, offset, std::move(*taken))) : SQLITE_IOERR_WRITE;
+  }
   if (page.size() <= PageQueue::kPageBytes) return code_of(queue_of(file).push(page, offset));
   return after_pages<&sqlite3_io_methods::xWrite>(file, bytes, size, offset);
 }
@@ -165,7 +175,7 @@ int WriteBehind::open(sqlite3_vfs* vfs, const char* path, sqlite3_file* file, in
   sqlite3_file* system = database ? system_file(file) : file;
   const int code = self->system_->xOpen(self->system_, path, system, flags, out_flags);
   if (!database || code != SQLITE_OK) return code;
-  *reinterpret_cast<DatabaseFile*>(file) = {{&kMethods}, &self->queue_};
+  *reinterpret_cast<DatabaseFile*>(file) = {{&kMethods}, &self->queue_, &self->lent_, nullptr};
   return SQLITE_OK;
 }
 

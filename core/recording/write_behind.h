@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "core/recording/lent_pages.h"
 #include "core/recording/page_queue.h"
 #include "core/result.h"
 
@@ -28,6 +29,8 @@ class WriteBehind {
 
   /// For sqlite3_open_v2().
   const std::string& name() const { return name_; }
+  /// What takes the place of pages that are written; of the thread that writes rows.
+  LentPages& lent() { return lent_; }
   /// SQLite's own.
   sqlite3_vfs* system() const { return system_; }
 
@@ -36,6 +39,7 @@ class WriteBehind {
   static int open(sqlite3_vfs* vfs, const char* path, sqlite3_file* file, int flags, int* out_flags);
 
   PageQueue queue_;
+  LentPages lent_;
   std::string name_;
   sqlite3_vfs* system_ = nullptr;
   sqlite3_vfs vfs_{};  ///< registered while it has a name

@@ -26,7 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 /// A batch goes to the writing thread at the end of a step, or before it when it holds this much.
 constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
-constexpr std::size_t kPoolBytes = std::size_t{64} << 20;
 /// The writing thread looks for work this often. Waking it at the end of every step would cost the engine's
 /// thread more than the step's rows do.
 constexpr std::chrono::milliseconds kPoll{1};
@@ -102,21 +101,7 @@ class RecordingWriter::Impl {
 
   sqlite::Database release() { return inserter_.release(); }
 
-  std::vector<std::byte> buffer(std::size_t size) {
-    std::vector<std::byte> found;
-    {
-      const std::lock_guard lock(mutex_);
-      for (auto it = pool_.rbegin(); it != pool_.rend(); ++it) {
-        if (it->capacity() < size) continue;
-        found = std::move(*it);
-        pool_bytes_ -= found.capacity();
-        pool_.erase(std::next(it).base());
-        break;
-      }
-    }
-    found.resize(size);
-    return found;
-  }
+  std::vector<std::byte> buffer(std::size_t size) { return inserter_.elements().take(size); }
 
  private:
   /// Waits while too much is on its way already.
@@ -190,7 +175,7 @@ class RecordingWriter::Impl {
     if (!batch.ends_step() && !mid_step_ && pending_steps_ > 0) {
       if (auto status = commit(); !status) return status;
     }
-    auto status = batch.each([this](const auto& row) { return inserter_.apply(row); });
+    auto status = batch.each([this](auto& row) { return inserter_.apply(row); });
     if (!status) return status;
     pending_bytes_ += batch.bytes();
     mid_step_ = !batch.ends_step();
@@ -200,19 +185,12 @@ class RecordingWriter::Impl {
 
   void recycle(insert::Batch batch) {
     const std::size_t bytes = batch.bytes();
-    auto elements = batch.take_elements();
+    for (auto& elements : batch.take_elements()) inserter_.elements().give(std::move(elements));
     batch.clear();
     const std::lock_guard lock(mutex_);
     queued_bytes_ -= std::min(queued_bytes_, bytes);
-    for (auto& one : elements) keep(std::move(one));
     if (spare_.size() < kSpareBatches) spare_.push_back(std::move(batch));
     space_.notify_all();
-  }
-
-  void keep(std::vector<std::byte> bytes) {
-    if (bytes.capacity() == 0 || pool_bytes_ + bytes.capacity() > kPoolBytes) return;
-    pool_bytes_ += bytes.capacity();
-    pool_.push_back(std::move(bytes));
   }
 
   bool commit_is_due() {
@@ -296,8 +274,6 @@ class RecordingWriter::Impl {
   std::condition_variable committed_changed_;
   std::deque<insert::Batch> ready_;
   std::vector<insert::Batch> spare_;
-  std::vector<std::vector<std::byte>> pool_;
-  std::size_t pool_bytes_ = 0;
   std::size_t queued_bytes_ = 0;
   std::int64_t ended_ = 0;
   std::int64_t committed_ = 0;

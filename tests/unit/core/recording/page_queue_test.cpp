@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -51,6 +52,7 @@ TEST_P(Direct, TheFileIsWhatWasPushedInOrder) {
   PageQueue queue(file.number(), GetParam());
   std::mt19937 random(7);
   std::vector<std::byte> expected;
+  std::vector<std::weak_ptr<const void>> lent;
   for (int i = 0; i < 600; ++i) {
     const std::size_t pages = expected.size() / kPage;
     const std::size_t at = i % 3 != 0 || pages == 0 ? pages : random() % pages;
@@ -58,17 +60,30 @@ TEST_P(Direct, TheFileIsWhatWasPushedInOrder) {
     const auto bytes = sample::noise(size, static_cast<std::uint32_t>(i));
     expected.resize(std::max(expected.size(), (at + 1) * kPage));
     std::copy(bytes.begin(), bytes.end(), expected.begin() + static_cast<std::ptrdiff_t>(at * kPage));
-    ASSERT_EQ(queue.push(bytes, static_cast<std::int64_t>(at * kPage)), 0);
+    if (i % 5 == 4) {  // what others hold, behind the link of a page that says something else
+      const auto held =
+          std::make_shared<std::vector<std::byte>>(bytes.begin() + 4, bytes.end() - (i % 2 == 0 ? 0 : 99));
+      if (i % 2 != 0)
+        std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(at * kPage + size - 99), 99, std::byte{0});
+      std::vector<std::byte> page(size, std::byte{7});
+      std::copy_n(bytes.begin(), 4, page.begin());
+      lent.push_back(held);
+      ASSERT_EQ(queue.push(page, static_cast<std::int64_t>(at * kPage), {*held, held}), 0);
+    } else {
+      ASSERT_EQ(queue.push(bytes, static_cast<std::int64_t>(at * kPage)), 0);
+    }
     if (i % 7 == 0) {
       ASSERT_EQ(queue.drain(static_cast<std::int64_t>(at * kPage), 100), 0);
       const auto there = file.content(static_cast<std::int64_t>(at * kPage), size);
-      ASSERT_TRUE(std::equal(there.begin(), there.end(), bytes.begin())) << "page " << at << " after push " << i;
+      ASSERT_TRUE(std::equal(there.begin(), there.end(), expected.begin() + static_cast<std::ptrdiff_t>(at * kPage)))
+          << "page " << at << " after push " << i;
     }
     if (i % 100 == 99) {
       ASSERT_EQ(queue.drain(), 0);
     }
   }
   ASSERT_EQ(queue.drain(), 0);
+  for (const auto& one : lent) EXPECT_TRUE(one.expired()) << "what is written is let go of";
   std::vector<std::byte> found = file.content();
   found.resize(expected.size());  // the last page may have been a short one
   EXPECT_TRUE(found == expected);
