@@ -359,7 +359,7 @@ Status Inserter::apply(AddTensor& item) {
   statement.bind(1, row.id)
       .bind(2, row.op)
       .bind(3, row.role)
-      .bind(4, name(row.format))
+      .bind_word(4, name(row.format))
       .bind(5, row.tokens)
       .bind(6, row.channels)
       .bind(7, row.heads)
@@ -368,7 +368,7 @@ Status Inserter::apply(AddTensor& item) {
       .bind(10, encoded.kind);
   bind_health(statement, 11, row.health);
   constexpr int kAxisAt = 11 + schema::kHealthColumns;
-  statement.bind(kAxisAt, row.axis ? words::word(words::kAxes, *row.axis) : std::string_view())
+  statement.bind_word(kAxisAt, row.axis ? words::word(words::kAxes, *row.axis) : std::string_view())
       .bind(kAxisAt + 1, row.sequence)
       .bind(kAxisAt + 2, row.name)
       .bind(kAxisAt + 3, std::int64_t{row.known})

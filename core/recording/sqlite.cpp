@@ -62,37 +62,60 @@ Result<Statement> Statement::prepare(sqlite3* db, std::string_view sql) {
       sqlite3_prepare_v3(db, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &raw, nullptr);
   statement.statement_.reset(raw);
   if (code != SQLITE_OK) return fail(describe(db, code));
+  statement.bound_.resize(static_cast<std::size_t>(sqlite3_bind_parameter_count(raw)) + 1);
   return statement;
 }
 
-Statement& Statement::bind(int index, std::int64_t value) {
-  note(sqlite3_bind_int64(statement_.get(), index, value));
+template <class Call>
+Statement& Statement::bind_once(int index, const Bound& wanted, const Call& call) {
+  Bound& bound = bound_[static_cast<std::size_t>(index)];
+  if (bound == wanted) return *this;
+  const int code = call();
+  bound = code == SQLITE_OK ? wanted : Bound{};
+  note(code);
   return *this;
 }
 
+Statement& Statement::bind(int index, std::int64_t value) {
+  return bind_once(index, {Bound::Kind::integer, value},
+                   [&] { return sqlite3_bind_int64(statement_.get(), index, value); });
+}
+
+Statement& Statement::bind_word(int index, std::string_view word) {
+  const char* data = word.data() != nullptr ? word.data() : "";
+  return bind_once(index, {Bound::Kind::word, static_cast<std::int64_t>(word.size()), data}, [&] {
+    return sqlite3_bind_text64(statement_.get(), index, data, word.size(), SQLITE_STATIC, SQLITE_UTF8);
+  });
+}
+
 Statement& Statement::bind_real(int index, double value) {
+  forget(index);
   note(sqlite3_bind_double(statement_.get(), index, value));
   return *this;
 }
 
 Statement& Statement::bind(int index, std::string_view text) {
   const char* data = text.data() != nullptr ? text.data() : "";
+  forget(index);
   note(sqlite3_bind_text64(statement_.get(), index, data, text.size(), SQLITE_STATIC, SQLITE_UTF8));
   return *this;
 }
 
 Statement& Statement::bind(int index, std::span<const std::byte> blob) {
   const void* data = blob.data() != nullptr ? static_cast<const void*>(blob.data()) : "";
+  forget(index);
   note(sqlite3_bind_blob64(statement_.get(), index, data, blob.size(), SQLITE_STATIC));
   return *this;
 }
 
 Statement& Statement::bind_zeros(int index, std::size_t bytes) {
+  forget(index);
   note(sqlite3_bind_zeroblob64(statement_.get(), index, bytes));
   return *this;
 }
 
 Statement& Statement::bind_null(int index) {
+  forget(index);
   note(sqlite3_bind_null(statement_.get(), index));
   return *this;
 }

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/result.h"
 
@@ -40,7 +41,8 @@ std::string describe(sqlite3* db, int code);
 Status execute(sqlite3* db, const std::string& sql);
 
 /// A prepared statement. Columns count from 0, parameters from 1. Text and blobs are bound without
-/// a copy: they must live until reset().
+/// a copy: they must live until reset(). A parameter keeps its value from one row to the next, and what it has already
+/// is not bound again: most counts of a healthy tensor are those of the one before.
 class Statement {
  public:
   Statement() = default;
@@ -49,6 +51,7 @@ class Statement {
   Statement& bind(int index, std::int64_t value);
   Statement& bind_real(int index, double value);  ///< NaN is stored as NULL
   Statement& bind(int index, std::string_view text);
+  Statement& bind_word(int index, std::string_view word);  ///< a text that lives as long as the program
   Statement& bind(int index, std::span<const std::byte> blob);
   /// A blob of as many zeros, which take no memory; BlobWriter puts others there.
   Statement& bind_zeros(int index, std::size_t bytes);
@@ -72,7 +75,20 @@ class Statement {
   void note(int code) {
     if (code != SQLITE_OK && error_ == SQLITE_OK) error_ = code;
   }
+  /// What a parameter has: an integer, or a word of so many bytes.
+  struct Bound {
+    enum class Kind : std::uint8_t { other, integer, word } kind = Kind::other;
+    std::int64_t value = 0;
+    const char* word = nullptr;
+    bool operator==(const Bound&) const = default;
+  };
+  /// Binds what `call` binds, unless the parameter has it.
+  template <class Call>
+  Statement& bind_once(int index, const Bound& wanted, const Call& call);
+  void forget(int index) { bound_[static_cast<std::size_t>(index)] = {}; }
+
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  std::vector<Bound> bound_;  ///< by parameter
   int error_ = SQLITE_OK;
 };
 
