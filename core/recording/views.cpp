@@ -131,25 +131,23 @@ Object token_health() {
   const std::pair<const char*, std::size_t> singles[] = {{"min", 96}, {"max", 100}, {"absmax", 104}};
   const std::pair<const char*, std::size_t> numbers[] = {{"min", 16}, {"max", 20}};
   std::string own;
-  std::string decoded;
-  std::string rest;  // of a record that is numbers alone
+  std::string decoded;  // the bits of singles; their values come from a query around it: SQLite reads less text
+  std::string rest;     // of a record that is numbers alone
+  std::string columns;
   for (const auto& [name, offset] : counts) {
     own += fmt::format(", t.{0} AS {0}", name);
     decoded += fmt::format(", {} AS {}", little_endian("r.value", offset, 8), name);
     const std::string_view column = name;
     rest += fmt::format(", {} AS {}", column == "elements" ? "t.channels" : column == "first_bad" ? "-1" : "0", name);
+    columns += fmt::format(", {}", name);
   }
   for (const auto& [name, offset] : singles) {
     own += fmt::format(", t.{0} AS {0}", name);
-    decoded += fmt::format(", {} AS {}", single(little_endian("r.value", offset, 4)), name);
+    decoded += fmt::format(", {} AS {}", little_endian("r.value", offset, 4), name);
   }
-  std::string largest;
-  for (const auto& [name, offset] : numbers) {
-    const std::string number = single(little_endian("r.value", offset, 4));
-    rest += fmt::format(", {} AS {}", number, name);
-    largest += fmt::format("{}abs({})", largest.empty() ? "" : ", ", number);
-  }
-  rest += fmt::format(", max({}) AS absmax", largest);
+  for (const auto& [name, offset] : numbers)
+    rest += fmt::format(", {} AS {}", little_endian("r.value", offset, 4), name);
+  const std::string extremes = fmt::format(", {} AS min, {} AS max", single("min"), single("max"));
   // An array of as many elements as the tensor has rows stands in for a counting loop.
   const auto rows = [](std::size_t record) {
     return fmt::format(
@@ -157,17 +155,19 @@ Object token_health() {
         "json_each('[' || substr(replace(hex(zeroblob(t.tokens)), '00', ',0'), 2) || ']') n))",
         record);
   };
-  const std::string columns = fmt::format("t.id AS tensor, {} || '.' || t.role AS place", kPlace);
+  const std::string names = fmt::format("t.id AS tensor, {} || '.' || t.role AS place", kPlace);
   const auto stored = [&](std::string_view record, std::size_t size, std::int64_t kind) {
     return fmt::format(
-        " UNION ALL SELECT {}, t.first_token + r.key AS token{} {} JOIN detail d ON d.tensor = t.id, {} r WHERE "
-        "t.detail = {}",
-        columns, record, kTensorJoin, rows(size), kind);
+        "(SELECT {}, t.first_token + r.key AS token{} {} JOIN detail d ON d.tensor = t.id, {} r WHERE t.detail = {})",
+        names, record, kTensorJoin, rows(size), kind);
   };
-  return view("v_token_health", fmt::format("SELECT {0}, t.first_token AS token{1} {2} WHERE t.detail = {3}", columns,
-                                            own, kTensorJoin, kDetailSelf) +
-                                    stored(decoded, sizeof(Health), kDetailStored) +
-                                    stored(rest, sizeof(detail_codec::Numbers), kDetailNumbers));
+  return view("v_token_health",
+              fmt::format("SELECT {0}, t.first_token AS token{1} {2} WHERE t.detail = {3} UNION ALL SELECT tensor, "
+                          "place, token{4}{5}, {6} AS absmax FROM {7} UNION ALL SELECT *, max(abs(min), abs(max)) AS "
+                          "absmax FROM (SELECT tensor, place, token{4}{5} FROM {8})",
+                          names, own, kTensorJoin, kDetailSelf, columns, extremes, single("absmax"),
+                          stored(decoded, sizeof(Health), kDetailStored),
+                          stored(rest, sizeof(detail_codec::Numbers), kDetailNumbers)));
 }
 
 Object scales() {
