@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -40,23 +41,33 @@ void bind_health(Statement& into, int at, const Health& health) {
   }
 }
 
-std::string json_text(std::string_view text) {
+void append_json(std::string& to, std::string_view text) {
   const bool plain =
       std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; });
-  if (plain) return fmt::format("\"{}\"", text);
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (!plain) {
+    to += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return;
+  }
+  to += '"';
+  to += text;
+  to += '"';
 }
 
-/// [["x",12],["weight","layers.0.q_proj.weight"],...]: a number is a tensor, a text a weight.
-std::string json(const std::vector<InputRow>& inputs) {
-  std::string text = "[";
+/// Makes `to` [["x",12],["weight","layers.0.q_proj.weight"],...]: a number is a tensor, a text a weight.
+void write_json(std::string& to, const std::vector<InputRow>& inputs) {
+  to = "[";
   for (const InputRow& input : inputs) {
-    if (text.size() > 1) text += ',';
-    text += '[' + json_text(input.role) + ',';
-    text += input.weight.empty() ? std::to_string(input.tensor) : json_text(input.weight);
-    text += ']';
+    to += to.size() > 1 ? ",[" : "[";
+    append_json(to, input.role);
+    to += ',';
+    if (input.weight.empty()) {
+      fmt::format_to(std::back_inserter(to), "{}", input.tensor);
+    } else {
+      append_json(to, input.weight);
+    }
+    to += ']';
   }
-  return text + "]";
+  to += ']';
 }
 
 tl::unexpected<Error> out_of_order(std::string_view what, std::int64_t id, std::string_view after, std::int64_t last) {
@@ -236,7 +247,7 @@ Status Inserter::apply(const AddOp& item) {
   if (row.step != last_step_) return out_of_order(fmt::format("op {} of step", row.id), row.step, "step", last_step_);
   last_op_ = row.id;
   ++progress_.ops;
-  const std::string inputs = json(item.inputs);
+  write_json(inputs_, item.inputs);
   return statements_[kOp]
       .bind(1, row.id)
       .bind(2, row.step)
@@ -244,7 +255,7 @@ Status Inserter::apply(const AddOp& item) {
       .bind(4, row.name)
       .bind(5, row.kind)
       .bind(6, row.attributes)
-      .bind(7, inputs)
+      .bind(7, inputs_)
       .bind(8, last_tensor_ + 1)
       .bind(9, std::int64_t{row.by_name})
       .run();

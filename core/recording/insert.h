@@ -153,6 +153,7 @@ class Inserter {
   sqlite::BlobWriter tiles_{"detail", "tiles"};
   detail_codec::Encoder encoder_;
   std::vector<std::byte> joined_;  ///< tiles of several levels
+  std::string inputs_;             ///< of an op, as it is written
   Progress progress_;
   Progress committed_;
   bool in_memory_ = false;
