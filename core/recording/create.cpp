@@ -81,7 +81,7 @@ Status Inserter::add_views() {
     }
     return {};
   };
-  const Status added = insert_all();
+  Status added = insert_all();
   sqlite3_db_config(db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0, nullptr);
   return added;
 }

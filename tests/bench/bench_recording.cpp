@@ -84,16 +84,19 @@ double write(RecordingWriter& writer, const Run& run) {
         tensor.hash = static_cast<std::uint64_t>(tensor.id) * 0x9e3779b97f4a7c15U;
         tensor.health.count = static_cast<std::uint64_t>(tokens * run.channels);
         tensor.health.sum = 1.25;
-        tensor.health.max = 3.5F;
+        tensor.health.max = tensor.health.absmax = 3.5F;
         if (tensor.id >= run.bad_tensor && run.bad_tensor > 0) {
           tensor.health.nan = 1;
           tensor.health.first_bad = 0;
         }
         TensorDetail detail;
-        detail.tokens.assign(static_cast<std::size_t>(tokens), tensor.health);
+        Health part = tensor.health;
+        part.count = static_cast<std::uint64_t>(run.channels);
+        detail.tokens.assign(static_cast<std::size_t>(tokens), part);
         if (run.channels > kTileChannels) {
           const LevelShape tiles = level_shape(tokens, run.channels, 0);
-          detail.tiles.assign(static_cast<std::size_t>(tiles.tiles()), tensor.health);
+          part.count = kTileChannels;  // which divides the channels of all runs here that have more
+          detail.tiles.assign(static_cast<std::size_t>(tiles.tiles()), part);
         }
         std::vector<std::byte> bytes;
         if (run.bytes) bytes = writer.buffer(static_cast<std::size_t>(tokens * run.channels) * 4);
