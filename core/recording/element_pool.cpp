@@ -1,6 +1,7 @@
 #include "core/recording/element_pool.h"
 
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace nanscope::insert {
@@ -34,11 +35,15 @@ std::vector<std::byte> ElementPool::take(std::size_t size) {
   return found;
 }
 
-void ElementPool::give(std::vector<std::byte> bytes) {
+void ElementPool::give(std::vector<std::byte> bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  if (bytes.capacity() == 0 || free_bytes_ + bytes.capacity() > kMostBytes) return;
-  free_bytes_ += bytes.capacity();
-  free_.push_back(std::move(bytes));
+  const std::size_t size = bytes.capacity();
+  if (size == 0 || free_bytes_ + size > kMostBytes) return;
+  try {
+    free_.push_back(std::move(bytes));
+    free_bytes_ += size;
+  } catch (const std::bad_alloc&) {  // called by a destructor: where no memory is left, this one is let go of
+  }
 }
 
 std::shared_ptr<const void> ElementPool::lend(std::vector<std::byte> bytes) {

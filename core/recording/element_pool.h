@@ -12,7 +12,7 @@ namespace nanscope::insert {
 class ElementPool : public std::enable_shared_from_this<ElementPool> {
  public:
   std::vector<std::byte> take(std::size_t size);
-  void give(std::vector<std::byte> bytes);
+  void give(std::vector<std::byte> bytes) noexcept;
   /// Holds `bytes` where they lie; they come back here once nobody holds what is returned.
   std::shared_ptr<const void> lend(std::vector<std::byte> bytes);
 
