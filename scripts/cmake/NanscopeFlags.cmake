@@ -43,10 +43,12 @@ function(nanscope_waits target)
   endif()
 endfunction()
 
-# nanscope_computes(target): what a diagnosis waits for. The presets that build soon optimise it all the same.
+# nanscope_computes(target): what a diagnosis waits for. The presets that build soon optimise it all the same, but for the
+# demo's.
 function(nanscope_computes target)
-  if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O[01g]")
+  if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O[1g]")
     target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O2>)
+    set_property(TARGET ${target} PROPERTY NANSCOPE_OWN_OPTIONS ON)
   endif()
 endfunction()
 
@@ -78,7 +80,8 @@ function(nanscope_unity target)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ARG_BATCH})
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  if(NOT ARG_OWN_OPTIONS)
+  get_target_property(own ${target} NANSCOPE_OWN_OPTIONS)
+  if(NOT ARG_OWN_OPTIONS AND NOT own)
     nanscope_headers(${target})
   endif()
 endfunction()
