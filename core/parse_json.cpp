@@ -34,22 +34,15 @@ std::size_t most_keys(std::string_view text) {
   std::array<std::size_t, kMostJsonDepth + 1> keys{};
   std::size_t depth = 0;
   std::size_t most = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      quoted = c != '"';
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == ':') {
+  outside_strings(text, [&](char c) {
+    if (c == ':') {
       most = std::max(most, ++keys[depth]);
     } else if (c == '[' || c == '{') {
       keys[++depth] = 0;
     } else if ((c == ']' || c == '}') && depth > 0) {
       --depth;
     }
-  }
+  });
   return most;
 }
 
