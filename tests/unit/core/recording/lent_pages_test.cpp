@@ -25,7 +25,7 @@ constexpr std::size_t kPage = std::size_t{64} << 10;
 /// for a mark.
 std::vector<std::size_t> sizes() {
   std::vector<std::size_t> all = {kPage * 3 / 4, kPage - 1, kPage, kPage + 1, 100'000, kPage * 8 + 77, kPage * 16};
-  for (const std::size_t pages : {1, 2, 3}) {
+  for (std::size_t pages = 1; pages <= 3; ++pages) {
     // 8199 to 65501 bytes lie in the row, the others fill pages.
     for (int around = -40; around <= 40; around += 5) {
       all.push_back(pages * (kPage - 4) + 8199 + static_cast<std::size_t>(around + 40));

@@ -35,7 +35,7 @@ class RowProbe final : public Probe {
     for (const ProbeTensor& tensor : op.outputs) {
       const std::string place = std::string(op.name) + std::to_string(op.layer) + std::string(tensor.role);
       if (op.name != "lm_head" && op.name != "mlp_residual" && op.name != "kv_store") continue;
-      const std::size_t row = tensor.view.columns * info(tensor.view.format).storage_bytes();
+      const std::size_t row = static_cast<std::size_t>(tensor.view.columns) * info(tensor.view.format).storage_bytes();
       std::vector<std::byte> bytes(row * static_cast<std::size_t>(tensor.view.rows));
       if (Status status = device_.download(bytes, tensor.view.data); !status) return status;
       const bool ends = tensor.axis == Axis::ends;

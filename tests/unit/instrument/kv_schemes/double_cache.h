@@ -24,7 +24,7 @@ struct Expected {
 class DoubleCache {
  public:
   DoubleCache(const KvScheme& scheme, int kv_heads, int head_dim)
-      : scheme_(scheme), heads_(kv_heads), width_(head_dim), channels_(kv_heads * head_dim) {}
+      : scheme_(scheme), width_(head_dim), channels_(kv_heads * head_dim) {}
 
   void store(const std::vector<std::vector<float>>& rows) {
     const bool first = rows_.empty();
@@ -240,7 +240,6 @@ class DoubleCache {
   }
 
   KvScheme scheme_;
-  int heads_;
   int width_;
   int channels_;
   std::vector<Row> rows_;

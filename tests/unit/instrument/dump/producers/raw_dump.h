@@ -22,7 +22,7 @@ class RawDump {
 
   void add(const std::string& name, const std::string& dtype, const std::vector<std::int64_t>& shape,
            const std::string& folder = "") {
-    std::size_t size = find_dtype(dtype)->bits / 8;
+    std::size_t size = static_cast<std::size_t>(find_dtype(dtype)->bits) / 8;
     for (const std::int64_t extent : shape) size *= static_cast<std::size_t>(extent);
     const std::string file = "data" + std::to_string(++files_) + ".raw";
     write(folder.empty() ? file : folder + '/' + file, std::string(size, '\0'));
