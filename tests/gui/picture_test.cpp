@@ -36,7 +36,7 @@ class Pictures : public ::testing::Test {
     for (const auto& [scenario, file] : {std::pair{"kv-scale-lock", "run.nanscope"},
                                          {kSmallScenario, "small.nanscope"},
                                          {kTrainingScenario, "training.nanscope"}})
-      ASSERT_EQ(run(fmt::format("run {} -o {} --capture all", scenario, file)).code, 0) << read("err.txt");
+      ASSERT_EQ(folder->record(scenario, file, " --capture all").code, 0) << read("err.txt");
   }
   static void TearDownTestSuite() { folder.reset(); }
 

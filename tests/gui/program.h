@@ -1,5 +1,6 @@
 #pragma once
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -42,6 +43,25 @@ class Program {
   const std::filesystem::path& folder() const { return folder_.path(); }
 
   Output run(const std::string& arguments) const { return shell("'" NANSCOPE_BINARY "' " + arguments); }
+  /// Records a scenario of the library as `name`; or takes the recording that the same program made for another test,
+  /// which is kept beside where the tests run. The output of `run`, empty where none was needed.
+  Output record(const std::string& scenario, const std::string& name, const std::string& options = "") const {
+    namespace fs = std::filesystem;
+    const fs::path kept = fs::absolute("recordings") / (scenario + options + ".nanscope");
+    const fs::path source = fs::path(NANSCOPE_SOURCE_DIR) / "scenarios" / (scenario + ".toml");
+    if (is_newer(kept, NANSCOPE_BINARY) && is_newer(kept, source)) {
+      fs::copy_file(kept, folder() / name);
+      return {0, "", ""};
+    }
+    const Output output = run("run " + scenario + " -o " + name + options);
+    if (output.code != 0) return output;
+    // Under its name it is whole: other tests run at the same time.
+    const fs::path partial = kept.string() + '.' + std::to_string(getpid());
+    fs::create_directories(kept.parent_path());
+    fs::copy_file(folder() / name, partial, fs::copy_options::overwrite_existing);
+    fs::rename(partial, kept);
+    return output;
+  }
   /// Any other command there.
   Output shell(const std::string& command) const {
     const std::string line = "cd '" + folder().string() +
@@ -68,6 +88,11 @@ class Program {
   }
 
  private:
+  static bool is_newer(const std::filesystem::path& file, const std::filesystem::path& than) {
+    return std::filesystem::exists(file) &&
+           std::filesystem::last_write_time(file) > std::filesystem::last_write_time(than);
+  }
+
   TemporaryFolder folder_;
 };
 

@@ -72,8 +72,7 @@ class References : public ::testing::TestWithParam<Sample> {
 
   Picture draw(const Sample& sample) {
     if (sample.recording) {  // on a device that every machine has: the kernels view names it
-      EXPECT_EQ(program_.run("run " + sample.scenario + " -o run.nanscope --capture all --device cpu:baseline").code,
-                0);
+      EXPECT_EQ(program_.record(sample.scenario, "run.nanscope", " --capture all --device cpu:baseline").code, 0);
     }
     const std::string view = sample.view.empty() ? "" : " --view " + sample.view;
     const std::string target = sample.recording ? "run.nanscope" : sample.checked ? kCheckedDump : "";

@@ -48,7 +48,7 @@ class Report : public ::testing::Test {
     std::filesystem::create_directories(program_.folder() / "off" / "Default");
     write("off/Default/Preferences", R"({"profile":{"default_content_setting_values":{"javascript":2}}})");
     write("probe.html", "<p id=p>off</p><script>document.getElementById('p').textContent = 'on'</script>");
-    ASSERT_EQ(program_.run("run kv-scale-lock -o run.nanscope --capture all").code, 0);
+    ASSERT_EQ(program_.record("kv-scale-lock", "run.nanscope", " --capture all").code, 0);
     const Output made = program_.run("report run.nanscope -o report.html");
     ASSERT_EQ(made.code, 0) << made.err;
   }

@@ -17,7 +17,7 @@ class Scripts : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (const std::string reason = no_picture(); !reason.empty()) GTEST_SKIP() << reason;
-    ASSERT_EQ(program_.run("run kv-scale-lock -o run.nanscope").code, 0);
+    ASSERT_EQ(program_.record("kv-scale-lock", "run.nanscope").code, 0);
   }
 
   Output play(const std::string& text, const std::string& more = "run.nanscope") {
@@ -35,7 +35,7 @@ TEST_P(Scripts, FindWhatTheyExpect) {
   std::string file = begins_without_a_file(GetParam()) ? "" : "run.nanscope";
   if (GetParam().starts_with("causality")) {
     file = "leaky.nanscope";
-    ASSERT_EQ(program_.run("run leaky-mxfp4-values -o leaky.nanscope").code, 0);
+    ASSERT_EQ(program_.record("leaky-mxfp4-values", "leaky.nanscope").code, 0);
   }
   if (GetParam().starts_with("verify")) file = kCheckedDump;
   const std::string script = std::string(NANSCOPE_SOURCE_DIR) + "/tests/gui/scripts/" + GetParam();

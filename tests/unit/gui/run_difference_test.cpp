@@ -124,7 +124,7 @@ TEST(RunDifference, PositionsThatNoRunHasMeetNothing) {
   RunBuilder there = run_of();
   const auto move = [](RunBuilder& builder, std::int64_t first) {
     builder.run.step_rows[0].first_token = first;
-    for (const std::size_t tensor : {0, 1}) builder.run.tensor_rows[tensor].first_token = first;
+    for (const std::size_t tensor : {0U, 1U}) builder.run.tensor_rows[tensor].first_token = first;
   };
   move(here, std::numeric_limits<std::int64_t>::max());
   move(there, std::numeric_limits<std::int64_t>::min());
