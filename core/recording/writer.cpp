@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -113,7 +114,7 @@ class RecordingWriter::Impl {
     if (error_ || stopping_) return current_.clear();
     queued_bytes_ += current_.bytes();
     if (current_.ends_step()) ++ended_;
-    if (current_.bytes() >= kBatchBytes) work_.notify_one();
+    if (current_.bytes() >= kBatchBytes || (awaits_end_ && current_.ends_step())) work_.notify_one();
     ready_.push_back(std::move(current_));
     current_ = {};
     if (spare_.empty()) return;
@@ -144,16 +145,30 @@ class RecordingWriter::Impl {
     committed_changed_.notify_all();
   }
 
+  /// Whether all of the step that the first batch begins is ready.
+  bool step_is_whole() const {
+    return std::any_of(ready_.begin(), ready_.end(), [](const insert::Batch& batch) { return batch.ends_step(); });
+  }
+
+  /// Whether what is ready is better written later: a piece of a step that may never end has the whole steps before it
+  /// committed, see write(), and to commit each step of some megabytes by itself writes a tenth more.
+  bool better_later() const {
+    return !ready_.empty() && pending_steps_ > 0 && !mid_step_ && !stopping_ && flush_target_ <= committed_ &&
+           queued_bytes_ < options_.queue_bytes / 2 && !step_is_whole();
+  }
+
   /// The next batch, or none when it is time to commit or to stop.
   std::optional<insert::Batch> next() {
     std::unique_lock lock(mutex_);
     const auto woken = [&] {
-      return !ready_.empty() || stopping_ || (pending_steps_ > 0 && flush_target_ > committed_);
+      awaits_end_ = better_later();
+      return (!ready_.empty() && !awaits_end_) || stopping_ || (pending_steps_ > 0 && flush_target_ > committed_);
     };
     auto until = Clock::now() + kPoll;
     if (pending_steps_ > 0 && !mid_step_) until = std::min(until, last_commit_ + options_.commit_interval);
     work_.wait_until(lock, until, woken);
-    if (ready_.empty()) return std::nullopt;
+    if (ready_.empty() || awaits_end_) return std::nullopt;
+    may_never_end_ = !step_is_whole();
     insert::Batch batch = std::move(ready_.front());
     ready_.pop_front();
     return batch;
@@ -172,7 +187,7 @@ class RecordingWriter::Impl {
   Status write(insert::Batch& batch) {
     // Whole steps that wait for their commit must not share a transaction with a piece of a step
     // that may never end.
-    if (!batch.ends_step() && !mid_step_ && pending_steps_ > 0) {
+    if (may_never_end_ && !mid_step_ && pending_steps_ > 0) {
       if (auto status = commit(); !status) return status;
     }
     auto status = batch.each([this](auto& row) { return inserter_.apply(row); });
@@ -265,6 +280,7 @@ class RecordingWriter::Impl {
   insert::Inserter inserter_;
   std::size_t pending_bytes_ = 0;
   bool mid_step_ = false;
+  bool may_never_end_ = false;  // the step that is being written
   Clock::time_point last_commit_ = Clock::now();
   std::int64_t pending_steps_ = 0;
 
@@ -278,6 +294,7 @@ class RecordingWriter::Impl {
   std::int64_t ended_ = 0;
   std::int64_t committed_ = 0;
   std::int64_t flush_target_ = 0;
+  bool awaits_end_ = false;  // the writing thread waits for the end of a step
   bool stopping_ = false;
   bool complete_ = false;
   std::optional<Error> error_;

@@ -22,7 +22,7 @@ struct WriterOptions {
   std::size_t commit_bytes = std::size_t{32} << 20;  ///< commit whole steps once they hold this much
   std::chrono::milliseconds commit_interval{100};    ///< or this long after the last commit; 0: every step
   std::size_t queue_bytes = std::size_t{64} << 20;   ///< rows in flight before add() waits for the disk
-  std::size_t direct_bytes = std::size_t{32} << 20;  ///< before a second thread writes the pages that the first makes
+  std::size_t direct_bytes = std::size_t{4} << 20;   ///< before a second thread writes the pages that the first makes
   std::int64_t max_pages = 0;                        ///< limit of the file in pages, 0: none (for tests)
 };
 

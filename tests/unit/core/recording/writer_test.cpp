@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -377,7 +379,7 @@ TEST(Writer, ErrorsOfAFullDiskAreLatched) {
 class WriterThreads : public ::testing::TestWithParam<std::size_t> {};
 
 /// Pages written by the thread that makes them, by another, and first by one and then by the other.
-INSTANTIATE_TEST_SUITE_P(Writer, WriterThreads, ::testing::Values(WriterOptions{}.direct_bytes, 0, 3 << 20));
+INSTANTIATE_TEST_SUITE_P(Writer, WriterThreads, ::testing::Values(64 << 20, 0, 3 << 20));
 
 TEST_P(WriterThreads, RefusedWritesAreLatched) {
   const TemporaryFolder folder;
@@ -437,6 +439,35 @@ TEST_P(WriterThreads, WhatIsCommittedIsInTheFile) {
       ASSERT_TRUE(recording.tensor_bytes(seen).value().value() == bytes_of(seen)) << seen << " of " << step;
   }
   ASSERT_TRUE(writer->finish());
+  const auto recording = Recording::open(folder / "w.nanscope").value();
+  EXPECT_TRUE(recording.check());
+  EXPECT_EQ(recording.counts()->steps, kSteps);
+}
+
+/// Of SQLite's header: transactions that changed the file
+/// (https://www.sqlite.org/fileformat2.html#file_change_counter).
+std::uint32_t transactions_of(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::array<unsigned char, 28> header{};
+  stream.read(reinterpret_cast<char*>(header.data()), header.size());
+  return std::uint32_t{header[24]} << 24 | std::uint32_t{header[25]} << 16 | std::uint32_t{header[26]} << 8 |
+         header[27];
+}
+
+TEST(Writer, StepsThatComeInPiecesShareATransaction) {
+  const TemporaryFolder folder;
+  WriterOptions options;
+  options.commit_bytes = std::size_t{32} << 20;
+  options.commit_interval = std::chrono::minutes(1);
+  auto writer = RecordingWriter::create(folder / "w.nanscope", sample::run_info(), options).value();
+  constexpr std::int64_t kSteps = 12;
+  for (std::int64_t step = 1; step <= kSteps; ++step) {
+    add_step_of_one(*writer, step, 2048, 1024, std::vector<std::byte>(std::size_t{8} << 20));
+    ASSERT_TRUE(writer->commit_step());
+  }
+  ASSERT_TRUE(writer->finish());
+  // The tables, 96 MiB, what is left of them, and the end.
+  EXPECT_LE(transactions_of(folder / "w.nanscope"), 1 + 3 + 1 + 1U);
   const auto recording = Recording::open(folder / "w.nanscope").value();
   EXPECT_TRUE(recording.check());
   EXPECT_EQ(recording.counts()->steps, kSteps);
