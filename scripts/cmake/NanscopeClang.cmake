@@ -1,6 +1,6 @@
 # Objects of a build by g++ that clang compiles in less time: where a whole build matters more than a small one
-# (NANSCOPE_PRECOMPILED, see NanscopeHeaders.cmake) and clang++ is found. Both compilers' code is one program's everywhere
-# else too: fmt, GoogleTest and SQLite come from packages.
+# (NANSCOPE_PRECOMPILED, see NanscopeHeaders.cmake) and clang++ is found. The two keep to one ABI and one standard library.
+# Of an inline function that both compiled the linker takes the first object's: a program's own, before its libraries'.
 find_program(NANSCOPE_CLANG clang++ DOC "Compiler of tests and of some kernels in a build that is g++'s otherwise (preset `test`)")
 if(NANSCOPE_PRECOMPILED AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NANSCOPE_CLANG)
   set(NANSCOPE_PARTLY_BY_CLANG ON)
