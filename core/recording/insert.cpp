@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/recording/health_columns.h"
 #include "core/recording/names.h"
 #include "core/recording/schema.h"
 #include "core/tensor/pyramid.h"
@@ -30,15 +31,8 @@ std::string json(const std::vector<std::int32_t>& values) { return fmt::format("
 
 /// Binds the columns of schema::kHealthColumnNames from parameter `at` on.
 void bind_health(Statement& into, int at, const Health& health) {
-  for (const std::uint64_t count : {health.count, health.bad(), health.nan, health.pos_inf, health.neg_inf,
-                                    health.saturated, health.subnormal, health.zero, health.flushed, health.clipped}) {
-    into.bind(at++, static_cast<std::int64_t>(count));
-  }
-  into.bind(at++, health.first_bad);
-  for (const double value :
-       {health.sum, health.sum_sq, double{health.min}, double{health.max}, double{health.absmax}}) {
-    into.bind_real(at++, value);
-  }
+  schema::each_health_column(
+      health, [&](std::int64_t value) { into.bind(at++, value); }, [&](double value) { into.bind_real(at++, value); });
 }
 
 void append_json(std::string& to, std::string_view text) {
@@ -98,8 +92,6 @@ Status Inserter::prepare_all() {
       {kReplaceRequest, "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?, ?, ?)"},
       {kStep, insert("steps", 9)},
       {kSpan, insert("spans", 8)},
-      {kOp, insert("ops", 9)},
-      {kTensor, insert("tensors", 10 + schema::kHealthColumns + 6)},
       {kDetail, insert("detail", 4)},
       {kChunk, insert("chunks", 2)},
       {kWeight, insert("weights", 5 + schema::kHealthColumns)},
@@ -148,8 +140,10 @@ void Inserter::close_blobs() {
 }
 
 Status Inserter::end_transaction() {
+  if (auto status = rows_.append(db_.get()); !status) return status;
   close_blobs();
   if (auto status = statements_[kCommit].run(); !status) return status;
+  if (auto status = rows_.detach(db_.get()); !status) return status;
   if (file_system_ && !file_system_->lent().empty())
     return fail("this SQLite lays out rows in another way than its file format; use another build of it");
   return {};
@@ -171,6 +165,7 @@ Status Inserter::abandon() {
   if (sqlite3_get_autocommit(db_.get()) == 0) {
     if (auto status = sqlite::execute(db_.get(), "ROLLBACK"); !status) return status;
   }
+  if (auto status = rows_.detach(db_.get()); !status) return status;
   return in_memory_ ? Status{} : sqlite::execute(db_.get(), kDeleteJournal);
 }
 
@@ -248,17 +243,7 @@ Status Inserter::apply(const AddOp& item) {
   last_op_ = row.id;
   ++progress_.ops;
   write_json(inputs_, item.inputs);
-  return statements_[kOp]
-      .bind(1, row.id)
-      .bind(2, row.step)
-      .bind(3, row.layer)
-      .bind(4, row.name)
-      .bind(5, row.kind)
-      .bind(6, row.attributes)
-      .bind(7, inputs_)
-      .bind(8, last_tensor_ + 1)
-      .bind(9, std::int64_t{row.by_name})
-      .run();
+  return rows_.add(db_.get(), row, inputs_, last_tensor_ + 1);
 }
 
 Status Inserter::write_detail(const TensorRow& row, const detail_codec::Encoded& detail) {
@@ -366,26 +351,7 @@ Status Inserter::apply(AddTensor& item) {
   }
   ++progress_.tensors;
   if (!row.known) ++progress_.unknown_tensors;
-  Statement& statement = statements_[kTensor];
-  statement.bind(1, row.id)
-      .bind(2, row.op)
-      .bind(3, row.role)
-      .bind_word(4, name(row.format))
-      .bind(5, row.tokens)
-      .bind(6, row.channels)
-      .bind(7, row.heads)
-      .bind(8, row.first_token)
-      .bind(9, static_cast<std::int64_t>(row.hash))
-      .bind(10, encoded.kind);
-  bind_health(statement, 11, row.health);
-  constexpr int kAxisAt = 11 + schema::kHealthColumns;
-  statement.bind_word(kAxisAt, row.axis ? words::word(words::kAxes, *row.axis) : std::string_view())
-      .bind(kAxisAt + 1, row.sequence)
-      .bind(kAxisAt + 2, row.name)
-      .bind(kAxisAt + 3, std::int64_t{row.known})
-      .bind(kAxisAt + 4, std::int64_t{row.guessed})
-      .bind(kAxisAt + 5, std::int64_t{row.stated});
-  auto status = statement.run();
+  auto status = rows_.add(db_.get(), row, encoded.kind, elements * info(row.format).storage_bytes());
   if (status && encoded.kind >= schema::kDetailStored) status = write_detail(row, encoded);
   if (status && !item.elements.empty()) {
     status = write_chunks(row.id, item.bytes.empty() ? sqlite::Lent{item.elements, item.lent} : lend(item.bytes));
@@ -394,6 +360,7 @@ Status Inserter::apply(AddTensor& item) {
 }
 
 Result<std::size_t> Inserter::bytes_of(std::int64_t tensor) {
+  if (const auto bytes = rows_.bytes_of(tensor)) return *bytes;
   Statement& shape = statements_[kShape];
   auto row = shape.bind(1, tensor).step();
   if (!row) return tl::unexpected(std::move(row.error()));

@@ -8,6 +8,7 @@
 
 #include "core/recording/detail_codec.h"
 #include "core/recording/element_pool.h"
+#include "core/recording/row_appender.h"
 #include "core/recording/sqlite.h"
 #include "core/recording/write_behind.h"
 #include "core/recording/writer.h"
@@ -86,8 +87,6 @@ class Inserter {
     kReplaceRequest,
     kStep,
     kSpan,
-    kOp,
-    kTensor,
     kDetail,
     kChunk,
     kWeight,
@@ -147,6 +146,7 @@ class Inserter {
 
   std::shared_ptr<ElementPool> elements_ = std::make_shared<ElementPool>();
   std::unique_ptr<sqlite::WriteBehind> file_system_;  // before what it is for
+  RowAppender rows_;                                  // before what reads of it
   sqlite::Database db_;
   std::vector<sqlite::Statement> statements_;
   sqlite::BlobWriter chunk_{"chunks", "data"};

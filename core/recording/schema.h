@@ -23,7 +23,7 @@ std::span<const Object> objects(std::uint32_t version = kVersion);
 /// For people and the stock shell; readers never use them.
 std::span<const Object> views();
 
-/// Health columns in the order in which they are bound and read: see bind_health().
+/// Health columns in the order in which they are bound and read: see each_health_column().
 inline constexpr int kHealthColumns = 16;
 inline constexpr std::string_view kHealthColumnNames =
     "elements, bad, nan, pos_inf, neg_inf, saturated, subnormal, zero, flushed, clipped, first_bad, sum, sum_sq, "

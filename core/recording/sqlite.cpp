@@ -66,26 +66,13 @@ Result<Statement> Statement::prepare(sqlite3* db, std::string_view sql) {
   return statement;
 }
 
-template <class Call>
-Statement& Statement::bind_once(int index, const Bound& wanted, const Call& call) {
-  Bound& bound = bound_[static_cast<std::size_t>(index)];
-  if (bound == wanted) return *this;
-  const int code = call();
-  bound = code == SQLITE_OK ? wanted : Bound{};
+Statement& Statement::bind(int index, std::int64_t value) {
+  auto& bound = bound_[static_cast<std::size_t>(index)];
+  if (bound == value) return *this;
+  const int code = sqlite3_bind_int64(statement_.get(), index, value);
+  bound = code == SQLITE_OK ? std::optional(value) : std::nullopt;
   note(code);
   return *this;
-}
-
-Statement& Statement::bind(int index, std::int64_t value) {
-  return bind_once(index, {Bound::Kind::integer, value},
-                   [&] { return sqlite3_bind_int64(statement_.get(), index, value); });
-}
-
-Statement& Statement::bind_word(int index, std::string_view word) {
-  const char* data = word.data() != nullptr ? word.data() : "";
-  return bind_once(index, {Bound::Kind::word, static_cast<std::int64_t>(word.size()), data}, [&] {
-    return sqlite3_bind_text64(statement_.get(), index, data, word.size(), SQLITE_STATIC, SQLITE_UTF8);
-  });
 }
 
 Statement& Statement::bind_real(int index, double value) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,11 +48,11 @@ class Statement {
  public:
   Statement() = default;
   static Result<Statement> prepare(sqlite3* db, std::string_view sql);
+  explicit operator bool() const { return statement_ != nullptr; }
 
   Statement& bind(int index, std::int64_t value);
   Statement& bind_real(int index, double value);  ///< NaN is stored as NULL
   Statement& bind(int index, std::string_view text);
-  Statement& bind_word(int index, std::string_view word);  ///< a text that lives as long as the program
   Statement& bind(int index, std::span<const std::byte> blob);
   /// A blob of as many zeros, which take no memory; BlobWriter puts others there.
   Statement& bind_zeros(int index, std::size_t bytes);
@@ -75,20 +76,10 @@ class Statement {
   void note(int code) {
     if (code != SQLITE_OK && error_ == SQLITE_OK) error_ = code;
   }
-  /// What a parameter has: an integer, or a word of so many bytes.
-  struct Bound {
-    enum class Kind : std::uint8_t { other, integer, word } kind = Kind::other;
-    std::int64_t value = 0;
-    const char* word = nullptr;
-    bool operator==(const Bound&) const = default;
-  };
-  /// Binds what `call` binds, unless the parameter has it.
-  template <class Call>
-  Statement& bind_once(int index, const Bound& wanted, const Call& call);
-  void forget(int index) { bound_[static_cast<std::size_t>(index)] = {}; }
+  void forget(int index) { bound_[static_cast<std::size_t>(index)].reset(); }
 
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
-  std::vector<Bound> bound_;  ///< by parameter
+  std::vector<std::optional<std::int64_t>> bound_;  ///< by parameter: the integer that it has
   int error_ = SQLITE_OK;
 };
 

@@ -46,13 +46,6 @@ TEST(Statement, BindsWhatAParameterHasNotYet) {
     statement.bind_zeros(1, 4);
     EXPECT_EQ(value().size(), 4U);
     six();
-    statement.bind_word(1, "rows");
-    EXPECT_EQ(value(), "rows");
-    six();
-    statement.bind_word(1, "");
-    EXPECT_EQ(value(), "");
-    statement.bind_word(1, "rows");
-    EXPECT_EQ(value(), "rows");
   }
 }
 
