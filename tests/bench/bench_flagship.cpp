@@ -1,11 +1,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,6 +158,9 @@ bool bench(const Bench& bench) {
 
 int main(int argc, char** argv) {
   using namespace nanscope::scenarios;
+  // As in bench_recording: what a turn had in memory stays the process's, as that of a run that goes on.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   const std::filesystem::path file = argc > 1 ? argv[1] : NANSCOPE_FLAGSHIP;
   const std::filesystem::path folder = argc > 2 ? argv[2] : std::filesystem::temp_directory_path();
   const RunSpec spec = must(resolve(must(load_scenario(file))));
