@@ -14,8 +14,8 @@ namespace nanscope::sqlite {
 
 /// A database as SQLite's file format has it (https://www.sqlite.org/fileformat2.html), made of rows that are appended:
 /// SQLite copies them into its own by `INSERT INTO main.t SELECT * FROM image.t`, record by record, where both tables
-/// are created by the same text, for about a tenth of what a statement a row costs. Rows of one table come in ascending
-/// order. B-trees of two levels: some megabytes of rows, beside what is longer than a page.
+/// are created by the same text, in a fifth of the instructions of a statement a row. Rows of one table come in
+/// ascending order. B-trees of two levels: some megabytes of rows, beside what is longer than a page.
 class RowImage {
  public:
   static constexpr std::size_t kPageBytes = 8192;
