@@ -119,72 +119,92 @@ void running(const TileRow& row, bool online, std::vector<double>& max, std::vec
   }
 }
 
+/// The scores of some rows of an op; of a row's own tile they may be others.
+struct TileScores {
+  Block all;
+  Block own;
+  bool has_own = false;
+
+  const Block& of(std::int64_t tile, std::int64_t own_tile) const { return has_own && tile == own_tile ? own : all; }
+};
+
+bool read_scores(Values& values, const Op& op, const Tensor& out, std::int64_t first, std::int64_t count,
+                 TileScores& into, std::string& why) {
+  if (!input_rows(values, op, "scores", out, first, count, into.all, why)) return false;
+  into.has_own = values.run().input(op, "exact_scores") != nullptr;
+  return !into.has_own || input_rows(values, op, "exact_scores", out, first, count, into.own, why);
+}
+
+/// What one head of a row puts out: `role`, of which value and bound have a column each.
+void predict_head(const TileRow& row, const SoftmaxAttributes& form, const std::string& role, double unit, Format kept,
+                  std::span<float> value, std::span<float> bound) {
+  const bool online = form.online.value_or(true);
+  const auto keys = static_cast<std::int64_t>(row.scores.size());
+  std::vector<double> max;
+  std::vector<double> sum;
+  double divisor = 1;
+  running(row, online, max, sum, divisor);
+  const double lowest = *std::min_element(row.scores.begin(), row.scores.end());
+  for (std::size_t at = 0; at < value.size(); ++at) {
+    const auto c = static_cast<std::int64_t>(at);
+    const auto n = static_cast<std::size_t>(std::min(role == "probs" ? c / row.tile : c, row.tiles() - 1));
+    if (role == "max") {
+      value[at] = static_cast<float>(max[n]);
+      continue;
+    }
+    // A difference of scores is off by a rounding of itself, exp by one more, and what is summed by all of theirs.
+    const double spread = std::isfinite(max[n] - lowest) ? max[n] - lowest : 100;
+    double exact = sum[n];
+    double off = kF32 * (std::min(spread, 100.0) + 4) + sum_error(keys, kF32);
+    if (role == "probs") {
+      const bool seen = c >= row.first && c <= row.last && c < keys;
+      const double below = seen ? max[n] - row.scores[at] : 0;
+      exact = seen ? std::exp(-below) / divisor : 0;
+      off = unit + kF32 * (std::min(below, 100.0) + 4) + (online ? 0 : off);
+    }
+    value[at] = static_cast<float>(exact);
+    bound[at] =
+        std::isfinite(exact) ? static_cast<float>(1.01 * off * std::abs(exact) + least_error(kept) + 1e-12) : -1.0F;
+  }
+}
+
 }  // namespace
 
 bool predict_tile_softmax(Values& values, const Op& op, const Tensor& out, const OpForm&, std::int64_t first,
                           std::int64_t count, Prediction& into, std::string& why) {
   RunView& run = values.run();
   const auto* form = op.get<SoftmaxAttributes>();
-  const Tensor* in = run.input(op, "scores");
-  Block scores;
-  if (!input_rows(values, op, "scores", out, first, count, scores, why)) return false;
-  Block exact;
-  const bool has_exact = run.input(op, "exact_scores") != nullptr;
-  if (has_exact && !input_rows(values, op, "exact_scores", out, first, count, exact, why)) return false;
-  const std::int64_t heads = in->heads;
+  TileScores scores;
+  if (!read_scores(values, op, out, first, count, scores, why)) return false;
+  const std::int64_t heads = run.input(op, "scores")->heads;
   const bool stated = form != nullptr && form->tile.value_or(0) > 0 && form->first_position;
   const bool sinks =
       std::any_of(op.inputs.begin(), op.inputs.end(), [](const Input& input) { return input.role == "sinks"; });
-  if (!stated || sinks || heads <= 0 || scores.columns % heads != 0) {
+  if (!stated || sinks || heads <= 0 || scores.all.columns == 0 || scores.all.columns % heads != 0) {
     why = sinks ? "its sinks are not in the recording" : "its tiles are not stated";
     return false;
   }
-  const std::int64_t keys = scores.columns / heads;
-  const std::int64_t tile = *form->tile;
-  const bool online = form->online.value_or(true);
+  const std::int64_t keys = scores.all.columns / heads;
+  const std::int64_t width = out.channels / heads;
   into.resize(count, out.channels);
-  const double u = stored_roundoff(values, out);
+  const double unit = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
-  std::vector<double> max;
-  std::vector<double> sum;
+  TileRow row;
+  row.tile = *form->tile;
   for (std::int64_t t = 0; t < count; ++t) {
-    const std::int64_t own = run.token_of(out, first + t).position / tile;
-    TileRow row;
-    row.tile = tile;
+    const std::int64_t own = run.token_of(out, first + t).position / row.tile;
     row.last = tokens_of(form->first_position) + first + t;
     const std::int64_t behind = form->window ? row.last - tokens_of(form->window) + 1 : 0;
     row.first = std::max<std::int64_t>(form->first_key.value_or(0), behind);
     for (std::int64_t head = 0; head < heads; ++head) {
       row.scores.clear();
       for (std::int64_t key = 0; key < keys; ++key) {
-        const Block& from = has_exact && key / tile == own ? exact : scores;
-        row.scores.push_back(double{from.row(t)[head * keys + key]});
+        row.scores.push_back(double{scores.of(key / row.tile, own).row(t)[head * keys + key]});
       }
-      double divisor = 1;
-      running(row, online, max, sum, divisor);
-      const std::int64_t width = out.channels / heads;
-      for (std::int64_t c = 0; c < width; ++c) {
-        const auto at = static_cast<std::size_t>(t * out.channels + head * width + c);
-        const auto n = static_cast<std::size_t>(std::min(out.role == "probs" ? c / tile : c, row.tiles() - 1));
-        if (out.role == "max") {
-          into.value[at] = static_cast<float>(max[n]);
-          continue;
-        }
-        // A difference of scores is off by a rounding of itself, exp by one more, and what is summed by all of theirs.
-        const double lowest = *std::min_element(row.scores.begin(), row.scores.end());
-        const double spread = std::isfinite(max[n] - lowest) ? max[n] - lowest : 100;
-        double value = sum[n];
-        double off = kF32 * (std::min(spread, 100.0) + 4) + sum_error(keys, kF32);
-        if (out.role == "probs") {
-          const bool seen = c >= row.first && c <= row.last && c < keys;
-          const double below = seen ? max[n] - row.scores[static_cast<std::size_t>(c)] : 0;
-          value = seen ? std::exp(-below) / divisor : 0;
-          off = u + kF32 * (std::min(below, 100.0) + 4) + (online ? 0 : off);
-        }
-        into.value[at] = static_cast<float>(value);
-        into.bound[at] =
-            std::isfinite(value) ? static_cast<float>(1.01 * off * std::abs(value) + least_error(kept) + 1e-12) : -1.0F;
-      }
+      const auto at = static_cast<std::size_t>(t * out.channels + head * width);
+      const auto columns = static_cast<std::size_t>(width);
+      predict_head(row, *form, out.role, unit, kept, std::span(into.value).subspan(at, columns),
+                   std::span(into.bound).subspan(at, columns));
     }
   }
   return true;

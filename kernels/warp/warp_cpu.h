@@ -81,7 +81,7 @@ struct Mask {
   Register<std::int32_t> v[I32::kCount];
 };
 
-// --- Uniform to varying ---
+// Uniform to varying.
 
 NANSCOPE_FN F32 splat_f32(float value) { return F32(value); }
 NANSCOPE_FN F64 splat_f64(double value) { return F64(value); }
@@ -103,7 +103,7 @@ NANSCOPE_FN U32 lane_ids(std::integer_sequence<int, I...>) {
 /// 0 to 31.
 NANSCOPE_FN U32 lane_id() { return detail::lane_ids(std::make_integer_sequence<int, U32::kWidth>{}); }
 
-// --- Arithmetic and bit operations ---
+// Arithmetic and bit operations.
 
 #define NANSCOPE_BINARY(op)                                                               \
   template <class T>                                                                      \
@@ -173,7 +173,7 @@ NANSCOPE_FN F64 copy_sign(const F64& a, const F64& b) {
   return from_bits((raw_bits(a) & U64(0x7fffffffffffffffU)) | (raw_bits(b) & U64(0x8000000000000000U)));
 }
 
-// --- Comparisons, masks, selection ---
+// Comparisons, masks, selection.
 
 namespace detail {
 template <int... I>
@@ -287,7 +287,7 @@ NANSCOPE_FN bool any(const Mask& mask) { return ballot(mask) != 0; }
 NANSCOPE_FN bool all(const Mask& mask) { return ballot(mask) == 0xffffffffU; }
 NANSCOPE_FN int count(const Mask& mask) { return std::popcount(ballot(mask)); }
 
-// --- fma, square root: one rounding ---
+// fma, square root: one rounding.
 
 NANSCOPE_FN float fma_uniform(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 NANSCOPE_FN double fma_uniform(double a, double b, double c) { return __builtin_fma(a, b, c); }
@@ -382,7 +382,7 @@ NANSCOPE_FN Lanes<T> sqrt(const Lanes<T>& a) {
   return r;
 }
 
-// --- Conversions between lane types ---
+// Conversions between lane types.
 
 namespace detail {
 template <class T, int... I>
@@ -535,7 +535,7 @@ NANSCOPE_FN U64 swap_halves(const U64& a) {
   return r;
 }
 
-// --- Classes of a float, by its bits ---
+// Classes of a float, by its bits.
 
 NANSCOPE_FN Mask is_nan(const F32& a) { return to_i32(raw_bits(abs(a))) > I32(0x7f800000); }
 NANSCOPE_FN Mask is_inf(const F32& a) { return to_i32(raw_bits(abs(a))) == I32(0x7f800000); }
@@ -552,7 +552,7 @@ NANSCOPE_FN F64 floor(const F64& a) {
   return select(nearest > a, nearest - splat_f64(1.0), nearest);
 }
 
-// --- Maximum and minimum: compare and select, the NaN rule in the name; a wins a tie ---
+// Maximum and minimum: compare and select, the NaN rule in the name; a wins a tie.
 
 /// NaN when either is NaN.
 NANSCOPE_FN F32 max_propagate(const F32& a, const F32& b) { return select((a >= b) | is_nan(a), a, b); }

@@ -4,7 +4,7 @@
 
 namespace nanscope::kernels::NANSCOPE_ISA {
 
-// --- Lanes talking to each other ---
+// Lanes talking to each other.
 
 namespace detail {
 template <int Bit, class T, int... I>
@@ -115,7 +115,7 @@ NANSCOPE_FN std::uint32_t max_u32_across(const U32& a) {
       a, [](const U32& x, const U32& y) __attribute__((always_inline)) { return select(x >= y, x, y); });
 }
 
-// --- Memory: lane i touches element i, lanes i < n only ---
+// Memory: lane i touches element i, lanes i < n only.
 
 namespace detail {
 template <class T, class Stored>

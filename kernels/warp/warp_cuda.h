@@ -38,7 +38,7 @@ struct FormList {
 template <class... Lists>
 using JoinedForms = decltype((Lists{} + ...));
 
-// --- Uniform to varying ---
+// Uniform to varying.
 
 NANSCOPE_FN F32 splat_f32(float value) { return value; }
 NANSCOPE_FN F64 splat_f64(double value) { return value; }
@@ -47,7 +47,7 @@ NANSCOPE_FN I32 splat_i32(std::int32_t value) { return value; }
 NANSCOPE_FN U64 splat_u64(std::uint64_t value) { return value; }
 NANSCOPE_FN U32 lane_id() { return threadIdx.x & (kLanes - 1U); }
 
-// --- Bits, signs ---
+// Bits, signs.
 
 NANSCOPE_FN U32 raw_bits(F32 a) { return __float_as_uint(a); }
 NANSCOPE_FN F32 from_bits(U32 a) { return __uint_as_float(a); }
@@ -63,7 +63,7 @@ NANSCOPE_FN F64 copy_sign(F64 a, F64 b) {
   return from_bits((raw_bits(a) & 0x7fffffffffffffffU) | (raw_bits(b) & 0x8000000000000000U));
 }
 
-// --- Masks, selection ---
+// Masks, selection.
 
 NANSCOPE_FN Mask splat_mask(bool value) { return value; }
 template <class T>
@@ -76,7 +76,7 @@ NANSCOPE_FN bool any(Mask mask) { return __any_sync(kWholeWarp, mask) != 0; }
 NANSCOPE_FN bool all(Mask mask) { return __all_sync(kWholeWarp, mask) != 0; }
 NANSCOPE_FN int count(Mask mask) { return __popc(ballot(mask)); }
 
-// --- fma, square root: one rounding ---
+// fma, square root: one rounding.
 
 NANSCOPE_FN F32 fma(F32 a, F32 b, F32 c) { return __fmaf_rn(a, b, c); }
 NANSCOPE_FN F64 fma(F64 a, F64 b, F64 c) { return __fma_rn(a, b, c); }
@@ -87,7 +87,7 @@ NANSCOPE_FN double fma_uniform(double a, double b, double c) { return __fma_rn(a
 NANSCOPE_FN float sqrt_uniform(float a) { return __fsqrt_rn(a); }
 NANSCOPE_FN double sqrt_uniform(double a) { return __dsqrt_rn(a); }
 
-// --- Conversions between lane types ---
+// Conversions between lane types.
 
 NANSCOPE_FN F64 to_f64(F32 a) { return static_cast<double>(a); }
 NANSCOPE_FN F64 to_f64(I32 a) { return __int2double_rn(a); }
@@ -103,7 +103,7 @@ NANSCOPE_FN I32 to_i32_rne(F32 a) { return to_i32_rne(to_f64(a)); }
 NANSCOPE_FN U64 mul_low(U64 a, U64 b) { return static_cast<U64>(low_u32(a)) * low_u32(b); }
 NANSCOPE_FN U64 swap_halves(U64 a) { return (a << 32) | (a >> 32); }
 
-// --- Classes of a float, by its bits ---
+// Classes of a float, by its bits.
 
 NANSCOPE_FN Mask is_nan(F32 a) { return (raw_bits(a) & 0x7fffffffU) > 0x7f800000U; }
 NANSCOPE_FN Mask is_inf(F32 a) { return (raw_bits(a) & 0x7fffffffU) == 0x7f800000U; }
@@ -117,14 +117,14 @@ NANSCOPE_FN F64 floor(F64 a) {
   return nearest > a ? __dadd_rn(nearest, -1.0) : nearest;
 }
 
-// --- Maximum and minimum: compare and select, the NaN rule in the name; a wins a tie ---
+// Maximum and minimum: compare and select, the NaN rule in the name; a wins a tie.
 
 NANSCOPE_FN F32 max_propagate(F32 a, F32 b) { return a >= b || is_nan(a) ? a : b; }
 NANSCOPE_FN F32 min_propagate(F32 a, F32 b) { return a <= b || is_nan(a) ? a : b; }
 NANSCOPE_FN F32 max_ignore(F32 a, F32 b) { return a >= b || is_nan(b) ? a : b; }
 NANSCOPE_FN F32 min_ignore(F32 a, F32 b) { return a <= b || is_nan(b) ? a : b; }
 
-// --- Lanes talking to each other ---
+// Lanes talking to each other.
 
 template <class T>
 NANSCOPE_FN T xor_lane(T a, int m) {
@@ -192,7 +192,7 @@ NANSCOPE_FN float highest_across(F32 a) {
   return from_bits(to_u32(detail::ordered(max_i32_across(detail::ordered(to_i32(raw_bits(a)))))));
 }
 
-// --- Memory: lane i touches element i, lanes i < n only ---
+// Memory: lane i touches element i, lanes i < n only.
 
 namespace detail {
 template <class T, class Stored>
@@ -264,7 +264,7 @@ NANSCOPE_FN bool is_nan_uniform(float value) { return is_nan(value); }
 NANSCOPE_FN float canonical_uniform(float value) { return canonical(value); }
 NANSCOPE_FN void warp_sync() { __syncwarp(); }
 
-// --- Tensor cores: kernels/ops/gemm_tensor_core.h says what they are taken to do; warp_cpu_mma.h is the CPU's half ---
+// Tensor cores: kernels/ops/gemm_tensor_core.h says what they are taken to do; warp_cpu_mma.h is the CPU's half.
 
 /// d += A B of 16 x 16 and 16 x 8 elements, two in each word, the lower first. As the PTX ISA lays them out, where
 /// g = lane / 4 and t = lane % 4: a[0] is A's row g, columns 2t and 2t + 1; a[1] row g + 8; a[2] and a[3] the same
@@ -285,7 +285,7 @@ NANSCOPE_FN void mma_m16n8k16_f16(float (&d)[4], const U32 (&a)[4], const U32 (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// --- Blocks, which a CPU does not have: for what only a GPU's path of an op does ---
+// Blocks, which a CPU does not have: for what only a GPU's path of an op does.
 
 /// Warps 4i to 4i + 3 run in one block, side by side. Where an op's warps() is a multiple of it, each warp of a block
 /// has as many tasks as the others, and they may share memory and barriers.

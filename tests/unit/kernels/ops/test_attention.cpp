@@ -130,7 +130,7 @@ TEST(AttentionMix, ZeroTimesNanIsNanUnlessTheKeyIsSkipped) {
   }
 }
 
-// ---- Softmax ----
+// Softmax.
 
 struct Mask {
   MaskMode mode = MaskMode::additive;

@@ -49,7 +49,7 @@ const MaskedSize kMaskedSizes[] = {
 };
 constexpr double kFactor = 0.17677669F;
 
-// ---- Softmax ----
+// Softmax.
 
 /// Probabilities of the visible ones of a row's scores, 0 elsewhere; a sink is one more score.
 Doubles softmax_row(const Doubles& scores, const std::vector<bool>& visible, std::optional<double> sink) {
@@ -181,7 +181,7 @@ TEST_F(AttentionGradients, OfSinksThatTakeAllOrNothing) {
   }
 }
 
-// ---- Scores and mix: both bilinear ----
+// Scores and mix: both bilinear.
 
 /// sum over what is seen of weights[t, h, s] * factor * (x[t, h] . y[s, g]): the mix's loss with weights the
 /// probabilities, x the gradient of the output and y the values; the scores' with weights the gradient of the scores, x
@@ -345,7 +345,7 @@ TEST_F(AttentionGradients, OfATileOfItsOwn) {
   EXPECT_LE(test::relative_error(wide(out), expected), 1e-6);
 }
 
-// ---- Cross entropy ----
+// Cross entropy.
 
 TEST_F(AttentionGradients, OfTheCrossEntropy) {
   const double factor = 0.03F;

@@ -295,7 +295,7 @@ TEST(SplitSoftmax, OutMayBeTheScores) {
   EXPECT_TRUE(equal_bits(scores, expected));
 }
 
-// ---- Mix ----
+// Mix.
 
 Floats partials_of(AttentionMixArgs args, std::int64_t split) {
   args.split = split;
@@ -447,7 +447,7 @@ TEST(SplitMix, ReadsCodesToTheBitsOfTheirValues) {
   }
 }
 
-// ---- Refusals ----
+// Refusals.
 
 template <class Args>
 std::string refused_with(const Args& args) {

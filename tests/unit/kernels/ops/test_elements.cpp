@@ -21,7 +21,7 @@ using test::Indices;
 using test::kInf;
 using test::kNan;
 
-// ---- Activation ----
+// Activation.
 
 Floats activate(Floats x, ActivationKind kind, float up_value = 1.0F) {
   Floats up(x.rows, x.columns, up_value);
@@ -85,7 +85,7 @@ TEST(Activation, SwigluMultipliesTheGate) {
   EXPECT_EQ(activate(Floats(1, 1, 88.0F), ActivationKind::swiglu, 3e38F).at(0, 0), kInf);
 }
 
-// ---- Residual ----
+// Residual.
 
 TEST(ResidualAdd, RoundsOnceInF32AndOnceToTheFormat) {
   Floats a = test::random_floats(3, 77, 53, 1000.0F);
@@ -116,7 +116,7 @@ TEST(ResidualAdd, LeavesTheHalfRangeAsInfinity) {
   EXPECT_EQ(out.at(0, 1), 0xfc00);
 }
 
-// ---- Rope ----
+// Rope.
 
 Floats rope(Floats x, std::int64_t heads, std::int64_t position, double stretch = 1.0) {
   Floats out(x.rows, x.columns);
@@ -200,7 +200,7 @@ TEST(Rope, InPlace) {
   EXPECT_EQ(x.data, expected.data);
 }
 
-// ---- Cast ----
+// Cast.
 
 std::vector<std::uint8_t> cast_e4m3(Floats x, float scale, Overflow overflow) {
   test::Matrix<std::uint8_t> out(x.rows, x.columns);
@@ -311,7 +311,7 @@ TEST(Cast, EveryCodeOfEveryFormatSurvivesTheWayToF32AndBack) {
   }
 }
 
-// ---- Recurrence, embedding ----
+// Recurrence, embedding.
 
 TEST(RecurrentScan, IsTheRecurrenceAndHandsItsStateOn) {
   Floats x = test::random_floats(9, 40, 61);
