@@ -71,6 +71,7 @@ class Recording::Impl::TensorCheck {
 
   std::uint32_t version_;
   bool made_again_;
+  TensorRow tensor_;  ///< the current one; as much of it as is compared
   Cursor rows_;
   Cursor parts_;
   Cursor details_;

@@ -48,7 +48,7 @@ Status compare_place(const TensorRow& tensor, const StepRow* step) {
 }  // namespace
 
 Status Recording::Impl::TensorCheck::open() {
-  Status status = rows_.open(decode::select_tensors_alone(version_) + " ORDER BY id");
+  Status status = rows_.open(std::string(decode::select_tensors_to_check(version_)) + " ORDER BY id");
   if (status) status = parts_.open("SELECT id, length(data) FROM chunks ORDER BY id");
   if (status)
     status = details_.open("SELECT tensor, length(token_rows), levels, length(tiles) FROM detail ORDER BY tensor");
@@ -56,30 +56,30 @@ Status Recording::Impl::TensorCheck::open() {
 }
 
 Status Recording::Impl::TensorCheck::take(const StepRow* step) {
-  const auto tensor = decode::tensor(rows_.row());
-  if (!tensor) return tl::unexpected(tensor.error());
-  ids_.add(tensor->id);
-  if (tensor->known) ++known_;
-  Status status = compare_place(*tensor, step);
-  if (status) status = compare_health(*tensor);
+  const TensorRow& tensor = tensor_;
+  if (Status read = decode::tensor_to_check(rows_.row(), tensor_); !read) return read;
+  ids_.add(tensor.id);
+  if (tensor.known) ++known_;
+  Status status = compare_place(tensor, step);
+  if (status) status = compare_health(tensor);
   bool stored = false;
-  if (status) status = take_parts(*tensor, stored);
-  const std::int64_t elements = tensor->tokens * tensor->channels;
-  if (status && made_again_ && !stored && tensor->known && elements > kMostMadeAgain)
-    return damaged("tensor {} has {} x {} elements, more than a run makes again", tensor->id, tensor->tokens,
-                   tensor->channels);
-  const bool backed = stored || made_again_ || !tensor->known || tensor->stated || elements == 0 ||
-                      rows_.row().integer(decode::kTensorDetailColumn) != schema::kDetailNone;
+  if (status) status = take_parts(tensor, stored);
+  const std::int64_t elements = tensor.tokens * tensor.channels;
+  if (status && made_again_ && !stored && tensor.known && elements > kMostMadeAgain)
+    return damaged("tensor {} has {} x {} elements, more than a run makes again", tensor.id, tensor.tokens,
+                   tensor.channels);
+  const bool backed = stored || made_again_ || !tensor.known || tensor.stated || elements == 0 ||
+                      rows_.row().integer(decode::kCheckedDetailColumn) != schema::kDetailNone;
   if (status && !backed)
-    return damaged("tensor {} has {} x {} elements, of which it holds nothing", tensor->id, tensor->tokens,
-                   tensor->channels);
-  if (status) status = take_detail(*tensor);
+    return damaged("tensor {} has {} x {} elements, of which it holds nothing", tensor.id, tensor.tokens,
+                   tensor.channels);
+  if (status) status = take_detail(tensor);
   return status ? rows_.next() : status;
 }
 
 Status Recording::Impl::TensorCheck::compare_health(const TensorRow& tensor) const {
   const Health& health = tensor.health;
-  const std::int64_t bad = rows_.row().integer(decode::kTensorBadColumn);
+  const std::int64_t bad = rows_.row().integer(decode::kCheckedBadColumn);
   const auto most = static_cast<std::uint64_t>(decode::kMaxElements);
   for (const std::uint64_t count : {health.nan, health.pos_inf, health.neg_inf, health.saturated, health.subnormal,
                                     health.zero, health.flushed, health.clipped}) {
@@ -125,7 +125,7 @@ Status Recording::Impl::TensorCheck::take_parts(const TensorRow& tensor, bool& a
 
 Status Recording::Impl::TensorCheck::take_detail(const TensorRow& tensor) {
   if (details_.id() < tensor.id) return damaged("it holds health of rows without their tensor ({})", details_.id());
-  const std::int64_t kind = rows_.row().integer(decode::kTensorDetailColumn);
+  const std::int64_t kind = rows_.row().integer(decode::kCheckedDetailColumn);
   if (kind < schema::kDetailNone || kind > schema::kDetailNumbers)
     return damaged("tensor {} has its health in place {}", tensor.id, kind);
   if (kind == schema::kDetailSelf && (tensor.tokens != 1 || level_shape(1, tensor.channels, 0).columns > 1))

@@ -19,6 +19,10 @@ namespace {
 constexpr int kTensorHealthAt = 11;
 constexpr int kTensorAxisAt = kTensorHealthAt + schema::kHealthColumns;
 
+constexpr int kCountColumns = 11;  ///< of health: those that are integers
+constexpr int kCheckedHealthAt = 8;
+constexpr int kCheckedAxisAt = kCheckedHealthAt + kCountColumns;
+
 constexpr std::string_view kFirstAxisColumns = "'', -1, '', 1, 0, 0";
 constexpr std::string_view kAxisColumns = "axis, sequence, name, known, guessed, stated";
 
@@ -32,8 +36,8 @@ std::string is_stored() {
   return fmt::format("EXISTS (SELECT 1 FROM chunks WHERE chunks.id = tensors.id * {})", schema::kChunksPerTensor);
 }
 
-Health read_health(const Statement& row, int at) {
-  Health health;
+/// The columns up to first_bad.
+void read_counts(const Statement& row, int at, Health& health) {
   const auto count = [&] { return static_cast<std::uint64_t>(row.integer(at++)); };
   health.count = count();
   ++at;  // bad: the sum of the next three, there for the index
@@ -45,7 +49,13 @@ Health read_health(const Statement& row, int at) {
   health.zero = count();
   health.flushed = count();
   health.clipped = count();
-  health.first_bad = row.integer(at++);
+  health.first_bad = row.integer(at);
+}
+
+Health read_health(const Statement& row, int at) {
+  Health health;
+  read_counts(row, at, health);
+  at += kCountColumns;
   health.sum = row.real(at++);
   health.sum_sq = row.real(at++);
   health.min = static_cast<float>(row.real(at++));
@@ -112,7 +122,7 @@ class ListReader {
 };
 
 Result<Format> read_format(const Statement& row, int column) {
-  const std::string text = row.text(column);
+  const std::string_view text = row.view(column);
   const auto format = format_from_name(text);
   if (!format) return fail(fmt::format("damaged: '{}' is no format", text.substr(0, 40)));
   return *format;
@@ -120,7 +130,7 @@ Result<Format> read_format(const Statement& row, int column) {
 
 template <class Enum, std::size_t N>
 Result<Enum> read_word(const std::array<std::string_view, N>& words, const Statement& row, int column) {
-  const std::string text = row.text(column);
+  const std::string_view text = row.view(column);
   const auto value = words::value<Enum>(words, text);
   if (!value) return fail(fmt::format("damaged: unexpected word '{}'", text.substr(0, 40)));
   return *value;
@@ -128,7 +138,7 @@ Result<Enum> read_word(const std::array<std::string_view, N>& words, const State
 
 /// What schema 1 leaves open is an empty word.
 Result<std::optional<Axis>> read_axis(const Statement& row, int column) {
-  if (row.text(column).empty()) return std::optional<Axis>();
+  if (row.view(column).empty()) return std::optional<Axis>();
   auto axis = read_word<Axis>(words::kAxes, row, column);
   if (!axis) return tl::unexpected(std::move(axis.error()));
   return std::optional(*axis);
@@ -150,10 +160,13 @@ const std::string& select_tensors(std::uint32_t version) {
   return version == 1 ? first : second;
 }
 
-const std::string& select_tensors_alone(std::uint32_t version) {
-  static const std::string first = tensor_query("0", kFirstAxisColumns);
-  static const std::string second = tensor_query("0", kAxisColumns);
-  return version == 1 ? first : second;
+std::string_view select_tensors_to_check(std::uint32_t version) {
+  return version == 1 ? "SELECT id, op, format, tokens, channels, heads, first_token, detail, elements, bad, nan, "
+                        "pos_inf, neg_inf, saturated, subnormal, zero, flushed, clipped, first_bad, '', -1, 1, 0, 0 "
+                        "FROM tensors"
+                      : "SELECT id, op, format, tokens, channels, heads, first_token, detail, elements, bad, nan, "
+                        "pos_inf, neg_inf, saturated, subnormal, zero, flushed, clipped, first_bad, axis, sequence, "
+                        "known, guessed, stated FROM tensors";
 }
 
 std::string_view select_ops(std::uint32_t version) {
@@ -171,40 +184,60 @@ bool plausible_shape(std::int64_t rows, std::int64_t columns) {
   return rows == 0 || columns <= kMaxElements / rows;
 }
 
+namespace {
+
+/// Columns of what the rows are, and from `flags` on of how much of that is known.
+Status read_axis_columns(const Statement& row, int axis_at, int flags, TensorRow& into) {
+  const auto axis = read_axis(row, axis_at);
+  if (!axis) return tl::unexpected(axis.error());
+  into.axis = *axis;
+  into.sequence = row.integer(axis_at + 1);
+  for (bool* flag : {&into.known, &into.guessed, &into.stated}) {
+    const auto value = read_flag(row, flags++);
+    if (!value) return tl::unexpected(value.error());
+    *flag = *value;
+  }
+  if (into.sequence < -1) return fail(fmt::format("damaged: tensor {} is of sequence {}", into.id, into.sequence));
+  return {};
+}
+
+/// Columns of format and shape, from the format's on.
+Status read_shape(const Statement& row, int at, TensorRow& into) {
+  const auto format = read_format(row, at);
+  if (!format) return tl::unexpected(format.error());
+  into.format = *format;
+  into.tokens = row.integer(at + 1);
+  into.channels = row.integer(at + 2);
+  into.heads = row.integer(at + 3);
+  into.first_token = row.integer(at + 4);
+  if (plausible_shape(into.tokens, into.channels) && into.heads >= 1 && into.channels % into.heads == 0) return {};
+  return fail(fmt::format("damaged: tensor {} has the shape {} x {} in {} heads", into.id, into.tokens, into.channels,
+                          into.heads));
+}
+
+}  // namespace
+
 Result<TensorRow> tensor(const Statement& row) {
   TensorRow tensor;
   tensor.id = row.integer(0);
   tensor.op = row.integer(1);
   tensor.role = row.text(2);
-  auto format = read_format(row, 3);
-  if (!format) return tl::unexpected(std::move(format.error()));
-  tensor.format = *format;
-  tensor.tokens = row.integer(4);
-  tensor.channels = row.integer(5);
-  tensor.heads = row.integer(6);
-  tensor.first_token = row.integer(7);
+  if (auto read = read_shape(row, 3, tensor); !read) return tl::unexpected(std::move(read.error()));
   tensor.hash = static_cast<std::uint64_t>(row.integer(8));
   tensor.stored = row.integer(10) != 0;
   tensor.health = read_health(row, kTensorHealthAt);
-  auto axis = read_axis(row, kTensorAxisAt);
-  if (!axis) return tl::unexpected(std::move(axis.error()));
-  tensor.axis = *axis;
-  tensor.sequence = row.integer(kTensorAxisAt + 1);
   tensor.name = row.text(kTensorAxisAt + 2);
-  int column = kTensorAxisAt + 3;
-  for (bool* flag : {&tensor.known, &tensor.guessed, &tensor.stated}) {
-    auto value = read_flag(row, column++);
-    if (!value) return tl::unexpected(std::move(value.error()));
-    *flag = *value;
-  }
-  if (tensor.sequence < -1) {
-    return fail(fmt::format("damaged: tensor {} is of sequence {}", tensor.id, tensor.sequence));
-  }
-  if (!plausible_shape(tensor.tokens, tensor.channels) || tensor.heads < 1 || tensor.channels % tensor.heads != 0) {
-    return fail(fmt::format("damaged: tensor {} has the shape {} x {} in {} heads", tensor.id, tensor.tokens,
-                            tensor.channels, tensor.heads));
-  }
+  if (auto read = read_axis_columns(row, kTensorAxisAt, kTensorAxisAt + 3, tensor); !read)
+    return tl::unexpected(std::move(read.error()));
   return tensor;
+}
+
+Status tensor_to_check(const Statement& row, TensorRow& into) {
+  into.id = row.integer(0);
+  into.op = row.integer(1);
+  if (auto read = read_shape(row, 2, into); !read) return read;
+  read_counts(row, kCheckedHealthAt, into.health);
+  return read_axis_columns(row, kCheckedAxisAt, kCheckedAxisAt + 2, into);
 }
 
 Result<TensorGlance> tensor_glance(const Statement& row) {

@@ -12,15 +12,16 @@ namespace nanscope::decode {
 
 /// Queries of a schema version, in the order of columns in which the functions below read them; without conditions.
 const std::string& select_tensors(std::uint32_t version);
-/// The same without looking whether elements are stored, which takes as long as the rest.
-const std::string& select_tensors_alone(std::uint32_t version);
+/// For tensor_to_check().
+std::string_view select_tensors_to_check(std::uint32_t version);
 std::string_view select_ops(std::uint32_t version);
 std::string_view select_steps(std::uint32_t version);
 /// Of version 2 and later, in order.
 inline constexpr std::string_view kSelectSpans =
     "SELECT step, request, number, first_row, row_count, first_token, context FROM spans";
 inline constexpr int kTensorDetailColumn = 9;
-inline constexpr int kTensorBadColumn = 12;
+inline constexpr int kCheckedDetailColumn = 7;
+inline constexpr int kCheckedBadColumn = 9;
 inline constexpr std::string_view kScaleColumns =
     "step, op, layer, target, policy, format, scale, source, calibrated_request, calibrated_step, calibrated_tokens, "
     "calibrated_absmax, locked, absmax, headroom";
@@ -35,6 +36,9 @@ inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
 bool plausible_shape(std::int64_t rows, std::int64_t columns);
 
 Result<TensorRow> tensor(const sqlite::Statement& row);
+/// Reads what the rest of a recording is compared with: of health the counts, of texts the format and the axis. Neither
+/// texts nor sums are looked at when all of a recording is, and whether elements are stored takes as long as the rest.
+Status tensor_to_check(const sqlite::Statement& row, TensorRow& into);
 /// Reads columns id, op, role, format, tokens, channels, first_token, detail, elements, nan, pos_inf, neg_inf,
 /// saturated, clipped, absmax.
 Result<TensorGlance> tensor_glance(const sqlite::Statement& row);
