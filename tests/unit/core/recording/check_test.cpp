@@ -136,6 +136,15 @@ TEST_F(Check, ShapesThatAreNotThoseOfTheBytes) {
   EXPECT_THAT(with("UPDATE tensors SET tokens = 1000000, elements = 600000000 WHERE id = 2"), HasSubstr("tensor 2"));
   EXPECT_THAT(with("UPDATE tensors SET tokens = 0, elements = 0 WHERE id = 2"), HasSubstr("tensor 2"));
   EXPECT_THAT(with("UPDATE tensors SET format = 'e4m3' WHERE id = 2"), HasSubstr("of tensor 2"));
+  EXPECT_THAT(with("UPDATE tensors SET format = 'f31' WHERE id = 2"), HasSubstr("'f31' is no format"));
+  EXPECT_THAT(with("UPDATE tensors SET heads = 7 WHERE id = 2"),
+              HasSubstr("tensor 2 has the shape 5 x 600 in 7 heads"));
+  EXPECT_THAT(with("UPDATE tensors SET heads = 0 WHERE id = 2"), HasSubstr("in 0 heads"));
+  EXPECT_THAT(with("UPDATE tensors SET axis = 'x' WHERE id = 2"), HasSubstr("word 'x'"));
+  EXPECT_THAT(with("UPDATE tensors SET sequence = -2 WHERE id = 2"), HasSubstr("of sequence -2"));
+  for (const char* flag : {"known", "guessed", "stated"})
+    EXPECT_THAT(with(fmt::format("UPDATE tensors SET {} = 2 WHERE id = 2", flag)), HasSubstr("0 or 1"));
+  EXPECT_THAT(with("UPDATE tensors SET known = 0 WHERE id = 2"), HasSubstr("11 of 12 tensors"));
   EXPECT_THAT(with("UPDATE tensors SET detail = 1 WHERE id = 2"), HasSubstr("of one tile"));
   EXPECT_THAT(with("UPDATE tensors SET detail = 0 WHERE id = 2"), HasSubstr("not mentioned"));
   EXPECT_THAT(with("UPDATE tensors SET detail = 7 WHERE id = 2"), HasSubstr("in place 7"));
