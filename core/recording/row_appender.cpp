@@ -80,8 +80,9 @@ Status RowAppender::append_when_many(sqlite3* db) { return rows_.bytes() < kMany
 
 Status RowAppender::attach(sqlite3* db) {
   if (attached_) return {};
-  attached_ = true;
-  return sqlite::execute(db, "ATTACH ':memory:' AS rows");
+  Status status = sqlite::execute(db, "ATTACH ':memory:' AS rows");
+  attached_ = status.has_value();
+  return status;
 }
 
 Status RowAppender::append(sqlite3* db) {

@@ -136,5 +136,17 @@ TEST(RowAppender, AFailureLeavesNoneEither) {
   ASSERT_TRUE(rows.append(db.get())) << "what was not appended is forgotten";
 }
 
+/// Nothing is there to be detached then, and what follows is not held up by that.
+TEST(RowAppender, WhatCannotBeAttachedIsNotDetached) {
+  const auto db = sqlite::open({}, SQLITE_OPEN_READWRITE).value();
+  sqlite3_limit(db.get(), SQLITE_LIMIT_ATTACHED, 0);
+  insert::RowAppender rows;
+  const Status added = rows.add(db.get(), OpRow{}, std::string(std::size_t{1} << 20, 'x'), 1);
+  ASSERT_FALSE(added);
+  EXPECT_NE(added.error().message.find("too many attached databases"), std::string::npos) << added.error().message;
+  const Status detached = rows.detach(db.get());
+  EXPECT_TRUE(detached) << detached.error().message;
+}
+
 }  // namespace
 }  // namespace nanscope
