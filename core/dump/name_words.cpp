@@ -62,11 +62,7 @@ std::string in_words(std::string_view text) {
 
 std::vector<std::string_view> split(std::string_view text, char by) {
   std::vector<std::string_view> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(by, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (const std::string_view part : Parts(text, by)) parts.push_back(part);
   return parts;
 }
 
@@ -91,7 +87,7 @@ std::optional<FormWords> form_at_end(std::string_view text) {
   std::optional<FormWords> best;
   std::size_t longest = 0;
   for (const FormRow& row : kForms) {
-    for (const std::string_view phrase : split(row.phrases, ' ')) {
+    for (const std::string_view phrase : Parts(row.phrases, ' ')) {
       if (phrase.size() <= longest || !text.ends_with(phrase)) continue;
       const std::string_view rest = text.substr(0, text.size() - phrase.size());
       // One letter is a form behind another word alone: "k_q" is codes, "q" is the queries.
@@ -107,7 +103,7 @@ std::optional<FormWords> form_at_beginning(std::string_view text) {
   std::optional<FormWords> best;
   std::size_t longest = 0;
   for (const FormRow& row : kForms) {
-    for (const std::string_view phrase : split(row.phrases, ' ')) {
+    for (const std::string_view phrase : Parts(row.phrases, ' ')) {
       if (phrase.size() <= longest || phrase.size() < 2 || !text.starts_with(phrase)) continue;
       if (text.size() <= phrase.size() + 1 || text[phrase.size()] != '_') continue;
       longest = phrase.size();

@@ -1,5 +1,7 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +15,40 @@ namespace nanscope {
 /// Lower case, words apart by '_': "selfAttn" and "self-attn" are "self_attn".
 std::string in_words(std::string_view text);
 std::vector<std::string_view> split(std::string_view text, char by);
+
+/// What split() gives, one part at a time and without a list: tables of a thousand words are gone through for each
+/// name.
+class Parts {
+ public:
+  class Iterator {
+   public:
+    Iterator(std::string_view text, char by) : text_(text), by_(by) { find_end(); }
+    std::string_view operator*() const { return text_.substr(begin_, end_ - begin_); }
+    Iterator& operator++() {
+      begin_ = end_ + 1;
+      find_end();
+      return *this;
+    }
+    bool operator==(std::default_sentinel_t) const { return begin_ > text_.size(); }
+
+   private:
+    void find_end() { end_ = std::min(text_.find(by_, begin_), text_.size()); }
+
+    std::string_view text_;
+    char by_;
+    std::size_t begin_ = 0;
+    std::size_t end_ = 0;
+  };
+
+  Parts(std::string_view text, char by) : text_(text), by_(by) {}
+  Iterator begin() const { return {text_, by_}; }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  std::string_view text_;
+  char by_;
+};
+
 /// Whether `word` is one of the words of `list`, which spaces separate.
 bool listed(std::string_view list, std::string_view word);
 std::optional<std::int64_t> number(std::string_view text);

@@ -158,17 +158,23 @@ std::optional<std::pair<Port, int>> port_of(std::string_view word) {
 std::size_t tail_length(std::string_view tail, Path path) {
   const bool whole = !tail.empty() && tail.front() == '^';
   if (whole) tail.remove_prefix(1);
-  const std::vector<std::string_view> wanted = split(tail, '.');
-  if (wanted.size() > path.size() || (whole && wanted.size() != path.size())) return 0;
-  const bool same = std::equal(wanted.begin(), wanted.end(), path.end() - static_cast<std::ptrdiff_t>(wanted.size()));
-  return same ? wanted.size() + (whole ? 1U : 0U) : 0;
+  std::size_t length = 0;
+  for (bool more = true; more; ++length) {
+    const std::size_t dot = tail.rfind('.');
+    more = dot != std::string_view::npos;
+    const std::string_view wanted = more ? tail.substr(dot + 1) : tail;
+    if (length == path.size() || path[path.size() - 1 - length] != wanted) return 0;
+    if (more) tail.remove_suffix(tail.size() - dot);
+  }
+  if (whole) return length == path.size() ? length + 1 : 0;
+  return length;
 }
 
 const ModulePattern* find_module(std::span<const ModulePattern> patterns, Path path) {
   const ModulePattern* best = nullptr;
   std::size_t longest = 0;
   for (const ModulePattern& pattern : patterns) {
-    for (const std::string_view tail : split(pattern.tails, ' ')) {
+    for (const std::string_view tail : Parts(pattern.tails, ' ')) {
       const std::size_t length = tail.empty() ? 0 : tail_length(tail, path);
       if (length <= longest) continue;
       longest = length;
@@ -298,7 +304,7 @@ bool take_rotated(TensorName& name, Path path) {
   const std::string& last = path.back();
   if (path.size() > 1 && listed("rotary_emb rope rotary rotary_pos_emb rotary_fn", path[path.size() - 2]))
     letter = letter_of(last);
-  for (const std::string_view word : split(kTurned, ' ')) {
+  for (const std::string_view word : Parts(kTurned, ' ')) {
     if (!letter.empty() || last.size() <= word.size() + 1) continue;
     if (last.ends_with(word) && last[last.size() - word.size() - 1] == '_')
       letter = letter_of(std::string_view(last).substr(0, last.size() - word.size() - 1));
@@ -345,7 +351,7 @@ bool take_side(TensorName& name, Path path, int index, int depth) {
       Side{"pre_rope before_rope unrotated lin split scaled", std::nullopt},
   };
   for (const Side& side : kSides) {
-    for (const std::string_view word : split(side.words, ' ')) {
+    for (const std::string_view word : Parts(side.words, ' ')) {
       const std::string& last = path.back();
       const bool whole = last == word && path.size() > 1 && !side.port;
       const bool tail =
@@ -425,7 +431,7 @@ Segments cleaned(std::string_view key, TensorName& name) {
   if (const std::size_t side = plain.find(" ("); side != std::string::npos && plain.back() == ')') {
     plain = plain.substr(0, side) + '.' + plain.substr(side + 2, plain.size() - side - 3);
   }
-  for (const std::string_view part : split(plain, '.')) {
+  for (const std::string_view part : Parts(plain, '.')) {
     if (listed("_orig_mod _fsdp_wrapped_module _checkpoint_wrapped_module kwargs", part)) continue;
     const std::size_t dash = part.rfind('-');
     if (dash != std::string_view::npos && dash > 0 && number(part.substr(dash + 1)) && !name.layer) {
@@ -443,7 +449,7 @@ Segments cleaned(std::string_view key, TensorName& name) {
   Segments placed;
   for (const std::string& part : parts) {
     const std::string left = without_places(name, without_order(part));
-    for (const std::string_view one : split(left, '.')) placed.emplace_back(one);
+    for (const std::string_view one : Parts(left, '.')) placed.emplace_back(one);
   }
   take_sequence(name, placed);
   return placed;

@@ -52,7 +52,7 @@ std::optional<Format> format_of(const DumpTensor& tensor) {
 }  // namespace
 
 void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size_t index, const DumpFile& file,
-                          Producer* producer) {
+                          const TensorName& stem, Producer* producer) {
   const ContainedTensor& contained = container->tensors()[index];
   Naming naming;
   if (producer != nullptr) {
@@ -63,8 +63,6 @@ void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size
   DumpTensor tensor;
   tensor.at = naming.at ? std::move(*naming.at) : parse_tensor_name(naming.name);
   tensor.name = std::move(naming.name);
-  // A file a step is no folder, and no part of the name, but says when.
-  const TensorName stem = parse_tensor_name(file.stem() + "/x");
   if (!tensor.at.step) tensor.at.step = stem.step;
   if (!tensor.at.rank) tensor.at.rank = stem.rank;
   if (!tensor.at.request) tensor.at.request = stem.request;
@@ -84,7 +82,9 @@ void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size
 }
 
 void OpenDump::add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer) {
-  for (std::size_t i = 0; i < container->tensors().size(); ++i) add_tensor(container, i, file, producer);
+  // A file a step is no folder, and no part of a tensor's name, but says when.
+  const TensorName stem = parse_tensor_name(file.stem() + "/x");
+  for (std::size_t i = 0; i < container->tensors().size(); ++i) add_tensor(container, i, file, stem, producer);
   const std::string folder = file.folder();
   for (const SkippedTensor& skipped : container->skipped()) {
     dump_.notes.push_back({folder.empty() ? skipped.key : folder + '/' + skipped.key, skipped.reason});

@@ -82,7 +82,7 @@ class OpenDump final : public DumpElements {
   Status check_parts(const Container& container) const;
   void add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer);
   void add_tensor(const std::shared_ptr<Container>& container, std::size_t index, const DumpFile& file,
-                  Producer* producer);
+                  const TensorName& stem, Producer* producer);
   /// What is left to do when all tensors are known.
   static Result<std::unique_ptr<OpenDump>> finished(std::unique_ptr<OpenDump> dump, const OpenDumpOptions& options);
   /// Weights of a checkpoint, under names of a folder beside the passes.

@@ -192,6 +192,12 @@ struct Repeated {
 };
 
 /// What a module gives when it is called again in a step is not what it gave at first.
+TEST(TensorName, TakesAPartOfAModuleForNoneOfTheLayersOwn) {
+  EXPECT_EQ(parse_tensor_name("model.layers.3.mlp.output").op, "mlp");
+  EXPECT_FALSE(parse_tensor_name("model.layers.3.adapter.mlp.output").known);
+  EXPECT_FALSE(parse_tensor_name("model.layers.3.probe.self_attn.output").known);
+}
+
 TEST(TensorName, TakesALaterCallOfAModuleForAnother) {
   const std::vector<Repeated> cases = {
       {"model.layers.3.mlp.output_again2", "model.layers.3.mlp_again2", Port::output, 0},
