@@ -33,19 +33,46 @@ double horner(const std::array<double, n>& coefficients, double x) {
   return sum;
 }
 
+constexpr std::array<double, 8> kCentreTop = {
+    2.5090809287301226727e+3, 3.3430575583588128105e+4, 6.7265770927008700853e+4, 4.5921953931549871457e+4,
+    1.3731693765509461125e+4, 1.9715909503065514427e+3, 1.3314166789178437745e+2, 3.3871328727963666080e+0};
+constexpr std::array<double, 8> kCentreBottom = {
+    5.2264952788528545610e+3, 2.8729085735721942674e+4, 3.9307895800092710610e+4, 2.1213794301586595867e+4,
+    5.3941960214247511077e+3, 6.8718700749205790830e+2, 4.2313330701600911252e+1, 1.0};
+
+constexpr double kCentre = 0.425;  ///< how far from the median the central form goes
+
+/// Of each |q| <= kCentre: the quantile of 0.5 + q. Four at once keep a processor busy that waits for each step of one.
+void central_quantiles(const std::array<double, 4>& q, std::array<double, 4>& x) {
+  std::array<double, 4> r, top, bottom;
+  for (std::size_t k = 0; k < 4; ++k) r[k] = 0.180625 - q[k] * q[k];
+  top.fill(kCentreTop[0]);
+  bottom.fill(kCentreBottom[0]);
+  for (std::size_t i = 1; i < kCentreTop.size(); ++i) {
+    for (std::size_t k = 0; k < 4; ++k) top[k] = top[k] * r[k] + kCentreTop[i];
+    for (std::size_t k = 0; k < 4; ++k) bottom[k] = bottom[k] * r[k] + kCentreBottom[i];
+  }
+  for (std::size_t k = 0; k < 4; ++k) x[k] = top[k] * q[k] / bottom[k];
+}
+
+/// What normal_quantile() gives for the numbers of a block.
+std::array<double, 4> normal_quantiles(const PhiloxCounter& words) {
+  std::array<double, 4> q, x;
+  for (std::size_t k = 0; k < 4; ++k) q[k] = open_interval(words[k]) - 0.5;
+  central_quantiles(q, x);
+  for (std::size_t k = 0; k < 4; ++k) {
+    if (!(std::abs(q[k]) <= kCentre)) x[k] = normal_quantile(open_interval(words[k]));
+  }
+  return x;
+}
+
 /// Each value depends on its index alone, so that parts can be filled in any order.
 void fill_part(std::span<float> values, const Draws& draws, float scale, std::uint64_t first_index) {
-  std::uint64_t cached = 0;
-  PhiloxCounter words{};
-  bool have = false;
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  for (std::size_t i = 0; i < values.size();) {
     const std::uint64_t index = first_index + i;
-    if (!have || index / 4 != cached) {
-      cached = index / 4;
-      words = block(draws.seed, draws.stream, cached);
-      have = true;
-    }
-    values[i] = static_cast<float>(normal_quantile(open_interval(words[index % 4]))) * scale;
+    const std::array<double, 4> quantiles = normal_quantiles(block(draws.seed, draws.stream, index / 4));
+    for (std::uint64_t k = index % 4; k < 4 && i < values.size(); ++k, ++i)
+      values[i] = static_cast<float>(quantiles[k]) * scale;
   }
 }
 
@@ -129,12 +156,6 @@ double plain_log(double x) {
 }
 
 double normal_quantile(double p) {
-  constexpr std::array<double, 8> kCentreTop = {
-      2.5090809287301226727e+3, 3.3430575583588128105e+4, 6.7265770927008700853e+4, 4.5921953931549871457e+4,
-      1.3731693765509461125e+4, 1.9715909503065514427e+3, 1.3314166789178437745e+2, 3.3871328727963666080e+0};
-  constexpr std::array<double, 8> kCentreBottom = {
-      5.2264952788528545610e+3, 2.8729085735721942674e+4, 3.9307895800092710610e+4, 2.1213794301586595867e+4,
-      5.3941960214247511077e+3, 6.8718700749205790830e+2, 4.2313330701600911252e+1, 1.0};
   constexpr std::array<double, 8> kTailTop = {
       7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e+0,
       3.64784832476320460504e+0, 5.76949722146069140550e+0, 4.63033784615654529590e+0, 1.42343711074968357734e+0};
@@ -142,7 +163,7 @@ double normal_quantile(double p) {
       1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
       6.89767334985100004550e-1, 1.67638483018380384940e+0, 2.05319162663775882187e+0, 1.0};
   const double q = p - 0.5;
-  if (q <= 0.425 && q >= -0.425) {
+  if (std::abs(q) <= kCentre) {
     const double r = 0.180625 - q * q;
     return horner(kCentreTop, r) * q / horner(kCentreBottom, r);
   }
