@@ -108,7 +108,7 @@ Status Recording::Impl::each(const sqlite::Query& query, Decode decode, Visit vi
   if (!loan) return tl::unexpected(std::move(loan.error()));
   sqlite::Statement& statement = **loan.value();
   query.bind(statement);
-  const std::uint64_t most = file_bytes() / kLeastRow;
+  const std::uint64_t most = bytes_ / kLeastRow;
   for (std::uint64_t rows = 0;; ++rows) {
     if (stop.stop_requested()) return error(kStopped);
     auto more = statement.step();

@@ -24,6 +24,16 @@ void TensorData::decode_into(std::vector<float>& into) const {
   decode(format, bytes, into);
 }
 
+std::vector<float> TensorData::values_as(Format as) const {
+  std::vector<float> values(static_cast<std::size_t>(count()));
+  if (info(as).storage_bytes() == info(format).storage_bytes()) {
+    decode(as, bytes, values);
+  } else {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = decode(as, code(static_cast<std::int64_t>(i)));
+  }
+  return values;
+}
+
 TensorData TensorData::rows(std::int64_t first, std::int64_t count) const {
   const std::size_t row = static_cast<std::size_t>(channels) * info(format).storage_bytes();
   const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(first) * row);

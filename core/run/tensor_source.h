@@ -32,6 +32,8 @@ struct TensorData {
   float value(std::int64_t row, std::int64_t channel) const { return value(row * channels + channel); }
   /// All values; `into` is given their size.
   void decode_into(std::vector<float>& into) const;
+  /// All values that the codes have when they are read as `as`.
+  std::vector<float> values_as(Format as) const;
 };
 
 /// Bytes that live as long as this does.

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 namespace nanscope {
 namespace {
@@ -162,28 +165,33 @@ class Describer {
     return live > 0 ? live : out_.tokens;
   }
 
-  /// Whether the wrong elements of all compared rows are what `give(row, channel)` says.
-  template <class Give>
-  bool all_are(const Give& give) {
-    std::int64_t same = 0;
-    std::int64_t all = 0;
+  using Row = std::shared_ptr<const std::vector<float>>;
+
+  /// Whether nearly all wrong elements of the compared rows are what `give(row)` holds, which may be nothing. A row can
+  /// cost much to find, and mostly the first one differs: no more are asked for then.
+  bool all_are(const std::function<Row(std::int64_t)>& give) const {
+    std::ptrdiff_t all = 0;
+    for (const auto& wrong : compared_.wrong) all += std::count(wrong.begin(), wrong.end(), true);
+    std::ptrdiff_t others = 0;
     for (std::size_t i = 0; i < compared_.rows.size(); ++i) {
+      const Row row = give(compared_.rows[i]);
       for (std::size_t c = 0; c < compared_.actual[i].size(); ++c) {
         if (!compared_.wrong[i][c]) continue;
-        ++all;
-        const std::optional<double> value = give(i, c);
         const double actual = double{compared_.actual[i][c]};
-        same += value && std::abs(actual - *value) <= 0.02 * std::abs(actual) + 1e-6 ? 1 : 0;
+        const bool given = row != nullptr && c < row->size();
+        if (given && std::abs(actual - double{(*row)[c]}) <= 0.02 * std::abs(actual) + 1e-6) continue;
+        if (++others * 100 > all * 3) return false;
       }
     }
-    return all > 0 && same * 100 >= all * 97;
+    return all > 0;
   }
 
   std::string content(const Region& region) {
     if (compared_.rows.empty()) return {};
-    if (all_are([](std::size_t, std::size_t) { return 0.0; })) return "zeros";
+    const auto zeros = std::make_shared<const std::vector<float>>(compared_.actual.front().size());
+    if (all_are([&](std::int64_t) { return zeros; })) return "zeros";
     for (const std::int64_t shift : {-1, 1, -2, 2}) {
-      if (shifted(shift))
+      if (all_are([&](std::int64_t row) { return expected_of(row + shift); }))
         return fmt::format("what the row {} {} should hold", std::abs(shift) == 1 ? "one" : "two",
                            shift < 0 ? "before" : "behind");
     }
@@ -192,14 +200,9 @@ class Describer {
     return other_step();
   }
 
-  bool shifted(std::int64_t shift) {
-    std::vector<std::optional<Prediction>> others;
-    for (const std::int64_t row : compared_.rows) others.push_back(expect(row + shift));
-    const bool any = std::any_of(others.begin(), others.end(), [](const auto& one) { return one.has_value(); });
-    return any && all_are([&](std::size_t i, std::size_t c) -> std::optional<double> {
-             return others[i] && c < others[i]->value.size() ? std::optional(double{others[i]->value[c]})
-                                                             : std::nullopt;
-           });
+  Row expected_of(std::int64_t row) {
+    std::optional<Prediction> expected = expect(row);
+    return expected ? std::make_shared<const std::vector<float>>(std::move(expected->value)) : nullptr;
   }
 
   std::string other_head(const Region& region) {
@@ -241,8 +244,7 @@ class Describer {
     if (compared_.rows.size() != 1) return {};
     for (std::int64_t row = 0; row < out_.tokens; ++row) {
       if (row == compared_.rows.front()) continue;
-      const auto values = run_.row_values(out_, row);
-      if (values && all_are([&](std::size_t, std::size_t c) { return std::optional(double{(*values)[c]}); }))
+      if (all_are([&](std::int64_t) { return run_.row_values(out_, row); }))
         return fmt::format("what row {} holds", row);
     }
     return {};
@@ -256,11 +258,7 @@ class Describer {
         const bool alike = other.known && other.id != out_.id && other.channels == out_.channels && maker != nullptr &&
                            maker->kind == op_.kind && (maker->name == op_.name || step.id == out_.step);
         if (!alike || other.tokens < compared_.rows.back() + 1) continue;
-        std::vector<std::shared_ptr<const std::vector<float>>> rows;
-        for (const std::int64_t row : compared_.rows) rows.push_back(run_.row_values(other, row));
-        if (all_are([&](std::size_t i, std::size_t c) -> std::optional<double> {
-              return rows[i] ? std::optional(double{(*rows[i])[c]}) : std::nullopt;
-            }))
+        if (all_are([&](std::int64_t row) { return run_.row_values(other, row); }))
           return fmt::format("what {} holds there", survey_.facts.name_of(other));
       }
     }

@@ -42,6 +42,7 @@ bool read_fresh(Values& values, const Op& op, const Tensor& out, const Span& spa
   if (!block || block->columns != out.channels) return false;
   into.resize(count, out.channels);
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  const double u = 1.01 * roundoff(values.precision(out));
   for (std::int64_t t = 0; t < count; ++t) {
     const std::int64_t position = values.facts().cache.key_row(out, *step, span, first + t, op.layer).position;
     const std::int64_t row = span.row + position - span.first_token;
@@ -49,8 +50,7 @@ bool read_fresh(Values& values, const Op& op, const Tensor& out, const Span& spa
     for (std::int64_t c = 0; c < out.channels; ++c) {
       const auto at = static_cast<std::size_t>(t * out.channels + c);
       into.value[at] = block->row(row)[c];
-      into.bound[at] = static_cast<float>(double{block->off(row, c)} + 1.01 * roundoff(values.precision(out)) *
-                                                                           std::abs(double{block->row(row)[c]}));
+      into.bound[at] = static_cast<float>(double{block->off(row, c)} + u * std::abs(double{block->row(row)[c]}));
     }
   }
   return true;
@@ -127,9 +127,10 @@ class SchemeReads {
     if (!data || data->channels != out.channels || (holds_codes(stored.codes->format) && !of.scale.grid)) return;
     const double u = 1.01 * roundoff(values_.precision(out)) + 4 * kF32;
     const double least = least_error(stored_format(values_, out));
+    const std::vector<float> read = data->values_as(form.as.value_or(stored.codes->format));
     for (std::int64_t c = 0; c < out.channels; ++c) {
       const auto index = static_cast<std::size_t>(at * out.channels + c);
-      const double code = double{decode(form.as.value_or(stored.codes->format), data->code(0, c))};
+      const double code = double{read[static_cast<std::size_t>(c)]};
       const double s = of.scale.grid ? powered(of.scale.at(stored.row, stored.row, c), form.scale_power) : 1;
       const double zero = of.form.zero(stored.row, c);
       const double value = of.form.zero_is_value ? code * s + zero : (code - zero) * s;
@@ -189,7 +190,8 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
     return read_back(values, *cache, whole, out, form, first, count, into);
   }
   into.resize(count, out.channels);
-  const Format kept = stored_format(values, out);
+  const double u = 1.01 * roundoff(values.precision(out)) + 4 * kF32;
+  const double least = least_error(stored_format(values, out));
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const auto rows = cache != nullptr ? std::optional<StepRows>(std::in_place, values, *cache, whole) : std::nullopt;
   SchemeReads reads(values, op, letter);
@@ -221,14 +223,13 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
     if (from == nullptr) continue;
     const Result<TensorData> data = run.read(*from, row, 1);
     if (!data || data->channels != out.channels) continue;
+    const std::vector<float> read = data->values_as(form.as.value_or(from->format));
     for (std::int64_t c = 0; c < out.channels; ++c) {
       const auto at = static_cast<std::size_t>(t * out.channels + c);
       const double s = cache != nullptr ? whole.at(row, step_row, c) : scale;
-      const double value =
-          double{decode(form.as.value_or(from->format), data->code(0, c))} * powered(s, form.scale_power);
+      const double value = double{read[static_cast<std::size_t>(c)]} * powered(s, form.scale_power);
       into.value[at] = static_cast<float>(value);
-      into.bound[at] =
-          static_cast<float>((1.01 * roundoff(values.precision(out)) + 4 * kF32) * std::abs(value) + least_error(kept));
+      into.bound[at] = static_cast<float>(u * std::abs(value) + least);
     }
   }
   return true;

@@ -122,7 +122,7 @@ bool scaled_rows(Values& values, const Linear& linear, const OpForm& form, std::
   if (form.as && form.variant == kAsDumped) {
     const Result<TensorData> data = values.run().read(*linear.weight, first, count);
     if (!data || info(*form.as).bits != info(linear.weight->format).bits) return false;
-    for (std::size_t i = 0; i < into.size(); ++i) into[i] = decode(*form.as, data->code(static_cast<std::int64_t>(i)));
+    into = data->values_as(*form.as);
   }
   if (form.weight_as) {
     double largest = 0;

@@ -271,9 +271,9 @@ bool read_back(Values& values, const Tensor& codes, const RowScale& scale, const
   const Result<TensorData> data = values.run().read(codes, first, count);
   if (!data || (out.known && data->channels != out.channels)) return false;
   into.resize(count, data->channels);
-  const Format as = form.as.value_or(codes.format);
+  const std::vector<float> read = data->values_as(form.as.value_or(codes.format));
   const double u = roundoff(values.precision(out));
-  const Format kept = stored_format(values, out);
+  const double least = least_error(stored_format(values, out));
   const StepRows rows(values, codes, scale);
   for (std::int64_t t = 0; t < count; ++t) {
     const auto step_row = rows.of(first + t);
@@ -283,10 +283,9 @@ bool read_back(Values& values, const Tensor& codes, const RowScale& scale, const
         into.bound[at] = -1;
         continue;
       }
-      const double code = double{decode(as, data->code(t, c))};
-      const double value = code * powered(scale.at(first + t, *step_row, c), form.scale_power);
+      const double value = double{read[at]} * powered(scale.at(first + t, *step_row, c), form.scale_power);
       into.value[at] = static_cast<float>(value);
-      into.bound[at] = static_cast<float>(1.01 * u * std::abs(value) + 4 * kF32 * std::abs(value) + least_error(kept));
+      into.bound[at] = static_cast<float>(1.01 * u * std::abs(value) + 4 * kF32 * std::abs(value) + least);
     }
   }
   return true;
@@ -365,7 +364,8 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
   std::fill(into.bound.begin(), into.bound.end(), -1.0F);
   const Format as = form.as.value_or(out.format);
   const double u = in->known ? roundoff(values.precision(*in)) : 0;
-  const Format kept = stored_format(values, out);
+  const double stored = 1.01 * roundoff(values.precision(out));
+  const double least = least_error(stored_format(values, out));
   const SchemeForm scheme = scheme_form(run, op, out, letter);
   for (std::int64_t t = 0; t < count; ++t) {
     std::int64_t from = first + t;
@@ -388,8 +388,7 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
       if (!codes) {
         into.value[at] = static_cast<float>(value);
         const bool same = in->known && in->format == out.format;
-        into.bound[at] = static_cast<float>(
-            same ? 0 : own + 1.01 * roundoff(values.precision(out)) * std::abs(value) + least_error(kept));
+        into.bound[at] = static_cast<float>(same ? 0 : own + stored * std::abs(value) + least);
         continue;
       }
       const double s = powered(scale.at(first + t, row, c), form.scale_power);
