@@ -250,11 +250,14 @@ Result<std::vector<TensorRow>> Recording::tensors_of(std::int64_t op) const {
 }
 
 Result<TensorRow> Recording::tensor(std::int64_t id) const {
+  std::optional<TensorRow>& last = impl_->last_tensor;
+  if (last && last->id == id && !impl_->stop.stop_requested()) return *last;
   auto found =
       impl_->first(Query(decode::select_tensors(impl_->version)).where("id = ?", std::optional(id)), decode::tensor);
   if (!found) return tl::unexpected(std::move(found.error()));
   if (!*found) return impl_->error(fmt::format("it has no tensor {}", id));
-  return std::move(**found);
+  last = std::move(**found);
+  return *last;
 }
 
 Result<std::optional<BadOp>> Recording::first_bad_op() const {

@@ -89,6 +89,8 @@ class Recording::Impl {
   RunInfo info;
   std::uint32_t version = 0;  ///< of its schema
   std::stop_token stop;
+  /// The one that was asked for last, whose bytes are asked for next. Rows of a recording do not change.
+  std::optional<TensorRow> last_tensor;
 
  private:
   bool endless() const { return steps_ / kMostSteps > kFreeSteps + bytes_; }

@@ -34,6 +34,7 @@ TEST_F(StopTest, BetweenTwoRows) {
   ASSERT_TRUE(recording);
   recording->stop_with(source.get_token());
   EXPECT_TRUE(recording->tensors());
+  for (const std::int64_t id : {1, 2, 2, 1}) EXPECT_EQ(recording->tensor(id)->id, id);
   int seen = 0;
   const Status read = recording->for_each_glance({}, [&](const TensorGlance&) {
     ++seen;
@@ -43,6 +44,7 @@ TEST_F(StopTest, BetweenTwoRows) {
   EXPECT_FALSE(read);
   EXPECT_EQ(seen, 1);
   EXPECT_FALSE(recording->tensors());
+  EXPECT_FALSE(recording->tensor(1));
 }
 
 TEST_F(StopTest, WhileARowIsSought) {
