@@ -63,6 +63,13 @@ class LegendWriter {
   bool full_ = false;
 };
 
+/// The row or column at `place`; where there is no mouse, it is further away than any number of them.
+std::int64_t cell_at(double place) {
+  constexpr double kFarthest = 0x1p53;
+  const double cell = std::floor(place);
+  return static_cast<std::int64_t>(cell >= -kFarthest ? std::min(cell, kFarthest) : -kFarthest);
+}
+
 }  // namespace
 
 void clip(Area area) { ImGui::GetWindowDrawList()->PushClipRect(area.min(), area.max(), true); }
@@ -74,8 +81,7 @@ std::optional<GridHit> CellMap::input(Area cells) {
   const ImGuiIO& io = ImGui::GetIO();
   const double at_x = static_cast<double>((io.MousePos.x - cells.x) / cells.width);
   const double at_y = static_cast<double>((io.MousePos.y - cells.y) / cells.height);
-  GridHit hit{static_cast<std::int64_t>(std::floor(port.left() + at_x * port.width())),
-              static_cast<std::int64_t>(std::floor(port.top() + at_y * port.height())), false};
+  GridHit hit{cell_at(port.left() + at_x * port.width()), cell_at(port.top() + at_y * port.height()), false};
   if (bands && io.KeyShift && ImGui::IsItemActivated()) band_from_ = hit;
   if (band_from_ && ImGui::IsItemActive()) {
     if (ImGui::IsMouseDragging(ImGuiMouseButton_Left)) band_ = band_to(hit);

@@ -108,8 +108,9 @@ std::vector<double> ConfigReader::numbers(std::string_view key) {
 std::vector<std::int64_t> ConfigReader::integers(std::string_view key) {
   std::vector<std::int64_t> whole;
   for (const double number : numbers(key)) {
-    if (number != std::floor(number) || std::abs(number) > 1e15) reject(key, "expected whole numbers");
-    whole.push_back(static_cast<std::int64_t>(std::abs(number) > 1e15 ? 0.0 : number));
+    const bool is_whole = number == std::floor(number) && std::abs(number) <= 1e15;
+    if (!is_whole) reject(key, "expected whole numbers");
+    whole.push_back(is_whole ? static_cast<std::int64_t>(number) : 0);
   }
   return whole;
 }

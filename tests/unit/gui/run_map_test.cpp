@@ -171,7 +171,7 @@ TEST(RunMap, PositionsThatNoRunHasAreInNoColumn) {
   for (const std::int64_t far : {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
     RunBuilder builder = small_run();
     builder.run.tensor_rows[1].first_token = far;
-    builder.run.step_rows[1].first_token = -(far + 1);
+    builder.run.step_rows[1].first_token = ~far;
     const Result<RunMap> map = make_run_map(BuiltView(builder), builder.run);
     ASSERT_TRUE(map);
     EXPECT_EQ(map->row(1)[0], kAbsent);

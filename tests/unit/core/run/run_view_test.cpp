@@ -20,7 +20,7 @@ using testing::kNan;
 struct Batch {
   DumpGraph g;
   Batch() { g.pass({Span{7, 0, 1, 3, 0, 3}, Span{8, 1, 4, 2, 5, 7}}, 8, 2); }
-  const Tensor& tensor(Axis axis, std::int64_t tokens, std::int64_t first_token = 0, std::int64_t sequence = -1) {
+  Tensor tensor(Axis axis, std::int64_t tokens, std::int64_t first_token = 0, std::int64_t sequence = -1) {
     const TensorId id = g.source({.tokens = tokens, .axis = axis});
     Tensor& made = const_cast<Tensor&>(*g.tensor(id));
     made.first_token = first_token;
@@ -36,7 +36,7 @@ struct Batch {
 
 TEST(RunView, RowsOfTheStep) {
   Batch batch;
-  const Tensor& tensor = batch.tensor(Axis::rows, 8);
+  const Tensor tensor = batch.tensor(Axis::rows, 8);
   EXPECT_EQ(batch.token(tensor, 0), "nobody's");
   EXPECT_EQ(batch.token(tensor, 1), "7@0");
   EXPECT_EQ(batch.token(tensor, 3), "7@2");
@@ -47,11 +47,11 @@ TEST(RunView, RowsOfTheStep) {
 
 TEST(RunView, RowsOfSomebodyAloneAndLastRows) {
   Batch batch;
-  const Tensor& live = batch.tensor(Axis::live, 5);
+  const Tensor live = batch.tensor(Axis::live, 5);
   EXPECT_EQ(batch.token(live, 0), "7@0");
   EXPECT_EQ(batch.token(live, 3), "8@5");
   EXPECT_EQ(batch.token(live, 5), "nobody's");
-  const Tensor& ends = batch.tensor(Axis::ends, 2);
+  const Tensor ends = batch.tensor(Axis::ends, 2);
   EXPECT_EQ(batch.token(ends, 0), "7@2");
   EXPECT_EQ(batch.token(ends, 1), "8@6");
   EXPECT_EQ(batch.token(ends, 2), "nobody's");
@@ -59,9 +59,9 @@ TEST(RunView, RowsOfSomebodyAloneAndLastRows) {
 
 TEST(RunView, PositionsOfOneSequence) {
   Batch batch;
-  const Tensor& part = batch.tensor(Axis::part, 3, 4, 1);
+  const Tensor part = batch.tensor(Axis::part, 3, 4, 1);
   EXPECT_EQ(batch.token(part, 2), "8@6");
-  const Tensor& keys = batch.tensor(Axis::keys, 7, 0, 1);
+  const Tensor keys = batch.tensor(Axis::keys, 7, 0, 1);
   EXPECT_EQ(batch.token(keys, 6), "8@6");
   EXPECT_EQ(batch.token(batch.tensor(Axis::keys, 9, 0, 1), 7), "nobody's") << "behind its end";
 }
@@ -74,9 +74,9 @@ TEST(RunView, OfParametersAndSlotsNobody) {
 
 TEST(RunView, TheSameTokensRowElsewhere) {
   Batch batch;
-  const Tensor& rows = batch.tensor(Axis::rows, 8);
-  const Tensor& live = batch.tensor(Axis::live, 5);
-  const Tensor& ends = batch.tensor(Axis::ends, 2);
+  const Tensor rows = batch.tensor(Axis::rows, 8);
+  const Tensor live = batch.tensor(Axis::live, 5);
+  const Tensor ends = batch.tensor(Axis::ends, 2);
   EXPECT_EQ(batch.g.same_row(rows, 4, live), 3);
   EXPECT_EQ(batch.g.same_row(live, 4, rows), 5);
   EXPECT_EQ(batch.g.same_row(rows, 5, ends), 1);
