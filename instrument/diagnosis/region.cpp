@@ -188,7 +188,7 @@ class Describer {
 
   std::string content(const Region& region) {
     if (compared_.rows.empty()) return {};
-    const auto zeros = std::make_shared<const std::vector<float>>(compared_.actual.front().size());
+    Row zeros = std::make_shared<const std::vector<float>>(compared_.actual.front().size());
     if (all_are([&](std::int64_t) { return zeros; })) return "zeros";
     for (const std::int64_t shift : {-1, 1, -2, 2}) {
       if (all_are([&](std::int64_t row) { return expected_of(row + shift); }))
