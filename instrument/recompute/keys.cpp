@@ -70,7 +70,7 @@ class KeyGatherer {
   void scale(const Tensor& from, std::int64_t at, float* value) {
     if (form_.as && *form_.as != from.format) {
       const Result<TensorData> data = run_.read(from, at, 1);
-      if (data) std::ranges::copy(data->values_as(*form_.as), value);
+      if (data && data->channels == from.channels) std::ranges::copy(data->values_as(*form_.as), value);
     }
     for (std::int64_t c = 0; grid_ && c < from.channels; ++c) {
       value[c] = static_cast<float>(double{value[c]} * powered(grid_->at(at, c), form_.scale_power));
