@@ -63,7 +63,8 @@ class LegendWriter {
   bool full_ = false;
 };
 
-/// The row or column at `place`; where there is no mouse, it is further away than any number of them.
+/// The row or column at `place`, held to what a double tells apart: where there is no mouse, ImGui says -FLT_MAX, and
+/// to cast that is undefined.
 std::int64_t cell_at(double place) {
   constexpr double kFarthest = 0x1p53;
   const double cell = std::floor(place);
