@@ -4,7 +4,9 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
 
+#include "cli/build_commit.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
@@ -14,10 +16,19 @@
 
 namespace {
 
+/// "nanscope 0.2.0 (91d8e9adeda7, 2026-11-28)"
+std::string version_text() {
+  constexpr std::string_view prefix = "@commit: ";
+  std::string_view commit = nanscope::cli::kBuildCommit;
+  commit.remove_prefix(prefix.size());
+  commit.remove_suffix(1);
+  return fmt::format("nanscope {} ({})", nanscope::scenarios::kVersion, commit);
+}
+
 int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   using namespace nanscope::cli;
   CLI::App app{"nanscope finds out why a transformer's numbers went wrong, and replays it.", "nanscope"};
-  app.set_version_flag("--version", fmt::format("nanscope {}", nanscope::scenarios::kVersion));
+  app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
   app.footer(

@@ -1,15 +1,20 @@
-# Sourced by scripts/demo, scripts/test and scripts/check-package: finds what is missing and installs it (Debian, Ubuntu).
+# shellcheck shell=bash
+# Sourced by the other scripts: which packages of Debian or Ubuntu each needs, and how they are installed.
+# Whatever a script, a build or a test uses is in one of these lists; scripts/check-fresh proves it.
 
-build_packages=(g++ cmake ninja-build pkg-config libsqlite3-dev libfmt-dev libcli11-dev nlohmann-json3-dev
+build_packages=(g++ clang lld cmake ninja-build pkg-config libsqlite3-dev libfmt-dev libcli11-dev nlohmann-json3-dev
   libtomlplusplus-dev libexpected-dev libpcre2-dev libutf8proc-dev libxxhash-dev libeigen3-dev libpng-dev zlib1g-dev
   libimgui-dev libglfw3-dev libegl-dev libgl-dev libfreetype-dev libegl-mesa0 libgl1-mesa-dri fonts-dejavu-core)
-demo_packages=(clang)
-test_packages=(libgtest-dev libgmock-dev sqlite3 libopenblas-dev clang clang-format clang-tidy libclang-rt-14-dev
-  python3 python3-jsonschema python3-dev python3-numpy python3-pytest pybind11-dev libxml2-utils xvfb xdotool libx11-dev chromium
-  man-db zsh fish desktop-file-utils)
+test_packages=(libgtest-dev libgmock-dev sqlite3 clang-format clang-tidy git
+  python3 python3-venv python3-dev python3-numpy python3-pytest python3-jsonschema pybind11-dev libxml2-utils
+  xvfb xdotool libx11-dev chromium man-db zsh fish desktop-file-utils)
+whole_packages=(python3-torch)  # for the capture module's tests
+fuzz_packages=(libclang-rt-14-dev)
+bench_packages=(libopenblas-dev)
 packing_packages=(dpkg-dev file)
+fresh_packages=(debootstrap)
 
-# install_missing PACKAGE...: installs those that dpkg does not know, and says which.
+# install_missing PACKAGE...: installs those that dpkg does not know, and prints which.
 install_missing() {
   local missing=() package
   for package in "$@"; do
@@ -33,7 +38,15 @@ install_missing() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# launcher_options: cmake options for ccache when it is there, which must be told that precompiled headers are as good.
-launcher_options() {
-  if command -v ccache >/dev/null; then echo "-DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache"; fi
+# python_environment FOLDER: a virtual environment for the tests, with Debian's packages of Python and those of
+# scripts/python-tests.txt, which Debian does not have.
+python_environment() {
+  local folder=$1 wanted
+  wanted=$(sha256sum < scripts/python-tests.txt)
+  if [ "$(cat "$folder/wanted" 2>/dev/null)" = "$wanted" ]; then return 0; fi
+  echo "Making $folder with pip: $(grep -v '^#' scripts/python-tests.txt | tr '\n' ' ')"
+  rm -rf "$folder"
+  /usr/bin/python3 -m venv --system-site-packages "$folder"
+  "$folder/bin/python" -m pip install -q --disable-pip-version-check -r scripts/python-tests.txt
+  echo "$wanted" > "$folder/wanted"
 }

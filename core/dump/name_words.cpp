@@ -60,7 +60,7 @@ std::string in_words(std::string_view text) {
   return out;
 }
 
-std::vector<std::string_view> split(std::string_view text, char by) {
+std::vector<std::string_view> split_text(std::string_view text, char by) {
   std::vector<std::string_view> parts;
   for (const std::string_view part : Parts(text, by)) parts.push_back(part);
   return parts;

@@ -14,9 +14,9 @@ namespace nanscope {
 
 /// Lower case, words apart by '_': "selfAttn" and "self-attn" are "self_attn".
 std::string in_words(std::string_view text);
-std::vector<std::string_view> split(std::string_view text, char by);
+std::vector<std::string_view> split_text(std::string_view text, char by);
 
-/// What split() gives, one part at a time and without a list: tables of a thousand words are gone through for each
+/// What split_text() gives, one part at a time and without a list: tables of a thousand words are gone through for each
 /// name.
 class Parts {
  public:

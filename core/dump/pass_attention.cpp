@@ -15,7 +15,7 @@ namespace {
 bool before_rotation(const std::string& name) {
   std::string words = in_words(std::string_view(name).substr(name.rfind('/') + 1));
   std::replace(words.begin(), words.end(), '.', '_');
-  const std::vector<std::string_view> all = nanscope::split(words, '_');
+  const std::vector<std::string_view> all = split_text(words, '_');
   return std::any_of(all.begin(), all.end(), [](std::string_view word) {
     return word == "pre" || word.starts_with("prerope") || word.starts_with("prerot");
   });

@@ -513,7 +513,7 @@ std::string TensorName::pass() const {
 
 TensorName parse_tensor_name(std::string_view text) {
   TensorName name;
-  std::vector<std::string_view> folders = split(text, '/');
+  std::vector<std::string_view> folders = split_text(text, '/');
   std::string key;
   const std::string_view last = folders.back();
   folders.pop_back();

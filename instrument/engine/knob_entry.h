@@ -20,6 +20,10 @@
 /// A knob out of a field of the configuration: its text, and what may stand there.
 namespace nanscope::knob_entry {
 
+/// The allowed values of a setting that is on or off, and of a count.
+inline constexpr const char* kBool = "false|true";
+inline constexpr const char* kCount = "1..1048576";
+
 /// Texts of an enumeration, in the order of its values.
 template <class E>
 struct Texts;

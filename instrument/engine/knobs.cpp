@@ -139,11 +139,11 @@ struct Texts<ArgmaxNan> {
 namespace nanscope {
 namespace {
 
+using knob_entry::kBool;
+using knob_entry::kCount;
 using knob_entry::knob;
 
-constexpr const char* kBool = "false|true";
 constexpr const char* kMaybeBool = "|false|true";
-constexpr const char* kCount = "1..1048576";
 
 std::vector<Knob> norm_knobs() {
   return {

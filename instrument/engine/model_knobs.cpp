@@ -50,10 +50,10 @@ struct Texts<RouterScore> {
 namespace nanscope {
 namespace {
 
+using knob_entry::kBool;
+using knob_entry::kCount;
 using knob_entry::knob;
 
-constexpr const char* kBool = "false|true";
-constexpr const char* kCount = "1..1048576";
 constexpr const char* kPositions = "1..1073741824";
 
 }  // namespace

@@ -1,42 +1,39 @@
-# Headers that most sources include, parsed once. Only where a whole build matters more than a small one: these are the
-# builds that compile several sources at a time and optimise little (`soon` in CMakePresets.json). What a source forgets to
-# include shows in the others.
-if(NANSCOPE_UNITY AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-O[0g]" AND NOT NANSCOPE_SANITIZE)
-  set(NANSCOPE_PRECOMPILED ON)
-else()
-  set(NANSCOPE_PRECOMPILED OFF)
-endif()
+# Headers that most sources include, parsed once (NANSCOPE_SHARED_HEADERS). Half of the time that an unoptimised build takes
+# goes into the headers of other libraries.
 set(NANSCOPE_COMMON_HEADERS
     <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <filesystem> <functional> <map> <memory> <mutex> <numeric>
     <optional> <set> <span> <stop_token> <string> <string_view> <thread> <unordered_map> <variant> <vector>
-    <fmt/format.h> <nlohmann/json.hpp> <tl/expected.hpp>)
-if(NANSCOPE_PRECOMPILED)
-  foreach(header core/result.h core/recording/reader.h core/run/run_view.h)
-    list(APPEND NANSCOPE_COMMON_HEADERS ${PROJECT_SOURCE_DIR}/${header})
-  endforeach()
-endif()
+    <fmt/format.h> <nlohmann/json.hpp> <tl/expected.hpp> ${PROJECT_SOURCE_DIR}/core/result.h)
 
-# One object owns them. Compilers take them for code of the same options alone, so every library and program is made to lie
-# anywhere (-fPIC).
-if(NANSCOPE_PRECOMPILED)
-  file(CONFIGURE OUTPUT nanscope_headers.cpp CONTENT "// the object that owns the precompiled headers\n")
-  add_library(nanscope_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/nanscope_headers.cpp)
-  target_link_libraries(nanscope_headers PRIVATE nanscope_flags fmt::fmt nlohmann_json::nlohmann_json tl::expected)
-  # By its contents, not by the time of day: else a compiler cache returns what clang takes for out of date.
+# nanscope_header_owner(name library... HEADERS header...): a target that owns one precompiled header.
+function(nanscope_header_owner name)
+  cmake_parse_arguments(ARG "" "" "HEADERS" ${ARGN})
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "// ${name} owns a precompiled header.\n")
+  add_library(${name} OBJECT ${source})
+  target_link_libraries(${name} PRIVATE nanscope_flags ${ARG_UNPARSED_ARGUMENTS})
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
   if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-    target_compile_options(nanscope_headers PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+    # Checked by contents, not by time: a compiler cache returns an older file.
+    target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
   endif()
-  target_compile_options(nanscope_headers PRIVATE -fPIC)
-  target_precompile_headers(nanscope_headers PRIVATE ${NANSCOPE_COMMON_HEADERS})
-endif()
+endfunction()
 
-# nanscope_headers(target): the common headers for a static library or a program that has no others yet.
-function(nanscope_headers target)
-  get_target_property(others ${target} PRECOMPILE_HEADERS_REUSE_FROM)
-  if(others OR NOT NANSCOPE_PRECOMPILED)
-    return()
-  endif()
-  target_link_libraries(${target} PRIVATE fmt::fmt nlohmann_json::nlohmann_json tl::expected)
-  target_compile_options(${target} PRIVATE -fPIC)
-  target_precompile_headers(${target} REUSE_FROM nanscope_headers)
+# nanscope_share_headers(owner folder): lets every library and program defined in and below a folder use the precompiled
+# header of `owner`, unless it has options of its own or a header already.
+function(nanscope_share_headers owner folder)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target ${targets})
+    get_target_property(type ${target} TYPE)
+    get_target_property(own ${target} NANSCOPE_OWN_OPTIONS)
+    get_target_property(shared ${target} PRECOMPILE_HEADERS_REUSE_FROM)
+    get_target_property(headers ${target} PRECOMPILE_HEADERS)
+    if(type MATCHES "LIBRARY|EXECUTABLE" AND NOT type STREQUAL INTERFACE_LIBRARY AND NOT own AND NOT shared AND NOT headers)
+      target_precompile_headers(${target} REUSE_FROM ${owner})
+    endif()
+  endforeach()
+  get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(below ${folders})
+    nanscope_share_headers(${owner} ${below})
+  endforeach()
 endfunction()

@@ -5,7 +5,7 @@ if(TARGET nanscope_inject)
   install(TARGETS nanscope_inject LIBRARY DESTINATION ${NANSCOPE_LIBRARY_FOLDER})
 endif()
 install(DIRECTORY scenarios/ DESTINATION ${NANSCOPE_SHARE_FOLDER}/scenarios
-        FILES_MATCHING PATTERN "*.toml" PATTERN "*.png" PATTERN "*.safetensors" PATTERN report EXCLUDE)
+        FILES_MATCHING PATTERN "*.toml" PATTERN "*.png" PATTERN "*.safetensors" PATTERN "*.txt" PATTERN report EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
 install(FILES instrument/python/nanscope_capture.py DESTINATION ${NANSCOPE_SHARE_FOLDER}/python)
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -6,7 +6,7 @@
     compare_producers.py TOOL --codes                                   every code under every scale, with gfloat, too
     compare_producers.py --golden DIR                                   writes what block_golden_test.cpp reads
 
-TOOL is the build's tests/blocks/encode_tool. What is needed is listed in producers.py. Two codes count as the same when
+TOOL is the build's tests/encode_tool. What is needed is listed in producers.py. Two codes count as the same when
 both are read as NaN: which NaN it is, and what stands under a scale that is NaN, is chance in most producers.
 """
 import argparse

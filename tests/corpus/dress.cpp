@@ -13,9 +13,9 @@
 namespace nanscope::corpus {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
+using Extents = std::vector<std::int64_t>;
 
-std::int64_t count_of(const Shape& shape) {
+std::int64_t count_of(const Extents& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
@@ -25,13 +25,13 @@ std::size_t element_bytes(const TapeEntry& entry) {
 }
 
 /// An array of other dimensions, each element from where `from` says, or left as it is where that is negative.
-TapeEntry rearranged(const TapeEntry& entry, Shape shape, const std::function<std::int64_t(const Shape& at)>& from,
+TapeEntry rearranged(const TapeEntry& entry, Extents shape, const std::function<std::int64_t(const Extents& at)>& from,
                      std::byte fill = std::byte{0}) {
   TapeEntry out{entry.folder, entry.name, entry.tag, entry.dtype, std::move(shape), {}};
   const std::size_t size = element_bytes(entry);
   const std::int64_t count = count_of(out.shape);
   out.bytes.assign(static_cast<std::size_t>(count) * size, fill);
-  Shape at(out.shape.size(), 0);
+  Extents at(out.shape.size(), 0);
   for (std::int64_t i = 0; i < count; ++i) {
     if (const std::int64_t source = from(at); source >= 0) {
       std::copy_n(entry.bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(source) * size), size,
@@ -45,7 +45,7 @@ TapeEntry rearranged(const TapeEntry& entry, Shape shape, const std::function<st
   return out;
 }
 
-std::int64_t flat(const Shape& shape, const Shape& at) {
+std::int64_t flat(const Extents& shape, const Extents& at) {
   std::int64_t index = 0;
   for (std::size_t d = 0; d < shape.size(); ++d) index = index * shape[d] + at[d];
   return index;
@@ -58,8 +58,8 @@ const TapeEntry* named(const Tape& tape, const std::string& name) {
 }
 
 /// Without a first dimension of one, as some hooks have it.
-Shape bare(const Shape& shape) {
-  return shape.size() == 3 && shape.front() == 1 ? Shape(shape.begin() + 1, shape.end()) : shape;
+Extents bare(const Extents& shape) {
+  return shape.size() == 3 && shape.front() == 1 ? Extents(shape.begin() + 1, shape.end()) : shape;
 }
 
 bool ends_with(const TapeEntry& entry, std::string_view what) { return entry.tag.ends_with(what); }
@@ -74,9 +74,9 @@ bool of_keys(const TapeEntry& entry) {
 
 /// Both sequences in one array: (2, length ...), shorter ones padded.
 TapeEntry side_by_side(const TapeEntry& a, const TapeEntry& b, bool left, bool nan) {
-  const Shape one = bare(a.shape);
-  const Shape two = bare(b.shape);
-  Shape shape{2};
+  const Extents one = bare(a.shape);
+  const Extents two = bare(b.shape);
+  Extents shape{2};
   for (std::size_t d = 0; d < one.size(); ++d) shape.push_back(std::max(one[d], two[d]));
   TapeEntry joined = a;
   joined.shape = {static_cast<std::int64_t>((a.bytes.size() + b.bytes.size()) / element_bytes(a))};
@@ -86,9 +86,9 @@ TapeEntry side_by_side(const TapeEntry& a, const TapeEntry& b, bool left, bool n
   const bool scores = ends_with(a, ".probs") || ends_with(a, ".scores");
   return rearranged(
       joined, shape,
-      [&, nan](const Shape& at) -> std::int64_t {
-        const Shape& own = at[0] == 0 ? one : two;
-        Shape inside(own.size());
+      [&, nan](const Extents& at) -> std::int64_t {
+        const Extents& own = at[0] == 0 ? one : two;
+        Extents inside(own.size());
         bool real = true;
         for (std::size_t d = 0; d < own.size(); ++d) {
           inside[d] = at[d + 1] - (left ? shape[d + 1] - own[d] : 0);
@@ -187,10 +187,10 @@ void add_shard(const Tape& whole, int rank, Tape& into) {
     const auto dimension = split_dimension(entry);
     TapeEntry made = entry;
     if (dimension) {
-      Shape shape = entry.shape;
+      Extents shape = entry.shape;
       shape[*dimension] /= 2;
-      made = rearranged(entry, shape, [&](const Shape& at) {
-        Shape from = at;
+      made = rearranged(entry, shape, [&](const Extents& at) {
+        Extents from = at;
         from[*dimension] += rank * shape[*dimension];
         return flat(entry.shape, from);
       });
@@ -253,8 +253,9 @@ Tape paged(const Tape& tape, Pages pages, std::uint64_t seed) {
     };
     if (!both) {
       const bool first = pages == Pages::heads_first;
-      out.put(rearranged(entry, first ? Shape{blocks, heads, kSlots, width} : Shape{blocks, kSlots, heads, width},
-                         [&](const Shape& at) { return source(at[0], at[first ? 2 : 1], at[first ? 1 : 2], at[3]); }));
+      out.put(
+          rearranged(entry, first ? Extents{blocks, heads, kSlots, width} : Extents{blocks, kSlots, heads, width},
+                     [&](const Extents& at) { return source(at[0], at[first ? 2 : 1], at[first ? 1 : 2], at[3]); }));
       continue;
     }
     TapeEntry joined = *key;
@@ -263,12 +264,12 @@ Tape paged(const Tape& tape, Pages pages, std::uint64_t seed) {
     joined.shape = {2, tokens, heads, width};
     joined.bytes.insert(joined.bytes.end(), entry.bytes.begin(), entry.bytes.end());
     const bool halves_first = pages == Pages::halves_first;
-    out.put(rearranged(joined,
-                       halves_first ? Shape{2, blocks, kSlots, heads, width} : Shape{blocks, 2, kSlots, heads, width},
-                       [&](const Shape& at) {
-                         const std::int64_t half = at[halves_first ? 0 : 1];
-                         return half * tokens * heads * width + source(at[halves_first ? 1 : 0], at[2], at[3], at[4]);
-                       }));
+    out.put(rearranged(
+        joined, halves_first ? Extents{2, blocks, kSlots, heads, width} : Extents{blocks, 2, kSlots, heads, width},
+        [&](const Extents& at) {
+          const std::int64_t half = at[halves_first ? 0 : 1];
+          return half * tokens * heads * width + source(at[halves_first ? 1 : 0], at[2], at[3], at[4]);
+        }));
   }
   return out;
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <sstream>
 
+#include "tests/gui/program.h"
 #include "tests/temporary_folder.h"
 
 /// What the window is given that it cannot show, and machines that it cannot draw on: a sentence on stderr and exit
@@ -17,12 +18,6 @@ namespace nanscope::gui {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Output {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
 
 class Hostile : public ::testing::Test {
  protected:

@@ -23,6 +23,7 @@ for program in "$prefix/bin/nanscope" "$folder/by-a-link"; do
 done
 "$prefix/bin/nanscope" run two-pass-variance > /dev/null || fail "an installed scenario does not run"
 "$prefix/bin/nanscope" run weight-bit-flip > /dev/null || fail "a scenario with weights beside it does not run"
+"$prefix/bin/nanscope" run loss-scale-overflow > /dev/null || fail "a scenario that trains on a text does not run"
 if [ -e "$prefix/lib/nanscope/libnanscope_inject.so" ]; then
   said=$("$prefix/bin/nanscope" attach --run -- true 2>&1)
   [[ "$said" == *"nothing is recorded"* ]] || fail "attach --run does not find its library: $said"

@@ -90,8 +90,7 @@ TEST(PtxScenarios, TheFlagshipsFirstRequestByTensorCores) {
   EXPECT_EQ(report->verified, report->tensors);
 }
 
-TEST(PtxScenarios, TheWholeLibrary) {
-  if (std::getenv("NANSCOPE_LONG_TESTS") == nullptr) GTEST_SKIP() << "set NANSCOPE_LONG_TESTS=1";
+TEST(PtxScenariosLong, TheWholeLibrary) {
   for (const auto& entry : std::filesystem::directory_iterator(NANSCOPE_SOURCE_DIR "/scenarios")) {
     if (entry.path().extension() != ".toml") continue;
     SCOPED_TRACE(entry.path().stem().string());

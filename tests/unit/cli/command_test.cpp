@@ -24,7 +24,9 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 
 TEST_F(Command, HelpAndVersion) {
   EXPECT_EQ(run("--help").code, 0);
-  EXPECT_THAT(run("--version").out, StartsWith("nanscope "));
+  EXPECT_THAT(
+      run("--version").out,
+      ::testing::ContainsRegex("^nanscope [0-9.]+ \\(([0-9a-f]{12}, 20[0-9-]{8}|not built from a git checkout)\\)\n$"));
   for (const char* name : {"run", "replay", "diagnose", "why", "diff", "verify", "inspect", "quantize", "scales",
                            "causality", "policies", "bits", "report", "scenarios"}) {
     const Output help = run(std::string(name) + " --help");

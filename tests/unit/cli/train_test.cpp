@@ -128,8 +128,8 @@ TEST_F(TrainCommand, ALongStepIsFinishedUnlessASecondSignalComes) {
   for (const bool twice : {false, true}) {
     const std::string name = twice ? "twice" : "once";
     Started training(folder_, {"train", "train.toml", "-o", name, "--csv", name + ".csv", "--save-every", "0", "--set",
-                               "train.batch=4096", "--threads", "1"});
-    for (int i = 0; i < 2000 && rows(name + ".csv").size() < 2; ++i) {
+                               "train.batch=1024", "--threads", "1"});
+    for (int i = 0; i < 12000 && rows(name + ".csv").size() < 2; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     training.send(SIGTERM);

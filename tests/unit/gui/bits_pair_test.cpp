@@ -14,8 +14,6 @@ namespace {
 using nanscope::testing::RunBuilder;
 using ::testing::HasSubstr;
 
-constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
-
 /// A value projection of 2 tokens x `channels`, and its codes with scale 0.5. Token 1 has `value` in channel 0.
 RunBuilder stored_run(float value, std::int64_t channels = 2) {
   RunBuilder builder;

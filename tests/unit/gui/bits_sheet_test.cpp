@@ -14,8 +14,6 @@ namespace {
 using nanscope::testing::constant;
 using nanscope::testing::RunBuilder;
 
-constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
-
 /// A value projection, its codes with scale 0.5, and what is read back: two requests of two tokens; the
 /// second shares the first one's block.
 RunBuilder stored_run(const std::string& policy = "locked") {

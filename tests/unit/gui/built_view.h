@@ -1,8 +1,12 @@
 #pragma once
+#include <limits>
+
 #include "core/run/recording_view.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope::gui {
+
+inline constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 /// Rows made by hand as a view of a run: one that has read nothing of them yet. They must outlive it.
 class BuiltView {

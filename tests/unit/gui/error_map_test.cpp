@@ -13,13 +13,13 @@
 #include "gui/model_check.h"
 #include "gui/prepare/tensor_pair.h"
 #include "gui/prepare/verify_list.h"
+#include "tests/unit/gui/built_view.h"
 
 namespace nanscope::gui::error_map_test {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 const std::filesystem::path kGolden = std::filesystem::path(NANSCOPE_SOURCE_DIR) / "tests/golden/verify";

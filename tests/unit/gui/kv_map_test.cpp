@@ -20,8 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
-
 ScaleRow unit_scale() {
   ScaleRow scale;
   scale.scale = 1;

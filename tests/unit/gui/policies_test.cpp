@@ -23,8 +23,6 @@ namespace fs = std::filesystem;
 using nanscope::testing::RunBuilder;
 using ::testing::HasSubstr;
 
-constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
-
 /// Largest values of the tokens of each step.
 using Steps = std::vector<std::vector<float>>;
 

@@ -16,8 +16,6 @@ using nanscope::testing::RunBuilder;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
-
 /// Two ops in each of two steps, of two tokens and of one. The value of token 1 behind q_proj is `odd`.
 RunBuilder run_of(float odd = 1, bool second_step = true) {
   RunBuilder builder;

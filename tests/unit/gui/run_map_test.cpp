@@ -17,8 +17,6 @@ namespace {
 using nanscope::testing::constant;
 using nanscope::testing::RunBuilder;
 
-constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
-
 /// Two requests through embed, one layer of two ops and head; token 1 of request 1 is NaN from the layer on.
 RunBuilder small_run() {
   RunBuilder builder;

@@ -20,7 +20,6 @@ using nanscope::testing::constant;
 using nanscope::testing::RunBuilder;
 using ::testing::HasSubstr;
 
-constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 using Values = std::vector<float>;

@@ -16,7 +16,6 @@ namespace {
 using nanscope::testing::constant;
 using nanscope::testing::RunBuilder;
 
-constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 Place place_of(const std::string& text) { return *parse_place(text); }

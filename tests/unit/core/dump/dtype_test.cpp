@@ -13,7 +13,7 @@ namespace nanscope {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<std::byte> from_hex(const std::string& hex) {
   std::vector<std::byte> bytes;

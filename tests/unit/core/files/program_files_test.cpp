@@ -43,7 +43,7 @@ TEST_F(ProgramFiles, AreNowhere) {
 }
 
 TEST(ProgramFolder, IsThatOfTheRunningProgram) {
-  EXPECT_TRUE(fs::exists(program_folder() / "test_core_files")) << program_folder();
+  EXPECT_TRUE(fs::exists(program_folder() / "test_core")) << program_folder();
 }
 
 }  // namespace

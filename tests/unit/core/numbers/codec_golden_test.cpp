@@ -26,7 +26,7 @@ std::optional<std::uint32_t> hex(const std::string& text, const char* absent) {
 }
 
 std::map<std::string, std::vector<Row>> read_golden() {
-  std::ifstream file(NANSCOPE_GOLDEN_DIR "/ml_dtypes_casts.txt");
+  std::ifstream file(NANSCOPE_SOURCE_DIR "/tests/unit/core/numbers/golden/ml_dtypes_casts.txt");
   std::map<std::string, std::vector<Row>> table;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with('#')) continue;

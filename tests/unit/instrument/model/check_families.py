@@ -2,7 +2,7 @@
 
 usage: check_families.py TEST_PROGRAM [--seeds N] [--first SEED]    needs torch and transformers (CPU)
 
-TEST_PROGRAM is the build's test_instrument_model. Prints, by family, over all seeds, how far the worst logit was off in f32 in
+TEST_PROGRAM is the build's test_model. Prints, by family, over all seeds, how far the worst logit was off in f32 in
 units of the largest, and in bf16, ours and transformers', in units of what rounding can do; exits with 1 where one was off by
 more than the test allows, or a token differed.
 """

@@ -19,7 +19,8 @@ namespace nanscope {
 class EditedCheckpoint {
  public:
   explicit EditedCheckpoint(const std::string& name) {
-    const std::filesystem::path from = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / name;
+    const std::filesystem::path from =
+        std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / name;
     config = read_text(from / "config.json");
     const auto file = SafetensorsFile::open(from / "model.safetensors").value();
     for (const SafetensorsEntry& entry : file.entries()) {

@@ -20,7 +20,9 @@ const std::string kUp = "model.layers.0.mlp.up_proj";
 class States {
  public:
   States()
-      : file_(SafetensorsFile::open(std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / "../extra_states.safetensors")
+      : file_(SafetensorsFile::open(
+                  std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") /
+                  "../extra_states.safetensors")
                   .value()) {}
 
   std::vector<std::byte> of(const std::string& name) const {

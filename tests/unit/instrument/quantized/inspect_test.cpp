@@ -52,7 +52,8 @@ class HealthyCheckpoints : public ::testing::TestWithParam<Healthy> {};
 
 TEST_P(HealthyCheckpoints, HaveNothingWrong) {
   const auto [checkpoint, loader] = GetParam();
-  const Inspection made = inspect(std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / checkpoint, loader);
+  const Inspection made = inspect(
+      std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / checkpoint, loader);
   EXPECT_THAT(ids(made), IsEmpty());
   EXPECT_EQ(made.count(Fate::quantized), 7U);
   EXPECT_EQ(made.count(Fate::unclassified), 0U);
@@ -428,7 +429,9 @@ INSTANTIATE_TEST_SUITE_P(All, KvScales, ::testing::ValuesIn(kv_cases()));
 /// What openai/gpt-oss ships: its config leaves attention out by names that only transformers reads as expressions.
 TEST(HealthyCheckpoint, OfExpertsAloneIsTakenByAll) {
   for (const char* loader : {"vllm", "sglang", "transformers"}) {
-    const Inspection made = inspect(std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / "gpt-oss-mxfp4", loader);
+    const Inspection made = inspect(
+        std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / "gpt-oss-mxfp4",
+        loader);
     EXPECT_THAT(ids(made), IsEmpty()) << loader;
     EXPECT_EQ(made.count(Fate::quantized), 2U);
     EXPECT_EQ(made.count(Fate::ignored), 7U);
@@ -437,7 +440,7 @@ TEST(HealthyCheckpoint, OfExpertsAloneIsTakenByAll) {
 
 /// Weights whose scale the loader does not find are neither codes with scales nor floats to it.
 TEST(Fates, OfCodesThatTheLoaderHasNoUseForAreUnclassified) {
-  const std::filesystem::path folder = NANSCOPE_QUANTIZED_DIR;
+  const std::filesystem::path folder = NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints";
   const Inspection unknown = inspect(folder / "modelopt-nvfp4", "transformers");
   EXPECT_EQ(unknown.count(Fate::unclassified), 7U);
   EXPECT_EQ(unknown.count(Fate::quantized), 0U);
@@ -447,7 +450,7 @@ TEST(Fates, OfCodesThatTheLoaderHasNoUseForAreUnclassified) {
 
 /// Which layers change, and by how much: against the definition, in double precision.
 TEST(Changes, AreToldOfEachModule) {
-  const std::filesystem::path folder = NANSCOPE_QUANTIZED_DIR;
+  const std::filesystem::path folder = NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints";
   const auto change = [](const Inspection& made, const std::string& module) {
     for (const InspectedModule& one : made.modules) {
       if (one.path == module) return one.change;

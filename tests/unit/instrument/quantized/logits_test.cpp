@@ -82,7 +82,8 @@ class QuantizedModels : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(QuantizedModels, ReadAsTheyAreStoredGiveEveryBitOfDecodedOnes) {
-  const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
+  const std::filesystem::path folder =
+      std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / GetParam();
   const std::vector<std::int32_t> prompt{5, 3, 8, 1, 2};
   const Ran expected = run(folder, prompt, 4, true);
   EXPECT_EQ(expected.scaled, 0U);
@@ -102,7 +103,8 @@ TEST_P(QuantizedModels, ReadAsTheyAreStoredGiveEveryBitOfDecodedOnes) {
 }
 
 TEST_P(QuantizedModels, AreMultipliedWithQuantizedInputs) {
-  const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
+  const std::filesystem::path folder =
+      std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / GetParam();
   const std::vector<std::int32_t> prompt{5, 3, 8};
   const Ran plain = run(folder, prompt, 2);
   for (const ActivationBlocks blocks : {ActivationBlocks::mxfp8, ActivationBlocks::nvfp4}) {
@@ -118,7 +120,8 @@ TEST_P(QuantizedModels, AreMultipliedWithQuantizedInputs) {
 /// Tensor cores make products of weights that are numbers: of codes and scales they are not made by another kernel.
 TEST_P(QuantizedModels, AreRefusedByTensorCores) {
   EngineConfig config;
-  ASSERT_TRUE(use_model_folder(config, std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam()));
+  ASSERT_TRUE(use_model_folder(
+      config, std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / GetParam()));
   config.blocks = {};
   config.kernel_form = KernelForm::tensor_core;
   const auto device = kernels::make_device("cpu", 1).value();
@@ -133,7 +136,8 @@ TEST_P(QuantizedModels, AreRefusedByTensorCores) {
 }
 
 TEST_P(QuantizedModels, AreCutForRanksWhereTheyLie) {
-  const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
+  const std::filesystem::path folder =
+      std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / GetParam();
   const Ran expected = run(folder, {5, 3, 8}, 2, true, "cpu", 2);
   const Ran found = run(folder, {5, 3, 8}, 2, false, "cpu", 2);
   ASSERT_FALSE(expected.logits.empty());
@@ -141,7 +145,8 @@ TEST_P(QuantizedModels, AreCutForRanksWhereTheyLie) {
 }
 
 TEST_P(QuantizedModels, GiveTheLogitsOfTransformers) {
-  const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
+  const std::filesystem::path folder =
+      std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / GetParam();
   const auto json = nlohmann::json::parse(read_text(folder / "expected.json"));
   const auto expected = json["logits"].get<std::vector<double>>();
   std::vector<float> logits = logits_of(folder, json["prompt"].get<std::vector<std::int32_t>>());
@@ -166,7 +171,8 @@ class QuantizedInputs : public ::testing::TestWithParam<const char*> {};
 /// make_input_logits.py: compressed-tensors' own quantization of inputs, or torch's cast, under the scales that the
 /// checkpoint fixes.
 TEST_P(QuantizedInputs, GiveTheLogitsOfCompressedTensors) {
-  const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
+  const std::filesystem::path folder =
+      std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / GetParam();
   const auto json = nlohmann::json::parse(read_text(folder / "../../input_logits.json"));
   const auto expected = json[GetParam()].get<std::vector<double>>();
   const auto logits = logits_of_checkpoint(folder, json["prompt"].get<std::vector<std::int32_t>>(), {});

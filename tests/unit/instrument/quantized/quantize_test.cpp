@@ -22,7 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-fs::path checkpoint(const std::string& name) { return fs::path(NANSCOPE_QUANTIZED_DIR) / name; }
+fs::path checkpoint(const std::string& name) {
+  return fs::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / name;
+}
 
 Result<QuantizeReport> quantize(const fs::path& from, const fs::path& to, std::string_view format,
                                 std::string_view layout = {}, std::vector<std::string> ignore = {},

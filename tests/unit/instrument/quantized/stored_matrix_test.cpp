@@ -30,7 +30,8 @@ std::string fnv1a(const StoredMatrix& matrix) {
 class Producers : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Producers, DecodeAsTheirPackagesDo) {
-  const std::filesystem::path folder = std::filesystem::path(NANSCOPE_QUANTIZED_DIR) / GetParam();
+  const std::filesystem::path folder =
+      std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/quantized/checkpoints") / GetParam();
   const auto config = read_quantization_config(folder).value();
   const auto files = CheckpointFiles::open(folder).value();
   const auto expected = nlohmann::json::parse(read_text(folder / "expected.json"));

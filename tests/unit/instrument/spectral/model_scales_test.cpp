@@ -43,7 +43,7 @@ constexpr Row kRows[] = {
 };
 
 std::filesystem::path checkpoint(std::string_view family) {
-  return std::filesystem::path(NANSCOPE_CHECKPOINT_DIR) / family;
+  return std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/model/checkpoints") / family;
 }
 
 TEST(ModelScales, AreThoseOfTheFiles) {
@@ -77,7 +77,8 @@ const std::map<std::string, std::string> kWarned{{"llama2", "rotation-aligns"},
 TEST(ModelScales, EveryFamilyHasABoundInEveryLayer) {
   int families = 0;
   std::set<std::string> warned;
-  for (const auto& entry : std::filesystem::directory_iterator(NANSCOPE_CHECKPOINT_DIR)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/model/checkpoints")) {
     if (!entry.is_directory()) continue;
     ++families;
     const auto scales = model_scales(entry.path(), {});

@@ -21,7 +21,8 @@ using ::testing::SizeIs;
 class ScaleFiles : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto made = model_scales(std::filesystem::path(NANSCOPE_CHECKPOINT_DIR) / "llama3", {});
+    auto made = model_scales(
+        std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/model/checkpoints") / "llama3", {});
     ASSERT_TRUE(made) << made.error().message;
     scales_ = std::move(*made);
     const auto bytes = encode_scale_file(scales_, "llama3", scales_.policy);
@@ -99,7 +100,8 @@ TEST_F(ScaleFiles, SayThatTheyAreOfOtherWeightsAndByHowMuch) {
   ASSERT_TRUE(file);
   warn_of_other_weights(*file, scales_);
   EXPECT_FALSE(scales_.any_warning());
-  auto mistral = model_scales(std::filesystem::path(NANSCOPE_CHECKPOINT_DIR) / "mistral", {});
+  auto mistral = model_scales(
+      std::filesystem::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/model/checkpoints") / "mistral", {});
   ASSERT_TRUE(mistral);
   for (LayerScales& layer : mistral->layers) layer.warnings.clear();
   warn_of_other_weights(*file, *mistral);

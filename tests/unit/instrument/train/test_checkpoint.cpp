@@ -259,7 +259,7 @@ TEST_F(TrainCheckpoint, DamageIsSaid) {
 class FamilyCheckpoint : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FamilyCheckpoint, IsWrittenAsItWasRead) {
-  const fs::path from = fs::path(NANSCOPE_CHECKPOINT_DIR) / GetParam();
+  const fs::path from = fs::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/model/checkpoints") / GetParam();
   const TemporaryFolder folder;
   const auto device = kernels::make_device("cpu", 1).value();
   EngineConfig config;

@@ -36,7 +36,8 @@ std::string text_of(const nlohmann::json& value) { return value.is_string() ? va
 class FamilyTraining : public ::testing::TestWithParam<std::string> {
  protected:
   FamilyTraining() : device_(kernels::make_device("cpu", 1).value()) {
-    const Status used = use_model_folder(config_, fs::path(NANSCOPE_CHECKPOINT_DIR) / GetParam());
+    const Status used = use_model_folder(
+        config_, fs::path(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/model/checkpoints") / GetParam());
     EXPECT_TRUE(used) << used.error().message;
     set("train.order", "sequential");
     set("train.weight_decay", "0");
@@ -111,7 +112,7 @@ TEST_P(FamilyTraining, LeavesACheckpointOfTheFamily) {
 
 std::vector<std::string> checkpoints() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(NANSCOPE_CHECKPOINT_DIR)) {
+  for (const auto& entry : fs::directory_iterator(NANSCOPE_SOURCE_DIR "/tests/unit/instrument/model/checkpoints")) {
     names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());

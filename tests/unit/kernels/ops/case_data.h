@@ -42,4 +42,7 @@ struct Shape {
 /// ordinary 4 x 64, ragged 3 x 77 with padded rows, wide 2 x 1000, zoo (one row a special, and one of all) x 45.
 const std::vector<Shape>& shapes();
 
+/// Weight rows of a product: not a multiple of 32, so that the last panel is ragged.
+inline constexpr std::int64_t kOutputs = 83;
+
 }  // namespace nanscope::kernels::cases

@@ -10,6 +10,7 @@
 #include "core/result.h"
 #include "kernels/device.h"
 #include "kernels/tensor_view.h"
+#include "tests/unit/kernels/ops/case_data.h"
 
 namespace nanscope::kernels::cases {
 
@@ -83,5 +84,11 @@ class CaseMemory {
   std::map<std::string, std::pair<std::int64_t, std::function<double(std::int64_t, std::int64_t)>>> bounded_;
   Status status_;
 };
+
+/// An input of the given shape, filled as the shape says.
+inline TensorView data_input(CaseMemory& memory, Format format, const Shape& shape, std::uint64_t seed) {
+  return memory.input(format, shape.rows, shape.columns, fill(shape.fill, format, shape.rows, shape.columns, seed),
+                      shape.padding);
+}
 
 }  // namespace nanscope::kernels::cases

@@ -225,10 +225,10 @@ struct Whole {
   std::int64_t split;
 };
 /// Few rows, of more keys than a GPU takes at once and a part of as many more, and enough of them for its large tiles.
-constexpr Whole kWhole[] = {{"few", 1, 300, 32, 8, 2, 0},
-                            {"few_split", 1, 300, 32, 8, 2, 160},
-                            {"large", 600, 16, 64, 16, 8, 0},
-                            {"large_split", 300, 64, 32, 16, 8, 32}};
+constexpr Whole kWholeContexts[] = {{"few", 1, 300, 32, 8, 2, 0},
+                                    {"few_split", 1, 300, 32, 8, 2, 160},
+                                    {"large", 600, 16, 64, 16, 8, 0},
+                                    {"large_split", 300, 64, 32, 16, 8, 32}};
 
 void add_whole_scores(std::vector<OpCase>& cases, const Whole& size) {
   const auto build = [=](CaseMemory& memory) {
@@ -307,7 +307,7 @@ void add_attention_cases(std::vector<OpCase>& cases) {
       }
     }
   }
-  for (const Whole& size : kWhole) {
+  for (const Whole& size : kWholeContexts) {
     if (size.split == 0) add_whole_scores(cases, size);
     add_whole_mix(cases, size, nullptr);
     if (size.queries > 1) continue;

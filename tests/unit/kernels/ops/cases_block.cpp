@@ -8,8 +8,6 @@
 namespace nanscope::kernels::cases {
 namespace {
 
-constexpr std::int64_t kOutputs = 83;
-
 struct Blocks {
   std::string name;
   Format codes;
@@ -20,7 +18,7 @@ struct Blocks {
   Overflow overflow = Overflow::saturate;
 };
 
-const Blocks kBlocks[] = {
+const Blocks kStoredBlocks[] = {
     {"mxfp8", Format::e4m3, Format::e8m0, 32},
     {"mxfp4", Format::e2m1, Format::e8m0, 32},
     {"nvfp4", Format::e2m1, Format::e4m3, 16, ScalePacking::rounded, 1.5e-3F},
@@ -125,10 +123,10 @@ void add_stored_product(std::vector<OpCase>& cases, const Blocks& blocks, bool s
 void add_block_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes) {
   for (const Shape& shape : shapes) {
     for (const bool scaled : {false, true}) {
-      add_stored_product(cases, kBlocks[0], scaled, shape);
-      add_stored_product(cases, kBlocks[2], scaled, shape);
+      add_stored_product(cases, kStoredBlocks[0], scaled, shape);
+      add_stored_product(cases, kStoredBlocks[2], scaled, shape);
     }
-    for (const Blocks& blocks : kBlocks) {
+    for (const Blocks& blocks : kStoredBlocks) {
       add_quantise(cases, blocks, true, shape);
       if (blocks.packing == ScalePacking::rounded) {
         add_quantise(cases, blocks, false, shape);

@@ -17,11 +17,6 @@
 namespace nanscope::kernels::cases {
 namespace {
 
-TensorView data(CaseMemory& memory, Format format, const Shape& shape, std::uint64_t seed) {
-  return memory.input(format, shape.rows, shape.columns, fill(shape.fill, format, shape.rows, shape.columns, seed),
-                      shape.padding);
-}
-
 TensorView result(CaseMemory& memory, Format format, const Shape& shape) {
   return memory.output("out", format, shape.rows, shape.columns, shape.padding);
 }
@@ -29,7 +24,7 @@ TensorView result(CaseMemory& memory, Format format, const Shape& shape) {
 void add_residual(std::vector<OpCase>& cases, Format format, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     ResidualAddArgs args;
-    args.a = data(memory, format, shape, 31);
+    args.a = data_input(memory, format, shape, 31);
     args.b = memory.input(Format::f32, shape.rows, shape.columns,
                           fill(Fill::ordinary, Format::f32, shape.rows, shape.columns, 32, 3e4F));
     args.out = result(memory, format, shape);
@@ -41,8 +36,8 @@ void add_residual(std::vector<OpCase>& cases, Format format, const Shape& shape)
 void add_activation(std::vector<OpCase>& cases, const std::string& kind_name, ActivationKind kind, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     ActivationArgs args;
-    args.x = data(memory, Format::f32, shape, 33);
-    if (is_gated(kind)) args.up = data(memory, Format::bf16, shape, 34);
+    args.x = data_input(memory, Format::f32, shape, 33);
+    if (is_gated(kind)) args.up = data_input(memory, Format::bf16, shape, 34);
     args.out = result(memory, Format::f32, shape);
     args.kind = kind;
     memory.launch(args);
@@ -53,7 +48,7 @@ void add_activation(std::vector<OpCase>& cases, const std::string& kind_name, Ac
 void add_softcap(std::vector<OpCase>& cases, Format format, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     SoftcapArgs args;
-    args.x = data(memory, format, shape, 51);
+    args.x = data_input(memory, format, shape, 51);
     args.out = result(memory, format, shape);
     args.cap = 3.0F;
     memory.launch(args);
@@ -64,8 +59,8 @@ void add_softcap(std::vector<OpCase>& cases, Format format, const Shape& shape) 
 void add_gated_add(std::vector<OpCase>& cases, Format format, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     GatedAddArgs args;
-    args.a = data(memory, Format::f32, shape, 52);
-    args.b = data(memory, format, shape, 53);
+    args.a = data_input(memory, Format::f32, shape, 52);
+    args.b = data_input(memory, format, shape, 53);
     args.gate = memory.input(format, shape.rows, 1, fill(shape.fill, format, shape.rows, 1, 54), shape.padding);
     args.out = result(memory, format, shape);
     memory.launch(args);
@@ -77,7 +72,7 @@ void add_gated_add(std::vector<OpCase>& cases, Format format, const Shape& shape
 void add_chosen_route(std::vector<OpCase>& cases, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     RouteArgs args;
-    args.logits = data(memory, Format::bf16, shape, 58);
+    args.logits = data_input(memory, Format::bf16, shape, 58);
     const std::int64_t chosen = std::min<std::int64_t>(shape.columns, 4);
     args.weights = memory.output("weights", Format::f32, shape.rows, chosen, shape.padding);
     args.ids = memory.output("ids", Format::i32, shape.rows, chosen, shape.padding);
@@ -91,7 +86,7 @@ void add_chosen_route(std::vector<OpCase>& cases, const Shape& shape) {
 void add_softmax_route(std::vector<OpCase>& cases, bool normalise, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     RouteArgs args;
-    args.logits = data(memory, Format::f32, shape, 55);
+    args.logits = data_input(memory, Format::f32, shape, 55);
     const std::int64_t chosen = std::min<std::int64_t>(shape.columns, 4);
     args.weights = memory.output("weights", Format::f32, shape.rows, chosen, shape.padding);
     args.ids = memory.output("ids", Format::i32, shape.rows, chosen, shape.padding);
@@ -105,7 +100,7 @@ void add_softmax_route(std::vector<OpCase>& cases, bool normalise, const Shape& 
 void add_route(std::vector<OpCase>& cases, Format format, RouterValue value, bool bias, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     RouteArgs args;
-    args.logits = data(memory, format, shape, 37);
+    args.logits = data_input(memory, format, shape, 37);
     if (bias) {
       args.bias =
           memory.input(Format::f32, 1, shape.columns, fill(Fill::ordinary, Format::f32, 1, shape.columns, 38, 20.0F));
@@ -157,7 +152,7 @@ void add_cast(std::vector<OpCase>& cases, Format from, Format to, bool dequantis
               const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     CastArgs args;
-    args.x = data(memory, from, shape, 35);
+    args.x = data_input(memory, from, shape, 35);
     args.out = result(memory, to, shape);
     args.scale = 0.0123F;
     args.dequantise = dequantise;
@@ -211,7 +206,7 @@ void add_scan(std::vector<OpCase>& cases, bool resume, const Shape& shape) {
     auto decay = fill(Fill::ordinary, Format::f32, 1, shape.columns, 37, 1.0F);
     for (auto& code : decay) code &= 0x7fffffffU;
     RecurrentScanArgs args;
-    args.x = data(memory, Format::f32, shape, 38);
+    args.x = data_input(memory, Format::f32, shape, 38);
     args.decay = memory.input(Format::f32, 1, shape.columns, decay);
     args.state =
         memory.in_out("state", Format::f32, 1, shape.columns, fill(shape.fill, Format::f32, 1, shape.columns, 39));

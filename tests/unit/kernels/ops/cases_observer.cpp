@@ -14,15 +14,10 @@
 namespace nanscope::kernels::cases {
 namespace {
 
-TensorView data(CaseMemory& memory, Format format, const Shape& shape, std::uint64_t seed) {
-  return memory.input(format, shape.rows, shape.columns, fill(shape.fill, format, shape.rows, shape.columns, seed),
-                      shape.padding);
-}
-
 void add_health(std::vector<OpCase>& cases, Format format, bool source, const Shape& shape, bool sums = true) {
   const auto build = [=](CaseMemory& memory) {
     HealthScanArgs args;
-    args.x = data(memory, format, shape, 71);
+    args.x = data_input(memory, format, shape, 71);
     if (source) {
       args.source = memory.input(Format::f32, shape.rows, shape.columns,
                                  fill(shape.fill, Format::f32, shape.rows, shape.columns, 72, 600.0F), shape.padding);
@@ -42,7 +37,7 @@ void add_health(std::vector<OpCase>& cases, Format format, bool source, const Sh
 void add_both(std::vector<OpCase>& cases, Format format, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     HealthScanArgs args;
-    args.x = data(memory, format, shape, 77);
+    args.x = data_input(memory, format, shape, 77);
     const auto tiles = static_cast<std::size_t>(shape.rows * ((shape.columns + kTileChannels - 1) / kTileChannels));
     args.tiles = static_cast<Health*>(memory.output_bytes("tiles", tiles * sizeof(Health)));
     const auto chunks = static_cast<std::size_t>(hash_chunks(args.x));
@@ -56,7 +51,7 @@ void add_both(std::vector<OpCase>& cases, Format format, const Shape& shape) {
 void add_argmax(std::vector<OpCase>& cases, const std::string& label, ArgmaxNan rule, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     ArgmaxArgs args;
-    args.x = data(memory, Format::f32, shape, 73);
+    args.x = data_input(memory, Format::f32, shape, 73);
     args.out = memory.output("out", Format::i32, shape.rows, 1, 1);
     args.nan = rule;
     memory.launch(args);
@@ -67,7 +62,7 @@ void add_argmax(std::vector<OpCase>& cases, const std::string& label, ArgmaxNan 
 void add_absmax(std::vector<OpCase>& cases, NanRule rule, bool per_row, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     AbsmaxArgs args;
-    args.x = data(memory, Format::f32, shape, 74);
+    args.x = data_input(memory, Format::f32, shape, 74);
     args.out = memory.output("out", Format::f32, per_row ? shape.rows : 1, 1, 2);
     args.nan = rule;
     memory.launch(args);
@@ -80,7 +75,7 @@ void add_absmax(std::vector<OpCase>& cases, NanRule rule, bool per_row, const Sh
 void add_hash(std::vector<OpCase>& cases, Format format, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     ContentHashArgs args;
-    args.x = data(memory, format, shape, 75);
+    args.x = data_input(memory, format, shape, 75);
     const std::size_t bytes = static_cast<std::size_t>(args.x.elements()) * info(format).storage_bytes();
     const std::size_t chunks = (bytes + kHashChunk - 1) / kHashChunk;
     args.chunks = static_cast<std::uint64_t*>(memory.output_bytes("chunks", chunks * sizeof(std::uint64_t)));

@@ -16,9 +16,6 @@
 namespace nanscope::kernels::cases {
 namespace {
 
-/// Weight rows of a product: not a multiple of 32, so that the last panel is ragged.
-constexpr std::int64_t kOutputs = 83;
-
 void add_gemm(std::vector<OpCase>& cases, Format x, Format weight, bool bias, const Shape& shape,
               Format partial = Format::f32, std::int64_t outputs = kOutputs) {
   const auto build = [=](CaseMemory& memory) {

@@ -24,7 +24,7 @@ using test::kInf;
 using test::kNan;
 using test::random_floats;
 
-using Codes = test::Matrix<std::uint16_t>;
+using HalfCodes = test::Matrix<std::uint16_t>;
 
 /// Of one row; m and v begin at 0.
 struct AdamState {
@@ -72,7 +72,7 @@ TEST(AdamW, TakesTheStepsOfTorch) {
 
 /// One step of one element whose state is kept in a format.
 struct Narrow {
-  Codes m{1, 1}, v{1, 1}, out{1, 1};
+  HalfCodes m{1, 1}, v{1, 1}, out{1, 1};
   Floats gradient{1, 1}, weight{1, 1};
 
   void step(Format format, float of_gradient) {
@@ -122,7 +122,7 @@ TEST(AdamW, StochasticRoundingIsBetweenNeighboursAndRightOnAverage) {
     const float lower = 1.0F;
     const float ulp = format == Format::bf16 ? 0x1p-7F : 0x1p-10F;
     for (float& weight : state.weight.data) weight = lower + 0.3F * ulp;
-    Codes out(1, count);
+    HalfCodes out(1, count);
     out.format = format;
     AdamWArgs args = state.args();
     args.out = out.view();
@@ -150,7 +150,7 @@ TEST(AdamW, StochasticRoundingIsBetweenNeighboursAndRightOnAverage) {
 TEST(AdamW, StochasticRoundingHidesNoOverflow) {
   AdamState state(6);
   state.weight.data = {kInf, -kInf, kNan, 1e6F, 65504.0F, -65519.0F};
-  Codes out(1, 6);
+  HalfCodes out(1, 6);
   out.format = Format::f16;
   AdamWArgs args = state.args();
   args.out = out.view();

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by scripts/demo and scripts/test.
+# Sourced by the other scripts: how a preset is configured and built, with its progress.
 
 # with_progress LOG COMMAND...: runs a build or ctest, keeps all that it prints in LOG and shows how far it is: on a
 # terminal one line that changes, elsewhere a line every ten seconds. Returns what the command returns.
@@ -33,4 +33,26 @@ show_progress() {
     fi
   done
   if [ $wide = yes ] && [ -n "$done" ]; then printf '\r\033[K'; fi
+}
+
+# build PRESET [--into FOLDER] [-DNAME=VALUE]... TARGET...: configures and builds as CMakePresets.json says; prints the errors
+# on failure.
+build() {
+  local preset=$1 dir=build/$1 targets=() target settings=()
+  shift
+  if [ "$preset" = default ]; then dir=build; fi
+  if [ "${1:-}" = --into ]; then dir=$2 && shift 2; fi
+  while [[ "${1:-}" = -D* ]]; do settings+=("$1") && shift; done
+  mkdir -p "$dir"
+  for target in "$@"; do targets+=(--target "$target"); done
+  # A compiler cache, where there is one, has to accept precompiled headers.
+  if command -v ccache >/dev/null; then
+    settings+=("-DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache")
+  fi
+  if ! cmake --preset "$preset" -B "$dir" ${settings[@]+"${settings[@]}"} > "$dir/build.log" 2>&1 ||
+      ! with_progress "$dir/build.log" cmake --build "$dir" ${targets[@]+"${targets[@]}"}; then
+    grep -E -A12 'error|FAILED|Error' "$dir/build.log" | head -60
+    echo "the whole log is in $dir/build.log"
+    return 1
+  fi
 }
