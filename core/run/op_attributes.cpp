@@ -66,39 +66,6 @@ void read(const Json& json, std::optional<std::vector<std::int64_t>>& into) {
 
 }  // namespace
 
-std::string_view name(OpKind kind) {
-  switch (kind) {
-#define NANSCOPE_OP_KIND(enumerator, word, rows, attributes) \
-  case OpKind::enumerator:                                   \
-    return word;
-#include "core/run/op_kinds.def"
-#undef NANSCOPE_OP_KIND
-  }
-  return {};
-}
-
-std::optional<OpKind> op_kind(std::string_view word) {
-#define NANSCOPE_OP_KIND(enumerator, text, rows, attributes) \
-  if (word == (text)) return OpKind::enumerator;
-#include "core/run/op_kinds.def"
-#undef NANSCOPE_OP_KIND
-  return std::nullopt;
-}
-
-// Cases of a table may say the same.
-// NOLINTBEGIN(bugprone-branch-clone, bugprone-macro-parentheses)
-bool by_row(OpKind kind) {
-  enum class Rows : std::uint8_t { by_row, mixed };
-  switch (kind) {
-#define NANSCOPE_OP_KIND(enumerator, word, rows, attributes) \
-  case OpKind::enumerator:                                   \
-    return Rows::rows == Rows::by_row;
-#include "core/run/op_kinds.def"
-#undef NANSCOPE_OP_KIND
-  }
-  return false;
-}
-
 OpAttributes::OpAttributes() = default;
 OpAttributes::OpAttributes(const OpAttributes& other) = default;
 OpAttributes::OpAttributes(OpAttributes&& other) noexcept = default;
@@ -106,6 +73,8 @@ OpAttributes& OpAttributes::operator=(const OpAttributes& other) = default;
 OpAttributes& OpAttributes::operator=(OpAttributes&& other) noexcept = default;
 OpAttributes::~OpAttributes() = default;
 
+// Cases of a table may say the same.
+// NOLINTBEGIN(bugprone-branch-clone, bugprone-macro-parentheses)
 OpAttributes attributes_of(OpKind kind) {
   switch (kind) {
 #define NANSCOPE_OP_KIND(enumerator, word, rows, attributes) \

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "core/dump/dump.h"
 #include "core/dump/natural_order.h"
 
 namespace nanscope {
@@ -229,37 +228,6 @@ TEST(TensorName, NumbersCompareAsNumbers) {
   EXPECT_TRUE(natural_less("prefill", "decode_0"));
   EXPECT_FALSE(natural_less("step_01", "step_1"));
   EXPECT_FALSE(natural_less("step_1", "step_01"));
-}
-
-TEST(ExecutionOrder, FollowsTheForwardPass) {
-  const std::vector<std::string> expected = {
-      "step_2/model.embed_tokens.output",
-      "step_2/model.layers.0.input_layernorm.output",
-      "step_2/model.layers.0.self_attn.q_proj.output",
-      "step_2/model.layers.0.self_attn.k_proj.output",
-      "step_2/model.layers.0.self_attn.k_cache",
-      "step_2/model.layers.0.self_attn.probs",
-      "step_2/model.layers.0.self_attn.o_proj.input",
-      "step_2/model.layers.0.self_attn.o_proj.output",
-      "step_2/model.layers.0.self_attn.output",
-      "step_2/model.layers.0.post_attention_layernorm.output",
-      "step_2/model.layers.0.mlp.down_proj.output",
-      "step_2/model.layers.0.output",
-      "step_2/model.layers.10.input_layernorm.output",
-      "step_2/model.norm.output",
-      "step_2/lm_head.output",
-      "step_2/mtp.layers.0.mlp.output",
-      "step_10/model.layers.0.input_layernorm.output",
-  };
-  std::vector<DumpTensor> tensors;
-  for (const std::string& name : expected) {
-    DumpTensor tensor;
-    tensor.name = name;
-    tensor.at = parse_tensor_name(name);
-    tensors.insert(tensors.begin(), std::move(tensor));
-  }
-  sort_by_execution(tensors);
-  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(tensors[i].name, expected[i]) << i;
 }
 
 TEST(NaturalOrder, IsAnOrder) {
