@@ -12,6 +12,7 @@ whole_packages=(python3-torch)  # for the capture module's tests
 fuzz_packages=(libclang-rt-14-dev)
 bench_packages=(libopenblas-dev)
 packing_packages=(dpkg-dev file)
+wheel_packages=(python3 python3-venv python3-dev pybind11-dev patchelf)
 fresh_packages=(debootstrap)
 
 # install_missing PACKAGE...: installs those that dpkg does not know, and prints which.

@@ -1,10 +1,10 @@
 # What `cmake --install` lays below any prefix and `cpack` packs. The program finds all of it from where it lies itself
 # (core/files/program_files.h), so that a prefix may be moved.
-install(TARGETS nanscope)
+install(TARGETS nanscope COMPONENT command)
 if(TARGET nanscope_inject)
-  install(TARGETS nanscope_inject LIBRARY DESTINATION ${NANSCOPE_LIBRARY_FOLDER})
+  install(TARGETS nanscope_inject LIBRARY DESTINATION ${NANSCOPE_LIBRARY_FOLDER} COMPONENT command)
 endif()
-install(DIRECTORY scenarios/ DESTINATION ${NANSCOPE_SHARE_FOLDER}/scenarios
+install(DIRECTORY scenarios/ DESTINATION ${NANSCOPE_SHARE_FOLDER}/scenarios COMPONENT command
         FILES_MATCHING PATTERN "*.toml" PATTERN "*.png" PATTERN "*.safetensors" PATTERN "*.txt" PATTERN report EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
 install(FILES instrument/python/nanscope_capture.py DESTINATION ${NANSCOPE_SHARE_FOLDER}/python)
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
