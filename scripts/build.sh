@@ -51,8 +51,12 @@ build() {
   fi
   if ! cmake --preset "$preset" -B "$dir" ${settings[@]+"${settings[@]}"} > "$dir/build.log" 2>&1 ||
       ! with_progress "$dir/build.log" cmake --build "$dir" ${targets[@]+"${targets[@]}"}; then
-    grep -E -A12 'error|FAILED|Error' "$dir/build.log" | head -60
-    echo "the whole log is in $dir/build.log"
+    print_errors "$dir/build.log"
     return 1
   fi
+}
+
+print_errors() {
+  grep -E -A12 'error|FAILED|Error' "$1" | head -60
+  echo "the build failed; the whole log is in $1"
 }

@@ -10,6 +10,7 @@ new_root() {
     components=main,universe
   fi
   root=$(mktemp -d)
+  chmod 755 "$root"
   log=$(mktemp)
   if ! command -v debootstrap >/dev/null ||
       ! debootstrap --variant=minbase --components=$components --include="$2" "$1" "$root" "$mirror" > "$log" 2>&1; then

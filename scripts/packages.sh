@@ -8,7 +8,6 @@ build_packages=(g++ clang lld cmake ninja-build pkg-config libsqlite3-dev libfmt
 test_packages=(libgtest-dev libgmock-dev sqlite3 clang-format clang-tidy git
   python3 python3-venv python3-dev python3-numpy python3-pytest python3-jsonschema pybind11-dev libxml2-utils
   xvfb xdotool libx11-dev chromium man-db zsh fish desktop-file-utils)
-whole_packages=(python3-torch)  # for the capture module's tests
 fuzz_packages=(libclang-rt-14-dev)
 bench_packages=(libopenblas-dev)
 packing_packages=(dpkg-dev file)
@@ -39,15 +38,14 @@ install_missing() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# python_environment FOLDER: a virtual environment for the tests, with Debian's packages of Python and those of
-# scripts/python-tests.txt, which Debian does not have.
+# python_environment FOLDER LIST: a virtual environment for tests: Debian's packages of Python, and those of a list for pip.
 python_environment() {
-  local folder=$1 wanted
-  wanted=$(sha256sum < scripts/python-tests.txt)
+  local folder=$1 list=$2 wanted
+  wanted=$(sha256sum < "$list")
   if [ "$(cat "$folder/wanted" 2>/dev/null)" = "$wanted" ]; then return 0; fi
-  echo "Making $folder with pip: $(grep -v '^#' scripts/python-tests.txt | tr '\n' ' ')"
+  echo "Installing in $folder with pip: $(grep -v '^#' "$list" | tr '\n' ' ')"
   rm -rf "$folder"
   /usr/bin/python3 -m venv --system-site-packages "$folder"
-  "$folder/bin/python" -m pip install -q --disable-pip-version-check -r scripts/python-tests.txt
+  "$folder/bin/python" -m pip install -q --disable-pip-version-check -r "$list"
   echo "$wanted" > "$folder/wanted"
 }

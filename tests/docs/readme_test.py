@@ -271,7 +271,7 @@ class Commands(unittest.TestCase):
                 with self.subTest(f"{page}:{number}: {code}"):
                     self.assertTrue(f"Usage: nanscope {words[0]}" in helps[words[0]], f"no command {words[0]}")
                     for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", " " + " ".join(words[1:])):
-                        known = re.search(rf"(?m)(^ *|,){re.escape(option)}(?![a-z-])", helps[words[0]])
+                        known = re.search(rf"(?m)(^ *|, ){re.escape(option)}(?![a-z-])", helps[words[0]])
                         self.assertTrue(known, f"{words[0]} has no option {option}")
 
 

@@ -1,10 +1,9 @@
-"""Tries torch_decode.py and watch_bench.py where there is no GPU. usage: torch_scripts_test.py
+"""Tries torch_decode.py and watch_bench.py where there is no GPU.
 
-Without torch, what decodes is skipped. watch_bench.py is tried with a script in the place of nanscope, and one in the
-place of Python that prints what torch_decode.py would.
+usage: torch_scripts_test.py [CLASS...]; TorchDecodeTest needs torch. watch_bench.py is tried with a script in the place of
+nanscope, and one in the place of Python that prints what torch_decode.py would.
 """
 
-import importlib.util
 import os
 import py_compile
 import re
@@ -14,7 +13,6 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TORCH = importlib.util.find_spec("torch") is not None
 
 NANSCOPE = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
@@ -49,6 +47,13 @@ class CompileTest(unittest.TestCase):
 
 
 class DecodeTest(ScriptTest):
+    def test_refuses_bad_arguments_in_one_line(self):
+        for arguments in (["--fault", "nan"], ["--width", "100"], ["--tokens", "0"], ["--tokens", "8", "--warm-up", "8"],
+                          ["--graph", "--device", "cpu"], ["more"]):
+            self.is_refused("torch_decode.py", *arguments)
+
+
+class TorchDecodeTest(ScriptTest):
     def decode(self, *arguments):
         done = run("torch_decode.py", "--device", "cpu", "--layers", "2", "--tokens", "8", "--warm-up", "2", *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -56,19 +61,12 @@ class DecodeTest(ScriptTest):
         self.assertIsNotNone(printed, done.stdout)
         return printed[1], int(printed[2])
 
-    def test_refuses_bad_arguments_in_one_line(self):
-        for arguments in (["--fault", "nan"], ["--width", "100"], ["--tokens", "0"], ["--tokens", "8", "--warm-up", "8"],
-                          ["--graph", "--device", "cpu"], ["more"]):
-            self.is_refused("torch_decode.py", *arguments)
-
-    @unittest.skipUnless(TORCH, "torch is not installed")
     def test_is_finite_and_depends_on_the_seed_alone(self):
         digest, bad = self.decode()
         self.assertEqual(bad, 0)
         self.assertEqual(self.decode(), (digest, 0))
         self.assertNotEqual(self.decode("--seed", "2")[0], digest)
 
-    @unittest.skipUnless(TORCH, "torch is not installed")
     def test_every_fault_reaches_the_logits(self):
         self.assertEqual(self.decode("--fault", "overflow")[1], 4096)
         self.assertEqual(self.decode("--fault", "softmax")[1], 1024)  # one request of four

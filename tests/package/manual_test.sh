@@ -13,7 +13,7 @@ for command in '' $("$nanscope" complete -- '' | tail -n +2 | cut -d' ' -f1); do
   said=$(LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings -l "$page" 2>&1 > "$folder/text")
   [ -z "$said" ] || fail "man warns of $page: $said"
   # shellcheck disable=SC2086
-  for option in $("$nanscope" $command --help | grep -oE '^ +-[^ ]+' | tr ',' '\n' | grep -oE -- '-[a-z-]+'); do
+  for option in $("$nanscope" $command --help | grep -oE '^ +-[^ ]+(, -[^ ]+)*' | grep -oE -- '-[a-z-]+'); do
     grep -qE -- "(^| )$option( |,|\$)" "$folder/text" || fail "$page does not tell of $option"
   done
   if command -v mandoc > /dev/null; then

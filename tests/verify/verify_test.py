@@ -220,7 +220,7 @@ class Files(unittest.TestCase):
         self.assertNotEqual(answer("fault-softcap-left-out", "--resume", state)[1], whole)
         other = golden("healthy-gemma2-f32", "--resume", state)
         self.assertEqual(other.returncode, 2)
-        self.assertIn("is not the state of this check", other.stderr)
+        self.assertIn("is the state of another check", other.stderr)
 
 
 class BadInput(Files):

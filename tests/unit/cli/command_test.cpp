@@ -44,7 +44,7 @@ TEST_F(Command, BadUsageIsOneLine) {
   expect_refused("run no-such-name", "no-such-name");
   expect_refused("diagnose absent.nanscope", "absent.nanscope");
   expect_refused("bits -f e4m3", "no number");
-  expect_refused("bits", "which number");
+  expect_refused("bits", "bits needs a VALUE");
 }
 
 TEST_F(Command, BadScenariosNameTheirLine) {
@@ -123,7 +123,7 @@ TEST_F(Command, CausalityWritesAMapAndTakesDumps) {
   EXPECT_EQ(two.code, 1) << two.err;
   EXPECT_THAT(two.out, HasSubstr("which differ from token 12 on"));
   expect_refused("causality dump dump", "the prompts are the same");
-  expect_refused("causality dump --map leak.csv --force", "--map is for what can be run again");
+  expect_refused("causality dump --map leak.csv --force", "--map needs a target that nanscope can run");
   expect_refused("causality dump absent", "absent");
   write("x.npy", "\x93NUMPY");
   expect_refused("causality x.npy", "x.npy");
@@ -194,7 +194,7 @@ TEST_F(Command, ForeignAndCutRecordingsAreRefused) {
   }
   expect_refused("why small.nanscope 9/9/9/nothing", "");
   expect_refused("replay small.nanscope --set kv.fromat=bf16", "did you mean 'kv.format'?");
-  expect_refused("replay small.nanscope --set kv.format", "KNOB=VALUE");
+  expect_refused("replay small.nanscope --set kv.format", "SETTING=VALUE");
 }
 
 }  // namespace

@@ -39,11 +39,20 @@ verdict = "clean"
 # scenarios, one of recordings, an empty one, one that nobody may write, note.txt, and a recording that is held locked.
 MISTAKES = [
     # Commands and options.
-    ("", 2, "which command? (try nanscope --help)"),
+    ("", 2, "give a command (try nanscope --help)"),
     ("daignose small.nanscope", 2, "unknown command 'daignose'; did you mean 'diagnose'?"),
     ("Run small.toml", 2, "unknown command 'Run'; did you mean 'run'?"),
-    ("help", 2, "nanscope COMMAND --help"),
-    ("--halp", 2, "there is no option --halp; did you mean '--help'?"),
+    ("nonsense", 2, "unknown command 'nonsense' (try nanscope --help)"),
+    ("help daignose", 2, "unknown command 'daignose'; did you mean 'diagnose'?"),
+    ("help diagnose run", 2, "unexpected 'run': help takes no more arguments"),
+    ("small.nanscope", 2, "unknown command 'small.nanscope'; did you mean 'nanscope diagnose small.nanscope'?"),
+    ("dump", 2, "unknown command 'dump'; did you mean 'nanscope diagnose dump'?"),
+    ("dump --brief", 2, "did you mean 'nanscope diagnose dump'?"),
+    ("note.txt", 2, "did you mean 'nanscope diagnose note.txt'?"),
+    ("small.toml", 2, "did you mean 'nanscope run small.toml'?"),
+    ("suite", 2, "did you mean 'nanscope run suite'?"),
+    ("kv-scale-lock", 2, "did you mean 'nanscope run kv-scale-lock'?"),
+    ("--halp", 2, "nanscope has no option --halp; did you mean '--help'?"),
     ("diagnose small.nanscope --counterfactual", 2, "did you mean '--counterfactuals'?"),
     ("diagnose small.nanscope --breif", 2, "did you mean '--brief'?"),
     ("diagnose small.nanscope --fail_on=saturation", 2, "did you mean '--fail-on'?"),
@@ -51,7 +60,7 @@ MISTAKES = [
     ("bits 430 --formt json", 2, "did you mean '--format'?"),
     ("replay small.nanscope kv.format=bf16", 2, "did you mean '--set kv.format=bf16'?"),
     ("diff small.nanscope", 2, "B is required (try nanscope diff --help)"),
-    ("diff small.nanscope dump small.toml", 2, "'small.toml' was not expected"),
+    ("diff small.nanscope dump small.toml", 2, "unexpected 'small.toml': diff takes no more arguments"),
     ("diagnose", 2, "TARGET is required"),
     ("export small.nanscope", 2, "--output is required"),
     ("export -o x", 2, "needs a recording, or --reference-model"),
@@ -63,7 +72,7 @@ MISTAKES = [
     ("run small.toml --threads -3", 2, "--threads: Value -3 not in range 0 to 1024"),
     ("run small.toml --jobs many", 2, "--jobs"),
     ("diagnose small.nanscope --format jsn", 2, "did you mean 'json'?"),
-    ("diagnose small.nanscope --format yaml", 2, "'yaml' is none of text, markdown, json, junit, sarif"),
+    ("diagnose small.nanscope --format yaml", 2, "'yaml' is not one of text, markdown, json, junit, sarif"),
     ("diagnose small.nanscope --brief --format json", 2, "--brief is for --format text"),
     ("run small.toml --brief --format junit", 2, "--brief is for --format text"),
     ("diagnose small.nanscope --brief --counterfactuals", 2, "leave one of the two out"),
@@ -95,12 +104,12 @@ MISTAKES = [
     ("run checkpoint", 2, "is a checkpoint: 'nanscope run --model checkpoint -p PROMPT' runs it"),
     ("run --model checkpoint", 2, "--model needs a prompt: -p PROMPT, or --prompt-tokens ID,ID,..."),
     ("run --model checkpoint -p hi", 2, "no tokenizer.json: give the prompt as token ids"),
-    ("run --model checkpoint --prompt-tokens 1,x", 2, "'x' is no token id"),
+    ("run --model checkpoint --prompt-tokens 1,x", 2, "'x' is not a token id"),
     ("run --model checkpoint --prompt-tokens 5000", 2, "token 5000 is not in the model's vocabulary of 96"),
     ("run --model checkpoint --prompt-tokens 1 --set kv.fromat=f32", 2, "did you mean 'kv.format'?"),
-    ("run --model checkpoint small.toml", 2, "--model and a scenario: run one of them"),
+    ("run --model checkpoint small.toml", 2, "give either --model or a SCENARIO, not both"),
     ("run --model dump --prompt-tokens 1", 2, "dump/config.json"),
-    ("run --model absent -p hi", 2, "absent: expected the folder of a checkpoint"),
+    ("run --model absent -p hi", 2, "absent: expected a checkpoint's folder"),
     ("run small.toml -p hi", 2, "are for --model"),
     ("run empty", 2, "empty: no scenario (*.toml) in this folder"),
     ("run note.txt", 2, "note.txt:1:"),
@@ -141,17 +150,17 @@ MISTAKES = [
     ("replay small.nanscope --set kv.fromat=bf16", 2, "did you mean 'kv.format'?"),
     ("replay small.nanscope --set KV.FORMAT=bf16", 2, "did you mean 'kv.format'?"),
     ("replay small.nanscope --set kv.scrub=yes", 2, "did you mean 'true'?"),
-    ("replay small.nanscope --set kv.format", 2, "expected KNOB=VALUE, for example kv.format=bf16"),
+    ("replay small.nanscope --set kv.format", 2, "expected SETTING=VALUE, for example kv.format=bf16"),
     ("replay small.nanscope --device gpu", 2, "unknown device 'gpu', expected cpu"),
     ("run small.toml -o x.nanscope --capture everything", 2, "capture policy 'everything': unknown; expected all, none"),
-    ("bits", 2, "which number? (try nanscope bits --help)"),
+    ("bits", 2, "bits needs a VALUE (try nanscope bits --help)"),
     ("bits 4x0", 2, "'4x0' is no number"),
     ("bits 430 -f e4m4", 2, "did you mean 'e4m3'?"),
     ("bits --table bf61", 2, "did you mean 'bf16'?"),
     ("bits --block mxfp44 1", 2, "did you mean 'mxfp4'?"),
     ("bits --block mxfp4", 2, "which values are in the block?"),
     ("bits --block mxfp4 0.1 x", 2, "'x' is no number"),
-    ("bits 1 2", 2, "one value, or --block PRESET"),
+    ("bits 1 2", 2, "bits takes one VALUE; for values that share a scale, add --block PRESET"),
     # Outputs.
     ("run small.toml -o precious", 2, "name another file with -o"),
     ("run small.toml -o attached.nanscope", 2, "is a recording of a dump or a live process, not of scenario 'small'"),
@@ -194,12 +203,16 @@ sys.stdin.read()
 
 # What is answered all the same, with a sentence where something was left out: command, code, part of the answer.
 ANSWERED = [
-    ("diagnose attached.nanscope --counterfactuals", 1, "Counterfactuals are left out: a dump says nothing"),
-    ("diagnose dump --counterfactuals", 1, "Counterfactuals are left out: a dump says nothing"),
+    ("help", 0, "Start here:"),
+    ("help diagnose", 0, "Usage: nanscope diagnose [OPTIONS] TARGET"),
+    ("help help", 0, "Usage: nanscope help [OPTIONS] [COMMAND]"),
+    ("report --help", 0, "--counterfactuals, --no-counterfactuals\n"),
+    ("diagnose attached.nanscope --counterfactuals", 1, "No counterfactuals: nanscope cannot rerun a dump."),
+    ("diagnose dump --counterfactuals", 1, "No counterfactuals: nanscope cannot rerun a dump."),
     ("diagnose small.nanscope --counterfactuals", 0, "none: the run as recorded is healthy"),
     ("run library", 0, "1 of 1 scenarios as expected"),
     ("diagnose library", 0, "library: clean"),
-    ("report attached.nanscope -o /dev/stdout", 0, "Counterfactuals are left out: a dump says nothing"),
+    ("report attached.nanscope -o /dev/stdout", 0, "No counterfactuals: nanscope cannot rerun a dump."),
     ("report dump -o /dev/stdout", 0, "<h2>But for which setting?</h2>"),
 ]
 
@@ -311,10 +324,20 @@ class Mistakes(unittest.TestCase):
         for command in commands:
             done = self.run_shell(f"{command} --help")
             self.assertEqual(done.returncode, 0, done.stderr)
-            for word in ("TEXT", "FLOAT", "UINT", "INT ", "BOOLEAN", "SUBCOMMAND", "Start here"):
+            for word in ("TEXT", "FLOAT", "UINT", "INT ", "BOOLEAN", "SUBCOMMAND", "KNOB", "Start here"):
                 self.assertNotRegex(done.stdout, rf"\b{word}", command)
+            self.assertNotIn("{", done.stdout, command)
         self.assertIn("text, markdown, json, junit, sarif", self.run_shell("diagnose --help").stdout)
         self.assertIn("e4m3fnuz", self.run_shell("bits --help").stdout)
+
+    def test_each_help_has_its_exit_codes(self):
+        listed = [line.split()[0] for line in self.run_shell("complete -- ''").stdout.splitlines()[1:]]
+        self.assertIn("diagnose", listed)
+        for command in listed + ["manual", "completions", "complete"]:
+            text = " ".join(self.run_shell(f"{command} --help").stdout.split())
+            self.assertRegex(text, r" Exit codes: 0 [^.]*[,;] 2 bad usage", command)
+            self.assertEqual(self.run_shell(f"help {command}").stdout, self.run_shell(f"{command} --help").stdout)
+        self.assertEqual(self.run_shell("help").stdout, self.run_shell("--help").stdout)
 
     def test_no_line_is_wider_than_the_terminal(self):
         commands = ["--help", "run --help", "diagnose --help", "why --help", "attach --help", "scenarios",

@@ -42,7 +42,7 @@ TEST_F(Shell, OffersTheCommandsOfTheHelp) {
 
 TEST_F(Shell, EveryOptionSaysWhatItTakes) {
   for (const std::string& command : commands()) {
-    EXPECT_THAT(run(command + " --help").out, Not(ContainsRegex("  -[a-z,-]+ TEXT( |\n|=)")))
+    EXPECT_THAT(run(command + " --help").out, Not(ContainsRegex("  -[a-z, -]+ TEXT( |\n|=)")))
         << "type_name() is what its completion knows its values by, see known_values.cpp";
   }
 }
@@ -53,6 +53,10 @@ TEST_F(Shell, CompletesAlsoWithoutALibrary) {
   EXPECT_EQ(run("complete -- run --device=cpu:avx").out, "nothing\n--device=cpu:avx2\n--device=cpu:avx512\n");
   EXPECT_EQ(run("complete -- diff a b ''").out, "nothing\n") << "it takes two";
   EXPECT_EQ(run("complete -- attach --run -- python ''").out, "files\n");
+  EXPECT_THAT(run("complete -- help dia").out, StartsWith("nothing\ndiagnose  "));
+  EXPECT_EQ(run("complete -- help diagnose ''").out, "nothing\n") << "it takes one";
+  EXPECT_THAT(run("complete -- manual dif").out, StartsWith("nothing\ndiff  "));
+  EXPECT_EQ(run("complete -- replay x --set kv.format=b").out, "nothing\nkv.format=bf16\n");
   write("mine/one.toml", kSmall);
   ::setenv("NANSCOPE_SCENARIOS", "mine", 1);
   EXPECT_EQ(run("complete -- run ''").out, "files\none\n");
@@ -64,7 +68,7 @@ TEST_F(Shell, CompletesAlsoWithoutALibrary) {
 TEST_F(Shell, WritesManualPages) {
   EXPECT_THAT(run("manual").out, StartsWith(".TH NANSCOPE 1 "));
   EXPECT_THAT(run("manual diff").out, HasSubstr("\\fB\\-n\\fR, \\fB\\-\\-limit\\fR \\fIN\\fR\n"
-                                                "Differences to describe. In [1 \\- 10000]. Default: "));
+                                                "Number of differences to describe. Range: [1 \\- 10000]. Default: "));
   EXPECT_EQ(run("manual --into pages").code, 0);
   for (const std::string& command : commands())
     EXPECT_THAT(read("pages/nanscope-" + command + ".1"), StartsWith(".TH"));

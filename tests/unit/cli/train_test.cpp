@@ -55,7 +55,7 @@ TEST_F(TrainCommand, SaysHowItGoesAndWhatItLeft) {
 TEST_F(TrainCommand, GoesOnWhereItWasAndReplacesNothingElse) {
   ASSERT_EQ(run("train train.toml -o whole --csv whole.csv --steps 9").code, 0);
   ASSERT_EQ(run("train train.toml -o part --csv part.csv --steps 4").code, 0);
-  EXPECT_THAT(run("train train.toml -o part").err, HasSubstr("--resume goes on from it, --force begins anew"));
+  EXPECT_THAT(run("train train.toml -o part").err, HasSubstr("--resume continues from it, --force starts again"));
   EXPECT_THAT(run("train train.toml -o part --resume --set train.batch=3").err,
               HasSubstr("was trained with train.batch=2, not with 3"));
   EXPECT_THAT(run("train train.toml -o part --resume --steps 3").err, HasSubstr("has done 4 steps already"));
@@ -64,7 +64,7 @@ TEST_F(TrainCommand, GoesOnWhereItWasAndReplacesNothingElse) {
   EXPECT_EQ(rows("part.csv"), rows("whole.csv"));
   EXPECT_EQ(read("part/model.safetensors"), read("whole/model.safetensors"));
   EXPECT_EQ(read("part/optimizer-9.safetensors"), read("whole/optimizer-9.safetensors"));
-  EXPECT_THAT(run("train train.toml -o part --resume --steps 9").out, HasSubstr("its 9 steps are done already"));
+  EXPECT_THAT(run("train train.toml -o part --resume --steps 9").out, HasSubstr("all 9 steps are done already"));
   EXPECT_EQ(run("train train.toml -o part --force").code, 0);
   EXPECT_NE(read("part/model.safetensors"), read("whole/model.safetensors"));
 
@@ -161,7 +161,7 @@ TEST_F(TrainCommand, ALossThatIsNoNumberIsAFinding) {
 TEST_F(TrainCommand, MistakesAreOneLine) {
   for (const auto& [words, part] : std::vector<std::pair<std::string, std::string>>{
            {"train nothing.toml", "nothing.toml"},
-           {"train train.toml --resume --force", "go on, or begin anew"},
+           {"train train.toml --resume --force", "leave one of the two out"},
            {"train train.toml --set train.steps=0", "train.steps is 0"},
            {"train train.toml --set train.text=gone.txt", "gone.txt"},
            {"train train.toml --set train.length=4000", "train.text: has"},

@@ -132,7 +132,8 @@ TEST_F(Injected, ACommandThatDoesNotEndIsKilled) {
 
 TEST_F(Injected, AnotherInjectionIsSaidToBeReplaced) {
   const Output run = shell("CUDA_INJECTION64_PATH=/opt/other.so '" NANSCOPE_BINARY "' attach --run -- true");
-  EXPECT_THAT(run.err, HasSubstr("CUDA_INJECTION64_PATH is set to /opt/other.so: replaced for this command"));
+  EXPECT_THAT(run.err,
+              HasSubstr("CUDA_INJECTION64_PATH is set to /opt/other.so; nanscope replaces it for this command"));
 }
 
 /// A command does not inherit what we do with signals.
