@@ -23,10 +23,6 @@ struct BitsArguments {
   std::string format = "text";
 };
 
-}  // namespace
-
-namespace {
-
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
   for (const FormatInfo& one : formats()) names.emplace_back(one.name);
@@ -44,7 +40,7 @@ std::string unknown_block(const std::string& typed) {
   std::vector<std::string> names;
   for (const BlockPreset& one : block_presets()) names.emplace_back(one.name);
   const bool near = nearest(typed, names) != nullptr;
-  return fmt::format("bits: unknown block format '{}' (--block list names all of them){}", typed,
+  return fmt::format("bits: unknown block format '{}' (--block list prints all){}", typed,
                      near ? did_you_mean(typed, names) : "");
 }
 
@@ -52,33 +48,38 @@ std::string unknown_block(const std::string& typed) {
 
 void add_bits_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<BitsArguments>();
-  CLI::App* command = app.add_subcommand("bits", "The anatomy of a number: fields, formula, neighbours, what is lost");
+  CLI::App* command =
+      app.add_subcommand("bits", "Show the anatomy of a number: fields, formula, neighbours, rounding error");
   command->add_option(
       "VALUE", arguments->values,
-      "A value (430, nan, 0x1.8p3), a code (0x7e), or with --table a format; with --block the elements");
+      "A value (430, nan, 0x1.8p3) or a code (0x7e); with --table, a format; with --block, the block's elements");
   command
       ->add_option("-f", arguments->bits.format,
-                   fmt::format("The number format (default: all of them): {}", fmt::join(format_names(), ", ")))
+                   fmt::format("The number format (default: all): {}", fmt::join(format_names(), ", ")))
       ->type_name("FORMAT");
-  command->add_flag("--table", arguments->bits.table, "The whole table of the format");
-  command->add_flag("--all", arguments->bits.all_codes, "With --table: one line a code, for 16-bit formats too");
+  command->add_flag("--table", arguments->bits.table, "Print the whole table of the format");
+  command->add_flag("--all", arguments->bits.all_codes,
+                    "With --table: print one line per code, also for 16-bit formats");
   command
-      ->add_option("--block", arguments->block.preset,
-                   "The elements share a scale, as in this block format (mxfp4, nvfp4, fp8-block, q8_0, ...; list: all "
-                   "of them): what the "
-                   "scale is, what each element loses, what other rules and producers would make of them")
+      ->add_option(
+          "--block", arguments->block.preset,
+          "Treat the values as one block of this format (mxfp4, nvfp4, fp8-block, q8_0, ...). Show its scale, each "
+          "element's error, and the results of other scale rules and producers. --block list prints all formats")
       ->type_name("PRESET");
-  auto* scale = command->add_option("--scale", arguments->bits.scale,
-                                    "real = code value x scale; with --block the scale of the tensor (nvfp4)");
+  auto* scale =
+      command->add_option("--scale", arguments->bits.scale,
+                          "The scale: real value = code value x scale; with --block, the tensor's scale (nvfp4)");
   scale->type_name("NUMBER");
-  command->add_flag("--no-saturate", arguments->overflow, "The cast overflows to Inf or NaN instead of saturating");
+  command->add_flag("--no-saturate", arguments->overflow, "Overflow to Inf or NaN instead of saturating");
   add_format(*command, arguments->format, {"text", "json"});
   command->footer(
       "Examples:\n"
       "  nanscope bits 430 -f e4m3\n"
       "  nanscope bits 0x7e -f e4m3\n"
       "  nanscope bits --table e4m3\n"
-      "  nanscope bits --block mxfp4 0.1 3 -0.5 6.2");
+      "  nanscope bits --block mxfp4 0.1 3 -0.5 6.2\n"
+      "\n"
+      "Exit codes: 0 printed, 2 bad usage.");
   command->callback([arguments, scale, &action] {
     const bool scaled = scale->count() > 0;
     action = [arguments, scaled](Interrupt&) {
@@ -97,10 +98,10 @@ void add_bits_command(CLI::App& app, Action& action) {
         return run_block(arguments->block, json);
       }
       if (arguments->values.size() > 1)
-        return complain("bits: one value, or --block PRESET for those that share a scale");
+        return complain("bits takes one VALUE; for values that share a scale, add --block PRESET");
       if (!arguments->values.empty()) arguments->bits.input = arguments->values.front();
       if (arguments->bits.input.empty() && arguments->bits.format.empty())
-        return complain("bits: which number? (try nanscope bits --help)");
+        return complain("bits needs a VALUE (try nanscope bits --help)");
       for (const std::string* named :
            {&arguments->bits.format, arguments->bits.table ? &arguments->bits.input : nullptr}) {
         if (named == nullptr || named->empty() || format_from_name(*named)) continue;

@@ -23,7 +23,7 @@ namespace {
 
 struct AttachArguments {
   std::string dump;
-  std::vector<std::string> words;  ///< the dump, or with --run a command
+  std::vector<std::string> words;  ///< the dump; with --run, the command
   bool run = false;
   live::LiveOptions live;
   double budget_percent = 5;
@@ -71,8 +71,8 @@ int attach_dump(const AttachArguments& options, const Interrupt& interrupt) {
   if (!attached) return failed(attached.error());
   std::string text = fmt::format("{} in {}", counted(attached->tensors, "tensor"), one_line(recording.string()));
   if (attached->converted > 0) text += fmt::format(", {} of them converted to f32 or i32", attached->converted);
-  if (attached->stated > 0) text += fmt::format(", {} of them as statistics alone", attached->stated);
-  if (attached->left_out > 0) text += fmt::format("; {} left out: integers beyond 32 bits", attached->left_out);
+  if (attached->stated > 0) text += fmt::format(", {} of them as statistics only", attached->stated);
+  if (attached->left_out > 0) text += fmt::format("; {} skipped: integers beyond 32 bits", attached->left_out);
   const std::string program = output_terminal().program;
   const std::string made = one_line(recording.string());
   print(fmt::format("{}\n{} gui {}\n{} diagnose {}\n", text, program, made, program, one_line(options.dump)));
@@ -95,23 +95,25 @@ int attach_to(AttachArguments options, Interrupt& interrupt) {
 }
 
 void add_live_options(CLI::App& command, AttachArguments& options) {
-  command.add_flag("--run", options.run, "Run a command and record what it does on the GPU, without a change in it");
+  command.add_flag("--run", options.run, "Run a command and record its GPU work; the command needs no change");
   command.add_flag("--watch", options.live.watch, "With --run: find the first kernel that writes a NaN or +Inf");
   command
       .add_option("--kernels", options.live.kernels,
-                  "With --watch: a regular expression of kernel names (default: all)")
+                  "With --watch: check the kernels whose names match this regular expression (default: all)")
       ->type_name("REGEX");
-  command.add_option("--every", options.live.every, "With --watch: look at every n-th of them")
+  command.add_option("--every", options.live.every, "With --watch: check every N-th launch of these kernels")
       ->type_name("N")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
   command
       .add_option("--budget", options.budget_percent,
-                  "With --watch: percent of wall time that it may take; 100: no limit")
+                  "With --watch: percent of wall time that the checks may take; 100: no limit")
       ->type_name("PERCENT")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command.add_option("--ring", options.live.ring, "With --watch: buffers that are kept for the dump of a finding")
+  command
+      .add_option("--ring", options.live.ring,
+                  "With --watch: number of recent buffers to keep for the dump of a finding")
       ->type_name("N")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
@@ -121,11 +123,10 @@ void add_live_options(CLI::App& command, AttachArguments& options) {
 
 void add_attach_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<AttachArguments>();
-  CLI::App* command =
-      app.add_subcommand("attach", "Turn a dump from production, or what a command does on the GPU, into a recording");
+  CLI::App* command = app.add_subcommand("attach", "Convert a dump into a recording, or record a command's GPU work");
   command
       ->add_option("DUMP", options->words,
-                   "A file or folder of safetensors, .npy, .npz, .pt or raw tensors; with --run: -- and a command")
+                   "A file or folder of safetensors, .npy, .npz, .pt or raw tensors; with --run, -- and a command")
       ->type_name("COMMAND")
       ->option_text("...");
   add_live_options(*command, *options);
@@ -133,16 +134,21 @@ void add_attach_command(CLI::App& app, Action& action) {
       ->add_option("-o,--output", options->output,
                    "The recording (default: DUMP.nanscope here; with --run, live.nanscope)")
       ->type_name("FILE");
-  command->add_flag("--force", options->force, "Replace the recording when it exists");
-  command->add_flag("--no-elements", options->no_elements, "Record health and hashes alone: a small file");
+  command->add_flag("--force", options->force, "Replace an existing recording");
+  command->add_flag("--no-elements", options->no_elements,
+                    "Record only health statistics and hashes, for a small file");
   add_follow_links(*command, options->follow_links);
-  command->add_flag("--progress", options->progress, "Say how far it is, also where standard error is no terminal");
+  command->add_flag("--progress", options->progress, "Show progress even if standard error is not a terminal");
   command->footer(
       "Examples:\n"
       "  nanscope attach dump/ -o incident.nanscope\n"
       "  nanscope gui incident.nanscope\n"
       "  nanscope attach --run -o live.nanscope -- python serve.py\n"
-      "  nanscope attach --run --watch --kernels 'gemm|softmax' -- python serve.py");
+      "  nanscope attach --run --watch --kernels 'gemm|softmax' -- python serve.py\n"
+      "\n"
+      "Exit codes: 0 recorded, 2 bad usage or bad input, 130 interrupted. With --run: the command's exit code; 128 "
+      "plus "
+      "the signal's number if a signal ended it; 2 if nanscope cannot start it or cannot write the recording.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return attach_to(*options, interrupt); }; });
 }

@@ -3,7 +3,7 @@
 namespace nanscope::cli {
 
 /// "@commit: HASH, DATE@" of the sources, written by scripts/cmake/commit.cmake; HASH is 12 digits, DATE is 2026-11-28.
-/// Outside of a git checkout it says so instead.
+/// A build outside of a git checkout has "not built from a git checkout" instead.
 extern const char* const kBuildCommit;
 
 }  // namespace nanscope::cli

@@ -37,7 +37,7 @@ struct CausalityArguments {
   std::string change = "all";
   std::size_t request = 0;
   std::string device;
-  std::string map;  ///< a file
+  std::string map;  ///< path of a .csv or .png file; empty: no map
   bool force = false;
   std::string format = "text";
   bool progress = false;
@@ -51,7 +51,7 @@ Result<scenarios::RunSpec> spec_of(const CausalityArguments& arguments, const In
     const auto scenario = scenario_of_model({arguments.target, arguments.settings, arguments.prompts, {}, 1});
     return scenario ? scenarios::resolve(*scenario) : tl::unexpected(scenario.error());
   }
-  if (!arguments.prompts.empty()) return fail("-p is for the folder of a checkpoint; this has prompts of its own");
+  if (!arguments.prompts.empty()) return fail("-p is for a checkpoint's folder; this target has its own prompts");
   Result<scenarios::RunSpec> spec = fail("");
   switch (scenarios::kind_of(arguments.target)) {
     case scenarios::TargetKind::recording: {
@@ -81,7 +81,7 @@ Result<std::vector<std::int64_t>> positions(const std::string& list) {
     std::int64_t token = -1;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), token);
     if (error != std::errc() || end != item.data() + item.size() || token < 0) {
-      return fail(fmt::format("--tokens: '{}' is no position; give 3,31,63, or all", item));
+      return fail(fmt::format("--tokens: '{}' is not a position; expected a list such as 3,31,63, or all", item));
     }
     tokens.push_back(token);
     left.remove_prefix(std::min(left.size(), item.size() + 1));
@@ -89,12 +89,12 @@ Result<std::vector<std::int64_t>> positions(const std::string& list) {
   return tokens;
 }
 
-/// Whether the map can be written, before anything runs.
+/// Checks that the map can be written, before anything runs.
 Status check_map(const CausalityArguments& arguments, const OutputOptions& writing) {
   if (arguments.map.empty()) return {};
   const std::string extension = std::filesystem::path(arguments.map).extension().string();
   if (extension != ".csv" && extension != ".png") {
-    return fail(fmt::format("--map {}: a name that ends in .csv or .png says what is written", arguments.map));
+    return fail(fmt::format("--map {}: expected a file name that ends in .csv or .png", arguments.map));
   }
   return check_output(arguments.map, writing);
 }
@@ -116,7 +116,7 @@ std::string in_format(const std::string& format, const std::string& text, const 
   return format == "json" ? json : format == "csv" ? csv : text;
 }
 
-/// Of two runs, as they were recorded or dumped.
+/// Compares two recordings or dumps.
 int compare_recorded(const CausalityArguments& arguments, const Interrupt& interrupt) {
   const auto a = open_target(arguments.target, interrupt, arguments.progress);
   if (!a) return failed(a.error(), interrupt);
@@ -131,7 +131,7 @@ int compare_recorded(const CausalityArguments& arguments, const Interrupt& inter
   return twins->leaks() == 0 ? kClean : kFound;
 }
 
-/// Of one dump, which cannot be run again.
+/// Checks one dump, which nanscope cannot rerun.
 int look_at_dump(const CausalityArguments& arguments, const Interrupt& interrupt) {
   const auto target = open_target(arguments.target, interrupt, arguments.progress);
   if (!target) return failed(target.error(), interrupt);
@@ -151,7 +151,7 @@ bool is_dump(const std::string& target) {
   return kind == scenarios::TargetKind::dump || kind == scenarios::TargetKind::recorded_dump;
 }
 
-/// What is of no use where nothing runs; empty: nothing.
+/// The first option in use that needs a run; empty: none.
 std::string not_run_with(const CausalityArguments& arguments) {
   if (!arguments.settings.empty()) return "--set";
   if (!arguments.prompts.empty()) return "-p";
@@ -166,7 +166,7 @@ int causality(const CausalityArguments& arguments, const Interrupt& interrupt) {
   if (!arguments.other.empty() || dump) {
     if (const std::string option = not_run_with(arguments); !option.empty()) {
       return complain(fmt::format(
-          "{} is for what can be run again: a scenario, a recording, or the folder of a checkpoint", option));
+          "{} needs a target that nanscope can run: a scenario, a recording, or a checkpoint's folder", option));
     }
     return arguments.other.empty() ? look_at_dump(arguments, interrupt) : compare_recorded(arguments, interrupt);
   }
@@ -212,48 +212,52 @@ int causality(const CausalityArguments& arguments, const Interrupt& interrupt) {
 
 void add_causality_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<CausalityArguments>();
-  CLI::App* command =
-      app.add_subcommand("causality", "Does a token depend on later ones? Change one at a time and compare the bits");
-  command->add_option("TARGET", arguments->target, "A scenario, a recording, the folder of a checkpoint, or a dump")
+  CLI::App* command = app.add_subcommand(
+      "causality", "Check whether a token depends on later tokens: change one at a time, compare the bits");
+  command->add_option("TARGET", arguments->target, "A scenario, a recording, a checkpoint's folder, or a dump")
       ->required();
-  command->add_option("OTHER", arguments->other,
-                      "With it: two dumps or recordings whose prompts differ from a later token on are compared");
-  command->add_option("-p,--prompt", arguments->prompts, "Of a checkpoint: the prompt")
+  command->add_option(
+      "OTHER", arguments->other,
+      "A second dump or recording to compare with TARGET; both prompts must begin with the same tokens");
+  command->add_option("-p,--prompt", arguments->prompts, "For a checkpoint: the prompt")
       ->type_name("PROMPT")
       ->take_all();
-  command->add_option("--set", arguments->settings, "Change a knob: KNOB=VALUE, repeatable")
-      ->type_name("KNOB=VALUE")
+  command->add_option("--set", arguments->settings, "Change a setting; repeatable")
+      ->type_name("SETTING=VALUE")
       ->take_all();
   command
-      ->add_option("--tokens", arguments->tokens,
-                   "Positions to change, as 3,31,63, or all (default: the last of each tile of 32 and of the prompt)")
+      ->add_option(
+          "--tokens", arguments->tokens,
+          "Token positions to change, such as 3,31,63, or all (default: the last of each tile of 32 and of the prompt)")
       ->type_name("LIST");
   command
-      ->add_option("--change", arguments->change,
-                   "What becomes of the token's embedding: another token's, negated, times 8, NaN")
+      ->add_option(
+          "--change", arguments->change,
+          "How to change the token's embedding: another token's (value), negated (sign), times 8 (size), NaN (nan)")
       ->type_name("NAME")
       ->check(CLI::IsMember({"value", "sign", "size", "nan", "all"}))
       ->capture_default_str();
-  command->add_option("--request", arguments->request, "Which request's prompt, from 0 on; those before it run first")
+  command
+      ->add_option("--request", arguments->request,
+                   "Index of the request whose prompt to check, from 0; earlier requests run first")
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--device", arguments->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)")
+  command->add_option("--device", arguments->device, "cpu, cpu:avx2, cuda, ... (results are bit-identical)")
       ->type_name("DEVICE");
   command
       ->add_option("--map", arguments->map,
-                   "Also change every token, and write whose logits each moves: a table (.csv) or a picture (.png)")
+                   "Write which tokens' logits each changed token affects, as a table (.csv) or a picture (.png); "
+                   "without --tokens, change every token")
       ->type_name("FILE");
-  command->add_flag("--force", arguments->force, "Replace the map when it exists");
+  command->add_flag("--force", arguments->force, "Replace an existing map");
   add_format(*command, arguments->format, {"text", "json", "csv"});
-  command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+  command->add_flag("--progress", arguments->progress, "Show progress even if standard error is not a terminal");
   command->footer(
-      "The prompt's prefill runs once as it is and once for each token and change; whatever a token before the changed "
-      "one gave has to be the same bits. Then the prompt runs one token a step, where nothing later is there: its "
-      "logits "
-      "have to be those of the prefill. Says in which op a difference is first seen, and from which operand's blocks. "
-      "A "
-      "dump cannot be run again: its probabilities, scores and quantized keys and values are looked at, or it is "
-      "compared with another of a prompt that differs from a later token on.\n"
+      "nanscope runs the prompt's prefill once unchanged, and once for each token and change. All results of earlier "
+      "tokens must stay bit-identical. Then nanscope runs the prompt one token per step, where no later token exists. "
+      "These logits must equal those of the prefill. The report names the op where a difference first appears, and the "
+      "operand whose blocks caused it. nanscope cannot rerun a dump: it checks the dump's probabilities, scores and "
+      "quantized keys and values, or compares the dump with OTHER.\n"
       "\n"
       "Examples:\n"
       "  nanscope causality leaky-mxfp4-values\n"
@@ -263,7 +267,7 @@ void add_causality_command(CLI::App& app, Action& action) {
       "  nanscope causality dump/\n"
       "  nanscope causality lamp-dump/ light-dump/\n"
       "\n"
-      "Exit codes: 0 no token depends on a later one, 1 one does, 2 bad usage or bad input, 130 interrupted.");
+      "Exit codes: 0 no token depends on a later one, 1 a token does, 2 bad usage or bad input, 130 interrupted.");
   command->callback([arguments, &action] {
     action = [arguments](Interrupt& interrupt) { return causality(*arguments, interrupt); };
   });

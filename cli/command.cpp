@@ -23,7 +23,7 @@ constexpr int kWidth = 100;
 constexpr int kNarrowest = 60;
 constexpr int kWidest = 140;
 
-/// Of standard output, which is one for the program.
+/// errno of the first failed write to standard output; 0: none.
 int first_error = 0;
 
 bool set(const char* variable) {
@@ -31,7 +31,7 @@ bool set(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-/// What COLUMNS says, as for other programs, or what the terminal is.
+/// In columns: COLUMNS if it is a number, else the terminal's width.
 int output_width(bool interactive) {
   int width = 0;
   const char* named = std::getenv("COLUMNS");
@@ -46,21 +46,21 @@ int output_width(bool interactive) {
 }  // namespace
 
 CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed) {
-  return app.add_option("--format", format, fmt::format("How to print: {}", fmt::join(allowed, ", ")))
+  return app.add_option("--format", format, fmt::format("Output format: {}", fmt::join(allowed, ", ")))
       ->type_name("NAME")
       ->check(
           [allowed](const std::string& typed) -> std::string {
             if (std::find(allowed.begin(), allowed.end(), typed) != allowed.end()) return {};
-            return fmt::format("'{}' is none of {}{}", typed, fmt::join(allowed, ", "),
+            return fmt::format("'{}' is not one of {}{}", typed, fmt::join(allowed, ", "),
                                nearest(typed, allowed) != nullptr ? did_you_mean(typed, allowed) : "");
           },
-          fmt::format("{{{}}}", fmt::join(allowed, ",")))  // as completions and manual read it
+          fmt::format("{{{}}}", fmt::join(allowed, ",")))  // completions and the manual parse this
       ->capture_default_str();
 }
 
 CLI::Option* add_follow_links(CLI::App& app, bool& follow_links) {
   return app.add_flag("--follow-links", follow_links,
-                      "Of a dump, read files out of its folder that links in it lead to, too");
+                      "In a dump, also follow symbolic links that lead out of its folder");
 }
 
 report::Terminal output_terminal() {
@@ -71,7 +71,7 @@ report::Terminal output_terminal() {
   const char* term = std::getenv("TERM");
   terminal.color = interactive && !set("NO_COLOR") && !(term && std::string_view(term) == "dumb");
   terminal.width = output_width(interactive);
-  terminal.program = program_invocation_name;  // build/nanscope, where that was typed
+  terminal.program = program_invocation_name;  // as typed, for example build/nanscope
   return terminal;
 }
 
@@ -82,7 +82,7 @@ int complain(std::string_view message, std::string_view who) {
 }
 
 void print(std::string_view text) {
-  // Documents are UTF-8 wherever they go; texts for an ASCII terminal are ASCII already.
+  // Documents are always UTF-8. Texts for an ASCII terminal already hold only ASCII.
   const std::string safe = safe_lines(text, Charset::utf8, output_terminal().color);
   if (std::fwrite(safe.data(), 1, safe.size(), stdout) != safe.size() && first_error == 0) first_error = errno;
 }

@@ -8,16 +8,16 @@
 #include "core/result.h"
 #include "scenarios/report/text.h"
 
-/// The commands. Each file parses its own options, asks the libraries, prints what they say.
+/// The commands. Each file parses its command's options, calls the libraries and prints their results.
 namespace nanscope::cli {
 
-inline constexpr int kClean = 0;     ///< clean, or as expected
-inline constexpr int kFound = 1;     ///< a fault, or an expectation missed
-inline constexpr int kBadInput = 2;  ///< bad usage or bad input
-inline constexpr int kReaderGone =
-    141;  ///< of the answer, as head(1) leaves; an interrupted command: Interrupt::code()
+// Exit codes. The exit code of an interrupted command is Interrupt::code().
+inline constexpr int kClean = 0;         ///< clean, or as expected
+inline constexpr int kFound = 1;         ///< a fault, or a missed expectation
+inline constexpr int kBadInput = 2;      ///< bad usage or bad input
+inline constexpr int kReaderGone = 141;  ///< the reader of standard output closed it, as head(1) does
 
-/// What the chosen command does, set while the arguments are parsed; returns the exit code.
+/// Runs the chosen command and returns the exit code. The parser sets it.
 using Action = std::function<int(Interrupt&)>;
 
 void add_attach_command(CLI::App& app, Action& action);
@@ -29,7 +29,7 @@ void add_diagnose_command(CLI::App& app, Action& action);
 void add_why_command(CLI::App& app, Action& action);
 void add_diff_command(CLI::App& app, Action& action);
 void add_bits_command(CLI::App& app, Action& action);
-void add_gui_command(CLI::App& app, Action& action);  ///< built with NANSCOPE_GUI alone
+void add_gui_command(CLI::App& app, Action& action);  ///< only with NANSCOPE_GUI
 void add_scenarios_command(CLI::App& app, Action& action);
 void add_trace_command(CLI::App& app, Action& action);
 void add_verify_command(CLI::App& app, Action& action);
@@ -38,32 +38,31 @@ void add_quantize_command(CLI::App& app, Action& action);
 void add_scales_command(CLI::App& app, Action& action);
 void add_causality_command(CLI::App& app, Action& action);
 void add_train_command(CLI::App& app, Action& action);
-
 void add_policies_command(CLI::App& app, Action& action);
+void add_help_command(CLI::App& app, Action& action);
 
-// Not in the help: for packages and shells.
+// The help does not list these: they serve packages and shells.
 void add_manual_command(CLI::App& app, Action& action);
 void add_completions_command(CLI::App& app, Action& action);
 void add_complete_command(CLI::App& app, Action& action);
 
-/// The `--format` option: text, json, and what else the command speaks.
+/// Adds `--format`. `allowed`: its values, such as text and json.
 CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed);
 
-/// The `--follow-links` option of commands that read dumps.
+/// Adds `--follow-links`, for commands that read dumps.
 CLI::Option* add_follow_links(CLI::App& app, bool& follow_links);
 
-/// The terminal on standard output: its width, which COLUMNS says where it is set, 60 to 140; colour only there, UTF-8
-/// as the locale says.
+/// Properties of standard output. Width in columns: COLUMNS, else the terminal's, else 100; from 60 to 140. Colour: on
+/// a terminal, unless NO_COLOR is set or TERM is dumb. UTF-8: as the locale says.
 report::Terminal output_terminal();
 
-/// Prints `nanscope: message` on standard error, one line of at most kLongestError characters, and gives kBadInput.
+/// Prints the line `who: message` to standard error, the message cut to kLongestError characters. Returns kBadInput.
 int complain(std::string_view message, std::string_view who = "nanscope");
-/// To standard output, lines that a terminal may see whatever they were made of. What cannot be written is known at the
-/// end, see close_output().
+/// Prints to standard output, with control characters escaped. close_output() reports a failed write.
 void print(std::string_view text);
-/// The same at once, for an answer that comes in parts. False: it cannot be written, nobody waits for the rest.
+/// Prints and flushes, for output that appears in parts. False: a write failed, so further output is useless.
 bool print_now(std::string_view text);
-/// The reason why something printed was not written, as errno has it; 0: there is none yet.
+/// errno of the first failed write to standard output; 0: no write failed.
 int output_error();
 
 }  // namespace nanscope::cli

@@ -7,7 +7,7 @@ namespace nanscope::cli {
 
 namespace {
 
-/// The members of "{text,json}"; empty for another constraint.
+/// The members of "{text,json}"; empty for any other constraint.
 std::vector<std::string> members(const std::string& constraint) {
   std::vector<std::string> result;
   if (!constraint.starts_with('{') || !constraint.ends_with('}')) return result;
@@ -16,12 +16,12 @@ std::vector<std::string> members(const std::string& constraint) {
   return result;
 }
 
-/// The parser tells of a value as "TEXT:{text,json}", "INT:INT in [0 - 1024]" or "FILE".
-void set_value(OptionSpec& spec, const std::string& told) {
-  const std::size_t colon = told.find(':');
-  spec.value = told.substr(0, colon);
+/// Parses a type name of CLI11: "TEXT:{text,json}", "INT:INT in [0 - 1024]" or "FILE".
+void set_value(OptionSpec& spec, const std::string& type_name) {
+  const std::size_t colon = type_name.find(':');
+  spec.value = type_name.substr(0, colon);
   if (colon == std::string::npos) return;
-  const std::string constraint = told.substr(colon + 1);
+  const std::string constraint = type_name.substr(colon + 1);
   spec.values = members(constraint);
   constexpr std::string_view kIn = " in ";
   if (const std::size_t in = constraint.find(kIn); in != std::string::npos) {

@@ -12,7 +12,7 @@ namespace nanscope::cli {
 
 namespace {
 
-/// Values that are no files and that nobody can guess.
+/// Kinds of values without candidates: neither files nor a known set.
 constexpr std::array<std::string_view, 9> kFree = {"INT",   "N",     "UINT", "FLOAT", "NUMBER",
                                                    "PLACE", "REGEX", "WxH",  "VALUE"};
 
@@ -23,11 +23,11 @@ const OptionSpec* find_option(const CommandSpec& command, const std::string& nam
   return nullptr;
 }
 
-void keep_those_that_begin(std::vector<Candidate>& candidates, const std::string& typed) {
+void keep_matching(std::vector<Candidate>& candidates, const std::string& typed) {
   std::erase_if(candidates, [&](const Candidate& one) { return !one.word.starts_with(typed); });
 }
 
-/// What is typed of a value may be the last of several with commas; `before` is what stands before it in the word.
+/// Completes the value `typed`, or its part after the last comma. `before`: the part of the word before the value.
 Completion complete_value(const OptionSpec& option, std::string before, std::string typed, KnownValues known) {
   if (option.with_commas) {
     if (const std::size_t comma = typed.rfind(','); comma != std::string::npos) {
@@ -43,7 +43,7 @@ Completion complete_value(const OptionSpec& option, std::string before, std::str
   const bool fixed = !result.candidates.empty() && kind != "SCENARIO";
   const bool free = std::find(kFree.begin(), kFree.end(), kind) != kFree.end();
   if (!fixed && !free) result.offer = Offer::files;
-  keep_those_that_begin(result.candidates, typed);
+  keep_matching(result.candidates, typed);
   for (Candidate& candidate : result.candidates) candidate.word.insert(0, before);
   return result;
 }
@@ -53,7 +53,7 @@ Completion complete_command(const CommandSpec& program, const std::string& typed
   for (const CommandSpec& command : program.commands) {
     if (!command.hidden) result.candidates.push_back({command.name, command.description});
   }
-  keep_those_that_begin(result.candidates, typed);
+  keep_matching(result.candidates, typed);
   return result;
 }
 
@@ -62,15 +62,15 @@ Completion complete_option(const CommandSpec& command, const std::string& typed)
   for (const OptionSpec& option : command.options) {
     for (const std::string& name : option.names) result.candidates.push_back({name, option.description});
   }
-  keep_those_that_begin(result.candidates, typed);
+  keep_matching(result.candidates, typed);
   return result;
 }
 
-/// How the words before the one that is typed are to be read.
+/// The state of the line before the word that the user types.
 struct Before {
-  const OptionSpec* option = nullptr;  ///< whose value comes
-  std::size_t arguments = 0;           ///< that were given
-  bool rest = false;                   ///< after --
+  const OptionSpec* option = nullptr;  ///< the word is the value of this option
+  std::size_t arguments = 0;           ///< number of arguments before the word
+  bool rest = false;                   ///< the word follows --
 };
 
 Before read(const CommandSpec& command, std::span<const std::string> words) {
@@ -89,15 +89,17 @@ Before read(const CommandSpec& command, std::span<const std::string> words) {
   return before;
 }
 
-Completion complete_argument(const CommandSpec& command, const Before& before, const std::string& typed,
-                             KnownValues known) {
+Completion complete_argument(const CommandSpec& program, const CommandSpec& command, const Before& before,
+                             const std::string& typed, KnownValues known) {
   if (command.arguments.empty()) return {};
   const std::size_t last = command.arguments.size() - 1;
   if (before.rest && command.arguments[last].value == "COMMAND") {
     return {before.arguments == 0 ? Offer::commands : Offer::files, {}};
   }
   if (before.arguments > last && !command.arguments[last].repeats) return {};
-  return complete_value(command.arguments[std::min(before.arguments, last)], {}, typed, known);
+  const OptionSpec& argument = command.arguments[std::min(before.arguments, last)];
+  if (argument.names.front() == "COMMAND") return complete_command(program, typed);
+  return complete_value(argument, {}, typed, known);
 }
 
 }  // namespace
@@ -112,7 +114,7 @@ Completion complete(const CommandSpec& program, const std::vector<std::string>& 
   if (command == nullptr) return {};
   const Before before = read(*command, std::span(words).subspan(1, words.size() - 2));
   if (before.option != nullptr) return complete_value(*before.option, {}, typed, known);
-  if (before.rest || !typed.starts_with('-')) return complete_argument(*command, before, typed, known);
+  if (before.rest || !typed.starts_with('-')) return complete_argument(program, *command, before, typed, known);
   const std::size_t equals = typed.find('=');
   if (equals == std::string::npos) return complete_option(*command, typed);
   const OptionSpec* option = find_option(*command, typed.substr(0, equals));

@@ -4,16 +4,16 @@
 
 #include "cli/command_spec.h"
 
-/// What a shell offers when Tab is pressed. The shells' own scripts (cli/completions/) ask the program at every press:
-/// what they offer is what the program that is there takes.
+/// Completion of command lines. At each Tab, the shells' scripts (cli/completions/) run `nanscope complete`, so the
+/// candidates always match the installed program.
 namespace nanscope::cli {
 
 struct Candidate {
-  std::string word;  ///< in place of the word that is typed
+  std::string word;  ///< replaces the typed word
   std::string description;
 };
 
-/// What the shell itself may add, which knows the names of files better.
+/// Candidates that the shell adds itself.
 enum class Offer { nothing, files, commands };
 
 struct Completion {
@@ -21,14 +21,16 @@ struct Completion {
   std::vector<Candidate> candidates;
 };
 
-/// Values that a kind of value has and the parser does not check: of "VIEW" the views. `typed` is what there is of it.
+/// Returns the candidates for a kind of value that the parser does not check: for "VIEW" the views. `typed`: the value
+/// so far.
 using KnownValues = std::vector<Candidate> (*)(const std::string& kind, const std::string& typed);
 
-/// `words`: of the line, without the program, up to the cursor; the last is being typed and may be empty.
+/// `words`: the words of the line after the program's name, up to the cursor. The last one is the typed word and may be
+/// empty.
 Completion complete(const CommandSpec& program, const std::vector<std::string>& words, KnownValues known);
 
-/// For the shells: what they may add ("files", "commands", "nothing"), then a line a candidate, with two
-/// spaces before its description.
+/// The output for the shells: a line with the Offer ("files", "commands", "nothing"), then one line per candidate, with
+/// two spaces before its description.
 std::string completion_text(const Completion& completion);
 
 }  // namespace nanscope::cli

@@ -45,7 +45,7 @@ struct DiagnoseArguments {
   bool document() const { return format != "text" && format != "markdown"; }
 };
 
-/// Errors: a class that there is none of.
+/// Errors: an unknown fault class.
 Status check_classes(const std::vector<std::string>& wanted) {
   std::vector<std::string> known;
   for (const Detector& detector : detectors()) known.emplace_back(detector.fault_class);
@@ -78,7 +78,7 @@ class DiagnoseRun {
       if (!all_.back().diagnosis) complain(all_.back().error);
       if (interrupt_.requested()) break;
     }
-    // Stopped among counterfactuals, what is there is told; before a diagnosis there is nothing.
+    // After an interrupt in the counterfactuals, print the results so far. Before a diagnosis, there are none.
     if (!interrupt_.requested() || all_.back().diagnosis) print_documents();
     if (interrupt_.requested()) return interrupt_.code();
     print_gone();
@@ -104,7 +104,7 @@ class DiagnoseRun {
     return one;
   }
 
-  /// The recording again with each knob changed, below the diagnosis, which is printed by then.
+  /// Reruns the recording with each setting changed. The diagnosis is already printed above.
   void change_settings(const scenarios::OpenRun& opened, const scenarios::Analysis& analysis, report::Diagnosed& one) {
     const report::Terminal terminal = output_terminal();
     if (arguments_.format == "text")
@@ -127,7 +127,7 @@ class DiagnoseRun {
     one.changes = std::make_shared<scenarios::Counterfactuals>(std::move(*changes));
   }
 
-  /// A line for each change as it ends, where a person reads.
+  /// For text output, prints a line for each change when its run ends.
   OutcomeReader reader(const Recording& recording, const report::Terminal& terminal) const {
     const auto spec = scenarios::run_spec_of(recording);
     if (arguments_.format != "text" || !spec) return {};
@@ -137,7 +137,7 @@ class DiagnoseRun {
     return [lines](const scenarios::Outcome& outcome) { return print_now(lines->line(outcome)); };
   }
 
-  /// Known faults, and those of classes that are not to fail.
+  /// Accepts faults of the baseline, and faults of classes that --fail-on does not name.
   void accept(report::Diagnosed& one) const {
     const std::vector<std::string>& named = arguments_.fail_on;
     for (std::size_t i = 0; i < one.diagnosis->faults.size(); ++i) {
@@ -174,7 +174,7 @@ class DiagnoseRun {
     if (!baseline_ || arguments_.format != "text") return;
     std::vector<const Diagnosis*> diagnoses;
     for (const report::Diagnosed& one : all_) {
-      if (!one.diagnosis) return;  // it may be in what could not be read
+      if (!one.diagnosis) return;  // an unreadable target may still have the fault
       diagnoses.push_back(&*one.diagnosis);
     }
     print(report::gone_text(baseline_->gone(diagnoses), arguments_.baseline, output_terminal()));
@@ -191,13 +191,13 @@ class DiagnoseRun {
   std::optional<Baseline> baseline_;
   const Interrupt& interrupt_;
   std::vector<report::Diagnosed> all_;
-  bool unchanged_ = false;  ///< counterfactuals that were asked for could not be had
+  bool unchanged_ = false;  ///< counterfactuals failed
 };
 
 int diagnose_targets(const DiagnoseArguments& arguments, const Interrupt& interrupt) {
   if (arguments.brief && arguments.format != "text") return complain("--brief is for --format text");
   if (arguments.brief && arguments.counterfactuals)
-    return complain("--brief stops before the counterfactuals: leave one of the two out");
+    return complain("--brief prints no counterfactuals: leave one of the two out");
   if (const Status known = check_classes(arguments.fail_on); !known) return complain(known.error().message);
   auto baseline = read_baseline(arguments.baseline);
   if (!baseline) return complain("--baseline: " + baseline.error().message);
@@ -208,47 +208,48 @@ int diagnose_targets(const DiagnoseArguments& arguments, const Interrupt& interr
 
 void add_diagnose_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<DiagnoseArguments>();
-  CLI::App* command = app.add_subcommand("diagnose", "The fault, its origin, its cause, its fix");
+  CLI::App* command = app.add_subcommand("diagnose", "Find the fault, its origin, its cause and its fix");
   command
       ->add_option("TARGET", arguments->targets,
                    "Recordings, or dumps: files or folders of safetensors, .npy, .npz, .pt")
       ->required();
   command->add_flag("--brief", arguments->brief,
-                    "The verdict, the place, the cause and the fix, and no more; of several targets a line each");
+                    "Print only verdict, place, cause and fix; for several targets, one line each");
   command
-      ->add_option("--fail-on", arguments->fail_on,
-                   "Classes of faults, with commas: others are told and do not make the exit code 1")
+      ->add_option(
+          "--fail-on", arguments->fail_on,
+          "Only these fault classes, separated by commas, set exit code 1; other faults are reported as accepted")
       ->type_name("CLASS")
       ->delimiter(',')
       ->allow_extra_args(false);
   command
       ->add_option("--baseline", arguments->baseline,
-                   "A diagnosis written earlier with --format json: its faults are known and accepted. A fault is "
-                   "known by its class and its place in the model (layer, op, the tensor's name without folders)")
+                   "Accept the faults of an earlier diagnosis, a file from --format json. Faults match by class and by "
+                   "place in the model: layer, op, and the tensor's name without folders")
       ->type_name("FILE");
   command->add_flag("--no-recompute", arguments->no_recompute,
-                    "Do no op again from its inputs: faster, but wrong results that are finite stay unseen");
+                    "Do not recompute ops from their inputs: faster, but wrong finite results stay undetected");
   command->add_flag("--counterfactuals", arguments->counterfactuals,
-                    "Of a recording, run it again with each knob changed: which settings cause it, and what does a "
-                    "change cost");
-  command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+                    "Rerun a recording with each setting changed, to find the settings that cause the fault and the "
+                    "cost of each change");
+  command->add_flag("--progress", arguments->progress, "Show progress even if standard error is not a terminal");
   add_replay_limits(*command, arguments->limits);
   add_follow_links(*command, arguments->follow_links);
   add_format(*command, arguments->format, {"text", "markdown", "json", "junit", "sarif"});
   command->footer(
-      "json, junit and sarif are one document of all targets, those that cannot be read among them.\n"
+      "json, junit and sarif print one document for all targets, including unreadable ones.\n"
       "\n"
       "Examples:\n"
       "  nanscope diagnose run.nanscope\n"
-      "  nanscope diagnose dump/                 tensors that a server left behind\n"
+      "  nanscope diagnose dump/                 tensors that a server dumped\n"
       "  nanscope diagnose run.nanscope --counterfactuals\n"
       "  nanscope diagnose dump/ --format json | jq .root_cause\n"
       "  nanscope diagnose good/ bad/ --brief\n"
       "  nanscope diagnose dump/ --fail-on f16-overflow,wrong-result --format sarif > nanscope.sarif\n"
       "  nanscope diagnose dump/ --format json > known.json; nanscope diagnose later/ --baseline known.json\n"
       "\n"
-      "Exit codes: 0 clean, or only what is accepted; 1 a fault, or an interrupted recording; 2 bad usage, or a "
-      "target that cannot be read; 130 interrupted.");
+      "Exit codes: 0 clean, or only accepted faults; 1 a fault, or an interrupted recording; 2 bad usage, or an "
+      "unreadable target; 130 interrupted.");
   command->callback([arguments, &action] {
     action = [arguments](Interrupt& interrupt) { return diagnose_targets(*arguments, interrupt); };
   });

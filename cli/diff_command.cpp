@@ -23,7 +23,7 @@ struct DiffCommandOptions {
   bool follow_links = false;
 };
 
-/// Of both, after all that was wanted of them was read.
+/// Checks that neither target changed while it was read.
 Status check(const scenarios::OpenRun& a, const scenarios::OpenRun& b) {
   if (Status same = a.check(); !same) return same;
   return b.check();
@@ -68,25 +68,25 @@ int compare_targets(const DiffCommandOptions& options, const Interrupt& interrup
 
 void add_diff_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<DiffCommandOptions>();
-  CLI::App* command = app.add_subcommand("diff", "Where two runs part: the first tensor that differs, and how");
+  CLI::App* command = app.add_subcommand("diff", "Find the first tensor in which two runs differ, and how");
   command->add_option("A", options->a, "A recording, or a dump")->required();
-  command->add_option("B", options->b, "Another")->required();
-  command->add_option("-n,--limit", options->limit, "Differences to describe")
+  command->add_option("B", options->b, "Another recording or dump")->required();
+  command->add_option("-n,--limit", options->limit, "Number of differences to describe")
       ->type_name("N")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   add_follow_links(*command, options->follow_links);
   add_format(*command, options->format, {"text", "json"});
   command->footer(
-      "Two dumps are aligned by their tensors' names and compared as numbers: what is no further apart than the "
-      "coarser format rounds is the same. Recordings, and a recording and a dump, are aligned by place "
-      "(request/step/layer/op.role) and compared bit for bit.\n"
+      "nanscope aligns two dumps by their tensors' names and compares them as numbers: values are equal if they differ "
+      "by no more than the rounding of the coarser format. It aligns two recordings, or a recording and a dump, by "
+      "place (request/step/layer/op.role) and compares them bit for bit.\n"
       "\n"
       "Examples:\n"
       "  nanscope diff before.nanscope after.nanscope\n"
       "  nanscope diff a.nanscope b.nanscope -n 5 --format json\n"
       "  nanscope diff good/ bad/\n"
-      "  nanscope diff run.nanscope dump/        what came out of nanscope's engine against a server's\n"
+      "  nanscope diff run.nanscope dump/        nanscope's engine against a server\n"
       "\n"
       "Exit codes: 0 the same, 1 different, 2 bad usage or bad input, 130 interrupted.");
   command->callback([options, &action] {

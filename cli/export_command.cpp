@@ -59,7 +59,7 @@ int export_reference_model(const ExportArguments& options, const Interrupt& inte
     return interrupt.requested() ? interrupt.code() : kBadInput;
   }
   const std::string folder = one_line(options.folder);
-  print(fmt::format("The reference model in {}\n{} run --model {} -p PROMPT\n", folder, output_terminal().program,
+  print(fmt::format("The reference model is in {}\n{} run --model {} -p PROMPT\n", folder, output_terminal().program,
                     folder));
   return kClean;
 }
@@ -75,13 +75,14 @@ int export_what(const ExportArguments& options, const Interrupt& interrupt) {
 
 void add_export_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<ExportArguments>();
-  CLI::App* command = app.add_subcommand("export", "Write a recording's tensors as a dump, as PyTorch hooks would");
+  CLI::App* command =
+      app.add_subcommand("export", "Write a recording's tensors as a dump, named as PyTorch hooks name them");
   command->add_option("FILE", options->recording, "A recording");
-  command->add_option("-o,--output", options->folder, "A folder, which is made")->type_name("FOLDER")->required();
+  command->add_option("-o,--output", options->folder, "The folder to write")->type_name("FOLDER")->required();
   command->add_flag("--reference-model", options->reference_model,
-                    "Write the built-in model as the folder of a checkpoint instead");
-  command->add_option("--set", options->settings, "Change a knob of --reference-model: KNOB=VALUE, repeatable")
-      ->type_name("KNOB=VALUE")
+                    "Write the built-in model as a checkpoint's folder instead");
+  command->add_option("--set", options->settings, "Change a setting of --reference-model; repeatable")
+      ->type_name("SETTING=VALUE")
       ->take_all();
   command->add_flag("--force", options->force, "Write into a folder that is not empty");
   add_replay_limits(*command, options->limits);
@@ -89,7 +90,9 @@ void add_export_command(CLI::App& app, Action& action) {
       "Examples:\n"
       "  nanscope export run.nanscope -o dump\n"
       "  nanscope diagnose dump\n"
-      "  nanscope export --reference-model -o reference");
+      "  nanscope export --reference-model -o reference\n"
+      "\n"
+      "Exit codes: 0 written, 2 bad usage or bad input, 130 interrupted.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return export_what(*options, interrupt); }; });
 }

@@ -26,7 +26,8 @@ int show(GuiOptions options, const Interrupt& interrupt) {
   options.app.check.follow_links = options.app.follow_links;
   if (options.model.empty() && !options.adapter.empty()) return complain("--adapter is for --model");
   if (!options.model.empty() && !options.app.file.empty()) {
-    if (!options.app.beside.empty()) return complain("--model stands beside, leave one of --model and --beside out");
+    if (!options.app.beside.empty())
+      return complain("--model and --beside exclude each other: leave one of the two out");
     if (Status taken = scenarios::check_target(options.app.file, scenarios::Takes::dumps); !taken)
       return complain(taken.error().message);
   }
@@ -59,48 +60,56 @@ int show(GuiOptions options, const Interrupt& interrupt) {
 
 void add_gui_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<GuiOptions>();
-  CLI::App* command = app.add_subcommand("gui", "Show a recording or a dump in a window, or take its picture");
+  CLI::App* command = app.add_subcommand("gui", "Show a recording or a dump in a window, or write a picture of it");
   command->add_option("TARGET", options->app.file,
-                      "A recording, or a dump; without one, recent ones and the scenarios to run");
+                      "A recording or a dump; without it, the window lists recent targets and the scenarios");
   CLI::Option* screenshot =
-      command->add_option("--screenshot", options->screenshot, "Draw into this PNG; needs no screen")
+      command->add_option("--screenshot", options->screenshot, "Write the picture to this PNG file; needs no display")
           ->type_name("FILE");
-  CLI::Option* csv = command
-                         ->add_option("--csv", options->csv,
-                                      "Write the table of the view that --view names into this file; needs no screen")
-                         ->type_name("FILE");
+  CLI::Option* csv =
+      command->add_option("--csv", options->csv, "Write the table of the --view to this file; needs no display")
+          ->type_name("FILE");
   command
       ->add_option("--script", options->script,
-                   "Do what this file says, a step a line: click, key, type, picture, expect ...; needs no screen")
+                   "Run the steps in this file, one per line: click, key, type, picture, expect ...; needs no display")
       ->type_name("FILE")
       ->excludes(screenshot)
       ->excludes(csv);
-  command->add_flag("--on-screen", options->app.on_screen, "Play the script in a window that is seen");
-  command->add_flag("--force", options->app.force, "Replace the picture or the table when it exists");
-  command->add_option("--view", options->app.view, fmt::format("One view alone: {}", fmt::join(gui::all_views(), ", ")))
+  command->add_flag("--on-screen", options->app.on_screen, "Run the --script in a visible window");
+  command->add_flag("--force", options->app.force, "Replace an existing picture or table");
+  command
+      ->add_option("--view", options->app.view,
+                   fmt::format("Show only this view: {}", fmt::join(gui::all_views(), ", ")))
       ->type_name("VIEW");
-  command->add_option("--tab", options->app.tab, "The view that the whole window shows below the front")
+  command->add_option("--tab", options->app.tab, "The view to show below the front view, in the full window")
       ->type_name("VIEW");
   command
       ->add_option("--beside", options->app.beside,
-                   "Another recording or dump to compare it with, such as a healthy run")
+                   "Another recording or dump to compare with TARGET, such as a healthy run")
       ->type_name("TARGET");
   command
       ->add_option("--model", options->model,
-                   "Check a dump against the checkpoint that was served, as `verify` does: a folder with config.json "
-                   "and *.safetensors")
+                   "Check a dump against its checkpoint, as `verify` does: a folder with config.json and *.safetensors")
       ->type_name("DIR");
   command
-      ->add_option("--adapter", options->adapter, "With --model: a LoRA adapter that was served merged, as of `verify`")
+      ->add_option("--adapter", options->adapter,
+                   "With --model: the LoRA adapter that the server merged, as in `verify`")
       ->type_name("DIR");
   add_follow_links(*command, options->app.follow_links);
-  command->add_option("--at", options->app.place, "The place that is selected at the start")->type_name("PLACE");
-  command->add_option("--size", options->size, "In pixels; else as the last window was left, at first 1600x1000")
+  command
+      ->add_option("--at", options->app.place,
+                   "The place to select at the start: request/step/layer/op.role[token,channel]")
+      ->type_name("PLACE");
+  command
+      ->add_option("--size", options->size,
+                   "Window size in pixels (default: that of the last window, at first 1600x1000)")
       ->type_name("WxH");
-  command->add_option("--scale", options->app.scale, "Of text and everything else; else the screen's, 1 without one")
+  command
+      ->add_option("--scale", options->app.scale,
+                   "Scale of text and all other elements (default: the display's, 1 without a display)")
       ->type_name("NUMBER")
       ->check(CLI::Range(0.5, 4.0));
-  command->add_option("--theme", options->app.theme, "dark or light; else as in the last window, at first dark")
+  command->add_option("--theme", options->app.theme, "dark or light (default: that of the last window, at first dark)")
       ->type_name("THEME");
   command->footer(
       "Examples:\n"
@@ -113,7 +122,7 @@ void add_gui_command(CLI::App& app, Action& action) {
       "  nanscope gui kv-scale-lock.nanscope --beside healthy.nanscope\n"
       "  nanscope gui kv-scale-lock.nanscope --script steps.txt\n"
       "\n"
-      "Exit codes: 0 closed, or the script found what it expected; 1 it did not; 2 bad usage or bad input.");
+      "Exit codes: 0 closed, or the script succeeded; 1 the script failed; 2 bad usage or bad input; 130 interrupted.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return show(*options, interrupt); }; });
 }

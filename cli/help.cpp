@@ -8,15 +8,17 @@
 
 #include "cli/command.h"
 #include "instrument/files/near_names.h"
+#include "scenarios/library.h"
+#include "scenarios/target_kind.h"
 
 namespace nanscope::cli {
 
 namespace {
 
-/// Where descriptions begin.
+/// The column where descriptions begin.
 constexpr int kNames = 28;
 
-/// A name and what it stands for beside it, or below where the name is long.
+/// A name and its description: on one line, or the description below a long name.
 std::string entry(const std::string& name, const std::string& description) {
   const report::Terminal terminal = output_terminal();
   const std::string left = "  " + name;
@@ -29,7 +31,7 @@ std::string entry(const std::string& name, const std::string& description) {
   return report::paragraph(report::pad(left, kNames), description, terminal);
 }
 
-/// Lines of prose are folded; those that begin with a space are commands to copy.
+/// Wraps lines of prose. Lines that begin with a space are commands to copy: they stay whole.
 std::string folded_lines(const std::string& text) {
   const report::Terminal terminal = output_terminal();
   std::string block;
@@ -52,7 +54,7 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
-/// Of what the parser took for nothing that it knows, in the order in which it was typed.
+/// The error for `words`, which the parser did not recognize, in the typed order.
 std::string unexpected(const CLI::App& command, const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (!word.starts_with('-')) continue;
@@ -62,8 +64,29 @@ std::string unexpected(const CLI::App& command, const std::vector<std::string>& 
   }
   const std::string& first = words.front();
   if (first.find('=') != std::string::npos && command.get_option_no_throw("--set") != nullptr)
-    return fmt::format("'{0}' was not expected; did you mean '--set {0}'?", first);
-  return fmt::format("'{}' was not expected: {}", first, command.get_name() + " takes no more");
+    return fmt::format("unexpected '{0}'; did you mean '--set {0}'?", first);
+  return fmt::format("unexpected '{}': {} takes no more arguments", first, command.get_name());
+}
+
+std::vector<std::string> listed_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());  // the help hides the others
+  }
+  return names;
+}
+
+/// The command that takes the word as its target; empty: the word is no target.
+std::string command_for_target(const std::string& word) {
+  switch (scenarios::kind_of(word)) {
+    case scenarios::TargetKind::missing:
+      return scenarios::find_scenario(word) ? "run" : "";
+    case scenarios::TargetKind::scenario:
+    case scenarios::TargetKind::scenarios:
+      return "run";
+    default:
+      return "diagnose";
+  }
 }
 
 }  // namespace
@@ -72,12 +95,21 @@ std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positi
   return entry(make_option_name(option, is_positional) + make_option_opts(option), make_option_desc(option));
 }
 
+std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
+  if (is_positional) return Formatter::make_option_name(option, true);
+  std::string names;
+  const auto add = [&names](const std::string& name) { names += (names.empty() ? "" : ", ") + name; };
+  for (const std::string& name : option->get_snames()) add("-" + name);
+  for (const std::string& name : option->get_lnames()) add("--" + name);
+  return names;
+}
+
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   if (option->get_type_size() == 0) return {};
   std::string text;
-  // A positional's name says what it is.
-  const std::string stands_for = option->get_type_name();
-  if (option->nonpositional()) text += ' ' + stands_for.substr(0, stands_for.find(':'));
+  // The name of a positional already says its kind.
+  const std::string kind = option->get_type_name();
+  if (option->nonpositional() && !kind.empty()) text += ' ' + kind.substr(0, kind.find(':'));
   if (!option->get_default_str().empty()) text += " = " + option->get_default_str();
   const bool several = option->get_expected_max() >= CLI::detail::expected_max_vector_size;
   return several && !option->nonpositional() ? text + " ..." : text;
@@ -93,19 +125,21 @@ std::string HelpFormatter::make_description(const CLI::App* command) const {
 
 std::string HelpFormatter::make_footer(const CLI::App* command) const { return folded_lines(command->get_footer()); }
 
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+  const std::string meant = did_you_mean(word, listed_commands(app));
+  return fmt::format("unknown command '{}'{}", word, meant.empty() ? " (try nanscope --help)" : meant);
+}
+
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const auto chosen = app.get_subcommands();
   const std::string what = error.what();
   if (chosen.empty()) {
-    std::vector<std::string> names;
-    for (const CLI::App* command : app.get_subcommands({})) {
-      if (!command->get_group().empty()) names.push_back(command->get_name());  // others are not in the help
-    }
-    if (argc < 2) return "which command? (try nanscope --help)";
+    if (argc < 2) return "give a command (try nanscope --help)";
     const std::string first = argv[1];
-    if (first == "help") return "help of all is nanscope --help, of one command nanscope COMMAND --help";
-    if (first.starts_with('-')) return "there is no option " + first + did_you_mean(first, option_names(app));
-    return fmt::format("unknown command '{}'{}", first, did_you_mean(first, names));
+    if (first.starts_with('-')) return "nanscope has no option " + first + did_you_mean(first, option_names(app));
+    if (const std::string command = command_for_target(first); !command.empty())
+      return fmt::format("unknown command '{0}'; did you mean 'nanscope {1} {0}'?", first, command);
+    return unknown_command(app, first);
   }
   const CLI::App& command = *chosen.front();
   const std::string help = fmt::format(" (try nanscope {} --help)", command.get_name());

@@ -31,7 +31,7 @@ int inspect(const InspectArguments& arguments, const Interrupt& interrupt) {
   options.kv_cache_dtype = arguments.kv_cache_dtype;
   options.stop = interrupt.token();
   options.progress = [&line](std::size_t done, std::size_t total) {
-    line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "looked at");
+    line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "inspected");
   };
   const auto made = inspect_checkpoint(arguments.checkpoint, options);
   line.clear();
@@ -44,41 +44,42 @@ int inspect(const InspectArguments& arguments, const Interrupt& interrupt) {
 
 void add_inspect_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* command = app.add_subcommand("inspect", "What a loader will do with a checkpoint's tensors");
+  CLI::App* command = app.add_subcommand("inspect", "Report what a loader does with a checkpoint's tensors");
   command->add_option("CHECKPOINT", arguments->checkpoint, "A folder with config.json and *.safetensors")->required();
   std::vector<std::string> names;
   for (const Loader* loader : loaders()) names.emplace_back(loader->name);
-  command->add_option("--as", arguments->loader, "Whose rules: those of this loader")
+  command->add_option("--as", arguments->loader, "The loader whose rules apply")
       ->type_name("LOADER")
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   command
-      ->add_option("--rows", arguments->rows,
-                   "Rows of each weight that are decoded for its size and its changes, spread evenly; 0: all")
+      ->add_option(
+          "--rows", arguments->rows,
+          "Rows of each weight to decode, evenly spread, to measure its magnitude and the loader's changes; 0: all")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30))
       ->capture_default_str();
-  command->add_option("--kv-cache-dtype", arguments->kv_cache_dtype, "What the server is told to store the KV cache in")
+  command
+      ->add_option("--kv-cache-dtype", arguments->kv_cache_dtype, "The dtype in which the server stores the KV cache")
       ->type_name("DTYPE")
       ->check(CLI::IsMember({"auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "nvfp4",
                              "fp8_per_token_head", "int8_per_token_head", "int4_per_token_head"}))
       ->capture_default_str();
-  command->add_flag("--all", arguments->all, "A line for each weight as well");
-  command->add_flag("--json", arguments->json, "All of it as JSON: nanscope.inspection/1");
-  command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+  command->add_flag("--all", arguments->all, "Also print a line for each weight");
+  command->add_flag("--json", arguments->json, "Print everything as JSON: nanscope.inspection/1");
+  command->add_flag("--progress", arguments->progress, "Show progress even if standard error is not a terminal");
   command->footer(
-      "Reads config.json and the tensors, loads no model and needs no GPU. Says which weights the loader takes as "
-      "codes, "
-      "which as floats and which fit to neither; scales that are missing, under other names, not finite, the wrong way "
-      "round, or replaced; weights that it changes, and by how much.\n"
+      "inspect reads config.json and the tensors; it loads no model and needs no GPU. It reports which weights the "
+      "loader reads as codes, which as floats, and which weights fit neither. It reports scales that are missing, "
+      "misnamed, "
+      "not finite, inverted or replaced. It reports the weights that the loader changes, and by how much.\n"
       "\n"
       "Examples:\n"
       "  nanscope inspect ~/models/Qwen3-8B-FP8\n"
       "  nanscope inspect ~/models/Qwen3-8B-NVFP4 --as sglang --all\n"
       "  nanscope inspect ~/models/Qwen3-8B-FP8 --as transformers --json\n"
       "\n"
-      "Exit codes: 0 nothing but notes, 1 a warning or an error, 2 bad usage, or a checkpoint that cannot be read, 130 "
-      "interrupted.");
+      "Exit codes: 0 only notes, 1 a warning or an error, 2 bad usage or an unreadable checkpoint, 130 interrupted.");
   command->callback(
       [arguments, &action] { action = [arguments](Interrupt& interrupt) { return inspect(*arguments, interrupt); }; });
 }

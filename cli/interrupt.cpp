@@ -17,10 +17,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// For work to end cleanly. With what the end itself takes, less than a second.
+/// Time for the work to stop cleanly. Including the cleanup, the program ends within a second.
 constexpr auto kPatience = std::chrono::milliseconds(600);
 
-/// Wakes the watcher when nothing more is to be watched.
+/// Ends the watcher thread.
 int wake_signal() { return SIGRTMIN; }
 
 sigset_t with_wake(sigset_t signals) {
@@ -28,7 +28,7 @@ sigset_t with_wake(sigset_t signals) {
   return signals;
 }
 
-/// A signal or 0: in time there was none.
+/// The signal that arrived within `time`; 0: none.
 int wait_for(const sigset_t& signals, Clock::duration time) {
   using std::chrono::nanoseconds;
   const auto left = std::max<std::int64_t>(0, std::chrono::duration_cast<nanoseconds>(time).count());
@@ -37,7 +37,7 @@ int wait_for(const sigset_t& signals, Clock::duration time) {
   return got > 0 ? got : 0;
 }
 
-/// Where that waits for nobody: a full pipe must not keep the program.
+/// Prints only if the write cannot block: a full pipe must not delay the exit.
 void say_stopped() {
   pollfd error{STDERR_FILENO, POLLOUT, 0};
   if (poll(&error, 1, 0) != 1 || (error.revents & POLLOUT) == 0) return;
@@ -58,7 +58,7 @@ sigset_t Interrupt::signals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
-  // Of a program under nohup it stays ignored.
+  // Under nohup, SIGHUP stays ignored.
   struct sigaction hangup {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
   return signals;
@@ -109,7 +109,7 @@ void Interrupt::take(int signal) {
 int Interrupt::finish(int code) {
   if (watcher_.joinable()) {
     hand_over();
-    // One that came after the last look would end the program as soon as it is no longer blocked.
+    // A signal that is still pending would end the program when the mask is restored.
     if (const int late = wait_for(signals(), Clock::duration::zero()); late != 0) take(late);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }

@@ -8,10 +8,10 @@
 
 namespace nanscope::cli {
 
-/// While it lives, the first SIGINT, SIGTERM or SIGHUP asks for a clean stop. Where that does not come within half a
-/// second, or a second signal comes, the program ends at once: what was being written under a name of ours is removed,
-/// a recording under its own name stays as an interrupted one. Make it before other threads are started: they inherit
-/// the blocked signals.
+/// During its lifetime, the first SIGINT, SIGTERM or SIGHUP requests a clean stop. If the work does not stop within 0.6
+/// seconds, or a second signal arrives, the program ends at once: it removes its temporary files, and a recording under
+/// its own name stays as an interrupted recording. Create it before other threads start: they inherit the blocked
+/// signals.
 class Interrupt {
  public:
   Interrupt();
@@ -21,21 +21,21 @@ class Interrupt {
 
   std::stop_token token() const { return source_.get_token(); }
   bool requested() const { return source_.stop_requested(); }
-  /// The exit code of a command that was stopped: 128 and the signal's number.
+  /// The exit code of an interrupted command: 128 + the signal's number.
   int code() const { return 128 + signal_; }
 
-  /// From now on a clean stop may take as long as it does: a second signal ends the program at once, time does not.
+  /// Removes the time limit of a clean stop. A second signal still ends the program at once.
   void be_patient() { patient_ = true; }
 
-  /// From now on signals wait for someone who takes them: sigtimedwait() on signals(). None ends the program.
+  /// Ends the watch. The caller then receives signals with sigtimedwait() on signals(); they no longer end the program.
   void hand_over();
-  /// One that was taken: the command counts as stopped.
+  /// Reports a signal that the caller received: requests a stop and sets code().
   void take(int signal);
   static sigset_t signals();
-  /// Those that were blocked before: for a program that is started.
+  /// The signal mask from before this object, for a child process.
   const sigset_t& before() const { return before_; }
 
-  /// Ends the watch: the exit code, which is code() where a signal came.
+  /// Ends the watch. Returns code() if a signal arrived, else `code`.
   int finish(int code);
 
  private:
@@ -45,7 +45,7 @@ class Interrupt {
   std::atomic<int> signal_ = 0;
   std::atomic<bool> patient_ = false;
   sigset_t before_{};
-  std::thread watcher_;  ///< none where no thread could be started: the signals then end the program as ever
+  std::thread watcher_;  ///< not running if no thread could start: signals then end the program as usual
 };
 
 }  // namespace nanscope::cli

@@ -30,7 +30,7 @@ Result<scenarios::Counterfactuals> investigate(const Recording& recording, const
 }
 
 std::string why_none(const scenarios::Analysis& analysis) {
-  return analysis.dumped() ? "Counterfactuals are left out: a dump says nothing of how to run it again." : "";
+  return analysis.dumped() ? "No counterfactuals: nanscope cannot rerun a dump." : "";
 }
 
 }  // namespace nanscope::cli

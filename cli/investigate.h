@@ -10,15 +10,15 @@
 
 namespace nanscope::cli {
 
-/// Called with each outcome as its run ends, first with the run as recorded. False: nobody waits for the rest.
+/// Receives each outcome when its run ends, first that of the unchanged run. False: stop.
 using OutcomeReader = std::function<bool(const scenarios::Outcome&)>;
 
-/// Runs the counterfactuals of a recording with a progress line, until they are done, or stopped: what was run by then
-/// is in the answer. Errors: the run, or one of them, would take more than `limits`; stopped before anything was run.
+/// Runs the counterfactuals of a recording with a progress line. After a stop, the result holds the runs so far.
+/// Errors: a run would exceed `limits`; stopped before the first run ended.
 Result<scenarios::Counterfactuals> investigate(const Recording& recording, const Interrupt& interrupt,
                                                const RunLimits& limits, const OutcomeReader& reader = {});
 
-/// Why a run has no counterfactuals; empty: it has.
+/// The reason why a run has no counterfactuals; empty: it has them.
 std::string why_none(const scenarios::Analysis& analysis);
 
 }  // namespace nanscope::cli

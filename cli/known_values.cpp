@@ -28,22 +28,22 @@ std::vector<Candidate> scenario_names() {
   return names;
 }
 
-/// "kv.format=" as long as the name is typed, then its values where they are a list.
-std::vector<Candidate> knob_settings(const std::string& typed) {
-  std::vector<Candidate> settings;
+/// Completes a setting's name to "kv.format=", then its values if they are a list.
+std::vector<Candidate> settings(const std::string& typed) {
+  std::vector<Candidate> candidates;
   const std::size_t equals = typed.find('=');
   if (equals == std::string::npos) {
-    for (const Knob& knob : knobs()) settings.push_back({knob.name + "=", knob.doc});
-    return settings;
+    for (const Knob& knob : knobs()) candidates.push_back({knob.name + "=", knob.doc});
+    return candidates;
   }
   const Knob* knob = find_knob(typed.substr(0, equals));
-  if (knob == nullptr) return settings;
+  if (knob == nullptr) return candidates;
   std::istringstream allowed(knob->allowed);
-  if (knob->allowed.find('|') == std::string::npos) return settings;
+  if (knob->allowed.find('|') == std::string::npos) return candidates;
   for (std::string value; std::getline(allowed, value, '|');) {
-    if (!value.empty()) settings.push_back({fmt::format("{}={}", knob->name, value), {}});
+    if (!value.empty()) candidates.push_back({fmt::format("{}={}", knob->name, value), {}});
   }
-  return settings;
+  return candidates;
 }
 
 std::vector<Candidate> number_formats() {
@@ -84,7 +84,7 @@ std::vector<Candidate> views() {
 
 std::vector<Candidate> known_values(const std::string& kind, const std::string& typed) {
   if (kind == "SCENARIO") return scenario_names();
-  if (kind == "KNOB=VALUE") return knob_settings(typed);
+  if (kind == "SETTING=VALUE") return settings(typed);
   if (kind == "FORMAT") return number_formats();
   if (kind == "CLASS") return fault_classes();
   if (kind == "POLICY") return kv_policy_names();

@@ -6,7 +6,8 @@
 
 namespace nanscope::cli {
 
-/// KnownValues of this program: scenarios, knobs and their values, views, number formats, classes of faults, devices.
+/// The KnownValues of nanscope: scenarios, settings and their values, views, number formats, fault classes, KV
+/// policies, devices.
 std::vector<Candidate> known_values(const std::string& kind, const std::string& typed);
 
 }  // namespace nanscope::cli

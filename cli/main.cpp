@@ -27,26 +27,28 @@ std::string version_text() {
 
 int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   using namespace nanscope::cli;
-  CLI::App app{"nanscope finds out why a transformer's numbers went wrong, and replays it.", "nanscope"};
+  CLI::App app{"nanscope finds out why a transformer's numbers went wrong, and replays the run.", "nanscope"};
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
-  app.formatter(std::make_shared<HelpFormatter>());
+  const auto formatter = std::make_shared<HelpFormatter>();
+  formatter->label("Positionals", "Arguments");
+  formatter->label("SUBCOMMAND", "COMMAND");
+  app.formatter(formatter);
   app.footer(
       "Start here:\n"
       "  nanscope run kv-scale-lock              run a scenario, record it, explain it\n"
       "  nanscope diagnose kv-scale-lock.nanscope --counterfactuals\n"
-      "  nanscope diagnose dump/                 tensors that a server left behind\n"
-      "  nanscope why dump/ --brief              from its first NaN back to where that was born\n"
-      "  nanscope bits 430 -f e4m3               the anatomy of a number\n"
+      "  nanscope diagnose dump/                 diagnose tensors that a server dumped\n"
+      "  nanscope why dump/ --brief              trace the first NaN back to its origin\n"
+      "  nanscope bits 430 -f e4m3               show the anatomy of a number\n"
       "\n"
-      "Environment: NANSCOPE_SCENARIOS is the folder of the scenarios, in place of those that came with the program. "
-      "NANSCOPE_CUPTI is the libcupti.so that records what a GPU does. With NO_COLOR there are no colours. COLUMNS is "
-      "how "
-      "wide texts are, from 60 on; without it they are as wide as the terminal.\n"
+      "Environment: NANSCOPE_SCENARIOS names a folder of scenarios that replaces the library. NANSCOPE_CUPTI names the "
+      "libcupti.so that records GPU activity. NO_COLOR turns colours off. COLUMNS sets the width of texts, from 60 to "
+      "140; without it, texts are as wide as the terminal.\n"
       "\n"
-      "Exit codes: 0 clean or as expected, 1 a fault or an expectation missed, 2 bad usage or bad input, 130 "
-      "interrupted (Ctrl-C), 143 ended by SIGTERM, 141 the reader of the answer is gone. Each command's help says what "
-      "that is for it.");
+      "Exit codes: 0 clean or as expected, 1 a fault or a missed expectation, 2 bad usage or bad input, 130 "
+      "interrupted (Ctrl-C), 141 the reader of standard output closed it, 143 ended by SIGTERM. Each command's help "
+      "gives their meaning for that command.");
   Action action;
   add_run_command(app, action);
   add_replay_command(app, action);
@@ -59,7 +61,6 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   add_scales_command(app, action);
   add_causality_command(app, action);
   add_train_command(app, action);
-
   add_policies_command(app, action);
   add_attach_command(app, action);
   add_export_command(app, action);
@@ -70,9 +71,13 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
 #ifdef NANSCOPE_GUI
   add_gui_command(app, action);
 #endif
+  add_help_command(app, action);
   add_manual_command(app, action);
   add_completions_command(app, action);
   add_complete_command(app, action);
+  for (CLI::App* command : app.get_subcommands({})) {
+    if (!command->get_group().empty()) command->group("Commands");  // the heading in the help
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {
@@ -86,7 +91,7 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   return action ? action(interrupt) : kClean;
 }
 
-/// What ran out is the machine's and not an error of ours: it is said with what can be done.
+/// Reports an exception, such as a lack of memory, in one line.
 int guarded(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   using namespace nanscope;
   try {

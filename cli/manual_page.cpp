@@ -11,7 +11,7 @@ namespace nanscope::cli {
 
 namespace {
 
-/// Text of a line, so that no character of it is a command to the formatter.
+/// Escapes a line of text: no character acts as a roff command.
 std::string roff(std::string_view text) {
   std::string result;
   if (text.starts_with('.') || text.starts_with('\'')) result = "\\&";
@@ -43,7 +43,7 @@ std::string argument_usage(const OptionSpec& argument) {
   return argument.required ? name : "[" + name + "]";
 }
 
-/// "what the program does" of "nanscope what the program does.": the name stands before it.
+/// The description without the command's name at its start and without the final period.
 std::string purpose(const CommandSpec& command) {
   std::string text = command.description;
   if (text.starts_with(command.name + " ")) text.erase(0, command.name.size() + 1);
@@ -78,9 +78,9 @@ std::string sentences(const OptionSpec& option) {
     if (!text.empty() && !text.ends_with('.')) text += '.';
     text += (text.empty() ? "" : " ") + sentence;
   };
-  if (!option.range.empty()) add("In " + roff(option.range) + ".");
+  if (!option.range.empty()) add("Range: " + roff(option.range) + ".");
   if (!option.default_value.empty()) add("Default: " + bold(option.default_value) + ".");
-  if (option.required && option.names.front().starts_with('-')) add("Must be given.");
+  if (option.required && option.names.front().starts_with('-')) add("Required.");
   if (!option.needs.empty()) add("Only with " + roff(fmt::format("{}", fmt::join(option.needs, ", "))) + ".");
   if (!option.excludes.empty()) add("Not with " + roff(fmt::format("{}", fmt::join(option.excludes, ", "))) + ".");
   return text + (text.ends_with('.') ? "\n" : ".\n");
@@ -120,8 +120,8 @@ std::vector<std::vector<std::string>> paragraphs(const std::string& text) {
   return result;
 }
 
-/// What the foot of the help says, as sections: a paragraph that begins with "Title:" is one of that title, another is
-/// part of the description. Lines that are indented stay as they are.
+/// The footer of the help. A paragraph that begins with "Title:" becomes a section with this title; any other paragraph
+/// belongs to the description. Indented lines keep their line breaks.
 struct Footer {
   std::string description;
   std::string sections;

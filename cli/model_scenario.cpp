@@ -23,12 +23,12 @@ Result<std::vector<std::int32_t>> token_ids(std::string_view list) {
     std::int32_t id = -1;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
     if (error != std::errc() || end != item.data() + item.size() || id < 0) {
-      return fail(fmt::format("--prompt-tokens: '{}' is no token id", item));
+      return fail(fmt::format("--prompt-tokens: '{}' is not a token id", item));
     }
     ids.push_back(id);
     left.remove_prefix(std::min(left.size(), item.size() + 1));
   }
-  if (ids.empty()) return fail("--prompt-tokens: no token id");
+  if (ids.empty()) return fail("--prompt-tokens: expected token ids, such as 1,17,42");
   return ids;
 }
 
@@ -38,8 +38,7 @@ Result<scenarios::Scenario> scenario_of_model(const ModelPrompts& options) {
   std::error_code error;
   const fs::path folder = fs::absolute(options.model, error).lexically_normal();
   if (!fs::is_directory(folder, error)) {
-    return fail(
-        fmt::format("{}: expected the folder of a checkpoint, with config.json and *.safetensors", options.model));
+    return fail(fmt::format("{}: expected a checkpoint's folder, with config.json and *.safetensors", options.model));
   }
   scenarios::Scenario scenario;
   scenario.path = folder / "config.json";
@@ -50,7 +49,7 @@ Result<scenarios::Scenario> scenario_of_model(const ModelPrompts& options) {
   for (const std::string& setting : options.settings) {
     const std::size_t equals = setting.find('=');
     if (equals == std::string::npos) {
-      return fail(fmt::format("--set '{}': expected KNOB=VALUE, for example kv.format=e4m3", setting));
+      return fail(fmt::format("--set '{}': expected SETTING=VALUE, for example kv.format=e4m3", setting));
     }
     scenario.knobs.push_back({setting.substr(0, equals), setting.substr(equals + 1), "--set"});
   }

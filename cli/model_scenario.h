@@ -7,16 +7,17 @@
 
 namespace nanscope::cli {
 
-/// What a command was told in place of a scenario file.
+/// The options that replace a scenario file.
 struct ModelPrompts {
-  std::string model;                       ///< folder of a checkpoint
-  std::vector<std::string> settings;       ///< KNOB=VALUE
-  std::vector<std::string> prompts;        ///< texts
-  std::vector<std::string> prompt_tokens;  ///< lists of ids
-  int tokens = 64;                         ///< that a request may generate
+  std::string model;                       ///< path of the checkpoint's folder
+  std::vector<std::string> settings;       ///< SETTING=VALUE
+  std::vector<std::string> prompts;        ///< text of a request each
+  std::vector<std::string> prompt_tokens;  ///< token ids of a request each, separated by commas
+  int tokens = 64;                         ///< most tokens that a request generates
 };
 
-/// A run without a scenario file: a checkpoint's model, prompts, and nothing that is expected but health.
+/// A scenario without a file: the checkpoint's model and the prompts; it expects only a clean run. Errors: no
+/// checkpoint, a malformed setting or token id, no prompt.
 Result<scenarios::Scenario> scenario_of_model(const ModelPrompts& options);
 
 }  // namespace nanscope::cli

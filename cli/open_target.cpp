@@ -25,7 +25,7 @@ Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path,
     return scenarios::OpenRun::open(path, options);
   }();
   if (!opened) return opened;
-  // What could not be read is not part of the answer: it is said where a script sees it too.
+  // The output does not list unread files: report them on standard error.
   for (const RunNote& one : (*opened)->unread()) complain("not read: " + one.text);
   return opened;
 }
@@ -38,7 +38,7 @@ Result<scenarios::Analysis> analyse_target(scenarios::OpenRun& target, const Int
   options.recompute = recompute;
   options.stop = interrupt.token();
   options.progress = [&line](std::size_t done, std::size_t total) {
-    line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "done again");
+    line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "recomputed");
   };
   return scenarios::analyse(target, options);
 }

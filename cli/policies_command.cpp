@@ -35,7 +35,7 @@ struct PolicyArguments {
   RunLimits limits = kReplayLimits;
 };
 
-/// Those that are asked for: by name, and the one that the options spell. Error: a name or a scheme that is none.
+/// The policies of --policy and the custom policy of --k and --v. Errors: an unknown policy or scheme.
 Result<std::vector<PolicyCandidate>> candidates_of(const PolicyArguments& arguments) {
   std::vector<PolicyCandidate> wanted;
   std::vector<std::string> names;
@@ -45,9 +45,9 @@ Result<std::vector<PolicyCandidate>> candidates_of(const PolicyArguments& argume
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) {
       const std::string* near = nearest(name, names);
-      return fail(fmt::format("--policy {}: there is no such policy{}", name,
-                              near != nullptr ? fmt::format("; did you mean {}?", *near)
-                                              : fmt::format("; there are {}", fmt::join(names, ", "))));
+      return fail(fmt::format("--policy: unknown policy '{}'{}", name,
+                              near != nullptr ? fmt::format("; did you mean '{}'?", *near)
+                                              : fmt::format("; known: {}", fmt::join(names, ", "))));
     }
     wanted.push_back(all[static_cast<std::size_t>(found - names.begin())]);
   }
@@ -66,7 +66,7 @@ Result<std::vector<PolicyCandidate>> candidates_of(const PolicyArguments& argume
   return wanted;
 }
 
-/// Error: it was interrupted. What cannot be run again is said, and does not count.
+/// Error: interrupted. The report names a run that cannot be rerun; this is not an error.
 Status add_answers(const scenarios::RunSpec& spec, const PolicyArguments& arguments, const Interrupt& interrupt,
                    PolicyReport& made) {
   ProgressLine line("runs", arguments.progress);
@@ -134,41 +134,41 @@ int try_policies(const PolicyArguments& arguments, const Interrupt& interrupt) {
 
 void add_policies_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<PolicyArguments>();
-  CLI::App* command = app.add_subcommand("policies", "What each way of keeping the KV cache would do to this run");
-  command->add_option("TARGET", arguments->target, "A scenario, which is run first; a recording; or a dump")
-      ->required();
+  CLI::App* command = app.add_subcommand("policies", "Measure what each KV cache policy would do to a run");
+  command->add_option("TARGET", arguments->target, "A scenario (it runs first), a recording, or a dump")->required();
   command
       ->add_option("--model", arguments->model,
-                   "Of a dump, the folder with the config.json of what was served: heads, windows, factors and caps")
+                   "For a dump: the folder of the served model's config.json, for heads, windows, factors and caps")
       ->type_name("DIR");
-  command->add_option("--policy", arguments->policies, "Only this one; several times for several")
+  command->add_option("--policy", arguments->policies, "Measure only this policy; repeatable")
       ->type_name("POLICY")
       ->allow_extra_args(false);
   command
-      ->add_option("--k", arguments->k, "A scheme of one's own for K, as 'int8,axis=token_head'; V is bf16 without --v")
+      ->add_option("--k", arguments->k, "A custom scheme for K, such as int8,axis=token_head; without --v, V is bf16")
       ->type_name("SCHEME");
-  command->add_option("--v", arguments->v, "The same for V; K is bf16 without --k")->type_name("SCHEME");
-  command->add_option("--layers", arguments->layers, "Only these layers, with commas")
+  command->add_option("--v", arguments->v, "A custom scheme for V; without --k, K is bf16")->type_name("SCHEME");
+  command->add_option("--layers", arguments->layers, "Measure only these layers, separated by commas")
       ->type_name("N")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--queries", arguments->queries, "Queries of a layer, evenly spread over its tokens; 0: all")
+  command->add_option("--queries", arguments->queries, "Queries per layer, evenly spread over its tokens; 0: all")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->capture_default_str();
-  command->add_option("--heads", arguments->heads, "Heads of queries, where the dump does not show them")
+  command->add_option("--heads", arguments->heads, "Number of query heads, if the dump does not show it")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
-  command->add_flag("--no-claims", arguments->no_claims, "The table alone, without the claims and what they compare");
+  command->add_flag("--no-claims", arguments->no_claims,
+                    "Print only the table, without the claims and the policies that they compare");
   command->add_flag("--no-answers", arguments->no_answers,
-                    "Do not run a scenario or a recording again under each policy to compare what it answers");
+                    "Do not rerun a scenario or a recording under each policy to compare the answers");
   add_format(*command, arguments->format, {"text", "json", "csv"});
-  command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+  command->add_flag("--progress", arguments->progress, "Show progress even if standard error is not a terminal");
   add_follow_links(*command, arguments->follow_links);
   add_replay_limits(*command, arguments->limits);
   command->footer(
-      "The queries, keys and values of the run are taken as they were before any cache, step by step; each policy "
-      "stores and reads them back; attention in double precision over both says what was lost.\n"
+      "nanscope takes the run's queries, keys and values from before any cache, step by step. Each policy stores them "
+      "and reads them back. Attention in double precision over both versions measures the error.\n"
       "\n"
       "Examples:\n"
       "  nanscope policies kv-scale-lock\n"
@@ -176,8 +176,7 @@ void add_policies_command(CLI::App& app, Action& action) {
       "  nanscope policies dump/ --model ~/models/gemma --format json\n"
       "  nanscope policies dump/ --policy bf16 --k int8,axis=channel,group=32 --v e4m3,axis=token\n"
       "\n"
-      "Exit codes: 0 measured, 2 bad usage, or a target without queries, keys and values that can be read, 130 "
-      "interrupted.");
+      "Exit codes: 0 measured; 2 bad usage, or a target without readable queries, keys and values; 130 interrupted.");
   command->callback([arguments, &action] {
     action = [arguments](Interrupt& interrupt) { return try_policies(*arguments, interrupt); };
   });

@@ -6,18 +6,17 @@
 
 namespace nanscope::cli {
 
-/// One line on standard error that says how far long work is, its rate and the time that is left.
-/// Silent unless standard error is a terminal, where the line is removed when the work is done, or it is asked for:
-/// then it is a new line every other second, for logs.
+/// Shows progress, rate and remaining time on standard error. On a terminal: one line, which the destructor removes.
+/// Elsewhere: nothing, or with `asked_for` a new line every two seconds, for logs.
 class ProgressLine {
  public:
-  /// `unit` is what is counted: "ops", "runs".
+  /// `unit`: plural of the counted thing, such as "ops" or "runs".
   explicit ProgressLine(std::string unit, bool asked_for = false);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// Takes the line away, for something else to be printed there.
+  /// Removes the line, so that other text can be printed.
   void clear();
   void show(std::int64_t done, std::int64_t total, std::string_view label);
 
@@ -31,7 +30,7 @@ class ProgressLine {
   Clock::time_point last_;
 };
 
-/// "12 of 40 runs, 3.1/s, 9 s left  kv.format=bf16".
+/// "12 of 40 runs, 3.1/s, 9 s left  kv.format=bf16". `total` 0: unknown. `seconds`: since the start.
 std::string progress_text(std::int64_t done, std::int64_t total, double seconds, std::string_view unit,
                           std::string_view label);
 

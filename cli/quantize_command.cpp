@@ -35,7 +35,7 @@ struct QuantizeArguments {
   bool progress = false;
 };
 
-/// Formats, or the layouts of one, in the order of the targets.
+/// The formats, or the layouts of format `to`, in the order of the targets.
 std::vector<std::string> values_of(std::string_view QuantizeTarget::*what, std::string_view to = {}) {
   std::vector<std::string> names;
   for (const QuantizeTarget& target : quantize_targets()) {
@@ -50,7 +50,7 @@ int quantize(const QuantizeArguments& arguments, const Interrupt& interrupt) {
   QuantizeOptions options;
   options.target = find_quantize_target(arguments.to, arguments.layout);
   if (options.target == nullptr) {
-    return complain(fmt::format("--layout: {} is written for {} alone", arguments.to,
+    return complain(fmt::format("--layout: {} has only the layouts {}", arguments.to,
                                 fmt::join(values_of(&QuantizeTarget::layout, arguments.to), " and ")));
   }
   std::string text;
@@ -77,7 +77,7 @@ int quantize(const QuantizeArguments& arguments, const Interrupt& interrupt) {
   const auto made = quantize_checkpoint(arguments.checkpoint, arguments.output, options);
   line.clear();
   if (!made && interrupt.requested()) {
-    complain(fmt::format("stopped: the same command goes on from {}.partial", arguments.output));
+    complain(fmt::format("stopped: the same command continues from {}.partial", arguments.output));
     return interrupt.code();
   }
   if (!made) return complain(made.error().message);
@@ -97,9 +97,9 @@ int quantize(const QuantizeArguments& arguments, const Interrupt& interrupt) {
 
 void add_quantize_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<QuantizeArguments>();
-  CLI::App* command = app.add_subcommand("quantize", "Write a checkpoint with its weights as codes and scales");
+  CLI::App* command = app.add_subcommand("quantize", "Write a quantized checkpoint: weights as codes and scales");
   command->add_option("CHECKPOINT", arguments->checkpoint, "A folder with config.json and *.safetensors")->required();
-  command->add_option("-o,--output", arguments->output, "The folder to make; it must not be there")
+  command->add_option("-o,--output", arguments->output, "The folder to create; it must not exist")
       ->type_name("OUT")
       ->required();
   command->add_option("--to", arguments->to, "The format of the weights")
@@ -108,46 +108,45 @@ void add_quantize_command(CLI::App& app, Action& action) {
       ->required();
   command
       ->add_option("--layout", arguments->layout,
-                   "Whose names and quantization_config (default: the one that most loaders read)")
+                   "The layout of tensor names and quantization_config (default: the one that most loaders read)")
       ->type_name("LAYOUT")
       ->check(CLI::IsMember(values_of(&QuantizeTarget::layout)));
   command
       ->add_option("--ignore", arguments->ignore,
-                   "Leave modules as they are whose name an expression matches somewhere; several times for several")
+                   "Do not quantize modules whose names contain a match of this regular expression; repeatable")
       ->type_name("REGEX")
       ->allow_extra_args(false);
   command
       ->add_option("--calibrate", arguments->calibrate,
-                   "Run both models over a text and say how far the logits change; formats that have a scale for what "
-                   "products read (nvfp4, fp8 of modelopt) get it from there")
+                   "Run both models on this text and report how far the logits change. Formats with a scale for the "
+                   "inputs of products (nvfp4, fp8 of modelopt) get it from this run")
       ->type_name("FILE");
   command->add_flag("--weights-only", arguments->weights_only,
-                    "With --calibrate: what products read is not quantized all the same");
-  command->add_option("--tokens", arguments->tokens, "Tokens of the text that are run")
+                    "With --calibrate: do not quantize the inputs of products");
+  command->add_option("--tokens", arguments->tokens, "Number of tokens of the text to run")
       ->type_name("N")
       ->check(CLI::Range(std::size_t{1}, std::size_t{4096}))
       ->capture_default_str();
-  command->add_option("--threads", arguments->threads, "Threads, 0: one a core")
+  command->add_option("--threads", arguments->threads, "Number of threads; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command->add_flag("--all", arguments->all, "A line for each weight, not for the worst alone");
-  command->add_flag("--json", arguments->json, "All of it as JSON: nanscope.quantization/1");
-  command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+  command->add_flag("--all", arguments->all, "Print a line for each weight, not only for the worst");
+  command->add_flag("--json", arguments->json, "Print everything as JSON: nanscope.quantization/1");
+  command->add_flag("--progress", arguments->progress, "Show progress even if standard error is not a terminal");
   command->footer(
-      "The weights of products are quantized; the head, routers, embeddings and norms stay as they are, and so does "
-      "every "
-      "other file. With --calibrate, nvfp4 quantizes what products read as well. A file at a time is read and written, "
-      "with little memory. What is not finished lies in OUT.partial, "
-      "where the same command goes on.\n"
+      "quantize quantizes the weights of products. The head, routers, embeddings, norms and all other files stay "
+      "unchanged. With --calibrate, nvfp4 also quantizes the inputs of products. quantize reads and writes one file at "
+      "a time, with little memory. OUT.partial holds unfinished work; the same command continues from there.\n"
       "\n"
       "Examples:\n"
       "  nanscope quantize ~/models/Qwen3-8B -o Qwen3-8B-FP8 --to fp8-block\n"
       "  nanscope quantize ~/models/Qwen3-8B -o Qwen3-8B-NVFP4 --to nvfp4 --ignore 'layers\\.(0|35)\\.' --calibrate "
       "text.txt\n"
       "\n"
-      "Exit codes: 0 written, 2 bad usage, a checkpoint that cannot be read, or weights that the format or its loader "
-      "cannot take, 130 interrupted.");
+      "Exit codes: 0 written; 2 bad usage, an unreadable checkpoint, or one that the format or its loader cannot "
+      "handle; "
+      "130 interrupted.");
   command->callback(
       [arguments, &action] { action = [arguments](Interrupt& interrupt) { return quantize(*arguments, interrupt); }; });
 }

@@ -61,13 +61,13 @@ int verify(scenarios::Workbench& bench, const Recording& recording, const Replay
   return report->same() ? kClean : kFound;
 }
 
-/// The element that a place names, or the first bad one of its tensor, or its first.
+/// The index of the place's element; without one, of the tensor's first bad element, else 0.
 std::int64_t element_of(const FoundPlace& place) {
   if (place.row) return *place.row * place.tensor->channels + place.channel.value_or(0);
   return std::max<std::int64_t>(0, place.tensor->health.first_bad);
 }
 
-/// What is stored needs no run, which another kind of device may not be able to make: products of tensor cores.
+/// Prefers stored elements: another kind of device cannot recompute the bits of tensor-core products.
 Result<TensorData> elements_of(const Recording& recording, const TensorRow& tensor, scenarios::ReplayTensors& remade) {
   return tensor.stored ? StoredTensors(recording).fetch(tensor.id) : remade.fetch(tensor.id);
 }
@@ -143,24 +143,23 @@ int replay_file(const ReplayOptions& options, const Interrupt& interrupt) {
 
 void add_replay_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<ReplayOptions>();
-  CLI::App* command = app.add_subcommand("replay",
-                                         "Run a recording again: verify every hash, look at a place, or "
-                                         "change a knob");
+  CLI::App* command =
+      app.add_subcommand("replay", "Rerun a recording: verify every hash, show a place, or change a setting");
   command->add_option("FILE", options->file, "A recording")->required();
   CLI::Option* at =
       command->add_option("--at", options->at, "Show the elements around request/step/layer/op.role[token,channel]")
           ->type_name("PLACE");
-  CLI::Option* set = command->add_option("--set", options->set, "Change a knob: KNOB=VALUE, repeatable")
-                         ->type_name("KNOB=VALUE")
+  CLI::Option* set = command->add_option("--set", options->set, "Change a setting; repeatable")
+                         ->type_name("SETTING=VALUE")
                          ->take_all()
                          ->excludes(at);
-  command->add_option("-o,--output", options->output, "With --set: keep the changed run's recording here")
+  command->add_option("-o,--output", options->output, "With --set: write the changed run's recording to this file")
       ->type_name("FILE")
       ->needs(set);
   command->add_flag("--force", options->force, "With -o: replace an existing file")->needs(set);
   command
       ->add_option("--device", options->device,
-                   "cpu, cpu:avx2, cuda, ... (the bits are the same, but for engine.kernel_form=tensor_core)")
+                   "cpu, cpu:avx2, cuda, ... (results are bit-identical, except with engine.kernel_form=tensor_core)")
       ->type_name("DEVICE");
   add_replay_limits(*command, options->limits);
   add_format(*command, options->format, {"text", "json"});
@@ -170,11 +169,12 @@ void add_replay_command(CLI::App& app, Action& action) {
       "  nanscope replay run.nanscope --at '2/0/1/inner_norm.out[3,0]'\n"
       "  nanscope replay run.nanscope --set kv.format=bf16\n"
       "\n"
-      "Products by tensor cores (engine.kernel_form=tensor_core) have other bits on another kind of device than the "
-      "recorded one. There each is held to a bound, for which the recording must hold its elements (--capture all).\n"
+      "With engine.kernel_form=tensor_core, products have different bits on a kind of device other than the recorded "
+      "one. There replay checks each product against a bound. For this, the recording must hold the product's elements "
+      "(--capture all).\n"
       "\n"
-      "Exit codes: 0 every hash is the same, products within that bound aside, or the changed run is "
-      "clean; 1 not so; 2 bad usage or bad input; 130 interrupted.");
+      "Exit codes: 0 every hash matches (such a product: within its bound), or the changed run is clean; 1 otherwise; "
+      "2 bad usage or bad input; 130 interrupted.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return replay_file(*options, interrupt); }; });
 }

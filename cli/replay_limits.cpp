@@ -8,13 +8,13 @@ void add_replay_limits(CLI::App& command, RunLimits& limits) {
   command
       .add_option_function<double>(
           "--replay-memory", [&limits](double gib) { limits.bytes = gib * kGib; },
-          "GiB that running a recording again may take, by its configuration (default: 2)")
+          "Memory limit of a replay in GiB, checked against its configuration (default: 2)")
       ->type_name("GIB")
       ->check(CLI::NonNegativeNumber);
   command
       .add_option_function<double>(
           "--replay-work", [&limits](double tera) { limits.work = tera * kTera; },
-          "10^12 operations that it may take (default: 1, which two cores do in a minute)")
+          "Work limit of a replay in 10^12 operations (default: 1, a minute on two cores)")
       ->type_name("TERA")
       ->check(CLI::NonNegativeNumber);
 }

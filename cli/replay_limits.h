@@ -5,7 +5,7 @@
 
 namespace nanscope::cli {
 
-/// Adds --replay-memory and --replay-work: what running a recording again may take. `limits` must outlive the command.
+/// Adds --replay-memory and --replay-work, the limits of a replay. `limits` must outlive the command.
 void add_replay_limits(CLI::App& command, RunLimits& limits);
 
 }  // namespace nanscope::cli

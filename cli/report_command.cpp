@@ -44,7 +44,7 @@ struct ReportOptions {
 
 #ifdef NANSCOPE_GUI
 
-/// One view at the place where it matters.
+/// A picture of a view at a place.
 struct Shot {
   std::string view;
   std::string title;
@@ -52,7 +52,7 @@ struct Shot {
   std::string place;
 };
 
-/// Whether a fault is about a scale, or about codes that do not hold what was stored.
+/// Whether a fault concerns a scale, or codes that do not represent the stored values.
 bool of_scales(const Fault& fault) {
   static const std::set<std::string> kClasses = {"kv-scale-locked",     "saturation",     "scale-invalid",
                                                  "delayed-scale-stale", "outlier-squash", "scale-misapplied"};
@@ -65,28 +65,28 @@ std::vector<Shot> shots(const Diagnosis& diagnosis) {
   const std::vector<Fault>& faults = diagnosis.faults;
   const Fault& root = faults.at(diagnosis.root_cause.value_or(0));
   const auto birth = std::find_if(faults.begin(), faults.end(), [](const Fault& fault) { return fault.breaks; });
-  wanted.push_back({"front", "Front",
-                    "Every token of every request (columns) through every op (rows), by its worst value.",
+  wanted.push_back({"front", "Front", "The worst value of each token (columns) after each op (rows), for all requests.",
                     place_text(birth == faults.end() ? root.where : birth->where)});
   if (const auto scale = std::find_if(faults.begin(), faults.end(), of_scales); scale != faults.end()) {
     const std::string place = place_text(scale->where);
-    wanted.push_back({"scales", "Scales", "What each layer stored against what its scale can hold.", place});
+    wanted.push_back(
+        {"scales", "Scales", "The values that each layer stored, compared with the range of its scale.", place});
     wanted.push_back({"bits", "Bits", "The value: before it was stored, as stored, as read back.", place});
   }
   const auto scores = std::find_if(diagnosis.chain.begin(), diagnosis.chain.end(),
                                    [](const Event& event) { return event.kind == "nan-in-scores"; });
   if (scores != diagnosis.chain.end()) {
     wanted.push_back(
-        {"tensor", "Scores", "One bad key is a column of the attention scores.", place_text(scores->where)});
+        {"tensor", "Scores", "One bad key fills a column of the attention scores.", place_text(scores->where)});
   }
   return wanted;
 }
 
-/// Of a picture for a phone, in points: as few as a view can be drawn in.
+/// The size of a picture for a phone, in points: the smallest that a view needs.
 constexpr int kPhoneWidth = 440;
 constexpr int kPhoneHeight = 560;
 
-/// The pictures that can be taken; a view that cannot show a place is left out, and said on standard error.
+/// The pictures of the page. Reports a view that cannot show its place on standard error, and omits it.
 std::vector<report::Picture> pictures(const std::string& file, const scenarios::Analysis& analysis,
                                       const Interrupt& interrupt, bool follow_links) {
   const std::vector<std::string> views = gui::all_views();
@@ -99,7 +99,7 @@ std::vector<report::Picture> pictures(const std::string& file, const scenarios::
     options.view = shot.view;
     options.place = shot.place;
     options.size = {1400, 860};
-    options.theme = "light";  // as paper
+    options.theme = "light";  // like paper
     options.printed = true;
     options.stop = interrupt.token();
     auto png = gui::take_picture(options);
@@ -119,14 +119,14 @@ std::vector<report::Picture> pictures(const std::string& file, const scenarios::
 
 #else
 
-/// Without the window no view can be drawn: the page shows the front as text.
+/// Without the window no view can be drawn: the page shows the front (bad tokens by op) as text.
 std::vector<report::Picture> pictures(const std::string&, const scenarios::Analysis&, const Interrupt&, bool) {
   return {};
 }
 
 #endif
 
-/// "dump.html" for "tensors/dump/".
+/// The page's path: -o, or "dump.html" for "tensors/dump/".
 fs::path output_of(const ReportOptions& options) {
   if (!options.output.empty()) return options.output;
   fs::path name = fs::path(options.target).lexically_normal();
@@ -134,7 +134,7 @@ fs::path output_of(const ReportOptions& options) {
   return name.stem().string() + ".html";
 }
 
-/// The policies on the same run, which is opened for them once more.
+/// Evaluates the KV policies on the same run, which it opens again.
 Result<PolicyReport> policies_of(const ReportOptions& options, const Interrupt& interrupt) {
   scenarios::PolicySourceOptions opening;
   opening.target = options.target;
@@ -156,7 +156,7 @@ Result<PolicyReport> policies_of(const ReportOptions& options, const Interrupt& 
   return made;
 }
 
-/// Policies for the scales of scores; empty where none were recorded or dumped.
+/// The section on policies for scales of scores; empty: no scores were recorded or dumped.
 Result<std::string> scores_of(const ReportOptions& options, scenarios::OpenRun& run, const Interrupt& interrupt) {
   scenarios::ScoreRunOptions trying;
   trying.stop = interrupt.token();
@@ -168,7 +168,7 @@ Result<std::string> scores_of(const ReportOptions& options, scenarios::OpenRun& 
   return report::scores_section({options.target, scores->points, trials, settings});
 }
 
-/// Whether the run kept its scores in 8 bits.
+/// Whether the run quantized its scores.
 bool quantizes_scores(const scenarios::OpenRun& run) {
   const auto spec = run.recording() != nullptr ? scenarios::run_spec_of(*run.recording()) : fail("");
   return spec && spec->config.scores.format != Format::f32;
@@ -207,7 +207,7 @@ int write_report(const ReportOptions& options, const Interrupt& interrupt) {
   if (const Status written = write_output(output, html, writing); !written) return complain(written.error().message);
   if (!is_stream(output)) print(one_line(output.string()) + '\n');
   if (!interrupt.requested()) return kClean;
-  complain(fmt::format("stopped after {} of {}: the page holds what was run by then", changes->runs,
+  complain(fmt::format("stopped after {} of {}: the page holds their results", changes->runs,
                        counted(changes->planned, "run")));
   return interrupt.code();
 }
@@ -216,21 +216,21 @@ int write_report(const ReportOptions& options, const Interrupt& interrupt) {
 
 void add_report_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<ReportOptions>();
-  CLI::App* command =
-      app.add_subcommand("report", "One self-contained page: diagnosis, chain, pictures, counterfactuals");
-  command->add_option("TARGET", options->target, "A recording, or a dump")->required();
+  CLI::App* command = app.add_subcommand(
+      "report", "Write one self-contained HTML page: diagnosis, causal chain, pictures, counterfactuals");
+  command->add_option("TARGET", options->target, "A recording or a dump")->required();
   command->add_option("-o,--output", options->output, "The page (default: TARGET's name with .html, here)")
       ->type_name("FILE");
-  command->add_flag("--force", options->force, "Replace the page");
+  command->add_flag("--force", options->force, "Replace an existing page");
   add_follow_links(*command, options->follow_links);
   command->add_flag("--counterfactuals,!--no-counterfactuals", options->counterfactuals,
-                    "Of a recording, run it again with each knob changed (the default; takes seconds)");
+                    "With or without counterfactuals: reruns of a recording with each setting changed (default: with; "
+                    "takes seconds)");
   command->add_flag("--policies", options->policies,
-                    "What each KV policy would do to the run, see 'nanscope policies'");
-  command->add_flag(
-      "--scores", options->scores,
-      "What each policy for fp8 scales of attention's scores would do, see 'nanscope scales'; always of a "
-      "run that quantizes them");
+                    "Add what each KV policy would do to the run, see 'nanscope policies'");
+  command->add_flag("--scores", options->scores,
+                    "Add what each policy for fp8 scales of attention scores would do, see 'nanscope scales'; always "
+                    "on for a run that quantizes its scores");
   add_replay_limits(*command, options->limits);
   command->footer(
       "Examples:\n"
@@ -238,9 +238,8 @@ void add_report_command(CLI::App& app, Action& action) {
       "  nanscope report kv-scale-lock.nanscope --no-counterfactuals\n"
       "  nanscope report dump/ -o incident.html --policies\n"
       "\n"
-      "Exit codes: 0 the page is written, whatever it says; 2 bad usage or bad input; 130 interrupted, with what was "
-      "run "
-      "by then in the page where the diagnosis was done.");
+      "Exit codes: 0 the page is written, with or without a fault; 2 bad usage or bad input; 130 interrupted: after "
+      "the diagnosis, the page holds the counterfactuals so far.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return write_report(*options, interrupt); }; });
 }

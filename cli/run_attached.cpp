@@ -34,11 +34,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kLibrary = "libnanscope_inject.so";
 constexpr const char* kInjection = "CUDA_INJECTION64_PATH";
-/// For a command that was told to end: its recording is written meanwhile.
+/// Time for a command to end after a signal: it writes its recording meanwhile.
 constexpr auto kGrace = std::chrono::seconds(5);
 constexpr timespec kBetweenLooks{0, 20'000'000};
 
-/// Ours, with the variables replaced.
+/// This process's environment with the variables of `added` set.
 std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& added) {
   std::map<std::string, std::string> variables;
   for (char** one = environ; *one != nullptr; ++one) {
@@ -60,7 +60,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-/// The started process answers signals as this one did before, and sees none blocked that was not.
+/// Attributes of the child process: default handling of SIGPIPE and SIGXFSZ, and the signal mask `blocked`.
 class SpawnAttributes {
  public:
   explicit SpawnAttributes(const sigset_t& blocked) {
@@ -81,7 +81,7 @@ class SpawnAttributes {
   posix_spawnattr_t attributes_{};
 };
 
-/// A process and all that it started and that still has it for an ancestor.
+/// The process and its living descendants.
 std::vector<pid_t> with_descendants(pid_t process) {
   std::vector<pid_t> found{process};
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -99,12 +99,12 @@ void send(pid_t process, int signal) {
   for (const pid_t one : with_descendants(process)) ::kill(one, signal);
 }
 
-/// A command that runs while signals are taken here.
+/// A running command. Receives the signals of this process and forwards them.
 class Attached {
  public:
   Attached(pid_t process, Interrupt& interrupt) : process_(process), interrupt_(interrupt) {}
 
-  /// Its exit code.
+  /// Returns the command's exit code; 128 + the signal's number if a signal ended it.
   int wait() {
     const sigset_t signals = Interrupt::signals();
     for (;;) {
@@ -124,7 +124,7 @@ class Attached {
     const bool keyboard = about.si_code == SI_KERNEL;
     if (keyboard) return;
     interrupt_.take(signal);
-    if (until_) return send(process_, SIGKILL);  // the second one
+    if (until_) return send(process_, SIGKILL);  // a second signal
     until_ = Clock::now() + kGrace;
     send(process_, signal);
   }
@@ -134,10 +134,10 @@ class Attached {
   std::optional<Clock::time_point> until_;
 };
 
-/// Where the command records: an existing recording is to be kept until there is a new one.
+/// Checks the output, and chooses a temporary file for the new recording if an old one exists.
 Status place_recording(live::LiveOptions& options, const OutputOptions& output) {
   if (Status allowed = check_output(options.output, output); !allowed) return allowed;
-  if (is_stream(options.output)) return fail(options.output + ": is no regular file");
+  if (is_stream(options.output)) return fail(options.output + ": is not a regular file");
   if (Status alone = check_beside(options.output); !alone) return alone;
   std::error_code error;
   if (!fs::exists(fs::symlink_status(options.output, error))) return {};
@@ -147,10 +147,10 @@ Status place_recording(live::LiveOptions& options, const OutputOptions& output) 
   return {};
 }
 
-void say_what_is_replaced() {
+void report_replaced_injection() {
   const char* before = std::getenv(kInjection);
   if (before == nullptr || *before == '\0') return;
-  complain(fmt::format("{} is set to {}: replaced for this command", kInjection, before));
+  complain(fmt::format("{} is set to {}; nanscope replaces it for this command", kInjection, before));
 }
 
 Result<pid_t> start(std::vector<std::string> arguments, const live::LiveOptions& options, const fs::path& library,
@@ -166,7 +166,7 @@ Result<pid_t> start(std::vector<std::string> arguments, const live::LiveOptions&
   return process;
 }
 
-/// The recording gets its name, whole or as far as it came when the command died.
+/// Renames the new recording to its final name, also an incomplete one of a command that died.
 Status take_recording(const live::LiveOptions& options, const OutputOptions& output) {
   std::error_code error;
   if (options.beside.empty() || !fs::exists(options.beside, error)) return {};
@@ -179,20 +179,20 @@ int run_attached(const std::vector<std::string>& command, live::LiveOptions opti
                  Interrupt& interrupt) {
   const fs::path library = library_file(kLibrary);
   if (library.empty()) {
-    return complain(fmt::format(
-        "{} is not installed with this program: it is built where the CUDA toolkit's headers are found", kLibrary));
+    return complain(
+        fmt::format("{} is not installed with nanscope: the build needs the headers of the CUDA toolkit", kLibrary));
   }
   if (auto fits = live::watch_options(options); !fits) return complain(fits.error().message);
   const OutputOptions output{.replace = replace};
   if (Status placed = place_recording(options, output); !placed) return complain(placed.error().message);
-  say_what_is_replaced();
+  report_replaced_injection();
   interrupt.hand_over();
   const auto process = start(command, options, library, interrupt);
   if (!process) return complain(process.error().message);
   const int code = Attached(*process, interrupt).wait();
   std::error_code error;
   if (!fs::exists(options.beside.empty() ? options.output : options.beside, error)) {
-    complain(fmt::format("nothing is recorded: {} started no CUDA driver in which CUPTI answered", command.front()));
+    complain(fmt::format("nothing is recorded: {} started no CUDA driver with a working CUPTI", command.front()));
   }
   if (Status taken = take_recording(options, output); !taken) return complain(taken.error().message);
   return code;

@@ -7,11 +7,11 @@
 
 namespace nanscope::cli {
 
-/// Runs a command with the library that records what it does on the GPU, and gives its exit code: 128 and the signal's
-/// number when one ended it, 2 when it cannot be started. A signal to this program is passed on to the command and all
-/// it started; what has not ended some seconds later is killed. Those of the keyboard reach the command by themselves,
-/// and it answers them as it likes. `replace`: an existing recording stays until the command has ended and there is a
-/// new one. Says that there is no recording where there is none.
+/// Runs a command with the injected library that records its GPU work. Returns the command's exit code: 128 + the
+/// signal's number if a signal ended it, 2 if it cannot start. A signal to this program goes on to the command and its
+/// descendants; after five seconds, SIGKILL follows. The keyboard's signals reach the command directly, and it handles
+/// them itself. `replace`: replace an existing recording, once the command has ended and a new recording exists.
+/// Reports a missing recording on standard error.
 int run_attached(const std::vector<std::string>& command, live::LiveOptions options, bool replace,
                  Interrupt& interrupt);
 

@@ -138,9 +138,9 @@ int run_many(const std::vector<fs::path>& paths, const RunOptions& options, cons
 }
 
 int run_model(const RunOptions& options, const Interrupt& interrupt) {
-  if (!options.targets.empty()) return complain("--model and a scenario: run one of them");
+  if (!options.targets.empty()) return complain("give either --model or a SCENARIO, not both");
   if (options.format == "junit")
-    return complain("--format junit judges scenarios; --model has nothing to be judged by");
+    return complain("--format junit needs a scenario: a run of --model has no expectations");
   const auto scenario =
       scenario_of_model({options.model, options.settings, options.prompts, options.prompt_tokens, options.tokens});
   return scenario ? run_one(*scenario, options, interrupt) : complain(scenario.error().message);
@@ -151,7 +151,7 @@ int run_targets(const RunOptions& options, const Interrupt& interrupt) {
   if (!options.model.empty()) return run_model(options, interrupt);
   if (options.targets.empty()) return complain("run needs a SCENARIO, or --model DIR");
   if (!options.prompts.empty() || !options.prompt_tokens.empty() || !options.settings.empty()) {
-    return complain("-p, --prompt-tokens and --set are for --model; a scenario states its own requests and knobs");
+    return complain("-p, --prompt-tokens and --set are for --model; a scenario defines its own requests and settings");
   }
   std::vector<fs::path> paths;
   bool many = options.targets.size() > 1;
@@ -176,49 +176,54 @@ int run_targets(const RunOptions& options, const Interrupt& interrupt) {
 
 void add_run_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand("run", "Run a scenario or a checkpoint, record it, explain it, judge it");
-  command->add_option("SCENARIO", options->targets, "Scenario files, folders of them, or names of the library");
+  CLI::App* command =
+      app.add_subcommand("run", "Run a scenario or a checkpoint, record it, explain it, check its expectations");
+  command->add_option("SCENARIO", options->targets,
+                      "Scenario files, folders of scenario files, or names from the library");
   command
       ->add_option("--model", options->model,
-                   "Run a Hugging Face checkpoint instead: the folder with config.json and *.safetensors")
+                   "Run a Hugging Face checkpoint instead: a folder with config.json and *.safetensors")
       ->type_name("DIR");
-  command->add_option("-p,--prompt", options->prompts, "A request's text; several times for several requests")
+  command->add_option("-p,--prompt", options->prompts, "Text of a request; repeatable, once per request")
       ->type_name("PROMPT")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--prompt-tokens", options->prompt_tokens, "A request as token ids, with commas between them")
+  command
+      ->add_option("--prompt-tokens", options->prompt_tokens,
+                   "Token ids of a request, separated by commas; repeatable, once per request")
       ->type_name("IDS")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--tokens", options->tokens, "Tokens that a request of --model may answer")
+  command->add_option("--tokens", options->tokens, "Maximum number of tokens that a request of --model generates")
       ->type_name("N")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command->add_option("--set", options->settings, "Change a knob of --model; several times for several knobs")
-      ->type_name("KNOB=VALUE")
+  command->add_option("--set", options->settings, "Change a setting of --model; repeatable")
+      ->type_name("SETTING=VALUE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       ->add_option("-o,--output", options->output,
                    "The recording (default: SCENARIO.nanscope here); for several scenarios, a folder")
       ->type_name("FILE");
-  command->add_flag("--force", options->force, "Replace a file that is no recording of the scenario");
+  command->add_flag("--force", options->force, "Replace the file even if it is not a recording of this scenario");
   command->add_flag("--brief", options->brief,
-                    "The verdict, the place, the cause and the fix, and no more; several scenarios have a line each "
-                    "anyway");
-  command->add_option("--capture", options->capture, "Which tensors are stored: none, all, ring:N, named:ROLE,...")
+                    "Print only verdict, place, cause and fix; several scenarios print one line each in any case");
+  command
+      ->add_option("--capture", options->capture,
+                   "Tensors to store: none, all, ring:N (N steps around the first NaN or Inf), named:ROLE,...")
       ->type_name("CAPTURE")
       ->capture_default_str();
   command->add_flag("--trace", options->trace,
-                    "Record when the work of each op ran: launches on the CPU, kernels and copies on a GPU (CUPTI)");
+                    "Record the times of each op: launches on the CPU, kernels and copies on a GPU (CUPTI)");
   command
       ->add_option("--device", options->device,
-                   "cpu, cpu:avx2, cuda, ... (the bits are the same, but for engine.kernel_form=tensor_core)")
+                   "cpu, cpu:avx2, cuda, ... (results are bit-identical, except with engine.kernel_form=tensor_core)")
       ->type_name("DEVICE");
-  command->add_option("--threads", options->threads, "Threads of the CPU device, 0: one a core")
+  command->add_option("--threads", options->threads, "Threads of the CPU device; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024));
-  command->add_option("-j,--jobs", options->jobs, "Scenarios at a time")
+  command->add_option("-j,--jobs", options->jobs, "Number of scenarios to run at a time")
       ->type_name("N")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
@@ -230,10 +235,12 @@ void add_run_command(CLI::App& app, Action& action) {
       "  nanscope run scenarios/ --format junit > report.xml\n"
       "  nanscope run --model ~/Llama-3.2-1B -p \"The capital of France is\" --tokens 8 --set kv.format=e4m3\n"
       "\n"
-      "Of several scenarios, the recordings of those that are not as expected are kept in nanscope-failures/.\n"
+      "For several scenarios without -o, nanscope-failures/ keeps the recordings of scenarios that missed an "
+      "expectation.\n"
       "\n"
-      "Exit codes: 0 as expected, 1 an expectation missed, 2 bad usage or a scenario that cannot be run, 130 "
-      "interrupted.");
+      "Exit codes: 0 as expected (--model: clean), 1 a missed expectation (--model: a fault), 2 bad usage or a "
+      "scenario "
+      "that cannot run, 130 interrupted.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return run_targets(*options, interrupt); }; });
 }

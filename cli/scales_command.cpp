@@ -44,7 +44,7 @@ std::vector<std::string> shape_names() {
   return names;
 }
 
-/// Those that --policy names, `auto-alpha` being `auto_alpha`; all where it names none.
+/// The policies that --policy names, with - or _ in a name; without --policy, all.
 std::vector<scenarios::PolicyCandidate> chosen_policies(const ScalesArguments& arguments) {
   ScorePolicySettings settings;
   settings.largest = arguments.settings.largest;
@@ -52,9 +52,9 @@ std::vector<scenarios::PolicyCandidate> chosen_policies(const ScalesArguments& a
   std::vector<scenarios::PolicyCandidate> all = scenarios::policy_candidates(settings);
   if (arguments.policies.empty()) return all;
   std::erase_if(all, [&](const scenarios::PolicyCandidate& one) {
-    return std::none_of(arguments.policies.begin(), arguments.policies.end(), [&](std::string asked) {
-      std::replace(asked.begin(), asked.end(), '-', '_');
-      return asked == one.name;
+    return std::none_of(arguments.policies.begin(), arguments.policies.end(), [&](std::string named) {
+      std::replace(named.begin(), named.end(), '-', '_');
+      return named == one.name;
     });
   });
   return all;
@@ -71,16 +71,16 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
-/// What a folder is called, whatever stands before it.
+/// The last component of a folder's path.
 std::string checkpoint_name(const std::string& folder) {
   const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
   return (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
 }
 
-/// What stands in the way of the file, before anything is measured.
+/// Checks --policy and -o before anything is measured.
 Status check_asked(const ScalesArguments& arguments, const std::vector<scenarios::PolicyCandidate>& policies) {
   if (arguments.policies.size() > 1 || policies.size() != 1) {
-    return fail("scales: the scales of weights are of one --policy");
+    return fail("scales: give one --policy; the scales of weights follow one policy");
   }
   if (arguments.output.empty()) return {};
   std::error_code ignored;
@@ -91,7 +91,7 @@ Status check_asked(const ScalesArguments& arguments, const std::vector<scenarios
 }
 
 Status write_scales(const ScalesArguments& arguments, const scenarios::PolicyCandidate& policy, ModelScales& scales) {
-  if (scales.layers.empty()) return fail(fmt::format("{}: no weights to make scales of", arguments.checkpoint));
+  if (scales.layers.empty()) return fail(fmt::format("{}: no weights to compute scales from", arguments.checkpoint));
   if (Status used = use_policy(scales, policy.name, *policy.entry, policy.settings); !used) return used;
   const std::string& of = arguments.model.empty() ? arguments.checkpoint : arguments.model;
   const auto bytes = encode_scale_file(scales, checkpoint_name(of), scales.policy);
@@ -99,7 +99,7 @@ Status write_scales(const ScalesArguments& arguments, const scenarios::PolicyCan
   return write_output(arguments.output, *bytes, {.inputs = {arguments.checkpoint}});
 }
 
-/// A run in place of a checkpoint: its scores under each policy.
+/// Tries each policy on the scores of a run.
 int try_on_run(const ScalesArguments& arguments, const Interrupt& interrupt) {
   const std::vector<scenarios::PolicyCandidate> policies = chosen_policies(arguments);
   if (!arguments.output.empty()) {
@@ -120,7 +120,7 @@ int try_on_run(const ScalesArguments& arguments, const Interrupt& interrupt) {
   auto scores = scenarios::score_run((*run)->view(), (*run)->recording(), options);
   if (!scores) return failed(scores.error(), interrupt);
   if (scores->points.empty()) {
-    return complain(fmt::format("{}: no attention scores were recorded or dumped", arguments.checkpoint));
+    return complain(fmt::format("{}: holds no attention scores", arguments.checkpoint));
   }
   const auto trials = scenarios::try_score_policies(*scores, policies);
   ScorePolicySettings settings;
@@ -172,7 +172,7 @@ int of_checkpoint(ScalesArguments arguments, const Interrupt& interrupt) {
     print(report::scales_csv(*made));
   } else {
     print(report::scales_text(*made, arguments.checkpoint, arguments.per_head, output_terminal()));
-    if (!arguments.output.empty()) print(fmt::format("\nScales are in {}.\n", arguments.output));
+    if (!arguments.output.empty()) print(fmt::format("\nThe scales are in {}.\n", arguments.output));
   }
   return made->any_warning() ? kFound : kClean;
 }
@@ -186,7 +186,7 @@ int scales(const ScalesArguments& arguments, const Interrupt& interrupt) {
   if (arguments.checkpoint.empty()) return complain("scales: give a checkpoint's folder, a run, or --shapes");
   if (!is_checkpoint(arguments.checkpoint) &&
       scenarios::kind_of(arguments.checkpoint) != scenarios::TargetKind::missing) {
-    if (!arguments.against.empty()) return complain("scales: --against is of a checkpoint's folder");
+    if (!arguments.against.empty()) return complain("scales: --against needs a checkpoint's folder");
     return try_on_run(arguments, interrupt);
   }
   return of_checkpoint(arguments, interrupt);
@@ -197,71 +197,76 @@ int scales(const ScalesArguments& arguments, const Interrupt& interrupt) {
 void add_scales_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<ScalesArguments>();
   ScaleSettings& settings = arguments->settings;
-  CLI::App* command = app.add_subcommand("scales", "Scales of attention's scores from a checkpoint's weights alone");
-  CLI::Option* checkpoint = command->add_option(
-      "TARGET", arguments->checkpoint,
-      "A folder with config.json and *.safetensors; or a recording or dump, whose scores are tried");
+  CLI::App* command = app.add_subcommand("scales", "Compute scales for attention scores from a checkpoint's weights");
+  CLI::Option* checkpoint = command->add_option("TARGET", arguments->checkpoint,
+                                                "A checkpoint's folder with config.json and *.safetensors; or a "
+                                                "recording or dump, to try policies on its scores");
   command
-      ->add_option("--shapes", arguments->shapes,
-                   "No checkpoint: gamma and alpha of a published model's shapes beside what the paper prints")
+      ->add_option(
+          "--shapes", arguments->shapes,
+          "Without a checkpoint: print gamma and alpha of a published model's shapes next to the paper's values")
       ->type_name("MODEL")
       ->check(CLI::IsMember(shape_names()))
       ->excludes(checkpoint);
-  command
-      ->add_option("--model", arguments->model,
-                   "Of a dump, the folder of the checkpoint that was served: for its weights")
+  command->add_option("--model", arguments->model, "For a dump: the folder of the served checkpoint, for its weights")
       ->type_name("DIR");
   command
-      ->add_option(
-          "-o,--output", arguments->output,
-          "Write the scales of each layer and head, of the checkpoint or of a run's weights, for scores.scales=FILE")
+      ->add_option("-o,--output", arguments->output,
+                   "Write the scales of each layer and head, for scores.scales=FILE. They follow from the weights of "
+                   "the checkpoint or of the run")
       ->type_name("FILE.safetensors");
-  command->add_option("--against", arguments->against, "Of a checkpoint: whether a file's scales are of its weights")
+  command
+      ->add_option("--against", arguments->against,
+                   "For a checkpoint: check this file's scales against the checkpoint's weights")
       ->type_name("FILE.safetensors");
   command
       ->add_option("--policy", arguments->policies,
-                   "Whose scales: of a checkpoint one policy's, as they are before anything ran (default: geometry); "
-                   "of a run those that are tried (default: all)")
+                   "The policy of the scales. For a checkpoint: one policy, with its scales before any run (default: "
+                   "geometry). For a run: the policies to try, separated by commas (default: all)")
       ->type_name("POLICY")
       ->delimiter(',')
       ->check(CLI::IsMember(policy_names()));
-  command->add_option("--delta", settings.delta, "Chance of a score beyond the calibrated bound, over the whole model")
+  command
+      ->add_option("--delta", settings.delta,
+                   "Probability of a score beyond the calibrated bound, over the whole model")
       ->type_name("CHANCE")
       ->check(CLI::Range(1e-30, 0.5))
       ->capture_default_str();
-  command->add_option("--length", settings.length, "Tokens of a sequence")
+  command->add_option("--length", settings.length, "Number of tokens of a sequence")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, kLongest))
       ->capture_default_str();
   command
       ->add_option("--alpha", arguments->alpha,
-                   "Part of the worst case that the calibrated bound is (default: the smallest that --delta allows)")
+                   "The calibrated bound as a fraction of the worst case (default: the smallest that --delta allows)")
       ->type_name("PART")
       ->check(CLI::Range(1e-6, 1.0));
-  command->add_option("--utilization", settings.utilization, "Part of the format that the calibrated bound may take")
+  command
+      ->add_option("--utilization", settings.utilization,
+                   "Fraction of the format's range that the calibrated bound may use")
       ->type_name("PART")
       ->check(CLI::Range(0.01, 1.0))
       ->capture_default_str();
-  command->add_option("--iterations", settings.iterations, "Of the power iteration whose cold start is tried")
+  command
+      ->add_option("--iterations", settings.iterations, "Iterations of the power iteration whose cold start is tested")
       ->type_name("N")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--layers", arguments->layers, "These layers alone")->type_name("N")->delimiter(',');
-  command->add_flag("--per-head", arguments->per_head, "A line for each head, not for each layer");
+  command->add_option("--layers", arguments->layers, "Measure only these layers, separated by commas")
+      ->type_name("N")
+      ->delimiter(',');
+  command->add_flag("--per-head", arguments->per_head, "Print a line for each head, not for each layer");
   add_format(*command, arguments->format, {"text", "json", "csv"});
-  command->add_option("--threads", settings.threads, "Threads, 0: one a core")
+  command->add_option("--threads", settings.threads, "Number of threads; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+  command->add_flag("--progress", arguments->progress, "Show progress even if standard error is not a terminal");
   command->footer(
-      "How large can scores become, and by what are they to be divided so that fp8 holds them? The norm before "
-      "attention "
-      "bounds its tokens; the norm of each head's query-key interaction bounds what they make of each other. No text "
-      "is "
-      "run. Warns where the theory is thin, with the figure that shows it. Of a run: scales of its scores that follow "
-      "from the "
-      "steps before, from the step, and from the weights, beside each other.\n"
+      "scales computes how large attention scores can become, and the scale that makes them fit into fp8. The norm "
+      "before attention bounds each token; the norm of each head's query-key interaction bounds their scores. No text "
+      "runs. scales warns where the theory is weak, with the figure that shows it. For a run, it compares scales that "
+      "follow from earlier steps, from the same step, and from the weights.\n"
       "\n"
       "Examples:\n"
       "  nanscope scales ~/models/Qwen2-7B\n"
@@ -272,8 +277,7 @@ void add_scales_command(CLI::App& app, Action& action) {
       "  nanscope scales dump/ --model ~/models/Qwen2-7B\n"
       "  nanscope scales --shapes all\n"
       "\n"
-      "Exit codes: 0 no warning, 1 a warning, 2 bad usage, or a checkpoint or run that cannot be read, 130 "
-      "interrupted.");
+      "Exit codes: 0 no warning; 1 a warning; 2 bad usage, or an unreadable checkpoint or run; 130 interrupted.");
   command->callback(
       [arguments, &action] { action = [arguments](Interrupt& interrupt) { return scales(*arguments, interrupt); }; });
 }

@@ -30,7 +30,8 @@ std::string list_text(const std::vector<scenarios::Scenario>& all, const report:
                                                      : report::printable(scenario.expect.fault_class, terminal),
                report::printable(scenario.title, terminal)});
   }
-  return table.text("", terminal.width) + "\nMore about one: nanscope scenarios NAME. Run it: nanscope run NAME.\n";
+  return table.text("", terminal.width) +
+         "\nDescribe a scenario: nanscope scenarios NAME. Run it: nanscope run NAME.\n";
 }
 
 std::string trimmed(const std::string& text) {
@@ -97,15 +98,15 @@ int list(const ListOptions& options) {
 
 void add_scenarios_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<ListOptions>();
-  CLI::App* command = app.add_subcommand("scenarios", "The library: what can be run");
-  command->add_option("SCENARIO", options->target, "One of them, to read about it; or another folder");
+  CLI::App* command = app.add_subcommand("scenarios", "List the scenarios of the library, or describe one");
+  command->add_option("SCENARIO", options->target, "A scenario to describe, or another folder to list");
   add_format(*command, options->format, {"text", "json"});
   command->footer(
       "Examples:\n"
       "  nanscope scenarios\n"
       "  nanscope scenarios kv-scale-lock\n"
       "\n"
-      "Exit codes: 0 listed; 2 bad usage, no such scenario, or one that cannot be read.");
+      "Exit codes: 0 listed or described; 2 bad usage, an unknown scenario, or an unreadable file.");
   command->callback([options, &action] { action = [options](Interrupt&) { return list(*options); }; });
 }
 

@@ -11,14 +11,14 @@
 #include "cli/command.h"
 #include "cli/command_spec.h"
 #include "cli/complete.h"
+#include "cli/help.h"
 #include "cli/known_values.h"
 #include "cli/manual_page.h"
 #include "core/files/output_file.h"
 #include "core/system_reason.h"
-#include "instrument/files/near_names.h"
 #include "scenarios/version.h"
 
-// The shells' own scripts, cli/completions/.
+// The embedded completion scripts of cli/completions/.
 extern "C" {
 extern const char nanscope_completion_bash_begin[], nanscope_completion_bash_end[];
 extern const char nanscope_completion_zsh_begin[], nanscope_completion_zsh_end[];
@@ -36,7 +36,7 @@ struct ManualOptions {
   std::string folder;
 };
 
-/// A page for the program and one for each command that its help shows.
+/// Writes a page for the program and one for each command that the help lists.
 int write_pages(const CommandSpec& program, const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -59,11 +59,7 @@ int manual(const CLI::App& app, const ManualOptions& options) {
   const CommandSpec program = command_spec(app);
   if (!options.folder.empty()) return write_pages(program, options.folder);
   const CommandSpec* command = options.command.empty() ? &program : program.find(options.command);
-  if (command == nullptr) {
-    std::vector<std::string> names;
-    for (const CommandSpec& one : program.commands) names.push_back(one.name);
-    return complain(fmt::format("manual: no command '{}'{}", options.command, did_you_mean(options.command, names)));
-  }
+  if (command == nullptr) return complain(unknown_command(app, options.command));
   print(manual_page(program, *command, scenarios::kVersion));
   return kClean;
 }
@@ -78,23 +74,28 @@ std::string_view completion_script(std::string_view shell) {
 
 void add_manual_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<ManualOptions>();
-  CLI::App* command = app.add_subcommand("manual", "The manual page of nanscope or of a command, for man")->group("");
-  command->add_option("COMMAND", options->command, "One of nanscope's commands");
-  command->add_option("--into", options->folder, "Write all pages into this folder")->type_name("FOLDER");
+  CLI::App* command =
+      app.add_subcommand("manual", "Print the manual page of nanscope or of a command, for man")->group("");
+  command->add_option("COMMAND", options->command, "A command of nanscope (default: nanscope itself)");
+  command->add_option("--into", options->folder, "Write all pages to this folder")->type_name("FOLDER");
   command->footer(
       "Examples:\n"
-      "  nanscope manual run | man -l -");
+      "  nanscope manual run | man -l -\n"
+      "\n"
+      "Exit codes: 0 printed or written; 2 bad usage, an unknown command, or a page that exists or cannot be written.");
   command->callback(
       [&app, options, &action] { action = [&app, options](Interrupt&) { return manual(app, *options); }; });
 }
 
 void add_completions_command(CLI::App& app, Action& action) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("completions", "The script with which a shell completes commands")->group("");
-  command->add_option("SHELL", *shell, "Whose")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  CLI::App* command = app.add_subcommand("completions", "Print the completion script of a shell")->group("");
+  command->add_option("SHELL", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
   command->footer(
       "Examples:\n"
-      "  source <(nanscope completions bash)");
+      "  source <(nanscope completions bash)\n"
+      "\n"
+      "Exit codes: 0 printed, 2 bad usage.");
   command->callback([shell, &action] {
     action = [shell](Interrupt&) {
       print(completion_script(*shell));
@@ -105,8 +106,11 @@ void add_completions_command(CLI::App& app, Action& action) {
 
 void add_complete_command(CLI::App& app, Action& action) {
   auto words = std::make_shared<std::vector<std::string>>();
-  CLI::App* command = app.add_subcommand("complete", "What the scripts of the shells ask: -- WORD...")->group("");
-  command->add_option("WORD", *words, "Of the line up to the cursor, without the program; the last may be empty");
+  CLI::App* command =
+      app.add_subcommand("complete", "Print the completions of a command line, for the completion scripts: -- WORD...")
+          ->group("");
+  command->add_option("WORD", *words, "The words of the line after nanscope, up to the cursor; the last may be empty");
+  command->footer("Exit codes: 0 printed, 2 bad usage.");
   command->callback([&app, words, &action] {
     action = [&app, words](Interrupt&) {
       print(completion_text(complete(command_spec(app), *words, known_values)));

@@ -15,7 +15,7 @@ namespace nanscope::cli {
 void prepare_streams() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  // The lowest number is given first. Opened the wrong way round: it must not look as if it could be used.
+  // open() returns the lowest free number. The access mode is the wrong one on purpose: use of the stream must fail.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) >= 0) continue;
     if (::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
@@ -30,8 +30,7 @@ int close_output(int code) {
   if (earlier == 0 && !lost && closed) return code;
   const int reason = earlier != 0 ? earlier : errno;
   if (reason == EPIPE) return kReaderGone;
-  return complain("standard output cannot be written: " +
-                  (reason == 0 ? "an error of the device" : system_reason(reason)));
+  return complain("standard output cannot be written: " + (reason == 0 ? "a device error" : system_reason(reason)));
 }
 
 }  // namespace nanscope::cli

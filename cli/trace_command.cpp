@@ -35,12 +35,12 @@ int trace_recording(const TraceArguments& options, const Interrupt& interrupt) {
   std::string text = fmt::format("{} of {} in {}", counted(counts->kernels, "kernel"), counted(counts->ops, "op"),
                                  one_line(output.string()));
   if (counts->dropped > 0) {
-    text += fmt::format("; {} dropped while recording: the trace has gaps", counted(counts->dropped, "record"));
+    text += fmt::format("; the recorder dropped {}: the trace has gaps", counted(counts->dropped, "record"));
   }
   if (counts->senseless > 0) {
-    text += fmt::format("; {} left out, whose times are no times", counted(counts->senseless, "row"));
+    text += fmt::format("; {} skipped: their times are invalid", counted(counts->senseless, "row"));
   }
-  if (is_stream(output)) return kClean;  // the trace itself may be what is printed
+  if (is_stream(output)) return kClean;  // the trace may have gone to standard output
   print(fmt::format("{}\nopen it in https://ui.perfetto.dev or chrome://tracing\n", text));
   return kClean;
 }
@@ -50,17 +50,17 @@ int trace_recording(const TraceArguments& options, const Interrupt& interrupt) {
 void add_trace_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<TraceArguments>();
   CLI::App* command =
-      app.add_subcommand("trace", "Write when each op and kernel ran, for Perfetto and chrome://tracing");
-  command
-      ->add_option("FILE", options->recording,
-                   "A recording with kernel activity: made with --trace, or by attach --run")
+      app.add_subcommand("trace", "Write the times of each op and kernel, for Perfetto and chrome://tracing");
+  command->add_option("FILE", options->recording, "A recording with kernel activity, from run --trace or attach --run")
       ->required();
   command->add_option("-o,--output", options->output, "The trace (default: FILE.trace.json here)")->type_name("FILE");
-  command->add_flag("--force", options->force, "Replace the trace when it exists");
+  command->add_flag("--force", options->force, "Replace an existing trace");
   command->footer(
       "Examples:\n"
       "  nanscope run kv-scale-lock --trace\n"
-      "  nanscope trace kv-scale-lock.nanscope -o trace.json");
+      "  nanscope trace kv-scale-lock.nanscope -o trace.json\n"
+      "\n"
+      "Exit codes: 0 written, 2 bad usage or bad input, 130 interrupted.");
   command->callback([options, &action] {
     action = [options](Interrupt& interrupt) { return trace_recording(*options, interrupt); };
   });

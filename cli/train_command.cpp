@@ -56,22 +56,22 @@ Result<scenarios::RunSpec> spec_of(const TrainArguments& arguments) {
   if (!arguments.device.empty()) spec->config.device = arguments.device;
   if (arguments.threads >= 0) spec->config.threads = arguments.threads;
   if (spec->config.train.steps > 0) return spec;
-  return fail(path->string() + ": train.steps is 0, so nothing is trained; set it there, or give --steps N");
+  return fail(path->string() + ": train.steps is 0, so there is nothing to train; set it there, or give --steps N");
 }
 
-/// Whether the folder may be written, before there is anything to lose.
+/// Checks that the output folder may be written, before training begins.
 Status check_folder(const TrainArguments& arguments) {
   std::error_code error;
   const fs::path& folder = arguments.output;
   const fs::file_status status = fs::status(folder, error);
   if (!fs::exists(status)) return {};
-  if (!fs::is_directory(status)) return fail(folder.string() + ": exists and is no folder");
+  if (!fs::is_directory(status)) return fail(folder.string() + ": exists and is not a folder");
   if (fs::is_empty(folder, error) || arguments.force) return {};
   if (!train::has_checkpoint(folder)) {
     return fail(folder.string() + ": is not empty and holds no checkpoint; name another folder, or give --force");
   }
   if (arguments.resume) return {};
-  return fail(folder.string() + ": holds a checkpoint; --resume goes on from it, --force begins anew");
+  return fail(folder.string() + ": holds a checkpoint; --resume continues from it, --force starts again");
 }
 
 /// One run of the command.
@@ -94,7 +94,7 @@ class Training {
     if (!training) return tl::unexpected(training.error());
     training_ = std::move(*training);
     if (Status begun = begin(spec->config.train.steps); !begun) return tl::unexpected(begun.error());
-    // A step that was begun is finished and saved, which may take longer than a command that is told to end may.
+    // After a signal, the current step is finished and saved, which may exceed the usual time limit.
     interrupt_.be_patient();
     const Status trained = train(spec->config);
     if (!trained) return tl::unexpected(trained.error());
@@ -103,15 +103,15 @@ class Training {
 
  private:
   Status begin(std::int64_t steps) {
-    const bool goes_on = arguments_.resume && train::has_checkpoint(arguments_.output);
-    if (goes_on) {
-      if (Status resumed = training_->resume(arguments_.output); !resumed) return resumed;
+    const bool resumed = arguments_.resume && train::has_checkpoint(arguments_.output);
+    if (resumed) {
+      if (Status loaded = training_->resume(arguments_.output); !loaded) return loaded;
     }
-    replace_ = arguments_.force && !goes_on;
+    replace_ = arguments_.force && !resumed;
     if (arguments_.csv.empty()) return {};
-    // A run that was killed before it saved anything has left curves of the steps before that, and no more.
+    // A run that was killed before its first save left curves of the steps before this save, and no later ones.
     const std::int64_t first_save = arguments_.save_every > 0 ? std::min(arguments_.save_every, steps) : steps;
-    const std::int64_t end_step = goes_on ? std::numeric_limits<std::int64_t>::max() : first_save;
+    const std::int64_t end_step = resumed ? std::numeric_limits<std::int64_t>::max() : first_save;
     auto curves =
         TrainingCurves::open(arguments_.csv, training_->done(), end_step, arguments_.resume, arguments_.force);
     if (!curves) return tl::unexpected(curves.error());
@@ -138,7 +138,7 @@ class Training {
         if (Status saved = save(); !saved) return saved;
       }
     }
-    // One that was killed behind its last step may have left files that a save removes.
+    // A run that was killed after its last step may have left files that save() removes.
     return !last_ && training_->done() == steps ? save() : Status();
   }
 
@@ -151,17 +151,17 @@ class Training {
   Result<int> end(std::int64_t steps) {
     if (training_->done() < steps) {
       if (last_) {
-        complain(fmt::format("stopped after {} of {} steps; the same command with --resume goes on from {}",
+        complain(fmt::format("stopped after {} of {} steps; the same command with --resume continues from {}",
                              training_->done(), steps, arguments_.output));
       }
       return interrupt_.code();
     }
     if (Status finished = training_->finish(); !finished) return tl::unexpected(finished.error());
     if (!last_) {
-      print(fmt::format("{}: its {} steps are done already\n", arguments_.output, steps));
+      print(fmt::format("{}: all {} steps are done already\n", arguments_.output, steps));
       return kClean;
     }
-    print(fmt::format("trained {} steps: {}\n{} is the model, and goes on with --resume and more --steps\n",
+    print(fmt::format("trained {} steps: {}\nThe model is in {}; --resume with more --steps continues\n",
                       steps - first_, step_text(*last_), arguments_.output));
     return std::isfinite(last_->loss) ? kClean : kFound;
   }
@@ -169,16 +169,17 @@ class Training {
   const TrainArguments& arguments_;
   Interrupt& interrupt_;
   std::unique_ptr<scenarios::Workbench> workbench_;
-  std::unique_ptr<scenarios::TrainingRun> training_;  ///< on the workbench
+  std::unique_ptr<scenarios::TrainingRun> training_;  ///< uses workbench_
   std::optional<TrainingCurves> curves_;
   std::optional<train::StepReport> last_;
   std::int64_t first_ = 0;
-  bool replace_ = false;  ///< what another run left in the folder
+  bool replace_ = false;  ///< replace the files of another run in the folder
 };
 
 int train_model(TrainArguments arguments, Interrupt& interrupt) {
   if (arguments.output.empty()) arguments.output = fs::path(arguments.file).stem().string() + "-trained";
-  if (arguments.resume && arguments.force) return complain("--resume and --force: go on, or begin anew");
+  if (arguments.resume && arguments.force)
+    return complain("--resume continues and --force starts again: leave one of the two out");
   const auto code = Training(arguments, interrupt).run();
   if (code) return *code;
   if (interrupt.requested() && code.error().message == "stopped") return interrupt.code();
@@ -190,26 +191,27 @@ void add_outputs(CLI::App& command, TrainArguments& arguments) {
       .add_option("-o,--output", arguments.output,
                   "The folder of the trained model and of the run's state (default: TRAIN-trained here)")
       ->type_name("FOLDER");
-  command.add_flag("--resume", arguments.resume, "Go on from FOLDER, bit for bit; where it holds nothing yet, begin");
+  command.add_flag("--resume", arguments.resume,
+                   "Continue from FOLDER, bit for bit; if FOLDER holds nothing yet, start");
   command
       .add_option("--save-every", arguments.save_every,
-                  "Write FOLDER after so many steps, besides at the end and when stopped; 0: only then")
+                  "Write FOLDER after every N steps, and at the end or when stopped; 0: only then")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000}))
       ->capture_default_str();
   command
       .add_option("--csv", arguments.csv,
-                  "A row a step: step,loss,gradient_norm,learning_rate,loss_scale,skipped,seconds")
+                  "Write one row per step: step,loss,gradient_norm,learning_rate,loss_scale,skipped,seconds")
       ->type_name("FILE");
   command
       .add_option("--record", arguments.record, "Record every op of the run, for diagnose, why, replay and the window")
       ->type_name("FILE");
   command
       .add_option("--capture", arguments.capture,
-                  "Which tensors --record stores: none, all, ring:N, named:ROLE,...; others are made again by a replay")
+                  "Tensors that --record stores: none, all, ring:N, named:ROLE,...; a replay recomputes the others")
       ->type_name("CAPTURE")
       ->capture_default_str();
-  command.add_flag("--force", arguments.force, "Replace what another run left in FOLDER, and files that exist");
+  command.add_flag("--force", arguments.force, "Replace another run's files in FOLDER, and other existing files");
 }
 
 }  // namespace
@@ -217,39 +219,39 @@ void add_outputs(CLI::App& command, TrainArguments& arguments) {
 void add_train_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = app.add_subcommand("train", "Train a model on a text, step by step");
-  command->add_option("TRAIN", arguments->file, "A scenario file with a [train] table, or a name of the library")
+  command->add_option("TRAIN", arguments->file, "A scenario file with a [train] table, or a name from the library")
       ->required();
   add_outputs(*command, *arguments);
-  command->add_option("--steps", arguments->steps, "Train so many steps in all (train.steps)")
+  command->add_option("--steps", arguments->steps, "Total number of steps (train.steps)")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}));
-  command->add_option("--set", arguments->settings, "Change a knob; several times for several knobs")
-      ->type_name("KNOB=VALUE")
+  command->add_option("--set", arguments->settings, "Change a setting; repeatable")
+      ->type_name("SETTING=VALUE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       ->add_option("--log-every", arguments->log_every,
-                   "Where standard error is no terminal, say a line after so many steps; 0: twenty in all")
+                   "If standard error is not a terminal, print a line after every N steps; 0: twenty lines in all")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000}))
       ->capture_default_str();
-  command->add_option("--device", arguments->device, "cpu, cpu:avx2, cuda, ... (the bits are the same)")
+  command->add_option("--device", arguments->device, "cpu, cpu:avx2, cuda, ... (results are bit-identical)")
       ->type_name("DEVICE");
-  command->add_option("--threads", arguments->threads, "Threads of the CPU device, 0: one a core")
+  command->add_option("--threads", arguments->threads, "Threads of the CPU device; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024));
   command->footer(
-      "Interrupted (Ctrl-C), it finishes its step, writes FOLDER and ends; a second Ctrl-C ends it at once. FOLDER is "
-      "whole at every moment, after kill -9 too. It is a model for `nanscope run --model FOLDER`.\n"
+      "After Ctrl-C, train finishes its step, writes FOLDER and ends; a second Ctrl-C ends it at once. FOLDER is "
+      "complete at every moment, also after kill -9. `nanscope run --model FOLDER` runs the model.\n"
       "\n"
       "Examples:\n"
       "  nanscope train shakespeare.toml -o model --csv curves.csv\n"
       "  nanscope train shakespeare.toml -o model --csv curves.csv --resume\n"
       "  nanscope train shakespeare.toml --steps 20 --set train.loss_scale=65536 --record run.nanscope\n"
       "\n"
-      "Exit codes: 0 trained, 1 trained to a loss that is no number, 2 bad usage, bad input or a FOLDER of another "
-      "run, "
-      "130 interrupted.");
+      "Exit codes: 0 trained; 1 trained, but the last loss is NaN or Inf; 2 bad usage, bad input, or a FOLDER of "
+      "another "
+      "run; 130 interrupted.");
   command->callback([arguments, &action] {
     action = [arguments](Interrupt& interrupt) { return train_model(*arguments, interrupt); };
   });

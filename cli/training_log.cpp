@@ -19,8 +19,8 @@ namespace {
 constexpr std::string_view kHeader = "step,loss,gradient_norm,learning_rate,loss_scale,skipped,seconds\n";
 constexpr std::uint64_t kMostCurves = std::uint64_t{1} << 30;
 
-/// The rows of a file of curves that are of steps before `first_step`; what a process that was killed left of a row is
-/// none.
+/// The header and the rows of steps before `first_step`. Drops an incomplete last row, which a killed process leaves.
+/// Errors: not a file of curves; a row of step `end_step` or later.
 Result<std::string> rows_before(const std::filesystem::path& path, std::int64_t first_step, std::int64_t end_step) {
   const auto bytes = read_file(path, kMostCurves);
   if (!bytes) return tl::unexpected(bytes.error());
@@ -35,8 +35,7 @@ Result<std::string> rows_before(const std::filesystem::path& path, std::int64_t 
     std::int64_t step = -1;
     const auto [after, error] = std::from_chars(row.data(), row.data() + row.size(), step);
     if (error != std::errc() || *after != ',') return fail(path.string() + ": holds no curves of a training run");
-    if (step >= end_step)
-      return fail(path.string() + ": holds curves of another run, of which no step is saved; name another file");
+    if (step >= end_step) return fail(path.string() + ": holds curves of another run; name another file");
     if (step < first_step) rows += row;
     text.remove_prefix(end + 1);
   }
@@ -68,11 +67,11 @@ Result<TrainingCurves> TrainingCurves::open(const std::filesystem::path& path, s
 }
 
 Status TrainingCurves::add(const train::StepReport& report, double seconds) {
-  // The shortest digits that give a double back.
+  // The shortest digits that restore the same double.
   file_ << fmt::format("{},{},{},{},{},{},{:.6f}\n", report.step, report.loss, report.gradient_norm,
                        report.learning_rate, report.loss_scale, report.skipped ? 1 : 0, seconds)
         << std::flush;
-  return file_ ? Status() : fail(path_.string() + ": cannot be written, is the disk full?");
+  return file_ ? Status() : fail(path_.string() + ": cannot be written; the disk may be full");
 }
 
 std::string step_text(const train::StepReport& report) {

@@ -11,12 +11,12 @@
 
 namespace nanscope::cli {
 
-/// The curves of a training run as CSV, a row a step, each written when its step is done.
+/// The curves of a training run as CSV: one row per step, written when the step ends.
 class TrainingCurves {
  public:
-  /// Begins the file, or, of a run that goes on, cuts it behind the rows of steps before `first_step`: what comes
-  /// after them is made again. Errors: it exists and neither `resume` nor `force` is set, it is no such file, it has a
-  /// step from `end_step` on, which the run cannot have done, it cannot be written.
+  /// Creates the file. With `resume`, keeps an existing file's rows of steps before `first_step`: the run computes the
+  /// later ones again. Errors: the file exists without `resume` or `force`; it is not a file of curves; it has a row of
+  /// step `end_step` or later, which this run cannot have written; it cannot be written.
   static Result<TrainingCurves> open(const std::filesystem::path& path, std::int64_t first_step, std::int64_t end_step,
                                      bool resume, bool force);
 
@@ -29,7 +29,7 @@ class TrainingCurves {
   std::ofstream file_;
 };
 
-/// What a training run says on standard error: a line that changes on a terminal, else one every so many steps.
+/// Progress of a training run on standard error: one changing line on a terminal, else a new line every `every` steps.
 class TrainingLog {
  public:
   /// `every` 0: twenty lines in all.

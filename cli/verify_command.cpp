@@ -55,7 +55,7 @@ Result<std::unique_ptr<VerifiedDump>> open(const VerifyArguments& arguments, con
   return opened;
 }
 
-/// What is checked, and what its files looked like: where any of it changed, nothing of it is known any more.
+/// Identifies the check and the state of its files: after a change, the saved results are invalid.
 std::string about(const VerifyArguments& arguments, const VerifiedDump& opened) {
   std::string text = fmt::format("{}|{}|{}|", arguments.target, arguments.model, arguments.adapter);
   for (const std::int64_t layer : arguments.layers) text += fmt::format("{},", layer);
@@ -72,11 +72,11 @@ std::string about(const VerifyArguments& arguments, const VerifiedDump& opened) 
   return text + fmt::format("|{}|{}|{}", opened.dump->dump().tensors.size(), bytes, newest);
 }
 
-/// The free run, or why there is none. Error: it was interrupted.
+/// The free run, or the reason why there is none. Error: interrupted.
 Result<FreeRun> run_freely(const VerifyArguments& arguments, ReferenceModel& reference, DumpRun& run,
                            const Interrupt& interrupt) {
   FreeRun none;
-  none.why = arguments.adapter.empty() ? "not asked for" : "the engine runs no adapter";
+  none.why = arguments.adapter.empty() ? "not requested" : "the engine runs no adapter";
   if (arguments.no_free_run || arguments.brief || !arguments.adapter.empty()) return none;
   auto ran = reference.run(run, served_format(run), interrupt.token());
   if (ran || interrupt.requested()) return ran;
@@ -85,7 +85,7 @@ Result<FreeRun> run_freely(const VerifyArguments& arguments, ReferenceModel& ref
 }
 
 #ifdef NANSCOPE_GUI
-/// The same check in the window.
+/// Shows the same check in the window.
 int show(const VerifyArguments& arguments, const Interrupt& interrupt) {
   if (Status taken = scenarios::check_target(arguments.target, scenarios::Takes::dumps); !taken)
     return complain(taken.error().message);
@@ -105,7 +105,8 @@ int show(const VerifyArguments& arguments, const Interrupt& interrupt) {
 #endif
 
 int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
-  if (arguments.brief && arguments.json) return complain("--brief is for text, leave one of --brief and --json out");
+  if (arguments.brief && arguments.json)
+    return complain("--brief and --json exclude each other: leave one of the two out");
   if (!arguments.junit.empty()) {
     if (Status can = check_output(arguments.junit, {.replace = true, .inputs = {arguments.target, arguments.model}});
         !can)
@@ -113,7 +114,7 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   }
   if (Status taken = scenarios::check_target(arguments.target, scenarios::Takes::dumps); !taken)
     return complain(taken.error().message);
-  // What is wrong with the checkpoint is said before anything is done.
+  // Report a bad checkpoint before any work.
   const auto reference = ReferenceModel::load(arguments.model, interrupt.token());
   if (!reference) return failed(reference.error(), interrupt);
   auto opened = open(arguments, interrupt);
@@ -125,7 +126,7 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   options.ops = arguments.ops;
   options.stop = interrupt.token();
   options.progress = [&line](std::size_t done, std::size_t total) {
-    line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "done again");
+    line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "recomputed");
   };
   std::optional<VerifyState> state;
   if (!arguments.resume.empty()) {
@@ -140,7 +141,7 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   line.clear();
   if (!made) return failed(made.error(), interrupt);
   if (interrupt.requested()) {
-    if (state) complain(fmt::format("stopped: --resume {} goes on from here", arguments.resume));
+    if (state) complain(fmt::format("stopped: --resume {} continues from here", arguments.resume));
     return interrupt.code();
   }
   if (!arguments.prompt.empty()) {
@@ -167,61 +168,60 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
 
 void add_verify_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<VerifyArguments>();
-  CLI::App* command = app.add_subcommand("verify", "A dump against its own checkpoint, op by op");
+  CLI::App* command = app.add_subcommand("verify", "Check a dump against its checkpoint, op by op");
   command->add_option("DUMP", arguments->target, "A dump: a file or a folder of tensors")->required();
-  command
-      ->add_option("--model", arguments->model,
-                   "The checkpoint that was served: a folder with config.json and *.safetensors")
+  command->add_option("--model", arguments->model, "The served checkpoint: a folder with config.json and *.safetensors")
       ->type_name("DIR")
       ->required();
-  command->add_option("--layers", arguments->layers, "Only these layers, with commas")
+  command->add_option("--layers", arguments->layers, "Check only these layers, separated by commas")
       ->type_name("N")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--ops", arguments->ops, "Only ops of these names (q_proj, softmax, attn_norm ...), with commas")
+  command
+      ->add_option("--ops", arguments->ops,
+                   "Check only ops with these names (q_proj, softmax, attn_norm ...), separated by commas")
       ->type_name("OP")
       ->delimiter(',')
       ->allow_extra_args(false);
   command
-      ->add_option("--adapter", arguments->adapter,
-                   "A LoRA adapter that was served merged: a folder with adapter_config.json and "
-                   "adapter_model.safetensors")
+      ->add_option(
+          "--adapter", arguments->adapter,
+          "The LoRA adapter that the server merged: a folder with adapter_config.json and adapter_model.safetensors")
       ->type_name("DIR");
   command
       ->add_option("--prompt", arguments->prompt,
-                   "The text that was asked: are the dumped ids those that the checkpoint's tokenizer gives")
+                   "The prompt's text: check that the checkpoint's tokenizer gives the dumped token ids")
       ->type_name("PROMPT");
 #ifdef NANSCOPE_GUI
   CLI::Option* gui =
-      command->add_flag("--gui", arguments->gui, "Check it in the window, where each output can be looked at");
+      command->add_flag("--gui", arguments->gui, "Check the dump in the window, which shows each output");
 #endif
-  command->add_flag("--brief", arguments->brief, "The verdict and what explains it, and no more");
-  command->add_flag("--json", arguments->json, "All of it as JSON: nanscope.verification/1");
+  command->add_flag("--brief", arguments->brief, "Print only the verdict and its explanation");
+  command->add_flag("--json", arguments->json, "Print everything as JSON: nanscope.verification/1");
   command->add_option("--junit", arguments->junit, "Write a test case for each output to a JUnit XML file")
       ->type_name("FILE");
   command
-      ->add_option("--resume", arguments->resume,
-                   "Write down what is checked as it is, and go on from there the next time")
+      ->add_option("--resume", arguments->resume, "Save each result to this file, and continue from it the next time")
       ->type_name("FILE");
   command->add_flag("--no-free-run", arguments->no_free_run, "Do not run the model freely from the dumped token ids");
-  command->add_flag("--progress", arguments->progress, "Say how far it is, also where standard error is no terminal");
+  command->add_flag("--progress", arguments->progress, "Show progress even if standard error is not a terminal");
   add_follow_links(*command, arguments->follow_links);
 #ifdef NANSCOPE_GUI
   for (const char* other : {"--brief", "--json", "--junit", "--resume", "--prompt"})
     gui->excludes(command->get_option(other));
 #endif
   command->footer(
-      "Every dumped op is fed with its dumped inputs and the checkpoint's weights, done as config.json says, and "
-      "compared with its dumped output. What is further off than rounding is told with what the server may have done "
-      "instead.\n"
+      "verify recomputes every dumped op from its dumped inputs and the checkpoint's weights, as config.json says, and "
+      "compares the result with the dumped output. It reports differences beyond rounding, and names what the server "
+      "may have computed instead.\n"
       "\n"
       "Examples:\n"
       "  nanscope verify dump/ --model ~/models/Llama-3.2-1B\n"
       "  nanscope verify dump/ --model ~/models/Llama-3.2-1B --layers 0,1 --ops q_proj,softmax\n"
       "  nanscope verify dump/ --model ~/models/Llama-3.2-1B --resume check.jsonl --junit verify.xml\n"
       "\n"
-      "Exit codes: 0 all of it is the model's, 1 something is not, 2 bad usage, or a dump or a checkpoint that cannot "
-      "be read, 130 interrupted.");
+      "Exit codes: 0 every output is the model's; 1 an output is not, or the report has a Note; 2 bad usage, or an "
+      "unreadable dump or checkpoint; 130 interrupted.");
   command->callback([arguments, &action] {
     action = [arguments](Interrupt& interrupt) {
 #ifdef NANSCOPE_GUI

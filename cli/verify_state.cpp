@@ -84,13 +84,13 @@ Result<VerifyState> VerifyState::open(const std::string& path, const std::string
     while (std::getline(lines, line)) {
       const Json json = parse_json_or_none<Json>(line);
       if (first && (!json.is_object() || json.value("nanscope.verify", "") != about))
-        return fail(path + ": is not the state of this check: another dump, model or selection, or files that changed");
+        return fail(path + ": is the state of another check: the dump, the model, the selection or a file differs");
       if (!first && json.is_object()) {
         try {
           VerifiedOutput one = from_json(json);
           state.known_.insert_or_assign(one.name, std::move(one));
         } catch (const Json::exception&) {
-          continue;  // a line that was cut off
+          continue;  // an incomplete line
         }
       }
       first = false;

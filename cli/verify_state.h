@@ -10,16 +10,16 @@
 
 namespace nanscope::cli {
 
-/// What a check found so far, in a file that another run of it goes on from: a line of JSON for what is checked, and
-/// one for each output.
+/// The results of a check so far, in a file from which another run continues: one line of JSON that identifies the
+/// check, then one line per output.
 class VerifyState {
  public:
-  /// `about` says what is checked: a file that is of something else is an error. Lines that are not whole, as those of
-  /// a run that was killed, are left out.
+  /// Creates the file, or reads an existing one and skips incomplete lines of a killed run. `about` identifies the
+  /// check. Errors: the file has another `about`; it cannot be read or written.
   static Result<VerifyState> open(const std::string& path, const std::string& about);
 
   std::optional<VerifiedOutput> known(const std::string& name) const;
-  /// Writes it down at once.
+  /// Writes the result at once.
   void found(const VerifiedOutput& one);
   std::size_t count() const { return known_.size(); }
 

@@ -30,7 +30,8 @@ struct WhyOptions {
   RunLimits limits = kReplayLimits;
 };
 
-/// The element that is asked for: of a tensor its first bad one, without a place the run's. Nothing where none is bad.
+/// The element at `place`; for a whole tensor its first bad element, without a place that of the run. Empty: no element
+/// is bad.
 Result<std::optional<Element>> element_named(RunView& run, const std::string& place) {
   Facts facts(run);
   if (place.empty()) {
@@ -48,14 +49,14 @@ Result<std::optional<Element>> element_named(RunView& run, const std::string& pl
 void print_nothing_bad(const WhyOptions& options) {
   if (options.format == "json") {
     nlohmann::ordered_json json = to_json(WhyPath{});
-    json["conclusion"] = "no element of anybody's tokens is NaN or Inf";
+    json["conclusion"] = "no token of a request holds a NaN or Inf";
     print(report::dump_json(json));
     return;
   }
-  print("No element of anybody's tokens is NaN or Inf: name a PLACE to walk back from a healthy one.\n");
+  print("No token of a request holds a NaN or Inf: name a PLACE to trace a finite element back.\n");
 }
 
-/// What a fix is said for. The ops are not done again for it: an element is asked for, not a verdict.
+/// The diagnosis, for the fix. It does not recompute ops: the user asks about an element, not for a verdict.
 std::optional<Diagnosis> faults_of(RunView& run, const Interrupt& interrupt) {
   KernelArithmetic arithmetic;
   DiagnoseOptions options;
@@ -78,7 +79,7 @@ void print_path(RunView& run, const WhyPath& path, const WhyOptions& options, co
   print(report::why_text(path, terminal, options.all ? report::Hops::all : report::Hops::that_matter));
 }
 
-/// The two swapped.
+/// Whether TARGET and PLACE are swapped.
 bool are_swapped(const WhyOptions& options) {
   std::error_code error;
   return !options.place.empty() && !std::filesystem::exists(options.target, error) &&
@@ -114,19 +115,19 @@ int explain(const WhyOptions& options, const Interrupt& interrupt) {
 
 void add_why_command(CLI::App& app, Action& action) {
   auto options = std::make_shared<WhyOptions>();
-  CLI::App* command = app.add_subcommand("why", "Walk back from one element to where its value was born");
-  command->add_option("TARGET", options->target, "A recording, or a dump")->required();
-  command->add_option("PLACE", options->place,
-                      "request/step/layer/op.role[token,channel], parts may be left out; or a tensor's name as its "
-                      "producer wrote it, or the end of that, with [token,channel] or without (default: the first bad "
-                      "element of the run)");
-  CLI::Option* brief = command->add_flag(
-      "--brief", options->brief,
-      "The element, where it was born, the cause and the fix, and no hop; with --format json the hops that matter");
+  CLI::App* command = app.add_subcommand("why", "Trace an element back to the origin of its value");
+  command->add_option("TARGET", options->target, "A recording or a dump")->required();
+  command->add_option(
+      "PLACE", options->place,
+      "request/step/layer/op.role[token,channel], of which parts may be omitted; or a tensor's name in the dump, or "
+      "the end of this name, with or without [token,channel] (default: the run's first bad element)");
+  CLI::Option* brief = command->add_flag("--brief", options->brief,
+                                         "Print only the element, its origin, the cause and the fix, without hops; "
+                                         "with --format json, with the hops that matter");
   command
       ->add_flag("--all", options->all,
-                 "Every hop, not only those that matter: both ends, the origin, slots, scales and weights, and where a "
-                 "value turns NaN or Inf or is cast")
+                 "Print every hop. By default, why prints the hops that matter: both ends, the origin, KV slots, "
+                 "scales, weights, and each hop where a value turns NaN or Inf or is cast")
       ->excludes(brief);
   add_replay_limits(*command, options->limits);
   add_follow_links(*command, options->follow_links);
@@ -138,7 +139,7 @@ void add_why_command(CLI::App& app, Action& action) {
       "  nanscope why run.nanscope 2/0/1/inner_norm.out\n"
       "  nanscope why dump/ model.layers.3.mlp.output\n"
       "\n"
-      "Exit codes: 0 walked, or nothing is bad; 2 bad usage, no such place or bad input; 130 interrupted.");
+      "Exit codes: 0 traced, or no element is bad; 2 bad usage, an unknown place or bad input; 130 interrupted.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return explain(*options, interrupt); }; });
 }

@@ -136,7 +136,7 @@ Status apply_settings(EngineConfig& config, std::span<const std::string> setting
   for (const std::string& setting : settings) {
     const std::size_t equals = setting.find('=');
     if (equals == std::string::npos) {
-      return fail(fmt::format("'{}': expected KNOB=VALUE, for example kv.format=bf16", setting));
+      return fail(fmt::format("'{}': expected SETTING=VALUE, for example kv.format=bf16", setting));
     }
     const std::string_view text = setting;
     if (Status done = set(config, text.substr(0, equals), text.substr(equals + 1)); !done) return done;

@@ -24,7 +24,7 @@ struct RunSpec {
 /// the scenario's folder. Errors are one line that starts with the knob's file:line:column.
 Result<RunSpec> resolve(const Scenario& scenario);
 
-/// Makes every `KNOB=VALUE` in order, then checks the whole. Errors name the knobs or the values that there are.
+/// Makes every `SETTING=VALUE` in order, then checks the whole. Errors name the knobs or the values that there are.
 Status apply_settings(EngineConfig& config, std::span<const std::string> settings);
 
 /// RunInfo::config: {"schema": "nanscope.run/1", "knobs": {name: value}, "requests": [{"name", "max_tokens",

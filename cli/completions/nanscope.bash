@@ -1,4 +1,4 @@
-# bash completion for nanscope. The program says what may follow: see `nanscope complete`.
+# bash completion for nanscope. `nanscope complete` computes the candidates.
 _nanscope() {
   local line=${COMP_LINE:0:COMP_POINT} offer typed cut='' mark before answer
   local -a words answers
@@ -8,7 +8,7 @@ _nanscope() {
   mapfile -t answers < <("${words[0]/#\~\//$HOME/}" complete -- "${words[@]:1}" 2>/dev/null)
   if [[ ${#answers[@]} -eq 0 ]]; then return; fi
   offer=${answers[0]}
-  # Readline replaces what follows the last of its word breaks.
+  # Readline replaces only the text after its last word break.
   for mark in = :; do
     before=${typed%"${typed##*"$mark"}"}
     if [[ $COMP_WORDBREAKS == *"$mark"* && ${#before} -gt ${#cut} ]]; then cut=$before; fi

@@ -1,4 +1,4 @@
-# fish completion for nanscope. The program says what may follow: see `nanscope complete`.
+# fish completion for nanscope. `nanscope complete` computes the candidates.
 function __nanscope_complete
     set -l words (commandline -opc)
     set -l typed (commandline -ct)

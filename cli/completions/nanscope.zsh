@@ -1,5 +1,5 @@
 #compdef nanscope
-# zsh completion for nanscope. The program says what may follow: see `nanscope complete`.
+# zsh completion for nanscope. `nanscope complete` computes the candidates.
 _nanscope() {
   local offer answer word
   local -a answers plain open shown shown_open before
@@ -8,7 +8,7 @@ _nanscope() {
   offer=${answers[1]}
   for answer in "${(@)answers[2,-1]}"; do
     word=${answer%%  *}
-    # What ends so goes on: a value follows.
+    # After = or : a value follows: add no space.
     if [[ $word == *[=:] ]]; then
       open+=("$word")
       shown_open+=("$answer")
